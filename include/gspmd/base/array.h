@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gspmd/base/error.h"
+#include "gspmd/base/shape.h"
+
+namespace gspmd {
+
+// Where an array's elements live. Host storage owns bytes; device storage (runtime) owns one shard
+// per device and gathers on `host_bytes()`.
+class ArrayStorage {
+ public:
+  virtual ~ArrayStorage() = default;
+  // Row-major, 64-byte aligned bytes of the whole array. ExecutionError or UserError when they are
+  // gone (donated).
+  virtual std::span<std::byte> host_bytes() = 0;
+  virtual bool on_host() const = 0;
+};
+
+// A dense row-major array of any dtype. Copying an Array shares its elements; `clone()` copies them.
+class Array {
+ public:
+  Array() = default;
+  // Zeros. UserError when the size in bytes overflows.
+  explicit Array(Shape shape);
+  Array(DType dtype, Dims dims) : Array(Shape(dtype, std::move(dims))) {}
+  Array(Shape shape, std::shared_ptr<ArrayStorage> storage);
+
+  template <class T>
+  static Array of(Dims dims, const std::vector<T>& values) {
+    Array array(Shape(dtype_of<T>(), std::move(dims)));
+    array.check_count(values.size());
+    std::span<T> out = array.data<T>();
+    for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+    return array;
+  }
+  template <class T>
+  static Array scalar(T value) { return of<T>({}, std::vector<T>{value}); }
+  static Array full(Shape shape, double value);
+
+  bool empty() const { return storage_ == nullptr; }  // default-constructed
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return shape_.dtype; }
+  const Dims& dims() const { return shape_.dims; }
+  int64_t dim(int64_t i) const { return shape_.dims.at(size_t(i < 0 ? i + shape_.rank() : i)); }
+  int64_t size() const { return shape_.elements_count(); }
+
+  std::span<std::byte> bytes() const;  // gathers device storage
+  // Elements as T. UserError when T does not store this array's dtype.
+  template <class T>
+  std::span<T> data() const {
+    check_type(dtype_of<T>());
+    const std::span<std::byte> raw = bytes();
+    return {reinterpret_cast<T*>(raw.data()), static_cast<size_t>(size())};
+  }
+  // The element of an array of one element, converted. UserError otherwise.
+  double item() const;
+  double at(int64_t flat_index) const;       // converted to double; pred is 0 or 1
+  void set(int64_t flat_index, double value);
+  Array clone() const;                       // on the host
+  const std::shared_ptr<ArrayStorage>& storage() const { return storage_; }
+
+ private:
+  void check_count(size_t count) const;
+  void check_type(DType dtype) const;
+
+  Shape shape_;
+  std::shared_ptr<ArrayStorage> storage_;
+};
+
+// Same shape and the same bits, except that every NaN equals every NaN.
+bool bitwise_equal(const Array& a, const Array& b);
+
+}  // namespace gspmd

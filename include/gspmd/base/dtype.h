@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+namespace gspmd {
+
+// HLO's element types, by HLO's names.
+enum class DType : uint8_t {
+  pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128, token,
+};
+
+std::string_view dtype_name(DType dtype);                        // "f32"
+std::optional<DType> dtype_from_name(std::string_view name);
+int64_t dtype_size(DType dtype);                                 // bytes per element; token: 0
+bool is_floating(DType dtype);                                   // f16 bf16 f32 f64
+bool is_integer(DType dtype);                                    // signed or unsigned, not pred
+bool is_signed_integer(DType dtype);
+bool is_unsigned_integer(DType dtype);
+bool is_complex(DType dtype);
+
+// 16-bit floats as storage with float arithmetic; conversion rounds to nearest even.
+float half_to_float(uint16_t bits);
+uint16_t float_to_half(float value);
+
+struct bfloat16 {
+  uint16_t bits = 0;
+  bfloat16() = default;
+  bfloat16(float value) {
+    uint32_t u;
+    std::memcpy(&u, &value, 4);
+    const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
+    bits = nan ? uint16_t((u >> 16) | 0x40u) : uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  }
+  operator float() const {
+    const uint32_t u = uint32_t(bits) << 16;
+    float value;
+    std::memcpy(&value, &u, 4);
+    return value;
+  }
+};
+
+struct float16 {
+  uint16_t bits = 0;
+  float16() = default;
+  float16(float value) : bits(float_to_half(value)) {}
+  operator float() const { return half_to_float(bits); }
+};
+
+template <class T>
+struct TypeTag {
+  using type = T;
+};
+
+// Calls `f(TypeTag<T>{})` with the C++ type that stores `dtype`; pred is `bool`. Complex and token
+// types are refused by the caller before (see `is_computable`).
+template <class F>
+decltype(auto) visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::pred: return f(TypeTag<bool>{});
+    case DType::s8: return f(TypeTag<int8_t>{});
+    case DType::s16: return f(TypeTag<int16_t>{});
+    case DType::s32: return f(TypeTag<int32_t>{});
+    case DType::s64: return f(TypeTag<int64_t>{});
+    case DType::u8: return f(TypeTag<uint8_t>{});
+    case DType::u16: return f(TypeTag<uint16_t>{});
+    case DType::u32: return f(TypeTag<uint32_t>{});
+    case DType::u64: return f(TypeTag<uint64_t>{});
+    case DType::f16: return f(TypeTag<float16>{});
+    case DType::bf16: return f(TypeTag<bfloat16>{});
+    case DType::f64: return f(TypeTag<double>{});
+    default: return f(TypeTag<float>{});
+  }
+}
+
+// Whether values of this type can be computed with here: everything but complex numbers and tokens.
+bool is_computable(DType dtype);
+
+template <class T> constexpr DType dtype_of();
+template <> constexpr DType dtype_of<bool>() { return DType::pred; }
+template <> constexpr DType dtype_of<int8_t>() { return DType::s8; }
+template <> constexpr DType dtype_of<int16_t>() { return DType::s16; }
+template <> constexpr DType dtype_of<int32_t>() { return DType::s32; }
+template <> constexpr DType dtype_of<int64_t>() { return DType::s64; }
+template <> constexpr DType dtype_of<uint8_t>() { return DType::u8; }
+template <> constexpr DType dtype_of<uint16_t>() { return DType::u16; }
+template <> constexpr DType dtype_of<uint32_t>() { return DType::u32; }
+template <> constexpr DType dtype_of<uint64_t>() { return DType::u64; }
+template <> constexpr DType dtype_of<float16>() { return DType::f16; }
+template <> constexpr DType dtype_of<bfloat16>() { return DType::bf16; }
+template <> constexpr DType dtype_of<float>() { return DType::f32; }
+template <> constexpr DType dtype_of<double>() { return DType::f64; }
+
+}  // namespace gspmd

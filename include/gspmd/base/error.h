@@ -1,0 +1,62 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "gspmd/base/site.h"
+
+namespace gspmd {
+
+// Base of everything the library throws. The message reads: op first, the fact with the numbers,
+// the way out, and the user's line in parentheses when it is known.
+class Error : public std::runtime_error {
+ public:
+  Error(std::string message, Site site);
+  const Site& site() const { return site_; }
+
+ private:
+  Site site_;
+};
+
+// The user's model, arguments, sharding or file is wrong.
+class UserError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A defect of this library; the message prints the node concerned.
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A correct program failed while it ran (for example a collective inside a divergent branch).
+class ExecutionError : public Error {
+ public:
+  using Error::Error;
+};
+
+template <class... Args>
+[[noreturn]] void user_error(Site site, fmt::format_string<Args...> format, Args&&... args) {
+  throw UserError(fmt::format(format, std::forward<Args>(args)...), site);
+}
+
+template <class... Args>
+[[noreturn]] void user_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw UserError(fmt::format(format, std::forward<Args>(args)...), Site{});
+}
+
+template <class... Args>
+[[noreturn]] void internal_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw InternalError(fmt::format(format, std::forward<Args>(args)...), Site{});
+}
+
+template <class... Args>
+[[noreturn]] void execution_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw ExecutionError(fmt::format(format, std::forward<Args>(args)...), Site{});
+}
+
+}  // namespace gspmd

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gspmd/base/dtype.h"
+
+namespace gspmd {
+
+using Dims = std::vector<int64_t>;
+
+// The type of a value: an element type and dims, or a tuple of shapes. Scalars have no dims.
+struct Shape {
+  DType dtype = DType::f32;
+  Dims dims;
+  std::vector<Shape> elements;  // of a tuple
+  bool is_tuple = false;
+  std::string layout;           // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
+
+  Shape() = default;
+  Shape(DType dtype, Dims dims) : dtype(dtype), dims(std::move(dims)) {}
+  static Shape tuple(std::vector<Shape> elements);
+
+  int64_t rank() const { return static_cast<int64_t>(dims.size()); }
+  int64_t elements_count() const;  // product of dims; tuples: 0
+  int64_t bytes() const;           // of all leaves
+  bool operator==(const Shape& other) const;
+};
+
+// The array shapes inside, in order: itself, or the leaves of a tuple of any depth.
+std::vector<Shape> leaf_shapes(const Shape& shape);
+int64_t leaf_count(const Shape& shape);
+
+std::string to_string(const Shape& shape);  // "f32[2,3]", "(f32[2], s32[])", without layouts
+
+// Strides in elements of a row-major array.
+Dims row_major_strides(const Dims& dims);
+
+// a*b, or InternalError-free saturation at INT64_MAX for sizes nobody can have.
+int64_t saturating_multiply(int64_t a, int64_t b);
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace gspmd

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gspmd/mesh/sharding.h"
+
+namespace gspmd {
+
+enum class FactorKind : uint8_t {
+  pass,       // a loop that operands and result share
+  reduction,  // summed (or combined) out of the result
+  window,     // operand and result dims differ in size or offset: propagates; local only when whole
+  blocked,    // must be whole on every device; does not propagate
+};
+
+struct Factor {
+  int64_t size = 1;
+  FactorKind kind = FactorKind::pass;
+  Combiner combiner = Combiner::sum;  // of a reduction
+  bool operator==(const Factor&) const = default;
+};
+
+// How an op's operands meet when completion goes forward (semantics.md 2.6).
+enum class CombinePolicy : uint8_t {
+  merge_all,      // each operand in turn (level > 0), else the most specific one
+  first_operand,  // operand 0 only
+  larger_first,   // larger operand in bytes first, with look-ahead to the first sharded user
+};
+
+// An op's loop nest: which factor each dim of each operand and result is. "([i,k],[k,j])->([i,j])".
+// Shardy's idea; design.md 2.3. A dim is one factor or kNone (size one there, or unrelated).
+struct FactorRule {
+  static constexpr int64_t kNone = -1;
+  std::vector<Factor> factors;
+  std::vector<std::vector<int64_t>> operands;  // [operand][dim] -> factor
+  std::vector<std::vector<int64_t>> results;   // [result leaf][dim] -> factor
+  CombinePolicy policy = CombinePolicy::merge_all;
+  int forward_level = 1;   // aggressiveness at which operands give to results
+  int backward_level = 1;  // aggressiveness at which results give to operands
+};
+
+std::string to_string(const FactorRule& rule);  // "([i,k],[k,j])->([i,j]) reduction={k}"
+
+}  // namespace gspmd

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/attributes.h"
+#include "gspmd/ir/opcode.h"
+#include "gspmd/mesh/sharding.h"
+
+namespace gspmd {
+
+class Computation;
+class Module;
+class Node;
+struct OpInfo;
+
+// One step of the way an element of a sharding came: which neighbour gave (dim, digit), and the
+// annotation it started from. Names of nodes in the same module.
+struct Origin {
+  int64_t leaf = 0;        // of a tuple; 0 for arrays
+  int64_t dim = 0;         // -1: an unreduced or manual digit
+  Digit digit;
+  std::string annotation;  // node whose sharding the user gave
+  std::string via;         // neighbour it came through; empty on the annotated node itself
+};
+
+// One instruction. Identity object owned by its computation; values (shape, attributes, sharding) are
+// fields. Operand edges are kept in step with `users()`.
+class Node {
+ public:
+  Opcode opcode() const { return opcode_; }
+  const OpInfo& op() const;  // the op table's row
+  bool is(Opcode opcode) const { return opcode_ == opcode; }
+  const std::string& name() const { return name_; }  // unique in its module, without %
+  int64_t id() const { return id_; }                 // creation order in the module
+  Computation& parent() const { return *parent_; }
+
+  const std::vector<Node*>& operands() const { return operands_; }
+  Node* operand(int64_t i) const { return operands_.at(static_cast<size_t>(i)); }
+  // Each user once, in creation order of the use.
+  const std::vector<Node*>& users() const { return users_; }
+  void set_operand(int64_t i, Node* operand);
+
+  // Called computations: reduce, scatter, all-reduce: [to_apply]; while: [condition, body];
+  // call: [to_apply]; fusion: [calls].
+  std::vector<Computation*> called;
+  Shape shape;
+  Attributes attrs;
+  std::optional<Sharding> sharding;
+  std::vector<Origin> origins;
+  Metadata metadata;
+  std::map<std::string, std::string> frontend_attributes;
+  bool backward = false;  // phase=backward; printed as frontend attribute gspmd.phase="backward"
+
+  const Dims& dims() const { return shape.dims; }
+  int64_t dim(int64_t i) const { return shape.dims.at(static_cast<size_t>(i)); }
+  int64_t rank() const { return shape.rank(); }
+  bool is_root() const;
+
+ private:
+  friend class Computation;
+  Node() = default;
+  Opcode opcode_ = Opcode::parameter;
+  std::string name_;
+  int64_t id_ = 0;
+  Computation* parent_ = nullptr;
+  std::vector<Node*> operands_;
+  std::vector<Node*> users_;
+};
+
+// A list of nodes, operands before users, with parameters and one root.
+class Computation {
+ public:
+  const std::string& name() const { return name_; }
+  Module& module() const { return *module_; }
+  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }  // operands first
+  const std::vector<Node*>& parameters() const { return parameters_; }        // by number
+  Node* root() const { return root_; }
+  void set_root(Node* root) { root_ = root; }
+
+  // Appends a node without inferring or checking (readers and passes that know the shape). `name` is
+  // made unique by a suffix ".N"; empty = the opcode's name.
+  Node* append(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
+               std::string name = {});
+  // Makes every user of `from` (and the root) read `to`.
+  void replace_uses(Node* from, Node* to);
+  // Removes nodes that the root does not reach; parameters stay. Returns how many.
+  int64_t remove_dead();
+  // Restores "operands first" after edits; keeps creation order among unrelated nodes. InternalError on
+  // a cycle.
+  void sort();
+  void rename(Node* node, std::string name);
+
+ private:
+  friend class Module;
+  Computation() = default;
+  std::string name_;
+  Module* module_ = nullptr;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Node*> parameters_;
+  Node* root_ = nullptr;
+};
+
+// One leaf of the result that may share storage with one leaf of a parameter (HLO input_output_alias).
+struct Alias {
+  Dims output;               // index path into the root tuple
+  int64_t parameter = 0;
+  Dims parameter_index;      // index path into that parameter
+  bool must_alias = false;
+  bool operator==(const Alias&) const = default;
+};
+
+// A program: computations, the entry last. Not copyable; clone() copies.
+class Module {
+ public:
+  explicit Module(std::string name = "module");
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  std::string name;
+  int64_t num_partitions = 1;
+  int64_t num_replicas = 1;
+  std::vector<Alias> aliases;
+  std::map<std::string, std::string> frontend_attributes;
+  // Header attributes without a field, raw, in order: entry_computation_layout={...}, ...
+  std::vector<std::pair<std::string, std::string>> header;
+
+  Computation* add_computation(std::string name);
+  const std::vector<std::unique_ptr<Computation>>& computations() const { return computations_; }
+  Computation* entry() const { return entry_; }
+  void set_entry(Computation* entry) { entry_ = entry; }
+  Computation* find(std::string_view computation) const;
+  std::unique_ptr<Module> clone() const;
+  // Removes computations that the entry does not reach.
+  int64_t remove_unreachable();
+  std::string unique_name(std::string base);  // "dot" -> "dot", "dot.1", "dot.2"
+  int64_t next_id() { return next_id_++; }
+
+ private:
+  friend class Computation;
+  std::vector<std::unique_ptr<Computation>> computations_;
+  Computation* entry_ = nullptr;
+  int64_t next_id_ = 0;
+  std::map<std::string, int64_t, std::less<>> names_;
+};
+
+// Copies `source`'s nodes into `target`, parameters replaced by `arguments`; returns the copied root.
+Node* inline_computation(const Computation& source, Computation& target,
+                         std::span<Node* const> arguments);
+
+}  // namespace gspmd

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/factor_rule.h"
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+class PartitionContext;
+struct PreparedKernel;  // kernels/prepared_kernel.h
+
+// The result of evaluating a node: an array, or a tuple of values.
+struct Value {
+  Array array;
+  std::vector<Value> elements;
+  bool is_tuple = false;
+  static Value tuple(std::vector<Value> elements);
+};
+std::vector<Array> leaves(const Value& value);                      // in order
+Value pack(const Shape& shape, std::span<const Array> leaf_arrays); // inverse of leaves
+
+// Runs a called computation on arguments.
+using CallComputation = std::function<Value(const Computation&, std::span<const Value>)>;
+
+struct EvalContext {
+  const Node& node;
+  std::span<const Value> operands;
+  const CallComputation& call;
+};
+
+// A value of the per-device program: the local node and how it is laid out. The sharding may hold
+// unreduced digits that the completed sharding does not have (design.md 2.14).
+struct Partitioned {
+  Node* local = nullptr;
+  Sharding sharding;
+};
+
+// What an op's `partition` may ask; implemented by passes.
+class PartitionContext {
+ public:
+  virtual ~PartitionContext() = default;
+  virtual Computation& local() = 0;                            // the program being built
+  virtual const Sharding& sharding(const Node& node) = 0;      // completed
+  virtual Partitioned held(Node* global) = 0;                  // as it is held, maybe unreduced
+  virtual Node* reshard(Node* global, const Sharding& to) = 0; // local value in that layout, cached
+  virtual Node* reshard(const Partitioned& value, const Shape& global, const Sharding& to) = 0;
+  virtual Node* tile_index(const Sharding& sharding, int64_t dim) = 0;  // s32[] of this device
+  virtual Node* offset(const Sharding& sharding, const Shape& global, int64_t dim) = 0;  // s32[]
+  // Tail of uneven dims (those in `dims`) replaced by `value`, a scalar node.
+  virtual Node* mask_tail(Node* local, const Shape& global, const Sharding& sharding,
+                          const std::vector<int64_t>& dims, Node* value) = 0;
+  virtual Node* emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
+                     std::vector<Computation*> called = {}) = 0;
+  virtual Computation* local_computation(const Computation& global) = 0;  // to_apply and the like
+};
+
+enum Trait : uint32_t {
+  kElementwise = 1u << 0,     // same dims for all operands (scalars apart) and result, element by element
+  kCommutative = 1u << 1,
+  kSideEffect = 1u << 2,
+  kCollective = 1u << 3,
+  kDataMovement = 1u << 4,    // result elements are operand elements (or fill values)
+  kLinear = 1u << 5,          // linear in every operand at once: add, subtract, negate, reshape, ...
+  kLinearInEach = 1u << 6,    // linear in each operand with the others fixed: multiply, dot
+  kIntegerPreserving = 1u << 7,  // exact on integers within the bound of design.md 6
+  kConstantLike = 1u << 8,    // constant, iota, partition-id: no operands, no state
+};
+
+// One row of the op table: what the library knows of an opcode. A null aspect is a located error where
+// it is needed. Rows are defined beside their op family in src/ops and never in a header.
+struct OpInfo {
+  Opcode opcode = Opcode::parameter;
+  uint32_t traits = 0;
+  int min_operands = 0;
+  int max_operands = 0;  // -1: any
+  // The result shape. node.shape holds the declared one, which ops whose result is not implied
+  // (parameter, reshape, broadcast, convert, iota ...) check and return. UserError: op first, numbers.
+  Shape (*infer)(const Node& node) = nullptr;
+  FactorRule (*factors)(const Node& node) = nullptr;
+  Value (*evaluate)(const EvalContext& context) = nullptr;
+  // Cotangents of the operands given that of the result; nullptr entries where none flows. Emits nodes
+  // into node.parent() with the builders of ops/builders.h. UserError when not differentiable.
+  std::vector<Node*> (*gradient)(Node& node, Node* cotangent) = nullptr;
+  // Completion beyond factors: the sharding that the op's result (operand) should get from its
+  // neighbours; nullopt = nothing. See passes/propagate.h.
+  std::optional<Sharding> (*forward_sharding)(const Node& node, int level) = nullptr;
+  std::optional<Sharding> (*backward_sharding)(const Node& node, int64_t operand, int level) = nullptr;
+  Partitioned (*partition)(PartitionContext& context, Node& node) = nullptr;
+  // A fast kernel for these (local) shapes; nullptr aspect = the reference kernel runs.
+  PreparedKernel (*lower)(const Node& node) = nullptr;
+  int64_t (*flops)(const Node& node) = nullptr;  // nullptr: elements of the result (elementwise), else 0
+
+  bool has(Trait trait) const { return (traits & trait) != 0; }
+};
+
+// The row of an opcode; defined by ops/registry.cpp.
+const OpInfo& op_info(Opcode opcode);
+
+}  // namespace gspmd

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gspmd {
+
+// One mixed-radix digit of a rank: (rank / stride) % size. A mesh axis is a digit; so is a part of
+// one. Size is at least 2 in a canonical list.
+struct Digit {
+  int64_t size = 1;
+  int64_t stride = 1;
+  auto operator<=>(const Digit&) const = default;
+};
+
+// Digits of one tensor dim, major first: tile index = sum over digits of coordinate * (product of
+// the sizes that follow).
+using Digits = std::vector<Digit>;
+
+int64_t tile_count(const Digits& digits);                 // product of sizes
+int64_t tile_index(const Digits& digits, int64_t rank);
+// Size-1 digits dropped; neighbours (a, s*b)(b, s) joined into (a*b, s).
+Digits canonical(Digits digits);
+
+// Boundaries (stride and stride*size of every digit) that divide each other in a chain cut digits
+// into atoms, the common refinement. Empty result where the boundaries form no chain.
+// [(4,2)] and [(2,4)] -> atoms (2,4),(2,2), sorted by descending stride.
+std::optional<Digits> common_atoms(std::span<const Digits> lists);
+// `digits` written in `atoms` (each digit a run of atoms); `atoms` must come from common_atoms over a
+// set that contains `digits`. Major first.
+Digits split_into(const Digits& digits, const Digits& atoms);
+
+// Set operations on the part of the rank that digits read; all keep the order of `a`, and all are
+// canonical. Where a and b have no common atoms: disjoint() is false, and the others return nullopt.
+bool disjoint(const Digits& a, const Digits& b);
+std::optional<Digits> intersection(const Digits& a, const Digits& b);
+std::optional<Digits> difference(const Digits& a, const Digits& b);
+// The longest list that both start with: [(2,4),(2,1)] and [(4,2)] -> [(2,4)].
+Digits common_prefix(const Digits& a, const Digits& b);
+bool is_prefix(const Digits& prefix, const Digits& digits);
+Digits concat(Digits major, const Digits& minor);
+
+// An interned, immutable order of devices: rank r is device `devices[r]`; an empty list is the
+// identity 0..count-1. Equal orders are the same pointer; never freed.
+struct DeviceOrderValue {
+  int64_t count = 1;
+  std::vector<int64_t> devices;
+  int64_t device(int64_t rank) const {
+    return devices.empty() ? rank : devices[static_cast<size_t>(rank)];
+  }
+  bool is_iota() const { return devices.empty(); }
+};
+using DeviceOrder = const DeviceOrderValue*;
+
+DeviceOrder iota_order(int64_t count);
+DeviceOrder list_order(std::vector<int64_t> devices);  // iota_order where the list is 0,1,2,...
+
+// Groups of devices that take part in one collective, in HLO's three forms, none of them
+// materialised unless `lists` is.
+//   lists:  {{0,1},{2,3}}            iota:  [num_groups,group_size]<=[reshape]T(transpose)
+// Neither (num_groups == 0): one group of all devices, written {}.
+struct ReplicaGroups {
+  std::vector<std::vector<int64_t>> lists;
+  int64_t num_groups = 0;
+  int64_t group_size = 0;
+  std::vector<int64_t> reshape;
+  std::vector<int64_t> transpose;
+  bool operator==(const ReplicaGroups&) const = default;
+};
+
+// Every set of ranks that differ only in `digits`, members in tile_index order (digits' own order,
+// major first), as device ids of `order`. Iota form when `order` is iota; else lists.
+ReplicaGroups groups_over(DeviceOrder order, const Digits& digits);
+std::string to_string(const ReplicaGroups& groups);
+// The groups as lists of device ids; `num_devices` is used by the empty form.
+std::vector<std::vector<int64_t>> materialize(const ReplicaGroups& groups, int64_t num_devices);
+int64_t group_size(const ReplicaGroups& groups, int64_t num_devices);
+
+}  // namespace gspmd

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gspmd/base/site.h"
+#include "gspmd/mesh/digits.h"
+
+namespace gspmd {
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  bool operator==(const MeshAxis&) const = default;
+};
+
+// A logical n-dimensional array of devices with named axes, row-major; device ids in any order.
+// arXiv:2105.04663, 2.2.
+class Mesh {
+ public:
+  Mesh() = default;  // no axes: one device
+  // UserError: empty or repeated names, sizes below 1, more than 2^31 devices, `devices` that is not
+  // a list of prod(sizes) distinct ids (empty = 0, 1, 2, ...).
+  Mesh(std::vector<MeshAxis> axes, std::vector<int64_t> devices = {}, Site site = Site::here());
+  Mesh(std::initializer_list<MeshAxis> axes, Site site = Site::here());
+
+  int64_t num_devices() const;
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  int64_t rank() const { return static_cast<int64_t>(axes_.size()); }
+  bool has(std::string_view axis) const;
+  int64_t index(std::string_view axis, Site site = {}) const;  // UserError lists the axes there are
+  int64_t size(std::string_view axis, Site site = {}) const;
+  // The digit of an axis over positions in the mesh (not device ids): position p is at coordinate
+  // (p / stride) % size along the axis.
+  Digit digit(int64_t axis) const;
+  DeviceOrder order() const { return order_; }  // position -> device id
+  bool operator==(const Mesh&) const = default;
+
+ private:
+  std::vector<MeshAxis> axes_;
+  DeviceOrder order_ = iota_order(1);
+};
+
+std::string to_string(const Mesh& mesh);  // mesh['x'=2,'y'=4], device_ids=[...] only when not 0,1,2,...
+
+}  // namespace gspmd

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gspmd/base/shape.h"
+#include "gspmd/mesh/digits.h"
+#include "gspmd/mesh/mesh.h"
+
+namespace gspmd {
+
+enum class Combiner : uint8_t { sum, product, max, min, logical_and, logical_or };
+std::string_view combiner_name(Combiner combiner);  // "sum", "product", "max", "min", "and", "or"
+
+// A value is a partial result along `digits`, still to be combined.
+struct Unreduced {
+  Digits digits;
+  Combiner combiner = Combiner::sum;
+  bool operator==(const Unreduced&) const = default;
+};
+
+enum class ShardingKind : uint8_t { tiled, maximal, manual, unknown, tuple };
+
+// How one value is laid out over devices. An immutable value whose size does not depend on the
+// number of devices. A tiled sharding has per tensor dim an ordered list of digits over the ranks of
+// `order()`, manual digits, unreduced digits with combiners; the rest of the rank is replicated.
+// A tiled sharding that splits nothing is `{replicated}`: it has no order and fits any rank.
+// arXiv:2105.04663, 3.1; text forms: HLO V1, V2 and named V3.
+class Sharding {
+ public:
+  Sharding() = default;  // replicated
+  static Sharding replicated() { return {}; }
+  static Sharding maximal(int64_t device);
+  static Sharding manual();   // the whole value, all devices
+  static Sharding unknown();
+  static Sharding tuple(std::vector<Sharding> elements);
+  // Digits are made canonical. InternalError where digits overlap or exceed the order's count.
+  static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual = {},
+                        std::vector<Unreduced> unreduced = {});
+
+  ShardingKind kind() const { return kind_; }
+  bool is_tuple() const { return kind_ == ShardingKind::tuple; }
+  bool is_tiled() const { return kind_ == ShardingKind::tiled; }
+  bool is_replicated() const;  // tiled, no digit anywhere
+  bool is_manual() const { return kind_ == ShardingKind::manual; }
+  int64_t device() const { return device_; }                          // of maximal
+  const std::vector<Sharding>& elements() const { return elements_; } // of a tuple
+  DeviceOrder order() const { return order_; }                        // nullptr when replicated
+  const Digits& dim(int64_t i) const;                                 // empty beyond what is stored
+  int64_t rank() const { return static_cast<int64_t>(dims_.size()); } // 0 when replicated
+  int64_t tiles(int64_t i) const { return tile_count(dim(i)); }
+  int64_t num_tiles() const;                                          // over data dims
+  const Digits& manual_digits() const { return manual_; }
+  const std::vector<Unreduced>& unreduced() const { return unreduced_; }
+  Digits replicated_digits() const;  // what no dim, manual or unreduced digit reads; descending stride
+
+  Sharding with_dim(int64_t i, Digits digits, int64_t rank, DeviceOrder order) const;
+  Sharding with_unreduced(std::vector<Unreduced> unreduced) const;
+
+  // Open dims (V3's `?`, or a Sharding op's unspecified_dims): completion may refine them.
+  const std::vector<bool>& open() const { return open_; }  // empty = none
+  Sharding with_open(std::vector<bool> open) const;
+  // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
+  const std::shared_ptr<const Mesh>& mesh() const { return mesh_; }
+  Sharding with_mesh(std::shared_ptr<const Mesh> mesh) const;
+  // shard_as / shard_like group; 0 = none.
+  int64_t shard_group() const { return shard_group_; }
+  bool shard_group_is_as() const { return shard_group_is_as_; }
+  Sharding with_shard_group(int64_t id, bool is_as) const;
+
+  // Equal device arrays, subgroup types and order within subgroups (as HloSharding's ==), open dims
+  // and group; spelling and mesh names do not matter.
+  bool operator==(const Sharding& other) const;
+
+ private:
+  friend class ShardingText;
+  ShardingKind kind_ = ShardingKind::tiled;
+  DeviceOrder order_ = nullptr;
+  std::vector<Digits> dims_;
+  Digits manual_;
+  std::vector<Unreduced> unreduced_;
+  // Trailing subgroups as written, when not the canonical manual, unreduced, replicated by descending
+  // stride: type 'm', 'u' or 'r' with its digits. Keeps the device array of imported modules.
+  std::vector<std::pair<char, Digits>> subgroup_spelling_;
+  int64_t device_ = 0;
+  std::vector<Sharding> elements_;
+  std::vector<bool> open_;
+  std::shared_ptr<const Mesh> mesh_;
+  int64_t shard_group_ = 0;
+  bool shard_group_is_as_ = false;
+};
+
+// The same tile on every device: like == but blind to spelling, order inside replicated subgroups,
+// open dims and shard groups. Two different orders that lay out the data equally are equivalent.
+bool equivalent(const Sharding& a, const Sharding& b);
+
+// Shard shape: ceil(dim / tiles) per dim; tuples leaf by leaf.
+Shape local_shape(const Shape& global, const Sharding& sharding);
+
+// The part of the global array that a device holds. size may be 0 in a tail: start is then the dim.
+struct Box {
+  Dims start;
+  Dims size;
+};
+Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);
+
+// The union of two shardings where every dim agrees: digits equal or one side empty, all digits
+// disjoint; different orders are compared device by device. nullopt where they conflict.
+// arXiv:2105.04663, 3.5; semantics.md 2.5.
+std::optional<Sharding> merge(const Sharding& a, const Sharding& b, int64_t rank);
+// As merge, but a dim may also extend the other ([x] with [x,y]): a rule of traced programs only.
+std::optional<Sharding> merge_by_prefix(const Sharding& a, const Sharding& b, int64_t rank);
+
+// Whether every tile of `fine` lies inside one tile of `coarse` on the same device, dim by dim.
+bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& global);
+
+// Text. parse accepts every form of semantics.md 1, with or without the outer braces' "sharding=";
+// UserError with the column (0-based) inside `text` and the way out. `rank` < 0: not known.
+Sharding parse_sharding(std::string_view text, int64_t rank = -1);
+// With the outer braces: "{devices=[2,1,2]<=[4] last_tile_dim_replicate}". V2 where the device array is
+// an iota of up to any rank, V1 list else; V3 when a mesh is attached.
+std::string to_string(const Sharding& sharding);
+std::string to_string_v2(const Sharding& sharding);  // never V3; named shardings converted
+
+// The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims then
+// subgroups; size device_count. O(devices).
+struct DeviceArray {
+  Dims dims;
+  std::vector<int64_t> devices;
+  std::string subgroup_types;  // one of m, u, r per trailing dim
+  bool operator==(const DeviceArray&) const = default;
+};
+DeviceArray device_array(const Sharding& sharding, int64_t rank);
+
+// A picture of who holds what, for people; rank 1 or 2 after dropping unsplit leading dims.
+std::string visualize(const Shape& global, const Sharding& sharding);
+
+// arXiv:2105.04663, 3.6 (mesh_split): dims_mapping[i] lists mesh axes of tensor dim i, major first.
+// UserError names the op, dim and axis: repeated axis, axis out of range, more dims than rank.
+Sharding mesh_sharding(const Mesh& mesh, const std::vector<std::vector<int64_t>>& dims_mapping,
+                       std::vector<bool> open = {}, Site site = {});
+
+}  // namespace gspmd

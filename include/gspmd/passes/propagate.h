@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+struct PropagateOptions {
+  bool spmd = true;
+  // One value for all, or one per root-tuple leaf / entry parameter. Empty: taken from the module's
+  // frontend attributes gspmd.open_outputs / gspmd.open_parameters, absent = none.
+  std::vector<bool> allow_output;
+  std::vector<bool> allow_parameters;
+  // Boundary shardings that completion found but that do not divide become replicated (imported
+  // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
+  bool replicate_indivisible_boundary = true;
+};
+
+// Completes the sharding of every node from the annotated ones, in place (semantics.md 2;
+// arXiv:2105.04663, 3.5). Given shardings are never changed, except on their open dims. Sharding
+// custom-calls become copies. Records Origins. Idempotent. Returns whether anything changed.
+bool propagate(Module& module, const PropagateOptions& options = {});
+
+}  // namespace gspmd

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+#include "gspmd/kernels/worker_pool.h"
+#include "gspmd/passes/plan_memory.h"
+
+namespace gspmd {
+
+// One leaf on all devices: `shard(d)` is device d's 64-aligned local bytes. Shared by reference; an
+// executor recycles the storage of the buffers it handed out.
+class DeviceBuffer {
+ public:
+  DeviceBuffer(Shape local_shape, int64_t num_devices);
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer();
+  const Shape& shape() const { return shape_; }
+  int64_t num_devices() const { return num_devices_; }
+  std::byte* shard(int64_t device) const { return data_ + device * stride_; }
+
+ private:
+  Shape shape_;
+  int64_t num_devices_ = 0, stride_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+struct ProgramOptions {
+  int64_t num_devices = 1;
+  bool reference_kernels = false;  // every op by its reference kernel
+  bool poison = false;             // fill arena and outputs with NaN / 0x80 patterns before each run
+};
+
+// A per-device module made ready to run: kernels prepared, memory planned. Immutable; one program may
+// have several executors.
+class Program;
+// UserError where an op cannot run (names it). The module is read only here.
+std::shared_ptr<const Program> build_program(const Module& local, const ProgramOptions& options);
+const MemoryPlan& memory_plan(const Program& program);
+
+// Runs a program on a simulated mesh in lockstep (design.md 2.9). Owns the arenas. Not thread-safe.
+class Executor {
+ public:
+  Executor(std::shared_ptr<const Program> program, std::shared_ptr<WorkerPool> pool);
+  ~Executor();
+
+  // One buffer per entry parameter leaf, local shapes; returns one per result leaf. A parameter leaf
+  // that module.aliases donates must not be used by the caller afterwards: the result shares its
+  // storage. ExecutionError names op and devices.
+  std::vector<std::shared_ptr<DeviceBuffer>> run(
+      std::span<const std::shared_ptr<DeviceBuffer>> arguments);
+
+  struct Counters {
+    int64_t runs = 0;
+    int64_t arena_bytes = 0;          // per device
+    int64_t bytes_received = 0;       // all devices, read from other devices' shards
+    int64_t collectives = 0;
+  };
+  const Counters& counters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Host array <-> shards: the tile of each device by `sharding` (tails of uneven dims zero).
+std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Sharding& sharding,
+                                                 int64_t num_devices);
+Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Sharding& sharding);
+
+}  // namespace gspmd

@@ -1,0 +1,16 @@
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+namespace {
+
+std::string with_site(std::string message, Site site) {
+  if (!site.known()) return message;
+  return fmt::format("{} ({}:{})", message, site.file, site.line);
+}
+
+}  // namespace
+
+Error::Error(std::string message, Site site)
+    : std::runtime_error(with_site(std::move(message), site)), site_(site) {}
+
+}  // namespace gspmd
