@@ -35,7 +35,9 @@ class Node {
   Opcode opcode() const { return opcode_; }
   const OpInfo& op() const;  // the op table's row
   bool is(Opcode opcode) const { return opcode_ == opcode; }
-  const std::string& name() const { return name_; }  // unique in its module, without %
+  // Without %. Unique in its computation; names that the library makes are unique in the module (text
+  // of other origin may use one name in two computations, and names are kept as they are read).
+  const std::string& name() const { return name_; }
   int64_t id() const { return id_; }                 // creation order in the module
   Computation& parent() const { return *parent_; }
 
@@ -86,12 +88,15 @@ class Computation {
   // made unique by a suffix ".N"; empty = the opcode's name.
   Node* append(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
                std::string name = {});
-  // Makes every user of `from` (and the root) read `to`.
+  // As append, with exactly this name, which no other node of the computation has (readers of text).
+  Node* append_as(std::string name, Opcode opcode, Shape shape, std::vector<Node*> operands,
+                  Attributes attrs = {});
+  // Makes every user of `from` (and the root) read `to`; only `to` itself keeps reading `from`.
   void replace_uses(Node* from, Node* to);
   // Removes nodes that the root does not reach; parameters stay. Returns how many.
   int64_t remove_dead();
-  // Restores "operands first" after edits; keeps creation order among unrelated nodes. InternalError on
-  // a cycle.
+  // Restores "operands first" after edits: a node moves only to stand before its first reader. InternalError
+  // on a cycle.
   void sort();
   void rename(Node* node, std::string name);
 
@@ -135,6 +140,8 @@ class Module {
   void set_entry(Computation* entry) { entry_ = entry; }
   Computation* find(std::string_view computation) const;
   std::unique_ptr<Module> clone() const;
+  // Restores "callees first, the entry last", else in the present order. UserError on recursion.
+  void sort_computations();
   // Removes computations that the entry does not reach.
   int64_t remove_unreachable();
   std::string unique_name(std::string base);  // "dot" -> "dot", "dot.1", "dot.2"
@@ -145,8 +152,12 @@ class Module {
   std::vector<std::unique_ptr<Computation>> computations_;
   Computation* entry_ = nullptr;
   int64_t next_id_ = 0;
-  std::map<std::string, int64_t, std::less<>> names_;
+  std::map<std::string, int64_t, std::less<>> names_, computation_names_;  // -> last number given
+  std::map<std::string, Computation*, std::less<>> by_name_;
 };
+
+// Sharding, origins, metadata, frontend attributes and phase.
+void copy_annotations(const Node& from, Node& to);
 
 // Copies `source`'s nodes into `target`, parameters replaced by `arguments`; returns the copied root.
 Node* inline_computation(const Computation& source, Computation& target,

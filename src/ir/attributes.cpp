@@ -1,0 +1,54 @@
+#include "gspmd/ir/attributes.h"
+
+#include <cstring>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+namespace {
+
+// Bits, not values: -0 differs from 0, and a NaN equals the same NaN.
+bool same_literal(const Array& a, const Array& b) {
+  if (a.empty() || b.empty()) return a.empty() == b.empty();
+  if (!(a.shape() == b.shape())) return false;
+  const std::span<std::byte> x = a.bytes();
+  const std::span<std::byte> y = b.bytes();
+  return x.data() == y.data() || std::memcmp(x.data(), y.data(), x.size()) == 0;
+}
+
+}  // namespace
+
+std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation) {
+  if (permutation.order == nullptr) return permutation.pairs;
+  if (permutation.from.size() != permutation.to.size())
+    internal_error("collective-permute: {} digits go to {} digits", permutation.from.size(),
+                   permutation.to.size());
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  pairs.reserve(static_cast<size_t>(permutation.order->count));
+  for (int64_t rank = 0; rank < permutation.order->count; ++rank) {
+    int64_t target = rank;
+    for (const Digit& digit : permutation.to)
+      target -= (rank / digit.stride) % digit.size * digit.stride;
+    for (size_t i = 0; i < permutation.from.size(); ++i) {
+      const Digit& from = permutation.from[i];
+      target += (rank / from.stride) % from.size * permutation.to[i].stride;
+    }
+    pairs.emplace_back(permutation.order->device(rank), permutation.order->device(target));
+  }
+  return pairs;
+}
+
+bool equal(const Attributes& a, const Attributes& b) {
+  return a.dimensions == b.dimensions && a.index == b.index && a.starts == b.starts &&
+         a.limits == b.limits && a.strides == b.strides && a.slice_sizes == b.slice_sizes &&
+         a.padding == b.padding && a.dot == b.dot && a.gather == b.gather &&
+         a.scatter == b.scatter && a.direction == b.direction &&
+         a.compare_type == b.compare_type && a.replica_groups == b.replica_groups &&
+         a.permutation == b.permutation && a.channel_id == b.channel_id &&
+         a.use_global_device_ids == b.use_global_device_ids &&
+         a.indices_are_sorted == b.indices_are_sorted && a.unique_indices == b.unique_indices &&
+         a.custom_call_target == b.custom_call_target && a.fusion_kind == b.fusion_kind &&
+         a.other == b.other && same_literal(a.literal, b.literal);
+}
+
+}  // namespace gspmd
