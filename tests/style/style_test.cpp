@@ -1,0 +1,178 @@
+// Sizes, layering and portability of the project's own files, read from the tree.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <map>
+
+#include "style/source_scan.h"
+
+namespace gspmd::style {
+namespace {
+
+constexpr int64_t kMaxFileLines = 600;
+constexpr int64_t kMaxFunctionLines = 80;
+
+const std::vector<std::string> kCodeFolders = {"include",  "src",   "models",
+                                               "examples", "tests", "bench"};
+
+const std::vector<SourceFile>& sources() {
+  static const std::vector<SourceFile> files = read_sources(GSPMD_SOURCE_DIR, kCodeFolders);
+  return files;
+}
+
+// Low to high. A module includes itself and lower ones, but for kernels, which know no IR.
+const std::vector<std::string> kModules = {"base", "mesh",   "ir",      "kernels", "ops",
+                                           "passes", "runtime", "api", "tools"};
+
+int64_t level(const std::string& module) {
+  const auto at = std::find(kModules.begin(), kModules.end(), module);
+  return at == kModules.end() ? -1 : at - kModules.begin();
+}
+
+bool may_include(const std::string& from, const std::string& to) {
+  if (from == to) return true;
+  if (from == "kernels") return to == "base";
+  return level(to) < level(from);
+}
+
+std::string part(const std::string& path, size_t index) {
+  size_t begin = 0;
+  for (; index > 0; --index) begin = path.find('/', begin) + 1;
+  return path.substr(begin, path.find('/', begin) - begin);
+}
+
+// The module a file belongs to; umbrella headers (include/gspmd/gspmd.h) are the API's.
+std::string module_of_file(const std::string& path) {
+  const std::string top = part(path, 0);
+  if (top == "src") return part(path, 1);
+  if (top != "include") return "";
+  const std::string module = part(path, 2);
+  return level(module) >= 0 ? module : "api";
+}
+
+// "gspmd/ir/op.h" and "ir/op_private.h" -> "ir"
+std::string module_of_include(const std::string& name) {
+  const std::string rest = name.rfind("gspmd/", 0) == 0 ? name.substr(6) : name;
+  const std::string module = part(rest, 0);
+  return level(module) >= 0 ? module : "api";
+}
+
+std::vector<std::string> layering_violations(const std::vector<SourceFile>& files) {
+  std::vector<std::string> violations;
+  for (const SourceFile& file : files) {
+    const std::string module = module_of_file(file.path);
+    for (const std::string& name : quoted_includes(file.text)) {
+      const std::string top = part(file.path, 0);
+      bool allowed = true;
+      if (top == "models" || top == "examples") {
+        allowed = name == "gspmd/gspmd.h" || name == "gspmd/testing.h" ||
+                  name.rfind("gspmd/", 0) != 0;
+      } else if (!module.empty()) {
+        allowed = may_include(module, module_of_include(name));
+      }
+      if (!allowed) violations.push_back(file.path + " includes " + name);
+    }
+  }
+  return violations;
+}
+
+}  // namespace
+
+TEST_CASE("the function scanner measures functions and skips classes, data and literals",
+          "[style]") {
+  const std::string text =
+      "namespace a {\n"
+      "const int table[] = {\n  1, 2};  // {\n"
+      "struct S {\n"
+      "  int f() const { return g('{'); }\n"
+      "  std::vector<int> v{1, 2};\n"
+      "};\n"
+      "bool operator==(S a, S b) {\n"
+      "  const char* s = R\"x({)x\";\n"
+      "  if (a) { return 1'000; }\n"
+      "}\n"
+      "}  // namespace a\n";
+  const auto found = find_functions(text);
+  std::vector<std::string> seen;
+  for (const FunctionSpan& f : found) {
+    seen.push_back(f.head + "@" + std::to_string(f.first_line) + "+" + std::to_string(f.lines));
+  }
+  CHECK(seen == std::vector<std::string>{"int f() const @5+1", "bool operator==(S a, S b) @8+4"});
+}
+
+TEST_CASE("the layering check finds upward includes", "[style]") {
+  const std::vector<SourceFile> files = {
+      {"src/kernels/a.cpp", "#include \"gspmd/ir/op.h\"\n#include \"gspmd/base/array.h\"\n"},
+      {"include/gspmd/ops/b.h", "#include \"gspmd/passes/partition.h\"\n"},
+      {"src/passes/c.cpp", "#include \"passes/c_private.h\"\n#include \"gspmd/ops/builders.h\"\n"},
+      {"include/gspmd/gspmd.h", "#include \"gspmd/api/tensor.h\"\n"},
+      {"models/d.cpp", "#include \"gspmd/gspmd.h\"\n#include \"gspmd/base/array.h\"\n"}};
+  CHECK(layering_violations(files) ==
+        std::vector<std::string>{"src/kernels/a.cpp includes gspmd/ir/op.h",
+                                 "include/gspmd/ops/b.h includes gspmd/passes/partition.h",
+                                 "models/d.cpp includes gspmd/base/array.h"});
+}
+
+TEST_CASE("every module includes only lower modules, models and examples only the public header",
+          "[style]") {
+  REQUIRE(!sources().empty());
+  CHECK(layering_violations(sources()) == std::vector<std::string>{});
+}
+
+TEST_CASE("no file has more than 600 lines", "[style]") {
+  std::vector<std::string> too_long;
+  std::vector<int64_t> sizes;
+  for (const SourceFile& file : sources()) {
+    sizes.push_back(line_count(file.text));
+    if (sizes.back() > kMaxFileLines) {
+      too_long.push_back(file.path + ": " + std::to_string(sizes.back()) + " lines");
+    }
+  }
+  std::printf("files: %zu, median %ld lines, 90th percentile %ld, longest %ld\n", sizes.size(),
+              percentile(sizes, 50), percentile(sizes, 90), percentile(sizes, 100));
+  CHECK(too_long == std::vector<std::string>{});
+}
+
+TEST_CASE("no function has more than 80 lines", "[style]") {
+  std::vector<std::string> too_long;
+  std::vector<int64_t> sizes;
+  for (const SourceFile& file : sources()) {
+    for (const FunctionSpan& function : find_functions(file.text)) {
+      sizes.push_back(function.lines);
+      if (function.lines > kMaxFunctionLines) {
+        too_long.push_back(file.path + ":" + std::to_string(function.first_line) + ": " +
+                           function.head + ": " + std::to_string(function.lines) + " lines");
+      }
+    }
+  }
+  std::printf("functions: %zu, median %ld lines, 90th percentile %ld, longest %ld\n", sizes.size(),
+              percentile(sizes, 50), percentile(sizes, 90), percentile(sizes, 100));
+  CHECK(too_long == std::vector<std::string>{});
+}
+
+TEST_CASE("headers are guarded by pragma once", "[style]") {
+  std::vector<std::string> unguarded;
+  for (const SourceFile& file : sources()) {
+    const bool header = file.path.size() > 2 && file.path.substr(file.path.size() - 2) == ".h";
+    if (header && file.text.find("#pragma once") == std::string::npos) unguarded.push_back(file.path);
+  }
+  CHECK(unguarded == std::vector<std::string>{});
+}
+
+TEST_CASE("no file names a path of somebody's machine or leaves work undone", "[style]") {
+  // Spelled in two pieces, so that this file passes its own test.
+  const std::vector<std::string> unwanted = {std::string("/ho") + "me/", std::string("/wo") + "rk/",
+                                             std::string("/ro") + "ot/", std::string("/tm") + "p/",
+                                             std::string("TO") + "DO", std::string("FIX") + "ME"};
+  std::vector<SourceFile> files = read_documents(GSPMD_SOURCE_DIR);
+  files.insert(files.end(), sources().begin(), sources().end());
+  std::vector<std::string> found;
+  for (const SourceFile& file : files) {
+    for (const std::string& word : unwanted) {
+      if (file.text.find(word) != std::string::npos) found.push_back(file.path + ": " + word);
+    }
+  }
+  CHECK(found == std::vector<std::string>{});
+}
+
+}  // namespace gspmd::style
