@@ -3,7 +3,7 @@
 namespace gspmd {
 
 // A line of the user's program. Public functions take one as their last, defaulted parameter, so that
-// an error can name the line that caused it. File names are string literals of the compiler.
+// an error can name the line that caused it. File names are the ends of string literals of the compiler.
 struct Site {
   const char* file = "";
   int line = 0;
@@ -12,7 +12,14 @@ struct Site {
   constexpr Site(const char* file, int line) : file(file), line(line) {}
 
   static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
+    return {base_name(file), line};
+  }
+  // Without directories: messages and programs then do not depend on where the source tree lies.
+  static constexpr const char* base_name(const char* path) {
+    const char* name = path;
+    for (const char* c = path; *c != '\0'; ++c)
+      if (*c == '/') name = c + 1;
+    return name;
   }
   constexpr bool known() const { return line > 0; }
 };

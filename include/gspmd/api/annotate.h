@@ -1,0 +1,81 @@
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "gspmd/api/operand.h"
+#include "gspmd/mesh/sharding.h"
+
+namespace gspmd {
+
+// `_` in a list of dims: this dim is not split.
+struct Unsplit {
+  explicit constexpr Unsplit() = default;
+};
+inline constexpr Unsplit _{};
+
+// `open_dim`: completion may split this dim (further).
+struct OpenDim {
+  explicit constexpr OpenDim() = default;
+};
+inline constexpr OpenDim open_dim{};
+
+// One mesh axis, by name or number.
+struct AxisRef {
+  AxisRef(const char* axis) : name(axis) {}
+  AxisRef(std::string axis) : name(std::move(axis)) {}
+  template <std::integral T>
+  AxisRef(T axis) : number(static_cast<int64_t>(axis)), is_number(true) {}
+  AxisRef(OpenDim) : is_open(true) {}
+
+  std::string name;
+  int64_t number = -1;
+  bool is_number = false;
+  bool is_open = false;
+};
+
+// How one tensor dim is split: "data", _, open_dim, 0, -1, {"data", "model"}, {"data", open_dim}.
+class DimSplit {
+ public:
+  DimSplit(Unsplit) {}
+  DimSplit(OpenDim marker) : axes_({AxisRef(marker)}) {}
+  DimSplit(const char* axis) : axes_({AxisRef(axis)}) {}
+  DimSplit(const std::string& axis) : axes_({AxisRef(axis)}) {}
+  template <std::integral T>
+  DimSplit(T axis) {
+    if (axis != T(-1)) axes_.push_back(AxisRef(axis));
+  }
+  DimSplit(std::initializer_list<AxisRef> axes) : axes_(axes) {}
+  DimSplit(const std::vector<std::string>& axes) : axes_(axes.begin(), axes.end()) {}
+  const std::vector<AxisRef>& axes() const { return axes_; }
+
+ private:
+  std::vector<AxisRef> axes_;  // major first; empty: not split
+};
+
+// One entry per tensor dim: {"data", _, {"x", "y"}}. An own type, because {"a", "b"} would make a
+// std::string from two iterators.
+class SplitDims {
+ public:
+  SplitDims(std::initializer_list<DimSplit> dims) : dims_(dims) {}
+  SplitDims(std::vector<DimSplit> dims) : dims_(std::move(dims)) {}
+  const std::vector<DimSplit>& dims() const { return dims_; }
+
+ private:
+  std::vector<DimSplit> dims_;
+};
+
+// The same value, split over the mesh: arXiv:2105.04663, 3.6. UserError: an axis that the mesh lacks or
+// that is used twice, a number of dims that is not the tensor's rank, two meshes of different numbers
+// of devices in one program. A dim need not be a multiple of its parts, and may be smaller.
+Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims);
+
+// The same value with any sharding; its open dims may be refined by completion.
+Tensor annotate(Operand x, const Sharding& sharding);
+
+// The sharding that mesh_split gives a tensor of dims.size() dims.
+Sharding sharding_of(const Mesh& mesh, const SplitDims& dims, Site site = Site::here());
+
+}  // namespace gspmd

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gspmd/base/shape.h"
+#include "gspmd/base/site.h"
+
+namespace gspmd {
+
+class Node;
+namespace detail {
+struct TraceState;
+struct TensorAccess;
+}  // namespace detail
+
+// A value of the function being traced: a handle, cheap to copy, that knows its shape but no numbers.
+// Valid while the trace that made it runs; using it later, or before it was given a value, is a
+// UserError with the user's line.
+class Tensor {
+ public:
+  Tensor() = default;  // no value yet; may only be assigned to
+
+  const Shape& shape(Site site = Site::here()) const;
+  const Dims& dims(Site site = Site::here()) const { return shape(site).dims; }
+  int64_t dim(int64_t i, Site site = Site::here()) const;  // negative i counts from the end
+  int64_t rank(Site site = Site::here()) const { return shape(site).rank(); }
+  int64_t size(Site site = Site::here()) const { return shape(site).elements_count(); }
+  DType dtype(Site site = Site::here()) const { return shape(site).dtype; }
+
+ private:
+  friend struct detail::TensorAccess;
+  Node* node_ = nullptr;
+  std::shared_ptr<const detail::TraceState> trace_;
+};
+
+// While alive, names of emitted operations start with "name/"; scopes nest.
+class NameScope {
+ public:
+  explicit NameScope(const std::string& name);
+  NameScope(const NameScope&) = delete;
+  NameScope& operator=(const NameScope&) = delete;
+  ~NameScope();
+
+ private:
+  size_t saved_length_;
+};
+
+// Gives the value a name of the user's: the instruction and its op_name in programs and statistics.
+Tensor named(Tensor x, const std::string& name, Site site = Site::here());
+
+}  // namespace gspmd

@@ -1,0 +1,220 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/api/fields.h"
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+
+template <class T>
+concept HasFields = requires(T& tree) {
+  tree.gspmd_fields();
+  T::gspmd_field_names();
+};
+
+namespace detail {
+
+// What kind of node a type is in a tree of values; everything unknown is a leaf.
+template <class T> struct TreeNode;
+
+// One name of "norm, wq, wk" by position.
+constexpr std::string_view field_name(std::string_view names, size_t position) {
+  size_t begin = 0;
+  for (; position > 0; --position) begin = names.find(',', begin) + 1;
+  while (begin < names.size() && names[begin] == ' ') ++begin;
+  return names.substr(begin, names.find(',', begin) - begin);
+}
+
+inline std::string join_path(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : path + "." + std::string(name);
+}
+
+}  // namespace detail
+
+// The same tree with leaves of another type: rebind_t<Adam<Model<Tensor>>, Array> is Adam<Model<Array>>.
+template <class Tree, class Leaf>
+using rebind_t = typename detail::TreeNode<std::remove_cvref_t<Tree>>::template rebind<Leaf>;
+
+// The type of the leaves: Tensor for Adam<Model<Tensor>>.
+template <class Tree>
+using leaf_t = typename detail::TreeNode<std::remove_cvref_t<Tree>>::leaf;
+
+// Calls f(path, leaf&) on every leaf in order of declaration; paths read "blocks.0.wq".
+template <class Tree, class F>
+void for_each_leaf(Tree& tree, F&& f, const std::string& path = {}) {
+  detail::TreeNode<std::remove_const_t<Tree>>::visit(tree, path, f);
+}
+
+// A tree of the same structure whose leaves are f(path, leaf).
+template <class Tree, class F>
+auto map_tree(const Tree& tree, F&& f, const std::string& path = {}) {
+  using Leaf = std::decay_t<std::invoke_result_t<F&, const std::string&, const leaf_t<Tree>&>>;
+  rebind_t<Tree, Leaf> out{};
+  detail::TreeNode<Tree>::map(tree, out, path, f);
+  return out;
+}
+
+template <class Tree>
+std::vector<std::pair<std::string, leaf_t<Tree>>> flatten(const Tree& tree, const std::string& path = {}) {
+  std::vector<std::pair<std::string, leaf_t<Tree>>> leaves;
+  for_each_leaf(tree, [&](const std::string& at, const leaf_t<Tree>& leaf) {
+    leaves.emplace_back(at, leaf);
+  }, path);
+  return leaves;
+}
+
+template <class Tree>
+int64_t leaf_count_of(const Tree& tree) {
+  int64_t count = 0;
+  for_each_leaf(tree, [&](const std::string&, const auto&) { ++count; });
+  return count;
+}
+
+// As map_tree over several trees of one structure: leaves are f(leaf, leaf of each other tree).
+// UserError where the trees differ.
+template <class F, class Tree, class... Rest>
+auto map_leaves(F&& f, const Tree& tree, const Rest&... rest) {
+  const auto others = std::make_tuple(flatten(rest)...);
+  size_t position = 0;
+  return map_tree(tree, [&](const std::string& path, const leaf_t<Tree>& leaf) {
+    const size_t i = position++;
+    return std::apply([&](const auto&... lists) {
+      const bool same = ((i < lists.size() && lists[i].first == path) && ...);
+      if (!same) user_error("map_leaves: the trees differ at \"{}\"; give trees of one structure", path);
+      return f(leaf, lists[i].second...);
+    }, others);
+  });
+}
+
+namespace detail {
+
+template <class T>
+struct TreeNode {  // a leaf
+  template <class Leaf> using rebind = Leaf;
+  using leaf = T;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) { f(path, tree); }
+  template <class Out, class F>
+  static void map(const T& tree, Out& out, const std::string& path, F& f) { out = f(path, tree); }
+};
+
+template <template <class> class S, class T>
+  requires HasFields<S<T>>
+struct TreeNode<S<T>> {
+  template <class Leaf> using rebind = S<rebind_t<T, Leaf>>;
+  using leaf = leaf_t<T>;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    each(tree.gspmd_fields(), [&](auto& field, size_t i) {
+      for_each_leaf(field, f, join_path(path, field_name(S<T>::gspmd_field_names(), i)));
+    });
+  }
+  template <class Out, class F>
+  static void map(const S<T>& tree, Out& out, const std::string& path, F& f) {
+    map_fields(tree.gspmd_fields(), out.gspmd_fields(), path, f,
+               std::make_index_sequence<std::tuple_size_v<decltype(tree.gspmd_fields())>>());
+  }
+
+ private:
+  template <class Fields, class G>
+  static void each(Fields fields, G g) {
+    std::apply([&](auto&... field) {
+      size_t i = 0;
+      (g(field, i++), ...);
+    }, fields);
+  }
+  template <class From, class To, class F, size_t... I>
+  static void map_fields(From from, To to, const std::string& path, F& f, std::index_sequence<I...>) {
+    (TreeNode<std::remove_cvref_t<std::tuple_element_t<I, From>>>::map(
+         std::get<I>(from), std::get<I>(to),
+         join_path(path, field_name(S<T>::gspmd_field_names(), I)), f), ...);
+  }
+};
+
+template <class T>
+struct TreeNode<std::vector<T>> {
+  template <class Leaf> using rebind = std::vector<rebind_t<T, Leaf>>;
+  using leaf = leaf_t<T>;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    for (size_t i = 0; i < tree.size(); ++i)
+      for_each_leaf(tree[i], f, join_path(path, std::to_string(i)));
+  }
+  template <class Out, class F>
+  static void map(const std::vector<T>& tree, Out& out, const std::string& path, F& f) {
+    out.resize(tree.size());
+    for (size_t i = 0; i < tree.size(); ++i)
+      TreeNode<T>::map(tree[i], out[i], join_path(path, std::to_string(i)), f);
+  }
+};
+
+template <class T, size_t N>
+struct TreeNode<std::array<T, N>> {
+  template <class Leaf> using rebind = std::array<rebind_t<T, Leaf>, N>;
+  using leaf = leaf_t<T>;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    for (size_t i = 0; i < N; ++i) for_each_leaf(tree[i], f, join_path(path, std::to_string(i)));
+  }
+  template <class Out, class F>
+  static void map(const std::array<T, N>& tree, Out& out, const std::string& path, F& f) {
+    for (size_t i = 0; i < N; ++i)
+      TreeNode<T>::map(tree[i], out[i], join_path(path, std::to_string(i)), f);
+  }
+};
+
+template <class T>
+struct TreeNode<std::optional<T>> {
+  template <class Leaf> using rebind = std::optional<rebind_t<T, Leaf>>;
+  using leaf = leaf_t<T>;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    if (tree) for_each_leaf(*tree, f, path);
+  }
+  template <class Out, class F>
+  static void map(const std::optional<T>& tree, Out& out, const std::string& path, F& f) {
+    out.reset();
+    if (tree) TreeNode<T>::map(*tree, out.emplace(), path, f);
+  }
+};
+
+// std::pair and std::tuple.
+template <class Self, template <class...> class Tuple, class... Ts>
+struct TupleNode {
+  template <class Leaf> using rebind = Tuple<rebind_t<Ts, Leaf>...>;
+  using leaf = leaf_t<std::tuple_element_t<0, Self>>;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    std::apply([&](auto&... element) {
+      size_t i = 0;
+      (for_each_leaf(element, f, join_path(path, std::to_string(i++))), ...);
+    }, tree);
+  }
+  template <class Out, class F>
+  static void map(const Self& tree, Out& out, const std::string& path, F& f) {
+    map_elements(tree, out, path, f, std::index_sequence_for<Ts...>());
+  }
+
+ private:
+  template <class Out, class F, size_t... I>
+  static void map_elements(const Self& tree, Out& out, const std::string& path, F& f,
+                           std::index_sequence<I...>) {
+    (TreeNode<std::tuple_element_t<I, Self>>::map(std::get<I>(tree), std::get<I>(out),
+                                                  join_path(path, std::to_string(I)), f), ...);
+  }
+};
+template <class A, class B>
+struct TreeNode<std::pair<A, B>> : TupleNode<std::pair<A, B>, std::pair, A, B> {};
+template <class... Ts>
+struct TreeNode<std::tuple<Ts...>> : TupleNode<std::tuple<Ts...>, std::tuple, Ts...> {};
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/api/compile.h"
+
+namespace gspmd {
+
+// The answer of an expectation: true, or false with a readable difference. Works with any test
+// framework: REQUIRE(expect_...), with `message` for the log.
+struct [[nodiscard]] Expectation {
+  bool holds = true;
+  std::string message;
+  explicit operator bool() const { return holds; }
+};
+
+struct ExpectedCollective {
+  std::string kind;    // "all-gather"
+  std::string axes;    // "model", "data,model"; "*": any
+  int64_t count = 1;
+};
+
+// Whether a program's collectives, before combining, are exactly these (counts of equal kind and axes
+// added up; order does not matter).
+Expectation expect_collectives(const ExecutableBase& executable, const std::vector<ExpectedCollective>& expected);
+Expectation expect_collectives(const CompiledModule& module, const Mesh& mesh,
+                               const std::vector<ExpectedCollective>& expected);
+
+struct Tolerance {
+  double relative = 1e-5;
+  double absolute = 1e-6;
+};
+// Leaf by leaf, |a - b| <= absolute + relative * |b|; NaN equals NaN. `what` starts the message.
+Expectation expect_close(const std::vector<Array>& actual, const std::vector<Array>& expected,
+                         const Tolerance& tolerance, const std::string& what = "values");
+
+// The traced program run by the reference interpreter on host arrays.
+std::vector<Array> run_reference(const Traced& traced, const std::vector<Array>& arguments);
+
+namespace detail {
+template <class... Args>
+std::vector<Array> argument_leaves(const Args&... args) {
+  std::vector<Array> leaves;
+  (for_each_leaf(args, [&](const std::string&, const Array& leaf) { leaves.push_back(leaf); }), ...);
+  return leaves;
+}
+}  // namespace detail
+
+// Oracle values of fn(args...): the leaves of its result.
+template <class Fn, class... Args>
+std::vector<Array> reference_results(Fn fn, const Args&... args) {
+  return run_reference(trace(fn, args...), detail::argument_leaves(args...));
+}
+
+// Compiles `make_fn(mesh)` for every mesh and compares its results on `args` with those of the first
+// mesh's function on the reference interpreter. The message names the mesh, the leaf and the numbers.
+template <class MakeFn, class... Args>
+Expectation expect_equal_on_meshes(MakeFn make_fn, const std::vector<Mesh>& meshes,
+                                   const Tolerance& tolerance, const Args&... args) {
+  std::vector<Array> expected;
+  for (const Mesh& mesh : meshes) {
+    auto fn = make_fn(mesh);
+    if (expected.empty()) expected = reference_results(fn, args...);
+    CompileOptions options;
+    options.mesh = mesh;
+    options.poison = true;
+    const auto executable = compile(fn, options, args...);
+    const auto result = executable(args...);
+    const Expectation same = expect_close(detail::argument_leaves(result), expected, tolerance,
+                                          "on " + to_string(mesh));
+    if (!same) return same;
+  }
+  return {};
+}
+
+}  // namespace gspmd
