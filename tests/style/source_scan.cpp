@@ -38,8 +38,10 @@ size_t literal_end(std::string_view text, size_t i) {
     return end == std::string_view::npos ? text.size() : end + close.size();
   }
   for (size_t j = i + 1; j < text.size(); ++j) {
-    if (text[j] == '\\') ++j;
-    else if (text[j] == quote || text[j] == '\n') return j + 1;
+    if (text[j] == '\\')
+      ++j;
+    else if (text[j] == quote || text[j] == '\n')
+      return j + 1;
   }
   return text.size();
 }
@@ -91,8 +93,10 @@ std::string one_line(std::string_view head) {
   std::string line;
   for (const char c : head) {
     const bool blank = std::isspace(static_cast<unsigned char>(c)) != 0;
-    if (!blank) line += c;
-    else if (!line.empty() && line.back() != ' ') line += ' ';
+    if (!blank)
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
   }
   return line.substr(0, 90);
 }
@@ -120,7 +124,8 @@ std::vector<SourceFile> read_sources(const fs::path& root,
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
-      if (extension == ".h" || extension == ".cpp") files.push_back(source_file(root, entry.path()));
+      if (extension == ".h" || extension == ".cpp")
+        files.push_back(source_file(root, entry.path()));
     }
   }
   sort_by_path(files);
@@ -164,8 +169,8 @@ std::vector<FunctionSpan> find_functions(std::string_view text) {
   blank_preprocessor(code);
   std::vector<FunctionSpan> found;
   int64_t line = 1;
-  int64_t depth = 0;       // of braces inside the function or data that is being skipped
-  int64_t head_line = 0;   // 0: the head has no text yet
+  int64_t depth = 0;      // of braces inside the function or data that is being skipped
+  int64_t head_line = 0;  // 0: the head has no text yet
   Scope skipping = Scope::transparent;
   std::string head;
   for (const char c : code) {

@@ -30,7 +30,8 @@ std::vector<SourceFile> read_documents(const std::filesystem::path& root);
 int64_t line_count(std::string_view text);
 // `text` with comments and the contents of literals replaced by blanks; lines stay where they are.
 std::string blank_comments_and_literals(std::string_view text);
-// Functions found by their braces: a brace at namespace or class level whose head has a parameter list.
+// Functions found by their braces: a brace at namespace or class level whose head has a parameter
+// list.
 std::vector<FunctionSpan> find_functions(std::string_view text);
 // The names in #include "..." lines, in order.
 std::vector<std::string> quoted_includes(std::string_view text);

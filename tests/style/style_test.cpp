@@ -21,7 +21,7 @@ const std::vector<SourceFile>& sources() {
 }
 
 // Low to high. A module includes itself and lower ones, but for kernels, which know no IR.
-const std::vector<std::string> kModules = {"base", "mesh",   "ir",      "kernels", "ops",
+const std::vector<std::string> kModules = {"base",   "mesh",    "ir",  "kernels", "ops",
                                            "passes", "runtime", "api", "tools"};
 
 int64_t level(const std::string& module) {
@@ -65,8 +65,8 @@ std::vector<std::string> layering_violations(const std::vector<SourceFile>& file
       const std::string top = part(file.path, 0);
       bool allowed = true;
       if (top == "models" || top == "examples") {
-        allowed = name == "gspmd/gspmd.h" || name == "gspmd/testing.h" ||
-                  name.rfind("gspmd/", 0) != 0;
+        allowed =
+            name == "gspmd/gspmd.h" || name == "gspmd/testing.h" || name.rfind("gspmd/", 0) != 0;
       } else if (!module.empty()) {
         allowed = may_include(module, module_of_include(name));
       }
@@ -154,7 +154,8 @@ TEST_CASE("headers are guarded by pragma once", "[style]") {
   std::vector<std::string> unguarded;
   for (const SourceFile& file : sources()) {
     const bool header = file.path.size() > 2 && file.path.substr(file.path.size() - 2) == ".h";
-    if (header && file.text.find("#pragma once") == std::string::npos) unguarded.push_back(file.path);
+    if (header && file.text.find("#pragma once") == std::string::npos)
+      unguarded.push_back(file.path);
   }
   CHECK(unguarded == std::vector<std::string>{});
 }
@@ -163,7 +164,7 @@ TEST_CASE("no file names a path of somebody's machine or leaves work undone", "[
   // Spelled in two pieces, so that this file passes its own test.
   const std::vector<std::string> unwanted = {std::string("/ho") + "me/", std::string("/wo") + "rk/",
                                              std::string("/ro") + "ot/", std::string("/tm") + "p/",
-                                             std::string("TO") + "DO", std::string("FIX") + "ME"};
+                                             std::string("TO") + "DO",   std::string("FIX") + "ME"};
   std::vector<SourceFile> files = read_documents(GSPMD_SOURCE_DIR);
   files.insert(files.end(), sources().begin(), sources().end());
   std::vector<std::string> found;

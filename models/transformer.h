@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gspmd/gspmd.h"
+#include "models/layout.h"
+
+namespace gspmd::models {
+
+enum class Norm : uint8_t { rms, layer };
+enum class Positions : uint8_t { learned, none };
+enum class Head : uint8_t { tied, untied };
+// `exact` has only integer-preserving operations: no norms, relu, masked scores without softmax or
+// scale, weights in {-1,0,1}, loss = sum(logits * w). Its results are the same bits on every mesh.
+enum class Form : uint8_t { standard, exact };
+
+// A decoder-only language model of pre-norm blocks.
+struct TransformerConfig {
+  int64_t layers = 2;
+  int64_t model = 256;    // m
+  int64_t hidden = 1024;  // h
+  int64_t heads = 8;      // n; the head dim d is model / heads
+  int64_t seq = 128;      // s
+  int64_t vocab = 256;    // v
+  Norm norm = Norm::rms;
+  bool bias = false;  // of the feed-forward products and of layer norms
+  Positions positions = Positions::learned;
+  Head head = Head::tied;
+  Form form = Form::standard;
+  DType dtype = DType::f32;
+
+  int64_t head_dim() const { return model / heads; }
+};
+
+// UserError: a size below 1, heads that do not divide the model dim, a dtype other than f32 and
+// f64, the exact form with biases.
+void check(const TransformerConfig& config);
+
+template <class T>  // Shape, Array or Tensor
+struct BlockParams {
+  std::optional<T> attention_norm, attention_norm_bias;  // m
+  T wq, wk, wv;                                          // m,n,d
+  T wo;                                                  // n,d,m
+  std::optional<T> ffn_norm, ffn_norm_bias;              // m
+  T w_in;                                                // m,h
+  std::optional<T> b_in;                                 // h
+  T w_out;                                               // h,m
+  std::optional<T> b_out;                                // m
+  GSPMD_FIELDS(attention_norm, attention_norm_bias, wq, wk, wv, wo, ffn_norm, ffn_norm_bias, w_in,
+               b_in, w_out, b_out)
+};
+
+template <class T>
+struct TransformerParams {
+  T embedding;                 // v,m
+  std::optional<T> positions;  // s,m
+  std::vector<BlockParams<T>> blocks;
+  std::optional<T> final_norm, final_norm_bias;  // m
+  std::optional<T> head;                         // v,m; absent when tied to the embedding
+  GSPMD_FIELDS(embedding, positions, blocks, final_norm, final_norm_bias, head)
+};
+
+TransformerParams<Shape> parameter_shapes(const TransformerConfig& config);
+// Normal values scaled by fan-in, ones for norm scales, zeros for biases; the exact form's are in
+// {-1,0,1}. A pure function of config and seed.
+TransformerParams<Array> initial_parameters(const TransformerConfig& config, uint32_t seed);
+
+// The model as code for one device. Annotations come from the layout: per block the block's input
+// and its six weights, nothing where the lists are empty.
+class Transformer {
+ public:
+  // UserError as check().
+  Transformer(const TransformerConfig& config, const Mesh& mesh, const Layout& layout);
+
+  const TransformerConfig& config() const { return config_; }
+  // tokens b,s (integers below vocab) -> logits b,s,v. UserError: more than config.seq positions
+  // with learned ones.
+  Tensor logits(const TransformerParams<Tensor>& params, Tensor tokens) const;
+  // Standard form: mean cross entropy against labels b,s. Exact form: sum(logits * labels) with
+  // labels b,s,v in {-1,0,1}.
+  Tensor loss(const TransformerParams<Tensor>& params, Tensor tokens, Tensor labels) const;
+
+ private:
+  Tensor block(const BlockParams<Tensor>& params, Tensor x) const;
+  Tensor attention(const BlockParams<Tensor>& params, Tensor x) const;
+  Tensor feed_forward(const BlockParams<Tensor>& params, Tensor x) const;
+  Tensor normalize(Tensor x, const std::optional<Tensor>& scale,
+                   const std::optional<Tensor>& bias) const;
+  Tensor split(Tensor x, const std::vector<AxisList>& dims) const;
+
+  TransformerConfig config_;
+  Mesh mesh_;
+  Layout layout_;
+};
+
+// Floating point operations of one forward and backward pass over batch * seq tokens: 6 per weight
+// and token in products, and the attention products.
+double training_flops(const TransformerConfig& config, int64_t batch);
+int64_t parameter_count(const TransformerConfig& config);
+
+}  // namespace gspmd::models
