@@ -48,15 +48,18 @@ Digits concat(Digits major, const Digits& minor);
 struct DeviceOrderValue {
   int64_t count = 1;
   std::vector<int64_t> devices;
+  std::vector<int64_t> by_device;  // ranks by ascending device id; empty for the identity
   int64_t device(int64_t rank) const {
     return devices.empty() ? rank : devices[static_cast<size_t>(rank)];
   }
+  int64_t rank(int64_t device) const;  // -1 where the device is not in the order
   bool is_iota() const { return devices.empty(); }
 };
 using DeviceOrder = const DeviceOrderValue*;
 
 DeviceOrder iota_order(int64_t count);
-DeviceOrder list_order(std::vector<int64_t> devices);  // iota_order where the list is 0,1,2,...
+// iota_order where the list is 0,1,2,...; the ids are distinct.
+DeviceOrder list_order(std::vector<int64_t> devices);
 
 // Groups of devices that take part in one collective, in HLO's three forms, none of them
 // materialised unless `lists` is.
@@ -67,7 +70,7 @@ struct ReplicaGroups {
   int64_t num_groups = 0;
   int64_t group_size = 0;
   std::vector<int64_t> reshape;
-  std::vector<int64_t> transpose;
+  std::vector<int64_t> transpose;  // empty: identity
   bool operator==(const ReplicaGroups&) const = default;
 };
 

@@ -21,8 +21,8 @@ struct MeshAxis {
 class Mesh {
  public:
   Mesh() = default;  // no axes: one device
-  // UserError: empty or repeated names, sizes below 1, more than 2^31 devices, `devices` that is not
-  // a list of prod(sizes) distinct ids (empty = 0, 1, 2, ...).
+  // UserError: empty, quoted or repeated names, sizes below 1, more than 256 axes or 2^31 devices,
+  // `devices` that is not a list of prod(sizes) distinct ids (empty = 0, 1, 2, ...).
   Mesh(std::vector<MeshAxis> axes, std::vector<int64_t> devices = {}, Site site = Site::here());
   Mesh(std::initializer_list<MeshAxis> axes, Site site = Site::here());
 

@@ -36,15 +36,21 @@ class Sharding {
   static Sharding maximal(int64_t device);
   static Sharding manual();   // the whole value, all devices
   static Sharding unknown();
-  static Sharding tuple(std::vector<Sharding> elements);
-  // Digits are made canonical. InternalError where digits overlap or exceed the order's count.
+  static Sharding tuple(std::vector<Sharding> elements);  // nested tuples are flattened
+  // HLO's `{unreduced}`: every device holds a partial of the whole value, for any number of devices.
+  // Tiled, without an order, with one Unreduced whose digits are empty; the first with_dim or merge
+  // that brings an order is told its digits.
+  static Sharding unreduced_everywhere(Combiner combiner = Combiner::sum);
+  // Digits are made canonical, digits of one combiner joined, empty Unreduced entries dropped.
+  // InternalError where digits overlap or exceed the order's count.
   static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual = {},
                         std::vector<Unreduced> unreduced = {});
 
   ShardingKind kind() const { return kind_; }
   bool is_tuple() const { return kind_ == ShardingKind::tuple; }
   bool is_tiled() const { return kind_ == ShardingKind::tiled; }
-  bool is_replicated() const;  // tiled, no digit anywhere
+  bool is_replicated() const;  // tiled, nothing split, manual or unreduced
+  bool is_unreduced_everywhere() const;
   bool is_manual() const { return kind_ == ShardingKind::manual; }
   int64_t device() const { return device_; }                          // of maximal
   const std::vector<Sharding>& elements() const { return elements_; } // of a tuple
@@ -57,8 +63,10 @@ class Sharding {
   const std::vector<Unreduced>& unreduced() const { return unreduced_; }
   Digits replicated_digits() const;  // what no dim, manual or unreduced digit reads; descending stride
 
+  // Of a tiled sharding: dim `i` of `rank` split by `digits` instead. `order` is this sharding's own, or
+  // the one to take where it has none. Mesh, open dims and group are kept; InternalError otherwise.
   Sharding with_dim(int64_t i, Digits digits, int64_t rank, DeviceOrder order) const;
-  Sharding with_unreduced(std::vector<Unreduced> unreduced) const;
+  Sharding with_unreduced(std::vector<Unreduced> unreduced) const;  // needs an order unless empty
 
   // Open dims (V3's `?`, or a Sharding op's unspecified_dims): completion may refine them.
   const std::vector<bool>& open() const { return open_; }  // empty = none
@@ -66,7 +74,7 @@ class Sharding {
   // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
   const std::shared_ptr<const Mesh>& mesh() const { return mesh_; }
   Sharding with_mesh(std::shared_ptr<const Mesh> mesh) const;
-  // shard_as / shard_like group; 0 = none.
+  // shard_as / shard_like group: 0 = none, else one more than the number in the text (which may be 0).
   int64_t shard_group() const { return shard_group_; }
   bool shard_group_is_as() const { return shard_group_is_as_; }
   Sharding with_shard_group(int64_t id, bool is_as) const;
@@ -100,7 +108,8 @@ bool equivalent(const Sharding& a, const Sharding& b);
 // Shard shape: ceil(dim / tiles) per dim; tuples leaf by leaf.
 Shape local_shape(const Shape& global, const Sharding& sharding);
 
-// The part of the global array that a device holds. size may be 0 in a tail: start is then the dim.
+// The part of the global array that a device holds. size may be 0 in a tail: start is then the dim; so
+// in every dim on a device that holds nothing at all.
 struct Box {
   Dims start;
   Dims size;
@@ -109,7 +118,9 @@ Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);
 
 // The union of two shardings where every dim agrees: digits equal or one side empty, all digits
 // disjoint; different orders are compared device by device. nullopt where they conflict.
-// arXiv:2105.04663, 3.5; semantics.md 2.5.
+// Replicated merges with everything tiled; manual digits must be equal; unreduced digits are joined.
+// The result is closed, in the order of a, of b, or of the sorted devices, the first that has digits for it.
+// arXiv:2105.04663, 3.5.
 std::optional<Sharding> merge(const Sharding& a, const Sharding& b, int64_t rank);
 // As merge, but a dim may also extend the other ([x] with [x,y]): a rule of traced programs only.
 std::optional<Sharding> merge_by_prefix(const Sharding& a, const Sharding& b, int64_t rank);
@@ -121,12 +132,13 @@ bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& gl
 // UserError with the column (0-based) inside `text` and the way out. `rank` < 0: not known.
 Sharding parse_sharding(std::string_view text, int64_t rank = -1);
 // With the outer braces: "{devices=[2,1,2]<=[4] last_tile_dim_replicate}". V2 where the device array is
-// an iota of up to any rank, V1 list else; V3 when a mesh is attached.
+// an iota of up to any rank, V1 list else. V3 when the axes of an attached mesh spell all digits, or
+// when a combiner other than sum has to be said (over axes made up for it). V1 and V2 have no open dims.
 std::string to_string(const Sharding& sharding);
 std::string to_string_v2(const Sharding& sharding);  // never V3; named shardings converted
 
 // The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims then
-// subgroups; size device_count. O(devices).
+// subgroups; size device_count. O(devices). Of a replicated sharding: dims all 1, no devices.
 struct DeviceArray {
   Dims dims;
   std::vector<int64_t> devices;
@@ -135,7 +147,7 @@ struct DeviceArray {
 };
 DeviceArray device_array(const Sharding& sharding, int64_t rank);
 
-// A picture of who holds what, for people; rank 1 or 2 after dropping unsplit leading dims.
+// A picture of who holds what, for people: a table over the (first) two split dims, at most 8x8 tiles.
 std::string visualize(const Shape& global, const Sharding& sharding);
 
 // arXiv:2105.04663, 3.6 (mesh_split): dims_mapping[i] lists mesh axes of tensor dim i, major first.

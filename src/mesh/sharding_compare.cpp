@@ -1,0 +1,143 @@
+#include <algorithm>
+
+#include "gspmd/base/error.h"
+#include "gspmd/mesh/sharding.h"
+#include "mesh/digit_tools.h"
+#include "mesh/layout.h"
+
+namespace gspmd {
+namespace {
+
+// The digits as a set.
+Digits by_stride(Digits digits) {
+  std::sort(digits.begin(), digits.end(),
+            [](const Digit& a, const Digit& b) { return a.stride > b.stride; });
+  return canonical(std::move(digits));
+}
+
+// Whether devices that differ only in `x` over order a are those that differ only in `y` over b.
+bool same_groups(const std::vector<int64_t>& devices, DeviceOrder a, const Digits& x, DeviceOrder b,
+                 const Digits& y) {
+  if (tile_count(x) != tile_count(y)) return false;
+  const Digits rest_x = complement(x, a->count);
+  const Digits rest_y = complement(y, b->count);
+  // Group of a -> group of b; groups are equally large, so a function is enough.
+  std::vector<int64_t> partner(static_cast<size_t>(tile_count(rest_x)), -1);
+  for (const int64_t device : devices) {
+    int64_t& p = partner[static_cast<size_t>(tile_index(rest_x, a->rank(device)))];
+    const int64_t q = tile_index(rest_y, b->rank(device));
+    if (p >= 0 && p != q) return false;
+    p = q;
+  }
+  return true;
+}
+
+bool equivalent_digits(const Sharding& a, const Sharding& b) {
+  for (int64_t i = 0; i < std::max(a.rank(), b.rank()); ++i)
+    if (a.dim(i) != b.dim(i)) return false;
+  if (by_stride(a.manual_digits()) != by_stride(b.manual_digits())) return false;
+  if (a.unreduced().size() != b.unreduced().size()) return false;
+  for (size_t i = 0; i < a.unreduced().size(); ++i)
+    if (a.unreduced()[i].combiner != b.unreduced()[i].combiner ||
+        by_stride(a.unreduced()[i].digits) != by_stride(b.unreduced()[i].digits))
+      return false;
+  return true;
+}
+
+bool equivalent_by_device(const Sharding& a, const Sharding& b) {
+  const int64_t rank = std::max(a.rank(), b.rank());
+  for (int64_t i = 0; i < rank; ++i)
+    if (a.tiles(i) != b.tiles(i)) return false;
+  if (!same_devices(a.order(), b.order())) return false;
+  const std::vector<int64_t> devices = sorted_devices(a.order());
+  for (int64_t i = 0; i < rank; ++i)
+    if (!(coordinates(devices, a.order(), a.dim(i)) == coordinates(devices, b.order(), b.dim(i))))
+      return false;
+  if (!same_groups(devices, a.order(), a.manual_digits(), b.order(), b.manual_digits()))
+    return false;
+  for (int c = 0; c <= static_cast<int>(Combiner::logical_or); ++c) {
+    const auto combiner = static_cast<Combiner>(c);
+    if (!same_groups(devices, a.order(), unreduced_digits(a, combiner), b.order(),
+                     unreduced_digits(b, combiner)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool equivalent(const Sharding& a, const Sharding& b) {
+  if (a.kind() != b.kind()) return false;
+  if (a.is_tuple())
+    return std::equal(a.elements().begin(), a.elements().end(), b.elements().begin(),
+                      b.elements().end(), equivalent);
+  if (!a.is_tiled()) return a.device() == b.device();
+  if (a.order() == b.order()) return equivalent_digits(a, b);
+  if (!a.order() || !b.order()) return false;
+  return equivalent_by_device(a, b);
+}
+
+namespace {
+
+// Whether shard `i` of `fine` tiles lies inside shard `c` of `coarse` tiles of a dim; an empty shard
+// lies inside any.
+bool nests(int64_t dim, int64_t fine, int64_t i, int64_t coarse, int64_t c) {
+  const int64_t fine_size = ceil_div(dim, fine);
+  const int64_t coarse_size = ceil_div(dim, coarse);
+  const int64_t start = saturating_multiply(i, fine_size);
+  if (start >= dim) return true;
+  const int64_t end = std::min(dim, start + fine_size);
+  const int64_t coarse_start = saturating_multiply(c, coarse_size);
+  return coarse_start <= start && end <= std::min(dim, coarse_start + coarse_size);
+}
+
+bool dim_nests(int64_t dim, const Sharding& fine, const Sharding& coarse, int64_t i) {
+  const int64_t fine_tiles = fine.tiles(i);
+  const int64_t coarse_tiles = coarse.tiles(i);
+  if (coarse_tiles == 1) return true;
+  if (fine.order() == coarse.order()) {
+    if (is_prefix(coarse.dim(i), fine.dim(i))) {
+      // Shards nest where the coarse size is a whole number of fine ones. Otherwise it is smaller,
+      // and the fine shard that ends the first coarse one reaches beyond it.
+      const int64_t inner = fine_tiles / coarse_tiles;
+      return dim <= 1 || ceil_div(dim, coarse_tiles) == ceil_div(dim, fine_tiles) * inner;
+    }
+    // Only dims smaller than their tiles can still nest; not worth a walk over a large mesh.
+    if (dim >= fine_tiles && dim % fine_tiles == 0 && dim % coarse_tiles == 0) return false;
+    if (fine.order() && fine.order()->count > int64_t{1} << 20) return false;
+  }
+  const DeviceOrder devices = fine.order() ? fine.order() : coarse.order();
+  for (int64_t r = 0; r < devices->count; ++r) {
+    const int64_t device = devices->device(r);
+    const int64_t coarse_rank = coarse.order()->rank(device);
+    if (coarse_rank < 0) return false;
+    const int64_t fine_index = fine.order() ? tile_index(fine.dim(i), r) : 0;
+    if (!nests(dim, fine_tiles, fine_index, coarse_tiles, tile_index(coarse.dim(i), coarse_rank)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& global) {
+  if (fine.is_tuple() || coarse.is_tuple()) {
+    const std::vector<Shape> leaves = leaf_shapes(global);
+    if (fine.kind() != coarse.kind() || fine.elements().size() != leaves.size() ||
+        coarse.elements().size() != leaves.size())
+      return false;
+    for (size_t i = 0; i < leaves.size(); ++i)
+      if (!is_sub_tiling(fine.elements()[i], coarse.elements()[i], leaves[i])) return false;
+    return true;
+  }
+  if (coarse.is_tiled() && coarse.num_tiles() == 1 &&
+      (fine.is_tiled() || fine.kind() == ShardingKind::maximal))
+    return true;
+  if (!fine.is_tiled() || !coarse.is_tiled()) return equivalent(fine, coarse);
+  if (std::max(fine.rank(), coarse.rank()) > global.rank()) return false;
+  for (int64_t i = 0; i < global.rank(); ++i)
+    if (!dim_nests(global.dims[static_cast<size_t>(i)], fine, coarse, i)) return false;
+  return true;
+}
+
+}  // namespace gspmd
