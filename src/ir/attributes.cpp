@@ -1,5 +1,6 @@
 #include "gspmd/ir/attributes.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "gspmd/base/error.h"
@@ -14,6 +15,15 @@ bool same_literal(const Array& a, const Array& b) {
   const std::span<std::byte> x = a.bytes();
   const std::span<std::byte> y = b.bytes();
   return x.data() == y.data() || std::memcmp(x.data(), y.data(), x.size()) == 0;
+}
+
+// Digits and pairs may say the same.
+bool same_permutation(const Permutation& a, const Permutation& b) {
+  if ((a.order == nullptr) == (b.order == nullptr)) return a == b;
+  auto x = materialize(a), y = materialize(b);
+  std::sort(x.begin(), x.end());
+  std::sort(y.begin(), y.end());
+  return x == y;
 }
 
 }  // namespace
@@ -44,7 +54,7 @@ bool equal(const Attributes& a, const Attributes& b) {
          a.padding == b.padding && a.dot == b.dot && a.gather == b.gather &&
          a.scatter == b.scatter && a.direction == b.direction &&
          a.compare_type == b.compare_type && a.replica_groups == b.replica_groups &&
-         a.permutation == b.permutation && a.channel_id == b.channel_id &&
+         same_permutation(a.permutation, b.permutation) && a.channel_id == b.channel_id &&
          a.use_global_device_ids == b.use_global_device_ids &&
          a.indices_are_sorted == b.indices_are_sorted && a.unique_indices == b.unique_indices &&
          a.custom_call_target == b.custom_call_target && a.fusion_kind == b.fusion_kind &&

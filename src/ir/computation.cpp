@@ -66,6 +66,18 @@ Node* Computation::append_as(std::string name, Opcode opcode, Shape shape,
   return node;
 }
 
+void Computation::remove_last(Node* node) {
+  if (nodes_.empty() || nodes_.back().get() != node || !node->users_.empty() || root_ == node)
+    internal_error("remove_last: \"{}\" is not the last node of \"{}\", or it is read",
+                   node->name_, name_);
+  for (Node* operand : node->operands_) std::erase(operand->users_, node);
+  if (node->opcode_ == Opcode::parameter) {
+    parameters_[static_cast<size_t>(node->attrs.index)] = nullptr;
+    while (!parameters_.empty() && parameters_.back() == nullptr) parameters_.pop_back();
+  }
+  nodes_.pop_back();
+}
+
 void Computation::replace_uses(Node* from, Node* to) {
   if (from == to) return;
   // `to` may itself read `from` (a wrapper put around it); then it would read itself.

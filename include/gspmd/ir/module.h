@@ -95,6 +95,8 @@ class Computation {
   void replace_uses(Node* from, Node* to);
   // Removes nodes that the root does not reach; parameters stay. Returns how many.
   int64_t remove_dead();
+  // Takes back the last append, of a node that nothing reads (a builder whose shape check failed).
+  void remove_last(Node* node);
   // Restores "operands first" after edits: a node moves only to stand before its first reader. InternalError
   // on a cycle.
   void sort();

@@ -55,6 +55,11 @@ class PartitionContext {
   virtual Node* emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
                      std::vector<Computation*> called = {}) = 0;
   virtual Computation* local_computation(const Computation& global) = 0;  // to_apply and the like
+  // A called computation of one parameter (bodies of while), partitioned with these layouts.
+  virtual Computation* partition_called(const Computation& global, const Sharding& parameter,
+                                        const Sharding& result) = 0;
+  // Whether `reader` should read its operand as it is held, unreduced: it is the only reader.
+  virtual bool keeps_unreduced(const Node& reader, int64_t operand) = 0;
 };
 
 enum Trait : uint32_t {

@@ -1,0 +1,251 @@
+#include "ir/parse_attributes.h"
+
+#include <charconv>
+#include <set>
+
+#include "ir/sharding_text.h"
+
+namespace gspmd {
+namespace {
+
+struct DirectionName {
+  Direction direction;
+  std::string_view name;
+};
+constexpr DirectionName kDirections[] = {{Direction::eq, "EQ"}, {Direction::ne, "NE"},
+                                         {Direction::ge, "GE"}, {Direction::gt, "GT"},
+                                         {Direction::le, "LE"}, {Direction::lt, "LT"}};
+constexpr std::string_view kCompareTypes[] = {"FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"};
+
+// "{a,b,c}" with `element` reading one item.
+template <class Element>
+void read_braced(Lexer& lexer, std::string_view what, Element element) {
+  lexer.expect("{", fmt::format("before {}", what));
+  bool first = true;
+  while (!lexer.accept("}")) {
+    if (!first) lexer.expect(",", fmt::format("between elements of {}", what));
+    first = false;
+    element();
+  }
+}
+
+}  // namespace
+
+Dims read_dims(Lexer& lexer, std::string_view what) {
+  Dims dims;
+  read_braced(lexer, what, [&] { dims.push_back(lexer.integer(what)); });
+  return dims;
+}
+
+void read_slice(Lexer& lexer, Attributes& attrs) {
+  attrs.starts.clear();
+  attrs.limits.clear();
+  attrs.strides.clear();
+  read_braced(lexer, "slice", [&] {
+    lexer.expect("[", "before a slice range");
+    attrs.starts.push_back(lexer.integer("a slice start"));
+    lexer.expect(":", "between start and limit");
+    attrs.limits.push_back(lexer.integer("a slice limit"));
+    attrs.strides.push_back(lexer.accept(":") ? lexer.integer("a slice stride") : 1);
+    lexer.expect("]", "after a slice range");
+  });
+}
+
+std::string print_slice(const Attributes& attrs) {
+  std::string text = "{";
+  for (size_t i = 0; i < attrs.starts.size(); ++i) {
+    text += fmt::format("{}[{}:{}", i ? ", " : "", attrs.starts[i], attrs.limits.at(i));
+    text += attrs.strides.at(i) == 1 ? "]" : fmt::format(":{}]", attrs.strides[i]);
+  }
+  return text + "}";
+}
+
+void read_padding(Lexer& lexer, Attributes& attrs) {
+  attrs.padding.clear();
+  if (lexer.peek() == ',') return;  // of a scalar: "padding="
+  const size_t start = lexer.position();
+  const std::string_view text = lexer.number("padding such as 0_1x2_0");
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  const auto here = [&] { return start + static_cast<size_t>(at - text.data()); };
+  const auto number = [&] {
+    int64_t value = 0;
+    const auto [behind, error] = std::from_chars(at, end, value);
+    if (error != std::errc{}) lexer.fail(here(), "padding: expected low_high or low_high_interior");
+    at = behind;
+    return value;
+  };
+  for (;;) {
+    PaddingDim dim;
+    dim.low = number();
+    if (at == end || *at++ != '_') lexer.fail(start, "padding: expected low_high per dim");
+    dim.high = number();
+    if (at != end && *at == '_') {
+      ++at;
+      dim.interior = number();
+    }
+    attrs.padding.push_back(dim);
+    if (at == end) return;
+    if (*at++ != 'x') lexer.fail(here() - 1, "padding: dims are separated by 'x'");
+  }
+}
+
+std::string print_padding(const Attributes& attrs) {
+  std::string text;
+  for (const PaddingDim& dim : attrs.padding) {
+    text += fmt::format("{}{}_{}", text.empty() ? "" : "x", dim.low, dim.high);
+    if (dim.interior != 0) text += fmt::format("_{}", dim.interior);
+  }
+  return text;
+}
+
+void read_direction(Lexer& lexer, Attributes& attrs) {
+  const size_t start = lexer.position();
+  const std::string_view name = lexer.name("a direction");
+  for (const DirectionName& row : kDirections)
+    if (row.name == name) {
+      attrs.direction = row.direction;
+      return;
+    }
+  lexer.fail(start, "\"{}\" is no direction; use EQ, NE, GE, GT, LE or LT", name);
+}
+
+std::string print_direction(const Attributes& attrs) {
+  return std::string(kDirections[static_cast<size_t>(attrs.direction)].name);
+}
+
+void read_compare_type(Lexer& lexer, Attributes& attrs) {
+  const size_t start = lexer.position();
+  const std::string_view name = lexer.name("a compare type");
+  for (const std::string_view known : kCompareTypes)
+    if (known == name) {
+      attrs.compare_type = name;
+      return;
+    }
+  lexer.fail(start, "\"{}\" is no compare type; use FLOAT, TOTALORDER, SIGNED or UNSIGNED", name);
+}
+
+std::string print_compare_type(const Attributes& attrs) { return attrs.compare_type; }
+
+void read_channel_id(Lexer& lexer, Attributes& attrs) {
+  attrs.channel_id = lexer.integer("channel_id");
+}
+
+std::string print_channel_id(const Attributes& attrs) {
+  return attrs.channel_id ? fmt::format("{}", *attrs.channel_id) : "";
+}
+
+void read_fusion_kind(Lexer& lexer, Attributes& attrs) {
+  attrs.fusion_kind = lexer.name("a fusion kind");
+}
+
+std::string print_fusion_kind(const Attributes& attrs) {
+  return attrs.fusion_kind.empty() ? "kLoop" : attrs.fusion_kind;
+}
+
+namespace {
+
+ReplicaGroups read_iota_groups(Lexer& lexer) {
+  const size_t start = lexer.position();
+  ReplicaGroups groups;
+  const auto list = [&](std::string_view closer, auto push) {
+    do push(lexer.integer("replica_groups"));
+    while (lexer.accept(","));
+    lexer.expect(closer, "in replica_groups");
+  };
+  lexer.expect("[", "before the sizes of replica_groups");
+  groups.num_groups = lexer.integer("the number of groups");
+  lexer.expect(",", "between the number and the size of groups");
+  groups.group_size = lexer.integer("the group size");
+  lexer.expect("]", "after the sizes of replica_groups");
+  lexer.expect("<=[", "before the iota of replica_groups");
+  list("]", [&](int64_t d) { groups.reshape.push_back(d); });
+  if (lexer.accept("T("))
+    list(")", [&](int64_t d) { groups.transpose.push_back(d); });
+  if (groups.num_groups < 1 || groups.group_size < 1)
+    lexer.fail(start, "replica_groups: sizes must be at least 1");
+  int64_t total = 1;
+  for (const int64_t d : groups.reshape) {
+    if (d < 1) lexer.fail(start, "replica_groups: sizes must be at least 1");
+    total = saturating_multiply(total, d);
+  }
+  if (total != saturating_multiply(groups.num_groups, groups.group_size) ||
+      total > (int64_t{1} << 31))
+    lexer.fail(start, "replica_groups: {} groups of {} are not the {} devices of the iota",
+               groups.num_groups, groups.group_size, total);
+  const std::set<int64_t> axes(groups.transpose.begin(), groups.transpose.end());
+  const bool permutation =
+      axes.size() == groups.transpose.size() && groups.transpose.size() == groups.reshape.size() &&
+      *axes.begin() == 0 && *axes.rbegin() + 1 == static_cast<int64_t>(axes.size());
+  if (!groups.transpose.empty() && !permutation)
+    lexer.fail(start, "replica_groups: T({}) is not a permutation of the {} dims of the iota",
+               fmt::join(groups.transpose, ","), groups.reshape.size());
+  return groups;
+}
+
+}  // namespace
+
+void read_replica_groups(Lexer& lexer, Attributes& attrs) {
+  attrs.replica_groups = {};
+  if (lexer.peek() == '[') {
+    attrs.replica_groups = read_iota_groups(lexer);
+    return;
+  }
+  std::set<int64_t> seen;
+  read_braced(lexer, "replica_groups", [&] {
+    std::vector<int64_t>& group = attrs.replica_groups.lists.emplace_back();
+    read_braced(lexer, "a replica group", [&] {
+      const size_t at = lexer.position();
+      const int64_t device = lexer.integer("a device");
+      if (device < 0) lexer.fail(at, "replica_groups: device {} is negative", device);
+      if (!seen.insert(device).second)
+        lexer.fail(at, "replica_groups: device {} stands in two places", device);
+      group.push_back(device);
+    });
+    if (group.size() != attrs.replica_groups.lists.front().size())
+      lexer.fail(lexer.position(), "replica_groups: a group of {} beside one of {}; sizes must agree",
+                 group.size(), attrs.replica_groups.lists.front().size());
+  });
+  if (attrs.replica_groups.lists.size() == 1 && attrs.replica_groups.lists[0].empty())
+    attrs.replica_groups.lists.clear();
+}
+
+std::string print_replica_groups(const Attributes& attrs) {
+  return to_string(attrs.replica_groups);
+}
+
+void read_pairs(Lexer& lexer, Attributes& attrs) {
+  attrs.permutation = {};
+  std::set<int64_t> sources, targets;
+  read_braced(lexer, "source_target_pairs", [&] {
+    const size_t at = lexer.position();
+    const Dims pair = read_dims(lexer, "a source_target pair");
+    if (pair.size() != 2 || pair[0] < 0 || pair[1] < 0)
+      lexer.fail(at, "source_target_pairs: a pair is {{source,target}}, both not negative");
+    if (!sources.insert(pair[0]).second)
+      lexer.fail(at, "source_target_pairs: device {} sends twice", pair[0]);
+    if (!targets.insert(pair[1]).second)
+      lexer.fail(at, "source_target_pairs: device {} receives twice", pair[1]);
+    attrs.permutation.pairs.emplace_back(pair[0], pair[1]);
+  });
+}
+
+std::string print_pairs(const Attributes& attrs) {
+  std::string text = "{";
+  for (const auto& [source, target] : materialize(attrs.permutation))
+    fmt::format_to(std::back_inserter(text), "{}{{{},{}}}", text.size() > 1 ? "," : "", source,
+                   target);
+  return text + "}";
+}
+
+Sharding read_sharding(Lexer& lexer, const Shape& shape) {
+  const size_t start = lexer.position();
+  const std::string_view text = lexer.raw_value("sharding");
+  try {
+    return sharding_of(text, shape);
+  } catch (const ShardingTextError& error) {
+    lexer.fail_at(start + error.offset, error.message);
+  }
+}
+
+}  // namespace gspmd

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "gspmd/base/array.h"
+#include "ir/lexer.h"
+
+namespace gspmd {
+
+// The value inside constant(...) of the declared shape: "1.5", "{{1,2},{3,4}}", "true", "nan",
+// "0x1p-3". Its elements are counted before anything of the shape's size is allocated.
+Array parse_literal(Lexer& lexer, const Shape& shape);
+std::string print_literal(const Array& literal);
+
+}  // namespace gspmd

@@ -1,0 +1,165 @@
+#include <unordered_map>
+
+#include "gspmd/ir/text.h"
+#include "ir/attribute_table.h"
+#include "ir/parse_attributes.h"
+#include "ir/parse_literal.h"
+#include "ir/parse_shape.h"
+
+namespace gspmd {
+namespace {
+
+using Text = std::string;
+
+template <class... Args>
+void put(Text& text, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+}
+
+void put_arguments(Text& text, const Node& node) {
+  if (node.is(Opcode::parameter)) {
+    put(text, "{}", node.attrs.index);
+  } else if (node.is(Opcode::constant)) {
+    text += node.attrs.literal.empty() ? "{...}" : print_literal(node.attrs.literal);
+  } else {
+    bool first = true;
+    for (const Node* operand : node.operands()) {
+      put(text, "{}%{}", first ? "" : ", ", operand->name());
+      first = false;
+    }
+  }
+}
+
+// Attributes of the opcode itself, then the called computations.
+void put_attributes(Text& text, const Node& node) {
+  for (const OpcodeAttribute& attribute : attributes_of(node.opcode())) {
+    const std::string value = print_attribute(attribute, node.attrs);
+    if (!value.empty() || attribute.presence != Presence::optional)
+      put(text, ", {}={}", spelling(*attribute.row), value);
+  }
+  const std::span<const std::string_view> called = called_names(node.opcode());
+  for (size_t i = 0; i < called.size() && i < node.called.size(); ++i)
+    put(text, ", {}=%{}", called[i], node.called[i] ? node.called[i]->name() : "?");
+}
+
+void put_annotations(Text& text, const Node& node, const PrintOptions& options) {
+  if (options.shardings && node.sharding) put(text, ", sharding={}", to_string(*node.sharding));
+  if (node.backward || !node.frontend_attributes.empty()) {
+    std::map<std::string, std::string> attributes = node.frontend_attributes;
+    if (node.backward) attributes["gspmd.phase"] = "backward";
+    put(text, ", frontend_attributes={}", print_frontend_attributes(attributes));
+  }
+  for (const auto& [name, value] : node.attrs.other) put(text, ", {}={}", name, value);
+  if (!options.metadata) return;
+  const std::string metadata = print_metadata(node.metadata);
+  if (!metadata.empty()) put(text, ", metadata={}", metadata);
+}
+
+void put_node(Text& text, const Node& node, const PrintOptions& options) {
+  put(text, "{}%{} = {} {}(", node.is_root() ? "ROOT " : "", node.name(), shape_text(node.shape),
+      opcode_name(node.opcode()));
+  put_arguments(text, node);
+  text += ")";
+  put_attributes(text, node);
+  put_annotations(text, node, options);
+}
+
+void put_computation(Text& text, const Computation& computation, const PrintOptions& options) {
+  const bool is_entry = computation.module().entry() == &computation;
+  put(text, "{}%{} (", is_entry ? "ENTRY " : "", computation.name());
+  bool first = true;
+  for (const Node* parameter : computation.parameters()) {
+    if (parameter == nullptr) continue;
+    put(text, "{}{}: {}", first ? "" : ", ", parameter->name(), to_string(parameter->shape));
+    first = false;
+  }
+  put(text, ") -> {} {{\n",
+      computation.root() ? to_string(computation.root()->shape) : std::string("()"));
+  for (const std::unique_ptr<Node>& node : computation.nodes()) {
+    text += "  ";
+    put_node(text, *node, options);
+    text += "\n";
+  }
+  text += "}\n";
+}
+
+// Whether "{(f32[2]{0})->f32[2]{0}}" has the shapes of the entry.
+bool fits_entry(const std::string& layout, const Computation& entry) {
+  Lexer lexer(layout, "entry_computation_layout");
+  try {
+    lexer.expect("{", "");
+    lexer.expect("(", "");
+    std::vector<Shape> parameters;
+    while (!lexer.accept(")")) {
+      if (!parameters.empty()) lexer.expect(",", "");
+      parameters.push_back(parse_shape(lexer));
+    }
+    lexer.expect("->", "");
+    const Shape result = parse_shape(lexer);
+    if (parameters.size() != entry.parameters().size() || !(result == entry.root()->shape))
+      return false;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (!(parameters[i] == entry.parameters()[i]->shape)) return false;
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+// Passes that change the entry's shapes leave the header behind: it is written anew then.
+std::string entry_layout(const std::string& kept, const Computation& entry) {
+  if (fits_entry(kept, entry)) return kept;
+  Text text = "{(";
+  bool first = true;
+  for (const Node* parameter : entry.parameters()) {
+    put(text, "{}{}", first ? "" : ", ", shape_text(parameter->shape));
+    first = false;
+  }
+  put(text, ")->{}}}", shape_text(entry.root()->shape));
+  return text;
+}
+
+void put_header(Text& text, const Module& module) {
+  put(text, "HloModule {}", module.name);
+  for (const auto& [name, value] : module.header) {
+    const bool layout = name == "entry_computation_layout" && module.entry() && module.entry()->root();
+    put(text, ", {}={}", name, layout ? entry_layout(value, *module.entry()) : value);
+  }
+  if (!module.aliases.empty()) put(text, ", input_output_alias={}", print_aliases(module.aliases));
+  if (module.num_replicas != 1) put(text, ", replica_count={}", module.num_replicas);
+  if (module.num_partitions != 1) put(text, ", num_partitions={}", module.num_partitions);
+  if (!module.frontend_attributes.empty())
+    put(text, ", frontend_attributes={}", print_frontend_attributes(module.frontend_attributes));
+  text += "\n";
+}
+
+}  // namespace
+
+std::string to_text(const Node& node, const PrintOptions& options) {
+  Text text;
+  put_node(text, node, options);
+  return text;
+}
+
+std::string to_text(const Computation& computation, const PrintOptions& options) {
+  Text text;
+  put_computation(text, computation, options);
+  return text;
+}
+
+std::string to_text(const Module& module, const PrintOptions& options) {
+  Text text;
+  put_header(text, module);
+  for (const std::unique_ptr<Computation>& computation : module.computations()) {
+    if (computation.get() == module.entry()) continue;
+    text += "\n";
+    put_computation(text, *computation, options);
+  }
+  if (module.entry() != nullptr) {
+    text += "\n";
+    put_computation(text, *module.entry(), options);
+  }
+  return text;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,244 @@
+#include <stdexcept>
+#include <unordered_map>
+
+#include "gspmd/ir/op.h"
+#include "gspmd/ir/text.h"
+#include "ir/attribute_table.h"
+#include "ir/verify_node.h"
+
+namespace gspmd {
+namespace {
+
+// A node's op and the computation it calls, for messages: reduce: to_apply "add".
+std::string called_text(const Node& node, size_t slot) {
+  return fmt::format("{}: {} \"{}\"", opcode_name(node.opcode()),
+                     called_names(node.opcode())[slot], node.called[slot]->name());
+}
+
+void check_parameters(const Node& node, size_t slot, const std::vector<Shape>& wanted) {
+  const std::vector<Node*>& parameters = node.called[slot]->parameters();
+  if (parameters.size() != wanted.size())
+    user_error("{} has {} parameters, {} are needed", called_text(node, slot), parameters.size(),
+               wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!(parameters[i]->shape == wanted[i]))
+      user_error("{}: parameter {} is {}, {} is needed", called_text(node, slot), i,
+                 to_string(parameters[i]->shape), to_string(wanted[i]));
+}
+
+void check_result(const Node& node, size_t slot, const Shape& wanted) {
+  const Shape& result = node.called[slot]->root()->shape;
+  if (!(result == wanted))
+    user_error("{} returns {}, {} is needed", called_text(node, slot), to_string(result),
+               to_string(wanted));
+}
+
+std::vector<Shape> operand_shapes(const Node& node) {
+  std::vector<Shape> shapes;
+  for (const Node* operand : node.operands()) shapes.push_back(operand->shape);
+  return shapes;
+}
+
+// call, fusion: the computation stands for the node.
+void check_whole(const Node& node) {
+  check_parameters(node, 0, operand_shapes(node));
+  check_result(node, 0, node.shape);
+}
+
+void check_while(const Node& node) {
+  const Shape& state = node.operand(0)->shape;
+  check_parameters(node, 0, {state});
+  check_result(node, 0, Shape(DType::pred, {}));
+  check_parameters(node, 1, {state});
+  check_result(node, 1, state);
+}
+
+// Combines `count` pairs of scalars; the accumulators come first.
+void check_combiner(const Node& node, size_t count) {
+  const std::vector<Node*>& parameters = node.called[0]->parameters();
+  if (parameters.size() != 2 * count)
+    user_error("{} has {} parameters, {} scalars are needed", called_text(node, 0),
+               parameters.size(), 2 * count);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i]->shape.is_tuple || parameters[i]->rank() != 0)
+      user_error("{}: parameter {} is {}, a scalar is needed", called_text(node, 0), i,
+                 to_string(parameters[i]->shape));
+  const Shape& result = node.called[0]->root()->shape;
+  std::vector<Shape> accumulators;
+  for (size_t i = 0; i < count; ++i) accumulators.push_back(parameters[i]->shape);
+  const Shape wanted = count == 1 && !result.is_tuple ? accumulators[0]
+                                                      : Shape::tuple(std::move(accumulators));
+  check_result(node, 0, wanted);
+}
+
+void check_reduce(const Node& node) { check_combiner(node, node.operands().size() / 2); }
+void check_scatter(const Node& node) { check_combiner(node, node.operands().size() / 2); }
+void check_collective(const Node& node) { check_combiner(node, 1); }
+
+struct CallRule {
+  Opcode opcode;
+  void (*check)(const Node& node);
+};
+constexpr CallRule kCallRules[] = {
+    {Opcode::reduce, check_reduce},         {Opcode::scatter, check_scatter},
+    {Opcode::all_reduce, check_collective}, {Opcode::reduce_scatter, check_collective},
+    {Opcode::call, check_whole},            {Opcode::fusion, check_whole},
+    {Opcode::while_, check_while},
+};
+
+void check_called(const Node& node) {
+  const size_t wanted = called_names(node.opcode()).size();
+  if (node.called.size() != wanted)
+    user_error("{}: {} called computations, {} are needed", opcode_name(node.opcode()),
+               node.called.size(), wanted);
+  for (const Computation* called : node.called)
+    if (called == nullptr || called->root() == nullptr || &called->module() != &node.parent().module())
+      user_error("{}: a called computation is missing, empty, or of another module",
+                 opcode_name(node.opcode()));
+  for (const CallRule& rule : kCallRules)
+    if (node.is(rule.opcode)) rule.check(node);
+}
+
+void check_operand_count(const Node& node, const OpInfo& op) {
+  const auto count = static_cast<int>(node.operands().size());
+  if (count >= op.min_operands && (op.max_operands < 0 || count <= op.max_operands)) return;
+  if (op.max_operands == op.min_operands)
+    user_error("{}: {} operands given, {} needed", opcode_name(node.opcode()), count,
+               op.min_operands);
+  if (op.max_operands < 0)
+    user_error("{}: {} operands given, at least {} needed", opcode_name(node.opcode()), count,
+               op.min_operands);
+  user_error("{}: {} operands given, {} to {} needed", opcode_name(node.opcode()), count,
+             op.min_operands, op.max_operands);
+}
+
+Shape inferred_shape(const Node& node, const OpInfo& op) {
+  try {
+    return op.infer(node);
+  } catch (const std::out_of_range&) {
+    // An attribute names a dim or operand that is not there.
+    user_error("{}: an attribute names a dim or operand that the operands do not have",
+               opcode_name(node.opcode()));
+  }
+}
+
+void check_sharding(const Node& node) {
+  if (!node.sharding) return;
+  const Sharding& sharding = *node.sharding;
+  const auto check_leaf = [&](const Sharding& leaf, const Shape& shape) {
+    if (leaf.is_tiled() && leaf.rank() > shape.rank())
+      user_error("{}: the sharding {} has {} dims, the value {} has {}",
+                 opcode_name(node.opcode()), to_string(leaf), leaf.rank(), to_string(shape),
+                 shape.rank());
+  };
+  if (!sharding.is_tuple()) {
+    if (!node.shape.is_tuple) check_leaf(sharding, node.shape);
+    return;
+  }
+  const std::vector<Shape> leaves = leaf_shapes(node.shape);
+  if (!node.shape.is_tuple || leaves.size() != sharding.elements().size())
+    user_error("{}: the sharding {} has {} elements for {}", opcode_name(node.opcode()),
+               to_string(sharding), sharding.elements().size(), to_string(node.shape));
+  for (size_t i = 0; i < leaves.size(); ++i) check_leaf(sharding.elements()[i], leaves[i]);
+}
+
+// The shape at an index path; nullptr where there is none.
+const Shape* shape_at(const Shape& shape, const Dims& path) {
+  const Shape* at = &shape;
+  for (const int64_t index : path) {
+    if (!at->is_tuple || index < 0 || index >= static_cast<int64_t>(at->elements.size()))
+      return nullptr;
+    at = &at->elements[static_cast<size_t>(index)];
+  }
+  return at;
+}
+
+void check_edges(const Computation& computation) {
+  std::unordered_map<const Node*, size_t> position;
+  position.reserve(computation.nodes().size());
+  for (const std::unique_ptr<Node>& node : computation.nodes()) {
+    for (const Node* operand : node->operands())
+      if (!position.contains(operand))
+        user_error("\"{}\" stands before its operand \"{}\" in \"{}\": {}", node->name(),
+                   operand->name(), computation.name(), to_text(*node));
+    position.emplace(node.get(), position.size());
+  }
+  for (const std::unique_ptr<Node>& node : computation.nodes())
+    for (const Node* user : node->users()) {
+      const std::vector<Node*>& read = user->operands();
+      if (!position.contains(user) || std::find(read.begin(), read.end(), node.get()) == read.end())
+        user_error("\"{}\" in \"{}\" lists a user that does not read it: {}", node->name(),
+                   computation.name(), to_text(*node));
+    }
+  for (const Node* parameter : computation.parameters())
+    if (parameter == nullptr || !position.contains(parameter))
+      user_error("computation \"{}\": a parameter number is missing", computation.name());
+  if (computation.root() == nullptr || !position.contains(computation.root()))
+    user_error("computation \"{}\" has no root", computation.name());
+}
+
+void check_calls_stand_above(const Module& module) {
+  std::unordered_map<const Computation*, size_t> position;
+  for (const std::unique_ptr<Computation>& computation : module.computations()) {
+    for (const std::unique_ptr<Node>& node : computation->nodes())
+      for (const Computation* called : node->called)
+        if (!position.contains(called))
+          user_error("computation \"{}\" stands before \"{}\", which it calls: {}",
+                     computation->name(), called ? called->name() : "?", to_text(*node));
+    position.emplace(computation.get(), position.size());
+  }
+}
+
+}  // namespace
+
+void verify_node(const Node& node) {
+  const OpInfo& op = node.op();
+  check_operand_count(node, op);
+  check_called(node);
+  check_sharding(node);
+  if (op.infer == nullptr) return;
+  const Shape inferred = inferred_shape(node, op);
+  if (!(inferred == node.shape))
+    user_error("{}: the result is declared as {}, but the operands give {}",
+               opcode_name(node.opcode()), to_string(node.shape), to_string(inferred));
+}
+
+void verify_aliases(const Module& module) {
+  if (module.aliases.empty()) return;
+  const Computation& entry = *module.entry();
+  for (const Alias& alias : module.aliases) {
+    const Shape* const output = shape_at(entry.root()->shape, alias.output);
+    const bool known = alias.parameter >= 0 &&
+                       alias.parameter < static_cast<int64_t>(entry.parameters().size());
+    const Shape* const parameter =
+        known ? shape_at(entry.parameters()[static_cast<size_t>(alias.parameter)]->shape,
+                         alias.parameter_index)
+              : nullptr;
+    if (output == nullptr || parameter == nullptr)
+      user_error("input_output_alias: output {{{}}} and parameter {} {{{}}} are not both there",
+                 fmt::join(alias.output, ","), alias.parameter,
+                 fmt::join(alias.parameter_index, ","));
+    if (!(*output == *parameter))
+      user_error("input_output_alias: output {{{}}} is {}, parameter {} is {}",
+                 fmt::join(alias.output, ","), to_string(*output), alias.parameter,
+                 to_string(*parameter));
+  }
+}
+
+void verify_module(const Module& module) {
+  if (module.entry() == nullptr) user_error("module \"{}\" has no entry computation", module.name);
+  check_calls_stand_above(module);
+  for (const std::unique_ptr<Computation>& computation : module.computations()) {
+    check_edges(*computation);
+    for (const std::unique_ptr<Node>& node : computation->nodes()) {
+      try {
+        verify_node(*node);
+      } catch (const UserError& error) {
+        user_error("{}: {}", error.what(), to_text(*node));
+      }
+    }
+  }
+  verify_aliases(module);
+}
+
+}  // namespace gspmd
