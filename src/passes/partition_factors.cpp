@@ -1,0 +1,188 @@
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "passes/spmd_partitioner.h"
+#include "passes/spread.h"
+
+namespace gspmd {
+namespace {
+
+// A value that is the same number everywhere: constants and broadcasts of scalar constants.
+bool is_uniform(const Node& node) {
+  if (node.rank() == 0) return node.op().has(kConstantLike);
+  return node.is(Opcode::broadcast) && is_uniform(*node.operand(0));
+}
+
+// The unreduced digits that `node` may leave unreduced: it is linear and the only reader of each
+// unreduced operand (design.md 2.14). Empty where the sums must be done first.
+std::vector<Unreduced> unreduced_through(SpmdPartitioner& spmd, const Node& node) {
+  const bool linear = node.op().has(kLinear);
+  if (!linear && !node.op().has(kLinearInEach)) return {};
+  if (node.is(Opcode::convert) && !is_floating(node.shape.dtype)) return {};
+  std::optional<std::vector<Unreduced>> common;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    Node* operand = node.operands()[i];
+    if (!linear && is_uniform(*operand)) continue;
+    if (operand->shape.is_tuple || !spmd.keeps_unreduced(node, static_cast<int64_t>(i))) return {};
+    const std::vector<Unreduced>& u = spmd.held(operand).sharding.unreduced();
+    if (common && *common != u) return {};
+    common = u;
+  }
+  if (!common) return {};
+  for (const Unreduced& u : *common)
+    if (u.combiner != Combiner::sum) return {};
+  return *common;
+}
+
+// Size-bearing attributes follow the shards: whole dims of slices and gathers stay whole locally.
+Attributes localize(const Node& node, const FactorRule& rule, const FactorDigits& spread,
+                    const Shape& operand0) {
+  Attributes attrs = node.attrs;
+  if (rule.operands.empty()) return attrs;
+  const std::vector<int64_t>& dims = rule.operands[0];
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] < 0 || spread[static_cast<size_t>(dims[d])].empty()) continue;
+    if (d < attrs.limits.size()) attrs.limits[d] = operand0.dims[d];
+    if (d < attrs.slice_sizes.size()) attrs.slice_sizes[d] = operand0.dims[d];
+  }
+  return attrs;
+}
+
+Sharding home(SpmdPartitioner& spmd, Node& node) {
+  const Sharding& completed = spmd.sharding(node);
+  if (!completed.is_tuple()) return completed;
+  return completed.elements().empty() ? Sharding::replicated() : completed.elements()[0];
+}
+
+// The value 0, 1, -inf ... with which masked elements do not change a reduction.
+Node* identity_of(SpmdPartitioner& spmd, const FactorRule& rule, DType dtype) {
+  for (const Factor& factor : rule.factors)
+    if (factor.kind == FactorKind::reduction)
+      return hlo::scalar(spmd.local(), dtype, combiner_identity(factor.combiner, dtype));
+  internal_error("partition: no reduction factor to mask for");
+}
+
+SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
+                           const std::vector<Unreduced>& kept) {
+  SpreadProblem p;
+  p.node = &node;
+  p.rule = &rule;
+  p.result = home(spmd, node);
+  p.order = p.result.order();
+  for (Node* operand : node.operands()) {
+    Sharding s = kept.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding.with_unreduced({});
+    if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
+    if (!p.order) p.order = s.order();
+    p.operands.push_back(std::move(s));
+  }
+  if (!p.order) p.order = iota_order(spmd.num_devices());
+  for (size_t i = 0; i < p.operands.size(); ++i)
+    p.have.push_back(p.operands[i].order() == p.order
+                         ? factors_of(rule, rule.operands[i], p.operands[i])
+                         : FactorDigits(rule.factors.size()));
+  p.want = factors_of(rule, rule.results[0], p.result);
+  for (const Unreduced& u : kept) p.taken = concat(p.taken, u.digits);
+  return p;
+}
+
+// Dims of operand i whose shards are uneven along a summed loop: their tails must not be summed.
+std::vector<int64_t> dims_to_mask(const FactorRule& rule, const std::vector<int64_t>& dims,
+                                  const FactorDigits& spread) {
+  std::vector<int64_t> masked;
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] >= 0 && rule.factors[static_cast<size_t>(dims[d])].kind == FactorKind::reduction &&
+        !spread[static_cast<size_t>(dims[d])].empty())
+      masked.push_back(static_cast<int64_t>(d));
+  return masked;
+}
+
+// Scalar operands without the summed loop that others have, when that loop is spread: initial values.
+// One that is the identity already needs no care.
+std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& spread, const Node& node) {
+  std::vector<size_t> initial;
+  for (size_t f = 0; f < spread.size(); ++f) {
+    if (rule.factors[f].kind != FactorKind::reduction || spread[f].empty()) continue;
+    for (size_t i = 0; i < node.operands().size(); ++i) {
+      const Node& operand = *node.operands()[i];
+      if (operand.rank() != 0 || node.operand(0)->rank() == 0) continue;
+      const DType dtype = operand.shape.dtype;
+      const bool identity = operand.is(Opcode::constant) &&
+                            operand.attrs.literal.at(0) == combiner_identity(rule.factors[f].combiner, dtype);
+      if (!identity && !std::count(initial.begin(), initial.end(), i)) initial.push_back(i);
+    }
+  }
+  return initial;
+}
+
+Partitioned join_initial(SpmdPartitioner& spmd, Node& node, const Partitioned& partial, size_t operand) {
+  const Sharding reduced = partial.sharding.with_unreduced({});
+  Node* sum = spmd.reshard(partial, node.shape, reduced);
+  Node* value = spmd.reshard(node.operands()[operand], Sharding::replicated());
+  const Combiner combiner = partial.sharding.unreduced().at(0).combiner;
+  Node* joined = hlo::binary(combiner_opcode(combiner), sum, hlo::broadcast(value, sum->dims(), {}));
+  return {joined, reduced};
+}
+
+std::vector<Unreduced> pending_sums(const FactorRule& rule, const FactorDigits& spread,
+                                    std::vector<Unreduced> kept) {
+  for (size_t f = 0; f < spread.size(); ++f)
+    if (rule.factors[f].kind == FactorKind::reduction && !spread[f].empty()) {
+      const Combiner combiner = rule.factors[f].combiner;
+      if (!kept.empty() && kept.back().combiner == combiner)
+        kept.back().digits = concat(kept.back().digits, spread[f]);
+      else
+        kept.push_back({spread[f], combiner});
+    }
+  return kept;
+}
+
+Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unreduced>& sums) {
+  if (sums.empty()) return layout;
+  return layout.is_replicated() ? Sharding::tiled(order, {}, {}, sums) : layout.with_unreduced(sums);
+}
+
+}  // namespace
+
+Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
+  const FactorRule rule = node.op().factors(node);
+  const std::vector<Unreduced> kept = unreduced_through(spmd, node);
+  const SpreadProblem problem = make_problem(spmd, node, rule, kept);
+  const FactorDigits spread = choose_spread(problem);
+
+  const std::vector<size_t> initial = initial_values(rule, spread, node);
+  std::vector<Node*> operands;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    Node* operand = node.operands()[i];
+    if (std::count(initial.begin(), initial.end(), i)) {
+      // Every device sums from the identity; the initial value joins once, after the sum.
+      operands.push_back(identity_of(spmd, rule, operand->shape.dtype));
+      continue;
+    }
+    Sharding layout = project(problem.order, rule.operands[i], spread);
+    const bool uniform = !kept.empty() && !node.op().has(kLinear) && is_uniform(*operand);
+    Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept));
+    const std::vector<int64_t> masked = dims_to_mask(rule, rule.operands[i], spread);
+    if (!masked.empty())
+      local = spmd.mask_tail(local, operand->shape, layout, masked,
+                             identity_of(spmd, rule, operand->shape.dtype));
+    operands.push_back(local);
+  }
+
+  std::vector<Sharding> results;
+  std::vector<Shape> shapes = leaf_shapes(node.shape);
+  const std::vector<Unreduced> sums = pending_sums(rule, spread, kept);
+  for (size_t leaf = 0; leaf < shapes.size(); ++leaf) {
+    const Sharding s = project(problem.order, rule.results.at(leaf), spread);
+    shapes[leaf] = local_shape(shapes[leaf], s);
+    results.push_back(hold(s, problem.order, sums));
+  }
+  std::vector<Computation*> called;
+  for (const Computation* computation : node.called)
+    called.push_back(spmd.local_computation(*computation));
+  const Shape first = operands.empty() ? Shape() : operands[0]->shape;
+  Node* local = spmd.emit(node.opcode(), node.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0),
+                          operands, localize(node, rule, spread, first), called);
+  if (!initial.empty()) return join_initial(spmd, node, {local, results.at(0)}, initial.at(0));
+  return {local, node.shape.is_tuple ? Sharding::tuple(results) : results.at(0)};
+}
+
+}  // namespace gspmd

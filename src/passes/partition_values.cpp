@@ -1,0 +1,158 @@
+#include <numeric>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "passes/spmd_partitioner.h"
+
+namespace gspmd {
+namespace {
+
+// A broadcast of a scalar, made anew at another size rather than sliced.
+Node* scalar_of_splat(Node* local) {
+  if (!local->is(Opcode::broadcast) || local->operand(0)->rank() != 0) return nullptr;
+  return local->operand(0);
+}
+
+}  // namespace
+
+Node* SpmdPartitioner::emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs,
+                            std::vector<Computation*> called) {
+  return gspmd::emit(local(), opcode, std::move(operands), std::move(attrs), std::move(shape),
+                     std::move(called));
+}
+
+Computation* SpmdPartitioner::local_computation(const Computation& global) {
+  Computation*& local = computations_[&global];
+  if (local) return local;
+  local = result_.module->add_computation(global.name());
+  std::vector<Node*> arguments;
+  for (const Node* parameter : global.parameters()) {
+    Attributes attrs;
+    attrs.index = parameter->attrs.index;
+    arguments.push_back(
+        local->append(Opcode::parameter, parameter->shape, {}, attrs, parameter->name()));
+  }
+  local->set_root(inline_computation(global, *local, arguments));
+  return local;
+}
+
+Partitioned SpmdPartitioner::held(Node* global) { return frame_->values.at(global->id()).held; }
+
+bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
+  const Node* value = reader.operand(operand);
+  if (value->users().size() != 1) return false;
+  const auto& operands = reader.operands();
+  if (std::count(operands.begin(), operands.end(), value) != 1) return false;
+  const Partitioned& h = frame_->values.at(value->id()).held;
+  return h.sharding.is_tiled() && !h.sharding.unreduced().empty();
+}
+
+// The value as its readers see it: sums over devices done, in the completed layout.
+Partitioned SpmdPartitioner::settle(const Node& node, const Partitioned& value) {
+  const Sharding& completed = sharding(node);
+  return {reshard(value, node.shape, completed), completed};
+}
+
+Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
+  Entry& entry = frame_->values.at(global->id());
+  const bool backward = reader_ && reader_->backward;
+  if (to == entry.held.sharding || equivalent(to, entry.held.sharding)) return entry.held.local;
+  for (const Layout& layout : entry.layouts)
+    if (layout.backward == backward && equivalent(layout.sharding, to)) return layout.local;
+  if (!entry.held.sharding.unreduced().empty() && to.unreduced().empty() &&
+      global->users().size() > 1) {
+    entry.held = settle(*global, entry.held);
+    return reshard(global, to);
+  }
+  Node* local = reshard(entry.held, global->shape, to);
+  entry.layouts.push_back({to, local, backward});
+  return local;
+}
+
+Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, const Sharding& to) {
+  if (equivalent(value.sharding, to)) return value.local;
+  if (Node* scalar = scalar_of_splat(value.local); scalar && value.sharding.unreduced().empty()) {
+    const Shape shape = local_shape(global, to);
+    return shape.dims == value.local->dims() ? value.local : hlo::broadcast(scalar, shape.dims, {});
+  }
+  const ReshardPlan plan = plan_reshard(global, value.sharding, to);
+  if (plan.full_rematerialization) report(global, value.sharding, to);
+  return emit_reshard(*this, value.local, global, plan);
+}
+
+void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sharding& to) {
+  FullRematerialization remat;
+  remat.shape = to_string(shape);
+  remat.from = to_string(from);
+  remat.to = to_string(to);
+  if (reader_) {
+    remat.op = reader_->name();
+    remat.tensor = reader_->metadata.op_name.empty() ? reader_->name() : reader_->metadata.op_name;
+    if (!reader_->metadata.source_file.empty())
+      remat.source =
+          fmt::format("{}:{}", reader_->metadata.source_file, reader_->metadata.source_line);
+  }
+  result_.full_rematerializations.push_back(std::move(remat));
+}
+
+// This device's rank in `order`: the partition id itself, or a table where the order is explicit.
+Node* SpmdPartitioner::rank_node(DeviceOrder order) {
+  if (!frame_->partition_id)
+    frame_->partition_id = hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
+  if (order->is_iota()) return frame_->partition_id;
+  std::vector<int32_t> rank_of(static_cast<size_t>(num_devices_), 0);
+  for (int64_t r = 0; r < order->count; ++r)
+    rank_of.at(static_cast<size_t>(order->device(r))) = static_cast<int32_t>(r);
+  Node* table = hlo::constant(local(), Array::of<int32_t>({num_devices_}, rank_of));
+  return hlo::reshape(hlo::dynamic_slice(table, {frame_->partition_id}, {1}), {});
+}
+
+Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
+  if (Node*& known = frame_->indices[{order, digits}]) return known;
+  Computation& c = local();
+  Node* index = nullptr;
+  if (!digits.empty()) {
+    Node* rank = rank_node(order);
+    int64_t weight = tile_count(digits);
+    for (const Digit& digit : digits) {
+      weight /= digit.size;
+      Node* part = rank;
+      if (digit.stride > 1)
+        part = hlo::binary(Opcode::divide, part, hlo::scalar(c, DType::s32, double(digit.stride)));
+      if (digit.stride * digit.size < order->count)
+        part = hlo::binary(Opcode::remainder, part, hlo::scalar(c, DType::s32, double(digit.size)));
+      if (weight > 1)
+        part = hlo::binary(Opcode::multiply, part, hlo::scalar(c, DType::s32, double(weight)));
+      index = index ? hlo::binary(Opcode::add, index, part) : part;
+    }
+  } else {
+    index = hlo::scalar(c, DType::s32, 0);
+  }
+  return frame_->indices[{order, digits}] = index;
+}
+
+Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {
+  return digits_index(s.order() ? s.order() : iota_order(num_devices_), s.dim(dim));
+}
+
+Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t dim) {
+  const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
+  return hlo::binary(Opcode::multiply, tile_index(s, dim),
+                     hlo::scalar(local(), DType::s32, double(size)));
+}
+
+Node* SpmdPartitioner::mask_tail(Node* x, const Shape& global, const Sharding& s,
+                                 const std::vector<int64_t>& dims, Node* value) {
+  for (const int64_t d : dims) {
+    const int64_t full = global.dims[static_cast<size_t>(d)];
+    if (full % s.tiles(d) == 0) continue;
+    Node* position = hlo::iota(local(), Shape(DType::s32, x->dims()), d);
+    Node* start = hlo::broadcast(offset(s, global, d), x->dims(), {});
+    Node* limit = hlo::splat(local(), Shape(DType::s32, x->dims()), double(full));
+    Node* valid = hlo::compare(hlo::binary(Opcode::add, position, start), limit, Direction::lt);
+    x = hlo::select(valid, x, hlo::broadcast(value, x->dims(), {}));
+  }
+  return x;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,132 @@
+#include "gspmd/passes/pipeline.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/text.h"
+#include "gspmd/passes/combine_collectives.h"
+#include "gspmd/passes/fuse.h"
+#include "gspmd/passes/inline_calls.h"
+#include "gspmd/passes/simplify.h"
+
+namespace gspmd {
+namespace {
+
+// The module between passes, and where each pass finds its options.
+struct State {
+  const PipelineOptions& options;
+  std::unique_ptr<Module> module;
+  CompiledModule result;
+};
+
+// A traced program's donated state: results come back in the layout of the parameters they replace.
+void pair_donated(Module& module) {
+  Node& root = *module.entry()->root();
+  if (!module.frontend_attributes.contains("gspmd.open_outputs")) return;
+  for (const Alias& alias : module.aliases) {
+    const Node& parameter = *module.entry()->parameters().at(static_cast<size_t>(alias.parameter));
+    const Sharding wanted = parameter.sharding.value_or(Sharding::replicated());
+    if (wanted.is_tuple() || alias.output.size() > 1) continue;
+    if (!root.shape.is_tuple) {
+      root.sharding = wanted;
+      continue;
+    }
+    std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(root.shape)));
+    if (root.sharding && root.sharding->is_tuple()) leaves = root.sharding->elements();
+    leaves.at(static_cast<size_t>(alias.output.at(0))) = wanted;
+    root.sharding = Sharding::tuple(std::move(leaves));
+  }
+}
+
+void simplify(Module& module, bool across_phases) {
+  for (int round = 0; round < 8; ++round) {
+    bool changed = simplify_algebra(module);
+    changed |= eliminate_common_subexpressions(module, across_phases);
+    changed |= eliminate_dead_code(module);
+    if (!changed) return;
+  }
+}
+
+struct Pass {
+  const char* name;
+  void (*run)(State& state);
+};
+
+// The compiler. Disabling a pass that is not optional leaves out its work and is for debugging.
+const Pass kPasses[] = {
+    {"inline-calls", [](State& s) { inline_calls(*s.module); }},
+    {"propagate",
+     [](State& s) {
+       if (s.options.run_propagation) propagate(*s.module, s.options.propagate);
+     }},
+    {"pair-donated", [](State& s) { pair_donated(*s.module); }},
+    {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},
+    {"partition",
+     [](State& s) {
+       PartitionResult p = partition(*s.module, {s.options.num_devices});
+       s.module = std::move(p.module);
+       s.result.full_rematerializations = std::move(p.full_rematerializations);
+     }},
+    {"simplify", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
+    {"reduce-scatter", [](State& s) { rewrite_reduce_scatter(*s.module); }},
+    {"simplify-again", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
+    {"keep-uncombined", [](State& s) { s.result.uncombined = s.module->clone(); }},
+    {"combine-collectives",
+     [](State& s) {
+       if (s.options.combine) combine_collectives(*s.module);
+     }},
+    {"keep-local", [](State& s) { s.result.local = s.module->clone(); }},
+    {"fuse",
+     [](State& s) {
+       if (s.options.fuse) fuse(*s.module);
+     }},
+};
+
+bool names(const std::vector<std::string>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+void dump(const State& state, size_t index) {
+  const std::string name = kPasses[index].name;
+  const bool wanted = names(state.options.dump_after, name) || names(state.options.dump_after, "all");
+  const char* directory = std::getenv("GSPMD_DUMP");
+  if (!wanted && !directory) return;
+  const std::string text = to_text(*state.module);
+  if (wanted && state.options.dump) state.options.dump(name, text);
+  if (!directory) return;
+  const std::string path = fmt::format("{}/{}.{:02}-{}.hlo", directory, state.module->name, index, name);
+  std::ofstream file(path);
+  file << text;
+  if (!file) user_error("GSPMD_DUMP: {} cannot be written", path);
+}
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> result;
+  for (const Pass& pass : kPasses) result.emplace_back(pass.name);
+  return result;
+}
+
+CompiledModule run_pipeline(const Module& module, const PipelineOptions& options) {
+  const std::vector<std::string> known = pass_names();
+  for (const std::string& name : options.disabled)
+    if (!names(known, name))
+      user_error("disable: there is no pass \"{}\"; passes are {}", name, fmt::join(known, ", "));
+  State state{options, module.clone(), {}};
+  for (size_t i = 0; i < std::size(kPasses); ++i) {
+    if (names(options.disabled, kPasses[i].name)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    kPasses[i].run(state);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    state.result.seconds.push_back({kPasses[i].name, took.count()});
+    if (options.verify_between) verify_module(*state.module);
+    dump(state, i);
+  }
+  state.result.program = std::move(state.module);
+  return std::move(state.result);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/op.h"
+#include "gspmd/passes/partition.h"
+#include "gspmd/passes/reshard.h"
+
+namespace gspmd {
+
+// Builds the per-device module of one completed module. One frame per computation being partitioned.
+class SpmdPartitioner final : public PartitionContext {
+ public:
+  SpmdPartitioner(const Module& global, const PartitionOptions& options);
+  PartitionResult run();
+
+  Computation& local() override { return *frame_->local; }
+  const Sharding& sharding(const Node& node) override;
+  Partitioned held(Node* global) override;
+  Node* reshard(Node* global, const Sharding& to) override;
+  Node* reshard(const Partitioned& value, const Shape& global, const Sharding& to) override;
+  Node* tile_index(const Sharding& sharding, int64_t dim) override;
+  Node* offset(const Sharding& sharding, const Shape& global, int64_t dim) override;
+  Node* mask_tail(Node* local, const Shape& global, const Sharding& sharding,
+                  const std::vector<int64_t>& dims, Node* value) override;
+  Node* emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
+             std::vector<Computation*> called = {}) override;
+  Computation* local_computation(const Computation& global) override;
+  Computation* partition_called(const Computation& global, const Sharding& parameter,
+                                const Sharding& result) override;
+  bool keeps_unreduced(const Node& reader, int64_t operand) override;
+
+  // The index of this device in the group that `digits` span, s32[].
+  Node* digits_index(DeviceOrder order, const Digits& digits);
+  int64_t num_devices() const { return num_devices_; }
+
+ private:
+  struct Layout {  // one layout of a value that a reader asked for
+    Sharding sharding;
+    Node* local = nullptr;
+    bool backward = false;
+  };
+  struct Entry {
+    Partitioned held;
+    std::vector<Layout> layouts;
+  };
+  struct Frame {
+    Computation* local = nullptr;
+    std::map<int64_t, Entry> values;                             // by global node id
+    std::map<std::pair<DeviceOrder, Digits>, Node*> indices;     // digits_index
+    Node* partition_id = nullptr;
+  };
+
+  void partition_computation(const Computation& global, Computation& local);
+  void partition_node(Node& node);
+  Partitioned make_parameter(Node& node);
+  Partitioned from_partial_devices(Node* local, const Node& node, const Sharding& given);
+  Node* to_partial_devices(Node* global, const Sharding& given);
+  void finish_root(const Computation& global);
+  Partitioned settle(const Node& node, const Partitioned& value);
+  Node* rank_node(DeviceOrder order);
+  Sharding normalized(const Node& node, const Shape& shape, const Sharding& given);
+  void report(const Shape& shape, const Sharding& from, const Sharding& to);
+
+  const Module& global_;
+  int64_t num_devices_;
+  PartitionResult result_;
+  std::unique_ptr<Frame> frame_;
+  std::map<int64_t, Sharding> shardings_;  // normalized, by global node id
+  std::map<const Computation*, Computation*> computations_;
+  const Node* reader_ = nullptr;  // the node being partitioned: cause of what is emitted
+};
+
+// Emits the steps of a plan on a local value; returns the local value in the last step's layout.
+Node* emit_reshard(SpmdPartitioner& spmd, Node* local, const Shape& global, const ReshardPlan& plan);
+
+// The plain case: spread the op's loop nest over devices by its factor rule, reshard operands to that,
+// run the op on the shards. Sums over devices stay unreduced (design.md 2.3, 2.14).
+Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node);
+
+}  // namespace gspmd

@@ -1,0 +1,200 @@
+#include "passes/spread.h"
+
+#include "gspmd/passes/reshard.h"
+
+namespace gspmd {
+namespace {
+
+bool in_result(const FactorRule& rule, int64_t factor) {
+  for (const auto& dims : rule.results)
+    if (std::find(dims.begin(), dims.end(), factor) != dims.end()) return true;
+  return false;
+}
+
+bool has_factor(const std::vector<int64_t>& dims, int64_t factor) {
+  return std::find(dims.begin(), dims.end(), factor) != dims.end();
+}
+
+// The state of one choice: `chosen` grows, `used` is what may not be taken again.
+class Chooser {
+ public:
+  explicit Chooser(const SpreadProblem& p)
+      : p_(p), rule_(*p.rule), chosen_(p.rule->factors.size()), used_(p.taken) {}
+
+  FactorDigits run() {
+    agree_with_result();
+    agree_on_sums();
+    take_wanted();
+    take_one_sided_sums();
+    keep_operand_digits();
+    return chosen_;
+  }
+
+ private:
+  bool local_kind(size_t f, FactorKind kind) const { return rule_.factors[f].kind == kind; }
+
+  // Takes digits one by one while they are free; whether all were.
+  bool take(size_t f, const Digits& digits) {
+    for (const Digit& digit : digits) {
+      if (!disjoint({digit}, used_)) return false;
+      chosen_[f] = concat(chosen_[f], {digit});
+      used_.push_back(digit);
+    }
+    return true;
+  }
+
+  // `digits` without the part already chosen for f; empty where they do not continue it.
+  Digits rest(size_t f, const Digits& digits) const {
+    if (!is_prefix(chosen_[f], digits)) return {};
+    const auto left = difference(digits, chosen_[f]);
+    return left ? *left : Digits{};
+  }
+
+  bool operand_has(size_t i, size_t f) const {
+    return has_factor(rule_.operands[i], static_cast<int64_t>(f));
+  }
+
+  void agree_with_result() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::pass)) continue;
+      Digits best;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        const Digits agreed = common_prefix(p_.want[f], p_.have[i][f]);
+        if (tile_count(agreed) > tile_count(best)) best = agreed;
+      }
+      take(f, best);
+    }
+  }
+
+  void agree_on_sums() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::reduction)) continue;
+      std::optional<Digits> agreed;
+      for (size_t i = 0; i < p_.have.size(); ++i)
+        if (operand_has(i, f))
+          agreed = agreed ? common_prefix(*agreed, p_.have[i][f]) : p_.have[i][f];
+      if (agreed) take(f, *agreed);
+    }
+  }
+
+  void take_wanted() {
+    for (size_t f = 0; f < chosen_.size(); ++f)
+      if (local_kind(f, FactorKind::pass) && in_result(rule_, static_cast<int64_t>(f)))
+        take(f, rest(f, p_.want[f]));
+  }
+
+  int64_t gather_bytes(size_t i, size_t f, const Digits& keep) const {
+    FactorDigits without = p_.have[i];
+    without[f] = keep;
+    return plan_reshard(p_.node->operand(static_cast<int64_t>(i))->shape, p_.operands[i],
+                        project(p_.order, rule_.operands[i], without))
+        .cost.bytes;
+  }
+
+  int64_t local_result_bytes() const {
+    return local_shape(leaf_shapes(p_.node->shape).at(0), project(p_.order, rule_.results[0], chosen_))
+        .bytes();
+  }
+
+  // A summed loop that only some operands split: slicing the others costs nothing but a sum over
+  // devices afterwards; gathering costs the operand.
+  void take_one_sided_sums() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::reduction)) continue;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        const Digits digits = rest(f, p_.have[i][f]);
+        if (digits.empty() || !disjoint(digits, used_) || !others_replicated(i, digits)) continue;
+        const int64_t g = tile_count(digits);
+        const int64_t sum = 2 * local_result_bytes() * (g - 1) / g;
+        if (sum < gather_bytes(i, f, chosen_[f])) take(f, digits);
+      }
+    }
+  }
+
+  bool others_replicated(size_t i, const Digits& digits) const {
+    for (size_t j = 0; j < p_.have.size(); ++j) {
+      if (j == i) continue;
+      for (const Digits& other : p_.have[j])
+        if (!disjoint(other, digits)) return false;
+    }
+    return true;
+  }
+
+  // A loop that operands split and the result does not want split: gather whichever side is smaller.
+  void keep_operand_digits() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::pass)) continue;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        const Digits digits = rest(f, p_.have[i][f]);
+        if (digits.empty() || !disjoint(digits, used_)) continue;
+        int64_t operands = 0;
+        for (size_t j = 0; j < p_.have.size(); ++j)
+          if (operand_has(j, f) && !rest(f, p_.have[j][f]).empty())
+            operands += gather_bytes(j, f, chosen_[f]);
+        const int64_t g = tile_count(digits);
+        if (local_result_bytes() / g * (g - 1) <= operands) take(f, digits);
+      }
+    }
+  }
+
+  const SpreadProblem& p_;
+  const FactorRule& rule_;
+  FactorDigits chosen_;
+  Digits used_;
+};
+
+ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
+  ReshardCost cost;
+  const auto add = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
+    const ReshardPlan plan = plan_reshard(shape, from, to);
+    cost.bytes += plan.cost.bytes;
+    cost.steps += plan.cost.steps;
+  };
+  for (size_t i = 0; i < p.operands.size(); ++i)
+    add(p.node->operand(static_cast<int64_t>(i))->shape, p.operands[i],
+        project(p.order, p.rule->operands[i], spread));
+  add(leaf_shapes(p.node->shape).at(0), project(p.order, p.rule->results[0], spread), p.result);
+  return cost;
+}
+
+// Where no loop is summed (elementwise and data movement), computing in an operand's own layout and
+// moving the result once can be cheaper than moving several operands.
+FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
+  std::vector<FactorDigits> candidates;
+  for (const FactorDigits& have : p.have) {
+    FactorDigits candidate = have;
+    Digits used = p.taken;
+    for (size_t f = 0; f < candidate.size(); ++f) {
+      if (p.rule->factors[f].kind != FactorKind::pass || !disjoint(candidate[f], used))
+        candidate[f].clear();
+      used.insert(used.end(), candidate[f].begin(), candidate[f].end());
+    }
+    if (candidate != spread && std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+      candidates.push_back(std::move(candidate));
+  }
+  if (candidates.empty()) return spread;
+  ReshardCost best = total_cost(p, spread);
+  for (FactorDigits& candidate : candidates) {
+    const ReshardCost cost = total_cost(p, candidate);
+    if (cost.bytes >= best.bytes) continue;
+    best = cost;
+    spread = std::move(candidate);
+  }
+  return spread;
+}
+
+}  // namespace
+
+FactorDigits choose_spread(const SpreadProblem& problem) {
+  FactorDigits spread = Chooser(problem).run();
+  const auto& factors = problem.rule->factors;
+  const bool sums = std::any_of(factors.begin(), factors.end(), [](const Factor& f) {
+    return f.kind == FactorKind::reduction;
+  });
+  return sums || !problem.taken.empty() ? spread : cheapest_layout(problem, std::move(spread));
+}
+
+}  // namespace gspmd
