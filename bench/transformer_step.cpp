@@ -1,0 +1,114 @@
+// One training step of a decoder-only Transformer (layer norm, biases, learned positions, f32,
+// Adam) on one device and on a (2,4) mesh with recipe 2d, in turn, with the peak measured between
+// them. One JSON object per line, the last with medians and ratios.
+//   transformer_step [--steps 7] [--layers 4] [--d 512] [--ff 2048] [--heads 8] [--seq 256]
+//   [--batch 8]
+//                    [--vocab 8192] [--threads 2] [--recipe 2d]
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "examples/peak.h"
+#include "models/trainer.h"
+
+namespace {
+
+using namespace gspmd;
+
+struct BenchOptions {
+  int64_t steps = 7, warm_up = 2;
+  int64_t layers = 4, d = 512, ff = 2048, heads = 8, seq = 256, batch = 8, vocab = 8192;
+  int threads = 2;
+  std::string recipe = "2d";
+};
+
+models::TransformerConfig config_of(const BenchOptions& options) {
+  models::TransformerConfig config;
+  config.layers = options.layers;
+  config.model = options.d;
+  config.hidden = options.ff;
+  config.heads = options.heads;
+  config.seq = options.seq;
+  config.vocab = options.vocab;
+  config.norm = models::Norm::layer;
+  config.bias = true;
+  config.head = models::Head::untied;
+  return config;
+}
+
+std::unique_ptr<models::Trainer> trainer_on(const Mesh& mesh, const BenchOptions& options) {
+  models::TrainerOptions trainer;
+  trainer.config = config_of(options);
+  trainer.mesh = mesh;
+  trainer.layout = models::layout_of_recipe(options.recipe, mesh);
+  trainer.batch = options.batch;
+  trainer.threads = options.threads;
+  return models::make_trainer(trainer);
+}
+
+double timed_step(models::Trainer& trainer, const models::Batch& batch) {
+  const auto start = std::chrono::steady_clock::now();
+  trainer.step(batch.tokens, batch.labels, 1e-3);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(const BenchOptions& options) {
+  const Mesh mesh{{"data", 2}, {"model", 4}};
+  const auto single = trainer_on(Mesh(), options);
+  const auto sharded = trainer_on(mesh, options);
+  const models::Batch batch = models::random_batch(config_of(options), options.batch, 1);
+  const double gflop = models::training_flops(config_of(options), options.batch) * 1e-9;
+  std::vector<double> single_seconds, mesh_seconds, peaks, percents, ratios;
+  for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
+    const double one = timed_step(*single, batch);
+    const double eight = timed_step(*sharded, batch);
+    const double peak = examples::measure_peak_gflops(options.threads);
+    fmt::print("{{\"step\":{},\"single_ms\":{:.1f},\"mesh_ms\":{:.1f},\"peak_gflops\":{:.1f}}}\n",
+               i, one * 1e3, eight * 1e3, peak);
+    std::fflush(stdout);
+    if (i < options.warm_up) continue;
+    single_seconds.push_back(one);
+    mesh_seconds.push_back(eight);
+    peaks.push_back(peak);
+    percents.push_back(100 * gflop / one / peak);
+    ratios.push_back(eight / one);
+  }
+  fmt::print(
+      "{{\"gflop_per_step\":{:.2f},\"threads\":{},\"single_ms_median\":{:.1f},"
+      "\"mesh_ms_median\":{:.1f},\"peak_gflops_median\":{:.1f},\"single_gflops\":{:.1f},"
+      "\"single_percent_of_peak\":{:.1f},\"mesh_to_single\":{:.3f}}}\n",
+      gflop, options.threads, median(single_seconds) * 1e3, median(mesh_seconds) * 1e3,
+      median(peaks), gflop / median(single_seconds), median(percents), median(ratios));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  BenchOptions options;
+  CLI::App app{"One Transformer training step, one device against a (2,4) mesh."};
+  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
+  app.add_option("--layers", options.layers);
+  app.add_option("--d", options.d);
+  app.add_option("--ff", options.ff);
+  app.add_option("--heads", options.heads);
+  app.add_option("--seq", options.seq);
+  app.add_option("--batch", options.batch);
+  app.add_option("--vocab", options.vocab);
+  app.add_option("--threads", options.threads);
+  app.add_option("--recipe", options.recipe);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    measure(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,134 @@
+#include "examples/language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace gspmd::examples {
+namespace {
+
+constexpr double kTemperature = 0.8;
+
+CompileOptions inference_options(const models::TrainerOptions& options, const char* name,
+                                 std::vector<std::string> arguments) {
+  CompileOptions compile;
+  compile.mesh = options.mesh;
+  compile.threads = options.threads;
+  compile.name = name;
+  compile.argument_names = std::move(arguments);
+  return compile;
+}
+
+// A window of the text and how many of its first predictions another window makes.
+struct Window {
+  size_t start = 0;
+  int64_t skip = 0;
+};
+
+std::vector<Window> cover(const std::string& text, int64_t seq) {
+  const auto last = static_cast<int64_t>(text.size()) - seq - 1;
+  const int64_t stride = std::max<int64_t>(seq / 2, 1);
+  std::vector<Window> windows;
+  int64_t predicted = 1;  // bytes before this one are done; the first has no context
+  for (int64_t start = 0;; start += stride) {
+    const int64_t at = std::min(start, last);
+    windows.push_back({static_cast<size_t>(at), predicted - at - 1});
+    predicted = at + seq + 1;
+    if (at == last) return windows;
+  }
+}
+
+int32_t byte_at(const std::string& text, size_t i) { return static_cast<unsigned char>(text[i]); }
+
+// The character that continues the text, from unnormalised log probabilities and a number in [0,
+// 1).
+int64_t draw(const std::vector<double>& scores, double random) {
+  const double highest = *std::max_element(scores.begin(), scores.end());
+  std::vector<double> sums;
+  double total = 0;
+  for (const double score : scores) {
+    const double weight = std::exp((score - highest) / kTemperature);
+    sums.push_back(total += std::isfinite(weight) ? weight : 0);
+  }
+  const auto at = std::upper_bound(sums.begin(), sums.end(), random * total);
+  return std::min<int64_t>(at - sums.begin(), static_cast<int64_t>(scores.size()) - 1);
+}
+
+}  // namespace
+
+double heldout_loss(const models::TrainerOptions& options, const Params& params,
+                    const std::string& text) {
+  const models::Transformer model(options.config, options.mesh, options.layout);
+  const int64_t batch = options.batch, seq = options.config.seq, vocab = options.config.vocab;
+  const DType dtype = options.config.dtype;
+  auto nats = [&](models::TransformerParams<Tensor> p, Tensor tokens, Tensor labels) {
+    const Tensor logits = model.logits(p, tokens);
+    return logsumexp(logits) - sum(logits * one_hot(labels, vocab, dtype), {.axes = -1});
+  };
+  const Shape shape(DType::s32, {batch, seq});
+  const auto program =
+      compile(nats, inference_options(options, "nats", {"params", "tokens", "labels"}), params,
+              shape, shape);
+
+  const std::vector<Window> windows = cover(text, seq);
+  double total = std::log(double(vocab));  // the first byte
+  for (size_t first = 0; first < windows.size(); first += static_cast<size_t>(batch)) {
+    Array tokens(shape), labels(shape);
+    const size_t rows = std::min(windows.size() - first, static_cast<size_t>(batch));
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t s = 0; s < size_t(seq); ++s) {
+        const size_t from = windows[first + row].start + s;
+        tokens.data<int32_t>()[row * size_t(seq) + s] = byte_at(text, from);
+        labels.data<int32_t>()[row * size_t(seq) + s] = byte_at(text, from + 1);
+      }
+    }
+    const Array losses = program(params, tokens, labels);
+    for (size_t row = 0; row < rows; ++row) {
+      for (int64_t s = windows[first + row].skip; s < seq; ++s) {
+        total += losses.at(int64_t(row) * seq + s);
+      }
+    }
+  }
+  return total / double(text.size());
+}
+
+std::string generate(const models::TrainerOptions& options, const Params& params,
+                     const std::string& prompt, int64_t count, uint32_t seed) {
+  const models::Transformer model(options.config, options.mesh, options.layout);
+  const int64_t seq = options.config.seq, vocab = options.config.vocab;
+  // The row of one position, picked on the devices: only v numbers come back.
+  auto next = [&](models::TransformerParams<Tensor> p, Tensor tokens, Tensor position) {
+    const Tensor logits = model.logits(p, tokens);
+    return einsum("bsv,bs->bv", logits, one_hot(position, seq, options.config.dtype));
+  };
+  const auto program =
+      compile(next, inference_options(options, "next", {"params", "tokens", "position"}), params,
+              Shape(DType::s32, {1, seq}), Shape(DType::s32, {1}));
+
+  const Array random = random_uniform_array(Shape(DType::f64, {count}), seed, 1 << 30);
+  std::string text = prompt.empty() ? "\n" : prompt;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto used = std::min<int64_t>(int64_t(text.size()), seq);
+    Array tokens(DType::s32, {1, seq});
+    for (int64_t s = 0; s < used; ++s) {
+      tokens.data<int32_t>()[size_t(s)] = byte_at(text, text.size() - size_t(used - s));
+    }
+    const Array logits =
+        program(params, tokens, Array::of<int32_t>({1}, {static_cast<int32_t>(used - 1)}));
+    std::vector<double> scores;
+    for (int64_t v = 0; v < vocab; ++v) scores.push_back(logits.at(v));
+    text += static_cast<char>(draw(scores, random.at(i)));
+  }
+  return text.substr(text.size() - size_t(count));
+}
+
+std::string printable(const std::string& text) {
+  std::string result = text;
+  for (char& c : result) {
+    const bool shown = (c >= 32 && c < 127) || c == '\n' || c == '\t';
+    if (!shown) c = '?';
+  }
+  return result;
+}
+
+}  // namespace gspmd::examples
