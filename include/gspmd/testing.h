@@ -17,14 +17,15 @@ struct [[nodiscard]] Expectation {
 };
 
 struct ExpectedCollective {
-  std::string kind;    // "all-gather"
-  std::string axes;    // "model", "data,model"; "*": any
+  std::string kind;  // "all-gather"
+  std::string axes;  // "model", "data,model"; "*": any
   int64_t count = 1;
 };
 
-// Whether a program's collectives, before combining, are exactly these (counts of equal kind and axes
-// added up; order does not matter).
-Expectation expect_collectives(const ExecutableBase& executable, const std::vector<ExpectedCollective>& expected);
+// Whether a program's collectives, before combining, are exactly these (counts of equal kind and
+// axes added up; order does not matter).
+Expectation expect_collectives(const ExecutableBase& executable,
+                               const std::vector<ExpectedCollective>& expected);
 Expectation expect_collectives(const CompiledModule& module, const Mesh& mesh,
                                const std::vector<ExpectedCollective>& expected);
 
@@ -43,7 +44,8 @@ namespace detail {
 template <class... Args>
 std::vector<Array> argument_leaves(const Args&... args) {
   std::vector<Array> leaves;
-  (for_each_leaf(args, [&](const std::string&, const Array& leaf) { leaves.push_back(leaf); }), ...);
+  (for_each_leaf(args, [&](const std::string&, const Array& leaf) { leaves.push_back(leaf); }),
+   ...);
   return leaves;
 }
 }  // namespace detail
@@ -54,8 +56,9 @@ std::vector<Array> reference_results(Fn fn, const Args&... args) {
   return run_reference(trace(fn, args...), detail::argument_leaves(args...));
 }
 
-// Compiles `make_fn(mesh)` for every mesh and compares its results on `args` with those of the first
-// mesh's function on the reference interpreter. The message names the mesh, the leaf and the numbers.
+// Compiles `make_fn(mesh)` for every mesh and compares its results on `args` with those of the
+// first mesh's function on the reference interpreter. The message names the mesh, the leaf and the
+// numbers.
 template <class MakeFn, class... Args>
 Expectation expect_equal_on_meshes(MakeFn make_fn, const std::vector<Mesh>& meshes,
                                    const Tolerance& tolerance, const Args&... args) {
@@ -68,8 +71,8 @@ Expectation expect_equal_on_meshes(MakeFn make_fn, const std::vector<Mesh>& mesh
     options.poison = true;
     const auto executable = compile(fn, options, args...);
     const auto result = executable(args...);
-    const Expectation same = expect_close(detail::argument_leaves(result), expected, tolerance,
-                                          "on " + to_string(mesh));
+    const Expectation same =
+        expect_close(detail::argument_leaves(result), expected, tolerance, "on " + to_string(mesh));
     if (!same) return same;
   }
   return {};

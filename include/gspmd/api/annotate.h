@@ -67,9 +67,10 @@ class SplitDims {
   std::vector<DimSplit> dims_;
 };
 
-// The same value, split over the mesh: arXiv:2105.04663, 3.6. UserError: an axis that the mesh lacks or
-// that is used twice, a number of dims that is not the tensor's rank, two meshes of different numbers
-// of devices in one program. A dim need not be a multiple of its parts, and may be smaller.
+// The same value, split over the mesh: arXiv:2105.04663, 3.6. UserError: an axis that the mesh
+// lacks or that is used twice, a number of dims that is not the tensor's rank, two meshes of
+// different numbers of devices in one program. A dim need not be a multiple of its parts, and may
+// be smaller.
 Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims);
 
 // The same value with any sharding; its open dims may be refined by completion.

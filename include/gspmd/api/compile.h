@@ -11,20 +11,21 @@
 namespace gspmd {
 
 struct CompileOptions {
-  Mesh mesh = {};                                // default: one device
-  std::vector<int64_t> donate = {};              // arguments whose storage results may take over
-  std::vector<std::string> argument_names = {};  // used in paths and messages; default arg0, arg1, ...
+  Mesh mesh = {};                    // default: one device
+  std::vector<int64_t> donate = {};  // arguments whose storage results may take over
+  std::vector<std::string> argument_names =
+      {};  // used in paths and messages; default arg0, arg1, ...
   std::string name = "step";
-  int threads = 0;                               // worker threads; 0: the machine's cores
-  bool reference_kernels = false;                // run every op by its slow, plain kernel
-  bool poison = false;                           // fill unused memory with NaN before every run (tests)
+  int threads = 0;                 // worker threads; 0: the machine's cores
+  bool reference_kernels = false;  // run every op by its slow, plain kernel
+  bool poison = false;             // fill unused memory with NaN before every run (tests)
   bool combine_collectives = true;
-  bool cse_across_phases = false;                // let backward reuse values gathered in forward
-  bool prepare = true;                           // false: only inspect; nothing can be run
+  bool cse_across_phases = false;  // let backward reuse values gathered in forward
+  bool prepare = true;             // false: only inspect; nothing can be run
   std::vector<std::string> disabled_passes = {};
   std::function<void(const std::string& message)> log = {};
   std::function<void(const std::string& pass, double seconds)> progress = {};  // after each pass
-  std::vector<std::string> dump_after = {};      // pass names, or "all"
+  std::vector<std::string> dump_after = {};  // pass names, or "all"
   std::function<void(const std::string& pass, const std::string& text)> dump = {};
   Site site = Site::here();
 };
@@ -33,10 +34,10 @@ namespace detail {
 std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const CompileOptions& options);
 }  // namespace detail
 
-// Traces `fn` on the arguments' shapes, completes the sharding, partitions for options.mesh and makes
-// the program ready to run. Arguments are arrays or shapes alone (a mesh and model too large to run can
-// be compiled with `prepare = false` and inspected). Parameters and results that are not annotated get the
-// sharding that completion finds for them.
+// Traces `fn` on the arguments' shapes, completes the sharding, partitions for options.mesh and
+// makes the program ready to run. Arguments are arrays or shapes alone (a mesh and model too large
+// to run can be compiled with `prepare = false` and inspected). Parameters and results that are not
+// annotated get the sharding that completion finds for them.
 template <class Fn, class... Args>
 auto compile(Fn fn, const CompileOptions& options, const Args&... args)
     -> Executable<rebind_t<detail::traced_result_t<Fn, Args...>, Array>, rebind_t<Args, Array>...> {

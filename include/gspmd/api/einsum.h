@@ -19,8 +19,10 @@ constexpr const char* einsum_spec_problem(std::string_view spec, int operands) {
   const std::string_view output = spec.substr(arrow + 2);
   int commas = 0;
   for (const char c : inputs) {
-    if (c == ',') ++commas;
-    else if (!is_label(c)) return "labels of operands must be letters, operands separated by ','";
+    if (c == ',')
+      ++commas;
+    else if (!is_label(c))
+      return "labels of operands must be letters, operands separated by ','";
   }
   if (commas + 1 != operands) return "the number of operands differs from the number given";
   for (size_t i = 0; i < output.size(); ++i) {
@@ -33,7 +35,8 @@ constexpr const char* einsum_spec_problem(std::string_view spec, int operands) {
   return nullptr;
 }
 
-// Not constexpr: a literal spec that reaches it does not compile, and the compiler names the reason.
+// Not constexpr: a literal spec that reaches it does not compile, and the compiler names the
+// reason.
 inline void einsum_spec_is_wrong(const char* /*reason*/) {}
 }  // namespace detail
 
@@ -43,9 +46,9 @@ struct RuntimeSpec {
 };
 inline RuntimeSpec runtime_spec(std::string text) { return {std::move(text)}; }
 
-// "bsm,mnd->bsnd": a letter per dim of each operand and of the result. Literals are checked when the
-// program is compiled. Letters missing from the result are summed; repeated within one operand: its
-// diagonal.
+// "bsm,mnd->bsnd": a letter per dim of each operand and of the result. Literals are checked when
+// the program is compiled. Letters missing from the result are summed; repeated within one operand:
+// its diagonal.
 template <int Operands>
 class EinsumSpec {
  public:
@@ -62,7 +65,8 @@ class EinsumSpec {
 };
 
 // Sum over all labels that the result does not have of the product of the operands.
-// einsum("bsm,mnd->bsnd", x, w): lowered to one dot, with diagonals, sums and transposes where needed.
+// einsum("bsm,mnd->bsnd", x, w): lowered to one dot, with diagonals, sums and transposes where
+// needed.
 Tensor einsum(const EinsumSpec<1>& spec, Operand x);
 Tensor einsum(const EinsumSpec<2>& spec, Operand a, Operand b);
 

@@ -20,31 +20,34 @@ class ExecutableBase {
   struct Impl;
   explicit ExecutableBase(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-  std::string text() const;                // the one per-device program, as HLO text
+  std::string text() const;  // the one per-device program, as HLO text
   const ExecutableStats& stats() const;
-  const Traced& traced() const;            // before completion
-  const CompiledModule& module() const;    // stages: completed, uncombined, local, program
+  const Traced& traced() const;          // before completion
+  const CompiledModule& module() const;  // stages: completed, uncombined, local, program
   const Mesh& mesh() const;
   int64_t num_devices() const;
 
-  // How leaves are laid out, by path ("params.blocks.0.wq") or position. UserError names similar paths.
+  // How leaves are laid out, by path ("params.blocks.0.wq") or position. UserError names similar
+  // paths.
   const Sharding& parameter_sharding(const std::string& path) const;
   const Sharding& parameter_sharding(int64_t leaf) const;
   const Sharding& result_sharding(const std::string& path) const;
   const Sharding& result_sharding(int64_t leaf) const;
-  Executor::Counters counters() const;     // zeros before the first run
+  Executor::Counters counters() const;  // zeros before the first run
 
+  std::string argument_name(size_t argument) const;  // as given to compile, or "arg0", "arg1", ...
   // Argument leaves in order -> result leaves. UserError as Executable's call.
-  std::vector<Array> call(const std::vector<std::pair<std::string, Array>>& leaves, Site site) const;
+  std::vector<Array> call(const std::vector<std::pair<std::string, Array>>& leaves,
+                          Site site) const;
 
  protected:
   std::shared_ptr<Impl> impl_;
 };
 
 // A compiled function: fn's signature with Array for Tensor. Copies share the program.
-// What a call returns stays on the devices; passing it back with the sharding it has costs nothing. A
-// donated argument must not be used afterwards. UserError: leaves whose path, count, shape or dtype
-// differ from the traced ones, an array used after donation or passed twice.
+// What a call returns stays on the devices; passing it back with the sharding it has costs nothing.
+// A donated argument must not be used afterwards. UserError: leaves whose path, count, shape or
+// dtype differ from the traced ones, an array used after donation or passed twice.
 template <class Result, class... Args>
 class Executable : public ExecutableBase {
  public:
@@ -57,24 +60,19 @@ class Executable : public ExecutableBase {
     (append(leaves, args, argument++), ...);
     const std::vector<Array> results = call(leaves, site);
     size_t next = 0;
-    return map_tree(prototype_, [&](const std::string&, const Array&) { return results.at(next++); });
+    return map_tree(prototype_,
+                    [&](const std::string&, const Array&) { return results.at(next++); });
   }
 
  private:
   template <class Arg>
-  void append(std::vector<std::pair<std::string, Array>>& leaves, const Arg& arg, size_t argument) const {
-    for_each_leaf(arg, [&](const std::string& path, const Array& leaf) { leaves.emplace_back(path, leaf); },
-                  argument_name(argument));
+  void append(std::vector<std::pair<std::string, Array>>& leaves, const Arg& arg,
+              size_t argument) const {
+    for_each_leaf(
+        arg, [&](const std::string& path, const Array& leaf) { leaves.emplace_back(path, leaf); },
+        argument_name(argument));
   }
-  std::string argument_name(size_t argument) const;
-
   Result prototype_;  // structure only
 };
-
-std::string executable_argument_name(const ExecutableBase& executable, size_t argument);
-template <class Result, class... Args>
-std::string Executable<Result, Args...>::argument_name(size_t argument) const {
-  return executable_argument_name(*this, argument);
-}
 
 }  // namespace gspmd

@@ -11,26 +11,31 @@
 
 namespace gspmd {
 
-
 namespace detail {
 
-// Stands between the differentiated arguments and the function, so that only uses through the arguments
-// count, and is taken out again by differentiate_inputs.
+// Stands between the differentiated arguments and the function, so that only uses through the
+// arguments count, and is taken out again by differentiate_inputs.
 Tensor differentiable_input(const Tensor& x, Site site);
 // d loss / d inputs, same order. UserError: loss is not a floating scalar.
-std::vector<Tensor> differentiate_inputs(const Tensor& loss, const std::vector<Tensor>& inputs, Site site);
+std::vector<Tensor> differentiate_inputs(const Tensor& loss, const std::vector<Tensor>& inputs,
+                                         Site site);
 
 inline const Tensor& loss_of(const Tensor& value) { return value; }
 template <class First, class... Rest>
-const Tensor& loss_of(const std::tuple<First, Rest...>& value) { return std::get<0>(value); }
+const Tensor& loss_of(const std::tuple<First, Rest...>& value) {
+  return std::get<0>(value);
+}
 template <class First, class Second>
-const Tensor& loss_of(const std::pair<First, Second>& value) { return value.first; }
+const Tensor& loss_of(const std::pair<First, Second>& value) {
+  return value.first;
+}
 
 }  // namespace detail
 
-// A function with the arguments of `fn` that returns {fn's value, gradients with respect to argument
-// Argument}, the gradients as a tree like that argument. `fn` returns a floating scalar, or a tuple or pair
-// that starts with it (the rest is passed through). Works inside a traced function, and nests.
+// A function with the arguments of `fn` that returns {fn's value, gradients with respect to
+// argument Argument}, the gradients as a tree like that argument. `fn` returns a floating scalar,
+// or a tuple or pair that starts with it (the rest is passed through). Works inside a traced
+// function, and nests.
 template <size_t Argument = 0, class Fn>
 auto value_and_grad(Fn fn, Site site = Site::here()) {
   return [fn, site](const auto&... args) {
@@ -45,9 +50,11 @@ auto value_and_grad(Fn fn, Site site = Site::here()) {
       marked.push_back(leaf);
     });
     auto value = std::apply(fn, inputs);
-    const std::vector<Tensor> gradients = detail::differentiate_inputs(detail::loss_of(value), marked, site);
+    const std::vector<Tensor> gradients =
+        detail::differentiate_inputs(detail::loss_of(value), marked, site);
     size_t next = 0;
-    auto grads = map_tree(wanted, [&](const std::string&, const Tensor&) { return gradients[next++]; });
+    auto grads =
+        map_tree(wanted, [&](const std::string&, const Tensor&) { return gradients[next++]; });
     return std::pair{std::move(value), std::move(grads)};
   };
 }

@@ -21,9 +21,9 @@ Tensor sin(Operand x);
 Tensor cos(Operand x);
 Tensor floor(Operand x);
 Tensor ceil(Operand x);
-Tensor square(Operand x);  // any number
-Tensor abs(Operand x);     // any number
-Tensor sign(Operand x);    // any number; -1, 0, 1
+Tensor square(Operand x);       // any number
+Tensor abs(Operand x);          // any number
+Tensor sign(Operand x);         // any number; -1, 0, 1
 Tensor is_finite(Operand x);    // pred
 Tensor logical_not(Operand x);  // pred
 

@@ -11,9 +11,9 @@ Tensor silu(Operand x);  // x sigmoid(x)
 struct AxisOptions {
   int64_t axis = -1;
 };
-Tensor softmax(Operand x, const AxisOptions& options = {});      // subtracts the maximum first
+Tensor softmax(Operand x, const AxisOptions& options = {});  // subtracts the maximum first
 Tensor log_softmax(Operand x, const AxisOptions& options = {});
-Tensor logsumexp(Operand x, const AxisOptions& options = {});    // drops the axis
+Tensor logsumexp(Operand x, const AxisOptions& options = {});  // drops the axis
 
 // Normalisation over the last dim; `scale` and `bias` have its size.
 struct NormOptions {
@@ -21,13 +21,13 @@ struct NormOptions {
 };
 // x / sqrt(mean(x^2) + eps) * scale: one sum over the last dim forward, one backward.
 Tensor rms_norm(Operand x, Operand scale, const NormOptions& options = {});
-// (x - mean) / sqrt(variance + eps) * scale + bias: two sums forward (the variance is that of centred
-// values), two backward that do not depend on each other.
+// (x - mean) / sqrt(variance + eps) * scale + bias: two sums forward (the variance is that of
+// centred values), two backward that do not depend on each other.
 Tensor layer_norm(Operand x, Operand scale, const NormOptions& options = {});
 Tensor layer_norm(Operand x, Operand scale, Operand bias, const NormOptions& options = {});
 
 struct CausalMaskOptions {
-  double value = 0;            // used when `has_value`; else half the lowest number of the dtype
+  double value = 0;  // used when `has_value`; else half the lowest number of the dtype
   bool has_value = false;
 };
 // Scores [..., q, k]: keys after the query are replaced (the last query sees every key).

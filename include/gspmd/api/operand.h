@@ -19,10 +19,11 @@ class Operand {
   Operand(const Array& array, Site site = Site::here())
       : kind_(Kind::array), array_(array), site_(site) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Operand(T value, Site site = Site::here())
-      : kind_(Kind::scalar), number_(static_cast<double>(value)),
-        integral_(std::is_integral_v<T>), site_(site) {}
+  requires std::is_arithmetic_v<T> Operand(T value, Site site = Site::here())
+      : kind_(Kind::scalar),
+        number_(static_cast<double>(value)),
+        integral_(std::is_integral_v<T>),
+        site_(site) {}
 
   Kind kind() const { return kind_; }
   bool is_scalar() const { return kind_ == Kind::scalar; }
@@ -41,8 +42,8 @@ class Operand {
   Site site_;
 };
 
-// Element by element, with numpy's broadcasting: dims are aligned at the end, size 1 stretches. Dtypes
-// must be equal; there is no silent promotion.
+// Element by element, with numpy's broadcasting: dims are aligned at the end, size 1 stretches.
+// Dtypes must be equal; there is no silent promotion.
 Tensor operator+(Operand a, Operand b);
 Tensor operator-(Operand a, Operand b);
 Tensor operator*(Operand a, Operand b);

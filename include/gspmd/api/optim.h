@@ -3,7 +3,7 @@
 #include <concepts>
 #include <utility>
 
-#include "gspmd/api/operand.h"
+#include "gspmd/api/shaping.h"
 #include "gspmd/api/tree.h"
 
 namespace gspmd {
@@ -12,15 +12,20 @@ namespace detail {
 // Zeros of a leaf's kind: an array on the host, the shape itself, a tensor of the trace.
 inline Array zero_leaf(const Array& like) { return Array(like.shape()); }
 inline Shape zero_leaf(const Shape& like) { return like; }
-Tensor zero_leaf(const Tensor& like);
-template <class Leaf> Leaf zero_count();  // s32[], a step counter
-template <> Array zero_count<Array>();
-template <> Shape zero_count<Shape>();
-template <> Tensor zero_count<Tensor>();
+inline Tensor zero_leaf(const Tensor& like) { return zeros_like(like); }
+template <class Leaf>
+Leaf zero_count();  // s32[], a step counter
+template <>
+Array zero_count<Array>();
+template <>
+Shape zero_count<Shape>();
+template <>
+Tensor zero_count<Tensor>();
 
 template <class Tree>
 Tree zero_tree(const Tree& like) {
-  return map_tree(like, [](const std::string&, const leaf_t<Tree>& leaf) { return zero_leaf(leaf); });
+  return map_tree(like,
+                  [](const std::string&, const leaf_t<Tree>& leaf) { return zero_leaf(leaf); });
 }
 }  // namespace detail
 
@@ -31,9 +36,14 @@ struct SgdOptions {
 };
 
 // One leaf's new values.
-struct SgdLeaf { Tensor param, velocity; };
-struct AdamLeaf { Tensor param, m, v; };
-SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions& options, Site site);
+struct SgdLeaf {
+  Tensor param, velocity;
+};
+struct AdamLeaf {
+  Tensor param, m, v;
+};
+SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions& options,
+                   Site site);
 
 // velocity = momentum * velocity + grad; param -= lr * velocity.
 template <class Tree>
@@ -45,9 +55,10 @@ struct Sgd {
   // {new params, new state}
   std::pair<Tree, Sgd> update(const Tree& params, const Tree& grads, const SgdOptions& options = {},
                               Site site = Site::here()) const {
-    const auto leaves = map_leaves([&](const Tensor& p, const Tensor& g, const Tensor& v) {
-      return sgd_update(p, g, v, options, site);
-    }, params, grads, velocity);
+    const auto leaves =
+        map_leaves([&](const Tensor& p, const Tensor& g,
+                       const Tensor& v) { return sgd_update(p, g, v, options, site); },
+                   params, grads, velocity);
     return {map_leaves([](const SgdLeaf& leaf) { return leaf.param; }, leaves),
             {map_leaves([](const SgdLeaf& leaf) { return leaf.velocity; }, leaves)}};
   }
@@ -69,17 +80,19 @@ template <class State, class Tree>
 std::pair<Tree, State> update_adam(const State& state, const Tree& params, const Tree& grads,
                                    bool decoupled, const AdamOptions& options, Site site) {
   const Tensor step = next_step(state.step, site);
-  const auto leaves = map_leaves([&](const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v) {
-    return adam_update(p, g, m, v, step, decoupled, options, site);
-  }, params, grads, state.m, state.v);
+  const auto leaves = map_leaves(
+      [&](const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v) {
+        return adam_update(p, g, m, v, step, decoupled, options, site);
+      },
+      params, grads, state.m, state.v);
   return {map_leaves([](const AdamLeaf& leaf) { return leaf.param; }, leaves),
           {map_leaves([](const AdamLeaf& leaf) { return leaf.m; }, leaves),
            map_leaves([](const AdamLeaf& leaf) { return leaf.v; }, leaves), step}};
 }
 }  // namespace detail
 
-// Kingma and Ba 2014, with both moments corrected for their start at zero; weight decay is added to the
-// gradient.
+// Kingma and Ba 2014, with both moments corrected for their start at zero; weight decay is added to
+// the gradient.
 template <class Tree>
 struct Adam {
   Tree m, v;
@@ -87,10 +100,11 @@ struct Adam {
   GSPMD_FIELDS(m, v, step)
 
   static Adam zeros_like(const Tree& params) {
-    return {detail::zero_tree(params), detail::zero_tree(params), detail::zero_count<leaf_t<Tree>>()};
+    return {detail::zero_tree(params), detail::zero_tree(params),
+            detail::zero_count<leaf_t<Tree>>()};
   }
-  std::pair<Tree, Adam> update(const Tree& params, const Tree& grads, const AdamOptions& options = {},
-                               Site site = Site::here()) const {
+  std::pair<Tree, Adam> update(const Tree& params, const Tree& grads,
+                               const AdamOptions& options = {}, Site site = Site::here()) const {
     return detail::update_adam(*this, params, grads, false, options, site);
   }
 };
@@ -103,10 +117,11 @@ struct AdamW {
   GSPMD_FIELDS(m, v, step)
 
   static AdamW zeros_like(const Tree& params) {
-    return {detail::zero_tree(params), detail::zero_tree(params), detail::zero_count<leaf_t<Tree>>()};
+    return {detail::zero_tree(params), detail::zero_tree(params),
+            detail::zero_count<leaf_t<Tree>>()};
   }
-  std::pair<Tree, AdamW> update(const Tree& params, const Tree& grads, const AdamOptions& options = {},
-                                Site site = Site::here()) const {
+  std::pair<Tree, AdamW> update(const Tree& params, const Tree& grads,
+                                const AdamOptions& options = {}, Site site = Site::here()) const {
     return detail::update_adam(*this, params, grads, true, options, site);
   }
 };
@@ -119,14 +134,17 @@ Tensor global_norm_of(const Tree& tree, Site site = Site::here()) {
   for_each_leaf(tree, [&](const std::string&, const Tensor& leaf) { leaves.push_back(leaf); });
   return global_norm(leaves, site);
 }
-Tensor clip_factor(Tensor norm, Operand max_norm);  // min(1, max_norm / norm)
+Tensor clip_factor(Tensor norm, Operand max_norm, Site site);  // min(1, max_norm / norm)
+Tensor scale_leaf(Tensor leaf, Tensor factor, Site site);
 
 // {the tree scaled so that its global norm is at most max_norm, the norm before}.
 template <class Tree>
-std::pair<Tree, Tensor> clip_by_global_norm(const Tree& tree, Operand max_norm, Site site = Site::here()) {
+std::pair<Tree, Tensor> clip_by_global_norm(const Tree& tree, Operand max_norm,
+                                            Site site = Site::here()) {
   const Tensor norm = global_norm_of(tree, site);
-  const Tensor factor = clip_factor(norm, max_norm);
-  return {map_leaves([&](const Tensor& leaf) { return leaf * factor; }, tree), norm};
+  const Tensor factor = clip_factor(norm, max_norm, site);
+  return {map_leaves([&](const Tensor& leaf) { return scale_leaf(leaf, factor, site); }, tree),
+          norm};
 }
 
 }  // namespace gspmd

@@ -4,12 +4,12 @@
 
 namespace gspmd {
 
-// Counter-based random numbers: element i of the *global* array is a pure function of (seed, stream,
-// i), so the numbers do not depend on mesh or sharding. Threefry-2x32, 20 rounds (Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Counter-based random numbers: element i of the *global* array is a pure function of (seed,
+// stream, i), so the numbers do not depend on mesh or sharding. Threefry-2x32, 20 rounds (Salmon et
+// al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 struct RandomOptions {
-  DType dtype = DType::f32;   // f32 or f64; ignored by random_bits
-  int64_t stream = 0;         // independent numbers from one seed: 0 <= stream < 2^32
+  DType dtype = DType::f32;  // f32 or f64; ignored by random_bits
+  int64_t stream = 0;        // independent numbers from one seed: 0 <= stream < 2^32
 };
 // `seed`: a C++ integer, or an integer tensor without dims.
 Tensor random_bits(Operand seed, Dims dims, const RandomOptions& options = {});     // u32

@@ -18,10 +18,12 @@ Tensor iota(Shape shape, int64_t axis, Site site = Site::here());
 
 // --- the same elements in another arrangement
 Tensor reshape(Operand x, Dims dims);  // one dim may be -1: what remains
-Tensor transpose(Operand x, std::vector<int64_t> permutation = {});  // result dim i is operand dim permutation[i]; default: reversed
-Tensor broadcast_to(Operand x, Dims dims);       // numpy's rule
-Tensor expand_dims(Operand x, int64_t axis);     // a new dim of size 1 before `axis`
-Tensor squeeze(Operand x, int64_t axis);         // drops a dim of size 1
+Tensor transpose(Operand x,
+                 std::vector<int64_t> permutation =
+                     {});  // result dim i is operand dim permutation[i]; default: reversed
+Tensor broadcast_to(Operand x, Dims dims);    // numpy's rule
+Tensor expand_dims(Operand x, int64_t axis);  // a new dim of size 1 before `axis`
+Tensor squeeze(Operand x, int64_t axis);      // drops a dim of size 1
 
 // Elements starts[i], starts[i]+strides[i], ... < limits[i] of every dim; no strides: all 1.
 Tensor slice(Operand x, Dims starts, Dims limits, Dims strides = {});

@@ -14,17 +14,17 @@ namespace gspmd {
 // What a compiled program does, found without running it. Prints as a table.
 struct ExecutableStats {
   int64_t num_devices = 1;
-  std::vector<CollectiveStats> collectives;   // of the program that runs (combined)
-  std::vector<CollectiveStats> uncombined;    // before combining: one entry per cause
+  std::vector<CollectiveStats> collectives;  // of the program that runs (combined)
+  std::vector<CollectiveStats> uncombined;   // before combining: one entry per cause
   std::vector<FullRematerialization> full_rematerializations;
-  int64_t collective_count = 0;               // totals of `collectives`
-  int64_t collective_bytes = 0;               // one device sends
-  int64_t flops = 0;                          // one device, from shapes
-  int64_t predicted_peak_bytes = 0;           // one device, from the memory plan
-  int64_t arena_bytes = 0;                    // one device
-  int64_t parameter_bytes = 0;                // one device
-  std::string peak_op;                        // instruction at the arena's highest point
-  std::vector<PassTime> compile_seconds;      // by pass, in order
+  int64_t collective_count = 0;           // totals of `collectives`
+  int64_t collective_bytes = 0;           // one device sends
+  int64_t flops = 0;                      // one device, from shapes
+  int64_t predicted_peak_bytes = 0;       // one device, from the memory plan
+  int64_t arena_bytes = 0;                // one device
+  int64_t parameter_bytes = 0;            // one device
+  std::string peak_op;                    // instruction at the arena's highest point
+  std::vector<PassTime> compile_seconds;  // by pass, in order
   double total_compile_seconds = 0;
 };
 

@@ -14,9 +14,9 @@ struct TraceState;
 struct TensorAccess;
 }  // namespace detail
 
-// A value of the function being traced: a handle, cheap to copy, that knows its shape but no numbers.
-// Valid while the trace that made it runs; using it later, or before it was given a value, is a
-// UserError with the user's line.
+// A value of the function being traced: a handle, cheap to copy, that knows its shape but no
+// numbers. Valid while the trace that made it runs; using it later, or before it was given a value,
+// is a UserError with the user's line.
 class Tensor {
  public:
   Tensor() = default;  // no value yet; may only be assigned to

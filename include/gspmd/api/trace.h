@@ -18,21 +18,23 @@ namespace gspmd {
 
 // One leaf of an argument or result of a traced function.
 struct TracedLeaf {
-  std::string path;       // "params.blocks.0.wq"; arguments without a name are "arg0", "arg1", ...
+  std::string path;  // "params.blocks.0.wq"; arguments without a name are "arg0", "arg1", ...
   Shape shape;
-  int64_t element = 0;    // which argument, or which element of a tuple of results
-  std::string inner;      // path inside that argument or element: "blocks.0.wq"
+  int64_t element = 0;  // which argument, or which element of a tuple of results
+  std::string inner;    // path inside that argument or element: "blocks.0.wq"
 };
 
-// A traced program: HLO with global shapes; entry parameters are the argument leaves in order, then the
-// captured arrays; the root is a tuple of the result leaves.
+// A traced program: HLO with global shapes; entry parameters are the argument leaves in order, then
+// the captured arrays; the root is a tuple of the result leaves.
 class Traced {
  public:
   const Module& module() const { return *module_; }
   std::string text() const;  // canonical HLO text
   const std::vector<TracedLeaf>& arguments() const { return arguments_; }
   const std::vector<TracedLeaf>& results() const { return results_; }
-  const std::vector<Array>& captured() const { return captured_; }  // values of the hidden parameters
+  const std::vector<Array>& captured() const {
+    return captured_;
+  }  // values of the hidden parameters
   // Types of the arguments and result elements with Array leaves, which donation matches.
   const std::vector<std::type_index>& argument_types() const { return argument_types_; }
   const std::vector<std::type_index>& result_types() const { return result_types_; }
@@ -82,9 +84,10 @@ constexpr bool is_argument_tree =
 
 template <class Arg>
 rebind_t<Arg, Tensor> declare_argument(TraceSession& session, const Arg& arg) {
-  static_assert(is_argument_tree<Arg>,
-                "arguments are arrays, shapes or trees of them (GSPMD_FIELDS); capture other values "
-                "by a lambda");
+  static_assert(
+      is_argument_tree<Arg>,
+      "arguments are arrays, shapes or trees of them (GSPMD_FIELDS); capture other values "
+      "by a lambda");
   session.begin_argument(typeid(rebind_t<Arg, Array>));
   return map_tree(arg, [&](const std::string& path, const auto& leaf) {
     return session.parameter(path, shape_of_leaf(leaf));
@@ -93,13 +96,17 @@ rebind_t<Arg, Tensor> declare_argument(TraceSession& session, const Arg& arg) {
 
 template <class Element>
 void declare_element(TraceSession& session, const Element& element) {
-  static_assert(std::same_as<leaf_t<Element>, Tensor>, "a traced function returns tensors or trees of them");
+  static_assert(std::same_as<leaf_t<Element>, Tensor>,
+                "a traced function returns tensors or trees of them");
   session.begin_result(typeid(rebind_t<Element, Array>));
-  for_each_leaf(element, [&](const std::string& path, const Tensor& leaf) { session.result(path, leaf); });
+  for_each_leaf(element,
+                [&](const std::string& path, const Tensor& leaf) { session.result(path, leaf); });
 }
 
 template <class Result>
-void declare_results(TraceSession& session, const Result& result) { declare_element(session, result); }
+void declare_results(TraceSession& session, const Result& result) {
+  declare_element(session, result);
+}
 template <class... Ts>
 void declare_results(TraceSession& session, const std::tuple<Ts...>& result) {
   std::apply([&](const auto&... element) { (declare_element(session, element), ...); }, result);
@@ -113,14 +120,17 @@ void declare_results(TraceSession& session, const std::pair<A, B>& result) {
 template <class Fn, class... Args>
 using traced_result_t = std::decay_t<std::invoke_result_t<Fn&, rebind_t<Args, Tensor>...>>;
 
-// Runs the function on parameters and returns the program; `prototype` receives the result's structure.
+// Runs the function on parameters and returns the program; `prototype` receives the result's
+// structure.
 template <class Fn, class... Args>
 Traced trace_function(const TraceOptions& options, Fn& fn,
-                      rebind_t<traced_result_t<Fn, Args...>, Array>* prototype, const Args&... args) {
+                      rebind_t<traced_result_t<Fn, Args...>, Array>* prototype,
+                      const Args&... args) {
   TraceSession session(options);
   // Braces evaluate from left to right, so parameters are numbered in order.
   std::tuple<rebind_t<Args, Tensor>...> tensors{declare_argument(session, args)...};
-  const auto result = std::apply([&](auto&... tensor) { return std::invoke(fn, std::move(tensor)...); }, tensors);
+  const auto result =
+      std::apply([&](auto&... tensor) { return std::invoke(fn, std::move(tensor)...); }, tensors);
   declare_results(session, result);
   if (prototype)
     *prototype = map_tree(result, [](const std::string&, const Tensor&) { return Array(); });
@@ -129,8 +139,8 @@ Traced trace_function(const TraceOptions& options, Fn& fn,
 
 }  // namespace detail
 
-// Runs `fn` on tensors of the arguments' shapes and returns what it did. Arguments are trees of Array
-// or Shape; fn takes the same trees of Tensor.
+// Runs `fn` on tensors of the arguments' shapes and returns what it did. Arguments are trees of
+// Array or Shape; fn takes the same trees of Tensor.
 template <class Fn, class... Args>
 Traced trace(Fn fn, const Args&... args) {
   return detail::trace_function(TraceOptions{}, fn, nullptr, args...);

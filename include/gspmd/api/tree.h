@@ -23,7 +23,8 @@ concept HasFields = requires(T& tree) {
 namespace detail {
 
 // What kind of node a type is in a tree of values; everything unknown is a leaf.
-template <class T> struct TreeNode;
+template <class T>
+struct TreeNode;
 
 // One name of "norm, wq, wk" by position.
 constexpr std::string_view field_name(std::string_view names, size_t position) {
@@ -39,7 +40,8 @@ inline std::string join_path(const std::string& path, std::string_view name) {
 
 }  // namespace detail
 
-// The same tree with leaves of another type: rebind_t<Adam<Model<Tensor>>, Array> is Adam<Model<Array>>.
+// The same tree with leaves of another type: rebind_t<Adam<Model<Tensor>>, Array> is
+// Adam<Model<Array>>.
 template <class Tree, class Leaf>
 using rebind_t = typename detail::TreeNode<std::remove_cvref_t<Tree>>::template rebind<Leaf>;
 
@@ -63,11 +65,12 @@ auto map_tree(const Tree& tree, F&& f, const std::string& path = {}) {
 }
 
 template <class Tree>
-std::vector<std::pair<std::string, leaf_t<Tree>>> flatten(const Tree& tree, const std::string& path = {}) {
+std::vector<std::pair<std::string, leaf_t<Tree>>> flatten(const Tree& tree,
+                                                          const std::string& path = {}) {
   std::vector<std::pair<std::string, leaf_t<Tree>>> leaves;
-  for_each_leaf(tree, [&](const std::string& at, const leaf_t<Tree>& leaf) {
-    leaves.emplace_back(at, leaf);
-  }, path);
+  for_each_leaf(
+      tree, [&](const std::string& at, const leaf_t<Tree>& leaf) { leaves.emplace_back(at, leaf); },
+      path);
   return leaves;
 }
 
@@ -86,11 +89,14 @@ auto map_leaves(F&& f, const Tree& tree, const Rest&... rest) {
   size_t position = 0;
   return map_tree(tree, [&](const std::string& path, const leaf_t<Tree>& leaf) {
     const size_t i = position++;
-    return std::apply([&](const auto&... lists) {
-      const bool same = ((i < lists.size() && lists[i].first == path) && ...);
-      if (!same) user_error("map_leaves: the trees differ at \"{}\"; give trees of one structure", path);
-      return f(leaf, lists[i].second...);
-    }, others);
+    return std::apply(
+        [&](const auto&... lists) {
+          const bool same = ((i < lists.size() && lists[i].first == path) && ...);
+          if (!same)
+            user_error("map_leaves: the trees differ at \"{}\"; give trees of one structure", path);
+          return f(leaf, lists[i].second...);
+        },
+        others);
   });
 }
 
@@ -98,18 +104,24 @@ namespace detail {
 
 template <class T>
 struct TreeNode {  // a leaf
-  template <class Leaf> using rebind = Leaf;
+  template <class Leaf>
+  using rebind = Leaf;
   using leaf = T;
   template <class Tree, class F>
-  static void visit(Tree& tree, const std::string& path, F& f) { f(path, tree); }
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    f(path, tree);
+  }
   template <class Out, class F>
-  static void map(const T& tree, Out& out, const std::string& path, F& f) { out = f(path, tree); }
+  static void map(const T& tree, Out& out, const std::string& path, F& f) {
+    out = f(path, tree);
+  }
 };
 
 template <template <class> class S, class T>
-  requires HasFields<S<T>>
+requires HasFields<S<T>>
 struct TreeNode<S<T>> {
-  template <class Leaf> using rebind = S<rebind_t<T, Leaf>>;
+  template <class Leaf>
+  using rebind = S<rebind_t<T, Leaf>>;
   using leaf = leaf_t<T>;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
@@ -126,22 +138,27 @@ struct TreeNode<S<T>> {
  private:
   template <class Fields, class G>
   static void each(Fields fields, G g) {
-    std::apply([&](auto&... field) {
-      size_t i = 0;
-      (g(field, i++), ...);
-    }, fields);
+    std::apply(
+        [&](auto&... field) {
+          size_t i = 0;
+          (g(field, i++), ...);
+        },
+        fields);
   }
   template <class From, class To, class F, size_t... I>
-  static void map_fields(From from, To to, const std::string& path, F& f, std::index_sequence<I...>) {
+  static void map_fields(From from, To to, const std::string& path, F& f,
+                         std::index_sequence<I...>) {
     (TreeNode<std::remove_cvref_t<std::tuple_element_t<I, From>>>::map(
          std::get<I>(from), std::get<I>(to),
-         join_path(path, field_name(S<T>::gspmd_field_names(), I)), f), ...);
+         join_path(path, field_name(S<T>::gspmd_field_names(), I)), f),
+     ...);
   }
 };
 
 template <class T>
 struct TreeNode<std::vector<T>> {
-  template <class Leaf> using rebind = std::vector<rebind_t<T, Leaf>>;
+  template <class Leaf>
+  using rebind = std::vector<rebind_t<T, Leaf>>;
   using leaf = leaf_t<T>;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
@@ -158,7 +175,8 @@ struct TreeNode<std::vector<T>> {
 
 template <class T, size_t N>
 struct TreeNode<std::array<T, N>> {
-  template <class Leaf> using rebind = std::array<rebind_t<T, Leaf>, N>;
+  template <class Leaf>
+  using rebind = std::array<rebind_t<T, Leaf>, N>;
   using leaf = leaf_t<T>;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
@@ -173,7 +191,8 @@ struct TreeNode<std::array<T, N>> {
 
 template <class T>
 struct TreeNode<std::optional<T>> {
-  template <class Leaf> using rebind = std::optional<rebind_t<T, Leaf>>;
+  template <class Leaf>
+  using rebind = std::optional<rebind_t<T, Leaf>>;
   using leaf = leaf_t<T>;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
@@ -189,14 +208,17 @@ struct TreeNode<std::optional<T>> {
 // std::pair and std::tuple.
 template <class Self, template <class...> class Tuple, class... Ts>
 struct TupleNode {
-  template <class Leaf> using rebind = Tuple<rebind_t<Ts, Leaf>...>;
+  template <class Leaf>
+  using rebind = Tuple<rebind_t<Ts, Leaf>...>;
   using leaf = leaf_t<std::tuple_element_t<0, Self>>;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
-    std::apply([&](auto&... element) {
-      size_t i = 0;
-      (for_each_leaf(element, f, join_path(path, std::to_string(i++))), ...);
-    }, tree);
+    std::apply(
+        [&](auto&... element) {
+          size_t i = 0;
+          (for_each_leaf(element, f, join_path(path, std::to_string(i++))), ...);
+        },
+        tree);
   }
   template <class Out, class F>
   static void map(const Self& tree, Out& out, const std::string& path, F& f) {
@@ -208,7 +230,8 @@ struct TupleNode {
   static void map_elements(const Self& tree, Out& out, const std::string& path, F& f,
                            std::index_sequence<I...>) {
     (TreeNode<std::tuple_element_t<I, Self>>::map(std::get<I>(tree), std::get<I>(out),
-                                                  join_path(path, std::to_string(I)), f), ...);
+                                                  join_path(path, std::to_string(I)), f),
+     ...);
   }
 };
 template <class A, class B>

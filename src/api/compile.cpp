@@ -1,0 +1,98 @@
+#include "gspmd/api/compile.h"
+
+#include <chrono>
+
+#include "api/executable_impl.h"
+#include "gspmd/base/error.h"
+
+namespace gspmd::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void check_mesh(const Traced& traced, const CompileOptions& options, bool annotated) {
+  const int64_t devices = options.mesh.num_devices();
+  if (annotated && traced.module().num_partitions != devices)
+    user_error(
+        options.site,
+        "compile: {} is annotated for {} devices, but compiled for {} with {} devices; use one "
+        "mesh for both",
+        options.name, traced.module().num_partitions, to_string(options.mesh), devices);
+}
+
+bool has_annotation(const Module& module) {
+  for (const std::unique_ptr<Node>& node : module.entry()->nodes())
+    if (node->sharding && node->sharding->is_tiled() && node->sharding->order()) return true;
+  return false;
+}
+
+PipelineOptions pipeline_options(const CompileOptions& options) {
+  PipelineOptions pipeline;
+  pipeline.num_devices = options.mesh.num_devices();
+  pipeline.propagate.replicate_indivisible_boundary = false;
+  pipeline.combine = options.combine_collectives;
+  pipeline.cse_across_phases = options.cse_across_phases;
+  pipeline.disabled = options.disabled_passes;
+  pipeline.dump_after = options.dump_after;
+  pipeline.dump = options.dump;
+  return pipeline;
+}
+
+void read_shardings(ExecutableBase::Impl& impl) {
+  const Computation& entry = *impl.stages.completed->entry();
+  for (const Node* parameter : entry.parameters())
+    impl.parameter_shardings.push_back(parameter->sharding.value_or(Sharding::replicated()));
+  const Node& root = *entry.root();
+  for (size_t i = 0; i < root.shape.elements.size(); ++i) {
+    const bool given =
+        root.sharding && root.sharding->is_tuple() && i < root.sharding->elements().size();
+    const std::optional<Sharding>& leaf = root.operands().at(i)->sharding;
+    impl.result_shardings.push_back(given ? root.sharding->elements()[i]
+                                          : leaf.value_or(Sharding::replicated()));
+  }
+}
+
+void log_rematerializations(const ExecutableBase::Impl& impl) {
+  for (const FullRematerialization& full : impl.stages.full_rematerializations)
+    impl.log(fmt::format("full rematerialization of {} {} from {} to {} for {} {}", full.tensor,
+                         full.shape, full.from, full.to, full.op, full.source));
+}
+
+}  // namespace
+
+std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const CompileOptions& options) {
+  if (options.threads < 0 || options.threads > 1024)
+    user_error(options.site, "compile: {} threads; give 1 to 1024, or 0 for the machine's cores",
+               options.threads);
+  auto impl = std::make_shared<ExecutableBase::Impl>();
+  impl->traced = std::move(traced);
+  impl->options = options;
+  const std::unique_ptr<Module> module = impl->traced.module().clone();
+  check_mesh(impl->traced, options, has_annotation(*module));
+  module->num_partitions = options.mesh.num_devices();
+  module->aliases = pair_donated_leaves(impl->traced, options);
+  impl->donated.assign(impl->traced.arguments().size(), false);
+  for (const Alias& alias : module->aliases)
+    impl->donated[static_cast<size_t>(alias.parameter)] = true;
+
+  impl->stages = run_pipeline(*module, pipeline_options(options));
+  std::vector<PassTime>& seconds = impl->stages.seconds;
+  if (options.progress)
+    for (const PassTime& time : seconds) options.progress(time.pass, time.seconds);
+  read_shardings(*impl);
+  log_rematerializations(*impl);
+  if (options.prepare) {
+    const auto start = Clock::now();
+    ProgramOptions program;
+    program.num_devices = options.mesh.num_devices();
+    program.reference_kernels = options.reference_kernels;
+    program.poison = options.poison;
+    impl->program = build_program(*impl->stages.program, program);
+    seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
+    if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);
+  }
+  impl->stats = program_stats(*impl);
+  return impl;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,47 @@
+#include "api/device_storage.h"
+
+#include <cstring>
+
+#include "gspmd/api/visualize.h"
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+namespace detail {
+
+std::span<std::byte> DeviceStorage::host_bytes() {
+  if (!taker_.empty())
+    user_error(
+        "array: the elements of {} were donated to {}; use the array that the step returned, or "
+        "do not donate",
+        to_string(global_), taker_);
+  if (host_.empty()) host_ = gather_to_host(*buffer_, global_, sharding_);
+  return host_.bytes();
+}
+
+std::shared_ptr<DeviceBuffer> DeviceStorage::donate(std::string taker) {
+  taker_ = std::move(taker);
+  host_ = Array();
+  return std::exchange(buffer_, nullptr);
+}
+
+DeviceStorage* device_storage(const Array& array) {
+  return dynamic_cast<DeviceStorage*>(array.storage().get());
+}
+
+std::shared_ptr<DeviceBuffer> copy_buffer(const DeviceBuffer& buffer) {
+  auto copy = std::make_shared<DeviceBuffer>(buffer.shape(), buffer.num_devices());
+  for (int64_t d = 0; d < buffer.num_devices(); ++d)
+    std::memcpy(copy->shard(d), buffer.shard(d), static_cast<size_t>(buffer.shape().bytes()));
+  return copy;
+}
+
+}  // namespace detail
+
+bool on_devices(const Array& array) { return detail::device_storage(array) != nullptr; }
+
+Sharding sharding_of(const Array& array) {
+  const detail::DeviceStorage* storage = detail::device_storage(array);
+  return storage ? storage->sharding() : Sharding::replicated();
+}
+
+}  // namespace gspmd

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gspmd/base/array.h"
+#include "gspmd/mesh/sharding.h"
+#include "gspmd/runtime/executor.h"
+
+namespace gspmd::detail {
+
+// An array that lives on the devices of a mesh, sharded. Reading it on the host gathers it once.
+class DeviceStorage final : public ArrayStorage {
+ public:
+  DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, Shape global, Sharding sharding)
+      : buffer_(std::move(buffer)), global_(std::move(global)), sharding_(std::move(sharding)) {}
+
+  std::span<std::byte> host_bytes() override;
+  bool on_host() const override { return false; }
+
+  const Sharding& sharding() const { return sharding_; }
+  const Shape& global_shape() const { return global_; }
+  // nullptr once donated.
+  const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }
+  // Gives the elements away; `taker` is used in messages: "argument params.wq of step 3".
+  std::shared_ptr<DeviceBuffer> donate(std::string taker);
+  const std::string& taker() const { return taker_; }  // empty: not donated
+
+ private:
+  std::shared_ptr<DeviceBuffer> buffer_;
+  Shape global_;
+  Sharding sharding_;
+  Array host_;  // gathered
+  std::string taker_;
+};
+
+// The device storage of an array, or nullptr for host arrays.
+DeviceStorage* device_storage(const Array& array);
+
+std::shared_ptr<DeviceBuffer> copy_buffer(const DeviceBuffer& buffer);
+
+}  // namespace gspmd::detail

@@ -1,0 +1,193 @@
+#include "gspmd/api/executable.h"
+
+#include <map>
+#include <mutex>
+
+#include "api/device_storage.h"
+#include "api/executable_impl.h"
+#include "gspmd/base/error.h"
+#include "gspmd/ir/text.h"
+
+namespace gspmd {
+
+using detail::DeviceStorage;
+using Impl = ExecutableBase::Impl;
+using NamedArray = std::pair<std::string, Array>;
+
+namespace {
+
+// One pool for all executables with the same number of threads: their workers never run at once.
+std::shared_ptr<WorkerPool> shared_pool(int threads) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<WorkerPool>> pools;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<WorkerPool> pool = pools[threads].lock();
+  if (!pool) pools[threads] = pool = make_worker_pool(threads);
+  return pool;
+}
+
+// An argument leaf in the layout of the program: its own buffer where it already lies so.
+std::shared_ptr<DeviceBuffer> place(const Array& array, const Sharding& sharding,
+                                    int64_t num_devices) {
+  const DeviceStorage* storage = detail::device_storage(array);
+  if (storage && storage->buffer() && storage->buffer()->num_devices() == num_devices &&
+      storage->sharding() == sharding)
+    return storage->buffer();
+  return scatter_to_devices(array, sharding, num_devices);
+}
+
+std::string where(const Impl& impl, const std::string& path) {
+  return fmt::format("argument {} of call {}", path, impl.calls + 1);
+}
+
+void check_structure(const Impl& impl, const std::vector<NamedArray>& leaves, Site site) {
+  const std::vector<TracedLeaf>& wanted = impl.traced.arguments();
+  for (size_t i = 0; i < std::max(leaves.size(), wanted.size()); ++i) {
+    if (i < leaves.size() && i < wanted.size() && leaves[i].first == wanted[i].path) continue;
+    const std::string given = i < leaves.size() ? leaves[i].first : "nothing";
+    const std::string expected = i < wanted.size() ? wanted[i].path : "nothing";
+    user_error(
+        site,
+        "{}: the arguments of call {} have {} where the compiled function has {} ({} leaves, "
+        "compiled for {}); pass trees of the same structure or compile again",
+        impl.options.name, impl.calls + 1, given, expected, leaves.size(), wanted.size());
+  }
+}
+
+void check_leaf(const Impl& impl, const NamedArray& leaf, const TracedLeaf& wanted, Site site) {
+  const auto& [path, array] = leaf;
+  if (array.empty())
+    user_error(site, "{}: {} has no value; it must be {}", impl.options.name, where(impl, path),
+               to_string(wanted.shape));
+  if (!(array.shape() == wanted.shape))
+    user_error(site,
+               "{}: {} is {}, but the function was compiled for {}; pass that shape and dtype or "
+               "compile again",
+               impl.options.name, where(impl, path), to_string(array.shape()),
+               to_string(wanted.shape));
+  const DeviceStorage* storage = detail::device_storage(array);
+  if (storage && !storage->taker().empty())
+    user_error(site, "{}: {} was donated to {}; pass the array that call returned",
+               impl.options.name, where(impl, path), storage->taker());
+}
+
+void check_donated_once(const Impl& impl, const std::vector<NamedArray>& leaves, Site site) {
+  std::map<const ArrayStorage*, size_t> first;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const auto [at, is_new] = first.try_emplace(leaves[i].second.storage().get(), i);
+    if (is_new || (!impl.donated[i] && !impl.donated[at->second])) continue;
+    user_error(
+        site,
+        "{}: the array passed as {} is also argument {} of the same call, and one of them is "
+        "donated; clone() one or do not donate",
+        impl.options.name, where(impl, leaves[i].first), leaves[at->second].first);
+  }
+}
+
+std::vector<std::shared_ptr<DeviceBuffer>> place_arguments(Impl& impl,
+                                                           const std::vector<NamedArray>& leaves) {
+  std::vector<std::shared_ptr<DeviceBuffer>> buffers;
+  for (size_t i = 0; i < leaves.size(); ++i)
+    buffers.push_back(place(leaves[i].second, impl.parameter_shardings[i], impl.num_devices()));
+  // Only when every argument is in place: an error before leaves all arrays usable.
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    DeviceStorage* storage = detail::device_storage(leaves[i].second);
+    if (impl.donated[i] && storage)
+      storage->donate(fmt::format("argument {} of call {} of {}", leaves[i].first, impl.calls + 1,
+                                  impl.options.name));
+  }
+  if (impl.captured.empty()) {
+    const std::vector<Array>& arrays = impl.traced.captured();
+    for (size_t i = 0; i < arrays.size(); ++i)
+      impl.captured.push_back(
+          place(arrays[i], impl.parameter_shardings[leaves.size() + i], impl.num_devices()));
+  }
+  buffers.insert(buffers.end(), impl.captured.begin(), impl.captured.end());
+  return buffers;
+}
+
+// Every result gets storage of its own: a value returned twice, or an argument returned as it came,
+// would otherwise be given away twice by a later donation.
+std::vector<Array> wrap_results(const Impl& impl,
+                                const std::vector<std::shared_ptr<DeviceBuffer>>& arguments,
+                                std::vector<std::shared_ptr<DeviceBuffer>> buffers) {
+  std::map<const DeviceBuffer*, bool> taken;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (i >= impl.donated.size() || !impl.donated[i]) taken[arguments[i].get()] = true;
+  std::vector<Array> results;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Shape& shape = impl.traced.results()[i].shape;
+    if (std::exchange(taken[buffers[i].get()], true)) buffers[i] = detail::copy_buffer(*buffers[i]);
+    results.emplace_back(shape, std::make_shared<DeviceStorage>(std::move(buffers[i]), shape,
+                                                                impl.result_shardings[i]));
+  }
+  return results;
+}
+
+int64_t find_leaf(const Impl& impl, const std::vector<TracedLeaf>& leaves, const std::string& path,
+                  const char* what) {
+  for (size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i].path == path) return static_cast<int64_t>(i);
+  std::vector<std::string> known;
+  for (size_t i = 0; i < leaves.size() && i < 8; ++i) known.push_back(leaves[i].path);
+  user_error("{}: there is no {} \"{}\"; paths are {}{}", impl.options.name, what, path,
+             fmt::join(known, ", "), leaves.size() > known.size() ? ", ..." : "");
+}
+
+const Sharding& leaf_sharding(const Impl& impl, const std::vector<Sharding>& shardings,
+                              int64_t leaf, const char* what) {
+  if (leaf < 0 || leaf >= static_cast<int64_t>(shardings.size()))
+    user_error("{}: {} {} is outside the {} leaves", impl.options.name, what, leaf,
+               shardings.size());
+  return shardings[static_cast<size_t>(leaf)];
+}
+
+}  // namespace
+
+std::string ExecutableBase::text() const { return to_text(*impl_->stages.local); }
+const ExecutableStats& ExecutableBase::stats() const { return impl_->stats; }
+const Traced& ExecutableBase::traced() const { return impl_->traced; }
+const CompiledModule& ExecutableBase::module() const { return impl_->stages; }
+const Mesh& ExecutableBase::mesh() const { return impl_->options.mesh; }
+int64_t ExecutableBase::num_devices() const { return impl_->num_devices(); }
+
+const Sharding& ExecutableBase::parameter_sharding(const std::string& path) const {
+  return parameter_sharding(find_leaf(*impl_, impl_->traced.arguments(), path, "argument"));
+}
+const Sharding& ExecutableBase::parameter_sharding(int64_t leaf) const {
+  return leaf_sharding(*impl_, impl_->parameter_shardings, leaf, "argument");
+}
+const Sharding& ExecutableBase::result_sharding(const std::string& path) const {
+  return result_sharding(find_leaf(*impl_, impl_->traced.results(), path, "result"));
+}
+const Sharding& ExecutableBase::result_sharding(int64_t leaf) const {
+  return leaf_sharding(*impl_, impl_->result_shardings, leaf, "result");
+}
+
+Executor::Counters ExecutableBase::counters() const {
+  return impl_->executor ? impl_->executor->counters() : Executor::Counters{};
+}
+
+std::vector<Array> ExecutableBase::call(const std::vector<NamedArray>& leaves, Site site) const {
+  Impl& impl = *impl_;
+  if (!impl.program)
+    user_error(site,
+               "{}: compiled with prepare = false, only to be inspected; compile again to run it",
+               impl.options.name);
+  check_structure(impl, leaves, site);
+  for (size_t i = 0; i < leaves.size(); ++i)
+    check_leaf(impl, leaves[i], impl.traced.arguments()[i], site);
+  check_donated_once(impl, leaves, site);
+  if (!impl.executor)
+    impl.executor = std::make_unique<Executor>(impl.program, shared_pool(impl.options.threads));
+  const std::vector<std::shared_ptr<DeviceBuffer>> arguments = place_arguments(impl, leaves);
+  ++impl.calls;
+  return wrap_results(impl, arguments, impl.executor->run(arguments));
+}
+
+std::string ExecutableBase::argument_name(size_t argument) const {
+  const std::vector<std::string>& names = impl_->options.argument_names;
+  return argument < names.size() ? names[argument] : fmt::format("arg{}", argument);
+}
+
+}  // namespace gspmd

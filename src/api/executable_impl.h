@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gspmd/api/compile.h"
+
+namespace gspmd {
+
+struct ExecutableBase::Impl {
+  Traced traced;
+  CompileOptions options;
+  CompiledModule stages;
+  ExecutableStats stats;
+  std::vector<Sharding>
+      parameter_shardings;  // entry parameters: argument leaves, then captured arrays
+  std::vector<Sharding> result_shardings;
+  std::vector<bool> donated;               // per argument leaf
+  std::shared_ptr<const Program> program;  // nullptr when not prepared
+
+  // What running adds.
+  std::unique_ptr<Executor> executor;
+  std::vector<std::shared_ptr<DeviceBuffer>> captured;
+  int64_t calls = 0;
+
+  int64_t num_devices() const { return options.mesh.num_devices(); }
+  void log(const std::string& message) const {
+    if (options.log) options.log(message);
+  }
+};
+
+namespace detail {
+
+// Leaves of donated arguments paired with result leaves: Module::aliases of the traced program.
+// UserError where an argument has no result of its type, or the trees differ.
+std::vector<Alias> pair_donated_leaves(const Traced& traced, const CompileOptions& options);
+
+ExecutableStats program_stats(const ExecutableBase::Impl& impl);
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,219 @@
+#include "gspmd/api/nn.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "api/emit.h"
+
+namespace gspmd {
+
+using namespace detail;
+
+namespace {
+
+// The parts of a numerically safe softmax over one axis.
+struct Exponentials {
+  Node* shifted;  // x - max(x)
+  Node* powers;   // exp(shifted)
+  Node* max;      // without the axis
+  Node* sum;      // without the axis
+};
+
+// No gradient flows through the maximum: it cancels.
+Exponentials exponentials(Node* x, int64_t axis) {
+  Exponentials e;
+  e.max = stop_gradient_node(hlo::reduce_max(x, {axis}));
+  e.shifted = subtract(x, stretch(e.max, x->dims(), {axis}));
+  e.powers = hlo::unary(Opcode::exponential, e.shifted);
+  e.sum = hlo::reduce_sum(e.powers, {axis});
+  return e;
+}
+
+int64_t softmax_axis(Node* x, const AxisOptions& options) {
+  need_floating(x);
+  const int64_t axis = checked_axis(options.axis, x);
+  if (x->dim(axis) == 0) call_error("axis {} of {} has no elements", axis, describe(x));
+  return axis;
+}
+
+// `parameter` of shape [m] stretched over x [..., m]. UserError when it does not fit.
+Node* over_last_dim(const Operand& parameter, const char* what, Node* x) {
+  Node* node = node_of(parameter, x->shape.dtype);
+  if (node->rank() == 0 && parameter.is_scalar()) return broadcast_node(node, x->dims());
+  if (node->shape.dtype != x->shape.dtype)
+    call_error("dtypes of {} and the {} {} differ; convert(x, DType::{}) one of them", describe(x),
+               what, describe(node), dtype_name(x->shape.dtype));
+  if (node->rank() != 1 || node->dim(0) != x->dims().back())
+    call_error("the {} {} must have one dim of {}, the last of {}", what, describe(node),
+               x->dims().back(), describe(x));
+  return broadcast_node(node, x->dims());
+}
+
+Node* norm_input(const Operand& x) {
+  Node* node = node_of(x);
+  need_floating(node);
+  if (node->rank() < 1) call_error("{} has no dim to normalise over", describe(node));
+  return node;
+}
+
+Node* mean_over_last(Node* x) {
+  return divide(hlo::reduce_sum(x, {x->rank() - 1}), static_cast<double>(x->dims().back()));
+}
+
+Node* over_last(Node* statistic, const Node* x) {
+  return stretch(statistic, x->dims(), {x->rank() - 1});
+}
+
+// The variance is taken around the mean without a gradient: its derivative by the mean is zero, and
+// so the two sums of the backward pass do not wait for each other.
+Node* standardized(Node* x, double eps) {
+  Node* mean = mean_over_last(x);
+  Node* around = subtract(x, over_last(stop_gradient_node(mean), x));
+  Node* variance = mean_over_last(multiply(around, around));
+  Node* scale = hlo::unary(Opcode::rsqrt, add(variance, eps));
+  return multiply(subtract(x, over_last(mean, x)), over_last(scale, x));
+}
+
+double mask_value(DType dtype, const CausalMaskOptions& options) {
+  if (options.has_value) return options.value;
+  return visit_dtype(dtype, [](auto tag) -> double {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, float16>)
+      return -32752.0;
+    else if constexpr (std::is_same_v<T, bfloat16>)
+      return -1.6e38;
+    else
+      return std::trunc(static_cast<double>(std::numeric_limits<T>::lowest()) / 2);
+  });
+}
+
+}  // namespace
+
+Tensor relu(Operand x) {
+  return call("relu", x.site(), [&] {
+    Node* node = node_of(x);
+    Node* zero = splat_like(node, 0);
+    // Not a maximum: the derivative at 0 is 0, and NaN stays NaN.
+    return tensor_of(hlo::select(hlo::compare(node, zero, Direction::le), zero, node));
+  });
+}
+
+Tensor gelu(Operand x) {
+  return call("gelu", x.site(), [&] {
+    Node* node = node_of(x);
+    need_floating(node);
+    Node* cube = multiply(multiply(node, node), node);
+    Node* inner = multiply(add(node, multiply(cube, 0.044715)), std::sqrt(2 / std::numbers::pi));
+    return tensor_of(multiply(multiply(node, 0.5), add(hlo::unary(Opcode::tanh, inner), 1)));
+  });
+}
+
+Tensor silu(Operand x) {
+  return call("silu", x.site(), [&] {
+    Node* node = node_of(x);
+    need_floating(node);
+    return tensor_of(multiply(node, hlo::unary(Opcode::logistic, node)));
+  });
+}
+
+Tensor softmax(Operand x, const AxisOptions& options) {
+  return call("softmax", x.site(), [&] {
+    Node* node = node_of(x);
+    const int64_t axis = softmax_axis(node, options);
+    const Exponentials e = exponentials(node, axis);
+    return tensor_of(divide(e.powers, stretch(e.sum, node->dims(), {axis})));
+  });
+}
+
+Tensor log_softmax(Operand x, const AxisOptions& options) {
+  return call("log_softmax", x.site(), [&] {
+    Node* node = node_of(x);
+    const int64_t axis = softmax_axis(node, options);
+    const Exponentials e = exponentials(node, axis);
+    return tensor_of(
+        subtract(e.shifted, stretch(hlo::unary(Opcode::log, e.sum), node->dims(), {axis})));
+  });
+}
+
+Tensor logsumexp(Operand x, const AxisOptions& options) {
+  return call("logsumexp", x.site(), [&] {
+    Node* node = node_of(x);
+    const Exponentials e = exponentials(node, softmax_axis(node, options));
+    return tensor_of(add(hlo::unary(Opcode::log, e.sum), e.max));
+  });
+}
+
+Tensor rms_norm(Operand x, Operand scale, const NormOptions& options) {
+  return call("rms_norm", x.site(), [&] {
+    Node* node = norm_input(x);
+    Node* factor = over_last_dim(scale, "scale", node);
+    Node* inverse =
+        hlo::unary(Opcode::rsqrt, add(mean_over_last(multiply(node, node)), options.eps));
+    return tensor_of(multiply(multiply(node, over_last(inverse, node)), factor));
+  });
+}
+
+Tensor layer_norm(Operand x, Operand scale, const NormOptions& options) {
+  return call("layer_norm", x.site(), [&] {
+    Node* node = norm_input(x);
+    Node* factor = over_last_dim(scale, "scale", node);
+    return tensor_of(multiply(standardized(node, options.eps), factor));
+  });
+}
+
+Tensor layer_norm(Operand x, Operand scale, Operand bias, const NormOptions& options) {
+  return call("layer_norm", x.site(), [&] {
+    Node* node = norm_input(x);
+    Node* factor = over_last_dim(scale, "scale", node);
+    Node* shift = over_last_dim(bias, "bias", node);
+    return tensor_of(add(multiply(standardized(node, options.eps), factor), shift));
+  });
+}
+
+Tensor causal_mask(Operand scores, const CausalMaskOptions& options) {
+  return call("causal_mask", scores.site(), [&] {
+    Node* node = node_of(scores);
+    if (node->rank() < 2)
+      call_error("{} has rank {}; scores are [..., query, key]", describe(node), node->rank());
+    const int64_t queries = node->dim(node->rank() - 2);
+    const int64_t keys = node->dim(node->rank() - 1);
+    if (keys < queries)
+      call_error("{} has {} queries but {} keys; each query needs its own key", describe(node),
+                 queries, keys);
+    Computation& c = node->parent();
+    const Shape counts(DType::s32, {queries, keys});
+    Node* last_key = hlo::iota(c, counts, 0);
+    if (keys != queries) last_key = add(last_key, static_cast<double>(keys - queries));
+    Node* visible = hlo::compare(last_key, hlo::iota(c, counts, 1), Direction::ge);
+    return tensor_of(hlo::select(broadcast_node(visible, node->dims()), node,
+                                 splat_like(node, mask_value(node->shape.dtype, options))));
+  });
+}
+
+Tensor cross_entropy(Operand logits, Operand labels) {
+  return call("cross_entropy", logits.site(), [&] {
+    Node* scores = node_of(logits);
+    Node* wanted = node_of(labels, DType::s32);
+    const int64_t axis = softmax_axis(scores, {});
+    need_integer(wanted, "labels");
+    if (wanted->dims() != Dims(scores->dims().begin(), scores->dims().end() - 1))
+      call_error("labels {} do not fit logits {}; labels have the logits' dims without the last",
+                 describe(wanted), describe(scores));
+    const Exponentials e = exponentials(scores, axis);
+    // Compared with a count instead of gathered: a vocabulary that is split needs no indices of
+    // others.
+    Node* counts = hlo::iota(scores->parent(), Shape(wanted->shape.dtype, scores->dims()), axis);
+    Node* hit = hlo::compare(stretch(wanted, scores->dims(), {axis}), counts, Direction::eq);
+    Node* picked = hlo::reduce_sum(hlo::select(hit, e.shifted, splat_like(scores, 0)), {axis});
+    Node* losses = subtract(hlo::unary(Opcode::log, e.sum), picked);
+    const int64_t tokens = std::max<int64_t>(losses->shape.elements_count(), 1);
+    Dims all;
+    for (int64_t i = 0; i < losses->rank(); ++i) all.push_back(i);
+    Node* total = all.empty() ? losses : hlo::reduce_sum(losses, all);
+    return tensor_of(divide(total, static_cast<double>(tokens)));
+  });
+}
+
+}  // namespace gspmd

@@ -1,0 +1,109 @@
+#include "gspmd/api/trace.h"
+
+#include "api/trace_state.h"
+#include "gspmd/ir/text.h"
+#include "gspmd/ops/builders.h"
+
+namespace gspmd {
+
+using namespace detail;
+
+std::string Traced::text() const { return to_text(*module_); }
+
+struct TraceSession::Impl {
+  TraceOptions options;
+  std::shared_ptr<Module> module;
+  std::shared_ptr<TraceState> state;
+  std::string outer_scope;
+  Traced traced;
+  std::vector<Node*> results;
+
+  std::string argument_path(const std::string& inner) const {
+    const size_t i = traced.argument_types().size() - 1;
+    const std::string name =
+        i < options.argument_names.size() ? options.argument_names[i] : fmt::format("arg{}", i);
+    return join_path(name, inner);
+  }
+};
+
+TraceSession::TraceSession(const TraceOptions& options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+  impl_->module = std::make_shared<Module>(options.name);
+  impl_->state = std::make_shared<TraceState>();
+  TraceState& state = *impl_->state;
+  state.name = options.name;
+  state.module = impl_->module.get();
+  state.entry = impl_->module->add_computation("main");
+  impl_->module->set_entry(state.entry);
+  state.outer = current_trace();
+  current_trace() = impl_->state;
+  impl_->outer_scope.swap(name_scope());
+}
+
+TraceSession::~TraceSession() {
+  TraceState& state = *impl_->state;
+  current_trace() = state.outer;
+  state.outer.reset();
+  state.module = nullptr;
+  state.entry = nullptr;
+  name_scope() = impl_->outer_scope;
+}
+
+void TraceSession::begin_argument(std::type_index type) {
+  impl_->traced.argument_types_.push_back(type);
+}
+
+Tensor TraceSession::parameter(const std::string& inner_path, const Shape& shape) {
+  const std::string path = impl_->argument_path(inner_path);
+  if (shape.is_tuple || !is_computable(shape.dtype))
+    user_error(impl_->options.site,
+               "{}: argument {} is {}; give arrays of integer or floating types",
+               impl_->options.name, path, to_string(shape));
+  for (const int64_t d : shape.dims)
+    if (d < 0)
+      user_error(impl_->options.site, "{}: argument {} is {}; sizes must be 0 or more",
+                 impl_->options.name, path, to_string(shape));
+  Traced& traced = impl_->traced;
+  Computation& entry = *impl_->state->entry;
+  const auto number = static_cast<int64_t>(entry.parameters().size());
+  Metadata metadata;
+  metadata.op_name = path;
+  const EmissionScope scope(std::move(metadata));
+  Node* node = hlo::parameter(entry, number, shape, path);
+  traced.arguments_.push_back(
+      {path, shape, static_cast<int64_t>(traced.argument_types_.size()) - 1, inner_path});
+  return TensorAccess::make(node, impl_->state);
+}
+
+void TraceSession::begin_result(std::type_index type) {
+  impl_->traced.result_types_.push_back(type);
+}
+
+void TraceSession::result(const std::string& inner_path, const Tensor& tensor) {
+  Traced& traced = impl_->traced;
+  const auto element = static_cast<int64_t>(traced.result_types_.size()) - 1;
+  const std::string path = join_path(fmt::format("result{}", element), inner_path);
+  call(impl_->options.name.c_str(), impl_->options.site, [&] {
+    if (!TensorAccess::trace(tensor))
+      call_error("{} has no value; the function must assign every leaf that it returns", path);
+    Node* node = node_of(tensor);
+    impl_->results.push_back(node);
+    traced.results_.push_back({path, node->shape, element, inner_path});
+  });
+}
+
+Traced TraceSession::finish() {
+  Computation& entry = *impl_->state->entry;
+  entry.set_root(hlo::tuple(entry, impl_->results));
+  entry.remove_dead();
+  Module& module = *impl_->module;
+  module.remove_unreachable();
+  if (impl_->state->num_devices > 0) module.num_partitions = impl_->state->num_devices;
+  module.frontend_attributes["gspmd.open_parameters"] = "true";
+  module.frontend_attributes["gspmd.open_outputs"] = "true";
+  impl_->traced.captured_ = impl_->state->captured;
+  impl_->traced.module_ = impl_->module;
+  return std::move(impl_->traced);
+}
+
+}  // namespace gspmd

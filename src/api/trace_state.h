@@ -1,0 +1,99 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gspmd/api/operand.h"
+#include "gspmd/api/tensor.h"
+#include "gspmd/mesh/mesh.h"
+#include "gspmd/ops/builders.h"
+
+namespace gspmd::detail {
+
+// What the tensors of one trace share. Outlives the trace, so that a tensor used too late can say
+// so.
+struct TraceState {
+  std::string name;
+  Module* module = nullptr;  // nullptr when the trace has ended
+  Computation* entry = nullptr;
+  std::vector<Array> captured;
+  std::vector<Node*> captured_nodes;
+  int64_t num_devices = 0;  // of the meshes in annotations; 0: none yet
+  std::string mesh_text;    // the first of them
+  std::shared_ptr<TraceState> outer;
+  bool active() const { return module != nullptr; }
+};
+
+struct TensorAccess {
+  static Tensor make(Node* node, std::shared_ptr<const TraceState> trace) {
+    Tensor tensor;
+    tensor.node_ = node;
+    tensor.trace_ = std::move(trace);
+    return tensor;
+  }
+  static Node* node(const Tensor& tensor) { return tensor.node_; }
+  static const std::shared_ptr<const TraceState>& trace(const Tensor& tensor) {
+    return tensor.trace_;
+  }
+};
+
+// The innermost trace that runs on this thread; nullptr outside.
+std::shared_ptr<TraceState>& current_trace();
+
+// The public function that the user called: the outermost one that is running. Emitted nodes carry
+// its name and line, and so do errors; a softmax calls max and sum, but the user wrote softmax.
+class CallScope {
+ public:
+  CallScope(const char* op, Site site);
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+  ~CallScope();
+
+ private:
+  bool outermost_;
+  std::optional<EmissionScope> emission_;
+};
+const char* called_op();
+Site called_site();
+std::string& name_scope();  // "layers.0/", empty outside
+
+// UserError "op: ..." with the op and line of the call in progress.
+template <class... Args>
+[[noreturn]] void call_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw UserError(
+      fmt::format("{}: {}", called_op(), fmt::format(format, std::forward<Args>(args)...)),
+      called_site());
+}
+
+// Runs the body of a public function: opens its scope, and gives errors of lower modules the user's
+// line.
+template <class F>
+auto call(const char* op, Site site, F&& body) {
+  const CallScope scope(op, site);
+  try {
+    return body();
+  } catch (const UserError& error) {
+    if (error.site().known() || !called_site().known()) throw;
+    throw UserError(error.what(), called_site());
+  }
+}
+
+// The trace that a call works in: that of its tensors, which must be the running one. UserError for
+// a call outside any trace, a tensor without a value, of an ended trace, or of another trace.
+TraceState& trace_of_call();
+void check_tensor(const Tensor& tensor);
+
+// The node of an operand in the running trace. Numbers take `dtype` (UserError when it cannot hold
+// them) and have no dims; arrays become hidden parameters.
+Node* node_of(const Operand& operand, std::optional<DType> dtype = std::nullopt);
+Node* node_of(const Tensor& tensor);
+// Both operands of a binary function, dtypes equal; at least one is not a number.
+std::pair<Node*, Node*> nodes_of(const Operand& a, const Operand& b);
+Node* scalar_node(double value, bool integral, DType dtype);
+Tensor tensor_of(Node* node);
+
+// "dot.3 f32[8,16]", for messages.
+std::string describe(const Node* node);
+
+}  // namespace gspmd::detail
