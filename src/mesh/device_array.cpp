@@ -67,8 +67,7 @@ Sharding ShardingText::from_list(const Dims& dims, int64_t data_rank, const std:
   std::sort(sorted.begin(), sorted.end());
   std::vector<int64_t> ranks = devices;
   if (sorted.back() != static_cast<int64_t>(sorted.size()) - 1)
-    for (int64_t& r : ranks)
-      r = std::lower_bound(sorted.begin(), sorted.end(), r) - sorted.begin();
+    for (int64_t& r : ranks) r = std::lower_bound(sorted.begin(), sorted.end(), r) - sorted.begin();
   if (std::optional<std::vector<Digits>> digits = find_digits(dims, ranks))
     return assemble(list_order(std::move(sorted)), std::move(*digits), data_rank, types);
   return assemble(list_order(devices), row_major_digits(dims), data_rank, types);

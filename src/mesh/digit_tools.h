@@ -18,6 +18,9 @@ bool fits(Digits digits, int64_t count);
 // What fitting digits leave of `count`, by descending stride.
 Digits complement(Digits digits, int64_t count);
 
+// The digits without their order: by descending stride, canonical.
+Digits as_set(Digits digits);
+
 // The ranks met when counting through `sequence`, major first: [(2,1),(2,2)] -> 0,2,1,3.
 std::vector<int64_t> ranks_in_order(const Digits& sequence);
 
@@ -32,8 +35,8 @@ IotaForm iota_form(Digits sequence);
 // Digits of the positions in a row-major array.
 std::vector<Digits> row_major_digits(std::span<const int64_t> dims);
 
-// The digits of every dim of a row-major array of ranks (a permutation of 0..n-1), where the array is
-// such a digit permutation. Linear in the array.
+// The digits of every dim of a row-major array of ranks (a permutation of 0..n-1), where the array
+// is such a digit permutation. Linear in the array.
 std::optional<std::vector<Digits>> find_digits(std::span<const int64_t> dims,
                                                std::span<const int64_t> ranks);
 

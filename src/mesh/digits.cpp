@@ -113,10 +113,14 @@ Digits common_prefix(const Digits& a, const Digits& b) {
     if (cut == top) break;
     prefix.push_back({top / cut, cut});
     if (cut != x.stride && cut != y.stride) break;
-    if (cut == x.stride) ++i;
-    else x.size = cut / x.stride;
-    if (cut == y.stride) ++j;
-    else y.size = cut / y.stride;
+    if (cut == x.stride)
+      ++i;
+    else
+      x.size = cut / x.stride;
+    if (cut == y.stride)
+      ++j;
+    else
+      y.size = cut / y.stride;
   }
   return canonical(std::move(prefix));
 }
@@ -153,6 +157,12 @@ Digits complement(Digits digits, int64_t count) {
   if (count > end) gaps.push_back({count / end, end});
   std::reverse(gaps.begin(), gaps.end());
   return gaps;
+}
+
+Digits as_set(Digits digits) {
+  std::sort(digits.begin(), digits.end(),
+            [](const Digit& a, const Digit& b) { return a.stride > b.stride; });
+  return canonical(std::move(digits));
 }
 
 std::vector<int64_t> ranks_in_order(const Digits& sequence) {

@@ -50,6 +50,22 @@ std::optional<Coordinates> finer_of(Coordinates a, Coordinates b, bool by_prefix
   return a;
 }
 
+bool same_groups(const std::vector<int64_t>& devices, DeviceOrder a, const Digits& x, DeviceOrder b,
+                 const Digits& y) {
+  if (tile_count(x) != tile_count(y)) return false;
+  const Digits rest_x = complement(x, a->count);
+  const Digits rest_y = complement(y, b->count);
+  // Group of a -> group of b; groups are equally large, so a function is enough.
+  std::vector<int64_t> partner(static_cast<size_t>(tile_count(rest_x)), -1);
+  for (const int64_t device : devices) {
+    int64_t& p = partner[static_cast<size_t>(tile_index(rest_x, a->rank(device)))];
+    const int64_t q = tile_index(rest_y, b->rank(device));
+    if (p >= 0 && p != q) return false;
+    p = q;
+  }
+  return true;
+}
+
 bool DeviceTiles::add(const std::optional<Coordinates>& part) {
   if (!part) return false;
   tiles_ = saturating_multiply(tiles_, part->count);

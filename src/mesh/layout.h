@@ -24,8 +24,12 @@ Coordinates coordinates(const std::vector<int64_t>& devices, DeviceOrder order,
 // Empty where the sharding is not unreduced with that combiner.
 const Digits& unreduced_digits(const Sharding& sharding, Combiner combiner);
 
-// The side that refines the other: equal, other side not split, or, `by_prefix`, its tiles nest in the
-// other's.
+// Whether devices that differ only in `x` over order a are those that differ only in `y` over b.
+bool same_groups(const std::vector<int64_t>& devices, DeviceOrder a, const Digits& x, DeviceOrder b,
+                 const Digits& y);
+
+// The side that refines the other: equal, other side not split, or, `by_prefix`, its tiles nest in
+// the other's.
 std::optional<Coordinates> finer_of(Coordinates a, Coordinates b, bool by_prefix);
 
 struct PlacedDigits {

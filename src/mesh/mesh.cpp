@@ -30,8 +30,10 @@ void check_axes(const std::vector<MeshAxis>& axes, Site site) {
       user_error(site, "mesh: axis {} of {} has no name; give every axis one", i, axes.size());
     for (const char c : axis.name)
       if (c == '\'' || c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ')
-        user_error(site, "mesh: axis name {} holds a quote, backslash or control character; "
-                   "names are written between quotes, leave these out", i);
+        user_error(site,
+                   "mesh: axis name {} holds a quote, backslash or control character; "
+                   "names are written between quotes, leave these out",
+                   i);
     if (axis.size < 1)
       user_error(site, "mesh: axis \"{}\" has size {}; sizes are at least 1", axis.name, axis.size);
     for (size_t j = 0; j < i; ++j)
@@ -84,8 +86,7 @@ bool Mesh::has(std::string_view axis) const {
 int64_t Mesh::index(std::string_view axis, Site site) const {
   for (size_t i = 0; i < axes_.size(); ++i)
     if (axes_[i].name == axis) return static_cast<int64_t>(i);
-  if (axes_.empty())
-    user_error(site, "mesh: there is no axis \"{}\"; the mesh has no axes", axis);
+  if (axes_.empty()) user_error(site, "mesh: there is no axis \"{}\"; the mesh has no axes", axis);
   user_error(site, "mesh: there is no axis \"{}\"; the axes are {}", axis, axis_list(axes_));
 }
 
@@ -94,8 +95,7 @@ int64_t Mesh::size(std::string_view axis, Site site) const {
 }
 
 Digit Mesh::digit(int64_t axis) const {
-  if (axis < 0 || axis >= rank())
-    internal_error("mesh: axis number {} of {} axes", axis, rank());
+  if (axis < 0 || axis >= rank()) internal_error("mesh: axis number {} of {} axes", axis, rank());
   int64_t stride = 1;
   for (size_t i = axes_.size(); i-- > static_cast<size_t>(axis) + 1;) stride *= axes_[i].size;
   return {axes_[static_cast<size_t>(axis)].size, stride};

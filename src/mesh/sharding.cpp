@@ -258,8 +258,10 @@ Sharding mesh_sharding(const Mesh& mesh, const std::vector<std::vector<int64_t>>
   for (size_t i = 0; i < rank; ++i) {
     for (const int64_t axis : dims_mapping[i]) {
       if (axis < 0 || axis >= mesh.rank())
-        user_error(site, "mesh_split: dim {} is split over mesh axis {}, but {} has {} axes; axes "
-                   "count from 0", i, axis, to_string(mesh), mesh.rank());
+        user_error(site,
+                   "mesh_split: dim {} is split over mesh axis {}, but {} has {} axes; axes "
+                   "count from 0",
+                   i, axis, to_string(mesh), mesh.rank());
       int64_t& user = user_of[static_cast<size_t>(axis)];
       if (user >= 0)
         user_error(site, "mesh_split: axis \"{}\" splits {}; an axis may split one dim only",

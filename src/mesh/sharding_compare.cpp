@@ -8,38 +8,14 @@
 namespace gspmd {
 namespace {
 
-// The digits as a set.
-Digits by_stride(Digits digits) {
-  std::sort(digits.begin(), digits.end(),
-            [](const Digit& a, const Digit& b) { return a.stride > b.stride; });
-  return canonical(std::move(digits));
-}
-
-// Whether devices that differ only in `x` over order a are those that differ only in `y` over b.
-bool same_groups(const std::vector<int64_t>& devices, DeviceOrder a, const Digits& x, DeviceOrder b,
-                 const Digits& y) {
-  if (tile_count(x) != tile_count(y)) return false;
-  const Digits rest_x = complement(x, a->count);
-  const Digits rest_y = complement(y, b->count);
-  // Group of a -> group of b; groups are equally large, so a function is enough.
-  std::vector<int64_t> partner(static_cast<size_t>(tile_count(rest_x)), -1);
-  for (const int64_t device : devices) {
-    int64_t& p = partner[static_cast<size_t>(tile_index(rest_x, a->rank(device)))];
-    const int64_t q = tile_index(rest_y, b->rank(device));
-    if (p >= 0 && p != q) return false;
-    p = q;
-  }
-  return true;
-}
-
 bool equivalent_digits(const Sharding& a, const Sharding& b) {
   for (int64_t i = 0; i < std::max(a.rank(), b.rank()); ++i)
     if (a.dim(i) != b.dim(i)) return false;
-  if (by_stride(a.manual_digits()) != by_stride(b.manual_digits())) return false;
+  if (as_set(a.manual_digits()) != as_set(b.manual_digits())) return false;
   if (a.unreduced().size() != b.unreduced().size()) return false;
   for (size_t i = 0; i < a.unreduced().size(); ++i)
     if (a.unreduced()[i].combiner != b.unreduced()[i].combiner ||
-        by_stride(a.unreduced()[i].digits) != by_stride(b.unreduced()[i].digits))
+        as_set(a.unreduced()[i].digits) != as_set(b.unreduced()[i].digits))
       return false;
   return true;
 }
@@ -79,8 +55,8 @@ bool equivalent(const Sharding& a, const Sharding& b) {
 
 namespace {
 
-// Whether shard `i` of `fine` tiles lies inside shard `c` of `coarse` tiles of a dim; an empty shard
-// lies inside any.
+// Whether shard `i` of `fine` tiles lies inside shard `c` of `coarse` tiles of a dim; an empty
+// shard lies inside any.
 bool nests(int64_t dim, int64_t fine, int64_t i, int64_t coarse, int64_t c) {
   const int64_t fine_size = ceil_div(dim, fine);
   const int64_t coarse_size = ceil_div(dim, coarse);

@@ -26,12 +26,23 @@ std::shared_ptr<const Mesh> mesh_for(DeviceOrder order, const Sharding& a, const
   return nullptr;
 }
 
-// Digits of `a` and `b` joined per combiner; an entry that both hold is taken once.
+// Digits of `a` and `b` joined per combiner; what both hold, in any order, is taken once.
 std::vector<Unreduced> joined_unreduced(const Sharding& a, const Sharding& b) {
   std::vector<Unreduced> joined = a.unreduced();
   for (const Unreduced& u : b.unreduced())
-    if (std::find(joined.begin(), joined.end(), u) == joined.end()) joined.push_back(u);
+    if (as_set(unreduced_digits(a, u.combiner)) != as_set(u.digits)) joined.push_back(u);
   return joined;
+}
+
+// The coordinates of what both are unreduced over; members of a group may count differently.
+std::optional<Coordinates> unreduced_by_device(const std::vector<int64_t>& devices,
+                                               const Sharding& a, const Sharding& b,
+                                               Combiner combiner) {
+  const Digits& x = unreduced_digits(a, combiner);
+  const Digits& y = unreduced_digits(b, combiner);
+  if (x.empty()) return coordinates(devices, b.order(), y);
+  if (!y.empty() && !same_groups(devices, a.order(), x, b.order(), y)) return std::nullopt;
+  return coordinates(devices, a.order(), x);
 }
 
 Digits all_digits(const std::vector<Digits>& dims, const Digits& manual,
@@ -62,12 +73,8 @@ std::optional<Sharding> merge_by_device(const Sharding& a, const Sharding& b, in
   std::vector<Combiner> combiners;
   for (int c = 0; c <= static_cast<int>(Combiner::logical_or); ++c) {
     const auto combiner = static_cast<Combiner>(c);
-    Coordinates both =
-        finer_of(coordinates(devices, a.order(), unreduced_digits(a, combiner)),
-                 coordinates(devices, b.order(), unreduced_digits(b, combiner)), false)
-            .value_or(Coordinates{0, {}});
-    if (both.count == 0) return std::nullopt;
-    if (both.count == 1) continue;
+    const std::optional<Coordinates> both = unreduced_by_device(devices, a, b, combiner);
+    if (both && both->count == 1) continue;
     if (!tiles.add(both)) return std::nullopt;
     combiners.push_back(combiner);
   }

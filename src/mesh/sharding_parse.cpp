@@ -149,7 +149,7 @@ class SingleParser {
       text_.fail_at(column, "{} belongs once after devices=[..]", word);
     types_column_ = column;
     if (word == "last_tile_dim_replicate") {
-      types_ = "r";
+      types_.push_back('r');
       return;
     }
     text_.expect('=', "after last_tile_dims");
@@ -250,9 +250,10 @@ class SingleParser {
   Sharding written_out(int64_t data_rank) {
     constexpr int64_t kLongestList = int64_t{1} << 20;
     if (product(dims_) > kLongestList)
-      text_.fail_at(list_column_, "{} devices in an order that has to be listed, which is done for "
-                    "at most {}; let the tile counts divide the iota dims", product(dims_),
-                    kLongestList);
+      text_.fail_at(list_column_,
+                    "{} devices in an order that has to be listed, which is done for "
+                    "at most {}; let the tile counts divide the iota dims",
+                    product(dims_), kLongestList);
     const Dims strides = row_major_strides(reshape_);
     Digits sequence;
     for (const int64_t k : transpose_)
@@ -306,8 +307,8 @@ Sharding parse_braced(TextCursor& text, int64_t rank, int depth) {
 Sharding parse_sharding(std::string_view text, int64_t rank) {
   TextCursor cursor(text);
   if (cursor.accept("sharding")) cursor.expect('=', "after sharding");
-  Sharding sharding = cursor.peek() == '{' ? parse_braced(cursor, rank, 0)
-                                           : SingleParser(cursor, rank).parse();
+  Sharding sharding =
+      cursor.peek() == '{' ? parse_braced(cursor, rank, 0) : SingleParser(cursor, rank).parse();
   if (!cursor.at_end()) cursor.fail("'{}' after the end of the sharding", cursor.peek());
   return sharding;
 }

@@ -26,9 +26,9 @@ class NamedShardingParser {
  public:
   explicit NamedShardingParser(TextCursor& text) : text_(text) {}
 
-  void mesh();         // after `mesh`
-  void device_ids();   // after `device_ids`
-  void dims();         // at '['
+  void mesh();                             // after `mesh`
+  void device_ids();                       // after `device_ids`
+  void dims();                             // at '['
   void axes_of(std::string_view keyword);  // at '=' after unreduced, replicated or manual
   bool started() const { return started_; }
   int64_t num_dims() const { return static_cast<int64_t>(dims_.size()); }

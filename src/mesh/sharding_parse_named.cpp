@@ -8,8 +8,9 @@
 namespace gspmd {
 
 std::optional<Combiner> combiner_from_name(std::string_view name) {
-  constexpr std::array<Combiner, 6> kAll{Combiner::sum, Combiner::product,     Combiner::max,
-                                         Combiner::min, Combiner::logical_and, Combiner::logical_or};
+  constexpr std::array<Combiner, 6> kAll{Combiner::sum,         Combiner::product,
+                                         Combiner::max,         Combiner::min,
+                                         Combiner::logical_and, Combiner::logical_or};
   for (const Combiner c : kAll)
     if (combiner_name(c) == name) return c;
   return std::nullopt;
@@ -23,8 +24,7 @@ void NamedShardingParser::mesh() {
   while (!text_.accept(']')) {
     if (!axes_.empty()) text_.expect(',', "between the mesh axes");
     const char next = text_.peek();
-    std::string name =
-        next == '\'' || next == '"' ? text_.quoted() : std::string(text_.word());
+    std::string name = next == '\'' || next == '"' ? text_.quoted() : std::string(text_.word());
     if (name.empty()) text_.fail("an axis name is missing; write mesh['x'=2,'y'=4]");
     text_.expect('=', "after the axis name");
     axes_.push_back({std::move(name), text_.number("axis size")});
@@ -80,8 +80,7 @@ void NamedShardingParser::resolve_mesh() {
 Digits NamedShardingParser::axis() {
   const size_t column = text_.column();
   const char next = text_.peek();
-  const std::string name =
-      next == '\'' || next == '"' ? text_.quoted() : std::string(text_.word());
+  const std::string name = next == '\'' || next == '"' ? text_.quoted() : std::string(text_.word());
   if (!mesh_->has(name))
     text_.fail_at(column, "axis '{}' is not in {}; use its axes", name, to_string(*mesh_));
   Digit digit = mesh_->digit(mesh_->index(name));

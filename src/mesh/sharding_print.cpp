@@ -22,8 +22,7 @@ std::string subgroup_text(const std::string& types) {
   if (types == "r") return " last_tile_dim_replicate";
   std::string text;
   for (const char type : types) {
-    const std::string_view name =
-        type == 'm' ? "manual" : type == 'u' ? "unreduced" : "replicated";
+    const std::string_view name = type == 'm' ? "manual" : type == 'u' ? "unreduced" : "replicated";
     text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
   }
   return fmt::format(" last_tile_dims={{{}}}", text);
@@ -60,8 +59,8 @@ std::string tiled_text(const Sharding& sharding) {
                      group_text(sharding));
 }
 
-// 'x', or 'x':(pre)size where the digit reads a part of the axis only; false where the mesh has no such
-// part.
+// 'x', or 'x':(pre)size where the digit reads a part of the axis only; false where the mesh has no
+// such part.
 bool append_axes(const Digit& digit, const Mesh& mesh, std::vector<std::string>& axes) {
   int64_t top = digit.stride * digit.size;
   for (int64_t a = 0; a < mesh.rank() && top > digit.stride; ++a) {
@@ -109,11 +108,14 @@ bool needs_combiners(const Sharding& sharding) {
 std::string unmeshed_text(const Sharding& sharding) {
   const std::string group = group_text(sharding);
   switch (sharding.kind()) {
-    case ShardingKind::manual: return fmt::format("{{manual{}}}", group);
-    case ShardingKind::unknown: return fmt::format("{{unknown{}}}", group);
+    case ShardingKind::manual:
+      return fmt::format("{{manual{}}}", group);
+    case ShardingKind::unknown:
+      return fmt::format("{{unknown{}}}", group);
     case ShardingKind::maximal:
       return fmt::format("{{maximal device={}{}}}", sharding.device(), group);
-    default: break;
+    default:
+      break;
   }
   if (sharding.order()) return tiled_text(sharding);
   if (sharding.is_replicated()) return fmt::format("{{replicated{}}}", group);

@@ -20,15 +20,15 @@ class TextCursor {
   std::string_view text() const { return text_; }
 
   void skip_space();
-  bool at_end();             // of the text, blanks aside
-  char peek();               // the next mark, 0 at the end
+  bool at_end();  // of the text, blanks aside
+  char peek();    // the next mark, 0 at the end
   bool accept(char mark);
   bool accept(std::string_view marks);
   void expect(char mark, std::string_view place);  // place: "after the tile dims"
-  std::string_view word();   // [A-Za-z_][A-Za-z0-9_.-]*, or empty
+  std::string_view word();                         // [A-Za-z_][A-Za-z0-9_.-]*, or empty
   int64_t number(std::string_view what);
-  std::string quoted();      // 'x' or "x"
-  void skip_braces();        // a balanced {...}, with strings inside
+  std::string quoted();  // 'x' or "x"
+  void skip_braces();    // a balanced {...}, with strings inside
 
   template <class... Args>
   [[noreturn]] void fail_at(size_t column, fmt::format_string<Args...> format,

@@ -8,8 +8,8 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kMaxDrawn = 8;   // rows and columns of tiles
-constexpr size_t kMaxRuns = 4;     // runs of devices in one cell
+constexpr int64_t kMaxDrawn = 8;  // rows and columns of tiles
+constexpr size_t kMaxRuns = 4;    // runs of devices in one cell
 
 // "0-3,8" of ascending ids, shortened.
 std::string id_text(const std::vector<int64_t>& ids, bool more) {
@@ -20,7 +20,7 @@ std::string id_text(const std::vector<int64_t>& ids, bool more) {
     size_t end = i + 1;
     while (end < ids.size() && ids[end] == ids[end - 1] + 1) ++end;
     text += text.empty() ? "" : ",";
-    text += end - i > 2 ? fmt::format("{}-{}", ids[i], ids[end - 1])
+    text += end - i > 2    ? fmt::format("{}-{}", ids[i], ids[end - 1])
             : end - i == 2 ? fmt::format("{},{}", ids[i], ids[i + 1])
                            : fmt::format("{}", ids[i]);
     i = end;
@@ -121,15 +121,17 @@ std::string picture(const Shape& global, const Sharding& sharding) {
   switch (sharding.kind()) {
     case ShardingKind::maximal:
       return title + fmt::format("  device {} holds the whole value\n", sharding.device());
-    case ShardingKind::manual: return title + "  every device holds a value of its own\n";
-    case ShardingKind::unknown: return title + "  not decided\n";
-    default: break;
+    case ShardingKind::manual:
+      return title + "  every device holds a value of its own\n";
+    case ShardingKind::unknown:
+      return title + "  not decided\n";
+    default:
+      break;
   }
   if (sharding.is_unreduced_everywhere())
     return title + "  every device holds a partial of the whole value\n";
   if (!sharding.order()) return title + "  every device holds the whole value\n";
-  std::string text = title + fmt::format("  shards {}\n",
-                                         to_string(local_shape(global, sharding)));
+  std::string text = title + fmt::format("  shards {}\n", to_string(local_shape(global, sharding)));
   text += digits_note("manual", sharding.manual_digits());
   for (const Unreduced& u : sharding.unreduced())
     text += digits_note(fmt::format("unreduced ({})", combiner_name(u.combiner)), u.digits);
@@ -143,13 +145,15 @@ std::string picture(const Shape& global, const Sharding& sharding) {
       text += fmt::format("  dim {}: {} tiles of {}\n", i, sharding.tiles(i),
                           ceil_div(global.dims[static_cast<size_t>(i)], sharding.tiles(i)));
   if (split.size() > 2)
-    text += fmt::format("  dims {} and {}, the other dims at their first tile:\n", split[0],
-                        split[1]);
+    text +=
+        fmt::format("  dims {} and {}, the other dims at their first tile:\n", split[0], split[1]);
   // A single split dim of a vector reads as columns, rows otherwise.
   const bool flat = split.size() == 1 && global.rank() == 1;
   const int64_t first = split.empty() ? -1 : split[0];
   return text + table(global, sharding, flat ? -1 : first,
-                      flat ? first : split.size() > 1 ? split[1] : -1);
+                      flat               ? first
+                      : split.size() > 1 ? split[1]
+                                         : -1);
 }
 
 }  // namespace

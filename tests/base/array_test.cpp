@@ -1,9 +1,8 @@
-#include <catch2/catch.hpp>
+#include "gspmd/base/array.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
-
-#include "gspmd/base/array.h"
 
 using namespace gspmd;
 using Catch::Matchers::Contains;

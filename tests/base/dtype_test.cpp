@@ -1,10 +1,9 @@
-#include <catch2/catch.hpp>
+#include "gspmd/base/dtype.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
-
-#include "gspmd/base/dtype.h"
 
 using namespace gspmd;
 
@@ -37,10 +36,23 @@ float bfloat_value(uint16_t bits) {
 }
 
 std::vector<float> interesting_floats() {
-  std::vector<float> values{0.0f, 1.0f, 65504.0f, 65519.99f, 65520.0f, 65536.0f, 6.1035156e-5f,
-                            6.097555e-5f, 5.9604645e-8f, 2.9802322e-8f, 2.9802326e-8f, 1e-10f,
-                            std::numeric_limits<float>::max(), std::numeric_limits<float>::min(),
-                            std::numeric_limits<float>::denorm_min(), 3.3895314e38f, 3.3961776e38f};
+  std::vector<float> values{0.0f,
+                            1.0f,
+                            65504.0f,
+                            65519.99f,
+                            65520.0f,
+                            65536.0f,
+                            6.1035156e-5f,
+                            6.097555e-5f,
+                            5.9604645e-8f,
+                            2.9802322e-8f,
+                            2.9802326e-8f,
+                            1e-10f,
+                            std::numeric_limits<float>::max(),
+                            std::numeric_limits<float>::min(),
+                            std::numeric_limits<float>::denorm_min(),
+                            3.3895314e38f,
+                            3.3961776e38f};
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
     const float mantissa = 1.0f + float(random() % (1u << 23)) / float(1u << 23);
@@ -87,8 +99,10 @@ TEST_CASE("f16: floats round to the nearest, ties to even, large ones to infinit
 TEST_CASE("bf16: floats round to the nearest, ties to even", "[dtype]") {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float value = bfloat_value(uint16_t(bits));
-    if (std::isnan(value)) CHECK(std::isnan(float(bfloat16(value))));
-    else if (bfloat16(value).bits != bits) FAIL_CHECK("pattern " << bits);
+    if (std::isnan(value))
+      CHECK(std::isnan(float(bfloat16(value))));
+    else if (bfloat16(value).bits != bits)
+      FAIL_CHECK("pattern " << bits);
   }
   for (const float value : interesting_floats()) {
     const uint16_t expected = nearest(value, 0x7f80, bfloat_value);

@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
+#include "gspmd/base/shape.h"
 
+#include <catch2/catch.hpp>
 #include <limits>
 
 #include "gspmd/base/error.h"
-#include "gspmd/base/shape.h"
 
 using namespace gspmd;
 

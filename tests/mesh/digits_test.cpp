@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
+#include "gspmd/mesh/digits.h"
 
+#include <catch2/catch.hpp>
 #include <numeric>
 #include <set>
 
 #include "gspmd/base/error.h"
-#include "gspmd/mesh/digits.h"
 
 using namespace gspmd;
 using Catch::Matchers::Contains;
@@ -53,6 +53,14 @@ std::vector<int64_t> blocks(const std::vector<int64_t>& table) {
   for (size_t r = 0; r < table.size(); ++r)
     out.push_back(first.emplace(table[r], int64_t(r)).first->second);
   return out;
+}
+
+// Whether ranks that agree in `a` agree in `b`.
+bool determines(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  std::map<int64_t, int64_t> value;
+  for (size_t r = 0; r < a.size(); ++r)
+    if (value.emplace(a[r], b[r]).first->second != b[r]) return false;
+  return true;
 }
 
 }  // namespace
@@ -108,11 +116,20 @@ TEST_CASE("digits: set algebra agrees with the tiles of every rank", "[digits]")
         CHECK(tile_count(*shared) * tile_count(*rest) == tile_count(a));
         // Both parts together read what a reads; the rest reads nothing of b.
         CHECK(blocks(tile_table(concat(*rest, *shared), count)) == blocks(tile_table(a, count)));
+        CHECK(determines(tile_table(b, count), tile_table(*shared, count)));
+        for (const Digit& d : *rest)
+          CHECK_FALSE(determines(tile_table(b, count), tile_table({d}, count)));
         CHECK(disjoint(*rest, b));
         CHECK(difference(*shared, b)->empty());
       }
     }
   }
+}
+
+TEST_CASE("digits: the order of the first list is kept", "[digits]") {
+  CHECK(intersection({{2, 1}, {4, 2}}, {{2, 4}, {2, 1}}) == Digits{{2, 1}, {2, 4}});
+  CHECK(difference({{2, 1}, {4, 2}}, {{2, 4}}) == Digits{{2, 1}, {2, 2}});
+  CHECK_FALSE(intersection({{3, 4}}, {{2, 6}}));
 }
 
 TEST_CASE("digits: prefixes agree with the tiles of every rank", "[digits]") {

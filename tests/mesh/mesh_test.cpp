@@ -1,7 +1,8 @@
+#include "gspmd/mesh/mesh.h"
+
 #include <catch2/catch.hpp>
 
 #include "gspmd/base/error.h"
-#include "gspmd/mesh/mesh.h"
 #include "gspmd/mesh/sharding.h"
 
 using namespace gspmd;
@@ -66,7 +67,8 @@ TEST_CASE("mesh_sharding: mistakes name axis and dims", "[mesh][error]") {
                     Contains("axis \"x\" splits dims 0 and 2 of a rank-3 tensor; an axis may "
                              "split one dim only (") &&
                         Contains("mesh_test.cpp"));
-  CHECK_THROWS_WITH(mesh_sharding(mesh, {{0, 0}}), Contains("splits dim 0 of a rank-1 tensor twice"));
+  CHECK_THROWS_WITH(mesh_sharding(mesh, {{0, 0}}),
+                    Contains("splits dim 0 of a rank-1 tensor twice"));
   CHECK_THROWS_WITH(mesh_sharding(mesh, {{2}}),
                     Contains("dim 0 is split over mesh axis 2, but mesh['x'=2,'y'=4] has 2 axes"));
   CHECK_THROWS_WITH(mesh_sharding(mesh, {{-2}}), Contains("mesh axis -2"));

@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-
 #include <random>
 
 #include "gspmd/base/error.h"
@@ -87,9 +86,9 @@ TEST_CASE("sharding text: every mistake is named with its column", "[sharding][e
       parse_sharding(mistake.text, mistake.rank);
       FAIL_CHECK("accepted");
     } catch (const UserError& error) {
-      CHECK_THAT(std::string(error.what()),
-                 Contains(mistake.message) &&
-                     Contains(fmt::format("at column {} of ", mistake.column)));
+      CHECK_THAT(
+          std::string(error.what()),
+          Contains(mistake.message) && Contains(fmt::format("at column {} of ", mistake.column)));
     }
   }
 }
@@ -119,10 +118,14 @@ TEST_CASE("sharding text: no edit of a good text does more than be refused", "[s
     for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
       const size_t at = random() % (text.size() + 1);
       const char c = alphabet[random() % alphabet.size()];
-      if (random() % 3 == 0) text.insert(at, 1, c);
-      else if (at == text.size()) text.pop_back();
-      else if (random() % 2) text.erase(at, 1 + random() % 4);
-      else text[at] = c;
+      if (random() % 3 == 0)
+        text.insert(at, 1, c);
+      else if (at == text.size())
+        text.pop_back();
+      else if (random() % 2)
+        text.erase(at, 1 + random() % 4);
+      else
+        text[at] = c;
       if (text.empty()) text.push_back('{');
     }
     try {

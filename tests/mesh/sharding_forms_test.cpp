@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-
 #include <numeric>
 
 #include "gspmd/base/error.h"
@@ -81,8 +80,8 @@ const std::vector<Form> kIotas{
     // Tile dims that cut between the digits: only a list says it.
     {"{devices=[4,3]<=[2,6]T(1,0)}", iota_array({4, 3}, {2, 6}, {1, 0}),
      "{devices=[4,3]<=[2,6]T(1,0)}"},
-    {"{devices=[2,2]<=[4] last_tile_dims={manual, replicated}}",
-     iota_array({2, 2}, {4}, {0}, "mr"), "{devices=[2,2]<=[4] last_tile_dims={manual, replicated}}"},
+    {"{devices=[2,2]<=[4] last_tile_dims={manual, replicated}}", iota_array({2, 2}, {4}, {0}, "mr"),
+     "{devices=[2,2]<=[4] last_tile_dims={manual, replicated}}"},
     {"{devices=[2,2,2]<=[8] last_tile_dims={replicated, manual}}",
      iota_array({2, 2, 2}, {8}, {0}, "rm"),
      "{devices=[2,2,2]<=[8] last_tile_dims={replicated, manual}}"},
@@ -94,8 +93,7 @@ const std::vector<Form> kIotas{
     {"{devices=[1,4]<=[2,2]T(1,0) last_tile_dims={unreduced}}",
      iota_array({1, 4}, {2, 2}, {1, 0}, "u"),
      "{devices=[1,4]<=[2,2]T(1,0) last_tile_dims={unreduced}}"},
-    {"{devices=[2,2,2]<=[8] last_tile_dims={manual,manual}}",
-     iota_array({2, 2, 2}, {8}, {0}, "mm"),
+    {"{devices=[2,2,2]<=[8] last_tile_dims={manual,manual}}", iota_array({2, 2, 2}, {8}, {0}, "mm"),
      "{devices=[2,2,2]<=[8] last_tile_dims={manual, manual}}"},
     {"  {  devices = [ 2 , 2 ] <= [ 2 , 2 ] T( 1 , 0 )  }", iota_array({2, 2}, {2, 2}, {1, 0}),
      "{devices=[2,2]<=[2,2]T(1,0)}"},
@@ -210,14 +208,12 @@ const std::vector<NamedForm> kNamed{
      "{mesh['x'=2,'y'=2], device_ids=[0,2,1,3], [{'x'}, {'y'}]}"},
     {"{mesh[\"x\"=4], device_ids=(4,5,8,9), [{\"x\"}]}", "{devices=[4]4,5,8,9}",
      "{mesh['x'=4], device_ids=[4,5,8,9], [{'x'}]}"},
-    {"{mesh['x'=2,'y'=2], [{'x'}, {}]}",
-     "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}", ""},
+    {"{mesh['x'=2,'y'=2], [{'x'}, {}]}", "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}", ""},
     {"{mesh['x'=8], [{'x':(1)2}, {'x':(4)2}]}",
      "{devices=[2,2,2]0,2,1,3,4,6,5,7 last_tile_dim_replicate}", ""},
     {"{mesh['x'=8], [{'x':(4)2, 'x':(1)2}]}",
      "{devices=[4,2]0,2,4,6,1,3,5,7 last_tile_dim_replicate}", ""},
-    {"{mesh['x'=8], [{'x':(2)4}]}",
-     "{devices=[4,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}", ""},
+    {"{mesh['x'=8], [{'x':(2)4}]}", "{devices=[4,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}", ""},
     {"{mesh['x'=2,'y'=4], [{'x', 'y':(1)2}]}",
      "{devices=[4,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}", ""},
     {"{mesh['x'=4], [{'x':(1)2, 'x':(2)2}]}", "{devices=[4]0,1,2,3}", "{mesh['x'=4], [{'x'}]}"},
@@ -228,8 +224,7 @@ const std::vector<NamedForm> kNamed{
     {"{mesh['x'=2,'y'=2], [{}], manual={'y', 'x'}}",
      "{devices=[1,4]0,2,1,3 last_tile_dims={manual}}", ""},
     {"{mesh['x'=2,'y'=2,'z'=1], [{'y'}, {'z'}], replicated={'x'}}",
-     "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}",
-     "{mesh['x'=2,'y'=2,'z'=1], [{'y'}, {}]}"},
+     "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}", "{mesh['x'=2,'y'=2,'z'=1], [{'y'}, {}]}"},
     {"{mesh['x'=3,'y'=2], [{'y'}p1, {'x'} p0]}", "{devices=[2,3]0,2,4,1,3,5}",
      "{mesh['x'=3,'y'=2], [{'y'}, {'x'}]}"},
     {"{mesh[x=2], [{x}]}", "{devices=[2]0,1}", "{mesh['x'=2], [{'x'}]}"},
@@ -265,8 +260,8 @@ TEST_CASE("sharding: open dims and combiners survive the named form", "[sharding
   CHECK(parse_sharding("{mesh['x'=2], [{?}, {}]}").open() == std::vector<bool>{true, false});
   CHECK_FALSE(parse_sharding("{mesh['x'=2], [{?}, {}]}") == Sharding::replicated());
   CHECK(parse_sharding("{mesh['x'=2], [{'x'}], unreduced=max{}}").unreduced().empty());
-  const Sharding maximum = Sharding::tiled(iota_order(4), {{{2, 1}}}, {},
-                                           {{{{2, 2}}, Combiner::max}});
+  const Sharding maximum =
+      Sharding::tiled(iota_order(4), {{{2, 1}}}, {}, {{{{2, 2}}, Combiner::max}});
   CHECK(to_string(maximum) == "{mesh['a0'=2,'a1'=2], [{'a1'}], unreduced=max{'a0'}}");
   CHECK(parse_sharding(to_string(maximum)) == maximum);
   CHECK(to_string_v2(maximum) == "{devices=[2,2]<=[2,2]T(1,0) last_tile_dims={unreduced}}");
@@ -276,6 +271,9 @@ TEST_CASE("sharding: a mesh that cannot spell the digits is not printed", "[shar
   const auto mesh = std::make_shared<const Mesh>(Mesh{{"x", 2}, {"y", 3}});
   const Sharding s = parse_sharding("{devices=[3,2]<=[6]}").with_mesh(mesh);
   CHECK(to_string(s) == "{devices=[3,2]<=[6]}");
+  const auto uneven = std::make_shared<const Mesh>(Mesh{{"x", 2}, {"y", 6}});
+  const Sharding part = Sharding::tiled(iota_order(12), {{{2, 2}}}).with_mesh(uneven);
+  CHECK(to_string(part) == "{devices=[2,6]<=[3,2,2]T(1,0,2) last_tile_dim_replicate}");
   const Sharding t = parse_sharding("{devices=[2,4]0,2,1,3,4,6,5,7 last_tile_dim_replicate}")
                          .with_mesh(std::make_shared<const Mesh>(Mesh{{"x", 8}}));
   CHECK(to_string(t) == "{devices=[2,4]<=[2,2,2]T(0,2,1) last_tile_dim_replicate}");
@@ -291,10 +289,10 @@ TEST_CASE("sharding: the forms without tiles", "[sharding]") {
   CHECK(parse_sharding("{unreduced}") == Sharding::unreduced_everywhere());
   CHECK_FALSE(parse_sharding("{unreduced}").is_replicated());
   CHECK(parse_sharding("{unreduced=max}") == Sharding::unreduced_everywhere(Combiner::max));
-  for (const std::string text : {"{replicated}", "{maximal device=3}", "{manual}", "{unknown}",
-                                 "{unreduced}", "{unreduced=max}", "{unknown shard_as 0}",
-                                 "{devices=[2]<=[2] shard_like 7}", "{}",
-                                 "{{replicated}, {devices=[2]<=[2]}}"}) {
+  for (const std::string text :
+       {"{replicated}", "{maximal device=3}", "{manual}", "{unknown}", "{unreduced}",
+        "{unreduced=max}", "{unknown shard_as 0}", "{devices=[2]<=[2] shard_like 7}", "{}",
+        "{{replicated}, {devices=[2]<=[2]}}"}) {
     CHECK(to_string(parse_sharding(text)) == text);
   }
 }

@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-
 #include <set>
 
 #include "gspmd/base/error.h"
@@ -21,8 +20,8 @@ std::map<int64_t, Dims> tiles_of(const Sharding& s, int64_t rank,
 
 enum class Rule { equal, prefix };
 
-// What merging means, device by device: nullopt where a dim conflicts or tiles are not held by equally
-// many devices.
+// What merging means, device by device: nullopt where a dim conflicts or tiles are not held by
+// equally many devices.
 std::optional<std::map<int64_t, Dims>> merged_tiles(const Sharding& a, const Sharding& b,
                                                     const std::vector<int64_t>& devices,
                                                     int64_t rank, Rule rule) {
@@ -76,10 +75,10 @@ void extend(DeviceOrder order, const Digits& atoms, Digits chosen, std::vector<S
 std::vector<Sharding> all_shardings(DeviceOrder order) {
   std::vector<Sharding> out;
   const std::vector<Digits> chains =
-      order->count == 8 ? std::vector<Digits>{{{2, 1}, {2, 2}, {2, 4}}}
-                        : std::vector<Digits>{{{2, 1}, {2, 2}, {3, 4}},
-                                              {{2, 1}, {3, 2}, {2, 6}},
-                                              {{3, 1}, {2, 3}, {2, 6}}};
+      order->count == 8
+          ? std::vector<Digits>{{{2, 1}, {2, 2}, {2, 4}}}
+          : std::vector<Digits>{
+                {{2, 1}, {2, 2}, {3, 4}}, {{2, 1}, {3, 2}, {2, 6}}, {{3, 1}, {2, 3}, {2, 6}}};
   for (const Digits& atoms : chains) extend(order, atoms, {}, out);
   return out;
 }
@@ -132,9 +131,9 @@ TEST_CASE("merge: all pairs over two orders agree with the tiles of every device
 }
 
 TEST_CASE("merge: partial tilings on different dims are joined", "[merge]") {
-  const auto merged = merge(parse_sharding("{devices=[2,1,4]<=[8] last_tile_dim_replicate}"),
-                            parse_sharding("{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}"),
-                            2);
+  const auto merged =
+      merge(parse_sharding("{devices=[2,1,4]<=[8] last_tile_dim_replicate}"),
+            parse_sharding("{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}"), 2);
   REQUIRE(merged);
   CHECK(*merged == parse_sharding("{devices=[2,4]<=[8]}"));
 }
@@ -155,16 +154,50 @@ TEST_CASE("merge: other devices, kinds and manual subgroups conflict", "[merge]"
   CHECK(merge(manual, manual, 2) == manual);
 }
 
+TEST_CASE("merge: manual and unreduced groups are compared across orders", "[merge]") {
+  // Position p of the second mesh is device 3,2,1,0: both axes run backwards.
+  const Mesh forward{{"x", 2}, {"y", 2}};
+  const Mesh backward({{"x", 2}, {"y", 2}}, {3, 2, 1, 0});
+  const Mesh crossed({{"x", 2}, {"y", 2}}, {0, 3, 1, 2});
+  for (const bool manual : {true, false}) {
+    const auto partial = [&](const Mesh& mesh) {
+      const Digits y{mesh.digit(1)};
+      return manual ? Sharding::tiled(mesh.order(), {{}}, y)
+                    : Sharding::tiled(mesh.order(), {{}}, {}, {{y, Combiner::sum}});
+    };
+    // The groups along y are {0,1} and {2,3} in both, but their members count the other way.
+    CHECK(equivalent(partial(forward), partial(backward)));
+    CHECK(merge(partial(forward), partial(backward), 1).has_value() == !manual);
+    CHECK_FALSE(equivalent(partial(forward), partial(crossed)));
+    CHECK_FALSE(merge(partial(forward), partial(crossed), 1));
+    const Mesh renamed({{"y", 2}, {"x", 2}}, {0, 2, 1, 3});
+    const Sharding same =
+        manual ? Sharding::tiled(renamed.order(), {{}}, {renamed.digit(0)})
+               : Sharding::tiled(renamed.order(), {{}}, {}, {{{renamed.digit(0)}, Combiner::sum}});
+    REQUIRE(merge(partial(forward), same, 1));
+    CHECK(equivalent(*merge(partial(forward), same, 1), same));
+  }
+  const Digits xy{{2, 2}, {2, 1}};
+  const Digits yx{{2, 1}, {2, 2}};
+  CHECK(merge(Sharding::tiled(forward.order(), {{}}, {}, {{xy, Combiner::sum}}),
+              Sharding::tiled(forward.order(), {{}}, {}, {{yx, Combiner::sum}}), 1)
+            ->unreduced() == std::vector<Unreduced>{{canonical(xy), Combiner::sum}});
+  const Sharding split = mesh_sharding(backward, {{0}});
+  CHECK_FALSE(merge(Sharding::tiled(forward.order(), {{}}, {forward.digit(1)}), split, 1));
+}
+
 TEST_CASE("merge: unreduced digits are joined unless they meet others", "[merge]") {
-  const Sharding partial = parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{'x'}, {}], unreduced={'y'}}");
+  const Sharding partial =
+      parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{'x'}, {}], unreduced={'y'}}");
   CHECK(to_string(*merge(partial, parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{}, {'z'}]}"), 2)) ==
         "{mesh['x'=2,'y'=2,'z'=2], [{'x'}, {'z'}], unreduced={'y'}}");
   CHECK_FALSE(merge(partial, parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{}, {'y'}]}"), 2));
-  CHECK_FALSE(
-      merge(partial, parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{'x'}, {}], unreduced=max{'y'}}"),
-            2));
-  CHECK(to_string(*merge(partial, parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{}, {}], "
-                                                 "unreduced=max{'z'}}"), 2)) ==
+  CHECK_FALSE(merge(
+      partial, parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{'x'}, {}], unreduced=max{'y'}}"), 2));
+  CHECK(to_string(*merge(partial,
+                         parse_sharding("{mesh['x'=2,'y'=2,'z'=2], [{}, {}], "
+                                        "unreduced=max{'z'}}"),
+                         2)) ==
         "{mesh['x'=2,'y'=2,'z'=2], [{'x'}, {}], unreduced={'y'}, unreduced=max{'z'}}");
   // The same over another order of the same devices.
   const Mesh reversed({{"z", 2}, {"y", 2}, {"x", 2}}, {7, 3, 5, 1, 6, 2, 4, 0});
@@ -190,8 +223,10 @@ TEST_CASE("merge: unreduced over all devices takes those of the other side", "[m
 
 TEST_CASE("merge: the result is closed, keeps a mesh and drops the shard group", "[merge]") {
   const Sharding open = parse_sharding("{mesh['x'=2,'y'=2], [{'x', ?}, {?}] shard_as 3}");
-  const auto merged = merge(open, parse_sharding("{devices=[1,2,2]<=[2,2]T(1,0) "
-                                                 "last_tile_dim_replicate}"), 2);
+  const auto merged = merge(open,
+                            parse_sharding("{devices=[1,2,2]<=[2,2]T(1,0) "
+                                           "last_tile_dim_replicate}"),
+                            2);
   REQUIRE(merged);
   CHECK(to_string(*merged) == "{mesh['x'=2,'y'=2], [{'x'}, {'y'}]}");
 }
@@ -227,8 +262,8 @@ TEST_CASE("sub-tiling: agrees with the boxes of every device, uneven dims includ
             const Box x = shard_box(shape, fine, d);
             const Box y = shard_box(shape, coarse, d);
             if (x.size[0] > 0)
-              expected &= y.start[0] <= x.start[0] &&
-                          x.start[0] + x.size[0] <= y.start[0] + y.size[0];
+              expected &=
+                  y.start[0] <= x.start[0] && x.start[0] + x.size[0] <= y.start[0] + y.size[0];
           }
           if (is_sub_tiling(fine, coarse, shape) != expected)
             FAIL_CHECK(to_string(fine) << " in " << to_string(coarse) << " of " << dim);
@@ -241,10 +276,10 @@ TEST_CASE("sub-tiling: agrees with the boxes of every device, uneven dims includ
 TEST_CASE("sub-tiling: other orders are compared device by device", "[merge]") {
   const Shape shape(DType::f32, {8});
   const Sharding fine = parse_sharding("{devices=[4]3,2,1,0}");
-  CHECK(is_sub_tiling(fine, parse_sharding("{devices=[2,2]2,3,0,1 last_tile_dim_replicate}"),
-                      shape));
-  CHECK_FALSE(is_sub_tiling(
-      fine, parse_sharding("{devices=[2,2]0,1,2,3 last_tile_dim_replicate}"), shape));
+  CHECK(
+      is_sub_tiling(fine, parse_sharding("{devices=[2,2]2,3,0,1 last_tile_dim_replicate}"), shape));
+  CHECK_FALSE(
+      is_sub_tiling(fine, parse_sharding("{devices=[2,2]0,1,2,3 last_tile_dim_replicate}"), shape));
   CHECK(is_sub_tiling(fine, Sharding::replicated(), shape));
   CHECK_FALSE(is_sub_tiling(Sharding::replicated(), fine, shape));
   CHECK(is_sub_tiling(Sharding::maximal(2), Sharding::replicated(), shape));

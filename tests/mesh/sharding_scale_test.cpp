@@ -26,10 +26,12 @@ TEST_CASE("scale: iota shardings of two thousand million devices are small value
 }
 
 TEST_CASE("scale: merge, boxes, groups and pictures of huge meshes are arithmetic", "[scale]") {
-  const Sharding a = parse_sharding("{devices=[65536,1,32768]<=[2147483648] "
-                                    "last_tile_dim_replicate}");
-  const Sharding b = parse_sharding("{devices=[1,32768,65536]<=[65536,32768]T(1,0) "
-                                    "last_tile_dim_replicate}");
+  const Sharding a = parse_sharding(
+      "{devices=[65536,1,32768]<=[2147483648] "
+      "last_tile_dim_replicate}");
+  const Sharding b = parse_sharding(
+      "{devices=[1,32768,65536]<=[65536,32768]T(1,0) "
+      "last_tile_dim_replicate}");
   const Shape shape(DType::f32, {1 << 20, 1 << 20});
   for (int i = 0; i < 1000; ++i) {
     const auto merged = merge(a, b, 2);

@@ -11,8 +11,9 @@ TEST_CASE("local shape: the ceiling of dim over tiles, leaf by leaf", "[shape]")
   const Sharding s = parse_sharding("{devices=[6,2]<=[12]}");
   CHECK(local_shape(Shape(DType::f32, {8, 5}), s) == Shape(DType::f32, {2, 3}));
   CHECK(local_shape(Shape(DType::f32, {8, 5}), Sharding()) == Shape(DType::f32, {8, 5}));
-  const Shape pair = Shape::tuple(
-      {Shape(DType::f32, {8, 5}), Shape::tuple({Shape(DType::s32, {}), Shape(DType::bf16, {6, 6})})});
+  const Shape pair =
+      Shape::tuple({Shape(DType::f32, {8, 5}),
+                    Shape::tuple({Shape(DType::s32, {}), Shape(DType::bf16, {6, 6})})});
   CHECK(to_string(local_shape(pair, Sharding::tuple({s, Sharding(), s}))) ==
         "(f32[2,3], (s32[], bf16[1,3]))");
   CHECK(local_shape(pair, Sharding()) == pair);
@@ -110,6 +111,9 @@ TEST_CASE("visualize: a matrix is a table of the devices that hold each tile", "
         "  shards f32[2,6]\n"
         "  0:2 | 0-3\n"
         "  2:4 | 4-7\n");
+  CHECK_THAT(visualize(Shape(DType::f32, {4, 6}), parse_sharding("{devices=[2,4]<=[2,2,2]T(1,0,2) "
+                                                                 "last_tile_dim_replicate}")),
+             Contains("0:2 | 0,1,4,5\n") && Contains("2:4 | 2,3,6,7\n"));
   CHECK(visualize(Shape(DType::f32, {8}), parse_sharding("{devices=[6]5,4,3,2,1,0}")) ==
         "f32[8] {devices=[6]5,4,3,2,1,0}\n"
         "  shards f32[2]\n"
@@ -147,7 +151,7 @@ TEST_CASE("visualize: every kind has a sentence", "[visualize]") {
   CHECK_THAT(visualize(Shape(DType::f32, {}),
                        parse_sharding("{devices=[4]<=[4] last_tile_dims={manual}}")),
              Contains("manual over 4 devices") && Contains("0-3"));
-  CHECK_THAT(visualize(Shape::tuple({shape, shape}),
-                       parse_sharding("{{devices=[2]<=[2]}, {replicated}}")),
-             Contains("0: f32[4] {devices=[2]<=[2]}") && Contains("1: f32[4] {replicated}"));
+  CHECK_THAT(
+      visualize(Shape::tuple({shape, shape}), parse_sharding("{{devices=[2]<=[2]}, {replicated}}")),
+      Contains("0: f32[4] {devices=[2]<=[2]}") && Contains("1: f32[4] {replicated}"));
 }

@@ -20,7 +20,7 @@ struct Digit {
 // the sizes that follow).
 using Digits = std::vector<Digit>;
 
-int64_t tile_count(const Digits& digits);                 // product of sizes
+int64_t tile_count(const Digits& digits);  // product of sizes
 int64_t tile_index(const Digits& digits, int64_t rank);
 // Size-1 digits dropped; neighbours (a, s*b)(b, s) joined into (a*b, s).
 Digits canonical(Digits digits);
@@ -29,12 +29,13 @@ Digits canonical(Digits digits);
 // into atoms, the common refinement. Empty result where the boundaries form no chain.
 // [(4,2)] and [(2,4)] -> atoms (2,4),(2,2), sorted by descending stride.
 std::optional<Digits> common_atoms(std::span<const Digits> lists);
-// `digits` written in `atoms` (each digit a run of atoms); `atoms` must come from common_atoms over a
-// set that contains `digits`. Major first.
+// `digits` written in `atoms` (each digit a run of atoms); `atoms` must come from common_atoms over
+// a set that contains `digits`. Major first.
 Digits split_into(const Digits& digits, const Digits& atoms);
 
 // Set operations on the part of the rank that digits read; all keep the order of `a`, and all are
-// canonical. Where a and b have no common atoms: disjoint() is false, and the others return nullopt.
+// canonical. Where a and b have no common atoms: disjoint() is false, and the others return
+// nullopt.
 bool disjoint(const Digits& a, const Digits& b);
 std::optional<Digits> intersection(const Digits& a, const Digits& b);
 std::optional<Digits> difference(const Digits& a, const Digits& b);

@@ -43,6 +43,7 @@ class Mesh {
   DeviceOrder order_ = iota_order(1);
 };
 
-std::string to_string(const Mesh& mesh);  // mesh['x'=2,'y'=4], device_ids=[...] only when not 0,1,2,...
+// mesh['x'=2,'y'=4], with device_ids=[...] only when they are not 0,1,2,...
+std::string to_string(const Mesh& mesh);
 
 }  // namespace gspmd

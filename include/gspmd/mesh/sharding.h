@@ -25,8 +25,8 @@ struct Unreduced {
 enum class ShardingKind : uint8_t { tiled, maximal, manual, unknown, tuple };
 
 // How one value is laid out over devices. An immutable value whose size does not depend on the
-// number of devices. A tiled sharding has per tensor dim an ordered list of digits over the ranks of
-// `order()`, manual digits, unreduced digits with combiners; the rest of the rank is replicated.
+// number of devices. A tiled sharding has per tensor dim an ordered list of digits over the ranks
+// of `order()`, manual digits, unreduced digits with combiners; the rest of the rank is replicated.
 // A tiled sharding that splits nothing is `{replicated}`: it has no order and fits any rank.
 // arXiv:2105.04663, 3.1; text forms: HLO V1, V2 and named V3.
 class Sharding {
@@ -34,12 +34,12 @@ class Sharding {
   Sharding() = default;  // replicated
   static Sharding replicated() { return {}; }
   static Sharding maximal(int64_t device);
-  static Sharding manual();   // the whole value, all devices
+  static Sharding manual();  // the whole value, all devices
   static Sharding unknown();
   static Sharding tuple(std::vector<Sharding> elements);  // nested tuples are flattened
-  // HLO's `{unreduced}`: every device holds a partial of the whole value, for any number of devices.
-  // Tiled, without an order, with one Unreduced whose digits are empty; the first with_dim or merge
-  // that brings an order is told its digits.
+  // HLO's `{unreduced}`: every device holds a partial of the whole value, for any number of
+  // devices. Tiled, without an order, with one Unreduced whose digits are empty; the first with_dim
+  // or merge that brings an order is told its digits.
   static Sharding unreduced_everywhere(Combiner combiner = Combiner::sum);
   // Digits are made canonical, digits of one combiner joined, empty Unreduced entries dropped.
   // InternalError where digits overlap or exceed the order's count.
@@ -52,19 +52,21 @@ class Sharding {
   bool is_replicated() const;  // tiled, nothing split, manual or unreduced
   bool is_unreduced_everywhere() const;
   bool is_manual() const { return kind_ == ShardingKind::manual; }
-  int64_t device() const { return device_; }                          // of maximal
-  const std::vector<Sharding>& elements() const { return elements_; } // of a tuple
-  DeviceOrder order() const { return order_; }                        // nullptr when replicated
-  const Digits& dim(int64_t i) const;                                 // empty beyond what is stored
-  int64_t rank() const { return static_cast<int64_t>(dims_.size()); } // 0 when replicated
+  int64_t device() const { return device_; }                           // of maximal
+  const std::vector<Sharding>& elements() const { return elements_; }  // of a tuple
+  DeviceOrder order() const { return order_; }                         // nullptr when replicated
+  const Digits& dim(int64_t i) const;  // empty beyond what is stored
+  int64_t rank() const { return static_cast<int64_t>(dims_.size()); }  // 0 when replicated
   int64_t tiles(int64_t i) const { return tile_count(dim(i)); }
-  int64_t num_tiles() const;                                          // over data dims
+  int64_t num_tiles() const;  // over data dims
   const Digits& manual_digits() const { return manual_; }
   const std::vector<Unreduced>& unreduced() const { return unreduced_; }
-  Digits replicated_digits() const;  // what no dim, manual or unreduced digit reads; descending stride
+  // What no dim, manual or unreduced digit reads, by descending stride.
+  Digits replicated_digits() const;
 
-  // Of a tiled sharding: dim `i` of `rank` split by `digits` instead. `order` is this sharding's own, or
-  // the one to take where it has none. Mesh, open dims and group are kept; InternalError otherwise.
+  // Of a tiled sharding: dim `i` of `rank` split by `digits` instead. `order` is this sharding's
+  // own, or the one to take where it has none. Mesh, open dims and group are kept; InternalError
+  // otherwise.
   Sharding with_dim(int64_t i, Digits digits, int64_t rank, DeviceOrder order) const;
   Sharding with_unreduced(std::vector<Unreduced> unreduced) const;  // needs an order unless empty
 
@@ -74,7 +76,8 @@ class Sharding {
   // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
   const std::shared_ptr<const Mesh>& mesh() const { return mesh_; }
   Sharding with_mesh(std::shared_ptr<const Mesh> mesh) const;
-  // shard_as / shard_like group: 0 = none, else one more than the number in the text (which may be 0).
+  // shard_as / shard_like group: 0 = none, else one more than the number in the text (which may be
+  // 0).
   int64_t shard_group() const { return shard_group_; }
   bool shard_group_is_as() const { return shard_group_is_as_; }
   Sharding with_shard_group(int64_t id, bool is_as) const;
@@ -90,8 +93,9 @@ class Sharding {
   std::vector<Digits> dims_;
   Digits manual_;
   std::vector<Unreduced> unreduced_;
-  // Trailing subgroups as written, when not the canonical manual, unreduced, replicated by descending
-  // stride: type 'm', 'u' or 'r' with its digits. Keeps the device array of imported modules.
+  // Trailing subgroups as written, when not the canonical manual, unreduced, replicated by
+  // descending stride: type 'm', 'u' or 'r' with its digits. Keeps the device array of imported
+  // modules.
   std::vector<std::pair<char, Digits>> subgroup_spelling_;
   int64_t device_ = 0;
   std::vector<Sharding> elements_;
@@ -108,8 +112,8 @@ bool equivalent(const Sharding& a, const Sharding& b);
 // Shard shape: ceil(dim / tiles) per dim; tuples leaf by leaf.
 Shape local_shape(const Shape& global, const Sharding& sharding);
 
-// The part of the global array that a device holds. size may be 0 in a tail: start is then the dim; so
-// in every dim on a device that holds nothing at all.
+// The part of the global array that a device holds. size may be 0 in a tail: start is then the dim;
+// so in every dim on a device that holds nothing at all.
 struct Box {
   Dims start;
   Dims size;
@@ -118,9 +122,9 @@ Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);
 
 // The union of two shardings where every dim agrees: digits equal or one side empty, all digits
 // disjoint; different orders are compared device by device. nullopt where they conflict.
-// Replicated merges with everything tiled; manual digits must be equal; unreduced digits are joined.
-// The result is closed, in the order of a, of b, or of the sorted devices, the first that has digits for it.
-// arXiv:2105.04663, 3.5.
+// Replicated merges with everything tiled; manual digits must be equal; unreduced digits are
+// joined. The result is closed, in the order of a, of b, or of the sorted devices, the first that
+// has digits for it. arXiv:2105.04663, 3.5.
 std::optional<Sharding> merge(const Sharding& a, const Sharding& b, int64_t rank);
 // As merge, but a dim may also extend the other ([x] with [x,y]): a rule of traced programs only.
 std::optional<Sharding> merge_by_prefix(const Sharding& a, const Sharding& b, int64_t rank);
@@ -131,14 +135,15 @@ bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& gl
 // Text. parse accepts every form of semantics.md 1, with or without the outer braces' "sharding=";
 // UserError with the column (0-based) inside `text` and the way out. `rank` < 0: not known.
 Sharding parse_sharding(std::string_view text, int64_t rank = -1);
-// With the outer braces: "{devices=[2,1,2]<=[4] last_tile_dim_replicate}". V2 where the device array is
-// an iota of up to any rank, V1 list else. V3 when the axes of an attached mesh spell all digits, or
-// when a combiner other than sum has to be said (over axes made up for it). V1 and V2 have no open dims.
+// With the outer braces: "{devices=[2,1,2]<=[4] last_tile_dim_replicate}". V2 where the device
+// array is an iota of up to any rank, V1 list else. V3 when the axes of an attached mesh spell all
+// digits, or when a combiner other than sum has to be said (over axes made up for it). V1 and V2
+// have no open dims.
 std::string to_string(const Sharding& sharding);
 std::string to_string_v2(const Sharding& sharding);  // never V3; named shardings converted
 
-// The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims then
-// subgroups; size device_count. O(devices). Of a replicated sharding: dims all 1, no devices.
+// The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims
+// then subgroups; size device_count. O(devices). Of a replicated sharding: dims all 1, no devices.
 struct DeviceArray {
   Dims dims;
   std::vector<int64_t> devices;
@@ -147,7 +152,8 @@ struct DeviceArray {
 };
 DeviceArray device_array(const Sharding& sharding, int64_t rank);
 
-// A picture of who holds what, for people: a table over the (first) two split dims, at most 8x8 tiles.
+// A picture of who holds what, for people: a table over the (first) two split dims, at most 8x8
+// tiles.
 std::string visualize(const Shape& global, const Sharding& sharding);
 
 // arXiv:2105.04663, 3.6 (mesh_split): dims_mapping[i] lists mesh axes of tensor dim i, major first.
