@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/base/shape.h"
+#include "gspmd/kernels/prepared_kernel.h"
+
+namespace gspmd {
+
+// target[i·target strides] = source[i·source strides] for every index i of `dims`; strides in elements,
+// any sign, 0 in the source repeats. Elements of 1, 2, 4 or 8 bytes.
+struct StridedCopy {
+  int64_t element_size = 4;
+  Dims dims, source, target;
+};
+
+// The same copy in fewest loops, the target's smallest stride innermost.
+StridedCopy simplified(StridedCopy copy);
+// Runs a simplified copy: rows, fills and transposes are fast.
+void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target);
+
+// Copies one after the other, each from an operand into result 0, offsets in elements: transpose, slice,
+// concatenate, broadcast, reverse.
+struct PlacedCopy {
+  StridedCopy copy;
+  int64_t operand = 0, source_offset = 0, target_offset = 0;
+};
+PreparedKernel prepare_copies(std::vector<PlacedCopy> copies);
+
+}  // namespace gspmd

@@ -1,0 +1,253 @@
+#include "gspmd/kernels/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "gspmd/kernels/loop_program.h"
+#include "gspmd/kernels/strided_copy.h"
+#include "kernels/gemm_product.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kRowBlock = 256;         // rows of one product when rows are cut into parts
+constexpr int64_t kLibraryWork = 8192;     // m * n * k below this: plain loops
+constexpr double kPartFlops = 4e6;
+
+using Step = int64_t GemmLoop::*;
+
+int64_t product(const std::vector<GemmLoop>& loops) {
+  int64_t n = 1;
+  for (const GemmLoop& loop : loops) n = saturating_multiply(n, loop.size);
+  return n;
+}
+
+// Size-1 loops dropped, the rest sorted by the step of `major`, neighbours merged where all chain.
+std::vector<GemmLoop> merged(std::vector<GemmLoop> loops, Step major) {
+  std::erase_if(loops, [](const GemmLoop& loop) { return loop.size == 1; });
+  std::stable_sort(loops.begin(), loops.end(),
+                   [&](const GemmLoop& x, const GemmLoop& y) { return x.*major > y.*major; });
+  std::vector<GemmLoop> out;
+  for (const GemmLoop& loop : loops) {
+    const int64_t n = loop.size;
+    if (!out.empty() && out.back().a == loop.a * n && out.back().b == loop.b * n &&
+        out.back().c == loop.c * n) {
+      out.back() = {out.back().size * n, loop.a, loop.b, loop.c};
+    } else {
+      out.push_back(loop);
+    }
+  }
+  return out;
+}
+
+// The loop that the products run over; the others join the outer loops.
+GemmLoop take_main(std::vector<GemmLoop>& loops, std::vector<GemmLoop>& outer) {
+  if (loops.empty()) return {};
+  size_t best = loops.size() - 1;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (loops[i].size > loops[best].size) best = i;
+  }
+  const GemmLoop main = loops[best];
+  loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(best));
+  outer.insert(outer.end(), loops.begin(), loops.end());
+  return main;
+}
+
+// A product as it runs: outer loops around blocks of rows, operands packed where they are not dense.
+struct GemmPlan {
+  int64_t element_size = 4;
+  std::vector<GemmLoop> outer;
+  int64_t outer_count = 1;
+  GemmLoop m, n;
+  std::vector<GemmLoop> k;
+  int64_t k_size = 1;
+  bool swapped = false;  // operand 1 plays a
+  bool pack_a = false, pack_b = false, pack_c = false;
+  bool b_transposed = false;
+  int64_t block = 1, blocks = 1;      // rows
+  int64_t outer_parts = 1, parts = 1;
+  StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
+  std::unique_ptr<GemmProduct> products[2];
+  int64_t bytes_a = 0, bytes_b = 0, bytes_c = 0, bytes_library = 0;
+
+  int64_t rows(int64_t i) const { return std::min(block, m.size - i * block); }
+};
+
+void swap_operands(GemmPlan& plan) {
+  plan.swapped = !plan.swapped;
+  std::swap(plan.m, plan.n);
+  for (GemmLoop* loop : {&plan.m, &plan.n}) std::swap(loop->a, loop->b);
+  for (auto* loops : {&plan.outer, &plan.k}) {
+    for (GemmLoop& loop : *loops) std::swap(loop.a, loop.b);
+  }
+}
+
+// The copy that packs rows x the loops `columns` of one operand into a dense block.
+StridedCopy pack(const GemmPlan& plan, Step step, const std::vector<GemmLoop>& loops) {
+  StridedCopy copy;
+  copy.element_size = plan.element_size;
+  for (const GemmLoop& loop : loops) {
+    copy.dims.push_back(loop.size);
+    copy.source.push_back(loop.*step);
+  }
+  copy.target = row_major_strides(copy.dims);
+  return simplified(std::move(copy));
+}
+
+std::vector<GemmLoop> joined(const GemmLoop& first, std::vector<GemmLoop> rest) {
+  rest.insert(rest.begin(), first);
+  return rest;
+}
+
+int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
+
+void choose_blocks(GemmPlan& plan) {
+  const double flops = 2.0 * static_cast<double>(plan.m.size) * static_cast<double>(plan.n.size) *
+                       static_cast<double>(plan.k_size);
+  plan.block = plan.m.size;
+  if (plan.m.size >= 2 * kRowBlock && flops >= 2 * kPartFlops) {
+    plan.blocks = plan.m.size / kRowBlock;
+    plan.block = ceil_div(plan.m.size, plan.blocks);
+    plan.blocks = ceil_div(plan.m.size, plan.block);
+  }
+  const double all = flops * static_cast<double>(plan.outer_count);
+  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(all / kPartFlops), 1, 8);
+  plan.outer_parts = std::min(plan.outer_count, wanted);
+  const int64_t block_parts = plan.outer_parts >= wanted ? 1 : plan.blocks;
+  plan.parts = plan.outer_parts * block_parts;
+}
+
+bool use_library(const GemmPlan& plan, DType dtype) {
+  return dtype == DType::f32 &&
+         saturating_multiply(saturating_multiply(plan.m.size, plan.n.size), plan.k_size) >= kLibraryWork;
+}
+
+void choose_packing(GemmPlan& plan, DType dtype) {
+  const bool library = use_library(plan, dtype);
+  const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
+  const bool one_k = plan.k.size() <= 1;
+  const auto dense = [](const GemmLoop& row, int64_t row_step, const GemmLoop& column, int64_t step) {
+    return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
+  };
+  plan.pack_a = !one_k || !dense(plan.m, plan.m.a, k, k.a);
+  plan.b_transposed = library && one_k && !dense(k, k.b, plan.n, plan.n.b) && dense(plan.n, plan.n.b, k, k.b);
+  plan.pack_b = !plan.b_transposed && (!one_k || !dense(k, k.b, plan.n, plan.n.b));
+  plan.pack_c = !dense(plan.m, plan.m.c, plan.n, plan.n.c);
+}
+
+void prepare_products(GemmPlan& plan, DType dtype) {
+  const bool library = use_library(plan, dtype);
+  for (int i = 0; i < 2; ++i) {
+    const int64_t rows = i == 0 ? plan.block : plan.rows(plan.blocks - 1);
+    GemmLoop m = plan.m;
+    m.size = rows;
+    if (i == 1 && rows == plan.block) break;
+    const GemmExtents extents{rows, plan.n.size, plan.k_size, plan.b_transposed};
+    plan.products[i] = library ? library_product(extents) : loop_product(dtype, extents);
+    plan.bytes_library = std::max(plan.bytes_library, aligned(plan.products[i]->scratch_bytes()));
+    if (plan.pack_a) plan.copy_a[i] = pack(plan, &GemmLoop::a, joined(m, plan.k));
+    if (plan.pack_c) {
+      plan.copy_c[i] = pack(plan, &GemmLoop::c, {m, plan.n});
+      // Packed block to its strided place.
+      StridedCopy& copy = plan.copy_c[i];
+      std::swap(copy.source, copy.target);
+      copy = simplified(std::move(copy));
+    }
+  }
+  if (plan.pack_b) {
+    std::vector<GemmLoop> loops = plan.k;
+    loops.push_back(plan.n);
+    plan.copy_b = pack(plan, &GemmLoop::b, loops);
+  }
+  const int64_t e = plan.element_size;
+  if (plan.pack_a) plan.bytes_a = aligned(plan.block * plan.k_size * e);
+  if (plan.pack_b) plan.bytes_b = aligned(plan.n.size * plan.k_size * e);
+  if (plan.pack_c) plan.bytes_c = aligned(plan.block * plan.n.size * e);
+}
+
+void run_outer(const GemmPlan& plan, int64_t outer, int64_t first_block, int64_t last_block,
+               const std::byte* a, const std::byte* b, std::byte* c, std::byte* scratch) {
+  const int64_t e = plan.element_size;
+  for (size_t i = plan.outer.size(); i-- > 0;) {
+    const GemmLoop& loop = plan.outer[i];
+    const int64_t at = outer % loop.size;
+    outer /= loop.size;
+    a += at * loop.a * e;
+    b += at * loop.b * e;
+    c += at * loop.c * e;
+  }
+  std::byte* packed_a = scratch;
+  std::byte* packed_b = packed_a + plan.bytes_a;
+  std::byte* packed_c = packed_b + plan.bytes_b;
+  std::byte* library = packed_c + plan.bytes_c;
+  if (plan.pack_b) run_copy(plan.copy_b, b, packed_b);
+  for (int64_t i = first_block; i < last_block; ++i) {
+    const size_t which = plan.rows(i) == plan.block ? 0 : 1;
+    const std::byte* block_a = a + i * plan.block * plan.m.a * e;
+    std::byte* block_c = c + i * plan.block * plan.m.c * e;
+    if (plan.pack_a) run_copy(plan.copy_a[which], block_a, packed_a);
+    plan.products[which]->run(plan.pack_a ? packed_a : block_a, plan.pack_b ? packed_b : b,
+                              plan.pack_c ? packed_c : block_c, library);
+    if (plan.pack_c) run_copy(plan.copy_c[which], packed_c, block_c);
+  }
+}
+
+void run_part(const GemmPlan& plan, const KernelArgs& args) {
+  const int64_t block_parts = plan.parts / plan.outer_parts;
+  const int64_t outer_part = args.part / block_parts, block_part = args.part % block_parts;
+  const int64_t first = outer_part * plan.outer_count / plan.outer_parts;
+  const int64_t last = (outer_part + 1) * plan.outer_count / plan.outer_parts;
+  const std::byte* a = args.operands[plan.swapped ? 1 : 0];
+  const std::byte* b = args.operands[plan.swapped ? 0 : 1];
+  for (int64_t i = first; i < last; ++i) {
+    run_outer(plan, i, block_part * plan.blocks / block_parts, (block_part + 1) * plan.blocks / block_parts,
+              a, b, args.results[0], args.scratch);
+  }
+}
+
+// Nothing to sum: zeros.
+PreparedKernel zeros(const GemmSpec& spec) {
+  const int64_t bytes = product(spec.batch) * product(spec.m) * product(spec.n) * dtype_size(spec.dtype);
+  PreparedKernel kernel;
+  kernel.run = [bytes](const KernelArgs& args) {
+    if (bytes > 0) std::memset(args.results[0], 0, static_cast<size_t>(bytes));
+  };
+  return kernel;
+}
+
+}  // namespace
+
+PreparedKernel prepare_gemm(const GemmSpec& spec) {
+  if (!is_loop_dtype(spec.dtype) || spec.dtype == DType::pred) return {};
+  for (const auto* loops : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
+    if (product(*loops) == 0) return zeros(spec);
+  }
+  auto plan = std::make_shared<GemmPlan>();
+  plan->element_size = dtype_size(spec.dtype);
+  std::vector<GemmLoop> m = merged(spec.m, &GemmLoop::c), n = merged(spec.n, &GemmLoop::c);
+  plan->k = merged(spec.k, &GemmLoop::a);
+  plan->k_size = product(plan->k);
+  plan->outer = merged(spec.batch, &GemmLoop::c);
+  plan->m = take_main(m, plan->outer);
+  plan->n = take_main(n, plan->outer);
+  plan->outer_count = product(plan->outer);
+  // Rows of c are contiguous along n where possible.
+  const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
+  if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
+  choose_blocks(*plan);
+  choose_packing(*plan, spec.dtype);
+  prepare_products(*plan, spec.dtype);
+  PreparedKernel kernel;
+  kernel.parts = plan->parts;
+  kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;
+  const double flops = 2.0 * static_cast<double>(plan->outer_count) * static_cast<double>(plan->m.size) *
+                       static_cast<double>(plan->n.size) * static_cast<double>(plan->k_size);
+  kernel.cost = 100 + flops / (spec.dtype == DType::f32 ? 200 : 10);
+  kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {
+    run_part(*plan, args);
+  };
+  return kernel;
+}
+
+}  // namespace gspmd

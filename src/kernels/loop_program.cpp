@@ -1,0 +1,445 @@
+#include "gspmd/kernels/loop_program.h"
+
+#include <algorithm>
+#include <array>
+
+#include "gspmd/base/error.h"
+#include "kernels/loop_plan.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kTileBytes = 4096;       // of a register: a dozen fit the first-level cache
+constexpr int64_t kLongestRow = 16384;     // elements of a row kept whole
+constexpr int64_t kFlatBelow = 192;        // inner dims shorter than this are flattened
+constexpr int64_t kPartElements = 32768;
+constexpr int64_t kMostParts = 8;
+
+template <class T>
+void spread(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n, uint32_t) {
+  T* r = reinterpret_cast<T*>(out);
+  const T x = *reinterpret_cast<const T*>(a);
+  for (int64_t i = 0; i < n; ++i) r[i] = x;
+}
+
+LoopFunction spread_function(int64_t element_size) {
+  if (element_size == 1) return spread<uint8_t>;
+  return element_size == 4 ? spread<uint32_t> : spread<uint64_t>;
+}
+
+bool is_reduce(LoopOp op) { return op >= LoopOp::reduce_sum; }
+bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; }
+
+class Builder {
+ public:
+  explicit Builder(const LoopProgram& program) : p_(program) {}
+
+  // False where the program cannot be run in this form.
+  bool build() {
+    if (!computable()) return false;
+    normalize();
+    choose_loops();
+    if (!level()) return false;
+    add_streams();
+    if (!add_instructions()) return false;
+    add_outputs();
+    assign_slots();
+    plan_.parts = std::min(plan_.units(), std::clamp<int64_t>(elements_ / kPartElements, 1, kMostParts));
+    return true;
+  }
+
+  LoopPlan plan_;
+  int64_t elements_ = 1;
+
+ private:
+  struct Facts {
+    Dims strides;               // of streams, over dims_
+    bool wide = false, uniform = true, varies_reduced = false;
+    int phase = 0;              // 1: after the reduced loops
+    bool needed = false;
+    int64_t element_size = 4;
+    int stream = -1;
+    bool computed = false;      // by a compute instruction
+    bool directed = false;      // written straight into an output
+  };
+  Facts& facts(int value) { return facts_[static_cast<size_t>(value)]; }
+  const LoopValue& value(int v) const { return p_.values[static_cast<size_t>(v)]; }
+  int count() const { return static_cast<int>(p_.values.size()); }
+  static std::array<int, 3> inputs(const LoopValue& v) { return {v.a, v.b, v.c}; }
+
+  bool computable() {
+    for (const int64_t size : p_.dims) elements_ = saturating_multiply(elements_, size);
+    if (elements_ == 0) return false;
+    facts_.resize(p_.values.size());
+    for (int v = 0; v < count(); ++v) {
+      if (!is_loop_dtype(value(v).dtype)) return false;
+      facts(v).element_size = dtype_size(value(v).dtype);
+    }
+    for (const LoopOutput& output : p_.outputs) facts(output.value).needed = true;
+    for (int v = count(); v-- > 0;) {
+      if (!facts(v).needed) continue;
+      for (const int input : inputs(value(v))) {
+        if (input >= 0) facts(input).needed = true;
+      }
+      has_reduce_ |= is_reduce(value(v).op);
+    }
+    return true;
+  }
+
+  // Dims of size 1 dropped, neighbours merged where every stream walks both with one stride.
+  void normalize() {
+    for (size_t d = 0; d < p_.dims.size(); ++d) {
+      if (p_.dims[d] == 1) continue;
+      dims_.push_back(p_.dims[d]);
+      reduced_.push_back(has_reduce_ && !p_.reduced.empty() && p_.reduced[d]);
+      for (int v = 0; v < count(); ++v) {
+        const LoopValue& x = value(v);
+        if (x.op == LoopOp::operand) facts(v).strides.push_back(x.strides[d]);
+        if (x.op == LoopOp::iota) facts(v).strides.push_back(x.operand == static_cast<int64_t>(d));
+      }
+    }
+    for (size_t d = dims_.size(); d-- > 1;) {
+      bool mergeable = reduced_[d] == reduced_[d - 1];
+      for (int v = 0; v < count() && mergeable; ++v) {
+        if (!is_stream(value(v).op) || !facts(v).needed) continue;
+        const Dims& s = facts(v).strides;
+        mergeable = s[d - 1] == s[d] * dims_[d];
+      }
+      if (!mergeable) continue;
+      const auto at = static_cast<std::ptrdiff_t>(d);
+      dims_[d - 1] *= dims_[d];
+      dims_.erase(dims_.begin() + at);
+      reduced_.erase(reduced_.begin() + at);
+      for (int v = 0; v < count(); ++v) {
+        if (is_stream(value(v).op)) facts(v).strides.erase(facts(v).strides.begin() + at - 1);
+      }
+    }
+    if (!dims_.empty()) return;
+    dims_ = {1};
+    reduced_ = {false};
+    for (int v = 0; v < count(); ++v) {
+      if (is_stream(value(v).op)) facts(v).strides = {0};
+    }
+  }
+
+  void choose_loops() {
+    plan_.inner_reduced = reduced_.back();
+    plan_.flat = !has_reduce_ && dims_.size() > 1 && dims_.back() < kFlatBelow;
+    if (plan_.flat) {
+      plan_.flat_dims = dims_;
+      plan_.inner = elements_;
+      return;
+    }
+    plan_.inner = dims_.back();
+    for (size_t d = 0; d + 1 < dims_.size(); ++d) {
+      (reduced_[d] ? plan_.reduced : plan_.kept).push_back(dims_[d]);
+      (reduced_[d] ? plan_.reduced_count : plan_.kept_count) *= dims_[d];
+    }
+  }
+
+  bool level() {
+    int64_t widest = 1;
+    bool whole_row = false;
+    for (int v = 0; v < count(); ++v) {
+      Facts& f = facts(v);
+      if (!f.needed) continue;
+      const LoopValue& x = value(v);
+      if (is_stream(x.op)) {
+        for (size_t d = 0; d < dims_.size(); ++d) {
+          if (f.strides[d] == 0) continue;
+          f.uniform = false;
+          f.varies_reduced |= reduced_[d];
+          f.wide |= plan_.flat || d + 1 == dims_.size();
+        }
+      } else if (is_reduce(x.op)) {
+        f.uniform = false;
+        f.wide = !plan_.inner_reduced;
+        f.phase = 1;
+        whole_row |= facts(x.a).phase == 1;
+        if (!facts(x.b).uniform) return false;
+      } else {
+        for (const int input : inputs(x)) {
+          if (input < 0) continue;
+          f.uniform &= facts(input).uniform;
+          f.wide |= facts(input).wide;
+          f.varies_reduced |= facts(input).varies_reduced;
+          f.phase = std::max(f.phase, facts(input).phase);
+        }
+        whole_row |= f.phase == 1 && f.varies_reduced;
+      }
+      if (f.wide) widest = std::max(widest, f.element_size);
+    }
+    for (const LoopOutput& o : p_.outputs) whole_row |= has_reduce_ && !o.reduced && facts(o.value).phase == 1;
+    return choose_tile(widest, whole_row);
+  }
+
+  bool choose_tile(int64_t widest, bool whole_row) {
+    int64_t limit = kTileBytes / widest;
+    if (whole_row && plan_.inner_reduced) limit = kLongestRow;
+    if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kPartElements) {
+      limit = std::clamp<int64_t>(ceil_div(plan_.inner, 64) * 16, 64, limit);  // columns for four parts
+    }
+    plan_.tiles = ceil_div(plan_.inner, limit);
+    plan_.tile = std::min(plan_.inner, ceil_div(ceil_div(plan_.inner, plan_.tiles), 16) * 16);
+    plan_.tiles = ceil_div(plan_.inner, plan_.tile);
+    // With one step of the reduced loops everything is one straight list.
+    const bool straight = plan_.reduced_count == 1 && (!plan_.inner_reduced || plan_.tiles == 1);
+    if (straight) {
+      for (Facts& f : facts_) f.phase = 0;
+    }
+    return straight || !whole_row;
+  }
+
+  void split_strides(LoopStream& stream, const Dims& strides) {
+    if (plan_.flat) {
+      stream.kept = strides;
+      return;
+    }
+    stream.inner = strides.back();
+    for (size_t d = 0; d + 1 < dims_.size(); ++d) {
+      (reduced_[d] ? stream.reduced : stream.kept).push_back(strides[d]);
+    }
+  }
+
+  void add_streams() {
+    const Dims dense = row_major_strides(dims_);
+    for (int v = 0; v < count(); ++v) {
+      const LoopValue& x = value(v);
+      Facts& f = facts(v);
+      if (!f.needed || !is_stream(x.op)) continue;
+      LoopStream s;
+      s.value = v;
+      s.index = x.operand;
+      s.kind = x.op == LoopOp::iota ? LoopStream::iota : LoopStream::operand;
+      s.element_size = f.element_size;
+      s.dtype = x.dtype;
+      split_strides(s, f.strides);
+      if (plan_.flat && !f.uniform && f.strides == dense) {
+        s.kept.clear();
+        s.inner = 1;
+      }
+      const bool strided = plan_.flat ? !f.uniform && !(f.strides == dense) : s.inner != 0 && s.inner != 1;
+      s.access = s.kind == LoopStream::iota || strided ? LoopStream::gather : LoopStream::direct;
+      f.stream = static_cast<int>(plan_.streams.size());
+      plan_.streams.push_back(std::move(s));
+    }
+  }
+
+  std::vector<LoopInstruction>& list_for(const Facts& f) {
+    if (f.uniform) return plan_.prologue;
+    return f.phase == 0 ? plan_.body : plan_.post;
+  }
+
+  bool add_instructions() {
+    plan_.registers = count();
+    for (int v = 0; v < count(); ++v) {
+      Facts& f = facts(v);
+      if (!f.needed) continue;
+      const LoopValue& x = value(v);
+      if (x.op == LoopOp::constant) {
+        plan_.constants.emplace_back(v, x.constant);
+      } else if (is_stream(x.op)) {
+        if (plan_.streams[static_cast<size_t>(f.stream)].access == LoopStream::direct) continue;
+        LoopInstruction in;
+        in.kind = LoopInstruction::load;
+        in.out = f.stream;
+        in.wide = f.wide;
+        list_for(f).push_back(in);
+      } else if (is_reduce(x.op)) {
+        if (!add_fold(v)) return false;
+      } else if (!add_compute(v)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool add_compute(int v) {
+    const LoopValue& x = value(v);
+    Facts& f = facts(v);
+    const int typed = x.op == LoopOp::select ? x.b : x.a;
+    LoopInstruction in;
+    in.function = find_loop_function(x.op, value(typed).dtype, x.dtype);
+    if (in.function == nullptr) return false;
+    in.out = v;
+    in.a = x.a;
+    in.b = x.b;
+    in.c = x.c;
+    in.wide = f.wide;
+    uint32_t bit = 1;
+    for (const int input : inputs(x)) {
+      if (f.wide && input >= 0 && !facts(input).wide) in.scalars |= bit;
+      bit <<= 1;
+    }
+    f.computed = true;
+    list_for(f).push_back(in);
+    return true;
+  }
+
+  bool add_fold(int v) {
+    const LoopValue& x = value(v);
+    const DType dtype = value(x.a).dtype;
+    LoopInstruction in;
+    in.combine = find_loop_function(combining_op(x.op), dtype, dtype);
+    in.out = v;
+    in.a = x.a;
+    std::vector<LoopInstruction>& list = facts(x.a).phase == 0 ? plan_.body : plan_.post;
+    if (plan_.inner_reduced) {
+      in.kind = LoopInstruction::fold;
+      in.function = find_loop_function(x.op, dtype, dtype);
+      if (!facts(x.a).wide) in.a = add_spread(x.a, list);
+    } else {
+      in.kind = LoopInstruction::accumulate;
+      if (!facts(x.a).wide) in.scalars = 2;
+    }
+    if (in.combine == nullptr || (plan_.inner_reduced && in.function == nullptr)) return false;
+    list.push_back(in);
+    plan_.folds.push_back({v, x.b, facts(v).element_size});
+    return true;
+  }
+
+  // A register of the whole tile filled with a value that does not vary along it.
+  int add_spread(int v, std::vector<LoopInstruction>& list) {
+    LoopInstruction in;
+    in.function = spread_function(facts(v).element_size);
+    in.out = static_cast<int>(plan_.registers++);
+    in.a = v;
+    list.push_back(in);
+    return in.out;
+  }
+
+  void add_outputs() {
+    Dims kept_dims;
+    for (size_t d = 0; d < dims_.size(); ++d) kept_dims.push_back(reduced_[d] ? 1 : dims_[d]);
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+      const LoopOutput& output = p_.outputs[o];
+      Facts& f = facts(output.value);
+      Dims strides = row_major_strides(output.reduced ? kept_dims : dims_);
+      for (size_t d = 0; d < dims_.size(); ++d) {
+        if (output.reduced && reduced_[d]) strides[d] = 0;
+      }
+      LoopStream s;
+      s.index = static_cast<int64_t>(o);
+      s.kind = LoopStream::output;
+      s.element_size = f.element_size;
+      s.dtype = value(output.value).dtype;
+      if (plan_.flat) {
+        s.inner = 1;
+      } else {
+        split_strides(s, strides);
+      }
+      const bool per_tile = f.phase == 1 || !output.reduced || plan_.reduced_count == 1;
+      if (f.computed && f.wide && !f.directed && per_tile && s.inner == 1) {
+        s.value = output.value;
+        s.access = LoopStream::direct;
+        f.directed = true;
+      } else {
+        add_store(output.value, s);
+      }
+      plan_.streams.push_back(std::move(s));
+    }
+  }
+
+  void add_store(int v, const LoopStream& s) {
+    LoopInstruction in;
+    in.kind = LoopInstruction::store;
+    in.out = static_cast<int>(plan_.streams.size());
+    in.a = v;
+    in.scalars = s.inner != 0 && !facts(v).wide ? 1 : 0;
+    (facts(v).phase == 0 ? plan_.body : plan_.post).push_back(in);
+  }
+
+  int64_t new_slot(int64_t bytes) {
+    const int64_t at = plan_.slot_bytes;
+    plan_.slot_bytes += ceil_div(bytes, 64) * 64;
+    return at;
+  }
+
+  // Single elements and accumulators keep a slot of their own; tiles share by lifetime. An output of an
+  // instruction never shares with its inputs, whose elements may be of another size.
+  void assign_slots() {
+    std::vector<int> last_use(static_cast<size_t>(plan_.registers), -1);
+    int at = 0;
+    const auto each = [&](auto&& visit) {
+      at = 0;
+      for (const auto* list : {&plan_.body, &plan_.post}) {
+        for (const LoopInstruction& in : *list) visit(in), ++at;
+      }
+    };
+    each([&](const LoopInstruction& in) {
+      for (const int input : {in.a, in.b, in.c}) {
+        if (input >= 0) last_use[static_cast<size_t>(input)] = at;
+      }
+    });
+    for (const LoopInstruction& in : plan_.prologue) {
+      plan_.slots.push_back({register_of(in), new_slot(8)});
+    }
+    const int64_t tile_bytes = plan_.tile * 8;
+    for (const LoopPlan::Fold& fold : plan_.folds) {
+      plan_.slots.push_back({fold.value, new_slot(plan_.inner_reduced ? 8 : plan_.tile * fold.element_size)});
+    }
+    std::vector<std::pair<int, int64_t>> live;  // last use, offset
+    std::vector<int64_t> free;
+    each([&](const LoopInstruction& in) {
+      std::erase_if(live, [&](const auto& entry) {
+        if (entry.first < at) free.push_back(entry.second);
+        return entry.first < at;
+      });
+      if (in.kind != LoopInstruction::compute && in.kind != LoopInstruction::load) return;
+      const int v = register_of(in);
+      if (v < count() && facts(v).directed) return;
+      if (!in.wide) {
+        plan_.slots.push_back({v, new_slot(8)});
+        return;
+      }
+      int64_t offset = 0;
+      if (free.empty()) {
+        offset = new_slot(std::min(tile_bytes, plan_.tile * widest_element()));
+      } else {
+        offset = free.back();
+        free.pop_back();
+      }
+      plan_.slots.push_back({v, offset});
+      live.emplace_back(std::max(last_use[static_cast<size_t>(v)], at), offset);
+    });
+  }
+
+  int register_of(const LoopInstruction& in) const {
+    return in.kind == LoopInstruction::load ? plan_.streams[static_cast<size_t>(in.out)].value : in.out;
+  }
+
+  int64_t widest_element() const {
+    int64_t bytes = 1;
+    for (const Facts& f : facts_) {
+      if (f.needed) bytes = std::max(bytes, f.element_size);
+    }
+    return bytes;
+  }
+
+  const LoopProgram& p_;
+  std::vector<Facts> facts_;
+  Dims dims_;
+  std::vector<bool> reduced_;
+  bool has_reduce_ = false;
+};
+
+// Rough nanoseconds per element and instruction, for deciding about splitting.
+double instruction_cost(const LoopInstruction& in) { return in.wide ? 0.05 : 0.0; }
+
+}  // namespace
+
+PreparedKernel prepare_loop(const LoopProgram& program) {
+  Builder builder(program);
+  PreparedKernel kernel;
+  if (!builder.build()) return kernel;
+  const auto plan = std::make_shared<const LoopPlan>(std::move(builder.plan_));
+  double per_element = 0.05 * static_cast<double>(plan->streams.size());
+  for (const LoopInstruction& in : plan->body) per_element += instruction_cost(in);
+  kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
+  kernel.parts = plan->parts;
+  kernel.scratch_bytes = loop_scratch_bytes(*plan);
+  kernel.cost = 50 + per_element * static_cast<double>(builder.elements_);
+  return kernel;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,232 @@
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "kernels/loop_plan.h"
+
+namespace gspmd {
+namespace {
+
+// One run of one part: the pointer tables in scratch and the loop state.
+struct Frame {
+  const LoopPlan& plan;
+  std::byte** registers;      // value -> memory
+  std::byte** bases;          // stream -> memory of the whole operand or result
+  int64_t* kept_offsets;      // stream -> elements
+  int64_t* offsets;           // stream -> elements, with the reduced dims
+  int64_t* index;             // counters of the reduced outer dims
+  int64_t flat_start = 0;
+};
+
+template <class T>
+void gather_strided(std::byte* out, const std::byte* from, int64_t stride, int64_t n) {
+  T* r = reinterpret_cast<T*>(out);
+  const T* x = reinterpret_cast<const T*>(from);
+  if (stride == 0) {
+    for (int64_t i = 0; i < n; ++i) r[i] = *x;
+  } else if (stride == 1) {
+    std::memcpy(r, x, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    for (int64_t i = 0; i < n; ++i) r[i] = x[i * stride];
+  }
+}
+
+void gather_run(const LoopStream& s, std::byte* out, const std::byte* base, int64_t offset,
+                int64_t stride, int64_t n) {
+  if (s.kind == LoopStream::iota) {
+    visit_dtype(s.dtype, [&]<class T>(TypeTag<T>) {
+      T* r = reinterpret_cast<T*>(out);
+      for (int64_t i = 0; i < n; ++i) r[i] = static_cast<T>(offset + i * stride);
+    });
+    return;
+  }
+  const std::byte* from = base + offset * s.element_size;
+  switch (s.element_size) {
+    case 1: return gather_strided<uint8_t>(out, from, stride, n);
+    case 4: return gather_strided<uint32_t>(out, from, stride, n);
+    default: return gather_strided<uint64_t>(out, from, stride, n);
+  }
+}
+
+// Elements [start, start + n) of the flattened dims, runs along the last dim.
+void gather_flat(const LoopPlan& plan, const LoopStream& s, std::byte* out, const std::byte* base,
+                 int64_t start, int64_t n) {
+  const size_t rank = plan.flat_dims.size();
+  const int64_t last = plan.flat_dims[rank - 1];
+  while (n > 0) {
+    int64_t rest = start / last, offset = 0;
+    const int64_t column = start % last;
+    for (size_t d = rank - 1; d-- > 0;) {
+      offset += (rest % plan.flat_dims[d]) * s.kept[d];
+      rest /= plan.flat_dims[d];
+    }
+    const int64_t run = std::min(n, last - column);
+    gather_run(s, out, base, offset + column * s.kept[rank - 1], s.kept[rank - 1], run);
+    out += run * s.element_size;
+    start += run;
+    n -= run;
+  }
+}
+
+void fill(std::byte* out, const std::byte* value, int64_t element_size, int64_t n) {
+  switch (element_size) {
+    case 1: return gather_strided<uint8_t>(out, value, 0, n);
+    case 4: return gather_strided<uint32_t>(out, value, 0, n);
+    default: return gather_strided<uint64_t>(out, value, 0, n);
+  }
+}
+
+void load(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
+  const LoopStream& s = f.plan.streams[static_cast<size_t>(in.out)];
+  std::byte* out = f.registers[s.value];
+  if (f.plan.flat) return gather_flat(f.plan, s, out, f.bases[in.out], tile_start, n);
+  gather_run(s, out, f.bases[in.out], f.offsets[in.out] + tile_start * s.inner, s.inner, in.wide ? n : 1);
+}
+
+void store(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
+  const LoopStream& s = f.plan.streams[static_cast<size_t>(in.out)];
+  std::byte* out = f.bases[in.out] + (f.offsets[in.out] + tile_start * s.inner) * s.element_size;
+  const int64_t count = s.inner == 0 ? 1 : n;
+  if (in.scalars != 0) return fill(out, f.registers[in.a], s.element_size, count);
+  if (out != f.registers[in.a]) {
+    std::memmove(out, f.registers[in.a], static_cast<size_t>(count * s.element_size));
+  }
+}
+
+void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_start, int64_t n) {
+  std::byte** r = f.registers;
+  for (const LoopInstruction& in : list) {
+    switch (in.kind) {
+      case LoopInstruction::compute:
+        in.function(r[in.out], r[in.a], r[in.b], r[in.c], in.wide ? n : 1, in.scalars);
+        break;
+      case LoopInstruction::load: load(f, in, tile_start, n); break;
+      case LoopInstruction::store: store(f, in, tile_start, n); break;
+      case LoopInstruction::fold: {
+        alignas(16) std::byte partial[16];
+        if (in.scalars != 0) {
+          internal_error("loop program: fold of a value that does not vary");
+        }
+        in.function(partial, r[in.a], nullptr, nullptr, n, 0);
+        in.combine(r[in.out], r[in.out], partial, nullptr, 1, 0);
+        break;
+      }
+      case LoopInstruction::accumulate:
+        in.combine(r[in.out], r[in.out], r[in.a], nullptr, n, in.scalars);
+        break;
+    }
+  }
+}
+
+// Points the registers of directly read operands and directly written outputs at this tile.
+void point(Frame& f, int64_t tile_start) {
+  const auto& streams = f.plan.streams;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const LoopStream& s = streams[i];
+    if (s.access != LoopStream::direct || s.value < 0) continue;
+    f.registers[s.value] = f.bases[i] + (f.offsets[i] + tile_start * s.inner) * s.element_size;
+  }
+}
+
+void start_folds(Frame& f, int64_t n) {
+  for (const LoopPlan::Fold& fold : f.plan.folds) {
+    fill(f.registers[fold.value], f.registers[fold.init], fold.element_size, n);
+  }
+}
+
+// All steps of the reduced outer dims for one tile range.
+template <class Body>
+void for_each_reduced(Frame& f, Body&& body) {
+  const LoopPlan& plan = f.plan;
+  const size_t rank = plan.reduced.size();
+  const size_t streams = plan.streams.size();
+  std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
+  std::fill(f.index, f.index + rank, 0);
+  for (int64_t step = 0; step < plan.reduced_count; ++step) {
+    body();
+    for (size_t d = rank; d-- > 0;) {
+      const bool carry = ++f.index[d] == plan.reduced[d];
+      const int64_t steps = carry ? 1 - plan.reduced[d] : 1;
+      for (size_t s = 0; s < streams; ++s) f.offsets[s] += steps * plan.streams[s].reduced[d];
+      if (!carry) break;
+      f.index[d] = 0;
+    }
+  }
+}
+
+void run_unit(Frame& f, int64_t row, int64_t tile) {
+  const LoopPlan& plan = f.plan;
+  for (size_t s = 0; s < plan.streams.size(); ++s) f.kept_offsets[s] = 0;
+  for (size_t d = plan.kept.size(); d-- > 0;) {
+    const int64_t i = row % plan.kept[d];
+    row /= plan.kept[d];
+    for (size_t s = 0; s < plan.streams.size(); ++s) {
+      f.kept_offsets[s] += i * plan.streams[s].kept[d];
+    }
+  }
+  const auto length = [&](int64_t t) { return std::min(plan.tile, plan.inner - t * plan.tile); };
+  int64_t last_start = 0, last_n = 1;
+  const auto step = [&](int64_t t) {
+    last_start = t * plan.tile;
+    last_n = length(t);
+    point(f, last_start);
+    execute(f, plan.body, last_start, last_n);
+  };
+  start_folds(f, plan.inner_reduced ? 1 : length(tile));
+  if (plan.inner_reduced) {
+    for_each_reduced(f, [&] {
+      for (int64_t t = 0; t < plan.tiles; ++t) step(t);
+    });
+  } else {
+    for_each_reduced(f, [&] { step(tile); });
+  }
+  if (plan.post.empty()) return;
+  std::copy(f.kept_offsets, f.kept_offsets + plan.streams.size(), f.offsets);
+  if (plan.inner_reduced && plan.tiles > 1) last_start = 0;
+  point(f, last_start);
+  execute(f, plan.post, last_start, last_n);
+}
+
+int64_t table_bytes(const LoopPlan& plan) {
+  const int64_t words = plan.registers + 1 + 3 * static_cast<int64_t>(plan.streams.size()) +
+                        static_cast<int64_t>(plan.reduced.size());
+  return ceil_div(words * 8, 64) * 64;
+}
+
+}  // namespace
+
+int64_t loop_scratch_bytes(const LoopPlan& plan) { return table_bytes(plan) + plan.slot_bytes; }
+
+void run_loop(const LoopPlan& plan, const KernelArgs& args) {
+  std::byte* memory = args.scratch;
+  const auto take = [&]<class T>(int64_t count, T*) {
+    T* words = reinterpret_cast<T*>(memory);
+    memory += count * 8;
+    return words;
+  };
+  const int64_t streams = static_cast<int64_t>(plan.streams.size());
+  // Register -1 (an absent input) reads a harmless null pointer at the table's start.
+  std::byte** registers = take(plan.registers + 1, static_cast<std::byte**>(nullptr)) + 1;
+  registers[-1] = nullptr;
+  Frame f{plan, registers, take(streams, static_cast<std::byte**>(nullptr)),
+          take(streams, static_cast<int64_t*>(nullptr)), take(streams, static_cast<int64_t*>(nullptr)),
+          take(static_cast<int64_t>(plan.reduced.size()), static_cast<int64_t*>(nullptr))};
+  std::byte* slots = args.scratch + table_bytes(plan);
+  for (const LoopPlan::Slot& slot : plan.slots) f.registers[slot.value] = slots + slot.offset;
+  for (const auto& [value, constant] : plan.constants) f.registers[value] = constant.bytes().data();
+  for (size_t i = 0; i < plan.streams.size(); ++i) {
+    const LoopStream& s = plan.streams[i];
+    f.bases[i] = nullptr;
+    if (s.kind == LoopStream::operand) f.bases[i] = const_cast<std::byte*>(args.operands[s.index]);
+    if (s.kind == LoopStream::output) f.bases[i] = args.results[s.index];
+    f.offsets[i] = 0;
+  }
+  point(f, 0);  // uniform operands
+  execute(f, plan.prologue, 0, 1);
+  const int64_t units = plan.units();
+  const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;
+  for (int64_t u = args.part * units / plan.parts; u < (args.part + 1) * units / plan.parts; ++u) {
+    run_unit(f, u / per_row, u % per_row);
+  }
+}
+
+}  // namespace gspmd

@@ -1,0 +1,14 @@
+// Included before <hwy/foreach_target.h>: which instruction sets kernels are compiled for. Each costs its
+// full compile time; the ones left out differ little for these loops.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
+
+// No dependence between iterations, although input and output may be the same memory.
+#ifndef GSPMD_IVDEP
+#if defined(__clang__)
+#define GSPMD_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GSPMD_IVDEP _Pragma("GCC ivdep")
+#endif
+#endif

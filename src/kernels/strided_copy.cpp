@@ -1,0 +1,192 @@
+#include "gspmd/kernels/strided_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace gspmd {
+namespace {
+
+// One element of any kind moved as bits.
+template <class T>
+const T* as(const std::byte* p) { return reinterpret_cast<const T*>(p); }
+template <class T>
+T* as(std::byte* p) { return reinterpret_cast<T*>(p); }
+
+template <class T>
+void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int64_t n) {
+  if (target_step != 1) {
+    for (int64_t i = 0; i < n; ++i) target[i * target_step] = source[i * step];
+  } else if (step == 1) {
+    std::memcpy(target, source, static_cast<size_t>(n) * sizeof(T));
+  } else if (step == 0) {
+    std::fill_n(target, n, *source);
+  } else {
+    for (int64_t i = 0; i < n; ++i) target[i] = source[i * step];
+  }
+}
+
+void transpose_4x4(const uint32_t* s, int64_t s_step, uint32_t* t, int64_t t_step) {
+#if defined(__SSE__)
+  const auto* x = reinterpret_cast<const float*>(s);
+  auto* y = reinterpret_cast<float*>(t);
+  __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + s_step), c = _mm_loadu_ps(x + 2 * s_step),
+         d = _mm_loadu_ps(x + 3 * s_step);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(y, a);
+  _mm_storeu_ps(y + t_step, b);
+  _mm_storeu_ps(y + 2 * t_step, c);
+  _mm_storeu_ps(y + 3 * t_step, d);
+#else
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < 4; ++j) t[j * t_step + i] = s[i * s_step + j];
+  }
+#endif
+}
+
+// target[i * t_row + j] = source[j * s_row + i], in blocks whose lines stay in the first-level cache.
+template <class T>
+void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows, int64_t columns) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t j0 = 0; j0 < columns; j0 += kBlock) {
+    const int64_t j1 = std::min(columns, j0 + kBlock);
+    for (int64_t i0 = 0; i0 < rows; i0 += kBlock) {
+      const int64_t i1 = std::min(rows, i0 + kBlock);
+      if constexpr (sizeof(T) == 4) {
+        if (i1 - i0 == kBlock && j1 - j0 == kBlock) {
+          for (int64_t i = i0; i < i1; i += 4) {
+            for (int64_t j = j0; j < j1; j += 4) {
+              transpose_4x4(s + j * s_row + i, s_row, t + i * t_row + j, t_row);
+            }
+          }
+          continue;
+        }
+      }
+      for (int64_t i = i0; i < i1; ++i) {
+        for (int64_t j = j0; j < j1; ++j) t[i * t_row + j] = s[j * s_row + i];
+      }
+    }
+  }
+}
+
+template <class T>
+void copy_plane(const StridedCopy& c, const T* source, T* target) {
+  const size_t rank = c.dims.size();
+  if (rank == 0) {
+    *target = *source;
+  } else if (rank == 1) {
+    copy_row(source, c.source[0], target, c.target[0], c.dims[0]);
+  } else {
+    const size_t row = rank - 2, inner = rank - 1;
+    if (c.source[row] == 1 && c.target[inner] == 1 && c.source[inner] > 1) {
+      return transpose_plane(source, c.source[inner], target, c.target[row], c.dims[row], c.dims[inner]);
+    }
+    for (int64_t i = 0; i < c.dims[row]; ++i) {
+      copy_row(source + i * c.source[row], c.source[inner], target + i * c.target[row],
+               c.target[inner], c.dims[inner]);
+    }
+  }
+}
+
+template <class T>
+void copy_outer(const StridedCopy& c, size_t dim, const T* source, T* target) {
+  if (dim + 2 >= c.dims.size()) return copy_plane(c, source, target);
+  for (int64_t i = 0; i < c.dims[dim]; ++i) {
+    copy_outer(c, dim + 1, source + i * c.source[dim], target + i * c.target[dim]);
+  }
+}
+
+int64_t count(const StridedCopy& c) {
+  return std::accumulate(c.dims.begin(), c.dims.end(), int64_t{1}, saturating_multiply);
+}
+
+}  // namespace
+
+StridedCopy simplified(StridedCopy copy) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < copy.dims.size(); ++d) {
+    if (copy.dims[d] != 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::abs(copy.target[a]) > std::abs(copy.target[b]);
+  });
+  StridedCopy out{copy.element_size, {}, {}, {}};
+  for (const size_t d : order) {
+    if (!out.dims.empty() && out.source.back() == copy.source[d] * copy.dims[d] &&
+        out.target.back() == copy.target[d] * copy.dims[d]) {
+      out.dims.back() *= copy.dims[d];
+      out.source.back() = copy.source[d];
+      out.target.back() = copy.target[d];
+      continue;
+    }
+    out.dims.push_back(copy.dims[d]);
+    out.source.push_back(copy.source[d]);
+    out.target.push_back(copy.target[d]);
+  }
+  // The dim that is contiguous in the source goes next to the innermost: a plane to transpose.
+  const size_t rank = out.dims.size();
+  for (size_t d = 0; d + 2 < rank && out.source[rank - 1] != 1; ++d) {
+    if (out.source[d] != 1) continue;
+    for (Dims* list : {&out.dims, &out.source, &out.target}) {
+      std::rotate(list->begin() + static_cast<std::ptrdiff_t>(d),
+                  list->begin() + static_cast<std::ptrdiff_t>(d) + 1, list->end() - 1);
+    }
+    break;
+  }
+  return out;
+}
+
+void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target) {
+  switch (copy.element_size) {
+    case 1: return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target));
+    case 2: return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target));
+    case 4: return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target));
+    default: return copy_outer(copy, 0, as<uint64_t>(source), as<uint64_t>(target));
+  }
+}
+
+PreparedKernel prepare_copies(std::vector<PlacedCopy> copies) {
+  constexpr int64_t kPartElements = 65536;
+  std::vector<PlacedCopy> pieces;  // large copies cut along their outermost dim
+  double elements = 0;
+  for (PlacedCopy& placed : copies) {
+    placed.copy = simplified(std::move(placed.copy));
+    const int64_t n = count(placed.copy);
+    if (n == 0) continue;
+    elements += static_cast<double>(n);
+    const int64_t rows = placed.copy.dims.empty() ? 1 : placed.copy.dims[0];
+    const int64_t cuts = std::clamp<int64_t>(n / kPartElements, 1, std::min<int64_t>(rows, 8));
+    for (int64_t i = 0; i < cuts; ++i) {
+      PlacedCopy piece = placed;
+      if (cuts > 1) {
+        const int64_t first = i * rows / cuts;
+        piece.copy.dims[0] = (i + 1) * rows / cuts - first;
+        piece.source_offset += first * placed.copy.source[0];
+        piece.target_offset += first * placed.copy.target[0];
+      }
+      pieces.push_back(std::move(piece));
+    }
+  }
+  PreparedKernel kernel;
+  const int64_t parts = elements < 2 * kPartElements
+                            ? 1
+                            : std::clamp<int64_t>(static_cast<int64_t>(pieces.size()), 1, 8);
+  kernel.parts = parts;
+  kernel.cost = 20 + 0.15 * elements;
+  kernel.run = [pieces = std::move(pieces), parts](const KernelArgs& args) {
+    const int64_t n = static_cast<int64_t>(pieces.size());
+    for (int64_t i = args.part * n / parts; i < (args.part + 1) * n / parts; ++i) {
+      const PlacedCopy& piece = pieces[static_cast<size_t>(i)];
+      const int64_t size = piece.copy.element_size;
+      run_copy(piece.copy, args.operands[piece.operand] + piece.source_offset * size,
+               args.results[0] + piece.target_offset * size);
+    }
+  };
+  return kernel;
+}
+
+}  // namespace gspmd

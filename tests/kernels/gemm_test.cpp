@@ -1,0 +1,128 @@
+#include "gspmd/kernels/gemm.h"
+
+#include <random>
+
+#include "kernels/run_kernel.h"
+
+namespace gspmd {
+namespace {
+
+// A product as a list of loops in random memory orders, on small integers: every order of sums is exact.
+struct Case {
+  GemmSpec spec;
+  int64_t a_size = 1, b_size = 1, c_size = 1;
+};
+
+Case make_case(uint64_t seed, DType dtype) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int64_t n) { return int64_t(random() % uint64_t(n)); };
+  static const int64_t sizes[] = {1, 2, 3, 7, 16, 33, 64};
+  Case c;
+  c.spec.dtype = dtype;
+  std::vector<GemmLoop>* lists[] = {&c.spec.batch, &c.spec.m, &c.spec.n, &c.spec.k};
+  for (auto* list : lists) {
+    const int64_t loops = below(3);
+    for (int64_t i = 0; i < loops; ++i) list->push_back({sizes[below(list == &c.spec.batch ? 4 : 7)]});
+  }
+  const auto lay_out = [&](std::vector<std::vector<GemmLoop>*> which, int64_t GemmLoop::*step) {
+    std::vector<GemmLoop*> loops;
+    for (auto* list : which) {
+      for (GemmLoop& loop : *list) loops.push_back(&loop);
+    }
+    if (below(2) == 1) std::shuffle(loops.begin(), loops.end(), random);
+    int64_t size = 1;
+    for (size_t i = loops.size(); i-- > 0;) {
+      loops[i]->*step = size;
+      size *= loops[i]->size;
+    }
+    return size;
+  };
+  c.a_size = lay_out({lists[0], lists[1], lists[3]}, &GemmLoop::a);
+  c.b_size = lay_out({lists[0], lists[3], lists[2]}, &GemmLoop::b);
+  c.c_size = lay_out({lists[0], lists[1], lists[2]}, &GemmLoop::c);
+  return c;
+}
+
+Array reference(const Case& c, const Array& a, const Array& b) {
+  std::vector<double> sums(size_t(c.c_size), 0.0);
+  std::vector<GemmLoop> all;
+  for (const auto* list : {&c.spec.batch, &c.spec.m, &c.spec.n, &c.spec.k}) {
+    all.insert(all.end(), list->begin(), list->end());
+  }
+  int64_t total = 1;
+  for (const GemmLoop& loop : all) total *= loop.size;
+  for (int64_t i = 0; i < total; ++i) {
+    int64_t rest = i, at_a = 0, at_b = 0, at_c = 0;
+    for (const GemmLoop& loop : all) {
+      const int64_t x = rest % loop.size;
+      rest /= loop.size;
+      at_a += x * loop.a;
+      at_b += x * loop.b;
+      at_c += x * loop.c;
+    }
+    sums[size_t(at_c)] += a.at(at_a) * b.at(at_b);
+  }
+  Array result(c.spec.dtype, {c.c_size});
+  for (int64_t i = 0; i < c.c_size; ++i) result.set(i, sums[size_t(i)]);
+  return result;
+}
+
+void check(uint64_t seed, DType dtype) {
+  const Case c = make_case(seed, dtype);
+  int64_t work = c.c_size;
+  for (const GemmLoop& loop : c.spec.k) work *= loop.size;
+  if (work > 3'000'000) return;
+  Array a(dtype, {c.a_size}), b(dtype, {c.b_size});
+  std::mt19937 random{unsigned(seed)};
+  for (int64_t i = 0; i < c.a_size; ++i) a.set(i, double(int(random() % 7) - 3));
+  for (int64_t i = 0; i < c.b_size; ++i) b.set(i, double(int(random() % 7) - 3));
+  const PreparedKernel kernel = prepare_gemm(c.spec);
+  const Array got = run_kernel(kernel, {a, b}, {Shape(dtype, {c.c_size})})[0];
+  INFO("seed " << seed << " " << dtype_name(dtype));
+  REQUIRE(bitwise_equal(got, reference(c, a, b)));
+}
+
+GemmSpec plain(DType dtype, int64_t m, int64_t n, int64_t k) {
+  return {dtype, {}, {{m, k, 0, n}}, {{n, 0, 1, 1}}, {{k, 1, n, 0}}};
+}
+
+}  // namespace
+
+TEST_CASE("gemm: products over loops of any order and strides are exact on small integers", "[gemm]") {
+  for (uint64_t seed = 1; seed <= 250; ++seed) check(seed, DType::f32);
+  for (const DType dtype : {DType::f64, DType::s32, DType::s64}) {
+    for (uint64_t seed = 1; seed <= 60; ++seed) check(seed, dtype);
+  }
+}
+
+TEST_CASE("gemm: large products are cut into parts by rows, the last one shorter", "[gemm]") {
+  const int64_t m = 1100, n = 96, k = 130;
+  const GemmSpec specs[] = {plain(DType::f32, m, n, k),
+                            {DType::f32, {}, {{m, 1, 0, n}}, {{n, 0, 1, 1}}, {{k, m, n, 0}}},
+                            {DType::f32, {}, {{m, 1, 0, 1}}, {{n, 0, k, m}}, {{k, m, 1, 0}}}};
+  for (const GemmSpec& spec : specs) {
+    const PreparedKernel kernel = prepare_gemm(spec);
+    CHECK((kernel.parts > 1) == (spec.m[0].c != 1));  // stored by columns: its rows are the 96
+    const Case c{spec, m * k, n * k, m * n};
+    Array a(DType::f32, {m * k}), b(DType::f32, {n * k});
+    for (int64_t i = 0; i < m * k; ++i) a.set(i, double(i % 5 - 2));
+    for (int64_t i = 0; i < n * k; ++i) b.set(i, double(i % 11 - 5));
+    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], reference(c, a, b)));
+  }
+}
+
+TEST_CASE("gemm: a sum over nothing is zero", "[gemm]") {
+  const PreparedKernel kernel = prepare_gemm(plain(DType::f32, 3, 2, 0));
+  const Array got =
+      run_kernel(kernel, {Array(DType::f32, {0}), Array(DType::f32, {0})}, {Shape(DType::f32, {6})})[0];
+  CHECK(bitwise_equal(got, Array(DType::f32, {6})));
+}
+
+TEST_CASE("gemm: integers wrap around", "[gemm]") {
+  const Array a = Array::of<int32_t>({2}, {1 << 30, 1 << 30});
+  const Array b = Array::of<int32_t>({2}, {4, 3});
+  const Array got = run_kernel(prepare_gemm(plain(DType::s32, 1, 1, 2)), {a, b}, {Shape(DType::s32, {1})})[0];
+  CHECK(bitwise_equal(got, Array::of<int32_t>({1}, {-(1 << 30)})));
+}
+
+}  // namespace gspmd

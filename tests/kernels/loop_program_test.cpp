@@ -1,0 +1,359 @@
+#include "gspmd/kernels/loop_program.h"
+
+#include <cmath>
+#include <random>
+
+#include "kernels/run_kernel.h"
+
+namespace gspmd {
+namespace {
+
+// Values as doubles over all dims (or over the kept dims, broadcast), one op at a time.
+class Reference {
+ public:
+  Reference(const LoopProgram& p, const std::vector<Array>& operands) : p_(p) {
+    for (const LoopValue& v : p.values) values_.push_back(compute(v, operands));
+  }
+  Array output(size_t o, const Shape& shape) const {
+    const LoopOutput& out = p_.outputs[o];
+    Array result(shape);
+    for (int64_t i = 0; i < total(); ++i) {
+      const int64_t at = out.reduced ? kept_index(i) : i;
+      result.set(at, values_[size_t(out.value)][size_t(i)]);
+    }
+    return result;
+  }
+
+ private:
+  int64_t total() const {
+    int64_t n = 1;
+    for (const int64_t d : p_.dims) n *= d;
+    return n;
+  }
+  Dims index(int64_t flat) const {
+    Dims at(p_.dims.size());
+    for (size_t d = p_.dims.size(); d-- > 0;) {
+      at[d] = flat % p_.dims[d];
+      flat /= p_.dims[d];
+    }
+    return at;
+  }
+  int64_t kept_index(int64_t flat) const {
+    const Dims at = index(flat);
+    int64_t kept = 0;
+    for (size_t d = 0; d < at.size(); ++d) {
+      if (!p_.reduced[d]) kept = kept * p_.dims[d] + at[d];
+    }
+    return kept;
+  }
+  static double apply(LoopOp op, double a, double b, double c) {
+    switch (op) {
+      case LoopOp::add: return a + b;
+      case LoopOp::subtract: return a - b;
+      case LoopOp::multiply: return a * b;
+      case LoopOp::maximum: return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+      case LoopOp::minimum: return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+      case LoopOp::gt: return a > b;
+      case LoopOp::lt: return a < b;
+      case LoopOp::select: return a != 0 ? b : c;
+      case LoopOp::negate: return -a;
+      case LoopOp::abs: return std::fabs(a);
+      case LoopOp::convert: case LoopOp::copy: return a;
+      case LoopOp::tanh: return std::tanh(a);
+      case LoopOp::exp: return std::exp(a);
+      default: FAIL("op without reference"); return 0;
+    }
+  }
+  std::vector<double> compute(const LoopValue& v, const std::vector<Array>& operands) const {
+    std::vector<double> out(static_cast<size_t>(total()));
+    const auto in = [&](int value, int64_t i) {
+      return value < 0 ? 0.0 : values_[size_t(value)][size_t(i)];
+    };
+    if (v.op >= LoopOp::reduce_sum) {
+      std::map<int64_t, double> folded;
+      for (int64_t i = 0; i < total(); ++i) {
+        const auto [entry, fresh] = folded.try_emplace(kept_index(i), in(v.b, i));
+        const double x = in(v.a, i);
+        entry->second = v.op == LoopOp::reduce_sum ? entry->second + x : apply(LoopOp::maximum, entry->second, x, 0);
+      }
+      for (int64_t i = 0; i < total(); ++i) out[size_t(i)] = folded[kept_index(i)];
+      return out;
+    }
+    for (int64_t i = 0; i < total(); ++i) {
+      const Dims at = index(i);
+      double& r = out[size_t(i)];
+      if (v.op == LoopOp::operand) {
+        int64_t offset = 0;
+        for (size_t d = 0; d < at.size(); ++d) offset += at[d] * v.strides[d];
+        r = operands[size_t(v.operand)].at(offset);
+      } else if (v.op == LoopOp::iota) {
+        r = double(at[size_t(v.operand)]);
+      } else if (v.op == LoopOp::constant) {
+        r = v.constant.at(0);
+      } else {
+        r = apply(v.op, in(v.a, i), in(v.b, i), in(v.c, i));
+      }
+      if (v.dtype == DType::f32) r = float(r);
+    }
+    return out;
+  }
+  const LoopProgram& p_;
+  std::vector<std::vector<double>> values_;
+};
+
+struct Case {
+  LoopProgram program;
+  std::vector<Array> operands;
+  std::vector<Shape> results;
+};
+
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : random_(seed) {}
+  int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
+
+  Case make() {
+    const int64_t rank = below(5);
+    static const int64_t sizes[] = {1, 2, 3, 5, 16, 70, 200};
+    int64_t total = 1;
+    for (int64_t d = 0; d < rank; ++d) {
+      c_.program.dims.push_back(sizes[below(total > 4000 ? 3 : 7)]);
+      total *= c_.program.dims.back();
+      c_.program.reduced.push_back(false);
+    }
+    reducing_ = below(2) == 1;
+    for (int64_t d = 0; d < rank && reducing_; ++d) c_.program.reduced[size_t(d)] = below(2) == 1;
+    for (int64_t i = 0; i <= below(4); ++i) add_operand();
+    LoopValue one;
+    one.op = LoopOp::constant;
+    one.constant = Array::scalar<float>(0.25f);
+    zero_ = push(one, 0);
+    for (int64_t i = 0; i <= below(9); ++i) add_op();
+    for (int64_t i = 0; i <= below(3); ++i) add_output();
+    return std::move(c_);
+  }
+
+ private:
+  // Space 0: over all dims; 1: depends on a reduce.
+  int push(LoopValue v, int space) {
+    c_.program.values.push_back(std::move(v));
+    spaces_.push_back(space);
+    return int(c_.program.values.size()) - 1;
+  }
+  void add_operand() {
+    LoopValue v;
+    v.operand = int64_t(c_.operands.size());
+    const int kind = int(below(3));  // dense, broadcast along some dims, transposed
+    Dims extents;
+    std::vector<size_t> order;
+    for (size_t d = 0; d < c_.program.dims.size(); ++d) order.push_back(d);
+    if (kind == 2) std::shuffle(order.begin(), order.end(), random_);
+    v.strides.assign(order.size(), 0);
+    int64_t stride = 1;
+    for (size_t i = order.size(); i-- > 0;) {
+      if (kind == 1 && below(2) == 1) continue;
+      v.strides[order[i]] = stride;
+      stride *= c_.program.dims[order[i]];
+    }
+    Array data(DType::f32, {stride});
+    for (int64_t i = 0; i < stride; ++i) data.set(i, double(below(17) - 8) / 4);
+    c_.operands.push_back(data);
+    push(v, 0);
+  }
+  int pick(DType dtype, int space) {
+    for (int tries = 0; tries < 50; ++tries) {
+      const int v = int(below(int64_t(c_.program.values.size())));
+      if (c_.program.values[size_t(v)].dtype == dtype && spaces_[size_t(v)] <= space) return v;
+    }
+    return zero_;
+  }
+  void add_op() {
+    static const LoopOp binary[] = {LoopOp::add, LoopOp::subtract, LoopOp::maximum, LoopOp::minimum,
+                                    LoopOp::gt};
+    LoopValue v;
+    const int64_t kind = below(reducing_ ? 6 : 4);
+    const int space = int(below(2));
+    if (kind == 0) {
+      v.op = LoopOp::negate;
+      v.a = pick(DType::f32, space);
+    } else if (kind == 1) {
+      v.op = LoopOp::iota;
+      if (c_.program.dims.empty()) return;
+      v.operand = below(int64_t(c_.program.dims.size()));
+    } else if (kind == 4) {
+      v.op = below(2) == 0 ? LoopOp::reduce_sum : LoopOp::reduce_max;
+      v.a = pick(DType::f32, 0);
+      v.b = zero_;
+      push(v, 1);
+      return;
+    } else {
+      v.op = binary[below(5)];
+      v.a = pick(DType::f32, space);
+      v.b = pick(DType::f32, space);
+      if (v.op == LoopOp::gt) {
+        v.dtype = DType::pred;
+        const int s = std::max(spaces_[size_t(v.a)], spaces_[size_t(v.b)]);
+        LoopValue select;
+        select.op = LoopOp::select;
+        select.a = push(v, s);
+        select.b = pick(DType::f32, space);
+        select.c = pick(DType::f32, space);
+        push(select, std::max({s, spaces_[size_t(select.b)], spaces_[size_t(select.c)]}));
+        return;
+      }
+    }
+    const int sa = v.a >= 0 ? spaces_[size_t(v.a)] : 0, sb = v.b >= 0 ? spaces_[size_t(v.b)] : 0;
+    push(v, std::max(sa, sb));
+  }
+  void add_output() {
+    LoopOutput o;
+    o.value = int(below(int64_t(c_.program.values.size())));
+    o.reduced = c_.program.values[size_t(o.value)].op >= LoopOp::reduce_sum;
+    Dims dims;
+    for (size_t d = 0; d < c_.program.dims.size(); ++d) {
+      if (!o.reduced || !c_.program.reduced[d]) dims.push_back(c_.program.dims[d]);
+    }
+    c_.program.outputs.push_back(o);
+    c_.results.emplace_back(c_.program.values[size_t(o.value)].dtype, dims);
+  }
+
+  std::mt19937_64 random_;
+  Case c_;
+  std::vector<int> spaces_;
+  int zero_ = 0;
+  bool reducing_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("loop program: random programs equal plain loops bit by bit on small integers", "[loop]") {
+  int ran = 0;
+  for (uint64_t seed = 1; seed <= 700; ++seed) {
+    const Case c = Generator(seed).make();
+    const PreparedKernel kernel = prepare_loop(c.program);
+    if (!kernel.run) continue;
+    ++ran;
+    const std::vector<Array> got = run_kernel(kernel, c.operands, c.results);
+    const Reference reference(c.program, c.operands);
+    for (size_t o = 0; o < got.size(); ++o) {
+      INFO("seed " << seed << " output " << o << " " << to_string(c.results[o]));
+      REQUIRE(bitwise_equal(got[o], reference.output(o, c.results[o])));
+    }
+  }
+  CHECK(ran > 450);
+}
+
+TEST_CASE("loop program: softmax of a row is one program", "[loop]") {
+  const int64_t rows = 37, n = 301;
+  LoopProgram p;
+  p.dims = {rows, n};
+  p.reduced = {false, true};
+  const auto add = [&](LoopValue v) {
+    p.values.push_back(v);
+    return int(p.values.size()) - 1;
+  };
+  const auto op = [&](LoopOp o, int a, int b = -1) {
+    LoopValue v;
+    v.op = o;
+    v.a = a;
+    v.b = b;
+    return add(v);
+  };
+  LoopValue x, zero, low;
+  x.strides = {n, 1};
+  zero.op = low.op = LoopOp::constant;
+  zero.constant = Array::scalar<float>(0);
+  low.constant = Array::scalar<float>(-INFINITY);
+  const int in = add(x), z = add(zero), l = add(low);
+  const int e = op(LoopOp::exp, op(LoopOp::subtract, in, op(LoopOp::reduce_max, in, l)));
+  p.outputs = {{op(LoopOp::divide, e, op(LoopOp::reduce_sum, e, z)), false}};
+  Array data(DType::f32, {rows, n});
+  for (int64_t i = 0; i < rows * n; ++i) data.set(i, std::sin(double(i)) * 30);
+  const PreparedKernel kernel = prepare_loop(p);
+  REQUIRE(kernel.run);
+  const Array got = run_kernel(kernel, {data}, {data.shape()})[0];
+  for (int64_t r = 0; r < rows; ++r) {
+    double most = -1e30, sum = 0;
+    for (int64_t i = 0; i < n; ++i) most = std::max(most, data.at(r * n + i));
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(data.at(r * n + i) - most);
+    for (int64_t i = 0; i < n; ++i) {
+      REQUIRE(got.at(r * n + i) == Approx(std::exp(data.at(r * n + i) - most) / sum).epsilon(1e-5).margin(1e-35));
+    }
+  }
+}
+
+namespace {
+
+template <class T>
+std::vector<Array> one_op(LoopOp op, const std::vector<T>& x, DType result) {
+  LoopProgram p;
+  const int64_t n = int64_t(x.size());
+  p.dims = {n};
+  LoopValue in, v;
+  in.dtype = dtype_of<T>();
+  in.strides = {1};
+  v.op = op;
+  v.dtype = result;
+  v.a = 0;
+  p.values = {in, v};
+  p.outputs = {{1, false}};
+  return run_kernel(prepare_loop(p), {Array::of<T>({n}, x)}, {Shape(result, {n})});
+}
+
+template <class T, class F>
+double worst_ulps(LoopOp op, double low, double high, F&& f) {
+  std::vector<T> x;
+  for (int i = 0; i < 20011; ++i) x.push_back(T(low + (high - low) * i / 20010));
+  const Array got = one_op<T>(op, x, dtype_of<T>())[0];
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const long double want = f(static_cast<long double>(x[i]));
+    const T near = T(want);
+    const long double ulp = std::nextafter(std::fabs(near), std::numeric_limits<T>::infinity()) - std::fabs(near);
+    worst = std::max(worst, double(std::fabs(got.data<T>()[i] - want) / ulp));
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("loop program: exp, log, tanh and their kin are within a few ulps", "[loop]") {
+  using L = long double;
+  CHECK(worst_ulps<float>(LoopOp::exp, -87, 88, [](L x) { return std::exp(x); }) < 2);
+  CHECK(worst_ulps<float>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 4);
+  CHECK(worst_ulps<float>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 4);
+  CHECK(worst_ulps<float>(LoopOp::log1p, -0.9, 50, [](L x) { return std::log1p(x); }) < 6);
+  CHECK(worst_ulps<float>(LoopOp::expm1, -5, 20, [](L x) { return std::expm1(x); }) < 5);
+  CHECK(worst_ulps<float>(LoopOp::logistic, -20, 20, [](L x) { return 1 / (1 + std::exp(-x)); }) < 4);
+  CHECK(worst_ulps<double>(LoopOp::exp, -700, 700, [](L x) { return std::exp(x); }) < 2);
+  CHECK(worst_ulps<double>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 5);
+  CHECK(worst_ulps<double>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 5);
+}
+
+TEST_CASE("loop program: special values are those of the maths library", "[loop]") {
+  const float inf = INFINITY, nan = NAN;
+  const std::vector<float> x = {0.f, -0.f, inf, -inf, nan, 1000.f, -1000.f, -1.f, 1e-40f};
+  const auto expect = [&](LoopOp op, auto f) {
+    const Array got = one_op<float>(op, x, DType::f32)[0];
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float want = f(x[i]), value = got.data<float>()[i];
+      INFO("op " << int(op) << " of " << x[i] << " is " << value << ", not " << want);
+      CHECK((std::isnan(want) ? std::isnan(value) : value == Approx(want).epsilon(1e-5).margin(1e-44)));
+    }
+  };
+  expect(LoopOp::exp, [](float v) { return std::exp(v); });
+  expect(LoopOp::expm1, [](float v) { return std::expm1(v); });
+  expect(LoopOp::log, [](float v) { return std::log(v); });
+  expect(LoopOp::log1p, [](float v) { return std::log1p(v); });
+  expect(LoopOp::tanh, [](float v) { return std::tanh(v); });
+  expect(LoopOp::logistic, [](float v) { return 1 / (1 + std::exp(-v)); });
+  expect(LoopOp::sqrt, [](float v) { return std::sqrt(v); });
+}
+
+TEST_CASE("loop program: a float becomes the nearest integer of the range towards zero", "[loop]") {
+  const std::vector<float> x = {1.9f, -1.9f, 3e9f, -3e9f, NAN, INFINITY};
+  const Array got = one_op<float>(LoopOp::convert, x, DType::s32)[0];
+  CHECK(bitwise_equal(got, Array::of<int32_t>({6}, {1, -1, INT32_MAX, INT32_MIN, 0, INT32_MAX})));
+}
+
+}  // namespace gspmd
