@@ -99,6 +99,8 @@ int64_t Computation::remove_dead() {
   std::unordered_set<const Node*> live;
   std::vector<Node*> stack(parameters_.begin(), parameters_.end());
   if (root_ != nullptr) stack.push_back(root_);
+  for (const std::unique_ptr<Node>& node : nodes_)
+    if (node->op().has(kSideEffect)) stack.push_back(node.get());
   while (!stack.empty()) {
     Node* const node = stack.back();
     stack.pop_back();

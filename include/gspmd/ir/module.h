@@ -93,7 +93,8 @@ class Computation {
                   Attributes attrs = {});
   // Makes every user of `from` (and the root) read `to`; only `to` itself keeps reading `from`.
   void replace_uses(Node* from, Node* to);
-  // Removes nodes that the root does not reach; parameters stay. Returns how many.
+  // Removes nodes that neither the root nor a node with side effects reaches; parameters stay. Returns
+  // how many.
   int64_t remove_dead();
   // Takes back the last append, of a node that nothing reads (a builder whose shape check failed).
   void remove_last(Node* node);

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+// Checks that the ops' shape rules share. All throw UserError with the op's HLO name first; none
+// trusts operand counts, attribute values or called computations.
+
+std::string braces(const Dims& dims);  // "{0,2}"
+
+// `max` < 0: any number from `min` on.
+void check_operand_count(const Node& node, int64_t min, int64_t max);
+inline void check_operand_count(const Node& node, int64_t count) {
+  check_operand_count(node, count, count);
+}
+// Shape of operand i, which has to be there and to be an array.
+const Shape& array_operand(const Node& node, int64_t i);
+const Shape& scalar_operand(const Node& node, int64_t i);
+// The declared shape, which has to be an array without negative dims.
+const Shape& declared_array(const Node& node);
+// Sizes that cannot be addressed are refused; returns the shape.
+Shape checked_size(const Node& node, Shape shape);
+
+// Every entry in [0, rank) and none twice.
+void check_dim_list(const Node& node, std::string_view attribute, const Dims& list, int64_t rank);
+void check_ascending(const Node& node, std::string_view attribute, const Dims& list);
+void check_same_dims(const Node& node, int64_t a, int64_t b);
+void check_same_dtype(const Node& node, int64_t a, int64_t b);
+bool contains(const Dims& list, int64_t value);
+
+// The one called computation, with parameters and a root.
+const Computation& called_computation(const Node& node, int64_t index, int64_t count);
+void check_parameters(const Node& node, const Computation& callee, const std::vector<Shape>& shapes);
+// to_apply of reduce, scatter, all-reduce: (accumulators..., values...) -> accumulators, scalars.
+void check_combiner_computation(const Node& node, const std::vector<DType>& types);
+
+// A tuple of several, or the only one.
+Shape tuple_unless_one(std::vector<Shape> shapes);
+
+}  // namespace gspmd

@@ -1,0 +1,207 @@
+#include "ops/collective.h"
+
+#include <algorithm>
+
+#include "gspmd/base/error.h"
+#include "ops/check.h"
+#include "ops/factors.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+void check_group_lists(const Node& node, const std::vector<std::vector<int64_t>>& lists) {
+  std::vector<int64_t> all;
+  for (const std::vector<int64_t>& list : lists) {
+    if (list.size() != lists.front().size() && !node.is(Opcode::all_reduce))
+      user_error("{}: replica groups of {} and {} devices; all groups need the same size",
+                 opcode_name(node.opcode()), lists.front().size(), list.size());
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  std::sort(all.begin(), all.end());
+  if (!all.empty() && all.front() < 0)
+    user_error("{}: device {} in replica_groups is negative", opcode_name(node.opcode()),
+               all.front());
+  const auto twice = std::adjacent_find(all.begin(), all.end());
+  if (twice != all.end())
+    user_error("{}: device {} is twice in replica_groups", opcode_name(node.opcode()), *twice);
+}
+
+void check_groups(const Node& node) {
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  check_group_lists(node, groups.lists);
+  if (groups.num_groups == 0) return;
+  int64_t product = 1;
+  for (const int64_t d : groups.reshape) product = d < 1 ? 0 : saturating_multiply(product, d);
+  const bool sizes = groups.num_groups > 0 && groups.group_size > 0 && product > 0 &&
+                     saturating_multiply(groups.num_groups, groups.group_size) == product;
+  if (!sizes)
+    user_error("{}: replica_groups [{},{}]<=[{}] do not hold the same number of devices",
+               opcode_name(node.opcode()), groups.num_groups, groups.group_size,
+               fmt::join(groups.reshape, ","));
+  if (groups.transpose.empty()) return;
+  if (groups.transpose.size() != groups.reshape.size())
+    user_error("{}: replica_groups T({}) permutes {} dims, there are {}",
+               opcode_name(node.opcode()), fmt::join(groups.transpose, ","),
+               groups.transpose.size(), groups.reshape.size());
+  check_dim_list(node, "replica_groups T", groups.transpose,
+                 static_cast<int64_t>(groups.reshape.size()));
+}
+
+int64_t devices_per_group(const Node& node) {
+  check_groups(node);
+  const int64_t size = group_size(node.attrs.replica_groups, node.parent().module().num_partitions);
+  if (size < 1) user_error("{}: a replica group is empty", opcode_name(node.opcode()));
+  return size;
+}
+
+// The one dim of `dimensions`, inside the operand.
+int64_t collective_dim(const Node& node, const Shape& operand) {
+  const Dims& dims = node.attrs.dimensions;
+  if (dims.size() != 1)
+    user_error("{}: dimensions={} has to name one dim", opcode_name(node.opcode()), braces(dims));
+  check_dim_list(node, "dimensions", dims, operand.rank());
+  return dims[0];
+}
+
+void check_divides(const Node& node, const Shape& operand, int64_t dim, int64_t group) {
+  if (operand.dims[static_cast<size_t>(dim)] % group != 0)
+    user_error("{}: dim {} of {} does not divide by the {} devices of a group; pad it first",
+               opcode_name(node.opcode()), dim, to_string(operand), group);
+}
+
+// One result per operand; several make a tuple.
+template <class F>
+Shape each_operand(const Node& node, F&& result_of) {
+  check_operand_count(node, 1, -1);
+  std::vector<Shape> results;
+  for (size_t i = 0; i < node.operands().size(); ++i)
+    results.push_back(result_of(array_operand(node, static_cast<int64_t>(i))));
+  return tuple_unless_one(std::move(results));
+}
+
+Shape infer_all_reduce(const Node& node) {
+  check_groups(node);
+  return each_operand(node, [&](const Shape& x) {
+    check_combiner_computation(node, {x.dtype});
+    return Shape(x.dtype, x.dims);
+  });
+}
+
+Shape infer_all_gather(const Node& node) {
+  const int64_t group = devices_per_group(node);
+  return each_operand(node, [&](const Shape& x) {
+    const auto dim = static_cast<size_t>(collective_dim(node, x));
+    Shape result(x.dtype, x.dims);
+    result.dims[dim] = saturating_multiply(result.dims[dim], group);
+    return checked_size(node, result);
+  });
+}
+
+Shape infer_reduce_scatter(const Node& node) {
+  const int64_t group = devices_per_group(node);
+  return each_operand(node, [&](const Shape& x) {
+    const int64_t dim = collective_dim(node, x);
+    check_divides(node, x, dim, group);
+    check_combiner_computation(node, {x.dtype});
+    Shape result(x.dtype, x.dims);
+    result.dims[static_cast<size_t>(dim)] /= group;
+    return result;
+  });
+}
+
+// With a dim: split and concatenated along it. Without: operand i goes to member i of the group.
+Shape infer_all_to_all(const Node& node) {
+  const int64_t group = devices_per_group(node);
+  if (!node.attrs.dimensions.empty()) {
+    check_operand_count(node, 1);
+    const Shape& x = array_operand(node, 0);
+    check_divides(node, x, collective_dim(node, x), group);
+    return Shape(x.dtype, x.dims);
+  }
+  check_operand_count(node, 1, -1);
+  if (static_cast<int64_t>(node.operands().size()) != group)
+    user_error("all-to-all: {} operands for groups of {} devices; give one each, or dimensions={{d}}",
+               node.operands().size(), group);
+  std::vector<Shape> results;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const Shape& x = array_operand(node, static_cast<int64_t>(i));
+    if (!(x == array_operand(node, 0)))
+      user_error("all-to-all: operands {} and {} differ; all have one shape",
+                 to_string(array_operand(node, 0)), to_string(x));
+    results.emplace_back(x.dtype, x.dims);
+  }
+  return Shape::tuple(std::move(results));
+}
+
+void check_ends(const char* end, std::vector<int64_t> devices) {
+  std::sort(devices.begin(), devices.end());
+  if (!devices.empty() && devices.front() < 0)
+    user_error("collective-permute: {} device {} is negative", end, devices.front());
+  const auto twice = std::adjacent_find(devices.begin(), devices.end());
+  if (twice != devices.end())
+    user_error("collective-permute: device {} is a {} twice", *twice, end);
+}
+
+Shape infer_collective_permute(const Node& node) {
+  std::vector<int64_t> sources;
+  std::vector<int64_t> targets;
+  for (const auto& [source, target] : node.attrs.permutation.pairs) {
+    sources.push_back(source);
+    targets.push_back(target);
+  }
+  check_ends("source", std::move(sources));
+  check_ends("target", std::move(targets));
+  return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });
+}
+
+Value evaluate_alone(const EvalContext& context) {
+  user_error("{}: it has no meaning on one device; run the module on several devices",
+             opcode_name(context.node.opcode()));
+}
+
+// Operand i and result leaf i, each with factors of its own.
+FactorRule same_dims_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  rule.forward_level = rule.backward_level = 0;
+  for (size_t i = 0; i < rule.operands.size(); ++i)
+    for (size_t d = 0; d < rule.operands[i].size(); ++d)
+      rule.operands[i][d] = rule.results[i][d] = add_factor(rule, node.operands()[i]->dims()[d]);
+  return rule;
+}
+
+std::vector<OpInfo> build_rows() {
+  struct Row {
+    Opcode opcode;
+    decltype(OpInfo::infer) infer;
+    decltype(OpInfo::factors) factors;
+  };
+  constexpr Row kRows[] = {
+      {Opcode::all_reduce, infer_all_reduce, same_dims_factors},
+      {Opcode::all_gather, infer_all_gather, nullptr},
+      {Opcode::reduce_scatter, infer_reduce_scatter, nullptr},
+      {Opcode::all_to_all, infer_all_to_all, nullptr},
+      {Opcode::collective_permute, infer_collective_permute, same_dims_factors},
+  };
+  std::vector<OpInfo> rows;
+  for (const Row& row : kRows) {
+    OpInfo& info = rows.emplace_back();
+    info.opcode = row.opcode;
+    info.traits = kCollective | kIntegerPreserving;
+    info.min_operands = 1;
+    info.max_operands = -1;
+    info.infer = row.infer;
+    info.factors = row.factors;
+    info.evaluate = evaluate_alone;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::span<const OpInfo> collective_rows() {
+  static const std::vector<OpInfo> rows = build_rows();
+  return rows;
+}
+
+}  // namespace gspmd

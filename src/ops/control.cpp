@@ -1,0 +1,128 @@
+#include "gspmd/base/error.h"
+#include "ops/check.h"
+#include "ops/control.h"
+#include "ops/factors.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+Shape infer_tuple(const Node& node) {
+  std::vector<Shape> elements;
+  for (const Node* operand : node.operands()) elements.push_back(operand->shape);
+  return Shape::tuple(std::move(elements));
+}
+
+Shape infer_get_tuple_element(const Node& node) {
+  check_operand_count(node, 1);
+  const Shape& tuple = node.operand(0)->shape;
+  if (!tuple.is_tuple)
+    user_error("get-tuple-element: the operand is {}, it has to be a tuple", to_string(tuple));
+  if (node.attrs.index < 0 || node.attrs.index >= static_cast<int64_t>(tuple.elements.size()))
+    user_error("get-tuple-element: index={} is outside the {} elements of {}", node.attrs.index,
+               tuple.elements.size(), to_string(tuple));
+  return tuple.elements[static_cast<size_t>(node.attrs.index)];
+}
+
+Shape infer_while(const Node& node) {
+  check_operand_count(node, 1);
+  const Shape& state = node.operand(0)->shape;
+  const Computation& condition = called_computation(node, 0, 2);
+  const Computation& body = called_computation(node, 1, 2);
+  check_parameters(node, condition, {state});
+  check_parameters(node, body, {state});
+  if (!(condition.root()->shape == Shape(DType::pred, {})))
+    user_error("while: condition {} returns {}, it has to return pred[]", condition.name(),
+               to_string(condition.root()->shape));
+  if (!(body.root()->shape == state))
+    user_error("while: body {} returns {}, the state is {}", body.name(),
+               to_string(body.root()->shape), to_string(state));
+  return state;
+}
+
+Shape infer_call(const Node& node) {
+  const Computation& callee = called_computation(node, 0, 1);
+  std::vector<Shape> shapes;
+  for (const Node* operand : node.operands()) shapes.push_back(operand->shape);
+  check_parameters(node, callee, shapes);
+  return callee.root()->shape;
+}
+
+Shape infer_optimization_barrier(const Node& node) {
+  check_operand_count(node, 1);
+  return node.operand(0)->shape;
+}
+
+bool keeps_shape(const Node& node) {
+  return node.attrs.custom_call_target == "Sharding";
+}
+
+Shape infer_custom_call(const Node& node) {
+  for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
+  if (!keeps_shape(node)) return node.shape;
+  check_operand_count(node, 1);
+  const Shape& x = node.operand(0)->shape;
+  if (!(x == node.shape))
+    user_error("custom-call: Sharding of {} is declared as {}; it keeps the shape", to_string(x),
+               to_string(node.shape));
+  return node.shape;
+}
+
+// Tuples have no dims of their own: completion looks through them leaf by leaf.
+FactorRule barrier_factors(const Node& node) {
+  return node.shape.is_tuple ? no_factors(node) : pointwise_first_operand_factors(node);
+}
+
+// Of an unknown target nothing is known: all dims whole.
+FactorRule custom_call_factors(const Node& node) {
+  if (keeps_shape(node) && !node.shape.is_tuple) return pointwise_factors(node);
+  FactorRule rule = no_factors(node);
+  for (size_t i = 0; i < rule.operands.size(); ++i)
+    for (size_t d = 0; d < rule.operands[i].size(); ++d)
+      block_operand(rule, node, static_cast<int64_t>(i), static_cast<int64_t>(d));
+  if (!node.shape.is_tuple)
+    for (size_t d = 0; d < node.dims().size(); ++d)
+      block_result(rule, node, static_cast<int64_t>(d));
+  return rule;
+}
+
+OpInfo row(Opcode opcode, int min_operands, int max_operands, decltype(OpInfo::infer) infer,
+           decltype(OpInfo::evaluate) evaluate, decltype(OpInfo::gradient) gradient) {
+  OpInfo info;
+  info.opcode = opcode;
+  info.traits = kIntegerPreserving;
+  info.min_operands = min_operands;
+  info.max_operands = max_operands;
+  info.infer = infer;
+  info.evaluate = evaluate;
+  info.gradient = gradient;
+  return info;
+}
+
+std::vector<OpInfo> build_rows() {
+  std::vector<OpInfo> rows{
+      row(Opcode::tuple, 0, -1, infer_tuple, evaluate_tuple, tuple_gradient),
+      row(Opcode::get_tuple_element, 1, 1, infer_get_tuple_element, evaluate_get_tuple_element,
+          get_tuple_element_gradient),
+      row(Opcode::while_, 1, 1, infer_while, evaluate_while, nullptr),
+      row(Opcode::call, 0, -1, infer_call, evaluate_call, nullptr),
+      row(Opcode::fusion, 0, -1, infer_call, evaluate_call, nullptr),
+      row(Opcode::optimization_barrier, 1, 1, infer_optimization_barrier, evaluate_operand,
+          optimization_barrier_gradient),
+      row(Opcode::custom_call, 0, -1, infer_custom_call, evaluate_custom_call,
+          custom_call_gradient),
+  };
+  rows[5].traits |= kLinear;
+  rows[5].factors = barrier_factors;
+  rows[6].factors = custom_call_factors;
+  return rows;
+}
+
+}  // namespace
+
+std::span<const OpInfo> control_rows() {
+  static const std::vector<OpInfo> rows = build_rows();
+  return rows;
+}
+
+}  // namespace gspmd

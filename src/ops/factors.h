@@ -1,0 +1,25 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+// What the factor rules of the families share.
+
+// A rule without factors: every dim of every operand and result leaf is FactorRule::kNone. Tuple
+// operands have no dims here.
+FactorRule no_factors(const Node& node);
+int64_t add_factor(FactorRule& rule, int64_t size, FactorKind kind = FactorKind::pass,
+                   Combiner combiner = Combiner::sum);
+// A factor that makes one dim of an operand (result) be whole.
+void block_operand(FactorRule& rule, const Node& node, int64_t operand, int64_t dim);
+void block_result(FactorRule& rule, const Node& node, int64_t dim);
+
+// One factor per dim of the result; operands of the result's rank share them, scalars have none.
+FactorRule pointwise_factors(const Node& node);             // merge_all, levels 0
+FactorRule pointwise_first_operand_factors(const Node& node);  // first_operand, levels 0
+
+// In every rule: operands that lack a reduction factor which others have (reduce's init, scatter's
+// operand) are initial values. They count once: one piece takes them, the others the identity.
+
+}  // namespace gspmd

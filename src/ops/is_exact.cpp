@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <cmath>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "gspmd/ops/evaluate.h"
+#include "ops/interpreter.h"
+
+namespace gspmd {
+namespace {
+
+// The largest integer up to which all are numbers of the type (design.md 6).
+double exact_bound(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return 256;
+    case DType::f16: return 2048;
+    case DType::f32: return 16777216;
+    default: return 9007199254740992;
+  }
+}
+
+bool has_floats(const Value& value) {
+  if (!value.is_tuple) return is_floating(value.array.dtype());
+  return std::any_of(value.elements.begin(), value.elements.end(), has_floats);
+}
+
+// Whether all floats are integers within the bound; integers and pred always are.
+bool bounded_integers(const Value& value) {
+  if (value.is_tuple)
+    return std::all_of(value.elements.begin(), value.elements.end(), bounded_integers);
+  if (!is_floating(value.array.dtype())) return true;
+  const double bound = exact_bound(value.array.dtype());
+  return visit_dtype(value.array.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::span<const T> data = value.array.data<T>();
+    return std::all_of(data.begin(), data.end(), [&](const T& element) {
+      const auto x = static_cast<double>(element);
+      return std::fabs(x) <= bound && x == std::trunc(x);
+    });
+  });
+}
+
+// |x|, at least `least`.
+Value magnitude(const Value& value, double least) {
+  if (!is_floating(value.array.dtype())) return value;
+  const Array array = value.array.clone();
+  visit_dtype(array.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_integral_v<T>)
+      for (T& x : array.data<T>())
+        x = static_cast<T>(std::max(std::fabs(static_cast<double>(x)), least));
+  });
+  return {array, {}, false};
+}
+
+// How an op can lose exactness on floats.
+enum class Risk : uint8_t {
+  none,   // elements are chosen or moved, never computed: any value is exact
+  sums,   // many terms: the sum of their magnitudes has to stay in the bound, in any order
+  value,  // one operation: operands and result have to be integers in the bound
+  total,  // not integer-preserving
+};
+
+Risk risk_of_combiner(const Computation& to_apply, Combiner& combiner) {
+  const std::optional<Combiner> known = recognize_combiner(to_apply);
+  if (!known) return Risk::total;
+  combiner = *known;
+  return combiner == Combiner::sum || combiner == Combiner::product ? Risk::sums : Risk::none;
+}
+
+Risk risk_of(const Node& node, Combiner& combiner) {
+  if (!node.op().has(kIntegerPreserving)) return Risk::total;
+  if (node.op().has(kDataMovement) || node.op().has(kConstantLike)) return Risk::none;
+  switch (node.opcode()) {
+    case Opcode::dot: return Risk::sums;
+    case Opcode::reduce:
+    case Opcode::scatter: return risk_of_combiner(*node.called[0], combiner);
+    case Opcode::maximum:
+    case Opcode::minimum:
+    case Opcode::clamp:
+    case Opcode::compare:
+    case Opcode::abs:
+    case Opcode::negate:
+    case Opcode::sign:
+    case Opcode::is_finite:
+    // What is inside of called bodies is seen on its own.
+    case Opcode::tuple:
+    case Opcode::get_tuple_element:
+    case Opcode::while_:
+    case Opcode::call:
+    case Opcode::fusion:
+    case Opcode::optimization_barrier:
+    case Opcode::custom_call: return Risk::none;
+    default: return Risk::value;
+  }
+}
+
+bool exact_step(const Node& node, std::span<const Value> operands, const Value& result,
+                const CallComputation& call) {
+  if (!has_floats(result) && std::none_of(operands.begin(), operands.end(), has_floats)) return true;
+  Combiner combiner = Combiner::sum;
+  const Risk risk = risk_of(node, combiner);
+  if (risk == Risk::none) return true;
+  if (risk == Risk::total || !bounded_integers(result) ||
+      !std::all_of(operands.begin(), operands.end(), bounded_integers))
+    return false;
+  if (node.is(Opcode::convert))  // an integer type may hold more than the float, or less
+    for (int64_t i = 0; i < result.array.size(); ++i)
+      if (result.array.dtype() != DType::pred && result.array.at(i) != operands[0].array.at(i))
+        return false;
+  if (risk == Risk::value) return true;
+  // A factor of zero would hide that the others are too large for another order.
+  const double least = combiner == Combiner::product ? 1 : 0;
+  std::vector<Value> magnitudes;
+  for (const Value& operand : operands) magnitudes.push_back(magnitude(operand, least));
+  return bounded_integers(evaluate_node(node, magnitudes, call));
+}
+
+}  // namespace
+
+bool is_exact(const Module& module, std::span<const Value> arguments, Value* result) {
+  if (module.entry() == nullptr)
+    user_error("is_exact: module {} has no entry computation", module.name);
+  check_runnable(*module.entry(), false);
+  check_arguments(*module.entry(), arguments);
+  bool exact = true;
+  Interpreter plain;
+  Interpreter interpreter(
+      [&](const Node& node, std::span<const Value> operands, const Value& value) {
+        exact = exact && exact_step(node, operands, value, plain.call());
+      });
+  Value value = interpreter.run(*module.entry(), arguments);
+  if (result != nullptr) *result = std::move(value);
+  return exact;
+}
+
+}  // namespace gspmd

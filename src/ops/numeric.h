@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "gspmd/base/dtype.h"
+
+namespace gspmd {
+
+// Scalar arithmetic with HLO's corner cases, on the C++ types that visit_dtype gives.
+
+template <class T>
+inline constexpr bool is_float16_v = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+template <class T>
+inline constexpr bool is_float_v = std::is_floating_point_v<T> || is_float16_v<T>;
+
+// The type that an op computes in: 16-bit floats in float, rounded once per op.
+template <class T>
+using ComputeType = std::conditional_t<is_float16_v<T>, float, T>;
+
+// Values of all types as convert does: saturating to integers with NaN -> 0, wrapping between integers,
+// "is not zero" to pred.
+template <class To, class From>
+To convert_element(From from) {
+  if constexpr (is_float16_v<From>) {
+    return convert_element<To>(static_cast<float>(from));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return from != From(0);
+  } else if constexpr (is_float16_v<To>) {
+    return To(static_cast<float>(from));
+  } else if constexpr (std::is_floating_point_v<To> || !std::is_floating_point_v<From>) {
+    return static_cast<To>(from);
+  } else {
+    // 2^digits is a float exactly, the largest integer may not be.
+    const From limit = std::ldexp(From(1), std::numeric_limits<To>::digits);
+    if (std::isnan(from)) return To(0);
+    if (from >= limit) return std::numeric_limits<To>::max();
+    if (from <= static_cast<From>(std::numeric_limits<To>::min()))
+      return std::numeric_limits<To>::min();
+    return static_cast<To>(from);
+  }
+}
+
+// NaN where either is NaN, and -0 < +0, so that the order of a reduction does not matter.
+template <class T>
+T maximum(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+    if (a == b) return std::signbit(a) ? b : a;
+  }
+  return a < b ? b : a;
+}
+
+template <class T>
+T minimum(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+    if (a == b) return std::signbit(a) ? a : b;
+  }
+  return b < a ? b : a;
+}
+
+// Integers wrap around; of pred, add is "or" and multiply is "and".
+template <class T>
+T add_elements(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) return a || b;
+  else if constexpr (std::is_floating_point_v<T>) return a + b;
+  else return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
+template <class T>
+T multiply_elements(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) return a && b;
+  else if constexpr (std::is_floating_point_v<T>) return a * b;
+  else return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+}  // namespace gspmd
