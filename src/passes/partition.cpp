@@ -94,6 +94,7 @@ PartitionResult SpmdPartitioner::run() {
   partition_computation(entry, *local);
   finish_root(entry);
   result_.module->remove_unreachable();
+  result_.module->sort_computations();
   return std::move(result_);
 }
 

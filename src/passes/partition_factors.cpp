@@ -23,7 +23,7 @@ std::vector<Unreduced> unreduced_through(SpmdPartitioner& spmd, const Node& node
     Node* operand = node.operands()[i];
     if (!linear && is_uniform(*operand)) continue;
     if (operand->shape.is_tuple || !spmd.keeps_unreduced(node, static_cast<int64_t>(i))) return {};
-    const std::vector<Unreduced>& u = spmd.held(operand).sharding.unreduced();
+    const std::vector<Unreduced> u = spmd.held(operand).sharding.unreduced();
     if (common && *common != u) return {};
     common = u;
   }

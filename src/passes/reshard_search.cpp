@@ -152,12 +152,13 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
     for (size_t d = 0; d < to_.dims.size(); ++d) wanted = wanted || wanted_on(int64_t(d), atom);
     if (!wanted) unwanted.push_back(atom);
   }
-  for (const std::vector<int>& group : {pending, unwanted}) {
-    if (group.empty() || (&group != &pending && group == pending)) continue;
+  const auto add_all_reduce = [&](const std::vector<int>& group) {
     const int64_t g = tiles(group);
     out.push_back({ReshardKind::all_reduce, -1, -1, group, without(group),
                    ceil_div(saturating_multiply(2 * (g - 1), local_bytes(s)), g)});
-  }
+  };
+  add_all_reduce(pending);
+  if (!unwanted.empty() && unwanted != pending) add_all_reduce(unwanted);
   for (size_t d = 0; d < s.dims.size(); ++d) {
     std::vector<int> run;
     AtomLayout after = s;
