@@ -1,0 +1,112 @@
+// The example as a program: its output, its exit codes.
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace gspmd::examples {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;  // standard output and error together
+};
+
+Outcome run(const std::string& arguments) {
+  const std::string command =
+      fmt::format("'{}/examples/train_transformer' {} 2>&1", GSPMD_BINARY_DIR, arguments);
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Outcome outcome;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) outcome.out.append(buffer, n);
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return outcome;
+}
+
+const std::string kSmall =
+    "--layers 1 --d-model 16 --d-ff 32 --heads 4 --seq 16 --batch 4 --steps 3 --threads 2 ";
+
+std::vector<nlohmann::json> lines_of(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("train_transformer: --json gives an object per step and the totals", "[examples]") {
+  const Outcome outcome = run(kSmall + "--mesh data=2,model=4 --json --check --sample 5");
+  INFO(outcome.out);
+  REQUIRE(outcome.exit_code == 0);
+  const auto lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 4);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(lines[i].at("step") == i + 1);
+    CHECK(lines[i].at("loss").get<double>() > 1);
+    CHECK(lines[i].at("seconds").get<double>() > 0);
+  }
+  for (const char* key : {"tokens_per_second", "gflops", "percent_of_peak", "heldout_loss",
+                          "bytes_per_device_per_step", "predicted_peak_bytes", "arena_bytes"}) {
+    INFO(key);
+    CHECK(lines[3].at(key).get<double>() > 0);
+  }
+  CHECK(!lines[3].at("collectives").empty());
+  CHECK(!lines[3].at("compile_seconds").empty());
+  CHECK(lines[3].at("check").at("equal") == true);
+  CHECK(lines[3].at("sample").get<std::string>().size() == 5);
+}
+
+TEST_CASE("train_transformer: people get a progress line and a table", "[examples]") {
+  const Outcome outcome = run(kSmall + "--mesh 1");
+  INFO(outcome.out);
+  CHECK(outcome.exit_code == 0);
+  for (const char* text :
+       {"step 3/3", "tokens/s", "left", "held-out loss", "order-2 n-gram model"}) {
+    CHECK(outcome.out.find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("train_transformer: the exact form is checked bit by bit", "[examples]") {
+  const Outcome outcome =
+      run("--layers 1 --d-model 8 --d-ff 8 --heads 4 --seq 8 --batch 4 --steps 3 --mesh a=2,b=2 "
+          "--recipe 2d --exact --check --json");
+  INFO(outcome.out);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(lines_of(outcome.out).back().at("check").at("max_relative_difference") == 0);
+}
+
+TEST_CASE("train_transformer: every wrong option is one message and exit code 2", "[examples]") {
+  const std::vector<std::string> wrong = {
+      "--mesh data=0",       "--mesh data=two", "--recipe 3d",
+      "--heads 3",           "--layers 0",      "--layers -1",
+      "--seq 1000000",       "--steps x",       "--dtype f16",
+      "--optimizer none",    "--norm batch",    "--positions relative",
+      "--text no/such/file", "--exact --bias",  "--d-model 1000000000 --heads 1",
+      "--batch 2000000000",  "--lr -1",         "--no-such-option"};
+  for (const std::string& option : wrong) {
+    const Outcome outcome = run(option);
+    INFO(option << ": " << outcome.out);
+    CHECK(outcome.exit_code == 2);
+    CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("train_transformer: --help lists every option of its contract", "[examples]") {
+  const Outcome outcome = run("--help");
+  CHECK(outcome.exit_code == 0);
+  for (const char* option :
+       {"--text",    "--mesh",      "--recipe", "--layers", "--d-model",   "--d-ff",
+        "--heads",   "--seq",       "--batch",  "--steps",  "--lr",        "--seed",
+        "--threads", "--optimizer", "--norm",   "--bias",   "--positions", "--dtype",
+        "--exact",   "--check",     "--sample", "--json"}) {
+    INFO(option);
+    CHECK(outcome.out.find(option) != std::string::npos);
+  }
+}
+
+}  // namespace gspmd::examples

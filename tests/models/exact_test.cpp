@@ -1,0 +1,73 @@
+// The exact form: integer-preserving operations, so the same bits on every mesh.
+#include <catch2/catch.hpp>
+
+#include "gspmd/ops/evaluate.h"
+#include "gspmd/testing.h"
+#include "models/small_models.h"
+
+namespace gspmd::models {
+namespace {
+
+TransformerConfig exact_config(DType dtype, int64_t size) {
+  TransformerConfig config;
+  config.layers = 1;
+  config.model = config.hidden = config.seq = size;
+  config.heads = 4;
+  config.vocab = 11;
+  config.form = Form::exact;
+  config.dtype = dtype;
+  return config;
+}
+
+std::vector<Array> arguments_of(const TransformerConfig& config, uint32_t seed,
+                                const Batch& batch) {
+  std::vector<Array> leaves;
+  const TransformerParams<Array> params = initial_parameters(config, seed);
+  for_each_leaf(params, [&](const std::string&, const Array& leaf) { leaves.push_back(leaf); });
+  leaves.push_back(batch.tokens);
+  leaves.push_back(batch.labels);
+  return leaves;
+}
+
+void check_bits(const TransformerConfig& config) {
+  const Batch batch = random_batch(config, 7, 5);
+  TrainerOptions single = trainer_on(config, Mesh(), "data");
+  const auto reference_trainer = make_trainer(single);
+  const Traced& traced = reference_trainer->executable().traced();
+  const std::vector<Array> arguments = arguments_of(config, single.seed, batch);
+
+  std::vector<Value> values(arguments.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i].array = arguments[i];
+  REQUIRE(traced.captured().empty());
+  CHECK(is_exact(traced.module(), values));
+  const std::vector<Array> expected = run_reference(traced, arguments);
+  REQUIRE(expected.at(0).item() != 0);
+
+  for (const Mesh& mesh : test_meshes()) {
+    for (const std::string& recipe : recipe_names()) {
+      INFO(to_string(mesh) << " recipe " << recipe);
+      const auto trainer = make_trainer(trainer_on(config, mesh, recipe));
+      CHECK(trainer->step(batch.tokens, batch.labels, 0) == expected[0].item());
+      const std::vector<Array> gradients = trainer->gradients();
+      REQUIRE(gradients.size() + 1 == expected.size());
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        INFO("gradient " << traced.results().at(i + 1).path);
+        CHECK(bitwise_equal(gradients[i], expected[i + 1]));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the exact form in f32 gives the same bits on every mesh, gradients included",
+          "[models]") {
+  check_bits(exact_config(DType::f32, 8));
+}
+
+TEST_CASE("the exact form in f64 gives the same bits on every mesh, gradients included",
+          "[models]") {
+  check_bits(exact_config(DType::f64, 32));
+}
+
+}  // namespace gspmd::models
