@@ -202,9 +202,6 @@ void read_replica_groups(Lexer& lexer, Attributes& attrs) {
         lexer.fail(at, "replica_groups: device {} stands in two places", device);
       group.push_back(device);
     });
-    if (group.size() != attrs.replica_groups.lists.front().size())
-      lexer.fail(lexer.position(), "replica_groups: a group of {} beside one of {}; sizes must agree",
-                 group.size(), attrs.replica_groups.lists.front().size());
   });
   if (attrs.replica_groups.lists.size() == 1 && attrs.replica_groups.lists[0].empty())
     attrs.replica_groups.lists.clear();

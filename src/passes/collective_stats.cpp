@@ -1,0 +1,186 @@
+#include "gspmd/passes/collective_stats.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <unordered_map>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/op.h"
+#include "passes/trip_count.h"
+
+namespace gspmd {
+namespace {
+
+constexpr size_t kMaxAxes = 12;  // subsets of mesh axes are tried for a name
+
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+// bytes * numerator / denominator, rounded up.
+int64_t share(int64_t bytes, int64_t numerator, int64_t denominator) {
+  const auto product = static_cast<__int128>(bytes) * numerator;
+  return static_cast<int64_t>((product + denominator - 1) / denominator);
+}
+
+// What one device sends when the node runs once (cli.md, "a collective").
+int64_t bytes_sent(const Node& node, int64_t num_devices) {
+  int64_t operand = 0;
+  for (const Node* x : node.operands()) operand = saturating_add(operand, x->shape.bytes());
+  const int64_t g = std::max<int64_t>(group_size(node.attrs.replica_groups, num_devices), 1);
+  switch (node.opcode()) {
+    case Opcode::all_gather: return share(node.shape.bytes(), g - 1, g);
+    case Opcode::all_reduce: return share(operand, 2 * (g - 1), g);
+    case Opcode::reduce_scatter:
+    case Opcode::all_to_all: return share(operand, g - 1, g);
+    default: return operand;
+  }
+}
+
+std::string groups_text(const Node& node) {
+  if (!node.is(Opcode::collective_permute)) return to_string(node.attrs.replica_groups);
+  const Permutation& permutation = node.attrs.permutation;
+  std::string text;
+  if (permutation.order != nullptr) {  // digits, so that it stays short on any mesh
+    for (size_t i = 0; i < permutation.from.size(); ++i)
+      text += fmt::format("{}({},{})->({},{})", i ? " " : "", permutation.from[i].size,
+                          permutation.from[i].stride, permutation.to[i].size,
+                          permutation.to[i].stride);
+    return text;
+  }
+  for (const auto& [source, target] : permutation.pairs)
+    text += fmt::format("{}{{{},{}}}", text.empty() ? "" : ",", source, target);
+  return fmt::format("{{{}}}", text);
+}
+
+// The minor-most digits of the iota form that make up one group; empty for lists.
+Digits group_digits(const ReplicaGroups& groups) {
+  if (groups.num_groups == 0) return {};
+  const size_t rank = groups.reshape.size();
+  std::vector<int64_t> order = groups.transpose;
+  if (order.size() != rank) {
+    order.resize(rank);
+    std::iota(order.begin(), order.end(), 0);
+  }
+  const Dims strides = row_major_strides(groups.reshape);
+  Digits digits;
+  int64_t wanted = groups.group_size;
+  for (size_t i = rank; i-- > 0 && wanted > 1;) {
+    const auto axis = static_cast<size_t>(order[i]);
+    const int64_t size = std::min(groups.reshape[axis], wanted);
+    if (groups.reshape[axis] % size != 0 || wanted % size != 0) return {};
+    digits.insert(digits.begin(), {size, strides[axis]});
+    wanted /= size;
+  }
+  return canonical(std::move(digits));
+}
+
+Digits by_stride(Digits digits) {
+  std::sort(digits.begin(), digits.end(),
+            [](const Digit& a, const Digit& b) { return a.stride > b.stride; });
+  return canonical(std::move(digits));
+}
+
+std::vector<std::vector<int64_t>> sorted(std::vector<std::vector<int64_t>> lists) {
+  for (std::vector<int64_t>& list : lists) std::sort(list.begin(), list.end());
+  std::sort(lists.begin(), lists.end());
+  return lists;
+}
+
+// The axes whose digits the groups run over: "data,model"; empty when no set of axes fits.
+std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
+  const size_t count = mesh.axes().size();
+  if (count > kMaxAxes) return "";
+  const int64_t size = group_size(groups, mesh.num_devices());
+  const Digits digits = by_stride(group_digits(groups));
+  const bool by_digits = groups.num_groups > 0 && mesh.order()->is_iota() && !digits.empty();
+  for (size_t set = 1; set < (size_t{1} << count); ++set) {
+    Digits of_set;
+    std::string names;
+    for (size_t a = 0; a < count; ++a) {
+      if ((set >> a & 1) == 0 || mesh.axes()[a].size == 1) continue;
+      of_set.push_back(mesh.digit(static_cast<int64_t>(a)));
+      names += (names.empty() ? "" : ",");
+      names += mesh.axes()[a].name;
+    }
+    if (of_set.empty() || tile_count(of_set) != size) continue;
+    const bool fits = by_digits ? by_stride(of_set) == digits
+                                : sorted(materialize(groups_over(mesh.order(), of_set),
+                                                     mesh.num_devices())) ==
+                                      sorted(materialize(groups, mesh.num_devices()));
+    if (fits) return names;
+  }
+  return "";
+}
+
+std::string source_of(const Metadata& metadata) {
+  if (metadata.source_file.empty()) return "";
+  return fmt::format("{}:{}", metadata.source_file, metadata.source_line);
+}
+
+// How often each computation runs: callers stand behind their callees.
+std::unordered_map<const Computation*, int64_t> run_counts(const Module& module) {
+  std::unordered_map<const Computation*, int64_t> counts;
+  counts[module.entry()] = 1;
+  const auto& all = module.computations();
+  for (auto it = all.rbegin(); it != all.rend(); ++it) {
+    const auto found = counts.find(it->get());
+    if (found == counts.end()) continue;
+    const int64_t runs = found->second;
+    for (const std::unique_ptr<Node>& node : (*it)->nodes()) {
+      const bool loop = node->is(Opcode::while_);
+      const int64_t times = loop ? trip_count(*node).value_or(1) : 1;
+      for (const Computation* called : node->called)
+        counts[called] = saturating_add(counts[called], saturating_multiply(runs, times));
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* mesh) {
+  if (local.entry() == nullptr) return {};
+  const std::unordered_map<const Computation*, int64_t> counts = run_counts(local);
+  using Key = std::tuple<std::string, std::string, std::string, std::string, bool>;
+  std::map<Key, size_t> index;
+  std::map<std::string, std::string> axes;  // by groups
+  std::vector<CollectiveStats> result;
+  for (const std::unique_ptr<Computation>& computation : local.computations()) {
+    const auto runs = counts.find(computation.get());
+    if (runs == counts.end()) continue;
+    for (const std::unique_ptr<Node>& node : computation->nodes()) {
+      if (!node->op().has(kCollective)) continue;
+      CollectiveStats stats;
+      stats.kind = opcode_name(node->opcode());
+      stats.groups = groups_text(*node);
+      stats.op = node->metadata.op_name.empty() ? node->name() : node->metadata.op_name;
+      stats.source = source_of(node->metadata);
+      stats.backward = node->backward;
+      const auto [at, fresh] = index.emplace(
+          Key{stats.kind, stats.groups, stats.op, stats.source, stats.backward}, result.size());
+      if (fresh) {
+        stats.digits = group_digits(node->attrs.replica_groups);
+        if (mesh != nullptr && !node->is(Opcode::collective_permute)) {
+          const auto [name, unknown] = axes.emplace(stats.groups, "");
+          if (unknown) name->second = axes_of(node->attrs.replica_groups, *mesh);
+          stats.axes = name->second;
+        }
+        result.push_back(std::move(stats));
+      }
+      CollectiveStats& entry = result[at->second];
+      entry.sites += 1;
+      entry.count = saturating_add(entry.count, runs->second);
+      entry.bytes = saturating_add(
+          entry.bytes,
+          saturating_multiply(runs->second, bytes_sent(*node, local.num_partitions)));
+    }
+  }
+  return result;
+}
+
+}  // namespace gspmd
