@@ -23,7 +23,8 @@ struct Layout {
   AxisList weight_heads;
   AxisList weight_hidden;
   AxisList weight_vocab;
-  // Norm scales and biases over m; empty: completed from the activations they meet.
+  // Norm scales, biases over m and learned positions; empty: completed from the activations they
+  // meet.
   AxisList norm;
 };
 

@@ -93,8 +93,8 @@ Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor token
           "give shorter tokens or a larger seq",
           length, config_.seq);
     }
-    const Tensor positions = split(*params.positions, {{}, layout_.weight_model});
-    x = x + slice_dim(positions, 0, 0, length);
+    const Tensor positions = split(*params.positions, {{}, layout_.norm});
+    x = x + (length < config_.seq ? slice_dim(positions, 0, 0, length) : positions);
   }
   for (size_t i = 0; i < params.blocks.size(); ++i) {
     const NameScope scope("layer" + std::to_string(i));
