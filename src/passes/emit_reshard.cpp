@@ -130,6 +130,9 @@ class StepEmitter {
   }
 
   Node* collective_permute(Node* x, const ReshardStep& step, const Shape& after) {
+    if (!step.before.order() || !step.after.order())
+      internal_error("reshard: a collective-permute from {} to {}", to_string(step.before),
+                     to_string(step.after));
     Attributes attrs;
     attrs.channel_id = 1;
     const bool one_order = step.before.order() == step.after.order();

@@ -12,23 +12,30 @@ bool is_uniform(const Node& node) {
   return node.is(Opcode::broadcast) && is_uniform(*node.operand(0));
 }
 
+// Partial sums that stay, and the device order of their digits.
+struct Pending {
+  std::vector<Unreduced> sums;
+  DeviceOrder order = nullptr;
+};
+
 // The unreduced digits that `node` may leave unreduced: it is linear and the only reader of each
 // unreduced operand (design.md 2.14). Empty where the sums must be done first.
-std::vector<Unreduced> unreduced_through(SpmdPartitioner& spmd, const Node& node) {
+Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
   const bool linear = node.op().has(kLinear);
   if (!linear && !node.op().has(kLinearInEach)) return {};
   if (node.is(Opcode::convert) && !is_floating(node.shape.dtype)) return {};
-  std::optional<std::vector<Unreduced>> common;
+  std::optional<Pending> common;
   for (size_t i = 0; i < node.operands().size(); ++i) {
     Node* operand = node.operands()[i];
     if (!linear && is_uniform(*operand)) continue;
     if (operand->shape.is_tuple || !spmd.keeps_unreduced(node, static_cast<int64_t>(i))) return {};
-    const std::vector<Unreduced> u = spmd.held(operand).sharding.unreduced();
-    if (common && *common != u) return {};
-    common = u;
+    const Sharding held = spmd.held(operand).sharding;
+    const std::vector<Unreduced>& u = held.unreduced();
+    if (common && (common->sums != u || common->order != held.order())) return {};
+    common = {u, held.order()};
   }
   if (!common) return {};
-  for (const Unreduced& u : *common)
+  for (const Unreduced& u : common->sums)
     if (u.combiner != Combiner::sum) return {};
   return *common;
 }
@@ -62,14 +69,14 @@ Node* identity_of(SpmdPartitioner& spmd, const FactorRule& rule, DType dtype) {
 }
 
 SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                           const std::vector<Unreduced>& kept) {
+                           const Pending& kept) {
   SpreadProblem p;
   p.node = &node;
   p.rule = &rule;
   p.result = home(spmd, node);
-  p.order = p.result.order();
+  p.order = kept.order ? kept.order : p.result.order();
   for (Node* operand : node.operands()) {
-    Sharding s = kept.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding.with_unreduced({});
+    Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
     if (!p.order) p.order = s.order();
     p.operands.push_back(std::move(s));
@@ -80,7 +87,7 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
                          ? factors_of(rule, rule.operands[i], p.operands[i])
                          : FactorDigits(rule.factors.size()));
   p.want = factors_of(rule, rule.results[0], p.result);
-  for (const Unreduced& u : kept) p.taken = concat(p.taken, u.digits);
+  for (const Unreduced& u : kept.sums) p.taken = concat(p.taken, u.digits);
   return p;
 }
 
@@ -144,7 +151,7 @@ Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unred
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   const FactorRule rule = node.op().factors(node);
-  const std::vector<Unreduced> kept = unreduced_through(spmd, node);
+  const Pending kept = unreduced_through(spmd, node);
   const SpreadProblem problem = make_problem(spmd, node, rule, kept);
   const FactorDigits spread = choose_spread(problem);
 
@@ -158,8 +165,8 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
       continue;
     }
     Sharding layout = project(problem.order, rule.operands[i], spread);
-    const bool uniform = !kept.empty() && !node.op().has(kLinear) && is_uniform(*operand);
-    Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept));
+    const bool uniform = !kept.sums.empty() && !node.op().has(kLinear) && is_uniform(*operand);
+    Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept.sums));
     const std::vector<int64_t> masked = dims_to_mask(rule, rule.operands[i], spread);
     if (!masked.empty())
       local = spmd.mask_tail(local, operand->shape, layout, masked,
@@ -169,7 +176,7 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
 
   std::vector<Sharding> results;
   std::vector<Shape> shapes = leaf_shapes(node.shape);
-  const std::vector<Unreduced> sums = pending_sums(rule, spread, kept);
+  const std::vector<Unreduced> sums = pending_sums(rule, spread, kept.sums);
   for (size_t leaf = 0; leaf < shapes.size(); ++leaf) {
     const Sharding s = project(problem.order, rule.results.at(leaf), spread);
     shapes[leaf] = local_shape(shapes[leaf], s);

@@ -44,7 +44,10 @@ bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
   const auto& operands = reader.operands();
   if (std::count(operands.begin(), operands.end(), value) != 1) return false;
   const Partitioned& h = frame_->values.at(value->id()).held;
-  return h.sharding.is_tiled() && !h.sharding.unreduced().empty();
+  if (!h.sharding.is_tiled() || h.sharding.unreduced().empty()) return false;
+  // Partial sums stay in their device order; another order is reached by whole values only.
+  const Sharding& completed = sharding(reader);
+  return !completed.order() || completed.order() == h.sharding.order();
 }
 
 // The value as its readers see it: sums over devices done, in the completed layout.
