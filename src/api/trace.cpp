@@ -98,6 +98,7 @@ Traced TraceSession::finish() {
   entry.remove_dead();
   Module& module = *impl_->module;
   module.remove_unreachable();
+  module.sort_computations();
   if (impl_->state->num_devices > 0) module.num_partitions = impl_->state->num_devices;
   module.frontend_attributes["gspmd.open_parameters"] = "true";
   module.frontend_attributes["gspmd.open_outputs"] = "true";

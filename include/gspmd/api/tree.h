@@ -35,6 +35,7 @@ constexpr std::string_view field_name(std::string_view names, size_t position) {
 }
 
 inline std::string join_path(const std::string& path, std::string_view name) {
+  if (name.empty()) return path;
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
 

@@ -1,0 +1,111 @@
+// One mistake per check: the message names the argument, the call and this file's line.
+#include "api/support.h"
+
+using namespace gspmd;
+using namespace gspmd::test;
+
+namespace {
+
+template <class T>
+struct Params {
+  T w;
+  std::vector<T> layers;
+  GSPMD_FIELDS(w, layers)
+};
+
+const Mesh kMesh{{"data", 2}};
+
+Params<Array> sample(int64_t layers = 2) {
+  return {Array(DType::f32, {4}), std::vector<Array>(size_t(layers), Array(DType::f32, {4}))};
+}
+
+auto step_of(const std::vector<int64_t>& donate) {
+  const auto fn = [](Params<Tensor> p, Tensor x) {
+    return std::pair{map_leaves([&](const Tensor& leaf) { return leaf + x; }, p), x * 2};
+  };
+  return compile(fn, {.mesh = kMesh, .donate = donate, .argument_names = {"params", "x"}}, sample(),
+                 Array(DType::f32, {4}));
+}
+
+Params<Array> separate() {
+  return map_tree(sample(), [](const std::string&, const Array& a) { return a.clone(); });
+}
+
+}  // namespace
+
+TEST_CASE("arguments that differ from the compiled ones are named by path", "[api][errors]") {
+  const auto step = step_of({});
+  const Array x(DType::f32, {4});
+  GSPMD_REQUIRE_ERROR(
+      "step: argument x of call 1 is f32[5], but the function was compiled for f32[4]",
+      step(separate(), Array(DType::f32, {5})));
+  GSPMD_REQUIRE_ERROR("step: argument x of call 1 is s32[4]",
+                      step(separate(), Array(DType::s32, {4})));
+  GSPMD_REQUIRE_ERROR("step: argument x of call 1 has no value", step(separate(), Array()));
+  GSPMD_REQUIRE_ERROR(
+      "step: the arguments of call 1 have params.layers.2 where the compiled function has x",
+      step(sample(3), x));
+  GSPMD_REQUIRE_ERROR(
+      "step: the arguments of call 1 have x where the compiled function has params.layers.1",
+      step(sample(1), x));
+}
+
+TEST_CASE("a donated array cannot be used again", "[api][errors]") {
+  const auto step = step_of({0});
+  const Array x(DType::f32, {4});
+  const auto [first, y] = step(separate(), x);
+  const auto [second, z] = step(first, x);
+  const char* taker = "argument params.w of call 2 of step";
+  GSPMD_REQUIRE_ERROR(std::string("step: argument params.w of call 3 was donated to ") + taker,
+                      step(first, x));
+  CHECK(message_of<UserError>([&, &used = first] { used.w.at(0); }).find(taker) !=
+        std::string::npos);
+  CHECK(values(second.w) == std::vector<double>{0, 0, 0, 0});
+}
+
+TEST_CASE("a donated array cannot be passed twice", "[api][errors]") {
+  const auto step = step_of({0});
+  Params<Array> params = separate();
+  params.layers[1] = params.w;
+  const Array x(DType::f32, {4});
+  GSPMD_REQUIRE_ERROR(
+      "step: the array passed as argument params.layers.1 of call 1 is also argument params.w",
+      step(params, x));
+  Params<Array> fine = separate();
+  GSPMD_REQUIRE_ERROR("is also argument params.w of the same call", step(fine, fine.w));
+}
+
+TEST_CASE("donate must name arguments whose new values are returned", "[api][errors]") {
+  const Shape s(DType::f32, {4});
+  const auto fn = [](Tensor x) { return sum(x); };
+  GSPMD_REQUIRE_ERROR(
+      "compile: argument 0 (arg0) is donated, but no result has its type and leaves",
+      compile(fn, {.donate = {0}}, s));
+  GSPMD_REQUIRE_ERROR("compile: donate names argument 2, but step has 1 arguments",
+                      compile(fn, {.donate = {2}}, s));
+  const auto same = [](Tensor x) { return x + 1; };
+  GSPMD_REQUIRE_ERROR("compile: donate names argument 0 twice",
+                      compile(same, {.donate = {0, 0}}, s));
+}
+
+TEST_CASE("compile checks threads and passes", "[api][errors]") {
+  const Shape s(DType::f32, {4});
+  const auto fn = [](Tensor x) { return x + 1; };
+  GSPMD_REQUIRE_ERROR("compile: -1 threads; give 1 to 1024", compile(fn, {.threads = -1}, s));
+  GSPMD_REQUIRE_ERROR("disable: there is no pass \"nonsense\"",
+                      compile(fn, {.disabled_passes = {"nonsense"}}, s));
+  const auto inspected = compile(fn, {.prepare = false}, s);
+  GSPMD_REQUIRE_ERROR("step: compiled with prepare = false", inspected(Array(s)));
+}
+
+TEST_CASE("leaves of an executable are looked up by path", "[api][errors]") {
+  const auto step = step_of({});
+  CHECK(message_of<UserError>([&] { step.parameter_sharding("params.v"); }) ==
+        "step: there is no argument \"params.v\"; paths are params.w, params.layers.0, "
+        "params.layers.1, x");
+  CHECK(message_of<UserError>([&] {
+          step.result_sharding("y");
+        }).find("step: there is no result \"y\"") == 0);
+  CHECK(message_of<UserError>([&] { step.parameter_sharding(9); }) ==
+        "step: argument 9 is outside the 4 leaves");
+}

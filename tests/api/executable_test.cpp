@@ -1,0 +1,215 @@
+#include <set>
+
+#include "api/support.h"
+
+using namespace gspmd;
+using namespace gspmd::test;
+
+namespace {
+
+template <class T>
+struct Params {
+  T w1, w2;
+  GSPMD_FIELDS(w1, w2)
+};
+
+const Mesh kMesh{{"data", 2}, {"model", 4}};
+
+Tensor loss_on(const Mesh& mesh, const Params<Tensor>& p, Tensor x) {
+  const std::string data = mesh.axes()[0].name;
+  const std::string model = mesh.axes().back().name;
+  Tensor h = einsum("bm,mh->bh", mesh_split(x, mesh, {data, _}), p.w1);
+  h = mesh.rank() > 1 ? mesh_split(h, mesh, {data, model}) : h;
+  return mean(square(einsum("bh,hm->bm", relu(h), p.w2) - x));
+}
+
+auto step_on(const Mesh& mesh) {
+  return [mesh](Params<Tensor> params, Sgd<Params<Tensor>> sgd, Tensor x) {
+    const auto [value, grads] = value_and_grad(
+        [&](const Params<Tensor>& p, Tensor t) { return loss_on(mesh, p, t); })(params, x);
+    const auto [new_params, new_sgd] = sgd.update(params, grads, {.lr = 0.1});
+    return std::tuple{new_params, new_sgd, value};
+  };
+}
+
+Params<Array> sample_params(DType dtype = DType::f64) {
+  return {random_array({dtype, {6, 8}}, 1), random_array({dtype, {8, 6}}, 2)};
+}
+
+Array sample_input(DType dtype = DType::f64) { return random_array({dtype, {4, 6}}, 3); }
+
+}  // namespace
+
+TEST_CASE("a compiled step equals the reference on many meshes", "[api][executable]") {
+  const Params<Array> params = sample_params();
+  const auto sgd = Sgd<Params<Array>>::zeros_like(params);
+  const std::vector<Mesh> meshes{Mesh{{"a", 1}}, Mesh{{"a", 8}},
+                                 kMesh,          Mesh{{"a", 4}, {"b", 2}},
+                                 Mesh{{"a", 3}}, Mesh{{"a", 2}, {"b", 3}}};
+  const Expectation same =
+      expect_equal_on_meshes(step_on, meshes, {1e-12, 1e-12}, params, sgd, sample_input());
+  INFO(same.message);
+  CHECK(same);
+}
+
+TEST_CASE("donated state goes round on the devices without changing the losses",
+          "[api][executable]") {
+  std::vector<double> losses[2];
+  for (const bool donate : {false, true}) {
+    Params<Array> params = sample_params();
+    auto sgd = Sgd<Params<Array>>::zeros_like(params);
+    const Array x = sample_input();
+    CompileOptions options{.mesh = kMesh, .threads = 2};
+    if (donate) options.donate = {0, 1};
+    const auto step = compile(step_on(kMesh), options, params, sgd, x);
+    Array value;
+    for (int i = 0; i < 4; ++i) {
+      std::tie(params, sgd, value) = step(params, sgd, x);
+      losses[donate].push_back(value.item());
+    }
+    CHECK(on_devices(params.w1));
+    CHECK(sharding_of(params.w1) == step.result_sharding("result0.w1"));
+    CHECK(step.counters().runs == 4);
+  }
+  CHECK(losses[0] == losses[1]);
+  CHECK(losses[0][3] < losses[0][0]);
+}
+
+TEST_CASE("donated parameters and their results have one layout", "[api][executable]") {
+  const Params<Array> params = sample_params();
+  const auto sgd = Sgd<Params<Array>>::zeros_like(params);
+  const CompileOptions options{
+      .mesh = kMesh, .donate = {0, 1}, .argument_names = {"params", "sgd", "x"}};
+  const auto step = compile(step_on(kMesh), options, params, sgd, sample_input());
+  CHECK(step.parameter_sharding("params.w1") == step.result_sharding("result0.w1"));
+  CHECK(step.parameter_sharding("sgd.velocity.w2") == step.result_sharding("result1.velocity.w2"));
+  CHECK(step.parameter_sharding("params.w1").dim(1) == sharding_of(kMesh, {_, "model"}).dim(1));
+  CHECK(step.module().local->aliases.size() == 4);
+}
+
+TEST_CASE("arrays are laid out anew where a program wants another sharding", "[api][executable]") {
+  const Array x =
+      Array::of<double>({8, 8}, values(random_integers({DType::f64, {8, 8}}, 5, -9, 9)));
+  const auto by_rows = compile(
+      [](Tensor t) {
+        return mesh_split(t + 1, kMesh, {"model", _});
+      },
+      {.mesh = kMesh}, x);
+  const auto by_columns = compile(
+      [](Tensor t) {
+        return mesh_split(t * 2, kMesh, {_, "model"});
+      },
+      {.mesh = kMesh}, x);
+  const Array there = by_columns(by_rows(x));
+  for (int64_t i = 0; i < 64; ++i) REQUIRE(there.at(i) == (x.at(i) + 1) * 2);
+  CHECK(sharding_of(there) == sharding_of(kMesh, {_, "model"}));
+  CHECK(visualize(there) == visualize(there.shape(), sharding_of(there)));
+}
+
+TEST_CASE("a program compiles from shapes alone and can be inspected", "[api][executable]") {
+  const Params<Shape> params{{DType::f32, {1 << 16, 1 << 18}}, {DType::f32, {1 << 18, 1 << 16}}};
+  const Mesh pod{{"data", 64}, {"model", 128}};
+  const auto fn = [&](Params<Tensor> p, Tensor x) { return loss_on(pod, p, x); };
+  const auto step =
+      compile(fn, {.mesh = pod, .prepare = false}, params, Shape(DType::f32, {1 << 20, 1 << 16}));
+  CHECK(step.num_devices() == 8192);
+  CHECK(step.stats().flops > 0);
+  CHECK(step.stats().parameter_bytes >= 2 * (int64_t{1} << 34) * 4 / 128);
+  CHECK(step.text().find("f32[65536,2048]") != std::string::npos);
+}
+
+TEST_CASE("stats list every collective with axes, bytes and cause", "[api][executable]") {
+  const int line = __LINE__ + 3;
+  const auto fn = [](Tensor x, Tensor w) {
+    const Tensor split = mesh_split(x, kMesh, {"data", "model"});
+    return mesh_split(einsum("bm,mn->bn", split, mesh_split(w, kMesh, {"model", _})), kMesh,
+                      {"data", _});
+  };
+  const auto step =
+      compile(fn, {.mesh = kMesh}, Shape(DType::f32, {4, 8}), Shape(DType::f32, {8, 16}));
+  const Expectation one = expect_collectives(step, {{"all-reduce", "model", 1}});
+  INFO(one.message);
+  CHECK(one);
+  REQUIRE(step.stats().collectives.size() == 1);
+  const CollectiveStats& only = step.stats().collectives[0];
+  CHECK(only.bytes == 2 * (2 * 16 * 4) * 3 / 4);
+  CHECK(only.source ==
+        fmt::format("errors_none.cpp:{}", line).replace(0, 15, "executable_test.cpp"));
+  const Expectation wrong = expect_collectives(step, {{"all-gather", "model", 2}});
+  CHECK_FALSE(wrong);
+  CHECK(wrong.message.find("all-gather over model: expected 2, found 0") != std::string::npos);
+  CHECK(wrong.message.find("all-reduce over model: expected 0, found 1") != std::string::npos);
+  CHECK(expect_collectives(step.module(), kMesh, {{"all-reduce", "*", 1}}));
+  const std::string table = fmt::format("{}", step.stats());
+  CHECK(table.find("all-reduce") != std::string::npos);
+  CHECK(to_json(step.stats()).find("\"collective_count\":1") != std::string::npos);
+}
+
+TEST_CASE("the module stages run from completed to local, and text is one program",
+          "[api][executable]") {
+  const auto fn = [](Tensor x) { return mesh_split(x, kMesh, {"data"}) * 2; };
+  const auto step = compile(fn, {.mesh = kMesh}, Shape(DType::f32, {8}));
+  CHECK(step.module().completed->entry()->parameters()[0]->shape == Shape(DType::f32, {8}));
+  CHECK(step.module().local->entry()->parameters()[0]->shape == Shape(DType::f32, {4}));
+  CHECK(step.text().find("f32[4]") != std::string::npos);
+  CHECK(step.parameter_sharding(0) == sharding_of(kMesh, {"data"}));
+  CHECK(step.traced().arguments()[0].path == "arg0");
+}
+
+TEST_CASE("callbacks hear passes, dumps and rematerialisations", "[api][executable]") {
+  std::vector<std::string> passes, dumped;
+  CompileOptions options{.mesh = kMesh};
+  options.progress = [&](const std::string& pass, double) { passes.push_back(pass); };
+  options.dump_after = {"partition"};
+  options.dump = [&](const std::string& pass, const std::string& text) {
+    dumped.push_back(pass);
+    CHECK(text.find("HloModule") == 0);
+  };
+  compile([](Tensor x) { return x + 1; }, options, Shape(DType::f32, {8}));
+  CHECK(std::set<std::string>(passes.begin(), passes.end()).count("propagate") == 1);
+  CHECK(passes.back() == "prepare");
+  CHECK(dumped == std::vector<std::string>{"partition"});
+}
+
+TEST_CASE("captured arrays travel with the program", "[api][executable]") {
+  const Array table = random_array({DType::f64, {8, 4}}, 9);
+  const auto fn = [&](Tensor x) {
+    return einsum("bm,mn->bn", mesh_split(x, kMesh, {"data", "model"}), table);
+  };
+  const Array x = random_array({DType::f64, {4, 8}}, 10);
+  const auto step = compile(fn, {.mesh = kMesh}, x);
+  CHECK(expect_close({step(x)}, reference_results(fn, x), {1e-13, 1e-13}));
+}
+
+TEST_CASE("random numbers do not depend on the mesh", "[api][executable]") {
+  const auto make = [](const Mesh& mesh) {
+    return [mesh](Tensor seed) {
+      const std::string axis = mesh.axes()[0].name;
+      return std::pair{mesh_split(random_bits(seed, {6, 10}), mesh, {axis, _}),
+                       mesh_split(random_uniform(seed, {6, 10}, {.stream = 3}), mesh, {_, axis})};
+    };
+  };
+  const Expectation same =
+      expect_equal_on_meshes(make, {Mesh{{"a", 1}}, Mesh{{"a", 4}}, kMesh, Mesh{{"a", 3}}}, {0, 0},
+                             Array::scalar<uint32_t>(99));
+  INFO(same.message);
+  CHECK(same);
+}
+
+TEST_CASE("results returned twice, or arguments returned as they came, are separate arrays",
+          "[api][executable]") {
+  const Array x = Array::of<float>({4}, {1, 2, 3, 4});
+  const auto twice = compile(
+      [](Tensor t) {
+        return std::tuple{t + 1, t + 1, t};
+      },
+      {.mesh = kMesh}, x);
+  const auto [a, b, c] = twice(x);
+  const auto take_over =
+      compile([](Tensor t) { return t * 10; }, {.mesh = kMesh, .donate = {0}}, x);
+  CHECK(values(take_over(a)) == std::vector<double>{20, 30, 40, 50});
+  CHECK(values(b) == std::vector<double>{2, 3, 4, 5});
+  const auto [d, e, f] = twice(c);
+  CHECK(values(take_over(f)) == std::vector<double>{10, 20, 30, 40});
+  CHECK(values(c) == std::vector<double>{1, 2, 3, 4});
+}

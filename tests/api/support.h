@@ -1,0 +1,92 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gspmd/gspmd.h"
+#include "gspmd/testing.h"
+
+namespace gspmd::test {
+
+inline std::vector<double> values(const Array& array) {
+  std::vector<double> result;
+  for (int64_t i = 0; i < array.size(); ++i) result.push_back(array.at(i));
+  return result;
+}
+
+// The single result of a function of arrays, by the reference interpreter.
+template <class Fn, class... Args>
+Array run(Fn fn, const Args&... args) {
+  const std::vector<Array> results = reference_results(fn, args...);
+  REQUIRE(results.size() == 1);
+  return results[0];
+}
+
+inline Array random_array(Shape shape, unsigned seed, double low = -1, double high = 1) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> uniform(low, high);
+  Array array(std::move(shape));
+  for (int64_t i = 0; i < array.size(); ++i) array.set(i, uniform(generator));
+  return array;
+}
+
+inline Array random_integers(Shape shape, unsigned seed, int low, int high) {
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<int> uniform(low, high);
+  Array array(std::move(shape));
+  for (int64_t i = 0; i < array.size(); ++i) array.set(i, uniform(generator));
+  return array;
+}
+
+// Central differences of a scalar function of one f64 array, element by element.
+template <class Fn>
+Array numeric_gradient(Fn fn, const Array& x, double step = 1e-5) {
+  Array gradient(x.shape());
+  for (int64_t i = 0; i < x.size(); ++i) {
+    Array up = x.clone();
+    Array down = x.clone();
+    up.set(i, x.at(i) + step);
+    down.set(i, x.at(i) - step);
+    gradient.set(i, (run(fn, up).item() - run(fn, down).item()) / (2 * step));
+  }
+  return gradient;
+}
+
+// Whether grad(fn) agrees with central differences at x (f64).
+template <class Fn>
+Expectation gradient_is_right(Fn fn, const Array& x) {
+  return expect_close({run(grad(fn), x)}, {numeric_gradient(fn, x)}, {1e-6, 1e-7}, "gradient");
+}
+
+// The message of the E that f throws; a failed requirement when it throws none.
+template <class E, class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  FAIL("no error was thrown");
+  return {};
+}
+
+// "(errors_math.cpp:12)": what a message ends with when the mistake is on that line.
+inline std::string at_line(const char* file, int line) {
+  return fmt::format("({}:{})", Site::base_name(file), line);
+}
+
+}  // namespace gspmd::test
+
+// Requires a UserError whose message contains `fact` and names this statement: file and line are
+// those of the macro's name, as for the calls inside it.
+#define GSPMD_REQUIRE_ERROR(fact, expression)                                                    \
+  do {                                                                                           \
+    const gspmd::Site statement = gspmd::Site::here();                                           \
+    const std::string seen = gspmd::test::message_of<gspmd::UserError>([&] { expression; });     \
+    INFO(seen);                                                                                  \
+    CHECK(seen.find(fact) != std::string::npos);                                                 \
+    CHECK(seen.find(gspmd::test::at_line(statement.file, statement.line)) != std::string::npos); \
+  } while (false)
