@@ -29,6 +29,22 @@ std::vector<Sharding> leaf_shardings(const Shape& shape, const std::optional<Sha
   return s->elements();
 }
 
+// 1 for the devices that hold a tile and are the first of its replicas, by device id.
+std::vector<int32_t> first_holders(const Sharding& s, int64_t num_devices) {
+  std::vector<int32_t> holds(static_cast<size_t>(num_devices), 0);
+  if (s.kind() == ShardingKind::maximal) {
+    holds.at(static_cast<size_t>(s.device())) = 1;
+    return holds;
+  }
+  for (int64_t r = 0; r < s.order()->count; ++r) {
+    bool first = true;
+    for (const Digit& digit : s.replicated_digits())
+      first = first && (r / digit.stride) % digit.size == 0;
+    holds.at(static_cast<size_t>(s.order()->device(r))) = first;
+  }
+  return holds;
+}
+
 }  // namespace
 
 SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& options)
@@ -50,9 +66,11 @@ Sharding SpmdPartitioner::normalized(const Node& node, const Shape& shape, const
   if (given.is_manual() || !given.manual_digits().empty())
     user_error("partition: {} has a manual sharding {}; manual regions are not supported", place(node),
                to_string(given));
-  if (given.is_tiled() && given.order()) {
-    int64_t largest = given.order()->count - 1;
-    for (const int64_t device : given.order()->devices) largest = std::max(largest, device);
+  const bool maximal = given.kind() == ShardingKind::maximal;
+  if ((given.is_tiled() && given.order()) || maximal) {
+    int64_t largest = maximal ? given.device() : given.order()->count - 1;
+    if (!maximal)
+      for (const int64_t device : given.order()->devices) largest = std::max(largest, device);
     if (largest >= num_devices_)
       user_error("partition: {} is sharded {} over device {}, the program has {} devices; raise "
                  "--num-devices",
@@ -142,11 +160,17 @@ Partitioned SpmdPartitioner::make_parameter(Node& node) {
   Attributes attrs;
   attrs.index = node.attrs.index;
   if (node.shape.is_tuple) {
+    for (const Sharding& leaf : leaf_shardings(node.shape, node.sharding))
+      if (entry && !covers(leaf, num_devices_) && leaf.kind() != ShardingKind::unknown)
+        user_error("partition: a leaf of tuple parameter {} is on some devices only ({}); pass it as a "
+                   "parameter of its own",
+                   place(node), to_string(leaf));
     Shape shape = local_shape(node.shape, sharding(node));
     return {local().append(Opcode::parameter, shape, {}, attrs, node.name()), sharding(node)};
   }
-  const bool partial = entry && node.sharding && node.sharding->is_tiled() &&
-                       !covers(*node.sharding, num_devices_);
+  const bool partial = entry && node.sharding && !covers(*node.sharding, num_devices_) &&
+                       (node.sharding->is_tiled() || node.sharding->kind() == ShardingKind::maximal);
+  (void)sharding(node);  // refuses what cannot be partitioned
   const Sharding& s = partial ? *node.sharding : sharding(node);
   if (entry && node.sharding && !node.sharding->unreduced().empty())
     user_error("partition: parameter {} is unreduced ({}); reduce it before it enters the program",
@@ -161,17 +185,9 @@ Partitioned SpmdPartitioner::make_parameter(Node& node) {
 // A value held by some of the devices: each holder of a tile (the first replica) puts it into zeros,
 // and a sum over all devices gives everybody the whole. Bits are summed as integers, so it is exact.
 Partitioned SpmdPartitioner::from_partial_devices(Node* x, const Node& node, const Sharding& given) {
-  (void)sharding(node);
   Computation& c = local();
   const Shape& global = node.shape;
-  std::vector<uint8_t> holds(static_cast<size_t>(num_devices_), 0);
-  for (int64_t r = 0; r < given.order()->count; ++r) {
-    bool first = true;
-    for (const Digit& digit : given.replicated_digits())
-      first = first && (r / digit.stride) % digit.size == 0;
-    holds.at(static_cast<size_t>(given.order()->device(r))) = first;
-  }
-  std::vector<int32_t> table(holds.begin(), holds.end());
+  const std::vector<int32_t> table = first_holders(given, num_devices_);
   Node* here = hlo::reshape(
       hlo::dynamic_slice(hlo::constant(c, Array::of<int32_t>({num_devices_}, table)),
                          {rank_node(iota_order(num_devices_))}, {1}), {});

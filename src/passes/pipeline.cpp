@@ -24,20 +24,16 @@ struct State {
 // A traced program's donated state: results come back in the layout of the parameters they replace.
 void pair_donated(Module& module) {
   Node& root = *module.entry()->root();
-  if (!module.frontend_attributes.contains("gspmd.open_outputs")) return;
+  if (module.aliases.empty() || !module.frontend_attributes.contains("gspmd.open_outputs")) return;
+  std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(root.shape)));
+  if (root.sharding) leaves = root.sharding->is_tuple() ? root.sharding->elements() : std::vector{*root.sharding};
   for (const Alias& alias : module.aliases) {
     const Node& parameter = *module.entry()->parameters().at(static_cast<size_t>(alias.parameter));
     const Sharding wanted = parameter.sharding.value_or(Sharding::replicated());
     if (wanted.is_tuple() || alias.output.size() > 1) continue;
-    if (!root.shape.is_tuple) {
-      root.sharding = wanted;
-      continue;
-    }
-    std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(root.shape)));
-    if (root.sharding && root.sharding->is_tuple()) leaves = root.sharding->elements();
-    leaves.at(static_cast<size_t>(alias.output.at(0))) = wanted;
-    root.sharding = Sharding::tuple(std::move(leaves));
+    leaves.at(alias.output.empty() ? 0 : static_cast<size_t>(alias.output[0])) = wanted;
   }
+  root.sharding = root.shape.is_tuple ? Sharding::tuple(std::move(leaves)) : leaves.at(0);
 }
 
 void simplify(Module& module, bool across_phases) {
