@@ -1,0 +1,222 @@
+#include "gspmd/passes/plan_memory.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gspmd/base/error.h"
+#include "passes/plan_memory_buffers.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kAlign = 64;
+
+int64_t flat_leaf(const Shape& shape, const Dims& path) {
+  int64_t leaf = 0;
+  const Shape* at = &shape;
+  for (const int64_t index : path) {
+    if (!at->is_tuple || index < 0 || index >= static_cast<int64_t>(at->elements.size())) {
+      user_error("plan_memory: alias path {{{}}} does not exist in {}", fmt::join(path, ","), to_string(shape));
+    }
+    for (int64_t i = 0; i < index; ++i) leaf += leaf_count(at->elements[static_cast<size_t>(i)]);
+    at = &at->elements[static_cast<size_t>(index)];
+  }
+  return leaf;
+}
+
+class Planner {
+ public:
+  Planner(const Module& module, const PlanOptions& options)
+      : module_(module), table_(table_of_buffers(module, options.scratch)) {}
+
+  MemoryPlan plan() {
+    share_in_place();
+    share_loops();
+    place_outputs();
+    place_arena();
+    describe_peak();
+    write_places();
+    return std::move(plan_);
+  }
+
+ private:
+  // `from` becomes part of `into`.
+  void merge(int64_t from, int64_t into) {
+    PlannedBuffer& a = table_[into];
+    PlannedBuffer& b = table_[from];
+    a.first = std::min(a.first, b.first);
+    a.last = std::max(a.last, b.last);
+    a.last_inside = std::max(a.last_inside, b.last_inside);
+    b.merged = table_.find(into);
+  }
+
+  bool is_arena(int64_t buffer) { return table_[buffer].kind == PlannedBuffer::arena; }
+
+  void share_in_place() {
+    for (const ShareCandidate& share : table_.shares) {
+      const int64_t operand = table_.find(share.operand), result = table_.find(share.result);
+      if (operand == result || !is_arena(operand) || !is_arena(result)) continue;
+      PlannedBuffer& x = table_[operand];
+      PlannedBuffer& y = table_[result];
+      if (x.last != share.position || y.first != share.position || x.bytes != y.bytes) continue;
+      merge(operand, result);
+    }
+  }
+
+  bool may_share_at(int64_t position, int64_t operand, int64_t result) const {
+    return std::any_of(table_.shares.begin(), table_.shares.end(), [&](const ShareCandidate& share) {
+      return share.position == position && table_.find(share.operand) == operand &&
+             table_.find(share.result) == result;
+    });
+  }
+
+  // The body writes a leaf's next value over the present one when nobody reads that any more.
+  void share_loops() {
+    for (const CarryCandidate& carry : table_.carries) {
+      const int64_t carried = table_.find(carry.carried), next = table_.find(carry.next);
+      if (carried == next || !is_arena(next) || !is_arena(carried)) continue;
+      const PlannedBuffer& x = table_[carried];
+      const PlannedBuffer& y = table_[next];
+      if (x.bytes != y.bytes || y.last_inside >= 0 || y.first < x.first) continue;
+      const bool free = x.last_inside < y.first ||
+                        (x.last_inside == y.first && may_share_at(y.first, carried, next));
+      if (free) merge(next, carried);
+    }
+  }
+
+  void place_outputs() {
+    const std::vector<Shape> shapes = leaf_shapes(module_.entry()->root()->shape);
+    std::map<int64_t, int64_t> donated;  // result leaf -> parameter leaf
+    std::vector<int64_t> first_leaf;
+    int64_t total = 0;
+    for (const Node* parameter : module_.entry()->parameters()) {
+      first_leaf.push_back(total);
+      total += leaf_count(parameter->shape);
+    }
+    for (const Alias& alias : module_.aliases) {
+      const Node& parameter = *module_.entry()->parameters().at(static_cast<size_t>(alias.parameter));
+      donated[flat_leaf(module_.entry()->root()->shape, alias.output)] =
+          first_leaf[static_cast<size_t>(alias.parameter)] +
+          flat_leaf(parameter.shape, alias.parameter_index);
+    }
+    for (size_t i = 0; i < table_.roots.size(); ++i) {
+      const auto leaf = static_cast<int64_t>(i);
+      const auto found = donated.find(leaf);
+      if (found == donated.end()) plan_.output_bytes += shapes[i].bytes();
+      const int64_t root = table_.find(table_.roots[i]);
+      if (!is_arena(root)) continue;  // copied when the run ends
+      if (found != donated.end() && !can_take_over(root, found->second)) continue;
+      table_[root].kind = PlannedBuffer::output;
+      table_[root].index = leaf;
+    }
+  }
+
+  // Whether the value may be written into the donated parameter's storage from the start.
+  bool can_take_over(int64_t root, int64_t parameter) {
+    const int64_t donor = table_.find(table_.parameters.at(static_cast<size_t>(parameter)));
+    const PlannedBuffer& x = table_[donor];
+    const PlannedBuffer& y = table_[root];
+    if (x.bytes != y.bytes) return false;
+    return x.last < y.first || (x.last == y.first && may_share_at(y.first, donor, root));
+  }
+
+  // Largest first, each into the tightest gap between those that live at the same time.
+  void place_arena() {
+    std::vector<int64_t> order;
+    for (size_t i = 0; i < table_.buffers.size(); ++i) {
+      const PlannedBuffer& b = table_.buffers[i];
+      if (b.merged < 0 && b.kind == PlannedBuffer::arena) order.push_back(static_cast<int64_t>(i));
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return table_[a].bytes > table_[b].bytes;
+    });
+    std::vector<int64_t> placed;  // by offset
+    for (const int64_t i : order) {
+      PlannedBuffer& b = table_[i];
+      b.offset = best_gap(placed, b);
+      const auto at = std::upper_bound(placed.begin(), placed.end(), b.offset, [&](int64_t offset, int64_t other) {
+        return offset < table_[other].offset;
+      });
+      placed.insert(at, i);
+      plan_.arena_bytes = std::max(plan_.arena_bytes, b.offset + aligned(b.bytes));
+    }
+  }
+
+  static int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlign) * kAlign; }
+
+  int64_t best_gap(const std::vector<int64_t>& placed, const PlannedBuffer& b) {
+    int64_t best = -1, best_size = INT64_MAX, end = 0;
+    const int64_t bytes = aligned(b.bytes);
+    for (const int64_t other : placed) {
+      const PlannedBuffer& x = table_[other];
+      if (x.last < b.first || b.last < x.first) continue;
+      const int64_t gap = x.offset - end;
+      if (gap >= bytes && gap < best_size) {
+        best = end;
+        best_size = gap;
+      }
+      end = std::max(end, x.offset + aligned(x.bytes));
+    }
+    return best >= 0 ? best : end;
+  }
+
+  void describe_peak() {
+    std::vector<int64_t> change(table_.at.size() + 1, 0);
+    for (const PlannedBuffer& b : table_.buffers) {
+      if (b.merged >= 0 || b.kind != PlannedBuffer::arena) continue;
+      change[static_cast<size_t>(b.first)] += aligned(b.bytes);
+      change[static_cast<size_t>(b.last) + 1] -= aligned(b.bytes);
+    }
+    int64_t live = 0, most = -1, peak = 0;
+    for (size_t i = 0; i < table_.at.size(); ++i) {
+      live += change[i];
+      if (live <= most) continue;
+      most = live;
+      peak = static_cast<int64_t>(i);
+    }
+    if (most <= 0) return;
+    plan_.peak_op = table_.at[static_cast<size_t>(peak)]->name();
+    std::vector<const PlannedBuffer*> tensors;
+    for (const PlannedBuffer& b : table_.buffers) {
+      if (b.merged < 0 && b.kind == PlannedBuffer::arena && b.first <= peak && peak <= b.last) {
+        tensors.push_back(&b);
+      }
+    }
+    std::stable_sort(tensors.begin(), tensors.end(),
+                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+    for (const PlannedBuffer* b : tensors) {
+      plan_.peak_tensors.push_back(fmt::format("{} {} {}", b->name, to_string(b->shape), b->bytes));
+    }
+  }
+
+  void write_places() {
+    std::set<int64_t> constants;
+    for (const auto& [leaf, buffer] : table_.of_leaf) {
+      const int64_t found = table_.find(buffer);
+      const PlannedBuffer& b = table_[found];
+      BufferPlace& place = plan_.places[leaf];
+      place.kind = static_cast<BufferPlace::Kind>(kKinds[b.kind]);
+      place.bytes = b.bytes;
+      place.offset = b.kind == PlannedBuffer::arena ? b.offset : 0;
+      place.index = b.kind == PlannedBuffer::constant ? found : b.index;
+      if (b.kind == PlannedBuffer::constant && constants.insert(found).second) plan_.constant_bytes += b.bytes;
+    }
+    for (const int64_t parameter : table_.parameters) plan_.parameter_bytes += table_[parameter].shape.bytes();
+    plan_.peak_bytes =
+        plan_.arena_bytes + plan_.parameter_bytes + plan_.output_bytes + plan_.constant_bytes;
+  }
+
+  static constexpr BufferPlace::Kind kKinds[] = {BufferPlace::arena, BufferPlace::parameter,
+                                                 BufferPlace::constant, BufferPlace::output};
+  const Module& module_;
+  BufferTable table_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Module& local, const PlanOptions& options) {
+  return Planner(local, options).plan();
+}
+
+}  // namespace gspmd

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// Nodes that the root reaches, operands first: what runs.
+std::vector<const Node*> live_nodes(const Computation& computation);
+
+// Whether the result leaf of `node` may be written over `operand`, which nobody reads afterwards: every
+// element is read before, or at, the moment its place is written.
+bool can_share(const Node& node, int64_t operand, int64_t leaf);
+
+// Whether a node's value is its operands' storage: reshape, tuple, get-tuple-element, ...
+bool is_alias(const Node& node);
+
+// Storage of one or several leaves, and the positions in the linear order of the program tree between
+// which it holds a value.
+struct PlannedBuffer {
+  enum Kind : uint8_t { arena, parameter, constant, output } kind = arena;
+  int64_t index = 0;             // parameter: flat leaf; output: flat result leaf
+  int64_t bytes = 0;
+  int64_t first = 0, last = 0;
+  int64_t last_inside = -1;      // loop-carried: the last read inside condition and body
+  int64_t merged = -1;           // became part of that buffer
+  int64_t offset = 0;
+  std::string name;              // of the node it was made for
+  Shape shape;
+};
+
+// A pair that one op allows to share storage: `result` written at the position where `operand` is read.
+struct ShareCandidate {
+  int64_t position = 0, operand = 0, result = 0;
+};
+// The body's new value of a loop-carried leaf.
+struct CarryCandidate {
+  int64_t carried = 0, next = 0;
+};
+
+// The program tree laid out on one line: buffers with lifetimes before any sharing.
+struct BufferTable {
+  std::vector<PlannedBuffer> buffers;
+  std::map<std::pair<int64_t, int64_t>, int64_t> of_leaf;  // (node id, leaf) -> buffer
+  std::vector<ShareCandidate> shares;
+  std::vector<CarryCandidate> carries;
+  std::vector<int64_t> parameters;   // flat entry leaves -> buffer
+  std::vector<int64_t> roots;        // flat result leaves -> buffer
+  std::vector<const Node*> at;       // position -> node
+  int64_t find(int64_t buffer) const {
+    while (buffers[static_cast<size_t>(buffer)].merged >= 0) {
+      buffer = buffers[static_cast<size_t>(buffer)].merged;
+    }
+    return buffer;
+  }
+  PlannedBuffer& operator[](int64_t buffer) { return buffers[static_cast<size_t>(find(buffer))]; }
+};
+
+BufferTable table_of_buffers(const Module& module, const std::map<int64_t, int64_t>& scratch);
+
+}  // namespace gspmd

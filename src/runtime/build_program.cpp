@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/op.h"
+#include "passes/plan_memory_buffers.h"
+#include "runtime/collective_run.h"
+#include "runtime/normalize.h"
+#include "runtime/program.h"
+#include "runtime/reference_kernel.h"
+
+namespace gspmd {
+namespace {
+
+PreparedKernel copy_kernel(int64_t bytes) {
+  constexpr int64_t kPartBytes = 1 << 18;
+  PreparedKernel kernel;
+  kernel.parts = std::clamp<int64_t>(bytes / kPartBytes, 1, 8);
+  kernel.cost = 10 + 0.05 * static_cast<double>(bytes);
+  kernel.run = [bytes, parts = kernel.parts](const KernelArgs& args) {
+    const int64_t first = args.part * bytes / parts, last = (args.part + 1) * bytes / parts;
+    std::memcpy(args.results[0] + first, args.operands[0] + first, static_cast<size_t>(last - first));
+  };
+  return kernel;
+}
+
+PreparedKernel partition_id_kernel() {
+  PreparedKernel kernel;
+  kernel.run = [](const KernelArgs& args) {
+    const auto id = static_cast<uint32_t>(args.device);
+    std::memcpy(args.results[0], &id, sizeof(id));
+  };
+  return kernel;
+}
+
+int64_t flat_leaf(const Shape& shape, const Dims& path) {
+  int64_t leaf = 0;
+  const Shape* at = &shape;
+  for (const int64_t index : path) {
+    for (int64_t i = 0; i < index; ++i) leaf += leaf_count(at->elements.at(static_cast<size_t>(i)));
+    at = &at->elements.at(static_cast<size_t>(index));
+  }
+  return leaf;
+}
+
+class Builder {
+ public:
+  Builder(const Module& local, const ProgramOptions& options) : p_(std::make_shared<Program>()) {
+    if (options.num_devices < 1) user_error("build_program: {} devices; give 1 or more", options.num_devices);
+    p_->options = options;
+    p_->module = local.clone();
+    normalize(*p_->module);
+    p_->plan = plan_memory(*p_->module);
+  }
+
+  std::shared_ptr<const Program> build() {
+    const Computation& entry = *p_->module->entry();
+    for (const Node* parameter : entry.parameters()) {
+      first_parameter_leaf_.push_back(static_cast<int64_t>(p_->parameter_leaves.size()));
+      for (const Shape& leaf : leaf_shapes(parameter->shape)) p_->parameter_leaves.push_back(leaf);
+    }
+    p_->result_leaves = leaf_shapes(entry.root()->shape);
+    read_aliases(entry);
+    walk(entry, p_->main);
+    finish_outputs(entry);
+    for (const Step& step : p_->steps) {
+      p_->scratch_bytes = std::max(p_->scratch_bytes, step.kernel.scratch_bytes);
+    }
+    return p_;
+  }
+
+ private:
+  void read_aliases(const Computation& entry) {
+    p_->donor.assign(p_->result_leaves.size(), -1);
+    for (const Alias& alias : p_->module->aliases) {
+      const Node& parameter = *entry.parameters().at(static_cast<size_t>(alias.parameter));
+      p_->donor.at(static_cast<size_t>(flat_leaf(entry.root()->shape, alias.output))) =
+          first_parameter_leaf_.at(static_cast<size_t>(alias.parameter)) +
+          flat_leaf(parameter.shape, alias.parameter_index);
+    }
+  }
+
+  Slot slot(const Node& node, int64_t leaf) const {
+    const BufferPlace& place = p_->plan.places.at({node.id(), leaf});
+    return {place.kind, place.index, place.offset, place.bytes};
+  }
+
+  // Donated results and their parameters are the same storage.
+  Slot storage(Slot slot) const {
+    if (slot.kind != BufferPlace::output) return slot;
+    const int64_t donor = p_->donor[static_cast<size_t>(slot.index)];
+    if (donor >= 0) slot.kind = BufferPlace::parameter, slot.index = donor;
+    return slot;
+  }
+
+  void add_arguments(const Node& node) {
+    const int64_t leaves = leaf_count(node.shape);
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      Slot s = slot(node, leaf);
+      if (s.kind == BufferPlace::constant) s.index = constant_index(s.index);
+      p_->arguments.push_back(s);
+    }
+  }
+
+  int64_t constant_index(int64_t place) const { return constants_.at(place); }
+
+  void add_step(Block& block, PreparedKernel kernel, std::string name, int64_t first_argument,
+                int64_t operands, int64_t results) {
+    const auto index = static_cast<int64_t>(p_->steps.size());
+    if (block.items.empty() || block.items.back().kind != Block::Item::segment ||
+        block.items.back().last != index) {
+      block.items.push_back({Block::Item::segment, index, index});
+    }
+    block.items.back().last = index + 1;
+    p_->steps.push_back({std::move(kernel), first_argument, operands, results, std::move(name)});
+  }
+
+  void add_copy(Block& block, const Slot& from, const Slot& to, const std::string& name) {
+    if (storage(from) == storage(to) || to.bytes == 0) return;
+    const auto first = static_cast<int64_t>(p_->arguments.size());
+    for (Slot s : {from, to}) {
+      if (s.kind == BufferPlace::constant) s.index = constant_index(s.index);
+      p_->arguments.push_back(s);
+    }
+    add_step(block, copy_kernel(to.bytes), name, first, 1, 1);
+  }
+
+  void walk(const Computation& computation, Block& block) {
+    for (const Node* node : live_nodes(computation)) {
+      if (node->is(Opcode::parameter) || is_alias(*node)) continue;
+      if (node->is(Opcode::constant)) {
+        constants_[p_->plan.places.at({node->id(), 0}).index] = static_cast<int64_t>(p_->constants.size());
+        p_->constants.push_back(node->attrs.literal);
+      } else if (node->is(Opcode::while_)) {
+        add_loop(*node, block);
+      } else if (node->op().has(kCollective)) {
+        add_collective(*node, block);
+      } else {
+        const auto first = static_cast<int64_t>(p_->arguments.size());
+        int64_t operands = 0;
+        for (const Node* operand : node->operands()) {
+          operands += leaf_count(operand->shape);
+          add_arguments(*operand);
+        }
+        add_arguments(*node);
+        add_step(block, kernel_of(*node), fmt::format("{}: \"{}\"", opcode_name(node->opcode()), node->name()),
+                 first, operands, leaf_count(node->shape));
+      }
+    }
+  }
+
+  PreparedKernel kernel_of(const Node& node) const {
+    if (node.is(Opcode::partition_id)) return partition_id_kernel();
+    if (!p_->options.reference_kernels && node.op().lower != nullptr) {
+      PreparedKernel kernel = node.op().lower(node);
+      if (kernel.run) return kernel;
+    }
+    return reference_kernel(node);
+  }
+
+  void add_collective(const Node& node, Block& block) {
+    CollectiveStep step = prepare_collective(node, p_->options.num_devices, p_->options.reference_kernels);
+    step.first_argument = static_cast<int64_t>(p_->arguments.size());
+    step.operands = static_cast<int64_t>(node.operands().size());
+    step.results = leaf_count(node.shape);
+    for (const Node* operand : node.operands()) add_arguments(*operand);
+    add_arguments(node);
+    const auto index = static_cast<int64_t>(p_->collectives.size());
+    block.items.push_back({Block::Item::collective, index, index});
+    p_->collectives.push_back(std::move(step));
+  }
+
+  void add_loop(const Node& node, Block& block) {
+    const int64_t leaves = leaf_count(node.shape);
+    for (int64_t i = 0; i < leaves; ++i) {
+      add_copy(block, slot(*node.operand(0), i), slot(node, i), node.name());
+    }
+    auto loop = std::make_unique<LoopStep>();
+    loop->name = node.name();
+    const size_t before = p_->collectives.size();
+    const Computation& condition = *node.called.at(0);
+    walk(condition, loop->condition);
+    loop->predicate_argument = static_cast<int64_t>(p_->arguments.size());
+    add_arguments(*condition.root());
+    const Computation& body = *node.called.at(1);
+    walk(body, loop->body);
+    for (int64_t i = 0; i < leaves; ++i) {
+      add_copy(loop->body, slot(*body.root(), i), slot(node, i), node.name());
+    }
+    loop->lockstep = p_->collectives.size() > before;
+    const auto index = static_cast<int64_t>(p_->loops.size());
+    block.items.push_back({Block::Item::loop, index, index});
+    p_->loops.push_back(std::move(loop));
+  }
+
+  // Result leaves whose value was not computed in place: parameters, constants, repeated values.
+  void finish_outputs(const Computation& entry) {
+    for (size_t i = 0; i < p_->result_leaves.size(); ++i) {
+      const Slot from = slot(*entry.root(), static_cast<int64_t>(i));
+      const Slot to{BufferPlace::output, static_cast<int64_t>(i), 0, from.bytes};
+      add_copy(p_->main, from, to, "result");
+    }
+  }
+
+  std::shared_ptr<Program> p_;
+  std::vector<int64_t> first_parameter_leaf_;
+  std::map<int64_t, int64_t> constants_;  // place index -> Program::constants
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> build_program(const Module& local, const ProgramOptions& options) {
+  return Builder(local, options).build();
+}
+
+const MemoryPlan& memory_plan(const Program& program) { return program.plan; }
+
+}  // namespace gspmd

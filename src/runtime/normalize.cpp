@@ -1,0 +1,150 @@
+#include "runtime/normalize.h"
+
+#include <map>
+#include <set>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+namespace {
+
+void inline_calls_in(Computation& computation, int depth) {
+  if (depth > 200) user_error("build_program: computation {} calls itself", computation.name());
+  bool changed = false;
+  while (true) {
+    Node* call = nullptr;
+    for (const auto& node : computation.nodes()) {
+      if (node->is(Opcode::call)) call = node.get();
+    }
+    if (call == nullptr) break;
+    if (++depth > 10000) user_error("build_program: computation {} calls itself", computation.name());
+    Node* root = inline_computation(*call->called.at(0), computation, call->operands());
+    computation.replace_uses(call, root);
+    computation.remove_dead();
+    changed = true;
+  }
+  if (changed) computation.sort();
+}
+
+Computation* copy_of(Computation& source) {
+  Computation* copy = source.module().add_computation(source.module().unique_name(source.name()));
+  std::vector<Node*> parameters;
+  for (const Node* parameter : source.parameters()) {
+    parameters.push_back(
+        copy->append(Opcode::parameter, parameter->shape, {}, parameter->attrs, parameter->name()));
+  }
+  copy->set_root(inline_computation(source, *copy, parameters));
+  return copy;
+}
+
+Node* leaf_of(Computation& c, Node* node, const Dims& path) {
+  for (const int64_t index : path) {
+    Attributes attrs;
+    attrs.index = index;
+    node = c.append(Opcode::get_tuple_element, node->shape.elements.at(static_cast<size_t>(index)), {node},
+                    std::move(attrs));
+  }
+  return node;
+}
+
+void leaf_paths(const Shape& shape, Dims& path, std::vector<Dims>& out) {
+  if (!shape.is_tuple) {
+    out.push_back(path);
+    return;
+  }
+  for (size_t i = 0; i < shape.elements.size(); ++i) {
+    path.push_back(static_cast<int64_t>(i));
+    leaf_paths(shape.elements[i], path, out);
+    path.pop_back();
+  }
+}
+
+// What leaf of which parameter a root leaf is, unchanged; nullopt where it was computed.
+struct Source {
+  const Node* parameter = nullptr;
+  Dims path;
+};
+std::optional<Source> source_of(const Node* node, Dims path) {
+  while (true) {
+    if (node->is(Opcode::parameter)) return Source{node, path};
+    if (node->is(Opcode::tuple)) {
+      node = node->operand(path.at(0));
+      path.erase(path.begin());
+    } else if (node->is(Opcode::get_tuple_element)) {
+      path.insert(path.begin(), node->attrs.index);
+      node = node->operand(0);
+    } else if (node->is(Opcode::optimization_barrier) || node->is(Opcode::reshape) ||
+               node->is(Opcode::bitcast_convert)) {
+      node = node->operand(0);
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
+Node* rebuild(Computation& c, const Shape& shape, const std::vector<Node*>& leaves, size_t& at) {
+  if (!shape.is_tuple) return leaves[at++];
+  std::vector<Node*> elements;
+  for (const Shape& element : shape.elements) elements.push_back(rebuild(c, element, leaves, at));
+  return c.append(Opcode::tuple, shape, std::move(elements));
+}
+
+// Copies the root leaves for which `moves(leaf path, source)` holds.
+template <class Moves>
+void copy_moving_leaves(Computation& c, Moves&& moves) {
+  const Shape shape = c.root()->shape;
+  std::vector<Dims> paths;
+  Dims path;
+  leaf_paths(shape, path, paths);
+  std::set<size_t> moving;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::optional<Source> source = source_of(c.root(), paths[i]);
+    if (source && moves(paths[i], *source)) moving.insert(i);
+  }
+  if (moving.empty()) return;
+  Node* root = c.root();
+  std::vector<Node*> leaves;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    Node* leaf = leaf_of(c, root, paths[i]);
+    leaves.push_back(moving.count(i) > 0 ? c.append(Opcode::copy, leaf->shape, {leaf}) : leaf);
+  }
+  size_t at = 0;
+  c.set_root(rebuild(c, shape, leaves, at));
+}
+
+void normalize_from(Module& module, Computation& computation, std::set<Computation*>& owned, int depth) {
+  if (depth > 100) user_error("build_program: loop {} contains itself", computation.name());
+  inline_calls_in(computation, 0);
+  for (size_t i = 0; i < computation.nodes().size(); ++i) {
+    Node* node = computation.nodes()[i].get();
+    if (!node->is(Opcode::while_)) continue;
+    for (Computation*& called : node->called) {
+      if (!owned.insert(called).second) {
+        called = copy_of(*called);
+        owned.insert(called);
+      }
+      normalize_from(module, *called, owned, depth + 1);
+    }
+    copy_moving_leaves(*node->called.at(1),
+                       [](const Dims& path, const Source& source) { return path != source.path; });
+  }
+}
+
+}  // namespace
+
+void normalize(Module& module) {
+  if (module.entry() == nullptr) user_error("build_program: module {} has no entry computation", module.name);
+  Computation& entry = *module.entry();
+  std::set<Computation*> owned{&entry};
+  normalize_from(module, entry, owned, 0);
+  copy_moving_leaves(entry, [&](const Dims& path, const Source& source) {
+    for (const Alias& alias : module.aliases) {
+      const bool donated = alias.parameter == source.parameter->attrs.index && alias.parameter_index == source.path;
+      if (donated) return alias.output != path;
+    }
+    return false;
+  });
+}
+
+}  // namespace gspmd

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gspmd/kernels/prepared_kernel.h"
+#include "gspmd/runtime/executor.h"
+
+namespace gspmd {
+
+// One piece of storage that steps read or write; the same on every device but for its address.
+struct Slot {
+  BufferPlace::Kind kind = BufferPlace::arena;
+  int64_t index = 0;   // parameter, output: flat leaf; constant: index into Program::constants
+  int64_t offset = 0;  // arena
+  int64_t bytes = 0;
+  auto operator<=>(const Slot&) const = default;
+};
+
+// One kernel on one device. Its buffers are entries of the argument table: operands, then results.
+struct Step {
+  PreparedKernel kernel;
+  int64_t first_argument = 0;
+  int64_t operands = 0, results = 0;
+  std::string name;  // for messages
+};
+
+// A collective over groups of devices; its buffers are entries of each device's argument table.
+struct CollectiveStep {
+  const Node* node = nullptr;
+  std::vector<std::vector<int64_t>> groups;
+  std::vector<std::pair<int64_t, int64_t>> pairs;  // of a collective-permute
+  std::vector<bool> covered;                       // devices in some group
+  int64_t first_argument = 0;
+  int64_t operands = 0, results = 0;
+  bool reference = false;  // by the reference kernel
+};
+
+struct LoopStep;
+
+// Segments, collectives and loops in order. A segment is a range of steps that each device runs by itself.
+struct Block {
+  struct Item {
+    enum Kind : uint8_t { segment, collective, loop } kind = segment;
+    int64_t first = 0, last = 0;  // segment: steps; others: index
+  };
+  std::vector<Item> items;
+};
+
+struct LoopStep {
+  Block condition, body;
+  int64_t predicate_argument = 0;
+  bool lockstep = false;  // a collective is inside
+  std::string name;
+};
+
+class Program {
+ public:
+  std::unique_ptr<Module> module;  // normalised; nodes are referred to
+  ProgramOptions options;
+  MemoryPlan plan;
+  std::vector<Step> steps;
+  std::vector<CollectiveStep> collectives;
+  std::vector<std::unique_ptr<LoopStep>> loops;
+  Block main;
+  std::vector<Slot> arguments;         // the argument table: a slot per entry
+  std::vector<Array> constants;
+  std::vector<Shape> parameter_leaves, result_leaves;
+  std::vector<int64_t> donor;          // result leaf -> parameter leaf, or -1
+  int64_t scratch_bytes = 0;           // per worker
+};
+
+}  // namespace gspmd

@@ -1,0 +1,69 @@
+#include "runtime/schedule.h"
+
+#include <algorithm>
+
+namespace gspmd {
+namespace {
+
+constexpr double kSplitCost = 3000;  // nanoseconds
+
+// A range of bytes that somebody read or wrote since the last barrier.
+struct Access {
+  int64_t space = 0;  // 0: arena; 2i+1: parameter i; 2i+2: result i
+  int64_t begin = 0, end = 0;
+  bool write = false, split = false;
+};
+
+Access access_of(const Program& program, int64_t argument, bool write, bool split) {
+  const Slot& slot = program.arguments[static_cast<size_t>(argument)];
+  Access access{0, slot.offset, slot.offset + slot.bytes, write, split};
+  if (slot.kind == BufferPlace::parameter) access.space = 2 * slot.index + 1;
+  if (slot.kind == BufferPlace::output) {
+    const int64_t donor = program.donor[static_cast<size_t>(slot.index)];
+    access.space = donor >= 0 ? 2 * donor + 1 : 2 * slot.index + 2;
+  }
+  if (slot.kind == BufferPlace::constant) access.space = -1 - slot.index;
+  return access;
+}
+
+bool conflict(const Access& a, const Access& b) {
+  if (a.space != b.space || a.end <= b.begin || b.end <= a.begin) return false;
+  return (a.write || b.write) && (a.split || b.split);
+}
+
+void schedule_block(const Program& program, const Block& block, std::vector<StepSchedule>& out) {
+  for (const Block::Item& item : block.items) {
+    if (item.kind == Block::Item::loop) {
+      const LoopStep& loop = *program.loops[static_cast<size_t>(item.first)];
+      schedule_block(program, loop.condition, out);
+      schedule_block(program, loop.body, out);
+    }
+    if (item.kind != Block::Item::segment) continue;
+    std::vector<Access> since;  // segments start and end with a barrier
+    for (int64_t i = item.first; i < item.last; ++i) {
+      const Step& step = program.steps[static_cast<size_t>(i)];
+      StepSchedule& schedule = out[static_cast<size_t>(i)];
+      schedule.split = step.kernel.parts > 1 && step.kernel.cost > kSplitCost;
+      std::vector<Access> own;
+      for (int64_t a = 0; a < step.operands + step.results; ++a) {
+        own.push_back(access_of(program, step.first_argument + a, a >= step.operands, schedule.split));
+      }
+      for (const Access& before : since) {
+        schedule.barrier_before |=
+            std::any_of(own.begin(), own.end(), [&](const Access& x) { return conflict(before, x); });
+      }
+      if (schedule.barrier_before) since.clear();
+      since.insert(since.end(), own.begin(), own.end());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<StepSchedule> schedule_steps(const Program& program) {
+  std::vector<StepSchedule> schedule(program.steps.size());
+  schedule_block(program, program.main, schedule);
+  return schedule;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,272 @@
+#include "gspmd/runtime/executor.h"
+
+#include <cstring>
+
+#include "runtime/run_text.h"
+
+namespace gspmd {
+namespace {
+
+const std::string kSum = R"(
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+)";
+
+}  // namespace
+
+TEST_CASE("executor: elementwise ops, shapes and products equal the oracle", "[executor]") {
+  expect_oracle("HloModule m" + kSum + R"(
+ENTRY e {
+  x = f32[4,6]{1,0} parameter(0)
+  w = f32[6,5]{1,0} parameter(1)
+  c = f32[] constant(2)
+  cb = f32[4,6]{1,0} broadcast(c), dimensions={}
+  y = f32[4,6]{1,0} multiply(x, cb)
+  d = f32[4,5]{1,0} dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[5,4]{1,0} transpose(d), dimensions={1,0}
+  r = f32[20]{0} reshape(t)
+  z = f32[] constant(0)
+  s = f32[5]{0} reduce(t, z), dimensions={1}, to_apply=sum
+  i = s32[3,4]{1,0} iota(), iota_dimension=1
+  p = pred[4,6]{1,0} compare(x, y), direction=GT
+  q = f32[4,6]{1,0} select(p, x, y)
+  ROOT out = (f32[20]{0}, f32[5]{0}, s32[3,4]{1,0}, f32[4,6]{1,0}, f32[4,6]{1,0}) tuple(r, s, i, q, x)
+}
+)", 1);
+}
+
+TEST_CASE("executor: collectives on subgroups equal the oracle", "[executor]") {
+  expect_oracle("HloModule m, num_partitions=8" + kSum + R"(
+ENTRY e {
+  x = f32[4,8]{1,0} parameter(0)
+  k = s32[24]{0} parameter(1)
+  ar = f32[4,8]{1,0} all-reduce(x), replica_groups={{0,2,4,6},{1,3,5,7}}, to_apply=sum, channel_id=1, use_global_device_ids=true
+  mx = f32[4,8]{1,0} all-reduce(x), replica_groups=[4,2]<=[8], to_apply=most, channel_id=2, use_global_device_ids=true
+  ag = f32[4,32]{1,0} all-gather(x), replica_groups={{7,1,3,5},{0,2,4,6}}, dimensions={1}, channel_id=3, use_global_device_ids=true
+  rs = f32[4,2]{1,0} reduce-scatter(x), replica_groups=[2,4]<=[8], dimensions={1}, to_apply=sum, channel_id=4, use_global_device_ids=true
+  aa = f32[4,8]{1,0} all-to-all(x), replica_groups=[2,4]<=[4,2]T(1,0), dimensions={0}, channel_id=5
+  cp = s32[24]{0} collective-permute(k), source_target_pairs={{0,1},{1,0},{2,5},{3,3}}, channel_id=6
+  tu = (f32[4,8]{1,0}, f32[4,8]{1,0}) all-reduce(ar, mx), replica_groups={}, to_apply=sum, channel_id=7, use_global_device_ids=true
+  t0 = f32[4,8]{1,0} get-tuple-element(tu), index=0
+  t1 = f32[4,8]{1,0} get-tuple-element(tu), index=1
+  id = u32[] partition-id()
+  ROOT out = (f32[4,8]{1,0}, f32[4,8]{1,0}, f32[4,32]{1,0}, f32[4,2]{1,0}, f32[4,8]{1,0}, s32[24]{0}, u32[], f32[4,8]{1,0}) tuple(t0, t1, ag, rs, aa, cp, id, ar)
+}
+)", 8);
+}
+
+TEST_CASE("executor: bytes are counted as the collectives read them", "[executor]") {
+  const auto module = parse_module("HloModule m, num_partitions=4" + kSum + R"(
+ENTRY e {
+  x = f32[8]{0} parameter(0)
+  ar = f32[8]{0} all-reduce(x), replica_groups=[2,2]<=[4], to_apply=sum, channel_id=1, use_global_device_ids=true
+  ag = f32[16]{0} all-gather(ar), replica_groups=[2,2]<=[4], dimensions={0}, channel_id=2, use_global_device_ids=true
+  ROOT cp = f32[16]{0} collective-permute(ag), source_target_pairs={{0,1},{1,0},{2,2}}, channel_id=3
+}
+)");
+  ProgramOptions options;
+  options.num_devices = 4;
+  Executor executor(build_program(*module, options), make_worker_pool(2));
+  executor.run(to_buffers(small_arguments(*module, 4)));
+  // Two groups of two: 2 * 32 each; each of 4 devices reads 32; two devices read 64, one itself.
+  CHECK(executor.counters().bytes_received == 2 * 2 * 32 + 4 * 32 + 2 * 64);
+  CHECK(executor.counters().collectives == 3);
+  CHECK(executor.counters().runs == 1);
+}
+
+TEST_CASE("executor: loops, with a swapped state, a constant state and a collective inside", "[executor]") {
+  expect_oracle("HloModule m, num_partitions=2" + kSum + R"(
+body {
+  s = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[6]{0} get-tuple-element(s), index=1
+  b = f32[6]{0} get-tuple-element(s), index=2
+  c = f32[6]{0} get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  g = f32[6]{0} all-reduce(c), replica_groups={{0,1}}, to_apply=sum, channel_id=1, use_global_device_ids=true
+  h = f32[6]{0} subtract(g, a)
+  ROOT r = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) tuple(n, b, a, h)
+}
+condition {
+  s = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  five = s32[] constant(5)
+  ROOT p = pred[] compare(i, five), direction=LT
+}
+ENTRY e {
+  x = f32[6]{0} parameter(0)
+  y = f32[6]{0} parameter(1)
+  zero = s32[] constant(0)
+  init = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) tuple(zero, x, y, x)
+  w = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) while(init), condition=condition, body=body
+  o = f32[6]{0} get-tuple-element(w), index=3
+  w2 = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) while(w), condition=condition, body=body
+  u = f32[6]{0} add(o, x)
+  ROOT r = ((s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}), f32[6]{0}, f32[6]{0}) tuple(w2, u, o)
+}
+)", 2);
+}
+
+namespace {
+
+// Devices count up to their own first argument; `inside` is put into the body.
+std::string divergent(const std::string& inside) {
+  return "HloModule m, num_partitions=4" + kSum + R"(
+body {
+  s = (s32[], s32[], f32[3]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  x = f32[3]{0} get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[3]{0} )" + inside + R"(
+  z = f32[3]{0} add(y, x)
+  ROOT r = (s32[], s32[], f32[3]{0}) tuple(j, n, z)
+}
+condition {
+  s = (s32[], s32[], f32[3]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  n = s32[] parameter(0)
+  x = f32[3]{0} parameter(1)
+  zero = s32[] constant(0)
+  init = (s32[], s32[], f32[3]{0}) tuple(zero, n, x)
+  ROOT w = (s32[], s32[], f32[3]{0}) while(init), condition=condition, body=body
+}
+)";
+}
+
+}  // namespace
+
+TEST_CASE("executor: a loop may end at another time on each device", "[executor]") {
+  expect_oracle(divergent("add(x, x)"), 4);
+}
+
+TEST_CASE("executor: a collective in a loop that some of its group have left is an error", "[executor]") {
+  const auto module = parse_module(divergent(
+      "all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=sum, channel_id=1, use_global_device_ids=true"));
+  const auto run = [&](std::vector<int32_t> counts, int workers) {
+    auto arguments = small_arguments(*module, 4);
+    for (size_t d = 0; d < 4; ++d) arguments[d][0].array = Array::scalar<int32_t>(counts[d]);
+    ProgramOptions options;
+    options.num_devices = 4;
+    Executor executor(build_program(*module, options), make_worker_pool(workers));
+    executor.run(to_buffers(arguments));
+  };
+  for (const int workers : {1, 2, 4, 5}) {
+    CHECK_NOTHROW(run({1, 1, 3, 3}, workers));  // groups stay together
+    CHECK_THROWS_WITH(run({1, 2, 3, 3}, workers),
+                      Catch::Contains("all-reduce: \"y\"") && Catch::Contains("group {0,1}"));
+  }
+}
+
+TEST_CASE("executor: calls and nested loops equal the oracle", "[executor]") {
+  expect_oracle("HloModule m" + kSum + R"(
+twice { a = f32[4]{0} parameter(0) ROOT r = f32[4]{0} add(a, a) }
+inner {
+  s = (s32[], f32[4]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4]{0} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[4]{0} call(x), to_apply=twice
+  ROOT r = (s32[], f32[4]{0}) tuple(j, y)
+}
+below2 {
+  s = (s32[], f32[4]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  two = s32[] constant(2)
+  ROOT p = pred[] compare(i, two), direction=LT
+}
+outer {
+  s = (s32[], f32[4]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4]{0} get-tuple-element(s), index=1
+  zero = s32[] constant(0)
+  start = (s32[], f32[4]{0}) tuple(zero, x)
+  w = (s32[], f32[4]{0}) while(start), condition=below2, body=inner
+  y = f32[4]{0} get-tuple-element(w), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[4]{0}) tuple(j, y)
+}
+ENTRY e {
+  x = f32[4]{0} parameter(0)
+  y = f32[4]{0} call(x), to_apply=twice
+  zero = s32[] constant(0)
+  start = (s32[], f32[4]{0}) tuple(zero, y)
+  w = (s32[], f32[4]{0}) while(start), condition=below2, body=outer
+  z = f32[4]{0} get-tuple-element(w), index=1
+  u = f32[4]{0} call(z), to_apply=twice
+  ROOT r = (f32[4]{0}, f32[4]{0}) tuple(u, y)
+}
+)", 1);
+}
+
+TEST_CASE("executor: a donated parameter's storage becomes the result, swaps included", "[executor]") {
+  const std::string text = R"(
+HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias), {2}: (2, {}, may-alias) }
+ENTRY e {
+  a = f32[5]{0} parameter(0)
+  b = f32[5]{0} parameter(1)
+  c = f32[5]{0} parameter(2)
+  d = f32[5]{0} add(a, b)
+  e = f32[5]{0} multiply(d, c)
+  ROOT r = (f32[5]{0}, f32[5]{0}, f32[5]{0}) tuple(b, a, e)
+}
+)";
+  const auto module = parse_module(text);
+  const auto arguments = small_arguments(*module, 1);
+  const auto wanted = leaves(evaluate(*module, arguments[0]));
+  for (const bool poison : {false, true}) {
+    ProgramOptions options;
+    options.poison = poison;
+    Executor executor(build_program(*module, options), make_worker_pool(1));
+    const auto buffers = to_buffers(arguments);
+    const auto results = executor.run(buffers);
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(results[i] == buffers[i]);
+      CHECK(bitwise_equal(shard_array(*results[i], 0), wanted[i]));
+    }
+  }
+}
+
+TEST_CASE("executor: result buffers that nobody holds are used again", "[executor]") {
+  const auto module = parse_module("HloModule m ENTRY e { x = f32[5]{0} parameter(0) ROOT r = f32[5]{0} add(x, x) }");
+  Executor executor(build_program(*module, {}), make_worker_pool(1));
+  const auto arguments = to_buffers(small_arguments(*module, 1));
+  const std::byte* first = executor.run(arguments)[0]->shard(0);
+  const auto kept = executor.run(arguments);
+  CHECK(kept[0]->shard(0) == first);
+  CHECK(executor.run(arguments)[0]->shard(0) != first);
+}
+
+TEST_CASE("executor: wrong arguments are refused", "[executor]") {
+  const auto module = parse_module("HloModule m ENTRY e { x = f32[5]{0} parameter(0) ROOT r = f32[5]{0} add(x, x) }");
+  Executor executor(build_program(*module, {}), make_worker_pool(1));
+  CHECK_THROWS_WITH(executor.run({}), "executor: 0 argument buffers for 1 parameter leaves");
+  const std::vector<std::shared_ptr<DeviceBuffer>> wrong{
+      std::make_shared<DeviceBuffer>(Shape(DType::s32, {5}), 1)};
+  CHECK_THROWS_WITH(executor.run(wrong),
+                    "executor: argument 0 is s32[5] on 1 devices; the program takes f32[5] on 1");
+  ProgramOptions none;
+  none.num_devices = 0;
+  CHECK_THROWS_WITH(build_program(*module, none), "build_program: 0 devices; give 1 or more");
+}
+
+TEST_CASE("device buffers: a global array is scattered into uneven shards and gathered again", "[executor]") {
+  Array global(DType::f32, {7, 3});
+  for (int64_t i = 0; i < global.size(); ++i) global.set(i, double(i));
+  const Sharding sharding = parse_sharding("{devices=[4,1,2]<=[8] last_tile_dim_replicate}");
+  const auto buffer = scatter_to_devices(global, sharding, 8);
+  CHECK(buffer->shape() == Shape(DType::f32, {2, 3}));
+  CHECK(bitwise_equal(shard_array(*buffer, 6), Array::of<float>({2, 3}, {18, 19, 20, 0, 0, 0})));
+  CHECK(bitwise_equal(shard_array(*buffer, 3), Array::of<float>({2, 3}, {6, 7, 8, 9, 10, 11})));
+  CHECK(bitwise_equal(gather_to_host(*buffer, global.shape(), sharding), global));
+}
+
+}  // namespace gspmd
