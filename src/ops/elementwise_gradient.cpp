@@ -82,7 +82,8 @@ Nodes select(Node& y, Node* c) {
   return {nullptr, hlo::select(y.operand(0), c, zero), hlo::select(y.operand(0), zero, c)};
 }
 
-// To the operand where it is inside or at a bound, else to the bound that it was moved to.
+// To the operand where it is inside or at a bound, else to the bound that it was moved to. The high bound
+// is applied last: it wins where the low one is above it.
 Nodes clamp(Node& y, Node* c) {
   Node* const x = y.operand(1);
   Node* const zero = like(&y, 0);
@@ -92,13 +93,13 @@ Nodes clamp(Node& y, Node* c) {
   const auto to_bound = [&](Node* bound, Node* part) {
     return bound->rank() == y.rank() ? part : hlo::reduce_sum(part, all_dims(y.rank()));
   };
-  Node* const low = y.operand(0);
-  Node* const high = y.operand(2);
-  Node* const below = hlo::compare(x, full(low), Direction::lt);
-  Node* const above = hlo::compare(x, full(high), Direction::gt);
-  Node* const outside = hlo::binary(Opcode::or_, below, above);
-  return {to_bound(low, hlo::select(below, c, zero)), hlo::select(outside, zero, c),
-          to_bound(high, hlo::select(above, c, zero))};
+  Node* const low = full(y.operand(0));
+  Node* const raised = hlo::binary(Opcode::maximum, x, low);
+  Node* const above = hlo::compare(raised, full(y.operand(2)), Direction::gt);
+  Node* const below = hlo::compare(x, low, Direction::lt);
+  Node* const rest = hlo::select(above, zero, c);
+  return {to_bound(y.operand(0), hlo::select(below, rest, zero)), hlo::select(below, zero, rest),
+          to_bound(y.operand(2), hlo::select(above, c, zero))};
 }
 
 struct Row {
