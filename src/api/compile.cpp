@@ -58,6 +58,17 @@ void log_rematerializations(const ExecutableBase::Impl& impl) {
                          full.shape, full.from, full.to, full.op, full.source));
 }
 
+// Errors of the passes get the line of the compile() call where they know no better one.
+template <class F>
+auto located(Site site, F&& body) {
+  try {
+    return body();
+  } catch (const UserError& error) {
+    if (error.site().known() || !site.known()) throw;
+    throw UserError(error.what(), site);
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const CompileOptions& options) {
@@ -75,7 +86,8 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const Compil
   for (const Alias& alias : module->aliases)
     impl->donated[static_cast<size_t>(alias.parameter)] = true;
 
-  impl->stages = run_pipeline(*module, pipeline_options(options));
+  impl->stages =
+      located(options.site, [&] { return run_pipeline(*module, pipeline_options(options)); });
   std::vector<PassTime>& seconds = impl->stages.seconds;
   if (options.progress)
     for (const PassTime& time : seconds) options.progress(time.pass, time.seconds);
@@ -87,7 +99,8 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const Compil
     program.num_devices = options.mesh.num_devices();
     program.reference_kernels = options.reference_kernels;
     program.poison = options.poison;
-    impl->program = build_program(*impl->stages.program, program);
+    impl->program =
+        located(options.site, [&] { return build_program(*impl->stages.program, program); });
     seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
     if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);
   }

@@ -134,7 +134,8 @@ TEST_CASE("einsum explains what its spec and operands disagree about", "[api][er
       {"ij,jk->ik", "label 'j' of \"ij,jk->ik\" is 3 in arg0 f32[2,3] and 2 in arg1 f32[2,3]"},
   };
   for (const auto& [spec, fact] : cases) {
-    const std::string seen = message_of<UserError>([&] { trace(with(spec), kF, kF); });
+    const auto fn = with(spec);
+    const std::string seen = message_of<UserError>([&] { trace(fn, kF, kF); });
     INFO(seen);
     CHECK(seen.find(fact) != std::string::npos);
     CHECK(seen.find(at_line(__FILE__, line)) != std::string::npos);
