@@ -1,7 +1,6 @@
 #include "gspmd/passes/collective_stats.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -15,11 +14,6 @@ namespace gspmd {
 namespace {
 
 constexpr size_t kMaxAxes = 12;  // subsets of mesh axes are tried for a name
-
-int64_t saturating_add(int64_t a, int64_t b) {
-  int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
 
 // bytes * numerator / denominator, rounded up.
 int64_t share(int64_t bytes, int64_t numerator, int64_t denominator) {
@@ -120,25 +114,6 @@ std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
 std::string source_of(const Metadata& metadata) {
   if (metadata.source_file.empty()) return "";
   return fmt::format("{}:{}", metadata.source_file, metadata.source_line);
-}
-
-// How often each computation runs: callers stand behind their callees.
-std::unordered_map<const Computation*, int64_t> run_counts(const Module& module) {
-  std::unordered_map<const Computation*, int64_t> counts;
-  counts[module.entry()] = 1;
-  const auto& all = module.computations();
-  for (auto it = all.rbegin(); it != all.rend(); ++it) {
-    const auto found = counts.find(it->get());
-    if (found == counts.end()) continue;
-    const int64_t runs = found->second;
-    for (const std::unique_ptr<Node>& node : (*it)->nodes()) {
-      const bool loop = node->is(Opcode::while_);
-      const int64_t times = loop ? trip_count(*node).value_or(1) : 1;
-      for (const Computation* called : node->called)
-        counts[called] = saturating_add(counts[called], saturating_multiply(runs, times));
-    }
-  }
-  return counts;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "passes/trip_count.h"
 
 #include <charconv>
+#include <limits>
 
 namespace gspmd {
 namespace {
@@ -74,6 +75,29 @@ std::optional<int64_t> trip_count(const Node& loop) {
   if (distance <= 0) return 0;
   if (distance > 1e15) return std::nullopt;
   return ceil_div(static_cast<int64_t>(distance), *step);
+}
+
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+std::unordered_map<const Computation*, int64_t> run_counts(const Module& module) {
+  std::unordered_map<const Computation*, int64_t> counts;
+  counts[module.entry()] = 1;
+  const auto& all = module.computations();  // callees first
+  for (auto it = all.rbegin(); it != all.rend(); ++it) {
+    const auto found = counts.find(it->get());
+    if (found == counts.end()) continue;
+    const int64_t runs = found->second;
+    for (const std::unique_ptr<Node>& node : (*it)->nodes()) {
+      const bool loop = node->is(Opcode::while_);
+      const int64_t times = loop ? trip_count(*node).value_or(1) : 1;
+      for (const Computation* called : node->called)
+        counts[called] = saturating_add(counts[called], saturating_multiply(runs, times));
+    }
+  }
+  return counts;
 }
 
 }  // namespace gspmd

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+#include "gspmd/passes/pipeline.h"
+
+namespace gspmd::tools {
+
+enum class Values { integers, uniform };
+enum class Reference { automatic, oracle, fast };
+
+// What the command line says, checked for form; shared by all verbs.
+struct Command {
+  std::string file;
+  bool json = false;
+  bool propagate = true;
+  bool origins = false;
+  bool spmd = true;
+  std::optional<int64_t> num_devices;  // absent: the module's num_partitions
+  std::vector<bool> allow_output, allow_parameters;
+  uint64_t seed = 0;
+  Values values = Values::integers;
+  Reference reference = Reference::automatic;
+  std::optional<double> rtol, atol;
+  int threads = 0;
+  std::vector<std::string> disabled, dump_after;
+};
+
+// A verb does its work, prints, and returns the exit code 0 or 1. Errors are thrown.
+int print_verb(const Command& command);
+int propagate_verb(const Command& command);
+int partition_verb(const Command& command);
+int run_verb(const Command& command);
+int verify_verb(const Command& command);
+int explain_verb(const Command& command);
+int cost_verb(const Command& command);
+int ops_verb(const Command& command);
+
+// The module in command.file ("-": standard input). UserError where it cannot be read.
+std::unique_ptr<Module> load_module(const Command& command);
+// For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.
+std::unique_ptr<Module> load_for_devices(const Command& command);
+PipelineOptions pipeline_options(const Command& command, const Module& module);
+// Refuses flag lists that fit neither one value nor one per root element or parameter.
+PropagateOptions propagate_options(const Command& command, const Module& module);
+
+}  // namespace gspmd::tools

@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/op.h"
+#include "gspmd/ir/text.h"
+#include "gspmd/passes/estimate_cost.h"
+#include "tools/command.h"
+#include "tools/execute.h"
+#include "tools/report.h"
+
+namespace gspmd::tools {
+
+int cost_verb(const Command& command) {
+  const std::unique_ptr<Module> module = load_for_devices(command);
+  const Prepared prepared = prepare(*module, pipeline_options(command, *module));
+  const DeviceModel device;
+  const CostEstimate cost = estimate_cost(*prepared.compiled.local, device);
+  const std::vector<CollectiveStats> collectives = collective_stats(*prepared.compiled.local);
+  if (command.json) {
+    print_json({{"flops_per_device", cost.flops},
+                {"memory_bytes_per_device", cost.memory_bytes},
+                {"collective_bytes_per_device", cost.collective_bytes},
+                {"peak_bytes_per_device", prepared.plan.peak_bytes},
+                {"peak_op", prepared.plan.peak_op},
+                {"peak_tensors", prepared.plan.peak_tensors},
+                {"seconds", cost.seconds},
+                {"device",
+                 {{"flops_per_second", device.flops_per_second},
+                  {"memory_bytes_per_second", device.memory_bytes_per_second},
+                  {"link_bytes_per_second", device.link_bytes_per_second},
+                  {"collective_latency_seconds", device.collective_latency_seconds}}},
+                {"collectives", to_json(collectives)}});
+    return 0;
+  }
+  fmt::print("per device, one run on {} devices\n", prepared.num_devices);
+  fmt::print("  arithmetic         {:.6g} FLOPs\n", cost.flops);
+  fmt::print("  memory traffic     {:.6g} bytes\n", cost.memory_bytes);
+  fmt::print("  sent to others     {:.6g} bytes in {:.0f} collectives\n", cost.collective_bytes,
+             cost.collectives);
+  fmt::print("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes, prepared.plan.peak_op);
+  fmt::print("  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
+             "links\n",
+             cost.seconds, device.flops_per_second, device.memory_bytes_per_second,
+             device.link_bytes_per_second);
+  fmt::print("{}", to_table(collectives));
+  return 0;
+}
+
+namespace {
+
+// One instruction of most opcodes, for the factor rules that `gspmd ops` shows.
+constexpr const char* kSamples = R"(HloModule samples, num_partitions=2
+sum {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = f32[] add(x, y)
+}
+ENTRY samples {
+  a = f32[4,6] parameter(0)
+  b = f32[6,8] parameter(1)
+  i = s32[3] parameter(2)
+  u = f32[3,6] parameter(3)
+  s = f32[] parameter(4)
+  n = s32[] parameter(5)
+  p = pred[4,6] parameter(6)
+  c = f32[] constant(0)
+  r1 = s32[4,6] iota(), iota_dimension=0
+  r2 = f32[4,6] copy(a)
+  r3 = f64[4,6] convert(a)
+  r4 = f32[2,2,6] reshape(a)
+  r5 = f32[4,3,6] broadcast(a), dimensions={0,2}
+  r6 = f32[6,4] transpose(a), dimensions={1,0}
+  r7 = f32[4,6] reverse(a), dimensions={1}
+  r8 = f32[8,6] concatenate(a, a), dimensions={0}
+  r9 = f32[6,6] pad(a, s), padding=1_1x0_0
+  r10 = f32[2,6] slice(a), slice={[1:3], [0:6]}
+  r11 = f32[2,6] dynamic-slice(a, n, n), dynamic_slice_sizes={2,6}
+  r12 = f32[4,6] dynamic-update-slice(a, u, n, n)
+  r13 = f32[3,6] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}
+  r14 = f32[4,6] scatter(a, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
+  r15 = f32[4,6] select(p, a, a)
+  r16 = f32[4,6] clamp(s, a, s)
+  r17 = pred[4,6] compare(a, a), direction=LT
+  r18 = f32[4,6] add(a, a)
+  r19 = f32[4,6] exponential(a)
+  r20 = f32[4,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  r21 = f32[4] reduce(a, c), dimensions={1}, to_apply=sum
+  r22 = f32[4,6] all-reduce(a), replica_groups={}, to_apply=sum
+}
+)";
+
+// opcode -> factor rule of the first sample; ops of one kind share the sample of add or exponential.
+std::map<Opcode, std::string> sample_rules() {
+  std::map<Opcode, std::string> rules;
+  const std::unique_ptr<Module> module = parse_module(kSamples, "samples");
+  for (const auto& node : module->entry()->nodes())
+    if (node->op().factors != nullptr && !node->operands().empty())
+      rules.emplace(node->opcode(), to_string(node->op().factors(*node)));
+  return rules;
+}
+
+struct Aspect {
+  const char* name;
+  bool (*present)(const OpInfo& op);
+};
+constexpr Aspect kAspects[] = {
+    {"infer", [](const OpInfo& op) { return op.infer != nullptr; }},
+    {"factors", [](const OpInfo& op) { return op.factors != nullptr; }},
+    {"evaluate", [](const OpInfo& op) { return op.evaluate != nullptr; }},
+    {"gradient", [](const OpInfo& op) { return op.gradient != nullptr; }},
+    {"forward_sharding", [](const OpInfo& op) { return op.forward_sharding != nullptr; }},
+    {"backward_sharding", [](const OpInfo& op) { return op.backward_sharding != nullptr; }},
+    {"partition", [](const OpInfo& op) { return op.partition != nullptr; }},
+    {"lower", [](const OpInfo& op) { return op.lower != nullptr; }},
+    {"flops", [](const OpInfo& op) { return op.flops != nullptr; }},
+};
+
+}  // namespace
+
+int ops_verb(const Command& command) {
+  const std::map<Opcode, std::string> rules = sample_rules();
+  Json list = Json::array();
+  for (int64_t i = 0; i < opcode_count(); ++i) {
+    const auto opcode = static_cast<Opcode>(i);
+    const OpInfo& op = op_info(opcode);
+    std::vector<std::string> aspects;
+    for (const Aspect& aspect : kAspects)
+      if (aspect.present(op)) aspects.emplace_back(aspect.name);
+    auto rule = rules.find(opcode);
+    if (rule == rules.end() && op.has(kElementwise) && op.max_operands <= 2)
+      rule = rules.find(op.max_operands == 2 ? Opcode::add : Opcode::exponential);
+    const std::string text = rule == rules.end() ? "" : rule->second;
+    if (command.json)
+      list.push_back({{"name", opcode_name(opcode)}, {"aspects", aspects}, {"rule", text}});
+    else
+      fmt::print("{:<22} {:<44} {}\n", opcode_name(opcode), text, fmt::join(aspects, " "));
+  }
+  if (command.json) print_json({{"ops", list}});
+  return 0;
+}
+
+}  // namespace gspmd::tools

@@ -1,0 +1,115 @@
+#include "tools/execute.h"
+
+#include <chrono>
+#include <fstream>
+#include <limits>
+
+#include "gspmd/base/error.h"
+#include "gspmd/runtime/executor.h"
+
+namespace gspmd::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+// The shardings of a value's leaves; what has none is replicated.
+std::vector<Sharding> leaf_shardings(const Node& node) {
+  if (!node.shape.is_tuple) return {node.sharding.value_or(Sharding::replicated())};
+  const auto count = static_cast<size_t>(leaf_count(node.shape));
+  if (!node.sharding) return std::vector<Sharding>(count);
+  if (!node.sharding->is_tuple()) return std::vector<Sharding>(count, *node.sharding);
+  return node.sharding->elements();
+}
+
+// What is free: the machine's, or the container's limit where that is lower.
+int64_t available_bytes() {
+  int64_t available = std::numeric_limits<int64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  for (int64_t value; meminfo >> key >> value; std::getline(meminfo, unit))
+    if (key == "MemAvailable:") available = value * 1024;
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  if (int64_t value; limit >> value) available = std::min(available, value);
+  return available;
+}
+
+}  // namespace
+
+int64_t Prepared::bytes() const { return saturating_multiply(num_devices, plan.peak_bytes); }
+
+Prepared prepare(const Module& module, const PipelineOptions& options) {
+  const Clock::time_point start = Clock::now();
+  Prepared prepared;
+  prepared.num_devices = options.num_devices;
+  prepared.compiled = run_pipeline(module, options);
+  prepared.plan = plan_memory(*prepared.compiled.program);
+  prepared.compile_seconds = seconds_since(start);
+  return prepared;
+}
+
+std::unique_ptr<Module> for_one_device(const Module& module) {
+  std::unique_ptr<Module> copy = module.clone();
+  copy->num_partitions = 1;
+  for (const auto& computation : copy->computations()) {
+    for (const auto& node : computation->nodes()) {
+      node->sharding.reset();
+      if (!node->is(Opcode::custom_call)) continue;
+      const std::string& target = node->attrs.custom_call_target;
+      if (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape")
+        user_error("{}: \"{}\" bounds a manual region, which has no meaning on one device", target,
+                   node->name());
+      if (target == "Sharding" && node->operands().size() == 1)
+        computation->replace_uses(node.get(), node->operand(0));
+    }
+    computation->remove_dead();
+  }
+  return copy;
+}
+
+int64_t input_bytes(const Module& module) {
+  int64_t bytes = 0;
+  for (const Node* parameter : module.entry()->parameters())
+    bytes = saturating_add(bytes, parameter->shape.bytes());
+  return bytes;
+}
+
+int64_t output_bytes(const Module& module) { return module.entry()->root()->shape.bytes(); }
+
+void check_memory(const std::string& what, int64_t bytes) {
+  const int64_t available = available_bytes();
+  if (bytes > available)
+    user_error("{}: {} bytes are needed, {} are free; use smaller shapes or fewer devices", what, bytes,
+               available);
+}
+
+Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command) {
+  const Computation& completed = *prepared.compiled.completed->entry();
+  const auto program = build_program(*prepared.compiled.program, {prepared.num_devices});
+  Executor executor(program, make_worker_pool(command.threads));
+  std::vector<std::shared_ptr<DeviceBuffer>> arguments;
+  for (const Node* parameter : completed.parameters())
+    for (const Sharding& sharding : leaf_shardings(*parameter)) {
+      const Array& array = inputs[arguments.size()];
+      arguments.push_back(scatter_to_devices(array, sharding, prepared.num_devices));
+    }
+  Outcome outcome;
+  const Clock::time_point start = Clock::now();
+  const auto results = executor.run(arguments);
+  outcome.seconds = seconds_since(start);
+  const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
+  const std::vector<Sharding> shardings = leaf_shardings(*completed.root());
+  for (size_t i = 0; i < results.size(); ++i)
+    outcome.outputs.push_back(gather_to_host(*results[i], shapes[i], shardings[i]));
+  return outcome;
+}
+
+}  // namespace gspmd::tools

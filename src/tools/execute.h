@@ -1,0 +1,46 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "gspmd/base/array.h"
+#include "gspmd/ir/op.h"
+#include "gspmd/passes/pipeline.h"
+#include "gspmd/passes/plan_memory.h"
+#include "tools/command.h"
+
+namespace gspmd::tools {
+
+// Entry parameter leaves in order, random by (seed, leaf, element) alone: the same for any number of
+// devices. Small integers, or uniform floats (cli.md). UserError for types that cannot be computed with.
+std::vector<Array> random_inputs(const Module& module, const Command& command);
+std::vector<Value> pack_arguments(const Module& module, std::span<const Array> leaves);
+
+// A module compiled for its num_partitions devices, not yet run.
+struct Prepared {
+  CompiledModule compiled;
+  MemoryPlan plan;
+  double compile_seconds = 0;
+  int64_t num_devices = 1;
+  int64_t bytes() const;  // of all devices
+};
+Prepared prepare(const Module& module, const PipelineOptions& options);
+
+// The same computation for one device: no shardings, no Sharding ops. UserError where the module has
+// manual regions, which have no meaning there.
+std::unique_ptr<Module> for_one_device(const Module& module);
+
+// Bytes of all parameters, and of all results, on the host.
+int64_t input_bytes(const Module& module);
+int64_t output_bytes(const Module& module);
+// UserError when `bytes` are more than the machine has free.
+void check_memory(const std::string& what, int64_t bytes);
+
+struct Outcome {
+  std::vector<Array> outputs;  // result leaves, gathered
+  double seconds = 0;          // of the run itself
+};
+// Host arrays to the devices, one run, results back.
+Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command);
+
+}  // namespace gspmd::tools

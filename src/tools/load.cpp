@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/text.h"
+#include "tools/command.h"
+
+namespace gspmd::tools {
+namespace {
+
+std::string read_all(std::FILE* file, const std::string& name) {
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file)) text.append(buffer, count);
+  if (std::ferror(file)) user_error("{}: cannot be read: {}", name, std::strerror(errno));
+  return text;
+}
+
+std::string read_file(const std::string& name) {
+  if (name == "-") return read_all(stdin, "standard input");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "rb"),
+                                                              std::fclose);
+  if (!file) user_error("{}: cannot be opened: {}", name, std::strerror(errno));
+  return read_all(file.get(), name);
+}
+
+void check_count(const char* option, size_t given, size_t leaves, size_t values) {
+  if (given <= 1 || given == leaves || given == values) return;
+  user_error("{}: {} values given; give one, or {}", option, given, leaves);
+}
+
+}  // namespace
+
+std::unique_ptr<Module> load_module(const Command& command) {
+  return parse_module(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
+}
+
+std::unique_ptr<Module> load_for_devices(const Command& command) {
+  std::unique_ptr<Module> module = load_module(command);
+  if (module->num_replicas > 1)
+    user_error("{}: replica_count={}; only modules of one replica can be partitioned, use num_partitions",
+               command.file, module->num_replicas);
+  if (command.num_devices) module->num_partitions = *command.num_devices;
+  return module;
+}
+
+PropagateOptions propagate_options(const Command& command, const Module& module) {
+  const Computation& entry = *module.entry();
+  const auto& parameters = entry.parameters();
+  size_t leaves = 0;
+  for (const Node* parameter : parameters)
+    leaves += static_cast<size_t>(leaf_count(parameter->shape));
+  check_count("--allow-output-propagation", command.allow_output.size(),
+              static_cast<size_t>(leaf_count(entry.root()->shape)),
+              entry.root()->shape.elements.size());
+  check_count("--allow-parameter-propagation", command.allow_parameters.size(), parameters.size(),
+              leaves);
+  PropagateOptions options;
+  options.spmd = command.spmd;
+  options.allow_output = command.allow_output;
+  options.allow_parameters = command.allow_parameters;
+  // A module that this library traced keeps uneven boundaries.
+  options.replicate_indivisible_boundary =
+      !module.frontend_attributes.contains("gspmd.open_outputs");
+  return options;
+}
+
+PipelineOptions pipeline_options(const Command& command, const Module& module) {
+  PipelineOptions options;
+  options.num_devices = module.num_partitions;
+  options.propagate = propagate_options(command, module);
+  options.run_propagation = command.propagate;
+  options.disabled = command.disabled;
+  options.dump_after = command.dump_after;
+  options.dump = [](const std::string& pass, const std::string& text) {
+    fmt::print(stderr, "// after {}\n{}", pass, text);
+  };
+  const std::vector<std::string> known = pass_names();
+  for (const std::string& name : command.dump_after)
+    if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
+      user_error("--dump-after {}: there is no such pass; passes are {}", name,
+                 fmt::join(known, ", "));
+  return options;
+}
+
+}  // namespace gspmd::tools

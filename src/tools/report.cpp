@@ -1,0 +1,146 @@
+#include "tools/report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd::tools {
+namespace {
+
+constexpr int64_t kMaxJsonElements = 65536;
+constexpr int64_t kShownElements = 64;
+
+template <class T>
+Json element(T value) {
+  if constexpr (std::is_same_v<T, bool>) return value;
+  else if constexpr (std::is_integral_v<T>) return value;
+  else if constexpr (std::is_same_v<T, double>) return number(value);
+  else return number(static_cast<double>(static_cast<float>(value)));
+}
+
+template <class T>
+Json complex_elements(const Array& array) {
+  const std::span<std::byte> bytes = array.bytes();
+  Json data = Json::array();
+  for (int64_t i = 0; i < array.size(); ++i) {
+    T parts[2];
+    std::memcpy(parts, bytes.data() + static_cast<size_t>(i) * sizeof parts, sizeof parts);
+    data.push_back({number(static_cast<double>(parts[0])), number(static_cast<double>(parts[1]))});
+  }
+  return data;
+}
+
+}  // namespace
+
+void print_json(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+Json to_json(const std::vector<CollectiveStats>& collectives) {
+  Json list = Json::array();
+  for (const CollectiveStats& c : collectives)
+    list.push_back({{"kind", c.kind},
+                    {"count", c.count},
+                    {"sites", c.sites},
+                    {"bytes", c.bytes},
+                    {"groups", c.groups},
+                    {"op", c.op},
+                    {"source", c.source},
+                    {"axes", c.axes},
+                    {"phase", c.backward ? "backward" : "forward"}});
+  return list;
+}
+
+Json to_json(const std::vector<FullRematerialization>& all) {
+  Json list = Json::array();
+  for (const FullRematerialization& r : all)
+    list.push_back({{"tensor", r.tensor},
+                    {"shape", r.shape},
+                    {"from", r.from},
+                    {"to", r.to},
+                    {"op", r.op},
+                    {"source", r.source}});
+  return list;
+}
+
+Json to_json(const Array& array) {
+  Json result = {{"dtype", dtype_name(array.dtype())}, {"shape", array.dims()}};
+  if (array.size() > kMaxJsonElements) return result;
+  if (array.dtype() == DType::c64) {
+    result["data"] = complex_elements<float>(array);
+  } else if (array.dtype() == DType::c128) {
+    result["data"] = complex_elements<double>(array);
+  } else {
+    Json data = Json::array();
+    visit_dtype(array.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for (const T& value : array.data<T>()) data.push_back(element(value));
+    });
+    result["data"] = std::move(data);
+  }
+  return result;
+}
+
+std::string to_table(const std::vector<CollectiveStats>& collectives) {
+  if (collectives.empty()) return "no collectives\n";
+  std::string text = fmt::format("{:<20} {:>6} {:>14}  {:<28} {}\n", "kind", "count", "bytes sent",
+                                 "groups", "because of");
+  for (const CollectiveStats& c : collectives) {
+    std::string groups = c.groups.size() > 28 ? c.groups.substr(0, 25) + "..." : c.groups;
+    text += fmt::format("{:<20} {:>6} {:>14}  {:<28} {}{}{}{}\n", c.kind, c.count, c.bytes, groups,
+                        c.op, c.backward ? " (backward)" : "", c.source.empty() ? "" : " at ",
+                        c.source);
+  }
+  return text;
+}
+
+std::string to_table(const std::vector<FullRematerialization>& all) {
+  std::string text;
+  for (const FullRematerialization& r : all)
+    text += fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}\n", r.tensor,
+                        r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ", r.source);
+  return text;
+}
+
+std::string to_line(const Array& array) {
+  std::string text = to_string(array.shape());
+  const int64_t shown = std::min(array.size(), kShownElements);
+  if (!is_computable(array.dtype())) return text;
+  visit_dtype(array.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::span<T> data = array.data<T>();
+    for (int64_t i = 0; i < shown; ++i) {
+      text += i ? ", " : " ";
+      const Json value = element(data[static_cast<size_t>(i)]);
+      text += value.is_string() ? value.get<std::string>() : value.dump();
+    }
+  });
+  if (shown < array.size()) text += fmt::format(", ... ({} more)", array.size() - shown);
+  return text;
+}
+
+double total_seconds(const std::vector<PassTime>& passes) {
+  double seconds = 0;
+  for (const PassTime& pass : passes) seconds += pass.seconds;
+  return seconds;
+}
+
+int64_t instruction_count(const Module& module) {
+  int64_t count = 0;
+  for (const auto& computation : module.computations())
+    count += static_cast<int64_t>(computation->nodes().size());
+  return count;
+}
+
+}  // namespace gspmd::tools

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "gspmd/base/array.h"
+#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/partition.h"
+#include "gspmd/passes/pipeline.h"
+
+namespace gspmd::tools {
+
+using Json = nlohmann::ordered_json;
+
+// One object and a newline on standard output; bytes that are not UTF-8 become U+FFFD.
+void print_json(const Json& value);
+
+Json to_json(const std::vector<CollectiveStats>& collectives);
+Json to_json(const std::vector<FullRematerialization>& all);
+// {"dtype","shape","data"}; no data above 65,536 elements.
+Json to_json(const Array& array);
+Json number(double value);  // NaN and infinities are strings
+
+// Tables for people.
+std::string to_table(const std::vector<CollectiveStats>& collectives);
+std::string to_table(const std::vector<FullRematerialization>& all);
+std::string to_line(const Array& array);  // "f32[2] 1, 2", the first elements of large ones
+
+double total_seconds(const std::vector<PassTime>& passes);
+int64_t instruction_count(const Module& module);
+
+}  // namespace gspmd::tools
