@@ -74,6 +74,11 @@ Opcode combiner_opcode(Combiner combiner) {
   internal_error("combiner: no opcode for {}", combiner_name(combiner));
 }
 
+double neutral_contribution(Combiner combiner, DType dtype) {
+  if (combiner == Combiner::sum && is_floating(dtype)) return -0.0;
+  return combiner_identity(combiner, dtype);
+}
+
 double combiner_identity(Combiner combiner, DType dtype) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto bits = static_cast<int>(8 * dtype_size(dtype));

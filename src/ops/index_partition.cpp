@@ -200,9 +200,10 @@ Partitioned partition_gather(PartitionContext& context, Node& node) {
   Dims batch;
   for (size_t r = 0; r < windowed.size(); ++r)
     if (windowed[r].indices >= 0) batch.push_back(static_cast<int64_t>(r));
-  local = hlo::select(hlo::broadcast(shifted.in_shard, shape.dims, batch), local,
-                      hlo::splat(context.local(), shape, 0));
   const Combiner combiner = shape.dtype == DType::pred ? Combiner::logical_or : Combiner::sum;
+  local = hlo::select(
+      hlo::broadcast(shifted.in_shard, shape.dims, batch), local,
+      hlo::splat(context.local(), shape, neutral_contribution(combiner, shape.dtype)));
   return {local, partial(order, result, summed, combiner)};
 }
 
@@ -292,7 +293,7 @@ Partitioned partition_scatter(PartitionContext& context, Node& node) {
   const Shape shape = local_shape(node.shape, result);
   const bool starts_clean = combiner && is_identity(operand, *combiner);
   const bool later = !s.summed.empty() && !starts_clean;
-  Node* base = later ? hlo::splat(context.local(), shape, combiner_identity(*combiner, shape.dtype))
+  Node* base = later ? hlo::splat(context.local(), shape, neutral_contribution(*combiner, shape.dtype))
                      : context.reshard(&operand, result);
   Node* local = context.emit(Opcode::scatter, shape, {base, index, updates}, node.attrs,
                              {context.local_computation(*node.called[0])});

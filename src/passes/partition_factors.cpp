@@ -31,6 +31,7 @@ Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
     if (operand->shape.is_tuple || !spmd.keeps_unreduced(node, static_cast<int64_t>(i))) return {};
     const Sharding held = spmd.held(operand).sharding;
     const std::vector<Unreduced>& u = held.unreduced();
+    if (common && !linear) return {};  // a product of two partial sums is no partial product
     if (common && (common->sums != u || common->order != held.order())) return {};
     common = {u, held.order()};
   }
@@ -64,7 +65,7 @@ Sharding home(SpmdPartitioner& spmd, Node& node) {
 Node* identity_of(SpmdPartitioner& spmd, const FactorRule& rule, DType dtype) {
   for (const Factor& factor : rule.factors)
     if (factor.kind == FactorKind::reduction)
-      return hlo::scalar(spmd.local(), dtype, combiner_identity(factor.combiner, dtype));
+      return hlo::scalar(spmd.local(), dtype, neutral_contribution(factor.combiner, dtype));
   internal_error("partition: no reduction factor to mask for");
 }
 

@@ -126,3 +126,32 @@ ENTRY e {
   ROOT d = f32[4,4] dot(q, k), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,2}, sharding={replicated}
 })", 6) == Strings{"all-reduce [1,6]<=[6]"});
 }
+
+TEST_CASE("a gathered or scattered minus zero keeps its sign", "[gather]") {
+  const std::string negated = R"(HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e {
+  p = f32[10,6] parameter(0), sharding={devices=[4,1]<=[4]}
+  i = s32[5,3] parameter(1), sharding={devices=[4,1]<=[4]}
+  z = f32[10,6] multiply(p, p)
+  y = f32[10,6] subtract(z, z)
+  t = f32[10,6] negate(y), sharding={devices=[4,1]<=[4]}
+  g = f32[5,3,6] gather(t, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,6}, sharding={replicated}
+  s = f32[10,6] scatter(t, i, g), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=add, sharding={replicated}
+  ROOT r = (f32[5,3,6], f32[10,6]) tuple(g, s)
+})";
+  CHECK(difference_when_partitioned(*parse_module(negated), 4, 5).empty());
+}
+
+TEST_CASE("a product of two pending sums waits for both", "[dot]") {
+  CHECK(collectives_of(R"(HloModule m
+ENTRY e {
+  a = f32[7] parameter(0), sharding={devices=[4]<=[4]}
+  b = f32[7] parameter(1), sharding={devices=[4]<=[4]}
+  x = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  y = f32[] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT r = f32[] multiply(x, y)
+})", 4).size() == 2);
+}

@@ -63,5 +63,8 @@ Computation* binary_computation(Module& module, Opcode opcode, DType dtype);
 std::optional<Combiner> recognize_combiner(const Computation& computation);
 Opcode combiner_opcode(Combiner combiner);
 double combiner_identity(Combiner combiner, DType dtype);  // 0, 1, -inf or lowest, ...
+// As combiner_identity, but -0.0 for float sums: x + -0.0 has the bits of x, for -0.0 too. What a device
+// without a share contributes.
+double neutral_contribution(Combiner combiner, DType dtype);
 
 }  // namespace gspmd
