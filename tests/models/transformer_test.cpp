@@ -108,7 +108,7 @@ TEST_CASE("tokens longer than the learned positions are an error", "[models]") {
 
 TEST_CASE("the loss of an untrained model is near that of a uniform guess", "[models]") {
   const double loss = losses(trainer_on(small_config(DType::f32), Mesh(), "2d"), 1).at(0);
-  CHECK(loss == Approx(std::log(257)).epsilon(0.15));
+  CHECK(loss == Approx(std::log(257)).epsilon(0.25));
 }
 
 TEST_CASE("training on one batch lowers its loss", "[models]") {
