@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "api/device_storage.h"
 #include "api/executable_impl.h"
@@ -84,11 +85,11 @@ void check_donated_once(const Impl& impl, const std::vector<NamedArray>& leaves,
   }
 }
 
-std::vector<std::shared_ptr<DeviceBuffer>> place_arguments(Impl& impl,
-                                                           const std::vector<NamedArray>& leaves) {
-  std::vector<std::shared_ptr<DeviceBuffer>> buffers;
+void place_arguments(Impl& impl) {
+  const std::vector<NamedArray>& leaves = impl.call_leaves;
   for (size_t i = 0; i < leaves.size(); ++i)
-    buffers.push_back(place(leaves[i].second, impl.parameter_shardings[i], impl.num_devices()));
+    impl.call_buffers.push_back(
+        place(leaves[i].second, impl.parameter_shardings[i], impl.num_devices()));
   // Only when every argument is in place: an error before leaves all arrays usable.
   for (size_t i = 0; i < leaves.size(); ++i) {
     DeviceStorage* storage = detail::device_storage(leaves[i].second);
@@ -102,26 +103,23 @@ std::vector<std::shared_ptr<DeviceBuffer>> place_arguments(Impl& impl,
       impl.captured.push_back(
           place(arrays[i], impl.parameter_shardings[leaves.size() + i], impl.num_devices()));
   }
-  buffers.insert(buffers.end(), impl.captured.begin(), impl.captured.end());
-  return buffers;
+  impl.call_buffers.insert(impl.call_buffers.end(), impl.captured.begin(), impl.captured.end());
 }
 
 // Every result gets storage of its own: a value returned twice, or an argument returned as it came,
 // would otherwise be given away twice by a later donation.
-std::vector<Array> wrap_results(const Impl& impl,
-                                const std::vector<std::shared_ptr<DeviceBuffer>>& arguments,
-                                std::vector<std::shared_ptr<DeviceBuffer>> buffers) {
-  std::map<const DeviceBuffer*, bool> taken;
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (i >= impl.donated.size() || !impl.donated[i]) taken[arguments[i].get()] = true;
-  std::vector<Array> results;
+void wrap_results(Impl& impl) {
+  std::vector<std::shared_ptr<DeviceBuffer>>& buffers = impl.call_outputs;
+  std::set<const DeviceBuffer*> taken;
+  for (size_t i = 0; i < impl.call_buffers.size(); ++i)
+    if (i >= impl.donated.size() || !impl.donated[i]) taken.insert(impl.call_buffers[i].get());
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Shape& shape = impl.traced.results()[i].shape;
-    if (std::exchange(taken[buffers[i].get()], true)) buffers[i] = detail::copy_buffer(*buffers[i]);
-    results.emplace_back(shape, std::make_shared<DeviceStorage>(std::move(buffers[i]), shape,
-                                                                impl.result_shardings[i]));
+    if (!taken.insert(buffers[i].get()).second) buffers[i] = detail::copy_buffer(*buffers[i]);
+    impl.call_results.emplace_back(
+        shape,
+        std::make_shared<DeviceStorage>(std::move(buffers[i]), shape, impl.result_shardings[i]));
   }
-  return results;
 }
 
 int64_t find_leaf(const Impl& impl, const std::vector<TracedLeaf>& leaves, const std::string& path,
@@ -168,8 +166,22 @@ Executor::Counters ExecutableBase::counters() const {
   return impl_->executor ? impl_->executor->counters() : Executor::Counters{};
 }
 
-std::vector<Array> ExecutableBase::call(const std::vector<NamedArray>& leaves, Site site) const {
-  Impl& impl = *impl_;
+ExecutableCall::~ExecutableCall() {
+  impl_.call_leaves.clear();
+  impl_.call_buffers.clear();
+  impl_.call_outputs.clear();
+  impl_.call_results.clear();
+}
+
+void ExecutableCall::argument(const std::string& path, const Array& array) {
+  impl_.call_leaves.emplace_back(path, array);
+}
+
+const Array& ExecutableCall::result(size_t leaf) const { return impl_.call_results.at(leaf); }
+
+void ExecutableCall::run(Site site) {
+  Impl& impl = impl_;
+  const std::vector<NamedArray>& leaves = impl.call_leaves;
   if (!impl.program)
     user_error(site,
                "{}: compiled with prepare = false, only to be inspected; compile again to run it",
@@ -180,9 +192,10 @@ std::vector<Array> ExecutableBase::call(const std::vector<NamedArray>& leaves, S
   check_donated_once(impl, leaves, site);
   if (!impl.executor)
     impl.executor = std::make_unique<Executor>(impl.program, shared_pool(impl.options.threads));
-  const std::vector<std::shared_ptr<DeviceBuffer>> arguments = place_arguments(impl, leaves);
+  place_arguments(impl);
   ++impl.calls;
-  return wrap_results(impl, arguments, impl.executor->run(arguments));
+  impl.executor->run(impl.call_buffers, impl.call_outputs);
+  wrap_results(impl);
 }
 
 std::string ExecutableBase::argument_name(size_t argument) const {

@@ -23,6 +23,11 @@ struct ExecutableBase::Impl {
   std::unique_ptr<Executor> executor;
   std::vector<std::shared_ptr<DeviceBuffer>> captured;
   int64_t calls = 0;
+  // Room of the call in progress, kept between calls.
+  std::vector<std::pair<std::string, Array>> call_leaves;
+  std::vector<std::shared_ptr<DeviceBuffer>> call_buffers;
+  std::vector<std::shared_ptr<DeviceBuffer>> call_outputs;
+  std::vector<Array> call_results;
 
   int64_t num_devices() const { return options.mesh.num_devices(); }
   void log(const std::string& message) const {

@@ -30,16 +30,21 @@ class HostStorage final : public ArrayStorage {
 
 }  // namespace
 
-Array::Array(Shape shape) : shape_(std::move(shape)) {
-  if (shape_.is_tuple) internal_error("array: a tuple shape {} has no elements", to_string(shape_));
-  const int64_t bytes = shape_.bytes();
+Array::Array(Shape shape) {
+  if (shape.is_tuple) internal_error("array: a tuple shape {} has no elements", to_string(shape));
+  const int64_t bytes = shape.bytes();
   if (bytes == std::numeric_limits<int64_t>::max())
-    user_error("array: {} has more bytes than can be addressed", to_string(shape_));
-  storage_ = std::make_shared<HostStorage>(bytes);
+    user_error("array: {} has more bytes than can be addressed", to_string(shape));
+  value_ = std::make_shared<const Parts>(Parts{std::move(shape), std::make_shared<HostStorage>(bytes)});
 }
 
 Array::Array(Shape shape, std::shared_ptr<ArrayStorage> storage)
-    : shape_(std::move(shape)), storage_(std::move(storage)) {}
+    : value_(std::make_shared<const Parts>(Parts{std::move(shape), std::move(storage)})) {}
+
+const Array::Parts& Array::value() const {
+  static const Parts empty;
+  return value_ ? *value_ : empty;
+}
 
 Array Array::full(Shape shape, double value) {
   Array array(std::move(shape));
@@ -48,19 +53,19 @@ Array Array::full(Shape shape, double value) {
 }
 
 std::span<std::byte> Array::bytes() const {
-  if (!storage_) user_error("array: an empty Array has no elements; give it a shape first");
-  return storage_->host_bytes();
+  if (empty()) user_error("array: an empty Array has no elements; give it a shape first");
+  return storage()->host_bytes();
 }
 
 double Array::item() const {
   if (size() != 1)
-    user_error("item: {} has {} elements; item() needs exactly one", to_string(shape_), size());
+    user_error("item: {} has {} elements; item() needs exactly one", to_string(shape()), size());
   return at(0);
 }
 
 double Array::at(int64_t flat_index) const {
   if (flat_index < 0 || flat_index >= size())
-    user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape_));
+    user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
   return visit_dtype(dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     return static_cast<double>(data<T>()[static_cast<size_t>(flat_index)]);
@@ -69,7 +74,7 @@ double Array::at(int64_t flat_index) const {
 
 void Array::set(int64_t flat_index, double value) {
   if (flat_index < 0 || flat_index >= size())
-    user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape_));
+    user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
   visit_dtype(dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_same_v<T, bool>)
@@ -82,7 +87,7 @@ void Array::set(int64_t flat_index, double value) {
 }
 
 Array Array::clone() const {
-  Array copy(shape_);
+  Array copy(shape());
   const std::span<std::byte> from = bytes();
   std::memcpy(copy.bytes().data(), from.data(), from.size());
   return copy;
@@ -90,12 +95,12 @@ Array Array::clone() const {
 
 void Array::check_count(size_t count) const {
   if (static_cast<int64_t>(count) != size())
-    user_error("array: {} values given for {} of {} elements", count, to_string(shape_), size());
+    user_error("array: {} values given for {} of {} elements", count, to_string(shape()), size());
 }
 
 void Array::check_type(DType wanted) const {
   if (wanted != dtype())
-    user_error("array: elements of {} read as {}; use the element type of its dtype", to_string(shape_),
+    user_error("array: elements of {} read as {}; use the element type of its dtype", to_string(shape()),
                dtype_name(wanted));
 }
 

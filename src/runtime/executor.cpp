@@ -278,9 +278,16 @@ Executor::~Executor() = default;
 
 std::vector<std::shared_ptr<DeviceBuffer>> Executor::run(
     std::span<const std::shared_ptr<DeviceBuffer>> arguments) {
+  std::vector<std::shared_ptr<DeviceBuffer>> results;
+  run(arguments, results);
+  return results;
+}
+
+void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
+                   std::vector<std::shared_ptr<DeviceBuffer>>& results) {
   Impl& impl = *impl_;
   impl.check_arguments(arguments);
-  std::vector<std::shared_ptr<DeviceBuffer>> results;
+  results.clear();
   for (size_t i = 0; i < impl.program->result_leaves.size(); ++i) {
     const int64_t donor = impl.program->donor[i];
     results.push_back(donor >= 0 ? arguments[static_cast<size_t>(donor)] : impl.result_buffer(i));
@@ -293,7 +300,6 @@ std::vector<std::shared_ptr<DeviceBuffer>> Executor::run(
         .run();
   });
   ++impl.counters.runs;
-  return results;
 }
 
 const Executor::Counters& Executor::counters() const { return impl_->counters; }

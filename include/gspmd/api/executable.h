@@ -36,12 +36,26 @@ class ExecutableBase {
   Executor::Counters counters() const;  // zeros before the first run
 
   std::string argument_name(size_t argument) const;  // as given to compile, or "arg0", "arg1", ...
-  // Argument leaves in order -> result leaves. UserError as Executable's call.
-  std::vector<Array> call(const std::vector<std::pair<std::string, Array>>& leaves,
-                          Site site) const;
 
  protected:
   std::shared_ptr<Impl> impl_;
+};
+
+// One call in progress: argument leaves in order, then run, then result leaves. Keeps its room from
+// call to call, so that a step allocates nothing large; one call of an executable at a time.
+class ExecutableCall {
+ public:
+  explicit ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl) {}
+  ExecutableCall(const ExecutableCall&) = delete;
+  ExecutableCall& operator=(const ExecutableCall&) = delete;
+  ~ExecutableCall();  // forgets the arrays
+
+  void argument(const std::string& path, const Array& array);
+  void run(Site site);
+  const Array& result(size_t leaf) const;
+
+ private:
+  ExecutableBase::Impl& impl_;
 };
 
 // A compiled function: fn's signature with Array for Tensor. Copies share the program.
@@ -55,23 +69,23 @@ class Executable : public ExecutableBase {
       : ExecutableBase(std::move(impl)), prototype_(std::move(prototype)) {}
 
   Result operator()(const Args&... args, Site site = Site::here()) const {
-    std::vector<std::pair<std::string, Array>> leaves;
+    ExecutableCall call(*impl_);
     size_t argument = 0;
-    (append(leaves, args, argument++), ...);
-    const std::vector<Array> results = call(leaves, site);
+    (append(call, args, argument++), ...);
+    call.run(site);
     size_t next = 0;
     return map_tree(prototype_,
-                    [&](const std::string&, const Array&) { return results.at(next++); });
+                    [&](const std::string&, const Array&) { return call.result(next++); });
   }
 
  private:
   template <class Arg>
-  void append(std::vector<std::pair<std::string, Array>>& leaves, const Arg& arg,
-              size_t argument) const {
+  void append(ExecutableCall& call, const Arg& arg, size_t argument) const {
     for_each_leaf(
-        arg, [&](const std::string& path, const Array& leaf) { leaves.emplace_back(path, leaf); },
+        arg, [&](const std::string& path, const Array& leaf) { call.argument(path, leaf); },
         argument_name(argument));
   }
+
   Result prototype_;  // structure only
 };
 

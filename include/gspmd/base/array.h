@@ -23,6 +23,7 @@ class ArrayStorage {
 };
 
 // A dense row-major array of any dtype. Copying an Array shares its elements; `clone()` copies them.
+// One pointer: trees of thousands of arrays are cheap to copy and return.
 class Array {
  public:
   Array() = default;
@@ -43,12 +44,12 @@ class Array {
   static Array scalar(T value) { return of<T>({}, std::vector<T>{value}); }
   static Array full(Shape shape, double value);
 
-  bool empty() const { return storage_ == nullptr; }  // default-constructed
-  const Shape& shape() const { return shape_; }
-  DType dtype() const { return shape_.dtype; }
-  const Dims& dims() const { return shape_.dims; }
-  int64_t dim(int64_t i) const { return shape_.dims.at(size_t(i < 0 ? i + shape_.rank() : i)); }
-  int64_t size() const { return shape_.elements_count(); }
+  bool empty() const { return value_ == nullptr; }  // default-constructed
+  const Shape& shape() const { return value().shape; }
+  DType dtype() const { return shape().dtype; }
+  const Dims& dims() const { return shape().dims; }
+  int64_t dim(int64_t i) const { return dims().at(size_t(i < 0 ? i + shape().rank() : i)); }
+  int64_t size() const { return shape().elements_count(); }
 
   std::span<std::byte> bytes() const;  // gathers device storage
   // Elements as T. UserError when T does not store this array's dtype.
@@ -63,14 +64,18 @@ class Array {
   double at(int64_t flat_index) const;       // converted to double; pred is 0 or 1
   void set(int64_t flat_index, double value);
   Array clone() const;                       // on the host
-  const std::shared_ptr<ArrayStorage>& storage() const { return storage_; }
+  const std::shared_ptr<ArrayStorage>& storage() const { return value().storage; }
 
  private:
+  struct Parts {
+    Shape shape;
+    std::shared_ptr<ArrayStorage> storage;
+  };
+  const Parts& value() const;  // of an empty array: a scalar shape without storage
   void check_count(size_t count) const;
   void check_type(DType dtype) const;
 
-  Shape shape_;
-  std::shared_ptr<ArrayStorage> storage_;
+  std::shared_ptr<const Parts> value_;
 };
 
 // Same shape and the same bits, except that every NaN equals every NaN.

@@ -53,6 +53,9 @@ class Executor {
   // storage. ExecutionError names op and devices.
   std::vector<std::shared_ptr<DeviceBuffer>> run(
       std::span<const std::shared_ptr<DeviceBuffer>> arguments);
+  // The same into `results`, whose room is reused from call to call.
+  void run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
+           std::vector<std::shared_ptr<DeviceBuffer>>& results);
 
   struct Counters {
     int64_t runs = 0;
