@@ -23,7 +23,7 @@ struct Verb {
 };
 constexpr Verb kVerbs[] = {
     {"print", "parse, verify, print canonical HLO text", print_verb, true, false, false, false},
-    {"propagate", "complete the shardings; print the module", propagate_verb, true, true, false, false},
+    {"propagate", "complete the shardings; print the module", propagate_verb, true, true, true, false},
     {"partition", "print the one per-device program", partition_verb, true, true, true, false},
     {"run", "execute; on several devices: partition and run on the mesh", run_verb, true, true, true,
      true},
@@ -64,7 +64,6 @@ void check_partitioner_option(const std::string& text) {
 }
 
 std::vector<bool> parse_flags(const std::string& option, const std::string& text) {
-  if (text.empty()) return {true};
   std::vector<bool> flags;
   size_t begin = 0;
   while (begin <= text.size()) {
@@ -93,11 +92,9 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
   if (verb.takes_file) app.add_option("FILE", command.file, "HLO text; - reads standard input")->required();
   if (verb.propagates) {
     app.add_option("--allow-output-propagation", texts.allow_output,
-                   "completion may change the root's shardings: all, or one bool per element")
-        ->expected(0, 1);
+                   "completion may change the root's shardings: all, or one bool per element");
     app.add_option("--allow-parameter-propagation", texts.allow_parameters,
-                   "completion may change the parameters' shardings: all, or one bool each")
-        ->expected(0, 1);
+                   "completion may change the parameters' shardings: all, or one bool each");
     app.add_flag("--no-spmd", texts.no_spmd, "the non-SPMD completion rules");
     app.add_flag("--origins", command.origins, "with --json: where each sharding came from");
   }
@@ -110,7 +107,10 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
     app.add_option("--threads", command.threads, "worker threads; default: the machine's");
   }
   if (verb.executes) {
-    app.add_option("--seed", command.seed, "of the random inputs");
+    app.add_option("--seed", command.seed, "of the random inputs, 0 to 2^64-1")
+        ->check([](const std::string& text) {  // CLI11 would wrap a negative number around
+          return text.find('-') == std::string::npos ? "" : "--seed " + text + " is negative";
+        });
     app.add_option("--values", texts.values, "integers (-4..4) or uniform ([-1, 1))");
     app.add_option("--inputs", texts.inputs, "npz file with the arguments");
     app.add_option("--outputs", texts.outputs, "npz file for the results");
@@ -162,6 +162,18 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
   }
 }
 
+// The bare flags mean true; written out, so that they do not take the word behind them for a value.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {  // CLI11 reads a vector from its back
+    std::string argument = argv[i];
+    if (argument == "--allow-output-propagation" || argument == "--allow-parameter-propagation")
+      argument += "=true";
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
+
 int dispatch(int argc, char** argv) {
   CLI::App app("Completes shardings of HLO modules, partitions them for a mesh of devices, and runs them.");
   app.name("gspmd");
@@ -175,7 +187,7 @@ int dispatch(int argc, char** argv) {
     add_options(*parsers.back(), verb, command, texts);
   }
   try {
-    app.parse(argc, argv);
+    app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     std::string message = error.what();

@@ -1,0 +1,185 @@
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "gspmd/ir/text.h"
+#include "tools/run_command.h"
+
+namespace gspmd {
+namespace {
+
+using Json = nlohmann::json;
+
+// The one JSON object that the command prints; code 0.
+Json json_of(const std::string& arguments, const std::string& input = kNetwork) {
+  const CommandResult result = run_command(arguments, input);
+  CHECK(result.err == "");
+  CHECK(result.code == 0);
+  return Json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("print gives canonical text, which prints as itself") {
+  const CommandResult result = run_command("print -", kNetwork);
+  CHECK(result.code == 0);
+  CHECK(result.err == "");
+  CHECK(result.out == kNetwork);
+  CHECK(json_of("print - --json") == Json{{"module", kNetwork}});
+}
+
+TEST_CASE("propagate prints the completed module, or its shardings as JSON") {
+  const Json result = json_of("propagate - --json");
+  CHECK(result["changed"] == true);
+  CHECK(result["root"] == Json{{"sum", "c"}, {"main", "t"}});
+  CHECK(result["shardings"]["main"]["h"] == "{devices=[2,4]<=[8]}");
+  CHECK(result["shardings"]["main"]["y"] == "{devices=[2,1,4]<=[8] last_tile_dim_replicate}");
+  CHECK(result["shardings"]["sum"] == Json::object());
+  CHECK_FALSE(result["shardings"]["main"].contains("t"));
+  CHECK_FALSE(result.contains("origins"));
+  const Json open = json_of("propagate --allow-output-propagation - --json --origins");
+  CHECK(open["shardings"]["main"]["t"] ==
+        "{{devices=[2,1,4]<=[8] last_tile_dim_replicate}, {replicated}}");
+  CHECK(open["origins"]["main"]["x"][0]["annotation"] == "x");
+  const CommandResult text = run_command("propagate -", kNetwork);
+  CHECK(parse_module(text.out)->entry()->nodes().size() == 10);
+}
+
+TEST_CASE("partition prints one program with the entry's signature in shard shapes") {
+  const Json result = json_of("partition - --json");
+  const auto module = parse_module(result["module"].get<std::string>());
+  CHECK(to_string(module->entry()->root()->shape) == "(f32[8,16], f32[])");
+  std::vector<std::string> parameters;
+  for (const Node* parameter : module->entry()->parameters())
+    parameters.push_back(to_string(parameter->shape));
+  CHECK(parameters == std::vector<std::string>{"f32[4,16]", "f32[16,8]", "f32[8,16]"});
+  CHECK(result["full_rematerializations"] == Json::array());
+  CHECK(result["seconds"].is_number());
+  int64_t count = 0;
+  for (const auto& computation : module->computations())
+    count += static_cast<int64_t>(computation->nodes().size());
+  CHECK(result["instructions"] == count);
+  std::set<std::string> kinds;
+  for (const Json& c : result["collectives"]) {
+    kinds.insert(c["kind"]);
+    for (const char* key : {"count", "sites", "bytes", "groups", "op", "source"})
+      CHECK(c.contains(key));
+  }
+  CHECK(kinds.count("all-reduce") == 1);
+}
+
+TEST_CASE("--num-devices replaces the module's num_partitions") {
+  const std::string plain = "HloModule m\nENTRY e {\n  a = f32[12] parameter(0), "
+                            "sharding={devices=[4]<=[4]}\n  ROOT r = f32[12] negate(a)\n}\n";
+  CHECK_THAT(run_command("partition - --num-devices 4", plain).out,
+             Catch::Contains("num_partitions=4") && Catch::Contains("f32[3] parameter(0)"));
+  CHECK_THAT(run_command("partition -", plain).err, Catch::Contains("num-devices"));
+}
+
+TEST_CASE("run gives the same results on one device and on eight, for one seed") {
+  const Json mesh = json_of("run - --json");
+  const Json one = json_of("run - --json --num-devices 1");
+  CHECK(mesh["outputs"] == one["outputs"]);
+  CHECK(mesh["outputs"][0]["dtype"] == "f32");
+  CHECK(mesh["outputs"][0]["shape"] == Json{8, 16});
+  CHECK(mesh["outputs"][0]["data"].size() == 128);
+  CHECK(mesh["outputs"][1]["shape"] == Json::array());
+  CHECK(json_of("run - --json --seed 1")["outputs"] != mesh["outputs"]);
+  CHECK(json_of("run - --json --threads 1")["outputs"] == mesh["outputs"]);
+}
+
+TEST_CASE("random inputs are small integers of the type, or uniform floats") {
+  const std::string text =
+      "HloModule m\nENTRY e { a = f32[500] parameter(0)\n b = u8[500] parameter(1)\n"
+      " c = pred[500] parameter(2)\n p = (s32[500], bf16[2]) parameter(3)\n"
+      " d = s32[500] get-tuple-element(p), index=0\n"
+      " ROOT t = (f32[500], u8[500], pred[500], s32[500]) tuple(a, b, c, d) }";
+  const Json integers = json_of("run - --json", text)["outputs"];
+  const auto values = [](const Json& output) {
+    return std::set<Json>(output["data"].begin(), output["data"].end());
+  };
+  const std::set<Json> small = {-4, -3, -2, -1, 0, 1, 2, 3, 4};
+  CHECK(values(integers[0]) == small);
+  CHECK(values(integers[1]) == std::set<Json>{0, 1, 2, 3, 4});
+  CHECK(values(integers[2]) == std::set<Json>{false, true});
+  CHECK(values(integers[3]) == small);
+  const Json uniform = json_of("run - --json --values uniform", text)["outputs"];
+  CHECK(values(uniform[0]).size() > 400);
+  for (const Json& x : uniform[0]["data"]) CHECK(std::abs(x.get<double>()) <= 1);
+  CHECK(uniform[3] == integers[3]);
+}
+
+TEST_CASE("NaN and infinities are strings in JSON; large results carry no data") {
+  const Json result = json_of("run - --json",
+                              "HloModule m\nENTRY e { c = f32[3] constant({nan, inf, -inf})\n"
+                              " n = f32[3] negate(c)\n z = f32[] constant(0)\n"
+                              " b = f32[65537] broadcast(z), dimensions={}\n"
+                              " ROOT t = (f32[3], f32[65537]) tuple(n, b) }");
+  CHECK(result["outputs"][0]["data"] == Json{"nan", "-inf", "inf"});
+  CHECK(result["outputs"][1] == Json{{"dtype", "f32"}, {"shape", {65537}}});
+}
+
+TEST_CASE("verify compares exact results with the oracle, others with one device") {
+  const Json exact = json_of("verify - --json");
+  CHECK(exact["equal"] == true);
+  CHECK(exact["exact"] == true);
+  CHECK(exact["reference"] == "oracle");
+  CHECK(exact["max_abs_error"] == 0);
+  CHECK(exact["first_difference"] == nullptr);
+  CHECK(exact["peak_bytes_per_device"] > 0);
+  CHECK(exact["seconds"]["run"].is_number());
+  const Json rounded = json_of("verify - --json --values uniform");
+  CHECK(rounded["equal"] == true);
+  CHECK(rounded["exact"] == false);
+  CHECK(rounded["reference"] == "fast");
+  CHECK(json_of("verify - --json --values uniform --reference oracle")["reference"] == "oracle");
+}
+
+TEST_CASE("verify with no tolerance finds rounding, says where, and exits with 1") {
+  const std::string text = R"(HloModule m, num_partitions=8
+ENTRY e {
+  x = f32[4096] parameter(0), sharding={devices=[8]<=[8]}
+  ROOT y = f32[4096] exponential(x)
+}
+)";
+  CHECK(json_of("verify - --json --values uniform", text)["equal"] == true);
+  const CommandResult strict =
+      run_command("verify - --json --values uniform --rtol 0 --atol 0 --reference oracle", text);
+  CHECK(strict.code == 1);
+  const Json result = Json::parse(strict.out);
+  CHECK(result["equal"] == false);
+  CHECK(result["first_difference"]["output"] == 0);
+  CHECK(result["first_difference"]["index"].size() == 1);
+  CHECK(result["max_abs_error"] > 0);
+}
+
+TEST_CASE("explain, cost and ops answer in text and JSON") {
+  CHECK(json_of("explain - --json")["collectives"].size() >= 1);
+  CHECK_THAT(run_command("explain -", kNetwork).out, Catch::Contains("all-reduce"));
+  const Json cost = json_of("cost - --json");
+  CHECK(cost["flops_per_device"] > 2 * 4 * 16 * 8);
+  CHECK(cost["peak_bytes_per_device"] > 0);
+  CHECK(run_command("cost -", kNetwork).code == 0);
+  const Json ops = json_of("ops --json")["ops"];
+  CHECK(ops.size() == static_cast<size_t>(opcode_count()));
+  for (const Json& op : ops)
+    if (op["name"] == "dot") CHECK(op["rule"] == "([i,k],[k,j])->([i,j]) reduction={k}");
+}
+
+TEST_CASE("partitioning for 65,536 devices takes as many instructions as for 8") {
+  const auto text = [](int devices) {
+    return fmt::format(
+        "HloModule m, num_partitions={0}\nENTRY e {{\n"
+        "  x = f32[131072,64] parameter(0), sharding={{devices=[{0},1]<=[{0}]}}\n"
+        "  w = f32[64,64] parameter(1)\n"
+        "  y = f32[131072,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        "  ROOT g = f32[64,64] dot(y, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n}}\n",
+        devices);
+  };
+  const Json small = json_of("partition - --json", text(8));
+  const Json large = json_of("partition - --json", text(65536));
+  CHECK(small["instructions"] == large["instructions"]);
+  CHECK(large["seconds"] < 1.0);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,83 @@
+#include <catch2/catch.hpp>
+
+#include "tools/run_command.h"
+
+namespace gspmd {
+
+TEST_CASE("a wrong command line, file or module is one message and exit code 2") {
+  const auto [arguments, message] = GENERATE(table<std::string, std::string>({
+      {"", "gspmd --help"},
+      {"frob -", "gspmd --help"},
+      {"print", "FILE is required"},
+      {"print - --frob", "--frob"},
+      {"print no/such/file.hlo", "no/such/file.hlo: cannot be opened: No such file"},
+      {"print .", "cannot be read"},
+      {"run - --num-devices 0", "--num-devices 0: outside 1 to"},
+      {"run - --num-devices two", "--num-devices"},
+      {"run - --num-devices 4", "raise --num-devices"},
+      {"run - --inputs a.npz", "--inputs a.npz: npz files are not available"},
+      {"run - --outputs a.npz", "--outputs a.npz: npz files are not available"},
+      {"run - --values ones", "--values ones: use integers or uniform"},
+      {"run - --seed -1", "--seed"},
+      {"run - --threads 100000", "--threads 100000: outside 0"},
+      {"run - --disable frob", "there is no pass \"frob\""},
+      {"run - --dump-after frob", "there is no such pass"},
+      {"run - --option frob=1", "there is no option \"frob\""},
+      {"run - --option frob", "give name=value"},
+      {"verify - --reference frob", "use oracle or fast"},
+      {"verify - --rtol -1", "--rtol -1: a tolerance is not negative"},
+      {"propagate - --allow-output-propagation=maybe", "\"maybe\" is not true or false"},
+      {"propagate - --allow-output-propagation=1,0,1", "3 values given; give one, or 2"},
+      {"propagate - --allow-parameter-propagation=1,0", "2 values given; give one, or 3"},
+  }));
+  CAPTURE(arguments);
+  const CommandResult result = run_command(arguments, kNetwork);
+  CHECK(result.code == 2);
+  CHECK(result.out == "");
+  CHECK_THAT(result.err, Catch::StartsWith("gspmd: ") && Catch::Contains(message));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+}
+
+TEST_CASE("an error in the text names standard input, line and column") {
+  const CommandResult result = run_command("print -", "HloModule m\nENTRY e { a = f32[2 }\n");
+  CHECK(result.code == 2);
+  CHECK(result.err == "gspmd: <stdin>:2:21: expected ',' between dims, found '}'\n"
+                      "  ENTRY e { a = f32[2 }\n"
+                      "                      ^\n");
+}
+
+TEST_CASE("a module of several replicas is refused where it would be partitioned") {
+  const std::string text = "HloModule m, replica_count=2\nENTRY e { ROOT a = f32[] parameter(0) }";
+  CHECK(run_command("print -", text).code == 0);
+  const CommandResult result = run_command("run -", text);
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, Catch::Contains("replica_count=2"));
+}
+
+TEST_CASE("a run that does not fit into memory is refused with the bytes it needs") {
+  const CommandResult result = run_command(
+      "run -", "HloModule m\nENTRY e { a = f32[1000000,1000000] parameter(0)\n"
+               " ROOT r = f32[1000000,1000000] tanh(a) }");
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, Catch::Contains("000000000 bytes are needed"));
+}
+
+TEST_CASE("an unknown custom call is kept by print and propagate, and refused by run") {
+  const std::string text = "HloModule m\nENTRY e { a = f32[4] parameter(0)\n"
+                           " ROOT r = f32[4] custom-call(a), custom_call_target=\"frob\" }";
+  CHECK(run_command("print -", text).code == 0);
+  CHECK(run_command("propagate -", text).code == 0);
+  CHECK(run_command("partition -", text).code == 0);
+  const CommandResult result = run_command("run -", text);
+  CHECK(result.code != 0);
+  CHECK_THAT(result.err, Catch::Contains("frob"));
+}
+
+TEST_CASE("--dump-after shows the module on standard error only") {
+  const CommandResult result = run_command("run - --json --dump-after partition", kNetwork);
+  CHECK(result.code == 0);
+  CHECK_THAT(result.err, Catch::StartsWith("// after partition\nHloModule network"));
+  CHECK(result.out[0] == '{');
+}
+
+}  // namespace gspmd
