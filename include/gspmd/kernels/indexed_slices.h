@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "gspmd/base/dtype.h"
+#include "gspmd/base/shape.h"
+#include "gspmd/kernels/prepared_kernel.h"
+#include "gspmd/kernels/strided_copy.h"
+
+namespace gspmd {
+
+// Slices of an array at starts read from indices: one slice per index of `counts`. All strides in elements.
+struct IndexedSlices {
+  struct Component {
+    int64_t element = 0;  // of the index vector, from its first
+    int64_t stride = 0;   // in the sliced array
+    int64_t last = 0;     // largest start that keeps the slice inside
+  };
+  DType dtype = DType::f32, index_dtype = DType::s32;
+  Dims counts;                             // of slices
+  Dims batch, batch_indices, batch_origin; // steps per count: dense side, indices, sliced side
+  std::vector<Component> components;
+  // One slice: source = the sliced array, target = the dense side.
+  StridedCopy window;
+};
+
+// Operands: sliced array, indices; result: the slices. Starts are clamped.
+PreparedKernel prepare_gather(IndexedSlices slices);
+
+enum class ScatterCombiner : uint8_t { sum, product, max, min, logical_and, logical_or };
+// Operands: array, indices, updates; result: the array (of `elements`) with the updates combined into
+// it, slice after slice. A slice that is not wholly inside is dropped. The result may be the array itself.
+PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, int64_t elements);
+
+// Reads element i of an integer array; values beyond int64 as its largest.
+using IndexReader = int64_t (*)(const std::byte* indices, int64_t i);
+IndexReader index_reader(DType dtype);  // nullptr for types that are no integers
+
+}  // namespace gspmd

@@ -1,0 +1,140 @@
+#include "gspmd/kernels/indexed_slices.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "gspmd/base/error.h"
+#include "kernels/loop_functions.h"
+
+namespace gspmd {
+namespace {
+
+template <class T>
+int64_t read_index(const std::byte* indices, int64_t i) {
+  const T value = reinterpret_cast<const T*>(indices)[i];
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    return static_cast<int64_t>(std::min<uint64_t>(value, std::numeric_limits<int64_t>::max()));
+  } else {
+    return static_cast<int64_t>(value);
+  }
+}
+
+int64_t product(const Dims& dims) {
+  int64_t n = 1;
+  for (const int64_t d : dims) n = saturating_multiply(n, d);
+  return n;
+}
+
+// Calls body(dense offset, origin, offset of the index vector) for slices [first, last).
+template <class Body>
+void for_each_slice(const IndexedSlices& s, int64_t first, int64_t last, Body&& body) {
+  for (int64_t slice = first; slice < last; ++slice) {
+    int64_t rest = slice, dense = 0, index = 0, origin = 0;
+    for (size_t d = s.counts.size(); d-- > 0;) {
+      const int64_t i = rest % s.counts[d];
+      rest /= s.counts[d];
+      dense += i * s.batch[d];
+      index += i * s.batch_indices[d];
+      origin += i * s.batch_origin[d];
+    }
+    body(dense, origin, index);
+  }
+}
+
+// Folds n updates into the target; -1 steps are ordinary strides.
+void combine_window(const StridedCopy& w, size_t dim, LoopFunction function, std::byte* array,
+                    const std::byte* updates) {
+  const int64_t size = w.element_size;
+  if (dim == w.dims.size()) {
+    function(array, array, updates, nullptr, 1, 0);
+    return;
+  }
+  if (dim + 1 == w.dims.size() && w.source[dim] == 1 && w.target[dim] == 1) {
+    function(array, array, updates, nullptr, w.dims[dim], 0);
+    return;
+  }
+  for (int64_t i = 0; i < w.dims[dim]; ++i) {
+    combine_window(w, dim + 1, function, array + i * w.source[dim] * size, updates + i * w.target[dim] * size);
+  }
+}
+
+LoopOp op_of(ScatterCombiner combiner) {
+  switch (combiner) {
+    case ScatterCombiner::sum: return LoopOp::add;
+    case ScatterCombiner::product: return LoopOp::multiply;
+    case ScatterCombiner::max: return LoopOp::maximum;
+    case ScatterCombiner::min: return LoopOp::minimum;
+    case ScatterCombiner::logical_and: return LoopOp::and_;
+    case ScatterCombiner::logical_or: return LoopOp::or_;
+  }
+  return LoopOp::add;
+}
+
+}  // namespace
+
+IndexReader index_reader(DType dtype) {
+  if (!is_integer(dtype)) return nullptr;
+  return visit_dtype(dtype, [&](auto tag) -> IndexReader {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return read_index<T>;
+    return nullptr;
+  });
+}
+
+PreparedKernel prepare_gather(IndexedSlices slices) {
+  const IndexReader reader = index_reader(slices.index_dtype);
+  if (reader == nullptr) return {};
+  slices.window = simplified(std::move(slices.window));
+  const int64_t count = product(slices.counts);
+  const int64_t bytes = saturating_multiply(count, product(slices.window.dims)) * slices.window.element_size;
+  PreparedKernel kernel;
+  kernel.parts = std::min(std::max<int64_t>(count, 1), std::clamp<int64_t>(bytes / (1 << 18), 1, 8));
+  kernel.cost = 50 + 10.0 * static_cast<double>(count) + 0.1 * static_cast<double>(bytes);
+  if (bytes == 0) {
+    kernel.run = [](const KernelArgs&) {};
+    return kernel;
+  }
+  kernel.run = [s = std::move(slices), reader, count, parts = kernel.parts](const KernelArgs& args) {
+    for_each_slice(s, args.part * count / parts, (args.part + 1) * count / parts,
+                   [&](int64_t dense, int64_t origin, int64_t index) {
+      for (const IndexedSlices::Component& c : s.components) {
+        origin += std::clamp<int64_t>(reader(args.operands[1], index + c.element), 0, c.last) * c.stride;
+      }
+      run_copy(s.window, args.operands[0] + origin * s.window.element_size,
+               args.results[0] + dense * s.window.element_size);
+    });
+  };
+  return kernel;
+}
+
+PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, int64_t elements) {
+  const IndexReader reader = index_reader(slices.index_dtype);
+  if (reader == nullptr || !is_loop_dtype(slices.dtype)) return {};
+  const LoopFunction function = find_loop_function(op_of(combiner), slices.dtype, slices.dtype);
+  if (function == nullptr) return {};
+  slices.window = simplified(std::move(slices.window));
+  const int64_t count = product(slices.window.dims) == 0 ? 0 : product(slices.counts);
+  const int64_t bytes = elements * slices.window.element_size;
+  PreparedKernel kernel;
+  kernel.cost = 50 + 0.05 * static_cast<double>(bytes) +
+                static_cast<double>(count) * (10 + 0.3 * static_cast<double>(product(slices.window.dims)));
+  kernel.run = [s = std::move(slices), reader, function, count, bytes](const KernelArgs& args) {
+    if (args.results[0] != args.operands[0] && bytes > 0) {
+      std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));
+    }
+    for_each_slice(s, 0, count, [&](int64_t dense, int64_t origin, int64_t index) {
+      for (const IndexedSlices::Component& c : s.components) {
+        const int64_t start = reader(args.operands[1], index + c.element);
+        if (start < 0 || start > c.last) return;
+        origin += start * c.stride;
+      }
+      combine_window(s.window, 0, function, args.results[0] + origin * s.window.element_size,
+                     args.operands[2] + dense * s.window.element_size);
+    });
+  };
+  return kernel;
+}
+
+}  // namespace gspmd
