@@ -52,10 +52,9 @@ bool equal(const Attributes& a, const Attributes& b) {
   return a.dimensions == b.dimensions && a.index == b.index && a.starts == b.starts &&
          a.limits == b.limits && a.strides == b.strides && a.slice_sizes == b.slice_sizes &&
          a.padding == b.padding && a.dot == b.dot && a.gather == b.gather &&
-         a.scatter == b.scatter && a.direction == b.direction &&
-         a.compare_type == b.compare_type && a.replica_groups == b.replica_groups &&
-         same_permutation(a.permutation, b.permutation) && a.channel_id == b.channel_id &&
-         a.use_global_device_ids == b.use_global_device_ids &&
+         a.scatter == b.scatter && a.direction == b.direction && a.compare_type == b.compare_type &&
+         a.replica_groups == b.replica_groups && same_permutation(a.permutation, b.permutation) &&
+         a.channel_id == b.channel_id && a.use_global_device_ids == b.use_global_device_ids &&
          a.indices_are_sorted == b.indices_are_sorted && a.unique_indices == b.unique_indices &&
          a.custom_call_target == b.custom_call_target && a.fusion_kind == b.fusion_kind &&
          a.other == b.other && same_literal(a.literal, b.literal);

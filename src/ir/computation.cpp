@@ -68,8 +68,8 @@ Node* Computation::append_as(std::string name, Opcode opcode, Shape shape,
 
 void Computation::remove_last(Node* node) {
   if (nodes_.empty() || nodes_.back().get() != node || !node->users_.empty() || root_ == node)
-    internal_error("remove_last: \"{}\" is not the last node of \"{}\", or it is read",
-                   node->name_, name_);
+    internal_error("remove_last: \"{}\" is not the last node of \"{}\", or it is read", node->name_,
+                   name_);
   for (Node* operand : node->operands_) std::erase(operand->users_, node);
   if (node->opcode_ == Opcode::parameter) {
     parameters_[static_cast<size_t>(node->attrs.index)] = nullptr;
@@ -175,8 +175,8 @@ Node* inline_computation(const Computation& source, Computation& target,
     std::vector<Node*> operands;
     operands.reserve(node->operands().size());
     for (const Node* operand : node->operands()) operands.push_back(copies.at(operand));
-    Node* const copy = target.append(node->opcode(), node->shape, std::move(operands), node->attrs,
-                                     node->name());
+    Node* const copy =
+        target.append(node->opcode(), node->shape, std::move(operands), node->attrs, node->name());
     copy_annotations(*node, *copy);
     copy->called = node->called;
     copies.emplace(node.get(), copy);

@@ -40,8 +40,8 @@ std::string to_string(const FactorRule& rule) {
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       const Factor& factor = rule.factors[f];
       if (factor.kind != listed.kind) continue;
-      members += fmt::format("{}{}", members.empty() ? "" : ",",
-                             factor_name(static_cast<int64_t>(f)));
+      members +=
+          fmt::format("{}{}", members.empty() ? "" : ",", factor_name(static_cast<int64_t>(f)));
       if (factor.kind == FactorKind::reduction && factor.combiner != Combiner::sum)
         members += fmt::format(":{}", combiner_name(factor.combiner));
     }

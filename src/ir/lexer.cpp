@@ -17,10 +17,14 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; 
 
 char closer_of(char open) {
   switch (open) {
-    case '{': return '}';
-    case '[': return ']';
-    case '(': return ')';
-    default: return '\0';
+    case '{':
+      return '}';
+    case '[':
+      return ']';
+    case '(':
+      return ')';
+    default:
+      return '\0';
   }
 }
 
@@ -215,7 +219,8 @@ void Lexer::fail_at(size_t position, const std::string& message) const {
   // At the end of the text the caret stands behind the last character, not on an empty line below.
   if (position == text_.size())
     while (position > 0 && is_blank(text_[position - 1])) --position;
-  const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<int64_t>(position), '\n');
+  const auto line =
+      1 + std::count(text_.begin(), text_.begin() + static_cast<int64_t>(position), '\n');
   const size_t newline = position == 0 ? std::string_view::npos : text_.rfind('\n', position - 1);
   const size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
   const size_t end = std::min(text_.find('\n', position), text_.size());

@@ -20,7 +20,7 @@ class Lexer {
 
   size_t position();  // byte offset of the next token
   bool at_end() { return position() == text_.size(); }
-  char peek();        // first character of the next token; '\0' at the end
+  char peek();  // first character of the next token; '\0' at the end
   bool accept(std::string_view token);
   void expect(std::string_view token, std::string_view where);
   // Whether the next word is exactly `word`; accept_word also reads it.

@@ -14,8 +14,8 @@ std::string_view without_number(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos || dot == 0 || dot + 1 == name.size()) return name;
   const std::string_view digits = name.substr(dot + 1);
-  const bool number = std::all_of(digits.begin(), digits.end(),
-                                  [](char c) { return c >= '0' && c <= '9'; });
+  const bool number =
+      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   return number ? name.substr(0, dot) : name;
 }
 
@@ -99,9 +99,10 @@ void Module::sort_computations() {
       Computation* const callee = visit.callees[visit.next++];
       const auto [at, fresh] = marks.emplace(callee, Mark::open);
       if (!fresh && at->second == Mark::open)
-        user_error("computation \"{}\" calls itself through \"{}\"; HLO has no recursion, write a "
-                   "while loop",
-                   callee->name(), visit.computation->name());
+        user_error(
+            "computation \"{}\" calls itself through \"{}\"; HLO has no recursion, write a "
+            "while loop",
+            callee->name(), visit.computation->name());
       if (fresh) stack.push_back({callee, callees(*callee)});
     }
   };
@@ -150,8 +151,8 @@ std::unique_ptr<Module> Module::clone() const {
       std::vector<Node*> operands;
       operands.reserve(node->operands().size());
       for (const Node* operand : node->operands()) operands.push_back(nodes.at(operand));
-      Node* const twin = to.append_as(node->name(), node->opcode(), node->shape,
-                                      std::move(operands), node->attrs);
+      Node* const twin =
+          to.append_as(node->name(), node->opcode(), node->shape, std::move(operands), node->attrs);
       copy_annotations(*node, *twin);
       for (Computation* called : node->called) twin->called.push_back(computations.at(called));
       nodes.emplace(node.get(), twin);

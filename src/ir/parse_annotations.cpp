@@ -60,12 +60,10 @@ std::map<std::string, std::string> read_frontend_attributes(Lexer& lexer) {
   while (!lexer.accept("}")) {
     if (!attributes.empty()) lexer.expect(",", "between frontend attributes");
     const size_t at = lexer.position();
-    const std::string key = lexer.peek() == '"'
-                                ? lexer.quoted("a frontend attribute")
-                                : std::string(lexer.name("a frontend attribute"));
+    const std::string key = lexer.peek() == '"' ? lexer.quoted("a frontend attribute")
+                                                : std::string(lexer.name("a frontend attribute"));
     lexer.expect("=", "after the name of a frontend attribute");
-    std::string value =
-        lexer.peek() == '"' ? lexer.quoted(key) : std::string(lexer.raw_value(key));
+    std::string value = lexer.peek() == '"' ? lexer.quoted(key) : std::string(lexer.raw_value(key));
     if (!attributes.emplace(key, std::move(value)).second)
       lexer.fail(at, "frontend_attributes: {} is given twice", key);
   }

@@ -160,8 +160,7 @@ ReplicaGroups read_iota_groups(Lexer& lexer) {
   lexer.expect("]", "after the sizes of replica_groups");
   lexer.expect("<=[", "before the iota of replica_groups");
   list("]", [&](int64_t d) { groups.reshape.push_back(d); });
-  if (lexer.accept("T("))
-    list(")", [&](int64_t d) { groups.transpose.push_back(d); });
+  if (lexer.accept("T(")) list(")", [&](int64_t d) { groups.transpose.push_back(d); });
   if (groups.num_groups < 1 || groups.group_size < 1)
     lexer.fail(start, "replica_groups: sizes must be at least 1");
   int64_t total = 1;
@@ -174,9 +173,9 @@ ReplicaGroups read_iota_groups(Lexer& lexer) {
     lexer.fail(start, "replica_groups: {} groups of {} are not the {} devices of the iota",
                groups.num_groups, groups.group_size, total);
   const std::set<int64_t> axes(groups.transpose.begin(), groups.transpose.end());
-  const bool permutation =
-      axes.size() == groups.transpose.size() && groups.transpose.size() == groups.reshape.size() &&
-      *axes.begin() == 0 && *axes.rbegin() + 1 == static_cast<int64_t>(axes.size());
+  const bool permutation = axes.size() == groups.transpose.size() &&
+                           groups.transpose.size() == groups.reshape.size() && *axes.begin() == 0 &&
+                           *axes.rbegin() + 1 == static_cast<int64_t>(axes.size());
   if (!groups.transpose.empty() && !permutation)
     lexer.fail(start, "replica_groups: T({}) is not a permutation of the {} dims of the iota",
                fmt::join(groups.transpose, ","), groups.reshape.size());

@@ -24,8 +24,7 @@ T read_int(Lexer& lexer, DType dtype) {
   const std::string_view text = lexer.number(fmt::format("{} literal", dtype_name(dtype)));
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range ||
-      (std::is_unsigned_v<T> && text.front() == '-'))
+  if (error == std::errc::result_out_of_range || (std::is_unsigned_v<T> && text.front() == '-'))
     lexer.fail(start, "constant: {} does not fit into {}", text, dtype_name(dtype));
   if (error != std::errc{} || end != text.data() + text.size())
     lexer.fail(start, "constant: \"{}\" is no {} value", text, dtype_name(dtype));
@@ -41,7 +40,8 @@ std::optional<T> to_float(std::string_view text) {
   const bool hex = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
   T value{};
   if (text == "inf" || text == "nan") {
-    value = text == "inf" ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
+    value =
+        text == "inf" ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
   } else {
     const std::string_view digits = hex ? text.substr(2) : text;
     const auto format = hex ? std::chars_format::hex : std::chars_format::general;
@@ -52,8 +52,10 @@ std::optional<T> to_float(std::string_view text) {
     if (error == std::errc::result_out_of_range) {
       // Too small is zero or the nearest subnormal; too large stays infinite and is refused.
       const std::string copy(text);
-      if constexpr (std::is_same_v<T, float>) value = std::strtof(copy.c_str(), nullptr);
-      else value = std::strtod(copy.c_str(), nullptr);
+      if constexpr (std::is_same_v<T, float>)
+        value = std::strtof(copy.c_str(), nullptr);
+      else
+        value = std::strtod(copy.c_str(), nullptr);
     }
     if (!std::isfinite(value)) return negative ? -value : value;
   }
@@ -100,10 +102,14 @@ void read_element(Lexer& lexer, DType dtype, Bytes& bytes) {
   if (dtype == DType::c128) return read_complex<double>(lexer, dtype, bytes);
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, bool>) read_pred(lexer, bytes);
-    else if constexpr (std::is_integral_v<T>) push(bytes, read_int<T>(lexer, dtype));
-    else if constexpr (std::is_same_v<T, double>) push(bytes, read_float<double>(lexer, dtype));
-    else push(bytes, T(read_float<float>(lexer, dtype)));
+    if constexpr (std::is_same_v<T, bool>)
+      read_pred(lexer, bytes);
+    else if constexpr (std::is_integral_v<T>)
+      push(bytes, read_int<T>(lexer, dtype));
+    else if constexpr (std::is_same_v<T, double>)
+      push(bytes, read_float<double>(lexer, dtype));
+    else
+      push(bytes, T(read_float<float>(lexer, dtype)));
   });
 }
 
@@ -132,8 +138,9 @@ void read_elements(Lexer& lexer, const Shape& shape, Bytes& bytes) {
     const size_t element = lexer.position();
     if (lexer.accept("{")) {
       if (lexer.accept("..."))
-        lexer.fail(element, "constant: the elements of {} were left out ({{...}}); print the module "
-                            "with large constants",
+        lexer.fail(element,
+                   "constant: the elements of {} were left out ({{...}}); print the module "
+                   "with large constants",
                    to_string(shape));
       if (counts.size() == rank)
         lexer.fail(element, "constant: {} has {} dims, the braces are deeper", to_string(shape),
@@ -185,26 +192,32 @@ namespace {
 
 template <class T>
 void print_float(std::string& text, T value) {
-  if (std::isnan(value)) text += std::signbit(value) ? "-nan" : "nan";
-  else fmt::format_to(std::back_inserter(text), "{}", value);
+  if (std::isnan(value))
+    text += std::signbit(value) ? "-nan" : "nan";
+  else
+    fmt::format_to(std::back_inserter(text), "{}", value);
 }
 
 template <class T>
 void print_element(std::string& text, const Array& literal, int64_t index) {
   const T value = literal.data<T>()[static_cast<size_t>(index)];
-  if constexpr (std::is_same_v<T, bool>) text += value ? "true" : "false";
+  if constexpr (std::is_same_v<T, bool>)
+    text += value ? "true" : "false";
   else if constexpr (std::is_integral_v<T>)
     // Widened, because 8-bit integers would print as characters.
     fmt::format_to(std::back_inserter(text), "{}",
                    static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
-  else if constexpr (std::is_same_v<T, double>) print_float(text, value);
-  else print_float(text, static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, double>)
+    print_float(text, value);
+  else
+    print_float(text, static_cast<float>(value));
 }
 
 template <class T>
 void print_complex(std::string& text, const Array& literal, int64_t index) {
   T parts[2];
-  std::memcpy(parts, literal.bytes().data() + static_cast<size_t>(index) * sizeof parts, sizeof parts);
+  std::memcpy(parts, literal.bytes().data() + static_cast<size_t>(index) * sizeof parts,
+              sizeof parts);
   text += "(";
   print_float(text, parts[0]);
   text += ", ";
@@ -215,9 +228,8 @@ void print_complex(std::string& text, const Array& literal, int64_t index) {
 void print_any(std::string& text, const Array& literal, int64_t index) {
   if (literal.dtype() == DType::c64) return print_complex<float>(text, literal, index);
   if (literal.dtype() == DType::c128) return print_complex<double>(text, literal, index);
-  visit_dtype(literal.dtype(), [&](auto tag) {
-    print_element<typename decltype(tag)::type>(text, literal, index);
-  });
+  visit_dtype(literal.dtype(),
+              [&](auto tag) { print_element<typename decltype(tag)::type>(text, literal, index); });
 }
 
 }  // namespace

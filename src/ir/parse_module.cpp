@@ -142,7 +142,8 @@ void ModuleParser::check_signature(const Computation& computation, const Signatu
                 computation.name(), signature.parameters.size(), parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i)
     if (!(signature.parameters[i] == parameters[i]->shape))
-      lexer_.fail(signature.position, "\"{}\": parameter {} is {} in the first line, {} in the body",
+      lexer_.fail(signature.position,
+                  "\"{}\": parameter {} is {} in the first line, {} in the body",
                   computation.name(), i, to_string(signature.parameters[i]),
                   to_string(parameters[i]->shape));
   if (!(signature.result == computation.root()->shape))
@@ -213,10 +214,9 @@ void ModuleParser::parse_instruction() {
   while (lexer_.accept(",")) parse_attribute(instruction);
   check_required(instruction, at);
 
-  Node* const node = computation_->append_as(std::string(name), *opcode,
-                                             std::move(instruction.shape),
-                                             std::move(instruction.operands),
-                                             std::move(instruction.attrs));
+  Node* const node =
+      computation_->append_as(std::string(name), *opcode, std::move(instruction.shape),
+                              std::move(instruction.operands), std::move(instruction.attrs));
   node->sharding = std::move(instruction.sharding);
   node->metadata = std::move(instruction.metadata);
   node->frontend_attributes = std::move(instruction.frontend_attributes);
@@ -264,7 +264,8 @@ Node* ModuleParser::parse_operand() {
   const std::string_view name = lexer_.name("an operand");
   const auto found = nodes_.find(name);
   if (found == nodes_.end())
-    lexer_.fail(at, "\"{}\" is not defined above in \"{}\"; an instruction stands below its operands",
+    lexer_.fail(at,
+                "\"{}\" is not defined above in \"{}\"; an instruction stands below its operands",
                 name, computation_->name());
   if (declared && !(*declared == found->second->shape))
     lexer_.fail(start, "operand \"{}\" is written as {}, but is {}", name, to_string(*declared),

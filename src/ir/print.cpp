@@ -122,7 +122,8 @@ std::string entry_layout(const std::string& kept, const Computation& entry) {
 void put_header(Text& text, const Module& module) {
   put(text, "HloModule {}", module.name);
   for (const auto& [name, value] : module.header) {
-    const bool layout = name == "entry_computation_layout" && module.entry() && module.entry()->root();
+    const bool layout =
+        name == "entry_computation_layout" && module.entry() && module.entry()->root();
     put(text, ", {}={}", name, layout ? entry_layout(value, *module.entry()) : value);
   }
   if (!module.aliases.empty()) put(text, ", input_output_alias={}", print_aliases(module.aliases));

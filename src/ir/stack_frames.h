@@ -8,8 +8,8 @@
 
 namespace gspmd {
 
-// The tables FileNames, FunctionNames, FileLocations and StackFrames that XLA prints after the header;
-// metadata refers to them by stack_frame_id.
+// The tables FileNames, FunctionNames, FileLocations and StackFrames that XLA prints after the
+// header; metadata refers to them by stack_frame_id.
 class StackFrames {
  public:
   // Reads the table that comes next; false when none does.

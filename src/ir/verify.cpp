@@ -11,8 +11,8 @@ namespace {
 
 // A node's op and the computation it calls, for messages: reduce: to_apply "add".
 std::string called_text(const Node& node, size_t slot) {
-  return fmt::format("{}: {} \"{}\"", opcode_name(node.opcode()),
-                     called_names(node.opcode())[slot], node.called[slot]->name());
+  return fmt::format("{}: {} \"{}\"", opcode_name(node.opcode()), called_names(node.opcode())[slot],
+                     node.called[slot]->name());
 }
 
 void check_parameters(const Node& node, size_t slot, const std::vector<Shape>& wanted) {
@@ -66,8 +66,8 @@ void check_combiner(const Node& node, size_t count) {
   const Shape& result = node.called[0]->root()->shape;
   std::vector<Shape> accumulators;
   for (size_t i = 0; i < count; ++i) accumulators.push_back(parameters[i]->shape);
-  const Shape wanted = count == 1 && !result.is_tuple ? accumulators[0]
-                                                      : Shape::tuple(std::move(accumulators));
+  const Shape wanted =
+      count == 1 && !result.is_tuple ? accumulators[0] : Shape::tuple(std::move(accumulators));
   check_result(node, 0, wanted);
 }
 
@@ -80,9 +80,12 @@ struct CallRule {
   void (*check)(const Node& node);
 };
 constexpr CallRule kCallRules[] = {
-    {Opcode::reduce, check_reduce},         {Opcode::scatter, check_scatter},
-    {Opcode::all_reduce, check_collective}, {Opcode::reduce_scatter, check_collective},
-    {Opcode::call, check_whole},            {Opcode::fusion, check_whole},
+    {Opcode::reduce, check_reduce},
+    {Opcode::scatter, check_scatter},
+    {Opcode::all_reduce, check_collective},
+    {Opcode::reduce_scatter, check_collective},
+    {Opcode::call, check_whole},
+    {Opcode::fusion, check_whole},
     {Opcode::while_, check_while},
 };
 
@@ -92,7 +95,8 @@ void check_called(const Node& node) {
     user_error("{}: {} called computations, {} are needed", opcode_name(node.opcode()),
                node.called.size(), wanted);
   for (const Computation* called : node.called)
-    if (called == nullptr || called->root() == nullptr || &called->module() != &node.parent().module())
+    if (called == nullptr || called->root() == nullptr ||
+        &called->module() != &node.parent().module())
       user_error("{}: a called computation is missing, empty, or of another module",
                  opcode_name(node.opcode()));
   for (const CallRule& rule : kCallRules)
@@ -127,9 +131,8 @@ void check_sharding(const Node& node) {
   const Sharding& sharding = *node.sharding;
   const auto check_leaf = [&](const Sharding& leaf, const Shape& shape) {
     if (leaf.is_tiled() && leaf.rank() > shape.rank())
-      user_error("{}: the sharding {} has {} dims, the value {} has {}",
-                 opcode_name(node.opcode()), to_string(leaf), leaf.rank(), to_string(shape),
-                 shape.rank());
+      user_error("{}: the sharding {} has {} dims, the value {} has {}", opcode_name(node.opcode()),
+                 to_string(leaf), leaf.rank(), to_string(shape), shape.rank());
   };
   if (!sharding.is_tuple()) {
     if (!node.shape.is_tuple) check_leaf(sharding, node.shape);
@@ -208,8 +211,8 @@ void verify_aliases(const Module& module) {
   const Computation& entry = *module.entry();
   for (const Alias& alias : module.aliases) {
     const Shape* const output = shape_at(entry.root()->shape, alias.output);
-    const bool known = alias.parameter >= 0 &&
-                       alias.parameter < static_cast<int64_t>(entry.parameters().size());
+    const bool known =
+        alias.parameter >= 0 && alias.parameter < static_cast<int64_t>(entry.parameters().size());
     const Shape* const parameter =
         known ? shape_at(entry.parameters()[static_cast<size_t>(alias.parameter)]->shape,
                          alias.parameter_index)

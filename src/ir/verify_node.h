@@ -4,8 +4,8 @@
 
 namespace gspmd {
 
-// UserError when the node's operand count, shape, sharding or called computations do not fit its op.
-// The message does not contain the node.
+// UserError when the node's operand count, shape, sharding or called computations do not fit its
+// op. The message does not contain the node.
 void verify_node(const Node& node);
 
 // UserError when the module's aliases do not fit its entry.

@@ -27,11 +27,15 @@ int64_t bytes_sent(const Node& node, int64_t num_devices) {
   for (const Node* x : node.operands()) operand = saturating_add(operand, x->shape.bytes());
   const int64_t g = std::max<int64_t>(group_size(node.attrs.replica_groups, num_devices), 1);
   switch (node.opcode()) {
-    case Opcode::all_gather: return share(node.shape.bytes(), g - 1, g);
-    case Opcode::all_reduce: return share(operand, 2 * (g - 1), g);
+    case Opcode::all_gather:
+      return share(node.shape.bytes(), g - 1, g);
+    case Opcode::all_reduce:
+      return share(operand, 2 * (g - 1), g);
     case Opcode::reduce_scatter:
-    case Opcode::all_to_all: return share(operand, g - 1, g);
-    default: return operand;
+    case Opcode::all_to_all:
+      return share(operand, g - 1, g);
+    default:
+      return operand;
   }
 }
 
@@ -41,9 +45,9 @@ std::string groups_text(const Node& node) {
   std::string text;
   if (permutation.order != nullptr) {  // digits, so that it stays short on any mesh
     for (size_t i = 0; i < permutation.from.size(); ++i)
-      text += fmt::format("{}({},{})->({},{})", i ? " " : "", permutation.from[i].size,
-                          permutation.from[i].stride, permutation.to[i].size,
-                          permutation.to[i].stride);
+      text +=
+          fmt::format("{}({},{})->({},{})", i ? " " : "", permutation.from[i].size,
+                      permutation.from[i].stride, permutation.to[i].size, permutation.to[i].stride);
     return text;
   }
   for (const auto& [source, target] : permutation.pairs)
@@ -102,10 +106,10 @@ std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
       names += mesh.axes()[a].name;
     }
     if (of_set.empty() || tile_count(of_set) != size) continue;
-    const bool fits = by_digits ? by_stride(of_set) == digits
-                                : sorted(materialize(groups_over(mesh.order(), of_set),
-                                                     mesh.num_devices())) ==
-                                      sorted(materialize(groups, mesh.num_devices()));
+    const bool fits =
+        by_digits ? by_stride(of_set) == digits
+                  : sorted(materialize(groups_over(mesh.order(), of_set), mesh.num_devices())) ==
+                        sorted(materialize(groups, mesh.num_devices()));
     if (fits) return names;
   }
   return "";
@@ -151,8 +155,7 @@ std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* m
       entry.sites += 1;
       entry.count = saturating_add(entry.count, runs->second);
       entry.bytes = saturating_add(
-          entry.bytes,
-          saturating_multiply(runs->second, bytes_sent(*node, local.num_partitions)));
+          entry.bytes, saturating_multiply(runs->second, bytes_sent(*node, local.num_partitions)));
     }
   }
   return result;

@@ -28,8 +28,12 @@ struct Kind {
 };
 
 Kind kind_of(const Node& node) {
-  Kind kind{node.opcode(), node.shape.dtype, node.attrs.dimensions,
-            to_string(node.attrs.replica_groups), {}, node.backward};
+  Kind kind{node.opcode(),
+            node.shape.dtype,
+            node.attrs.dimensions,
+            to_string(node.attrs.replica_groups),
+            {},
+            node.backward};
   if (node.called.empty()) return kind;
   const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
   kind.combiner = combiner ? std::string(combiner_name(*combiner)) : node.called[0]->name();
@@ -38,10 +42,10 @@ Kind kind_of(const Node& node) {
 
 // Where a collective stands, for deciding which others it may join.
 //
-// depth: collectives on the longest path that leads to it. Two of one depth are independent, and joining
-// nodes of one depth never makes a cycle, whatever else is joined.
-// segment: gathering early, or scattering late, keeps large values alive; those two are joined only
-// where no other kind of collective stands between (they run at one point of the program anyway).
+// depth: collectives on the longest path that leads to it. Two of one depth are independent, and
+// joining nodes of one depth never makes a cycle, whatever else is joined. segment: gathering
+// early, or scattering late, keeps large values alive; those two are joined only where no other
+// kind of collective stands between (they run at one point of the program anyway).
 struct Place {
   int64_t depth = 0;
   int64_t segment = 0;
@@ -81,9 +85,8 @@ std::vector<Candidate> candidates(const Computation& computation) {
 using Groups = std::map<std::tuple<Kind, Place>, std::vector<Node*>>;
 
 Groups group(std::vector<Candidate> all) {
-  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return a.position < b.position;
-  });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.position < b.position; });
   std::map<Kind, int64_t> seen;  // collectives of this kind so far
   int64_t total = 0;
   Groups groups;

@@ -41,8 +41,8 @@ CostEstimate estimate_cost(const Module& local, const DeviceModel& device) {
       const double bytes = bytes_of(*node);
       cost.flops += runs * flops;
       cost.memory_bytes += runs * bytes;
-      cost.seconds += runs * std::max(flops / device.flops_per_second,
-                                      bytes / device.memory_bytes_per_second);
+      cost.seconds +=
+          runs * std::max(flops / device.flops_per_second, bytes / device.memory_bytes_per_second);
     }
   }
   for (const CollectiveStats& collective : collective_stats(local)) {

@@ -10,12 +10,12 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kMaxDevices = 1024;     // offsets are worked out for each of them
-constexpr int64_t kMaxNodes = 256;        // of one offset expression
-constexpr int64_t kMaxTable = 1 << 16;    // elements of a constant that an offset reads
+constexpr int64_t kMaxDevices = 1024;   // offsets are worked out for each of them
+constexpr int64_t kMaxNodes = 256;      // of one offset expression
+constexpr int64_t kMaxTable = 1 << 16;  // elements of a constant that an offset reads
 
-// The scalar expression under `root` in operand order; nullopt where something in it is not known when
-// compiling (a parameter, a loop counter) or it is large.
+// The scalar expression under `root` in operand order; nullopt where something in it is not known
+// when compiling (a parameter, a loop counter) or it is large.
 std::optional<std::vector<Node*>> expression(Node* root) {
   std::vector<Node*> order;
   std::unordered_map<const Node*, bool> done;  // false: operands pushed
@@ -30,11 +30,11 @@ std::optional<std::vector<Node*>> expression(Node* root) {
       continue;
     }
     const OpInfo& op = node->op();
-    const bool known = node->is(Opcode::partition_id) || op.has(kConstantLike) ||
-                       ((op.has(kElementwise) || op.has(kDataMovement)) && !node->operands().empty());
+    const bool known =
+        node->is(Opcode::partition_id) || op.has(kConstantLike) ||
+        ((op.has(kElementwise) || op.has(kDataMovement)) && !node->operands().empty());
     if (!known || op.evaluate == nullptr || node->shape.is_tuple || !node->called.empty() ||
-        node->shape.elements_count() > kMaxTable ||
-        static_cast<int64_t>(done.size()) > kMaxNodes)
+        node->shape.elements_count() > kMaxTable || static_cast<int64_t>(done.size()) > kMaxNodes)
       return std::nullopt;
     stack.insert(stack.end(), node->operands().begin(), node->operands().end());
   }

@@ -10,8 +10,7 @@ constexpr int kRounds = 8;
 std::vector<std::vector<SimplifyRule>> build_index() {
   std::vector<std::vector<SimplifyRule>> index(static_cast<size_t>(opcode_count()));
   for (const auto rules : {shape_rules(), arithmetic_rules(), collective_rules()})
-    for (const SimplifyRule& rule : rules)
-      index[static_cast<size_t>(rule.opcode)].push_back(rule);
+    for (const SimplifyRule& rule : rules) index[static_cast<size_t>(rule.opcode)].push_back(rule);
   return index;
 }
 
@@ -43,7 +42,8 @@ bool simplify_once(Computation& computation) {
     const size_t before = computation.nodes().size();
     Node* const to = rewrite(node);
     if (to == nullptr) continue;
-    const bool is_new = before < computation.nodes().size() && to->id() >= computation.nodes()[before]->id();
+    const bool is_new =
+        before < computation.nodes().size() && to->id() >= computation.nodes()[before]->id();
     changed |= replace(computation, node, *to, is_new);
   }
   if (!changed && count == computation.nodes().size()) return false;

@@ -118,11 +118,11 @@ constexpr SimplifyRule kRules[] = {
 // A collective in which every device is alone.
 Node* rewrite_alone(Node& node) {
   const ReplicaGroups& groups = node.attrs.replica_groups;
-  const bool alone = node.operands().size() == 1 &&
-                     (groups.num_groups > 0
-                          ? groups.group_size == 1
-                          : (groups.lists.empty() ? node.parent().module().num_partitions == 1
-                                                  : groups.lists.front().size() == 1));
+  const bool alone =
+      node.operands().size() == 1 &&
+      (groups.num_groups > 0 ? groups.group_size == 1
+                             : (groups.lists.empty() ? node.parent().module().num_partitions == 1
+                                                     : groups.lists.front().size() == 1));
   if (!alone) return nullptr;
   for (const std::vector<int64_t>& group : groups.lists)  // sizes may differ
     if (group.size() != 1) return nullptr;

@@ -83,8 +83,7 @@ class ValueTable {
   static size_t hash(const Node& node) {
     size_t seed = hash_shape(static_cast<size_t>(node.opcode()), node.shape);
     size_t sum = 0;  // order-free, for commutative ops
-    for (const Node* operand : node.operands())
-      sum += mix(1, static_cast<size_t>(operand->id()));
+    for (const Node* operand : node.operands()) sum += mix(1, static_cast<size_t>(operand->id()));
     seed = mix(seed, sum);
     seed = hash_dims(mix(seed, static_cast<size_t>(node.attrs.index)), node.attrs.dimensions);
     seed = hash_dims(hash_dims(seed, node.attrs.starts), node.attrs.strides);

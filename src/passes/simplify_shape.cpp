@@ -85,8 +85,8 @@ Node* rewrite_slice(Node& node) {
 
 Node* rewrite_reverse(Node& node) {
   const Dims& dims = node.attrs.dimensions;
-  const bool trivial = std::all_of(dims.begin(), dims.end(),
-                                   [&](int64_t d) { return node.dim(d) <= 1; });
+  const bool trivial =
+      std::all_of(dims.begin(), dims.end(), [&](int64_t d) { return node.dim(d) <= 1; });
   if (Node* const same = if_unchanged(node, trivial)) return same;
   return move_splat(node);
 }
@@ -95,9 +95,8 @@ Node* rewrite_concatenate(Node& node) { return if_unchanged(node, node.operands(
 
 Node* rewrite_pad(Node& node) {
   const std::vector<PaddingDim>& padding = node.attrs.padding;
-  return if_unchanged(node, std::all_of(padding.begin(), padding.end(), [](const PaddingDim& p) {
-                        return p == PaddingDim{};
-                      }));
+  return if_unchanged(node, std::all_of(padding.begin(), padding.end(),
+                                        [](const PaddingDim& p) { return p == PaddingDim{}; }));
 }
 
 // Of the whole operand: the start is clamped to 0.
@@ -134,12 +133,18 @@ Node* rewrite_tuple(Node& node) {
 // Bits that a type's values may have: an integer's width without sign, a float's significand.
 int value_bits(DType dtype) {
   switch (dtype) {
-    case DType::pred: return 1;
-    case DType::f16: return 11;
-    case DType::bf16: return 8;
-    case DType::f32: return 24;
-    case DType::f64: return 53;
-    default: return static_cast<int>(8 * dtype_size(dtype)) - (is_signed_integer(dtype) ? 1 : 0);
+    case DType::pred:
+      return 1;
+    case DType::f16:
+      return 11;
+    case DType::bf16:
+      return 8;
+    case DType::f32:
+      return 24;
+    case DType::f64:
+      return 53;
+    default:
+      return static_cast<int>(8 * dtype_size(dtype)) - (is_signed_integer(dtype) ? 1 : 0);
   }
 }
 

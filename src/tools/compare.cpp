@@ -9,10 +9,14 @@ namespace {
 
 double default_rtol(DType dtype) {
   switch (dtype) {
-    case DType::f64: return 1e-12;
-    case DType::f32: return 1e-5;
-    case DType::f16: return 2e-3;
-    default: return 2e-2;  // bf16
+    case DType::f64:
+      return 1e-12;
+    case DType::f32:
+      return 1e-5;
+    case DType::f16:
+      return 2e-3;
+    default:
+      return 2e-2;  // bf16
   }
 }
 
@@ -36,7 +40,8 @@ std::vector<int64_t> unflatten(int64_t flat, const Dims& dims) {
   return index;
 }
 
-// How far apart two elements are; infinite where one is NaN or infinite and the other is not the same.
+// How far apart two elements are; infinite where one is NaN or infinite and the other is not the
+// same.
 double distance(double expected, double actual) {
   if (std::isnan(expected) && std::isnan(actual)) return 0;
   if (expected == actual) return 0;
@@ -72,7 +77,8 @@ void compare_leaf(int64_t output, const Array& expected, const Array& actual, co
       if (within(x[i], y[i], error, limits)) continue;
       result.equal = false;
       if (!result.first)
-        result.first = Difference{output, unflatten(static_cast<int64_t>(i), expected.dims()), a, b};
+        result.first =
+            Difference{output, unflatten(static_cast<int64_t>(i), expected.dims()), a, b};
     }
   });
 }

@@ -27,9 +27,9 @@ struct Comparison {
 
 // `exact`: every element bit for bit. Else integers and pred bit for bit, and floats within
 //   |actual - expected| <= atol + rtol * |expected|,
-// rtol by dtype (f64 1e-12, f32 1e-5, f16 2e-3, bf16 2e-2), atol = rtol * the largest finite magnitude
-// in the expected array: what cancels to nearly zero carries the rounding of the large terms. NaN equals
-// NaN, and infinities equal themselves only.
+// rtol by dtype (f64 1e-12, f32 1e-5, f16 2e-3, bf16 2e-2), atol = rtol * the largest finite
+// magnitude in the expected array: what cancels to nearly zero carries the rounding of the large
+// terms. NaN equals NaN, and infinities equal themselves only.
 Comparison compare(std::span<const Array> expected, std::span<const Array> actual, bool exact,
                    const Tolerance& tolerance);
 

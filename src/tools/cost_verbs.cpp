@@ -37,11 +37,13 @@ int cost_verb(const Command& command) {
   fmt::print("  memory traffic     {:.6g} bytes\n", cost.memory_bytes);
   fmt::print("  sent to others     {:.6g} bytes in {:.0f} collectives\n", cost.collective_bytes,
              cost.collectives);
-  fmt::print("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes, prepared.plan.peak_op);
-  fmt::print("  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
-             "links\n",
-             cost.seconds, device.flops_per_second, device.memory_bytes_per_second,
-             device.link_bytes_per_second);
+  fmt::print("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes,
+             prepared.plan.peak_op);
+  fmt::print(
+      "  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
+      "links\n",
+      cost.seconds, device.flops_per_second, device.memory_bytes_per_second,
+      device.link_bytes_per_second);
   fmt::print("{}", to_table(collectives));
   return 0;
 }
@@ -89,7 +91,8 @@ ENTRY samples {
 }
 )";
 
-// opcode -> factor rule of the first sample; ops of one kind share the sample of add or exponential.
+// opcode -> factor rule of the first sample; ops of one kind share the sample of add or
+// exponential.
 std::map<Opcode, std::string> sample_rules() {
   std::map<Opcode, std::string> rules;
   const std::unique_ptr<Module> module = parse_module(kSamples, "samples");

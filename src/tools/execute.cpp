@@ -87,8 +87,8 @@ int64_t output_bytes(const Module& module) { return module.entry()->root()->shap
 void check_memory(const std::string& what, int64_t bytes) {
   const int64_t available = available_bytes();
   if (bytes > available)
-    user_error("{}: {} bytes are needed, {} are free; use smaller shapes or fewer devices", what, bytes,
-               available);
+    user_error("{}: {} bytes are needed, {} are free; use smaller shapes or fewer devices", what,
+               bytes, available);
 }
 
 Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command) {

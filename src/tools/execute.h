@@ -11,8 +11,9 @@
 
 namespace gspmd::tools {
 
-// Entry parameter leaves in order, random by (seed, leaf, element) alone: the same for any number of
-// devices. Small integers, or uniform floats (cli.md). UserError for types that cannot be computed with.
+// Entry parameter leaves in order, random by (seed, leaf, element) alone: the same for any number
+// of devices. Small integers, or uniform floats (cli.md). UserError for types that cannot be
+// computed with.
 std::vector<Array> random_inputs(const Module& module, const Command& command);
 std::vector<Value> pack_arguments(const Module& module, std::span<const Array> leaves);
 
@@ -26,8 +27,8 @@ struct Prepared {
 };
 Prepared prepare(const Module& module, const PipelineOptions& options);
 
-// The same computation for one device: no shardings, no Sharding ops. UserError where the module has
-// manual regions, which have no meaning there.
+// The same computation for one device: no shardings, no Sharding ops. UserError where the module
+// has manual regions, which have no meaning there.
 std::unique_ptr<Module> for_one_device(const Module& module);
 
 // Bytes of all parameters, and of all results, on the host.

@@ -4,7 +4,8 @@
 namespace gspmd::tools {
 namespace {
 
-// splitmix64's finaliser: a counter-based generator, element i of leaf l without the ones before it.
+// splitmix64's finaliser: a counter-based generator, element i of leaf l without the ones before
+// it.
 uint64_t scramble(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -30,8 +31,10 @@ Array random_array(const Shape& shape, uint64_t key, Values values) {
     for (size_t i = 0; i < data.size(); ++i) {
       const uint64_t bits = scramble(key + i);
       const double value = spread ? uniform(bits) : small_integer(bits, shape.dtype);
-      if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>) data[i] = static_cast<T>(value);
-      else data[i] = T(static_cast<float>(value));
+      if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
+        data[i] = static_cast<T>(value);
+      else
+        data[i] = T(static_cast<float>(value));
     }
   });
   return array;

@@ -14,7 +14,8 @@ namespace {
 std::string read_all(std::FILE* file, const std::string& name) {
   std::string text;
   char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file)) text.append(buffer, count);
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file))
+    text.append(buffer, count);
   if (std::ferror(file)) user_error("{}: cannot be read: {}", name, std::strerror(errno));
   return text;
 }
@@ -22,7 +23,7 @@ std::string read_all(std::FILE* file, const std::string& name) {
 std::string read_file(const std::string& name) {
   if (name == "-") return read_all(stdin, "standard input");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "rb"),
-                                                              std::fclose);
+                                                             std::fclose);
   if (!file) user_error("{}: cannot be opened: {}", name, std::strerror(errno));
   return read_all(file.get(), name);
 }
@@ -41,8 +42,9 @@ std::unique_ptr<Module> load_module(const Command& command) {
 std::unique_ptr<Module> load_for_devices(const Command& command) {
   std::unique_ptr<Module> module = load_module(command);
   if (module->num_replicas > 1)
-    user_error("{}: replica_count={}; only modules of one replica can be partitioned, use num_partitions",
-               command.file, module->num_replicas);
+    user_error(
+        "{}: replica_count={}; only modules of one replica can be partitioned, use num_partitions",
+        command.file, module->num_replicas);
   if (command.num_devices) module->num_partitions = *command.num_devices;
   return module;
 }

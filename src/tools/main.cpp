@@ -1,5 +1,6 @@
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 
@@ -23,14 +24,15 @@ struct Verb {
 };
 constexpr Verb kVerbs[] = {
     {"print", "parse, verify, print canonical HLO text", print_verb, true, false, false, false},
-    {"propagate", "complete the shardings; print the module", propagate_verb, true, true, true, false},
+    {"propagate", "complete the shardings; print the module", propagate_verb, true, true, true,
+     false},
     {"partition", "print the one per-device program", partition_verb, true, true, true, false},
-    {"run", "execute; on several devices: partition and run on the mesh", run_verb, true, true, true,
-     true},
+    {"run", "execute; on several devices: partition and run on the mesh", run_verb, true, true,
+     true, true},
     {"verify", "compare the mesh with the oracle or with one device", verify_verb, true, true, true,
      true},
-    {"explain", "every collective: why, over which devices, how many bytes", explain_verb, true, true,
-     true, false},
+    {"explain", "every collective: why, over which devices, how many bytes", explain_verb, true,
+     true, true, false},
     {"cost", "FLOPs, bytes per collective, peak memory, time estimate", cost_verb, true, true, true,
      false},
     {"ops", "the op table", ops_verb, false, false, false, false},
@@ -38,21 +40,30 @@ constexpr Verb kVerbs[] = {
 
 // The partitioner's options by their names in XLA. Those that choose between ways which this
 // partitioner weighs by bytes, or ask for windowed einsums, are accepted and change nothing.
-constexpr const char* kPartitionerOptions[] = {
-    "conv_halo_exchange_always_on_lhs", "report_instruction_count",
-    "threshold_for_windowed_einsum_mib", "unroll_windowed_einsum", "bidirectional_windowed_einsum",
-    "allow_module_signature_change", "allow_module_layout_signature_change", "cache_all_gather",
-    "choose_faster_windowed_einsum_over_mem", "skip_checking_windowed_einsum_users",
-    "enable_windowed_einsum_for_all_gather", "enable_windowed_einsum_for_reduce_scatter",
-    "enable_dynamic_slice_collective_broadcast", "disable_ag_rewrite_for_multiple_consumers",
-    "partial_windowed_einsum", "preferred_gather_partition_methods",
-    "preferred_scatter_partition_methods", "total_bytes_windowed_einsum_threshold",
-    "max_windowed_einsum_iteration", "need_resolve_conflicts"};
+constexpr const char* kPartitionerOptions[] = {"conv_halo_exchange_always_on_lhs",
+                                               "report_instruction_count",
+                                               "threshold_for_windowed_einsum_mib",
+                                               "unroll_windowed_einsum",
+                                               "bidirectional_windowed_einsum",
+                                               "allow_module_signature_change",
+                                               "allow_module_layout_signature_change",
+                                               "cache_all_gather",
+                                               "choose_faster_windowed_einsum_over_mem",
+                                               "skip_checking_windowed_einsum_users",
+                                               "enable_windowed_einsum_for_all_gather",
+                                               "enable_windowed_einsum_for_reduce_scatter",
+                                               "enable_dynamic_slice_collective_broadcast",
+                                               "disable_ag_rewrite_for_multiple_consumers",
+                                               "partial_windowed_einsum",
+                                               "preferred_gather_partition_methods",
+                                               "preferred_scatter_partition_methods",
+                                               "total_bytes_windowed_einsum_threshold",
+                                               "max_windowed_einsum_iteration",
+                                               "need_resolve_conflicts"};
 
 void check_partitioner_option(const std::string& text) {
   const size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    user_error("--option {}: give name=value", text);
+  if (equals == std::string::npos) user_error("--option {}: give name=value", text);
   const std::string name = text.substr(0, equals);
   for (const char* known : kPartitionerOptions)
     if (name == known) {
@@ -80,7 +91,7 @@ std::vector<bool> parse_flags(const std::string& option, const std::string& text
 // Option texts that become values after parsing.
 struct Texts {
   std::string allow_output, allow_parameters, inputs, outputs, values = "integers",
-      reference = "auto";
+                                                               reference = "auto";
   std::vector<std::string> options;
   int64_t num_devices = 0;
   double rtol = -1, atol = -1;
@@ -89,7 +100,8 @@ struct Texts {
 
 void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts) {
   app.add_flag("--json", command.json, "one JSON object on standard output");
-  if (verb.takes_file) app.add_option("FILE", command.file, "HLO text; - reads standard input")->required();
+  if (verb.takes_file)
+    app.add_option("FILE", command.file, "HLO text; - reads standard input")->required();
   if (verb.propagates) {
     app.add_option("--allow-output-propagation", texts.allow_output,
                    "completion may change the root's shardings: all, or one bool per element");
@@ -99,11 +111,13 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
     app.add_flag("--origins", command.origins, "with --json: where each sharding came from");
   }
   if (verb.partitions) {
-    app.add_flag("--no-propagate", texts.no_propagate, "use the shardings in the file as they stand");
+    app.add_flag("--no-propagate", texts.no_propagate,
+                 "use the shardings in the file as they stand");
     app.add_option("--num-devices", texts.num_devices, "default: the module's num_partitions");
     app.add_option("--option", texts.options, "name=value, a partitioner option");
     app.add_option("--disable", command.disabled, "leave out a pass");
-    app.add_option("--dump-after", command.dump_after, "text after a pass, or all, to standard error");
+    app.add_option("--dump-after", command.dump_after,
+                   "text after a pass, or all, to standard error");
     app.add_option("--threads", command.threads, "worker threads; default: the machine's");
   }
   if (verb.executes) {
@@ -122,10 +136,12 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
 
 // Not available in this version: said before any work is done.
 void check_npz(const Texts& texts) {
-  const char* const kWay = "npz files are not available in this version; inputs are random from --seed";
+  const char* const kWay =
+      "npz files are not available in this version; inputs are random from --seed";
   if (!texts.inputs.empty()) user_error("--inputs {}: {}", texts.inputs, kWay);
   if (!texts.outputs.empty())
-    user_error("--outputs {}: npz files are not available in this version; use --json", texts.outputs);
+    user_error("--outputs {}: npz files are not available in this version; use --json",
+               texts.outputs);
 }
 
 void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts& texts) {
@@ -135,7 +151,8 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
     if (app.count("--allow-output-propagation") > 0)
       command.allow_output = parse_flags("--allow-output-propagation", texts.allow_output);
     if (app.count("--allow-parameter-propagation") > 0)
-      command.allow_parameters = parse_flags("--allow-parameter-propagation", texts.allow_parameters);
+      command.allow_parameters =
+          parse_flags("--allow-parameter-propagation", texts.allow_parameters);
   }
   if (verb.partitions && app.count("--num-devices") > 0) {
     if (texts.num_devices < 1 || texts.num_devices > (int64_t{1} << 31))
@@ -150,8 +167,10 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
   if (texts.values != "integers" && texts.values != "uniform")
     user_error("--values {}: use integers or uniform", texts.values);
   if (texts.values == "uniform") command.values = Values::uniform;
-  if (texts.reference == "oracle") command.reference = Reference::oracle;
-  else if (texts.reference == "fast") command.reference = Reference::fast;
+  if (texts.reference == "oracle")
+    command.reference = Reference::oracle;
+  else if (texts.reference == "fast")
+    command.reference = Reference::fast;
   else if (texts.reference != "auto")
     user_error("--reference {}: use oracle or fast", texts.reference);
   for (const auto& [name, value, target] :
@@ -175,7 +194,8 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
 }
 
 int dispatch(int argc, char** argv) {
-  CLI::App app("Completes shardings of HLO modules, partitions them for a mesh of devices, and runs them.");
+  CLI::App app(
+      "Completes shardings of HLO modules, partitions them for a mesh of devices, and runs them.");
   app.name("gspmd");
   app.set_version_flag("--version", "gspmd 0.1.0");
   app.require_subcommand(1);

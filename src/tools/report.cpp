@@ -15,10 +15,14 @@ constexpr int64_t kShownElements = 64;
 
 template <class T>
 Json element(T value) {
-  if constexpr (std::is_same_v<T, bool>) return value;
-  else if constexpr (std::is_integral_v<T>) return value;
-  else if constexpr (std::is_same_v<T, double>) return number(value);
-  else return number(static_cast<double>(static_cast<float>(value)));
+  if constexpr (std::is_same_v<T, bool>)
+    return value;
+  else if constexpr (std::is_integral_v<T>)
+    return value;
+  else if constexpr (std::is_same_v<T, double>)
+    return number(value);
+  else
+    return number(static_cast<double>(static_cast<float>(value)));
 }
 
 template <class T>
@@ -108,8 +112,9 @@ std::string to_table(const std::vector<CollectiveStats>& collectives) {
 std::string to_table(const std::vector<FullRematerialization>& all) {
   std::string text;
   for (const FullRematerialization& r : all)
-    text += fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}\n", r.tensor,
-                        r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ", r.source);
+    text +=
+        fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}\n", r.tensor,
+                    r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ", r.source);
   return text;
 }
 

@@ -43,16 +43,20 @@ Json shardings_json(const Module& module, bool changed, bool with_origins) {
 int print_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_module(command);
   const std::string text = to_text(*module);
-  if (command.json) print_json({{"module", text}});
-  else print_text(text);
+  if (command.json)
+    print_json({{"module", text}});
+  else
+    print_text(text);
   return 0;
 }
 
 int propagate_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_module(command);
   const bool changed = propagate(*module, propagate_options(command, *module));
-  if (command.json) print_json(shardings_json(*module, changed, command.origins));
-  else print_text(to_text(*module));
+  if (command.json)
+    print_json(shardings_json(*module, changed, command.origins));
+  else
+    print_text(to_text(*module));
   return 0;
 }
 

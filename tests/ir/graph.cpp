@@ -35,8 +35,8 @@ using Names = std::vector<std::string>;
 TEST_CASE("names are unique in the module and count from their base") {
   Module module;
   CHECK(Names{module.unique_name("dot"), module.unique_name("dot"), module.unique_name("dot.1"),
-              module.unique_name("x.7"), module.unique_name("x.7"), module.unique_name("a.b")} ==
-        Names{"dot", "dot.1", "dot.2", "x.7", "x.1", "a.b"});
+              module.unique_name("x.7"), module.unique_name("x.7"),
+              module.unique_name("a.b")} == Names{"dot", "dot.1", "dot.2", "x.7", "x.1", "a.b"});
   Computation* const one = module.add_computation("f");
   Computation* const two = module.add_computation("f");
   CHECK(two->name() == "f.1");
@@ -129,7 +129,8 @@ ENTRY %main (x: f32[4]) -> f32[] {
   CHECK(structurally_equal(*module, *copy));
   copy->entry()->root()->attrs.other["a"] = "1";
   CHECK_FALSE(structurally_equal(*module, *copy));
-  CHECK(copy->entry()->append(Opcode::add, kScalar, {copy->entry()->root(), copy->entry()->root()})
+  CHECK(copy->entry()
+            ->append(Opcode::add, kScalar, {copy->entry()->root(), copy->entry()->root()})
             ->name() == "add");
 }
 

@@ -17,19 +17,21 @@ std::string error_of(const std::string& text) {
 
 // The message for a module whose entry holds these instructions below a: f32[4], s: f32[].
 std::string error_in(const std::string& body) {
-  return error_of("HloModule m\nsum { x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
-                  " ROOT z = f32[] add(x, y) }\nENTRY e {\n  a = f32[4] parameter(0)\n"
-                  "  s = f32[] parameter(1)\n  " +
-                  body + "\n}\n");
+  return error_of(
+      "HloModule m\nsum { x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
+      " ROOT z = f32[] add(x, y) }\nENTRY e {\n  a = f32[4] parameter(0)\n"
+      "  s = f32[] parameter(1)\n  " +
+      body + "\n}\n");
 }
 
 }  // namespace
 
 TEST_CASE("an error names file, line and column, and shows the line with a caret") {
-  CHECK(error_in("ROOT r = f32[4] add(a, b)") ==
-        "m.hlo:8:26: \"b\" is not defined above in \"e\"; an instruction stands below its operands\n"
-        "    ROOT r = f32[4] add(a, b)\n"
-        "                           ^");
+  CHECK(
+      error_in("ROOT r = f32[4] add(a, b)") ==
+      "m.hlo:8:26: \"b\" is not defined above in \"e\"; an instruction stands below its operands\n"
+      "    ROOT r = f32[4] add(a, b)\n"
+      "                           ^");
 }
 
 TEST_CASE("one mistake in an instruction is one located message") {
@@ -75,13 +77,18 @@ TEST_CASE("one mistake in an instruction is one located message") {
       {"r = f32[4] negate(a), sharding={devices=[3]<=[2]}", "8:", "sharding"},
       {"r = f32[4] negate(a), sharding={devices=[2,2]<=[4]}", "8:", "sharding"},
       {"r = f32[4] negate(a), sharding={{replicated}}", "8:34", "tuple of shardings on the array"},
-      {"r = (f32[4]) tuple(a), sharding={{replicated},{replicated}}", "8:35", "2 elements for the 1"},
-      {"r = f32[4] all-gather(a), dimensions={0}, replica_groups={{0,1},{1}}", "8:68", "two places"},
-      {"r = f32[4] all-gather(a), dimensions={0}, replica_groups=[2,2]<=[5]", "8:60", "2 groups of 2"},
+      {"r = (f32[4]) tuple(a), sharding={{replicated},{replicated}}", "8:35",
+       "2 elements for the 1"},
+      {"r = f32[4] all-gather(a), dimensions={0}, replica_groups={{0,1},{1}}", "8:68",
+       "two places"},
+      {"r = f32[4] all-gather(a), dimensions={0}, replica_groups=[2,2]<=[5]", "8:60",
+       "2 groups of 2"},
       {"r = f32[4] all-gather(a), dimensions={0}, replica_groups=[2,2]<=[2,2]T(0,0)", "8:60",
        "not a permutation"},
-      {"r = f32[4] collective-permute(a), source_target_pairs={{0,1},{0,2}}", "8:64", "sends twice"},
-      {"r = f32[2] slice(a), slice={[0:2:1}", "8:37", "expected ']' after a slice range, found '}'"},
+      {"r = f32[4] collective-permute(a), source_target_pairs={{0,1},{0,2}}", "8:64",
+       "sends twice"},
+      {"r = f32[2] slice(a), slice={[0:2:1}", "8:37",
+       "expected ']' after a slice range, found '}'"},
       {"r = f32[4] pad(a, s), padding=1", "8:33", "expected low_high per dim"},
       {"r = f32[4] negate(a), metadata={op_name=\"x}", "8:43", "not closed by a quote"},
       {"r = f32[4] negate(a), foo={[}", "8:31", "']' is wanted first"},
@@ -117,7 +124,8 @@ TEST_CASE("one mistake in a module is one located message") {
       {"HloModule m, input_output_alias={ {}: (1, {}) }\nf { a = f32[] parameter(0) }",
        "m.hlo:1:14: input_output_alias: output {} and parameter 1"},
       {std::string("HloModule m\nf { a = f32[] \0 }", 29), "found the byte 0x00"},
-      {std::string("HloModule m\n\0", 13), "m.hlo:2:1: expected a computation, found the byte 0x00"},
+      {std::string("HloModule m\n\0", 13),
+       "m.hlo:2:1: expected a computation, found the byte 0x00"},
       {"HloModule m\nf { a = " + std::string(10000, '(') + "f32[] parameter(0) }", "nested more"},
       {"HloModule m\nf { a = f32[] constant(" + std::string(10000, '{') + ") }", "deeper"},
       {"HloModule m\nf { a = f32[] parameter(0), x=" + std::string(10000, '{') + "}", "not closed"},
@@ -126,14 +134,15 @@ TEST_CASE("one mistake in a module is one located message") {
 }
 
 TEST_CASE("a long line is shown around the mistake only") {
-  const std::string error = error_in("r = f32[4] negate(" + std::string(5000, ' ') + "q" +
-                                     std::string(5000, ' ') + ")");
+  const std::string error =
+      error_in("r = f32[4] negate(" + std::string(5000, ' ') + "q" + std::string(5000, ' ') + ")");
   CHECK(error.size() < 400);
   CHECK_THAT(error, Catch::StartsWith("m.hlo:8:5021: \"q\" is not defined"));
 }
 
 TEST_CASE("text with any piece cut, doubled or changed is read or refused, never worse") {
-  const std::string text = R"(HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }, num_partitions=4
+  const std::string text =
+      R"(HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }, num_partitions=4
 %sum (x: f32[], y: f32[]) -> f32[] {
   %x = f32[] parameter(0)
   %y = f32[] parameter(1)
@@ -164,10 +173,17 @@ ENTRY %main (a: f32[4,8]) -> (f32[4], f32[4,8]) {
     std::string changed = text;
     const size_t at = next(text.size());
     switch (next(4)) {
-      case 0: changed.resize(at); break;
-      case 1: changed.erase(at, 1 + next(12)); break;
-      case 2: changed.insert(at, changed.substr(next(text.size()), 1 + next(12))); break;
-      default: changed[at] = pool[next(pool.size())];
+      case 0:
+        changed.resize(at);
+        break;
+      case 1:
+        changed.erase(at, 1 + next(12));
+        break;
+      case 2:
+        changed.insert(at, changed.substr(next(text.size()), 1 + next(12)));
+        break;
+      default:
+        changed[at] = pool[next(pool.size())];
     }
     CAPTURE(changed);
     REQUIRE_NOTHROW(refused += error_of(changed) != "no error");

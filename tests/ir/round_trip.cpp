@@ -55,10 +55,8 @@ TEST_CASE("every instruction form prints as it was read") {
   const char* const line = GENERATE(
       "%r = f32[4,8]{1,0:T(8,128)} add(%a, %b)", "%r = f32[4,8] tanh(%a), sharding={replicated}",
       "%r = pred[4,8] compare(%a, %b), direction=GE, type=TOTALORDER",
-      "%r = f32[4,8] constant({...})",
-      "%r = s32[4,8] iota(), iota_dimension=1",
-      "%r = f32[4,8,3] broadcast(%a), dimensions={0,1}",
-      "%r = f32[3] broadcast(%s), dimensions={}",
+      "%r = f32[4,8] constant({...})", "%r = s32[4,8] iota(), iota_dimension=1",
+      "%r = f32[4,8,3] broadcast(%a), dimensions={0,1}", "%r = f32[3] broadcast(%s), dimensions={}",
       "%r = f32[8,4] transpose(%a), dimensions={1,0}",
       "%r = f32[2,3] slice(%a), slice={[1:3], [0:8:3]}",
       "%r = f32[6,8] pad(%a, %s), padding=1_1x0_0",
@@ -75,8 +73,7 @@ TEST_CASE("every instruction form prints as it was read") {
       "%r = (s32[], f32[4,8]) while(%t), condition=%less, body=%next",
       "%r = (s32[], f32[4,8]) while(%t), condition=%less, body=%next, "
       "sharding={{replicated}, {devices=[2,1]<=[2]}}",
-      "%r = f32[4,8] get-tuple-element(%t), index=1",
-      "%r = ((f32[], f32[4,8]), ()) parameter(5)",
+      "%r = f32[4,8] get-tuple-element(%t), index=1", "%r = ((f32[], f32[4,8]), ()) parameter(5)",
       "%r = f32[4,8] all-reduce(%a), channel_id=1, replica_groups={{0,1},{2,3}}, "
       "use_global_device_ids=true, to_apply=%sum",
       "%r = f32[4,8] all-reduce(%a), replica_groups={}, to_apply=%sum",
@@ -142,7 +139,8 @@ TEST_CASE("literals are read in the forms that other printers write") {
 }
 
 TEST_CASE("text as JAX prints it: bare names, types at operands, header, tables, later callees") {
-  const auto module = parse_module(R"(HloModule jit_step, input_output_alias={ {0}: (0, {}, may-alias) },
+  const auto module =
+      parse_module(R"(HloModule jit_step, input_output_alias={ {0}: (0, {}, may-alias) },
     entry_computation_layout={(f32[8,16]{1,0}, f32[16]{0})->(f32[8,16]{1,0}, f32[])},
     allow_spmd_sharding_propagation_to_output={true,true}, num_partitions=8
 
@@ -174,8 +172,10 @@ region_0.4 {
   ROOT add.7 = f32[] add(Arg_0.5, Arg_1.6)
 }
 )",
-                                    "step.hlo");
-  CHECK(to_text(*module) == R"(HloModule jit_step, entry_computation_layout={(f32[8,16]{1,0}, f32[16]{0})->(f32[8,16]{1,0}, f32[])}, allow_spmd_sharding_propagation_to_output={true,true}, input_output_alias={ {0}: (0, {}, may-alias) }, num_partitions=8
+                   "step.hlo");
+  CHECK(
+      to_text(*module) ==
+      R"(HloModule jit_step, entry_computation_layout={(f32[8,16]{1,0}, f32[16]{0})->(f32[8,16]{1,0}, f32[])}, allow_spmd_sharding_propagation_to_output={true,true}, input_output_alias={ {0}: (0, {}, may-alias) }, num_partitions=8
 
 %region_0.4 (Arg_0.5: f32[], Arg_1.6: f32[]) -> f32[] {
   %Arg_0.5 = f32[] parameter(0)
@@ -226,7 +226,8 @@ TEST_CASE("printing may leave out shardings and metadata") {
 TEST_CASE("20,000 instructions and a constant of 200,000 elements read and print at once") {
   std::string text = "HloModule m\nENTRY e {\n  v0 = f32[8] parameter(0)\n";
   for (int i = 1; i < 20000; ++i)
-    text += fmt::format("  v{} = f32[8] add(v{}, v{}), metadata={{op_name=\"a/b\"}}\n", i, i - 1, i / 2);
+    text += fmt::format("  v{} = f32[8] add(v{}, v{}), metadata={{op_name=\"a/b\"}}\n", i, i - 1,
+                        i / 2);
   text += "  c = s32[200000] constant({";
   for (int i = 0; i < 200000; ++i) text += i ? ",1" : "1";
   text += "})\n  ROOT t = (f32[8], s32[200000]) tuple(v19999, c)\n}\n";

@@ -10,8 +10,8 @@ namespace {
 std::string summary(const std::vector<CollectiveStats>& all) {
   std::string text;
   for (const CollectiveStats& s : all)
-    text += fmt::format("{} count {} sites {} bytes {} groups {} axes '{}' op {} source '{}'\n", s.kind,
-                        s.count, s.sites, s.bytes, s.groups, s.axes, s.op, s.source);
+    text += fmt::format("{} count {} sites {} bytes {} groups {} axes '{}' op {} source '{}'\n",
+                        s.kind, s.count, s.sites, s.bytes, s.groups, s.axes, s.op, s.source);
   return text;
 }
 

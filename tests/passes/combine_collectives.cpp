@@ -26,10 +26,10 @@ const char* const kGather = ", replica_groups={{0,1,2,3}}, dimensions={0}\n";
 }  // namespace
 
 TEST_CASE("independent all-reduces of one kind become one with a tuple result") {
-  const auto module = combined(std::string("  %a = f32[4] parameter(0)\n  %b = f32[2] parameter(1)\n") +
-                               "  %x = f32[4] all-reduce(%a)" + kReduce +
-                               "  %y = f32[2] all-reduce(%b)" + kReduce +
-                               "  ROOT %t = (f32[4], f32[2]) tuple(%x, %y)");
+  const auto module =
+      combined(std::string("  %a = f32[4] parameter(0)\n  %b = f32[2] parameter(1)\n") +
+               "  %x = f32[4] all-reduce(%a)" + kReduce + "  %y = f32[2] all-reduce(%b)" + kReduce +
+               "  ROOT %t = (f32[4], f32[2]) tuple(%x, %y)");
   CHECK(body_text(*module) == R"(  %a = f32[4] parameter(0)
   %b = f32[2] parameter(1)
   %all-reduce = (f32[4], f32[2]) all-reduce(%a, %b), replica_groups={{0,1,2,3}}, to_apply=%sum
@@ -39,7 +39,8 @@ TEST_CASE("independent all-reduces of one kind become one with a tuple result") 
 )");
 }
 
-TEST_CASE("collectives that depend on each other, or on each other's kinds crosswise, stay acyclic") {
+TEST_CASE(
+    "collectives that depend on each other, or on each other's kinds crosswise, stay acyclic") {
   const std::string head = "  %a = f32[4] parameter(0)\n  %b = f32[4] parameter(1)\n";
   CHECK(count(*combined(head + "  %x = f32[4] all-reduce(%a)" + kReduce +
                         "  %n = f32[4] negate(%x)\n  %y = f32[4] all-reduce(%n)" + kReduce +
@@ -47,19 +48,19 @@ TEST_CASE("collectives that depend on each other, or on each other's kinds cross
               Opcode::all_reduce) == 2);
   // x0 (sum) -> y0 (gather), y1 (gather) -> x1 (sum): joining both kinds would close a cycle.
   const auto crossed = combined(
-      head + "  %x0 = f32[4] all-reduce(%a)" + kReduce + "  %y0 = f32[16] all-gather(%x0)" + kGather +
-      "  %y1 = f32[16] all-gather(%b)" + kGather + "  %x1 = f32[16] all-reduce(%y1)" + kReduce +
-      "  ROOT %t = (f32[16], f32[16]) tuple(%y0, %x1)");
+      head + "  %x0 = f32[4] all-reduce(%a)" + kReduce + "  %y0 = f32[16] all-gather(%x0)" +
+      kGather + "  %y1 = f32[16] all-gather(%b)" + kGather + "  %x1 = f32[16] all-reduce(%y1)" +
+      kReduce + "  ROOT %t = (f32[16], f32[16]) tuple(%y0, %x1)");
   CHECK(count(*crossed, Opcode::all_reduce) == 2);
 }
 
 TEST_CASE("groups, combiner, type, phase and size keep collectives apart") {
-  const std::string head = "  %a = f32[4] parameter(0)\n  %x = f32[4] all-reduce(%a)" +
-                           std::string(kReduce);
-  const char* const other = GENERATE(
-      "  %y = f32[4] all-reduce(%a), replica_groups={{0,1},{2,3}}, to_apply=%sum\n",
-      "  %y = f32[4] all-reduce(%a), replica_groups={{0,1,2,3}}, to_apply=%sum, "
-      "frontend_attributes={gspmd.phase=\"backward\"}\n");
+  const std::string head =
+      "  %a = f32[4] parameter(0)\n  %x = f32[4] all-reduce(%a)" + std::string(kReduce);
+  const char* const other =
+      GENERATE("  %y = f32[4] all-reduce(%a), replica_groups={{0,1},{2,3}}, to_apply=%sum\n",
+               "  %y = f32[4] all-reduce(%a), replica_groups={{0,1,2,3}}, to_apply=%sum, "
+               "frontend_attributes={gspmd.phase=\"backward\"}\n");
   const std::string tail = "  ROOT %t = (f32[4], f32[4]) tuple(%x, %y)";
   CHECK(count(*combined(head + other + tail), Opcode::all_reduce) == 2);
   const std::string same = "  %y = f32[4] all-reduce(%a)" + std::string(kReduce);
@@ -69,8 +70,9 @@ TEST_CASE("groups, combiner, type, phase and size keep collectives apart") {
 
 TEST_CASE("all-gathers join only where no other collective stands between their readers") {
   const std::string head = std::string("  %a = f32[4] parameter(0)\n  %b = f32[4] parameter(1)\n") +
-                           "  %x = f32[16] all-gather(%a)" + kGather + "  %y = f32[16] all-gather(%b)" +
-                           kGather + "  %nx = f32[16] negate(%x)\n";
+                           "  %x = f32[16] all-gather(%a)" + kGather +
+                           "  %y = f32[16] all-gather(%b)" + kGather +
+                           "  %nx = f32[16] negate(%x)\n";
   const std::string tail = "  ROOT %t = (f32[16], f32[16]) tuple(%nx, %ny)";
   CHECK(count(*combined(head + "  %ny = f32[16] negate(%y)\n" + tail), Opcode::all_gather) == 1);
   const std::string between = "  %r = f32[4] all-reduce(%b)" + std::string(kReduce);

@@ -6,10 +6,12 @@
 namespace gspmd {
 namespace {
 
-// all-reduce of f32[8,6] over `groups`, then a slice of [4,6] from `offset` on, an s32[] of partition-id.
+// all-reduce of f32[8,6] over `groups`, then a slice of [4,6] from `offset` on, an s32[] of
+// partition-id.
 std::string rewritten(const std::string& groups, const std::string& offset) {
   const auto module = module_of(R"(  %a = f32[8,6] parameter(0)
-  %r = f32[8,6] all-reduce(%a), channel_id=1, replica_groups=)" + groups + R"(, use_global_device_ids=true, to_apply=%sum
+  %r = f32[8,6] all-reduce(%a), channel_id=1, replica_groups=)" +
+                                groups + R"(, use_global_device_ids=true, to_apply=%sum
   %id = u32[] partition-id()
   %d = s32[] convert(%id)
   %two = s32[] constant(2)
@@ -37,11 +39,11 @@ TEST_CASE("an all-reduce read only by this device's tile becomes a reduce-scatte
 }
 
 TEST_CASE("tiles in another order than the group put the group in their order") {
-  CHECK_THAT(rewritten("{{0,1},{2,3}}",
-                       "%one = s32[1] dynamic-slice(%table, %d), dynamic_slice_sizes={1}\n"
-                       "  %offset = s32[] reshape(%one)"),
-             Catch::Contains("reduce-scatter(%a)") &&
-                 Catch::Contains("replica_groups={{1,0},{3,2}}"));
+  CHECK_THAT(
+      rewritten("{{0,1},{2,3}}",
+                "%one = s32[1] dynamic-slice(%table, %d), dynamic_slice_sizes={1}\n"
+                "  %offset = s32[] reshape(%one)"),
+      Catch::Contains("reduce-scatter(%a)") && Catch::Contains("replica_groups={{1,0},{3,2}}"));
 }
 
 TEST_CASE("an all-reduce whose slices are not one tile per device stays") {

@@ -7,7 +7,8 @@
 namespace gspmd {
 namespace {
 
-// The root's line after simplification, for a root `line` over a,b: f32[4,8], i: s32[], p: pred[4,8].
+// The root's line after simplification, for a root `line` over a,b: f32[4,8], i: s32[], p:
+// pred[4,8].
 std::string simplified(const std::string& line) {
   const auto module = module_of(R"(  %a = f32[4,8] parameter(0)
   %b = f32[4,8] parameter(1)

@@ -69,8 +69,9 @@ TEST_CASE("partition prints one program with the entry's signature in shard shap
 }
 
 TEST_CASE("--num-devices replaces the module's num_partitions") {
-  const std::string plain = "HloModule m\nENTRY e {\n  a = f32[12] parameter(0), "
-                            "sharding={devices=[4]<=[4]}\n  ROOT r = f32[12] negate(a)\n}\n";
+  const std::string plain =
+      "HloModule m\nENTRY e {\n  a = f32[12] parameter(0), "
+      "sharding={devices=[4]<=[4]}\n  ROOT r = f32[12] negate(a)\n}\n";
   CHECK_THAT(run_command("partition - --num-devices 4", plain).out,
              Catch::Contains("num_partitions=4") && Catch::Contains("f32[3] parameter(0)"));
   CHECK_THAT(run_command("partition -", plain).err, Catch::Contains("num-devices"));
@@ -173,7 +174,8 @@ TEST_CASE("partitioning for 65,536 devices takes as many instructions as for 8")
         "  x = f32[131072,64] parameter(0), sharding={{devices=[{0},1]<=[{0}]}}\n"
         "  w = f32[64,64] parameter(1)\n"
         "  y = f32[131072,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
-        "  ROOT g = f32[64,64] dot(y, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n}}\n",
+        "  ROOT g = f32[64,64] dot(y, x), lhs_contracting_dims={{0}}, "
+        "rhs_contracting_dims={{0}}\n}}\n",
         devices);
   };
   const Json small = json_of("partition - --json", text(8));

@@ -41,9 +41,10 @@ TEST_CASE("a wrong command line, file or module is one message and exit code 2")
 TEST_CASE("an error in the text names standard input, line and column") {
   const CommandResult result = run_command("print -", "HloModule m\nENTRY e { a = f32[2 }\n");
   CHECK(result.code == 2);
-  CHECK(result.err == "gspmd: <stdin>:2:21: expected ',' between dims, found '}'\n"
-                      "  ENTRY e { a = f32[2 }\n"
-                      "                      ^\n");
+  CHECK(result.err ==
+        "gspmd: <stdin>:2:21: expected ',' between dims, found '}'\n"
+        "  ENTRY e { a = f32[2 }\n"
+        "                      ^\n");
 }
 
 TEST_CASE("a module of several replicas is refused where it would be partitioned") {
@@ -55,16 +56,18 @@ TEST_CASE("a module of several replicas is refused where it would be partitioned
 }
 
 TEST_CASE("a run that does not fit into memory is refused with the bytes it needs") {
-  const CommandResult result = run_command(
-      "run -", "HloModule m\nENTRY e { a = f32[1000000,1000000] parameter(0)\n"
-               " ROOT r = f32[1000000,1000000] tanh(a) }");
+  const CommandResult result =
+      run_command("run -",
+                  "HloModule m\nENTRY e { a = f32[1000000,1000000] parameter(0)\n"
+                  " ROOT r = f32[1000000,1000000] tanh(a) }");
   CHECK(result.code == 2);
   CHECK_THAT(result.err, Catch::Contains("000000000 bytes are needed"));
 }
 
 TEST_CASE("an unknown custom call is kept by print and propagate, and refused by run") {
-  const std::string text = "HloModule m\nENTRY e { a = f32[4] parameter(0)\n"
-                           " ROOT r = f32[4] custom-call(a), custom_call_target=\"frob\" }";
+  const std::string text =
+      "HloModule m\nENTRY e { a = f32[4] parameter(0)\n"
+      " ROOT r = f32[4] custom-call(a), custom_call_target=\"frob\" }";
   CHECK(run_command("print -", text).code == 0);
   CHECK(run_command("propagate -", text).code == 0);
   CHECK(run_command("partition -", text).code == 0);

@@ -1,13 +1,12 @@
 #include "tools/run_command.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-
-#include <fmt/format.h>
 
 namespace gspmd {
 namespace {
@@ -24,8 +23,8 @@ std::string read_and_remove(const std::string& path) {
 CommandResult run_command(const std::string& arguments, const std::string& input) {
   const std::string base = fmt::format(GSPMD_BINARY_DIR "/tests/tools-{}", getpid());
   std::ofstream(base + ".in", std::ios::binary) << input;
-  const std::string line = fmt::format(GSPMD_BINARY_DIR "/gspmd {0} <{1}.in >{1}.out 2>{1}.err",
-                                       arguments, base);
+  const std::string line =
+      fmt::format(GSPMD_BINARY_DIR "/gspmd {0} <{1}.in >{1}.out 2>{1}.err", arguments, base);
   const int status = std::system(line.c_str());
   CommandResult result;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
