@@ -6,7 +6,8 @@
 namespace gspmd {
 namespace {
 
-// Leaf i of a flat tuple, or of one inside: the position in the flattened list where element i starts.
+// Leaf i of a flat tuple, or of one inside: the position in the flattened list where element i
+// starts.
 int64_t first_leaf(const Shape& shape, int64_t element) {
   int64_t leaf = 0;
   for (int64_t i = 0; i < element; ++i) leaf += leaf_count(shape.elements[static_cast<size_t>(i)]);
@@ -61,7 +62,8 @@ Partitioned partition_get_tuple_element(PartitionContext& context, Node& node) {
   Node* local = hlo::get_tuple_element(value.local, node.attrs.index);
   const auto& leaves = value.sharding.elements();
   if (!node.shape.is_tuple) return {local, leaves.at(static_cast<size_t>(leaf))};
-  return {local, Sharding::tuple({leaves.begin() + leaf, leaves.begin() + leaf + leaf_count(node.shape)})};
+  return {local,
+          Sharding::tuple({leaves.begin() + leaf, leaves.begin() + leaf + leaf_count(node.shape)})};
 }
 
 Partitioned partition_opt_barrier(PartitionContext& context, Node& node) {
@@ -97,16 +99,18 @@ Partitioned partition_custom_call(PartitionContext& context, Node& node) {
                                      ? Sharding::tuple(std::vector<Sharding>(leaves))
                                      : Sharding::replicated()));
   }
-  const Sharding whole = node.shape.is_tuple
-      ? Sharding::tuple(std::vector<Sharding>(static_cast<size_t>(leaf_count(node.shape))))
-      : Sharding::replicated();
+  const Sharding whole =
+      node.shape.is_tuple
+          ? Sharding::tuple(std::vector<Sharding>(static_cast<size_t>(leaf_count(node.shape))))
+          : Sharding::replicated();
   return {context.emit(Opcode::custom_call, node.shape, operands, node.attrs), whole};
 }
 
 Partitioned partition_partition_id(PartitionContext&, Node& node) {
-  user_error("{}: {} belongs to a per-device program; a module to be partitioned computes on whole "
-             "values, so write what it should compute without it",
-             opcode_name(node.opcode()), node.name());
+  user_error(
+      "{}: {} belongs to a per-device program; a module to be partitioned computes on whole "
+      "values, so write what it should compute without it",
+      opcode_name(node.opcode()), node.name());
 }
 
 }  // namespace gspmd

@@ -8,17 +8,19 @@
 namespace gspmd {
 namespace {
 
-bool contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
+bool contains(const Dims& dims, int64_t d) {
+  return std::find(dims.begin(), dims.end(), d) != dims.end();
+}
 int64_t position(const Dims& dims, int64_t d) {
   return std::find(dims.begin(), dims.end(), d) - dims.begin();
 }
 
-// Where the dims of the windowed side (gather's result, scatter's updates) and of the indexed operand
-// come from. Gather and scatter name these differently and otherwise agree.
+// Where the dims of the windowed side (gather's result, scatter's updates) and of the indexed
+// operand come from. Gather and scatter name these differently and otherwise agree.
 struct IndexDims {
-  Dims window_dims;     // of the result (updates)
-  Dims removed;         // operand dims that windows do not have
-  Dims index_map;       // index component -> operand dim
+  Dims window_dims;  // of the result (updates)
+  Dims removed;      // operand dims that windows do not have
+  Dims index_map;    // index component -> operand dim
   Dims operand_batching, indices_batching;
   int64_t index_vector_dim = 0;
 };
@@ -30,8 +32,8 @@ struct WindowedDim {
   bool full = false;  // the window covers the whole operand dim
 };
 
-std::vector<WindowedDim> windowed_dims(const IndexDims& dims, const Node& operand, const Node& indices,
-                                       const Dims& windowed) {
+std::vector<WindowedDim> windowed_dims(const IndexDims& dims, const Node& operand,
+                                       const Node& indices, const Dims& windowed) {
   std::vector<int64_t> kept, batch;
   for (int64_t d = 0; d < operand.rank(); ++d)
     if (!contains(dims.removed, d) && !contains(dims.operand_batching, d)) kept.push_back(d);
@@ -68,7 +70,8 @@ Digits in_order(const Sharding& s, int64_t dim, DeviceOrder order) {
   return s.order() == order ? s.dim(dim) : Digits{};
 }
 
-Sharding partial(DeviceOrder order, std::vector<Digits> dims, const Digits& summed, Combiner combiner) {
+Sharding partial(DeviceOrder order, std::vector<Digits> dims, const Digits& summed,
+                 Combiner combiner) {
   std::vector<Unreduced> unreduced(1);
   unreduced[0].digits = summed;
   unreduced[0].combiner = combiner;
@@ -85,7 +88,8 @@ DeviceOrder common_order(std::initializer_list<const Sharding*> shardings) {
   return nullptr;
 }
 
-// Indices of one component, shape without... with the index vector dim kept as size 1 where it exists.
+// Indices of one component, shape without... with the index vector dim kept as size 1 where it
+// exists.
 Node* component(Node* indices, int64_t index_vector_dim, int64_t k) {
   if (index_vector_dim >= indices->rank()) return indices;
   Dims starts(static_cast<size_t>(indices->rank()), 0), limits = indices->dims();
@@ -99,8 +103,8 @@ struct ShiftedIndices {
   Node* in_shard = nullptr;  // pred of the batch dims (index vector dim dropped); null: all are
 };
 
-// Makes indices relative to this device's shard on the operand dims that `operand` splits. With `clamp`
-// they are first clamped as gather does, and `in_shard` says whose index it is.
+// Makes indices relative to this device's shard on the operand dims that `operand` splits. With
+// `clamp` they are first clamped as gather does, and `in_shard` says whose index it is.
 ShiftedIndices shift_indices(PartitionContext& context, Node* indices, const IndexDims& dims,
                              const Shape& global_operand, const Sharding& operand, bool clamp) {
   Computation& c = context.local();
@@ -124,9 +128,9 @@ ShiftedIndices shift_indices(PartitionContext& context, Node* indices, const Ind
       part = hlo::binary(Opcode::subtract, part, hlo::broadcast(start, shape.dims, {}));
       if (clamp) {
         const int64_t shard = ceil_div(size, operand.tiles(d));
-        Node* mine = hlo::binary(
-            Opcode::and_, hlo::compare(part, hlo::splat(c, shape, 0), Direction::ge),
-            hlo::compare(part, hlo::splat(c, shape, double(shard)), Direction::lt));
+        Node* mine =
+            hlo::binary(Opcode::and_, hlo::compare(part, hlo::splat(c, shape, 0), Direction::ge),
+                        hlo::compare(part, hlo::splat(c, shape, double(shard)), Direction::lt));
         result.in_shard = result.in_shard ? hlo::binary(Opcode::and_, result.in_shard, mine) : mine;
       }
     }
@@ -134,7 +138,8 @@ ShiftedIndices shift_indices(PartitionContext& context, Node* indices, const Ind
   }
   const bool has_vector = dims.index_vector_dim < indices->rank();
   result.indices = has_vector && parts.size() > 1 ? hlo::concatenate(parts, dims.index_vector_dim)
-                                                  : parts.empty() ? indices : parts[0];
+                   : parts.empty()                ? indices
+                                                  : parts[0];
   if (result.in_shard && has_vector) {
     Dims batch = result.in_shard->dims();
     batch.erase(batch.begin() + dims.index_vector_dim);
@@ -143,35 +148,38 @@ ShiftedIndices shift_indices(PartitionContext& context, Node* indices, const Ind
   return result;
 }
 
-// Operand dims whose windows are single elements found by an index: a device without the element has
-// nothing to give.
+// Operand dims whose windows are single elements found by an index: a device without the element
+// has nothing to give.
 Dims single_element_dims(const IndexDims& dims, const Dims& window_sizes) {
   Dims result;
   for (const int64_t d : dims.index_map)
-    if (contains(dims.removed, d) && (window_sizes.empty() || window_sizes[static_cast<size_t>(d)] == 1))
+    if (contains(dims.removed, d) &&
+        (window_sizes.empty() || window_sizes[static_cast<size_t>(d)] == 1))
       result.push_back(d);
   return result;
 }
 
 }  // namespace
 
-// Loops over indices follow the result; whole-window dims follow operand and result where they agree; a
-// split indexed dim is looked up locally, masked, and summed over its devices.
+// Loops over indices follow the result; whole-window dims follow operand and result where they
+// agree; a split indexed dim is looked up locally, masked, and summed over its devices.
 Partitioned partition_gather(PartitionContext& context, Node& node) {
   Node& operand = *node.operand(0);
   Node& indices = *node.operand(1);
   const GatherDims& g = node.attrs.gather;
-  const IndexDims dims{g.offset_dims,           g.collapsed_slice_dims,         g.start_index_map,
+  const IndexDims dims{g.offset_dims,           g.collapsed_slice_dims,        g.start_index_map,
                        g.operand_batching_dims, g.start_indices_batching_dims, g.index_vector_dim};
   const Sharding& want = context.sharding(node);
   const Sharding& have = context.sharding(operand);
   const DeviceOrder order = common_order({&want, &have, &context.sharding(indices)});
   const std::vector<WindowedDim> windowed = windowed_dims(dims, operand, indices, node.dims());
-  std::vector<Digits> result(node.dims().size()), from(operand.dims().size()), at(indices.dims().size());
+  std::vector<Digits> result(node.dims().size()), from(operand.dims().size()),
+      at(indices.dims().size());
   Budget budget;
   for (size_t r = 0; r < windowed.size(); ++r) {
     const Digits wanted = in_order(want, static_cast<int64_t>(r), order);
-    if (windowed[r].indices >= 0) budget.take(result[r], wanted);
+    if (windowed[r].indices >= 0)
+      budget.take(result[r], wanted);
     else if (windowed[r].full)
       budget.take(result[r], common_prefix(wanted, in_order(have, windowed[r].operand, order)));
   }
@@ -189,7 +197,8 @@ Partitioned partition_gather(PartitionContext& context, Node& node) {
   Node* table = context.reshard(&operand, operand_layout);
   Node* index = context.reshard(&indices, layout(order, at));
   ShiftedIndices shifted{index, nullptr};
-  if (!summed.empty()) shifted = shift_indices(context, index, dims, operand.shape, operand_layout, true);
+  if (!summed.empty())
+    shifted = shift_indices(context, index, dims, operand.shape, operand_layout, true);
   Attributes attrs = node.attrs;
   for (size_t r = 0; r < windowed.size(); ++r)
     if (windowed[r].indices < 0 && windowed[r].full)
@@ -201,9 +210,9 @@ Partitioned partition_gather(PartitionContext& context, Node& node) {
   for (size_t r = 0; r < windowed.size(); ++r)
     if (windowed[r].indices >= 0) batch.push_back(static_cast<int64_t>(r));
   const Combiner combiner = shape.dtype == DType::pred ? Combiner::logical_or : Combiner::sum;
-  local = hlo::select(
-      hlo::broadcast(shifted.in_shard, shape.dims, batch), local,
-      hlo::splat(context.local(), shape, neutral_contribution(combiner, shape.dtype)));
+  local =
+      hlo::select(hlo::broadcast(shifted.in_shard, shape.dims, batch), local,
+                  hlo::splat(context.local(), shape, neutral_contribution(combiner, shape.dtype)));
   return {local, partial(order, result, summed, combiner)};
 }
 
@@ -222,7 +231,7 @@ bool is_identity(const Node& node, Combiner combiner) {
 struct ScatterSpread {
   DeviceOrder order = nullptr;
   std::vector<Digits> operand, indices, updates;
-  Digits summed;      // digits of update batches, spread when the combiner is known
+  Digits summed;         // digits of update batches, spread when the combiner is known
   bool shifted = false;  // an indexed operand dim is split
 };
 
@@ -241,7 +250,8 @@ ScatterSpread spread_scatter(PartitionContext& context, Node& node, const IndexD
   s.updates.resize(updates.dims().size());
   Budget budget;
   for (const int64_t d : single_element_dims(dims, {}))
-    if (budget.take(s.operand[static_cast<size_t>(d)], in_order(want, d, s.order))) s.shifted = true;
+    if (budget.take(s.operand[static_cast<size_t>(d)], in_order(want, d, s.order)))
+      s.shifted = true;
   for (size_t u = 0; u < windowed.size(); ++u) {
     const Digits digits = in_order(given, static_cast<int64_t>(u), s.order);
     const WindowedDim& dim = windowed[u];
@@ -264,16 +274,17 @@ ScatterSpread spread_scatter(PartitionContext& context, Node& node, const IndexD
 
 }  // namespace
 
-// Split update batches make partial sums, wanted by the combiner; a split indexed dim drops what belongs
-// to other devices, without communication.
+// Split update batches make partial sums, wanted by the combiner; a split indexed dim drops what
+// belongs to other devices, without communication.
 Partitioned partition_scatter(PartitionContext& context, Node& node) {
   if (node.operands().size() != 3)
-    user_error("scatter: {} has {} operands; only one array at a time can be partitioned", node.name(),
-               node.operands().size());
+    user_error("scatter: {} has {} operands; only one array at a time can be partitioned",
+               node.name(), node.operands().size());
   Node& operand = *node.operand(0);
   const ScatterDims& a = node.attrs.scatter;
-  const IndexDims dims{a.update_window_dims,  a.inserted_window_dims,          a.scatter_dims_to_operand_dims,
-                       a.input_batching_dims, a.scatter_indices_batching_dims, a.index_vector_dim};
+  const IndexDims dims{
+      a.update_window_dims,  a.inserted_window_dims,          a.scatter_dims_to_operand_dims,
+      a.input_batching_dims, a.scatter_indices_batching_dims, a.index_vector_dim};
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
   const std::vector<WindowedDim> windowed =
       windowed_dims(dims, operand, *node.operand(1), node.operand(2)->dims());
@@ -293,8 +304,9 @@ Partitioned partition_scatter(PartitionContext& context, Node& node) {
   const Shape shape = local_shape(node.shape, result);
   const bool starts_clean = combiner && is_identity(operand, *combiner);
   const bool later = !s.summed.empty() && !starts_clean;
-  Node* base = later ? hlo::splat(context.local(), shape, neutral_contribution(*combiner, shape.dtype))
-                     : context.reshard(&operand, result);
+  Node* base =
+      later ? hlo::splat(context.local(), shape, neutral_contribution(*combiner, shape.dtype))
+            : context.reshard(&operand, result);
   Node* local = context.emit(Opcode::scatter, shape, {base, index, updates}, node.attrs,
                              {context.local_computation(*node.called[0])});
   if (s.summed.empty()) return {local, result};

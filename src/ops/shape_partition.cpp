@@ -20,8 +20,9 @@ bool is_splat(const Array& literal) {
 
 }  // namespace
 
-// The operand goes to a layout whose every digit survives the reshape: what the result wants, seen from
-// the operand, or the part of the operand's own layout that survives; the shards are then reshaped.
+// The operand goes to a layout whose every digit survives the reshape: what the result wants, seen
+// from the operand, or the part of the operand's own layout that survives; the shards are then
+// reshaped.
 Partitioned partition_reshape(PartitionContext& context, Node& node) {
   Node* operand = node.operand(0);
   const Dims& from = operand->dims();
@@ -29,8 +30,8 @@ Partitioned partition_reshape(PartitionContext& context, Node& node) {
   const bool keep = context.keeps_unreduced(node, 0);
   const std::vector<Unreduced> sums =
       keep ? context.held(operand).sharding.unreduced() : std::vector<Unreduced>{};
-  const Sharding have = keep ? context.held(operand).sharding.with_unreduced({})
-                             : context.sharding(*operand);
+  const Sharding have =
+      keep ? context.held(operand).sharding.with_unreduced({}) : context.sharding(*operand);
   const Sharding& want = context.sharding(node);
   Sharding layout = have;
   if (!carries_all(from, to, layout)) {

@@ -15,12 +15,18 @@ class StepEmitter {
   Node* emit(Node* x, const ReshardStep& step) {
     const Shape after = local_shape(global_, step.after);
     switch (step.kind) {
-      case ReshardKind::all_gather: return all_gather(x, step, after);
-      case ReshardKind::dynamic_slice: return dynamic_slice(x, step, after);
-      case ReshardKind::all_to_all: return all_to_all(x, step, after);
-      case ReshardKind::collective_permute: return collective_permute(x, step, after);
-      case ReshardKind::all_reduce: return all_reduce(x, step);
-      case ReshardKind::reduce_scatter: return reduce_scatter(x, step, after);
+      case ReshardKind::all_gather:
+        return all_gather(x, step, after);
+      case ReshardKind::dynamic_slice:
+        return dynamic_slice(x, step, after);
+      case ReshardKind::all_to_all:
+        return all_to_all(x, step, after);
+      case ReshardKind::collective_permute:
+        return collective_permute(x, step, after);
+      case ReshardKind::all_reduce:
+        return all_reduce(x, step);
+      case ReshardKind::reduce_scatter:
+        return reduce_scatter(x, step, after);
     }
     internal_error("reshard: unknown step");
   }
@@ -145,8 +151,8 @@ class StepEmitter {
     return spmd_.emit(Opcode::collective_permute, after, {x}, attrs);
   }
 
-  // Orders that no digit permutation relates: each target takes its tile from the holder of the same
-  // rank among the replicas, O(devices), as the orders themselves are.
+  // Orders that no digit permutation relates: each target takes its tile from the holder of the
+  // same rank among the replicas, O(devices), as the orders themselves are.
   std::vector<std::pair<int64_t, int64_t>> explicit_pairs(const ReshardStep& step) const {
     const auto key = [&](const Sharding& s, int64_t rank) {
       Dims tile;
@@ -194,7 +200,8 @@ class StepEmitter {
 
 }  // namespace
 
-Node* emit_reshard(SpmdPartitioner& spmd, Node* local, const Shape& global, const ReshardPlan& plan) {
+Node* emit_reshard(SpmdPartitioner& spmd, Node* local, const Shape& global,
+                   const ReshardPlan& plan) {
   StepEmitter emitter(spmd, global);
   for (const ReshardStep& step : plan.steps) local = emitter.emit(local, step);
   return local;

@@ -13,7 +13,8 @@ bool inline_into(Computation& computation) {
   bool changed = false;
   while (Node* call = next_call(computation)) {
     Node* root = inline_computation(*call->called.at(0), computation, call->operands());
-    if (call->sharding && !root->sharding && !root->is(Opcode::parameter)) root->sharding = call->sharding;
+    if (call->sharding && !root->sharding && !root->is(Opcode::parameter))
+      root->sharding = call->sharding;
     computation.replace_uses(call, root);
     computation.remove_dead();
     changed = true;

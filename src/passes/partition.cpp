@@ -15,7 +15,8 @@ bool covers(const Sharding& s, int64_t num_devices) {
 
 std::string place(const Node& node) {
   if (node.metadata.source_file.empty()) return node.name();
-  return fmt::format("{} ({}:{})", node.name(), node.metadata.source_file, node.metadata.source_line);
+  return fmt::format("{} ({}:{})", node.name(), node.metadata.source_file,
+                     node.metadata.source_line);
 }
 
 // Leaf shardings of a tuple value; one sharding stands for all leaves.
@@ -60,21 +61,22 @@ SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& o
   result_.module->frontend_attributes.erase("gspmd.open_outputs");
 }
 
-// What the partitioner works with: shardings over all devices. Values on some of the devices only are
-// computed on all of them, and reported.
+// What the partitioner works with: shardings over all devices. Values on some of the devices only
+// are computed on all of them, and reported.
 Sharding SpmdPartitioner::normalized(const Node& node, const Shape& shape, const Sharding& given) {
   if (given.is_manual() || !given.manual_digits().empty())
-    user_error("partition: {} has a manual sharding {}; manual regions are not supported", place(node),
-               to_string(given));
+    user_error("partition: {} has a manual sharding {}; manual regions are not supported",
+               place(node), to_string(given));
   const bool maximal = given.kind() == ShardingKind::maximal;
   if ((given.is_tiled() && given.order()) || maximal) {
     int64_t largest = maximal ? given.device() : given.order()->count - 1;
     if (!maximal)
       for (const int64_t device : given.order()->devices) largest = std::max(largest, device);
     if (largest >= num_devices_)
-      user_error("partition: {} is sharded {} over device {}, the program has {} devices; raise "
-                 "--num-devices",
-                 place(node), to_string(given), largest, num_devices_);
+      user_error(
+          "partition: {} is sharded {} over device {}, the program has {} devices; raise "
+          "--num-devices",
+          place(node), to_string(given), largest, num_devices_);
   }
   if (given.rank() > shape.rank())
     user_error("partition: {} of {} has a sharding of rank {}: {}", place(node), to_string(shape),
@@ -144,9 +146,12 @@ void SpmdPartitioner::partition_node(Node& node) {
   if (metadata.op_name.empty()) metadata.op_name = node.name();
   const EmissionScope scope(std::move(metadata), node.backward);
   Entry entry;
-  if (node.is(Opcode::parameter)) entry.held = make_parameter(node);
-  else if (node.op().partition) entry.held = node.op().partition(*this, node);
-  else if (node.op().factors) entry.held = partition_by_factors(*this, node);
+  if (node.is(Opcode::parameter))
+    entry.held = make_parameter(node);
+  else if (node.op().partition)
+    entry.held = node.op().partition(*this, node);
+  else if (node.op().factors)
+    entry.held = partition_by_factors(*this, node);
   else
     user_error("{}: not supported by the partitioner: {}", opcode_name(node.opcode()), place(node));
   // Readers see the completed layout; a pending sum waits for its first reader.
@@ -162,14 +167,16 @@ Partitioned SpmdPartitioner::make_parameter(Node& node) {
   if (node.shape.is_tuple) {
     for (const Sharding& leaf : leaf_shardings(node.shape, node.sharding))
       if (entry && !covers(leaf, num_devices_) && leaf.kind() != ShardingKind::unknown)
-        user_error("partition: a leaf of tuple parameter {} is on some devices only ({}); pass it as a "
-                   "parameter of its own",
-                   place(node), to_string(leaf));
+        user_error(
+            "partition: a leaf of tuple parameter {} is on some devices only ({}); pass it as a "
+            "parameter of its own",
+            place(node), to_string(leaf));
     Shape shape = local_shape(node.shape, sharding(node));
     return {local().append(Opcode::parameter, shape, {}, attrs, node.name()), sharding(node)};
   }
-  const bool partial = entry && node.sharding && !covers(*node.sharding, num_devices_) &&
-                       (node.sharding->is_tiled() || node.sharding->kind() == ShardingKind::maximal);
+  const bool partial =
+      entry && node.sharding && !covers(*node.sharding, num_devices_) &&
+      (node.sharding->is_tiled() || node.sharding->kind() == ShardingKind::maximal);
   (void)sharding(node);  // refuses what cannot be partitioned
   const Sharding& s = partial ? *node.sharding : sharding(node);
   if (entry && node.sharding && !node.sharding->unreduced().empty())
@@ -182,18 +189,24 @@ Partitioned SpmdPartitioner::make_parameter(Node& node) {
   return {parameter, s};
 }
 
-// A value held by some of the devices: each holder of a tile (the first replica) puts it into zeros,
-// and a sum over all devices gives everybody the whole. Bits are summed as integers, so it is exact.
-Partitioned SpmdPartitioner::from_partial_devices(Node* x, const Node& node, const Sharding& given) {
+// A value held by some of the devices: each holder of a tile (the first replica) puts it into
+// zeros, and a sum over all devices gives everybody the whole. Bits are summed as integers, so it
+// is exact.
+Partitioned SpmdPartitioner::from_partial_devices(Node* x, const Node& node,
+                                                  const Sharding& given) {
   Computation& c = local();
   const Shape& global = node.shape;
   const std::vector<int32_t> table = first_holders(given, num_devices_);
-  Node* here = hlo::reshape(
-      hlo::dynamic_slice(hlo::constant(c, Array::of<int32_t>({num_devices_}, table)),
-                         {rank_node(iota_order(num_devices_))}, {1}), {});
+  Node* here =
+      hlo::reshape(hlo::dynamic_slice(hlo::constant(c, Array::of<int32_t>({num_devices_}, table)),
+                                      {rank_node(iota_order(num_devices_))}, {1}),
+                   {});
   Node* mine = hlo::compare(here, hlo::scalar(c, DType::s32, 1), Direction::eq);
   const int64_t size = dtype_size(global.dtype);
-  const DType bits = size == 1 ? DType::u8 : size == 2 ? DType::u16 : size == 4 ? DType::u32 : DType::u64;
+  const DType bits = size == 1   ? DType::u8
+                     : size == 2 ? DType::u16
+                     : size == 4 ? DType::u32
+                                 : DType::u64;
   const bool is_pred = global.dtype == DType::pred;
   const auto recast = [&](Node* v, DType to) {
     if (v->shape.dtype == to) return v;

@@ -77,7 +77,8 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
   p.result = home(spmd, node);
   p.order = kept.order ? kept.order : p.result.order();
   for (Node* operand : node.operands()) {
-    Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding.with_unreduced({});
+    Sharding s = kept.sums.empty() ? spmd.sharding(*operand)
+                                   : spmd.held(operand).sharding.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
     if (!p.order) p.order = s.order();
     p.operands.push_back(std::move(s));
@@ -103,9 +104,10 @@ std::vector<int64_t> dims_to_mask(const FactorRule& rule, const std::vector<int6
   return masked;
 }
 
-// Scalar operands without the summed loop that others have, when that loop is spread: initial values.
-// One that is the identity already needs no care.
-std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& spread, const Node& node) {
+// Scalar operands without the summed loop that others have, when that loop is spread: initial
+// values. One that is the identity already needs no care.
+std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& spread,
+                                   const Node& node) {
   std::vector<size_t> initial;
   for (size_t f = 0; f < spread.size(); ++f) {
     if (rule.factors[f].kind != FactorKind::reduction || spread[f].empty()) continue;
@@ -113,20 +115,23 @@ std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& s
       const Node& operand = *node.operands()[i];
       if (operand.rank() != 0 || node.operand(0)->rank() == 0) continue;
       const DType dtype = operand.shape.dtype;
-      const bool identity = operand.is(Opcode::constant) &&
-                            operand.attrs.literal.at(0) == combiner_identity(rule.factors[f].combiner, dtype);
+      const bool identity =
+          operand.is(Opcode::constant) &&
+          operand.attrs.literal.at(0) == combiner_identity(rule.factors[f].combiner, dtype);
       if (!identity && !std::count(initial.begin(), initial.end(), i)) initial.push_back(i);
     }
   }
   return initial;
 }
 
-Partitioned join_initial(SpmdPartitioner& spmd, Node& node, const Partitioned& partial, size_t operand) {
+Partitioned join_initial(SpmdPartitioner& spmd, Node& node, const Partitioned& partial,
+                         size_t operand) {
   const Sharding reduced = partial.sharding.with_unreduced({});
   Node* sum = spmd.reshard(partial, node.shape, reduced);
   Node* value = spmd.reshard(node.operands()[operand], Sharding::replicated());
   const Combiner combiner = partial.sharding.unreduced().at(0).combiner;
-  Node* joined = hlo::binary(combiner_opcode(combiner), sum, hlo::broadcast(value, sum->dims(), {}));
+  Node* joined =
+      hlo::binary(combiner_opcode(combiner), sum, hlo::broadcast(value, sum->dims(), {}));
   return {joined, reduced};
 }
 
@@ -145,7 +150,8 @@ std::vector<Unreduced> pending_sums(const FactorRule& rule, const FactorDigits& 
 
 Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unreduced>& sums) {
   if (sums.empty()) return layout;
-  return layout.is_replicated() ? Sharding::tiled(order, {}, {}, sums) : layout.with_unreduced(sums);
+  return layout.is_replicated() ? Sharding::tiled(order, {}, {}, sums)
+                                : layout.with_unreduced(sums);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ Node* scalar_of_splat(Node* local) {
 
 }  // namespace
 
-Node* SpmdPartitioner::emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs,
-                            std::vector<Computation*> called) {
+Node* SpmdPartitioner::emit(Opcode opcode, Shape shape, std::vector<Node*> operands,
+                            Attributes attrs, std::vector<Computation*> called) {
   return gspmd::emit(local(), opcode, std::move(operands), std::move(attrs), std::move(shape),
                      std::move(called));
 }
@@ -101,7 +101,8 @@ void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sha
 // This device's rank in `order`: the partition id itself, or a table where the order is explicit.
 Node* SpmdPartitioner::rank_node(DeviceOrder order) {
   if (!frame_->partition_id)
-    frame_->partition_id = hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
+    frame_->partition_id =
+        hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
   if (order->is_iota()) return frame_->partition_id;
   std::vector<int32_t> rank_of(static_cast<size_t>(num_devices_), 0);
   for (int64_t r = 0; r < order->count; ++r)

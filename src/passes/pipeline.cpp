@@ -26,7 +26,8 @@ void pair_donated(Module& module) {
   Node& root = *module.entry()->root();
   if (module.aliases.empty() || !module.frontend_attributes.contains("gspmd.open_outputs")) return;
   std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(root.shape)));
-  if (root.sharding) leaves = root.sharding->is_tuple() ? root.sharding->elements() : std::vector{*root.sharding};
+  if (root.sharding)
+    leaves = root.sharding->is_tuple() ? root.sharding->elements() : std::vector{*root.sharding};
   for (const Alias& alias : module.aliases) {
     const Node& parameter = *module.entry()->parameters().at(static_cast<size_t>(alias.parameter));
     const Sharding wanted = parameter.sharding.value_or(Sharding::replicated());
@@ -86,13 +87,15 @@ bool names(const std::vector<std::string>& list, std::string_view name) {
 
 void dump(const State& state, size_t index) {
   const std::string name = kPasses[index].name;
-  const bool wanted = names(state.options.dump_after, name) || names(state.options.dump_after, "all");
+  const bool wanted =
+      names(state.options.dump_after, name) || names(state.options.dump_after, "all");
   const char* directory = std::getenv("GSPMD_DUMP");
   if (!wanted && !directory) return;
   const std::string text = to_text(*state.module);
   if (wanted && state.options.dump) state.options.dump(name, text);
   if (!directory) return;
-  const std::string path = fmt::format("{}/{}.{:02}-{}.hlo", directory, state.module->name, index, name);
+  const std::string path =
+      fmt::format("{}/{}.{:02}-{}.hlo", directory, state.module->name, index, name);
   std::ofstream file(path);
   file << text;
   if (!file) user_error("GSPMD_DUMP: {} cannot be written", path);

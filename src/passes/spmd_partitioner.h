@@ -12,7 +12,8 @@
 
 namespace gspmd {
 
-// Builds the per-device module of one completed module. One frame per computation being partitioned.
+// Builds the per-device module of one completed module. One frame per computation being
+// partitioned.
 class SpmdPartitioner final : public PartitionContext {
  public:
   SpmdPartitioner(const Module& global, const PartitionOptions& options);
@@ -50,8 +51,8 @@ class SpmdPartitioner final : public PartitionContext {
   };
   struct Frame {
     Computation* local = nullptr;
-    std::map<int64_t, Entry> values;                             // by global node id
-    std::map<std::pair<DeviceOrder, Digits>, Node*> indices;     // digits_index
+    std::map<int64_t, Entry> values;                          // by global node id
+    std::map<std::pair<DeviceOrder, Digits>, Node*> indices;  // digits_index
     Node* partition_id = nullptr;
   };
 
@@ -76,10 +77,11 @@ class SpmdPartitioner final : public PartitionContext {
 };
 
 // Emits the steps of a plan on a local value; returns the local value in the last step's layout.
-Node* emit_reshard(SpmdPartitioner& spmd, Node* local, const Shape& global, const ReshardPlan& plan);
+Node* emit_reshard(SpmdPartitioner& spmd, Node* local, const Shape& global,
+                   const ReshardPlan& plan);
 
-// The plain case: spread the op's loop nest over devices by its factor rule, reshard operands to that,
-// run the op on the shards. Sums over devices stay unreduced (design.md 2.3, 2.14).
+// The plain case: spread the op's loop nest over devices by its factor rule, reshard operands to
+// that, run the op on the shards. Sums over devices stay unreduced (design.md 2.3, 2.14).
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node);
 
 }  // namespace gspmd

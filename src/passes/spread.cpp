@@ -93,7 +93,8 @@ class Chooser {
   }
 
   int64_t local_result_bytes() const {
-    return local_shape(leaf_shapes(p_.node->shape).at(0), project(p_.order, rule_.results[0], chosen_))
+    return local_shape(leaf_shapes(p_.node->shape).at(0),
+                       project(p_.order, rule_.results[0], chosen_))
         .bytes();
   }
 
@@ -122,7 +123,8 @@ class Chooser {
     return true;
   }
 
-  // A loop that operands split and the result does not want split: gather whichever side is smaller.
+  // A loop that operands split and the result does not want split: gather whichever side is
+  // smaller.
   void keep_operand_digits() {
     for (size_t f = 0; f < chosen_.size(); ++f) {
       if (!local_kind(f, FactorKind::pass)) continue;
@@ -172,7 +174,8 @@ FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
         candidate[f].clear();
       used.insert(used.end(), candidate[f].begin(), candidate[f].end());
     }
-    if (candidate != spread && std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+    if (candidate != spread &&
+        std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
       candidates.push_back(std::move(candidate));
   }
   if (candidates.empty()) return spread;
@@ -191,9 +194,8 @@ FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
 FactorDigits choose_spread(const SpreadProblem& problem) {
   FactorDigits spread = Chooser(problem).run();
   const auto& factors = problem.rule->factors;
-  const bool sums = std::any_of(factors.begin(), factors.end(), [](const Factor& f) {
-    return f.kind == FactorKind::reduction;
-  });
+  const bool sums = std::any_of(factors.begin(), factors.end(),
+                                [](const Factor& f) { return f.kind == FactorKind::reduction; });
   return sums || !problem.taken.empty() ? spread : cheapest_layout(problem, std::move(spread));
 }
 

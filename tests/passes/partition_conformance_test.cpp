@@ -1,5 +1,5 @@
-// Every op of the table, partitioned: every sharding of each parameter and of the result alone on several
-// meshes, and seeded random combinations; uneven sizes, poisoned tails, bit for bit.
+// Every op of the table, partitioned: every sharding of each parameter and of the result alone on
+// several meshes, and seeded random combinations; uneven sizes, poisoned tails, bit for bit.
 
 #include <cstdlib>
 
@@ -19,44 +19,116 @@ struct Sample {
 const Sample kSamples[] = {
     {"add", "a = f32[5,8] parameter(0)\n b = f32[5,8] parameter(1)\n ROOT r = f32[5,8] add(a, b)"},
     {"add one value twice", "a = f32[5,8] parameter(0)\n ROOT r = f32[5,8] add(a, a)"},
-    {"maximum s32", "a = s32[6,7] parameter(0)\n b = s32[6,7] parameter(1)\n ROOT r = s32[6,7] maximum(a, b)"},
-    {"select", "p = pred[6,4] parameter(0)\n a = f32[6,4] parameter(1)\n b = f32[6,4] parameter(2)\n ROOT r = f32[6,4] select(p, a, b)"},
-    {"select by a scalar", "p = pred[] parameter(0)\n a = f32[6,4] parameter(1)\n b = f32[6,4] parameter(2)\n ROOT r = f32[6,4] select(p, a, b)"},
-    {"compare", "a = s32[9,4] parameter(0)\n b = s32[9,4] parameter(1)\n ROOT r = pred[9,4] compare(a, b), direction=LT"},
+    {"maximum s32",
+     "a = s32[6,7] parameter(0)\n b = s32[6,7] parameter(1)\n ROOT r = s32[6,7] maximum(a, b)"},
+    {"select",
+     "p = pred[6,4] parameter(0)\n a = f32[6,4] parameter(1)\n b = f32[6,4] parameter(2)\n ROOT r "
+     "= f32[6,4] select(p, a, b)"},
+    {"select by a scalar",
+     "p = pred[] parameter(0)\n a = f32[6,4] parameter(1)\n b = f32[6,4] parameter(2)\n ROOT r = "
+     "f32[6,4] select(p, a, b)"},
+    {"compare",
+     "a = s32[9,4] parameter(0)\n b = s32[9,4] parameter(1)\n ROOT r = pred[9,4] compare(a, b), "
+     "direction=LT"},
     {"convert", "a = s32[9,4] parameter(0)\n ROOT r = f32[9,4] convert(a)"},
     {"broadcast", "a = f32[5,4] parameter(0)\n ROOT r = f32[5,3,4] broadcast(a), dimensions={0,2}"},
-    {"broadcast a scalar", "a = f32[] parameter(0)\n ROOT r = f32[5,8] broadcast(a), dimensions={}"},
-    {"transpose", "a = f32[5,4,6] parameter(0)\n ROOT r = f32[6,5,4] transpose(a), dimensions={2,0,1}"},
+    {"broadcast a scalar",
+     "a = f32[] parameter(0)\n ROOT r = f32[5,8] broadcast(a), dimensions={}"},
+    {"transpose",
+     "a = f32[5,4,6] parameter(0)\n ROOT r = f32[6,5,4] transpose(a), dimensions={2,0,1}"},
     {"reshape merges dims", "a = f32[4,6,5] parameter(0)\n ROOT r = f32[24,5] reshape(a)"},
     {"reshape splits a dim", "a = f32[24,5] parameter(0)\n ROOT r = f32[2,12,5] reshape(a)"},
     {"reshape mixes dims", "a = f32[6,4] parameter(0)\n ROOT r = f32[8,3] reshape(a)"},
     {"reshape adds dims of one", "a = f32[7,4] parameter(0)\n ROOT r = f32[7,1,4,1] reshape(a)"},
-    {"reduce-sum", "a = f32[5,7,4] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[5,4] reduce(a, z), dimensions={1}, to_apply=sum"},
-    {"reduce-sum of two dims", "a = f32[5,7,4] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[7] reduce(a, z), dimensions={0,2}, to_apply=sum"},
-    {"reduce-max", "a = f32[5,7,4] parameter(0)\n z = f32[] constant(-inf)\n ROOT r = f32[7,4] reduce(a, z), dimensions={0}, to_apply=most"},
-    {"dot", "a = f32[6,7] parameter(0)\n b = f32[7,8] parameter(1)\n ROOT r = f32[6,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
-    {"batched dot", "a = f32[4,3,6,5] parameter(0)\n b = f32[4,3,7,5] parameter(1)\n ROOT r = f32[4,3,6,7] dot(a, b), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={3}"},
-    {"dot over two dims", "a = f32[3,4,6] parameter(0)\n b = f32[6,8,4] parameter(1)\n ROOT r = f32[3,8] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}"},
-    {"concatenate", "a = f32[5,3] parameter(0)\n b = f32[5,4] parameter(1)\n ROOT r = f32[5,7] concatenate(a, b), dimensions={1}"},
+    {"reduce-sum",
+     "a = f32[5,7,4] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[5,4] reduce(a, z), "
+     "dimensions={1}, to_apply=sum"},
+    {"reduce-sum of two dims",
+     "a = f32[5,7,4] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[7] reduce(a, z), "
+     "dimensions={0,2}, to_apply=sum"},
+    {"reduce-max",
+     "a = f32[5,7,4] parameter(0)\n z = f32[] constant(-inf)\n ROOT r = f32[7,4] reduce(a, z), "
+     "dimensions={0}, to_apply=most"},
+    {"dot",
+     "a = f32[6,7] parameter(0)\n b = f32[7,8] parameter(1)\n ROOT r = f32[6,8] dot(a, b), "
+     "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+    {"batched dot",
+     "a = f32[4,3,6,5] parameter(0)\n b = f32[4,3,7,5] parameter(1)\n ROOT r = f32[4,3,6,7] dot(a, "
+     "b), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, "
+     "rhs_contracting_dims={3}"},
+    {"dot over two dims",
+     "a = f32[3,4,6] parameter(0)\n b = f32[6,8,4] parameter(1)\n ROOT r = f32[3,8] dot(a, b), "
+     "lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}"},
+    {"concatenate",
+     "a = f32[5,3] parameter(0)\n b = f32[5,4] parameter(1)\n ROOT r = f32[5,7] concatenate(a, b), "
+     "dimensions={1}"},
     {"slice", "a = f32[6,9] parameter(0)\n ROOT r = f32[6,3] slice(a), slice={[0:6], [1:9:3]}"},
-    {"pad", "a = f32[6,5] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[6,11] pad(a, z), padding=0_0x1_1_1"},
+    {"pad",
+     "a = f32[6,5] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[6,11] pad(a, z), "
+     "padding=0_0x1_1_1"},
     {"reverse", "a = f32[6,5] parameter(0)\n ROOT r = f32[6,5] reverse(a), dimensions={1}"},
-    {"dynamic-slice", "a = f32[6,9] parameter(0)\n z = s32[] constant(0)\n i = s32[] parameter(1)\n ROOT r = f32[6,4] dynamic-slice(a, z, i), dynamic_slice_sizes={6,4}"},
-    {"dynamic-update-slice", "a = f32[6,9] parameter(0)\n u = f32[6,4] parameter(1)\n z = s32[] constant(0)\n i = s32[] parameter(2)\n ROOT r = f32[6,9] dynamic-update-slice(a, u, z, i)"},
+    {"dynamic-slice",
+     "a = f32[6,9] parameter(0)\n z = s32[] constant(0)\n i = s32[] parameter(1)\n ROOT r = "
+     "f32[6,4] dynamic-slice(a, z, i), dynamic_slice_sizes={6,4}"},
+    {"dynamic-update-slice",
+     "a = f32[6,9] parameter(0)\n u = f32[6,4] parameter(1)\n z = s32[] constant(0)\n i = s32[] "
+     "parameter(2)\n ROOT r = f32[6,9] dynamic-update-slice(a, u, z, i)"},
     {"iota", "ROOT r = s32[9,8] iota(), iota_dimension=0"},
     {"constant", "ROOT r = f32[2,4] constant({{1,2,3,4},{5,6,7,8}})"},
-    {"gather rows", "t = f32[10,6] parameter(0)\n i = s32[5,4] parameter(1)\n ROOT r = f32[5,4,6] gather(t, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,6}"},
-    {"gather by two indices", "t = f32[6,5,4] parameter(0)\n i = s32[7,2] parameter(1)\n ROOT r = f32[7,4] gather(t, i), offset_dims={1}, collapsed_slice_dims={0,1}, start_index_map={1,0}, index_vector_dim=1, slice_sizes={1,1,4}"},
-    {"gather windows", "t = f32[6,8] parameter(0)\n i = s32[7,1] parameter(1)\n ROOT r = f32[7,3,8] gather(t, i), offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={3,8}"},
-    {"gather with batching dims", "t = f32[6,9,4] parameter(0)\n i = s32[6,5,1] parameter(1)\n ROOT r = f32[6,5,4] gather(t, i), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1,4}"},
-    {"scatter-add rows", "t = f32[10,6] parameter(0)\n i = s32[5,4] parameter(1)\n u = f32[5,4,6] parameter(2)\n ROOT r = f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=sum"},
-    {"scatter-add into zeros", "z = f32[] constant(0)\n t = f32[10,6] broadcast(z), dimensions={}\n i = u32[5,4] parameter(0)\n u = f32[5,4,6] parameter(1)\n ROOT r = f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=sum"},
-    {"scatter-max with two indices", "t = f32[6,5,4] parameter(0)\n i = s32[7,2] parameter(1)\n u = f32[7,4] parameter(2)\n ROOT r = f32[6,5,4] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=1, to_apply=most"},
-    {"scatter with batching dims", "t = f32[6,9,4] parameter(0)\n i = s32[6,5,1] parameter(1)\n u = f32[6,5,4] parameter(2)\n ROOT r = f32[6,9,4] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=sum"},
-    {"sums of partial dots", "a = f32[6,7] parameter(0)\n b = f32[7,8] parameter(1)\n c = f32[7,8] parameter(2)\n x = f32[6,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n y = f32[6,8] dot(a, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n n = f32[6,8] negate(y)\n s = f32[6,8] add(x, n)\n t = f32[8,6] transpose(s), dimensions={1,0}\n k = f32[] constant(3)\n kb = f32[8,6] broadcast(k), dimensions={}\n m = f32[8,6] multiply(t, kb)\n ROOT r = f32[48] reshape(m)"},
-    {"a partial dot read twice", "a = f32[6,7] parameter(0)\n b = f32[7,8] parameter(1)\n x = f32[6,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n y = f32[6,8] add(x, x)\n z = f32[6,8] multiply(x, y)\n ROOT r = (f32[6,8], f32[6,8]) tuple(y, z)"},
-    {"while", "a = f32[6,4] parameter(0)\n b = f32[6,4] parameter(1)\n z = s32[] constant(0)\n t = (s32[], f32[6,4], f32[6,4]) tuple(z, a, b)\n w = (s32[], f32[6,4], f32[6,4]) while(t), condition=less, body=step\n ROOT r = f32[6,4] get-tuple-element(w), index=1"},
-    {"call and tuple", "a = f32[6,4] parameter(0)\n b = f32[6,4] parameter(1)\n c = f32[6,4] call(a, b), to_apply=both\n t = (f32[6,4], f32[6,4]) tuple(a, c)\n o = (f32[6,4], f32[6,4]) opt-barrier(t)\n ROOT r = f32[6,4] get-tuple-element(o), index=1"},
+    {"gather rows",
+     "t = f32[10,6] parameter(0)\n i = s32[5,4] parameter(1)\n ROOT r = f32[5,4,6] gather(t, i), "
+     "offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, "
+     "slice_sizes={1,6}"},
+    {"gather by two indices",
+     "t = f32[6,5,4] parameter(0)\n i = s32[7,2] parameter(1)\n ROOT r = f32[7,4] gather(t, i), "
+     "offset_dims={1}, collapsed_slice_dims={0,1}, start_index_map={1,0}, index_vector_dim=1, "
+     "slice_sizes={1,1,4}"},
+    {"gather windows",
+     "t = f32[6,8] parameter(0)\n i = s32[7,1] parameter(1)\n ROOT r = f32[7,3,8] gather(t, i), "
+     "offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, "
+     "slice_sizes={3,8}"},
+    {"gather with batching dims",
+     "t = f32[6,9,4] parameter(0)\n i = s32[6,5,1] parameter(1)\n ROOT r = f32[6,5,4] gather(t, "
+     "i), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1}, "
+     "operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, "
+     "slice_sizes={1,1,4}"},
+    {"scatter-add rows",
+     "t = f32[10,6] parameter(0)\n i = s32[5,4] parameter(1)\n u = f32[5,4,6] parameter(2)\n ROOT "
+     "r = f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, "
+     "scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=sum"},
+    {"scatter-add into zeros",
+     "z = f32[] constant(0)\n t = f32[10,6] broadcast(z), dimensions={}\n i = u32[5,4] "
+     "parameter(0)\n u = f32[5,4,6] parameter(1)\n ROOT r = f32[10,6] scatter(t, i, u), "
+     "update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+     "index_vector_dim=2, to_apply=sum"},
+    {"scatter-max with two indices",
+     "t = f32[6,5,4] parameter(0)\n i = s32[7,2] parameter(1)\n u = f32[7,4] parameter(2)\n ROOT r "
+     "= f32[6,5,4] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0,1}, "
+     "scatter_dims_to_operand_dims={1,0}, index_vector_dim=1, to_apply=most"},
+    {"scatter with batching dims",
+     "t = f32[6,9,4] parameter(0)\n i = s32[6,5,1] parameter(1)\n u = f32[6,5,4] parameter(2)\n "
+     "ROOT r = f32[6,9,4] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={1}, "
+     "scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
+     "scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=sum"},
+    {"sums of partial dots",
+     "a = f32[6,7] parameter(0)\n b = f32[7,8] parameter(1)\n c = f32[7,8] parameter(2)\n x = "
+     "f32[6,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n y = f32[6,8] dot(a, "
+     "c), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n n = f32[6,8] negate(y)\n s = "
+     "f32[6,8] add(x, n)\n t = f32[8,6] transpose(s), dimensions={1,0}\n k = f32[] constant(3)\n "
+     "kb = f32[8,6] broadcast(k), dimensions={}\n m = f32[8,6] multiply(t, kb)\n ROOT r = f32[48] "
+     "reshape(m)"},
+    {"a partial dot read twice",
+     "a = f32[6,7] parameter(0)\n b = f32[7,8] parameter(1)\n x = f32[6,8] dot(a, b), "
+     "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n y = f32[6,8] add(x, x)\n z = f32[6,8] "
+     "multiply(x, y)\n ROOT r = (f32[6,8], f32[6,8]) tuple(y, z)"},
+    {"while",
+     "a = f32[6,4] parameter(0)\n b = f32[6,4] parameter(1)\n z = s32[] constant(0)\n t = (s32[], "
+     "f32[6,4], f32[6,4]) tuple(z, a, b)\n w = (s32[], f32[6,4], f32[6,4]) while(t), "
+     "condition=less, body=step\n ROOT r = f32[6,4] get-tuple-element(w), index=1"},
+    {"call and tuple",
+     "a = f32[6,4] parameter(0)\n b = f32[6,4] parameter(1)\n c = f32[6,4] call(a, b), "
+     "to_apply=both\n t = (f32[6,4], f32[6,4]) tuple(a, c)\n o = (f32[6,4], f32[6,4]) "
+     "opt-barrier(t)\n ROOT r = f32[6,4] get-tuple-element(o), index=1"},
 };
 
 std::string module_text(const Sample& sample) {
@@ -83,7 +155,8 @@ step { p = (s32[], f32[6,4], f32[6,4]) parameter(0)
  z = f32[6,4] add(x, y)
  ROOT t = (s32[], f32[6,4], f32[6,4]) tuple(j, z, x) }
 ENTRY e {
-)") + sample.body + "\n}\n";
+)") + sample.body +
+         "\n}\n";
 }
 
 // All ways to put each axis of a mesh on one of `rank` dims or on none.
@@ -104,7 +177,8 @@ std::vector<Sharding> all_shardings(const Mesh& mesh, int64_t rank) {
   return result;
 }
 
-Sharding random_sharding(const std::vector<std::vector<Sharding>>& by_rank, int64_t rank, uint64_t r) {
+Sharding random_sharding(const std::vector<std::vector<Sharding>>& by_rank, int64_t rank,
+                         uint64_t r) {
   const auto& list = by_rank.at(static_cast<size_t>(rank));
   return list[r % list.size()];
 }
@@ -130,8 +204,8 @@ void check(const Sample& sample, const Module& module, int64_t devices, uint64_t
 
 const std::vector<Mesh>& meshes() {
   static const std::vector<Mesh> list{
-      Mesh{{"x", 8}}, Mesh{{"x", 2}, {"y", 4}}, Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, Mesh{{"x", 3}},
-      Mesh{{"x", 6}}, Mesh({{"x", 2}, {"y", 2}}, {3, 1, 0, 2})};
+      Mesh{{"x", 8}}, Mesh{{"x", 2}, {"y", 4}}, Mesh{{"x", 2}, {"y", 2}, {"z", 2}},
+      Mesh{{"x", 3}}, Mesh{{"x", 6}},           Mesh({{"x", 2}, {"y", 2}}, {3, 1, 0, 2})};
   return list;
 }
 
@@ -154,7 +228,9 @@ TEST_CASE("each op equals itself under every sharding of one of its values", "[c
 
 TEST_CASE("each op equals itself under random shardings of all its values", "[conformance]") {
   uint64_t state = 12345;
-  const auto next = [&] { return (state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33; };
+  const auto next = [&] {
+    return (state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33;
+  };
   for (const Sample& sample : kSamples)
     for (const Mesh& mesh : meshes()) {
       std::vector<std::vector<Sharding>> by_rank;

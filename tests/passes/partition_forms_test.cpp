@@ -1,5 +1,5 @@
-// Every way to write a sharding, on values of one small program: the partitioned program computes the
-// same bits, or the module is refused with a message that says why.
+// Every way to write a sharding, on values of one small program: the partitioned program computes
+// the same bits, or the module is refused with a message that says why.
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
@@ -16,7 +16,8 @@ std::string text_with(const std::string& a, const std::string& b, const std::str
          "\n  b = f32[5,8] parameter(1)" + attribute(b) +
          "\n  d = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
          "\n  t = f32[8,8] transpose(d), dimensions={1,0}"
-         "\n  ROOT r = f32[8,8] subtract(d, t)" + attribute(r) + "\n}\n";
+         "\n  ROOT r = f32[8,8] subtract(d, t)" +
+         attribute(r) + "\n}\n";
 }
 
 const std::vector<std::string>& forms() {
@@ -73,5 +74,6 @@ TEST_CASE("shardings that cannot be partitioned are refused with the reason", "[
              Catch::Contains("unreduced"));
   CHECK_THAT(message_of(text_with("{devices=[2,4]<=[8]}", "", ""), 4), Catch::Contains("device 7"));
   CHECK_THAT(message_of(text_with("{devices=[2,2,2]<=[8]}", "", ""), 8), Catch::Contains("rank"));
-  CHECK_THAT(message_of(text_with("{{replicated}, {replicated}}", "", ""), 8), Catch::Contains("tuple"));
+  CHECK_THAT(message_of(text_with("{{replicated}, {replicated}}", "", ""), 8),
+             Catch::Contains("tuple"));
 }

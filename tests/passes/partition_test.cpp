@@ -29,7 +29,9 @@ ENTRY e {
   a = f32[8,6] parameter(0), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
   b = f32[6,12] parameter(1), sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}
   ROOT d = f32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[2,4]<=[8]}
-})", 8).empty());
+})",
+                       8)
+            .empty());
 }
 
 TEST_CASE("dot: a contracted dim split alike costs one all-reduce", "[dot]") {
@@ -38,7 +40,8 @@ ENTRY e {
   a = f32[8,6] parameter(0), sharding={devices=[1,4]<=[4]}
   b = f32[6,12] parameter(1), sharding={devices=[4,1]<=[4]}
   ROOT d = f32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={replicated}
-})", 4) == Strings{"all-reduce [1,4]<=[4]"});
+})",
+                       4) == Strings{"all-reduce [1,4]<=[4]"});
 }
 
 TEST_CASE("dot: a contracted dim split alike and a split result cost one reduce-scatter", "[dot]") {
@@ -47,7 +50,8 @@ ENTRY e {
   a = f32[8,6] parameter(0), sharding={devices=[1,4]<=[4]}
   b = f32[6,12] parameter(1), sharding={devices=[4,1]<=[4]}
   ROOT d = f32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[4,1]<=[4]}
-})", 4) == Strings{"reduce-scatter [1,4]<=[4]"});
+})",
+                       4) == Strings{"reduce-scatter [1,4]<=[4]"});
 }
 
 TEST_CASE("a sum of three partial dots costs one all-reduce", "[dot]") {
@@ -62,7 +66,8 @@ ENTRY e {
   z = f32[8,12] dot(a, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   s = f32[8,12] add(x, y)
   ROOT r = f32[8,12] add(s, z), sharding={replicated}
-})", 4) == Strings{"all-reduce [1,4]<=[4]"});
+})",
+                       4) == Strings{"all-reduce [1,4]<=[4]"});
 }
 
 TEST_CASE("gather: a table split by rows is looked up locally and summed", "[gather]") {
@@ -71,7 +76,8 @@ ENTRY e {
   t = f32[10,6] parameter(0), sharding={devices=[4,1]<=[4]}
   i = s32[5,3] parameter(1), sharding={replicated}
   ROOT g = f32[5,3,6] gather(t, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,6}, sharding={replicated}
-})", 4) == Strings{"all-reduce [1,4]<=[4]"});
+})",
+                       4) == Strings{"all-reduce [1,4]<=[4]"});
 }
 
 TEST_CASE("scatter-add: split batches of updates make one partial sum", "[scatter]") {
@@ -85,7 +91,8 @@ ENTRY e {
   i = s32[5,3] parameter(0), sharding={devices=[4,1]<=[4]}
   u = f32[5,3,6] parameter(1), sharding={devices=[4,1,1]<=[4]}
   ROOT g = f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=add, sharding={replicated}
-})", 4) == Strings{"all-reduce [1,4]<=[4]"});
+})",
+                       4) == Strings{"all-reduce [1,4]<=[4]"});
 }
 
 TEST_CASE("scatter-add: a table split by rows keeps what is its own", "[scatter]") {
@@ -98,7 +105,9 @@ ENTRY e {
   i = s32[5,3] parameter(1), sharding={replicated}
   u = f32[5,3,6] parameter(2), sharding={replicated}
   ROOT g = f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=add, sharding={devices=[4,1]<=[4]}
-})", 4).empty());
+})",
+                       4)
+            .empty());
 }
 
 TEST_CASE("reduce: an uneven summed dim is masked and an initial value counts once", "[reduce]") {
@@ -110,7 +119,8 @@ ENTRY e {
   x = f32[7,5] parameter(0), sharding={devices=[4,1]<=[4]}
   i = f32[] parameter(1)
   ROOT r = f32[5] reduce(x, i), dimensions={0}, to_apply=add, sharding={replicated}
-})", 4) == Strings{"all-reduce [1,4]<=[4]"});
+})",
+                       4) == Strings{"all-reduce [1,4]<=[4]"});
 }
 
 TEST_CASE("eight heads on six devices are shards of 2,2,2,2,0,0") {
@@ -124,7 +134,8 @@ ENTRY e {
   q = f32[4,8,5] parameter(0), sharding={devices=[1,6,1]<=[6]}
   k = f32[4,8,5] parameter(1), sharding={devices=[1,6,1]<=[6]}
   ROOT d = f32[4,4] dot(q, k), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,2}, sharding={replicated}
-})", 6) == Strings{"all-reduce [1,6]<=[6]"});
+})",
+                       6) == Strings{"all-reduce [1,6]<=[6]"});
 }
 
 TEST_CASE("a gathered or scattered minus zero keeps its sign", "[gather]") {
@@ -153,5 +164,7 @@ ENTRY e {
   x = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   y = f32[] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   ROOT r = f32[] multiply(x, y)
-})", 4).size() == 2);
+})",
+                       4)
+            .size() == 2);
 }

@@ -1,5 +1,6 @@
-// Random programs over s32 (sums wrap around, so any order is exact) x random annotations x random meshes:
-// the partitioned program equals the whole one bit for bit. A failure is shrunk and printed as HLO.
+// Random programs over s32 (sums wrap around, so any order is exact) x random annotations x random
+// meshes: the partitioned program equals the whole one bit for bit. A failure is shrunk and printed
+// as HLO.
 
 #include <cstdlib>
 
@@ -63,7 +64,8 @@ class ProgramBuilder {
     Node* other = nullptr;
     for (Node* v : values_)
       for (int64_t d = 0; d < v->rank() && !other; ++d)
-        if (v != x && v->rank() <= 2 && v->dim(d) == x->dim(k)) return hlo::dot(x, v, {{}, {}, {k}, {d}});
+        if (v != x && v->rank() <= 2 && v->dim(d) == x->dim(k))
+          return hlo::dot(x, v, {{}, {}, {k}, {d}});
     other = hlo::iota(c_, Shape(DType::s32, dims), random_.below(2));
     return hlo::dot(x, other, {{}, {}, {k}, {0}});
   }
@@ -86,7 +88,8 @@ class ProgramBuilder {
     s.scatter_dims_to_operand_dims = {0};
     s.index_vector_dim = index->rank();
     s.update_window_dims = g.offset_dims;
-    return hlo::scatter(x, index, rows, s, binary_computation(c_.module(), Opcode::add, DType::s32));
+    return hlo::scatter(x, index, rows, s,
+                        binary_computation(c_.module(), Opcode::add, DType::s32));
   }
 
   Node* regroup(Node* x) {
@@ -132,17 +135,28 @@ class ProgramBuilder {
 
   Node* step(Node* x) {
     switch (random_.below(11)) {
-      case 0: return hlo::binary(Opcode::add, x, partner(x));
-      case 1: return hlo::binary(Opcode::multiply, x, partner(x));
-      case 2: return hlo::select(hlo::compare(x, partner(x), Direction::lt), x, partner(x));
-      case 3: return hlo::transpose(x, shuffled(x->rank()));
-      case 4: return regroup(x);
-      case 5: return shrink(x);
-      case 6: return grow(x);
-      case 7: return cut_or_pad(x);
-      case 8: return look_up(x);
-      case 9: return x->rank() == 0 ? x : hlo::concatenate({x, partner(x)}, random_.below(x->rank()));
-      default: return contract(x);
+      case 0:
+        return hlo::binary(Opcode::add, x, partner(x));
+      case 1:
+        return hlo::binary(Opcode::multiply, x, partner(x));
+      case 2:
+        return hlo::select(hlo::compare(x, partner(x), Direction::lt), x, partner(x));
+      case 3:
+        return hlo::transpose(x, shuffled(x->rank()));
+      case 4:
+        return regroup(x);
+      case 5:
+        return shrink(x);
+      case 6:
+        return grow(x);
+      case 7:
+        return cut_or_pad(x);
+      case 8:
+        return look_up(x);
+      case 9:
+        return x->rank() == 0 ? x : hlo::concatenate({x, partner(x)}, random_.below(x->rank()));
+      default:
+        return contract(x);
     }
   }
 
@@ -221,8 +235,8 @@ TEST_CASE("random programs under random annotations equal themselves", "[random]
     if (failure(*module, mesh.num_devices()).empty()) continue;
     ++failures;
     module = shrunk(std::move(module), mesh.num_devices());
-    FAIL_CHECK("case " << n << " on " << to_string(mesh) << "\n" << to_text(*module)
-                       << failure(*module, mesh.num_devices()));
+    FAIL_CHECK("case " << n << " on " << to_string(mesh) << "\n"
+                       << to_text(*module) << failure(*module, mesh.num_devices()));
   }
   CHECK(failures == 0);
 }

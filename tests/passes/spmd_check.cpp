@@ -23,7 +23,8 @@ Array integers(const Shape& shape, Random& random) {
   const bool has_negatives = is_floating(shape.dtype) || is_signed_integer(shape.dtype);
   for (int64_t i = 0; i < array.size(); ++i) {
     const auto r = static_cast<int64_t>(random.next() >> 33);
-    array.set(i, shape.dtype == DType::pred ? double(r % 2) : double(r % 9 - 4 + (has_negatives ? 0 : 4)) );
+    array.set(i, shape.dtype == DType::pred ? double(r % 2)
+                                            : double(r % 9 - 4 + (has_negatives ? 0 : 4)));
   }
   return array;
 }
@@ -70,7 +71,8 @@ std::vector<Value> integer_arguments(const Module& module, uint64_t seed) {
   std::vector<Value> arguments;
   for (const Node* parameter : module.entry()->parameters()) {
     std::vector<Array> leaf_arrays;
-    for (const Shape& shape : leaf_shapes(parameter->shape)) leaf_arrays.push_back(integers(shape, random));
+    for (const Shape& shape : leaf_shapes(parameter->shape))
+      leaf_arrays.push_back(integers(shape, random));
     arguments.push_back(pack(parameter->shape, leaf_arrays));
   }
   return arguments;
@@ -135,10 +137,9 @@ std::vector<std::string> collectives(const CompiledModule& compiled) {
   std::vector<std::string> result;
   for (const auto& node : compiled.uncombined->entry()->nodes())
     if (node->op().has(kCollective))
-      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
-                                   node->is(Opcode::collective_permute)
-                                       ? ""
-                                       : to_string(node->attrs.replica_groups)));
+      result.push_back(fmt::format(
+          "{} {}", opcode_name(node->opcode()),
+          node->is(Opcode::collective_permute) ? "" : to_string(node->attrs.replica_groups)));
   return result;
 }
 
