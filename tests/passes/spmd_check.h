@@ -12,8 +12,8 @@ namespace gspmd::testing {
 // Small integers -4..4 in every entry parameter, by seed; exact in any order of summation.
 std::vector<Value> integer_arguments(const Module& module, uint64_t seed);
 
-// Splits arguments by the completed parameter shardings (poisoned tails: NaN, 0x80.. and 0), runs the
-// per-device program on the reference interpreter, joins the results.
+// Splits arguments by the completed parameter shardings (poisoned tails: NaN, 0x80.. and 0), runs
+// the per-device program on the reference interpreter, joins the results.
 Value run_partitioned(const CompiledModule& compiled, int64_t num_devices,
                       const std::vector<Value>& arguments);
 

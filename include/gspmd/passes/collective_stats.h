@@ -9,20 +9,20 @@ namespace gspmd {
 
 // One kind of collective at one cause, as cli.md defines it.
 struct CollectiveStats {
-  std::string kind;      // "all-gather"
-  int64_t count = 0;     // with loop trip counts where known
+  std::string kind;   // "all-gather"
+  int64_t count = 0;  // with loop trip counts where known
   int64_t sites = 0;
-  int64_t bytes = 0;     // one device sends in all
-  std::string groups;    // HLO replica groups
-  Digits digits;         // the group's digits where they are known (iota groups)
-  std::string axes;      // names of mesh axes where a mesh is known: "data,model"
-  std::string op;        // instruction that needed it
-  std::string source;    // file:line
+  int64_t bytes = 0;   // one device sends in all
+  std::string groups;  // HLO replica groups
+  Digits digits;       // the group's digits where they are known (iota groups)
+  std::string axes;    // names of mesh axes where a mesh is known: "data,model"
+  std::string op;      // instruction that needed it
+  std::string source;  // file:line
   bool backward = false;
 };
 
-// Every collective of a per-device program, equal (kind, groups, op, source) joined, in program order.
-// A combined collective counts once, with its bytes summed.
+// Every collective of a per-device program, equal (kind, groups, op, source) joined, in program
+// order. A combined collective counts once, with its bytes summed.
 std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* mesh = nullptr);
 
 }  // namespace gspmd

@@ -4,8 +4,8 @@
 
 namespace gspmd {
 
-// What one device of the mesh can do. The defaults are of the size of one CPU core with its share of
-// memory and of a network; ratios between programs are what the estimate is for.
+// What one device of the mesh can do. The defaults are of the size of one CPU core with its share
+// of memory and of a network; ratios between programs are what the estimate is for.
 struct DeviceModel {
   double flops_per_second = 2e11;
   double memory_bytes_per_second = 3e10;

@@ -4,9 +4,9 @@
 
 namespace gspmd {
 
-// Groups elementwise nodes over the same dims (with the broadcasts and scalar constants they read) into
-// kLoop fusions, several outputs allowed, so that intermediate values never reach memory. Convex: no
-// path leaves a fusion and comes back.
+// Groups elementwise nodes over the same dims (with the broadcasts and scalar constants they read)
+// into kLoop fusions, several outputs allowed, so that intermediate values never reach memory.
+// Convex: no path leaves a fusion and comes back.
 bool fuse(Module& local);
 
 }  // namespace gspmd

@@ -4,8 +4,8 @@
 
 namespace gspmd {
 
-// Replaces call and fusion nodes by what they compute, to any depth. Shardings of the call node go to
-// the inlined root where that has none.
+// Replaces call and fusion nodes by what they compute, to any depth. Shardings of the call node go
+// to the inlined root where that has none.
 bool inline_calls(Module& module);
 
 }  // namespace gspmd

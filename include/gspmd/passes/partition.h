@@ -27,8 +27,8 @@ struct PartitionResult {
 };
 
 // The per-device SPMD program of a completed module (arXiv:2105.04663, 4). The entry keeps its
-// parameters and results, with shard shapes; unsharded nodes count as replicated. UserError where an op
-// or sharding is not supported. Work does not depend on the number of devices.
+// parameters and results, with shard shapes; unsharded nodes count as replicated. UserError where
+// an op or sharding is not supported. Work does not depend on the number of devices.
 PartitionResult partition(const Module& module, const PartitionOptions& options);
 
 }  // namespace gspmd

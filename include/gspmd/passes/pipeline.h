@@ -16,11 +16,11 @@ struct PipelineOptions {
   PropagateOptions propagate;
   bool run_propagation = true;
   bool verify_between = false;
-  bool combine = true;                        // collective combining
+  bool combine = true;  // collective combining
   bool fuse = true;
-  bool cse_across_phases = false;             // design.md 2.15
-  std::vector<std::string> disabled;          // pass names
-  std::vector<std::string> dump_after;        // pass names; "all"
+  bool cse_across_phases = false;       // design.md 2.15
+  std::vector<std::string> disabled;    // pass names
+  std::vector<std::string> dump_after;  // pass names; "all"
   std::function<void(const std::string& pass, const std::string& text)> dump;
 };
 
@@ -30,15 +30,16 @@ struct PassTime {
 };
 
 struct CompiledModule {
-  std::unique_ptr<Module> completed;    // global shapes, every sharding known
-  std::unique_ptr<Module> uncombined;   // per-device, after clean-up, before combining and fusing
-  std::unique_ptr<Module> local;        // per-device, combined; before fusing
-  std::unique_ptr<Module> program;      // what runs
+  std::unique_ptr<Module> completed;   // global shapes, every sharding known
+  std::unique_ptr<Module> uncombined;  // per-device, after clean-up, before combining and fusing
+  std::unique_ptr<Module> local;       // per-device, combined; before fusing
+  std::unique_ptr<Module> program;     // what runs
   std::vector<FullRematerialization> full_rematerializations;
   std::vector<PassTime> seconds;
 };
 
-// The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's text.
+// The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's
+// text.
 CompiledModule run_pipeline(const Module& module, const PipelineOptions& options);
 
 std::vector<std::string> pass_names();

@@ -20,7 +20,7 @@ enum class ReshardKind : uint8_t {
 struct ReshardStep {
   ReshardKind kind = ReshardKind::all_gather;
   int64_t dim = -1;
-  int64_t dim_to = -1;   // all_to_all
+  int64_t dim_to = -1;  // all_to_all
   Digits digits;
   Sharding before, after;
 };
@@ -37,13 +37,14 @@ struct ReshardPlan {
   bool full_rematerialization = false;  // gathers to replicated, then slices, `to` being sharded
 };
 
-// The cheapest way (bytes, then steps) from one layout to another: Dijkstra over shardings made of the
-// common atoms of both (design.md 2.5). Uneven dims: refining or coarsening a dim is a step only where
-// the shard boundaries nest, else through the whole dim. Works for any pair of tiled shardings.
-// `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when `to` is unreduced
-// where `from` is not.
+// The cheapest way (bytes, then steps) from one layout to another: Dijkstra over shardings made of
+// the common atoms of both (design.md 2.5). Uneven dims: refining or coarsening a dim is a step
+// only where the shard boundaries nest, else through the whole dim. Works for any pair of tiled
+// shardings. `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when
+// `to` is unreduced where `from` is not.
 ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to);
 
-std::string to_string(const ReshardPlan& plan);  // "all-gather dim 1 (4,1); dynamic-slice dim 0 (2,4)"
+std::string to_string(
+    const ReshardPlan& plan);  // "all-gather dim 1 (4,1); dynamic-slice dim 0 (2,4)"
 
 }  // namespace gspmd
