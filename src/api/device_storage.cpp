@@ -1,7 +1,5 @@
 #include "api/device_storage.h"
 
-#include <cstring>
-
 #include "gspmd/api/visualize.h"
 #include "gspmd/base/error.h"
 
@@ -26,13 +24,6 @@ std::shared_ptr<DeviceBuffer> DeviceStorage::donate(std::string taker) {
 
 DeviceStorage* device_storage(const Array& array) {
   return dynamic_cast<DeviceStorage*>(array.storage().get());
-}
-
-std::shared_ptr<DeviceBuffer> copy_buffer(const DeviceBuffer& buffer) {
-  auto copy = std::make_shared<DeviceBuffer>(buffer.shape(), buffer.num_devices());
-  for (int64_t d = 0; d < buffer.num_devices(); ++d)
-    std::memcpy(copy->shard(d), buffer.shard(d), static_cast<size_t>(buffer.shape().bytes()));
-  return copy;
 }
 
 }  // namespace detail

@@ -37,6 +37,4 @@ class DeviceStorage final : public ArrayStorage {
 // The device storage of an array, or nullptr for host arrays.
 DeviceStorage* device_storage(const Array& array);
 
-std::shared_ptr<DeviceBuffer> copy_buffer(const DeviceBuffer& buffer);
-
 }  // namespace gspmd::detail

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 
 #include "api/device_storage.h"
 #include "api/executable_impl.h"
@@ -106,19 +105,12 @@ void place_arguments(Impl& impl) {
   impl.call_buffers.insert(impl.call_buffers.end(), impl.captured.begin(), impl.captured.end());
 }
 
-// Every result gets storage of its own: a value returned twice, or an argument returned as it came,
-// would otherwise be given away twice by a later donation.
 void wrap_results(Impl& impl) {
-  std::vector<std::shared_ptr<DeviceBuffer>>& buffers = impl.call_outputs;
-  std::set<const DeviceBuffer*> taken;
-  for (size_t i = 0; i < impl.call_buffers.size(); ++i)
-    if (i >= impl.donated.size() || !impl.donated[i]) taken.insert(impl.call_buffers[i].get());
-  for (size_t i = 0; i < buffers.size(); ++i) {
+  for (size_t i = 0; i < impl.call_outputs.size(); ++i) {
     const Shape& shape = impl.traced.results()[i].shape;
-    if (!taken.insert(buffers[i].get()).second) buffers[i] = detail::copy_buffer(*buffers[i]);
     impl.call_results.emplace_back(
-        shape,
-        std::make_shared<DeviceStorage>(std::move(buffers[i]), shape, impl.result_shardings[i]));
+        shape, std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]), shape,
+                                               impl.result_shardings[i]));
   }
 }
 

@@ -94,11 +94,21 @@ Expectation expect_close(const std::vector<Array>& actual, const std::vector<Arr
   return {};
 }
 
-std::vector<Array> run_reference(const Traced& traced, const std::vector<Array>& arguments) {
+namespace {
+std::vector<Value> arguments_of(const Traced& traced, const std::vector<Array>& arguments) {
   std::vector<Value> values;
   for (const Array& array : arguments) values.push_back({array, {}, false});
   for (const Array& array : traced.captured()) values.push_back({array, {}, false});
-  return leaves(evaluate(traced.module(), values));
+  return values;
+}
+}  // namespace
+
+std::vector<Array> run_reference(const Traced& traced, const std::vector<Array>& arguments) {
+  return leaves(evaluate(traced.module(), arguments_of(traced, arguments)));
+}
+
+bool is_exact(const Traced& traced, const std::vector<Array>& arguments) {
+  return is_exact(traced.module(), arguments_of(traced, arguments));
 }
 
 }  // namespace gspmd

@@ -214,3 +214,24 @@ TEST_CASE("results returned twice, or arguments returned as they came, are separ
   CHECK(values(take_over(f)) == std::vector<double>{10, 20, 30, 40});
   CHECK(values(c) == std::vector<double>{1, 2, 3, 4});
 }
+
+TEST_CASE("two donated arguments of one type take over results in order", "[api][executable]") {
+  const Array a = Array::of<float>({4}, {1, 2, 3, 4});
+  const Array b = Array::of<float>({4}, {10, 20, 30, 40});
+  // Each result is computed from the other's storage, and the first argument comes back as the
+  // second.
+  const auto crossed = [](Tensor s, Tensor t) { return std::tuple{t * 2, s + t, s}; };
+  const auto step = compile(crossed, {.mesh = kMesh, .donate = {0, 1}}, a, b);
+  const std::vector<Alias>& aliases = step.module().local->aliases;
+  REQUIRE(aliases.size() == 2);
+  CHECK(aliases[0].output == Dims{0});
+  CHECK(aliases[0].parameter == 0);
+  CHECK(aliases[1].output == Dims{1});
+  CHECK(aliases[1].parameter == 1);
+  for (int round = 0; round < 2; ++round) {
+    const auto [doubled, total, same] = step(a, b);
+    CHECK(values(doubled) == std::vector<double>{20, 40, 60, 80});
+    CHECK(values(total) == std::vector<double>{11, 22, 33, 44});
+    CHECK(values(same) == std::vector<double>{1, 2, 3, 4});
+  }
+}
