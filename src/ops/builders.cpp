@@ -18,15 +18,15 @@ void check_operands(const Computation& c, Opcode opcode, const std::vector<Node*
   if (count < info.min_operands || (info.max_operands >= 0 && count > info.max_operands))
     user_error("{}: {} operands are given, it takes {}{}", opcode_name(opcode), count,
                info.min_operands,
-               info.max_operands < 0                    ? " or more"
+               info.max_operands < 0                   ? " or more"
                : info.max_operands > info.min_operands ? fmt::format(" to {}", info.max_operands)
-                                                        : "");
+                                                       : "");
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i] == nullptr) user_error("{}: operand {} is null", opcode_name(opcode), i);
     if (&operands[i]->parent() != &c)
-      user_error("{}: operand {} (\"{}\") belongs to computation {}, the op to {}; pass it as a parameter",
-                 opcode_name(opcode), i, operands[i]->name(), operands[i]->parent().name(),
-                 c.name());
+      user_error(
+          "{}: operand {} (\"{}\") belongs to computation {}, the op to {}; pass it as a parameter",
+          opcode_name(opcode), i, operands[i]->name(), operands[i]->parent().name(), c.name());
   }
 }
 
@@ -43,8 +43,8 @@ Node* checked_append(Computation& c, Opcode opcode, std::vector<Node*> operands,
                      Shape declared, std::vector<Computation*> called, std::string name) {
   check_operands(c, opcode, operands);
   if (opcode == Opcode::parameter) check_parameter_number(c, attrs.index);
-  Node* const node = c.append(opcode, std::move(declared), std::move(operands), std::move(attrs),
-                              std::move(name));
+  Node* const node =
+      c.append(opcode, std::move(declared), std::move(operands), std::move(attrs), std::move(name));
   node->called = std::move(called);
   try {
     node->shape = node->op().infer(*node);

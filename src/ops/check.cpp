@@ -1,9 +1,9 @@
 #include "ops/check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "gspmd/base/error.h"
 
@@ -73,8 +73,8 @@ void check_dim_list(const Node& node, std::string_view attribute, const Dims& li
       user_error("{}: {}={} names dim {}, which is outside the {} dims there are",
                  opcode_name(node.opcode()), attribute, braces(list), d, rank);
     if (seen[static_cast<size_t>(d)])
-      user_error("{}: {}={} names dim {} twice", opcode_name(node.opcode()), attribute, braces(list),
-                 d);
+      user_error("{}: {}={} names dim {} twice", opcode_name(node.opcode()), attribute,
+                 braces(list), d);
     seen[static_cast<size_t>(d)] = true;
   }
 }

@@ -35,7 +35,8 @@ bool contains(const Dims& list, int64_t value);
 
 // The one called computation, with parameters and a root.
 const Computation& called_computation(const Node& node, int64_t index, int64_t count);
-void check_parameters(const Node& node, const Computation& callee, const std::vector<Shape>& shapes);
+void check_parameters(const Node& node, const Computation& callee,
+                      const std::vector<Shape>& shapes);
 // to_apply of reduce, scatter, all-reduce: (accumulators..., values...) -> accumulators, scalars.
 void check_combiner_computation(const Node& node, const std::vector<DType>& types);
 

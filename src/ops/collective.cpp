@@ -121,8 +121,9 @@ Shape infer_all_to_all(const Node& node) {
   }
   check_operand_count(node, 1, -1);
   if (static_cast<int64_t>(node.operands().size()) != group)
-    user_error("all-to-all: {} operands for groups of {} devices; give one each, or dimensions={{d}}",
-               node.operands().size(), group);
+    user_error(
+        "all-to-all: {} operands for groups of {} devices; give one each, or dimensions={{d}}",
+        node.operands().size(), group);
   std::vector<Shape> results;
   for (size_t i = 0; i < node.operands().size(); ++i) {
     const Shape& x = array_operand(node, static_cast<int64_t>(i));

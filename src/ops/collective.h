@@ -4,9 +4,10 @@
 
 namespace gspmd {
 
-// One collective over all devices of a lockstep: operands[i] are those of devices[i], and so are the
-// results. Every group must lie wholly inside `devices` or outside: ExecutionError. Reductions combine
-// in the order of the group. The module's num_partitions does not matter, `num_devices` does.
+// One collective over all devices of a lockstep: operands[i] are those of devices[i], and so are
+// the results. Every group must lie wholly inside `devices` or outside: ExecutionError. Reductions
+// combine in the order of the group. The module's num_partitions does not matter, `num_devices`
+// does.
 std::vector<Value> evaluate_collective(const Node& node, const std::vector<int64_t>& devices,
                                        const std::vector<std::vector<Value>>& operands,
                                        int64_t num_devices, const CallComputation& call);

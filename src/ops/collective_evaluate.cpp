@@ -30,9 +30,11 @@ std::vector<std::vector<size_t>> groups_of_lanes(const Node& node,
     }
     if (lanes.empty()) continue;
     if (lanes.size() != group.size())
-      execution_error("{}: \"{}\" is reached by {} of the {} devices of its group {{{}}} only: a branch or loop around it went different ways",
-                      opcode_name(node.opcode()), node.name(), lanes.size(), group.size(),
-                      fmt::join(group, ","));
+      execution_error(
+          "{}: \"{}\" is reached by {} of the {} devices of its group {{{}}} only: a branch or "
+          "loop around it went different ways",
+          opcode_name(node.opcode()), node.name(), lanes.size(), group.size(),
+          fmt::join(group, ","));
     groups.push_back(std::move(lanes));
   }
   const auto outside = std::find(covered.begin(), covered.end(), false);
@@ -42,7 +44,8 @@ std::vector<std::vector<size_t>> groups_of_lanes(const Node& node,
   return groups;
 }
 
-std::vector<Array> members_of(const Operands& operands, const std::vector<size_t>& lanes, size_t i) {
+std::vector<Array> members_of(const Operands& operands, const std::vector<size_t>& lanes,
+                              size_t i) {
   std::vector<Array> members;
   for (const size_t lane : lanes) members.push_back(operands[lane][i].array);
   return members;
@@ -127,8 +130,8 @@ std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices
     const bool sends = from != devices.end() && *from == source;
     const bool receives = to != devices.end() && *to == target;
     if (source >= num_devices || target >= num_devices)
-      execution_error("collective-permute: \"{}\" names devices {} and {}, there are {}", node.name(),
-                      source, target, num_devices);
+      execution_error("collective-permute: \"{}\" names devices {} and {}, there are {}",
+                      node.name(), source, target, num_devices);
     if (sends != receives)
       execution_error("collective-permute: \"{}\" is reached by one of devices {} and {} only",
                       node.name(), source, target);

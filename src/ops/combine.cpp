@@ -8,7 +8,8 @@ namespace {
 Value element(const Array& array, int64_t index) {
   const Array scalar(array.dtype(), {});
   const auto size = static_cast<size_t>(dtype_size(array.dtype()));
-  std::memcpy(scalar.bytes().data(), array.bytes().data() + static_cast<size_t>(index) * size, size);
+  std::memcpy(scalar.bytes().data(), array.bytes().data() + static_cast<size_t>(index) * size,
+              size);
   return {scalar, {}, false};
 }
 

@@ -21,10 +21,14 @@ struct Wrapped {
 template <class T>
 T combine(Combiner combiner, T a, T b) {
   switch (combiner) {
-    case Combiner::sum: return add_elements(a, b);
-    case Combiner::product: return multiply_elements(a, b);
-    case Combiner::max: return maximum(a, b);
-    case Combiner::min: return minimum(a, b);
+    case Combiner::sum:
+      return add_elements(a, b);
+    case Combiner::product:
+      return multiply_elements(a, b);
+    case Combiner::max:
+      return maximum(a, b);
+    case Combiner::min:
+      return minimum(a, b);
     case Combiner::logical_and:
       if constexpr (std::is_integral_v<T>) return static_cast<T>(a & b);
       break;

@@ -63,8 +63,7 @@ std::optional<Combiner> recognize_combiner(const Computation& computation) {
   const Node* const root = binary_root(computation);
   if (root == nullptr) return std::nullopt;
   for (const Row& row : kRows)
-    if (root->is(row.opcode))
-      return root->shape.dtype == DType::pred ? row.of_pred : row.combiner;
+    if (root->is(row.opcode)) return root->shape.dtype == DType::pred ? row.of_pred : row.combiner;
   return std::nullopt;
 }
 
@@ -84,19 +83,21 @@ double combiner_identity(Combiner combiner, DType dtype) {
   const auto bits = static_cast<int>(8 * dtype_size(dtype));
   switch (combiner) {
     case Combiner::sum:
-    case Combiner::logical_or: return 0;
-    case Combiner::product: return 1;
+    case Combiner::logical_or:
+      return 0;
+    case Combiner::product:
+      return 1;
     case Combiner::logical_and:  // all bits set; of 64 bits the nearest double, which saturates
-      return dtype == DType::pred            ? 1
-             : is_unsigned_integer(dtype) ? std::ldexp(1.0, bits) - 1
-                                             : -1;
+      return dtype == DType::pred ? 1 : is_unsigned_integer(dtype) ? std::ldexp(1.0, bits) - 1 : -1;
     case Combiner::max:
-      return is_floating(dtype) ? -kInfinity : is_signed_integer(dtype) ? -std::ldexp(1.0, bits - 1) : 0;
+      return is_floating(dtype)         ? -kInfinity
+             : is_signed_integer(dtype) ? -std::ldexp(1.0, bits - 1)
+                                        : 0;
     case Combiner::min:
-      return is_floating(dtype)            ? kInfinity
-             : dtype == DType::pred         ? 1
+      return is_floating(dtype)         ? kInfinity
+             : dtype == DType::pred     ? 1
              : is_signed_integer(dtype) ? std::ldexp(1.0, bits - 1) - 1
-                                            : std::ldexp(1.0, bits) - 1;
+                                        : std::ldexp(1.0, bits) - 1;
   }
   internal_error("combiner: unknown combiner {}", static_cast<int>(combiner));
 }

@@ -1,6 +1,7 @@
+#include "ops/control.h"
+
 #include "gspmd/base/error.h"
 #include "ops/check.h"
-#include "ops/control.h"
 #include "ops/factors.h"
 #include "ops/rows.h"
 
@@ -53,9 +54,7 @@ Shape infer_optimization_barrier(const Node& node) {
   return node.operand(0)->shape;
 }
 
-bool keeps_shape(const Node& node) {
-  return node.attrs.custom_call_target == "Sharding";
-}
+bool keeps_shape(const Node& node) { return node.attrs.custom_call_target == "Sharding"; }
 
 Shape infer_custom_call(const Node& node) {
   for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);

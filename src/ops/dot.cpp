@@ -78,13 +78,11 @@ FactorRule dot_factors(const Node& node) {
     rule.operands[0][static_cast<size_t>(d)] = result_factor();
   for (const int64_t d : free_dims(node.operand(1)->rank(), dims.rhs_batch, dims.rhs_contracting))
     rule.operands[1][static_cast<size_t>(d)] = result_factor();
-  const Combiner combiner =
-      node.shape.dtype == DType::pred ? Combiner::logical_or : Combiner::sum;
+  const Combiner combiner = node.shape.dtype == DType::pred ? Combiner::logical_or : Combiner::sum;
   for (size_t i = 0; i < dims.lhs_contracting.size(); ++i)
     rule.operands[0][static_cast<size_t>(dims.lhs_contracting[i])] =
-        rule.operands[1][static_cast<size_t>(dims.rhs_contracting[i])] =
-            add_factor(rule, node.operand(0)->dim(dims.lhs_contracting[i]), FactorKind::reduction,
-                       combiner);
+        rule.operands[1][static_cast<size_t>(dims.rhs_contracting[i])] = add_factor(
+            rule, node.operand(0)->dim(dims.lhs_contracting[i]), FactorKind::reduction, combiner);
   return rule;
 }
 

@@ -5,11 +5,12 @@
 namespace gspmd {
 namespace {
 
-// Floats are multiplied and summed in double and rounded once: more exact than any fast kernel, and the
-// same bits on integers that are exact. Integers wrap in 64 bits, pred is the "or" of "and"s.
+// Floats are multiplied and summed in double and rounded once: more exact than any fast kernel, and
+// the same bits on integers that are exact. Integers wrap in 64 bits, pred is the "or" of "and"s.
 template <class T>
-using Accumulator = std::conditional_t<is_float_v<T>, double,
-                                       std::conditional_t<std::is_same_v<T, bool>, uint8_t, uint64_t>>;
+using Accumulator =
+    std::conditional_t<is_float_v<T>, double,
+                       std::conditional_t<std::is_same_v<T, bool>, uint8_t, uint64_t>>;
 
 // One side as a contiguous [batch, rows, columns] matrix of accumulators.
 template <class A>
@@ -60,8 +61,10 @@ std::vector<A> multiply(const Sizes& s, const std::vector<A>& a, const std::vect
       const A left = a[static_cast<size_t>(i * s.k + k)];
       const A* const right = matrix + k * s.n;
       for (int64_t j = 0; j < s.n; ++j) {
-        if constexpr (std::is_same_v<A, uint8_t>) row[j] = row[j] | (left & right[j]);
-        else row[j] += left * right[j];
+        if constexpr (std::is_same_v<A, uint8_t>)
+          row[j] = row[j] | (left & right[j]);
+        else
+          row[j] += left * right[j];
       }
     }
   }
@@ -83,8 +86,10 @@ Value evaluate_dot(const EvalContext& context) {
   visit_dtype(result.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
-    const std::vector<A> a = pack_side<A>(lhs, joined(dims.lhs_batch, lhs_free, dims.lhs_contracting));
-    const std::vector<A> b = pack_side<A>(rhs, joined(dims.rhs_batch, dims.rhs_contracting, rhs_free));
+    const std::vector<A> a =
+        pack_side<A>(lhs, joined(dims.lhs_batch, lhs_free, dims.lhs_contracting));
+    const std::vector<A> b =
+        pack_side<A>(rhs, joined(dims.rhs_batch, dims.rhs_contracting, rhs_free));
     const std::vector<A> sums = multiply(sizes, a, b);
     const std::span<T> out = result.data<T>();
     for (size_t i = 0; i < out.size(); ++i) {

@@ -16,8 +16,8 @@ struct Side {
   int64_t first_free_in_result;
 };
 
-// Contracts the cotangent with the other side over the other side's free dims. `cotangent_left`: the
-// result is [batch, own free, contracting], else [batch, contracting, own free].
+// Contracts the cotangent with the other side over the other side's free dims. `cotangent_left`:
+// the result is [batch, own free, contracting], else [batch, contracting, own free].
 Node* cotangent_of(const Side& side, const Side& other, Node* c, bool cotangent_left) {
   const auto batch = static_cast<int64_t>(side.batch.size());
   DotDims dims;
@@ -33,8 +33,8 @@ Node* cotangent_of(const Side& side, const Side& other, Node* c, bool cotangent_
   if (!cotangent_left) std::swap(operands[0], operands[1]);
   Node* const product = emit(c->parent(), Opcode::dot, std::move(operands), std::move(attrs),
                              Shape(c->shape.dtype, {}));
-  // Where each of the product's dims belongs on this side: batch, then free and contracting dims; the
-  // latter stand in the other side's ascending order.
+  // Where each of the product's dims belongs on this side: batch, then free and contracting dims;
+  // the latter stand in the other side's ascending order.
   Dims paired = other.contracting;
   std::sort(paired.begin(), paired.end());
   Dims contracting;
@@ -57,7 +57,7 @@ std::vector<Node*> gradient(Node& y, Node* c) {
   const DotDims& dims = y.attrs.dot;
   const auto batch = static_cast<int64_t>(dims.lhs_batch.size());
   const Side lhs{y.operand(0), dims.lhs_batch, dims.lhs_contracting,
-           free_dims(y.operand(0)->rank(), dims.lhs_batch, dims.lhs_contracting), batch};
+                 free_dims(y.operand(0)->rank(), dims.lhs_batch, dims.lhs_contracting), batch};
   const Side rhs{y.operand(1), dims.rhs_batch, dims.rhs_contracting,
                  free_dims(y.operand(1)->rank(), dims.rhs_batch, dims.rhs_contracting),
                  batch + static_cast<int64_t>(lhs.free.size())};

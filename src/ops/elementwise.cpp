@@ -9,7 +9,16 @@ namespace gspmd {
 namespace {
 
 // Which element types an op takes.
-enum class Types : uint8_t { any, number, real, signed_number, floating, analytic, integer, logical };
+enum class Types : uint8_t {
+  any,
+  number,
+  real,
+  signed_number,
+  floating,
+  analytic,
+  integer,
+  logical
+};
 
 struct TypesRow {
   Types types;
@@ -91,8 +100,9 @@ Shape infer_convert(const Node& node) {
   check_types(node, x, Types::any);
   check_types(node, declared, Types::any);
   if (x.dims != declared.dims)
-    user_error("convert: operand {} and result {} differ in dims; convert changes the element type only",
-               to_string(x), to_string(declared));
+    user_error(
+        "convert: operand {} and result {} differ in dims; convert changes the element type only",
+        to_string(x), to_string(declared));
   if (is_complex(x.dtype) && !is_complex(declared.dtype))
     user_error("convert: {} cannot become {}; take the real or imaginary part", to_string(x),
                to_string(declared));
@@ -108,8 +118,10 @@ Shape infer_select(const Node& node) {
   if (pred.dtype != DType::pred)
     user_error("select: the selector is {}; it has to be of type pred", to_string(pred));
   if (pred.rank() != 0 && pred.dims != x.dims)
-    user_error("select: selector {} and operand {} differ in dims; the selector has the operand's dims or is a scalar",
-               to_string(pred), to_string(x));
+    user_error(
+        "select: selector {} and operand {} differ in dims; the selector has the operand's dims or "
+        "is a scalar",
+        to_string(pred), to_string(x));
   return Shape(x.dtype, x.dims);
 }
 
@@ -121,8 +133,10 @@ Shape infer_clamp(const Node& node) {
     const Shape& shape = array_operand(node, bound);
     check_same_dtype(node, bound, 1);
     if (shape.rank() != 0 && shape.dims != x.dims)
-      user_error("clamp: bound {} and operand {} differ in dims; a bound has the operand's dims or is a scalar",
-                 to_string(shape), to_string(x));
+      user_error(
+          "clamp: bound {} and operand {} differ in dims; a bound has the operand's dims or is a "
+          "scalar",
+          to_string(shape), to_string(x));
   }
   return Shape(x.dtype, x.dims);
 }

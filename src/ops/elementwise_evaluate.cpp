@@ -8,8 +8,8 @@
 namespace gspmd {
 namespace {
 
-// Each op is a struct with `static T apply(T...)` on the types it takes; 16-bit floats are computed in
-// float. Which types an op is instantiated for:
+// Each op is a struct with `static T apply(T...)` on the types it takes; 16-bit floats are computed
+// in float. Which types an op is instantiated for:
 struct AnyType {
   template <class T>
   static constexpr bool accepts = true;
@@ -35,8 +35,10 @@ template <class Types, class F>
 void visit(const Node& node, DType dtype, F&& f) {
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (Types::template accepts<T>) f(tag);
-    else internal_error("{}: no kernel for {}", opcode_name(node.opcode()), dtype_name(dtype));
+    if constexpr (Types::template accepts<T>)
+      f(tag);
+    else
+      internal_error("{}: no kernel for {}", opcode_name(node.opcode()), dtype_name(dtype));
   });
 }
 
@@ -70,12 +72,12 @@ Value binary(const EvalContext& context) {
   return {result, {}, false};
 }
 
-#define GSPMD_UNARY(Name, expression)                  \
-  struct Name {                                        \
-    template <class T>                                 \
-    static T apply(T x) {                              \
-      return static_cast<T>(expression);               \
-    }                                                  \
+#define GSPMD_UNARY(Name, expression)    \
+  struct Name {                          \
+    template <class T>                   \
+    static T apply(T x) {                \
+      return static_cast<T>(expression); \
+    }                                    \
   };
 GSPMD_UNARY(Ceil, std::ceil(x))
 GSPMD_UNARY(Cosine, std::cos(x))
@@ -94,15 +96,19 @@ GSPMD_UNARY(Tanh, std::tanh(x))
 struct Negate {
   template <class T>
   static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>) return -x;
-    else return static_cast<T>(uint64_t(0) - static_cast<uint64_t>(x));
+    if constexpr (std::is_floating_point_v<T>)
+      return -x;
+    else
+      return static_cast<T>(uint64_t(0) - static_cast<uint64_t>(x));
   }
 };
 struct Abs {
   template <class T>
   static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
-    else return x < T(0) ? Negate::apply(x) : x;  // the lowest integer stays
+    if constexpr (std::is_floating_point_v<T>)
+      return std::fabs(x);
+    else
+      return x < T(0) ? Negate::apply(x) : x;  // the lowest integer stays
   }
 };
 struct Sign {
@@ -117,25 +123,33 @@ struct Sign {
 struct Not {
   template <class T>
   static T apply(T x) {
-    if constexpr (std::is_same_v<T, bool>) return !x;
-    else return static_cast<T>(~x);
+    if constexpr (std::is_same_v<T, bool>)
+      return !x;
+    else
+      return static_cast<T>(~x);
   }
 };
 
 struct Add {
   template <class T>
-  static T apply(T a, T b) { return add_elements(a, b); }
+  static T apply(T a, T b) {
+    return add_elements(a, b);
+  }
 };
 struct Subtract {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a - b;
-    else return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+    if constexpr (std::is_floating_point_v<T>)
+      return a - b;
+    else
+      return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
   }
 };
 struct Multiply {
   template <class T>
-  static T apply(T a, T b) { return multiply_elements(a, b); }
+  static T apply(T a, T b) {
+    return multiply_elements(a, b);
+  }
 };
 // Integers: x / 0 has all bits set, lowest / -1 is lowest.
 struct Divide {
@@ -185,23 +199,33 @@ struct Power {
 };
 struct Maximum {
   template <class T>
-  static T apply(T a, T b) { return maximum(a, b); }
+  static T apply(T a, T b) {
+    return maximum(a, b);
+  }
 };
 struct Minimum {
   template <class T>
-  static T apply(T a, T b) { return minimum(a, b); }
+  static T apply(T a, T b) {
+    return minimum(a, b);
+  }
 };
 struct And {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a & b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
 };
 struct Or {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a | b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
 };
 struct Xor {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a ^ b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
 };
 
 // Shifts by a negative amount or by the width and more: all bits leave (the sign stays in an
@@ -244,12 +268,18 @@ auto total_order(T value) {
 template <class T>
 bool compare_as(Direction direction, T a, T b) {
   switch (direction) {
-    case Direction::eq: return a == b;
-    case Direction::ne: return a != b;
-    case Direction::ge: return a >= b;
-    case Direction::gt: return a > b;
-    case Direction::le: return a <= b;
-    case Direction::lt: return a < b;
+    case Direction::eq:
+      return a == b;
+    case Direction::ne:
+      return a != b;
+    case Direction::ge:
+      return a >= b;
+    case Direction::gt:
+      return a > b;
+    case Direction::le:
+      return a <= b;
+    case Direction::lt:
+      return a < b;
   }
   return false;
 }

@@ -71,8 +71,7 @@ Nodes extremum(Node& y, Node* c) {
   Node* const b = y.operand(1);
   Node* const zero = like(&y, 0);
   const Direction wins = y.is(Opcode::maximum) ? Direction::gt : Direction::lt;
-  Node* const half =
-      hlo::select(hlo::compare(a, b, Direction::eq), mul(c, like(&y, 0.5)), zero);
+  Node* const half = hlo::select(hlo::compare(a, b, Direction::eq), mul(c, like(&y, 0.5)), zero);
   return {hlo::select(hlo::compare(a, b, wins), c, half),
           hlo::select(hlo::compare(b, a, wins), c, half)};
 }
@@ -82,8 +81,8 @@ Nodes select(Node& y, Node* c) {
   return {nullptr, hlo::select(y.operand(0), c, zero), hlo::select(y.operand(0), zero, c)};
 }
 
-// To the operand where it is inside or at a bound, else to the bound that it was moved to. The high bound
-// is applied last: it wins where the low one is above it.
+// To the operand where it is inside or at a bound, else to the bound that it was moved to. The high
+// bound is applied last: it wins where the low one is above it.
 Nodes clamp(Node& y, Node* c) {
   Node* const x = y.operand(1);
   Node* const zero = like(&y, 0);

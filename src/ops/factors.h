@@ -16,7 +16,7 @@ void block_operand(FactorRule& rule, const Node& node, int64_t operand, int64_t 
 void block_result(FactorRule& rule, const Node& node, int64_t dim);
 
 // One factor per dim of the result; operands of the result's rank share them, scalars have none.
-FactorRule pointwise_factors(const Node& node);             // merge_all, levels 0
+FactorRule pointwise_factors(const Node& node);                // merge_all, levels 0
 FactorRule pointwise_first_operand_factors(const Node& node);  // first_operand, levels 0
 
 // In every rule: operands that lack a reduction factor which others have (reduce's init, scatter's

@@ -7,8 +7,8 @@ namespace gspmd {
 
 using GradientFunction = std::vector<Node*> (*)(Node& node, Node* cotangent);
 
-// `gradient` for ops of arrays: no cotangent flows to operands that are not floating point, nor from
-// such a result. Complex numbers have none yet.
+// `gradient` for ops of arrays: no cotangent flows to operands that are not floating point, nor
+// from such a result. Complex numbers have none yet.
 template <GradientFunction gradient>
 std::vector<Node*> floats_only(Node& node, Node* cotangent) {
   std::vector<Node*> none(node.operands().size(), nullptr);
@@ -23,7 +23,7 @@ std::vector<Node*> floats_only(Node& node, Node* cotangent) {
 }
 
 Node* zeros_like(const Node& x);
-Dims all_dims(int64_t rank);       // 0, 1, ..., rank - 1
+Dims all_dims(int64_t rank);                  // 0, 1, ..., rank - 1
 Node* transposed(Node* x, Dims permutation);  // x itself where nothing moves
 
 }  // namespace gspmd

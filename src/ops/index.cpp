@@ -56,11 +56,10 @@ SliceDims gather_slice_dims(const Node& node) {
 SliceDims scatter_slice_dims(const Node& node) {
   const ScatterDims& dims = node.attrs.scatter;
   const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
-  return slice_dims(node.operand(0)->rank(), node.operand(inputs + 1)->rank(),
-                    node.operand(inputs)->rank(), dims.update_window_dims,
-                    dims.inserted_window_dims, dims.input_batching_dims,
-                    dims.scatter_indices_batching_dims, dims.scatter_dims_to_operand_dims,
-                    dims.index_vector_dim);
+  return slice_dims(
+      node.operand(0)->rank(), node.operand(inputs + 1)->rank(), node.operand(inputs)->rank(),
+      dims.update_window_dims, dims.inserted_window_dims, dims.input_batching_dims,
+      dims.scatter_indices_batching_dims, dims.scatter_dims_to_operand_dims, dims.index_vector_dim);
 }
 
 std::span<const OpInfo> index_rows() {

@@ -17,13 +17,13 @@ std::vector<Node*> scatter_gradient(Node& node, Node* cotangent);
 // How the dims of the sliced array (operand of a gather, of a scatter), the indices and the sliced
 // result (of a gather; updates of a scatter) belong together; both ops are this one picture.
 struct SliceDims {
-  Dims window_result;   // result dims that run inside a slice, ascending ...
-  Dims window_operand;  // ... and the operand dim that each runs over
-  Dims batch_result;    // result dims that run over the slices, ascending ...
-  Dims batch_indices;   // ... and the dim of the indices that each is
-  Dims index_to_operand;      // component of an index vector -> operand dim
-  Dims operand_batching;      // operand dims paired ...
-  Dims indices_batching;      // ... with dims of the indices
+  Dims window_result;     // result dims that run inside a slice, ascending ...
+  Dims window_operand;    // ... and the operand dim that each runs over
+  Dims batch_result;      // result dims that run over the slices, ascending ...
+  Dims batch_indices;     // ... and the dim of the indices that each is
+  Dims index_to_operand;  // component of an index vector -> operand dim
+  Dims operand_batching;  // operand dims paired ...
+  Dims indices_batching;  // ... with dims of the indices
   int64_t index_vector_dim = 0;
 };
 // The attributes must have passed infer.

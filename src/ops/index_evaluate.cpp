@@ -14,7 +14,6 @@ class Slices {
  public:
   Slices(SliceDims dims, const Array& indices, const Dims& operand, const Dims& result)
       : dims_(std::move(dims)),
-        indices_(indices),
         operand_(operand),
         operand_strides_(row_major_strides(operand)),
         result_strides_(row_major_strides(result)),
@@ -27,7 +26,8 @@ class Slices {
   }
 
   // Calls body(operand offset, result offset) for every element of every slice, slice by slice.
-  // `start_of(index element, operand dim size, window size)` gives a start, nullopt drops the slice.
+  // `start_of(index element, operand dim size, window size)` gives a start, nullopt drops the
+  // slice.
   template <class StartOf, class Body>
   void for_each(StartOf&& start_of, Body&& body) const {
     const Dims batch_result = picked(result_strides_, dims_.batch_result);
@@ -74,14 +74,15 @@ class Slices {
   }
 
   SliceDims dims_;
-  const Array& indices_;
   Dims operand_, operand_strides_, result_strides_, index_strides_;
   Dims counts_;  // of slices
   Dims window_;  // size of a slice in each operand dim
 };
 
-// The start of a scatter's window where it lies inside, else nullopt: such a slice is dropped whole.
-std::optional<int64_t> inner_start(const Array& indices, int64_t element, int64_t dim, int64_t size) {
+// The start of a scatter's window where it lies inside, else nullopt: such a slice is dropped
+// whole.
+std::optional<int64_t> inner_start(const Array& indices, int64_t element, int64_t dim,
+                                   int64_t size) {
   return visit_dtype(indices.dtype(), [&](auto tag) -> std::optional<int64_t> {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>) {
@@ -110,7 +111,8 @@ Value evaluate_gather(const EvalContext& context) {
         return clamped_start(indices, element, dim, window);
       },
       [&](int64_t from, int64_t to) {
-        std::memcpy(out + static_cast<size_t>(to) * size, in + static_cast<size_t>(from) * size, size);
+        std::memcpy(out + static_cast<size_t>(to) * size, in + static_cast<size_t>(from) * size,
+                    size);
       });
   return {result, {}, false};
 }

@@ -7,8 +7,8 @@ namespace {
 
 int64_t& at(std::vector<int64_t>& dims, int64_t d) { return dims[static_cast<size_t>(d)]; }
 
-// Slices that span a whole operand dim start at 0 there (gather clamps, scatter skips others), so the
-// dim passes; dims that are cut must be whole.
+// Slices that span a whole operand dim start at 0 there (gather clamps, scatter skips others), so
+// the dim passes; dims that are cut must be whole.
 void block_rest(FactorRule& rule, std::vector<int64_t>& dims, const Dims& sizes) {
   for (size_t d = 0; d < dims.size(); ++d)
     if (dims[d] == FactorRule::kNone) dims[d] = add_factor(rule, sizes[d], FactorKind::blocked);
@@ -37,8 +37,8 @@ FactorRule gather_factors(const Node& node) {
   return rule;
 }
 
-// The slices are a reduction: each part of them, scattered into the combiner's identity, is a partial
-// result of the whole operand.
+// The slices are a reduction: each part of them, scattered into the combiner's identity, is a
+// partial result of the whole operand.
 FactorRule scatter_factors(const Node& node) {
   const SliceDims slices = scatter_slice_dims(node);
   const size_t inputs = node.operands().size() / 2;

@@ -10,11 +10,13 @@ namespace gspmd {
 namespace {
 
 // The largest start that each component of an index vector may have, at the indices' shape.
-Node* largest_starts(Node* indices, const SliceDims& slices, const Dims& operand, const Dims& window) {
+Node* largest_starts(Node* indices, const SliceDims& slices, const Dims& operand,
+                     const Dims& window) {
   Computation& c = indices->parent();
   const DType dtype = indices->shape.dtype;
   const bool is_signed = is_signed_integer(dtype);
-  const double most = std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - (is_signed ? 1 : 0)) - 1;
+  const double most =
+      std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - (is_signed ? 1 : 0)) - 1;
   Array limits(dtype, {static_cast<int64_t>(slices.index_to_operand.size())});
   bool equal = true;
   for (int64_t i = 0; i < limits.size(); ++i) {
@@ -43,8 +45,7 @@ std::vector<Node*> gather(Node& y, Node* c) {
   const SliceDims slices = gather_slice_dims(y);
   const GatherDims& from = y.attrs.gather;
   Node* const limits = largest_starts(indices, slices, operand->dims(), y.attrs.slice_sizes);
-  Node* const inside =
-      emit(y.parent(), Opcode::clamp, {zeros_like(*indices), indices, limits});
+  Node* const inside = emit(y.parent(), Opcode::clamp, {zeros_like(*indices), indices, limits});
   ScatterDims dims;
   dims.update_window_dims = from.offset_dims;
   dims.inserted_window_dims = from.collapsed_slice_dims;
@@ -61,9 +62,9 @@ Node* kept_updates(Node& y, const SliceDims& slices, const Dims& window) {
   Node* const indices = y.operand(1);
   Node* const updates = y.operand(2);
   Node* const limits = largest_starts(indices, slices, y.dims(), window);
-  Node* inside = hlo::binary(Opcode::and_,
-                             hlo::compare(indices, zeros_like(*indices), Direction::ge),
-                             hlo::compare(indices, limits, Direction::le));
+  Node* inside =
+      hlo::binary(Opcode::and_, hlo::compare(indices, zeros_like(*indices), Direction::ge),
+                  hlo::compare(indices, limits, Direction::le));
   if (slices.index_vector_dim < indices->rank()) {
     Computation* const both = binary_computation(y.parent().module(), Opcode::and_, DType::pred);
     inside = hlo::reduce(inside, hlo::scalar(y.parent(), DType::pred, 1), {slices.index_vector_dim},
@@ -100,8 +101,9 @@ std::vector<Node*> gather_gradient(Node& node, Node* cotangent) {
 
 std::vector<Node*> scatter_gradient(Node& node, Node* cotangent) {
   if (node.shape.is_tuple)
-    user_error("scatter: \"{}\" has no gradient: it updates {} arrays together; scatter them one by one",
-               node.name(), node.operands().size() / 2);
+    user_error(
+        "scatter: \"{}\" has no gradient: it updates {} arrays together; scatter them one by one",
+        node.name(), node.operands().size() / 2);
   return floats_only<scatter>(node, cotangent);
 }
 

@@ -91,11 +91,11 @@ Shape infer_gather(const Node& node) {
   const Dims& sizes = node.attrs.slice_sizes;
   const int64_t rank = index_batch_rank(indices, dims.index_vector_dim) +
                        static_cast<int64_t>(dims.offset_dims.size());
-  check_index_attributes(node, operand, indices, rank,
-                         {"offset_dims", dims.offset_dims, "collapsed_slice_dims",
-                          dims.collapsed_slice_dims, "start_index_map", dims.start_index_map,
-                          dims.operand_batching_dims, dims.start_indices_batching_dims,
-                          dims.index_vector_dim});
+  check_index_attributes(
+      node, operand, indices, rank,
+      {"offset_dims", dims.offset_dims, "collapsed_slice_dims", dims.collapsed_slice_dims,
+       "start_index_map", dims.start_index_map, dims.operand_batching_dims,
+       dims.start_indices_batching_dims, dims.index_vector_dim});
   if (sizes.size() != operand.dims.size())
     user_error("gather: slice_sizes={} has {} entries, operand {} has {} dims", braces(sizes),
                sizes.size(), to_string(operand), operand.rank());
@@ -136,11 +136,11 @@ Shape infer_scatter(const Node& node) {
   const Shape& indices = array_operand(node, inputs);
   const Shape& operand = array_operand(node, 0);
   const Shape& updates = array_operand(node, inputs + 1);
-  check_index_attributes(node, operand, indices, updates.rank(),
-                         {"update_window_dims", dims.update_window_dims, "inserted_window_dims",
-                          dims.inserted_window_dims, "scatter_dims_to_operand_dims",
-                          dims.scatter_dims_to_operand_dims, dims.input_batching_dims,
-                          dims.scatter_indices_batching_dims, dims.index_vector_dim});
+  check_index_attributes(
+      node, operand, indices, updates.rank(),
+      {"update_window_dims", dims.update_window_dims, "inserted_window_dims",
+       dims.inserted_window_dims, "scatter_dims_to_operand_dims", dims.scatter_dims_to_operand_dims,
+       dims.input_batching_dims, dims.scatter_indices_batching_dims, dims.index_vector_dim});
   const int64_t wanted = index_batch_rank(indices, dims.index_vector_dim) +
                          static_cast<int64_t>(dims.update_window_dims.size());
   if (updates.rank() != wanted)

@@ -12,10 +12,14 @@ namespace {
 // The largest integer up to which all are numbers of the type (design.md 6).
 double exact_bound(DType dtype) {
   switch (dtype) {
-    case DType::bf16: return 256;
-    case DType::f16: return 2048;
-    case DType::f32: return 16777216;
-    default: return 9007199254740992;
+    case DType::bf16:
+      return 256;
+    case DType::f16:
+      return 2048;
+    case DType::f32:
+      return 16777216;
+    default:
+      return 9007199254740992;
   }
 }
 
@@ -72,9 +76,11 @@ Risk risk_of(const Node& node, Combiner& combiner) {
   if (!node.op().has(kIntegerPreserving)) return Risk::total;
   if (node.op().has(kDataMovement) || node.op().has(kConstantLike)) return Risk::none;
   switch (node.opcode()) {
-    case Opcode::dot: return Risk::sums;
+    case Opcode::dot:
+      return Risk::sums;
     case Opcode::reduce:
-    case Opcode::scatter: return risk_of_combiner(*node.called[0], combiner);
+    case Opcode::scatter:
+      return risk_of_combiner(*node.called[0], combiner);
     case Opcode::maximum:
     case Opcode::minimum:
     case Opcode::clamp:
@@ -90,14 +96,17 @@ Risk risk_of(const Node& node, Combiner& combiner) {
     case Opcode::call:
     case Opcode::fusion:
     case Opcode::optimization_barrier:
-    case Opcode::custom_call: return Risk::none;
-    default: return Risk::value;
+    case Opcode::custom_call:
+      return Risk::none;
+    default:
+      return Risk::value;
   }
 }
 
 bool exact_step(const Node& node, std::span<const Value> operands, const Value& result,
                 const CallComputation& call) {
-  if (!has_floats(result) && std::none_of(operands.begin(), operands.end(), has_floats)) return true;
+  if (!has_floats(result) && std::none_of(operands.begin(), operands.end(), has_floats))
+    return true;
   Combiner combiner = Combiner::sum;
   const Risk risk = risk_of(node, combiner);
   if (risk == Risk::none) return true;

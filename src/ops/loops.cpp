@@ -22,12 +22,18 @@ void copy_sized(const Dims& dims, const StridedView& to, const StridedView& from
 
 void copy_elements(const Dims& dims, const StridedView& to, const StridedView& from) {
   switch (dtype_size(to.array.dtype())) {
-    case 1: return copy_sized<1>(dims, to, from);
-    case 2: return copy_sized<2>(dims, to, from);
-    case 4: return copy_sized<4>(dims, to, from);
-    case 8: return copy_sized<8>(dims, to, from);
-    case 16: return copy_sized<16>(dims, to, from);
-    default: return;  // token: no bytes
+    case 1:
+      return copy_sized<1>(dims, to, from);
+    case 2:
+      return copy_sized<2>(dims, to, from);
+    case 4:
+      return copy_sized<4>(dims, to, from);
+    case 8:
+      return copy_sized<8>(dims, to, from);
+    case 16:
+      return copy_sized<16>(dims, to, from);
+    default:
+      return;  // token: no bytes
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace gspmd {
 
-// Calls `body(offsets)` for every index of `dims` in row-major order; offsets[n] starts at `base[n]` and
-// moves by strides[n][d] per step along dim d. Strides may be 0 or negative.
+// Calls `body(offsets)` for every index of `dims` in row-major order; offsets[n] starts at
+// `base[n]` and moves by strides[n][d] per step along dim d. Strides may be 0 or negative.
 template <size_t N, class Body>
 void for_each_offset(const Dims& dims, const std::array<Dims, N>& strides,
                      std::array<int64_t, N> base, Body&& body) {
@@ -51,8 +51,8 @@ void copy_elements(const Dims& dims, const StridedView& to, const StridedView& f
 // Fills an array with one scalar of its type.
 void fill_elements(const Array& array, const Array& scalar);
 
-// The start of a slice kept inside: 0 <= start <= dim - size. Reads any integer scalar (pred refused by
-// infer); unsigned values beyond int64 clamp to the end.
+// The start of a slice kept inside: 0 <= start <= dim - size. Reads any integer scalar (pred
+// refused by infer); unsigned values beyond int64 clamp to the end.
 int64_t clamped_start(const Array& index, int64_t element, int64_t dim, int64_t size);
 
 }  // namespace gspmd

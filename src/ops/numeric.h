@@ -20,8 +20,8 @@ inline constexpr bool is_float_v = std::is_floating_point_v<T> || is_float16_v<T
 template <class T>
 using ComputeType = std::conditional_t<is_float16_v<T>, float, T>;
 
-// Values of all types as convert does: saturating to integers with NaN -> 0, wrapping between integers,
-// "is not zero" to pred.
+// Values of all types as convert does: saturating to integers with NaN -> 0, wrapping between
+// integers, "is not zero" to pred.
 template <class To, class From>
 To convert_element(From from) {
   if constexpr (is_float16_v<From>) {
@@ -67,16 +67,22 @@ T minimum(T a, T b) {
 // Integers wrap around; of pred, add is "or" and multiply is "and".
 template <class T>
 T add_elements(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return a || b;
-  else if constexpr (std::is_floating_point_v<T>) return a + b;
-  else return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  if constexpr (std::is_same_v<T, bool>)
+    return a || b;
+  else if constexpr (std::is_floating_point_v<T>)
+    return a + b;
+  else
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
 template <class T>
 T multiply_elements(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return a && b;
-  else if constexpr (std::is_floating_point_v<T>) return a * b;
-  else return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  if constexpr (std::is_same_v<T, bool>)
+    return a && b;
+  else if constexpr (std::is_floating_point_v<T>)
+    return a * b;
+  else
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
 }  // namespace gspmd

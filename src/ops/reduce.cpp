@@ -41,7 +41,7 @@ FactorRule reduce_factors(const Node& node) {
   size_t out = 0;
   for (int64_t d = 0; d < node.operand(0)->rank(); ++d) {
     const bool reduced = contains(node.attrs.dimensions, d);
-    const FactorKind kind = !reduced    ? FactorKind::pass
+    const FactorKind kind = !reduced   ? FactorKind::pass
                             : combiner ? FactorKind::reduction
                                        : FactorKind::blocked;
     const int64_t factor =

@@ -60,7 +60,8 @@ Value evaluate_reduce(const EvalContext& context) {
   const Dims strides = row_major_strides(node.operand(0)->dims());
   for_each_offset<2>(node.operand(0)->dims(), {strides, result_strides(node)}, {0, 0},
                      [&](const std::array<int64_t, 2>& at) {
-                       combine_by_call(context.call, *node.called[0], results, at[1], values, at[0]);
+                       combine_by_call(context.call, *node.called[0], results, at[1], values,
+                                       at[0]);
                      });
   return pack(node.shape, results);
 }

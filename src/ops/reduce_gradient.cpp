@@ -18,12 +18,10 @@ Node* spread(const Node& y, Node* value) {
 Node* extremum_cotangent(Node& y, Node* c) {
   Node* const x = y.operand(0);
   const Shape& shape = x->shape;
-  Node* const chosen =
-      hlo::convert(hlo::compare(x, spread(y, &y), Direction::eq), shape.dtype);
+  Node* const chosen = hlo::convert(hlo::compare(x, spread(y, &y), Direction::eq), shape.dtype);
   Node* const ties = hlo::reduce_sum(chosen, y.attrs.dimensions);
   // None is chosen where the initial value won.
-  Node* const count =
-      hlo::binary(Opcode::maximum, ties, hlo::splat(y.parent(), ties->shape, 1));
+  Node* const count = hlo::binary(Opcode::maximum, ties, hlo::splat(y.parent(), ties->shape, 1));
   return hlo::binary(Opcode::multiply, chosen, spread(y, hlo::binary(Opcode::divide, c, count)));
 }
 
@@ -32,11 +30,12 @@ std::vector<Node*> gradient(Node& y, Node* c) {
   if (combiner == Combiner::sum)
     return {spread(y, c), y.rank() == 0 ? c : hlo::reduce_sum(c, all_dims(y.rank()))};
   if (combiner != Combiner::max && combiner != Combiner::min)
-    user_error("reduce: \"{}\" has no gradient: its combiner {} is neither sum, max nor min", y.name(),
-               combiner ? std::string(combiner_name(*combiner)) : y.called[0]->name());
+    user_error("reduce: \"{}\" has no gradient: its combiner {} is neither sum, max nor min",
+               y.name(), combiner ? std::string(combiner_name(*combiner)) : y.called[0]->name());
   if (!y.operand(1)->op().has(kConstantLike))
-    user_error("reduce: \"{}\" has no gradient: the initial value of its {} is computed; use a constant",
-               y.name(), combiner_name(*combiner));
+    user_error(
+        "reduce: \"{}\" has no gradient: the initial value of its {} is computed; use a constant",
+        y.name(), combiner_name(*combiner));
   return {extremum_cotangent(y, c), nullptr};
 }
 
@@ -44,8 +43,9 @@ std::vector<Node*> gradient(Node& y, Node* c) {
 
 std::vector<Node*> reduce_gradient(Node& node, Node* cotangent) {
   if (node.shape.is_tuple)
-    user_error("reduce: \"{}\" has no gradient: it reduces {} arrays together; reduce them one by one",
-               node.name(), node.operands().size() / 2);
+    user_error(
+        "reduce: \"{}\" has no gradient: it reduces {} arrays together; reduce them one by one",
+        node.name(), node.operands().size() / 2);
   return floats_only<gradient>(node, cotangent);
 }
 

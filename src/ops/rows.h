@@ -12,9 +12,9 @@ std::span<const OpInfo> elementwise_rows();  // unary, binary, compare, select, 
 std::span<const OpInfo> shape_rows();        // reshape, broadcast, transpose, ..., iota
 std::span<const OpInfo> dot_rows();
 std::span<const OpInfo> reduce_rows();
-std::span<const OpInfo> index_rows();        // gather, scatter
-std::span<const OpInfo> control_rows();      // tuple, while, call, fusion, custom-call, ...
-std::span<const OpInfo> collective_rows();   // all-reduce, ..., collective-permute
+std::span<const OpInfo> index_rows();       // gather, scatter
+std::span<const OpInfo> control_rows();     // tuple, while, call, fusion, custom-call, ...
+std::span<const OpInfo> collective_rows();  // all-reduce, ..., collective-permute
 
 // Aspects that join the rows from files of their own, so that a pass's knowledge of an op can grow
 // without touching the row. Each list names an opcode at most once.

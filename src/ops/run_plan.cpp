@@ -1,5 +1,6 @@
 #include "ops/run_plan.h"
 
+#include <algorithm>
 #include <new>
 #include <unordered_set>
 
@@ -31,34 +32,51 @@ void check_node(const Node& node, bool collectives) {
                opcode_name(node.opcode()), node.name(), to_string(node.shape), to_string(inferred));
   for (const Shape& leaf : leaf_shapes(node.shape))
     if (!is_computable(leaf.dtype))
-      user_error("{}: \"{}\" is {}; values of {} cannot be computed here", opcode_name(node.opcode()),
-                 node.name(), to_string(node.shape), dtype_name(leaf.dtype));
+      user_error("{}: \"{}\" is {}; values of {} cannot be computed here",
+                 opcode_name(node.opcode()), node.name(), to_string(node.shape),
+                 dtype_name(leaf.dtype));
   if (!collectives && (info.has(kCollective) || node.is(Opcode::partition_id)))
     user_error("{}: \"{}\" has no meaning on one device; run the module on several devices",
                opcode_name(node.opcode()), node.name());
 }
 
-enum class Mark : uint8_t { open, done };
+// How deep calls may nest: evaluators and checks recurse, and a file must not exhaust the stack.
+constexpr int64_t kDeepest = 500;
 
-void check_computation(const Computation& computation, bool collectives,
-                       std::unordered_map<const Computation*, Mark>& marks) {
-  const auto [it, fresh] = marks.emplace(&computation, Mark::open);
-  if (!fresh) {
-    if (it->second == Mark::open)
+struct CallCheck {
+  bool collectives;
+  // How deep the calls below a computation go; kOpen while it is being checked.
+  std::unordered_map<const Computation*, int64_t> heights;
+  static constexpr int64_t kOpen = -1;
+
+  int64_t check(const Computation& computation, int64_t depth) {
+    const auto [it, fresh] = heights.emplace(&computation, kOpen);
+    if (!fresh && it->second == kOpen)
       user_error("{}: the computation calls itself; HLO has no recursion", computation.name());
-    return;
+    const int64_t height = fresh ? check_body(computation, depth) : it->second;
+    if (depth + height > kDeepest)
+      user_error("{}: calls nest more than {} deep; inline some of them", computation.name(),
+                 kDeepest);
+    return heights[&computation] = height;
   }
-  if (computation.root() == nullptr) user_error("{}: the computation has no root", computation.name());
-  for (const Node* parameter : computation.parameters())
-    if (parameter == nullptr)
-      user_error("{}: a parameter number is missing; number them 0, 1, 2, ...", computation.name());
-  for (const std::unique_ptr<Node>& node : computation.nodes()) {
-    for (const Computation* callee : node->called)
-      if (callee != nullptr) check_computation(*callee, collectives, marks);
-    check_node(*node, collectives);
+
+  int64_t check_body(const Computation& computation, int64_t depth) {
+    if (depth > kDeepest) return 1;
+    if (computation.root() == nullptr)
+      user_error("{}: the computation has no root", computation.name());
+    for (const Node* parameter : computation.parameters())
+      if (parameter == nullptr)
+        user_error("{}: a parameter number is missing; number them 0, 1, 2, ...",
+                   computation.name());
+    int64_t height = 0;
+    for (const std::unique_ptr<Node>& node : computation.nodes()) {
+      for (const Computation* callee : node->called)
+        if (callee != nullptr) height = std::max(height, 1 + check(*callee, depth + 1));
+      check_node(*node, collectives);
+    }
+    return height;
   }
-  marks[&computation] = Mark::done;
-}
+};
 
 bool has_shape(const Value& value, const Shape& shape) {
   if (value.is_tuple != shape.is_tuple) return false;
@@ -108,8 +126,7 @@ const RunPlan& PlanCache::operator[](const Computation& computation) {
 }
 
 void check_runnable(const Computation& entry, bool collectives) {
-  std::unordered_map<const Computation*, Mark> marks;
-  check_computation(entry, collectives, marks);
+  CallCheck{collectives, {}}.check(entry, 0);
 }
 
 void check_arguments(const Computation& entry, std::span<const Value> arguments) {
@@ -123,7 +140,8 @@ void check_arguments(const Computation& entry, std::span<const Value> arguments)
                  to_string(entry.parameters()[i]->shape));
 }
 
-Value evaluate_node(const Node& node, std::span<const Value> operands, const CallComputation& call) {
+Value evaluate_node(const Node& node, std::span<const Value> operands,
+                    const CallComputation& call) {
   try {
     return node.op().evaluate({node, operands, call});
   } catch (const std::bad_alloc&) {

@@ -28,8 +28,9 @@ class PlanCache {
   std::unordered_map<const Computation*, std::unique_ptr<RunPlan>> plans_;
 };
 
-// UserError unless every computation that `entry` reaches can be evaluated: no recursion, every shape
-// as its op infers, element types that can be computed with; `collectives`: whether those are allowed.
+// UserError unless every computation that `entry` reaches can be evaluated: no recursion, every
+// shape as its op infers, element types that can be computed with; `collectives`: whether those are
+// allowed.
 void check_runnable(const Computation& entry, bool collectives);
 void check_arguments(const Computation& entry, std::span<const Value> arguments);
 

@@ -11,7 +11,8 @@ void set_levels(FactorRule& rule, int forward, int backward) {
 
 }  // namespace
 
-std::vector<std::pair<int64_t, int64_t>> reshape_kept_dims(const Dims& operand, const Dims& result) {
+std::vector<std::pair<int64_t, int64_t>> reshape_kept_dims(const Dims& operand,
+                                                           const Dims& result) {
   std::vector<std::pair<int64_t, int64_t>> kept;
   if (Shape(DType::pred, operand).elements_count() == 0) return kept;
   // Two cursors; `before` are the products of the dims that each has passed.
@@ -44,7 +45,8 @@ FactorRule reshape_factors(const Node& node) {
     rule.operands[0][static_cast<size_t>(from)] = rule.results[0][static_cast<size_t>(to)] =
         add_factor(rule, node.dim(to));
   for (int64_t d = 0; d < node.operand(0)->rank(); ++d)
-    if (rule.operands[0][static_cast<size_t>(d)] == FactorRule::kNone) block_operand(rule, node, 0, d);
+    if (rule.operands[0][static_cast<size_t>(d)] == FactorRule::kNone)
+      block_operand(rule, node, 0, d);
   for (int64_t d = 0; d < node.rank(); ++d)
     if (rule.results[0][static_cast<size_t>(d)] == FactorRule::kNone) block_result(rule, node, d);
   return rule;

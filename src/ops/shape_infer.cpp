@@ -75,8 +75,9 @@ Shape infer_broadcast(const Node& node) {
   for (size_t i = 0; i < x.dims.size(); ++i) {
     const int64_t target = node.attrs.dimensions[i];
     if (x.dims[i] != declared.dims[static_cast<size_t>(target)])
-      user_error("broadcast: dim {} of operand {} is dim {} of result {}; their sizes have to be equal",
-                 i, to_string(x), target, to_string(declared));
+      user_error(
+          "broadcast: dim {} of operand {} is dim {} of result {}; their sizes have to be equal", i,
+          to_string(x), target, to_string(declared));
   }
   return declared;
 }
@@ -155,8 +156,9 @@ Shape infer_slice(const Node& node) {
     const int64_t limit = attrs.limits[d];
     const int64_t stride = attrs.strides.empty() ? 1 : attrs.strides[d];
     if (start < 0 || limit < start || limit > x.dims[d] || stride < 1)
-      user_error("slice: [{}:{}:{}] of dim {} of {} needs 0 <= start <= limit <= {} and stride >= 1",
-                 start, limit, stride, d, to_string(x), x.dims[d]);
+      user_error(
+          "slice: [{}:{}:{}] of dim {} of {} needs 0 <= start <= limit <= {} and stride >= 1",
+          start, limit, stride, d, to_string(x), x.dims[d]);
     result.dims[d] = limit == start ? 0 : (limit - start - 1) / stride + 1;
   }
   return result;

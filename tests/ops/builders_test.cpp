@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
+#include "gspmd/ops/builders.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "gspmd/base/error.h"
-#include "gspmd/ops/builders.h"
 #include "gspmd/ops/evaluate.h"
 
 namespace gspmd {
@@ -35,8 +35,9 @@ TEST_CASE("operands come from the computation that a node is emitted into") {
   Computation& other = *module.add_computation("other");
   Node* const a = hlo::parameter(c, 0, kMatrix, "a");
   Node* const b = hlo::parameter(other, 0, kMatrix, "b");
-  CHECK_THROWS_WITH(hlo::binary(Opcode::add, a, b),
-                    Catch::Contains("add: operand 1 (\"b\") belongs to computation other, the op to main"));
+  CHECK_THROWS_WITH(
+      hlo::binary(Opcode::add, a, b),
+      Catch::Contains("add: operand 1 (\"b\") belongs to computation other, the op to main"));
 }
 
 TEST_CASE("emitted nodes carry the metadata and phase of the scope around them") {
@@ -70,11 +71,16 @@ TEST_CASE("a combiner computation is made once and recognised") {
   CHECK(binary_computation(module, Opcode::add, DType::f32) == sum);
   CHECK(binary_computation(module, Opcode::add, DType::f64) != sum);
   CHECK(recognize_combiner(*sum) == Combiner::sum);
-  CHECK(recognize_combiner(*binary_computation(module, Opcode::multiply, DType::s8)) == Combiner::product);
-  CHECK(recognize_combiner(*binary_computation(module, Opcode::maximum, DType::f32)) == Combiner::max);
-  CHECK(recognize_combiner(*binary_computation(module, Opcode::minimum, DType::f32)) == Combiner::min);
-  CHECK(recognize_combiner(*binary_computation(module, Opcode::and_, DType::s32)) == Combiner::logical_and);
-  CHECK(recognize_combiner(*binary_computation(module, Opcode::add, DType::pred)) == Combiner::logical_or);
+  CHECK(recognize_combiner(*binary_computation(module, Opcode::multiply, DType::s8)) ==
+        Combiner::product);
+  CHECK(recognize_combiner(*binary_computation(module, Opcode::maximum, DType::f32)) ==
+        Combiner::max);
+  CHECK(recognize_combiner(*binary_computation(module, Opcode::minimum, DType::f32)) ==
+        Combiner::min);
+  CHECK(recognize_combiner(*binary_computation(module, Opcode::and_, DType::s32)) ==
+        Combiner::logical_and);
+  CHECK(recognize_combiner(*binary_computation(module, Opcode::add, DType::pred)) ==
+        Combiner::logical_or);
   CHECK_FALSE(recognize_combiner(*binary_computation(module, Opcode::subtract, DType::f32)));
   CHECK_FALSE(recognize_combiner(*binary_computation(module, Opcode::xor_, DType::s32)));
 }
@@ -89,13 +95,23 @@ TEST_CASE("a combiner's identity changes nothing, in every type") {
       Module module;
       Computation& c = *module.add_computation("main");
       Node* const identity = hlo::scalar(c, dtype, combiner_identity(combiner, dtype));
-      for (const double value : {0.0, 1.0, is_unsigned_integer(dtype) || dtype == DType::pred ? 1.0 : -5.0}) {
+      for (const double value :
+           {0.0, 1.0, is_unsigned_integer(dtype) || dtype == DType::pred ? 1.0 : -5.0}) {
         Node* const x = hlo::scalar(c, dtype, value);
         c.set_root(hlo::binary(combiner_opcode(combiner), identity, x));
         INFO(combiner_name(combiner) << " " << dtype_name(dtype) << " " << value);
         CHECK(evaluate(c, {}).array.item() == value);
       }
     }
+}
+
+TEST_CASE("identities are the type's own extremes") {
+  CHECK(combiner_identity(Combiner::min, DType::s8) == 127);
+  CHECK(combiner_identity(Combiner::max, DType::s8) == -128);
+  CHECK(combiner_identity(Combiner::min, DType::u16) == 65535);
+  CHECK(combiner_identity(Combiner::max, DType::u16) == 0);
+  CHECK(combiner_identity(Combiner::logical_and, DType::u8) == 255);
+  CHECK(combiner_identity(Combiner::max, DType::bf16) == -INFINITY);
 }
 
 TEST_CASE("builders make what their names say") {
@@ -109,7 +125,8 @@ TEST_CASE("builders make what their names say") {
   CHECK(bitwise_equal(value(hlo::reduce_sum(x, {1})), Array::of<float>({2}, {3, 3})));
   CHECK(bitwise_equal(value(hlo::reduce_max(x, {0, 1})), Array::scalar(2.0f)));
   CHECK(bitwise_equal(value(hlo::splat(c, kMatrix, 7)), Array::full(kMatrix, 7)));
-  CHECK(bitwise_equal(value(hlo::convert(x, DType::s8)), Array::of<int8_t>({2, 3}, {0, 1, 2, 0, 1, 2})));
+  CHECK(bitwise_equal(value(hlo::convert(x, DType::s8)),
+                      Array::of<int8_t>({2, 3}, {0, 1, 2, 0, 1, 2})));
   CHECK(hlo::convert(x, DType::f32) == x);
   CHECK(hlo::reduce_sum(x, {1})->called[0] == hlo::reduce_sum(x, {0})->called[0]);
   DotDims dims;

@@ -1,8 +1,8 @@
-// Every declared factor holds numerically: an op on the pieces of its operands along a factor gives the
-// pieces of its result (or partial results to combine). Factors that hold undeclared are listed.
+// Every declared factor holds numerically: an op on the pieces of its operands along a factor gives
+// the pieces of its result (or partial results to combine). Factors that hold undeclared are
+// listed.
 
 #include <catch2/catch.hpp>
-
 #include <set>
 
 #include "gspmd/base/error.h"
@@ -96,8 +96,7 @@ std::vector<Array> evaluate_part(const Case& op, const Cut& cut, int64_t begin, 
 Array combined(const Array& a, const Array& b, Combiner combiner) {
   Module module;
   Computation& c = *module.add_computation("both");
-  c.set_root(
-      hlo::binary(combiner_opcode(combiner), hlo::constant(c, a), hlo::constant(c, b)));
+  c.set_root(hlo::binary(combiner_opcode(combiner), hlo::constant(c, a), hlo::constant(c, b)));
   return evaluate(c, {}).array;
 }
 
@@ -163,8 +162,8 @@ std::vector<Cut> undeclared_cuts(const FactorRule& rule, const Case& op) {
       std::vector<Cut> longer;
       for (const Cut& cut : open)
         for (int64_t o = -1; o < op.operands[i].shape().rank(); ++o) {
-          if (o >= 0 && (declared(rule.operands[i][static_cast<size_t>(o)]) ||
-                         op.operands[i].dim(o) != size))
+          if (o >= 0 &&
+              (declared(rule.operands[i][static_cast<size_t>(o)]) || op.operands[i].dim(o) != size))
             continue;
           longer.push_back(cut);
           longer.back().operands.push_back(o);
@@ -209,7 +208,8 @@ TEST_CASE("every declared pass and reduction factor holds", "[conformance]") {
       INFO("factor " << f << " of size " << factor.size);
       if (factor.size < 2) continue;
       ++checked;
-      if (factor.kind == FactorKind::pass) CHECK(pass_holds(op, cut));
+      if (factor.kind == FactorKind::pass)
+        CHECK(pass_holds(op, cut));
       else if (factor.kind == FactorKind::reduction)
         CHECK(reduction_holds(op, cut, factor.combiner));
     }

@@ -1,7 +1,6 @@
 // Every gradient against central finite differences in f64, on the samples.
 
 #include <catch2/catch.hpp>
-
 #include <cmath>
 #include <set>
 
@@ -108,7 +107,8 @@ TEST_CASE("gradients agree with finite differences in f64", "[conformance]") {
       checked.insert(sample.opcode);
     } catch (const UserError& error) {
       INFO(error.what());
-      CHECK((module->entry()->root()->shape.is_tuple || sample.name == "scatter-max by two indices" ||
+      CHECK((module->entry()->root()->shape.is_tuple ||
+             sample.name == "scatter-max by two indices" ||
              sample.name == "scatter that overwrites"));
     }
   }
@@ -117,9 +117,9 @@ TEST_CASE("gradients agree with finite differences in f64", "[conformance]") {
   for (int64_t i = 0; i < opcode_count(); ++i)
     if (checked.count(static_cast<Opcode>(i)) == 0)
       missing.insert(std::string(opcode_name(static_cast<Opcode>(i))));
-  CHECK(missing == std::set<std::string>{"all-gather", "all-reduce", "all-to-all", "bitcast-convert",
-                                         "call", "collective-permute", "fusion", "partition-id",
-                                         "reduce-scatter", "while"});
+  CHECK(missing == std::set<std::string>{"all-gather", "all-reduce", "all-to-all",
+                                         "bitcast-convert", "call", "collective-permute", "fusion",
+                                         "partition-id", "reduce-scatter", "while"});
 }
 
 TEST_CASE("ties share a cotangent, and a bound takes what it cut off") {
@@ -135,14 +135,16 @@ TEST_CASE("ties share a cotangent, and a bound takes what it cut off") {
     return bitwise_equal(array, Array::of<float>(array.dims(), values));
   };
   const std::string most =
-      "a = f32[5] constant({3,1,3,3,2})\nz = f32[] constant(-inf)\nROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=most";
+      "a = f32[5] constant({3,1,3,3,2})\nz = f32[] constant(-inf)\nROOT r = f32[] reduce(a, z), "
+      "dimensions={0}, to_apply=most";
   CHECK(same(gradient(most, 0), {1.0f / 3, 0, 1.0f / 3, 1.0f / 3, 0}));
   const std::string maximum =
       "a = f32[3] constant({1,2,3})\nb = f32[3] constant({2,2,2})\nROOT r = f32[3] maximum(a, b)";
   CHECK(same(gradient(maximum, 0), {0, 0.5, 1}));
   CHECK(same(gradient(maximum, 1), {1, 0.5, 0}));
   const std::string clamp =
-      "l = f32[] constant(1)\nx = f32[4] constant({0,1,2,5})\nh = f32[] constant(2)\nROOT r = f32[4] clamp(l, x, h)";
+      "l = f32[] constant(1)\nx = f32[4] constant({0,1,2,5})\nh = f32[] constant(2)\nROOT r = "
+      "f32[4] clamp(l, x, h)";
   CHECK(same(gradient(clamp, 0), {1}));
   CHECK(same(gradient(clamp, 1), {0, 1, 1, 0}));
   CHECK(same(gradient(clamp, 2), {1}));

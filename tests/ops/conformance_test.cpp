@@ -1,7 +1,6 @@
 // What every op of the table promises, checked on its samples.
 
 #include <catch2/catch.hpp>
-
 #include <set>
 
 #include "gspmd/base/error.h"
@@ -76,8 +75,8 @@ TEST_CASE("emitting a sample's node again gives the same shape", "[conformance]"
     const std::unique_ptr<Module> module = sample_module(sample);
     Node* const node = module->entry()->root();
     if (node->is(Opcode::parameter)) continue;
-    Node* const again =
-        emit(*module->entry(), node->opcode(), node->operands(), node->attrs, node->shape, node->called);
+    Node* const again = emit(*module->entry(), node->opcode(), node->operands(), node->attrs,
+                             node->shape, node->called);
     CHECK(again->shape == node->shape);
   }
 }

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "gspmd/ops/builders.h"
 #include "ops/evaluate_cases.h"
 
 namespace gspmd::testing {
@@ -71,6 +72,24 @@ TEST_CASE("loops, calls and tuples run their computations", "[control]") {
       {"Sharding", "a = s32[2] constant({1,2})\nROOT r = s32[2] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}", "s32[2] {1,2}"},
   };
   for (const EvaluateCase& test : cases) check_case(test);
+}
+
+TEST_CASE("calls that nest too deeply are refused, not run into the end of the stack", "[control]") {
+  const auto nested = [](int depth) {
+    Module module;
+    Computation* callee = nullptr;
+    for (int i = 0; i < depth; ++i) {
+      Computation* const c = module.add_computation("c");
+      Node* const x = hlo::parameter(*c, 0, Shape(DType::f32, {}));
+      c->set_root(callee == nullptr ? hlo::unary(Opcode::negate, x)
+                                    : emit(*c, Opcode::call, {x}, {}, {}, {callee}));
+      callee = c;
+    }
+    const Value one{Array::scalar(1.0f), {}, false};
+    return evaluate(*callee, {&one, 1}).array.item();
+  };
+  CHECK(nested(400) == -1);
+  CHECK_THROWS_WITH(nested(100000), Catch::Contains("calls nest more than 500 deep"));
 }
 
 }  // namespace gspmd::testing

@@ -1,7 +1,6 @@
 #include "ops/evaluate_cases.h"
 
 #include <catch2/catch.hpp>
-
 #include <sstream>
 
 #include "gspmd/base/error.h"

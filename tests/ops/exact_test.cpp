@@ -22,24 +22,29 @@ TEST_CASE("integers within the bound of the type are exact", "[exact]") {
 }
 
 TEST_CASE("sums are bounded by their magnitudes, not by what cancels", "[exact]") {
-  const std::string sum = "z = f32[] constant(0)\nROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=sum";
+  const std::string sum =
+      "z = f32[] constant(0)\nROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=sum";
   CHECK(exact("a = f32[3] constant({10000000,-6000000,1})\n" + sum) == true);
   CHECK(exact("a = f32[3] constant({10000000,-10000000,1})\n" + sum) == false);
-  const std::string dot = "ROOT r = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+  const std::string dot =
+      "ROOT r = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
   CHECK(exact("a = f32[2] constant({4000,4000})\nb = f32[2] constant({1000,-1000})\n" + dot));
   CHECK_FALSE(exact("a = f32[2] constant({4000,4000})\nb = f32[2] constant({4000,-4000})\n" + dot));
-  CHECK_FALSE(exact("a = f32[3] constant({10000,10000,0})\nz = f32[] constant(1)\n"
-                    "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=product"));
+  CHECK_FALSE(
+      exact("a = f32[3] constant({10000,10000,0})\nz = f32[] constant(1)\n"
+            "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=product"));
 }
 
 TEST_CASE("ops that choose or move are exact on any value, functions on none", "[exact]") {
   CHECK(exact("a = f32[2] constant({0.1,nan})\nROOT r = f32[2] reverse(a), dimensions={0}"));
   CHECK(exact("a = f32[2] constant({0.1,-inf})\nROOT r = f32[2] maximum(a, a)"));
-  CHECK(exact("a = f32[2] constant({1,2})\nz = f32[] constant(-inf)\n"
-              "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=most"));
+  CHECK(
+      exact("a = f32[2] constant({1,2})\nz = f32[] constant(-inf)\n"
+            "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=most"));
   CHECK_FALSE(exact("a = f32[2] constant({0,0})\nROOT r = f32[2] exponential(a)"));
   CHECK_FALSE(exact("a = f32[2] constant({4,2})\nROOT r = f32[2] divide(a, a)"));
-  CHECK(exact("a = s32[2] constant({7,2})\nb = s32[2] constant({2,0})\nROOT r = s32[2] divide(a, b)"));
+  CHECK(exact(
+      "a = s32[2] constant({7,2})\nb = s32[2] constant({2,0})\nROOT r = s32[2] divide(a, b)"));
   CHECK(exact("a = s32[1] constant({16777216})\nROOT r = f32[1] convert(a)"));
   CHECK_FALSE(exact("a = s32[1] constant({16777217})\nROOT r = f32[1] convert(a)"));
   CHECK_FALSE(exact("a = f32[1] constant({300})\nROOT r = s8[1] convert(a)"));
@@ -47,7 +52,11 @@ TEST_CASE("ops that choose or move are exact on any value, functions on none", "
 
 TEST_CASE("what happens inside of a loop or a call counts", "[exact]") {
   const auto loop = [](const char* start) {
-    return fmt::format("o = f32[] constant({})\nx = f32[3,4] broadcast(o), dimensions={{}}\nn = s32[] constant(0)\nt = (s32[], f32[3,4]) tuple(n, x)\nROOT w = (s32[], f32[3,4]) while(t), condition=below_ten, body=next", start);
+    return fmt::format(
+        "o = f32[] constant({})\nx = f32[3,4] broadcast(o), dimensions={{}}\nn = s32[] "
+        "constant(0)\nt = (s32[], f32[3,4]) tuple(n, x)\nROOT w = (s32[], f32[3,4]) while(t), "
+        "condition=below_ten, body=next",
+        start);
   };
   CHECK(exact(loop("1")));
   CHECK_FALSE(exact(loop("0.5")));

@@ -48,6 +48,7 @@ TEST_CASE("a reshape keeps the dims that are neither merged nor split", "[shape]
   CHECK(reshape_kept_dims({4, 6, 5}, {24, 5}) == Pairs{{2, 1}});
   CHECK(reshape_kept_dims({3, 24, 5}, {3, 2, 12, 5}) == Pairs{{0, 0}, {2, 3}});
   CHECK(reshape_kept_dims({6, 4}, {8, 3}).empty());
+  CHECK(reshape_kept_dims({2, 3, 2}, {4, 3}).empty());
   CHECK(reshape_kept_dims({7, 4}, {1, 7, 1, 4}) == Pairs{{0, 1}, {1, 3}});
   CHECK(reshape_kept_dims({2, 3, 4}, {3, 2, 4}) == Pairs{{2, 2}});
   CHECK(reshape_kept_dims({0, 4}, {2, 0}).empty());
