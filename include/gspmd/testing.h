@@ -39,6 +39,9 @@ Expectation expect_close(const std::vector<Array>& actual, const std::vector<Arr
 
 // The traced program run by the reference interpreter on host arrays.
 std::vector<Array> run_reference(const Traced& traced, const std::vector<Array>& arguments);
+// Whether that run is exact: only integer-preserving operations on integers that their dtype holds, so
+// that the results are the same bits on every mesh. UserError as run_reference.
+bool is_exact(const Traced& traced, const std::vector<Array>& arguments);
 
 namespace detail {
 template <class... Args>

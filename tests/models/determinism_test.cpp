@@ -53,7 +53,8 @@ std::string text_of_another_process() {
   char self[4096];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   REQUIRE(length > 0);
-  const std::string command = "'" + std::string(self, size_t(length)) + "' '[print-program]' 2>&1";
+  const std::string command =
+      fmt::format("'{}' '[print-program]' 2>&1", std::string(self, size_t(length)));
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string text;

@@ -1,7 +1,6 @@
 // The exact form: integer-preserving operations, so the same bits on every mesh.
 #include <catch2/catch.hpp>
 
-#include "gspmd/ops/evaluate.h"
 #include "gspmd/testing.h"
 #include "models/small_models.h"
 
@@ -36,10 +35,7 @@ void check_bits(const TransformerConfig& config) {
   const Traced& traced = reference_trainer->executable().traced();
   const std::vector<Array> arguments = arguments_of(config, single.seed, batch);
 
-  std::vector<Value> values(arguments.size());
-  for (size_t i = 0; i < values.size(); ++i) values[i].array = arguments[i];
-  REQUIRE(traced.captured().empty());
-  CHECK(is_exact(traced.module(), values));
+  CHECK(is_exact(traced, arguments));
   const std::vector<Array> expected = run_reference(traced, arguments);
   REQUIRE(expected.at(0).item() != 0);
 
@@ -68,6 +64,15 @@ TEST_CASE("the exact form in f32 gives the same bits on every mesh, gradients in
 TEST_CASE("the exact form in f64 gives the same bits on every mesh, gradients included",
           "[models]") {
   check_bits(exact_config(DType::f64, 32));
+}
+
+TEST_CASE("the exact form with numbers too large for f32 is known not to be exact", "[models]") {
+  TransformerConfig config = exact_config(DType::f32, 32);
+  config.layers = 2;
+  const TrainerOptions options = trainer_on(config, Mesh(), "data", 2);
+  const auto trainer = make_trainer(options);
+  const Batch batch = random_batch(config, 2, 5);
+  CHECK(!is_exact(trainer->executable().traced(), arguments_of(config, options.seed, batch)));
 }
 
 }  // namespace gspmd::models
