@@ -12,13 +12,13 @@ using Catch::Matchers::Contains;
 
 }  // namespace
 
-TEST_CASE("--mesh: names and sizes, sizes alone, and one device", "[examples]") {
+TEST_CASE("option --mesh: names and sizes, sizes alone, and one device", "[examples]") {
   CHECK(parse_mesh("data=2,model=4") == Mesh{{"data", 2}, {"model", 4}});
   CHECK(parse_mesh("2,3") == Mesh{{"x0", 2}, {"x1", 3}});
   CHECK(parse_mesh("1") == Mesh());
 }
 
-TEST_CASE("--mesh: what is no mesh is an error with the part concerned", "[examples]") {
+TEST_CASE("option --mesh: what is no mesh is an error with the part concerned", "[examples]") {
   for (const char* text :
        {"", "data=", "data=x", "=3", "data=2,,model=2", "data=2 ", "a=99999999999999999999"}) {
     INFO(text);

@@ -68,7 +68,7 @@ TEST_CASE("partition prints one program with the entry's signature in shard shap
   CHECK(kinds.count("all-reduce") == 1);
 }
 
-TEST_CASE("--num-devices replaces the module's num_partitions") {
+TEST_CASE("option --num-devices replaces the module's num_partitions") {
   const std::string plain =
       "HloModule m\nENTRY e {\n  a = f32[12] parameter(0), "
       "sharding={devices=[4]<=[4]}\n  ROOT r = f32[12] negate(a)\n}\n";
@@ -165,6 +165,26 @@ TEST_CASE("explain, cost and ops answer in text and JSON") {
   CHECK(ops.size() == static_cast<size_t>(opcode_count()));
   for (const Json& op : ops)
     if (op["name"] == "dot") CHECK(op["rule"] == "([i,k],[k,j])->([i,j]) reduction={k}");
+}
+
+TEST_CASE("explain names the mesh axes of named shardings, and digits of others") {
+  const auto text = [](const std::string& x, const std::string& w) {
+    return "HloModule m, num_partitions=8\nENTRY e {\n  x = f32[8,16] parameter(0), sharding=" + x +
+           "\n  w = f32[16,4] parameter(1), sharding=" + w +
+           "\n  y = f32[8,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+           "  ROOT r = f32[8,4] tanh(y)\n}\n";
+  };
+  const auto axes = [](const std::string& module) {
+    std::set<std::string> result;
+    for (const Json& c : json_of("explain - --json", module)["collectives"])
+      result.insert(c["axes"]);
+    return result;
+  };
+  CHECK(axes(text("{mesh['data'=2,'model'=4], [{},{'model'}]}",
+                  "{mesh['data'=2,'model'=4], [{'model'},{}]}")) == std::set<std::string>{"model"});
+  CHECK(axes(text("{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}",
+                  "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}")) ==
+        std::set<std::string>{"(4,1)"});
 }
 
 TEST_CASE("partitioning for 65,536 devices takes as many instructions as for 8") {

@@ -76,7 +76,7 @@ TEST_CASE("an unknown custom call is kept by print and propagate, and refused by
   CHECK_THAT(result.err, Catch::Contains("frob"));
 }
 
-TEST_CASE("--dump-after shows the module on standard error only") {
+TEST_CASE("option --dump-after shows the module on standard error only") {
   const CommandResult result = run_command("run - --json --dump-after partition", kNetwork);
   CHECK(result.code == 0);
   CHECK_THAT(result.err, Catch::StartsWith("// after partition\nHloModule network"));
