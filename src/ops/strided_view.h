@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "gspmd/ir/module.h"
+#include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
 
