@@ -35,6 +35,10 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.disabled = options.disabled_passes;
   pipeline.dump_after = options.dump_after;
   pipeline.dump = options.dump;
+  if (options.progress)
+    pipeline.on_pass = [&options](const PassTime& time) {
+      options.progress(time.pass, time.seconds);
+    };
   return pipeline;
 }
 
@@ -89,8 +93,6 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const Compil
   impl->stages =
       located(options.site, [&] { return run_pipeline(*module, pipeline_options(options)); });
   std::vector<PassTime>& seconds = impl->stages.seconds;
-  if (options.progress)
-    for (const PassTime& time : seconds) options.progress(time.pass, time.seconds);
   read_shardings(*impl);
   log_rematerializations(*impl);
   if (options.prepare) {

@@ -16,7 +16,13 @@ using NamedArray = std::pair<std::string, Array>;
 
 namespace {
 
-// One pool for all executables with the same number of threads: their workers never run at once.
+// The machine runs one program at a time.
+std::mutex& run_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// One pool for all executables with the same number of threads.
 std::shared_ptr<WorkerPool> shared_pool(int threads) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<WorkerPool>> pools;
@@ -158,6 +164,8 @@ Executor::Counters ExecutableBase::counters() const {
   return impl_->executor ? impl_->executor->counters() : Executor::Counters{};
 }
 
+ExecutableCall::ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl), lock_(impl.call_mutex) {}
+
 ExecutableCall::~ExecutableCall() {
   impl_.call_leaves.clear();
   impl_.call_buffers.clear();
@@ -186,7 +194,10 @@ void ExecutableCall::run(Site site) {
     impl.executor = std::make_unique<Executor>(impl.program, shared_pool(impl.options.threads));
   place_arguments(impl);
   ++impl.calls;
-  impl.executor->run(impl.call_buffers, impl.call_outputs);
+  {
+    const std::lock_guard lock(run_mutex());
+    impl.executor->run(impl.call_buffers, impl.call_outputs);
+  }
   wrap_results(impl);
 }
 

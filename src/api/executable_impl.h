@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct ExecutableBase::Impl {
   std::vector<std::shared_ptr<DeviceBuffer>> captured;
   int64_t calls = 0;
   // Room of the call in progress, kept between calls.
+  std::mutex call_mutex;
   std::vector<std::pair<std::string, Array>> call_leaves;
   std::vector<std::shared_ptr<DeviceBuffer>> call_buffers;
   std::vector<std::shared_ptr<DeviceBuffer>> call_outputs;

@@ -73,6 +73,9 @@ double Array::at(int64_t flat_index) const {
 }
 
 void Array::set(int64_t flat_index, double value) {
+  if (storage() && !storage()->on_host())
+    user_error("array: {} lives on the devices and cannot be written element by element; clone() it",
+               to_string(shape()));
   if (flat_index < 0 || flat_index >= size())
     user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
   visit_dtype(dtype(), [&](auto tag) {

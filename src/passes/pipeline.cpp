@@ -121,6 +121,7 @@ CompiledModule run_pipeline(const Module& module, const PipelineOptions& options
     kPasses[i].run(state);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     state.result.seconds.push_back({kPasses[i].name, took.count()});
+    if (options.on_pass) options.on_pass(state.result.seconds.back());
     if (options.verify_between) verify_module(*state.module);
     dump(state, i);
   }

@@ -108,3 +108,14 @@ TEST_CASE("leaves of an executable are looked up by path", "[api][errors]") {
   CHECK(message_of<UserError>([&] { step.parameter_sharding(9); }) ==
         "step: argument 9 is outside the 4 leaves");
 }
+
+TEST_CASE("arrays on the devices cannot be written element by element", "[api][errors]") {
+  const auto step = step_of({});
+  Array x = step(separate(), Array(DType::f32, {4})).second;
+  CHECK(message_of<UserError>([&] { x.set(0, 1); }) ==
+        "array: f32[4] lives on the devices and cannot be written element by element; clone() it");
+  Array copy = x.clone();
+  copy.set(0, 7);
+  CHECK(copy.at(0) == 7);
+  CHECK(x.at(0) == 0);
+}

@@ -63,6 +63,9 @@ TEST_CASE("trace checks arguments and results", "[api][errors]") {
                       trace(options(), same, Shape(DType::c64, {2})));
   GSPMD_REQUIRE_ERROR("fn: argument x is f32[-1]; sizes must be 0 or more",
                       trace(options(), same, Shape(DType::f32, {-1})));
+  const auto plain = [&] { trace(same, Shape(DType::c64, {2})); };
+  CHECK(message_of<UserError>(plain) ==
+        "traced: argument arg0 is c64[2]; give arrays of integer or floating types");
   const auto partial = [](Tensor x) { return Pair<Tensor>{x, Tensor()}; };
   GSPMD_REQUIRE_ERROR("fn: result0.b has no value; the function must assign every leaf",
                       trace(options(), partial, kF));

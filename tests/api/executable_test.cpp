@@ -1,4 +1,5 @@
 #include <set>
+#include <thread>
 
 #include "api/support.h"
 
@@ -43,9 +44,13 @@ Array sample_input(DType dtype = DType::f64) { return random_array({dtype, {4, 6
 TEST_CASE("a compiled step equals the reference on many meshes", "[api][executable]") {
   const Params<Array> params = sample_params();
   const auto sgd = Sgd<Params<Array>>::zeros_like(params);
-  const std::vector<Mesh> meshes{Mesh{{"a", 1}}, Mesh{{"a", 8}},
-                                 kMesh,          Mesh{{"a", 4}, {"b", 2}},
-                                 Mesh{{"a", 3}}, Mesh{{"a", 2}, {"b", 3}}};
+  const std::vector<Mesh> meshes{Mesh{{"a", 1}},
+                                 Mesh{{"a", 8}},
+                                 kMesh,
+                                 Mesh{{"a", 4}, {"b", 2}},
+                                 Mesh{{"a", 3}},
+                                 Mesh{{"a", 2}, {"b", 3}},
+                                 Mesh({{"a", 2}, {"b", 2}}, {3, 1, 0, 2})};
   const Expectation same =
       expect_equal_on_meshes(step_on, meshes, {1e-12, 1e-12}, params, sgd, sample_input());
   INFO(same.message);
@@ -234,4 +239,20 @@ TEST_CASE("two donated arguments of one type take over results in order", "[api]
     CHECK(values(total) == std::vector<double>{11, 22, 33, 44});
     CHECK(values(same) == std::vector<double>{1, 2, 3, 4});
   }
+}
+
+TEST_CASE("one executable called from several threads gives each its own results",
+          "[api][executable]") {
+  const auto step = compile([](Tensor x) { return mesh_split(x, kMesh, {"data"}) * 2; },
+                            {.mesh = kMesh, .threads = 2}, Shape(DType::f32, {8}));
+  std::vector<Array> results(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < results.size(); ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 20; ++round)
+        results[i] = step(Array::full(Shape(DType::f32, {8}), double(i)));
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < results.size(); ++i)
+    CHECK(values(results[i]) == std::vector<double>(8, 2.0 * double(i)));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,10 +43,11 @@ class ExecutableBase {
 };
 
 // One call in progress: argument leaves in order, then run, then result leaves. Keeps its room from
-// call to call, so that a step allocates nothing large; one call of an executable at a time.
+// call to call, so that a step allocates nothing large; calls from several threads wait for each
+// other.
 class ExecutableCall {
  public:
-  explicit ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl) {}
+  explicit ExecutableCall(ExecutableBase::Impl& impl);
   ExecutableCall(const ExecutableCall&) = delete;
   ExecutableCall& operator=(const ExecutableCall&) = delete;
   ~ExecutableCall();  // forgets the arrays
@@ -56,10 +58,12 @@ class ExecutableCall {
 
  private:
   ExecutableBase::Impl& impl_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 // A compiled function: fn's signature with Array for Tensor. Copies share the program.
 // What a call returns stays on the devices; passing it back with the sharding it has costs nothing.
+// Reading it gathers it once into a host copy; writing through data() changes that copy only.
 // A donated argument must not be used afterwards. UserError: leaves whose path, count, shape or
 // dtype differ from the traced ones, an array used after donation or passed twice.
 template <class Result, class... Args>

@@ -143,7 +143,7 @@ Traced trace_function(const TraceOptions& options, Fn& fn,
 // Array or Shape; fn takes the same trees of Tensor.
 template <class Fn, class... Args>
 Traced trace(Fn fn, const Args&... args) {
-  return detail::trace_function(TraceOptions{}, fn, nullptr, args...);
+  return detail::trace_function(TraceOptions{.site = {}}, fn, nullptr, args...);
 }
 template <class Fn, class... Args>
 Traced trace(const TraceOptions& options, Fn fn, const Args&... args) {

@@ -11,6 +11,11 @@
 
 namespace gspmd {
 
+struct PassTime {
+  std::string pass;
+  double seconds = 0;
+};
+
 struct PipelineOptions {
   int64_t num_devices = 1;
   PropagateOptions propagate;
@@ -22,11 +27,7 @@ struct PipelineOptions {
   std::vector<std::string> disabled;    // pass names
   std::vector<std::string> dump_after;  // pass names; "all"
   std::function<void(const std::string& pass, const std::string& text)> dump;
-};
-
-struct PassTime {
-  std::string pass;
-  double seconds = 0;
+  std::function<void(const PassTime& time)> on_pass;  // as each pass ends
 };
 
 struct CompiledModule {
