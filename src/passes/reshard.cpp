@@ -31,82 +31,157 @@ AtomLayout layout_of(const Sharding& s, int64_t rank, const Digits& atoms) {
   return layout;
 }
 
-Sharding in_order(const Sharding& s, DeviceOrder order) {
-  std::vector<Digits> dims;
-  for (int64_t d = 0; d < s.rank(); ++d) dims.push_back(s.dim(d));
-  return Sharding::tiled(order, std::move(dims));
+bool contains_all(const Digits& digits, const Digits& part) {
+  const std::optional<Digits> missing = difference(part, digits);
+  return missing && missing->empty();
 }
 
-void join(ReshardPlan& plan, ReshardPlan more) {
-  for (ReshardStep& step : more.steps) plan.steps.push_back(std::move(step));
-  plan.cost.bytes += more.cost.bytes;
-  plan.cost.steps += more.cost.steps;
-  plan.full_rematerialization |= more.full_rematerialization;
-}
-
-bool splits(const Sharding& s) { return s.num_tiles() > 1; }
-
-ReshardPlan plan_in_one_order(const Shape& global, const Sharding& from, const Sharding& to) {
-  const int64_t rank = global.rank();
-  std::vector<Digits> lists = digit_lists(from, rank);
-  for (Digits& list : digit_lists(to, rank)) lists.push_back(std::move(list));
-  const DeviceOrder order = from.order() ? from.order() : to.order();
-  const std::optional<Digits> atoms = common_atoms(lists);
-  if (!atoms) {
-    // Digits that cut the rank at places which do not divide each other: through the whole value.
-    const Sharding whole = Sharding::replicated();
-    ReshardPlan plan = plan_in_one_order(global, from, whole);
-    join(plan, plan_in_one_order(global, whole, to));
-    plan.full_rematerialization = splits(from) && splits(to);
-    return plan;
-  }
-  const Combiner combiner = from.unreduced().empty() ? Combiner::sum : from.unreduced()[0].combiner;
-  return ReshardSearch(global, order, *atoms, layout_of(from, rank, *atoms), layout_of(to, rank, *atoms),
-                       combiner)
-      .run();
-}
-
-ReshardPlan permute_order(const Shape& global, const Sharding& from, const Sharding& to) {
-  ReshardPlan plan;
-  if (equivalent(from, to)) return plan;
-  plan.steps.push_back({ReshardKind::collective_permute, -1, -1, {}, from, to});
-  plan.cost = {local_shape(global, from).bytes(), 1};
-  return plan;
-}
-
-void check_unreduced(const Sharding& from, const Sharding& to) {
+void check(const Shape& global, const Sharding& from, const Sharding& to) {
+  if (!from.is_tiled() || !to.is_tiled())
+    user_error("reshard: from {} to {}: only tiled and replicated shardings can be resharded",
+               to_string(from), to_string(to));
+  if (std::max(from.rank(), to.rank()) > global.rank())
+    user_error("reshard: from {} to {}: {} has {} dims", to_string(from), to_string(to),
+               to_string(global), global.rank());
+  const DeviceOrder a = from.order(), b = to.order();
+  if (a && b && a->count != b->count)
+    user_error("reshard: {} is over {} devices and {} over {}; reshard within one set of devices",
+               to_string(from), a->count, to_string(to), b->count);
+  if (!(from.manual_digits() == to.manual_digits() && (a == b || from.manual_digits().empty())))
+    user_error("reshard: {} and {} differ in their manual devices; leave the manual region first",
+               to_string(from), to_string(to));
   for (const Unreduced& u : to.unreduced()) {
     bool found = false;
     for (const Unreduced& have : from.unreduced())
-      found = found || (have.combiner == u.combiner && intersection(have.digits, u.digits) == u.digits);
+      found = found || (a == b && have.combiner == u.combiner && contains_all(have.digits, u.digits));
     if (!found)
       user_error("reshard: {} is unreduced where {} is not; a whole value has no partial sums",
                  to_string(to), to_string(from));
+  }
+  if (from.unreduced().size() > 1 && from.unreduced() != to.unreduced())
+    user_error("reshard: {} has partial results of two kinds, whose order is not known; reduce one "
+               "of them where it arises",
+               to_string(from));
+}
+
+// `{unreduced}` on every device there is: the target's.
+Sharding with_devices(const Sharding& from, const Sharding& to) {
+  if (!from.is_unreduced_everywhere()) return from;
+  if (!to.order())
+    user_error("reshard: {} to {}: neither says over which devices", to_string(from), to_string(to));
+  Unreduced all = from.unreduced().front();
+  all.digits = {{to.order()->count, 1}};
+  return Sharding::tiled(to.order(), {}, {}, {all});
+}
+
+ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to) {
+  const int64_t rank = global.rank();
+  const std::vector<Digits> have = digit_lists(from, rank);
+  const std::vector<Digits> want = digit_lists(to, rank);
+  std::vector<Digits> all = have;
+  all.insert(all.end(), want.begin(), want.end());
+  ReshardProblem problem{global, {from.order(), to.order()}, {}, {}, {}, Combiner::sum, {}};
+  for (DeviceOrder& order : problem.orders)
+    if (!order) order = from.order() ? from.order() : to.order();
+  const std::optional<Digits> both = common_atoms(all);
+  // Digits of one order that cut it at places which do not divide each other are as strange to each
+  // other as two orders are.
+  const bool apart = !both || problem.orders[0] != problem.orders[1];
+  problem.atoms[0] = both ? *both : common_atoms(have).value();
+  problem.atoms[1] = both ? *both : common_atoms(want).value();
+  problem.from = layout_of(from, rank, problem.atoms[0]);
+  problem.to = layout_of(to, rank, problem.atoms[1]);
+  problem.to.ordered = apart ? 1 : 0;
+  problem.manual = from.manual_digits();
+  if (!from.unreduced().empty()) problem.combiner = from.unreduced()[0].combiner;
+  return ReshardSearch(std::move(problem)).run();
+}
+
+// Whether each dim of `fine` refines that of `coarse` by shards that nest (`free_whole`: or `coarse` holds
+// the dim whole).
+bool refines(const Shape& global, const Sharding& fine, const Sharding& coarse, bool free_whole) {
+  for (int64_t d = 0; d < global.rank(); ++d) {
+    const Digits &f = fine.dim(d), &c = coarse.dim(d);
+    if (f == c) continue;
+    if (!is_prefix(c, f)) return false;
+    const int64_t n = global.dims[static_cast<size_t>(d)];
+    const int64_t few = tile_count(c), many = tile_count(f);
+    if (ceil_div(n, few) != many / few * ceil_div(n, many) && !(free_whole && few == 1)) return false;
+  }
+  return true;
+}
+
+// Slices alone, or gathers alone, where shards nest in each dim: nothing is cheaper.
+std::optional<ReshardPlan> one_way(const Shape& global, const Sharding& from, const Sharding& to) {
+  if (from.order() != to.order() && from.order() && to.order()) return std::nullopt;
+  if (!from.unreduced().empty()) return std::nullopt;
+  const bool slice = refines(global, to, from, true);
+  if (!slice && !refines(global, from, to, false)) return std::nullopt;
+  const DeviceOrder order = from.order() ? from.order() : to.order();
+  ReshardPlan plan;
+  Sharding here = from;
+  for (int64_t d = 0; d < global.rank(); ++d) {
+    const Digits &a = from.dim(d), &b = to.dim(d);
+    if (a == b) continue;
+    const Digits digits = slice ? difference(b, a).value() : difference(a, b).value();
+    if (!slice)
+      plan.cost.bytes +=
+          saturating_multiply(local_shape(global, here).bytes(), tile_count(digits) - 1);
+    Sharding next = here.with_dim(d, b, global.rank(), order);
+    plan.steps.push_back({slice ? ReshardKind::dynamic_slice : ReshardKind::all_gather, d, -1, digits,
+                          here, next});
+    ++plan.cost.steps;
+    here = std::move(next);
+  }
+  return plan;
+}
+
+// What a plan depends on, and nothing else of a sharding (open dims, names, groups).
+Sharding bare(const Sharding& s) {
+  if (s.is_unreduced_everywhere())
+    return Sharding::unreduced_everywhere(s.unreduced().front().combiner);
+  std::vector<Digits> dims;
+  for (int64_t d = 0; d < s.rank(); ++d) dims.push_back(s.dim(d));
+  return Sharding::tiled(s.order(), std::move(dims), s.manual_digits(), s.unreduced());
+}
+
+using Key = std::vector<int64_t>;
+
+void append_key(Key& key, const Digits& digits) {
+  key.push_back(static_cast<int64_t>(digits.size()));
+  for (const Digit& digit : digits) key.insert(key.end(), {digit.size, digit.stride});
+}
+
+void append_key(Key& key, const Sharding& s) {
+  // Orders are interned and never freed, so that an address names one for good.
+  key.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(s.order())));
+  key.push_back(s.rank());
+  for (int64_t d = 0; d < s.rank(); ++d) append_key(key, s.dim(d));
+  append_key(key, s.manual_digits());
+  for (const Unreduced& u : s.unreduced()) {
+    key.push_back(static_cast<int64_t>(u.combiner));
+    append_key(key, u.digits);
   }
 }
 
 }  // namespace
 
 ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to) {
-  if (!from.is_tiled() || !to.is_tiled())
-    user_error("reshard: from {} to {}: only tiled and replicated shardings can be resharded",
-               to_string(from), to_string(to));
-  if (equivalent(from, to)) return {};
-  check_unreduced(from, to);
-  if (!from.order() || !to.order() || from.order() == to.order())
-    return plan_in_one_order(global, from, to);
-  if (from.order()->count != to.order()->count)
-    user_error("reshard: {} is over {} devices and {} over {}; reshard within one set of devices",
-               to_string(from), from.order()->count, to_string(to), to.order()->count);
-  // Two device orders: move whole shards from one order to the other, either last or first.
-  const Sharding last = in_order(to, from.order());
-  ReshardPlan a = plan_in_one_order(global, from, last);
-  join(a, permute_order(global, last, to));
-  if (!from.unreduced().empty()) return a;
-  const Sharding first = in_order(from, to.order());
-  ReshardPlan b = permute_order(global, from, first);
-  join(b, plan_in_one_order(global, first, to));
-  return b.cost < a.cost ? b : a;
+  check(global, from, to);
+  const Sharding a = with_devices(bare(from), to), b = bare(to);
+  if (equivalent(a, b)) return {};
+  if (std::optional<ReshardPlan> plan = one_way(global, a, b)) return std::move(*plan);
+  // The layers of a model ask the same again and again.
+  static thread_local std::map<Key, ReshardPlan> known;
+  constexpr size_t kMaxKnown = 10'000;
+  Key key{dtype_size(global.dtype)};
+  key.insert(key.end(), global.dims.begin(), global.dims.end());
+  append_key(key, a);
+  append_key(key, b);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  if (known.size() >= kMaxKnown) known.clear();
+  return known.emplace(std::move(key), search(global, a, b)).first->second;
 }
 
 std::string to_string(const ReshardPlan& plan) {

@@ -8,19 +8,30 @@
 namespace gspmd {
 
 // A layout in terms of atoms (indices into a common refinement): per dim major first, and the atoms
-// along which the value is still a partial result, ascending.
+// along which the value is still a partial result, ascending. `ordered` says which device order the
+// atoms count in: 0 that of the source, 1 that of the target.
 struct AtomLayout {
   std::vector<std::vector<int>> dims;
   std::vector<int> unreduced;
+  int ordered = 0;
   auto operator<=>(const AtomLayout&) const = default;
 };
 
-// Dijkstra over atom layouts of one device order.
+struct ReshardProblem {
+  const Shape& global;
+  DeviceOrder orders[2];  // of the source and of the target; equal in most cases
+  Digits atoms[2];        // the refinements that layouts use in either; the same list in one order
+  AtomLayout from, to;
+  Combiner combiner = Combiner::sum;  // of what is unreduced
+  Digits manual;                      // kept as they are
+  bool two_orders() const { return to.ordered == 1; }
+};
+
+// Shortest paths over atom layouts.
 class ReshardSearch {
  public:
-  ReshardSearch(const Shape& global, DeviceOrder order, Digits atoms, AtomLayout from, AtomLayout to,
-                Combiner combiner);
-  ReshardPlan run();
+  explicit ReshardSearch(ReshardProblem problem);
+  ReshardPlan run() const;
 
  private:
   struct Move {
@@ -30,36 +41,53 @@ class ReshardSearch {
     AtomLayout after;
     int64_t bytes = 0;
   };
+  struct Span {
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr int kCornerAtoms = 6;
   struct Reached {
     ReshardCost cost;
-    AtomLayout before;
+    const AtomLayout* before = nullptr;  // nullptr: the start
     Move move;
-    bool done = false;
-    bool start = false;
   };
+  // Everything gathered, then sliced: always a way.
+  ReshardPlan through_whole() const;
+  // The path that is found with `moves`, where it costs less than `limit`.
+  std::optional<ReshardPlan> search(void (ReshardSearch::*moves)(const AtomLayout&, std::vector<Move>&)
+                                        const,
+                                    const ReshardCost& limit) const;
 
-  void moves(const AtomLayout& s, std::vector<Move>& out) const;
-  void gathers(const AtomLayout& s, std::vector<Move>& out) const;
-  void slices(const AtomLayout& s, std::vector<Move>& out) const;
-  void exchanges(const AtomLayout& s, std::vector<Move>& out) const;
-  void permutes(const AtomLayout& s, std::vector<Move>& out) const;
+  // What the target has a use for.
+  void likely_moves(const AtomLayout& s, std::vector<Move>& out) const;
+  void wanted_slices(const AtomLayout& s, std::vector<Move>& out) const;
+  void wanted_permutes(const AtomLayout& s, std::vector<Move>& out) const;
   void reductions(const AtomLayout& s, std::vector<Move>& out) const;
+  // Everything that a step can do.
+  void all_moves(const AtomLayout& s, std::vector<Move>& out) const;
+  void slices(const AtomLayout& s, Move& run, std::vector<Move>& out) const;
+  void permutes(const AtomLayout& s, AtomLayout& after, size_t dim, std::vector<Move>& out) const;
+  // Both; the likely ones only to dims that want what is moved.
+  void gathers(const AtomLayout& s, std::vector<Move>& out) const;
+  void exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;
 
-  int64_t tiles(const std::vector<int>& atoms) const;
+  const Digits& atoms_of(const AtomLayout& s) const { return p_.atoms[s.ordered]; }
+  int64_t tiles(const std::vector<int>& atoms, int ordered) const;
   int64_t local_bytes(const AtomLayout& s) const;
+  bool is_whole(const AtomLayout& s) const;
+  // The part of a dim that a device holds; bit i of `corner`: its coordinate along atom i is the last one,
+  // else the first.
+  Span held(const AtomLayout& s, size_t dim, uint32_t corner) const;
+  // A lower bound on the bytes still to be sent: what the device that is worst off lacks.
+  int64_t bytes_missing(const AtomLayout& s) const;
   // Whether shards over `fine` tiles of dim d lie inside shards over `coarse` tiles, or the dim is whole.
   bool nests(int64_t d, int64_t coarse, int64_t fine) const;
   bool wanted_on(int64_t d, int atom) const;
   bool is_free(const AtomLayout& s, int atom) const;
-  Digits digits(const std::vector<int>& atoms) const;
+  Digits digits(const std::vector<int>& atoms, int ordered) const;
   Sharding sharding(const AtomLayout& s) const;
-  ReshardPlan plan_of(const std::vector<const Reached*>& path) const;
+  ReshardPlan plan_of(const std::vector<const Move*>& path) const;
 
-  const Shape& global_;
-  DeviceOrder order_;
-  Digits atoms_;
-  AtomLayout from_, to_;
-  Combiner combiner_;
+  ReshardProblem p_;
 };
 
 }  // namespace gspmd
