@@ -15,7 +15,8 @@ int cost_verb(const Command& command) {
   const Prepared prepared = prepare(*module, pipeline_options(command, *module));
   const DeviceModel device;
   const CostEstimate cost = estimate_cost(*prepared.compiled.local, device);
-  const std::vector<CollectiveStats> collectives = collective_stats(*prepared.compiled.local);
+  const std::vector<CollectiveStats> collectives =
+      collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
   if (command.json) {
     print_json({{"flops_per_device", cost.flops},
                 {"memory_bytes_per_device", cost.memory_bytes},

@@ -37,7 +37,33 @@ Json complex_elements(const Array& array) {
   return data;
 }
 
+// "data,model", or the digits of the device number that a group runs over: "(4,1)" is size, stride.
+std::string axes_text(const CollectiveStats& c) {
+  if (!c.axes.empty()) return c.axes;
+  std::string text;
+  for (const Digit& digit : c.digits)
+    text += fmt::format("{}({},{})", text.empty() ? "" : " ", digit.size, digit.stride);
+  return text;
+}
+
+const Sharding* first_leaf(const Sharding& sharding) {
+  if (!sharding.is_tuple()) return &sharding;
+  for (const Sharding& element : sharding.elements())
+    if (element.mesh()) return &element;
+  return nullptr;
+}
+
 }  // namespace
+
+std::shared_ptr<const Mesh> mesh_of(const Module& module) {
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) {
+      if (!node->sharding) continue;
+      const Sharding* const leaf = first_leaf(*node->sharding);
+      if (leaf != nullptr && leaf->mesh()) return leaf->mesh();
+    }
+  return nullptr;
+}
 
 void print_json(const Json& value) {
   const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -61,7 +87,7 @@ Json to_json(const std::vector<CollectiveStats>& collectives) {
                     {"groups", c.groups},
                     {"op", c.op},
                     {"source", c.source},
-                    {"axes", c.axes},
+                    {"axes", axes_text(c)},
                     {"phase", c.backward ? "backward" : "forward"}});
   return list;
 }
@@ -98,13 +124,13 @@ Json to_json(const Array& array) {
 
 std::string to_table(const std::vector<CollectiveStats>& collectives) {
   if (collectives.empty()) return "no collectives\n";
-  std::string text = fmt::format("{:<20} {:>6} {:>14}  {:<28} {}\n", "kind", "count", "bytes sent",
-                                 "groups", "because of");
+  std::string text = fmt::format("{:<20} {:>6} {:>14}  {:<14} {:<28} {}\n", "kind", "count",
+                                 "bytes sent", "axes", "groups", "because of");
   for (const CollectiveStats& c : collectives) {
     std::string groups = c.groups.size() > 28 ? c.groups.substr(0, 25) + "..." : c.groups;
-    text += fmt::format("{:<20} {:>6} {:>14}  {:<28} {}{}{}{}\n", c.kind, c.count, c.bytes, groups,
-                        c.op, c.backward ? " (backward)" : "", c.source.empty() ? "" : " at ",
-                        c.source);
+    text += fmt::format("{:<20} {:>6} {:>14}  {:<14} {:<28} {}{}{}{}\n", c.kind, c.count, c.bytes,
+                        axes_text(c), groups, c.op, c.backward ? " (backward)" : "",
+                        c.source.empty() ? "" : " at ", c.source);
   }
   return text;
 }

@@ -26,6 +26,9 @@ std::string to_table(const std::vector<CollectiveStats>& collectives);
 std::string to_table(const std::vector<FullRematerialization>& all);
 std::string to_line(const Array& array);  // "f32[2] 1, 2", the first elements of large ones
 
+// The mesh whose axes name the module's shardings (the first one found); nullptr when none does.
+std::shared_ptr<const Mesh> mesh_of(const Module& module);
+
 double total_seconds(const std::vector<PassTime>& passes);
 int64_t instruction_count(const Module& module);
 

@@ -77,7 +77,9 @@ void print_verdict(const Comparison& result, const Expected& expected, const Pre
   if (result.first)
     fmt::print("first difference: output {} at [{}]: expected {}, found {}\n", result.first->output,
                fmt::join(result.first->index, ","), result.first->expected, result.first->actual);
-  fmt::print("{}{}", to_table(collective_stats(*prepared.compiled.local)),
+  fmt::print("{}{}",
+             to_table(collective_stats(*prepared.compiled.local,
+                                       mesh_of(*prepared.compiled.completed).get())),
              to_table(prepared.compiled.full_rematerializations));
 }
 
@@ -119,19 +121,21 @@ int verify_verb(const Command& command) {
     print_verdict(result, expected, prepared);
     return result.equal ? 0 : 1;
   }
-  print_json({{"equal", result.equal},
-              {"exact", expected.exact},
-              {"reference", expected.oracle ? "oracle" : "fast"},
-              {"max_abs_error", number(result.max_abs_error)},
-              {"max_rel_error", number(result.max_rel_error)},
-              {"first_difference", to_json(result.first)},
-              {"collectives", to_json(collective_stats(*prepared.compiled.local))},
-              {"full_rematerializations", to_json(prepared.compiled.full_rematerializations)},
-              {"peak_bytes_per_device", prepared.plan.peak_bytes},
-              {"seconds",
-               {{"compile", prepared.compile_seconds},
-                {"run", outcome.seconds},
-                {"reference", expected.seconds}}}});
+  print_json(
+      {{"equal", result.equal},
+       {"exact", expected.exact},
+       {"reference", expected.oracle ? "oracle" : "fast"},
+       {"max_abs_error", number(result.max_abs_error)},
+       {"max_rel_error", number(result.max_rel_error)},
+       {"first_difference", to_json(result.first)},
+       {"collectives", to_json(collective_stats(*prepared.compiled.local,
+                                                mesh_of(*prepared.compiled.completed).get()))},
+       {"full_rematerializations", to_json(prepared.compiled.full_rematerializations)},
+       {"peak_bytes_per_device", prepared.plan.peak_bytes},
+       {"seconds",
+        {{"compile", prepared.compile_seconds},
+         {"run", outcome.seconds},
+         {"reference", expected.seconds}}}});
   return result.equal ? 0 : 1;
 }
 

@@ -70,7 +70,8 @@ int partition_verb(const Command& command) {
     return 0;
   }
   print_json({{"module", text},
-              {"collectives", to_json(collective_stats(*compiled.local))},
+              {"collectives",
+               to_json(collective_stats(*compiled.local, mesh_of(*compiled.completed).get()))},
               {"full_rematerializations", to_json(compiled.full_rematerializations)},
               {"instructions", instruction_count(*compiled.local)},
               {"seconds", total_seconds(compiled.seconds)}});
@@ -81,7 +82,8 @@ int explain_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
   // Before combining: each collective beside the op that needed it.
-  const std::vector<CollectiveStats> collectives = collective_stats(*compiled.uncombined);
+  const std::vector<CollectiveStats> collectives =
+      collective_stats(*compiled.uncombined, mesh_of(*compiled.completed).get());
   if (command.json) {
     print_json({{"collectives", to_json(collectives)},
                 {"full_rematerializations", to_json(compiled.full_rematerializations)}});

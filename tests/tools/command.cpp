@@ -176,8 +176,8 @@ TEST_CASE("explain names the mesh axes of named shardings, and digits of others"
   };
   const auto axes = [](const std::string& module) {
     std::set<std::string> result;
-    for (const Json& c : json_of("explain - --json", module)["collectives"])
-      result.insert(c["axes"]);
+    const Json explained = json_of("explain - --json", module);
+    for (const Json& c : explained["collectives"]) result.insert(c["axes"]);
     return result;
   };
   CHECK(axes(text("{mesh['data'=2,'model'=4], [{},{'model'}]}",
