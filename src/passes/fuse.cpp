@@ -28,6 +28,7 @@ bool fuse(Module& local) {
     changed |= fuse_dots(*computation);
     changed |= fuse_loops(*computation);
   }
+  if (changed) local.sort_computations();  // the new ones stand behind the entry
   return changed;
 }
 
