@@ -183,12 +183,14 @@ Tensor causal_mask(Operand scores, const CausalMaskOptions& options) {
       call_error("{} has {} queries but {} keys; each query needs its own key", describe(node),
                  queries, keys);
     Computation& c = node->parent();
+    const DType dtype = node->shape.dtype;
+    Node* value = scalar_node(mask_value(dtype, options), false, dtype);
     const Shape counts(DType::s32, {queries, keys});
     Node* last_key = hlo::iota(c, counts, 0);
     if (keys != queries) last_key = add(last_key, static_cast<double>(keys - queries));
     Node* visible = hlo::compare(last_key, hlo::iota(c, counts, 1), Direction::ge);
     return tensor_of(hlo::select(broadcast_node(visible, node->dims()), node,
-                                 splat_like(node, mask_value(node->shape.dtype, options))));
+                                 broadcast_node(value, node->dims())));
   });
 }
 

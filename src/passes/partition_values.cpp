@@ -67,6 +67,10 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
     entry.held = settle(*global, entry.held);
     return reshard(global, to);
   }
+  // A reader without a line of the user's, such as the tuple of results, is not the cause: its value is.
+  std::optional<EmissionScope> cause;
+  if (reader_ && reader_->metadata.source_file.empty() && !global->metadata.source_file.empty())
+    cause.emplace(global->metadata, backward || global->backward);
   Node* local = reshard(entry.held, global->shape, to);
   entry.layouts.push_back({to, local, backward});
   return local;

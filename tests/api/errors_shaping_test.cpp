@@ -160,6 +160,10 @@ TEST_CASE("norms, masks and losses name the shapes they need", "[api][errors]") 
                       trace([](Tensor x) { return causal_mask(x); }, Shape(DType::f32, {3})));
   GSPMD_REQUIRE_ERROR("causal_mask: arg0 f32[3,2] has 3 queries but 2 keys",
                       trace([](Tensor x) { return causal_mask(x); }, Shape(DType::f32, {3, 2})));
+  GSPMD_REQUIRE_ERROR(
+      "causal_mask: the number 0.5 is not a s32",
+      trace([](Tensor x) { return causal_mask(x, {.value = 0.5, .has_value = true}); },
+            Shape(DType::s32, {2, 2})));
   GSPMD_REQUIRE_ERROR("cross_entropy: labels must be integers, got arg1 f32[2,3]",
                       trace([](Tensor x, Tensor l) { return cross_entropy(x, l); }, kF, kF));
   GSPMD_REQUIRE_ERROR("cross_entropy: labels arg1 s32[2,3] do not fit logits arg0 f32[2,3]",

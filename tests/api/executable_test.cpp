@@ -151,6 +151,21 @@ TEST_CASE("stats list every collective with axes, bytes and cause", "[api][execu
   CHECK(to_json(step.stats()).find("\"collective_count\":1") != std::string::npos);
 }
 
+TEST_CASE("a collective that only a result needs names the result's line", "[api][executable]") {
+  const int line = __LINE__ + 3;
+  const auto fn = [](Tensor x) {
+    const Tensor split = mesh_split(x, kMesh, {"data", "model"});
+    return mesh_split(sum(split, {.axes = 1}), kMesh, {"data"});
+  };
+  const auto step = compile(fn, {.mesh = kMesh}, Shape(DType::f32, {4, 8}));
+  REQUIRE(step.stats().collectives.size() == 1);
+  CHECK(step.stats().collectives[0].source == fmt::format("executable_test.cpp:{}", line));
+  const auto gradient =
+      compile([&](Tensor w) { return grad([&](Tensor t) { return sum(square(fn(t))); })(w); },
+              {.mesh = kMesh}, Shape(DType::f32, {4, 8}));
+  for (const CollectiveStats& c : gradient.stats().collectives) CHECK_FALSE(c.source.empty());
+}
+
 TEST_CASE("the module stages run from completed to local, and text is one program",
           "[api][executable]") {
   const auto fn = [](Tensor x) { return mesh_split(x, kMesh, {"data"}) * 2; };
