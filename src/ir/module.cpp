@@ -133,6 +133,40 @@ int64_t Module::remove_unreachable() {
   return count;
 }
 
+namespace {
+
+// The shape at an index path; nullptr where there is none.
+const Shape* shape_at(const Shape& shape, const Dims& path) {
+  const Shape* at = &shape;
+  for (const int64_t index : path) {
+    if (!at->is_tuple || index < 0 || index >= static_cast<int64_t>(at->elements.size()))
+      return nullptr;
+    at = &at->elements[static_cast<size_t>(index)];
+  }
+  return at;
+}
+
+}  // namespace
+
+const Shape* output_shape(const Module& module, const Alias& alias) {
+  return shape_at(module.entry()->root()->shape, alias.output);
+}
+
+const Shape* parameter_shape(const Module& module, const Alias& alias) {
+  const std::vector<Node*>& parameters = module.entry()->parameters();
+  if (alias.parameter < 0 || alias.parameter >= static_cast<int64_t>(parameters.size()))
+    return nullptr;
+  return shape_at(parameters[static_cast<size_t>(alias.parameter)]->shape, alias.parameter_index);
+}
+
+int64_t Module::remove_unfit_aliases() {
+  return static_cast<int64_t>(std::erase_if(aliases, [&](const Alias& alias) {
+    const Shape* const output = output_shape(*this, alias);
+    const Shape* const parameter = parameter_shape(*this, alias);
+    return output == nullptr || parameter == nullptr || !(*output == *parameter);
+  }));
+}
+
 std::unique_ptr<Module> Module::clone() const {
   auto copy = std::make_unique<Module>(name);
   copy->num_partitions = num_partitions;

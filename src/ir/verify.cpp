@@ -145,17 +145,6 @@ void check_sharding(const Node& node) {
   for (size_t i = 0; i < leaves.size(); ++i) check_leaf(sharding.elements()[i], leaves[i]);
 }
 
-// The shape at an index path; nullptr where there is none.
-const Shape* shape_at(const Shape& shape, const Dims& path) {
-  const Shape* at = &shape;
-  for (const int64_t index : path) {
-    if (!at->is_tuple || index < 0 || index >= static_cast<int64_t>(at->elements.size()))
-      return nullptr;
-    at = &at->elements[static_cast<size_t>(index)];
-  }
-  return at;
-}
-
 void check_edges(const Computation& computation) {
   std::unordered_map<const Node*, size_t> position;
   position.reserve(computation.nodes().size());
@@ -208,15 +197,9 @@ void verify_node(const Node& node) {
 
 void verify_aliases(const Module& module) {
   if (module.aliases.empty()) return;
-  const Computation& entry = *module.entry();
   for (const Alias& alias : module.aliases) {
-    const Shape* const output = shape_at(entry.root()->shape, alias.output);
-    const bool known =
-        alias.parameter >= 0 && alias.parameter < static_cast<int64_t>(entry.parameters().size());
-    const Shape* const parameter =
-        known ? shape_at(entry.parameters()[static_cast<size_t>(alias.parameter)]->shape,
-                         alias.parameter_index)
-              : nullptr;
+    const Shape* const output = output_shape(module, alias);
+    const Shape* const parameter = parameter_shape(module, alias);
     if (output == nullptr || parameter == nullptr)
       user_error("input_output_alias: output {{{}}} and parameter {} {{{}}} are not both there",
                  fmt::join(alias.output, ","), alias.parameter,

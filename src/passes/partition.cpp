@@ -115,6 +115,7 @@ PartitionResult SpmdPartitioner::run() {
   finish_root(entry);
   result_.module->remove_unreachable();
   result_.module->sort_computations();
+  result_.module->remove_unfit_aliases();  // the two ends may be split differently
   return std::move(result_);
 }
 

@@ -165,6 +165,20 @@ TEST_CASE("computations sort callees first, and recursion is refused") {
   CHECK_THROWS_WITH(module.sort_computations(), Catch::Contains("calls itself"));
 }
 
+TEST_CASE("aliases between different shapes are removed") {
+  const auto module = parse_module(R"(HloModule m, input_output_alias={ {0}: (0, {}), {1}: (1, {}) }
+ENTRY e {
+  a = f32[4] parameter(0)
+  b = f32[2] parameter(1)
+  ROOT t = (f32[4], f32[2]) tuple(a, b)
+})");
+  CHECK(module->remove_unfit_aliases() == 0);
+  module->entry()->parameters()[1]->shape = Shape(DType::f32, {3});
+  module->aliases.push_back({{2}, 0, {}, false});
+  CHECK(module->remove_unfit_aliases() == 2);
+  CHECK(module->aliases == std::vector<Alias>{{{0}, 0, {}, false}});
+}
+
 TEST_CASE("unreachable computations are removed") {
   Module module;
   Computation& main = *module.add_computation("main");

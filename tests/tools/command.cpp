@@ -167,6 +167,16 @@ TEST_CASE("explain, cost and ops answer in text and JSON") {
     if (op["name"] == "dot") CHECK(op["rule"] == "([i,k],[k,j])->([i,j]) reduction={k}");
 }
 
+TEST_CASE("a donated parameter split otherwise than the result is not shared") {
+  const Json result = json_of(
+      "verify - --json",
+      "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }, num_partitions=4\nENTRY e {"
+      " a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
+      " ROOT n = f32[8,8] negate(a), sharding={devices=[1,4]<=[4]} }");
+  CHECK(result["equal"] == true);
+  CHECK(result["exact"] == true);
+}
+
 TEST_CASE("explain names the mesh axes of named shardings, and digits of others") {
   const auto text = [](const std::string& x, const std::string& w) {
     return "HloModule m, num_partitions=8\nENTRY e {\n  x = f32[8,16] parameter(0), sharding=" + x +

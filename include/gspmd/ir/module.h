@@ -147,6 +147,9 @@ class Module {
   void sort_computations();
   // Removes computations that the entry does not reach.
   int64_t remove_unreachable();
+  // Removes aliases whose two ends are not there or differ in shape: storage cannot be shared between
+  // shards of different shapes. Returns how many.
+  int64_t remove_unfit_aliases();
   std::string unique_name(std::string base);  // "dot" -> "dot", "dot.1", "dot.2"
   int64_t next_id() { return next_id_++; }
 
@@ -158,6 +161,10 @@ class Module {
   std::map<std::string, int64_t, std::less<>> names_, computation_names_;  // -> last number given
   std::map<std::string, Computation*, std::less<>> by_name_;
 };
+
+// The shapes at the two ends of an alias of the entry; nullptr where the index leads nowhere.
+const Shape* output_shape(const Module& module, const Alias& alias);
+const Shape* parameter_shape(const Module& module, const Alias& alias);
 
 // Sharding, origins, metadata, frontend attributes and phase.
 void copy_annotations(const Node& from, Node& to);

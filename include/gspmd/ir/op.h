@@ -12,6 +12,19 @@ namespace gspmd {
 class PartitionContext;
 struct PreparedKernel;  // kernels/prepared_kernel.h
 
+// How completion runs: the aggressiveness level 0..3 (semantics.md 2.4) and the rule set.
+struct CompletionMode {
+  int level = 0;
+  bool spmd = true;
+};
+// A layout that an operand suggests for the result: `operand` gave it (-1: several), `leaf` of a tuple
+// result takes it (-1: all leaves, or the whole tuple).
+struct ShardingProposal {
+  Sharding sharding;
+  int64_t operand = 0;
+  int64_t leaf = -1;
+};
+
 // The result of evaluating a node: an array, or a tuple of values.
 struct Value {
   Array array;
@@ -89,10 +102,13 @@ struct OpInfo {
   // Cotangents of the operands given that of the result; nullptr entries where none flows. Emits nodes
   // into node.parent() with the builders of ops/builders.h. UserError when not differentiable.
   std::vector<Node*> (*gradient)(Node& node, Node* cotangent) = nullptr;
-  // Completion beyond factors: the sharding that the op's result (operand) should get from its
-  // neighbours; nullopt = nothing. See passes/propagate.h.
-  std::optional<Sharding> (*forward_sharding)(const Node& node, int level) = nullptr;
-  std::optional<Sharding> (*backward_sharding)(const Node& node, int64_t operand, int level) = nullptr;
+  // Completion beyond factors: what the operands suggest for the result, each tried in turn; and what
+  // the result suggests for an operand, nullopt = nothing. See passes/propagate.h.
+  std::vector<ShardingProposal> (*forward_sharding)(const Node& node, CompletionMode mode) = nullptr;
+  std::optional<Sharding> (*backward_sharding)(const Node& node, int64_t operand,
+                                               CompletionMode mode) = nullptr;
+  // Whether completion may give this node a tiled sharding; nullptr = yes.
+  bool (*may_be_tiled)(const Node& node, bool spmd) = nullptr;
   Partitioned (*partition)(PartitionContext& context, Node& node) = nullptr;
   // A fast kernel for these (local) shapes; nullptr aspect = the reference kernel runs.
   PreparedKernel (*lower)(const Node& node) = nullptr;
