@@ -55,6 +55,18 @@ TEST_CASE("a module of several replicas is refused where it would be partitioned
   CHECK_THAT(result.err, Catch::Contains("replica_count=2"));
 }
 
+TEST_CASE("calls that would write out to 2^40 instructions are refused") {
+  std::string text = "HloModule m\nf0 { x = f32[] parameter(0)\n ROOT y = f32[] add(x, x) }\n";
+  for (int i = 1; i < 40; ++i)
+    text += fmt::format(
+        "f{0} {{ x = f32[] parameter(0)\n y = f32[] call(x), to_apply=f{1}\n"
+        " ROOT z = f32[] call(y), to_apply=f{1} }}\n",
+        i, i - 1);
+  const CommandResult result = run_command("run -", text);
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, Catch::Contains("with its calls written out"));
+}
+
 TEST_CASE("a run that does not fit into memory is refused with the bytes it needs") {
   const CommandResult result =
       run_command("run -",
