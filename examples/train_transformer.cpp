@@ -151,8 +151,10 @@ void add_language_results(const TrainOptions& options, const models::TrainerOpti
     report.order4_loss = NgramModel(corpus.train, 4).nats_per_byte(corpus.heldout);
   }
   if (options.sample > 0) {
-    report.sample = generate(settings, params, corpus.heldout.substr(0, size_t(options.seq)),
-                             options.sample, options.seed);
+    // A place amid the held-out text: its beginning is a heading in capitals.
+    const std::string prompt =
+        corpus.heldout.substr(corpus.heldout.size() / 5, size_t(options.seq));
+    report.sample = generate(settings, params, prompt, options.sample, options.seed);
   }
 }
 
