@@ -251,6 +251,24 @@ Node* SpmdPartitioner::to_partial_devices(Node* global, const Sharding& given) {
   return hlo::dynamic_slice(whole, std::move(starts), shard.dims);
 }
 
+// A tuple that one op made, its elements brought to the layouts that the results have.
+Node* SpmdPartitioner::tuple_in_layout(Node& node, const Sharding& to) {
+  const Partitioned value = held(&node);
+  if (value.sharding == to) return value.local;
+  if (leaf_count(node.shape) != static_cast<int64_t>(node.shape.elements.size()))
+    user_error(
+        "partition: result {} is a nested tuple {} in layouts that differ from the results'; "
+        "return a flat tuple",
+        place(node), to_string(node.shape));
+  std::vector<Node*> elements;
+  for (size_t i = 0; i < node.shape.elements.size(); ++i) {
+    Node* element = hlo::get_tuple_element(value.local, static_cast<int64_t>(i));
+    const Partitioned part{element, value.sharding.elements().at(i)};
+    elements.push_back(reshard(part, node.shape.elements[i], to.elements().at(i)));
+  }
+  return hlo::tuple(local(), std::move(elements));
+}
+
 void SpmdPartitioner::finish_root(const Computation& global) {
   Node* root = global.root();
   reader_ = root;
@@ -268,8 +286,9 @@ void SpmdPartitioner::finish_root(const Computation& global) {
     local().set_root(finish(root, sharding(*root), root->sharding ? &*root->sharding : nullptr));
     return;
   }
-  if (!root->is(Opcode::tuple) || leaf_count(root->shape) != int64_t(root->operands().size())) {
-    local().set_root(held(root).local);
+  if (leaf_count(root->shape) != static_cast<int64_t>(root->shape.elements.size()) ||
+      !root->is(Opcode::tuple)) {
+    local().set_root(tuple_in_layout(*root, sharding(*root)));
     return;
   }
   const std::vector<Sharding> given = leaf_shardings(root->shape, root->sharding);

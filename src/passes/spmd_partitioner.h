@@ -61,6 +61,7 @@ class SpmdPartitioner final : public PartitionContext {
   Partitioned make_parameter(Node& node);
   Partitioned from_partial_devices(Node* local, const Node& node, const Sharding& given);
   Node* to_partial_devices(Node* global, const Sharding& given);
+  Node* tuple_in_layout(Node& node, const Sharding& to);
   void finish_root(const Computation& global);
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* rank_node(DeviceOrder order);

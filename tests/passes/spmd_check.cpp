@@ -114,10 +114,14 @@ Value run_partitioned(const CompiledModule& compiled, int64_t num_devices,
 }
 
 std::string difference_when_partitioned(const Module& module, int64_t num_devices, uint64_t seed) {
+  return difference_when_partitioned(module, num_devices, integer_arguments(module, seed));
+}
+
+std::string difference_when_partitioned(const Module& module, int64_t num_devices,
+                                        const std::vector<Value>& arguments) {
   PipelineOptions options;
   options.num_devices = num_devices;
   options.verify_between = true;
-  const std::vector<Value> arguments = integer_arguments(module, seed);
   const std::vector<Array> expected = leaves(evaluate(module, arguments));
   const CompiledModule compiled = run_pipeline(module, options);
   const std::vector<Array> got = leaves(run_partitioned(compiled, num_devices, arguments));

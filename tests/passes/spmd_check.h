@@ -20,6 +20,8 @@ Value run_partitioned(const CompiledModule& compiled, int64_t num_devices,
 // Empty when the partitioned program computes bit for bit what the whole module computes, else a
 // description with the module and program texts.
 std::string difference_when_partitioned(const Module& module, int64_t num_devices, uint64_t seed);
+std::string difference_when_partitioned(const Module& module, int64_t num_devices,
+                                        const std::vector<Value>& arguments);
 
 // "all-gather [2,4]<=[8]" per collective of the uncombined program, in order.
 std::vector<std::string> collectives(const CompiledModule& compiled);
