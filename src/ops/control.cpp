@@ -69,7 +69,10 @@ Shape infer_custom_call(const Node& node) {
 
 // Tuples have no dims of their own: completion looks through them leaf by leaf.
 FactorRule barrier_factors(const Node& node) {
-  return node.shape.is_tuple ? no_factors(node) : pointwise_first_operand_factors(node);
+  if (!node.shape.is_tuple) return pointwise_first_operand_factors(node);
+  FactorRule rule = no_factors(node);
+  rule.forward_level = rule.backward_level = 0;
+  return rule;
 }
 
 // Of an unknown target nothing is known: all dims whole.

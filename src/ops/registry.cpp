@@ -24,6 +24,7 @@ std::vector<OpInfo> build_table() {
   for (const PropagateAspect& aspect : propagate_aspects()) {
     row(aspect.opcode).forward_sharding = aspect.forward;
     row(aspect.opcode).backward_sharding = aspect.backward;
+    row(aspect.opcode).may_be_tiled = aspect.may_be_tiled;
   }
   for (const LowerAspect& aspect : lower_aspects()) row(aspect.opcode).lower = aspect.lower;
   for (size_t i = 0; i < table.size(); ++i)

@@ -26,6 +26,7 @@ struct PropagateAspect {
   Opcode opcode;
   decltype(OpInfo::forward_sharding) forward;
   decltype(OpInfo::backward_sharding) backward;
+  decltype(OpInfo::may_be_tiled) may_be_tiled = nullptr;
 };
 struct LowerAspect {
   Opcode opcode;

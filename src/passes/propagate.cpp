@@ -1,5 +1,6 @@
 #include "gspmd/passes/propagate.h"
 
+#include <algorithm>
 #include <set>
 
 #include "gspmd/base/error.h"
@@ -68,6 +69,7 @@ bool divides(const Shape& shape, const Sharding& sharding) {
 }
 
 // One boundary value after completion: what may not change goes back, what does not divide is dropped.
+// `open(i)`: whether leaf i may have changed.
 std::optional<Sharding> boundary(const Shape& shape, const std::optional<Sharding>& saved,
                                  const std::optional<Sharding>& completed,
                                  const std::function<bool(size_t)>& open, bool replicate_indivisible) {
@@ -91,6 +93,36 @@ std::optional<Sharding> boundary(const Shape& shape, const std::optional<Shardin
   return shape.is_tuple ? Sharding::tuple(std::move(result)) : result.at(0);
 }
 
+// Which element of a tuple each leaf belongs to.
+std::vector<size_t> elements_of_leaves(const Shape& shape) {
+  std::vector<size_t> result;
+  for (size_t e = 0; e < shape.elements.size(); ++e)
+    result.insert(result.end(), static_cast<size_t>(leaf_count(shape.elements[e])), e);
+  return result;
+}
+
+bool is_single_tuple(const Computation& entry) {
+  return entry.parameters().size() == 1 && entry.parameters()[0]->shape.is_tuple;
+}
+
+Sharding with_unknown_replicated(const Sharding& s) {
+  if (s.kind() == ShardingKind::unknown) return Sharding::replicated();
+  if (!s.is_tuple()) return s;
+  std::vector<Sharding> leaves;
+  for (const Sharding& leaf : s.elements()) leaves.push_back(with_unknown_replicated(leaf));
+  return Sharding::tuple(std::move(leaves));
+}
+
+bool is_unknown(const Sharding& s) {
+  if (!s.is_tuple()) return s.kind() == ShardingKind::unknown;
+  return std::all_of(s.elements().begin(), s.elements().end(), is_unknown);
+}
+
+bool is_barrier(const Node& node, std::string_view target) {
+  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target &&
+         node.operands().size() == 1 && node.shape == node.operand(0)->shape;
+}
+
 }  // namespace
 
 Propagation::Propagation(Module& module, const PropagateOptions& options)
@@ -101,30 +133,48 @@ Propagation::Propagation(Module& module, const PropagateOptions& options)
     options_.allow_parameters = flags_from_attribute(module, "gspmd.open_parameters");
 }
 
-// A Sharding op becomes a copy of the same name that carries the user's sharding.
+void Propagation::check_boundary_flags() const {
+  const Computation& entry = *module_.entry();
+  const auto check = [](const char* what, size_t flags, size_t values) {
+    if (flags > 1 && flags != values)
+      user_error("propagate: {} flags for {} {}; give one for all or one each", flags, values, what);
+  };
+  const Shape& root = entry.root()->shape;
+  check("results", options_.allow_output.size(), root.is_tuple ? root.elements.size() : 1);
+  check("parameters", options_.allow_parameters.size(),
+        is_single_tuple(entry) ? entry.parameters()[0]->shape.elements.size()
+                               : entry.parameters().size());
+}
+
+// A Sharding op becomes a copy of the same name that carries the user's sharding. What is annotated has
+// that layout from the start, where nothing else says otherwise; the last annotation of a value speaks
+// first.
 void Propagation::convert_sharding_ops() {
   for (const auto& computation : module_.computations()) {
-    std::vector<Node*> annotations;
-    for (const auto& node : computation->nodes())
-      if (is_sharding_op(*node) && node->sharding) annotations.push_back(node.get());
+    std::vector<Node*> annotations = post_order(*computation);
+    std::erase_if(annotations, [](Node* n) { return !is_sharding_op(*n) || !n->sharding; });
     if (annotations.empty()) continue;
+    std::reverse(annotations.begin(), annotations.end());
     for (Node* old : annotations) {
-      Node* copy = computation->append(Opcode::copy, old->shape, {old->operand(0)});
+      const std::string name = old->name();
+      computation->rename(old, name + ".annotation");
+      Node* copy = computation->append_as(name, Opcode::copy, old->shape, {old->operand(0)});
       copy->sharding = old->sharding;
       const std::vector<bool> open = unspecified_dims(*old);
       if (!open.empty()) copy->sharding = copy->sharding->with_open(open);
       copy->metadata = old->metadata;
       copy->frontend_attributes = old->frontend_attributes;
       copy->backward = old->backward;
-      const std::string name = old->name();
       computation->replace_uses(old, copy);
-      computation->rename(old, name + ".annotation");
-      computation->rename(copy, name);
+      record_origins(*copy, *copy);
       Node* source = copy->operand(0);
-      if (open.empty() && !source->sharding && source->shape == copy->shape &&
-          copy->sharding->open().empty() && copy->sharding->shard_group() == 0)
+      const bool closed = copy->sharding->open().empty() && copy->sharding->shard_group() == 0 &&
+                          !is_unknown(*copy->sharding);
+      if (closed && !source->sharding && source->shape == copy->shape) {
         source->sharding = copy->sharding;
-      changed_ = true;
+        record_origins(*source, *copy);
+      }
+      restructured_ = true;
     }
     computation->remove_dead();
     computation->sort();
@@ -137,10 +187,10 @@ void Propagation::collect_groups() {
       if (!node->sharding || node->sharding->is_tuple() || node->sharding->shard_group() == 0) continue;
       const int64_t id = node->sharding->shard_group();
       groups_[id].push_back(node.get());
+      group_of_[node->id()] = id;
       group_is_as_[id] = node->sharding->shard_group_is_as();
-      Sharding plain = node->sharding->with_shard_group(0, false);
-      // A group mark on an otherwise unsharded value says nothing of its own layout.
-      if (plain.is_replicated() || plain.kind() == ShardingKind::unknown) node->sharding.reset();
+      const Sharding plain = node->sharding->with_shard_group(0, false);
+      if (is_unknown(plain)) node->sharding.reset();
       else node->sharding = plain;
     }
 }
@@ -160,115 +210,202 @@ void Propagation::group_donated() {
     Node* parameter = entry.parameters()[p];
     Node* result = entry.root()->operands()[o];
     if (parameter == result || parameter->shape.is_tuple || result->shape.is_tuple) continue;
+    if (group_of_.contains(parameter->id()) || group_of_.contains(result->id())) continue;
     groups_[--id] = {parameter, result};
+    group_of_[parameter->id()] = group_of_[result->id()] = id;
     group_is_as_[id] = true;
   }
 }
 
+// A loop whose result is the program's keeps a layout of its own.
+void Propagation::detach_while_root() {
+  Computation& entry = *module_.entry();
+  Node* loop = entry.root();
+  if (any(options_.allow_output) || !loop->is(Opcode::while_) || !loop->shape.is_tuple) return;
+  std::vector<Node*> elements;
+  for (size_t i = 0; i < loop->shape.elements.size(); ++i) {
+    Attributes attrs;
+    attrs.index = static_cast<int64_t>(i);
+    elements.push_back(
+        entry.append(Opcode::get_tuple_element, loop->shape.elements[i], {loop}, std::move(attrs)));
+  }
+  Node* root = entry.append(Opcode::tuple, loop->shape, std::move(elements));
+  root->sharding = loop->sharding;
+  entry.set_root(root);
+  restructured_ = true;
+}
+
+// Nodes that stand for one value: the first that has a sharding gives it to all.
+void Propagation::tie(const std::vector<Node*>& nodes) {
+  for (Node* node : nodes) {
+    auto& others = related_[node->id()];
+    for (Node* other : nodes)
+      if (other != node && std::find(others.begin(), others.end(), other) == others.end())
+        others.push_back(other);
+  }
+  for (Node* node : nodes) {
+    if (!node->sharding) continue;
+    copy_to_related(*node);
+    return;
+  }
+}
+
 void Propagation::tie_related_nodes() {
-  const auto tie = [&](std::vector<Node*> nodes) {
-    for (Node* node : nodes) {
-      auto& others = related_[node->id()];
-      for (Node* other : nodes)
-        if (other != node) others.push_back(other);
-    }
-  };
   std::set<const Computation*> visited{module_.entry()};
-  computations_ = {module_.entry()};
-  for (size_t i = 0; i < computations_.size(); ++i)
-    for (const auto& node : computations_[i]->nodes()) {
-      if (!node->is(Opcode::while_) && !node->is(Opcode::call)) continue;
-      for (Computation* called : node->called)
-        if (visited.insert(called).second) computations_.push_back(called);
-      if (node->is(Opcode::while_)) {
-        tie({node.get(), node->operand(0), node->called[0]->parameters().at(0),
-             node->called[1]->parameters().at(0), node->called[1]->root()});
-        continue;
-      }
+  std::vector<Computation*> found{module_.entry()};
+  for (size_t i = 0; i < found.size(); ++i)
+    for (const auto& node : found[i]->nodes())
+      if (node->is(Opcode::while_) || node->is(Opcode::call))
+        for (Computation* called : node->called)
+          if (visited.insert(called).second) found.push_back(called);
+  for (const auto& computation : module_.computations())
+    if (visited.contains(computation.get())) computations_.push_back(computation.get());
+  for (Computation* computation : computations_) orders_[computation] = post_order(*computation);
+  for (Computation* computation : computations_)
+    for (const auto& node : computation->nodes()) {
+      if (node->is(Opcode::while_))
+        tie({node.get(), node->called[1]->root(), node->called[1]->parameters().at(0),
+             node->called[0]->parameters().at(0)});
+      if (!node->is(Opcode::call)) continue;
       tie({node.get(), node->called[0]->root()});
       for (size_t p = 0; p < node->operands().size(); ++p)
         tie({node->operands()[p], node->called[0]->parameters().at(p)});
     }
-  std::reverse(computations_.begin(), computations_.end());  // callees first, as the text has them
-  for (Computation* computation : computations_) orders_[computation] = post_order(*computation);
-  for (Computation* computation : computations_)
-    for (const auto& node : computation->nodes())
-      if (node->sharding) copy_to_related(*node);
 }
 
 void Propagation::mark_given() {
+  const Computation* entry = module_.entry();
   for (Computation* computation : computations_)
     for (const auto& node : computation->nodes()) {
       if (!node->sharding) continue;
-      if (node->sharding->kind() == ShardingKind::unknown) {
-        node->sharding = Sharding::replicated();
+      if (is_unknown(*node->sharding)) {
+        node->sharding = with_unknown_replicated(*node->sharding);
         continue;
       }
-      const bool entry_parameter = node->is(Opcode::parameter) && computation == module_.entry();
-      const bool entry_root = computation == module_.entry() && node->is_root();
+      node->sharding = with_unknown_replicated(*node->sharding);
+      const bool entry_parameter = node->is(Opcode::parameter) && computation == entry;
+      const bool entry_root = computation == entry && node->is_root();
       if (entry_parameter && any(options_.allow_parameters)) continue;
       if (entry_root && any(options_.allow_output)) continue;
       flags(*node) |= kGiven;
     }
-  if (!any(options_.allow_output)) flags(*module_.entry()->root()) |= kGiven;
+  if (!any(options_.allow_output)) flags(*entry->root()) |= kGiven;
 }
 
+// All members of a shard_as group end equal: merged, or as the first that is split. In a donated pair
+// what the user gave stays.
 void Propagation::align_shard_as_groups() {
   for (const auto& [id, members] : groups_) {
     if (!group_is_as_[id]) continue;
-    std::optional<Sharding> common;
+    std::optional<Sharding> common, first;
+    bool compatible = true;
     for (const Node* node : members) {
-      if (!node->sharding) continue;
-      if (!common) common = node->sharding;
-      else if (auto both = merge(*common, *node->sharding, node->rank())) common = both;
+      if (!node->sharding || (id < 0 && given(*node))) continue;
+      if (!is_barrier(*node, "ShardBarrierFrom") && (!first || first->is_replicated()))
+        first = node->sharding->with_open({});
+      const auto both = common ? merge(*common, *node->sharding, node->rank()) : node->sharding;
+      compatible = compatible && both;
+      if (both) common = both->with_open({});
     }
+    for (const Node* node : members)
+      if (id < 0 && given(*node) && node->sharding) common = node->sharding->with_open({});
+    if (!compatible && first) common = first;
     if (!common) continue;
     for (Node* node : members) {
-      if (node->sharding && *node->sharding == *common) continue;
-      node->sharding = common;
-      copy_to_related(*node);
-      changed_ = true;
+      if (is_barrier(*node, "ShardBarrierTo") || (id < 0 && given(*node))) continue;
+      if (node->sharding && equivalent(*node->sharding, *common)) continue;
+      const Node* source = members[0] == node && members.size() > 1 ? members[1] : members[0];
+      set_sharding(*node, *common, *source);
     }
+  }
+}
+
+// What a shard_as group gives a ShardBarrierFrom goes on to the value before it.
+bool Propagation::relay_barriers() {
+  bool changed = false;
+  for (const auto& [id, members] : groups_)
+    for (Node* node : members) {
+      if (!group_is_as_[id] || !is_barrier(*node, "ShardBarrierFrom") || !node->sharding) continue;
+      Node* source = node->operand(0);
+      if (may_receive(*source) && may_be_tiled(*source))
+        changed |= improve(*source, *node->sharding, *node, 3, false);
+    }
+  return changed;
+}
+
+void Propagation::remove_barriers() {
+  for (Computation* computation : computations_) {
+    bool found = false;
+    for (const auto& node : computation->nodes())
+      if (is_barrier(*node, "ShardBarrierFrom") || is_barrier(*node, "ShardBarrierTo")) {
+        computation->replace_uses(node.get(), node->operand(0));
+        found = true;
+      }
+    if (!found) continue;
+    computation->remove_dead();
+    restructured_ = true;
   }
 }
 
 void Propagation::restore_boundary() {
   Computation& entry = *module_.entry();
   Node& root = *entry.root();
+  const std::vector<size_t> elements = elements_of_leaves(root.shape);
   root.sharding = boundary(
       root.shape, saved_root_, root.sharding,
-      [&](size_t i) { return allowed(options_.allow_output, root.shape.is_tuple ? i : 0); },
+      [&](size_t i) { return allowed(options_.allow_output, root.shape.is_tuple ? elements[i] : 0); },
       options_.replicate_indivisible_boundary);
+  record_origins(root, root);
+  const bool single = is_single_tuple(entry);
   for (size_t p = 0; p < entry.parameters().size(); ++p) {
     Node& parameter = *entry.parameters()[p];
-    const bool single_tuple = entry.parameters().size() == 1 && parameter.shape.is_tuple;
+    const std::vector<size_t> parts = elements_of_leaves(parameter.shape);
     parameter.sharding = boundary(
         parameter.shape, saved_parameters_[p], parameter.sharding,
-        [&](size_t i) { return allowed(options_.allow_parameters, single_tuple ? i : p); },
+        [&](size_t i) { return allowed(options_.allow_parameters, single ? parts[i] : p); },
         options_.replicate_indivisible_boundary);
+    record_origins(parameter, parameter);
   }
 }
 
+bool Propagation::differs_from(const std::vector<std::optional<Sharding>>& before) const {
+  for (const auto& computation : module_.computations())
+    for (const auto& node : computation->nodes()) {
+      const auto id = static_cast<size_t>(node->id());
+      if (id >= before.size() || before[id] != node->sharding) return true;
+    }
+  return false;
+}
+
 bool Propagation::run() {
+  check_boundary_flags();
+  std::vector<std::optional<Sharding>> before(static_cast<size_t>(module_.next_id()));
+  for (const auto& computation : module_.computations())
+    for (const auto& node : computation->nodes())
+      before.at(static_cast<size_t>(node->id())) = node->sharding;
   convert_sharding_ops();
+  detach_while_root();
   collect_groups();
   group_donated();
-  Computation& entry = *module_.entry();
-  saved_root_ = entry.root()->sharding;
-  for (const Node* parameter : entry.parameters()) saved_parameters_.push_back(parameter->sharding);
+  const Computation& entry = *module_.entry();
+  const auto saved = [](const Node& node) {
+    return node.sharding ? std::optional(with_unknown_replicated(*node.sharding)) : std::nullopt;
+  };
+  saved_root_ = saved(*entry.root());
+  for (const Node* parameter : entry.parameters()) saved_parameters_.push_back(saved(*parameter));
   flags_.assign(static_cast<size_t>(module_.next_id()), 0);
   rules_.resize(flags_.size());
+  for (const auto& computation : module_.computations())
+    for (const auto& node : computation->nodes())
+      if (node->sharding && node->origins.empty()) record_origins(*node, *node);
   tie_related_nodes();
   mark_given();
-  for (const auto& computation : computations_)
-    for (const auto& node : computation->nodes()) {
-      if (node->sharding && node->origins.empty()) record_origins(*node, *node);
-    }
   for (int level = 0; level <= 3; ++level) run_to_fixed_point(level);
   align_shard_as_groups();
-  run_to_fixed_point(3);
+  if (relay_barriers() || (!groups_.empty() && groups_.begin()->first < 0)) run_to_fixed_point(3);
+  remove_barriers();
   restore_boundary();
-  return changed_;
+  return restructured_ || differs_from(before);
 }
 
 bool propagate(Module& module, const PropagateOptions& options) {
