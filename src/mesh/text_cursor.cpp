@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace gspmd {
@@ -99,11 +100,15 @@ void TextCursor::skip_braces() {
 }
 
 std::string TextCursor::excerpt() const {
-  constexpr size_t kLongest = 100;
-  if (text_.size() <= kLongest) return fmt::format("`{}`", text_);
-  const size_t from = pos_ > kLongest / 2 ? pos_ - kLongest / 2 : 0;
-  return fmt::format("`{}{}{}`", from ? "..." : "", text_.substr(from, kLongest),
-                     from + kLongest < text_.size() ? "..." : "");
+  constexpr size_t kLongest = 100;  // and within the line, for an unclosed brace runs on
+  const size_t at = std::min(pos_, text_.size());
+  const size_t before = text_.find_last_of("\r\n", at ? at - 1 : 0);
+  const size_t line = before == std::string_view::npos || before >= at ? 0 : before + 1;
+  const size_t from = std::max(line, at > kLongest / 2 ? at - kLongest / 2 : 0);
+  const size_t end = std::min(text_.find_first_of("\r\n", at), from + kLongest);
+  const std::string_view shown = text_.substr(from, end - from);
+  return fmt::format("`{}{}{}`", from ? "..." : "", shown,
+                     from + shown.size() < text_.size() ? "..." : "");
 }
 
 }  // namespace gspmd

@@ -14,56 +14,47 @@ int64_t first_leaf(const Shape& shape, int64_t element) {
   return leaf;
 }
 
-void need_flat(const Node& node, const Shape& shape) {
-  for (const Shape& element : shape.elements)
-    if (element.is_tuple)
-      user_error("{}: {} carries a nested tuple {}; nested tuples are not partitioned, flatten it",
-                 opcode_name(node.opcode()), node.name(), to_string(shape));
-}
-
-// A value of any shape in the layout `to`, tuples element by element.
 Node* in_layout(PartitionContext& context, Node* global, const Sharding& to) {
   if (!global->shape.is_tuple) return context.reshard(global, to);
-  const Partitioned value = context.held(global);
-  if (value.sharding == to) return value.local;
-  need_flat(*global, global->shape);
-  std::vector<Node*> elements;
-  for (size_t i = 0; i < global->shape.elements.size(); ++i) {
-    Node* element = hlo::get_tuple_element(value.local, static_cast<int64_t>(i));
-    elements.push_back(context.reshard(Partitioned{element, value.sharding.elements().at(i)},
-                                       global->shape.elements[i], to.elements().at(i)));
-  }
-  return hlo::tuple(context.local(), std::move(elements));
+  return tuple_in_layout(context, context.held(global), global->shape, to);
 }
 
 }  // namespace
 
+Sharding element_sharding(const Sharding& tuple, const Shape& shape, int64_t element) {
+  const auto begin = tuple.elements().begin() + first_leaf(shape, element);
+  const Shape& inner = shape.elements[static_cast<size_t>(element)];
+  return inner.is_tuple ? Sharding::tuple({begin, begin + leaf_count(inner)}) : *begin;
+}
+
+Node* tuple_in_layout(PartitionContext& context, const Partitioned& value, const Shape& global,
+                      const Sharding& to) {
+  if (value.sharding == to) return value.local;
+  std::vector<Node*> elements;
+  for (int64_t i = 0; i < std::ssize(global.elements); ++i) {
+    const Shape& shape = global.elements[static_cast<size_t>(i)];
+    const Partitioned element{hlo::get_tuple_element(value.local, i),
+                              element_sharding(value.sharding, global, i)};
+    const Sharding wanted = element_sharding(to, global, i);
+    elements.push_back(shape.is_tuple ? tuple_in_layout(context, element, shape, wanted)
+                                      : context.reshard(element, shape, wanted));
+  }
+  return hlo::tuple(context.local(), std::move(elements));
+}
+
 Partitioned partition_tuple(PartitionContext& context, Node& node) {
   const Sharding& s = context.sharding(node);
   std::vector<Node*> elements;
-  for (size_t i = 0; i < node.operands().size(); ++i) {
-    Node* operand = node.operands()[i];
-    const auto leaf = static_cast<size_t>(first_leaf(node.shape, static_cast<int64_t>(i)));
-    if (operand->shape.is_tuple) {
-      const auto count = leaf_count(operand->shape);
-      std::vector<Sharding> part(s.elements().begin() + int64_t(leaf),
-                                 s.elements().begin() + int64_t(leaf) + count);
-      elements.push_back(in_layout(context, operand, Sharding::tuple(std::move(part))));
-    } else {
-      elements.push_back(context.reshard(operand, s.elements().at(leaf)));
-    }
-  }
+  for (size_t i = 0; i < node.operands().size(); ++i)
+    elements.push_back(in_layout(context, node.operands()[i],
+                                 element_sharding(s, node.shape, static_cast<int64_t>(i))));
   return {hlo::tuple(context.local(), std::move(elements)), s};
 }
 
 Partitioned partition_get_tuple_element(PartitionContext& context, Node& node) {
   const Partitioned value = context.held(node.operand(0));
-  const auto leaf = first_leaf(node.operand(0)->shape, node.attrs.index);
   Node* local = hlo::get_tuple_element(value.local, node.attrs.index);
-  const auto& leaves = value.sharding.elements();
-  if (!node.shape.is_tuple) return {local, leaves.at(static_cast<size_t>(leaf))};
-  return {local,
-          Sharding::tuple({leaves.begin() + leaf, leaves.begin() + leaf + leaf_count(node.shape)})};
+  return {local, element_sharding(value.sharding, node.operand(0)->shape, node.attrs.index)};
 }
 
 Partitioned partition_opt_barrier(PartitionContext& context, Node& node) {
@@ -74,7 +65,6 @@ Partitioned partition_opt_barrier(PartitionContext& context, Node& node) {
 
 Partitioned partition_while(PartitionContext& context, Node& node) {
   const Sharding& s = context.sharding(node);
-  need_flat(node, node.shape);
   Node* start = in_layout(context, node.operand(0), s);
   Computation* condition = context.partition_called(*node.called.at(0), s, Sharding::replicated());
   Computation* body = context.partition_called(*node.called.at(1), s, s);
@@ -92,7 +82,6 @@ Partitioned partition_custom_call(PartitionContext& context, Node& node) {
                node.name(), node.attrs.custom_call_target);
   std::vector<Node*> operands;
   for (Node* operand : node.operands()) {
-    if (operand->shape.is_tuple) need_flat(node, operand->shape);
     const size_t leaves = static_cast<size_t>(leaf_count(operand->shape));
     operands.push_back(in_layout(context, operand,
                                  operand->shape.is_tuple

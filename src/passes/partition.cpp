@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "ops/control_partition.h"
 #include "passes/spmd_partitioner.h"
 
 namespace gspmd {
@@ -11,6 +12,10 @@ namespace {
 
 bool covers(const Sharding& s, int64_t num_devices) {
   return s.is_replicated() || (s.is_tiled() && s.order() && s.order()->count == num_devices);
+}
+
+bool on_some_devices(const Sharding& s, int64_t num_devices) {
+  return (s.is_tiled() || s.kind() == ShardingKind::maximal) && !covers(s, num_devices);
 }
 
 std::string place(const Node& node) {
@@ -165,38 +170,44 @@ Partitioned SpmdPartitioner::make_parameter(Node& node) {
   const bool entry = &node.parent() == global_.entry();
   Attributes attrs;
   attrs.index = node.attrs.index;
-  if (node.shape.is_tuple) {
-    for (const Sharding& leaf : leaf_shardings(node.shape, node.sharding))
-      if (entry && !covers(leaf, num_devices_) && leaf.kind() != ShardingKind::unknown)
-        user_error(
-            "partition: a leaf of tuple parameter {} is on some devices only ({}); pass it as a "
-            "parameter of its own",
-            place(node), to_string(leaf));
-    Shape shape = local_shape(node.shape, sharding(node));
-    return {local().append(Opcode::parameter, shape, {}, attrs, node.name()), sharding(node)};
+  const Sharding held = sharding(node);  // refuses what cannot be partitioned
+  std::vector<Sharding> leaves = leaf_shardings(node.shape, node.sharding);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (entry && !leaves[i].unreduced().empty())
+      user_error(
+          "partition: parameter {} is unreduced ({}); reduce it before it enters the program",
+          place(node), to_string(leaves[i]));
+    if (!entry || !on_some_devices(leaves[i], num_devices_))
+      leaves[i] = held.is_tuple() ? held.elements().at(i) : held;
   }
-  const bool partial =
-      entry && node.sharding && !covers(*node.sharding, num_devices_) &&
-      (node.sharding->is_tiled() || node.sharding->kind() == ShardingKind::maximal);
-  (void)sharding(node);  // refuses what cannot be partitioned
-  const Sharding& s = partial ? *node.sharding : sharding(node);
-  if (entry && node.sharding && !node.sharding->unreduced().empty())
-    user_error("partition: parameter {} is unreduced ({}); reduce it before it enters the program",
-               place(node), to_string(*node.sharding));
+  const Sharding given = node.shape.is_tuple ? Sharding::tuple(std::move(leaves)) : leaves[0];
   Node* parameter =
-      local().append(Opcode::parameter, local_shape(node.shape, s), {}, attrs, node.name());
+      local().append(Opcode::parameter, local_shape(node.shape, given), {}, attrs, node.name());
   parameter->metadata = node.metadata;
-  if (partial) return from_partial_devices(parameter, node, s);
-  return {parameter, s};
+  return {on_all_devices(parameter, node.shape, given), held};
+}
+
+// What the signature puts on some of the devices only, on all of them.
+Node* SpmdPartitioner::on_all_devices(Node* value, const Shape& shape, const Sharding& given) {
+  if (!shape.is_tuple)
+    return on_some_devices(given, num_devices_) ? from_partial_devices(value, shape, given) : value;
+  const auto& leaves = given.elements();
+  if (std::none_of(leaves.begin(), leaves.end(),
+                   [&](const Sharding& leaf) { return on_some_devices(leaf, num_devices_); }))
+    return value;
+  std::vector<Node*> elements;
+  for (int64_t i = 0; i < std::ssize(shape.elements); ++i)
+    elements.push_back(on_all_devices(hlo::get_tuple_element(value, i),
+                                      shape.elements[static_cast<size_t>(i)],
+                                      element_sharding(given, shape, i)));
+  return hlo::tuple(local(), std::move(elements));
 }
 
 // A value held by some of the devices: each holder of a tile (the first replica) puts it into
 // zeros, and a sum over all devices gives everybody the whole. Bits are summed as integers, so it
 // is exact.
-Partitioned SpmdPartitioner::from_partial_devices(Node* x, const Node& node,
-                                                  const Sharding& given) {
+Node* SpmdPartitioner::from_partial_devices(Node* x, const Shape& global, const Sharding& given) {
   Computation& c = local();
-  const Shape& global = node.shape;
   const std::vector<int32_t> table = first_holders(given, num_devices_);
   Node* here =
       hlo::reshape(hlo::dynamic_slice(hlo::constant(c, Array::of<int32_t>({num_devices_}, table)),
@@ -231,42 +242,39 @@ Partitioned SpmdPartitioner::from_partial_devices(Node* x, const Node& node,
   whole = emit(Opcode::all_reduce, padded, {whole}, attrs,
                {binary_computation(c.module(), Opcode::add, bits)});
   whole = hlo::slice(whole, Dims(global.dims.size(), 0), global.dims, Dims(global.dims.size(), 1));
-  return {recast(whole, global.dtype), Sharding::replicated()};
+  return recast(whole, global.dtype);
 }
 
 // The root of the entry keeps the signature even where the user put it on some of the devices.
-Node* SpmdPartitioner::to_partial_devices(Node* global, const Sharding& given) {
-  Node* whole = reshard(global, Sharding::replicated());
-  if (given.is_replicated()) return whole;
+Node* SpmdPartitioner::to_partial_devices(Node* whole, const Sharding& given) {
   Computation& c = local();
-  const Shape shard = local_shape(global->shape, given);
+  const Shape global = whole->shape;
+  const Shape shard = local_shape(global, given);
   std::vector<PaddingDim> padding(shard.dims.size());
   std::vector<Node*> starts;
-  for (int64_t d = 0; d < global->rank(); ++d) {
+  for (int64_t d = 0; d < global.rank(); ++d) {
     padding[static_cast<size_t>(d)].high =
-        shard.dims[static_cast<size_t>(d)] * given.tiles(d) - global->dim(d);
-    starts.push_back(offset(given, global->shape, d));
+        shard.dims[static_cast<size_t>(d)] * given.tiles(d) - global.dims[static_cast<size_t>(d)];
+    starts.push_back(offset(given, global, d));
   }
-  whole = hlo::pad(whole, hlo::scalar(c, global->shape.dtype, 0), std::move(padding));
+  whole = hlo::pad(whole, hlo::scalar(c, global.dtype, 0), std::move(padding));
   return hlo::dynamic_slice(whole, std::move(starts), shard.dims);
 }
 
-// A tuple that one op made, its elements brought to the layouts that the results have.
-Node* SpmdPartitioner::tuple_in_layout(Node& node, const Sharding& to) {
-  const Partitioned value = held(&node);
-  if (value.sharding == to) return value.local;
-  if (leaf_count(node.shape) != static_cast<int64_t>(node.shape.elements.size()))
-    user_error(
-        "partition: result {} is a nested tuple {} in layouts that differ from the results'; "
-        "return a flat tuple",
-        place(node), to_string(node.shape));
-  std::vector<Node*> elements;
-  for (size_t i = 0; i < node.shape.elements.size(); ++i) {
-    Node* element = hlo::get_tuple_element(value.local, static_cast<int64_t>(i));
-    const Partitioned part{element, value.sharding.elements().at(i)};
-    elements.push_back(reshard(part, node.shape.elements[i], to.elements().at(i)));
+// A result in the layouts wanted, or on the devices that the signature gives its leaves.
+Node* SpmdPartitioner::finish_result(const Partitioned& value, const Shape& shape,
+                                     const Sharding& wanted, const Sharding& given) {
+  if (shape.is_tuple) {
+    std::vector<Node*> elements;
+    for (int64_t i = 0; i < std::ssize(shape.elements); ++i)
+      elements.push_back(finish_result(
+          {hlo::get_tuple_element(value.local, i), element_sharding(value.sharding, shape, i)},
+          shape.elements[static_cast<size_t>(i)], element_sharding(wanted, shape, i),
+          element_sharding(given, shape, i)));
+    return hlo::tuple(local(), std::move(elements));
   }
-  return hlo::tuple(local(), std::move(elements));
+  if (!given.is_tiled() || covers(given, num_devices_)) return reshard(value, shape, wanted);
+  return to_partial_devices(reshard(value, shape, Sharding::replicated()), given);
 }
 
 void SpmdPartitioner::finish_root(const Computation& global) {
@@ -274,28 +282,32 @@ void SpmdPartitioner::finish_root(const Computation& global) {
   reader_ = root;
   const EmissionScope scope(root->metadata, root->backward);
   const bool entry = &global == global_.entry();
-  const auto finish = [&](Node* value, const Sharding& wanted, const Sharding* given) {
-    if (entry && given && given->is_tiled() && !given->unreduced().empty())
+  const Sharding wanted = sharding(*root);
+  std::vector<Sharding> given = leaf_shardings(root->shape, root->sharding);
+  bool partial = false;
+  for (const Sharding& leaf : given) {
+    if (!entry || !leaf.is_tiled()) continue;
+    if (!leaf.unreduced().empty())
       user_error("partition: result {} is unreduced ({}); reduce it before it leaves the program",
-                 place(*value), to_string(*given));
-    if (entry && given && given->is_tiled() && !covers(*given, num_devices_))
-      return to_partial_devices(value, *given);
-    return reshard(value, wanted);
+                 place(*root), to_string(leaf));
+    partial = partial || !covers(leaf, num_devices_);
+  }
+  const auto finish = [&](Node* value, const Sharding& to, const Sharding& signature) {
+    if (partial) return finish_result(held(value), value->shape, to, signature);
+    if (!value->shape.is_tuple) return reshard(value, to);
+    return tuple_in_layout(*this, held(value), value->shape, to);
   };
-  if (!root->shape.is_tuple) {
-    local().set_root(finish(root, sharding(*root), root->sharding ? &*root->sharding : nullptr));
+  if (!root->is(Opcode::tuple)) {
+    local().set_root(
+        finish(root, wanted, root->shape.is_tuple ? Sharding::tuple(std::move(given)) : given[0]));
     return;
   }
-  if (leaf_count(root->shape) != static_cast<int64_t>(root->shape.elements.size()) ||
-      !root->is(Opcode::tuple)) {
-    local().set_root(tuple_in_layout(*root, sharding(*root)));
-    return;
-  }
-  const std::vector<Sharding> given = leaf_shardings(root->shape, root->sharding);
-  std::vector<Node*> leaves;
-  for (size_t i = 0; i < root->operands().size(); ++i)
-    leaves.push_back(finish(root->operands()[i], sharding(*root).elements().at(i), &given[i]));
-  local().set_root(hlo::tuple(local(), std::move(leaves)));
+  const Sharding signature = Sharding::tuple(std::move(given));
+  std::vector<Node*> elements;
+  for (int64_t i = 0; i < std::ssize(root->operands()); ++i)
+    elements.push_back(finish(root->operand(i), element_sharding(wanted, root->shape, i),
+                              element_sharding(signature, root->shape, i)));
+  local().set_root(hlo::tuple(local(), std::move(elements)));
 }
 
 PartitionResult partition(const Module& module, const PartitionOptions& options) {

@@ -59,9 +59,11 @@ class SpmdPartitioner final : public PartitionContext {
   void partition_computation(const Computation& global, Computation& local);
   void partition_node(Node& node);
   Partitioned make_parameter(Node& node);
-  Partitioned from_partial_devices(Node* local, const Node& node, const Sharding& given);
-  Node* to_partial_devices(Node* global, const Sharding& given);
-  Node* tuple_in_layout(Node& node, const Sharding& to);
+  Node* on_all_devices(Node* value, const Shape& shape, const Sharding& given);
+  Node* from_partial_devices(Node* local, const Shape& global, const Sharding& given);
+  Node* to_partial_devices(Node* whole, const Sharding& given);
+  Node* finish_result(const Partitioned& value, const Shape& shape, const Sharding& wanted,
+                      const Sharding& given);
   void finish_root(const Computation& global);
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* rank_node(DeviceOrder order);
