@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/completion.h"
 #include "ops/index.h"
 #include "ops/propagate_aspects.h"
@@ -22,12 +24,88 @@ FactorRule with_sums(FactorRule rule) {
   return rule;
 }
 
+// The dim along which indices count 0, 1, 2, ...; -1 where they do not.
+int64_t counting_dim(const Node& indices) {
+  if (indices.is(Opcode::iota)) return indices.attrs.index;
+  if (indices.is(Opcode::copy)) return counting_dim(*indices.operand(0));
+  if (indices.is(Opcode::broadcast)) {
+    const int64_t dim = counting_dim(*indices.operand(0));
+    return dim < 0 ? -1 : indices.attrs.dimensions.at(static_cast<size_t>(dim));
+  }
+  const bool small = indices.is(Opcode::constant) && indices.rank() == 1 && indices.dim(0) <= 65'536;
+  if (!small || !is_integer(indices.shape.dtype)) return -1;
+  for (int64_t i = 0; i < indices.dim(0); ++i)
+    if (indices.attrs.literal.at(i) != static_cast<double>(i)) return -1;
+  return 0;
+}
+
+// For each index component the batch dim of the indices that it counts along, or -1.
+std::vector<int64_t> counting_components(const Node& indices, int64_t vector_dim, size_t components) {
+  std::vector<int64_t> result(components, -1);
+  if (indices.is(Opcode::copy)) return counting_components(*indices.operand(0), vector_dim, components);
+  const auto set = [&](const Node& part, size_t begin, size_t count) {
+    const int64_t dim = counting_dim(part);
+    for (size_t i = begin; i < std::min(components, begin + count); ++i)
+      if (dim != vector_dim) result[i] = dim;
+  };
+  const bool joined = indices.is(Opcode::concatenate) && indices.attrs.dimensions.at(0) == vector_dim;
+  if (!joined) {
+    set(indices, 0, components);
+    return result;
+  }
+  size_t begin = 0;
+  for (const Node* part : indices.operands()) {
+    set(*part, begin, static_cast<size_t>(part->dim(vector_dim)));
+    begin += static_cast<size_t>(part->dim(vector_dim));
+  }
+  return result;
+}
+
+// Where index component i is simply the position along a batch dim, that batch dim and the operand dim
+// that is looked up are one loop (semantics.md 2.6, index-parallel): `rule` is told so. Slices of one
+// element only; `operands` are the rule's lists that are laid out as the operand.
+void join_counted_dims(FactorRule& rule, const Node& operand, const Node& indices, const SliceDims& dims,
+                       std::vector<int64_t>& in_indices, const std::vector<std::vector<int64_t>*>& operands) {
+  const std::vector<int64_t> counted =
+      counting_components(indices, dims.index_vector_dim, dims.index_to_operand.size());
+  for (size_t i = 0; i < counted.size(); ++i) {
+    if (counted[i] < 0 || std::count(counted.begin(), counted.end(), counted[i]) > 1) continue;
+    const int64_t d = dims.index_to_operand[i];
+    const bool one_element = std::find(dims.window_operand.begin(), dims.window_operand.end(), d) ==
+                             dims.window_operand.end();
+    if (!one_element || operand.dim(d) != indices.dim(counted[i])) continue;
+    const int64_t factor = in_indices.at(static_cast<size_t>(counted[i]));
+    if (factor < 0) continue;
+    rule.factors[static_cast<size_t>(factor)].kind = FactorKind::pass;
+    for (std::vector<int64_t>* list : operands) list->at(static_cast<size_t>(d)) = factor;
+  }
+}
+
+FactorRule gather_rule(const Node& node, bool spmd) {
+  FactorRule rule = gather_factors(node);
+  if (spmd)
+    join_counted_dims(rule, *node.operand(0), *node.operand(1), gather_slice_dims(node),
+                      rule.operands[1], {&rule.operands[0]});
+  return rule;
+}
+
+FactorRule scatter_rule(const Node& node) {
+  FactorRule rule = scatter_factors(node);
+  const size_t inputs = node.operands().size() / 2;
+  std::vector<std::vector<int64_t>*> operands;
+  for (size_t i = 0; i < inputs; ++i) operands.push_back(&rule.operands[i]);
+  for (std::vector<int64_t>& result : rule.results) operands.push_back(&result);
+  join_counted_dims(rule, *node.operand(0), *node.operand(static_cast<int64_t>(inputs)),
+                    scatter_slice_dims(node), rule.operands[inputs], operands);
+  return rule;
+}
+
 }  // namespace
 
 // The indices' batch dims first, then what the operand has beside the dims that are looked up.
 Proposals gather_forward(const Node& node, CompletionMode mode) {
   if (mode.level < 1) return {};
-  const FactorRule rule = gather_factors(node);
+  const FactorRule rule = gather_rule(node, mode.spmd);
   Proposals proposals;
   const Node& indices = *node.operand(1);
   if (is_laid_out(indices))
@@ -41,7 +119,7 @@ Proposals gather_forward(const Node& node, CompletionMode mode) {
 
 MaybeSharding gather_backward(const Node& node, int64_t operand, CompletionMode mode) {
   if (mode.level < 1 || !is_laid_out(node)) return std::nullopt;
-  const FactorRule rule = gather_factors(node);
+  const FactorRule rule = gather_rule(node, mode.spmd);
   const auto& to = rule.operands.at(static_cast<size_t>(operand));
   if (operand == 1) return carry_sharding(rule, rule.results[0], *node.sharding, to);
   if (!mode.spmd) return std::nullopt;
@@ -62,7 +140,7 @@ Proposals scatter_forward(const Node& node, CompletionMode mode) {
   for (size_t i = 0; i < inputs; ++i)
     if (is_laid_out(*node.operands()[i]))
       proposals.push_back({*node.operands()[i]->sharding, int64_t(i), leaf_of(i)});
-  const FactorRule rule = scatter_factors(node);
+  const FactorRule rule = scatter_rule(node);
   for (size_t i = inputs; i < node.operands().size(); ++i) {
     const Node& operand = *node.operands()[i];
     if (!is_laid_out(operand)) continue;
@@ -84,7 +162,7 @@ MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode
     const Sharding* s = leaf(operand);
     return s ? MaybeSharding(*s) : std::nullopt;
   }
-  const FactorRule rule = with_sums(scatter_factors(node));
+  const FactorRule rule = with_sums(scatter_rule(node));
   const auto& to = rule.operands.at(static_cast<size_t>(operand));
   const auto rank = static_cast<int64_t>(to.size());
   if (operand == inputs) {
@@ -106,7 +184,7 @@ MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode
   if (!mode.spmd) return result;
   const Sharding* output = leaf(operand - inputs - 1);
   if (!output) return result;
-  const FactorRule own = scatter_factors(node);
+  const FactorRule own = scatter_rule(node);
   const MaybeSharding from_output =
       reaching(own, own.results[0], *output, own.operands[size_t(operand)]);
   if (!from_output) return result;

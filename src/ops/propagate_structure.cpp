@@ -43,7 +43,7 @@ Proposals tuple_forward(const Node& node, CompletionMode) {
   std::vector<Sharding> leaves;
   bool any = false;
   for (const Node* operand : node.operands()) {
-    any = any || operand->sharding.has_value();
+    any = any || propagates(operand->sharding);
     const auto count = static_cast<size_t>(leaf_count(operand->shape));
     if (!operand->sharding)
       leaves.insert(leaves.end(), count, Sharding::replicated());

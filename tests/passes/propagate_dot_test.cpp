@@ -116,3 +116,27 @@ TEST_CASE("propagate: scatter follows its operand, and its updates where they sp
   CHECK(scatter(columns, plain, "parameter(1), sharding={devices=[4,1]<=[4]}", "i") == "{devices=[4]<=[4]}");
   CHECK(scatter(rows, plain, plain, "r", without_spmd()) == "{replicated}");
 }
+
+TEST_CASE("propagate: looking up row i for position i is one loop") {
+  // Indices (i, k[i,j]) into t: dim 0 of the operand is dim 0 of the indices.
+  const std::string body = R"(t = f32[8,9,4] TABLE
+ n = s32[8,5,1] iota(), iota_dimension=0
+ k = s32[8,5,1] parameter(0)
+ i = s32[8,5,2] concatenate(n, k), dimensions={2}
+ r = f32[8,5,4] gather(t, i), offset_dims={2}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=2, slice_sizes={1,1,4}
+ c = f32[8,5,4] copy(r)RESULT
+ ROOT out = f32[8,5,4] copy(c))";
+  const auto with = [&](std::string table, std::string result, const char* node,
+                        PropagateOptions options = {}) {
+    std::string text = body;
+    text.replace(text.find("TABLE"), 5, table);
+    text.replace(text.find("RESULT"), 6, result);
+    return completes(text, node, options);
+  };
+  const std::string given = "parameter(1), sharding={devices=[4,1,1]<=[4]}";
+  CHECK(with(given, "", "r") == "{devices=[4,1,1]<=[4]}");
+  CHECK(with(given, "", "i") == "{devices=[4,1,1]<=[4]}");
+  CHECK(with(given, "", "r", without_spmd()) == "none");
+  CHECK(with("iota(), iota_dimension=0", ", sharding={devices=[2,1,2]<=[4]}", "t") ==
+        "{devices=[2,1,2]<=[4]}");
+}

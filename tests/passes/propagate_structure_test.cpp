@@ -48,6 +48,11 @@ TEST_CASE("propagate: a tuple keeps one-device values, and hands them to nobody"
   CHECK(completes(body, "t") == "{{maximal device=1}, {devices=[4]<=[4]}}");
   CHECK(completes(body, "x") == "none");
   CHECK(completes(body, "c") == "none");
+  CHECK(completes(R"(a = f32[8] parameter(0), sharding={maximal device=1}
+ b = f32[8] parameter(1)
+ t = (f32[8], f32[8]) tuple(a, b)
+ x = f32[8] get-tuple-element(t), index=0
+ ROOT out = f32[8] copy(x))", "t") == "none");
 }
 
 TEST_CASE("propagate: a value that is two elements gets the more specific layout") {
