@@ -39,7 +39,7 @@ TEST_CASE("the counter's high word runs where the low one would overflow", "[api
   CHECK(iotas == 3);
 }
 
-TEST_CASE("uniform numbers fill [0, 1) evenly, in f32 and f64", "[api]") {
+TEST_CASE("uniform numbers fill zero to one evenly in f32 and f64", "[api]") {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Array u = run([&] { return random_uniform(42, {100, 100}, {.dtype = dtype}); });
     REQUIRE(u.dtype() == dtype);

@@ -67,7 +67,7 @@ TEST_CASE("parameters are a function of the seed and named by their place", "[mo
   CHECK(!bitwise_equal(params.embedding, initial_parameters(config, 2).embedding));
 }
 
-TEST_CASE("the exact form's weights are in {-1,0,1} and take all three values", "[models]") {
+TEST_CASE("the exact form's weights are -1, 0 and 1", "[models]") {
   TransformerConfig config = small_config(DType::f32);
   config.form = Form::exact;
   const Array values = initial_parameters(config, 1).embedding;
