@@ -108,7 +108,7 @@ TEST_CASE("a rewritten node keeps metadata, sharding and phase") {
                              "metadata={op_name=\"n\"}"));
 }
 
-TEST_CASE("equal nodes merge; collectives within one phase only") {
+TEST_CASE("equal nodes merge, collectives within one phase only") {
   const std::string body = R"(  %a = f32[4] parameter(0)
   %b = f32[4] parameter(1)
   %s1 = f32[4] add(%a, %b)
@@ -151,7 +151,7 @@ TEST_CASE("nodes that differ in bits, shape, sharding or attributes do not merge
   CHECK_FALSE(eliminate_common_subexpressions(*module));
 }
 
-TEST_CASE("dead code goes with the computations that only it called; parameters stay") {
+TEST_CASE("dead code goes with the computations that only it called, parameters stay") {
   const auto module = module_of(R"(  %a = f32[4] parameter(0)
   %b = f32[4] parameter(1)
   %z = f32[] constant(0)

@@ -110,7 +110,7 @@ TEST_CASE("random inputs are small integers of the type, or uniform floats") {
   CHECK(uniform[3] == integers[3]);
 }
 
-TEST_CASE("NaN and infinities are strings in JSON; large results carry no data") {
+TEST_CASE("NaN and infinities are strings in JSON, large results carry no data") {
   const Json result = json_of("run - --json",
                               "HloModule m\nENTRY e { c = f32[3] constant({nan, inf, -inf})\n"
                               " n = f32[3] negate(c)\n z = f32[] constant(0)\n"
