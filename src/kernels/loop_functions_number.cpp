@@ -174,14 +174,6 @@ struct Not {
     else return a;
   }
 };
-struct Sqrt {
-  template <class T>
-  static T apply(T a) { return std::sqrt(a); }
-};
-struct Rsqrt {
-  template <class T>
-  static T apply(T a) { return T(1) / std::sqrt(a); }
-};
 struct Floor {
   template <class T>
   static T apply(T a) { return std::floor(a); }
@@ -206,9 +198,13 @@ struct Cosine {
   template <class T>
   static T apply(T a) { return std::cos(a); }
 };
-struct Select {
+struct Select {  // on bits: the compiler vectorises masks, not branches
   template <class T>
-  static T apply(bool p, T a, T b) { return p ? a : b; }
+  static T apply(uint8_t p, T a, T b) {
+    const Bits<T> mask = Bits<T>(0) - Bits<T>(p != 0);
+    return std::bit_cast<T>(static_cast<Bits<T>>((std::bit_cast<Bits<T>>(a) & mask) |
+                                                 (std::bit_cast<Bits<T>>(b) & ~mask)));
+  }
 };
 struct Clamp {  // of low, x, high
   template <class T>
@@ -227,7 +223,7 @@ LoopFunction find_any(LoopOp op) {
     case LoopOp::gt: return binary_loop<bool, T, Gt>;
     case LoopOp::le: return binary_loop<bool, T, Le>;
     case LoopOp::lt: return binary_loop<bool, T, Lt>;
-    case LoopOp::select: return ternary_loop<T, bool, T, T, Select>;
+    case LoopOp::select: return ternary_loop<T, uint8_t, T, T, Select>;
     case LoopOp::clamp: return ternary_loop<T, T, T, T, Clamp>;
     default: return nullptr;
   }
@@ -274,8 +270,6 @@ LoopFunction find_integer(LoopOp op) {
 template <class T>
 LoopFunction find_float(LoopOp op) {
   switch (op) {
-    case LoopOp::sqrt: return unary_loop<T, T, Sqrt>;
-    case LoopOp::rsqrt: return unary_loop<T, T, Rsqrt>;
     case LoopOp::floor: return unary_loop<T, T, Floor>;
     case LoopOp::ceil: return unary_loop<T, T, Ceil>;
     case LoopOp::is_finite: return unary_loop<bool, T, IsFinite>;

@@ -73,6 +73,15 @@ struct Or {
   static T apply(T a, T b) { return static_cast<T>(a | b); }
 };
 
+template <class T, class F, int kWidth>
+void fold_halves(T* lanes) {
+  if constexpr (kWidth > 0) {
+    GSPMD_IVDEP
+    for (int j = 0; j < kWidth; ++j) lanes[j] = F::apply(lanes[j], lanes[j + kWidth]);
+    fold_halves<T, F, kWidth / 2>(lanes);
+  }
+}
+
 // Element i goes to lane i % 64, then lanes are folded in halves: the same order on every machine.
 template <class T, class F>
 void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n, uint32_t) {
@@ -93,10 +102,7 @@ void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*
     for (int64_t j = 0; j < kLanes; ++j) lanes[j] = F::apply(lanes[j], x[i + j]);
   }
   for (int64_t j = 0; i + j < n; ++j) lanes[j] = F::apply(lanes[j], x[i + j]);
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    GSPMD_IVDEP
-    for (int64_t j = 0; j < width; ++j) lanes[j] = F::apply(lanes[j], lanes[j + width]);
-  }
+  fold_halves<T, F, kLanes / 2>(lanes);
   result = lanes[0];
 }
 

@@ -49,6 +49,10 @@ struct LoopPlan {
   std::vector<std::pair<int, Array>> constants;
   struct Slot { int value; int64_t offset; };
   std::vector<Slot> slots;      // offsets into the scratch after the pointer tables
+  // Registers that point into operands or outputs and move with the loops; uniform ones are set once.
+  struct Pointer { int value; int stream; int64_t element_size, inner_bytes; };
+  std::vector<Pointer> pointers;
+  std::vector<std::pair<int, int>> fixed;  // (value, stream)
   struct Fold { int value; int init; int64_t element_size; };
   std::vector<Fold> folds;      // accumulators to start from init
   int64_t slot_bytes = 0;

@@ -43,6 +43,7 @@ class Builder {
     add_streams();
     if (!add_instructions()) return false;
     add_outputs();
+    add_pointers();
     assign_slots();
     plan_.parts = std::min(plan_.units(), std::clamp<int64_t>(elements_ / kPartElements, 1, kMostParts));
     return true;
@@ -340,6 +341,19 @@ class Builder {
     }
   }
 
+  void add_pointers() {
+    for (size_t i = 0; i < plan_.streams.size(); ++i) {
+      const LoopStream& s = plan_.streams[i];
+      if (s.access != LoopStream::direct || s.value < 0) continue;
+      const auto stream = static_cast<int>(i);
+      if (s.kind == LoopStream::operand && facts(s.value).uniform) {
+        plan_.fixed.emplace_back(s.value, stream);
+      } else {
+        plan_.pointers.push_back({s.value, stream, s.element_size, s.inner * s.element_size});
+      }
+    }
+  }
+
   void add_store(int v, const LoopStream& s) {
     LoopInstruction in;
     in.kind = LoopInstruction::store;
@@ -352,6 +366,7 @@ class Builder {
   int64_t new_slot(int64_t bytes) {
     const int64_t at = plan_.slot_bytes;
     plan_.slot_bytes += ceil_div(bytes, 64) * 64;
+    if (bytes >= 1024) plan_.slot_bytes += 192;  // tiles a page apart would fight for the same cache sets
     return at;
   }
 

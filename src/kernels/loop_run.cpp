@@ -1,4 +1,5 @@
 #include <cstring>
+#include <type_traits>
 
 #include "gspmd/base/error.h"
 #include "kernels/loop_plan.h"
@@ -30,14 +31,22 @@ void gather_strided(std::byte* out, const std::byte* from, int64_t stride, int64
   }
 }
 
+template <class T>
+void count_up(T* r, int64_t offset, int64_t stride, int64_t n) {
+  if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, float>) {  // loops that vectorise
+    if (offset + n * stride < INT32_MAX) {
+      const auto first = static_cast<int32_t>(offset), step = static_cast<int32_t>(stride);
+      for (int32_t i = 0; i < static_cast<int32_t>(n); ++i) r[i] = static_cast<T>(first + i * step);
+      return;
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) r[i] = static_cast<T>(offset + i * stride);
+}
+
 void gather_run(const LoopStream& s, std::byte* out, const std::byte* base, int64_t offset,
                 int64_t stride, int64_t n) {
   if (s.kind == LoopStream::iota) {
-    visit_dtype(s.dtype, [&]<class T>(TypeTag<T>) {
-      T* r = reinterpret_cast<T*>(out);
-      for (int64_t i = 0; i < n; ++i) r[i] = static_cast<T>(offset + i * stride);
-    });
-    return;
+    return visit_dtype(s.dtype, [&]<class T>(TypeTag<T>) { count_up(reinterpret_cast<T*>(out), offset, stride, n); });
   }
   const std::byte* from = base + offset * s.element_size;
   switch (s.element_size) {
@@ -119,11 +128,8 @@ void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_st
 
 // Points the registers of directly read operands and directly written outputs at this tile.
 void point(Frame& f, int64_t tile_start) {
-  const auto& streams = f.plan.streams;
-  for (size_t i = 0; i < streams.size(); ++i) {
-    const LoopStream& s = streams[i];
-    if (s.access != LoopStream::direct || s.value < 0) continue;
-    f.registers[s.value] = f.bases[i] + (f.offsets[i] + tile_start * s.inner) * s.element_size;
+  for (const LoopPlan::Pointer& p : f.plan.pointers) {
+    f.registers[p.value] = f.bases[p.stream] + f.offsets[p.stream] * p.element_size + tile_start * p.inner_bytes;
   }
 }
 
@@ -139,6 +145,7 @@ void for_each_reduced(Frame& f, Body&& body) {
   const LoopPlan& plan = f.plan;
   const size_t rank = plan.reduced.size();
   const size_t streams = plan.streams.size();
+  if (rank == 0) return body();  // `offsets` are the kept ones
   std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
   std::fill(f.index, f.index + rank, 0);
   for (int64_t step = 0; step < plan.reduced_count; ++step) {
@@ -155,12 +162,15 @@ void for_each_reduced(Frame& f, Body&& body) {
 
 void run_unit(Frame& f, int64_t row, int64_t tile) {
   const LoopPlan& plan = f.plan;
-  for (size_t s = 0; s < plan.streams.size(); ++s) f.kept_offsets[s] = 0;
-  for (size_t d = plan.kept.size(); d-- > 0;) {
-    const int64_t i = row % plan.kept[d];
-    row /= plan.kept[d];
-    for (size_t s = 0; s < plan.streams.size(); ++s) {
-      f.kept_offsets[s] += i * plan.streams[s].kept[d];
+  const size_t kept = plan.kept.size(), streams = plan.streams.size();
+  if (kept == 1) {
+    for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = row * plan.streams[s].kept[0];
+  } else {
+    for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = 0;
+    for (size_t d = kept; d-- > 0;) {
+      const int64_t i = row % plan.kept[d];
+      row /= plan.kept[d];
+      for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] += i * plan.streams[s].kept[d];
     }
   }
   const auto length = [&](int64_t t) { return std::min(plan.tile, plan.inner - t * plan.tile); };
@@ -180,7 +190,7 @@ void run_unit(Frame& f, int64_t row, int64_t tile) {
     for_each_reduced(f, [&] { step(tile); });
   }
   if (plan.post.empty()) return;
-  std::copy(f.kept_offsets, f.kept_offsets + plan.streams.size(), f.offsets);
+  if (!plan.reduced.empty()) std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
   if (plan.inner_reduced && plan.tiles > 1) last_start = 0;
   point(f, last_start);
   execute(f, plan.post, last_start, last_n);
@@ -213,6 +223,7 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
   std::byte* slots = args.scratch + table_bytes(plan);
   for (const LoopPlan::Slot& slot : plan.slots) f.registers[slot.value] = slots + slot.offset;
   for (const auto& [value, constant] : plan.constants) f.registers[value] = constant.bytes().data();
+  if (plan.reduced.empty()) f.offsets = f.kept_offsets;
   for (size_t i = 0; i < plan.streams.size(); ++i) {
     const LoopStream& s = plan.streams[i];
     f.bases[i] = nullptr;
@@ -220,7 +231,7 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
     if (s.kind == LoopStream::output) f.bases[i] = args.results[s.index];
     f.offsets[i] = 0;
   }
-  point(f, 0);  // uniform operands
+  for (const auto& [value, stream] : plan.fixed) f.registers[value] = f.bases[stream];
   execute(f, plan.prologue, 0, 1);
   const int64_t units = plan.units();
   const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <numeric>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
+#include "kernels/transpose_block.h"
 
 namespace gspmd {
 namespace {
+
+constexpr int64_t kBlock = 16;  // of 4-byte elements: one cache line
 
 // One element of any kind moved as bits.
 template <class T>
@@ -30,39 +30,17 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
   }
 }
 
-void transpose_4x4(const uint32_t* s, int64_t s_step, uint32_t* t, int64_t t_step) {
-#if defined(__SSE__)
-  const auto* x = reinterpret_cast<const float*>(s);
-  auto* y = reinterpret_cast<float*>(t);
-  __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + s_step), c = _mm_loadu_ps(x + 2 * s_step),
-         d = _mm_loadu_ps(x + 3 * s_step);
-  _MM_TRANSPOSE4_PS(a, b, c, d);
-  _mm_storeu_ps(y, a);
-  _mm_storeu_ps(y + t_step, b);
-  _mm_storeu_ps(y + 2 * t_step, c);
-  _mm_storeu_ps(y + 3 * t_step, d);
-#else
-  for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t j = 0; j < 4; ++j) t[j * t_step + i] = s[i * s_step + j];
-  }
-#endif
-}
-
-// target[i * t_row + j] = source[j * s_row + i], in blocks whose lines stay in the first-level cache.
+// target[i * t_row + j] = source[j * s_row + i].
 template <class T>
 void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows, int64_t columns) {
-  constexpr int64_t kBlock = 16;
+  [[maybe_unused]] const TransposeBlock block = transpose_block_function();
   for (int64_t j0 = 0; j0 < columns; j0 += kBlock) {
     const int64_t j1 = std::min(columns, j0 + kBlock);
     for (int64_t i0 = 0; i0 < rows; i0 += kBlock) {
       const int64_t i1 = std::min(rows, i0 + kBlock);
       if constexpr (sizeof(T) == 4) {
         if (i1 - i0 == kBlock && j1 - j0 == kBlock) {
-          for (int64_t i = i0; i < i1; i += 4) {
-            for (int64_t j = j0; j < j1; j += 4) {
-              transpose_4x4(s + j * s_row + i, s_row, t + i * t_row + j, t_row);
-            }
-          }
+          block(s + j0 * s_row + i0, s_row, t + i0 * t_row + j0, t_row);
           continue;
         }
       }

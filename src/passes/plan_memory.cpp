@@ -10,6 +10,7 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kAlign = 64;
+constexpr int64_t kStaggered = 16384;
 
 int64_t flat_leaf(const Shape& shape, const Dims& path) {
   int64_t leaf = 0;
@@ -30,9 +31,11 @@ class Planner {
       : module_(module), table_(table_of_buffers(module, options.scratch)) {}
 
   MemoryPlan plan() {
+    read_donations();
+    place_outputs(true);  // before a result is put over some other dying operand
     share_in_place();
     share_loops();
-    place_outputs();
+    place_outputs(false);
     place_arena();
     describe_peak();
     write_places();
@@ -84,28 +87,37 @@ class Planner {
     }
   }
 
-  void place_outputs() {
-    const std::vector<Shape> shapes = leaf_shapes(module_.entry()->root()->shape);
-    std::map<int64_t, int64_t> donated;  // result leaf -> parameter leaf
+  void read_donations() {
     std::vector<int64_t> first_leaf;
     int64_t total = 0;
     for (const Node* parameter : module_.entry()->parameters()) {
       first_leaf.push_back(total);
       total += leaf_count(parameter->shape);
     }
+    const Shape& root = module_.entry()->root()->shape;
     for (const Alias& alias : module_.aliases) {
-      const Node& parameter = *module_.entry()->parameters().at(static_cast<size_t>(alias.parameter));
-      donated[flat_leaf(module_.entry()->root()->shape, alias.output)] =
-          first_leaf[static_cast<size_t>(alias.parameter)] +
-          flat_leaf(parameter.shape, alias.parameter_index);
+      const auto& parameters = module_.entry()->parameters();
+      if (alias.parameter < 0 || alias.parameter >= static_cast<int64_t>(parameters.size())) {
+        user_error("plan_memory: an alias names parameter {}, there are {}", alias.parameter, parameters.size());
+      }
+      const auto number = static_cast<size_t>(alias.parameter);
+      donated_[flat_leaf(root, alias.output)] =
+          first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
     }
+    const std::vector<Shape> shapes = leaf_shapes(root);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      if (donated_.count(static_cast<int64_t>(i)) == 0) plan_.output_bytes += shapes[i].bytes();
+    }
+  }
+
+  void place_outputs(bool donated_only) {
     for (size_t i = 0; i < table_.roots.size(); ++i) {
       const auto leaf = static_cast<int64_t>(i);
-      const auto found = donated.find(leaf);
-      if (found == donated.end()) plan_.output_bytes += shapes[i].bytes();
+      const auto found = donated_.find(leaf);
+      if (donated_only && found == donated_.end()) continue;
       const int64_t root = table_.find(table_.roots[i]);
       if (!is_arena(root)) continue;  // copied when the run ends
-      if (found != donated.end() && !can_take_over(root, found->second)) continue;
+      if (found != donated_.end() && !can_take_over(root, found->second)) continue;
       table_[root].kind = PlannedBuffer::output;
       table_[root].index = leaf;
     }
@@ -142,7 +154,12 @@ class Planner {
     }
   }
 
-  static int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlign) * kAlign; }
+  // Large buffers get some lines more, so that those used together do not all start at the same place of a
+  // page: their equal elements would fight for the same cache sets.
+  static int64_t aligned(int64_t bytes) {
+    const int64_t lines = ceil_div(bytes, kAlign) * kAlign;
+    return bytes < kStaggered ? lines : lines + 5 * kAlign;
+  }
 
   int64_t best_gap(const std::vector<int64_t>& placed, const PlannedBuffer& b) {
     int64_t best = -1, best_size = INT64_MAX, end = 0;
@@ -210,6 +227,7 @@ class Planner {
                                                  BufferPlace::constant, BufferPlace::output};
   const Module& module_;
   BufferTable table_;
+  std::map<int64_t, int64_t> donated_;  // result leaf -> parameter leaf
   MemoryPlan plan_;
 };
 

@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
 #include <set>
 
@@ -10,14 +11,39 @@
 
 namespace gspmd {
 
+namespace {
+
+constexpr int64_t kStagger = 4096;
+
+// Buffers start at different places of a page: equal elements of several buffers would otherwise fight for
+// the same cache sets.
+int64_t next_stagger() {
+  static std::atomic<uint32_t> count{0};
+  return count.fetch_add(1, std::memory_order_relaxed) * 5 % 64 * 64;
+}
+
+}  // namespace
+
 std::byte* map_pages(int64_t bytes) {
+  constexpr int64_t kHuge = 1 << 21;
   if (bytes <= 0) return nullptr;
-  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+  // Huge pages need their own alignment, which the system does not choose by itself.
+  const int64_t slack = bytes >= kHuge ? kHuge : 0;
+  void* mapped = mmap(nullptr, static_cast<size_t>(bytes + slack), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) execution_error("executor: no memory for {} bytes", bytes);
+  if (mapped == MAP_FAILED) execution_error("executor: no memory for {} bytes", bytes);
+  auto* memory = static_cast<std::byte*>(mapped);
+  if (slack == 0) return memory;
+  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory) % kHuge);
+  const int64_t before = past == 0 ? 0 : kHuge - past;
+  if (before > 0) munmap(memory, static_cast<size_t>(before));
+  memory += before;
+  const int64_t end = ceil_div(bytes, 4096) * 4096;
+  const int64_t rest = ceil_div(bytes + slack, 4096) * 4096 - before - end;
+  if (rest > 0) munmap(memory + end, static_cast<size_t>(rest));
   // First touch of small pages is ten times slower.
-  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  return static_cast<std::byte*>(memory);
+  madvise(memory, static_cast<size_t>(end), MADV_HUGEPAGE);
+  return memory;
 }
 
 void unmap_pages(std::byte* memory, int64_t bytes) {
@@ -31,10 +57,13 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
     user_error("device buffer: {} on {} devices cannot be held", to_string(shape_), num_devices);
   }
   stride_ = ceil_div(std::max<int64_t>(bytes, 1), 64) * 64;
-  data_ = map_pages(stride_ * num_devices_);
+  data_ = map_pages(stride_ * num_devices_ + kStagger) + next_stagger();
 }
 
-DeviceBuffer::~DeviceBuffer() { unmap_pages(data_, stride_ * num_devices_); }
+DeviceBuffer::~DeviceBuffer() {
+  const auto address = reinterpret_cast<uintptr_t>(data_);
+  unmap_pages(data_ - address % 4096, stride_ * num_devices_ + kStagger);
+}
 
 namespace {
 
