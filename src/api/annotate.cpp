@@ -117,6 +117,9 @@ Tensor annotate(Operand x, const Sharding& sharding) {
     if (sharding.is_tuple() || sharding.rank() > node->rank())
       call_error("sharding {} does not fit {}, which has rank {}; give a sharding of this rank",
                  to_string(sharding), describe(node), node->rank());
+    if (sharding.kind() == ShardingKind::maximal && sharding.device() < 0)
+      call_error("device {} of {} is negative; devices count from 0", sharding.device(),
+                 to_string(sharding));
     if (sharding.is_tiled() && sharding.order())
       check_devices(sharding.order()->count, to_string(sharding));
     return emit_annotation(node, sharding);

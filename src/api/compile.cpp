@@ -1,5 +1,6 @@
 #include "gspmd/api/compile.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "api/executable_impl.h"
@@ -24,6 +25,26 @@ bool has_annotation(const Module& module) {
   for (const std::unique_ptr<Node>& node : module.entry()->nodes())
     if (node->sharding && node->sharding->is_tiled() && node->sharding->order()) return true;
   return false;
+}
+
+void check_options(const Traced& traced, const CompileOptions& options) {
+  if (options.threads < 0 || options.threads > 1024)
+    user_error(options.site, "compile: {} threads; give 1 to 1024, or 0 for the machine's cores",
+               options.threads);
+  const std::vector<std::string>& names = options.argument_names;
+  if (names.size() > traced.argument_types().size())
+    user_error(options.site, "compile: {} argument names for the {} arguments of {}; give one each",
+               names.size(), traced.argument_types().size(), options.name);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      user_error(options.site, "compile: two arguments of {} are named \"{}\"; names must differ",
+                 options.name, names[i]);
+  const std::vector<std::string> passes = pass_names();
+  for (const std::string& pass : options.dump_after)
+    if (pass != "all" && std::find(passes.begin(), passes.end(), pass) == passes.end())
+      user_error(options.site, "compile: dump_after names \"{}\"; passes are {}, or all", pass,
+                 fmt::join(passes, ", "));
 }
 
 PipelineOptions pipeline_options(const CompileOptions& options) {
@@ -76,9 +97,7 @@ auto located(Site site, F&& body) {
 }  // namespace
 
 std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const CompileOptions& options) {
-  if (options.threads < 0 || options.threads > 1024)
-    user_error(options.site, "compile: {} threads; give 1 to 1024, or 0 for the machine's cores",
-               options.threads);
+  check_options(traced, options);
   auto impl = std::make_shared<ExecutableBase::Impl>();
   impl->traced = std::move(traced);
   impl->options = options;

@@ -154,11 +154,6 @@ Node* contract(Labelled a, Labelled b, const Labels& result) {
   return arrange({hlo::dot(a.node, b.node, dims), labels}, result);
 }
 
-void check_number(const Node* node) {
-  if (node->shape.dtype == DType::pred)
-    call_error("needs numbers, got {}; convert(x, DType::f32) first", describe(node));
-}
-
 }  // namespace
 
 Tensor einsum(const EinsumSpec<1>& spec, Operand x) {
@@ -166,7 +161,7 @@ Tensor einsum(const EinsumSpec<1>& spec, Operand x) {
     const Spec parsed = parse(spec.text(), 1);
     Labelled operand{node_of(x), parsed.operands[0]};
     check_sizes(spec.text(), {operand});
-    check_number(operand.node);
+    need_number(operand.node);
     operand = sum_lonely(take_diagonals(operand), parsed.result);
     return tensor_of(arrange(operand, parsed.result));
   });
@@ -179,7 +174,7 @@ Tensor einsum(const EinsumSpec<2>& spec, Operand a, Operand b) {
     Labelled lhs{left, parsed.operands[0]};
     Labelled rhs{right, parsed.operands[1]};
     check_sizes(spec.text(), {lhs, rhs});
-    check_number(left);
+    need_number(left);
     lhs = sum_lonely(take_diagonals(lhs), parsed.operands[1] + parsed.result);
     rhs = sum_lonely(take_diagonals(rhs), parsed.operands[0] + parsed.result);
     return tensor_of(contract(lhs, rhs, parsed.result));

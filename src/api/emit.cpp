@@ -68,6 +68,8 @@ Node* stop_gradient_node(Node* x) {
 
 int64_t checked_axis(int64_t axis, const Node* x) {
   const int64_t rank = x->rank();
+  if (rank == 0)
+    call_error("axis {} of {}, which has no dims; give a tensor that has", axis, describe(x));
   if (axis < -rank || axis >= rank)
     call_error("axis {} is outside {}, which has rank {}; give {} to {}", axis, describe(x), rank,
                -rank, rank - 1);
@@ -89,6 +91,11 @@ std::vector<int64_t> checked_axes(const std::vector<int64_t>& axes, const Node* 
 void need_floating(const Node* x) {
   if (!is_floating(x->shape.dtype))
     call_error("needs floating numbers, got {}; convert(x, DType::f32) first", describe(x));
+}
+
+void need_number(const Node* x) {
+  if (!is_floating(x->shape.dtype) && !is_integer(x->shape.dtype))
+    call_error("needs numbers, got {}; convert(x, DType::f32) first", describe(x));
 }
 
 void need_integer(const Node* x, const char* what) {

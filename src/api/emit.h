@@ -33,6 +33,7 @@ int64_t checked_axis(int64_t axis, const Node* x);
 // Sorted, without repetition; UserError names a repeated axis.
 std::vector<int64_t> checked_axes(const std::vector<int64_t>& axes, const Node* x);
 void need_floating(const Node* x);
+void need_number(const Node* x);  // integers or floating
 void need_integer(const Node* x, const char* what);
 
 }  // namespace gspmd::detail

@@ -121,19 +121,19 @@ void wrap_results(Impl& impl) {
 }
 
 int64_t find_leaf(const Impl& impl, const std::vector<TracedLeaf>& leaves, const std::string& path,
-                  const char* what) {
+                  const char* what, Site site) {
   for (size_t i = 0; i < leaves.size(); ++i)
     if (leaves[i].path == path) return static_cast<int64_t>(i);
   std::vector<std::string> known;
   for (size_t i = 0; i < leaves.size() && i < 8; ++i) known.push_back(leaves[i].path);
-  user_error("{}: there is no {} \"{}\"; paths are {}{}", impl.options.name, what, path,
+  user_error(site, "{}: there is no {} \"{}\"; paths are {}{}", impl.options.name, what, path,
              fmt::join(known, ", "), leaves.size() > known.size() ? ", ..." : "");
 }
 
 const Sharding& leaf_sharding(const Impl& impl, const std::vector<Sharding>& shardings,
-                              int64_t leaf, const char* what) {
+                              int64_t leaf, const char* what, Site site) {
   if (leaf < 0 || leaf >= static_cast<int64_t>(shardings.size()))
-    user_error("{}: {} {} is outside the {} leaves", impl.options.name, what, leaf,
+    user_error(site, "{}: {} {} is outside the {} leaves", impl.options.name, what, leaf,
                shardings.size());
   return shardings[static_cast<size_t>(leaf)];
 }
@@ -147,17 +147,18 @@ const CompiledModule& ExecutableBase::module() const { return impl_->stages; }
 const Mesh& ExecutableBase::mesh() const { return impl_->options.mesh; }
 int64_t ExecutableBase::num_devices() const { return impl_->num_devices(); }
 
-const Sharding& ExecutableBase::parameter_sharding(const std::string& path) const {
-  return parameter_sharding(find_leaf(*impl_, impl_->traced.arguments(), path, "argument"));
+const Sharding& ExecutableBase::parameter_sharding(const std::string& path, Site site) const {
+  return parameter_sharding(find_leaf(*impl_, impl_->traced.arguments(), path, "argument", site),
+                            site);
 }
-const Sharding& ExecutableBase::parameter_sharding(int64_t leaf) const {
-  return leaf_sharding(*impl_, impl_->parameter_shardings, leaf, "argument");
+const Sharding& ExecutableBase::parameter_sharding(int64_t leaf, Site site) const {
+  return leaf_sharding(*impl_, impl_->parameter_shardings, leaf, "argument", site);
 }
-const Sharding& ExecutableBase::result_sharding(const std::string& path) const {
-  return result_sharding(find_leaf(*impl_, impl_->traced.results(), path, "result"));
+const Sharding& ExecutableBase::result_sharding(const std::string& path, Site site) const {
+  return result_sharding(find_leaf(*impl_, impl_->traced.results(), path, "result", site), site);
 }
-const Sharding& ExecutableBase::result_sharding(int64_t leaf) const {
-  return leaf_sharding(*impl_, impl_->result_shardings, leaf, "result");
+const Sharding& ExecutableBase::result_sharding(int64_t leaf, Site site) const {
+  return leaf_sharding(*impl_, impl_->result_shardings, leaf, "result", site);
 }
 
 Executor::Counters ExecutableBase::counters() const {

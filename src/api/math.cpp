@@ -13,8 +13,7 @@ enum class Needs { floating, number, pred, any };
 void check_needs(const Node* x, Needs needs) {
   const DType dtype = x->shape.dtype;
   if (needs == Needs::floating) need_floating(x);
-  if (needs == Needs::number && dtype == DType::pred)
-    call_error("needs numbers, got {}; convert(x, DType::f32) first", describe(x));
+  if (needs == Needs::number) need_number(x);
   if (needs == Needs::pred && dtype != DType::pred)
     call_error("needs pred values, got {}; compare with 0 first", describe(x));
 }

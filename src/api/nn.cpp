@@ -51,8 +51,10 @@ Node* over_last_dim(const Operand& parameter, const char* what, Node* x) {
   return broadcast_node(node, x->dims());
 }
 
-Node* norm_input(const Operand& x) {
+Node* norm_input(const Operand& x, const NormOptions& options) {
   Node* node = node_of(x);
+  if (!(options.eps >= 0 && std::isfinite(options.eps)))
+    call_error("eps {} is wrong; give 0 or more", options.eps);
   need_floating(node);
   if (node->rank() < 1) call_error("{} has no dim to normalise over", describe(node));
   return node;
@@ -94,6 +96,7 @@ double mask_value(DType dtype, const CausalMaskOptions& options) {
 Tensor relu(Operand x) {
   return call("relu", x.site(), [&] {
     Node* node = node_of(x);
+    need_number(node);
     Node* zero = splat_like(node, 0);
     // Not a maximum: the derivative at 0 is 0, and NaN stays NaN.
     return tensor_of(hlo::select(hlo::compare(node, zero, Direction::le), zero, node));
@@ -147,7 +150,7 @@ Tensor logsumexp(Operand x, const AxisOptions& options) {
 
 Tensor rms_norm(Operand x, Operand scale, const NormOptions& options) {
   return call("rms_norm", x.site(), [&] {
-    Node* node = norm_input(x);
+    Node* node = norm_input(x, options);
     Node* factor = over_last_dim(scale, "scale", node);
     Node* inverse =
         hlo::unary(Opcode::rsqrt, add(mean_over_last(multiply(node, node)), options.eps));
@@ -157,7 +160,7 @@ Tensor rms_norm(Operand x, Operand scale, const NormOptions& options) {
 
 Tensor layer_norm(Operand x, Operand scale, const NormOptions& options) {
   return call("layer_norm", x.site(), [&] {
-    Node* node = norm_input(x);
+    Node* node = norm_input(x, options);
     Node* factor = over_last_dim(scale, "scale", node);
     return tensor_of(multiply(standardized(node, options.eps), factor));
   });
@@ -165,7 +168,7 @@ Tensor layer_norm(Operand x, Operand scale, const NormOptions& options) {
 
 Tensor layer_norm(Operand x, Operand scale, Operand bias, const NormOptions& options) {
   return call("layer_norm", x.site(), [&] {
-    Node* node = norm_input(x);
+    Node* node = norm_input(x, options);
     Node* factor = over_last_dim(scale, "scale", node);
     Node* shift = over_last_dim(bias, "bias", node);
     return tensor_of(add(multiply(standardized(node, options.eps), factor), shift));

@@ -1,5 +1,8 @@
 #include "gspmd/api/optim.h"
 
+#include <cmath>
+#include <limits>
+
 #include "api/emit.h"
 
 namespace gspmd {
@@ -7,6 +10,14 @@ namespace gspmd {
 using namespace detail;
 
 namespace {
+
+// A number of the options: finite and inside [low, high).
+void check_number(const char* what, double value, double low, double high) {
+  if (!(value >= low && value < high))
+    call_error("{} {} is wrong; give {} or more{}", what, value, low,
+               std::isfinite(high) ? fmt::format(" and less than {}", high) : ", and finite");
+}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // One value of the optimizer's state or the gradient beside its parameter.
 Node* beside(const Node* param, const Tensor& tensor, const char* what) {
@@ -30,6 +41,8 @@ Node* over(Node* scalar, const Node* param) {
 
 Node* learning_rate(const Operand& lr, const Node* param) {
   const DType dtype = param->shape.dtype;
+  if (lr.is_scalar() && !std::isfinite(lr.number()))
+    call_error("the learning rate {} is not finite; give a number", lr.number());
   Node* node = node_of(lr, dtype);
   if (node->rank() != 0)
     call_error("the learning rate {} must be a number or a tensor without dims", describe(node));
@@ -66,11 +79,27 @@ Tensor zero_count<Tensor>() {
   return zeros(Shape(DType::s32, {}));
 }
 
+void check_leaves(const std::vector<std::string>& params, const std::vector<std::string>& other,
+                  const char* op, const char* what, Site site) {
+  for (size_t i = 0; i < std::max(params.size(), other.size()); ++i) {
+    if (i < params.size() && i < other.size() && params[i] == other[i]) continue;
+    const auto at = [i](const std::vector<std::string>& paths) {
+      return i < paths.size() ? fmt::format("\"{}\"", paths[i]) : std::string("no more leaves");
+    };
+    user_error(site,
+               "{}: where the parameters have {}, the {} have {} ({} leaves and {}); give trees of "
+               "one structure",
+               op, at(params), what, at(other), params.size(), other.size());
+  }
+}
+
 }  // namespace detail
 
 SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions& options,
                    Site site) {
   return call("sgd", site, [&] {
+    check_number("momentum", options.momentum, 0, kInfinity);
+    check_number("weight decay", options.weight_decay, 0, kInfinity);
     Node* p = parameter_node(param);
     Node* g = beside(p, grad, "gradient");
     if (options.weight_decay != 0) g = add(g, multiply(p, options.weight_decay));
@@ -83,6 +112,10 @@ SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions&
 AdamLeaf adam_update(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor step, bool decoupled,
                      const AdamOptions& options, Site site) {
   return call("adam", site, [&] {
+    check_number("beta1", options.beta1, 0, 1);
+    check_number("beta2", options.beta2, 0, 1);
+    check_number("eps", options.eps, 0, kInfinity);
+    check_number("weight decay", options.weight_decay, 0, kInfinity);
     Node* p = parameter_node(param);
     Node* g = beside(p, grad, "gradient");
     if (!decoupled && options.weight_decay != 0) g = add(g, multiply(p, options.weight_decay));
@@ -135,6 +168,9 @@ Tensor clip_factor(Tensor norm, Operand max_norm, Site site) {
     Node* limit = node_of(max_norm, actual->shape.dtype);
     if (max_norm.is_scalar() && !(max_norm.number() > 0))
       call_error("the largest norm {} must be positive", max_norm.number());
+    if (limit->rank() != 0 || limit->shape.dtype != actual->shape.dtype)
+      call_error("the largest norm {} must be a number or a {} tensor without dims",
+                 describe(limit), dtype_name(actual->shape.dtype));
     // limit / max(norm, limit) is 1 below the limit, and never divides by zero.
     return tensor_of(divide(limit, hlo::binary(Opcode::maximum, actual, limit)));
   });

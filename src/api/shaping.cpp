@@ -181,7 +181,7 @@ Tensor slice_dim(Operand x, int64_t axis, int64_t start, int64_t limit) {
     const auto at = static_cast<size_t>(checked_axis(axis, node));
     Dims starts(node->dims().size(), 0);
     Dims limits = node->dims();
-    starts[at] = start;
+    starts[at] = start < 0 ? start + limits[at] : start;
     limits[at] = limit < 0 ? limit + limits[at] : limit;
     const Dims strides(starts.size(), 1);
     check_slice(node, starts, limits, strides);
@@ -250,6 +250,8 @@ Tensor one_hot(Operand indices, int64_t depth, DType dtype) {
     Node* node = node_of(indices, DType::s32);
     need_integer(node, "indices");
     if (depth < 0) call_error("depth {} is negative", depth);
+    if (!is_computable(dtype))
+      call_error("type {} is not supported; use an integer or floating type", dtype_name(dtype));
     Dims dims = node->dims();
     dims.push_back(depth);
     const int64_t last = node->rank();

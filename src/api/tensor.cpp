@@ -3,18 +3,14 @@
 #include "api/trace_state.h"
 
 namespace gspmd {
-namespace {
 
 using namespace detail;
 
-// HLO names are letters, digits, '.', '_' and '-'.
-std::string as_identifier(std::string name) {
+std::string detail::identifier(std::string name) {
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
-  return name;
+  return name.empty() ? "_" : name;
 }
-
-}  // namespace
 
 const Shape& Tensor::shape(Site site) const {
   const CallScope scope("shape", site);
@@ -42,8 +38,7 @@ Tensor named(Tensor x, const std::string& name, Site site) {
   return call("named", site, [&] {
     Node* node = node_of(x);
     if (name.empty()) call_error("the name of {} is empty; give letters", describe(node));
-    if (!node->is(Opcode::parameter))
-      node->parent().rename(node, as_identifier(name_scope() + name));
+    if (!node->is(Opcode::parameter)) node->parent().rename(node, identifier(name_scope() + name));
     node->metadata.op_name = name_scope() + name;
     return x;
   });

@@ -28,7 +28,7 @@ struct TraceSession::Impl {
 
 TraceSession::TraceSession(const TraceOptions& options) : impl_(std::make_unique<Impl>()) {
   impl_->options = options;
-  impl_->module = std::make_shared<Module>(options.name);
+  impl_->module = std::make_shared<Module>(identifier(options.name));
   impl_->state = std::make_shared<TraceState>();
   TraceState& state = *impl_->state;
   state.name = options.name;
@@ -73,6 +73,14 @@ Tensor TraceSession::parameter(const std::string& inner_path, const Shape& shape
   traced.arguments_.push_back(
       {path, shape, static_cast<int64_t>(traced.argument_types_.size()) - 1, inner_path});
   return TensorAccess::make(node, impl_->state);
+}
+
+Tensor TraceSession::parameter(const std::string& inner_path, const Array& array) {
+  if (array.empty())
+    user_error(impl_->options.site,
+               "{}: argument {} is an empty Array; give it its shape, or a Shape alone",
+               impl_->options.name, impl_->argument_path(inner_path));
+  return parameter(inner_path, array.shape());
 }
 
 void TraceSession::begin_result(std::type_index type) {

@@ -93,6 +93,9 @@ std::pair<Node*, Node*> nodes_of(const Operand& a, const Operand& b);
 Node* scalar_node(double value, bool integral, DType dtype);
 Tensor tensor_of(Node* node);
 
+// A name that HLO text takes: letters, digits, '.', '_' and '-', all others as '_'.
+std::string identifier(std::string name);
+
 // "dot.3 f32[8,16]", for messages.
 std::string describe(const Node* node);
 

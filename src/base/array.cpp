@@ -32,6 +32,8 @@ class HostStorage final : public ArrayStorage {
 
 Array::Array(Shape shape) {
   if (shape.is_tuple) internal_error("array: a tuple shape {} has no elements", to_string(shape));
+  for (const int64_t d : shape.dims)
+    if (d < 0) user_error("array: {} has a negative size; sizes are 0 or more", to_string(shape));
   const int64_t bytes = shape.bytes();
   if (bytes == std::numeric_limits<int64_t>::max())
     user_error("array: {} has more bytes than can be addressed", to_string(shape));

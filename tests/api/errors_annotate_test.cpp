@@ -101,6 +101,8 @@ TEST_CASE("annotate checks that the sharding fits the tensor", "[api][errors]") 
       "annotate: sharding {devices=[2,1,2]<=[4]} does not fit arg0 f32[2,3], which has rank 2",
       trace([&](Tensor x) { return annotate(x, rank3); }, kF));
   const Sharding pair = Sharding::tuple({Sharding(), Sharding()});
+  GSPMD_REQUIRE_ERROR("annotate: device -1 of {maximal device=-1} is negative",
+                      trace([](Tensor x) { return annotate(x, Sharding::maximal(-1)); }, kF));
   GSPMD_REQUIRE_ERROR("annotate: sharding {{replicated}, {replicated}} does not fit",
                       trace([&](Tensor x) { return annotate(x, pair); }, kF));
 }

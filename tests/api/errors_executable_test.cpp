@@ -93,20 +93,27 @@ TEST_CASE("compile checks threads and passes", "[api][errors]") {
   GSPMD_REQUIRE_ERROR("compile: -1 threads; give 1 to 1024", compile(fn, {.threads = -1}, s));
   GSPMD_REQUIRE_ERROR("disable: there is no pass \"nonsense\"",
                       compile(fn, {.disabled_passes = {"nonsense"}}, s));
+  GSPMD_REQUIRE_ERROR("compile: dump_after names \"nonsense\"; passes are inline-calls",
+                      compile(fn, {.dump_after = {"nonsense"}}, s));
+  GSPMD_REQUIRE_ERROR("compile: 2 argument names for the 1 arguments of step",
+                      compile(fn, {.argument_names = {"x", "y"}}, s));
+  GSPMD_REQUIRE_ERROR(
+      "compile: two arguments of step are named \"x\"",
+      compile([](Tensor a, Tensor b) { return a + b; }, {.argument_names = {"x", "x"}}, s, s));
+  GSPMD_REQUIRE_ERROR("step: argument arg0 is an empty Array", compile(fn, {}, Array()));
   const auto inspected = compile(fn, {.prepare = false}, s);
   GSPMD_REQUIRE_ERROR("step: compiled with prepare = false", inspected(Array(s)));
 }
 
 TEST_CASE("leaves of an executable are looked up by path", "[api][errors]") {
   const auto step = step_of({});
-  CHECK(message_of<UserError>([&] { step.parameter_sharding("params.v"); }) ==
-        "step: there is no argument \"params.v\"; paths are params.w, params.layers.0, "
-        "params.layers.1, x");
-  CHECK(message_of<UserError>([&] {
-          step.result_sharding("y");
-        }).find("step: there is no result \"y\"") == 0);
-  CHECK(message_of<UserError>([&] { step.parameter_sharding(9); }) ==
-        "step: argument 9 is outside the 4 leaves");
+  GSPMD_REQUIRE_ERROR(
+      "step: there is no argument \"params.v\"; paths are params.w, params.layers.0, "
+      "params.layers.1, x",
+      step.parameter_sharding("params.v"));
+  GSPMD_REQUIRE_ERROR("step: there is no result \"y\"", step.result_sharding("y"));
+  GSPMD_REQUIRE_ERROR("step: argument 9 is outside the 4 leaves", step.parameter_sharding(9));
+  GSPMD_REQUIRE_ERROR("step: result -1 is outside the 4 leaves", step.result_sharding(-1));
 }
 
 TEST_CASE("arrays on the devices cannot be written element by element", "[api][errors]") {

@@ -44,6 +44,7 @@ TEST_CASE("functions of floating numbers refuse integers", "[api][errors]") {
 TEST_CASE("functions of numbers refuse pred and logic refuses numbers", "[api][errors]") {
   GSPMD_REQUIRE_ERROR("abs: needs numbers, got arg0 pred[2,3]",
                       trace([](Tensor x) { return abs(x); }, kP));
+  GSPMD_REQUIRE_ERROR("relu: needs numbers", trace([](Tensor x) { return relu(x); }, kP));
   GSPMD_REQUIRE_ERROR("sign: needs numbers", trace([](Tensor x) { return sign(x); }, kP));
   GSPMD_REQUIRE_ERROR("square: needs numbers", trace([](Tensor x) { return square(x); }, kP));
   GSPMD_REQUIRE_ERROR("negate: needs numbers", trace([](Tensor x) { return -x; }, kP));
@@ -124,6 +125,8 @@ TEST_CASE("numbers must fit the dtype they take", "[api][errors]") {
 }
 
 TEST_CASE("axes outside the rank or repeated are errors", "[api][errors]") {
+  GSPMD_REQUIRE_ERROR("softmax: axis -1 of arg0 f32[], which has no dims",
+                      trace([](Tensor x) { return softmax(x); }, Shape(DType::f32, {})));
   GSPMD_REQUIRE_ERROR("sum: axis 2 is outside arg0 f32[2,3], which has rank 2; give -2 to 1",
                       trace([](Tensor x) { return sum(x, {.axes = 2}); }, kF));
   GSPMD_REQUIRE_ERROR("mean: axis -3 is outside",

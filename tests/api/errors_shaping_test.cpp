@@ -115,6 +115,8 @@ TEST_CASE("take and one_hot need integers", "[api][errors]") {
       trace([](Tensor x, Tensor i) { return take(x, i); }, Shape(DType::f32, {0, 3}), kS));
   GSPMD_REQUIRE_ERROR("one_hot: indices must be integers",
                       trace([](Tensor x) { return one_hot(x, 4); }, kF));
+  GSPMD_REQUIRE_ERROR("one_hot: type c64 is not supported",
+                      trace([](Tensor x) { return one_hot(x, 4, DType::c64); }, kS));
   GSPMD_REQUIRE_ERROR("one_hot: depth -1 is negative",
                       trace([](Tensor x) { return one_hot(x, -1); }, kS));
 }
@@ -149,6 +151,8 @@ TEST_CASE("einsum explains what its spec and operands disagree about", "[api][er
 TEST_CASE("norms, masks and losses name the shapes they need", "[api][errors]") {
   GSPMD_REQUIRE_ERROR("rms_norm: the scale arg1 f32[2,3] must have one dim of 3",
                       trace([](Tensor x, Tensor s) { return rms_norm(x, s); }, kF, kF));
+  GSPMD_REQUIRE_ERROR("rms_norm: eps -1 is wrong; give 0 or more",
+                      trace([](Tensor x) { return rms_norm(x, 1, {.eps = -1}); }, kF));
   GSPMD_REQUIRE_ERROR("rms_norm: needs floating",
                       trace([](Tensor x) { return rms_norm(x, 1); }, kS));
   GSPMD_REQUIRE_ERROR("layer_norm: the bias arg1 f32[2,3] must have one dim of 3",

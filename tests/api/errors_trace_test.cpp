@@ -1,5 +1,8 @@
 // One mistake per check: the message names the function, the numbers and this file's line.
+#include <cmath>
+
 #include "api/support.h"
+#include "gspmd/ir/text.h"
 
 using namespace gspmd;
 using namespace gspmd::test;
@@ -128,6 +131,49 @@ TEST_CASE("optimizers check gradients, state, rates and trees", "[api][errors]")
                           kF));
   GSPMD_REQUIRE_ERROR("clip_by_global_norm: the largest norm -1 must be positive",
                       trace([](Tensor x) { return clip_by_global_norm(x, -1).first; }, kF));
+  GSPMD_REQUIRE_ERROR("clip_by_global_norm: the largest norm arg0 f32[2,3] must be a number or a",
+                      trace([](Tensor x) { return clip_by_global_norm(x, x).first; }, kF));
   GSPMD_REQUIRE_ERROR("global_norm: the tree has no leaves",
                       trace([](Tensor) { return global_norm({}); }, kF));
+}
+
+TEST_CASE("optimizers refuse rates that make no step and trees of other leaves", "[api][errors]") {
+  GSPMD_REQUIRE_ERROR(
+      "sgd: the learning rate nan is not finite",
+      trace([](Tensor x) { return Sgd<Tensor>{x}.update(x, x, {.lr = NAN}).first; }, kF));
+  GSPMD_REQUIRE_ERROR(
+      "sgd: momentum -1 is wrong; give 0 or more, and finite",
+      trace([](Tensor x) { return Sgd<Tensor>{x}.update(x, x, {.momentum = -1}).first; }, kF));
+  const auto adam = [](Tensor x, const AdamOptions& options) {
+    return Adam<Tensor>::zeros_like(x).update(x, x, options).first;
+  };
+  CHECK(message_of<UserError>([&] {
+          trace([&](Tensor x) { return adam(x, {.beta1 = 1}); }, kF);
+        }).find("adam: beta1 1 is wrong; give 0 or more and less than 1") == 0);
+  CHECK(message_of<UserError>([&] {
+          trace([&](Tensor x) { return adam(x, {.eps = -1}); }, kF);
+        }).find("adam: eps -1 is wrong") == 0);
+  using List = std::vector<Tensor>;
+  GSPMD_REQUIRE_ERROR(
+      "sgd: where the parameters have no more leaves, the gradients have \"1\" (1 leaves and 2)",
+      trace(
+          [](Tensor x) {
+            return Sgd<List>{{x}}.update({x}, {x, x}).first;
+          },
+          kF));
+  GSPMD_REQUIRE_ERROR(
+      "adam: where the parameters have \"1\", the first moments have no more leaves",
+      trace(
+          [](Tensor x) {
+            return Adam<List>::zeros_like({x}).update({x, x}, {x, x}).first;
+          },
+          kF));
+}
+
+TEST_CASE("names that HLO text does not take still give text that is read back", "[api][errors]") {
+  for (const char* name : {"a b\n", "", "x\"y", "%step"}) {
+    const Traced traced = trace(
+        TraceOptions{.name = name}, [](Tensor x) { return x + 1; }, kF);
+    CHECK(to_text(*parse_module(traced.text())) == traced.text());
+  }
 }

@@ -52,6 +52,8 @@ TEST_CASE("slice takes strided parts and slice_dim a range of one dim", "[api]")
   CHECK(values(run(strided, counting({3, 4}))) == std::vector<double>{1, 3, 9, 11});
   const auto range_of = [](Tensor t) { return slice_dim(t, -1, 1, -1); };
   CHECK(values(run(range_of, counting({2, 4}))) == std::vector<double>{1, 2, 5, 6});
+  const auto from_the_end = [](Tensor t) { return slice_dim(t, 1, -3, 4); };
+  CHECK(values(run(from_the_end, counting({2, 4}))) == std::vector<double>{1, 2, 3, 5, 6, 7});
 }
 
 TEST_CASE("concatenate joins along an axis and pad fills around and between", "[api]") {

@@ -71,6 +71,13 @@ TEST_CASE("map_leaves combines trees leaf by leaf and refuses different trees", 
   };
   CHECK(message_of<UserError>(combine) ==
         "map_leaves: the trees differ at \"layers.1.weight\"; give trees of one structure");
+  using List = std::vector<Shape>;
+  const auto longer = [] {
+    map_leaves([](const Shape& a, const Shape&) { return a; }, List{shape(1)},
+               List{shape(1), shape(2)});
+  };
+  CHECK(message_of<UserError>(longer) ==
+        "map_leaves: the first tree ends before \"1\"; give trees of one structure");
 }
 
 TEST_CASE("optimizer state is a tree around the parameters' tree", "[api]") {

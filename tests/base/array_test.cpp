@@ -72,6 +72,7 @@ TEST_CASE("arrays: mistakes name shapes and counts", "[array][error]") {
   CHECK_THROWS_WITH(a.item(), Contains("f32[2] has 2 elements"));
   CHECK_THROWS_WITH(a.at(2), Contains("index 2 is outside the 2 elements"));
   CHECK_THROWS_WITH(a.at(-1), Contains("index -1"));
+  CHECK_THROWS_WITH(Array(DType::f32, {-3}), Contains("f32[-3] has a negative size"));
   CHECK_THROWS_WITH(Array().bytes(), Contains("empty Array"));
   CHECK_THROWS_WITH(Array(DType::f32, {int64_t{1} << 40, int64_t{1} << 40}),
                     Contains("more bytes than can be addressed"));

@@ -30,10 +30,10 @@ class ExecutableBase {
 
   // How leaves are laid out, by path ("params.blocks.0.wq") or position. UserError names similar
   // paths.
-  const Sharding& parameter_sharding(const std::string& path) const;
-  const Sharding& parameter_sharding(int64_t leaf) const;
-  const Sharding& result_sharding(const std::string& path) const;
-  const Sharding& result_sharding(int64_t leaf) const;
+  const Sharding& parameter_sharding(const std::string& path, Site site = Site::here()) const;
+  const Sharding& parameter_sharding(int64_t leaf, Site site = Site::here()) const;
+  const Sharding& result_sharding(const std::string& path, Site site = Site::here()) const;
+  const Sharding& result_sharding(int64_t leaf, Site site = Site::here()) const;
   Executor::Counters counters() const;  // zeros before the first run
 
   std::string argument_name(size_t argument) const;  // as given to compile, or "arg0", "arg1", ...

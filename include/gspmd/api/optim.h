@@ -27,6 +27,21 @@ Tree zero_tree(const Tree& like) {
   return map_tree(like,
                   [](const std::string&, const leaf_t<Tree>& leaf) { return zero_leaf(leaf); });
 }
+// UserError at `site` where two lists of leaf paths differ.
+void check_leaves(const std::vector<std::string>& params, const std::vector<std::string>& other,
+                  const char* op, const char* what, Site site);
+
+template <class Tree>
+std::vector<std::string> leaf_paths(const Tree& tree) {
+  std::vector<std::string> paths;
+  for_each_leaf(tree, [&](const std::string& path, const auto&) { paths.push_back(path); });
+  return paths;
+}
+template <class Tree>
+void check_tree(const Tree& params, const Tree& other, const char* op, const char* what,
+                Site site) {
+  check_leaves(leaf_paths(params), leaf_paths(other), op, what, site);
+}
 }  // namespace detail
 
 struct SgdOptions {
@@ -55,6 +70,8 @@ struct Sgd {
   // {new params, new state}
   std::pair<Tree, Sgd> update(const Tree& params, const Tree& grads, const SgdOptions& options = {},
                               Site site = Site::here()) const {
+    detail::check_tree(params, grads, "sgd", "gradients", site);
+    detail::check_tree(params, velocity, "sgd", "velocities", site);
     const auto leaves =
         map_leaves([&](const Tensor& p, const Tensor& g,
                        const Tensor& v) { return sgd_update(p, g, v, options, site); },
@@ -79,6 +96,9 @@ namespace detail {
 template <class State, class Tree>
 std::pair<Tree, State> update_adam(const State& state, const Tree& params, const Tree& grads,
                                    bool decoupled, const AdamOptions& options, Site site) {
+  check_tree(params, grads, "adam", "gradients", site);
+  check_tree(params, state.m, "adam", "first moments", site);
+  check_tree(params, state.v, "adam", "second moments", site);
   const Tensor step = next_step(state.step, site);
   const auto leaves = map_leaves(
       [&](const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v) {

@@ -27,7 +27,7 @@ Tensor squeeze(Operand x, int64_t axis);      // drops a dim of size 1
 
 // Elements starts[i], starts[i]+strides[i], ... < limits[i] of every dim; no strides: all 1.
 Tensor slice(Operand x, Dims starts, Dims limits, Dims strides = {});
-// Elements [start, limit) of one dim; negative limits count from the end.
+// Elements [start, limit) of one dim; negative numbers count from the end.
 Tensor slice_dim(Operand x, int64_t axis, int64_t start, int64_t limit);
 Tensor concatenate(std::vector<Tensor> parts, int64_t axis, Site site = Site::here());
 Tensor pad(Operand x, std::vector<PaddingDim> padding, double value = 0);

@@ -64,6 +64,7 @@ class TraceSession {
 
   void begin_argument(std::type_index type);
   Tensor parameter(const std::string& inner_path, const Shape& shape);
+  Tensor parameter(const std::string& inner_path, const Array& array);  // UserError: it is empty
   void begin_result(std::type_index type);
   void result(const std::string& inner_path, const Tensor& tensor);
   Traced finish();
@@ -74,9 +75,6 @@ class TraceSession {
 };
 
 namespace detail {
-
-inline const Shape& shape_of_leaf(const Array& array) { return array.shape(); }
-inline const Shape& shape_of_leaf(const Shape& shape) { return shape; }
 
 template <class Tree>
 constexpr bool is_argument_tree =
@@ -90,7 +88,7 @@ rebind_t<Arg, Tensor> declare_argument(TraceSession& session, const Arg& arg) {
       "by a lambda");
   session.begin_argument(typeid(rebind_t<Arg, Array>));
   return map_tree(arg, [&](const std::string& path, const auto& leaf) {
-    return session.parameter(path, shape_of_leaf(leaf));
+    return session.parameter(path, leaf);
   });
 }
 

@@ -88,7 +88,7 @@ template <class F, class Tree, class... Rest>
 auto map_leaves(F&& f, const Tree& tree, const Rest&... rest) {
   const auto others = std::make_tuple(flatten(rest)...);
   size_t position = 0;
-  return map_tree(tree, [&](const std::string& path, const leaf_t<Tree>& leaf) {
+  auto result = map_tree(tree, [&](const std::string& path, const leaf_t<Tree>& leaf) {
     const size_t i = position++;
     return std::apply(
         [&](const auto&... lists) {
@@ -99,6 +99,13 @@ auto map_leaves(F&& f, const Tree& tree, const Rest&... rest) {
         },
         others);
   });
+  const auto check_end = [&](const auto& list) {
+    if (list.size() > position)
+      user_error("map_leaves: the first tree ends before \"{}\"; give trees of one structure",
+                 list[position].first);
+  };
+  std::apply([&](const auto&... lists) { (check_end(lists), ...); }, others);
+  return result;
 }
 
 namespace detail {
