@@ -261,8 +261,10 @@ bool is_alias(const Node& node) {
 bool can_share(const Node& node, int64_t operand, int64_t leaf) {
   const Node& x = *node.operand(operand);
   if (x.shape.is_tuple) return false;
-  const std::vector<Shape> results = leaf_shapes(node.shape);
-  const Shape& result = results.at(static_cast<size_t>(leaf));
+  const bool several = node.shape.is_tuple;  // flat, for the ops below
+  if (several && leaf >= std::ssize(node.shape.elements)) return false;
+  const Shape& result = several ? node.shape.elements.at(static_cast<size_t>(leaf)) : node.shape;
+  if (result.is_tuple) return false;
   if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype)) return false;
   switch (node.opcode()) {
     case Opcode::fusion: return can_share_fusion(node, operand, leaf);
