@@ -69,10 +69,9 @@ void declare_training(CLI::App& app, TrainOptions& o) {
       ->capture_default_str();
   app.add_option("--batch", o.batch, "windows per step")->check(size)->capture_default_str();
   app.add_option("--steps", o.steps, "training steps")->check(size)->capture_default_str();
-  app.add_option("--lr", o.lr, "highest learning rate")
-      ->check(CLI::NonNegativeNumber)
+  app.add_option("--lr", o.lr, "highest learning rate")->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "sgd, adam or adamw (weight decay 0.1)")
       ->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "sgd, adam or adamw")->capture_default_str();
   app.add_option("--seed", o.seed, "of weights, batches and sample")->capture_default_str();
   app.add_option("--threads", o.threads, "worker threads; 0: the machine's cores")
       ->check(CLI::Range(0, 1024))
@@ -90,6 +89,7 @@ void declare_training(CLI::App& app, TrainOptions& o) {
 bool parse_options(int argc, const char* const* argv, TrainOptions& options, int& exit_code) {
   CLI::App app{"Trains a byte-level Transformer language model on a simulated mesh."};
   app.name("train_transformer");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   declare_training(app, options);
   declare_model(app, options);
   try {
@@ -128,10 +128,13 @@ Mesh parse_mesh(const std::string& text) {
 }
 
 models::TrainerOptions trainer_options(const TrainOptions& o) {
+  if (!(o.lr >= 0 && std::isfinite(o.lr)))
+    user_error("--lr: {} is no learning rate; give a number that is 0 or more", o.lr);
   models::TrainerOptions result;
   result.mesh = parse_mesh(o.mesh);
   result.layout = models::layout_of_recipe(o.recipe, result.mesh);
   result.optimizer = choose("optimizer", o.optimizer, kOptimizers);
+  result.weight_decay = result.optimizer == models::Optimizer::adamw ? 0.1 : 0;
   result.batch = o.batch;
   result.seed = o.seed;
   result.threads = o.threads;

@@ -93,7 +93,9 @@ double one_run(int threads, DType dtype) {
 }  // namespace
 
 double measure_peak_gflops(int threads, DType dtype) {
-  if (threads < 1) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  // More threads than cores reach no higher rate, each after the other.
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  threads = threads < 1 ? cores : std::min(threads, cores);
   std::vector<double> runs;
   for (int i = 0; i < kRuns; ++i) runs.push_back(one_run(threads, dtype));
   std::sort(runs.begin(), runs.end());
