@@ -351,19 +351,23 @@ void Propagation::restore_boundary() {
   Computation& entry = *module_.entry();
   Node& root = *entry.root();
   const std::vector<size_t> elements = elements_of_leaves(root.shape);
+  std::optional<Sharding> before = root.sharding;
   root.sharding = boundary(
       root.shape, saved_root_, root.sharding,
       [&](size_t i) { return allowed(options_.allow_output, root.shape.is_tuple ? elements[i] : 0); },
       options_.replicate_indivisible_boundary);
+  replicated_boundary_ = root.sharding != before;
   record_origins(root, root);
   const bool single = is_single_tuple(entry);
   for (size_t p = 0; p < entry.parameters().size(); ++p) {
     Node& parameter = *entry.parameters()[p];
     const std::vector<size_t> parts = elements_of_leaves(parameter.shape);
+    before = parameter.sharding;
     parameter.sharding = boundary(
         parameter.shape, saved_parameters_[p], parameter.sharding,
         [&](size_t i) { return allowed(options_.allow_parameters, single ? parts[i] : p); },
         options_.replicate_indivisible_boundary);
+    replicated_boundary_ |= parameter.sharding != before;
     record_origins(parameter, parameter);
   }
 }
@@ -411,7 +415,17 @@ bool Propagation::run() {
 bool propagate(Module& module, const PropagateOptions& options) {
   if (!module.entry() || !module.entry()->root())
     user_error("propagate: module {} has no entry computation", module.name);
-  return Propagation(module, options).run();
+  // A parameter that comes back replicated because it did not divide can open another way, which a later
+  // run would then take: once more from there, so that a completed module stays as it is.
+  constexpr int kMaxRuns = 4;
+  bool changed = false;
+  for (int i = 0; i < kMaxRuns; ++i) {
+    Propagation propagation(module, options);
+    if (!propagation.run()) break;
+    changed = true;
+    if (!propagation.replicated_boundary()) break;
+  }
+  return changed;
 }
 
 }  // namespace gspmd

@@ -109,25 +109,32 @@ bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via
   options.reshard_freely = true;
   options.merge_partial = options.merge_partial && !node.is(Opcode::tuple);
   const std::vector<Shape> shapes = leaf_shapes(node.shape);
-  std::vector<Sharding> leaves(shapes.size());
-  if (node.sharding)
-    leaves = node.sharding->is_tuple() ? node.sharding->elements()
-                                       : std::vector<Sharding>(shapes.size(), *node.sharding);
-  if (leaves.size() != shapes.size())
+  if (node.sharding && !node.sharding->is_tuple())
+    node.sharding = Sharding::tuple(std::vector<Sharding>(shapes.size(), *node.sharding));
+  if (node.sharding && node.sharding->elements().size() != shapes.size())
     user_error("propagate: {} has {} leaves and a tuple sharding of {}", node.name(), shapes.size(),
-               leaves.size());
-  bool better = !node.sharding;
+               node.sharding->elements().size());
+  std::vector<Sharding> leaves;  // filled with the first improvement
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (leaf >= 0 && leaf != static_cast<int64_t>(i)) continue;
     const Sharding& wanted = candidate.is_tuple() ? candidate.elements().at(i) : candidate;
-    if (!node.sharding && wanted.kind() == ShardingKind::maximal) leaves[i] = wanted;
-    auto improved = better_leaf(node, shapes[i], leaves[i], wanted, options);
+    if (wanted.is_replicated()) continue;  // no improvement on anything
+    std::optional<Sharding> improved;
+    if (!node.sharding && wanted.kind() == ShardingKind::maximal)
+      improved = wanted;
+    else
+      improved = better_leaf(node, shapes[i],
+                             node.sharding ? node.sharding->elements()[i] : Sharding::replicated(),
+                             wanted, options);
     if (!improved) continue;
+    if (leaves.empty())
+      leaves = node.sharding ? node.sharding->elements() : std::vector<Sharding>(shapes.size());
     leaves[i] = std::move(*improved);
-    better = true;
   }
-  if (better) set_sharding(node, Sharding::tuple(std::move(leaves)), via);
-  return better;
+  if (leaves.empty() && node.sharding) return false;
+  leaves.resize(shapes.size());
+  set_sharding(node, Sharding::tuple(std::move(leaves)), via);
+  return true;
 }
 
 void Propagation::set_sharding(Node& node, Sharding sharding, const Node& via) {

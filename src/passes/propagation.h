@@ -16,6 +16,8 @@ class Propagation {
  public:
   Propagation(Module& module, const PropagateOptions& options);
   bool run();
+  // Whether the last run took back what it had found for a parameter or the result.
+  bool replicated_boundary() const { return replicated_boundary_; }
 
  private:
   enum Flag : uint8_t { kGiven = 1, kDoneFromOperands = 2, kDoneFromUsers = 4 };
@@ -80,6 +82,7 @@ class Propagation {
   std::optional<Sharding> saved_root_;
   std::vector<std::optional<Sharding>> saved_parameters_;
   bool restructured_ = false;
+  bool replicated_boundary_ = false;
 };
 
 // Post-order from the roots as the field does it: operands first, the first operand's subtree first.
