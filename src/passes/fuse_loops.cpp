@@ -130,6 +130,7 @@ bool worth_it(const LoopGraph& graph, const LoopGroup& group) {
 }  // namespace
 
 bool fuse_loops(Computation& computation) {
+  const bool changed = computation.remove_dead() > 0;  // dead readers would ask for results
   const LoopGraph graph = loop_graph(computation);
   const std::vector<LoopGroup> groups = group_loops(graph);
   Positions positions;
@@ -148,7 +149,7 @@ bool fuse_loops(Computation& computation) {
     replacements.insert(replacements.end(), made.begin(), made.end());
   }
   for (const auto& [from, to] : replacements) computation.replace_uses(from, to);
-  if (replacements.empty()) return false;
+  if (replacements.empty()) return changed;
   computation.remove_dead();
   computation.sort();
   return true;

@@ -62,7 +62,9 @@ class Planner {
       PlannedBuffer& x = table_[operand];
       PlannedBuffer& y = table_[result];
       if (x.last != share.position || y.first != share.position || x.bytes != y.bytes) continue;
+      if (x.shared_at == share.position) continue;  // another result, which nobody reads, lies there
       merge(operand, result);
+      table_[result].shared_at = share.position;
     }
   }
 
@@ -101,8 +103,12 @@ class Planner {
         user_error("plan_memory: an alias names parameter {}, there are {}", alias.parameter, parameters.size());
       }
       const auto number = static_cast<size_t>(alias.parameter);
-      donated_[flat_leaf(root, alias.output)] =
-          first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
+      const int64_t donor = first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
+      for (const auto& [output, other] : donated_) {
+        if (other != donor) continue;
+        user_error("plan_memory: parameter {} is donated to two results; donate it to one", alias.parameter);
+      }
+      donated_[flat_leaf(root, alias.output)] = donor;
     }
     const std::vector<Shape> shapes = leaf_shapes(root);
     for (size_t i = 0; i < shapes.size(); ++i) {

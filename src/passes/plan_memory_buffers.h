@@ -27,6 +27,7 @@ struct PlannedBuffer {
   int64_t first = 0, last = 0;
   int64_t last_inside = -1;      // loop-carried: the last read inside condition and body
   int64_t merged = -1;           // became part of that buffer
+  int64_t shared_at = -1;        // where a result was last put over an operand
   int64_t offset = 0;
   std::string name;              // of the node it was made for
   Shape shape;

@@ -1,0 +1,184 @@
+#include "gspmd/passes/fuse.h"
+
+#include <random>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/ops/evaluate.h"
+#include "passes/random_body.h"
+
+namespace gspmd {
+namespace {
+
+const char* const kHeader = R"(HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+)";
+
+std::unique_ptr<Module> entry(const std::string& body) {
+  return parse_module(fmt::format("{}ENTRY e {{\n{}\n}}\n", kHeader, body));
+}
+
+// What runs: one line per node of the entry that is no parameter, tuple or element, fusions with the
+// opcodes inside.
+std::vector<std::string> steps(const Module& module) {
+  std::vector<std::string> out;
+  for (const auto& node : module.entry()->nodes()) {
+    if (node->is(Opcode::parameter) || node->is(Opcode::tuple) || node->is(Opcode::get_tuple_element)) continue;
+    std::string line(opcode_name(node->opcode()));
+    if (node->is(Opcode::fusion)) {
+      std::vector<std::string> inside;
+      for (const auto& inner : node->called[0]->nodes()) {
+        if (!inner->is(Opcode::parameter)) inside.emplace_back(opcode_name(inner->opcode()));
+      }
+      line = node->attrs.fusion_kind + ": " + fmt::format("{}", fmt::join(inside, " "));
+    }
+    out.push_back(line);
+  }
+  return out;
+}
+
+std::vector<std::string> fused(const std::string& body) {
+  const auto module = entry(body);
+  fuse(*module);
+  verify_module(*module);
+  CHECK_FALSE(fuse(*module));
+  return steps(*module);
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("fuse: a chain with broadcasts and scalar constants is one loop", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[4,8]{1,0} parameter(0)
+    b = f32[8]{0} parameter(1)
+    two = f32[] constant(2)
+    twos = f32[4,8]{1,0} broadcast(two), dimensions={}
+    bb = f32[4,8]{1,0} broadcast(b), dimensions={1}
+    y = f32[4,8]{1,0} multiply(x, twos)
+    ROOT z = f32[4,8]{1,0} add(y, bb))") == Lines{"kLoop: constant broadcast multiply broadcast add"});
+}
+
+TEST_CASE("fuse: a value that others read too becomes a second result", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[8,8]{1,0} parameter(0)
+    y = f32[8,8]{1,0} add(x, x)
+    d = f32[8,8]{1,0} dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    z = f32[8,8]{1,0} negate(y)
+    ROOT r = (f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(z, d))") == Lines{"kLoop: add negate tuple", "dot"});
+}
+
+TEST_CASE("fuse: no path leaves a fusion and comes back", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[8,8]{1,0} parameter(0)
+    y = f32[8,8]{1,0} exponential(x)
+    d = f32[8,8]{1,0} dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT z = f32[8,8]{1,0} add(y, d))") == Lines{"exponential", "dot", "add"});
+}
+
+TEST_CASE("fuse: reductions of a loop's values join it, what follows them does not", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[4,8]{1,0} parameter(0)
+    zero = f32[] constant(0)
+    y = f32[4,8]{1,0} multiply(x, x)
+    s = f32[4]{0} reduce(y, zero), dimensions={1}, to_apply=sum
+    q = f32[4]{0} rsqrt(s)
+    qb = f32[4,8]{1,0} broadcast(q), dimensions={0}
+    ROOT z = f32[4,8]{1,0} multiply(x, qb))") ==
+        Lines{"kInput: multiply constant reduce", "rsqrt", "kLoop: broadcast multiply"});
+}
+
+TEST_CASE("fuse: a cheap value is computed again rather than kept for a later loop", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[64,64]{1,0} parameter(0)
+    w = f32[64,64]{1,0} parameter(1)
+    y = f32[64,64]{1,0} tanh(x)
+    y2 = f32[64,64]{1,0} multiply(y, y)
+    d = f32[64,64]{1,0} dot(y2, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    e = f32[64,64]{1,0} multiply(d, y)
+    ROOT z = f32[64,64]{1,0} add(e, x))") ==
+        Lines{"kLoop: tanh multiply", "dot", "kLoop: tanh multiply add"});
+}
+
+TEST_CASE("fuse: a value that needs two more arrays is kept", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[64,64]{1,0} parameter(0)
+    u = f32[64,64]{1,0} parameter(1)
+    w = f32[64,64]{1,0} parameter(2)
+    y = f32[64,64]{1,0} add(x, u)
+    y2 = f32[64,64]{1,0} multiply(y, y)
+    d = f32[64,64]{1,0} dot(y2, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT e = f32[64,64]{1,0} multiply(d, y))") ==
+        Lines{"kLoop: add multiply tuple", "dot", "multiply"});
+}
+
+TEST_CASE("fuse: transposes around a product become its strides", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[2,6,3,4]{3,2,1,0} parameter(0)
+    w = f32[2,3,4,5]{3,2,1,0} parameter(1)
+    xt = f32[2,3,6,4]{3,2,1,0} transpose(x), dimensions={0,2,1,3}
+    d = f32[2,3,6,5]{3,2,1,0} dot(xt, w), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}
+    ROOT t = f32[2,6,3,5]{3,2,1,0} transpose(d), dimensions={0,2,1,3})") ==
+        Lines{"kOutput: transpose dot transpose"});
+}
+
+TEST_CASE("fuse: a transpose that others read stays", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[6,4]{1,0} parameter(0)
+    xt = f32[4,6]{1,0} transpose(x), dimensions={1,0}
+    d = f32[4,4]{1,0} dot(xt, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT r = (f32[4,6]{1,0}, f32[4,4]{1,0}) tuple(xt, d))") == Lines{"transpose", "dot"});
+}
+
+TEST_CASE("fuse: bodies of loops are fused", "[fuse]") {
+  const auto module = parse_module(std::string(kHeader) + R"(
+body {
+  s = (s32[], f32[8]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8]{0} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[8]{0} add(x, x)
+  z = f32[8]{0} negate(y)
+  ROOT r = (s32[], f32[8]{0}) tuple(j, z)
+}
+condition {
+  s = (s32[], f32[8]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  ten = s32[] constant(10)
+  ROOT p = pred[] compare(i, ten), direction=LT
+}
+ENTRY e {
+  s = (s32[], f32[8]{0}) parameter(0)
+  ROOT w = (s32[], f32[8]{0}) while(s), condition=condition, body=body
+}
+)");
+  CHECK(fuse(*module));
+  verify_module(*module);
+  int fusions = 0;
+  for (const auto& node : module->entry()->root()->called[1]->nodes()) fusions += node->is(Opcode::fusion);
+  CHECK(fusions == 1);
+}
+
+TEST_CASE("fuse: random graphs compute the same", "[fuse]") {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    std::mt19937_64 random(seed);
+    const std::string body = random_loop_body(random);
+    const auto module = entry(body);
+    std::vector<Value> arguments;
+    for (const Node* parameter : module->entry()->parameters()) {
+      Array array(parameter->shape);
+      for (int64_t i = 0; i < array.size(); ++i) array.set(i, double(int(random() % 9) - 4));
+      arguments.push_back({array, {}, false});
+    }
+    const std::vector<Array> wanted = leaves(evaluate(*module, arguments));
+    fuse(*module);
+    INFO("seed " << seed << "\n" << to_text(*module));
+    verify_module(*module);
+    const std::vector<Array> got = leaves(evaluate(*module, arguments));
+    for (size_t i = 0; i < wanted.size(); ++i) REQUIRE(bitwise_equal(got[i], wanted[i]));
+  }
+}
+
+}  // namespace gspmd
