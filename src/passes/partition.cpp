@@ -35,22 +35,6 @@ std::vector<Sharding> leaf_shardings(const Shape& shape, const std::optional<Sha
   return s->elements();
 }
 
-// 1 for the devices that hold a tile and are the first of its replicas, by device id.
-std::vector<int32_t> first_holders(const Sharding& s, int64_t num_devices) {
-  std::vector<int32_t> holds(static_cast<size_t>(num_devices), 0);
-  if (s.kind() == ShardingKind::maximal) {
-    holds.at(static_cast<size_t>(s.device())) = 1;
-    return holds;
-  }
-  for (int64_t r = 0; r < s.order()->count; ++r) {
-    bool first = true;
-    for (const Digit& digit : s.replicated_digits())
-      first = first && (r / digit.stride) % digit.size == 0;
-    holds.at(static_cast<size_t>(s.order()->device(r))) = first;
-  }
-  return holds;
-}
-
 }  // namespace
 
 SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& options)
@@ -203,17 +187,42 @@ Node* SpmdPartitioner::on_all_devices(Node* value, const Shape& shape, const Sha
   return hlo::tuple(local(), std::move(elements));
 }
 
+// Whether this device holds a tile and is the first of its replicas, pred[].
+Node* SpmdPartitioner::holds_first(const Sharding& s) {
+  Computation& c = local();
+  Node* id = rank_node(iota_order(num_devices_));
+  const auto number = [&](int64_t x) { return hlo::scalar(c, DType::s32, double(x)); };
+  if (s.kind() == ShardingKind::maximal)
+    return hlo::compare(id, number(s.device()), Direction::eq);
+  const DeviceOrder order = s.order();
+  Node* rank = id;
+  Node* holds = nullptr;
+  if (order->is_iota()) {
+    holds = hlo::compare(id, number(order->count), Direction::lt);
+  } else {  // of the devices up to one after the last that is named
+    const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
+    const int64_t count = std::min(last + 2, num_devices_);
+    std::vector<int32_t> ranks(static_cast<size_t>(count), -1);
+    for (int64_t r = 0; r < order->count; ++r)
+      ranks[static_cast<size_t>(order->device(r))] = static_cast<int32_t>(r);
+    Node* table = hlo::constant(c, Array::of<int32_t>({count}, ranks));
+    rank = hlo::reshape(hlo::dynamic_slice(table, {id}, {1}), {});
+    holds = hlo::compare(rank, number(0), Direction::ge);
+  }
+  for (const Digit& digit : s.replicated_digits()) {
+    Node* replica = hlo::binary(Opcode::divide, rank, number(digit.stride));
+    replica = hlo::binary(Opcode::remainder, replica, number(digit.size));
+    holds = hlo::binary(Opcode::and_, holds, hlo::compare(replica, number(0), Direction::eq));
+  }
+  return holds;
+}
+
 // A value held by some of the devices: each holder of a tile (the first replica) puts it into
 // zeros, and a sum over all devices gives everybody the whole. Bits are summed as integers, so it
 // is exact.
 Node* SpmdPartitioner::from_partial_devices(Node* x, const Shape& global, const Sharding& given) {
   Computation& c = local();
-  const std::vector<int32_t> table = first_holders(given, num_devices_);
-  Node* here =
-      hlo::reshape(hlo::dynamic_slice(hlo::constant(c, Array::of<int32_t>({num_devices_}, table)),
-                                      {rank_node(iota_order(num_devices_))}, {1}),
-                   {});
-  Node* mine = hlo::compare(here, hlo::scalar(c, DType::s32, 1), Direction::eq);
+  Node* mine = holds_first(given);
   const int64_t size = dtype_size(global.dtype);
   const DType bits = size == 1   ? DType::u8
                      : size == 2 ? DType::u16

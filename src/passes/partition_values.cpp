@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "gspmd/base/error.h"
@@ -108,10 +109,12 @@ Node* SpmdPartitioner::rank_node(DeviceOrder order) {
     frame_->partition_id =
         hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
   if (order->is_iota()) return frame_->partition_id;
-  std::vector<int32_t> rank_of(static_cast<size_t>(num_devices_), 0);
+  // Devices beyond the last that the order names read its entry; nobody uses their values.
+  const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
+  std::vector<int32_t> rank_of(static_cast<size_t>(last) + 1, 0);
   for (int64_t r = 0; r < order->count; ++r)
     rank_of.at(static_cast<size_t>(order->device(r))) = static_cast<int32_t>(r);
-  Node* table = hlo::constant(local(), Array::of<int32_t>({num_devices_}, rank_of));
+  Node* table = hlo::constant(local(), Array::of<int32_t>({last + 1}, rank_of));
   return hlo::reshape(hlo::dynamic_slice(table, {frame_->partition_id}, {1}), {});
 }
 

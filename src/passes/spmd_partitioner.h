@@ -59,6 +59,7 @@ class SpmdPartitioner final : public PartitionContext {
   void partition_computation(const Computation& global, Computation& local);
   void partition_node(Node& node);
   Partitioned make_parameter(Node& node);
+  Node* holds_first(const Sharding& s);
   Node* on_all_devices(Node* value, const Shape& shape, const Sharding& given);
   Node* from_partial_devices(Node* local, const Shape& global, const Sharding& given);
   Node* to_partial_devices(Node* whole, const Sharding& given);
