@@ -37,6 +37,23 @@ TEST_CASE("options: words that are no choice are errors that list the choices", 
   options.dtype = "f16";
   CHECK_THROWS_WITH(trainer_options(options), Contains("f32, f64"));
   options = {};
+  for (const double lr : {-1.0, double(NAN), double(INFINITY)}) {
+    options.lr = lr;
+    CHECK_THROWS_WITH(trainer_options(options), Contains("--lr"));
+  }
+}
+
+TEST_CASE("options: the last of an option given twice counts", "[examples]") {
+  const char* arguments[] = {"train_transformer", "--steps", "1", "--steps", "3", "--json"};
+  TrainOptions options;
+  int exit_code = 0;
+  REQUIRE(parse_options(6, arguments, options, exit_code));
+  CHECK(options.steps == 3);
+  CHECK(options.json);
+}
+
+TEST_CASE("options: a recipe that there is not is an error that lists the recipes", "[examples]") {
+  TrainOptions options;
   options.recipe = "4d";
   CHECK_THROWS_WITH(trainer_options(options), Contains("2d-attempt1"));
 }
