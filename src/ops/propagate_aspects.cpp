@@ -108,6 +108,7 @@ MaybeSharding piece_of(const Node& node, int64_t operand, int64_t dim) {
   int64_t start = 0;
   for (int64_t i = 0; i < operand; ++i) start += node.operand(i)->dim(dim);
   const int64_t end = start + node.operand(operand)->dim(dim);
+  if (start == end) return std::nullopt;
   const int64_t shard = ceil_div(node.dim(dim), node.sharding->tiles(dim));
   const int64_t first = start / shard, last = ceil_div(end, shard);
   const DeviceArray array = device_array(*node.sharding, node.rank());

@@ -31,7 +31,7 @@ TEST_CASE("every module file computes on the mesh what it computes on one device
   for (const std::string& file : module_files())
     for (const char* options : {" --json", " --json --no-propagate --seed 3",
                                 " --json --allow-output-propagation --allow-parameter-propagation",
-                                " --json --values uniform --threads 1"}) {
+                                " --json --values uniform --threads 1", " --json --no-spmd"}) {
       INFO(file << options);
       const CommandResult result = run_command("verify " + file + devices(file) + options);
       CHECK(result.err == "");
