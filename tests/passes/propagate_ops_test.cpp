@@ -137,7 +137,7 @@ best { v = f32[] parameter(0)
   CHECK(sharding_text(*forward, "n") == "{devices=[2,2]<=[4]}");
 }
 
-TEST_CASE("propagate: dims that are moved") {
+TEST_CASE("propagate: dims that are moved, cut and joined") {
   check({
       {"transpose forward", R"(a = f32[8,6,4] parameter(0), sharding={devices=[2,1,2]<=[4]}
  t = f32[4,8,6] transpose(a), dimensions={2,0,1}
@@ -186,6 +186,11 @@ TEST_CASE("propagate: dims that are moved") {
  t = s32[8,8] concatenate(a, b), dimensions={1}
  c = s32[8,8] copy(t), sharding={devices=[2,2]<=[4]}
  ROOT out = s32[8,8] copy(c))", "b", "{devices=[2,2]<=[4]}"},
+  });
+}
+
+TEST_CASE("propagate: dims cut or written at positions known when the program runs") {
+  check({
       {"dynamic-slice drops what it cuts", R"(a = f32[8,6] parameter(0), sharding={devices=[2,2]<=[4]}
  i = s32[] parameter(1)
  z = s32[] constant(0)
