@@ -9,12 +9,14 @@ Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from
   for (size_t d = 0; d < from_dims.size(); ++d)
     if (from_dims[d] >= 0) {
       const auto f = static_cast<size_t>(from_dims[d]);
-      if (rule.factors[f].kind != FactorKind::blocked) factors[f] = from.dim(static_cast<int64_t>(d));
+      if (rule.factors[f].kind != FactorKind::blocked)
+        factors[f] = from.dim(static_cast<int64_t>(d));
     }
   std::vector<Digits> dims(to_dims.size());
   for (size_t d = 0; d < to_dims.size(); ++d)
     if (to_dims[d] >= 0) dims[d] = factors[static_cast<size_t>(to_dims[d])];
-  return Sharding::tiled(from.order(), std::move(dims), from.manual_digits()).with_mesh(from.mesh());
+  return Sharding::tiled(from.order(), std::move(dims), from.manual_digits())
+      .with_mesh(from.mesh());
 }
 
 bool more_specific(const Sharding& a, const Sharding& b) {
@@ -31,7 +33,9 @@ bool propagates(const Sharding& sharding) {
   return sharding.is_tiled() || sharding.is_manual();
 }
 
-bool propagates(const std::optional<Sharding>& sharding) { return sharding && propagates(*sharding); }
+bool propagates(const std::optional<Sharding>& sharding) {
+  return sharding && propagates(*sharding);
+}
 
 const Sharding* leaf_sharding(const Node& node, int64_t leaf) {
   if (!node.sharding) return nullptr;

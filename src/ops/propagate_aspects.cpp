@@ -46,8 +46,8 @@ MaybeSharding broadcast_backward(const Node& node, int64_t, CompletionMode mode)
   return carry_sharding(rule, rule.results[0], *node.sharding, rule.operands[0]);
 }
 
-// The device that holds the first part of a reversed dim holds the last part of the operand: the same
-// digits over an order that counts backwards there.
+// The device that holds the first part of a reversed dim holds the last part of the operand: the
+// same digits over an order that counts backwards there.
 Sharding reversed(const Sharding& s, const Dims& dims) {
   Digits flipped;
   for (const int64_t d : dims)
@@ -82,7 +82,8 @@ bool in_spmd_only(const Node&, bool spmd) { return spmd; }
 // At level 0 only parameters seen through reshapes, all laid out, whole along the joined dim.
 bool concatenates_at_once(const Node& node) {
   for (const Node* operand : node.operands()) {
-    if (!is_laid_out(*operand) || operand->sharding->tiles(node.attrs.dimensions.at(0)) > 1) return false;
+    if (!is_laid_out(*operand) || operand->sharding->tiles(node.attrs.dimensions.at(0)) > 1)
+      return false;
     if (!operand->is(Opcode::reshape)) return false;
     const Node& source = *operand->operand(0);
     if (!source.is(Opcode::parameter) && !source.is(Opcode::get_tuple_element)) return false;
@@ -148,7 +149,8 @@ Proposals dynamic_update_slice_forward(const Node& node, CompletionMode) {
   return proposals;
 }
 
-MaybeSharding dynamic_update_slice_backward(const Node& node, int64_t operand, CompletionMode mode) {
+MaybeSharding dynamic_update_slice_backward(const Node& node, int64_t operand,
+                                            CompletionMode mode) {
   if (mode.level < 1 || operand > 1 || !is_laid_out(node)) return std::nullopt;
   const FactorRule rule = node.op().factors(node);
   return carry_sharding(rule, rule.results[0], *node.sharding,
@@ -164,12 +166,11 @@ Proposals reduce_forward(const Node& node, CompletionMode mode) {
     const Node& input = *node.operands()[i];
     if (!is_laid_out(input)) continue;
     const Dims& reduced = node.attrs.dimensions;
-    const bool sums = std::any_of(reduced.begin(), reduced.end(), [&](int64_t d) {
-      return input.sharding->tiles(d) > 1;
-    });
+    const bool sums = std::any_of(reduced.begin(), reduced.end(),
+                                  [&](int64_t d) { return input.sharding->tiles(d) > 1; });
     proposals.push_back({sums && !mode.spmd ? Sharding::replicated()
-                                            : carry_sharding(rule, rule.operands[i], *input.sharding,
-                                                             rule.results[0]),
+                                            : carry_sharding(rule, rule.operands[i],
+                                                             *input.sharding, rule.results[0]),
                          static_cast<int64_t>(i)});
   }
   return proposals;

@@ -17,7 +17,8 @@ MaybeSharding reaching(const FactorRule& rule, const std::vector<int64_t>& from_
 
 bool is_laid_out(const Node& node) { return node.sharding && node.sharding->is_tiled(); }
 
-// Parallel dims that the rule treats as sums are shared by indices and updates whatever the combiner.
+// Parallel dims that the rule treats as sums are shared by indices and updates whatever the
+// combiner.
 FactorRule with_sums(FactorRule rule) {
   for (Factor& factor : rule.factors)
     if (factor.kind == FactorKind::blocked) factor.kind = FactorKind::reduction;
@@ -32,7 +33,8 @@ int64_t counting_dim(const Node& indices) {
     const int64_t dim = counting_dim(*indices.operand(0));
     return dim < 0 ? -1 : indices.attrs.dimensions.at(static_cast<size_t>(dim));
   }
-  const bool small = indices.is(Opcode::constant) && indices.rank() == 1 && indices.dim(0) <= 65'536;
+  const bool small =
+      indices.is(Opcode::constant) && indices.rank() == 1 && indices.dim(0) <= 65'536;
   if (!small || !is_integer(indices.shape.dtype)) return -1;
   for (int64_t i = 0; i < indices.dim(0); ++i)
     if (indices.attrs.literal.at(i) != static_cast<double>(i)) return -1;
@@ -40,15 +42,18 @@ int64_t counting_dim(const Node& indices) {
 }
 
 // For each index component the batch dim of the indices that it counts along, or -1.
-std::vector<int64_t> counting_components(const Node& indices, int64_t vector_dim, size_t components) {
+std::vector<int64_t> counting_components(const Node& indices, int64_t vector_dim,
+                                         size_t components) {
   std::vector<int64_t> result(components, -1);
-  if (indices.is(Opcode::copy)) return counting_components(*indices.operand(0), vector_dim, components);
+  if (indices.is(Opcode::copy))
+    return counting_components(*indices.operand(0), vector_dim, components);
   const auto set = [&](const Node& part, size_t begin, size_t count) {
     const int64_t dim = counting_dim(part);
     for (size_t i = begin; i < std::min(components, begin + count); ++i)
       if (dim != vector_dim) result[i] = dim;
   };
-  const bool joined = indices.is(Opcode::concatenate) && indices.attrs.dimensions.at(0) == vector_dim;
+  const bool joined =
+      indices.is(Opcode::concatenate) && indices.attrs.dimensions.at(0) == vector_dim;
   if (!joined) {
     set(indices, 0, components);
     return result;
@@ -61,11 +66,12 @@ std::vector<int64_t> counting_components(const Node& indices, int64_t vector_dim
   return result;
 }
 
-// Where index component i is simply the position along a batch dim, that batch dim and the operand dim
-// that is looked up are one loop (semantics.md 2.6, index-parallel): `rule` is told so. Slices of one
-// element only; `operands` are the rule's lists that are laid out as the operand.
-void join_counted_dims(FactorRule& rule, const Node& operand, const Node& indices, const SliceDims& dims,
-                       std::vector<int64_t>& in_indices, const std::vector<std::vector<int64_t>*>& operands) {
+// Where index component i is simply the position along a batch dim, that batch dim and the operand
+// dim that is looked up are one loop (semantics.md 2.6, index-parallel): `rule` is told so. Slices
+// of one element only; `operands` are the rule's lists that are laid out as the operand.
+void join_counted_dims(FactorRule& rule, const Node& operand, const Node& indices,
+                       const SliceDims& dims, std::vector<int64_t>& in_indices,
+                       const std::vector<std::vector<int64_t>*>& operands) {
   const std::vector<int64_t> counted =
       counting_components(indices, dims.index_vector_dim, dims.index_to_operand.size());
   for (size_t i = 0; i < counted.size(); ++i) {
@@ -109,7 +115,8 @@ Proposals gather_forward(const Node& node, CompletionMode mode) {
   Proposals proposals;
   const Node& indices = *node.operand(1);
   if (is_laid_out(indices))
-    proposals.push_back({carry_sharding(rule, rule.operands[1], *indices.sharding, rule.results[0]), 1});
+    proposals.push_back(
+        {carry_sharding(rule, rule.operands[1], *indices.sharding, rule.results[0]), 1});
   const Node& operand = *node.operand(0);
   if (mode.spmd && is_laid_out(operand))
     if (auto s = reaching(rule, rule.operands[0], *operand.sharding, rule.results[0]))
@@ -171,8 +178,10 @@ MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode
       const Node& update = *node.operand(u);
       if (!is_laid_out(update)) continue;
       const Sharding s = carry_sharding(rule, rule.operands[size_t(u)], *update.sharding, to);
-      if (common) common = merge(*common, s, rank);
-      else common = s;
+      if (common)
+        common = merge(*common, s, rank);
+      else
+        common = s;
       if (!common) return Sharding::replicated();
     }
     return common;

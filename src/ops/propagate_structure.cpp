@@ -24,11 +24,12 @@ Sharding part(const Sharding& s, int64_t begin, const Shape& shape) {
 
 // Unary calls whose result is laid out as their operand.
 constexpr std::array<std::string_view, 7> kPassing{
-    "Sharding",   "LayoutConstraint",    "MoveToHost",       "MoveToDevice",
-    "X64Combine", "PinToDevice",         "PinToDeviceSram"};
+    "Sharding",   "LayoutConstraint", "MoveToHost",     "MoveToDevice",
+    "X64Combine", "PinToDevice",      "PinToDeviceSram"};
 
 bool passes_through(const Node& node) {
-  return std::find(kPassing.begin(), kPassing.end(), node.attrs.custom_call_target) != kPassing.end() &&
+  return std::find(kPassing.begin(), kPassing.end(), node.attrs.custom_call_target) !=
+             kPassing.end() &&
          !node.operands().empty() && node.operand(0)->shape.dims == node.shape.dims &&
          node.operand(0)->shape.is_tuple == node.shape.is_tuple;
 }

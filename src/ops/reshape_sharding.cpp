@@ -36,8 +36,8 @@ std::deque<Stretch> stretches(const Dims& from, std::span<const size_t> dims, co
   return result;
 }
 
-// Fills target dims from the stretches; stops where a boundary falls inside a stretch that it does not
-// divide, after the part of a digit that still fits.
+// Fills target dims from the stretches; stops where a boundary falls inside a stretch that it does
+// not divide, after the part of a digit that still fits.
 void fill(std::deque<Stretch> source, const Dims& to, std::span<const size_t> dims_to_fill,
           std::vector<Digits>& dims) {
   for (const size_t d : dims_to_fill) {
@@ -74,9 +74,12 @@ Sharding reshape_sharding(const Dims& from, const Dims& to, const Sharding& shar
     size_t i2 = i + 1, j2 = j + 1;
     int64_t a = from[source[i]], b = to[target[j]];
     while (a != b) {
-      if (a < b && i2 < source.size()) a = saturating_multiply(a, from[source[i2++]]);
-      else if (b < a && j2 < target.size()) b = saturating_multiply(b, to[target[j2++]]);
-      else break;
+      if (a < b && i2 < source.size())
+        a = saturating_multiply(a, from[source[i2++]]);
+      else if (b < a && j2 < target.size())
+        b = saturating_multiply(b, to[target[j2++]]);
+      else
+        break;
     }
     if (a != b) break;  // only sizes of zero are left on one side
     if (i2 - i == 1 && j2 - j == 1)

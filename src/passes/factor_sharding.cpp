@@ -34,8 +34,8 @@ std::optional<Sharding> operand_from_result(const Node& node, const FactorRule& 
   return carry_sharding(rule, rule.results[0], *from, rule.operands[static_cast<size_t>(operand)]);
 }
 
-std::optional<Sharding> operand_from_operand(const Node& node, const FactorRule& rule, int64_t operand,
-                                             int64_t other) {
+std::optional<Sharding> operand_from_operand(const Node& node, const FactorRule& rule,
+                                             int64_t operand, int64_t other) {
   const Sharding* from = leaf_sharding(*node.operand(other), 0);
   if (!from || !from->is_tiled()) return std::nullopt;
   return carry_sharding(rule, rule.operands[static_cast<size_t>(other)], *from,

@@ -3,7 +3,8 @@
 namespace gspmd {
 namespace {
 
-std::optional<Sharding> merged(const Shape& shape, const Sharding& existing, const Sharding& candidate) {
+std::optional<Sharding> merged(const Shape& shape, const Sharding& existing,
+                               const Sharding& candidate) {
   const int64_t most = std::max(existing.num_tiles(), candidate.num_tiles());
   const bool named = existing.mesh() && candidate.mesh();
   std::optional<Sharding> result = named ? merge_by_prefix(existing, candidate, shape.rank())
@@ -14,7 +15,8 @@ std::optional<Sharding> merged(const Shape& shape, const Sharding& existing, con
 
 }  // namespace
 
-std::optional<Sharding> improve_sharding(const Shape& shape, const std::optional<Sharding>& existing,
+std::optional<Sharding> improve_sharding(const Shape& shape,
+                                         const std::optional<Sharding>& existing,
                                          const Sharding& candidate, const ImproveOptions& options) {
   if (!propagates(candidate)) return std::nullopt;
   if (!existing) return candidate;

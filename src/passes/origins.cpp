@@ -37,8 +37,8 @@ Origin origin_through(const Node& node, const Node& via, int64_t leaf, int64_t d
 }
 
 // `known` is sorted by leaf.
-void append_leaf(Node& node, int64_t leaf, const Sharding& sharding, const std::vector<Origin>& known,
-                 const Node& via, std::vector<Origin>& out) {
+void append_leaf(Node& node, int64_t leaf, const Sharding& sharding,
+                 const std::vector<Origin>& known, const Node& via, std::vector<Origin>& out) {
   auto first = std::lower_bound(known.begin(), known.end(), leaf,
                                 [](const Origin& o, int64_t l) { return o.leaf < l; });
   for (int64_t d = 0; d < sharding.rank(); ++d)

@@ -53,8 +53,8 @@ std::vector<bool> unspecified_dims(const Node& node) {
       continue;
     }
     if (dim >= node.rank())
-      user_error("Sharding: unspecified_dims of {} names dim {}, the value has rank {}", node.name(),
-                 dim, node.rank());
+      user_error("Sharding: unspecified_dims of {} names dim {}, the value has rank {}",
+                 node.name(), dim, node.rank());
     if (dim >= 0) open[static_cast<size_t>(dim)] = true;
     dim = -1;
     if (c == ']') break;
@@ -68,11 +68,12 @@ bool divides(const Shape& shape, const Sharding& sharding) {
   return true;
 }
 
-// One boundary value after completion: what may not change goes back, what does not divide is dropped.
-// `open(i)`: whether leaf i may have changed.
+// One boundary value after completion: what may not change goes back, what does not divide is
+// dropped. `open(i)`: whether leaf i may have changed.
 std::optional<Sharding> boundary(const Shape& shape, const std::optional<Sharding>& saved,
                                  const std::optional<Sharding>& completed,
-                                 const std::function<bool(size_t)>& open, bool replicate_indivisible) {
+                                 const std::function<bool(size_t)>& open,
+                                 bool replicate_indivisible) {
   if (!completed) return saved;
   const std::vector<Shape> shapes = leaf_shapes(shape);
   const auto leaf_of = [&](const std::optional<Sharding>& s, size_t i) {
@@ -137,7 +138,8 @@ void Propagation::check_boundary_flags() const {
   const Computation& entry = *module_.entry();
   const auto check = [](const char* what, size_t flags, size_t values) {
     if (flags > 1 && flags != values)
-      user_error("propagate: {} flags for {} {}; give one for all or one each", flags, values, what);
+      user_error("propagate: {} flags for {} {}; give one for all or one each", flags, values,
+                 what);
   };
   const Shape& root = entry.root()->shape;
   check("results", options_.allow_output.size(), root.is_tuple ? root.elements.size() : 1);
@@ -146,9 +148,9 @@ void Propagation::check_boundary_flags() const {
                                : entry.parameters().size());
 }
 
-// A Sharding op becomes a copy of the same name that carries the user's sharding. What is annotated has
-// that layout from the start, where nothing else says otherwise; the last annotation of a value speaks
-// first.
+// A Sharding op becomes a copy of the same name that carries the user's sharding. What is annotated
+// has that layout from the start, where nothing else says otherwise; the last annotation of a value
+// speaks first.
 void Propagation::convert_sharding_ops() {
   for (const auto& computation : module_.computations()) {
     std::vector<Node*> annotations = post_order(*computation);
@@ -184,14 +186,17 @@ void Propagation::convert_sharding_ops() {
 void Propagation::collect_groups() {
   for (const auto& computation : module_.computations())
     for (const auto& node : computation->nodes()) {
-      if (!node->sharding || node->sharding->is_tuple() || node->sharding->shard_group() == 0) continue;
+      if (!node->sharding || node->sharding->is_tuple() || node->sharding->shard_group() == 0)
+        continue;
       const int64_t id = node->sharding->shard_group();
       groups_[id].push_back(node.get());
       group_of_[node->id()] = id;
       group_is_as_[id] = node->sharding->shard_group_is_as();
       const Sharding plain = node->sharding->with_shard_group(0, false);
-      if (is_unknown(plain)) node->sharding.reset();
-      else node->sharding = plain;
+      if (is_unknown(plain))
+        node->sharding.reset();
+      else
+        node->sharding = plain;
     }
 }
 
@@ -292,8 +297,8 @@ void Propagation::mark_given() {
   if (!any(options_.allow_output)) flags(*entry->root()) |= kGiven;
 }
 
-// All members of a shard_as group end equal: merged, or as the first that is split. In a donated pair
-// what the user gave stays.
+// All members of a shard_as group end equal: merged, or as the first that is split. In a donated
+// pair what the user gave stays.
 void Propagation::align_shard_as_groups() {
   for (const auto& [id, members] : groups_) {
     if (!group_is_as_[id]) continue;
@@ -354,7 +359,9 @@ void Propagation::restore_boundary() {
   std::optional<Sharding> before = root.sharding;
   root.sharding = boundary(
       root.shape, saved_root_, root.sharding,
-      [&](size_t i) { return allowed(options_.allow_output, root.shape.is_tuple ? elements[i] : 0); },
+      [&](size_t i) {
+        return allowed(options_.allow_output, root.shape.is_tuple ? elements[i] : 0);
+      },
       options_.replicate_indivisible_boundary);
   replicated_boundary_ = root.sharding != before;
   record_origins(root, root);
@@ -415,8 +422,8 @@ bool Propagation::run() {
 bool propagate(Module& module, const PropagateOptions& options) {
   if (!module.entry() || !module.entry()->root())
     user_error("propagate: module {} has no entry computation", module.name);
-  // A parameter that comes back replicated because it did not divide can open another way, which a later
-  // run would then take: once more from there, so that a completed module stays as it is.
+  // A parameter that comes back replicated because it did not divide can open another way, which a
+  // later run would then take: once more from there, so that a completed module stays as it is.
   constexpr int kMaxRuns = 4;
   bool changed = false;
   for (int i = 0; i < kMaxRuns; ++i) {

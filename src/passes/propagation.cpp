@@ -73,7 +73,8 @@ std::optional<Sharding> Propagation::better_leaf(const Node& node, const Shape& 
                                                  Sharding candidate,
                                                  const ImproveOptions& options) const {
   candidate = candidate.with_open({});
-  if (candidate.is_tiled() && !candidate.unreduced().empty()) candidate = candidate.with_unreduced({});
+  if (candidate.is_tiled() && !candidate.unreduced().empty())
+    candidate = candidate.with_unreduced({});
   if (!given(node)) {
     std::optional<Sharding> better = improve_sharding(shape, current, candidate, options);
     if (better && current && equivalent(*better, *current)) return std::nullopt;
@@ -104,10 +105,7 @@ bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via
     return true;
   }
   if (!propagates(candidate)) return false;
-  // A tuple has no layout of its own to protect; one that is only being put together keeps each
-  // value's, one-device ones too.
-  options.reshard_freely = true;
-  options.merge_partial = options.merge_partial && !node.is(Opcode::tuple);
+  options.reshard_freely = true;  // a tuple has no layout of its own to protect
   const std::vector<Shape> shapes = leaf_shapes(node.shape);
   if (node.sharding && !node.sharding->is_tuple())
     node.sharding = Sharding::tuple(std::vector<Sharding>(shapes.size(), *node.sharding));
@@ -121,7 +119,7 @@ bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via
     if (wanted.is_replicated()) continue;  // no improvement on anything
     std::optional<Sharding> improved;
     if (!node.sharding && wanted.kind() == ShardingKind::maximal)
-      improved = wanted;
+      improved = wanted;  // a tuple holds what it is made of
     else
       improved = better_leaf(node, shapes[i],
                              node.sharding ? node.sharding->elements()[i] : Sharding::replicated(),
@@ -204,7 +202,8 @@ void Propagation::run_to_fixed_point(int level) {
     if (sweep > bound)
       internal_error("propagate: no fixed point after {} sweeps at level {}", sweep, level);
     bool changed = false;
-    for (Computation* computation : computations_) changed |= sweep_computation(*computation, level);
+    for (Computation* computation : computations_)
+      changed |= sweep_computation(*computation, level);
     if (!changed) return;
   }
 }

@@ -49,7 +49,8 @@ class Propagation {
   bool become_manual(Node& node, const Node& via);
   std::optional<Sharding> suggestion_of_user(const Node& user, int64_t operand, int level);
   std::optional<Sharding> look_ahead(Node& node);
-  // `leaf` of a tuple (-1: all) takes the candidate that came through `via`, where it is an improvement.
+  // `leaf` of a tuple (-1: all) takes the candidate that came through `via`, where it is an
+  // improvement.
   bool improve(Node& node, const Sharding& candidate, const Node& via, int level,
                bool reshard_freely, int64_t leaf = -1);
   std::optional<Sharding> better_leaf(const Node& node, const Shape& shape,
@@ -76,8 +77,8 @@ class Propagation {
   std::map<int64_t, std::vector<Node*>> related_;   // by node id: must stay equal
   std::map<int64_t, std::vector<Node*>> groups_;    // by shard group id; negative: donated state
   std::map<int64_t, bool> group_is_as_;
-  std::map<int64_t, int64_t> group_of_;             // node id -> group
-  std::vector<Computation*> computations_;          // those that completion visits, callees first
+  std::map<int64_t, int64_t> group_of_;     // node id -> group
+  std::vector<Computation*> computations_;  // those that completion visits, callees first
   std::map<const Computation*, std::vector<Node*>> orders_;
   std::optional<Sharding> saved_root_;
   std::vector<std::optional<Sharding>> saved_parameters_;
@@ -85,11 +86,12 @@ class Propagation {
   bool replicated_boundary_ = false;
 };
 
-// Post-order from the roots as the field does it: operands first, the first operand's subtree first.
+// Post-order from the roots as the field does it: operands first, the first operand's subtree
+// first.
 std::vector<Node*> post_order(const Computation& computation);
 
-// Brings the origins up to date with the sharding: new digits came through `via` (the node itself: the
-// user gave them; for a tuple: from the values it is made of).
+// Brings the origins up to date with the sharding: new digits came through `via` (the node itself:
+// the user gave them; for a tuple: from the values it is made of).
 void record_origins(Node& node, const Node& via);
 
 }  // namespace gspmd

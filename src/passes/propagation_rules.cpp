@@ -19,7 +19,9 @@ bool one_reader(const Node& node) {
 bool is_manual(const Node& node) { return node.sharding && node.sharding->is_manual(); }
 
 // Manual values meet none in a node that ends (starts, seen from behind) a manual region.
-bool ends_manual(const Node& node) { return node.attrs.custom_call_target == "SPMDShardToFullShape"; }
+bool ends_manual(const Node& node) {
+  return node.attrs.custom_call_target == "SPMDShardToFullShape";
+}
 bool starts_manual(const Node& node) {
   return node.attrs.custom_call_target == "SPMDFullToShardShape";
 }
@@ -27,7 +29,8 @@ bool starts_manual(const Node& node) {
 bool has_no_tiles(const Node& node) {
   if (!node.sharding) return true;
   const Sharding& s = *node.sharding;
-  return s.is_replicated() || s.kind() == ShardingKind::maximal || s.kind() == ShardingKind::unknown;
+  return s.is_replicated() || s.kind() == ShardingKind::maximal ||
+         s.kind() == ShardingKind::unknown;
 }
 
 // A scalar beside arrays: an initial value, an index, a bound.
@@ -51,8 +54,8 @@ bool Propagation::become_manual(Node& node, const Node& via) {
 
 // An op that cannot be split is replicated beside replicated operands.
 bool Propagation::copy_replication(Node& node, int level) {
-  const bool effects = node.op().has(kSideEffect) ||
-                       node.attrs.other.contains("custom_call_has_side_effect");
+  const bool effects =
+      node.op().has(kSideEffect) || node.attrs.other.contains("custom_call_has_side_effect");
   if (node.shape.is_tuple || node.is_root() || effects || level < least_level(node)) return false;
   for (const Node* operand : node.operands())
     if (operand->sharding && (operand->sharding->is_replicated() || operand->sharding->is_manual()))
@@ -62,8 +65,8 @@ bool Propagation::copy_replication(Node& node, int level) {
 
 bool Propagation::infer_from_operands(Node& node, int level) {
   if (!may_receive(node) || node.operands().empty()) return false;
-  const bool structural = node.is(Opcode::tuple) || node.is(Opcode::while_) || node.is(Opcode::call) ||
-                          node.is(Opcode::optimization_barrier);
+  const bool structural = node.is(Opcode::tuple) || node.is(Opcode::while_) ||
+                          node.is(Opcode::call) || node.is(Opcode::optimization_barrier);
   if (level >= least_level(node) && has_no_tiles(node) && !ends_manual(node) &&
       !(node.shape.is_tuple && structural) && !(level == 0 && node.is(Opcode::dynamic_slice)))
     for (const Node* operand : node.operands())
@@ -84,8 +87,8 @@ bool Propagation::infer_from_operands(Node& node, int level) {
                                                   : infer_by_rule(node, *r, level);
 }
 
-// Elementwise operands meet in the result once partial shardings may be merged; else the most specific
-// one decides, or the first where it leads.
+// Elementwise operands meet in the result once partial shardings may be merged; else the most
+// specific one decides, or the first where it leads.
 bool Propagation::infer_by_rule(Node& node, const FactorRule& rule, int level) {
   const bool each = options_.spmd && level > 0 && node.op().has(kElementwise);
   const bool freely = one_reader(node) && (!each || node.operands().size() == 1);
@@ -109,8 +112,8 @@ bool Propagation::infer_by_rule(Node& node, const FactorRule& rule, int level) {
   return changed;
 }
 
-// Two operands that both improve the result: the one that the readers ahead agree with goes first, else
-// the larger one.
+// Two operands that both improve the result: the one that the readers ahead agree with goes first,
+// else the larger one.
 bool Propagation::infer_dot_like(Node& node, const FactorRule& rule, int level) {
   const ImproveOptions options{options_.spmd && level > 0, false};
   std::optional<Sharding> improved[2];
@@ -133,7 +136,8 @@ bool Propagation::infer_dot_like(Node& node, const FactorRule& rule, int level) 
   return true;
 }
 
-// What the first reader with a sharding would like this value to be, through readers that are alone.
+// What the first reader with a sharding would like this value to be, through readers that are
+// alone.
 std::optional<Sharding> Propagation::look_ahead(Node& node) {
   if (node.users().size() != 1) return std::nullopt;
   std::vector<Node*> chain{&node, node.users()[0]};
@@ -159,7 +163,8 @@ std::optional<Sharding> Propagation::look_ahead(Node& node) {
   return wanted;
 }
 
-std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand, int level) {
+std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand,
+                                                        int level) {
   if (!propagates(user.sharding)) return std::nullopt;
   if (user.op().backward_sharding) return user.op().backward_sharding(user, operand, mode(level));
   const FactorRule* r = rule(user);

@@ -53,22 +53,25 @@ void check(const Shape& global, const Sharding& from, const Sharding& to) {
   for (const Unreduced& u : to.unreduced()) {
     bool found = false;
     for (const Unreduced& have : from.unreduced())
-      found = found || (a == b && have.combiner == u.combiner && contains_all(have.digits, u.digits));
+      found =
+          found || (a == b && have.combiner == u.combiner && contains_all(have.digits, u.digits));
     if (!found)
       user_error("reshard: {} is unreduced where {} is not; a whole value has no partial sums",
                  to_string(to), to_string(from));
   }
   if (from.unreduced().size() > 1 && from.unreduced() != to.unreduced())
-    user_error("reshard: {} has partial results of two kinds, whose order is not known; reduce one "
-               "of them where it arises",
-               to_string(from));
+    user_error(
+        "reshard: {} has partial results of two kinds, whose order is not known; reduce one "
+        "of them where it arises",
+        to_string(from));
 }
 
 // `{unreduced}` on every device there is: the target's.
 Sharding with_devices(const Sharding& from, const Sharding& to) {
   if (!from.is_unreduced_everywhere()) return from;
   if (!to.order())
-    user_error("reshard: {} to {}: neither says over which devices", to_string(from), to_string(to));
+    user_error("reshard: {} to {}: neither says over which devices", to_string(from),
+               to_string(to));
   Unreduced all = from.unreduced().front();
   all.digits = {{to.order()->count, 1}};
   return Sharding::tiled(to.order(), {}, {}, {all});
@@ -97,8 +100,8 @@ ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to
   return ReshardSearch(std::move(problem)).run();
 }
 
-// Whether each dim of `fine` refines that of `coarse` by shards that nest (`free_whole`: or `coarse` holds
-// the dim whole).
+// Whether each dim of `fine` refines that of `coarse` by shards that nest (`free_whole`: or
+// `coarse` holds the dim whole).
 bool refines(const Shape& global, const Sharding& fine, const Sharding& coarse, bool free_whole) {
   for (int64_t d = 0; d < global.rank(); ++d) {
     const Digits &f = fine.dim(d), &c = coarse.dim(d);
@@ -106,7 +109,8 @@ bool refines(const Shape& global, const Sharding& fine, const Sharding& coarse, 
     if (!is_prefix(c, f)) return false;
     const int64_t n = global.dims[static_cast<size_t>(d)];
     const int64_t few = tile_count(c), many = tile_count(f);
-    if (ceil_div(n, few) != many / few * ceil_div(n, many) && !(free_whole && few == 1)) return false;
+    if (ceil_div(n, few) != many / few * ceil_div(n, many) && !(free_whole && few == 1))
+      return false;
   }
   return true;
 }
@@ -128,8 +132,8 @@ std::optional<ReshardPlan> one_way(const Shape& global, const Sharding& from, co
       plan.cost.bytes +=
           saturating_multiply(local_shape(global, here).bytes(), tile_count(digits) - 1);
     Sharding next = here.with_dim(d, b, global.rank(), order);
-    plan.steps.push_back({slice ? ReshardKind::dynamic_slice : ReshardKind::all_gather, d, -1, digits,
-                          here, next});
+    plan.steps.push_back(
+        {slice ? ReshardKind::dynamic_slice : ReshardKind::all_gather, d, -1, digits, here, next});
     ++plan.cost.steps;
     here = std::move(next);
   }
@@ -193,7 +197,8 @@ std::string to_string(const ReshardPlan& plan) {
     text += names[static_cast<size_t>(step.kind)];
     if (step.dim >= 0) text += fmt::format(" dim {}", step.dim);
     if (step.dim_to >= 0) text += fmt::format(" to dim {}", step.dim_to);
-    for (const Digit& digit : step.digits) text += fmt::format(" ({},{})", digit.size, digit.stride);
+    for (const Digit& digit : step.digits)
+      text += fmt::format(" ({},{})", digit.size, digit.stride);
   }
   return text;
 }

@@ -74,7 +74,8 @@ void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector
           return wanted_on(static_cast<int64_t>(e), a);
         });
         if (e == d || !useful) continue;
-        Move m{ReshardKind::all_to_all, static_cast<int64_t>(d), static_cast<int64_t>(e), moved, s, 0};
+        Move m{
+            ReshardKind::all_to_all, static_cast<int64_t>(d), static_cast<int64_t>(e), moved, s, 0};
         m.after.dims[d].resize(s.dims[d].size() - k);
         append(m.after.dims[e], moved);
         const auto count = [&](const AtomLayout& layout, size_t dim) {
@@ -223,12 +224,9 @@ void ReshardSearch::likely_moves(const AtomLayout& s, std::vector<Move>& out) co
 
 void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const {
   reductions(s, out);
-  // A whole value is the same in either order.
-  AtomLayout start = s;
-  if (is_whole(s)) start.ordered = p_.to.ordered;
   for (size_t d = 0; d < s.dims.size(); ++d) {
-    Move run{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, {}, start, 0};
-    slices(start, run, out);
+    Move run{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, {}, s, 0};
+    slices(s, run, out);
   }
   exchanges(s, false, out);
   const bool reduced = s.unreduced.empty() && p_.to.unreduced.empty();

@@ -36,7 +36,8 @@ int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
       const Span have = held(s, d, corner), want = held(p_.to, d, corner);
       needed = saturating_multiply(needed, want.end - want.begin);
       shared = saturating_multiply(
-          shared, std::max<int64_t>(0, std::min(have.end, want.end) - std::max(have.begin, want.begin)));
+          shared,
+          std::max<int64_t>(0, std::min(have.end, want.end) - std::max(have.begin, want.begin)));
     }
     most = std::max(most, needed - shared);
   }
@@ -81,9 +82,10 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
   return plan;
 }
 
-std::optional<ReshardPlan> ReshardSearch::search(
-    void (ReshardSearch::*moves)(const AtomLayout&, std::vector<Move>&) const,
-    const ReshardCost& limit) const {
+std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(const AtomLayout&,
+                                                                              std::vector<Move>&)
+                                                     const,
+                                                 const ReshardCost& limit) const {
   // Meshes have few axes; with many, what has been found by then is good enough.
   constexpr size_t kMaxLayouts = 20'000;
   std::map<AtomLayout, Reached> reached;

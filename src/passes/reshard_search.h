@@ -53,8 +53,8 @@ class ReshardSearch {
   // Everything gathered, then sliced: always a way.
   ReshardPlan through_whole() const;
   // The path that is found with `moves`, where it costs less than `limit`.
-  std::optional<ReshardPlan> search(void (ReshardSearch::*moves)(const AtomLayout&, std::vector<Move>&)
-                                        const,
+  std::optional<ReshardPlan> search(void (ReshardSearch::*moves)(const AtomLayout&,
+                                                                 std::vector<Move>&) const,
                                     const ReshardCost& limit) const;
 
   // What the target has a use for.
@@ -74,12 +74,13 @@ class ReshardSearch {
   int64_t tiles(const std::vector<int>& atoms, int ordered) const;
   int64_t local_bytes(const AtomLayout& s) const;
   bool is_whole(const AtomLayout& s) const;
-  // The part of a dim that a device holds; bit i of `corner`: its coordinate along atom i is the last one,
-  // else the first.
+  // The part of a dim that a device holds; bit i of `corner`: its coordinate along atom i is the
+  // last one, else the first.
   Span held(const AtomLayout& s, size_t dim, uint32_t corner) const;
   // A lower bound on the bytes still to be sent: what the device that is worst off lacks.
   int64_t bytes_missing(const AtomLayout& s) const;
-  // Whether shards over `fine` tiles of dim d lie inside shards over `coarse` tiles, or the dim is whole.
+  // Whether shards over `fine` tiles of dim d lie inside shards over `coarse` tiles, or the dim is
+  // whole.
   bool nests(int64_t d, int64_t coarse, int64_t fine) const;
   bool wanted_on(int64_t d, int atom) const;
   bool is_free(const AtomLayout& s, int atom) const;

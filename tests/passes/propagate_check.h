@@ -22,13 +22,15 @@ inline std::string sharding_text(const Module& module, const std::string& name) 
   return node->sharding ? to_string_v2(*node->sharding) : "none";
 }
 
-// Completes a module and checks that a second run finds nothing to do. The entry is `body`; %sum combines
-// f32 scalars; `more` holds other computations.
-inline std::unique_ptr<Module> completed(const std::string& body, const PropagateOptions& options = {},
+// Completes a module and checks that a second run finds nothing to do. The entry is `body`; %sum
+// combines f32 scalars; `more` holds other computations.
+inline std::unique_ptr<Module> completed(const std::string& body,
+                                         const PropagateOptions& options = {},
                                          const std::string& more = {}) {
-  auto module = parse_module("HloModule m\nsum { x = f32[] parameter(0)\n y = f32[] parameter(1)\n "
-                             "ROOT s = f32[] add(x, y) }\n" +
-                             more + "\nENTRY main {\n" + body + "\n}\n");
+  auto module = parse_module(
+      "HloModule m\nsum { x = f32[] parameter(0)\n y = f32[] parameter(1)\n "
+      "ROOT s = f32[] add(x, y) }\n" +
+      more + "\nENTRY main {\n" + body + "\n}\n");
   propagate(*module, options);
   verify_module(*module);
   const auto again = module->clone();
@@ -37,8 +39,8 @@ inline std::unique_ptr<Module> completed(const std::string& body, const Propagat
   return module;
 }
 
-// The completed sharding of `name`. Entry bodies end in an instruction "out" of their own, since the root
-// itself takes part only where the options say so.
+// The completed sharding of `name`. Entry bodies end in an instruction "out" of their own, since
+// the root itself takes part only where the options say so.
 inline std::string completes(const std::string& body, const std::string& name,
                              const PropagateOptions& options = {}) {
   return sharding_text(*completed(body, options), name);

@@ -77,7 +77,8 @@ struct Random {
   }
 };
 
-// Tiles over 8 devices, some dims split, in an order of one of three kinds; or a kind without tiles.
+// Tiles over 8 devices, some dims split, in an order of one of three kinds; or a kind without
+// tiles.
 Sharding random_sharding(const Shape& shape, Random& random) {
   if (shape.is_tuple) {
     std::vector<Sharding> leaves;
@@ -85,11 +86,16 @@ Sharding random_sharding(const Shape& shape, Random& random) {
     return Sharding::tuple(std::move(leaves));
   }
   switch (random.below(12)) {
-    case 0: return Sharding::replicated();
-    case 1: return Sharding::maximal(static_cast<int64_t>(random.below(8)));
-    case 2: return Sharding::unknown();
-    case 3: return random.below(4) ? Sharding::replicated() : Sharding::manual();
-    default: break;
+    case 0:
+      return Sharding::replicated();
+    case 1:
+      return Sharding::maximal(static_cast<int64_t>(random.below(8)));
+    case 2:
+      return Sharding::unknown();
+    case 3:
+      return random.below(4) ? Sharding::replicated() : Sharding::manual();
+    default:
+      break;
   }
   const DeviceOrder orders[] = {iota_order(8), iota_order(8), list_order({3, 1, 0, 2, 7, 5, 4, 6}),
                                 list_order({0, 1, 4, 5, 2, 3, 6, 7}), iota_order(6)};
@@ -103,9 +109,12 @@ Sharding random_sharding(const Shape& shape, Random& random) {
     const Digit digit{size, stride};
     stride *= size;
     const uint64_t where = random.below(dims.size() + 2);
-    if (where < dims.size()) dims[where].insert(dims[where].begin(), digit);
-    else if (random.below(8) == 0) manual.insert(manual.begin(), digit);
-    else if (random.below(8) == 0) sums.push_back({{digit}, Combiner::sum});
+    if (where < dims.size())
+      dims[where].insert(dims[where].begin(), digit);
+    else if (random.below(8) == 0)
+      manual.insert(manual.begin(), digit);
+    else if (random.below(8) == 0)
+      sums.push_back({{digit}, Combiner::sum});
   }
   return Sharding::tiled(order, std::move(dims), std::move(manual), std::move(sums));
 }
@@ -122,7 +131,8 @@ TEST_CASE("propagate: any annotations of any ops come to rest, and stay as they 
     std::vector<std::pair<std::string, Sharding>> given;
     for (const auto& computation : module->computations())
       for (const auto& node : computation->nodes()) {
-        if (computation->name() == "sum" || computation->name() == "best" || random.below(4) != 0) continue;
+        if (computation->name() == "sum" || computation->name() == "best" || random.below(4) != 0)
+          continue;
         node->sharding = random_sharding(node->shape, random);
         const bool entry = computation.get() == module->entry();
         const bool loose = node->is(Opcode::while_) || node->is(Opcode::call) || !entry;

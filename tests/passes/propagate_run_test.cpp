@@ -22,13 +22,15 @@ std::string layer(int64_t i, const std::string& in, const std::string& out) {
  d{0} = f32[1024,1024] dot({2}, w{0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
  t{0} = f32[1024,1024] tanh(d{0})
  {3} = f32[1024,1024] add(t{0}, {2})
- )", i, i + 1, in, out);
+ )",
+                     i, i + 1, in, out);
 }
 
 }  // namespace
 
 TEST_CASE("propagate: levels keep a broadcast from deciding before the ops around it") {
-  // Alone, the broadcast would be split on dim 0; its reader knows better, and is not disturbed by it.
+  // Alone, the broadcast would be split on dim 0; its reader knows better, and is not disturbed by
+  // it.
   const char* const body = R"(k = f32[8] parameter(0), sharding={devices=[4]<=[4]}
  b = f32[8,8] broadcast(k), dimensions={0}
  x = f32[8,8] parameter(1), sharding={devices=[1,4]<=[4]}
@@ -38,8 +40,57 @@ TEST_CASE("propagate: levels keep a broadcast from deciding before the ops aroun
   CHECK(completes(body, "y") == "{devices=[1,4]<=[4]}");
 }
 
+TEST_CASE("propagate: a broadcast takes no layout from its readers before level 2") {
+  // Else it would hand one reader's layout to the other before the product has spoken.
+  const char* const body = R"(k = f32[] constant(2)
+ b = f32[8,8] broadcast(k), dimensions={}
+ u = f32[8,8] copy(b), sharding={devices=[4,1]<=[4]}
+ x = f32[8,4] iota(), iota_dimension=0
+ w = f32[4,8] parameter(0), sharding={devices=[1,4]<=[4]}
+ d = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ y = f32[8,8] add(b, d)
+ ROOT out = (f32[8,8], f32[8,8]) tuple(u, y))";
+  CHECK(completes(body, "d") == "{devices=[1,4]<=[4]}");
+  CHECK(completes(body, "y") == "{devices=[1,4]<=[4]}");
+}
+
+TEST_CASE("propagate: a layout gives way to one with more tiles only where that refines it") {
+  // The product comes with four columns, where rows came first.
+  const auto body = [](const char* op) {
+    return fmt::format(R"(a = f32[8,8] iota(), iota_dimension=0
+ x = f32[8,4] iota(), iota_dimension=0
+ w = f32[4,8] parameter(0), sharding={{devices=[1,4]<=[4]}}
+ d = f32[8,8] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ s = f32[8,8] slice(d), slice={{[0:8], [0:8]}}
+ y = f32[8,8] {}
+ c = f32[8,8] copy(y), sharding={{devices=[2,1,2]<=[4] last_tile_dim_replicate}}
+ e = f32[8,8] tanh(c)
+ ROOT out = f32[8,8] copy(e))",
+                       op);
+  };
+  CHECK(completes(body("add(a, d)"), "y") == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
+  CHECK(completes(body("add(a, s)"), "y") == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
+  // With one operand and one reader, another layout costs one reshard at most.
+  CHECK(completes(body("slice(s), slice={[0:8], [0:8]}"), "y") == "{devices=[1,4]<=[4]}");
+  CHECK(completes(body("concatenate(s), dimensions={0}"), "y") == "{devices=[1,4]<=[4]}");
+}
+
+TEST_CASE("propagate: partial sums are nobody else's") {
+  const char* const body =
+      R"(a = f32[8] parameter(0), sharding={devices=[2,2]<=[4] last_tile_dims={unreduced}}
+ o = f32[8] opt-barrier(a)
+ t = (f32[8], f32[8]) tuple(o, a)
+ b = f32[8] tanh(a)
+ ROOT out = ((f32[8], f32[8]), f32[8]) tuple(t, b))";
+  const std::string halves = "{devices=[2,2]<=[4] last_tile_dim_replicate}";
+  CHECK(completes(body, "o") == halves);
+  CHECK(completes(body, "b") == halves);
+  CHECK(completes(body, "t") == "{" + halves + ", " + halves + "}");
+}
+
 TEST_CASE("propagate: annotations and the way of each digit are known") {
-  const auto module = completed(R"(x = f32[8,4] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  const auto module = completed(
+      R"(x = f32[8,4] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
  w = f32[4,6] parameter(1), sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}
  y = f32[8,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
  t = f32[8,6] tanh(y)
@@ -60,7 +111,8 @@ TEST_CASE("propagate: annotations and the way of each digit are known") {
   CHECK(origin_text(*annotated, "a") == "dim 0 (4,1) s via b");
   CHECK(origin_text(*annotated, "u") == "dim 0 (4,1) s via a; dim 0 (4,1) s via s");
   CHECK(origin_text(*annotated, "o") == "dim 0 (4,1) s via u; dim 0 (4,1) s via u");
-  // A digit that was split is still the same annotation's; one that only the other operand knows too.
+  // A digit that was split is still the same annotation's; one that only the other operand knows
+  // too.
   const auto parts = completed(R"(a = f32[24] parameter(0), sharding={devices=[8]<=[8]}
  r = f32[4,6] reshape(a)
  ROOT out = f32[4,6] copy(r))");
@@ -124,5 +176,6 @@ TEST_CASE("propagate: 65,536 devices take no longer than 8") {
     return took.count();
   };
   CHECK(seconds("{devices=[2,1,4]<=[8] last_tile_dim_replicate}", "{devices=[2,4]<=[8]}") < 2);
-  CHECK(seconds("{devices=[256,1,256]<=[65536] last_tile_dim_replicate}", "{devices=[256,256]<=[65536]}") < 2);
+  CHECK(seconds("{devices=[256,1,256]<=[65536] last_tile_dim_replicate}",
+                "{devices=[256,256]<=[65536]}") < 2);
 }

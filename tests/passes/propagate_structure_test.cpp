@@ -52,14 +52,16 @@ TEST_CASE("propagate: a tuple keeps one-device values, and hands them to nobody"
  b = f32[8] parameter(1)
  t = (f32[8], f32[8]) tuple(a, b)
  x = f32[8] get-tuple-element(t), index=0
- ROOT out = f32[8] copy(x))", "t") == "none");
+ ROOT out = f32[8] copy(x))",
+                  "t") == "none");
 }
 
 TEST_CASE("propagate: a value that is two elements gets the more specific layout") {
   CHECK(completes(R"(a = f32[8] iota(), iota_dimension=0
  t = (f32[8], f32[8]) tuple(a, a), sharding={{replicated}, {devices=[4]<=[4]}}
  o = (f32[8], f32[8]) opt-barrier(t)
- ROOT out = f32[8] get-tuple-element(o), index=0)", "a") == "{devices=[4]<=[4]}");
+ ROOT out = f32[8] get-tuple-element(o), index=0)",
+                  "a") == "{devices=[4]<=[4]}");
 }
 
 TEST_CASE("propagate: a loop, its body and its condition agree") {
@@ -84,7 +86,8 @@ TEST_CASE("propagate: what a body is annotated with reaches the loop and its sta
  s = (s32[], f32[8,6]) tuple(z, a)
  l = (s32[], f32[8,6]) while(s), condition=less, body=step
  r = f32[8,6] get-tuple-element(l), index=1
- ROOT out = f32[8,6] copy(r))", {}, loop);
+ ROOT out = f32[8,6] copy(r))",
+                                {}, loop);
   for (const char* node : {"a", "v", "r"})
     CHECK(sharding_text(*module, node) == "{devices=[2,2]<=[4]}");
 }
@@ -93,7 +96,8 @@ TEST_CASE("propagate: a loop that is the root keeps a layout of its own") {
   const auto module = completed(R"(a = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}
  z = s32[] constant(0)
  s = (s32[], f32[8,6]) tuple(z, a)
- ROOT l = (s32[], f32[8,6]) while(s), condition=less, body=step)", {}, kLoop);
+ ROOT l = (s32[], f32[8,6]) while(s), condition=less, body=step)",
+                                {}, kLoop);
   CHECK(sharding_text(*module, "l") == "{{replicated}, {devices=[4,1]<=[4]}}");
   CHECK(module->entry()->root()->is(Opcode::tuple));
   CHECK_FALSE(module->entry()->root()->sharding.has_value());
@@ -108,9 +112,18 @@ twice { u = f32[8] parameter(0)
  b = f32[8] iota(), iota_dimension=0
  c = f32[8] call(a, b), to_apply=twice
  d = f32[8] tanh(c)
- ROOT out = f32[8] copy(d))", {}, twice);
+ ROOT out = f32[8] copy(d))",
+                                {}, twice);
   for (const char* node : {"u", "v", "w", "b", "c", "d"})
     CHECK(sharding_text(*module, node) == "{devices=[4]<=[4]}");
+}
+
+TEST_CASE("propagate: a call that is the root stays as the boundary says") {
+  const char* const same = "\nsame { u = f32[8] parameter(0)\n ROOT w = f32[8] tanh(u) }";
+  const char* const body = R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+ ROOT out = f32[8] call(a), to_apply=same)";
+  CHECK(sharding_text(*completed(body, {}, same), "out") == "none");
+  CHECK(sharding_text(*completed(body, open_boundary(), same), "out") == "{devices=[4]<=[4]}");
 }
 
 TEST_CASE("propagate: Sharding ops become copies, and give what they annotate their layout") {
@@ -135,25 +148,30 @@ TEST_CASE("propagate: unspecified dims are refined, specified ones are not") {
     return fmt::format(R"(a = f32[8,6] parameter(0), sharding={{devices=[2,2]<=[4]}}
  b = f32[8,6] tanh(a)
  s = f32[8,6] custom-call(b), custom_call_target="Sharding", sharding={{devices=[2,1,2]<=[4] last_tile_dim_replicate}}, backend_config="unspecified_dims=[{}]"
- ROOT out = f32[8,6] copy(s))", dims);
+ ROOT out = f32[8,6] copy(s))",
+                       dims);
   };
   CHECK(completes(body("1"), "s") == "{devices=[2,2]<=[4]}");
   CHECK(completes(body("0"), "s") == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
-  CHECK(completes(body("1"), "s", without_spmd()) == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
+  CHECK(completes(body("1"), "s", without_spmd()) ==
+        "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
   CHECK_THROWS_WITH(completes(body("2"), "s"), Catch::Matchers::Contains("names dim 2"));
 }
 
 TEST_CASE("propagate: open dims of named shardings are refined, by users too") {
   CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={mesh['x'=2,'y'=2], [{'x'},{'y'}]}
  b = f32[8,6] tanh(a), sharding={mesh['x'=2,'y'=2], [{'x'},{?}]}
- ROOT out = f32[8,6] copy(b))", "b") == "{devices=[2,2]<=[4]}");
+ ROOT out = f32[8,6] copy(b))",
+                  "b") == "{devices=[2,2]<=[4]}");
   CHECK(completes(R"(a = f32[8,6] parameter(0)
  b = f32[8,6] tanh(a), sharding={mesh['x'=2,'y'=2], [{'x', ?},{}]}
  c = f32[8,6] copy(b), sharding={mesh['x'=2,'y'=2], [{'x','y'},{}]}
- ROOT out = f32[8,6] copy(c))", "b") == "{devices=[4,1]<=[4]}");
+ ROOT out = f32[8,6] copy(c))",
+                  "b") == "{devices=[4,1]<=[4]}");
   CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={mesh['x'=2,'y'=2], [{'x'},{'y'}]}
  b = f32[8,6] tanh(a), sharding={mesh['x'=2,'y'=2], [{?},{}]}
- ROOT out = f32[8,6] copy(b))", "b") == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
+ ROOT out = f32[8,6] copy(b))",
+                  "b") == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
 }
 
 TEST_CASE("propagate: given shardings stay") {
@@ -171,10 +189,12 @@ TEST_CASE("propagate: given shardings stay") {
 TEST_CASE("propagate: unknown stands for replicated until something better comes") {
   CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}
  b = f32[8,6] tanh(a), sharding={unknown}
- ROOT out = f32[8,6] copy(b))", "b") == "{devices=[4,1]<=[4]}");
+ ROOT out = f32[8,6] copy(b))",
+                  "b") == "{devices=[4,1]<=[4]}");
   CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={unknown}
  b = f32[8,6] tanh(a)
- ROOT out = f32[8,6] copy(b))", "a") == "{replicated}");
+ ROOT out = f32[8,6] copy(b))",
+                  "a") == "{replicated}");
 }
 
 TEST_CASE("propagate: the entry's parameters and results change where that is allowed") {
@@ -202,8 +222,10 @@ TEST_CASE("propagate: the entry's parameters and results change where that is al
   CHECK(boundary({true, false, false}, {}) == rows + " {replicated} none none ");
   CHECK(boundary({}, {true}) == "none {replicated} none {" + rows + ", " + rows + "} ");
   CHECK(boundary({}, {false, true}) == "none {replicated} none {{replicated}, " + rows + "} ");
-  CHECK_THROWS_WITH(boundary({true, false}, {}), Catch::Matchers::Contains("2 flags for 3 parameters"));
-  CHECK_THROWS_WITH(boundary({}, {true, false, true}), Catch::Matchers::Contains("3 flags for 2 results"));
+  CHECK_THROWS_WITH(boundary({true, false}, {}),
+                    Catch::Matchers::Contains("2 flags for 3 parameters"));
+  CHECK_THROWS_WITH(boundary({}, {true, false, true}),
+                    Catch::Matchers::Contains("3 flags for 2 results"));
 }
 
 TEST_CASE("propagate: a single tuple parameter is allowed element by element") {
@@ -213,7 +235,8 @@ TEST_CASE("propagate: a single tuple parameter is allowed element by element") {
  a = f32[8] get-tuple-element(p), index=0
  b = f32[8] get-tuple-element(p), index=1
  c = f32[8] add(a, b), sharding={devices=[4]<=[4]}
- ROOT out = f32[8] copy(c))", "p", options) == "{{devices=[4]<=[4]}, {replicated}}");
+ ROOT out = f32[8] copy(c))",
+                  "p", options) == "{{devices=[4]<=[4]}, {replicated}}");
 }
 
 TEST_CASE("propagate: a boundary that does not divide is replicated in imported modules only") {
@@ -241,16 +264,19 @@ ENTRY main {
 
 TEST_CASE("propagate: members of a shard_as group end equal, of a shard_like group need not") {
   const auto body = [](const char* kind) {
-    return fmt::format(R"(a = f32[8,6] parameter(0), sharding={{devices=[2,1,2]<=[4] last_tile_dim_replicate}}
+    return fmt::format(
+        R"(a = f32[8,6] parameter(0), sharding={{devices=[2,1,2]<=[4] last_tile_dim_replicate}}
  b = f32[8,6] parameter(1), sharding={{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}}
  s = f32[8,6] custom-call(a), custom_call_target="Sharding", sharding={{unknown {0} 1}}
  t = f32[8,6] custom-call(b), custom_call_target="Sharding", sharding={{unknown {0} 1}}
  u = f32[8,6] custom-call(b), custom_call_target="Sharding", sharding={{unknown {0} 2}}
- ROOT out = (f32[8,6], f32[8,6], f32[8,6]) tuple(s, t, u))", kind);
+ ROOT out = (f32[8,6], f32[8,6], f32[8,6]) tuple(s, t, u))",
+        kind);
   };
   for (const char* node : {"s", "t"})
     CHECK(completes(body("shard_as"), node) == "{devices=[2,2]<=[4]}");
-  CHECK(completes(body("shard_as"), "u") == "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}");
+  CHECK(completes(body("shard_as"), "u") ==
+        "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}");
   const char* const clash = R"(a = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}
  b = f32[8,6] parameter(1), sharding={devices=[1,4]<=[4]}
  s = f32[8,6] custom-call(a), custom_call_target="Sharding", sharding={unknown GROUP 1}
@@ -299,42 +325,52 @@ TEST_CASE("propagate: manual values make their neighbours manual, up to the ends
 }
 
 TEST_CASE("propagate: manual subgroups stay with a value through every op") {
-  CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
+  CHECK(completes(
+            R"(a = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
  b = f32[6,8] transpose(a), dimensions={1,0}
  c = f32[48] reshape(b)
- ROOT out = f32[48] copy(c))", "b") == "{devices=[1,2,2]<=[4] last_tile_dims={manual}}");
+ ROOT out = f32[48] copy(c))",
+            "b") == "{devices=[1,2,2]<=[4] last_tile_dims={manual}}");
 }
 
 TEST_CASE("propagate: opaque calls are replicated beside replicated operands, else left alone") {
   CHECK(completes(R"(a = f32[8] parameter(0), sharding={replicated}
  b = f32[8] custom-call(a), custom_call_target="mystery"
- ROOT out = f32[8] copy(b))", "b") == "{replicated}");
+ ROOT out = f32[8] copy(b))",
+                  "b") == "{replicated}");
   CHECK(completes(R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
  b = f32[8] custom-call(a), custom_call_target="mystery"
  c = f32[8] copy(b), sharding={devices=[4]<=[4]}
- ROOT out = f32[8] copy(c))", "b") == "none");
+ ROOT out = f32[8] copy(c))",
+                  "b") == "none");
   CHECK(completes(R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
  b = f32[8] custom-call(a), custom_call_target="MoveToHost"
- ROOT out = f32[8] copy(b))", "b") == "{devices=[4]<=[4]}");
+ ROOT out = f32[8] copy(b))",
+                  "b") == "{devices=[4]<=[4]}");
 }
 
 TEST_CASE("propagate: without SPMD nothing is split over part of the devices") {
   const auto options = without_spmd();
-  CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  CHECK(completes(
+            R"(a = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
  b = f32[8,6] parameter(1), sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}
  c = f32[8,6] add(a, b)
- ROOT out = f32[8,6] copy(c))", "c", options) == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
+ ROOT out = f32[8,6] copy(c))",
+            "c", options) == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}");
   CHECK(completes(R"(a = f32[8,6] parameter(0), sharding={devices=[2,2]<=[4]}
  z = f32[] constant(0)
  r = f32[6] reduce(a, z), dimensions={0}, to_apply=sum
- ROOT out = f32[6] copy(r))", "r", options) == "{replicated}");
+ ROOT out = f32[6] copy(r))",
+                  "r", options) == "{replicated}");
   CHECK(completes(R"(k = f32[6] constant({1,2,3,4,5,6})
  b = f32[8,6] broadcast(k), dimensions={1}
  c = f32[8,6] copy(b), sharding={devices=[2,2]<=[4]}
- ROOT out = f32[8,6] copy(c))", "k", options) == "none");
+ ROOT out = f32[8,6] copy(c))",
+                  "k", options) == "none");
   CHECK(completes(R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
  r = f32[8] reverse(a), dimensions={0}
- ROOT out = f32[8] copy(r))", "r", options) == "none");
+ ROOT out = f32[8] copy(r))",
+                  "r", options) == "none");
   const char* const joined = R"(a = s32[6] iota(), iota_dimension=0
  b = s32[2] iota(), iota_dimension=0
  t = s32[8] concatenate(a, b), dimensions={0}

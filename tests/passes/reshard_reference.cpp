@@ -46,7 +46,9 @@ Sharding sharding_of(const Mesh& mesh, const AxisLists& lists) {
 }
 
 ReshardReference::ReshardReference(const Mesh& mesh, Shape global)
-    : mesh_(mesh), global_(std::move(global)), layouts_(all_axis_lists(mesh.rank(), global_.rank())) {
+    : mesh_(mesh),
+      global_(std::move(global)),
+      layouts_(all_axis_lists(mesh.rank(), global_.rank())) {
   for (size_t i = 0; i < layouts_.size(); ++i) index_[layouts_[i]] = i;
   for (size_t i = 0; i < layouts_.size(); ++i) edges_.push_back(edges(i));
 }
@@ -79,7 +81,8 @@ void ReshardReference::slices(const AxisLists& start, AxisLists& now, size_t dim
   }
 }
 
-void ReshardReference::moves_of_dim(const AxisLists& lists, size_t dim, std::vector<Edge>& out) const {
+void ReshardReference::moves_of_dim(const AxisLists& lists, size_t dim,
+                                    std::vector<Edge>& out) const {
   AxisLists coarse = lists;
   std::vector<int64_t> moved;
   while (!coarse[dim].empty()) {
@@ -95,7 +98,8 @@ void ReshardReference::moves_of_dim(const AxisLists& lists, size_t dim, std::vec
       padded[to] = after[to];
       if (!nests(to, lists[to], after[to])) continue;
       int64_t piece = dtype_size(global_.dtype);
-      for (size_t d = 0; d < lists.size(); ++d) piece *= ceil_div(global_.dims[d], tiles(padded[d]));
+      for (size_t d = 0; d < lists.size(); ++d)
+        piece *= ceil_div(global_.dims[d], tiles(padded[d]));
       out.push_back({index_.at(after), piece * (g - 1)});
     }
   }

@@ -14,8 +14,8 @@ using AxisLists = std::vector<std::vector<int64_t>>;
 std::vector<AxisLists> all_axis_lists(int64_t axes, int64_t rank);
 Sharding sharding_of(const Mesh& mesh, const AxisLists& lists);
 
-// The cheapest costs from one layout to all others by brute force: every gather, slice, all-to-all and
-// permutation of any axes is tried, whether the target has a use for it or not.
+// The cheapest costs from one layout to all others by brute force: every gather, slice, all-to-all
+// and permutation of any axes is tried, whether the target has a use for it or not.
 class ReshardReference {
  public:
   ReshardReference(const Mesh& mesh, Shape global);
@@ -29,7 +29,8 @@ class ReshardReference {
   };
   int64_t tiles(const std::vector<int64_t>& axes) const;
   int64_t local_bytes(const AxisLists& lists) const;
-  bool nests(size_t dim, const std::vector<int64_t>& coarse, const std::vector<int64_t>& fine) const;
+  bool nests(size_t dim, const std::vector<int64_t>& coarse,
+             const std::vector<int64_t>& fine) const;
   std::vector<Edge> edges(size_t layout) const;
   void moves_of_dim(const AxisLists& lists, size_t dim, std::vector<Edge>& out) const;
   void slices(const AxisLists& start, AxisLists& now, size_t dim, std::vector<Edge>& out) const;

@@ -19,15 +19,18 @@ struct Case {
 };
 
 const std::vector<Case>& cases() {
-  static const std::vector<Case> list{
-      {Mesh{{"x", 2}, {"y", 4}}, {8, 16}},       {Mesh{{"x", 2}, {"y", 4}}, {5, 7}},
-      {Mesh{{"x", 2}, {"y", 4}}, {8, 16, 24}},   {Mesh{{"x", 2}, {"y", 4}}, {5, 7, 9}},
-      {Mesh{{"x", 6}}, {12, 18}},                {Mesh{{"x", 6}}, {5, 8, 7}},
-      {Mesh{{"x", 2}, {"y", 3}}, {12, 18}},      {Mesh{{"x", 2}, {"y", 3}}, {5, 7}},
-      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {8, 16}},
-      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {5, 9}},
-      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {8, 16, 24}},
-      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {6, 7, 9}}};
+  static const std::vector<Case> list{{Mesh{{"x", 2}, {"y", 4}}, {8, 16}},
+                                      {Mesh{{"x", 2}, {"y", 4}}, {5, 7}},
+                                      {Mesh{{"x", 2}, {"y", 4}}, {8, 16, 24}},
+                                      {Mesh{{"x", 2}, {"y", 4}}, {5, 7, 9}},
+                                      {Mesh{{"x", 6}}, {12, 18}},
+                                      {Mesh{{"x", 6}}, {5, 8, 7}},
+                                      {Mesh{{"x", 2}, {"y", 3}}, {12, 18}},
+                                      {Mesh{{"x", 2}, {"y", 3}}, {5, 7}},
+                                      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {8, 16}},
+                                      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {5, 9}},
+                                      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {8, 16, 24}},
+                                      {Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, {6, 7, 9}}};
   return list;
 }
 
@@ -64,9 +67,10 @@ ReshardCost gather_and_slice(const Shape& shape, const Sharding& from, const Sha
 }
 
 std::string plan_text(const std::string& shape, const std::string& from, const std::string& to) {
-  const auto module = parse_module(fmt::format(
-      "HloModule m\nENTRY e {{ a = {0} parameter(0), sharding={1}\n ROOT b = {0} copy(a), sharding={2} }}",
-      shape, from, to));
+  const auto module =
+      parse_module(fmt::format("HloModule m\nENTRY e {{ a = {0} parameter(0), sharding={1}\n ROOT "
+                               "b = {0} copy(a), sharding={2} }}",
+                               shape, from, to));
   const Node& b = *module->entry()->root();
   return to_string(plan_reshard(b.shape, *b.operand(0)->sharding, *b.sharding));
 }
@@ -180,14 +184,13 @@ TEST_CASE("reshard: data arrives, between all layouts of a value") {
 }
 
 TEST_CASE("reshard: data arrives between different device orders and digits that share no cuts") {
-  const std::vector<std::string> texts{
-      "{devices=[4,2]<=[8]}",
-      "{devices=[4,2]7,6,5,4,3,2,1,0}",
-      "{devices=[2,4]0,3,1,6,2,7,5,4}",
-      "{devices=[2,1,4]0,3,1,6,2,7,5,4 last_tile_dim_replicate}",
-      "{devices=[1,8]0,3,1,6,2,7,5,4}",
-      "{devices=[2,2,2]<=[2,2,2]T(2,0,1) last_tile_dim_replicate}",
-      "{replicated}"};
+  const std::vector<std::string> texts{"{devices=[4,2]<=[8]}",
+                                       "{devices=[4,2]7,6,5,4,3,2,1,0}",
+                                       "{devices=[2,4]0,3,1,6,2,7,5,4}",
+                                       "{devices=[2,1,4]0,3,1,6,2,7,5,4 last_tile_dim_replicate}",
+                                       "{devices=[1,8]0,3,1,6,2,7,5,4}",
+                                       "{devices=[2,2,2]<=[2,2,2]T(2,0,1) last_tile_dim_replicate}",
+                                       "{replicated}"};
   for (const Dims& dims : {Dims{8, 16}, Dims{5, 7}})
     for (const std::string& from : texts)
       for (const std::string& to : texts) {
@@ -215,12 +218,13 @@ TEST_CASE("reshard: cases that users meet") {
         "all-to-all dim 2 to dim 1 (4,2); all-to-all dim 0 to dim 1 (2,1)");
   CHECK(plan_text("f32[8,8]", "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}") ==
         "all-to-all dim 0 to dim 1 (4,1)");
-  CHECK(plan_text("f32[8,8]", "{devices=[2,2]<=[4]}", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}") ==
-        "all-gather dim 1 (2,1)");
-  CHECK(plan_text("f32[8,8]", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{devices=[4,1]<=[4]}") ==
-        "dynamic-slice dim 0 (2,1)");
+  CHECK(plan_text("f32[8,8]", "{devices=[2,2]<=[4]}",
+                  "{devices=[2,1,2]<=[4] last_tile_dim_replicate}") == "all-gather dim 1 (2,1)");
   CHECK(plan_text("f32[8,8]", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}",
-                  "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}") == "collective-permute");
+                  "{devices=[4,1]<=[4]}") == "dynamic-slice dim 0 (2,1)");
+  CHECK(plan_text("f32[8,8]", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}",
+                  "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}") ==
+        "collective-permute");
   // Slice first: a third of the bytes of gathering first.
   CHECK(plan_text("f32[8,8]", "{devices=[4,1,2]<=[8] last_tile_dim_replicate}",
                   "{devices=[1,2,4]<=[4,2]T(1,0) last_tile_dim_replicate}") ==
@@ -228,8 +232,8 @@ TEST_CASE("reshard: cases that users meet") {
 }
 
 TEST_CASE("reshard: another order of the devices is one collective-permute") {
-  const char* const orders[] = {"{devices=[4,1]<=[4]}", "{devices=[4,1]3,2,1,0}", "{devices=[4,1]2,0,3,1}",
-                                "{devices=[4,1]<=[2,2]T(1,0)}"};
+  const char* const orders[] = {"{devices=[4,1]<=[4]}", "{devices=[4,1]3,2,1,0}",
+                                "{devices=[4,1]2,0,3,1}", "{devices=[4,1]<=[2,2]T(1,0)}"};
   for (const char* from : orders)
     for (const char* to : orders)
       if (from != to) CHECK(plan_text("f32[8,8]", from, to) == "collective-permute");
@@ -239,10 +243,12 @@ TEST_CASE("reshard: another order of the devices is one collective-permute") {
                   "{devices=[2,1,2]3,1,2,0 last_tile_dim_replicate}") == "collective-permute");
   CHECK(plan_text("f32[6,6]", "{devices=[2,3]<=[6]}", "{devices=[2,3]<=[3,2]T(1,0)}") ==
         "collective-permute");
-  CHECK(plan_text("f32[8,8]", "{devices=[4,1]0,1,4,5}", "{devices=[4,1]5,4,1,0}") == "collective-permute");
+  CHECK(plan_text("f32[8,8]", "{devices=[4,1]0,1,4,5}", "{devices=[4,1]5,4,1,0}") ==
+        "collective-permute");
 }
 
-TEST_CASE("reshard: partial sums become a reduce-scatter where the target is split, else an all-reduce") {
+TEST_CASE(
+    "reshard: partial sums become a reduce-scatter where the target is split, else an all-reduce") {
   const std::string sums = "{devices=[1,1,2,4]<=[8] last_tile_dims={unreduced, replicated}}";
   CHECK(plan_text("f32[8,8]", sums, "{replicated}") == "all-reduce (2,4)");
   CHECK(plan_text("f32[8,8]", sums, "{devices=[1,2,4]<=[8] last_tile_dim_replicate}") ==
@@ -251,14 +257,17 @@ TEST_CASE("reshard: partial sums become a reduce-scatter where the target is spl
         "dynamic-slice dim 0 (4,1); reduce-scatter dim 1 (2,4); all-to-all dim 0 to dim 1 (4,1)");
   CHECK(plan_text("f32[8,8]", sums, "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}") ==
         "dynamic-slice dim 0 (4,1); all-reduce (2,4)");
-  CHECK(plan_text("f32[8,8]", "{unreduced}", "{devices=[8,1]<=[8]}") == "reduce-scatter dim 0 (8,1)");
+  CHECK(plan_text("f32[8,8]", "{unreduced}", "{devices=[8,1]<=[8]}") ==
+        "reduce-scatter dim 0 (8,1)");
   CHECK(plan_text("f32[8,8]", "{devices=[1,4,2]<=[8] last_tile_dims={unreduced}}",
                   "{devices=[2,4]<=[2,4]}") != "");
   const Shape shape(DType::f32, {8, 8});
   const Sharding from = parse_sharding("{devices=[4,1,2]<=[8] last_tile_dims={unreduced}}", 2);
-  CHECK(plan_reshard(shape, from, parse_sharding("{devices=[4,1,2]<=[8] last_tile_dim_replicate}", 2)).cost ==
-        ReshardCost{64, 1});
-  CHECK(plan_reshard(shape, from, parse_sharding("{devices=[4,2]<=[8]}", 2)).cost == ReshardCost{32, 1});
+  CHECK(
+      plan_reshard(shape, from, parse_sharding("{devices=[4,1,2]<=[8] last_tile_dim_replicate}", 2))
+          .cost == ReshardCost{64, 1});
+  CHECK(plan_reshard(shape, from, parse_sharding("{devices=[4,2]<=[8]}", 2)).cost ==
+        ReshardCost{32, 1});
 }
 
 TEST_CASE("reshard: what cannot be is refused with the reason") {
@@ -268,10 +277,12 @@ TEST_CASE("reshard: what cannot be is refused with the reason") {
   };
   CHECK_THROWS_WITH(plan("{replicated}", "{devices=[1,1,8]<=[8] last_tile_dims={unreduced}}"),
                     Contains("a whole value has no partial sums"));
-  CHECK_THROWS_WITH(plan("{maximal device=0}", "{replicated}"), Contains("only tiled and replicated"));
+  CHECK_THROWS_WITH(plan("{maximal device=0}", "{replicated}"),
+                    Contains("only tiled and replicated"));
   CHECK_THROWS_WITH(plan("{devices=[4,1]<=[4]}", "{devices=[8,1]<=[8]}"),
                     Contains("within one set of devices"));
-  CHECK_THROWS_WITH(plan("{unreduced}", "{replicated}"), Contains("neither says over which devices"));
+  CHECK_THROWS_WITH(plan("{unreduced}", "{replicated}"),
+                    Contains("neither says over which devices"));
   CHECK_THROWS_WITH(plan("{devices=[4,1,2]<=[8] last_tile_dims={manual}}", "{devices=[8,1]<=[8]}"),
                     Contains("manual"));
   CHECK_THROWS_AS(plan_reshard(Shape(DType::f32, {8}), parse_sharding("{devices=[1,8]<=[8]}"),
@@ -292,6 +303,6 @@ TEST_CASE("reshard: 65,536 devices are planned like 8") {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   CHECK(steps > static_cast<int64_t>(lists.size()));
   CHECK(took.count() < 5);  // a table over the devices per step would take minutes
-  CHECK(plan_text("f32[65536,65536]", "{devices=[256,256]<=[65536]}", "{devices=[256,256]<=[256,256]T(1,0)}") ==
-        "collective-permute");
+  CHECK(plan_text("f32[65536,65536]", "{devices=[256,256]<=[65536]}",
+                  "{devices=[256,256]<=[256,256]T(1,0)}") == "collective-permute");
 }
