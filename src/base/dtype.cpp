@@ -12,13 +12,25 @@ struct Row {
   int64_t size;
 };
 
-constexpr std::array<Row, 16> kTable{{
+constexpr std::array<Row, 32> kTable{{
     {DType::pred, "pred", 1}, {DType::s8, "s8", 1},     {DType::s16, "s16", 2},
     {DType::s32, "s32", 4},   {DType::s64, "s64", 8},   {DType::u8, "u8", 1},
     {DType::u16, "u16", 2},   {DType::u32, "u32", 4},   {DType::u64, "u64", 8},
     {DType::f16, "f16", 2},   {DType::bf16, "bf16", 2}, {DType::f32, "f32", 4},
     {DType::f64, "f64", 8},   {DType::c64, "c64", 8},   {DType::c128, "c128", 16},
     {DType::token, "token", 0},
+    {DType::s1, "s1", 1},     {DType::s2, "s2", 1},     {DType::s4, "s4", 1},
+    {DType::u1, "u1", 1},     {DType::u2, "u2", 1},     {DType::u4, "u4", 1},
+    {DType::f4e2m1fn, "f4e2m1fn", 1},
+    {DType::f8e3m4, "f8e3m4", 1},
+    {DType::f8e4m3, "f8e4m3", 1},
+    {DType::f8e4m3b11fnuz, "f8e4m3b11fnuz", 1},
+    {DType::f8e4m3fn, "f8e4m3fn", 1},
+    {DType::f8e4m3fnuz, "f8e4m3fnuz", 1},
+    {DType::f8e5m2, "f8e5m2", 1},
+    {DType::f8e5m2fnuz, "f8e5m2fnuz", 1},
+    {DType::f8e8m0fnu, "f8e8m0fnu", 1},
+    {DType::opaque, "opaque", 0},
 }};
 
 const Row& row(DType dtype) { return kTable[static_cast<size_t>(dtype)]; }
@@ -34,12 +46,24 @@ std::optional<DType> dtype_from_name(std::string_view name) {
 }
 
 int64_t dtype_size(DType dtype) { return row(dtype).size; }
-bool is_floating(DType dtype) { return dtype >= DType::f16 && dtype <= DType::f64; }
-bool is_signed_integer(DType dtype) { return dtype >= DType::s8 && dtype <= DType::s64; }
-bool is_unsigned_integer(DType dtype) { return dtype >= DType::u8 && dtype <= DType::u64; }
+namespace {
+bool between(DType dtype, DType first, DType last) { return dtype >= first && dtype <= last; }
+}  // namespace
+
+bool is_floating(DType dtype) {
+  return between(dtype, DType::f16, DType::f64) ||
+         between(dtype, DType::f4e2m1fn, DType::f8e8m0fnu);
+}
+bool is_signed_integer(DType dtype) {
+  return between(dtype, DType::s8, DType::s64) || between(dtype, DType::s1, DType::s4);
+}
+bool is_unsigned_integer(DType dtype) {
+  return between(dtype, DType::u8, DType::u64) || between(dtype, DType::u1, DType::u4);
+}
 bool is_integer(DType dtype) { return is_signed_integer(dtype) || is_unsigned_integer(dtype); }
+bool is_narrow(DType dtype) { return between(dtype, DType::s1, DType::f8e8m0fnu); }
 bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
-bool is_computable(DType dtype) { return !is_complex(dtype) && dtype != DType::token; }
+bool is_computable(DType dtype) { return between(dtype, DType::pred, DType::f64); }
 
 float half_to_float(uint16_t bits) {
   const int exponent = (bits >> 10) & 0x1f;

@@ -192,7 +192,7 @@ void read_replica_groups(Lexer& lexer, Attributes& attrs) {
   }
   std::set<int64_t> seen;
   read_braced(lexer, "replica_groups", [&] {
-    std::vector<int64_t>& group = attrs.replica_groups.lists.emplace_back();
+    std::vector<int64_t>& group = attrs.replica_groups->lists.emplace_back();
     read_braced(lexer, "a replica group", [&] {
       const size_t at = lexer.position();
       const int64_t device = lexer.integer("a device");
@@ -202,8 +202,8 @@ void read_replica_groups(Lexer& lexer, Attributes& attrs) {
       group.push_back(device);
     });
   });
-  if (attrs.replica_groups.lists.size() == 1 && attrs.replica_groups.lists[0].empty())
-    attrs.replica_groups.lists.clear();
+  if (attrs.replica_groups->lists.size() == 1 && attrs.replica_groups->lists[0].empty())
+    attrs.replica_groups->lists.clear();
 }
 
 std::string print_replica_groups(const Attributes& attrs) {
@@ -222,7 +222,7 @@ void read_pairs(Lexer& lexer, Attributes& attrs) {
       lexer.fail(at, "source_target_pairs: device {} sends twice", pair[0]);
     if (!targets.insert(pair[1]).second)
       lexer.fail(at, "source_target_pairs: device {} receives twice", pair[1]);
-    attrs.permutation.pairs.emplace_back(pair[0], pair[1]);
+    attrs.permutation->pairs.emplace_back(pair[0], pair[1]);
   });
 }
 

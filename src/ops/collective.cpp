@@ -147,7 +147,7 @@ void check_ends(const char* end, std::vector<int64_t> devices) {
 Shape infer_collective_permute(const Node& node) {
   std::vector<int64_t> sources;
   std::vector<int64_t> targets;
-  for (const auto& [source, target] : node.attrs.permutation.pairs) {
+  for (const auto& [source, target] : node.attrs.permutation->pairs) {
     sources.push_back(source);
     targets.push_back(target);
   }

@@ -88,7 +88,7 @@ FactorRule dot_factors(const Node& node) {
 
 int64_t dot_flops(const Node& node) {
   int64_t flops = saturating_multiply(2, node.shape.elements_count());
-  for (const int64_t d : node.attrs.dot.lhs_contracting)
+  for (const int64_t d : node.attrs.dot->lhs_contracting)
     flops = saturating_multiply(flops, node.operand(0)->dim(d));
   return flops;
 }

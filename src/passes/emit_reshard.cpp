@@ -145,9 +145,9 @@ class StepEmitter {
     Digits from = all_digits(step.before);
     Digits to = all_digits(step.after);
     if (one_order && step.before.unreduced().empty() && align(from, to))
-      attrs.permutation = {{}, step.before.order(), std::move(from), std::move(to)};
+      attrs.permutation = Permutation{{}, step.before.order(), std::move(from), std::move(to)};
     else
-      attrs.permutation.pairs = explicit_pairs(step);
+      attrs.permutation->pairs = explicit_pairs(step);
     return spmd_.emit(Opcode::collective_permute, after, {x}, attrs);
   }
 

@@ -74,7 +74,7 @@ TEST_CASE("the exact form's weights are -1, 0 and 1", "[models]") {
   std::vector<int64_t> seen(3);
   for (int64_t i = 0; i < values.size(); ++i) {
     REQUIRE(std::abs(values.at(i)) <= 1);
-    ++seen.at(size_t(values.at(i)) + 1);
+    ++seen.at(size_t(values.at(i) + 1));
   }
   for (const int64_t count : seen) CHECK(count > values.size() / 5);
 }

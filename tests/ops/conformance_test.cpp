@@ -29,7 +29,7 @@ std::vector<Shape> shapes_of(const Value& value) {
 
 }  // namespace
 
-TEST_CASE("every opcode has a row, a reference kernel and a sample", "[conformance]") {
+TEST_CASE("every opcode that can be run has a row and a sample", "[conformance]") {
   std::set<Opcode> sampled;
   for (const Sample& sample : samples()) {
     sampled.insert(sample.opcode);
@@ -42,8 +42,7 @@ TEST_CASE("every opcode has a row, a reference kernel and a sample", "[conforman
     const OpInfo& info = op_info(opcode);
     CHECK(info.opcode == opcode);
     CHECK(info.infer != nullptr);
-    CHECK(info.evaluate != nullptr);
-    CHECK(sampled.count(opcode) == 1);
+    CHECK(sampled.count(opcode) == (info.evaluate != nullptr ? 1 : 0));
   }
 }
 

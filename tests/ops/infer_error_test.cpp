@@ -131,16 +131,16 @@ TEST_CASE("builders refuse called computations, groups and sizes that do not fit
   refused(Opcode::call, {a, a}, {}, {}, {"scaled_sum"}, "call: parameter 0 of computation scaled_sum is f32[3,4], it is called with f32[2,3]");
   refused(Opcode::while_, {a}, {}, {}, {"below_ten", "next"}, "while: parameter 0 of computation below_ten");
   Attributes groups;
-  groups.replica_groups.lists = {{0, 0}};
+  groups.replica_groups->lists = {{0, 0}};
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: device 0 is twice in replica_groups");
-  groups.replica_groups.lists = {{0, -1}};
+  groups.replica_groups->lists = {{0, -1}};
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: device -1 in replica_groups is negative");
-  groups.replica_groups = {{}, 2, 2, {3}, {}};
+  groups.replica_groups = ReplicaGroups{{}, 2, 2, {3}, {}};
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: replica_groups [2,2]<=[3] do not hold");
-  groups.replica_groups = {{}, 2, 2, {2, 2}, {0, 0}};
+  groups.replica_groups = ReplicaGroups{{}, 2, 2, {2, 2}, {0, 0}};
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: replica_groups T={0,0} names dim 0 twice");
   Attributes pairs;
-  pairs.permutation.pairs = {{0, 1}, {0, 2}};
+  pairs.permutation->pairs = {{0, 1}, {0, 2}};
   refused(Opcode::collective_permute, {a}, pairs, {}, {}, "collective-permute: device 0 is a source twice");
   Attributes type;
   type.compare_type = "BOGUS";
@@ -184,16 +184,16 @@ TEST_CASE("hostile attributes are refused or run, never more") {
       node.shape = good_shape;
       for (Dims* dims :
            {&node.attrs.dimensions, &node.attrs.starts, &node.attrs.limits, &node.attrs.strides,
-            &node.attrs.slice_sizes, &node.attrs.dot.lhs_batch, &node.attrs.dot.rhs_contracting,
-            &node.attrs.gather.offset_dims, &node.attrs.gather.collapsed_slice_dims,
-            &node.attrs.gather.start_index_map, &node.attrs.gather.operand_batching_dims,
-            &node.attrs.scatter.update_window_dims, &node.attrs.scatter.inserted_window_dims,
-            &node.attrs.scatter.scatter_dims_to_operand_dims})
+            &node.attrs.slice_sizes, &node.attrs.dot->lhs_batch, &node.attrs.dot->rhs_contracting,
+            &node.attrs.gather->offset_dims, &node.attrs.gather->collapsed_slice_dims,
+            &node.attrs.gather->start_index_map, &node.attrs.gather->operand_batching_dims,
+            &node.attrs.scatter->update_window_dims, &node.attrs.scatter->inserted_window_dims,
+            &node.attrs.scatter->scatter_dims_to_operand_dims})
         if (!dims->empty() && random() % 2 == 0) damage(*dims);
       for (PaddingDim& padding : node.attrs.padding)
         (random() % 2 == 0 ? padding.low : random() % 2 == 0 ? padding.high : padding.interior) = any();
       if (random() % 3 == 0) node.attrs.index = any();
-      if (random() % 3 == 0) node.attrs.gather.index_vector_dim = node.attrs.scatter.index_vector_dim = any();
+      if (random() % 3 == 0) node.attrs.gather->index_vector_dim = node.attrs.scatter->index_vector_dim = any();
       if (random() % 3 == 0) damage(node.shape.dims);
       try {
         node.shape = node.op().infer(node);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -10,13 +11,18 @@ namespace gspmd {
 // HLO's element types, by HLO's names.
 enum class DType : uint8_t {
   pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128, token,
+  // Narrow types: one byte of storage each, computed in a wider type and rounded back.
+  s1, s2, s4, u1, u2, u4,
+  f4e2m1fn, f8e3m4, f8e4m3, f8e4m3b11fnuz, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu,
+  opaque,
 };
 
 std::string_view dtype_name(DType dtype);                        // "f32"
 std::optional<DType> dtype_from_name(std::string_view name);
 int64_t dtype_size(DType dtype);                                 // bytes per element; token: 0
-bool is_floating(DType dtype);                                   // f16 bf16 f32 f64
+bool is_floating(DType dtype);                                   // f16 bf16 f32 f64 and the narrow ones
 bool is_integer(DType dtype);                                    // signed or unsigned, not pred
+bool is_narrow(DType dtype);                                     // s1 ... f8e8m0fnu
 bool is_signed_integer(DType dtype);
 bool is_unsigned_integer(DType dtype);
 bool is_complex(DType dtype);
@@ -75,7 +81,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
   }
 }
 
-// Whether values of this type can be computed with here: everything but complex numbers and tokens.
+// Whether `visit_dtype` serves values of this type: not complex and narrow numbers, tokens, opaque.
 bool is_computable(DType dtype);
 
 template <class T> constexpr DType dtype_of();
@@ -91,6 +97,8 @@ template <> constexpr DType dtype_of<uint64_t>() { return DType::u64; }
 template <> constexpr DType dtype_of<float16>() { return DType::f16; }
 template <> constexpr DType dtype_of<bfloat16>() { return DType::bf16; }
 template <> constexpr DType dtype_of<float>() { return DType::f32; }
+template <> constexpr DType dtype_of<std::complex<float>>() { return DType::c64; }
+template <> constexpr DType dtype_of<std::complex<double>>() { return DType::c128; }
 template <> constexpr DType dtype_of<double>() { return DType::f64; }
 
 }  // namespace gspmd

@@ -16,6 +16,7 @@ struct Shape {
   Dims dims;
   std::vector<Shape> elements;  // of a tuple
   bool is_tuple = false;
+  std::vector<bool> dynamic_dims;  // f32[<=8]: dims that are upper bounds; empty: none; no part of ==
   std::string layout;           // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
 
   Shape() = default;

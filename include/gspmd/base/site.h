@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+
 namespace gspmd {
 
 // A line of the user's program. Public functions take one as their last, defaulted parameter, so that
@@ -9,7 +11,9 @@ struct Site {
   int line = 0;
 
   constexpr Site() = default;
-  constexpr Site(const char* file, int line) : file(file), line(line) {}
+  // A template, so that {0, 1} - a null pointer and a line to the compiler - is never taken for a Site.
+  template <std::same_as<char> Char>
+  constexpr Site(const Char* file, int line) : file(file), line(line) {}
 
   static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {base_name(file), line};

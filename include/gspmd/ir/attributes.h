@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/mesh/digits.h"
 
 namespace gspmd {
@@ -35,6 +36,55 @@ struct PaddingDim {
   bool operator==(const PaddingDim&) const = default;
 };
 
+// One dim of a window, HLO's fields: size=, stride=, pad=low_high, lhs_dilate= (base), rhs_dilate= (window),
+// rhs_reversal=.
+struct WindowDim {
+  int64_t size = 1, stride = 1, pad_low = 0, pad_high = 0;
+  int64_t base_dilation = 1, window_dilation = 1;
+  bool reversal = false;
+  bool operator==(const WindowDim&) const = default;
+};
+
+// Which dim of each array plays which part; dim_labels=b01f_01io->b01f.
+struct ConvDims {
+  int64_t input_batch = 0, input_feature = 0;
+  Dims input_spatial;
+  int64_t kernel_input_feature = 0, kernel_output_feature = 0;
+  Dims kernel_spatial;
+  int64_t output_batch = 0, output_feature = 0;
+  Dims output_spatial;
+  int64_t feature_group_count = 1, batch_group_count = 1;
+  bool operator==(const ConvDims&) const = default;
+};
+
+struct RaggedDotDims {  // beside DotDims
+  Dims lhs_ragged, rhs_group;
+  bool operator==(const RaggedDotDims&) const = default;
+};
+
+struct TriangularDims {  // triangular-solve; cholesky reads `lower` only
+  bool left_side = false, lower = false, unit_diagonal = false;
+  std::string transpose_a;  // NO_TRANSPOSE, TRANSPOSE, ADJOINT
+  bool operator==(const TriangularDims&) const = default;
+};
+
+// Small attributes of rare opcodes.
+struct ScalarAttributes {
+  std::string fft_type;      // FFT, IFFT, RFFT, IRFFT; lengths in Attributes::dimensions
+  double epsilon = 0;        // batch-norm-*; its feature_index is Attributes::index
+  int64_t exponent_bits = 0, mantissa_bits = 0;  // reduce-precision
+  std::string distribution;  // rng: rng_uniform, rng_normal
+  std::string algorithm;     // rng-bit-generator: rng_default, rng_three_fry, rng_philox
+  int64_t delta = 0;         // rng-get-and-update-state
+  bool is_stable = false;    // sort; its dim is Attributes::dimensions
+  int64_t k = 0;             // topk
+  bool largest = true;       // topk
+  bool is_reverse = false;   // scan; its dim is Attributes::dimensions
+  std::optional<bool> is_associative;  // scan
+  int64_t num_carries = 0;   // scan
+  bool operator==(const ScalarAttributes&) const = default;
+};
+
 enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; printed EQ, NE, ...
 
 // Who sends to whom in a collective-permute. Either explicit device pairs, or, for any number of
@@ -57,14 +107,19 @@ struct Attributes {
   Dims starts, limits, strides;  // slice
   Dims slice_sizes;           // gather slice_sizes; dynamic-slice dynamic_slice_sizes
   std::vector<PaddingDim> padding;
-  DotDims dot;
-  GatherDims gather;
-  ScatterDims scatter;
+  std::vector<WindowDim> window;  // convolution (its spatial dims), reduce-window, select-and-scatter
+  Rare<ConvDims> conv;
+  Rare<RaggedDotDims> ragged;
+  Rare<TriangularDims> triangular;
+  Rare<ScalarAttributes> scalar;
+  Rare<DotDims> dot;
+  Rare<GatherDims> gather;
+  Rare<ScatterDims> scatter;
   Direction direction = Direction::eq;
   std::string compare_type;   // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
   Array literal;              // constant; shared, never written
-  ReplicaGroups replica_groups;
-  Permutation permutation;
+  Rare<ReplicaGroups> replica_groups;
+  Rare<Permutation> permutation;
   std::optional<int64_t> channel_id;
   bool use_global_device_ids = false;
   bool indices_are_sorted = false;
