@@ -6,6 +6,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/collective_motion.h"
 #include "gspmd/passes/combine_collectives.h"
 #include "gspmd/passes/fuse.h"
 #include "gspmd/passes/inline_calls.h"
@@ -67,7 +68,10 @@ const Pass kPasses[] = {
        s.result.full_rematerializations = std::move(p.full_rematerializations);
      }},
     {"simplify", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
+    {"reassociate-collectives", [](State& s) { reassociate_collectives(*s.module); }},
+    {"sink-all-reduces", [](State& s) { sink_all_reduces(*s.module); }},
     {"reduce-scatter", [](State& s) { rewrite_reduce_scatter(*s.module); }},
+    {"hoist-collectives", [](State& s) { hoist_collectives(*s.module); }},
     {"simplify-again", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
     {"keep-uncombined", [](State& s) { s.result.uncombined = s.module->clone(); }},
     {"combine-collectives",

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// Rewrites of a per-device module that save collectives. Each returns whether anything changed.
+// Sums are associated anew: exact results (design.md 6) keep their bits, others their tolerance.
+
+// Collectives of equal kind and groups whose only reader adds them become one collective of the
+// sum: all-reduce(x) + all-reduce(y) = all-reduce(x + y), over chains of additions; reduce-scatter
+// alike.
+bool reassociate_collectives(Module& module);
+
+// A loop that only adds all-reduced values to an element of its state adds them up on each device,
+// and all-reduces once after it (gradient accumulation over microbatches).
+bool sink_all_reduces(Module& module);
+
+// Collectives in a loop on values that no iteration changes run once, before it. A loop holds at
+// most `limit_bytes` (per device) of such results.
+bool hoist_collectives(Module& module, int64_t limit_bytes = int64_t{1} << 28);
+
+}  // namespace gspmd

@@ -1,0 +1,171 @@
+#include "gspmd/passes/collective_motion.h"
+
+#include <catch2/catch.hpp>
+
+#include "gspmd/ops/evaluate.h"
+#include "gspmd/passes/simplify.h"
+#include "passes/body_text.h"
+
+namespace gspmd {
+namespace {
+
+int count(const Module& module, Opcode opcode, bool entry_only = false) {
+  int found = 0;
+  for (const auto& computation : module.computations())
+    if (!entry_only || computation.get() == module.entry())
+      for (const auto& node : computation->nodes()) found += node->is(opcode);
+  return found;
+}
+
+// Small integers, different on each device.
+std::vector<std::vector<Value>> arguments(const Module& module, int64_t devices) {
+  std::vector<std::vector<Value>> all(static_cast<size_t>(devices));
+  int64_t seed = 1;
+  for (std::vector<Value>& of_device : all)
+    for (const Node* parameter : module.entry()->parameters()) {
+      Array array(parameter->shape);
+      for (int64_t i = 0; i < array.size(); ++i) {
+        seed = (seed * 1103515245 + 12345) % (int64_t{1} << 31);
+        array.set(i, static_cast<double>(seed / 65536 % 9 - 4));
+      }
+      of_device.push_back({std::move(array), {}, false});
+    }
+  return all;
+}
+
+template <class Pass>
+std::unique_ptr<Module> changed(const std::string& text, Pass pass) {
+  const std::unique_ptr<Module> before = parse_module(text);
+  std::unique_ptr<Module> after = before->clone();
+  REQUIRE(pass(*after));
+  eliminate_dead_code(*after);
+  verify_module(*after);
+  const auto inputs = arguments(*before, before->num_partitions);
+  const auto expected = evaluate_devices(*before, before->num_partitions, inputs);
+  const auto actual = evaluate_devices(*after, before->num_partitions, inputs);
+  for (size_t d = 0; d < expected.size(); ++d) {
+    const std::vector<Array> a = leaves(actual[d]), e = leaves(expected[d]);
+    for (size_t l = 0; l < e.size(); ++l) CHECK(bitwise_equal(a[l], e[l]));
+  }
+  return after;
+}
+
+const char* const kSum = R"(HloModule m, num_partitions=4
+%sum {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %s = f32[] add(%x, %y)
+}
+)";
+
+std::string entry(const std::string& body) {
+  return std::string(kSum) + "ENTRY %main {\n" + body + "\n}\n";
+}
+
+// A loop of three iterations over (counter, accumulator, weight); `work` makes %next of %acc and
+// %w.
+std::string loop(const std::string& work) {
+  return std::string(kSum) + R"(%body {
+  %p = (s32[], f32[4], f32[2]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %acc = f32[4] get-tuple-element(%p), index=1
+  %w = f32[2] get-tuple-element(%p), index=2
+  %one = s32[] constant(1)
+  %j = s32[] add(%i, %one)
+  %f = f32[] convert(%i)
+  %fb = f32[4] broadcast(%f), dimensions={}
+)" + work +
+         R"(
+  ROOT %t = (s32[], f32[4], f32[2]) tuple(%j, %next, %w)
+}
+%cond {
+  %p = (s32[], f32[4], f32[2]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %n = s32[] constant(3)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}
+ENTRY %main {
+  %zero = s32[] constant(0)
+  %a = f32[4] parameter(0)
+  %b = f32[2] parameter(1)
+  %state = (s32[], f32[4], f32[2]) tuple(%zero, %a, %b)
+  %loop = (s32[], f32[4], f32[2]) while(%state), condition=%cond, body=%body
+  %got = f32[4] get-tuple-element(%loop), index=1
+  ROOT %out = f32[4] negate(%got)
+}
+)";
+}
+
+const char* const kReduced =
+    "all-reduce(%g), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, "
+    "to_apply=%sum";
+
+}  // namespace
+
+TEST_CASE("a sum of all-reduces over the same groups is one all-reduce of the sum") {
+  const auto module = changed(entry(R"(  %a = f32[4] parameter(0)
+  %b = f32[4] parameter(1)
+  %c = f32[4] parameter(2)
+  %ra = f32[4] all-reduce(%a), channel_id=1, replica_groups={{0,1},{2,3}}, to_apply=%sum
+  %rb = f32[4] all-reduce(%b), channel_id=2, replica_groups={{0,1},{2,3}}, to_apply=%sum
+  %rc = f32[4] all-reduce(%c), channel_id=3, replica_groups={{0,2},{1,3}}, to_apply=%sum
+  %ac = f32[4] add(%ra, %rc)
+  %acb = f32[4] add(%ac, %rb)
+  ROOT %all = f32[4] add(%acb, %a))"),
+                              reassociate_collectives);
+  CHECK(count(*module, Opcode::all_reduce) == 2);
+}
+
+TEST_CASE("reduce-scatters are joined, all-reduces with other readers or of maxima are not") {
+  const auto module = changed(entry(R"(  %a = f32[4] parameter(0)
+  %b = f32[4] parameter(1)
+  %ra = f32[2] reduce-scatter(%a), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}, to_apply=%sum
+  %rb = f32[2] reduce-scatter(%b), channel_id=2, replica_groups={{0,1},{2,3}}, dimensions={0}, to_apply=%sum
+  ROOT %all = f32[2] add(%ra, %rb))"),
+                              reassociate_collectives);
+  CHECK(count(*module, Opcode::reduce_scatter) == 1);
+  const auto two_readers = parse_module(entry(R"(  %a = f32[4] parameter(0)
+  %b = f32[4] parameter(1)
+  %ra = f32[4] all-reduce(%a), channel_id=1, replica_groups={{0,1},{2,3}}, to_apply=%sum
+  %rb = f32[4] all-reduce(%b), channel_id=2, replica_groups={{0,1},{2,3}}, to_apply=%sum
+  %s = f32[4] add(%ra, %rb)
+  %t = f32[4] add(%ra, %ra)
+  ROOT %both = (f32[4], f32[4]) tuple(%s, %t))"));
+  CHECK_FALSE(reassociate_collectives(*two_readers));
+}
+
+TEST_CASE("a loop that only adds all-reduced values up all-reduces once, after it") {
+  const auto module = changed(loop(std::string("  %g = f32[4] add(%fb, %fb)\n  %r = f32[4] ") +
+                                   kReduced + "\n  %next = f32[4] add(%r, %acc)"),
+                              sink_all_reduces);
+  CHECK(count(*module, Opcode::all_reduce) == 1);
+  CHECK(count(*module, Opcode::all_reduce, true) == 1);
+}
+
+TEST_CASE("all-reduces stay in a loop that reads the sum in another way") {
+  const std::string reduce = std::string("  %g = f32[4] add(%fb, %fb)\n  %r = f32[4] ") + kReduced;
+  const auto twice = parse_module(
+      loop(reduce + "\n  %m = f32[4] multiply(%acc, %acc)\n  %next = f32[4] add(%r, %m)"));
+  CHECK_FALSE(sink_all_reduces(*twice));
+  const auto also =
+      parse_module(loop(reduce + "\n  %m = f32[4] add(%r, %acc)\n  %next = f32[4] add(%m, %r)"));
+  CHECK_FALSE(sink_all_reduces(*also));
+  const auto not_added = parse_module(loop(reduce + "\n  %next = f32[4] subtract(%r, %acc)"));
+  CHECK_FALSE(sink_all_reduces(*not_added));
+}
+
+TEST_CASE("a collective on what no iteration changes runs once, before the loop") {
+  const std::string text = loop(R"(  %twice = f32[2] add(%w, %w)
+  %g = f32[4] all-gather(%twice), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}, use_global_device_ids=true
+  %m = f32[4] multiply(%g, %fb)
+  %next = f32[4] add(%acc, %m))");
+  const auto module = changed(text, [](Module& m) { return hoist_collectives(m); });
+  CHECK(count(*module, Opcode::all_gather, true) == 1);
+  CHECK(count(*module, Opcode::all_gather) == 1);
+  CHECK_FALSE(hoist_collectives(*parse_module(text), 15));
+  CHECK_FALSE(hoist_collectives(*parse_module(loop(R"(  %half = f32[2] slice(%acc), slice={[0:2]}
+  %g = f32[4] all-gather(%half), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}, use_global_device_ids=true
+  %next = f32[4] add(%acc, %g))"))));
+}
+
+}  // namespace gspmd
