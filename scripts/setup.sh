@@ -9,7 +9,7 @@ jobs="$(nproc)"
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev libhwy-dev
-                nlohmann-json3-dev libcli11-dev)
+                nlohmann-json3-dev libcli11-dev libzip-dev)
 test_packages=(catch2 librapidcheck-dev)
 sanitizer_packages=(clang-14 libclang-rt-14-dev llvm-14)
 

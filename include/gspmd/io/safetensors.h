@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/base/array.h"
+#include "gspmd/mesh/sharding.h"
+
+namespace gspmd {
+
+struct SafetensorsEntry {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;  // of the first byte, from the beginning of the file
+};
+
+// A safetensors file opened for reading. Opening reads and checks the header: its length, types,
+// shapes, duplicate names, and that the tensors' bytes follow each other without gap or overlap to
+// the end of the file. UserError, naming file and tensor, for whatever does not hold.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  const std::vector<SafetensorsEntry>& tensors() const;  // in file order
+  const std::map<std::string, std::string>& metadata() const;
+  bool contains(const std::string& name) const;
+  const Shape& shape(const std::string& name) const;
+
+  Array read(const std::string& name) const;
+  // The part of a tensor inside `box`; reads no other bytes of the file than the box's rows.
+  Array read_box(const std::string& name, const Box& box) const;
+  // What `device` holds under `sharding`: shard shape, tails of uneven dims zero.
+  Array read_shard(const std::string& name, const Sharding& sharding, int64_t device) const;
+  // How many bytes of tensors were read so far.
+  int64_t bytes_read() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Tensors in the order given; names are unique. Integers of less than 8 bits are stored as I8 and
+// U8; c128 has no form in this format: UserError.
+void write_safetensors(const std::string& path,
+                       std::span<const std::pair<std::string, Array>> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace gspmd

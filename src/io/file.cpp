@@ -1,0 +1,58 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd::io {
+
+InputFile::InputFile(const std::string& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) user_error("{}: cannot be opened: {}", path, std::strerror(errno));
+  struct stat status {};
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  if (!known || !S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    user_error("{}: is not a regular file", path);
+  }
+  size_ = status.st_size;
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(int64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(descriptor_, to.data(), to.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) user_error("{}: cannot be read: {}", path_, std::strerror(errno));
+    if (count == 0) user_error("{}: ends at byte {}, {} bytes too early", path_, offset, to.size());
+    to = to.subspan(static_cast<size_t>(count));
+    offset += count;
+  }
+}
+
+void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) user_error("{}: cannot be written: {}", path, std::strerror(errno));
+  bool good = true;
+  for (const std::span<const std::byte> piece : pieces)
+    good =
+        good && (piece.empty() || std::fwrite(piece.data(), 1, piece.size(), file) == piece.size());
+  int reason = good ? 0 : errno;
+  if (std::fclose(file) != 0 && good) {
+    good = false;
+    reason = errno;
+  }
+  if (good) return;
+  std::remove(path.c_str());
+  user_error("{}: cannot be written: {}", path, std::strerror(reason));
+}
+
+}  // namespace gspmd::io

@@ -1,0 +1,316 @@
+#include "gspmd/io/safetensors.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "gspmd/base/error.h"
+#include "io/file.h"
+#include "io/narrow_bytes.h"
+
+namespace gspmd {
+
+using namespace io;
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kLengthBytes = 8;
+constexpr int64_t kMaxHeader = 100'000'000;  // the format's own limit
+
+struct Name {
+  DType dtype;
+  std::string_view name;
+};
+constexpr Name kNames[] = {
+    {DType::pred, "BOOL"},         {DType::s8, "I8"},
+    {DType::s16, "I16"},           {DType::s32, "I32"},
+    {DType::s64, "I64"},           {DType::u8, "U8"},
+    {DType::u16, "U16"},           {DType::u32, "U32"},
+    {DType::u64, "U64"},           {DType::f16, "F16"},
+    {DType::bf16, "BF16"},         {DType::f32, "F32"},
+    {DType::f64, "F64"},           {DType::c64, "C64"},
+    {DType::f8e4m3fn, "F8_E4M3"},  {DType::f8e5m2, "F8_E5M2"},
+    {DType::f8e8m0fnu, "F8_E8M0"},
+};
+
+std::string_view format_name(DType dtype) {
+  for (const Name& known : kNames)
+    if (known.dtype == dtype) return known.name;
+  return "";
+}
+
+// The header as JSON; refuses duplicate names and deep nesting, which the format does not have.
+Json parse_header(const std::string& text, const std::string& path) {
+  std::vector<std::set<std::string>> keys;
+  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > 3) user_error("{}: the safetensors header is nested too deeply", path);
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      user_error("{}: the safetensors header has \"{}\" twice", path, value.get<std::string>());
+    return true;
+  };
+  try {
+    Json header = Json::parse(text, check);
+    if (!header.is_object()) user_error("{}: the safetensors header is not an object", path);
+    return header;
+  } catch (const Json::exception& error) {
+    user_error("{}: the safetensors header is no JSON: {}", path, error.what());
+  }
+}
+
+int64_t size_of(const Json& value, const std::string& path, const std::string& tensor) {
+  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMax)
+    user_error("{}: tensor \"{}\": {} is no size", path, tensor, value.dump());
+  return value.get<int64_t>();
+}
+
+DType dtype_of_entry(const Json& entry, const std::string& path, const std::string& tensor) {
+  const auto at = entry.find("dtype");
+  if (at == entry.end() || !at->is_string())
+    user_error("{}: tensor \"{}\" has no dtype", path, tensor);
+  for (const Name& known : kNames)
+    if (*at == known.name) return known.dtype;
+  user_error("{}: tensor \"{}\" has the unknown dtype {}", path, tensor, at->dump());
+}
+
+const Json& array_of(const Json& entry, const char* key, const std::string& path,
+                     const std::string& tensor) {
+  const auto at = entry.find(key);
+  if (at == entry.end() || !at->is_array())
+    user_error("{}: tensor \"{}\" has no {}", path, tensor, key);
+  return *at;
+}
+
+// offset: still relative to the end of the header.
+SafetensorsEntry read_entry(const std::string& tensor, const Json& entry, int64_t data_bytes,
+                            const std::string& path) {
+  if (!entry.is_object()) user_error("{}: tensor \"{}\" is no object", path, tensor);
+  Dims dims;
+  for (const Json& dim : array_of(entry, "shape", path, tensor))
+    dims.push_back(size_of(dim, path, tensor));
+  SafetensorsEntry result{tensor, Shape(dtype_of_entry(entry, path, tensor), dims), 0};
+  const Json& offsets = array_of(entry, "data_offsets", path, tensor);
+  if (offsets.size() != 2)
+    user_error("{}: tensor \"{}\" has {} data_offsets; there are two", path, tensor,
+               offsets.size());
+  const int64_t begin = size_of(offsets[0], path, tensor);
+  const int64_t end = size_of(offsets[1], path, tensor);
+  if (begin > end || end > data_bytes)
+    user_error("{}: tensor \"{}\" lies at bytes {} to {} of {}", path, tensor, begin, end,
+               data_bytes);
+  if (result.shape.bytes() != end - begin)
+    user_error("{}: tensor \"{}\", {}, has {} bytes, but its data_offsets span {}", path, tensor,
+               to_string(result.shape), result.shape.bytes(), end - begin);
+  result.offset = begin;
+  return result;
+}
+
+void check_layout(const std::vector<SafetensorsEntry>& tensors, int64_t data_bytes,
+                  const std::string& path) {
+  int64_t end = 0;
+  for (const SafetensorsEntry& tensor : tensors) {
+    if (tensor.offset != end)
+      user_error(
+          "{}: tensor \"{}\" begins at byte {}, the one before it ends at byte {}; tensors "
+          "neither overlap nor leave gaps",
+          path, tensor.name, tensor.offset, end);
+    end += tensor.shape.bytes();
+  }
+  if (end != data_bytes)
+    user_error("{}: holds {} bytes of data, its tensors have {}", path, data_bytes, end);
+}
+
+void fix_pred(const Array& array) {
+  if (array.dtype() != DType::pred) return;
+  for (std::byte& byte : array.bytes()) byte = byte == std::byte{0} ? byte : std::byte{1};
+}
+
+}  // namespace
+
+struct SafetensorsFile::Impl {
+  explicit Impl(const std::string& path) : file(path) {}
+
+  const SafetensorsEntry& find(const std::string& name) const {
+    const auto at = index.find(name);
+    if (at == index.end())
+      user_error("{}: has no tensor \"{}\" among its {}", file.path(), name, tensors.size());
+    return tensors[at->second];
+  }
+  void read(int64_t offset, std::span<std::byte> to) const {
+    file.read(offset, to);
+    bytes_read += static_cast<int64_t>(to.size());
+  }
+  // The box's elements into `to`, an array whose row-major strides are those of `target`.
+  void read_rows(const SafetensorsEntry& tensor, const Box& box, const Array& to) const;
+
+  InputFile file;
+  std::vector<SafetensorsEntry> tensors;
+  std::map<std::string, size_t> index;
+  std::map<std::string, std::string> metadata;
+  mutable std::atomic<int64_t> bytes_read{0};
+};
+
+void SafetensorsFile::Impl::read_rows(const SafetensorsEntry& tensor, const Box& box,
+                                      const Array& to) const {
+  const Dims& dims = tensor.shape.dims;
+  for (const int64_t size : box.size)
+    if (size == 0) return;
+  const int64_t width = dtype_size(tensor.shape.dtype);
+  const Dims from_strides = row_major_strides(dims);
+  const Dims to_strides = row_major_strides(to.dims());
+  // Trailing dims that are whole in file, box and target lie in one piece with the dim before them.
+  size_t rows = dims.size();
+  int64_t piece = width;
+  while (rows > 0) {
+    const size_t d = rows - 1;
+    piece *= box.size[d];
+    rows = d;
+    if (box.size[d] != dims[d] || to.dim(static_cast<int64_t>(d)) != dims[d]) break;
+  }
+  std::byte* const target = to.bytes().data();
+  Dims at(rows, 0);
+  while (true) {
+    int64_t from = 0, into = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      from += (box.start[d] + (d < rows ? at[d] : 0)) * from_strides[d];
+      into += (d < rows ? at[d] : 0) * to_strides[d];
+    }
+    read(tensor.offset + from * width, {target + into * width, static_cast<size_t>(piece)});
+    size_t d = rows;
+    while (d > 0 && ++at[d - 1] == box.size[d - 1]) at[--d] = 0;
+    if (d == 0) break;
+  }
+  fix_pred(to);
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
+  const InputFile& file = impl_->file;
+  if (file.size() < kLengthBytes)
+    user_error("{}: is no safetensors file: {} bytes, without the header's length", path,
+               file.size());
+  uint64_t length = 0;
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > static_cast<uint64_t>(std::min(kMaxHeader, file.size() - kLengthBytes)))
+    user_error("{}: is no safetensors file: a header of {} bytes in a file of {}", path, length,
+               file.size());
+  std::string text(length, '\0');
+  file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  const Json header = parse_header(text, path);
+  const int64_t start = kLengthBytes + static_cast<int64_t>(length);
+  const int64_t data_bytes = file.size() - start;
+  for (const auto& [name, entry] : header.items()) {
+    if (name != "__metadata__") {
+      impl_->tensors.push_back(read_entry(name, entry, data_bytes, path));
+      continue;
+    }
+    if (!entry.is_object()) user_error("{}: __metadata__ is no object", path);
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_string()) user_error("{}: __metadata__ \"{}\" is no string", path, key);
+      impl_->metadata[key] = value.get<std::string>();
+    }
+  }
+  std::stable_sort(impl_->tensors.begin(), impl_->tensors.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.offset, a.shape.bytes()) < std::pair(b.offset, b.shape.bytes());
+  });
+  check_layout(impl_->tensors, data_bytes, path);
+  for (size_t i = 0; i < impl_->tensors.size(); ++i) {
+    impl_->tensors[i].offset += start;
+    impl_->index[impl_->tensors[i].name] = i;
+  }
+}
+SafetensorsFile::~SafetensorsFile() = default;
+SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
+SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
+
+const std::vector<SafetensorsEntry>& SafetensorsFile::tensors() const { return impl_->tensors; }
+const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
+  return impl_->metadata;
+}
+bool SafetensorsFile::contains(const std::string& name) const {
+  return impl_->index.contains(name);
+}
+const Shape& SafetensorsFile::shape(const std::string& name) const {
+  return impl_->find(name).shape;
+}
+int64_t SafetensorsFile::bytes_read() const { return impl_->bytes_read; }
+
+Array SafetensorsFile::read(const std::string& name) const {
+  const SafetensorsEntry& tensor = impl_->find(name);
+  Array array(tensor.shape);
+  impl_->read(tensor.offset, array.bytes());
+  fix_pred(array);
+  return array;
+}
+
+Array SafetensorsFile::read_box(const std::string& name, const Box& box) const {
+  const SafetensorsEntry& tensor = impl_->find(name);
+  const Dims& dims = tensor.shape.dims;
+  if (box.start.size() != dims.size() || box.size.size() != dims.size())
+    user_error("{}: tensor \"{}\", {}: a box of {} starts and {} sizes", impl_->file.path(), name,
+               to_string(tensor.shape), box.start.size(), box.size.size());
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (box.start[d] < 0 || box.size[d] < 0 || box.start[d] > dims[d] ||
+        box.size[d] > dims[d] - box.start[d])
+      user_error("{}: tensor \"{}\", {}: a box from {} of {} is outside dim {}", impl_->file.path(),
+                 name, to_string(tensor.shape), box.start[d], box.size[d], d);
+  Array array(Shape(tensor.shape.dtype, box.size));
+  impl_->read_rows(tensor, box, array);
+  return array;
+}
+
+Array SafetensorsFile::read_shard(const std::string& name, const Sharding& sharding,
+                                  int64_t device) const {
+  const SafetensorsEntry& tensor = impl_->find(name);
+  if (sharding.is_tuple() || sharding.rank() > tensor.shape.rank())
+    user_error("{}: tensor \"{}\", {}: {} is no sharding of it", impl_->file.path(), name,
+               to_string(tensor.shape), to_string(sharding));
+  if (device < 0) user_error("{}: there is no device {}", impl_->file.path(), device);
+  Array array(local_shape(tensor.shape, sharding));
+  impl_->read_rows(tensor, shard_box(tensor.shape, sharding, device), array);
+  return array;
+}
+
+void write_safetensors(const std::string& path,
+                       std::span<const std::pair<std::string, Array>> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::vector<Array> stored;
+  int64_t offset = 0;
+  for (const auto& [name, array] : tensors) {
+    // Floats that the format does not name would be read as something else.
+    const bool integer = is_narrow(array.dtype()) && is_integer(array.dtype());
+    stored.push_back(integer ? widened(array) : array);
+    const Array& last = stored.back();
+    const std::string_view dtype = format_name(last.dtype());
+    if (dtype.empty())
+      user_error("{}: tensor \"{}\": safetensors has no form for {}", path, name,
+                 dtype_name(last.dtype()));
+    if (name == "__metadata__" || header.contains(name))
+      user_error("{}: tensor \"{}\" is given twice, or has the metadata's name", path, name);
+    const int64_t end = offset + static_cast<int64_t>(last.bytes().size());
+    header[name] = {{"dtype", dtype}, {"shape", last.dims()}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception& error) {
+    user_error("{}: a name is not UTF-8: {}", path, error.what());
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
+                                                    std::as_bytes(std::span(text))};
+  for (const Array& array : stored) pieces.push_back(array.bytes());
+  write_file(path, pieces);
+}
+
+}  // namespace gspmd
