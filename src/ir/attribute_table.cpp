@@ -1,57 +1,116 @@
 #include "ir/attribute_table.h"
 
-#include <array>
-#include <initializer_list>
+#include <charconv>
+#include <cmath>
 
 #include "ir/parse_attributes.h"
+#include "ir/parse_window.h"
 
 namespace gspmd {
 namespace {
 
+using Row = AttributeRow;
 using Custom = AttributeRow::Custom;
 
+// `F` is a lambda from Attributes, const or not, to the member.
+template <class T, class F>
+constexpr AttributeMember<T> member(F) {
+  return {[](Attributes& attrs) -> T& { return F{}(attrs); },
+          [](const Attributes& attrs) -> const T& { return F{}(attrs); }};
+}
+template <class F>
+Row dims(std::string_view name, F f) {
+  return {name, member<Dims>(f)};
+}
+template <class F>
+Row integer(std::string_view name, F f, int64_t standard = 0) {
+  return {name, Row::Integer{member<int64_t>(f), standard}};
+}
+template <class F>
+Row real(std::string_view name, F f) {
+  return {name, member<double>(f)};
+}
+template <class F>
+Row flag(std::string_view name, F f) {
+  return {name, member<bool>(f)};
+}
+template <class F>
+Row maybe_flag(std::string_view name, F f) {
+  return {name, member<std::optional<bool>>(f)};
+}
+template <class F>
+Row quoted(std::string_view name, F f) {
+  return {name, Row::Quoted{member<std::string>(f)}};
+}
+template <class F>
+Row word(std::string_view name, F f) {
+  return {name, Row::Word{member<std::string>(f)}};
+}
+
 // clang-format off
-const AttributeRow kRows[] = {
-    {"dimensions", [](Attributes& a) -> Dims& { return a.dimensions; }},
-    {"iota_dimension", [](Attributes& a) -> int64_t& { return a.index; }},
-    {"index", [](Attributes& a) -> int64_t& { return a.index; }},
+#define AT(path) [](auto& a) -> auto& { return a.path; }
+const Row kRows[] = {
+    dims("dimensions", AT(dimensions)),
+    integer("iota_dimension", AT(index)),
+    integer("index", AT(index)),
     {"slice", Custom{read_slice, print_slice}},
     {"padding", Custom{read_padding, print_padding}},
-    {"dynamic_slice_sizes", [](Attributes& a) -> Dims& { return a.slice_sizes; }},
-    {"slice_sizes", [](Attributes& a) -> Dims& { return a.slice_sizes; }},
-    {"lhs_batch_dims", [](Attributes& a) -> Dims& { return a.dot->lhs_batch; }},
-    {"lhs_contracting_dims", [](Attributes& a) -> Dims& { return a.dot->lhs_contracting; }},
-    {"rhs_batch_dims", [](Attributes& a) -> Dims& { return a.dot->rhs_batch; }},
-    {"rhs_contracting_dims", [](Attributes& a) -> Dims& { return a.dot->rhs_contracting; }},
-    {"offset_dims", [](Attributes& a) -> Dims& { return a.gather->offset_dims; }},
-    {"collapsed_slice_dims", [](Attributes& a) -> Dims& { return a.gather->collapsed_slice_dims; }},
-    {"start_index_map", [](Attributes& a) -> Dims& { return a.gather->start_index_map; }},
-    {"operand_batching_dims",
-     [](Attributes& a) -> Dims& { return a.gather->operand_batching_dims; }},
-    {"start_indices_batching_dims",
-     [](Attributes& a) -> Dims& { return a.gather->start_indices_batching_dims; }},
-    {"update_window_dims", [](Attributes& a) -> Dims& { return a.scatter->update_window_dims; }},
-    {"inserted_window_dims", [](Attributes& a) -> Dims& { return a.scatter->inserted_window_dims; }},
-    {"scatter_dims_to_operand_dims",
-     [](Attributes& a) -> Dims& { return a.scatter->scatter_dims_to_operand_dims; }},
-    {"input_batching_dims", [](Attributes& a) -> Dims& { return a.scatter->input_batching_dims; }},
-    {"scatter_indices_batching_dims",
-     [](Attributes& a) -> Dims& { return a.scatter->scatter_indices_batching_dims; }},
+    dims("dynamic_slice_sizes", AT(slice_sizes)),
+    dims("slice_sizes", AT(slice_sizes)),
+    dims("lhs_batch_dims", AT(dot->lhs_batch)),
+    dims("lhs_contracting_dims", AT(dot->lhs_contracting)),
+    dims("rhs_batch_dims", AT(dot->rhs_batch)),
+    dims("rhs_contracting_dims", AT(dot->rhs_contracting)),
+    word("algorithm", AT(scalar->algorithm)),
+    dims("lhs_ragged_dims", AT(ragged->lhs_ragged)),
+    dims("rhs_group_dims", AT(ragged->rhs_group)),
+    {"window", Custom{read_window, print_window}},
+    {"dim_labels", Custom{read_dim_labels, print_dim_labels}},
+    integer("feature_group_count", AT(conv->feature_group_count), 1),
+    integer("batch_group_count", AT(conv->batch_group_count), 1),
+    dims("offset_dims", AT(gather->offset_dims)),
+    dims("collapsed_slice_dims", AT(gather->collapsed_slice_dims)),
+    dims("start_index_map", AT(gather->start_index_map)),
+    dims("operand_batching_dims", AT(gather->operand_batching_dims)),
+    dims("start_indices_batching_dims", AT(gather->start_indices_batching_dims)),
+    dims("update_window_dims", AT(scatter->update_window_dims)),
+    dims("inserted_window_dims", AT(scatter->inserted_window_dims)),
+    dims("scatter_dims_to_operand_dims", AT(scatter->scatter_dims_to_operand_dims)),
+    dims("input_batching_dims", AT(scatter->input_batching_dims)),
+    dims("scatter_indices_batching_dims", AT(scatter->scatter_indices_batching_dims)),
     // gather and scatter keep their own index_vector_dim; an instruction is one of them only.
-    {"gather:index_vector_dim", [](Attributes& a) -> int64_t& { return a.gather->index_vector_dim; }},
-    {"scatter:index_vector_dim",
-     [](Attributes& a) -> int64_t& { return a.scatter->index_vector_dim; }},
-    {"indices_are_sorted", [](Attributes& a) -> bool& { return a.indices_are_sorted; }},
-    {"unique_indices", [](Attributes& a) -> bool& { return a.unique_indices; }},
+    integer("gather:index_vector_dim", AT(gather->index_vector_dim)),
+    integer("scatter:index_vector_dim", AT(scatter->index_vector_dim)),
+    flag("indices_are_sorted", AT(indices_are_sorted)),
+    flag("unique_indices", AT(unique_indices)),
     {"direction", Custom{read_direction, print_direction}},
     {"type", Custom{read_compare_type, print_compare_type}},
     {"channel_id", Custom{read_channel_id, print_channel_id}},
     {"replica_groups", Custom{read_replica_groups, print_replica_groups}},
     {"source_target_pairs", Custom{read_pairs, print_pairs}},
-    {"use_global_device_ids", [](Attributes& a) -> bool& { return a.use_global_device_ids; }},
-    {"custom_call_target", [](Attributes& a) -> std::string& { return a.custom_call_target; }},
+    flag("use_global_device_ids", AT(use_global_device_ids)),
+    quoted("custom_call_target", AT(custom_call_target)),
     {"kind", Custom{read_fusion_kind, print_fusion_kind}},
+    word("fft_type", AT(scalar->fft_type)),
+    dims("fft_length", AT(dimensions)),
+    real("epsilon", AT(scalar->epsilon)),
+    integer("feature_index", AT(index)),
+    integer("exponent_bits", AT(scalar->exponent_bits)),
+    integer("mantissa_bits", AT(scalar->mantissa_bits)),
+    word("distribution", AT(scalar->distribution)),
+    integer("delta", AT(scalar->delta)),
+    flag("is_stable", AT(scalar->is_stable)),
+    integer("k", AT(scalar->k)),
+    flag("largest", AT(scalar->largest)),
+    flag("is_reverse", AT(scalar->is_reverse)),
+    maybe_flag("is_associative", AT(scalar->is_associative)),
+    integer("num_carries", AT(scalar->num_carries)),
+    flag("left_side", AT(triangular->left_side)),
+    flag("lower", AT(triangular->lower)),
+    flag("unit_diagonal", AT(triangular->unit_diagonal)),
+    word("transpose_a", AT(triangular->transpose_a)),
 };
+#undef AT
 
 struct OpcodeRow {
   Opcode opcode;
@@ -63,7 +122,9 @@ constexpr Presence optional = Presence::optional, always = Presence::always,
 const OpcodeRow kOpcodeRows[] = {
     {Opcode::iota, {{"iota_dimension", always}}},
     {Opcode::get_tuple_element, {{"index", required}}},
-    {Opcode::broadcast, {{"dimensions", required}}},
+    {Opcode::reduce_precision, {{"exponent_bits", required}, {"mantissa_bits", required}}},
+    // A scalar operand has no dims to name: may be absent; infer compares the count with the operand.
+    {Opcode::broadcast, {{"dimensions", always}}},
     {Opcode::transpose, {{"dimensions", required}}},
     {Opcode::reverse, {{"dimensions", required}}},
     {Opcode::concatenate, {{"dimensions", required}}},
@@ -81,15 +142,57 @@ const OpcodeRow kOpcodeRows[] = {
       {"scatter_indices_batching_dims", optional}, {"scatter:index_vector_dim", required},
       {"indices_are_sorted", optional}, {"unique_indices", optional}}},
     {Opcode::compare, {{"direction", required}, {"type", optional}}},
+    {Opcode::map, {{"dimensions", optional}}},
     {Opcode::dot,
      {{"lhs_batch_dims", optional}, {"lhs_contracting_dims", always},
-      {"rhs_batch_dims", optional}, {"rhs_contracting_dims", always}}},
+      {"rhs_batch_dims", optional}, {"rhs_contracting_dims", always}, {"algorithm", optional}}},
+    {Opcode::ragged_dot,
+     {{"lhs_batch_dims", optional}, {"lhs_contracting_dims", always},
+      {"rhs_batch_dims", optional}, {"rhs_contracting_dims", always},
+      {"lhs_ragged_dims", always}, {"rhs_group_dims", optional}, {"algorithm", optional}}},
+    {Opcode::scaled_dot,
+     {{"lhs_batch_dims", optional}, {"lhs_contracting_dims", always},
+      {"rhs_batch_dims", optional}, {"rhs_contracting_dims", always}, {"algorithm", optional}}},
+    {Opcode::convolution,
+     {{"window", optional}, {"dim_labels", required}, {"feature_group_count", optional},
+      {"batch_group_count", optional}, {"algorithm", optional}}},
     {Opcode::reduce, {{"dimensions", required}}},
+    {Opcode::reduce_window, {{"window", optional}}},
+    {Opcode::select_and_scatter, {{"window", optional}}},
+    {Opcode::sort, {{"dimensions", required}, {"is_stable", optional}}},
+    {Opcode::topk, {{"k", required}, {"largest", always}}},
+    {Opcode::scan,
+     {{"dimensions", required}, {"is_reverse", optional}, {"is_associative", optional},
+      {"num_carries", optional}}},
+    {Opcode::batch_norm_training, {{"epsilon", required}, {"feature_index", required}}},
+    {Opcode::batch_norm_inference, {{"epsilon", required}, {"feature_index", required}}},
+    {Opcode::batch_norm_grad, {{"epsilon", required}, {"feature_index", required}}},
+    {Opcode::cholesky, {{"lower", optional}}},
+    {Opcode::triangular_solve,
+     {{"left_side", optional}, {"lower", optional}, {"unit_diagonal", optional},
+      {"transpose_a", optional}}},
+    {Opcode::fft, {{"fft_type", required}, {"fft_length", required}}},
+    {Opcode::rng, {{"distribution", required}}},
+    {Opcode::rng_bit_generator, {{"algorithm", required}}},
+    {Opcode::rng_get_and_update_state, {{"delta", required}}},
+    {Opcode::get_dimension_size, {{"dimensions", required}}},
+    {Opcode::set_dimension_size, {{"dimensions", required}}},
     {Opcode::fusion, {{"kind", required}}},
-    {Opcode::custom_call, {{"custom_call_target", required}}},
+    {Opcode::custom_call,
+     {{"custom_call_target", required}, {"window", optional}, {"dim_labels", optional},
+      {"feature_group_count", optional}, {"batch_group_count", optional}}},
+    {Opcode::send, {{"channel_id", optional}}},
+    {Opcode::send_done, {{"channel_id", optional}}},
+    {Opcode::recv, {{"channel_id", optional}}},
+    {Opcode::recv_done, {{"channel_id", optional}}},
     {Opcode::all_reduce,
      {{"channel_id", optional}, {"replica_groups", always}, {"use_global_device_ids", optional}}},
+    {Opcode::all_reduce_start,
+     {{"channel_id", optional}, {"replica_groups", always}, {"use_global_device_ids", optional}}},
     {Opcode::all_gather,
+     {{"channel_id", optional}, {"replica_groups", always}, {"dimensions", required},
+      {"use_global_device_ids", optional}}},
+    {Opcode::all_gather_start,
      {{"channel_id", optional}, {"replica_groups", always}, {"dimensions", required},
       {"use_global_device_ids", optional}}},
     {Opcode::reduce_scatter,
@@ -97,20 +200,13 @@ const OpcodeRow kOpcodeRows[] = {
       {"dimensions", required}}},
     {Opcode::all_to_all,
      {{"channel_id", optional}, {"replica_groups", always}, {"dimensions", optional}}},
+    {Opcode::ragged_all_to_all, {{"channel_id", optional}, {"replica_groups", always}}},
     {Opcode::collective_permute,
      {{"channel_id", optional}, {"source_target_pairs", required}}},
-};
-
-struct CalledRow {
-  Opcode opcode;
-  std::array<std::string_view, 2> names;
-  size_t count;
-};
-constexpr CalledRow kCalled[] = {
-    {Opcode::reduce, {"to_apply"}, 1},        {Opcode::scatter, {"to_apply"}, 1},
-    {Opcode::all_reduce, {"to_apply"}, 1},    {Opcode::reduce_scatter, {"to_apply"}, 1},
-    {Opcode::call, {"to_apply"}, 1},          {Opcode::fusion, {"calls"}, 1},
-    {Opcode::while_, {"condition", "body"}, 2},
+    {Opcode::collective_permute_start,
+     {{"channel_id", optional}, {"source_target_pairs", required}}},
+    {Opcode::collective_broadcast,
+     {{"channel_id", optional}, {"replica_groups", always}}},
 };
 // clang-format on
 
@@ -129,35 +225,65 @@ std::vector<std::vector<OpcodeAttribute>> build_index() {
   return index;
 }
 
+double read_real(Lexer& lexer, std::string_view name) {
+  const size_t start = lexer.position();
+  const std::string_view text = lexer.number(name);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    lexer.fail(start, "{}: \"{}\" is no finite number", name, text);
+  return value;
+}
+
 struct Reader {
   Lexer& lexer;
   Attributes& attrs;
   std::string_view name;
 
-  void operator()(Dims& (*field)(Attributes&)) const { field(attrs) = read_dims(lexer, name); }
-  void operator()(int64_t& (*field)(Attributes&)) const { field(attrs) = lexer.integer(name); }
-  void operator()(bool& (*field)(Attributes&)) const { field(attrs) = lexer.boolean(name); }
-  void operator()(std::string& (*field)(Attributes&)) const { field(attrs) = lexer.quoted(name); }
+  void operator()(const AttributeMember<Dims>& field) const {
+    field.edit(attrs) = read_dims(lexer, name);
+  }
+  void operator()(const Row::Integer& field) const { field.edit(attrs) = lexer.integer(name); }
+  void operator()(const AttributeMember<double>& field) const {
+    field.edit(attrs) = read_real(lexer, name);
+  }
+  void operator()(const AttributeMember<bool>& field) const {
+    field.edit(attrs) = lexer.boolean(name);
+  }
+  void operator()(const AttributeMember<std::optional<bool>>& field) const {
+    field.edit(attrs) = lexer.boolean(name);
+  }
+  void operator()(const Row::Quoted& field) const { field.edit(attrs) = lexer.quoted(name); }
+  void operator()(const Row::Word& field) const { field.edit(attrs) = lexer.name(name); }
   void operator()(const Custom& custom) const { custom.read(lexer, attrs); }
 };
 
 struct Printer {
-  Attributes& attrs;
+  const Attributes& attrs;
   bool always;
 
-  std::string operator()(Dims& (*field)(Attributes&)) const {
-    const Dims& dims = field(attrs);
+  std::string operator()(const AttributeMember<Dims>& field) const {
+    const Dims& dims = field.view(attrs);
     return dims.empty() && !always ? "" : fmt::format("{{{}}}", fmt::join(dims, ","));
   }
-  std::string operator()(int64_t& (*field)(Attributes&)) const {
-    return field(attrs) == 0 && !always ? "" : fmt::format("{}", field(attrs));
+  std::string operator()(const Row::Integer& field) const {
+    const int64_t value = field.view(attrs);
+    return value == field.standard && !always ? "" : fmt::format("{}", value);
   }
-  std::string operator()(bool& (*field)(Attributes&)) const {
-    return field(attrs) ? "true" : always ? "false" : "";
+  std::string operator()(const AttributeMember<double>& field) const {
+    return field.view(attrs) == 0 && !always ? "" : fmt::format("{}", field.view(attrs));
   }
-  std::string operator()(std::string& (*field)(Attributes&)) const {
-    return field(attrs).empty() && !always ? "" : quote(field(attrs));
+  std::string operator()(const AttributeMember<bool>& field) const {
+    return field.view(attrs) ? "true" : always ? "false" : "";
   }
+  std::string operator()(const AttributeMember<std::optional<bool>>& field) const {
+    const std::optional<bool>& value = field.view(attrs);
+    return !value ? "" : *value ? "true" : "false";
+  }
+  std::string operator()(const Row::Quoted& field) const {
+    return field.view(attrs).empty() && !always ? "" : quote(field.view(attrs));
+  }
+  std::string operator()(const Row::Word& field) const { return field.view(attrs); }
   std::string operator()(const Custom& custom) const { return custom.print(attrs); }
 };
 
@@ -166,12 +292,6 @@ struct Printer {
 std::span<const OpcodeAttribute> attributes_of(Opcode opcode) {
   static const std::vector<std::vector<OpcodeAttribute>> index = build_index();
   return index[static_cast<size_t>(opcode)];
-}
-
-std::span<const std::string_view> called_names(Opcode opcode) {
-  for (const CalledRow& row : kCalled)
-    if (row.opcode == opcode) return {row.names.data(), row.count};
-  return {};
 }
 
 std::string_view spelling(const AttributeRow& row) {
@@ -184,9 +304,7 @@ void read_attribute(const AttributeRow& row, Lexer& lexer, Attributes& attrs) {
 }
 
 std::string print_attribute(const OpcodeAttribute& attribute, const Attributes& attrs) {
-  // The accessors serve reading too, hence take a mutable reference; printing only looks.
-  Printer printer{const_cast<Attributes&>(attrs), attribute.presence != Presence::optional};
-  return std::visit(printer, attribute.row->field);
+  return std::visit(Printer{attrs, attribute.presence != Presence::optional}, attribute.row->field);
 }
 
 }  // namespace gspmd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,14 +12,27 @@
 
 namespace gspmd {
 
+// A member of Attributes, or of one of its boxes: to write, which makes the box, and to look at.
+template <class T>
+struct AttributeMember {
+  T& (*edit)(Attributes&);
+  const T& (*view)(const Attributes&);
+};
+
 // How one HLO attribute is spelt and which member holds it.
 struct AttributeRow {
+  struct Integer : AttributeMember<int64_t> {
+    int64_t standard = 0;  // what its absence means
+  };
+  struct Quoted : AttributeMember<std::string> {};  // "x"
+  struct Word : AttributeMember<std::string> {};    // x
   struct Custom {
     void (*read)(Lexer& lexer, Attributes& attrs);
     std::string (*print)(const Attributes& attrs);  // empty: nothing to print
   };
-  using Field = std::variant<Dims& (*)(Attributes&), int64_t& (*)(Attributes&),
-                             bool& (*)(Attributes&), std::string& (*)(Attributes&), Custom>;
+  using Field =
+      std::variant<AttributeMember<Dims>, Integer, AttributeMember<double>, AttributeMember<bool>,
+                   AttributeMember<std::optional<bool>>, Quoted, Word, Custom>;
   std::string_view name;
   Field field;
 };
@@ -36,9 +50,6 @@ struct OpcodeAttribute {
 
 // The attributes that an opcode has, in print order. Others are kept raw in Attributes::other.
 std::span<const OpcodeAttribute> attributes_of(Opcode opcode);
-
-// The names of an opcode's called computations, in the order of Node::called.
-std::span<const std::string_view> called_names(Opcode opcode);
 
 void read_attribute(const AttributeRow& row, Lexer& lexer, Attributes& attrs);
 // "dimensions": the name in HLO text (rows that share one differ by a prefix).

@@ -13,7 +13,9 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_name(char c) {
   return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '-' || c == '$';
 }
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
+}
 
 char closer_of(char open) {
   switch (open) {
@@ -28,14 +30,59 @@ char closer_of(char open) {
   }
 }
 
-// Names end before "->", so that "(x: f32[])->f32[]" and "a->b" read as written.
-size_t name_end(std::string_view text, size_t at) {
-  while (at < text.size() && is_name(text[at])) {
-    if (text[at] == '-' && at + 1 < text.size() && text[at + 1] == '>') break;
-    ++at;
+bool is_quoted_name(char c) { return c == ':' || c == '/' || c == '@'; }
+
+// Names end before "->", so that "(x: f32[])->f32[]" and "a->b" read as written. `marked`: behind a
+// %.
+size_t name_end(std::string_view text, size_t at, bool marked) {
+  for (; at < text.size(); ++at) {
+    const char next = at + 1 < text.size() ? text[at + 1] : '\0';
+    if (is_name(text[at])) {
+      if (text[at] == '-' && next == '>') break;
+    } else if (!marked || !is_quoted_name(text[at]) || !is_name(next)) {
+      break;
+    }
   }
   return at;
 }
+
+// The end of a comment that starts at `at`, or `at` where none does.
+size_t comment_end(std::string_view text, size_t at) {
+  const std::string_view mark = text.substr(at, 2);
+  if (mark == "//") return std::min(text.find('\n', at), text.size());
+  if (mark != "/*") return at;
+  const size_t end = text.find("*/", at + 2);
+  return end == std::string_view::npos ? end : end + 2;
+}
+
+}  // namespace
+
+std::string tidy(std::string_view text) {
+  std::string result;
+  const auto blank = [&] {
+    if (!result.empty() && result.back() != ' ') result.push_back(' ');
+  };
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '"') {
+      const size_t start = at++;
+      while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+      at = std::min(at + 1, text.size());
+      result += text.substr(start, at - start);
+    } else if (const size_t end = comment_end(text, at); end != at) {
+      at = std::min(end, text.size());
+      blank();
+    } else if (is_blank(text[at])) {
+      ++at;
+      blank();
+    } else {
+      result.push_back(text[at++]);
+    }
+  }
+  while (!result.empty() && result.back() == ' ') result.pop_back();
+  return result;
+}
+
+namespace {
 
 struct Escape {
   char letter, meaning;
@@ -76,15 +123,13 @@ void Lexer::skip_blanks() {
   while (at_ < text_.size()) {
     if (is_blank(text_[at_])) {
       ++at_;
-    } else if (text_.substr(at_, 2) == "//") {
-      at_ = std::min(text_.find('\n', at_), text_.size());
-    } else if (text_.substr(at_, 2) == "/*") {
-      const size_t end = text_.find("*/", at_ + 2);
-      if (end == std::string_view::npos) fail(at_, "this comment is not closed by */");
-      at_ = end + 2;
-    } else {
-      return;
+      continue;
     }
+    if (text_[at_] != '/') return;
+    const size_t end = comment_end(text_, at_);
+    if (end == at_) return;
+    if (end == std::string_view::npos) fail(at_, "this comment is not closed by */");
+    at_ = end;
   }
 }
 
@@ -111,14 +156,24 @@ void Lexer::expect(std::string_view token, std::string_view where) {
 
 std::string_view Lexer::peek_name() {
   skip_blanks();
-  const size_t start = adjacent() == '%' ? at_ + 1 : at_;
-  return text_.substr(start, name_end(text_, start) - start);
+  const bool marked = adjacent() == '%';
+  const size_t start = marked ? at_ + 1 : at_;
+  return text_.substr(start, name_end(text_, start, marked) - start);
 }
 
 char Lexer::after_name() {
   const std::string_view next = peek_name();
   const auto end = static_cast<size_t>(next.data() - text_.data()) + next.size();
   return end < text_.size() ? text_[end] : '\0';
+}
+
+char Lexer::token_after_name() {
+  const size_t start = at_;
+  const std::string_view next = peek_name();
+  at_ = static_cast<size_t>(next.data() - text_.data()) + next.size();
+  const char result = peek();
+  at_ = start;
+  return result;
 }
 
 bool Lexer::sees_word(std::string_view word) { return peek() != '%' && peek_name() == word; }
@@ -183,6 +238,10 @@ std::string_view Lexer::raw_value(std::string_view what) {
       quoted(what);
       continue;
     }
+    if (c == '/' && comment_end(text_, at_) != at_) {
+      skip_blanks();
+      continue;
+    }
     if (const char closer = closer_of(c)) open.emplace_back(closer, at_);
     if (c == '}' || c == ')' || c == ']') {
       if (open.back().first != c)
@@ -197,6 +256,22 @@ std::string_view Lexer::raw_value(std::string_view what) {
   return text_.substr(start, at_ - start);
 }
 
+std::string Lexer::raw_attribute(std::string_view what) {
+  const size_t start = position();
+  for (;;) {
+    raw_value(what);
+    const size_t end = at_;
+    const char next = peek();
+    const bool same_line = text_.substr(end, at_ - end).find('\n') == std::string_view::npos;
+    const bool more = same_line && next != '\0' && next != ',' && next != '}' && next != ')' &&
+                      next != ']' && next != '%' && !sees_word("ROOT") &&
+                      (peek_name().empty() || token_after_name() != '=');
+    if (more) continue;
+    at_ = end;
+    return tidy(text_.substr(start, end - start));
+  }
+}
+
 std::string_view Lexer::number(std::string_view what) {
   skip_blanks();
   const size_t start = at_;
@@ -207,7 +282,7 @@ std::string_view Lexer::number(std::string_view what) {
 
 std::string Lexer::found() const {
   if (at_ >= text_.size()) return "the end of the text";
-  const size_t end = std::min(std::max(name_end(text_, at_), at_ + 1), at_ + 40);
+  const size_t end = std::min(std::max(name_end(text_, at_, false), at_ + 1), at_ + 40);
   const std::string_view token = text_.substr(at_, end - at_);
   const auto code = static_cast<unsigned char>(token[0]);
   if (code < 0x20 || code == 0x7f) return fmt::format("the byte 0x{:02x}", code);

@@ -27,7 +27,8 @@ class Lexer {
   bool sees_word(std::string_view word);
   bool accept_word(std::string_view word);
 
-  // "%add.1" or "add.1" -> "add.1"; `what` names it in errors.
+  // "%add.1" or "add.1" -> "add.1"; `what` names it in errors. Behind % a name may hold ':' and '/'
+  // too.
   std::string_view name(std::string_view what);
   int64_t integer(std::string_view what);
   bool boolean(std::string_view what);
@@ -36,8 +37,14 @@ class Lexer {
   std::string_view peek_name();
   // The character right behind the next name, blanks not skipped ('\0' at the end).
   char after_name();
-  // Characters up to a blank, comma or closing bracket at depth 0, brackets and strings whole.
+  // The first character of the token behind the next name.
+  char token_after_name();
+  // Characters up to a blank, comma or closing bracket at depth 0, brackets, strings and comments
+  // whole.
   std::string_view raw_value(std::string_view what);
+  // As raw_value, with what follows on the same line up to a comma or closing bracket, unless that
+  // is the next instruction: "f32[2] {1, 2}". Comments and line ends are left out.
+  std::string raw_attribute(std::string_view what);
   // One number-like token: digits, letters, signs and dots.
   std::string_view number(std::string_view what);
   // The character at the cursor itself, blanks not skipped: a layout follows its shape directly.
@@ -60,6 +67,9 @@ class Lexer {
   std::string_view file_;
   size_t at_ = 0;
 };
+
+// Comments and runs of blanks as one blank each; strings as they are.
+std::string tidy(std::string_view text);
 
 // C escapes: quotes, backslashes and control characters; the inverse of Lexer::quoted.
 std::string quote(std::string_view text);

@@ -20,7 +20,7 @@ std::string_view without_number(std::string_view name) {
 }
 
 // Takes `base` from `names` (name -> last number given), with the first free number if it is taken.
-std::string take_name(std::map<std::string, int64_t, std::less<>>& names, std::string base) {
+std::string take_name(std::unordered_map<std::string, int64_t>& names, std::string base) {
   if (names.try_emplace(base, 0).second) return base;
   const std::string stem(without_number(base));
   const auto counter = names.try_emplace(stem, 0).first;
@@ -179,6 +179,7 @@ std::unique_ptr<Module> Module::clone() const {
     computations.emplace(from.get(), copy->add_computation(from->name()));
   for (const std::unique_ptr<Computation>& from : computations_) {
     Computation& to = *computations.at(from.get());
+    to.attributes = from->attributes;
     std::unordered_map<const Node*, Node*> nodes;
     nodes.reserve(from->nodes().size());
     for (const std::unique_ptr<Node>& node : from->nodes()) {

@@ -37,7 +37,7 @@ Metadata read_metadata(Lexer& lexer) {
     if (!seen.insert(key).second) lexer.fail(at, "metadata: {} is given twice", key);
     lexer.expect("=", "after a metadata field");
     if (!read_known_metadata(lexer, key, metadata))
-      metadata.other.emplace(key, lexer.raw_value(key));
+      metadata.other.emplace(key, tidy(lexer.raw_value(key)));
   }
   return metadata;
 }
@@ -63,7 +63,7 @@ std::map<std::string, std::string> read_frontend_attributes(Lexer& lexer) {
     const std::string key = lexer.peek() == '"' ? lexer.quoted("a frontend attribute")
                                                 : std::string(lexer.name("a frontend attribute"));
     lexer.expect("=", "after the name of a frontend attribute");
-    std::string value = lexer.peek() == '"' ? lexer.quoted(key) : std::string(lexer.raw_value(key));
+    std::string value = lexer.peek() == '"' ? lexer.quoted(key) : tidy(lexer.raw_value(key));
     if (!attributes.emplace(key, std::move(value)).second)
       lexer.fail(at, "frontend_attributes: {} is given twice", key);
   }
@@ -83,10 +83,13 @@ std::vector<Alias> read_aliases(Lexer& lexer) {
   lexer.expect("{", "before input_output_alias");
   while (!lexer.accept("}")) {
     if (!aliases.empty()) lexer.expect(",", "between aliases");
-    Alias alias;
+    Alias& alias = aliases.emplace_back();
     alias.output = read_dims(lexer, "an output index");
     lexer.expect(":", "after an output index");
-    lexer.expect("(", "before the parameter of an alias");
+    if (!lexer.accept("(")) {  // the short form, {0}: 1
+      alias.parameter = lexer.integer("the parameter of an alias");
+      continue;
+    }
     alias.parameter = lexer.integer("the parameter of an alias");
     if (lexer.accept(",")) alias.parameter_index = read_dims(lexer, "a parameter index");
     if (lexer.accept(",")) {
@@ -97,7 +100,6 @@ std::vector<Alias> read_aliases(Lexer& lexer) {
       alias.must_alias = kind == "must-alias";
     }
     lexer.expect(")", "after the parameter of an alias");
-    aliases.push_back(std::move(alias));
   }
   return aliases;
 }

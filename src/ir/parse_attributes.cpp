@@ -1,7 +1,6 @@
 #include "ir/parse_attributes.h"
 
 #include <charconv>
-#include <set>
 
 #include "ir/sharding_text.h"
 
@@ -20,10 +19,12 @@ constexpr std::string_view kCompareTypes[] = {"FLOAT", "TOTALORDER", "SIGNED", "
 // "{a,b,c}" with `element` reading one item.
 template <class Element>
 void read_braced(Lexer& lexer, std::string_view what, Element element) {
-  lexer.expect("{", fmt::format("before {}", what));
+  // Messages are made only where they are needed.
+  if (!lexer.accept("{")) lexer.expect("{", fmt::format("before {}", what));
   bool first = true;
   while (!lexer.accept("}")) {
-    if (!first) lexer.expect(",", fmt::format("between elements of {}", what));
+    if (!first && !lexer.accept(","))
+      lexer.expect(",", fmt::format("between elements of {}", what));
     first = false;
     element();
   }
@@ -141,97 +142,6 @@ void read_fusion_kind(Lexer& lexer, Attributes& attrs) {
 
 std::string print_fusion_kind(const Attributes& attrs) {
   return attrs.fusion_kind.empty() ? "kLoop" : attrs.fusion_kind;
-}
-
-namespace {
-
-ReplicaGroups read_iota_groups(Lexer& lexer) {
-  const size_t start = lexer.position();
-  ReplicaGroups groups;
-  const auto list = [&](std::string_view closer, auto push) {
-    do push(lexer.integer("replica_groups"));
-    while (lexer.accept(","));
-    lexer.expect(closer, "in replica_groups");
-  };
-  lexer.expect("[", "before the sizes of replica_groups");
-  groups.num_groups = lexer.integer("the number of groups");
-  lexer.expect(",", "between the number and the size of groups");
-  groups.group_size = lexer.integer("the group size");
-  lexer.expect("]", "after the sizes of replica_groups");
-  lexer.expect("<=[", "before the iota of replica_groups");
-  list("]", [&](int64_t d) { groups.reshape.push_back(d); });
-  if (lexer.accept("T(")) list(")", [&](int64_t d) { groups.transpose.push_back(d); });
-  if (groups.num_groups < 1 || groups.group_size < 1)
-    lexer.fail(start, "replica_groups: sizes must be at least 1");
-  int64_t total = 1;
-  for (const int64_t d : groups.reshape) {
-    if (d < 1) lexer.fail(start, "replica_groups: sizes must be at least 1");
-    total = saturating_multiply(total, d);
-  }
-  if (total != saturating_multiply(groups.num_groups, groups.group_size) ||
-      total > (int64_t{1} << 31))
-    lexer.fail(start, "replica_groups: {} groups of {} are not the {} devices of the iota",
-               groups.num_groups, groups.group_size, total);
-  const std::set<int64_t> axes(groups.transpose.begin(), groups.transpose.end());
-  const bool permutation = axes.size() == groups.transpose.size() &&
-                           groups.transpose.size() == groups.reshape.size() && *axes.begin() == 0 &&
-                           *axes.rbegin() + 1 == static_cast<int64_t>(axes.size());
-  if (!groups.transpose.empty() && !permutation)
-    lexer.fail(start, "replica_groups: T({}) is not a permutation of the {} dims of the iota",
-               fmt::join(groups.transpose, ","), groups.reshape.size());
-  return groups;
-}
-
-}  // namespace
-
-void read_replica_groups(Lexer& lexer, Attributes& attrs) {
-  attrs.replica_groups = {};
-  if (lexer.peek() == '[') {
-    attrs.replica_groups = read_iota_groups(lexer);
-    return;
-  }
-  std::set<int64_t> seen;
-  read_braced(lexer, "replica_groups", [&] {
-    std::vector<int64_t>& group = attrs.replica_groups->lists.emplace_back();
-    read_braced(lexer, "a replica group", [&] {
-      const size_t at = lexer.position();
-      const int64_t device = lexer.integer("a device");
-      if (device < 0) lexer.fail(at, "replica_groups: device {} is negative", device);
-      if (!seen.insert(device).second)
-        lexer.fail(at, "replica_groups: device {} stands in two places", device);
-      group.push_back(device);
-    });
-  });
-  if (attrs.replica_groups->lists.size() == 1 && attrs.replica_groups->lists[0].empty())
-    attrs.replica_groups->lists.clear();
-}
-
-std::string print_replica_groups(const Attributes& attrs) {
-  return to_string(attrs.replica_groups);
-}
-
-void read_pairs(Lexer& lexer, Attributes& attrs) {
-  attrs.permutation = {};
-  std::set<int64_t> sources, targets;
-  read_braced(lexer, "source_target_pairs", [&] {
-    const size_t at = lexer.position();
-    const Dims pair = read_dims(lexer, "a source_target pair");
-    if (pair.size() != 2 || pair[0] < 0 || pair[1] < 0)
-      lexer.fail(at, "source_target_pairs: a pair is {{source,target}}, both not negative");
-    if (!sources.insert(pair[0]).second)
-      lexer.fail(at, "source_target_pairs: device {} sends twice", pair[0]);
-    if (!targets.insert(pair[1]).second)
-      lexer.fail(at, "source_target_pairs: device {} receives twice", pair[1]);
-    attrs.permutation->pairs.emplace_back(pair[0], pair[1]);
-  });
-}
-
-std::string print_pairs(const Attributes& attrs) {
-  std::string text = "{";
-  for (const auto& [source, target] : materialize(attrs.permutation))
-    fmt::format_to(std::back_inserter(text), "{}{{{},{}}}", text.size() > 1 ? "," : "", source,
-                   target);
-  return text + "}";
 }
 
 Sharding read_sharding(Lexer& lexer, const Shape& shape) {

@@ -5,6 +5,10 @@
 #include <cstring>
 #include <limits>
 
+#include "base/narrow.h"
+#include "ir/float_bits.h"
+#include "ir/parse_shape.h"
+
 namespace gspmd {
 namespace {
 
@@ -18,12 +22,25 @@ void push(Bytes& bytes, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof(T));
 }
 
+// "-12", "0x1f", "true"; all of it.
+template <class T>
+std::from_chars_result parse_int(std::string_view text, T& value) {
+  if (text == "true" || text == "false") {
+    value = text == "true";
+    return {text.data() + text.size(), std::errc{}};
+  }
+  const bool hex = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  return std::from_chars(text.data() + (hex ? 2 : 0), text.data() + text.size(), value,
+                         hex ? 16 : 10);
+}
+
 template <class T>
 T read_int(Lexer& lexer, DType dtype) {
   const size_t start = lexer.position();
-  const std::string_view text = lexer.number(fmt::format("{} literal", dtype_name(dtype)));
+  const std::string_view text = lexer.number("an integer literal");
   T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = parse_int(text, value);
   if (error == std::errc::result_out_of_range || (std::is_unsigned_v<T> && text.front() == '-'))
     lexer.fail(start, "constant: {} does not fit into {}", text, dtype_name(dtype));
   if (error != std::errc{} || end != text.data() + text.size())
@@ -31,9 +48,10 @@ T read_int(Lexer& lexer, DType dtype) {
   return value;
 }
 
-// "1.5", "-inf", "nan", "0x1.8p3"; nullopt when it is none of these.
+// "1.5", "-inf", "nan", "0x1.8p3", "true"; nullopt when it is none of these. Too large gives inf.
 template <class T>
 std::optional<T> to_float(std::string_view text) {
+  if (text == "true" || text == "false") return T(text == "true");
   const bool negative = !text.empty() && text.front() == '-';
   if (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);
   if (text.empty() || text.front() == '-' || text.front() == '+') return std::nullopt;
@@ -50,207 +68,274 @@ std::optional<T> to_float(std::string_view text) {
     if (error == std::errc::invalid_argument || end != digits.data() + digits.size())
       return std::nullopt;
     if (error == std::errc::result_out_of_range) {
-      // Too small is zero or the nearest subnormal; too large stays infinite and is refused.
+      // Too small is zero or the nearest subnormal.
       const std::string copy(text);
       if constexpr (std::is_same_v<T, float>)
         value = std::strtof(copy.c_str(), nullptr);
       else
         value = std::strtod(copy.c_str(), nullptr);
     }
-    if (!std::isfinite(value)) return negative ? -value : value;
+    if (std::isnan(value)) return std::nullopt;  // from_chars reads "nan(...)" too
   }
   return negative ? std::copysign(value, T{-1}) : value;
 }
 
+struct FloatText {
+  size_t position;
+  std::string_view text;
+  bool is_infinity() const { return text.find("inf") != std::string_view::npos; }
+};
+
 template <class T>
-T read_float(Lexer& lexer, DType dtype) {
-  const size_t start = lexer.position();
-  const std::string_view text = lexer.number(fmt::format("{} literal", dtype_name(dtype)));
-  const std::optional<T> value = to_float<T>(text);
-  if (!value) lexer.fail(start, "constant: \"{}\" is no {} value", text, dtype_name(dtype));
-  if (std::isinf(*value) && text.find("inf") == std::string_view::npos)
-    lexer.fail(start, "constant: {} does not fit into {}; write inf for infinity", text,
-               dtype_name(dtype));
-  // XLA may write a NaN's payload: nan(0x400001). All NaNs are one here.
-  if (std::isnan(*value) && lexer.accept("(")) {
-    lexer.number("a NaN payload");
-    lexer.expect(")", "after a NaN payload");
-  }
+T read_number(Lexer& lexer, DType dtype, FloatText& source) {
+  source.position = lexer.position();
+  source.text = lexer.number("a number");
+  const std::optional<T> value = to_float<T>(source.text);
+  if (!value)
+    lexer.fail(source.position, "constant: \"{}\" is no {} value", source.text, dtype_name(dtype));
   return *value;
+}
+
+[[noreturn]] void fail_range(Lexer& lexer, DType dtype, const FloatText& source) {
+  lexer.fail(source.position, "constant: {} does not fit into {}{}", source.text, dtype_name(dtype),
+             is_narrow(dtype) ? "" : "; write inf for infinity");
+}
+
+// Behind "nan": "(0x400001)", its mantissa bits; the bits of a NaN of that sign and payload.
+std::optional<uint64_t> read_payload(Lexer& lexer, DType dtype, bool negative) {
+  if (!lexer.accept("(")) return std::nullopt;
+  const size_t at = lexer.position();
+  std::string_view text = lexer.number("a NaN payload");
+  if (text.substr(0, 2) == "0x" || text.substr(0, 2) == "0X") text.remove_prefix(2);
+  uint64_t payload = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), payload, 16);
+  if (error != std::errc{} || end != text.data() + text.size())
+    lexer.fail(at, "constant: \"{}\" is no NaN payload such as 0x400001", text);
+  const std::optional<FloatBits> bits = float_bits(dtype);
+  if (bits && (payload == 0 || payload >> bits->mantissa != 0))
+    lexer.fail(at, "constant: the NaN payload 0x{:x} does not fit into the {} mantissa bits of {}",
+               payload, bits->mantissa, dtype_name(dtype));
+  lexer.expect(")", "after a NaN payload");
+  if (!bits) return std::nullopt;
+  return bits->nan(negative, payload);
+}
+
+template <class T>
+void push_bits(Bytes& bytes, uint64_t bits) {
+  if constexpr (sizeof(T) == 2)
+    push(bytes, static_cast<uint16_t>(bits));
+  else if constexpr (sizeof(T) == 4)
+    push(bytes, static_cast<uint32_t>(bits));
+  else
+    push(bytes, bits);
+}
+
+// T: float16, bfloat16, float, double. The 16-bit types are rounded once, from the exact double.
+template <class T>
+void read_float(Lexer& lexer, DType dtype, Bytes& bytes) {
+  FloatText source;
+  T value;
+  if constexpr (sizeof(T) == 2)
+    value = T(round_to_odd(read_number<double>(lexer, dtype, source)));
+  else
+    value = read_number<T>(lexer, dtype, source);
+  const auto wide =
+      static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(value);
+  if (std::isinf(wide) && !source.is_infinity()) fail_range(lexer, dtype, source);
+  if (std::isnan(wide))
+    if (const auto bits = read_payload(lexer, dtype, std::signbit(wide)))
+      return push_bits<T>(bytes, *bits);
+  push(bytes, value);
+}
+
+void read_narrow(Lexer& lexer, DType dtype, Bytes& bytes) {
+  if (is_integer(dtype)) {
+    const size_t start = lexer.position();
+    const auto value = static_cast<double>(read_int<int64_t>(lexer, dtype));
+    const uint8_t bits = narrow_from_double(dtype, value);
+    if (narrow_to_double(dtype, bits) != value)
+      lexer.fail(start, "constant: {} does not fit into {}", value, dtype_name(dtype));
+    return push(bytes, bits);
+  }
+  FloatText source;
+  const double value = read_number<double>(lexer, dtype, source);
+  const uint8_t bits = narrow_from_double(dtype, value);
+  const double rounded = narrow_to_double(dtype, bits);
+  if (std::isnan(value)) read_payload(lexer, dtype, false);
+  if (std::isnan(value) != std::isnan(rounded) || std::isinf(value) != std::isinf(rounded))
+    fail_range(lexer, dtype, source);
+  push(bytes, bits);
 }
 
 void read_pred(Lexer& lexer, Bytes& bytes) {
   const size_t start = lexer.position();
-  const std::string_view text = lexer.number("pred literal");
+  const std::string_view text = lexer.number("a pred literal");
   const bool one = text == "true" || text == "1";
   if (!one && text != "false" && text != "0")
     lexer.fail(start, "constant: \"{}\" is no pred value; use true or false", text);
   push(bytes, one);
 }
 
+// "(1, -2)", or the real part alone.
 template <class T>
-void read_complex(Lexer& lexer, DType dtype, Bytes& bytes) {
+void read_complex(Lexer& lexer, Bytes& bytes) {
+  const DType part = std::is_same_v<T, float> ? DType::f32 : DType::f64;
+  if (lexer.peek() != '(') {
+    read_float<T>(lexer, part, bytes);
+    return push(bytes, T{0});
+  }
   lexer.expect("(", "before a complex value such as (1, -2)");
-  push(bytes, read_float<T>(lexer, dtype));
+  read_float<T>(lexer, part, bytes);
   lexer.expect(",", "between the parts of a complex value");
-  push(bytes, read_float<T>(lexer, dtype));
+  read_float<T>(lexer, part, bytes);
   lexer.expect(")", "after a complex value");
 }
 
 void read_element(Lexer& lexer, DType dtype, Bytes& bytes) {
-  if (dtype == DType::c64) return read_complex<float>(lexer, dtype, bytes);
-  if (dtype == DType::c128) return read_complex<double>(lexer, dtype, bytes);
+  if (dtype == DType::c64) return read_complex<float>(lexer, bytes);
+  if (dtype == DType::c128) return read_complex<double>(lexer, bytes);
+  if (is_narrow(dtype)) return read_narrow(lexer, dtype, bytes);
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_same_v<T, bool>)
       read_pred(lexer, bytes);
     else if constexpr (std::is_integral_v<T>)
       push(bytes, read_int<T>(lexer, dtype));
-    else if constexpr (std::is_same_v<T, double>)
-      push(bytes, read_float<double>(lexer, dtype));
     else
-      push(bytes, T(read_float<float>(lexer, dtype)));
+      read_float<T>(lexer, dtype, bytes);
   });
 }
 
 // Walks the braces of an array literal, checking each closing brace against the dims.
-void read_elements(Lexer& lexer, const Shape& shape, Bytes& bytes) {
-  const size_t rank = shape.dims.size();
-  std::vector<int64_t> counts;  // elements seen in each open brace
-  const auto count_one = [&](size_t at) {
-    if (counts.empty()) return;
-    if (++counts.back() > shape.dims[counts.size() - 1])
-      lexer.fail(at, "constant: more than the {} elements of dim {} of {}",
-                 shape.dims[counts.size() - 1], counts.size() - 1, to_string(shape));
-  };
-  bool comma_wanted = false;
-  do {
-    const size_t at = lexer.position();
-    if (!counts.empty() && lexer.accept("}")) {
-      if (counts.back() != shape.dims[counts.size() - 1])
-        lexer.fail(at, "constant: {} elements where dim {} of {} has {}", counts.back(),
-                   counts.size() - 1, to_string(shape), shape.dims[counts.size() - 1]);
-      counts.pop_back();
+class ElementReader {
+ public:
+  ElementReader(Lexer& lexer, const Shape& shape) : lexer_(lexer), shape_(shape) {}
+
+  Bytes read() {
+    bool comma_wanted = false;
+    do {
+      const size_t at = lexer_.position();
+      if (!counts_.empty() && lexer_.accept("}")) {
+        close(at);
+        comma_wanted = true;
+        continue;
+      }
+      if (comma_wanted) lexer_.expect(",", "between elements of a constant");
+      const size_t element = lexer_.position();
+      if (lexer_.accept("{")) {
+        open(element);
+        comma_wanted = false;
+        continue;
+      }
+      if (counts_.size() != shape_.dims.size())
+        lexer_.fail(element, "constant: an element inside {} braces; {} needs {}", counts_.size(),
+                    to_string(shape_), shape_.dims.size());
+      count(element);
+      read_element(lexer_, shape_.dtype, bytes_);
       comma_wanted = true;
-      continue;
-    }
-    if (comma_wanted) lexer.expect(",", "between elements of a constant");
-    const size_t element = lexer.position();
-    if (lexer.accept("{")) {
-      if (lexer.accept("..."))
-        lexer.fail(element,
-                   "constant: the elements of {} were left out ({{...}}); print the module "
-                   "with large constants",
-                   to_string(shape));
-      if (counts.size() == rank)
-        lexer.fail(element, "constant: {} has {} dims, the braces are deeper", to_string(shape),
-                   rank);
-      count_one(element);
-      counts.push_back(0);
-      comma_wanted = false;
-      continue;
-    }
-    if (counts.size() != rank)
-      lexer.fail(element, "constant: an element inside {} braces; {} needs {}", counts.size(),
-                 to_string(shape), rank);
-    count_one(element);
-    read_element(lexer, shape.dtype, bytes);
-    comma_wanted = true;
-  } while (!counts.empty());
-}
+    } while (!counts_.empty());
+    return std::move(bytes_);
+  }
+
+ private:
+  void count(size_t at) {
+    if (counts_.empty()) return;
+    if (++counts_.back() > shape_.dims[counts_.size() - 1])
+      lexer_.fail(at, "constant: more than the {} elements of dim {} of {}",
+                  shape_.dims[counts_.size() - 1], counts_.size() - 1, to_string(shape_));
+  }
+
+  void open(size_t at) {
+    if (lexer_.accept("..."))
+      lexer_.fail(at,
+                  "constant: the elements of {} were left out ({{...}}); print the module "
+                  "with large constants",
+                  to_string(shape_));
+    if (counts_.size() == shape_.dims.size())
+      lexer_.fail(at, "constant: {} has {} dims, the braces are deeper", to_string(shape_),
+                  shape_.dims.size());
+    count(at);
+    counts_.push_back(0);
+  }
+
+  void close(size_t at) {
+    const size_t dim = counts_.size() - 1;
+    if (counts_.back() != shape_.dims[dim])
+      lexer_.fail(at, "constant: {} elements where dim {} of {} has {}", counts_.back(), dim,
+                  to_string(shape_), shape_.dims[dim]);
+    counts_.pop_back();
+  }
+
+  Lexer& lexer_;
+  const Shape& shape_;
+  std::vector<int64_t> counts_;  // elements seen in each open brace
+  Bytes bytes_;
+};
 
 // An array without elements may be written "{}" whatever its rank.
 void read_empty(Lexer& lexer, const Shape& shape) {
   const size_t start = lexer.position();
-  const std::string_view text = lexer.raw_value("a constant");
-  if (text.find_first_not_of("{}, \t\r\n") != std::string_view::npos)
+  const std::string text = tidy(lexer.raw_value("a constant"));
+  if (text.find_first_not_of("{}, ") != std::string::npos)
     lexer.fail(start, "constant: {} has no elements; write {{}}", to_string(shape));
+}
+
+// The shape that may stand before a literal.
+void read_prefix(Lexer& lexer, const Shape& shape) {
+  if (!sees_array_shape(lexer)) return;
+  const size_t start = lexer.position();
+  const Shape prefix = parse_shape(lexer);
+  if (!(prefix == shape))
+    lexer.fail(start, "constant: elements of {} in a constant of {}", to_string(prefix),
+               to_string(shape));
+}
+
+void read_leaves(Lexer& lexer, const Shape& shape, std::vector<Array>& leaves) {
+  if (!shape.is_tuple) {
+    leaves.push_back(parse_literal(lexer, shape));
+    return;
+  }
+  lexer.expect("(", "before the elements of a tuple constant");
+  for (size_t i = 0; i < shape.elements.size(); ++i) {
+    if (i) lexer.expect(",", "between the elements of a tuple constant");
+    read_leaves(lexer, shape.elements[i], leaves);
+  }
+  lexer.expect(")", "after the elements of a tuple constant");
 }
 
 }  // namespace
 
 Array parse_literal(Lexer& lexer, const Shape& shape) {
+  read_prefix(lexer, shape);
   const size_t start = lexer.position();
-  if (shape.is_tuple || shape.dtype == DType::token)
-    lexer.fail(start, "constant: {} constants are not supported; build the tuple from its elements",
-               to_string(shape));
+  if (shape.is_tuple || dtype_size(shape.dtype) == 0)
+    lexer.fail(start, "constant: {} has no value that can be written", to_string(shape));
   if (shape.elements_count() == 0) {
     read_empty(lexer, shape);
     return Array(Shape(shape.dtype, shape.dims));
   }
-  Bytes bytes;
-  read_elements(lexer, shape, bytes);
+  const Bytes bytes = ElementReader(lexer, shape).read();
   if (static_cast<int64_t>(bytes.size()) != shape.bytes())
-    lexer.fail(start, "constant: {} elements given for {}", bytes.size() / dtype_size(shape.dtype),
-               to_string(shape));
+    lexer.fail(start, "constant: {} elements given for {}",
+               static_cast<int64_t>(bytes.size()) / dtype_size(shape.dtype), to_string(shape));
   Array literal(Shape(shape.dtype, shape.dims));
   std::memcpy(literal.bytes().data(), bytes.data(), bytes.size());
   return literal;
 }
 
-namespace {
-
-template <class T>
-void print_float(std::string& text, T value) {
-  if (std::isnan(value))
-    text += std::signbit(value) ? "-nan" : "nan";
-  else
-    fmt::format_to(std::back_inserter(text), "{}", value);
-}
-
-template <class T>
-void print_element(std::string& text, const Array& literal, int64_t index) {
-  const T value = literal.data<T>()[static_cast<size_t>(index)];
-  if constexpr (std::is_same_v<T, bool>)
-    text += value ? "true" : "false";
-  else if constexpr (std::is_integral_v<T>)
-    // Widened, because 8-bit integers would print as characters.
-    fmt::format_to(std::back_inserter(text), "{}",
-                   static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
-  else if constexpr (std::is_same_v<T, double>)
-    print_float(text, value);
-  else
-    print_float(text, static_cast<float>(value));
-}
-
-template <class T>
-void print_complex(std::string& text, const Array& literal, int64_t index) {
-  T parts[2];
-  std::memcpy(parts, literal.bytes().data() + static_cast<size_t>(index) * sizeof parts,
-              sizeof parts);
-  text += "(";
-  print_float(text, parts[0]);
-  text += ", ";
-  print_float(text, parts[1]);
-  text += ")";
-}
-
-void print_any(std::string& text, const Array& literal, int64_t index) {
-  if (literal.dtype() == DType::c64) return print_complex<float>(text, literal, index);
-  if (literal.dtype() == DType::c128) return print_complex<double>(text, literal, index);
-  visit_dtype(literal.dtype(),
-              [&](auto tag) { print_element<typename decltype(tag)::type>(text, literal, index); });
-}
-
-}  // namespace
-
-std::string print_literal(const Array& literal) {
-  const Dims& dims = literal.dims();
-  const int64_t count = literal.size();
-  if (count == 0) return "{}";
-  std::string text;
-  // A brace opens (closes) before (after) an element for each dim whose block begins (ends) there.
-  Dims blocks = row_major_strides(dims);
-  for (size_t d = 0; d < blocks.size(); ++d) blocks[d] *= dims[d];
-  for (int64_t i = 0; i < count; ++i) {
-    if (i) text += ", ";
-    for (const int64_t block : blocks)
-      if (i % block == 0) text += "{";
-    print_any(text, literal, i);
-    for (const int64_t block : blocks)
-      if ((i + 1) % block == 0) text += "}";
+std::vector<Array> parse_tuple_literal(Lexer& lexer, const Shape& shape) {
+  std::vector<Array> leaves;
+  // A tuple's shape may stand before it too: "(f32[], s32[]) (1, 2)".
+  const size_t start = lexer.position();
+  bool prefixed = false;
+  try {
+    prefixed = parse_shape(lexer) == shape && lexer.peek() == '(';
+  } catch (const UserError&) {
+    // It was the value, not a shape.
   }
-  return text;
+  if (!prefixed) lexer.seek(start);
+  read_leaves(lexer, shape, leaves);
+  return leaves;
 }
 
 }  // namespace gspmd

@@ -1,12 +1,65 @@
 #include "ir/parse_shape.h"
 
-#include <limits>
+#include <algorithm>
+#include <charconv>
 
 namespace gspmd {
 namespace {
 
 // Deeper tuples than any program has; keeps the recursion here and in Shape's functions short.
 constexpr int kMaxDepth = 64;
+// Elements and bytes of one array: sums and products of a few sizes then fit into 64 bits.
+constexpr int64_t kMaxSize = (int64_t{1} << 62) - 1;
+
+// A dim, or its bound behind "<=".
+void parse_dim(Lexer& lexer, std::string_view dtype, Shape& shape) {
+  const size_t at = lexer.position();
+  if (lexer.peek() == '?')
+    lexer.fail(at, "{}: a dim of unknown size is not supported; give a size, or a bound: <=8",
+               dtype);
+  const bool dynamic = lexer.accept("<=");
+  const int64_t dim = lexer.integer("a dim");
+  if (dim < 0) lexer.fail(at, "{}: dim {} is negative", dtype, dim);
+  if (dynamic) shape.dynamic_dims.resize(shape.dims.size(), false);
+  shape.dims.push_back(dim);
+  if (dynamic || !shape.dynamic_dims.empty()) shape.dynamic_dims.push_back(dynamic);
+}
+
+// The order of dims in "{1,0:T(8,128)}" is empty or names each of `rank` dims once.
+void check_layout(Lexer& lexer, size_t position, std::string_view layout, const Shape& shape) {
+  const std::string_view order = layout.substr(1, layout.find_first_of(":}") - 1);
+  if (order.find_first_not_of(' ') == std::string_view::npos) return;
+  std::vector<bool> seen(shape.dims.size(), false);
+  size_t count = 0;
+  for (const char* at = order.data(); at < order.data() + order.size(); ++at) {
+    while (*at == ' ') ++at;
+    int64_t dim = -1;
+    const auto [end, error] = std::from_chars(at, order.data() + order.size(), dim);
+    const bool known = error == std::errc{} && dim >= 0 && dim < shape.rank();
+    if (!known || seen[static_cast<size_t>(dim)]) break;
+    seen[static_cast<size_t>(dim)] = true;
+    ++count;
+    at = end;
+    while (at < order.data() + order.size() && *at == ' ') ++at;
+    if (at < order.data() + order.size() && *at != ',') break;
+  }
+  if (count != shape.dims.size() ||
+      std::count(order.begin(), order.end(), ',') + 1 != static_cast<int64_t>(count))
+    lexer.fail(position, "the layout {} does not order the {} dims of {}; name each once", layout,
+               shape.dims.size(), to_string(shape));
+}
+
+// A layout follows directly and starts with a number or a colon; other braces open a computation.
+void parse_layout(Lexer& lexer, Shape& shape) {
+  if (lexer.adjacent() != '{') return;
+  const size_t start = lexer.position();
+  lexer.expect("{", "before a layout");
+  const char next = lexer.peek();
+  lexer.seek(start);
+  if (next != '}' && next != ':' && (next < '0' || next > '9')) return;
+  shape.layout = tidy(lexer.raw_value("a layout"));
+  check_layout(lexer, start, shape.layout, shape);
+}
 
 Shape parse_array_shape(Lexer& lexer) {
   const size_t start = lexer.position();
@@ -14,24 +67,18 @@ Shape parse_array_shape(Lexer& lexer) {
   const std::optional<DType> dtype = dtype_from_name(name);
   if (!dtype)
     lexer.fail(start,
-               "\"{}\" is not an element type; known are pred, s8 to s64, u8 to u64, f16, bf16, "
-               "f32, f64, c64, c128 and token",
+               "\"{}\" is not an element type; known are pred, s1 to s64, u1 to u64, f16, bf16, "
+               "f32, f64, the f4 and f8 types, c64, c128, token and opaque",
                name);
   lexer.expect("[", "after the element type");
   Shape shape(*dtype, {});
   while (!lexer.accept("]")) {
     if (!shape.dims.empty()) lexer.expect(",", "between dims");
-    const size_t at = lexer.position();
-    if (lexer.peek() == '<' || lexer.peek() == '?')
-      lexer.fail(at, "{}: dynamic dims are not supported; give the size as a number", name);
-    const int64_t dim = lexer.integer("a dim");
-    if (dim < 0) lexer.fail(at, "{}: dim {} is negative", name, dim);
-    shape.dims.push_back(dim);
+    parse_dim(lexer, name, shape);
   }
-  if (shape.bytes() == std::numeric_limits<int64_t>::max())
+  if (shape.elements_count() > kMaxSize || shape.bytes() > kMaxSize)
     lexer.fail(start, "{}: more bytes than 64 bits can count", to_string(shape));
-  // A layout follows directly; a brace after a blank opens a computation.
-  if (lexer.adjacent() == '{') shape.layout = lexer.raw_value("a layout");
+  parse_layout(lexer, shape);
   return shape;
 }
 
@@ -49,23 +96,38 @@ Shape parse_nested(Lexer& lexer, int depth) {
   return Shape::tuple(std::move(elements));
 }
 
+void put_shape(std::string& text, const Shape& shape, bool layouts) {
+  if (shape.is_tuple) {
+    text += "(";
+    for (size_t i = 0; i < shape.elements.size(); ++i) {
+      if (i) text += ", ";
+      put_shape(text, shape.elements[i], layouts);
+    }
+    text += ")";
+    return;
+  }
+  text += dtype_name(shape.dtype);
+  text += "[";
+  for (size_t i = 0; i < shape.dims.size(); ++i) {
+    if (i) text += ",";
+    if (i < shape.dynamic_dims.size() && shape.dynamic_dims[i]) text += "<=";
+    fmt::format_to(std::back_inserter(text), "{}", shape.dims[i]);
+  }
+  text += "]";
+  if (layouts) text += shape.layout;
+}
+
 }  // namespace
 
-bool sees_shape(Lexer& lexer) {
-  if (lexer.peek() == '(') return true;
-  return lexer.peek() != '%' && lexer.after_name() == '[';
-}
+bool sees_array_shape(Lexer& lexer) { return lexer.peek() != '%' && lexer.after_name() == '['; }
+
+bool sees_shape(Lexer& lexer) { return lexer.peek() == '(' || sees_array_shape(lexer); }
 
 Shape parse_shape(Lexer& lexer) { return parse_nested(lexer, 0); }
 
-std::string shape_text(const Shape& shape) {
-  if (!shape.is_tuple) return to_string(shape) + shape.layout;
-  std::string text = "(";
-  for (size_t i = 0; i < shape.elements.size(); ++i) {
-    if (i) text += ", ";
-    text += shape_text(shape.elements[i]);
-  }
-  text += ")";
+std::string shape_text(const Shape& shape, bool layouts) {
+  std::string text;
+  put_shape(text, shape, layouts);
   return text;
 }
 

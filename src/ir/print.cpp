@@ -1,7 +1,8 @@
-#include <unordered_map>
+#include <unordered_set>
 
 #include "gspmd/ir/text.h"
 #include "ir/attribute_table.h"
+#include "ir/called_table.h"
 #include "ir/parse_attributes.h"
 #include "ir/parse_literal.h"
 #include "ir/parse_shape.h"
@@ -34,12 +35,39 @@ void put_arguments(Text& text, const Node& node) {
 void put_attributes(Text& text, const Node& node) {
   for (const OpcodeAttribute& attribute : attributes_of(node.opcode())) {
     const std::string value = print_attribute(attribute, node.attrs);
-    if (!value.empty() || attribute.presence != Presence::optional)
-      put(text, ", {}={}", spelling(*attribute.row), value);
+    const std::string_view name = spelling(*attribute.row);
+    // What the fields cannot say is kept as text, and printed with the others.
+    const bool kept = value.empty() && node.attrs.other.contains(std::string(name));
+    if (!kept && (!value.empty() || attribute.presence == Presence::required))
+      put(text, ", {}={}", name, value);
   }
-  const std::span<const std::string_view> called = called_names(node.opcode());
-  for (size_t i = 0; i < called.size() && i < node.called.size(); ++i)
-    put(text, ", {}=%{}", called[i], node.called[i] ? node.called[i]->name() : "?");
+  text += print_called(node);
+}
+
+// Of the names in "{%a, %b}" those that are instructions of the computation still.
+Text present_controls(const std::string& kept, const Computation& computation) {
+  std::unordered_set<std::string_view> names;
+  for (const std::unique_ptr<Node>& node : computation.nodes()) names.insert(node->name());
+  Lexer lexer(kept, "control-predecessors");
+  Text text;
+  lexer.accept("{");
+  while (!lexer.peek_name().empty()) {
+    const std::string_view name = lexer.name("an instruction");
+    if (names.contains(name)) put(text, "{}%{}", text.empty() ? "" : ", ", name);
+    lexer.accept(",");
+  }
+  return text;
+}
+
+void put_other(Text& text, const Node& node) {
+  for (const auto& [name, value] : node.attrs.other) {
+    if (name != "control-predecessors") {
+      put(text, ", {}={}", name, value);
+      continue;
+    }
+    const Text present = present_controls(value, node.parent());
+    if (!present.empty()) put(text, ", {}={{{}}}", name, present);
+  }
 }
 
 void put_annotations(Text& text, const Node& node, const PrintOptions& options) {
@@ -49,7 +77,7 @@ void put_annotations(Text& text, const Node& node, const PrintOptions& options) 
     if (node.backward) attributes["gspmd.phase"] = "backward";
     put(text, ", frontend_attributes={}", print_frontend_attributes(attributes));
   }
-  for (const auto& [name, value] : node.attrs.other) put(text, ", {}={}", name, value);
+  put_other(text, node);
   if (!options.metadata) return;
   const std::string metadata = print_metadata(node.metadata);
   if (!metadata.empty()) put(text, ", metadata={}", metadata);
@@ -70,17 +98,22 @@ void put_computation(Text& text, const Computation& computation, const PrintOpti
   bool first = true;
   for (const Node* parameter : computation.parameters()) {
     if (parameter == nullptr) continue;
-    put(text, "{}{}: {}", first ? "" : ", ", parameter->name(), to_string(parameter->shape));
+    // Only a name behind % may hold these.
+    const bool marked = parameter->name().find_first_of(":/@") != std::string::npos;
+    put(text, "{}{}{}: {}", first ? "" : ", ", marked ? "%" : "", parameter->name(),
+        shape_text(parameter->shape, false));
     first = false;
   }
   put(text, ") -> {} {{\n",
-      computation.root() ? to_string(computation.root()->shape) : std::string("()"));
+      computation.root() ? shape_text(computation.root()->shape, false) : std::string("()"));
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     text += "  ";
     put_node(text, *node, options);
     text += "\n";
   }
-  text += "}\n";
+  text += "}";
+  for (const auto& [name, value] : computation.attributes) put(text, ", {}={}", name, value);
+  text += "\n";
 }
 
 // Whether "{(f32[2]{0})->f32[2]{0}}" has the shapes of the entry.

@@ -5,6 +5,13 @@
 namespace gspmd {
 namespace {
 
+// Whether the same dims of equal shapes are bounds only.
+bool same_bounds(const Shape& a, const Shape& b) {
+  for (size_t i = 0; i < a.elements.size(); ++i)
+    if (!same_bounds(a.elements[i], b.elements[i])) return false;
+  return a.dynamic_dims == b.dynamic_dims;
+}
+
 // Pairs nodes and computations of two modules, one to one, starting from the entries.
 class Comparison {
  public:
@@ -39,7 +46,8 @@ class Comparison {
   }
 
   bool equal_bodies(const Computation& a, const Computation& b) {
-    if (a.parameters().size() != b.parameters().size() || a.nodes().size() != b.nodes().size())
+    if (a.parameters().size() != b.parameters().size() || a.nodes().size() != b.nodes().size() ||
+        a.attributes != b.attributes)
       return false;
     for (size_t i = 0; i < a.parameters().size(); ++i)
       if (!pair(a.parameters()[i], b.parameters()[i])) return false;
@@ -54,8 +62,9 @@ class Comparison {
   }
 
   bool equal_nodes(const Node& a, const Node& b) {
-    if (!a.is(b.opcode()) || !(a.shape == b.shape) || a.sharding != b.sharding ||
-        a.backward != b.backward || a.frontend_attributes != b.frontend_attributes ||
+    if (!a.is(b.opcode()) || !(a.shape == b.shape) || !same_bounds(a.shape, b.shape) ||
+        a.sharding != b.sharding || a.backward != b.backward ||
+        a.frontend_attributes != b.frontend_attributes ||
         a.operands().size() != b.operands().size() || a.called.size() != b.called.size() ||
         !gspmd::equal(a.attrs, b.attrs))
       return false;

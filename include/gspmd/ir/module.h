@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "gspmd/ir/attributes.h"
@@ -47,8 +48,8 @@ class Node {
   const std::vector<Node*>& users() const { return users_; }
   void set_operand(int64_t i, Node* operand);
 
-  // Called computations: reduce, scatter, all-reduce: [to_apply]; while: [condition, body];
-  // call: [to_apply]; fusion: [calls].
+  // Called computations: [to_apply], [calls]; while: [condition, body]; select-and-scatter: [select, scatter];
+  // conditional: [branch 0, branch 1, ...], of a pred [true, false]; custom-call: any number.
   std::vector<Computation*> called;
   Shape shape;
   Attributes attrs;
@@ -83,6 +84,8 @@ class Computation {
   const std::vector<Node*>& parameters() const { return parameters_; }        // by number
   Node* root() const { return root_; }
   void set_root(Node* root) { root_ = root; }
+  // What HLO text has behind the closing brace, raw, in order: execution_thread="main".
+  std::vector<std::pair<std::string, std::string>> attributes;
 
   // Appends a node without inferring or checking (readers and passes that know the shape). `name` is
   // made unique by a suffix ".N"; empty = the opcode's name.
@@ -158,7 +161,7 @@ class Module {
   std::vector<std::unique_ptr<Computation>> computations_;
   Computation* entry_ = nullptr;
   int64_t next_id_ = 0;
-  std::map<std::string, int64_t, std::less<>> names_, computation_names_;  // -> last number given
+  std::unordered_map<std::string, int64_t> names_, computation_names_;  // -> last number given
   std::map<std::string, Computation*, std::less<>> by_name_;
 };
 

@@ -1,0 +1,180 @@
+#include <stdexcept>
+
+#include "gspmd/ir/op.h"
+#include "ir/module_parser.h"
+#include "ir/parse_attributes.h"
+
+namespace gspmd {
+namespace {
+
+constexpr std::string_view kThread = "async_execution_thread";
+
+std::vector<Node*> nodes_of(const auto& operands) {
+  std::vector<Node*> nodes;
+  nodes.reserve(operands.size());
+  for (const auto& operand : operands) nodes.push_back(operand.node);
+  return nodes;
+}
+
+// Opcodes whose element type is part of the declared result only.
+bool declares_its_type(Opcode opcode) {
+  return opcode == Opcode::convert || opcode == Opcode::bitcast_convert ||
+         opcode == Opcode::stochastic_convert;
+}
+
+// The type of a node whose declaration its rule does not read: two different declarations give one
+// result. nullopt where they do not.
+std::optional<Shape> implied_shape(Node& node) {
+  if (node.operands().empty() || declares_its_type(node.opcode())) return std::nullopt;
+  const Shape& operand = node.operand(0)->shape;
+  const DType dtype = operand.is_tuple ? DType::f32 : operand.dtype;
+  const Shape probes[] = {Shape(dtype, {7, 3}), Shape(dtype, {})};
+  std::optional<Shape> result;
+  for (const Shape& probe : probes) {
+    node.shape = probe;
+    Shape shape = node.op().infer(node);
+    if (result && !(*result == shape)) return std::nullopt;
+    result = std::move(shape);
+  }
+  return result;
+}
+
+}  // namespace
+
+Node* ModuleParser::append(std::string name, Opcode opcode, Shape shape,
+                           std::vector<Node*> operands, Attributes attrs, size_t position) {
+  Node* const node = scope_.computation->append_as(std::move(name), opcode, std::move(shape),
+                                                   std::move(operands), std::move(attrs));
+  positions_.resize(static_cast<size_t>(node->id()) + 1);
+  positions_.back() = position;
+  return node;
+}
+
+Node* ModuleParser::build(Instruction& instruction) {
+  Node* node = nullptr;
+  if (instruction.opcode == Opcode::constant && instruction.shape->is_tuple) {
+    node = build_tuple_constant(instruction);
+  } else if (instruction.is_async_start) {
+    node = build_async_start(instruction);
+  } else {
+    node = append(std::string(instruction.name), instruction.opcode,
+                  instruction.shape.value_or(Shape()), nodes_of(instruction.operands),
+                  std::move(instruction.attrs), instruction.position);
+    attach_calls(node, instruction.calls);
+    if (!instruction.shape) node->shape = infer(*node, instruction);
+  }
+  annotate(node, instruction);
+  if (instruction.is_root) scope_.computation->set_root(node);
+  return node;
+}
+
+// Constants are arrays here: a tuple of them is a tuple of constants.
+Node* ModuleParser::build_tuple_constant(Instruction& instruction) {
+  size_t next = 0;
+  const auto make = [&](const auto& self, const Shape& shape, std::string name) -> Node* {
+    const bool leaf = !shape.is_tuple;
+    std::vector<Node*> elements;
+    for (const Shape& element : shape.elements)
+      elements.push_back(
+          self(self, element, module_->unique_name(fmt::format("{}.element", instruction.name))));
+    Attributes attrs;
+    if (leaf) attrs.literal = std::move(instruction.leaves.at(next++));
+    Node* const node = append(std::move(name), leaf ? Opcode::constant : Opcode::tuple, shape,
+                              std::move(elements), std::move(attrs), instruction.position);
+    scope_.made.push_back(node);
+    return node;
+  };
+  Node* const node = make(make, *instruction.shape, std::string(instruction.name));
+  scope_.made.pop_back();
+  node->attrs.other = std::move(instruction.attrs.other);
+  return node;
+}
+
+// "add-start(..)" is async-start of a computation that holds the one instruction "add".
+Node* ModuleParser::build_async_start(Instruction& instruction) {
+  const bool fits =
+      instruction.shape && instruction.shape->is_tuple && instruction.shape->elements.size() >= 2;
+  if (!fits)
+    lexer_.fail(instruction.word_position,
+                "{}: the type is a tuple of the operands' tuple, the result and contexts",
+                instruction.word);
+  Attributes outer;
+  if (auto thread = instruction.attrs.other.extract(std::string(kThread)); !thread.empty())
+    outer.other.insert(std::move(thread));
+
+  Computation* const home = scope_.computation;
+  Computation* const wrapper =
+      module_->add_computation(fmt::format("async_{}", opcode_name(instruction.opcode)));
+  if (const auto thread = outer.other.find(std::string(kThread)); thread != outer.other.end())
+    wrapper->attributes.emplace_back("execution_thread", thread->second);
+  scope_.computation = wrapper;
+  std::vector<Node*> parameters;
+  for (const Operand& operand : instruction.operands) {
+    Attributes attrs;
+    attrs.index = static_cast<int64_t>(parameters.size());
+    std::string name = fmt::format("param_{}", parameters.size());
+    parameters.push_back(append(std::move(name), Opcode::parameter, operand.node->shape, {},
+                                std::move(attrs), operand.position));
+  }
+  Node* const wrapped = append(std::string(opcode_name(instruction.opcode)), instruction.opcode,
+                               instruction.shape->elements[1], std::move(parameters),
+                               std::move(instruction.attrs), instruction.position);
+  attach_calls(wrapped, instruction.calls);
+  wrapper->set_root(wrapped);
+  scope_.computation = home;
+
+  Node* const start =
+      append(std::string(instruction.name), Opcode::async_start, *instruction.shape,
+             nodes_of(instruction.operands), std::move(outer), instruction.position);
+  start->called = {wrapper};
+  return start;
+}
+
+void ModuleParser::attach_calls(Node* node, std::vector<Call>& calls) {
+  node->called.resize(calls.size());
+  for (Call& call : calls) {
+    call.caller = node;
+    resolve_call(call);
+    calls_.push_back(call);
+  }
+}
+
+void ModuleParser::annotate(Node* node, Instruction& instruction) {
+  node->metadata = std::move(instruction.metadata);
+  node->frontend_attributes = std::move(instruction.frontend_attributes);
+  const auto phase = node->frontend_attributes.find("gspmd.phase");
+  if (phase != node->frontend_attributes.end() && phase->second == "backward") {
+    node->backward = true;
+    node->frontend_attributes.erase(phase);
+  }
+  if (instruction.sharding_position && !instruction.sharding) {
+    const size_t behind = lexer_.position();
+    lexer_.seek(*instruction.sharding_position);
+    instruction.sharding = read_sharding(lexer_, node->shape);
+    lexer_.seek(behind);
+  }
+  node->sharding = std::move(instruction.sharding);
+}
+
+// The type of an instruction that was written without one.
+Shape ModuleParser::infer(Node& node, const Instruction& instruction) {
+  std::string why;
+  try {
+    const bool of_called =
+        node.is(Opcode::call) || node.is(Opcode::fusion) || node.is(Opcode::conditional);
+    if (of_called && !node.called.empty() && node.called[0] && node.called[0]->root())
+      return node.called[0]->root()->shape;
+    if (node.is(Opcode::while_) && !node.operands().empty()) return node.operand(0)->shape;
+    if (const std::optional<Shape> shape = of_called ? std::nullopt : implied_shape(node))
+      return *shape;
+  } catch (const UserError& error) {
+    why = fmt::format(": {}", error.what());
+  } catch (const std::out_of_range&) {
+    // An operand or dim that the rule reads is not there.
+  }
+  lexer_.fail(instruction.word_position,
+              "{}: the type is missing, and what is written does not imply one{}", instruction.word,
+              why);
+}
+
+}  // namespace gspmd

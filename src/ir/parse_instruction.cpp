@@ -1,0 +1,278 @@
+#include <algorithm>
+
+#include "ir/attribute_table.h"
+#include "ir/called_table.h"
+#include "ir/module_parser.h"
+#include "ir/parse_attributes.h"
+#include "ir/parse_literal.h"
+#include "ir/parse_shape.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kMaxParameters = 65536;
+
+// "add-start" wraps the opcode "add"; its -update and -done do not say more than async-update and
+// -done.
+struct AsyncSuffix {
+  std::string_view text;
+  std::optional<Opcode> opcode;  // nullopt: the wrapped one, in a computation of its own
+};
+constexpr AsyncSuffix kAsyncSuffixes[] = {
+    {"-start", std::nullopt}, {"-update", Opcode::async_update}, {"-done", Opcode::async_done}};
+
+bool contains(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+void ModuleParser::parse_instruction() {
+  if (scope_.implicit && scope_.instructions > 0)
+    lexer_.fail(*scope_.implicit, "an operand that is not defined in \"{}\"",
+                scope_.computation->name());
+  Instruction instruction;
+  const size_t start = lexer_.position();
+  instruction.is_root = lexer_.accept_word("ROOT");
+  instruction.position = lexer_.position();
+  if (scope_.bare && lexer_.token_after_name() != '=' && sees_shape(lexer_)) {
+    instruction.name = made_names_.emplace_back("result");
+  } else {
+    instruction.name = lexer_.name("an instruction or '}'");
+    lexer_.expect("=", "after an instruction's name");
+  }
+  const std::string_view name = instruction.name;
+  if (scope_.nodes.contains(name) || scope_.deferred_names.contains(name))
+    lexer_.fail(instruction.position, "\"{}\" is defined twice in \"{}\"", name,
+                scope_.computation->name());
+  if (instruction.is_root && !scope_.root.empty())
+    lexer_.fail(start, "a second ROOT; \"{}\" is one already", scope_.root);
+  if (instruction.is_root) scope_.root = name;
+  if (sees_shape(lexer_)) instruction.shape = parse_shape(lexer_);
+  parse_opcode(instruction);
+  lexer_.expect("(", "after the opcode");
+  parse_arguments(instruction);
+  if (!lexer_.accept(")"))
+    lexer_.expect(")", fmt::format("after the operands of {}", instruction.word));
+  std::vector<std::string_view> seen;
+  while (lexer_.accept(",")) parse_attribute(instruction, seen);
+  check_required(instruction, seen);
+  ++scope_.instructions;
+  finish(std::move(instruction));
+}
+
+void ModuleParser::parse_opcode(Instruction& instruction) {
+  instruction.word_position = lexer_.position();
+  const std::string_view word = lexer_.name("an opcode");
+  instruction.word = word;
+  if (const std::optional<Opcode> opcode = opcode_from_name(word)) {
+    instruction.opcode = *opcode;
+    return;
+  }
+  for (const AsyncSuffix& suffix : kAsyncSuffixes) {
+    if (!word.ends_with(suffix.text)) continue;
+    const auto wrapped = opcode_from_name(word.substr(0, word.size() - suffix.text.size()));
+    if (!wrapped) break;
+    instruction.opcode = suffix.opcode.value_or(*wrapped);
+    instruction.is_async_start = !suffix.opcode;
+    return;
+  }
+  lexer_.fail(instruction.word_position,
+              "unknown opcode \"{}\"; `gspmd ops` lists those that are known", word);
+}
+
+void ModuleParser::parse_arguments(Instruction& instruction) {
+  if (instruction.opcode == Opcode::parameter) {
+    const size_t at = lexer_.position();
+    const int64_t number = lexer_.integer("a parameter number");
+    const std::vector<Node*>& known = scope_.computation->parameters();
+    if (number < 0 || number >= kMaxParameters)
+      lexer_.fail(at, "parameter: number {} is outside 0 to {}", number, kMaxParameters - 1);
+    if (static_cast<size_t>(number) < known.size() && known[static_cast<size_t>(number)])
+      lexer_.fail(at, "parameter: number {} is \"{}\" already", number,
+                  known[static_cast<size_t>(number)]->name());
+    instruction.attrs.index = number;
+    return;
+  }
+  if (instruction.opcode == Opcode::constant) {
+    if (!instruction.shape) {
+      if (!sees_array_shape(lexer_))
+        lexer_.fail(instruction.word_position, "constant: the type is missing");
+      const size_t at = lexer_.position();
+      instruction.shape = parse_shape(lexer_);
+      lexer_.seek(at);
+    }
+    if (instruction.shape->is_tuple)
+      instruction.leaves = parse_tuple_literal(lexer_, *instruction.shape);
+    else
+      instruction.attrs.literal = parse_literal(lexer_, *instruction.shape);
+    return;
+  }
+  while (lexer_.peek() != ')') {
+    const bool first = instruction.operands.empty();
+    if (!first) lexer_.expect(",", "between operands");
+    instruction.operands.push_back(parse_operand(scope_.instructions == 0));
+  }
+}
+
+// `first`: of the first instruction of a computation, where nothing but parameters can be meant.
+ModuleParser::Operand ModuleParser::parse_operand(bool first) {
+  Operand operand;
+  operand.position = lexer_.position();
+  if (sees_shape(lexer_)) operand.declared = parse_shape(lexer_);
+  const bool implicit = scope_.bare && first && operand.declared;
+  const char next = lexer_.peek();
+  if (implicit && (next == ',' || next == ')')) {
+    operand.node = implicit_parameter(operand);
+    return operand;
+  }
+  if (!operand.declared) operand.position = lexer_.position();
+  operand.name = lexer_.name("an operand");
+  resolve(operand);
+  if (operand.node == nullptr && implicit) operand.node = implicit_parameter(operand);
+  return operand;
+}
+
+// Sets the node where the operand is defined above; the type that stands before it must be its own.
+void ModuleParser::resolve(Operand& operand) {
+  const auto found = scope_.nodes.find(operand.name);
+  if (found == scope_.nodes.end()) return;
+  operand.node = found->second;
+  if (operand.declared && !(*operand.declared == operand.node->shape))
+    lexer_.fail(operand.position, "operand \"{}\" is written as {}, but is {}", operand.name,
+                to_string(*operand.declared), to_string(operand.node->shape));
+}
+
+// A single instruction may stand alone: its operands are the parameters.
+Node* ModuleParser::implicit_parameter(const Operand& operand) {
+  const auto number = static_cast<int64_t>(scope_.computation->parameters().size());
+  std::string_view name = operand.name;
+  for (int64_t k = number; name.empty() || scope_.nodes.contains(name); ++k)
+    name = made_names_.emplace_back(fmt::format("arg{}", k));
+  Attributes attrs;
+  attrs.index = number;
+  Node* const node = append(std::string(name), Opcode::parameter, *operand.declared, {},
+                            std::move(attrs), operand.position);
+  scope_.nodes.emplace(name, node);
+  scope_.implicit = operand.position;
+  return node;
+}
+
+void ModuleParser::parse_attribute(Instruction& instruction, std::vector<std::string_view>& seen) {
+  const size_t at = lexer_.position();
+  const std::string_view key = lexer_.name("an attribute");
+  if (contains(seen, key)) lexer_.fail(at, "{}: {} is given twice", instruction.word, key);
+  seen.push_back(key);
+  lexer_.expect("=", "after an attribute's name");
+  if (key == "sharding") {
+    instruction.sharding_position = lexer_.position();
+    if (instruction.shape)
+      instruction.sharding = read_sharding(lexer_, *instruction.shape);
+    else
+      lexer_.raw_value(key);
+    return;
+  }
+  if (key == "metadata") {
+    instruction.metadata = read_metadata(lexer_);
+    frames_.resolve(instruction.metadata);
+    return;
+  }
+  if (key == "frontend_attributes") {
+    instruction.frontend_attributes = read_frontend_attributes(lexer_);
+    return;
+  }
+  if (key == "control-predecessors") scope_.controls.push_back(lexer_.position());
+  for (const OpcodeAttribute& attribute : attributes_of(instruction.opcode))
+    if (spelling(*attribute.row) == key) {
+      read_attribute(*attribute.row, lexer_, instruction.attrs);
+      return;
+    }
+  if (parse_called(instruction, key)) return;
+  instruction.attrs.other.emplace(key, lexer_.raw_attribute(key));
+}
+
+// The computations behind `key`: by name or as a block, one or a list in braces.
+bool ModuleParser::parse_called(Instruction& instruction, std::string_view key) {
+  const std::vector<CalledAttribute>& attributes = called_row(instruction.opcode).attributes;
+  const auto attribute = std::find_if(attributes.begin(), attributes.end(),
+                                      [&](const CalledAttribute& a) { return a.name == key; });
+  if (attribute == attributes.end()) return false;
+  const size_t start = lexer_.position();
+  if (lexer_.accept("{")) {
+    const char next = lexer_.peek();
+    const char behind = lexer_.sees_word("ROOT") ? '=' : lexer_.token_after_name();
+    const bool list = next == '}' || (next == '{' ? attribute->is_list : behind != '=');
+    if (!list) lexer_.seek(start);
+    if (list) {
+      size_t slot = attribute->slot;
+      while (!lexer_.accept("}")) {
+        if (slot != attribute->slot) lexer_.expect(",", "between computations");
+        if (slot != attribute->slot && !attribute->is_list)
+          lexer_.fail(start, "{}: {} names one computation", instruction.word, key);
+        parse_call(instruction, slot++);
+      }
+      return true;
+    }
+  }
+  parse_call(instruction, attribute->slot);
+  return true;
+}
+
+void ModuleParser::parse_call(Instruction& instruction, size_t slot) {
+  Call call;
+  call.slot = slot;
+  call.position = lexer_.position();
+  for (const Call& other : instruction.calls)
+    if (other.slot == slot)
+      lexer_.fail(call.position, "{}: called computation {} is given in two ways", instruction.word,
+                  slot);
+  if (lexer_.peek() == '{')
+    call.computation = parse_inline_computation(fmt::format("{}.called", instruction.name));
+  else
+    call.callee = lexer_.name("a computation");
+  instruction.calls.push_back(call);
+}
+
+void ModuleParser::check_required(const Instruction& instruction,
+                                  const std::vector<std::string_view>& seen) {
+  for (const OpcodeAttribute& attribute : attributes_of(instruction.opcode))
+    if (attribute.presence == Presence::required && !contains(seen, spelling(*attribute.row)))
+      lexer_.fail(instruction.word_position, "{}: the attribute {}=... is missing",
+                  instruction.word, spelling(*attribute.row));
+  const CalledRow& row = called_row(instruction.opcode);
+  const size_t count = instruction.calls.size();
+  bool listed = false;
+  for (const CalledAttribute& attribute : row.attributes)
+    listed = listed || (attribute.is_list && contains(seen, attribute.name));
+  for (const CalledAttribute& attribute : row.attributes)
+    if (row.least > 0 && !listed && !attribute.is_list && !contains(seen, attribute.name))
+      lexer_.fail(instruction.word_position, "{}: the attribute {}=computation is missing",
+                  instruction.word, attribute.name);
+  if (count < row.least)
+    lexer_.fail(instruction.word_position, "{}: {} called computations, at least {} are needed",
+                instruction.word, count, row.least);
+  for (const Call& call : instruction.calls)
+    if (call.slot >= count)
+      lexer_.fail(call.position, "{}: called computation {} without those before it",
+                  instruction.word, call.slot);
+}
+
+// Appends the instruction, or keeps it until its operands have been read.
+void ModuleParser::finish(Instruction instruction) {
+  const auto missing = std::find_if(instruction.operands.begin(), instruction.operands.end(),
+                                    [](const Operand& operand) { return operand.node == nullptr; });
+  const std::string_view name = instruction.name;
+  if (missing == instruction.operands.end()) {
+    scope_.nodes.emplace(name, build(instruction));
+    return;
+  }
+  if (!instruction.shape)
+    lexer_.fail(missing->position,
+                "\"{}\" is not defined above in \"{}\"; an instruction without a type stands below "
+                "its operands",
+                missing->name, scope_.computation->name());
+  scope_.deferred_names.emplace(name, scope_.deferred.size());
+  scope_.deferred.push_back(std::move(instruction));
+}
+
+}  // namespace gspmd
