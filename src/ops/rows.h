@@ -14,6 +14,13 @@ std::span<const OpInfo> dot_rows();
 std::span<const OpInfo> reduce_rows();
 std::span<const OpInfo> index_rows();       // gather, scatter
 std::span<const OpInfo> control_rows();     // tuple, while, call, fusion, custom-call, ...
+std::span<const OpInfo> window_rows();      // reduce-window, select-and-scatter
+std::span<const OpInfo> convolution_rows();
+std::span<const OpInfo> sort_rows();        // sort, topk
+std::span<const OpInfo> scan_rows();
+std::span<const OpInfo> linalg_rows();      // cholesky, triangular-solve
+std::span<const OpInfo> fft_rows();
+std::span<const OpInfo> ragged_dot_rows();
 std::span<const OpInfo> collective_rows();  // all-reduce, ..., collective-permute
 
 // Aspects that join the rows from files of their own, so that a pass's knowledge of an op can grow

@@ -1,0 +1,179 @@
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "ops/check.h"
+#include "ops/factors.h"
+#include "ops/loops.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+// Operands: inputs, then the initial carries. to_apply takes one slice of each input (without the
+// scan dim) and the carries, and returns one slice of each output and the next carries.
+struct ScanParts {
+  int64_t inputs = 0, carries = 0, outputs = 0;
+  int64_t dim = 0, length = 0;
+};
+
+Dims without_dim(const Shape& shape, int64_t dim) {
+  Dims dims = shape.dims;
+  dims.erase(dims.begin() + dim);
+  return dims;
+}
+
+Dims with_dim(const Shape& slice, int64_t dim, int64_t size) {
+  Dims dims = slice.dims;
+  dims.insert(dims.begin() + dim, size);
+  return dims;
+}
+
+std::vector<Shape> result_shapes(const Shape& shape) {
+  return shape.is_tuple ? shape.elements : std::vector<Shape>{shape};
+}
+
+ScanParts parts_of(const Node& node) {
+  check_operand_count(node, 1, -1);
+  const auto count = static_cast<int64_t>(node.operands().size());
+  ScanParts parts;
+  // Modules that leave the number out have one carry per input.
+  parts.carries = node.attrs.scalar->num_carries > 0 ? node.attrs.scalar->num_carries : count / 2;
+  parts.inputs = count - parts.carries;
+  if (parts.carries > count || parts.inputs < 1)
+    user_error(
+        "scan: {} operands with num_carries={}; it takes at least one input before the "
+        "carries",
+        count, parts.carries);
+  const Shape& first = array_operand(node, 0);
+  const Dims& dims = node.attrs.dimensions;
+  if (dims.size() != 1 || dims[0] < 0 || dims[0] >= first.rank())
+    user_error("scan: dimensions={} of {}; it scans exactly one dim of its inputs", braces(dims),
+               to_string(first));
+  parts.dim = dims[0];
+  parts.length = first.dims[static_cast<size_t>(parts.dim)];
+  for (int64_t i = 0; i < parts.inputs; ++i) {
+    const Shape& input = array_operand(node, i);
+    if (parts.dim >= input.rank() || input.dims[static_cast<size_t>(parts.dim)] != parts.length)
+      user_error("scan: input {} is {}, dim {} has {} elements in input 0", i, to_string(input),
+                 parts.dim, parts.length);
+  }
+  const Computation& body = called_computation(node, 0, 1);
+  parts.outputs = static_cast<int64_t>(result_shapes(body.root()->shape).size()) - parts.carries;
+  return parts;
+}
+
+Shape infer_scan(const Node& node) {
+  const ScanParts parts = parts_of(node);
+  std::vector<Shape> parameters, results;
+  for (int64_t i = 0; i < parts.inputs; ++i) {
+    const Shape& input = node.operand(i)->shape;
+    parameters.emplace_back(input.dtype, without_dim(input, parts.dim));
+  }
+  for (int64_t i = 0; i < parts.carries; ++i)
+    parameters.push_back(array_operand(node, parts.inputs + i));
+  const Computation& body = *node.called[0];
+  check_parameters(node, body, parameters);
+  const std::vector<Shape> returned = result_shapes(body.root()->shape);
+  if (parts.outputs < 0)
+    user_error("scan: computation {} returns {}, it has to return {} carries", body.name(),
+               to_string(body.root()->shape), parts.carries);
+  for (int64_t i = 0; i < parts.outputs; ++i) {
+    const Shape& slice = returned[static_cast<size_t>(i)];
+    if (slice.is_tuple || parts.dim > slice.rank())
+      user_error("scan: computation {} returns {} as output {}, which cannot have dim {}",
+                 body.name(), to_string(slice), i, parts.dim);
+    results.push_back(
+        checked_size(node, Shape(slice.dtype, with_dim(slice, parts.dim, parts.length))));
+  }
+  for (int64_t i = 0; i < parts.carries; ++i) {
+    const Shape& carry = returned[static_cast<size_t>(parts.outputs + i)];
+    if (!(carry == node.operand(parts.inputs + i)->shape))
+      user_error("scan: computation {} returns carry {} as {}, it starts as {}", body.name(), i,
+                 to_string(carry), to_string(node.operand(parts.inputs + i)->shape));
+    results.push_back(carry);
+  }
+  if (!node.shape.is_tuple) return tuple_unless_one(std::move(results));
+  return Shape::tuple(std::move(results));
+}
+
+FactorRule scan_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  // The computation is one for whole slices.
+  for (auto* sides : {&rule.operands, &rule.results})
+    for (size_t i = 0; i < sides->size(); ++i) {
+      const Shape shape =
+          sides == &rule.operands ? node.operands()[i]->shape : result_shapes(node.shape)[i];
+      for (size_t d = 0; d < shape.dims.size(); ++d)
+        (*sides)[i][d] = add_factor(rule, shape.dims[d], FactorKind::blocked);
+    }
+  return rule;
+}
+
+// Copies between element `at` of dim `dim` of `whole` and the slice.
+void copy_slice(const Array& whole, const Array& slice, int64_t dim, int64_t at, bool into_slice) {
+  const Dims strides = row_major_strides(whole.dims());
+  Dims outer = strides;
+  outer.erase(outer.begin() + dim);
+  const StridedView in_whole{whole, outer, at * strides[static_cast<size_t>(dim)]};
+  const StridedView in_slice{slice, row_major_strides(slice.dims()), 0};
+  if (into_slice)
+    copy_elements(slice.dims(), in_slice, in_whole);
+  else
+    copy_elements(slice.dims(), in_whole, in_slice);
+}
+
+Value evaluate_scan(const EvalContext& context) {
+  const Node& node = context.node;
+  const ScanParts parts = parts_of(node);
+  std::vector<Array> outputs;
+  const std::vector<Shape> shapes = result_shapes(node.shape);
+  for (int64_t i = 0; i < parts.outputs; ++i) outputs.emplace_back(shapes[static_cast<size_t>(i)]);
+  std::vector<Value> carries(context.operands.begin() + parts.inputs, context.operands.end());
+  for (int64_t step = 0; step < parts.length; ++step) {
+    const int64_t at = node.attrs.scalar->is_reverse ? parts.length - 1 - step : step;
+    std::vector<Value> arguments;
+    for (int64_t i = 0; i < parts.inputs; ++i) {
+      const Array& input = context.operands[static_cast<size_t>(i)].array;
+      const Array slice(input.dtype(), without_dim(input.shape(), parts.dim));
+      copy_slice(input, slice, parts.dim, at, true);
+      arguments.push_back({slice, {}, false});
+    }
+    arguments.insert(arguments.end(), carries.begin(), carries.end());
+    const std::vector<Array> returned = leaves(context.call(*node.called[0], arguments));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      copy_slice(outputs[i], returned[i], parts.dim, at, false);
+    for (size_t i = 0; i < carries.size(); ++i)
+      carries[i] = {returned[outputs.size() + i], {}, false};
+  }
+  std::vector<Array> results = std::move(outputs);
+  for (const Value& carry : carries) results.push_back(carry.array);
+  return pack(node.shape, results);
+}
+
+int64_t scan_flops(const Node& node) {
+  int64_t flops = 0;
+  for (const Shape& leaf : leaf_shapes(node.shape))
+    flops += std::min(leaf.elements_count(), int64_t(1) << 50);
+  return flops;
+}
+
+std::vector<OpInfo> build_rows() {
+  OpInfo info;
+  info.opcode = Opcode::scan;
+  info.min_operands = 1;
+  info.max_operands = -1;
+  info.infer = infer_scan;
+  info.factors = scan_factors;
+  info.evaluate = evaluate_scan;
+  info.flops = scan_flops;
+  return {info};
+}
+
+}  // namespace
+
+std::span<const OpInfo> scan_rows() {
+  static const std::vector<OpInfo> rows = build_rows();
+  return rows;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+Value evaluate_sort(const EvalContext& context);
+Value evaluate_topk(const EvalContext& context);
+
+// A comparator that compares one computed key after the other: key i is `left` of the left elements
+// and the same computation of the right ones; a later key decides where the earlier ones are equal.
+struct SortKey {
+  const Node* left = nullptr;
+  size_t operand = 0;  // the one operand of the sort that it reads
+  bool descending = false;
+  bool total_order = false;  // floats: by total order, else NaN is unordered and -0 equals 0
+};
+// nullopt where the comparator is anything else.
+std::optional<std::vector<SortKey>> sort_keys(const Computation& comparator);
+
+// Bits that compare as unsigned integers the way the elements of `dtype` compare; nullopt for types
+// without an order and, unless `total_order`, for NaN.
+std::optional<uint64_t> ordered_bits(DType dtype, const std::byte* element, bool total_order);
+
+// The stable order of `count` keys of several columns, the first column first: column c holds keys
+// [c][0, count).
+std::vector<int64_t> stable_order(std::span<const std::vector<uint64_t>> columns, int64_t count);
+
+}  // namespace gspmd

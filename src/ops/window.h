@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+// The elements of one dim that one window position reads, in the order of the window: window index
+// window_first + i * window_step meets element input_first + i * input_step, 0 <= i < count. What
+// falls between (base dilation) or outside is left out.
+struct WindowRun {
+  int64_t window_first = 0, window_step = 1;
+  int64_t input_first = 0, input_step = 1;
+  int64_t count = 0;
+};
+WindowRun window_run(const WindowDim& dim, int64_t input_size, int64_t position);
+// Of all positions.
+std::vector<WindowRun> window_runs(const WindowDim& dim, int64_t input_size, int64_t positions);
+
+// Size 1 that reads element i at position i.
+bool is_trivial(const WindowDim& dim);
+
+// Checks the fields of `window`, which has to have as many dims as `dims`, and gives the number of
+// positions per dim. UserError.
+Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims);
+
+Value evaluate_reduce_window(const EvalContext& context);
+Value evaluate_select_and_scatter(const EvalContext& context);
+
+}  // namespace gspmd
