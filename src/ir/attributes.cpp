@@ -28,8 +28,40 @@ bool same_permutation(const Permutation& a, const Permutation& b) {
 
 }  // namespace
 
+Permutation shift_along(DeviceOrder order, Digits digits, int64_t shift, bool wraps) {
+  Permutation permutation{{}, order, digits, digits, shift, wraps};
+  const int64_t count = tile_count(digits);
+  if (wraps) permutation.shift = ((shift % count) + count) % count;
+  if (permutation.shift == 0) internal_error("collective-permute: a shift by 0 of {}", count);
+  return permutation;
+}
+
+namespace {
+
+std::vector<std::pair<int64_t, int64_t>> materialize_shift(const Permutation& permutation) {
+  const int64_t count = tile_count(permutation.from);
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (int64_t rank = 0; rank < permutation.order->count; ++rank) {
+    const int64_t tile = tile_index(permutation.from, rank);
+    int64_t next = tile + permutation.shift;
+    if (!permutation.wraps && (next < 0 || next >= count)) continue;
+    next = (next % count + count) % count;
+    int64_t target = rank;
+    for (size_t i = permutation.from.size(); i-- > 0;) {
+      const Digit& digit = permutation.from[i];
+      target += (next % digit.size - rank / digit.stride % digit.size) * digit.stride;
+      next /= digit.size;
+    }
+    pairs.emplace_back(permutation.order->device(rank), permutation.order->device(target));
+  }
+  return pairs;
+}
+
+}  // namespace
+
 std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation) {
   if (permutation.order == nullptr) return permutation.pairs;
+  if (permutation.shift != 0) return materialize_shift(permutation);
   if (permutation.from.size() != permutation.to.size())
     internal_error("collective-permute: {} digits go to {} digits", permutation.from.size(),
                    permutation.to.size());

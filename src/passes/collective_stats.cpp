@@ -44,6 +44,12 @@ std::string groups_text(const Node& node) {
   const Permutation& permutation = node.attrs.permutation;
   std::string text;
   if (permutation.order != nullptr) {  // digits, so that it stays short on any mesh
+    if (permutation.shift != 0) {
+      for (const Digit& digit : permutation.from)
+        text += fmt::format("({},{})", digit.size, digit.stride);
+      return fmt::format("{} shifted by {}{}", text, permutation.shift,
+                         permutation.wraps ? ", round the end" : "");
+    }
     for (size_t i = 0; i < permutation.from.size(); ++i)
       text +=
           fmt::format("{}({},{})->({},{})", i ? " " : "", permutation.from[i].size,

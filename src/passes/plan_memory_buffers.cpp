@@ -40,6 +40,22 @@ bool can_share_fusion(const Node& node, int64_t operand, int64_t leaf) {
   return false;
 }
 
+// Leaves of a loop's state that its body hands on as they are.
+std::vector<bool> invariant_leaves(const Computation& body) {
+  const Node& state = *body.parameters().at(0);
+  const Node& next = *body.root();
+  std::vector<bool> stays(static_cast<size_t>(leaf_count(state.shape)), false);
+  if (!next.is(Opcode::tuple)) return stays;
+  size_t leaf = 0;
+  for (size_t i = 0; i < next.operands().size(); ++i) {
+    const Node& value = *next.operands()[i];
+    const bool same = value.is(Opcode::get_tuple_element) && value.operand(0) == &state &&
+                      value.attrs.index == static_cast<int64_t>(i);
+    for (int64_t k = leaf_count(value.shape); k > 0; --k) stays.at(leaf++) = same;
+  }
+  return stays;
+}
+
 class Builder {
  public:
   Builder(const Module& module, const std::map<int64_t, int64_t>& scratch) : scratch_(scratch) {
@@ -168,20 +184,28 @@ class Builder {
     return all;
   }
 
-  // One buffer per leaf of the state holds it from before the loop to after it.
+  // One buffer per leaf of the state holds it from before the loop to after it; what no iteration changes is
+  // read where it lay before.
   Leaves visit_while(const Node& node, const Leaves& initial) {
     const int64_t start = now();
-    const Leaves carried = fresh(node);
-    for (size_t i = 0; i < carried.size(); ++i) table_.shares.push_back({start, initial[i], carried[i]});
+    std::vector<bool> stays = invariant_leaves(*node.called.at(1));
+    if (call_sites_.at(node.called.at(1)) != 1) stays.assign(stays.size(), false);
+    Leaves carried;
+    for (const Shape& shape : leaf_shapes(node.shape)) {
+      const size_t i = carried.size();
+      carried.push_back(stays[i] ? initial[i] : make(node, shape));
+      if (!stays[i]) table_.shares.push_back({start, initial[i], carried[i]});
+    }
     const Leaves condition = walk_once(*node.called.at(0), carried);
     for (const int64_t buffer : condition) read(buffer, step(node));
     const Leaves next = walk_once(*node.called.at(1), carried);
-    for (const int64_t buffer : carried) table_[buffer].last_inside = table_[buffer].last;
+    for (size_t i = 0; i < carried.size(); ++i)
+      if (!stays[i]) table_[carried[i]].last_inside = table_[carried[i]].last;
     const int64_t end = step(node);
     for (size_t i = 0; i < carried.size(); ++i) {
       read(next[i], end);
       read(carried[i], end);
-      table_.carries.push_back({carried[i], next[i]});
+      if (!stays[i]) table_.carries.push_back({carried[i], next[i]});
     }
     return carried;
   }

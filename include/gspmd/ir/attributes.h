@@ -87,16 +87,22 @@ struct ScalarAttributes {
 
 enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; printed EQ, NE, ...
 
-// Who sends to whom in a collective-permute. Either explicit device pairs, or, for any number of
-// devices, a digit permutation over `order`: the device of rank r sends to the device whose rank has
-// at digit to[i] the coordinate that r has at digit from[i] (from and to read the same set of digits).
+// Who sends to whom in a collective-permute. Either explicit device pairs, or, for any number of devices,
+// without a list, over the ranks of `order`:
+//   a digit permutation (shift == 0): the device of rank r sends to the device whose rank has at digit to[i]
+//   the coordinate that r has at digit from[i] (from and to read the same set of digits);
+//   a shift (shift != 0, from == to): the devices that differ in these digits only are a row in the order of
+//   their tile index; each sends to the one `shift` further on, round the end when `wraps`, else not at all.
 struct Permutation {
   std::vector<std::pair<int64_t, int64_t>> pairs;
-  DeviceOrder order = nullptr;  // set for the digit form
+  DeviceOrder order = nullptr;  // set for both forms without a list
   Digits from, to;
+  int64_t shift = 0;
+  bool wraps = false;
   bool operator==(const Permutation&) const = default;
 };
-// Pairs of either form; a digit permutation lists every device of its order. O(devices).
+Permutation shift_along(DeviceOrder order, Digits digits, int64_t shift, bool wraps);
+// Pairs of any form; without a list every device of the order is looked at. O(devices).
 std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation);
 
 // Attributes of all opcodes; an opcode reads the fields that HLO gives it and leaves the others at

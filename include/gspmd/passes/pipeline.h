@@ -8,6 +8,7 @@
 
 #include "gspmd/passes/partition.h"
 #include "gspmd/passes/propagate.h"
+#include "gspmd/passes/windowed_einsum.h"
 
 namespace gspmd {
 
@@ -23,6 +24,7 @@ struct PipelineOptions {
   bool verify_between = false;
   bool combine = true;  // collective combining
   bool fuse = true;
+  WindowedEinsumOptions windowed_einsum;
   bool cse_across_phases = false;       // design.md 2.15
   std::vector<std::string> disabled;    // pass names
   std::vector<std::string> dump_after;  // pass names; "all"
