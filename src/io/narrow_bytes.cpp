@@ -2,18 +2,9 @@
 
 #include <cstring>
 
+#include "base/narrow.h"
+
 namespace gspmd::io {
-namespace {
-uint8_t narrow_from_double(DType d, double v) {
-  const int bits = d == DType::s1 || d == DType::u1 ? 1 : d == DType::s2 || d == DType::u2 ? 2 : 4;
-  const int raw = static_cast<int>(v) & ((1 << bits) - 1);
-  return static_cast<uint8_t>(is_signed_integer(d) && (raw >> (bits - 1)) ? raw - (1 << bits)
-                                                                          : raw);
-}
-double narrow_to_double(DType d, uint8_t b) {
-  return is_signed_integer(d) ? static_cast<int8_t>(b) : b;
-}
-}  // namespace
 
 DType storage_type(DType dtype) {
   if (!is_narrow(dtype)) return dtype;

@@ -2,7 +2,9 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
+#include "gspmd/ops/loop_guard.h"
 #include "ops/collective.h"
+#include "ops/control.h"
 #include "ops/interpreter.h"
 
 namespace gspmd {
@@ -40,7 +42,9 @@ class Lockstep {
     if (node.is(Opcode::partition_id)) return partition_ids(devices);
     if (node.is(Opcode::call) || node.is(Opcode::fusion))
       return run(*node.called[0], devices, operands);
+    if (node.is(Opcode::async_start)) return start_async(node, devices, operands);
     if (node.is(Opcode::while_)) return run_while(node, devices, operands[0]);
+    if (node.is(Opcode::conditional)) return run_conditional(node, devices, operands);
     std::vector<Lanes> by_device(devices.size());
     for (size_t lane = 0; lane < devices.size(); ++lane)
       for (const Lanes& operand : operands) by_device[lane].push_back(operand[lane]);
@@ -59,12 +63,56 @@ class Lockstep {
     return ids;
   }
 
+  static void show(LoopGuard& guard, const Lanes& states) {
+    std::vector<Array> arrays;
+    for (const Value& state : states)
+      for (Array& leaf : leaves(state)) arrays.push_back(std::move(leaf));
+    std::vector<std::span<const std::byte>> values;
+    for (const Array& array : arrays) values.emplace_back(array.bytes());
+    guard.carried(values);
+  }
+
+  Lanes start_async(const Node& node, const std::vector<int64_t>& devices,
+                    const std::vector<Lanes>& operands) {
+    const Lanes made = run(*node.called[0], devices, operands);
+    Lanes results;
+    for (size_t lane = 0; lane < devices.size(); ++lane) {
+      std::vector<Value> own;
+      for (const Lanes& operand : operands) own.push_back(operand[lane]);
+      results.push_back(started_value(node.shape, std::move(own), made[lane]));
+    }
+    return results;
+  }
+
+  // The devices that take a branch go through it as a smaller subset.
+  Lanes run_conditional(const Node& node, const std::vector<int64_t>& devices,
+                        const std::vector<Lanes>& operands) {
+    Lanes results(devices.size());
+    const auto branches = static_cast<int64_t>(node.called.size());
+    for (int64_t branch = 0; branch < branches; ++branch) {
+      std::vector<int64_t> taking;
+      std::vector<size_t> lanes;
+      Lanes arguments;
+      for (size_t i = 0; i < devices.size(); ++i) {
+        if (chosen_branch(operands[0][i].array, branches) != branch) continue;
+        taking.push_back(devices[i]);
+        lanes.push_back(i);
+        arguments.push_back(operands[static_cast<size_t>(branch) + 1][i]);
+      }
+      if (taking.empty()) continue;
+      Lanes made = run(*node.called[static_cast<size_t>(branch)], taking, {arguments});
+      for (size_t i = 0; i < lanes.size(); ++i) results[lanes[i]] = std::move(made[i]);
+    }
+    return results;
+  }
+
   // Devices whose condition fails leave; the others go on as a smaller subset.
   Lanes run_while(const Node& node, std::vector<int64_t> devices, const Lanes& start) {
     Lanes results(devices.size());
     std::vector<size_t> lanes(devices.size());
     std::iota(lanes.begin(), lanes.end(), size_t(0));
     Lanes state = start;
+    LoopGuard guard(node.name(), is_repeatable(node));
     while (true) {
       const Lanes conditions = run(*node.called[0], devices, {state});
       std::vector<int64_t> going_devices;
@@ -80,6 +128,8 @@ class Lockstep {
         going.push_back(std::move(state[i]));
       }
       if (going.empty()) return results;
+      if (going.size() < devices.size()) guard.restart();
+      if (guard.begin_iteration()) show(guard, going);
       devices = std::move(going_devices);
       lanes = std::move(going_lanes);
       state = run(*node.called[1], devices, {going});

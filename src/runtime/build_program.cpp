@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ops/loop_guard.h"
 #include "passes/plan_memory_buffers.h"
 #include "runtime/collective_run.h"
 #include "runtime/normalize.h"
@@ -177,7 +178,11 @@ class Builder {
       add_copy(block, slot(*node.operand(0), i), slot(node, i), node.name());
     }
     auto loop = std::make_unique<LoopStep>();
-    loop->name = node.name();
+    loop->name = node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
+    loop->repeatable = is_repeatable(node);
+    loop->first_carried = static_cast<int64_t>(p_->arguments.size());
+    add_arguments(node);
+    for (const Shape& leaf : leaf_shapes(node.shape)) loop->carried_bytes.push_back(leaf.bytes());
     const size_t before = p_->collectives.size();
     const Computation& condition = *node.called.at(0);
     walk(condition, loop->condition);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/loop_guard.h"
 #include "runtime/collective_run.h"
 #include "runtime/pages.h"
 #include "runtime/program.h"
@@ -217,6 +218,8 @@ class Worker {
     } else {
       for (const int64_t device : own_) active[static_cast<size_t>(device)] = before[static_cast<size_t>(device)];
     }
+    LoopGuard guard(loop.name, loop.repeatable);
+    int64_t devices = 0;  // that were in the last iteration
     while (true) {
       run_block(loop.condition, active);
       if (lockstep) pool_.barrier(worker_);
@@ -225,10 +228,26 @@ class Worker {
         active[d] = active[d] != 0 && predicate(loop, static_cast<int64_t>(d));
         any |= active[d] != 0;
       }
+      const auto still = std::count(active.begin(), active.end(), 1);
+      if (still != devices) guard.restart();
+      devices = still;
+      // In step, one worker watches, while the others wait; the pool ends them when it throws.
+      if (any && (!lockstep || worker_ == 0) && guard.begin_iteration()) watch(loop, active, guard);
       if (lockstep) pool_.barrier(worker_);  // all have read the predicates
       if (!any) return;
       run_block(loop.body, active);
     }
+  }
+
+  void watch(const LoopStep& loop, const std::vector<char>& active, LoopGuard& guard) const {
+    std::vector<std::span<const std::byte>> values;
+    for (size_t d = 0; d < active.size(); ++d) {
+      if (!active[d]) continue;
+      std::byte* const* entry = tables_[d].data() + loop.first_carried;
+      for (const int64_t bytes : loop.carried_bytes)
+        values.emplace_back(*entry++, static_cast<size_t>(bytes));
+    }
+    guard.carried(values);
   }
 
   Executor::Counters& counters_;

@@ -51,6 +51,9 @@ struct Block {
 struct LoopStep {
   Block condition, body;
   int64_t predicate_argument = 0;
+  int64_t first_carried = 0;                // arguments: the carried leaves
+  std::vector<int64_t> carried_bytes;       // of each
+  bool repeatable = false;                  // an iteration depends on these only
   bool lockstep = false;  // a collective is inside
   std::string name;
 };

@@ -27,6 +27,8 @@ struct Command {
   Reference reference = Reference::automatic;
   std::optional<double> rtol, atol;
   int threads = 0;
+  double time_limit = 600;      // seconds after which a running loop gives up
+  std::string inputs, outputs;  // npz files; empty: random inputs, no file
   std::vector<std::string> disabled, dump_after;
 };
 

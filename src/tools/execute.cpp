@@ -1,5 +1,8 @@
 #include "tools/execute.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <limits>
@@ -14,11 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-int64_t saturating_add(int64_t a, int64_t b) {
-  int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
 // The shardings of a value's leaves; what has none is replicated.
@@ -39,6 +37,9 @@ int64_t available_bytes() {
     if (key == "MemAvailable:") available = value * 1024;
   std::ifstream limit("/sys/fs/cgroup/memory.max");
   if (int64_t value; limit >> value) available = std::min(available, value);
+  rlimit address_space{};
+  if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY)
+    available = std::min(available, static_cast<int64_t>(address_space.rlim_cur / 10 * 9));
   return available;
 }
 
@@ -75,10 +76,17 @@ std::unique_ptr<Module> for_one_device(const Module& module) {
   return copy;
 }
 
+int64_t sum_bytes(std::initializer_list<int64_t> terms) {
+  int64_t total = 0;
+  for (const int64_t term : terms)
+    if (__builtin_add_overflow(total, term, &total)) return std::numeric_limits<int64_t>::max();
+  return total;
+}
+
 int64_t input_bytes(const Module& module) {
   int64_t bytes = 0;
   for (const Node* parameter : module.entry()->parameters())
-    bytes = saturating_add(bytes, parameter->shape.bytes());
+    bytes = sum_bytes({bytes, parameter->shape.bytes()});
   return bytes;
 }
 

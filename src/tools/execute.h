@@ -1,21 +1,16 @@
 #pragma once
 
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "gspmd/base/array.h"
-#include "gspmd/ir/op.h"
 #include "gspmd/passes/pipeline.h"
 #include "gspmd/passes/plan_memory.h"
 #include "tools/command.h"
 
 namespace gspmd::tools {
-
-// Entry parameter leaves in order, random by (seed, leaf, element) alone: the same for any number
-// of devices. Small integers, or uniform floats (cli.md). UserError for types that cannot be
-// computed with.
-std::vector<Array> random_inputs(const Module& module, const Command& command);
-std::vector<Value> pack_arguments(const Module& module, std::span<const Array> leaves);
 
 // A module compiled for its num_partitions devices, not yet run.
 struct Prepared {
@@ -31,10 +26,12 @@ Prepared prepare(const Module& module, const PipelineOptions& options);
 // has manual regions, which have no meaning there.
 std::unique_ptr<Module> for_one_device(const Module& module);
 
+// a+b+..., INT64_MAX where that is too large.
+int64_t sum_bytes(std::initializer_list<int64_t> terms);
 // Bytes of all parameters, and of all results, on the host.
 int64_t input_bytes(const Module& module);
 int64_t output_bytes(const Module& module);
-// UserError when `bytes` are more than the machine has free.
+// UserError when `bytes` are more than the machine has free for this process.
 void check_memory(const std::string& what, int64_t bytes);
 
 struct Outcome {

@@ -1,5 +1,14 @@
+#include "tools/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
 #include "gspmd/base/error.h"
-#include "tools/execute.h"
+#include "gspmd/io/npy.h"
+#include "tools/elements.h"
 
 namespace gspmd::tools {
 namespace {
@@ -24,34 +33,121 @@ double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-52
 
 Array random_array(const Shape& shape, uint64_t key, Values values) {
   Array array(Shape(shape.dtype, shape.dims));
-  visit_dtype(shape.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::span<T> data = array.data<T>();
-    const bool spread = values == Values::uniform && is_floating(shape.dtype);
-    for (size_t i = 0; i < data.size(); ++i) {
-      const uint64_t bits = scramble(key + i);
-      const double value = spread ? uniform(bits) : small_integer(bits, shape.dtype);
-      if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
-        data[i] = static_cast<T>(value);
-      else
-        data[i] = T(static_cast<float>(value));
-    }
-  });
+  const bool spread =
+      values == Values::uniform && (is_floating(shape.dtype) || is_complex(shape.dtype));
+  const auto number = [&](uint64_t bits) {
+    return spread ? uniform(bits) : small_integer(bits, shape.dtype);
+  };
+  const bool complex = is_complex(shape.dtype);
+  if (!has_elements(shape.dtype)) return array;
+  for (int64_t i = 0; i < array.size(); ++i) {
+    const uint64_t bits = scramble(key + static_cast<uint64_t>(i));
+    set_element(array, i, number(bits), complex ? number(scramble(~bits)) : 0);
+  }
+  return array;
+}
+
+struct Leaf {
+  const Node* parameter;
+  std::string name;
+  Shape shape;
+};
+
+void add_leaves(const Node& parameter, const Shape& shape, const std::string& name,
+                std::vector<Leaf>& leaves) {
+  if (!shape.is_tuple) {
+    leaves.push_back({&parameter, name, Shape(shape.dtype, shape.dims)});
+    return;
+  }
+  for (size_t i = 0; i < shape.elements.size(); ++i)
+    add_leaves(parameter, shape.elements[i], fmt::format("{}.{}", name, i), leaves);
+}
+
+std::vector<Leaf> input_leaves(const Module& module) {
+  std::vector<Leaf> leaves;
+  for (const Node* parameter : module.entry()->parameters())
+    add_leaves(*parameter, parameter->shape, std::to_string(parameter->attrs.index), leaves);
+  return leaves;
+}
+
+// Files hold narrow types as bytes or integers of 8 bits.
+bool could_be(DType stored, DType wanted) {
+  if (stored == wanted) return true;
+  const bool byte = stored == DType::u8 || stored == DType::s8;
+  return byte && is_narrow(wanted);
+}
+
+// Sizes of `leaf`, or `devices` of them (0: that form is not taken).
+Array read_leaf(const NpzFile& file, const std::string& path, const Leaf& leaf, int64_t devices) {
+  if (!has_elements(leaf.shape.dtype)) return Array(leaf.shape);
+  const Shape stored = file.shape(leaf.name);
+  Dims stacked = leaf.shape.dims;
+  stacked.insert(stacked.begin(), devices);
+  const bool fits = stored.dims == leaf.shape.dims || (devices > 0 && stored.dims == stacked);
+  if (!fits || !could_be(stored.dtype, leaf.shape.dtype))
+    user_error("--inputs {}: array \"{}\" is {}, parameter {} \"{}\" takes {}", path, leaf.name,
+               to_string(stored), leaf.name, leaf.parameter->name(), to_string(leaf.shape));
+  return file.read(leaf.name, leaf.shape.dtype);
+}
+
+std::vector<Array> read_inputs(const Module& module, const std::string& path, int64_t devices) {
+  const std::vector<Leaf> leaves = input_leaves(module);
+  const NpzFile file(path);
+  std::vector<std::string> missing;
+  for (const Leaf& leaf : leaves)
+    if (has_elements(leaf.shape.dtype) && !file.contains(leaf.name)) missing.push_back(leaf.name);
+  if (!missing.empty())
+    user_error("--inputs {}: has no array {}; the module takes {}, the file has {}", path,
+               fmt::join(missing, ", "), fmt::join(input_names(module), ", "),
+               fmt::join(file.names(), ", "));
+  for (const std::string& name : file.names())
+    if (std::none_of(leaves.begin(), leaves.end(),
+                     [&](const Leaf& leaf) { return leaf.name == name; }))
+      fmt::print(stderr, "gspmd: --inputs {}: array \"{}\" belongs to no parameter\n", path, name);
+  std::vector<Array> inputs;
+  for (const Leaf& leaf : leaves) inputs.push_back(read_leaf(file, path, leaf, devices));
+  return inputs;
+}
+
+Array slice_of(const Array& stacked, const Shape& shape, int64_t device) {
+  Array array(shape);
+  const std::span<std::byte> to = array.bytes();
+  if (!to.empty())
+    std::memcpy(to.data(), stacked.bytes().data() + static_cast<size_t>(device) * to.size(),
+                to.size());
   return array;
 }
 
 }  // namespace
 
-std::vector<Array> random_inputs(const Module& module, const Command& command) {
+std::vector<std::string> input_names(const Module& module) {
+  std::vector<std::string> names;
+  for (const Leaf& leaf : input_leaves(module)) names.push_back(leaf.name);
+  return names;
+}
+
+std::vector<Array> make_inputs(const Module& module, const Command& command) {
+  if (!command.inputs.empty()) return read_inputs(module, command.inputs, 0);
   std::vector<Array> inputs;
-  for (const Node* parameter : module.entry()->parameters())
-    for (const Shape& leaf : leaf_shapes(parameter->shape)) {
-      if (!is_computable(leaf.dtype))
-        user_error("parameter {} \"{}\": {} values cannot be computed with here",
-                   parameter->attrs.index, parameter->name(), dtype_name(leaf.dtype));
-      const uint64_t key = scramble(scramble(command.seed) + inputs.size());
-      inputs.push_back(random_array(leaf, key, command.values));
-    }
+  for (const Leaf& leaf : input_leaves(module)) {
+    const uint64_t key = scramble(scramble(command.seed) + inputs.size());
+    inputs.push_back(random_array(leaf.shape, key, command.values));
+  }
+  return inputs;
+}
+
+std::vector<std::vector<Array>> make_device_inputs(const Module& module, const Command& command,
+                                                   int64_t devices) {
+  const std::vector<Array> given = command.inputs.empty()
+                                       ? make_inputs(module, command)
+                                       : read_inputs(module, command.inputs, devices);
+  const std::vector<Leaf> leaves = input_leaves(module);
+  std::vector<std::vector<Array>> inputs(static_cast<size_t>(devices));
+  for (int64_t d = 0; d < devices; ++d)
+    for (size_t i = 0; i < leaves.size(); ++i)
+      inputs[static_cast<size_t>(d)].push_back(given[i].dims() == leaves[i].shape.dims
+                                                   ? given[i]
+                                                   : slice_of(given[i], leaves[i].shape, d));
   return inputs;
 }
 
@@ -64,6 +160,22 @@ std::vector<Value> pack_arguments(const Module& module, std::span<const Array> l
     at += count;
   }
   return arguments;
+}
+
+void check_outputs_path(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    user_error("--outputs {}: there is no folder {}", path, folder.string());
+  if (std::filesystem::is_directory(path, error)) user_error("--outputs {}: is a folder", path);
+}
+
+void write_outputs(const std::string& path, std::span<const Array> outputs) {
+  std::vector<std::pair<std::string, Array>> arrays;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (has_elements(outputs[i].dtype())) arrays.emplace_back(std::to_string(i), outputs[i]);
+  write_npz(path, arrays);
 }
 
 }  // namespace gspmd::tools

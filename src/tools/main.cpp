@@ -6,6 +6,7 @@
 
 #include "gspmd/base/error.h"
 #include "tools/command.h"
+#include "tools/help.h"
 
 namespace gspmd::tools {
 namespace {
@@ -13,65 +14,87 @@ namespace {
 constexpr int kFailed = 1;      // verify found a difference, or an execution failed
 constexpr int kWrongInput = 2;  // the command line, the file or the module
 
+// What a verb does, and so the options it takes: each stage those of the ones before it too.
+enum class Stage : uint8_t { table, read, partition, run, compare };
+
 struct Verb {
   const char* name;
-  const char* what;
+  const char* what;  // one line, for the list of verbs
   int (*run)(const Command& command);
-  bool takes_file;
-  bool propagates;  // takes the propagation options
-  bool partitions;  // takes the partitioner's options
-  bool executes;    // takes inputs
+  Stage stage;
+  bool may(Stage least) const { return stage >= least; }
 };
 constexpr Verb kVerbs[] = {
-    {"print", "parse, verify, print canonical HLO text", print_verb, true, false, false, false},
-    {"propagate", "complete the shardings; print the module", propagate_verb, true, true, true,
-     false},
-    {"partition", "print the one per-device program", partition_verb, true, true, true, false},
-    {"run", "execute; on several devices: partition and run on the mesh", run_verb, true, true,
-     true, true},
-    {"verify", "compare the mesh with the oracle or with one device", verify_verb, true, true, true,
-     true},
-    {"explain", "every collective: why, over which devices, how many bytes", explain_verb, true,
-     true, true, false},
-    {"cost", "FLOPs, bytes per collective, peak memory, time estimate", cost_verb, true, true, true,
-     false},
-    {"ops", "the op table", ops_verb, false, false, false, false},
+    {"print", "parse, verify, print canonical HLO text", print_verb, Stage::read},
+    {"propagate", "complete the shardings; print the module", propagate_verb, Stage::partition},
+    {"partition", "print the one per-device program", partition_verb, Stage::partition},
+    {"run", "execute; on several devices: partition and run on the mesh", run_verb, Stage::run},
+    {"verify", "compare the mesh with the oracle or with one device", verify_verb, Stage::compare},
+    {"explain", "every collective: why, over which devices, how many bytes", explain_verb,
+     Stage::partition},
+    {"cost", "FLOPs, bytes per collective, peak memory, time estimate", cost_verb,
+     Stage::partition},
+    {"ops", "the op table: name, sharding rule of a sample, aspects", ops_verb, Stage::table},
 };
 
 // The partitioner's options by their names in XLA. Those that choose between ways which this
 // partitioner weighs by bytes, or ask for windowed einsums, are accepted and change nothing.
-constexpr const char* kPartitionerOptions[] = {"conv_halo_exchange_always_on_lhs",
-                                               "report_instruction_count",
-                                               "threshold_for_windowed_einsum_mib",
-                                               "unroll_windowed_einsum",
-                                               "bidirectional_windowed_einsum",
-                                               "allow_module_signature_change",
-                                               "allow_module_layout_signature_change",
-                                               "cache_all_gather",
-                                               "choose_faster_windowed_einsum_over_mem",
-                                               "skip_checking_windowed_einsum_users",
-                                               "enable_windowed_einsum_for_all_gather",
-                                               "enable_windowed_einsum_for_reduce_scatter",
-                                               "enable_dynamic_slice_collective_broadcast",
-                                               "disable_ag_rewrite_for_multiple_consumers",
-                                               "partial_windowed_einsum",
-                                               "preferred_gather_partition_methods",
-                                               "preferred_scatter_partition_methods",
-                                               "total_bytes_windowed_einsum_threshold",
-                                               "max_windowed_einsum_iteration",
-                                               "need_resolve_conflicts"};
+enum class OptionKind : uint8_t { flag, integer, text };
+struct PartitionerOption {
+  const char* name;
+  OptionKind kind;
+};
+constexpr PartitionerOption kPartitionerOptions[] = {
+    {"conv_halo_exchange_always_on_lhs", OptionKind::flag},
+    {"report_instruction_count", OptionKind::flag},
+    {"threshold_for_windowed_einsum_mib", OptionKind::integer},
+    {"unroll_windowed_einsum", OptionKind::flag},
+    {"bidirectional_windowed_einsum", OptionKind::flag},
+    {"allow_module_signature_change", OptionKind::flag},
+    {"allow_module_layout_signature_change", OptionKind::flag},
+    {"cache_all_gather", OptionKind::flag},
+    {"choose_faster_windowed_einsum_over_mem", OptionKind::flag},
+    {"skip_checking_windowed_einsum_users", OptionKind::flag},
+    {"enable_windowed_einsum_for_all_gather", OptionKind::flag},
+    {"enable_windowed_einsum_for_reduce_scatter", OptionKind::flag},
+    {"enable_dynamic_slice_collective_broadcast", OptionKind::flag},
+    {"max_partitions_for_dynamic_slice_collective_broadcast", OptionKind::integer},
+    {"disable_ag_rewrite_for_multiple_consumers", OptionKind::flag},
+    {"partial_windowed_einsum", OptionKind::flag},
+    {"preferred_gather_partition_methods", OptionKind::text},
+    {"preferred_scatter_partition_methods", OptionKind::text},
+    {"total_bytes_windowed_einsum_threshold", OptionKind::integer},
+    {"max_windowed_einsum_iteration", OptionKind::integer},
+    {"need_resolve_conflicts", OptionKind::flag},
+};
+
+bool fits(const std::string& value, OptionKind kind) {
+  if (kind == OptionKind::text) return !value.empty();
+  if (kind == OptionKind::flag)
+    return value == "true" || value == "false" || value == "1" || value == "0";
+  const size_t sign = value.rfind('-', 0) == 0 ? 1 : 0;
+  return value.size() > sign && value.size() < 20 &&
+         value.find_first_not_of("0123456789", sign) == std::string::npos;
+}
 
 void check_partitioner_option(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) user_error("--option {}: give name=value", text);
   const std::string name = text.substr(0, equals);
-  for (const char* known : kPartitionerOptions)
-    if (name == known) {
-      fmt::print(stderr, "gspmd: --option {}: accepted, without effect here\n", text);
-      return;
-    }
+  std::vector<std::string> names;
+  for (const PartitionerOption& known : kPartitionerOptions) {
+    names.emplace_back(known.name);
+    if (name != known.name) continue;
+    if (!fits(text.substr(equals + 1), known.kind))
+      user_error("--option {}: {} takes {}", text, name,
+                 known.kind == OptionKind::flag      ? "true or false"
+                 : known.kind == OptionKind::integer ? "an integer"
+                                                     : "a value");
+    fmt::print(stderr, "gspmd: --option {}: accepted, without effect here\n", text);
+    return;
+  }
   user_error("--option {}: there is no option \"{}\"; options are {}", text, name,
-             fmt::join(kPartitionerOptions, ", "));
+             fmt::join(names, ", "));
 }
 
 std::vector<bool> parse_flags(const std::string& option, const std::string& text) {
@@ -90,71 +113,96 @@ std::vector<bool> parse_flags(const std::string& option, const std::string& text
 
 // Option texts that become values after parsing.
 struct Texts {
-  std::string allow_output, allow_parameters, inputs, outputs, values = "integers",
-                                                               reference = "auto";
+  std::string allow_output, allow_parameters;
+  std::string values = "integers", reference = "auto";
   std::vector<std::string> options;
   int64_t num_devices = 0;
   double rtol = -1, atol = -1;
   bool no_propagate = false, no_spmd = false;
 };
 
-void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts) {
-  app.add_flag("--json", command.json, "one JSON object on standard output");
-  if (verb.takes_file)
-    app.add_option("FILE", command.file, "HLO text; - reads standard input")->required();
-  if (verb.propagates) {
-    app.add_option("--allow-output-propagation", texts.allow_output,
-                   "completion may change the root's shardings: all, or one bool per element");
-    app.add_option("--allow-parameter-propagation", texts.allow_parameters,
-                   "completion may change the parameters' shardings: all, or one bool each");
-    app.add_flag("--no-spmd", texts.no_spmd, "the non-SPMD completion rules");
-    app.add_flag("--origins", command.origins, "with --json: where each sharding came from");
-  }
-  if (verb.partitions) {
-    app.add_flag("--no-propagate", texts.no_propagate,
-                 "use the shardings in the file as they stand");
-    app.add_option("--num-devices", texts.num_devices, "default: the module's num_partitions");
-    app.add_option("--option", texts.options, "name=value, a partitioner option");
-    app.add_option("--disable", command.disabled, "leave out a pass");
-    app.add_option("--dump-after", command.dump_after,
-                   "text after a pass, or all, to standard error");
-    app.add_option("--threads", command.threads, "worker threads; default: the machine's");
-  }
-  if (verb.executes) {
-    app.add_option("--seed", command.seed, "of the random inputs, 0 to 2^64-1")
-        ->check([](const std::string& text) {  // CLI11 would wrap a negative number around
-          return text.find('-') == std::string::npos ? "" : "--seed " + text + " is negative";
-        });
-    app.add_option("--values", texts.values, "integers (-4..4) or uniform ([-1, 1))");
-    app.add_option("--inputs", texts.inputs, "npz file with the arguments");
-    app.add_option("--outputs", texts.outputs, "npz file for the results");
-    app.add_option("--reference", texts.reference, "auto, oracle or fast");
-    app.add_option("--rtol", texts.rtol, "relative tolerance");
-    app.add_option("--atol", texts.atol, "absolute tolerance");
-  }
+void add_propagation_options(CLI::App& app, Command& command, Texts& texts) {
+  const char* const kGroup = "Completion";
+  app.add_option("--allow-output-propagation", texts.allow_output,
+                 "completion may change the root's shardings: all of them, or\n"
+                 "=BOOL,BOOL,... for each element of a tuple")
+      ->group(kGroup);
+  app.add_option("--allow-parameter-propagation", texts.allow_parameters,
+                 "the same for the parameters: all of them, or =BOOL,BOOL,...")
+      ->group(kGroup);
+  app.add_flag("--no-spmd", texts.no_spmd, "the completion rules for other than SPMD programs")
+      ->group(kGroup);
+  app.add_flag("--origins", command.origins, "with --json: where each sharding came from")
+      ->group(kGroup);
 }
 
-// Not available in this version: said before any work is done.
-void check_npz(const Texts& texts) {
-  const char* const kWay =
-      "npz files are not available in this version; inputs are random from --seed";
-  if (!texts.inputs.empty()) user_error("--inputs {}: {}", texts.inputs, kWay);
-  if (!texts.outputs.empty())
-    user_error("--outputs {}: npz files are not available in this version; use --json",
-               texts.outputs);
+void add_partition_options(CLI::App& app, Command& command, Texts& texts) {
+  const char* const kGroup = "Partitioning";
+  app.add_flag("--no-propagate", texts.no_propagate,
+               "take the shardings as they stand in the file; an instruction\n"
+               "without one is replicated")
+      ->group(kGroup);
+  app.add_option("--num-devices", texts.num_devices,
+                 "number of devices; default: the module's num_partitions")
+      ->group(kGroup);
+  app.add_option("--option", texts.options, "NAME=VALUE, an option of the partitioner; repeatable")
+      ->group(kGroup);
+  app.add_option("--disable", command.disabled, "leave out a pass; repeatable")->group(kGroup);
+  app.add_option("--dump-after", command.dump_after,
+                 "print the text after a pass, or after all, on standard error")
+      ->group(kGroup);
+  app.add_option("--threads", command.threads, "worker threads; default: the machine's cores")
+      ->group(kGroup);
+}
+
+void add_run_options(CLI::App& app, Command& command, Texts& texts) {
+  const char* const kGroup = "Execution";
+  app.add_option("--inputs", command.inputs, "npz file with the arguments")->group(kGroup);
+  app.add_option("--seed", command.seed, "of random inputs, 0 to 2^64-1; default 0")
+      ->check([](const std::string& text) {  // CLI11 would wrap a negative number around
+        return text.find('-') == std::string::npos ? "" : "--seed " + text + " is negative";
+      })
+      ->group(kGroup);
+  app.add_option("--values", texts.values,
+                 "random inputs: integers (default; -4..4, unsigned 0..4, pred 0/1)\n"
+                 "or uniform (floats in [-1, 1))")
+      ->group(kGroup);
+  app.add_option("--time-limit", command.time_limit,
+                 "seconds after which a loop that still runs is an error; default 600")
+      ->group(kGroup);
+}
+
+void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts) {
+  app.footer(verb_footer(verb.name));
+  app.add_flag("--json", command.json, "one JSON object on standard output");
+  if (verb.may(Stage::read))
+    app.add_option("FILE", command.file, "HLO text; - reads standard input")->required();
+  if (verb.may(Stage::partition)) {
+    add_propagation_options(app, command, texts);
+    add_partition_options(app, command, texts);
+  }
+  if (verb.may(Stage::run)) add_run_options(app, command, texts);
+  if (verb.stage == Stage::run)
+    app.add_option("--outputs", command.outputs, "npz file for the results")->group("Execution");
+  if (!verb.may(Stage::compare)) return;
+  app.add_option("--reference", texts.reference,
+                 "auto (default), oracle: plain kernels, or fast: one device")
+      ->group("Comparison");
+  app.add_option("--rtol", texts.rtol, "relative tolerance")->group("Comparison");
+  app.add_option("--atol", texts.atol, "absolute tolerance")->group("Comparison");
 }
 
 void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts& texts) {
   command.propagate = !texts.no_propagate;
   command.spmd = !texts.no_spmd;
-  if (verb.propagates) {
+  if (verb.may(Stage::partition)) {
     if (app.count("--allow-output-propagation") > 0)
       command.allow_output = parse_flags("--allow-output-propagation", texts.allow_output);
     if (app.count("--allow-parameter-propagation") > 0)
       command.allow_parameters =
           parse_flags("--allow-parameter-propagation", texts.allow_parameters);
   }
-  if (verb.partitions && app.count("--num-devices") > 0) {
+  if (verb.may(Stage::partition) && app.count("--num-devices") > 0) {
     if (texts.num_devices < 1 || texts.num_devices > (int64_t{1} << 31))
       user_error("--num-devices {}: outside 1 to {}", texts.num_devices, int64_t{1} << 31);
     command.num_devices = texts.num_devices;
@@ -162,8 +210,9 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
   for (const std::string& option : texts.options) check_partitioner_option(option);
   if (command.threads < 0 || command.threads > 1024)
     user_error("--threads {}: outside 0 (the machine's) to 1024", command.threads);
-  if (!verb.executes) return;
-  check_npz(texts);
+  if (!verb.may(Stage::run)) return;
+  if (!(command.time_limit > 0))
+    user_error("--time-limit {}: give a number of seconds above 0", command.time_limit);
   if (texts.values != "integers" && texts.values != "uniform")
     user_error("--values {}: use integers or uniform", texts.values);
   if (texts.values == "uniform") command.values = Values::uniform;
@@ -173,6 +222,7 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
     command.reference = Reference::fast;
   else if (texts.reference != "auto")
     user_error("--reference {}: use oracle or fast", texts.reference);
+  if (!verb.may(Stage::compare)) return;
   for (const auto& [name, value, target] :
        {std::tuple{"--rtol", texts.rtol, &command.rtol}, {"--atol", texts.atol, &command.atol}}) {
     if (app.count(name) == 0) continue;
@@ -194,9 +244,10 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
 }
 
 int dispatch(int argc, char** argv) {
-  CLI::App app(
-      "Completes shardings of HLO modules, partitions them for a mesh of devices, and runs them.");
+  CLI::App app(command_description());
   app.name("gspmd");
+  app.footer(command_footer());
+  app.get_formatter()->column_width(34);
   app.set_version_flag("--version", "gspmd 0.1.0");
   app.require_subcommand(1);
   Command command;
@@ -205,6 +256,8 @@ int dispatch(int argc, char** argv) {
   for (const Verb& verb : kVerbs) {
     parsers.push_back(app.add_subcommand(verb.name, verb.what));
     add_options(*parsers.back(), verb, command, texts);
+    if (argc > 1 && verb.name == std::string_view(argv[1]))
+      parsers.back()->description(verb_description(verb.name));
   }
   try {
     app.parse(arguments_of(argc, argv));

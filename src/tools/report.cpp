@@ -5,37 +5,11 @@
 #include <cmath>
 #include <cstdio>
 
-#include "gspmd/base/error.h"
-
 namespace gspmd::tools {
 namespace {
 
 constexpr int64_t kMaxJsonElements = 65536;
 constexpr int64_t kShownElements = 64;
-
-template <class T>
-Json element(T value) {
-  if constexpr (std::is_same_v<T, bool>)
-    return value;
-  else if constexpr (std::is_integral_v<T>)
-    return value;
-  else if constexpr (std::is_same_v<T, double>)
-    return number(value);
-  else
-    return number(static_cast<double>(static_cast<float>(value)));
-}
-
-template <class T>
-Json complex_elements(const Array& array) {
-  const std::span<std::byte> bytes = array.bytes();
-  Json data = Json::array();
-  for (int64_t i = 0; i < array.size(); ++i) {
-    T parts[2];
-    std::memcpy(parts, bytes.data() + static_cast<size_t>(i) * sizeof parts, sizeof parts);
-    data.push_back({number(static_cast<double>(parts[0])), number(static_cast<double>(parts[1]))});
-  }
-  return data;
-}
 
 // "data,model", or the digits of the device number that a group runs over: "(4,1)" is size, stride.
 std::string axes_text(const CollectiveStats& c) {
@@ -104,21 +78,36 @@ Json to_json(const std::vector<FullRematerialization>& all) {
   return list;
 }
 
+Json element_json(const Element& element) {
+  return std::visit(
+      [](const auto& value) -> Json {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, double>)
+          return number(value);
+        else if constexpr (std::is_same_v<T, std::complex<double>>)
+          return {number(value.real()), number(value.imag())};
+        else
+          return value;
+      },
+      element);
+}
+
+std::string element_text(const Element& element) {
+  const auto text = [](const Json& part) {
+    return part.is_string() ? part.get<std::string>() : part.dump();
+  };
+  const Json value = element_json(element);
+  if (!value.is_array()) return text(value);
+  return fmt::format("({}, {})", text(value[0]), text(value[1]));
+}
+
 Json to_json(const Array& array) {
   Json result = {{"dtype", dtype_name(array.dtype())}, {"shape", array.dims()}};
   if (array.size() > kMaxJsonElements) return result;
-  if (array.dtype() == DType::c64) {
-    result["data"] = complex_elements<float>(array);
-  } else if (array.dtype() == DType::c128) {
-    result["data"] = complex_elements<double>(array);
-  } else {
-    Json data = Json::array();
-    visit_dtype(array.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      for (const T& value : array.data<T>()) data.push_back(element(value));
-    });
-    result["data"] = std::move(data);
-  }
+  Json data = Json::array();
+  if (has_elements(array.dtype()))
+    for (int64_t i = 0; i < array.size(); ++i) data.push_back(element_json(element_at(array, i)));
+  result["data"] = std::move(data);
   return result;
 }
 
@@ -147,16 +136,8 @@ std::string to_table(const std::vector<FullRematerialization>& all) {
 std::string to_line(const Array& array) {
   std::string text = to_string(array.shape());
   const int64_t shown = std::min(array.size(), kShownElements);
-  if (!is_computable(array.dtype())) return text;
-  visit_dtype(array.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::span<T> data = array.data<T>();
-    for (int64_t i = 0; i < shown; ++i) {
-      text += i ? ", " : " ";
-      const Json value = element(data[static_cast<size_t>(i)]);
-      text += value.is_string() ? value.get<std::string>() : value.dump();
-    }
-  });
+  if (!has_elements(array.dtype())) return text;
+  for (int64_t i = 0; i < shown; ++i) text += (i ? ", " : " ") + element_text(element_at(array, i));
   if (shown < array.size()) text += fmt::format(", ... ({} more)", array.size() - shown);
   return text;
 }

@@ -7,6 +7,7 @@
 #include "gspmd/passes/collective_stats.h"
 #include "gspmd/passes/partition.h"
 #include "gspmd/passes/pipeline.h"
+#include "tools/elements.h"
 
 namespace gspmd::tools {
 
@@ -19,7 +20,9 @@ Json to_json(const std::vector<CollectiveStats>& collectives);
 Json to_json(const std::vector<FullRematerialization>& all);
 // {"dtype","shape","data"}; no data above 65,536 elements.
 Json to_json(const Array& array);
-Json number(double value);  // NaN and infinities are strings
+Json number(double value);                         // NaN and infinities are strings
+Json element_json(const Element& element);         // complex numbers are [re, im]
+std::string element_text(const Element& element);  // (re, im)
 
 // Tables for people.
 std::string to_table(const std::vector<CollectiveStats>& collectives);

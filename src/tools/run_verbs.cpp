@@ -1,24 +1,27 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <limits>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
+#include "gspmd/ops/loop_guard.h"
+#include "gspmd/passes/estimate_cost.h"
 #include "tools/command.h"
 #include "tools/compare.h"
+#include "tools/copies.h"
 #include "tools/execute.h"
+#include "tools/inputs.h"
 #include "tools/report.h"
 
 namespace gspmd::tools {
 namespace {
 
-int64_t sum(std::initializer_list<int64_t> terms) {
-  int64_t total = 0;
-  for (const int64_t term : terms)
-    if (__builtin_add_overflow(total, term, &total)) return std::numeric_limits<int64_t>::max();
-  return total;
-}
+// Beyond this the reference kernels, plain loops, take minutes: such results count as not exact and
+// are compared with the fast kernels on one device, unless --reference oracle asks for the others.
+constexpr double kOracleFlops = 2e10;
+// Values that the reference kernels hold at once, in terms of a planned run: nothing in place, and
+// the magnitudes that tell whether sums are exact.
+constexpr int64_t kOracleCopies = 3;
 
 // On one device nothing is left of the shardings.
 Prepared prepare_run(const Module& module, const Command& command) {
@@ -32,28 +35,42 @@ Prepared prepare_run(const Module& module, const Command& command) {
 // The results to compare with, and how.
 struct Expected {
   std::vector<Array> outputs;
+  std::vector<double> noise;
   bool exact = false;
   bool oracle = false;
   double seconds = 0;
 };
+
+std::vector<Array> fast_results(const Module& single, std::span<const Array> inputs,
+                                const Command& command) {
+  PipelineOptions options = pipeline_options(command, single);
+  options.run_propagation = false;
+  options.dump_after.clear();  // the mesh's passes are the ones asked for
+  return execute(prepare(single, options), inputs, command).outputs;
+}
 
 Expected expected_results(const Module& module, std::span<const Array> inputs,
                           const Command& command) {
   const auto start = std::chrono::steady_clock::now();
   Expected expected;
   const std::unique_ptr<Module> single = for_one_device(module);
-  Value value;
-  const std::vector<Value> arguments = pack_arguments(*single, inputs);
-  expected.exact = is_exact(*single, arguments, &value);
+  const bool reference_runs =
+      command.reference == Reference::oracle || estimate_cost(*single).flops <= kOracleFlops;
+  std::vector<Array> reference;
+  if (reference_runs) {
+    Value value;
+    const std::vector<Value> arguments = pack_arguments(*single, inputs);
+    expected.exact = is_exact(*single, arguments, &value);
+    reference = leaves(value);
+  }
   expected.oracle = command.reference == Reference::oracle ||
                     (command.reference == Reference::automatic && expected.exact);
-  if (expected.oracle) {
-    expected.outputs = leaves(value);
+  if (expected.exact && expected.oracle) {
+    expected.outputs = std::move(reference);
   } else {
-    PipelineOptions options = pipeline_options(command, *single);
-    options.run_propagation = false;
-    options.dump_after.clear();  // the mesh's passes are the ones asked for
-    expected.outputs = execute(prepare(*single, options), inputs, command).outputs;
+    std::vector<Array> fast = fast_results(*single, inputs, command);
+    if (reference_runs) expected.noise = noise_between(fast, reference);
+    expected.outputs = expected.oracle ? std::move(reference) : std::move(fast);
   }
   expected.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -62,81 +79,175 @@ Expected expected_results(const Module& module, std::span<const Array> inputs,
 
 Json to_json(const std::optional<Difference>& difference) {
   if (!difference) return nullptr;
-  return {{"output", difference->output},
-          {"index", difference->index},
-          {"expected", number(difference->expected)},
-          {"actual", number(difference->actual)}};
+  Json json = {{"output", difference->output},
+               {"index", difference->index},
+               {"expected", element_json(difference->expected)},
+               {"actual", element_json(difference->actual)}};
+  if (difference->device >= 0) json["device"] = difference->device;
+  return json;
 }
 
-void print_verdict(const Comparison& result, const Expected& expected, const Prepared& prepared) {
+// What verify found, of either kind of program.
+struct Verdict {
+  Comparison result;
+  bool exact = false;
+  bool oracle = false;
+  int64_t num_devices = 1;
+  int64_t peak_bytes = 0;
+  double compile_seconds = 0, run_seconds = 0, reference_seconds = 0;
+  std::vector<CollectiveStats> collectives;
+  std::vector<FullRematerialization> full_rematerializations;
+};
+
+void print_text(const Verdict& verdict) {
+  const Comparison& result = verdict.result;
   fmt::print("{} on {} devices: {}, compared with {}\n", result.equal ? "equal" : "DIFFERENT",
-             prepared.num_devices, expected.exact ? "exact" : "not exact",
-             expected.oracle ? "the oracle" : "the one-device program");
+             verdict.num_devices, verdict.exact ? "exact" : "not exact",
+             verdict.oracle ? "the oracle" : "the one-device program");
   fmt::print("largest error {:.3g} absolute, {:.3g} relative; peak {} bytes per device\n",
-             result.max_abs_error, result.max_rel_error, prepared.plan.peak_bytes);
+             result.max_abs_error, result.max_rel_error, verdict.peak_bytes);
   if (result.first)
-    fmt::print("first difference: output {} at [{}]: expected {}, found {}\n", result.first->output,
-               fmt::join(result.first->index, ","), result.first->expected, result.first->actual);
-  fmt::print("{}{}",
-             to_table(collective_stats(*prepared.compiled.local,
-                                       mesh_of(*prepared.compiled.completed).get())),
-             to_table(prepared.compiled.full_rematerializations));
+    fmt::print("first difference: output {}{} at [{}]: expected {}, found {}\n",
+               result.first->output,
+               result.first->device < 0 ? "" : fmt::format(" of device {}", result.first->device),
+               fmt::join(result.first->index, ","), element_text(result.first->expected),
+               element_text(result.first->actual));
+  fmt::print("{}{}", to_table(verdict.collectives), to_table(verdict.full_rematerializations));
+}
+
+int finish(const Verdict& verdict, const Command& command) {
+  const Comparison& result = verdict.result;
+  if (!command.json) {
+    print_text(verdict);
+  } else {
+    print_json({{"equal", result.equal},
+                {"exact", verdict.exact},
+                {"reference", verdict.oracle ? "oracle" : "fast"},
+                {"max_abs_error", number(result.max_abs_error)},
+                {"max_rel_error", number(result.max_rel_error)},
+                {"first_difference", to_json(result.first)},
+                {"collectives", tools::to_json(verdict.collectives)},
+                {"full_rematerializations", tools::to_json(verdict.full_rematerializations)},
+                {"peak_bytes_per_device", verdict.peak_bytes},
+                {"seconds",
+                 {{"compile", verdict.compile_seconds},
+                  {"run", verdict.run_seconds},
+                  {"reference", verdict.reference_seconds}}}});
+  }
+  return result.equal ? 0 : 1;
+}
+
+Json to_json(std::span<const Array> outputs) {
+  Json list = Json::array();
+  for (const Array& output : outputs) list.push_back(tools::to_json(output));
+  return list;
+}
+
+void print_outputs(std::span<const Array> outputs, const std::string& prefix) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    fmt::print("{}{}: {}\n", prefix, i, to_line(outputs[i]));
+}
+
+int run_as_copies(const Module& module, const Command& command) {
+  const CopiesProgram program = prepare_copies(module);
+  check_memory(fmt::format("run of {} copies", program.num_devices),
+               saturating_multiply(2, program.bytes()));
+  double seconds = 0;
+  const PerDevice outputs = run_copies(program, copies_inputs(program, command), command, &seconds);
+  if (!command.outputs.empty()) write_outputs(command.outputs, stack(outputs));
+  if (!command.json) {
+    for (size_t d = 0; d < outputs.size(); ++d)
+      print_outputs(outputs[d], fmt::format("device {}: ", d));
+    return 0;
+  }
+  Json devices = Json::array();
+  for (const std::vector<Array>& device : outputs) devices.push_back(to_json(device));
+  print_json({{"outputs", to_json(outputs[0])},
+              {"device_outputs", devices},
+              {"peak_bytes_per_device", program.plan.peak_bytes},
+              {"seconds", {{"compile", program.compile_seconds}, {"run", seconds}}}});
+  return 0;
+}
+
+int verify_copies(const Module& module, const Command& command) {
+  const CopiesProgram program = prepare_copies(module);
+  check_memory(fmt::format("verify of {} copies", program.num_devices),
+               saturating_multiply(1 + kOracleCopies, program.bytes()));
+  const PerDevice inputs = copies_inputs(program, command);
+  Verdict verdict;
+  verdict.oracle = true;
+  verdict.num_devices = program.num_devices;
+  verdict.peak_bytes = program.plan.peak_bytes;
+  verdict.compile_seconds = program.compile_seconds;
+  verdict.collectives = collective_stats(*program.module);
+  const auto start = std::chrono::steady_clock::now();
+  const PerDevice expected = evaluate_copies(program, inputs);
+  verdict.reference_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const PerDevice outputs = run_copies(program, inputs, command, &verdict.run_seconds);
+  for (size_t d = 0; d < outputs.size(); ++d) {
+    Comparison device = compare(expected[d], outputs[d], false, {command.rtol, command.atol, {}});
+    Comparison& all = verdict.result;
+    all.equal = all.equal && device.equal;
+    all.max_abs_error = std::max(all.max_abs_error, device.max_abs_error);
+    all.max_rel_error = std::max(all.max_rel_error, device.max_rel_error);
+    if (device.first && !all.first) {
+      all.first = device.first;
+      all.first->device = static_cast<int64_t>(d);
+    }
+  }
+  return finish(verdict, command);
 }
 
 }  // namespace
 
 int run_verb(const Command& command) {
+  check_outputs_path(command.outputs);
   const std::unique_ptr<Module> module = load_for_devices(command);
+  const LoopDeadline deadline(command.time_limit);
+  if (runs_as_copies(*module)) return run_as_copies(*module, command);
   const Prepared prepared = prepare_run(*module, command);
   check_memory(fmt::format("run on {} devices", prepared.num_devices),
-               sum({prepared.bytes(), input_bytes(*module), output_bytes(*module)}));
-  const std::vector<Array> inputs = random_inputs(*module, command);
+               sum_bytes({prepared.bytes(), input_bytes(*module), output_bytes(*module)}));
+  const std::vector<Array> inputs = make_inputs(*module, command);
   const Outcome outcome = execute(prepared, inputs, command);
-  if (command.json) {
-    Json outputs = Json::array();
-    for (const Array& output : outcome.outputs) outputs.push_back(to_json(output));
-    print_json({{"outputs", outputs},
+  if (!command.outputs.empty()) write_outputs(command.outputs, outcome.outputs);
+  if (command.json)
+    print_json({{"outputs", to_json(outcome.outputs)},
                 {"peak_bytes_per_device", prepared.plan.peak_bytes},
                 {"seconds", {{"compile", prepared.compile_seconds}, {"run", outcome.seconds}}}});
-    return 0;
-  }
-  for (size_t i = 0; i < outcome.outputs.size(); ++i)
-    fmt::print("{}: {}\n", i, to_line(outcome.outputs[i]));
+  else
+    print_outputs(outcome.outputs, "");
   return 0;
 }
 
 int verify_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
+  const LoopDeadline deadline(command.time_limit);
+  if (runs_as_copies(*module)) return verify_copies(*module, command);
   const Prepared prepared = prepare_run(*module, command);
   const int64_t reference = plan_memory(*for_one_device(*module)).peak_bytes;
+  const int64_t outputs = output_bytes(*module);
   check_memory(fmt::format("verify on {} devices", prepared.num_devices),
-               sum({prepared.bytes(), reference, input_bytes(*module), output_bytes(*module),
-                    output_bytes(*module)}));
-  const std::vector<Array> inputs = random_inputs(*module, command);
+               sum_bytes({prepared.bytes(), saturating_multiply(kOracleCopies, reference),
+                          input_bytes(*module), outputs, outputs, outputs}));
+  const std::vector<Array> inputs = make_inputs(*module, command);
   const Expected expected = expected_results(*module, inputs, command);
   const Outcome outcome = execute(prepared, inputs, command);
-  const Comparison result =
-      compare(expected.outputs, outcome.outputs, expected.exact, {command.rtol, command.atol});
-  if (!command.json) {
-    print_verdict(result, expected, prepared);
-    return result.equal ? 0 : 1;
-  }
-  print_json(
-      {{"equal", result.equal},
-       {"exact", expected.exact},
-       {"reference", expected.oracle ? "oracle" : "fast"},
-       {"max_abs_error", number(result.max_abs_error)},
-       {"max_rel_error", number(result.max_rel_error)},
-       {"first_difference", to_json(result.first)},
-       {"collectives", to_json(collective_stats(*prepared.compiled.local,
-                                                mesh_of(*prepared.compiled.completed).get()))},
-       {"full_rematerializations", to_json(prepared.compiled.full_rematerializations)},
-       {"peak_bytes_per_device", prepared.plan.peak_bytes},
-       {"seconds",
-        {{"compile", prepared.compile_seconds},
-         {"run", outcome.seconds},
-         {"reference", expected.seconds}}}});
-  return result.equal ? 0 : 1;
+  Verdict verdict;
+  verdict.result = compare(expected.outputs, outcome.outputs, expected.exact,
+                           {command.rtol, command.atol, expected.noise});
+  verdict.exact = expected.exact;
+  verdict.oracle = expected.oracle;
+  verdict.num_devices = prepared.num_devices;
+  verdict.peak_bytes = prepared.plan.peak_bytes;
+  verdict.compile_seconds = prepared.compile_seconds;
+  verdict.run_seconds = outcome.seconds;
+  verdict.reference_seconds = expected.seconds;
+  verdict.collectives =
+      collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
+  verdict.full_rematerializations = prepared.compiled.full_rematerializations;
+  return finish(verdict, command);
 }
 
 }  // namespace gspmd::tools

@@ -15,14 +15,21 @@ TEST_CASE("a wrong command line, file or module is one message and exit code 2")
       {"run - --num-devices 0", "--num-devices 0: outside 1 to"},
       {"run - --num-devices two", "--num-devices"},
       {"run - --num-devices 4", "raise --num-devices"},
-      {"run - --inputs a.npz", "--inputs a.npz: npz files are not available"},
-      {"run - --outputs a.npz", "--outputs a.npz: npz files are not available"},
+      {"run - --inputs no/such.npz", "no/such.npz: cannot be read as npz: No such file"},
+      {"run - --outputs no/such.npz", "--outputs no/such.npz: there is no folder no"},
+      {"run - --outputs .", "--outputs .: is a folder"},
+      {"run - --time-limit 0", "--time-limit 0: give a number of seconds above 0"},
+      {"run - --time-limit nan", "--time-limit nan: give a number"},
+      {"run - --rtol 1", "--rtol"},
+      {"print - --num-devices 2", "--num-devices"},
+      {"run - --option cache_all_gather=maybe", "cache_all_gather takes true or false"},
+      {"run - --option max_windowed_einsum_iteration=x", "takes an integer"},
       {"run - --values ones", "--values ones: use integers or uniform"},
       {"run - --seed -1", "--seed"},
       {"run - --threads 100000", "--threads 100000: outside 0"},
       {"run - --disable frob", "there is no pass \"frob\""},
       {"run - --dump-after frob", "there is no such pass"},
-      {"run - --option frob=1", "there is no option \"frob\""},
+      {"run - --option frob=1", "there is no option \"frob\"; options are conv_halo"},
       {"run - --option frob", "give name=value"},
       {"verify - --reference frob", "use oracle or fast"},
       {"verify - --rtol -1", "--rtol -1: a tolerance is not negative"},
@@ -53,6 +60,26 @@ TEST_CASE("a module of several replicas is refused where it would be partitioned
   const CommandResult result = run_command("run -", text);
   CHECK(result.code == 2);
   CHECK_THAT(result.err, Catch::Contains("replica_count=2"));
+}
+
+TEST_CASE("an accepted option is mentioned on standard error only") {
+  const CommandResult result = run_command("run - --json --option cache_all_gather=true", kNetwork);
+  CHECK(result.code == 0);
+  CHECK(result.err == "gspmd: --option cache_all_gather=true: accepted, without effect here\n");
+  CHECK(result.out[0] == '{');
+}
+
+TEST_CASE("every verb explains itself, with its JSON and the exit codes") {
+  for (const char* verb :
+       {"print", "propagate", "partition", "run", "verify", "explain", "cost", "ops"}) {
+    CAPTURE(verb);
+    const CommandResult result = run_command(std::string(verb) + " --help");
+    CHECK(result.code == 0);
+    CHECK(result.err == "");
+    CHECK_THAT(result.out, Catch::Contains("--json") && Catch::Contains("\nJSON\n") &&
+                               Catch::Contains("Exit codes"));
+    CHECK_THAT(run_command("--help").out, Catch::Contains(verb));
+  }
 }
 
 TEST_CASE("calls that would write out to 2^40 instructions are refused") {

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// While one lives, loops of this process give up with an ExecutionError once the time is over.
+// Without one they run as long as they like. The latest one made counts.
+class LoopDeadline {
+ public:
+  explicit LoopDeadline(double seconds);
+  LoopDeadline(const LoopDeadline&) = delete;
+  LoopDeadline& operator=(const LoopDeadline&) = delete;
+  ~LoopDeadline();
+
+ private:
+  int64_t before_;
+};
+
+// Watches one run of a loop and gives up with an ExecutionError that names it: when the deadline is
+// past, and when the values that it carries from one iteration to the next are, byte for byte,
+// those of an earlier iteration, since it then never ends.
+class LoopGuard {
+ public:
+  // `repeatable`: an iteration depends on the carried values only.
+  LoopGuard(const std::string& name, bool repeatable) : name_(name), repeatable_(repeatable) {}
+
+  // Once per iteration. Whether carried() wants to see the values: not in the first thousand.
+  bool begin_iteration();
+  // The carried values' bytes; the same pieces in every iteration.
+  void carried(std::span<const std::span<const std::byte>> values);
+  // Forgets the values seen: other devices take part from now on.
+  void restart() { saved_.clear(); }
+
+ private:
+  const std::string& name_;
+  bool repeatable_;
+  int64_t iteration_ = 0;
+  int64_t saved_at_ = 0, save_next_ = 0;
+  std::vector<std::byte> saved_;
+};
+
+// Whether what the loop computes depends on the carried values only: nothing inside keeps a state
+// or talks to the outside.
+bool is_repeatable(const Node& loop);
+
+}  // namespace gspmd

@@ -1,0 +1,119 @@
+#include "tools/copies.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/evaluate.h"
+#include "gspmd/runtime/executor.h"
+#include "tools/inputs.h"
+
+namespace gspmd::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+bool splits(const Sharding& sharding) {
+  if (!sharding.is_tuple()) return !sharding.is_replicated();
+  for (const Sharding& element : sharding.elements())
+    if (splits(element)) return true;
+  return false;
+}
+
+bool is_region_boundary(const Node& node) {
+  const std::string& target = node.attrs.custom_call_target;
+  return node.is(Opcode::custom_call) &&
+         (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape");
+}
+
+}  // namespace
+
+bool runs_as_copies(const Module& module) {
+  bool knows_devices = false;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) {
+      if (is_region_boundary(*node) || (node->sharding && splits(*node->sharding))) return false;
+      knows_devices |= node->op().has(kCollective) || node->is(Opcode::partition_id) ||
+                       node->is(Opcode::replica_id);
+    }
+  return knows_devices;
+}
+
+int64_t CopiesProgram::bytes() const {
+  return saturating_multiply(
+      num_devices, sum_bytes({plan.peak_bytes, input_bytes(*module), output_bytes(*module)}));
+}
+
+CopiesProgram prepare_copies(const Module& module) {
+  const Clock::time_point start = Clock::now();
+  CopiesProgram program;
+  program.module = for_one_device(module);
+  program.num_devices = program.module->num_partitions = module.num_partitions;
+  program.plan = plan_memory(*program.module);
+  program.compile_seconds = seconds_since(start);
+  return program;
+}
+
+PerDevice copies_inputs(const CopiesProgram& program, const Command& command) {
+  return make_device_inputs(*program.module, command, program.num_devices);
+}
+
+PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, const Command& command,
+                     double* seconds) {
+  const auto compiled = build_program(*program.module, {program.num_devices});
+  Executor executor(compiled, make_worker_pool(command.threads));
+  const auto devices = static_cast<size_t>(program.num_devices);
+  std::vector<std::shared_ptr<DeviceBuffer>> arguments;
+  for (size_t leaf = 0; leaf < inputs[0].size(); ++leaf) {
+    arguments.push_back(
+        std::make_shared<DeviceBuffer>(inputs[0][leaf].shape(), program.num_devices));
+    for (size_t d = 0; d < devices; ++d)
+      if (const std::span<std::byte> bytes = inputs[d][leaf].bytes(); !bytes.empty())
+        std::memcpy(arguments.back()->shard(static_cast<int64_t>(d)), bytes.data(), bytes.size());
+  }
+  const Clock::time_point start = Clock::now();
+  const auto results = executor.run(arguments);
+  *seconds = seconds_since(start);
+  PerDevice outputs(devices);
+  for (size_t d = 0; d < devices; ++d)
+    for (const auto& result : results) {
+      Array array(result->shape());
+      if (const std::span<std::byte> bytes = array.bytes(); !bytes.empty())
+        std::memcpy(bytes.data(), result->shard(static_cast<int64_t>(d)), bytes.size());
+      outputs[d].push_back(std::move(array));
+    }
+  return outputs;
+}
+
+PerDevice evaluate_copies(const CopiesProgram& program, const PerDevice& inputs) {
+  std::vector<std::vector<Value>> arguments;
+  for (const std::vector<Array>& device : inputs)
+    arguments.push_back(pack_arguments(*program.module, device));
+  PerDevice outputs;
+  for (const Value& value : evaluate_devices(*program.module, program.num_devices, arguments))
+    outputs.push_back(leaves(value));
+  return outputs;
+}
+
+std::vector<Array> stack(const PerDevice& outputs) {
+  std::vector<Array> stacked;
+  for (size_t leaf = 0; leaf < outputs[0].size(); ++leaf) {
+    Shape shape = outputs[0][leaf].shape();
+    shape.dims.insert(shape.dims.begin(), static_cast<int64_t>(outputs.size()));
+    Array array(Shape(shape.dtype, shape.dims));
+    std::byte* to = array.bytes().data();
+    for (const std::vector<Array>& device : outputs) {
+      const std::span<std::byte> bytes = device[leaf].bytes();
+      if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+      to += bytes.size();
+    }
+    stacked.push_back(std::move(array));
+  }
+  return stacked;
+}
+
+}  // namespace gspmd::tools
