@@ -1,9 +1,12 @@
 #include "gspmd/base/array.h"
 
 #include <cmath>
+#include <complex>
 #include <cstdlib>
 #include <limits>
 #include <new>
+
+#include "base/narrow.h"
 
 namespace gspmd {
 namespace {
@@ -27,6 +30,61 @@ class HostStorage final : public ArrayStorage {
   size_t size_;
   std::byte* data_;
 };
+
+// Saturates to integers; NaN is 0 there.
+template <class T>
+T element_of(double value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    const double limit = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    if (std::isnan(value)) return 0;
+    if (value >= limit) return std::numeric_limits<T>::max();
+    if (value <= static_cast<double>(std::numeric_limits<T>::min()))
+      return std::numeric_limits<T>::min();
+    return static_cast<T>(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else {
+    return T(static_cast<float>(value));
+  }
+}
+
+// Equal bits, or both NaN; T is a floating point number in some storage.
+template <class T>
+bool equal_or_nan(const T& x, const T& y) {
+  if (std::memcmp(&x, &y, sizeof(T)) == 0) return true;
+  return std::isnan(static_cast<double>(x)) && std::isnan(static_cast<double>(y));
+}
+
+template <class T>
+bool equal_elements(std::span<const T> x, std::span<const T> y) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    if constexpr (std::is_integral_v<T>) {
+      if (x[i] != y[i]) return false;
+    } else {
+      if (!equal_or_nan(x[i], y[i])) return false;
+    }
+  }
+  return true;
+}
+
+// Complex numbers are two floats each.
+template <class T>
+std::span<const T> parts_of(const Array& array) {
+  const std::span<const std::complex<T>> data = array.data<std::complex<T>>();
+  return {reinterpret_cast<const T*>(data.data()), 2 * data.size()};
+}
+
+bool equal_narrow(const Array& a, const Array& b) {
+  for (size_t i = 0; i < a.bytes().size(); ++i) {
+    const auto x = static_cast<uint8_t>(a.bytes()[i]);
+    const auto y = static_cast<uint8_t>(b.bytes()[i]);
+    if (x != y && !equal_or_nan(narrow_to_double(a.dtype(), x), narrow_to_double(a.dtype(), y)))
+      return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -68,9 +126,13 @@ double Array::item() const {
 double Array::at(int64_t flat_index) const {
   if (flat_index < 0 || flat_index >= size())
     user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
+  const auto i = static_cast<size_t>(flat_index);
+  if (is_narrow(dtype())) return narrow_to_double(dtype(), static_cast<uint8_t>(bytes()[i]));
+  if (dtype() == DType::c64) return data<std::complex<float>>()[i].real();
+  if (dtype() == DType::c128) return data<std::complex<double>>()[i].real();
   return visit_dtype(dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return static_cast<double>(data<T>()[static_cast<size_t>(flat_index)]);
+    return static_cast<double>(data<T>()[i]);
   });
 }
 
@@ -80,21 +142,25 @@ void Array::set(int64_t flat_index, double value) {
                to_string(shape()));
   if (flat_index < 0 || flat_index >= size())
     user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
-  visit_dtype(dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, bool>)
-      data<T>()[static_cast<size_t>(flat_index)] = value != 0;
-    else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
-      data<T>()[static_cast<size_t>(flat_index)] = T(static_cast<float>(value));
-    else
-      data<T>()[static_cast<size_t>(flat_index)] = static_cast<T>(value);
-  });
+  const auto i = static_cast<size_t>(flat_index);
+  if (is_narrow(dtype())) {
+    bytes()[i] = std::byte(narrow_from_double(dtype(), value));
+  } else if (dtype() == DType::c64) {
+    data<std::complex<float>>()[i] = static_cast<float>(value);
+  } else if (dtype() == DType::c128) {
+    data<std::complex<double>>()[i] = value;
+  } else {
+    visit_dtype(dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      data<T>()[i] = element_of<T>(value);
+    });
+  }
 }
 
 Array Array::clone() const {
   Array copy(shape());
   const std::span<std::byte> from = bytes();
-  std::memcpy(copy.bytes().data(), from.data(), from.size());
+  if (!from.empty()) std::memcpy(copy.bytes().data(), from.data(), from.size());
   return copy;
 }
 
@@ -111,17 +177,14 @@ void Array::check_type(DType wanted) const {
 
 bool bitwise_equal(const Array& a, const Array& b) {
   if (!(a.shape() == b.shape())) return false;
+  if (dtype_size(a.dtype()) == 0) return true;
+  if (a.dtype() == DType::c64) return equal_elements<float>(parts_of<float>(a), parts_of<float>(b));
+  if (a.dtype() == DType::c128)
+    return equal_elements<double>(parts_of<double>(a), parts_of<double>(b));
+  if (is_narrow(a.dtype())) return equal_narrow(a, b);
   return visit_dtype(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const std::span<T> x = a.data<T>();
-    const std::span<T> y = b.data<T>();
-    for (size_t i = 0; i < x.size(); ++i) {
-      if (std::memcmp(&x[i], &y[i], sizeof(T)) == 0) continue;
-      if constexpr (std::is_integral_v<T>) return false;
-      else if (!std::isnan(static_cast<double>(x[i])) || !std::isnan(static_cast<double>(y[i])))
-        return false;
-    }
-    return true;
+    return equal_elements<T>(a.data<T>(), b.data<T>());
   });
 }
 

@@ -97,14 +97,9 @@ Node* constant(Computation& c, Array literal) {
 }
 
 Node* scalar(Computation& c, DType dtype, double value) {
-  if (!is_computable(dtype))
-    user_error("constant: {} has no real value; use a real number type", dtype_name(dtype));
-  Array literal(dtype, {});
-  visit_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    literal.data<T>()[0] = convert_element<T>(value);
-  });
-  return constant(c, std::move(literal));
+  if (dtype == DType::token || dtype == DType::opaque)
+    user_error("constant: {} has no number; use a number type", dtype_name(dtype));
+  return constant(c, Array::full(Shape(dtype, {}), value));
 }
 
 Node* splat(Computation& c, const Shape& shape, double value) {

@@ -1,5 +1,7 @@
 #include "ops/collective.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gspmd/base/error.h"
@@ -13,7 +15,8 @@ namespace {
 void check_group_lists(const Node& node, const std::vector<std::vector<int64_t>>& lists) {
   std::vector<int64_t> all;
   for (const std::vector<int64_t>& list : lists) {
-    if (list.size() != lists.front().size() && !node.is(Opcode::all_reduce))
+    if (list.size() != lists.front().size() && !node.is(Opcode::all_reduce) &&
+        !node.is(Opcode::all_reduce_start) && !node.is(Opcode::collective_broadcast))
       user_error("{}: replica groups of {} and {} devices; all groups need the same size",
                  opcode_name(node.opcode()), lists.front().size(), list.size());
     all.insert(all.end(), list.begin(), list.end());
@@ -156,6 +159,57 @@ Shape infer_collective_permute(const Node& node) {
   return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });
 }
 
+Shape infer_collective_broadcast(const Node& node) {
+  check_groups(node);
+  return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });
+}
+
+// Operands: input, output, input offsets, send sizes, output offsets, receive sizes.
+Shape infer_ragged_all_to_all(const Node& node) {
+  check_operand_count(node, 6);
+  check_groups(node);
+  check_same_dtype(node, 0, 1);
+  for (int64_t i = 2; i < 6; ++i)
+    if (const Shape& list = array_operand(node, i); !is_integer(list.dtype))
+      user_error("ragged-all-to-all: operand {} is {}; it holds offsets or sizes, integers", i,
+                 to_string(list));
+  return Shape(node.operand(1)->shape.dtype, node.operand(1)->shape.dims);
+}
+
+// (operands, results, whatever else is declared); a single one stands bare.
+template <Shape (*infer)(const Node& node)>
+Shape infer_start(const Node& node) {
+  const Shape results = infer(node);
+  std::vector<Shape> operands;
+  for (const Node* operand : node.operands()) operands.push_back(operand->shape);
+  const std::vector<Shape>& elements = node.shape.elements;
+  if (elements.size() < 2 || !(elements[0] == tuple_unless_one(operands)) ||
+      !(elements[1] == results))
+    user_error("{}: the result {} has to be ({}, {})", opcode_name(node.opcode()),
+               to_string(node.shape), to_string(tuple_unless_one(operands)), to_string(results));
+  for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
+  return node.shape;
+}
+
+Shape infer_all_reduce_done(const Node& node) {
+  check_operand_count(node, 1);
+  return node.operand(0)->shape;
+}
+
+Shape infer_done(const Node& node) {
+  check_operand_count(node, 1);
+  const Shape& started = node.operand(0)->shape;
+  if (started.elements.size() < 2)
+    user_error("{}: the operand is {}; it has to be what the op that starts it gives",
+               opcode_name(node.opcode()), to_string(started));
+  return started.elements[1];
+}
+
+Value evaluate_done(const EvalContext& context) {
+  if (context.node.is(Opcode::all_reduce_done)) return context.operands[0];
+  return context.operands[0].elements[1];
+}
+
 Value evaluate_alone(const EvalContext& context) {
   user_error("{}: it has no meaning on one device; run the module on several devices",
              opcode_name(context.node.opcode()));
@@ -183,17 +237,30 @@ std::vector<OpInfo> build_rows() {
       {Opcode::reduce_scatter, infer_reduce_scatter, nullptr},
       {Opcode::all_to_all, infer_all_to_all, nullptr},
       {Opcode::collective_permute, infer_collective_permute, same_dims_factors},
+      {Opcode::collective_broadcast, infer_collective_broadcast, same_dims_factors},
+      {Opcode::ragged_all_to_all, infer_ragged_all_to_all, nullptr},
+      {Opcode::all_reduce_start, infer_all_reduce, nullptr},
+      {Opcode::all_gather_start, infer_start<infer_all_gather>, nullptr},
+      {Opcode::collective_permute_start, infer_start<infer_collective_permute>, nullptr},
+      {Opcode::all_reduce_done, infer_all_reduce_done, nullptr},
+      {Opcode::all_gather_done, infer_done, nullptr},
+      {Opcode::collective_permute_done, infer_done, nullptr},
+  };
+  const auto ends = [](Opcode opcode) {
+    return opcode == Opcode::all_reduce_done || opcode == Opcode::all_gather_done ||
+           opcode == Opcode::collective_permute_done;
   };
   std::vector<OpInfo> rows;
   for (const Row& row : kRows) {
     OpInfo& info = rows.emplace_back();
     info.opcode = row.opcode;
-    info.traits = kCollective | kIntegerPreserving;
+    info.traits = (ends(row.opcode) ? 0u : uint32_t(kCollective)) | kIntegerPreserving;
     info.min_operands = 1;
     info.max_operands = -1;
     info.infer = row.infer;
     info.factors = row.factors;
-    info.evaluate = evaluate_alone;
+    if (row.opcode != Opcode::ragged_all_to_all)
+      info.evaluate = ends(row.opcode) ? evaluate_done : evaluate_alone;
   }
   return rows;
 }

@@ -1,10 +1,14 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "ops/collective.h"
 #include "ops/combine.h"
+#include "ops/control.h"
 #include "ops/loops.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -37,6 +41,7 @@ std::vector<std::vector<size_t>> groups_of_lanes(const Node& node,
           fmt::join(group, ","));
     groups.push_back(std::move(lanes));
   }
+  if (node.is(Opcode::collective_broadcast)) return groups;
   const auto outside = std::find(covered.begin(), covered.end(), false);
   if (outside != covered.end())
     execution_error("{}: device {} is in no group of \"{}\"", opcode_name(node.opcode()),
@@ -53,27 +58,33 @@ std::vector<Array> members_of(const Operands& operands, const std::vector<size_t
 
 Array combine_members(const Node& node, const std::vector<Array>& members,
                       const CallComputation& call) {
-  const Array result = members[0].clone();
+  const DType dtype = members[0].dtype();
   const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
   if (!combiner) {
-    std::vector<Array> sums{result};
-    for (size_t m = 1; m < members.size(); ++m)
-      for (int64_t i = 0; i < result.size(); ++i)
-        combine_by_call(call, *node.called[0], sums, i, {members[m]}, i);
+    const Array result = members[0].clone();
+    for (size_t m = 1; m < members.size(); ++m) {
+      CalledCombiner called(call, *node.called[0], {result}, {members[m]});
+      for (int64_t i = 0; i < result.size(); ++i) called.combine(i, i);
+    }
     return result;
   }
-  visit_dtype(result.dtype(), [&](auto tag) {
+  std::vector<Array> wide;
+  for (const Array& member : members) wide.push_back(widened(member));
+  const Array result = wide[0].clone();
+  visit_number(result.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = AccumulatorOf<T>;
     const std::span<T> out = result.data<T>();
+    std::vector<std::span<const T>> in;
+    for (const Array& array : wide) in.push_back(array.data<T>());
     for (size_t i = 0; i < out.size(); ++i) {
-      A sum = A(out[i]);
-      for (size_t m = 1; m < members.size(); ++m)
-        sum = combine(*combiner, sum, A(members[m].data<T>()[i]));
+      A sum = convert_element<A>(T(out[i]));
+      for (size_t m = 1; m < in.size(); ++m)
+        sum = combine(*combiner, sum, convert_element<A>(T(in[m][i])));
       out[i] = convert_element<T>(sum);
     }
   });
-  return result;
+  return is_narrow(dtype) ? narrowed(result, dtype) : result;
 }
 
 // The part-th of `parts` equal pieces of an array along `dim`.
@@ -101,22 +112,48 @@ Array joined(const std::vector<Array>& arrays, size_t dim) {
   return result;
 }
 
+// The collective that a -start begins; others are themselves.
+Opcode sync_form(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::all_reduce_start: return Opcode::all_reduce;
+    case Opcode::all_gather_start: return Opcode::all_gather;
+    case Opcode::collective_permute_start: return Opcode::collective_permute;
+    default: return opcode;
+  }
+}
+
 // What member `self` of a group gets for operand `i`.
 Array group_result(const Node& node, const Operands& operands, const std::vector<size_t>& lanes,
                    size_t self, size_t i, const CallComputation& call) {
   const auto parts = static_cast<int64_t>(lanes.size());
   const auto part = static_cast<int64_t>(self);
-  if (node.is(Opcode::all_to_all) && node.attrs.dimensions.empty())
+  const Opcode opcode = sync_form(node.opcode());
+  if (opcode == Opcode::collective_broadcast) return operands[lanes[0]][i].array.clone();
+  if (opcode == Opcode::all_to_all && node.attrs.dimensions.empty())
     return operands[lanes[i]][self].array.clone();  // operand `self` of member i
   const std::vector<Array> members = members_of(operands, lanes, i);
-  if (node.is(Opcode::all_reduce)) return combine_members(node, members, call);
+  if (opcode == Opcode::all_reduce) return combine_members(node, members, call);
   const auto dim = static_cast<size_t>(node.attrs.dimensions[0]);
-  if (node.is(Opcode::all_gather)) return joined(members, dim);
-  if (node.is(Opcode::reduce_scatter))
+  if (opcode == Opcode::all_gather) return joined(members, dim);
+  if (opcode == Opcode::reduce_scatter)
     return piece(combine_members(node, members, call), dim, parts, part);
   std::vector<Array> received;
   for (const Array& member : members) received.push_back(piece(member, dim, parts, part));
   return joined(received, dim);
+}
+
+// The arrays that one device gets, as the node's value: a -start gives a tuple of its operands, of the
+// results and of zeros for what else it declares; all-reduce-start gives the results.
+Value result_value(const Node& node, const std::vector<Value>& operands, std::vector<Array> arrays) {
+  if (sync_form(node.opcode()) == node.opcode() || node.is(Opcode::all_reduce_start))
+    return pack(node.shape, arrays);
+  std::vector<Value> elements{
+      pack(node.shape.elements[0],
+           leaves(operands.size() == 1 ? operands[0] : Value::tuple(operands))),
+      pack(node.shape.elements[1], arrays)};
+  for (size_t i = 2; i < node.shape.elements.size(); ++i)
+    elements.push_back(zero_value(node.shape.elements[i]));
+  return Value::tuple(std::move(elements));
 }
 
 std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices,
@@ -141,7 +178,8 @@ std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices
       results[static_cast<size_t>(to - devices.begin())][i] = sent[i].array.clone();
   }
   std::vector<Value> values;
-  for (const std::vector<Array>& result : results) values.push_back(pack(node.shape, result));
+  for (size_t lane = 0; lane < results.size(); ++lane)
+    values.push_back(result_value(node, operands[lane], results[lane]));
   return values;
 }
 
@@ -150,15 +188,18 @@ std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices
 std::vector<Value> evaluate_collective(const Node& node, const std::vector<int64_t>& devices,
                                        const std::vector<std::vector<Value>>& operands,
                                        int64_t num_devices, const CallComputation& call) {
-  if (node.is(Opcode::collective_permute)) return permute(node, devices, operands, num_devices);
+  if (sync_form(node.opcode()) == Opcode::collective_permute)
+    return permute(node, devices, operands, num_devices);
   std::vector<Value> results(devices.size());
   for (const std::vector<size_t>& lanes : groups_of_lanes(node, devices, num_devices))
     for (size_t self = 0; self < lanes.size(); ++self) {
       std::vector<Array> arrays;
       for (size_t i = 0; i < node.operands().size(); ++i)
         arrays.push_back(group_result(node, operands, lanes, self, i, call));
-      results[lanes[self]] = pack(node.shape, arrays);
+      results[lanes[self]] = result_value(node, operands[lanes[self]], std::move(arrays));
     }
+  for (Value& result : results)  // a device that no broadcast reaches
+    if (!result.is_tuple && result.array.empty()) result = zero_value(node.shape);
   return results;
 }
 

@@ -1,32 +1,26 @@
 #include "ops/combine.h"
 
-#include <cstring>
-
 namespace gspmd {
-namespace {
 
-Value element(const Array& array, int64_t index) {
-  const Array scalar(array.dtype(), {});
-  const auto size = static_cast<size_t>(dtype_size(array.dtype()));
-  std::memcpy(scalar.bytes().data(), array.bytes().data() + static_cast<size_t>(index) * size,
-              size);
-  return {scalar, {}, false};
+CalledCombiner::CalledCombiner(const CallComputation& call, const Computation& to_apply,
+                               const std::vector<Array>& accumulators,
+                               const std::vector<Array>& values)
+    : program_(to_apply, call), accumulators_(columns(accumulators)), values_(columns(values)) {}
+
+std::vector<CalledCombiner::Column> CalledCombiner::columns(const std::vector<Array>& arrays) {
+  std::vector<Column> columns;
+  for (const Array& array : arrays)
+    columns.push_back({array.bytes().data(), dtype_size(array.dtype())});
+  return columns;
 }
 
-}  // namespace
-
-void combine_by_call(const CallComputation& call, const Computation& to_apply,
-                     std::vector<Array>& accumulators, int64_t at, const std::vector<Array>& values,
-                     int64_t from) {
-  std::vector<Value> arguments;
-  for (const Array& array : accumulators) arguments.push_back(element(array, at));
-  for (const Array& array : values) arguments.push_back(element(array, from));
-  const std::vector<Array> results = leaves(call(to_apply, arguments));
-  for (size_t i = 0; i < accumulators.size(); ++i) {
-    const auto size = static_cast<size_t>(dtype_size(accumulators[i].dtype()));
-    std::memcpy(accumulators[i].bytes().data() + static_cast<size_t>(at) * size,
-                results[i].bytes().data(), size);
-  }
+void CalledCombiner::combine(int64_t at, int64_t from) {
+  size_t parameter = 0;
+  for (const Column& column : accumulators_) program_.set(parameter++, column.data + at * column.size);
+  for (const Column& column : values_) program_.set(parameter++, column.data + from * column.size);
+  program_.run();
+  size_t result = 0;
+  for (const Column& column : accumulators_) program_.take(result++, column.data + at * column.size);
 }
 
 }  // namespace gspmd

@@ -3,6 +3,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "ops/numeric.h"
+#include "ops/scalar_program.h"
 
 namespace gspmd {
 
@@ -10,7 +11,9 @@ namespace gspmd {
 
 // Floats accumulate in double and are rounded once at the end.
 template <class T>
-using AccumulatorOf = std::conditional_t<is_float_v<T>, double, T>;
+using AccumulatorOf =
+    std::conditional_t<is_float_v<T>, double,
+                       std::conditional_t<is_complex_v<T>, std::complex<double>, T>>;
 
 // std::vector<bool> has no references; this has.
 template <class T>
@@ -26,9 +29,11 @@ T combine(Combiner combiner, T a, T b) {
     case Combiner::product:
       return multiply_elements(a, b);
     case Combiner::max:
-      return maximum(a, b);
+      if constexpr (!is_complex_v<T>) return maximum(a, b);
+      break;
     case Combiner::min:
-      return minimum(a, b);
+      if constexpr (!is_complex_v<T>) return minimum(a, b);
+      break;
     case Combiner::logical_and:
       if constexpr (std::is_integral_v<T>) return static_cast<T>(a & b);
       break;
@@ -36,12 +41,25 @@ T combine(Combiner combiner, T a, T b) {
       if constexpr (std::is_integral_v<T>) return static_cast<T>(a | b);
       break;
   }
-  internal_error("combine: {} of floating point values", combiner_name(combiner));
+  internal_error("combine: {} of values that have none", combiner_name(combiner));
 }
 
 // accumulators[.][at] = to_apply(accumulators[.][at]..., values[.][from]...) for any computation.
-void combine_by_call(const CallComputation& call, const Computation& to_apply,
-                     std::vector<Array>& accumulators, int64_t at, const std::vector<Array>& values,
-                     int64_t from);
+class CalledCombiner {
+ public:
+  // The arrays are shared; their elements are those that combine() reads and writes.
+  CalledCombiner(const CallComputation& call, const Computation& to_apply,
+                 const std::vector<Array>& accumulators, const std::vector<Array>& values);
+  void combine(int64_t at, int64_t from);
+
+ private:
+  struct Column {
+    std::byte* data;
+    int64_t size;  // of an element
+  };
+  static std::vector<Column> columns(const std::vector<Array>& arrays);
+  ScalarProgram program_;
+  std::vector<Column> accumulators_, values_;
+};
 
 }  // namespace gspmd

@@ -54,17 +54,25 @@ Shape infer_optimization_barrier(const Node& node) {
   return node.operand(0)->shape;
 }
 
-bool keeps_shape(const Node& node) { return node.attrs.custom_call_target == "Sharding"; }
-
-Shape infer_custom_call(const Node& node) {
-  for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
-  if (!keeps_shape(node)) return node.shape;
-  check_operand_count(node, 1);
-  const Shape& x = node.operand(0)->shape;
-  if (!(x == node.shape))
-    user_error("custom-call: Sharding of {} is declared as {}; it keeps the shape", to_string(x),
-               to_string(node.shape));
-  return node.shape;
+// Of a pred two branches, true first; of a number any. Each takes one operand.
+Shape infer_conditional(const Node& node) {
+  const auto branches = static_cast<int64_t>(node.called.size());
+  if (branches < 1) user_error("conditional: it has no branch computation");
+  check_operand_count(node, branches + 1);
+  const Shape& selector = scalar_operand(node, 0);
+  if (selector.dtype != DType::pred && selector.dtype != DType::s32)
+    user_error("conditional: the selector is {}; it has to be pred[] or s32[]", to_string(selector));
+  if (selector.dtype == DType::pred && branches != 2)
+    user_error("conditional: {} branches for a selector pred[]; it takes two", branches);
+  for (int64_t i = 0; i < branches; ++i) {
+    const Computation& branch = called_computation(node, i, branches);
+    check_parameters(node, branch, {node.operand(i + 1)->shape});
+    if (!(branch.root()->shape == node.called[0]->root()->shape))
+      user_error("conditional: branch {} returns {}, branch {} returns {}; all return one shape",
+                 node.called[0]->name(), to_string(node.called[0]->root()->shape), branch.name(),
+                 to_string(branch.root()->shape));
+  }
+  return node.called[0]->root()->shape;
 }
 
 // Tuples have no dims of their own: completion looks through them leaf by leaf.
@@ -72,19 +80,6 @@ FactorRule barrier_factors(const Node& node) {
   if (!node.shape.is_tuple) return pointwise_first_operand_factors(node);
   FactorRule rule = no_factors(node);
   rule.forward_level = rule.backward_level = 0;
-  return rule;
-}
-
-// Of an unknown target nothing is known: all dims whole.
-FactorRule custom_call_factors(const Node& node) {
-  if (keeps_shape(node) && !node.shape.is_tuple) return pointwise_factors(node);
-  FactorRule rule = no_factors(node);
-  for (size_t i = 0; i < rule.operands.size(); ++i)
-    for (size_t d = 0; d < rule.operands[i].size(); ++d)
-      block_operand(rule, node, static_cast<int64_t>(i), static_cast<int64_t>(d));
-  if (!node.shape.is_tuple)
-    for (size_t d = 0; d < node.dims().size(); ++d)
-      block_result(rule, node, static_cast<int64_t>(d));
   return rule;
 }
 
@@ -107,6 +102,7 @@ std::vector<OpInfo> build_rows() {
       row(Opcode::get_tuple_element, 1, 1, infer_get_tuple_element, evaluate_get_tuple_element,
           get_tuple_element_gradient),
       row(Opcode::while_, 1, 1, infer_while, evaluate_while, nullptr),
+      row(Opcode::conditional, 2, -1, infer_conditional, evaluate_conditional, nullptr),
       row(Opcode::call, 0, -1, infer_call, evaluate_call, nullptr),
       row(Opcode::fusion, 0, -1, infer_call, evaluate_call, nullptr),
       row(Opcode::optimization_barrier, 1, 1, infer_optimization_barrier, evaluate_operand,
@@ -114,9 +110,9 @@ std::vector<OpInfo> build_rows() {
       row(Opcode::custom_call, 0, -1, infer_custom_call, evaluate_custom_call,
           custom_call_gradient),
   };
-  rows[5].traits |= kLinear;
-  rows[5].factors = barrier_factors;
-  rows[6].factors = custom_call_factors;
+  rows[6].traits |= kLinear;
+  rows[6].factors = barrier_factors;
+  rows[7].factors = custom_call_factors;
   return rows;
 }
 

@@ -43,7 +43,10 @@ std::vector<Node*> optimization_barrier_gradient(Node& node, Node* cotangent) {
 
 // A Sharding op says where a value is; its cotangent should be there too.
 std::vector<Node*> custom_call_gradient(Node& node, Node* cotangent) {
-  if (node.attrs.custom_call_target != "Sharding")
+  const bool placed_here = node.attrs.custom_call_target == "Sharding";
+  if (!placed_here && is_identity_call(node))
+    return {carries_cotangent(node.shape) ? cotangent : nullptr};
+  if (!placed_here)
     user_error("custom-call: \"{}\" has no gradient: target \"{}\" is not known", node.name(),
                node.attrs.custom_call_target);
   if (!carries_cotangent(node.shape)) return {nullptr};

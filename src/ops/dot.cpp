@@ -4,6 +4,7 @@
 #include "ops/check.h"
 #include "ops/factors.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -28,16 +29,20 @@ void check_side(const Node& node, const char* side, const Shape& shape, const Di
   check_dim_list(node, fmt::format("{} batch and contracting dims ", side), both, shape.rank());
 }
 
-// The result may be wider than the operands (preferred_element_type), of the same kind.
+// Operands of one kind; the result may have another type (preferred_element_type): any number that
+// can hold the products.
 void check_types(const Shape& lhs, const Shape& rhs, DType result) {
+  enum Kind : uint8_t { pred, integer, floating, complex, none };
   const auto kind = [](DType t) {
-    return is_floating(t) ? 0 : is_integer(t) ? 1 : is_complex(t) ? 2 : t == DType::pred ? 3 : 4;
+    return t == DType::pred ? pred : is_integer(t) ? integer : is_floating(t) ? floating
+                                 : is_complex(t)   ? complex : none;
   };
-  if (kind(lhs.dtype) == 4 || kind(lhs.dtype) != kind(rhs.dtype))
+  if (kind(lhs.dtype) == none || kind(lhs.dtype) != kind(rhs.dtype))
     user_error("dot: operands {} and {} differ in kind of element type; convert one of them first",
                to_string(lhs), to_string(rhs));
   const int64_t widest = std::max(dtype_size(lhs.dtype), dtype_size(rhs.dtype));
-  if (kind(result) != kind(lhs.dtype) || dtype_size(result) < widest)
+  const bool narrows = kind(result) == kind(lhs.dtype) && dtype_size(result) < widest;
+  if (kind(result) == none || kind(result) < kind(lhs.dtype) || narrows)
     user_error("dot: {} and {} cannot give elements of {}; use a type at least as wide as both",
                to_string(lhs), to_string(rhs), dtype_name(result));
 }
@@ -100,7 +105,7 @@ std::vector<OpInfo> build_rows() {
   info.min_operands = info.max_operands = 2;
   info.infer = infer_dot;
   info.factors = dot_factors;
-  info.evaluate = evaluate_dot;
+  info.evaluate = any_width<evaluate_dot>;
   info.gradient = dot_gradient;
   info.flops = dot_flops;
   return {info};

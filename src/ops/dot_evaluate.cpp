@@ -7,10 +7,22 @@ namespace {
 
 // Floats are multiplied and summed in double and rounded once: more exact than any fast kernel, and
 // the same bits on integers that are exact. Integers wrap in 64 bits, pred is the "or" of "and"s.
-template <class T>
-using Accumulator =
-    std::conditional_t<is_float_v<T>, double,
-                       std::conditional_t<std::is_same_v<T, bool>, uint8_t, uint64_t>>;
+template <class F>
+void visit_accumulator(const Node& node, F&& f) {
+  bool floating = is_floating(node.shape.dtype);
+  bool complex = is_complex(node.shape.dtype);
+  bool pred = node.shape.dtype == DType::pred;
+  bool integers = true;
+  for (const Node* operand : node.operands()) {
+    complex = complex || is_complex(operand->shape.dtype);
+    floating = floating || is_floating(operand->shape.dtype);
+    integers = integers && !is_floating(operand->shape.dtype) && !is_complex(operand->shape.dtype);
+  }
+  if (pred) return f(TypeTag<uint8_t>{});
+  if (integers && !complex) return f(TypeTag<uint64_t>{});
+  if (complex) return f(TypeTag<std::complex<double>>{});
+  f(TypeTag<double>{});
+}
 
 // One side as a contiguous [batch, rows, columns] matrix of accumulators.
 template <class A>
@@ -24,12 +36,15 @@ std::vector<A> pack_side(const Array& array, const Dims& order) {
   }
   std::vector<A> packed;
   packed.reserve(static_cast<size_t>(array.size()));
-  visit_dtype(array.dtype(), [&](auto tag) {
+  visit_number(array.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::span<const T> in = array.data<T>();
     for_each_offset<1>(dims, {from}, {0}, [&](const std::array<int64_t, 1>& at) {
-      if constexpr (is_float_v<T> == std::is_same_v<A, double>)
-        packed.push_back(static_cast<A>(in[static_cast<size_t>(at[0])]));
+      const T value = in[static_cast<size_t>(at[0])];
+      if constexpr (std::is_same_v<A, uint8_t>)
+        packed.push_back(convert_element<bool>(value) ? 1 : 0);
+      else
+        packed.push_back(convert_element<A>(value));
     });
   });
   return packed;
@@ -64,7 +79,7 @@ std::vector<A> multiply(const Sizes& s, const std::vector<A>& a, const std::vect
         if constexpr (std::is_same_v<A, uint8_t>)
           row[j] = row[j] | (left & right[j]);
         else
-          row[j] += left * right[j];
+          row[j] += multiply_elements(left, right[j]);
       }
     }
   }
@@ -83,21 +98,23 @@ Value evaluate_dot(const EvalContext& context) {
                     sizes_product(rhs, rhs_free), sizes_product(lhs, dims.lhs_contracting)};
   const Array result(context.node.shape);
   if (result.size() == 0) return {result, {}, false};
-  visit_dtype(result.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
+  visit_accumulator(context.node, [&](auto accumulator) {
+    using A = typename decltype(accumulator)::type;
     const std::vector<A> a =
         pack_side<A>(lhs, joined(dims.lhs_batch, lhs_free, dims.lhs_contracting));
     const std::vector<A> b =
         pack_side<A>(rhs, joined(dims.rhs_batch, dims.rhs_contracting, rhs_free));
     const std::vector<A> sums = multiply(sizes, a, b);
-    const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < out.size(); ++i) {
-      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-        out[i] = static_cast<T>(sums[i]);
-      else
-        out[i] = convert_element<T>(sums[i]);
-    }
+    visit_number(result.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::span<T> out = result.data<T>();
+      for (size_t i = 0; i < out.size(); ++i) {
+        if constexpr (std::is_same_v<A, uint64_t>)  // signed values were extended, and wrap back
+          out[i] = convert_element<T>(static_cast<int64_t>(sums[i]));
+        else
+          out[i] = convert_element<T>(sums[i]);
+      }
+    });
   });
   return {result, {}, false};
 }

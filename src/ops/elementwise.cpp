@@ -1,9 +1,13 @@
 #include "ops/elementwise.h"
 
+#include <algorithm>
+
+#include "base/narrow.h"
 #include "gspmd/base/error.h"
 #include "ops/check.h"
 #include "ops/factors.h"
 #include "ops/rows.h"
+#include "ops/shape.h"
 
 namespace gspmd {
 namespace {
@@ -13,7 +17,7 @@ enum class Types : uint8_t {
   any,
   number,
   real,
-  signed_number,
+  real_number,
   floating,
   analytic,
   integer,
@@ -25,10 +29,10 @@ struct TypesRow {
   const char* text;
   bool (*accepts)(DType dtype);
 };
-bool not_token(DType t) { return t != DType::token; }
-bool number(DType t) { return t != DType::token && t != DType::pred; }
-bool real(DType t) { return t != DType::token && !is_complex(t); }
-bool signed_number(DType t) { return is_signed_integer(t) || is_floating(t) || is_complex(t); }
+bool not_token(DType t) { return t != DType::token && t != DType::opaque; }
+bool number(DType t) { return not_token(t) && t != DType::pred; }
+bool real(DType t) { return not_token(t) && !is_complex(t); }
+bool real_number(DType t) { return number(t) && !is_complex(t); }
 bool analytic(DType t) { return is_floating(t) || is_complex(t); }
 bool logical(DType t) { return is_integer(t) || t == DType::pred; }
 
@@ -36,7 +40,7 @@ constexpr TypesRow kTypes[] = {
     {Types::any, "any element type but token", not_token},
     {Types::number, "numbers", number},
     {Types::real, "real numbers or pred", real},
-    {Types::signed_number, "signed numbers", signed_number},
+    {Types::real_number, "real numbers", real_number},
     {Types::floating, "floating point numbers", is_floating},
     {Types::analytic, "floating point or complex numbers", analytic},
     {Types::integer, "integers", is_integer},
@@ -68,10 +72,52 @@ Shape infer_binary(const Node& node) {
   return Shape(x.dtype, x.dims);
 }
 
+DType part_type(DType t) {
+  return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
+}
+
 Shape infer_abs(const Node& node) {
-  const Shape x = infer_unary<Types::signed_number>(node);
-  if (!is_complex(x.dtype)) return x;
-  return Shape(x.dtype == DType::c64 ? DType::f32 : DType::f64, x.dims);
+  const Shape x = infer_unary<Types::number>(node);
+  return Shape(part_type(x.dtype), x.dims);
+}
+
+Shape infer_part(const Node& node) {
+  const Shape x = infer_unary<Types::analytic>(node);
+  return Shape(part_type(x.dtype), x.dims);
+}
+
+Shape infer_complex(const Node& node) {
+  const Shape x = infer_binary<Types::floating>(node);
+  if (x.dtype != DType::f32 && x.dtype != DType::f64)
+    user_error("complex: parts of {} make no complex number; convert them to f32 or f64",
+               to_string(x));
+  return Shape(x.dtype == DType::f32 ? DType::c64 : DType::c128, x.dims);
+}
+
+Shape infer_reduce_precision(const Node& node) {
+  const Shape x = infer_unary<Types::floating>(node);
+  const ScalarAttributes& attrs = node.attrs.scalar;
+  if (attrs.exponent_bits < 1 || attrs.mantissa_bits < 0)
+    user_error("reduce-precision: exponent_bits={}, mantissa_bits={}; at least 1 and 0 are needed",
+               attrs.exponent_bits, attrs.mantissa_bits);
+  return x;
+}
+
+Shape infer_stochastic_convert(const Node& node) {
+  check_operand_count(node, 2);
+  check_same_dims(node, 0, 1);
+  const Shape& x = array_operand(node, 0);
+  const Shape& random = array_operand(node, 1);
+  const Shape& declared = declared_array(node);
+  check_types(node, x, Types::floating);
+  check_types(node, declared, Types::real);
+  if (!is_unsigned_integer(random.dtype) || dtype_size(random.dtype) != dtype_size(x.dtype))
+    user_error("stochastic-convert: the random bits are {}; {} needs unsigned integers of its width",
+               to_string(random), to_string(x));
+  if (x.dims != declared.dims)
+    user_error("stochastic-convert: operand {} and result {} differ in dims", to_string(x),
+               to_string(declared));
+  return declared;
 }
 
 Shape infer_is_finite(const Node& node) {
@@ -103,9 +149,6 @@ Shape infer_convert(const Node& node) {
     user_error(
         "convert: operand {} and result {} differ in dims; convert changes the element type only",
         to_string(x), to_string(declared));
-  if (is_complex(x.dtype) && !is_complex(declared.dtype))
-    user_error("convert: {} cannot become {}; take the real or imaginary part", to_string(x),
-               to_string(declared));
   return declared;
 }
 
@@ -141,19 +184,27 @@ Shape infer_clamp(const Node& node) {
   return Shape(x.dtype, x.dims);
 }
 
+int64_t bits_of(DType dtype) {
+  return is_narrow(dtype) ? narrow_bits(dtype) : 8 * dtype_size(dtype);
+}
+
+void check_bitcast_types(const Node& node, const Shape& x, const Shape& declared) {
+  for (const Shape* shape : {&x, &declared})
+    if (!not_token(shape->dtype) || (is_complex(shape->dtype) && x.dtype != declared.dtype))
+      user_error("{}: {} has no bits to reinterpret", opcode_name(node.opcode()), to_string(*shape));
+  if (declared.dtype == DType::pred && x.dtype != DType::pred)
+    user_error("{}: {} cannot become {}; compare it with zero", opcode_name(node.opcode()),
+               to_string(x), to_string(declared));
+}
+
 // Same rank at equal sizes; else the narrower side has one more, minor dim that holds the parts.
 Shape infer_bitcast_convert(const Node& node) {
   check_operand_count(node, 1);
   const Shape& x = array_operand(node, 0);
   const Shape& declared = declared_array(node);
-  for (const Shape* shape : {&x, &declared})
-    if (shape->dtype == DType::token || is_complex(shape->dtype))
-      user_error("bitcast-convert: {} has no bits to reinterpret", to_string(*shape));
-  if (declared.dtype == DType::pred && x.dtype != DType::pred)
-    user_error("bitcast-convert: {} cannot become {}; compare it with zero", to_string(x),
-               to_string(declared));
-  const int64_t from = dtype_size(x.dtype);
-  const int64_t to = dtype_size(declared.dtype);
+  check_bitcast_types(node, x, declared);
+  const int64_t from = bits_of(x.dtype);
+  const int64_t to = bits_of(declared.dtype);
   Dims wanted = x.dims;
   if (to < from) {
     wanted.push_back(from / to);
@@ -167,6 +218,29 @@ Shape infer_bitcast_convert(const Node& node) {
     user_error("bitcast-convert: {} becomes {}, {} is declared", to_string(x),
                to_string(Shape(declared.dtype, wanted)), to_string(declared));
   return checked_size(node, declared);
+}
+
+// The same bits in row-major order under any dims.
+Shape infer_bitcast(const Node& node) {
+  check_operand_count(node, 1);
+  const Shape& x = array_operand(node, 0);
+  const Shape declared = checked_size(node, declared_array(node));
+  check_bitcast_types(node, x, declared);
+  if (saturating_multiply(x.elements_count(), bits_of(x.dtype)) !=
+      saturating_multiply(declared.elements_count(), bits_of(declared.dtype)))
+    user_error("bitcast: operand {} and result {} differ in their number of bits", to_string(x),
+               to_string(declared));
+  return declared;
+}
+
+FactorRule bitcast_factors(const Node& node) {
+  if (node.operand(0)->dims() == node.dims()) return pointwise_factors(node);
+  if (bits_of(node.operand(0)->shape.dtype) == bits_of(node.shape.dtype))
+    return reshape_factors(node);
+  FactorRule rule = no_factors(node);
+  for (int64_t d = 0; d < node.operand(0)->rank(); ++d) block_operand(rule, node, 0, d);
+  for (int64_t d = 0; d < node.rank(); ++d) block_result(rule, node, d);
+  return rule;
 }
 
 FactorRule bitcast_convert_factors(const Node& node) {
@@ -193,7 +267,24 @@ constexpr uint32_t kExact = kIntegerPreserving;
 constexpr Row kRows[] = {
     {Opcode::abs, 1, kExact, infer_abs},
     {Opcode::ceil, 1, kExact, infer_unary<Types::floating>},
+    {Opcode::acos, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::acosh, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::asin, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::asinh, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::atanh, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::cbrt, 1, 0, infer_unary<Types::analytic>},
     {Opcode::cosine, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::cosh, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::count_leading_zeros, 1, kExact, infer_unary<Types::integer>},
+    {Opcode::erf, 1, 0, infer_unary<Types::floating>},
+    {Opcode::imag, 1, kExact | kLinear, infer_part},
+    {Opcode::popcnt, 1, kExact, infer_unary<Types::integer>},
+    {Opcode::real, 1, kExact | kLinear, infer_part},
+    {Opcode::reduce_precision, 1, kExact, infer_reduce_precision},
+    {Opcode::round_nearest_afz, 1, kExact, infer_unary<Types::floating>},
+    {Opcode::round_nearest_even, 1, kExact, infer_unary<Types::floating>},
+    {Opcode::sinh, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::tan, 1, 0, infer_unary<Types::analytic>},
     {Opcode::exponential, 1, 0, infer_unary<Types::analytic>},
     {Opcode::exponential_minus_one, 1, 0, infer_unary<Types::analytic>},
     {Opcode::floor, 1, kExact, infer_unary<Types::floating>},
@@ -204,7 +295,7 @@ constexpr Row kRows[] = {
     {Opcode::negate, 1, kExact | kLinear, infer_unary<Types::number>},
     {Opcode::not_, 1, kExact, infer_unary<Types::logical>},
     {Opcode::rsqrt, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::sign, 1, kExact, infer_unary<Types::signed_number>},
+    {Opcode::sign, 1, kExact, infer_unary<Types::number>},
     {Opcode::sine, 1, 0, infer_unary<Types::analytic>},
     {Opcode::sqrt, 1, 0, infer_unary<Types::analytic>},
     {Opcode::tanh, 1, 0, infer_unary<Types::analytic>},
@@ -214,7 +305,10 @@ constexpr Row kRows[] = {
     {Opcode::subtract, 2, kExact | kLinear, infer_binary<Types::number>},
     {Opcode::multiply, 2, kExact | kCommutative | kLinearInEach, infer_binary<Types::any>},
     {Opcode::divide, 2, 0, infer_binary<Types::number>},
-    {Opcode::remainder, 2, kExact, infer_binary<Types::number>},
+    {Opcode::remainder, 2, kExact, infer_binary<Types::real_number>},
+    {Opcode::atan2, 2, 0, infer_binary<Types::analytic>},
+    {Opcode::complex, 2, kExact | kLinear, infer_complex},
+    {Opcode::stochastic_convert, 2, 0, infer_stochastic_convert},
     {Opcode::power, 2, 0, infer_binary<Types::number>, pointwise_first_operand_factors},
     {Opcode::maximum, 2, kExact | kCommutative, infer_binary<Types::real>},
     {Opcode::minimum, 2, kExact | kCommutative, infer_binary<Types::real>},
@@ -241,12 +335,17 @@ std::vector<OpInfo> build_rows() {
     info.infer = row.infer;
     info.factors = row.factors;
   }
-  // Its rank may change, so that it is not elementwise as others are.
-  OpInfo& bitcast = rows.emplace_back();
-  bitcast.opcode = Opcode::bitcast_convert;
-  bitcast.min_operands = bitcast.max_operands = 1;
-  bitcast.infer = infer_bitcast_convert;
-  bitcast.factors = bitcast_convert_factors;
+  // Their rank may change, so that they are not elementwise as others are.
+  const auto bitcast = [&](Opcode opcode, decltype(OpInfo::infer) infer,
+                           decltype(OpInfo::factors) factors) {
+    OpInfo& info = rows.emplace_back();
+    info.opcode = opcode;
+    info.min_operands = info.max_operands = 1;
+    info.infer = infer;
+    info.factors = factors;
+  };
+  bitcast(Opcode::bitcast_convert, infer_bitcast_convert, bitcast_convert_factors);
+  bitcast(Opcode::bitcast, infer_bitcast, bitcast_factors);
   for (OpInfo& info : rows) {
     info.evaluate = elementwise_evaluate(info.opcode);
     info.gradient = elementwise_gradient(info.opcode);

@@ -5,7 +5,19 @@
 namespace gspmd {
 
 // Aspects of the elementwise family, each a table of its own file; nullptr where there is none.
+decltype(OpInfo::infer) elementwise_infer(Opcode opcode);
 decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode);
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode);
+
+// Kernels on types that are not narrow.
+bool is_function(Opcode opcode);                       // elementwise_functions.cpp: exp, sine, ...
+Value evaluate_function(const EvalContext& context);
+Value evaluate_atan2(const EvalContext& context);
+Value evaluate_function_power(const EvalContext& context);  // of floats and complex numbers
+Value evaluate_complex_sign(const EvalContext& context);
+decltype(OpInfo::evaluate) arithmetic_kernel(Opcode opcode);  // elementwise_arithmetic.cpp
+Value evaluate_bitcast_convert(const EvalContext& context);   // elementwise_bits.cpp; any type
+Value evaluate_reduce_precision(const EvalContext& context);
+Value evaluate_stochastic_convert(const EvalContext& context);
 
 }  // namespace gspmd

@@ -1,259 +1,15 @@
+#include <algorithm>
 #include <cstring>
 
+#include "base/narrow.h"
 #include "gspmd/base/error.h"
 #include "ops/elementwise.h"
 #include "ops/loops.h"
 #include "ops/numeric.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
-
-// Each op is a struct with `static T apply(T...)` on the types it takes; 16-bit floats are computed
-// in float. Which types an op is instantiated for:
-struct AnyType {
-  template <class T>
-  static constexpr bool accepts = true;
-};
-struct Number {
-  template <class T>
-  static constexpr bool accepts = !std::is_same_v<T, bool>;
-};
-struct Floating {
-  template <class T>
-  static constexpr bool accepts = is_float_v<T>;
-};
-struct Integer {
-  template <class T>
-  static constexpr bool accepts = std::is_integral_v<T> && !std::is_same_v<T, bool>;
-};
-struct Logical {
-  template <class T>
-  static constexpr bool accepts = std::is_integral_v<T>;
-};
-
-template <class Types, class F>
-void visit(const Node& node, DType dtype, F&& f) {
-  visit_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (Types::template accepts<T>)
-      f(tag);
-    else
-      internal_error("{}: no kernel for {}", opcode_name(node.opcode()), dtype_name(dtype));
-  });
-}
-
-template <class Op, class Types>
-Value unary(const EvalContext& context) {
-  const Array& x = context.operands[0].array;
-  const Array result(context.node.shape);
-  visit<Types>(context.node, x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    const std::span<const T> in = x.data<T>();
-    const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = T(Op::template apply<C>(C(in[i])));
-  });
-  return {result, {}, false};
-}
-
-template <class Op, class Types>
-Value binary(const EvalContext& context) {
-  const Array& x = context.operands[0].array;
-  const Array& y = context.operands[1].array;
-  const Array result(context.node.shape);
-  visit<Types>(context.node, x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    const std::span<const T> a = x.data<T>();
-    const std::span<const T> b = y.data<T>();
-    const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < a.size(); ++i) out[i] = T(Op::template apply<C>(C(a[i]), C(b[i])));
-  });
-  return {result, {}, false};
-}
-
-#define GSPMD_UNARY(Name, expression)    \
-  struct Name {                          \
-    template <class T>                   \
-    static T apply(T x) {                \
-      return static_cast<T>(expression); \
-    }                                    \
-  };
-GSPMD_UNARY(Ceil, std::ceil(x))
-GSPMD_UNARY(Cosine, std::cos(x))
-GSPMD_UNARY(Exponential, std::exp(x))
-GSPMD_UNARY(ExponentialMinusOne, std::expm1(x))
-GSPMD_UNARY(Floor, std::floor(x))
-GSPMD_UNARY(Log, std::log(x))
-GSPMD_UNARY(LogPlusOne, std::log1p(x))
-GSPMD_UNARY(Logistic, T(1) / (T(1) + std::exp(-x)))
-GSPMD_UNARY(Rsqrt, T(1) / std::sqrt(x))
-GSPMD_UNARY(Sine, std::sin(x))
-GSPMD_UNARY(Sqrt, std::sqrt(x))
-GSPMD_UNARY(Tanh, std::tanh(x))
-#undef GSPMD_UNARY
-
-struct Negate {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>)
-      return -x;
-    else
-      return static_cast<T>(uint64_t(0) - static_cast<uint64_t>(x));
-  }
-};
-struct Abs {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>)
-      return std::fabs(x);
-    else
-      return x < T(0) ? Negate::apply(x) : x;  // the lowest integer stays
-  }
-};
-struct Sign {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (std::isnan(x) || x == T(0)) return x;
-    }
-    return x > T(0) ? T(1) : x < T(0) ? static_cast<T>(-1) : T(0);
-  }
-};
-struct Not {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_same_v<T, bool>)
-      return !x;
-    else
-      return static_cast<T>(~x);
-  }
-};
-
-struct Add {
-  template <class T>
-  static T apply(T a, T b) {
-    return add_elements(a, b);
-  }
-};
-struct Subtract {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>)
-      return a - b;
-    else
-      return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  }
-};
-struct Multiply {
-  template <class T>
-  static T apply(T a, T b) {
-    return multiply_elements(a, b);
-  }
-};
-// Integers: x / 0 has all bits set, lowest / -1 is lowest.
-struct Divide {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return a / b;
-    } else {
-      if (b == T(0)) return static_cast<T>(-1);
-      if constexpr (std::is_signed_v<T>)
-        if (b == T(-1)) return Negate::apply(a);
-      return static_cast<T>(a / b);
-    }
-  }
-};
-// The sign of the dividend. Integers: x % 0 is x, lowest % -1 is 0.
-struct Remainder {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return std::fmod(a, b);
-    } else {
-      if (b == T(0)) return a;
-      if constexpr (std::is_signed_v<T>)
-        if (b == T(-1)) return T(0);
-      return static_cast<T>(a % b);
-    }
-  }
-};
-// Integers: by squaring, wrapping; a negative exponent gives the truncated 1 / a^-b.
-struct Power {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return std::pow(a, b);
-    } else {
-      if constexpr (std::is_signed_v<T>)
-        if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? (b % 2 == 0 ? T(1) : T(-1)) : T(0);
-      T result = T(1);
-      for (; b != T(0); b = static_cast<T>(b >> 1)) {
-        if (b & 1) result = multiply_elements(result, a);
-        a = multiply_elements(a, a);
-      }
-      return result;
-    }
-  }
-};
-struct Maximum {
-  template <class T>
-  static T apply(T a, T b) {
-    return maximum(a, b);
-  }
-};
-struct Minimum {
-  template <class T>
-  static T apply(T a, T b) {
-    return minimum(a, b);
-  }
-};
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
-
-// Shifts by a negative amount or by the width and more: all bits leave (the sign stays in an
-// arithmetic shift).
-template <class T>
-bool shifts_out(T amount) {
-  using U = std::make_unsigned_t<T>;
-  return static_cast<U>(amount) >= sizeof(T) * 8;
-}
-struct ShiftLeft {
-  template <class T>
-  static T apply(T a, T b) {
-    return shifts_out(b) ? T(0) : static_cast<T>(static_cast<uint64_t>(a) << b);
-  }
-};
-struct ShiftRightArithmetic {
-  template <class T>
-  static T apply(T a, T b) {
-    const auto value = static_cast<std::make_signed_t<T>>(a);
-    return static_cast<T>(shifts_out(b) ? (value < 0 ? -1 : 0) : value >> b);
-  }
-};
-struct ShiftRightLogical {
-  template <class T>
-  static T apply(T a, T b) {
-    return shifts_out(b) ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) >> b);
-  }
-};
 
 // Bits of a float as an integer that orders -NaN < -inf < ... < -0 < +0 < ... < NaN.
 template <class T>
@@ -291,18 +47,21 @@ Value compare(const EvalContext& context) {
   const std::span<bool> out = result.data<bool>();
   const Direction direction = context.node.attrs.direction;
   const bool total = context.node.attrs.compare_type == "TOTALORDER";
-  visit_dtype(x.dtype(), [&](auto tag) {
+  visit_number(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::span<const T> a = x.data<T>();
     const std::span<const T> b = y.data<T>();
     for (size_t i = 0; i < out.size(); ++i) {
-      if constexpr (is_float_v<T>) {
+      if constexpr (is_complex_v<T>) {
+        out[i] = (a[i] == b[i]) == (direction == Direction::eq);  // others are refused by infer
+        continue;
+      } else if constexpr (is_float_v<T>) {
         if (total) {
           out[i] = compare_as(direction, total_order(a[i]), total_order(b[i]));
           continue;
         }
       }
-      out[i] = compare_as<ComputeType<T>>(direction, a[i], b[i]);
+      if constexpr (!is_complex_v<T>) out[i] = compare_as<ComputeType<T>>(direction, a[i], b[i]);
     }
   });
   return {result, {}, false};
@@ -311,39 +70,110 @@ Value compare(const EvalContext& context) {
 Value is_finite(const EvalContext& context) {
   const Array& x = context.operands[0].array;
   const Array result(context.node.shape);
-  visit<Floating>(context.node, x.dtype(), [&](auto tag) {
+  visit_dtype(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::span<const T> in = x.data<T>();
     const std::span<bool> out = result.data<bool>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = std::isfinite(ComputeType<T>(in[i]));
+    for (size_t i = 0; i < in.size(); ++i) out[i] = std::isfinite(static_cast<double>(in[i]));
   });
   return {result, {}, false};
 }
 
-Value convert(const EvalContext& context) {
-  const Array& x = context.operands[0].array;
-  const Array result(context.node.shape);
-  visit_dtype(x.dtype(), [&](auto from) {
+Array converted(const Array& x, const Array& result) {
+  visit_number(x.dtype(), [&](auto from) {
     using From = typename decltype(from)::type;
-    visit_dtype(result.dtype(), [&](auto to) {
+    visit_number(result.dtype(), [&](auto to) {
       using To = typename decltype(to)::type;
       const std::span<const From> in = x.data<From>();
       const std::span<To> out = result.data<To>();
       for (size_t i = 0; i < in.size(); ++i) out[i] = convert_element<To>(in[i]);
     });
   });
+  return result;
+}
+
+// Into a narrow type from the widest of its kind: one rounding; floats saturate to integers.
+Array converted_to_narrow(const Array& x, DType dtype) {
+  const bool from_integers = !is_floating(x.dtype()) && !is_complex(x.dtype());
+  if (is_integer(dtype) && from_integers)
+    return narrowed(converted(x, Array(DType::s64, x.dims())), dtype);
+  const Array wide = converted(x, Array(DType::f64, x.dims()));
+  if (is_integer(dtype)) {
+    const int bits = narrow_bits(dtype) - (is_signed_integer(dtype) ? 1 : 0);
+    const double low = is_signed_integer(dtype) ? -(1 << bits) : 0;
+    for (double& value : wide.data<double>())
+      value = std::isnan(value) ? 0 : std::clamp<double>(value, low, (1 << bits) - 1);
+  }
+  return narrowed(wide, dtype);
+}
+
+Value convert(const EvalContext& context) {
+  const Array x = widened(context.operands[0].array);
+  if (is_narrow(context.node.shape.dtype))
+    return {converted_to_narrow(x, context.node.shape.dtype), {}, false};
+  return {converted(x, Array(context.node.shape)), {}, false};
+}
+
+// A complex number from its parts, and the parts.
+template <class T>
+void join_parts(const Array& re, const Array& im, const Array& result) {
+  const std::span<const T> a = re.data<T>();
+  const std::span<const T> b = im.data<T>();
+  const std::span<std::complex<T>> out = result.data<std::complex<T>>();
+  for (size_t i = 0; i < out.size(); ++i) out[i] = {a[i], b[i]};
+}
+
+Value complex(const EvalContext& context) {
+  const Array result(context.node.shape);
+  const Array& re = context.operands[0].array;
+  const Array& im = context.operands[1].array;
+  if (result.dtype() == DType::c64)
+    join_parts<float>(re, im, result);
+  else
+    join_parts<double>(re, im, result);
+  return {result, {}, false};
+}
+
+// Of a real number the imaginary part is 0.
+template <bool imaginary>
+Value part(const EvalContext& context) {
+  const Array& x = context.operands[0].array;
+  const Array result(context.node.shape);
+  visit_number(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_complex_v<T>) {
+      const std::span<const T> in = x.data<T>();
+      const std::span<typename T::value_type> out = result.data<typename T::value_type>();
+      for (size_t i = 0; i < out.size(); ++i) out[i] = imaginary ? in[i].imag() : in[i].real();
+    } else if constexpr (!imaginary) {
+      const std::span<const std::byte> in = x.bytes();
+      if (!in.empty()) std::memcpy(result.bytes().data(), in.data(), in.size());
+    }
+  });
   return {result, {}, false};
 }
 
 Value copy(const EvalContext& context) { return {context.operands[0].array.clone(), {}, false}; }
 
-Value bitcast_convert(const EvalContext& context) {
-  return {Array(context.node.shape, context.operands[0].array.clone().storage()), {}, false};
-}
-
 // Strides for reading an operand along the result: 0 for a scalar.
 Dims operand_strides(const Array& operand, const Dims& dims) {
   return operand.dims().size() == dims.size() ? row_major_strides(dims) : Dims(dims.size(), 0);
+}
+
+// Elements of any type, by their size.
+template <size_t kSize>
+void select_sized(const Array& pred, const Array& on_true, const Array& on_false,
+                  const Array& result) {
+  struct Element {
+    std::byte bytes[kSize];
+  };
+  const std::span<const bool> selector = pred.data<bool>();
+  const auto* const a = reinterpret_cast<const Element*>(on_true.bytes().data());
+  const auto* const b = reinterpret_cast<const Element*>(on_false.bytes().data());
+  auto* const out = reinterpret_cast<Element*>(result.bytes().data());
+  const bool scalar = pred.dims().size() != result.dims().size();
+  for (int64_t i = 0; i < result.size(); ++i)
+    out[i] = selector[scalar ? 0 : static_cast<size_t>(i)] ? a[i] : b[i];
 }
 
 Value select(const EvalContext& context) {
@@ -351,19 +181,14 @@ Value select(const EvalContext& context) {
   const Array& on_true = context.operands[1].array;
   const Array& on_false = context.operands[2].array;
   const Array result(context.node.shape);
-  const Dims strides = row_major_strides(result.dims());
-  const std::span<const bool> selector = pred.data<bool>();
-  visit_dtype(result.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::span<const T> a = on_true.data<T>();
-    const std::span<const T> b = on_false.data<T>();
-    const std::span<T> out = result.data<T>();
-    for_each_offset<2>(result.dims(), {strides, operand_strides(pred, result.dims())}, {0, 0},
-                       [&](const std::array<int64_t, 2>& at) {
-                         const auto i = static_cast<size_t>(at[0]);
-                         out[i] = selector[static_cast<size_t>(at[1])] ? a[i] : b[i];
-                       });
-  });
+  switch (dtype_size(result.dtype())) {
+    case 1: select_sized<1>(pred, on_true, on_false, result); break;
+    case 2: select_sized<2>(pred, on_true, on_false, result); break;
+    case 4: select_sized<4>(pred, on_true, on_false, result); break;
+    case 8: select_sized<8>(pred, on_true, on_false, result); break;
+    case 16: select_sized<16>(pred, on_true, on_false, result); break;
+    default: break;  // a token has no bytes
+  }
   return {result, {}, false};
 }
 
@@ -395,52 +220,44 @@ struct Row {
   Opcode opcode;
   Value (*evaluate)(const EvalContext& context);
 };
-constexpr Row kRows[] = {
-    {Opcode::abs, unary<Abs, Number>},
-    {Opcode::ceil, unary<Ceil, Floating>},
-    {Opcode::cosine, unary<Cosine, Floating>},
-    {Opcode::exponential, unary<Exponential, Floating>},
-    {Opcode::exponential_minus_one, unary<ExponentialMinusOne, Floating>},
-    {Opcode::floor, unary<Floor, Floating>},
-    {Opcode::is_finite, is_finite},
-    {Opcode::log, unary<Log, Floating>},
-    {Opcode::log_plus_one, unary<LogPlusOne, Floating>},
-    {Opcode::logistic, unary<Logistic, Floating>},
-    {Opcode::negate, unary<Negate, Number>},
-    {Opcode::not_, unary<Not, Logical>},
-    {Opcode::rsqrt, unary<Rsqrt, Floating>},
-    {Opcode::sign, unary<Sign, Number>},
-    {Opcode::sine, unary<Sine, Floating>},
-    {Opcode::sqrt, unary<Sqrt, Floating>},
-    {Opcode::tanh, unary<Tanh, Floating>},
+// Of these the element type may be any that infer lets pass.
+constexpr Row kAnyType[] = {
     {Opcode::copy, copy},
     {Opcode::convert, convert},
-    {Opcode::bitcast_convert, bitcast_convert},
-    {Opcode::add, binary<Add, AnyType>},
-    {Opcode::subtract, binary<Subtract, Number>},
-    {Opcode::multiply, binary<Multiply, AnyType>},
-    {Opcode::divide, binary<Divide, Number>},
-    {Opcode::remainder, binary<Remainder, Number>},
-    {Opcode::power, binary<Power, Number>},
-    {Opcode::maximum, binary<Maximum, AnyType>},
-    {Opcode::minimum, binary<Minimum, AnyType>},
-    {Opcode::and_, binary<And, Logical>},
-    {Opcode::or_, binary<Or, Logical>},
-    {Opcode::xor_, binary<Xor, Logical>},
-    {Opcode::shift_left, binary<ShiftLeft, Integer>},
-    {Opcode::shift_right_arithmetic, binary<ShiftRightArithmetic, Integer>},
-    {Opcode::shift_right_logical, binary<ShiftRightLogical, Integer>},
-    {Opcode::compare, compare},
+    {Opcode::bitcast_convert, evaluate_bitcast_convert},
+    {Opcode::bitcast, evaluate_bitcast_convert},
     {Opcode::select, select},
-    {Opcode::clamp, clamp},
+    {Opcode::complex, complex},
+    {Opcode::stochastic_convert, evaluate_stochastic_convert},
 };
+// These see no narrow types.
+constexpr Row kWide[] = {
+    {Opcode::atan2, evaluate_atan2},
+    {Opcode::clamp, clamp},
+    {Opcode::compare, compare},
+    {Opcode::imag, part<true>},
+    {Opcode::is_finite, is_finite},
+    {Opcode::real, part<false>},
+    {Opcode::reduce_precision, evaluate_reduce_precision},
+};
+
+decltype(OpInfo::evaluate) wide_kernel(Opcode opcode) {
+  if (is_function(opcode)) return evaluate_function;
+  for (const Row& row : kWide)
+    if (row.opcode == opcode) return row.evaluate;
+  return arithmetic_kernel(opcode);
+}
+
+Value evaluate_wide(const EvalContext& context) {
+  return evaluate_any_width(context, wide_kernel(context.node.opcode()));
+}
 
 }  // namespace
 
 decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode) {
-  for (const Row& row : kRows)
+  for (const Row& row : kAnyType)
     if (row.opcode == opcode) return row.evaluate;
-  return nullptr;
+  return wide_kernel(opcode) != nullptr ? evaluate_wide : nullptr;
 }
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 #include "ops/combine.h"
 #include "ops/index.h"
 #include "ops/loops.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -83,16 +84,9 @@ class Slices {
 // whole.
 std::optional<int64_t> inner_start(const Array& indices, int64_t element, int64_t dim,
                                    int64_t size) {
-  return visit_dtype(indices.dtype(), [&](auto tag) -> std::optional<int64_t> {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_integral_v<T>) {
-      const T value = indices.data<T>()[static_cast<size_t>(element)];
-      if (value < T(0) || static_cast<uint64_t>(value) > static_cast<uint64_t>(dim - size))
-        return std::nullopt;
-      return static_cast<int64_t>(value);
-    }
-    internal_error("scatter: elements of {} are no indices", to_string(indices.shape()));
-  });
+  const int64_t start = index_at(indices, element);
+  if (start < 0 || start > dim - size) return std::nullopt;
+  return start;
 }
 
 }  // namespace
@@ -117,6 +111,37 @@ Value evaluate_gather(const EvalContext& context) {
   return {result, {}, false};
 }
 
+namespace {
+
+// Of one operand, whose combiner is a known one.
+Value scatter_known(const EvalContext& context) {
+  const Array result = context.operands[0].array.clone();
+  const Array& indices = context.operands[1].array;
+  const Array& updates = context.operands[2].array;
+  const Combiner combiner = *recognize_combiner(*context.node.called[0]);
+  const Slices slices(scatter_slice_dims(context.node), indices, result.dims(), updates.dims());
+  visit_number(result.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = AccumulatorOf<T>;
+    const std::span<T> out = result.data<T>();
+    const std::span<const T> in = updates.data<T>();
+    std::vector<Wrapped<A>> sums;
+    for (const T value : out) sums.push_back({convert_element<A>(value)});
+    slices.for_each(
+        [&](int64_t element, int64_t dim, int64_t window) {
+          return inner_start(indices, element, dim, window);
+        },
+        [&](int64_t to, int64_t from) {
+          A& sum = sums[static_cast<size_t>(to)].value;
+          sum = combine(combiner, sum, convert_element<A>(in[static_cast<size_t>(from)]));
+        });
+    for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(sums[i].value);
+  });
+  return {result, {}, false};
+}
+
+}  // namespace
+
 Value evaluate_scatter(const EvalContext& context) {
   const Node& node = context.node;
   const size_t inputs = node.operands().size() / 2;
@@ -128,32 +153,16 @@ Value evaluate_scatter(const EvalContext& context) {
     updates.push_back(context.operands[inputs + 1 + i].array);
   }
   if (updates[0].size() == 0) return pack(node.shape, results);
+  if (inputs == 1 && recognize_combiner(*node.called[0]))
+    return evaluate_any_width(context, scatter_known);
   const Slices slices(scatter_slice_dims(node), indices, results[0].dims(), updates[0].dims());
-  const auto start = [&](int64_t element, int64_t dim, int64_t window) {
-    return inner_start(indices, element, dim, window);
-  };
-  const std::optional<Combiner> combiner =
-      inputs == 1 ? recognize_combiner(*node.called[0]) : std::nullopt;
-  if (!combiner) {
-    slices.for_each(start, [&](int64_t to, int64_t from) {
-      combine_by_call(context.call, *node.called[0], results, to, updates, from);
-    });
-    return pack(node.shape, results);
-  }
-  visit_dtype(results[0].dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = AccumulatorOf<T>;
-    const std::span<T> out = results[0].data<T>();
-    const std::span<const T> in = updates[0].data<T>();
-    std::vector<Wrapped<A>> sums;
-    for (const T value : out) sums.push_back({A(value)});
-    slices.for_each(start, [&](int64_t to, int64_t from) {
-      A& sum = sums[static_cast<size_t>(to)].value;
-      sum = combine(*combiner, sum, A(in[static_cast<size_t>(from)]));
-    });
-    for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(sums[i].value);
-  });
-  return {results[0], {}, false};
+  CalledCombiner combiner(context.call, *node.called[0], results, updates);
+  slices.for_each(
+      [&](int64_t element, int64_t dim, int64_t window) {
+        return inner_start(indices, element, dim, window);
+      },
+      [&](int64_t to, int64_t from) { combiner.combine(to, from); });
+  return pack(node.shape, results);
 }
 
 }  // namespace gspmd

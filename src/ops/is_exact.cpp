@@ -23,8 +23,10 @@ double exact_bound(DType dtype) {
   }
 }
 
+bool is_inexact(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
+
 bool has_floats(const Value& value) {
-  if (!value.is_tuple) return is_floating(value.array.dtype());
+  if (!value.is_tuple) return is_inexact(value.array.dtype());
   return std::any_of(value.elements.begin(), value.elements.end(), has_floats);
 }
 
@@ -32,7 +34,9 @@ bool has_floats(const Value& value) {
 bool bounded_integers(const Value& value) {
   if (value.is_tuple)
     return std::all_of(value.elements.begin(), value.elements.end(), bounded_integers);
-  if (!is_floating(value.array.dtype())) return true;
+  if (!is_inexact(value.array.dtype())) return true;
+  // Of these only what is moved or chosen counts as exact.
+  if (is_complex(value.array.dtype()) || is_narrow(value.array.dtype())) return false;
   const double bound = exact_bound(value.array.dtype());
   return visit_dtype(value.array.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -93,6 +97,18 @@ Risk risk_of(const Node& node, Combiner& combiner) {
     case Opcode::tuple:
     case Opcode::get_tuple_element:
     case Opcode::while_:
+    case Opcode::conditional:
+    case Opcode::async_start:
+    case Opcode::async_update:
+    case Opcode::async_done:
+    case Opcode::copy_start:
+    case Opcode::copy_done:
+    case Opcode::add_dependency:
+    case Opcode::domain:
+    case Opcode::set_dimension_size:
+    case Opcode::real:
+    case Opcode::imag:
+    case Opcode::complex:
     case Opcode::call:
     case Opcode::fusion:
     case Opcode::optimization_barrier:

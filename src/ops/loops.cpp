@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/narrow.h"
+
 namespace gspmd {
 namespace {
 
@@ -42,8 +44,11 @@ void fill_elements(const Array& array, const Array& scalar) {
   copy_elements(array.dims(), {array, strides}, {scalar, Dims(strides.size(), 0)});
 }
 
-int64_t clamped_start(const Array& index, int64_t element, int64_t dim, int64_t size) {
-  const int64_t start = visit_dtype(index.dtype(), [&](auto tag) -> int64_t {
+int64_t index_at(const Array& index, int64_t element) {
+  if (is_narrow(index.dtype()))
+    return static_cast<int64_t>(narrow_to_double(
+        index.dtype(), static_cast<uint8_t>(index.bytes()[static_cast<size_t>(element)])));
+  return visit_dtype(index.dtype(), [&](auto tag) -> int64_t {
     using T = typename decltype(tag)::type;
     const T value = index.data<T>()[static_cast<size_t>(element)];
     if constexpr (std::is_same_v<T, uint64_t>)
@@ -54,7 +59,10 @@ int64_t clamped_start(const Array& index, int64_t element, int64_t dim, int64_t 
     else
       internal_error("index: elements of {} are no indices", to_string(index.shape()));
   });
-  return std::clamp<int64_t>(start, 0, dim - size);
+}
+
+int64_t clamped_start(const Array& index, int64_t element, int64_t dim, int64_t size) {
+  return std::clamp<int64_t>(index_at(index, element), 0, dim - size);
 }
 
 }  // namespace gspmd

@@ -51,6 +51,9 @@ void copy_elements(const Dims& dims, const StridedView& to, const StridedView& f
 // Fills an array with one scalar of its type.
 void fill_elements(const Array& array, const Array& scalar);
 
+// An index: an element of an array of any integer type; unsigned values beyond int64 saturate.
+int64_t index_at(const Array& index, int64_t element);
+
 // The start of a slice kept inside: 0 <= start <= dim - size. Reads any integer scalar (pred
 // refused by infer); unsigned values beyond int64 clamp to the end.
 int64_t clamped_start(const Array& index, int64_t element, int64_t dim, int64_t size);

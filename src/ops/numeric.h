@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "gspmd/base/dtype.h"
 
@@ -16,15 +18,40 @@ inline constexpr bool is_float16_v = std::is_same_v<T, float16> || std::is_same_
 template <class T>
 inline constexpr bool is_float_v = std::is_floating_point_v<T> || is_float16_v<T>;
 
-// The type that an op computes in: 16-bit floats in float, rounded once per op.
 template <class T>
-using ComputeType = std::conditional_t<is_float16_v<T>, float, T>;
+inline constexpr bool is_complex_v =
+    std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+
+// visit_dtype, and complex numbers as std::complex. Narrow types are refused by the caller before:
+// their values are computed in a wider type (ops/widen.h).
+template <class F>
+decltype(auto) visit_number(DType dtype, F&& f) {
+  if (dtype == DType::c64) return f(TypeTag<std::complex<float>>{});
+  if (dtype == DType::c128) return f(TypeTag<std::complex<double>>{});
+  return visit_dtype(dtype, std::forward<F>(f));
+}
+
+// The type that an op computes in: 16-bit floats in float, complex numbers in double, rounded once
+// per op.
+template <class T>
+using ComputeType =
+    std::conditional_t<is_float16_v<T>, float,
+                       std::conditional_t<is_complex_v<T>, std::complex<double>, T>>;
 
 // Values of all types as convert does: saturating to integers with NaN -> 0, wrapping between
-// integers, "is not zero" to pred.
+// integers, "is not zero" to pred; a real number is the real part of a complex one.
 template <class To, class From>
 To convert_element(From from) {
-  if constexpr (is_float16_v<From>) {
+  if constexpr (is_complex_v<To> && is_complex_v<From>) {
+    using Part = typename To::value_type;
+    return To(static_cast<Part>(from.real()), static_cast<Part>(from.imag()));
+  } else if constexpr (is_complex_v<To>) {
+    return To(convert_element<typename To::value_type>(from));
+  } else if constexpr (is_complex_v<From> && std::is_same_v<To, bool>) {
+    return from != From(0);
+  } else if constexpr (is_complex_v<From>) {
+    return convert_element<To>(from.real());
+  } else if constexpr (is_float16_v<From>) {
     return convert_element<To>(static_cast<float>(from));
   } else if constexpr (std::is_same_v<To, bool>) {
     return from != From(0);
@@ -69,7 +96,7 @@ template <class T>
 T add_elements(T a, T b) {
   if constexpr (std::is_same_v<T, bool>)
     return a || b;
-  else if constexpr (std::is_floating_point_v<T>)
+  else if constexpr (std::is_floating_point_v<T> || is_complex_v<T>)
     return a + b;
   else
     return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -81,6 +108,8 @@ T multiply_elements(T a, T b) {
     return a && b;
   else if constexpr (std::is_floating_point_v<T>)
     return a * b;
+  else if constexpr (is_complex_v<T>)  // the plain formula: no recovery of infinities
+    return T(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
   else
     return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }

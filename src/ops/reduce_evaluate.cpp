@@ -4,6 +4,7 @@
 #include "ops/combine.h"
 #include "ops/loops.h"
 #include "ops/reduce.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -21,24 +22,25 @@ Dims result_strides(const Node& node) {
   return strides;
 }
 
-Array reduce_known(const EvalContext& context, Combiner combiner) {
+Value reduce_known(const EvalContext& context) {
+  const Combiner combiner = *recognize_combiner(*context.node.called[0]);
   const Array& x = context.operands[0].array;
   const Array result(context.node.shape);
   const Dims strides = row_major_strides(x.dims());
   const Dims target = result_strides(context.node);
-  visit_dtype(x.dtype(), [&](auto tag) {
+  visit_number(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = AccumulatorOf<T>;
     const std::span<const T> in = x.data<T>();
     const std::span<T> out = result.data<T>();
-    std::vector<Wrapped<A>> sums(out.size(), {A(context.operands[1].array.data<T>()[0])});
+    std::vector<Wrapped<A>> sums(out.size(), {convert_element<A>(context.operands[1].array.data<T>()[0])});
     for_each_offset<2>(x.dims(), {strides, target}, {0, 0}, [&](const std::array<int64_t, 2>& at) {
       A& sum = sums[static_cast<size_t>(at[1])].value;
-      sum = combine(combiner, sum, A(in[static_cast<size_t>(at[0])]));
+      sum = combine(combiner, sum, convert_element<A>(in[static_cast<size_t>(at[0])]));
     });
     for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(sums[i].value);
   });
-  return result;
+  return {result, {}, false};
 }
 
 }  // namespace
@@ -46,9 +48,8 @@ Array reduce_known(const EvalContext& context, Combiner combiner) {
 Value evaluate_reduce(const EvalContext& context) {
   const Node& node = context.node;
   const size_t inputs = node.operands().size() / 2;
-  if (inputs == 1)
-    if (const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]))
-      return {reduce_known(context, *combiner), {}, false};
+  if (inputs == 1 && recognize_combiner(*node.called[0]))
+    return evaluate_any_width(context, reduce_known);
   std::vector<Array> results;
   std::vector<Array> values;
   const std::vector<Shape> shapes = leaf_shapes(node.shape);
@@ -58,11 +59,9 @@ Value evaluate_reduce(const EvalContext& context) {
     values.push_back(context.operands[i].array);
   }
   const Dims strides = row_major_strides(node.operand(0)->dims());
+  CalledCombiner combiner(context.call, *node.called[0], results, values);
   for_each_offset<2>(node.operand(0)->dims(), {strides, result_strides(node)}, {0, 0},
-                     [&](const std::array<int64_t, 2>& at) {
-                       combine_by_call(context.call, *node.called[0], results, at[1], values,
-                                       at[0]);
-                     });
+                     [&](const std::array<int64_t, 2>& at) { combiner.combine(at[1], at[0]); });
   return pack(node.shape, results);
 }
 

@@ -10,6 +10,8 @@ constexpr std::span<const OpInfo> (*kFamilies[])() = {
     reduce_rows, index_rows,       control_rows, collective_rows,
     window_rows, convolution_rows, sort_rows,    scan_rows,
     linalg_rows, fft_rows,         ragged_dot_rows,
+    map_rows,    batch_norm_rows,  random_rows,  async_rows,
+    dimension_size_rows,
 };
 
 std::vector<OpInfo> build_table() {

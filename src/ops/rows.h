@@ -21,6 +21,11 @@ std::span<const OpInfo> scan_rows();
 std::span<const OpInfo> linalg_rows();      // cholesky, triangular-solve
 std::span<const OpInfo> fft_rows();
 std::span<const OpInfo> ragged_dot_rows();
+std::span<const OpInfo> map_rows();
+std::span<const OpInfo> batch_norm_rows();
+std::span<const OpInfo> random_rows();      // rng, rng-bit-generator, rng-get-and-update-state
+std::span<const OpInfo> async_rows();       // after-all, copy-start, async-start, send, domain, ...
+std::span<const OpInfo> dimension_size_rows();
 std::span<const OpInfo> collective_rows();  // all-reduce, ..., collective-permute
 
 // Aspects that join the rows from files of their own, so that a pass's knowledge of an op can grow

@@ -30,11 +30,13 @@ void check_node(const Node& node, bool collectives) {
   if (!(inferred == node.shape))
     user_error("{}: \"{}\" is declared as {}, its operands and attributes give {}",
                opcode_name(node.opcode()), node.name(), to_string(node.shape), to_string(inferred));
+  if (info.evaluate == nullptr)
+    user_error("{}: \"{}\" cannot run here: the op has no kernel", opcode_name(node.opcode()),
+               node.name());
   for (const Shape& leaf : leaf_shapes(node.shape))
-    if (!is_computable(leaf.dtype))
-      user_error("{}: \"{}\" is {}; values of {} cannot be computed here",
-                 opcode_name(node.opcode()), node.name(), to_string(node.shape),
-                 dtype_name(leaf.dtype));
+    if (leaf.dtype == DType::opaque)
+      user_error("{}: \"{}\" is {}; opaque values cannot be computed", opcode_name(node.opcode()),
+                 node.name(), to_string(node.shape));
   if (!collectives && (info.has(kCollective) || node.is(Opcode::partition_id)))
     user_error("{}: \"{}\" has no meaning on one device; run the module on several devices",
                opcode_name(node.opcode()), node.name());

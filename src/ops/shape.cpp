@@ -1,6 +1,7 @@
 #include "ops/shape.h"
 
 #include "ops/rows.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -28,7 +29,8 @@ constexpr Row kRows[] = {
     {Opcode::slice, kMoves | kLinear, 1, 1, GSPMD_ASPECTS(slice)},
     {Opcode::dynamic_slice, kMoves, 1, -1, GSPMD_ASPECTS(dynamic_slice)},
     {Opcode::dynamic_update_slice, kMoves, 2, -1, GSPMD_ASPECTS(dynamic_update_slice)},
-    {Opcode::iota, kConstantLike | kIntegerPreserving, 0, 0, GSPMD_ASPECTS(iota)},
+    {Opcode::iota, kConstantLike | kIntegerPreserving, 0, 0, infer_iota, iota_factors,
+     any_width<evaluate_iota>, iota_gradient},
 };
 #undef GSPMD_ASPECTS
 

@@ -141,7 +141,7 @@ Value evaluate_iota(const EvalContext& context) {
   const Dims strides = row_major_strides(result.dims());
   Dims counter(strides.size(), 0);
   counter[static_cast<size_t>(context.node.attrs.index)] = 1;
-  visit_dtype(result.dtype(), [&](auto tag) {
+  visit_number(result.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::span<T> out = result.data<T>();
     for_each_offset<2>(result.dims(), {strides, counter}, {0, 0},

@@ -52,11 +52,14 @@ Value evaluate_partition_id(const EvalContext&) {
   user_error("partition-id: it has no meaning on one device; run the module on several devices");
 }
 
+// One replica is simulated.
+Value evaluate_replica_id(const EvalContext&) { return {Array::scalar(uint32_t(0)), {}, false}; }
+
 // No operands, so there is nothing that a cotangent could flow to.
 std::vector<Node*> no_gradient(Node&, Node*) { return {}; }
 
 std::vector<OpInfo> build_rows() {
-  std::vector<OpInfo> rows(3);
+  std::vector<OpInfo> rows(4);
   rows[0].opcode = Opcode::parameter;
   rows[0].traits = kIntegerPreserving;
   rows[0].infer = infer_parameter;
@@ -73,6 +76,11 @@ std::vector<OpInfo> build_rows() {
   rows[2].infer = infer_partition_id;
   rows[2].evaluate = evaluate_partition_id;
   rows[2].gradient = no_gradient;
+  rows[3].opcode = Opcode::replica_id;
+  rows[3].traits = kConstantLike | kIntegerPreserving;
+  rows[3].infer = infer_partition_id;
+  rows[3].evaluate = evaluate_replica_id;
+  rows[3].gradient = no_gradient;
   return rows;
 }
 

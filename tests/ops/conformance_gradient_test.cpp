@@ -61,6 +61,11 @@ double difference(const Module& module, std::vector<Value> arguments, const Valu
   return (values[1] - values[0]) / (2 * kStep);
 }
 
+bool has_complex_numbers(const Sample& sample) {
+  return sample.body.find("c64[") != std::string::npos ||
+         sample.body.find("c128[") != std::string::npos;
+}
+
 void check_gradients(const Module& module, const std::vector<Value>& arguments) {
   const std::unique_ptr<Module> with_gradient = module.clone();
   Computation& c = *with_gradient->entry();
@@ -97,6 +102,7 @@ TEST_CASE("gradients agree with finite differences in f64", "[conformance]") {
   for (const Sample& sample : samples()) {
     if (sample.devices > 1 || op_info(sample.opcode).gradient == nullptr) continue;
     if (sample.opcode == Opcode::bitcast_convert) continue;  // its sizes change with the type
+    if (has_complex_numbers(sample)) continue;               // these have no gradient
     INFO(sample.name);
     const std::unique_ptr<Module> module =
         parse_module(in_f64(with_entry(sample.body)), sample.name);
@@ -164,8 +170,8 @@ TEST_CASE("gradients that do not exist are errors that say why") {
                              "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=product"),
                     Catch::Contains("reduce: \"r\" has no gradient: its combiner product"));
   CHECK_THROWS_WITH(gradient("a = f32[3] parameter(0)\n"
-                             "ROOT r = f32[3] custom-call(a), custom_call_target=\"TopK\""),
-                    Catch::Contains("custom-call: \"r\" has no gradient: target \"TopK\""));
+                             "ROOT r = f32[3] custom-call(a), custom_call_target=\"Mystery\""),
+                    Catch::Contains("custom-call: \"r\" has no gradient: target \"Mystery\""));
 }
 
 }  // namespace gspmd::testing

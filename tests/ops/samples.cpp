@@ -199,7 +199,8 @@ const std::vector<Sample>& samples() {
   static const std::vector<Sample> all = [] {
     std::vector<Sample> result = pointwise_samples();
     for (const auto& family : {source_and_control_samples(), shape_samples(), contraction_samples(),
-                               index_samples(), collective_samples()})
+                               index_samples(), collective_samples(), window_samples(), order_samples(),
+                               matrix_samples(), number_samples()})
       result.insert(result.end(), family.begin(), family.end());
     return result;
   }();
@@ -249,16 +250,28 @@ b = f32[3,4] parameter(1)
 c = f32[3,4] add(b, b)
 ROOT d = f32[3,4] add(a, c)
 }
-ENTRY main {
-)" + body + "\n}\n";
+)" + big_op_computations() + number_computations() +
+         "ENTRY main {\n" + body + "\n}\n";
 }
 
 std::unique_ptr<Module> sample_module(const Sample& sample) {
   return parse_module(with_entry(sample.body, sample.devices), sample.name);
 }
 
+namespace {
+
+// Real and imaginary parts one by one.
+Array random_complex(const Shape& shape, double low, double high, Values values, std::mt19937_64& random) {
+  Shape parts(shape.dtype == DType::c64 ? DType::f32 : DType::f64, shape.dims);
+  parts.dims.push_back(2);
+  return Array(Shape(shape.dtype, shape.dims), random_array(parts, low, high, values, random).storage());
+}
+
+}  // namespace
+
 Array random_array(const Shape& shape, double low, double high, Values values, std::mt19937_64& random) {
   Array array(shape);
+  if (is_complex(shape.dtype)) return random_complex(shape, low, high, values, random);
   const bool is_unsigned = is_unsigned_integer(shape.dtype) || shape.dtype == DType::pred;
   const double least = is_unsigned ? std::max(low, 0.0) : low;
   for (int64_t i = 0; i < array.size(); ++i) {

@@ -22,6 +22,14 @@ struct Sample {
 // Every opcode has at least one.
 const std::vector<Sample>& samples();
 
+// Families with files of their own: samples_window.cpp.
+std::vector<Sample> window_samples();
+std::vector<Sample> number_samples();
+std::vector<Sample> order_samples();
+std::vector<Sample> matrix_samples();
+std::string number_computations();
+const char* big_op_computations();  // what they call; in every with_entry() module
+
 // A module whose entry has these lines. Computations to call: sum, product, most, least (f32),
 // sum_s32, any, all (pred), second (f32, takes the update), largest_at (f32, s32 pairs), below_ten
 // and next (state s32[], f32[3,4]), scaled_sum (f32[3,4], f32[3,4] -> f32[3,4]).

@@ -1,0 +1,209 @@
+#include <cmath>
+
+#include "gspmd/base/error.h"
+#include "ops/check.h"
+#include "ops/factors.h"
+#include "ops/numeric.h"
+#include "ops/rows.h"
+#include "ops/whole_factors.h"
+#include "ops/widen.h"
+
+namespace gspmd {
+namespace {
+
+// Operand 0 and those in `like` have its shape; all others have one element per feature.
+void check_operands(const Node& node, int64_t count, int64_t like = 0) {
+  check_operand_count(node, count);
+  const Shape& x = array_operand(node, 0);
+  if (!is_floating(x.dtype))
+    user_error("{}: the operand is {}; it takes floating point numbers", opcode_name(node.opcode()),
+               to_string(x));
+  const int64_t feature = node.attrs.index;
+  if (feature < 0 || feature >= x.rank())
+    user_error("{}: feature_index={} is outside the {} dims of {}", opcode_name(node.opcode()),
+               feature, x.rank(), to_string(x));
+  for (int64_t i = 1; i < count; ++i) {
+    const Shape& shape = array_operand(node, i);
+    const Dims wanted = i == like ? x.dims : Dims{x.dims[static_cast<size_t>(feature)]};
+    if (shape.dims != wanted || shape.dtype != x.dtype)
+      user_error("{}: operand {} is {}, it has to be {}", opcode_name(node.opcode()), i,
+                 to_string(shape), to_string(Shape(x.dtype, wanted)));
+  }
+}
+
+Shape feature_shape(const Node& node) {
+  const Shape& x = node.operand(0)->shape;
+  return Shape(x.dtype, {x.dims[static_cast<size_t>(node.attrs.index)]});
+}
+
+Shape whole_shape(const Node& node) {
+  return Shape(node.operand(0)->shape.dtype, node.operand(0)->shape.dims);
+}
+
+Shape infer_training(const Node& node) {
+  check_operands(node, 3);
+  return Shape::tuple({whole_shape(node), feature_shape(node), feature_shape(node)});
+}
+
+Shape infer_inference(const Node& node) {
+  check_operands(node, 5);
+  return whole_shape(node);
+}
+
+Shape infer_grad(const Node& node) {
+  check_operands(node, 5, 4);
+  return Shape::tuple({whole_shape(node), feature_shape(node), feature_shape(node)});
+}
+
+using Doubles = std::vector<double>;
+
+Doubles doubles(const Array& array) {
+  Doubles values;
+  visit_dtype(array.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (const T value : array.data<T>()) values.push_back(static_cast<double>(value));
+  });
+  return values;
+}
+
+Value rounded(const Doubles& values, const Shape& shape) {
+  const Array result(shape);
+  visit_dtype(shape.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::span<T> out = result.data<T>();
+    for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(values[i]);
+  });
+  return {result, {}, false};
+}
+
+// The feature that each element belongs to, and how many elements a feature has.
+struct Features {
+  explicit Features(const Node& node) {
+    const Dims& dims = node.operand(0)->dims();
+    for (size_t d = static_cast<size_t>(node.attrs.index) + 1; d < dims.size(); ++d) inner *= dims[d];
+    count = dims[static_cast<size_t>(node.attrs.index)];
+    elements = node.operand(0)->shape.elements_count();
+    each = count > 0 ? static_cast<double>(elements / count) : 0;
+  }
+  size_t of(int64_t element) const { return static_cast<size_t>(element / inner % count); }
+  // The mean over each feature of f(element).
+  template <class F>
+  Doubles mean(F&& f) const {
+    Doubles sums(static_cast<size_t>(count), 0.0);
+    for (int64_t i = 0; i < elements; ++i) sums[of(i)] += f(static_cast<size_t>(i));
+    for (double& sum : sums) sum /= each;
+    return sums;
+  }
+  int64_t inner = 1, count = 0, elements = 0;
+  double each = 0;
+};
+
+Doubles normalized(const Features& features, const Doubles& x, const Doubles& scale,
+                   const Doubles& offset, const Doubles& mean, const Doubles& variance,
+                   double epsilon) {
+  Doubles out(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t f = features.of(static_cast<int64_t>(i));
+    out[i] = (x[i] - mean[f]) / std::sqrt(variance[f] + epsilon) * scale[f] + offset[f];
+  }
+  return out;
+}
+
+Value evaluate_training(const EvalContext& context) {
+  const Features features(context.node);
+  const Doubles x = doubles(context.operands[0].array);
+  const Doubles mean = features.mean([&](size_t i) { return x[i]; });
+  const Doubles variance = features.mean([&](size_t i) {
+    const double centered = x[i] - mean[features.of(static_cast<int64_t>(i))];
+    return centered * centered;
+  });
+  const Doubles out = normalized(features, x, doubles(context.operands[1].array),
+                                 doubles(context.operands[2].array), mean, variance,
+                                 context.node.attrs.scalar->epsilon);
+  const std::vector<Shape>& shapes = context.node.shape.elements;
+  return Value::tuple({rounded(out, shapes[0]), rounded(mean, shapes[1]),
+                       rounded(variance, shapes[2])});
+}
+
+Value evaluate_inference(const EvalContext& context) {
+  const auto operand = [&](size_t i) { return doubles(context.operands[i].array); };
+  return rounded(normalized(Features(context.node), operand(0), operand(1), operand(2), operand(3),
+                            operand(4), context.node.attrs.scalar->epsilon),
+                 context.node.shape);
+}
+
+// Operands: input, scale, mean, variance, cotangent of the output.
+Value evaluate_grad(const EvalContext& context) {
+  const auto operand = [&](size_t i) { return doubles(context.operands[i].array); };
+  const Features features(context.node);
+  const Doubles x = operand(0), scale = operand(1), mean = operand(2), variance = operand(3);
+  const Doubles cotangent = operand(4);
+  const double epsilon = context.node.attrs.scalar->epsilon;
+  const auto feature = [&](size_t i) { return features.of(static_cast<int64_t>(i)); };
+  const Doubles mean_cotangent = features.mean([&](size_t i) { return cotangent[i]; });
+  const Doubles mean_product =
+      features.mean([&](size_t i) { return cotangent[i] * (x[i] - mean[feature(i)]); });
+  Doubles grad(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t f = feature(i);
+    const double spread = variance[f] + epsilon;
+    grad[i] = scale[f] / std::sqrt(spread) *
+              (cotangent[i] - mean_cotangent[f] - (x[i] - mean[f]) * mean_product[f] / spread);
+  }
+  Doubles grad_scale(scale.size()), grad_offset(scale.size());
+  for (size_t f = 0; f < scale.size(); ++f) {
+    grad_scale[f] = mean_product[f] * features.each / std::sqrt(variance[f] + epsilon);
+    grad_offset[f] = mean_cotangent[f] * features.each;
+  }
+  const std::vector<Shape>& shapes = context.node.shape.elements;
+  return Value::tuple({rounded(grad, shapes[0]), rounded(grad_scale, shapes[1]),
+                       rounded(grad_offset, shapes[2])});
+}
+
+// The feature dim passes; where sums run over the others, these have to be whole.
+FactorRule batch_norm_factors(const Node& node) {
+  FactorRule rule = node.is(Opcode::batch_norm_inference) ? no_factors(node) : whole_factors(node);
+  const bool sums = !node.is(Opcode::batch_norm_inference);
+  const Dims& dims = node.operand(0)->dims();
+  const auto feature = static_cast<size_t>(node.attrs.index);
+  const int64_t features = add_factor(rule, dims[feature]);
+  for (size_t d = 0; d < dims.size() && !sums; ++d)
+    rule.operands[0][d] = rule.results[0][d] = d == feature ? features : add_factor(rule, dims[d]);
+  for (std::vector<std::vector<int64_t>>* side : {&rule.operands, &rule.results})
+    for (std::vector<int64_t>& array : *side)
+      array[array.size() == dims.size() ? feature : 0] = features;  // in rank 1 the feature is dim 0
+  return rule;
+}
+
+std::vector<OpInfo> build_rows() {
+  struct Row {
+    Opcode opcode;
+    int operands;
+    decltype(OpInfo::infer) infer;
+    decltype(OpInfo::evaluate) evaluate;
+  };
+  constexpr Row kRows[] = {
+      {Opcode::batch_norm_training, 3, infer_training, any_width<evaluate_training>},
+      {Opcode::batch_norm_inference, 5, infer_inference, any_width<evaluate_inference>},
+      {Opcode::batch_norm_grad, 5, infer_grad, any_width<evaluate_grad>},
+  };
+  std::vector<OpInfo> rows;
+  for (const Row& row : kRows) {
+    OpInfo& info = rows.emplace_back();
+    info.opcode = row.opcode;
+    info.min_operands = info.max_operands = row.operands;
+    info.infer = row.infer;
+    info.factors = batch_norm_factors;
+    info.evaluate = row.evaluate;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::span<const OpInfo> batch_norm_rows() {
+  static const std::vector<OpInfo> rows = build_rows();
+  return rows;
+}
+
+}  // namespace gspmd

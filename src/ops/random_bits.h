@@ -1,0 +1,28 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gspmd/base/shape.h"
+
+namespace gspmd {
+
+// Counter-based generators. Each output depends on the key and its counter only.
+std::array<uint32_t, 2> threefry_2x32(std::array<uint32_t, 2> key, std::array<uint32_t, 2> counter);
+std::array<uint32_t, 4> philox_4x32(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter);
+
+// What rng-bit-generator gives in each algorithm: the elements of an array of `dims`, row-major, of
+// `bits` bits each (8 .. 64, lowest bits of each number), and the state afterwards.
+struct RandomBits {
+  std::vector<uint64_t> values;
+  std::vector<uint64_t> state;
+};
+// State: key, counter. Of 32 bits and less the array is halved along its first even dim, else its
+// longest; numbers 2i and 2i+1 of that dim come from one counter.
+RandomBits threefry_bits(const std::vector<uint64_t>& state, const Dims& dims, int bits);
+// State: key and a counter of 128 bits, low half first; or key and counter, where the key is also the
+// high half.
+RandomBits philox_bits(const std::vector<uint64_t>& state, const Dims& dims, int bits);
+
+}  // namespace gspmd
