@@ -59,7 +59,6 @@ class ModuleParser {
     Attributes attrs;
     std::optional<size_t> sharding_position;
     std::optional<Sharding> sharding;
-    std::optional<size_t> control_position;
     Metadata metadata;
     std::map<std::string, std::string> frontend_attributes;
     std::vector<Call> calls;
@@ -73,7 +72,8 @@ class ModuleParser {
     std::vector<Instruction> deferred;
     std::unordered_map<std::string_view, size_t> deferred_names;
     std::string_view root;           // name of the ROOT instruction
-    std::vector<size_t> controls;    // positions of control-predecessors
+    std::string_view reading;       // name of the instruction being read
+    std::vector<std::pair<std::string_view, size_t>> controls;  // predecessors, positions
     std::vector<Node*> made;         // nodes without a line of their own
     std::optional<size_t> implicit;  // position of an operand that became a parameter
     int64_t instructions = 0;
@@ -103,7 +103,8 @@ class ModuleParser {
   void parse_instruction();
   void parse_opcode(Instruction& instruction);
   void parse_arguments(Instruction& instruction);
-  Operand parse_operand(bool first);
+  Operand parse_operand();
+  std::string parse_controls();
   void resolve(Operand& operand);
   Node* implicit_parameter(const Operand& operand);
   void parse_attribute(Instruction& instruction, std::vector<std::string_view>& seen);

@@ -63,7 +63,8 @@ std::string print_slice(const Attributes& attrs) {
 
 void read_padding(Lexer& lexer, Attributes& attrs) {
   attrs.padding.clear();
-  if (lexer.peek() == ',') return;  // of a scalar: "padding="
+  const char next = lexer.peek();
+  if (next != '-' && (next < '0' || next > '9')) return;  // of a scalar: "padding="
   const size_t start = lexer.position();
   const std::string_view text = lexer.number("padding such as 0_1x2_0");
   const char* at = text.data();

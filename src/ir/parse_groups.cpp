@@ -71,7 +71,7 @@ ReplicaGroups read_iota_groups(Lexer& lexer) {
 ReplicaGroups read_mesh_groups(Lexer& lexer) {
   const size_t start = lexer.position();
   std::string mesh = tidy(lexer.raw_value("replica_groups"));
-  if (lexer.accept(",")) {
+  if (mesh.back() != '}' && lexer.accept(",")) {
     lexer.expect("device_ids", "between the mesh and the axes of replica_groups");
     lexer.expect("=", "after device_ids");
     mesh += ", device_ids=" + tidy(lexer.raw_value("device_ids"));

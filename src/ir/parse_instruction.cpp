@@ -45,6 +45,7 @@ void ModuleParser::parse_instruction() {
   if (scope_.nodes.contains(name) || scope_.deferred_names.contains(name))
     lexer_.fail(instruction.position, "\"{}\" is defined twice in \"{}\"", name,
                 scope_.computation->name());
+  scope_.reading = name;
   if (instruction.is_root && !scope_.root.empty())
     lexer_.fail(start, "a second ROOT; \"{}\" is one already", scope_.root);
   if (instruction.is_root) scope_.root = name;
@@ -111,16 +112,16 @@ void ModuleParser::parse_arguments(Instruction& instruction) {
   while (lexer_.peek() != ')') {
     const bool first = instruction.operands.empty();
     if (!first) lexer_.expect(",", "between operands");
-    instruction.operands.push_back(parse_operand(scope_.instructions == 0));
+    instruction.operands.push_back(parse_operand());
   }
 }
 
-// `first`: of the first instruction of a computation, where nothing but parameters can be meant.
-ModuleParser::Operand ModuleParser::parse_operand(bool first) {
+ModuleParser::Operand ModuleParser::parse_operand() {
   Operand operand;
   operand.position = lexer_.position();
   if (sees_shape(lexer_)) operand.declared = parse_shape(lexer_);
-  const bool implicit = scope_.bare && first && operand.declared;
+  // In the first instruction outside of any computation nothing but parameters can be meant.
+  const bool implicit = scope_.bare && scope_.instructions == 0 && operand.declared;
   const char next = lexer_.peek();
   if (implicit && (next == ',' || next == ')')) {
     operand.node = implicit_parameter(operand);
@@ -129,7 +130,8 @@ ModuleParser::Operand ModuleParser::parse_operand(bool first) {
   if (!operand.declared) operand.position = lexer_.position();
   operand.name = lexer_.name("an operand");
   resolve(operand);
-  if (operand.node == nullptr && implicit) operand.node = implicit_parameter(operand);
+  if (operand.node == nullptr && implicit && operand.name != scope_.reading)
+    operand.node = implicit_parameter(operand);
   return operand;
 }
 
@@ -147,7 +149,8 @@ void ModuleParser::resolve(Operand& operand) {
 Node* ModuleParser::implicit_parameter(const Operand& operand) {
   const auto number = static_cast<int64_t>(scope_.computation->parameters().size());
   std::string_view name = operand.name;
-  for (int64_t k = number; name.empty() || scope_.nodes.contains(name); ++k)
+  for (int64_t k = number; name.empty() || scope_.nodes.contains(name) || name == scope_.reading;
+       ++k)
     name = made_names_.emplace_back(fmt::format("arg{}", k));
   Attributes attrs;
   attrs.index = number;
@@ -181,7 +184,10 @@ void ModuleParser::parse_attribute(Instruction& instruction, std::vector<std::st
     instruction.frontend_attributes = read_frontend_attributes(lexer_);
     return;
   }
-  if (key == "control-predecessors") scope_.controls.push_back(lexer_.position());
+  if (key == "control-predecessors") {
+    instruction.attrs.other.emplace(key, parse_controls());
+    return;
+  }
   for (const OpcodeAttribute& attribute : attributes_of(instruction.opcode))
     if (spelling(*attribute.row) == key) {
       read_attribute(*attribute.row, lexer_, instruction.attrs);
@@ -189,6 +195,19 @@ void ModuleParser::parse_attribute(Instruction& instruction, std::vector<std::st
     }
   if (parse_called(instruction, key)) return;
   instruction.attrs.other.emplace(key, lexer_.raw_attribute(key));
+}
+
+// "{a, %b}" -> "{%a, %b}"; whether the names are there is known at the end of the computation.
+std::string ModuleParser::parse_controls() {
+  std::string text = "{";
+  lexer_.expect("{", "before control-predecessors");
+  while (!lexer_.accept("}")) {
+    if (text.size() > 1) lexer_.expect(",", "between control-predecessors");
+    const size_t at = lexer_.position();
+    scope_.controls.emplace_back(lexer_.name("an instruction"), at);
+    text += fmt::format("{}%{}", text.size() > 1 ? ", " : "", scope_.controls.back().first);
+  }
+  return text + "}";
 }
 
 // The computations behind `key`: by name or as a block, one or a list in braces.
@@ -266,11 +285,6 @@ void ModuleParser::finish(Instruction instruction) {
     scope_.nodes.emplace(name, build(instruction));
     return;
   }
-  if (!instruction.shape)
-    lexer_.fail(missing->position,
-                "\"{}\" is not defined above in \"{}\"; an instruction without a type stands below "
-                "its operands",
-                missing->name, scope_.computation->name());
   scope_.deferred_names.emplace(name, scope_.deferred.size());
   scope_.deferred.push_back(std::move(instruction));
 }

@@ -178,8 +178,7 @@ void ModuleParser::close_scope(size_t position) {
       lexer_.fail(position, "\"{}\": parameter({}) is missing, {} is the highest",
                   computation.name(), i, parameters.size() - 1);
   for (Node* const node : scope_.made)
-    if (scope_.nodes.contains(node->name()))
-      computation.rename(node, module_->unique_name(node->name()));
+    if (scope_.nodes.contains(node->name())) computation.rename(node, node->name() + "_");
   check_controls();
 }
 
@@ -223,22 +222,10 @@ void ModuleParser::append_deferred() {
 }
 
 void ModuleParser::check_controls() {
-  const size_t behind = lexer_.position();
-  for (const size_t position : scope_.controls) {
-    lexer_.seek(position);
-    lexer_.expect("{", "before control-predecessors");
-    bool first = true;
-    while (!lexer_.accept("}")) {
-      if (!first) lexer_.expect(",", "between control-predecessors");
-      first = false;
-      const size_t at = lexer_.position();
-      const std::string_view name = lexer_.name("an instruction");
-      if (!scope_.nodes.contains(name))
-        lexer_.fail(at, "control-predecessors: \"{}\" is not defined in \"{}\"", name,
-                    scope_.computation->name());
-    }
-  }
-  lexer_.seek(behind);
+  for (const auto& [name, position] : scope_.controls)
+    if (!scope_.nodes.contains(name))
+      lexer_.fail(position, "control-predecessors: \"{}\" is not defined in \"{}\"", name,
+                  scope_.computation->name());
 }
 
 void ModuleParser::resolve_call(Call& call) {
