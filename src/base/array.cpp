@@ -95,7 +95,8 @@ Array::Array(Shape shape) {
   const int64_t bytes = shape.bytes();
   if (bytes == std::numeric_limits<int64_t>::max())
     user_error("array: {} has more bytes than can be addressed", to_string(shape));
-  value_ = std::make_shared<const Parts>(Parts{std::move(shape), std::make_shared<HostStorage>(bytes)});
+  value_ =
+      std::make_shared<const Parts>(Parts{std::move(shape), std::make_shared<HostStorage>(bytes)});
 }
 
 Array::Array(Shape shape, std::shared_ptr<ArrayStorage> storage)
@@ -125,7 +126,8 @@ double Array::item() const {
 
 double Array::at(int64_t flat_index) const {
   if (flat_index < 0 || flat_index >= size())
-    user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
+    user_error("array: index {} is outside the {} elements of {}", flat_index, size(),
+               to_string(shape()));
   const auto i = static_cast<size_t>(flat_index);
   if (is_narrow(dtype())) return narrow_to_double(dtype(), static_cast<uint8_t>(bytes()[i]));
   if (dtype() == DType::c64) return data<std::complex<float>>()[i].real();
@@ -138,10 +140,12 @@ double Array::at(int64_t flat_index) const {
 
 void Array::set(int64_t flat_index, double value) {
   if (storage() && !storage()->on_host())
-    user_error("array: {} lives on the devices and cannot be written element by element; clone() it",
-               to_string(shape()));
+    user_error(
+        "array: {} lives on the devices and cannot be written element by element; clone() it",
+        to_string(shape()));
   if (flat_index < 0 || flat_index >= size())
-    user_error("array: index {} is outside the {} elements of {}", flat_index, size(), to_string(shape()));
+    user_error("array: index {} is outside the {} elements of {}", flat_index, size(),
+               to_string(shape()));
   const auto i = static_cast<size_t>(flat_index);
   if (is_narrow(dtype())) {
     bytes()[i] = std::byte(narrow_from_double(dtype(), value));
@@ -171,8 +175,8 @@ void Array::check_count(size_t count) const {
 
 void Array::check_type(DType wanted) const {
   if (wanted != dtype())
-    user_error("array: elements of {} read as {}; use the element type of its dtype", to_string(shape()),
-               dtype_name(wanted));
+    user_error("array: elements of {} read as {}; use the element type of its dtype",
+               to_string(shape()), dtype_name(wanted));
 }
 
 bool bitwise_equal(const Array& a, const Array& b) {

@@ -28,7 +28,8 @@ const Shape& operand_element(const Node& node, size_t i) {
 }
 
 void check_element(const Node& node, size_t i, const Shape& wanted) {
-  if (!node.shape.is_tuple || node.shape.elements.size() <= i || !(node.shape.elements[i] == wanted))
+  if (!node.shape.is_tuple || node.shape.elements.size() <= i ||
+      !(node.shape.elements[i] == wanted))
     user_error("{}: element {} of the result {} has to be {}", opcode_name(node.opcode()), i,
                to_string(node.shape), to_string(wanted));
 }

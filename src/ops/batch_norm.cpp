@@ -80,7 +80,8 @@ Value rounded(const Doubles& values, const Shape& shape) {
 struct Features {
   explicit Features(const Node& node) {
     const Dims& dims = node.operand(0)->dims();
-    for (size_t d = static_cast<size_t>(node.attrs.index) + 1; d < dims.size(); ++d) inner *= dims[d];
+    for (size_t d = static_cast<size_t>(node.attrs.index) + 1; d < dims.size(); ++d)
+      inner *= dims[d];
     count = dims[static_cast<size_t>(node.attrs.index)];
     elements = node.operand(0)->shape.elements_count();
     each = count > 0 ? static_cast<double>(elements / count) : 0;
@@ -121,8 +122,8 @@ Value evaluate_training(const EvalContext& context) {
                                  doubles(context.operands[2].array), mean, variance,
                                  context.node.attrs.scalar->epsilon);
   const std::vector<Shape>& shapes = context.node.shape.elements;
-  return Value::tuple({rounded(out, shapes[0]), rounded(mean, shapes[1]),
-                       rounded(variance, shapes[2])});
+  return Value::tuple(
+      {rounded(out, shapes[0]), rounded(mean, shapes[1]), rounded(variance, shapes[2])});
 }
 
 Value evaluate_inference(const EvalContext& context) {
@@ -156,8 +157,8 @@ Value evaluate_grad(const EvalContext& context) {
     grad_offset[f] = mean_cotangent[f] * features.each;
   }
   const std::vector<Shape>& shapes = context.node.shape.elements;
-  return Value::tuple({rounded(grad, shapes[0]), rounded(grad_scale, shapes[1]),
-                       rounded(grad_offset, shapes[2])});
+  return Value::tuple(
+      {rounded(grad, shapes[0]), rounded(grad_scale, shapes[1]), rounded(grad_offset, shapes[2])});
 }
 
 // The feature dim passes; where sums run over the others, these have to be whole.
@@ -171,7 +172,8 @@ FactorRule batch_norm_factors(const Node& node) {
     rule.operands[0][d] = rule.results[0][d] = d == feature ? features : add_factor(rule, dims[d]);
   for (std::vector<std::vector<int64_t>>* side : {&rule.operands, &rule.results})
     for (std::vector<int64_t>& array : *side)
-      array[array.size() == dims.size() ? feature : 0] = features;  // in rank 1 the feature is dim 0
+      array[array.size() == dims.size() ? feature : 0] =
+          features;  // in rank 1 the feature is dim 0
   return rule;
 }
 

@@ -115,10 +115,14 @@ Array joined(const std::vector<Array>& arrays, size_t dim) {
 // The collective that a -start begins; others are themselves.
 Opcode sync_form(Opcode opcode) {
   switch (opcode) {
-    case Opcode::all_reduce_start: return Opcode::all_reduce;
-    case Opcode::all_gather_start: return Opcode::all_gather;
-    case Opcode::collective_permute_start: return Opcode::collective_permute;
-    default: return opcode;
+    case Opcode::all_reduce_start:
+      return Opcode::all_reduce;
+    case Opcode::all_gather_start:
+      return Opcode::all_gather;
+    case Opcode::collective_permute_start:
+      return Opcode::collective_permute;
+    default:
+      return opcode;
   }
 }
 
@@ -142,9 +146,10 @@ Array group_result(const Node& node, const Operands& operands, const std::vector
   return joined(received, dim);
 }
 
-// The arrays that one device gets, as the node's value: a -start gives a tuple of its operands, of the
-// results and of zeros for what else it declares; all-reduce-start gives the results.
-Value result_value(const Node& node, const std::vector<Value>& operands, std::vector<Array> arrays) {
+// The arrays that one device gets, as the node's value: a -start gives a tuple of its operands, of
+// the results and of zeros for what else it declares; all-reduce-start gives the results.
+Value result_value(const Node& node, const std::vector<Value>& operands,
+                   std::vector<Array> arrays) {
   if (sync_form(node.opcode()) == node.opcode() || node.is(Opcode::all_reduce_start))
     return pack(node.shape, arrays);
   std::vector<Value> elements{

@@ -16,11 +16,13 @@ std::vector<CalledCombiner::Column> CalledCombiner::columns(const std::vector<Ar
 
 void CalledCombiner::combine(int64_t at, int64_t from) {
   size_t parameter = 0;
-  for (const Column& column : accumulators_) program_.set(parameter++, column.data + at * column.size);
+  for (const Column& column : accumulators_)
+    program_.set(parameter++, column.data + at * column.size);
   for (const Column& column : values_) program_.set(parameter++, column.data + from * column.size);
   program_.run();
   size_t result = 0;
-  for (const Column& column : accumulators_) program_.take(result++, column.data + at * column.size);
+  for (const Column& column : accumulators_)
+    program_.take(result++, column.data + at * column.size);
 }
 
 }  // namespace gspmd

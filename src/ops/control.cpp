@@ -61,7 +61,8 @@ Shape infer_conditional(const Node& node) {
   check_operand_count(node, branches + 1);
   const Shape& selector = scalar_operand(node, 0);
   if (selector.dtype != DType::pred && selector.dtype != DType::s32)
-    user_error("conditional: the selector is {}; it has to be pred[] or s32[]", to_string(selector));
+    user_error("conditional: the selector is {}; it has to be pred[] or s32[]",
+               to_string(selector));
   if (selector.dtype == DType::pred && branches != 2)
     user_error("conditional: {} branches for a selector pred[]; it takes two", branches);
   for (int64_t i = 0; i < branches; ++i) {

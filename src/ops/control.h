@@ -15,8 +15,8 @@ bool is_identity_call(const Node& node);  // gives operand 0 as it is
 Value evaluate_custom_call(const EvalContext& context);
 
 Value evaluate_conditional(const EvalContext& context);
-// Which branch a selector (pred or s32 scalar) takes of `branches`: true is branch 0; numbers outside
-// take the last one.
+// Which branch a selector (pred or s32 scalar) takes of `branches`: true is branch 0; numbers
+// outside take the last one.
 int64_t chosen_branch(const Array& selector, int64_t branches);
 Value zero_value(const Shape& shape);  // zeros in every leaf
 // What async-start gives: (operands), result, and zeros for what else `shape` declares.

@@ -13,8 +13,8 @@ namespace {
 
 // Targets that give their operand back; the first of them keep its shape whatever the layout.
 constexpr std::array<std::string_view, 9> kIdentities{
-    "Sharding",         "ShardBarrierFrom", "ShardBarrierTo", "LayoutConstraint", "MoveToHost",
-    "MoveToDevice",     "PinToDevice",      "PinToDeviceSram", "annotate_device_placement"};
+    "Sharding",     "ShardBarrierFrom", "ShardBarrierTo",  "LayoutConstraint",         "MoveToHost",
+    "MoveToDevice", "PinToDevice",      "PinToDeviceSram", "annotate_device_placement"};
 // These change between the whole shape and that of a shard.
 constexpr std::array<std::string_view, 2> kRegions{"SPMDFullToShardShape", "SPMDShardToFullShape"};
 
@@ -36,9 +36,10 @@ Shape infer_top_k(const Node& node) {
   dims.back() = k;
   if (k < 0 || k > x.dims.back() || !(elements[0] == Shape(x.dtype, dims)) ||
       !(elements[1] == Shape(DType::s32, dims)))
-    user_error("custom-call: TopK of {} is declared as {}; values and s32 indices of {} are its "
-               "result",
-               to_string(x), to_string(node.shape), to_string(Shape(x.dtype, dims)));
+    user_error(
+        "custom-call: TopK of {} is declared as {}; values and s32 indices of {} are its "
+        "result",
+        to_string(x), to_string(node.shape), to_string(Shape(x.dtype, dims)));
   if (is_complex(x.dtype) || x.dtype == DType::token)
     user_error("custom-call: TopK of {}; elements need an order", to_string(x));
   return node.shape;
@@ -87,14 +88,16 @@ Value evaluate_custom_call(const EvalContext& context) {
   if (is_in(kRegions, target)) {
     if (context.operands.size() == 1 && context.node.operand(0)->shape == context.node.shape)
       return context.operands[0];
-    user_error("custom-call: \"{}\" ({}) changes between whole and shard; partition the module "
-               "before it runs",
-               context.node.name(), target);
+    user_error(
+        "custom-call: \"{}\" ({}) changes between whole and shard; partition the module "
+        "before it runs",
+        context.node.name(), target);
   }
-  user_error("custom-call: target \"{}\" is not known, so it cannot run; Sharding, "
-             "SPMDFullToShardShape, SPMDShardToFullShape, ShardBarrierFrom, ShardBarrierTo, TopK and "
-             "LayoutConstraint are",
-             target);
+  user_error(
+      "custom-call: target \"{}\" is not known, so it cannot run; Sharding, "
+      "SPMDFullToShardShape, SPMDShardToFullShape, ShardBarrierFrom, ShardBarrierTo, TopK and "
+      "LayoutConstraint are",
+      target);
 }
 
 }  // namespace gspmd

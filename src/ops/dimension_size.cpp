@@ -45,9 +45,10 @@ Value evaluate_set(const EvalContext& context) {
   const int64_t dim = context.node.attrs.dimensions[0];
   const int64_t size = index_at(context.operands[1].array, 0);
   if (size != x.dim(dim))
-    user_error("set-dimension-size: \"{}\" sets dim {} of {} to {}; sizes that change while a "
-               "module runs are not supported, only the full size {} is",
-               context.node.name(), dim, to_string(x.shape()), size, x.dim(dim));
+    user_error(
+        "set-dimension-size: \"{}\" sets dim {} of {} to {}; sizes that change while a "
+        "module runs are not supported, only the full size {} is",
+        context.node.name(), dim, to_string(x.shape()), size, x.dim(dim));
   return context.operands[0];
 }
 

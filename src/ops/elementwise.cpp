@@ -13,16 +13,7 @@ namespace gspmd {
 namespace {
 
 // Which element types an op takes.
-enum class Types : uint8_t {
-  any,
-  number,
-  real,
-  real_number,
-  floating,
-  analytic,
-  integer,
-  logical
-};
+enum class Types : uint8_t { any, number, real, real_number, floating, analytic, integer, logical };
 
 struct TypesRow {
   Types types;
@@ -112,8 +103,9 @@ Shape infer_stochastic_convert(const Node& node) {
   check_types(node, x, Types::floating);
   check_types(node, declared, Types::real);
   if (!is_unsigned_integer(random.dtype) || dtype_size(random.dtype) != dtype_size(x.dtype))
-    user_error("stochastic-convert: the random bits are {}; {} needs unsigned integers of its width",
-               to_string(random), to_string(x));
+    user_error(
+        "stochastic-convert: the random bits are {}; {} needs unsigned integers of its width",
+        to_string(random), to_string(x));
   if (x.dims != declared.dims)
     user_error("stochastic-convert: operand {} and result {} differ in dims", to_string(x),
                to_string(declared));
@@ -191,7 +183,8 @@ int64_t bits_of(DType dtype) {
 void check_bitcast_types(const Node& node, const Shape& x, const Shape& declared) {
   for (const Shape* shape : {&x, &declared})
     if (!not_token(shape->dtype) || (is_complex(shape->dtype) && x.dtype != declared.dtype))
-      user_error("{}: {} has no bits to reinterpret", opcode_name(node.opcode()), to_string(*shape));
+      user_error("{}: {} has no bits to reinterpret", opcode_name(node.opcode()),
+                 to_string(*shape));
   if (declared.dtype == DType::pred && x.dtype != DType::pred)
     user_error("{}: {} cannot become {}; compare it with zero", opcode_name(node.opcode()),
                to_string(x), to_string(declared));

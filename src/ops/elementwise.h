@@ -10,7 +10,7 @@ decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode);
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode);
 
 // Kernels on types that are not narrow.
-bool is_function(Opcode opcode);                       // elementwise_functions.cpp: exp, sine, ...
+bool is_function(Opcode opcode);  // elementwise_functions.cpp: exp, sine, ...
 Value evaluate_function(const EvalContext& context);
 Value evaluate_atan2(const EvalContext& context);
 Value evaluate_function_power(const EvalContext& context);  // of floats and complex numbers

@@ -21,8 +21,8 @@ uint64_t load(const std::byte* from, int64_t element, int64_t size) {
   return value;
 }
 
-// Elements of `from` as one stream of bits, lowest first, cut into elements of `to`; at least one of
-// the two has less than a byte.
+// Elements of `from` as one stream of bits, lowest first, cut into elements of `to`; at least one
+// of the two has less than a byte.
 void regroup_bits(const Array& from, const Array& to) {
   const int in_bits = bits_of(from.dtype());
   const int out_bits = bits_of(to.dtype());
@@ -46,10 +46,14 @@ struct Layout {
 };
 template <class T>
 constexpr Layout kLayout = {};
-template <> constexpr Layout kLayout<float16> = {5, 10};
-template <> constexpr Layout kLayout<bfloat16> = {8, 7};
-template <> constexpr Layout kLayout<float> = {8, 23};
-template <> constexpr Layout kLayout<double> = {11, 52};
+template <>
+constexpr Layout kLayout<float16> = {5, 10};
+template <>
+constexpr Layout kLayout<bfloat16> = {8, 7};
+template <>
+constexpr Layout kLayout<float> = {8, 23};
+template <>
+constexpr Layout kLayout<double> = {11, 52};
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 2, uint16_t,
@@ -92,8 +96,8 @@ T with_precision(T value, int64_t exponent_bits, int64_t mantissa_bits) {
 Value evaluate_bitcast_convert(const EvalContext& context) {
   const Array& x = context.operands[0].array;
   const DType to = context.node.shape.dtype;
-  const bool bytes = bits_of(x.dtype()) == bits_of(to) ||
-                     (bits_of(x.dtype()) >= 8 && bits_of(to) >= 8);
+  const bool bytes =
+      bits_of(x.dtype()) == bits_of(to) || (bits_of(x.dtype()) >= 8 && bits_of(to) >= 8);
   if (bytes) return {Array(context.node.shape, x.clone().storage()), {}, false};
   const Array result(context.node.shape);
   regroup_bits(x, result);

@@ -182,12 +182,23 @@ Value select(const EvalContext& context) {
   const Array& on_false = context.operands[2].array;
   const Array result(context.node.shape);
   switch (dtype_size(result.dtype())) {
-    case 1: select_sized<1>(pred, on_true, on_false, result); break;
-    case 2: select_sized<2>(pred, on_true, on_false, result); break;
-    case 4: select_sized<4>(pred, on_true, on_false, result); break;
-    case 8: select_sized<8>(pred, on_true, on_false, result); break;
-    case 16: select_sized<16>(pred, on_true, on_false, result); break;
-    default: break;  // a token has no bytes
+    case 1:
+      select_sized<1>(pred, on_true, on_false, result);
+      break;
+    case 2:
+      select_sized<2>(pred, on_true, on_false, result);
+      break;
+    case 4:
+      select_sized<4>(pred, on_true, on_false, result);
+      break;
+    case 8:
+      select_sized<8>(pred, on_true, on_false, result);
+      break;
+    case 16:
+      select_sized<16>(pred, on_true, on_false, result);
+      break;
+    default:
+      break;  // a token has no bytes
   }
   return {result, {}, false};
 }

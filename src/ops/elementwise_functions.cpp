@@ -51,10 +51,15 @@ struct FunctionRow {
   ComplexFunction complex = round_complex;
 };
 // Lambdas choose among the overloads of <cmath>.
-#define GSPMD_BOTH(op, name)                      \
-  {Opcode::op, [](double x) { return std::name(x); }, \
-   [](Complex z) { return Complex(std::name(z)); }}
-#define GSPMD_REAL(op, name) {Opcode::op, [](double x) { return double(std::name(x)); }}
+#define GSPMD_BOTH(op, name)                            \
+  {                                                     \
+    Opcode::op, [](double x) { return std::name(x); },  \
+        [](Complex z) { return Complex(std::name(z)); } \
+  }
+#define GSPMD_REAL(op, name)                                  \
+  {                                                           \
+    Opcode::op, [](double x) { return double(std::name(x)); } \
+  }
 constexpr FunctionRow kFunctions[] = {
     GSPMD_BOTH(acos, acos),
     GSPMD_BOTH(acosh, acosh),
@@ -164,7 +169,8 @@ Value evaluate_function_power(const EvalContext& context) {
 
 Value evaluate_complex_sign(const EvalContext& context) {
   return each_element(
-      context, [](double x, size_t) { return x; }, [](Complex z, size_t) { return sign_complex(z); });
+      context, [](double x, size_t) { return x; },
+      [](Complex z, size_t) { return sign_complex(z); });
 }
 
 }  // namespace gspmd

@@ -127,14 +127,13 @@ Value scatter_known(const EvalContext& context) {
     const std::span<const T> in = updates.data<T>();
     std::vector<Wrapped<A>> sums;
     for (const T value : out) sums.push_back({convert_element<A>(value)});
-    slices.for_each(
-        [&](int64_t element, int64_t dim, int64_t window) {
-          return inner_start(indices, element, dim, window);
-        },
-        [&](int64_t to, int64_t from) {
-          A& sum = sums[static_cast<size_t>(to)].value;
-          sum = combine(combiner, sum, convert_element<A>(in[static_cast<size_t>(from)]));
-        });
+    slices.for_each([&](int64_t element, int64_t dim,
+                        int64_t window) { return inner_start(indices, element, dim, window); },
+                    [&](int64_t to, int64_t from) {
+                      A& sum = sums[static_cast<size_t>(to)].value;
+                      sum =
+                          combine(combiner, sum, convert_element<A>(in[static_cast<size_t>(from)]));
+                    });
     for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(sums[i].value);
   });
   return {result, {}, false};
@@ -157,11 +156,9 @@ Value evaluate_scatter(const EvalContext& context) {
     return evaluate_any_width(context, scatter_known);
   const Slices slices(scatter_slice_dims(node), indices, results[0].dims(), updates[0].dims());
   CalledCombiner combiner(context.call, *node.called[0], results, updates);
-  slices.for_each(
-      [&](int64_t element, int64_t dim, int64_t window) {
-        return inner_start(indices, element, dim, window);
-      },
-      [&](int64_t to, int64_t from) { combiner.combine(to, from); });
+  slices.for_each([&](int64_t element, int64_t dim,
+                      int64_t window) { return inner_start(indices, element, dim, window); },
+                  [&](int64_t to, int64_t from) { combiner.combine(to, from); });
   return pack(node.shape, results);
 }
 

@@ -21,8 +21,8 @@ struct RandomBits {
 // State: key, counter. Of 32 bits and less the array is halved along its first even dim, else its
 // longest; numbers 2i and 2i+1 of that dim come from one counter.
 RandomBits threefry_bits(const std::vector<uint64_t>& state, const Dims& dims, int bits);
-// State: key and a counter of 128 bits, low half first; or key and counter, where the key is also the
-// high half.
+// State: key and a counter of 128 bits, low half first; or key and counter, where the key is also
+// the high half.
 RandomBits philox_bits(const std::vector<uint64_t>& state, const Dims& dims, int bits);
 
 }  // namespace gspmd

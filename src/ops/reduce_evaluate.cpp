@@ -33,7 +33,8 @@ Value reduce_known(const EvalContext& context) {
     using A = AccumulatorOf<T>;
     const std::span<const T> in = x.data<T>();
     const std::span<T> out = result.data<T>();
-    std::vector<Wrapped<A>> sums(out.size(), {convert_element<A>(context.operands[1].array.data<T>()[0])});
+    std::vector<Wrapped<A>> sums(out.size(),
+                                 {convert_element<A>(context.operands[1].array.data<T>()[0])});
     for_each_offset<2>(x.dims(), {strides, target}, {0, 0}, [&](const std::array<int64_t, 2>& at) {
       A& sum = sums[static_cast<size_t>(at[1])].value;
       sum = combine(combiner, sum, convert_element<A>(in[static_cast<size_t>(at[0])]));

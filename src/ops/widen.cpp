@@ -69,7 +69,8 @@ Array widened(const Array& array) {
     using T = typename decltype(tag)::type;
     const std::span<T> out = wide.data<T>();
     for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<T>(static_cast<float>(narrow_to_double(dtype, static_cast<uint8_t>(in[i]))));
+      out[i] =
+          static_cast<T>(static_cast<float>(narrow_to_double(dtype, static_cast<uint8_t>(in[i]))));
   });
   return wide;
 }
@@ -121,7 +122,8 @@ Value evaluate_widened(const EvalContext& context, Value (*kernel)(const EvalCon
   if (node.is(Opcode::count_leading_zeros) && has_narrow(node.shape)) {
     const int extra = 8 - narrow_bits(node.shape.dtype);
     for (std::byte& count : result.array.bytes())
-      count = std::byte((static_cast<int>(count) - extra) & ((1 << narrow_bits(node.shape.dtype)) - 1));
+      count =
+          std::byte((static_cast<int>(count) - extra) & ((1 << narrow_bits(node.shape.dtype)) - 1));
   }
   return result;
 }

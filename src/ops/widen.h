@@ -4,17 +4,17 @@
 
 namespace gspmd {
 
-// Narrow element types (sub-byte integers, 8-bit and 4-bit floats) are computed in s8, u8 or f32 and
-// rounded back: one way for all ops, instead of kernels for each of the types.
+// Narrow element types (sub-byte integers, 8-bit and 4-bit floats) are computed in s8, u8 or f32
+// and rounded back: one way for all ops, instead of kernels for each of the types.
 
-bool has_narrow(const Shape& shape);      // a leaf of it
-DType widened_type(DType dtype);          // itself where it is not narrow
-Array widened(const Array& array);        // shares the elements where nothing is to do
+bool has_narrow(const Shape& shape);  // a leaf of it
+DType widened_type(DType dtype);      // itself where it is not narrow
+Array widened(const Array& array);    // shares the elements where nothing is to do
 // The elements of an s8, u8, s64, f32 or f64 array in a narrow type: integers wrap, floats round.
 Array narrowed(const Array& array, DType dtype);
 
-// Runs `kernel` on widened operands as if the node had been written in the wider types. Computations
-// that it calls keep their types.
+// Runs `kernel` on widened operands as if the node had been written in the wider types.
+// Computations that it calls keep their types.
 Value evaluate_widened(const EvalContext& context, Value (*kernel)(const EvalContext& context));
 
 // The kernel, through evaluate_widened where an operand or the result is narrow.

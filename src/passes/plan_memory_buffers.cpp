@@ -61,7 +61,7 @@ class Builder {
   Builder(const Module& module, const std::map<int64_t, int64_t>& scratch) : scratch_(scratch) {
     for (const auto& computation : module.computations()) {
       for (const auto& node : computation->nodes()) {
-        if (!node->is(Opcode::while_) && !node->is(Opcode::call)) continue;
+        if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional)) continue;
         for (const Computation* called : node->called) ++call_sites_[called];
       }
     }
@@ -152,6 +152,7 @@ class Builder {
     }
     if (node.is(Opcode::while_)) return visit_while(node, *operands.at(0));
     if (node.is(Opcode::call)) return visit_call(node, operands);
+    if (node.is(Opcode::conditional)) return visit_conditional(node, operands);
     const Leaves results = fresh(node);
     if (node.is(Opcode::constant)) {
       table_[results.at(0)].kind = PlannedBuffer::constant;
@@ -208,6 +209,19 @@ class Builder {
       if (!stays[i]) table_.carries.push_back({carried[i], next[i]});
     }
     return carried;
+  }
+
+  // Branches lie one after the other; each reads its operand where it is, and its roots are copied to
+  // the conditional's buffers, which hold from before the first branch to after the last.
+  Leaves visit_conditional(const Node& node, const std::vector<const Leaves*>& operands) {
+    const Leaves results = fresh(node);
+    for (size_t i = 0; i < node.called.size(); ++i) {
+      const Leaves roots = walk_once(*node.called[i], *operands.at(i + 1));
+      const int64_t end = step(node);
+      for (const int64_t buffer : roots) read(buffer, end);
+      for (const int64_t buffer : results) read(buffer, end);
+    }
+    return results;
   }
 
   // A computation called from several places has buffers of its own for parameters, filled by copies.
@@ -276,7 +290,9 @@ std::vector<const Node*> live_nodes(const Computation& computation) {
 bool is_alias(const Node& node) {
   switch (node.opcode()) {
     case Opcode::tuple: case Opcode::get_tuple_element: case Opcode::reshape:
-    case Opcode::optimization_barrier: case Opcode::bitcast_convert: return true;
+    case Opcode::optimization_barrier: return true;
+    // Elements of less than a byte are packed differently.
+    case Opcode::bitcast: case Opcode::bitcast_convert: return node.operand(0)->shape.bytes() == node.shape.bytes();
     case Opcode::custom_call: return node.attrs.custom_call_target == "Sharding";
     default: return false;
   }

@@ -135,6 +135,8 @@ class Builder {
         p_->constants.push_back(node->attrs.literal);
       } else if (node->is(Opcode::while_)) {
         add_loop(*node, block);
+      } else if (node->is(Opcode::conditional)) {
+        add_conditional(*node, block);
       } else if (node->op().has(kCollective)) {
         add_collective(*node, block);
       } else {
@@ -197,6 +199,27 @@ class Builder {
     const auto index = static_cast<int64_t>(p_->loops.size());
     block.items.push_back({Block::Item::loop, index, index});
     p_->loops.push_back(std::move(loop));
+  }
+
+  // Branches read their operands where they are; what they return is copied to the conditional's own.
+  void add_conditional(const Node& node, Block& block) {
+    auto branch = std::make_unique<BranchStep>();
+    branch->name = node.name();
+    branch->is_pred = node.operand(0)->shape.dtype == DType::pred;
+    branch->selector_argument = static_cast<int64_t>(p_->arguments.size());
+    add_arguments(*node.operand(0));
+    const size_t before = p_->collectives.size();
+    for (const Computation* called : node.called) {
+      Block& inner = branch->blocks.emplace_back();
+      walk(*called, inner);
+      for (int64_t i = 0; i < leaf_count(node.shape); ++i) {
+        add_copy(inner, slot(*called->root(), i), slot(node, i), node.name());
+      }
+    }
+    branch->lockstep = p_->collectives.size() > before;
+    const auto index = static_cast<int64_t>(p_->branches.size());
+    block.items.push_back({Block::Item::branch, index, index});
+    p_->branches.push_back(std::move(branch));
   }
 
   // Result leaves whose value was not computed in place: parameters, constants, repeated values.

@@ -144,6 +144,7 @@ class Worker {
         case Block::Item::collective:
           run_collective(program_.collectives[static_cast<size_t>(item.first)], active);
           break;
+        case Block::Item::branch: run_branch(*program_.branches[static_cast<size_t>(item.first)], active); break;
         case Block::Item::loop: run_loop(*program_.loops[static_cast<size_t>(item.first)], active); break;
       }
     }
@@ -248,6 +249,31 @@ class Worker {
         values.emplace_back(*entry++, static_cast<size_t>(bytes));
     }
     guard.carried(values);
+  }
+
+  size_t chosen(const BranchStep& branch, int64_t device) const {
+    const std::byte* value = tables_[static_cast<size_t>(device)][static_cast<size_t>(branch.selector_argument)];
+    if (branch.is_pred) return *value != std::byte{0} ? 0 : 1;
+    int32_t index = 0;
+    std::memcpy(&index, value, sizeof(index));
+    const auto last = static_cast<int32_t>(branch.blocks.size()) - 1;
+    return static_cast<size_t>(index < 0 || index > last ? last : index);
+  }
+
+  // As run_loop: alone with the own devices where no collective is inside. The devices of one branch
+  // after those of another.
+  void run_branch(const BranchStep& branch, const std::vector<char>& before) {
+    const bool lockstep = branch.lockstep || teams();
+    std::vector<std::vector<char>> active(branch.blocks.size(), std::vector<char>(before.size(), 0));
+    if (lockstep) pool_.barrier(worker_);  // all selectors are there
+    for (int64_t d = 0; d < std::ssize(before); ++d) {
+      const bool own = lockstep || std::find(own_.begin(), own_.end(), d) != own_.end();
+      if (own && before[static_cast<size_t>(d)] != 0) active[chosen(branch, d)][static_cast<size_t>(d)] = 1;
+    }
+    if (lockstep) pool_.barrier(worker_);  // all have read the selectors
+    for (size_t i = 0; i < active.size(); ++i) {
+      if (std::find(active[i].begin(), active[i].end(), 1) != active[i].end()) run_block(branch.blocks[i], active[i]);
+    }
   }
 
   Executor::Counters& counters_;

@@ -9,6 +9,85 @@
 namespace gspmd {
 namespace {
 
+Node* zeros(Computation& c, const Shape& shape) {
+  if (!shape.is_tuple && shape.dtype == DType::token) return c.append(Opcode::after_all, shape, {});
+  if (!shape.is_tuple) {
+    Attributes attrs;
+    attrs.literal = Array(Shape(shape.dtype, shape.dims));
+    return c.append(Opcode::constant, shape, {}, std::move(attrs));
+  }
+  std::vector<Node*> elements;
+  for (const Shape& element : shape.elements) elements.push_back(zeros(c, element));
+  return c.append(Opcode::tuple, shape, std::move(elements));
+}
+
+Node* element(Computation& c, Node* tuple, int64_t index) {
+  Attributes attrs;
+  attrs.index = index;
+  return c.append(Opcode::get_tuple_element, tuple->shape.elements.at(static_cast<size_t>(index)), {tuple},
+                  std::move(attrs));
+}
+
+// What an op that starts something declares: the first two elements as given, zeros for the rest.
+Node* started(Computation& c, const Shape& shape, Node* first, Node* second) {
+  std::vector<Node*> elements{first, second};
+  for (size_t i = 2; i < shape.elements.size(); ++i) elements.push_back(zeros(c, shape.elements[i]));
+  return c.append(Opcode::tuple, shape, std::move(elements));
+}
+
+Node* operands_of(Computation& c, const Node& node, const Shape& shape) {
+  if (!shape.is_tuple || (node.operands().size() == 1 && node.operand(0)->shape == shape)) return node.operand(0);
+  return c.append(Opcode::tuple, shape, node.operands());
+}
+
+// The op that does at once what `node` starts or ends; nullptr where it does neither.
+Node* synchronous(Computation& c, Node& node) {
+  const auto start = [&](Opcode opcode) {
+    Node* made = c.append(opcode, node.shape.elements.at(1), node.operands(), node.attrs);
+    made->called = node.called;
+    return started(c, node.shape, operands_of(c, node, node.shape.elements.at(0)), made);
+  };
+  switch (node.opcode()) {
+    case Opcode::async_start: return start(Opcode::call);
+    case Opcode::all_gather_start: return start(Opcode::all_gather);
+    case Opcode::collective_permute_start: return start(Opcode::collective_permute);
+    case Opcode::all_reduce_start: {
+      Node* made = c.append(Opcode::all_reduce, node.shape, node.operands(), node.attrs);
+      made->called = node.called;
+      return made;
+    }
+    case Opcode::copy_start: {
+      Node* x = node.operand(0);
+      return started(c, node.shape, c.append(Opcode::copy, x->shape, {x}), x);
+    }
+    case Opcode::copy_done: return element(c, node.operand(0), 0);
+    case Opcode::async_done:
+    case Opcode::all_gather_done:
+    case Opcode::collective_permute_done: return element(c, node.operand(0), 1);
+    case Opcode::async_update:
+    case Opcode::all_reduce_done:
+    case Opcode::domain: return node.operand(0);
+    default: return nullptr;
+  }
+}
+
+// Whether there were any.
+bool join_pairs_in(Computation& computation) {
+  std::vector<Node*> nodes;
+  for (const auto& node : computation.nodes()) nodes.push_back(node.get());
+  bool changed = false;
+  for (Node* node : nodes) {
+    Node* made = synchronous(computation, *node);
+    if (made == nullptr) continue;
+    computation.replace_uses(node, made);
+    changed = true;
+  }
+  if (!changed) return false;
+  computation.remove_dead();
+  computation.sort();
+  return true;
+}
+
 void inline_calls_in(Computation& computation, int depth) {
   if (depth > 200) user_error("build_program: computation {} calls itself", computation.name());
   bool changed = false;
@@ -115,10 +194,14 @@ void copy_moving_leaves(Computation& c, Moves&& moves) {
 
 void normalize_from(Module& module, Computation& computation, std::set<Computation*>& owned, int depth) {
   if (depth > 100) user_error("build_program: loop {} contains itself", computation.name());
-  inline_calls_in(computation, 0);
+  int rounds = 0;
+  do {  // an async computation becomes a call, a called one may have pairs
+    if (++rounds > 500) user_error("build_program: computation {} calls itself", computation.name());
+    inline_calls_in(computation, 0);
+  } while (join_pairs_in(computation));
   for (size_t i = 0; i < computation.nodes().size(); ++i) {
     Node* node = computation.nodes()[i].get();
-    if (!node->is(Opcode::while_)) continue;
+    if (!node->is(Opcode::while_) && !node->is(Opcode::conditional)) continue;
     for (Computation*& called : node->called) {
       if (!owned.insert(called).second) {
         called = copy_of(*called);
@@ -126,6 +209,7 @@ void normalize_from(Module& module, Computation& computation, std::set<Computati
       }
       normalize_from(module, *called, owned, depth + 1);
     }
+    if (node->is(Opcode::conditional)) continue;
     copy_moving_leaves(*node->called.at(1),
                        [](const Dims& path, const Source& source) { return path != source.path; });
   }

@@ -38,11 +38,12 @@ struct CollectiveStep {
 };
 
 struct LoopStep;
+struct BranchStep;
 
-// Segments, collectives and loops in order. A segment is a range of steps that each device runs by itself.
+// Segments, collectives, loops and conditionals in order. A segment is a range of steps that each device runs by itself.
 struct Block {
   struct Item {
-    enum Kind : uint8_t { segment, collective, loop } kind = segment;
+    enum Kind : uint8_t { segment, collective, loop, branch } kind = segment;
     int64_t first = 0, last = 0;  // segment: steps; others: index
   };
   std::vector<Item> items;
@@ -58,6 +59,15 @@ struct LoopStep {
   std::string name;
 };
 
+// A conditional: each device goes through the block that its selector names.
+struct BranchStep {
+  std::vector<Block> blocks;
+  int64_t selector_argument = 0;
+  bool is_pred = false;   // true is block 0; else an s32, and block n-1 for numbers outside
+  bool lockstep = false;  // a collective is inside
+  std::string name;
+};
+
 class Program {
  public:
   std::unique_ptr<Module> module;  // normalised; nodes are referred to
@@ -66,6 +76,7 @@ class Program {
   std::vector<Step> steps;
   std::vector<CollectiveStep> collectives;
   std::vector<std::unique_ptr<LoopStep>> loops;
+  std::vector<std::unique_ptr<BranchStep>> branches;
   Block main;
   std::vector<Slot> arguments;         // the argument table: a slot per entry
   std::vector<Array> constants;

@@ -38,6 +38,11 @@ void schedule_block(const Program& program, const Block& block, std::vector<Step
       schedule_block(program, loop.condition, out);
       schedule_block(program, loop.body, out);
     }
+    if (item.kind == Block::Item::branch) {
+      for (const Block& inner : program.branches[static_cast<size_t>(item.first)]->blocks) {
+        schedule_block(program, inner, out);
+      }
+    }
     if (item.kind != Block::Item::segment) continue;
     std::vector<Access> since;  // segments start and end with a barrier
     for (int64_t i = item.first; i < item.last; ++i) {
