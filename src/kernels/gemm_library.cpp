@@ -1,61 +1,11 @@
-#include <dnnl.h>
-#include <dnnl.hpp>
-
 #include "gspmd/base/error.h"
+#include "kernels/dnnl_call.h"
 #include "kernels/gemm_product.h"
-
-// The library runs on OpenMP. Declared here because clang finds no <omp.h> without its own runtime.
-extern "C" {
-int omp_get_max_threads(void);
-void omp_set_num_threads(int);
-}
 
 namespace gspmd {
 namespace {
 
-// One OpenMP thread while the library is called; also while a primitive is created, else its scratch
-// is made for all cores.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  ~OneThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
-  }
-
- private:
-  int before_;
-};
-
-const dnnl::engine& cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-dnnl_stream_t stream_of_this_thread() {
-  static thread_local const dnnl::stream stream(cpu());
-  return stream.get();
-}
-
-// A memory object over somebody's bytes, for one call.
-class View {
- public:
-  View(const dnnl::memory::desc& desc, const std::byte* data) {
-    const dnnl_status_t status =
-        dnnl_memory_create(&memory_, &desc.data, cpu().get(), const_cast<std::byte*>(data));
-    if (status != dnnl_success) internal_error("gemm: memory object, status {}", static_cast<int>(status));
-  }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  ~View() { dnnl_memory_destroy(memory_); }
-  dnnl_memory_t get() const { return memory_; }
-
- private:
-  dnnl_memory_t memory_ = nullptr;
-};
+using dnnl_call::cpu, dnnl_call::OneThread, dnnl_call::stream_of_this_thread, dnnl_call::View;
 
 class LibraryProduct final : public GemmProduct {
  public:
@@ -67,7 +17,8 @@ class LibraryProduct final : public GemmProduct {
     b_ = dnnl::memory::desc({e.k, e.n}, kF32, e.b_transposed ? Tag::ba : Tag::ab);
     c_ = dnnl::memory::desc({e.rows, e.n}, kF32, Tag::ab);
     dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);  // the library's own is not reentrant
+    attributes.set_scratchpad_mode(
+        dnnl::scratchpad_mode::user);  // the library's own is not reentrant
     const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a_, b_, c_), attributes, cpu());
     scratch_ = desc.scratchpad_desc();
     primitive_ = dnnl::matmul(desc);
@@ -75,7 +26,8 @@ class LibraryProduct final : public GemmProduct {
 
   int64_t scratch_bytes() const override { return static_cast<int64_t>(scratch_.get_size()); }
 
-  void run(const std::byte* a, const std::byte* b, std::byte* c, std::byte* scratch) const override {
+  void run(const std::byte* a, const std::byte* b, std::byte* c,
+           std::byte* scratch) const override {
     const OneThread one;
     const View va(a_, a), vb(b_, b), vc(c_, c), vs(scratch_, scratch);
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, va.get()},
@@ -84,7 +36,8 @@ class LibraryProduct final : public GemmProduct {
                                     {DNNL_ARG_SCRATCHPAD, vs.get()}};
     const dnnl_status_t status =
         dnnl_primitive_execute(primitive_.get(), stream_of_this_thread(), 4, args);
-    if (status != dnnl_success) execution_error("dot: oneDNN returned status {}", static_cast<int>(status));
+    if (status != dnnl_success)
+      execution_error("dot: oneDNN returned status {}", static_cast<int>(status));
   }
 
  private:

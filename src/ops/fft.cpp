@@ -71,20 +71,22 @@ Complex product(Complex a, Complex b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 
-// e^(sign * 2 pi i k / n), the angle reduced to an eighth of a turn.
+// e^(sign * 2 pi i k / n), 0 <= k < n, from an angle within an eighth of a turn.
 Complex root_of_unity(int64_t k, int64_t n, int sign) {
-  const double angle = 2 * 3.14159265358979323846 * static_cast<double>(k) / static_cast<double>(n);
-  if (8 * k <= n) return {std::cos(angle), sign * std::sin(angle)};
-  if (4 * k <= n) {  // mirrored at an eighth
-    const double rest =
-        2 * 3.14159265358979323846 * static_cast<double>(n - 4 * k) / (4 * static_cast<double>(n));
-    return {std::sin(rest), sign * std::cos(rest)};
+  int64_t angle = 8 * k;  // a full turn is 8n
+  if (angle > 4 * n) {
+    angle = 8 * n - angle;
+    sign = -sign;
   }
-  if (2 * k <= n) {
-    const Complex mirrored = root_of_unity(k, n, 1);
-    return {mirrored.real(), sign * mirrored.imag()};
-  }
-  return {std::cos(angle), sign * std::sin(angle)};
+  const bool left = angle > 2 * n;
+  if (left) angle = 4 * n - angle;
+  const bool steep = angle > n;
+  if (steep) angle = 2 * n - angle;
+  const double radians =
+      0.78539816339744830962 * static_cast<double>(angle) / static_cast<double>(n);
+  const double c = std::cos(radians), s = std::sin(radians);
+  const double x = steep ? s : c, y = steep ? c : s;
+  return {left ? -x : x, sign * y};
 }
 
 // Transforms of one length and sign (-1 forward, +1 backward, neither scaled).
@@ -120,9 +122,7 @@ class Transform {
     // k * k modulo 2n, without its overflow.
     int64_t square = 0;
     for (int64_t k = 0; k < n_; ++k) {
-      const bool back = square > n_;  // a full turn is 2n
-      const Complex w = root_of_unity(back ? 2 * n_ - square : square, 2 * n_, sign_);
-      chirp_.push_back(back ? std::conj(w) : w);
+      chirp_.push_back(root_of_unity(square, 2 * n_, sign_));  // a full turn is 2n
       square = (square + 2 * k + 1) % (2 * n_);
     }
     spectrum_.assign(static_cast<size_t>(size_), Complex());

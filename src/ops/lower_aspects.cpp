@@ -1,3 +1,4 @@
+#include "ops/convolution.h"
 #include "ops/loop_lowering.h"
 #include "ops/rows.h"
 #include "ops/shape_lower.h"
@@ -6,7 +7,8 @@
 namespace gspmd {
 namespace {
 
-PreparedKernel first_of(const Node& node, PreparedKernel (*one)(const Node&), PreparedKernel (*other)(const Node&)) {
+PreparedKernel first_of(const Node& node, PreparedKernel (*one)(const Node&),
+                        PreparedKernel (*other)(const Node&)) {
   PreparedKernel kernel = one(node);
   return kernel.run ? std::move(kernel) : other(node);
 }
@@ -35,6 +37,7 @@ std::vector<LowerAspect> build_aspects() {
       {Opcode::dynamic_update_slice, lower_dynamic_update_slice},
       {Opcode::gather, lower_gather},
       {Opcode::scatter, lower_scatter},
+      {Opcode::convolution, lower_convolution},
   };
   for (const OpInfo& row : elementwise_rows()) {
     if (row.has(kElementwise)) aspects.push_back({row.opcode, lower_loop_node});

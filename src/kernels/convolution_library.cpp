@@ -1,0 +1,217 @@
+#include "kernels/convolution_library.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/dnnl_call.h"
+
+namespace gspmd {
+namespace {
+
+using dnnl_call::cpu, dnnl_call::OneThread, dnnl_call::stream_of_this_thread, dnnl_call::View;
+using Desc = dnnl::memory::desc;
+
+constexpr int64_t kAlignment = 64;
+int64_t aligned(size_t bytes) {
+  return (static_cast<int64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+dnnl::memory::data_type type_of(DType dtype) {
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+// Dense with the features innermost: what the library's primitives read as it is.
+bool is_features_last(const ConvolutionTensor& tensor) {
+  int64_t step = 1;
+  const size_t rank = tensor.dims.size();
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t d = i == 0          ? 1
+                     : i == rank - 1 ? 0
+                                     : rank - i;  // feature, last spatial, ..., batch
+    if (tensor.dims[d] != 1 && tensor.steps[d] != step) return false;
+    step *= tensor.dims[d];
+  }
+  return true;
+}
+
+Desc as_given(const ConvolutionTensor& tensor, DType dtype) {
+  return {tensor.dims, type_of(dtype), tensor.steps};
+}
+Desc any_layout(const ConvolutionTensor& tensor, DType dtype) {
+  return {tensor.dims, type_of(dtype), dnnl::memory::format_tag::any};
+}
+Desc wished(const ConvolutionTensor& tensor, DType dtype) {
+  return is_features_last(tensor) ? as_given(tensor, dtype) : any_layout(tensor, dtype);
+}
+
+dnnl::primitive_attr user_scratch() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(
+      dnnl::scratchpad_mode::user);  // the library's own is not reentrant
+  return attributes;
+}
+
+void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* args, int count) {
+  const dnnl_status_t status =
+      dnnl_primitive_execute(primitive.get(), stream_of_this_thread(), count, args);
+  if (status != dnnl_success)
+    execution_error("convolution: oneDNN returned status {}", static_cast<int>(status));
+}
+
+// A tensor as the caller has it and as the primitive wants it, with the copy between them.
+struct Side {
+  Desc given, wanted;
+  std::optional<dnnl::reorder> copy;
+  Desc copy_scratch;
+  int64_t offset = 0;  // of the wanted form in the scratch
+
+  void prepare(const Desc& from, const Desc& to) {
+    const dnnl::reorder::primitive_desc desc(cpu(), from, cpu(), to, user_scratch());
+    copy_scratch = desc.scratchpad_desc();
+    copy = dnnl::reorder(desc);
+  }
+  void run(const Desc& from_desc, const std::byte* from, const Desc& to_desc, std::byte* to,
+           std::byte* scratch) const {
+    const View source(from_desc, from), target(to_desc, to), work(copy_scratch, scratch);
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source.get()},
+                                    {DNNL_ARG_TO, target.get()},
+                                    {DNNL_ARG_SCRATCHPAD, work.get()}};
+    execute(*copy, args, 3);
+  }
+};
+
+class Primitive final : public ConvolutionPrimitive {
+ public:
+  explicit Primitive(const LibraryConvolution& c) : form_(c.form) {
+    const OneThread one;
+    const auto forward = forward_desc(c);
+    if (form_ == ConvolutionForm::forward) {
+      take(forward, c);
+    } else if (form_ == ConvolutionForm::input_gradient) {
+      const dnnl::convolution_backward_data::desc desc(
+          dnnl::algorithm::convolution_direct, wished(c.src, c.result),
+          any_layout(c.weights, c.operand), wished(c.dst, c.operand), c.strides, c.dilations,
+          c.pad_low, c.pad_high);
+      take_gradient<dnnl::convolution_backward_data>(desc, forward, c);
+    } else {
+      const dnnl::convolution_backward_weights::desc desc(
+          dnnl::algorithm::convolution_direct, wished(c.src, c.operand),
+          any_layout(c.weights, c.result), wished(c.dst, c.operand), c.strides, c.dilations,
+          c.pad_low, c.pad_high);
+      take_gradient<dnnl::convolution_backward_weights>(desc, forward, c);
+    }
+    place_buffers();
+  }
+
+  int64_t scratch_bytes() const override { return bytes_; }
+
+  void run(std::byte* src, std::byte* weights, std::byte* dst, std::byte* scratch) const override {
+    const OneThread one;
+    std::byte* const given[] = {src, weights, dst};
+    std::byte* used[3];
+    std::byte* const library = scratch + library_offset_;
+    for (size_t i = 0; i < 3; ++i) {
+      const Side& side = sides_[i];
+      used[i] = side.copy ? scratch + side.offset : given[i];
+      if (side.copy && i != result()) side.run(side.given, given[i], side.wanted, used[i], library);
+    }
+    const View vs(sides_[0].wanted, used[0]), vw(sides_[1].wanted, used[1]),
+        vd(sides_[2].wanted, used[2]), work(scratch_, library);
+    const bool src_out = form_ == ConvolutionForm::input_gradient;
+    const bool weights_out = form_ == ConvolutionForm::kernel_gradient;
+    const dnnl_exec_arg_t args[] = {
+        {src_out ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, vs.get()},
+        {weights_out ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, vw.get()},
+        {src_out || weights_out ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, vd.get()},
+        {DNNL_ARG_SCRATCHPAD, work.get()}};
+    execute(primitive_, args, 4);
+    const Side& out = sides_[result()];
+    if (out.copy) out.run(out.wanted, used[result()], out.given, given[result()], library);
+  }
+
+ private:
+  using Forward = dnnl::convolution_forward::primitive_desc;
+
+  size_t result() const {
+    return form_ == ConvolutionForm::input_gradient    ? 0
+           : form_ == ConvolutionForm::kernel_gradient ? 1
+                                                       : 2;
+  }
+
+  // Gradients are made with the forward convolution as a hint.
+  static Forward forward_desc(const LibraryConvolution& c) {
+    const bool forward = c.form == ConvolutionForm::forward;
+    const DType dst = forward ? c.result : c.operand;
+    const dnnl::convolution_forward::desc desc(
+        forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
+        dnnl::algorithm::convolution_direct, wished(c.src, c.operand),
+        any_layout(c.weights, c.operand), wished(c.dst, dst), c.strides, c.dilations, c.pad_low,
+        c.pad_high);
+    return {desc, user_scratch(), cpu()};
+  }
+
+  void take(const Forward& desc, const LibraryConvolution& c) {
+    primitive_ = dnnl::convolution_forward(desc);
+    scratch_ = desc.scratchpad_desc();
+    set_side(0, c.src, c.operand, desc.src_desc());
+    set_side(1, c.weights, c.operand, desc.weights_desc());
+    set_side(2, c.dst, c.result, desc.dst_desc());
+  }
+
+  template <class Gradient, class GradientDesc>
+  void take_gradient(const GradientDesc& wanted, const Forward& forward,
+                     const LibraryConvolution& c) {
+    const typename Gradient::primitive_desc desc(wanted, user_scratch(), cpu(), forward);
+    primitive_ = Gradient(desc);
+    scratch_ = desc.scratchpad_desc();
+    if constexpr (std::is_same_v<Gradient, dnnl::convolution_backward_data>) {
+      set_side(0, c.src, c.result, desc.diff_src_desc());
+      set_side(1, c.weights, c.operand, desc.weights_desc());
+    } else {
+      set_side(0, c.src, c.operand, desc.src_desc());
+      set_side(1, c.weights, c.result, desc.diff_weights_desc());
+    }
+    set_side(2, c.dst, c.operand, desc.diff_dst_desc());
+  }
+
+  void set_side(size_t i, const ConvolutionTensor& tensor, DType dtype, const Desc& wanted) {
+    Side& side = sides_[i];
+    side.given = as_given(tensor, dtype);
+    side.wanted = wanted;
+    if (side.given == wanted) return;
+    if (i == result())
+      side.prepare(wanted, side.given);
+    else
+      side.prepare(side.given, wanted);
+  }
+
+  void place_buffers() {
+    size_t work = scratch_.get_size();
+    for (Side& side : sides_) {
+      if (!side.copy) continue;
+      side.offset = bytes_;
+      bytes_ += aligned(side.wanted.get_size());
+      work = std::max(work, side.copy_scratch.get_size());
+    }
+    library_offset_ = bytes_;
+    bytes_ += aligned(work);
+  }
+
+  ConvolutionForm form_;
+  dnnl::primitive primitive_;
+  Desc scratch_;
+  Side sides_[3];  // src, weights, dst
+  int64_t library_offset_ = 0, bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionPrimitive> library_convolution(const LibraryConvolution& convolution) {
+  try {
+    return std::make_unique<Primitive>(convolution);
+  } catch (const dnnl::error&) {
+    return nullptr;  // not implemented, or limits of the library's arguments
+  }
+}
+
+}  // namespace gspmd

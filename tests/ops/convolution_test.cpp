@@ -1,0 +1,281 @@
+// Convolutions of every form against a brute force that pads, dilates and turns the operands first.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/ops/builders.h"
+#include "kernels/run_kernel.h"
+#include "ops/samples.h"
+
+namespace gspmd::testing {
+namespace {
+
+struct Random {
+  std::mt19937_64 engine;
+  int64_t operator()(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine() % static_cast<uint64_t>(high - low + 1));
+  }
+};
+
+// A dense tensor in the order batch, feature (kernel: output, input feature), spatial.
+struct Plain {
+  Dims dims;
+  std::vector<double> values;
+  double& at(const Dims& index) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < dims.size(); ++d) offset = offset * dims[d] + index[d];
+    return values[static_cast<size_t>(offset)];
+  }
+  explicit Plain(Dims sizes) : dims(std::move(sizes)) {
+    values.resize(static_cast<size_t>(Shape(DType::f64, dims).elements_count()));
+  }
+};
+
+template <class Body>
+void each_index(const Dims& dims, Body&& body) {
+  const int64_t count = Shape(DType::f64, dims).elements_count();
+  for (int64_t i = 0; i < count; ++i) {
+    Dims index(dims.size());
+    int64_t rest = i;
+    for (size_t d = dims.size(); d-- > 0; rest /= dims[d]) index[d] = rest % dims[d];
+    body(index);
+  }
+}
+
+// Dim d of the plain tensor is dim labels[d] of the array.
+Plain to_plain(const Array& array, const Dims& labels) {
+  Dims dims;
+  for (const int64_t label : labels) dims.push_back(array.dims()[static_cast<size_t>(label)]);
+  Plain out(dims);
+  const Dims strides = row_major_strides(array.dims());
+  each_index(dims, [&](const Dims& index) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < index.size(); ++d)
+      offset += index[d] * strides[static_cast<size_t>(labels[d])];
+    out.at(index) = array.at(offset);
+  });
+  return out;
+}
+
+// Holes between elements, then padding (which may be negative).
+Plain spread(Plain from, size_t axis, int64_t dilation, int64_t low, int64_t high) {
+  Dims dims = from.dims;
+  const int64_t n = dims[axis];
+  dims[axis] = (n == 0 ? 0 : (n - 1) * dilation + 1) + low + high;
+  Plain out(dims);
+  each_index(from.dims, [&](const Dims& index) {
+    Dims to = index;
+    to[axis] = index[axis] * dilation + low;
+    if (to[axis] >= 0 && to[axis] < dims[axis]) out.at(to) = from.at(index);
+  });
+  return out;
+}
+
+struct Case {
+  Attributes attrs;
+  Dims input_labels, kernel_labels, output_labels;
+  Shape input, kernel, output;
+};
+
+Dims shuffled(size_t rank, Random& random) {
+  Dims labels;
+  for (size_t d = 0; d < rank; ++d) labels.push_back(static_cast<int64_t>(d));
+  std::shuffle(labels.begin(), labels.end(), random.engine);
+  return labels;
+}
+
+Dims placed(const Dims& plain, const Dims& labels) {
+  Dims dims(plain.size());
+  for (size_t d = 0; d < plain.size(); ++d) dims[static_cast<size_t>(labels[d])] = plain[d];
+  return dims;
+}
+
+Case random_case(Random& random, DType type) {
+  Case c;
+  const auto axes = static_cast<size_t>(random(0, 3));
+  ConvDims conv;
+  const int64_t kind = random(0, 4);
+  if (kind == 0) conv.feature_group_count = random(2, 4);
+  if (kind == 1) conv.batch_group_count = random(2, 3);
+  const int64_t batch = random(1, 4), features = random(1, 5);
+  const int64_t out = random(1, 5) * conv.feature_group_count * conv.batch_group_count;
+  Dims input{batch * conv.batch_group_count, features * conv.feature_group_count};
+  Dims kernel{out, features}, output{batch, out};
+  const bool transposed = random(0, 3) == 0;
+  for (size_t i = 0; i < axes; ++i) {
+    WindowDim w;
+    do {
+      w = {random(1, random(0, 2) == 0 ? 6 : 3),
+           transposed && random(0, 2) != 0 ? 1 : random(1, 3),
+           random(-1, 3),
+           random(-1, 3),
+           transposed ? random(1, 3) : 1,
+           random(0, 2) == 0 ? random(2, 3) : 1,
+           random(0, 3) == 0};
+      const int64_t n = random(1, 7);
+      const int64_t extent = (n - 1) * w.base_dilation + 1 + w.pad_low + w.pad_high;
+      const int64_t reach = (w.size - 1) * w.window_dilation + 1;
+      if (extent < reach) continue;
+      input.push_back(n);
+      kernel.push_back(w.size);
+      output.push_back((extent - reach) / w.stride + 1);
+    } while (input.size() < i + 3);
+    c.attrs.window.push_back(w);
+  }
+  c.input_labels = shuffled(axes + 2, random);
+  c.kernel_labels = shuffled(axes + 2, random);
+  c.output_labels = shuffled(axes + 2, random);
+  conv.input_batch = c.input_labels[0];
+  conv.input_feature = c.input_labels[1];
+  conv.kernel_output_feature = c.kernel_labels[0];
+  conv.kernel_input_feature = c.kernel_labels[1];
+  conv.output_batch = c.output_labels[0];
+  conv.output_feature = c.output_labels[1];
+  conv.input_spatial.assign(c.input_labels.begin() + 2, c.input_labels.end());
+  conv.kernel_spatial.assign(c.kernel_labels.begin() + 2, c.kernel_labels.end());
+  conv.output_spatial.assign(c.output_labels.begin() + 2, c.output_labels.end());
+  c.attrs.conv = conv;
+  c.input = Shape(type, placed(input, c.input_labels));
+  c.kernel = Shape(type, placed(kernel, c.kernel_labels));
+  c.output = Shape(type, placed(output, c.output_labels));
+  return c;
+}
+
+Array whole_numbers(const Shape& shape, Random& random) {
+  Array array(shape);
+  const bool is_unsigned = is_unsigned_integer(shape.dtype);
+  for (int64_t i = 0; i < array.size(); ++i)
+    array.set(i, static_cast<double>(random(is_unsigned ? 0 : -3, 3)));
+  return array;
+}
+
+Array brute_force(const Case& c, const Array& input, const Array& kernel) {
+  Plain x = to_plain(input, c.input_labels), w = to_plain(kernel, c.kernel_labels);
+  const size_t axes = c.attrs.window.size();
+  for (size_t i = 0; i < axes; ++i) {
+    const WindowDim& window = c.attrs.window[i];
+    if (window.reversal) {
+      Plain turned(w.dims);
+      each_index(w.dims, [&](const Dims& index) {
+        Dims to = index;
+        to[i + 2] = w.dims[i + 2] - 1 - index[i + 2];
+        turned.at(to) = w.at(index);
+      });
+      w = turned;
+    }
+    x = spread(x, i + 2, window.base_dilation, window.pad_low, window.pad_high);
+    w = spread(w, i + 2, window.window_dilation, 0, 0);
+  }
+  Array out(c.output);
+  const ConvDims& conv = *c.attrs.conv;
+  const Dims strides = row_major_strides(out.dims());
+  Dims plain;
+  for (const int64_t label : c.output_labels)
+    plain.push_back(out.dims()[static_cast<size_t>(label)]);
+  each_index(plain, [&](const Dims& o) {
+    double sum = 0;
+    each_index(w.dims, [&](const Dims& k) {
+      if (k[0] != o[1]) return;
+      Dims at{o[0] + o[1] / (plain[1] / conv.batch_group_count) * plain[0],
+              k[1] + o[1] / (plain[1] / conv.feature_group_count) * w.dims[1]};
+      for (size_t i = 0; i < axes; ++i)
+        at.push_back(o[i + 2] * c.attrs.window[i].stride + k[i + 2]);
+      sum += x.at(at) * w.at(k);
+    });
+    int64_t offset = 0;
+    for (size_t d = 0; d < o.size(); ++d)
+      offset += o[d] * strides[static_cast<size_t>(c.output_labels[d])];
+    out.set(offset, sum);
+  });
+  return out;
+}
+
+std::string text_of(const Case& c) {
+  std::string text = to_string(c.input) + " " + to_string(c.kernel) + " " + to_string(c.output);
+  for (const WindowDim& w : c.attrs.window)
+    text +=
+        fmt::format(" size={} stride={} pad={}_{} base={} window={} reversal={}", w.size, w.stride,
+                    w.pad_low, w.pad_high, w.base_dilation, w.window_dilation, w.reversal);
+  return text + fmt::format(" groups {} {}", c.attrs.conv->feature_group_count,
+                            c.attrs.conv->batch_group_count);
+}
+
+}  // namespace
+
+TEST_CASE("convolution agrees with a brute force, and its fast kernels with both",
+          "[convolution]") {
+  Random random{std::mt19937_64(20)};
+  constexpr DType kTypes[] = {DType::f32, DType::f32, DType::bf16,
+                              DType::f64, DType::s32, DType::s8};
+  int fast = 0;
+  for (int n = 0; n < 400; ++n) {
+    const DType type = kTypes[n % 6];
+    const Case c = random_case(random, type);
+    if (c.output.elements_count() > 4000) continue;
+    INFO("case " << n << ": " << text_of(c));
+    Module module;
+    Computation& entry = *module.add_computation("main");
+    Node* const x = hlo::parameter(entry, 0, c.input);
+    Node* const w = hlo::parameter(entry, 1, c.kernel);
+    Node* const node = emit(entry, Opcode::convolution, {x, w}, c.attrs, c.output);
+    entry.set_root(node);
+    const Array a = whole_numbers(c.input, random), b = whole_numbers(c.kernel, random);
+    const Array expected = brute_force(c, a, b);
+    const std::vector<Value> arguments{{a, {}, false}, {b, {}, false}};
+    CHECK(bitwise_equal(evaluate(entry, arguments).array, expected));
+    const PreparedKernel kernel = node->op().lower(*node);
+    if (!kernel.run) continue;
+    ++fast;
+    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {c.output})[0], expected));
+  }
+  CHECK(fast > 300);
+}
+
+TEST_CASE("convolution cut into parts gives the bits of one", "[convolution]") {
+  struct Form {
+    const char* name;
+    const char* body;
+  };
+  const Form forms[] = {
+      {"by batch",
+       "x = f32[7,30,30,16] parameter(0)\nw = f32[3,3,16,32] parameter(1)\nROOT r = "
+       "f32[7,30,30,32] convolution(x, w), window={size=3x3 pad=1_1x1_1}, "
+       "dim_labels=b01f_01io->b01f"},
+      {"channels first",
+       "x = f32[8,16,30,30] parameter(0)\nw = f32[40,16,3,3] parameter(1)\nROOT r = "
+       "f32[8,40,15,15] convolution(x, w), window={size=3x3 stride=2x2 pad=1_1x1_1}, "
+       "dim_labels=bf01_oi01->bf01"},
+      {"by features",
+       "x = f32[1,14,14,64] parameter(0)\nw = f32[3,3,64,72] parameter(1)\nROOT r = "
+       "f32[1,14,14,72] convolution(x, w), window={size=3x3 pad=1_1x1_1}, "
+       "dim_labels=b01f_01io->b01f"},
+      {"by groups",
+       "x = f32[1,40,40,64] parameter(0)\nw = f32[3,3,8,128] parameter(1)\nROOT r = "
+       "f32[1,40,40,128] convolution(x, w), window={size=3x3 pad=1_1x1_1}, "
+       "dim_labels=b01f_01io->b01f, feature_group_count=8"},
+      {"input gradient",
+       "x = f32[6,14,14,48] parameter(0)\nw = f32[3,3,48,32] parameter(1)\nROOT r = "
+       "f32[6,28,28,32] convolution(x, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2}, "
+       "dim_labels=b01f_01io->b01f"},
+      {"kernel gradient",
+       "x = f32[6,28,28,24] parameter(0)\nw = f32[6,14,14,80] parameter(1)\nROOT r = "
+       "f32[3,3,24,80] convolution(x, w), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, "
+       "dim_labels=f01b_i01o->01bf"},
+  };
+  for (const Form& form : forms) {
+    INFO(form.name);
+    const std::unique_ptr<Module> module = parse_module(with_entry(form.body));
+    const Node& node = *module->entry()->root();
+    Random random{std::mt19937_64(4)};
+    const Array a = whole_numbers(node.operand(0)->shape, random);
+    const Array b = whole_numbers(node.operand(1)->shape, random);
+    const PreparedKernel kernel = node.op().lower(node);
+    REQUIRE(kernel.run);
+    CHECK(kernel.parts > 1);
+    const std::vector<Value> arguments{{a, {}, false}, {b, {}, false}};
+    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {node.shape})[0],
+                        evaluate(*module, arguments).array));
+  }
+}
+
+}  // namespace gspmd::testing
