@@ -11,6 +11,10 @@ namespace {
 
 constexpr int64_t kBlock = 16;  // of 4-byte elements: one cache line
 
+struct Bits128 {  // c128
+  uint64_t low, high;
+};
+
 // One element of any kind moved as bits.
 template <class T>
 const T* as(const std::byte* p) { return reinterpret_cast<const T*>(p); }
@@ -123,6 +127,7 @@ void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* targe
     case 1: return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target));
     case 2: return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target));
     case 4: return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target));
+    case 16: return copy_outer(copy, 0, as<Bits128>(source), as<Bits128>(target));
     default: return copy_outer(copy, 0, as<uint64_t>(source), as<uint64_t>(target));
   }
 }

@@ -71,6 +71,23 @@ Partitioned partition_while(PartitionContext& context, Node& node) {
   return {context.emit(Opcode::while_, start->shape, {start}, {}, {condition, body}), s};
 }
 
+// Each branch reads its operand in the layout that the operand has, and returns the conditional's. All
+// devices take the same branch, since the whole selector is on each of them.
+Partitioned partition_conditional(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  std::vector<Node*> operands = {context.reshard(node.operand(0), Sharding::replicated())};
+  std::vector<Computation*> branches;
+  for (size_t i = 0; i < node.called.size(); ++i) {
+    Node* const operand = node.operand(static_cast<int64_t>(i) + 1);
+    const Sharding layout = context.sharding(*operand);
+    operands.push_back(in_layout(context, operand, layout));
+    branches.push_back(context.partition_called(*node.called[i], layout, s));
+  }
+  return {context.emit(Opcode::conditional, local_shape(node.shape, s), std::move(operands),
+                       node.attrs, std::move(branches)),
+          s};
+}
+
 // Sharding is an annotation; any other target is opaque: it sees whole values, on every device.
 Partitioned partition_custom_call(PartitionContext& context, Node& node) {
   if (node.attrs.custom_call_target == "Sharding") {

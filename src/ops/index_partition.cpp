@@ -274,12 +274,25 @@ ScatterSpread spread_scatter(PartitionContext& context, Node& node, const IndexD
 
 }  // namespace
 
+namespace {
+
+// Several arrays at once: every device has all of them.
+Partitioned scatter_whole(PartitionContext& context, Node& node) {
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands())
+    operands.push_back(context.reshard(operand, Sharding::replicated()));
+  const auto results = static_cast<size_t>(leaf_count(node.shape));
+  return {context.emit(Opcode::scatter, node.shape, std::move(operands), node.attrs,
+                       {context.local_computation(*node.called.at(0))}),
+          node.shape.is_tuple ? Sharding::tuple(std::vector<Sharding>(results)) : Sharding()};
+}
+
+}  // namespace
+
 // Split update batches make partial sums, wanted by the combiner; a split indexed dim drops what
 // belongs to other devices, without communication.
 Partitioned partition_scatter(PartitionContext& context, Node& node) {
-  if (node.operands().size() != 3)
-    user_error("scatter: {} has {} operands; only one array at a time can be partitioned",
-               node.name(), node.operands().size());
+  if (node.operands().size() != 3) return scatter_whole(context, node);
   Node& operand = *node.operand(0);
   const ScatterDims& a = node.attrs.scatter;
   const IndexDims dims{

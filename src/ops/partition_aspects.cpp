@@ -16,6 +16,7 @@ std::span<const PartitionAspect> partition_aspects() {
       {Opcode::get_tuple_element, partition_get_tuple_element},
       {Opcode::optimization_barrier, partition_opt_barrier},
       {Opcode::while_, partition_while},
+      {Opcode::conditional, partition_conditional},
       {Opcode::custom_call, partition_custom_call},
       {Opcode::partition_id, partition_partition_id},
       {Opcode::all_reduce, partition_partition_id},

@@ -158,7 +158,8 @@ int64_t window_elements(const Node& node) {
 
 int64_t reduce_window_flops(const Node& node) {
   int64_t flops = window_elements(node);
-  for (const int64_t d : leaf_shapes(node.shape)[0].dims) flops = saturating_multiply(flops, d);
+  const std::vector<Shape> results = leaf_shapes(node.shape);
+  flops = saturating_multiply(flops, results[0].elements_count());
   return saturating_multiply(flops, static_cast<int64_t>(node.operands().size()) / 2);
 }
 

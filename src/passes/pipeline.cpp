@@ -10,6 +10,7 @@
 #include "gspmd/passes/combine_collectives.h"
 #include "gspmd/passes/fuse.h"
 #include "gspmd/passes/inline_calls.h"
+#include "gspmd/passes/join_async.h"
 #include "gspmd/passes/simplify.h"
 
 namespace gspmd {
@@ -54,6 +55,7 @@ struct Pass {
 
 // The compiler. Disabling a pass that is not optional leaves out its work and is for debugging.
 const Pass kPasses[] = {
+    {"join-async", [](State& s) { join_async(*s.module); }},
     {"inline-calls", [](State& s) { inline_calls(*s.module); }},
     {"propagate",
      [](State& s) {

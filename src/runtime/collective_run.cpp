@@ -203,10 +203,26 @@ class Runner {
 
 }  // namespace
 
+namespace {
+
+// The kinds that Runner knows; others run by their reference kernels.
+bool has_fast_form(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::all_reduce:
+    case Opcode::all_gather:
+    case Opcode::reduce_scatter:
+    case Opcode::collective_permute: return true;
+    case Opcode::all_to_all: return node.attrs.dimensions.empty() || node.operands().size() == 1;
+    default: return false;
+  }
+}
+
+}  // namespace
+
 CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool reference) {
   CollectiveStep step;
   step.node = &node;
-  step.reference = reference;
+  step.reference = reference || !has_fast_form(node);
   step.covered.assign(static_cast<size_t>(num_devices), false);
   const auto check = [&](int64_t device) {
     if (device >= 0 && device < num_devices) return;
@@ -251,6 +267,7 @@ void check_active(const CollectiveStep& step, const CollectiveArgs& args) {
     execution_error("{}: \"{}\" is reached by {} of the {} devices of its group {{{}}} only: a branch or loop around it went different ways",
                     op, step.node->name(), reached, group.size(), fmt::join(group, ","));
   }
+  if (step.node->is(Opcode::collective_broadcast)) return;  // zeros for devices in no group
   for (int64_t device = 0; device < args.num_devices; ++device) {
     if (is_active(device) && !step.covered[static_cast<size_t>(device)]) {
       execution_error("{}: device {} is in no group of \"{}\"", op, device, step.node->name());

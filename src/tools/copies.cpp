@@ -5,6 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
+#include "gspmd/passes/join_async.h"
 #include "gspmd/runtime/executor.h"
 #include "tools/inputs.h"
 
@@ -53,6 +54,7 @@ CopiesProgram prepare_copies(const Module& module) {
   CopiesProgram program;
   program.module = for_one_device(module);
   program.num_devices = program.module->num_partitions = module.num_partitions;
+  join_async(*program.module);
   program.plan = plan_memory(*program.module);
   program.compile_seconds = seconds_since(start);
   return program;

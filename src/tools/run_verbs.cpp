@@ -23,13 +23,18 @@ constexpr double kOracleFlops = 2e10;
 // the magnitudes that tell whether sums are exact.
 constexpr int64_t kOracleCopies = 3;
 
-// On one device nothing is left of the shardings.
+// A module for one device: nothing to complete and to partition.
+PipelineOptions single_options(const Module& single, const Command& command) {
+  PipelineOptions options = pipeline_options(command, single);
+  options.run_propagation = false;
+  options.disabled.emplace_back("partition");
+  return options;
+}
+
 Prepared prepare_run(const Module& module, const Command& command) {
   if (module.num_partitions > 1) return prepare(module, pipeline_options(command, module));
   const std::unique_ptr<Module> single = for_one_device(module);
-  PipelineOptions options = pipeline_options(command, *single);
-  options.run_propagation = false;
-  return prepare(*single, options);
+  return prepare(*single, single_options(*single, command));
 }
 
 // The results to compare with, and how.
@@ -43,8 +48,7 @@ struct Expected {
 
 std::vector<Array> fast_results(const Module& single, std::span<const Array> inputs,
                                 const Command& command) {
-  PipelineOptions options = pipeline_options(command, single);
-  options.run_propagation = false;
+  PipelineOptions options = single_options(single, command);
   options.dump_after.clear();  // the mesh's passes are the ones asked for
   return execute(prepare(single, options), inputs, command).outputs;
 }

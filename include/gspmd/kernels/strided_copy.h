@@ -9,7 +9,7 @@
 namespace gspmd {
 
 // target[i·target strides] = source[i·source strides] for every index i of `dims`; strides in elements,
-// any sign, 0 in the source repeats. Elements of 1, 2, 4 or 8 bytes.
+// any sign, 0 in the source repeats. Elements of 1, 2, 4, 8 or 16 bytes.
 struct StridedCopy {
   int64_t element_size = 4;
   Dims dims, source, target;

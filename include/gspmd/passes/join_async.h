@@ -1,0 +1,13 @@
+#pragma once
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// Replaces what is begun and ended apart by the one operation that it is: all-reduce-start and
+// all-reduce-done by all-reduce, likewise all-gather, collective-permute and copy, and async-start,
+// async-update and async-done by a call of their computation. Values are the same. Returns whether
+// anything changed.
+bool join_async(Module& module);
+
+}  // namespace gspmd
