@@ -254,7 +254,7 @@ struct Reader {
     field.edit(attrs) = lexer.boolean(name);
   }
   void operator()(const Row::Quoted& field) const { field.edit(attrs) = lexer.quoted(name); }
-  void operator()(const Row::Word& field) const { field.edit(attrs) = lexer.name(name); }
+  void operator()(const Row::Word& field) const { field.edit(attrs) = lexer.word(name); }
   void operator()(const Custom& custom) const { custom.read(lexer, attrs); }
 };
 

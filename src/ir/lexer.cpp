@@ -191,6 +191,11 @@ std::string_view Lexer::name(std::string_view what) {
   return result;
 }
 
+std::string_view Lexer::word(std::string_view what) {
+  if (peek() == '%') fail(at_, "expected {}, found {}", what, found());
+  return name(what);
+}
+
 int64_t Lexer::integer(std::string_view what) {
   skip_blanks();
   int64_t value = 0;
@@ -239,6 +244,7 @@ std::string_view Lexer::raw_value(std::string_view what) {
       continue;
     }
     if (c == '/' && comment_end(text_, at_) != at_) {
+      if (open.empty()) break;
       skip_blanks();
       continue;
     }

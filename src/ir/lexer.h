@@ -30,6 +30,8 @@ class Lexer {
   // "%add.1" or "add.1" -> "add.1"; `what` names it in errors. Behind % a name may hold ':' and '/'
   // too.
   std::string_view name(std::string_view what);
+  // A name that % may not mark: of an opcode, a type, an attribute.
+  std::string_view word(std::string_view what);
   int64_t integer(std::string_view what);
   bool boolean(std::string_view what);
   std::string quoted(std::string_view what);  // "a\"b", unescaped

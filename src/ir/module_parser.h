@@ -9,6 +9,7 @@
 
 #include "gspmd/ir/module.h"
 #include "ir/lexer.h"
+#include "ir/seen_names.h"
 #include "ir/stack_frames.h"
 
 namespace gspmd {
@@ -62,6 +63,7 @@ class ModuleParser {
     Metadata metadata;
     std::map<std::string, std::string> frontend_attributes;
     std::vector<Call> calls;
+    std::vector<bool> called;  // slots that have a computation
   };
 
   // The computation being read; inline computations nest.
@@ -71,10 +73,10 @@ class ModuleParser {
     // Instructions above one of their operands, and where they stand by name.
     std::vector<Instruction> deferred;
     std::unordered_map<std::string_view, size_t> deferred_names;
-    std::string_view root;           // name of the ROOT instruction
-    std::string_view reading;       // name of the instruction being read
+    std::string_view root;     // name of the ROOT instruction
+    std::string_view reading;  // name of the instruction being read
     std::vector<std::pair<std::string_view, size_t>> controls;  // predecessors, positions
-    std::vector<Node*> made;         // nodes without a line of their own
+    std::vector<Node*> made;                                    // nodes without a line of their own
     std::optional<size_t> implicit;  // position of an operand that became a parameter
     int64_t instructions = 0;
     bool bare = false;  // instructions without a computation around them
@@ -82,7 +84,7 @@ class ModuleParser {
 
   // parse_module.cpp
   void parse_header();
-  void parse_header_attribute(std::vector<std::string_view>& seen);
+  void parse_header_attribute(SeenNames& seen);
   int64_t parse_count(std::string_view key);
   bool sees_instruction();
   void parse_computation();
@@ -107,10 +109,10 @@ class ModuleParser {
   std::string parse_controls();
   void resolve(Operand& operand);
   Node* implicit_parameter(const Operand& operand);
-  void parse_attribute(Instruction& instruction, std::vector<std::string_view>& seen);
+  void parse_attribute(Instruction& instruction, SeenNames& seen);
   bool parse_called(Instruction& instruction, std::string_view key);
   void parse_call(Instruction& instruction, size_t slot);
-  void check_required(const Instruction& instruction, const std::vector<std::string_view>& seen);
+  void check_required(const Instruction& instruction, const SeenNames& seen);
   void finish(Instruction instruction);
 
   // build_node.cpp

@@ -24,6 +24,12 @@ bool read_known_metadata(Lexer& lexer, std::string_view key, Metadata& metadata)
   return true;
 }
 
+// Whether the text reads as one word.
+bool is_word(std::string_view text) {
+  Lexer lexer(text, "");
+  return !text.empty() && text[0] != '%' && lexer.peek_name() == text;
+}
+
 }  // namespace
 
 Metadata read_metadata(Lexer& lexer) {
@@ -33,7 +39,7 @@ Metadata read_metadata(Lexer& lexer) {
   while (!lexer.accept("}")) {
     lexer.accept(",");
     const size_t at = lexer.position();
-    const std::string_view key = lexer.name("a metadata field");
+    const std::string_view key = lexer.word("a metadata field");
     if (!seen.insert(key).second) lexer.fail(at, "metadata: {} is given twice", key);
     lexer.expect("=", "after a metadata field");
     if (!read_known_metadata(lexer, key, metadata))
@@ -61,7 +67,7 @@ std::map<std::string, std::string> read_frontend_attributes(Lexer& lexer) {
     if (!attributes.empty()) lexer.expect(",", "between frontend attributes");
     const size_t at = lexer.position();
     const std::string key = lexer.peek() == '"' ? lexer.quoted("a frontend attribute")
-                                                : std::string(lexer.name("a frontend attribute"));
+                                                : std::string(lexer.word("a frontend attribute"));
     lexer.expect("=", "after the name of a frontend attribute");
     std::string value = lexer.peek() == '"' ? lexer.quoted(key) : tidy(lexer.raw_value(key));
     if (!attributes.emplace(key, std::move(value)).second)
@@ -73,8 +79,8 @@ std::map<std::string, std::string> read_frontend_attributes(Lexer& lexer) {
 std::string print_frontend_attributes(const std::map<std::string, std::string>& attributes) {
   std::string text = "{";
   for (const auto& [key, value] : attributes)
-    fmt::format_to(std::back_inserter(text), "{}{}={}", text.size() > 1 ? "," : "", key,
-                   quote(value));
+    fmt::format_to(std::back_inserter(text), "{}{}={}", text.size() > 1 ? "," : "",
+                   is_word(key) ? key : quote(key), quote(value));
   return text + "}";
 }
 
@@ -94,7 +100,7 @@ std::vector<Alias> read_aliases(Lexer& lexer) {
     if (lexer.accept(",")) alias.parameter_index = read_dims(lexer, "a parameter index");
     if (lexer.accept(",")) {
       const size_t at = lexer.position();
-      const std::string_view kind = lexer.name("may-alias or must-alias");
+      const std::string_view kind = lexer.word("may-alias or must-alias");
       if (kind != "may-alias" && kind != "must-alias")
         lexer.fail(at, "\"{}\" is no kind of alias; use may-alias or must-alias", kind);
       alias.must_alias = kind == "must-alias";

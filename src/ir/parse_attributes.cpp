@@ -103,7 +103,7 @@ std::string print_padding(const Attributes& attrs) {
 
 void read_direction(Lexer& lexer, Attributes& attrs) {
   const size_t start = lexer.position();
-  const std::string_view name = lexer.name("a direction");
+  const std::string_view name = lexer.word("a direction");
   for (const DirectionName& row : kDirections)
     if (row.name == name) {
       attrs.direction = row.direction;
@@ -118,7 +118,7 @@ std::string print_direction(const Attributes& attrs) {
 
 void read_compare_type(Lexer& lexer, Attributes& attrs) {
   const size_t start = lexer.position();
-  const std::string_view name = lexer.name("a compare type");
+  const std::string_view name = lexer.word("a compare type");
   for (const std::string_view known : kCompareTypes)
     if (known == name) {
       attrs.compare_type = name;
@@ -138,7 +138,7 @@ std::string print_channel_id(const Attributes& attrs) {
 }
 
 void read_fusion_kind(Lexer& lexer, Attributes& attrs) {
-  attrs.fusion_kind = lexer.name("a fusion kind");
+  attrs.fusion_kind = lexer.word("a fusion kind");
 }
 
 std::string print_fusion_kind(const Attributes& attrs) {

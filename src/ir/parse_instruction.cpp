@@ -21,10 +21,6 @@ struct AsyncSuffix {
 constexpr AsyncSuffix kAsyncSuffixes[] = {
     {"-start", std::nullopt}, {"-update", Opcode::async_update}, {"-done", Opcode::async_done}};
 
-bool contains(const std::vector<std::string_view>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 }  // namespace
 
 void ModuleParser::parse_instruction() {
@@ -55,7 +51,7 @@ void ModuleParser::parse_instruction() {
   parse_arguments(instruction);
   if (!lexer_.accept(")"))
     lexer_.expect(")", fmt::format("after the operands of {}", instruction.word));
-  std::vector<std::string_view> seen;
+  SeenNames seen;
   while (lexer_.accept(",")) parse_attribute(instruction, seen);
   check_required(instruction, seen);
   ++scope_.instructions;
@@ -64,7 +60,7 @@ void ModuleParser::parse_instruction() {
 
 void ModuleParser::parse_opcode(Instruction& instruction) {
   instruction.word_position = lexer_.position();
-  const std::string_view word = lexer_.name("an opcode");
+  const std::string_view word = lexer_.word("an opcode");
   instruction.word = word;
   if (const std::optional<Opcode> opcode = opcode_from_name(word)) {
     instruction.opcode = *opcode;
@@ -161,11 +157,10 @@ Node* ModuleParser::implicit_parameter(const Operand& operand) {
   return node;
 }
 
-void ModuleParser::parse_attribute(Instruction& instruction, std::vector<std::string_view>& seen) {
+void ModuleParser::parse_attribute(Instruction& instruction, SeenNames& seen) {
   const size_t at = lexer_.position();
-  const std::string_view key = lexer_.name("an attribute");
-  if (contains(seen, key)) lexer_.fail(at, "{}: {} is given twice", instruction.word, key);
-  seen.push_back(key);
+  const std::string_view key = lexer_.word("an attribute");
+  if (!seen.insert(key)) lexer_.fail(at, "{}: {} is given twice", instruction.word, key);
   lexer_.expect("=", "after an attribute's name");
   if (key == "sharding") {
     instruction.sharding_position = lexer_.position();
@@ -241,10 +236,11 @@ void ModuleParser::parse_call(Instruction& instruction, size_t slot) {
   Call call;
   call.slot = slot;
   call.position = lexer_.position();
-  for (const Call& other : instruction.calls)
-    if (other.slot == slot)
-      lexer_.fail(call.position, "{}: called computation {} is given in two ways", instruction.word,
-                  slot);
+  if (slot >= instruction.called.size()) instruction.called.resize(slot + 1, false);
+  if (instruction.called[slot])
+    lexer_.fail(call.position, "{}: called computation {} is given in two ways", instruction.word,
+                slot);
+  instruction.called[slot] = true;
   if (lexer_.peek() == '{')
     call.computation = parse_inline_computation(fmt::format("{}.called", instruction.name));
   else
@@ -252,19 +248,18 @@ void ModuleParser::parse_call(Instruction& instruction, size_t slot) {
   instruction.calls.push_back(call);
 }
 
-void ModuleParser::check_required(const Instruction& instruction,
-                                  const std::vector<std::string_view>& seen) {
+void ModuleParser::check_required(const Instruction& instruction, const SeenNames& seen) {
   for (const OpcodeAttribute& attribute : attributes_of(instruction.opcode))
-    if (attribute.presence == Presence::required && !contains(seen, spelling(*attribute.row)))
+    if (attribute.presence == Presence::required && !seen.contains(spelling(*attribute.row)))
       lexer_.fail(instruction.word_position, "{}: the attribute {}=... is missing",
                   instruction.word, spelling(*attribute.row));
   const CalledRow& row = called_row(instruction.opcode);
   const size_t count = instruction.calls.size();
   bool listed = false;
   for (const CalledAttribute& attribute : row.attributes)
-    listed = listed || (attribute.is_list && contains(seen, attribute.name));
+    listed = listed || (attribute.is_list && seen.contains(attribute.name));
   for (const CalledAttribute& attribute : row.attributes)
-    if (row.least > 0 && !listed && !attribute.is_list && !contains(seen, attribute.name))
+    if (row.least > 0 && !listed && !attribute.is_list && !seen.contains(attribute.name))
       lexer_.fail(instruction.word_position, "{}: the attribute {}=computation is missing",
                   instruction.word, attribute.name);
   if (count < row.least)

@@ -38,8 +38,8 @@ void ModuleParser::parse_header() {
     module_ = std::make_unique<Module>();
     return;
   }
-  module_ = std::make_unique<Module>(std::string(lexer_.name("the module's name")));
-  std::vector<std::string_view> seen;
+  module_ = std::make_unique<Module>(std::string(lexer_.word("the module's name")));
+  SeenNames seen;
   while (lexer_.accept(",")) parse_header_attribute(seen);
 }
 
@@ -51,12 +51,10 @@ int64_t ModuleParser::parse_count(std::string_view key) {
   return count;
 }
 
-void ModuleParser::parse_header_attribute(std::vector<std::string_view>& seen) {
+void ModuleParser::parse_header_attribute(SeenNames& seen) {
   const size_t at = lexer_.position();
-  const std::string_view key = lexer_.name("a module attribute");
-  if (std::find(seen.begin(), seen.end(), key) != seen.end())
-    lexer_.fail(at, "HloModule: {} is given twice", key);
-  seen.push_back(key);
+  const std::string_view key = lexer_.word("a module attribute");
+  if (!seen.insert(key)) lexer_.fail(at, "HloModule: {} is given twice", key);
   lexer_.expect("=", "after a module attribute");
   if (key == "num_partitions") {
     module_->num_partitions = parse_count(key);
@@ -99,12 +97,12 @@ ModuleParser::Signature ModuleParser::parse_signature() {
 }
 
 void ModuleParser::parse_computation_attributes(Computation& computation) {
+  SeenNames seen;
   while (lexer_.accept(",")) {  // execution_thread="main"
     const size_t at = lexer_.position();
-    const std::string_view key = lexer_.name("a computation attribute");
-    for (const auto& [known, value] : computation.attributes)
-      if (known == key)
-        lexer_.fail(at, "computation \"{}\": {} is given twice", computation.name(), key);
+    const std::string_view key = lexer_.word("a computation attribute");
+    if (!seen.insert(key))
+      lexer_.fail(at, "computation \"{}\": {} is given twice", computation.name(), key);
     lexer_.expect("=", "after a computation attribute");
     computation.attributes.emplace_back(key, tidy(lexer_.raw_value(key)));
   }

@@ -63,7 +63,7 @@ void parse_layout(Lexer& lexer, Shape& shape) {
 
 Shape parse_array_shape(Lexer& lexer) {
   const size_t start = lexer.position();
-  const std::string_view name = lexer.name("a type such as f32[2,3]");
+  const std::string_view name = lexer.word("a type such as f32[2,3]");
   const std::optional<DType> dtype = dtype_from_name(name);
   if (!dtype)
     lexer.fail(start,

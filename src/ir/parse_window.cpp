@@ -98,7 +98,7 @@ void read_window(Lexer& lexer, Attributes& attrs) {
   while (!lexer.accept("}")) {
     if (!seen.empty()) lexer.accept(",");
     const size_t at = lexer.position();
-    const std::string_view name = lexer.name("a window field");
+    const std::string_view name = lexer.word("a window field");
     for (const std::string_view other : seen)
       if (other == name) lexer.fail(at, "window: {} is given twice", name);
     seen.push_back(name);

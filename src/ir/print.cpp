@@ -44,10 +44,13 @@ void put_attributes(Text& text, const Node& node) {
   text += print_called(node);
 }
 
-// Of the names in "{%a, %b}" those that are instructions of the computation still.
-Text present_controls(const std::string& kept, const Computation& computation) {
-  std::unordered_set<std::string_view> names;
-  for (const std::unique_ptr<Node>& node : computation.nodes()) names.insert(node->name());
+using Names = std::unordered_set<std::string_view>;
+
+// Of the names in "{%a, %b}" those that are instructions of the computation still. `names`: of its
+// nodes, collected once for all of them.
+Text present_controls(const std::string& kept, const Computation& computation, Names& names) {
+  if (names.empty())
+    for (const std::unique_ptr<Node>& node : computation.nodes()) names.insert(node->name());
   Lexer lexer(kept, "control-predecessors");
   Text text;
   lexer.accept("{");
@@ -59,37 +62,37 @@ Text present_controls(const std::string& kept, const Computation& computation) {
   return text;
 }
 
-void put_other(Text& text, const Node& node) {
+void put_other(Text& text, const Node& node, Names& names) {
   for (const auto& [name, value] : node.attrs.other) {
     if (name != "control-predecessors") {
       put(text, ", {}={}", name, value);
       continue;
     }
-    const Text present = present_controls(value, node.parent());
+    const Text present = present_controls(value, node.parent(), names);
     if (!present.empty()) put(text, ", {}={{{}}}", name, present);
   }
 }
 
-void put_annotations(Text& text, const Node& node, const PrintOptions& options) {
+void put_annotations(Text& text, const Node& node, const PrintOptions& options, Names& names) {
   if (options.shardings && node.sharding) put(text, ", sharding={}", to_string(*node.sharding));
   if (node.backward || !node.frontend_attributes.empty()) {
     std::map<std::string, std::string> attributes = node.frontend_attributes;
     if (node.backward) attributes["gspmd.phase"] = "backward";
     put(text, ", frontend_attributes={}", print_frontend_attributes(attributes));
   }
-  put_other(text, node);
+  put_other(text, node, names);
   if (!options.metadata) return;
   const std::string metadata = print_metadata(node.metadata);
   if (!metadata.empty()) put(text, ", metadata={}", metadata);
 }
 
-void put_node(Text& text, const Node& node, const PrintOptions& options) {
+void put_node(Text& text, const Node& node, const PrintOptions& options, Names& names) {
   put(text, "{}%{} = {} {}(", node.is_root() ? "ROOT " : "", node.name(), shape_text(node.shape),
       opcode_name(node.opcode()));
   put_arguments(text, node);
   text += ")";
   put_attributes(text, node);
-  put_annotations(text, node, options);
+  put_annotations(text, node, options, names);
 }
 
 void put_computation(Text& text, const Computation& computation, const PrintOptions& options) {
@@ -106,9 +109,10 @@ void put_computation(Text& text, const Computation& computation, const PrintOpti
   }
   put(text, ") -> {} {{\n",
       computation.root() ? shape_text(computation.root()->shape, false) : std::string("()"));
+  Names names;
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     text += "  ";
-    put_node(text, *node, options);
+    put_node(text, *node, options, names);
     text += "\n";
   }
   text += "}";
@@ -171,7 +175,8 @@ void put_header(Text& text, const Module& module) {
 
 std::string to_text(const Node& node, const PrintOptions& options) {
   Text text;
-  put_node(text, node, options);
+  Names names;
+  put_node(text, node, options, names);
   return text;
 }
 

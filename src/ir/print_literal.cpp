@@ -81,17 +81,18 @@ std::string print_literal(const Array& literal) {
   const Dims& dims = literal.dims();
   const int64_t count = literal.size();
   if (count == 0) return "{}";
-  std::string text;
-  // A brace opens (closes) before (after) an element for each dim whose block begins (ends) there.
-  Dims blocks = row_major_strides(dims);
-  for (size_t d = 0; d < blocks.size(); ++d) blocks[d] *= dims[d];
+  std::string text(dims.size(), '{');
+  // Counts like an odometer: behind an element a brace closes, and before the next one opens, for
+  // each dim that wraps there.
+  Dims at(dims.size(), 0);
   for (int64_t i = 0; i < count; ++i) {
-    if (i) text += ", ";
-    for (const int64_t block : blocks)
-      if (i % block == 0) text += "{";
     print_any(text, literal, i);
-    for (const int64_t block : blocks)
-      if ((i + 1) % block == 0) text += "}";
+    size_t wrapped = 0;
+    for (size_t d = dims.size(); d-- > 0 && ++at[d] == dims[d]; ++wrapped) at[d] = 0;
+    text.append(wrapped, '}');
+    if (i + 1 == count) break;
+    text += ", ";
+    text.append(wrapped, '{');
   }
   return text;
 }

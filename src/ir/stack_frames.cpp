@@ -15,7 +15,7 @@ Row read_row(Lexer& lexer) {
   Row row;
   lexer.expect("{", "before a table row");
   while (!lexer.accept("}")) {
-    const std::string_view key = lexer.name("a field of a table row");
+    const std::string_view key = lexer.word("a field of a table row");
     lexer.expect("=", "after a field of a table row");
     row[key] = lexer.integer(key);
   }

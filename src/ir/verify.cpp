@@ -43,6 +43,7 @@ void check_sharding(const Node& node) {
     if (!node.shape.is_tuple) check_leaf(sharding, node.shape);
     return;
   }
+  if (node.shape.dtype == DType::token && !node.shape.is_tuple) return;  // of what it reads
   const std::vector<Shape> leaves = leaf_shapes(node.shape);
   if (!node.shape.is_tuple || leaves.size() != sharding.elements().size())
     user_error("{}: the sharding {} has {} elements for {}", opcode_name(node.opcode()),
@@ -53,20 +54,24 @@ void check_sharding(const Node& node) {
 void check_edges(const Computation& computation) {
   std::unordered_map<const Node*, size_t> position;
   position.reserve(computation.nodes().size());
+  std::unordered_map<const Node*, std::vector<const Node*>> readers;
+  readers.reserve(computation.nodes().size());
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
+    for (const Node* operand : node->operands()) readers[operand].push_back(node.get());
     for (const Node* operand : node->operands())
       if (!position.contains(operand))
         user_error("\"{}\" stands before its operand \"{}\" in \"{}\": {}", node->name(),
                    operand->name(), computation.name(), to_text(*node));
     position.emplace(node.get(), position.size());
   }
-  for (const std::unique_ptr<Node>& node : computation.nodes())
-    for (const Node* user : node->users()) {
-      const std::vector<Node*>& read = user->operands();
-      if (!position.contains(user) || std::find(read.begin(), read.end(), node.get()) == read.end())
+  for (const std::unique_ptr<Node>& node : computation.nodes()) {
+    std::vector<const Node*>& read = readers[node.get()];
+    std::sort(read.begin(), read.end());
+    for (const Node* user : node->users())
+      if (!std::binary_search(read.begin(), read.end(), user))
         user_error("\"{}\" in \"{}\" lists a user that does not read it: {}", node->name(),
                    computation.name(), to_text(*node));
-    }
+  }
   for (const Node* parameter : computation.parameters())
     if (parameter == nullptr || !position.contains(parameter))
       user_error("computation \"{}\": a parameter number is missing", computation.name());

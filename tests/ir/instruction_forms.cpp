@@ -123,7 +123,7 @@ TEST_CASE("attributes of shape and index instructions are fields, printed as rea
   });
 }
 
-TEST_CASE("attributes of products, windows and decompositions are fields, printed as read") {
+TEST_CASE("attributes of products and convolutions are fields, printed as read") {
   const std::string dot =
       "%r = f32[4,6] dot(f32[4,5] %a, f32[5,6] %b), lhs_contracting_dims={1}, "
       "rhs_contracting_dims={0}";
@@ -170,6 +170,11 @@ TEST_CASE("attributes of products, windows and decompositions are fields, printe
       {"%r = f32[4,5,5,5,2] convolution(f32[4,7,7,7,3] %a, f32[3,3,3,3,2] %k), "
        "window={size=3x3x3}, dim_labels=b012f_012io->b012f",
        ""},
+  });
+}
+
+TEST_CASE("attributes of reductions, windows and decompositions are fields, printed as read") {
+  check_all({
       {"%r = f32[4] reduce(f32[4,8] %a, f32[] %z), dimensions={1}, to_apply=%sum", ""},
       {"%r = (f32[4], s32[4]) reduce(f32[4,8] %a, s32[4,8] %b, f32[] %z, s32[] %y), "
        "dimensions={1}, to_apply=%argmax",
