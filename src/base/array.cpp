@@ -129,6 +129,7 @@ double Array::at(int64_t flat_index) const {
     user_error("array: index {} is outside the {} elements of {}", flat_index, size(),
                to_string(shape()));
   const auto i = static_cast<size_t>(flat_index);
+  if (dtype_size(dtype()) == 0) return 0;  // a token has no value
   if (is_narrow(dtype())) return narrow_to_double(dtype(), static_cast<uint8_t>(bytes()[i]));
   if (dtype() == DType::c64) return data<std::complex<float>>()[i].real();
   if (dtype() == DType::c128) return data<std::complex<double>>()[i].real();
@@ -147,6 +148,7 @@ void Array::set(int64_t flat_index, double value) {
     user_error("array: index {} is outside the {} elements of {}", flat_index, size(),
                to_string(shape()));
   const auto i = static_cast<size_t>(flat_index);
+  if (dtype_size(dtype()) == 0) return;
   if (is_narrow(dtype())) {
     bytes()[i] = std::byte(narrow_from_double(dtype(), value));
   } else if (dtype() == DType::c64) {

@@ -65,8 +65,10 @@ double decode(const Format& f, int bits) {
   const int magnitude = bits & (codes.sign - 1);
   const bool negative = (bits & codes.sign) != 0;
   if (f.special == Special::sign_nan && negative && magnitude == 0) return kNan;
-  if (magnitude > codes.largest)
-    return magnitude == codes.infinity ? (negative ? -INFINITY : INFINITY) : kNan;
+  if (magnitude > codes.largest) {
+    const double special = magnitude == codes.infinity ? INFINITY : kNan;
+    return negative ? -special : special;
+  }
   const int exponent = magnitude >> f.mantissa_bits;
   const int fraction = magnitude & ((1 << f.mantissa_bits) - 1);
   const double value = exponent == 0 ? std::ldexp(fraction, 1 - f.bias - f.mantissa_bits)

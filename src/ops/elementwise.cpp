@@ -53,6 +53,16 @@ Shape infer_unary(const Node& node) {
   return Shape(x.dtype, x.dims);
 }
 
+// Tuples too, as a whole.
+Shape infer_copy(const Node& node) {
+  check_operand_count(node, 1);
+  return node.operand(0)->shape.is_tuple ? node.operand(0)->shape : infer_unary<Types::any>(node);
+}
+
+FactorRule copy_factors(const Node& node) {
+  return node.shape.is_tuple ? no_factors(node) : pointwise_factors(node);
+}
+
 template <Types types>
 Shape infer_binary(const Node& node) {
   check_operand_count(node, 2);
@@ -292,7 +302,7 @@ constexpr Row kRows[] = {
     {Opcode::sine, 1, 0, infer_unary<Types::analytic>},
     {Opcode::sqrt, 1, 0, infer_unary<Types::analytic>},
     {Opcode::tanh, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::copy, 1, kExact | kLinear | kDataMovement, infer_unary<Types::any>},
+    {Opcode::copy, 1, kExact | kLinear | kDataMovement, infer_copy, copy_factors},
     {Opcode::convert, 1, kExact, infer_convert},
     {Opcode::add, 2, kExact | kCommutative | kLinear, infer_binary<Types::any>},
     {Opcode::subtract, 2, kExact | kLinear, infer_binary<Types::number>},

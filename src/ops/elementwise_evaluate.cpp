@@ -153,7 +153,10 @@ Value part(const EvalContext& context) {
   return {result, {}, false};
 }
 
-Value copy(const EvalContext& context) { return {context.operands[0].array.clone(), {}, false}; }
+Value copy(const EvalContext& context) {
+  if (context.operands[0].is_tuple) return context.operands[0];
+  return {context.operands[0].array.clone(), {}, false};
+}
 
 // Strides for reading an operand along the result: 0 for a scalar.
 Dims operand_strides(const Array& operand, const Dims& dims) {

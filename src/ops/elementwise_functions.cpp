@@ -28,7 +28,8 @@ Complex log1p_complex(Complex z) {
   const long double x = z.real();
   const long double y = z.imag();
   const auto angle = static_cast<double>(std::atan2(y, 1 + x));
-  if (!(std::fabs(x) < 1e3L && std::fabs(y) < 1e3L))
+  const bool small = std::fabs(x) < 1e3L && std::fabs(y) < 1e3L;
+  if (!small || (1 + x) * (1 + x) + y * y < 0.5L)
     return {std::log(std::hypot(1 + z.real(), z.imag())), angle};
   return {static_cast<double>(0.5L * std::log1p(x * (2 + x) + y * y)), angle};
 }

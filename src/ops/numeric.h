@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -38,6 +39,17 @@ using ComputeType =
     std::conditional_t<is_float16_v<T>, float,
                        std::conditional_t<is_complex_v<T>, std::complex<double>, T>>;
 
+// A float from which rounding to a shorter format gives what rounding `value` itself gives: toward
+// zero, with the last bit set where something was cut off.
+inline float to_float_for_rounding(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto back = static_cast<double>(nearest);
+  if (back == value || !std::isfinite(back)) return nearest;
+  auto bits = std::bit_cast<uint32_t>(nearest);
+  if (std::fabs(back) > std::fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
+
 // Values of all types as convert does: saturating to integers with NaN -> 0, wrapping between
 // integers, "is not zero" to pred; a real number is the real part of a complex one.
 template <class To, class From>
@@ -55,6 +67,8 @@ To convert_element(From from) {
     return convert_element<To>(static_cast<float>(from));
   } else if constexpr (std::is_same_v<To, bool>) {
     return from != From(0);
+  } else if constexpr (is_float16_v<To> && sizeof(From) >= 4 && !std::is_same_v<From, float>) {
+    return To(to_float_for_rounding(static_cast<double>(from)));
   } else if constexpr (is_float16_v<To>) {
     return To(static_cast<float>(from));
   } else if constexpr (std::is_floating_point_v<To> || !std::is_floating_point_v<From>) {
