@@ -66,6 +66,12 @@ Sharding parse_piece(const Piece& piece, int64_t rank) {
 Sharding sharding_of(std::string_view source, const Shape& shape) {
   const std::string text = without_comments(source);
   if (!shape.is_tuple) {
+    if (is_tuple_text(text) && shape.dtype == DType::token) {
+      // Of an outfeed: what it reads, one sharding per operand leaf.
+      std::vector<Sharding> elements;
+      for (const Piece& piece : split_tuple(text)) elements.push_back(parse_piece(piece, -1));
+      return Sharding::tuple(std::move(elements));
+    }
     if (is_tuple_text(text))
       throw ShardingTextError{0, fmt::format("sharding: a tuple of shardings on the array {}; give "
                                              "one sharding without the inner braces",

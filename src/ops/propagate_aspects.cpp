@@ -3,221 +3,109 @@
 #include <algorithm>
 
 #include "ops/completion.h"
-#include "ops/reshape_sharding.h"
 #include "ops/rows.h"
 
 namespace gspmd {
 namespace {
 
-bool is_laid_out(const Node& node) { return node.sharding && node.sharding->is_tiled(); }
-
-bool names(const Dims& dims, int64_t d) {
-  return std::find(dims.begin(), dims.end(), d) != dims.end();
-}
-
 Proposals nothing_forward(const Node&, CompletionMode) { return {}; }
 MaybeSharding nothing_backward(const Node&, int64_t, CompletionMode) { return std::nullopt; }
 bool never_tiled(const Node&, bool) { return false; }
-
-Proposals reshape_forward(const Node& node, CompletionMode) {
-  const Node& operand = *node.operand(0);
-  if (!is_laid_out(operand)) return {};
-  return {{reshape_sharding(operand.dims(), node.dims(), *operand.sharding), 0}};
-}
-
-MaybeSharding reshape_backward(const Node& node, int64_t, CompletionMode) {
-  if (!is_laid_out(node)) return std::nullopt;
-  return reshape_sharding(node.dims(), node.operand(0)->dims(), *node.sharding);
-}
-
-// Low priority, so that a large value's new dims are decided by its other readers.
-Proposals broadcast_forward(const Node& node, CompletionMode mode) {
-  const Node& operand = *node.operand(0);
-  if (mode.level < 3 || !is_laid_out(operand) || operand.sharding->is_replicated()) return {};
-  const FactorRule rule = node.op().factors(node);
-  return {{carry_sharding(rule, rule.operands[0], *operand.sharding, rule.results[0]), 0}};
-}
-
-MaybeSharding broadcast_backward(const Node& node, int64_t, CompletionMode mode) {
-  if (mode.level < 2 || !is_laid_out(node)) return std::nullopt;
-  for (int64_t d = 0; d < node.rank() && !mode.spmd; ++d)
-    if (!names(node.attrs.dimensions, d) && node.sharding->tiles(d) > 1) return std::nullopt;
-  const FactorRule rule = node.op().factors(node);
-  return carry_sharding(rule, rule.results[0], *node.sharding, rule.operands[0]);
-}
-
-// The device that holds the first part of a reversed dim holds the last part of the operand: the
-// same digits over an order that counts backwards there.
-Sharding reversed(const Sharding& s, const Dims& dims) {
-  Digits flipped;
-  for (const int64_t d : dims)
-    for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
-  if (flipped.empty()) return s;
-  std::vector<int64_t> devices;
-  for (int64_t rank = 0; rank < s.order()->count; ++rank) {
-    int64_t other = rank;
-    for (const Digit& digit : flipped) {
-      const int64_t at = rank / digit.stride % digit.size;
-      other += (digit.size - 1 - 2 * at) * digit.stride;
-    }
-    devices.push_back(s.order()->device(other));
-  }
-  std::vector<Digits> digits;
-  for (int64_t d = 0; d < s.rank(); ++d) digits.push_back(s.dim(d));
-  return Sharding::tiled(list_order(std::move(devices)), std::move(digits), s.manual_digits());
-}
-
-Proposals reverse_forward(const Node& node, CompletionMode mode) {
-  if (mode.level < 1 || !is_laid_out(*node.operand(0))) return {};
-  return {{reversed(*node.operand(0)->sharding, node.attrs.dimensions), 0}};
-}
-
-MaybeSharding reverse_backward(const Node& node, int64_t, CompletionMode mode) {
-  if (mode.level < 1 || !is_laid_out(node)) return std::nullopt;
-  return reversed(*node.sharding, node.attrs.dimensions);
-}
-
 bool in_spmd_only(const Node&, bool spmd) { return spmd; }
+bool pointwise_may_be_tiled(const Node& node, bool) { return is_pointwise(node); }
 
-// At level 0 only parameters seen through reshapes, all laid out, whole along the joined dim.
-bool concatenates_at_once(const Node& node) {
-  for (const Node* operand : node.operands()) {
-    if (!is_laid_out(*operand) || operand->sharding->tiles(node.attrs.dimensions.at(0)) > 1)
-      return false;
-    if (!operand->is(Opcode::reshape)) return false;
-    const Node& source = *operand->operand(0);
-    if (!source.is(Opcode::parameter) && !source.is(Opcode::get_tuple_element)) return false;
-  }
-  return true;
-}
+// Ops that have no entry are not laid out by completion; a value of the dims of their result is.
+constexpr auto kDefault = [](Opcode opcode) {
+  return PropagateAspect{opcode, pointwise_forward, same_dims_backward, pointwise_may_be_tiled};
+};
 
-Proposals concatenate_forward(const Node& node, CompletionMode mode) {
-  if (mode.level < 1 && !concatenates_at_once(node)) return {};
-  int64_t best = -1;
-  for (int64_t i = 0; i < static_cast<int64_t>(node.operands().size()); ++i) {
-    const Node& operand = *node.operand(i);
-    if (is_laid_out(operand) &&
-        (best < 0 || more_specific(*operand.sharding, *node.operand(best)->sharding)))
-      best = i;
-  }
-  if (best < 0) return {};
-  return {{*node.operand(best)->sharding, best}};
-}
-
-// Without SPMD a piece of a split dim lives on the devices that hold it in the result.
-MaybeSharding piece_of(const Node& node, int64_t operand, int64_t dim) {
-  int64_t start = 0;
-  for (int64_t i = 0; i < operand; ++i) start += node.operand(i)->dim(dim);
-  const int64_t end = start + node.operand(operand)->dim(dim);
-  if (start == end) return std::nullopt;
-  const int64_t shard = ceil_div(node.dim(dim), node.sharding->tiles(dim));
-  const int64_t first = start / shard, last = ceil_div(end, shard);
-  const DeviceArray array = device_array(*node.sharding, node.rank());
-  Dims dims = array.dims;
-  if (static_cast<int64_t>(dims.size()) != node.rank() || last <= first) return std::nullopt;
-  dims[static_cast<size_t>(dim)] = last - first;
-  const Dims strides = row_major_strides(array.dims);
-  std::vector<int64_t> devices;
-  for (size_t i = 0; i < array.devices.size(); ++i) {
-    const int64_t at = static_cast<int64_t>(i) / strides[static_cast<size_t>(dim)] %
-                       array.dims[static_cast<size_t>(dim)];
-    if (at >= first && at < last) devices.push_back(array.devices[i]);
-  }
-  if (devices.size() == 1) return Sharding::maximal(devices[0]);
-  std::vector<Digits> digits(dims.size());
-  int64_t stride = 1;
-  for (size_t d = dims.size(); d-- > 0; stride *= dims[d]) digits[d] = {{dims[d], stride}};
-  return Sharding::tiled(list_order(std::move(devices)), std::move(digits));
-}
-
-MaybeSharding concatenate_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  if (mode.level < 1 || !is_laid_out(node)) return std::nullopt;
-  const int64_t dim = node.attrs.dimensions.at(0);
-  if (!mode.spmd && node.sharding->tiles(dim) > 1) return piece_of(node, operand, dim);
-  return node.sharding;
-}
-
-// The update first: where it is split, so is the whole.
-Proposals dynamic_update_slice_forward(const Node& node, CompletionMode) {
-  const FactorRule rule = node.op().factors(node);
-  Proposals proposals;
-  for (const int64_t i : {1, 0})
-    if (is_laid_out(*node.operand(i)))
-      proposals.push_back({carry_sharding(rule, rule.operands[static_cast<size_t>(i)],
-                                          *node.operand(i)->sharding, rule.results[0]),
-                           i});
-  return proposals;
-}
-
-MaybeSharding dynamic_update_slice_backward(const Node& node, int64_t operand,
-                                            CompletionMode mode) {
-  if (mode.level < 1 || operand > 1 || !is_laid_out(node)) return std::nullopt;
-  const FactorRule rule = node.op().factors(node);
-  return carry_sharding(rule, rule.results[0], *node.sharding,
-                        rule.operands[static_cast<size_t>(operand)]);
-}
-
-// All results have one layout. Summing over devices needs SPMD.
-Proposals reduce_forward(const Node& node, CompletionMode mode) {
-  if (mode.level < 1) return {};
-  const FactorRule rule = node.op().factors(node);
-  Proposals proposals;
-  for (size_t i = 0; i < node.operands().size() / 2; ++i) {
-    const Node& input = *node.operands()[i];
-    if (!is_laid_out(input)) continue;
-    const Dims& reduced = node.attrs.dimensions;
-    const bool sums = std::any_of(reduced.begin(), reduced.end(),
-                                  [&](int64_t d) { return input.sharding->tiles(d) > 1; });
-    proposals.push_back({sums && !mode.spmd ? Sharding::replicated()
-                                            : carry_sharding(rule, rule.operands[i],
-                                                             *input.sharding, rule.results[0]),
-                         static_cast<int64_t>(i)});
-  }
-  return proposals;
-}
-
-// The result's layout on the kept dims, and what the other inputs add.
-MaybeSharding reduce_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
-  const int64_t rank = node.operand(operand)->rank();
-  if (mode.level < 1 || operand >= inputs || rank == 0) return std::nullopt;
-  const Sharding* result = leaf_sharding(node, operand);
-  if (!result || !result->is_tiled()) return std::nullopt;
-  const FactorRule rule = node.op().factors(node);
-  Sharding s = carry_sharding(rule, rule.results[0], *result, rule.operands[0]);
-  for (int64_t i = 0; i < inputs; ++i) {
-    const Node& other = *node.operand(i);
-    if (i == operand || &other == node.operand(operand) || !is_laid_out(other)) continue;
-    const MaybeSharding both = merge(s, *other.sharding, rank);
-    if (both && both->num_tiles() > s.num_tiles()) s = *both;
-  }
-  return s;
-}
-
-}  // namespace
-
-std::span<const PropagateAspect> propagate_aspects() {
-  static const PropagateAspect aspects[] = {
+std::vector<PropagateAspect> listed_aspects() {
+  return {
+      {Opcode::parameter, nothing_forward, nothing_backward},
+      {Opcode::constant, nothing_forward, nothing_backward},
+      {Opcode::iota, nothing_forward, nothing_backward},
       {Opcode::reshape, reshape_forward, reshape_backward},
       {Opcode::broadcast, broadcast_forward, broadcast_backward},
+      {Opcode::transpose, transpose_forward, transpose_backward},
       {Opcode::reverse, reverse_forward, reverse_backward, in_spmd_only},
       {Opcode::concatenate, concatenate_forward, concatenate_backward},
+      {Opcode::pad, representative_forward, first_operand_backward},
+      {Opcode::slice, representative_forward, first_operand_backward},
+      {Opcode::dynamic_slice, dynamic_slice_forward, dynamic_slice_backward},
       {Opcode::dynamic_update_slice, dynamic_update_slice_forward, dynamic_update_slice_backward},
+      // Forward these two are einsums first; what is left of them is here.
+      {Opcode::dot, nothing_forward, nothing_backward},
+      {Opcode::convolution, convolution_forward, nothing_backward},
       {Opcode::reduce, reduce_forward, reduce_backward},
+      {Opcode::reduce_window, reduce_window_forward, reduce_window_backward},
+      {Opcode::select_and_scatter, select_and_scatter_forward, same_dims_backward},
+      {Opcode::sort, sort_forward, result_of_same_number},
+      {Opcode::scan, scan_forward, scan_backward},
+      {Opcode::rng, rng_forward, same_dims_backward, in_spmd_only},
+      {Opcode::rng_bit_generator, nothing_forward, seed_backward},
       {Opcode::gather, gather_forward, gather_backward},
       {Opcode::scatter, scatter_forward, scatter_backward},
       {Opcode::tuple, tuple_forward, tuple_backward},
       {Opcode::get_tuple_element, element_forward, element_backward},
       {Opcode::optimization_barrier, same_forward, same_backward},
       {Opcode::while_, same_forward, same_backward},
-      // Results follow their computation, which completion ties to them.
-      {Opcode::call, nothing_forward, nothing_backward},
+      // Results follow their computations, which completion ties to them.
+      {Opcode::call, nothing_forward, same_dims_backward},
+      {Opcode::conditional, nothing_forward, same_dims_backward},
       {Opcode::custom_call, custom_call_forward, custom_call_backward, custom_call_may_be_tiled},
+      {Opcode::infeed, nothing_forward, nothing_backward},
+      {Opcode::outfeed, nothing_forward, outfeed_backward, never_tiled},
+      {Opcode::reduce_scatter, representative_forward, same_dims_backward},
+      // A fusion is read as it was partitioned.
       {Opcode::fusion, nothing_forward, nothing_backward, never_tiled},
-      {Opcode::all_gather, nothing_forward, nothing_backward, never_tiled},
-      {Opcode::all_to_all, nothing_forward, nothing_backward, never_tiled},
-      {Opcode::partition_id, nothing_forward, nothing_backward, never_tiled},
   };
+}
+
+}  // namespace
+
+Proposals representative_forward(const Node& node, CompletionMode) {
+  const Node* operand = representative_operand(node);
+  if (!operand || !operand->sharding || operand->sharding->is_tuple()) return {};
+  int64_t at = 0;
+  while (node.operand(at) != operand) ++at;
+  return {{*operand->sharding, at}};
+}
+
+// Partial shardings of several operands merge where that is allowed; else the most specific one
+// decides, or the first where it leads.
+Proposals pointwise_forward(const Node& node, CompletionMode mode) {
+  if (node.shape.is_tuple) return {};
+  if (!mode.spmd || mode.level == 0) {
+    const Node* operand = representative_operand(node);
+    if (!operand || operand->rank() != node.rank()) return {};
+    return representative_forward(node, mode);
+  }
+  Proposals proposals;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const Node& operand = *node.operands()[i];
+    // A scalar beside arrays has nothing to say.
+    if (operand.rank() != node.rank()) continue;
+    if (const Sharding* s = tiled_leaf(operand)) proposals.push_back({*s, static_cast<int64_t>(i)});
+  }
+  return proposals;
+}
+
+MaybeSharding same_dims_backward(const Node& node, int64_t operand, CompletionMode) {
+  if (!same_dims(node.operand(operand)->shape, node.shape)) return std::nullopt;
+  return node.sharding;
+}
+
+std::span<const PropagateAspect> propagate_aspects() {
+  static const std::vector<PropagateAspect> aspects = [] {
+    std::vector<PropagateAspect> all = listed_aspects();
+    for (int64_t i = 0; i < opcode_count(); ++i) {
+      const auto opcode = static_cast<Opcode>(i);
+      const bool listed = std::any_of(all.begin(), all.end(),
+                                      [&](const PropagateAspect& a) { return a.opcode == opcode; });
+      if (!listed) all.push_back(kDefault(opcode));
+    }
+    return all;
+  }();
   return aspects;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/completion.h"
+#include "ops/counting_indices.h"
 #include "ops/index.h"
 #include "ops/propagate_aspects.h"
 
@@ -23,47 +24,6 @@ FactorRule with_sums(FactorRule rule) {
   for (Factor& factor : rule.factors)
     if (factor.kind == FactorKind::blocked) factor.kind = FactorKind::reduction;
   return rule;
-}
-
-// The dim along which indices count 0, 1, 2, ...; -1 where they do not.
-int64_t counting_dim(const Node& indices) {
-  if (indices.is(Opcode::iota)) return indices.attrs.index;
-  if (indices.is(Opcode::copy)) return counting_dim(*indices.operand(0));
-  if (indices.is(Opcode::broadcast)) {
-    const int64_t dim = counting_dim(*indices.operand(0));
-    return dim < 0 ? -1 : indices.attrs.dimensions.at(static_cast<size_t>(dim));
-  }
-  const bool small =
-      indices.is(Opcode::constant) && indices.rank() == 1 && indices.dim(0) <= 65'536;
-  if (!small || !is_integer(indices.shape.dtype)) return -1;
-  for (int64_t i = 0; i < indices.dim(0); ++i)
-    if (indices.attrs.literal.at(i) != static_cast<double>(i)) return -1;
-  return 0;
-}
-
-// For each index component the batch dim of the indices that it counts along, or -1.
-std::vector<int64_t> counting_components(const Node& indices, int64_t vector_dim,
-                                         size_t components) {
-  std::vector<int64_t> result(components, -1);
-  if (indices.is(Opcode::copy))
-    return counting_components(*indices.operand(0), vector_dim, components);
-  const auto set = [&](const Node& part, size_t begin, size_t count) {
-    const int64_t dim = counting_dim(part);
-    for (size_t i = begin; i < std::min(components, begin + count); ++i)
-      if (dim != vector_dim) result[i] = dim;
-  };
-  const bool joined =
-      indices.is(Opcode::concatenate) && indices.attrs.dimensions.at(0) == vector_dim;
-  if (!joined) {
-    set(indices, 0, components);
-    return result;
-  }
-  size_t begin = 0;
-  for (const Node* part : indices.operands()) {
-    set(*part, begin, static_cast<size_t>(part->dim(vector_dim)));
-    begin += static_cast<size_t>(part->dim(vector_dim));
-  }
-  return result;
 }
 
 // Where index component i is simply the position along a batch dim, that batch dim and the operand
@@ -110,7 +70,6 @@ FactorRule scatter_rule(const Node& node) {
 
 // The indices' batch dims first, then what the operand has beside the dims that are looked up.
 Proposals gather_forward(const Node& node, CompletionMode mode) {
-  if (mode.level < 1) return {};
   const FactorRule rule = gather_rule(node, mode.spmd);
   Proposals proposals;
   const Node& indices = *node.operand(1);
@@ -125,7 +84,7 @@ Proposals gather_forward(const Node& node, CompletionMode mode) {
 }
 
 MaybeSharding gather_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  if (mode.level < 1 || !is_laid_out(node)) return std::nullopt;
+  if (!is_laid_out(node)) return std::nullopt;
   const FactorRule rule = gather_rule(node, mode.spmd);
   const auto& to = rule.operands.at(static_cast<size_t>(operand));
   if (operand == 1) return carry_sharding(rule, rule.results[0], *node.sharding, to);
@@ -135,7 +94,6 @@ MaybeSharding gather_backward(const Node& node, int64_t operand, CompletionMode 
 }
 
 Proposals scatter_forward(const Node& node, CompletionMode mode) {
-  if (mode.level < 1) return {};
   const size_t inputs = node.operands().size() / 2;
   Proposals proposals;
   if (!mode.spmd) {
@@ -159,7 +117,6 @@ Proposals scatter_forward(const Node& node, CompletionMode mode) {
 
 // The operand is laid out as the result; indices follow the updates; updates follow both.
 MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  if (mode.level < 1) return std::nullopt;
   const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
   const auto leaf = [&](int64_t i) -> const Sharding* {
     const Sharding* s = leaf_sharding(node, i);

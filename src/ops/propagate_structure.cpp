@@ -22,20 +22,31 @@ Sharding part(const Sharding& s, int64_t begin, const Shape& shape) {
   return Sharding::tuple({leaves.begin() + begin, leaves.begin() + begin + leaf_count(shape)});
 }
 
-// Unary calls whose result is laid out as their operand.
-constexpr std::array<std::string_view, 7> kPassing{
-    "Sharding",   "LayoutConstraint", "MoveToHost",     "MoveToDevice",
-    "X64Combine", "PinToDevice",      "PinToDeviceSram"};
+// Calls that leave every element where it is.
+constexpr std::array<std::string_view, 3> kPassing{"Sharding", "X64Combine", "LayoutConstraint"};
+// These too, where they have one operand of the result's rank.
+constexpr std::array<std::string_view, 9> kPassingUnary{
+    "ResizeNearest", "ResizeBilinear", "ResizeNearestGrad", "ResizeBilinearGrad", "Cholesky",
+    "MoveToHost",    "MoveToDevice",   "PinToDevice",       "PinToDeviceSram"};
 
 bool passes_through(const Node& node) {
-  return std::find(kPassing.begin(), kPassing.end(), node.attrs.custom_call_target) !=
-             kPassing.end() &&
-         !node.operands().empty() && node.operand(0)->shape.dims == node.shape.dims &&
-         node.operand(0)->shape.is_tuple == node.shape.is_tuple;
+  const auto is_one_of = [&](const auto& targets) {
+    return std::find(targets.begin(), targets.end(), node.attrs.custom_call_target) !=
+           targets.end();
+  };
+  if (node.operands().empty() || node.shape.is_tuple) return false;
+  for (const Node* operand : node.operands())
+    if (operand->shape.is_tuple || operand->rank() != node.rank()) return false;
+  return is_one_of(kPassing) || (node.operands().size() == 1 && is_one_of(kPassingUnary));
 }
 
 bool is_call_to(const Node& node, std::string_view target) {
   return node.attrs.custom_call_target == target && node.operands().size() == 1;
+}
+
+bool starts_or_ends_manual(const Node& node) {
+  return node.attrs.custom_call_target == "SPMDFullToShardShape" ||
+         node.attrs.custom_call_target == "SPMDShardToFullShape";
 }
 
 }  // namespace
@@ -98,16 +109,16 @@ MaybeSharding same_backward(const Node& node, int64_t, CompletionMode) { return 
 
 // ShardBarrierFrom stops what comes forward, ShardBarrierTo what comes back.
 Proposals custom_call_forward(const Node& node, CompletionMode mode) {
-  if (mode.level < 1 && node.attrs.custom_call_target != "Sharding") return {};
-  if (!passes_through(node) && !is_call_to(node, "ShardBarrierTo")) return {};
-  return same_forward(node, mode);
+  if (is_call_to(node, "ShardBarrierTo")) return same_forward(node, mode);
+  return passes_through(node) ? representative_forward(node, mode) : Proposals{};
 }
 
-MaybeSharding custom_call_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  if (mode.level < 1 && node.attrs.custom_call_target != "Sharding") return std::nullopt;
+// A call of the result's dims is taken to work on each element's own device.
+MaybeSharding custom_call_backward(const Node& node, int64_t operand, CompletionMode) {
   if (is_call_to(node, "ShardBarrierTo")) return Sharding::replicated();
-  if (is_call_to(node, "ShardBarrierFrom")) return node.sharding;
-  return passes_through(node) && operand == 0 ? node.sharding : std::nullopt;
+  if (starts_or_ends_manual(node)) return std::nullopt;
+  const bool same = same_dims(node.operand(operand)->shape, node.shape);
+  return same ? node.sharding : std::nullopt;
 }
 
 bool custom_call_may_be_tiled(const Node& node, bool spmd) {

@@ -36,32 +36,6 @@ bool is_sharding_op(const Node& node) {
   return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
 }
 
-// backend_config="unspecified_dims=[0,1]" of a Sharding op, as open dims.
-std::vector<bool> unspecified_dims(const Node& node) {
-  const auto found = node.attrs.other.find("backend_config");
-  if (found == node.attrs.other.end()) return {};
-  const size_t at = found->second.find("unspecified_dims=[");
-  if (at == std::string::npos) return {};
-  std::vector<bool> open(static_cast<size_t>(node.rank()), false);
-  size_t i = at + std::string_view("unspecified_dims=[").size();
-  int64_t dim = -1;
-  for (; i < found->second.size(); ++i) {
-    const char c = found->second[i];
-    if (c >= '0' && c <= '9') {
-      dim = (dim < 0 ? 0 : dim * 10) + (c - '0');
-      if (dim > 1'000'000) break;
-      continue;
-    }
-    if (dim >= node.rank())
-      user_error("Sharding: unspecified_dims of {} names dim {}, the value has rank {}",
-                 node.name(), dim, node.rank());
-    if (dim >= 0) open[static_cast<size_t>(dim)] = true;
-    dim = -1;
-    if (c == ']') break;
-  }
-  return open;
-}
-
 bool divides(const Shape& shape, const Sharding& sharding) {
   for (int64_t d = 0; d < shape.rank(); ++d)
     if (shape.dims[static_cast<size_t>(d)] % sharding.tiles(d) != 0) return false;
@@ -126,6 +100,32 @@ bool is_barrier(const Node& node, std::string_view target) {
 
 }  // namespace
 
+// From backend_config="unspecified_dims=[0,1]".
+std::vector<bool> unspecified_dims(const Node& node) {
+  const auto found = node.attrs.other.find("backend_config");
+  if (found == node.attrs.other.end()) return {};
+  const size_t at = found->second.find("unspecified_dims=[");
+  if (at == std::string::npos) return {};
+  std::vector<bool> open(static_cast<size_t>(node.rank()), false);
+  size_t i = at + std::string_view("unspecified_dims=[").size();
+  int64_t dim = -1;
+  for (; i < found->second.size(); ++i) {
+    const char c = found->second[i];
+    if (c >= '0' && c <= '9') {
+      dim = (dim < 0 ? 0 : dim * 10) + (c - '0');
+      if (dim > 1'000'000) break;
+      continue;
+    }
+    if (dim >= node.rank())
+      user_error("Sharding: unspecified_dims of {} names dim {}, the value has rank {}",
+                 node.name(), dim, node.rank());
+    if (dim >= 0) open[static_cast<size_t>(dim)] = true;
+    dim = -1;
+    if (c == ']') break;
+  }
+  return open;
+}
+
 Propagation::Propagation(Module& module, const PropagateOptions& options)
     : module_(module), options_(options) {
   if (options_.allow_output.empty())
@@ -170,10 +170,9 @@ void Propagation::convert_sharding_ops() {
       computation->replace_uses(old, copy);
       record_origins(*copy, *copy);
       Node* source = copy->operand(0);
-      const bool closed = copy->sharding->open().empty() && copy->sharding->shard_group() == 0 &&
-                          !is_unknown(*copy->sharding);
+      const bool closed = copy->sharding->open().empty();
       if (closed && !source->sharding && source->shape == copy->shape) {
-        source->sharding = copy->sharding;
+        source->sharding = copy->sharding->with_shard_group(0, false);
         record_origins(*source, *copy);
       }
       restructured_ = true;
@@ -192,11 +191,7 @@ void Propagation::collect_groups() {
       groups_[id].push_back(node.get());
       group_of_[node->id()] = id;
       group_is_as_[id] = node->sharding->shard_group_is_as();
-      const Sharding plain = node->sharding->with_shard_group(0, false);
-      if (is_unknown(plain))
-        node->sharding.reset();
-      else
-        node->sharding = plain;
+      node->sharding = node->sharding->with_shard_group(0, false);
     }
 }
 
@@ -238,44 +233,6 @@ void Propagation::detach_while_root() {
   root->sharding = loop->sharding;
   entry.set_root(root);
   restructured_ = true;
-}
-
-// Nodes that stand for one value: the first that has a sharding gives it to all.
-void Propagation::tie(const std::vector<Node*>& nodes) {
-  for (Node* node : nodes) {
-    auto& others = related_[node->id()];
-    for (Node* other : nodes)
-      if (other != node && std::find(others.begin(), others.end(), other) == others.end())
-        others.push_back(other);
-  }
-  for (Node* node : nodes) {
-    if (!node->sharding) continue;
-    copy_to_related(*node);
-    return;
-  }
-}
-
-void Propagation::tie_related_nodes() {
-  std::set<const Computation*> visited{module_.entry()};
-  std::vector<Computation*> found{module_.entry()};
-  for (size_t i = 0; i < found.size(); ++i)
-    for (const auto& node : found[i]->nodes())
-      if (node->is(Opcode::while_) || node->is(Opcode::call))
-        for (Computation* called : node->called)
-          if (visited.insert(called).second) found.push_back(called);
-  for (const auto& computation : module_.computations())
-    if (visited.contains(computation.get())) computations_.push_back(computation.get());
-  for (Computation* computation : computations_) orders_[computation] = post_order(*computation);
-  for (Computation* computation : computations_)
-    for (const auto& node : computation->nodes()) {
-      if (node->is(Opcode::while_))
-        tie({node.get(), node->called[1]->root(), node->called[1]->parameters().at(0),
-             node->called[0]->parameters().at(0)});
-      if (!node->is(Opcode::call)) continue;
-      tie({node.get(), node->called[0]->root()});
-      for (size_t p = 0; p < node->operands().size(); ++p)
-        tie({node->operands()[p], node->called[0]->parameters().at(p)});
-    }
 }
 
 void Propagation::mark_given() {
@@ -332,7 +289,7 @@ bool Propagation::relay_barriers() {
     for (Node* node : members) {
       if (!group_is_as_[id] || !is_barrier(*node, "ShardBarrierFrom") || !node->sharding) continue;
       Node* source = node->operand(0);
-      if (may_receive(*source) && may_be_tiled(*source))
+      if (!given(*source) && !is_all_manual(source->sharding) && may_be_tiled(*source))
         changed |= improve(*source, *node->sharding, *node, 3, false);
     }
   return changed;
@@ -405,13 +362,16 @@ bool Propagation::run() {
   saved_root_ = saved(*entry.root());
   for (const Node* parameter : entry.parameters()) saved_parameters_.push_back(saved(*parameter));
   flags_.assign(static_cast<size_t>(module_.next_id()), 0);
-  rules_.resize(flags_.size());
   for (const auto& computation : module_.computations())
     for (const auto& node : computation->nodes())
       if (node->sharding && node->origins.empty()) record_origins(*node, *node);
+  place_channels();
   tie_related_nodes();
   mark_given();
   for (int level = 0; level <= 3; ++level) run_to_fixed_point(level);
+  // What a neighbour of a neighbour learned late is seen too, so that a second run finds nothing.
+  constexpr int kMoreRuns = 8;
+  for (int i = 0; i < kMoreRuns && run_to_fixed_point(3); ++i) continue;
   align_shard_as_groups();
   if (relay_barriers() || (!groups_.empty() && groups_.begin()->first < 0)) run_to_fixed_point(3);
   remove_barriers();

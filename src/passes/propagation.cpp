@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
-#include "passes/factor_sharding.h"
 
 namespace gspmd {
 
@@ -35,36 +34,16 @@ std::vector<Node*> post_order(const Computation& computation) {
   return order;
 }
 
-const FactorRule* Propagation::rule(const Node& node) {
-  if (!node.op().factors) return nullptr;
-  auto& slot = rules_.at(static_cast<size_t>(node.id()));
-  if (!slot) slot = std::make_unique<FactorRule>(node.op().factors(node));
-  return slot.get();
-}
-
-bool Propagation::may_receive(const Node& node) const {
-  if (node.sharding && node.sharding->is_manual()) return false;
-  if (given(node)) {
-    if (!node.sharding || node.sharding->is_tuple()) return false;
-    const auto& open = node.sharding->open();
-    return std::find(open.begin(), open.end(), true) != open.end();
-  }
-  return true;
-}
-
 bool Propagation::may_be_tiled(const Node& node) const {
+  const auto any = [](const std::vector<bool>& flags) {
+    return std::find(flags.begin(), flags.end(), true) != flags.end();
+  };
+  const bool embedded = caller_.contains(&node.parent());
+  const bool entry = &node.parent() == module_.entry();
+  if (node.is_root() && !embedded && !(entry && any(options_.allow_output))) return false;
+  if (node.is(Opcode::parameter)) return embedded || any(options_.allow_parameters);
   const OpInfo& op = node.op();
-  if (op.has(kSideEffect)) return false;
-  if (node.is(Opcode::parameter) && &node.parent() == module_.entry())
-    return std::find(options_.allow_parameters.begin(), options_.allow_parameters.end(), true) !=
-           options_.allow_parameters.end();
   return !op.may_be_tiled || op.may_be_tiled(node, options_.spmd);
-}
-
-// From which level on the op takes part at all.
-int Propagation::least_level(const Node& node) {
-  if (const FactorRule* r = rule(node)) return std::min(r->forward_level, r->backward_level);
-  return node.op().forward_sharding && !node.op().may_be_tiled ? 0 : 1;
 }
 
 // A user's annotation changes in its open dims only.
@@ -75,12 +54,14 @@ std::optional<Sharding> Propagation::better_leaf(const Node& node, const Shape& 
   candidate = candidate.with_open({});
   if (candidate.is_tiled() && !candidate.unreduced().empty())
     candidate = candidate.with_unreduced({});
+  if (candidate.rank() > shape.rank()) return std::nullopt;
   if (!given(node)) {
     std::optional<Sharding> better = improve_sharding(shape, current, candidate, options);
     if (better && current && equivalent(*better, *current)) return std::nullopt;
     return better;
   }
-  if (!options.merge_partial || !candidate.is_tiled() || !candidate.order()) return std::nullopt;
+  if (!options.merge_partial || !current || !candidate.is_tiled() || !candidate.order())
+    return std::nullopt;
   const std::vector<bool>& open = current->open();
   std::vector<Digits> dims(static_cast<size_t>(shape.rank()));
   for (size_t d = 0; d < dims.size() && d < open.size(); ++d)
@@ -106,25 +87,29 @@ bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via
   }
   if (!propagates(candidate)) return false;
   options.reshard_freely = true;  // a tuple has no layout of its own to protect
+  return improve_leaves(node, candidate, via, options, leaf);
+}
+
+bool Propagation::improve_leaves(Node& node, const Sharding& candidate, const Node& via,
+                                 const ImproveOptions& options, int64_t leaf) {
   const std::vector<Shape> shapes = leaf_shapes(node.shape);
   if (node.sharding && !node.sharding->is_tuple())
     node.sharding = Sharding::tuple(std::vector<Sharding>(shapes.size(), *node.sharding));
   if (node.sharding && node.sharding->elements().size() != shapes.size())
     user_error("propagate: {} has {} leaves and a tuple sharding of {}", node.name(), shapes.size(),
                node.sharding->elements().size());
+  if (candidate.is_tuple() && candidate.elements().size() != shapes.size()) return false;
   std::vector<Sharding> leaves;  // filled with the first improvement
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (leaf >= 0 && leaf != static_cast<int64_t>(i)) continue;
     const Sharding& wanted = candidate.is_tuple() ? candidate.elements().at(i) : candidate;
     if (wanted.is_replicated()) continue;  // no improvement on anything
     std::optional<Sharding> improved;
-    if (!node.sharding && wanted.kind() == ShardingKind::maximal)
-      improved = wanted;  // a tuple holds what it is made of
+    if (!node.sharding)
+      improved = wanted;  // any sharding is better than none
     else
-      improved = better_leaf(node, shapes[i],
-                             node.sharding ? node.sharding->elements()[i] : Sharding::replicated(),
-                             wanted, options);
-    if (!improved) continue;
+      improved = better_leaf(node, shapes[i], node.sharding->elements()[i], wanted, options);
+    if (!improved || improved->rank() > shapes[i].rank()) continue;
     if (leaves.empty())
       leaves = node.sharding ? node.sharding->elements() : std::vector<Sharding>(shapes.size());
     leaves[i] = std::move(*improved);
@@ -142,22 +127,13 @@ void Propagation::set_sharding(Node& node, Sharding sharding, const Node& via) {
   wake_neighbours(node);
 }
 
-void Propagation::copy_to_related(Node& node) {
-  const auto found = related_.find(node.id());
-  if (found == related_.end()) return;
-  for (Node* other : found->second) {
-    if (other->sharding && *other->sharding == *node.sharding) continue;
-    if (given(*other)) continue;
-    set_sharding(*other, *node.sharding, node);
-  }
-}
-
 void Propagation::wake_neighbours(const Node& node) {
   for (const Node* operand : node.operands())
     flags(*operand) &= static_cast<uint8_t>(~kDoneFromUsers);
   for (const Node* user : node.users()) {
     flags(*user) &= static_cast<uint8_t>(~kDoneFromOperands);
-    if (!user->is(Opcode::while_) && !user->is(Opcode::call)) continue;
+    if (!user->is(Opcode::while_) && !user->is(Opcode::call) && !user->is(Opcode::conditional))
+      continue;
     for (const Computation* called : user->called)
       for (const Node* parameter : called->parameters())
         flags(*parameter) &= static_cast<uint8_t>(~kDoneFromOperands);
@@ -169,11 +145,17 @@ bool Propagation::sweep_group_members(Computation& computation, int level) {
   if (groups_.empty()) return false;
   for (Node* node : orders_[&computation]) {
     const auto group = group_of_.find(node->id());
-    if (group == group_of_.end() || !may_receive(*node) || level < least_level(*node)) continue;
-    for (const Node* other : groups_[group->second])
-      if (other != node && other->sharding && !other->sharding->is_tuple() &&
-          other->attrs.custom_call_target != "ShardBarrierFrom")
+    if (group == group_of_.end() || level < completion_level(*node)) continue;
+    if (is_all_manual(node->sharding) || node->attrs.custom_call_target == "ShardBarrierTo")
+      continue;
+    if (given(*node) && (!node->sharding || node->sharding->open().empty())) continue;
+    for (const Node* other : groups_[group->second]) {
+      if (other == node || !other->sharding || other->sharding->is_tuple()) continue;
+      if (other->sharding->is_manual() && (!node->sharding || !node->sharding->order()))
+        changed |= become_manual(*node, *other);
+      else if (other->attrs.custom_call_target != "ShardBarrierFrom")
         changed |= improve(*node, *other->sharding, *other, level, false);
+    }
   }
   return changed;
 }
@@ -194,18 +176,20 @@ bool Propagation::sweep_computation(Computation& computation, int level) {
   return changed;
 }
 
-void Propagation::run_to_fixed_point(int level) {
+bool Propagation::run_to_fixed_point(int level) {
   for (uint8_t& f : flags_) f &= kGiven;
-  // Tiles only grow, so this ends; the bound turns a defect into an error instead of a hang.
+  // Tiles only grow, so this ends by itself; ties between computations that contradict each other
+  // are left as they stand.
   const int64_t bound = 64 + 2 * static_cast<int64_t>(flags_.size());
-  for (int64_t sweep = 0;; ++sweep) {
-    if (sweep > bound)
-      internal_error("propagate: no fixed point after {} sweeps at level {}", sweep, level);
+  bool any = false;
+  for (int64_t sweep = 0; sweep < bound; ++sweep) {
     bool changed = false;
     for (Computation* computation : computations_)
       changed |= sweep_computation(*computation, level);
-    if (!changed) return;
+    if (!changed) break;
+    any = true;
   }
+  return any;
 }
 
 }  // namespace gspmd

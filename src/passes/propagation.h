@@ -1,12 +1,12 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "gspmd/ir/op.h"
 #include "gspmd/passes/propagate.h"
+#include "ops/completion.h"
 #include "passes/improve_sharding.h"
 
 namespace gspmd {
@@ -28,8 +28,6 @@ class Propagation {
   void collect_groups();
   void group_donated();
   void detach_while_root();
-  void tie_related_nodes();
-  void tie(const std::vector<Node*>& nodes);
   void mark_given();
   void align_shard_as_groups();
   bool relay_barriers();
@@ -37,34 +35,44 @@ class Propagation {
   void restore_boundary();
   bool differs_from(const std::vector<std::optional<Sharding>>& before) const;
 
+  // Nodes of several computations that stand for one value (propagation_calls.cpp).
+  void place_channels();
+  void tie_related_nodes();
+  void tie(const std::vector<Node*>& nodes);
+  void copy_to_related(Node& node);
+  const Node* argument_of(const Node& parameter) const;
+
   // Fixed point (propagation.cpp).
-  void run_to_fixed_point(int level);
+  bool run_to_fixed_point(int level);
   bool sweep_group_members(Computation& computation, int level);
   bool sweep_computation(Computation& computation, int level);
-  bool infer_from_operands(Node& node, int level);
-  bool infer_by_rule(Node& node, const FactorRule& rule, int level);
-  bool infer_dot_like(Node& node, const FactorRule& rule, int level);
-  bool infer_from_users(Node& node, int level);
-  bool copy_replication(Node& node, int level);
-  bool become_manual(Node& node, const Node& via);
-  std::optional<Sharding> suggestion_of_user(const Node& user, int64_t operand, int level);
-  std::optional<Sharding> look_ahead(Node& node);
   // `leaf` of a tuple (-1: all) takes the candidate that came through `via`, where it is an
   // improvement.
   bool improve(Node& node, const Sharding& candidate, const Node& via, int level,
                bool reshard_freely, int64_t leaf = -1);
+  bool improve_leaves(Node& node, const Sharding& candidate, const Node& via,
+                      const ImproveOptions& options, int64_t leaf);
   std::optional<Sharding> better_leaf(const Node& node, const Shape& shape,
                                       const std::optional<Sharding>& current, Sharding candidate,
                                       const ImproveOptions& options) const;
   void set_sharding(Node& node, Sharding sharding, const Node& via);
-  void copy_to_related(Node& node);
   void wake_neighbours(const Node& node);
 
-  int least_level(const Node& node);
-  bool may_receive(const Node& node) const;
+  // One node (propagation_rules.cpp).
+  bool infer_from_operands(Node& node, int level);
+  bool infer_tuple(Node& node);
+  bool infer_einsum(Node& node, int level);
+  bool infer_from_users(Node& node, int level);
+  bool copy_replication(Node& node, int level);
+  bool become_manual(Node& node, const Node& via);
+  bool refine_open(Node& node, int level, bool from_users);
+  bool refine_with_conversion(Node& annotation, Node& conversion, const Sharding& wanted,
+                              const Node& via);
+  std::optional<Sharding> suggestion_of_user(const Node& user, int64_t operand, int level);
+  std::optional<Sharding> look_ahead(Node& node);
+
   bool may_be_tiled(const Node& node) const;
   CompletionMode mode(int level) const { return {level, options_.spmd}; }
-  const FactorRule* rule(const Node& node);
   uint8_t& flags(const Node& node) { return flags_.at(static_cast<size_t>(node.id())); }
   bool given(const Node& node) const {
     return (flags_.at(static_cast<size_t>(node.id())) & kGiven) != 0;
@@ -72,14 +80,14 @@ class Propagation {
 
   Module& module_;
   PropagateOptions options_;
-  std::vector<uint8_t> flags_;                      // by node id
-  std::vector<std::unique_ptr<FactorRule>> rules_;  // by node id, made on demand
-  std::map<int64_t, std::vector<Node*>> related_;   // by node id: must stay equal
-  std::map<int64_t, std::vector<Node*>> groups_;    // by shard group id; negative: donated state
+  std::vector<uint8_t> flags_;                     // by node id
+  std::map<int64_t, std::vector<Node*>> related_;  // by node id: must stay equal
+  std::map<int64_t, std::vector<Node*>> groups_;   // by shard group id; negative: donated state
   std::map<int64_t, bool> group_is_as_;
   std::map<int64_t, int64_t> group_of_;     // node id -> group
   std::vector<Computation*> computations_;  // those that completion visits, callees first
   std::map<const Computation*, std::vector<Node*>> orders_;
+  std::map<const Computation*, const Node*> caller_;  // of loop bodies, branches and callees
   std::optional<Sharding> saved_root_;
   std::vector<std::optional<Sharding>> saved_parameters_;
   bool restructured_ = false;
@@ -89,6 +97,9 @@ class Propagation {
 // Post-order from the roots as the field does it: operands first, the first operand's subtree
 // first.
 std::vector<Node*> post_order(const Computation& computation);
+
+// Which dims an annotation (or the end of a manual region after it) leaves open; empty: none.
+std::vector<bool> unspecified_dims(const Node& node);
 
 // Brings the origins up to date with the sharding: new digits came through `via` (the node itself:
 // the user gave them; for a tuple: from the values it is made of).

@@ -2,21 +2,10 @@
 
 #include <algorithm>
 
-#include "passes/factor_sharding.h"
 #include "passes/propagation.h"
 
 namespace gspmd {
 namespace {
-
-// The node has exactly one reader besides the root: another layout of it costs one reshard at most.
-bool one_reader(const Node& node) {
-  int64_t readers = 0;
-  for (const Node* user : node.users())
-    if (!user->is_root()) ++readers;
-  return readers == 1;
-}
-
-bool is_manual(const Node& node) { return node.sharding && node.sharding->is_manual(); }
 
 // Manual values meet none in a node that ends (starts, seen from behind) a manual region.
 bool ends_manual(const Node& node) {
@@ -28,15 +17,52 @@ bool starts_manual(const Node& node) {
 
 bool has_no_tiles(const Node& node) {
   if (!node.sharding) return true;
-  const Sharding& s = *node.sharding;
-  return s.is_replicated() || s.kind() == ShardingKind::maximal ||
-         s.kind() == ShardingKind::unknown;
+  const auto whole = [](const Sharding& s) {
+    return s.is_replicated() || s.kind() == ShardingKind::maximal;
+  };
+  if (!node.sharding->is_tuple()) return whole(*node.sharding);
+  return std::all_of(node.sharding->elements().begin(), node.sharding->elements().end(), whole);
 }
 
-// A scalar beside arrays: an initial value, an index, a bound.
-bool is_scalar_beside(const Node& node, const Node& operand) {
-  return operand.rank() == 0 && std::any_of(node.operands().begin(), node.operands().end(),
-                                            [](const Node* o) { return o->rank() > 0; });
+bool is_main_thread(const Node& node) {
+  const auto found = node.attrs.other.find("async_execution_thread");
+  return found == node.attrs.other.end() || found->second == "\"main\"" || found->second == "main";
+}
+
+// Values that are made as one: all parts are manual if an operand is. A tuple only lists values.
+bool takes_manual(const Node& node) {
+  if (!node.shape.is_tuple) return true;
+  switch (node.opcode()) {
+    case Opcode::reduce:
+    case Opcode::reduce_window:
+    case Opcode::scan:
+    case Opcode::sort:
+    case Opcode::custom_call:
+      return true;
+    case Opcode::async_start:
+    case Opcode::async_update:
+    case Opcode::async_done:
+      return !is_main_thread(node);
+    default:
+      return false;
+  }
+}
+
+// The end or start of a manual region right after an annotation with the same open dims.
+Node* conversion_after(const Node& annotation) {
+  if (annotation.users().size() != 1) return nullptr;
+  Node* user = annotation.users()[0];
+  if (!user->is(Opcode::custom_call) || !(ends_manual(*user) || starts_manual(*user)))
+    return nullptr;
+  return annotation.sharding && unspecified_dims(*user) == annotation.sharding->open() ? user
+                                                                                       : nullptr;
+}
+
+// A reader says what it wants of a value where it reads it first.
+int64_t first_position(const Node& user, const Node& value) {
+  int64_t operand = 0;
+  while (user.operand(operand) != &value) ++operand;
+  return operand;
 }
 
 }  // namespace
@@ -54,72 +80,84 @@ bool Propagation::become_manual(Node& node, const Node& via) {
 
 // An op that cannot be split is replicated beside replicated operands.
 bool Propagation::copy_replication(Node& node, int level) {
-  const bool effects =
-      node.op().has(kSideEffect) || node.attrs.other.contains("custom_call_has_side_effect");
-  if (node.shape.is_tuple || node.is_root() || effects || level < least_level(node)) return false;
+  if (node.shape.is_tuple || node.is_root() || has_effects(node)) return false;
   for (const Node* operand : node.operands())
-    if (operand->sharding && (operand->sharding->is_replicated() || operand->sharding->is_manual()))
+    if (operand->sharding && !operand->sharding->is_tuple() && operand->sharding->is_replicated())
       return improve(node, *operand->sharding, *operand, level, false);
   return false;
 }
 
-bool Propagation::infer_from_operands(Node& node, int level) {
-  if (!may_receive(node) || node.operands().empty()) return false;
-  const bool structural = node.is(Opcode::tuple) || node.is(Opcode::while_) ||
-                          node.is(Opcode::call) || node.is(Opcode::optimization_barrier);
-  if (level >= least_level(node) && has_no_tiles(node) && !ends_manual(node) &&
-      !(node.shape.is_tuple && structural) && !(level == 0 && node.is(Opcode::dynamic_slice)))
-    for (const Node* operand : node.operands())
-      if (is_manual(*operand)) return become_manual(node, *operand);
-  if (!may_be_tiled(node)) return copy_replication(node, level);
-  const OpInfo& op = node.op();
-  const FactorRule* r = rule(node);
-  if (op.forward_sharding) {
-    bool changed = false;
-    for (const ShardingProposal& p : op.forward_sharding(node, mode(level))) {
-      const Node& via = p.operand < 0 ? node : *node.operand(p.operand);
-      changed |= improve(node, p.sharding, via, level, one_reader(node), p.leaf);
-    }
-    return changed;
+// A tuple holds what it is made of: per leaf the more specific of value and present sharding.
+bool Propagation::infer_tuple(Node& node) {
+  const std::vector<ShardingProposal> proposals =
+      node.op().forward_sharding(node, CompletionMode{0, options_.spmd});
+  if (proposals.empty()) return false;
+  std::vector<Sharding> wanted = proposals[0].sharding.elements();
+  for (Sharding& leaf : wanted)
+    if (leaf.is_tiled() && !leaf.unreduced().empty()) leaf = leaf.with_unreduced({});
+  if (!node.sharding || !node.sharding->is_tuple() ||
+      node.sharding->elements().size() != wanted.size()) {
+    set_sharding(node, Sharding::tuple(std::move(wanted)), node);
+    return true;
   }
-  if (!r || r->operands.empty() || level < r->forward_level) return false;
-  return r->policy == CombinePolicy::larger_first ? infer_dot_like(node, *r, level)
-                                                  : infer_by_rule(node, *r, level);
+  std::vector<Sharding> leaves = node.sharding->elements();
+  bool changed = false;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (!more_specific(wanted[i], leaves[i])) continue;
+    leaves[i] = wanted[i];
+    changed = true;
+  }
+  if (changed) set_sharding(node, Sharding::tuple(std::move(leaves)), node);
+  return changed;
 }
 
-// Elementwise operands meet in the result once partial shardings may be merged; else the most
-// specific one decides, or the first where it leads.
-bool Propagation::infer_by_rule(Node& node, const FactorRule& rule, int level) {
-  const bool each = options_.spmd && level > 0 && node.op().has(kElementwise);
-  const bool freely = one_reader(node) && (!each || node.operands().size() == 1);
-  std::optional<Sharding> best;
-  const Node* best_operand = nullptr;
-  bool changed = false;
-  for (size_t i = 0; i < rule.operands.size(); ++i) {
-    Node* operand = node.operand(static_cast<int64_t>(i));
-    if (is_scalar_beside(node, *operand)) continue;
-    const int64_t leaf = node.shape.is_tuple ? static_cast<int64_t>(i) : 0;
-    const auto candidate = result_from_operand(node, rule, static_cast<int64_t>(i), leaf);
-    if (candidate && (each || node.shape.is_tuple)) {
-      changed |= improve(node, *candidate, *operand, level, freely, leaf);
-    } else if (candidate && (!best || more_specific(*candidate, *best))) {
-      best = candidate;
-      best_operand = operand;
-    }
-    if (!each && rule.policy == CombinePolicy::first_operand) break;
+bool Propagation::infer_from_operands(Node& node, int level) {
+  if (level < completion_level(node)) return false;
+  if (given(node)) return refine_open(node, level, false);
+  if (is_all_manual(node.sharding)) return false;
+  if (node.is(Opcode::parameter)) {
+    const Node* argument = argument_of(node);
+    if (!argument || !argument->sharding || !may_be_tiled(node)) return false;
+    return improve(node, *argument->sharding, *argument, level, false);
   }
-  if (best) changed |= improve(node, *best, *best_operand, level, freely);
+  if (node.operands().empty()) return false;
+  if (has_no_tiles(node) && takes_manual(node))
+    for (const Node* operand : node.operands()) {
+      if (!is_all_manual(operand->sharding)) continue;
+      if (ends_manual(node)) return false;
+      if (level == 0 && (node.is(Opcode::concatenate) || node.is(Opcode::dynamic_slice)))
+        return false;
+      return become_manual(node, *operand);
+    }
+  if (!may_be_tiled(node)) return copy_replication(node, level);
+  if (node.is(Opcode::tuple)) return infer_tuple(node);
+  const bool product = node.is(Opcode::dot) || node.is(Opcode::convolution);
+  if (product && completes_as_einsum(node)) return infer_einsum(node, level);
+  bool changed = false;
+  const std::vector<ShardingProposal> proposals = node.op().forward_sharding(node, mode(level));
+  const bool freely = reshards_freely(node) && (!is_pointwise(node) || mode(level).level == 0 ||
+                                                !options_.spmd || node.operands().size() == 1);
+  for (const ShardingProposal& p : proposals) {
+    const Node& via = p.operand < 0 ? node : *node.operand(p.operand);
+    if (node.is(Opcode::get_tuple_element) && !p.sharding.is_tuple() && p.sharding.is_manual()) {
+      changed |= become_manual(node, via);
+      continue;
+    }
+    changed |= improve(node, p.sharding, via, level, freely, p.leaf);
+  }
   return changed;
 }
 
 // Two operands that both improve the result: the one that the readers ahead agree with goes first,
 // else the larger one.
-bool Propagation::infer_dot_like(Node& node, const FactorRule& rule, int level) {
+bool Propagation::infer_einsum(Node& node, int level) {
+  const EinsumDims dims = einsum_dims(node);
   const ImproveOptions options{options_.spmd && level > 0, false};
   std::optional<Sharding> improved[2];
   for (int64_t i = 0; i < 2; ++i)
-    if (const auto candidate = result_from_operand(node, rule, i))
-      improved[i] = better_leaf(node, node.shape, node.sharding, *candidate, options);
+    if (tiled_leaf(*node.operand(i)))
+      improved[i] =
+          better_leaf(node, node.shape, node.sharding, einsum_result(node, dims, i), options);
   if (!improved[0] && !improved[1]) return false;
   int64_t first = improved[0] ? 0 : 1;
   if (improved[0] && improved[1]) {
@@ -151,9 +189,7 @@ std::optional<Sharding> Propagation::look_ahead(Node& node) {
   for (size_t i = chain.size() - 1; i >= 1; --i) {
     Node* user = chain[i];
     Node* value = chain[i - 1];
-    int64_t operand = 0;
-    while (user->operand(operand) != value) ++operand;
-    wanted = suggestion_of_user(*user, operand, kEveryLevel);
+    wanted = suggestion_of_user(*user, first_position(*user, *value), kEveryLevel);
     if (!wanted || i == 1) break;
     value->sharding = wanted;  // so that the next one can ask it; taken back below
     first_set = i - 1;
@@ -165,39 +201,92 @@ std::optional<Sharding> Propagation::look_ahead(Node& node) {
 
 std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand,
                                                         int level) {
-  if (!propagates(user.sharding)) return std::nullopt;
-  if (user.op().backward_sharding) return user.op().backward_sharding(user, operand, mode(level));
-  const FactorRule* r = rule(user);
-  if (!r || level < r->backward_level || user.shape.is_tuple) return std::nullopt;
-  if (operand >= static_cast<int64_t>(r->operands.size())) return std::nullopt;
-  if (is_scalar_beside(user, *user.operand(operand))) return std::nullopt;
-  std::optional<Sharding> from_result = operand_from_result(user, *r, operand);
-  if (r->policy != CombinePolicy::larger_first) return from_result;
+  if (level < completion_level(user) || !propagates(user.sharding)) return std::nullopt;
+  const bool product = user.is(Opcode::dot) || user.is(Opcode::convolution);
+  if (!product) return user.op().backward_sharding(user, operand, mode(level));
+  if (operand > 1 || !tiled_leaf(user)) return std::nullopt;
+  const EinsumDims dims = einsum_dims(user);
+  if (!dims.spatial.empty()) return std::nullopt;
+  const Sharding wanted = einsum_operand(user, dims, operand, *user.sharding);
   // The other operand has a say in the loops that the result does not see.
-  const auto from_other = operand_from_operand(user, *r, operand, 1 - operand);
-  if (!from_other || !from_result) return from_result ? from_result : from_other;
-  const auto better = improve_sharding(user.operand(operand)->shape, from_result, *from_other,
+  const Sharding* other = tiled_leaf(*user.operand(1 - operand));
+  if (!other) return wanted;
+  const auto better = improve_sharding(user.operand(operand)->shape, wanted,
+                                       einsum_other_operand(user, dims, operand, *other),
                                        {options_.spmd && level > 0, true});
-  return better ? better : from_result;
+  return better ? better : wanted;
 }
 
 bool Propagation::infer_from_users(Node& node, int level) {
-  if (!may_receive(node)) return false;
   // A broadcast waits: its readers may want it in several layouts.
-  if (level < least_level(node) && node.is(Opcode::broadcast)) return false;
+  if (level < completion_level(node) && node.is(Opcode::broadcast)) return false;
+  if (given(node)) return refine_open(node, level, true);
+  if (is_all_manual(node.sharding)) return false;
   const std::vector<Node*> users = node.users();
   if (!node.sharding && !node.shape.is_tuple)
     for (const Node* user : users)
-      if (is_manual(*user) && !starts_manual(*user)) return become_manual(node, *user);
+      if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
   if (!may_be_tiled(node)) return false;
   bool changed = false;
   for (Node* user : users)
-    for (size_t i = 0; i < user->operands().size(); ++i) {
-      if (user->operands()[i] != &node) continue;
-      const auto candidate = suggestion_of_user(*user, static_cast<int64_t>(i), level);
-      if (candidate) changed |= improve(node, *candidate, *user, level, false);
-    }
+    if (const auto candidate = suggestion_of_user(*user, first_position(*user, node), level))
+      changed |= improve(node, *candidate, *user, level, false);
   return changed;
+}
+
+// What the user gave changes in its open dims, once partial shardings may merge.
+bool Propagation::refine_open(Node& node, int level, bool from_users) {
+  if (!options_.spmd || level < 1 || !node.sharding || node.sharding->is_tuple()) return false;
+  const std::vector<bool>& open = node.sharding->open();
+  if (std::find(open.begin(), open.end(), true) == open.end()) return false;
+  bool changed = false;
+  Node* conversion = conversion_after(node);
+  if (!from_users) {
+    for (const ShardingProposal& p : node.op().forward_sharding(node, mode(level))) {
+      const Node& via = p.operand < 0 ? node : *node.operand(p.operand);
+      changed |= conversion ? refine_with_conversion(node, *conversion, p.sharding, via)
+                            : improve(node, p.sharding, via, level, false);
+    }
+    return changed;
+  }
+  const Node& read = conversion ? *conversion : node;
+  const std::vector<Node*> users = read.users();
+  for (const Node* user : users) {
+    const auto candidate = suggestion_of_user(*user, first_position(*user, read), level);
+    if (!candidate) continue;
+    changed |= conversion ? refine_with_conversion(node, *conversion, *candidate, *user)
+                          : improve(node, *candidate, *user, level, false);
+  }
+  return changed;
+}
+
+// An annotation and the start (end) of a manual region behind it are two views of one layout: what
+// the open dims get, both get, or none.
+bool Propagation::refine_with_conversion(Node& annotation, Node& conversion, const Sharding& wanted,
+                                         const Node& via) {
+  if (!wanted.is_tiled() || !wanted.order() || !conversion.sharding) return false;
+  const std::vector<bool> open = annotation.sharding->open();
+  const auto refined = [&](const Sharding& current) -> std::optional<Sharding> {
+    const bool same_order = !current.order() || current.order() == wanted.order();
+    if (!current.is_tiled() || !same_order) return std::nullopt;
+    std::vector<Digits> dims(open.size());
+    Digits all;
+    for (size_t d = 0; d < open.size(); ++d) {
+      if (open[d]) dims[d] = wanted.dim(static_cast<int64_t>(d));
+      all.insert(all.end(), dims[d].begin(), dims[d].end());
+    }
+    if (!disjoint(all, current.manual_digits())) return std::nullopt;
+    const Sharding part = Sharding::tiled(wanted.order(), std::move(dims), current.manual_digits());
+    auto both = merge(current, part, static_cast<int64_t>(open.size()));
+    if (!both || both->num_tiles() <= current.num_tiles()) return std::nullopt;
+    return both;
+  };
+  const auto before = refined(*annotation.sharding);
+  const auto after = refined(*conversion.sharding);
+  if (!before || !after) return false;
+  set_sharding(annotation, before->with_open(open), via);
+  set_sharding(conversion, *after, annotation);
+  return true;
 }
 
 }  // namespace gspmd
