@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "kernels/dnnl_call.h"
 
@@ -20,28 +21,30 @@ dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-// Dense with the features innermost: what the library's primitives read as it is.
-bool is_features_last(const ConvolutionTensor& tensor) {
-  int64_t step = 1;
-  const size_t rank = tensor.dims.size();
-  for (size_t i = 0; i < rank; ++i) {
-    const size_t d = i == 0          ? 1
-                     : i == rank - 1 ? 0
-                                     : rank - i;  // feature, last spatial, ..., batch
-    if (tensor.dims[d] != 1 && tensor.steps[d] != step) return false;
-    step *= tensor.dims[d];
-  }
-  return true;
-}
-
 Desc as_given(const ConvolutionTensor& tensor, DType dtype) {
   return {tensor.dims, type_of(dtype), tensor.steps};
 }
 Desc any_layout(const ConvolutionTensor& tensor, DType dtype) {
   return {tensor.dims, type_of(dtype), dnnl::memory::format_tag::any};
 }
-Desc wished(const ConvolutionTensor& tensor, DType dtype) {
-  return is_features_last(tensor) ? as_given(tensor, dtype) : any_layout(tensor, dtype);
+
+// Input and output in one layout, tried in this order: where they differ the library has nothing
+// fast.
+enum class Layout : uint8_t { features_last, any, features_first };
+
+Desc in_layout(const ConvolutionTensor& tensor, DType dtype, Layout layout) {
+  if (layout == Layout::any) return any_layout(tensor, dtype);
+  const size_t rank = tensor.dims.size();
+  std::vector<int64_t> steps(rank, 1);
+  int64_t step = 1;
+  for (size_t i = 0; i < rank; ++i) {
+    // Innermost first: feature, last spatial, ..., batch; or last spatial, ..., feature, batch.
+    const size_t last = i == 0 ? 1 : i == rank - 1 ? 0 : rank - i;
+    const size_t d = layout == Layout::features_last ? last : rank - 1 - i;
+    steps[d] = step;
+    step *= tensor.dims[d];
+  }
+  return {tensor.dims, type_of(dtype), steps};
 }
 
 dnnl::primitive_attr user_scratch() {
@@ -82,27 +85,29 @@ struct Side {
 
 class Primitive final : public ConvolutionPrimitive {
  public:
-  explicit Primitive(const LibraryConvolution& c) : form_(c.form) {
+  Primitive(const LibraryConvolution& c, Layout layout) : form_(c.form) {
     const OneThread one;
-    const auto forward = forward_desc(c);
+    const auto forward = forward_desc(c, layout);
     if (form_ == ConvolutionForm::forward) {
       take(forward, c);
     } else if (form_ == ConvolutionForm::input_gradient) {
       const dnnl::convolution_backward_data::desc desc(
-          dnnl::algorithm::convolution_direct, wished(c.src, c.result),
-          any_layout(c.weights, c.operand), wished(c.dst, c.operand), c.strides, c.dilations,
-          c.pad_low, c.pad_high);
+          dnnl::algorithm::convolution_direct, in_layout(c.src, c.result, layout),
+          any_layout(c.weights, c.operand), in_layout(c.dst, c.operand, layout), c.strides,
+          c.dilations, c.pad_low, c.pad_high);
       take_gradient<dnnl::convolution_backward_data>(desc, forward, c);
     } else {
       const dnnl::convolution_backward_weights::desc desc(
-          dnnl::algorithm::convolution_direct, wished(c.src, c.operand),
-          any_layout(c.weights, c.result), wished(c.dst, c.operand), c.strides, c.dilations,
-          c.pad_low, c.pad_high);
+          dnnl::algorithm::convolution_direct, in_layout(c.src, c.operand, layout),
+          any_layout(c.weights, c.result), in_layout(c.dst, c.operand, layout), c.strides,
+          c.dilations, c.pad_low, c.pad_high);
       take_gradient<dnnl::convolution_backward_weights>(desc, forward, c);
     }
     place_buffers();
   }
 
+  // Whether it is more than the library's plain loops.
+  bool is_fast() const { return is_fast_; }
   int64_t scratch_bytes() const override { return bytes_; }
 
   void run(std::byte* src, std::byte* weights, std::byte* dst, std::byte* scratch) const override {
@@ -138,19 +143,25 @@ class Primitive final : public ConvolutionPrimitive {
                                                        : 2;
   }
 
+  template <class PrimitiveDesc>
+  static bool is_fast(const PrimitiveDesc& desc) {
+    return std::string_view(desc.impl_info_str()).substr(0, 3) != "ref";
+  }
+
   // Gradients are made with the forward convolution as a hint.
-  static Forward forward_desc(const LibraryConvolution& c) {
+  static Forward forward_desc(const LibraryConvolution& c, Layout layout) {
     const bool forward = c.form == ConvolutionForm::forward;
     const DType dst = forward ? c.result : c.operand;
     const dnnl::convolution_forward::desc desc(
         forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
-        dnnl::algorithm::convolution_direct, wished(c.src, c.operand),
-        any_layout(c.weights, c.operand), wished(c.dst, dst), c.strides, c.dilations, c.pad_low,
-        c.pad_high);
+        dnnl::algorithm::convolution_direct, in_layout(c.src, c.operand, layout),
+        any_layout(c.weights, c.operand), in_layout(c.dst, dst, layout), c.strides, c.dilations,
+        c.pad_low, c.pad_high);
     return {desc, user_scratch(), cpu()};
   }
 
   void take(const Forward& desc, const LibraryConvolution& c) {
+    is_fast_ = is_fast(desc);
     primitive_ = dnnl::convolution_forward(desc);
     scratch_ = desc.scratchpad_desc();
     set_side(0, c.src, c.operand, desc.src_desc());
@@ -162,6 +173,7 @@ class Primitive final : public ConvolutionPrimitive {
   void take_gradient(const GradientDesc& wanted, const Forward& forward,
                      const LibraryConvolution& c) {
     const typename Gradient::primitive_desc desc(wanted, user_scratch(), cpu(), forward);
+    is_fast_ = is_fast(desc);
     primitive_ = Gradient(desc);
     scratch_ = desc.scratchpad_desc();
     if constexpr (std::is_same_v<Gradient, dnnl::convolution_backward_data>) {
@@ -198,6 +210,7 @@ class Primitive final : public ConvolutionPrimitive {
   }
 
   ConvolutionForm form_;
+  bool is_fast_ = false;
   dnnl::primitive primitive_;
   Desc scratch_;
   Side sides_[3];  // src, weights, dst
@@ -207,11 +220,15 @@ class Primitive final : public ConvolutionPrimitive {
 }  // namespace
 
 std::unique_ptr<ConvolutionPrimitive> library_convolution(const LibraryConvolution& convolution) {
-  try {
-    return std::make_unique<Primitive>(convolution);
-  } catch (const dnnl::error&) {
-    return nullptr;  // not implemented, or limits of the library's arguments
+  for (const Layout layout : {Layout::features_last, Layout::any, Layout::features_first}) {
+    try {
+      auto primitive = std::make_unique<Primitive>(convolution, layout);
+      if (primitive->is_fast()) return primitive;
+    } catch (const dnnl::error&) {
+      // Not implemented, or beyond the limits of the library's arguments.
+    }
   }
+  return nullptr;
 }
 
 }  // namespace gspmd

@@ -3,6 +3,7 @@
 #include "ops/rows.h"
 #include "ops/shape_lower.h"
 #include "ops/strided_view.h"
+#include "ops/window.h"
 
 namespace gspmd {
 namespace {
@@ -38,6 +39,7 @@ std::vector<LowerAspect> build_aspects() {
       {Opcode::gather, lower_gather},
       {Opcode::scatter, lower_scatter},
       {Opcode::convolution, lower_convolution},
+      {Opcode::reduce_window, lower_reduce_window},
   };
   for (const OpInfo& row : elementwise_rows()) {
     if (row.has(kElementwise)) aspects.push_back({row.opcode, lower_loop_node});

@@ -22,9 +22,19 @@ struct SortKey {
 // nullopt where the comparator is anything else.
 std::optional<std::vector<SortKey>> sort_keys(const Computation& comparator);
 
-// Bits that compare as unsigned integers the way the elements of `dtype` compare; nullopt for types
-// without an order and, unless `total_order`, for NaN.
-std::optional<uint64_t> ordered_bits(DType dtype, const std::byte* element, bool total_order);
+// Elements of one type in storage, a step in bytes apart.
+struct OrderedElements {
+  const std::byte* first = nullptr;
+  int64_t step = 0, count = 0;
+  bool descending = false;
+  bool total_order = false;  // else NaN has no order and zeros are equal
+};
+// Appends bits that compare as unsigned integers the way the elements of `dtype` compare. False for
+// types without an order, and at a NaN that has none.
+bool append_ordered(DType dtype, const OrderedElements& elements, std::vector<uint64_t>& out);
+
+// The indices of the k least keys in order, of equal ones the first.
+std::vector<int64_t> first_of_order(const std::vector<uint64_t>& keys, int64_t k);
 
 // The stable order of `count` keys of several columns, the first column first: column c holds keys
 // [c][0, count).

@@ -112,13 +112,20 @@ class Sorter {
       auto& [key, program] = keys_[c];
       columns_[c].clear();
       columns_[c].reserve(static_cast<size_t>(lines_.size));
-      for (int64_t i = 0; i < lines_.size; ++i) {
-        program.set(2 * key.operand, element(key.operand, first, i));
-        program.run();
-        const auto bits = ordered_bits(key.left->shape.dtype, program.result(0), key.total_order);
-        if (!bits) return false;
-        columns_[c].push_back(key.descending ? ~*bits : *bits);
+      const DType dtype = key.left->shape.dtype;
+      OrderedElements elements{element(key.operand, first, 0), lines_.inner * sizes_[key.operand],
+                               lines_.size, key.descending, key.total_order};
+      if (!key.left->is(Opcode::parameter)) {
+        elements.step = dtype_size(dtype);
+        computed_.resize(static_cast<size_t>(lines_.size * elements.step));
+        elements.first = computed_.data();
+        for (int64_t i = 0; i < lines_.size; ++i) {
+          program.set(2 * key.operand, element(key.operand, first, i));
+          program.run();
+          program.take(0, computed_.data() + i * elements.step);
+        }
       }
+      if (!append_ordered(dtype, elements, columns_[c])) return false;
     }
     return true;
   }
@@ -139,6 +146,7 @@ class Sorter {
   std::vector<int64_t> sizes_;
   std::vector<Array> results_;
   std::vector<std::vector<uint64_t>> columns_;
+  std::vector<std::byte> computed_;  // keys of a line
 };
 
 }  // namespace
@@ -154,19 +162,20 @@ Value evaluate_topk(const EvalContext& context) {
   if (results[0].size() == 0) return pack(context.node.shape, results);
   const auto bytes = static_cast<size_t>(dtype_size(x.dtype()));
   const std::span<int32_t> indices = results[1].data<int32_t>();
-  std::vector<std::vector<uint64_t>> columns(1);
+  const bool descending = context.node.attrs.scalar->largest;
+  std::vector<uint64_t> keys;
   for (int64_t line = 0; line < x.size() / size; ++line) {
     const std::byte* const in = x.bytes().data() + static_cast<size_t>(line * size) * bytes;
-    columns[0].clear();
-    for (int64_t i = 0; i < size; ++i) {
-      auto bits = ordered_bits(x.dtype(), in + static_cast<size_t>(i) * bytes, true);
-      if (!bits) {  // narrow types
-        const double value = x.at(line * size + i);
-        bits = ordered_bits(DType::f64, reinterpret_cast<const std::byte*>(&value), true);
-      }
-      columns[0].push_back(context.node.attrs.scalar->largest ? ~bits.value() : bits.value());
+    keys.clear();
+    const OrderedElements elements{in, static_cast<int64_t>(bytes), size, descending, true};
+    if (!append_ordered(x.dtype(), elements, keys)) {  // narrow types
+      std::vector<double> wide;
+      for (int64_t i = 0; i < size; ++i) wide.push_back(x.at(line * size + i));
+      append_ordered(DType::f64,
+                     {reinterpret_cast<const std::byte*>(wide.data()), 8, size, descending, true},
+                     keys);
     }
-    const std::vector<int64_t> order = stable_order(columns, size);
+    const std::vector<int64_t> order = first_of_order(keys, k);
     for (int64_t i = 0; i < k; ++i) {
       const auto at = static_cast<size_t>(line * k + i);
       const int64_t from = order[static_cast<size_t>(i)];

@@ -131,21 +131,56 @@ std::optional<std::vector<SortKey>> sort_keys(const Computation& comparator) {
   return keys;
 }
 
-std::optional<uint64_t> ordered_bits(DType dtype, const std::byte* element, bool total_order) {
-  if (!is_computable(dtype) || is_complex(dtype)) return std::nullopt;
-  return visit_dtype(dtype, [&](auto tag) -> std::optional<uint64_t> {
+bool append_ordered(DType dtype, const OrderedElements& elements, std::vector<uint64_t>& out) {
+  if (!is_computable(dtype) || is_complex(dtype)) return false;
+  return visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (is_float_v<T>) {
-      return bits_of_float<T>(element, total_order);
-    } else {
-      T value;
-      std::memcpy(&value, element, sizeof(T));
-      if constexpr (std::is_signed_v<T>)
-        return static_cast<uint64_t>(static_cast<int64_t>(value)) ^ (uint64_t(1) << 63);
-      else
-        return static_cast<uint64_t>(value);
+    const std::byte* at = elements.first;
+    for (int64_t i = 0; i < elements.count; ++i, at += elements.step) {
+      uint64_t bits = 0;
+      if constexpr (is_float_v<T>) {
+        const std::optional<uint64_t> ordered = bits_of_float<T>(at, elements.total_order);
+        if (!ordered) return false;
+        bits = *ordered;
+      } else {
+        T value;
+        std::memcpy(&value, at, sizeof(T));
+        if constexpr (std::is_signed_v<T>)
+          bits = static_cast<uint64_t>(static_cast<int64_t>(value)) ^ (uint64_t(1) << 63);
+        else
+          bits = static_cast<uint64_t>(value);
+      }
+      out.push_back(elements.descending ? ~bits : bits);
     }
+    return true;
   });
+}
+
+std::vector<int64_t> first_of_order(const std::vector<uint64_t>& keys, int64_t k) {
+  const auto count = static_cast<int64_t>(keys.size());
+  std::vector<int64_t> order;
+  if (k > count / 8) {
+    order = stable_order({&keys, 1}, count);
+    order.resize(static_cast<size_t>(k));
+    return order;
+  }
+  // The best k so far, the worst of them on top.
+  const auto before = [&](int64_t a, int64_t b) {
+    const uint64_t x = keys[static_cast<size_t>(a)], y = keys[static_cast<size_t>(b)];
+    return x < y || (x == y && a < b);
+  };
+  if (k == 0) return order;
+  for (int64_t i = 0; i < count; ++i) {
+    if (static_cast<int64_t>(order.size()) == k) {
+      if (keys[static_cast<size_t>(i)] >= keys[static_cast<size_t>(order[0])]) continue;
+      std::pop_heap(order.begin(), order.end(), before);
+      order.pop_back();
+    }
+    order.push_back(i);
+    std::push_heap(order.begin(), order.end(), before);
+  }
+  std::sort_heap(order.begin(), order.end(), before);
+  return order;
 }
 
 std::vector<int64_t> stable_order(std::span<const std::vector<uint64_t>> columns, int64_t count) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gspmd/ir/op.h"
+#include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
 
@@ -25,6 +26,7 @@ bool is_trivial(const WindowDim& dim);
 // positions per dim. UserError.
 Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims);
 
+PreparedKernel lower_reduce_window(const Node& node);  // plain sums, maxima and minima
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);
 

@@ -85,7 +85,7 @@ std::vector<Sample> window_samples() {
       {Opcode::convolution, "convolution of one by one", "x = f32[3,4,5] parameter(0)\nw = f32[1,5,6] parameter(1)\nROOT r = f32[3,4,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f"},
       {Opcode::convolution, "convolution without spatial dims", "x = f32[3,5] parameter(0)\nw = f32[5,6] parameter(1)\nROOT r = f32[3,6] convolution(x, w), dim_labels=bf_io->bf"},
       {Opcode::convolution, "convolution, cropped, s8 to s32", "x = s8[3,9,5] parameter(0)\nw = s8[2,5,6] parameter(1)\nROOT r = s32[3,5,6] convolution(x, w), window={size=2 pad=-1_-2}, dim_labels=b0f_0io->b0f"},
-      {Opcode::convolution, "convolution, three dims, bf16", "x = bf16[3,4,5,6,2] parameter(0)\nw = bf16[2,2,3,2,4] parameter(1)\nROOT r = f32[3,3,4,4,4] convolution(x, w), window={size=2x2x3}, dim_labels=b012f_012io->b012f"},
+      {Opcode::convolution, "convolution, bf16 to f32", "x = bf16[3,4,5,2] parameter(0)\nw = bf16[2,2,2,4] parameter(1)\nROOT r = f32[3,3,4,4] convolution(x, w), window={size=2x2}, dim_labels=b01f_01io->b01f"},
   };
 }
 

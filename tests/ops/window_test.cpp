@@ -5,7 +5,9 @@
 #include <random>
 
 #include "gspmd/ir/text.h"
+#include "kernels/run_kernel.h"
 #include "ops/evaluate_cases.h"
+#include "ops/samples.h"
 
 namespace gspmd::testing {
 namespace {
@@ -69,6 +71,27 @@ TEST_CASE("reduce-window combines each window, padding left out", "[window]") {
       {"scalars", "a = f32[] constant(3)\nz = f32[] constant(1)\nROOT r = f32[] reduce-window(a, z), window={}, to_apply=sum", "f32[] 4"},
   };
   for (const EvaluateCase& test : cases) check_case(test);
+}
+
+TEST_CASE("pooling kernels give the bits of the reference", "[window]") {
+  const char* const bodies[] = {
+      "a = f32[3,20,31,16] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[3,10,16,16] reduce-window(a, z), window={size=1x3x2x1 stride=1x2x2x1 pad=0_0x0_1x1_0x0_0}, to_apply=most",
+      "a = f32[2,5,20,31] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[2,5,18,27] reduce-window(a, z), window={size=1x1x3x3 rhs_dilate=1x1x1x2}, to_apply=sum",
+      "a = f32[9] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[17] reduce-window(a, z), window={size=1 lhs_dilate=2}, to_apply=least",
+      "a = s32[9,2] parameter(0)\nz = s32[] parameter(1)\nROOT r = s32[6,2] reduce-window(a, z), window={size=2x1 pad=-1_-1x0_0}, to_apply=sum_s32",
+      "a = f32[0,3] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[2,3] reduce-window(a, z), window={size=1x1 pad=1_1x0_0}, to_apply=sum",
+  };
+  for (const char* const body : bodies) {
+    INFO(body);
+    const auto module = parse_module(with_entry(body));
+    const Node& node = *module->entry()->root();
+    const std::vector<Value> arguments =
+        sample_arguments({Opcode::reduce_window, "", body, -9, 9}, *module, Values::integers, 3);
+    const PreparedKernel kernel = node.op().lower(node);
+    REQUIRE(kernel.run);
+    const Array got = run_kernel(kernel, {arguments[0].array, arguments[1].array}, {node.shape})[0];
+    CHECK(bitwise_equal(got, evaluate(*module, arguments).array));
+  }
 }
 
 TEST_CASE("reduce-window runs the computation of a cumulative logarithm of sums", "[window]") {

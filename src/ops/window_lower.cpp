@@ -1,0 +1,46 @@
+#include "gspmd/kernels/pool.h"
+#include "gspmd/ops/builders.h"
+#include "ops/window.h"
+
+namespace gspmd {
+namespace {
+
+// Windows larger than this that overlap are cheaper where each builds on the one before
+// (evaluation).
+constexpr int64_t kLargestWindow = 256;
+
+std::optional<PoolOp> pool_op(const Computation& computation) {
+  const std::optional<Combiner> combiner = recognize_combiner(computation);
+  if (combiner == Combiner::sum) return PoolOp::sum;
+  if (combiner == Combiner::max) return PoolOp::max;
+  if (combiner == Combiner::min) return PoolOp::min;
+  return std::nullopt;
+}
+
+}  // namespace
+
+PreparedKernel lower_reduce_window(const Node& node) {
+  if (node.operands().size() != 2 || node.shape.is_tuple || node.shape.elements_count() == 0)
+    return {};
+  const std::optional<PoolOp> op = pool_op(*node.called[0]);
+  if (!op) return {};
+  PoolSpec spec;
+  spec.dtype = node.shape.dtype;
+  spec.op = *op;
+  int64_t elements = 1;
+  for (const WindowDim& dim : node.attrs.window) elements = saturating_multiply(elements, dim.size);
+  if (elements > kLargestWindow) return {};
+  const Dims& input = node.operand(0)->dims();
+  const Dims steps = row_major_strides(input);
+  size_t axes = input.size();
+  while (axes > 0 && is_trivial(node.attrs.window[axes - 1])) spec.inner *= input[--axes];
+  for (size_t d = 0; d < axes; ++d) {
+    PoolAxis axis{steps[d], {}};
+    for (const WindowRun& run : window_runs(node.attrs.window[d], input[d], node.dims()[d]))
+      axis.positions.push_back({run.input_first, run.input_step, run.count});
+    spec.axes.push_back(std::move(axis));
+  }
+  return prepare_pool(std::move(spec));
+}
+
+}  // namespace gspmd
