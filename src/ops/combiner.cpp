@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/narrow.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 
@@ -35,6 +36,20 @@ const Node* binary_root(const Computation& computation) {
   if (root->shape.is_tuple || root->rank() != 0) return nullptr;
   if (!(a->shape == root->shape) || !(b->shape == root->shape)) return nullptr;
   return root;
+}
+
+// The largest number of a type, infinity where it has one.
+double largest(DType dtype) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (!is_narrow(dtype)) return kInfinity;
+  double most = 0;
+  for (int bits = 0; bits < 1 << narrow_bits(dtype); ++bits)
+    most = std::fmax(most, narrow_to_double(dtype, static_cast<uint8_t>(bits)));
+  return most;
+}
+
+double lowest(DType dtype) {  // a scale has no numbers below zero
+  return dtype == DType::f8e8m0fnu ? narrow_to_double(dtype, 0) : -largest(dtype);
 }
 
 }  // namespace
@@ -79,8 +94,7 @@ double neutral_contribution(Combiner combiner, DType dtype) {
 }
 
 double combiner_identity(Combiner combiner, DType dtype) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto bits = static_cast<int>(8 * dtype_size(dtype));
+  const int bits = is_narrow(dtype) ? narrow_bits(dtype) : static_cast<int>(8 * dtype_size(dtype));
   switch (combiner) {
     case Combiner::sum:
     case Combiner::logical_or:
@@ -90,11 +104,11 @@ double combiner_identity(Combiner combiner, DType dtype) {
     case Combiner::logical_and:  // all bits set; of 64 bits the nearest double, which saturates
       return dtype == DType::pred ? 1 : is_unsigned_integer(dtype) ? std::ldexp(1.0, bits) - 1 : -1;
     case Combiner::max:
-      return is_floating(dtype)         ? -kInfinity
+      return is_floating(dtype)         ? lowest(dtype)
              : is_signed_integer(dtype) ? -std::ldexp(1.0, bits - 1)
                                         : 0;
     case Combiner::min:
-      return is_floating(dtype)         ? kInfinity
+      return is_floating(dtype)         ? largest(dtype)
              : dtype == DType::pred     ? 1
              : is_signed_integer(dtype) ? std::ldexp(1.0, bits - 1) - 1
                                         : std::ldexp(1.0, bits) - 1;

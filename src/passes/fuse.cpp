@@ -7,12 +7,13 @@
 namespace gspmd {
 namespace {
 
-// The computations that run step by step: the entry, loops and calls below it.
+// The computations that run step by step: the entry, loops, branches and calls below it.
 void collect(Computation* computation, std::set<Computation*>& seen, std::vector<Computation*>& out) {
   if (!seen.insert(computation).second) return;
   out.push_back(computation);
   for (const auto& node : computation->nodes()) {
-    if (!node->is(Opcode::while_) && !node->is(Opcode::call)) continue;
+    if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional))
+      continue;
     for (Computation* called : node->called) collect(called, seen, out);
   }
 }

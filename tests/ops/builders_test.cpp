@@ -89,7 +89,8 @@ TEST_CASE("a combiner's identity changes nothing, in every type") {
   for (const Combiner combiner : {Combiner::sum, Combiner::product, Combiner::max, Combiner::min,
                                   Combiner::logical_and, Combiner::logical_or})
     for (const DType dtype : {DType::pred, DType::s8, DType::s32, DType::s64, DType::u8, DType::u64,
-                              DType::f16, DType::bf16, DType::f32, DType::f64}) {
+                              DType::f16, DType::bf16, DType::f32, DType::f64, DType::s4, DType::u4,
+                              DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz}) {
       const bool logical = combiner == Combiner::logical_and || combiner == Combiner::logical_or;
       if (logical && is_floating(dtype)) continue;
       Module module;
@@ -112,6 +113,9 @@ TEST_CASE("identities are the type's own extremes") {
   CHECK(combiner_identity(Combiner::max, DType::u16) == 0);
   CHECK(combiner_identity(Combiner::logical_and, DType::u8) == 255);
   CHECK(combiner_identity(Combiner::max, DType::bf16) == -INFINITY);
+  CHECK(combiner_identity(Combiner::max, DType::f8e5m2) == -INFINITY);
+  CHECK(combiner_identity(Combiner::max, DType::f8e4m3fn) == -448);
+  CHECK(combiner_identity(Combiner::min, DType::u4) == 15);
 }
 
 TEST_CASE("builders make what their names say") {

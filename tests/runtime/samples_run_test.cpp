@@ -59,6 +59,26 @@ TEST_CASE("executor: every sample of the op table runs as in the reference", "[e
   }
 }
 
+TEST_CASE("executor: fusions of what loops do not know run by their reference", "[executor]") {
+  expect_oracle(R"(HloModule m
+complex { x = f32[4,6] parameter(0) y = f32[4,6] parameter(1)
+  z = c64[4,6] complex(x, y) w = c64[4,6] multiply(z, z) ROOT r = f32[4,6] imag(w) }
+bits { n = s32[4,6] parameter(0) p = s32[4,6] popcnt(n) c = s32[4,6] count-leading-zeros(n) ROOT r = s32[4,6] add(p, c) }
+narrow { x = f32[4,6] parameter(0) n = f8e4m3fn[4,6] convert(x) m = f8e4m3fn[4,6] add(n, n) ROOT r = f32[4,6] convert(m) }
+rounds { x = f32[4,6] parameter(0) h = f32[] constant(0.5) b = f32[4,6] broadcast(h), dimensions={}
+  p = f32[4,6] multiply(x, b) q = f32[4,6] round-nearest-afz(p) ROOT r = f32[4,6] reduce-precision(q), exponent_bits=5, mantissa_bits=1 }
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  n = s32[4,6] parameter(1)
+  a = f32[4,6] fusion(x, x), kind=kLoop, calls=complex
+  b = s32[4,6] fusion(n), kind=kLoop, calls=bits
+  c = f32[4,6] fusion(x), kind=kLoop, calls=narrow
+  d = f32[4,6] fusion(x), kind=kLoop, calls=rounds
+  ROOT out = (f32[4,6], s32[4,6], f32[4,6], f32[4,6]) tuple(a, b, c, d)
+}
+)", 1);
+}
+
 TEST_CASE("executor: devices take branches of their own", "[executor]") {
   const std::string text = R"(HloModule m, num_partitions=4
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
