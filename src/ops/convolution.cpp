@@ -4,6 +4,7 @@
 #include "ops/check.h"
 #include "ops/factors.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 #include "ops/window.h"
 
 namespace gspmd {
@@ -148,7 +149,7 @@ std::vector<OpInfo> build_rows() {
   info.min_operands = info.max_operands = 2;
   info.infer = infer_convolution;
   info.factors = convolution_factors;
-  info.evaluate = evaluate_convolution;
+  info.evaluate = any_width<evaluate_convolution>;
   info.flops = convolution_flops;
   return {info};
 }

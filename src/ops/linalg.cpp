@@ -3,6 +3,7 @@
 #include "ops/factors.h"
 #include "ops/number_types.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -216,14 +217,14 @@ std::vector<OpInfo> build_rows() {
   cholesky.min_operands = cholesky.max_operands = 1;
   cholesky.infer = infer_cholesky;
   cholesky.factors = matrix_factors;
-  cholesky.evaluate = evaluate_cholesky;
+  cholesky.evaluate = any_width<evaluate_cholesky>;
   cholesky.flops = cholesky_flops;
   OpInfo solve;
   solve.opcode = Opcode::triangular_solve;
   solve.min_operands = solve.max_operands = 2;
   solve.infer = infer_triangular_solve;
   solve.factors = matrix_factors;
-  solve.evaluate = evaluate_triangular_solve;
+  solve.evaluate = any_width<evaluate_triangular_solve>;
   solve.flops = triangular_solve_flops;
   return {cholesky, solve};
 }

@@ -5,6 +5,7 @@
 #include "ops/loops.h"
 #include "ops/number_types.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 
 namespace gspmd {
 namespace {
@@ -287,7 +288,7 @@ std::vector<OpInfo> build_rows() {
   info.min_operands = info.max_operands = 3;
   info.infer = infer_ragged_dot;
   info.factors = ragged_dot_factors;
-  info.evaluate = evaluate_ragged_dot;
+  info.evaluate = any_width<evaluate_ragged_dot>;
   info.flops = ragged_dot_flops;
   return {info};
 }

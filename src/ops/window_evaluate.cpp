@@ -3,6 +3,7 @@
 #include "ops/combine.h"
 #include "ops/loops.h"
 #include "ops/scalar_program.h"
+#include "ops/widen.h"
 #include "ops/window.h"
 
 namespace gspmd {
@@ -65,11 +66,13 @@ struct Pass {
   }
 };
 
-Array reduce_window_known(const EvalContext& context, Combiner combiner) {
+// Of one real array, by a computation that is a combiner.
+Value reduce_window_known(const EvalContext& context) {
   const Node& node = context.node;
+  const Combiner combiner = recognize_combiner(*node.called[0]).value();
   const Array& x = context.operands[0].array;
   const Array result(leaf_shapes(node.shape)[0]);
-  if (result.size() == 0) return result;
+  if (result.size() == 0) return pack(node.shape, {&result, 1});
   visit_dtype(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = AccumulatorOf<T>;
@@ -91,7 +94,7 @@ Array reduce_window_known(const EvalContext& context, Combiner combiner) {
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = convert_element<T>(combine(combiner, init, values[i].value));
   });
-  return result;
+  return pack(node.shape, {&result, 1});
 }
 
 // The window positions of all dims, one output index at a time.
@@ -189,10 +192,9 @@ int64_t prefix_dim(const Node& node, const WindowGrid& grid) {
 Value evaluate_reduce_window(const EvalContext& context) {
   const Node& node = context.node;
   const size_t inputs = node.operands().size() / 2;
-  const DType dtype = context.operands[0].array.dtype();
-  if (inputs == 1 && is_computable(dtype) && !is_complex(dtype))
-    if (const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]))
-      return pack(node.shape, std::vector<Array>{reduce_window_known(context, *combiner)});
+  if (inputs == 1 && !is_complex(context.operands[0].array.dtype()) &&
+      recognize_combiner(*node.called[0]))
+    return evaluate_any_width(context, reduce_window_known);
   std::vector<Array> results;
   for (const Shape& shape : leaf_shapes(node.shape)) results.emplace_back(shape);
   if (results[0].size() == 0) return pack(node.shape, results);

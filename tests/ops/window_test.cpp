@@ -66,6 +66,7 @@ TEST_CASE("reduce-window combines each window, padding left out", "[window]") {
       {"nan", "a = f32[3] constant({1,nan,3})\nz = f32[] constant(-inf)\nROOT r = f32[2] reduce-window(a, z), window={size=2}, to_apply=most", "f32[2] {nan,nan}"},
       {"bf16 sums are rounded once", "a = bf16[3] constant({256,1,1})\nz = bf16[] constant(0)\nROOT r = bf16[1] reduce-window(a, z), window={size=3}, to_apply=sum_bf16", "bf16[1] {258}"},
       {"complex", "a = c64[3] constant({(1,2),(3,4),(5,6)})\nz = c64[] constant((0,1))\nROOT r = c64[2] reduce-window(a, z), window={size=2}, to_apply=sum_c64", "c64[2] {(4,7),(8,11)}"},
+      {"8-bit floats", "a = f8e4m3fn[3] constant({1,2,3})\nz = f8e4m3fn[] constant(0.5)\nROOT r = f8e4m3fn[2] reduce-window(a, z), window={size=2}, to_apply=sum_f8", "f8e4m3fn[2] {3.5,5.5}"},
       {"no positions", a + "ROOT r = f32[0] reduce-window(a, z), window={size=7}, to_apply=sum", "f32[0] {}"},
       {"nothing in the windows", "a = f32[0] constant({})\nz = f32[] constant(7)\nROOT r = f32[3] reduce-window(a, z), window={size=1 pad=1_2}, to_apply=half_sum", "f32[3] {7,7,7}"},
       {"scalars", "a = f32[] constant(3)\nz = f32[] constant(1)\nROOT r = f32[] reduce-window(a, z), window={}, to_apply=sum", "f32[] 4"},
