@@ -57,6 +57,7 @@ Node* ModuleParser::build(Instruction& instruction) {
   } else if (instruction.is_async_start) {
     node = build_async_start(instruction);
   } else {
+    split_start_vector(instruction);
     node = append(std::string(instruction.name), instruction.opcode,
                   instruction.shape.value_or(Shape()), nodes_of(instruction.operands),
                   std::move(instruction.attrs), instruction.position);
@@ -66,6 +67,37 @@ Node* ModuleParser::build(Instruction& instruction) {
   annotate(node, instruction);
   if (instruction.is_root) scope_.computation->set_root(node);
   return node;
+}
+
+// An older form of dynamic slices gives all start indices as one vector: its elements are taken
+// out.
+void ModuleParser::split_start_vector(Instruction& instruction) {
+  const size_t first = instruction.opcode == Opcode::dynamic_slice          ? 1
+                       : instruction.opcode == Opcode::dynamic_update_slice ? 2
+                                                                            : 0;
+  if (first == 0 || instruction.operands.size() != first + 1) return;
+  Node* const vector = instruction.operands[first].node;
+  const Shape& shape = vector->shape;
+  if (shape.is_tuple || shape.rank() != 1 ||
+      shape.dims[0] != instruction.operands[0].node->shape.rank())
+    return;
+  const auto make = [&](Opcode opcode, Dims dims, Node* operand, Attributes attrs) {
+    std::string name = module_->unique_name(fmt::format("{}.start", instruction.name));
+    Node* const node = append(std::move(name), opcode, Shape(shape.dtype, std::move(dims)),
+                              {operand}, std::move(attrs), instruction.position);
+    scope_.made.push_back(node);
+    return node;
+  };
+  instruction.operands.pop_back();
+  for (int64_t i = 0; i < vector->dim(0); ++i) {
+    Attributes attrs;
+    attrs.starts = {i};
+    attrs.limits = {i + 1};
+    attrs.strides = {1};
+    Operand start;
+    start.node = make(Opcode::reshape, {}, make(Opcode::slice, {1}, vector, std::move(attrs)), {});
+    instruction.operands.push_back(std::move(start));
+  }
 }
 
 // Constants are arrays here: a tuple of them is a tuple of constants.

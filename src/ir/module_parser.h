@@ -17,7 +17,10 @@ namespace gspmd {
 // Reads one module. Positions are byte offsets into the text; names are views of it.
 class ModuleParser {
  public:
-  ModuleParser(std::string_view text, std::string_view file) : lexer_(text, file) {}
+  ModuleParser(std::string_view text, std::string_view file, bool zeros_for_elided = false)
+      : lexer_(text, file) {
+    lexer_.zeros_for_elided = zeros_for_elided;
+  }
   std::unique_ptr<Module> parse();
 
  private:
@@ -117,6 +120,7 @@ class ModuleParser {
 
   // build_node.cpp
   Node* build(Instruction& instruction);
+  void split_start_vector(Instruction& instruction);
   Node* build_tuple_constant(Instruction& instruction);
   Node* build_async_start(Instruction& instruction);
   Node* append(std::string name, Opcode opcode, Shape shape, std::vector<Node*> operands,

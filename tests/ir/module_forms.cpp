@@ -129,6 +129,20 @@ TEST_CASE("literals are read with types before them, in tuples, and in other spe
   CHECK(settle_entry("HloModule m\nENTRY e {\n  ROOT c = " + written + "\n}\n") == wanted);
 }
 
+TEST_CASE("start indices given as one vector are taken out of it") {
+  CHECK(
+      settle_entry(
+          "%d = f32[2,1] dynamic-slice(f32[4,8] %a, s32[2] %i), dynamic_slice_sizes={2,1}") ==
+      "  %a = f32[4,8] parameter(0)\n  %i = s32[2] parameter(1)\n"
+      "  %d.start = s32[1] slice(%i), slice={[0:1]}\n"
+      "  %d.start.1 = s32[] reshape(%d.start)\n"
+      "  %d.start.2 = s32[1] slice(%i), slice={[1:2]}\n"
+      "  %d.start.3 = s32[] reshape(%d.start.2)\n"
+      "  ROOT %d = f32[2,1] dynamic-slice(%a, %d.start.1, %d.start.3), dynamic_slice_sizes={2,1}");
+  CHECK_THAT(settle_entry("%d = f32[4] dynamic-update-slice(f32[4] %a, f32[2] %u, s32[1] %i)"),
+             Catch::Contains("ROOT %d = f32[4] dynamic-update-slice(%a, %u, %d.start.1)"));
+}
+
 TEST_CASE("a name in the text wins over one made for an element of a tuple constant") {
   CHECK(settle_entry("HloModule m\nENTRY e {\n  c = (s32[]) constant((1))\n"
                      "  c.element = s32[] constant(2)\n  ROOT t = ((s32[]), s32[]) tuple(c, "
