@@ -1,5 +1,7 @@
 #include "io/npy_format.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <zip.h>
 
 #include <cstring>

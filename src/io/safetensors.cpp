@@ -1,5 +1,7 @@
 #include "gspmd/io/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>

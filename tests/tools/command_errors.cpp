@@ -62,11 +62,15 @@ TEST_CASE("a module of several replicas is refused where it would be partitioned
   CHECK_THAT(result.err, Catch::Contains("replica_count=2"));
 }
 
-TEST_CASE("an accepted option is mentioned on standard error only") {
-  const CommandResult result = run_command("run - --json --option cache_all_gather=true", kNetwork);
-  CHECK(result.code == 0);
-  CHECK(result.err == "gspmd: --option cache_all_gather=true: accepted, without effect here\n");
-  CHECK(result.out[0] == '{');
+TEST_CASE("the options of the partitioner are accepted by name") {
+  for (const char* option : {"cache_all_gather=true", "threshold_for_windowed_einsum_mib=256",
+                             "preferred_gather_partition_methods=index_parallel"}) {
+    CAPTURE(option);
+    const CommandResult result =
+        run_command(std::string("run - --json --option ") + option, kNetwork);
+    CHECK(result.code == 0);
+    CHECK(result.out[0] == '{');
+  }
 }
 
 TEST_CASE("every verb explains itself, with its JSON and the exit codes") {

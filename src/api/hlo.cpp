@@ -1,0 +1,179 @@
+#include "gspmd/api/hlo.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <unordered_map>
+
+#include "api/emit.h"
+#include "api/trace_state.h"
+#include "gspmd/api/annotate.h"
+#include "gspmd/base/error.h"
+#include "gspmd/ir/text.h"
+
+namespace gspmd {
+
+using namespace detail;
+
+namespace {
+
+Node* packed(Computation& into, const Shape& shape, const std::vector<Node*>& leaves,
+             size_t& next) {
+  if (!shape.is_tuple) return leaves[next++];
+  std::vector<Node*> elements;
+  for (const Shape& element : shape.elements)
+    elements.push_back(packed(into, element, leaves, next));
+  return hlo::tuple(into, std::move(elements));
+}
+
+void unpack(Node* value, std::vector<Node*>& leaves) {
+  if (!value->shape.is_tuple) {
+    leaves.push_back(value);
+    return;
+  }
+  for (size_t i = 0; i < value->shape.elements.size(); ++i)
+    unpack(value->is(Opcode::tuple) ? value->operand(static_cast<int64_t>(i))
+                                    : hlo::get_tuple_element(value, static_cast<int64_t>(i)),
+           leaves);
+}
+
+// Each leaf under the sharding that a node of the module has for it.
+void annotate_leaves(const Node& node, std::vector<Node*>::iterator leaf) {
+  if (!node.sharding) return;
+  const int64_t count = leaf_count(node.shape);
+  for (int64_t i = 0; i < count; ++i, ++leaf) {
+    const Sharding& sharding = node.sharding->is_tuple()
+                                   ? node.sharding->elements().at(static_cast<size_t>(i))
+                                   : *node.sharding;
+    *leaf = node_of(annotate(tensor_of(*leaf), sharding));
+  }
+}
+
+// The nodes of computations that a module's entry reaches, copied into the trace's module.
+class Copier {
+ public:
+  explicit Copier(Computation& entry) : entry_(entry) {}
+
+  // The entry's root, with its parameters replaced.
+  Node* copy_entry(const Computation& from, const std::vector<Node*>& arguments) {
+    return copy_nodes(from, entry_, &arguments);
+  }
+
+ private:
+  Computation* copy(const Computation& from) {
+    if (const auto known = computations_.find(&from); known != computations_.end())
+      return known->second;
+    Computation* const to = entry_.module().add_computation(from.name());
+    to->set_root(copy_nodes(from, *to, nullptr));
+    return computations_[&from] = to;
+  }
+
+  Node* copy_nodes(const Computation& from, Computation& to, const std::vector<Node*>* arguments) {
+    std::unordered_map<const Node*, Node*> twins;
+    for (const std::unique_ptr<Node>& node : from.nodes()) {
+      if (arguments != nullptr && node->is(Opcode::parameter)) {
+        twins[node.get()] = arguments->at(static_cast<size_t>(node->attrs.index));
+        continue;
+      }
+      std::vector<Node*> operands;
+      for (const Node* operand : node->operands()) operands.push_back(twins.at(operand));
+      std::vector<Computation*> called;
+      for (const Computation* computation : node->called) called.push_back(copy(*computation));
+      Node* const twin =
+          to.append(node->opcode(), node->shape, std::move(operands), node->attrs, node->name());
+      copy_annotations(*node, *twin);
+      twin->called = std::move(called);
+      twins[node.get()] = twin;
+    }
+    return twins.at(from.root());
+  }
+
+  Computation& entry_;
+  std::unordered_map<const Computation*, Computation*> computations_;
+};
+
+std::vector<Shape> argument_shapes(const Module& module) {
+  std::vector<Shape> shapes;
+  for (const Node* parameter : module.entry()->parameters())
+    for (Shape& leaf : leaf_shapes(parameter->shape)) shapes.push_back(std::move(leaf));
+  return shapes;
+}
+
+void check_callable(const Module& module, const char* what, Site site) {
+  if (module.entry() == nullptr)
+    user_error(site, "{}: module {} has no entry computation", what, module.name);
+  if (module.num_replicas > 1)
+    user_error(site,
+               "{}: module {} has replica_count={}; one replica can be run, use num_partitions",
+               what, module.name, module.num_replicas);
+}
+
+void check_arguments(const Module& module, const std::vector<Tensor>& arguments) {
+  const std::vector<Shape> wanted = argument_shapes(module);
+  if (wanted.size() != arguments.size())
+    call_error("{} arguments for module {}, whose parameters have {} leaves", arguments.size(),
+               module.name, wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!(node_of(arguments[i])->shape == wanted[i]))
+      call_error("argument {} is {}, module {} takes {}; convert or reshape it", i,
+                 describe(node_of(arguments[i])), module.name, to_string(wanted[i]));
+}
+
+}  // namespace
+
+std::unique_ptr<Module> read_hlo(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file) user_error("{}: cannot be opened: {}", path, std::strerror(errno));
+  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (file.bad() || text.bad()) user_error("{}: cannot be read", path);
+  return parse_module(text.str(), path);
+}
+
+void write_hlo(const Module& module, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  if (!file) user_error("{}: cannot be opened: {}", path, std::strerror(errno));
+  file << to_text(module);
+  file.close();
+  if (!file) user_error("{}: cannot be written", path);
+}
+
+std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& arguments,
+                             Site site) {
+  return call("call_hlo", site, [&] {
+    check_callable(module, "call_hlo", called_site());
+    check_arguments(module, arguments);
+    Computation& entry = *trace_of_call().entry;
+    std::vector<Node*> leaves;
+    for (const Tensor& argument : arguments) leaves.push_back(node_of(argument));
+    std::vector<Node*> parameters;
+    size_t next = 0;
+    for (const Node* parameter : module.entry()->parameters()) {
+      annotate_leaves(*parameter, leaves.begin() + static_cast<std::ptrdiff_t>(next));
+      parameters.push_back(packed(entry, parameter->shape, leaves, next));
+    }
+    Node* const root = Copier(entry).copy_entry(*module.entry(), parameters);
+    std::vector<Node*> results;
+    unpack(root, results);
+    annotate_leaves(*module.entry()->root(), results.begin());
+    std::vector<Tensor> tensors;
+    for (Node* result : results) tensors.push_back(tensor_of(result));
+    return tensors;
+  });
+}
+
+HloExecutable compile(const Module& module, CompileOptions options) {
+  check_callable(module, "compile", options.site);
+  if (options.mesh.rank() == 0 && module.num_partitions > 1)
+    options.mesh = Mesh({{"devices", module.num_partitions}});
+  if (options.name == CompileOptions().name) options.name = module.name;
+  const auto body = [&](const std::vector<Tensor>& arguments) {
+    return call_hlo(module, arguments, options.site);
+  };
+  return compile(body, options, argument_shapes(module));
+}
+
+}  // namespace gspmd
