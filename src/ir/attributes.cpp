@@ -85,8 +85,8 @@ bool equal(const Attributes& a, const Attributes& b) {
          a.limits == b.limits && a.strides == b.strides && a.slice_sizes == b.slice_sizes &&
          a.padding == b.padding && a.window == b.window && a.conv == b.conv &&
          a.ragged == b.ragged && a.triangular == b.triangular && a.scalar == b.scalar &&
-         a.dot == b.dot && a.gather == b.gather &&
-         a.scatter == b.scatter && a.direction == b.direction && a.compare_type == b.compare_type &&
+         a.dot == b.dot && a.gather == b.gather && a.scatter == b.scatter &&
+         a.direction == b.direction && a.compare_type == b.compare_type &&
          a.replica_groups == b.replica_groups && same_permutation(a.permutation, b.permutation) &&
          a.channel_id == b.channel_id && a.use_global_device_ids == b.use_global_device_ids &&
          a.indices_are_sorted == b.indices_are_sorted && a.unique_indices == b.unique_indices &&

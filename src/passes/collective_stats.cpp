@@ -131,7 +131,8 @@ std::string source_of(const Metadata& metadata) {
 std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* mesh) {
   if (local.entry() == nullptr) return {};
   const std::unordered_map<const Computation*, int64_t> counts = run_counts(local);
-  using Key = std::tuple<std::string, std::string, std::string, std::string, bool>;
+  using Key = std::tuple<std::string, std::string, std::string, std::string, std::string,
+                         std::string, bool>;
   std::map<Key, size_t> index;
   std::map<std::string, std::string> axes;  // by groups
   std::vector<CollectiveStats> result;
@@ -143,11 +144,16 @@ std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* m
       CollectiveStats stats;
       stats.kind = opcode_name(node->opcode());
       stats.groups = groups_text(*node);
-      stats.op = node->metadata.op_name.empty() ? node->name() : node->metadata.op_name;
+      const Metadata& why = node->metadata;
+      stats.op = why.op_name.empty() ? node->name() : why.op_name;
+      stats.instruction = why.cause.empty() ? stats.op : why.cause;
+      stats.tensor = why.moved.empty() ? stats.instruction : why.moved;
       stats.source = source_of(node->metadata);
       stats.backward = node->backward;
-      const auto [at, fresh] = index.emplace(
-          Key{stats.kind, stats.groups, stats.op, stats.source, stats.backward}, result.size());
+      const auto [at, fresh] =
+          index.emplace(Key{stats.kind, stats.groups, stats.op, stats.instruction, stats.tensor,
+                            stats.source, stats.backward},
+                        result.size());
       if (fresh) {
         stats.digits = group_digits(node->attrs.replica_groups);
         if (mesh != nullptr && !node->is(Opcode::collective_permute)) {

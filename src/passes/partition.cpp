@@ -134,6 +134,7 @@ void SpmdPartitioner::partition_node(Node& node) {
   reader_ = &node;
   Metadata metadata = node.metadata;
   if (metadata.op_name.empty()) metadata.op_name = node.name();
+  metadata.cause = metadata.moved = node.name();
   const EmissionScope scope(std::move(metadata), node.backward);
   Entry entry;
   if (node.is(Opcode::parameter))
@@ -222,6 +223,14 @@ Node* SpmdPartitioner::holds_first(const Sharding& s) {
 // is exact.
 Node* SpmdPartitioner::from_partial_devices(Node* x, const Shape& global, const Sharding& given) {
   Computation& c = local();
+  if (is_complex(global.dtype)) {  // part by part: complex numbers have no integer of their bits
+    const DType part = global.dtype == DType::c64 ? DType::f32 : DType::f64;
+    Node* real = emit(Opcode::real, Shape(part, x->dims()), {x});
+    Node* imag = emit(Opcode::imag, Shape(part, x->dims()), {x});
+    real = from_partial_devices(real, Shape(part, global.dims), given);
+    imag = from_partial_devices(imag, Shape(part, global.dims), given);
+    return emit(Opcode::complex, Shape(global.dtype, global.dims), {real, imag});
+  }
   Node* mine = holds_first(given);
   const int64_t size = dtype_size(global.dtype);
   const DType bits = size == 1   ? DType::u8
@@ -289,7 +298,9 @@ Node* SpmdPartitioner::finish_result(const Partitioned& value, const Shape& shap
 void SpmdPartitioner::finish_root(const Computation& global) {
   Node* root = global.root();
   reader_ = root;
-  const EmissionScope scope(root->metadata, root->backward);
+  Metadata metadata = root->metadata;
+  metadata.cause = metadata.moved = root->name();
+  const EmissionScope scope(std::move(metadata), root->backward);
   const bool entry = &global == global_.entry();
   const Sharding wanted = sharding(*root);
   std::vector<Sharding> given = leaf_shardings(root->shape, root->sharding);

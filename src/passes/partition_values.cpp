@@ -54,7 +54,39 @@ bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
 // The value as its readers see it: sums over devices done, in the completed layout.
 Partitioned SpmdPartitioner::settle(const Node& node, const Partitioned& value) {
   const Sharding& completed = sharding(node);
+  const bool sums = !value.sharding.unreduced().empty();
+  const EmissionScope scope(cause_of(node, sums), (reader_ ? reader_ : &node)->backward);
   return {reshard(value, node.shape, completed), completed};
+}
+
+// The op whose partial sums a value that is held unreduced goes back to.
+const Node& SpmdPartitioner::maker_of_sum(const Node& value) const {
+  const Node* node = &value;
+  for (bool further = true; further;) {
+    further = false;
+    for (const Node* operand : node->operands()) {
+      const auto found = frame_->values.find(operand->id());
+      if (found == frame_->values.end() || found->second.held.sharding.unreduced().empty())
+        continue;
+      node = operand;
+      further = true;
+      break;
+    }
+  }
+  return *node;
+}
+
+// Why a value is moved: for the node being partitioned, or because it was left as partial sums. A
+// reader without a line of the user's, such as the tuple of results, shows the line of the value
+// instead.
+Metadata SpmdPartitioner::cause_of(const Node& moved, bool sums) const {
+  const Node& reader = reader_ ? *reader_ : moved;
+  const bool shows = !reader.metadata.source_file.empty() || moved.metadata.source_file.empty();
+  Metadata metadata = shows ? reader.metadata : moved.metadata;
+  if (metadata.op_name.empty()) metadata.op_name = shows ? reader.name() : moved.name();
+  metadata.cause = sums ? maker_of_sum(moved).name() : reader.name();
+  metadata.moved = moved.name();
+  return metadata;
 }
 
 Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
@@ -68,10 +100,11 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
     entry.held = settle(*global, entry.held);
     return reshard(global, to);
   }
-  // A reader without a line of the user's, such as the tuple of results, is not the cause: its value is.
-  std::optional<EmissionScope> cause;
-  if (reader_ && reader_->metadata.source_file.empty() && !global->metadata.source_file.empty())
-    cause.emplace(global->metadata, backward || global->backward);
+  const bool shows_reader =
+      reader_ && (!reader_->metadata.source_file.empty() || global->metadata.source_file.empty());
+  const bool sums = !entry.held.sharding.unreduced().empty() && to.unreduced().empty();
+  const EmissionScope scope(cause_of(*global, sums),
+                            backward || (!shows_reader && global->backward));
   Node* local = reshard(entry.held, global->shape, to);
   entry.layouts.push_back({to, local, backward});
   return local;

@@ -74,9 +74,9 @@ const Pass kPasses[] = {
     {"sink-all-reduces", [](State& s) { sink_all_reduces(*s.module); }},
     {"reduce-scatter", [](State& s) { rewrite_reduce_scatter(*s.module); }},
     {"hoist-collectives", [](State& s) { hoist_collectives(*s.module); }},
-    {"simplify-again", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
     {"windowed-einsum",
      [](State& s) { loop_windowed_einsums(*s.module, s.options.windowed_einsum); }},
+    {"simplify-again", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
     {"keep-uncombined", [](State& s) { s.result.uncombined = s.module->clone(); }},
     {"combine-collectives",
      [](State& s) {

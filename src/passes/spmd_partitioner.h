@@ -69,6 +69,8 @@ class SpmdPartitioner final : public PartitionContext {
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* rank_node(DeviceOrder order);
   Sharding normalized(const Node& node, const Shape& shape, const Sharding& given);
+  const Node& maker_of_sum(const Node& value) const;
+  Metadata cause_of(const Node& moved, bool sums) const;
   void report(const Shape& shape, const Sharding& from, const Sharding& to);
 
   const Module& global_;

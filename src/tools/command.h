@@ -30,6 +30,7 @@ struct Command {
   double time_limit = 600;      // seconds after which a running loop gives up
   std::string inputs, outputs;  // npz files; empty: random inputs, no file
   std::vector<std::string> disabled, dump_after;
+  std::vector<std::string> options;  // name=value of the partitioner
 };
 
 // A verb does its work, prints, and returns the exit code 0 or 1. Errors are thrown.
@@ -44,6 +45,8 @@ int ops_verb(const Command& command);
 
 // The module in command.file ("-": standard input). UserError where it cannot be read.
 std::unique_ptr<Module> load_module(const Command& command);
+// The same, with zeros for constants whose elements the text leaves out: for looking at shardings.
+std::unique_ptr<Module> load_outline(const Command& command);
 // For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.
 std::unique_ptr<Module> load_for_devices(const Command& command);
 PipelineOptions pipeline_options(const Command& command, const Module& module);

@@ -5,8 +5,10 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/outline.h"
 #include "gspmd/ir/text.h"
 #include "tools/command.h"
+#include "tools/partitioner_options.h"
 
 namespace gspmd::tools {
 namespace {
@@ -37,6 +39,10 @@ void check_count(const char* option, size_t given, size_t leaves, size_t values)
 
 std::unique_ptr<Module> load_module(const Command& command) {
   return parse_module(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
+}
+
+std::unique_ptr<Module> load_outline(const Command& command) {
+  return parse_outline(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command) {
@@ -77,6 +83,7 @@ PipelineOptions pipeline_options(const Command& command, const Module& module) {
   options.run_propagation = command.propagate;
   options.disabled = command.disabled;
   options.dump_after = command.dump_after;
+  for (const std::string& text : command.options) set_partitioner_option(text, options);
   options.dump = [](const std::string& pass, const std::string& text) {
     fmt::print(stderr, "// after {}\n{}", pass, text);
   };

@@ -7,6 +7,7 @@
 #include "gspmd/base/error.h"
 #include "tools/command.h"
 #include "tools/help.h"
+#include "tools/partitioner_options.h"
 
 namespace gspmd::tools {
 namespace {
@@ -36,66 +37,6 @@ constexpr Verb kVerbs[] = {
      Stage::partition},
     {"ops", "the op table: name, sharding rule of a sample, aspects", ops_verb, Stage::table},
 };
-
-// The partitioner's options by their names in XLA. Those that choose between ways which this
-// partitioner weighs by bytes, or ask for windowed einsums, are accepted and change nothing.
-enum class OptionKind : uint8_t { flag, integer, text };
-struct PartitionerOption {
-  const char* name;
-  OptionKind kind;
-};
-constexpr PartitionerOption kPartitionerOptions[] = {
-    {"conv_halo_exchange_always_on_lhs", OptionKind::flag},
-    {"report_instruction_count", OptionKind::flag},
-    {"threshold_for_windowed_einsum_mib", OptionKind::integer},
-    {"unroll_windowed_einsum", OptionKind::flag},
-    {"bidirectional_windowed_einsum", OptionKind::flag},
-    {"allow_module_signature_change", OptionKind::flag},
-    {"allow_module_layout_signature_change", OptionKind::flag},
-    {"cache_all_gather", OptionKind::flag},
-    {"choose_faster_windowed_einsum_over_mem", OptionKind::flag},
-    {"skip_checking_windowed_einsum_users", OptionKind::flag},
-    {"enable_windowed_einsum_for_all_gather", OptionKind::flag},
-    {"enable_windowed_einsum_for_reduce_scatter", OptionKind::flag},
-    {"enable_dynamic_slice_collective_broadcast", OptionKind::flag},
-    {"max_partitions_for_dynamic_slice_collective_broadcast", OptionKind::integer},
-    {"disable_ag_rewrite_for_multiple_consumers", OptionKind::flag},
-    {"partial_windowed_einsum", OptionKind::flag},
-    {"preferred_gather_partition_methods", OptionKind::text},
-    {"preferred_scatter_partition_methods", OptionKind::text},
-    {"total_bytes_windowed_einsum_threshold", OptionKind::integer},
-    {"max_windowed_einsum_iteration", OptionKind::integer},
-    {"need_resolve_conflicts", OptionKind::flag},
-};
-
-bool fits(const std::string& value, OptionKind kind) {
-  if (kind == OptionKind::text) return !value.empty();
-  if (kind == OptionKind::flag)
-    return value == "true" || value == "false" || value == "1" || value == "0";
-  const size_t sign = value.rfind('-', 0) == 0 ? 1 : 0;
-  return value.size() > sign && value.size() < 20 &&
-         value.find_first_not_of("0123456789", sign) == std::string::npos;
-}
-
-void check_partitioner_option(const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos) user_error("--option {}: give name=value", text);
-  const std::string name = text.substr(0, equals);
-  std::vector<std::string> names;
-  for (const PartitionerOption& known : kPartitionerOptions) {
-    names.emplace_back(known.name);
-    if (name != known.name) continue;
-    if (!fits(text.substr(equals + 1), known.kind))
-      user_error("--option {}: {} takes {}", text, name,
-                 known.kind == OptionKind::flag      ? "true or false"
-                 : known.kind == OptionKind::integer ? "an integer"
-                                                     : "a value");
-    fmt::print(stderr, "gspmd: --option {}: accepted, without effect here\n", text);
-    return;
-  }
-  user_error("--option {}: there is no option \"{}\"; options are {}", text, name,
-             fmt::join(names, ", "));
-}
 
 std::vector<bool> parse_flags(const std::string& option, const std::string& text) {
   std::vector<bool> flags;
@@ -207,7 +148,11 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
       user_error("--num-devices {}: outside 1 to {}", texts.num_devices, int64_t{1} << 31);
     command.num_devices = texts.num_devices;
   }
-  for (const std::string& option : texts.options) check_partitioner_option(option);
+  PipelineOptions checked;
+  for (const std::string& option : texts.options)
+    if (!set_partitioner_option(option, checked))
+      fmt::print(stderr, "gspmd: --option {}: accepted, without effect here\n", option);
+  command.options = texts.options;
   if (command.threads < 0 || command.threads > 1024)
     user_error("--threads {}: outside 0 (the machine's) to 1024", command.threads);
   if (!verb.may(Stage::run)) return;

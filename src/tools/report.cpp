@@ -59,7 +59,8 @@ Json to_json(const std::vector<CollectiveStats>& collectives) {
                     {"sites", c.sites},
                     {"bytes", c.bytes},
                     {"groups", c.groups},
-                    {"op", c.op},
+                    {"op", c.instruction},
+                    {"name", c.op},
                     {"source", c.source},
                     {"axes", axes_text(c)},
                     {"phase", c.backward ? "backward" : "forward"}});

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/explain_sharding.h"
 #include "gspmd/passes/propagate.h"
 #include "tools/command.h"
 #include "tools/report.h"
@@ -10,6 +11,12 @@ namespace {
 
 void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+Json path_names(const Node& node, const Origin& origin) {
+  Json names = Json::array();
+  for (const Node* step : origin_path(node, origin)) names.push_back(step->name());
+  return names;
+}
+
 Json origins_of(const Node& node) {
   Json list = Json::array();
   for (const Origin& origin : node.origins)
@@ -18,8 +25,22 @@ Json origins_of(const Node& node) {
                     {"size", origin.digit.size},
                     {"stride", origin.digit.stride},
                     {"annotation", origin.annotation},
-                    {"via", origin.via}});
+                    {"via", origin.via},
+                    {"path", path_names(node, origin)}});
   return list;
+}
+
+Json lint_json(const Module& module) {
+  const ShardingLint lint = lint_shardings(module);
+  Json lost = Json::array(), unused = Json::array();
+  for (const LostAnnotation& l : lint.lost)
+    lost.push_back({{"annotation", l.annotation->name()},
+                    {"winner", l.winner ? l.winner->name() : ""},
+                    {"at", l.at->name()},
+                    {"reader", l.reader->name()},
+                    {"dim", l.dim}});
+  for (const Node* node : lint.unused) unused.push_back(node->name());
+  return {{"lost", lost}, {"unused", unused}, {"text", to_string(lint)}};
 }
 
 Json shardings_json(const Module& module, bool changed, bool with_origins) {
@@ -35,7 +56,19 @@ Json shardings_json(const Module& module, bool changed, bool with_origins) {
   }
   Json result = {{"shardings", shardings}, {"root", roots}, {"changed", changed}};
   if (with_origins) result["origins"] = origins;
+  if (with_origins) result["lint"] = lint_json(module);
   return result;
+}
+
+// For people: where each completed sharding came from, then what was lost.
+std::string origins_text(const Module& module) {
+  std::string text;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      for (const Origin& origin : node->origins)
+        if (!origin.via.empty())
+          text += fmt::format("%{}: {}\n", node->name(), describe_origin(*node, origin));
+  return text + to_string(lint_shardings(module));
 }
 
 }  // namespace
@@ -51,12 +84,13 @@ int print_verb(const Command& command) {
 }
 
 int propagate_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_module(command);
+  const std::unique_ptr<Module> module = load_outline(command);
   const bool changed = propagate(*module, propagate_options(command, *module));
   if (command.json)
     print_json(shardings_json(*module, changed, command.origins));
   else
     print_text(to_text(*module));
+  if (!command.json && command.origins) fmt::print(stderr, "{}", origins_text(*module));
   return 0;
 }
 
@@ -75,22 +109,6 @@ int partition_verb(const Command& command) {
               {"full_rematerializations", to_json(compiled.full_rematerializations)},
               {"instructions", instruction_count(*compiled.local)},
               {"seconds", total_seconds(compiled.seconds)}});
-  return 0;
-}
-
-int explain_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_for_devices(command);
-  const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
-  // Before combining: each collective beside the op that needed it.
-  const std::vector<CollectiveStats> collectives =
-      collective_stats(*compiled.uncombined, mesh_of(*compiled.completed).get());
-  if (command.json) {
-    print_json({{"collectives", to_json(collectives)},
-                {"full_rematerializations", to_json(compiled.full_rematerializations)}});
-    return 0;
-  }
-  print_text(to_table(collectives));
-  print_text(to_table(compiled.full_rematerializations));
   return 0;
 }
 

@@ -144,7 +144,13 @@ struct Metadata {
   std::string source_file;
   int64_t source_line = 0;
   std::map<std::string, std::string> other;
-  bool operator==(const Metadata&) const = default;
+  // Of nodes that the partitioner makes: the nodes of the completed module that needed them and whose value they
+  // move. Not printed, no part of ==.
+  std::string cause, moved;
+  bool operator==(const Metadata& o) const {
+    return op_name == o.op_name && op_type == o.op_type && source_file == o.source_file &&
+           source_line == o.source_line && other == o.other;
+  }
 };
 
 }  // namespace gspmd

@@ -16,12 +16,14 @@ struct CollectiveStats {
   std::string groups;  // HLO replica groups
   Digits digits;       // the group's digits where they are known (iota groups)
   std::string axes;    // names of mesh axes where a mesh is known: "data,model"
-  std::string op;      // instruction that needed it
+  std::string op;      // the user's name of what needed it; else as `instruction`
+  std::string instruction;  // of the completed module, that needed it; of sums: that left them partial
+  std::string tensor;       // instruction whose value it moves
   std::string source;  // file:line
   bool backward = false;
 };
 
-// Every collective of a per-device program, equal (kind, groups, op, source) joined, in program
+// Every collective of a per-device program, equal (kind, groups, op, instruction, tensor, source) joined, in program
 // order. A combined collective counts once, with its bytes summed.
 std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* mesh = nullptr);
 

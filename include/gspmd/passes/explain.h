@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/pipeline.h"
+
+namespace gspmd {
+
+// An annotation in the module: the node that carries it, or would.
+struct NamedSharding {
+  std::string node;
+  std::string sharding;  // HLO text, "{devices=[2,1]<=[2]}"
+  std::string source;    // file:line of the node, may be empty
+};
+
+// An annotation with which the program, compiled again, is without the collective.
+struct Suggestion {
+  NamedSharding annotation;
+  bool replaces = false;                      // the node is annotated already: this instead
+  int64_t bytes_before = 0, bytes_after = 0;  // what one device sends in the whole program
+};
+
+// Why one collective is there.
+struct Explanation {
+  CollectiveStats collective;
+  std::string tensor_sharding;             // of the value that it moves, as completed
+  std::string op_sharding;                 // of the op that needed it
+  // Annotations without which the collective is another one, nearest first; where no single one decides, or the
+  // search was cut short, those nearest to it.
+  std::vector<NamedSharding> annotations;
+  std::optional<Suggestion> suggestion;    // the one that leaves the fewest bytes to send
+};
+
+struct ExplainOptions {
+  int64_t max_candidates = 50;        // programs compiled in search of suggestions; 0: no search
+  int64_t max_instructions = 400000;  // in all of them together: fewer candidates for large modules
+};
+
+// Every collective of the module's per-device program (before combining), largest first, and what
+// would remove it. UserError as the pipeline says.
+std::vector<Explanation> explain(const Module& module, const PipelineOptions& pipeline,
+                                 const ExplainOptions& options = {});
+
+}  // namespace gspmd

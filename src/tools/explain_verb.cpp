@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "gspmd/passes/explain.h"
+#include "tools/command.h"
+#include "tools/report.h"
+
+namespace gspmd::tools {
+namespace {
+
+Json to_json(const NamedSharding& annotation) {
+  return {{"instruction", annotation.node},
+          {"sharding", annotation.sharding},
+          {"source", annotation.source}};
+}
+
+Json to_json(const Explanation& e, Json collective) {
+  collective["tensor"] = e.collective.tensor;
+  collective["tensor_sharding"] = e.tensor_sharding;
+  collective["op_sharding"] = e.op_sharding;
+  Json annotations = Json::array();
+  for (const NamedSharding& annotation : e.annotations) annotations.push_back(to_json(annotation));
+  collective["annotations"] = std::move(annotations);
+  collective["suggestion"] = nullptr;
+  if (e.suggestion) {
+    Json suggestion = to_json(e.suggestion->annotation);
+    suggestion["replaces"] = e.suggestion->replaces;
+    suggestion["bytes_before"] = e.suggestion->bytes_before;
+    suggestion["bytes_after"] = e.suggestion->bytes_after;
+    collective["suggestion"] = std::move(suggestion);
+  }
+  return collective;
+}
+
+std::string at(const std::string& source) { return source.empty() ? "" : " at " + source; }
+
+// One collective in sentences.
+std::string to_text(const Explanation& e) {
+  const CollectiveStats& c = e.collective;
+  std::string text = fmt::format("{}{}{}: {} bytes sent by each device\n", c.kind,
+                                 c.count == 1 ? "" : fmt::format(", {} times", c.count),
+                                 c.backward ? " (backward)" : "", c.bytes);
+  text += fmt::format("  over {}\n", c.axes.empty() ? "groups " + c.groups.substr(0, 72) : c.axes);
+  text += fmt::format("  needed by {}{} {}\n", c.instruction, at(c.source), e.op_sharding);
+  if (c.tensor != c.instruction) text += fmt::format("  moves {} {}\n", c.tensor, e.tensor_sharding);
+  for (const NamedSharding& a : e.annotations)
+    text +=
+        fmt::format("  because of the annotation of {}{} {}\n", a.node, at(a.source), a.sharding);
+  if (e.suggestion) {
+    const Suggestion& s = *e.suggestion;
+    text +=
+        fmt::format("  gone with {} {}{} {}: the program then sends {} bytes instead of {}\n",
+                    s.replaces ? "another annotation of" : "an annotation of", s.annotation.node,
+                    at(s.annotation.source), s.annotation.sharding, s.bytes_after, s.bytes_before);
+  }
+  return text;
+}
+
+}  // namespace
+
+int explain_verb(const Command& command) {
+  const std::unique_ptr<Module> module = load_for_devices(command);
+  const PipelineOptions options = pipeline_options(command, *module);
+  const CompiledModule compiled = run_pipeline(*module, options);
+  const std::vector<Explanation> all = explain(*module, options);
+  if (command.json) {
+    Json list = Json::array();
+    for (const Explanation& e : all)
+      list.push_back(to_json(e, tools::to_json(std::vector{e.collective})[0]));
+    print_json({{"collectives", list},
+                {"full_rematerializations", tools::to_json(compiled.full_rematerializations)}});
+    return 0;
+  }
+  if (all.empty()) fmt::print("no collectives\n");
+  for (const Explanation& e : all) fmt::print("{}\n", to_text(e));
+  fmt::print("{}", to_table(compiled.full_rematerializations));
+  return 0;
+}
+
+}  // namespace gspmd::tools

@@ -1,0 +1,85 @@
+#include "tools/partitioner_options.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd::tools {
+namespace {
+
+enum class Kind : uint8_t { flag, integer, text };
+using Set = void (*)(WindowedEinsumOptions& windowed, int64_t value);
+struct Option {
+  const char* name;
+  Kind kind;
+  Set set = nullptr;  // of flags and integers
+};
+
+using W = WindowedEinsumOptions;
+constexpr Option kOptions[] = {
+    {"conv_halo_exchange_always_on_lhs", Kind::flag},
+    {"report_instruction_count", Kind::flag},
+    {"threshold_for_windowed_einsum_mib", Kind::integer,
+     [](W& w, int64_t v) { w.threshold_mib = v; }},
+    {"unroll_windowed_einsum", Kind::flag, [](W& w, int64_t v) { w.unroll = v != 0; }},
+    {"bidirectional_windowed_einsum", Kind::flag,
+     [](W& w, int64_t v) { w.bidirectional = v != 0; }},
+    {"allow_module_signature_change", Kind::flag},
+    {"allow_module_layout_signature_change", Kind::flag},
+    {"cache_all_gather", Kind::flag},
+    {"choose_faster_windowed_einsum_over_mem", Kind::flag},
+    {"skip_checking_windowed_einsum_users", Kind::flag,
+     [](W& w, int64_t v) { w.skip_checking_users = v != 0; }},
+    {"enable_windowed_einsum_for_all_gather", Kind::flag,
+     [](W& w, int64_t v) { w.all_gather = v != 0; }},
+    {"enable_windowed_einsum_for_reduce_scatter", Kind::flag,
+     [](W& w, int64_t v) { w.reduce_scatter = v != 0; }},
+    {"enable_dynamic_slice_collective_broadcast", Kind::flag},
+    {"max_partitions_for_dynamic_slice_collective_broadcast", Kind::integer},
+    {"disable_ag_rewrite_for_multiple_consumers", Kind::flag},
+    {"partial_windowed_einsum", Kind::flag},
+    {"preferred_gather_partition_methods", Kind::text},
+    {"preferred_scatter_partition_methods", Kind::text},
+    {"total_bytes_windowed_einsum_threshold", Kind::integer},
+    {"max_windowed_einsum_iteration", Kind::integer, [](W& w, int64_t v) { w.max_iterations = v; }},
+    {"need_resolve_conflicts", Kind::flag},
+};
+
+bool is_true(const std::string& value) { return value == "true" || value == "1"; }
+
+bool fits(const std::string& value, Kind kind) {
+  if (kind == Kind::text) return !value.empty();
+  if (kind == Kind::flag) return is_true(value) || value == "false" || value == "0";
+  const size_t sign = value.rfind('-', 0) == 0 ? 1 : 0;
+  return value.size() > sign && value.size() < 19 &&
+         value.find_first_not_of("0123456789", sign) == std::string::npos;
+}
+
+}  // namespace
+
+bool set_partitioner_option(const std::string& text, PipelineOptions& options) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) user_error("--option {}: give name=value", text);
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  std::vector<std::string> names;
+  for (const Option& known : kOptions) {
+    names.emplace_back(known.name);
+    if (name != known.name) continue;
+    if (!fits(value, known.kind))
+      user_error("--option {}: {} takes {}", text, name,
+                 known.kind == Kind::flag      ? "true or false"
+                 : known.kind == Kind::integer ? "an integer"
+                                               : "a value");
+    if (known.set)
+      known.set(options.windowed_einsum, known.kind == Kind::flag
+                                             ? int64_t{is_true(value)}
+                                             : std::strtoll(value.c_str(), nullptr, 10));
+    return known.set != nullptr;
+  }
+  user_error("--option {}: there is no option \"{}\"; options are {}", text, name,
+             fmt::join(names, ", "));
+}
+
+}  // namespace gspmd::tools
