@@ -39,6 +39,18 @@ std::optional<Shape> implied_shape(Node& node) {
   return result;
 }
 
+// What the sharding at the cursor is of: the result; or of an outfeed, whose result is a token,
+// when it is a tuple, what goes out and the token.
+Shape annotated_shape(const Node& node, Lexer& lexer) {
+  if (!node.is(Opcode::outfeed) || node.shape.is_tuple || node.operands().empty())
+    return node.shape;
+  const size_t start = lexer.position();
+  lexer.accept("{");
+  const bool tuple = lexer.peek() == '{';
+  lexer.seek(start);
+  return tuple ? Shape::tuple({node.operand(0)->shape, node.shape}) : node.shape;
+}
+
 }  // namespace
 
 Node* ModuleParser::append(std::string name, Opcode opcode, Shape shape,
@@ -182,7 +194,7 @@ void ModuleParser::annotate(Node* node, Instruction& instruction) {
   if (instruction.sharding_position && !instruction.sharding) {
     const size_t behind = lexer_.position();
     lexer_.seek(*instruction.sharding_position);
-    instruction.sharding = read_sharding(lexer_, node->shape);
+    instruction.sharding = read_sharding(lexer_, annotated_shape(*node, lexer_));
     lexer_.seek(behind);
   }
   node->sharding = std::move(instruction.sharding);

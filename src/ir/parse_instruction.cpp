@@ -164,7 +164,8 @@ void ModuleParser::parse_attribute(Instruction& instruction, SeenNames& seen) {
   lexer_.expect("=", "after an attribute's name");
   if (key == "sharding") {
     instruction.sharding_position = lexer_.position();
-    if (instruction.shape)
+    // That of an outfeed is of its operands, which may stand below.
+    if (instruction.shape && instruction.opcode != Opcode::outfeed)
       instruction.sharding = read_sharding(lexer_, *instruction.shape);
     else
       lexer_.raw_value(key);

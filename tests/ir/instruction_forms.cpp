@@ -332,6 +332,14 @@ TEST_CASE("attributes of collectives and transfers are fields, printed as read")
       {"%r = token[] outfeed(f32[4] %a, token[] %t), outfeed_config=\"c\\001\", "
        "outfeed_shape=f32[4]{0}",
        "outfeed_config outfeed_shape"},
+      {"%r = token[] outfeed(f32[4] %a, token[] %t), sharding={{devices=[2]<=[2]}, {maximal "
+       "device=0}}",
+       ""},
+      {"%r = token[] outfeed((f32[4], s32[]) %a, token[] %t), sharding={{replicated}, "
+       "{replicated}, "
+       "{maximal device=0}}",
+       ""},
+      {"%r = token[] outfeed(f32[4] %a, token[] %t), sharding={maximal device=0}", ""},
       {"%r = (f32[4], u32[], token[]) send(f32[4] %a, token[] %t), channel_id=15", ""},
       {"%r = (f32[4], u32[], token[]) send(f32[4] %a, token[] %t), channel_id=15, "
        "is_host_transfer=true",
