@@ -40,6 +40,7 @@ std::vector<LowerAspect> build_aspects() {
       {Opcode::scatter, lower_scatter},
       {Opcode::convolution, lower_convolution},
       {Opcode::reduce_window, lower_reduce_window},
+      {Opcode::select_and_scatter, lower_select_and_scatter},
   };
   for (const OpInfo& row : elementwise_rows()) {
     if (row.has(kElementwise)) aspects.push_back({row.opcode, lower_loop_node});

@@ -34,8 +34,8 @@ void check_field(const Node& node, const char* field, size_t dim, int64_t value,
   // Sums and products of a few such numbers fit into 128 bits.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   if (value < least || value > kMost)
-    user_error("{}: {} of window dim {} is {}; it has to be at least {}",
-               opcode_name(node.opcode()), field, dim, value, least);
+    user_error("{}: {} of window dim {} is {}; it has to be from {} to {}",
+               opcode_name(node.opcode()), field, dim, value, least, kMost);
 }
 
 }  // namespace

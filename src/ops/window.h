@@ -26,7 +26,8 @@ bool is_trivial(const WindowDim& dim);
 // positions per dim. UserError.
 Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims);
 
-PreparedKernel lower_reduce_window(const Node& node);  // plain sums, maxima and minima
+PreparedKernel lower_reduce_window(const Node& node);       // plain sums, maxima and minima
+PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the largest is
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);
 

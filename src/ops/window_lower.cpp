@@ -17,7 +17,39 @@ std::optional<PoolOp> pool_op(const Computation& computation) {
   return std::nullopt;
 }
 
+void set_axes(PoolSpec& spec, const std::vector<WindowDim>& window, const Dims& input,
+              const Dims& positions) {
+  const Dims steps = row_major_strides(input);
+  size_t axes = input.size();
+  while (axes > 0 && is_trivial(window[axes - 1])) spec.inner *= input[--axes];
+  for (size_t d = 0; d < axes; ++d) {
+    PoolAxis axis{steps[d], {}};
+    for (const WindowRun& run : window_runs(window[d], input[d], positions[d]))
+      axis.positions.push_back({run.input_first, run.input_step, run.count});
+    spec.axes.push_back(std::move(axis));
+  }
+}
+
+// select(a, b) = a >= b.
+bool keeps_largest(const Computation& select) {
+  const Node* const root = select.root();
+  return root->is(Opcode::compare) && root->attrs.direction == Direction::ge &&
+         root->attrs.compare_type != "TOTALORDER" && select.parameters().size() == 2 &&
+         root->operand(0) == select.parameters()[0] && root->operand(1) == select.parameters()[1];
+}
+
 }  // namespace
+
+PreparedKernel lower_select_and_scatter(const Node& node) {
+  const Node& source = *node.operand(1);
+  if (node.shape.elements_count() == 0 || source.shape.elements_count() == 0) return {};
+  if (!keeps_largest(*node.called[0]) || recognize_combiner(*node.called[1]) != Combiner::sum)
+    return {};
+  PoolSpec spec;
+  spec.dtype = node.shape.dtype;
+  set_axes(spec, node.attrs.window, node.dims(), source.dims());
+  return prepare_pool_gradient(std::move(spec), node.shape.elements_count());
+}
 
 PreparedKernel lower_reduce_window(const Node& node) {
   if (node.operands().size() != 2 || node.shape.is_tuple || node.shape.elements_count() == 0)
@@ -30,16 +62,7 @@ PreparedKernel lower_reduce_window(const Node& node) {
   int64_t elements = 1;
   for (const WindowDim& dim : node.attrs.window) elements = saturating_multiply(elements, dim.size);
   if (elements > kLargestWindow) return {};
-  const Dims& input = node.operand(0)->dims();
-  const Dims steps = row_major_strides(input);
-  size_t axes = input.size();
-  while (axes > 0 && is_trivial(node.attrs.window[axes - 1])) spec.inner *= input[--axes];
-  for (size_t d = 0; d < axes; ++d) {
-    PoolAxis axis{steps[d], {}};
-    for (const WindowRun& run : window_runs(node.attrs.window[d], input[d], node.dims()[d]))
-      axis.positions.push_back({run.input_first, run.input_step, run.count});
-    spec.axes.push_back(std::move(axis));
-  }
+  set_axes(spec, node.attrs.window, node.operand(0)->dims(), node.dims());
   return prepare_pool(std::move(spec));
 }
 

@@ -81,6 +81,10 @@ TEST_CASE("pooling kernels give the bits of the reference", "[window]") {
       "a = f32[9] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[17] reduce-window(a, z), window={size=1 lhs_dilate=2}, to_apply=least",
       "a = s32[9,2] parameter(0)\nz = s32[] parameter(1)\nROOT r = s32[6,2] reduce-window(a, z), window={size=2x1 pad=-1_-1x0_0}, to_apply=sum_s32",
       "a = f32[0,3] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[2,3] reduce-window(a, z), window={size=1x1 pad=1_1x0_0}, to_apply=sum",
+      "a = f32[3,20,31,16] parameter(0)\ns = f32[3,10,16,16] parameter(1)\nz = f32[] parameter(2)\nROOT r = f32[3,20,31,16] select-and-scatter(a, s, z), window={size=1x3x2x1 stride=1x2x2x1 pad=0_0x0_1x1_0x0_0}, select=at_least, scatter=sum",
+      "a = f32[4,300] parameter(0)\ns = f32[2,300] parameter(1)\nz = f32[] parameter(2)\nROOT r = f32[4,300] select-and-scatter(a, s, z), window={size=2x1 stride=2x1}, select=at_least, scatter=sum",
+      "a = f32[40,9,300] parameter(0)\ns = f32[39,8,300] parameter(1)\nz = f32[] parameter(2)\nROOT r = f32[40,9,300] select-and-scatter(a, s, z), window={size=1x2x1 pad=0_-1x0_0x0_0}, select=at_least, scatter=sum",
+      "a = f32[9,5] parameter(0)\ns = f32[8,4] parameter(1)\nz = f32[] parameter(2)\nROOT r = f32[9,5] select-and-scatter(a, s, z), window={size=2x2}, select=at_least, scatter=sum",
   };
   for (const char* const body : bodies) {
     INFO(body);
@@ -90,7 +94,9 @@ TEST_CASE("pooling kernels give the bits of the reference", "[window]") {
         sample_arguments({Opcode::reduce_window, "", body, -9, 9}, *module, Values::integers, 3);
     const PreparedKernel kernel = node.op().lower(node);
     REQUIRE(kernel.run);
-    const Array got = run_kernel(kernel, {arguments[0].array, arguments[1].array}, {node.shape})[0];
+    std::vector<Array> operands;
+    for (const Value& argument : arguments) operands.push_back(argument.array);
+    const Array got = run_kernel(kernel, operands, {node.shape})[0];
     CHECK(bitwise_equal(got, evaluate(*module, arguments).array));
   }
 }

@@ -32,4 +32,10 @@ struct PoolSpec {
 // Operands: input, init. `run` is empty for types other than f32, f64 and s32.
 PreparedKernel prepare_pool(PoolSpec spec);
 
+// The gradient of a maximum: each element of the source (one per position) is added to the first of
+// the largest elements of its window. Axes of one position per element and `inner` stay apart.
+// Operands: input, source, init; the result has `elements` like the input. `run` is empty for types
+// other than f32 and f64.
+PreparedKernel prepare_pool_gradient(PoolSpec spec, int64_t elements);
+
 }  // namespace gspmd
