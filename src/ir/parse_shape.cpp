@@ -76,6 +76,8 @@ Shape parse_array_shape(Lexer& lexer) {
     if (!shape.dims.empty()) lexer.expect(",", "between dims");
     parse_dim(lexer, name, shape);
   }
+  if (dtype_size(*dtype) == 0 && !shape.dims.empty())
+    lexer.fail(start, "{}: a {} has no dims; write {}[]", to_string(shape), name, name);
   if (shape.elements_count() > kMaxSize || shape.bytes() > kMaxSize)
     lexer.fail(start, "{}: more bytes than 64 bits can count", to_string(shape));
   parse_layout(lexer, shape);

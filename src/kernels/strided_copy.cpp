@@ -124,6 +124,7 @@ StridedCopy simplified(StridedCopy copy) {
 
 void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target) {
   switch (copy.element_size) {
+    case 0: return;  // tokens
     case 1: return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target));
     case 2: return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target));
     case 4: return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target));

@@ -37,10 +37,10 @@ struct Comparison {
 // 1e-5, f16 2e-3, bf16 2e-2, 8-bit floats 2^-m for m bits of mantissa. atol = rtol * M + 8 * noise.
 // M is the largest finite magnitude in the expected array: an element that cancels to nearly zero
 // carries the rounding of the large terms it came from. Where the cancellation happened before, M
-// does not show it; the noise does: it is the largest distance between the results of the fast
-// kernels and of the reference kernels on one device, which compute the same with other orders and
-// roundings. A mesh adds one more such rounding. A wrong program is off by whole terms. NaN equals
-// NaN, and infinities equal themselves only.
+// does not show it; the noise does: how far apart two one-device computations are that do the same
+// with other orders and roundings (the fast and the reference kernels; rounding_noise.h). A mesh
+// adds a few such roundings. A wrong program is off by whole terms. NaN equals NaN, and infinities
+// equal themselves only.
 Comparison compare(std::span<const Array> expected, std::span<const Array> actual, bool exact,
                    const Tolerance& tolerance);
 

@@ -58,6 +58,11 @@ sum {
   y = f32[] parameter(1)
   ROOT z = f32[] add(x, y)
 }
+less {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = pred[] compare(x, y), direction=LT
+}
 ENTRY samples {
   a = f32[4,6] parameter(0)
   b = f32[6,8] parameter(1)
@@ -65,7 +70,7 @@ ENTRY samples {
   u = f32[3,6] parameter(3)
   s = f32[] parameter(4)
   n = s32[] parameter(5)
-  p = pred[4,6] parameter(6)
+  p = pred[4,6] parameter(14)
   c = f32[] constant(0)
   r1 = s32[4,6] iota(), iota_dimension=0
   r2 = f32[4,6] copy(a)
@@ -88,7 +93,29 @@ ENTRY samples {
   r19 = f32[4,6] exponential(a)
   r20 = f32[4,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   r21 = f32[4] reduce(a, c), dimensions={1}, to_apply=sum
+  s24 = f32[2,3] parameter(13)
   r22 = f32[4,6] all-reduce(a), replica_groups={}, to_apply=sum
+  q = f32[1,8,6,2] parameter(6)
+  k = f32[3,3,2,4] parameter(7)
+  z = c64[4,6] parameter(8)
+  m = f32[5,4,4] parameter(9)
+  r23 = f32[1,8,6,4] convolution(q, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  r24 = f32[2,3] reduce-window(a, c), window={size=2x2 stride=2x2}, to_apply=sum
+  r25 = f32[4,6] sort(a), dimensions={1}, to_apply=less
+  r26 = c64[4,6] fft(z), fft_type=FFT, fft_length={6}
+  r27 = f32[5,4,4] cholesky(m), lower=true
+  r28 = f32[5,4,4] triangular-solve(m, m), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+  r29 = (f32[4,3], s32[4,3]) topk(a), k=3, largest=true
+  r30 = f32[4,6] map(a, a), dimensions={0,1}, to_apply=sum
+  g2 = s32[2] parameter(10)
+  w2 = f32[2,6,8] parameter(11)
+  r31 = f32[4,8] ragged-dot(a, w2, g2), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
+  v6 = f32[6] parameter(12)
+  r32 = f32[4,6] batch-norm-inference(a, v6, v6, v6, v6), epsilon=0.001, feature_index=1
+  r33 = f32[4,6] reduce-precision(a), exponent_bits=5, mantissa_bits=10
+  r34 = s32[4,6] bitcast-convert(a)
+  r35 = f32[4,6] select-and-scatter(a, s24, c), window={size=2x2 stride=2x2}, select=less, scatter=sum
+  r36 = c64[4,6] complex(a, a)
 }
 )";
 
