@@ -101,7 +101,7 @@ PartitionResult SpmdPartitioner::run() {
   frame_ = std::make_unique<Frame>();
   frame_->local = local;
   partition_computation(entry, *local);
-  finish_root(entry);
+  finish_root(entry, sharding(*entry.root()));
   result_.module->remove_unreachable();
   result_.module->sort_computations();
   result_.module->remove_unfit_aliases();  // the two ends may be split differently
@@ -117,13 +117,14 @@ void SpmdPartitioner::partition_computation(const Computation& global, Computati
 Computation* SpmdPartitioner::partition_called(const Computation& global, const Sharding& parameter,
                                                const Sharding& result) {
   shardings_.insert_or_assign(global.parameters().at(0)->id(), parameter);
-  shardings_.insert_or_assign(global.root()->id(), result);
+  if (!global.root()->is(Opcode::parameter))  // else it keeps the layout in which it comes in
+    shardings_.insert_or_assign(global.root()->id(), result);
   std::unique_ptr<Frame> caller = std::move(frame_);
   const Node* reader = reader_;
   frame_ = std::make_unique<Frame>();
   frame_->local = result_.module->add_computation(global.name());
   partition_computation(global, *frame_->local);
-  finish_root(global);
+  finish_root(global, result);
   Computation* done = frame_->local;
   frame_ = std::move(caller);
   reader_ = reader;
@@ -295,14 +296,13 @@ Node* SpmdPartitioner::finish_result(const Partitioned& value, const Shape& shap
   return to_partial_devices(reshard(value, shape, Sharding::replicated()), given);
 }
 
-void SpmdPartitioner::finish_root(const Computation& global) {
+void SpmdPartitioner::finish_root(const Computation& global, const Sharding& wanted) {
   Node* root = global.root();
   reader_ = root;
   Metadata metadata = root->metadata;
   metadata.cause = metadata.moved = root->name();
   const EmissionScope scope(std::move(metadata), root->backward);
   const bool entry = &global == global_.entry();
-  const Sharding wanted = sharding(*root);
   std::vector<Sharding> given = leaf_shardings(root->shape, root->sharding);
   bool partial = false;
   for (const Sharding& leaf : given) {

@@ -65,7 +65,7 @@ class SpmdPartitioner final : public PartitionContext {
   Node* to_partial_devices(Node* whole, const Sharding& given);
   Node* finish_result(const Partitioned& value, const Shape& shape, const Sharding& wanted,
                       const Sharding& given);
-  void finish_root(const Computation& global);
+  void finish_root(const Computation& global, const Sharding& wanted);
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* rank_node(DeviceOrder order);
   Sharding normalized(const Node& node, const Shape& shape, const Sharding& given);
