@@ -44,8 +44,6 @@ void check_sharding(const Node& node) {
     return;
   }
   if (node.shape.dtype == DType::token && !node.shape.is_tuple) return;  // of what it reads
-  // The layout of what an outfeed sends is told with that of its token.
-  if (node.is(Opcode::outfeed)) return;
   const std::vector<Shape> leaves = leaf_shapes(node.shape);
   if (!node.shape.is_tuple || leaves.size() != sharding.elements().size())
     user_error("{}: the sharding {} has {} elements for {}", opcode_name(node.opcode()),
