@@ -58,10 +58,11 @@ Shape infer_grad(const Node& node) {
 using Doubles = std::vector<double>;
 
 Doubles doubles(const Array& array) {
-  Doubles values;
+  Doubles values(static_cast<size_t>(array.size()));
   visit_dtype(array.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (const T value : array.data<T>()) values.push_back(static_cast<double>(value));
+    const std::span<const T> in = array.data<T>();
+    for (size_t i = 0; i < in.size(); ++i) values[i] = static_cast<double>(in[i]);
   });
   return values;
 }
@@ -76,48 +77,53 @@ Value rounded(const Doubles& values, const Shape& shape) {
   return {result, {}, false};
 }
 
-// The feature that each element belongs to, and how many elements a feature has.
+// Which elements belong to which feature, and how many a feature has.
 struct Features {
   explicit Features(const Node& node) {
     const Dims& dims = node.operand(0)->dims();
-    for (size_t d = static_cast<size_t>(node.attrs.index) + 1; d < dims.size(); ++d)
-      inner *= dims[d];
-    count = dims[static_cast<size_t>(node.attrs.index)];
-    elements = node.operand(0)->shape.elements_count();
-    each = count > 0 ? static_cast<double>(elements / count) : 0;
+    const auto feature = static_cast<size_t>(node.attrs.index);
+    for (size_t d = 0; d < dims.size(); ++d)
+      (d < feature ? outer : d > feature ? inner : count) *= dims[d];
+    each = static_cast<double>(outer * inner);
   }
-  size_t of(int64_t element) const { return static_cast<size_t>(element / inner % count); }
-  // The mean over each feature of f(element).
+  // Calls f(element, feature) for all elements in order.
+  template <class F>
+  void for_each(F&& f) const {
+    size_t i = 0;
+    for (int64_t o = 0; o < outer; ++o)
+      for (size_t feature = 0; feature < static_cast<size_t>(count); ++feature)
+        for (int64_t k = 0; k < inner; ++k) f(i++, feature);
+  }
+  // The mean over each feature of f(element, feature).
   template <class F>
   Doubles mean(F&& f) const {
     Doubles sums(static_cast<size_t>(count), 0.0);
-    for (int64_t i = 0; i < elements; ++i) sums[of(i)] += f(static_cast<size_t>(i));
+    for_each([&](size_t i, size_t feature) { sums[feature] += f(i, feature); });
     for (double& sum : sums) sum /= each;
     return sums;
   }
-  int64_t inner = 1, count = 0, elements = 0;
+  int64_t outer = 1, inner = 1, count = 1;
   double each = 0;
 };
 
+// (x - mean) * scale / sqrt(variance + epsilon) + offset.
 Doubles normalized(const Features& features, const Doubles& x, const Doubles& scale,
                    const Doubles& offset, const Doubles& mean, const Doubles& variance,
                    double epsilon) {
+  Doubles factor(scale.size());
+  for (size_t f = 0; f < factor.size(); ++f)
+    factor[f] = scale[f] / std::sqrt(variance[f] + epsilon);
   Doubles out(x.size());
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t f = features.of(static_cast<int64_t>(i));
-    out[i] = (x[i] - mean[f]) / std::sqrt(variance[f] + epsilon) * scale[f] + offset[f];
-  }
+  features.for_each([&](size_t i, size_t f) { out[i] = (x[i] - mean[f]) * factor[f] + offset[f]; });
   return out;
 }
 
 Value evaluate_training(const EvalContext& context) {
   const Features features(context.node);
   const Doubles x = doubles(context.operands[0].array);
-  const Doubles mean = features.mean([&](size_t i) { return x[i]; });
-  const Doubles variance = features.mean([&](size_t i) {
-    const double centered = x[i] - mean[features.of(static_cast<int64_t>(i))];
-    return centered * centered;
-  });
+  const Doubles mean = features.mean([&](size_t i, size_t) { return x[i]; });
+  const Doubles variance =
+      features.mean([&](size_t i, size_t f) { return (x[i] - mean[f]) * (x[i] - mean[f]); });
   const Doubles out = normalized(features, x, doubles(context.operands[1].array),
                                  doubles(context.operands[2].array), mean, variance,
                                  context.node.attrs.scalar->epsilon);
@@ -140,17 +146,15 @@ Value evaluate_grad(const EvalContext& context) {
   const Doubles x = operand(0), scale = operand(1), mean = operand(2), variance = operand(3);
   const Doubles cotangent = operand(4);
   const double epsilon = context.node.attrs.scalar->epsilon;
-  const auto feature = [&](size_t i) { return features.of(static_cast<int64_t>(i)); };
-  const Doubles mean_cotangent = features.mean([&](size_t i) { return cotangent[i]; });
+  const Doubles mean_cotangent = features.mean([&](size_t i, size_t) { return cotangent[i]; });
   const Doubles mean_product =
-      features.mean([&](size_t i) { return cotangent[i] * (x[i] - mean[feature(i)]); });
+      features.mean([&](size_t i, size_t f) { return cotangent[i] * (x[i] - mean[f]); });
   Doubles grad(x.size());
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t f = feature(i);
+  features.for_each([&](size_t i, size_t f) {
     const double spread = variance[f] + epsilon;
     grad[i] = scale[f] / std::sqrt(spread) *
               (cotangent[i] - mean_cotangent[f] - (x[i] - mean[f]) * mean_product[f] / spread);
-  }
+  });
   Doubles grad_scale(scale.size()), grad_offset(scale.size());
   for (size_t f = 0; f < scale.size(); ++f) {
     grad_scale[f] = mean_product[f] * features.each / std::sqrt(variance[f] + epsilon);
