@@ -39,7 +39,7 @@ int cost_verb(const Command& command) {
   fmt::print("  sent to others     {:.6g} bytes in {:.0f} collectives\n", cost.collective_bytes,
              cost.collectives);
   fmt::print("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes,
-             prepared.plan.peak_op);
+             prepared.plan.peak_op.empty() ? "no intermediate value" : prepared.plan.peak_op);
   fmt::print(
       "  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
       "links\n",

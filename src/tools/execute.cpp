@@ -8,12 +8,15 @@
 #include <limits>
 
 #include "gspmd/base/error.h"
+#include "gspmd/passes/estimate_cost.h"
 #include "gspmd/runtime/executor.h"
 
 namespace gspmd::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr double kFastest = 1e12;  // operations, or bytes moved, a second: more than a machine does
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -97,6 +100,18 @@ void check_memory(const std::string& what, int64_t bytes) {
   if (bytes > available)
     user_error("{}: {} bytes are needed, {} are free; use smaller shapes or fewer devices", what,
                bytes, available);
+}
+
+void check_time(const std::string& what, const Module& local, int64_t devices,
+                const Command& command) {
+  const CostEstimate cost = estimate_cost(local);
+  const double work = std::max(cost.flops, cost.memory_bytes) * static_cast<double>(devices);
+  if (work > kFastest * command.time_limit)
+    user_error(
+        "{}: about {:.3g} operations and {:.3g} bytes moved do not end within {} seconds; use smaller "
+        "shapes, or a longer --time-limit",
+        what, cost.flops * static_cast<double>(devices),
+        cost.memory_bytes * static_cast<double>(devices), command.time_limit);
 }
 
 Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command) {

@@ -34,6 +34,11 @@ int64_t output_bytes(const Module& module);
 // UserError when `bytes` are more than the machine has free for this process.
 void check_memory(const std::string& what, int64_t bytes);
 
+// UserError when `devices` runs of the local program have so much to compute and to move that they
+// could not end within the time limit on any machine that runs this.
+void check_time(const std::string& what, const Module& local, int64_t devices,
+                const Command& command);
+
 struct Outcome {
   std::vector<Array> outputs;  // result leaves, gathered
   double seconds = 0;          // of the run itself

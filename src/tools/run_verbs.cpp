@@ -173,6 +173,7 @@ int run_as_copies(const Module& module, const Command& command) {
   const CopiesProgram program = prepare_copies(module);
   check_memory(fmt::format("run of {} copies", program.num_devices),
                saturating_multiply(2, program.bytes()));
+  check_time("run", *program.module, program.num_devices, command);
   double seconds = 0;
   const PerDevice outputs = run_copies(program, copies_inputs(program, command), command, &seconds);
   if (!command.outputs.empty()) write_outputs(command.outputs, stack(outputs));
@@ -194,6 +195,7 @@ int verify_copies(const Module& module, const Command& command) {
   const CopiesProgram program = prepare_copies(module);
   check_memory(fmt::format("verify of {} copies", program.num_devices),
                saturating_multiply(1 + kOracleCopies, program.bytes()));
+  check_time("verify", *program.module, program.num_devices, command);
   const PerDevice inputs = copies_inputs(program, command);
   Verdict verdict;
   verdict.oracle = true;
@@ -230,6 +232,7 @@ int run_verb(const Command& command) {
   const Prepared prepared = prepare_run(*module, command);
   check_memory(fmt::format("run on {} devices", prepared.num_devices),
                sum_bytes({prepared.bytes(), input_bytes(*module), output_bytes(*module)}));
+  check_time("run", *prepared.compiled.local, prepared.num_devices, command);
   const std::vector<Array> inputs = make_inputs(*module, command);
   const Outcome outcome = execute(prepared, inputs, command);
   if (!command.outputs.empty()) write_outputs(command.outputs, outcome.outputs);
@@ -252,6 +255,7 @@ int verify_verb(const Command& command) {
   check_memory(fmt::format("verify on {} devices", prepared.num_devices),
                sum_bytes({prepared.bytes(), saturating_multiply(kOracleCopies, reference),
                           input_bytes(*module), outputs, outputs, outputs}));
+  check_time("verify", *prepared.compiled.local, prepared.num_devices, command);
   const std::vector<Array> inputs = make_inputs(*module, command);
   const Expected expected = expected_results(*module, inputs, command);
   const Outcome outcome = execute(prepared, inputs, command);

@@ -107,6 +107,18 @@ TEST_CASE("a run that does not fit into memory is refused with the bytes it need
   CHECK_THAT(result.err, Catch::Contains("000000000 bytes are needed"));
 }
 
+TEST_CASE("a run that would not end for a lifetime is refused with what it has to do") {
+  const CommandResult result =
+      run_command("run -",
+                  "HloModule m\nadd { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT s = "
+                  "f32[] add(x, y) }\n"
+                  "ENTRY e { z = f32[] constant(1)\n"
+                  " b = f32[1000000000,10000000] broadcast(z), dimensions={}\n"
+                  " ROOT r = f32[] reduce(b, z), dimensions={0,1}, to_apply=add }");
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, Catch::Contains("do not end within 600 seconds"));
+}
+
 TEST_CASE("an unknown custom call is kept by print and propagate, and refused by run") {
   const std::string text =
       "HloModule m\nENTRY e { a = f32[4] parameter(0)\n"
