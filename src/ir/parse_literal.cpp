@@ -314,6 +314,14 @@ Array parse_literal(Lexer& lexer, const Shape& shape) {
     read_empty(lexer, shape);
     return Array(Shape(shape.dtype, shape.dims));
   }
+  if (lexer.zeros_for_elided && lexer.accept("{...}")) {
+    constexpr int64_t kMostBytes = int64_t{1} << 28;
+    if (shape.bytes() > kMostBytes)
+      lexer.fail(start,
+                 "constant: {} was left out and takes {} bytes; up to {} are filled with zeros",
+                 to_string(shape), shape.bytes(), kMostBytes);
+    return Array(Shape(shape.dtype, shape.dims));
+  }
   const Bytes bytes = ElementReader(lexer, shape).read();
   if (static_cast<int64_t>(bytes.size()) != shape.bytes())
     lexer.fail(start, "constant: {} elements given for {}",

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "gspmd/ir/outline.h"
 #include "gspmd/ir/text.h"
 #include "ir/module_parser.h"
 #include "ir/parse_attributes.h"
@@ -283,6 +284,10 @@ void ModuleParser::verify() {
 
 std::unique_ptr<Module> parse_module(std::string_view text, std::string_view file) {
   return ModuleParser(text, file).parse();
+}
+
+std::unique_ptr<Module> parse_outline(std::string_view text, std::string_view file) {
+  return ModuleParser(text, file, true).parse();
 }
 
 }  // namespace gspmd
