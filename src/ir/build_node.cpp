@@ -39,6 +39,13 @@ std::optional<Shape> implied_shape(Node& node) {
   return result;
 }
 
+// The narrowest type that holds the values of both floats.
+DType wider(DType a, DType b) {
+  if (a == b) return a;
+  if (dtype_size(a) != dtype_size(b)) return dtype_size(a) > dtype_size(b) ? a : b;
+  return DType::f32;  // f16 and bf16, or two of one byte
+}
+
 // What the sharding at the cursor is of: the result; or of an outfeed, whose result is a token,
 // when it is a tuple, what goes out and the token.
 Shape annotated_shape(const Node& node, Lexer& lexer) {
@@ -70,15 +77,54 @@ Node* ModuleParser::build(Instruction& instruction) {
     node = build_async_start(instruction);
   } else {
     split_start_vector(instruction);
-    node = append(std::string(instruction.name), instruction.opcode,
-                  instruction.shape.value_or(Shape()), nodes_of(instruction.operands),
+    const std::optional<DType> wide = unify_precision(instruction);
+    const bool narrows = wide && instruction.shape && is_floating(instruction.shape->dtype) &&
+                         instruction.shape->dtype != *wide;
+    Shape shape = instruction.shape.value_or(Shape());
+    if (narrows) shape.dtype = *wide;
+    node = append(narrows ? made_name(instruction, "wide") : std::string(instruction.name),
+                  instruction.opcode, std::move(shape), nodes_of(instruction.operands),
                   std::move(instruction.attrs), instruction.position);
     attach_calls(node, instruction.calls);
     if (!instruction.shape) node->shape = infer(*node, instruction);
+    if (narrows) {
+      scope_.made.push_back(node);
+      node = append(std::string(instruction.name), Opcode::convert, *instruction.shape, {node}, {},
+                    instruction.position);
+    }
   }
   annotate(node, instruction);
   if (instruction.is_root) scope_.computation->set_root(node);
   return node;
+}
+
+// A name for a node that the text has no line for.
+std::string ModuleParser::made_name(const Instruction& instruction, std::string_view suffix) {
+  return module_->unique_name(fmt::format("{}.{}", instruction.name, suffix));
+}
+
+// Text may mix the precisions of floats in elementwise instructions, which means computing in the
+// widest: the others are converted to it. nullopt where there is nothing to convert.
+std::optional<DType> ModuleParser::unify_precision(Instruction& instruction) {
+  if (!op_info(instruction.opcode).has(kElementwise)) return std::nullopt;
+  std::optional<DType> wide;
+  bool mixed = false;
+  for (const Operand& operand : instruction.operands) {
+    const Shape& shape = operand.node->shape;
+    if (shape.is_tuple || !is_floating(shape.dtype)) continue;
+    mixed = mixed || (wide && *wide != shape.dtype);
+    wide = wide ? wider(*wide, shape.dtype) : shape.dtype;
+  }
+  if (!mixed) return std::nullopt;
+  for (Operand& operand : instruction.operands) {
+    Shape shape = operand.node->shape;
+    if (shape.is_tuple || !is_floating(shape.dtype) || shape.dtype == *wide) continue;
+    shape.dtype = *wide;
+    operand.node = append(made_name(instruction, "wide"), Opcode::convert, std::move(shape),
+                          {operand.node}, {}, instruction.position);
+    scope_.made.push_back(operand.node);
+  }
+  return wide;
 }
 
 // An older form of dynamic slices gives all start indices as one vector: its elements are taken
@@ -94,9 +140,9 @@ void ModuleParser::split_start_vector(Instruction& instruction) {
       shape.dims[0] != instruction.operands[0].node->shape.rank())
     return;
   const auto make = [&](Opcode opcode, Dims dims, Node* operand, Attributes attrs) {
-    std::string name = module_->unique_name(fmt::format("{}.start", instruction.name));
-    Node* const node = append(std::move(name), opcode, Shape(shape.dtype, std::move(dims)),
-                              {operand}, std::move(attrs), instruction.position);
+    Node* const node =
+        append(made_name(instruction, "start"), opcode, Shape(shape.dtype, std::move(dims)),
+               {operand}, std::move(attrs), instruction.position);
     scope_.made.push_back(node);
     return node;
   };
@@ -119,8 +165,7 @@ Node* ModuleParser::build_tuple_constant(Instruction& instruction) {
     const bool leaf = !shape.is_tuple;
     std::vector<Node*> elements;
     for (const Shape& element : shape.elements)
-      elements.push_back(
-          self(self, element, module_->unique_name(fmt::format("{}.element", instruction.name))));
+      elements.push_back(self(self, element, made_name(instruction, "element")));
     Attributes attrs;
     if (leaf) attrs.literal = std::move(instruction.leaves.at(next++));
     Node* const node = append(std::move(name), leaf ? Opcode::constant : Opcode::tuple, shape,

@@ -120,6 +120,8 @@ class ModuleParser {
 
   // build_node.cpp
   Node* build(Instruction& instruction);
+  std::string made_name(const Instruction& instruction, std::string_view suffix);
+  std::optional<DType> unify_precision(Instruction& instruction);
   void split_start_vector(Instruction& instruction);
   Node* build_tuple_constant(Instruction& instruction);
   Node* build_async_start(Instruction& instruction);

@@ -143,6 +143,25 @@ TEST_CASE("start indices given as one vector are taken out of it") {
              Catch::Contains("ROOT %d = f32[4] dynamic-update-slice(%a, %u, %d.start.1)"));
 }
 
+TEST_CASE(
+    "floats of several precisions are converted to the widest, the result to what is declared") {
+  CHECK(settle_entry("%r = f32[4] add(bf16[4] %a, f32[4] %b), sharding={devices=[2]<=[2]}") ==
+        "  %a = bf16[4] parameter(0)\n  %b = f32[4] parameter(1)\n"
+        "  %r.wide = f32[4] convert(%a)\n"
+        "  ROOT %r = f32[4] add(%r.wide, %b), sharding={devices=[2]<=[2]}");
+  CHECK(settle_entry("%r = bf16[4] select(pred[4] %p, bf16[4] %a, f16[4] %b)") ==
+        "  %p = pred[4] parameter(0)\n  %a = bf16[4] parameter(1)\n  %b = f16[4] parameter(2)\n"
+        "  %r.wide = f32[4] convert(%a)\n  %r.wide.1 = f32[4] convert(%b)\n"
+        "  %r.wide.2 = f32[4] select(%p, %r.wide, %r.wide.1)\n"
+        "  ROOT %r = bf16[4] convert(%r.wide.2)");
+  CHECK_THAT(settle_entry("%r = compare(bf16[4] %a, f32[4] %b), direction=LT"),
+             Catch::Contains("ROOT %r = pred[4] compare(%r.wide, %b), direction=LT"));
+  CHECK_THROWS_WITH(parse_module("%r = f32[4] add(s32[4] %a, f32[4] %b)"),
+                    Catch::Contains("differ in element type"));
+  CHECK_THROWS_WITH(parse_module("%r = f32[4] add(bf16[2] %a, f32[4] %b)"),
+                    Catch::Contains("differ in dims"));
+}
+
 TEST_CASE("a name in the text wins over one made for an element of a tuple constant") {
   CHECK(settle_entry("HloModule m\nENTRY e {\n  c = (s32[]) constant((1))\n"
                      "  c.element = s32[] constant(2)\n  ROOT t = ((s32[]), s32[]) tuple(c, "
