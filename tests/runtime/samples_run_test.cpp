@@ -120,6 +120,30 @@ ENTRY e {
   expect_oracle(text, 4);
 }
 
+TEST_CASE("executor: a collective that a part of its group reaches is an error", "[executor]") {
+  const auto module = parse_module(R"(HloModule m, num_partitions=4
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+over { t = f32[8] parameter(0) ROOT r = f32[8] all-reduce(t), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=sum }
+alone { t = f32[8] parameter(0) ROOT r = f32[8] negate(t) }
+ENTRY e {
+  x = f32[8] parameter(0)
+  i = u32[] partition-id()
+  one = u32[] constant(1)
+  p = pred[] compare(i, one), direction=LT
+  ROOT r = f32[8] conditional(p, x, x), true_computation=over, false_computation=alone
+}
+)");
+  const auto arguments = small_arguments(*module, 4);
+  const std::string wanted = "is reached by 1 of the 2 devices of its group {0,1} only";
+  CHECK_THROWS_WITH(evaluate_devices(*module, 4, arguments), Catch::Contains(wanted));
+  ProgramOptions options;
+  options.num_devices = 4;
+  for (const int workers : {1, 4}) {
+    Executor executor(build_program(*module, options), make_worker_pool(workers));
+    CHECK_THROWS_WITH(executor.run(to_buffers(arguments)), Catch::Contains(wanted));
+  }
+}
+
 TEST_CASE("executor: pairs of start and done, also inside of called computations", "[executor]") {
   expect_oracle(R"(HloModule m, num_partitions=2
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
