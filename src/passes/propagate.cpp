@@ -93,9 +93,42 @@ bool is_unknown(const Sharding& s) {
   return std::all_of(s.elements().begin(), s.elements().end(), is_unknown);
 }
 
+// 0 is heard first.
+int64_t priority_of(const Node& node) {
+  const auto found = node.frontend_attributes.find("gspmd.priority");
+  if (found == node.frontend_attributes.end()) return 0;
+  int64_t priority = 0;
+  for (const char c : found->second) {
+    if (c == '"') continue;
+    if (c < '0' || c > '9' || priority > 1'000'000)
+      user_error("propagate: gspmd.priority={} of {} is no number from 0 to 1,000,000",
+                 found->second, node.name());
+    priority = priority * 10 + (c - '0');
+  }
+  return priority;
+}
+
 bool is_barrier(const Node& node, std::string_view target) {
   return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target &&
          node.operands().size() == 1 && node.shape == node.operand(0)->shape;
+}
+
+// Removes these nodes, which nothing reads; other nodes that nothing reads stay as the user wrote
+// them.
+void remove_only(Computation& computation, const std::set<const Node*>& removed) {
+  Node* root = computation.root();
+  std::vector<Node*> kept{root};
+  std::vector<Shape> shapes{root->shape};
+  for (const auto& node : computation.nodes())
+    if (node->users().empty() && node.get() != root && !removed.contains(node.get())) {
+      kept.push_back(node.get());
+      shapes.push_back(node->shape);
+    }
+  Node* all = computation.append(Opcode::tuple, Shape::tuple(std::move(shapes)), std::move(kept));
+  computation.set_root(all);
+  computation.remove_dead();
+  computation.set_root(root);
+  computation.remove_last(all);
 }
 
 }  // namespace
@@ -170,14 +203,14 @@ void Propagation::convert_sharding_ops() {
       computation->replace_uses(old, copy);
       record_origins(*copy, *copy);
       Node* source = copy->operand(0);
-      const bool closed = copy->sharding->open().empty();
+      const bool closed = copy->sharding->open().empty() && priority_of(*copy) == 0;
       if (closed && !source->sharding && source->shape == copy->shape) {
         source->sharding = copy->sharding->with_shard_group(0, false);
         record_origins(*source, *copy);
       }
       restructured_ = true;
     }
-    computation->remove_dead();
+    remove_only(*computation, {annotations.begin(), annotations.end()});
     computation->sort();
   }
 }
@@ -254,6 +287,25 @@ void Propagation::mark_given() {
   if (!any(options_.allow_output)) flags(*entry->root()) |= kGiven;
 }
 
+// Annotations of a later priority stay silent, and as they are, until their turn.
+void Propagation::withhold_later() {
+  for (Computation* computation : computations_)
+    for (const auto& node : computation->nodes()) {
+      const int64_t priority = priority_of(*node);
+      if (priority == 0 || !given(*node) || !node->sharding) continue;
+      later_[priority].emplace_back(node.get(), *node->sharding);
+      node->sharding.reset();
+    }
+}
+
+bool Propagation::hear_next() {
+  if (later_.empty()) return false;
+  const auto next = later_.begin();
+  for (auto& [node, sharding] : next->second) set_sharding(*node, std::move(sharding), *node);
+  later_.erase(next);
+  return true;
+}
+
 // All members of a shard_as group end equal: merged, or as the first that is split. In a donated
 // pair what the user gave stays.
 void Propagation::align_shard_as_groups() {
@@ -297,14 +349,14 @@ bool Propagation::relay_barriers() {
 
 void Propagation::remove_barriers() {
   for (Computation* computation : computations_) {
-    bool found = false;
+    std::set<const Node*> removed;
     for (const auto& node : computation->nodes())
       if (is_barrier(*node, "ShardBarrierFrom") || is_barrier(*node, "ShardBarrierTo")) {
         computation->replace_uses(node.get(), node->operand(0));
-        found = true;
+        removed.insert(node.get());
       }
-    if (!found) continue;
-    computation->remove_dead();
+    if (removed.empty()) continue;
+    remove_only(*computation, removed);
     restructured_ = true;
   }
 }
@@ -368,7 +420,10 @@ bool Propagation::run() {
   place_channels();
   tie_related_nodes();
   mark_given();
-  for (int level = 0; level <= 3; ++level) run_to_fixed_point(level);
+  withhold_later();
+  do {
+    for (int level = 0; level <= 3; ++level) run_to_fixed_point(level);
+  } while (hear_next());
   // What a neighbour of a neighbour learned late is seen too, so that a second run finds nothing.
   constexpr int kMoreRuns = 8;
   for (int i = 0; i < kMoreRuns && run_to_fixed_point(3); ++i) continue;

@@ -186,6 +186,7 @@ bool Propagation::run_to_fixed_point(int level) {
     bool changed = false;
     for (Computation* computation : computations_)
       changed |= sweep_computation(*computation, level);
+    if (options_.stats) ++options_.stats->sweeps;
     if (!changed) break;
     any = true;
   }

@@ -29,6 +29,8 @@ class Propagation {
   void group_donated();
   void detach_while_root();
   void mark_given();
+  void withhold_later();
+  bool hear_next();
   void align_shard_as_groups();
   bool relay_barriers();
   void remove_barriers();
@@ -88,6 +90,8 @@ class Propagation {
   std::vector<Computation*> computations_;  // those that completion visits, callees first
   std::map<const Computation*, std::vector<Node*>> orders_;
   std::map<const Computation*, const Node*> caller_;  // of loop bodies, branches and callees
+  // Annotations still to be heard, by priority.
+  std::map<int64_t, std::vector<std::pair<Node*, Sharding>>> later_;
   std::optional<Sharding> saved_root_;
   std::vector<std::optional<Sharding>> saved_parameters_;
   bool restructured_ = false;

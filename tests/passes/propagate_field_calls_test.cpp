@@ -247,3 +247,15 @@ TEST_CASE("completion of custom calls: those that pass elements on, and those of
   CHECK(completed_as(body("Mystery", "{replicated}", ""), "", "n") == "{replicated}");
   CHECK(completed_as(body("Mystery", "", rows), "", "x") == rows);
 }
+
+TEST_CASE("completion leaves values that nobody reads where they are, and lays them out") {
+  const std::string body = R"(a = f32[8,8] parameter(0)
+ s = f32[8,8] custom-call(a), custom_call_target="Sharding", sharding={devices=[4,1]<=[4]}
+ b = f32[8,8] custom-call(s), custom_call_target="ShardBarrierTo"
+ n = f32[8,8] negate(b)
+ m = f32[8,8] tanh(s)
+ ROOT out = f32[8,8] copy(a))";
+  CHECK(completed_as(body, "", "n") == "{devices=[4,1]<=[4]}");
+  CHECK(completed_as(body, "", "m") == "{devices=[4,1]<=[4]}");
+  CHECK(find_node(*completed(body), "n")->operand(0)->name() == "s");
+}

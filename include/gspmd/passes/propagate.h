@@ -7,6 +7,10 @@
 
 namespace gspmd {
 
+struct PropagateStats {
+  int64_t sweeps = 0;  // over all computations, all levels together
+};
+
 struct PropagateOptions {
   bool spmd = true;
   // One value for all, or one per root-tuple leaf / entry parameter. Empty: taken from the module's
@@ -16,11 +20,13 @@ struct PropagateOptions {
   // Boundary shardings that completion found but that do not divide become replicated (imported
   // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
   bool replicate_indivisible_boundary = true;
+  PropagateStats* stats = nullptr;  // filled where given
 };
 
 // Completes the sharding of every node from the annotated ones, in place (semantics.md 2;
 // arXiv:2105.04663, 3.5). Given shardings are never changed, except on their open dims. Sharding
-// custom-calls become copies. Records Origins. Idempotent. Returns whether anything changed.
+// custom-calls become copies. Those with the frontend attribute gspmd.priority="N" are heard after all
+// of smaller numbers (absent: 0) have been carried as far as they reach. Records Origins. Idempotent. Returns whether anything changed.
 bool propagate(Module& module, const PropagateOptions& options = {});
 
 }  // namespace gspmd
