@@ -221,7 +221,7 @@ namespace {
 bool is_identity(const Node& node, Combiner combiner) {
   const Node* value = &node;
   while (value->is(Opcode::broadcast)) value = value->operand(0);
-  if (!value->is(Opcode::constant)) return false;
+  if (!value->is(Opcode::constant) || is_complex(value->shape.dtype)) return false;
   for (int64_t i = 0; i < value->attrs.literal.size(); ++i)
     if (value->attrs.literal.at(i) != combiner_identity(combiner, value->shape.dtype)) return false;
   return value->attrs.literal.size() <= 64 || value->rank() == 0;

@@ -83,6 +83,8 @@ std::vector<Sample> type_samples() {
       {Opcode::dot, "dot of 8-bit floats", "a = f8e4m3fn[3,4] parameter(0)\nb = f8e5m2[4,5] parameter(1)\nROOT r = f32[3,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
       {Opcode::dot, "dot of bytes into words", "a = s8[3,4] parameter(0)\nb = s8[4,5] parameter(1)\nROOT r = s32[3,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
       {Opcode::reduce, "reduce of complex numbers", "a = c64[3,4] parameter(0)\nz = c64[] parameter(1)\nROOT r = c64[3] reduce(a, z), dimensions={1}, to_apply=sum_c64"},
+      {Opcode::reduce, "reduce of complex numbers from i", "a = c64[3,4] parameter(0)\nz = c64[] constant((0,1))\nROOT r = c64[4] reduce(a, z), dimensions={0}, to_apply=sum_c64"},
+      {Opcode::scatter, "scatter into i", "c = c64[] constant((0,1))\na = c64[7] broadcast(c), dimensions={}\ni = s32[5] parameter(0)\nu = c64[5] parameter(1)\nROOT r = c64[7] scatter(a, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum_c64", 0, 6},
       {Opcode::reduce, "reduce of narrow floats", "a = f8e4m3fn[3,4] parameter(0)\nz = f8e4m3fn[] constant(0)\nROOT r = f8e4m3fn[4] reduce(a, z), dimensions={0}, to_apply=sum_f8"},
       {Opcode::iota, "iota of complex numbers", "ROOT r = c64[3,5] iota(), iota_dimension=1"},
       {Opcode::iota, "iota of narrow integers", "ROOT r = u4[3,5] iota(), iota_dimension=0"},
