@@ -48,8 +48,11 @@ int64_t product_of(const std::vector<ConvolutionAxis>& axes, int64_t Convolution
 ConvolutionForm form_of(const ConvolutionSpec& spec) {
   for (const ConvolutionAxis& axis : spec.axes)
     if (axis.base_dilation > 1) return ConvolutionForm::input_gradient;
-  const bool large = product_of(spec.axes, &ConvolutionAxis::kernel) >
-                     product_of(spec.axes, &ConvolutionAxis::output);
+  // A window that covers a small input whole is still a plain convolution: fully connected layers.
+  constexpr int64_t kLargeWindow = 64;
+  const int64_t window = product_of(spec.axes, &ConvolutionAxis::kernel);
+  const int64_t positions = product_of(spec.axes, &ConvolutionAxis::output);
+  const bool large = window > positions && (positions > 1 || window > kLargeWindow);
   return spec.batch_groups > 1 || (large && spec.feature_groups == 1)
              ? ConvolutionForm::kernel_gradient
              : ConvolutionForm::forward;

@@ -208,7 +208,7 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
   Random random{std::mt19937_64(20)};
   constexpr DType kTypes[] = {DType::f32, DType::f32, DType::bf16,
                               DType::f64, DType::s32, DType::s8};
-  int fast = 0;
+  int fast = 0, from_library = 0;
   for (int n = 0; n < 400; ++n) {
     const DType type = kTypes[n % 6];
     const Case c = random_case(random, type);
@@ -227,34 +227,66 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
     const PreparedKernel kernel = node->op().lower(*node);
     if (!kernel.run) continue;
     ++fast;
+    if (kernel.scratch_bytes > 0) ++from_library;  // it packs the kernel; plain loops need no room
     CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {c.output})[0], expected));
   }
   CHECK(fast > 300);
+  CHECK(from_library > 150);
 }
 
 TEST_CASE("convolution takes complex and narrow numbers", "[convolution]") {
   const std::vector<EvaluateCase> cases = {
-      {"complex", "x = c64[1,3,1] constant({{{(1,1)},{(0,2)},{(3,0)}}})\nw = c64[2,1,1] constant({{{(0,1)}},{{(1,0)}}})\nROOT r = c64[1,2,1] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f", "c64[1,2,1] {{{(-1,3)},{(1,0)}}}"},
-      {"pred", "x = pred[1,3] constant({{1,0,1}})\nw = pred[3,2] constant({{0,1},{1,1},{0,0}})\nROOT r = pred[1,2] convolution(x, w), dim_labels=bf_io->bf", "pred[1,2] {{0,1}}"},
-      {"4-bit integers to s32", "x = s4[1,3] constant({{1,-8,7}})\nw = s4[3,1] constant({{7},{-8},{7}})\nROOT r = s32[1,1] convolution(x, w), dim_labels=bf_io->bf", "s32[1,1] {{120}}"},
-      {"8-bit floats", "x = f8e4m3fn[1,2] constant({{1,0.5}})\nw = f8e4m3fn[2,1] constant({{2},{3}})\nROOT r = f8e4m3fn[1,1] convolution(x, w), dim_labels=bf_io->bf", "f8e4m3fn[1,1] {{3.5}}"},
-      {"f16 is rounded once", "x = f16[1,3] constant({{2048,1,1}})\nw = f16[3,1] constant({{1},{1},{1}})\nROOT r = f16[1,1] convolution(x, w), dim_labels=bf_io->bf", "f16[1,1] {{2050}}"},
-      {"no input features", "x = f32[2,3,0] constant({{{},{},{}},{{},{},{}}})\nw = f32[2,0,1] constant({{},{}})\nROOT r = f32[2,2,1] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f", "f32[2,2,1] {{{0},{0}},{{0},{0}}}"},
+      {"complex",
+       "x = c64[1,3,1] constant({{{(1,1)},{(0,2)},{(3,0)}}})\nw = c64[2,1,1] "
+       "constant({{{(0,1)}},{{(1,0)}}})\nROOT r = c64[1,2,1] convolution(x, w), window={size=2}, "
+       "dim_labels=b0f_0io->b0f",
+       "c64[1,2,1] {{{(-1,3)},{(1,0)}}}"},
+      {"pred",
+       "x = pred[1,3] constant({{1,0,1}})\nw = pred[3,2] constant({{0,1},{1,1},{0,0}})\nROOT r = "
+       "pred[1,2] convolution(x, w), dim_labels=bf_io->bf",
+       "pred[1,2] {{0,1}}"},
+      {"4-bit integers to s32",
+       "x = s4[1,3] constant({{1,-8,7}})\nw = s4[3,1] constant({{7},{-8},{7}})\nROOT r = s32[1,1] "
+       "convolution(x, w), dim_labels=bf_io->bf",
+       "s32[1,1] {{120}}"},
+      {"8-bit floats",
+       "x = f8e4m3fn[1,2] constant({{1,0.5}})\nw = f8e4m3fn[2,1] constant({{2},{3}})\nROOT r = "
+       "f8e4m3fn[1,1] convolution(x, w), dim_labels=bf_io->bf",
+       "f8e4m3fn[1,1] {{3.5}}"},
+      {"f16 is rounded once",
+       "x = f16[1,3] constant({{2048,1,1}})\nw = f16[3,1] constant({{1},{1},{1}})\nROOT r = "
+       "f16[1,1] convolution(x, w), dim_labels=bf_io->bf",
+       "f16[1,1] {{2050}}"},
+      {"no input features",
+       "x = f32[2,3,0] constant({{{},{},{}},{{},{},{}}})\nw = f32[2,0,1] constant({{},{}})\nROOT r "
+       "= f32[2,2,1] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f",
+       "f32[2,2,1] {{{0},{0}},{{0},{0}}}"},
   };
   for (const EvaluateCase& test : cases) check_case(test);
 }
 
 TEST_CASE("convolutions that cannot be are refused with their numbers", "[convolution]") {
-  const std::string xw = "x = f32[1,3,4] constant({{{1,2,3,4},{1,2,3,4},{1,2,3,4}}})\nw = f32[1,2,6] constant({{{1,2,3,4,5,6},{1,2,3,4,5,6}}})\n";
+  const std::string xw =
+      "x = f32[1,3,4] constant({{{1,2,3,4},{1,2,3,4},{1,2,3,4}}})\nw = f32[1,2,6] "
+      "constant({{{1,2,3,4,5,6},{1,2,3,4,5,6}}})\n";
   struct Wrong {
     std::string root, message;
   };
   const std::vector<Wrong> cases = {
-      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f", "has 4 input features in 1 groups"},
-      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f, feature_group_count=2", "window dim 0 has size 2"},
-      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f, feature_group_count=2, batch_group_count=3", "one of them is 1"},
-      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1x1}, dim_labels=b0f_0io->b0f, feature_group_count=2", "the window has 2 dims"},
-      {"ROOT r = s32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f, feature_group_count=2", "cannot give elements of s32"},
+      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f",
+       "has 4 input features in 1 groups"},
+      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f, "
+       "feature_group_count=2",
+       "window dim 0 has size 2"},
+      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f, "
+       "feature_group_count=2, batch_group_count=3",
+       "one of them is 1"},
+      {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1x1}, dim_labels=b0f_0io->b0f, "
+       "feature_group_count=2",
+       "the window has 2 dims"},
+      {"ROOT r = s32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f, "
+       "feature_group_count=2",
+       "cannot give elements of s32"},
   };
   for (const Wrong& wrong : cases) {
     INFO(wrong.root);
