@@ -13,6 +13,7 @@
 #include "gspmd/api/nn.h"
 #include "gspmd/api/operand.h"
 #include "gspmd/api/optim.h"
+#include "gspmd/api/origins.h"
 #include "gspmd/api/random.h"
 #include "gspmd/api/regions.h"
 #include "gspmd/api/shaping.h"

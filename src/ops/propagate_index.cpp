@@ -68,11 +68,17 @@ FactorRule scatter_rule(const Node& node) {
 
 }  // namespace
 
-// The indices' batch dims first, then what the operand has beside the dims that are looked up.
+// Dims that operand and indices share by name first, then the indices' batch dims, then what the
+// operand has beside the dims that are looked up.
 Proposals gather_forward(const Node& node, CompletionMode mode) {
   const FactorRule rule = gather_rule(node, mode.spmd);
   Proposals proposals;
   const Node& indices = *node.operand(1);
+  const Dims& batching = node.attrs.gather->operand_batching_dims;
+  if (const Sharding* s = tiled_leaf(*node.operand(0)); s && !batching.empty())
+    if (auto batch = reaching(rule, rule.operands[0],
+                              whole_except(*s, batching, node.operand(0)->rank()), rule.results[0]))
+      proposals.push_back({*batch, 0});
   if (is_laid_out(indices))
     proposals.push_back(
         {carry_sharding(rule, rule.operands[1], *indices.sharding, rule.results[0]), 1});

@@ -55,8 +55,8 @@ void Propagation::place_channels() {
         const int64_t other = single_device(node.sharding);
         if (other >= 0 && other != device)
           user_error(
-              "while: {} is on device {}, which conflicts with device {} of channel instruction "
-              "{}; put the loop on one device",
+              "while: Instruction: {} is on device: {}, which conflicts with device: {} of channel "
+              "instruction: {}; put the loop on one device",
               node.name(), other, device, channel->name());
       };
       check(*loop);

@@ -119,8 +119,10 @@ body { p = (u32[], f32[]) parameter(0)
     text.replace(text.find("body=body"), 9, "body=body, sharding=" + on);
     return text;
   };
-  CHECK_THROWS_WITH(completed(module("{{maximal device=0}, {maximal device=0}}"), {}, more),
-                    Catch::Contains("on device 0, which conflicts with device 1"));
+  CHECK_THROWS_WITH(
+      completed(module("{{maximal device=0}, {maximal device=0}}"), {}, more),
+      Catch::Contains("Instruction: w is on device: 0, which conflicts with device: 1 "
+                      "of channel instruction: v"));
 }
 
 TEST_CASE("completion of tuples: leaves on one device, manual leaves, elements of elements") {

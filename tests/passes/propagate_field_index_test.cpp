@@ -210,3 +210,18 @@ TEST_CASE("completion of reverses: the devices run backwards, in SPMD only") {
   CHECK(completes(body, "r") == "{devices=[2,2]1,0,3,2}");
   CHECK(completes(body, "r", without_spmd()) == "none");
 }
+
+TEST_CASE("completion of gathers: dims that operand and indices share by name, in both modes") {
+  const auto body = [](const std::string& operand, const std::string& indices) {
+    return "t = f32[4,9,16] parameter(0)" + of(operand) + "\n i = s32[4,8] parameter(1)" +
+           of(indices) +
+           "\n g = f32[4,8,16] gather(t, i), offset_dims={2}, collapsed_slice_dims={1}, "
+           "start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, "
+           "index_vector_dim=2, slice_sizes={1,1,16}\n ROOT out = f32[4,8,16] copy(g)";
+  };
+  CHECK(completes(body("{devices=[2,1,1]<=[2]}", ""), "g") == "{devices=[2,1,1]<=[2]}");
+  CHECK(completes(body("{devices=[2,1,2]<=[4]}", ""), "g") == "{devices=[2,1,2]<=[4]}");
+  CHECK(completes(body("", "{devices=[2,2]<=[4]}"), "g") == "{devices=[2,2,1]<=[4]}");
+  CHECK(completes(body("{devices=[2,1,2]<=[4]}", ""), "g", without_spmd()) ==
+        "{devices=[2,1,1,2]<=[4] last_tile_dim_replicate}");
+}
