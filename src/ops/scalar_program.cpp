@@ -11,6 +11,7 @@ namespace {
 
 // Nested calls are written out; a computation that grows beyond this runs through `call`.
 constexpr size_t kMostSteps = 10000;
+constexpr size_t kMostVisits = 10 * kMostSteps;  // nodes looked at, also those that make no step
 
 void run_table_step(const ScalarProgram::Step& step, const ScalarProgram::Frame& frame) {
   const ScalarProgram::TableStep& table = frame.table[step.a];
@@ -62,6 +63,7 @@ class ScalarProgram::Compiler {
     const std::unordered_set<const Node*> live = live_nodes(root);
     for (const std::unique_ptr<Node>& node : computation.nodes()) {
       if (!live.contains(node.get())) continue;
+      if (++visits_ > kMostVisits) return {};
       std::vector<Slots> operands;
       for (const Node* operand : node->operands()) operands.push_back(values.at(operand));
       Slots slots = value_of(*node, operands, arguments);
@@ -141,6 +143,7 @@ class ScalarProgram::Compiler {
   }
 
   ScalarProgram& program_;
+  size_t visits_ = 0;
 };
 
 ScalarProgram::ScalarProgram(const Computation& computation, const CallComputation& call)

@@ -128,6 +128,19 @@ TEST_CASE("a scalar program compares and converts as the interpreter does", "[sc
           fmt::format("x = {}[] parameter(0)\nROOT r = {}[] convert(x)\n", from, to));
 }
 
+TEST_CASE("calls that double at every level are not written out", "[scalar_program]") {
+  std::string text = "HloModule m\nc0 {\nROOT p = f32[] parameter(0)\n}\n";
+  for (int level = 1; level <= 40; ++level)
+    text += fmt::format(
+        "c{0} {{\np = f32[] parameter(0)\na = f32[] call(p), to_apply=c{1}\nROOT b = f32[] "
+        "call(a), to_apply=c{1}\n}}\n",
+        level, level - 1);
+  const auto module = parse_module(
+      text + "ENTRY e {\np = f32[] parameter(0)\nROOT r = f32[] call(p), to_apply=c40\n}\n");
+  const CallComputation call = interpret();
+  CHECK_FALSE(ScalarProgram(*module->entry(), call).compiled());
+}
+
 TEST_CASE("a scalar program follows calls and tuples, and calls what is no scalar",
           "[scalar_program]") {
   compare_with_evaluation(R"(x = f32[] parameter(0)
