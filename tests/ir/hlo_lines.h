@@ -95,8 +95,8 @@ inline std::string without_operand_types(const std::string& line) {
     if (depth == 0 || (depth == 1 && c == ',')) {
       const std::string operand = line.substr(start, at - start);
       const size_t name = operand.rfind('%');
-      result += name == std::string::npos ? operand
-                                          : (start > open + 1 ? " " : "") + operand.substr(name);
+      if (name != std::string::npos && start > open + 1) result += ' ';
+      result += name == std::string::npos ? operand : operand.substr(name);
       result += c;
       start = at + 1;
     }
