@@ -14,7 +14,7 @@ TEST_CASE("a wrong command line, file or module is one message and exit code 2")
       {"print .", "cannot be read"},
       {"run - --num-devices 0", "--num-devices 0: outside 1 to"},
       {"run - --num-devices two", "--num-devices"},
-      {"run - --num-devices 4", "raise --num-devices"},
+      {"run - --num-devices 4", "the program has 4 devices"},
       {"run - --inputs no/such.npz", "no/such.npz: cannot be read as npz: No such file"},
       {"run - --outputs no/such.npz", "--outputs no/such.npz: there is no folder no"},
       {"run - --outputs .", "--outputs .: is a folder"},
