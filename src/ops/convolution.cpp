@@ -133,12 +133,24 @@ FactorRule convolution_factors(const Node& node) {
   return rule;
 }
 
+// How many elements the windows of one dim meet together; padding and holes are not multiplied.
+int64_t met_elements(const WindowDim& dim, int64_t input_size, int64_t positions) {
+  constexpr int64_t kCounted = 1 << 16;
+  if (positions > kCounted) return saturating_multiply(positions, dim.size) / dim.base_dilation;
+  int64_t met = 0;
+  for (const WindowRun& run : window_runs(dim, input_size, positions)) met += run.count;
+  return met;
+}
+
 int64_t convolution_flops(const Node& node) {
   const ConvDims& conv = *node.attrs.conv;
-  int64_t flops = saturating_multiply(2, node.shape.elements_count());
+  int64_t flops = saturating_multiply(2, node.dim(conv.output_batch));
+  flops = saturating_multiply(flops, node.dim(conv.output_feature));
   flops = saturating_multiply(flops, node.operand(1)->dim(conv.kernel_input_feature));
-  for (const int64_t d : conv.kernel_spatial)
-    flops = saturating_multiply(flops, node.operand(1)->dim(d));
+  for (size_t i = 0; i < conv.input_spatial.size(); ++i)
+    flops = saturating_multiply(
+        flops, met_elements(node.attrs.window[i], node.operand(0)->dim(conv.input_spatial[i]),
+                            node.dim(conv.output_spatial[i])));
   return flops;
 }
 

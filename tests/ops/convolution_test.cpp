@@ -265,6 +265,21 @@ TEST_CASE("convolution takes complex and narrow numbers", "[convolution]") {
   for (const EvaluateCase& test : cases) check_case(test);
 }
 
+TEST_CASE("the work of a convolution leaves padding and holes out", "[convolution]") {
+  const auto flops = [](const char* body) {
+    const auto module = parse_module(with_entry(body));
+    return op_info(Opcode::convolution).flops(*module->entry()->root());
+  };
+  CHECK(flops("x = f32[2,5,3] parameter(0)\nw = f32[3,3,4] parameter(1)\nROOT r = f32[2,3,4] "
+              "convolution(x, w), window={size=3}, dim_labels=b0f_0io->b0f") == 2 * 2 * 4 * 3 * 9);
+  CHECK(flops("x = f32[2,5,3] parameter(0)\nw = f32[3,3,4] parameter(1)\nROOT r = f32[2,5,4] "
+              "convolution(x, w), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f") ==
+        2 * 2 * 4 * 3 * 13);
+  CHECK(flops("x = f32[2,5,3] parameter(0)\nw = f32[2,3,4] parameter(1)\nROOT r = f32[2,8,4] "
+              "convolution(x, w), window={size=2 lhs_dilate=2}, dim_labels=b0f_0io->b0f") ==
+        2 * 2 * 4 * 3 * 8);
+}
+
 TEST_CASE("convolutions that cannot be are refused with their numbers", "[convolution]") {
   const std::string xw =
       "x = f32[1,3,4] constant({{{1,2,3,4},{1,2,3,4},{1,2,3,4}}})\nw = f32[1,2,6] "
