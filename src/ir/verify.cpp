@@ -1,5 +1,6 @@
 #include <stdexcept>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
@@ -54,21 +55,25 @@ void check_sharding(const Node& node) {
 void check_edges(const Computation& computation) {
   std::unordered_map<const Node*, size_t> position;
   position.reserve(computation.nodes().size());
-  std::unordered_map<const Node*, std::vector<const Node*>> readers;
-  readers.reserve(computation.nodes().size());
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
-    for (const Node* operand : node->operands()) readers[operand].push_back(node.get());
     for (const Node* operand : node->operands())
       if (!position.contains(operand))
         user_error("\"{}\" stands before its operand \"{}\" in \"{}\": {}", node->name(),
                    operand->name(), computation.name(), to_text(*node));
     position.emplace(node.get(), position.size());
   }
+  // Operands of the nodes that have many: a tuple of n operands is not searched n times.
+  std::unordered_map<const Node*, std::unordered_set<const Node*>> many;
+  const auto reads = [&](const Node& user, const Node* operand) {
+    const std::vector<Node*>& read = user.operands();
+    if (read.size() <= 32) return std::find(read.begin(), read.end(), operand) != read.end();
+    std::unordered_set<const Node*>& set = many[&user];
+    if (set.empty()) set.insert(read.begin(), read.end());
+    return set.contains(operand);
+  };
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
-    std::vector<const Node*>& read = readers[node.get()];
-    std::sort(read.begin(), read.end());
     for (const Node* user : node->users())
-      if (!std::binary_search(read.begin(), read.end(), user))
+      if (!position.contains(user) || !reads(*user, node.get()))
         user_error("\"{}\" in \"{}\" lists a user that does not read it: {}", node->name(),
                    computation.name(), to_text(*node));
   }
