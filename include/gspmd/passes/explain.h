@@ -36,7 +36,7 @@ struct Explanation {
 
 struct ExplainOptions {
   int64_t max_candidates = 50;        // programs compiled in search of suggestions; 0: no search
-  int64_t max_instructions = 400000;  // in all of them together: fewer candidates for large modules
+  int64_t max_instructions = 40000;  // in all of them together: fewer candidates for large modules
 };
 
 // Every collective of the module's per-device program (before combining), largest first, and what
