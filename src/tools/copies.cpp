@@ -45,8 +45,8 @@ bool runs_as_copies(const Module& module) {
 }
 
 int64_t CopiesProgram::bytes() const {
-  return saturating_multiply(
-      num_devices, sum_bytes({plan.peak_bytes, input_bytes(*module), output_bytes(*module)}));
+  return saturating_multiply(num_devices, sum_bytes({plan.peak_bytes, input_bytes(*module),
+                                                     output_bytes(*module), kDeviceBytes}));
 }
 
 CopiesProgram prepare_copies(const Module& module) {

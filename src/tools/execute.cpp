@@ -48,7 +48,9 @@ int64_t available_bytes() {
 
 }  // namespace
 
-int64_t Prepared::bytes() const { return saturating_multiply(num_devices, plan.peak_bytes); }
+int64_t Prepared::bytes() const {
+  return saturating_multiply(num_devices, sum_bytes({plan.peak_bytes, kDeviceBytes}));
+}
 
 Prepared prepare(const Module& module, const PipelineOptions& options) {
   const Clock::time_point start = Clock::now();
@@ -108,7 +110,8 @@ void check_time(const std::string& what, const Module& local, int64_t devices,
   const double work = std::max(cost.flops, cost.memory_bytes) * static_cast<double>(devices);
   if (work > kFastest * command.time_limit)
     user_error(
-        "{}: about {:.3g} operations and {:.3g} bytes moved do not end within {} seconds; use smaller "
+        "{}: about {:.3g} operations and {:.3g} bytes moved do not end within {} seconds; use "
+        "smaller "
         "shapes, or a longer --time-limit",
         what, cost.flops * static_cast<double>(devices),
         cost.memory_bytes * static_cast<double>(devices), command.time_limit);

@@ -12,6 +12,9 @@
 
 namespace gspmd::tools {
 
+// What each device of a run needs beside its values: tables, lists of arrays.
+constexpr int64_t kDeviceBytes = 1024;
+
 // A module compiled for its num_partitions devices, not yet run.
 struct Prepared {
   CompiledModule compiled;

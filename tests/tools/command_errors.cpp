@@ -104,7 +104,7 @@ TEST_CASE("a run that does not fit into memory is refused with the bytes it need
                   "HloModule m\nENTRY e { a = f32[1000000,1000000] parameter(0)\n"
                   " ROOT r = f32[1000000,1000000] tanh(a) }");
   CHECK(result.code == 2);
-  CHECK_THAT(result.err, Catch::Contains("000000000 bytes are needed"));
+  CHECK_THAT(result.err, Catch::Contains("run on 1 devices: 16000000001024 bytes are needed"));
 }
 
 TEST_CASE("a run that would not end for a lifetime is refused with what it has to do") {
