@@ -74,7 +74,7 @@ Proposals representative_forward(const Node& node, CompletionMode) {
 // Partial shardings of several operands merge where that is allowed; else the most specific one
 // decides, or the first where it leads.
 Proposals pointwise_forward(const Node& node, CompletionMode mode) {
-  if (node.shape.is_tuple) return {};
+  if (node.shape.is_tuple) return node.is(Opcode::copy) ? same_forward(node, mode) : Proposals{};
   if (!mode.spmd || mode.level == 0) {
     const Node* operand = representative_operand(node);
     if (!operand || operand->rank() != node.rank()) return {};

@@ -63,7 +63,7 @@ const Node& supplier(const Node& node, const Node& via, int64_t leaf) {
 
 }  // namespace
 
-void record_origins(Node& node, const Node& via) {
+void record_origins(Node& node, const Node& via, const std::vector<const Node*>& by_leaf) {
   if (!node.sharding) return;
   const bool tuple = node.sharding->is_tuple();
   const size_t count = tuple ? node.sharding->elements().size() : 1;
@@ -71,7 +71,8 @@ void record_origins(Node& node, const Node& via) {
   for (size_t i = 0; i < count; ++i) {
     const auto leaf = static_cast<int64_t>(i);
     const Sharding& s = tuple ? node.sharding->elements()[i] : *node.sharding;
-    append_leaf(node, leaf, s, node.origins, supplier(node, via, leaf), origins);
+    const Node* known = i < by_leaf.size() ? by_leaf[i] : nullptr;
+    append_leaf(node, leaf, s, node.origins, known ? *known : supplier(node, via, leaf), origins);
   }
   node.origins = std::move(origins);
 }

@@ -120,9 +120,10 @@ bool Propagation::improve_leaves(Node& node, const Sharding& candidate, const No
   return true;
 }
 
-void Propagation::set_sharding(Node& node, Sharding sharding, const Node& via) {
+void Propagation::set_sharding(Node& node, Sharding sharding, const Node& via,
+                               const std::vector<const Node*>& by_leaf) {
   node.sharding = std::move(sharding);
-  record_origins(node, via);
+  record_origins(node, via, by_leaf);
   copy_to_related(node);
   wake_neighbours(node);
 }

@@ -57,7 +57,8 @@ class Propagation {
   std::optional<Sharding> better_leaf(const Node& node, const Shape& shape,
                                       const std::optional<Sharding>& current, Sharding candidate,
                                       const ImproveOptions& options) const;
-  void set_sharding(Node& node, Sharding sharding, const Node& via);
+  void set_sharding(Node& node, Sharding sharding, const Node& via,
+                    const std::vector<const Node*>& by_leaf = {});
   void wake_neighbours(const Node& node);
 
   // One node (propagation_rules.cpp).
@@ -65,6 +66,7 @@ class Propagation {
   bool infer_tuple(Node& node);
   bool infer_einsum(Node& node, int level);
   bool infer_from_users(Node& node, int level);
+  bool infer_from_elements(Node& node, int level);
   bool copy_replication(Node& node, int level);
   bool become_manual(Node& node, const Node& via);
   bool refine_open(Node& node, int level, bool from_users);
@@ -106,7 +108,8 @@ std::vector<Node*> post_order(const Computation& computation);
 std::vector<bool> unspecified_dims(const Node& node);
 
 // Brings the origins up to date with the sharding: new digits came through `via` (the node itself:
-// the user gave them; for a tuple: from the values it is made of).
-void record_origins(Node& node, const Node& via);
+// the user gave them; for a tuple: from the values it is made of). `by_leaf`: other neighbours for
+// some leaves, nullptr for the rest.
+void record_origins(Node& node, const Node& via, const std::vector<const Node*>& by_leaf = {});
 
 }  // namespace gspmd

@@ -58,6 +58,10 @@ Node* conversion_after(const Node& annotation) {
                                                                                        : nullptr;
 }
 
+bool is_array_element(const Node& user, const Node& value) {
+  return value.shape.is_tuple && user.is(Opcode::get_tuple_element) && !user.shape.is_tuple;
+}
+
 // A reader says what it wants of a value where it reads it first.
 int64_t first_position(const Node& user, const Node& value) {
   int64_t operand = 0;
@@ -217,6 +221,49 @@ std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_
   return better ? better : wanted;
 }
 
+// Readers of single array elements, all at once: a tuple of many leaves is written once.
+bool Propagation::infer_from_elements(Node& node, int level) {
+  if (!node.shape.is_tuple) return false;
+  if (node.sharding &&
+      (!node.sharding->is_tuple() ||
+       node.sharding->elements().size() != static_cast<size_t>(leaf_count(node.shape))))
+    return false;
+  const ImproveOptions options{options_.spmd && level > 0, true};
+  std::vector<size_t> first_leaf{0};
+  for (const Shape& element : node.shape.elements)
+    first_leaf.push_back(first_leaf.back() + static_cast<size_t>(leaf_count(element)));
+  std::vector<Sharding> leaves;  // filled with the first reader that has a say
+  std::vector<const Node*> by_leaf;
+  bool changed = false;
+  for (const Node* user : node.users()) {
+    if (!is_array_element(*user, node) || !propagates(user->sharding)) continue;
+    const auto index = static_cast<size_t>(user->attrs.index);
+    const size_t leaf = first_leaf.at(index);
+    if (leaves.empty()) {
+      by_leaf.resize(first_leaf.back());
+      if (node.sharding)
+        leaves = node.sharding->elements();
+      else if (user->sharding->is_tiled())
+        // The other leaves are whole, in the same manual subgroups.
+        leaves.assign(by_leaf.size(), select_dims(*user->sharding, {}));
+      else
+        leaves.resize(by_leaf.size());
+      changed = !node.sharding;
+    }
+    const bool unset = !node.sharding && !by_leaf[leaf];
+    std::optional<Sharding> better = *user->sharding;
+    if (!unset || !better->unreduced().empty())
+      better = better_leaf(node, node.shape.elements[index], leaves[leaf], *better, options);
+    if (!better) continue;
+    leaves[leaf] = better->with_open({});
+    by_leaf[leaf] = user;
+    changed = true;
+  }
+  if (!changed) return false;
+  set_sharding(node, Sharding::tuple(std::move(leaves)), node, by_leaf);
+  return true;
+}
+
 bool Propagation::infer_from_users(Node& node, int level) {
   // A broadcast waits: its readers may want it in several layouts.
   if (level < completion_level(node) && node.is(Opcode::broadcast)) return false;
@@ -227,10 +274,11 @@ bool Propagation::infer_from_users(Node& node, int level) {
     for (const Node* user : users)
       if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
   if (!may_be_tiled(node)) return false;
-  bool changed = false;
+  bool changed = infer_from_elements(node, level);
   for (Node* user : users)
-    if (const auto candidate = suggestion_of_user(*user, first_position(*user, node), level))
-      changed |= improve(node, *candidate, *user, level, false);
+    if (!is_array_element(*user, node))
+      if (const auto candidate = suggestion_of_user(*user, first_position(*user, node), level))
+        changed |= improve(node, *candidate, *user, level, false);
   return changed;
 }
 

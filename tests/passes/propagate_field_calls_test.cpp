@@ -261,3 +261,18 @@ TEST_CASE("completion leaves values that nobody reads where they are, and lays t
   CHECK(completed_as(body, "", "m") == "{devices=[4,1]<=[4]}");
   CHECK(find_node(*completed(body), "n")->operand(0)->name() == "s");
 }
+
+TEST_CASE("completion of copied tuples: leaf by leaf, both ways") {
+  const std::string body = R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+ b = f32[8] parameter(1)
+ x = f32[8] negate(b)
+ t = (f32[8], f32[8]) tuple(a, x)
+ k = (f32[8], f32[8]) copy(t)
+ e = f32[8] get-tuple-element(k), index=1
+ n = f32[8] negate(e), sharding={devices=[2]<=[2]}
+ f = f32[8] get-tuple-element(k), index=0
+ ROOT out = (f32[8], f32[8]) tuple(f, n))";
+  CHECK(completed_as(body, "", "k") == "{{devices=[4]<=[4]}, {devices=[2]<=[2]}}");
+  CHECK(completed_as(body, "", "f") == "{devices=[4]<=[4]}");
+  CHECK(completed_as(body, "", "x") == "{devices=[2]<=[2]}");
+}
