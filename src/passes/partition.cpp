@@ -5,6 +5,8 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "ops/control_partition.h"
+#include "passes/manual.h"
+#include "passes/partition_special.h"
 #include "passes/spmd_partitioner.h"
 
 namespace gspmd {
@@ -53,9 +55,13 @@ SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& o
 // What the partitioner works with: shardings over all devices. Values on some of the devices only
 // are computed on all of them, and reported.
 Sharding SpmdPartitioner::normalized(const Node& node, const Shape& shape, const Sharding& given) {
-  if (given.is_manual() || !given.manual_digits().empty())
-    user_error("partition: {} has a manual sharding {}; manual regions are not supported",
-               place(node), to_string(given));
+  const bool entry_side = node.is(Opcode::parameter) && &node.parent() == global_.entry();
+  if (entry_side && (given.is_manual() || has_manual_digits(given)))
+    user_error(
+        "partition: parameter {} has a manual sharding {}; let it enter whole and start the manual "
+        "region with SPMDFullToShardShape",
+        place(node), to_string(given));
+  if (given.is_manual()) return given;
   const bool maximal = given.kind() == ShardingKind::maximal;
   if ((given.is_tiled() && given.order()) || maximal) {
     int64_t largest = maximal ? given.device() : given.order()->count - 1;
@@ -63,9 +69,9 @@ Sharding SpmdPartitioner::normalized(const Node& node, const Shape& shape, const
       for (const int64_t device : given.order()->devices) largest = std::max(largest, device);
     if (largest >= num_devices_)
       user_error(
-          "partition: {} is sharded {} over device {}, the program has {} devices; raise "
-          "--num-devices",
-          place(node), to_string(given), largest, num_devices_);
+          "partition: {} is sharded {} over device {}, the program has {} devices; partition for "
+          "at least {}",
+          place(node), to_string(given), largest, num_devices_, largest + 1);
   }
   if (given.rank() > shape.rank())
     user_error("partition: {} of {} has a sharding of rank {}: {}", place(node), to_string(shape),
@@ -140,6 +146,10 @@ void SpmdPartitioner::partition_node(Node& node) {
   Entry entry;
   if (node.is(Opcode::parameter))
     entry.held = make_parameter(node);
+  else if (auto manual = partition_manual(*this, node))
+    entry.held = std::move(*manual);
+  else if (auto special = partition_special(*this, node))
+    entry.held = std::move(*special);
   else if (node.op().partition)
     entry.held = node.op().partition(*this, node);
   else if (node.op().factors)

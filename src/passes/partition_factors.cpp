@@ -1,7 +1,9 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "passes/manual.h"
 #include "passes/spmd_partitioner.h"
 #include "passes/spread.h"
+#include "passes/windows.h"
 
 namespace gspmd {
 namespace {
@@ -69,6 +71,12 @@ Node* identity_of(SpmdPartitioner& spmd, const FactorRule& rule, DType dtype) {
   internal_error("partition: no reduction factor to mask for");
 }
 
+// The digits that are manual in the region where the node stands.
+Digits manual_of(SpmdPartitioner& spmd, Node& node) {
+  const Sharding result = home(spmd, node);
+  return result.is_tiled() ? result.manual_digits() : Digits{};
+}
+
 SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
                            const Pending& kept) {
   SpreadProblem p;
@@ -76,12 +84,15 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
   p.rule = &rule;
   p.result = home(spmd, node);
   p.order = kept.order ? kept.order : p.result.order();
+  if (!p.result.is_tiled()) p.result = Sharding::replicated();
+  p.taken = manual_of(spmd, node);
+  p.result = without_manual(p.result);
   for (Node* operand : node.operands()) {
     Sharding s = kept.sums.empty() ? spmd.sharding(*operand)
                                    : spmd.held(operand).sharding.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
     if (!p.order) p.order = s.order();
-    p.operands.push_back(std::move(s));
+    p.operands.push_back(s.is_tiled() ? without_manual(s) : Sharding::replicated());
   }
   if (!p.order) p.order = iota_order(spmd.num_devices());
   for (size_t i = 0; i < p.operands.size(); ++i)
@@ -116,7 +127,7 @@ std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& s
       if (operand.rank() != 0 || node.operand(0)->rank() == 0) continue;
       const DType dtype = operand.shape.dtype;
       const bool identity =
-          operand.is(Opcode::constant) &&
+          operand.is(Opcode::constant) && !is_complex(dtype) &&
           operand.attrs.literal.at(0) == combiner_identity(rule.factors[f].combiner, dtype);
       if (!identity && !std::count(initial.begin(), initial.end(), i)) initial.push_back(i);
     }
@@ -157,35 +168,40 @@ Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unred
 }  // namespace
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
-  const FactorRule rule = node.op().factors(node);
+  FactorRule rule = node.op().factors(node);
+  Windows windows(spmd, node, rule);
   const Pending kept = unreduced_through(spmd, node);
   const SpreadProblem problem = make_problem(spmd, node, rule, kept);
-  const FactorDigits spread = choose_spread(problem);
+  FactorDigits spread = choose_spread(problem);
+  windows.spread(problem.order, spread);
+  const Digits manual = manual_of(spmd, node);
 
   const std::vector<size_t> initial = initial_values(rule, spread, node);
   std::vector<Node*> operands;
   for (size_t i = 0; i < node.operands().size(); ++i) {
-    Node* operand = node.operands()[i];
+    Node* operand = windows.source(i);
     if (std::count(initial.begin(), initial.end(), i)) {
       // Every device sums from the identity; the initial value joins once, after the sum.
       operands.push_back(identity_of(spmd, rule, operand->shape.dtype));
       continue;
     }
-    Sharding layout = project(problem.order, rule.operands[i], spread);
+    const Sharding layout =
+        with_manual(project(problem.order, rule.operands[i], spread), problem.order, manual);
     const bool uniform = !kept.sums.empty() && !node.op().has(kLinear) && is_uniform(*operand);
     Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept.sums));
     const std::vector<int64_t> masked = dims_to_mask(rule, rule.operands[i], spread);
     if (!masked.empty())
       local = spmd.mask_tail(local, operand->shape, layout, masked,
                              identity_of(spmd, rule, operand->shape.dtype));
-    operands.push_back(local);
+    operands.push_back(windows.fetch(i, local));
   }
 
   std::vector<Sharding> results;
   std::vector<Shape> shapes = leaf_shapes(node.shape);
   const std::vector<Unreduced> sums = pending_sums(rule, spread, kept.sums);
   for (size_t leaf = 0; leaf < shapes.size(); ++leaf) {
-    const Sharding s = project(problem.order, rule.results.at(leaf), spread);
+    const Sharding s =
+        with_manual(project(problem.order, rule.results.at(leaf), spread), problem.order, manual);
     shapes[leaf] = local_shape(shapes[leaf], s);
     results.push_back(hold(s, problem.order, sums));
   }
@@ -193,8 +209,10 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   for (const Computation* computation : node.called)
     called.push_back(spmd.local_computation(*computation));
   const Shape first = operands.empty() ? Shape() : operands[0]->shape;
-  Node* local = spmd.emit(node.opcode(), node.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0),
-                          operands, localize(node, rule, spread, first), called);
+  Node* local = windows.emit(operands);
+  if (!local)
+    local = spmd.emit(node.opcode(), node.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0),
+                      operands, windows.attributes(localize(node, rule, spread, first)), called);
   if (!initial.empty()) return join_initial(spmd, node, {local, results.at(0)}, initial.at(0));
   return {local, node.shape.is_tuple ? Sharding::tuple(results) : results.at(0)};
 }

@@ -3,6 +3,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "passes/manual.h"
 #include "passes/spmd_partitioner.h"
 
 namespace gspmd {
@@ -111,7 +112,12 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
 }
 
 Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, const Sharding& to) {
-  if (equivalent(value.sharding, to)) return value.local;
+  if (value.sharding == to || equivalent(value.sharding, to)) return value.local;
+  if (value.sharding.is_manual() || to.is_manual() ||
+      value.sharding.manual_digits() != to.manual_digits()) {
+    const Partitioned entered = enter_region(*this, value, global, to);
+    return reshard(entered, global, to);
+  }
   if (Node* scalar = scalar_of_splat(value.local); scalar && value.sharding.unreduced().empty()) {
     const Shape shape = local_shape(global, to);
     return shape.dims == value.local->dims() ? value.local : hlo::broadcast(scalar, shape.dims, {});

@@ -27,6 +27,7 @@ class Chooser {
     take_wanted();
     take_one_sided_sums();
     keep_operand_digits();
+    park_digits_of_whole_dims();
     return chosen_;
   }
 
@@ -140,6 +141,32 @@ class Chooser {
         if (local_result_bytes() / g * (g - 1) <= operands) take(f, digits);
       }
     }
+  }
+
+  // What splits a dim that has to be whole goes to another dim that takes it evenly: an exchange
+  // instead of a gather, and each device does its part of the work.
+  void park_digits_of_whole_dims() {
+    if (p_.node->is(Opcode::dynamic_slice) || p_.node->is(Opcode::dynamic_update_slice)) return;
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::blocked) && !local_kind(f, FactorKind::window)) continue;
+      for (size_t i = 0; i < p_.have.size(); ++i)
+        if (operand_has(i, f) && !p_.have[i][f].empty() && disjoint(p_.have[i][f], used_))
+          if (const auto g = place_for(i, p_.have[i][f])) take(*g, p_.have[i][f]);
+    }
+  }
+
+  // The largest loop of operand i and the result that these digits cut into equal parts.
+  std::optional<size_t> place_for(size_t i, const Digits& digits) const {
+    std::optional<size_t> best;
+    for (size_t g = 0; g < chosen_.size(); ++g) {
+      const int64_t size = rule_.factors[g].size;
+      const int64_t tiles = tile_count(chosen_[g]) * tile_count(digits);
+      if (!local_kind(g, FactorKind::pass) || !operand_has(i, g) || size == 0 ||
+          size % tiles != 0 || !in_result(rule_, static_cast<int64_t>(g)))
+        continue;
+      if (!best || size > rule_.factors[*best].size) best = g;
+    }
+    return best;
   }
 
   const SpreadProblem& p_;

@@ -111,7 +111,10 @@ class ProgramBuilder {
     if (random_.chance(50)) {
       Dims starts(x->dims().size(), 0), limits = x->dims();
       starts[d] = random_.below(limits[d]);
-      return hlo::slice(x, starts, limits, Dims(starts.size(), 1));
+      limits[d] -= random_.below(limits[d] - starts[d]);
+      Dims strides(starts.size(), 1);
+      strides[d] = 1 + random_.below(2);
+      return hlo::slice(x, starts, limits, strides);
     }
     std::vector<PaddingDim> padding(x->dims().size());
     padding[d] = {random_.below(3), random_.below(3), random_.below(2)};
@@ -133,8 +136,42 @@ class ProgramBuilder {
     return random_.chance(60) ? hlo::reduce_sum(x, dims) : hlo::reduce_max(x, dims);
   }
 
+  // Parts at a place that only the run knows, inside of x and outside.
+  Node* read_or_write(Node* x) {
+    if (x->rank() == 0) return x;
+    std::vector<Node*> starts;
+    Dims sizes = x->dims();
+    for (int64_t& size : sizes) {
+      starts.push_back(hlo::scalar(c_, DType::s32, double(random_.below(12) - 2)));
+      if (random_.chance(60)) size = 1 + random_.below(size);
+    }
+    Node* part = hlo::dynamic_slice(x, starts, sizes);
+    if (random_.chance(50)) return part;
+    std::vector<Node*> operands{x, hlo::unary(Opcode::negate, part)};
+    operands.insert(operands.end(), starts.begin(), starts.end());
+    return emit(c_, Opcode::dynamic_update_slice, operands);
+  }
+
+  Node* slide(Node* x) {
+    if (x->rank() == 0) return x;
+    Attributes attrs;
+    const auto d = static_cast<size_t>(random_.below(x->rank()));
+    if (random_.chance(40)) {
+      attrs.dimensions = {static_cast<int64_t>(d)};
+      return emit(c_, Opcode::reverse, {x}, attrs);
+    }
+    attrs.window.resize(x->dims().size());
+    attrs.window[d] = {2, 1 + random_.below(2), 1 + random_.below(2), random_.below(3),
+                       1 + random_.below(3), 1, false};
+    const bool sums = random_.chance(50);
+    Computation* apply =
+        binary_computation(c_.module(), sums ? Opcode::add : Opcode::maximum, DType::s32);
+    Node* start = hlo::scalar(c_, DType::s32, sums ? 3 : -7);
+    return emit(c_, Opcode::reduce_window, {x, start}, attrs, {}, {apply});
+  }
+
   Node* step(Node* x) {
-    switch (random_.below(11)) {
+    switch (random_.below(13)) {
       case 0:
         return hlo::binary(Opcode::add, x, partner(x));
       case 1:
@@ -155,6 +192,10 @@ class ProgramBuilder {
         return look_up(x);
       case 9:
         return x->rank() == 0 ? x : hlo::concatenate({x, partner(x)}, random_.below(x->rank()));
+      case 10:
+        return read_or_write(x);
+      case 11:
+        return slide(x);
       default:
         return contract(x);
     }

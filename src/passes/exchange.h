@@ -1,0 +1,32 @@
+#pragma once
+
+#include "passes/halo.h"
+#include "passes/spmd_partitioner.h"
+
+namespace gspmd {
+
+// A dim of a local value and the digits over which it is held.
+struct ExchangedDim {
+  int64_t dim = 0;
+  DeviceOrder order = nullptr;
+  Digits digits;
+  HeldDim held;
+};
+
+// What each device needs of one dim: the result has `access.length` elements there, element j being
+// the global element first(tile) + j. Elements outside of the dim are `fill` (a scalar), or
+// anything where that is null. By the way that sends the fewest bytes: halos of neighbours,
+// transfers, or gathering the dim. `access` is addressable (halo.h).
+Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const Access& access,
+               Node* fill);
+
+// A window over the dim after it has got `hole` - 1 fill elements between neighbours and `low` of
+// them before the first (negative: cut): tile t needs `length` elements from t * step on.
+struct WindowAccess {
+  int64_t low = 0, hole = 1, step = 0, length = 0;
+};
+bool is_addressable(const HeldDim& dim, const WindowAccess& window);
+Node* exchange_window(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from,
+                      const WindowAccess& window, Node* fill);
+
+}  // namespace gspmd

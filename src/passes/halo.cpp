@@ -1,0 +1,154 @@
+#include "passes/halo.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gspmd {
+namespace {
+
+int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+Interval intersect(Interval a, Interval b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+Interval needed(const HeldDim& dim, const Access& access, int64_t tile) {
+  const int64_t first = access.first(tile);
+  return intersect({first, first + access.length}, {0, dim.size});
+}
+
+// One piece of one tile that another needs.
+struct Edge {
+  int64_t from = 0, to = 0;
+  Interval part;
+};
+
+std::vector<Edge> edges_of(const HeldDim& dim, const Access& access, bool& own) {
+  std::vector<Edge> edges;
+  for (int64_t t = 0; t < dim.tiles; ++t) {
+    const Interval need = needed(dim, access, t);
+    if (need.size() == 0) continue;
+    const int64_t last = std::min(dim.tiles - 1, (need.end - 1) / dim.shard);
+    for (int64_t s = need.begin / dim.shard; s <= last; ++s) {
+      if (s == t)
+        own = true;
+      else
+        edges.push_back({s, t, intersect(need, dim.held(s))});
+    }
+  }
+  return edges;
+}
+
+int64_t most_at_one_tile(const std::vector<Edge>& edges, int64_t tiles) {
+  std::vector<int64_t> out(static_cast<size_t>(tiles)), in(static_cast<size_t>(tiles));
+  int64_t most = 0;
+  for (const Edge& e : edges)
+    most = std::max({most, ++out[static_cast<size_t>(e.from)], ++in[static_cast<size_t>(e.to)]});
+  return most;
+}
+
+}  // namespace
+
+Interval HeldDim::held(int64_t tile) const {
+  return {std::min(size, tile * shard), std::min(size, (tile + 1) * shard)};
+}
+
+int64_t Access::first(int64_t tile) const { return floor_divide(step * tile + offset, divisor); }
+
+bool is_addressable(const HeldDim& dim, const Access& access) {
+  constexpr int64_t kMost = int64_t(1) << 28;
+  const auto small = [](int64_t x) { return x > -kMost && x < kMost; };
+  if (!small(dim.size) || !small(dim.tiles) || !small(dim.shard) || !small(access.step) ||
+      !small(access.offset) || !small(access.divisor) || !small(access.length))
+    return false;
+  return small(dim.tiles * dim.shard) && small(access.step * dim.tiles + access.offset) &&
+         dim.shard > 0 && access.length > 0;
+}
+
+Interval HaloPlan::piece(int64_t hop, int64_t shard) const {
+  return {hop == hop_min ? cut_begin : 0, hop == hop_max ? cut_end : shard};
+}
+
+int64_t HaloPlan::buffer(int64_t shard) const {
+  int64_t total = 0;
+  for (int64_t h = hop_min; h <= hop_max; ++h) total += piece(h, shard).size();
+  return total;
+}
+
+HaloPlan plan_halo(const HeldDim& dim, const Access& access) {
+  HaloPlan plan;
+  const int64_t shard = dim.shard;
+  for (int64_t t = 0; t < dim.tiles; ++t) {
+    const Interval need = needed(dim, access, t);
+    if (need.size() == 0) continue;
+    const int64_t first = need.begin / shard - t, last = (need.end - 1) / shard - t;
+    const int64_t begin = need.begin - (t + first) * shard, end = need.end - (t + last) * shard;
+    const bool fresh = plan.empty();
+    if (fresh || first < plan.hop_min)
+      plan.cut_begin = begin;
+    else if (first == plan.hop_min)
+      plan.cut_begin = std::min(plan.cut_begin, begin);
+    if (fresh || last > plan.hop_max)
+      plan.cut_end = end;
+    else if (last == plan.hop_max)
+      plan.cut_end = std::max(plan.cut_end, end);
+    plan.hop_min = fresh ? first : std::min(plan.hop_min, first);
+    plan.hop_max = fresh ? last : std::max(plan.hop_max, last);
+  }
+  if (plan.empty()) return plan;
+  for (int64_t h = plan.hop_min; h <= plan.hop_max; ++h)
+    if (h != 0) plan.received += plan.piece(h, shard).size();
+  const int64_t buffer = plan.buffer(shard);
+  std::optional<Interval> starts;
+  for (int64_t t = 0; t < dim.tiles; ++t) {
+    if (needed(dim, access, t).size() == 0) continue;
+    const int64_t start = access.first(t) - plan.base(t, shard);
+    if (!starts) starts = {start, start};
+    starts = Interval{std::min(starts->begin, start), std::max(starts->end, start)};
+  }
+  plan.low_pad = std::max<int64_t>(0, -starts->begin);
+  plan.high_pad = std::max<int64_t>(0, starts->end + access.length - buffer);
+  if (starts->begin == starts->end) plan.fixed_start = starts->begin + plan.low_pad;
+  return plan;
+}
+
+TransferPlan plan_transfer(const HeldDim& dim, const Access& access) {
+  TransferPlan plan;
+  const std::vector<Edge> edges = edges_of(dim, access, plan.own);
+  const int64_t degree = most_at_one_tile(edges, dim.tiles);
+  std::map<std::pair<int64_t, int64_t>, bool> sends, gets;  // (round, tile)
+  int64_t turn = 0;
+  for (const Edge& e : edges) {
+    // In turn, which fits where the needs of neighbours overlap at their ends only.
+    int64_t round = turn++ % degree;
+    const auto free = [&](int64_t r) {
+      return !sends.count({r, e.from}) && !gets.count({r, e.to});
+    };
+    if (!free(round))
+      for (round = 0; !free(round);) ++round;
+    sends[{round, e.from}] = gets[{round, e.to}] = true;
+    if (round >= std::ssize(plan.rounds)) plan.rounds.resize(static_cast<size_t>(round) + 1);
+    TransferRound& r = plan.rounds[static_cast<size_t>(round)];
+    r.pairs.emplace_back(e.from, e.to);
+    r.size = std::max(r.size, e.part.size());
+    const auto tiles = static_cast<size_t>(dim.tiles);
+    if (r.use.empty()) {
+      r.use.resize(tiles);
+      r.send.resize(tiles);
+      r.begin.resize(tiles);
+    }
+    r.use[static_cast<size_t>(e.to)] = e.part;
+    r.send[static_cast<size_t>(e.from)] = e.part.begin - e.from * dim.shard;
+  }
+  for (TransferRound& r : plan.rounds) {
+    plan.received += r.size;
+    for (const auto& [from, to] : r.pairs) {  // what is sent lies in the shard
+      int64_t& send = r.send[static_cast<size_t>(from)];
+      send = std::min(send, dim.shard - r.size);
+      r.begin[static_cast<size_t>(to)] = from * dim.shard + send;
+    }
+  }
+  return plan;
+}
+
+}  // namespace gspmd

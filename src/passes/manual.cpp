@@ -1,0 +1,173 @@
+#include "passes/manual.h"
+
+#include <algorithm>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+
+namespace gspmd {
+namespace {
+
+std::vector<Digits> dims_of(const Sharding& s, int64_t rank) {
+  std::vector<Digits> dims;
+  for (int64_t d = 0; d < rank; ++d) dims.push_back(s.dim(d));
+  return dims;
+}
+
+Sharding rebuilt(const Sharding& s, DeviceOrder order, const Digits& manual) {
+  return Sharding::tiled(order, dims_of(s, s.rank()), manual, s.unreduced());
+}
+
+// Nodes that partition values of any layout, manual ones too, by what they call or hold.
+bool is_structural(const Node& node) {
+  return node.is(Opcode::parameter) || node.is(Opcode::tuple) ||
+         node.is(Opcode::get_tuple_element) || node.is(Opcode::while_) ||
+         node.is(Opcode::conditional) || node.is(Opcode::optimization_barrier);
+}
+
+bool is_conversion(const Node& node, const char* target) {
+  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target;
+}
+
+void check_part(const Node& node, const Shape& part, const Shape& expected) {
+  if (part.dims != expected.dims)
+    user_error("{}: {} makes {} of shards of {}; the sharding of its operand and its shapes differ",
+               node.attrs.custom_call_target, node.name(), to_string(expected), to_string(part));
+}
+
+// Digits of dim d of a whole value: those that become manual, then what the region's own layout
+// has.
+std::vector<Digits> outside_dims(const Sharding& whole, const Sharding& inside, int64_t rank) {
+  std::vector<Digits> dims;
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto manual = intersection(whole.dim(d), inside.manual_digits());
+    dims.push_back(concat(manual ? *manual : Digits{}, inside.dim(d)));
+  }
+  return dims;
+}
+
+Partitioned start_region(SpmdPartitioner& spmd, Node& node) {
+  Node* operand = node.operand(0);
+  const Sharding inside = spmd.sharding(node);
+  Sharding outside = spmd.sharding(*operand);
+  if (has_manual_digits(inside) && !has_manual_digits(outside))
+    outside = Sharding::tiled(inside.order(), outside_dims(outside, inside, operand->rank()));
+  Node* local = spmd.reshard(operand, outside);
+  // What lies behind the end of the whole value reads as zero in the region.
+  std::vector<int64_t> all(static_cast<size_t>(operand->rank()));
+  for (size_t d = 0; d < all.size(); ++d) all[d] = static_cast<int64_t>(d);
+  local = spmd.mask_tail(local, operand->shape, outside, all,
+                         hlo::scalar(spmd.local(), operand->shape.dtype, 0));
+  check_part(node, local->shape, local_shape(node.shape, inside));
+  return {local, inside};
+}
+
+Partitioned end_region(SpmdPartitioner& spmd, Node& node) {
+  Node* operand = node.operand(0);
+  Sharding inside = spmd.sharding(*operand);
+  Sharding outside = spmd.sharding(node);
+  if (has_manual_digits(inside))
+    outside = Sharding::tiled(inside.order(), outside_dims(outside, inside, node.rank()),
+                              outside.manual_digits());
+  Node* local = spmd.held(operand).sharding.unreduced().empty() ? spmd.held(operand).local
+                                                                : spmd.reshard(operand, inside);
+  check_part(node, local->shape, local_shape(node.shape, outside));
+  return {local, outside};
+}
+
+Node* as_region_has_it(SpmdPartitioner& spmd, Node* operand) {
+  if (operand->shape.is_tuple) return spmd.held(operand).local;
+  const Sharding& s = spmd.sharding(*operand);
+  return s.is_manual() ? spmd.held(operand).local : spmd.reshard(operand, Sharding::replicated());
+}
+
+// The user's own program, as it is.
+Partitioned repeat(SpmdPartitioner& spmd, Node& node) {
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) operands.push_back(as_region_has_it(spmd, operand));
+  std::vector<Computation*> called;
+  for (const Computation* computation : node.called)
+    called.push_back(spmd.local_computation(*computation));
+  Attributes attrs = node.attrs;
+  Node* local = spmd.emit(node.opcode(), node.shape, std::move(operands), std::move(attrs),
+                          std::move(called));
+  return {local, spmd.sharding(node)};
+}
+
+// A collective of the user's over manual digits: each device does it on its part along the others.
+// Dims that it cuts or joins are whole.
+Partitioned collective_in_region(SpmdPartitioner& spmd, Node& node) {
+  const Sharding result = spmd.sharding(node);
+  std::vector<Digits> dims = dims_of(result, node.rank());
+  for (const int64_t d : node.attrs.dimensions) dims.at(static_cast<size_t>(d)).clear();
+  const Sharding layout = Sharding::tiled(result.order(), dims, result.manual_digits());
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) operands.push_back(spmd.reshard(operand, layout));
+  std::vector<Computation*> called;
+  for (const Computation* computation : node.called)
+    called.push_back(spmd.local_computation(*computation));
+  return {spmd.emit(node.opcode(), local_shape(node.shape, layout), std::move(operands), node.attrs,
+                    std::move(called)),
+          layout};
+}
+
+}  // namespace
+
+bool is_manual_value(const Sharding& s) {
+  if (!s.is_tuple()) return s.is_manual();
+  return !s.elements().empty() && std::all_of(s.elements().begin(), s.elements().end(),
+                                              [](const Sharding& e) { return e.is_manual(); });
+}
+
+bool has_manual_digits(const Sharding& s) { return s.is_tiled() && !s.manual_digits().empty(); }
+
+Sharding without_manual(const Sharding& s) {
+  return has_manual_digits(s) ? rebuilt(s, s.order(), {}) : s;
+}
+
+Sharding with_manual(const Sharding& s, DeviceOrder order, const Digits& manual) {
+  return manual.empty() ? s : rebuilt(s, order, manual);
+}
+
+Partitioned enter_region(SpmdPartitioner& spmd, Partitioned value, const Shape& global,
+                         const Sharding& to) {
+  const Sharding& from = value.sharding;
+  if (to.is_manual()) {  // the region reads the whole of what it did not get by a conversion
+    if (!from.is_manual()) value.local = spmd.reshard(value, global, Sharding::replicated());
+    return {value.local, to};
+  }
+  if (from.is_manual()) {
+    if (!to.is_replicated())
+      user_error("partition: a manual value of {} is read as {}; leave the manual region first",
+                 to_string(global), to_string(to));
+    return {value.local, to};
+  }
+  if (from.manual_digits() == to.manual_digits()) return value;
+  if (!from.manual_digits().empty() && !to.manual_digits().empty())
+    user_error("partition: {} and {} differ in their manual devices; leave the manual region first",
+               to_string(from), to_string(to));
+  if (to.manual_digits().empty()) return {value.local, without_manual(from)};
+  std::vector<Digits> dims = dims_of(from, global.rank());
+  bool split = from.order() && from.order() != to.order();
+  for (const Digits& dim : dims) split = split || !disjoint(dim, to.manual_digits());
+  if (split || !from.unreduced().empty()) {
+    value.local = spmd.reshard(value, global, Sharding::replicated());
+    value.sharding = Sharding::replicated();
+  }
+  return {value.local, with_manual(value.sharding, to.order(), to.manual_digits())};
+}
+
+std::optional<Partitioned> partition_manual(SpmdPartitioner& spmd, Node& node) {
+  if (is_conversion(node, "SPMDFullToShardShape")) return start_region(spmd, node);
+  if (is_conversion(node, "SPMDShardToFullShape")) return end_region(spmd, node);
+  if (is_structural(node)) return std::nullopt;
+  const Sharding& s = spmd.sharding(node);
+  if (is_manual_value(s)) return repeat(spmd, node);
+  if (node.shape.is_tuple || !has_manual_digits(s)) return std::nullopt;
+  if (node.is(Opcode::partition_id))
+    return Partitioned{spmd.emit(node.opcode(), node.shape, {}), s};
+  if (node.op().has(kCollective)) return collective_in_region(spmd, node);
+  return std::nullopt;
+}
+
+}  // namespace gspmd

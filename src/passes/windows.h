@@ -1,0 +1,63 @@
+#pragma once
+
+#include <vector>
+
+#include "passes/exchange.h"
+#include "passes/factor_sharding.h"
+
+namespace gspmd {
+
+// The dims of one node whose operand and result positions differ (slices, pads, windows, ...),
+// split over devices: each shard of an operand is exchanged for what the device's part of the
+// result reads, and the node becomes one on such parts.
+class Windows {
+ public:
+  // Opens the window factors of `rule` that exchanges can serve: they become loops to spread.
+  Windows(SpmdPartitioner& spmd, Node& node, FactorRule& rule);
+  // Takes back what is too large to compute positions of. Before anything below.
+  void spread(DeviceOrder order, FactorDigits& spread);
+  bool any() const { return any_; }
+
+  // What operand i is fetched from: the operand, or what it is a slice of where a concatenation
+  // puts slices together (rotations, borders that wrap round).
+  Node* source(size_t i) const;
+  // Operand i, whose source's shard is `local`, as the device's part of the node reads it.
+  Node* fetch(size_t i, Node* local);
+  // Those of the node on parts.
+  Attributes attributes(Attributes attrs) const;
+  // The node itself on the fetched operands where it is not one node of its kind; else nullptr.
+  Node* emit(const std::vector<Node*>& operands);
+
+ private:
+  struct Dim {  // of operand i
+    bool split = false;
+    ExchangedDim from;
+    int64_t part = 0;  // elements of the result's shard
+    int64_t factor = 0;
+  };
+  Dim dim(size_t i, int64_t d) const;
+  void open_groups(FactorRule& rule);
+  void open_kernel(FactorRule& rule);
+  bool may_open(size_t factor) const;
+  bool serves(size_t i, int64_t d) const;
+  WindowAccess access(size_t i, const Dim& dim) const;
+  const WindowDim& window(int64_t d) const;
+  size_t window_index(int64_t d) const;
+  Node* fetch_summed(int64_t d, Node* local);
+  Node* fill(size_t i);
+  Node* concatenate(const std::vector<Node*>& operands);
+
+  SpmdPartitioner& spmd_;
+  Node& node_;
+  const FactorRule& rule_;
+  std::vector<bool> opened_;
+  // Of a convolution: the factor that feature or batch groups are, -1: none; and by spatial dim
+  // whether input and kernel are split alike there, each device doing its part of the sum.
+  int64_t groups_ = -1;
+  std::vector<bool> summed_;
+  DeviceOrder order_ = nullptr;
+  FactorDigits spread_;
+  bool any_ = false;
+};
+
+}  // namespace gspmd

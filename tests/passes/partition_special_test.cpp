@@ -1,0 +1,182 @@
+// Ops that stay split along the dims that they reorder, choose from or regroup: equal bits, and no
+// gather of the whole.
+
+#include "gspmd/ir/text.h"
+#include "passes/spmd_check.h"
+
+using namespace gspmd;
+using namespace gspmd::testing;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// "all-gather f32[4,2]" per collective; the program equals the whole one.
+Strings moved(std::string body, const std::string& sharding, int64_t num_devices) {
+  for (size_t at; (at = body.find('@')) != std::string::npos;)
+    body.replace(at, 1, "sharding={" + sharding + "}");
+  const auto module = parse_module(R"(HloModule m
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+less { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = pred[] compare(a, b), direction=LT }
+at_least { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = pred[] compare(a, b), direction=GE }
+largest { a = f32[] parameter(0)
+ i = s32[] parameter(1)
+ b = f32[] parameter(2)
+ j = s32[] parameter(3)
+ g = pred[] compare(a, b), direction=GT
+ e = pred[] compare(a, b), direction=EQ
+ l = pred[] compare(i, j), direction=LT
+ t = pred[] and(e, l)
+ c = pred[] or(g, t)
+ v = f32[] select(c, a, b)
+ k = s32[] select(c, i, j)
+ ROOT r = (f32[], s32[]) tuple(v, k) }
+ENTRY e {
+)" + body + "\n}\n");
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const std::string difference = difference_when_partitioned(*module, num_devices, seed);
+    INFO(difference);
+    CHECK(difference.empty());
+  }
+  PipelineOptions options;
+  options.num_devices = num_devices;
+  const CompiledModule compiled = run_pipeline(*module, options);
+  Strings result;
+  for (const auto& node : compiled.uncombined->entry()->nodes())
+    if (node->op().has(kCollective))
+      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
+                                   to_string(Shape(node->shape.dtype, node->dims()))));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("sort along a split dim exchanges tiles with another dim and back", "[special]") {
+  const Strings got = moved(
+      "a = f32[8,12] parameter(0), @\n ROOT r = f32[8,12] sort(a), dimensions={1}, "
+      "to_apply=less, @",
+      "devices=[1,4]<=[4]", 4);
+  REQUIRE(got.size() == 2);
+  for (const std::string& collective : got) CHECK(collective.rfind("all-to-all", 0) == 0);
+}
+
+TEST_CASE("a dynamic slice of a split dim sums the slice and does not gather the dim",
+          "[special]") {
+  CHECK(moved("a = f32[64,3] parameter(0), @\n i = s32[] parameter(1)\n z = s32[] constant(0)\n "
+              "ROOT r = f32[2,3] dynamic-slice(a, i, z), dynamic_slice_sizes={2,3}",
+              "devices=[4,1]<=[4]", 4) == Strings{"all-reduce f32[2,3]"});
+}
+
+TEST_CASE("an update of part of a split dim needs no communication", "[special]") {
+  for (const int64_t devices : {3, 4, 8})
+    CHECK(moved("a = f32[13,3] parameter(0), @\n u = f32[4,3] parameter(1)\n i = s32[] "
+                "parameter(2)\n z = s32[] constant(0)\n ROOT r = f32[13,3] "
+                "dynamic-update-slice(a, u, i, z), @",
+                fmt::format("devices=[{0},1]<=[{0}]", devices), devices)
+              .empty());
+}
+
+TEST_CASE("starts of dynamic slices and updates are clamped on the whole dim", "[special]") {
+  for (const char* start : {"-5", "0", "11", "62", "63", "1000"})
+    CHECK(moved(fmt::format("a = f32[64] parameter(0), @\n i = s32[] constant({})\n s = f32[3] "
+                            "dynamic-slice(a, i), dynamic_slice_sizes={{3}}\n n = f32[3] "
+                            "negate(s)\n ROOT r = f32[64] dynamic-update-slice(a, n, i), @",
+                            start),
+                "devices=[8]<=[8]", 8) == Strings{"all-reduce f32[3]"});
+}
+
+TEST_CASE("the index of the largest along a split dim gathers one pair per device", "[special]") {
+  const Strings got = moved(
+      "a = f32[3,17] parameter(0), @\n i = s32[3,17] iota(), iota_dimension=1\n m = f32[] "
+      "constant(-inf)\n z = s32[] constant(0)\n ROOT r = (f32[3], s32[3]) reduce(a, i, m, z), "
+      "dimensions={1}, to_apply=largest",
+      "devices=[1,4]<=[4]", 4);
+  CHECK(got == Strings{"all-gather f32[4,3]", "all-gather s32[4,3]"});
+}
+
+TEST_CASE("topk along a split dim gathers k of each device", "[special]") {
+  const Strings got = moved(
+      "a = f32[3,38] parameter(0), @\n ROOT r = (f32[3,2], s32[3,2]) topk(a), k=2, largest=true",
+      "devices=[1,4]<=[4]", 4);
+  CHECK(got == Strings{"all-gather f32[3,8]", "all-gather s32[3,8]"});
+}
+
+TEST_CASE("uneven dims are merged and split by exchanges of runs", "[special]") {
+  CHECK(moved("a = f32[5,3] parameter(0), @\n ROOT r = f32[15] reshape(a), "
+              "sharding={devices=[4]<=[4]}",
+              "devices=[4,1]<=[4]", 4)
+            .size() <= 3);
+  for (const int64_t devices : {2, 3, 4, 5, 8}) {
+    moved(fmt::format("a = f32[7,3] parameter(0), @\n ROOT r = f32[21] reshape(a), "
+                      "sharding={{devices=[{0}]<=[{0}]}}",
+                      devices),
+          fmt::format("devices=[{0},1]<=[{0}]", devices), devices);
+    moved(fmt::format("a = f32[30] parameter(0), @\n ROOT r = f32[5,6] reshape(a), "
+                      "sharding={{devices=[{0},1]<=[{0}]}}",
+                      devices),
+          fmt::format("devices=[{0}]<=[{0}]", devices), devices);
+  }
+}
+
+TEST_CASE("select-and-scatter over split dims exchanges halos", "[special]") {
+  const char* const windows[] = {"12 6 size=2 stride=2", "12 5 size=3 stride=2",
+                                 "13 7 size=3 stride=2 pad=1_1", "14 4 size=2 stride=4",
+                                 "11 11 size=3 pad=1_1"};
+  for (const std::string window : windows)
+    for (const int64_t devices : {2, 3, 5, 8}) {
+      const size_t one = window.find(' '), two = window.find(' ', one + 1);
+      moved(fmt::format("a = f32[{0}] parameter(0), @\n s = f32[{1}] parameter(1), @\n z = f32[] "
+                        "constant(0)\n ROOT r = f32[{0}] select-and-scatter(a, s, z), "
+                        "window={{{2}}}, select=at_least, scatter=sum, @",
+                        window.substr(0, one), window.substr(one + 1, two - one - 1),
+                        window.substr(two + 1)),
+            fmt::format("devices=[{0}]<=[{0}]", devices), devices);
+    }
+}
+
+TEST_CASE("groups of a convolution are split without communication", "[special]") {
+  CHECK(moved("x = f32[2,9,8] parameter(0), sharding={devices=[1,1,4]<=[4]}\n k = f32[3,2,4] "
+              "parameter(1), sharding={devices=[1,1,4]<=[4]}\n ROOT r = f32[2,7,4] convolution(x, "
+              "k), window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=4, @",
+              "devices=[1,1,4]<=[4]", 4)
+            .empty());
+  CHECK(moved("x = f32[8,9,2] parameter(0), sharding={devices=[4,1,1]<=[4]}\n k = f32[3,2,4] "
+              "parameter(1), sharding={devices=[1,1,4]<=[4]}\n ROOT r = f32[2,7,4] convolution(x, "
+              "k), window={size=3}, dim_labels=b0f_0io->b0f, batch_group_count=4, @",
+              "devices=[1,1,4]<=[4]", 4)
+            .empty());
+}
+
+TEST_CASE("grouped convolutions split on batch are local", "[special]") {
+  CHECK(moved("x = f32[8,9,8] parameter(0), @\n k = f32[3,2,4] parameter(1)\n ROOT r = f32[8,7,4] "
+              "convolution(x, k), window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=4, "
+              "@",
+              "devices=[4,1,1]<=[4]", 4)
+            .empty());
+}
+
+TEST_CASE("a gradient for the kernel with both sides split sums over the devices", "[special]") {
+  for (const char* more : {"", " rhs_reversal=1", " rhs_dilate=2"}) {
+    const int64_t kernel = std::string(more) == " rhs_dilate=2" ? 6 : 11;
+    const int64_t reach = 11;  // of all three
+    const Strings got =
+        moved(fmt::format("x = f32[2,13,3] parameter(0), @\n k = f32[{0},3,4] parameter(1), "
+                          "sharding={{devices=[4,1,1]<=[4]}}\n ROOT r = f32[2,{1},4] "
+                          "convolution(x, k), window={{size={0} pad=1_1{2}}}, "
+                          "dim_labels=b0f_0io->b0f, sharding={{replicated}}",
+                          kernel, 15 - reach + 1, more),
+              "devices=[1,4,1]<=[4]", 4);
+    REQUIRE_FALSE(got.empty());
+    CHECK(got.back() == "all-reduce f32[2,5,4]");
+    // A reversed kernel is read from the other end: nearly everything is needed everywhere.
+    if (std::string(more) == " rhs_reversal=1") continue;
+    for (const std::string& collective : got)
+      CHECK(collective.find("all-gather") == std::string::npos);
+  }
+}

@@ -1,0 +1,137 @@
+// Ops that read across shard boundaries: equal bits, and the collectives with the shapes that they
+// move.
+
+#include "gspmd/ir/text.h"
+#include "passes/spmd_check.h"
+
+using namespace gspmd;
+using namespace gspmd::testing;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// "collective-permute f32[1,4]" per collective.
+Strings moved(const std::string& body, int64_t num_devices) {
+  const auto module = parse_module(R"(HloModule m
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+most { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] maximum(a, b) }
+ENTRY e {
+)" + body + "\n}\n");
+  const std::string difference = difference_when_partitioned(*module, num_devices, 1);
+  INFO(difference);
+  CHECK(difference.empty());
+  PipelineOptions options;
+  options.num_devices = num_devices;
+  const CompiledModule compiled = run_pipeline(*module, options);
+  Strings result;
+  for (const auto& node : compiled.uncombined->entry()->nodes())
+    if (node->op().has(kCollective))
+      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
+                                   to_string(Shape(node->shape.dtype, node->dims()))));
+  return result;
+}
+
+std::string with_sharding(std::string body, const std::string& sharding) {
+  for (size_t at; (at = body.find('@')) != std::string::npos;)
+    body.replace(at, 1, "sharding={" + sharding + "}");
+  return body;
+}
+
+}  // namespace
+
+TEST_CASE("pad by one on a split dim sends one row to a neighbour", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[16,4] parameter(0), @\n z = f32[] constant(7)\n ROOT r = "
+                            "f32[16,4] pad(a, z), padding=1_-1x0_0, @",
+                            "devices=[4,1]<=[4]"),
+              4) == Strings{"collective-permute f32[1,4]"});
+}
+
+TEST_CASE("a strided slice that follows the shards needs no communication", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[16,4] parameter(0), @\n ROOT r = f32[8,4] slice(a), "
+                            "slice={[0:16:2], [0:4]}, @",
+                            "devices=[4,1]<=[4]"),
+              4)
+            .empty());
+}
+
+TEST_CASE("a slice of the first half takes two permutes and no gather", "[windows]") {
+  const Strings got =
+      moved(with_sharding("a = f32[32] parameter(0), @\n ROOT r = f32[16] slice(a), "
+                          "slice={[0:16]}, @",
+                          "devices=[8]<=[8]"),
+            8);
+  CHECK(got == Strings{"collective-permute f32[2]", "collective-permute f32[2]"});
+}
+
+TEST_CASE("reverse of a split dim is one permute of whole shards", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[16,4] parameter(0), @\n ROOT r = f32[16,4] reverse(a), "
+                            "dimensions={0}, @",
+                            "devices=[4,1]<=[4]"),
+              4) == Strings{"collective-permute f32[4,4]"});
+}
+
+TEST_CASE("a rotation by whole shards is one permute per part", "[windows]") {
+  const Strings got = moved(
+      with_sharding("a = f32[16] parameter(0), @\n b = f32[12] slice(a), slice={[4:16]}\n c = "
+                    "f32[4] slice(a), slice={[0:4]}\n ROOT r = f32[16] concatenate(b, c), "
+                    "dimensions={0}, @",
+                    "devices=[4]<=[4]"),
+      4);
+  for (const std::string& collective : got) CHECK(collective.find("gather") == std::string::npos);
+}
+
+TEST_CASE("a window of three over a split dim exchanges one element on each side", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[16,4] parameter(0), @\n z = f32[] constant(0)\n ROOT r = "
+                            "f32[16,4] reduce-window(a, z), window={size=3x1 pad=1_1x0_0}, "
+                            "to_apply=sum, @",
+                            "devices=[4,1]<=[4]"),
+              4) == Strings{"collective-permute f32[1,4]", "collective-permute f32[1,4]"});
+}
+
+TEST_CASE("a convolution over a split spatial dim exchanges its halos", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[2,16,3] parameter(0), @\n k = f32[3,3,5] parameter(1)\n ROOT "
+                            "r = f32[2,16,5] convolution(a, k), window={size=3 pad=1_1}, "
+                            "dim_labels=b0f_0io->b0f, @",
+                            "devices=[1,4,1]<=[4]"),
+              4) == Strings{"collective-permute f32[2,1,3]", "collective-permute f32[2,1,3]"});
+}
+
+TEST_CASE("windows of every kind on uneven dims compute the same bits", "[windows]") {
+  const char* const windows[] = {"size=3 pad=1_1",
+                                 "size=2 stride=2 pad=0_1",
+                                 "size=3 stride=2 pad=1_0 lhs_dilate=2",
+                                 "size=2 pad=3_2 lhs_dilate=3",
+                                 "size=2 stride=3 pad=2_4 lhs_dilate=2 rhs_dilate=2",
+                                 "size=4 pad=-1_3 rhs_dilate=2",
+                                 "size=3 pad=2_2 rhs_reversal=1"};
+  for (const char* window : windows)
+    for (const int64_t devices : {2, 3, 5, 8}) {
+      const std::string size = std::string(window).substr(5, 1);
+      const std::string text = fmt::format(
+          "a = f32[2,11,3] parameter(0), sharding={{devices=[1,{0},1]<=[{0}]}}\n k = f32[{1},3,4] "
+          "parameter(1)\n ROOT r = f32[2,@,4] convolution(a, k), window={{{2}}}, "
+          "dim_labels=b0f_0io->b0f, sharding={{devices=[1,{0},1]<=[{0}]}}",
+          devices, size, window);
+      // The result size that fits, found by trying.
+      int64_t n = 1;
+      for (bool fits = false; !fits && n < 64; ++n) {
+        std::string sized = text;
+        sized.replace(sized.find('@'), 1, std::to_string(n));
+        try {
+          const auto module = parse_module("HloModule m\nENTRY e {\n" + sized + "\n}\n");
+          fits = true;
+          const std::string difference = difference_when_partitioned(*module, devices, 1);
+          INFO(window << difference);
+          CHECK(difference.empty());
+        } catch (const std::exception& error) {
+          if (fits) FAIL(error.what());
+        }
+      }
+      CHECK(n < 64);
+    }
+}
