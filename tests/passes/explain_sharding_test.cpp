@@ -152,3 +152,18 @@ TEST_CASE("one annotated weight per kind completes a training step of 24 layers,
     }
   }
 }
+
+TEST_CASE("leaves of one tuple keep their own origins") {
+  const auto module = completed(R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+ b = f32[8] parameter(1), sharding={devices=[4]<=[4]}
+ t = (f32[8], f32[8]) tuple(a, b)
+ k = (f32[8], f32[8]) opt-barrier(t)
+ x = f32[8] get-tuple-element(k), index=0
+ y = f32[8] get-tuple-element(k), index=1
+ s = f32[8] subtract(y, x)
+ ROOT out = f32[8] copy(s))");
+  CHECK_THAT(describe_sharding(*find_node(*module, "x")),
+             Catch::StartsWith("dim 0 over (4,1): from %a"));
+  CHECK_THAT(describe_sharding(*find_node(*module, "y")),
+             Catch::StartsWith("dim 0 over (4,1): from %b"));
+}
