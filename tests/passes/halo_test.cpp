@@ -134,6 +134,19 @@ TEST_CASE("the halo is the longest that some tile lacks on a side, and nothing w
   }
 }
 
+TEST_CASE("a plan for very many tiles is that for few", "[halo]") {
+  for (const Access& access : {Access{4, -3, 1, 9}, Access{8, 5, 2, 7}, Access{4, 0, 1, 4}}) {
+    const HaloPlan few = plan_halo({158, 40, 4}, access);
+    const HaloPlan many = plan_halo({4 * 1'000'000 - 2, 1'000'000, 4}, access);
+    CHECK(few.hop_min == many.hop_min);
+    CHECK(few.hop_max == many.hop_max);
+    CHECK(few.cut_begin == many.cut_begin);
+    CHECK(few.cut_end == many.cut_end);
+    CHECK(few.fixed_start == many.fixed_start);
+    CHECK(few.received == many.received);
+  }
+}
+
 TEST_CASE("a reversal is one round of whole shards", "[halo]") {
   const TransferPlan plan = plan_transfer({16, 4, 4}, {-4, 12, 1, 4});
   REQUIRE(plan.rounds.size() == 1);
