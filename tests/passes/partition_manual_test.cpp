@@ -124,6 +124,28 @@ ENTRY e {
   CHECK(message.empty());
 }
 
+TEST_CASE("what lies behind the end of an uneven value is zero in a manual region", "[manual]") {
+  const std::string manual = std::string("HloModule m\n") + kSum + R"(ENTRY e {
+  x = f32[7] parameter(0), sharding={devices=[4]<=[4]}
+  s = f32[7] custom-call(x), custom_call_target="Sharding", sharding={devices=[4]<=[4]}
+  l = f32[2] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={manual}
+  z = f32[] constant(0), sharding={manual}
+  r = f32[] reduce(l, z), dimensions={0}, to_apply=sum, sharding={manual}
+  a = f32[] all-reduce(r), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=sum, sharding={manual}
+  b = f32[2] broadcast(a), dimensions={}, sharding={manual}
+  ROOT o = f32[7] custom-call(b), custom_call_target="SPMDShardToFullShape", sharding={devices=[4]<=[4]}
+})";
+  const std::string whole = std::string("HloModule m\n") + kSum + R"(ENTRY e {
+  x = f32[7] parameter(0)
+  z = f32[] constant(0)
+  r = f32[] reduce(x, z), dimensions={0}, to_apply=sum
+  ROOT o = f32[7] broadcast(r), dimensions={}
+})";
+  const std::string message = difference(manual, whole, 4);
+  INFO(message);
+  CHECK(message.empty());
+}
+
 TEST_CASE("shapes that do not fit a manual region are refused with both shapes", "[manual]") {
   const std::string text = R"(HloModule m
 ENTRY e {
