@@ -1,6 +1,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "passes/manual.h"
+#include "passes/simplify_rules.h"
 #include "passes/spmd_partitioner.h"
 #include "passes/spread.h"
 #include "passes/windows.h"
@@ -20,12 +21,27 @@ struct Pending {
   DeviceOrder order = nullptr;
 };
 
+// Whether node(sum of partials) has the bits of the sum of node(partial), the sign of zeros included: partials
+// that cancel make +0, of which the negative is -0; and narrower partials would round before they are added.
+bool keeps_bits_of_sums(const Node& node) {
+  const DType dtype = node.shape.dtype;
+  if (node.is(Opcode::convert))
+    return is_floating(dtype) && dtype_size(dtype) >= dtype_size(node.operand(0)->shape.dtype);
+  if (is_integer(dtype) || !node.op().has(kElementwise)) return true;
+  if (node.is(Opcode::negate)) return false;
+  for (Node* operand : node.operands()) {
+    const std::optional<double> factor = is_uniform(*operand) ? splat_value(operand) : std::nullopt;
+    if (factor && !node.op().has(kLinear) && !(*factor > 0)) return false;
+  }
+  return true;
+}
+
 // The unreduced digits that `node` may leave unreduced: it is linear and the only reader of each
 // unreduced operand (design.md 2.14). Empty where the sums must be done first.
 Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
   const bool linear = node.op().has(kLinear);
   if (!linear && !node.op().has(kLinearInEach)) return {};
-  if (node.is(Opcode::convert) && !is_floating(node.shape.dtype)) return {};
+  if (!keeps_bits_of_sums(node)) return {};
   std::optional<Pending> common;
   for (size_t i = 0; i < node.operands().size(); ++i) {
     Node* operand = node.operands()[i];
