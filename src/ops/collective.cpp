@@ -58,6 +58,23 @@ int64_t devices_per_group(const Node& node) {
   return size;
 }
 
+// As devices_per_group, for operand i whose dim `dim` becomes that many times as large (or small). Where neither
+// groups nor the module say how many devices there are, the declared result does.
+int64_t group_by_result(const Node& node, size_t i, const Shape& x, int64_t dim, bool grows) {
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  const int64_t known = devices_per_group(node);
+  if (known != 1 || !groups.lists.empty() || groups.num_groups != 0) return known;
+  const Shape* declared = &node.shape;
+  if (node.is(Opcode::all_gather_start) && declared->elements.size() > 1)
+    declared = &declared->elements[1];
+  if (declared->is_tuple && i < declared->elements.size()) declared = &declared->elements[i];
+  if (declared->is_tuple || declared->rank() != x.rank()) return known;
+  const int64_t result = declared->dims[static_cast<size_t>(dim)];
+  const int64_t operand = x.dims[static_cast<size_t>(dim)];
+  const int64_t large = grows ? result : operand, small = grows ? operand : result;
+  return small > 0 && large > 0 && large % small == 0 ? large / small : known;
+}
+
 // The one dim of `dimensions`, inside the operand.
 int64_t collective_dim(const Node& node, const Shape& operand) {
   const Dims& dims = node.attrs.dimensions;
@@ -92,9 +109,10 @@ Shape infer_all_reduce(const Node& node) {
 }
 
 Shape infer_all_gather(const Node& node) {
-  const int64_t group = devices_per_group(node);
+  size_t i = 0;
   return each_operand(node, [&](const Shape& x) {
     const auto dim = static_cast<size_t>(collective_dim(node, x));
+    const int64_t group = group_by_result(node, i++, x, static_cast<int64_t>(dim), true);
     Shape result(x.dtype, x.dims);
     result.dims[dim] = saturating_multiply(result.dims[dim], group);
     return checked_size(node, result);
@@ -102,9 +120,10 @@ Shape infer_all_gather(const Node& node) {
 }
 
 Shape infer_reduce_scatter(const Node& node) {
-  const int64_t group = devices_per_group(node);
+  size_t i = 0;
   return each_operand(node, [&](const Shape& x) {
     const int64_t dim = collective_dim(node, x);
+    const int64_t group = group_by_result(node, i++, x, dim, false);
     check_divides(node, x, dim, group);
     check_combiner_computation(node, {x.dtype});
     Shape result(x.dtype, x.dims);
@@ -123,7 +142,9 @@ Shape infer_all_to_all(const Node& node) {
     return Shape(x.dtype, x.dims);
   }
   check_operand_count(node, 1, -1);
-  if (static_cast<int64_t>(node.operands().size()) != group)
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  const bool unknown = group == 1 && groups.lists.empty() && groups.num_groups == 0;
+  if (!unknown && static_cast<int64_t>(node.operands().size()) != group)
     user_error(
         "all-to-all: {} operands for groups of {} devices; give one each, or dimensions={{d}}",
         node.operands().size(), group);
@@ -156,6 +177,9 @@ Shape infer_collective_permute(const Node& node) {
   }
   check_ends("source", std::move(sources));
   check_ends("target", std::move(targets));
+  // Into a buffer: operand, buffer, and the places in both. Read and printed; what runs it refuses it.
+  if (node.operands().size() == 4 && node.attrs.other.contains("slice_sizes"))
+    return node.operand(1)->shape;
   return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });
 }
 

@@ -193,6 +193,13 @@ std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices
 std::vector<Value> evaluate_collective(const Node& node, const std::vector<int64_t>& devices,
                                        const std::vector<std::vector<Value>>& operands,
                                        int64_t num_devices, const CallComputation& call) {
+  const bool buffered = node.is(Opcode::collective_permute) &&
+                        static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape);
+  if (buffered)
+    user_error(
+        "collective-permute: \"{}\" writes into a buffer (slice_sizes), which is read and "
+        "printed only",
+        node.name());
   if (sync_form(node.opcode()) == Opcode::collective_permute)
     return permute(node, devices, operands, num_devices);
   std::vector<Value> results(devices.size());

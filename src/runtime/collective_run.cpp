@@ -230,6 +230,9 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
                num_devices);
   };
   if (node.is(Opcode::collective_permute)) {
+    if (static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape))
+      user_error("collective-permute: \"{}\" writes into a buffer (slice_sizes), which is read and printed only",
+                 node.name());
     for (const auto& [source, target] : materialize(node.attrs.permutation)) {
       check(source);
       check(target);

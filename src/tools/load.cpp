@@ -51,7 +51,10 @@ std::unique_ptr<Module> load_for_devices(const Command& command) {
     user_error(
         "{}: replica_count={}; only modules of one replica can be partitioned, use num_partitions",
         command.file, module->num_replicas);
-  if (command.num_devices) module->num_partitions = *command.num_devices;
+  if (command.num_devices && *command.num_devices != module->num_partitions) {
+    module->num_partitions = *command.num_devices;
+    verify_module(*module);  // groups of all devices have another size now
+  }
   return module;
 }
 
