@@ -71,7 +71,7 @@ Sharding SpmdPartitioner::normalized(const Node& node, const Shape& shape, const
       user_error(
           "partition: {} is sharded {} over device {}, the program has {} devices; partition for "
           "at least {}",
-          place(node), to_string(given), largest, num_devices_, largest + 1);
+          place(node), to_string(given), largest, num_devices_, static_cast<uint64_t>(largest) + 1);
   }
   if (given.rank() > shape.rank())
     user_error("partition: {} of {} has a sharding of rank {}: {}", place(node), to_string(shape),
