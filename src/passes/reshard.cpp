@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "mesh/layout.h"
 #include "passes/reshard_search.h"
 
 namespace gspmd {
@@ -77,27 +78,90 @@ Sharding with_devices(const Sharding& from, const Sharding& to) {
   return Sharding::tiled(to.order(), {}, {}, {all});
 }
 
-ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to) {
+// The digits that use up each order: what neither layout reads may still cut a value on its way.
+// With `primes`, in parts that cannot be cut further.
+Digits finer_atoms(const Digits& atoms, DeviceOrder order, bool primes) {
+  Digits all = atoms;
+  const Digits rest = Sharding::tiled(order, {atoms}).replicated_digits();
+  all.insert(all.end(), rest.begin(), rest.end());
+  if (!primes) return all;
+  Digits parts;
+  for (Digit digit : all)
+    for (int64_t prime = 2; digit.size > 1;) {
+      if (prime * prime > digit.size) prime = digit.size;
+      if (digit.size % prime != 0) {
+        ++prime;
+        continue;
+      }
+      digit.size /= prime;
+      parts.push_back({prime, digit.stride * digit.size});
+    }
+  return parts;
+}
+
+ReshardProblem problem_of(const Shape& global, const Sharding& from, const Sharding& to,
+                          const Digits& have_atoms, const Digits& want_atoms, bool apart) {
   const int64_t rank = global.rank();
-  const std::vector<Digits> have = digit_lists(from, rank);
-  const std::vector<Digits> want = digit_lists(to, rank);
-  std::vector<Digits> all = have;
-  all.insert(all.end(), want.begin(), want.end());
   ReshardProblem problem{global, {from.order(), to.order()}, {}, {}, {}, Combiner::sum, {}};
   for (DeviceOrder& order : problem.orders)
     if (!order) order = from.order() ? from.order() : to.order();
-  const std::optional<Digits> both = common_atoms(all);
-  // Digits of one order that cut it at places which do not divide each other are as strange to each
-  // other as two orders are.
-  const bool apart = !both || problem.orders[0] != problem.orders[1];
-  problem.atoms[0] = both ? *both : common_atoms(have).value();
-  problem.atoms[1] = both ? *both : common_atoms(want).value();
+  problem.atoms[0] = have_atoms;
+  problem.atoms[1] = want_atoms;
   problem.from = layout_of(from, rank, problem.atoms[0]);
   problem.to = layout_of(to, rank, problem.atoms[1]);
   problem.to.ordered = apart ? 1 : 0;
   problem.manual = from.manual_digits();
   if (!from.unreduced().empty()) problem.combiner = from.unreduced()[0].combiner;
-  return ReshardSearch(std::move(problem)).run();
+  return problem;
+}
+
+// The same tiles on the same devices in digits over `order`; nullopt where it has none for them.
+std::optional<Sharding> in_order(const Sharding& s, int64_t rank, DeviceOrder order) {
+  constexpr int64_t kMaxTable = 4096;  // of devices
+  const bool plain = s.manual_digits().empty() && s.unreduced().empty();
+  if (!plain || order->count > kMaxTable || !same_devices(s.order(), order)) return std::nullopt;
+  const std::vector<int64_t> devices = sorted_devices(order);
+  DeviceTiles tiles(devices.size());
+  for (int64_t d = 0; d < rank; ++d)
+    if (!tiles.add(coordinates(devices, s.order(), s.dim(d)))) return std::nullopt;
+  std::optional<PlacedDigits> placed = tiles.place(devices, {order});
+  if (!placed || placed->order != order) return std::nullopt;
+  return Sharding::tiled(order, std::move(placed->digits));
+}
+
+ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to) {
+  if (from.order() && to.order() && from.order() != to.order()) {
+    if (const auto same = in_order(from, global.rank(), to.order()))
+      return search(global, *same, to);
+    if (const auto same = in_order(to, global.rank(), from.order()))
+      return search(global, from, *same);
+  }
+  const int64_t rank = global.rank();
+  const std::vector<Digits> have = digit_lists(from, rank);
+  const std::vector<Digits> want = digit_lists(to, rank);
+  std::vector<Digits> all = have;
+  all.insert(all.end(), want.begin(), want.end());
+  const std::optional<Digits> both = common_atoms(all);
+  // Digits of one order that cut it at places which do not divide each other are as strange to each
+  // other as two orders are.
+  const bool apart = !both || (from.order() && to.order() && from.order() != to.order());
+  const Digits a = both ? *both : common_atoms(have).value();
+  const Digits b = both ? *both : common_atoms(want).value();
+  ReshardPlan plan = ReshardSearch(problem_of(global, from, to, a, b, apart)).run();
+  // Finer digits are worth a look where they are few.
+  constexpr size_t kMaxFine = 4;
+  if (!from.manual_digits().empty() || !from.unreduced().empty()) return plan;
+  const DeviceOrder first = from.order() ? from.order() : to.order();
+  const DeviceOrder second = to.order() ? to.order() : first;
+  for (const bool primes : {true, false}) {
+    const Digits x = finer_atoms(a, first, primes), y = finer_atoms(b, second, primes);
+    if (std::max(x.size(), y.size()) > kMaxFine) continue;
+    if (x.size() == a.size() && y.size() == b.size()) break;
+    const ReshardSearch fine(problem_of(global, from, to, x, y, apart));
+    if (auto better = fine.run_below(plan.cost.bytes)) plan = std::move(*better);
+    break;
+  }
+  return plan;
 }
 
 // Whether each dim of `fine` refines that of `coarse` by shards that nest (`free_whole`: or

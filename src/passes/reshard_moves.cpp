@@ -234,6 +234,14 @@ void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const
     AtomLayout after{std::vector<std::vector<int>>(s.dims.size()), {}, p_.to.ordered};
     permutes(s, after, 0, out);
   }
+  // A whole value is the same in every order.
+  for (size_t d = 0; p_.two_orders() && s.ordered == 0 && is_whole(s) && d < s.dims.size(); ++d) {
+    if (p_.to.dims[d].empty()) continue;
+    Move m{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, p_.to.dims[d], s, 0};
+    m.after.ordered = p_.to.ordered;
+    m.after.dims[d] = p_.to.dims[d];
+    out.push_back(std::move(m));
+  }
   gathers(s, out);
 }
 

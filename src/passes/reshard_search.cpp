@@ -168,4 +168,9 @@ ReshardPlan ReshardSearch::run() const {
   return std::move(*plan);
 }
 
+std::optional<ReshardPlan> ReshardSearch::run_below(int64_t bytes) const {
+  if (bytes_missing(p_.from) >= bytes) return std::nullopt;
+  return search(&ReshardSearch::all_moves, {bytes, 0});
+}
+
 }  // namespace gspmd

@@ -32,6 +32,8 @@ class ReshardSearch {
  public:
   explicit ReshardSearch(ReshardProblem problem);
   ReshardPlan run() const;
+  // A path that sends fewer bytes, where there is one.
+  std::optional<ReshardPlan> run_below(int64_t bytes) const;
 
  private:
   struct Move {

