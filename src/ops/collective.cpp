@@ -291,6 +291,29 @@ std::vector<OpInfo> build_rows() {
 
 }  // namespace
 
+void check_group_size(const Node& node, int64_t num_devices) {
+  const int64_t group = group_size(node.attrs.replica_groups, num_devices);
+  const auto wrong = [&](const Shape& operand) {
+    user_error("{}: \"{}\" of {} gives {}, which does not fit the {} devices of a group",
+               opcode_name(node.opcode()), node.name(), to_string(operand), to_string(node.shape),
+               group);
+  };
+  const bool gathers = node.is(Opcode::all_gather) || node.is(Opcode::all_gather_start);
+  if (node.is(Opcode::all_to_all) && node.attrs.dimensions.empty() &&
+      static_cast<int64_t>(node.operands().size()) != group)
+    wrong(node.operand(0)->shape);
+  if (!gathers && !node.is(Opcode::reduce_scatter)) return;
+  const bool start = node.is(Opcode::all_gather_start);
+  const std::vector<Shape> results = leaf_shapes(start ? node.shape.elements.at(1) : node.shape);
+  const auto dim = static_cast<size_t>(node.attrs.dimensions.at(0));
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const Shape& x = node.operands()[i]->shape;
+    const int64_t small = gathers ? x.dims.at(dim) : results.at(i).dims.at(dim);
+    const int64_t large = gathers ? results.at(i).dims.at(dim) : x.dims.at(dim);
+    if (saturating_multiply(small, group) != large) wrong(x);
+  }
+}
+
 std::span<const OpInfo> collective_rows() {
   static const std::vector<OpInfo> rows = build_rows();
   return rows;

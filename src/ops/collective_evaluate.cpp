@@ -193,6 +193,7 @@ std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices
 std::vector<Value> evaluate_collective(const Node& node, const std::vector<int64_t>& devices,
                                        const std::vector<std::vector<Value>>& operands,
                                        int64_t num_devices, const CallComputation& call) {
+  check_group_size(node, num_devices);
   const bool buffered = node.is(Opcode::collective_permute) &&
                         static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape);
   if (buffered)

@@ -7,6 +7,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
 #include "kernels/loop_functions.h"
+#include "ops/collective.h"
 #include "runtime/reference_kernel.h"
 
 namespace gspmd {
@@ -220,6 +221,7 @@ bool has_fast_form(const Node& node) {
 }  // namespace
 
 CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool reference) {
+  check_group_size(node, num_devices);
   CollectiveStep step;
   step.node = &node;
   step.reference = reference || !has_fast_form(node);
