@@ -6,6 +6,7 @@
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/estimate_cost.h"
+#include "gspmd/passes/manual_reference.h"
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/copies.h"
@@ -222,6 +223,38 @@ int verify_copies(const Module& module, const Command& command) {
   return finish(verdict, command);
 }
 
+// A module with manual regions means what its copies compute that cut and gather at the regions'
+// borders.
+int verify_regions(const Module& module, const Command& command) {
+  const Prepared prepared = prepare_run(module, command);
+  const std::unique_ptr<Module> copies = copies_with_regions(*prepared.compiled.completed);
+  const int64_t reference =
+      saturating_multiply(prepared.num_devices * kOracleCopies, plan_memory(*copies).peak_bytes);
+  check_memory(fmt::format("verify on {} devices", prepared.num_devices),
+               sum_bytes({prepared.bytes(), reference, input_bytes(module), output_bytes(module)}));
+  check_time("verify", *copies, prepared.num_devices, command);
+  const std::vector<Array> inputs = make_inputs(module, command);
+  Verdict verdict;
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<Value> arguments = pack_arguments(module, inputs);
+  const std::vector<std::vector<Value>> all(static_cast<size_t>(prepared.num_devices), arguments);
+  const std::vector<Array> expected =
+      leaves(evaluate_devices(*copies, prepared.num_devices, all).at(0));
+  verdict.reference_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Outcome outcome = execute(prepared, inputs, command);
+  verdict.result = compare(expected, outcome.outputs, false, {command.rtol, command.atol, {}});
+  verdict.oracle = true;
+  verdict.num_devices = prepared.num_devices;
+  verdict.peak_bytes = prepared.plan.peak_bytes;
+  verdict.compile_seconds = prepared.compile_seconds;
+  verdict.run_seconds = outcome.seconds;
+  verdict.collectives =
+      collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
+  verdict.full_rematerializations = prepared.compiled.full_rematerializations;
+  return finish(verdict, command);
+}
+
 }  // namespace
 
 int run_verb(const Command& command) {
@@ -249,6 +282,8 @@ int verify_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const LoopDeadline deadline(command.time_limit);
   if (runs_as_copies(*module)) return verify_copies(*module, command);
+  if (module->num_partitions > 1 && has_manual_regions(*module))
+    return verify_regions(*module, command);
   const Prepared prepared = prepare_run(*module, command);
   const int64_t reference = plan_memory(*for_one_device(*module)).peak_bytes;
   const int64_t outputs = output_bytes(*module);
