@@ -144,6 +144,9 @@ void check_arguments(const Computation& entry, std::span<const Value> arguments)
 
 Value evaluate_node(const Node& node, std::span<const Value> operands,
                     const CallComputation& call) {
+  if (node.op().evaluate == nullptr)
+    user_error("{}: \"{}\" cannot run here: the op has no kernel", opcode_name(node.opcode()),
+               node.name());
   try {
     return node.op().evaluate({node, operands, call});
   } catch (const std::bad_alloc&) {
