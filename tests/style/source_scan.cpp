@@ -136,7 +136,8 @@ std::vector<SourceFile> read_documents(const fs::path& root) {
   std::vector<SourceFile> files;
   auto add = [&](const fs::path& path) { files.push_back(source_file(root, path)); };
   for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.is_regular_file() && entry.path().filename() != "LICENSE") add(entry.path());
+    const std::string name = entry.path().filename().string();  // .git is a file in a git worktree
+    if (entry.is_regular_file() && name != "LICENSE" && name != ".git") add(entry.path());
   }
   for (const char* folder : {"docs", "scripts", ".ci"}) {
     if (!fs::exists(root / folder)) continue;
