@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "ops/convolution.h"
 #include "ops/convolution_nest.h"
 
@@ -33,6 +35,7 @@ ConvolutionNest::ConvolutionNest(const Node& node) {
   features_in = weights[static_cast<size_t>(conv.kernel_input_feature)];
   features_group = out_dims[1] / conv.feature_group_count;
   batch_group = out_dims[1] / conv.batch_group_count;
+  block = std::gcd(features_group, batch_group);
   for (size_t i = 0; i < conv.input_spatial.size(); ++i) {
     kernel.push_back(weights[static_cast<size_t>(conv.kernel_spatial[i])]);
     reversed.push_back(node.attrs.window[i].reversal);
@@ -41,11 +44,21 @@ ConvolutionNest::ConvolutionNest(const Node& node) {
   }
 }
 
+Dims ConvolutionNest::row_dims() const {
+  Dims dims = out_dims;
+  if (block > 0) dims[1] /= block;
+  return dims;
+}
+
+int64_t ConvolutionNest::rows() const {
+  return Shape(DType::pred, row_dims()).elements_count();
+}
+
 void ConvolutionWindow::move_to(const ConvolutionNest& nest, const Dims& index) {
   const size_t spatial = nest.runs.size();
   counts.assign(spatial + 1, 0);
   for (Dims& step : steps) step.assign(spatial + 1, 0);
-  const int64_t batch = index[0], feature = index[1];
+  const int64_t batch = index[0], feature = index[1] * nest.block;
   const int64_t lhs_batch = batch + feature / nest.batch_group * nest.out_dims[0];
   const int64_t lhs_feature = feature / nest.features_group * nest.features_in;
   base = {lhs_batch * nest.lhs[0] + lhs_feature * nest.lhs[1], feature * nest.rhs[1]};
@@ -65,19 +78,47 @@ void ConvolutionWindow::move_to(const ConvolutionNest& nest, const Dims& index) 
   steps[1][spatial] = nest.rhs[0];
 }
 
+namespace {
+
+// The kernel as accumulators, output features innermost, so that a row reads them one after
+// another.
+template <class A>
+std::vector<A> pack_kernel(ConvolutionNest& nest, const Array& rhs) {
+  Dims dims = nest.kernel;
+  dims.push_back(nest.features_in);
+  dims.push_back(nest.out_dims[1]);
+  Dims from(nest.rhs.begin() + 2, nest.rhs.end());
+  from.push_back(nest.rhs[0]);
+  from.push_back(nest.rhs[1]);
+  std::vector<A> packed;
+  packed.reserve(static_cast<size_t>(rhs.size()));
+  visit_number(rhs.dtype(), [&](auto tag) {
+    const auto in = rhs.data<typename decltype(tag)::type>();
+    for_each_offset<1>(dims, {from}, {0}, [&](const std::array<int64_t, 1>& at) {
+      packed.push_back(to_accumulator<A>(in[static_cast<size_t>(at[0])]));
+    });
+  });
+  const Dims strides = row_major_strides(dims);
+  nest.rhs = {strides[strides.size() - 2], strides.back()};
+  nest.rhs.insert(nest.rhs.end(), strides.begin(), strides.end() - 2);
+  return packed;
+}
+
+}  // namespace
+
 Value evaluate_convolution(const EvalContext& context) {
   const Array& lhs = context.operands[0].array;
   const Array& rhs = context.operands[1].array;
   const Array result(context.node.shape);
   if (result.size() == 0) return {result, {}, false};
-  const ConvolutionNest nest(context.node);
+  ConvolutionNest nest(context.node);
   visit_number(lhs.dtype(), [&](auto operand) {
     using A = ProductAccumulator<typename decltype(operand)::type>;
     const std::vector<A> a = to_accumulators<A>(lhs);
-    const std::vector<A> b = to_accumulators<A>(rhs);
+    const std::vector<A> b = pack_kernel<A>(nest, rhs);
     visit_number(result.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      convolve<A>(nest, a.data(), b.data(), result.data<T>().data(), 0, result.size());
+      convolve<A>(nest, a.data(), b.data(), result.data<T>().data(), 0, nest.rows());
     });
   });
   return {result, {}, false};

@@ -45,19 +45,19 @@ PreparedKernel loops_of(const Node& node) {
   if (node.operand(1)->shape.dtype != type || !is_computable(type) || is_complex(type) ||
       !is_computable(node.shape.dtype) || is_complex(node.shape.dtype))
     return kernel;
-  const int64_t count = node.shape.elements_count();
-  if (count == 0) return kernel;
+  if (node.shape.elements_count() == 0) return kernel;
   const double flops = static_cast<double>(op_info(Opcode::convolution).flops(node));
   kernel.cost = 1000 + 2 * flops;
-  kernel.parts = std::min<int64_t>(count, flops > 1e6 ? 8 : 1);
+  ConvolutionNest nest(node);
+  kernel.parts = std::min<int64_t>(nest.rows(), flops > 1e6 ? 8 : 1);
   visit_dtype(type, [&](auto operand) {
     using T = typename decltype(operand)::type;
     using A = ProductAccumulator<T>;
     visit_dtype(node.shape.dtype, [&](auto result) {
       using R = typename decltype(result)::type;
-      kernel.run = [nest = ConvolutionNest(node), count,
-                    parts = kernel.parts](const KernelArgs& args) {
-        const int64_t begin = args.part * count / parts, end = (args.part + 1) * count / parts;
+      kernel.run = [nest, parts = kernel.parts](const KernelArgs& args) {
+        const int64_t rows = nest.rows();
+        const int64_t begin = args.part * rows / parts, end = (args.part + 1) * rows / parts;
         convolve<A>(nest, reinterpret_cast<const T*>(args.operands[0]),
                     reinterpret_cast<const T*>(args.operands[1]),
                     reinterpret_cast<R*>(args.results[0]), begin, end);

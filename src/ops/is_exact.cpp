@@ -81,10 +81,15 @@ Risk risk_of(const Node& node, Combiner& combiner) {
   if (node.op().has(kDataMovement) || node.op().has(kConstantLike)) return Risk::none;
   switch (node.opcode()) {
     case Opcode::dot:
+    case Opcode::ragged_dot:
+    case Opcode::convolution:
       return Risk::sums;
     case Opcode::reduce:
+    case Opcode::reduce_window:
     case Opcode::scatter:
       return risk_of_combiner(*node.called[0], combiner);
+    case Opcode::select_and_scatter:
+      return risk_of_combiner(*node.called[1], combiner);
     case Opcode::maximum:
     case Opcode::minimum:
     case Opcode::clamp:
@@ -119,6 +124,32 @@ Risk risk_of(const Node& node, Combiner& combiner) {
   }
 }
 
+double largest_magnitude(const Array& array) {
+  double largest = 0;
+  for (int64_t i = 0; i < array.size(); ++i) largest = std::max(largest, std::fabs(array.at(i)));
+  return largest;
+}
+
+// Terms of each sum of a product of two operands; 0: not such an op.
+int64_t terms_of_product(const Node& node) {
+  int64_t terms = 1;
+  if (node.is(Opcode::dot)) {
+    for (const int64_t d : node.attrs.dot->lhs_contracting) terms *= node.operand(0)->dim(d);
+    return terms;
+  }
+  if (!node.is(Opcode::convolution)) return 0;
+  const int64_t features = node.operand(1)->dim(node.attrs.conv->kernel_output_feature);
+  return features == 0 ? 0 : node.operand(1)->shape.elements_count() / features;
+}
+
+// Whether sums of products stay in the bound whatever the signs; saves to compute it.
+bool small_products(const Node& node, std::span<const Value> operands) {
+  const int64_t terms = terms_of_product(node);
+  return terms > 0 && static_cast<double>(terms) * largest_magnitude(operands[0].array) *
+                              largest_magnitude(operands[1].array) <=
+                          exact_bound(node.shape.dtype);
+}
+
 bool exact_step(const Node& node, std::span<const Value> operands, const Value& result,
                 const CallComputation& call) {
   if (!has_floats(result) && std::none_of(operands.begin(), operands.end(), has_floats))
@@ -133,11 +164,14 @@ bool exact_step(const Node& node, std::span<const Value> operands, const Value& 
     for (int64_t i = 0; i < result.array.size(); ++i)
       if (result.array.dtype() != DType::pred && result.array.at(i) != operands[0].array.at(i))
         return false;
-  if (risk == Risk::value) return true;
+  if (risk == Risk::value || small_products(node, operands)) return true;
   // A factor of zero would hide that the others are too large for another order.
   const double least = combiner == Combiner::product ? 1 : 0;
   std::vector<Value> magnitudes;
-  for (const Value& operand : operands) magnitudes.push_back(magnitude(operand, least));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool selects = node.is(Opcode::select_and_scatter) && i == 0;  // compared, not summed
+    magnitudes.push_back(selects ? operands[i] : magnitude(operands[i], least));
+  }
   return bounded_integers(evaluate_node(node, magnitudes, call));
 }
 

@@ -35,6 +35,18 @@ TEST_CASE("sums are bounded by their magnitudes, not by what cancels", "[exact]"
             "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=product"));
 }
 
+TEST_CASE("sums of windows are bounded by their magnitudes too", "[exact]") {
+  const std::string convolve =
+      "ROOT r = f32[1,1,1] convolution(a, b), window={size=2}, dim_labels=b0f_0io->b0f";
+  const std::string big = "a = f32[1,2,1] constant({{{4000},{4000}}})\n";
+  CHECK(exact(big + "b = f32[2,1,1] constant({{{1000}},{{-1000}}})\n" + convolve));
+  CHECK_FALSE(exact(big + "b = f32[2,1,1] constant({{{4000}},{{-4000}}})\n" + convolve));
+  const std::string pool =
+      "z = f32[] constant(0)\nROOT r = f32[1] reduce-window(a, z), window={size=3}, to_apply=sum";
+  CHECK(exact("a = f32[3] constant({10000000,-6000000,1})\n" + pool));
+  CHECK_FALSE(exact("a = f32[3] constant({10000000,-10000000,1})\n" + pool));
+}
+
 TEST_CASE("ops that choose or move are exact on any value, functions on none", "[exact]") {
   CHECK(exact("a = f32[2] constant({0.1,nan})\nROOT r = f32[2] reverse(a), dimensions={0}"));
   CHECK(exact("a = f32[2] constant({0.1,-inf})\nROOT r = f32[2] maximum(a, a)"));
