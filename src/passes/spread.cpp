@@ -99,28 +99,38 @@ class Chooser {
         .bytes();
   }
 
-  // A summed loop that only some operands split: slicing the others costs nothing but a sum over
-  // devices afterwards; gathering costs the operand.
+  // Bytes that put `digits` behind what is chosen for f in operand i, and nothing else there.
+  int64_t move_bytes(size_t i, size_t f, const Digits& digits) const {
+    return operand_has(i, f) ? gather_bytes(i, f, concat(chosen_[f], digits)) : 0;
+  }
+
+  // A summed loop that operands split in different ways, or only some: the others follow one of
+  // them (slices and permutes), and devices sum afterwards; or all are gathered. Products divide
+  // their work too, so for them the sum counts once, though an all-reduce sends it twice.
   void take_one_sided_sums() {
+    const int64_t weight = p_.node->is(Opcode::dot) || p_.node->is(Opcode::convolution) ? 1 : 2;
     for (size_t f = 0; f < chosen_.size(); ++f) {
       if (!local_kind(f, FactorKind::reduction)) continue;
       for (size_t i = 0; i < p_.have.size(); ++i) {
         if (!operand_has(i, f)) continue;
         const Digits digits = rest(f, p_.have[i][f]);
-        if (digits.empty() || !disjoint(digits, used_) || !others_replicated(i, digits)) continue;
+        if (digits.empty() || !disjoint(digits, used_) || !free_elsewhere(i, f, digits)) continue;
         const int64_t g = tile_count(digits);
-        const int64_t sum = 2 * local_result_bytes() * (g - 1) / g;
-        if (sum < gather_bytes(i, f, chosen_[f])) take(f, digits);
+        int64_t sum = weight * local_result_bytes() * (g - 1) / g, gather = 0;
+        for (size_t j = 0; j < p_.have.size(); ++j) {
+          sum += move_bytes(j, f, digits);
+          gather += move_bytes(j, f, {});
+        }
+        if (sum < gather) take(f, digits);
       }
     }
   }
 
-  bool others_replicated(size_t i, const Digits& digits) const {
-    for (size_t j = 0; j < p_.have.size(); ++j) {
-      if (j == i) continue;
-      for (const Digits& other : p_.have[j])
-        if (!disjoint(other, digits)) return false;
-    }
+  // Whether no other operand splits another loop by these digits.
+  bool free_elsewhere(size_t i, size_t f, const Digits& digits) const {
+    for (size_t j = 0; j < p_.have.size(); ++j)
+      for (size_t other = 0; other < chosen_.size(); ++other)
+        if (j != i && other != f && !disjoint(p_.have[j][other], digits)) return false;
     return true;
   }
 

@@ -43,13 +43,13 @@ std::vector<std::string> names(const std::vector<NamedSharding>& all) {
 
 TEST_CASE("an all-reduce is explained by the annotations that split what is summed") {
   const auto all = explained(
-      R"(  %x = f32[8,16] parameter(0), sharding={devices=[1,4]<=[4]}, metadata={op_name="x" source_file="model.cpp" source_line=7}
+      R"(  %x = f32[32,16] parameter(0), sharding={devices=[1,4]<=[4]}, metadata={op_name="x" source_file="model.cpp" source_line=7}
   %w = f32[16,32] parameter(1), sharding={devices=[4,1]<=[4]}
-  %d = f32[8,32] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="product" source_file="model.cpp" source_line=9}
-  ROOT %r = f32[8,32] negate(%d))");
+  %d = f32[32,32] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="product" source_file="model.cpp" source_line=9}
+  ROOT %r = f32[32,32] negate(%d))");
   REQUIRE(all.size() == 1);
   CHECK(all[0].collective.kind == "all-reduce");
-  CHECK(all[0].collective.bytes == 8 * 32 * 4 * 2 * 3 / 4);
+  CHECK(all[0].collective.bytes == 32 * 32 * 4 * 2 * 3 / 4);
   CHECK(all[0].collective.instruction == "d");
   CHECK(names(all[0].annotations) ==
         std::vector<std::string>{"x {devices=[1,4]<=[4]}", "w {devices=[4,1]<=[4]}"});

@@ -54,6 +54,31 @@ ENTRY e {
                        4) == Strings{"reduce-scatter [1,4]<=[4]"});
 }
 
+TEST_CASE("dot: an operand larger than the result keeps the split of its contracted dim", "[dot]") {
+  const auto with_rows = [](int rows) {
+    return collectives_of(fmt::format(R"(HloModule m
+ENTRY e {{
+  a = f32[{0},24] parameter(0), sharding={{devices=[1,4]<=[4]}}
+  b = f32[24,16] parameter(1), sharding={{replicated}}
+  ROOT d = f32[{0},16] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={{replicated}}
+}})",
+                                      rows),
+                          4);
+  };
+  CHECK(with_rows(32) == Strings{"all-reduce [1,4]<=[4]"});
+  CHECK(with_rows(3) == Strings{"all-reduce [1,4]<=[4]"});
+}
+
+TEST_CASE("dot: an operand smaller than the result is gathered along the contracted dim", "[dot]") {
+  CHECK(collectives_of(R"(HloModule m
+ENTRY e {
+  a = f32[32,8] parameter(0), sharding={devices=[1,4]<=[4]}
+  b = f32[8,16] parameter(1), sharding={replicated}
+  ROOT d = f32[32,16] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={replicated}
+})",
+                       4) == Strings{"all-gather [1,4]<=[4]"});
+}
+
 TEST_CASE("a sum of three partial dots costs one all-reduce", "[dot]") {
   CHECK(collectives_of(R"(HloModule m
 ENTRY e {
