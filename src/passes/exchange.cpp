@@ -215,6 +215,19 @@ class Exchange {
   Node* fill_;
 };
 
+// [begin, end) of the dim on the device `hop` tiles ahead, the last tile followed by the first.
+Node* ahead(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, int64_t hop, Interval part) {
+  Dims starts(x->dims().size(), 0), limits = x->dims();
+  starts[static_cast<size_t>(from.dim)] = part.begin;
+  limits[static_cast<size_t>(from.dim)] = part.end;
+  Node* piece = hlo::slice(x, starts, limits, Dims(starts.size(), 1));
+  if (hop % from.held.tiles == 0) return piece;
+  Attributes attrs;
+  attrs.channel_id = 1;
+  attrs.permutation = shift_along(from.order, from.digits, -hop, true);
+  return spmd.emit(Opcode::collective_permute, piece->shape, {piece}, attrs);
+}
+
 Access undilated(const WindowAccess& w) {
   return {w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole)};
 }
@@ -224,6 +237,13 @@ Access undilated(const WindowAccess& w) {
 Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const Access& access,
                Node* fill) {
   return Exchange(spmd, from, access, fill).run(x);
+}
+
+Node* rotate(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, int64_t by) {
+  const int64_t shard = from.held.shard, hop = by / shard, rest = by % shard;
+  Node* front = ahead(spmd, x, from, hop, {rest, shard});
+  if (rest == 0) return front;
+  return hlo::concatenate({front, ahead(spmd, x, from, hop + 1, {0, rest})}, from.dim);
 }
 
 bool is_addressable(const HeldDim& dim, const WindowAccess& w) {

@@ -20,6 +20,10 @@ struct ExchangedDim {
 Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const Access& access,
                Node* fill);
 
+// The dim turned round by `by` (0 <= by < size), its shards being full: position p of the result is
+// position (p + by) modulo size. At most two permutes, of one shard together.
+Node* rotate(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, int64_t by);
+
 // A window over the dim after it has got `hole` - 1 fill elements between neighbours and `low` of
 // them before the first (negative: cut): tile t needs `length` elements from t * step on.
 struct WindowAccess {

@@ -12,6 +12,7 @@
 #include "gspmd/passes/inline_calls.h"
 #include "gspmd/passes/join_async.h"
 #include "gspmd/passes/simplify.h"
+#include "passes/merge_pads.h"
 
 namespace gspmd {
 namespace {
@@ -63,6 +64,7 @@ const Pass kPasses[] = {
      }},
     {"pair-donated", [](State& s) { pair_donated(*s.module); }},
     {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},
+    {"merge-pads", [](State& s) { merge_pads(*s.module); }},
     {"partition",
      [](State& s) {
        PartitionResult p = partition(*s.module, {s.options.num_devices});

@@ -131,6 +131,19 @@ Node* Windows::source(size_t i) const {
   return x;
 }
 
+std::optional<int64_t> Windows::rotation() const {
+  if (!node_.is(Opcode::concatenate) || node_.operands().size() != 2) return std::nullopt;
+  const Node *front = node_.operand(0), *back = node_.operand(1), *x = source(0);
+  if (x == front || source(1) != x) return std::nullopt;
+  const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
+  const int64_t size = x->dims()[d], by = front->attrs.starts[d];
+  const Dim dim = this->dim(0, node_.attrs.dimensions[0]);
+  const bool turns = front->attrs.limits[d] == size && back->attrs.starts[d] == 0 &&
+                     back->attrs.limits[d] == by;
+  if (!turns || !dim.split || size % dim.from.held.tiles != 0) return std::nullopt;
+  return by;
+}
+
 Windows::Dim Windows::dim(size_t i, int64_t d) const {
   Dim result;
   result.factor = rule_.operands[i][static_cast<size_t>(d)];
@@ -217,7 +230,9 @@ Node* Windows::fetch(size_t i, Node* local) {
     const Dim dim = this->dim(i, d);
     if (!dim.split) continue;
     const HeldDim& held = dim.from.held;
-    if (node_.is(Opcode::reverse))
+    if (const auto by = rotation())
+      local = i == 0 ? rotate(spmd_, local, dim.from, *by) : local;
+    else if (node_.is(Opcode::reverse))
       local =
           exchange(spmd_, local, dim.from, {-dim.part, held.size - dim.part, 1, dim.part}, nullptr);
     else
@@ -302,6 +317,7 @@ Node* Windows::concatenate(const std::vector<Node*>& operands) {
 
 Node* Windows::emit(const std::vector<Node*>& operands) {
   if (!any_) return nullptr;
+  if (rotation()) return operands[0];
   if (node_.is(Opcode::concatenate)) return concatenate(operands);
   return nullptr;
 }

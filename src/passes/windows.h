@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "passes/exchange.h"
@@ -43,6 +44,8 @@ class Windows {
   WindowAccess access(size_t i, const Dim& dim) const;
   const WindowDim& window(int64_t d) const;
   size_t window_index(int64_t d) const;
+  // By how much a concatenation of two parts of one value turns it round; no value: it does not.
+  std::optional<int64_t> rotation() const;
   Node* fetch_summed(int64_t d, Node* local);
   Node* fill(size_t i);
   Node* concatenate(const std::vector<Node*>& operands);

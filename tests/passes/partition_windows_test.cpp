@@ -75,14 +75,30 @@ TEST_CASE("reverse of a split dim is one permute of whole shards", "[windows]") 
               4) == Strings{"collective-permute f32[4,4]"});
 }
 
-TEST_CASE("a rotation by whole shards is one permute per part", "[windows]") {
-  const Strings got = moved(
-      with_sharding("a = f32[16] parameter(0), @\n b = f32[12] slice(a), slice={[4:16]}\n c = "
-                    "f32[4] slice(a), slice={[0:4]}\n ROOT r = f32[16] concatenate(b, c), "
-                    "dimensions={0}, @",
-                    "devices=[4]<=[4]"),
-      4);
-  for (const std::string& collective : got) CHECK(collective.find("gather") == std::string::npos);
+TEST_CASE("a rotation sends one shard in at most two permutes", "[windows]") {
+  const auto rotated = [](int by, int size) {
+    const std::string body = fmt::format(
+        "a = f32[{0}] parameter(0), @\n b = f32[{1}] slice(a), slice={{[{2}:{0}]}}\n c = f32[{2}] "
+        "slice(a), slice={{[0:{2}]}}\n ROOT r = f32[{0}] concatenate(b, c), dimensions={{0}}, @",
+        size, size - by, by);
+    return moved(with_sharding(body, "devices=[4]<=[4]"), 4);
+  };
+  CHECK(rotated(4, 16) == Strings{"collective-permute f32[4]"});
+  CHECK(rotated(12, 16) == Strings{"collective-permute f32[4]"});
+  CHECK(rotated(1, 16) == Strings{"collective-permute f32[1]"});
+  CHECK(rotated(15, 16) == Strings{"collective-permute f32[1]"});
+  CHECK(rotated(6, 16) == Strings{"collective-permute f32[2]", "collective-permute f32[2]"});
+  CHECK(rotated(3, 4) == Strings{"collective-permute f32[1]"});
+  for (const std::string& collective : rotated(5, 18))  // uneven shards
+    CHECK(collective.find("gather") == std::string::npos);
+}
+
+TEST_CASE("slices of a padded value are windows of the value itself", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[16] parameter(0), @\n z = f32[] constant(3)\n p = f32[18] "
+                            "pad(a, z), padding=1_1, @\n l = f32[16] slice(p), slice={[0:16]}, @\n "
+                            "h = f32[16] slice(p), slice={[2:18]}, @\n ROOT r = f32[16] add(l, h), @",
+                            "devices=[4]<=[4]"),
+              4) == Strings{"collective-permute f32[1]", "collective-permute f32[1]"});
 }
 
 TEST_CASE("a window of three over a split dim exchanges one element on each side", "[windows]") {
