@@ -16,6 +16,7 @@ CompileOptions compile_options(const TrainerOptions& options, std::vector<int64_
   compile.name = "train_step";
   compile.threads = options.threads;
   compile.prepare = options.prepare;
+  compile.memory_limit = options.memory_limit;
   return compile;
 }
 

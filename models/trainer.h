@@ -21,9 +21,10 @@ struct TrainerOptions {
   double beta2 = 0.99;    // of adam and adamw
   double eps = 1e-8;
   double weight_decay = 0;
-  uint32_t seed = 0;    // of the initial parameters
-  int threads = 0;      // 0: the machine's cores
-  bool prepare = true;  // false: compile to inspect only
+  uint32_t seed = 0;                 // of the initial parameters
+  int threads = 0;                   // 0: the machine's cores
+  int64_t memory_limit = INT64_MAX;  // bytes per device
+  bool prepare = true;               // false: compile to inspect only
 };
 
 // Trains a Transformer by one compiled step: loss, gradients and update; the state stays on the

@@ -53,6 +53,8 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.propagate.replicate_indivisible_boundary = false;
   pipeline.combine = options.combine_collectives;
   pipeline.cse_across_phases = options.cse_across_phases;
+  pipeline.windowed_einsum.all_gather = options.windowed_einsum;
+  pipeline.windowed_einsum.reduce_scatter = options.windowed_einsum;
   pipeline.disabled = options.disabled_passes;
   pipeline.dump_after = options.dump_after;
   pipeline.dump = options.dump;
@@ -114,18 +116,24 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const Compil
   std::vector<PassTime>& seconds = impl->stages.seconds;
   read_shardings(*impl);
   log_rematerializations(*impl);
+  MemoryPlan plan;
+  const auto start = Clock::now();
   if (options.prepare) {
-    const auto start = Clock::now();
     ProgramOptions program;
     program.num_devices = options.mesh.num_devices();
     program.reference_kernels = options.reference_kernels;
     program.poison = options.poison;
     impl->program =
         located(options.site, [&] { return build_program(*impl->stages.program, program); });
-    seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
-    if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);
+    plan = memory_plan(*impl->program);
+  } else {
+    plan = located(options.site, [&] { return plan_program_memory(*impl->stages.program); });
   }
-  impl->stats = program_stats(*impl);
+  seconds.push_back({options.prepare ? "prepare" : "plan",
+                     std::chrono::duration<double>(Clock::now() - start).count()});
+  if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);
+  check_memory_limit(plan, options.memory_limit, "compile: " + options.name, options.site);
+  impl->stats = program_stats(*impl, plan);
   return impl;
 }
 

@@ -8,6 +8,8 @@
 namespace gspmd {
 namespace {
 
+constexpr size_t kListedTensors = 5;  // of those at the peak, in the table
+
 int64_t node_flops(const Node& node) {
   const OpInfo& op = node.op();
   if (op.flops) return op.flops(node);
@@ -43,11 +45,21 @@ nlohmann::json to_json_list(const std::vector<CollectiveStats>& collectives) {
   return list;
 }
 
+nlohmann::json to_json_list(const std::vector<HeldTensor>& tensors) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const HeldTensor& tensor : tensors)
+    list.push_back({{"name", tensor.name},
+                    {"shape", to_string(tensor.shape)},
+                    {"bytes", tensor.bytes},
+                    {"source", tensor.source}});
+  return list;
+}
+
 }  // namespace
 
 namespace detail {
 
-ExecutableStats program_stats(const ExecutableBase::Impl& impl) {
+ExecutableStats program_stats(const ExecutableBase::Impl& impl, const MemoryPlan& plan) {
   ExecutableStats stats;
   stats.num_devices = impl.num_devices();
   stats.collectives = collective_stats(*impl.stages.local, &impl.options.mesh);
@@ -58,12 +70,12 @@ ExecutableStats program_stats(const ExecutableBase::Impl& impl) {
     stats.collective_bytes += c.bytes;
   }
   stats.flops = flops_of(*impl.stages.local->entry());
-  const MemoryPlan plan =
-      impl.program ? memory_plan(*impl.program) : plan_memory(*impl.stages.program);
   stats.predicted_peak_bytes = plan.peak_bytes;
   stats.arena_bytes = plan.arena_bytes;
   stats.parameter_bytes = plan.parameter_bytes;
+  if (impl.program) stats.scratch_bytes = scratch_bytes(*impl.program);
   stats.peak_op = plan.peak_op;
+  stats.peak_tensors = plan.peak_tensors;
   stats.compile_seconds = impl.stages.seconds;
   for (const PassTime& time : stats.compile_seconds) stats.total_compile_seconds += time.seconds;
   return stats;
@@ -86,6 +98,8 @@ std::string to_string(const ExecutableStats& stats) {
   text += fmt::format("memory per device: peak {} at {} (parameters {}, arena {})\n",
                       bytes_text(stats.predicted_peak_bytes), stats.peak_op,
                       bytes_text(stats.parameter_bytes), bytes_text(stats.arena_bytes));
+  for (size_t i = 0; i < stats.peak_tensors.size() && i < kListedTensors; ++i)
+    text += fmt::format("  {}\n", to_string(stats.peak_tensors[i]));
   text += fmt::format("compiled in {:.3f} s\n", stats.total_compile_seconds);
   return text;
 }
@@ -112,7 +126,9 @@ std::string to_json(const ExecutableStats& stats) {
                               {"predicted_peak_bytes", stats.predicted_peak_bytes},
                               {"arena_bytes", stats.arena_bytes},
                               {"parameter_bytes", stats.parameter_bytes},
+                              {"scratch_bytes", stats.scratch_bytes},
                               {"peak_op", stats.peak_op},
+                              {"peak_tensors", to_json_list(stats.peak_tensors)},
                               {"compile_seconds", seconds},
                               {"total_compile_seconds", stats.total_compile_seconds}};
   return object.dump();

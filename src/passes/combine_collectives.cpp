@@ -125,13 +125,17 @@ void join(Computation& computation, std::span<Node* const> members) {
 }
 
 // Splits a group where its operands would exceed the limit.
-bool join_within(Computation& computation, const std::vector<Node*>& members, int64_t max_bytes) {
+bool join_within(Computation& computation, const std::vector<Node*>& members,
+                 const CombineOptions& options) {
+  const auto bytes_of = [&](const Node& member) {
+    return options.bytes ? options.bytes(member) : member.operand(0)->shape.bytes();
+  };
   bool changed = false;
   size_t begin = 0;
   int64_t bytes = 0;
   for (size_t i = 0; i <= members.size(); ++i) {
-    const int64_t next = i < members.size() ? members[i]->operand(0)->shape.bytes() : 0;
-    if (i < members.size() && (i == begin || bytes + next <= max_bytes)) {
+    const int64_t next = i < members.size() ? bytes_of(*members[i]) : 0;
+    if (i < members.size() && (i == begin || bytes <= options.max_bytes - next)) {
       bytes += next;
       continue;
     }
@@ -152,7 +156,7 @@ bool combine_collectives(Module& module, const CombineOptions& options) {
   for (const std::unique_ptr<Computation>& computation : module.computations()) {
     bool here = false;
     for (const auto& [key, members] : group(candidates(*computation)))
-      if (members.size() > 1) here |= join_within(*computation, members, options.max_bytes);
+      if (members.size() > 1) here |= join_within(*computation, members, options);
     if (!here) continue;
     computation->remove_dead();
     computation->sort();

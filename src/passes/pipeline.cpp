@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <unordered_map>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
@@ -49,6 +50,25 @@ void simplify(Module& module, bool across_phases) {
   }
 }
 
+// Joins by the global bytes of the values that are moved, so that it does not depend on how many
+// devices they are split over.
+void combine(State& state) {
+  if (!state.result.completed) return;  // the pass that keeps it is disabled
+  std::unordered_map<std::string, int64_t> bytes;
+  for (const auto& computation : state.result.completed->computations())
+    for (const auto& node : computation->nodes()) {
+      int64_t& most = bytes[node->name()];
+      most = std::max(most, node->shape.bytes());
+    }
+  CombineOptions options;
+  options.bytes = [&](const Node& collective) {
+    const auto found = bytes.find(collective.metadata.moved);
+    const int64_t local = collective.operand(0)->shape.bytes();
+    return found == bytes.end() ? local : std::max(local, found->second);
+  };
+  combine_collectives(*state.module, options);
+}
+
 struct Pass {
   const char* name;
   void (*run)(State& state);
@@ -82,7 +102,7 @@ const Pass kPasses[] = {
     {"keep-uncombined", [](State& s) { s.result.uncombined = s.module->clone(); }},
     {"combine-collectives",
      [](State& s) {
-       if (s.options.combine) combine_collectives(*s.module);
+       if (s.options.combine) combine(s);
      }},
     {"keep-local", [](State& s) { s.result.local = s.module->clone(); }},
     {"fuse",

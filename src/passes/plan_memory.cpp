@@ -25,10 +25,26 @@ int64_t flat_leaf(const Shape& shape, const Dims& path) {
   return leaf;
 }
 
+// The line that an instruction comes from; of one that passes made, that of an instruction it reads.
+std::string source_of(const Node& node) {
+  const Node* at = &node;
+  while (at->metadata.source_file.empty()) {
+    if (at->is(Opcode::fusion)) {
+      at = at->called.at(0)->root();
+      if (!at->is(Opcode::tuple)) continue;
+    }
+    if (at->operands().empty()) return "";
+    at = at->operand(0);
+  }
+  return fmt::format("{}:{}", at->metadata.source_file, at->metadata.source_line);
+}
+
 class Planner {
  public:
   Planner(const Module& module, const PlanOptions& options)
-      : module_(module), table_(table_of_buffers(module, options.scratch)) {}
+      : module_(module), options_(options), table_(table_of_buffers(module, options.scratch)) {
+    for (const PlannedBuffer& b : table_.buffers) lifetimes_.emplace_back(b.first, b.last);
+  }
 
   MemoryPlan plan() {
     read_donations();
@@ -162,8 +178,8 @@ class Planner {
 
   // Large buffers get some lines more, so that those used together do not all start at the same place of a
   // page: their equal elements would fight for the same cache sets.
-  static int64_t aligned(int64_t bytes) {
-    const int64_t lines = ceil_div(bytes, kAlign) * kAlign;
+  int64_t aligned(int64_t bytes) const {
+    const int64_t lines = ceil_div(bytes, kAlign) * kAlign + options_.guard_bytes;
     return bytes < kStaggered ? lines : lines + 5 * kAlign;
   }
 
@@ -183,33 +199,59 @@ class Planner {
     return best >= 0 ? best : end;
   }
 
-  void describe_peak() {
+  // The position where the arena's values take most; -1 where there are none.
+  int64_t find_peak() {
     std::vector<int64_t> change(table_.at.size() + 1, 0);
     for (const PlannedBuffer& b : table_.buffers) {
       if (b.merged >= 0 || b.kind != PlannedBuffer::arena) continue;
       change[static_cast<size_t>(b.first)] += aligned(b.bytes);
       change[static_cast<size_t>(b.last) + 1] -= aligned(b.bytes);
     }
-    int64_t live = 0, most = -1, peak = 0;
+    int64_t live = 0, most = 0, peak = -1;
     for (size_t i = 0; i < table_.at.size(); ++i) {
       live += change[i];
       if (live <= most) continue;
       most = live;
       peak = static_cast<int64_t>(i);
     }
-    if (most <= 0) return;
-    plan_.peak_op = table_.at[static_cast<size_t>(peak)]->name();
-    std::vector<const PlannedBuffer*> tensors;
-    for (const PlannedBuffer& b : table_.buffers) {
-      if (b.merged < 0 && b.kind == PlannedBuffer::arena && b.first <= peak && peak <= b.last) {
-        tensors.push_back(&b);
-      }
+    return peak;
+  }
+
+  // Of the values that take turns in each buffer the one it holds at a position: the last that was made.
+  std::map<int64_t, const PlannedBuffer*> values_at(int64_t position) {
+    std::map<int64_t, const PlannedBuffer*> values;
+    for (size_t i = 0; i < table_.buffers.size(); ++i) {
+      const PlannedBuffer& value = table_.buffers[i];
+      const auto [first, last] = lifetimes_[i];
+      if (position < first || last < position) continue;
+      const PlannedBuffer*& held = values[table_.find(static_cast<int64_t>(i))];
+      if (held == nullptr || value.first >= held->first) held = &value;
     }
-    std::stable_sort(tensors.begin(), tensors.end(),
-                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
-    for (const PlannedBuffer* b : tensors) {
-      plan_.peak_tensors.push_back(fmt::format("{} {} {}", b->name, to_string(b->shape), b->bytes));
+    return values;
+  }
+
+  void describe_peak() {
+    const int64_t peak = find_peak();
+    if (peak >= 0) plan_.peak_op = table_.at[static_cast<size_t>(peak)]->name();
+    const std::map<int64_t, const PlannedBuffer*> values = values_at(peak);
+    for (size_t i = 0; i < table_.buffers.size(); ++i) {
+      const PlannedBuffer& b = table_.buffers[i];
+      if (b.merged >= 0 || (b.kind == PlannedBuffer::arena && (peak < b.first || b.last < peak))) continue;
+      if (b.kind == PlannedBuffer::output && donated_.count(b.index) > 0) continue;  // the parameter's
+      const auto found = values.find(static_cast<int64_t>(i));
+      const PlannedBuffer& value = found != values.end() ? *found->second : b;
+      plan_.peak_tensors.push_back(
+          {kKinds[b.kind], value.node->name(), value.shape, b.bytes, source_of(*value.node)});
     }
+    for (size_t i = 0; i < table_.roots.size(); ++i) {  // copied to where it is returned when the run ends
+      const auto leaf = static_cast<int64_t>(i);
+      const PlannedBuffer& b = table_[table_.roots[i]];
+      if (donated_.count(leaf) > 0 || (b.kind == PlannedBuffer::output && b.index == leaf)) continue;
+      plan_.peak_tensors.push_back(
+          {BufferPlace::output, b.node->name(), b.shape, b.shape.bytes(), source_of(*b.node)});
+    }
+    std::stable_sort(plan_.peak_tensors.begin(), plan_.peak_tensors.end(),
+                     [](const HeldTensor& a, const HeldTensor& b) { return a.bytes > b.bytes; });
   }
 
   void write_places() {
@@ -218,7 +260,7 @@ class Planner {
       const int64_t found = table_.find(buffer);
       const PlannedBuffer& b = table_[found];
       BufferPlace& place = plan_.places[leaf];
-      place.kind = static_cast<BufferPlace::Kind>(kKinds[b.kind]);
+      place.kind = kKinds[b.kind];
       place.bytes = b.bytes;
       place.offset = b.kind == PlannedBuffer::arena ? b.offset : 0;
       place.index = b.kind == PlannedBuffer::constant ? found : b.index;
@@ -232,12 +274,46 @@ class Planner {
   static constexpr BufferPlace::Kind kKinds[] = {BufferPlace::arena, BufferPlace::parameter,
                                                  BufferPlace::constant, BufferPlace::output};
   const Module& module_;
+  const PlanOptions& options_;
   BufferTable table_;
+  std::vector<std::pair<int64_t, int64_t>> lifetimes_;  // of the table's buffers before any sharing
   std::map<int64_t, int64_t> donated_;  // result leaf -> parameter leaf
   MemoryPlan plan_;
 };
 
+const char* kind_name(BufferPlace::Kind kind) {
+  switch (kind) {
+    case BufferPlace::parameter: return "parameter ";
+    case BufferPlace::output: return "result ";
+    case BufferPlace::constant: return "constant ";
+    case BufferPlace::arena: return "";
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string to_string(const HeldTensor& tensor) {
+  return fmt::format("{}{} {} {} bytes{}", kind_name(tensor.kind), tensor.name, to_string(tensor.shape),
+                     tensor.bytes, tensor.source.empty() ? "" : fmt::format(" ({})", tensor.source));
+}
+
+void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what, Site site) {
+  if (plan.peak_bytes <= limit) return;
+  constexpr size_t kListed = 8;
+  std::vector<std::string> largest;
+  for (const HeldTensor& tensor : plan.peak_tensors) {
+    if (largest.size() < kListed) largest.push_back(to_string(tensor));
+  }
+  user_error(site,
+             "{}: {} bytes are needed on each device, the memory limit is {}: parameters {}, results {}, constants "
+             "{}, intermediate values {}{}. The largest{}: {}. Split these over more devices, donate arguments "
+             "that results replace, or raise the limit",
+             what, plan.peak_bytes, limit, plan.parameter_bytes, plan.output_bytes, plan.constant_bytes,
+             plan.arena_bytes, plan.peak_op.empty() ? "" : fmt::format(" at {}", plan.peak_op),
+             plan.peak_tensors.size() > kListed ? fmt::format(" of {}", plan.peak_tensors.size()) : "",
+             fmt::join(largest, "; "));
+}
 
 MemoryPlan plan_memory(const Module& local, const PlanOptions& options) {
   return Planner(local, options).plan();

@@ -98,7 +98,7 @@ class Builder {
     PlannedBuffer buffer;
     buffer.bytes = std::max<int64_t>(shape.bytes(), 1);
     buffer.first = buffer.last = now();
-    buffer.name = node.name();
+    buffer.node = &node;
     buffer.shape = shape;
     table_.buffers.push_back(std::move(buffer));
     return static_cast<int64_t>(table_.buffers.size()) - 1;

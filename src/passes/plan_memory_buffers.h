@@ -29,7 +29,7 @@ struct PlannedBuffer {
   int64_t merged = -1;           // became part of that buffer
   int64_t shared_at = -1;        // where a result was last put over an operand
   int64_t offset = 0;
-  std::string name;              // of the node it was made for
+  const Node* node = nullptr;    // it was made for
   Shape shape;
 };
 

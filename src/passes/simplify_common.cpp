@@ -31,9 +31,38 @@ bool is_commutative_pair(const Node& node) {
   return node.operands().size() == 2 && node.op().has(kCommutative);
 }
 
+// Nodes that cost nothing to repeat and whose value may be that of another by chance: the rows of a
+// shard that are as many as the devices along an axis, two tensors whose shards have the same
+// shape. They are equal as operands but stay apart, so that the number of instructions does not
+// depend on the sizes of the mesh's axes.
+bool stays_apart(const Node& node) {
+  if (node.is(Opcode::iota)) return true;
+  if (node.is(Opcode::broadcast)) return node.operand(0)->rank() == 0;
+  return node.is(Opcode::constant) && node.shape == Shape(DType::s32, {}) &&
+         node.attrs.literal.item() > 0;
+}
+
+bool same_operand(const Node& a, const Node& b) {
+  if (&a == &b) return true;
+  if (!a.is(b.opcode()) || !stays_apart(a) || !stays_apart(b)) return false;
+  return a.shape == b.shape && a.sharding == b.sharding &&
+         a.frontend_attributes == b.frontend_attributes && equal(a.attrs, b.attrs) &&
+         (a.operands().empty() || same_operand(*a.operand(0), *b.operand(0)));
+}
+
+size_t hash_operand(const Node& node) {
+  if (!stays_apart(node)) return mix(1, static_cast<size_t>(node.id()));
+  const size_t seed = hash_literal(hash_shape(2, node.shape), node.attrs.literal);
+  return node.operands().empty() ? seed : mix(seed, hash_operand(*node.operand(0)));
+}
+
 bool same_operands(const Node& a, const Node& b) {
-  if (a.operands() == b.operands()) return true;
-  return is_commutative_pair(a) && a.operand(0) == b.operand(1) && a.operand(1) == b.operand(0);
+  if (a.operands().size() != b.operands().size()) return false;
+  bool same = true;
+  for (int64_t i = 0; same && i < std::ssize(a.operands()); ++i)
+    same = same_operand(*a.operand(i), *b.operand(i));
+  return same || (is_commutative_pair(a) && same_operand(*a.operand(0), *b.operand(1)) &&
+                  same_operand(*a.operand(1), *b.operand(0)));
 }
 
 // Two computations that combine alike count as one: texts of other origin repeat their adders.
@@ -83,7 +112,7 @@ class ValueTable {
   static size_t hash(const Node& node) {
     size_t seed = hash_shape(static_cast<size_t>(node.opcode()), node.shape);
     size_t sum = 0;  // order-free, for commutative ops
-    for (const Node* operand : node.operands()) sum += mix(1, static_cast<size_t>(operand->id()));
+    for (const Node* operand : node.operands()) sum += hash_operand(*operand);
     seed = mix(seed, sum);
     seed = hash_dims(mix(seed, static_cast<size_t>(node.attrs.index)), node.attrs.dimensions);
     seed = hash_dims(hash_dims(seed, node.attrs.starts), node.attrs.strides);
@@ -106,7 +135,7 @@ bool merge_in(Computation& computation, bool across_phases) {
   bool changed = false;
   // Operands stand first, so by the time a node is looked at its operands are merged already.
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
-    if (!may_merge(*node)) continue;
+    if (!may_merge(*node) || stays_apart(*node)) continue;
     Node* const earlier = values.find_or_add(node.get());
     if (earlier == nullptr) continue;
     computation.replace_uses(node.get(), earlier);

@@ -6,6 +6,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/loop_guard.h"
 #include "passes/plan_memory_buffers.h"
+#include "runtime/arena_guard.h"
 #include "runtime/collective_run.h"
 #include "runtime/normalize.h"
 #include "runtime/program.h"
@@ -45,6 +46,8 @@ int64_t flat_leaf(const Shape& shape, const Dims& path) {
   return leaf;
 }
 
+PlanOptions plan_options() { return {.guard_bytes = kGuardBytes, .scratch = {}}; }
+
 class Builder {
  public:
   Builder(const Module& local, const ProgramOptions& options) : p_(std::make_shared<Program>()) {
@@ -52,7 +55,7 @@ class Builder {
     p_->options = options;
     p_->module = local.clone();
     normalize(*p_->module);
-    p_->plan = plan_memory(*p_->module);
+    p_->plan = plan_memory(*p_->module, plan_options());
   }
 
   std::shared_ptr<const Program> build() {
@@ -243,5 +246,13 @@ std::shared_ptr<const Program> build_program(const Module& local, const ProgramO
 }
 
 const MemoryPlan& memory_plan(const Program& program) { return program.plan; }
+
+int64_t scratch_bytes(const Program& program) { return program.scratch_bytes; }
+
+MemoryPlan plan_program_memory(const Module& local) {
+  const std::unique_ptr<Module> module = local.clone();
+  normalize(*module);
+  return plan_memory(*module, plan_options());
+}
 
 }  // namespace gspmd

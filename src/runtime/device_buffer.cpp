@@ -7,6 +7,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/kernels/strided_copy.h"
 #include "gspmd/runtime/executor.h"
+#include "runtime/arena_guard.h"
 #include "runtime/pages.h"
 
 namespace gspmd {
@@ -56,12 +57,14 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
   if (shape_.is_tuple || num_devices < 1 || bytes > INT64_MAX / 2 / num_devices) {
     user_error("device buffer: {} on {} devices cannot be held", to_string(shape_), num_devices);
   }
-  stride_ = ceil_div(std::max<int64_t>(bytes, 1), 64) * 64;
+  stride_ = ceil_div(std::max<int64_t>(bytes, 1), 64) * 64 + kGuardBytes;
   data_ = map_pages(stride_ * num_devices_ + kStagger) + next_stagger();
+  for (int64_t d = 0; d < num_devices_; ++d) poison_memory(shard(d) + bytes, stride_ - bytes);
 }
 
 DeviceBuffer::~DeviceBuffer() {
   const auto address = reinterpret_cast<uintptr_t>(data_);
+  unpoison_memory(data_, stride_ * num_devices_);
   unmap_pages(data_ - address % 4096, stride_ * num_devices_ + kStagger);
 }
 

@@ -5,6 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/loop_guard.h"
+#include "runtime/arena_guard.h"
 #include "runtime/collective_run.h"
 #include "runtime/pages.h"
 #include "runtime/program.h"
@@ -23,11 +24,14 @@ struct Executor::Impl {
   std::vector<std::vector<std::byte*>> tables;  // [device][argument]
   std::vector<int64_t> moving;                  // arguments whose address changes from run to run
   std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> recycled;  // [result leaf]
+  ArenaGuard guard;
 
   int64_t devices() const { return program->options.num_devices; }
   int workers() const { return pool->size(); }
 
   ~Impl() {
+    unpoison_memory(arena, arena_stride * devices());
+    unpoison_memory(scratch, scratch_stride * workers());
     unmap_pages(arena, arena_stride * devices());
     unmap_pages(scratch, scratch_stride * workers());
   }
@@ -38,6 +42,11 @@ struct Executor::Impl {
     arena = map_pages(arena_stride * devices());
     scratch = map_pages(scratch_stride * workers());
     counters.arena_bytes = program->plan.arena_bytes;
+    guard = ArenaGuard(*program, arena, arena_stride);
+    for (int w = 0; w < workers(); ++w) {
+      const int64_t used = program->scratch_bytes;
+      poison_memory(scratch + w * scratch_stride + used, scratch_stride - used);
+    }
     recycled.resize(program->result_leaves.size());
     if (devices() < workers()) schedule = schedule_steps(*program);
     tables.assign(static_cast<size_t>(devices()), std::vector<std::byte*>(program->arguments.size()));
@@ -102,9 +111,9 @@ class Worker {
  public:
   Worker(Executor::Counters& counters, const Program& program, WorkerPool& pool,
          const std::vector<StepSchedule>& schedule, const std::vector<std::vector<std::byte*>>& tables,
-         std::byte* scratch, int worker)
+         const ArenaGuard& guard, std::byte* scratch, int worker)
       : counters_(counters), program_(program), pool_(pool), schedule_(schedule), tables_(tables),
-        scratch_(scratch), worker_(worker) {
+        guard_(guard), scratch_(scratch), worker_(worker) {
     const int64_t devices = program.options.num_devices, workers = pool.size();
     if (devices >= workers) {
       for (int64_t d = 0; d < devices; ++d) {
@@ -169,15 +178,31 @@ class Worker {
       if (!active[static_cast<size_t>(device)]) continue;
       for (int64_t i = item.first; i < item.last; ++i) {
         const Step& step = program_.steps[static_cast<size_t>(i)];
+        guard_.close(device);
+        guard_.open(device, step.first_argument, step.operands + step.results);
         run_parts(step, device, 0, step.kernel.parts);
       }
     }
+  }
+
+  // Several workers on one device: their steps may overlap, so what all of them touch is open.
+  void open_segment(const Block::Item& item, int64_t device) {
+    if constexpr (kGuardBytes == 0) return;
+    if (rank_ == 0) {
+      guard_.close(device);
+      for (int64_t i = item.first; i < item.last; ++i) {
+        const Step& step = program_.steps[static_cast<size_t>(i)];
+        guard_.open(device, step.first_argument, step.operands + step.results);
+      }
+    }
+    pool_.barrier(worker_);
   }
 
   // Several workers on one device; a device that sits out still meets the barriers.
   void run_segment_together(const Block::Item& item, const std::vector<char>& active) {
     const int64_t device = own_[0];
     const bool runs = active[static_cast<size_t>(device)] != 0;
+    open_segment(item, device);
     for (int64_t i = item.first; i < item.last; ++i) {
       const Step& step = program_.steps[static_cast<size_t>(i)];
       const StepSchedule& schedule = schedule_[static_cast<size_t>(i)];
@@ -192,9 +217,19 @@ class Worker {
     }
   }
 
+  void open_collective(const CollectiveStep& step) {
+    if constexpr (kGuardBytes == 0) return;
+    for (int64_t d = 0; worker_ == 0 && d < program_.options.num_devices; ++d) {
+      guard_.close(d);
+      guard_.open(d, step.first_argument, step.operands + step.results);
+    }
+    pool_.barrier(worker_);
+  }
+
   void run_collective(const CollectiveStep& step, const std::vector<char>& active) {
     const CollectiveArgs args{&tables_, &active, program_.options.num_devices, pool_.size()};
     pool_.barrier(worker_);
+    open_collective(step);
     check_active(step, args);
     gspmd::run_collective(step, args, worker_);
     if (worker_ == 0) {
@@ -281,6 +316,7 @@ class Worker {
   WorkerPool& pool_;
   const std::vector<StepSchedule>& schedule_;
   const std::vector<std::vector<std::byte*>>& tables_;
+  const ArenaGuard& guard_;
   std::byte* scratch_;
   int worker_;
   std::vector<int64_t> own_;
@@ -290,8 +326,11 @@ class Worker {
 }  // namespace
 
 void Executor::Impl::poison(const std::vector<std::shared_ptr<DeviceBuffer>>& results) const {
+  unpoison_memory(arena, arena_stride * devices());
   if (arena_stride > 0) std::memset(arena, kPoison, static_cast<size_t>(arena_stride * devices()));
-  if (scratch_stride > 0) std::memset(scratch, kPoison, static_cast<size_t>(scratch_stride * workers()));
+  for (int w = 0; w < workers() && scratch_stride > 0; ++w) {
+    std::memset(scratch + w * scratch_stride, kPoison, static_cast<size_t>(program->scratch_bytes));
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     if (program->donor[i] >= 0) continue;
     for (int64_t d = 0; d < devices(); ++d) {
@@ -340,7 +379,7 @@ void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
   impl.place(arguments, results);
   if (impl.program->options.poison) impl.poison(results);
   impl.pool->run([&](int worker) {
-    Worker(impl.counters, *impl.program, *impl.pool, impl.schedule, impl.tables,
+    Worker(impl.counters, *impl.program, *impl.pool, impl.schedule, impl.tables, impl.guard,
            impl.scratch + worker * impl.scratch_stride, worker)
         .run();
   });

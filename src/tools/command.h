@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,8 +28,9 @@ struct Command {
   Reference reference = Reference::automatic;
   std::optional<double> rtol, atol;
   int threads = 0;
-  double time_limit = 600;      // seconds after which a running loop gives up
-  std::string inputs, outputs;  // npz files; empty: random inputs, no file
+  int64_t memory_limit = INT64_MAX;  // bytes per device
+  double time_limit = 600;           // seconds after which a running loop gives up
+  std::string inputs, outputs;       // npz files; empty: random inputs, no file
   std::vector<std::string> disabled, dump_after;
   std::vector<std::string> options;  // name=value of the partitioner
 };
@@ -52,5 +54,8 @@ std::unique_ptr<Module> load_for_devices(const Command& command);
 PipelineOptions pipeline_options(const Command& command, const Module& module);
 // Refuses flag lists that fit neither one value nor one per root element or parameter.
 PropagateOptions propagate_options(const Command& command, const Module& module);
+
+// UserError where one device's part of the program needs more memory than --memory-limit.
+void check_memory_limit(const Command& command, const Module& program);
 
 }  // namespace gspmd::tools

@@ -55,7 +55,7 @@ CopiesProgram prepare_copies(const Module& module) {
   program.module = for_one_device(module);
   program.num_devices = program.module->num_partitions = module.num_partitions;
   join_async(*program.module);
-  program.plan = plan_memory(*program.module);
+  program.plan = plan_program_memory(*program.module);
   program.compile_seconds = seconds_since(start);
   return program;
 }

@@ -13,17 +13,21 @@ namespace gspmd::tools {
 int cost_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const Prepared prepared = prepare(*module, pipeline_options(command, *module));
+  check_memory_limit(prepared.plan, command.memory_limit, command.file);
   const DeviceModel device;
   const CostEstimate cost = estimate_cost(*prepared.compiled.local, device);
   const std::vector<CollectiveStats> collectives =
       collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
   if (command.json) {
+    std::vector<std::string> peak_tensors;
+    for (const HeldTensor& tensor : prepared.plan.peak_tensors)
+      peak_tensors.push_back(to_string(tensor));
     print_json({{"flops_per_device", cost.flops},
                 {"memory_bytes_per_device", cost.memory_bytes},
                 {"collective_bytes_per_device", cost.collective_bytes},
                 {"peak_bytes_per_device", prepared.plan.peak_bytes},
                 {"peak_op", prepared.plan.peak_op},
-                {"peak_tensors", prepared.plan.peak_tensors},
+                {"peak_tensors", peak_tensors},
                 {"seconds", cost.seconds},
                 {"device",
                  {{"flops_per_second", device.flops_per_second},

@@ -57,7 +57,7 @@ Prepared prepare(const Module& module, const PipelineOptions& options) {
   Prepared prepared;
   prepared.num_devices = options.num_devices;
   prepared.compiled = run_pipeline(module, options);
-  prepared.plan = plan_memory(*prepared.compiled.program);
+  prepared.plan = plan_program_memory(*prepared.compiled.program);
   prepared.compile_seconds = seconds_since(start);
   return prepared;
 }

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
 #include "gspmd/base/error.h"
@@ -52,10 +54,29 @@ std::vector<bool> parse_flags(const std::string& option, const std::string& text
   return flags;
 }
 
+// "512MiB", "1.5 GB", "4096"; decimal and binary units.
+int64_t parse_bytes(const std::string& option, const std::string& text) {
+  constexpr std::pair<const char*, double> kUnits[] = {
+      {"", 1},        {"B", 1},     {"kB", 1e3},   {"KB", 1e3},          {"MB", 1e6},
+      {"GB", 1e9},    {"TB", 1e12}, {"KiB", 1024}, {"MiB", 1024 * 1024}, {"GiB", 1 << 30},
+      {"TiB", 0x1p40}};
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string number = text.substr(0, digits);
+  const std::string unit = text.substr(std::min(text.find_first_not_of(' ', digits), text.size()));
+  const bool is_number = number.find_first_of("0123456789") != std::string::npos &&
+                         std::count(number.begin(), number.end(), '.') <= 1;
+  for (const auto& [name, scale] : kUnits) {
+    if (unit != name || !is_number) continue;
+    const double bytes = std::strtod(number.c_str(), nullptr) * scale;
+    if (bytes < 0x1p62) return static_cast<int64_t>(bytes);
+  }
+  user_error("{} {}: give bytes below 2^62, as 512MiB, 40GB or 4096", option, text);
+}
+
 // Option texts that become values after parsing.
 struct Texts {
   std::string allow_output, allow_parameters;
-  std::string values = "integers", reference = "auto";
+  std::string values = "integers", reference = "auto", memory_limit;
   std::vector<std::string> options;
   int64_t num_devices = 0;
   double rtol = -1, atol = -1;
@@ -96,6 +117,13 @@ void add_partition_options(CLI::App& app, Command& command, Texts& texts) {
       ->group(kGroup);
 }
 
+void add_memory_option(CLI::App& app, Texts& texts) {
+  app.add_option("--memory-limit", texts.memory_limit,
+                 "bytes per device, or 40GB, 512MiB, ...: a program that needs more is an\n"
+                 "error that lists its largest tensors")
+      ->group("Partitioning");
+}
+
 void add_run_options(CLI::App& app, Command& command, Texts& texts) {
   const char* const kGroup = "Execution";
   app.add_option("--inputs", command.inputs, "npz file with the arguments")->group(kGroup);
@@ -122,6 +150,7 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
     add_propagation_options(app, command, texts);
     add_partition_options(app, command, texts);
   }
+  if (verb.may(Stage::partition) && verb.run != propagate_verb) add_memory_option(app, texts);
   if (verb.may(Stage::run)) add_run_options(app, command, texts);
   if (verb.stage == Stage::run)
     app.add_option("--outputs", command.outputs, "npz file for the results")->group("Execution");
@@ -153,6 +182,8 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
     if (!set_partitioner_option(option, checked))
       fmt::print(stderr, "gspmd: --option {}: accepted, without effect here\n", option);
   command.options = texts.options;
+  if (!texts.memory_limit.empty())
+    command.memory_limit = parse_bytes("--memory-limit", texts.memory_limit);
   if (command.threads < 0 || command.threads > 1024)
     user_error("--threads {}: outside 0 (the machine's) to 1024", command.threads);
   if (!verb.may(Stage::run)) return;

@@ -34,9 +34,15 @@ PipelineOptions single_options(const Module& single, const Command& command) {
 }
 
 Prepared prepare_run(const Module& module, const Command& command) {
-  if (module.num_partitions > 1) return prepare(module, pipeline_options(command, module));
-  const std::unique_ptr<Module> single = for_one_device(module);
-  return prepare(*single, single_options(*single, command));
+  Prepared prepared;
+  if (module.num_partitions > 1) {
+    prepared = prepare(module, pipeline_options(command, module));
+  } else {
+    const std::unique_ptr<Module> single = for_one_device(module);
+    prepared = prepare(*single, single_options(*single, command));
+  }
+  check_memory_limit(prepared.plan, command.memory_limit, command.file);
+  return prepared;
 }
 
 // The results to compare with, and how.
@@ -172,6 +178,7 @@ void print_outputs(std::span<const Array> outputs, const std::string& prefix) {
 
 int run_as_copies(const Module& module, const Command& command) {
   const CopiesProgram program = prepare_copies(module);
+  check_memory_limit(program.plan, command.memory_limit, command.file);
   check_memory(fmt::format("run of {} copies", program.num_devices),
                saturating_multiply(2, program.bytes()));
   check_time("run", *program.module, program.num_devices, command);
@@ -194,6 +201,7 @@ int run_as_copies(const Module& module, const Command& command) {
 
 int verify_copies(const Module& module, const Command& command) {
   const CopiesProgram program = prepare_copies(module);
+  check_memory_limit(program.plan, command.memory_limit, command.file);
   check_memory(fmt::format("verify of {} copies", program.num_devices),
                saturating_multiply(1 + kOracleCopies, program.bytes()));
   check_time("verify", *program.module, program.num_devices, command);

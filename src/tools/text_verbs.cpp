@@ -97,6 +97,7 @@ int propagate_verb(const Command& command) {
 int partition_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
+  check_memory_limit(command, *compiled.program);
   const std::string text = to_text(*compiled.local);
   if (!command.json) {
     print_text(text);

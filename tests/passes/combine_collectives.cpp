@@ -15,7 +15,9 @@ int64_t count(const Module& module, Opcode opcode) {
 
 std::unique_ptr<Module> combined(const std::string& body, int64_t max_bytes = 1 << 20) {
   auto module = module_of(body);
-  combine_collectives(*module, {max_bytes});
+  CombineOptions options;
+  options.max_bytes = max_bytes;
+  combine_collectives(*module, options);
   verify_module(*module);
   return module;
 }

@@ -166,8 +166,41 @@ TEST_CASE("plan_memory: memory of a dead value is used again, and the peak is na
   CHECK(plan.arena_bytes == 2 * one);  // two buffers, taking turns
   CHECK(place_of(*module, plan, "c").offset == place_of(*module, plan, "a").offset);
   CHECK(plan.peak_op == "b");
-  CHECK(plan.peak_tensors == std::vector<std::string>{"a f32[64,64] 16384", "b f32[64,64] 16384"});
+  std::vector<std::string> held;
+  for (const HeldTensor& tensor : plan.peak_tensors) held.push_back(to_string(tensor));
+  CHECK(held == std::vector<std::string>{"parameter x f32[64,64] 16384 bytes", "a f32[64,64] 16384 bytes",
+                                         "b f32[64,64] 16384 bytes", "result d f32[64,64] 16384 bytes"});
   Simulation(*module, plan).run();
+}
+
+TEST_CASE("plan_memory: guard bytes lie behind every buffer", "[plan]") {
+  const auto module = entry(R"(
+    x = f32[16,16]{1,0} parameter(0)
+    a = f32[16,16]{1,0} dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    b = f32[16,16]{1,0} dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT d = f32[16,16]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0})");
+  PlanOptions options;
+  options.guard_bytes = 64;
+  CHECK(plan_memory(*module).arena_bytes == 2 * 1024);
+  CHECK(plan_memory(*module, options).arena_bytes == 2 * (1024 + 64));
+}
+
+TEST_CASE("plan_memory: a limit below the peak names the largest values and their lines", "[plan]") {
+  const auto module = entry(R"(
+    x = f32[16,16]{1,0} parameter(0), metadata={op_name="x" source_file="model.py" source_line=3}
+    a = f32[16,16]{1,0} dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="a" source_file="model.py" source_line=4}
+    b = f32[8,16]{1,0} slice(a), slice={[0:8], [0:16]}
+    c = f32[8,8]{1,0} slice(b), slice={[0:8], [0:8]}
+    ROOT d = f32[8,8]{1,0} negate(c))");
+  const MemoryPlan plan = plan_memory(*module);
+  CHECK_NOTHROW(check_memory_limit(plan, plan.peak_bytes, "m"));
+  CHECK_THROWS_WITH(
+      check_memory_limit(plan, 1000, "m"),
+      "m: 2816 bytes are needed on each device, the memory limit is 1000: parameters 1024, results 256, "
+      "constants 0, intermediate values 1536 at b. The largest: parameter x f32[16,16] 1024 bytes "
+      "(model.py:3); a f32[16,16] 1024 bytes (model.py:4); b f32[8,16] 512 bytes (model.py:4); result d "
+      "f32[8,8] 256 bytes (model.py:4). Split these over more devices, donate arguments that results "
+      "replace, or raise the limit");
 }
 
 TEST_CASE("plan_memory: scratch counts while its node runs", "[plan]") {

@@ -162,6 +162,27 @@ TEST_CASE("explain, cost and ops answer in text and JSON") {
   CHECK(cost["flops_per_device"] > 2 * 4 * 16 * 8);
   CHECK(cost["peak_bytes_per_device"] > 0);
   CHECK(run_command("cost -", kNetwork).code == 0);
+  const int64_t peak = cost["peak_bytes_per_device"];
+  for (const char* verb : {"partition", "run", "verify", "explain", "cost"}) {
+    INFO(verb);
+    CHECK(run_command(fmt::format("{} - --memory-limit {}", verb, peak), kNetwork).code == 0);
+    const CommandResult refused =
+        run_command(fmt::format("{} - --memory-limit {}", verb, peak - 1), kNetwork);
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find(fmt::format("{} bytes are needed on each device, the memory limit is {}",
+                                       peak, peak - 1)) != std::string::npos);
+  }
+  for (const char* large : {"1GiB", "0.5 GB", "99999999"}) {
+    INFO(large);
+    CHECK(run_command(fmt::format("cost - --memory-limit '{}'", large), kNetwork).code == 0);
+  }
+  for (const char* wrong : {"-5", "abc", "1.2.3", "5QB", ".", "99999999999999999999"}) {
+    INFO(wrong);
+    const CommandResult refused =
+        run_command(fmt::format("cost - --memory-limit={}", wrong), kNetwork);
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, Catch::Contains("give bytes below 2^62"));
+  }
   const Json ops = json_of("ops --json")["ops"];
   CHECK(ops.size() == static_cast<size_t>(opcode_count()));
   for (const Json& op : ops)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -21,7 +22,12 @@ struct CompileOptions {
   bool poison = false;             // fill unused memory with NaN before every run (tests)
   bool combine_collectives = true;
   bool cse_across_phases = false;  // let backward reuse values gathered in forward
-  bool prepare = true;             // false: only inspect; nothing can be run
+  // Products with gathered operands of 256 MiB and more on a device as loops over slices, on rings
+  // of up to 32 devices: less memory, more steps. Off, the instructions do not depend on the sizes
+  // of the mesh's axes.
+  bool windowed_einsum = false;
+  bool prepare = true;               // false: only inspect; nothing can be run
+  int64_t memory_limit = INT64_MAX;  // bytes per device; a plan above it is an error
   std::vector<std::string> disabled_passes = {};
   std::function<void(const std::string& message)> log = {};
   std::function<void(const std::string& pass, double seconds)> progress = {};  // after each pass
@@ -37,7 +43,8 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const Compil
 // Traces `fn` on the arguments' shapes, completes the sharding, partitions for options.mesh and
 // makes the program ready to run. Arguments are arrays or shapes alone (a mesh and model too large
 // to run can be compiled with `prepare = false` and inspected). Parameters and results that are not
-// annotated get the sharding that completion finds for them.
+// annotated get the sharding that completion finds for them. UserError: what cannot be compiled,
+// and a memory plan above the limit, with the largest tensors and the lines that made them.
 template <class Fn, class... Args>
 auto compile(Fn fn, const CompileOptions& options, const Args&... args)
     -> Executable<rebind_t<detail::traced_result_t<Fn, Args...>, Array>, rebind_t<Args, Array>...> {

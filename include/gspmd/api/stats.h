@@ -8,6 +8,7 @@
 
 #include "gspmd/passes/collective_stats.h"
 #include "gspmd/passes/pipeline.h"
+#include "gspmd/passes/plan_memory.h"
 
 namespace gspmd {
 
@@ -17,13 +18,15 @@ struct ExecutableStats {
   std::vector<CollectiveStats> collectives;  // of the program that runs (combined)
   std::vector<CollectiveStats> uncombined;   // before combining: one entry per cause
   std::vector<FullRematerialization> full_rematerializations;
-  int64_t collective_count = 0;           // totals of `collectives`
-  int64_t collective_bytes = 0;           // one device sends
-  int64_t flops = 0;                      // one device, from shapes
-  int64_t predicted_peak_bytes = 0;       // one device, from the memory plan
-  int64_t arena_bytes = 0;                // one device
-  int64_t parameter_bytes = 0;            // one device
-  std::string peak_op;                    // instruction at the arena's highest point
+  int64_t collective_count = 0;      // totals of `collectives`
+  int64_t collective_bytes = 0;      // one device sends
+  int64_t flops = 0;                 // one device, from shapes
+  int64_t predicted_peak_bytes = 0;  // one device, from the memory plan
+  int64_t arena_bytes = 0;           // one device
+  int64_t parameter_bytes = 0;       // one device
+  int64_t scratch_bytes = 0;         // one worker thread, of library kernels; 0 when not prepared
+  std::string peak_op;               // instruction at the arena's highest point
+  std::vector<HeldTensor> peak_tensors;   // what one device holds then, largest first
   std::vector<PassTime> compile_seconds;  // by pass, in order
   double total_compile_seconds = 0;
 };

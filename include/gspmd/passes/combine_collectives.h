@@ -1,11 +1,15 @@
 #pragma once
 
+#include <functional>
+
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
 
 struct CombineOptions {
-  int64_t max_bytes = int64_t{256} << 20;  // of one combined collective's operands
+  int64_t max_bytes = int64_t{256} << 20;  // of one combined collective's values
+  // Of what one collective moves; default: its operand on one device.
+  std::function<int64_t(const Node& collective)> bytes = {};
 };
 
 // Joins independent collectives of one kind, group and combiner into one with a tuple result, when

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/site.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -16,16 +17,29 @@ struct BufferPlace {
   int64_t bytes = 0;
 };
 
+// A value that a device holds at some moment.
+struct HeldTensor {
+  BufferPlace::Kind kind = BufferPlace::arena;
+  std::string name;    // of the instruction
+  Shape shape;
+  int64_t bytes = 0;
+  std::string source;  // "file:line" of the user's program; empty where it is not known
+  bool operator==(const HeldTensor&) const = default;
+};
+std::string to_string(const HeldTensor& tensor);  // "dot.3 f32[64,64] 16384 bytes (model.cpp:12)"
+
 struct MemoryPlan {
   std::map<std::pair<int64_t, int64_t>, BufferPlace> places;          // (node id, leaf)
   int64_t arena_bytes = 0;                                            // per device
   int64_t parameter_bytes = 0, output_bytes = 0, constant_bytes = 0;  // outputs: those not donated
   int64_t peak_bytes = 0;                                             // all of the above
   std::string peak_op;                    // at the arena's highest live point
-  std::vector<std::string> peak_tensors;  // "name f32[..] bytes", largest first
+  // What a device holds then, largest first: the arena's, parameters, results that are not donated, constants.
+  std::vector<HeldTensor> peak_tensors;
 };
 
 struct PlanOptions {
+  int64_t guard_bytes = 0;  // unused bytes behind every arena buffer; a multiple of 64
   // Extra scratch in bytes while a node runs (library scratch); by node id.
   std::map<int64_t, int64_t> scratch;
 };
@@ -34,5 +48,9 @@ struct PlanOptions {
 // (elementwise, dynamic-update-slice, scatter onto a dying operand), donation by module.aliases,
 // loop-carried buffers; then best-fit offsets. Deterministic.
 MemoryPlan plan_memory(const Module& local, const PlanOptions& options = {});
+
+// UserError where the plan's peak is above `limit` bytes: the numbers, the op at the peak, and the largest
+// tensors with the lines of the user's program that made them. `what` begins the message.
+void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what, Site site = {});
 
 }  // namespace gspmd

@@ -41,6 +41,10 @@ class Program;
 // UserError where an op cannot run (names it). The module is read only here.
 std::shared_ptr<const Program> build_program(const Module& local, const ProgramOptions& options);
 const MemoryPlan& memory_plan(const Program& program);
+// Bytes that library kernels need beside the plan, per worker thread.
+int64_t scratch_bytes(const Program& program);
+// The same plan without preparing kernels. UserError as plan_memory.
+MemoryPlan plan_program_memory(const Module& local);
 
 // Runs a program on a simulated mesh in lockstep (design.md 2.9). Owns the arenas. Not thread-safe.
 class Executor {

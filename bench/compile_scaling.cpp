@@ -1,0 +1,152 @@
+// Compile time and size of one program against the number of devices: a decoder-only Transformer's
+// training step, recipe 2d, compiled from shapes alone for meshes of 8 to 65,536 devices. Rounds go
+// over all meshes in turn, so that a slow moment of the machine meets all of them. One JSON object
+// per mesh, then one with the ratio of the slowest to the fastest median. Exit code 1 when programs
+// differ in their number of instructions by opcode.
+//   compile_scaling [--rounds 5] [--layers 24] [--batch 1024] [--seq 1024] [--d 8192] [--ff 32768]
+//                   [--heads 1024] [--vocab 32768] [--recipe 2d] [--mesh 2x4 --mesh 16x32 ...]
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <map>
+#include <vector>
+
+#include "models/trainer.h"
+
+namespace {
+
+using namespace gspmd;
+
+struct BenchOptions {
+  int64_t rounds = 5;
+  models::TrainerOptions trainer;
+  std::string recipe = "2d";
+  std::vector<std::string> meshes{"2x4", "16x32", "32x128", "128x512"};
+};
+
+using OpcodeCounts = std::map<std::string, int64_t>;
+
+struct Measured {
+  OpcodeCounts counts;
+  std::vector<double> wall, cpu;  // seconds of tracing, completion, ... and planning
+  std::map<std::string, std::vector<double>> passes;  // seconds; "trace and plan": the rest
+};
+
+OpcodeCounts opcode_counts(const Module& module) {
+  OpcodeCounts counts;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      ++counts[std::string(opcode_name(node->opcode()))];
+  return counts;
+}
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Mesh mesh_of(const std::string& text) {
+  const size_t cross = text.find('x');
+  if (cross == std::string::npos) user_error("--mesh {}: give two sizes, as 16x32", text);
+  return Mesh{{"x", std::stoll(text.substr(0, cross))}, {"y", std::stoll(text.substr(cross + 1))}};
+}
+
+void compile_once(const BenchOptions& options, const std::string& mesh, Measured& measured) {
+  models::TrainerOptions trainer = options.trainer;
+  trainer.mesh = mesh_of(mesh);
+  trainer.layout = models::layout_of_recipe(options.recipe, trainer.mesh);
+  trainer.prepare = false;
+  const auto start = std::chrono::steady_clock::now();
+  const double cpu_start = cpu_seconds();
+  const auto compiled = models::make_trainer(trainer);
+  measured.cpu.push_back(cpu_seconds() - cpu_start);
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  measured.wall.push_back(wall.count());
+  double rest = wall.count();
+  for (const PassTime& time : compiled->executable().stats().compile_seconds) {
+    measured.passes[time.pass].push_back(time.seconds);
+    rest -= time.seconds;
+  }
+  measured.passes["trace and plan"].push_back(rest);
+  measured.counts = opcode_counts(*compiled->executable().module().local);
+}
+
+std::string to_json(const Measured& measured, const std::string& mesh) {
+  std::vector<std::string> passes, counts;
+  for (const auto& [pass, seconds] : measured.passes)
+    passes.push_back(fmt::format("\"{}\":{:.4f}", pass, median(seconds)));
+  int64_t instructions = 0;
+  for (const auto& [opcode, count] : measured.counts) {
+    counts.push_back(fmt::format("\"{}\":{}", opcode, count));
+    instructions += count;
+  }
+  return fmt::format(
+      "{{\"mesh\":\"{}\",\"instructions\":{},\"seconds_median\":{:.4f},\"cpu_seconds_median\":{:."
+      "4f},"
+      "\"passes\":{{{}}},\"opcodes\":{{{}}}}}",
+      mesh, instructions, median(measured.wall), median(measured.cpu), fmt::join(passes, ","),
+      fmt::join(counts, ","));
+}
+
+int measure(const BenchOptions& options) {
+  std::vector<Measured> measured(options.meshes.size());
+  for (int64_t round = 0; round < options.rounds; ++round)
+    for (size_t i = 0; i < measured.size(); ++i)
+      compile_once(options, options.meshes[i], measured[i]);
+  std::vector<double> wall, cpu;
+  bool same = true;
+  for (size_t i = 0; i < measured.size(); ++i) {
+    fmt::print("{}\n", to_json(measured[i], options.meshes[i]));
+    wall.push_back(median(measured[i].wall));
+    cpu.push_back(median(measured[i].cpu));
+    same = same && measured[i].counts == measured[0].counts;
+  }
+  const auto [fastest, slowest] = std::minmax_element(wall.begin(), wall.end());
+  const auto [least, most] = std::minmax_element(cpu.begin(), cpu.end());
+  fmt::print(
+      "{{\"same_opcodes\":{},\"slowest_to_fastest\":{:.3f},\"cpu_slowest_to_fastest\":{:.3f}}}\n",
+      same, *slowest / *fastest, *most / *least);
+  return same ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  BenchOptions options;
+  models::TransformerConfig& config = options.trainer.config;
+  config.layers = 24;
+  config.model = 8192;
+  config.hidden = 32768;
+  config.heads = 1024;
+  config.seq = 1024;
+  config.vocab = 32768;
+  options.trainer.batch = 1024;
+  CLI::App app{"Compile time and size of a program against the number of devices."};
+  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
+  app.add_option("--layers", config.layers);
+  app.add_option("--d", config.model);
+  app.add_option("--ff", config.hidden);
+  app.add_option("--heads", config.heads);
+  app.add_option("--seq", config.seq);
+  app.add_option("--vocab", config.vocab);
+  app.add_option("--batch", options.trainer.batch);
+  app.add_option("--recipe", options.recipe);
+  app.add_option("--mesh", options.meshes);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return measure(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

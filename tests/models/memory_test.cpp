@@ -1,0 +1,213 @@
+// What the memory plan promises for training steps, checked from the program: by lifetimes that are
+// worked out here, without the planner's code.
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "gspmd/ir/module.h"
+#include "models/small_models.h"
+
+namespace gspmd::models {
+namespace {
+
+// The maximum over time of the bytes of values that somebody still reads, each rounded up to 64. A
+// value counts from the instruction that makes it to before the one that reads it last: no plan can
+// hold less. Parameters, constants and what the program returns have storage of their own.
+class LiveBytes {
+ public:
+  explicit LiveBytes(const Computation& entry) {
+    reach(entry.root());
+    for (const auto& node : entry.nodes())
+      if (reached_.contains(node.get())) visit(*node);
+    for (const Leaf& leaf : leaves_.at(entry.root())) last_read_.erase(leaf);
+  }
+
+  int64_t most() const {
+    std::map<int64_t, int64_t> change;  // position -> bytes
+    for (const auto& [leaf, last] : last_read_) {
+      const int64_t made = made_.at(leaf);
+      change[made] += bytes_.at(leaf);
+      change[std::max(last, made + 1)] -= bytes_.at(leaf);
+    }
+    int64_t live = 0, most = 0;
+    for (const auto& [position, bytes] : change) most = std::max(most, live += bytes);
+    return most;
+  }
+
+ private:
+  using Leaf = std::pair<const Node*, int64_t>;  // the instruction that made a value, element
+
+  void reach(const Node* node) {
+    if (!reached_.insert(node).second) return;
+    for (const Node* operand : node->operands()) reach(operand);
+  }
+
+  static bool is_view(const Node& node) {
+    return node.is(Opcode::tuple) || node.is(Opcode::reshape) || node.is(Opcode::bitcast) ||
+           node.is(Opcode::optimization_barrier);
+  }
+
+  void visit(const Node& node) {
+    REQUIRE(
+        !node.is(Opcode::while_));  // the steps have no loops; a loop needs its body's values too
+    ++position_;
+    std::vector<Leaf>& mine = leaves_[&node];
+    if (node.is(Opcode::get_tuple_element)) {
+      mine = {leaves_.at(node.operand(0)).at(static_cast<size_t>(node.attrs.index))};
+      return;
+    }
+    for (const Node* operand : node.operands()) {
+      const std::vector<Leaf>& read = leaves_.at(operand);
+      if (is_view(node)) mine.insert(mine.end(), read.begin(), read.end());
+      if (is_view(node)) continue;
+      for (const Leaf& leaf : read)
+        if (last_read_.contains(leaf)) last_read_[leaf] = position_;
+    }
+    if (is_view(node)) return;
+    for (const Shape& shape : leaf_shapes(node.shape)) {
+      const Leaf leaf{&node, static_cast<int64_t>(mine.size())};
+      mine.push_back(leaf);
+      if (node.is(Opcode::parameter) || node.is(Opcode::constant)) continue;
+      bytes_[leaf] = (shape.bytes() + 63) / 64 * 64;
+      made_[leaf] = last_read_[leaf] = position_;
+    }
+  }
+
+  std::set<const Node*> reached_;
+  std::map<const Node*, std::vector<Leaf>> leaves_;
+  std::map<Leaf, int64_t> made_, last_read_, bytes_;
+  int64_t position_ = 0;
+};
+
+TransformerConfig step_config() {
+  TransformerConfig config;
+  config.layers = 3;
+  config.model = 128;
+  config.hidden = 384;
+  config.heads = 8;
+  config.seq = 64;
+  config.vocab = 500;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("memory: the arena of every recipe's step is little more than the live values",
+          "[models]") {
+  for (const std::string& recipe : recipe_names()) {
+    for (const Mesh& mesh :
+         {Mesh{}, Mesh{{"x", 8}}, Mesh{{"x", 2}, {"y", 4}}, Mesh{{"x", 4}, {"y", 4}}}) {
+      for (const Norm norm : {Norm::rms, Norm::layer}) {
+        TransformerConfig config = step_config();
+        config.norm = norm;
+        config.bias = norm == Norm::layer;
+        TrainerOptions options = trainer_on(config, mesh, recipe, 16);
+        options.prepare = false;
+        const auto trainer = make_trainer(options);
+        const int64_t live = LiveBytes(*trainer->executable().module().program->entry()).most();
+        const ExecutableStats& stats = trainer->executable().stats();
+        INFO(recipe << " on " << to_string(mesh) << ", " << stats.arena_bytes
+                    << " bytes of arena for " << live << " live ones at " << stats.peak_op);
+        CHECK(live > 0);
+        CHECK(double(stats.arena_bytes) <= 1.25 * double(live));
+      }
+    }
+  }
+}
+
+TEST_CASE("memory: the plan is the arena, and the plan of what is only inspected is the same",
+          "[models]") {
+  for (const std::string& recipe : recipe_names()) {
+    INFO(recipe);
+    TrainerOptions options = trainer_on(small_config(DType::f32), Mesh{{"x", 2}, {"y", 4}}, recipe);
+    const auto trainer = make_trainer(options);
+    const Batch batch = random_batch(options.config, options.batch, 1);
+    trainer->step(batch.tokens, batch.labels, 1e-3);
+    const ExecutableStats& stats = trainer->executable().stats();
+    CHECK(trainer->executable().counters().arena_bytes == stats.arena_bytes);
+    options.prepare = false;
+    const auto inspected = make_trainer(options);
+    CHECK(inspected->executable().stats().arena_bytes == stats.arena_bytes);
+    CHECK(inspected->executable().stats().predicted_peak_bytes == stats.predicted_peak_bytes);
+    CHECK(inspected->executable().stats().peak_tensors == stats.peak_tensors);
+  }
+}
+
+TEST_CASE("memory: fsdp on eight devices holds an eighth, rounded up, of weights and slots",
+          "[models]") {
+  const Mesh mesh{{"x", 8}};
+  TrainerOptions options = trainer_on(step_config(), mesh, "fsdp", 16);
+  options.config.model = 120;  // split evenly by 8
+  options.config.vocab = 501;  // and one that is not
+  options.prepare = false;
+  const auto trainer = make_trainer(options);
+  const ExecutableBase& step = trainer->executable();
+  const std::vector<TracedLeaf>& arguments = step.traced().arguments();
+  const Computation& program = *step.module().program->entry();
+  int64_t checked = 0, bytes = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Shape& whole = arguments[i].shape;
+    const Shape& held = program.parameters().at(i)->shape;
+    bytes += held.bytes();
+    const bool is_state =
+        arguments[i].path.starts_with("params") || arguments[i].path.starts_with("state");
+    if (!is_state || whole.rank() == 0) continue;
+    INFO(arguments[i].path << " " << to_string(whole) << " held as " << to_string(held));
+    ++checked;
+    int64_t split = 0;
+    for (int64_t d = 0; d < whole.rank(); ++d) {
+      const auto at = static_cast<size_t>(d);
+      if (held.dims[at] == whole.dims[at]) continue;
+      ++split;
+      CHECK(held.dims[at] == (whole.dims[at] + 7) / 8);
+    }
+    CHECK(split == 1);
+  }
+  CHECK(checked > 3 * 10 * options.config.layers / 2);
+  CHECK(step.stats().parameter_bytes == bytes);
+}
+
+TEST_CASE("memory: a limit below the peak is an error with the largest tensors and their lines",
+          "[models]") {
+  TrainerOptions options = trainer_on(step_config(), Mesh{{"x", 2}, {"y", 4}}, "2d", 16);
+  options.prepare = false;
+  const int64_t peak = make_trainer(options)->executable().stats().predicted_peak_bytes;
+  options.memory_limit = peak;
+  CHECK_NOTHROW(make_trainer(options));
+  options.memory_limit = peak - 1;
+  std::string message;
+  try {
+    make_trainer(options);
+  } catch (const UserError& error) {
+    message = error.what();
+  }
+  INFO(message);
+  CHECK(message.find(fmt::format("{} bytes are needed on each device, the memory limit is {}", peak,
+                                 peak - 1)) != std::string::npos);
+  CHECK(message.find("(transformer.cpp:") != std::string::npos);
+}
+
+TEST_CASE("memory: stats name the op at the peak and the tensors held then", "[models]") {
+  TrainerOptions options = trainer_on(step_config(), Mesh{{"x", 2}, {"y", 4}}, "2d", 16);
+  options.prepare = false;
+  const auto trainer = make_trainer(options);
+  const ExecutableStats& stats = trainer->executable().stats();
+  std::set<std::string> names;
+  for (const auto& node : trainer->executable().module().program->entry()->nodes())
+    names.insert(node->name());
+  CHECK(names.contains(stats.peak_op));
+  int64_t arena = 0, sourced = 0;
+  for (const HeldTensor& tensor : stats.peak_tensors) {
+    INFO(to_string(tensor));
+    CHECK(names.contains(tensor.name));
+    CHECK(tensor.bytes >= tensor.shape.bytes());
+    if (tensor.kind == BufferPlace::arena) arena += tensor.bytes;
+    sourced += !tensor.source.empty();
+  }
+  CHECK(arena <= stats.arena_bytes);
+  CHECK(double(arena) >= 0.75 * double(stats.arena_bytes));
+  CHECK(sourced > 0);
+  CHECK(to_string(stats).find(to_string(stats.peak_tensors[0])) != std::string::npos);
+}
+
+}  // namespace gspmd::models
