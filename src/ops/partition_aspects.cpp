@@ -1,5 +1,4 @@
 #include "ops/control_partition.h"
-#include "ops/index_partition.h"
 #include "ops/rows.h"
 #include "ops/shape_partition.h"
 
@@ -10,8 +9,6 @@ std::span<const PartitionAspect> partition_aspects() {
       {Opcode::constant, partition_constant},
       {Opcode::iota, partition_iota},
       {Opcode::reshape, partition_reshape},
-      {Opcode::gather, partition_gather},
-      {Opcode::scatter, partition_scatter},
       {Opcode::tuple, partition_tuple},
       {Opcode::get_tuple_element, partition_get_tuple_element},
       {Opcode::optimization_barrier, partition_opt_barrier},

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gspmd/ops/builders.h"
+#include "passes/index_local.h"
 #include "passes/manual.h"
 #include "passes/partition_special.h"
 
@@ -56,13 +57,19 @@ class Dynamic {
                        hlo::compare(positions, hlo::broadcast(end, dims, {}), Direction::lt));
   }
 
-  // `size` elements of dim d of x from `at` on, which may lie up to `size` before or behind it.
+  // `size` elements of dim d of x from `at` on, which may lie up to `size` before or behind it:
+  // what is not of x is any number.
   Node* read_loosely(Node* x, int64_t d, Node* at, int64_t size) {
+    if (size == 1 && x->dim(d) > 0) return read_at(x, d, at, 1);
     std::vector<PaddingDim> padding(x->dims().size());
     padding[static_cast<size_t>(d)] = {size, size, 0};
     x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
+    return read_at(x, d, combine(Opcode::add, at, size), size);
+  }
+
+  Node* read_at(Node* x, int64_t d, Node* at, int64_t size) {
     std::vector<Node*> starts(x->dims().size(), number(0));
-    starts[static_cast<size_t>(d)] = combine(Opcode::add, at, size);
+    starts[static_cast<size_t>(d)] = at;
     Dims sizes = x->dims();
     sizes[static_cast<size_t>(d)] = size;
     return hlo::dynamic_slice(x, std::move(starts), sizes);
@@ -73,8 +80,7 @@ class Dynamic {
     return combine(Opcode::minimum, combine(Opcode::add, begin, shard), operand_.dim(d));
   }
 
-  // Layout of the operand with all its splits, and of the result (the update) without those of
-  // sliced dims.
+  // The layout of the result (the update) where the operand has this one: sliced dims are whole.
   Sharding whole_window(const Sharding& layout) const {
     std::vector<Digits> dims;
     for (int64_t d = 0; d < operand_.rank(); ++d)
@@ -82,24 +88,32 @@ class Dynamic {
     return Sharding::tiled(layout.order(), std::move(dims), layout.manual_digits());
   }
 
+  // The result where each device gives its part of split sliced dims: a sum of the slice.
+  Sharding summed_window(const Sharding& layout) const {
+    std::vector<Unreduced> sums(1);
+    sums[0].combiner = combiner();
+    std::vector<Digits> dims;
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      dims.push_back(is_sliced(d) ? Digits{} : layout.dim(d));
+      if (is_sliced(d)) sums[0].digits = concat(sums[0].digits, layout.dim(d));
+    }
+    return Sharding::tiled(layout.order(), std::move(dims), layout.manual_digits(),
+                           std::move(sums));
+  }
+  Combiner combiner() const { return combiner_of_one(node_.shape.dtype); }
+
   Partitioned slice(const Sharding& layout) {
     Node* x = spmd_.reshard(&operand_, layout);
     Node* inside = nullptr;
-    Digits summed;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
       Node* at = start(d);
       if (layout.dim(d).empty()) {
-        std::vector<Node*> starts(x->dims().size(), number(0));
-        starts[static_cast<size_t>(d)] = at;
-        Dims sizes = x->dims();
-        sizes[static_cast<size_t>(d)] = size(d);
-        x = hlo::dynamic_slice(x, std::move(starts), sizes);
+        x = read_at(x, d, at, size(d));
         continue;
       }
       Node* begin = spmd_.offset(layout, operand_.shape, d);
       x = read_loosely(x, d, clamped(hlo::binary(Opcode::subtract, at, begin), d, layout), size(d));
-      summed = concat(summed, layout.dim(d));
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d) || layout.dim(d).empty()) continue;
@@ -107,20 +121,12 @@ class Dynamic {
       Node* own = within(positions(x->dims(), d, start(d)), begin, end_of_shard(layout, d, begin));
       inside = inside ? hlo::binary(Opcode::and_, inside, own) : own;
     }
-    const DType type = x->shape.dtype;
-    const Combiner combiner = type == DType::pred ? Combiner::logical_or : Combiner::sum;
-    x = hlo::select(inside, x,
-                    hlo::splat(spmd_.local(), x->shape, neutral_contribution(combiner, type)));
-    const Sharding result = whole_window(layout);
-    std::vector<Unreduced> sums(1);
-    sums[0].digits = summed;
-    sums[0].combiner = combiner;
-    std::vector<Digits> dims;
-    for (int64_t d = 0; d < operand_.rank(); ++d) dims.push_back(result.dim(d));
-    const Partitioned parts{
-        x, Sharding::tiled(layout.order(), std::move(dims), layout.manual_digits(), sums)};
+    Node* neutral = neutral_scalar(spmd_, combiner(), x->shape.dtype);
+    x = hlo::select(inside, x, hlo::broadcast(neutral, x->dims(), {}));
+    const Partitioned parts{x, summed_window(layout)};
     // Summed at once: what a linear reader makes of the -0.0 of the others is no longer neutral.
-    const Sharding target = spmd_.sharding(node_).is_tiled() ? spmd_.sharding(node_) : result;
+    const Sharding& wanted = spmd_.sharding(node_);
+    const Sharding target = wanted.is_tiled() ? wanted : whole_window(layout);
     return {spmd_.reshard(parts, node_.shape, target), target};
   }
 
@@ -130,7 +136,35 @@ class Dynamic {
     return combine(Opcode::minimum, combine(Opcode::maximum, relative, -size(d)), shard);
   }
 
+  // An update of single elements of every split dim: the device that has them writes in place.
+  Partitioned update_in_place(const Sharding& layout) {
+    Node* x = spmd_.reshard(&operand_, layout);
+    Node* u = spmd_.reshard(node_.operand(1), whole_window(layout));
+    std::vector<Node*> starts(x->dims().size(), number(0));
+    Node* inside = nullptr;
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node*& at = starts[static_cast<size_t>(d)] = start(d);
+      if (layout.dim(d).empty()) continue;
+      Node* begin = spmd_.offset(layout, operand_.shape, d);
+      Node* mine = within(at, begin, combine(Opcode::add, begin, x->dim(d)));
+      inside = inside ? hlo::binary(Opcode::and_, inside, mine) : mine;
+      at = hlo::binary(Opcode::subtract, at, begin);
+    }
+    Node* old = hlo::dynamic_slice(x, starts, u->dims());
+    std::vector<Node*> operands{x, hlo::select(hlo::broadcast(inside, u->dims(), {}), u, old)};
+    operands.insert(operands.end(), starts.begin(), starts.end());
+    return {spmd_.emit(Opcode::dynamic_update_slice, x->shape, operands), layout};
+  }
+
+  bool updates_single_elements(const Sharding& layout) const {
+    for (int64_t d = 0; d < operand_.rank(); ++d)
+      if (is_sliced(d) && !layout.dim(d).empty() && size(d) != 1) return false;
+    return true;
+  }
+
   Partitioned update(const Sharding& layout) {
+    if (updates_single_elements(layout)) return update_in_place(layout);
     Node* x = spmd_.reshard(&operand_, layout);
     Node* u = spmd_.reshard(node_.operand(1), whole_window(layout));
     Node* inside = nullptr;
@@ -166,29 +200,66 @@ bool fits(const Node& operand) {
                      [](int64_t d) { return d > 0 && d < (int64_t(1) << 28); });
 }
 
-bool summable(DType type) {
-  return type == DType::pred || is_integer(type) || is_floating(type) || is_complex(type);
+Sharding without_region(const Sharding& s) {
+  return s.is_tiled() ? without_manual(s) : Sharding::replicated();
+}
+
+int64_t bytes(const Shape& shape, const Sharding& from, const Sharding& to) {
+  return plan_reshard(shape, without_region(from), without_region(to)).cost.bytes;
+}
+
+// `s` with the digits of sliced dims only where `kept` has the dim's bit, and with those of `other`
+// on the rest as far as they are free.
+Sharding arranged(const Dynamic& dynamic, const Sharding& s, uint64_t kept, const Sharding* other,
+                  int64_t rank) {
+  std::vector<Digits> dims(static_cast<size_t>(rank));
+  Digits used = s.manual_digits();
+  for (int64_t d = 0; d < rank; ++d) {
+    const bool keeps = dynamic.is_sliced(d) ? (kept >> d & 1) != 0 : other == nullptr;
+    if (keeps) used = concat(used, dims[static_cast<size_t>(d)] = s.dim(d));
+  }
+  if (other && other->order() == s.order())
+    for (int64_t d = 0; d < rank; ++d)
+      if (!dynamic.is_sliced(d) && disjoint(other->dim(d), used))
+        used = concat(used, dims[static_cast<size_t>(d)] = other->dim(d));
+  return Sharding::tiled(s.order(), std::move(dims), s.manual_digits());
 }
 
 }  // namespace
 
+// Sliced dims stay split where a sum of the slice over their holders sends fewer bytes than to make
+// them whole; other dims are split as they are, or as the result wants.
 std::optional<Partitioned> partition_dynamic_slice(SpmdPartitioner& spmd, Node& node) {
   Node& operand = *node.operand(0);
-  const Sharding have = spmd.sharding(operand);
-  if (!fits(operand) || node.shape.elements_count() == 0 || !summable(node.shape.dtype) ||
-      spmd.keeps_unreduced(node, 0) || !have.is_tiled())
+  const Sharding have = spmd.sharding(operand), want = spmd.sharding(node);
+  const int64_t rank = operand.rank();
+  if (!fits(operand) || node.shape.elements_count() == 0 || spmd.keeps_unreduced(node, 0) ||
+      !have.is_tiled() || !want.is_tiled() || rank > 60)
     return std::nullopt;
   Dynamic dynamic(spmd, node);
-  // A sum of the slice over its holders against gathering the dim.
-  bool split = false;
-  for (int64_t d = 0; d < operand.rank(); ++d) {
-    if (!dynamic.is_sliced(d) || have.dim(d).empty()) continue;
-    split = true;
-    const int64_t missing = operand.dim(d) - ceil_div(operand.dim(d), have.tiles(d));
-    if (2 * dynamic.size(d) >= missing) return std::nullopt;
-  }
-  if (!split) return std::nullopt;
-  return dynamic.slice(have);
+  uint64_t split = 0;
+  for (int64_t d = 0; d < rank; ++d)
+    if (dynamic.is_sliced(d) && !have.dim(d).empty()) split |= uint64_t(1) << d;
+  if (split == 0) return std::nullopt;
+  std::optional<Sharding> best;
+  std::optional<int64_t> least;
+  // All choices of the split sliced dims, none first.
+  uint64_t kept = 0;
+  do {
+    for (const Sharding* other : {static_cast<const Sharding*>(nullptr), &want}) {
+      const Sharding layout = arranged(dynamic, have, kept, other, rank);
+      const int64_t moved =
+          bytes(operand.shape, have, layout) +
+          bytes(node.shape, kept ? dynamic.summed_window(layout) : dynamic.whole_window(layout),
+                want);
+      if (least && moved >= *least) continue;
+      least = moved;
+      best = kept ? std::optional(layout) : std::nullopt;
+    }
+    kept = (kept - split) & split;
+  } while (kept != 0);
+  if (!best) return std::nullopt;
+  return dynamic.slice(*best);
 }
 
 std::optional<Partitioned> partition_dynamic_update_slice(SpmdPartitioner& spmd, Node& node) {

@@ -151,6 +151,8 @@ std::optional<Partitioned> partition_topk(SpmdPartitioner& spmd, Node& node) {
 std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) {
   if (node.is(Opcode::dynamic_slice)) return partition_dynamic_slice(spmd, node);
   if (node.is(Opcode::dynamic_update_slice)) return partition_dynamic_update_slice(spmd, node);
+  if (node.is(Opcode::gather)) return partition_gather(spmd, node);
+  if (node.is(Opcode::scatter)) return partition_scatter(spmd, node);
   if (node.is(Opcode::reshape)) return partition_uneven_reshape(spmd, node);
   if (node.is(Opcode::reduce)) return partition_variadic_reduce(spmd, node);
   if (node.is(Opcode::topk)) return partition_topk(spmd, node);

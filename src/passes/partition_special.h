@@ -13,6 +13,9 @@ namespace gspmd {
 std::optional<Partitioned> partition_dynamic_slice(SpmdPartitioner& spmd, Node& node);
 // Each device takes what of the update falls into its shard: no communication but the update's.
 std::optional<Partitioned> partition_dynamic_update_slice(SpmdPartitioner& spmd, Node& node);
+// Looks up and writes at indices, split in the ways of passes/index_loops.h; never nullopt.
+std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node);
+std::optional<Partitioned> partition_scatter(SpmdPartitioner& spmd, Node& node);
 // A reshape whose shards are runs of elements in row-major order, even where they do not nest.
 std::optional<Partitioned> partition_uneven_reshape(SpmdPartitioner& spmd, Node& node);
 // Several values reduced at once over split dims: on each device, then the results of all.

@@ -14,6 +14,7 @@
 #include "gspmd/passes/join_async.h"
 #include "gspmd/passes/simplify.h"
 #include "passes/merge_pads.h"
+#include "passes/static_starts.h"
 
 namespace gspmd {
 namespace {
@@ -84,6 +85,7 @@ const Pass kPasses[] = {
      }},
     {"pair-donated", [](State& s) { pair_donated(*s.module); }},
     {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},
+    {"static-starts", [](State& s) { use_static_starts(*s.module); }},
     {"merge-pads", [](State& s) { merge_pads(*s.module); }},
     {"partition",
      [](State& s) {

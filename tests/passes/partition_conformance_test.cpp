@@ -207,8 +207,7 @@ std::vector<Case> all_cases() {
     if (sample.devices > 1 || sample.opcode == Opcode::partition_id) continue;
     auto module = sample_module(sample);
     const Node& root = *module->entry()->root();
-    const bool variadic_scatter = root.is(Opcode::scatter) && root.shape.is_tuple;  // refused
-    if (root.op().has(kCollective) || variadic_scatter) continue;
+    if (root.op().has(kCollective)) continue;
     // Pairs are joined before; a half of one that stands alone is no value of a program.
     if (root.is(Opcode::async_start) || root.is(Opcode::async_update)) continue;
     auto arguments = sample_arguments(sample, *module, Values::integers, 3);

@@ -1,0 +1,78 @@
+// Gather: loops that operand, indices and result share are split without a word; operand dims that
+// are looked up are served by their holders, and the slices are summed.
+
+#include "gspmd/ops/builders.h"
+#include "passes/index_local.h"
+#include "passes/manual.h"
+#include "passes/partition_special.h"
+
+namespace gspmd {
+namespace {
+
+IndexProblem problem_of(SpmdPartitioner& spmd, const Node& node, const IndexNest& nest) {
+  IndexProblem p;
+  p.nest = &nest;
+  p.combiner = combiner_of_one(node.shape.dtype);
+  const Sharding& wanted = spmd.sharding(node);
+  set_region(p, wanted);
+  p.values.push_back({IndexArray::slices, node.shape,
+                      wanted.is_tiled() ? without_manual(wanted) : Sharding::replicated(), true});
+  p.values.push_back({IndexArray::operand, node.operand(0)->shape, layout_before(spmd, node, 0)});
+  p.values.push_back({IndexArray::indices, node.operand(1)->shape, layout_before(spmd, node, 1)});
+  return p;
+}
+
+// Where the elements of the result come from this device's part of every operand dim that is cut,
+// pred of the result's shape.
+Node* served_here(const LocalIndices& local, const IndexNest& nest, const Dims& shards,
+                  const Dims& result, Computation& c) {
+  Node* served = nullptr;
+  for (const auto& [d, start] : local.starts) {
+    Node* position = hlo::broadcast(start, result, nest.dims.batch_result);
+    const Shape shape = position->shape;
+    for (size_t w = 0; w < nest.dims.window_operand.size(); ++w)
+      if (nest.dims.window_operand[w] == d && nest.window[static_cast<size_t>(d)] > 1)
+        position =
+            hlo::binary(Opcode::add, position, hlo::iota(c, shape, nest.dims.window_result[w]));
+    const auto end = static_cast<double>(shards[static_cast<size_t>(d)]);
+    Node* mine =
+        hlo::binary(Opcode::and_, hlo::compare(position, hlo::splat(c, shape, 0), Direction::ge),
+                    hlo::compare(position, hlo::splat(c, shape, end), Direction::lt));
+    served = served ? hlo::binary(Opcode::and_, served, mine) : mine;
+  }
+  return served;
+}
+
+}  // namespace
+
+std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node) {
+  Computation& c = spmd.local();
+  if (node.shape.elements_count() == 0) {
+    const Sharding& wanted = spmd.sharding(node);
+    return Partitioned{hlo::splat(c, local_shape(node.shape, wanted), 0), wanted};
+  }
+  const IndexNest nest = gather_nest(node);
+  const IndexProblem problem = problem_of(spmd, node, nest);
+  const IndexSpread spread = choose_index_spread(problem);
+  const Sharding result = spread.layout(nest, IndexArray::slices);
+  Node* operand = spmd.reshard(node.operand(0), spread.layout(nest, IndexArray::operand));
+  Node* indices = spmd.reshard(node.operand(1), spread.layout(nest, IndexArray::indices));
+  const Dims shards = operand->dims();
+  const LocalIndices local =
+      local_indices(spmd, indices, nest, spread, node.operand(0)->shape, OutOfRange::clamp);
+  Attributes attrs = node.attrs;
+  attrs.gather->start_index_map = local.map;
+  for (const IndexLoop& loop : nest.loops)
+    if (loop.method == IndexMethod::window)
+      attrs.slice_sizes[static_cast<size_t>(loop.operand)] = operand->dim(loop.operand);
+  const Shape shape = local_shape(node.shape, result);
+  Node* slices = spmd.emit(Opcode::gather, shape,
+                           {with_room(spmd, operand, rooms(nest, spread)), local.indices}, attrs);
+  if (local.starts.empty()) return Partitioned{slices, result};
+  Node* neutral = neutral_scalar(spmd, problem.combiner, shape.dtype);
+  slices = hlo::select(served_here(local, nest, shards, shape.dims, c), slices,
+                       hlo::broadcast(neutral, shape.dims, {}));
+  return Partitioned{slices, with_partial(result, spread, spread.partial(nest), problem.combiner)};
+}
+
+}  // namespace gspmd
