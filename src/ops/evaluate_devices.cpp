@@ -6,6 +6,7 @@
 #include "ops/collective.h"
 #include "ops/control.h"
 #include "ops/interpreter.h"
+#include "ops/lockstep.h"
 
 namespace gspmd {
 namespace {
@@ -15,7 +16,8 @@ using Lanes = std::vector<Value>;  // a value per device of a subset
 // All devices of a subset go through a computation together, node by node.
 class Lockstep {
  public:
-  explicit Lockstep(int64_t num_devices) : num_devices_(num_devices) {}
+  Lockstep(int64_t num_devices, const DeviceObserver& observer)
+      : num_devices_(num_devices), observer_(observer) {}
 
   // arguments[parameter][lane]; lane i is devices[i], ascending.
   Lanes run(const Computation& computation, const std::vector<int64_t>& devices,
@@ -32,6 +34,7 @@ class Lockstep {
       for (const size_t operand : step.operands) operands.push_back(values[operand]);
       for (const size_t dead : step.dead) values[dead] = {};
       values[i] = step_of(*step.node, devices, operands);
+      if (observer_) observer_(*step.node, devices, values[i]);
     }
     return std::move(values.back());
   }
@@ -137,6 +140,7 @@ class Lockstep {
   }
 
   int64_t num_devices_;
+  const DeviceObserver& observer_;
   PlanCache plans_;
   Interpreter single_;  // for combiner computations
 };
@@ -145,6 +149,12 @@ class Lockstep {
 
 std::vector<Value> evaluate_devices(const Module& module, int64_t num_devices,
                                     const std::vector<std::vector<Value>>& arguments) {
+  return evaluate_devices(module, num_devices, arguments, DeviceObserver());
+}
+
+std::vector<Value> evaluate_devices(const Module& module, int64_t num_devices,
+                                    const std::vector<std::vector<Value>>& arguments,
+                                    const DeviceObserver& observer) {
   if (module.entry() == nullptr)
     user_error("evaluate: module {} has no entry computation", module.name);
   if (module.num_replicas > 1)
@@ -162,7 +172,7 @@ std::vector<Value> evaluate_devices(const Module& module, int64_t num_devices,
   }
   std::vector<int64_t> devices(static_cast<size_t>(num_devices));
   std::iota(devices.begin(), devices.end(), 0);
-  return Lockstep(num_devices).run(entry, devices, by_parameter);
+  return Lockstep(num_devices, observer).run(entry, devices, by_parameter);
 }
 
 }  // namespace gspmd

@@ -159,6 +159,7 @@ void SpmdPartitioner::partition_node(Node& node) {
   // Readers see the completed layout; a pending sum waits for its first reader.
   if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty())
     entry.held = settle(node, entry.held);
+  result_.values.push_back({node.id(), entry.held.local->id(), entry.held.sharding});
   frame_->values[node.id()] = std::move(entry);
 }
 

@@ -161,8 +161,9 @@ class Builder {
     for (size_t leaf = 0; leaf < results.size(); ++leaf) {
       for (size_t i = 0; i < operands.size(); ++i) {
         if (operands[i]->size() != 1) continue;
-        if (can_share(node, static_cast<int64_t>(i), static_cast<int64_t>(leaf))) {
-          table_.shares.push_back({now(), operands[i]->at(0), results[leaf]});
+        const int64_t buffer = operands[i]->at(0);
+        if (can_share_all(node, operands, buffer, static_cast<int64_t>(leaf))) {
+          table_.shares.push_back({now(), buffer, results[leaf]});
         }
       }
     }
@@ -170,6 +171,17 @@ class Builder {
       make(node, Shape(DType::u8, {found->second}));
     }
     return results;
+  }
+
+  // One buffer may be several operands, under names of its own.
+  static bool can_share_all(const Node& node, const std::vector<const Leaves*>& operands, int64_t buffer,
+                            int64_t leaf) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Leaves& leaves = *operands[i];
+      if (std::find(leaves.begin(), leaves.end(), buffer) == leaves.end()) continue;
+      if (leaves.size() != 1 || !can_share(node, static_cast<int64_t>(i), leaf)) return false;
+    }
+    return true;
   }
 
   static Leaves visit_alias(const Node& node, const std::vector<const Leaves*>& operands) {

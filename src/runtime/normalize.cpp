@@ -139,7 +139,8 @@ void leaf_paths(const Shape& shape, Dims& path, std::vector<Dims>& out) {
   }
 }
 
-// What leaf of which parameter a root leaf is, unchanged; nullopt where it was computed.
+// What leaf of which parameter a root leaf is, unchanged, through loops that hand it on as it is too; nullopt
+// where it was computed.
 struct Source {
   const Node* parameter = nullptr;
   Dims path;
@@ -155,6 +156,10 @@ std::optional<Source> source_of(const Node* node, Dims path) {
       node = node->operand(0);
     } else if (node->is(Opcode::optimization_barrier) || node->is(Opcode::reshape) ||
                node->is(Opcode::bitcast_convert)) {
+      node = node->operand(0);
+    } else if (node->is(Opcode::while_)) {
+      const std::optional<Source> next = source_of(node->called.at(1)->root(), path);
+      if (!next || next->path != path) return std::nullopt;
       node = node->operand(0);
     } else {
       return std::nullopt;

@@ -12,6 +12,7 @@
 #include "tools/copies.h"
 #include "tools/execute.h"
 #include "tools/inputs.h"
+#include "tools/locate.h"
 #include "tools/report.h"
 #include "tools/rounding_noise.h"
 
@@ -118,6 +119,7 @@ Json to_json(const std::optional<Difference>& difference) {
 // What verify found, of either kind of program.
 struct Verdict {
   Comparison result;
+  std::optional<WrongStep> wrong_step;
   bool exact = false;
   bool oracle = false;
   int64_t num_devices = 1;
@@ -140,6 +142,7 @@ void print_text(const Verdict& verdict) {
                result.first->device < 0 ? "" : fmt::format(" of device {}", result.first->device),
                fmt::join(result.first->index, ","), element_text(result.first->expected),
                element_text(result.first->actual));
+  if (verdict.wrong_step) fmt::print("{}\n", to_text(*verdict.wrong_step));
   fmt::print("{}{}", to_table(verdict.collectives), to_table(verdict.full_rematerializations));
 }
 
@@ -154,6 +157,7 @@ int finish(const Verdict& verdict, const Command& command) {
                 {"max_abs_error", number(result.max_abs_error)},
                 {"max_rel_error", number(result.max_rel_error)},
                 {"first_difference", to_json(result.first)},
+                {"wrong_step", tools::to_json(verdict.wrong_step)},
                 {"collectives", tools::to_json(verdict.collectives)},
                 {"full_rematerializations", tools::to_json(verdict.full_rematerializations)},
                 {"peak_bytes_per_device", verdict.peak_bytes},
@@ -304,6 +308,8 @@ int verify_verb(const Command& command) {
   const Outcome outcome = execute(prepared, inputs, command);
   Verdict verdict;
   verdict.result = compare_outcome(*module, inputs, expected, outcome.outputs, command);
+  if (!verdict.result.equal && expected.reference_ran && prepared.num_devices > 1)
+    verdict.wrong_step = locate_wrong_step(prepared, *module, inputs, expected.exact, command);
   verdict.exact = expected.exact;
   verdict.oracle = expected.oracle;
   verdict.num_devices = prepared.num_devices;

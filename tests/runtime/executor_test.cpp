@@ -269,4 +269,30 @@ TEST_CASE("device buffers: a global array is scattered into uneven shards and ga
   CHECK(bitwise_equal(gather_to_host(*buffer, global.shape(), sharding), global));
 }
 
+TEST_CASE("executor: what an inner loop hands on unchanged keeps its value while the outer one goes on", "[executor]") {
+  expect_oracle(R"(HloModule m
+more { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3) ROOT c = pred[] compare(i, n), direction=LT }
+inner { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 x = s32[] get-tuple-element(p), index=1
+  o = s32[] constant(1) j = s32[] add(i, o) ROOT t = (s32[], s32[]) tuple(j, x) }
+outer_more { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3) ROOT c = pred[] compare(i, n), direction=LT }
+outer { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 z = s32[] constant(0)
+  t = (s32[], s32[]) tuple(z, i) w = (s32[], s32[]) while(t), condition=more, body=inner
+  x = s32[] get-tuple-element(w), index=1 o = s32[] constant(1) j = s32[] add(i, o) ROOT r = (s32[], s32[]) tuple(j, x) }
+ENTRY e { a = s32[] parameter(0) z = s32[] constant(0) t = (s32[], s32[]) tuple(z, a)
+  ROOT w = (s32[], s32[]) while(t), condition=outer_more, body=outer }
+)", 1);
+}
+
+TEST_CASE("executor: a value that a fusion reads under two names is not overwritten between the reads", "[executor]") {
+  expect_oracle(R"(HloModule m
+both { a = f32[4,8] parameter(0) b = f32[4,8] parameter(1) c = f32[4,8] parameter(2)
+  m = f32[4,8] multiply(a, c) n = f32[4,8] maximum(b, c) ROOT t = (f32[4,8], f32[4,8]) tuple(m, n) }
+ENTRY e { x = f32[4,8] parameter(0) y = f32[4,8] parameter(1)
+  s = f32[4,8] add(x, y) o = f32[4,8] opt-barrier(s)
+  f = (f32[4,8], f32[4,8]) fusion(s, o, y), kind=kLoop, calls=both
+  m = f32[4,8] get-tuple-element(f), index=0 n = f32[4,8] get-tuple-element(f), index=1
+  ROOT r = f32[4,8] subtract(m, n) }
+)", 1);
+}
+
 }  // namespace gspmd

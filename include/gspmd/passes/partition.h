@@ -17,6 +17,13 @@ struct FullRematerialization {
   std::string source;    // file:line, may be empty
 };
 
+// Where the value of a node of the completed module is in the per-device module: maybe as partial
+// sums (unreduced). A node has one per call of its computation from differently sharded places.
+struct PartitionedValue {
+  int64_t global = 0, local = 0;  // node ids
+  Sharding sharding;
+};
+
 struct PartitionOptions {
   int64_t num_devices = 1;
 };
@@ -24,6 +31,7 @@ struct PartitionOptions {
 struct PartitionResult {
   std::unique_ptr<Module> module;  // one program for every device, shard shapes
   std::vector<FullRematerialization> full_rematerializations;
+  std::vector<PartitionedValue> values;  // in the order in which nodes were partitioned
 };
 
 // The per-device SPMD program of a completed module (arXiv:2105.04663, 4). The entry keeps its

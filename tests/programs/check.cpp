@@ -1,0 +1,224 @@
+#include <fmt/format.h>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/ops/builders.h"
+#include "gspmd/ops/loop_guard.h"
+#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/explain.h"
+#include "gspmd/runtime/executor.h"
+#include "passes/spmd_check.h"
+#include "passes/trip_count.h"
+#include "programs/program.h"
+
+namespace gspmd::testing {
+namespace {
+
+std::vector<Sharding> leaf_shardings(const Node& node) {
+  const auto count = static_cast<size_t>(leaf_count(node.shape));
+  if (!node.sharding) return std::vector<Sharding>(count);
+  return node.sharding->is_tuple() ? node.sharding->elements() : std::vector(count, *node.sharding);
+}
+
+std::string difference(const std::vector<Array>& expected, const std::vector<Array>& found,
+                       const char* where) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (bitwise_equal(expected[i], found[i])) continue;
+    int64_t at = 0;
+    while (at + 1 < expected[i].size() && expected[i].at(at) == found[i].at(at)) ++at;
+    return fmt::format("{}: result {} differs at {}: expected {}, found {}", where, i, at,
+                       expected[i].at(at), found[i].at(at));
+  }
+  return {};
+}
+
+// What one device sends, from the predictions, against what all devices received.
+std::string wrong_bytes(const CompiledModule& compiled, int64_t devices, int64_t received) {
+  int64_t sent = 0, permuted = 0, rounding = 0, counted = 0;
+  for (const CollectiveStats& c : collective_stats(*compiled.local)) {
+    counted += c.count;
+    if (c.kind == "collective-permute")
+      permuted += c.bytes;
+    else {
+      sent += c.bytes;
+      rounding += c.count;
+    }
+  }
+  const int64_t most = devices * (sent + permuted), least = devices * (sent - rounding);
+  if (received <= most && received >= least) return {};
+  return fmt::format("bytes: {} received, predicted {} to {} in {} collectives", received, least,
+                     most, counted);
+}
+
+bool is_counted(const Module& local) {
+  for (const auto& c : local.computations())
+    for (const auto& node : c->nodes())
+      if (node->is(Opcode::conditional) || (node->is(Opcode::while_) && !trip_count(*node)))
+        return false;
+  return true;
+}
+
+std::string check(const Module& module) {
+  const int64_t devices = module.num_partitions;
+  const std::string text = to_text(module);
+  const auto read = parse_module(text);
+  if (to_text(*read) != text) return "text: printed differently after reading";
+  const std::vector<Value> arguments = integer_arguments(*read, 99);
+  const std::vector<Array> expected = leaves(evaluate(*read, arguments));
+  PipelineOptions options;
+  options.num_devices = devices;
+  options.verify_between = true;
+  const CompiledModule compiled = run_pipeline(*read, options);
+  const std::vector<Array> found = leaves(run_partitioned(compiled, devices, arguments));
+  if (std::string wrong = difference(expected, found, "interpreter"); !wrong.empty()) return wrong;
+  ProgramOptions run;
+  run.num_devices = devices;
+  run.poison = true;
+  Executor executor(build_program(*compiled.program, run), make_worker_pool(1));
+  std::vector<std::shared_ptr<DeviceBuffer>> buffers;
+  const Computation& completed = *compiled.completed->entry();
+  for (size_t p = 0; p < arguments.size(); ++p) {
+    const std::vector<Array> arrays = leaves(arguments[p]);
+    const std::vector<Sharding> shardings = leaf_shardings(*completed.parameters()[p]);
+    for (size_t i = 0; i < arrays.size(); ++i)
+      buffers.push_back(scatter_to_devices(arrays[i], shardings[i], devices));
+  }
+  const auto results = executor.run(buffers);
+  const std::vector<Sharding> shardings = leaf_shardings(*completed.root());
+  const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
+  std::vector<Array> gathered;
+  for (size_t i = 0; i < results.size(); ++i)
+    gathered.push_back(gather_to_host(*results[i], shapes[i], shardings[i]));
+  if (std::string wrong = difference(expected, gathered, "executor"); !wrong.empty()) return wrong;
+  if (!is_counted(*compiled.local)) return {};
+  return wrong_bytes(compiled, devices, executor.counters().bytes_received);
+}
+
+// The part of a message that stays while numbers and names change.
+std::string kind_of(const std::string& message) { return message.substr(0, message.find(':')); }
+
+class Shrinker {
+ public:
+  explicit Shrinker(std::unique_ptr<Module> module)
+      : module_(std::move(module)), kind_(kind_of(failure_of(*module_))) {}
+
+  std::unique_ptr<Module> run() {
+    while (fewer_results() || without_result() || fewer_values() || fewer_annotations()) {
+    }
+    return std::move(module_);
+  }
+
+ private:
+  bool accept(std::unique_ptr<Module> smaller) {
+    if (tries_-- <= 0) return false;
+    for (const auto& c : smaller->computations()) c->remove_dead();
+    smaller->remove_unreachable();
+    smaller->sort_computations();
+    if (kind_of(failure_of(*smaller)) != kind_) return false;
+    module_ = std::move(smaller);
+    return true;
+  }
+
+  static Node* at(Module& module, size_t computation, size_t node) {
+    return module.computations()[computation]->nodes()[node].get();
+  }
+
+  // `change` on a copy, for each node from the last: true when one of the copies was taken.
+  template <class Change>
+  bool some_node(Change change) {
+    for (size_t c = module_->computations().size(); c-- > 0;)
+      for (size_t n = module_->computations()[c]->nodes().size(); n-- > 0;) {
+        auto copy = module_->clone();
+        if (!change(*copy, at(*copy, c, n))) continue;
+        if (accept(std::move(copy))) return true;
+      }
+    return false;
+  }
+
+  bool fewer_results() {
+    bool changed = false;
+    while (some_node([](Module& m, Node* node) {
+      Node* root = m.entry()->root();
+      if (&node->parent() != m.entry() || node == root || !root->shape.is_tuple) return false;
+      if (std::count(root->operands().begin(), root->operands().end(), node) == 0) return false;
+      m.entry()->set_root(node);
+      return true;
+    }))
+      changed = true;
+    return changed;
+  }
+
+  // One element of the entry's result, or of what a loop carries, less.
+  bool without_result() {
+    const Node* root = module_->entry()->root();
+    if (!root->is(Opcode::tuple) || root->operands().size() < 2) return false;
+    for (size_t i = 0; i < root->operands().size(); ++i) {
+      auto copy = module_->clone();
+      Node* tuple = copy->entry()->root();
+      std::vector<Node*> kept = tuple->operands();
+      kept.erase(kept.begin() + int64_t(i));
+      copy->entry()->set_root(hlo::tuple(*copy->entry(), kept));
+      if (accept(std::move(copy))) return true;
+    }
+    return false;
+  }
+
+  bool fewer_values() {
+    const bool replaced = some_node([](Module& m, Node* node) {
+      if (node->shape.is_tuple || node->operands().empty() || node->users().empty()) return false;
+      if (node->is(Opcode::get_tuple_element) && node->operand(0)->is(Opcode::parameter))
+        return false;
+      if (node->operands().size() == 1 && node->operand(0)->is(Opcode::constant)) return false;
+      Computation& c = node->parent();
+      Node* instead = nullptr;
+      if (&c == m.entry())
+        instead = hlo::parameter(c, int64_t(c.parameters().size()), node->shape);
+      else
+        for (Node* operand : node->operands())
+          if (operand->shape == node->shape) instead = operand;
+      if (instead == nullptr) instead = hlo::splat(c, node->shape, 1);
+      if (node->sharding && !instead->sharding) instead->sharding = node->sharding;
+      c.replace_uses(node, instead);
+      c.sort();
+      return true;
+    });
+    return replaced || some_node([](Module& m, Node* node) {
+             Node* root = m.entry()->root();
+             if (&node->parent() != m.entry() || root->operands().empty()) return false;
+             if (std::count(root->operands().begin(), root->operands().end(), node) == 0)
+               return false;
+             if (node->is(Opcode::parameter)) return false;
+             m.entry()->set_root(node);
+             return true;
+           });
+  }
+
+  bool fewer_annotations() {
+    return some_node([](Module&, Node* node) {
+      if (!node->sharding) return false;
+      if (node->is(Opcode::custom_call)) return false;
+      node->sharding.reset();
+      return true;
+    });
+  }
+
+  std::unique_ptr<Module> module_;
+  std::string kind_;
+  int64_t tries_ = 3000;
+};
+
+}  // namespace
+
+std::string failure_of(const Module& module) {
+  try {
+    const LoopDeadline deadline(5);
+    return check(module);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+std::unique_ptr<Module> shrunk(std::unique_ptr<Module> module) {
+  return Shrinker(std::move(module)).run();
+}
+
+}  // namespace gspmd::testing
