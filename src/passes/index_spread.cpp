@@ -1,6 +1,7 @@
 #include "passes/index_spread.h"
 
 #include <algorithm>
+#include <cmath>
 #include <compare>
 #include <map>
 #include <optional>
@@ -10,7 +11,7 @@ namespace gspmd {
 namespace {
 
 struct SpreadCost {
-  int64_t bytes = 0;  // sent by one device in all
+  double bytes = 0;  // sent by one device in all, on axes of kAxisSize devices
   int64_t collectives = 0;
   int64_t work = 0;  // elements of slices and operands on one device
   auto operator<=>(const SpreadCost&) const = default;
@@ -19,6 +20,10 @@ struct SpreadCost {
 // Devices that hold parts of a table, or of the updates of a sum, and do not use them take the
 // memory and the work of all: such bytes count so many times.
 constexpr int64_t kIdleWeight = 8;
+
+// Costs are those of a mesh whose axes all have so many devices: the same program comes out for any
+// sizes of the axes.
+constexpr double kAxisSize = 4;
 
 // The search over one device order.
 class Search {
@@ -184,18 +189,46 @@ class Search {
     return false;
   }
 
-  std::pair<int64_t, int64_t> cost_of(size_t v, const Sharding& layout, const Digits& partial) {
+  std::pair<double, int64_t> cost_of(size_t v, const Sharding& layout, const Digits& partial) {
     const IndexValue& value = p_.values[v];
     std::vector<Digits> key{partial};
     for (int64_t d = 0; d < value.shape.rank(); ++d) key.push_back(layout.dim(d));
     const auto [found, is_new] = known_.try_emplace({v, std::move(key)});
     if (is_new) {
       const ReshardPlan plan = planned(value, layout, partial);
-      found->second.first = plan.cost.bytes;
-      for (const ReshardStep& step : plan.steps)
+      const bool foreign = value.sharding.order() && value.sharding.order() != order_;
+      if (foreign) found->second.first = static_cast<double>(plan.cost.bytes);
+      for (const ReshardStep& step : plan.steps) {
+        if (!foreign) found->second.first += bytes_sent(value.shape, step);
         if (step.kind != ReshardKind::dynamic_slice) ++found->second.second;
+      }
     }
     return found->second;
+  }
+
+  double held_bytes(const Shape& shape, const Sharding& sharding) const {
+    double bytes = static_cast<double>(shape.bytes());
+    for (int64_t d = 0; d < shape.rank(); ++d)
+      bytes /= std::pow(kAxisSize, static_cast<double>(parts(sharding.dim(d)).size()));
+    return bytes;
+  }
+
+  double bytes_sent(const Shape& shape, const ReshardStep& step) const {
+    const double before = held_bytes(shape, step.before), after = held_bytes(shape, step.after);
+    const double others = 1 - std::pow(kAxisSize, -static_cast<double>(parts(step.digits).size()));
+    switch (step.kind) {
+      case ReshardKind::dynamic_slice:
+        return 0;
+      case ReshardKind::all_gather:
+        return after * others;
+      case ReshardKind::all_reduce:
+        return 2 * before * others;
+      case ReshardKind::all_to_all:
+      case ReshardKind::reduce_scatter:
+        return before * others;
+      default:
+        return before;
+    }
   }
 
   ReshardPlan planned(const IndexValue& value, Sharding layout, const Digits& partial) const {
@@ -213,7 +246,7 @@ class Search {
   DeviceOrder order_;
   Digits atoms_;  // empty: digits of the layouts have no common parts
   std::vector<Source> sources_;
-  std::map<std::pair<size_t, std::vector<Digits>>, std::pair<int64_t, int64_t>> known_;
+  std::map<std::pair<size_t, std::vector<Digits>>, std::pair<double, int64_t>> known_;
   std::set<std::vector<Digits>> seen_;
   IndexSpread best_;
   SpreadCost cost_;

@@ -26,7 +26,7 @@ Counts counts_on(const std::string& recipe, const Mesh& mesh, int64_t model) {
   options.config.hidden = 4 * model;
   options.config.heads = 1024;
   options.config.seq = 1024;
-  options.config.vocab = 1024;
+  options.config.vocab = model;
   options.batch = 1024;
   options.mesh = mesh;
   options.layout = layout_of_recipe(recipe, mesh);
@@ -45,9 +45,12 @@ Counts counts_on(const std::string& recipe, const Mesh& mesh, int64_t model) {
 
 TEST_CASE("one program: 8 devices and 65,536 take the same instructions", "[models]") {
   for (const std::string recipe : {"2d", "2d-attempt1", "2d-attempt2"}) {
-    for (const int64_t model : {1024, 2048, 16384}) {
+    for (const int64_t model : {1024, 16384, 65536}) {
       const Counts expected = counts_on(recipe, Mesh{{"x", 2}, {"y", 4}}, model);
       for (const auto& [x, y] : {std::pair{16, 32}, {32, 128}, {128, 512}}) {
+        // A way between two layouts may split a dim over all devices in between; it is another one
+        // where the dim has fewer elements than there are devices.
+        if (model < x * y) continue;
         std::string differing;
         Counts found = counts_on(recipe, Mesh{{"x", x}, {"y", y}}, model);
         for (const auto& [what, count] : expected) found[what] -= count;
