@@ -53,11 +53,11 @@ void unmap_pages(std::byte* memory, int64_t bytes) {
 
 DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
     : shape_(std::move(local_shape)), num_devices_(num_devices) {
-  const int64_t bytes = shape_.bytes();
+  const int64_t bytes = std::max<int64_t>(shape_.bytes(), 1);  // as planned: copied like any other
   if (shape_.is_tuple || num_devices < 1 || bytes > INT64_MAX / 2 / num_devices) {
     user_error("device buffer: {} on {} devices cannot be held", to_string(shape_), num_devices);
   }
-  stride_ = ceil_div(std::max<int64_t>(bytes, 1), 64) * 64 + kGuardBytes;
+  stride_ = ceil_div(bytes, 64) * 64 + kGuardBytes;
   data_ = map_pages(stride_ * num_devices_ + kStagger) + next_stagger();
   for (int64_t d = 0; d < num_devices_; ++d) poison_memory(shard(d) + bytes, stride_ - bytes);
 }
