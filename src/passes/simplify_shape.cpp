@@ -171,7 +171,12 @@ Node* rewrite_convert(Node& node) {
   }
   if (!inner->is(Opcode::convert)) return nullptr;
   Node* const source = inner->operand(0);
-  if (!is_lossless(source->shape.dtype, inner->shape.dtype)) return nullptr;
+  const DType from = source->shape.dtype, to = node.shape.dtype;
+  if (!is_lossless(from, inner->shape.dtype)) return nullptr;
+  // Floats that an integer type does not hold end at its bounds, integers wrap round.
+  if (is_floating(inner->shape.dtype) && is_integer(from) && is_integer(to) &&
+      !is_lossless(from, to))
+    return nullptr;
   if (source->shape == node.shape) return source;
   return c.append(Opcode::convert, node.shape, {source});
 }

@@ -134,7 +134,7 @@ Node* Windows::source(size_t i) const {
 std::optional<int64_t> Windows::rotation() const {
   if (!node_.is(Opcode::concatenate) || node_.operands().size() != 2) return std::nullopt;
   const Node *front = node_.operand(0), *back = node_.operand(1), *x = source(0);
-  if (x == front || source(1) != x) return std::nullopt;
+  if (x == front || x == back || source(1) != x) return std::nullopt;  // both are slices of x
   const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
   const int64_t size = x->dims()[d], by = front->attrs.starts[d];
   const Dim dim = this->dim(0, node_.attrs.dimensions[0]);

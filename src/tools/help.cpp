@@ -71,7 +71,9 @@ constexpr VerbText kTexts[] = {
     {"verify",
      "Runs a module on the mesh and on one device, and compares. Where the result is exact -\n"
      "only integer-preserving operations on integers within the type's range - it is compared\n"
-     "bit for bit with plain reference kernels; otherwise with the same kernels on one device.",
+     "bit for bit with plain reference kernels; otherwise with the same kernels on one device.\n"
+     "Where results differ, the first op whose value the partitioned program computes otherwise is\n"
+     "named, inside of loops too, or else the first pass behind the partitioner that is to blame.",
      "Tolerance\n"
      "  Exact results, integers and pred have to be equal bit for bit; NaN equals NaN. Others:\n"
      "  |actual - expected| <= atol + rtol * |expected|, complex numbers part by part, where\n"
@@ -86,6 +88,8 @@ constexpr VerbText kTexts[] = {
      "  {\"equal\": bool, \"exact\": bool, \"reference\": \"oracle\" or \"fast\", "
      "\"max_abs_error\": x,\n"
      "   \"max_rel_error\": x, \"first_difference\": {output, index, expected, actual} or null,\n"
+     "   \"wrong_step\": {kind: op, pass or runtime, name; of an op: opcode, computation, iteration,\n"
+     "   leaf, device, index, expected, actual, source} or null,\n"
      "   \"collectives\": [...], \"full_rematerializations\": [...],\n"
      "   \"peak_bytes_per_device\": n, \"seconds\": {compile, run, reference}}\n"
      "\nExamples\n"

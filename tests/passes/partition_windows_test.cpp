@@ -101,6 +101,16 @@ TEST_CASE("slices of a padded value are windows of the value itself", "[windows]
               4) == Strings{"collective-permute f32[1]", "collective-permute f32[1]"});
 }
 
+TEST_CASE("part of a value beside the value itself is no rotation", "[windows]") {
+  for (const char* const parts : {"l, a", "a, l"})
+    moved(with_sharding(fmt::format("a = f32[4,7] parameter(0), @\n l = f32[4,3] slice(a), "
+                                    "slice={{[0:4], [0:3]}}\n ROOT r = f32[4,10] concatenate({}), "
+                                    "dimensions={{1}}, @",
+                                    parts),
+                        "devices=[1,7]<=[7]"),
+          7);
+}
+
 TEST_CASE("a window of three over a split dim exchanges one element on each side", "[windows]") {
   CHECK(moved(with_sharding("a = f32[16,4] parameter(0), @\n z = f32[] constant(0)\n ROOT r = "
                             "f32[16,4] reduce-window(a, z), window={size=3x1 pad=1_1x0_0}, "

@@ -82,6 +82,8 @@ TEST_CASE("chains become one op") {
       {"ROOT %r = f32[2,2] dynamic-slice(%ones, %i, %i), dynamic_slice_sizes={2,2}",
        "broadcast(%one), dimensions={}"},
       {"%x = bf16[4,8] convert(%a)\n ROOT %r = f32[4,8] convert(%x)", "convert(%x)"},
+      {"%x = s64[] convert(%i)\n ROOT %r = u8[] convert(%x)", "convert(%i)"},
+      {"%x = f64[] convert(%i)\n ROOT %r = u8[] convert(%x)", "convert(%x)"},  // no wrapping round
       {"ROOT %r = s32[] multiply(%two, %two)", "constant(4)"},
       {"ROOT %r = pred[] compare(%two, %ione), direction=GT", "constant(true)"},
       {"ROOT %r = f32[4,8] add(%a, %zeros)", "add(%a, %zeros)"},

@@ -33,7 +33,7 @@ rc::Gen<std::vector<uint32_t>> numbers() {
 
 }  // namespace
 
-TEST_CASE("random programs under random annotations equal themselves", "[.][random]") {
+TEST_CASE("random programs under random annotations equal themselves", "[random]") {
   rc::detail::TestParams parameters;
   parameters.seed = static_cast<uint64_t>(setting("GSPMD_SEED", 20260717));
   parameters.maxSuccess =
