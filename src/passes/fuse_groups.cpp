@@ -35,6 +35,7 @@ class Grouper {
         if (full_read(n, read)) last_reader[read] = group;
       }
     }
+    break_cycles();
     compute_again();
     std::vector<LoopGroup> out;
     for (const Group& group : groups_) {
@@ -175,6 +176,63 @@ class Grouper {
       }
     }
     return true;
+  }
+
+  // Groups that depend on each other through others, which the search back from single values does not see where
+  // a group reaches past its target: the longest of each cycle falls apart.
+  void break_cycles() {
+    while (true) {
+      const std::vector<int64_t> units = units_on_cycles();
+      int64_t longest = -1;
+      for (const int64_t unit : units)
+        if (unit < std::ssize(groups_) && (longest < 0 || span(unit) > span(longest))) longest = unit;
+      if (longest < 0) return;
+      const std::set<int64_t> members = group(longest).body.members;
+      group(longest).body.members = {*members.begin()};
+      for (const int64_t n : members) {
+        if (n == *members.begin()) continue;
+        groups_.push_back({});
+        groups_.back().domain = g_.domain[index(n)];
+        join(std::ssize(groups_) - 1, n);
+      }
+    }
+  }
+
+  int64_t span(int64_t unit) { return *group(unit).body.members.rbegin() - *group(unit).body.members.begin(); }
+
+  // Units (groups, then single nodes) that are left when those without readers and those that read nothing are
+  // taken away, again and again.
+  std::vector<int64_t> units_on_cycles() {
+    const auto unit_of = [&](int64_t n) {
+      return group_of_[index(n)] >= 0 ? group_of_[index(n)] : std::ssize(groups_) + n;
+    };
+    const size_t count = groups_.size() + g_.nodes.size();
+    std::vector<std::set<int64_t>> edges[2] = {std::vector<std::set<int64_t>>(count),
+                                               std::vector<std::set<int64_t>>(count)};
+    for (int64_t n = 0; n < size(); ++n)
+      for (const int64_t read : g_.reads[index(n)])
+        if (unit_of(read) != unit_of(n)) {
+          edges[0][index(unit_of(n))].insert(unit_of(read));
+          edges[1][index(unit_of(read))].insert(unit_of(n));
+        }
+    for (const int side : {0, 1}) {
+      std::vector<int64_t> free;
+      for (size_t u = 0; u < count; ++u)
+        if (edges[side][u].empty()) free.push_back(static_cast<int64_t>(u));
+      while (!free.empty()) {
+        const int64_t unit = free.back();
+        free.pop_back();
+        for (const int64_t other : edges[1 - side][index(unit)]) {
+          edges[side][index(other)].erase(unit);
+          if (edges[side][index(other)].empty()) free.push_back(other);
+        }
+        edges[1 - side][index(unit)].clear();
+      }
+    }
+    std::vector<int64_t> left;
+    for (size_t u = 0; u < count; ++u)
+      if (!edges[0][u].empty() && !edges[1][u].empty()) left.push_back(static_cast<int64_t>(u));
+    return left;
   }
 
   // --- values computed again by their readers ---
