@@ -13,6 +13,7 @@
 #include "gspmd/passes/inline_calls.h"
 #include "gspmd/passes/join_async.h"
 #include "gspmd/passes/simplify.h"
+#include "passes/expand_batch_norm.h"
 #include "passes/merge_pads.h"
 #include "passes/static_starts.h"
 
@@ -79,6 +80,10 @@ struct Pass {
 const Pass kPasses[] = {
     {"join-async", [](State& s) { join_async(*s.module); }},
     {"inline-calls", [](State& s) { inline_calls(*s.module); }},
+    {"expand-batch-norms",
+     [](State& s) {
+       if (s.options.num_devices > 1) expand_batch_norms(*s.module);
+     }},
     {"propagate",
      [](State& s) {
        if (s.options.run_propagation) propagate(*s.module, s.options.propagate);

@@ -11,11 +11,11 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// "all-gather f32[4,2]" per collective; the program equals the whole one.
-Strings moved(std::string body, const std::string& sharding, int64_t num_devices) {
+// The module of `body`, in which @ stands for the sharding.
+std::unique_ptr<Module> module_of(std::string body, const std::string& sharding) {
   for (size_t at; (at = body.find('@')) != std::string::npos;)
     body.replace(at, 1, "sharding={" + sharding + "}");
-  const auto module = parse_module(R"(HloModule m
+  return parse_module(R"(HloModule m
 sum { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = f32[] add(a, b) }
@@ -39,6 +39,21 @@ largest { a = f32[] parameter(0)
  ROOT r = (f32[], s32[]) tuple(v, k) }
 ENTRY e {
 )" + body + "\n}\n");
+}
+
+// "all-gather f32[4,2]" per collective.
+Strings results_of_collectives(const CompiledModule& compiled) {
+  Strings result;
+  for (const auto& node : compiled.uncombined->entry()->nodes())
+    if (node->op().has(kCollective))
+      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
+                                   to_string(Shape(node->shape.dtype, node->dims()))));
+  return result;
+}
+
+// The collectives; the program equals the whole one.
+Strings moved(const std::string& body, const std::string& sharding, int64_t num_devices) {
+  const auto module = module_of(body, sharding);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     const std::string difference = difference_when_partitioned(*module, num_devices, seed);
     INFO(difference);
@@ -46,13 +61,23 @@ ENTRY e {
   }
   PipelineOptions options;
   options.num_devices = num_devices;
+  return results_of_collectives(run_pipeline(*module, options));
+}
+
+// The collectives of a program with roots and quotients; it computes the same but for rounding.
+Strings moved_rounded(const std::string& body, const std::string& sharding, int64_t num_devices) {
+  const auto module = module_of(body, sharding);
+  PipelineOptions options;
+  options.num_devices = num_devices;
   const CompiledModule compiled = run_pipeline(*module, options);
-  Strings result;
-  for (const auto& node : compiled.uncombined->entry()->nodes())
-    if (node->op().has(kCollective))
-      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
-                                   to_string(Shape(node->shape.dtype, node->dims()))));
-  return result;
+  const std::vector<Value> arguments = integer_arguments(*module, 1);
+  const std::vector<Array> expected = leaves(evaluate(*module, arguments));
+  const std::vector<Array> got = leaves(run_partitioned(compiled, num_devices, arguments));
+  REQUIRE(got.size() == expected.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    for (int64_t at = 0; at < got[i].size(); ++at)
+      CHECK(got[i].at(at) == Approx(expected[i].at(at)).epsilon(1e-5).margin(1e-5));
+  return results_of_collectives(compiled);
 }
 
 }  // namespace
@@ -178,5 +203,28 @@ TEST_CASE("a gradient for the kernel with both sides split sums over the devices
     if (std::string(more) == " rhs_reversal=1") continue;
     for (const std::string& collective : got)
       CHECK(collective.find("all-gather") == std::string::npos);
+  }
+}
+
+TEST_CASE("batch normalisation over a split batch sums features over the devices", "[special]") {
+  const auto no_gather = [](const Strings& got) {
+    CHECK_FALSE(got.empty());
+    for (const std::string& collective : got) CHECK(collective == "all-reduce f32[6]");
+  };
+  for (const char* split :
+       {"devices=[4,1,1]<=[4]", "devices=[1,2,1,2]<=[4] last_tile_dim_replicate"}) {
+    no_gather(moved_rounded("x = f32[7,4,6] parameter(0), @\n s = f32[6] parameter(1)\n o = f32[6] "
+                    "parameter(2)\n t = (f32[7,4,6], f32[6], f32[6]) batch-norm-training(x, s, o), "
+                    "epsilon=0.1, feature_index=2\n y = f32[7,4,6] get-tuple-element(t), index=0\n "
+                    "ROOT r = f32[7,4,6] negate(y), @",
+                    split, 4));
+    no_gather(moved_rounded("x = f32[7,4,6] parameter(0), @\n s = f32[6] parameter(1)\n m = f32[6] "
+                    "parameter(2)\n w = f32[6] parameter(3)\n v = f32[6] multiply(w, w)\n c = "
+                    "f32[7,4,6] parameter(4), @\n t = (f32[7,4,6], f32[6], f32[6]) "
+                    "batch-norm-grad(x, s, m, v, c), epsilon=0.1, feature_index=2\n y = f32[7,4,6] "
+                    "get-tuple-element(t), index=0\n z = f32[6] get-tuple-element(t), index=1\n ROOT "
+                    "r = (f32[7,4,6], f32[6]) tuple(y, z), sharding={{" +
+                        std::string(split) + "}, {replicated}}",
+                    split, 4));
   }
 }
