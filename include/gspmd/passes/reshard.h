@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/mesh/sharding.h"
 
@@ -42,9 +43,9 @@ struct ReshardPlan {
 // only where the shard boundaries nest, else through the whole dim. Works for any pair of tiled
 // shardings. `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when
 // `to` is unreduced where `from` is not.
-ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to);
+GSPMD_API ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to);
 
-std::string to_string(
+GSPMD_API std::string to_string(
     const ReshardPlan& plan);  // "all-gather dim 1 (4,1); dynamic-slice dim 0 (2,4)"
 
 }  // namespace gspmd
