@@ -81,8 +81,9 @@ void read_shardings(ExecutableBase::Impl& impl) {
 
 void log_rematerializations(const ExecutableBase::Impl& impl) {
   for (const FullRematerialization& full : impl.stages.full_rematerializations)
-    impl.log(fmt::format("full rematerialization of {} {} from {} to {} for {} {}", full.tensor,
-                         full.shape, full.from, full.to, full.op, full.source));
+    impl.log(fmt::format("full rematerialization of {} {} from {} to {} for {} {}{}{}", full.tensor,
+                         full.shape, full.from, full.to, full.op, full.source,
+                         full.avoid.empty() ? "" : "; ", full.avoid));
 }
 
 // Errors of the passes get the line of the compile() call where they know no better one.

@@ -93,8 +93,9 @@ std::string to_string(const ExecutableStats& stats) {
                         bytes_text(c.bytes), c.axes.empty() ? c.groups : c.axes,
                         c.backward ? "backward" : "forward ", c.op, c.source);
   for (const FullRematerialization& full : stats.full_rematerializations)
-    text += fmt::format("  full rematerialization of {} {} from {} to {} for {} {}\n", full.tensor,
-                        full.shape, full.from, full.to, full.op, full.source);
+    text += fmt::format("  full rematerialization of {} {} from {} to {} for {} {}{}{}\n",
+                        full.tensor, full.shape, full.from, full.to, full.op, full.source,
+                        full.avoid.empty() ? "" : "; ", full.avoid);
   text += fmt::format("memory per device: peak {} at {} (parameters {}, arena {})\n",
                       bytes_text(stats.predicted_peak_bytes), stats.peak_op,
                       bytes_text(stats.parameter_bytes), bytes_text(stats.arena_bytes));
@@ -112,7 +113,8 @@ std::string to_json(const ExecutableStats& stats) {
                     {"from", f.from},
                     {"to", f.to},
                     {"op", f.op},
-                    {"source", f.source}});
+                    {"source", f.source},
+                    {"avoid", f.avoid}});
   nlohmann::json seconds = nlohmann::json::object();
   for (const PassTime& time : stats.compile_seconds)
     seconds[time.pass] = seconds.value(time.pass, 0.0) + time.seconds;

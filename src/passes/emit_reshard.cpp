@@ -2,6 +2,8 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "passes/emit_pieces.h"
+#include "passes/exchange.h"
 #include "passes/spmd_partitioner.h"
 
 namespace gspmd {
@@ -27,6 +29,10 @@ class StepEmitter {
         return all_reduce(x, step);
       case ReshardKind::reduce_scatter:
         return reduce_scatter(x, step, after);
+      case ReshardKind::piecewise_permutes:
+        return emit_pieces(spmd_, x, after, *step.pieces);
+      case ReshardKind::collective_broadcast:
+        return emit_broadcast(spmd_, x, *step.pieces);
     }
     internal_error("reshard: unknown step");
   }
@@ -38,7 +44,7 @@ class StepEmitter {
 
   Attributes group_attributes(const ReshardStep& step) const {
     Attributes attrs;
-    attrs.replica_groups = groups_over(order(step), step.digits);
+    attrs.replica_groups = spmd_.groups(order(step), step.digits);
     attrs.channel_id = 1;
     attrs.use_global_device_ids = true;
     return attrs;
@@ -58,18 +64,31 @@ class StepEmitter {
     return hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
   }
 
+  // Dim d, held in shards of `have` elements over the digits of `s`, in shards of `want`. Where they
+  // are one shard, or the step is not one that realigns, by padding or cutting at its end.
+  Node* realign(Node* x, const ReshardStep& step, int64_t d, const Sharding& s, int64_t want) {
+    const int64_t have = x->dim(d);
+    if (!step.realigned || have == want || s.tiles(d) == 1) return resize(x, d, want);
+    return exchange(spmd_, x,
+                    {d, order(step), s.dim(d), {global_.dims[static_cast<size_t>(d)], s.tiles(d), have}},
+                    {want, 0, 1, want}, nullptr);
+  }
+
   Node* all_gather(Node* x, const ReshardStep& step, const Shape& after) {
     Attributes attrs = group_attributes(step);
     attrs.dimensions = {step.dim};
     Shape shape = x->shape;
     shape.dims[static_cast<size_t>(step.dim)] *= tile_count(step.digits);
     Node* gathered = spmd_.emit(Opcode::all_gather, shape, {x}, attrs);
-    return resize(gathered, step.dim, after.dims[static_cast<size_t>(step.dim)]);
+    return realign(gathered, step, step.dim, step.after,
+                   after.dims[static_cast<size_t>(step.dim)]);
   }
 
   Node* dynamic_slice(Node* x, const ReshardStep& step, const Shape& after) {
     const int64_t size = after.dims[static_cast<size_t>(step.dim)];
-    x = resize(x, step.dim, std::max(x->dim(step.dim), size * tile_count(step.digits)));
+    const int64_t wanted = size * tile_count(step.digits);
+    x = realign(x, step, step.dim, step.before,
+                step.realigned ? wanted : std::max(x->dim(step.dim), wanted));
     Node* zero = hlo::scalar(spmd_.local(), DType::s32, 0);
     std::vector<Node*> starts(x->dims().size(), zero);
     Node* index = spmd_.digits_index(order(step), step.digits);
@@ -83,7 +102,7 @@ class StepEmitter {
   Node* all_to_all(Node* x, const ReshardStep& step, const Shape& after) {
     const int64_t g = tile_count(step.digits);
     const int64_t piece = after.dims[static_cast<size_t>(step.dim_to)];
-    x = resize(x, step.dim_to, piece * g);
+    x = realign(x, step, step.dim_to, step.before, piece * g);
     Dims split;
     for (int64_t d = 0; d < x->rank(); ++d) {
       if (d == step.dim_to) split.push_back(g);
@@ -103,7 +122,7 @@ class StepEmitter {
     joined[static_cast<size_t>(step.dim_to)] = piece;
     joined[static_cast<size_t>(step.dim)] *= g;
     Node* y = hlo::reshape(moved, joined);
-    return resize(y, step.dim, after.dims[static_cast<size_t>(step.dim)]);
+    return realign(y, step, step.dim, step.after, after.dims[static_cast<size_t>(step.dim)]);
   }
 
   Digits all_digits(const Sharding& s) const {

@@ -18,17 +18,18 @@ class Exchange {
       : spmd_(spmd), from_(from), access_(access), fill_(fill) {}
 
   Node* run(Node* x) {
-    const HeldDim& held = from_.held;
-    const HaloPlan halo = plan_halo(held, access_);
-    if (halo.empty()) return splat(with_size(x->shape, access_.length));
-    const int64_t gathered = (held.tiles - 1) * held.shard;
-    const int64_t pieces = held.tiles * (access_.length / held.shard + 2);
-    if (from_.order->count <= kMostDevicesInPairs && pieces <= kMostPieces) {
-      const TransferPlan transfer = plan_transfer(held, access_);
-      if (transfer.received < std::min(halo.received, gathered)) return transferred(x, transfer);
+    const ExchangeChoice choice = choose_exchange(from_.held, access_, from_.order->count);
+    switch (choice.kind) {
+      case ExchangeKind::nothing:
+        return splat(with_size(x->shape, access_.length));
+      case ExchangeKind::neighbours:
+        return neighbours(x, choice.halo);
+      case ExchangeKind::transfer:
+        return transferred(x, choice.transfer);
+      case ExchangeKind::gather:
+        return whole(x);
     }
-    const bool many = halo.hop_max - halo.hop_min > 1;  // permutes; a gather is one step
-    return halo.received < gathered + (many ? 0 : 1) ? neighbours(x, halo) : whole(x);
+    internal_error("exchange: unknown kind");
   }
 
  private:
@@ -135,7 +136,7 @@ class Exchange {
 
   Node* whole(Node* x) {
     Attributes attrs;
-    attrs.replica_groups = groups_over(from_.order, from_.digits);
+    attrs.replica_groups = spmd_.groups(from_.order, from_.digits);
     attrs.channel_id = 1;
     attrs.use_global_device_ids = true;
     attrs.dimensions = {from_.dim};
@@ -233,6 +234,27 @@ Access undilated(const WindowAccess& w) {
 }
 
 }  // namespace
+
+ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices) {
+  ExchangeChoice choice;
+  choice.halo = plan_halo(held, access);
+  if (choice.halo.empty()) return choice;
+  const int64_t gathered = (held.tiles - 1) * held.shard;
+  const int64_t pieces = held.tiles * (access.length / held.shard + 2);
+  if (num_devices <= kMostDevicesInPairs && pieces <= kMostPieces) {
+    choice.transfer = plan_transfer(held, access);
+    if (choice.transfer.received < std::min(choice.halo.received, gathered)) {
+      choice.kind = ExchangeKind::transfer;
+      choice.received = choice.transfer.received;
+      return choice;
+    }
+  }
+  const bool many = choice.halo.hop_max - choice.halo.hop_min > 1;  // permutes; a gather is one step
+  const bool near = choice.halo.received < gathered + (many ? 0 : 1);
+  choice.kind = near ? ExchangeKind::neighbours : ExchangeKind::gather;
+  choice.received = near ? choice.halo.received : gathered;
+  return choice;
+}
 
 Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const Access& access,
                Node* fill) {

@@ -13,6 +13,17 @@ struct ExchangedDim {
   HeldDim held;
 };
 
+// How a dim is moved: not at all, by halos of neighbours, by transfers (halo.h), or by gathering it.
+enum class ExchangeKind { nothing, neighbours, transfer, gather };
+struct ExchangeChoice {
+  ExchangeKind kind = ExchangeKind::nothing;
+  int64_t received = 0;  // elements of the dim that one device is sent
+  HaloPlan halo;
+  TransferPlan transfer;
+};
+// The way that sends the fewest elements. `access` is addressable; `num_devices` hold the dim.
+ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices);
+
 // What each device needs of one dim: the result has `access.length` elements there, element j being
 // the global element first(tile) + j. Elements outside of the dim are `fill` (a scalar), or
 // anything where that is null. By the way that sends the fewest bytes: halos of neighbours,

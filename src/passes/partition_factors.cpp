@@ -1,6 +1,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "passes/manual.h"
+#include "passes/placement.h"
 #include "passes/simplify_rules.h"
 #include "passes/spmd_partitioner.h"
 #include "passes/spread.h"
@@ -98,6 +99,7 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
   SpreadProblem p;
   p.node = &node;
   p.rule = &rule;
+  p.num_devices = spmd.num_devices();
   p.result = home(spmd, node);
   p.order = kept.order ? kept.order : p.result.order();
   if (!p.result.is_tiled()) p.result = Sharding::replicated();
@@ -194,6 +196,7 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
 
   const std::vector<size_t> initial = initial_values(rule, spread, node);
   std::vector<Node*> operands;
+  bool on_some = false;  // whether an operand means something on some of the devices only
   for (size_t i = 0; i < node.operands().size(); ++i) {
     Node* operand = windows.source(i);
     if (std::count(initial.begin(), initial.end(), i)) {
@@ -203,6 +206,7 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
     }
     const Sharding layout =
         with_manual(project(problem.order, rule.operands[i], spread), problem.order, manual);
+    on_some = on_some || is_partial(layout, spmd.num_devices());
     const bool uniform = !kept.sums.empty() && !node.op().has(kLinear) && is_uniform(*operand);
     Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept.sums));
     const std::vector<int64_t> masked = dims_to_mask(rule, rule.operands[i], spread);
@@ -220,6 +224,8 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
         with_manual(project(problem.order, rule.results.at(leaf), spread), problem.order, manual);
     shapes[leaf] = local_shape(shapes[leaf], s);
     results.push_back(hold(s, problem.order, sums));
+    if (on_some && results.back().is_replicated())
+      results.back() = Sharding::maximal(problem.order->device(0));
   }
   std::vector<Computation*> called;
   for (const Computation* computation : node.called)

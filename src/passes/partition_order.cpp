@@ -15,7 +15,7 @@ namespace {
 Node* gather_dim(SpmdPartitioner& spmd, Node* x, int64_t dim, DeviceOrder order,
                  const Digits& digits) {
   Attributes attrs;
-  attrs.replica_groups = groups_over(order, digits);
+  attrs.replica_groups = spmd.groups(order, digits);
   attrs.channel_id = 1;
   attrs.use_global_device_ids = true;
   attrs.dimensions = {dim};

@@ -4,6 +4,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "passes/manual.h"
+#include "passes/rematerialization.h"
 #include "passes/spmd_partitioner.h"
 
 namespace gspmd {
@@ -54,9 +55,10 @@ bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
 
 // The value as its readers see it: sums over devices done, in the completed layout.
 Partitioned SpmdPartitioner::settle(const Node& node, const Partitioned& value) {
-  const Sharding& completed = sharding(node);
+  const Sharding& completed = placed(node);
   const bool sums = !value.sharding.unreduced().empty();
   const EmissionScope scope(cause_of(node, sums), (reader_ ? reader_ : &node)->backward);
+  moved_ = &node;
   return {reshard(value, node.shape, completed), completed};
 }
 
@@ -106,6 +108,7 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
   const bool sums = !entry.held.sharding.unreduced().empty() && to.unreduced().empty();
   const EmissionScope scope(cause_of(*global, sums),
                             backward || (!shows_reader && global->backward));
+  moved_ = global;
   Node* local = reshard(entry.held, global->shape, to);
   entry.layouts.push_back({to, local, backward});
   return local;
@@ -122,7 +125,7 @@ Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, co
     const Shape shape = local_shape(global, to);
     return shape.dims == value.local->dims() ? value.local : hlo::broadcast(scalar, shape.dims, {});
   }
-  const ReshardPlan plan = plan_reshard(global, value.sharding, to);
+  const ReshardPlan plan = plan_reshard(global, value.sharding, to, num_devices_);
   if (plan.full_rematerialization) report(global, value.sharding, to);
   return emit_reshard(*this, value.local, global, plan);
 }
@@ -132,13 +135,17 @@ void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sha
   remat.shape = to_string(shape);
   remat.from = to_string(from);
   remat.to = to_string(to);
-  if (reader_) {
-    remat.op = reader_->name();
-    remat.tensor = reader_->metadata.op_name.empty() ? reader_->name() : reader_->metadata.op_name;
-    if (!reader_->metadata.source_file.empty())
-      remat.source =
-          fmt::format("{}:{}", reader_->metadata.source_file, reader_->metadata.source_line);
+  const auto name = [](const Node& node) {
+    return node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
+  };
+  const Node* moved = moved_ && moved_->shape == shape ? moved_ : reader_;
+  if (moved) remat.tensor = name(*moved);
+  if (reader_) remat.op = reader_->name();
+  for (const Node* node : {reader_, moved}) {
+    if (!node || node->metadata.source_file.empty() || !remat.source.empty()) continue;
+    remat.source = fmt::format("{}:{}", node->metadata.source_file, node->metadata.source_line);
   }
+  remat.avoid = how_to_avoid(shape, from, to, remat.tensor, remat.op, num_devices_);
   result_.full_rematerializations.push_back(std::move(remat));
 }
 
@@ -147,7 +154,10 @@ Node* SpmdPartitioner::rank_node(DeviceOrder order) {
   if (!frame_->partition_id)
     frame_->partition_id =
         hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
-  if (order->is_iota()) return frame_->partition_id;
+  if (order->is_iota() && order->count == num_devices_) return frame_->partition_id;
+  if (order->is_iota())
+    return hlo::binary(Opcode::remainder, frame_->partition_id,
+                       hlo::scalar(local(), DType::s32, double(order->count)));
   // Devices beyond the last that the order names read its entry; nobody uses their values.
   const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
   std::vector<int32_t> rank_of(static_cast<size_t>(last) + 1, 0);
@@ -179,6 +189,14 @@ Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
     index = hlo::scalar(c, DType::s32, 0);
   }
   return frame_->indices[{order, digits}] = index;
+}
+
+ReplicaGroups SpmdPartitioner::groups(DeviceOrder order, const Digits& digits) const {
+  const DeviceOrder all = covering_order(order, num_devices_);
+  if (!all)
+    internal_error("partition: groups of {} of {} devices leave some out", order->count,
+                   num_devices_);
+  return groups_over(all, digits);
 }
 
 Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "mesh/digit_tools.h"
 #include "mesh/layout.h"
 #include "passes/reshard_search.h"
+#include "passes/trip_count.h"
 
 namespace gspmd {
 namespace {
@@ -37,17 +39,17 @@ bool contains_all(const Digits& digits, const Digits& part) {
   return missing && missing->empty();
 }
 
+bool is_placed(const Sharding& s) { return s.is_tiled() || s.kind() == ShardingKind::maximal; }
+
 void check(const Shape& global, const Sharding& from, const Sharding& to) {
-  if (!from.is_tiled() || !to.is_tiled())
-    user_error("reshard: from {} to {}: only tiled and replicated shardings can be resharded",
-               to_string(from), to_string(to));
+  if (!is_placed(from) || !is_placed(to))
+    user_error(
+        "reshard: from {} to {}: only tiled, replicated and maximal shardings can be resharded",
+        to_string(from), to_string(to));
   if (std::max(from.rank(), to.rank()) > global.rank())
     user_error("reshard: from {} to {}: {} has {} dims", to_string(from), to_string(to),
                to_string(global), global.rank());
   const DeviceOrder a = from.order(), b = to.order();
-  if (a && b && a->count != b->count)
-    user_error("reshard: {} is over {} devices and {} over {}; reshard within one set of devices",
-               to_string(from), a->count, to_string(to), b->count);
   if (!(from.manual_digits() == to.manual_digits() && (a == b || from.manual_digits().empty())))
     user_error("reshard: {} and {} differ in their manual devices; leave the manual region first",
                to_string(from), to_string(to));
@@ -82,7 +84,7 @@ Sharding with_devices(const Sharding& from, const Sharding& to) {
 // With `primes`, in parts that cannot be cut further.
 Digits finer_atoms(const Digits& atoms, DeviceOrder order, bool primes) {
   Digits all = atoms;
-  const Digits rest = Sharding::tiled(order, {atoms}).replicated_digits();
+  const Digits rest = complement(atoms, order->count);
   all.insert(all.end(), rest.begin(), rest.end());
   if (!primes) return all;
   Digits parts;
@@ -99,17 +101,47 @@ Digits finer_atoms(const Digits& atoms, DeviceOrder order, bool primes) {
   return parts;
 }
 
+// Both ends of a reshard over definite devices, of `num_devices`.
+struct Ends {
+  DeviceOrder from = nullptr, to = nullptr;
+  int64_t num_devices = 1;
+  bool partial() const { return from->count < num_devices || to->count < num_devices; }
+};
+
+DeviceOrder devices_of(const Sharding& s) {
+  return s.kind() == ShardingKind::maximal ? list_order({s.device()}) : s.order();
+}
+
+Ends ends_of(const Sharding& from, const Sharding& to, int64_t num_devices) {
+  Ends ends{devices_of(from), devices_of(to), num_devices};
+  for (const DeviceOrder order : {ends.from, ends.to}) {
+    if (!order) continue;
+    int64_t named = order->count;
+    for (const int64_t device : order->devices) named = std::max(named, device + 1);
+    if (num_devices > 0 && named > num_devices)
+      user_error("reshard: from {} to {}: device {} of {}", to_string(from), to_string(to),
+                 named - 1, num_devices);
+    if (num_devices == 0) ends.num_devices = std::max(ends.num_devices, order->count);
+  }
+  if (!ends.from) ends.from = ends.to;  // a value that all devices have whole, the target's among them
+  if (!ends.to) ends.to = covering_order(ends.from, ends.num_devices);
+  if (!ends.to) ends.to = iota_order(ends.num_devices);
+  return ends;
+}
+
 ReshardProblem problem_of(const Shape& global, const Sharding& from, const Sharding& to,
-                          const Digits& have_atoms, const Digits& want_atoms, bool apart) {
+                          const Ends& ends, const Digits& have_atoms, const Digits& want_atoms,
+                          bool apart) {
   const int64_t rank = global.rank();
-  ReshardProblem problem{global, {from.order(), to.order()}, {}, {}, {}, Combiner::sum, {}};
-  for (DeviceOrder& order : problem.orders)
-    if (!order) order = from.order() ? from.order() : to.order();
+  ReshardProblem problem{global, {ends.from, ends.to}, {}, {}, {}, Combiner::sum, {}, 1};
+  problem.num_devices = ends.num_devices;
   problem.atoms[0] = have_atoms;
   problem.atoms[1] = want_atoms;
   problem.from = layout_of(from, rank, problem.atoms[0]);
   problem.to = layout_of(to, rank, problem.atoms[1]);
   problem.to.ordered = apart ? 1 : 0;
+  // Collectives over groups serve where both ends are on all devices, in digits with common cuts.
+  problem.in_pieces = ends.partial() || (apart && ends.from == ends.to);
   problem.manual = from.manual_digits();
   if (!from.unreduced().empty()) problem.combiner = from.unreduced()[0].combiner;
   return problem;
@@ -118,7 +150,7 @@ ReshardProblem problem_of(const Shape& global, const Sharding& from, const Shard
 // The same tiles on the same devices in digits over `order`; nullopt where it has none for them.
 std::optional<Sharding> in_order(const Sharding& s, int64_t rank, DeviceOrder order) {
   constexpr int64_t kMaxTable = 4096;  // of devices
-  const bool plain = s.manual_digits().empty() && s.unreduced().empty();
+  const bool plain = s.order() && s.manual_digits().empty() && s.unreduced().empty();
   if (!plain || order->count > kMaxTable || !same_devices(s.order(), order)) return std::nullopt;
   const std::vector<int64_t> devices = sorted_devices(order);
   DeviceTiles tiles(devices.size());
@@ -129,12 +161,22 @@ std::optional<Sharding> in_order(const Sharding& s, int64_t rank, DeviceOrder or
   return Sharding::tiled(order, std::move(placed->digits));
 }
 
-ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to) {
+// Digits in which layouts on the way from one set of devices to another can be said.
+Digits crossing_atoms(const Digits& atoms, DeviceOrder order) {
+  constexpr size_t kMost[] = {4, 5};
+  for (const bool primes : {true, false})
+    if (Digits fine = finer_atoms(atoms, order, primes); fine.size() <= kMost[primes ? 0 : 1])
+      return fine;
+  return atoms;
+}
+
+ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to,
+                   const Ends& ends) {
   if (from.order() && to.order() && from.order() != to.order()) {
     if (const auto same = in_order(from, global.rank(), to.order()))
-      return search(global, *same, to);
+      return search(global, *same, to, {ends.to, ends.to, ends.num_devices});
     if (const auto same = in_order(to, global.rank(), from.order()))
-      return search(global, from, *same);
+      return search(global, from, *same, {ends.from, ends.from, ends.num_devices});
   }
   const int64_t rank = global.rank();
   const std::vector<Digits> have = digit_lists(from, rank);
@@ -142,22 +184,27 @@ ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to
   std::vector<Digits> all = have;
   all.insert(all.end(), want.begin(), want.end());
   const std::optional<Digits> both = common_atoms(all);
+  if (ends.from->count != ends.to->count || (ends.partial() && ends.from != ends.to)) {
+    Digits a = common_atoms(have).value(), b = common_atoms(want).value();
+    if (to.is_replicated() && ends.to == covering_order(ends.from, ends.num_devices)) b = a;
+    a = crossing_atoms(a, ends.from);
+    b = crossing_atoms(b, ends.to);
+    return ReshardSearch(problem_of(global, from, to, ends, a, b, true)).run();
+  }
   // Digits of one order that cut it at places which do not divide each other are as strange to each
   // other as two orders are.
-  const bool apart = !both || (from.order() && to.order() && from.order() != to.order());
+  const bool apart = !both || ends.from != ends.to;
   const Digits a = both ? *both : common_atoms(have).value();
   const Digits b = both ? *both : common_atoms(want).value();
-  ReshardPlan plan = ReshardSearch(problem_of(global, from, to, a, b, apart)).run();
-  // Finer digits are worth a look where they are few.
+  ReshardPlan plan = ReshardSearch(problem_of(global, from, to, ends, a, b, apart)).run();
   constexpr size_t kMaxFine = 4;
   if (!from.manual_digits().empty() || !from.unreduced().empty()) return plan;
-  const DeviceOrder first = from.order() ? from.order() : to.order();
-  const DeviceOrder second = to.order() ? to.order() : first;
+  // Finer digits are worth a look where they are few.
   for (const bool primes : {true, false}) {
-    const Digits x = finer_atoms(a, first, primes), y = finer_atoms(b, second, primes);
+    const Digits x = finer_atoms(a, ends.from, primes), y = finer_atoms(b, ends.to, primes);
     if (std::max(x.size(), y.size()) > kMaxFine) continue;
     if (x.size() == a.size() && y.size() == b.size()) break;
-    const ReshardSearch fine(problem_of(global, from, to, x, y, apart));
+    const ReshardSearch fine(problem_of(global, from, to, ends, x, y, apart));
     if (auto better = fine.run_below(plan.cost.bytes)) plan = std::move(*better);
     break;
   }
@@ -180,12 +227,13 @@ bool refines(const Shape& global, const Sharding& fine, const Sharding& coarse, 
 }
 
 // Slices alone, or gathers alone, where shards nest in each dim: nothing is cheaper.
-std::optional<ReshardPlan> one_way(const Shape& global, const Sharding& from, const Sharding& to) {
-  if (from.order() != to.order() && from.order() && to.order()) return std::nullopt;
-  if (!from.unreduced().empty()) return std::nullopt;
+std::optional<ReshardPlan> one_way(const Shape& global, const Sharding& from, const Sharding& to,
+                                   const Ends& ends) {
+  if (ends.from != ends.to || !from.unreduced().empty()) return std::nullopt;
   const bool slice = refines(global, to, from, true);
-  if (!slice && !refines(global, from, to, false)) return std::nullopt;
-  const DeviceOrder order = from.order() ? from.order() : to.order();
+  if (!slice && (ends.num_devices % ends.from->count != 0 || !refines(global, from, to, false)))
+    return std::nullopt;
+  const DeviceOrder order = ends.from;
   ReshardPlan plan;
   Sharding here = from;
   for (int64_t d = 0; d < global.rank(); ++d) {
@@ -204,8 +252,26 @@ std::optional<ReshardPlan> one_way(const Shape& global, const Sharding& from, co
   return plan;
 }
 
+// Each device that is to have a part of the value has just that part, in a shard of that shape.
+bool in_place(const Shape& global, const Sharding& from, const Sharding& to, const Ends& ends) {
+  constexpr int64_t kMaxTable = 4096;  // of devices
+  if (!from.unreduced().empty() || !to.unreduced().empty() || !from.manual_digits().empty())
+    return false;
+  if (local_shape(global, from) != local_shape(global, to)) return false;
+  if (to.is_replicated() && from.order() == nullptr && from.is_tiled()) return true;
+  if (ends.to->count > kMaxTable || (to.is_replicated() && ends.from->count < ends.num_devices))
+    return false;
+  for (int64_t rank = 0; rank < ends.to->count; ++rank) {
+    const int64_t device = ends.to->device(rank);
+    const Box have = shard_box(global, from, device), want = shard_box(global, to, device);
+    if (have.start != want.start || have.size != want.size) return false;
+  }
+  return true;
+}
+
 // What a plan depends on, and nothing else of a sharding (open dims, names, groups).
 Sharding bare(const Sharding& s) {
+  if (s.kind() == ShardingKind::maximal) return Sharding::maximal(s.device());
   if (s.is_unreduced_everywhere())
     return Sharding::unreduced_everywhere(s.unreduced().front().combiner);
   std::vector<Digits> dims;
@@ -221,6 +287,7 @@ void append_key(Key& key, const Digits& digits) {
 }
 
 void append_key(Key& key, const Sharding& s) {
+  key.push_back(s.kind() == ShardingKind::maximal ? s.device() : -1);
   // Orders are interned and never freed, so that an address names one for good.
   key.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(s.order())));
   key.push_back(s.rank());
@@ -234,27 +301,31 @@ void append_key(Key& key, const Sharding& s) {
 
 }  // namespace
 
-ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to) {
+ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to,
+                         int64_t num_devices) {
   check(global, from, to);
   const Sharding a = with_devices(bare(from), to), b = bare(to);
   if (equivalent(a, b)) return {};
-  if (std::optional<ReshardPlan> plan = one_way(global, a, b)) return std::move(*plan);
+  const Ends ends = ends_of(a, b, num_devices);
+  if (ends.from != ends.to && in_place(global, a, b, ends)) return {};
+  if (std::optional<ReshardPlan> plan = one_way(global, a, b, ends)) return std::move(*plan);
   // The layers of a model ask the same again and again.
   static thread_local std::map<Key, ReshardPlan> known;
   constexpr size_t kMaxKnown = 10'000;
-  Key key{dtype_size(global.dtype)};
+  Key key{dtype_size(global.dtype), ends.num_devices};
   key.insert(key.end(), global.dims.begin(), global.dims.end());
   append_key(key, a);
   append_key(key, b);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   if (known.size() >= kMaxKnown) known.clear();
-  return known.emplace(std::move(key), search(global, a, b)).first->second;
+  return known.emplace(std::move(key), search(global, a, b, ends)).first->second;
 }
 
 std::string to_string(const ReshardPlan& plan) {
-  static const char* const names[] = {"all-gather",         "dynamic-slice", "all-to-all",
-                                      "collective-permute", "all-reduce",    "reduce-scatter"};
+  static const char* const names[] = {
+      "all-gather", "dynamic-slice",  "all-to-all",          "collective-permute",
+      "all-reduce", "reduce-scatter", "collective-permutes", "collective-broadcast"};
   std::string text;
   for (const ReshardStep& step : plan.steps) {
     if (!text.empty()) text += "; ";
@@ -263,6 +334,9 @@ std::string to_string(const ReshardPlan& plan) {
     if (step.dim_to >= 0) text += fmt::format(" to dim {}", step.dim_to);
     for (const Digit& digit : step.digits)
       text += fmt::format(" ({},{})", digit.size, digit.stride);
+    if (step.realigned) text += " realigned";
+    if (step.kind == ReshardKind::piecewise_permutes)
+      text += fmt::format(" of pieces, {}", step.pieces->rounds.size());
   }
   return text;
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "passes/exchange.h"
 #include "passes/reshard_search.h"
+#include "passes/trip_count.h"
 
 namespace gspmd {
 namespace {
@@ -39,6 +41,39 @@ bool ReshardSearch::nests(int64_t d, int64_t coarse, int64_t fine) const {
   return coarse == 1 || ceil_div(n, coarse) == fine / coarse * ceil_div(n, fine);
 }
 
+int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, int64_t have,
+                                     int64_t want) const {
+  const int64_t count = tiles(s.dims[d], s.ordered);
+  if (have == want || count == 1) return 0;
+  const auto [known, fresh] =
+      realigned_.try_emplace({static_cast<int64_t>(d), count, have, want}, INT64_MAX);
+  const HeldDim held{p_.global.dims[d], count, have};
+  const Access access{want, 0, 1, want};
+  if (fresh && is_addressable(held, access))
+    known->second = choose_exchange(held, access, p_.orders[s.ordered]->count).received;
+  int64_t bytes = saturating_multiply(known->second, dtype_size(p_.global.dtype));
+  for (size_t e = 0; e < s.dims.size(); ++e)
+    if (e != d)
+      bytes = saturating_multiply(bytes, ceil_div(p_.global.dims[e], tiles(s.dims[e], s.ordered)));
+  return bytes;
+}
+
+int64_t ReshardSearch::bytes_to_split(const AtomLayout& s, size_t d, const std::vector<int>& coarse,
+                                      const std::vector<int>& fine) const {
+  const int64_t n = p_.global.dims[d];
+  const int64_t few = tiles(coarse, s.ordered), many = tiles(fine, s.ordered);
+  if (nests(static_cast<int64_t>(d), few, many)) return 0;
+  return realign_bytes(s, d, ceil_div(n, few), many / few * ceil_div(n, many));
+}
+
+int64_t ReshardSearch::bytes_to_join(const AtomLayout& s, size_t d, const std::vector<int>& fine,
+                                     const std::vector<int>& coarse) const {
+  const int64_t n = p_.global.dims[d];
+  const int64_t few = tiles(coarse, s.ordered), many = tiles(fine, s.ordered);
+  if (nests(static_cast<int64_t>(d), few, many)) return 0;
+  return realign_bytes(s, d, many / few * ceil_div(n, many), ceil_div(n, few));
+}
+
 bool ReshardSearch::wanted_on(int64_t d, int atom) const {
   return contains(p_.to.dims[static_cast<size_t>(d)], atom);
 }
@@ -59,8 +94,11 @@ void ReshardSearch::gathers(const AtomLayout& s, std::vector<Move>& out) const {
     for (size_t k = 1; k <= s.dims[d].size(); ++k) {
       Move m{ReshardKind::all_gather, static_cast<int64_t>(d), -1, suffix(s.dims[d], k), s, 0};
       m.after.dims[d].resize(s.dims[d].size() - k);
-      if (!nests(m.dim, tiles(m.after.dims[d], s.ordered), tiles(s.dims[d], s.ordered))) continue;
-      m.bytes = saturating_multiply(local_bytes(s), tiles(m.atoms, s.ordered) - 1);
+      const int64_t realign = bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]);
+      m.realigned = realign > 0;
+      m.bytes = saturating_add(
+          realign, saturating_multiply(local_bytes(s), tiles(m.atoms, s.ordered) - 1));
+      if (m.bytes == INT64_MAX) continue;
       out.push_back(std::move(m));
     }
 }
@@ -78,18 +116,27 @@ void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector
             ReshardKind::all_to_all, static_cast<int64_t>(d), static_cast<int64_t>(e), moved, s, 0};
         m.after.dims[d].resize(s.dims[d].size() - k);
         append(m.after.dims[e], moved);
-        const auto count = [&](const AtomLayout& layout, size_t dim) {
-          return tiles(layout.dims[dim], s.ordered);
-        };
-        if (!nests(m.dim, count(m.after, d), count(s, d)) ||
-            !nests(m.dim_to, count(s, e), count(m.after, e)))
-          continue;
         AtomLayout pieces = s;  // dim e is padded to whole pieces before it is cut
         append(pieces.dims[e], moved);
-        m.bytes = saturating_multiply(local_bytes(pieces), tiles(moved, s.ordered) - 1);
+        const int64_t realign =
+            saturating_add(bytes_to_split(s, e, s.dims[e], m.after.dims[e]),
+                           bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]));
+        m.realigned = realign > 0;
+        m.bytes = saturating_add(
+            realign, saturating_multiply(local_bytes(pieces), tiles(moved, s.ordered) - 1));
+        if (m.bytes == INT64_MAX) continue;
         out.push_back(std::move(m));
       }
     }
+}
+
+void ReshardSearch::add_slice(const AtomLayout& s, const Move& run, std::vector<Move>& out) const {
+  const auto d = static_cast<size_t>(run.dim);
+  const int64_t bytes = bytes_to_split(s, d, s.dims[d], run.after.dims[d]);
+  if (bytes == INT64_MAX || (bytes > 0 && !s.unreduced.empty())) return;
+  out.push_back(run);
+  out.back().bytes = bytes;
+  out.back().realigned = bytes > 0;
 }
 
 void ReshardSearch::wanted_slices(const AtomLayout& s, std::vector<Move>& out) const {
@@ -99,8 +146,7 @@ void ReshardSearch::wanted_slices(const AtomLayout& s, std::vector<Move>& out) c
       if (!is_free(m.after, atom)) continue;
       m.atoms.push_back(atom);
       m.after.dims[d].push_back(atom);
-      if (nests(m.dim, tiles(s.dims[d], s.ordered), tiles(m.after.dims[d], s.ordered)))
-        out.push_back(m);
+      add_slice(s, m, out);
     }
   }
 }
@@ -111,8 +157,7 @@ void ReshardSearch::slices(const AtomLayout& s, Move& run, std::vector<Move>& ou
     if (!is_free(run.after, atom)) continue;
     run.atoms.push_back(atom);
     run.after.dims[d].push_back(atom);
-    if (nests(run.dim, tiles(s.dims[d], s.ordered), tiles(run.after.dims[d], s.ordered)))
-      out.push_back(run);
+    add_slice(s, run, out);
     slices(s, run, out);
     run.atoms.pop_back();
     run.after.dims[d].pop_back();
@@ -155,8 +200,11 @@ void ReshardSearch::wanted_permutes(const AtomLayout& s, std::vector<Move>& out)
 void ReshardSearch::permutes(const AtomLayout& s, AtomLayout& after, size_t dim,
                              std::vector<Move>& out) const {
   if (dim == s.dims.size()) {
-    if (after != s)
+    if (after.ordered != s.ordered) {
+      if (auto move = crossing(s, after)) out.push_back(std::move(*move));
+    } else if (after != s) {
       out.push_back({ReshardKind::collective_permute, -1, -1, {}, after, local_bytes(s)});
+    }
     return;
   }
   const int64_t wanted = tiles(s.dims[dim], s.ordered);
@@ -186,7 +234,7 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
   std::vector<int> unwanted;
   for (const int atom : pending) {
     bool wanted = false;
-    for (size_t d = 0; d < p_.to.dims.size(); ++d) wanted = wanted || wanted_on(int64_t(d), atom);
+    for (size_t d = 0; d < p_.to.dims.size() && !p_.two_orders(); ++d) wanted = wanted || wanted_on(int64_t(d), atom);
     if (!wanted) unwanted.push_back(atom);
   }
   const auto add_all_reduce = [&](const std::vector<int>& group) {
@@ -199,7 +247,8 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
   for (size_t d = 0; d < s.dims.size(); ++d) {
     std::vector<int> run;
     AtomLayout after = s;
-    for (const int atom : p_.to.dims[d]) {
+    // In another order any dim will do: what is wanted there counts in its atoms.
+    for (const int atom : p_.two_orders() ? pending : p_.to.dims[d]) {
       if (contains(after.dims[d], atom)) continue;
       if (!contains(pending, atom)) break;
       run.push_back(atom);
@@ -223,26 +272,21 @@ void ReshardSearch::likely_moves(const AtomLayout& s, std::vector<Move>& out) co
 }
 
 void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const {
-  reductions(s, out);
+  const bool groups = p_.has_groups(s.ordered);
+  if (groups) reductions(s, out);
   for (size_t d = 0; d < s.dims.size(); ++d) {
     Move run{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, {}, s, 0};
     slices(s, run, out);
   }
-  exchanges(s, false, out);
+  if (groups) exchanges(s, false, out);
   const bool reduced = s.unreduced.empty() && p_.to.unreduced.empty();
-  if (reduced && !is_whole(s) && (!p_.two_orders() || s.ordered == 0)) {
-    AtomLayout after{std::vector<std::vector<int>>(s.dims.size()), {}, p_.to.ordered};
+  if (reduced && !p_.two_orders() && !is_whole(s)) {
+    AtomLayout after{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};
     permutes(s, after, 0, out);
   }
-  // A whole value is the same in every order.
-  for (size_t d = 0; p_.two_orders() && s.ordered == 0 && is_whole(s) && d < s.dims.size(); ++d) {
-    if (p_.to.dims[d].empty()) continue;
-    Move m{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, p_.to.dims[d], s, 0};
-    m.after.ordered = p_.to.ordered;
-    m.after.dims[d] = p_.to.dims[d];
-    out.push_back(std::move(m));
-  }
-  gathers(s, out);
+  if (reduced && p_.two_orders() && s.ordered == 0) crossings(s, out);
+  if (reduced && p_.needs_pieces()) piecewise(s, out);
+  if (groups) gathers(s, out);
 }
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "gspmd/base/error.h"
+#include "passes/trip_count.h"
 
 namespace gspmd {
 
@@ -27,7 +28,8 @@ ReshardSearch::Span ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_
 // Looks at the devices whose coordinates along the atoms are all first or last: where a device has
 // nothing of what it needs, one of those has nothing.
 int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
-  if (p_.two_orders() || !s.unreduced.empty()) return 0;
+  if (!s.unreduced.empty()) return 0;
+  if (p_.needs_pieces() || p_.two_orders()) return is_few() ? bytes_lacking(s, p_.to) : 0;
   const uint32_t corners = 1u << std::min<size_t>(kCornerAtoms, p_.atoms[0].size());
   int64_t most = 0;
   for (uint32_t corner = 0; corner < corners; ++corner) {
@@ -60,7 +62,9 @@ Sharding ReshardSearch::sharding(const AtomLayout& s) const {
     u.combiner = p_.combiner;
     unreduced.push_back(std::move(u));
   }
-  return Sharding::tiled(p_.orders[s.ordered], std::move(dims), p_.manual, std::move(unreduced));
+  const DeviceOrder order = p_.orders[s.ordered];
+  if (is_whole(s) && order->count < p_.num_devices) return Sharding::maximal(order->device(0));
+  return Sharding::tiled(order, std::move(dims), p_.manual, std::move(unreduced));
 }
 
 ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
@@ -68,10 +72,15 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
   bool whole = false;
   const AtomLayout* before = &p_.from;
   for (const Move* m : path) {
-    plan.steps.push_back({m->kind, m->dim, m->dim_to, digits(m->atoms, m->after.ordered),
-                          sharding(*before), sharding(m->after)});
-    plan.cost.bytes += m->bytes;
-    ++plan.cost.steps;
+    if (m->steps > 0) {
+      ReshardStep step{m->kind, m->dim, m->dim_to, digits(m->atoms, m->after.ordered),
+                       sharding(*before), sharding(m->after), m->realigned, m->pieces};
+      if (m->kind == ReshardKind::piecewise_permutes && !step.pieces)
+        step.pieces = pieces(*before, m->after);
+      plan.steps.push_back(std::move(step));
+    }
+    plan.cost.bytes = saturating_add(plan.cost.bytes, m->bytes);
+    plan.cost.steps += m->steps;
     whole = whole || (is_whole(m->after) && m->kind == ReshardKind::all_gather);
     before = &m->after;
   }
@@ -85,7 +94,7 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
 std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(const AtomLayout&,
                                                                               std::vector<Move>&)
                                                      const,
-                                                 const ReshardCost& limit) const {
+                                                 ReshardCost limit) const {
   // Meshes have few axes; with many, what has been found by then is good enough.
   constexpr size_t kMaxLayouts = 20'000;
   std::map<AtomLayout, Reached> reached;
@@ -115,10 +124,21 @@ std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(co
     next.clear();
     (this->*moves)(*item.layout, next);
     for (Move& m : next) {
-      const ReshardCost cost{item.cost.bytes + m.bytes, item.cost.steps + 1};
-      const ReshardCost estimate{cost.bytes + bytes_missing(m.after),
-                                 cost.steps + (m.after == p_.to ? 0 : 1)};
+      const bool last = m.after == p_.to;
+      const int64_t missing = last ? 0 : bytes_missing(m.after);
+      const auto sum = [&] { return saturating_add(item.cost.bytes, m.bytes); };
+      if (!m.counted) {
+        m.bytes = bytes_lacking(*item.layout, m.after);
+        if (saturating_add(sum(), missing) > limit.bytes) continue;
+        count_pieces(*item.layout, m);
+        if (m.steps > kMostRounds) continue;
+      }
+      const ReshardCost cost{sum(), item.cost.steps + m.steps};
+      // At least one more step, unless it may be one that only changes names.
+      const ReshardCost estimate{saturating_add(cost.bytes, missing),
+                                 cost.steps + (last || p_.two_orders() ? 0 : 1)};
       if (!(estimate < limit)) continue;
+      if (last) limit = cost;
       const auto [it, fresh] = reached.try_emplace(m.after);
       if (!fresh && (!it->second.before || it->second.cost <= cost)) continue;
       it->second = {cost, item.layout, std::move(m)};
@@ -145,13 +165,30 @@ ReshardPlan ReshardSearch::through_whole() const {
     m.bytes = saturating_multiply(local_bytes(here), tiles(here.dims[d], here.ordered) - 1);
     go(std::move(m));
   }
-  here.ordered = p_.to.ordered;
+  slice_whole(here, moves);
+  return plan_of(moves);
+}
+
+// From the whole value in the source's order to the target.
+void ReshardSearch::slice_whole(AtomLayout here, std::vector<Move>& moves) const {
+  const auto go = [&](Move move) {
+    here = move.after;
+    moves.push_back(std::move(move));
+  };
+  if (p_.two_orders()) {
+    AtomLayout there = here;
+    there.ordered = 1;
+    go(whole_crossing(here, there));
+  }
   for (size_t d = 0; d < here.dims.size(); ++d) {
     if (p_.to.dims[d].empty()) continue;
     Move m{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, p_.to.dims[d], here, 0};
     m.after.dims[d] = p_.to.dims[d];
     go(std::move(m));
   }
+}
+
+ReshardPlan ReshardSearch::plan_of(const std::vector<Move>& moves) const {
   std::vector<const Move*> path;
   for (const Move& move : moves) path.push_back(&move);
   return plan_of(path);
@@ -160,10 +197,10 @@ ReshardPlan ReshardSearch::through_whole() const {
 ReshardPlan ReshardSearch::run() const {
   constexpr ReshardCost kNoLimit{INT64_MAX, INT64_MAX};
   std::optional<ReshardPlan> plan;
-  if (!p_.two_orders()) plan = search(&ReshardSearch::likely_moves, kNoLimit);
+  if (!p_.needs_pieces() && !p_.two_orders()) plan = search(&ReshardSearch::likely_moves, kNoLimit);
   if (plan && plan->cost.steps <= 1 && plan->cost.bytes <= bytes_missing(p_.from))
     return std::move(*plan);
-  if (!plan) plan = through_whole();
+  if (!plan) plan = p_.has_groups(0) ? through_whole() : without_groups();
   if (auto better = search(&ReshardSearch::all_moves, plan->cost)) plan = std::move(better);
   return std::move(*plan);
 }

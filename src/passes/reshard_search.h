@@ -1,9 +1,12 @@
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "gspmd/passes/reshard.h"
+#include "passes/pieces.h"
 
 namespace gspmd {
 
@@ -24,7 +27,12 @@ struct ReshardProblem {
   AtomLayout from, to;
   Combiner combiner = Combiner::sum;  // of what is unreduced
   Digits manual;                      // kept as they are
+  int64_t num_devices = 1;            // of the program; the orders may have fewer
+  bool in_pieces = false;             // whether parts of shards may be sent by permutes
   bool two_orders() const { return to.ordered == 1; }
+  // Whether groups of an order's devices can be completed to groups of all devices.
+  bool has_groups(int ordered) const { return num_devices % orders[ordered]->count == 0; }
+  bool needs_pieces() const { return in_pieces || !has_groups(0); }
 };
 
 // Shortest paths over atom layouts.
@@ -42,11 +50,18 @@ class ReshardSearch {
     std::vector<int> atoms;
     AtomLayout after;
     int64_t bytes = 0;
+    bool realigned = false;
+    bool counted = true;  // else bytes and steps are to be found by planning pieces
+    int64_t steps = 1;    // 0: the same under another name
+    std::shared_ptr<const PieceTransfer> pieces = nullptr;
   };
   struct Span {
     int64_t begin = 0, end = 0;
   };
   static constexpr int kCornerAtoms = 6;
+  static constexpr int64_t kFewDevices = 64;  // for which tables of devices are looked at
+  static constexpr int64_t kManyDevices = 4096;
+  static constexpr int64_t kMostRounds = 16;  // of pieces, where there is another way
   struct Reached {
     ReshardCost cost;
     const AtomLayout* before = nullptr;  // nullptr: the start
@@ -54,10 +69,13 @@ class ReshardSearch {
   };
   // Everything gathered, then sliced: always a way.
   ReshardPlan through_whole() const;
+  // The way where groups of devices cannot be formed: piece by piece, to another set of devices
+  // through the whole.
+  ReshardPlan without_groups() const;
   // The path that is found with `moves`, where it costs less than `limit`.
   std::optional<ReshardPlan> search(void (ReshardSearch::*moves)(const AtomLayout&,
                                                                  std::vector<Move>&) const,
-                                    const ReshardCost& limit) const;
+                                    ReshardCost limit) const;
 
   // What the target has a use for.
   void likely_moves(const AtomLayout& s, std::vector<Move>& out) const;
@@ -66,8 +84,25 @@ class ReshardSearch {
   void reductions(const AtomLayout& s, std::vector<Move>& out) const;
   // Everything that a step can do.
   void all_moves(const AtomLayout& s, std::vector<Move>& out) const;
+  void add_slice(const AtomLayout& s, const Move& run, std::vector<Move>& out) const;
   void slices(const AtomLayout& s, Move& run, std::vector<Move>& out) const;
   void permutes(const AtomLayout& s, AtomLayout& after, size_t dim, std::vector<Move>& out) const;
+  // From one order to the other, or from one set of devices to another.
+  void crossings(const AtomLayout& s, std::vector<Move>& out) const;
+  std::optional<Move> crossing(const AtomLayout& s, const AtomLayout& after) const;
+  Move whole_crossing(const AtomLayout& s, const AtomLayout& after) const;
+  void piecewise(const AtomLayout& s, std::vector<Move>& out) const;
+  bool refines_source(const AtomLayout& s) const;
+  void place(AtomLayout& layout, std::vector<AtomLayout>& out) const;
+  void count_pieces(const AtomLayout& before, Move& move) const;
+  std::shared_ptr<PieceTransfer> pieces(const AtomLayout& before, const AtomLayout& after) const;
+  int64_t bytes_lacking(const AtomLayout& before, const AtomLayout& after) const;
+  // Who has what; kept where devices are few.
+  std::vector<HeldBox> boxes(const AtomLayout& s) const;
+  Dims local_dims(const AtomLayout& s) const;
+  bool is_few() const {
+    return std::max(p_.orders[0]->count, p_.orders[1]->count) <= kFewDevices;
+  }
   // Both; the likely ones only to dims that want what is moved.
   void gathers(const AtomLayout& s, std::vector<Move>& out) const;
   void exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;
@@ -84,13 +119,25 @@ class ReshardSearch {
   // Whether shards over `fine` tiles of dim d lie inside shards over `coarse` tiles, or the dim is
   // whole.
   bool nests(int64_t d, int64_t coarse, int64_t fine) const;
+  // Bytes that one device is sent when the shards of dim d, `have` elements each, become shards of
+  // `want` elements; the others dims as in s. Too many where positions do not fit.
+  int64_t realign_bytes(const AtomLayout& s, size_t d, int64_t have, int64_t want) const;
+  // The same to split dim d, held as in `coarse`, as in `fine`; or to join it.
+  int64_t bytes_to_split(const AtomLayout& s, size_t d, const std::vector<int>& coarse,
+                         const std::vector<int>& fine) const;
+  int64_t bytes_to_join(const AtomLayout& s, size_t d, const std::vector<int>& fine,
+                        const std::vector<int>& coarse) const;
   bool wanted_on(int64_t d, int atom) const;
   bool is_free(const AtomLayout& s, int atom) const;
   Digits digits(const std::vector<int>& atoms, int ordered) const;
   Sharding sharding(const AtomLayout& s) const;
   ReshardPlan plan_of(const std::vector<const Move*>& path) const;
+  ReshardPlan plan_of(const std::vector<Move>& moves) const;
+  void slice_whole(AtomLayout here, std::vector<Move>& moves) const;
 
   ReshardProblem p_;
+  mutable std::map<AtomLayout, std::vector<HeldBox>> boxes_;
+  mutable std::map<Dims, int64_t> realigned_;  // elements by dim, tiles and shards
 };
 
 }  // namespace gspmd

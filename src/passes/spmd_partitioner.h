@@ -35,8 +35,12 @@ class SpmdPartitioner final : public PartitionContext {
                                 const Sharding& result) override;
   bool keeps_unreduced(const Node& reader, int64_t operand) override;
 
-  // The index of this device in the group that `digits` span, s32[].
+  // The index of this device in the group that `digits` span, s32[]. Devices that are not in the
+  // order count as if they were others again.
   Node* digits_index(DeviceOrder order, const Digits& digits);
+  // The groups of devices that `digits` span. Devices that are not in the order form groups as well,
+  // for nothing: a collective names all devices.
+  ReplicaGroups groups(DeviceOrder order, const Digits& digits) const;
   int64_t num_devices() const { return num_devices_; }
 
  private:
@@ -59,16 +63,12 @@ class SpmdPartitioner final : public PartitionContext {
   void partition_computation(const Computation& global, Computation& local);
   void partition_node(Node& node);
   Partitioned make_parameter(Node& node);
-  Node* holds_first(const Sharding& s);
-  Node* on_all_devices(Node* value, const Shape& shape, const Sharding& given);
-  Node* from_partial_devices(Node* local, const Shape& global, const Sharding& given);
-  Node* to_partial_devices(Node* whole, const Sharding& given);
-  Node* finish_result(const Partitioned& value, const Shape& shape, const Sharding& wanted,
-                      const Sharding& given);
+  Partitioned partition_op(Node& node);
   void finish_root(const Computation& global, const Sharding& wanted);
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* rank_node(DeviceOrder order);
-  Sharding normalized(const Node& node, const Shape& shape, const Sharding& given);
+  void check_placement(const Node& node, const Shape& shape, const Sharding& given) const;
+  const Sharding& placed(const Node& node);
   const Node& maker_of_sum(const Node& value) const;
   Metadata cause_of(const Node& moved, bool sums) const;
   void report(const Shape& shape, const Sharding& from, const Sharding& to);
@@ -77,8 +77,11 @@ class SpmdPartitioner final : public PartitionContext {
   int64_t num_devices_;
   PartitionResult result_;
   std::unique_ptr<Frame> frame_;
-  std::map<int64_t, Sharding> shardings_;  // normalized, by global node id
+  std::map<int64_t, Sharding> shardings_;  // by global node id
+  std::map<int64_t, Sharding> lifted_;     // the same, of values on some of the devices on all
+  bool lifts_ = false;                     // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
+  const Node* moved_ = nullptr;   // the value being resharded
   const Node* reader_ = nullptr;  // the node being partitioned: cause of what is emitted
 };
 

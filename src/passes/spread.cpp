@@ -89,7 +89,7 @@ class Chooser {
     FactorDigits without = p_.have[i];
     without[f] = keep;
     return plan_reshard(p_.node->operand(static_cast<int64_t>(i))->shape, p_.operands[i],
-                        project(p_.order, rule_.operands[i], without))
+                        project(p_.order, rule_.operands[i], without), p_.num_devices)
         .cost.bytes;
   }
 
@@ -188,7 +188,7 @@ class Chooser {
 ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
   ReshardCost cost;
   const auto add = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
-    const ReshardPlan plan = plan_reshard(shape, from, to);
+    const ReshardPlan plan = plan_reshard(shape, from, to, p.num_devices);
     cost.bytes += plan.cost.bytes;
     cost.steps += plan.cost.steps;
   };

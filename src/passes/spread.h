@@ -18,6 +18,7 @@ struct SpreadProblem {
   std::vector<FactorDigits> have;  // [operand][factor]; empty for operands in another order
   FactorDigits want;               // [factor], of the completed result
   Sharding result;                 // completed sharding of result leaf 0
+  int64_t num_devices = 1;         // of the program
   Digits taken;                    // unreduced digits that stay: not available to factors
 };
 

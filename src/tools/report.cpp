@@ -75,7 +75,8 @@ Json to_json(const std::vector<FullRematerialization>& all) {
                     {"from", r.from},
                     {"to", r.to},
                     {"op", r.op},
-                    {"source", r.source}});
+                    {"source", r.source},
+                    {"avoid", r.avoid}});
   return list;
 }
 
@@ -129,8 +130,9 @@ std::string to_table(const std::vector<FullRematerialization>& all) {
   std::string text;
   for (const FullRematerialization& r : all)
     text +=
-        fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}\n", r.tensor,
-                    r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ", r.source);
+        fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}{}{}\n",
+                    r.tensor, r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ", r.source,
+                    r.avoid.empty() ? "" : "; ", r.avoid);
   return text;
 }
 

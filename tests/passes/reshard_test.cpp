@@ -284,10 +284,11 @@ TEST_CASE("reshard: what cannot be is refused with the reason") {
   };
   CHECK_THROWS_WITH(plan("{replicated}", "{devices=[1,1,8]<=[8] last_tile_dims={unreduced}}"),
                     Contains("a whole value has no partial sums"));
-  CHECK_THROWS_WITH(plan("{maximal device=0}", "{replicated}"),
-                    Contains("only tiled and replicated"));
-  CHECK_THROWS_WITH(plan("{devices=[4,1]<=[4]}", "{devices=[8,1]<=[8]}"),
-                    Contains("within one set of devices"));
+  CHECK_THROWS_WITH(plan("{manual}", "{replicated}"),
+                    Contains("only tiled, replicated and maximal shardings"));
+  CHECK_THROWS_WITH(plan_reshard(Shape(DType::f32, {8, 8}), parse_sharding("{maximal device=9}"),
+                                 Sharding::replicated(), 8),
+                    Contains("device 9 of 8"));
   CHECK_THROWS_WITH(plan("{unreduced}", "{replicated}"),
                     Contains("neither says over which devices"));
   CHECK_THROWS_WITH(plan("{devices=[4,1,2]<=[8] last_tile_dims={manual}}", "{devices=[8,1]<=[8]}"),

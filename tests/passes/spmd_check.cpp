@@ -104,9 +104,6 @@ Value run_partitioned(const CompiledModule& compiled, int64_t num_devices,
     const std::vector<Array> shards = leaves(results[static_cast<size_t>(device)]);
     for (size_t i = 0; i < shapes.size(); ++i) {
       const Sharding s = leaf(entry.root()->sharding, i);
-      if (s.order() && s.order()->count < num_devices &&
-          std::count(s.order()->devices.begin(), s.order()->devices.end(), device) == 0)
-        continue;
       copy_box(whole[i], shards[i], shard_box(shapes[i], s, device), false);
     }
   }

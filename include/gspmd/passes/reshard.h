@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 
 namespace gspmd {
 
+struct PieceTransfer;  // passes/pieces.h
+
 enum class ReshardKind : uint8_t {
   all_gather,          // dim `dim` loses `digits` (its minor-most ones)
   dynamic_slice,       // dim `dim` gains `digits` as minor-most, from replication: no communication
@@ -16,6 +19,8 @@ enum class ReshardKind : uint8_t {
   collective_permute,  // same tiles per dim, devices exchange whole shards
   all_reduce,          // unreduced `digits` become replicated
   reduce_scatter,      // unreduced `digits` become minor-most digits of `dim`
+  piecewise_permutes,  // each device is sent what it lacks of its new shard, piece by piece
+  collective_broadcast,  // holders of whole shards send them to devices that have none
 };
 
 struct ReshardStep {
@@ -23,7 +28,12 @@ struct ReshardStep {
   int64_t dim = -1;
   int64_t dim_to = -1;  // all_to_all
   Digits digits;
+  // A value that is whole on some of the devices only is `{maximal}` on the first of them.
   Sharding before, after;
+  // Shards of an uneven dim are not parts of each other here: `dim` (or `dim_to`) is exchanged
+  // between neighbours too, before it is split further or after it has been joined.
+  bool realigned = false;
+  std::shared_ptr<const PieceTransfer> pieces = nullptr;  // of the last two kinds
 };
 
 struct ReshardCost {
@@ -39,11 +49,19 @@ struct ReshardPlan {
 };
 
 // The cheapest way (bytes, then steps) from one layout to another: Dijkstra over shardings made of
-// the common atoms of both (design.md 2.5). Uneven dims: refining or coarsening a dim is a step
-// only where the shard boundaries nest, else through the whole dim. Works for any pair of tiled
-// shardings. `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when
+// the common atoms of both (design.md 2.5). Uneven dims: where the shards of a finer split do not
+// lie inside those of a coarser one, the step exchanges halos as well. Works for any pair of tiled,
+// replicated and maximal shardings, on any of the devices 0..num_devices-1; replicated means on all
+// of them (0: as many as the shardings name). No steps: each device that is to have a part has just
+// that already. `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when
 // `to` is unreduced where `from` is not.
-GSPMD_API ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to);
+GSPMD_API ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to,
+                                   int64_t num_devices = 0);
+
+// The order whose first ranks are those of `order` and that has all devices: digits over the one
+// are digits over the other, with the tiles again on the other devices. nullptr where the number
+// of devices is no multiple.
+GSPMD_API DeviceOrder covering_order(DeviceOrder order, int64_t num_devices);
 
 GSPMD_API std::string to_string(
     const ReshardPlan& plan);  // "all-gather dim 1 (4,1); dynamic-slice dim 0 (2,4)"

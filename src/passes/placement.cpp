@@ -1,0 +1,103 @@
+#include "passes/placement.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace gspmd {
+namespace {
+
+// Over fewer devices, of which groups can be made that name all devices.
+bool completes_to_groups(const Sharding& s, int64_t num_devices) {
+  return s.is_tiled() && s.order() && num_devices % s.order()->count == 0;
+}
+
+// Of what is left of the devices, the smallest part that makes `tiles` or more tiles, else all.
+int64_t part_for(int64_t tiles, int64_t left) {
+  for (int64_t part = tiles; part < left; ++part)
+    if (left % part == 0) return part;
+  return left;
+}
+
+bool hands_on(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::parameter:
+    case Opcode::tuple:
+    case Opcode::get_tuple_element:
+    case Opcode::optimization_barrier:
+    case Opcode::while_:
+    case Opcode::conditional:
+    case Opcode::copy:
+    case Opcode::iota:
+    case Opcode::constant:
+      return true;
+    default:
+      return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
+  }
+}
+
+bool is_elementwise(const Node& node) {
+  return node.op().has(kElementwise) && !node.shape.is_tuple && !node.op().has(kSideEffect) &&
+         !node.op().has(kCollective) && !node.op().partition && node.called.empty();
+}
+
+}  // namespace
+
+bool is_partial(const Sharding& s, int64_t num_devices) {
+  if (s.is_tuple())
+    return std::any_of(s.elements().begin(), s.elements().end(),
+                       [&](const Sharding& leaf) { return is_partial(leaf, num_devices); });
+  if (s.kind() == ShardingKind::maximal) return num_devices > 1;
+  return s.is_tiled() && s.order() && s.order()->count < num_devices;
+}
+
+Sharding on_all_devices(const Sharding& s, int64_t num_devices) {
+  if (s.is_tuple()) {
+    std::vector<Sharding> leaves;
+    for (const Sharding& leaf : s.elements()) leaves.push_back(on_all_devices(leaf, num_devices));
+    return Sharding::tuple(std::move(leaves));
+  }
+  if (!is_partial(s, num_devices)) return s;
+  if (!s.is_tiled() || !s.manual_digits().empty()) return Sharding::replicated();
+  std::vector<Digits> dims;
+  if (const DeviceOrder all = covering_order(s.order(), num_devices)) {
+    for (int64_t d = 0; d < s.rank(); ++d) dims.push_back(s.dim(d));
+    return Sharding::tiled(all, std::move(dims));
+  }
+  int64_t left = num_devices;
+  for (int64_t d = 0; d < s.rank(); ++d) {
+    const int64_t part = s.tiles(d) == 1 ? 1 : part_for(s.tiles(d), left);
+    left /= part;
+    dims.push_back(canonical({{part, left}}));
+  }
+  return Sharding::tiled(iota_order(num_devices), std::move(dims));
+}
+
+bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,
+                    int64_t num_devices) {
+  if (hands_on(node)) return true;
+  const bool by_factors = !node.op().partition && node.op().factors;
+  if (node.shape.is_tuple || (!by_factors && !node.is(Opcode::reshape))) return false;
+  if (is_elementwise(node) && is_partial(placed(node), num_devices)) return true;
+  const auto fits = [&](const Node& n) {
+    const Sharding& s = placed(n);
+    return !is_partial(s, num_devices) || completes_to_groups(s, num_devices);
+  };
+  return fits(node) && std::all_of(node.operands().begin(), node.operands().end(),
+                                   [&](const Node* operand) { return fits(*operand); });
+}
+
+std::optional<Partitioned> partition_where_placed(SpmdPartitioner& spmd, Node& node) {
+  if (!is_elementwise(node)) return std::nullopt;
+  const Sharding s = spmd.sharding(node);
+  if (!is_partial(s, spmd.num_devices()) || completes_to_groups(s, spmd.num_devices()))
+    return std::nullopt;
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) {
+    const bool same = operand->dims() == node.dims();
+    operands.push_back(spmd.reshard(operand, same ? s : Sharding::replicated()));
+  }
+  return Partitioned{
+      spmd.emit(node.opcode(), local_shape(node.shape, s), std::move(operands), node.attrs), s};
+}
+
+}  // namespace gspmd
