@@ -22,6 +22,10 @@ Sharding whole_except(const Sharding& s, const Dims& dims, int64_t rank);
 Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from_dims,
                         const Sharding& from, const std::vector<int64_t>& to_dims);
 
+// The device that holds the first part of a reversed dim holds the last part of the operand: the
+// same digits over an order that counts backwards there. O(devices).
+Sharding reversed_tiles(const Sharding& s, const Dims& dims);
+
 // Manual over tiled over single-device over replicated; among tiled ones more tiles.
 bool more_specific(const Sharding& a, const Sharding& b);
 

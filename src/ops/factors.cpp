@@ -25,6 +25,16 @@ void block_result(FactorRule& rule, const Node& node, int64_t dim) {
   rule.results[0][static_cast<size_t>(dim)] = add_factor(rule, node.dim(dim), FactorKind::blocked);
 }
 
+Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
+                               const Shape& operand) {
+  for (size_t d = 0; d < cut.size(); ++d) {
+    if (!cut[d]) continue;
+    if (d < attrs.limits.size()) attrs.limits[d] = operand.dims[d];
+    if (d < attrs.slice_sizes.size()) attrs.slice_sizes[d] = operand.dims[d];
+  }
+  return attrs;
+}
+
 FactorRule pointwise_factors(const Node& node) {
   FactorRule rule = no_factors(node);
   rule.forward_level = rule.backward_level = 0;

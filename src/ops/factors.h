@@ -15,6 +15,11 @@ int64_t add_factor(FactorRule& rule, int64_t size, FactorKind kind = FactorKind:
 void block_operand(FactorRule& rule, const Node& node, int64_t operand, int64_t dim);
 void block_result(FactorRule& rule, const Node& node, int64_t dim);
 
+// Attributes that repeat sizes of operand 0, of an op on parts of it: `cut` tells by dim whether the
+// part `operand` has another size there.
+Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
+                               const Shape& operand);
+
 // One factor per dim of the result; operands of the result's rank share them, scalars have none.
 FactorRule pointwise_factors(const Node& node);                // merge_all, levels 0
 FactorRule pointwise_first_operand_factors(const Node& node);  // first_operand, levels 0

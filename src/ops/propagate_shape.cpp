@@ -28,27 +28,6 @@ Dims cut_dims(const Node& slice, const Node& whole) {
   return dims;
 }
 
-// The device that holds the first part of a reversed dim holds the last part of the operand: the
-// same digits over an order that counts backwards there.
-Sharding reversed(const Sharding& s, const Dims& dims) {
-  Digits flipped;
-  for (const int64_t d : dims)
-    for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
-  if (flipped.empty()) return s;
-  std::vector<int64_t> devices;
-  for (int64_t rank = 0; rank < s.order()->count; ++rank) {
-    int64_t other = rank;
-    for (const Digit& digit : flipped) {
-      const int64_t at = rank / digit.stride % digit.size;
-      other += (digit.size - 1 - 2 * at) * digit.stride;
-    }
-    devices.push_back(s.order()->device(other));
-  }
-  std::vector<Digits> digits;
-  for (int64_t d = 0; d < s.rank(); ++d) digits.push_back(s.dim(d));
-  return Sharding::tiled(list_order(std::move(devices)), std::move(digits), s.manual_digits());
-}
-
 // At level 0 only parameters seen through reshapes, all laid out, whole along the joined dim.
 bool concatenates_at_once(const Node& node) {
   for (const Node* operand : node.operands()) {
@@ -132,16 +111,35 @@ MaybeSharding transpose_backward(const Node& node, int64_t, CompletionMode) {
   return select_dims(*s, inverse(node.attrs.dimensions));
 }
 
+Sharding reversed_tiles(const Sharding& s, const Dims& dims) {
+  Digits flipped;
+  for (const int64_t d : dims)
+    for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
+  if (flipped.empty()) return s;
+  std::vector<int64_t> devices;
+  for (int64_t rank = 0; rank < s.order()->count; ++rank) {
+    int64_t other = rank;
+    for (const Digit& digit : flipped) {
+      const int64_t at = rank / digit.stride % digit.size;
+      other += (digit.size - 1 - 2 * at) * digit.stride;
+    }
+    devices.push_back(s.order()->device(other));
+  }
+  std::vector<Digits> digits;
+  for (int64_t d = 0; d < s.rank(); ++d) digits.push_back(s.dim(d));
+  return Sharding::tiled(list_order(std::move(devices)), std::move(digits), s.manual_digits());
+}
+
 Proposals reverse_forward(const Node& node, CompletionMode) {
   const Sharding* s = tiled_leaf(*node.operand(0));
   if (!s) return {};
-  return {{reversed(*s, node.attrs.dimensions), 0}};
+  return {{reversed_tiles(*s, node.attrs.dimensions), 0}};
 }
 
 MaybeSharding reverse_backward(const Node& node, int64_t, CompletionMode) {
   const Sharding* s = tiled_leaf(node);
   if (!s) return std::nullopt;
-  return reversed(*s, node.attrs.dimensions);
+  return reversed_tiles(*s, node.attrs.dimensions);
 }
 
 Proposals concatenate_forward(const Node& node, CompletionMode mode) {

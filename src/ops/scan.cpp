@@ -1,20 +1,14 @@
+#include "ops/scan.h"
+
 #include <cstring>
 
 #include "gspmd/base/error.h"
 #include "ops/check.h"
-#include "ops/factors.h"
 #include "ops/loops.h"
 #include "ops/rows.h"
 
 namespace gspmd {
 namespace {
-
-// Operands: inputs, then the initial carries. to_apply takes one slice of each input (without the
-// scan dim) and the carries, and returns one slice of each output and the next carries.
-struct ScanParts {
-  int64_t inputs = 0, carries = 0, outputs = 0;
-  int64_t dim = 0, length = 0;
-};
 
 Dims without_dim(const Shape& shape, int64_t dim) {
   Dims dims = shape.dims;
@@ -28,42 +22,8 @@ Dims with_dim(const Shape& slice, int64_t dim, int64_t size) {
   return dims;
 }
 
-std::vector<Shape> result_shapes(const Shape& shape) {
-  return shape.is_tuple ? shape.elements : std::vector<Shape>{shape};
-}
-
-ScanParts parts_of(const Node& node) {
-  check_operand_count(node, 1, -1);
-  const auto count = static_cast<int64_t>(node.operands().size());
-  ScanParts parts;
-  // Modules that leave the number out have one carry per input.
-  parts.carries = node.attrs.scalar->num_carries > 0 ? node.attrs.scalar->num_carries : count / 2;
-  parts.inputs = count - parts.carries;
-  if (parts.carries > count || parts.inputs < 1)
-    user_error(
-        "scan: {} operands with num_carries={}; it takes at least one input before the "
-        "carries",
-        count, parts.carries);
-  const Shape& first = array_operand(node, 0);
-  const Dims& dims = node.attrs.dimensions;
-  if (dims.size() != 1 || dims[0] < 0 || dims[0] >= first.rank())
-    user_error("scan: dimensions={} of {}; it scans exactly one dim of its inputs", braces(dims),
-               to_string(first));
-  parts.dim = dims[0];
-  parts.length = first.dims[static_cast<size_t>(parts.dim)];
-  for (int64_t i = 0; i < parts.inputs; ++i) {
-    const Shape& input = array_operand(node, i);
-    if (parts.dim >= input.rank() || input.dims[static_cast<size_t>(parts.dim)] != parts.length)
-      user_error("scan: input {} is {}, dim {} has {} elements in input 0", i, to_string(input),
-                 parts.dim, parts.length);
-  }
-  const Computation& body = called_computation(node, 0, 1);
-  parts.outputs = static_cast<int64_t>(result_shapes(body.root()->shape).size()) - parts.carries;
-  return parts;
-}
-
 Shape infer_scan(const Node& node) {
-  const ScanParts parts = parts_of(node);
+  const ScanParts parts = scan_parts(node);
   std::vector<Shape> parameters, results;
   for (int64_t i = 0; i < parts.inputs; ++i) {
     const Shape& input = node.operand(i)->shape;
@@ -73,7 +33,7 @@ Shape infer_scan(const Node& node) {
     parameters.push_back(array_operand(node, parts.inputs + i));
   const Computation& body = *node.called[0];
   check_parameters(node, body, parameters);
-  const std::vector<Shape> returned = result_shapes(body.root()->shape);
+  const std::vector<Shape> returned = scan_results(body.root()->shape);
   if (parts.outputs < 0)
     user_error("scan: computation {} returns {}, it has to return {} carries", body.name(),
                to_string(body.root()->shape), parts.carries);
@@ -96,19 +56,6 @@ Shape infer_scan(const Node& node) {
   return Shape::tuple(std::move(results));
 }
 
-FactorRule scan_factors(const Node& node) {
-  FactorRule rule = no_factors(node);
-  // The computation is one for whole slices.
-  for (auto* sides : {&rule.operands, &rule.results})
-    for (size_t i = 0; i < sides->size(); ++i) {
-      const Shape shape =
-          sides == &rule.operands ? node.operands()[i]->shape : result_shapes(node.shape)[i];
-      for (size_t d = 0; d < shape.dims.size(); ++d)
-        (*sides)[i][d] = add_factor(rule, shape.dims[d], FactorKind::blocked);
-    }
-  return rule;
-}
-
 // Copies between element `at` of dim `dim` of `whole` and the slice.
 void copy_slice(const Array& whole, const Array& slice, int64_t dim, int64_t at, bool into_slice) {
   const Dims strides = row_major_strides(whole.dims());
@@ -124,9 +71,9 @@ void copy_slice(const Array& whole, const Array& slice, int64_t dim, int64_t at,
 
 Value evaluate_scan(const EvalContext& context) {
   const Node& node = context.node;
-  const ScanParts parts = parts_of(node);
+  const ScanParts parts = scan_parts(node);
   std::vector<Array> outputs;
-  const std::vector<Shape> shapes = result_shapes(node.shape);
+  const std::vector<Shape> shapes = scan_results(node.shape);
   for (int64_t i = 0; i < parts.outputs; ++i) outputs.emplace_back(shapes[static_cast<size_t>(i)]);
   std::vector<Value> carries(context.operands.begin() + parts.inputs, context.operands.end());
   for (int64_t step = 0; step < parts.length; ++step) {
@@ -170,6 +117,40 @@ std::vector<OpInfo> build_rows() {
 }
 
 }  // namespace
+
+std::vector<Shape> scan_results(const Shape& shape) {
+  return shape.is_tuple ? shape.elements : std::vector<Shape>{shape};
+}
+
+ScanParts scan_parts(const Node& node) {
+  check_operand_count(node, 1, -1);
+  const auto count = static_cast<int64_t>(node.operands().size());
+  ScanParts parts;
+  // Modules that leave the number out have one carry per input.
+  parts.carries = node.attrs.scalar->num_carries > 0 ? node.attrs.scalar->num_carries : count / 2;
+  parts.inputs = count - parts.carries;
+  if (parts.carries > count || parts.inputs < 1)
+    user_error(
+        "scan: {} operands with num_carries={}; it takes at least one input before the "
+        "carries",
+        count, parts.carries);
+  const Shape& first = array_operand(node, 0);
+  const Dims& dims = node.attrs.dimensions;
+  if (dims.size() != 1 || dims[0] < 0 || dims[0] >= first.rank())
+    user_error("scan: dimensions={} of {}; it scans exactly one dim of its inputs", braces(dims),
+               to_string(first));
+  parts.dim = dims[0];
+  parts.length = first.dims[static_cast<size_t>(parts.dim)];
+  for (int64_t i = 0; i < parts.inputs; ++i) {
+    const Shape& input = array_operand(node, i);
+    if (parts.dim >= input.rank() || input.dims[static_cast<size_t>(parts.dim)] != parts.length)
+      user_error("scan: input {} is {}, dim {} has {} elements in input 0", i, to_string(input),
+                 parts.dim, parts.length);
+  }
+  const Computation& body = called_computation(node, 0, 1);
+  parts.outputs = static_cast<int64_t>(scan_results(body.root()->shape).size()) - parts.carries;
+  return parts;
+}
 
 std::span<const OpInfo> scan_rows() {
   static const std::vector<OpInfo> rows = build_rows();

@@ -8,9 +8,11 @@
 namespace gspmd {
 namespace {
 
-// Transfers list pairs of devices and tables of tiles; beyond this many the dim is gathered.
-constexpr int64_t kMostDevicesInPairs = 4096;
-constexpr int64_t kMostPieces = int64_t(1) << 16;
+// Transfers list pairs of devices and tables of tiles: beyond this many only where neighbours are
+// far apart, or all else is a gather of the dim.
+constexpr int64_t kManyPairs = 4096;
+constexpr int64_t kMostPairs = int64_t(1) << 18;
+constexpr int64_t kManyHops = 16;
 
 class Exchange {
  public:
@@ -152,6 +154,11 @@ class Exchange {
     if (std::all_of(by_tile.begin(), by_tile.end(),
                     [&](int64_t x) { return x == by_tile.front(); }))
       return number(by_tile.front());
+    const int64_t step = by_tile[1] - by_tile[0];
+    bool straight = true;
+    for (size_t t = 1; t < by_tile.size() && straight; ++t)
+      straight = by_tile[t] - by_tile[t - 1] == step;
+    if (straight) return plus(times(tile(), step), by_tile[0]);
     std::vector<int32_t> values(by_tile.begin(), by_tile.end());
     Node* table = hlo::constant(spmd_.local(), Array::of<int32_t>({std::ssize(values)}, values));
     return hlo::reshape(hlo::dynamic_slice(table, {tile()}, {1}), {});
@@ -241,7 +248,9 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_
   if (choice.halo.empty()) return choice;
   const int64_t gathered = (held.tiles - 1) * held.shard;
   const int64_t pieces = held.tiles * (access.length / held.shard + 2);
-  if (num_devices <= kMostDevicesInPairs && pieces <= kMostPieces) {
+  const int64_t hops = choice.halo.hop_max - choice.halo.hop_min;
+  const bool few = choice.halo.received < gathered && hops <= kManyHops;
+  if (num_devices <= (few ? kManyPairs : kMostPairs) && pieces <= kMostPairs) {
     choice.transfer = plan_transfer(held, access);
     if (choice.transfer.received < std::min(choice.halo.received, gathered)) {
       choice.kind = ExchangeKind::transfer;
@@ -249,8 +258,8 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_
       return choice;
     }
   }
-  const bool many = choice.halo.hop_max - choice.halo.hop_min > 1;  // permutes; a gather is one step
-  const bool near = choice.halo.received < gathered + (many ? 0 : 1);
+  const bool many = hops > 1;  // permutes; a gather is one step
+  const bool near = hops <= 4 * kManyHops && choice.halo.received < gathered + (many ? 0 : 1);
   choice.kind = near ? ExchangeKind::neighbours : ExchangeKind::gather;
   choice.received = near ? choice.halo.received : gathered;
   return choice;

@@ -97,18 +97,33 @@ Partitioned repeat(SpmdPartitioner& spmd, Node& node) {
 // A collective of the user's over manual digits: each device does it on its part along the others.
 // Dims that it cuts or joins are whole.
 Partitioned collective_in_region(SpmdPartitioner& spmd, Node& node) {
-  const Sharding result = spmd.sharding(node);
-  std::vector<Digits> dims = dims_of(result, node.rank());
-  for (const int64_t d : node.attrs.dimensions) dims.at(static_cast<size_t>(d)).clear();
-  const Sharding layout = Sharding::tiled(result.order(), dims, result.manual_digits());
+  const Sharding& results = spmd.sharding(node);
+  std::vector<Shape> shapes = leaf_shapes(node.shape);
+  std::vector<Sharding> layouts;
   std::vector<Node*> operands;
-  for (Node* operand : node.operands()) operands.push_back(spmd.reshard(operand, layout));
+  for (size_t l = 0; l < shapes.size(); ++l) {
+    const Sharding& result = results.is_tuple() ? results.elements().at(l) : results;
+    std::vector<Digits> dims = dims_of(result, shapes[l].rank());
+    for (const int64_t d : node.attrs.dimensions) dims.at(static_cast<size_t>(d)).clear();
+    layouts.push_back(Sharding::tiled(result.order(), dims, result.manual_digits()));
+    shapes[l] = local_shape(shapes[l], layouts[l]);
+  }
+  // Of several operands each has a result; an all-to-all of several has them all split alike.
+  for (size_t i = 0; i < node.operands().size(); ++i)
+    operands.push_back(spmd.reshard(node.operands()[i], layouts.at(std::min(i, shapes.size() - 1))));
   std::vector<Computation*> called;
   for (const Computation* computation : node.called)
     called.push_back(spmd.local_computation(*computation));
-  return {spmd.emit(node.opcode(), local_shape(node.shape, layout), std::move(operands), node.attrs,
-                    std::move(called)),
-          layout};
+  Node* local = spmd.emit(node.opcode(), node.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0),
+                          std::move(operands), node.attrs, std::move(called));
+  return {local, node.shape.is_tuple ? Sharding::tuple(layouts) : layouts.at(0)};
+}
+
+// Every leaf of the value has manual digits.
+bool is_in_region(const Sharding& s) {
+  if (!s.is_tuple()) return has_manual_digits(s);
+  return !s.elements().empty() &&
+         std::all_of(s.elements().begin(), s.elements().end(), has_manual_digits);
 }
 
 }  // namespace
@@ -163,7 +178,7 @@ std::optional<Partitioned> partition_manual(SpmdPartitioner& spmd, Node& node) {
   if (is_structural(node)) return std::nullopt;
   const Sharding& s = spmd.sharding(node);
   if (is_manual_value(s)) return repeat(spmd, node);
-  if (node.shape.is_tuple || !has_manual_digits(s)) return std::nullopt;
+  if (!is_in_region(s)) return std::nullopt;
   if (node.is(Opcode::partition_id))
     return Partitioned{spmd.emit(node.opcode(), node.shape, {}), s};
   if (node.op().has(kCollective)) return collective_in_region(spmd, node);

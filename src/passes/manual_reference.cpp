@@ -1,5 +1,7 @@
 #include "gspmd/passes/manual_reference.h"
 
+#include <algorithm>
+
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
@@ -83,12 +85,19 @@ Node* join_shards(const Node& border) {
   return x;
 }
 
+bool is_manual_anywhere(const Sharding& s) {
+  if (s.is_tuple())
+    return std::any_of(s.elements().begin(), s.elements().end(), is_manual_anywhere);
+  return s.is_manual() || (s.is_tiled() && !s.manual_digits().empty());
+}
+
 }  // namespace
 
 bool has_manual_regions(const Module& module) {
   for (const std::unique_ptr<Computation>& computation : module.computations())
     for (const std::unique_ptr<Node>& node : computation->nodes())
-      if (is_call(*node, "SPMDFullToShardShape") || is_call(*node, "SPMDShardToFullShape"))
+      if (is_call(*node, "SPMDFullToShardShape") || is_call(*node, "SPMDShardToFullShape") ||
+          (node->sharding && is_manual_anywhere(*node->sharding)))
         return true;
   return false;
 }

@@ -47,12 +47,7 @@ SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& o
 
 void SpmdPartitioner::check_placement(const Node& node, const Shape& shape,
                                       const Sharding& given) const {
-  const bool entry_side = node.is(Opcode::parameter) && &node.parent() == global_.entry();
-  if (entry_side && (given.is_manual() || has_manual_digits(given)))
-    user_error(
-        "partition: parameter {} has a manual sharding {}; let it enter whole and start the manual "
-        "region with SPMDFullToShardShape",
-        place(node), to_string(given));
+  if (given.is_manual()) return;
   const bool maximal = given.kind() == ShardingKind::maximal;
   if ((given.is_tiled() && given.order()) || maximal) {
     int64_t largest = maximal ? given.device() : given.order()->count - 1;
@@ -155,8 +150,13 @@ void SpmdPartitioner::partition_node(Node& node) {
   entry.held = partition_op(node);
   lifts_ = around;
   // Readers see the completed layout; a pending sum waits for its first reader.
-  if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty())
-    entry.held = settle(node, entry.held);
+  if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty()) {
+    const Partitioned made = entry.held;
+    entry.held = settle(node, made);
+    // A reader in the layout of the op's own making gets it as it was.
+    if (made.local != entry.held.local)
+      entry.layouts.push_back({made.sharding, made.local, node.backward});
+  }
   result_.values.push_back({node.id(), entry.held.local->id(), entry.held.sharding});
   frame_->values[node.id()] = std::move(entry);
 }
@@ -165,6 +165,11 @@ Partitioned SpmdPartitioner::partition_op(Node& node) {
   if (node.is(Opcode::parameter)) return make_parameter(node);
   if (auto manual = partition_manual(*this, node)) return std::move(*manual);
   if (auto alone = partition_where_placed(*this, node)) return std::move(*alone);
+  if (node.op().has(kSideEffect) && !node.op().evaluate)
+    user_error(
+        "{}: {} moves data between the host and the devices while the program runs, which "
+        "partitioned programs do not; make it a parameter or a result",
+        opcode_name(node.opcode()), place(node));
   if (auto special = partition_special(*this, node)) return std::move(*special);
   if (node.op().partition) return node.op().partition(*this, node);
   if (node.op().factors) return partition_by_factors(*this, node);

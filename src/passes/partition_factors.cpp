@@ -1,6 +1,8 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "ops/factors.h"
 #include "passes/manual.h"
+#include "passes/partition_special.h"
 #include "passes/placement.h"
 #include "passes/simplify_rules.h"
 #include "passes/spmd_partitioner.h"
@@ -63,15 +65,11 @@ Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
 // Size-bearing attributes follow the shards: whole dims of slices and gathers stay whole locally.
 Attributes localize(const Node& node, const FactorRule& rule, const FactorDigits& spread,
                     const Shape& operand0) {
-  Attributes attrs = node.attrs;
-  if (rule.operands.empty()) return attrs;
-  const std::vector<int64_t>& dims = rule.operands[0];
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (dims[d] < 0 || spread[static_cast<size_t>(dims[d])].empty()) continue;
-    if (d < attrs.limits.size()) attrs.limits[d] = operand0.dims[d];
-    if (d < attrs.slice_sizes.size()) attrs.slice_sizes[d] = operand0.dims[d];
-  }
-  return attrs;
+  if (rule.operands.empty()) return node.attrs;
+  std::vector<bool> cut;
+  for (const int64_t factor : rule.operands[0])
+    cut.push_back(factor >= 0 && !spread[static_cast<size_t>(factor)].empty());
+  return attributes_on_parts(node.attrs, cut, operand0);
 }
 
 Sharding home(SpmdPartitioner& spmd, Node& node) {
@@ -183,13 +181,25 @@ Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unred
                                 : layout.with_unreduced(sums);
 }
 
+// The computations that a node calls, for its parts: those of scans have the shapes of parts.
+std::vector<Computation*> called_on_parts(SpmdPartitioner& spmd, const Node& node,
+                                          const FactorRule& rule, const FactorDigits& spread) {
+  if (node.is(Opcode::scan)) return {scan_body(spmd, node, rule, spread)};
+  std::vector<Computation*> called;
+  for (const Computation* computation : node.called)
+    called.push_back(spmd.local_computation(*computation));
+  return called;
+}
+
 }  // namespace
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   FactorRule rule = node.op().factors(node);
   Windows windows(spmd, node, rule);
   const Pending kept = unreduced_through(spmd, node);
-  const SpreadProblem problem = make_problem(spmd, node, rule, kept);
+  SpreadProblem problem = make_problem(spmd, node, rule, kept);
+  problem.exchanged = windows.opened();
+  problem.exchanged.resize(rule.factors.size());
   FactorDigits spread = choose_spread(problem);
   windows.spread(problem.order, spread);
   const Digits manual = manual_of(spmd, node);
@@ -227,14 +237,12 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
     if (on_some && results.back().is_replicated())
       results.back() = Sharding::maximal(problem.order->device(0));
   }
-  std::vector<Computation*> called;
-  for (const Computation* computation : node.called)
-    called.push_back(spmd.local_computation(*computation));
   const Shape first = operands.empty() ? Shape() : operands[0]->shape;
   Node* local = windows.emit(operands);
   if (!local)
     local = spmd.emit(node.opcode(), node.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0),
-                      operands, windows.attributes(localize(node, rule, spread, first)), called);
+                      operands, windows.attributes(localize(node, rule, spread, first)),
+                      called_on_parts(spmd, node, rule, spread));
   if (!initial.empty()) return join_initial(spmd, node, {local, results.at(0)}, initial.at(0));
   return {local, node.shape.is_tuple ? Sharding::tuple(results) : results.at(0)};
 }

@@ -2,7 +2,7 @@
 // chosen.
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/evaluate.h"
@@ -12,8 +12,16 @@
 namespace gspmd {
 namespace {
 
-Node* gather_dim(SpmdPartitioner& spmd, Node* x, int64_t dim, DeviceOrder order,
-                 const Digits& digits) {
+Sharding layout_of(const Sharding& s, const std::vector<Digits>& dims) {
+  return Sharding::tiled(s.order(), dims, s.manual_digits());
+}
+
+bool is_order_type(DType type) { return is_floating(type) || is_integer(type); }
+
+}  // namespace
+
+Node* gather_along(SpmdPartitioner& spmd, Node* x, int64_t dim, DeviceOrder order,
+                   const Digits& digits) {
   Attributes attrs;
   attrs.replica_groups = spmd.groups(order, digits);
   attrs.channel_id = 1;
@@ -24,40 +32,40 @@ Node* gather_dim(SpmdPartitioner& spmd, Node* x, int64_t dim, DeviceOrder order,
   return spmd.emit(Opcode::all_gather, shape, {x}, attrs);
 }
 
-// Whether the initial values, all constants, change nothing: tried on tuples of numbers.
 bool starts_neutral(const Node& node) {
   const size_t count = node.operands().size() / 2;
-  for (size_t i = count; i < node.operands().size(); ++i)
-    if (!node.operands()[i]->is(Opcode::constant)) return false;
-  for (int64_t sample = 0; sample < 8; ++sample) {
-    std::vector<Value> arguments;
-    for (size_t i = 0; i < count; ++i)
-      arguments.push_back({node.operands()[count + i]->attrs.literal, {}, false});
-    std::vector<Array> values;
+  std::vector<Value> starts;
+  for (size_t i = 0; i < count; ++i) {
+    const Node& start = *node.operands()[count + i];
+    if (!start.is(Opcode::constant) || is_complex(start.shape.dtype)) return false;
+    starts.push_back({start.attrs.literal, {}, false});
+  }
+  constexpr double kSamples[] = {1, 0, -1, 3, -7, 0.5, 100, -120, 64, -0.25, 5, 6};
+  constexpr size_t kCount = std::size(kSamples);
+  for (size_t sample = 0; sample < kCount; ++sample) {
+    std::vector<Value> values;
     for (size_t i = 0; i < count; ++i) {
-      Array value(node.operands()[i]->shape.dtype, {});
-      value.set(0, static_cast<double>((sample * 5 + static_cast<int64_t>(i) * 3) % 7 + sample));
-      values.push_back(value);
-      arguments.push_back({value, {}, false});
+      Array value(starts[i].array.dtype(), {});
+      const double number = kSamples[(sample * (i + 1) + i) % kCount];
+      value.set(0, is_unsigned_integer(value.dtype()) ? std::abs(number) : number);
+      values.push_back({value, {}, false});
     }
-    const std::vector<Array> result = leaves(evaluate(*node.called.at(0), arguments));
-    for (size_t i = 0; i < count; ++i)
-      if (!bitwise_equal(result[i], values[i])) return false;
+    for (const bool first : {true, false}) {  // before a value, and behind it
+      std::vector<Value> arguments = first ? starts : values;
+      const std::vector<Value>& rest = first ? values : starts;
+      arguments.insert(arguments.end(), rest.begin(), rest.end());
+      const std::vector<Array> result = leaves(evaluate(*node.called.at(0), arguments));
+      for (size_t i = 0; i < count; ++i)
+        if (!bitwise_equal(result[i], values[i].array)) return false;
+    }
   }
   return true;
 }
 
-Sharding layout_of(const Sharding& s, const std::vector<Digits>& dims) {
-  return Sharding::tiled(s.order(), dims, s.manual_digits());
-}
-
-bool is_order_type(DType type) { return is_floating(type) || is_integer(type); }
-
-}  // namespace
-
 std::optional<Partitioned> partition_variadic_reduce(SpmdPartitioner& spmd, Node& node) {
   const size_t count = node.operands().size() / 2;
-  if (count < 2 || node.attrs.dimensions.empty()) return std::nullopt;
+  if (node.attrs.dimensions.empty() || (count == 1 && recognize_combiner(*node.called.at(0))))
+    return std::nullopt;
   const Sharding have = spmd.sharding(*node.operand(0));
   if (!have.is_tiled() || !have.order()) return std::nullopt;
   const auto reduced = [&](int64_t d) {
@@ -90,17 +98,20 @@ std::optional<Partitioned> partition_variadic_reduce(SpmdPartitioner& spmd, Node
   const std::vector<Shape> shapes = leaf_shapes(node.shape);
   std::vector<Shape> parts;
   for (const Shape& shape : shapes) parts.push_back(local_shape(shape, result));
-  Node* first = spmd.emit(Opcode::reduce, Shape::tuple(parts), operands, node.attrs, {apply});
+  const Shape all_parts = node.shape.is_tuple ? Shape::tuple(parts) : parts.at(0);
+  Node* first = spmd.emit(Opcode::reduce, all_parts, operands, node.attrs, {apply});
   for (size_t i = 0; i < count; ++i) {
     Dims one = parts[i].dims;
     one.insert(one.begin(), 1);
-    Node* mine = hlo::reshape(hlo::get_tuple_element(first, static_cast<int64_t>(i)), one);
-    partials.push_back(gather_dim(spmd, mine, 0, have.order(), split));
+    Node* part = node.shape.is_tuple ? hlo::get_tuple_element(first, static_cast<int64_t>(i)) : first;
+    Node* mine = hlo::reshape(part, one);
+    partials.push_back(gather_along(spmd, mine, 0, have.order(), split));
   }
   partials.insert(partials.end(), starts.begin(), starts.end());
   Attributes attrs = node.attrs;
   attrs.dimensions = {0};
-  Node* all = spmd.emit(Opcode::reduce, Shape::tuple(parts), partials, attrs, {apply});
+  Node* all = spmd.emit(Opcode::reduce, all_parts, partials, attrs, {apply});
+  if (!node.shape.is_tuple) return Partitioned{all, result};
   return Partitioned{all, Sharding::tuple(std::vector<Sharding>(count, result))};
 }
 
@@ -127,8 +138,8 @@ std::optional<Partitioned> partition_topk(SpmdPartitioner& spmd, Node& node) {
   Node* first = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {x}, attrs);
   Node* begin = hlo::broadcast(spmd.offset(have, operand->shape, last), places.dims, {});
   Node* place = hlo::binary(Opcode::add, hlo::get_tuple_element(first, 1), begin);
-  Node* all_values = gather_dim(spmd, hlo::get_tuple_element(first, 0), last, have.order(), split);
-  Node* all_places = gather_dim(spmd, place, last, have.order(), split);
+  Node* all_values = gather_along(spmd, hlo::get_tuple_element(first, 0), last, have.order(), split);
+  Node* all_places = gather_along(spmd, place, last, have.order(), split);
   values.dims.back() = places.dims.back() = k;
   attrs.scalar->k = k;
   Node* best = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {all_values}, attrs);
@@ -146,18 +157,6 @@ std::optional<Partitioned> partition_topk(SpmdPartitioner& spmd, Node& node) {
   const Sharding result = layout_of(have, dims);
   return Partitioned{hlo::tuple(c, {hlo::get_tuple_element(best, 0), chosen}),
                      Sharding::tuple({result, result})};
-}
-
-std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) {
-  if (node.is(Opcode::dynamic_slice)) return partition_dynamic_slice(spmd, node);
-  if (node.is(Opcode::dynamic_update_slice)) return partition_dynamic_update_slice(spmd, node);
-  if (node.is(Opcode::gather)) return partition_gather(spmd, node);
-  if (node.is(Opcode::scatter)) return partition_scatter(spmd, node);
-  if (node.is(Opcode::reshape)) return partition_uneven_reshape(spmd, node);
-  if (node.is(Opcode::reduce)) return partition_variadic_reduce(spmd, node);
-  if (node.is(Opcode::topk)) return partition_topk(spmd, node);
-  if (node.is(Opcode::select_and_scatter)) return partition_select_and_scatter(spmd, node);
-  return std::nullopt;
 }
 
 }  // namespace gspmd

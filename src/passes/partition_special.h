@@ -18,14 +18,40 @@ std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node);
 std::optional<Partitioned> partition_scatter(SpmdPartitioner& spmd, Node& node);
 // A reshape whose shards are runs of elements in row-major order, even where they do not nest.
 std::optional<Partitioned> partition_uneven_reshape(SpmdPartitioner& spmd, Node& node);
-// Several values reduced at once over split dims: on each device, then the results of all.
+// Several values reduced at once over split dims, or one by a computation without a name: on each
+// device, then the results of all.
 std::optional<Partitioned> partition_variadic_reduce(SpmdPartitioner& spmd, Node& node);
 // The k first of each device, then of those of all devices.
 std::optional<Partitioned> partition_topk(SpmdPartitioner& spmd, Node& node);
 // Each device chooses in all windows that touch its part: halos of elements and sources.
 std::optional<Partitioned> partition_select_and_scatter(SpmdPartitioner& spmd, Node& node);
 
+// Cumulative sums and the like: on each device, and what the parts before come to.
+std::optional<Partitioned> partition_cumulative(SpmdPartitioner& spmd, Node& node);
+// A scan along a split dim whose steps are associative: what the parts come to, then the parts.
+std::optional<Partitioned> partition_scan(SpmdPartitioner& spmd, Node& node);
+
+// A sort of which only the first elements are read: those of each device, then those of all.
+std::optional<Partitioned> partition_sort(SpmdPartitioner& spmd, Node& node);
+// The first elements of such a sort.
+std::optional<Partitioned> partition_slice_of_sort(SpmdPartitioner& spmd, Node& node);
+// A reversal that ends where its parts are, or far away.
+std::optional<Partitioned> partition_reverse(SpmdPartitioner& spmd, Node& node);
+// A number that every device knows.
+std::optional<Partitioned> partition_get_dimension_size(SpmdPartitioner& spmd, Node& node);
+
+// The computation of a scan on the parts that a spread of its rule (pass factors only) leaves.
+Computation* scan_body(SpmdPartitioner& spmd, const Node& scan, const FactorRule& rule,
+                       const std::vector<Digits>& spread);
+
 // One of the above, where the node is of its kind.
 std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node);
+
+// All pieces of `x` along `dim` from the devices that `digits` span, in tile order.
+Node* gather_along(SpmdPartitioner& spmd, Node* x, int64_t dim, DeviceOrder order,
+                   const Digits& digits);
+// Whether the initial values of a reduction (n inputs, n values), all constants, change nothing
+// before and behind a value: tried on numbers.
+bool starts_neutral(const Node& node);
 
 }  // namespace gspmd

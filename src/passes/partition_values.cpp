@@ -35,8 +35,11 @@ Computation* SpmdPartitioner::local_computation(const Computation& global) {
     arguments.push_back(
         local->append(Opcode::parameter, parameter->shape, {}, attrs, parameter->name()));
   }
-  local->set_root(inline_computation(global, *local, arguments));
-  return local;
+  Computation* const made = local;
+  made->set_root(inline_computation(global, *made, arguments));
+  for (const auto& node : made->nodes())
+    for (Computation*& called : node->called) called = local_computation(*called);
+  return made;
 }
 
 Partitioned SpmdPartitioner::held(Node* global) { return frame_->values.at(global->id()).held; }

@@ -15,6 +15,20 @@ bool has_factor(const std::vector<int64_t>& dims, int64_t factor) {
   return std::find(dims.begin(), dims.end(), factor) != dims.end();
 }
 
+ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
+  ReshardCost cost;
+  const auto add = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
+    const ReshardPlan plan = plan_reshard(shape, from, to, p.num_devices);
+    cost.bytes += plan.cost.bytes;
+    cost.steps += plan.cost.steps;
+  };
+  for (size_t i = 0; i < p.operands.size(); ++i)
+    add(p.node->operand(static_cast<int64_t>(i))->shape, p.operands[i],
+        project(p.order, p.rule->operands[i], spread));
+  add(leaf_shapes(p.node->shape).at(0), project(p.order, p.rule->results[0], spread), p.result);
+  return cost;
+}
+
 // The state of one choice: `chosen` grows, `used` is what may not be taken again.
 class Chooser {
  public:
@@ -134,8 +148,15 @@ class Chooser {
     return true;
   }
 
+  int64_t sizes(size_t i, size_t f) const {
+    const Dims& dims = p_.node->operands()[i]->dims();
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (rule_.operands[i][d] == static_cast<int64_t>(f)) return std::max<int64_t>(1, dims[d]);
+    return 1;
+  }
+
   // A loop that operands split and the result does not want split: gather whichever side is
-  // smaller.
+  // smaller. Where parts need something of others, this is at least an element beside.
   void keep_operand_digits() {
     for (size_t f = 0; f < chosen_.size(); ++f) {
       if (!local_kind(f, FactorKind::pass)) continue;
@@ -143,12 +164,14 @@ class Chooser {
         if (!operand_has(i, f)) continue;
         const Digits digits = rest(f, p_.have[i][f]);
         if (digits.empty() || !disjoint(digits, used_)) continue;
-        int64_t operands = 0;
+        int64_t operands = 0, beside = 0;
         for (size_t j = 0; j < p_.have.size(); ++j)
-          if (operand_has(j, f) && !rest(f, p_.have[j][f]).empty())
+          if (operand_has(j, f) && !rest(f, p_.have[j][f]).empty()) {
             operands += gather_bytes(j, f, chosen_[f]);
+            if (p_.exchanged[f]) beside += p_.node->operands()[j]->shape.bytes() / sizes(j, f) + 1;
+          }
         const int64_t g = tile_count(digits);
-        if (local_result_bytes() / g * (g - 1) <= operands) take(f, digits);
+        if (local_result_bytes() / g * (g - 1) + beside <= operands) take(f, digits);
       }
     }
   }
@@ -160,9 +183,43 @@ class Chooser {
     for (size_t f = 0; f < chosen_.size(); ++f) {
       if (!local_kind(f, FactorKind::blocked) && !local_kind(f, FactorKind::window)) continue;
       for (size_t i = 0; i < p_.have.size(); ++i)
-        if (operand_has(i, f) && !p_.have[i][f].empty() && disjoint(p_.have[i][f], used_))
-          if (const auto g = place_for(i, p_.have[i][f])) take(*g, p_.have[i][f]);
+        if (operand_has(i, f) && !p_.have[i][f].empty() && disjoint(p_.have[i][f], used_)) {
+          const FactorDigits before = chosen_;
+          const Digits used = used_;
+          const int64_t gathered = total_cost(p_, chosen_).bytes;
+          park(i, p_.have[i][f]);
+          if (chosen_ == before || total_cost(p_, chosen_).bytes < gathered) continue;
+          chosen_ = before;  // gathering moves less, the result included
+          used_ = used;
+        }
     }
+  }
+
+  // All digits on one dim that they cut evenly; else each on some such dim, or a part of it; what
+  // is left on a dim that they cut unevenly.
+  void park(size_t i, const Digits& digits) {
+    if (const auto g = place_for(i, digits)) {
+      take(*g, digits);
+      return;
+    }
+    for (Digit digit : digits) {
+      for (int64_t part = digit.size; part > 1; --part) {
+        const Digit major{part, digit.stride * (digit.size / part)};
+        if (digit.size % part != 0) continue;
+        const auto g = place_for(i, {major});
+        if (!g) continue;
+        take(*g, {major});
+        digit.size /= part;
+        part = digit.size + 1;
+      }
+      if (digit.size == 1) continue;
+      if (const auto g = uneven_place_for(i, {digit})) take(*g, {digit});
+    }
+  }
+
+  bool is_place(size_t i, size_t g) const {
+    return local_kind(g, FactorKind::pass) && operand_has(i, g) && rule_.factors[g].size > 0 &&
+           in_result(rule_, static_cast<int64_t>(g));
   }
 
   // The largest loop of operand i and the result that these digits cut into equal parts.
@@ -171,10 +228,24 @@ class Chooser {
     for (size_t g = 0; g < chosen_.size(); ++g) {
       const int64_t size = rule_.factors[g].size;
       const int64_t tiles = tile_count(chosen_[g]) * tile_count(digits);
-      if (!local_kind(g, FactorKind::pass) || !operand_has(i, g) || size == 0 ||
-          size % tiles != 0 || !in_result(rule_, static_cast<int64_t>(g)))
-        continue;
-      if (!best || size > rule_.factors[*best].size) best = g;
+      if (is_place(i, g) && size % tiles == 0 && (!best || size > rule_.factors[*best].size))
+        best = g;
+    }
+    return best;
+  }
+
+  // The loop where the fewest devices have nothing to do: at least half of them have.
+  std::optional<size_t> uneven_place_for(size_t i, const Digits& digits) const {
+    std::optional<size_t> best;
+    double most = 0.5;
+    for (size_t g = 0; g < chosen_.size(); ++g) {
+      if (!is_place(i, g)) continue;
+      const int64_t size = rule_.factors[g].size;
+      const int64_t tiles = tile_count(chosen_[g]) * tile_count(digits);
+      const double used = double(size) / double(ceil_div(size, tiles) * tiles);
+      if (used < most || (best && used == most)) continue;
+      best = g;
+      most = used;
     }
     return best;
   }
@@ -184,20 +255,6 @@ class Chooser {
   FactorDigits chosen_;
   Digits used_;
 };
-
-ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
-  ReshardCost cost;
-  const auto add = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
-    const ReshardPlan plan = plan_reshard(shape, from, to, p.num_devices);
-    cost.bytes += plan.cost.bytes;
-    cost.steps += plan.cost.steps;
-  };
-  for (size_t i = 0; i < p.operands.size(); ++i)
-    add(p.node->operand(static_cast<int64_t>(i))->shape, p.operands[i],
-        project(p.order, p.rule->operands[i], spread));
-  add(leaf_shapes(p.node->shape).at(0), project(p.order, p.rule->results[0], spread), p.result);
-  return cost;
-}
 
 // Where no loop is summed (elementwise and data movement), computing in an operand's own layout and
 // moving the result once can be cheaper than moving several operands.

@@ -19,6 +19,7 @@ struct SpreadProblem {
   FactorDigits want;               // [factor], of the completed result
   Sharding result;                 // completed sharding of result leaf 0
   int64_t num_devices = 1;         // of the program
+  std::vector<bool> exchanged;     // [factor]: parts read something of other parts
   Digits taken;                    // unreduced digits that stay: not available to factors
 };
 

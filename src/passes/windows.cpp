@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "passes/cumulative.h"
 
 namespace gspmd {
 namespace {
@@ -36,7 +37,7 @@ Windows::Windows(SpmdPartitioner& spmd, Node& node, FactorRule& rule)
     open_kernel(rule);
   }
   for (size_t f = 0; f < opened_.size(); ++f)
-    if (rule.factors[f].kind == FactorKind::window && may_open(f)) {
+    if (rule.factors[f].kind == FactorKind::window && may_open(f) && !is_cumulated_whole(f)) {
       rule.factors[f].kind = FactorKind::pass;
       opened_[f] = true;
     }
@@ -92,6 +93,16 @@ bool Windows::may_open(size_t factor) const {
   for (size_t d = 0; d < rule_.results[0].size(); ++d)
     if (rule_.results[0][d] == f && node_.dims()[d] == 0) return false;
   return true;
+}
+
+// A cumulative dim that the result has whole: what is read is all of it, in few places or in all.
+bool Windows::is_cumulated_whole(size_t factor) const {
+  if (!node_.is(Opcode::reduce_window)) return false;
+  for (size_t d = 0; d < rule_.results[0].size(); ++d)
+    if (rule_.results[0][d] == static_cast<int64_t>(factor))
+      return spmd_.sharding(node_).dim(static_cast<int64_t>(d)).empty() &&
+             cumulative_dim(node_.attrs.window[d], node_.operand(0)->dims()[d], node_.dims()[d]);
+  return false;
 }
 
 void Windows::spread(DeviceOrder order, FactorDigits& spread) {

@@ -18,6 +18,7 @@ class Windows {
   // Takes back what is too large to compute positions of. Before anything below.
   void spread(DeviceOrder order, FactorDigits& spread);
   bool any() const { return any_; }
+  const std::vector<bool>& opened() const { return opened_; }  // by factor, of those at the start
 
   // What operand i is fetched from: the operand, or what it is a slice of where a concatenation
   // puts slices together (rotations, borders that wrap round).
@@ -40,6 +41,7 @@ class Windows {
   void open_groups(FactorRule& rule);
   void open_kernel(FactorRule& rule);
   bool may_open(size_t factor) const;
+  bool is_cumulated_whole(size_t factor) const;
   bool serves(size_t i, int64_t d) const;
   WindowAccess access(size_t i, const Dim& dim) const;
   const WindowDim& window(int64_t d) const;

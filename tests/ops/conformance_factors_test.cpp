@@ -9,6 +9,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 #include "ops/samples.h"
+#include "ops/scan.h"
 
 namespace gspmd::testing {
 namespace {
@@ -25,6 +26,7 @@ struct Cut {
   std::vector<int64_t> operands;
   std::vector<int64_t> results;
   int64_t size = 0;
+  int64_t factor = -1;
 };
 
 int64_t dim_of(const std::vector<int64_t>& dims, int64_t factor) {
@@ -38,6 +40,7 @@ Cut cut_of(const FactorRule& rule, int64_t factor) {
   for (const auto& dims : rule.operands) cut.operands.push_back(dim_of(dims, factor));
   for (const auto& dims : rule.results) cut.results.push_back(dim_of(dims, factor));
   cut.size = rule.factors[static_cast<size_t>(factor)].size;
+  cut.factor = factor;
   return cut;
 }
 
@@ -68,6 +71,18 @@ Attributes attributes_of_part(const Case& op, const Cut& cut, int64_t begin, int
   return attrs;
 }
 
+// What the op calls; the computation of a scan has the sizes of the pieces in its text.
+std::vector<Computation*> called_on_part(const Case& op, const Cut& cut, int64_t size,
+                                         Module& module) {
+  if (!op.node->is(Opcode::scan)) return op.node->called;
+  std::vector<int64_t> sizes;
+  for (const Factor& factor : op.node->op().factors(*op.node).factors) sizes.push_back(factor.size);
+  sizes.at(static_cast<size_t>(cut.factor)) = size;
+  return {scan_body_on_parts(*op.node, sizes, module, [](const Computation& called) {
+    return const_cast<Computation*>(&called);
+  })};
+}
+
 // The op on pieces. `identity`: operands without the factor hold this instead (they have counted in
 // another piece).
 std::vector<Array> evaluate_part(const Case& op, const Cut& cut, int64_t begin, int64_t end,
@@ -89,7 +104,7 @@ std::vector<Array> evaluate_part(const Case& op, const Cut& cut, int64_t begin, 
     if (cut.results[l] >= 0) declared[l].dims[static_cast<size_t>(cut.results[l])] = end - begin;
   const Shape shape = op.node->shape.is_tuple ? Shape::tuple(declared) : declared[0];
   c.set_root(emit(c, op.node->opcode(), operands, attributes_of_part(op, cut, begin, end), shape,
-                  op.node->called));
+                  called_on_part(op, cut, end - begin, module)));
   return leaves(evaluate(c, {}));
 }
 
@@ -157,7 +172,7 @@ std::vector<Cut> undeclared_cuts(const FactorRule& rule, const Case& op) {
   for (size_t d = 0; d < rule.results[0].size(); ++d) {
     const int64_t size = op.results[0].dims()[d];
     if (declared(rule.results[0][d]) || size < 2) continue;
-    std::vector<Cut> open{{{}, {static_cast<int64_t>(d)}, size}};
+    std::vector<Cut> open{{{}, {static_cast<int64_t>(d)}, size, -1}};
     for (size_t i = 0; i < op.operands.size(); ++i) {
       std::vector<Cut> longer;
       for (const Cut& cut : open)

@@ -5,6 +5,7 @@
 
 #include "gspmd/ir/text.h"
 #include "ops/samples.h"
+#include "passes/conformance_programs.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -12,12 +13,8 @@ using namespace gspmd::testing;
 
 namespace {
 
-struct Program {
-  const char* name;
-  const char* body;  // of the entry; computations `sum` and `most` on f32 are there
-};
-
-// Beside the samples of the op table: sizes and forms where partitioning has cases.
+// Beside the samples of the op table: sizes and forms where partitioning has cases. Computations `sum`
+// and `most` on f32 are there.
 const Program kPrograms[] = {
     {"add", "a = f32[5,8] parameter(0)\n b = f32[5,8] parameter(1)\n ROOT r = f32[5,8] add(a, b)"},
     {"add one value twice", "a = f32[5,8] parameter(0)\n ROOT r = f32[5,8] add(a, a)"},
@@ -156,8 +153,8 @@ step { p = (s32[], f32[6,4], f32[6,4]) parameter(0)
  j = s32[] add(i, o)
  z = f32[6,4] add(x, y)
  ROOT t = (s32[], f32[6,4], f32[6,4]) tuple(j, z, x) }
-ENTRY e {
-)") + program.body +
+)") + order_computations() +
+         "ENTRY e {\n" + program.body +
          "\n}\n";
 }
 
@@ -213,7 +210,9 @@ std::vector<Case> all_cases() {
     auto arguments = sample_arguments(sample, *module, Values::integers, 3);
     cases.push_back({sample.name, std::move(module), std::move(arguments)});
   }
-  for (const Program& program : kPrograms) {
+  std::vector<Program> programs = order_programs();
+  programs.insert(programs.end(), std::begin(kPrograms), std::end(kPrograms));
+  for (const Program& program : programs) {
     auto module = parse_module(module_text(program));
     auto arguments = integer_arguments(*module, 7);
     cases.push_back({program.name, std::move(module), std::move(arguments)});
@@ -235,7 +234,8 @@ void check(const Case& c, const Module& module, int64_t devices) {
 const std::vector<Mesh>& meshes() {
   static const std::vector<Mesh> list{
       Mesh{{"x", 8}}, Mesh{{"x", 2}, {"y", 4}}, Mesh{{"x", 2}, {"y", 2}, {"z", 2}},
-      Mesh{{"x", 3}}, Mesh{{"x", 6}},           Mesh({{"x", 2}, {"y", 2}}, {3, 1, 0, 2})};
+      Mesh{{"x", 3}}, Mesh{{"x", 5}},
+      Mesh{{"x", 6}}, Mesh({{"x", 2}, {"y", 2}}, {3, 1, 0, 2})};
   return list;
 }
 

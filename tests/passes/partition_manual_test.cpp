@@ -159,3 +159,46 @@ ENTRY e {
   CHECK_THROWS_WITH(run_pipeline(*parse_module(text), options),
                     Catch::Contains("f32[4,4]") && Catch::Contains("f32[2,4]"));
 }
+
+TEST_CASE("manual parameters and results are partitioned as they are", "[manual]") {
+  // Each device has the whole parameter; the sum over all devices is four times that.
+  const std::string manual = std::string("HloModule m\n") + kSum + R"(ENTRY e {
+  x = f32[8] parameter(0), sharding={manual}
+  r = f32[8] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=sum, sharding={manual}
+  ROOT n = f32[8] negate(r), sharding={manual}
+})";
+  const std::string whole = R"(HloModule m
+ENTRY e {
+  x = f32[8] parameter(0)
+  f = f32[] constant(-4)
+  b = f32[8] broadcast(f), dimensions={}
+  ROOT n = f32[8] multiply(x, b)
+})";
+  const std::string message = difference(manual, whole, 4);
+  INFO(message);
+  CHECK(message.empty());
+}
+
+TEST_CASE("a collective of several values in a partly manual region", "[manual]") {
+  // Manual over pairs; the rows are split over the two pairs.
+  const std::string manual = std::string("HloModule m\n") + kSum + R"(ENTRY e {
+  x = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
+  y = f32[8] parameter(1), sharding={devices=[2,2]<=[4] last_tile_dims={manual}}
+  r = (f32[8,6], f32[8]) all-reduce(x, y), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=sum, sharding={{devices=[2,1,2]<=[4] last_tile_dims={manual}}, {devices=[2,2]<=[4] last_tile_dims={manual}}}
+  a = f32[8,6] get-tuple-element(r), index=0, sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
+  b = f32[8] get-tuple-element(r), index=1, sharding={devices=[2,2]<=[4] last_tile_dims={manual}}
+  c = f32[8,6] broadcast(b), dimensions={0}, sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
+  ROOT n = f32[8,6] add(a, c), sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
+})";
+  const std::string whole = R"(HloModule m
+ENTRY e {
+  x = f32[8,6] parameter(0)
+  y = f32[8] parameter(1)
+  c = f32[8,6] broadcast(y), dimensions={0}
+  s = f32[8,6] add(x, c)
+  ROOT n = f32[8,6] add(s, s)
+})";
+  const std::string message = difference(manual, whole, 4);
+  INFO(message);
+  CHECK(message.empty());
+}

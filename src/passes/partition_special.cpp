@@ -1,0 +1,74 @@
+#include "passes/partition_special.h"
+
+#include <limits>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "ops/completion.h"
+
+namespace gspmd {
+
+std::optional<Partitioned> partition_reverse(SpmdPartitioner& spmd, Node& node) {
+  // Up to this many devices an exchange lists who sends to whom.
+  constexpr int64_t kManyDevices = 4096;
+  const Sharding have = spmd.sharding(*node.operand(0)), want = spmd.sharding(node);
+  if (!have.is_tiled() || !want.is_tiled() || !have.order() || !want.order()) return std::nullopt;
+  bool split = false;
+  for (const int64_t d : node.attrs.dimensions) {
+    split = split || have.tiles(d) > 1;
+    if (node.dim(d) == 0 || node.dim(d) % have.tiles(d) != 0) return std::nullopt;
+  }
+  for (int64_t d = 0; d < node.rank(); ++d)
+    if (have.dim(d) != want.dim(d)) return std::nullopt;
+  if (!split || have.manual_digits() != want.manual_digits()) return std::nullopt;
+  const Sharding turned = reversed_tiles(have, node.attrs.dimensions);
+  if (have.order()->count <= kManyDevices && !equivalent(turned, want)) return std::nullopt;
+  Node* x = spmd.reshard(node.operand(0), have);
+  return Partitioned{spmd.emit(Opcode::reverse, x->shape, {x}, node.attrs), turned};
+}
+
+std::optional<Partitioned> partition_get_dimension_size(SpmdPartitioner& spmd, Node& node) {
+  const int64_t size = node.operand(0)->dim(node.attrs.dimensions.at(0));
+  if (size > std::numeric_limits<int32_t>::max())
+    user_error("get-dimension-size: {} of {} is no s32", size, node.operand(0)->name());
+  return Partitioned{
+      hlo::constant(spmd.local(), Array::scalar(static_cast<int32_t>(size))),
+      Sharding::replicated()};
+}
+
+std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) {
+  switch (node.opcode()) {
+    case Opcode::dynamic_slice:
+      return partition_dynamic_slice(spmd, node);
+    case Opcode::dynamic_update_slice:
+      return partition_dynamic_update_slice(spmd, node);
+    case Opcode::gather:
+      return partition_gather(spmd, node);
+    case Opcode::scatter:
+      return partition_scatter(spmd, node);
+    case Opcode::reshape:
+      return partition_uneven_reshape(spmd, node);
+    case Opcode::reduce:
+      return partition_variadic_reduce(spmd, node);
+    case Opcode::reduce_window:
+      return partition_cumulative(spmd, node);
+    case Opcode::scan:
+      return partition_scan(spmd, node);
+    case Opcode::sort:
+      return partition_sort(spmd, node);
+    case Opcode::slice:
+      return partition_slice_of_sort(spmd, node);
+    case Opcode::topk:
+      return partition_topk(spmd, node);
+    case Opcode::reverse:
+      return partition_reverse(spmd, node);
+    case Opcode::select_and_scatter:
+      return partition_select_and_scatter(spmd, node);
+    case Opcode::get_dimension_size:
+      return partition_get_dimension_size(spmd, node);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace gspmd
