@@ -7,6 +7,107 @@
 namespace gspmd::testing {
 namespace {
 
+const char* const kComputations = R"(
+least_s32 { a = s32[] parameter(0)
+ b = s32[] parameter(1)
+ ROOT s = s32[] minimum(a, b) }
+times_s32 { a = s32[] parameter(0)
+ b = s32[] parameter(1)
+ ROOT s = s32[] multiply(a, b) }
+any { a = pred[] parameter(0)
+ b = pred[] parameter(1)
+ ROOT s = pred[] or(a, b) }
+all { a = pred[] parameter(0)
+ b = pred[] parameter(1)
+ ROOT s = pred[] and(a, b) }
+xor_u32 { a = u32[] parameter(0)
+ b = u32[] parameter(1)
+ ROOT s = u32[] xor(a, b) }
+second_of { a = f32[] parameter(0)
+ ROOT b = f32[] parameter(1) }
+wide_sum { a = bf16[] parameter(0)
+ b = bf16[] parameter(1)
+ c = f32[] convert(a)
+ d = f32[] convert(b)
+ e = f32[] add(c, d)
+ ROOT s = bf16[] convert(e) }
+both_sums { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ c = f32[] parameter(2)
+ d = f32[] parameter(3)
+ e = f32[] add(a, c)
+ f = f32[] add(b, d)
+ ROOT s = (f32[], f32[]) tuple(e, f) }
+largest { a = f32[] parameter(0)
+ i = s32[] parameter(1)
+ b = f32[] parameter(2)
+ j = s32[] parameter(3)
+ g = pred[] compare(a, b), direction=GT
+ e = pred[] compare(a, b), direction=EQ
+ l = pred[] compare(i, j), direction=LT
+ t = pred[] and(e, l)
+ c = pred[] or(g, t)
+ v = f32[] select(c, a, b)
+ k = s32[] select(c, i, j)
+ ROOT r = (f32[], s32[]) tuple(v, k) }
+below { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = pred[] compare(a, b), direction=LT }
+more { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ i = s32[] parameter(2)
+ j = s32[] parameter(3)
+ ROOT s = pred[] compare(a, b), direction=GT }
+first_less { a = s32[] parameter(0)
+ b = s32[] parameter(1)
+ c = f32[] parameter(2)
+ d = f32[] parameter(3)
+ ROOT s = pred[] compare(a, b), direction=LT }
+running { x = f32[4] parameter(0)
+ c = f32[4] parameter(1)
+ s = f32[4] add(c, x)
+ d = f32[4] multiply(s, x)
+ ROOT r = (f32[4], f32[4]) tuple(d, s) }
+decayed { x = f32[4] parameter(0)
+ c = f32[4] parameter(1)
+ h = f32[] constant(-1)
+ b = f32[4] broadcast(h), dimensions={}
+ m = f32[4] multiply(c, b)
+ s = f32[4] add(m, x)
+ ROOT r = (f32[4], f32[4]) tuple(c, s) }
+centred { x = f32[4] parameter(0)
+ c = f32[4] parameter(1)
+ z = f32[] constant(0)
+ t = f32[] reduce(x, z), dimensions={0}, to_apply=sum
+ b = f32[4] broadcast(t), dimensions={}
+ m = f32[4] subtract(b, x)
+ s = f32[4] subtract(m, c)
+ ROOT r = (f32[4], f32[4]) tuple(m, s) }
+counted { x = f32[4] parameter(0)
+ c = f32[] parameter(1)
+ o = f32[] constant(1)
+ n = f32[] add(c, o)
+ b = f32[4] broadcast(n), dimensions={}
+ y = f32[4] multiply(x, b)
+ ROOT r = (f32[4], f32[]) tuple(y, n) }
+affine { a = s32[3] parameter(0)
+ b = s32[3] parameter(1)
+ c = s32[3] parameter(2)
+ d = s32[3] parameter(3)
+ e = s32[3] multiply(a, c)
+ f = s32[3] multiply(a, d)
+ g = s32[3] add(f, b)
+ h = s32[3] subtract(g, c)
+ ROOT r = (s32[3], s32[3], s32[3], s32[3]) tuple(h, d, e, g) }
+matrices { a = s32[3,2,2] parameter(0)
+ c = s32[3,2,2] parameter(1)
+ p = s32[3,2,2] dot(a, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+ q = s32[3,2,2] add(p, a)
+ ROOT r = (s32[3,2,2], s32[3,2,2]) tuple(q, p) }
+last { ROOT a = s32[3] parameter(0)
+ c = s32[3] parameter(1) }
+)";
+
 std::string cumulative(const std::string& type, const std::string& dims, const std::string& window,
                        const std::string& start, const std::string& apply,
                        const std::string& result = "") {
@@ -149,107 +250,6 @@ std::vector<Program> order_programs() {
   return all;
 }
 
-const char* order_computations() {
-  return R"(
-least_s32 { a = s32[] parameter(0)
- b = s32[] parameter(1)
- ROOT s = s32[] minimum(a, b) }
-times_s32 { a = s32[] parameter(0)
- b = s32[] parameter(1)
- ROOT s = s32[] multiply(a, b) }
-any { a = pred[] parameter(0)
- b = pred[] parameter(1)
- ROOT s = pred[] or(a, b) }
-all { a = pred[] parameter(0)
- b = pred[] parameter(1)
- ROOT s = pred[] and(a, b) }
-xor_u32 { a = u32[] parameter(0)
- b = u32[] parameter(1)
- ROOT s = u32[] xor(a, b) }
-second_of { a = f32[] parameter(0)
- ROOT b = f32[] parameter(1) }
-wide_sum { a = bf16[] parameter(0)
- b = bf16[] parameter(1)
- c = f32[] convert(a)
- d = f32[] convert(b)
- e = f32[] add(c, d)
- ROOT s = bf16[] convert(e) }
-both_sums { a = f32[] parameter(0)
- b = f32[] parameter(1)
- c = f32[] parameter(2)
- d = f32[] parameter(3)
- e = f32[] add(a, c)
- f = f32[] add(b, d)
- ROOT s = (f32[], f32[]) tuple(e, f) }
-largest { a = f32[] parameter(0)
- i = s32[] parameter(1)
- b = f32[] parameter(2)
- j = s32[] parameter(3)
- g = pred[] compare(a, b), direction=GT
- e = pred[] compare(a, b), direction=EQ
- l = pred[] compare(i, j), direction=LT
- t = pred[] and(e, l)
- c = pred[] or(g, t)
- v = f32[] select(c, a, b)
- k = s32[] select(c, i, j)
- ROOT r = (f32[], s32[]) tuple(v, k) }
-below { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = pred[] compare(a, b), direction=LT }
-more { a = f32[] parameter(0)
- b = f32[] parameter(1)
- i = s32[] parameter(2)
- j = s32[] parameter(3)
- ROOT s = pred[] compare(a, b), direction=GT }
-first_less { a = s32[] parameter(0)
- b = s32[] parameter(1)
- c = f32[] parameter(2)
- d = f32[] parameter(3)
- ROOT s = pred[] compare(a, b), direction=LT }
-running { x = f32[4] parameter(0)
- c = f32[4] parameter(1)
- s = f32[4] add(c, x)
- d = f32[4] multiply(s, x)
- ROOT r = (f32[4], f32[4]) tuple(d, s) }
-decayed { x = f32[4] parameter(0)
- c = f32[4] parameter(1)
- h = f32[] constant(-1)
- b = f32[4] broadcast(h), dimensions={}
- m = f32[4] multiply(c, b)
- s = f32[4] add(m, x)
- ROOT r = (f32[4], f32[4]) tuple(c, s) }
-centred { x = f32[4] parameter(0)
- c = f32[4] parameter(1)
- z = f32[] constant(0)
- t = f32[] reduce(x, z), dimensions={0}, to_apply=sum
- b = f32[4] broadcast(t), dimensions={}
- m = f32[4] subtract(b, x)
- s = f32[4] subtract(m, c)
- ROOT r = (f32[4], f32[4]) tuple(m, s) }
-counted { x = f32[4] parameter(0)
- c = f32[] parameter(1)
- o = f32[] constant(1)
- n = f32[] add(c, o)
- b = f32[4] broadcast(n), dimensions={}
- y = f32[4] multiply(x, b)
- ROOT r = (f32[4], f32[]) tuple(y, n) }
-affine { a = s32[3] parameter(0)
- b = s32[3] parameter(1)
- c = s32[3] parameter(2)
- d = s32[3] parameter(3)
- e = s32[3] multiply(a, c)
- f = s32[3] multiply(a, d)
- g = s32[3] add(f, b)
- h = s32[3] subtract(g, c)
- ROOT r = (s32[3], s32[3], s32[3], s32[3]) tuple(h, d, e, g) }
-matrices { a = s32[3,2,2] parameter(0)
- c = s32[3,2,2] parameter(1)
- p = s32[3,2,2] dot(a, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
- q = s32[3,2,2] add(p, a)
- ROOT r = (s32[3,2,2], s32[3,2,2]) tuple(q, p) }
-last { ROOT a = s32[3] parameter(0)
- c = s32[3] parameter(1) }
-)";
-}
+const char* order_computations() { return kComputations; }
 
 }  // namespace gspmd::testing

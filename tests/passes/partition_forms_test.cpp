@@ -67,9 +67,6 @@ TEST_CASE("every sharding form on operands and result computes the same bits", "
 }
 
 TEST_CASE("shardings that cannot be partitioned are refused with the reason", "[forms]") {
-  CHECK_THAT(message_of(text_with("{manual}", "", ""), 8), Catch::Contains("manual"));
-  CHECK_THAT(message_of(text_with("{devices=[1,2,4]<=[8] last_tile_dims={manual}}", "", ""), 8),
-             Catch::Contains("manual"));
   CHECK_THAT(message_of(text_with("{devices=[2,1,4]<=[8] last_tile_dims={unreduced}}", "", ""), 8),
              Catch::Contains("unreduced"));
   CHECK_THAT(message_of(text_with("{devices=[2,4]<=[8]}", "", ""), 4), Catch::Contains("device 7"));
