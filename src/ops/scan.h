@@ -24,8 +24,7 @@ FactorRule scan_factors(const Node& node);
 
 // The computation of a scan whose factors f have parts of sizes[f] elements, in `target`. Pass
 // factors only may be cut. `called`: what takes the place of a called computation of scalars.
-Computation* scan_body_on_parts(
-    const Node& scan, const std::vector<int64_t>& sizes, Module& target,
-    const std::function<Computation*(const Computation&)>& called);
+Computation* scan_body_on_parts(const Node& scan, const std::vector<int64_t>& sizes, Module& target,
+                                const std::function<Computation*(const Computation&)>& called);
 
 }  // namespace gspmd

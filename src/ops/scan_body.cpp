@@ -13,8 +13,7 @@ namespace {
 // Classes of dims of all values of the computation, and of the scan's operands and results.
 class BodyLoops {
  public:
-  explicit BodyLoops(const Node& scan)
-      : body_(*scan.called.at(0)), parts_(scan_parts(scan)) {
+  explicit BodyLoops(const Node& scan) : body_(*scan.called.at(0)), parts_(scan_parts(scan)) {
     for (const auto& node : body_.nodes()) add(node.get(), leaf_shapes(node->shape));
     for (const auto& node : body_.nodes()) pass_through(*node);
     meet_scan();
@@ -165,8 +164,7 @@ LoopFactors loop_factors(const Node& node, const BodyLoops& loops) {
   const int64_t along = add_factor(rule, parts.length, FactorKind::blocked);
   const auto factor = [&](int64_t loop, int64_t size) {
     const auto [at, fresh] = result.factor_of.emplace(loop, std::ssize(rule.factors));
-    if (fresh)
-      add_factor(rule, size, loops.is_free(loop) ? FactorKind::pass : FactorKind::blocked);
+    if (fresh) add_factor(rule, size, loops.is_free(loop) ? FactorKind::pass : FactorKind::blocked);
     return at->second;
   };
   // `scanned`: the value has the scan dim, which a step of it has not.
@@ -224,7 +222,8 @@ Computation* scan_body_on_parts(const Node& scan, const std::vector<int64_t>& si
     else
       shape.dims = leaves.at(0).dims;
     Node* copy = made->append(node->opcode(), shape, operands, attrs, node->name());
-    for (const Computation* computation : node->called) copy->called.push_back(called(*computation));
+    for (const Computation* computation : node->called)
+      copy->called.push_back(called(*computation));
     copy_annotations(*node, *copy);
     copy->sharding.reset();
     copies[node.get()] = copy;

@@ -110,7 +110,8 @@ Partitioned collective_in_region(SpmdPartitioner& spmd, Node& node) {
   }
   // Of several operands each has a result; an all-to-all of several has them all split alike.
   for (size_t i = 0; i < node.operands().size(); ++i)
-    operands.push_back(spmd.reshard(node.operands()[i], layouts.at(std::min(i, shapes.size() - 1))));
+    operands.push_back(
+        spmd.reshard(node.operands()[i], layouts.at(std::min(i, shapes.size() - 1))));
   std::vector<Computation*> called;
   for (const Computation* computation : node.called)
     called.push_back(spmd.local_computation(*computation));

@@ -26,9 +26,9 @@ class Cumulate {
     for (size_t i = 0; i < count_; ++i) {
       const DType type = node.operands()[i]->shape.dtype;
       starts_.push_back(spmd.reshard(node.operands()[count_ + i], Sharding::replicated()));
-      neutral_.push_back(combiner_ ? hlo::scalar(spmd.local(), type,
-                                                 neutral_contribution(*combiner_, type))
-                                   : starts_.back());
+      neutral_.push_back(
+          combiner_ ? hlo::scalar(spmd.local(), type, neutral_contribution(*combiner_, type))
+                    : starts_.back());
     }
   }
 
@@ -92,8 +92,7 @@ class Cumulate {
       Node* tile = hlo::iota(c, Shape(DType::s32, total->dims()), d);
       Node* earlier = hlo::compare(tile, hlo::broadcast(mine, total->dims(), {}),
                                    dim.form.reverse ? Direction::gt : Direction::lt);
-      before.push_back(
-          hlo::select(earlier, total, hlo::broadcast(neutral_[i], total->dims(), {})));
+      before.push_back(hlo::select(earlier, total, hlo::broadcast(neutral_[i], total->dims(), {})));
     }
     before.insert(before.end(), starts.begin(), starts.end());
     const std::vector<Node*> carried = reduced(before, d);

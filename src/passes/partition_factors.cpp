@@ -24,8 +24,9 @@ struct Pending {
   DeviceOrder order = nullptr;
 };
 
-// Whether node(sum of partials) has the bits of the sum of node(partial), the sign of zeros included: partials
-// that cancel make +0, of which the negative is -0; and narrower partials would round before they are added.
+// Whether node(sum of partials) has the bits of the sum of node(partial), the sign of zeros
+// included: partials that cancel make +0, of which the negative is -0; and narrower partials would
+// round before they are added.
 bool keeps_bits_of_sums(const Node& node) {
   const DType dtype = node.shape.dtype;
   if (node.is(Opcode::convert))

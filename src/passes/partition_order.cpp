@@ -103,7 +103,8 @@ std::optional<Partitioned> partition_variadic_reduce(SpmdPartitioner& spmd, Node
   for (size_t i = 0; i < count; ++i) {
     Dims one = parts[i].dims;
     one.insert(one.begin(), 1);
-    Node* part = node.shape.is_tuple ? hlo::get_tuple_element(first, static_cast<int64_t>(i)) : first;
+    Node* part =
+        node.shape.is_tuple ? hlo::get_tuple_element(first, static_cast<int64_t>(i)) : first;
     Node* mine = hlo::reshape(part, one);
     partials.push_back(gather_along(spmd, mine, 0, have.order(), split));
   }
@@ -138,7 +139,8 @@ std::optional<Partitioned> partition_topk(SpmdPartitioner& spmd, Node& node) {
   Node* first = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {x}, attrs);
   Node* begin = hlo::broadcast(spmd.offset(have, operand->shape, last), places.dims, {});
   Node* place = hlo::binary(Opcode::add, hlo::get_tuple_element(first, 1), begin);
-  Node* all_values = gather_along(spmd, hlo::get_tuple_element(first, 0), last, have.order(), split);
+  Node* all_values =
+      gather_along(spmd, hlo::get_tuple_element(first, 0), last, have.order(), split);
   Node* all_places = gather_along(spmd, place, last, have.order(), split);
   values.dims.back() = places.dims.back() = k;
   attrs.scalar->k = k;

@@ -80,7 +80,8 @@ class ScanInParts {
     std::vector<Sharding> results;
     for (int64_t i = 0; i < parts_.inputs + parts_.carries; ++i)
       (i < parts_.inputs ? inputs : starts)
-          .push_back(spmd_.reshard(node_.operand(i), layout(rule_.operands[static_cast<size_t>(i)])));
+          .push_back(
+              spmd_.reshard(node_.operand(i), layout(rule_.operands[static_cast<size_t>(i)])));
     std::vector<Shape> shapes = leaf_shapes(node_.shape);
     for (size_t l = 0; l < shapes.size(); ++l) {
       results.push_back(layout(rule_.results[l]));
@@ -115,9 +116,7 @@ class ScanInParts {
   }
 
   // Positions [0, count), s32.
-  Node* positions(int64_t count) {
-    return hlo::iota(spmd_.local(), Shape(DType::s32, {count}), 0);
-  }
+  Node* positions(int64_t count) { return hlo::iota(spmd_.local(), Shape(DType::s32, {count}), 0); }
   Node* compare(Node* positions, Node* with, Direction direction) {
     return hlo::compare(positions, hlo::broadcast(with, positions->dims(), {}), direction);
   }
@@ -149,8 +148,8 @@ class ScanInParts {
     if (combiners_.size() == inputs.size())
       return combined(inputs, compare(at, count, Direction::lt), parts_.dim, {});
     // From the element that comes first, by the others.
-    Node* last = hlo::binary(Opcode::maximum, hlo::binary(Opcode::subtract, count, number(1)),
-                             number(0));
+    Node* last =
+        hlo::binary(Opcode::maximum, hlo::binary(Opcode::subtract, count, number(1)), number(0));
     Node* begin = reverse_ ? last : number(0);
     std::vector<Node*> starts;
     for (Node* input : inputs) {
@@ -186,8 +185,7 @@ class ScanInParts {
     for (size_t i = 0; i < values.size(); ++i) {
       const DType type = values[i]->shape.dtype;
       const Dims& dims = values[i]->dims();
-      Node* neutral =
-          hlo::scalar(spmd_.local(), type, neutral_contribution(combiners_[i], type));
+      Node* neutral = hlo::scalar(spmd_.local(), type, neutral_contribution(combiners_[i], type));
       Node* kept = hlo::select(hlo::broadcast(taken, dims, {dim}), values[i],
                                hlo::broadcast(neutral, dims, {}));
       const Opcode opcode = combiner_opcode(combiners_[i]);
@@ -236,8 +234,9 @@ class ScanInParts {
       const Node& parameter = *body_->parameters().at(static_cast<size_t>(i));
       if (i == parts_.inputs)
         for (int64_t j = 0; j < parts_.inputs; ++j)
-          masks.push_back(hlo::parameter(*made, parts_.inputs + j,
-                                         Shape(DType::pred, arguments[static_cast<size_t>(j)]->dims())));
+          masks.push_back(
+              hlo::parameter(*made, parts_.inputs + j,
+                             Shape(DType::pred, arguments[static_cast<size_t>(j)]->dims())));
       arguments.push_back(hlo::parameter(*made, i < parts_.inputs ? i : i + parts_.inputs,
                                          parameter.shape, parameter.name()));
     }
@@ -264,7 +263,7 @@ class ScanInParts {
   const bool reverse_;
   Computation* body_;
   Computation* masked_[2] = {nullptr, nullptr};  // by whether there are outputs
-  std::vector<Combiner> combiners_;  // of all carries, where all are known
+  std::vector<Combiner> combiners_;              // of all carries, where all are known
 };
 
 }  // namespace

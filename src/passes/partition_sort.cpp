@@ -83,8 +83,8 @@ class TwoLevelSort {
     for (Node*& value : values) {
       std::vector<PaddingDim> padding(value->dims().size());
       padding[static_cast<size_t>(c_.dim)].high = c_.size - c_.k;
-      value = hlo::pad(first(value, c_.k), hlo::scalar(spmd_.local(), value->shape.dtype, 0),
-                       padding);
+      value =
+          hlo::pad(first(value, c_.k), hlo::scalar(spmd_.local(), value->shape.dtype, 0), padding);
     }
     if (!node_.shape.is_tuple) return {values[0], c_.whole};
     return {hlo::tuple(spmd_.local(), values),
@@ -123,8 +123,7 @@ class TwoLevelSort {
     if (behind) values.insert(values.begin(), behind);
     std::vector<Shape> shapes;
     for (Node* value : values) shapes.emplace_back(value->shape.dtype, value->dims());
-    Computation* less =
-        behind ? less_with_end() : spmd_.local_computation(*node_.called.at(0));
+    Computation* less = behind ? less_with_end() : spmd_.local_computation(*node_.called.at(0));
     Node* sort = spmd_.emit(Opcode::sort, shapes.size() == 1 ? shapes[0] : Shape::tuple(shapes),
                             values, attrs, {less});
     if (shapes.size() == 1) return {sort};
@@ -143,8 +142,8 @@ class TwoLevelSort {
     Node* b = hlo::parameter(*less_, 1, Shape(DType::pred, {}));
     std::vector<Node*> arguments;
     for (const Node* parameter : plain->parameters())
-      arguments.push_back(hlo::parameter(*less_, parameter->attrs.index + 2, parameter->shape,
-                                         parameter->name()));
+      arguments.push_back(
+          hlo::parameter(*less_, parameter->attrs.index + 2, parameter->shape, parameter->name()));
     Node* less = inline_computation(*plain, *less_, arguments);
     less_->set_root(hlo::select(hlo::compare(a, b, Direction::ne), b, less));
     return less_;
@@ -179,9 +178,8 @@ std::optional<Partitioned> partition_slice_of_sort(SpmdPartitioner& spmd, Node& 
     attrs.limits[at] = ceil_div(operand->dim(d), choice->whole.tiles(d));
   }
   Node* x = spmd.reshard(operand, choice->whole);
-  return Partitioned{
-      spmd.emit(Opcode::slice, local_shape(node.shape, choice->whole), {x}, attrs),
-      choice->whole};
+  return Partitioned{spmd.emit(Opcode::slice, local_shape(node.shape, choice->whole), {x}, attrs),
+                     choice->whole};
 }
 
 }  // namespace gspmd

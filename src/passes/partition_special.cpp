@@ -31,9 +31,8 @@ std::optional<Partitioned> partition_get_dimension_size(SpmdPartitioner& spmd, N
   const int64_t size = node.operand(0)->dim(node.attrs.dimensions.at(0));
   if (size > std::numeric_limits<int32_t>::max())
     user_error("get-dimension-size: {} of {} is no s32", size, node.operand(0)->name());
-  return Partitioned{
-      hlo::constant(spmd.local(), Array::scalar(static_cast<int32_t>(size))),
-      Sharding::replicated()};
+  return Partitioned{hlo::constant(spmd.local(), Array::scalar(static_cast<int32_t>(size))),
+                     Sharding::replicated()};
 }
 
 std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) {

@@ -149,8 +149,8 @@ std::optional<int64_t> Windows::rotation() const {
   const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
   const int64_t size = x->dims()[d], by = front->attrs.starts[d];
   const Dim dim = this->dim(0, node_.attrs.dimensions[0]);
-  const bool turns = front->attrs.limits[d] == size && back->attrs.starts[d] == 0 &&
-                     back->attrs.limits[d] == by;
+  const bool turns =
+      front->attrs.limits[d] == size && back->attrs.starts[d] == 0 && back->attrs.limits[d] == by;
   if (!turns || !dim.split || size % dim.from.held.tiles != 0) return std::nullopt;
   return by;
 }

@@ -121,7 +121,8 @@ std::vector<Program> windows() {
   return {
       {"cumulative sum", cumulative("f32", "13,3", "size=13x1 pad=12_0x0_0", "0", "sum")},
       {"cumulative sum with a start", cumulative("f32", "3,9", "size=1x9 pad=0_0x8_0", "5", "sum")},
-      {"cumulative sum from behind", cumulative("f32", "13,3", "size=13x1 pad=0_12x0_0", "0", "sum")},
+      {"cumulative sum from behind",
+       cumulative("f32", "13,3", "size=13x1 pad=0_12x0_0", "0", "sum")},
       {"cumulative maximum", cumulative("f32", "16", "size=16 pad=15_0", "-inf", "most")},
       {"cumulative minimum from behind",
        cumulative("s32", "11,2", "size=11x1 pad=0_10x0_0", "2147483647", "least_s32")},
@@ -130,7 +131,8 @@ std::vector<Program> windows() {
       {"cumulative and from behind", cumulative("pred", "12", "size=12 pad=0_11", "true", "all")},
       {"cumulative sum of all before", cumulative("f32", "12", "size=12 pad=12_-1", "0", "sum")},
       {"cumulative sum of all behind", cumulative("f32", "12", "size=12 pad=-1_12", "0", "sum")},
-      {"cumulative sum in a longer window", cumulative("f32", "10", "size=16 pad=15_0", "0", "sum")},
+      {"cumulative sum in a longer window",
+       cumulative("f32", "10", "size=16 pad=15_0", "0", "sum")},
       {"cumulative sum that goes on behind the end",
        cumulative("f32", "10", "size=20 pad=19_3", "0", "sum", "13")},
       {"cumulative sum over two dims",
@@ -142,7 +144,8 @@ std::vector<Program> windows() {
       {"cumulative argmax",
        "a = f32[3,10] parameter(0)\n p = s32[3,10] iota(), iota_dimension=1\n i = f32[] "
        "constant(-inf)\n j = s32[] constant(2147483647)\n r = (f32[3,10], s32[3,10]) "
-       "reduce-window(a, p, i, j), window={size=1x10 pad=0_0x9_0}, to_apply=largest\n v = f32[3,10] "
+       "reduce-window(a, p, i, j), window={size=1x10 pad=0_0x9_0}, to_apply=largest\n v = "
+       "f32[3,10] "
        "get-tuple-element(r), index=0\n k = s32[3,10] get-tuple-element(r), index=1\n ROOT t = "
        "(f32[3,10], s32[3,10]) tuple(v, k)"},
       {"associative scan by slices and pads",
@@ -198,10 +201,12 @@ std::vector<Program> scans() {
 
 std::vector<Program> choices() {
   return {
-      {"sort", "a = f32[6,13] parameter(0)\n ROOT r = f32[6,13] sort(a), dimensions={1}, "
-               "to_apply=below"},
-      {"sort of one dim", "a = f32[13] parameter(0)\n ROOT r = f32[13] sort(a), dimensions={0}, "
-                          "to_apply=below"},
+      {"sort",
+       "a = f32[6,13] parameter(0)\n ROOT r = f32[6,13] sort(a), dimensions={1}, "
+       "to_apply=below"},
+      {"sort of one dim",
+       "a = f32[13] parameter(0)\n ROOT r = f32[13] sort(a), dimensions={0}, "
+       "to_apply=below"},
       {"stable sort of pairs",
        "a = s32[4,3,9] parameter(0)\n b = f32[4,3,9] parameter(1)\n r = (s32[4,3,9], f32[4,3,9]) "
        "sort(a, b), dimensions={2}, is_stable=true, to_apply=first_less\n x = s32[4,3,9] "
@@ -216,7 +221,8 @@ std::vector<Program> choices() {
        "s32[] constant(2147483647)\n ROOT r = (f32[3], s32[3]) reduce(a, p, i, j), "
        "dimensions={0,2}, to_apply=largest"},
       {"argmax from a start that counts",
-       "a = f32[5,11] parameter(0)\n p = s32[5,11] parameter(1)\n i = f32[] constant(2)\n j = s32[] "
+       "a = f32[5,11] parameter(0)\n p = s32[5,11] parameter(1)\n i = f32[] constant(2)\n j = "
+       "s32[] "
        "parameter(2)\n ROOT r = (f32[5], s32[5]) reduce(a, p, i, j), dimensions={1}, "
        "to_apply=largest"},
       {"reduction by xor",
@@ -231,12 +237,14 @@ std::vector<Program> choices() {
       {"sum and sum of squares",
        "a = f32[6,9] parameter(0)\n b = f32[6,9] multiply(a, a)\n i = f32[] constant(0)\n ROOT r = "
        "(f32[9], f32[9]) reduce(a, b, i, i), dimensions={0}, to_apply=both_sums"},
-      {"topk", "a = f32[3,17] parameter(0)\n r = (f32[3,2], s32[3,2]) topk(a), k=2, largest=true\n "
-               "ROOT v = f32[3,2] get-tuple-element(r), index=0"},
+      {"topk",
+       "a = f32[3,17] parameter(0)\n r = (f32[3,2], s32[3,2]) topk(a), k=2, largest=true\n "
+       "ROOT v = f32[3,2] get-tuple-element(r), index=0"},
       {"topk by sort and slice",
        "a = f32[3,16] parameter(0)\n p = s32[3,16] iota(), iota_dimension=1\n s = (f32[3,16], "
        "s32[3,16]) sort(a, p), dimensions={1}, is_stable=true, to_apply=more\n v = f32[3,16] "
-       "get-tuple-element(s), index=0\n k = s32[3,16] get-tuple-element(s), index=1\n v2 = f32[3,2] "
+       "get-tuple-element(s), index=0\n k = s32[3,16] get-tuple-element(s), index=1\n v2 = "
+       "f32[3,2] "
        "slice(v), slice={[0:3], [0:2]}\n k2 = s32[3,2] slice(k), slice={[0:3], [0:2]}\n ROOT t = "
        "(f32[3,2], s32[3,2]) tuple(v2, k2)"},
   };

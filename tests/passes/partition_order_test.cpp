@@ -19,7 +19,8 @@ std::unique_ptr<Module> module_of(std::string body, const std::string& sharding)
 sum { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = f32[] add(a, b) }
-)") + order_computations() + "ENTRY e {\n" + body + "\n}\n");
+)") + order_computations() +
+                      "ENTRY e {\n" + body + "\n}\n");
 }
 
 // "all-gather f32[4,2]" per collective; the program equals the whole one.
@@ -75,8 +76,7 @@ TEST_CASE("cumulative argmax joins values and places of the parts", "[order]") {
               "get-tuple-element(r), index=0, @\n k = s32[3,40] get-tuple-element(r), index=1, @\n "
               "ROOT t = (f32[3,40], s32[3,40]) tuple(v, k), sharding={{devices=[1,4]<=[4]}, "
               "{devices=[1,4]<=[4]}}",
-              "devices=[1,4]<=[4]", 4) ==
-        Strings{"all-gather f32[3,4]", "all-gather s32[3,4]"});
+              "devices=[1,4]<=[4]", 4) == Strings{"all-gather f32[3,4]", "all-gather s32[3,4]"});
 }
 
 TEST_CASE("an associative scan along a split dim gathers one carry per part", "[order]") {
@@ -123,8 +123,10 @@ TEST_CASE("the first elements of a sort along a split dim are chosen in two leve
   const std::string pairs =
       "a = f32[3,{0}] parameter(0), @\n p = s32[3,{0}] iota(), iota_dimension=1\n s = (f32[3,{0}], "
       "s32[3,{0}]) sort(a, p), dimensions={{1}}, to_apply=more\n v = f32[3,{0}] "
-      "get-tuple-element(s), index=0\n k = s32[3,{0}] get-tuple-element(s), index=1\n v2 = f32[3,2] "
-      "slice(v), slice={{[0:3], [0:2]}}\n k2 = s32[3,2] slice(k), slice={{[0:3], [0:2]}}\n ROOT t = "
+      "get-tuple-element(s), index=0\n k = s32[3,{0}] get-tuple-element(s), index=1\n v2 = "
+      "f32[3,2] "
+      "slice(v), slice={{[0:3], [0:2]}}\n k2 = s32[3,2] slice(k), slice={{[0:3], [0:2]}}\n ROOT t "
+      "= "
       "(f32[3,2], s32[3,2]) tuple(v2, k2)";
   CHECK(moved(fmt::format(fmt::runtime(pairs), 32), "devices=[1,4]<=[4]", 4) ==
         Strings{"all-gather f32[3,8]", "all-gather s32[3,8]"});
@@ -141,15 +143,17 @@ TEST_CASE("a reduction by any computation joins one result per part", "[order]")
               "i), dimensions={1}, to_apply=xor_u32",
               "devices=[1,4]<=[4]", 4) == Strings{"all-gather u32[4,6]"});
   // What comes last is not known beside the initial value: each row is reduced at one place.
-  for (const std::string& collective : moved("a = f32[6,9] parameter(0), @\n i = f32[] constant(0)\n ROOT r = f32[6] reduce(a, "
-              "i), dimensions={1}, to_apply=second_of",
-              "devices=[1,4]<=[4]", 4))
+  for (const std::string& collective :
+       moved("a = f32[6,9] parameter(0), @\n i = f32[] constant(0)\n ROOT r = f32[6] reduce(a, "
+             "i), dimensions={1}, to_apply=second_of",
+             "devices=[1,4]<=[4]", 4))
     CHECK(collective != "all-gather f32[4,6]");
 }
 
 TEST_CASE("a reversal onto reversed devices stays where it is", "[order]") {
-  const std::string body = "a = f32[8,3] parameter(0), @\n ROOT r = f32[8,3] reverse(a), "
-                           "dimensions={0}, sharding={devices=[4,1]%}";
+  const std::string body =
+      "a = f32[8,3] parameter(0), @\n ROOT r = f32[8,3] reverse(a), "
+      "dimensions={0}, sharding={devices=[4,1]%}";
   const auto to = [&](const char* devices) {
     std::string text = body;
     return moved(text.replace(text.find('%'), 1, devices), "devices=[4,1]<=[4]", 4);
