@@ -188,7 +188,7 @@ class Chooser {
           const Digits used = used_;
           const int64_t gathered = total_cost(p_, chosen_).bytes;
           park(i, p_.have[i][f]);
-          if (chosen_ == before || total_cost(p_, chosen_).bytes < gathered) continue;
+          if (chosen_ == before || total_cost(p_, chosen_).bytes <= gathered) continue;
           chosen_ = before;  // gathering moves less, the result included
           used_ = used;
         }
