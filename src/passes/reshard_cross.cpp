@@ -56,8 +56,8 @@ void check_listed(int64_t num_devices) {
   constexpr int64_t kMost = int64_t(1) << 17;
   if (num_devices > kMost)
     user_error(
-        "reshard: values on some of {} devices are spread to the others for up to {} devices; put "
-        "them on all devices",
+        "reshard: values on some of {} devices are moved from one to another for up to {} devices; "
+        "put them on all devices",
         num_devices, kMost);
 }
 
@@ -155,7 +155,8 @@ std::optional<ReshardSearch::Move> ReshardSearch::crossing(const AtomLayout& s,
   Move m{ReshardKind::collective_permute, -1, -1, {}, after, local_bytes(s)};
   const int64_t count = p_.orders[0]->count;
   const bool equal_sets = count == p_.orders[1]->count;
-  if (count + p_.orders[1]->count > kManyDevices) return equal_sets ? std::optional(m) : std::nullopt;
+  if (count + p_.orders[1]->count > kManyDevices || p_.num_devices > kMostListed)
+    return equal_sets ? std::optional(m) : std::nullopt;
   const std::vector<HeldBox> have = boxes(s), want = boxes(after);
   Needs needs = needs_of(have, want);
   if (needs.in_place) {
@@ -213,7 +214,7 @@ bool ReshardSearch::refines_source(const AtomLayout& s) const {
 // Straight to the target, from anywhere; and from the source or parts of it to anywhere in the
 // target's order, or to all of it where no groups can gather it.
 void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const {
-  if (s.ordered != 0 || s == p_.to) return;
+  if (s.ordered != 0 || s == p_.to || p_.num_devices > kMostListed) return;
   const auto add = [&](AtomLayout after) {
     Move m{ReshardKind::piecewise_permutes, -1, -1, {}, std::move(after), 0};
     m.counted = false;
@@ -234,6 +235,7 @@ void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const
 ReshardPlan ReshardSearch::without_groups() const {
   constexpr int64_t kMost = 256;
   const int64_t count = p_.orders[0]->count;
+  check_listed(p_.num_devices);
   if (count > kMost || !p_.from.unreduced.empty())
     user_error(
         "reshard: values on {} of {} devices are moved device by device, which is done for up to "

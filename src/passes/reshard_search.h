@@ -61,6 +61,7 @@ class ReshardSearch {
   static constexpr int kCornerAtoms = 6;
   static constexpr int64_t kFewDevices = 64;  // for which tables of devices are looked at
   static constexpr int64_t kManyDevices = 4096;
+  static constexpr int64_t kMostListed = int64_t(1) << 17;  // devices of a program with tables
   static constexpr int64_t kMostRounds = 16;  // of pieces, where there is another way
   struct Reached {
     ReshardCost cost;

@@ -296,9 +296,11 @@ TEST_CASE("reshard pairs: a detour over any other layout of one order is never c
   CHECK(cheaper_detours(cube, Shape(DType::f32, cube.uneven), all) == "");
 }
 
-// Layouts of two orders of all eight devices, of two orders of four of them, of other sets, some of
-// a number of devices that does not divide eight, and of single devices.
-TEST_CASE("reshard pairs: a detour over other orders and other devices is never cheaper") {
+namespace {
+
+// A sample of layouts of two orders of all eight devices, of two orders of four of them, of other
+// sets, some of a number of devices that does not divide eight, and of single devices.
+std::vector<Sharding> mixed_sample(size_t count) {
   Setting mixed = settings()[3];
   mixed.orders.push_back(iota_order(8));
   std::vector<Sharding> all = layouts(mixed);
@@ -308,16 +310,22 @@ TEST_CASE("reshard pairs: a detour over other orders and other devices is never 
                 "{devices=[1,1,5]<=[5]}", "{devices=[1,1,2]<=[2]}", "{maximal device=0}"};
   for (const Sharding& s : layouts(mixed))
     if (std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);
-  const size_t count = is_long() ? 200 : 60;
+  REQUIRE(all.size() > count);
   uint64_t state = 7;
-  for (size_t i = 0; i < count; ++i) {  // a sample to the front
+  for (size_t i = 0; i < count; ++i) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
     std::swap(all[i], all[i + (state >> 33) % (all.size() - i)]);
   }
-  REQUIRE(all.size() > 200);
   all.resize(count);
-  CHECK(cheaper_detours(mixed, Shape(DType::f32, {8, 8, 16}), all) == "");
-  CHECK(cheaper_detours(mixed, Shape(DType::f32, {6, 7, 9}), all) == "");
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("reshard pairs: a detour over other orders and other devices", "[.detours]") {
+  const std::vector<Sharding> all = mixed_sample(is_long() ? 200 : 60);
+  CHECK(cheaper_detours(settings()[3], Shape(DType::f32, {8, 8, 16}), all) == "");
+  CHECK(cheaper_detours(settings()[3], Shape(DType::f32, {6, 7, 9}), all) == "");
 }
 
 TEST_CASE("reshard pairs: layouts that two orders share are sliced without communication") {
