@@ -322,10 +322,9 @@ std::vector<Sharding> mixed_sample(size_t count) {
 
 }  // namespace
 
-TEST_CASE("reshard pairs: a detour over other orders and other devices", "[.detours]") {
-  const std::vector<Sharding> all = mixed_sample(is_long() ? 200 : 60);
-  CHECK(cheaper_detours(settings()[3], Shape(DType::f32, {8, 8, 16}), all) == "");
-  CHECK(cheaper_detours(settings()[3], Shape(DType::f32, {6, 7, 9}), all) == "");
+TEST_CASE("reshard pairs: a detour over other orders and other devices is never cheaper") {
+  CHECK(cheaper_detours(settings()[3], Shape(DType::f32, {8, 8, 16}),
+                        mixed_sample(is_long() ? 200 : 40)) == "");
 }
 
 TEST_CASE("reshard pairs: layouts that two orders share are sliced without communication") {
