@@ -35,6 +35,21 @@ bool hands_on(const Node& node) {
   }
 }
 
+// What `partition_special` has ways of its own for, reshapes and plain reductions apart.
+bool has_own_ways(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::dynamic_slice:
+    case Opcode::dynamic_update_slice:
+    case Opcode::gather:
+    case Opcode::scatter:
+    case Opcode::select_and_scatter:
+    case Opcode::topk:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_elementwise(const Node& node) {
   return node.op().has(kElementwise) && !node.shape.is_tuple && !node.op().has(kSideEffect) &&
          !node.op().has(kCollective) && !node.op().partition && node.called.empty();
@@ -76,7 +91,7 @@ bool sees_placement(const Node& node, const std::function<const Sharding&(const 
                     int64_t num_devices) {
   if (hands_on(node)) return true;
   const bool by_factors = !node.op().partition && node.op().factors;
-  if (node.shape.is_tuple || (!by_factors && !node.is(Opcode::reshape))) return false;
+  if (node.shape.is_tuple || has_own_ways(node) || (!by_factors && !node.is(Opcode::reshape))) return false;
   if (is_elementwise(node) && is_partial(placed(node), num_devices)) return true;
   const auto fits = [&](const Node& n) {
     const Sharding& s = placed(n);
