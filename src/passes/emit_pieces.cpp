@@ -76,11 +76,11 @@ class PieceEmitter {
     bool moves = piece->dims() != after_.dims;
     for (size_t d = 0; d < rank_; ++d) {
       const int64_t size = after_.dims[d];
-      const bool aligned = piece->dims()[d] == size &&
-                           std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-                             const auto i = static_cast<size_t>(use.device);
-                             return begin[d][i] == want_[d][i];
-                           });
+      const bool aligned =
+          piece->dims()[d] == size && std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+            const auto i = static_cast<size_t>(use.device);
+            return begin[d][i] == want_[d][i];
+          });
       if (!aligned) padding[d].low = padding[d].high = size;
       moves = moves || !aligned;
       at.push_back(aligned ? number(0) : look_up(minus(want_[d], begin[d], size)));
@@ -128,7 +128,8 @@ class PieceEmitter {
     Attributes attrs;
     attrs.channel_id = 1;
     for (const PieceRound::Move& move : round.moves) {
-      const auto source = static_cast<size_t>(move.source), target = static_cast<size_t>(move.target);
+      const auto source = static_cast<size_t>(move.source),
+                 target = static_cast<size_t>(move.target);
       for (size_t d = 0; d < rank_; ++d) {
         send[d][source] = move.begin[d] - have_[d][source];
         begin[d][target] = move.begin[d];

@@ -64,14 +64,15 @@ class StepEmitter {
     return hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
   }
 
-  // Dim d, held in shards of `have` elements over the digits of `s`, in shards of `want`. Where they
-  // are one shard, or the step is not one that realigns, by padding or cutting at its end.
+  // Dim d, held in shards of `have` elements over the digits of `s`, in shards of `want`. Where
+  // they are one shard, or the step is not one that realigns, by padding or cutting at its end.
   Node* realign(Node* x, const ReshardStep& step, int64_t d, const Sharding& s, int64_t want) {
     const int64_t have = x->dim(d);
     if (!step.realigned || have == want || s.tiles(d) == 1) return resize(x, d, want);
-    return exchange(spmd_, x,
-                    {d, order(step), s.dim(d), {global_.dims[static_cast<size_t>(d)], s.tiles(d), have}},
-                    {want, 0, 1, want}, nullptr);
+    return exchange(
+        spmd_, x,
+        {d, order(step), s.dim(d), {global_.dims[static_cast<size_t>(d)], s.tiles(d), have}},
+        {want, 0, 1, want}, nullptr);
   }
 
   Node* all_gather(Node* x, const ReshardStep& step, const Shape& after) {
@@ -80,8 +81,7 @@ class StepEmitter {
     Shape shape = x->shape;
     shape.dims[static_cast<size_t>(step.dim)] *= tile_count(step.digits);
     Node* gathered = spmd_.emit(Opcode::all_gather, shape, {x}, attrs);
-    return realign(gathered, step, step.dim, step.after,
-                   after.dims[static_cast<size_t>(step.dim)]);
+    return realign(gathered, step, step.dim, step.after, after.dims[static_cast<size_t>(step.dim)]);
   }
 
   Node* dynamic_slice(Node* x, const ReshardStep& step, const Shape& after) {

@@ -13,7 +13,8 @@ struct ExchangedDim {
   HeldDim held;
 };
 
-// How a dim is moved: not at all, by halos of neighbours, by transfers (halo.h), or by gathering it.
+// How a dim is moved: not at all, by halos of neighbours, by transfers (halo.h), or by gathering
+// it.
 enum class ExchangeKind { nothing, neighbours, transfer, gather };
 struct ExchangeChoice {
   ExchangeKind kind = ExchangeKind::nothing;

@@ -99,9 +99,7 @@ class Rounds {
 
 std::vector<HeldBox> held_boxes(const Shape& global, const Sharding& s, int64_t num_devices) {
   std::vector<HeldBox> boxes;
-  const auto add = [&](int64_t device) {
-    boxes.push_back({device, shard_box(global, s, device)});
-  };
+  const auto add = [&](int64_t device) { boxes.push_back({device, shard_box(global, s, device)}); };
   if (s.kind() == ShardingKind::maximal)
     add(s.device());
   else if (!s.order())
@@ -126,9 +124,8 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
     tile.holders.push_back(h.device);
   }
   std::vector<Piece> pieces;
-  const int64_t devices = have.empty() || want.empty()
-                              ? 1
-                              : std::max(have.back().device, want.back().device) + 1;
+  const int64_t devices =
+      have.empty() || want.empty() ? 1 : std::max(have.back().device, want.back().device) + 1;
   for (const HeldBox& w : want) {
     if (volume(w.box.size) == 0) continue;
     const Box* own = box_of(have, w.device);

@@ -91,7 +91,8 @@ bool sees_placement(const Node& node, const std::function<const Sharding&(const 
                     int64_t num_devices) {
   if (hands_on(node)) return true;
   const bool by_factors = !node.op().partition && node.op().factors;
-  if (node.shape.is_tuple || has_own_ways(node) || (!by_factors && !node.is(Opcode::reshape))) return false;
+  if (node.shape.is_tuple || has_own_ways(node) || (!by_factors && !node.is(Opcode::reshape)))
+    return false;
   if (is_elementwise(node) && is_partial(placed(node), num_devices)) return true;
   const auto fits = [&](const Node& n) {
     const Sharding& s = placed(n);

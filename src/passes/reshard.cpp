@@ -123,7 +123,8 @@ Ends ends_of(const Sharding& from, const Sharding& to, int64_t num_devices) {
                  named - 1, num_devices);
     if (num_devices == 0) ends.num_devices = std::max(ends.num_devices, order->count);
   }
-  if (!ends.from) ends.from = ends.to;  // a value that all devices have whole, the target's among them
+  if (!ends.from)
+    ends.from = ends.to;  // a value that all devices have whole, the target's among them
   if (!ends.to) ends.to = covering_order(ends.from, ends.num_devices);
   if (!ends.to) ends.to = iota_order(ends.num_devices);
   return ends;

@@ -96,8 +96,8 @@ void ReshardSearch::gathers(const AtomLayout& s, std::vector<Move>& out) const {
       m.after.dims[d].resize(s.dims[d].size() - k);
       const int64_t realign = bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]);
       m.realigned = realign > 0;
-      m.bytes = saturating_add(
-          realign, saturating_multiply(local_bytes(s), tiles(m.atoms, s.ordered) - 1));
+      m.bytes = saturating_add(realign,
+                               saturating_multiply(local_bytes(s), tiles(m.atoms, s.ordered) - 1));
       if (m.bytes == INT64_MAX) continue;
       out.push_back(std::move(m));
     }
@@ -234,7 +234,8 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
   std::vector<int> unwanted;
   for (const int atom : pending) {
     bool wanted = false;
-    for (size_t d = 0; d < p_.to.dims.size() && !p_.two_orders(); ++d) wanted = wanted || wanted_on(int64_t(d), atom);
+    for (size_t d = 0; d < p_.to.dims.size() && !p_.two_orders(); ++d)
+      wanted = wanted || wanted_on(int64_t(d), atom);
     if (!wanted) unwanted.push_back(atom);
   }
   const auto add_all_reduce = [&](const std::vector<int>& group) {

@@ -73,8 +73,10 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
   const AtomLayout* before = &p_.from;
   for (const Move* m : path) {
     if (m->steps > 0) {
-      ReshardStep step{m->kind, m->dim, m->dim_to, digits(m->atoms, m->after.ordered),
-                       sharding(*before), sharding(m->after), m->realigned, m->pieces};
+      ReshardStep step{m->kind,           m->dim,
+                       m->dim_to,         digits(m->atoms, m->after.ordered),
+                       sharding(*before), sharding(m->after),
+                       m->realigned,      m->pieces};
       if (m->kind == ReshardKind::piecewise_permutes && !step.pieces)
         step.pieces = pieces(*before, m->after);
       plan.steps.push_back(std::move(step));

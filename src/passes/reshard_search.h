@@ -62,7 +62,7 @@ class ReshardSearch {
   static constexpr int64_t kFewDevices = 64;  // for which tables of devices are looked at
   static constexpr int64_t kManyDevices = 4096;
   static constexpr int64_t kMostListed = int64_t(1) << 17;  // devices of a program with tables
-  static constexpr int64_t kMostRounds = 16;  // of pieces, where there is another way
+  static constexpr int64_t kMostRounds = 16;                // of pieces, where there is another way
   struct Reached {
     ReshardCost cost;
     const AtomLayout* before = nullptr;  // nullptr: the start
@@ -101,9 +101,7 @@ class ReshardSearch {
   // Who has what; kept where devices are few.
   std::vector<HeldBox> boxes(const AtomLayout& s) const;
   Dims local_dims(const AtomLayout& s) const;
-  bool is_few() const {
-    return std::max(p_.orders[0]->count, p_.orders[1]->count) <= kFewDevices;
-  }
+  bool is_few() const { return std::max(p_.orders[0]->count, p_.orders[1]->count) <= kFewDevices; }
   // Both; the likely ones only to dims that want what is moved.
   void gathers(const AtomLayout& s, std::vector<Move>& out) const;
   void exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;

@@ -89,8 +89,7 @@ TEST_CASE("products and sums on four of eight devices stay among them", "[placem
   const std::string sum = R"(a = f32[8,12] parameter(0), sharding={devices=[4,1]0,1,4,5}
  z = f32[] constant(0)
  ROOT r = f32[12] reduce(a, z), dimensions={0}, to_apply=sum, @)";
-  CHECK(sent(sum, "{devices=[4]0,1,4,5}") ==
-        Strings{"reduce-scatter {{0,1,4,5},{2,3,6,7}}"});
+  CHECK(sent(sum, "{devices=[4]0,1,4,5}") == Strings{"reduce-scatter {{0,1,4,5},{2,3,6,7}}"});
 }
 
 TEST_CASE("a sum over some of the devices is right on all of them", "[placement]") {
@@ -148,8 +147,9 @@ TEST_CASE("programs with every kind of op on some of the devices compute the sam
         text.insert(text.find(" c = "), " v4s = f32[4,8] slice(v), slice={[2:6], [0:8]}\n");
       }
       std::string all = module_text(text, placement);
-      all.insert(all.find("body {"), "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = "
-                                     "pred[] compare(a, b), direction=LT }\n");
+      all.insert(all.find("body {"),
+                 "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = "
+                 "pred[] compare(a, b), direction=LT }\n");
       const auto module = parse_module(all);
       INFO(all);
       CHECK(difference_when_partitioned(*module, 8, 3) == "");

@@ -162,11 +162,12 @@ std::vector<std::string> collectives_of(const std::string& body, int64_t devices
 }  // namespace
 
 TEST_CASE("reshard case: a transpose of a dot result gathers neither operand") {
-  CHECK(collectives_of(R"(a = f32[8,16] parameter(0), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
+  CHECK(collectives_of(
+            R"(a = f32[8,16] parameter(0), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
  b = f32[16,8] parameter(1), sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}
  d = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
  ROOT t = f32[8,8] transpose(d), dimensions={1,0}, sharding={devices=[4,2]<=[2,4]T(1,0)})",
-                       8)
+            8)
             .empty());
 }
 

@@ -42,9 +42,11 @@ const std::vector<Setting>& settings() {
        {4, 8, 4},
        {5, 3, 6},
        {"{devices=[8,1,1]<=[8]}", "{devices=[2,2,2]<=[8]}",
-        "{devices=[1,2,1,4]<=[8] last_tile_dim_replicate}", "{devices=[1,4,1,2]0,3,1,6,2,7,5,4 "
-        "last_tile_dim_replicate}", "{maximal device=1}", "{maximal device=7}",
-        "{devices=[1,1,2]3,7}", "{devices=[1,3,1]2,4,7}", "{devices=[3,1,2]0,1,2,3,4,6}"}}};
+        "{devices=[1,2,1,4]<=[8] last_tile_dim_replicate}",
+        "{devices=[1,4,1,2]0,3,1,6,2,7,5,4 "
+        "last_tile_dim_replicate}",
+        "{maximal device=1}", "{maximal device=7}", "{devices=[1,1,2]3,7}",
+        "{devices=[1,3,1]2,4,7}", "{devices=[3,1,2]0,1,2,3,4,6}"}}};
   return list;
 }
 
