@@ -1,5 +1,5 @@
 // What the partitioner sends for each op when one dim of one operand is split over four devices:
-// the table of docs/design/0008. Hidden; run `test_passes "[.survey]"` to print it.
+// the table of docs/design/0009. Hidden; run `test_passes "[.survey]"` to print it.
 
 #include <fmt/format.h>
 
