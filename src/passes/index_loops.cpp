@@ -10,6 +10,7 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kNone = -1;
+constexpr int64_t kMostPositions = int64_t(1) << 31;  // a device's offset along a dim is an s32
 
 size_t at(int64_t d) { return static_cast<size_t>(d); }
 
@@ -54,8 +55,8 @@ void add_parallel_loops(IndexNest& nest, const Node& indices) {
   for (size_t i = 0; i < counted.size(); ++i) {
     const int64_t d = dims.index_to_operand[i], b = counted[i];
     if (b < 0 || nest.window[at(d)] != 1 || nest.operand[at(d)] != nest.indices[at(b)]) continue;
-    if (nest.operand[at(d)] < 2 || contains(dims.indices_batching, b) ||
-        !can_count(indices.shape.dtype, nest.operand[at(d)]))
+    if (nest.operand[at(d)] < 2 || nest.operand[at(d)] >= kMostPositions ||
+        contains(dims.indices_batching, b) || !can_count(indices.shape.dtype, nest.operand[at(d)]))
       continue;
     nest.loops.push_back({IndexMethod::parallel, d, b, slices_dim_of(dims, b)});
   }
@@ -72,7 +73,7 @@ void add_operand_loops(IndexNest& nest) {
       nest.loops.push_back(
           {IndexMethod::window, d, kNone,
            dims.window_result[static_cast<size_t>(kept - dims.window_operand.begin())]});
-    else
+    else if (nest.operand[at(d)] < kMostPositions)
       nest.loops.push_back({IndexMethod::cut, d, kNone, kNone});
   }
 }

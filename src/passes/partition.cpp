@@ -148,6 +148,11 @@ void SpmdPartitioner::partition_node(Node& node) {
     entry.held = make_parameter(node);
   else if (auto manual = partition_manual(*this, node))
     entry.held = std::move(*manual);
+  else if (node.op().has(kSideEffect) && !node.op().evaluate)
+    user_error(
+        "{}: what a program sends and receives while it runs is not partitioned: {}; make it a "
+        "parameter or a result",
+        opcode_name(node.opcode()), place(node));
   else if (auto special = partition_special(*this, node))
     entry.held = std::move(*special);
   else if (node.op().partition)
@@ -205,8 +210,7 @@ Node* SpmdPartitioner::holds_first(const Sharding& s) {
   Computation& c = local();
   Node* id = rank_node(iota_order(num_devices_));
   const auto number = [&](int64_t x) { return hlo::scalar(c, DType::s32, double(x)); };
-  if (s.kind() == ShardingKind::maximal)
-    return hlo::compare(id, number(s.device()), Direction::eq);
+  if (s.kind() == ShardingKind::maximal) return hlo::compare(id, number(s.device()), Direction::eq);
   const DeviceOrder order = s.order();
   Node* rank = id;
   Node* holds = nullptr;

@@ -249,6 +249,38 @@ std::string scatter_text(Draw& draw, const Numbers& n, const std::string& index_
              sharding(draw, mesh, std::ssize(n.operand)));
 }
 
+// Starts that are constants or not, of slices and updates of any size.
+std::string dynamic_text(Draw& draw, const std::string& index_type, const Mesh& mesh) {
+  const std::string type = draw.of<std::string>({"f32", "s32", "pred", "bf16", "c64", "f64"});
+  const int64_t rank = 1 + draw.below(3);
+  Dims operand, window;
+  std::string text, starts;
+  for (int64_t d = 0; d < rank; ++d) {
+    operand.push_back(draw.of<int64_t>({1, 3, 4, 5, 8, 9, 13, 16}));
+    window.push_back(draw.often(25)   ? operand.back()
+                     : draw.often(30) ? 1
+                                      : 1 + draw.below(operand.back()));
+    if (draw.often(3)) window.back() = 0;
+    if (draw.often(50))
+      text += fmt::format("j{} = {}[] constant({})\n", d, index_type,
+                          draw.below(14) - (index_type[0] == 's' ? 4 : 0));
+    else
+      text +=
+          fmt::format("k{0} = {1}[1] slice(p), slice={{[{0}:{2}]}}\nj{0} = {1}[] reshape(k{0})\n",
+                      d, index_type, d + 1);
+    starts += fmt::format(", j{}", d);
+  }
+  text = "HloModule m\nENTRY e {\np = " + shape(index_type, {rank}) +
+         " parameter(0)\nt = " + shape(type, operand) + " parameter(1)" +
+         sharding(draw, mesh, rank) + "\n" + text;
+  if (draw.often(50))
+    return text + "ROOT r = " + shape(type, window) + " dynamic-slice(t" + starts +
+           "), dynamic_slice_sizes=" + list(window) + sharding(draw, mesh, rank) + "\n}\n";
+  return text + "u = " + shape(type, window) + " parameter(2)" + sharding(draw, mesh, rank) +
+         "\nROOT r = " + shape(type, operand) + " dynamic-update-slice(t, u" + starts + ")" +
+         sharding(draw, mesh, rank) + "\n}\n";
+}
+
 // Indices around the dims' ends, and now and then as far away as their type goes. Zeros of both
 // signs where numbers are moved or added; of others the sign depends on the order.
 std::vector<Value> arguments(Draw& draw, const Module& module, uint64_t seed) {
@@ -265,8 +297,10 @@ std::vector<Value> arguments(Draw& draw, const Module& module, uint64_t seed) {
     if (draw.often(2)) indices.set(i, 1e30);
   }
   const Node& root = *module.entry()->root();
-  if (!root.is(Opcode::gather) &&
-      (!root.is(Opcode::scatter) || recognize_combiner(*root.called[0]) != Combiner::sum))
+  const bool adds =
+      root.is(Opcode::scatter) && recognize_combiner(*root.called[0]) == Combiner::sum;
+  if (!adds && !root.is(Opcode::gather) && !root.is(Opcode::dynamic_slice) &&
+      !root.is(Opcode::dynamic_update_slice))
     return values;
   Array& operand = values.at(1).array;
   if (is_floating(operand.dtype()) || is_complex(operand.dtype()))
@@ -275,15 +309,21 @@ std::vector<Value> arguments(Draw& draw, const Module& module, uint64_t seed) {
   return values;
 }
 
-void check(uint64_t seed) {
+enum class Kind : uint8_t { index, dynamic };
+
+void check(uint64_t seed, Kind kind) {
   Draw draw(seed);
   const Mesh& mesh = draw.of(meshes());
-  const Numbers numbers = draw_numbers(draw);
-  const std::string index_type =
+  const auto index_type =
       draw.of<std::string>({"s32", "s32", "s32", "s64", "u32", "u64", "s8", "u8"});
-  const std::string text = draw.often(50) ? gather_text(draw, numbers, index_type, mesh)
-                                          : scatter_text(draw, numbers, index_type, mesh);
-  std::string difference;
+  std::string text, difference;
+  if (kind == Kind::dynamic) {
+    text = dynamic_text(draw, index_type, mesh);
+  } else {
+    const Numbers numbers = draw_numbers(draw);
+    text = draw.often(50) ? gather_text(draw, numbers, index_type, mesh)
+                          : scatter_text(draw, numbers, index_type, mesh);
+  }
   try {
     const auto module = parse_module(text);
     difference =
@@ -295,11 +335,19 @@ void check(uint64_t seed) {
   CHECK(difference.empty());
 }
 
-}  // namespace
-
-TEST_CASE("random gathers and scatters under random shardings equal themselves", "[index]") {
+void check_many(Kind kind) {
   const char* const first = std::getenv("GSPMD_INDEX_SEED");
   const uint64_t begin = first ? std::strtoull(first, nullptr, 10) : 1;
   const uint64_t count = std::getenv("GSPMD_LONG") ? 6000 : 300;
-  for (uint64_t seed = begin; seed < begin + count; ++seed) check(seed);
+  for (uint64_t seed = begin; seed < begin + count; ++seed) check(seed, kind);
+}
+
+}  // namespace
+
+TEST_CASE("random gathers and scatters under random shardings equal themselves", "[index]") {
+  check_many(Kind::index);
+}
+
+TEST_CASE("random dynamic slices and updates under random shardings equal themselves", "[index]") {
+  check_many(Kind::dynamic);
 }

@@ -315,3 +315,67 @@ TEST_CASE("an update of one position of a split dim is written where it is", "[i
     CHECK(moved(module_text, devices).empty());
   }
 }
+
+TEST_CASE("positions that a loop hands on are looked up and written where they are", "[index]") {
+  for (const int64_t devices : {3, 4}) {
+    const auto module = parse_module(fmt::format(
+        R"(HloModule m
+add {{ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b) }}
+more {{ p = (s32[], f32[8,5], s32[8,1], f32[8]) parameter(0)
+ i = s32[] get-tuple-element(p), index=0
+ n = s32[] constant(3)
+ ROOT c = pred[] compare(i, n), direction=LT }}
+step {{ p = (s32[], f32[8,5], s32[8,1], f32[8]) parameter(0)
+ i = s32[] get-tuple-element(p), index=0
+ t = f32[8,5] get-tuple-element(p), index=1
+ k = s32[8,1] get-tuple-element(p), index=2
+ x = f32[8] get-tuple-element(p), index=3
+ o = s32[] constant(1)
+ j = s32[] add(i, o)
+ b = s32[8,1] broadcast(i), dimensions={{}}
+ q = s32[8,2] concatenate(k, b), dimensions={{1}}
+ g = f32[8] gather(t, q), offset_dims={{}}, collapsed_slice_dims={{0,1}}, start_index_map={{0,1}}, index_vector_dim=1, slice_sizes={{1,1}}
+ y = f32[8] add(x, g)
+ s = f32[8,5] scatter(t, q, y), update_window_dims={{}}, inserted_window_dims={{0,1}}, scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, to_apply=add
+ ROOT r = (s32[], f32[8,5], s32[8,1], f32[8]) tuple(j, s, k, y) }}
+ENTRY e {{
+ t = f32[8,5] parameter(0), sharding={{devices=[{0},1]<=[{0}]}}
+ x = f32[8] parameter(1), sharding={{devices=[{0}]<=[{0}]}}
+ n = s32[8,1] iota(), iota_dimension=0
+ z = s32[] constant(0)
+ w = (s32[], f32[8,5], s32[8,1], f32[8]) tuple(z, t, n, x)
+ l = (s32[], f32[8,5], s32[8,1], f32[8]) while(w), condition=more, body=step
+ a = f32[8,5] get-tuple-element(l), index=1
+ b = f32[8] get-tuple-element(l), index=3
+ ROOT r = (f32[8,5], f32[8]) tuple(a, b), sharding={{{{devices=[{0},1]<=[{0}]}}, {{devices=[{0}]<=[{0}]}}}}
+}})",
+        devices));
+    CHECK(difference_when_partitioned(*module, devices, 1) == "");
+    PipelineOptions options;
+    options.num_devices = devices;
+    const CompiledModule compiled = run_pipeline(*module, options);
+    for (const auto& computation : compiled.local->computations())
+      for (const auto& node : computation->nodes()) CHECK(!node->op().has(kCollective));
+  }
+}
+
+TEST_CASE("in a region that is manual along one axis, look-ups are split along the others",
+          "[index]") {
+  PipelineOptions options;
+  options.num_devices = 8;
+  const CompiledModule compiled = run_pipeline(*parse_module(
+                                                   R"(HloModule m
+ENTRY e {
+ t = f32[16,6] parameter(0), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
+ i = s32[8,1] parameter(1), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
+ m = f32[8,6] custom-call(t), custom_call_target="SPMDFullToShardShape", sharding={devices=[1,1,4,2]<=[2,4]T(1,0) last_tile_dims={replicated, manual}}
+ r = f32[8,6] copy(m), sharding={devices=[4,1,2]<=[2,4]T(1,0) last_tile_dims={manual}}
+ k = s32[4,1] custom-call(i), custom_call_target="SPMDFullToShardShape", sharding={devices=[1,1,4,2]<=[2,4]T(1,0) last_tile_dims={replicated, manual}}
+ g = f32[4,6] gather(r, k), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}, sharding={devices=[1,1,4,2]<=[2,4]T(1,0) last_tile_dims={replicated, manual}}
+ ROOT f = f32[8,6] custom-call(g), custom_call_target="SPMDShardToFullShape", sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
+})"),
+                                               options);
+  CHECK(collectives(compiled) == Strings{"all-reduce [2,4]<=[8]"});
+}
