@@ -22,5 +22,6 @@
 #include "gspmd/api/trace.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/api/visualize.h"
+#include "gspmd/base/version.h"
 #include "gspmd/io/npy.h"
 #include "gspmd/io/safetensors.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gspmd/api/compile.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -24,24 +25,26 @@ struct ExpectedCollective {
 
 // Whether a program's collectives, before combining, are exactly these (counts of equal kind and
 // axes added up; order does not matter).
-Expectation expect_collectives(const ExecutableBase& executable,
-                               const std::vector<ExpectedCollective>& expected);
-Expectation expect_collectives(const CompiledModule& module, const Mesh& mesh,
-                               const std::vector<ExpectedCollective>& expected);
+GSPMD_API Expectation expect_collectives(const ExecutableBase& executable,
+                                         const std::vector<ExpectedCollective>& expected);
+GSPMD_API Expectation expect_collectives(const CompiledModule& module, const Mesh& mesh,
+                                         const std::vector<ExpectedCollective>& expected);
 
 struct Tolerance {
   double relative = 1e-5;
   double absolute = 1e-6;
 };
 // Leaf by leaf, |a - b| <= absolute + relative * |b|; NaN equals NaN. `what` starts the message.
-Expectation expect_close(const std::vector<Array>& actual, const std::vector<Array>& expected,
-                         const Tolerance& tolerance, const std::string& what = "values");
+GSPMD_API Expectation expect_close(const std::vector<Array>& actual,
+                                   const std::vector<Array>& expected, const Tolerance& tolerance,
+                                   const std::string& what = "values");
 
 // The traced program run by the reference interpreter on host arrays.
-std::vector<Array> run_reference(const Traced& traced, const std::vector<Array>& arguments);
+GSPMD_API std::vector<Array> run_reference(const Traced& traced,
+                                           const std::vector<Array>& arguments);
 // Whether that run is exact: only integer-preserving operations on integers that their dtype holds, so
 // that the results are the same bits on every mesh. UserError as run_reference.
-bool is_exact(const Traced& traced, const std::vector<Array>& arguments);
+GSPMD_API bool is_exact(const Traced& traced, const std::vector<Array>& arguments);
 
 namespace detail {
 template <class... Args>

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "gspmd/base/error.h"
+#include "gspmd/base/version.h"
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/partitioner_options.h"
@@ -224,7 +225,7 @@ int dispatch(int argc, char** argv) {
   app.name("gspmd");
   app.footer(command_footer());
   app.get_formatter()->column_width(34);
-  app.set_version_flag("--version", "gspmd 0.1.0");
+  app.set_version_flag("--version", "gspmd " GSPMD_VERSION_STRING);
   app.require_subcommand(1);
   Command command;
   Texts texts;

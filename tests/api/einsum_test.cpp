@@ -2,6 +2,7 @@
 #include <set>
 
 #include "api/support.h"
+#include "load.h"
 
 using namespace gspmd;
 using namespace gspmd::test;
@@ -82,7 +83,7 @@ static_assert(detail::einsum_spec_problem("b m,mn->bn", 2) != nullptr);
 
 TEST_CASE("einsum of 150 random two-operand specs equals nested loops", "[api]") {
   std::mt19937 generator(7);
-  for (unsigned trial = 0; trial < 150; ++trial) {
+  for (int64_t trial = 0; trial < random_load(150); ++trial) {
     const std::string a = random_labels(generator, int(generator() % 5), generator() % 4 != 0);
     const std::string b = random_labels(generator, int(generator() % 4), generator() % 4 != 0);
     const std::string result = random_result(generator, a + b);
@@ -100,7 +101,7 @@ TEST_CASE("einsum of 150 random two-operand specs equals nested loops", "[api]")
 
 TEST_CASE("einsum of random one-operand specs equals nested loops", "[api]") {
   std::mt19937 generator(11);
-  for (unsigned trial = 0; trial < 40; ++trial) {
+  for (int64_t trial = 0; trial < random_load(40); ++trial) {
     const std::string a = random_labels(generator, int(generator() % 5), false);
     const std::string result = random_result(generator, a);
     INFO("trial " << trial << ": " << a << "->" << result);

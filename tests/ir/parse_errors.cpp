@@ -2,6 +2,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "load.h"
 
 namespace gspmd {
 namespace {
@@ -167,7 +168,7 @@ ENTRY %main (a: f32[4,8]) -> (f32[4], f32[4,8]) {
     return static_cast<size_t>(state >> 33) % bound;
   };
   int refused = 0;
-  for (int trial = 0; trial < 20000; ++trial) {
+  for (int trial = 0; trial < random_load(20000); ++trial) {
     std::string changed = text;
     const size_t at = next(text.size());
     switch (next(4)) {

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "kernels/run_kernel.h"
+#include "load.h"
 
 namespace gspmd {
 namespace {
@@ -89,9 +90,9 @@ GemmSpec plain(DType dtype, int64_t m, int64_t n, int64_t k) {
 }  // namespace
 
 TEST_CASE("gemm: products over loops of any order and strides are exact on small integers", "[gemm]") {
-  for (uint64_t seed = 1; seed <= 250; ++seed) check(seed, DType::f32);
+  for (int64_t seed = 1; seed <= random_load(250); ++seed) check(seed, DType::f32);
   for (const DType dtype : {DType::f64, DType::s32, DType::s64}) {
-    for (uint64_t seed = 1; seed <= 60; ++seed) check(seed, dtype);
+    for (int64_t seed = 1; seed <= random_load(60); ++seed) check(seed, dtype);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "kernels/run_kernel.h"
+#include "load.h"
 
 namespace gspmd {
 namespace {
@@ -228,7 +229,7 @@ class Generator {
 
 TEST_CASE("loop program: random programs equal plain loops bit by bit on small integers", "[loop]") {
   int ran = 0;
-  for (uint64_t seed = 1; seed <= 700; ++seed) {
+  for (int64_t seed = 1; seed <= random_load(700); ++seed) {
     const Case c = Generator(seed).make();
     const PreparedKernel kernel = prepare_loop(c.program);
     if (!kernel.run) continue;
@@ -354,6 +355,33 @@ TEST_CASE("loop program: a float becomes the nearest integer of the range toward
   const std::vector<float> x = {1.9f, -1.9f, 3e9f, -3e9f, NAN, INFINITY};
   const Array got = one_op<float>(LoopOp::convert, x, DType::s32)[0];
   CHECK(bitwise_equal(got, Array::of<int32_t>({6}, {1, -1, INT32_MAX, INT32_MIN, 0, INT32_MAX})));
+}
+
+TEST_CASE("loop program: shifts by all the bits of a number, and by more, leave nothing but the sign", "[loop]") {
+  const Array x = Array::of<int32_t>({5}, {-5, -5, 3, 3, -5}), by = Array::of<int32_t>({5}, {31, 32, 100, 1, -1});
+  LoopProgram p;
+  p.dims = {5};
+  for (int operand = 0; operand < 2; ++operand) {
+    LoopValue in;
+    in.dtype = DType::s32;
+    in.operand = operand;
+    in.strides = {1};
+    p.values.push_back(in);
+  }
+  for (const LoopOp op : {LoopOp::shift_left, LoopOp::shift_right_logical, LoopOp::shift_right_arithmetic}) {
+    LoopValue v;
+    v.op = op;
+    v.dtype = DType::s32;
+    v.a = 0;
+    v.b = 1;
+    p.outputs.push_back({int(p.values.size()), false});
+    p.values.push_back(v);
+  }
+  const Shape shape(DType::s32, {5});
+  const std::vector<Array> got = run_kernel(prepare_loop(p), {x, by}, {shape, shape, shape});
+  CHECK(bitwise_equal(got[0], Array::of<int32_t>({5}, {INT32_MIN, 0, 0, 6, 0})));
+  CHECK(bitwise_equal(got[1], Array::of<int32_t>({5}, {1, 0, 0, 1, 0})));
+  CHECK(bitwise_equal(got[2], Array::of<int32_t>({5}, {-1, -1, 0, 1, -1})));
 }
 
 }  // namespace gspmd

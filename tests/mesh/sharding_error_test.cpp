@@ -3,6 +3,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/mesh/sharding.h"
+#include "load.h"
 
 using namespace gspmd;
 using Catch::Matchers::Contains;
@@ -113,7 +114,7 @@ TEST_CASE("sharding text: no edit of a good text does more than be refused", "[s
   const std::string alphabet = "{}[]()=,:'\"?<T0123456789- \\abdehilmnoprstuvxy_";
   std::mt19937 random(20240607);
   int accepted = 0;
-  for (int round = 0; round < 40000; ++round) {
+  for (int round = 0; round < random_load(40000); ++round) {
     std::string text = seeds[random() % seeds.size()];
     for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
       const size_t at = random() % (text.size() + 1);

@@ -5,6 +5,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/fuse.h"
+#include "load.h"
 #include "passes/plan_memory_buffers.h"
 
 namespace gspmd {
@@ -336,7 +337,7 @@ std::string random_module(std::mt19937_64& random) {
 }  // namespace
 
 TEST_CASE("plan_memory: no value is overwritten while somebody needs it", "[plan]") {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (int64_t seed = 1; seed <= random_load(300); ++seed) {
     std::mt19937_64 random(seed);
     const bool donate = random() % 2 == 0, fused = random() % 2 == 0;
     const auto module =

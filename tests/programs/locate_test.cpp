@@ -5,6 +5,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/locate_difference.h"
 #include "gspmd/passes/pipeline.h"
+#include "load.h"
 #include "passes/spmd_check.h"
 #include "programs/builder.h"
 #include "programs/program.h"
@@ -56,7 +57,7 @@ std::string difference_text(const ValueDifference& d) {
 
 TEST_CASE("planted faults are found where they were put, right programs have none", "[locate]") {
   int64_t found = 0;
-  for (uint32_t seed = 0; seed < 120; ++seed) {
+  for (uint32_t seed = 0; seed < random_load(120); ++seed) {
     Draws draws(seed);
     std::vector<uint32_t> numbers;
     for (int i = 0; i < 12; ++i) numbers.push_back(static_cast<uint32_t>(draws.next()));

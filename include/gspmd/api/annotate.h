@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gspmd/api/operand.h"
+#include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
@@ -71,12 +72,12 @@ class SplitDims {
 // lacks or that is used twice, a number of dims that is not the tensor's rank, two meshes of
 // different numbers of devices in one program. A dim need not be a multiple of its parts, and may
 // be smaller.
-Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims);
+GSPMD_API Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims);
 
 // The same value with any sharding; its open dims may be refined by completion.
-Tensor annotate(Operand x, const Sharding& sharding);
+GSPMD_API Tensor annotate(Operand x, const Sharding& sharding);
 
 // The sharding that mesh_split gives a tensor of dims.size() dims.
-Sharding sharding_of(const Mesh& mesh, const SplitDims& dims, Site site = Site::here());
+GSPMD_API Sharding sharding_of(const Mesh& mesh, const SplitDims& dims, Site site = Site::here());
 
 }  // namespace gspmd

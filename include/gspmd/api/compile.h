@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/api/executable.h"
+#include "gspmd/base/export.h"
 #include "gspmd/mesh/mesh.h"
 
 namespace gspmd {
@@ -37,7 +38,8 @@ struct CompileOptions {
 };
 
 namespace detail {
-std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const CompileOptions& options);
+GSPMD_API std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
+                                                               const CompileOptions& options);
 }  // namespace detail
 
 // Traces `fn` on the arguments' shapes, completes the sharding, partitions for options.mesh and

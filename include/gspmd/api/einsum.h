@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "gspmd/api/operand.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -67,7 +68,7 @@ class EinsumSpec {
 // Sum over all labels that the result does not have of the product of the operands.
 // einsum("bsm,mnd->bsnd", x, w): lowered to one dot, with diagonals, sums and transposes where
 // needed.
-Tensor einsum(const EinsumSpec<1>& spec, Operand x);
-Tensor einsum(const EinsumSpec<2>& spec, Operand a, Operand b);
+GSPMD_API Tensor einsum(const EinsumSpec<1>& spec, Operand x);
+GSPMD_API Tensor einsum(const EinsumSpec<2>& spec, Operand a, Operand b);
 
 }  // namespace gspmd

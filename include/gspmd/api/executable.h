@@ -10,13 +10,14 @@
 
 #include "gspmd/api/stats.h"
 #include "gspmd/api/trace.h"
+#include "gspmd/base/export.h"
 #include "gspmd/passes/pipeline.h"
 #include "gspmd/runtime/executor.h"
 
 namespace gspmd {
 
 // A compiled program without the types of its arguments; what Executable adds is operator().
-class ExecutableBase {
+class GSPMD_API ExecutableBase {
  public:
   struct Impl;
   explicit ExecutableBase(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -45,7 +46,7 @@ class ExecutableBase {
 // One call in progress: argument leaves in order, then run, then result leaves. Keeps its room from
 // call to call, so that a step allocates nothing large; calls from several threads wait for each
 // other.
-class ExecutableCall {
+class GSPMD_API ExecutableCall {
  public:
   explicit ExecutableCall(ExecutableBase::Impl& impl);
   ExecutableCall(const ExecutableCall&) = delete;

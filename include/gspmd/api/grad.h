@@ -8,6 +8,7 @@
 
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -15,10 +16,10 @@ namespace detail {
 
 // Stands between the differentiated arguments and the function, so that only uses through the
 // arguments count, and is taken out again by differentiate_inputs.
-Tensor differentiable_input(const Tensor& x, Site site);
+GSPMD_API Tensor differentiable_input(const Tensor& x, Site site);
 // d loss / d inputs, same order. UserError: loss is not a floating scalar.
-std::vector<Tensor> differentiate_inputs(const Tensor& loss, const std::vector<Tensor>& inputs,
-                                         Site site);
+GSPMD_API std::vector<Tensor> differentiate_inputs(const Tensor& loss,
+                                                   const std::vector<Tensor>& inputs, Site site);
 
 inline const Tensor& loss_of(const Tensor& value) { return value; }
 template <class First, class... Rest>

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gspmd/api/compile.h"
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -18,21 +19,21 @@ namespace gspmd {
 //   function
 
 // Reads HLO text from a file. UserError names file, line and column.
-std::unique_ptr<Module> read_hlo(const std::string& path);
+GSPMD_API std::unique_ptr<Module> read_hlo(const std::string& path);
 // The module's canonical text. UserError when the file cannot be written.
-void write_hlo(const Module& module, const std::string& path);
+GSPMD_API void write_hlo(const Module& module, const std::string& path);
 
 // The module's computation applied to tensors of the running trace: one argument per leaf of its
 // parameters, one result per leaf of its result, in order. Its shardings, those of its parameters
 // and results among them, become annotations. UserError: other shapes or dtypes, another number of
 // devices than the trace's other annotations have.
-std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& arguments,
-                             Site site = Site::here());
+GSPMD_API std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& arguments,
+                                       Site site = Site::here());
 
 // A module ready to run on host arrays, leaf by leaf as call_hlo. Without a mesh in `options` it
 // runs on the devices that the module names (its num_partitions). Parameters and results without a
 // sharding get the one that completion finds.
 using HloExecutable = Executable<std::vector<Array>, std::vector<Array>>;
-HloExecutable compile(const Module& module, CompileOptions options = {});
+GSPMD_API HloExecutable compile(const Module& module, CompileOptions options = {});
 
 }  // namespace gspmd

@@ -1,40 +1,43 @@
 #pragma once
 
 #include "gspmd/api/operand.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
-Tensor relu(Operand x);
-Tensor gelu(Operand x);  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-Tensor silu(Operand x);  // x sigmoid(x)
+GSPMD_API Tensor relu(Operand x);
+GSPMD_API Tensor gelu(Operand x);  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+GSPMD_API Tensor silu(Operand x);  // x sigmoid(x)
 
 struct AxisOptions {
   int64_t axis = -1;
 };
-Tensor softmax(Operand x, const AxisOptions& options = {});  // subtracts the maximum first
-Tensor log_softmax(Operand x, const AxisOptions& options = {});
-Tensor logsumexp(Operand x, const AxisOptions& options = {});  // drops the axis
+GSPMD_API Tensor softmax(Operand x,
+                         const AxisOptions& options = {});  // subtracts the maximum first
+GSPMD_API Tensor log_softmax(Operand x, const AxisOptions& options = {});
+GSPMD_API Tensor logsumexp(Operand x, const AxisOptions& options = {});  // drops the axis
 
 // Normalisation over the last dim; `scale` and `bias` have its size.
 struct NormOptions {
   double eps = 1e-6;
 };
 // x / sqrt(mean(x^2) + eps) * scale: one sum over the last dim forward, one backward.
-Tensor rms_norm(Operand x, Operand scale, const NormOptions& options = {});
+GSPMD_API Tensor rms_norm(Operand x, Operand scale, const NormOptions& options = {});
 // (x - mean) / sqrt(variance + eps) * scale + bias: two sums forward (the variance is that of
 // centred values), two backward that do not depend on each other.
-Tensor layer_norm(Operand x, Operand scale, const NormOptions& options = {});
-Tensor layer_norm(Operand x, Operand scale, Operand bias, const NormOptions& options = {});
+GSPMD_API Tensor layer_norm(Operand x, Operand scale, const NormOptions& options = {});
+GSPMD_API Tensor layer_norm(Operand x, Operand scale, Operand bias,
+                            const NormOptions& options = {});
 
 struct CausalMaskOptions {
   double value = 0;  // used when `has_value`; else half the lowest number of the dtype
   bool has_value = false;
 };
 // Scores [..., q, k]: keys after the query are replaced (the last query sees every key).
-Tensor causal_mask(Operand scores, const CausalMaskOptions& options = {});
+GSPMD_API Tensor causal_mask(Operand scores, const CausalMaskOptions& options = {});
 
 // Mean over all tokens of -log softmax(logits)[label]: logits [..., v], labels [...] integers.
 // Three reductions over v: maximum (no gradient), sum of exponentials, the picked logit.
-Tensor cross_entropy(Operand logits, Operand labels);
+GSPMD_API Tensor cross_entropy(Operand logits, Operand labels);
 
 }  // namespace gspmd

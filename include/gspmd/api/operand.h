@@ -4,6 +4,7 @@
 
 #include "gspmd/api/tensor.h"
 #include "gspmd/base/array.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -44,20 +45,20 @@ class Operand {
 
 // Element by element, with numpy's broadcasting: dims are aligned at the end, size 1 stretches.
 // Dtypes must be equal; there is no silent promotion.
-Tensor operator+(Operand a, Operand b);
-Tensor operator-(Operand a, Operand b);
-Tensor operator*(Operand a, Operand b);
-Tensor operator/(Operand a, Operand b);
-Tensor operator-(Operand x);
-Tensor& operator+=(Tensor& a, Operand b);
-Tensor& operator-=(Tensor& a, Operand b);
-Tensor& operator*=(Tensor& a, Operand b);
-Tensor& operator/=(Tensor& a, Operand b);
+GSPMD_API Tensor operator+(Operand a, Operand b);
+GSPMD_API Tensor operator-(Operand a, Operand b);
+GSPMD_API Tensor operator*(Operand a, Operand b);
+GSPMD_API Tensor operator/(Operand a, Operand b);
+GSPMD_API Tensor operator-(Operand x);
+GSPMD_API Tensor& operator+=(Tensor& a, Operand b);
+GSPMD_API Tensor& operator-=(Tensor& a, Operand b);
+GSPMD_API Tensor& operator*=(Tensor& a, Operand b);
+GSPMD_API Tensor& operator/=(Tensor& a, Operand b);
 
 // Comparisons give pred tensors; for equality see equal() and not_equal().
-Tensor operator<(Operand a, Operand b);
-Tensor operator<=(Operand a, Operand b);
-Tensor operator>(Operand a, Operand b);
-Tensor operator>=(Operand a, Operand b);
+GSPMD_API Tensor operator<(Operand a, Operand b);
+GSPMD_API Tensor operator<=(Operand a, Operand b);
+GSPMD_API Tensor operator>(Operand a, Operand b);
+GSPMD_API Tensor operator>=(Operand a, Operand b);
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 
 #include "gspmd/api/shaping.h"
 #include "gspmd/api/tree.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -28,8 +29,9 @@ Tree zero_tree(const Tree& like) {
                   [](const std::string&, const leaf_t<Tree>& leaf) { return zero_leaf(leaf); });
 }
 // UserError at `site` where two lists of leaf paths differ.
-void check_leaves(const std::vector<std::string>& params, const std::vector<std::string>& other,
-                  const char* op, const char* what, Site site);
+GSPMD_API void check_leaves(const std::vector<std::string>& params,
+                            const std::vector<std::string>& other, const char* op, const char* what,
+                            Site site);
 
 template <class Tree>
 std::vector<std::string> leaf_paths(const Tree& tree) {
@@ -57,8 +59,8 @@ struct SgdLeaf {
 struct AdamLeaf {
   Tensor param, m, v;
 };
-SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions& options,
-                   Site site);
+GSPMD_API SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions& options,
+                             Site site);
 
 // velocity = momentum * velocity + grad; param -= lr * velocity.
 template <class Tree>
@@ -88,9 +90,9 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
 };
-AdamLeaf adam_update(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor step, bool decoupled,
-                     const AdamOptions& options, Site site);
-Tensor next_step(Tensor step, Site site);
+GSPMD_API AdamLeaf adam_update(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor step,
+                               bool decoupled, const AdamOptions& options, Site site);
+GSPMD_API Tensor next_step(Tensor step, Site site);
 
 namespace detail {
 template <class State, class Tree>
@@ -147,15 +149,15 @@ struct AdamW {
 };
 
 // sqrt of the sum of squares of all leaves.
-Tensor global_norm(const std::vector<Tensor>& leaves, Site site = Site::here());
+GSPMD_API Tensor global_norm(const std::vector<Tensor>& leaves, Site site = Site::here());
 template <class Tree>
 Tensor global_norm_of(const Tree& tree, Site site = Site::here()) {
   std::vector<Tensor> leaves;
   for_each_leaf(tree, [&](const std::string&, const Tensor& leaf) { leaves.push_back(leaf); });
   return global_norm(leaves, site);
 }
-Tensor clip_factor(Tensor norm, Operand max_norm, Site site);  // min(1, max_norm / norm)
-Tensor scale_leaf(Tensor leaf, Tensor factor, Site site);
+GSPMD_API Tensor clip_factor(Tensor norm, Operand max_norm, Site site);  // min(1, max_norm / norm)
+GSPMD_API Tensor scale_leaf(Tensor leaf, Tensor factor, Site site);
 
 // {the tree scaled so that its global norm is at most max_norm, the norm before}.
 template <class Tree>

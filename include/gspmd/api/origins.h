@@ -4,16 +4,17 @@
 #include <string_view>
 
 #include "gspmd/api/executable.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
 // Why values of a compiled program are laid out as they are: for each value of this name (the
 // user's name or that of its node in the completed module) and each split dim one line, as
 // "dim 1 over model: from w at model.cpp:24, through dot %q". UserError when no value has the name.
-std::string sharding_origins(const ExecutableBase& step, std::string_view name);
+GSPMD_API std::string sharding_origins(const ExecutableBase& step, std::string_view name);
 
 // Annotations that another one overruled, with the place, and those that nothing else used: one
 // line each, "" for none.
-std::string sharding_lint(const ExecutableBase& step);
+GSPMD_API std::string sharding_lint(const ExecutableBase& step);
 
 }  // namespace gspmd

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "gspmd/api/operand.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -12,12 +13,13 @@ struct RandomOptions {
   int64_t stream = 0;        // independent numbers from one seed: 0 <= stream < 2^32
 };
 // `seed`: a C++ integer, or an integer tensor without dims.
-Tensor random_bits(Operand seed, Dims dims, const RandomOptions& options = {});     // u32
-Tensor random_uniform(Operand seed, Dims dims, const RandomOptions& options = {});  // [0, 1)
-Tensor random_normal(Operand seed, Dims dims, const RandomOptions& options = {});
+GSPMD_API Tensor random_bits(Operand seed, Dims dims, const RandomOptions& options = {});  // u32
+GSPMD_API Tensor random_uniform(Operand seed, Dims dims,
+                                const RandomOptions& options = {});  // [0, 1)
+GSPMD_API Tensor random_normal(Operand seed, Dims dims, const RandomOptions& options = {});
 
 // The same numbers on the host, without a trace: for initial values. f32, f64, f16 or bf16.
-Array random_uniform_array(const Shape& shape, uint32_t seed, int64_t stream = 0);
-Array random_normal_array(const Shape& shape, uint32_t seed, int64_t stream = 0);
+GSPMD_API Array random_uniform_array(const Shape& shape, uint32_t seed, int64_t stream = 0);
+GSPMD_API Array random_normal_array(const Shape& shape, uint32_t seed, int64_t stream = 0);
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gspmd/api/annotate.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -14,25 +15,25 @@ struct AnnotateOptions {
   // Heard after annotations of smaller numbers have been carried as far as they reach.
   int64_t priority = 0;
 };
-Tensor annotate(Operand x, const Sharding& sharding, const AnnotateOptions& options);
-Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims,
-                  const AnnotateOptions& options);
+GSPMD_API Tensor annotate(Operand x, const Sharding& sharding, const AnnotateOptions& options);
+GSPMD_API Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims,
+                            const AnnotateOptions& options);
 
 // The same values, which completion lays out equally (shard_as), or which tell each other their
 // layouts but may end apart (shard_like). Any shapes of one rank. Only values that are used count.
-std::pair<Tensor, Tensor> shard_as(Operand a, Operand b);
-std::pair<Tensor, Tensor> shard_like(Operand a, Operand b);
+GSPMD_API std::pair<Tensor, Tensor> shard_as(Operand a, Operand b);
+GSPMD_API std::pair<Tensor, Tensor> shard_like(Operand a, Operand b);
 
 // The same value; layouts do not pass forward (barrier_from), or backward (barrier_to).
-Tensor shard_barrier_from(Operand x);
-Tensor shard_barrier_to(Operand x);
+GSPMD_API Tensor shard_barrier_from(Operand x);
+GSPMD_API Tensor shard_barrier_to(Operand x);
 
 // Manual code on some mesh axes, or on all: between the two calls every device sees its own part
 // along `axes`, and the code does its own collectives over them; the other axes stay automatic.
 // `dims` is the layout outside. Sizes must be multiples of the manual axes that split them.
-Tensor auto_to_manual(Operand x, const Mesh& mesh, const SplitDims& dims,
-                      const std::vector<std::string>& axes);
-Tensor manual_to_auto(Operand x, const Mesh& mesh, const SplitDims& dims,
-                      const std::vector<std::string>& axes);
+GSPMD_API Tensor auto_to_manual(Operand x, const Mesh& mesh, const SplitDims& dims,
+                                const std::vector<std::string>& axes);
+GSPMD_API Tensor manual_to_auto(Operand x, const Mesh& mesh, const SplitDims& dims,
+                                const std::vector<std::string>& axes);
 
 }  // namespace gspmd

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/passes/collective_stats.h"
 #include "gspmd/passes/pipeline.h"
 #include "gspmd/passes/plan_memory.h"
@@ -31,8 +32,9 @@ struct ExecutableStats {
   double total_compile_seconds = 0;
 };
 
-std::string to_string(const ExecutableStats& stats);  // a table for people
-std::string to_json(const ExecutableStats& stats);    // one object, one line; keys as the members
+GSPMD_API std::string to_string(const ExecutableStats& stats);  // a table for people
+GSPMD_API std::string to_json(
+    const ExecutableStats& stats);  // one object, one line; keys as the members
 
 }  // namespace gspmd
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/base/site.h"
 
@@ -17,7 +18,7 @@ struct TensorAccess;
 // A value of the function being traced: a handle, cheap to copy, that knows its shape but no
 // numbers. Valid while the trace that made it runs; using it later, or before it was given a value,
 // is a UserError with the user's line.
-class Tensor {
+class GSPMD_API Tensor {
  public:
   Tensor() = default;  // no value yet; may only be assigned to
 
@@ -35,7 +36,7 @@ class Tensor {
 };
 
 // While alive, names of emitted operations start with "name/"; scopes nest.
-class NameScope {
+class GSPMD_API NameScope {
  public:
   explicit NameScope(const std::string& name);
   NameScope(const NameScope&) = delete;
@@ -47,6 +48,6 @@ class NameScope {
 };
 
 // Gives the value a name of the user's: the instruction and its op_name in programs and statistics.
-Tensor named(Tensor x, const std::string& name, Site site = Site::here());
+GSPMD_API Tensor named(Tensor x, const std::string& name, Site site = Site::here());
 
 }  // namespace gspmd

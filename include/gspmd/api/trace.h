@@ -12,6 +12,7 @@
 
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -26,7 +27,7 @@ struct TracedLeaf {
 
 // A traced program: HLO with global shapes; entry parameters are the argument leaves in order, then
 // the captured arrays; the root is a tuple of the result leaves.
-class Traced {
+class GSPMD_API Traced {
  public:
   const Module& module() const { return *module_; }
   std::string text() const;  // canonical HLO text
@@ -47,7 +48,7 @@ class Traced {
   std::vector<std::type_index> argument_types_, result_types_;
 };
 
-struct TraceOptions {
+struct GSPMD_API TraceOptions {
   std::string name = "traced";
   std::vector<std::string> argument_names = {};  // used in paths and messages
   Site site = Site::here();
@@ -55,7 +56,7 @@ struct TraceOptions {
 
 // One trace from beginning to end; used by trace() and compile(). While it lives, operations on its
 // tensors append to its module; when it ends, its tensors are no longer usable.
-class TraceSession {
+class GSPMD_API TraceSession {
  public:
   explicit TraceSession(const TraceOptions& options);
   TraceSession(const TraceSession&) = delete;

@@ -3,17 +3,18 @@
 #include <string>
 
 #include "gspmd/api/operand.h"
+#include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
 
 // The sharding of a device array; host arrays are {replicated}.
-Sharding sharding_of(const Array& array);
-bool on_devices(const Array& array);
+GSPMD_API Sharding sharding_of(const Array& array);
+GSPMD_API bool on_devices(const Array& array);
 
 // A text picture of which device holds which part: of a device-resident array, or of an annotated
 // tensor while tracing (others are not decided before compilation: the text says so).
-std::string visualize(const Array& array);
-std::string visualize(const Tensor& tensor, Site site = Site::here());
+GSPMD_API std::string visualize(const Array& array);
+GSPMD_API std::string visualize(const Tensor& tensor, Site site = Site::here());
 
 }  // namespace gspmd

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "gspmd/base/error.h"
+#include "gspmd/base/export.h"
 #include "gspmd/base/shape.h"
 
 namespace gspmd {
 
 // Where an array's elements live. Host storage owns bytes; device storage (runtime) owns one shard
 // per device and gathers on `host_bytes()`.
-class ArrayStorage {
+class GSPMD_API ArrayStorage {
  public:
   virtual ~ArrayStorage() = default;
   // Row-major, 64-byte aligned bytes of the whole array. ExecutionError or UserError when they are
@@ -24,7 +25,7 @@ class ArrayStorage {
 
 // A dense row-major array of any dtype. Copying an Array shares its elements; `clone()` copies them.
 // One pointer: trees of thousands of arrays are cheap to copy and return.
-class Array {
+class GSPMD_API Array {
  public:
   Array() = default;
   // Zeros. UserError when the size in bytes overflows.
@@ -79,6 +80,6 @@ class Array {
 };
 
 // Same shape and the same bits, except that every NaN equals every NaN.
-bool bitwise_equal(const Array& a, const Array& b);
+GSPMD_API bool bitwise_equal(const Array& a, const Array& b);
 
 }  // namespace gspmd

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "gspmd/base/export.h"
+
 namespace gspmd {
 
 // HLO's element types, by HLO's names.
@@ -17,19 +19,19 @@ enum class DType : uint8_t {
   opaque,
 };
 
-std::string_view dtype_name(DType dtype);                        // "f32"
-std::optional<DType> dtype_from_name(std::string_view name);
-int64_t dtype_size(DType dtype);                                 // bytes per element; token: 0
-bool is_floating(DType dtype);                                   // f16 bf16 f32 f64 and the narrow ones
-bool is_integer(DType dtype);                                    // signed or unsigned, not pred
-bool is_narrow(DType dtype);                                     // s1 ... f8e8m0fnu
-bool is_signed_integer(DType dtype);
-bool is_unsigned_integer(DType dtype);
-bool is_complex(DType dtype);
+GSPMD_API std::string_view dtype_name(DType dtype);  // "f32"
+GSPMD_API std::optional<DType> dtype_from_name(std::string_view name);
+GSPMD_API int64_t dtype_size(DType dtype);  // bytes per element; token: 0
+GSPMD_API bool is_floating(DType dtype);    // f16 bf16 f32 f64 and the narrow ones
+GSPMD_API bool is_integer(DType dtype);     // signed or unsigned, not pred
+GSPMD_API bool is_narrow(DType dtype);      // s1 ... f8e8m0fnu
+GSPMD_API bool is_signed_integer(DType dtype);
+GSPMD_API bool is_unsigned_integer(DType dtype);
+GSPMD_API bool is_complex(DType dtype);
 
 // 16-bit floats as storage with float arithmetic; conversion rounds to nearest even.
-float half_to_float(uint16_t bits);
-uint16_t float_to_half(float value);
+GSPMD_API float half_to_float(uint16_t bits);
+GSPMD_API uint16_t float_to_half(float value);
 
 struct bfloat16 {
   uint16_t bits = 0;
@@ -82,7 +84,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
 }
 
 // Whether `visit_dtype` serves values of this type: not complex and narrow numbers, tokens, opaque.
-bool is_computable(DType dtype);
+GSPMD_API bool is_computable(DType dtype);
 
 template <class T> constexpr DType dtype_of();
 template <> constexpr DType dtype_of<bool>() { return DType::pred; }

@@ -6,13 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/site.h"
 
 namespace gspmd {
 
 // Base of everything the library throws. The message reads: op first, the fact with the numbers,
 // the way out, and the user's line in parentheses when it is known.
-class Error : public std::runtime_error {
+class GSPMD_API Error : public std::runtime_error {
  public:
   Error(std::string message, Site site);
   const Site& site() const { return site_; }
@@ -22,19 +23,19 @@ class Error : public std::runtime_error {
 };
 
 // The user's model, arguments, sharding or file is wrong.
-class UserError : public Error {
+class GSPMD_API UserError : public Error {
  public:
   using Error::Error;
 };
 
 // A defect of this library; the message prints the node concerned.
-class InternalError : public Error {
+class GSPMD_API InternalError : public Error {
  public:
   using Error::Error;
 };
 
 // A correct program failed while it ran (for example a collective inside a divergent branch).
-class ExecutionError : public Error {
+class GSPMD_API ExecutionError : public Error {
  public:
   using Error::Error;
 };

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
 using Dims = std::vector<int64_t>;
 
 // The type of a value: an element type and dims, or a tuple of shapes. Scalars have no dims.
-struct Shape {
+struct GSPMD_API Shape {
   DType dtype = DType::f32;
   Dims dims;
   std::vector<Shape> elements;  // of a tuple
@@ -30,16 +31,17 @@ struct Shape {
 };
 
 // The array shapes inside, in order: itself, or the leaves of a tuple of any depth.
-std::vector<Shape> leaf_shapes(const Shape& shape);
-int64_t leaf_count(const Shape& shape);
+GSPMD_API std::vector<Shape> leaf_shapes(const Shape& shape);
+GSPMD_API int64_t leaf_count(const Shape& shape);
 
-std::string to_string(const Shape& shape);  // "f32[2,3]", "(f32[2], s32[])", without layouts
+GSPMD_API std::string to_string(
+    const Shape& shape);  // "f32[2,3]", "(f32[2], s32[])", without layouts
 
 // Strides in elements of a row-major array.
-Dims row_major_strides(const Dims& dims);
+GSPMD_API Dims row_major_strides(const Dims& dims);
 
 // a*b, or InternalError-free saturation at INT64_MAX for sizes nobody can have.
-int64_t saturating_multiply(int64_t a, int64_t b);
+GSPMD_API int64_t saturating_multiply(int64_t a, int64_t b);
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

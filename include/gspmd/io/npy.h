@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -22,16 +23,16 @@ namespace gspmd {
 // `as` is the element type that the reader wants: raw bytes and 8-bit integers become that narrow
 // type; other types have to be the file's own. Without it |V2 is bf16 and |V1 is u8.
 
-Array read_npy(const std::string& path, std::optional<DType> as = std::nullopt);
-void write_npy(const std::string& path, const Array& array);
+GSPMD_API Array read_npy(const std::string& path, std::optional<DType> as = std::nullopt);
+GSPMD_API void write_npy(const std::string& path, const Array& array);
 
 // The same in memory; `name` is for messages.
-Array parse_npy(std::span<const std::byte> bytes, const std::string& name,
-                std::optional<DType> as = std::nullopt);
-std::vector<std::byte> npy_bytes(const Array& array);
+GSPMD_API Array parse_npy(std::span<const std::byte> bytes, const std::string& name,
+                          std::optional<DType> as = std::nullopt);
+GSPMD_API std::vector<std::byte> npy_bytes(const Array& array);
 
 // A zip archive of .npy files, opened for reading. Arrays are read one by one, when asked for.
-class NpzFile {
+class GSPMD_API NpzFile {
  public:
   explicit NpzFile(const std::string& path);
   ~NpzFile();
@@ -49,7 +50,8 @@ class NpzFile {
 };
 
 // Named arrays in file order; names are unique. Equal arrays give equal files.
-std::vector<std::pair<std::string, Array>> read_npz(const std::string& path);
-void write_npz(const std::string& path, std::span<const std::pair<std::string, Array>> arrays);
+GSPMD_API std::vector<std::pair<std::string, Array>> read_npz(const std::string& path);
+GSPMD_API void write_npz(const std::string& path,
+                         std::span<const std::pair<std::string, Array>> arrays);
 
 }  // namespace gspmd

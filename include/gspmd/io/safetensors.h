@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
@@ -21,7 +22,7 @@ struct SafetensorsEntry {
 // A safetensors file opened for reading. Opening reads and checks the header: its length, types,
 // shapes, duplicate names, and that the tensors' bytes follow each other without gap or overlap to
 // the end of the file. UserError, naming file and tensor, for whatever does not hold.
-class SafetensorsFile {
+class GSPMD_API SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
@@ -48,8 +49,8 @@ class SafetensorsFile {
 
 // Tensors in the order given; names are unique. Integers of less than 8 bits are stored as I8 and
 // U8; c128 has no form in this format: UserError.
-void write_safetensors(const std::string& path,
-                       std::span<const std::pair<std::string, Array>> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+GSPMD_API void write_safetensors(const std::string& path,
+                                 std::span<const std::pair<std::string, Array>> tensors,
+                                 const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace gspmd

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/base/export.h"
 #include "gspmd/base/rare.h"
 #include "gspmd/mesh/digits.h"
 
@@ -101,9 +102,9 @@ struct Permutation {
   bool wraps = false;
   bool operator==(const Permutation&) const = default;
 };
-Permutation shift_along(DeviceOrder order, Digits digits, int64_t shift, bool wraps);
+GSPMD_API Permutation shift_along(DeviceOrder order, Digits digits, int64_t shift, bool wraps);
 // Pairs of any form; without a list every device of the order is looked at. O(devices).
-std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation);
+GSPMD_API std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation);
 
 // Attributes of all opcodes; an opcode reads the fields that HLO gives it and leaves the others at
 // their defaults.
@@ -136,7 +137,7 @@ struct Attributes {
   // backend_config=.., is_host_transfer=..): kept, printed, no influence on numbers.
   std::map<std::string, std::string> other;
 };
-bool equal(const Attributes& a, const Attributes& b);  // literals compared bit by bit
+GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals compared bit by bit
 
 struct Metadata {
   std::string op_name;      // the user's name of the value

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
@@ -41,6 +42,6 @@ struct FactorRule {
   int backward_level = 1;  // aggressiveness at which results give to operands
 };
 
-std::string to_string(const FactorRule& rule);  // "([i,k],[k,j])->([i,j]) reduction={k}"
+GSPMD_API std::string to_string(const FactorRule& rule);  // "([i,k],[k,j])->([i,j]) reduction={k}"
 
 }  // namespace gspmd

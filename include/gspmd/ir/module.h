@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/attributes.h"
 #include "gspmd/ir/opcode.h"
 #include "gspmd/mesh/sharding.h"
@@ -31,7 +32,7 @@ struct Origin {
 
 // One instruction. Identity object owned by its computation; values (shape, attributes, sharding) are
 // fields. Operand edges are kept in step with `users()`.
-class Node {
+class GSPMD_API Node {
  public:
   Opcode opcode() const { return opcode_; }
   const OpInfo& op() const;  // the op table's row
@@ -76,7 +77,7 @@ class Node {
 };
 
 // A list of nodes, operands before users, with parameters and one root.
-class Computation {
+class GSPMD_API Computation {
  public:
   const std::string& name() const { return name_; }
   Module& module() const { return *module_; }
@@ -126,7 +127,7 @@ struct Alias {
 };
 
 // A program: computations, the entry last. Not copyable; clone() copies.
-class Module {
+class GSPMD_API Module {
  public:
   explicit Module(std::string name = "module");
   Module(const Module&) = delete;
@@ -166,14 +167,14 @@ class Module {
 };
 
 // The shapes at the two ends of an alias of the entry; nullptr where the index leads nowhere.
-const Shape* output_shape(const Module& module, const Alias& alias);
-const Shape* parameter_shape(const Module& module, const Alias& alias);
+GSPMD_API const Shape* output_shape(const Module& module, const Alias& alias);
+GSPMD_API const Shape* parameter_shape(const Module& module, const Alias& alias);
 
 // Sharding, origins, metadata, frontend attributes and phase.
-void copy_annotations(const Node& from, Node& to);
+GSPMD_API void copy_annotations(const Node& from, Node& to);
 
 // Copies `source`'s nodes into `target`, parameters replaced by `arguments`; returns the copied root.
-Node* inline_computation(const Computation& source, Computation& target,
-                         std::span<Node* const> arguments);
+GSPMD_API Node* inline_computation(const Computation& source, Computation& target,
+                                   std::span<Node* const> arguments);
 
 }  // namespace gspmd

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/factor_rule.h"
 #include "gspmd/ir/module.h"
 
@@ -26,14 +27,14 @@ struct ShardingProposal {
 };
 
 // The result of evaluating a node: an array, or a tuple of values.
-struct Value {
+struct GSPMD_API Value {
   Array array;
   std::vector<Value> elements;
   bool is_tuple = false;
   static Value tuple(std::vector<Value> elements);
 };
-std::vector<Array> leaves(const Value& value);                      // in order
-Value pack(const Shape& shape, std::span<const Array> leaf_arrays); // inverse of leaves
+GSPMD_API std::vector<Array> leaves(const Value& value);                       // in order
+GSPMD_API Value pack(const Shape& shape, std::span<const Array> leaf_arrays);  // inverse of leaves
 
 // Runs a called computation on arguments.
 using CallComputation = std::function<Value(const Computation&, std::span<const Value>)>;
@@ -52,7 +53,7 @@ struct Partitioned {
 };
 
 // What an op's `partition` may ask; implemented by passes.
-class PartitionContext {
+class GSPMD_API PartitionContext {
  public:
   virtual ~PartitionContext() = default;
   virtual Computation& local() = 0;                            // the program being built
@@ -118,6 +119,6 @@ struct OpInfo {
 };
 
 // The row of an opcode; defined by ops/registry.cpp.
-const OpInfo& op_info(Opcode opcode);
+GSPMD_API const OpInfo& op_info(Opcode opcode);
 
 }  // namespace gspmd

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "gspmd/base/export.h"
+
 namespace gspmd {
 
 // HLO opcodes this library knows. The one list: enumerator, HLO name.
@@ -61,8 +63,8 @@ enum class Opcode : uint8_t {
 #undef V
 };
 
-std::string_view opcode_name(Opcode opcode);                          // "get-tuple-element"
-std::optional<Opcode> opcode_from_name(std::string_view name);
-int64_t opcode_count();
+GSPMD_API std::string_view opcode_name(Opcode opcode);  // "get-tuple-element"
+GSPMD_API std::optional<Opcode> opcode_from_name(std::string_view name);
+GSPMD_API int64_t opcode_count();
 
 }  // namespace gspmd

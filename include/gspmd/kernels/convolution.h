@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
+#include "gspmd/base/export.h"
 #include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
@@ -33,6 +34,6 @@ struct ConvolutionSpec {
 // dilation (transposed, or gradients of the input) and those with a window as large as the input
 // (gradients of the kernel). `run` is empty where the library has none: other element types, more
 // than three axes, both stride and base dilation.
-PreparedKernel prepare_convolution(const ConvolutionSpec& spec);
+GSPMD_API PreparedKernel prepare_convolution(const ConvolutionSpec& spec);
 
 }  // namespace gspmd

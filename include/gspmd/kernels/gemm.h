@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
+#include "gspmd/base/export.h"
 #include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
@@ -23,6 +24,6 @@ struct GemmSpec {
 
 // Operands a, b; result c. f32 runs on prepared library primitives, other types on blocked loops. Parts
 // are ranges of batches or blocks of rows. `run` is empty for types that are not is_loop_dtype, and pred.
-PreparedKernel prepare_gemm(const GemmSpec& spec);
+GSPMD_API PreparedKernel prepare_gemm(const GemmSpec& spec);
 
 }  // namespace gspmd

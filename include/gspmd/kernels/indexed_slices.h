@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
+#include "gspmd/base/export.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/kernels/prepared_kernel.h"
 #include "gspmd/kernels/strided_copy.h"
@@ -25,15 +26,16 @@ struct IndexedSlices {
 };
 
 // Operands: sliced array, indices; result: the slices. Starts are clamped.
-PreparedKernel prepare_gather(IndexedSlices slices);
+GSPMD_API PreparedKernel prepare_gather(IndexedSlices slices);
 
 enum class ScatterCombiner : uint8_t { sum, product, max, min, logical_and, logical_or };
 // Operands: array, indices, updates; result: the array (of `elements`) with the updates combined into
 // it, slice after slice. A slice that is not wholly inside is dropped. The result may be the array itself.
-PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, int64_t elements);
+GSPMD_API PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner,
+                                         int64_t elements);
 
 // Reads element i of an integer array; values beyond int64 as its largest.
 using IndexReader = int64_t (*)(const std::byte* indices, int64_t i);
-IndexReader index_reader(DType dtype);  // nullptr for types that are no integers
+GSPMD_API IndexReader index_reader(DType dtype);  // nullptr for types that are no integers
 
 }  // namespace gspmd

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/base/export.h"
 #include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
@@ -48,11 +49,11 @@ struct LoopProgram {
 };
 
 // Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers.
-bool is_loop_dtype(DType dtype);
+GSPMD_API bool is_loop_dtype(DType dtype);
 
 // A kernel over tiles that stay in the first-level cache, each value one vector loop. Sums are taken
 // in an order fixed by the shape. `run` is empty where this form cannot be run: dims of size 0, element
 // types beyond is_loop_dtype, a value over all dims that needs a reduction over more than one tile.
-PreparedKernel prepare_loop(const LoopProgram& program);
+GSPMD_API PreparedKernel prepare_loop(const LoopProgram& program);
 
 }  // namespace gspmd

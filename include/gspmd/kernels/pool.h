@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
+#include "gspmd/base/export.h"
 #include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
@@ -30,12 +31,12 @@ struct PoolSpec {
 };
 
 // Operands: input, init. `run` is empty for types other than f32, f64 and s32.
-PreparedKernel prepare_pool(PoolSpec spec);
+GSPMD_API PreparedKernel prepare_pool(PoolSpec spec);
 
 // The gradient of a maximum: each element of the source (one per position) is added to the first of
 // the largest elements of its window. Axes of one position per element and `inner` stay apart.
 // Operands: input, source, init; the result has `elements` like the input. `run` is empty for types
 // other than f32 and f64.
-PreparedKernel prepare_pool_gradient(PoolSpec spec, int64_t elements);
+GSPMD_API PreparedKernel prepare_pool_gradient(PoolSpec spec, int64_t elements);
 
 }  // namespace gspmd

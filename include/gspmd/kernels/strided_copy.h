@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/kernels/prepared_kernel.h"
 
@@ -16,9 +17,9 @@ struct StridedCopy {
 };
 
 // The same copy in fewest loops, the target's smallest stride innermost.
-StridedCopy simplified(StridedCopy copy);
+GSPMD_API StridedCopy simplified(StridedCopy copy);
 // Runs a simplified copy: rows, fills and transposes are fast.
-void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target);
+GSPMD_API void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target);
 
 // Copies one after the other, each from an operand into result 0, offsets in elements: transpose, slice,
 // concatenate, broadcast, reverse.
@@ -26,6 +27,6 @@ struct PlacedCopy {
   StridedCopy copy;
   int64_t operand = 0, source_offset = 0, target_offset = 0;
 };
-PreparedKernel prepare_copies(std::vector<PlacedCopy> copies);
+GSPMD_API PreparedKernel prepare_copies(std::vector<PlacedCopy> copies);
 
 }  // namespace gspmd

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
+
 namespace gspmd {
 
 // One mixed-radix digit of a rank: (rank / stride) % size. A mesh axis is a digit; so is a part of
@@ -20,33 +22,33 @@ struct Digit {
 // the sizes that follow).
 using Digits = std::vector<Digit>;
 
-int64_t tile_count(const Digits& digits);  // product of sizes
-int64_t tile_index(const Digits& digits, int64_t rank);
+GSPMD_API int64_t tile_count(const Digits& digits);  // product of sizes
+GSPMD_API int64_t tile_index(const Digits& digits, int64_t rank);
 // Size-1 digits dropped; neighbours (a, s*b)(b, s) joined into (a*b, s).
-Digits canonical(Digits digits);
+GSPMD_API Digits canonical(Digits digits);
 
 // Boundaries (stride and stride*size of every digit) that divide each other in a chain cut digits
 // into atoms, the common refinement. Empty result where the boundaries form no chain.
 // [(4,2)] and [(2,4)] -> atoms (2,4),(2,2), sorted by descending stride.
-std::optional<Digits> common_atoms(std::span<const Digits> lists);
+GSPMD_API std::optional<Digits> common_atoms(std::span<const Digits> lists);
 // `digits` written in `atoms` (each digit a run of atoms); `atoms` must come from common_atoms over
 // a set that contains `digits`. Major first.
-Digits split_into(const Digits& digits, const Digits& atoms);
+GSPMD_API Digits split_into(const Digits& digits, const Digits& atoms);
 
 // Set operations on the part of the rank that digits read; all keep the order of `a`, and all are
 // canonical. Where a and b have no common atoms: disjoint() is false, and the others return
 // nullopt.
-bool disjoint(const Digits& a, const Digits& b);
-std::optional<Digits> intersection(const Digits& a, const Digits& b);
-std::optional<Digits> difference(const Digits& a, const Digits& b);
+GSPMD_API bool disjoint(const Digits& a, const Digits& b);
+GSPMD_API std::optional<Digits> intersection(const Digits& a, const Digits& b);
+GSPMD_API std::optional<Digits> difference(const Digits& a, const Digits& b);
 // The longest list that both start with: [(2,4),(2,1)] and [(4,2)] -> [(2,4)].
-Digits common_prefix(const Digits& a, const Digits& b);
-bool is_prefix(const Digits& prefix, const Digits& digits);
-Digits concat(Digits major, const Digits& minor);
+GSPMD_API Digits common_prefix(const Digits& a, const Digits& b);
+GSPMD_API bool is_prefix(const Digits& prefix, const Digits& digits);
+GSPMD_API Digits concat(Digits major, const Digits& minor);
 
 // An interned, immutable order of devices: rank r is device `devices[r]`; an empty list is the
 // identity 0..count-1. Equal orders are the same pointer; never freed.
-struct DeviceOrderValue {
+struct GSPMD_API DeviceOrderValue {
   int64_t count = 1;
   std::vector<int64_t> devices;
   std::vector<int64_t> by_device;  // ranks by ascending device id; empty for the identity
@@ -58,9 +60,9 @@ struct DeviceOrderValue {
 };
 using DeviceOrder = const DeviceOrderValue*;
 
-DeviceOrder iota_order(int64_t count);
+GSPMD_API DeviceOrder iota_order(int64_t count);
 // iota_order where the list is 0,1,2,...; the ids are distinct.
-DeviceOrder list_order(std::vector<int64_t> devices);
+GSPMD_API DeviceOrder list_order(std::vector<int64_t> devices);
 
 // Groups of devices that take part in one collective, in HLO's three forms, none of them
 // materialised unless `lists` is.
@@ -77,10 +79,11 @@ struct ReplicaGroups {
 
 // Every set of ranks that differ only in `digits`, members in tile_index order (digits' own order,
 // major first), as device ids of `order`. Iota form when `order` is iota; else lists.
-ReplicaGroups groups_over(DeviceOrder order, const Digits& digits);
-std::string to_string(const ReplicaGroups& groups);
+GSPMD_API ReplicaGroups groups_over(DeviceOrder order, const Digits& digits);
+GSPMD_API std::string to_string(const ReplicaGroups& groups);
 // The groups as lists of device ids; `num_devices` is used by the empty form.
-std::vector<std::vector<int64_t>> materialize(const ReplicaGroups& groups, int64_t num_devices);
-int64_t group_size(const ReplicaGroups& groups, int64_t num_devices);
+GSPMD_API std::vector<std::vector<int64_t>> materialize(const ReplicaGroups& groups,
+                                                        int64_t num_devices);
+GSPMD_API int64_t group_size(const ReplicaGroups& groups, int64_t num_devices);
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/site.h"
 #include "gspmd/mesh/digits.h"
 
@@ -18,7 +19,7 @@ struct MeshAxis {
 
 // A logical n-dimensional array of devices with named axes, row-major; device ids in any order.
 // arXiv:2105.04663, 2.2.
-class Mesh {
+class GSPMD_API Mesh {
  public:
   Mesh() = default;  // no axes: one device
   // UserError: empty, quoted or repeated names, sizes below 1, more than 256 axes or 2^31 devices,
@@ -44,6 +45,6 @@ class Mesh {
 };
 
 // mesh['x'=2,'y'=4], with device_ids=[...] only when they are not 0,1,2,...
-std::string to_string(const Mesh& mesh);
+GSPMD_API std::string to_string(const Mesh& mesh);
 
 }  // namespace gspmd

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/mesh/digits.h"
 #include "gspmd/mesh/mesh.h"
@@ -13,7 +14,8 @@
 namespace gspmd {
 
 enum class Combiner : uint8_t { sum, product, max, min, logical_and, logical_or };
-std::string_view combiner_name(Combiner combiner);  // "sum", "product", "max", "min", "and", "or"
+GSPMD_API std::string_view combiner_name(
+    Combiner combiner);  // "sum", "product", "max", "min", "and", "or"
 
 // A value is a partial result along `digits`, still to be combined.
 struct Unreduced {
@@ -29,7 +31,7 @@ enum class ShardingKind : uint8_t { tiled, maximal, manual, unknown, tuple };
 // of `order()`, manual digits, unreduced digits with combiners; the rest of the rank is replicated.
 // A tiled sharding that splits nothing is `{replicated}`: it has no order and fits any rank.
 // arXiv:2105.04663, 3.1; text forms: HLO V1, V2 and named V3.
-class Sharding {
+class GSPMD_API Sharding {
  public:
   Sharding() = default;  // replicated
   static Sharding replicated() { return {}; }
@@ -107,10 +109,10 @@ class Sharding {
 
 // The same tile on every device: like == but blind to spelling, order inside replicated subgroups,
 // open dims and shard groups. Two different orders that lay out the data equally are equivalent.
-bool equivalent(const Sharding& a, const Sharding& b);
+GSPMD_API bool equivalent(const Sharding& a, const Sharding& b);
 
 // Shard shape: ceil(dim / tiles) per dim; tuples leaf by leaf.
-Shape local_shape(const Shape& global, const Sharding& sharding);
+GSPMD_API Shape local_shape(const Shape& global, const Sharding& sharding);
 
 // The part of the global array that a device holds. size may be 0 in a tail: start is then the dim;
 // so in every dim on a device that holds nothing at all.
@@ -118,29 +120,31 @@ struct Box {
   Dims start;
   Dims size;
 };
-Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);
+GSPMD_API Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);
 
 // The union of two shardings where every dim agrees: digits equal or one side empty, all digits
 // disjoint; different orders are compared device by device. nullopt where they conflict.
 // Replicated merges with everything tiled; manual digits must be equal; unreduced digits are
 // joined. The result is closed, in the order of a, of b, or of the sorted devices, the first that
 // has digits for it. arXiv:2105.04663, 3.5.
-std::optional<Sharding> merge(const Sharding& a, const Sharding& b, int64_t rank);
+GSPMD_API std::optional<Sharding> merge(const Sharding& a, const Sharding& b, int64_t rank);
 // As merge, but a dim may also extend the other ([x] with [x,y]): a rule of traced programs only.
-std::optional<Sharding> merge_by_prefix(const Sharding& a, const Sharding& b, int64_t rank);
+GSPMD_API std::optional<Sharding> merge_by_prefix(const Sharding& a, const Sharding& b,
+                                                  int64_t rank);
 
 // Whether every tile of `fine` lies inside one tile of `coarse` on the same device, dim by dim.
-bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& global);
+GSPMD_API bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& global);
 
 // Text. parse accepts every form of semantics.md 1, with or without the outer braces' "sharding=";
 // UserError with the column (0-based) inside `text` and the way out. `rank` < 0: not known.
-Sharding parse_sharding(std::string_view text, int64_t rank = -1);
+GSPMD_API Sharding parse_sharding(std::string_view text, int64_t rank = -1);
 // With the outer braces: "{devices=[2,1,2]<=[4] last_tile_dim_replicate}". V2 where the device
 // array is an iota of up to any rank, V1 list else. V3 when the axes of an attached mesh spell all
 // digits, or when a combiner other than sum has to be said (over axes made up for it). V1 and V2
 // have no open dims.
-std::string to_string(const Sharding& sharding);
-std::string to_string_v2(const Sharding& sharding);  // never V3; named shardings converted
+GSPMD_API std::string to_string(const Sharding& sharding);
+GSPMD_API std::string to_string_v2(
+    const Sharding& sharding);  // never V3; named shardings converted
 
 // The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims
 // then subgroups; size device_count. O(devices). Of a replicated sharding: dims all 1, no devices.
@@ -150,15 +154,16 @@ struct DeviceArray {
   std::string subgroup_types;  // one of m, u, r per trailing dim
   bool operator==(const DeviceArray&) const = default;
 };
-DeviceArray device_array(const Sharding& sharding, int64_t rank);
+GSPMD_API DeviceArray device_array(const Sharding& sharding, int64_t rank);
 
 // A picture of who holds what, for people: a table over the (first) two split dims, at most 8x8
 // tiles.
-std::string visualize(const Shape& global, const Sharding& sharding);
+GSPMD_API std::string visualize(const Shape& global, const Sharding& sharding);
 
 // arXiv:2105.04663, 3.6 (mesh_split): dims_mapping[i] lists mesh axes of tensor dim i, major first.
 // UserError names the op, dim and axis: repeated axis, axis out of range, more dims than rank.
-Sharding mesh_sharding(const Mesh& mesh, const std::vector<std::vector<int64_t>>& dims_mapping,
-                       std::vector<bool> open = {}, Site site = {});
+GSPMD_API Sharding mesh_sharding(const Mesh& mesh,
+                                 const std::vector<std::vector<int64_t>>& dims_mapping,
+                                 std::vector<bool> open = {}, Site site = {});
 
 }  // namespace gspmd

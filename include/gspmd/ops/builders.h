@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/op.h"
 
 namespace gspmd {
@@ -11,11 +12,12 @@ namespace gspmd {
 // Emits one node at the end of `c`: operand count checked, shape inferred, backward phase and metadata
 // taken from `c`'s current emission state. `declared` is needed by ops whose result is not implied.
 // All operands must be nodes of `c`. UserError as the op's infer says.
-Node* emit(Computation& c, Opcode opcode, std::vector<Node*> operands, Attributes attrs = {},
-           Shape declared = {}, std::vector<Computation*> called = {});
+GSPMD_API Node* emit(Computation& c, Opcode opcode, std::vector<Node*> operands,
+                     Attributes attrs = {}, Shape declared = {},
+                     std::vector<Computation*> called = {});
 
 // While alive, emitted nodes carry this metadata / backward mark. Nested scopes restore.
-class EmissionScope {
+class GSPMD_API EmissionScope {
  public:
   explicit EmissionScope(Metadata metadata);
   EmissionScope(Metadata metadata, bool backward);
@@ -30,41 +32,44 @@ class EmissionScope {
 
 // Named builders; shapes as HLO's. Binary elementwise need equal dims and dtypes.
 namespace hlo {
-Node* parameter(Computation& c, int64_t number, Shape shape, std::string name = {});
-Node* constant(Computation& c, Array literal);
-Node* scalar(Computation& c, DType dtype, double value);
-Node* splat(Computation& c, const Shape& shape, double value);  // broadcast of a scalar constant
-Node* iota(Computation& c, Shape shape, int64_t dimension);
-Node* tuple(Computation& c, std::vector<Node*> elements);
-Node* get_tuple_element(Node* tuple, int64_t index);
-Node* convert(Node* x, DType dtype);
-Node* reshape(Node* x, Dims dims);
-Node* broadcast(Node* x, Dims dims, Dims dimensions);  // operand dim i becomes result dim dimensions[i]
-Node* transpose(Node* x, Dims permutation);
-Node* concatenate(std::vector<Node*> xs, int64_t dim);
-Node* pad(Node* x, Node* value, std::vector<PaddingDim> padding);
-Node* slice(Node* x, Dims starts, Dims limits, Dims strides);
-Node* dynamic_slice(Node* x, std::vector<Node*> starts, Dims sizes);
-Node* select(Node* pred, Node* on_true, Node* on_false);
-Node* compare(Node* a, Node* b, Direction direction);
-Node* unary(Opcode opcode, Node* x);
-Node* binary(Opcode opcode, Node* a, Node* b);
-Node* dot(Node* lhs, Node* rhs, DotDims dims);
-Node* gather(Node* operand, Node* indices, GatherDims dims, Dims slice_sizes);
-Node* scatter(Node* operand, Node* indices, Node* updates, ScatterDims dims, Computation* combiner);
-Node* reduce(Node* x, Node* init, Dims dims, Computation* combiner);
-Node* reduce_sum(Node* x, Dims dims);
-Node* reduce_max(Node* x, Dims dims);
+GSPMD_API Node* parameter(Computation& c, int64_t number, Shape shape, std::string name = {});
+GSPMD_API Node* constant(Computation& c, Array literal);
+GSPMD_API Node* scalar(Computation& c, DType dtype, double value);
+GSPMD_API Node* splat(Computation& c, const Shape& shape,
+                      double value);  // broadcast of a scalar constant
+GSPMD_API Node* iota(Computation& c, Shape shape, int64_t dimension);
+GSPMD_API Node* tuple(Computation& c, std::vector<Node*> elements);
+GSPMD_API Node* get_tuple_element(Node* tuple, int64_t index);
+GSPMD_API Node* convert(Node* x, DType dtype);
+GSPMD_API Node* reshape(Node* x, Dims dims);
+GSPMD_API Node* broadcast(Node* x, Dims dims,
+                          Dims dimensions);  // operand dim i becomes result dim dimensions[i]
+GSPMD_API Node* transpose(Node* x, Dims permutation);
+GSPMD_API Node* concatenate(std::vector<Node*> xs, int64_t dim);
+GSPMD_API Node* pad(Node* x, Node* value, std::vector<PaddingDim> padding);
+GSPMD_API Node* slice(Node* x, Dims starts, Dims limits, Dims strides);
+GSPMD_API Node* dynamic_slice(Node* x, std::vector<Node*> starts, Dims sizes);
+GSPMD_API Node* select(Node* pred, Node* on_true, Node* on_false);
+GSPMD_API Node* compare(Node* a, Node* b, Direction direction);
+GSPMD_API Node* unary(Opcode opcode, Node* x);
+GSPMD_API Node* binary(Opcode opcode, Node* a, Node* b);
+GSPMD_API Node* dot(Node* lhs, Node* rhs, DotDims dims);
+GSPMD_API Node* gather(Node* operand, Node* indices, GatherDims dims, Dims slice_sizes);
+GSPMD_API Node* scatter(Node* operand, Node* indices, Node* updates, ScatterDims dims,
+                        Computation* combiner);
+GSPMD_API Node* reduce(Node* x, Node* init, Dims dims, Computation* combiner);
+GSPMD_API Node* reduce_sum(Node* x, Dims dims);
+GSPMD_API Node* reduce_max(Node* x, Dims dims);
 }  // namespace hlo
 
 // The computation (a, b) -> opcode(a, b) on scalars of `dtype`; made once per module and reused.
-Computation* binary_computation(Module& module, Opcode opcode, DType dtype);
+GSPMD_API Computation* binary_computation(Module& module, Opcode opcode, DType dtype);
 // The combiner that a to_apply computation is, if it is one node of add, multiply, max, min, and, or.
-std::optional<Combiner> recognize_combiner(const Computation& computation);
-Opcode combiner_opcode(Combiner combiner);
-double combiner_identity(Combiner combiner, DType dtype);  // 0, 1, -inf or lowest, ...
+GSPMD_API std::optional<Combiner> recognize_combiner(const Computation& computation);
+GSPMD_API Opcode combiner_opcode(Combiner combiner);
+GSPMD_API double combiner_identity(Combiner combiner, DType dtype);  // 0, 1, -inf or lowest, ...
 // As combiner_identity, but -0.0 for float sums: x + -0.0 has the bits of x, for -0.0 too. What a device
 // without a share contributes.
-double neutral_contribution(Combiner combiner, DType dtype);
+GSPMD_API double neutral_contribution(Combiner combiner, DType dtype);
 
 }  // namespace gspmd

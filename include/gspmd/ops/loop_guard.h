@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
 
 // While one lives, loops of this process give up with an ExecutionError once the time is over.
 // Without one they run as long as they like. The latest one made counts.
-class LoopDeadline {
+class GSPMD_API LoopDeadline {
  public:
   explicit LoopDeadline(double seconds);
   LoopDeadline(const LoopDeadline&) = delete;
@@ -25,7 +26,7 @@ class LoopDeadline {
 // Watches one run of a loop and gives up with an ExecutionError that names it: when the deadline is
 // past, and when the values that it carries from one iteration to the next are, byte for byte,
 // those of an earlier iteration, since it then never ends.
-class LoopGuard {
+class GSPMD_API LoopGuard {
  public:
   // `repeatable`: an iteration depends on the carried values only.
   LoopGuard(const std::string& name, bool repeatable) : name_(name), repeatable_(repeatable) {}
@@ -47,6 +48,6 @@ class LoopGuard {
 
 // Whether what the loop computes depends on the carried values only: nothing inside keeps a state
 // or talks to the outside.
-bool is_repeatable(const Node& loop);
+GSPMD_API bool is_repeatable(const Node& loop);
 
 }  // namespace gspmd

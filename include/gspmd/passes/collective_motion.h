@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -10,14 +11,14 @@ namespace gspmd {
 // Collectives of equal kind and groups whose only reader adds them become one collective of the
 // sum: all-reduce(x) + all-reduce(y) = all-reduce(x + y), over chains of additions; reduce-scatter
 // alike.
-bool reassociate_collectives(Module& module);
+GSPMD_API bool reassociate_collectives(Module& module);
 
 // A loop that only adds all-reduced values to an element of its state adds them up on each device,
 // and all-reduces once after it (gradient accumulation over microbatches).
-bool sink_all_reduces(Module& module);
+GSPMD_API bool sink_all_reduces(Module& module);
 
 // Collectives in a loop on values that no iteration changes run once, before it. A loop holds at
 // most `limit_bytes` (per device) of such results.
-bool hoist_collectives(Module& module, int64_t limit_bytes = int64_t{1} << 28);
+GSPMD_API bool hoist_collectives(Module& module, int64_t limit_bytes = int64_t{1} << 28);
 
 }  // namespace gspmd

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -25,6 +26,7 @@ struct CollectiveStats {
 
 // Every collective of a per-device program, equal (kind, groups, op, instruction, tensor, source) joined, in program
 // order. A combined collective counts once, with its bytes summed.
-std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* mesh = nullptr);
+GSPMD_API std::vector<CollectiveStats> collective_stats(const Module& local,
+                                                        const Mesh* mesh = nullptr);
 
 }  // namespace gspmd

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -14,6 +15,6 @@ struct CombineOptions {
 
 // Joins independent collectives of one kind, group and combiner into one with a tuple result, when
 // no operand depends on another's result. all-reduce, and all-gather / reduce-scatter.
-bool combine_collectives(Module& module, const CombineOptions& options = {});
+GSPMD_API bool combine_collectives(Module& module, const CombineOptions& options = {});
 
 }  // namespace gspmd

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -15,6 +16,6 @@ inline constexpr const char* kStopGradient = "gspmd.stop_gradient";
 // loss get zeros. The cotangent of an annotated node (Sharding op) carries the same annotation.
 // UserError: loss not a floating scalar, an op on the way without a gradient (names op, reason,
 // line).
-std::vector<Node*> differentiate(Node* loss, std::span<Node* const> inputs);
+GSPMD_API std::vector<Node*> differentiate(Node* loss, std::span<Node* const> inputs);
 
 }  // namespace gspmd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -22,6 +23,6 @@ struct CostEstimate {
   double seconds = 0;  // each op the slower of arithmetic and memory; collectives after each other
 };
 
-CostEstimate estimate_cost(const Module& local, const DeviceModel& device = {});
+GSPMD_API CostEstimate estimate_cost(const Module& local, const DeviceModel& device = {});
 
 }  // namespace gspmd

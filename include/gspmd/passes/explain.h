@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/passes/collective_stats.h"
 #include "gspmd/passes/pipeline.h"
 
@@ -41,7 +42,7 @@ struct ExplainOptions {
 
 // Every collective of the module's per-device program (before combining), largest first, and what
 // would remove it. UserError as the pipeline says.
-std::vector<Explanation> explain(const Module& module, const PipelineOptions& pipeline,
-                                 const ExplainOptions& options = {});
+GSPMD_API std::vector<Explanation> explain(const Module& module, const PipelineOptions& pipeline,
+                                           const ExplainOptions& options = {});
 
 }  // namespace gspmd

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -11,13 +12,14 @@ namespace gspmd {
 
 // The nodes that a digit of `node` came through, from its neighbour to the annotated node; long
 // ways are cut after `most` nodes. Empty on the annotated node itself.
-std::vector<const Node*> origin_path(const Node& node, const Origin& origin, size_t most = 64);
+GSPMD_API std::vector<const Node*> origin_path(const Node& node, const Origin& origin,
+                                               size_t most = 64);
 
 // "dim 2 over model: from w at transformer.cpp:24, through dot %q, transpose %t". An axis is named
 // where the sharding knows its mesh, else the digit is written (size,stride).
-std::string describe_origin(const Node& node, const Origin& origin);
+GSPMD_API std::string describe_origin(const Node& node, const Origin& origin);
 // All digits of a value, one per line; "" where completion found none.
-std::string describe_sharding(const Node& node);
+GSPMD_API std::string describe_sharding(const Node& node);
 
 // An annotation that a reader carries to a value which another one laid out differently.
 struct LostAnnotation {
@@ -31,8 +33,8 @@ struct ShardingLint {
   std::vector<LostAnnotation> lost;  // each pair of annotations once, where it first happens
   std::vector<const Node*> unused;   // annotations whose digits reached no other value
 };
-ShardingLint lint_shardings(const Module& completed);
+GSPMD_API ShardingLint lint_shardings(const Module& completed);
 // One line per finding.
-std::string to_string(const ShardingLint& lint);
+GSPMD_API std::string to_string(const ShardingLint& lint);
 
 }  // namespace gspmd

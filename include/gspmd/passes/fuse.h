@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -7,6 +8,6 @@ namespace gspmd {
 // Groups elementwise nodes over the same dims (with the broadcasts and scalar constants they read)
 // into kLoop fusions, several outputs allowed, so that intermediate values never reach memory.
 // Convex: no path leaves a fusion and comes back.
-bool fuse(Module& local);
+GSPMD_API bool fuse(Module& local);
 
 }  // namespace gspmd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -8,6 +9,6 @@ namespace gspmd {
 // all-reduce-done by all-reduce, likewise all-gather, collective-permute and copy, and async-start,
 // async-update and async-done by a call of their computation. Values are the same. Returns whether
 // anything changed.
-bool join_async(Module& module);
+GSPMD_API bool join_async(Module& module);
 
 }  // namespace gspmd

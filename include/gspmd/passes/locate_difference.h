@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/passes/partition.h"
 
@@ -35,17 +36,18 @@ struct LocateOptions {
 // interpreter, node by node, and compares every value that both have: each device's part of it,
 // partial sums summed up. The earliest in the order of the whole run, those inside of loops and
 // branches included; nullopt where all are equal. Manual regions are not compared.
-std::optional<ValueDifference> locate_difference(const Module& completed,
-                                                 const PartitionResult& partitioned,
-                                                 std::span<const Value> arguments,
-                                                 const FirstUnequal& first_unequal,
-                                                 const LocateOptions& options);
+GSPMD_API std::optional<ValueDifference> locate_difference(const Module& completed,
+                                                           const PartitionResult& partitioned,
+                                                           std::span<const Value> arguments,
+                                                           const FirstUnequal& first_unequal,
+                                                           const LocateOptions& options);
 
 // Each device's arguments of the per-device program of a completed module, zeros behind the ends of
 // uneven dims: [device][parameter].
-std::vector<std::vector<Value>> device_arguments(const Module& completed, int64_t num_devices,
-                                                 std::span<const Value> arguments);
+GSPMD_API std::vector<std::vector<Value>> device_arguments(const Module& completed,
+                                                           int64_t num_devices,
+                                                           std::span<const Value> arguments);
 // The leaves of the result, from each device's.
-std::vector<Array> whole_results(const Module& completed, std::span<const Value> results);
+GSPMD_API std::vector<Array> whole_results(const Module& completed, std::span<const Value> results);
 
 }  // namespace gspmd

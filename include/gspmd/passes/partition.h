@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -37,6 +38,6 @@ struct PartitionResult {
 // The per-device SPMD program of a completed module (arXiv:2105.04663, 4). The entry keeps its
 // parameters and results, with shard shapes; unsharded nodes count as replicated. UserError where
 // an op or sharding is not supported. Work does not depend on the number of devices.
-PartitionResult partition(const Module& module, const PartitionOptions& options);
+GSPMD_API PartitionResult partition(const Module& module, const PartitionOptions& options);
 
 }  // namespace gspmd

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/passes/partition.h"
 #include "gspmd/passes/propagate.h"
 #include "gspmd/passes/windowed_einsum.h"
@@ -43,8 +44,8 @@ struct CompiledModule {
 
 // The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's
 // text.
-CompiledModule run_pipeline(const Module& module, const PipelineOptions& options);
+GSPMD_API CompiledModule run_pipeline(const Module& module, const PipelineOptions& options);
 
-std::vector<std::string> pass_names();
+GSPMD_API std::vector<std::string> pass_names();
 
 }  // namespace gspmd

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/base/site.h"
 #include "gspmd/ir/module.h"
 
@@ -26,7 +27,8 @@ struct HeldTensor {
   std::string source;  // "file:line" of the user's program; empty where it is not known
   bool operator==(const HeldTensor&) const = default;
 };
-std::string to_string(const HeldTensor& tensor);  // "dot.3 f32[64,64] 16384 bytes (model.cpp:12)"
+GSPMD_API std::string to_string(
+    const HeldTensor& tensor);  // "dot.3 f32[64,64] 16384 bytes (model.cpp:12)"
 
 struct MemoryPlan {
   std::map<std::pair<int64_t, int64_t>, BufferPlace> places;          // (node id, leaf)
@@ -47,10 +49,11 @@ struct PlanOptions {
 // Liveness over the program tree (entry, while bodies, calls) in node order, in-place reuse
 // (elementwise, dynamic-update-slice, scatter onto a dying operand), donation by module.aliases,
 // loop-carried buffers; then best-fit offsets. Deterministic.
-MemoryPlan plan_memory(const Module& local, const PlanOptions& options = {});
+GSPMD_API MemoryPlan plan_memory(const Module& local, const PlanOptions& options = {});
 
 // UserError where the plan's peak is above `limit` bytes: the numbers, the op at the peak, and the largest
 // tensors with the lines of the user's program that made them. `what` begins the message.
-void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what, Site site = {});
+GSPMD_API void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what,
+                                  Site site = {});
 
 }  // namespace gspmd

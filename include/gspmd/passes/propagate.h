@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -27,6 +28,6 @@ struct PropagateOptions {
 // arXiv:2105.04663, 3.5). Given shardings are never changed, except on their open dims. Sharding
 // custom-calls become copies. Those with the frontend attribute gspmd.priority="N" are heard after all
 // of smaller numbers (absent: 0) have been carried as far as they reach. Records Origins. Idempotent. Returns whether anything changed.
-bool propagate(Module& module, const PropagateOptions& options = {});
+GSPMD_API bool propagate(Module& module, const PropagateOptions& options = {});
 
 }  // namespace gspmd

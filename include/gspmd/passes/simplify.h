@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -7,16 +8,16 @@ namespace gspmd {
 // Merges nodes that compute the same value (same opcode, operands, attributes, shape, sharding),
 // within one phase only: a backward all-gather is not merged with a forward one unless
 // `across_phases`.
-bool eliminate_common_subexpressions(Module& module, bool across_phases = false);
+GSPMD_API bool eliminate_common_subexpressions(Module& module, bool across_phases = false);
 
-bool eliminate_dead_code(Module& module);
+GSPMD_API bool eliminate_dead_code(Module& module);
 
 // Local rewrites that never change a result: identities (x+0, x*1,
 // convert/reshape/transpose/broadcast/ slice/copy chains and no-ops), tuple/get-tuple-element,
 // constant folding of small scalars.
-bool simplify_algebra(Module& module);
+GSPMD_API bool simplify_algebra(Module& module);
 
 // all-reduce whose only readers slice it by this device's tile -> reduce-scatter.
-bool rewrite_reduce_scatter(Module& module);
+GSPMD_API bool rewrite_reduce_scatter(Module& module);
 
 }  // namespace gspmd

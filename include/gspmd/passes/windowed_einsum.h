@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -21,6 +22,6 @@ struct WindowedEinsumOptions {
 // Rewrites dot(all-gather(x), y) and reduce-scatter(dot(x, y)) of a per-device module. At most two
 // slices of the moving value are alive at once, four where it moves both ways. Ops with the
 // frontend attribute _xla_collective_matmul="none" stay. Returns whether anything changed.
-bool loop_windowed_einsums(Module& module, const WindowedEinsumOptions& options);
+GSPMD_API bool loop_windowed_einsums(Module& module, const WindowedEinsumOptions& options);
 
 }  // namespace gspmd

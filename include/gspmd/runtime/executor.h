@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/passes/plan_memory.h"
@@ -13,7 +14,7 @@ namespace gspmd {
 
 // One leaf on all devices: `shard(d)` is device d's 64-aligned local bytes. Shared by reference; an
 // executor recycles the storage of the buffers it handed out.
-class DeviceBuffer {
+class GSPMD_API DeviceBuffer {
  public:
   DeviceBuffer(Shape local_shape, int64_t num_devices);
   DeviceBuffer(const DeviceBuffer&) = delete;
@@ -39,15 +40,16 @@ struct ProgramOptions {
 // have several executors.
 class Program;
 // UserError where an op cannot run (names it). The module is read only here.
-std::shared_ptr<const Program> build_program(const Module& local, const ProgramOptions& options);
-const MemoryPlan& memory_plan(const Program& program);
+GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
+                                                       const ProgramOptions& options);
+GSPMD_API const MemoryPlan& memory_plan(const Program& program);
 // Bytes that library kernels need beside the plan, per worker thread.
-int64_t scratch_bytes(const Program& program);
+GSPMD_API int64_t scratch_bytes(const Program& program);
 // The same plan without preparing kernels. UserError as plan_memory.
-MemoryPlan plan_program_memory(const Module& local);
+GSPMD_API MemoryPlan plan_program_memory(const Module& local);
 
 // Runs a program on a simulated mesh in lockstep (design.md 2.9). Owns the arenas. Not thread-safe.
-class Executor {
+class GSPMD_API Executor {
  public:
   Executor(std::shared_ptr<const Program> program, std::shared_ptr<WorkerPool> pool);
   ~Executor();
@@ -75,8 +77,10 @@ class Executor {
 };
 
 // Host array <-> shards: the tile of each device by `sharding` (tails of uneven dims zero).
-std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Sharding& sharding,
-                                                 int64_t num_devices);
-Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Sharding& sharding);
+GSPMD_API std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global,
+                                                           const Sharding& sharding,
+                                                           int64_t num_devices);
+GSPMD_API Array gather_to_host(const DeviceBuffer& buffer, const Shape& global,
+                               const Sharding& sharding);
 
 }  // namespace gspmd
