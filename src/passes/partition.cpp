@@ -167,8 +167,8 @@ Partitioned SpmdPartitioner::partition_op(Node& node) {
   if (auto alone = partition_where_placed(*this, node)) return std::move(*alone);
   if (node.op().has(kSideEffect) && !node.op().evaluate)
     user_error(
-        "{}: {} moves data between the host and the devices while the program runs, which "
-        "partitioned programs do not; make it a parameter or a result",
+        "{}: what a program sends and receives while it runs is not partitioned: {}; make it a "
+        "parameter or a result",
         opcode_name(node.opcode()), place(node));
   if (auto special = partition_special(*this, node)) return std::move(*special);
   if (node.op().partition) return node.op().partition(*this, node);

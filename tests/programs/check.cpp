@@ -36,7 +36,7 @@ std::string wrong_bytes(const CompiledModule& compiled, int64_t devices, int64_t
   int64_t sent = 0, permuted = 0, rounding = 0, counted = 0;
   for (const CollectiveStats& c : collective_stats(*compiled.local)) {
     counted += c.count;
-    if (c.kind == "collective-permute")
+    if (c.kind == "collective-permute" || c.kind == "collective-broadcast")  // not all receive
       permuted += c.bytes;
     else {
       sent += c.bytes;
