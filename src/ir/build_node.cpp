@@ -3,6 +3,7 @@
 #include "gspmd/ir/op.h"
 #include "ir/module_parser.h"
 #include "ir/parse_attributes.h"
+#include "ir/sharding_text.h"
 
 namespace gspmd {
 namespace {
@@ -231,6 +232,7 @@ void ModuleParser::attach_calls(Node* node, std::vector<Call>& calls) {
 void ModuleParser::annotate(Node* node, Instruction& instruction) {
   node->metadata = std::move(instruction.metadata);
   node->frontend_attributes = std::move(instruction.frontend_attributes);
+  if (instruction.prevents_cse) node->frontend_attributes[kCsePreventionAttribute] = "true";
   const auto phase = node->frontend_attributes.find("gspmd.phase");
   if (phase != node->frontend_attributes.end() && phase->second == "backward") {
     node->backward = true;

@@ -63,6 +63,7 @@ class ModuleParser {
     Attributes attrs;
     std::optional<size_t> sharding_position;
     std::optional<Sharding> sharding;
+    bool prevents_cse = false;  // the sharding is no annotation (ir/sharding_text.h)
     Metadata metadata;
     std::map<std::string, std::string> frontend_attributes;
     std::vector<Call> calls;

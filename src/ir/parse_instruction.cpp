@@ -6,6 +6,7 @@
 #include "ir/parse_attributes.h"
 #include "ir/parse_literal.h"
 #include "ir/parse_shape.h"
+#include "ir/sharding_text.h"
 
 namespace gspmd {
 namespace {
@@ -169,6 +170,9 @@ void ModuleParser::parse_attribute(Instruction& instruction, SeenNames& seen) {
       instruction.sharding = read_sharding(lexer_, *instruction.shape);
     else
       lexer_.raw_value(key);
+    const size_t start = *instruction.sharding_position;
+    const std::string_view text = lexer_.text().substr(start, lexer_.position() - start);
+    instruction.prevents_cse = text.find(kCsePreventionName) != std::string_view::npos;
     return;
   }
   if (key == "metadata") {

@@ -6,6 +6,7 @@
 #include "ir/parse_attributes.h"
 #include "ir/parse_literal.h"
 #include "ir/parse_shape.h"
+#include "ir/sharding_text.h"
 
 namespace gspmd {
 namespace {
@@ -73,10 +74,19 @@ void put_other(Text& text, const Node& node, Names& names) {
   }
 }
 
+void put_sharding(Text& text, const Node& node) {
+  std::string sharding = to_string(*node.sharding);
+  if (node.frontend_attributes.contains(kCsePreventionAttribute))
+    sharding.insert(sharding.size() - 1,
+                    fmt::format(" metadata={{op_name=\"{}\"}}", kCsePreventionName));
+  put(text, ", sharding={}", sharding);
+}
+
 void put_annotations(Text& text, const Node& node, const PrintOptions& options, Names& names) {
-  if (options.shardings && node.sharding) put(text, ", sharding={}", to_string(*node.sharding));
-  if (node.backward || !node.frontend_attributes.empty()) {
-    std::map<std::string, std::string> attributes = node.frontend_attributes;
+  if (options.shardings && node.sharding) put_sharding(text, node);
+  std::map<std::string, std::string> attributes = node.frontend_attributes;
+  attributes.erase(kCsePreventionAttribute);
+  if (node.backward || !attributes.empty()) {
     if (node.backward) attributes["gspmd.phase"] = "backward";
     put(text, ", frontend_attributes={}", print_frontend_attributes(attributes));
   }

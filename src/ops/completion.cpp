@@ -93,7 +93,6 @@ bool is_pointwise(const Node& node) {
     case Opcode::collective_permute:
     case Opcode::copy:
     case Opcode::convert:
-    case Opcode::bitcast_convert:
     case Opcode::reduce_precision:
     case Opcode::stochastic_convert:
     case Opcode::select:
@@ -101,6 +100,8 @@ bool is_pointwise(const Node& node) {
     case Opcode::compare:
     case Opcode::complex:
       return true;
+    case Opcode::bitcast_convert:
+      return node.rank() == node.operand(0)->rank();
     default:
       // The opcodes of one-element functions stand together in the list.
       return (node.opcode() >= Opcode::abs && node.opcode() <= Opcode::xor_) ||
@@ -203,8 +204,10 @@ const Node* representative_operand(const Node& node) {
   const Node* best = nullptr;
   for (const Node* operand : node.operands()) {
     if (!operand->sharding || operand->sharding->is_tuple()) continue;
-    // A scalar beside arrays: a bound, a condition, an initial value.
-    if (operand->rank() == 0 && leaf_shapes(node.shape).front().rank() > 0) continue;
+    // A scalar beside arrays (a bound, a condition, an initial value) can only be whole.
+    if (operand->rank() == 0 && leaf_shapes(node.shape).front().rank() > 0 &&
+        !(is_pointwise(node) && operand->sharding->is_replicated()))
+      continue;
     if (!best || more_specific(*operand->sharding, *best->sharding)) best = operand;
   }
   return usable(best);

@@ -65,10 +65,27 @@ EinsumDims einsum_dims(const Node& node);
 // dim is split, and no groups, or no window at all.
 bool completes_as_einsum(const Node& node);
 // What one operand says of the result, the result of an operand, and one operand of the other.
+// einsum_suggestions: the last two together, of a node that has a sharding.
 Sharding einsum_result(const Node& node, const EinsumDims& dims, int64_t operand);
 Sharding einsum_operand(const Node& node, const EinsumDims& dims, int64_t operand,
                         const Sharding& result);
 Sharding einsum_other_operand(const Node& node, const EinsumDims& dims, int64_t operand,
                               const Sharding& other);
+
+// What a reader says of an operand, taken apart by who it has it from: its result or another of its
+// operands. What is said first counts first.
+struct OperandSuggestion {
+  Sharding sharding;
+  int64_t operand = -1;  // -1: the result
+  int64_t leaf = 0;      // of the result
+};
+// Of any op; one suggestion, the op's backward_sharding, where only the result has a say. Whether
+// completion may pass there (level, manual borders, who may be tiled) is not asked here.
+std::vector<OperandSuggestion> suggestions_of_reader(const Node& reader, int64_t operand,
+                                                     CompletionMode mode);
+std::vector<OperandSuggestion> einsum_suggestions(const Node& reader, int64_t operand);
+std::vector<OperandSuggestion> reduce_suggestions(const Node& reader, int64_t operand);
+std::vector<OperandSuggestion> scatter_suggestions(const Node& reader, int64_t operand,
+                                                   CompletionMode mode);
 
 }  // namespace gspmd

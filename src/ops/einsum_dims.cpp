@@ -156,4 +156,16 @@ Sharding einsum_other_operand(const Node& node, const EinsumDims& dims, int64_t 
   return select_dims(other, source);
 }
 
+std::vector<OperandSuggestion> einsum_suggestions(const Node& reader, int64_t operand) {
+  const Sharding* result = tiled_leaf(reader);
+  if (operand > 1 || !result) return {};
+  const EinsumDims dims = einsum_dims(reader);
+  if (!dims.spatial.empty()) return {};
+  std::vector<OperandSuggestion> said{{einsum_operand(reader, dims, operand, *result)}};
+  // The other operand has a say in the loops that the result does not see.
+  if (const Sharding* other = tiled_leaf(*reader.operand(1 - operand)))
+    said.push_back({einsum_other_operand(reader, dims, operand, *other), 1 - operand});
+  return said;
+}
+
 }  // namespace gspmd

@@ -42,7 +42,7 @@ std::vector<PropagateAspect> listed_aspects() {
       {Opcode::sort, sort_forward, result_of_same_number},
       {Opcode::scan, scan_forward, scan_backward},
       {Opcode::rng, rng_forward, same_dims_backward, in_spmd_only},
-      {Opcode::rng_bit_generator, nothing_forward, seed_backward},
+      {Opcode::rng_bit_generator, nothing_forward, nothing_backward},
       {Opcode::gather, gather_forward, gather_backward},
       {Opcode::scatter, scatter_forward, scatter_backward},
       {Opcode::tuple, tuple_forward, tuple_backward},
@@ -61,6 +61,11 @@ std::vector<PropagateAspect> listed_aspects() {
   };
 }
 
+// A scalar beside arrays can only say that all is whole.
+bool has_a_say(const Node& operand, const Sharding& s, const Node& result) {
+  return operand.rank() == result.rank() || s.is_replicated();
+}
+
 }  // namespace
 
 Proposals representative_forward(const Node& node, CompletionMode) {
@@ -77,15 +82,14 @@ Proposals pointwise_forward(const Node& node, CompletionMode mode) {
   if (node.shape.is_tuple) return node.is(Opcode::copy) ? same_forward(node, mode) : Proposals{};
   if (!mode.spmd || mode.level == 0) {
     const Node* operand = representative_operand(node);
-    if (!operand || operand->rank() != node.rank()) return {};
+    if (!operand || !has_a_say(*operand, *operand->sharding, node)) return {};
     return representative_forward(node, mode);
   }
   Proposals proposals;
   for (size_t i = 0; i < node.operands().size(); ++i) {
     const Node& operand = *node.operands()[i];
-    // A scalar beside arrays has nothing to say.
-    if (operand.rank() != node.rank()) continue;
-    if (const Sharding* s = tiled_leaf(operand)) proposals.push_back({*s, static_cast<int64_t>(i)});
+    const Sharding* s = tiled_leaf(operand);
+    if (s && has_a_say(operand, *s, node)) proposals.push_back({*s, static_cast<int64_t>(i)});
   }
   return proposals;
 }
@@ -93,6 +97,27 @@ Proposals pointwise_forward(const Node& node, CompletionMode mode) {
 MaybeSharding same_dims_backward(const Node& node, int64_t operand, CompletionMode) {
   if (!same_dims(node.operand(operand)->shape, node.shape)) return std::nullopt;
   return node.sharding;
+}
+
+std::vector<OperandSuggestion> suggestions_of_reader(const Node& reader, int64_t operand,
+                                                     CompletionMode mode) {
+  if (!reader.sharding) return {};
+  switch (reader.opcode()) {
+    case Opcode::dot:
+    case Opcode::convolution:
+      return einsum_suggestions(reader, operand);
+    case Opcode::reduce:
+      return reduce_suggestions(reader, operand);
+    case Opcode::scatter:
+      return scatter_suggestions(reader, operand, mode);
+    default:
+      break;
+  }
+  if (!reader.op().backward_sharding) return {};
+  MaybeSharding s = reader.op().backward_sharding(reader, operand, mode);
+  if (!s) return {};
+  const bool by_number = reader.is(Opcode::sort) || reader.is(Opcode::reduce_window);
+  return {{std::move(*s), -1, by_number ? operand : 0}};
 }
 
 std::span<const PropagateAspect> propagate_aspects() {

@@ -58,7 +58,6 @@ Proposals scan_forward(const Node& node, CompletionMode mode);
 MaybeSharding scan_backward(const Node& node, int64_t operand, CompletionMode mode);
 Proposals convolution_forward(const Node& node, CompletionMode mode);
 Proposals rng_forward(const Node& node, CompletionMode mode);
-MaybeSharding seed_backward(const Node& node, int64_t operand, CompletionMode mode);
 MaybeSharding outfeed_backward(const Node& node, int64_t operand, CompletionMode mode);
 
 // Gather and scatter (propagate_index.cpp).

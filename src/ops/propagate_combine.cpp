@@ -75,16 +75,27 @@ Proposals reduce_forward(const Node& node, CompletionMode mode) {
 }
 
 // The result's layout on the kept dims, and what the other inputs add.
-MaybeSharding reduce_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  const Node& value = *node.operand(operand);
-  const Sharding* result = tiled_leaf(node, operand);
-  if (operand >= inputs_of(node) || value.rank() == 0 || !result) return std::nullopt;
-  Sharding s = select_dims(*result, places(kept_dims(value, node.attrs.dimensions), value.rank()));
-  for (int64_t i = 0; i < inputs_of(node); ++i) {
-    const Node& other = *node.operand(i);
+std::vector<OperandSuggestion> reduce_suggestions(const Node& reader, int64_t operand) {
+  const Node& value = *reader.operand(operand);
+  const Sharding* result = tiled_leaf(reader, operand);
+  if (operand >= inputs_of(reader) || value.rank() == 0 || !result) return {};
+  const Dims kept = kept_dims(value, reader.attrs.dimensions);
+  std::vector<OperandSuggestion> said{
+      {select_dims(*result, places(kept, value.rank())), -1, operand}};
+  for (int64_t i = 0; i < inputs_of(reader); ++i) {
+    const Node& other = *reader.operand(i);
     const Sharding* known = tiled_leaf(other);
-    if (!mode.spmd || &other == &value || !known) continue;
-    const MaybeSharding both = merge(s, *known, value.rank());
+    if (&other != &value && known) said.push_back({*known, i});
+  }
+  return said;
+}
+
+MaybeSharding reduce_backward(const Node& node, int64_t operand, CompletionMode mode) {
+  const std::vector<OperandSuggestion> said = reduce_suggestions(node, operand);
+  if (said.empty()) return std::nullopt;
+  Sharding s = said[0].sharding;
+  for (size_t i = 1; i < said.size() && mode.spmd; ++i) {
+    const MaybeSharding both = merge(s, said[i].sharding, node.operand(operand)->rank());
     if (both && both->num_tiles() > s.num_tiles()) s = *both;
   }
   return s;
@@ -180,11 +191,6 @@ Proposals rng_forward(const Node& node, CompletionMode) {
   return for_every_result(
       node, static_cast<int64_t>(node.operands().size()),
       [&](const Node&, const Sharding& s) { return whole_except(s, {}, node.rank()); });
-}
-
-// Random numbers of one seed: every device starts from all of it.
-MaybeSharding seed_backward(const Node& node, int64_t, CompletionMode) {
-  return propagates(node.sharding) ? MaybeSharding(Sharding::replicated()) : std::nullopt;
 }
 
 MaybeSharding outfeed_backward(const Node& node, int64_t operand, CompletionMode) {

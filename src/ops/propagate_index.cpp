@@ -121,48 +121,49 @@ Proposals scatter_forward(const Node& node, CompletionMode mode) {
   return proposals;
 }
 
-// The operand is laid out as the result; indices follow the updates; updates follow both.
-MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
-  const auto leaf = [&](int64_t i) -> const Sharding* {
-    const Sharding* s = leaf_sharding(node, i);
-    return s && s->is_tiled() ? s : nullptr;
-  };
+// The operand is laid out as the result; indices follow the updates; updates follow both, the
+// result first.
+std::vector<OperandSuggestion> scatter_suggestions(const Node& reader, int64_t operand,
+                                                   CompletionMode mode) {
+  const auto inputs = static_cast<int64_t>(reader.operands().size()) / 2;
+  const auto leaf = [&](int64_t i) { return tiled_leaf(reader, i); };
   if (operand < inputs) {
     const Sharding* s = leaf(operand);
-    return s ? MaybeSharding(*s) : std::nullopt;
+    return s ? std::vector<OperandSuggestion>{{*s, -1, operand}} : std::vector<OperandSuggestion>{};
   }
-  const FactorRule rule = with_sums(scatter_rule(node));
+  const FactorRule rule = with_sums(scatter_rule(reader));
   const auto& to = rule.operands.at(static_cast<size_t>(operand));
-  const auto rank = static_cast<int64_t>(to.size());
+  std::vector<OperandSuggestion> said;
   if (operand == inputs) {
-    MaybeSharding common;
-    for (int64_t u = inputs + 1; u < static_cast<int64_t>(node.operands().size()); ++u) {
-      const Node& update = *node.operand(u);
-      if (!is_laid_out(update)) continue;
-      const Sharding s = carry_sharding(rule, rule.operands[size_t(u)], *update.sharding, to);
-      if (common)
-        common = merge(*common, s, rank);
-      else
-        common = s;
-      if (!common) return Sharding::replicated();
-    }
-    return common;
+    for (int64_t u = inputs + 1; u < static_cast<int64_t>(reader.operands().size()); ++u)
+      if (const Node& update = *reader.operand(u); is_laid_out(update))
+        said.push_back({carry_sharding(rule, rule.operands[size_t(u)], *update.sharding, to), u});
+    return said;
   }
-  MaybeSharding result;
-  const Node& indices = *node.operand(inputs);
-  if (is_laid_out(indices))
-    result = carry_sharding(rule, rule.operands[size_t(inputs)], *indices.sharding, to);
-  if (!mode.spmd) return result;
-  const Sharding* output = leaf(operand - inputs - 1);
-  if (!output) return result;
-  const FactorRule own = scatter_rule(node);
-  const MaybeSharding from_output =
-      reaching(own, own.results[0], *output, own.operands[size_t(operand)]);
-  if (!from_output) return result;
-  if (!result) return from_output;
-  const MaybeSharding both = merge(*result, *from_output, rank);
-  return both && both->num_tiles() > result->num_tiles() ? both : result;
+  const int64_t number = operand - inputs - 1;
+  if (const Sharding* output = mode.spmd ? leaf(number) : nullptr) {
+    const FactorRule own = scatter_rule(reader);
+    if (auto s = reaching(own, own.results[0], *output, own.operands[size_t(operand)]))
+      said.push_back({*s, -1, number});
+  }
+  if (const Node& indices = *reader.operand(inputs); is_laid_out(indices))
+    if (auto s = reaching(rule, rule.operands[size_t(inputs)], *indices.sharding, to))
+      said.push_back({*s, inputs});
+  return said;
+}
+
+MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode mode) {
+  const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
+  MaybeSharding common;
+  for (const OperandSuggestion& said : scatter_suggestions(node, operand, mode)) {
+    const MaybeSharding both =
+        common ? merge(*common, said.sharding, node.operand(operand)->rank()) : said.sharding;
+    // Updates that disagree leave the indices whole; of two that speak to an update the first
+    // counts.
+    if (!both && operand == inputs) return Sharding::replicated();
+    if (both) common = both;
+  }
+  return common;
 }
 
 }  // namespace gspmd

@@ -61,9 +61,11 @@ Proposals tuple_forward(const Node& node, CompletionMode) {
       leaves.insert(leaves.end(), count, Sharding::replicated());
     else if (!operand->sharding->is_tuple())
       leaves.insert(leaves.end(), count, *operand->sharding);
-    else
+    else if (operand->sharding->elements().size() == count)
       leaves.insert(leaves.end(), operand->sharding->elements().begin(),
                     operand->sharding->elements().end());
+    else  // an outfeed: one sharding for what goes out, the last one for its token
+      leaves.insert(leaves.end(), count, operand->sharding->elements().back());
   }
   if (!any) return {};
   return {{Sharding::tuple(std::move(leaves)), -1}};

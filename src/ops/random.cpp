@@ -44,14 +44,16 @@ Shape infer_rng_bit_generator(const Node& node) {
     user_error("rng-bit-generator: the state is {}; {} takes u64[2]{}", to_string(state), algorithm,
                threefry ? "" : " or u64[3]");
   const Shape& shape = node.shape;
-  if (!shape.is_tuple || shape.elements.size() != 2 || !(shape.elements[0] == state) ||
-      shape.elements[1].is_tuple)
-    user_error("rng-bit-generator: the result {} has to be ({}, bits)", to_string(shape),
-               to_string(state));
-  const Shape& bits = shape.elements[1];
+  const bool with_state = shape.is_tuple && shape.elements.size() == 2 &&
+                          shape.elements[0] == state && !shape.elements[1].is_tuple;
+  if (shape.is_tuple && !with_state)
+    user_error("rng-bit-generator: the result {} has to be ({}, bits) or the bits alone",
+               to_string(shape), to_string(state));
+  const Shape& bits = with_state ? shape.elements[1] : shape;
   if (!is_integer(bits.dtype) || is_narrow(bits.dtype))
     user_error("rng-bit-generator: bits of {}; they are integers of 8 to 64 bits", to_string(bits));
-  return Shape::tuple({state, checked_size(node, bits)});
+  const Shape checked = checked_size(node, bits);
+  return with_state ? Shape::tuple({state, checked}) : checked;
 }
 
 Shape infer_rng_state(const Node& node) {
@@ -97,7 +99,8 @@ Value evaluate_rng(const EvalContext& context) {
 Value evaluate_rng_bit_generator(const EvalContext& context) {
   const std::span<const uint64_t> words = context.operands[0].array.data<uint64_t>();
   const std::vector<uint64_t> state(words.begin(), words.end());
-  const Shape& shape = context.node.shape.elements[1];
+  const bool with_state = context.node.shape.is_tuple;
+  const Shape& shape = with_state ? context.node.shape.elements[1] : context.node.shape;
   const auto bits = static_cast<int>(8 * dtype_size(shape.dtype));
   const bool threefry = context.node.attrs.scalar->algorithm == "rng_three_fry";
   const RandomBits made =
@@ -108,6 +111,7 @@ Value evaluate_rng_bit_generator(const EvalContext& context) {
     const std::span<T> out = values.data<T>();
     for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(made.values[i]);
   });
+  if (!with_state) return {values, {}, false};
   return Value::tuple(
       {{Array::of<uint64_t>({static_cast<int64_t>(made.state.size())}, made.state), {}, false},
        {values, {}, false}});

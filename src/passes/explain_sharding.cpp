@@ -119,8 +119,16 @@ std::vector<const Node*> origin_path(const Node& node, const Origin& origin, siz
     if (!next || next == &node) break;
     path.push_back(next);
     if (next->name() == origin.annotation) break;
+    const Origin* before = step;
+    step = same_digit(*next, *before);
+    // A reader that handed on what another of its operands said.
+    for (const Node* speaker : next->operands()) {
+      if (step || speaker == at) continue;
+      step = same_digit(*speaker, *before);
+      if (step) path.push_back(next = speaker);
+    }
+    if (next->name() == origin.annotation) break;
     at = next;
-    step = same_digit(*next, *step);
   }
   return path;
 }

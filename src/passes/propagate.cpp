@@ -10,17 +10,29 @@
 namespace gspmd {
 namespace {
 
-std::vector<bool> flags_from_attribute(const Module& module, const char* name) {
-  const auto found = module.frontend_attributes.find(name);
-  if (found == module.frontend_attributes.end()) return {};
+// "true,false" or "{1,0}": the first letter of each word decides.
+std::vector<bool> flags_of(std::string_view text) {
   std::vector<bool> flags;
-  for (const std::string_view rest = found->second; const char c : rest) {
-    // "true,false" or "1,0": the first letter of each word decides.
-    if (c == ',' || c == ' ' || c == '"' || c == '{' || c == '}') continue;
+  for (const char c : text) {
     if (c == 't' || c == '1') flags.push_back(true);
     if (c == 'f' || c == '0') flags.push_back(false);
   }
   return flags;
+}
+
+// What the module says where the caller does not. A header's flags that are not one for each of
+// `values` are those of its printer's own flattening: open where any is.
+std::vector<bool> flags_of_module(const Module& module, const char* attribute, const char* header,
+                                  size_t values) {
+  const auto found = module.frontend_attributes.find(attribute);
+  if (found != module.frontend_attributes.end()) return flags_of(found->second);
+  for (const auto& [name, text] : module.header) {
+    if (name != header) continue;
+    const std::vector<bool> flags = flags_of(text);
+    if (flags.size() <= 1 || flags.size() == values) return flags;
+    return {std::find(flags.begin(), flags.end(), true) != flags.end()};
+  }
+  return {};
 }
 
 bool allowed(const std::vector<bool>& flags, size_t i) {
@@ -78,6 +90,16 @@ std::vector<size_t> elements_of_leaves(const Shape& shape) {
 
 bool is_single_tuple(const Computation& entry) {
   return entry.parameters().size() == 1 && entry.parameters()[0]->shape.is_tuple;
+}
+
+// How many flags a boundary can have.
+size_t output_count(const Computation& entry) {
+  const Shape& root = entry.root()->shape;
+  return root.is_tuple ? root.elements.size() : 1;
+}
+size_t parameter_count(const Computation& entry) {
+  return is_single_tuple(entry) ? entry.parameters()[0]->shape.elements.size()
+                                : entry.parameters().size();
 }
 
 Sharding with_unknown_replicated(const Sharding& s) {
@@ -162,9 +184,13 @@ std::vector<bool> unspecified_dims(const Node& node) {
 Propagation::Propagation(Module& module, const PropagateOptions& options)
     : module_(module), options_(options) {
   if (options_.allow_output.empty())
-    options_.allow_output = flags_from_attribute(module, "gspmd.open_outputs");
+    options_.allow_output =
+        flags_of_module(module, "gspmd.open_outputs", "allow_spmd_sharding_propagation_to_output",
+                        output_count(*module.entry()));
   if (options_.allow_parameters.empty())
-    options_.allow_parameters = flags_from_attribute(module, "gspmd.open_parameters");
+    options_.allow_parameters = flags_of_module(module, "gspmd.open_parameters",
+                                                "allow_spmd_sharding_propagation_to_parameters",
+                                                parameter_count(*module.entry()));
 }
 
 void Propagation::check_boundary_flags() const {
@@ -174,11 +200,8 @@ void Propagation::check_boundary_flags() const {
       user_error("propagate: {} flags for {} {}; give one for all or one each", flags, values,
                  what);
   };
-  const Shape& root = entry.root()->shape;
-  check("results", options_.allow_output.size(), root.is_tuple ? root.elements.size() : 1);
-  check("parameters", options_.allow_parameters.size(),
-        is_single_tuple(entry) ? entry.parameters()[0]->shape.elements.size()
-                               : entry.parameters().size());
+  check("results", options_.allow_output.size(), output_count(entry));
+  check("parameters", options_.allow_parameters.size(), parameter_count(entry));
 }
 
 // A Sharding op becomes a copy of the same name that carries the user's sharding. What is annotated
@@ -250,20 +273,33 @@ void Propagation::group_donated() {
   }
 }
 
-// A loop whose result is the program's keeps a layout of its own.
-void Propagation::detach_while_root() {
+// A loop, call or branch whose result is the program's keeps a layout of its own; a call or branch
+// only where neither it nor what it returns is annotated, else the result is laid out as that says.
+void Propagation::detach_root() {
   Computation& entry = *module_.entry();
-  Node* loop = entry.root();
-  if (any(options_.allow_output) || !loop->is(Opcode::while_) || !loop->shape.is_tuple) return;
-  std::vector<Node*> elements;
-  for (size_t i = 0; i < loop->shape.elements.size(); ++i) {
-    Attributes attrs;
-    attrs.index = static_cast<int64_t>(i);
-    elements.push_back(
-        entry.append(Opcode::get_tuple_element, loop->shape.elements[i], {loop}, std::move(attrs)));
+  Node* value = entry.root();
+  const bool loop = value->is(Opcode::while_);
+  const bool call = value->is(Opcode::call) || value->is(Opcode::conditional);
+  if (any(options_.allow_output) || !(loop || call)) return;
+  if (call && (value->sharding || std::any_of(value->called.begin(), value->called.end(),
+                                              [](const Computation* called) {
+                                                return called->root()->sharding.has_value();
+                                              })))
+    return;
+  Node* root = nullptr;
+  if (!value->shape.is_tuple) {
+    root = entry.append(Opcode::copy, value->shape, {value});
+  } else {
+    std::vector<Node*> elements;
+    for (size_t i = 0; i < value->shape.elements.size(); ++i) {
+      Attributes attrs;
+      attrs.index = static_cast<int64_t>(i);
+      elements.push_back(entry.append(Opcode::get_tuple_element, value->shape.elements[i], {value},
+                                      std::move(attrs)));
+    }
+    root = entry.append(Opcode::tuple, value->shape, std::move(elements));
   }
-  Node* root = entry.append(Opcode::tuple, loop->shape, std::move(elements));
-  root->sharding = loop->sharding;
+  root->sharding = value->sharding;
   entry.set_root(root);
   restructured_ = true;
 }
@@ -404,14 +440,13 @@ bool Propagation::run() {
     for (const auto& node : computation->nodes())
       before.at(static_cast<size_t>(node->id())) = node->sharding;
   convert_sharding_ops();
-  detach_while_root();
+  detach_root();
   collect_groups();
   group_donated();
   const Computation& entry = *module_.entry();
   const auto saved = [](const Node& node) {
     return node.sharding ? std::optional(with_unknown_replicated(*node.sharding)) : std::nullopt;
   };
-  saved_root_ = saved(*entry.root());
   for (const Node* parameter : entry.parameters()) saved_parameters_.push_back(saved(*parameter));
   flags_.assign(static_cast<size_t>(module_.next_id()), 0);
   for (const auto& computation : module_.computations())
@@ -419,6 +454,8 @@ bool Propagation::run() {
       if (node->sharding && node->origins.empty()) record_origins(*node, *node);
   place_channels();
   tie_related_nodes();
+  // What the computations that the result comes from are annotated with is the result's too.
+  saved_root_ = saved(*entry.root());
   mark_given();
   withhold_later();
   do {
@@ -437,10 +474,11 @@ bool Propagation::run() {
 bool propagate(Module& module, const PropagateOptions& options) {
   if (!module.entry() || !module.entry()->root())
     user_error("propagate: module {} has no entry computation", module.name);
+  if (options.cse_prevention_only) return propagate_to_scalar_broadcasts(module, options);
   // A parameter that comes back replicated because it did not divide can open another way, which a
   // later run would then take: once more from there, so that a completed module stays as it is.
   constexpr int kMaxRuns = 4;
-  bool changed = false;
+  bool changed = drop_cse_prevention(module);
   for (int i = 0; i < kMaxRuns; ++i) {
     Propagation propagation(module, options);
     if (!propagation.run()) break;

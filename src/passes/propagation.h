@@ -27,7 +27,7 @@ class Propagation {
   void convert_sharding_ops();
   void collect_groups();
   void group_donated();
-  void detach_while_root();
+  void detach_root();
   void mark_given();
   void withhold_later();
   bool hear_next();
@@ -41,6 +41,7 @@ class Propagation {
   void place_channels();
   void tie_related_nodes();
   void tie(const std::vector<Node*>& nodes);
+  void tie_argument(const Node& parameter, Node& argument);
   void copy_to_related(Node& node);
   const Node* argument_of(const Node& parameter) const;
 
@@ -99,6 +100,11 @@ class Propagation {
   bool restructured_ = false;
   bool replicated_boundary_ = false;
 };
+
+// Takes away what a run with cse_prevention_only left; whether there was any.
+bool drop_cse_prevention(Module& module);
+// propagate() with cse_prevention_only.
+bool propagate_to_scalar_broadcasts(Module& module, PropagateOptions options);
 
 // Post-order from the roots as the field does it: operands first, the first operand's subtree
 // first.

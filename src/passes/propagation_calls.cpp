@@ -71,7 +71,14 @@ void Propagation::place_channels() {
     }
 }
 
-// Nodes that stand for one value: the first that has a sharding gives it to all.
+// What the parameter of a branch or callee learns, its argument does; the other way it is a rule of
+// the parameter (infer_from_operands).
+void Propagation::tie_argument(const Node& parameter, Node& argument) {
+  related_[parameter.id()].push_back(&argument);
+}
+
+// Nodes that stand for one value: what one of them learns, all do. The first that has a sharding
+// gives it to all, before anything else is heard.
 void Propagation::tie(const std::vector<Node*>& nodes) {
   for (Node* node : nodes) {
     auto& others = related_[node->id()];
@@ -107,7 +114,7 @@ void Propagation::tie_related_nodes() {
         caller_[node->called[0]] = node.get();
         tie({node.get(), node->called[0]->root()});
         for (size_t p = 0; p < node->operands().size(); ++p)
-          tie({node->operands()[p], node->called[0]->parameters().at(p)});
+          tie_argument(*node->called[0]->parameters().at(p), *node->operands()[p]);
       } else if (node->is(Opcode::conditional)) {
         std::vector<Node*> results{node.get()};
         for (Computation* branch : node->called) {
@@ -116,7 +123,7 @@ void Propagation::tie_related_nodes() {
         }
         tie(results);
         for (size_t b = 0; b < node->called.size() && b + 1 < node->operands().size(); ++b)
-          tie({node->operands()[b + 1], node->called[b]->parameters().at(0)});
+          tie_argument(*node->called[b]->parameters().at(0), *node->operands()[b + 1]);
       }
     }
 }

@@ -62,6 +62,13 @@ bool is_array_element(const Node& user, const Node& value) {
   return value.shape.is_tuple && user.is(Opcode::get_tuple_element) && !user.shape.is_tuple;
 }
 
+// Random numbers of one seed: every device starts from all of it, whatever the seed is made of.
+const Node* generator_of_seed(const Node& node) {
+  for (const Node* user : node.users())
+    if (user->is(Opcode::rng_bit_generator)) return user;
+  return nullptr;
+}
+
 // A reader says what it wants of a value where it reads it first.
 int64_t first_position(const Node& user, const Node& value) {
   int64_t operand = 0;
@@ -134,6 +141,7 @@ bool Propagation::infer_from_operands(Node& node, int level) {
       return become_manual(node, *operand);
     }
   if (!may_be_tiled(node)) return copy_replication(node, level);
+  if (generator_of_seed(node)) return false;
   if (node.is(Opcode::tuple)) return infer_tuple(node);
   const bool product = node.is(Opcode::dot) || node.is(Opcode::convolution);
   if (product && completes_as_einsum(node)) return infer_einsum(node, level);
@@ -208,15 +216,11 @@ std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_
   if (level < completion_level(user) || !propagates(user.sharding)) return std::nullopt;
   const bool product = user.is(Opcode::dot) || user.is(Opcode::convolution);
   if (!product) return user.op().backward_sharding(user, operand, mode(level));
-  if (operand > 1 || !tiled_leaf(user)) return std::nullopt;
-  const EinsumDims dims = einsum_dims(user);
-  if (!dims.spatial.empty()) return std::nullopt;
-  const Sharding wanted = einsum_operand(user, dims, operand, *user.sharding);
-  // The other operand has a say in the loops that the result does not see.
-  const Sharding* other = tiled_leaf(*user.operand(1 - operand));
-  if (!other) return wanted;
-  const auto better = improve_sharding(user.operand(operand)->shape, wanted,
-                                       einsum_other_operand(user, dims, operand, *other),
+  const std::vector<OperandSuggestion> said = einsum_suggestions(user, operand);
+  if (said.empty()) return std::nullopt;
+  const Sharding& wanted = said[0].sharding;
+  if (said.size() == 1) return wanted;
+  const auto better = improve_sharding(user.operand(operand)->shape, wanted, said[1].sharding,
                                        {options_.spmd && level > 0, true});
   return better ? better : wanted;
 }
@@ -274,6 +278,11 @@ bool Propagation::infer_from_users(Node& node, int level) {
     for (const Node* user : users)
       if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
   if (!may_be_tiled(node)) return false;
+  if (const Node* generator = generator_of_seed(node); generator && level > 0) {
+    if (node.sharding && node.sharding->is_replicated()) return false;
+    set_sharding(node, Sharding::replicated(), *generator);
+    return true;
+  }
   bool changed = infer_from_elements(node, level);
   for (Node* user : users)
     if (!is_array_element(*user, node))

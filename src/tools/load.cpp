@@ -72,6 +72,7 @@ PropagateOptions propagate_options(const Command& command, const Module& module)
               leaves);
   PropagateOptions options;
   options.spmd = command.spmd;
+  options.cse_prevention_only = command.cse_prevention_only;
   options.allow_output = command.allow_output;
   options.allow_parameters = command.allow_parameters;
   // A module that this library traced keeps uneven boundaries.

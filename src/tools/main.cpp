@@ -95,6 +95,10 @@ void add_propagation_options(CLI::App& app, Command& command, Texts& texts) {
       ->group(kGroup);
   app.add_flag("--no-spmd", texts.no_spmd, "the completion rules for other than SPMD programs")
       ->group(kGroup);
+  app.add_flag("--cse-prevention-only", command.cse_prevention_only,
+               "only broadcasts of scalars get a sharding, marked so that a later\n"
+               "completion drops it; all else stays")
+      ->group(kGroup);
   app.add_flag("--origins", command.origins, "with --json: where each sharding came from")
       ->group(kGroup);
 }

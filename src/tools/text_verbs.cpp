@@ -3,6 +3,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/explain_sharding.h"
 #include "gspmd/passes/propagate.h"
+#include "gspmd/passes/sharding_sources.h"
 #include "tools/command.h"
 #include "tools/report.h"
 
@@ -17,16 +18,31 @@ Json path_names(const Node& node, const Origin& origin) {
   return names;
 }
 
-Json origins_of(const Node& node) {
+// A key that is not there yet: looking it up would take as long as the object is.
+void append(Json& object, const std::string& key, Json value) {
+  if (object.is_null()) object = Json::object();
+  object.get_ref<Json::object_t&>().emplace_back(key, std::move(value));
+}
+
+Json origins_of(const Node& node, const ShardingSources& sources) {
+  constexpr size_t kMost = 32;  // of the others that say the same
   Json list = Json::array();
-  for (const Origin& origin : node.origins)
+  for (size_t i = 0; i < node.origins.size(); ++i) {
+    const Origin& origin = node.origins[i];
+    std::vector<std::string> also = sources.annotations(node, i);
+    also.erase(also.begin());
+    const size_t count = also.size();
+    if (count > kMost) also.resize(kMost);
     list.push_back({{"leaf", origin.leaf},
                     {"dim", origin.dim},
                     {"size", origin.digit.size},
                     {"stride", origin.digit.stride},
                     {"annotation", origin.annotation},
+                    {"also", also},
+                    {"also_count", count},
                     {"via", origin.via},
                     {"path", path_names(node, origin)}});
+  }
   return list;
 }
 
@@ -45,13 +61,15 @@ Json lint_json(const Module& module) {
 
 Json shardings_json(const Module& module, bool changed, bool with_origins) {
   Json shardings = Json::object(), roots = Json::object(), origins = Json::object();
+  std::optional<ShardingSources> sources;
+  if (with_origins) sources.emplace(module);
   for (const auto& computation : module.computations()) {
     Json& here = shardings[computation->name()] = Json::object();
     roots[computation->name()] = computation->root()->name();
     for (const auto& node : computation->nodes()) {
-      if (node->sharding) here[node->name()] = to_string(*node->sharding);
+      if (node->sharding) append(here, node->name(), to_string(*node->sharding));
       if (with_origins && !node->origins.empty())
-        origins[computation->name()][node->name()] = origins_of(*node);
+        append(origins[computation->name()], node->name(), origins_of(*node, *sources));
     }
   }
   Json result = {{"shardings", shardings}, {"root", roots}, {"changed", changed}};
@@ -63,11 +81,17 @@ Json shardings_json(const Module& module, bool changed, bool with_origins) {
 // For people: where each completed sharding came from, then what was lost.
 std::string origins_text(const Module& module) {
   std::string text;
+  const ShardingSources sources(module);
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes())
-      for (const Origin& origin : node->origins)
-        if (!origin.via.empty())
-          text += fmt::format("%{}: {}\n", node->name(), describe_origin(*node, origin));
+      for (size_t i = 0; i < node->origins.size(); ++i) {
+        if (node->origins[i].via.empty()) continue;
+        const std::vector<std::string> behind = sources.annotations(*node, i);
+        text += fmt::format("%{}: {}", node->name(), describe_origin(*node, node->origins[i]));
+        if (behind.size() > 1) text += fmt::format("; also from %{}", behind[1]);
+        if (behind.size() > 2) text += fmt::format(" and {} more", behind.size() - 2);
+        text += "\n";
+      }
   return text + to_string(lint_shardings(module));
 }
 

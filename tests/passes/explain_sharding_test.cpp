@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gspmd/passes/sharding_sources.h"
 #include "passes/propagate_check.h"
 
 using namespace gspmd;
@@ -34,6 +35,44 @@ TEST_CASE("each digit knows its annotation and the way it came") {
   CHECK(path[2]->name() == "w");
   CHECK(describe_sharding(*find_node(*module, "w")) == "dim 1 over m: given by w at t.cpp:9\n");
   CHECK(describe_sharding(*find_node(*module, "out")).empty());
+}
+
+TEST_CASE("a digit names every annotation that would bring it, the first one first") {
+  const auto module = completed(
+      R"(a = f32[8,4] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+ b = f32[8,4] parameter(1), sharding={devices=[2,2]<=[4]}
+ c = f32[8,4] parameter(2)
+ n = f32[8,4] negate(a)
+ s = f32[8,4] add(n, b)
+ t = f32[4,8] transpose(s), dimensions={1,0}
+ ROOT out = f32[4,8] copy(t))");
+  const ShardingSources sources(*module);
+  const Node* t = find_node(*module, "t");
+  REQUIRE(t->origins.size() == 2);
+  CHECK(sources.annotations(*t, 0) == std::vector<std::string>{"b"});
+  CHECK(sources.annotations(*t, 1).size() == 2);
+  CHECK(sources.annotations(*t, 1).front() == t->origins[1].annotation);
+}
+
+TEST_CASE("a digit that a reader has from another operand names that one, not the reader's own") {
+  // The rows that an update goes to are split as its batch is, by the digit that splits the columns
+  // of the table.
+  const auto module = completed(
+      R"(t = f32[24,16] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate}
+ p = s32[8] parameter(1)
+ i = s32[8] negate(p)
+ u = f32[8,16] parameter(2), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+ g = f32[24,16] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
+ ROOT out = f32[24,16] copy(g))");
+  const Node* i = find_node(*module, "i");
+  REQUIRE(sharding_text(*module, "i") == "{devices=[2,2]<=[4] last_tile_dim_replicate}");
+  REQUIRE(i->origins.size() == 1);
+  CHECK(i->origins[0].annotation == "u");
+  CHECK(i->origins[0].via == "g");
+  const std::vector<const Node*> path = origin_path(*i, i->origins[0]);
+  REQUIRE(path.size() == 2);
+  CHECK(path[0]->name() == "g");
+  CHECK(path[1]->name() == "u");
 }
 
 TEST_CASE("ways are cut where they are longer than asked for") {

@@ -118,11 +118,18 @@ twice { u = f32[8] parameter(0)
     CHECK(sharding_text(*module, node) == "{devices=[4]<=[4]}");
 }
 
-TEST_CASE("propagate: a call that is the root stays as the boundary says") {
+TEST_CASE("propagate: the result of a call that is the root stays as the boundary says") {
   const char* const same = "\nsame { u = f32[8] parameter(0)\n ROOT w = f32[8] tanh(u) }";
   const char* const body = R"(a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
  ROOT out = f32[8] call(a), to_apply=same)";
-  CHECK(sharding_text(*completed(body, {}, same), "out") == "none");
+  const auto closed = completed(body, {}, same);
+  CHECK_FALSE(closed->entry()->root()->sharding.has_value());
+  CHECK(sharding_text(*closed, "out") == "{devices=[4]<=[4]}");
+  const char* const laid_out =
+      "\nsame { u = f32[8] parameter(0)\n ROOT w = f32[8] tanh(u), sharding={devices=[4]<=[4]} }";
+  const auto annotated = completed(body, {}, laid_out);
+  CHECK(annotated->entry()->root()->name() == "out");
+  CHECK(sharding_text(*annotated, "out") == "{devices=[4]<=[4]}");
   CHECK(sharding_text(*completed(body, open_boundary(), same), "out") == "{devices=[4]<=[4]}");
 }
 

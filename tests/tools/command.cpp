@@ -28,6 +28,61 @@ TEST_CASE("print gives canonical text, which prints as itself") {
   CHECK(json_of("print - --json") == Json{{"module", kNetwork}});
 }
 
+TEST_CASE("two processes complete a module to the same bytes") {
+  for (const char* options : {"", " --json --origins", " --allow-parameter-propagation"}) {
+    const CommandResult first = run_command(std::string("propagate -") + options, kNetwork);
+    const CommandResult second = run_command(std::string("propagate -") + options, kNetwork);
+    CHECK(first.code == 0);
+    CHECK(!first.out.empty());
+    CHECK(first.out == second.out);
+  }
+}
+
+TEST_CASE(
+    "propagate --cse-prevention-only lays out broadcasts of scalars only, until the next run") {
+  const std::string text = R"(HloModule m
+ENTRY e {
+  z = f32[] parameter(0)
+  b = f32[4] broadcast(z), dimensions={}
+  s = f32[4] add(b, b)
+  t = f32[4] custom-call(s), custom_call_target="Sharding", sharding={devices=[4]<=[4]}
+  ROOT r = f32[4] copy(t)
+})";
+  const std::string marked =
+      "{devices=[4]<=[4] metadata={op_name=\"_sharding_propagation_cse_prevention\"}}";
+  const CommandResult kept = run_command("propagate - --cse-prevention-only", text);
+  CHECK(kept.code == 0);
+  CHECK(kept.out.find("%b = f32[4] broadcast(%z), dimensions={}, sharding=" + marked) !=
+        std::string::npos);
+  CHECK(kept.out.find("%s = f32[4] add(%b, %b)\n") != std::string::npos);
+  CHECK(kept.out.find("custom-call") != std::string::npos);
+  CHECK(run_command("print -", kept.out).out == kept.out);
+  CHECK(run_command("propagate - --cse-prevention-only", kept.out).out == kept.out);
+  CHECK(run_command("propagate -", kept.out).out == run_command("propagate -", text).out);
+}
+
+TEST_CASE(
+    "flags of the module's header open its boundary, unless the command line says otherwise") {
+  const std::string text =
+      R"(HloModule m, allow_spmd_sharding_propagation_to_output={true}, allow_spmd_sharding_propagation_to_parameters={false,true}
+ENTRY e {
+  p = f32[4] parameter(0)
+  q = f32[4] parameter(1)
+  a = f32[4] add(p, q), sharding={devices=[4]<=[4]}
+  ROOT r = f32[4] negate(a)
+})";
+  Json shardings = json_of("propagate - --json", text)["shardings"]["e"];
+  CHECK(shardings["r"] == "{devices=[4]<=[4]}");
+  CHECK(shardings["q"] == "{devices=[4]<=[4]}");
+  CHECK_FALSE(shardings.contains("p"));
+  const std::string closed =
+      " --allow-output-propagation=false --allow-parameter-propagation=true,false";
+  shardings = json_of("propagate - --json" + closed, text)["shardings"]["e"];
+  CHECK_FALSE(shardings.contains("r"));
+  CHECK_FALSE(shardings.contains("q"));
+  CHECK(shardings["p"] == "{devices=[4]<=[4]}");
+}
+
 TEST_CASE("propagate prints the completed module, or its shardings as JSON") {
   const Json result = json_of("propagate - --json");
   CHECK(result["changed"] == true);

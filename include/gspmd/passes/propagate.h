@@ -14,13 +14,18 @@ struct PropagateStats {
 
 struct PropagateOptions {
   bool spmd = true;
-  // One value for all, or one per root-tuple leaf / entry parameter. Empty: taken from the module's
-  // frontend attributes gspmd.open_outputs / gspmd.open_parameters, absent = none.
+  // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the module's
+  // frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
+  // allow_spmd_sharding_propagation_to_{output,parameters}, absent = none.
   std::vector<bool> allow_output;
   std::vector<bool> allow_parameters;
   // Boundary shardings that completion found but that do not divide become replicated (imported
   // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
   bool replicate_indivisible_boundary = true;
+  // The module stays as it is but for broadcasts of scalars without a sharding, which get the one of
+  // a completion: CSE then does not join those that are laid out differently. They are marked as no
+  // annotations, and a later run drops them (semantics.md 2.2 step 1).
+  bool cse_prevention_only = false;
   PropagateStats* stats = nullptr;  // filled where given
 };
 
