@@ -79,7 +79,7 @@ bool is_sharded_as(const Node& node, const std::string& text) {
 
 TEST_CASE("completion of the field's cases") {
   const std::vector<Case> all = cases();
-  CHECK(all.size() > 70);
+  CHECK(all.size() > 100);
   for (const Case& c : all) {
     INFO(c.name << "\n" << c.module);
     const auto module = parse_module(c.module);
@@ -90,6 +90,8 @@ TEST_CASE("completion of the field's cases") {
       INFO(name << " is " << sharding_text(*module, name) << ", expected " << sharding);
       CHECK(is_sharded_as(*find_node(*module, name), sharding));
     }
+    // Barriers are gone afterwards, and with them what they held back.
+    if (c.module.find("ShardBarrier") != std::string::npos) continue;
     const auto again = parse_module(to_text(*module));
     propagate(*again, c.options);
     CHECK(to_text(*again) == to_text(*module));
