@@ -122,8 +122,14 @@ class ShardingSources::Graph {
     for (auto o = begin; o != node.origins.end() && o->leaf == leaf; ++o) {
       if (o->dim < 0) continue;
       const auto to = static_cast<size_t>(entry(node, size_t(o - node.origins.begin())));
-      for (const OriginPart& part :
-           parts_behind(speaker, speaker_leaf, said, o->dim, o->digit, own->order()))
+      const std::vector<OriginPart> parts =
+          parts_behind(speaker, speaker_leaf, said, o->dim, o->digit, own->order());
+      Digits covered;
+      for (const OriginPart& part : parts) covered.push_back(part.digit);
+      // Who says a part of it only would leave it coarser.
+      const auto rest = difference({o->digit}, covered);
+      if (!rest || !rest->empty()) continue;
+      for (const OriginPart& part : parts)
         sources_[to].push_back(entry(speaker, size_t(part.origin - speaker.origins.data())));
     }
   }

@@ -98,6 +98,7 @@ std::vector<Sample> type_samples() {
       {Opcode::rng, "rng of integers", "a = s32[] constant(3)\nb = s32[] constant(9)\nROOT r = s32[3,5] rng(a, b), distribution=rng_uniform"},
       {Opcode::rng, "rng normal", "a = f32[] constant(0)\nb = f32[] constant(1)\nROOT r = f32[3,5] rng(a, b), distribution=rng_normal"},
       {Opcode::rng_bit_generator, "rng-bit-generator three-fry", "s = u64[2] parameter(0)\nROOT r = (u64[2], u32[3,5]) rng-bit-generator(s), algorithm=rng_three_fry"},
+      {Opcode::rng_bit_generator, "rng-bit-generator bits alone", "s = u64[2] parameter(0)\nROOT r = u32[3,5] rng-bit-generator(s), algorithm=rng_default"},
       {Opcode::rng_bit_generator, "rng-bit-generator philox", "s = u64[3] parameter(0)\nROOT r = (u64[3], u8[3,5]) rng-bit-generator(s), algorithm=rng_philox"},
       {Opcode::rng_get_and_update_state, "rng-get-and-update-state", "ROOT r = u64[2] rng-get-and-update-state(), delta=5"},
   };
