@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -13,7 +14,7 @@ namespace gspmd {
 // came from first; others may say the same by another way, and any of them alone would bring it:
 // only without all of them the value is laid out otherwise. Followed along the rules of completion
 // as they stand at the end, O(edges); annotations are names of nodes, as in Origin.
-class ShardingSources {
+class GSPMD_API ShardingSources {
  public:
   explicit ShardingSources(const Module& completed);
   ~ShardingSources();
