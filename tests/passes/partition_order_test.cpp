@@ -179,14 +179,3 @@ TEST_CASE("the size of a dim is known everywhere", "[order]") {
               "devices=[4,1]<=[4]", 4)
             .empty());
 }
-
-TEST_CASE("transfers with the host are refused where they stand", "[order]") {
-  const auto module = module_of(
-      "t = token[] after-all()\n i = (f32[8], token[]) infeed(t)\n ROOT r = f32[8] "
-      "get-tuple-element(i), index=0",
-      "");
-  PipelineOptions options;
-  options.num_devices = 4;
-  CHECK_THROWS_WITH(run_pipeline(*module, options),
-                    Catch::Contains("infeed: i ") && Catch::Contains("make it a parameter"));
-}
