@@ -70,7 +70,14 @@ Array combined(const Array& a, const Array& b, Combiner combiner) {
 }
 
 bool is_comparable(const Sharding& s) {
-  return s.kind() == ShardingKind::tiled && s.manual_digits().empty();
+  return s.kind() == ShardingKind::maximal ||
+         (s.kind() == ShardingKind::tiled && s.manual_digits().empty());
+}
+
+// What devices beside those of a layout have of a value means nothing.
+bool holds(const Sharding& s, int64_t device) {
+  if (s.kind() == ShardingKind::maximal) return s.device() == device;
+  return s.order() == nullptr || s.order()->rank(device) >= 0;
 }
 
 class Locator {
@@ -138,6 +145,7 @@ class Locator {
       const Sharding& s = shardings[leaf];
       if (!is_comparable(s)) continue;
       for (size_t lane = 0; lane < devices.size(); ++lane) {
+        if (!holds(s, devices[lane])) continue;
         const Box box = shard_box(whole[leaf].shape(), s, devices[lane]);
         const Array shard = settled(shards, leaf, lane, s, devices);
         if (shard.empty()) continue;
@@ -168,7 +176,7 @@ class Locator {
     for (const Unreduced& unreduced : s.unreduced()) expected *= tile_count(unreduced.digits);
     const int64_t rank = s.order()->rank(devices[lane]);
     for (size_t other = 0; other < devices.size(); ++other) {
-      if (other == lane || !in_group(s, rank, s.order()->rank(devices[other]))) continue;
+      if (other == lane || !holds(s, devices[other]) || !in_group(s, rank, s.order()->rank(devices[other]))) continue;
       ++members;
       sum = combined(sum, shards[other][leaf], s.unreduced()[0].combiner);
     }
