@@ -42,6 +42,10 @@ void join_counted_dims(FactorRule& rule, const Node& operand, const Node& indice
     if (!one_element || operand.dim(d) != indices.dim(counted[i])) continue;
     const int64_t factor = in_indices.at(static_cast<size_t>(counted[i]));
     if (factor < 0) continue;
+    const bool batches = std::any_of(operands.begin(), operands.end(), [&](const auto* list) {
+      return std::count(list->begin(), list->end(), factor) > 0;  // another dim of the operand
+    });
+    if (batches) continue;
     rule.factors[static_cast<size_t>(factor)].kind = FactorKind::pass;
     for (std::vector<int64_t>* list : operands) list->at(static_cast<size_t>(d)) = factor;
   }
