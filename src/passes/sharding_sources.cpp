@@ -90,7 +90,7 @@ class Components {
 // One entry per origin of every node; `sources_of_[e]` are entries that say what entry e holds.
 class ShardingSources::Graph {
  public:
-  explicit Graph(const Module& module) : module_(module) {
+  explicit Graph(const Module& module) {
     for (const auto& computation : module.computations())
       for (const auto& node : computation->nodes()) {
         first_[node.get()] = static_cast<int32_t>(size_);
@@ -227,7 +227,6 @@ class ShardingSources::Graph {
     }
   }
 
-  const Module& module_;
   std::unordered_map<const Node*, int32_t> first_;
   size_t size_ = 0;
   std::vector<std::vector<int32_t>> sources_;
