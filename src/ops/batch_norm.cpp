@@ -1,3 +1,5 @@
+#include "ops/batch_norm.h"
+
 #include <cmath>
 
 #include "gspmd/base/error.h"
@@ -187,11 +189,13 @@ std::vector<OpInfo> build_rows() {
     int operands;
     decltype(OpInfo::infer) infer;
     decltype(OpInfo::evaluate) evaluate;
+    decltype(OpInfo::expand) expand = nullptr;
   };
   constexpr Row kRows[] = {
-      {Opcode::batch_norm_training, 3, infer_training, any_width<evaluate_training>},
+      {Opcode::batch_norm_training, 3, infer_training, any_width<evaluate_training>,
+       expand_batch_norm},
       {Opcode::batch_norm_inference, 5, infer_inference, any_width<evaluate_inference>},
-      {Opcode::batch_norm_grad, 5, infer_grad, any_width<evaluate_grad>},
+      {Opcode::batch_norm_grad, 5, infer_grad, any_width<evaluate_grad>, expand_batch_norm},
   };
   std::vector<OpInfo> rows;
   for (const Row& row : kRows) {
@@ -201,6 +205,7 @@ std::vector<OpInfo> build_rows() {
     info.infer = row.infer;
     info.factors = batch_norm_factors;
     info.evaluate = row.evaluate;
+    info.expand = row.expand;
   }
   return rows;
 }

@@ -34,6 +34,13 @@ class Exchange {
     internal_error("exchange: unknown kind");
   }
 
+  Node* rotated(Node* x, int64_t by) {
+    const int64_t shard = from_.held.shard, hop = by / shard, rest = by % shard;
+    Node* front = turned(x, hop, {rest, shard});
+    if (rest == 0) return front;
+    return hlo::concatenate({front, turned(x, hop + 1, {0, rest})}, from_.dim);
+  }
+
  private:
   Node* number(int64_t value) {
     return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(value));
@@ -115,17 +122,25 @@ class Exchange {
     return hlo::select(inside, x, splat(x->shape));
   }
 
+  // What the device `hop` tiles ahead has of `piece`.
+  Node* shifted(Node* piece, int64_t hop, bool wrap) {
+    Attributes attrs;
+    attrs.channel_id = 1;
+    attrs.permutation = shift_along(from_.order, from_.digits, -hop, wrap);
+    return spmd_.emit(Opcode::collective_permute, piece->shape, {piece}, attrs);
+  }
+
+  // A part of the shard `hop` tiles ahead, the last tile followed by the first.
+  Node* turned(Node* x, int64_t hop, Interval part) {
+    Node* piece = cut(x, part);
+    return hop % from_.held.tiles == 0 ? piece : shifted(piece, hop, true);
+  }
+
   Node* neighbours(Node* x, const HaloPlan& plan) {
     std::vector<Node*> pieces;
     for (int64_t hop = plan.hop_min; hop <= plan.hop_max; ++hop) {
       Node* piece = cut(x, plan.piece(hop, from_.held.shard));
-      if (hop != 0) {
-        Attributes attrs;
-        attrs.channel_id = 1;
-        attrs.permutation = shift_along(from_.order, from_.digits, -hop, false);
-        piece = spmd_.emit(Opcode::collective_permute, piece->shape, {piece}, attrs);
-      }
-      pieces.push_back(piece);
+      pieces.push_back(hop == 0 ? piece : shifted(piece, hop, false));
     }
     Node* buffer = pieces.size() == 1 ? pieces[0] : hlo::concatenate(pieces, from_.dim);
     buffer = pad(buffer, plan.low_pad, plan.high_pad);
@@ -223,19 +238,6 @@ class Exchange {
   Node* fill_;
 };
 
-// [begin, end) of the dim on the device `hop` tiles ahead, the last tile followed by the first.
-Node* ahead(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, int64_t hop, Interval part) {
-  Dims starts(x->dims().size(), 0), limits = x->dims();
-  starts[static_cast<size_t>(from.dim)] = part.begin;
-  limits[static_cast<size_t>(from.dim)] = part.end;
-  Node* piece = hlo::slice(x, starts, limits, Dims(starts.size(), 1));
-  if (hop % from.held.tiles == 0) return piece;
-  Attributes attrs;
-  attrs.channel_id = 1;
-  attrs.permutation = shift_along(from.order, from.digits, -hop, true);
-  return spmd.emit(Opcode::collective_permute, piece->shape, {piece}, attrs);
-}
-
 Access undilated(const WindowAccess& w) {
   return {w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole)};
 }
@@ -271,10 +273,7 @@ Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const A
 }
 
 Node* rotate(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, int64_t by) {
-  const int64_t shard = from.held.shard, hop = by / shard, rest = by % shard;
-  Node* front = ahead(spmd, x, from, hop, {rest, shard});
-  if (rest == 0) return front;
-  return hlo::concatenate({front, ahead(spmd, x, from, hop + 1, {0, rest})}, from.dim);
+  return Exchange(spmd, from, {}, nullptr).rotated(x, by);
 }
 
 bool is_addressable(const HeldDim& dim, const WindowAccess& w) {

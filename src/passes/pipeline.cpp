@@ -13,7 +13,7 @@
 #include "gspmd/passes/inline_calls.h"
 #include "gspmd/passes/join_async.h"
 #include "gspmd/passes/simplify.h"
-#include "passes/expand_batch_norm.h"
+#include "passes/expand_ops.h"
 #include "passes/merge_pads.h"
 #include "passes/static_starts.h"
 
@@ -52,16 +52,22 @@ void simplify(Module& module, bool across_phases) {
   }
 }
 
-// Joins by the global bytes of the values that are moved, so that it does not depend on how many
-// devices they are split over.
-void combine(State& state) {
-  if (!state.result.completed) return;  // the pass that keeps it is disabled
+// The bytes of each whole value by name; empty where the completed module was not kept.
+std::unordered_map<std::string, int64_t> global_bytes(const State& state) {
   std::unordered_map<std::string, int64_t> bytes;
+  if (!state.result.completed) return bytes;
   for (const auto& computation : state.result.completed->computations())
     for (const auto& node : computation->nodes()) {
       int64_t& most = bytes[node->name()];
       most = std::max(most, node->shape.bytes());
     }
+  return bytes;
+}
+
+// Joins by the global bytes of the values that are moved, so that it does not depend on how many
+// devices they are split over.
+void combine(State& state) {
+  const auto bytes = global_bytes(state);
   CombineOptions options;
   options.bytes = [&](const Node& collective) {
     const auto found = bytes.find(collective.metadata.moved);
@@ -80,9 +86,9 @@ struct Pass {
 const Pass kPasses[] = {
     {"join-async", [](State& s) { join_async(*s.module); }},
     {"inline-calls", [](State& s) { inline_calls(*s.module); }},
-    {"expand-batch-norms",
+    {"expand-ops",
      [](State& s) {
-       if (s.options.num_devices > 1) expand_batch_norms(*s.module);
+       if (s.options.num_devices > 1) expand_ops(*s.module);
      }},
     {"propagate",
      [](State& s) {

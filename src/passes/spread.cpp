@@ -1,5 +1,6 @@
 #include "passes/spread.h"
 
+#include "gspmd/ir/op.h"
 #include "gspmd/passes/reshard.h"
 
 namespace gspmd {
@@ -122,7 +123,7 @@ class Chooser {
   // them (slices and permutes), and devices sum afterwards; or all are gathered. Products divide
   // their work too, so for them the sum counts once, though an all-reduce sends it twice.
   void take_one_sided_sums() {
-    const int64_t weight = p_.node->is(Opcode::dot) || p_.node->is(Opcode::convolution) ? 1 : 2;
+    const int64_t weight = p_.node->op().has(kLinearInEach) ? 1 : 2;
     for (size_t f = 0; f < chosen_.size(); ++f) {
       if (!local_kind(f, FactorKind::reduction)) continue;
       for (size_t i = 0; i < p_.have.size(); ++i) {

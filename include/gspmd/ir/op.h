@@ -103,6 +103,9 @@ struct OpInfo {
   // Cotangents of the operands given that of the result; nullptr entries where none flows. Emits nodes
   // into node.parent() with the builders of ops/builders.h. UserError when not differentiable.
   std::vector<Node*> (*gradient)(Node& node, Node* cotangent) = nullptr;
+  // The same value by simpler ops that shardings pass through, emitted into node.parent(); a result
+  // of nullptr keeps the node. Runs before completion (passes/expand_ops.h).
+  Node* (*expand)(Node& node) = nullptr;
   // Completion beyond factors: what the operands suggest for the result, each tried in turn; and what
   // the result suggests for an operand, nullopt = nothing. See passes/propagate.h.
   std::vector<ShardingProposal> (*forward_sharding)(const Node& node, CompletionMode mode) = nullptr;

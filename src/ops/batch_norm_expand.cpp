@@ -1,20 +1,8 @@
-#include "passes/expand_batch_norm.h"
-
 #include "gspmd/ops/builders.h"
-#include "passes/manual.h"
+#include "ops/batch_norm.h"
 
 namespace gspmd {
 namespace {
-
-bool is_manual(const std::optional<Sharding>& s) {
-  return s && (s->is_manual() || has_manual_digits(*s));
-}
-
-bool expands(const Node& node) {
-  return (node.is(Opcode::batch_norm_training) || node.is(Opcode::batch_norm_grad)) &&
-         node.operand(0)->shape.elements_count() > 0 && !is_manual(node.operand(0)->sharding) &&
-         !is_manual(node.sharding);
-}
 
 // Emits ops on values with the input's shape or with one element per feature.
 class Expansion {
@@ -34,13 +22,8 @@ class Expansion {
     for (size_t i = 0; i < leaves.size(); ++i) {
       const DType wanted = node_.shape.elements[i].dtype;
       if (wanted != dtype_) leaves[i] = hlo::convert(leaves[i], wanted);
-      if (node_.sharding)
-        leaves[i]->sharding =
-            node_.sharding->is_tuple() ? node_.sharding->elements().at(i) : *node_.sharding;
     }
-    Node* tuple = hlo::tuple(node_.parent(), std::move(leaves));
-    tuple->sharding = node_.sharding;
-    return tuple;
+    return hlo::tuple(node_.parent(), std::move(leaves));
   }
 
  private:
@@ -100,27 +83,9 @@ class Expansion {
 
 }  // namespace
 
-bool expand_batch_norms(Module& module) {
-  bool changed = false;
-  std::vector<Computation*> computations;  // sums may add one
-  for (const auto& computation : module.computations()) computations.push_back(computation.get());
-  for (Computation* computation : computations) {
-    std::vector<Node*> found;
-    for (const auto& node : computation->nodes())
-      if (expands(*node)) found.push_back(node.get());
-    for (Node* node : found) {
-      Metadata metadata = node->metadata;
-      if (metadata.op_name.empty()) metadata.op_name = node->name();
-      const EmissionScope scope(std::move(metadata), node->backward);
-      computation->replace_uses(node, Expansion(*node).run());
-    }
-    if (found.empty()) continue;
-    computation->remove_dead();
-    computation->sort();
-    changed = true;
-  }
-  if (changed) module.sort_computations();
-  return changed;
+Node* expand_batch_norm(Node& node) {
+  if (node.operand(0)->shape.elements_count() == 0) return nullptr;
+  return Expansion(node).run();
 }
 
 }  // namespace gspmd
