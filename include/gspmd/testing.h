@@ -1,5 +1,7 @@
 #pragma once
 
+// Expectations about traced and compiled functions, for tests in any framework.
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,15 +14,16 @@ namespace gspmd {
 // The answer of an expectation: true, or false with a readable difference. Works with any test
 // framework: REQUIRE(expect_...), with `message` for the log.
 struct [[nodiscard]] Expectation {
-  bool holds = true;
-  std::string message;
-  explicit operator bool() const { return holds; }
+  bool holds = true;  // true: as expected
+  std::string message;  // the difference; empty where it holds
+  explicit operator bool() const { return holds; }  // holds
 };
 
+// Collectives of one kind over the same axes.
 struct ExpectedCollective {
   std::string kind;  // "all-gather"
   std::string axes;  // "model", "data,model"; "*": any
-  int64_t count = 1;
+  int64_t count = 1;  // with loop trip counts
 };
 
 // Whether a program's collectives, before combining, are exactly these (counts of equal kind and
@@ -30,9 +33,10 @@ GSPMD_API Expectation expect_collectives(const ExecutableBase& executable,
 GSPMD_API Expectation expect_collectives(const CompiledModule& module, const Mesh& mesh,
                                          const std::vector<ExpectedCollective>& expected);
 
+// How far numbers may be apart.
 struct Tolerance {
-  double relative = 1e-5;
-  double absolute = 1e-6;
+  double relative = 1e-5;  // of the expected number
+  double absolute = 1e-6;  // in the unit of the numbers
 };
 // Leaf by leaf, |a - b| <= absolute + relative * |b|; NaN equals NaN. `what` starts the message.
 GSPMD_API Expectation expect_close(const std::vector<Array>& actual,

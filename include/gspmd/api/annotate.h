@@ -1,5 +1,7 @@
 #pragma once
 
+// Annotations: how tensors are split over a mesh, said by axis.
+
 #include <concepts>
 #include <initializer_list>
 #include <string>
@@ -15,31 +17,34 @@ namespace gspmd {
 struct Unsplit {
   explicit constexpr Unsplit() = default;
 };
-inline constexpr Unsplit _{};
+inline constexpr Unsplit _{};  // the mark of a dim that is not split
 
 // `open_dim`: completion may split this dim (further).
 struct OpenDim {
   explicit constexpr OpenDim() = default;
 };
-inline constexpr OpenDim open_dim{};
+inline constexpr OpenDim open_dim{};  // the mark of a dim that completion may split
 
 // One mesh axis, by name or number.
 struct AxisRef {
+  // --- By name, by number (0 is the mesh's first axis), or the mark of an open dim
   AxisRef(const char* axis) : name(axis) {}
   AxisRef(std::string axis) : name(std::move(axis)) {}
   template <std::integral T>
   AxisRef(T axis) : number(static_cast<int64_t>(axis)), is_number(true) {}
   AxisRef(OpenDim) : is_open(true) {}
 
-  std::string name;
-  int64_t number = -1;
-  bool is_number = false;
-  bool is_open = false;
+  std::string name;        // of an axis given by name
+  int64_t number = -1;     // of an axis given by number
+  bool is_number = false;  // whether `number` counts
+  bool is_open = false;    // the mark `open_dim`, no axis
 };
 
 // How one tensor dim is split: "data", _, open_dim, 0, -1, {"data", "model"}, {"data", open_dim}.
 class DimSplit {
  public:
+  // --- Not split; open to completion; over one axis by name or number (-1: not split); over
+  // several axes, major first
   DimSplit(Unsplit) {}
   DimSplit(OpenDim marker) : axes_({AxisRef(marker)}) {}
   DimSplit(const char* axis) : axes_({AxisRef(axis)}) {}
@@ -50,7 +55,7 @@ class DimSplit {
   }
   DimSplit(std::initializer_list<AxisRef> axes) : axes_(axes) {}
   DimSplit(const std::vector<std::string>& axes) : axes_(axes.begin(), axes.end()) {}
-  const std::vector<AxisRef>& axes() const { return axes_; }
+  const std::vector<AxisRef>& axes() const { return axes_; }  // major first; empty: not split
 
  private:
   std::vector<AxisRef> axes_;  // major first; empty: not split
@@ -60,9 +65,10 @@ class DimSplit {
 // std::string from two iterators.
 class SplitDims {
  public:
+  // --- One entry per tensor dim
   SplitDims(std::initializer_list<DimSplit> dims) : dims_(dims) {}
   SplitDims(std::vector<DimSplit> dims) : dims_(std::move(dims)) {}
-  const std::vector<DimSplit>& dims() const { return dims_; }
+  const std::vector<DimSplit>& dims() const { return dims_; }  // one per tensor dim
 
  private:
   std::vector<DimSplit> dims_;

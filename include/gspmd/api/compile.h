@@ -1,5 +1,7 @@
 #pragma once
 
+// From a traced function to a program that is ready to run.
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,29 +14,31 @@
 
 namespace gspmd {
 
+// How a function is compiled. Sizes are in bytes, of one device.
 struct CompileOptions {
   Mesh mesh = {};                    // default: one device
   std::vector<int64_t> donate = {};  // arguments whose storage results may take over
   std::vector<std::string> argument_names =
-      {};  // used in paths and messages; default arg0, arg1, ...
-  std::string name = "step";
-  int threads = 0;                 // worker threads; 0: the machine's cores
-  bool reference_kernels = false;  // run every op by its slow, plain kernel
-  bool poison = false;             // fill unused memory with NaN before every run (tests)
-  bool combine_collectives = true;
-  bool cse_across_phases = false;  // let backward reuse values gathered in forward
+      {};                           // used in paths and messages; default arg0, arg1, ...
+  std::string name = "step";        // of the HLO module
+  int threads = 0;                  // worker threads; 0: the machine's cores
+  bool reference_kernels = false;   // run every op by its slow, plain kernel
+  bool poison = false;              // fill unused memory with NaN before every run (tests)
+  bool combine_collectives = true;  // join independent collectives of one kind and group
+  bool cse_across_phases = false;   // let backward reuse values gathered in forward
   // Products with gathered operands of 256 MiB and more on a device as loops over slices, on rings
   // of up to 32 devices: less memory, more steps. Off, the instructions do not depend on the sizes
   // of the mesh's axes.
   bool windowed_einsum = false;
-  bool prepare = true;               // false: only inspect; nothing can be run
-  int64_t memory_limit = INT64_MAX;  // bytes per device; a plan above it is an error
-  std::vector<std::string> disabled_passes = {};
+  bool prepare = true;                            // false: only inspect; nothing can be run
+  int64_t memory_limit = INT64_MAX;               // bytes per device; a plan above it is an error
+  std::vector<std::string> disabled_passes = {};  // names as in pass_names()
+  // Messages, one call each; the library itself never prints.
   std::function<void(const std::string& message)> log = {};
   std::function<void(const std::string& pass, double seconds)> progress = {};  // after each pass
   std::vector<std::string> dump_after = {};  // pass names, or "all"
   std::function<void(const std::string& pass, const std::string& text)> dump = {};
-  Site site = Site::here();
+  Site site = Site::here();  // the user's line, for messages
 };
 
 namespace detail {

@@ -1,5 +1,7 @@
 #pragma once
 
+// Products of tensors, written as in numpy.einsum.
+
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -43,9 +45,9 @@ inline void einsum_spec_is_wrong(const char* /*reason*/) {}
 
 // A spec that is only known at run time; checked when used.
 struct RuntimeSpec {
-  std::string text;
+  std::string text;  // the spec, as for einsum
 };
-inline RuntimeSpec runtime_spec(std::string text) { return {std::move(text)}; }
+inline RuntimeSpec runtime_spec(std::string text) { return {std::move(text)}; }  // makes one
 
 // "bsm,mnd->bsnd": a letter per dim of each operand and of the result. Literals are checked when
 // the program is compiled. Letters missing from the result are summed; repeated within one operand:
@@ -53,13 +55,14 @@ inline RuntimeSpec runtime_spec(std::string text) { return {std::move(text)}; }
 template <int Operands>
 class EinsumSpec {
  public:
+  // From a literal; a wrong one does not compile, and the compiler names the reason.
   template <size_t N>
   consteval EinsumSpec(const char (&text)[N]) : text_(text, N - 1) {
     if (const char* problem = detail::einsum_spec_problem(text_, Operands))
       detail::einsum_spec_is_wrong(problem);
   }
   EinsumSpec(const RuntimeSpec& spec) : text_(spec.text) {}  // used while `spec` lives
-  std::string_view text() const { return text_; }
+  std::string_view text() const { return text_; }            // the spec as given
 
  private:
   std::string_view text_;

@@ -1,5 +1,7 @@
 #pragma once
 
+// Compiled programs: running them, and looking at what they are.
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -20,19 +22,22 @@ namespace gspmd {
 class GSPMD_API ExecutableBase {
  public:
   struct Impl;
+  // Used by compile().
   explicit ExecutableBase(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
   std::string text() const;  // the one per-device program, as HLO text
+  // Collectives with bytes and causes, floating-point operations and peak memory of one device.
   const ExecutableStats& stats() const;
   const Traced& traced() const;          // before completion
   const CompiledModule& module() const;  // stages: completed, uncombined, local, program
-  const Mesh& mesh() const;
-  int64_t num_devices() const;
+  const Mesh& mesh() const;              // as given to compile
+  int64_t num_devices() const;           // of the mesh
 
   // How leaves are laid out, by path ("params.blocks.0.wq") or position. UserError names similar
   // paths.
   const Sharding& parameter_sharding(const std::string& path, Site site = Site::here()) const;
   const Sharding& parameter_sharding(int64_t leaf, Site site = Site::here()) const;
+  // As parameter_sharding, of the results.
   const Sharding& result_sharding(const std::string& path, Site site = Site::here()) const;
   const Sharding& result_sharding(int64_t leaf, Site site = Site::here()) const;
   Executor::Counters counters() const;  // zeros before the first run
@@ -40,7 +45,7 @@ class GSPMD_API ExecutableBase {
   std::string argument_name(size_t argument) const;  // as given to compile, or "arg0", "arg1", ...
 
  protected:
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // shared with all copies
 };
 
 // One call in progress: argument leaves in order, then run, then result leaves. Keeps its room from
@@ -48,14 +53,18 @@ class GSPMD_API ExecutableBase {
 // other.
 class GSPMD_API ExecutableCall {
  public:
+  // Waits for other calls of the same program to end, then begins.
   explicit ExecutableCall(ExecutableBase::Impl& impl);
   ExecutableCall(const ExecutableCall&) = delete;
   ExecutableCall& operator=(const ExecutableCall&) = delete;
   ~ExecutableCall();  // forgets the arrays
 
+  // The next argument leaf. UserError: its path, shape or dtype is not the traced one, it is empty
+  // or donated.
   void argument(const std::string& path, const Array& array);
-  void run(Site site);
-  const Array& result(size_t leaf) const;
+  void run(
+      Site site);  // Runs the program on the leaves given. ExecutionError names op and devices.
+  const Array& result(size_t leaf) const;  // result leaves in order, after run()
 
  private:
   ExecutableBase::Impl& impl_;
@@ -70,9 +79,11 @@ class GSPMD_API ExecutableCall {
 template <class Result, class... Args>
 class Executable : public ExecutableBase {
  public:
+  // Used by compile().
   Executable(std::shared_ptr<Impl> impl, Result prototype)
       : ExecutableBase(std::move(impl)), prototype_(std::move(prototype)) {}
 
+  // Runs one step. Arguments are trees of arrays as compile() got them, on the host or the devices.
   Result operator()(const Args&... args, Site site = Site::here()) const {
     ExecutableCall call(*impl_);
     size_t argument = 0;

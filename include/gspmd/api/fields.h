@@ -1,5 +1,7 @@
 #pragma once
 
+// GSPMD_FIELDS: structs of arrays as trees.
+
 #include <tuple>
 
 // Makes a struct template a tree of values: every field named here is a leaf (Tensor, Array,

@@ -1,5 +1,7 @@
 #pragma once
 
+// Reverse-mode gradients as functions of functions.
+
 #include <concepts>
 #include <functional>
 #include <tuple>

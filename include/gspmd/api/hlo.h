@@ -1,5 +1,12 @@
 #pragma once
 
+// HLO modules as files and as functions.
+//
+//   const auto layer = read_hlo("layer.hlo");
+//   const auto run = compile(*layer, {.mesh = {{"data", 8}}});
+//   const std::vector<Array> results = run({x, w});           // arrays in, arrays out
+//   std::vector<Tensor> y = call_hlo(*layer, {h, w});         // inside a traced function
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,14 +16,6 @@
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
-
-// HLO modules as files and as functions.
-//
-//   const auto layer = read_hlo("layer.hlo");
-//   const auto run = compile(*layer, {.mesh = {{"data", 8}}});
-//   const std::vector<Array> results = run({x, w});                      // arrays in, arrays out
-//   ... std::vector<Tensor> y = call_hlo(*layer, {h, w});                // inside a traced
-//   function
 
 // Reads HLO text from a file. UserError names file, line and column.
 GSPMD_API std::unique_ptr<Module> read_hlo(const std::string& path);
@@ -34,6 +33,8 @@ GSPMD_API std::vector<Tensor> call_hlo(const Module& module, const std::vector<T
 // runs on the devices that the module names (its num_partitions). Parameters and results without a
 // sharding get the one that completion finds.
 using HloExecutable = Executable<std::vector<Array>, std::vector<Array>>;
+// UserError as compile() of a function, and where the module names another number of devices than
+// the mesh.
 GSPMD_API HloExecutable compile(const Module& module, CompileOptions options = {});
 
 }  // namespace gspmd

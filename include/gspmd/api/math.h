@@ -1,5 +1,7 @@
 #pragma once
 
+// Elementwise arithmetic, comparisons and reductions.
+
 #include <initializer_list>
 #include <optional>
 #include <vector>
@@ -40,29 +42,31 @@ GSPMD_API Tensor not_equal(Operand a, Operand b);
 
 // `condition` (pred) ? a : b, all three broadcast together. `select` is HLO's name for it.
 GSPMD_API Tensor where(Operand condition, Operand a, Operand b);
-GSPMD_API Tensor select(Operand condition, Operand a, Operand b);
-GSPMD_API Tensor clamp(Operand low, Operand x, Operand high);
+GSPMD_API Tensor select(Operand condition, Operand a, Operand b);  // as where
+GSPMD_API Tensor clamp(Operand low, Operand x, Operand high);      // min(max(x, low), high)
 
-// --- reductions
 // Dims to reduce: `-1`, `{0, 2}`, or by default all of them. Negative counts from the end.
 class Axes {
  public:
   Axes() = default;
+  // --- One dim, several, or all where none is named
   Axes(int axis) : Axes(std::vector<int64_t>{axis}) {}
   Axes(int64_t axis) : Axes(std::vector<int64_t>{axis}) {}
   Axes(std::initializer_list<int64_t> axes) : Axes(std::vector<int64_t>(axes)) {}
   Axes(std::vector<int64_t> axes) : axes_(std::move(axes)) {}
-  bool all() const { return !axes_.has_value(); }
-  const std::vector<int64_t>& list() const { return *axes_; }
+  bool all() const { return !axes_.has_value(); }              // no dim was named
+  const std::vector<int64_t>& list() const { return *axes_; }  // as given; not where all() holds
 
  private:
   std::optional<std::vector<int64_t>> axes_;
 };
 
+// Which dims a reduction removes.
 struct ReduceOptions {
-  Axes axes = {};
+  Axes axes = {};          // default: all
   bool keep_dims = false;  // reduced dims stay with size 1
 };
+// --- Of all elements along the dims named.
 GSPMD_API Tensor sum(Operand x, const ReduceOptions& options = {});
 GSPMD_API Tensor mean(Operand x, const ReduceOptions& options = {});  // floating
 GSPMD_API Tensor max(Operand x, const ReduceOptions& options = {});

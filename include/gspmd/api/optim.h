@@ -1,5 +1,7 @@
 #pragma once
 
+// Optimizers: pure functions from parameters, gradients and state to new parameters and state.
+
 #include <concepts>
 #include <utility>
 
@@ -46,28 +48,32 @@ void check_tree(const Tree& params, const Tree& other, const char* op, const cha
 }
 }  // namespace detail
 
+// Stochastic gradient descent with momentum.
 struct SgdOptions {
-  Operand lr = 1e-2;
-  double momentum = 0.9;
+  Operand lr = 1e-2;        // learning rate: a number, or a scalar tensor
+  double momentum = 0.9;    // 0: none
   double weight_decay = 0;  // added to the gradient
 };
 
 // One leaf's new values.
 struct SgdLeaf {
-  Tensor param, velocity;
+  Tensor param, velocity;  // of the leaf's shape
 };
+// One leaf's new values.
 struct AdamLeaf {
-  Tensor param, m, v;
+  Tensor param, m, v;  // of the leaf's shape
 };
+// One leaf of Sgd::update; all tensors have the leaf's shape.
 GSPMD_API SgdLeaf sgd_update(Tensor param, Tensor grad, Tensor velocity, const SgdOptions& options,
                              Site site);
 
 // velocity = momentum * velocity + grad; param -= lr * velocity.
 template <class Tree>
 struct Sgd {
-  Tree velocity;
+  Tree velocity;  // one per parameter, of its shape
   GSPMD_FIELDS(velocity)
 
+  // The state before the first step.
   static Sgd zeros_like(const Tree& params) { return {detail::zero_tree(params)}; }
   // {new params, new state}
   std::pair<Tree, Sgd> update(const Tree& params, const Tree& grads, const SgdOptions& options = {},
@@ -83,16 +89,18 @@ struct Sgd {
   }
 };
 
+// As in Kingma and Ba 2014.
 struct AdamOptions {
-  Operand lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
+  Operand lr = 1e-3;        // learning rate: a number, or a scalar tensor
+  double beta1 = 0.9;       // decay of the first moment
+  double beta2 = 0.999;     // decay of the second moment
+  double eps = 1e-8;        // added to the root of the second moment
+  double weight_decay = 0;  // 0: none
 };
+// One leaf of Adam::update (or of AdamW::update where `decoupled`); `step` counts from 1.
 GSPMD_API AdamLeaf adam_update(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor step,
                                bool decoupled, const AdamOptions& options, Site site);
-GSPMD_API Tensor next_step(Tensor step, Site site);
+GSPMD_API Tensor next_step(Tensor step, Site site);  // step + 1
 
 namespace detail {
 template <class State, class Tree>
@@ -117,14 +125,16 @@ std::pair<Tree, State> update_adam(const State& state, const Tree& params, const
 // the gradient.
 template <class Tree>
 struct Adam {
-  Tree m, v;
+  Tree m, v;          // first and second moments, of the parameters' shapes
   leaf_t<Tree> step;  // s32[], updates done
   GSPMD_FIELDS(m, v, step)
 
+  // The state before the first step.
   static Adam zeros_like(const Tree& params) {
     return {detail::zero_tree(params), detail::zero_tree(params),
             detail::zero_count<leaf_t<Tree>>()};
   }
+  // {new params, new state}. UserError where the trees of params, grads and state differ.
   std::pair<Tree, Adam> update(const Tree& params, const Tree& grads,
                                const AdamOptions& options = {}, Site site = Site::here()) const {
     return detail::update_adam(*this, params, grads, false, options, site);
@@ -134,14 +144,16 @@ struct Adam {
 // As Adam, with weight decay applied to the parameter directly (Loshchilov and Hutter 2017).
 template <class Tree>
 struct AdamW {
-  Tree m, v;
-  leaf_t<Tree> step;
+  Tree m, v;          // first and second moments, of the parameters' shapes
+  leaf_t<Tree> step;  // s32[], updates done
   GSPMD_FIELDS(m, v, step)
 
+  // The state before the first step.
   static AdamW zeros_like(const Tree& params) {
     return {detail::zero_tree(params), detail::zero_tree(params),
             detail::zero_count<leaf_t<Tree>>()};
   }
+  // {new params, new state}. UserError where the trees of params, grads and state differ.
   std::pair<Tree, AdamW> update(const Tree& params, const Tree& grads,
                                 const AdamOptions& options = {}, Site site = Site::here()) const {
     return detail::update_adam(*this, params, grads, true, options, site);
@@ -150,6 +162,7 @@ struct AdamW {
 
 // sqrt of the sum of squares of all leaves.
 GSPMD_API Tensor global_norm(const std::vector<Tensor>& leaves, Site site = Site::here());
+// As global_norm, of a tree of tensors.
 template <class Tree>
 Tensor global_norm_of(const Tree& tree, Site site = Site::here()) {
   std::vector<Tensor> leaves;
@@ -157,6 +170,7 @@ Tensor global_norm_of(const Tree& tree, Site site = Site::here()) {
   return global_norm(leaves, site);
 }
 GSPMD_API Tensor clip_factor(Tensor norm, Operand max_norm, Site site);  // min(1, max_norm / norm)
+// Leaf * factor, in the leaf's dtype.
 GSPMD_API Tensor scale_leaf(Tensor leaf, Tensor factor, Site site);
 
 // {the tree scaled so that its global norm is at most max_norm, the norm before}.

@@ -1,5 +1,7 @@
 #pragma once
 
+// Why completion laid values out as it did.
+
 #include <string>
 #include <string_view>
 

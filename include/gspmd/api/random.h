@@ -1,5 +1,7 @@
 #pragma once
 
+// Random numbers that do not depend on mesh or sharding.
+
 #include "gspmd/api/operand.h"
 #include "gspmd/base/export.h"
 
@@ -16,10 +18,12 @@ struct RandomOptions {
 GSPMD_API Tensor random_bits(Operand seed, Dims dims, const RandomOptions& options = {});  // u32
 GSPMD_API Tensor random_uniform(Operand seed, Dims dims,
                                 const RandomOptions& options = {});  // [0, 1)
+// Mean 0, variance 1.
 GSPMD_API Tensor random_normal(Operand seed, Dims dims, const RandomOptions& options = {});
 
 // The same numbers on the host, without a trace: for initial values. f32, f64, f16 or bf16.
 GSPMD_API Array random_uniform_array(const Shape& shape, uint32_t seed, int64_t stream = 0);
+// Mean 0, variance 1.
 GSPMD_API Array random_normal_array(const Shape& shape, uint32_t seed, int64_t stream = 0);
 
 }  // namespace gspmd

@@ -1,5 +1,7 @@
 #pragma once
 
+// Tensors from nothing, and the same elements in another arrangement.
+
 #include <vector>
 
 #include "gspmd/api/operand.h"
@@ -31,7 +33,9 @@ GSPMD_API Tensor squeeze(Operand x, int64_t axis);      // drops a dim of size 1
 GSPMD_API Tensor slice(Operand x, Dims starts, Dims limits, Dims strides = {});
 // Elements [start, limit) of one dim; negative numbers count from the end.
 GSPMD_API Tensor slice_dim(Operand x, int64_t axis, int64_t start, int64_t limit);
+// The parts one behind the other along `axis`; their other dims are equal.
 GSPMD_API Tensor concatenate(std::vector<Tensor> parts, int64_t axis, Site site = Site::here());
+// `value` before, behind and between elements, as HLO's pad; amounts per dim.
 GSPMD_API Tensor pad(Operand x, std::vector<PaddingDim> padding, double value = 0);
 
 // --- indexed reads

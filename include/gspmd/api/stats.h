@@ -1,5 +1,7 @@
 #pragma once
 
+// What a compiled program does, found without running it.
+
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -15,9 +17,10 @@ namespace gspmd {
 
 // What a compiled program does, found without running it. Prints as a table.
 struct ExecutableStats {
-  int64_t num_devices = 1;
+  int64_t num_devices = 1;                   // of the mesh
   std::vector<CollectiveStats> collectives;  // of the program that runs (combined)
   std::vector<CollectiveStats> uncombined;   // before combining: one entry per cause
+  // Values gathered whole and split again for want of a direct way.
   std::vector<FullRematerialization> full_rematerializations;
   int64_t collective_count = 0;      // totals of `collectives`
   int64_t collective_bytes = 0;      // one device sends
@@ -29,7 +32,7 @@ struct ExecutableStats {
   std::string peak_op;               // instruction at the arena's highest point
   std::vector<HeldTensor> peak_tensors;   // what one device holds then, largest first
   std::vector<PassTime> compile_seconds;  // by pass, in order
-  double total_compile_seconds = 0;
+  double total_compile_seconds = 0;       // of all passes
 };
 
 GSPMD_API std::string to_string(const ExecutableStats& stats);  // a table for people

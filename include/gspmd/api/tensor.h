@@ -1,5 +1,7 @@
 #pragma once
 
+// The values of a function that is being traced.
+
 #include <memory>
 #include <string>
 
@@ -22,6 +24,8 @@ class GSPMD_API Tensor {
  public:
   Tensor() = default;  // no value yet; may only be assigned to
 
+  // --- Shape and dtype of the whole value, whatever its sharding. UserError: it has no value yet,
+  // or its trace is over
   const Shape& shape(Site site = Site::here()) const;
   const Dims& dims(Site site = Site::here()) const { return shape(site).dims; }
   int64_t dim(int64_t i, Site site = Site::here()) const;  // negative i counts from the end
@@ -38,6 +42,7 @@ class GSPMD_API Tensor {
 // While alive, names of emitted operations start with "name/"; scopes nest.
 class GSPMD_API NameScope {
  public:
+  // Of the trace that runs on this thread.
   explicit NameScope(const std::string& name);
   NameScope(const NameScope&) = delete;
   NameScope& operator=(const NameScope&) = delete;

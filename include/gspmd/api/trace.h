@@ -1,5 +1,7 @@
 #pragma once
 
+// From a C++ function on tensors to an HLO program with global shapes.
+
 #include <fmt/format.h>
 
 #include <concepts>
@@ -19,8 +21,8 @@ namespace gspmd {
 
 // One leaf of an argument or result of a traced function.
 struct TracedLeaf {
-  std::string path;  // "params.blocks.0.wq"; arguments without a name are "arg0", "arg1", ...
-  Shape shape;
+  std::string path;     // "params.blocks.0.wq"; arguments without a name are "arg0", "arg1", ...
+  Shape shape;          // of the whole array
   int64_t element = 0;  // which argument, or which element of a tuple of results
   std::string inner;    // path inside that argument or element: "blocks.0.wq"
 };
@@ -29,15 +31,18 @@ struct TracedLeaf {
 // the captured arrays; the root is a tuple of the result leaves.
 class GSPMD_API Traced {
  public:
-  const Module& module() const { return *module_; }
-  std::string text() const;  // canonical HLO text
+  const Module& module() const { return *module_; }  // the program, before completion
+  std::string text() const;                          // canonical HLO text
+  // Leaves, in order of the entry's parameters.
   const std::vector<TracedLeaf>& arguments() const { return arguments_; }
+  // Leaves, in order of the root's elements.
   const std::vector<TracedLeaf>& results() const { return results_; }
   const std::vector<Array>& captured() const {
     return captured_;
   }  // values of the hidden parameters
   // Types of the arguments and result elements with Array leaves, which donation matches.
   const std::vector<std::type_index>& argument_types() const { return argument_types_; }
+  // As argument_types.
   const std::vector<std::type_index>& result_types() const { return result_types_; }
 
  private:
@@ -48,27 +53,33 @@ class GSPMD_API Traced {
   std::vector<std::type_index> argument_types_, result_types_;
 };
 
+// How a trace is named.
 struct GSPMD_API TraceOptions {
-  std::string name = "traced";
+  std::string name = "traced";                   // of the module
   std::vector<std::string> argument_names = {};  // used in paths and messages
-  Site site = Site::here();
+  Site site = Site::here();                      // the user's line, for messages
 };
 
 // One trace from beginning to end; used by trace() and compile(). While it lives, operations on its
 // tensors append to its module; when it ends, its tensors are no longer usable.
 class GSPMD_API TraceSession {
  public:
-  explicit TraceSession(const TraceOptions& options);
+  explicit TraceSession(
+      const TraceOptions& options);  // Begins a trace on this thread; traces nest.
   TraceSession(const TraceSession&) = delete;
   TraceSession& operator=(const TraceSession&) = delete;
   ~TraceSession();
 
+  // The parameters that follow are leaves of the next argument.
   void begin_argument(std::type_index type);
+  // The next argument leaf, of this shape.
   Tensor parameter(const std::string& inner_path, const Shape& shape);
   Tensor parameter(const std::string& inner_path, const Array& array);  // UserError: it is empty
+  // The results that follow are leaves of the next element of the result.
   void begin_result(std::type_index type);
+  // The next result leaf. UserError: the tensor has no value.
   void result(const std::string& inner_path, const Tensor& tensor);
-  Traced finish();
+  Traced finish();  // ends the trace: its program
 
  private:
   struct Impl;
@@ -144,6 +155,7 @@ template <class Fn, class... Args>
 Traced trace(Fn fn, const Args&... args) {
   return detail::trace_function(TraceOptions{.site = {}}, fn, nullptr, args...);
 }
+// The same with a name, argument names and a line.
 template <class Fn, class... Args>
 Traced trace(const TraceOptions& options, Fn fn, const Args&... args) {
   return detail::trace_function(options, fn, nullptr, args...);

@@ -1,5 +1,7 @@
 #pragma once
 
+// Trees of values: structs, vectors and tuples of arrays or tensors, leaf by leaf.
+
 #include <array>
 #include <optional>
 #include <string>
@@ -65,6 +67,7 @@ auto map_tree(const Tree& tree, F&& f, const std::string& path = {}) {
   return out;
 }
 
+// The leaves with their paths, in order of declaration.
 template <class Tree>
 std::vector<std::pair<std::string, leaf_t<Tree>>> flatten(const Tree& tree,
                                                           const std::string& path = {}) {
@@ -75,6 +78,7 @@ std::vector<std::pair<std::string, leaf_t<Tree>>> flatten(const Tree& tree,
   return leaves;
 }
 
+// Number of leaves.
 template <class Tree>
 int64_t leaf_count_of(const Tree& tree) {
   int64_t count = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+// Arrays of numbers, on the host or on the devices of a mesh.
+
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -20,7 +22,7 @@ class GSPMD_API ArrayStorage {
   // Row-major, 64-byte aligned bytes of the whole array. ExecutionError or UserError when they are
   // gone (donated).
   virtual std::span<std::byte> host_bytes() = 0;
-  virtual bool on_host() const = 0;
+  virtual bool on_host() const = 0;  // whether the bytes are at hand, without a gather
 };
 
 // A dense row-major array of any dtype. Copying an Array shares its elements; `clone()` copies them.
@@ -33,6 +35,8 @@ class GSPMD_API Array {
   Array(DType dtype, Dims dims) : Array(Shape(dtype, std::move(dims))) {}
   Array(Shape shape, std::shared_ptr<ArrayStorage> storage);
 
+  // An array of these dims with these values, row-major. UserError: another count than the dims
+  // have.
   template <class T>
   static Array of(Dims dims, const std::vector<T>& values) {
     Array array(Shape(dtype_of<T>(), std::move(dims)));
@@ -41,11 +45,13 @@ class GSPMD_API Array {
     for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
     return array;
   }
+  // An array without dims.
   template <class T>
   static Array scalar(T value) { return of<T>({}, std::vector<T>{value}); }
-  static Array full(Shape shape, double value);
+  static Array full(Shape shape, double value);  // every element `value`, converted
 
   bool empty() const { return value_ == nullptr; }  // default-constructed
+  // --- Of an empty array: f32[]
   const Shape& shape() const { return value().shape; }
   DType dtype() const { return shape().dtype; }
   const Dims& dims() const { return shape().dims; }
@@ -63,8 +69,11 @@ class GSPMD_API Array {
   // The element of an array of one element, converted. UserError otherwise.
   double item() const;
   double at(int64_t flat_index) const;       // converted to double; pred is 0 or 1
+  // Writes one element, converted to the dtype. UserError: no such index, or the array is on the
+  // devices.
   void set(int64_t flat_index, double value);
   Array clone() const;                       // on the host
+  // nullptr of an empty array.
   const std::shared_ptr<ArrayStorage>& storage() const { return value().storage; }
 
  private:

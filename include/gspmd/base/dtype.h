@@ -1,5 +1,7 @@
 #pragma once
 
+// Element types, by HLO's names.
+
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -20,28 +22,31 @@ enum class DType : uint8_t {
 };
 
 GSPMD_API std::string_view dtype_name(DType dtype);  // "f32"
-GSPMD_API std::optional<DType> dtype_from_name(std::string_view name);
+GSPMD_API std::optional<DType> dtype_from_name(std::string_view name);  // nullopt: none has the name
 GSPMD_API int64_t dtype_size(DType dtype);  // bytes per element; token: 0
 GSPMD_API bool is_floating(DType dtype);    // f16 bf16 f32 f64 and the narrow ones
 GSPMD_API bool is_integer(DType dtype);     // signed or unsigned, not pred
 GSPMD_API bool is_narrow(DType dtype);      // s1 ... f8e8m0fnu
-GSPMD_API bool is_signed_integer(DType dtype);
-GSPMD_API bool is_unsigned_integer(DType dtype);
-GSPMD_API bool is_complex(DType dtype);
+GSPMD_API bool is_signed_integer(DType dtype);  // s1 ... s64
+GSPMD_API bool is_unsigned_integer(DType dtype);  // u1 ... u64
+GSPMD_API bool is_complex(DType dtype);  // c64, c128
 
 // 16-bit floats as storage with float arithmetic; conversion rounds to nearest even.
 GSPMD_API float half_to_float(uint16_t bits);
-GSPMD_API uint16_t float_to_half(float value);
+GSPMD_API uint16_t float_to_half(float value);  // rounds to nearest even
 
+// The upper half of a float: 8 bits of exponent, 7 of fraction.
 struct bfloat16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // as stored
   bfloat16() = default;
+  // Rounds to nearest even; NaN stays NaN.
   bfloat16(float value) {
     uint32_t u;
     std::memcpy(&u, &value, 4);
     const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
     bits = nan ? uint16_t((u >> 16) | 0x40u) : uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
+  // Exact.
   operator float() const {
     const uint32_t u = uint32_t(bits) << 16;
     float value;
@@ -50,16 +55,18 @@ struct bfloat16 {
   }
 };
 
+// IEEE's 16-bit float: 5 bits of exponent, 10 of fraction.
 struct float16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // as stored
   float16() = default;
-  float16(float value) : bits(float_to_half(value)) {}
-  operator float() const { return half_to_float(bits); }
+  float16(float value) : bits(float_to_half(value)) {}  // rounds to nearest even
+  operator float() const { return half_to_float(bits); }  // exact
 };
 
+// Names a C++ type as a value.
 template <class T>
 struct TypeTag {
-  using type = T;
+  using type = T;  // the type named
 };
 
 // Calls `f(TypeTag<T>{})` with the C++ type that stores `dtype`; pred is `bool`. Complex and token
@@ -86,6 +93,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
 // Whether `visit_dtype` serves values of this type: not complex and narrow numbers, tokens, opaque.
 GSPMD_API bool is_computable(DType dtype);
 
+// --- The element type that stores values of a C++ type
 template <class T> constexpr DType dtype_of();
 template <> constexpr DType dtype_of<bool>() { return DType::pred; }
 template <> constexpr DType dtype_of<int8_t>() { return DType::s8; }

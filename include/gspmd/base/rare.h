@@ -1,5 +1,7 @@
 #pragma once
 
+// Values that are mostly absent, in one pointer.
+
 #include <memory>
 #include <utility>
 
@@ -11,28 +13,34 @@ template <class T>
 class Rare {
  public:
   Rare() = default;
-  Rare(T value) : value_(std::make_unique<T>(std::move(value))) {}
+  Rare(T value) : value_(std::make_unique<T>(std::move(value))) {}  // present, with this value
+  // Copies the value.
   Rare(const Rare& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
   Rare(Rare&&) noexcept = default;
+  // Copies or moves the value.
   Rare& operator=(Rare other) noexcept {
     value_ = std::move(other.value_);
     return *this;
   }
 
-  bool present() const { return value_ != nullptr; }
+  bool present() const { return value_ != nullptr; }  // whether it was set
+  // The value, or T's default.
   const T& get() const {
     static const T none{};
     return value_ ? *value_ : none;
   }
+  // The value, made where it was absent.
   T& edit() {
     if (!value_) value_ = std::make_unique<T>();
     return *value_;
   }
+  // --- Reads as get(), writes as edit()
   operator const T&() const { return get(); }
   const T& operator*() const { return get(); }
   const T* operator->() const { return &get(); }
   T* operator->() { return &edit(); }
 
+  // One that is absent equals T's default.
   bool operator==(const Rare& other) const { return get() == other.get(); }
 
  private:

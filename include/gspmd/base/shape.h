@@ -1,5 +1,7 @@
 #pragma once
 
+// Element type and dims of a value.
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,30 +11,30 @@
 
 namespace gspmd {
 
-using Dims = std::vector<int64_t>;
+using Dims = std::vector<int64_t>;  // sizes per dim, major first
 
 // The type of a value: an element type and dims, or a tuple of shapes. Scalars have no dims.
 struct GSPMD_API Shape {
-  DType dtype = DType::f32;
-  Dims dims;
+  DType dtype = DType::f32;  // of an array
+  Dims dims;  // of an array, major first
   std::vector<Shape> elements;  // of a tuple
-  bool is_tuple = false;
+  bool is_tuple = false;  // whether `elements` counts
   std::vector<bool> dynamic_dims;  // f32[<=8]: dims that are upper bounds; empty: none; no part of ==
   std::string layout;           // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
 
   Shape() = default;
-  Shape(DType dtype, Dims dims) : dtype(dtype), dims(std::move(dims)) {}
-  static Shape tuple(std::vector<Shape> elements);
+  Shape(DType dtype, Dims dims) : dtype(dtype), dims(std::move(dims)) {}  // of an array
+  static Shape tuple(std::vector<Shape> elements);  // of these elements
 
-  int64_t rank() const { return static_cast<int64_t>(dims.size()); }
+  int64_t rank() const { return static_cast<int64_t>(dims.size()); }  // number of dims
   int64_t elements_count() const;  // product of dims; tuples: 0
   int64_t bytes() const;           // of all leaves
-  bool operator==(const Shape& other) const;
+  bool operator==(const Shape& other) const;  // same dtype and dims, or equal elements
 };
 
 // The array shapes inside, in order: itself, or the leaves of a tuple of any depth.
 GSPMD_API std::vector<Shape> leaf_shapes(const Shape& shape);
-GSPMD_API int64_t leaf_count(const Shape& shape);
+GSPMD_API int64_t leaf_count(const Shape& shape);  // number of leaf_shapes
 
 GSPMD_API std::string to_string(
     const Shape& shape);  // "f32[2,3]", "(f32[2], s32[])", without layouts
@@ -43,6 +45,7 @@ GSPMD_API Dims row_major_strides(const Dims& dims);
 // a*b, or InternalError-free saturation at INT64_MAX for sizes nobody can have.
 GSPMD_API int64_t saturating_multiply(int64_t a, int64_t b);
 
+// A / b rounded up; both positive.
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace gspmd

@@ -1,5 +1,7 @@
 #pragma once
 
+// Lines of the user's program.
+
 #include <concepts>
 
 namespace gspmd {
@@ -7,14 +9,15 @@ namespace gspmd {
 // A line of the user's program. Public functions take one as their last, defaulted parameter, so that
 // an error can name the line that caused it. File names are the ends of string literals of the compiler.
 struct Site {
-  const char* file = "";
-  int line = 0;
+  const char* file = "";  // without directories
+  int line = 0;  // from 1; 0: not known
 
   constexpr Site() = default;
   // A template, so that {0, 1} - a null pointer and a line to the compiler - is never taken for a Site.
   template <std::same_as<char> Char>
   constexpr Site(const Char* file, int line) : file(file), line(line) {}
 
+  // The line that calls the function whose default argument this is.
   static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {base_name(file), line};
   }
@@ -25,7 +28,7 @@ struct Site {
       if (*c == '/') name = c + 1;
     return name;
   }
-  constexpr bool known() const { return line > 0; }
+  constexpr bool known() const { return line > 0; }  // whether there is a line
 };
 
 }  // namespace gspmd

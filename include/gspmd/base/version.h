@@ -2,6 +2,8 @@
 
 // The version of these headers; CMakeLists.txt reads it from here. Versions of one minor number are
 // compatible in source.
+
+// --- The parts, and the whole as text.
 #define GSPMD_VERSION_MAJOR 0
 #define GSPMD_VERSION_MINOR 1
 #define GSPMD_VERSION_PATCH 0

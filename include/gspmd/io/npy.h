@@ -1,5 +1,7 @@
 #pragma once
 
+// Arrays in NumPy's files.
+
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -23,25 +25,28 @@ namespace gspmd {
 // `as` is the element type that the reader wants: raw bytes and 8-bit integers become that narrow
 // type; other types have to be the file's own. Without it |V2 is bf16 and |V1 is u8.
 
+// --- One array. UserError names the file
 GSPMD_API Array read_npy(const std::string& path, std::optional<DType> as = std::nullopt);
 GSPMD_API void write_npy(const std::string& path, const Array& array);
 
 // The same in memory; `name` is for messages.
 GSPMD_API Array parse_npy(std::span<const std::byte> bytes, const std::string& name,
                           std::optional<DType> as = std::nullopt);
-GSPMD_API std::vector<std::byte> npy_bytes(const Array& array);
+GSPMD_API std::vector<std::byte> npy_bytes(const Array& array);  // the file's bytes
 
 // A zip archive of .npy files, opened for reading. Arrays are read one by one, when asked for.
 class GSPMD_API NpzFile {
  public:
+  // UserError names the file: it cannot be read, or is no zip archive.
   explicit NpzFile(const std::string& path);
   ~NpzFile();
   NpzFile(NpzFile&&) noexcept;
   NpzFile& operator=(NpzFile&&) noexcept;
 
   const std::vector<std::string>& names() const;  // without .npy, as they lie in the file
-  bool contains(const std::string& name) const;
-  Shape shape(const std::string& name) const;  // reads the header only
+  bool contains(const std::string& name) const;   // by the name without .npy
+  Shape shape(const std::string& name) const;     // reads the header only
+  // UserError: no such array, or another element type.
   Array read(const std::string& name, std::optional<DType> as = std::nullopt) const;
 
  private:
@@ -51,6 +56,7 @@ class GSPMD_API NpzFile {
 
 // Named arrays in file order; names are unique. Equal arrays give equal files.
 GSPMD_API std::vector<std::pair<std::string, Array>> read_npz(const std::string& path);
+// UserError where the file cannot be written.
 GSPMD_API void write_npz(const std::string& path,
                          std::span<const std::pair<std::string, Array>> arrays);
 

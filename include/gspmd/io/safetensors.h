@@ -1,5 +1,7 @@
 #pragma once
 
+// Arrays in safetensors files, whole or only the bytes of a shard.
+
 #include <map>
 #include <memory>
 #include <span>
@@ -13,9 +15,10 @@
 
 namespace gspmd {
 
+// One tensor of a file.
 struct SafetensorsEntry {
-  std::string name;
-  Shape shape;
+  std::string name;    // unique in the file
+  Shape shape;         // of the whole tensor
   int64_t offset = 0;  // of the first byte, from the beginning of the file
 };
 
@@ -24,17 +27,17 @@ struct SafetensorsEntry {
 // the end of the file. UserError, naming file and tensor, for whatever does not hold.
 class GSPMD_API SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::string& path);
+  explicit SafetensorsFile(const std::string& path);  // UserError names file and tensor.
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  const std::vector<SafetensorsEntry>& tensors() const;  // in file order
-  const std::map<std::string, std::string>& metadata() const;
-  bool contains(const std::string& name) const;
-  const Shape& shape(const std::string& name) const;
+  const std::vector<SafetensorsEntry>& tensors() const;        // in file order
+  const std::map<std::string, std::string>& metadata() const;  // the header's __metadata__
+  bool contains(const std::string& name) const;                // whether the file has the tensor
+  const Shape& shape(const std::string& name) const;           // UserError: no such tensor
 
-  Array read(const std::string& name) const;
+  Array read(const std::string& name) const;  // the whole tensor; UserError as shape()
   // The part of a tensor inside `box`; reads no other bytes of the file than the box's rows.
   Array read_box(const std::string& name, const Box& box) const;
   // What `device` holds under `sharding`: shard shape, tails of uneven dims zero.

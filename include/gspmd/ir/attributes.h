@@ -1,5 +1,7 @@
 #pragma once
 
+// Attributes of instructions and where they came from.
+
 #include <map>
 #include <optional>
 #include <string>
@@ -13,33 +15,41 @@
 
 namespace gspmd {
 
+// dot: dimension numbers.
 struct DotDims {
+  // --- lhs_batch_dims and so on in HLO's text
   Dims lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
   bool operator==(const DotDims&) const = default;
 };
 
+// gather: dimension numbers, HLO's names.
 struct GatherDims {
+  // --- as HLO's attributes of the same names
   Dims offset_dims, collapsed_slice_dims, start_index_map;
   Dims operand_batching_dims, start_indices_batching_dims;
   int64_t index_vector_dim = 0;
   bool operator==(const GatherDims&) const = default;
 };
 
+// scatter: dimension numbers, HLO's names.
 struct ScatterDims {
+  // --- as HLO's attributes of the same names
   Dims update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims;
   Dims input_batching_dims, scatter_indices_batching_dims;
   int64_t index_vector_dim = 0;
   bool operator==(const ScatterDims&) const = default;
 };
 
+// pad: amounts on one dim, in elements; low and high may be negative.
 struct PaddingDim {
-  int64_t low = 0, high = 0, interior = 0;
+  int64_t low = 0, high = 0, interior = 0;  // before, behind, and between two elements
   bool operator==(const PaddingDim&) const = default;
 };
 
 // One dim of a window, HLO's fields: size=, stride=, pad=low_high, lhs_dilate= (base), rhs_dilate= (window),
 // rhs_reversal=.
 struct WindowDim {
+  // --- HLO's defaults: a window of one element
   int64_t size = 1, stride = 1, pad_low = 0, pad_high = 0;
   int64_t base_dilation = 1, window_dilation = 1;
   bool reversal = false;
@@ -48,6 +58,7 @@ struct WindowDim {
 
 // Which dim of each array plays which part; dim_labels=b01f_01io->b01f.
 struct ConvDims {
+  // --- dims of input, kernel and result by the part they play
   int64_t input_batch = 0, input_feature = 0;
   Dims input_spatial;
   int64_t kernel_input_feature = 0, kernel_output_feature = 0;
@@ -59,11 +70,12 @@ struct ConvDims {
 };
 
 struct RaggedDotDims {  // beside DotDims
-  Dims lhs_ragged, rhs_group;
+  Dims lhs_ragged, rhs_group;  // ragged dim of the left operand; group dim of the right one
   bool operator==(const RaggedDotDims&) const = default;
 };
 
 struct TriangularDims {  // triangular-solve; cholesky reads `lower` only
+  // Whether a x = b or x a = b; which triangle is read; whether its diagonal is 1.
   bool left_side = false, lower = false, unit_diagonal = false;
   std::string transpose_a;  // NO_TRANSPOSE, TRANSPOSE, ADJOINT
   bool operator==(const TriangularDims&) const = default;
@@ -95,13 +107,16 @@ enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; print
 //   a shift (shift != 0, from == to): the devices that differ in these digits only are a row in the order of
 //   their tile index; each sends to the one `shift` further on, round the end when `wraps`, else not at all.
 struct Permutation {
+  // {source, target} device ids, of the form with a list.
   std::vector<std::pair<int64_t, int64_t>> pairs;
   DeviceOrder order = nullptr;  // set for both forms without a list
+  // --- of the forms without a list
   Digits from, to;
   int64_t shift = 0;
   bool wraps = false;
   bool operator==(const Permutation&) const = default;
 };
+// A permutation of the second form.
 GSPMD_API Permutation shift_along(DeviceOrder order, Digits digits, int64_t shift, bool wraps);
 // Pairs of any form; without a list every device of the order is looked at. O(devices).
 GSPMD_API std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation);
@@ -113,8 +128,9 @@ struct Attributes {
   int64_t index = 0;          // parameter number; get-tuple-element index; iota_dimension
   Dims starts, limits, strides;  // slice
   Dims slice_sizes;           // gather slice_sizes; dynamic-slice dynamic_slice_sizes
-  std::vector<PaddingDim> padding;
+  std::vector<PaddingDim> padding;  // pad: one entry per dim
   std::vector<WindowDim> window;  // convolution (its spatial dims), reduce-window, select-and-scatter
+  // --- of the ops they are named for
   Rare<ConvDims> conv;
   Rare<RaggedDotDims> ragged;
   Rare<TriangularDims> triangular;
@@ -122,16 +138,16 @@ struct Attributes {
   Rare<DotDims> dot;
   Rare<GatherDims> gather;
   Rare<ScatterDims> scatter;
-  Direction direction = Direction::eq;
+  Direction direction = Direction::eq;  // compare
   std::string compare_type;   // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
   Array literal;              // constant; shared, never written
-  Rare<ReplicaGroups> replica_groups;
-  Rare<Permutation> permutation;
-  std::optional<int64_t> channel_id;
-  bool use_global_device_ids = false;
-  bool indices_are_sorted = false;
-  bool unique_indices = false;
-  std::string custom_call_target;
+  Rare<ReplicaGroups> replica_groups;  // collectives; absent: one group of all
+  Rare<Permutation> permutation;  // collective-permute
+  std::optional<int64_t> channel_id;  // collectives: as in the text
+  bool use_global_device_ids = false;  // collectives: group members are global ids
+  bool indices_are_sorted = false;  // gather, scatter: promised by the user
+  bool unique_indices = false;  // scatter: promised by the user
+  std::string custom_call_target;  // custom-call: what is called
   std::string fusion_kind;    // kLoop, kOutput, ...
   // Attributes without a field above, name -> raw text as written (operand_precision={..},
   // backend_config=.., is_host_transfer=..): kept, printed, no influence on numbers.
@@ -139,15 +155,17 @@ struct Attributes {
 };
 GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals compared bit by bit
 
+// What HLO's `metadata={...}` says of an instruction.
 struct Metadata {
   std::string op_name;      // the user's name of the value
-  std::string op_type;
-  std::string source_file;
-  int64_t source_line = 0;
-  std::map<std::string, std::string> other;
+  std::string op_type;  // HLO's op_type
+  std::string source_file;  // the user's file
+  int64_t source_line = 0;  // from 1; 0: not known
+  std::map<std::string, std::string> other;  // fields without a member here, raw
   // Of nodes that the partitioner makes: the nodes of the completed module that needed them and whose value they
   // move. Not printed, no part of ==.
   std::string cause, moved;
+  // `cause` and `moved` do not count.
   bool operator==(const Metadata& o) const {
     return op_name == o.op_name && op_type == o.op_type && source_file == o.source_file &&
            source_line == o.source_line && other == o.other;

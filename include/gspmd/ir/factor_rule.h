@@ -1,5 +1,7 @@
 #pragma once
 
+// Sharding rules as data: the loop nest of an op.
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 
 namespace gspmd {
 
+// How a loop meets shards.
 enum class FactorKind : uint8_t {
   pass,       // a loop that operands and result share
   reduction,  // summed (or combined) out of the result
@@ -16,10 +19,11 @@ enum class FactorKind : uint8_t {
   blocked,    // must be whole on every device; does not propagate
 };
 
+// One loop.
 struct Factor {
-  int64_t size = 1;
-  FactorKind kind = FactorKind::pass;
-  Combiner combiner = Combiner::sum;  // of a reduction
+  int64_t size = 1;                    // number of iterations
+  FactorKind kind = FactorKind::pass;  // what the loop is
+  Combiner combiner = Combiner::sum;   // of a reduction
   bool operator==(const Factor&) const = default;
 };
 
@@ -33,11 +37,11 @@ enum class CombinePolicy : uint8_t {
 // An op's loop nest: which factor each dim of each operand and result is. "([i,k],[k,j])->([i,j])".
 // Shardy's idea; design.md 2.3. A dim is one factor or kNone (size one there, or unrelated).
 struct FactorRule {
-  static constexpr int64_t kNone = -1;
-  std::vector<Factor> factors;
-  std::vector<std::vector<int64_t>> operands;  // [operand][dim] -> factor
-  std::vector<std::vector<int64_t>> results;   // [result leaf][dim] -> factor
-  CombinePolicy policy = CombinePolicy::merge_all;
+  static constexpr int64_t kNone = -1;              // in the lists below: no factor
+  std::vector<Factor> factors;                      // in the order of the letters i, j, k, ...
+  std::vector<std::vector<int64_t>> operands;       // [operand][dim] -> factor
+  std::vector<std::vector<int64_t>> results;        // [result leaf][dim] -> factor
+  CombinePolicy policy = CombinePolicy::merge_all;  // how operands meet
   int forward_level = 1;   // aggressiveness at which operands give to results
   int backward_level = 1;  // aggressiveness at which results give to operands
 };

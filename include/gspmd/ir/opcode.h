@@ -1,5 +1,7 @@
 #pragma once
 
+// The list of opcodes.
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -57,6 +59,7 @@ namespace gspmd {
   V(collective_broadcast, "collective-broadcast") V(partition_id, "partition-id")                 \
   V(replica_id, "replica-id")
 
+// HLO's opcodes; `_` behind those that are words of C++.
 enum class Opcode : uint8_t {
 #define V(name, text) name,
   GSPMD_OPCODES(V)
@@ -64,7 +67,8 @@ enum class Opcode : uint8_t {
 };
 
 GSPMD_API std::string_view opcode_name(Opcode opcode);  // "get-tuple-element"
+// Nullopt: none has the name.
 GSPMD_API std::optional<Opcode> opcode_from_name(std::string_view name);
-GSPMD_API int64_t opcode_count();
+GSPMD_API int64_t opcode_count();  // number of opcodes
 
 }  // namespace gspmd

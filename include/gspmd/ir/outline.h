@@ -1,5 +1,7 @@
 #pragma once
 
+// Reading modules without their constants.
+
 #include <memory>
 #include <string_view>
 

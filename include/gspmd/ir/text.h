@@ -1,5 +1,7 @@
 #pragma once
 
+// HLO text in and out.
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,9 +16,10 @@ namespace gspmd {
 GSPMD_API std::unique_ptr<Module> parse_module(std::string_view text,
                                                std::string_view file = "<hlo>");
 
+// What printing leaves out.
 struct PrintOptions {
-  bool shardings = true;
-  bool metadata = true;
+  bool shardings = true;  // sharding={...}
+  bool metadata = true;  // metadata={...}
 };
 // Canonical HLO text: a fixed point of parse and print; the same in every process.
 GSPMD_API std::string to_text(const Module& module, const PrintOptions& options = {});

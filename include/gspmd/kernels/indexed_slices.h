@@ -1,5 +1,7 @@
 #pragma once
 
+// Gather and scatter: slices of an array at computed places.
+
 #include <vector>
 
 #include "gspmd/base/dtype.h"
@@ -12,15 +14,17 @@ namespace gspmd {
 
 // Slices of an array at starts read from indices: one slice per index of `counts`. All strides in elements.
 struct IndexedSlices {
+  // What one element of an index vector says.
   struct Component {
     int64_t element = 0;  // of the index vector, from its first
     int64_t stride = 0;   // in the sliced array
     int64_t last = 0;     // largest start that keeps the slice inside
   };
+  // Of the slices; of the indices, an integer type.
   DType dtype = DType::f32, index_dtype = DType::s32;
   Dims counts;                             // of slices
   Dims batch, batch_indices, batch_origin; // steps per count: dense side, indices, sliced side
-  std::vector<Component> components;
+  std::vector<Component> components;  // one per element of an index vector
   // One slice: source = the sliced array, target = the dense side.
   StridedCopy window;
 };
@@ -28,6 +32,7 @@ struct IndexedSlices {
 // Operands: sliced array, indices; result: the slices. Starts are clamped.
 GSPMD_API PreparedKernel prepare_gather(IndexedSlices slices);
 
+// What an update does to the element that it meets.
 enum class ScatterCombiner : uint8_t { sum, product, max, min, logical_and, logical_or };
 // Operands: array, indices, updates; result: the array (of `elements`) with the updates combined into
 // it, slice after slice. A slice that is not wholly inside is dropped. The result may be the array itself.

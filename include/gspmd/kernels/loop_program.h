@@ -1,5 +1,7 @@
 #pragma once
 
+// Fused elementwise loops and reductions.
+
 #include <cstdint>
 #include <vector>
 
@@ -24,7 +26,7 @@ enum class LoopOp : uint8_t {
 // A value: an op on earlier values. Values that depend on a reduce live in the kept dims only, and are
 // broadcast where a value over all dims reads them.
 struct LoopValue {
-  LoopOp op = LoopOp::operand;
+  LoopOp op = LoopOp::operand;  // what computes it
   DType dtype = DType::f32;        // of the result
   int a = -1, b = -1, c = -1;      // indices of earlier values
   int64_t operand = 0;             // operand: which one; iota: along which dim
@@ -32,8 +34,9 @@ struct LoopValue {
   Array constant = {};             // one element
 };
 
+// One result.
 struct LoopOutput {
-  int value = 0;
+  int value = 0;  // index of a value
   bool reduced = false;  // stored over the kept dims instead of all
 };
 
@@ -42,10 +45,10 @@ struct LoopOutput {
 // dense, row-major, one per output. A result may share storage with an operand of the same element
 // size and row-major strides when no value after the output's own reads that operand.
 struct LoopProgram {
-  Dims dims;
+  Dims dims;  // of the loop nest, major first
   std::vector<bool> reduced;  // empty = none
-  std::vector<LoopValue> values;
-  std::vector<LoopOutput> outputs;
+  std::vector<LoopValue> values;  // in the order in which a step computes them
+  std::vector<LoopOutput> outputs;  // one per result
 };
 
 // Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers.

@@ -1,5 +1,7 @@
 #pragma once
 
+// Threads that run one function together.
+
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -14,7 +16,8 @@ namespace gspmd {
 class GSPMD_API WorkerPool {
  public:
   virtual ~WorkerPool() = default;
-  virtual int size() const = 0;
+  virtual int size() const = 0;  // number of workers
+  // Calls f on every worker and waits.
   virtual void run(const std::function<void(int worker)>& f) = 0;
   // Inside run(): all workers wait for each other. Cheap (spinning); may be called many times.
   virtual void barrier(int worker) = 0;

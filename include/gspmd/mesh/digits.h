@@ -1,5 +1,7 @@
 #pragma once
 
+// Parts of a device's rank as mixed-radix digits: the arithmetic under meshes and shardings.
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -13,8 +15,8 @@ namespace gspmd {
 // One mixed-radix digit of a rank: (rank / stride) % size. A mesh axis is a digit; so is a part of
 // one. Size is at least 2 in a canonical list.
 struct Digit {
-  int64_t size = 1;
-  int64_t stride = 1;
+  int64_t size = 1;    // number of values
+  int64_t stride = 1;  // ranks between neighbours
   auto operator<=>(const Digit&) const = default;
 };
 
@@ -22,8 +24,8 @@ struct Digit {
 // the sizes that follow).
 using Digits = std::vector<Digit>;
 
-GSPMD_API int64_t tile_count(const Digits& digits);  // product of sizes
-GSPMD_API int64_t tile_index(const Digits& digits, int64_t rank);
+GSPMD_API int64_t tile_count(const Digits& digits);                // product of sizes
+GSPMD_API int64_t tile_index(const Digits& digits, int64_t rank);  // of the rank's tile, as above
 // Size-1 digits dropped; neighbours (a, s*b)(b, s) joined into (a*b, s).
 GSPMD_API Digits canonical(Digits digits);
 
@@ -39,28 +41,31 @@ GSPMD_API Digits split_into(const Digits& digits, const Digits& atoms);
 // canonical. Where a and b have no common atoms: disjoint() is false, and the others return
 // nullopt.
 GSPMD_API bool disjoint(const Digits& a, const Digits& b);
-GSPMD_API std::optional<Digits> intersection(const Digits& a, const Digits& b);
+GSPMD_API std::optional<Digits> intersection(const Digits& a, const Digits& b);  // what both read
+// What a reads and b does not.
 GSPMD_API std::optional<Digits> difference(const Digits& a, const Digits& b);
 // The longest list that both start with: [(2,4),(2,1)] and [(4,2)] -> [(2,4)].
 GSPMD_API Digits common_prefix(const Digits& a, const Digits& b);
+// Whether digits begin with prefix.
 GSPMD_API bool is_prefix(const Digits& prefix, const Digits& digits);
-GSPMD_API Digits concat(Digits major, const Digits& minor);
+GSPMD_API Digits concat(Digits major, const Digits& minor);  // one list behind the other, canonical
 
 // An interned, immutable order of devices: rank r is device `devices[r]`; an empty list is the
 // identity 0..count-1. Equal orders are the same pointer; never freed.
 struct GSPMD_API DeviceOrderValue {
-  int64_t count = 1;
-  std::vector<int64_t> devices;
+  int64_t count = 1;               // number of devices
+  std::vector<int64_t> devices;    // by rank; empty for the identity
   std::vector<int64_t> by_device;  // ranks by ascending device id; empty for the identity
+  // Of a rank from 0 to count-1.
   int64_t device(int64_t rank) const {
     return devices.empty() ? rank : devices[static_cast<size_t>(rank)];
   }
-  int64_t rank(int64_t device) const;  // -1 where the device is not in the order
-  bool is_iota() const { return devices.empty(); }
+  int64_t rank(int64_t device) const;               // -1 where the device is not in the order
+  bool is_iota() const { return devices.empty(); }  // whether rank r is device r
 };
-using DeviceOrder = const DeviceOrderValue*;
+using DeviceOrder = const DeviceOrderValue*;  // compared by address
 
-GSPMD_API DeviceOrder iota_order(int64_t count);
+GSPMD_API DeviceOrder iota_order(int64_t count);  // 0, 1, ..., count-1
 // iota_order where the list is 0,1,2,...; the ids are distinct.
 GSPMD_API DeviceOrder list_order(std::vector<int64_t> devices);
 
@@ -69,6 +74,7 @@ GSPMD_API DeviceOrder list_order(std::vector<int64_t> devices);
 //   lists:  {{0,1},{2,3}}            iota:  [num_groups,group_size]<=[reshape]T(transpose)
 // Neither (num_groups == 0): one group of all devices, written {}.
 struct ReplicaGroups {
+  // --- one form or the other; what the other one uses is empty or 0
   std::vector<std::vector<int64_t>> lists;
   int64_t num_groups = 0;
   int64_t group_size = 0;
@@ -80,10 +86,11 @@ struct ReplicaGroups {
 // Every set of ranks that differ only in `digits`, members in tile_index order (digits' own order,
 // major first), as device ids of `order`. Iota form when `order` is iota; else lists.
 GSPMD_API ReplicaGroups groups_over(DeviceOrder order, const Digits& digits);
-GSPMD_API std::string to_string(const ReplicaGroups& groups);
+GSPMD_API std::string to_string(const ReplicaGroups& groups);  // as in HLO text
 // The groups as lists of device ids; `num_devices` is used by the empty form.
 GSPMD_API std::vector<std::vector<int64_t>> materialize(const ReplicaGroups& groups,
                                                         int64_t num_devices);
+// Devices in one group.
 GSPMD_API int64_t group_size(const ReplicaGroups& groups, int64_t num_devices);
 
 }  // namespace gspmd

@@ -1,5 +1,7 @@
 #pragma once
 
+// Logical arrays of devices with named axes.
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,9 +13,10 @@
 
 namespace gspmd {
 
+// One axis of a mesh.
 struct MeshAxis {
-  std::string name;
-  int64_t size = 1;
+  std::string name;  // unique in the mesh
+  int64_t size = 1;  // number of devices along it
   bool operator==(const MeshAxis&) const = default;
 };
 
@@ -27,12 +30,12 @@ class GSPMD_API Mesh {
   Mesh(std::vector<MeshAxis> axes, std::vector<int64_t> devices = {}, Site site = Site::here());
   Mesh(std::initializer_list<MeshAxis> axes, Site site = Site::here());
 
-  int64_t num_devices() const;
-  const std::vector<MeshAxis>& axes() const { return axes_; }
-  int64_t rank() const { return static_cast<int64_t>(axes_.size()); }
-  bool has(std::string_view axis) const;
+  int64_t num_devices() const;                                         // product of the axes' sizes
+  const std::vector<MeshAxis>& axes() const { return axes_; }          // major first
+  int64_t rank() const { return static_cast<int64_t>(axes_.size()); }  // number of axes
+  bool has(std::string_view axis) const;                       // whether an axis has this name
   int64_t index(std::string_view axis, Site site = {}) const;  // UserError lists the axes there are
-  int64_t size(std::string_view axis, Site site = {}) const;
+  int64_t size(std::string_view axis, Site site = {}) const;   // as index()
   // The digit of an axis over positions in the mesh (not device ids): position p is at coordinate
   // (p / stride) % size along the axis.
   Digit digit(int64_t axis) const;

@@ -1,5 +1,7 @@
 #pragma once
 
+// How a value is laid out over devices: what annotations, completion and partitioning share.
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,17 +15,19 @@
 
 namespace gspmd {
 
+// What makes one value of partial ones.
 enum class Combiner : uint8_t { sum, product, max, min, logical_and, logical_or };
 GSPMD_API std::string_view combiner_name(
     Combiner combiner);  // "sum", "product", "max", "min", "and", "or"
 
 // A value is a partial result along `digits`, still to be combined.
 struct Unreduced {
-  Digits digits;
-  Combiner combiner = Combiner::sum;
+  Digits digits;                      // along which it is partial
+  Combiner combiner = Combiner::sum;  // what combines the partials
   bool operator==(const Unreduced&) const = default;
 };
 
+// The forms of a sharding.
 enum class ShardingKind : uint8_t { tiled, maximal, manual, unknown, tuple };
 
 // How one value is laid out over devices. An immutable value whose size does not depend on the
@@ -33,11 +37,11 @@ enum class ShardingKind : uint8_t { tiled, maximal, manual, unknown, tuple };
 // arXiv:2105.04663, 3.1; text forms: HLO V1, V2 and named V3.
 class GSPMD_API Sharding {
  public:
-  Sharding() = default;  // replicated
-  static Sharding replicated() { return {}; }
-  static Sharding maximal(int64_t device);
-  static Sharding manual();  // the whole value, all devices
-  static Sharding unknown();
+  Sharding() = default;                                   // replicated
+  static Sharding replicated() { return {}; }             // the whole value on every device
+  static Sharding maximal(int64_t device);                // the whole value on one device
+  static Sharding manual();                               // the whole value, all devices
+  static Sharding unknown();                              // not decided
   static Sharding tuple(std::vector<Sharding> elements);  // nested tuples are flattened
   // HLO's `{unreduced}`: every device holds a partial of the whole value, for any number of
   // devices. Tiled, without an order, with one Unreduced whose digits are empty; the first with_dim
@@ -48,20 +52,22 @@ class GSPMD_API Sharding {
   static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual = {},
                         std::vector<Unreduced> unreduced = {});
 
+  // --- What kind it is; manual is a kind only where the whole value is manual
   ShardingKind kind() const { return kind_; }
   bool is_tuple() const { return kind_ == ShardingKind::tuple; }
   bool is_tiled() const { return kind_ == ShardingKind::tiled; }
-  bool is_replicated() const;  // tiled, nothing split, manual or unreduced
-  bool is_unreduced_everywhere() const;
-  bool is_manual() const { return kind_ == ShardingKind::manual; }
+  bool is_replicated() const;            // tiled, nothing split, manual or unreduced
+  bool is_unreduced_everywhere() const;  // as unreduced_everywhere() makes it
+  bool is_manual() const { return kind_ == ShardingKind::manual; }     // of the whole value
   int64_t device() const { return device_; }                           // of maximal
   const std::vector<Sharding>& elements() const { return elements_; }  // of a tuple
   DeviceOrder order() const { return order_; }                         // nullptr when replicated
   const Digits& dim(int64_t i) const;  // empty beyond what is stored
   int64_t rank() const { return static_cast<int64_t>(dims_.size()); }  // 0 when replicated
-  int64_t tiles(int64_t i) const { return tile_count(dim(i)); }
-  int64_t num_tiles() const;  // over data dims
-  const Digits& manual_digits() const { return manual_; }
+  int64_t tiles(int64_t i) const { return tile_count(dim(i)); }        // number of parts of dim i
+  int64_t num_tiles() const;                                           // over data dims
+  const Digits& manual_digits() const { return manual_; }  // axes along which code is manual
+  // What is still to be combined.
   const std::vector<Unreduced>& unreduced() const { return unreduced_; }
   // What no dim, manual or unreduced digit reads, by descending stride.
   Digits replicated_digits() const;
@@ -74,14 +80,17 @@ class GSPMD_API Sharding {
 
   // Open dims (V3's `?`, or a Sharding op's unspecified_dims): completion may refine them.
   const std::vector<bool>& open() const { return open_; }  // empty = none
-  Sharding with_open(std::vector<bool> open) const;
+  Sharding with_open(std::vector<bool> open) const;        // One entry per dim, or none.
   // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
   const std::shared_ptr<const Mesh>& mesh() const { return mesh_; }
+  // The same sharding, printed by this mesh's names.
   Sharding with_mesh(std::shared_ptr<const Mesh> mesh) const;
   // shard_as / shard_like group: 0 = none, else one more than the number in the text (which may be
   // 0).
   int64_t shard_group() const { return shard_group_; }
+  // Shard_as: equal layouts; shard_like otherwise.
   bool shard_group_is_as() const { return shard_group_is_as_; }
+  // Id as in shard_group(); 0 leaves the group.
   Sharding with_shard_group(int64_t id, bool is_as) const;
 
   // Equal device arrays, subgroup types and order within subgroups (as HloSharding's ==), open dims
@@ -117,9 +126,10 @@ GSPMD_API Shape local_shape(const Shape& global, const Sharding& sharding);
 // The part of the global array that a device holds. size may be 0 in a tail: start is then the dim;
 // so in every dim on a device that holds nothing at all.
 struct Box {
-  Dims start;
-  Dims size;
+  Dims start;  // first element of each dim
+  Dims size;   // elements of each dim
 };
+// InternalError: of a tuple, or of a value with fewer dims.
 GSPMD_API Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);
 
 // The union of two shardings where every dim agrees: digits equal or one side empty, all digits
@@ -149,11 +159,12 @@ GSPMD_API std::string to_string_v2(
 // The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims
 // then subgroups; size device_count. O(devices). Of a replicated sharding: dims all 1, no devices.
 struct DeviceArray {
-  Dims dims;
-  std::vector<int64_t> devices;
-  std::string subgroup_types;  // one of m, u, r per trailing dim
+  Dims dims;                     // data dims, then subgroups
+  std::vector<int64_t> devices;  // row-major
+  std::string subgroup_types;    // one of m, u, r per trailing dim
   bool operator==(const DeviceArray&) const = default;
 };
+// InternalError: not tiled.
 GSPMD_API DeviceArray device_array(const Sharding& sharding, int64_t rank);
 
 // A picture of who holds what, for people: a table over the (first) two split dims, at most 8x8

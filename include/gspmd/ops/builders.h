@@ -1,5 +1,7 @@
 #pragma once
 
+// Building instructions.
+
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@ GSPMD_API Node* emit(Computation& c, Opcode opcode, std::vector<Node*> operands,
 // While alive, emitted nodes carry this metadata / backward mark. Nested scopes restore.
 class GSPMD_API EmissionScope {
  public:
+  // --- `backward` is kept where it is not given
   explicit EmissionScope(Metadata metadata);
   EmissionScope(Metadata metadata, bool backward);
   EmissionScope(const EmissionScope&) = delete;
@@ -32,6 +35,7 @@ class GSPMD_API EmissionScope {
 
 // Named builders; shapes as HLO's. Binary elementwise need equal dims and dtypes.
 namespace hlo {
+// --- Each as HLO's op of its name; UserError as emit()
 GSPMD_API Node* parameter(Computation& c, int64_t number, Shape shape, std::string name = {});
 GSPMD_API Node* constant(Computation& c, Array literal);
 GSPMD_API Node* scalar(Computation& c, DType dtype, double value);
@@ -66,7 +70,7 @@ GSPMD_API Node* reduce_max(Node* x, Dims dims);
 GSPMD_API Computation* binary_computation(Module& module, Opcode opcode, DType dtype);
 // The combiner that a to_apply computation is, if it is one node of add, multiply, max, min, and, or.
 GSPMD_API std::optional<Combiner> recognize_combiner(const Computation& computation);
-GSPMD_API Opcode combiner_opcode(Combiner combiner);
+GSPMD_API Opcode combiner_opcode(Combiner combiner);  // Opcode::add for sum, and so on
 GSPMD_API double combiner_identity(Combiner combiner, DType dtype);  // 0, 1, -inf or lowest, ...
 // As combiner_identity, but -0.0 for float sums: x + -0.0 has the bits of x, for -0.0 too. What a device
 // without a share contributes.

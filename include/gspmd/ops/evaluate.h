@@ -1,5 +1,7 @@
 #pragma once
 
+// The reference interpreter.
+
 #include <span>
 #include <vector>
 

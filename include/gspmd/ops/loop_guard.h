@@ -1,5 +1,7 @@
 #pragma once
 
+// Loops that would never end.
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -14,7 +16,7 @@ namespace gspmd {
 // Without one they run as long as they like. The latest one made counts.
 class GSPMD_API LoopDeadline {
  public:
-  explicit LoopDeadline(double seconds);
+  explicit LoopDeadline(double seconds);  // From now, in seconds.
   LoopDeadline(const LoopDeadline&) = delete;
   LoopDeadline& operator=(const LoopDeadline&) = delete;
   ~LoopDeadline();

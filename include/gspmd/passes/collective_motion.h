@@ -1,5 +1,7 @@
 #pragma once
 
+// Rewrites of per-device programs that save collectives.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+// The collectives of a per-device program, counted.
+
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace gspmd {
 struct CollectiveStats {
   std::string kind;   // "all-gather"
   int64_t count = 0;  // with loop trip counts where known
-  int64_t sites = 0;
+  int64_t sites = 0;  // places in the program
   int64_t bytes = 0;   // one device sends in all
   std::string groups;  // HLO replica groups
   Digits digits;       // the group's digits where they are known (iota groups)
@@ -21,7 +23,7 @@ struct CollectiveStats {
   std::string instruction;  // of the completed module, that needed it; of sums: that left them partial
   std::string tensor;       // instruction whose value it moves
   std::string source;  // file:line
-  bool backward = false;
+  bool backward = false;  // needed by the backward pass
 };
 
 // Every collective of a per-device program, equal (kind, groups, op, instruction, tensor, source) joined, in program

@@ -1,5 +1,7 @@
 #pragma once
 
+// Joining collectives.
+
 #include <functional>
 
 #include "gspmd/base/export.h"
@@ -7,6 +9,7 @@
 
 namespace gspmd {
 
+// When collectives are joined.
 struct CombineOptions {
   int64_t max_bytes = int64_t{256} << 20;  // of one combined collective's values
   // Of what one collective moves; default: its operand on one device.

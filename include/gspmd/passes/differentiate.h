@@ -1,5 +1,7 @@
 #pragma once
 
+// Reverse-mode differentiation of the graph.
+
 #include <span>
 #include <vector>
 

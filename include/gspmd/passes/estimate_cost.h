@@ -1,5 +1,7 @@
 #pragma once
 
+// How much a program computes, moves and sends.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
@@ -8,6 +10,7 @@ namespace gspmd {
 // What one device of the mesh can do. The defaults are of the size of one CPU core with its share
 // of memory and of a network; ratios between programs are what the estimate is for.
 struct DeviceModel {
+  // --- per device
   double flops_per_second = 2e11;
   double memory_bytes_per_second = 3e10;
   double link_bytes_per_second = 1e10;
@@ -16,13 +19,14 @@ struct DeviceModel {
 
 // Of one device and one run of a per-device program, loops counted where their trip count is known.
 struct CostEstimate {
-  double flops = 0;
+  double flops = 0;             // floating-point operations
   double memory_bytes = 0;      // operands and results of every op, as if nothing stayed in cache
   double collective_bytes = 0;  // sent, cli.md's formulas
-  double collectives = 0;
+  double collectives = 0;       // number of collectives run
   double seconds = 0;  // each op the slower of arithmetic and memory; collectives after each other
 };
 
+// Of a per-device program.
 GSPMD_API CostEstimate estimate_cost(const Module& local, const DeviceModel& device = {});
 
 }  // namespace gspmd

@@ -1,5 +1,7 @@
 #pragma once
 
+// Why each collective of a program is there.
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,21 +14,21 @@ namespace gspmd {
 
 // An annotation in the module: the node that carries it, or would.
 struct NamedSharding {
-  std::string node;
+  std::string node;  // its name in the module
   std::string sharding;  // HLO text, "{devices=[2,1]<=[2]}"
   std::string source;    // file:line of the node, may be empty
 };
 
 // An annotation with which the program, compiled again, is without the collective.
 struct Suggestion {
-  NamedSharding annotation;
+  NamedSharding annotation;  // what to write
   bool replaces = false;                      // the node is annotated already: this instead
   int64_t bytes_before = 0, bytes_after = 0;  // what one device sends in the whole program
 };
 
 // Why one collective is there.
 struct Explanation {
-  CollectiveStats collective;
+  CollectiveStats collective;  // what it does
   std::string tensor_sharding;             // of the value that it moves, as completed
   std::string op_sharding;                 // of the op that needed it
   // Annotations without which the collective is another one, nearest first; where no single one decides, or the
@@ -35,6 +37,7 @@ struct Explanation {
   std::optional<Suggestion> suggestion;    // the one that leaves the fewest bytes to send
 };
 
+// How far the search for suggestions goes.
 struct ExplainOptions {
   int64_t max_candidates = 50;        // programs compiled in search of suggestions; 0: no search
   int64_t max_instructions = 40000;  // in all of them together: fewer candidates for large modules

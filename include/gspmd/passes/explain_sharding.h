@@ -1,5 +1,7 @@
 #pragma once
 
+// Where completed shardings came from.
+
 #include <string>
 #include <vector>
 
@@ -27,12 +29,14 @@ struct LostAnnotation {
   const Node* winner = nullptr;      // ... to this one; nullptr: to what could not be split
   const Node* at = nullptr;          // on this value
   const Node* reader = nullptr;      // which wanted it otherwise
-  int64_t dim = 0;
+  int64_t dim = 0;                   // of `at`
 };
+// Annotations that do not do what their author may think.
 struct ShardingLint {
   std::vector<LostAnnotation> lost;  // each pair of annotations once, where it first happens
   std::vector<const Node*> unused;   // annotations whose digits reached no other value
 };
+// Looks at every annotation of a completed module.
 GSPMD_API ShardingLint lint_shardings(const Module& completed);
 // One line per finding.
 GSPMD_API std::string to_string(const ShardingLint& lint);

@@ -1,5 +1,7 @@
 #pragma once
 
+// Fusing elementwise chains.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+// Inlining calls.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 

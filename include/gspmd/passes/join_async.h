@@ -1,5 +1,7 @@
 #pragma once
 
+// Operations that text begins and ends apart.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 

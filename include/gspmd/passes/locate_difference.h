@@ -1,5 +1,7 @@
 #pragma once
 
+// Where a partitioned program first computes something else.
+
 #include <functional>
 #include <optional>
 #include <span>
@@ -21,13 +23,14 @@ struct ValueDifference {
   const Node* node = nullptr;  // of the completed module
   int64_t leaf = 0;            // of a tuple
   int64_t run = 0;             // how often the node had run before: the iteration, inside of a loop
-  int64_t device = 0;
-  Dims index;             // in the whole value
-  Array expected, found;  // the element, of shape []
+  int64_t device = 0;          // whose part it is
+  Dims index;                  // in the whole value
+  Array expected, found;       // the element, of shape []
 };
 
+// What is compared.
 struct LocateOptions {
-  int64_t num_devices = 1;
+  int64_t num_devices = 1;  // of the per-device program
   // Of values kept from the whole run; nodes that run beyond that are not compared.
   int64_t most_bytes = int64_t(1) << 30;
 };

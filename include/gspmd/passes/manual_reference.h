@@ -1,5 +1,7 @@
 #pragma once
 
+// What manual regions mean without the partitioner.
+
 #include <memory>
 
 #include "gspmd/base/export.h"

@@ -1,5 +1,7 @@
 #pragma once
 
+// From a completed module to the one program of every device.
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,16 +25,18 @@ struct FullRematerialization {
 // sums (unreduced). A node has one per call of its computation from differently sharded places.
 struct PartitionedValue {
   int64_t global = 0, local = 0;  // node ids
-  Sharding sharding;
+  Sharding sharding;              // of `local`
 };
 
+// What the program is for.
 struct PartitionOptions {
-  int64_t num_devices = 1;
+  int64_t num_devices = 1;  // of the mesh
 };
 
+// The program, and what to know of it.
 struct PartitionResult {
   std::unique_ptr<Module> module;  // one program for every device, shard shapes
-  std::vector<FullRematerialization> full_rematerializations;
+  std::vector<FullRematerialization> full_rematerializations;  // one per value and reader
   std::vector<PartitionedValue> values;  // in the order in which nodes were partitioned
 };
 

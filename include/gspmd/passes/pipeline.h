@@ -1,5 +1,7 @@
 #pragma once
 
+// The whole compiler as a list of passes.
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,39 +15,43 @@
 
 namespace gspmd {
 
+// How long one pass took.
 struct PassTime {
-  std::string pass;
-  double seconds = 0;
+  std::string pass;    // as in pass_names()
+  double seconds = 0;  // wall clock
 };
 
+// How a module is compiled. What CompileOptions has by the same name means the same.
 struct PipelineOptions {
-  int64_t num_devices = 1;
-  PropagateOptions propagate;
-  bool run_propagation = true;
-  bool verify_between = false;
-  bool combine = true;  // collective combining
-  bool fuse = true;
-  WindowedEinsumOptions windowed_einsum;
-  bool cse_across_phases = false;       // design.md 2.15
-  std::vector<std::string> disabled;    // pass names
-  std::vector<std::string> dump_after;  // pass names; "all"
+  int64_t num_devices = 1;                // of the mesh
+  PropagateOptions propagate;             // of completion
+  bool run_propagation = true;            // false: the shardings in the module as they stand
+  bool verify_between = false;            // verify the module after every pass
+  bool combine = true;                    // collective combining
+  bool fuse = true;                       // elementwise chains into loops
+  WindowedEinsumOptions windowed_einsum;  // of looped products
+  bool cse_across_phases = false;         // design.md 2.15
+  std::vector<std::string> disabled;      // pass names
+  std::vector<std::string> dump_after;    // pass names; "all"
+  // Called with the text after each pass of dump_after.
   std::function<void(const std::string& pass, const std::string& text)> dump;
   std::function<void(const PassTime& time)> on_pass;  // as each pass ends
 };
 
+// The module at four stages, and what to know of it.
 struct CompiledModule {
   std::unique_ptr<Module> completed;   // global shapes, every sharding known
   std::unique_ptr<Module> uncombined;  // per-device, after clean-up, before combining and fusing
   std::unique_ptr<Module> local;       // per-device, combined; before fusing
   std::unique_ptr<Module> program;     // what runs
-  std::vector<FullRematerialization> full_rematerializations;
-  std::vector<PassTime> seconds;
+  std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
+  std::vector<PassTime> seconds;                               // one per pass, in order
 };
 
 // The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's
 // text.
 GSPMD_API CompiledModule run_pipeline(const Module& module, const PipelineOptions& options);
 
-GSPMD_API std::vector<std::string> pass_names();
+GSPMD_API std::vector<std::string> pass_names();  // in the order in which they run
 
 }  // namespace gspmd

@@ -1,5 +1,7 @@
 #pragma once
 
+// Where every value lives, found before the run.
+
 #include <map>
 #include <string>
 #include <vector>
@@ -12,24 +14,27 @@ namespace gspmd {
 
 // Where one leaf of one node's value lives.
 struct BufferPlace {
-  enum Kind : uint8_t { arena, parameter, output, constant } kind = arena;
+  // Which storage holds it.
+  enum Kind : uint8_t { arena, parameter, output, constant };
+  Kind kind = arena;   // which storage holds it
   int64_t offset = 0;  // arena: bytes from the start, 64-aligned
   int64_t index = 0;   // parameter: flat entry parameter leaf; output: flat result leaf
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // of the leaf, on one device
 };
 
 // A value that a device holds at some moment.
 struct HeldTensor {
-  BufferPlace::Kind kind = BufferPlace::arena;
+  BufferPlace::Kind kind = BufferPlace::arena;  // where it is
   std::string name;    // of the instruction
-  Shape shape;
-  int64_t bytes = 0;
+  Shape shape;  // on one device
+  int64_t bytes = 0;  // on one device
   std::string source;  // "file:line" of the user's program; empty where it is not known
   bool operator==(const HeldTensor&) const = default;
 };
 GSPMD_API std::string to_string(
     const HeldTensor& tensor);  // "dot.3 f32[64,64] 16384 bytes (model.cpp:12)"
 
+// The storage of one device.
 struct MemoryPlan {
   std::map<std::pair<int64_t, int64_t>, BufferPlace> places;          // (node id, leaf)
   int64_t arena_bytes = 0;                                            // per device
@@ -40,6 +45,7 @@ struct MemoryPlan {
   std::vector<HeldTensor> peak_tensors;
 };
 
+// What the plan keeps free.
 struct PlanOptions {
   int64_t guard_bytes = 0;  // unused bytes behind every arena buffer; a multiple of 64
   // Extra scratch in bytes while a node runs (library scratch); by node id.

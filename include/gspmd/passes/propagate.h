@@ -1,5 +1,7 @@
 #pragma once
 
+// Completing shardings from the annotated ones.
+
 #include <string>
 #include <vector>
 
@@ -8,17 +10,19 @@
 
 namespace gspmd {
 
+// How much work completion was.
 struct PropagateStats {
   int64_t sweeps = 0;  // over all computations, all levels together
 };
 
+// What completion may change.
 struct PropagateOptions {
-  bool spmd = true;
+  bool spmd = true;  // false: the rules for modules that are not partitioned
   // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the module's
   // frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
   // allow_spmd_sharding_propagation_to_{output,parameters}, absent = none.
   std::vector<bool> allow_output;
-  std::vector<bool> allow_parameters;
+  std::vector<bool> allow_parameters;  // as allow_output, of entry parameters
   // Boundary shardings that completion found but that do not divide become replicated (imported
   // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
   bool replicate_indivisible_boundary = true;

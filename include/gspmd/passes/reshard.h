@@ -1,5 +1,7 @@
 #pragma once
 
+// The cheapest way from one layout to another.
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,11 +25,12 @@ enum class ReshardKind : uint8_t {
   collective_broadcast,  // holders of whole shards send them to devices that have none
 };
 
+// One operation on the way.
 struct ReshardStep {
-  ReshardKind kind = ReshardKind::all_gather;
-  int64_t dim = -1;
-  int64_t dim_to = -1;  // all_to_all
-  Digits digits;
+  ReshardKind kind = ReshardKind::all_gather;  // which operation
+  int64_t dim = -1;                            // the tensor dim concerned; -1: none
+  int64_t dim_to = -1;                         // all_to_all
+  Digits digits;                               // the part of the rank concerned
   // A value that is whole on some of the devices only is `{maximal}` on the first of them.
   Sharding before, after;
   // Shards of an uneven dim are not parts of each other here: `dim` (or `dim_to`) is exchanged
@@ -36,15 +39,17 @@ struct ReshardStep {
   std::shared_ptr<const PieceTransfer> pieces = nullptr;  // of the last two kinds
 };
 
+// What a way costs.
 struct ReshardCost {
   int64_t bytes = 0;  // sent by one device in all, cli.md's formulas on padded shards
-  int64_t steps = 0;
+  int64_t steps = 0;  // collectives and slices
   auto operator<=>(const ReshardCost&) const = default;
 };
 
+// The whole way.
 struct ReshardPlan {
-  std::vector<ReshardStep> steps;  // empty: already equal
-  ReshardCost cost;
+  std::vector<ReshardStep> steps;       // empty: already equal
+  ReshardCost cost;                     // of all steps
   bool full_rematerialization = false;  // gathers to replicated, then slices, `to` being sharded
 };
 

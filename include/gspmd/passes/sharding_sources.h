@@ -1,5 +1,7 @@
 #pragma once
 
+// All annotations behind a layout.
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,7 +18,7 @@ namespace gspmd {
 // as they stand at the end, O(edges); annotations are names of nodes, as in Origin.
 class GSPMD_API ShardingSources {
  public:
-  explicit ShardingSources(const Module& completed);
+  explicit ShardingSources(const Module& completed);  // Looks at every edge once.
   ~ShardingSources();
   // Of `node.origins[origin]`: its own annotation first.
   std::vector<std::string> annotations(const Node& node, size_t origin) const;

@@ -1,5 +1,7 @@
 #pragma once
 
+// Clean-up of modules.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
@@ -10,6 +12,7 @@ namespace gspmd {
 // `across_phases`.
 GSPMD_API bool eliminate_common_subexpressions(Module& module, bool across_phases = false);
 
+// Removes what neither results nor side effects need. Returns whether anything changed.
 GSPMD_API bool eliminate_dead_code(Module& module);
 
 // Local rewrites that never change a result: identities (x+0, x*1,

@@ -1,5 +1,7 @@
 #pragma once
 
+// Products whose operands go round a ring.
+
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 

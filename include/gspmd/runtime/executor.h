@@ -1,5 +1,7 @@
 #pragma once
 
+// Running per-device programs on the simulated mesh.
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -16,12 +18,13 @@ namespace gspmd {
 // executor recycles the storage of the buffers it handed out.
 class GSPMD_API DeviceBuffer {
  public:
-  DeviceBuffer(Shape local_shape, int64_t num_devices);
+  DeviceBuffer(Shape local_shape, int64_t num_devices);  // Zeros on every device.
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer();
-  const Shape& shape() const { return shape_; }
-  int64_t num_devices() const { return num_devices_; }
+  const Shape& shape() const { return shape_; }  // of one device's part
+  int64_t num_devices() const { return num_devices_; }  // that hold a part
+  // Row-major elements of one device's part.
   std::byte* shard(int64_t device) const { return data_ + device * stride_; }
 
  private:
@@ -30,8 +33,9 @@ class GSPMD_API DeviceBuffer {
   std::byte* data_ = nullptr;
 };
 
+// How a program is prepared.
 struct ProgramOptions {
-  int64_t num_devices = 1;
+  int64_t num_devices = 1;  // of the mesh
   bool reference_kernels = false;  // every op by its reference kernel
   bool poison = false;             // fill arena and outputs with NaN / 0x80 patterns before each run
 };
@@ -42,7 +46,7 @@ class Program;
 // UserError where an op cannot run (names it). The module is read only here.
 GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
                                                        const ProgramOptions& options);
-GSPMD_API const MemoryPlan& memory_plan(const Program& program);
+GSPMD_API const MemoryPlan& memory_plan(const Program& program);  // made with the program
 // Bytes that library kernels need beside the plan, per worker thread.
 GSPMD_API int64_t scratch_bytes(const Program& program);
 // The same plan without preparing kernels. UserError as plan_memory.
@@ -51,6 +55,7 @@ GSPMD_API MemoryPlan plan_program_memory(const Module& local);
 // Runs a program on a simulated mesh in lockstep (design.md 2.9). Owns the arenas. Not thread-safe.
 class GSPMD_API Executor {
  public:
+  // Takes room for the arenas of all devices.
   Executor(std::shared_ptr<const Program> program, std::shared_ptr<WorkerPool> pool);
   ~Executor();
 
@@ -63,13 +68,14 @@ class GSPMD_API Executor {
   void run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
            std::vector<std::shared_ptr<DeviceBuffer>>& results);
 
+  // What was done so far.
   struct Counters {
-    int64_t runs = 0;
+    int64_t runs = 0;  // calls of run()
     int64_t arena_bytes = 0;          // per device
     int64_t bytes_received = 0;       // all devices, read from other devices' shards
-    int64_t collectives = 0;
+    int64_t collectives = 0;  // run so far, of all runs
   };
-  const Counters& counters() const;
+  const Counters& counters() const;  // Zeros before the first run.
 
  private:
   struct Impl;
@@ -80,6 +86,7 @@ class GSPMD_API Executor {
 GSPMD_API std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global,
                                                            const Sharding& sharding,
                                                            int64_t num_devices);
+// The whole array; replicated parts are read from the first device that has them.
 GSPMD_API Array gather_to_host(const DeviceBuffer& buffer, const Shape& global,
                                const Sharding& sharding);
 
