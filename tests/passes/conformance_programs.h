@@ -13,6 +13,6 @@ struct Program {
 
 // Scans, cumulative windows, sorts, choices, reductions of any computation.
 std::vector<Program> order_programs();
-const char* order_computations();  // what they call
+std::string order_computations();  // what they call
 
 }  // namespace gspmd::testing

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "passes/combiners.h"
 #include "passes/conformance_programs.h"
 
 namespace gspmd::testing {
@@ -38,18 +39,6 @@ both_sums { a = f32[] parameter(0)
  e = f32[] add(a, c)
  f = f32[] add(b, d)
  ROOT s = (f32[], f32[]) tuple(e, f) }
-largest { a = f32[] parameter(0)
- i = s32[] parameter(1)
- b = f32[] parameter(2)
- j = s32[] parameter(3)
- g = pred[] compare(a, b), direction=GT
- e = pred[] compare(a, b), direction=EQ
- l = pred[] compare(i, j), direction=LT
- t = pred[] and(e, l)
- c = pred[] or(g, t)
- v = f32[] select(c, a, b)
- k = s32[] select(c, i, j)
- ROOT r = (f32[], s32[]) tuple(v, k) }
 below { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = pred[] compare(a, b), direction=LT }
@@ -258,6 +247,6 @@ std::vector<Program> order_programs() {
   return all;
 }
 
-const char* order_computations() { return kComputations; }
+std::string order_computations() { return std::string(kLargest) + kComputations; }
 
 }  // namespace gspmd::testing

@@ -2,6 +2,7 @@
 // slices where the looked-up dim is split, one sum of the operand where the updates are.
 
 #include "gspmd/ir/text.h"
+#include "passes/combiners.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -30,13 +31,7 @@ Strings moved(const std::string& body, int64_t num_devices,
   }
   PipelineOptions options;
   options.num_devices = num_devices;
-  const CompiledModule compiled = run_pipeline(*module, options);
-  Strings result;
-  for (const auto& node : compiled.uncombined->entry()->nodes())
-    if (node->op().has(kCollective))
-      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
-                                   to_string(Shape(node->shape.dtype, node->dims()))));
-  return result;
+  return results_of_collectives(run_pipeline(*module, options));
 }
 
 std::string sharded(const char* devices) { return fmt::format(", sharding={{{}}}", devices); }

@@ -2,6 +2,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "passes/combiners.h"
 #include "passes/conformance_programs.h"
 #include "passes/spmd_check.h"
 
@@ -12,15 +13,9 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-std::unique_ptr<Module> module_of(std::string body, const std::string& sharding) {
-  for (size_t at; (at = body.find('@')) != std::string::npos;)
-    body.replace(at, 1, "sharding={" + sharding + "}");
-  return parse_module(std::string(R"(HloModule m
-sum { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = f32[] add(a, b) }
-)") + order_computations() +
-                      "ENTRY e {\n" + body + "\n}\n");
+std::unique_ptr<Module> module_of(const std::string& body, const std::string& sharding) {
+  return parse_module(fmt::format("HloModule m\n{}{}ENTRY e {{\n{}\n}}\n", kSum,
+                                  order_computations(), with_sharding(body, sharding)));
 }
 
 // "all-gather f32[4,2]" per collective; the program equals the whole one.
@@ -35,14 +30,7 @@ Strings moved(const std::string& body, const std::string& sharding, int64_t num_
   }
   PipelineOptions options;
   options.num_devices = num_devices;
-  const CompiledModule compiled = run_pipeline(*module, options);
-  Strings result;
-  for (const auto& computation : compiled.uncombined->computations())
-    for (const auto& node : computation->nodes())
-      if (node->op().has(kCollective))
-        result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
-                                     to_string(Shape(node->shape.dtype, node->dims()))));
-  return result;
+  return results_of_collectives(run_pipeline(*module, options));
 }
 
 const char* const kCumulative =

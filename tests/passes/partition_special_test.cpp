@@ -2,6 +2,7 @@
 // gather of the whole.
 
 #include "gspmd/ir/text.h"
+#include "passes/combiners.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -12,43 +13,15 @@ namespace {
 using Strings = std::vector<std::string>;
 
 // The module of `body`, in which @ stands for the sharding.
-std::unique_ptr<Module> module_of(std::string body, const std::string& sharding) {
-  for (size_t at; (at = body.find('@')) != std::string::npos;)
-    body.replace(at, 1, "sharding={" + sharding + "}");
-  return parse_module(R"(HloModule m
-sum { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = f32[] add(a, b) }
-less { a = f32[] parameter(0)
+std::unique_ptr<Module> module_of(const std::string& body, const std::string& sharding) {
+  return parse_module(std::string("HloModule m\n") + kSum + kLargest + R"(less { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = pred[] compare(a, b), direction=LT }
 at_least { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = pred[] compare(a, b), direction=GE }
-largest { a = f32[] parameter(0)
- i = s32[] parameter(1)
- b = f32[] parameter(2)
- j = s32[] parameter(3)
- g = pred[] compare(a, b), direction=GT
- e = pred[] compare(a, b), direction=EQ
- l = pred[] compare(i, j), direction=LT
- t = pred[] and(e, l)
- c = pred[] or(g, t)
- v = f32[] select(c, a, b)
- k = s32[] select(c, i, j)
- ROOT r = (f32[], s32[]) tuple(v, k) }
 ENTRY e {
-)" + body + "\n}\n");
-}
-
-// "all-gather f32[4,2]" per collective.
-Strings results_of_collectives(const CompiledModule& compiled) {
-  Strings result;
-  for (const auto& node : compiled.uncombined->entry()->nodes())
-    if (node->op().has(kCollective))
-      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
-                                   to_string(Shape(node->shape.dtype, node->dims()))));
-  return result;
+)" + with_sharding(body, sharding) + "\n}\n");
 }
 
 // The collectives; the program equals the whole one.

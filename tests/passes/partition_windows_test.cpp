@@ -2,6 +2,7 @@
 // move.
 
 #include "gspmd/ir/text.h"
+#include "passes/combiners.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -13,33 +14,14 @@ using Strings = std::vector<std::string>;
 
 // "collective-permute f32[1,4]" per collective.
 Strings moved(const std::string& body, int64_t num_devices) {
-  const auto module = parse_module(R"(HloModule m
-sum { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = f32[] add(a, b) }
-most { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = f32[] maximum(a, b) }
-ENTRY e {
-)" + body + "\n}\n");
+  const auto module =
+      parse_module(fmt::format("HloModule m\n{}{}ENTRY e {{\n{}\n}}\n", kSum, kMost, body));
   const std::string difference = difference_when_partitioned(*module, num_devices, 1);
   INFO(difference);
   CHECK(difference.empty());
   PipelineOptions options;
   options.num_devices = num_devices;
-  const CompiledModule compiled = run_pipeline(*module, options);
-  Strings result;
-  for (const auto& node : compiled.uncombined->entry()->nodes())
-    if (node->op().has(kCollective))
-      result.push_back(fmt::format("{} {}", opcode_name(node->opcode()),
-                                   to_string(Shape(node->shape.dtype, node->dims()))));
-  return result;
-}
-
-std::string with_sharding(std::string body, const std::string& sharding) {
-  for (size_t at; (at = body.find('@')) != std::string::npos;)
-    body.replace(at, 1, "sharding={" + sharding + "}");
-  return body;
+  return results_of_collectives(run_pipeline(*module, options));
 }
 
 }  // namespace

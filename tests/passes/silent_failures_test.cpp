@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gspmd/ir/text.h"
+#include "passes/combiners.h"
 #include "gspmd/passes/collective_stats.h"
 #include "passes/spmd_check.h"
 
@@ -11,27 +12,6 @@ using namespace gspmd;
 using namespace gspmd::testing;
 
 namespace {
-
-const char* const kComputations = R"(HloModule m
-sum { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = f32[] add(a, b) }
-most { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT s = f32[] maximum(a, b) }
-largest { a = f32[] parameter(0)
- i = s32[] parameter(1)
- b = f32[] parameter(2)
- j = s32[] parameter(3)
- g = pred[] compare(a, b), direction=GT
- e = pred[] compare(a, b), direction=EQ
- l = pred[] compare(i, j), direction=LT
- t = pred[] and(e, l)
- c = pred[] or(g, t)
- v = f32[] select(c, a, b)
- k = s32[] select(c, i, j)
- ROOT r = (f32[], s32[]) tuple(v, k) }
-)";
 
 struct Checked {
   std::set<std::string> kinds;  // of its collectives
@@ -41,11 +21,11 @@ struct Checked {
 };
 
 // The entry's lines, @ standing for `sharding`; on so many devices equal to the whole program.
-Checked run(std::string body, const std::string& sharding, int64_t devices,
+Checked run(const std::string& body, const std::string& sharding, int64_t devices,
             const std::string& more = "") {
-  for (size_t at; (at = body.find('@')) != std::string::npos;)
-    body.replace(at, 1, "sharding={" + sharding + "}");
-  const auto module = parse_module(kComputations + more + "ENTRY e {\n" + body + "\n}\n");
+  const auto module = parse_module(fmt::format("HloModule m\n{}{}{}{}ENTRY e {{\n{}\n}}\n", kSum,
+                                               kMost, kLargest, more,
+                                               with_sharding(body, sharding)));
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     const std::string difference = difference_when_partitioned(*module, devices, seed);
     INFO(difference);
