@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/ir/op.h"
+#include "gspmd/ir/text.h"
 #include "gspmd/passes/pipeline.h"
 
 namespace gspmd::testing {
