@@ -81,6 +81,16 @@ void declare_training(CLI::App& app, TrainOptions& o) {
   app.add_option("--sample", o.sample, "bytes to generate at the end")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
+  app.add_option("--checkpoint", o.checkpoint, "folder for checkpoints (default: none)");
+  app.add_option("--checkpoint-every", o.checkpoint_every, "steps from one checkpoint to the next")
+      ->check(size)
+      ->capture_default_str();
+  app.add_option("--checkpoint-keep", o.checkpoint_keep, "newest checkpoints that stay")
+      ->check(size)
+      ->capture_default_str();
+  app.add_flag(
+      "--resume", o.resume,
+      "go on from the newest whole checkpoint, on any mesh; from the start where there is none");
   app.add_flag("--json", o.json, "one JSON object per step and a last one with the totals");
 }
 

@@ -27,6 +27,10 @@ struct TrainOptions {
   uint32_t seed = 0;
   int threads = 0;
   int64_t sample = 0;
+  std::string checkpoint;  // folder; empty: none
+  int64_t checkpoint_every = 100;
+  int64_t checkpoint_keep = 3;
+  bool resume = false;
   bool bias = false;
   bool exact = false;
   bool check = false;

@@ -156,11 +156,16 @@ void Reporter::start(const std::string& description) const {
   std::fflush(stdout);
 }
 
+void Reporter::resumed(int64_t step) const {
+  if (!options_.json) fmt::print("resumed after step {}\n", step);
+  std::fflush(stdout);
+}
+
 void Reporter::print_progress(const StepReport& report) {
   const int64_t every = terminal_ ? 1 : std::max<int64_t>(options_.steps / 20, 1);
   const bool last = report.step == options_.steps;
-  if (report.step != 1 && report.step % every != 0 && !last) return;
-  const double per_step = elapsed_ / double(report.step);
+  if (steps_ != 1 && report.step % every != 0 && !last) return;
+  const double per_step = elapsed_ / double(steps_);
   const double tokens = double(options_.batch * options_.seq) / per_step;
   fmt::print("{}step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left{}", terminal_ ? "\r" : "",
              report.step, options_.steps, report.loss, tokens,
@@ -170,6 +175,7 @@ void Reporter::print_progress(const StepReport& report) {
 
 void Reporter::step(const StepReport& report) {
   elapsed_ += report.seconds;
+  ++steps_;
   if (options_.json)
     fmt::print("{}\n", step_json(report));
   else

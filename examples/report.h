@@ -39,6 +39,8 @@ class Reporter {
   explicit Reporter(const TrainOptions& options);
   // Before the first step: what is going to run, for people.
   void start(const std::string& description) const;
+  // Before the first step of a run that goes on after `step`.
+  void resumed(int64_t step) const;
   void step(const StepReport& report);
   void finish(const RunReport& report) const;
 
@@ -47,6 +49,7 @@ class Reporter {
 
   TrainOptions options_;
   bool terminal_ = false;
+  int64_t steps_ = 0;  // reported
   double elapsed_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include "examples/options.h"
 #include "examples/peak.h"
 #include "examples/report.h"
+#include "examples/run_checkpoints.h"
 #include "gspmd/testing.h"
 
 namespace gspmd::examples {
@@ -79,6 +80,7 @@ class Check {
     trainer_ = models::make_trainer(single);
   }
 
+  models::Trainer& trainer() { return *trainer_; }
   // Returns the single-device loss of the same step.
   double compare(const models::Batch& work, double lr, int64_t step, double loss,
                  const models::Trainer& mesh) {
@@ -123,12 +125,16 @@ class Check {
   bool passed_ = true;
 };
 
-// All steps; returns their seconds.
+// All steps that are left; returns their seconds.
 std::vector<double> train(const TrainOptions& options, const models::TrainerOptions& settings,
                           const Corpus& corpus, models::Trainer& trainer, Check* check,
-                          Reporter& reporter) {
+                          RunCheckpoints& checkpoints, Reporter& reporter) {
   std::vector<double> seconds;
-  for (int64_t step = 0; step < options.steps; ++step) {
+  const int64_t first = checkpoints.resume(trainer);
+  if (first > 0) reporter.resumed(first);
+  if (first > 0 && check) checkpoints.resume(check->trainer());
+  if (first == 0) checkpoints.save(trainer, 0);
+  for (int64_t step = first; step < options.steps; ++step) {
     const models::Batch work = workload_of_step(options, settings.config, corpus, step);
     const double lr = learning_rate(options, step);
     const double start = seconds_now();
@@ -139,6 +145,7 @@ std::vector<double> train(const TrainOptions& options, const models::TrainerOpti
     if (check) report.reference_loss = check->compare(work, lr, step + 1, report.loss, trainer);
     seconds.push_back(report.seconds);
     reporter.step(report);
+    checkpoints.save(trainer, step + 1);
   }
   return seconds;
 }
@@ -163,6 +170,7 @@ int run(const TrainOptions& options) {
   const Corpus corpus =
       options.text.empty() ? load_default_text(options.seq) : load_file(options.text, options.seq);
   check_memory(settings);
+  RunCheckpoints checkpoints(options, corpus);
   Reporter reporter(options);
   reporter.start(
       fmt::format("{} parameters on mesh {} with recipe {}; {} bytes of text from {}, {} held out",
@@ -172,7 +180,8 @@ int run(const TrainOptions& options) {
   const std::unique_ptr<Check> check =
       options.check ? std::make_unique<Check>(options, settings) : nullptr;
   const double peak_before = measure_peak_gflops(options.threads, settings.config.dtype);
-  std::vector<double> seconds = train(options, settings, corpus, *trainer, check.get(), reporter);
+  std::vector<double> seconds =
+      train(options, settings, corpus, *trainer, check.get(), checkpoints, reporter);
 
   RunReport report;
   report.text_name = corpus.name;
@@ -180,9 +189,10 @@ int run(const TrainOptions& options) {
   report.parameters = models::parameter_count(settings.config);
   if (seconds.size() > 1) seconds.erase(seconds.begin());
   report.seconds_per_step = median(seconds);
-  report.tokens_per_second = double(options.batch * options.seq) / report.seconds_per_step;
-  report.gflops =
-      models::training_flops(settings.config, options.batch) / report.seconds_per_step * 1e-9;
+  // No step was left to a run that was resumed at its end.
+  const double per_second = seconds.empty() ? 0 : 1 / report.seconds_per_step;
+  report.tokens_per_second = double(options.batch * options.seq) * per_second;
+  report.gflops = models::training_flops(settings.config, options.batch) * per_second * 1e-9;
   report.peak_gflops =
       std::max(peak_before, measure_peak_gflops(options.threads, settings.config.dtype));
   if (check) {

@@ -32,6 +32,25 @@ AdamOptions update_options(const State&, const TrainerOptions& options, const Te
       .lr = lr, .beta2 = options.beta2, .eps = options.eps, .weight_decay = options.weight_decay};
 }
 
+// What a checkpoint holds beside the parameters: the optimizer's slots, or nothing.
+template <class State>
+struct TrainingState {
+  TransformerParams<Array> params;
+  State state;
+  int64_t step = 0;
+  GSPMD_FIELDS(params, state, step)
+};
+
+// Every leaf goes where the step's argument of the same path lies.
+LoadOptions load_options(const ExecutableBase& step) {
+  LoadOptions options;
+  options.num_devices = step.num_devices();
+  options.sharding = [&step](const std::string& path, const Shape&) {
+    return path == "step" ? Sharding::replicated() : step.parameter_sharding(path);
+  };
+  return options;
+}
+
 template <template <class> class State>
 class UpdatingTrainer : public Trainer {
   using Params = TransformerParams<Array>;
@@ -51,8 +70,20 @@ class UpdatingTrainer : public Trainer {
   }
   const ExecutableBase& executable() const override { return step_; }
   const TransformerParams<Array>& params() const override { return params_; }
+  void save(Checkpoints& checkpoints, int64_t step,
+            const std::map<std::string, std::string>& metadata) const override {
+    checkpoints.save(step, Saved{params_, state_, step}, metadata);
+  }
+  std::optional<int64_t> restore(Checkpoints& checkpoints) override {
+    Saved saved{params_, state_};
+    const std::optional<int64_t> step = checkpoints.restore(saved, load_options(step_));
+    params_ = saved.params;
+    state_ = saved.state;
+    return step;
+  }
 
  private:
+  using Saved = TrainingState<State<Params>>;
   using Result = std::tuple<Params, State<Params>, Array>;
   using Step = Executable<Result, Params, State<Params>, Array, Array, Array>;
 
@@ -96,6 +127,16 @@ class ExactTrainer : public Trainer {
   }
   const ExecutableBase& executable() const override { return step_; }
   const TransformerParams<Array>& params() const override { return params_; }
+  void save(Checkpoints& checkpoints, int64_t step,
+            const std::map<std::string, std::string>& metadata) const override {
+    checkpoints.save(step, Saved{params_, step}, metadata);
+  }
+  std::optional<int64_t> restore(Checkpoints& checkpoints) override {
+    Saved saved{params_};
+    const std::optional<int64_t> step = checkpoints.restore(saved, load_options(step_));
+    params_ = saved.params;
+    return step;
+  }
   std::vector<Array> gradients() const override {
     std::vector<Array> leaves;
     for_each_leaf(gradients_,
@@ -104,6 +145,11 @@ class ExactTrainer : public Trainer {
   }
 
  private:
+  struct Saved {
+    Params params;
+    int64_t step = 0;
+    GSPMD_FIELDS(params, step)
+  };
   using Step = Executable<std::tuple<Array, Params>, Params, Array, Array>;
 
   static Step compile_step(const TrainerOptions& options) {

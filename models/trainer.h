@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,14 @@ class Trainer {
   virtual double step(const Array& tokens, const Array& labels, double lr) = 0;
   virtual const ExecutableBase& executable() const = 0;
   virtual const TransformerParams<Array>& params() const = 0;
+  // The state after `step` steps as a checkpoint: parameters ("params.embedding"), the optimizer's
+  // slots
+  // ("state.m.embedding", "state.step") and "step".
+  virtual void save(Checkpoints& checkpoints, int64_t step,
+                    const std::map<std::string, std::string>& metadata) const = 0;
+  // Goes on from the newest whole checkpoint, whatever mesh it was made on; returns its step,
+  // nullopt and nothing changed where there is none.
+  virtual std::optional<int64_t> restore(Checkpoints& checkpoints) = 0;
   // Of the last step; exact form only, else empty.
   virtual std::vector<Array> gradients() const { return {}; }
 };

@@ -3,6 +3,7 @@
 // Everything a user of the library needs.
 
 #include "gspmd/api/annotate.h"
+#include "gspmd/api/checkpoint.h"
 #include "gspmd/api/compile.h"
 #include "gspmd/api/einsum.h"
 #include "gspmd/api/executable.h"

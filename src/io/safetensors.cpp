@@ -12,6 +12,7 @@
 #include "gspmd/base/error.h"
 #include "io/file.h"
 #include "io/narrow_bytes.h"
+#include "io/safetensors_format.h"
 
 namespace gspmd {
 
@@ -23,28 +24,6 @@ using Json = nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kMaxHeader = 100'000'000;  // the format's own limit
-
-struct Name {
-  DType dtype;
-  std::string_view name;
-};
-constexpr Name kNames[] = {
-    {DType::pred, "BOOL"},         {DType::s8, "I8"},
-    {DType::s16, "I16"},           {DType::s32, "I32"},
-    {DType::s64, "I64"},           {DType::u8, "U8"},
-    {DType::u16, "U16"},           {DType::u32, "U32"},
-    {DType::u64, "U64"},           {DType::f16, "F16"},
-    {DType::bf16, "BF16"},         {DType::f32, "F32"},
-    {DType::f64, "F64"},           {DType::c64, "C64"},
-    {DType::f8e4m3fn, "F8_E4M3"},  {DType::f8e5m2, "F8_E5M2"},
-    {DType::f8e8m0fnu, "F8_E8M0"},
-};
-
-std::string_view format_name(DType dtype) {
-  for (const Name& known : kNames)
-    if (known.dtype == dtype) return known.name;
-  return "";
-}
 
 // The header as JSON; refuses duplicate names and deep nesting, which the format does not have.
 Json parse_header(const std::string& text, const std::string& path) {
@@ -77,8 +56,7 @@ DType dtype_of_entry(const Json& entry, const std::string& path, const std::stri
   const auto at = entry.find("dtype");
   if (at == entry.end() || !at->is_string())
     user_error("{}: tensor \"{}\" has no dtype", path, tensor);
-  for (const Name& known : kNames)
-    if (*at == known.name) return known.dtype;
+  if (const auto dtype = dtype_of_format(at->get<std::string>())) return *dtype;
   user_error("{}: tensor \"{}\" has the unknown dtype {}", path, tensor, at->dump());
 }
 
@@ -149,13 +127,25 @@ struct SafetensorsFile::Impl {
     file.read(offset, to);
     bytes_read += static_cast<int64_t>(to.size());
   }
+  void check_header(const std::string& text) const;
+  void take_notes();
+  void check(const SafetensorsEntry& tensor, const Checksum& checksum) const;
+  // The elements in the type that the writer had.
+  Array typed(const SafetensorsEntry& tensor, const Array& stored) const {
+    const auto at = notes.find(std::string(kElementType) + tensor.name);
+    if (at == notes.end()) {
+      fix_pred(stored);
+      return stored;
+    }
+    return narrow_array(stored, tensor.shape.dtype);
+  }
   // The box's elements into `to`, an array whose row-major strides are those of `target`.
   void read_rows(const SafetensorsEntry& tensor, const Box& box, const Array& to) const;
 
   InputFile file;
   std::vector<SafetensorsEntry> tensors;
   std::map<std::string, size_t> index;
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> metadata, notes;  // the user's, our own
   mutable std::atomic<int64_t> bytes_read{0};
 };
 
@@ -189,7 +179,40 @@ void SafetensorsFile::Impl::read_rows(const SafetensorsEntry& tensor, const Box&
     while (d > 0 && ++at[d - 1] == box.size[d - 1]) at[--d] = 0;
     if (d == 0) break;
   }
-  fix_pred(to);
+}
+
+// A file with anything of ours in its metadata must have all of it.
+void SafetensorsFile::Impl::check_header(const std::string& text) const {
+  if (notes.empty()) return;
+  const auto at = notes.find(std::string(kHeaderChecksum));
+  if (at == notes.end() || header_digits(text) == std::string::npos)
+    user_error("{}: the header is damaged: its checksum is missing", file.path());
+  const std::string found = header_checksum(text);
+  if (at->second != found)
+    user_error("{}: the header is damaged: its checksum is {}, the file says {}", file.path(),
+               found, at->second);
+}
+
+void SafetensorsFile::Impl::take_notes() {
+  for (SafetensorsEntry& tensor : tensors) {
+    const auto at = notes.find(std::string(kElementType) + tensor.name);
+    if (at == notes.end()) continue;
+    const std::optional<DType> dtype = dtype_from_name(at->second);
+    if (!dtype || !is_narrow(*dtype) || dtype_size(tensor.shape.dtype) != 1)
+      user_error("{}: tensor \"{}\": {} are no elements of {}", file.path(), tensor.name,
+                 dtype_name(tensor.shape.dtype), at->second);
+    tensor.shape.dtype = *dtype;
+  }
+}
+
+void SafetensorsFile::Impl::check(const SafetensorsEntry& tensor, const Checksum& checksum) const {
+  if (notes.empty()) return;
+  const auto at = notes.find(std::string(kTensorChecksum) + tensor.name);
+  const std::string given = at == notes.end() ? "nothing" : at->second;
+  if (given != checksum.digits())
+    user_error(
+        "{}: tensor \"{}\", {}, is damaged: the checksum of its bytes is {}, the file says {}",
+        file.path(), tensor.name, to_string(tensor.shape), checksum.digits(), given);
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
@@ -215,13 +238,15 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_uniq
     if (!entry.is_object()) user_error("{}: __metadata__ is no object", path);
     for (const auto& [key, value] : entry.items()) {
       if (!value.is_string()) user_error("{}: __metadata__ \"{}\" is no string", path, key);
-      impl_->metadata[key] = value.get<std::string>();
+      (key.starts_with(kOwnKeys) ? impl_->notes : impl_->metadata)[key] = value;
     }
   }
   std::stable_sort(impl_->tensors.begin(), impl_->tensors.end(), [](const auto& a, const auto& b) {
     return std::pair(a.offset, a.shape.bytes()) < std::pair(b.offset, b.shape.bytes());
   });
   check_layout(impl_->tensors, data_bytes, path);
+  impl_->check_header(text);
+  impl_->take_notes();
   for (size_t i = 0; i < impl_->tensors.size(); ++i) {
     impl_->tensors[i].offset += start;
     impl_->index[impl_->tensors[i].name] = i;
@@ -243,12 +268,35 @@ const Shape& SafetensorsFile::shape(const std::string& name) const {
 }
 int64_t SafetensorsFile::bytes_read() const { return impl_->bytes_read; }
 
+bool SafetensorsFile::has_checksums() const { return !impl_->notes.empty(); }
+
+void SafetensorsFile::verify(const std::string& name) const {
+  if (!has_checksums()) return;
+  constexpr int64_t kPiece = 1 << 20;
+  const SafetensorsEntry& tensor = impl_->find(name);
+  const int64_t bytes = tensor.shape.bytes();
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(bytes, kPiece)));
+  Checksum checksum;
+  for (int64_t at = 0; at < bytes; at += kPiece) {
+    const std::span part(piece.data(), static_cast<size_t>(std::min(bytes - at, kPiece)));
+    impl_->read(tensor.offset + at, part);
+    checksum.add(part);
+  }
+  impl_->check(tensor, checksum);
+}
+
+void SafetensorsFile::verify() const {
+  for (const SafetensorsEntry& tensor : impl_->tensors) verify(tensor.name);
+}
+
 Array SafetensorsFile::read(const std::string& name) const {
   const SafetensorsEntry& tensor = impl_->find(name);
-  Array array(tensor.shape);
+  const Array array(tensor.shape);
   impl_->read(tensor.offset, array.bytes());
-  fix_pred(array);
-  return array;
+  Checksum checksum;
+  checksum.add(array.bytes());
+  impl_->check(tensor, checksum);
+  return impl_->typed(tensor, array);
 }
 
 Array SafetensorsFile::read_box(const std::string& name, const Box& box) const {
@@ -264,7 +312,7 @@ Array SafetensorsFile::read_box(const std::string& name, const Box& box) const {
                  name, to_string(tensor.shape), box.start[d], box.size[d], d);
   Array array(Shape(tensor.shape.dtype, box.size));
   impl_->read_rows(tensor, box, array);
-  return array;
+  return impl_->typed(tensor, array);
 }
 
 Array SafetensorsFile::read_shard(const std::string& name, const Sharding& sharding,
@@ -276,43 +324,7 @@ Array SafetensorsFile::read_shard(const std::string& name, const Sharding& shard
   if (device < 0) user_error("{}: there is no device {}", impl_->file.path(), device);
   Array array(local_shape(tensor.shape, sharding));
   impl_->read_rows(tensor, shard_box(tensor.shape, sharding, device), array);
-  return array;
-}
-
-void write_safetensors(const std::string& path,
-                       std::span<const std::pair<std::string, Array>> tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::vector<Array> stored;
-  int64_t offset = 0;
-  for (const auto& [name, array] : tensors) {
-    // Floats that the format does not name would be read as something else.
-    const bool integer = is_narrow(array.dtype()) && is_integer(array.dtype());
-    stored.push_back(integer ? widened(array) : array);
-    const Array& last = stored.back();
-    const std::string_view dtype = format_name(last.dtype());
-    if (dtype.empty())
-      user_error("{}: tensor \"{}\": safetensors has no form for {}", path, name,
-                 dtype_name(last.dtype()));
-    if (name == "__metadata__" || header.contains(name))
-      user_error("{}: tensor \"{}\" is given twice, or has the metadata's name", path, name);
-    const int64_t end = offset + static_cast<int64_t>(last.bytes().size());
-    header[name] = {{"dtype", dtype}, {"shape", last.dims()}, {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const Json::exception& error) {
-    user_error("{}: a name is not UTF-8: {}", path, error.what());
-  }
-  text.append((8 - text.size() % 8) % 8, ' ');
-  const uint64_t length = text.size();
-  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
-                                                    std::as_bytes(std::span(text))};
-  for (const Array& array : stored) pieces.push_back(array.bytes());
-  write_file(path, pieces);
+  return impl_->typed(tensor, array);
 }
 
 }  // namespace gspmd

@@ -1,0 +1,83 @@
+#include "examples/run_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace gspmd::examples {
+namespace {
+
+// FNV-1a: only to tell texts apart.
+uint64_t fingerprint(const std::string& text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
+// Options that losses depend on and that the shapes of the model do not show, by name.
+std::map<std::string, std::string> describe(const TrainOptions& o, const Corpus& corpus) {
+  return {{"batch", fmt::format("{}", o.batch)},
+          {"exact", o.exact ? "true" : "false"},
+          {"lr", fmt::format("{}", o.lr)},
+          {"optimizer", o.optimizer},
+          {"seed", fmt::format("{}", o.seed)},
+          {"seq", fmt::format("{}", o.seq)},
+          {"steps", fmt::format("{}", o.steps)},
+          {"text", fmt::format("{} bytes, fingerprint {:016x}", corpus.train.size(),
+                               fingerprint(corpus.train))}};
+}
+
+// The schedule of learning rates follows them; to train on with others is a choice.
+bool may_change(const std::string& option) { return option == "lr" || option == "steps"; }
+
+void print_message(const std::string& message) {
+  fmt::print(stderr, "train_transformer: {}\n", message);
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const TrainOptions& options, const Corpus& corpus)
+    : options_(options), run_(describe(options, corpus)) {
+  if (options.checkpoint.empty()) {
+    if (options.resume) user_error("--resume: give the folder with --checkpoint DIR");
+    return;
+  }
+  checkpoints_.emplace(options.checkpoint,
+                       CheckpointOptions{.keep = options.checkpoint_keep, .log = print_message});
+  const std::vector<int64_t> steps = checkpoints_->steps();
+  if (!options.resume && !steps.empty())
+    user_error(
+        "--checkpoint: {} has {} checkpoints, the newest of step {}; go on with --resume, or "
+        "give another folder",
+        options.checkpoint, steps.size(), steps.back());
+}
+
+void RunCheckpoints::check_same_run(int64_t step) const {
+  const auto saved = saved_metadata(checkpoints_->path(step));
+  for (const auto& [option, value] : run_) {
+    const auto at = saved.find(option);
+    const std::string before = at == saved.end() ? "nothing" : at->second;
+    if (before == value) continue;
+    const std::string message = fmt::format("--resume: {} was made with --{} {}, this run has {}",
+                                            checkpoints_->path(step), option, before, value);
+    if (!may_change(option)) user_error("{}; give the same, or another folder", message);
+    print_message(message);
+  }
+}
+
+int64_t RunCheckpoints::resume(models::Trainer& trainer) {
+  if (!checkpoints_ || !options_.resume) return 0;
+  const std::optional<int64_t> step = checkpoints_->newest();
+  if (!step) return 0;
+  check_same_run(*step);
+  return trainer.restore(*checkpoints_).value_or(0);
+}
+
+void RunCheckpoints::save(const models::Trainer& trainer, int64_t step) {
+  if (!checkpoints_) return;
+  // Before the first step too: a folder that cannot be written is told at once.
+  if (step % options_.checkpoint_every == 0 || step == options_.steps)
+    trainer.save(*checkpoints_, step, run_);
+}
+
+}  // namespace gspmd::examples

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "examples/corpus.h"
+#include "examples/options.h"
+
+namespace gspmd::examples {
+
+// The checkpoints of one training run (--checkpoint, --resume, --checkpoint-every); does nothing
+// where no folder is given. A checkpoint is of the state after a step; the data of later steps
+// follow from the seed and the step, which it holds too.
+class RunCheckpoints {
+ public:
+  // UserError: --resume without a folder, a folder with checkpoints without --resume.
+  RunCheckpoints(const TrainOptions& options, const Corpus& corpus);
+
+  // Brings a trainer to the newest checkpoint and returns its step, 0 where there is none.
+  // UserError where that is of a run on other data, or does not fit the model.
+  int64_t resume(models::Trainer& trainer);
+  // Saves where that is due: before the first step, every so many steps, and after the last.
+  void save(const models::Trainer& trainer, int64_t step);
+
+ private:
+  void check_same_run(int64_t step) const;
+
+  TrainOptions options_;
+  std::map<std::string, std::string> run_;  // what a resumed run must share, and what it may change
+  std::optional<Checkpoints> checkpoints_;
+};
+
+}  // namespace gspmd::examples

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace gspmd::io {
+
+// A file that appears under its name whole or not at all: written beside as ".NAME.tmp-PID-COUNT",
+// synced, renamed, and the folder synced. Until then the file of that name, if any, stays as it is.
+// What killed writers of the same name have left is removed; a living one's file is locked and
+// stays. UserError "PATH: cannot be written: ..." where a step fails; nothing is left then.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(int64_t offset, std::span<const std::byte> bytes);
+  void commit();
+
+ private:
+  void open_beside();
+  [[noreturn]] void fail(const char* what) const;  // with errno
+  void close();
+
+  std::string path_, folder_, temporary_;
+  int file_ = -1, directory_ = -1;
+};
+
+// Removes what killed writers of files whose names begin with `prefix` have left in a folder.
+// Returns how many; errors are passed over: the next write meets them.
+int64_t remove_leftovers(const std::string& folder, const std::string& prefix);
+
+// Makes the names in a folder durable. UserError.
+void sync_folder(const std::string& folder);
+
+}  // namespace gspmd::io

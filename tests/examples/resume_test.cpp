@@ -1,0 +1,237 @@
+// Training that is killed and resumed, as a program.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "load.h"
+
+namespace gspmd::examples {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+// A folder of this process's own for checkpoints and output.
+struct Folder {
+  std::string path = fmt::format("{}/tests/resume-{}", GSPMD_BINARY_DIR, getpid());
+  Folder() { fs::remove_all(path), fs::create_directories(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path); }
+};
+
+// train_transformer as a child that writes into a file.
+class Training {
+ public:
+  Training(const Folder& folder, const Arguments& arguments) : out_(folder.path + "/out") {
+    child_ = fork();
+    if (child_ != 0) return;
+    const int out = open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    dup2(out, 1);
+    dup2(out, 2);
+    const std::string program = GSPMD_BINARY_DIR "/examples/train_transformer";
+    std::vector<char*> argv{const_cast<char*>(program.c_str())};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv(program.c_str(), argv.data());
+    _exit(127);
+  }
+  std::string output() const {
+    std::ostringstream text;
+    text << std::ifstream(out_).rdbuf();
+    return text.str();
+  }
+  bool running() {
+    if (child_ != 0 && waitpid(child_, &status_, WNOHANG) == child_) child_ = 0;
+    return child_ != 0;
+  }
+  // Whether it was still running.
+  bool kill_now() {
+    if (child_ == 0) return false;
+    kill(child_, SIGKILL);
+    return !WIFEXITED(finish());
+  }
+  int finish() {
+    if (child_ != 0) waitpid(child_, &status_, 0);
+    child_ = 0;
+    return status_;
+  }
+
+ private:
+  std::string out_;
+  pid_t child_ = 0;
+  int status_ = 0;
+};
+
+// The loss of each step in JSON lines, digit for digit; half a line at the end counts for nothing.
+std::map<int64_t, std::string> losses_of(const std::string& output) {
+  std::map<int64_t, std::string> losses;
+  std::istringstream in(output);
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("step")) losses[json["step"]] = json["loss"].dump();
+  }
+  return losses;
+}
+
+std::map<int64_t, std::string> losses_of_run(const Folder& folder, const Arguments& arguments) {
+  Training training(folder, arguments);
+  const int status = training.finish();
+  INFO(training.output());
+  REQUIRE(status == 0);
+  return losses_of(training.output());
+}
+
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const Arguments kModel = {
+    "--layers", "1", "--d-model", "16", "--d-ff", "32",     "--heads", "4",        "--seq", "16",
+    "--batch",  "4", "--threads", "2",  "--json", "--seed", "3",       "--recipe", "2d"};
+const Arguments kMesh = {"--mesh", "data=2,model=2"};
+
+Arguments checkpoints(const Folder& folder, const std::string& every) {
+  return {"--checkpoint", folder.path + "/run", "--checkpoint-every", every};
+}
+
+void damage(const fs::path& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(fs::file_size(path) / 2));
+  file.put('\x55').put('\xaa').put('\x55');
+}
+
+fs::path newest(const Folder& folder) {
+  fs::path last;
+  for (const auto& entry : fs::directory_iterator(folder.path + "/run"))
+    last = std::max(last, entry.path());
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("train_transformer: killed at random moments and resumed, the losses are the same bits",
+          "[examples][resume]") {
+  const Folder folder;
+  const int kills = static_cast<int>(random_load(20));
+  const Arguments settings = kModel + kMesh + Arguments{"--steps", "150"};
+  const auto whole = losses_of_run(folder, settings);
+  REQUIRE(whole.size() == 150);
+
+  const auto seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const Arguments resumed = settings + checkpoints(folder, "2") + Arguments{"--resume"};
+  std::map<int64_t, std::string> seen;
+  const auto take = [&](const std::string& output) {
+    for (const auto& [step, loss] : losses_of(output)) {
+      INFO("step " << step);
+      CHECK(loss == whole.at(step));
+      seen[step] = loss;
+    }
+  };
+  for (int killed = 0; killed < kills;) {
+    Training training(folder, resumed);
+    // After some steps, and then somewhere in the next one or in writing its checkpoint.
+    const size_t steps = random() % 8;
+    while (training.running() && losses_of(training.output()).size() < steps) usleep(500);
+    usleep(static_cast<useconds_t>(random() % (steps == 0 ? 300'000 : 15'000)));
+    if (!training.kill_now()) break;  // done before its time
+    ++killed;
+    take(training.output());
+  }
+  const auto last = losses_of_run(folder, resumed);
+  for (const auto& [step, loss] : last) CHECK(loss == whole.at(step));
+  seen.insert(last.begin(), last.end());
+  CHECK(seen.size() == whole.size());
+  // No leftovers, the newest three.
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path + "/run"))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{"step-000146.safetensors", "step-000148.safetensors",
+                                          "step-000150.safetensors"});
+}
+
+TEST_CASE("train_transformer: a damaged checkpoint is passed over for the one before",
+          "[examples][resume]") {
+  const Folder folder;
+  const Arguments first = kModel + kMesh + checkpoints(folder, "2");
+  const auto whole = losses_of_run(folder, first + Arguments{"--steps", "6"});
+  damage(newest(folder));
+  Training training(folder, first + Arguments{"--steps", "6", "--resume"});
+  CHECK(training.finish() == 0);
+  const std::string output = training.output();
+  CHECK(output.find("checkpoint of step 6 is passed over: ") != std::string::npos);
+  const auto again = losses_of(output);
+  REQUIRE(again.size() == 2);
+  CHECK(again.at(5) == whole.at(5));
+  CHECK(again.at(6) == whole.at(6));
+}
+
+TEST_CASE("train_transformer: a run goes on upon another mesh, recipe and one device",
+          "[examples][resume]") {
+  const Arguments steps = {"--steps", "8"};
+  const Arguments others[] = {{"--mesh", "1"},
+                              {"--mesh", "x=3", "--recipe", "data"},
+                              {"--mesh", "data=4,model=2", "--check"}};
+  for (const Arguments& other : others) {
+    const Folder folder;
+    const auto whole = losses_of_run(folder, kModel + kMesh + checkpoints(folder, "4") + steps);
+    fs::remove(newest(folder));
+    const auto resumed = losses_of_run(
+        folder, kModel + other + checkpoints(folder, "4") + steps + Arguments{"--resume"});
+    REQUIRE(resumed.size() == 4);
+    for (const auto& [step, loss] : resumed)
+      CHECK(std::stod(loss) == Approx(std::stod(whole.at(step))).epsilon(1e-4));
+    // At its end there is nothing left to do.
+    CHECK(losses_of_run(folder,
+                        kModel + other + checkpoints(folder, "4") + steps + Arguments{"--resume"})
+              .empty());
+  }
+}
+
+TEST_CASE("train_transformer: a checkpoint of another run is refused with both values",
+          "[examples][resume]") {
+  const Folder folder;
+  const Arguments first = kModel + kMesh + checkpoints(folder, "4") + Arguments{"--steps", "4"};
+  losses_of_run(folder, first);
+  const auto refused = [&](const Arguments& change, const std::string& message) {
+    Training training(folder, first + change);
+    const int status = training.finish();
+    INFO(training.output());
+    CHECK(WEXITSTATUS(status) == 2);
+    CHECK(training.output().find(message) != std::string::npos);
+  };
+  refused({}, "has 2 checkpoints, the newest of step 4; go on with --resume");
+  refused({"--resume", "--seed", "4"}, "was made with --seed 3, this run has 4");
+  refused({"--resume", "--batch", "8"}, "was made with --batch 4, this run has 8");
+  refused({"--resume", "--optimizer", "adamw"},
+          "was made with --optimizer adam, this run has adamw");
+  refused({"--resume", "--d-ff", "36"}, "f32[16,32] in the file, f32[16,36] in the tree");
+  refused({"--resume", "--layers", "2"}, "has no tensor \"params.blocks.1.");
+  refused({"--resume", "--checkpoint", ""}, "--resume: give the folder with --checkpoint DIR");
+  refused({"--checkpoint", "/dev/null/x"}, "the folder cannot be made");
+  damage(newest(folder));
+  fs::remove(folder.path + "/run/step-000000.safetensors");
+  refused({"--resume"}, "none of the 1 files is whole");
+  // More steps, at another rate of learning, are a choice.
+  fs::remove(newest(folder));
+  losses_of_run(folder, first + Arguments{"--resume"});
+  CHECK(
+      losses_of_run(folder, first + Arguments{"--resume", "--steps", "5", "--lr", "1e-4"}).size() ==
+      1);
+}
+
+}  // namespace gspmd::examples
