@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMaxFileLines = 600;
 constexpr int64_t kMaxFunctionLines = 80;
 
-const std::vector<std::string> kCodeFolders = {"include",  "src",   "models",
-                                               "examples", "tests", "bench"};
+const std::vector<std::string> kCodeFolders = {"include", "src",   "models", "examples",
+                                               "tests",   "bench", "docs"};
 
 const std::vector<SourceFile>& sources() {
   static const std::vector<SourceFile> files = read_sources(GSPMD_SOURCE_DIR, kCodeFolders);
