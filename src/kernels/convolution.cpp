@@ -143,6 +143,20 @@ std::optional<AxisFields> plain_axis(int64_t input, int64_t kernel, int64_t outp
   return axis;
 }
 
+// Whether each of `weights` meets the input at some of the `output` positions. The library leaves
+// the gradient of one that meets padding only as it finds it.
+bool each_meets_input(const AxisFields& axis, int64_t weights, int64_t output) {
+  for (int64_t w = 0; w < weights; ++w) {
+    bool meets = false;
+    for (int64_t p = 0; p < output && !meets; ++p) {
+      const int64_t at = p * axis.stride + w * (axis.dilation + 1) - axis.pad_low;
+      meets = at >= 0 && at < axis.input;
+    }
+    if (!meets) return false;
+  }
+  return true;
+}
+
 void add_dim(ConvolutionTensor& tensor, int64_t size, int64_t step) {
   tensor.dims.push_back(size);
   tensor.steps.push_back(step);
@@ -170,7 +184,7 @@ bool map_axis(const ConvolutionAxis& a, Mapped& mapped) {
     case ConvolutionForm::kernel_gradient:
       // The window runs over the result, the kernel operand is the gradient of the output.
       axis = plain_axis(a.input, a.output, a.kernel, a.window_dilation, a.stride, a.pad_low);
-      if (!axis) return false;
+      if (!axis || !each_meets_input(*axis, a.output, a.kernel)) return false;
       add_dim(to.src, axis->input, a.input_step);
       add_dim(to.weights, a.output, a.output_step);
       add_dim(to.dst, a.kernel, a.kernel_step);

@@ -21,6 +21,13 @@ ENTRY e {
 }
 
 const Case kCases[] = {
+    // Gradients of kernels: places of the result that no window brings to the input.
+    {"x = bf16[8,9,3,1]{3,2,1,0} parameter(0) y = bf16[9,3,6,1]{3,2,1,0} parameter(1)",
+     "bf16[4,6,4,1] convolution(x, y), window={size=3x1 stride=3x1 pad=0_0x0_3 rhs_dilate=1x2}, "
+     "dim_labels=bf01_i0o1->1fb0, batch_group_count=2"},
+    {"x = bf16[6,7,1]{2,1,0} parameter(0) y = bf16[7,6,1]{2,1,0} parameter(1)",
+     "bf16[3,6,2] convolution(x, y), window={size=1 pad=0_1 rhs_dilate=2 rhs_reversal=1}, "
+     "dim_labels=bf0_io0->bf0, batch_group_count=2"},
     {"x = f32[3,5]{1,0} parameter(0)", "f32[3,5]{1,0} add(x, x)"},
     {"x = f64[300]{0} parameter(0)", "f64[300]{0} multiply(x, x)"},
     {"x = s8[7]{0} parameter(0)", "s8[7]{0} add(x, x)"},
