@@ -112,7 +112,8 @@ class Explainer {
   }
 
   Explanation describe(const CollectiveStats& collective) const {
-    Explanation e{collective, {}, {}, {}, {}};
+    Explanation e;
+    e.collective = collective;
     const Node* const op = find(completed_, collective.instruction);
     const Node* const tensor = find(completed_, collective.tensor);
     e.tensor_sharding = text_of(tensor);
@@ -153,7 +154,7 @@ class Explainer {
       for (const std::optional<Sharding>& instead :
            {std::optional<Sharding>(), std::optional<Sharding>(Sharding::replicated())}) {
         if (instead && find(given_, annotation.node)->shape.is_tuple) continue;
-        const auto* const after = collectives_with({annotation.node, instead}, checks_);
+        const auto* const after = collectives_with({{annotation.node, instead}}, checks_);
         if (after == nullptr || same_in(*after, e.collective)) continue;
         decisive.push_back(annotation);
         break;
@@ -161,9 +162,37 @@ class Explainer {
     }
     if (!decisive.empty()) {
       e.annotations = std::move(decisive);
-      return;
+      e.evidence = Evidence::each;
+    } else if (changes_without(e, e.annotations)) {
+      drop_needless(e);
+      e.evidence = Evidence::together;
+    } else if (e.annotations.size() > kShown) {
+      e.annotations.resize(kShown);
     }
-    if (e.annotations.size() > kShown) e.annotations.resize(kShown);
+  }
+
+  bool changes_without(const Explanation& e, const std::vector<NamedSharding>& annotations) {
+    std::vector<Candidate> none;
+    for (const NamedSharding& annotation : annotations) none.push_back({annotation.node, {}});
+    const auto* const after = collectives_with(none, checks_);
+    return after != nullptr && !same_in(*after, e.collective);
+  }
+
+  // Of annotations without all of which the collective changes, those that it takes: the nearest
+  // ones first, in halves, then one by one from the farthest.
+  void drop_needless(Explanation& e) {
+    while (e.annotations.size() > 2) {
+      std::vector<NamedSharding> nearest(
+          e.annotations.begin(),
+          e.annotations.begin() + static_cast<int64_t>(e.annotations.size() / 2));
+      if (!changes_without(e, nearest)) break;
+      e.annotations = std::move(nearest);
+    }
+    for (size_t i = e.annotations.size(); i-- > 0 && e.annotations.size() > 2;) {
+      std::vector<NamedSharding> fewer = e.annotations;
+      fewer.erase(fewer.begin() + static_cast<int64_t>(i));
+      if (changes_without(e, fewer)) e.annotations = std::move(fewer);
+    }
   }
 
   static bool same_in(const std::vector<CollectiveStats>& all, const CollectiveStats& one) {
@@ -246,7 +275,7 @@ class Explainer {
   void search(Explanation& e) {
     for (const Candidate& candidate : candidates(e)) {
       if (find(given_, candidate.node) == nullptr) continue;
-      const std::vector<CollectiveStats>* const after = collectives_with(candidate, tries_);
+      const std::vector<CollectiveStats>* const after = collectives_with({candidate}, tries_);
       if (after == nullptr || bytes_of(*after, e.collective) > 0) continue;
       const int64_t bytes = total_bytes(*after);
       if (e.suggestion && e.suggestion->bytes_after <= bytes) continue;
@@ -256,11 +285,13 @@ class Explainer {
     }
   }
 
-  // The program's collectives with another annotation; nullptr where it cannot be compiled or the
+  // The program's collectives with other annotations; nullptr where it cannot be compiled or the
   // tries are used up.
-  const std::vector<CollectiveStats>* collectives_with(const Candidate& candidate, int64_t& tries) {
-    const auto key =
-        std::pair{candidate.node, candidate.sharding ? to_string(*candidate.sharding) : ""};
+  const std::vector<CollectiveStats>* collectives_with(const std::vector<Candidate>& candidates,
+                                                       int64_t& tries) {
+    std::string key;
+    for (const Candidate& c : candidates)
+      key += fmt::format("{} {};", c.node, c.sharding ? to_string(*c.sharding) : "");
     const auto known = tried_.find(key);
     if (known != tried_.end()) return known->second ? &*known->second : nullptr;
     if (tries <= 0) return nullptr;
@@ -268,7 +299,7 @@ class Explainer {
     std::optional<std::vector<CollectiveStats>>& result = tried_[key];
     const std::unique_ptr<Module> changed = module_.clone();
     const Nodes nodes = nodes_by_name(*changed);
-    find(nodes, candidate.node)->sharding = candidate.sharding;
+    for (const Candidate& c : candidates) find(nodes, c.node)->sharding = c.sharding;
     try {
       const CompiledModule compiled = run_pipeline(*changed, pipeline_);
       result = collective_stats(*compiled.uncombined, mesh_.get());
@@ -286,7 +317,7 @@ class Explainer {
   std::vector<CollectiveStats> collectives_;
   int64_t total_ = 0;
   int64_t tries_ = 0, checks_ = 0;  // programs that may still be compiled
-  std::map<std::pair<std::string, std::string>, std::optional<std::vector<CollectiveStats>>> tried_;
+  std::map<std::string, std::optional<std::vector<CollectiveStats>>> tried_;
 };
 
 }  // namespace

@@ -15,6 +15,29 @@ Json to_json(const NamedSharding& annotation) {
           {"source", annotation.source}};
 }
 
+const char* name_of(Evidence evidence) {
+  switch (evidence) {
+    case Evidence::each:
+      return "each";
+    case Evidence::together:
+      return "together";
+    default:
+      return "none";
+  }
+}
+
+// What is said of the annotations of an explanation.
+const char* claim_of(Evidence evidence) {
+  switch (evidence) {
+    case Evidence::each:
+      return "because of";
+    case Evidence::together:
+      return "together with others because of";
+    default:
+      return "near, but not seen to depend on";
+  }
+}
+
 Json to_json(const Explanation& e, Json collective) {
   collective["tensor"] = e.collective.tensor;
   collective["tensor_sharding"] = e.tensor_sharding;
@@ -22,6 +45,7 @@ Json to_json(const Explanation& e, Json collective) {
   Json annotations = Json::array();
   for (const NamedSharding& annotation : e.annotations) annotations.push_back(to_json(annotation));
   collective["annotations"] = std::move(annotations);
+  collective["evidence"] = name_of(e.evidence);
   collective["suggestion"] = nullptr;
   if (e.suggestion) {
     Json suggestion = to_json(e.suggestion->annotation);
@@ -45,8 +69,8 @@ std::string to_text(const Explanation& e) {
   text += fmt::format("  needed by {}{} {}\n", c.instruction, at(c.source), e.op_sharding);
   if (c.tensor != c.instruction) text += fmt::format("  moves {} {}\n", c.tensor, e.tensor_sharding);
   for (const NamedSharding& a : e.annotations)
-    text +=
-        fmt::format("  because of the annotation of {}{} {}\n", a.node, at(a.source), a.sharding);
+    text += fmt::format("  {} the annotation of {}{} {}\n", claim_of(e.evidence), a.node,
+                        at(a.source), a.sharding);
   if (e.suggestion) {
     const Suggestion& s = *e.suggestion;
     text +=

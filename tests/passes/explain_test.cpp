@@ -82,7 +82,7 @@ TEST_CASE("without candidates the collectives are explained all the same") {
 }
 
 TEST_CASE("the annotation that is named for a collective changes it, over the corpus") {
-  int programs = 0, collectives = 0, suggestions = 0;
+  int programs = 0, collectives = 0, suggestions = 0, claims = 0;
   for (const auto& file : std::filesystem::directory_iterator(GSPMD_SOURCE_DIR "/tests/data/hlo")) {
     if (file.path().extension() != ".hlo") continue;
     std::ifstream in(file.path());
@@ -120,15 +120,22 @@ TEST_CASE("the annotation that is named for a collective changes it, over the co
       const auto set = [](Module& changed, const std::string& name, std::optional<Sharding> to) {
         for (const auto& computation : changed.computations())
           for (const auto& node : computation->nodes())
-            if (node->name() == name) node->sharding = to;
+            if (node->name() == name && (!to || !node->shape.is_tuple)) node->sharding = to;
       };
-      // Without the annotations that are named, or with replication in place of the first, it is
-      // another one.
-      const auto without = module->clone(), replicated = module->clone();
-      for (const NamedSharding& annotation : e.annotations)
+      // Without each annotation that is named, or with replication in its place, it is another one;
+      // or without all of them.
+      claims += e.evidence != Evidence::none;
+      const auto all_out = module->clone();
+      for (const NamedSharding& annotation : e.annotations) {
+        INFO("annotation of " << annotation.node);
+        set(*all_out, annotation.node, std::nullopt);
+        if (e.evidence != Evidence::each) continue;
+        const auto without = module->clone(), replicated = module->clone();
         set(*without, annotation.node, std::nullopt);
-      set(*replicated, e.annotations[0].node, Sharding::replicated());
-      CHECK_FALSE((there(*without, true) && there(*replicated, true)));
+        set(*replicated, annotation.node, Sharding::replicated());
+        CHECK_FALSE((there(*without, true) && there(*replicated, true)));
+      }
+      if (e.evidence == Evidence::together) CHECK_FALSE(there(*all_out, true));
       if (!e.suggestion) continue;
       const auto better = module->clone();
       const NamedSharding& annotation = e.suggestion->annotation;
@@ -142,6 +149,22 @@ TEST_CASE("the annotation that is named for a collective changes it, over the co
   }
   CHECK(programs >= 20);
   CHECK(suggestions * 2 > collectives);
+  CHECK(claims * 10 > collectives * 9);
+}
+
+TEST_CASE("annotations that only together bring a collective about are named together") {
+  // Either operand's annotation alone completes the other's: the sum stays.
+  const auto all = explained(R"(  %x = f32[8,16] parameter(0), sharding={devices=[1,4]<=[4]}
+  %w = f32[16,8] parameter(1), sharding={devices=[4,1]<=[4]}
+  %y = f32[8,16] negate(%x), sharding={devices=[1,4]<=[4]}
+  %v = f32[16,8] negate(%w), sharding={devices=[4,1]<=[4]}
+  ROOT %d = f32[8,8] dot(%y, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={replicated})");
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].evidence != Evidence::none);
+  const auto untried = explained(R"(  %x = f32[8,16] parameter(0), sharding={devices=[4,1]<=[4]}
+  ROOT %n = f32[8,16] negate(%x), sharding={replicated})",
+                                 4, 0);
+  CHECK(untried.at(0).evidence == Evidence::none);
 }
 
 }  // namespace gspmd

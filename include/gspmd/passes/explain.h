@@ -26,14 +26,22 @@ struct Suggestion {
   int64_t bytes_before = 0, bytes_after = 0;  // what one device sends in the whole program
 };
 
+// How it was seen that annotations are behind a collective: the program was compiled again, and the collective
+// was another one or gone.
+enum class Evidence {
+  each,      // without each of them (or with replication instead) alone
+  together,  // without all of them at once: one alone leaves it as it is
+  none,      // they only stand nearest to it: it stays without them, or was not tried (`max_candidates`)
+};
+
 // Why one collective is there.
 struct Explanation {
   CollectiveStats collective;  // what it does
   std::string tensor_sharding;             // of the value that it moves, as completed
   std::string op_sharding;                 // of the op that needed it
-  // Annotations without which the collective is another one, nearest first; where no single one decides, or the
-  // search was cut short, those nearest to it.
+  // The annotations behind it, as `evidence` says; nearest first.
   std::vector<NamedSharding> annotations;
+  Evidence evidence = Evidence::none;
   std::optional<Suggestion> suggestion;    // the one that leaves the fewest bytes to send
 };
 
