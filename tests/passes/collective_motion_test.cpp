@@ -111,6 +111,33 @@ TEST_CASE("all-reduces stay in a loop that reads the sum in another way") {
   CHECK_FALSE(sink_all_reduces(*not_added));
 }
 
+// As `loop`, but `reads` of the body and `goes` of the condition see the sum as well.
+std::string reading_loop(const std::string& reads, const std::string& goes) {
+  std::string text = loop(std::string("  %g = f32[4] add(%fb, %fb)\n  %r = f32[4] ") + kReduced +
+                          "\n  %next = f32[4] add(%r, %acc)\n" + reads);
+  const auto put = [&](const std::string& old, const std::string& now) {
+    text.replace(text.find(old), old.size(), now);
+  };
+  if (!reads.empty()) put("tuple(%j, %next, %w)", "tuple(%j, %next, %seen)");
+  if (!goes.empty()) put("  ROOT %c = pred[] compare(%i, %n), direction=LT\n", goes);
+  return text;
+}
+
+TEST_CASE("all-reduces stay in a loop whose body or condition reads the sum before its end") {
+  CHECK(sink_all_reduces(*parse_module(reading_loop("", ""))));
+  const std::string half = "  %seen = f32[2] slice(%acc), slice={[0:2]}\n";
+  CHECK_FALSE(sink_all_reduces(*parse_module(reading_loop(half, ""))));
+  const std::string small = R"(  %less = pred[] compare(%i, %n), direction=LT
+  %acc = f32[4] get-tuple-element(%p), index=1
+  %one = f32[1] slice(%acc), slice={[0:1]}
+  %first = f32[] reshape(%one)
+  %most = f32[] constant(5)
+  %low = pred[] compare(%first, %most), direction=LT
+  ROOT %c = pred[] and(%less, %low)
+)";
+  CHECK_FALSE(sink_all_reduces(*parse_module(reading_loop("", small))));
+}
+
 TEST_CASE("a collective on what no iteration changes runs once, before the loop") {
   const std::string text = loop(R"(  %twice = f32[2] add(%w, %w)
   %g = f32[4] all-gather(%twice), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}, use_global_device_ids=true
