@@ -11,7 +11,8 @@ Value evaluate_call(const EvalContext& context);  // call and fusion
 Value evaluate_operand(const EvalContext& context);
 Shape infer_custom_call(const Node& node);  // custom_call.cpp
 FactorRule custom_call_factors(const Node& node);
-bool is_identity_call(const Node& node);  // gives operand 0 as it is
+bool is_identity_call(const Node& node);     // gives operand 0 as it is
+bool is_elementwise_call(const Node& node);  // each element of elements at its place
 Value evaluate_custom_call(const EvalContext& context);
 
 Value evaluate_conditional(const EvalContext& context);

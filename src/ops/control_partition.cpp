@@ -1,5 +1,7 @@
 #include "ops/control_partition.h"
 
+#include "ops/control.h"
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 
@@ -88,11 +90,18 @@ Partitioned partition_conditional(PartitionContext& context, Node& node) {
           s};
 }
 
-// Sharding is an annotation; any other target is opaque: it sees whole values, on every device.
+// Sharding is an annotation, others are known to go element by element; any other target is opaque:
+// it sees whole values, on every device.
 Partitioned partition_custom_call(PartitionContext& context, Node& node) {
   if (node.attrs.custom_call_target == "Sharding") {
     const Sharding& s = context.sharding(node);
     return {context.reshard(node.operand(0), s), s};
+  }
+  if (is_elementwise_call(node) && !node.shape.is_tuple) {
+    const Sharding& s = context.sharding(node);
+    std::vector<Node*> parts;
+    for (Node* operand : node.operands()) parts.push_back(context.reshard(operand, s));
+    return {context.emit(Opcode::custom_call, local_shape(node.shape, s), parts, node.attrs), s};
   }
   if (node.attrs.custom_call_target.rfind("SPMD", 0) == 0)
     user_error("custom-call: {} ({}) starts or ends a manual region, which is not supported",

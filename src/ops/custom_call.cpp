@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "gspmd/base/error.h"
 #include "ops/check.h"
@@ -15,6 +16,9 @@ namespace {
 constexpr std::array<std::string_view, 9> kIdentities{
     "Sharding",     "ShardBarrierFrom", "ShardBarrierTo",  "LayoutConstraint",         "MoveToHost",
     "MoveToDevice", "PinToDevice",      "PinToDeviceSram", "annotate_device_placement"};
+// 64 bits in two halves, the lower one first, and the halves of 64 bits.
+constexpr std::string_view kCombine = "X64Combine";
+constexpr std::array<std::string_view, 2> kHalves{"X64SplitLow", "X64SplitHigh"};
 // These change between the whole shape and that of a shard.
 constexpr std::array<std::string_view, 2> kRegions{"SPMDFullToShardShape", "SPMDShardToFullShape"};
 
@@ -45,6 +49,45 @@ Shape infer_top_k(const Node& node) {
   return node.shape;
 }
 
+bool has_64_bits(DType dtype) { return dtype == DType::u64 || dtype == DType::s64; }
+
+Shape infer_halves(const Node& node) {
+  const bool combines = node.attrs.custom_call_target == kCombine;
+  check_operand_count(node, combines ? 2 : 1);
+  const Shape& x = array_operand(node, 0);
+  const DType wide = combines ? node.shape.dtype : x.dtype;
+  const DType half = combines ? x.dtype : node.shape.dtype;
+  const bool same = !combines || array_operand(node, 1) == x;
+  if (node.shape.is_tuple || node.shape.dims != x.dims || !same || !has_64_bits(wide) ||
+      half != DType::u32)
+    user_error("custom-call: {} of {} is declared as {}; it is between u32 halves and u64 or s64",
+               node.attrs.custom_call_target, to_string(x), to_string(node.shape));
+  return node.shape;
+}
+
+// Of the bits of an element.
+uint64_t bits_at(const Array& array, int64_t i) {
+  uint64_t bits = 0;
+  const auto size = static_cast<size_t>(dtype_size(array.dtype()));
+  std::memcpy(&bits, array.bytes().data() + static_cast<size_t>(i) * size, size);
+  return bits;
+}
+
+Value evaluate_halves(const EvalContext& context) {
+  const std::string& target = context.node.attrs.custom_call_target;
+  Array result(context.node.shape);
+  const auto size = static_cast<size_t>(dtype_size(result.dtype()));
+  for (int64_t i = 0; i < result.size(); ++i) {
+    uint64_t bits = bits_at(context.operands[0].array, i);
+    if (target == kCombine)
+      bits |= bits_at(context.operands[1].array, i) << 32;
+    else if (target == kHalves[1])
+      bits >>= 32;
+    std::memcpy(result.bytes().data() + static_cast<size_t>(i) * size, &bits, size);
+  }
+  return {result, {}, false};
+}
+
 Value evaluate_top_k(const EvalContext& context) {
   Module scratch("topk");
   Computation* const body = scratch.add_computation("topk");
@@ -62,11 +105,17 @@ bool is_identity_call(const Node& node) {
   return is_in(kIdentities, node.attrs.custom_call_target);
 }
 
+bool is_elementwise_call(const Node& node) {
+  const std::string& target = node.attrs.custom_call_target;
+  return is_identity_call(node) || target == kCombine || is_in(kHalves, target);
+}
+
 Shape infer_custom_call(const Node& node) {
   for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
   const std::string& target = node.attrs.custom_call_target;
   if (target == "TopK") return infer_top_k(node);
-  if (!is_identity_call(node)) return node.shape;
+  if (!is_elementwise_call(node)) return node.shape;
+  if (!is_identity_call(node)) return infer_halves(node);
   check_operand_count(node, 1, target == "Sharding" ? 1 : -1);
   const Shape& x = node.operand(0)->shape;
   if (!(x == node.shape))
@@ -77,7 +126,7 @@ Shape infer_custom_call(const Node& node) {
 
 // Of an unknown target nothing is known: all dims whole.
 FactorRule custom_call_factors(const Node& node) {
-  if (is_identity_call(node) && !node.shape.is_tuple) return pointwise_factors(node);
+  if (is_elementwise_call(node) && !node.shape.is_tuple) return pointwise_factors(node);
   return whole_factors(node);
 }
 
@@ -85,6 +134,7 @@ Value evaluate_custom_call(const EvalContext& context) {
   const std::string& target = context.node.attrs.custom_call_target;
   if (is_identity_call(context.node)) return context.operands[0];
   if (target == "TopK") return evaluate_top_k(context);
+  if (is_elementwise_call(context.node)) return evaluate_halves(context);
   if (is_in(kRegions, target)) {
     if (context.operands.size() == 1 && context.node.operand(0)->shape == context.node.shape)
       return context.operands[0];
@@ -95,8 +145,8 @@ Value evaluate_custom_call(const EvalContext& context) {
   }
   user_error(
       "custom-call: target \"{}\" is not known, so it cannot run; Sharding, "
-      "SPMDFullToShardShape, SPMDShardToFullShape, ShardBarrierFrom, ShardBarrierTo, TopK and "
-      "LayoutConstraint are",
+      "SPMDFullToShardShape, SPMDShardToFullShape, ShardBarrierFrom, ShardBarrierTo, TopK, "
+      "X64Combine, X64SplitLow, X64SplitHigh and LayoutConstraint are",
       target);
 }
 

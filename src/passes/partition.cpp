@@ -19,6 +19,14 @@ std::string place(const Node& node) {
                      node.metadata.source_line);
 }
 
+void refuse_transfer(const Node& node) {
+  if (node.op().has(kSideEffect) && !node.op().evaluate)
+    user_error(
+        "{}: what a program sends and receives while it runs is not partitioned: {}; make it a "
+        "parameter or a result",
+        opcode_name(node.opcode()), place(node));
+}
+
 // Leaf shardings of a tuple value; one sharding stands for all leaves.
 std::vector<Sharding> leaf_shardings(const Shape& shape, const std::optional<Sharding>& s) {
   const size_t count = static_cast<size_t>(leaf_count(shape));
@@ -137,6 +145,8 @@ Computation* SpmdPartitioner::partition_called(const Computation& global, const 
 }
 
 void SpmdPartitioner::partition_node(Node& node) {
+  // Before its sharding is read: that of an outfeed is of what goes out.
+  if (!node.sharding || !node.sharding->is_manual()) refuse_transfer(node);
   reader_ = &node;
   Metadata metadata = node.metadata;
   if (metadata.op_name.empty()) metadata.op_name = node.name();
@@ -157,7 +167,10 @@ void SpmdPartitioner::partition_node(Node& node) {
     if (made.local != entry.held.local)
       entry.layouts.push_back({made.sharding, made.local, node.backward});
   }
-  result_.values.push_back({node.id(), entry.held.local->id(), entry.held.sharding});
+  if (node.is(Opcode::get_tuple_element) && incomplete_.contains(node.operand(0)->id()))
+    leaves_elements_out(node);
+  if (!incomplete_.contains(node.id()))
+    result_.values.push_back({node.id(), entry.held.local->id(), entry.held.sharding});
   frame_->values[node.id()] = std::move(entry);
 }
 
@@ -165,11 +178,7 @@ Partitioned SpmdPartitioner::partition_op(Node& node) {
   if (node.is(Opcode::parameter)) return make_parameter(node);
   if (auto manual = partition_manual(*this, node)) return std::move(*manual);
   if (auto alone = partition_where_placed(*this, node)) return std::move(*alone);
-  if (node.op().has(kSideEffect) && !node.op().evaluate)
-    user_error(
-        "{}: what a program sends and receives while it runs is not partitioned: {}; make it a "
-        "parameter or a result",
-        opcode_name(node.opcode()), place(node));
+  refuse_transfer(node);
   if (auto special = partition_special(*this, node)) return std::move(*special);
   if (node.op().partition) return node.op().partition(*this, node);
   if (node.op().factors) return partition_by_factors(*this, node);

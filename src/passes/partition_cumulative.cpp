@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gspmd/ops/builders.h"
+#include "passes/combining.h"
 #include "passes/cumulative.h"
 #include "passes/exchange.h"
 #include "passes/partition_special.h"
@@ -23,23 +24,30 @@ class Cumulate {
       : spmd_(spmd), node_(node), layout_(std::move(layout)), count_(node.operands().size() / 2) {
     if (count_ == 1) combiner_ = recognize_combiner(*node.called.at(0));
     apply_ = spmd.local_computation(*node.called.at(0));
-    for (size_t i = 0; i < count_; ++i) {
+    if (!combiner_) apply_ = with_flag(*apply_);
+    for (size_t i = 0; i < inputs(); ++i) {
       const DType type = node.operands()[i]->shape.dtype;
-      starts_.push_back(spmd.reshard(node.operands()[count_ + i], Sharding::replicated()));
+      starts_.push_back(spmd.reshard(node.operands()[inputs() + i], Sharding::replicated()));
       neutral_.push_back(
           combiner_ ? hlo::scalar(spmd.local(), type, neutral_contribution(*combiner_, type))
                     : starts_.back());
     }
+    if (combiner_) return;
+    // What a combiner without a name leaves as it is is not known: a flag says what counts.
+    ++count_;
+    starts_.push_back(hlo::scalar(spmd.local(), DType::pred, 1));
+    neutral_.push_back(hlo::scalar(spmd.local(), DType::pred, 0));
   }
 
   Partitioned run(const std::vector<SplitDim>& dims) {
     std::vector<Node*> parts;
     Attributes attrs = node_.attrs;
-    for (size_t i = 0; i < count_; ++i) {
+    for (size_t i = 0; i < inputs(); ++i) {
       Node* x = spmd_.reshard(node_.operands()[i], layout_);
       for (const SplitDim& dim : dims) x = aligned(x, node_.operands()[i]->shape, dim, neutral_[i]);
       parts.push_back(x);
     }
+    if (!combiner_) parts.push_back(inside(parts[0]->dims(), dims.at(0)));
     for (const SplitDim& dim : dims) {
       WindowDim& w = attrs.window[static_cast<size_t>(dim.from.dim)];
       w = WindowDim{};
@@ -48,18 +56,49 @@ class Cumulate {
     }
     std::vector<Shape> shapes = leaf_shapes(node_.shape);
     for (Shape& shape : shapes) shape = local_shape(shape, layout_);
+    if (!combiner_) shapes.emplace_back(DType::pred, shapes[0].dims);
     parts.insert(parts.end(), neutral_.begin(), neutral_.end());
-    std::vector<Node*> values = elements(spmd_.emit(
-        Opcode::reduce_window, node_.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0), parts,
-        attrs, {apply_}));
+    std::vector<Node*> values =
+        elements(spmd_.emit(Opcode::reduce_window, combiner_ ? shapes.at(0) : Shape::tuple(shapes),
+                            parts, attrs, {apply_}));
     for (size_t d = 0; d < dims.size(); ++d)
       values = joined(values, dims[d], d + 1 == dims.size() ? starts_ : neutral_);
     if (!node_.shape.is_tuple) return {values.at(0), layout_};
+    values.resize(inputs());
     return {hlo::tuple(spmd_.local(), values),
-            Sharding::tuple(std::vector<Sharding>(count_, layout_))};
+            Sharding::tuple(std::vector<Sharding>(inputs(), layout_))};
   }
 
  private:
+  size_t inputs() const { return node_.operands().size() / 2; }
+
+  // Which positions of this device's part there is an element for.
+  Node* inside(const Dims& dims, const SplitDim& dim) {
+    Computation& c = spmd_.local();
+    const auto all = [&](int64_t v) { return hlo::splat(c, Shape(DType::s32, dims), double(v)); };
+    Node* tile = spmd_.digits_index(dim.from.order, dim.from.digits);
+    Node* first = hlo::binary(Opcode::multiply, tile, hlo::scalar(c, DType::s32, double(dim.part)));
+    Node* at = hlo::binary(Opcode::add, hlo::iota(c, Shape(DType::s32, dims), dim.from.dim),
+                           hlo::broadcast(first, dims, {}));
+    at = hlo::binary(Opcode::add, at, all(dim.form.shift));
+    return hlo::binary(Opcode::and_, hlo::compare(at, all(0), Direction::ge),
+                       hlo::compare(at, all(dim.from.held.size), Direction::lt));
+  }
+
+  // The same of whole parts, for each of them along the dim: every device knows it.
+  Node* parts_inside(Dims dims, const SplitDim& dim) {
+    const HeldDim& held = dim.from.held;
+    std::vector<uint8_t> flags;
+    for (int64_t t = 0; t < held.tiles; ++t) {
+      const int64_t first = t * dim.part + dim.form.shift;
+      flags.push_back(std::max<int64_t>(first, 0) < std::min(first + dim.part, held.size));
+    }
+    dims[static_cast<size_t>(dim.from.dim)] = held.tiles;
+    Array literal(DType::pred, {held.tiles});
+    for (int64_t t = 0; t < held.tiles; ++t) literal.set(t, flags[static_cast<size_t>(t)]);
+    return hlo::broadcast(hlo::constant(spmd_.local(), literal), dims, {dim.from.dim});
+  }
+
   std::vector<Node*> elements(Node* value) const {
     if (!value->shape.is_tuple) return {value};
     std::vector<Node*> all;
@@ -88,7 +127,8 @@ class Cumulate {
       begins[static_cast<size_t>(d)] = dim.form.reverse ? 0 : dim.part - 1;
       ends[static_cast<size_t>(d)] = begins[static_cast<size_t>(d)] + 1;
       Node* total = hlo::slice(values[i], begins, ends, Dims(begins.size(), 1));
-      total = gather_along(spmd_, total, d, dim.from.order, dim.from.digits);
+      total = i < inputs() ? gather_along(spmd_, total, d, dim.from.order, dim.from.digits)
+                           : parts_inside(total->dims(), dim);
       Node* tile = hlo::iota(c, Shape(DType::s32, total->dims()), d);
       Node* earlier = hlo::compare(tile, hlo::broadcast(mine, total->dims(), {}),
                                    dim.form.reverse ? Direction::gt : Direction::lt);
@@ -136,11 +176,22 @@ class Cumulate {
   SpmdPartitioner& spmd_;
   Node& node_;
   const Sharding layout_;
-  const size_t count_;
+  size_t count_;  // of values that are combined: the inputs, and a flag
   std::optional<Combiner> combiner_;
   Computation* apply_ = nullptr;
   std::vector<Node*> starts_, neutral_;  // scalars, by input
 };
+
+// Whether a combiner without a name may be run on parts: elements are grouped anew, and the order
+// changes where other dims are combined as well, or the end comes first.
+bool may_be_cut(const Node& node, const std::vector<SplitDim>& dims) {
+  constexpr int64_t kListed = 4096;  // tiles
+  const auto windows = std::count_if(node.attrs.window.begin(), node.attrs.window.end(),
+                                     [](const WindowDim& w) { return w.size > 1; });
+  if (dims.size() != 1 || dims[0].from.held.tiles > kListed) return false;
+  const CombinerLaws laws = laws_of(*node.called.at(0));
+  return laws.associative && (laws.commutative || (windows == 1 && !dims[0].form.reverse));
+}
 
 }  // namespace
 
@@ -186,7 +237,7 @@ std::optional<Partitioned> partition_cumulative(SpmdPartitioner& spmd, Node& nod
     dims.push_back(dim);
   }
   const bool known = node.operands().size() == 2 && recognize_combiner(*node.called.at(0));
-  if (dims.empty() || (!known && !starts_neutral(node))) return std::nullopt;
+  if (dims.empty() || (!known && !may_be_cut(node, dims))) return std::nullopt;
   return Cumulate(spmd, node, Sharding::tiled(want.order(), layout, want.manual_digits()))
       .run(dims);
 }

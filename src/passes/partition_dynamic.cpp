@@ -7,6 +7,7 @@
 #include "passes/index_local.h"
 #include "passes/manual.h"
 #include "passes/partition_special.h"
+#include "passes/placement.h"
 
 namespace gspmd {
 namespace {
@@ -15,7 +16,7 @@ class Dynamic {
  public:
   Dynamic(SpmdPartitioner& spmd, Node& node)
       : spmd_(spmd), node_(node), operand_(*node.operand(0)) {
-    window_ = node.is(Opcode::dynamic_slice) ? node.dims() : node.operand(1)->dims();
+    window_ = node.is(Opcode::dynamic_update_slice) ? node.operand(1)->dims() : node.dims();
     first_index_ = node.is(Opcode::dynamic_slice) ? 1 : 2;
   }
 
@@ -27,6 +28,7 @@ class Dynamic {
 
   // The start along dim d, clamped, s32[]. Wide indices are clamped before they are narrowed.
   Node* start(int64_t d) {
+    if (node_.is(Opcode::slice)) return number(node_.attrs.starts[static_cast<size_t>(d)]);
     Node* index = spmd_.reshard(node_.operand(first_index_ + d), Sharding::replicated());
     const int64_t most = operand_.dim(d) - size(d);
     Computation& c = spmd_.local();
@@ -270,6 +272,27 @@ std::optional<Partitioned> partition_dynamic_update_slice(SpmdPartitioner& spmd,
   for (int64_t d = 0; d < node.rank(); ++d)
     if (dynamic.is_sliced(d) && !want.dim(d).empty()) return dynamic.update(want);
   return std::nullopt;
+}
+
+// A slice of fewer elements than its dim has parts, wanted whole: summed, not gathered from parts
+// of which most are empty.
+std::optional<Partitioned> partition_short_slice(SpmdPartitioner& spmd, Node& node) {
+  Node& operand = *node.operand(0);
+  const Sharding have = spmd.sharding(operand), want = spmd.sharding(node);
+  if (!fits(operand) || node.shape.elements_count() == 0 || spmd.keeps_unreduced(node, 0) ||
+      !have.is_tiled() || !want.is_tiled() || is_partial(have, spmd.num_devices()))
+    return std::nullopt;
+  std::optional<int64_t> split;
+  for (int64_t d = 0; d < operand.rank(); ++d) {
+    if (node.attrs.strides[static_cast<size_t>(d)] != 1) return std::nullopt;
+    if (have.dim(d).empty() || node.dim(d) == operand.dim(d)) continue;
+    if (split) return std::nullopt;
+    split = d;
+  }
+  // An all-reduce sends a value twice.
+  if (!split || !want.dim(*split).empty() || 2 * node.dim(*split) > have.tiles(*split))
+    return std::nullopt;
+  return Dynamic(spmd, node).slice(have);
 }
 
 }  // namespace gspmd

@@ -47,6 +47,7 @@ Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
   if (!linear && !node.op().has(kLinearInEach)) return {};
   if (!keeps_bits_of_sums(node)) return {};
   std::optional<Pending> common;
+  int64_t elements = 0;  // of what is unreduced
   for (size_t i = 0; i < node.operands().size(); ++i) {
     Node* operand = node.operands()[i];
     if (!linear && is_uniform(*operand)) continue;
@@ -56,8 +57,10 @@ Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
     if (common && !linear) return {};  // a product of two partial sums is no partial product
     if (common && (common->sums != u || common->order != held.order())) return {};
     common = {u, held.order()};
+    elements += operand->shape.elements_count();
   }
-  if (!common) return {};
+  // What is made larger, such as a row's sum that is broadcast, is summed while it is small.
+  if (!common || leaf_shapes(node.shape).at(0).elements_count() > elements) return {};
   for (const Unreduced& u : common->sums)
     if (u.combiner != Combiner::sum) return {};
   return *common;
@@ -93,6 +96,21 @@ Digits manual_of(SpmdPartitioner& spmd, Node& node) {
   return result.is_tiled() ? result.manual_digits() : Digits{};
 }
 
+// `have`, and of operands in another order the digits that a permute of their shards gives them:
+// those of an operand that cuts the loop into as many parts.
+std::vector<FactorDigits> nearly_held(const SpreadProblem& p) {
+  std::vector<FactorDigits> near = p.have;
+  for (size_t i = 0; i < p.operands.size(); ++i) {
+    const DeviceOrder order = p.operands[i].order();
+    if (order == p.order || !order || order->count != p.order->count) continue;
+    near[i] = factors_of(*p.rule, p.rule->operands[i], p.operands[i]);
+    for (size_t f = 0; f < near[i].size(); ++f)
+      for (const FactorDigits& held : p.have)
+        if (!held[f].empty() && tile_count(held[f]) == tile_count(near[i][f])) near[i][f] = held[f];
+  }
+  return near;
+}
+
 SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
                            const Pending& kept) {
   SpreadProblem p;
@@ -105,8 +123,8 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
   p.taken = manual_of(spmd, node);
   p.result = without_manual(p.result);
   for (Node* operand : node.operands()) {
-    Sharding s = kept.sums.empty() ? spmd.sharding(*operand)
-                                   : spmd.held(operand).sharding.with_unreduced({});
+    Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding;
+    if (s.is_tiled() && !s.unreduced().empty()) s = s.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
     if (!p.order) p.order = s.order();
     p.operands.push_back(s.is_tiled() ? without_manual(s) : Sharding::replicated());
@@ -116,6 +134,7 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
     p.have.push_back(p.operands[i].order() == p.order
                          ? factors_of(rule, rule.operands[i], p.operands[i])
                          : FactorDigits(rule.factors.size()));
+  p.near = nearly_held(p);
   p.want = factors_of(rule, rule.results[0], p.result);
   for (const Unreduced& u : kept.sums) p.taken = concat(p.taken, u.digits);
   return p;

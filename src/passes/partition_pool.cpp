@@ -32,7 +32,7 @@ std::optional<Combiner> choice(const Computation& select) {
 
 // One split dim. The windows that touch tile t are those from first = floor((part * t + offset) /
 // stride) on; they begin at first * stride - pad_low, which is `slack` or less behind
-// part * t - reach.
+// part * t - reach, and exactly there where strides fit into parts.
 struct PooledDim {
   int64_t dim = 0;
   int64_t part = 0, tiles = 1, stride = 1;
@@ -40,7 +40,10 @@ struct PooledDim {
   int64_t length = 0;  // elements that the windows are over
   int64_t windows = 0;
   int64_t offset = 0;
+  bool aligned = false;
 };
+
+int64_t floor_to(int64_t x, int64_t step) { return (x >= 0 ? x : x - step + 1) / step * step; }
 
 PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
   const WindowDim& w = node.attrs.window[static_cast<size_t>(d)];
@@ -49,6 +52,15 @@ PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
   p.tiles = tiles;
   p.part = ceil_div(node.dim(d), tiles);
   p.stride = w.stride;
+  p.aligned = p.part % w.stride == 0 && w.size >= w.stride;
+  if (p.aligned) {
+    p.offset = w.pad_low - w.size + w.stride;
+    const int64_t first = floor_to(p.offset, w.stride);
+    p.reach = w.pad_low - first;
+    p.windows = (floor_to(p.part - 1 + w.pad_low, w.stride) - first) / w.stride + 1;
+    p.length = (p.windows - 1) * w.stride + w.size;
+    return p;
+  }
   const int64_t wide = std::max(w.size, w.stride);
   p.reach = wide - 1;
   p.length = wide + w.size + p.part - 2;
@@ -71,9 +83,10 @@ class Pool {
     Node* nothing = hlo::scalar(spmd_.local(), type, neutral_contribution(added_, type));
     Attributes attrs = node_.attrs;
     for (const PooledDim& p : dims) {
-      x = exchange(spmd_, x, held(p, node_.operand(0)),
-                   {p.part, -p.reach, 1, p.length + p.stride - 1}, loser);
-      x = cut(x, p, slack(p), p.length);
+      const int64_t more = p.aligned ? 0 : p.stride - 1;
+      x = exchange(spmd_, x, held(p, node_.operand(0)), {p.part, -p.reach, 1, p.length + more},
+                   loser);
+      if (!p.aligned) x = cut(x, p, slack(p), p.length);
       source = exchange(spmd_, source, held(p, node_.operand(1)),
                         {p.part, p.offset, p.stride, p.windows}, nothing);
       WindowDim& w = attrs.window[static_cast<size_t>(p.dim)];
@@ -84,7 +97,10 @@ class Pool {
       called.push_back(spmd_.local_computation(*computation));
     Node* all = spmd_.emit(Opcode::select_and_scatter, x->shape, {x, source, init}, attrs, called);
     for (const PooledDim& p : dims)
-      all = cut(all, p, hlo::binary(Opcode::subtract, number(p.reach), slack(p)), p.part);
+      all = cut(
+          all, p,
+          p.aligned ? number(p.reach) : hlo::binary(Opcode::subtract, number(p.reach), slack(p)),
+          p.part);
     return {all, layout_};
   }
 

@@ -80,6 +80,7 @@ class TwoLevelSort {
       value = gather_along(spmd_, first(value, c_.k), c_.dim, c_.have.order(), c_.have.dim(c_.dim));
     values = sorted(values, uneven_ ? behind_end(values[0]->dims(), &c_.k) : nullptr);
     // Nobody reads what lies behind.
+    spmd_.leaves_elements_out(node_);
     for (Node*& value : values) {
       std::vector<PaddingDim> padding(value->dims().size());
       padding[static_cast<size_t>(c_.dim)].high = c_.size - c_.k;

@@ -56,7 +56,8 @@ std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) 
     case Opcode::sort:
       return partition_sort(spmd, node);
     case Opcode::slice:
-      return partition_slice_of_sort(spmd, node);
+      if (auto first = partition_slice_of_sort(spmd, node)) return first;
+      return partition_short_slice(spmd, node);
     case Opcode::topk:
       return partition_topk(spmd, node);
     case Opcode::reverse:

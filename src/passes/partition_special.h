@@ -16,6 +16,8 @@ std::optional<Partitioned> partition_dynamic_update_slice(SpmdPartitioner& spmd,
 // Looks up and writes at indices, split in the ways of passes/index_loops.h; never nullopt.
 std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node);
 std::optional<Partitioned> partition_scatter(SpmdPartitioner& spmd, Node& node);
+// A slice of a few elements of a split dim: each holder gives its part of it.
+std::optional<Partitioned> partition_short_slice(SpmdPartitioner& spmd, Node& node);
 // A reshape whose shards are runs of elements in row-major order, even where they do not nest.
 std::optional<Partitioned> partition_uneven_reshape(SpmdPartitioner& spmd, Node& node);
 // Several values reduced at once over split dims, or one by a computation without a name: on each
@@ -50,8 +52,4 @@ std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node);
 // All pieces of `x` along `dim` from the devices that `digits` span, in tile order.
 Node* gather_along(SpmdPartitioner& spmd, Node* x, int64_t dim, DeviceOrder order,
                    const Digits& digits);
-// Whether the initial values of a reduction (n inputs, n values), all constants, change nothing
-// before and behind a value: tried on numbers.
-bool starts_neutral(const Node& node);
-
 }  // namespace gspmd

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
@@ -95,12 +96,31 @@ Metadata SpmdPartitioner::cause_of(const Node& moved, bool sums) const {
   return metadata;
 }
 
+// Constants and counters are made in every layout that is asked for: they are never sent.
+Node* SpmdPartitioner::made_anew(Node& global, const Sharding& to) {
+  if (!global.op().has(kConstantLike) || !global.op().partition || global.rank() == 0 ||
+      global.shape.is_tuple || to.is_manual() || (to.is_tiled() && !to.unreduced().empty()) ||
+      placed(global).is_manual())
+    return nullptr;
+  const Sharding usual = placed(global);
+  const bool around = std::exchange(lifts_, false);
+  shardings_.insert_or_assign(global.id(), to);
+  const Partitioned made = global.op().partition(*this, global);
+  shardings_.insert_or_assign(global.id(), usual);
+  lifts_ = around;
+  return reshard(made, global.shape, to);
+}
+
 Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
   Entry& entry = frame_->values.at(global->id());
   const bool backward = reader_ && reader_->backward;
   if (to == entry.held.sharding || equivalent(to, entry.held.sharding)) return entry.held.local;
   for (const Layout& layout : entry.layouts)
     if (layout.backward == backward && equivalent(layout.sharding, to)) return layout.local;
+  if (Node* made = made_anew(*global, to)) {
+    entry.layouts.push_back({to, made, backward});
+    return made;
+  }
   if (!entry.held.sharding.unreduced().empty() && to.unreduced().empty() &&
       global->users().size() > 1) {
     entry.held = settle(*global, entry.held);

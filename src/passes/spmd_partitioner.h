@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ class SpmdPartitioner final : public PartitionContext {
   // for nothing: a collective names all devices.
   ReplicaGroups groups(DeviceOrder order, const Digits& digits) const;
   int64_t num_devices() const { return num_devices_; }
+  // That the value of `node` has elements in the program which nobody reads and which are not those
+  // of the node: it is no value to compare.
+  void leaves_elements_out(const Node& node) { incomplete_.insert(node.id()); }
 
  private:
   struct Layout {  // one layout of a value that a reader asked for
@@ -66,6 +70,7 @@ class SpmdPartitioner final : public PartitionContext {
   Partitioned partition_op(Node& node);
   void finish_root(const Computation& global, const Sharding& wanted);
   Partitioned settle(const Node& node, const Partitioned& value);
+  Node* made_anew(Node& global, const Sharding& to);
   Node* rank_node(DeviceOrder order);
   void check_placement(const Node& node, const Shape& shape, const Sharding& given) const;
   const Sharding& placed(const Node& node);
@@ -79,6 +84,7 @@ class SpmdPartitioner final : public PartitionContext {
   std::unique_ptr<Frame> frame_;
   std::map<int64_t, Sharding> shardings_;  // by global node id
   std::map<int64_t, Sharding> lifted_;     // the same, of values on some of the devices on all
+  std::set<int64_t> incomplete_;           // global nodes that leaves_elements_out has named
   bool lifts_ = false;                     // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
   const Node* moved_ = nullptr;   // the value being resharded

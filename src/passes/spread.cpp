@@ -39,6 +39,7 @@ class Chooser {
   FactorDigits run() {
     agree_with_result();
     agree_on_sums();
+    agree_on_batches();
     take_wanted();
     take_one_sided_sums();
     keep_operand_digits();
@@ -89,8 +90,32 @@ class Chooser {
       std::optional<Digits> agreed;
       for (size_t i = 0; i < p_.have.size(); ++i)
         if (operand_has(i, f))
-          agreed = agreed ? common_prefix(*agreed, p_.have[i][f]) : p_.have[i][f];
+          agreed = agreed ? common_prefix(*agreed, p_.near[i][f]) : p_.near[i][f];
       if (agreed) take(f, *agreed);
+    }
+  }
+
+  // A loop on which operands agree, but whose digits the result wants for another one: the product
+  // is made where the operands are, where moving it sends less than moving them.
+  void agree_on_batches() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::pass) || !in_result(rule_, static_cast<int64_t>(f))) continue;
+      std::optional<Digits> agreed;
+      int64_t sharing = 0;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        agreed = agreed ? common_prefix(*agreed, p_.have[i][f]) : p_.have[i][f];
+        ++sharing;
+      }
+      if (sharing < 2) continue;
+      const Digits digits = rest(f, *agreed);
+      if (digits.empty() || !disjoint(digits, used_)) continue;
+      Chooser moved(*this), kept(*this);
+      moved.take_wanted();
+      if (disjoint(digits, moved.used_)) continue;  // nobody else asks for them
+      kept.take(f, digits);
+      kept.take_wanted();
+      if (total_cost(p_, kept.chosen_).bytes < total_cost(p_, moved.chosen_).bytes) take(f, digits);
     }
   }
 

@@ -16,6 +16,7 @@ struct SpreadProblem {
   DeviceOrder order = nullptr;
   std::vector<Sharding> operands;  // as readers see them
   std::vector<FactorDigits> have;  // [operand][factor]; empty for operands in another order
+  std::vector<FactorDigits> near;  // the same, with those that a permute brings into this order
   FactorDigits want;               // [factor], of the completed result
   Sharding result;                 // completed sharding of result leaf 0
   int64_t num_devices = 1;         // of the program

@@ -36,6 +36,7 @@ Windows::Windows(SpmdPartitioner& spmd, Node& node, FactorRule& rule)
     open_groups(rule);
     open_kernel(rule);
   }
+  if (node.is(Opcode::reduce_window)) open_whole(rule);
   for (size_t f = 0; f < opened_.size(); ++f)
     if (rule.factors[f].kind == FactorKind::window && may_open(f) && !is_cumulated_whole(f)) {
       rule.factors[f].kind = FactorKind::pass;
@@ -84,6 +85,26 @@ void Windows::open_kernel(FactorRule& rule) {
   }
 }
 
+// One window over all of a dim is a reduction of it: pooling of whole images.
+void Windows::open_whole(FactorRule& rule) {
+  const auto combiner = recognize_combiner(*node_.called.at(0));
+  if (!combiner || node_.shape.elements_count() == 0) return;
+  for (int64_t d = 0; d < node_.rank(); ++d) {
+    const WindowDim& w = window(d);
+    const int64_t size = node_.operand(0)->dim(d);
+    if (node_.dim(d) != 1 || size < 2 || w.window_dilation != 1 || w.base_dilation != 1 ||
+        w.pad_low < 0 || w.size - w.pad_low < size)
+      continue;
+    whole_.push_back(d);
+    Factor sum;
+    sum.size = size;
+    sum.kind = FactorKind::reduction;
+    sum.combiner = *combiner;
+    rule.operands[0][static_cast<size_t>(d)] = static_cast<int64_t>(rule.factors.size());
+    rule.factors.push_back(sum);
+  }
+}
+
 // There is something on both sides.
 bool Windows::may_open(size_t factor) const {
   const auto f = static_cast<int64_t>(factor);
@@ -122,6 +143,7 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread) {
     any_ = any_ || !digits.empty();
   }
   for (size_t i = 0; i < summed_.size(); ++i) any_ = any_ || summed_[i];
+  any_ = any_ || !whole_.empty();
   for (size_t f = 0; f < opened_.size(); ++f) any_ = any_ || (opened_[f] && !spread[f].empty());
 }
 
@@ -285,6 +307,13 @@ Attributes Windows::attributes(Attributes attrs) const {
     WindowDim& w = attrs.window[i];
     w.size = ceil_div(w.size, tile_count(spread_[static_cast<size_t>(rule_.operands[0][in])]));
     w.pad_low = w.pad_high = 0;
+  }
+  for (const int64_t d : whole_) {
+    const auto at = static_cast<size_t>(d);
+    const Digits& digits = spread_[static_cast<size_t>(rule_.operands[0][at])];
+    if (digits.empty()) continue;
+    attrs.window[at] = WindowDim{};
+    attrs.window[at].size = ceil_div(node_.operand(0)->dim(d), tile_count(digits));
   }
   for (int64_t d = 0; d < node_.operands()[0]->rank(); ++d) {
     const Dim dim = this->dim(0, d);

@@ -40,6 +40,7 @@ class Windows {
   Dim dim(size_t i, int64_t d) const;
   void open_groups(FactorRule& rule);
   void open_kernel(FactorRule& rule);
+  void open_whole(FactorRule& rule);
   bool may_open(size_t factor) const;
   bool is_cumulated_whole(size_t factor) const;
   bool serves(size_t i, int64_t d) const;
@@ -60,6 +61,7 @@ class Windows {
   // whether input and kernel are split alike there, each device doing its part of the sum.
   int64_t groups_ = -1;
   std::vector<bool> summed_;
+  std::vector<int64_t> whole_;  // dims of a reduce-window with one window, over all of the dim
   DeviceOrder order_ = nullptr;
   FactorDigits spread_;
   bool any_ = false;

@@ -92,6 +92,26 @@ ENTRY e {
 
 }  // namespace
 
+TEST_CASE("a sort of which only the first elements are kept is no difference") {
+  const Compiled compiled(R"(HloModule m, num_partitions=4
+less { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT c = pred[] compare(a, b), direction=LT }
+ENTRY e {
+  a = s32[32] parameter(0), sharding={devices=[4]<=[4]}
+  p = s32[32] iota(), iota_dimension=0
+  s = (s32[32], s32[32]) sort(a, p), dimensions={0}, to_apply=less, is_stable=true
+  v = s32[32] get-tuple-element(s), index=0
+  k = s32[32] get-tuple-element(s), index=1
+  w = s32[2] slice(v), slice={[0:2]}
+  l = s32[2] slice(k), slice={[0:2]}
+  ROOT r = s32[2] add(w, l)
+})");
+  CHECK_FALSE(compiled.located());
+}
+
 TEST_CASE("a right program has no first difference", "[locate]") {
   CHECK_FALSE(Compiled(kStraight).located());
   CHECK_FALSE(Compiled(kLoop).located());

@@ -155,3 +155,16 @@ TEST_CASE("programs with every kind of op on some of the devices compute the sam
       CHECK(difference_when_partitioned(*module, 8, 3) == "");
     }
 }
+
+TEST_CASE("a sum that meets a constant on one device stays a sum", "[placement]") {
+  const auto module = parse_module(R"(HloModule m
+ENTRY main {
+  x = f32[2,2] parameter(0), sharding={devices=[1,3]<=[3]}
+  d = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  z = f32[] constant(2)
+  k = f32[1,6] broadcast(z), dimensions={}, sharding={maximal device=2}
+  ROOT c = f32[6,2] convolution(d, k), dim_labels=bf_io->fb, feature_group_count=2
+}
+)");
+  CHECK(difference_when_partitioned(*module, 3, 1) == "");
+}

@@ -1,5 +1,5 @@
 // What the partitioner sends for each op when one dim of one operand is split over four devices:
-// the table of docs/design/0009. Hidden; run `test_passes "[.survey]"` to print it.
+// the table of docs/design/0013. Hidden; run `test_passes "[.survey]"` to print it.
 
 #include <fmt/format.h>
 
@@ -27,6 +27,31 @@ const Program kOps[] = {
     {"select",
      "p = pred[16,32] parameter(0)\n a = f32[16,32] parameter(1)\n b = f32[16,32] parameter(2)\n "
      "ROOT r = f32[16,32] select(p, a, b)"},
+    {"compare",
+     "a = f32[16,32] parameter(0)\n b = f32[16,32] parameter(1)\n ROOT r = pred[16,32] compare(a, "
+     "b), direction=LT"},
+    {"convert", "a = f32[16,32] parameter(0)\n ROOT r = s32[16,32] convert(a)"},
+    {"clamp between scalars",
+     "a = f32[16,32] parameter(0)\n l = f32[] parameter(1)\n h = f32[] parameter(2)\n ROOT r = "
+     "f32[16,32] clamp(l, a, h)"},
+    {"complex",
+     "a = f32[16,32] parameter(0)\n b = f32[16,32] parameter(1)\n ROOT r = c64[16,32] complex(a, "
+     "b)"},
+    {"opt-barrier", "a = f32[16,32] parameter(0)\n ROOT r = f32[16,32] opt-barrier(a)"},
+    {"while",
+     "a = f32[16,32] parameter(0)\n z = s32[] constant(0)\n t = (s32[], f32[16,32]) tuple(z, a)\n "
+     "w = (s32[], f32[16,32]) while(t), condition=goes_on, body=doubled\n ROOT r = f32[16,32] "
+     "get-tuple-element(w), index=1"},
+    {"conditional",
+     "p = pred[] parameter(0)\n a = f32[16,32] parameter(1)\n b = f32[16,32] parameter(2)\n ROOT r "
+     "= f32[16,32] conditional(p, a, b), true_computation=negated, false_computation=as_it_is"},
+    {"call", "a = f32[16,32] parameter(0)\n ROOT r = f32[16,32] call(a), to_apply=negated"},
+    {"X64Combine",
+     "a = u32[16,32] parameter(0)\n b = u32[16,32] parameter(1)\n ROOT r = u64[16,32] "
+     "custom-call(a, b), custom_call_target=\"X64Combine\""},
+    {"LayoutConstraint",
+     "a = f32[16,32] parameter(0)\n ROOT r = f32[16,32] custom-call(a), "
+     "custom_call_target=\"LayoutConstraint\""},
     {"broadcast", "a = f32[16] parameter(0)\n ROOT r = f32[16,32] broadcast(a), dimensions={0}"},
     {"transpose",
      "a = f32[16,32] parameter(0)\n ROOT r = f32[32,16] transpose(a), dimensions={1,0}"},
@@ -74,6 +99,9 @@ const Program kOps[] = {
     {"reduce-window, cumulative",
      "a = f32[16,32] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[16,32] reduce-window(a, "
      "z), window={size=1x32 pad=0_0x31_0}, to_apply=sum"},
+    {"reduce-window, whole",
+     "a = f32[16,32] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[16,1] reduce-window(a, "
+     "z), window={size=1x32}, to_apply=sum"},
     {"select-and-scatter",
      "a = f32[24,32] parameter(0)\n s = f32[24,16] parameter(1)\n z = f32[] constant(0)\n ROOT r = "
      "f32[24,32] select-and-scatter(a, s, z), window={size=1x2 stride=1x2}, select=at_least, "
@@ -163,6 +191,20 @@ sum { a = f32[] parameter(0)
 at_least { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = pred[] compare(a, b), direction=GE }
+negated { a = f32[16,32] parameter(0)
+ ROOT s = f32[16,32] negate(a) }
+as_it_is { ROOT a = f32[16,32] parameter(0) }
+doubled { t = (s32[], f32[16,32]) parameter(0)
+ i = s32[] get-tuple-element(t), index=0
+ one = s32[] constant(1)
+ n = s32[] add(i, one)
+ x = f32[16,32] get-tuple-element(t), index=1
+ y = f32[16,32] add(x, x)
+ ROOT r = (s32[], f32[16,32]) tuple(n, y) }
+goes_on { t = (s32[], f32[16,32]) parameter(0)
+ i = s32[] get-tuple-element(t), index=0
+ n = s32[] constant(3)
+ ROOT r = pred[] compare(i, n), direction=LT }
 )") + order_computations() +
                       "ENTRY e {\n " + program.body + "\n}\n");
 }

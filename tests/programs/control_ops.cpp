@@ -132,9 +132,22 @@ Node* barred(Builder& b, Node* x) {
 }
 
 Node* annotated(Builder& b, Node* x) {
+  static const std::vector<std::string> targets{"Sharding",         "Sharding",       "Sharding",
+                                                "ShardBarrierFrom", "ShardBarrierTo", "MoveToHost"};
   Attributes attrs;
-  attrs.custom_call_target = "Sharding";
+  attrs.custom_call_target = b.draws.one_of(targets);
   return b.add(emit(b.c, Opcode::custom_call, {x}, attrs, x->shape), b.bound(x));
+}
+
+// 64 bits of two halves, and a half of them again.
+Node* in_halves(Builder& b, Node* x) {
+  if (x->shape.dtype != DType::u32) return nullptr;
+  Attributes attrs;
+  attrs.custom_call_target = "X64Combine";
+  const Shape wide(DType::u64, x->dims());
+  Node* both = b.add(emit(b.c, Opcode::custom_call, {x, b.like(x)}, attrs, wide));
+  attrs.custom_call_target = b.draws.chance(50) ? "X64SplitLow" : "X64SplitHigh";
+  return b.add(emit(b.c, Opcode::custom_call, {both}, attrs, x->shape));
 }
 
 Node* mapped(Builder& b, Node* x) {
@@ -172,7 +185,8 @@ Computation* random_computation(Builder& caller, const std::vector<Shape>& param
 }
 
 std::vector<Family> control_families() {
-  return {{3, looped}, {2, branched}, {1, called}, {1, barred}, {1, annotated}, {1, mapped}};
+  return {{3, looped},    {2, branched}, {1, called},   {1, barred},
+          {1, annotated}, {1, mapped},   {1, in_halves}};
 }
 
 }  // namespace gspmd::testing

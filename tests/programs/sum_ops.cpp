@@ -39,8 +39,9 @@ Node* reduced(Builder& b, Node* x) {
   return b.add(hlo::reduce(x, b.scalar(dtype, start), dims, b.combiner(opcode, dtype)), bound);
 }
 
-// (value, index) pairs: the larger value, of equal ones the smaller index.
-Computation* larger_pair(Module& module, DType dtype) {
+// (value, index) pairs: the larger value, of equal ones the smaller index, or that which comes
+// last.
+Computation* larger_pair(Module& module, DType dtype, bool smaller_index) {
   Computation* c = module.add_computation("larger_pair");
   Node* parts[4];
   for (int64_t i = 0; i < 4; ++i)
@@ -49,6 +50,7 @@ Computation* larger_pair(Module& module, DType dtype) {
   Node* same = hlo::compare(parts[0], parts[2], Direction::eq);
   Node* earlier = hlo::compare(parts[1], parts[3], Direction::lt);
   Node* keeps = hlo::binary(Opcode::or_, first, hlo::binary(Opcode::and_, same, earlier));
+  if (!smaller_index) keeps = first;
   c->set_root(hlo::tuple(
       *c, {hlo::select(keeps, parts[0], parts[2]), hlo::select(keeps, parts[1], parts[3])}));
   return c;
@@ -63,10 +65,11 @@ Node* largest_at(Builder& b, Node* x) {
   attrs.dimensions = {dim};
   if (b.draws.chance(20) && x->rank() > 1) attrs.dimensions = {0, 1};
   const double bound = b.bound(x);
-  Node* pair =
-      emit(b.c, Opcode::reduce, {x, at, b.scalar(x->shape.dtype, -100), b.scalar(DType::s32, 1000)},
-           attrs, {}, {larger_pair(b.c.module(), x->shape.dtype)});
-  Node* index = b.add(hlo::get_tuple_element(pair, 1), 1000);
+  const DType dtype = x->shape.dtype;
+  const double start = b.draws.chance(50) ? -100 : 1;
+  Node* pair = emit(b.c, Opcode::reduce, {x, at, b.scalar(dtype, start), b.index()}, attrs, {},
+                    {larger_pair(b.c.module(), dtype, b.draws.chance(50))});
+  Node* index = b.add(hlo::get_tuple_element(pair, 1));
   if (b.draws.chance(40)) return index;
   return b.add(hlo::get_tuple_element(pair, 0), std::max(bound, 100.0));
 }

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// What the structure of a combiner (n values, then n more, to n) proves of it. Known are: one op
+// with a name per value, in a wider float type or not; and selections, which compare values of one
+// place and hand them on unchanged (argmax, and the like), for all numbers, NaN apart. Neither of
+// anything else: constants, arithmetic and clamps may make an order or a grouping matter.
+struct CombinerLaws {
+  bool associative = false;
+  bool commutative = false;
+};
+CombinerLaws laws_of(const Computation& combiner);
+
+// The combiner on n values and a flag: what is not flagged is left out. So there is something to
+// start from, and to put beside an end, that changes nothing. In the combiner's module.
+Computation* with_flag(Computation& combiner);
+
+}  // namespace gspmd
