@@ -19,7 +19,7 @@ def escaped(text):
     """The text without meaning for Doxygen, but for what stands between backticks."""
     parts = text.split("`")
     for i in range(0, len(parts), 2):
-        parts[i] = re.sub(r"([\\@<>&#*~])", r"\\\1", parts[i]).replace("%", "&#37;")
+        parts[i] = re.sub(r"([\\@<>&#*~])", r"\\\1", parts[i])
     return "`".join(parts)
 
 

@@ -113,8 +113,9 @@ void one_sum_for_two() {
 //! ## Why is it there, and what would remove it?
 //!
 //! `explain` takes the traced module and says for every collective which annotations decide it. It
-//! also compiles the program with other annotations, and suggests one if that leaves fewer bytes to
-//! send. The command does the same with a file: `gspmd explain FILE --num-devices 8`.
+//! also compiles the program with other annotations, and names one without that collective, with
+//! what the program then sends in all; here only those that send less are shown. The command does
+//! the same with a file: `gspmd explain FILE --num-devices 8`.
 
 void why_is_it_there() {
   const auto step = compile(ffn({_, _}), {.mesh = mesh}, kX, kIn, kOut);

@@ -76,6 +76,7 @@ void halos_are_exchanged() {
     show(fmt::format("{} over {}: {} bytes", c.kind, c.axes, c.bytes));
   CHECK(step.stats().collectives.size() == 1);
   CHECK(step.stats().collectives[0].kind == "collective-permute");
+  CHECK(step.stats().collectives[0].axes == "rows");
   CHECK(step.stats().collectives[0].bytes == 8);
   CHECK(step.parameter_sharding(0) == sharding_of(mesh, {"rows", _}));
   CHECK(step.result_sharding(0) == sharding_of(mesh, {"rows", _}));

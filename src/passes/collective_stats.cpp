@@ -95,13 +95,12 @@ std::vector<std::vector<int64_t>> sorted(std::vector<std::vector<int64_t>> lists
   return lists;
 }
 
-// The axes whose digits the groups run over: "data,model"; empty when no set of axes fits.
-std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
+// The names of the mesh axes, major first, whose digits `fits` accepts; empty when no set of axes
+// does.
+template <class Fits>
+std::string axes_that(const Mesh& mesh, Fits fits) {
   const size_t count = mesh.axes().size();
   if (count > kMaxAxes) return "";
-  const int64_t size = group_size(groups, mesh.num_devices());
-  const Digits digits = by_stride(group_digits(groups));
-  const bool by_digits = groups.num_groups > 0 && mesh.order()->is_iota() && !digits.empty();
   for (size_t set = 1; set < (size_t{1} << count); ++set) {
     Digits of_set;
     std::string names;
@@ -111,14 +110,33 @@ std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
       names += (names.empty() ? "" : ",");
       names += mesh.axes()[a].name;
     }
-    if (of_set.empty() || tile_count(of_set) != size) continue;
-    const bool fits =
-        by_digits ? by_stride(of_set) == digits
-                  : sorted(materialize(groups_over(mesh.order(), of_set), mesh.num_devices())) ==
-                        sorted(materialize(groups, mesh.num_devices()));
-    if (fits) return names;
+    if (!of_set.empty() && fits(of_set)) return names;
   }
   return "";
+}
+
+// The axes whose digits the groups run over: "data,model".
+std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
+  const int64_t size = group_size(groups, mesh.num_devices());
+  const Digits digits = by_stride(group_digits(groups));
+  const bool by_digits = groups.num_groups > 0 && mesh.order()->is_iota() && !digits.empty();
+  return axes_that(mesh, [&](const Digits& of_set) {
+    if (tile_count(of_set) != size) return false;
+    if (by_digits) return by_stride(of_set) == digits;
+    return sorted(materialize(groups_over(mesh.order(), of_set), mesh.num_devices())) ==
+           sorted(materialize(groups, mesh.num_devices()));
+  });
+}
+
+// The axes along which senders and receivers differ; empty for lists of pairs.
+std::string axes_of(const Permutation& permutation, const Mesh& mesh) {
+  if (permutation.order != mesh.order()) return "";
+  Digits moved;
+  for (size_t i = 0; i < permutation.from.size(); ++i)
+    if (permutation.shift != 0 || permutation.from[i] != permutation.to[i])
+      moved.push_back(permutation.from[i]);
+  moved = by_stride(std::move(moved));
+  return axes_that(mesh, [&](const Digits& of_set) { return by_stride(of_set) == moved; });
 }
 
 std::string source_of(const Metadata& metadata) {
@@ -156,9 +174,12 @@ std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* m
                         result.size());
       if (fresh) {
         stats.digits = group_digits(node->attrs.replica_groups);
-        if (mesh != nullptr && !node->is(Opcode::collective_permute)) {
+        if (mesh != nullptr) {
           const auto [name, unknown] = axes.emplace(stats.groups, "");
-          if (unknown) name->second = axes_of(node->attrs.replica_groups, *mesh);
+          if (unknown)
+            name->second = node->is(Opcode::collective_permute)
+                               ? axes_of(*node->attrs.permutation, *mesh)
+                               : axes_of(*node->attrs.replica_groups, *mesh);
           stats.axes = name->second;
         }
         result.push_back(std::move(stats));

@@ -151,6 +151,26 @@ TEST_CASE("stats list every collective with axes, bytes and cause", "[api][execu
   CHECK(to_json(step.stats()).find("\"collective_count\":1") != std::string::npos);
 }
 
+TEST_CASE("stats name the axes along which a collective-permute sends", "[api][executable]") {
+  const Mesh mesh{{"data", 2}, {"model", 4}};
+  const auto halo = [&](Tensor x) {
+    x = mesh_split(x, mesh, {_, "model"});
+    return mesh_split(slice_dim(x, 1, 1, 12) - slice_dim(x, 1, 0, 11), mesh, {_, "model"});
+  };
+  const auto swapped = [&](Tensor x) {
+    x = mesh_split(x, mesh, {{"data", "model"}});
+    return mesh_split(x, mesh, {{"model", "data"}});
+  };
+  const CompileOptions options{.mesh = mesh, .prepare = false};
+  const auto shift = compile(halo, options, Shape(DType::f32, {2, 12}));
+  REQUIRE(shift.stats().collectives.size() == 1);
+  CHECK(shift.stats().collectives[0].kind == "collective-permute");
+  CHECK(shift.stats().collectives[0].axes == "model");
+  const auto order = compile(swapped, options, Shape(DType::f32, {16}));
+  REQUIRE(order.stats().collectives.size() == 1);
+  CHECK(order.stats().collectives[0].axes == "data,model");
+}
+
 TEST_CASE("a collective that only a result needs names the result's line", "[api][executable]") {
   const int line = __LINE__ + 3;
   const auto fn = [](Tensor x) {

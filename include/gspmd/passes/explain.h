@@ -41,7 +41,7 @@ struct Explanation {
   std::string op_sharding;                 // of the op that needed it
   // The annotations behind it, as `evidence` says; nearest first.
   std::vector<NamedSharding> annotations;
-  Evidence evidence = Evidence::none;
+  Evidence evidence = Evidence::none;      // how that was seen
   std::optional<Suggestion> suggestion;    // the one that leaves the fewest bytes to send
 };
 
