@@ -39,10 +39,13 @@ TEST_CASE("random programs under random annotations equal themselves", "[random]
   parameters.maxSuccess =
       static_cast<int>(setting("GSPMD_PROGRAMS", std::getenv("GSPMD_LONG") ? 20'000 : 500));
   parameters.disableShrinking = true;
-  const auto property = [] {
+  std::string first;  // what failed as it came, should it not fail again
+  const auto property = [&first] {
     const std::vector<uint32_t> program = *numbers();
     auto module = random_program(program);
-    if (failure_of(*module).empty()) return;
+    const std::string failure = failure_of(*module);
+    if (failure.empty()) return;
+    if (first.empty()) first = to_text(*module) + failure;
     module = shrunk(std::move(module));
     RC_FAIL(to_text(*module) + failure_of(*module));
   };
@@ -50,7 +53,7 @@ TEST_CASE("random programs under random annotations equal themselves", "[random]
   if (result.template is<rc::detail::SuccessResult>()) return;
   std::ostringstream message;
   rc::detail::printResultMessage(result, message);
-  FAIL("seed " << parameters.seed << "\n" << message.str());
+  FAIL("seed " << parameters.seed << "\n" << message.str() << "\nat first\n" << first);
 }
 
 TEST_CASE("all failures of many random programs", "[.survey]") {
