@@ -73,7 +73,7 @@ void compatible_cuts_merge() {
 //! sum takes one of the two, and the other operand is moved before it is added. The numbers are
 //! right in any case. `sharding_lint` tells you what was overruled. Here the annotation of `rows`,
 //! carried through the sum, would cut the rows of the other operand too, but that has an annotation
-//! of its own. (`%custom-call.1` is the name of that annotation in the HLO text.)
+//! of its own.
 
 Tensor conflicting(Tensor a, Tensor b) {
   const Tensor rows = mesh_split(a, mesh, {"model", _});

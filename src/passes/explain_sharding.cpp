@@ -186,8 +186,10 @@ std::string to_string(const ShardingLint& lint) {
   for (const LostAnnotation& lost : lint.lost) {
     const std::string winner =
         lost.winner ? "to " + place(*lost.winner) : std::string("to no other annotation");
-    text += fmt::format("{} lost {} on dim {} of %{}, which {} %{} wants otherwise\n",
-                        place(*lost.annotation), winner, lost.dim, lost.at->name(),
+    // An annotation is found by its line, not by the name of its instruction.
+    const std::string at = is_annotated(*lost.at) ? place(*lost.at) : "%" + lost.at->name();
+    text += fmt::format("{} lost {} on dim {} of {}, which {} %{} wants otherwise\n",
+                        place(*lost.annotation), winner, lost.dim, at,
                         opcode_name(lost.reader->opcode()), lost.reader->name());
   }
   for (const Node* node : lint.unused)

@@ -22,3 +22,14 @@ TEST_CASE("a compiled program says which annotation laid a value out, and throug
   CHECK(sharding_lint(step).empty());
   CHECK_THROWS_WITH(sharding_origins(step, "nobody"), Catch::Contains("is named nobody"));
 }
+
+TEST_CASE("an annotation that lost is told with the lines of both", "[api]") {
+  const Mesh mesh{{"model", 4}};
+  const auto fn = [&](Tensor a, Tensor b) {
+    const Tensor rows = mesh_split(a, mesh, {"model", _});
+    return rows + mesh_split(b, mesh, {_, "model"});
+  };
+  const Shape matrix(DType::f32, {8, 16});
+  const auto step = compile(fn, {.mesh = mesh, .prepare = false}, matrix, matrix);
+  CHECK_THAT(sharding_lint(step), Catch::Contains("on dim 0 of mesh_split at origins_test.cpp:"));
+}
