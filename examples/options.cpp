@@ -91,6 +91,8 @@ void declare_training(CLI::App& app, TrainOptions& o) {
   app.add_flag(
       "--resume", o.resume,
       "go on from the newest whole checkpoint, on any mesh; from the start where there is none");
+  app.add_option("--trace", o.trace,
+                 "write what each device does in the last step to a JSON file for a trace viewer");
   app.add_flag("--json", o.json, "one JSON object per step and a last one with the totals");
 }
 

@@ -31,6 +31,7 @@ struct TrainOptions {
   int64_t checkpoint_every = 100;
   int64_t checkpoint_keep = 3;
   bool resume = false;
+  std::string trace;  // file; empty: none
   bool bias = false;
   bool exact = false;
   bool check = false;

@@ -137,6 +137,8 @@ std::vector<double> train(const TrainOptions& options, const models::TrainerOpti
   for (int64_t step = first; step < options.steps; ++step) {
     const models::Batch work = workload_of_step(options, settings.config, corpus, step);
     const double lr = learning_rate(options, step);
+    if (step + 1 == options.steps && !options.trace.empty())
+      trainer.executable().trace(options.trace);
     const double start = seconds_now();
     StepReport report;
     report.step = step + 1;
@@ -171,6 +173,8 @@ int run(const TrainOptions& options) {
       options.text.empty() ? load_default_text(options.seq) : load_file(options.text, options.seq);
   check_memory(settings);
   RunCheckpoints checkpoints(options, corpus);
+  // A file that cannot be written is told before the training.
+  if (!options.trace.empty()) write_trace(options.trace, RunTrace{});
   Reporter reporter(options);
   reporter.start(
       fmt::format("{} parameters on mesh {} with recipe {}; {} bytes of text from {}, {} held out",

@@ -21,6 +21,7 @@
 #include "gspmd/api/stats.h"
 #include "gspmd/api/tensor.h"
 #include "gspmd/api/trace.h"
+#include "gspmd/api/trace_file.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/api/visualize.h"
 #include "gspmd/base/version.h"

@@ -5,6 +5,7 @@
 
 #include "api/device_storage.h"
 #include "api/executable_impl.h"
+#include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 
@@ -165,6 +166,16 @@ Executor::Counters ExecutableBase::counters() const {
   return impl_->executor ? impl_->executor->counters() : Executor::Counters{};
 }
 
+void ExecutableBase::trace(const std::string& path, Site site) const {
+  try {
+    write_trace(path, RunTrace{}, impl_->options.name);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: trace: {}", impl_->options.name, error.what()), site);
+  }
+  const std::lock_guard lock(impl_->call_mutex);
+  impl_->trace_path = path;
+}
+
 ExecutableCall::ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl), lock_(impl.call_mutex) {}
 
 ExecutableCall::~ExecutableCall() {
@@ -195,11 +206,14 @@ void ExecutableCall::run(Site site) {
     impl.executor = std::make_unique<Executor>(impl.program, shared_pool(impl.options.threads));
   place_arguments(impl);
   ++impl.calls;
+  const std::string trace_path = std::exchange(impl.trace_path, "");
+  RunTrace trace{.mesh = impl.options.mesh};
   {
     const std::lock_guard lock(run_mutex());
-    impl.executor->run(impl.call_buffers, impl.call_outputs);
+    impl.executor->run(impl.call_buffers, impl.call_outputs, trace_path.empty() ? nullptr : &trace);
   }
   wrap_results(impl);
+  if (!trace_path.empty()) write_trace(trace_path, trace, impl.options.name);
 }
 
 std::string ExecutableBase::argument_name(size_t argument) const {

@@ -24,6 +24,7 @@ struct ExecutableBase::Impl {
   std::unique_ptr<Executor> executor;
   std::vector<std::shared_ptr<DeviceBuffer>> captured;
   int64_t calls = 0;
+  std::string trace_path;  // of the next call; empty: not recorded
   // Room of the call in progress, kept between calls.
   std::mutex call_mutex;
   std::vector<std::pair<std::string, Array>> call_leaves;

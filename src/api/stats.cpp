@@ -72,6 +72,7 @@ ExecutableStats program_stats(const ExecutableBase::Impl& impl, const MemoryPlan
   stats.flops = flops_of(*impl.stages.local->entry());
   stats.predicted_peak_bytes = plan.peak_bytes;
   stats.arena_bytes = plan.arena_bytes;
+  stats.peak_live_bytes = plan.peak_live_bytes;
   stats.parameter_bytes = plan.parameter_bytes;
   if (impl.program) stats.scratch_bytes = scratch_bytes(*impl.program);
   stats.peak_op = plan.peak_op;
@@ -127,6 +128,7 @@ std::string to_json(const ExecutableStats& stats) {
                               {"flops", stats.flops},
                               {"predicted_peak_bytes", stats.predicted_peak_bytes},
                               {"arena_bytes", stats.arena_bytes},
+                              {"peak_live_bytes", stats.peak_live_bytes},
                               {"parameter_bytes", stats.parameter_bytes},
                               {"scratch_bytes", stats.scratch_bytes},
                               {"peak_op", stats.peak_op},

@@ -1,6 +1,7 @@
 #include "gspmd/api/visualize.h"
 
 #include "api/trace_state.h"
+#include "gspmd/api/executable.h"
 
 namespace gspmd {
 
@@ -20,6 +21,26 @@ std::string visualize(const Tensor& tensor, Site site) {
         "result_sharding() of the executable\n",
         describe(node));
   });
+}
+
+std::string visualize_html(const Array& array) {
+  if (array.empty()) user_error("visualize: an empty Array has no layout; give it a shape first");
+  return visualize_html(array.shape(), sharding_of(array));
+}
+
+std::string visualize_html(const ExecutableBase& executable) {
+  std::vector<ShardedTensor> tensors;
+  const std::vector<TracedLeaf>& arguments = executable.traced().arguments();
+  const std::vector<TracedLeaf>& results = executable.traced().results();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    tensors.push_back({arguments[i].path, arguments[i].shape,
+                       executable.parameter_sharding(static_cast<int64_t>(i))});
+  for (size_t i = 0; i < results.size(); ++i)
+    tensors.push_back(
+        {results[i].path, results[i].shape, executable.result_sharding(static_cast<int64_t>(i))});
+  return visualize_html(
+      fmt::format("{} on {}", executable.module().completed->name, to_string(executable.mesh())),
+      tensors);
 }
 
 }  // namespace gspmd

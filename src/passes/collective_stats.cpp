@@ -139,12 +139,41 @@ std::string axes_of(const Permutation& permutation, const Mesh& mesh) {
   return axes_that(mesh, [&](const Digits& of_set) { return by_stride(of_set) == moved; });
 }
 
+std::string axes_of(const Node& collective, const Mesh& mesh) {
+  return collective.is(Opcode::collective_permute)
+             ? axes_of(*collective.attrs.permutation, mesh)
+             : axes_of(*collective.attrs.replica_groups, mesh);
+}
+
 std::string source_of(const Metadata& metadata) {
   if (metadata.source_file.empty()) return "";
   return fmt::format("{}:{}", metadata.source_file, metadata.source_line);
 }
 
+// Everything but numbers and what depends on the mesh.
+CollectiveStats describe_cause(const Node& node) {
+  CollectiveStats stats;
+  stats.kind = opcode_name(node.opcode());
+  stats.groups = groups_text(node);
+  const Metadata& why = node.metadata;
+  stats.op = why.op_name.empty() ? node.name() : why.op_name;
+  stats.instruction = why.cause.empty() ? stats.op : why.cause;
+  stats.tensor = why.moved.empty() ? stats.instruction : why.moved;
+  stats.source = source_of(why);
+  stats.backward = node.backward;
+  return stats;
+}
+
 }  // namespace
+
+CollectiveStats describe_collective(const Node& node, int64_t num_devices, const Mesh* mesh) {
+  CollectiveStats stats = describe_cause(node);
+  stats.digits = group_digits(node.attrs.replica_groups);
+  if (mesh != nullptr) stats.axes = axes_of(node, *mesh);
+  stats.count = stats.sites = 1;
+  stats.bytes = bytes_sent(node, num_devices);
+  return stats;
+}
 
 std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* mesh) {
   if (local.entry() == nullptr) return {};
@@ -159,15 +188,7 @@ std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* m
     if (runs == counts.end()) continue;
     for (const std::unique_ptr<Node>& node : computation->nodes()) {
       if (!node->op().has(kCollective)) continue;
-      CollectiveStats stats;
-      stats.kind = opcode_name(node->opcode());
-      stats.groups = groups_text(*node);
-      const Metadata& why = node->metadata;
-      stats.op = why.op_name.empty() ? node->name() : why.op_name;
-      stats.instruction = why.cause.empty() ? stats.op : why.cause;
-      stats.tensor = why.moved.empty() ? stats.instruction : why.moved;
-      stats.source = source_of(node->metadata);
-      stats.backward = node->backward;
+      CollectiveStats stats = describe_cause(*node);
       const auto [at, fresh] =
           index.emplace(Key{stats.kind, stats.groups, stats.op, stats.instruction, stats.tensor,
                             stats.source, stats.backward},
@@ -176,10 +197,7 @@ std::vector<CollectiveStats> collective_stats(const Module& local, const Mesh* m
         stats.digits = group_digits(node->attrs.replica_groups);
         if (mesh != nullptr) {
           const auto [name, unknown] = axes.emplace(stats.groups, "");
-          if (unknown)
-            name->second = node->is(Opcode::collective_permute)
-                               ? axes_of(*node->attrs.permutation, *mesh)
-                               : axes_of(*node->attrs.replica_groups, *mesh);
+          if (unknown) name->second = axes_of(*node, *mesh);
           stats.axes = name->second;
         }
         result.push_back(std::move(stats));

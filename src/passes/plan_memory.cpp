@@ -17,26 +17,13 @@ int64_t flat_leaf(const Shape& shape, const Dims& path) {
   const Shape* at = &shape;
   for (const int64_t index : path) {
     if (!at->is_tuple || index < 0 || index >= static_cast<int64_t>(at->elements.size())) {
-      user_error("plan_memory: alias path {{{}}} does not exist in {}", fmt::join(path, ","), to_string(shape));
+      user_error("plan_memory: alias path {{{}}} does not exist in {}", fmt::join(path, ","),
+                 to_string(shape));
     }
     for (int64_t i = 0; i < index; ++i) leaf += leaf_count(at->elements[static_cast<size_t>(i)]);
     at = &at->elements[static_cast<size_t>(index)];
   }
   return leaf;
-}
-
-// The line that an instruction comes from; of one that passes made, that of an instruction it reads.
-std::string source_of(const Node& node) {
-  const Node* at = &node;
-  while (at->metadata.source_file.empty()) {
-    if (at->is(Opcode::fusion)) {
-      at = at->called.at(0)->root();
-      if (!at->is(Opcode::tuple)) continue;
-    }
-    if (at->operands().empty()) return "";
-    at = at->operand(0);
-  }
-  return fmt::format("{}:{}", at->metadata.source_file, at->metadata.source_line);
 }
 
 class Planner {
@@ -78,17 +65,19 @@ class Planner {
       PlannedBuffer& x = table_[operand];
       PlannedBuffer& y = table_[result];
       if (x.last != share.position || y.first != share.position || x.bytes != y.bytes) continue;
-      if (x.shared_at == share.position) continue;  // another result, which nobody reads, lies there
+      if (x.shared_at == share.position)
+        continue;  // another result, which nobody reads, lies there
       merge(operand, result);
       table_[result].shared_at = share.position;
     }
   }
 
   bool may_share_at(int64_t position, int64_t operand, int64_t result) const {
-    return std::any_of(table_.shares.begin(), table_.shares.end(), [&](const ShareCandidate& share) {
-      return share.position == position && table_.find(share.operand) == operand &&
-             table_.find(share.result) == result;
-    });
+    return std::any_of(
+        table_.shares.begin(), table_.shares.end(), [&](const ShareCandidate& share) {
+          return share.position == position && table_.find(share.operand) == operand &&
+                 table_.find(share.result) == result;
+        });
   }
 
   // The body writes a leaf's next value over the present one when nobody reads that any more.
@@ -116,13 +105,16 @@ class Planner {
     for (const Alias& alias : module_.aliases) {
       const auto& parameters = module_.entry()->parameters();
       if (alias.parameter < 0 || alias.parameter >= static_cast<int64_t>(parameters.size())) {
-        user_error("plan_memory: an alias names parameter {}, there are {}", alias.parameter, parameters.size());
+        user_error("plan_memory: an alias names parameter {}, there are {}", alias.parameter,
+                   parameters.size());
       }
       const auto number = static_cast<size_t>(alias.parameter);
-      const int64_t donor = first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
+      const int64_t donor =
+          first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
       for (const auto& [output, other] : donated_) {
         if (other != donor) continue;
-        user_error("plan_memory: parameter {} is donated to two results; donate it to one", alias.parameter);
+        user_error("plan_memory: parameter {} is donated to two results; donate it to one",
+                   alias.parameter);
       }
       donated_[flat_leaf(root, alias.output)] = donor;
     }
@@ -161,23 +153,22 @@ class Planner {
       const PlannedBuffer& b = table_.buffers[i];
       if (b.merged < 0 && b.kind == PlannedBuffer::arena) order.push_back(static_cast<int64_t>(i));
     }
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return table_[a].bytes > table_[b].bytes;
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return table_[a].bytes > table_[b].bytes; });
     std::vector<int64_t> placed;  // by offset
     for (const int64_t i : order) {
       PlannedBuffer& b = table_[i];
       b.offset = best_gap(placed, b);
-      const auto at = std::upper_bound(placed.begin(), placed.end(), b.offset, [&](int64_t offset, int64_t other) {
-        return offset < table_[other].offset;
-      });
+      const auto at = std::upper_bound(
+          placed.begin(), placed.end(), b.offset,
+          [&](int64_t offset, int64_t other) { return offset < table_[other].offset; });
       placed.insert(at, i);
       plan_.arena_bytes = std::max(plan_.arena_bytes, b.offset + aligned(b.bytes));
     }
   }
 
-  // Large buffers get some lines more, so that those used together do not all start at the same place of a
-  // page: their equal elements would fight for the same cache sets.
+  // Large buffers get some lines more, so that those used together do not all start at the same
+  // place of a page: their equal elements would fight for the same cache sets.
   int64_t aligned(int64_t bytes) const {
     const int64_t lines = ceil_div(bytes, kAlign) * kAlign + options_.guard_bytes;
     return bytes < kStaggered ? lines : lines + 5 * kAlign;
@@ -210,14 +201,18 @@ class Planner {
     int64_t live = 0, most = 0, peak = -1;
     for (size_t i = 0; i < table_.at.size(); ++i) {
       live += change[i];
+      int64_t& at_node = plan_.live_bytes[table_.at[i]->id()];
+      at_node = std::max(at_node, live);
       if (live <= most) continue;
       most = live;
       peak = static_cast<int64_t>(i);
     }
+    plan_.peak_live_bytes = most;
     return peak;
   }
 
-  // Of the values that take turns in each buffer the one it holds at a position: the last that was made.
+  // Of the values that take turns in each buffer the one it holds at a position: the last that was
+  // made.
   std::map<int64_t, const PlannedBuffer*> values_at(int64_t position) {
     std::map<int64_t, const PlannedBuffer*> values;
     for (size_t i = 0; i < table_.buffers.size(); ++i) {
@@ -236,19 +231,23 @@ class Planner {
     const std::map<int64_t, const PlannedBuffer*> values = values_at(peak);
     for (size_t i = 0; i < table_.buffers.size(); ++i) {
       const PlannedBuffer& b = table_.buffers[i];
-      if (b.merged >= 0 || (b.kind == PlannedBuffer::arena && (peak < b.first || b.last < peak))) continue;
-      if (b.kind == PlannedBuffer::output && donated_.count(b.index) > 0) continue;  // the parameter's
+      if (b.merged >= 0 || (b.kind == PlannedBuffer::arena && (peak < b.first || b.last < peak)))
+        continue;
+      if (b.kind == PlannedBuffer::output && donated_.count(b.index) > 0)
+        continue;  // the parameter's
       const auto found = values.find(static_cast<int64_t>(i));
       const PlannedBuffer& value = found != values.end() ? *found->second : b;
       plan_.peak_tensors.push_back(
-          {kKinds[b.kind], value.node->name(), value.shape, b.bytes, source_of(*value.node)});
+          {kKinds[b.kind], value.node->name(), value.shape, b.bytes, source_line_of(*value.node)});
     }
-    for (size_t i = 0; i < table_.roots.size(); ++i) {  // copied to where it is returned when the run ends
+    for (size_t i = 0; i < table_.roots.size();
+         ++i) {  // copied to where it is returned when the run ends
       const auto leaf = static_cast<int64_t>(i);
       const PlannedBuffer& b = table_[table_.roots[i]];
-      if (donated_.count(leaf) > 0 || (b.kind == PlannedBuffer::output && b.index == leaf)) continue;
+      if (donated_.count(leaf) > 0 || (b.kind == PlannedBuffer::output && b.index == leaf))
+        continue;
       plan_.peak_tensors.push_back(
-          {BufferPlace::output, b.node->name(), b.shape, b.shape.bytes(), source_of(*b.node)});
+          {BufferPlace::output, b.node->name(), b.shape, b.shape.bytes(), source_line_of(*b.node)});
     }
     std::stable_sort(plan_.peak_tensors.begin(), plan_.peak_tensors.end(),
                      [](const HeldTensor& a, const HeldTensor& b) { return a.bytes > b.bytes; });
@@ -264,9 +263,11 @@ class Planner {
       place.bytes = b.bytes;
       place.offset = b.kind == PlannedBuffer::arena ? b.offset : 0;
       place.index = b.kind == PlannedBuffer::constant ? found : b.index;
-      if (b.kind == PlannedBuffer::constant && constants.insert(found).second) plan_.constant_bytes += b.bytes;
+      if (b.kind == PlannedBuffer::constant && constants.insert(found).second)
+        plan_.constant_bytes += b.bytes;
     }
-    for (const int64_t parameter : table_.parameters) plan_.parameter_bytes += table_[parameter].shape.bytes();
+    for (const int64_t parameter : table_.parameters)
+      plan_.parameter_bytes += table_[parameter].shape.bytes();
     plan_.peak_bytes =
         plan_.arena_bytes + plan_.parameter_bytes + plan_.output_bytes + plan_.constant_bytes;
   }
@@ -277,16 +278,20 @@ class Planner {
   const PlanOptions& options_;
   BufferTable table_;
   std::vector<std::pair<int64_t, int64_t>> lifetimes_;  // of the table's buffers before any sharing
-  std::map<int64_t, int64_t> donated_;  // result leaf -> parameter leaf
+  std::map<int64_t, int64_t> donated_;                  // result leaf -> parameter leaf
   MemoryPlan plan_;
 };
 
 const char* kind_name(BufferPlace::Kind kind) {
   switch (kind) {
-    case BufferPlace::parameter: return "parameter ";
-    case BufferPlace::output: return "result ";
-    case BufferPlace::constant: return "constant ";
-    case BufferPlace::arena: return "";
+    case BufferPlace::parameter:
+      return "parameter ";
+    case BufferPlace::output:
+      return "result ";
+    case BufferPlace::constant:
+      return "constant ";
+    case BufferPlace::arena:
+      return "";
   }
   return "";
 }
@@ -294,8 +299,9 @@ const char* kind_name(BufferPlace::Kind kind) {
 }  // namespace
 
 std::string to_string(const HeldTensor& tensor) {
-  return fmt::format("{}{} {} {} bytes{}", kind_name(tensor.kind), tensor.name, to_string(tensor.shape),
-                     tensor.bytes, tensor.source.empty() ? "" : fmt::format(" ({})", tensor.source));
+  return fmt::format("{}{} {} {} bytes{}", kind_name(tensor.kind), tensor.name,
+                     to_string(tensor.shape), tensor.bytes,
+                     tensor.source.empty() ? "" : fmt::format(" ({})", tensor.source));
 }
 
 void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what, Site site) {
@@ -305,14 +311,17 @@ void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string
   for (const HeldTensor& tensor : plan.peak_tensors) {
     if (largest.size() < kListed) largest.push_back(to_string(tensor));
   }
-  user_error(site,
-             "{}: {} bytes are needed on each device, the memory limit is {}: parameters {}, results {}, constants "
-             "{}, intermediate values {}{}. The largest{}: {}. Split these over more devices, donate arguments "
-             "that results replace, or raise the limit",
-             what, plan.peak_bytes, limit, plan.parameter_bytes, plan.output_bytes, plan.constant_bytes,
-             plan.arena_bytes, plan.peak_op.empty() ? "" : fmt::format(" at {}", plan.peak_op),
-             plan.peak_tensors.size() > kListed ? fmt::format(" of {}", plan.peak_tensors.size()) : "",
-             fmt::join(largest, "; "));
+  user_error(
+      site,
+      "{}: {} bytes are needed on each device, the memory limit is {}: parameters {}, results {}, "
+      "constants "
+      "{}, intermediate values {}{}. The largest{}: {}. Split these over more devices, donate "
+      "arguments "
+      "that results replace, or raise the limit",
+      what, plan.peak_bytes, limit, plan.parameter_bytes, plan.output_bytes, plan.constant_bytes,
+      plan.arena_bytes, plan.peak_op.empty() ? "" : fmt::format(" at {}", plan.peak_op),
+      plan.peak_tensors.size() > kListed ? fmt::format(" of {}", plan.peak_tensors.size()) : "",
+      fmt::join(largest, "; "));
 }
 
 MemoryPlan plan_memory(const Module& local, const PlanOptions& options) {

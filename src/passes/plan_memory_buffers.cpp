@@ -7,6 +7,20 @@
 #include "gspmd/ir/op.h"
 
 namespace gspmd {
+
+std::string source_line_of(const Node& node) {
+  const Node* at = &node;
+  while (at->metadata.source_file.empty()) {
+    if (at->is(Opcode::fusion)) {
+      at = at->called.at(0)->root();
+      if (!at->is(Opcode::tuple)) continue;
+    }
+    if (at->operands().empty()) return "";
+    at = at->operand(0);
+  }
+  return fmt::format("{}:{}", at->metadata.source_file, at->metadata.source_line);
+}
+
 namespace {
 
 // Position in the fused computation after which no node reads the parameter element by element;
@@ -61,7 +75,8 @@ class Builder {
   Builder(const Module& module, const std::map<int64_t, int64_t>& scratch) : scratch_(scratch) {
     for (const auto& computation : module.computations()) {
       for (const auto& node : computation->nodes()) {
-        if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional)) continue;
+        if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional))
+          continue;
         for (const Computation* called : node->called) ++call_sites_[called];
       }
     }
@@ -174,8 +189,8 @@ class Builder {
   }
 
   // One buffer may be several operands, under names of its own.
-  static bool can_share_all(const Node& node, const std::vector<const Leaves*>& operands, int64_t buffer,
-                            int64_t leaf) {
+  static bool can_share_all(const Node& node, const std::vector<const Leaves*>& operands,
+                            int64_t buffer, int64_t leaf) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const Leaves& leaves = *operands[i];
       if (std::find(leaves.begin(), leaves.end(), buffer) == leaves.end()) continue;
@@ -188,7 +203,8 @@ class Builder {
     if (node.is(Opcode::get_tuple_element)) {
       int64_t first = 0;
       const std::vector<Shape>& elements = node.operand(0)->shape.elements;
-      for (int64_t i = 0; i < node.attrs.index; ++i) first += leaf_count(elements[static_cast<size_t>(i)]);
+      for (int64_t i = 0; i < node.attrs.index; ++i)
+        first += leaf_count(elements[static_cast<size_t>(i)]);
       const auto begin = operands[0]->begin() + static_cast<std::ptrdiff_t>(first);
       return Leaves(begin, begin + static_cast<std::ptrdiff_t>(leaf_count(node.shape)));
     }
@@ -197,8 +213,8 @@ class Builder {
     return all;
   }
 
-  // One buffer per leaf of the state holds it from before the loop to after it; what no iteration changes is
-  // read where it lay before.
+  // One buffer per leaf of the state holds it from before the loop to after it; what no iteration
+  // changes is read where it lay before.
   Leaves visit_while(const Node& node, const Leaves& initial) {
     const int64_t start = now();
     std::vector<bool> stays = invariant_leaves(*node.called.at(1));
@@ -223,8 +239,8 @@ class Builder {
     return carried;
   }
 
-  // Branches lie one after the other; each reads its operand where it is, and its roots are copied to
-  // the conditional's buffers, which hold from before the first branch to after the last.
+  // Branches lie one after the other; each reads its operand where it is, and its roots are copied
+  // to the conditional's buffers, which hold from before the first branch to after the last.
   Leaves visit_conditional(const Node& node, const std::vector<const Leaves*>& operands) {
     const Leaves results = fresh(node);
     for (size_t i = 0; i < node.called.size(); ++i) {
@@ -236,10 +252,12 @@ class Builder {
     return results;
   }
 
-  // A computation called from several places has buffers of its own for parameters, filled by copies.
+  // A computation called from several places has buffers of its own for parameters, filled by
+  // copies.
   Leaves visit_call(const Node& node, const std::vector<const Leaves*>& operands) {
     Leaves arguments;
-    for (const Leaves* leaves : operands) arguments.insert(arguments.end(), leaves->begin(), leaves->end());
+    for (const Leaves* leaves : operands)
+      arguments.insert(arguments.end(), leaves->begin(), leaves->end());
     if (call_sites_.at(node.called.at(0)) == 1) return walk(*node.called[0], arguments);
     const Leaves roots = walk_once(*node.called.at(0), arguments);
     const int64_t end = step(node);
@@ -247,7 +265,8 @@ class Builder {
     return fresh(node);
   }
 
-  // Of a computation with several call sites the buffers of the first visit live through all visits.
+  // Of a computation with several call sites the buffers of the first visit live through all
+  // visits.
   Leaves walk_once(const Computation& computation, const Leaves& arguments) {
     if (call_sites_.at(&computation) == 1) return walk(computation, arguments);
     Visit& visit = visits_[&computation];
@@ -260,7 +279,8 @@ class Builder {
       }
       visit.roots = walk(computation, own);
       visit.end = static_cast<int64_t>(table_.buffers.size());
-      for (int64_t i = visit.begin; i < visit.end; ++i) visit.start = std::min(visit.start, table_[i].first);
+      for (int64_t i = visit.begin; i < visit.end; ++i)
+        visit.start = std::min(visit.start, table_[i].first);
     }
     const int64_t end = step(*computation.root());
     for (int64_t i = visit.begin; i < visit.end; ++i) {
@@ -301,12 +321,19 @@ std::vector<const Node*> live_nodes(const Computation& computation) {
 
 bool is_alias(const Node& node) {
   switch (node.opcode()) {
-    case Opcode::tuple: case Opcode::get_tuple_element: case Opcode::reshape:
-    case Opcode::optimization_barrier: return true;
+    case Opcode::tuple:
+    case Opcode::get_tuple_element:
+    case Opcode::reshape:
+    case Opcode::optimization_barrier:
+      return true;
     // Elements of less than a byte are packed differently.
-    case Opcode::bitcast: case Opcode::bitcast_convert: return node.operand(0)->shape.bytes() == node.shape.bytes();
-    case Opcode::custom_call: return node.attrs.custom_call_target == "Sharding";
-    default: return false;
+    case Opcode::bitcast:
+    case Opcode::bitcast_convert:
+      return node.operand(0)->shape.bytes() == node.shape.bytes();
+    case Opcode::custom_call:
+      return node.attrs.custom_call_target == "Sharding";
+    default:
+      return false;
   }
 }
 
@@ -317,18 +344,25 @@ bool can_share(const Node& node, int64_t operand, int64_t leaf) {
   if (several && leaf >= std::ssize(node.shape.elements)) return false;
   const Shape& result = several ? node.shape.elements.at(static_cast<size_t>(leaf)) : node.shape;
   if (result.is_tuple) return false;
-  if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype)) return false;
+  if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype))
+    return false;
   switch (node.opcode()) {
-    case Opcode::fusion: return can_share_fusion(node, operand, leaf);
-    case Opcode::dynamic_update_slice: return operand == 0;
-    case Opcode::scatter: return operand == 0 && node.operands().size() == 3;
-    case Opcode::all_reduce: return operand == leaf;
-    default: return node.op().has(kElementwise);
+    case Opcode::fusion:
+      return can_share_fusion(node, operand, leaf);
+    case Opcode::dynamic_update_slice:
+      return operand == 0;
+    case Opcode::scatter:
+      return operand == 0 && node.operands().size() == 3;
+    case Opcode::all_reduce:
+      return operand == leaf;
+    default:
+      return node.op().has(kElementwise);
   }
 }
 
 BufferTable table_of_buffers(const Module& module, const std::map<int64_t, int64_t>& scratch) {
-  if (module.entry() == nullptr) user_error("plan_memory: module {} has no entry computation", module.name);
+  if (module.entry() == nullptr)
+    user_error("plan_memory: module {} has no entry computation", module.name);
   return Builder(module, scratch).build(*module.entry());
 }
 

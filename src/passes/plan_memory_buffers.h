@@ -11,29 +11,34 @@ namespace gspmd {
 // Nodes that the root reaches, operands first: what runs.
 std::vector<const Node*> live_nodes(const Computation& computation);
 
-// Whether the result leaf of `node` may be written over `operand`, which nobody reads afterwards: every
-// element is read before, or at, the moment its place is written.
+// Whether the result leaf of `node` may be written over `operand`, which nobody reads afterwards:
+// every element is read before, or at, the moment its place is written.
 bool can_share(const Node& node, int64_t operand, int64_t leaf);
 
 // Whether a node's value is its operands' storage: reshape, tuple, get-tuple-element, ...
 bool is_alias(const Node& node);
 
-// Storage of one or several leaves, and the positions in the linear order of the program tree between
-// which it holds a value.
+// The line "file:line" that an instruction comes from; of one that passes made, that of an
+// instruction it reads. Empty where none is known.
+std::string source_line_of(const Node& node);
+
+// Storage of one or several leaves, and the positions in the linear order of the program tree
+// between which it holds a value.
 struct PlannedBuffer {
   enum Kind : uint8_t { arena, parameter, constant, output } kind = arena;
-  int64_t index = 0;             // parameter: flat leaf; output: flat result leaf
+  int64_t index = 0;  // parameter: flat leaf; output: flat result leaf
   int64_t bytes = 0;
   int64_t first = 0, last = 0;
-  int64_t last_inside = -1;      // loop-carried: the last read inside condition and body
-  int64_t merged = -1;           // became part of that buffer
-  int64_t shared_at = -1;        // where a result was last put over an operand
+  int64_t last_inside = -1;  // loop-carried: the last read inside condition and body
+  int64_t merged = -1;       // became part of that buffer
+  int64_t shared_at = -1;    // where a result was last put over an operand
   int64_t offset = 0;
-  const Node* node = nullptr;    // it was made for
+  const Node* node = nullptr;  // it was made for
   Shape shape;
 };
 
-// A pair that one op allows to share storage: `result` written at the position where `operand` is read.
+// A pair that one op allows to share storage: `result` written at the position where `operand` is
+// read.
 struct ShareCandidate {
   int64_t position = 0, operand = 0, result = 0;
 };
@@ -48,9 +53,9 @@ struct BufferTable {
   std::map<std::pair<int64_t, int64_t>, int64_t> of_leaf;  // (node id, leaf) -> buffer
   std::vector<ShareCandidate> shares;
   std::vector<CarryCandidate> carries;
-  std::vector<int64_t> parameters;   // flat entry leaves -> buffer
-  std::vector<int64_t> roots;        // flat result leaves -> buffer
-  std::vector<const Node*> at;       // position -> node
+  std::vector<int64_t> parameters;  // flat entry leaves -> buffer
+  std::vector<int64_t> roots;       // flat result leaves -> buffer
+  std::vector<const Node*> at;      // position -> node
   int64_t find(int64_t buffer) const {
     while (buffers[static_cast<size_t>(buffer)].merged >= 0) {
       buffer = buffers[static_cast<size_t>(buffer)].merged;

@@ -22,7 +22,8 @@ PreparedKernel copy_kernel(int64_t bytes) {
   kernel.cost = 10 + 0.05 * static_cast<double>(bytes);
   kernel.run = [bytes, parts = kernel.parts](const KernelArgs& args) {
     const int64_t first = args.part * bytes / parts, last = (args.part + 1) * bytes / parts;
-    std::memcpy(args.results[0] + first, args.operands[0] + first, static_cast<size_t>(last - first));
+    std::memcpy(args.results[0] + first, args.operands[0] + first,
+                static_cast<size_t>(last - first));
   };
   return kernel;
 }
@@ -51,7 +52,8 @@ PlanOptions plan_options() { return {.guard_bytes = kGuardBytes, .scratch = {}};
 class Builder {
  public:
   Builder(const Module& local, const ProgramOptions& options) : p_(std::make_shared<Program>()) {
-    if (options.num_devices < 1) user_error("build_program: {} devices; give 1 or more", options.num_devices);
+    if (options.num_devices < 1)
+      user_error("build_program: {} devices; give 1 or more", options.num_devices);
     p_->options = options;
     p_->module = local.clone();
     normalize(*p_->module);
@@ -109,7 +111,7 @@ class Builder {
 
   int64_t constant_index(int64_t place) const { return constants_.at(place); }
 
-  void add_step(Block& block, PreparedKernel kernel, std::string name, int64_t first_argument,
+  void add_step(Block& block, PreparedKernel kernel, const Node& node, int64_t first_argument,
                 int64_t operands, int64_t results) {
     const auto index = static_cast<int64_t>(p_->steps.size());
     if (block.items.empty() || block.items.back().kind != Block::Item::segment ||
@@ -117,24 +119,28 @@ class Builder {
       block.items.push_back({Block::Item::segment, index, index});
     }
     block.items.back().last = index + 1;
-    p_->steps.push_back({std::move(kernel), first_argument, operands, results, std::move(name)});
+    p_->steps.push_back({std::move(kernel), first_argument, operands, results,
+                         fmt::format("{}: \"{}\"", opcode_name(node.opcode()), node.name()),
+                         &node});
   }
 
-  void add_copy(Block& block, const Slot& from, const Slot& to, const std::string& name) {
+  void add_copy(Block& block, const Slot& from, const Slot& to, const Node& node) {
     if (storage(from) == storage(to) || to.bytes == 0) return;
     const auto first = static_cast<int64_t>(p_->arguments.size());
     for (Slot s : {from, to}) {
       if (s.kind == BufferPlace::constant) s.index = constant_index(s.index);
       p_->arguments.push_back(s);
     }
-    add_step(block, copy_kernel(to.bytes), name, first, 1, 1);
+    add_step(block, copy_kernel(to.bytes), node, first, 1, 1);
+    p_->steps.back().is_copy = true;
   }
 
   void walk(const Computation& computation, Block& block) {
     for (const Node* node : live_nodes(computation)) {
       if (node->is(Opcode::parameter) || is_alias(*node)) continue;
       if (node->is(Opcode::constant)) {
-        constants_[p_->plan.places.at({node->id(), 0}).index] = static_cast<int64_t>(p_->constants.size());
+        constants_[p_->plan.places.at({node->id(), 0}).index] =
+            static_cast<int64_t>(p_->constants.size());
         p_->constants.push_back(node->attrs.literal);
       } else if (node->is(Opcode::while_)) {
         add_loop(*node, block);
@@ -150,8 +156,7 @@ class Builder {
           add_arguments(*operand);
         }
         add_arguments(*node);
-        add_step(block, kernel_of(*node), fmt::format("{}: \"{}\"", opcode_name(node->opcode()), node->name()),
-                 first, operands, leaf_count(node->shape));
+        add_step(block, kernel_of(*node), *node, first, operands, leaf_count(node->shape));
       }
     }
   }
@@ -166,7 +171,8 @@ class Builder {
   }
 
   void add_collective(const Node& node, Block& block) {
-    CollectiveStep step = prepare_collective(node, p_->options.num_devices, p_->options.reference_kernels);
+    CollectiveStep step =
+        prepare_collective(node, p_->options.num_devices, p_->options.reference_kernels);
     step.first_argument = static_cast<int64_t>(p_->arguments.size());
     step.operands = static_cast<int64_t>(node.operands().size());
     step.results = leaf_count(node.shape);
@@ -180,10 +186,11 @@ class Builder {
   void add_loop(const Node& node, Block& block) {
     const int64_t leaves = leaf_count(node.shape);
     for (int64_t i = 0; i < leaves; ++i) {
-      add_copy(block, slot(*node.operand(0), i), slot(node, i), node.name());
+      add_copy(block, slot(*node.operand(0), i), slot(node, i), node);
     }
     auto loop = std::make_unique<LoopStep>();
     loop->name = node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
+    loop->node = &node;
     loop->repeatable = is_repeatable(node);
     loop->first_carried = static_cast<int64_t>(p_->arguments.size());
     add_arguments(node);
@@ -196,7 +203,7 @@ class Builder {
     const Computation& body = *node.called.at(1);
     walk(body, loop->body);
     for (int64_t i = 0; i < leaves; ++i) {
-      add_copy(loop->body, slot(*body.root(), i), slot(node, i), node.name());
+      add_copy(loop->body, slot(*body.root(), i), slot(node, i), node);
     }
     loop->lockstep = p_->collectives.size() > before;
     const auto index = static_cast<int64_t>(p_->loops.size());
@@ -204,10 +211,12 @@ class Builder {
     p_->loops.push_back(std::move(loop));
   }
 
-  // Branches read their operands where they are; what they return is copied to the conditional's own.
+  // Branches read their operands where they are; what they return is copied to the conditional's
+  // own.
   void add_conditional(const Node& node, Block& block) {
     auto branch = std::make_unique<BranchStep>();
     branch->name = node.name();
+    branch->node = &node;
     branch->is_pred = node.operand(0)->shape.dtype == DType::pred;
     branch->selector_argument = static_cast<int64_t>(p_->arguments.size());
     add_arguments(*node.operand(0));
@@ -216,7 +225,7 @@ class Builder {
       Block& inner = branch->blocks.emplace_back();
       walk(*called, inner);
       for (int64_t i = 0; i < leaf_count(node.shape); ++i) {
-        add_copy(inner, slot(*called->root(), i), slot(node, i), node.name());
+        add_copy(inner, slot(*called->root(), i), slot(node, i), node);
       }
     }
     branch->lockstep = p_->collectives.size() > before;
@@ -230,7 +239,7 @@ class Builder {
     for (size_t i = 0; i < p_->result_leaves.size(); ++i) {
       const Slot from = slot(*entry.root(), static_cast<int64_t>(i));
       const Slot to{BufferPlace::output, static_cast<int64_t>(i), 0, from.bytes};
-      add_copy(p_->main, from, to, "result");
+      add_copy(p_->main, from, to, *entry.root());
     }
   }
 

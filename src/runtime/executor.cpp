@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/loop_guard.h"
@@ -10,6 +11,7 @@
 #include "runtime/pages.h"
 #include "runtime/program.h"
 #include "runtime/schedule.h"
+#include "runtime/trace_log.h"
 
 namespace gspmd {
 
@@ -17,7 +19,7 @@ struct Executor::Impl {
   std::shared_ptr<const Program> program;
   std::shared_ptr<WorkerPool> pool;
   Counters counters;
-  std::vector<StepSchedule> schedule;       // fewer devices than workers
+  std::vector<StepSchedule> schedule;  // fewer devices than workers
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
   int64_t arena_stride = 0, scratch_stride = 0;
@@ -49,7 +51,8 @@ struct Executor::Impl {
     }
     recycled.resize(program->result_leaves.size());
     if (devices() < workers()) schedule = schedule_steps(*program);
-    tables.assign(static_cast<size_t>(devices()), std::vector<std::byte*>(program->arguments.size()));
+    tables.assign(static_cast<size_t>(devices()),
+                  std::vector<std::byte*>(program->arguments.size()));
     for (size_t a = 0; a < program->arguments.size(); ++a) {
       const Slot& slot = program->arguments[a];
       if (slot.kind == BufferPlace::parameter || slot.kind == BufferPlace::output) {
@@ -68,14 +71,16 @@ struct Executor::Impl {
   void check_arguments(std::span<const std::shared_ptr<DeviceBuffer>> arguments) const {
     const std::vector<Shape>& wanted = program->parameter_leaves;
     if (arguments.size() != wanted.size()) {
-      user_error("executor: {} argument buffers for {} parameter leaves", arguments.size(), wanted.size());
+      user_error("executor: {} argument buffers for {} parameter leaves", arguments.size(),
+                 wanted.size());
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (arguments[i] == nullptr) user_error("executor: argument {} is null", i);
       const Shape& shape = arguments[i]->shape();
-      if (!(shape == Shape(wanted[i].dtype, wanted[i].dims)) || arguments[i]->num_devices() != devices()) {
-        user_error("executor: argument {} is {} on {} devices; the program takes {} on {}", i, to_string(shape),
-                   arguments[i]->num_devices(), to_string(wanted[i]), devices());
+      if (!(shape == Shape(wanted[i].dtype, wanted[i].dims)) ||
+          arguments[i]->num_devices() != devices()) {
+        user_error("executor: argument {} is {} on {} devices; the program takes {} on {}", i,
+                   to_string(shape), arguments[i]->num_devices(), to_string(wanted[i]), devices());
       }
     }
     std::vector<const DeviceBuffer*> donated;
@@ -93,7 +98,8 @@ struct Executor::Impl {
       if (buffer.use_count() == 1) return buffer;
     }
     const Shape& shape = program->result_leaves[leaf];
-    recycled[leaf].push_back(std::make_shared<DeviceBuffer>(Shape(shape.dtype, shape.dims), devices()));
+    recycled[leaf].push_back(
+        std::make_shared<DeviceBuffer>(Shape(shape.dtype, shape.dims), devices()));
     return recycled[leaf].back();
   }
 
@@ -106,14 +112,23 @@ namespace {
 
 constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer
 
-// One worker's walk through the program. All workers walk alike, so that they meet at the same barriers.
+// One worker's walk through the program. All workers walk alike, so that they meet at the same
+// barriers.
 class Worker {
  public:
   Worker(Executor::Counters& counters, const Program& program, WorkerPool& pool,
-         const std::vector<StepSchedule>& schedule, const std::vector<std::vector<std::byte*>>& tables,
-         const ArenaGuard& guard, std::byte* scratch, int worker)
-      : counters_(counters), program_(program), pool_(pool), schedule_(schedule), tables_(tables),
-        guard_(guard), scratch_(scratch), worker_(worker) {
+         const std::vector<StepSchedule>& schedule,
+         const std::vector<std::vector<std::byte*>>& tables, const ArenaGuard& guard,
+         std::byte* scratch, int worker, TraceLog* log)
+      : counters_(counters),
+        program_(program),
+        pool_(pool),
+        schedule_(schedule),
+        tables_(tables),
+        guard_(guard),
+        scratch_(scratch),
+        worker_(worker),
+        log_(log) {
     const int64_t devices = program.options.num_devices, workers = pool.size();
     if (devices >= workers) {
       for (int64_t d = 0; d < devices; ++d) {
@@ -128,6 +143,7 @@ class Worker {
         ++team_;
       }
     }
+    if (log_ != nullptr) since_.assign(static_cast<size_t>(devices), 0);
   }
 
   void run() {
@@ -153,10 +169,38 @@ class Worker {
         case Block::Item::collective:
           run_collective(program_.collectives[static_cast<size_t>(item.first)], active);
           break;
-        case Block::Item::branch: run_branch(*program_.branches[static_cast<size_t>(item.first)], active); break;
-        case Block::Item::loop: run_loop(*program_.loops[static_cast<size_t>(item.first)], active); break;
+        case Block::Item::branch:
+          around(log_ == nullptr ? 0 : log_->branch(item.first), active,
+                 [&] { run_branch(*program_.branches[static_cast<size_t>(item.first)], active); });
+          break;
+        case Block::Item::loop:
+          around(log_ == nullptr ? 0 : log_->loop(item.first), active,
+                 [&] { run_loop(*program_.loops[static_cast<size_t>(item.first)], active); });
+          break;
       }
     }
+  }
+
+  // Of several workers on one device, the first writes down what it does.
+  bool records() const { return log_ != nullptr && rank_ == 0; }
+
+  void record(int64_t site, int64_t device, int64_t begin, int64_t waited = 0) {
+    const int64_t end = log_->now();
+    log_->add(worker_, {site, device, begin, end, waited}, depth_ > 0);
+    since_[static_cast<size_t>(device)] = end;
+  }
+
+  // A loop or conditional as an event around those inside.
+  template <class F>
+  void around(int64_t site, const std::vector<char>& active, F&& run) {
+    if (log_ == nullptr) return run();
+    const int64_t begin = log_->now();
+    std::fill(since_.begin(), since_.end(), begin);
+    ++depth_;
+    run();
+    --depth_;
+    for (const int64_t device : own_)
+      if (records() && active[static_cast<size_t>(device)]) record(site, device, begin);
   }
 
   KernelArgs args_of(const Step& step, int64_t device) const {
@@ -173,14 +217,16 @@ class Worker {
     }
   }
 
-  void run_segment(const Block::Item& item, const std::vector<char>& active) const {
+  void run_segment(const Block::Item& item, const std::vector<char>& active) {
     for (const int64_t device : own_) {
       if (!active[static_cast<size_t>(device)]) continue;
       for (int64_t i = item.first; i < item.last; ++i) {
         const Step& step = program_.steps[static_cast<size_t>(i)];
         guard_.close(device);
         guard_.open(device, step.first_argument, step.operands + step.results);
+        const int64_t begin = log_ == nullptr ? 0 : log_->now();
         run_parts(step, device, 0, step.kernel.parts);
+        if (log_ != nullptr) record(TraceLog::step(i), device, begin);
       }
     }
   }
@@ -206,14 +252,17 @@ class Worker {
     for (int64_t i = item.first; i < item.last; ++i) {
       const Step& step = program_.steps[static_cast<size_t>(i)];
       const StepSchedule& schedule = schedule_[static_cast<size_t>(i)];
-      if (schedule.barrier_before) pool_.barrier(worker_);
+      // Recorded steps do not overlap on their device.
+      if (schedule.barrier_before || log_ != nullptr) pool_.barrier(worker_);
       if (!runs) continue;
+      const int64_t begin = log_ == nullptr ? 0 : log_->now();
       const int64_t parts = step.kernel.parts;
       if (schedule.split) {
         run_parts(step, device, rank_ * parts / team_, (rank_ + 1) * parts / team_);
       } else if (rank_ == 0) {
         run_parts(step, device, 0, parts);
       }
+      if (records()) record(TraceLog::step(i), device, begin);
     }
   }
 
@@ -229,6 +278,7 @@ class Worker {
   void run_collective(const CollectiveStep& step, const std::vector<char>& active) {
     const CollectiveArgs args{&tables_, &active, program_.options.num_devices, pool_.size()};
     pool_.barrier(worker_);
+    const int64_t begin = log_ == nullptr ? 0 : log_->now();
     open_collective(step);
     check_active(step, args);
     gspmd::run_collective(step, args, worker_);
@@ -237,10 +287,16 @@ class Worker {
       counters_.bytes_received += bytes_received(step, args);
     }
     pool_.barrier(worker_);
+    for (const int64_t device : own_) {
+      if (!records() || !active[static_cast<size_t>(device)]) continue;
+      const int64_t since = since_[static_cast<size_t>(device)];
+      record(log_->collective(&step - program_.collectives.data()), device, since, begin - since);
+    }
   }
 
   bool predicate(const LoopStep& loop, int64_t device) const {
-    const std::byte* value = tables_[static_cast<size_t>(device)][static_cast<size_t>(loop.predicate_argument)];
+    const std::byte* value =
+        tables_[static_cast<size_t>(device)][static_cast<size_t>(loop.predicate_argument)];
     return *value != std::byte{0};
   }
 
@@ -252,7 +308,8 @@ class Worker {
     if (lockstep) {
       active = before;
     } else {
-      for (const int64_t device : own_) active[static_cast<size_t>(device)] = before[static_cast<size_t>(device)];
+      for (const int64_t device : own_)
+        active[static_cast<size_t>(device)] = before[static_cast<size_t>(device)];
     }
     LoopGuard guard(loop.name, loop.repeatable);
     int64_t devices = 0;  // that were in the last iteration
@@ -287,7 +344,8 @@ class Worker {
   }
 
   size_t chosen(const BranchStep& branch, int64_t device) const {
-    const std::byte* value = tables_[static_cast<size_t>(device)][static_cast<size_t>(branch.selector_argument)];
+    const std::byte* value =
+        tables_[static_cast<size_t>(device)][static_cast<size_t>(branch.selector_argument)];
     if (branch.is_pred) return *value != std::byte{0} ? 0 : 1;
     int32_t index = 0;
     std::memcpy(&index, value, sizeof(index));
@@ -295,19 +353,22 @@ class Worker {
     return static_cast<size_t>(index < 0 || index > last ? last : index);
   }
 
-  // As run_loop: alone with the own devices where no collective is inside. The devices of one branch
-  // after those of another.
+  // As run_loop: alone with the own devices where no collective is inside. The devices of one
+  // branch after those of another.
   void run_branch(const BranchStep& branch, const std::vector<char>& before) {
     const bool lockstep = branch.lockstep || teams();
-    std::vector<std::vector<char>> active(branch.blocks.size(), std::vector<char>(before.size(), 0));
+    std::vector<std::vector<char>> active(branch.blocks.size(),
+                                          std::vector<char>(before.size(), 0));
     if (lockstep) pool_.barrier(worker_);  // all selectors are there
     for (int64_t d = 0; d < std::ssize(before); ++d) {
       const bool own = lockstep || std::find(own_.begin(), own_.end(), d) != own_.end();
-      if (own && before[static_cast<size_t>(d)] != 0) active[chosen(branch, d)][static_cast<size_t>(d)] = 1;
+      if (own && before[static_cast<size_t>(d)] != 0)
+        active[chosen(branch, d)][static_cast<size_t>(d)] = 1;
     }
     if (lockstep) pool_.barrier(worker_);  // all have read the selectors
     for (size_t i = 0; i < active.size(); ++i) {
-      if (std::find(active[i].begin(), active[i].end(), 1) != active[i].end()) run_block(branch.blocks[i], active[i]);
+      if (std::find(active[i].begin(), active[i].end(), 1) != active[i].end())
+        run_block(branch.blocks[i], active[i]);
     }
   }
 
@@ -321,6 +382,9 @@ class Worker {
   int worker_;
   std::vector<int64_t> own_;
   int64_t rank_ = 0, team_ = 0;  // among the workers of one device
+  TraceLog* log_;                // nullptr: nothing is written down
+  std::vector<int64_t> since_;   // by device: the end of its last event
+  int64_t depth_ = 0;            // of loops and conditionals
 };
 
 }  // namespace
@@ -344,7 +408,8 @@ void Executor::Impl::place(std::span<const std::shared_ptr<DeviceBuffer>> argume
   for (const int64_t a : moving) {
     const Slot& slot = program->arguments[static_cast<size_t>(a)];
     const auto index = static_cast<size_t>(slot.index);
-    const DeviceBuffer& buffer = slot.kind == BufferPlace::parameter ? *arguments[index] : *results[index];
+    const DeviceBuffer& buffer =
+        slot.kind == BufferPlace::parameter ? *arguments[index] : *results[index];
     for (int64_t d = 0; d < devices(); ++d) {
       tables[static_cast<size_t>(d)][static_cast<size_t>(a)] = buffer.shard(d);
     }
@@ -368,7 +433,7 @@ std::vector<std::shared_ptr<DeviceBuffer>> Executor::run(
 }
 
 void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
-                   std::vector<std::shared_ptr<DeviceBuffer>>& results) {
+                   std::vector<std::shared_ptr<DeviceBuffer>>& results, RunTrace* trace) {
   Impl& impl = *impl_;
   impl.check_arguments(arguments);
   results.clear();
@@ -378,11 +443,14 @@ void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
   }
   impl.place(arguments, results);
   if (impl.program->options.poison) impl.poison(results);
+  std::optional<TraceLog> log;
+  if (trace != nullptr) log.emplace(*impl.program, impl.workers(), trace->max_events);
   impl.pool->run([&](int worker) {
     Worker(impl.counters, *impl.program, *impl.pool, impl.schedule, impl.tables, impl.guard,
-           impl.scratch + worker * impl.scratch_stride, worker)
+           impl.scratch + worker * impl.scratch_stride, worker, log ? &*log : nullptr)
         .run();
   });
+  if (log) log->finish(*trace);
   ++impl.counters.runs;
 }
 

@@ -24,6 +24,8 @@ struct Step {
   int64_t first_argument = 0;
   int64_t operands = 0, results = 0;
   std::string name;  // for messages
+  const Node* node = nullptr;
+  bool is_copy = false;  // of the node's value to where it is wanted
 };
 
 // A collective over groups of devices; its buffers are entries of each device's argument table.
@@ -40,7 +42,8 @@ struct CollectiveStep {
 struct LoopStep;
 struct BranchStep;
 
-// Segments, collectives, loops and conditionals in order. A segment is a range of steps that each device runs by itself.
+// Segments, collectives, loops and conditionals in order. A segment is a range of steps that each
+// device runs by itself.
 struct Block {
   struct Item {
     enum Kind : uint8_t { segment, collective, loop, branch } kind = segment;
@@ -52,11 +55,12 @@ struct Block {
 struct LoopStep {
   Block condition, body;
   int64_t predicate_argument = 0;
-  int64_t first_carried = 0;                // arguments: the carried leaves
-  std::vector<int64_t> carried_bytes;       // of each
-  bool repeatable = false;                  // an iteration depends on these only
-  bool lockstep = false;  // a collective is inside
+  int64_t first_carried = 0;           // arguments: the carried leaves
+  std::vector<int64_t> carried_bytes;  // of each
+  bool repeatable = false;             // an iteration depends on these only
+  bool lockstep = false;               // a collective is inside
   std::string name;
+  const Node* node = nullptr;
 };
 
 // A conditional: each device goes through the block that its selector names.
@@ -66,6 +70,7 @@ struct BranchStep {
   bool is_pred = false;   // true is block 0; else an s32, and block n-1 for numbers outside
   bool lockstep = false;  // a collective is inside
   std::string name;
+  const Node* node = nullptr;
 };
 
 class Program {
@@ -78,11 +83,11 @@ class Program {
   std::vector<std::unique_ptr<LoopStep>> loops;
   std::vector<std::unique_ptr<BranchStep>> branches;
   Block main;
-  std::vector<Slot> arguments;         // the argument table: a slot per entry
+  std::vector<Slot> arguments;  // the argument table: a slot per entry
   std::vector<Array> constants;
   std::vector<Shape> parameter_leaves, result_leaves;
-  std::vector<int64_t> donor;          // result leaf -> parameter leaf, or -1
-  int64_t scratch_bytes = 0;           // per worker
+  std::vector<int64_t> donor;  // result leaf -> parameter leaf, or -1
+  int64_t scratch_bytes = 0;   // per worker
 };
 
 }  // namespace gspmd

@@ -31,7 +31,12 @@ struct Command {
   int threads = 0;
   int64_t memory_limit = INT64_MAX;  // bytes per device
   double time_limit = 600;           // seconds after which a running loop gives up
-  std::string inputs, outputs;       // npz files; empty: random inputs, no file
+  std::string trace;                 // JSON file of what the run did; empty: none
+  std::string html;                  // page of visualize; empty: text
+  std::vector<std::string>
+      tensors;  // instructions that visualize shows; empty: parameters and root
+  bool all_tensors = false;
+  std::string inputs, outputs;  // npz files; empty: random inputs, no file
   std::vector<std::string> disabled, dump_after;
   std::vector<std::string> options;  // name=value of the partitioner
 };
@@ -44,6 +49,7 @@ int run_verb(const Command& command);
 int verify_verb(const Command& command);
 int explain_verb(const Command& command);
 int cost_verb(const Command& command);
+int visualize_verb(const Command& command);
 int ops_verb(const Command& command);
 
 // The module in command.file ("-": standard input). UserError where it cannot be read.

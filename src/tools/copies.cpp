@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/passes/join_async.h"
@@ -78,8 +79,11 @@ PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, cons
         std::memcpy(arguments.back()->shard(static_cast<int64_t>(d)), bytes.data(), bytes.size());
   }
   const Clock::time_point start = Clock::now();
-  const auto results = executor.run(arguments);
+  std::vector<std::shared_ptr<DeviceBuffer>> results;
+  RunTrace trace;
+  executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
   *seconds = seconds_since(start);
+  if (!command.trace.empty()) write_trace(command.trace, trace, command.file);
   PerDevice outputs(devices);
   for (size_t d = 0; d < devices; ++d)
     for (const auto& result : results) {

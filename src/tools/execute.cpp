@@ -7,9 +7,11 @@
 #include <fstream>
 #include <limits>
 
+#include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/passes/estimate_cost.h"
 #include "gspmd/runtime/executor.h"
+#include "tools/report.h"
 
 namespace gspmd::tools {
 namespace {
@@ -129,8 +131,12 @@ Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const C
     }
   Outcome outcome;
   const Clock::time_point start = Clock::now();
-  const auto results = executor.run(arguments);
+  std::vector<std::shared_ptr<DeviceBuffer>> results;
+  RunTrace trace;
+  if (const auto mesh = mesh_of(*prepared.compiled.completed)) trace.mesh = *mesh;
+  executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
   outcome.seconds = seconds_since(start);
+  if (!command.trace.empty()) write_trace(command.trace, trace, command.file);
   const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
   const std::vector<Sharding> shardings = leaf_shardings(*completed.root());
   for (size_t i = 0; i < results.size(); ++i)

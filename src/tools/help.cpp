@@ -63,6 +63,12 @@ constexpr VerbText kTexts[] = {
      "pred\n"
      "  true or false. Per-device programs add \"device_outputs\", a list for each device;\n"
      "  \"outputs\" are those of device 0, and --outputs stacks them along a new leading dim.\n"
+     "\nTrace\n"
+     "  --trace FILE writes what each device did when in the Trace Event Format: a track per "
+     "device,\n"
+     "  an event per op with opcode, shape, source line and bytes, collectives with axes, groups,\n"
+     "  bytes and the time waited, and a counter of the planned live bytes of each arena. Devices\n"
+     "  that share a thread take turns.\n"
      "\nLimits\n"
      "  A run that does not fit into memory is refused before it starts, with the bytes needed.\n"
      "  A loop gives up when it provably never ends, and after --time-limit seconds.\n"
@@ -73,7 +79,8 @@ constexpr VerbText kTexts[] = {
      "Runs a module on the mesh and on one device, and compares. Where the result is exact -\n"
      "only integer-preserving operations on integers within the type's range - it is compared\n"
      "bit for bit with plain reference kernels; otherwise with the same kernels on one device.\n"
-     "Where results differ, the first op whose value the partitioned program computes otherwise is\n"
+     "Where results differ, the first op whose value the partitioned program computes otherwise "
+     "is\n"
      "named, inside of loops too, or else the first pass behind the partitioner that is to blame.",
      "Tolerance\n"
      "  Exact results, integers and pred have to be equal bit for bit; NaN equals NaN. Others:\n"
@@ -89,7 +96,8 @@ constexpr VerbText kTexts[] = {
      "  {\"equal\": bool, \"exact\": bool, \"reference\": \"oracle\" or \"fast\", "
      "\"max_abs_error\": x,\n"
      "   \"max_rel_error\": x, \"first_difference\": {output, index, expected, actual} or null,\n"
-     "   \"wrong_step\": {kind: op, pass or runtime, name; of an op: opcode, computation, iteration,\n"
+     "   \"wrong_step\": {kind: op, pass or runtime, name; of an op: opcode, computation, "
+     "iteration,\n"
      "   leaf, device, index, expected, actual, source} or null,\n"
      "   \"collectives\": [...], \"full_rematerializations\": [...],\n"
      "   \"peak_bytes_per_device\": n, \"seconds\": {compile, run, reference}}\n"
@@ -125,6 +133,17 @@ constexpr VerbText kTexts[] = {
      "   \"device\": {rates}, \"collectives\": [...]}\n"
      "\nExamples\n"
      "  gspmd cost model.hlo --num-devices 65536"},
+    {"visualize",
+     "Completes the shardings and draws which device has which part of the parameters and of the\n"
+     "root, or of the instructions named: replicated and uneven parts, partial sums, manual\n"
+     "regions, tuples leaf by leaf, a slice for each tile of the dims beyond two. What large "
+     "meshes\n"
+     "repeat is left out and counted.",
+     "JSON\n"
+     "  {\"tensors\": [{\"computation\", \"name\", \"shape\", \"sharding\", \"text\"}]}\n"
+     "\nExamples\n"
+     "  gspmd visualize model.hlo --tensor dot.3\n"
+     "  gspmd visualize model.hlo --all --html model.html"},
     {"ops",
      "Lists the op table: each opcode, the sharding rule of a sample as factors, and the aspects\n"
      "that the library has for it.",

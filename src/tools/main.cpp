@@ -38,6 +38,8 @@ constexpr Verb kVerbs[] = {
      Stage::partition},
     {"cost", "FLOPs, bytes per collective, peak memory, time estimate", cost_verb,
      Stage::partition},
+    {"visualize", "which device has which part of a tensor, as text or a page", visualize_verb,
+     Stage::partition},
     {"ops", "the op table: name, sharding rule of a sample, aspects", ops_verb, Stage::table},
 };
 
@@ -146,6 +148,16 @@ void add_run_options(CLI::App& app, Command& command, Texts& texts) {
       ->group(kGroup);
 }
 
+void add_visualize_options(CLI::App& app, Command& command) {
+  app.add_option("--html", command.html, "write a page for a browser instead of text")
+      ->group("Pictures");
+  app.add_option("--tensor", command.tensors,
+                 "an instruction's name; repeatable; default: the entry's parameters and root")
+      ->group("Pictures");
+  app.add_flag("--all", command.all_tensors, "every instruction that has a sharding")
+      ->group("Pictures");
+}
+
 void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts) {
   app.footer(verb_footer(verb.name));
   app.add_flag("--json", command.json, "one JSON object on standard output");
@@ -155,10 +167,17 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
     add_propagation_options(app, command, texts);
     add_partition_options(app, command, texts);
   }
-  if (verb.may(Stage::partition) && verb.run != propagate_verb) add_memory_option(app, texts);
+  if (verb.may(Stage::partition) && verb.run != propagate_verb && verb.run != visualize_verb)
+    add_memory_option(app, texts);
   if (verb.may(Stage::run)) add_run_options(app, command, texts);
-  if (verb.stage == Stage::run)
+  if (verb.run == visualize_verb) add_visualize_options(app, command);
+  if (verb.stage == Stage::run) {
     app.add_option("--outputs", command.outputs, "npz file for the results")->group("Execution");
+    app.add_option("--trace", command.trace,
+                   "JSON file for a trace viewer (chrome://tracing, ui.perfetto.dev): what\n"
+                   "each device did when")
+        ->group("Execution");
+  }
   if (!verb.may(Stage::compare)) return;
   app.add_option("--reference", texts.reference,
                  "auto (default), oracle: plain kernels, or fast: one device")

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/ops/loop_guard.h"
@@ -271,6 +272,7 @@ int verify_regions(const Module& module, const Command& command) {
 
 int run_verb(const Command& command) {
   check_outputs_path(command.outputs);
+  if (!command.trace.empty()) write_trace(command.trace, RunTrace{}, command.file);
   const std::unique_ptr<Module> module = load_for_devices(command);
   const LoopDeadline deadline(command.time_limit);
   if (runs_as_copies(*module)) return run_as_copies(*module, command);

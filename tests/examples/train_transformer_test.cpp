@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -80,14 +81,46 @@ TEST_CASE("train_transformer: the exact form is checked bit by bit", "[examples]
   CHECK(lines_of(outcome.out).back().at("check").at("max_relative_difference") == 0);
 }
 
+TEST_CASE("train_transformer: --trace writes the last step, with the same losses", "[examples]") {
+  const std::string file = fmt::format("{}/tests/train-trace.json", GSPMD_BINARY_DIR);
+  const Outcome plain = run(kSmall + "--mesh data=2,model=2 --json");
+  const Outcome traced = run(kSmall + "--mesh data=2,model=2 --json --trace '" + file + "'");
+  INFO(traced.out);
+  REQUIRE(traced.exit_code == 0);
+  const auto before = lines_of(plain.out), after = lines_of(traced.out);
+  for (size_t i = 0; i < 3; ++i) CHECK(before[i].at("loss") == after[i].at("loss"));
+  std::ifstream in(file);
+  const auto trace = nlohmann::json::parse(in);
+  std::remove(file.c_str());
+  int64_t tracks = 0, collectives = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("name") == "thread_name") ++tracks;
+    if (event.value("cat", "") == "collective") ++collectives;
+  }
+  CHECK(tracks == 4);
+  CHECK(collectives >= 4 * 3);
+}
+
 TEST_CASE("train_transformer: every wrong option is one message and exit code 2", "[examples]") {
-  const std::vector<std::string> wrong = {
-      "--mesh data=0",       "--mesh data=two", "--recipe 3d",
-      "--heads 3",           "--layers 0",      "--layers -1",
-      "--seq 1000000",       "--steps x",       "--dtype f16",
-      "--optimizer none",    "--norm batch",    "--positions relative",
-      "--text no/such/file", "--exact --bias",  "--d-model 1000000000 --heads 1",
-      "--batch 2000000000",  "--lr -1",         "--no-such-option"};
+  const std::vector<std::string> wrong = {"--mesh data=0",
+                                          "--mesh data=two",
+                                          "--recipe 3d",
+                                          "--heads 3",
+                                          "--layers 0",
+                                          "--layers -1",
+                                          "--seq 1000000",
+                                          "--steps x",
+                                          "--dtype f16",
+                                          "--optimizer none",
+                                          "--norm batch",
+                                          "--positions relative",
+                                          "--text no/such/file",
+                                          "--exact --bias",
+                                          "--d-model 1000000000 --heads 1",
+                                          "--batch 2000000000",
+                                          "--lr -1",
+                                          "--no-such-option",
+                                          "--trace /no/such/file"};
   for (const std::string& option : wrong) {
     const Outcome outcome = run(option);
     INFO(option << ": " << outcome.out);
@@ -100,10 +133,12 @@ TEST_CASE("train_transformer: --help lists every option of its contract", "[exam
   const Outcome outcome = run("--help");
   CHECK(outcome.exit_code == 0);
   for (const char* option :
-       {"--text",    "--mesh",      "--recipe", "--layers", "--d-model",   "--d-ff",
-        "--heads",   "--seq",       "--batch",  "--steps",  "--lr",        "--seed",
-        "--threads", "--optimizer", "--norm",   "--bias",   "--positions", "--dtype",
-        "--exact",   "--check",     "--sample", "--json"}) {
+       {"--text",   "--mesh",      "--recipe",  "--layers",     "--d-model",
+        "--d-ff",   "--heads",     "--seq",     "--batch",      "--steps",
+        "--lr",     "--seed",      "--threads", "--optimizer",  "--norm",
+        "--bias",   "--positions", "--dtype",   "--exact",      "--check",
+        "--sample", "--json",      "--trace",   "--checkpoint", "--checkpoint-every",
+        "--resume"}) {
     INFO(option);
     CHECK(outcome.out.find(option) != std::string::npos);
   }

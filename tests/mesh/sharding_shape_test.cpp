@@ -121,24 +121,12 @@ TEST_CASE("visualize: a matrix is a table of the devices that hold each tile", "
         "   |   5    4    3    2    1    0\n");
 }
 
-TEST_CASE("visualize: large meshes are elided, more dims are listed", "[visualize]") {
+TEST_CASE("visualize: large meshes are elided", "[visualize]") {
   const std::string many =
       visualize(Shape(DType::f32, {4096, 4096}),
                 parse_sharding("{devices=[64,64,256]<=[1048576] last_tile_dim_replicate}"));
   CHECK_THAT(many, Contains("0-255") && Contains("..."));
   CHECK(many.size() < 3000);
-  const std::string cube =
-      visualize(Shape(DType::f32, {4, 8, 6, 5}), parse_sharding("{devices=[2,1,3,5]<=[30]}"));
-  CHECK(cube ==
-        "f32[4,8,6,5] {devices=[2,1,3,5]<=[30]}\n"
-        "  shards f32[2,8,2,1]\n"
-        "  dim 0: 2 tiles of 2\n"
-        "  dim 2: 3 tiles of 2\n"
-        "  dim 3: 5 tiles of 1\n"
-        "  dims 0 and 2, the other dims at their first tile:\n"
-        "      | 0:2  2:4  4:6\n"
-        "  0:2 |   0    5   10\n"
-        "  2:4 |  15   20   25\n");
 }
 
 TEST_CASE("visualize: every kind has a sentence", "[visualize]") {

@@ -42,6 +42,11 @@ class GSPMD_API ExecutableBase {
   const Sharding& result_sharding(int64_t leaf, Site site = Site::here()) const;
   Executor::Counters counters() const;  // zeros before the first run
 
+  // The next call is recorded: what each device does when, written to `path` for a trace viewer as
+  // write_trace says. Results are the same bits. UserError, at once, where the file cannot be
+  // written.
+  void trace(const std::string& path, Site site = Site::here()) const;
+
   std::string argument_name(size_t argument) const;  // as given to compile, or "arg0", "arg1", ...
 
  protected:

@@ -7,8 +7,11 @@
 #include "gspmd/api/operand.h"
 #include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
+#include "gspmd/mesh/visualize.h"
 
 namespace gspmd {
+
+class ExecutableBase;
 
 // The sharding of a device array; host arrays are {replicated}.
 GSPMD_API Sharding sharding_of(const Array& array);
@@ -19,5 +22,10 @@ GSPMD_API bool on_devices(
 // tensor while tracing (others are not decided before compilation: the text says so).
 GSPMD_API std::string visualize(const Array& array);
 GSPMD_API std::string visualize(const Tensor& tensor, Site site = Site::here());
+
+// The same as a page for a browser (gspmd/mesh/visualize.h): of one array, and of all parameters
+// and results of a compiled function, by path.
+GSPMD_API std::string visualize_html(const Array& array);
+GSPMD_API std::string visualize_html(const ExecutableBase& executable);
 
 }  // namespace gspmd

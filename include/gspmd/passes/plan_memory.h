@@ -19,15 +19,15 @@ struct BufferPlace {
   Kind kind = arena;   // which storage holds it
   int64_t offset = 0;  // arena: bytes from the start, 64-aligned
   int64_t index = 0;   // parameter: flat entry parameter leaf; output: flat result leaf
-  int64_t bytes = 0;  // of the leaf, on one device
+  int64_t bytes = 0;   // of the leaf, on one device
 };
 
 // A value that a device holds at some moment.
 struct HeldTensor {
   BufferPlace::Kind kind = BufferPlace::arena;  // where it is
-  std::string name;    // of the instruction
-  Shape shape;  // on one device
-  int64_t bytes = 0;  // on one device
+  std::string name;                             // of the instruction
+  Shape shape;                                  // on one device
+  int64_t bytes = 0;                            // on one device
   std::string source;  // "file:line" of the user's program; empty where it is not known
   bool operator==(const HeldTensor&) const = default;
 };
@@ -40,8 +40,13 @@ struct MemoryPlan {
   int64_t arena_bytes = 0;                                            // per device
   int64_t parameter_bytes = 0, output_bytes = 0, constant_bytes = 0;  // outputs: those not donated
   int64_t peak_bytes = 0;                                             // all of the above
-  std::string peak_op;                    // at the arena's highest live point
-  // What a device holds then, largest first: the arena's, parameters, results that are not donated, constants.
+  // By node id: what the arena's values take while it runs, each rounded as it is placed; and the
+  // most.
+  std::map<int64_t, int64_t> live_bytes;
+  int64_t peak_live_bytes = 0;  // at most arena_bytes: gaps between buffers are not counted
+  std::string peak_op;          // at the arena's highest live point
+  // What a device holds then, largest first: the arena's, parameters, results that are not donated,
+  // constants.
   std::vector<HeldTensor> peak_tensors;
 };
 
@@ -57,8 +62,8 @@ struct PlanOptions {
 // loop-carried buffers; then best-fit offsets. Deterministic.
 GSPMD_API MemoryPlan plan_memory(const Module& local, const PlanOptions& options = {});
 
-// UserError where the plan's peak is above `limit` bytes: the numbers, the op at the peak, and the largest
-// tensors with the lines of the user's program that made them. `what` begins the message.
+// UserError where the plan's peak is above `limit` bytes: the numbers, the op at the peak, and the
+// largest tensors with the lines of the user's program that made them. `what` begins the message.
 GSPMD_API void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what,
                                   Site site = {});
 

@@ -11,6 +11,7 @@
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/passes/plan_memory.h"
+#include "gspmd/runtime/run_trace.h"
 
 namespace gspmd {
 
@@ -22,7 +23,7 @@ class GSPMD_API DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer();
-  const Shape& shape() const { return shape_; }  // of one device's part
+  const Shape& shape() const { return shape_; }         // of one device's part
   int64_t num_devices() const { return num_devices_; }  // that hold a part
   // Row-major elements of one device's part.
   std::byte* shard(int64_t device) const { return data_ + device * stride_; }
@@ -35,13 +36,13 @@ class GSPMD_API DeviceBuffer {
 
 // How a program is prepared.
 struct ProgramOptions {
-  int64_t num_devices = 1;  // of the mesh
+  int64_t num_devices = 1;         // of the mesh
   bool reference_kernels = false;  // every op by its reference kernel
-  bool poison = false;             // fill arena and outputs with NaN / 0x80 patterns before each run
+  bool poison = false;  // fill arena and outputs with NaN / 0x80 patterns before each run
 };
 
-// A per-device module made ready to run: kernels prepared, memory planned. Immutable; one program may
-// have several executors.
+// A per-device module made ready to run: kernels prepared, memory planned. Immutable; one program
+// may have several executors.
 class Program;
 // UserError where an op cannot run (names it). The module is read only here.
 GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
@@ -59,21 +60,21 @@ class GSPMD_API Executor {
   Executor(std::shared_ptr<const Program> program, std::shared_ptr<WorkerPool> pool);
   ~Executor();
 
-  // One buffer per entry parameter leaf, local shapes; returns one per result leaf. A parameter leaf
-  // that module.aliases donates must not be used by the caller afterwards: the result shares its
-  // storage. ExecutionError names op and devices.
+  // One buffer per entry parameter leaf, local shapes; returns one per result leaf. A parameter
+  // leaf that module.aliases donates must not be used by the caller afterwards: the result shares
+  // its storage. ExecutionError names op and devices.
   std::vector<std::shared_ptr<DeviceBuffer>> run(
       std::span<const std::shared_ptr<DeviceBuffer>> arguments);
   // The same into `results`, whose room is reused from call to call.
   void run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
-           std::vector<std::shared_ptr<DeviceBuffer>>& results);
+           std::vector<std::shared_ptr<DeviceBuffer>>& results, RunTrace* trace = nullptr);
 
   // What was done so far.
   struct Counters {
-    int64_t runs = 0;  // calls of run()
-    int64_t arena_bytes = 0;          // per device
-    int64_t bytes_received = 0;       // all devices, read from other devices' shards
-    int64_t collectives = 0;  // run so far, of all runs
+    int64_t runs = 0;            // calls of run()
+    int64_t arena_bytes = 0;     // per device
+    int64_t bytes_received = 0;  // all devices, read from other devices' shards
+    int64_t collectives = 0;     // run so far, of all runs
   };
   const Counters& counters() const;  // Zeros before the first run.
 

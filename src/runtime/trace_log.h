@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "gspmd/runtime/run_trace.h"
+#include "runtime/program.h"
+
+namespace gspmd {
+
+// Where the workers of one run write down what they do, each into a list of its own.
+class TraceLog {
+ public:
+  TraceLog(const Program& program, int workers, int64_t max_events);
+
+  // Nanoseconds from the beginning.
+  int64_t now() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+  }
+  // Numbers of sites.
+  static int64_t step(int64_t index) { return index; }
+  int64_t collective(int64_t index) const { return steps_ + index; }
+  int64_t loop(int64_t index) const { return steps_ + collectives_ + index; }
+  int64_t branch(int64_t index) const { return steps_ + collectives_ + loops_ + index; }
+  // `inner`: inside a loop; dropped when there are very many.
+  void add(int worker, const TraceEvent& event, bool inner);
+  void finish(RunTrace& trace) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct List {
+    std::vector<TraceEvent> events;
+    int64_t dropped = 0;
+  };
+
+  const Program& program_;
+  int64_t steps_, collectives_, loops_;
+  size_t limit_;  // events per worker
+  std::vector<List> lists_;
+  Clock::time_point start_;
+};
+
+}  // namespace gspmd
