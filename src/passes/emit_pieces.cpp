@@ -122,8 +122,17 @@ class PieceEmitter {
     result_ = result_ ? hlo::select(taken(uses), there, result_) : there;
   }
 
+  // A part of the shard `x`, from the positions by dim and device on.
+  Node* part(Node* x, const std::vector<Table>& from, const Dims& size) {
+    if (size == x->dims()) return x;
+    std::vector<Node*> at;
+    for (size_t d = 0; d < rank_; ++d) at.push_back(look_up(from[d]));
+    return hlo::dynamic_slice(x, std::move(at), size);
+  }
+
   void take_round(Node* x, const PieceRound& round) {
-    std::vector<Table> send(rank_, table()), begin(rank_, table());
+    std::vector<Table> send(rank_, table()), begin(rank_, table()), hand_on(rank_, table());
+    Table relayed = table();
     std::vector<Use> uses;
     Attributes attrs;
     attrs.channel_id = 1;
@@ -131,17 +140,24 @@ class PieceEmitter {
       const auto source = static_cast<size_t>(move.source),
                  target = static_cast<size_t>(move.target);
       for (size_t d = 0; d < rank_; ++d) {
-        send[d][source] = move.begin[d] - have_[d][source];
+        if (move.relayed)
+          hand_on[d][source] = move.begin[d] - want_[d][source];
+        else
+          send[d][source] = move.begin[d] - have_[d][source];
         begin[d][target] = move.begin[d];
       }
+      relayed[source] = move.relayed ? 1 : 0;
       uses.push_back({move.target, move.use});
       attrs.permutation->pairs.emplace_back(move.source, move.target);
     }
-    Node* sent = x;
-    if (round.size != x->dims()) {
-      std::vector<Node*> at;
-      for (size_t d = 0; d < rank_; ++d) at.push_back(look_up(send[d]));
-      sent = hlo::dynamic_slice(x, std::move(at), round.size);
+    const auto is_relayed = [](const PieceRound::Move& move) { return move.relayed; };
+    const bool any = std::any_of(round.moves.begin(), round.moves.end(), is_relayed);
+    const bool all = std::all_of(round.moves.begin(), round.moves.end(), is_relayed);
+    Node* sent = all ? nullptr : part(x, send, round.size);
+    if (any) {
+      Node* again = part(result_, hand_on, round.size);
+      Node* which = hlo::compare(look_up(relayed), number(0), Direction::ne);
+      sent = all ? again : hlo::select(hlo::broadcast(which, round.size, {}), again, sent);
     }
     Node* piece = spmd_.emit(Opcode::collective_permute, sent->shape, {sent}, std::move(attrs));
     take(piece, begin, uses);

@@ -22,7 +22,7 @@ class StepEmitter {
       case ReshardKind::dynamic_slice:
         return dynamic_slice(x, step, after);
       case ReshardKind::all_to_all:
-        return all_to_all(x, step, after);
+        return step.also.empty() ? all_to_all(x, step, after) : all_to_all_of_dims(x, step, after);
       case ReshardKind::collective_permute:
         return collective_permute(x, step, after);
       case ReshardKind::all_reduce:
@@ -123,6 +123,60 @@ class StepEmitter {
     joined[static_cast<size_t>(step.dim)] *= g;
     Node* y = hlo::reshape(moved, joined);
     return realign(y, step, step.dim, step.after, after.dims[static_cast<size_t>(step.dim)]);
+  }
+
+  // Several dims lose digits to others at once. Dims that gain are cut, [g of each run.., piece],
+  // and what arrives is put together along dims that lose, the runs that came last in front.
+  Node* all_to_all_of_dims(Node* x, const ReshardStep& step, const Shape& after) {
+    std::vector<MovedDigits> runs{{step.dim, step.dim_to, step.digits}};
+    runs.insert(runs.end(), step.also.begin(), step.also.end());
+    const auto rank = static_cast<size_t>(x->rank());
+    ReshardStep all = step;
+    Dims members, pieces(rank), cuts(rank, 1);
+    all.digits.clear();
+    for (const MovedDigits& run : runs) {
+      members.push_back(tile_count(run.digits));
+      cuts[static_cast<size_t>(run.dim_to)] *= members.back();
+      all.digits.insert(all.digits.end(), run.digits.begin(), run.digits.end());
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      pieces[d] = cuts[d] == 1 ? x->dims()[d] : after.dims[d];
+      x = resize(x, static_cast<int64_t>(d), pieces[d] * cuts[d]);
+    }
+    // Positions of the runs and of the pieces, as they are cut and as they are joined.
+    Dims cut_dims, cut_at(runs.size()), piece_at(rank), front, back, joined;
+    for (size_t d = 0; d < rank; ++d) {
+      for (size_t r = 0; r < runs.size(); ++r)
+        if (runs[r].dim_to == static_cast<int64_t>(d)) {
+          cut_at[r] = std::ssize(cut_dims);
+          cut_dims.push_back(members[r]);
+        }
+      piece_at[d] = std::ssize(cut_dims);
+      cut_dims.push_back(pieces[d]);
+    }
+    front = cut_at;
+    front.insert(front.end(), piece_at.begin(), piece_at.end());
+    Dims split = members;
+    split.insert(split.end(), pieces.begin(), pieces.end());
+    Dims sent = pieces;
+    sent.insert(sent.begin(), tile_count(all.digits));
+    for (size_t d = 0; d < rank; ++d) {
+      int64_t size = pieces[d];
+      for (size_t r = runs.size(); r-- > 0;)
+        if (runs[r].dim == static_cast<int64_t>(d)) {
+          back.push_back(static_cast<int64_t>(r));
+          size *= members[r];
+        }
+      back.push_back(static_cast<int64_t>(runs.size() + d));
+      joined.push_back(size);
+    }
+    Attributes attrs = group_attributes(all);
+    attrs.dimensions = {0};
+    Node* y = hlo::reshape(hlo::transpose(hlo::reshape(x, cut_dims), front), sent);
+    y = spmd_.emit(Opcode::all_to_all, Shape(x->shape.dtype, sent), {y}, attrs);
+    y = hlo::reshape(hlo::transpose(hlo::reshape(y, split), back), joined);
+    for (size_t d = 0; d < rank; ++d) y = resize(y, static_cast<int64_t>(d), after.dims[d]);
+    return y;
   }
 
   Digits all_digits(const Sharding& s) const {

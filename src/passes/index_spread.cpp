@@ -215,7 +215,10 @@ class Search {
 
   double bytes_sent(const Shape& shape, const ReshardStep& step) const {
     const double before = held_bytes(shape, step.before), after = held_bytes(shape, step.after);
-    const double others = 1 - std::pow(kAxisSize, -static_cast<double>(parts(step.digits).size()));
+    auto axes = static_cast<double>(parts(step.digits).size());
+    for (const MovedDigits& moved : step.also)
+      axes += static_cast<double>(parts(moved.digits).size());
+    const double others = 1 - std::pow(kAxisSize, -axes);
     switch (step.kind) {
       case ReshardKind::dynamic_slice:
         return 0;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
+#include <numeric>
 
+#include "passes/piece_rounds.h"
+#include "passes/relay_rounds.h"
 #include "passes/trip_count.h"
 
 namespace gspmd {
@@ -32,68 +34,108 @@ struct Tile {
   std::vector<int64_t> holders;
 };
 
-struct Piece {
-  const Tile* tile = nullptr;
-  int64_t target = 0;
-  Box part;
-  int64_t volume = 0;
-  int64_t shift = 0;  // from the first holder on, so that pieces in turn make rounds
-};
-
 const Box* box_of(std::span<const HeldBox> boxes, int64_t device) {
   const auto at = std::lower_bound(boxes.begin(), boxes.end(), device,
                                    [](const HeldBox& b, int64_t d) { return b.device < d; });
   return at == boxes.end() || at->device != device ? nullptr : &at->box;
 }
 
-// Rounds being filled: each piece goes where it makes the least more to send.
-class Rounds {
- public:
-  void add(const Piece& piece) {
-    size_t best = rounds_.size();
-    int64_t best_growth = piece.volume, best_source = piece.tile->holders[0];
-    for (size_t r = 0; r < rounds_.size(); ++r) {
-      const std::optional<int64_t> source = free_source(r, piece);
-      if (!source) continue;
-      const int64_t growth = volume(joined(rounds_[r].size, piece.part.size)) - sizes_[r];
-      if (growth > best_growth || (growth == best_growth && best < rounds_.size())) continue;
-      best = r;
-      best_growth = growth;
-      best_source = *source;
-      if (growth == 0) break;
-    }
-    if (best == rounds_.size()) {
-      rounds_.push_back({{}, piece.part.size});
-      sizes_.push_back(piece.volume);
-      busy_.emplace_back();
-    } else if (best_growth > 0) {
-      rounds_[best].size = joined(rounds_[best].size, piece.part.size);
-      sizes_[best] = volume(rounds_[best].size);
-    }
-    rounds_[best].moves.push_back({best_source, piece.target, piece.part.start, piece.part});
-    busy_[best].sources.insert(best_source);
-    busy_[best].targets.insert(piece.target);
+// The boxes cut into parts of at most `chunk` per dim.
+std::vector<Piece> cut(const std::vector<Piece>& pieces, const Dims& chunk) {
+  std::vector<Piece> parts;
+  for (const Piece& piece : pieces) {
+    Piece part = piece;
+    const auto go = [&](const auto& self, size_t d) -> void {
+      if (d == chunk.size()) {
+        part.volume = volume(part.part.size);
+        parts.push_back(part);
+        return;
+      }
+      const int64_t end = piece.part.start[d] + piece.part.size[d];
+      for (int64_t at = piece.part.start[d]; at < end; at += chunk[d]) {
+        part.part.start[d] = at;
+        part.part.size[d] = std::min(chunk[d], end - at);
+        self(self, d + 1);
+      }
+    };
+    go(go, 0);
   }
-  std::vector<PieceRound> take() { return std::move(rounds_); }
+  return parts;
+}
 
- private:
-  struct Busy {
-    std::unordered_set<int64_t> sources, targets;
+// Sizes of parts that make the pieces more alike: as they are, the least of them, what divides all
+// of them, and parts of that.
+std::vector<Dims> chunks_of(const std::vector<Piece>& pieces) {
+  const size_t rank = pieces[0].part.size.size();
+  Dims most(rank, 0), least(rank, INT64_MAX), common(rank, 0);
+  for (const Piece& piece : pieces)
+    for (size_t d = 0; d < rank; ++d) {
+      most[d] = std::max(most[d], piece.part.size[d]);
+      least[d] = std::min(least[d], piece.part.size[d]);
+      common[d] = std::gcd(common[d], piece.part.size[d]);
+    }
+  std::vector<Dims> chunks{most};
+  if (rank == 0) return chunks;
+  Dims half = common;  // so that what is handed on need not wait for all of it
+  int64_t& widest = *std::max_element(half.begin(), half.end());
+  widest = ceil_div(widest, 2);
+  Dims quarter = half;
+  int64_t& wide = *std::max_element(quarter.begin(), quarter.end());
+  wide = ceil_div(wide, 2);
+  for (const Dims& chunk : {least, common, half, quarter})
+    if (chunk != chunks.back()) chunks.push_back(chunk);
+  return chunks;
+}
+
+int64_t count_cut(const std::vector<Piece>& pieces, const Dims& chunk) {
+  int64_t count = 0;
+  for (const Piece& piece : pieces) {
+    int64_t parts = 1;
+    for (size_t d = 0; d < chunk.size(); ++d)
+      parts = saturating_multiply(parts, ceil_div(piece.part.size[d], chunk[d]));
+    count = saturating_add(count, parts);
+  }
+  return count;
+}
+
+int64_t received_most(const std::vector<Piece>& pieces) {
+  std::map<int64_t, int64_t> received;
+  for (const Piece& piece : pieces) received[piece.target] += piece.volume;
+  int64_t most = 0;
+  for (const auto& [device, elements] : received) most = std::max(most, elements);
+  return most;
+}
+
+int64_t elements_of(const std::vector<PieceRound>& rounds) {
+  int64_t sum = 0;
+  for (const PieceRound& round : rounds) sum = saturating_add(sum, volume(round.size));
+  return sum;
+}
+
+std::vector<PieceRound> rounds_of(const std::vector<Piece>& pieces, bool relays) {
+  constexpr int64_t kMostParts = 512;
+  constexpr size_t kMostCut = 16;
+  const int64_t received = received_most(pieces);
+  std::vector<PieceRound> best;
+  const auto keep = [&](std::vector<PieceRound> rounds) {
+    if (!rounds.empty() && (best.empty() || elements_of(rounds) < elements_of(best)))
+      best = std::move(rounds);
   };
-  static Dims joined(Dims a, const Dims& b) {
-    for (size_t d = 0; d < a.size(); ++d) a[d] = std::max(a[d], b[d]);
-    return a;
-  }
-  std::optional<int64_t> free_source(size_t r, const Piece& piece) const {
-    if (busy_[r].targets.count(piece.target)) return std::nullopt;
-    for (const int64_t holder : piece.tile->holders)
-      if (!busy_[r].sources.count(holder)) return holder;
-    return std::nullopt;
-  }
-  std::vector<PieceRound> rounds_;
-  std::vector<int64_t> sizes_;
-  std::vector<Busy> busy_;
-};
+  const std::vector<Dims> chunks = chunks_of(pieces);
+  for (int relay = 0; relay <= (relays ? 1 : 0); ++relay)
+    for (const Dims& chunk : chunks) {
+      if (!best.empty() && elements_of(best) <= received) return best;
+      const bool whole = chunk == chunks[0];
+      if ((!whole || relay != 0) && count_cut(pieces, chunk) > kMostParts) continue;
+      std::vector<Piece> parts = whole ? pieces : cut(pieces, chunk);
+      assign_sources(parts);
+      if (relay != 0)
+        keep(relay_pieces(parts, kMostCut, received));
+      else
+        keep(colour_pieces(std::move(parts), whole ? SIZE_MAX : kMostCut));
+    }
+  return best;
+}
 
 }  // namespace
 
@@ -112,7 +154,8 @@ std::vector<HeldBox> held_boxes(const Shape& global, const Sharding& s, int64_t 
 }
 
 PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
-                          std::span<const HeldBox> want, const Dims& have_shard) {
+                          std::span<const HeldBox> want, const Dims& have_shard,
+                          const Dims& want_shard, bool relays) {
   PieceTransfer plan;
   plan.have.assign(have.begin(), have.end());
   plan.want.assign(want.begin(), want.end());
@@ -138,22 +181,18 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
         plan.own = true;
         continue;
       }
-      pieces.push_back({&tile, w.device, std::move(part), size,
+      pieces.push_back({std::move(part), w.device, &tile.holders, size, -1,
                         (w.device - tile.holders[0] + devices) % devices});
     }
   }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return a.volume != b.volume ? a.volume > b.volume : a.shift < b.shift;
-  });
-  Rounds rounds;
-  for (const Piece& piece : pieces) rounds.add(piece);
-  plan.rounds = rounds.take();
+  if (!pieces.empty()) plan.rounds = rounds_of(pieces, relays);
   for (PieceRound& round : plan.rounds) {
     plan.elements = saturating_add(plan.elements, volume(round.size));
     for (PieceRound::Move& move : round.moves) {  // what is sent lies in the shard
-      const Box& held = *box_of(have, move.source);
+      const Box& held = *box_of(move.relayed ? want : have, move.source);
+      const Dims& shard = move.relayed ? want_shard : have_shard;
       for (size_t d = 0; d < global.size(); ++d)
-        move.begin[d] = std::min(move.begin[d], held.start[d] + have_shard[d] - round.size[d]);
+        move.begin[d] = std::min(move.begin[d], held.start[d] + shard[d] - round.size[d]);
     }
     std::sort(round.moves.begin(), round.moves.end(),
               [](const auto& a, const auto& b) { return a.source < b.source; });

@@ -25,8 +25,9 @@ std::vector<HeldBox> held_boxes(const Shape& global, const Sharding& sharding, i
 struct PieceRound {
   struct Move {
     int64_t source = 0, target = 0;
-    Dims begin;  // global position of what is sent; lies in the source's shard with `size`
+    Dims begin;  // global position of what is sent; lies in what the source has with `size`
     Box use;     // global: what the target takes of it
+    bool relayed = false;  // of what the source was sent in rounds before
   };
   std::vector<Move> moves;  // by source; no source and no target twice
   Dims size;
@@ -42,8 +43,10 @@ struct PieceTransfer {
   // Of a collective-broadcast instead of rounds: the first of each group sends its whole box.
   std::vector<std::vector<int64_t>> groups;
 };
+// With `relays`, devices also hand on what they were sent, where that sends less (relay_rounds.h).
 PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
-                          std::span<const HeldBox> want, const Dims& have_shard);
+                          std::span<const HeldBox> want, const Dims& have_shard,
+                          const Dims& want_shard, bool relays);
 
 // What the device that is worst off has to be sent: a lower bound on the elements of any way.
 int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox> want);

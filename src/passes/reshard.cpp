@@ -142,7 +142,10 @@ ReshardProblem problem_of(const Shape& global, const Sharding& from, const Shard
   problem.to = layout_of(to, rank, problem.atoms[1]);
   problem.to.ordered = apart ? 1 : 0;
   // Collectives over groups serve where both ends are on all devices, in digits with common cuts.
-  problem.in_pieces = ends.partial() || (apart && ends.from == ends.to);
+  // Else pieces may send less; lists of devices are no matter where these are few.
+  const bool few = std::max(ends.from->count, ends.to->count) <= ReshardSearch::kFewDevices &&
+                   from.manual_digits().empty() && from.unreduced().empty();
+  problem.in_pieces = ends.partial() || (apart && (few || ends.from == ends.to));
   problem.manual = from.manual_digits();
   if (!from.unreduced().empty()) problem.combiner = from.unreduced()[0].combiner;
   return problem;
@@ -335,6 +338,11 @@ std::string to_string(const ReshardPlan& plan) {
     if (step.dim_to >= 0) text += fmt::format(" to dim {}", step.dim_to);
     for (const Digit& digit : step.digits)
       text += fmt::format(" ({},{})", digit.size, digit.stride);
+    for (const MovedDigits& moved : step.also) {
+      text += fmt::format(" and dim {} to dim {}", moved.dim, moved.dim_to);
+      for (const Digit& digit : moved.digits)
+        text += fmt::format(" ({},{})", digit.size, digit.stride);
+    }
     if (step.realigned) text += " realigned";
     if (step.kind == ReshardKind::piecewise_permutes)
       text += fmt::format(" of pieces, {}", step.pieces->rounds.size());

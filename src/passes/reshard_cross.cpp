@@ -110,13 +110,13 @@ int64_t ReshardSearch::bytes_lacking(const AtomLayout& before, const AtomLayout&
 }
 
 std::shared_ptr<PieceTransfer> ReshardSearch::pieces(const AtomLayout& before,
-                                                     const AtomLayout& after) const {
-  return std::make_shared<PieceTransfer>(
-      plan_pieces(p_.global.dims, boxes(before), boxes(after), local_dims(before)));
+                                                     const AtomLayout& after, bool relays) const {
+  return std::make_shared<PieceTransfer>(plan_pieces(
+      p_.global.dims, boxes(before), boxes(after), local_dims(before), local_dims(after), relays));
 }
 
-void ReshardSearch::count_pieces(const AtomLayout& before, Move& move) const {
-  const std::shared_ptr<PieceTransfer> transfer = pieces(before, move.after);
+void ReshardSearch::count_pieces(const AtomLayout& before, Move& move, bool relays) const {
+  const std::shared_ptr<PieceTransfer> transfer = pieces(before, move.after, relays);
   move.counted = true;
   move.bytes = saturating_multiply(transfer->elements, dtype_size(p_.global.dtype));
   const bool same = transfer->in_place && local_dims(before) == local_dims(move.after);
@@ -230,6 +230,17 @@ void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const
   place(start, all);
   for (AtomLayout& layout : all)
     if (layout != p_.to && layout != s) add(std::move(layout));
+}
+
+std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
+  if (!is_few() || !p_.in_pieces || !p_.from.unreduced.empty() || !p_.manual.empty())
+    return std::nullopt;
+  if (is_whole(p_.to)) return std::nullopt;  // gathers and broadcasts are few steps
+  if (bytes_lacking(p_.from, p_.to) >= bytes) return std::nullopt;
+  std::vector<Move> moves{{ReshardKind::piecewise_permutes, -1, -1, {}, p_.to, 0}};
+  count_pieces(p_.from, moves.back(), true);
+  if (moves.back().bytes >= bytes || moves.back().steps > kMostRounds) return std::nullopt;
+  return plan_of(moves);
 }
 
 ReshardPlan ReshardSearch::without_groups() const {

@@ -130,6 +130,56 @@ void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector
     }
 }
 
+void ReshardSearch::add_joint(const AtomLayout& s, const AtomLayout& after,
+                              const std::vector<MovedAtoms>& runs, std::vector<Move>& out) const {
+  AtomLayout pieces = s;
+  int64_t members = 1;
+  for (const MovedAtoms& run : runs) {
+    append(pieces.dims[static_cast<size_t>(run.dim_to)], run.atoms);
+    members *= tiles(run.atoms, s.ordered);
+  }
+  for (size_t d = 0; d < s.dims.size(); ++d)
+    if (bytes_to_split(s, d, s.dims[d], pieces.dims[d]) != 0 ||
+        bytes_to_join(s, d, pieces.dims[d], after.dims[d]) != 0)
+      return;
+  Move m{ReshardKind::all_to_all, runs[0].dim, runs[0].dim_to, runs[0].atoms, after, 0};
+  m.bytes = saturating_multiply(local_bytes(pieces), members - 1);
+  m.also.assign(runs.begin() + 1, runs.end());
+  out.push_back(std::move(m));
+}
+
+void ReshardSearch::joint_exchanges(const AtomLayout& s, bool wanted_only, AtomLayout& after,
+                                    std::vector<MovedAtoms>& runs, std::vector<Move>& out) const {
+  constexpr size_t kMostRuns = 3;
+  if (runs.size() > 1) add_joint(s, after, runs, out);
+  if (runs.size() == kMostRuns) return;
+  const auto is_dim = [&](int64_t MovedAtoms::*which, size_t d) {
+    return std::any_of(runs.begin(), runs.end(), [&](const MovedAtoms& run) {
+      return run.*which == static_cast<int64_t>(d);
+    });
+  };
+  for (size_t d = 0; d < s.dims.size(); ++d) {
+    if (is_dim(&MovedAtoms::dim_to, d)) continue;
+    for (size_t k = 1; k <= after.dims[d].size(); ++k) {
+      const std::vector<int> moved = suffix(after.dims[d], k);
+      for (size_t e = 0; e < s.dims.size(); ++e) {
+        if (e == d || is_dim(&MovedAtoms::dim, e)) continue;
+        const bool useful = !wanted_only || std::all_of(moved.begin(), moved.end(), [&](int a) {
+          return wanted_on(static_cast<int64_t>(e), a);
+        });
+        if (!useful) continue;
+        const AtomLayout before = after;
+        after.dims[d].resize(after.dims[d].size() - k);
+        append(after.dims[e], moved);
+        runs.push_back({static_cast<int64_t>(d), static_cast<int64_t>(e), moved});
+        joint_exchanges(s, wanted_only, after, runs, out);
+        runs.pop_back();
+        after = before;
+      }
+    }
+  }
+}
+
 void ReshardSearch::add_slice(const AtomLayout& s, const Move& run, std::vector<Move>& out) const {
   const auto d = static_cast<size_t>(run.dim);
   const int64_t bytes = bytes_to_split(s, d, s.dims[d], run.after.dims[d]);
@@ -264,10 +314,18 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
   }
 }
 
+void ReshardSearch::joint_exchanges(const AtomLayout& s, bool wanted_only,
+                                    std::vector<Move>& out) const {
+  AtomLayout after = s;
+  std::vector<MovedAtoms> runs;
+  joint_exchanges(s, wanted_only, after, runs, out);
+}
+
 void ReshardSearch::likely_moves(const AtomLayout& s, std::vector<Move>& out) const {
   reductions(s, out);
   wanted_slices(s, out);
   exchanges(s, true, out);
+  joint_exchanges(s, true, out);
   wanted_permutes(s, out);
   gathers(s, out);
 }
@@ -280,6 +338,9 @@ void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const
     slices(s, run, out);
   }
   if (groups) exchanges(s, false, out);
+  constexpr size_t kFewAtoms = 4;
+  const bool few_atoms = atoms_of(s).size() <= kFewAtoms;
+  if (groups && (few_atoms || !p_.two_orders())) joint_exchanges(s, !few_atoms, out);
   const bool reduced = s.unreduced.empty() && p_.to.unreduced.empty();
   if (reduced && !p_.two_orders() && !is_whole(s)) {
     AtomLayout after{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};

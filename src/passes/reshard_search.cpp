@@ -77,6 +77,8 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
                        m->dim_to,         digits(m->atoms, m->after.ordered),
                        sharding(*before), sharding(m->after),
                        m->realigned,      m->pieces};
+      for (const MovedAtoms& run : m->also)
+        step.also.push_back({run.dim, run.dim_to, digits(run.atoms, m->after.ordered)});
       if (m->kind == ReshardKind::piecewise_permutes && !step.pieces)
         step.pieces = pieces(*before, m->after);
       plan.steps.push_back(std::move(step));
@@ -202,8 +204,22 @@ ReshardPlan ReshardSearch::run() const {
   if (!p_.needs_pieces() && !p_.two_orders()) plan = search(&ReshardSearch::likely_moves, kNoLimit);
   if (plan && plan->cost.steps <= 1 && plan->cost.bytes <= bytes_missing(p_.from))
     return std::move(*plan);
-  if (!plan) plan = p_.has_groups(0) ? through_whole() : without_groups();
-  if (auto better = search(&ReshardSearch::all_moves, plan->cost)) plan = std::move(better);
+  bool in_pieces = false;
+  if (auto direct = pieces_below(plan ? plan->cost.bytes : INT64_MAX)) {
+    plan = std::move(direct);
+    in_pieces = true;
+  }
+  if (p_.has_groups(0)) {
+    ReshardPlan whole = through_whole();
+    if (!plan || whole.cost <= plan->cost) {
+      plan = std::move(whole);
+      in_pieces = false;
+    }
+  }
+  if (!plan) plan = without_groups();
+  ReshardCost limit = plan->cost;
+  if (in_pieces) ++limit.steps;  // of two ways that cost the same, the one of collectives
+  if (auto better = search(&ReshardSearch::all_moves, limit)) plan = std::move(better);
   return std::move(*plan);
 }
 

@@ -38,12 +38,19 @@ struct ReshardProblem {
 // Shortest paths over atom layouts.
 class ReshardSearch {
  public:
+  static constexpr int64_t kFewDevices = 64;  // for which tables of devices are looked at
   explicit ReshardSearch(ReshardProblem problem);
   ReshardPlan run() const;
   // A path that sends fewer bytes, where there is one.
   std::optional<ReshardPlan> run_below(int64_t bytes) const;
+  // Straight to the target piece by piece, where devices are few and that sends fewer bytes.
+  std::optional<ReshardPlan> pieces_below(int64_t bytes) const;
 
  private:
+  struct MovedAtoms {
+    int64_t dim = -1, dim_to = -1;
+    std::vector<int> atoms;
+  };
   struct Move {
     ReshardKind kind;
     int64_t dim = -1, dim_to = -1;
@@ -54,12 +61,12 @@ class ReshardSearch {
     bool counted = true;  // else bytes and steps are to be found by planning pieces
     int64_t steps = 1;    // 0: the same under another name
     std::shared_ptr<const PieceTransfer> pieces = nullptr;
+    std::vector<MovedAtoms> also = {};  // all_to_all
   };
   struct Span {
     int64_t begin = 0, end = 0;
   };
   static constexpr int kCornerAtoms = 6;
-  static constexpr int64_t kFewDevices = 64;  // for which tables of devices are looked at
   static constexpr int64_t kManyDevices = 4096;
   static constexpr int64_t kMostListed = int64_t(1) << 17;  // devices of a program with tables
   static constexpr int64_t kMostRounds = 16;                // of pieces, where there is another way
@@ -95,16 +102,23 @@ class ReshardSearch {
   void piecewise(const AtomLayout& s, std::vector<Move>& out) const;
   bool refines_source(const AtomLayout& s) const;
   void place(AtomLayout& layout, std::vector<AtomLayout>& out) const;
-  void count_pieces(const AtomLayout& before, Move& move) const;
-  std::shared_ptr<PieceTransfer> pieces(const AtomLayout& before, const AtomLayout& after) const;
+  void count_pieces(const AtomLayout& before, Move& move, bool relays = false) const;
+  std::shared_ptr<PieceTransfer> pieces(const AtomLayout& before, const AtomLayout& after,
+                                        bool relays = false) const;
   int64_t bytes_lacking(const AtomLayout& before, const AtomLayout& after) const;
   // Who has what; kept where devices are few.
   std::vector<HeldBox> boxes(const AtomLayout& s) const;
   Dims local_dims(const AtomLayout& s) const;
   bool is_few() const { return std::max(p_.orders[0]->count, p_.orders[1]->count) <= kFewDevices; }
-  // Both; the likely ones only to dims that want what is moved.
+  // The likely ones only to dims that want what is moved.
   void gathers(const AtomLayout& s, std::vector<Move>& out) const;
   void exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;
+  // Several of them in one all-to-all; `runs` so far lead to `after`.
+  void joint_exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;
+  void joint_exchanges(const AtomLayout& s, bool wanted_only, AtomLayout& after,
+                       std::vector<MovedAtoms>& runs, std::vector<Move>& out) const;
+  void add_joint(const AtomLayout& s, const AtomLayout& after, const std::vector<MovedAtoms>& runs,
+                 std::vector<Move>& out) const;
 
   const Digits& atoms_of(const AtomLayout& s) const { return p_.atoms[s.ordered]; }
   int64_t tiles(const std::vector<int>& atoms, int ordered) const;

@@ -105,6 +105,39 @@ void ReshardReference::moves_of_dim(const AxisLists& lists, size_t dim,
   }
 }
 
+void ReshardReference::joint_moves(const AxisLists& lists, const AxisLists& now,
+                                   const AxisLists& padded, const std::vector<int>& cut, int runs,
+                                   std::vector<Edge>& out) const {
+  if (runs > 1) {
+    bool local = true;
+    int64_t piece = dtype_size(global_.dtype), members = 1;
+    for (size_t d = 0; d < lists.size(); ++d) {
+      piece *= ceil_div(global_.dims[d], tiles(padded[d]));
+      members *= tiles(padded[d]) / tiles(lists[d]);
+      local = local && nests(d, lists[d], padded[d]) && nests(d, now[d], padded[d]);
+    }
+    if (local) out.push_back({index_.at(now), piece * (members - 1)});
+  }
+  for (size_t from = 0; runs < 3 && from < lists.size(); ++from)
+    for (size_t to = 0; to < lists.size(); ++to) {
+      if (from == to || cut[from] == 2 || cut[to] == 1) continue;
+      AxisLists after = now, sent = padded;
+      std::vector<int64_t> moved;
+      std::vector<int> marked = cut;
+      marked[from] = 1;
+      marked[to] = 2;
+      while (!after[from].empty()) {
+        moved.insert(moved.begin(), after[from].back());
+        after[from].pop_back();
+        after[to] = now[to];
+        sent[to] = padded[to];
+        after[to].insert(after[to].end(), moved.begin(), moved.end());
+        sent[to].insert(sent[to].end(), moved.begin(), moved.end());
+        joint_moves(lists, after, sent, marked, runs + 1, out);
+      }
+    }
+}
+
 std::vector<ReshardReference::Edge> ReshardReference::edges(size_t layout) const {
   const AxisLists& lists = layouts_[layout];
   std::vector<Edge> out;
@@ -113,6 +146,7 @@ std::vector<ReshardReference::Edge> ReshardReference::edges(size_t layout) const
     slices(lists, now, dim, out);
     moves_of_dim(lists, dim, out);
   }
+  joint_moves(lists, lists, lists, std::vector<int>(lists.size(), 0), 0, out);
   for (size_t other = 0; other < layouts_.size(); ++other) {
     bool same = other != layout;
     for (size_t dim = 0; dim < lists.size(); ++dim)

@@ -32,6 +32,10 @@ class ReshardReference {
   bool nests(size_t dim, const std::vector<int64_t>& coarse,
              const std::vector<int64_t>& fine) const;
   std::vector<Edge> edges(size_t layout) const;
+  // Runs of axes from several dims to others in one all-to-all; `now` is where they lead, `padded`
+  // what is sent, `cut` the dims that lose (1) or gain (2).
+  void joint_moves(const AxisLists& lists, const AxisLists& now, const AxisLists& padded,
+                   const std::vector<int>& cut, int runs, std::vector<Edge>& out) const;
   void moves_of_dim(const AxisLists& lists, size_t dim, std::vector<Edge>& out) const;
   void slices(const AxisLists& start, AxisLists& now, size_t dim, std::vector<Edge>& out) const;
 

@@ -222,7 +222,7 @@ TEST_CASE("reshard: cases that users meet") {
   CHECK(plan_text("f32[8,8,8,8]", "{devices=[4,1,1,1]<=[4]}", "{devices=[2,1,1,2]<=[4]}") ==
         "all-to-all dim 0 to dim 3 (2,1)");
   CHECK(plan_text("f32[8,8,8]", "{devices=[2,1,4]<=[4,2]T(1,0)}", "{devices=[1,8,1]<=[8]}") ==
-        "all-to-all dim 2 to dim 1 (4,2); all-to-all dim 0 to dim 1 (2,1)");
+        "all-to-all dim 2 to dim 1 (4,2) and dim 0 to dim 1 (2,1)");
   CHECK(plan_text("f32[8,8]", "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}") ==
         "all-to-all dim 0 to dim 1 (4,1)");
   CHECK(plan_text("f32[8,8]", "{devices=[2,2]<=[4]}",

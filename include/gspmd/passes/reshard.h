@@ -25,6 +25,14 @@ enum class ReshardKind : uint8_t {
   collective_broadcast,  // holders of whole shards send them to devices that have none
 };
 
+// Digits that move from one dim to another.
+struct MovedDigits {
+  int64_t dim = -1;     // whose minor-most digits they are
+  int64_t dim_to = -1;  // whose minor-most digits they become
+  Digits digits;        // of the rank
+  bool operator==(const MovedDigits&) const = default;
+};
+
 // One operation on the way.
 struct ReshardStep {
   ReshardKind kind = ReshardKind::all_gather;  // which operation
@@ -37,6 +45,8 @@ struct ReshardStep {
   // between neighbours too, before it is split further or after it has been joined.
   bool realigned = false;
   std::shared_ptr<const PieceTransfer> pieces = nullptr;  // of the last two kinds
+  // all_to_all: what moves in the same step after `digits`; no dim both loses and gains digits.
+  std::vector<MovedDigits> also = {};
 };
 
 // What a way costs.
