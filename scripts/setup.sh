@@ -13,6 +13,7 @@ build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev l
 test_packages=(catch2 librapidcheck-dev)
 reference_packages=(doxygen python3)
 sanitizer_packages=(clang-14 libclang-rt-14-dev llvm-14)
+format_packages=(clang-format-14)
 
 # Prints those of the packages named that are not installed.
 missing_packages() {

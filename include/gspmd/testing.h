@@ -14,15 +14,15 @@ namespace gspmd {
 // The answer of an expectation: true, or false with a readable difference. Works with any test
 // framework: REQUIRE(expect_...), with `message` for the log.
 struct [[nodiscard]] Expectation {
-  bool holds = true;  // true: as expected
-  std::string message;  // the difference; empty where it holds
+  bool holds = true;                                // true: as expected
+  std::string message;                              // the difference; empty where it holds
   explicit operator bool() const { return holds; }  // holds
 };
 
 // Collectives of one kind over the same axes.
 struct ExpectedCollective {
-  std::string kind;  // "all-gather"
-  std::string axes;  // "model", "data,model"; "*": any
+  std::string kind;   // "all-gather"
+  std::string axes;   // "model", "data,model"; "*": any
   int64_t count = 1;  // with loop trip counts
 };
 
@@ -46,8 +46,8 @@ GSPMD_API Expectation expect_close(const std::vector<Array>& actual,
 // The traced program run by the reference interpreter on host arrays.
 GSPMD_API std::vector<Array> run_reference(const Traced& traced,
                                            const std::vector<Array>& arguments);
-// Whether that run is exact: only integer-preserving operations on integers that their dtype holds, so
-// that the results are the same bits on every mesh. UserError as run_reference.
+// Whether that run is exact: only integer-preserving operations on integers that their dtype holds,
+// so that the results are the same bits on every mesh. UserError as run_reference.
 GSPMD_API bool is_exact(const Traced& traced, const std::vector<Array>& arguments);
 
 namespace detail {

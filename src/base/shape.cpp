@@ -79,8 +79,7 @@ std::string to_string(const Shape& shape) {
 
 Dims row_major_strides(const Dims& dims) {
   Dims strides(dims.size(), 1);
-  for (size_t i = dims.size(); i-- > 1;)
-    strides[i - 1] = saturating_multiply(strides[i], dims[i]);
+  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = saturating_multiply(strides[i], dims[i]);
   return strides;
 }
 

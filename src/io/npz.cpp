@@ -182,7 +182,7 @@ void write_npz(const std::string& path, std::span<const std::pair<std::string, A
   }
   if (zip_close(archive.get()) != 0)
     user_error("{}: cannot be written: {}", path, zip_strerror(archive.get()));
-  archive.release();
+  static_cast<void>(archive.release());  // closed
   // libzip deletes an archive without entries; an empty npz file is a valid one.
   if (!contents.empty()) return;
   constexpr unsigned char kEmpty[22] = {'P', 'K', 5, 6};

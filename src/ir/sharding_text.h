@@ -7,9 +7,9 @@
 
 namespace gspmd {
 
-// Shardings that completion left only to keep equal broadcasts of scalars apart are no annotations: a
-// later completion drops them. Text marks them by this op_name in the sharding's metadata, nodes by
-// this frontend attribute.
+// Shardings that completion left only to keep equal broadcasts of scalars apart are no annotations:
+// a later completion drops them. Text marks them by this op_name in the sharding's metadata, nodes
+// by this frontend attribute.
 inline constexpr std::string_view kCsePreventionName = "_sharding_propagation_cse_prevention";
 inline constexpr const char* kCsePreventionAttribute = "gspmd.cse_prevention";
 

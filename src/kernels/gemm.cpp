@@ -11,8 +11,8 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kRowBlock = 256;         // rows of one product when rows are cut into parts
-constexpr int64_t kLibraryWork = 8192;     // m * n * k below this: plain loops
+constexpr int64_t kRowBlock = 256;      // rows of one product when rows are cut into parts
+constexpr int64_t kLibraryWork = 8192;  // m * n * k below this: plain loops
 constexpr double kPartFlops = 4e6;
 
 using Step = int64_t GemmLoop::*;
@@ -54,7 +54,8 @@ GemmLoop take_main(std::vector<GemmLoop>& loops, std::vector<GemmLoop>& outer) {
   return main;
 }
 
-// A product as it runs: outer loops around blocks of rows, operands packed where they are not dense.
+// A product as it runs: outer loops around blocks of rows, operands packed where they are not
+// dense.
 struct GemmPlan {
   int64_t element_size = 4;
   std::vector<GemmLoop> outer;
@@ -65,7 +66,7 @@ struct GemmPlan {
   bool swapped = false;  // operand 1 plays a
   bool pack_a = false, pack_b = false, pack_c = false;
   bool b_transposed = false;
-  int64_t block = 1, blocks = 1;      // rows
+  int64_t block = 1, blocks = 1;  // rows
   int64_t outer_parts = 1, parts = 1;
   StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
   std::unique_ptr<GemmProduct> products[2];
@@ -119,19 +120,21 @@ void choose_blocks(GemmPlan& plan) {
 }
 
 bool use_library(const GemmPlan& plan, DType dtype) {
-  return dtype == DType::f32 &&
-         saturating_multiply(saturating_multiply(plan.m.size, plan.n.size), plan.k_size) >= kLibraryWork;
+  return dtype == DType::f32 && saturating_multiply(saturating_multiply(plan.m.size, plan.n.size),
+                                                    plan.k_size) >= kLibraryWork;
 }
 
 void choose_packing(GemmPlan& plan, DType dtype) {
   const bool library = use_library(plan, dtype);
   const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
   const bool one_k = plan.k.size() <= 1;
-  const auto dense = [](const GemmLoop& row, int64_t row_step, const GemmLoop& column, int64_t step) {
+  const auto dense = [](const GemmLoop& row, int64_t row_step, const GemmLoop& column,
+                        int64_t step) {
     return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
   };
   plan.pack_a = !one_k || !dense(plan.m, plan.m.a, k, k.a);
-  plan.b_transposed = library && one_k && !dense(k, k.b, plan.n, plan.n.b) && dense(plan.n, plan.n.b, k, k.b);
+  plan.b_transposed =
+      library && one_k && !dense(k, k.b, plan.n, plan.n.b) && dense(plan.n, plan.n.b, k, k.b);
   plan.pack_b = !plan.b_transposed && (!one_k || !dense(k, k.b, plan.n, plan.n.b));
   plan.pack_c = !dense(plan.m, plan.m.c, plan.n, plan.n.c);
 }
@@ -201,14 +204,15 @@ void run_part(const GemmPlan& plan, const KernelArgs& args) {
   const std::byte* a = args.operands[plan.swapped ? 1 : 0];
   const std::byte* b = args.operands[plan.swapped ? 0 : 1];
   for (int64_t i = first; i < last; ++i) {
-    run_outer(plan, i, block_part * plan.blocks / block_parts, (block_part + 1) * plan.blocks / block_parts,
-              a, b, args.results[0], args.scratch);
+    run_outer(plan, i, block_part * plan.blocks / block_parts,
+              (block_part + 1) * plan.blocks / block_parts, a, b, args.results[0], args.scratch);
   }
 }
 
 // Nothing to sum: zeros.
 PreparedKernel zeros(const GemmSpec& spec) {
-  const int64_t bytes = product(spec.batch) * product(spec.m) * product(spec.n) * dtype_size(spec.dtype);
+  const int64_t bytes =
+      product(spec.batch) * product(spec.m) * product(spec.n) * dtype_size(spec.dtype);
   PreparedKernel kernel;
   kernel.run = [bytes](const KernelArgs& args) {
     if (bytes > 0) std::memset(args.results[0], 0, static_cast<size_t>(bytes));
@@ -241,8 +245,9 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   PreparedKernel kernel;
   kernel.parts = plan->parts;
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;
-  const double flops = 2.0 * static_cast<double>(plan->outer_count) * static_cast<double>(plan->m.size) *
-                       static_cast<double>(plan->n.size) * static_cast<double>(plan->k_size);
+  const double flops = 2.0 * static_cast<double>(plan->outer_count) *
+                       static_cast<double>(plan->m.size) * static_cast<double>(plan->n.size) *
+                       static_cast<double>(plan->k_size);
   kernel.cost = 100 + flops / (spec.dtype == DType::f32 ? 200 : 10);
   kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {
     run_part(*plan, args);

@@ -39,7 +39,8 @@ void float_block(const GemmExtents& e, const T* a, const T* b, T* c, int64_t j) 
     x0 = hn::MulAdd(s0, p, x0);
     y0 = hn::MulAdd(s0, q, y0);
     if constexpr (kRows == 4) {
-      const V s1 = hn::Set(d, a[e.k + k]), s2 = hn::Set(d, a[2 * e.k + k]), s3 = hn::Set(d, a[3 * e.k + k]);
+      const V s1 = hn::Set(d, a[e.k + k]), s2 = hn::Set(d, a[2 * e.k + k]),
+              s3 = hn::Set(d, a[3 * e.k + k]);
       x1 = hn::MulAdd(s1, p, x1);
       y1 = hn::MulAdd(s1, q, y1);
       x2 = hn::MulAdd(s2, p, x2);
@@ -103,11 +104,18 @@ void integer_product(const GemmExtents& e, const std::byte* a_bytes, const std::
 
 GemmLoopFunction find_gemm_loop(DType dtype) {
   switch (dtype) {
-    case DType::f32: return float_product<float>;
-    case DType::f64: return float_product<double>;
-    case DType::s32: case DType::u32: return integer_product<uint32_t>;
-    case DType::s64: case DType::u64: return integer_product<uint64_t>;
-    default: return nullptr;
+    case DType::f32:
+      return float_product<float>;
+    case DType::f64:
+      return float_product<double>;
+    case DType::s32:
+    case DType::u32:
+      return integer_product<uint32_t>;
+    case DType::s64:
+    case DType::u64:
+      return integer_product<uint64_t>;
+    default:
+      return nullptr;
   }
 }
 

@@ -13,7 +13,8 @@ class GemmProduct {
  public:
   virtual ~GemmProduct() = default;
   virtual int64_t scratch_bytes() const = 0;
-  virtual void run(const std::byte* a, const std::byte* b, std::byte* c, std::byte* scratch) const = 0;
+  virtual void run(const std::byte* a, const std::byte* b, std::byte* c,
+                   std::byte* scratch) const = 0;
 };
 
 struct GemmExtents {

@@ -56,18 +56,25 @@ void combine_window(const StridedCopy& w, size_t dim, LoopFunction function, std
     return;
   }
   for (int64_t i = 0; i < w.dims[dim]; ++i) {
-    combine_window(w, dim + 1, function, array + i * w.source[dim] * size, updates + i * w.target[dim] * size);
+    combine_window(w, dim + 1, function, array + i * w.source[dim] * size,
+                   updates + i * w.target[dim] * size);
   }
 }
 
 LoopOp op_of(ScatterCombiner combiner) {
   switch (combiner) {
-    case ScatterCombiner::sum: return LoopOp::add;
-    case ScatterCombiner::product: return LoopOp::multiply;
-    case ScatterCombiner::max: return LoopOp::maximum;
-    case ScatterCombiner::min: return LoopOp::minimum;
-    case ScatterCombiner::logical_and: return LoopOp::and_;
-    case ScatterCombiner::logical_or: return LoopOp::or_;
+    case ScatterCombiner::sum:
+      return LoopOp::add;
+    case ScatterCombiner::product:
+      return LoopOp::multiply;
+    case ScatterCombiner::max:
+      return LoopOp::maximum;
+    case ScatterCombiner::min:
+      return LoopOp::minimum;
+    case ScatterCombiner::logical_and:
+      return LoopOp::and_;
+    case ScatterCombiner::logical_or:
+      return LoopOp::or_;
   }
   return LoopOp::add;
 }
@@ -88,23 +95,28 @@ PreparedKernel prepare_gather(IndexedSlices slices) {
   if (reader == nullptr) return {};
   slices.window = simplified(std::move(slices.window));
   const int64_t count = product(slices.counts);
-  const int64_t bytes = saturating_multiply(count, product(slices.window.dims)) * slices.window.element_size;
+  const int64_t bytes =
+      saturating_multiply(count, product(slices.window.dims)) * slices.window.element_size;
   PreparedKernel kernel;
-  kernel.parts = std::min(std::max<int64_t>(count, 1), std::clamp<int64_t>(bytes / (1 << 18), 1, 8));
+  kernel.parts =
+      std::min(std::max<int64_t>(count, 1), std::clamp<int64_t>(bytes / (1 << 18), 1, 8));
   kernel.cost = 50 + 10.0 * static_cast<double>(count) + 0.1 * static_cast<double>(bytes);
   if (bytes == 0) {
     kernel.run = [](const KernelArgs&) {};
     return kernel;
   }
-  kernel.run = [s = std::move(slices), reader, count, parts = kernel.parts](const KernelArgs& args) {
+  kernel.run = [s = std::move(slices), reader, count,
+                parts = kernel.parts](const KernelArgs& args) {
     for_each_slice(s, args.part * count / parts, (args.part + 1) * count / parts,
                    [&](int64_t dense, int64_t origin, int64_t index) {
-      for (const IndexedSlices::Component& c : s.components) {
-        origin += std::clamp<int64_t>(reader(args.operands[1], index + c.element), 0, c.last) * c.stride;
-      }
-      run_copy(s.window, args.operands[0] + origin * s.window.element_size,
-               args.results[0] + dense * s.window.element_size);
-    });
+                     for (const IndexedSlices::Component& c : s.components) {
+                       origin += std::clamp<int64_t>(reader(args.operands[1], index + c.element), 0,
+                                                     c.last) *
+                                 c.stride;
+                     }
+                     run_copy(s.window, args.operands[0] + origin * s.window.element_size,
+                              args.results[0] + dense * s.window.element_size);
+                   });
   };
   return kernel;
 }
@@ -118,8 +130,9 @@ PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, i
   const int64_t count = product(slices.window.dims) == 0 ? 0 : product(slices.counts);
   const int64_t bytes = elements * slices.window.element_size;
   PreparedKernel kernel;
-  kernel.cost = 50 + 0.05 * static_cast<double>(bytes) +
-                static_cast<double>(count) * (10 + 0.3 * static_cast<double>(product(slices.window.dims)));
+  kernel.cost =
+      50 + 0.05 * static_cast<double>(bytes) +
+      static_cast<double>(count) * (10 + 0.3 * static_cast<double>(product(slices.window.dims)));
   kernel.run = [s = std::move(slices), reader, function, count, bytes](const KernelArgs& args) {
     if (args.results[0] != args.operands[0] && bytes > 0) {
       std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));

@@ -1,5 +1,5 @@
-// Shapes of elementwise loops, for the files compiled once per instruction set. Included inside each
-// target's pass (see hwy/foreach_target.h), hence the toggled guard.
+// Shapes of elementwise loops, for the files compiled once per instruction set. Included inside
+// each target's pass (see hwy/foreach_target.h), hence the toggled guard.
 #if defined(GSPMD_LOOP_ELEMENTWISE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef GSPMD_LOOP_ELEMENTWISE_INL
 #undef GSPMD_LOOP_ELEMENTWISE_INL
@@ -25,7 +25,7 @@ struct Maximum {
     } else {
       using B = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
       const T same = std::bit_cast<T>(std::bit_cast<B>(a) & std::bit_cast<B>(b));
-      const T other = a > b || a != a ? a : b;
+      const T other = a > b || std::isnan(a) ? a : b;
       return a == b ? same : other;
     }
   }
@@ -38,7 +38,7 @@ struct Minimum {
     } else {
       using B = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
       const T same = std::bit_cast<T>(std::bit_cast<B>(a) | std::bit_cast<B>(b));
-      const T other = a < b || a != a ? a : b;
+      const T other = a < b || std::isnan(a) ? a : b;
       return a == b ? same : other;
     }
   }
@@ -54,8 +54,8 @@ void unary_loop(std::byte* out, const std::byte* a, const std::byte*, const std:
 }
 
 template <class R, class T, class F>
-void binary_loop(std::byte* out, const std::byte* a, const std::byte* b, const std::byte*, int64_t n,
-                 uint32_t scalars) {
+void binary_loop(std::byte* out, const std::byte* a, const std::byte* b, const std::byte*,
+                 int64_t n, uint32_t scalars) {
   R* r = reinterpret_cast<R*>(out);
   const T* x = reinterpret_cast<const T*>(a);
   const T* y = reinterpret_cast<const T*>(b);
@@ -78,8 +78,8 @@ void binary_loop(std::byte* out, const std::byte* a, const std::byte* b, const s
 }
 
 template <class R, class A, class B, class C, class F>
-void ternary_loop(std::byte* out, const std::byte* a, const std::byte* b, const std::byte* c, int64_t n,
-                  uint32_t scalars) {
+void ternary_loop(std::byte* out, const std::byte* a, const std::byte* b, const std::byte* c,
+                  int64_t n, uint32_t scalars) {
   R* r = reinterpret_cast<R*>(out);
   const A* x = reinterpret_cast<const A*>(a);
   const B* y = reinterpret_cast<const B*>(b);

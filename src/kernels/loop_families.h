@@ -5,8 +5,8 @@
 namespace gspmd {
 
 // The families that find_loop_function looks through; nullptr where an op is not of the family.
-LoopFunction number_loop(LoopOp op, DType input);                  // arithmetic, compare, select, bits
-LoopFunction math_loop(LoopOp op, DType input);                    // exp, log, tanh and their kin
+LoopFunction number_loop(LoopOp op, DType input);  // arithmetic, compare, select, bits
+LoopFunction math_loop(LoopOp op, DType input);    // exp, log, tanh and their kin
 LoopFunction convert_loop(DType input, DType result);
 LoopFunction reduce_loop(LoopOp op, DType input);
 

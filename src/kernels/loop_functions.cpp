@@ -14,21 +14,35 @@ LoopFunction find_loop_function(LoopOp op, DType input, DType result) {
 
 LoopOp combining_op(LoopOp reduce) {
   switch (reduce) {
-    case LoopOp::reduce_sum: return LoopOp::add;
-    case LoopOp::reduce_product: return LoopOp::multiply;
-    case LoopOp::reduce_max: return LoopOp::maximum;
-    case LoopOp::reduce_min: return LoopOp::minimum;
-    case LoopOp::reduce_and: return LoopOp::and_;
-    case LoopOp::reduce_or: return LoopOp::or_;
-    default: internal_error("loop program: op {} is no reduce", static_cast<int>(reduce));
+    case LoopOp::reduce_sum:
+      return LoopOp::add;
+    case LoopOp::reduce_product:
+      return LoopOp::multiply;
+    case LoopOp::reduce_max:
+      return LoopOp::maximum;
+    case LoopOp::reduce_min:
+      return LoopOp::minimum;
+    case LoopOp::reduce_and:
+      return LoopOp::and_;
+    case LoopOp::reduce_or:
+      return LoopOp::or_;
+    default:
+      internal_error("loop program: op {} is no reduce", static_cast<int>(reduce));
   }
 }
 
 bool is_loop_dtype(DType dtype) {
   switch (dtype) {
-    case DType::pred: case DType::s32: case DType::s64: case DType::u32: case DType::u64:
-    case DType::f32: case DType::f64: return true;
-    default: return false;
+    case DType::pred:
+    case DType::s32:
+    case DType::s64:
+    case DType::u32:
+    case DType::u64:
+    case DType::f32:
+    case DType::f64:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -9,12 +9,12 @@ namespace gspmd {
 
 // n elements of one value. Bit i of `scalars` says that input i is one element, not n. `out` may be
 // the very same memory as an input.
-using LoopFunction = void (*)(std::byte* out, const std::byte* a, const std::byte* b, const std::byte* c,
-                              int64_t n, uint32_t scalars);
+using LoopFunction = void (*)(std::byte* out, const std::byte* a, const std::byte* b,
+                              const std::byte* c, int64_t n, uint32_t scalars);
 
-// The loop of `op` on inputs of type `input` (of a select: its values) giving `result`, compiled for
-// this machine's instruction set; nullptr where there is none. reduce_*: folds n elements of a into
-// out[0], in an order fixed by n.
+// The loop of `op` on inputs of type `input` (of a select: its values) giving `result`, compiled
+// for this machine's instruction set; nullptr where there is none. reduce_*: folds n elements of a
+// into out[0], in an order fixed by n.
 LoopFunction find_loop_function(LoopOp op, DType input, DType result);
 
 // The elementwise function that combines two partial results of a reduce.

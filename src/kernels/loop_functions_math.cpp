@@ -6,11 +6,10 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
-#include "hwy/contrib/math/math-inl.h"
-
 #include <cmath>
 #include <limits>
 
+#include "hwy/contrib/math/math-inl.h"
 #include "kernels/loop_families.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,13 +39,15 @@ V scale_by_power(D d, V y, V n) {
 struct Exp {
   template <class D, class V>
   static V apply(D d, V x) {
-    if constexpr (sizeof(hn::TFromD<D>) == 4) return single(d, x);
-    else return with_limits(d, x);
+    if constexpr (sizeof(hn::TFromD<D>) == 4)
+      return single(d, x);
+    else
+      return with_limits(d, x);
   }
 
  private:
-  // Results below the normal range cost a processor assist each, and masked-out scores are all there: they
-  // become zero without being computed, unless some lane is a true subnormal.
+  // Results below the normal range cost a processor assist each, and masked-out scores are all
+  // there: they become zero without being computed, unless some lane is a true subnormal.
   template <class D, class V>
   static V single(D d, V x) {
     const V least = hn::Set(d, -87.0f);
@@ -56,7 +57,8 @@ struct Exp {
     if (hn::AllFalse(d, subnormal)) return hn::IfThenZeroElse(low, reduced(d, hn::Max(least, x)));
     return reduced(d, x);
   }
-  // 2^n * e^r, |r| <= ln(2) / 2; the polynomial was fitted to (e^r - 1 - r) / r^2, error 7e-8 of it.
+  // 2^n * e^r, |r| <= ln(2) / 2; the polynomial was fitted to (e^r - 1 - r) / r^2, error 7e-8 of
+  // it.
   template <class D, class V>
   static V reduced(D d, V x) {
     // NaN stays: Min and Max give their second argument then.
@@ -121,8 +123,10 @@ struct Log1p {
 struct Tanh {
   template <class D, class V>
   static V apply(D d, V x) {
-    if constexpr (sizeof(hn::TFromD<D>) == 4) return single(d, x);
-    else return bounded(d, x);
+    if constexpr (sizeof(hn::TFromD<D>) == 4)
+      return single(d, x);
+    else
+      return bounded(d, x);
   }
 
  private:
@@ -154,11 +158,15 @@ struct Tanh {
 };
 struct Sqrt {
   template <class D, class V>
-  static V apply(D, V x) { return hn::Sqrt(x); }
+  static V apply(D, V x) {
+    return hn::Sqrt(x);
+  }
 };
 struct Rsqrt {
   template <class D, class V>
-  static V apply(D d, V x) { return hn::Div(hn::Set(d, hn::TFromD<D>(1)), hn::Sqrt(x)); }
+  static V apply(D d, V x) {
+    return hn::Div(hn::Set(d, hn::TFromD<D>(1)), hn::Sqrt(x));
+  }
 };
 struct Logistic {
   template <class D, class V>
@@ -188,15 +196,24 @@ void math_loop_of(std::byte* out, const std::byte* a, const std::byte*, const st
 template <class T>
 LoopFunction find_math_of(LoopOp op) {
   switch (op) {
-    case LoopOp::exp: return math_loop_of<T, Exp>;
-    case LoopOp::expm1: return math_loop_of<T, Expm1>;
-    case LoopOp::log: return math_loop_of<T, Log>;
-    case LoopOp::log1p: return math_loop_of<T, Log1p>;
-    case LoopOp::tanh: return math_loop_of<T, Tanh>;
-    case LoopOp::sqrt: return math_loop_of<T, Sqrt>;
-    case LoopOp::rsqrt: return math_loop_of<T, Rsqrt>;
-    case LoopOp::logistic: return math_loop_of<T, Logistic>;
-    default: return nullptr;
+    case LoopOp::exp:
+      return math_loop_of<T, Exp>;
+    case LoopOp::expm1:
+      return math_loop_of<T, Expm1>;
+    case LoopOp::log:
+      return math_loop_of<T, Log>;
+    case LoopOp::log1p:
+      return math_loop_of<T, Log1p>;
+    case LoopOp::tanh:
+      return math_loop_of<T, Tanh>;
+    case LoopOp::sqrt:
+      return math_loop_of<T, Sqrt>;
+    case LoopOp::rsqrt:
+      return math_loop_of<T, Rsqrt>;
+    case LoopOp::logistic:
+      return math_loop_of<T, Logistic>;
+    default:
+      return nullptr;
   }
 }
 

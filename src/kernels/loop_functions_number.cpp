@@ -1,5 +1,5 @@
-// Arithmetic, comparison, selection and bit loops of every element type; plain loops that the compiler
-// vectorises for each instruction set.
+// Arithmetic, comparison, selection and bit loops of every element type; plain loops that the
+// compiler vectorises for each instruction set.
 #include "kernels/loop_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,8 +12,8 @@
 #include <type_traits>
 
 #include "kernels/loop_elementwise-inl.h"
-#include "kernels/loop_functions.h"
 #include "kernels/loop_families.h"
+#include "kernels/loop_functions.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gspmd {
@@ -91,15 +91,21 @@ struct Remainder {
 };
 struct And {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a & b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
 };
 struct Or {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a | b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
 };
 struct Xor {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a ^ b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
 };
 // Shifts by the width or more give 0 (or the sign).
 struct ShiftLeft {
@@ -128,10 +134,12 @@ struct ShiftRightArithmetic {
   }
 };
 
-#define GSPMD_COMPARE(Name, op)                      \
-  struct Name {                                      \
-    template <class T>                               \
-    static bool apply(T a, T b) { return a op b; }   \
+#define GSPMD_COMPARE(Name, op)   \
+  struct Name {                   \
+    template <class T>            \
+    static bool apply(T a, T b) { \
+      return a op b;              \
+    }                             \
   };
 GSPMD_COMPARE(Eq, ==)
 GSPMD_COMPARE(Ne, !=)
@@ -143,7 +151,9 @@ GSPMD_COMPARE(Lt, <)
 
 struct Copy {
   template <class T>
-  static T apply(T a) { return a; }
+  static T apply(T a) {
+    return a;
+  }
 };
 struct Negate {
   template <class T>
@@ -169,34 +179,49 @@ struct Sign {  // of -0 and NaN: itself
 struct Not {
   template <class T>
   static T apply(T a) {
-    if constexpr (std::is_same_v<T, bool>) return !a;
-    else if constexpr (!kFloat<T>) return static_cast<T>(~a);
-    else return a;
+    if constexpr (std::is_same_v<T, bool>)
+      return !a;
+    else if constexpr (!kFloat<T>)
+      return static_cast<T>(~a);
+    else
+      return a;
   }
 };
 struct Floor {
   template <class T>
-  static T apply(T a) { return std::floor(a); }
+  static T apply(T a) {
+    return std::floor(a);
+  }
 };
 struct Ceil {
   template <class T>
-  static T apply(T a) { return std::ceil(a); }
+  static T apply(T a) {
+    return std::ceil(a);
+  }
 };
 struct IsFinite {
   template <class T>
-  static bool apply(T a) { return std::fabs(a) <= std::numeric_limits<T>::max(); }
+  static bool apply(T a) {
+    return std::fabs(a) <= std::numeric_limits<T>::max();
+  }
 };
 struct Power {
   template <class T>
-  static T apply(T a, T b) { return std::pow(a, b); }
+  static T apply(T a, T b) {
+    return std::pow(a, b);
+  }
 };
 struct Sine {
   template <class T>
-  static T apply(T a) { return std::sin(a); }
+  static T apply(T a) {
+    return std::sin(a);
+  }
 };
 struct Cosine {
   template <class T>
-  static T apply(T a) { return std::cos(a); }
+  static T apply(T a) {
+    return std::cos(a);
+  }
 };
 struct Select {  // on bits: the compiler vectorises masks, not branches
   template <class T>
@@ -208,60 +233,92 @@ struct Select {  // on bits: the compiler vectorises masks, not branches
 };
 struct Clamp {  // of low, x, high
   template <class T>
-  static T apply(T low, T x, T high) { return Minimum::apply(Maximum::apply(low, x), high); }
+  static T apply(T low, T x, T high) {
+    return Minimum::apply(Maximum::apply(low, x), high);
+  }
 };
 
 template <class T>
 LoopFunction find_any(LoopOp op) {
   switch (op) {
-    case LoopOp::copy: return unary_loop<T, T, Copy>;
-    case LoopOp::maximum: return binary_loop<T, T, Maximum>;
-    case LoopOp::minimum: return binary_loop<T, T, Minimum>;
-    case LoopOp::eq: return binary_loop<bool, T, Eq>;
-    case LoopOp::ne: return binary_loop<bool, T, Ne>;
-    case LoopOp::ge: return binary_loop<bool, T, Ge>;
-    case LoopOp::gt: return binary_loop<bool, T, Gt>;
-    case LoopOp::le: return binary_loop<bool, T, Le>;
-    case LoopOp::lt: return binary_loop<bool, T, Lt>;
-    case LoopOp::select: return ternary_loop<T, uint8_t, T, T, Select>;
-    case LoopOp::clamp: return ternary_loop<T, T, T, T, Clamp>;
-    default: return nullptr;
+    case LoopOp::copy:
+      return unary_loop<T, T, Copy>;
+    case LoopOp::maximum:
+      return binary_loop<T, T, Maximum>;
+    case LoopOp::minimum:
+      return binary_loop<T, T, Minimum>;
+    case LoopOp::eq:
+      return binary_loop<bool, T, Eq>;
+    case LoopOp::ne:
+      return binary_loop<bool, T, Ne>;
+    case LoopOp::ge:
+      return binary_loop<bool, T, Ge>;
+    case LoopOp::gt:
+      return binary_loop<bool, T, Gt>;
+    case LoopOp::le:
+      return binary_loop<bool, T, Le>;
+    case LoopOp::lt:
+      return binary_loop<bool, T, Lt>;
+    case LoopOp::select:
+      return ternary_loop<T, uint8_t, T, T, Select>;
+    case LoopOp::clamp:
+      return ternary_loop<T, T, T, T, Clamp>;
+    default:
+      return nullptr;
   }
 }
 
 template <class T>
 LoopFunction find_arithmetic(LoopOp op) {
   switch (op) {
-    case LoopOp::add: return binary_loop<T, T, Add>;
-    case LoopOp::subtract: return binary_loop<T, T, Subtract>;
-    case LoopOp::multiply: return binary_loop<T, T, Multiply>;
-    case LoopOp::divide: return binary_loop<T, T, Divide>;
-    case LoopOp::remainder: return binary_loop<T, T, Remainder>;
-    case LoopOp::negate: return unary_loop<T, T, Negate>;
-    case LoopOp::abs: return unary_loop<T, T, Abs>;
-    case LoopOp::sign: return unary_loop<T, T, Sign>;
-    default: return find_any<T>(op);
+    case LoopOp::add:
+      return binary_loop<T, T, Add>;
+    case LoopOp::subtract:
+      return binary_loop<T, T, Subtract>;
+    case LoopOp::multiply:
+      return binary_loop<T, T, Multiply>;
+    case LoopOp::divide:
+      return binary_loop<T, T, Divide>;
+    case LoopOp::remainder:
+      return binary_loop<T, T, Remainder>;
+    case LoopOp::negate:
+      return unary_loop<T, T, Negate>;
+    case LoopOp::abs:
+      return unary_loop<T, T, Abs>;
+    case LoopOp::sign:
+      return unary_loop<T, T, Sign>;
+    default:
+      return find_any<T>(op);
   }
 }
 
 template <class T>
 LoopFunction find_bits(LoopOp op) {
   switch (op) {
-    case LoopOp::and_: return binary_loop<T, T, And>;
-    case LoopOp::or_: return binary_loop<T, T, Or>;
-    case LoopOp::xor_: return binary_loop<T, T, Xor>;
-    case LoopOp::not_: return unary_loop<T, T, Not>;
-    default: return nullptr;
+    case LoopOp::and_:
+      return binary_loop<T, T, And>;
+    case LoopOp::or_:
+      return binary_loop<T, T, Or>;
+    case LoopOp::xor_:
+      return binary_loop<T, T, Xor>;
+    case LoopOp::not_:
+      return unary_loop<T, T, Not>;
+    default:
+      return nullptr;
   }
 }
 
 template <class T>
 LoopFunction find_integer(LoopOp op) {
   switch (op) {
-    case LoopOp::shift_left: return binary_loop<T, T, ShiftLeft>;
-    case LoopOp::shift_right_arithmetic: return binary_loop<T, T, ShiftRightArithmetic>;
-    case LoopOp::shift_right_logical: return binary_loop<T, T, ShiftRightLogical>;
-    default: break;
+    case LoopOp::shift_left:
+      return binary_loop<T, T, ShiftLeft>;
+    case LoopOp::shift_right_arithmetic:
+      return binary_loop<T, T, ShiftRightArithmetic>;
+    case LoopOp::shift_right_logical:
+      return binary_loop<T, T, ShiftRightLogical>;
+    default:
+      break;
   }
   const LoopFunction bits = find_bits<T>(op);
   return bits != nullptr ? bits : find_arithmetic<T>(op);
@@ -270,13 +327,20 @@ LoopFunction find_integer(LoopOp op) {
 template <class T>
 LoopFunction find_float(LoopOp op) {
   switch (op) {
-    case LoopOp::floor: return unary_loop<T, T, Floor>;
-    case LoopOp::ceil: return unary_loop<T, T, Ceil>;
-    case LoopOp::is_finite: return unary_loop<bool, T, IsFinite>;
-    case LoopOp::power: return binary_loop<T, T, Power>;
-    case LoopOp::sine: return unary_loop<T, T, Sine>;
-    case LoopOp::cosine: return unary_loop<T, T, Cosine>;
-    default: return find_arithmetic<T>(op);
+    case LoopOp::floor:
+      return unary_loop<T, T, Floor>;
+    case LoopOp::ceil:
+      return unary_loop<T, T, Ceil>;
+    case LoopOp::is_finite:
+      return unary_loop<bool, T, IsFinite>;
+    case LoopOp::power:
+      return binary_loop<T, T, Power>;
+    case LoopOp::sine:
+      return unary_loop<T, T, Sine>;
+    case LoopOp::cosine:
+      return unary_loop<T, T, Cosine>;
+    default:
+      return find_arithmetic<T>(op);
   }
 }
 
@@ -289,14 +353,22 @@ LoopFunction find_pred(LoopOp op) {  // HLO: add of pred is "or", multiply is "a
 
 LoopFunction find_number(LoopOp op, DType input) {
   switch (input) {
-    case DType::pred: return find_pred(op);
-    case DType::s32: return find_integer<int32_t>(op);
-    case DType::s64: return find_integer<int64_t>(op);
-    case DType::u32: return find_integer<uint32_t>(op);
-    case DType::u64: return find_integer<uint64_t>(op);
-    case DType::f32: return find_float<float>(op);
-    case DType::f64: return find_float<double>(op);
-    default: return nullptr;
+    case DType::pred:
+      return find_pred(op);
+    case DType::s32:
+      return find_integer<int32_t>(op);
+    case DType::s64:
+      return find_integer<int64_t>(op);
+    case DType::u32:
+      return find_integer<uint32_t>(op);
+    case DType::u64:
+      return find_integer<uint64_t>(op);
+    case DType::f32:
+      return find_float<float>(op);
+    case DType::f64:
+      return find_float<double>(op);
+    default:
+      return nullptr;
   }
 }
 

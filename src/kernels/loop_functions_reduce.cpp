@@ -26,7 +26,7 @@ struct Convert {
     } else if constexpr (std::is_floating_point_v<T> && std::is_integral_v<R>) {
       constexpr T kLow = static_cast<T>(std::numeric_limits<R>::min());
       constexpr T kHigh = static_cast<T>(std::numeric_limits<R>::max());
-      if (!(x > kLow)) return x != x ? R(0) : std::numeric_limits<R>::min();
+      if (!(x > kLow)) return std::isnan(x) ? R(0) : std::numeric_limits<R>::min();
       return x >= kHigh ? std::numeric_limits<R>::max() : static_cast<R>(x);
     } else {
       return static_cast<R>(x);
@@ -37,40 +37,58 @@ struct Convert {
 template <class T>
 LoopFunction convert_from(DType result) {
   switch (result) {
-    case DType::pred: return unary_loop<bool, T, Convert<bool, T>>;
-    case DType::s32: return unary_loop<int32_t, T, Convert<int32_t, T>>;
-    case DType::s64: return unary_loop<int64_t, T, Convert<int64_t, T>>;
-    case DType::u32: return unary_loop<uint32_t, T, Convert<uint32_t, T>>;
-    case DType::u64: return unary_loop<uint64_t, T, Convert<uint64_t, T>>;
-    case DType::f32: return unary_loop<float, T, Convert<float, T>>;
-    case DType::f64: return unary_loop<double, T, Convert<double, T>>;
-    default: return nullptr;
+    case DType::pred:
+      return unary_loop<bool, T, Convert<bool, T>>;
+    case DType::s32:
+      return unary_loop<int32_t, T, Convert<int32_t, T>>;
+    case DType::s64:
+      return unary_loop<int64_t, T, Convert<int64_t, T>>;
+    case DType::u32:
+      return unary_loop<uint32_t, T, Convert<uint32_t, T>>;
+    case DType::u64:
+      return unary_loop<uint64_t, T, Convert<uint64_t, T>>;
+    case DType::f32:
+      return unary_loop<float, T, Convert<float, T>>;
+    case DType::f64:
+      return unary_loop<double, T, Convert<double, T>>;
+    default:
+      return nullptr;
   }
 }
 
 struct Sum {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a + b;
-    else if constexpr (std::is_same_v<T, bool>) return a | b;
-    else return static_cast<T>(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
+    if constexpr (std::is_floating_point_v<T>)
+      return a + b;
+    else if constexpr (std::is_same_v<T, bool>)
+      return a | b;
+    else
+      return static_cast<T>(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
   }
 };
 struct Product {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a * b;
-    else if constexpr (std::is_same_v<T, bool>) return a & b;
-    else return static_cast<T>(std::make_unsigned_t<T>(a) * std::make_unsigned_t<T>(b));
+    if constexpr (std::is_floating_point_v<T>)
+      return a * b;
+    else if constexpr (std::is_same_v<T, bool>)
+      return a & b;
+    else
+      return static_cast<T>(std::make_unsigned_t<T>(a) * std::make_unsigned_t<T>(b));
   }
 };
 struct And {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a & b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
 };
 struct Or {
   template <class T>
-  static T apply(T a, T b) { return static_cast<T>(a | b); }
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
 };
 
 template <class T, class F, int kWidth>
@@ -84,7 +102,8 @@ void fold_halves(T* lanes) {
 
 // Element i goes to lane i % 64, then lanes are folded in halves: the same order on every machine.
 template <class T, class F>
-void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n, uint32_t) {
+void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n,
+          uint32_t) {
   constexpr int64_t kLanes = 64;
   const T* x = reinterpret_cast<const T*>(a);
   T& result = *reinterpret_cast<T*>(out);
@@ -122,26 +141,42 @@ LoopFunction find_fold(LoopOp op) {
 }  // namespace
 LoopFunction find_reduce_loop(LoopOp op, DType input) {
   switch (input) {
-    case DType::pred: return find_fold<bool>(op);
-    case DType::s32: return find_fold<int32_t>(op);
-    case DType::s64: return find_fold<int64_t>(op);
-    case DType::u32: return find_fold<uint32_t>(op);
-    case DType::u64: return find_fold<uint64_t>(op);
-    case DType::f32: return find_fold<float>(op);
-    case DType::f64: return find_fold<double>(op);
-    default: return nullptr;
+    case DType::pred:
+      return find_fold<bool>(op);
+    case DType::s32:
+      return find_fold<int32_t>(op);
+    case DType::s64:
+      return find_fold<int64_t>(op);
+    case DType::u32:
+      return find_fold<uint32_t>(op);
+    case DType::u64:
+      return find_fold<uint64_t>(op);
+    case DType::f32:
+      return find_fold<float>(op);
+    case DType::f64:
+      return find_fold<double>(op);
+    default:
+      return nullptr;
   }
 }
 LoopFunction find_convert_loop(DType input, DType result) {
   switch (input) {
-    case DType::pred: return convert_from<bool>(result);
-    case DType::s32: return convert_from<int32_t>(result);
-    case DType::s64: return convert_from<int64_t>(result);
-    case DType::u32: return convert_from<uint32_t>(result);
-    case DType::u64: return convert_from<uint64_t>(result);
-    case DType::f32: return convert_from<float>(result);
-    case DType::f64: return convert_from<double>(result);
-    default: return nullptr;
+    case DType::pred:
+      return convert_from<bool>(result);
+    case DType::s32:
+      return convert_from<int32_t>(result);
+    case DType::s64:
+      return convert_from<int64_t>(result);
+    case DType::u32:
+      return convert_from<uint32_t>(result);
+    case DType::u64:
+      return convert_from<uint64_t>(result);
+    case DType::f32:
+      return convert_from<float>(result);
+    case DType::f64:
+      return convert_from<double>(result);
+    default:
+      return nullptr;
   }
 }
 }  // namespace HWY_NAMESPACE

@@ -7,14 +7,15 @@
 
 namespace gspmd {
 
-// Where a value's pointer moves with the loops: an operand, an iota (its "address" is a number) or an
-// output. Strides in elements along the kept outer dims, the reduced outer dims and the inner dim.
+// Where a value's pointer moves with the loops: an operand, an iota (its "address" is a number) or
+// an output. Strides in elements along the kept outer dims, the reduced outer dims and the inner
+// dim.
 struct LoopStream {
   int value = -1;
-  int64_t index = 0;      // operand or result number; unused for iota
+  int64_t index = 0;  // operand or result number; unused for iota
   enum Kind : uint8_t { operand, iota, output } kind = operand;
-  // How an operand or iota reaches the functions: `direct` pointers need no work per element; `gather`
-  // copies the tile's elements into the value's register first.
+  // How an operand or iota reaches the functions: `direct` pointers need no work per element;
+  // `gather` copies the tile's elements into the value's register first.
   enum Access : uint8_t { direct, gather } access = direct;
   int64_t element_size = 4;
   DType dtype = DType::f32;
@@ -31,10 +32,10 @@ struct LoopInstruction {
   bool wide = true;  // over the tile, else one element
 };
 
-// A loop program made ready: dims merged and sorted into kept outer, reduced outer and inner, values
-// levelled (uniform, per row, per element) and given registers.
+// A loop program made ready: dims merged and sorted into kept outer, reduced outer and inner,
+// values levelled (uniform, per row, per element) and given registers.
 struct LoopPlan {
-  Dims kept, reduced;           // outer dims
+  Dims kept, reduced;  // outer dims
   int64_t inner = 1;
   bool inner_reduced = false;
   // The inner dim is all dims flattened; streams that are not dense gather with `flat_dims`.
@@ -43,18 +44,30 @@ struct LoopPlan {
   int64_t tile = 1, tiles = 1;  // of the inner dim
   int64_t kept_count = 1, reduced_count = 1;
 
-  int64_t registers = 0;        // number of values
+  int64_t registers = 0;  // number of values
   std::vector<LoopStream> streams;
   std::vector<LoopInstruction> prologue, body, post;
   std::vector<std::pair<int, Array>> constants;
-  struct Slot { int value; int64_t offset; };
-  std::vector<Slot> slots;      // offsets into the scratch after the pointer tables
-  // Registers that point into operands or outputs and move with the loops; uniform ones are set once.
-  struct Pointer { int value; int stream; int64_t element_size, inner_bytes; };
+  struct Slot {
+    int value;
+    int64_t offset;
+  };
+  std::vector<Slot> slots;  // offsets into the scratch after the pointer tables
+  // Registers that point into operands or outputs and move with the loops; uniform ones are set
+  // once.
+  struct Pointer {
+    int value;
+    int stream;
+    int64_t element_size, inner_bytes;
+  };
   std::vector<Pointer> pointers;
   std::vector<std::pair<int, int>> fixed;  // (value, stream)
-  struct Fold { int value; int init; int64_t element_size; };
-  std::vector<Fold> folds;      // accumulators to start from init
+  struct Fold {
+    int value;
+    int init;
+    int64_t element_size;
+  };
+  std::vector<Fold> folds;  // accumulators to start from init
   int64_t slot_bytes = 0;
   int64_t parts = 1;
   int64_t units() const { return kept_count * (inner_reduced ? 1 : tiles); }

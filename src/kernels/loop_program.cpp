@@ -9,14 +9,15 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kTileBytes = 4096;       // of a register: a dozen fit the first-level cache
-constexpr int64_t kLongestRow = 16384;     // elements of a row kept whole
-constexpr int64_t kFlatBelow = 192;        // inner dims shorter than this are flattened
+constexpr int64_t kTileBytes = 4096;    // of a register: a dozen fit the first-level cache
+constexpr int64_t kLongestRow = 16384;  // elements of a row kept whole
+constexpr int64_t kFlatBelow = 192;     // inner dims shorter than this are flattened
 constexpr int64_t kPartElements = 32768;
 constexpr int64_t kMostParts = 8;
 
 template <class T>
-void spread(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n, uint32_t) {
+void spread(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n,
+            uint32_t) {
   T* r = reinterpret_cast<T*>(out);
   const T x = *reinterpret_cast<const T*>(a);
   for (int64_t i = 0; i < n; ++i) r[i] = x;
@@ -45,7 +46,8 @@ class Builder {
     add_outputs();
     add_pointers();
     assign_slots();
-    plan_.parts = std::min(plan_.units(), std::clamp<int64_t>(elements_ / kPartElements, 1, kMostParts));
+    plan_.parts =
+        std::min(plan_.units(), std::clamp<int64_t>(elements_ / kPartElements, 1, kMostParts));
     return true;
   }
 
@@ -54,14 +56,14 @@ class Builder {
 
  private:
   struct Facts {
-    Dims strides;               // of streams, over dims_
+    Dims strides;  // of streams, over dims_
     bool wide = false, uniform = true, varies_reduced = false;
-    int phase = 0;              // 1: after the reduced loops
+    int phase = 0;  // 1: after the reduced loops
     bool needed = false;
     int64_t element_size = 4;
     int stream = -1;
-    bool computed = false;      // by a compute instruction
-    bool directed = false;      // written straight into an output
+    bool computed = false;  // by a compute instruction
+    bool directed = false;  // written straight into an output
   };
   Facts& facts(int value) { return facts_[static_cast<size_t>(value)]; }
   const LoopValue& value(int v) const { return p_.values[static_cast<size_t>(v)]; }
@@ -170,7 +172,8 @@ class Builder {
       }
       if (f.wide) widest = std::max(widest, f.element_size);
     }
-    for (const LoopOutput& o : p_.outputs) whole_row |= has_reduce_ && !o.reduced && facts(o.value).phase == 1;
+    for (const LoopOutput& o : p_.outputs)
+      whole_row |= has_reduce_ && !o.reduced && facts(o.value).phase == 1;
     return choose_tile(widest, whole_row);
   }
 
@@ -178,7 +181,8 @@ class Builder {
     int64_t limit = kTileBytes / widest;
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
     if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kPartElements) {
-      limit = std::clamp<int64_t>(ceil_div(plan_.inner, 64) * 16, 64, limit);  // columns for four parts
+      limit =
+          std::clamp<int64_t>(ceil_div(plan_.inner, 64) * 16, 64, limit);  // columns for four parts
     }
     plan_.tiles = ceil_div(plan_.inner, limit);
     plan_.tile = std::min(plan_.inner, ceil_div(ceil_div(plan_.inner, plan_.tiles), 16) * 16);
@@ -219,7 +223,8 @@ class Builder {
         s.kept.clear();
         s.inner = 1;
       }
-      const bool strided = plan_.flat ? !f.uniform && !(f.strides == dense) : s.inner != 0 && s.inner != 1;
+      const bool strided =
+          plan_.flat ? !f.uniform && !(f.strides == dense) : s.inner != 0 && s.inner != 1;
       s.access = s.kind == LoopStream::iota || strided ? LoopStream::gather : LoopStream::direct;
       f.stream = static_cast<int>(plan_.streams.size());
       plan_.streams.push_back(std::move(s));
@@ -366,12 +371,13 @@ class Builder {
   int64_t new_slot(int64_t bytes) {
     const int64_t at = plan_.slot_bytes;
     plan_.slot_bytes += ceil_div(bytes, 64) * 64;
-    if (bytes >= 1024) plan_.slot_bytes += 192;  // tiles a page apart would fight for the same cache sets
+    if (bytes >= 1024)
+      plan_.slot_bytes += 192;  // tiles a page apart would fight for the same cache sets
     return at;
   }
 
-  // Single elements and accumulators keep a slot of their own; tiles share by lifetime. An output of an
-  // instruction never shares with its inputs, whose elements may be of another size.
+  // Single elements and accumulators keep a slot of their own; tiles share by lifetime. An output
+  // of an instruction never shares with its inputs, whose elements may be of another size.
   void assign_slots() {
     std::vector<int> last_use(static_cast<size_t>(plan_.registers), -1);
     int at = 0;
@@ -391,7 +397,8 @@ class Builder {
     }
     const int64_t tile_bytes = plan_.tile * 8;
     for (const LoopPlan::Fold& fold : plan_.folds) {
-      plan_.slots.push_back({fold.value, new_slot(plan_.inner_reduced ? 8 : plan_.tile * fold.element_size)});
+      plan_.slots.push_back(
+          {fold.value, new_slot(plan_.inner_reduced ? 8 : plan_.tile * fold.element_size)});
     }
     std::vector<std::pair<int, int64_t>> live;  // last use, offset
     std::vector<int64_t> free;
@@ -420,7 +427,8 @@ class Builder {
   }
 
   int register_of(const LoopInstruction& in) const {
-    return in.kind == LoopInstruction::load ? plan_.streams[static_cast<size_t>(in.out)].value : in.out;
+    return in.kind == LoopInstruction::load ? plan_.streams[static_cast<size_t>(in.out)].value
+                                            : in.out;
   }
 
   int64_t widest_element() const {

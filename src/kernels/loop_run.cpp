@@ -10,11 +10,11 @@ namespace {
 // One run of one part: the pointer tables in scratch and the loop state.
 struct Frame {
   const LoopPlan& plan;
-  std::byte** registers;      // value -> memory
-  std::byte** bases;          // stream -> memory of the whole operand or result
-  int64_t* kept_offsets;      // stream -> elements
-  int64_t* offsets;           // stream -> elements, with the reduced dims
-  int64_t* index;             // counters of the reduced outer dims
+  std::byte** registers;  // value -> memory
+  std::byte** bases;      // stream -> memory of the whole operand or result
+  int64_t* kept_offsets;  // stream -> elements
+  int64_t* offsets;       // stream -> elements, with the reduced dims
+  int64_t* index;         // counters of the reduced outer dims
   int64_t flat_start = 0;
 };
 
@@ -46,13 +46,18 @@ void count_up(T* r, int64_t offset, int64_t stride, int64_t n) {
 void gather_run(const LoopStream& s, std::byte* out, const std::byte* base, int64_t offset,
                 int64_t stride, int64_t n) {
   if (s.kind == LoopStream::iota) {
-    return visit_dtype(s.dtype, [&]<class T>(TypeTag<T>) { count_up(reinterpret_cast<T*>(out), offset, stride, n); });
+    return visit_dtype(s.dtype, [&]<class T>(TypeTag<T>) {
+      count_up(reinterpret_cast<T*>(out), offset, stride, n);
+    });
   }
   const std::byte* from = base + offset * s.element_size;
   switch (s.element_size) {
-    case 1: return gather_strided<uint8_t>(out, from, stride, n);
-    case 4: return gather_strided<uint32_t>(out, from, stride, n);
-    default: return gather_strided<uint64_t>(out, from, stride, n);
+    case 1:
+      return gather_strided<uint8_t>(out, from, stride, n);
+    case 4:
+      return gather_strided<uint32_t>(out, from, stride, n);
+    default:
+      return gather_strided<uint64_t>(out, from, stride, n);
   }
 }
 
@@ -78,9 +83,12 @@ void gather_flat(const LoopPlan& plan, const LoopStream& s, std::byte* out, cons
 
 void fill(std::byte* out, const std::byte* value, int64_t element_size, int64_t n) {
   switch (element_size) {
-    case 1: return gather_strided<uint8_t>(out, value, 0, n);
-    case 4: return gather_strided<uint32_t>(out, value, 0, n);
-    default: return gather_strided<uint64_t>(out, value, 0, n);
+    case 1:
+      return gather_strided<uint8_t>(out, value, 0, n);
+    case 4:
+      return gather_strided<uint32_t>(out, value, 0, n);
+    default:
+      return gather_strided<uint64_t>(out, value, 0, n);
   }
 }
 
@@ -88,7 +96,8 @@ void load(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
   const LoopStream& s = f.plan.streams[static_cast<size_t>(in.out)];
   std::byte* out = f.registers[s.value];
   if (f.plan.flat) return gather_flat(f.plan, s, out, f.bases[in.out], tile_start, n);
-  gather_run(s, out, f.bases[in.out], f.offsets[in.out] + tile_start * s.inner, s.inner, in.wide ? n : 1);
+  gather_run(s, out, f.bases[in.out], f.offsets[in.out] + tile_start * s.inner, s.inner,
+             in.wide ? n : 1);
 }
 
 void store(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
@@ -108,8 +117,12 @@ void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_st
       case LoopInstruction::compute:
         in.function(r[in.out], r[in.a], r[in.b], r[in.c], in.wide ? n : 1, in.scalars);
         break;
-      case LoopInstruction::load: load(f, in, tile_start, n); break;
-      case LoopInstruction::store: store(f, in, tile_start, n); break;
+      case LoopInstruction::load:
+        load(f, in, tile_start, n);
+        break;
+      case LoopInstruction::store:
+        store(f, in, tile_start, n);
+        break;
       case LoopInstruction::fold: {
         alignas(16) std::byte partial[16];
         if (in.scalars != 0) {
@@ -129,7 +142,8 @@ void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_st
 // Points the registers of directly read operands and directly written outputs at this tile.
 void point(Frame& f, int64_t tile_start) {
   for (const LoopPlan::Pointer& p : f.plan.pointers) {
-    f.registers[p.value] = f.bases[p.stream] + f.offsets[p.stream] * p.element_size + tile_start * p.inner_bytes;
+    f.registers[p.value] =
+        f.bases[p.stream] + f.offsets[p.stream] * p.element_size + tile_start * p.inner_bytes;
   }
 }
 
@@ -217,8 +231,11 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
   // Register -1 (an absent input) reads a harmless null pointer at the table's start.
   std::byte** registers = take(plan.registers + 1, static_cast<std::byte**>(nullptr)) + 1;
   registers[-1] = nullptr;
-  Frame f{plan, registers, take(streams, static_cast<std::byte**>(nullptr)),
-          take(streams, static_cast<int64_t*>(nullptr)), take(streams, static_cast<int64_t*>(nullptr)),
+  Frame f{plan,
+          registers,
+          take(streams, static_cast<std::byte**>(nullptr)),
+          take(streams, static_cast<int64_t*>(nullptr)),
+          take(streams, static_cast<int64_t*>(nullptr)),
           take(static_cast<int64_t>(plan.reduced.size()), static_cast<int64_t*>(nullptr))};
   std::byte* slots = args.scratch + table_bytes(plan);
   for (const LoopPlan::Slot& slot : plan.slots) f.registers[slot.value] = slots + slot.offset;

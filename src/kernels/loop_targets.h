@@ -1,5 +1,5 @@
-// Included before <hwy/foreach_target.h>: which instruction sets kernels are compiled for. Each costs its
-// full compile time; the ones left out differ little for these loops.
+// Included before <hwy/foreach_target.h>: which instruction sets kernels are compiled for. Each
+// costs its full compile time; the ones left out differ little for these loops.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif

@@ -12,7 +12,7 @@ T larger(T a, T b) {
   T result = a > b ? a : b;
   if constexpr (std::is_floating_point_v<T>) {
     result = a == b ? (std::signbit(a) ? b : a) : result;
-    result = a != a ? a : result;
+    result = std::isnan(a) ? a : result;
   }
   return result;
 }
@@ -21,7 +21,7 @@ T smaller(T a, T b) {
   T result = a < b ? a : b;
   if constexpr (std::is_floating_point_v<T>) {
     result = a == b ? (std::signbit(a) ? a : b) : result;
-    result = a != a ? a : result;
+    result = std::isnan(a) ? a : result;
   }
   return result;
 }

@@ -17,9 +17,13 @@ struct Bits128 {  // c128
 
 // One element of any kind moved as bits.
 template <class T>
-const T* as(const std::byte* p) { return reinterpret_cast<const T*>(p); }
+const T* as(const std::byte* p) {
+  return reinterpret_cast<const T*>(p);
+}
 template <class T>
-T* as(std::byte* p) { return reinterpret_cast<T*>(p); }
+T* as(std::byte* p) {
+  return reinterpret_cast<T*>(p);
+}
 
 template <class T>
 void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int64_t n) {
@@ -36,7 +40,8 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
 
 // target[i * t_row + j] = source[j * s_row + i].
 template <class T>
-void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows, int64_t columns) {
+void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows,
+                     int64_t columns) {
   [[maybe_unused]] const TransposeBlock block = transpose_block_function();
   for (int64_t j0 = 0; j0 < columns; j0 += kBlock) {
     const int64_t j1 = std::min(columns, j0 + kBlock);
@@ -65,7 +70,8 @@ void copy_plane(const StridedCopy& c, const T* source, T* target) {
   } else {
     const size_t row = rank - 2, inner = rank - 1;
     if (c.source[row] == 1 && c.target[inner] == 1 && c.source[inner] > 1) {
-      return transpose_plane(source, c.source[inner], target, c.target[row], c.dims[row], c.dims[inner]);
+      return transpose_plane(source, c.source[inner], target, c.target[row], c.dims[row],
+                             c.dims[inner]);
     }
     for (int64_t i = 0; i < c.dims[row]; ++i) {
       copy_row(source + i * c.source[row], c.source[inner], target + i * c.target[row],
@@ -124,12 +130,18 @@ StridedCopy simplified(StridedCopy copy) {
 
 void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target) {
   switch (copy.element_size) {
-    case 0: return;  // tokens
-    case 1: return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target));
-    case 2: return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target));
-    case 4: return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target));
-    case 16: return copy_outer(copy, 0, as<Bits128>(source), as<Bits128>(target));
-    default: return copy_outer(copy, 0, as<uint64_t>(source), as<uint64_t>(target));
+    case 0:
+      return;  // tokens
+    case 1:
+      return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target));
+    case 2:
+      return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target));
+    case 4:
+      return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target));
+    case 16:
+      return copy_outer(copy, 0, as<Bits128>(source), as<Bits128>(target));
+    default:
+      return copy_outer(copy, 0, as<uint64_t>(source), as<uint64_t>(target));
   }
 }
 

@@ -1,5 +1,5 @@
-// Blocks of one cache line square: every line of source and target is touched once, so that rows a power of
-// two apart, which share one cache set, do not throw each other out.
+// Blocks of one cache line square: every line of source and target is touched once, so that rows a
+// power of two apart, which share one cache set, do not throw each other out.
 #include "kernels/loop_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,7 +20,8 @@ constexpr int64_t kSide = 16;
 
 #if HWY_TARGET == HWY_AVX3
 
-// Rounds of exchanges over distances 1, 2 (inside quarters), then 4, 8 (quarters between registers).
+// Rounds of exchanges over distances 1, 2 (inside quarters), then 4, 8 (quarters between
+// registers).
 void transpose(const uint32_t* source, int64_t source_row, uint32_t* target, int64_t target_row) {
   __m512 a[kSide], b[kSide];
   for (int64_t i = 0; i < kSide; ++i) a[i] = _mm512_loadu_ps(source + i * source_row);

@@ -20,8 +20,8 @@
 namespace gspmd {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(80);       // before sleeping or leaving
-constexpr auto kArrival = std::chrono::microseconds(300);   // for an invited task to arrive
+constexpr auto kSpin = std::chrono::microseconds(80);      // before sleeping or leaving
+constexpr auto kArrival = std::chrono::microseconds(300);  // for an invited task to arrive
 
 void pause() {
 #if defined(__x86_64__)
@@ -29,8 +29,8 @@ void pause() {
 #endif
 }
 
-// Polls `ready`: a while with pauses, then giving the core away between looks, so that a loaded machine
-// makes progress. `patient` false: few pauses, for more workers than cores.
+// Polls `ready`: a while with pauses, then giving the core away between looks, so that a loaded
+// machine makes progress. `patient` false: few pauses, for more workers than cores.
 template <class Ready>
 void spin_until(bool patient, Ready&& ready) {
   for (int i = patient ? 2000 : 20; i > 0; --i) {
@@ -56,9 +56,10 @@ bool spin_for(std::chrono::microseconds time, bool patient, Ready&& ready) {
 
 struct Abandoned {};  // thrown out of a barrier that another worker can no longer reach
 
-// The workers beside the caller. A slot is served by a thread of ours for good, or (oneTBB) by a task
-// that stays for a while after each run. Every slot has a real thread of its own while a run lasts, so
-// a barrier inside cannot starve: a task that does not arrive in time is replaced by a thread.
+// The workers beside the caller. A slot is served by a thread of ours for good, or (oneTBB) by a
+// task that stays for a while after each run. Every slot has a real thread of its own while a run
+// lasts, so a barrier inside cannot starve: a task that does not arrive in time is replaced by a
+// thread.
 class Crew : public std::enable_shared_from_this<Crew> {
  public:
   Crew(int size, PoolKind kind) : slots_(static_cast<size_t>(size)), tbb_(kind == PoolKind::tbb) {
@@ -187,7 +188,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
     bool any = false;
     for (int i = 1; i < size(); ++i) {
       int expected = vacant;
-      if (!slots_[static_cast<size_t>(i)].state.compare_exchange_strong(expected, invited)) continue;
+      if (!slots_[static_cast<size_t>(i)].state.compare_exchange_strong(expected, invited))
+        continue;
       any = true;
       arena_.enqueue([self = shared_from_this(), i] { self->serve_for_a_while(i); });
     }

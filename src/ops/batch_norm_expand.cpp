@@ -67,8 +67,8 @@ class Expansion {
     Node* mean_cotangent = mean(cotangent);
     Node* mean_product = mean(times(cotangent, centered));
     Node* pull = times(centered, spread(binary(Opcode::divide, mean_product, variance)));
-    Node* rest = binary(Opcode::subtract,
-                        binary(Opcode::subtract, cotangent, spread(mean_cotangent)), pull);
+    Node* rest =
+        binary(Opcode::subtract, binary(Opcode::subtract, cotangent, spread(mean_cotangent)), pull);
     Node* count = number(count_, mean_product->dims());
     return {times(rest, spread(over_deviation(scale, variance))),
             over_deviation(times(mean_product, count), variance), times(mean_cotangent, count)};

@@ -58,8 +58,8 @@ int64_t devices_per_group(const Node& node) {
   return size;
 }
 
-// As devices_per_group, for operand i whose dim `dim` becomes that many times as large (or small). Where neither
-// groups nor the module say how many devices there are, the declared result does.
+// As devices_per_group, for operand i whose dim `dim` becomes that many times as large (or small).
+// Where neither groups nor the module say how many devices there are, the declared result does.
 int64_t group_by_result(const Node& node, size_t i, const Shape& x, int64_t dim, bool grows) {
   const ReplicaGroups& groups = node.attrs.replica_groups;
   const int64_t known = devices_per_group(node);
@@ -177,7 +177,8 @@ Shape infer_collective_permute(const Node& node) {
   }
   check_ends("source", std::move(sources));
   check_ends("target", std::move(targets));
-  // Into a buffer: operand, buffer, and the places in both. Read and printed; what runs it refuses it.
+  // Into a buffer: operand, buffer, and the places in both. Read and printed; what runs it refuses
+  // it.
   if (node.operands().size() == 4 && node.attrs.other.contains("slice_sizes"))
     return node.operand(1)->shape;
   return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });

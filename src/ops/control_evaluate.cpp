@@ -42,8 +42,7 @@ int64_t chosen_branch(const Array& selector, int64_t branches) {
 
 Value evaluate_conditional(const EvalContext& context) {
   const auto branches = static_cast<int64_t>(context.node.called.size());
-  const auto branch =
-      static_cast<size_t>(chosen_branch(context.operands[0].array, branches));
+  const auto branch = static_cast<size_t>(chosen_branch(context.operands[0].array, branches));
   return context.call(*context.node.called[branch], context.operands.subspan(branch + 1, 1));
 }
 

@@ -1,9 +1,8 @@
 #include "ops/control_partition.h"
 
-#include "ops/control.h"
-
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "ops/control.h"
 
 namespace gspmd {
 namespace {
@@ -73,8 +72,8 @@ Partitioned partition_while(PartitionContext& context, Node& node) {
   return {context.emit(Opcode::while_, start->shape, {start}, {}, {condition, body}), s};
 }
 
-// Each branch reads its operand in the layout that the operand has, and returns the conditional's. All
-// devices take the same branch, since the whole selector is on each of them.
+// Each branch reads its operand in the layout that the operand has, and returns the conditional's.
+// All devices take the same branch, since the whole selector is on each of them.
 Partitioned partition_conditional(PartitionContext& context, Node& node) {
   const Sharding& s = context.sharding(node);
   std::vector<Node*> operands = {context.reshard(node.operand(0), Sharding::replicated())};

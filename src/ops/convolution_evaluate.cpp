@@ -50,9 +50,7 @@ Dims ConvolutionNest::row_dims() const {
   return dims;
 }
 
-int64_t ConvolutionNest::rows() const {
-  return Shape(DType::pred, row_dims()).elements_count();
-}
+int64_t ConvolutionNest::rows() const { return Shape(DType::pred, row_dims()).elements_count(); }
 
 void ConvolutionWindow::move_to(const ConvolutionNest& nest, const Dims& index) {
   const size_t spatial = nest.runs.size();

@@ -34,8 +34,11 @@ void check_side(const Node& node, const char* side, const Shape& shape, const Di
 void check_types(const Shape& lhs, const Shape& rhs, DType result) {
   enum Kind : uint8_t { pred, integer, floating, complex, none };
   const auto kind = [](DType t) {
-    return t == DType::pred ? pred : is_integer(t) ? integer : is_floating(t) ? floating
-                                 : is_complex(t)   ? complex : none;
+    return t == DType::pred ? pred
+           : is_integer(t)  ? integer
+           : is_floating(t) ? floating
+           : is_complex(t)  ? complex
+                            : none;
   };
   if (kind(lhs.dtype) == none || kind(lhs.dtype) != kind(rhs.dtype))
     user_error("dot: operands {} and {} differ in kind of element type; convert one of them first",

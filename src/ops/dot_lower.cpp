@@ -9,7 +9,8 @@ ViewDims dense(const Node& node) { return {node.dims(), row_major_strides(node.d
 
 bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
 
-PreparedKernel prepare(const Node& dot, const ViewDims& lhs, const ViewDims& rhs, const ViewDims& result) {
+PreparedKernel prepare(const Node& dot, const ViewDims& lhs, const ViewDims& rhs,
+                       const ViewDims& result) {
   const DType dtype = dot.shape.dtype;
   if (dot.operand(0)->shape.dtype != dtype || dot.operand(1)->shape.dtype != dtype) return {};
   const DotDims& dims = dot.attrs.dot;
@@ -28,7 +29,8 @@ PreparedKernel prepare(const Node& dot, const ViewDims& lhs, const ViewDims& rhs
     spec.n.push_back({at(rhs.dims, d), 0, at(rhs.strides, d), result.strides.at(out++)});
   }
   for (size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
-    spec.k.push_back({at(lhs.dims, dims.lhs_contracting[i]), at(lhs.strides, dims.lhs_contracting[i]),
+    spec.k.push_back({at(lhs.dims, dims.lhs_contracting[i]),
+                      at(lhs.strides, dims.lhs_contracting[i]),
                       at(rhs.strides, dims.rhs_contracting[i]), 0});
   }
   return prepare_gemm(spec);

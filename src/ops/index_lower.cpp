@@ -13,7 +13,8 @@ Dims picked(const Dims& from, const Dims& which) {
 }
 
 // `sliced` is the operand of a gather or scatter; `dense` the gather's result or the updates.
-IndexedSlices indexed_slices(const SliceDims& dims, const Node& sliced, const Node& indices, const Shape& dense) {
+IndexedSlices indexed_slices(const SliceDims& dims, const Node& sliced, const Node& indices,
+                             const Shape& dense) {
   const Dims sliced_strides = row_major_strides(sliced.dims());
   const Dims dense_strides = row_major_strides(dense.dims);
   const Dims index_strides = row_major_strides(indices.dims());
@@ -31,7 +32,8 @@ IndexedSlices indexed_slices(const SliceDims& dims, const Node& sliced, const No
     }
   }
   s.window = {dtype_size(s.dtype), picked(dense.dims, dims.window_result),
-              picked(sliced_strides, dims.window_operand), picked(dense_strides, dims.window_result)};
+              picked(sliced_strides, dims.window_operand),
+              picked(dense_strides, dims.window_result)};
   Dims window(sliced.dims().size(), 1);
   for (size_t i = 0; i < dims.window_operand.size(); ++i) {
     window[static_cast<size_t>(dims.window_operand[i])] = s.window.dims[i];
@@ -52,15 +54,16 @@ bool movable(DType dtype) { return dtype_size(dtype) >= 1 && dtype_size(dtype) <
 
 PreparedKernel lower_gather(const Node& node) {
   if (!movable(node.shape.dtype)) return {};
-  return prepare_gather(indexed_slices(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.shape));
+  return prepare_gather(
+      indexed_slices(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.shape));
 }
 
 PreparedKernel lower_scatter(const Node& node) {
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
   if (node.operands().size() != 3 || !combiner) return {};
-  return prepare_scatter(
-      indexed_slices(scatter_slice_dims(node), *node.operand(0), *node.operand(1), node.operand(2)->shape),
-      static_cast<ScatterCombiner>(*combiner), node.shape.elements_count());
+  return prepare_scatter(indexed_slices(scatter_slice_dims(node), *node.operand(0),
+                                        *node.operand(1), node.operand(2)->shape),
+                         static_cast<ScatterCombiner>(*combiner), node.shape.elements_count());
 }
 
 }  // namespace gspmd

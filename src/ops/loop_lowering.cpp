@@ -12,32 +12,58 @@ struct Row {
   LoopOp op;
 };
 constexpr Row kRows[] = {
-    {Opcode::copy, LoopOp::copy}, {Opcode::convert, LoopOp::convert}, {Opcode::negate, LoopOp::negate},
-    {Opcode::abs, LoopOp::abs}, {Opcode::sign, LoopOp::sign}, {Opcode::not_, LoopOp::not_},
-    {Opcode::exponential, LoopOp::exp}, {Opcode::exponential_minus_one, LoopOp::expm1},
-    {Opcode::log, LoopOp::log}, {Opcode::log_plus_one, LoopOp::log1p}, {Opcode::tanh, LoopOp::tanh},
-    {Opcode::logistic, LoopOp::logistic}, {Opcode::sqrt, LoopOp::sqrt}, {Opcode::rsqrt, LoopOp::rsqrt},
-    {Opcode::sine, LoopOp::sine}, {Opcode::cosine, LoopOp::cosine}, {Opcode::floor, LoopOp::floor},
-    {Opcode::ceil, LoopOp::ceil}, {Opcode::is_finite, LoopOp::is_finite}, {Opcode::add, LoopOp::add},
-    {Opcode::subtract, LoopOp::subtract}, {Opcode::multiply, LoopOp::multiply},
-    {Opcode::divide, LoopOp::divide}, {Opcode::remainder, LoopOp::remainder},
-    {Opcode::maximum, LoopOp::maximum}, {Opcode::minimum, LoopOp::minimum}, {Opcode::power, LoopOp::power},
-    {Opcode::and_, LoopOp::and_}, {Opcode::or_, LoopOp::or_}, {Opcode::xor_, LoopOp::xor_},
+    {Opcode::copy, LoopOp::copy},
+    {Opcode::convert, LoopOp::convert},
+    {Opcode::negate, LoopOp::negate},
+    {Opcode::abs, LoopOp::abs},
+    {Opcode::sign, LoopOp::sign},
+    {Opcode::not_, LoopOp::not_},
+    {Opcode::exponential, LoopOp::exp},
+    {Opcode::exponential_minus_one, LoopOp::expm1},
+    {Opcode::log, LoopOp::log},
+    {Opcode::log_plus_one, LoopOp::log1p},
+    {Opcode::tanh, LoopOp::tanh},
+    {Opcode::logistic, LoopOp::logistic},
+    {Opcode::sqrt, LoopOp::sqrt},
+    {Opcode::rsqrt, LoopOp::rsqrt},
+    {Opcode::sine, LoopOp::sine},
+    {Opcode::cosine, LoopOp::cosine},
+    {Opcode::floor, LoopOp::floor},
+    {Opcode::ceil, LoopOp::ceil},
+    {Opcode::is_finite, LoopOp::is_finite},
+    {Opcode::add, LoopOp::add},
+    {Opcode::subtract, LoopOp::subtract},
+    {Opcode::multiply, LoopOp::multiply},
+    {Opcode::divide, LoopOp::divide},
+    {Opcode::remainder, LoopOp::remainder},
+    {Opcode::maximum, LoopOp::maximum},
+    {Opcode::minimum, LoopOp::minimum},
+    {Opcode::power, LoopOp::power},
+    {Opcode::and_, LoopOp::and_},
+    {Opcode::or_, LoopOp::or_},
+    {Opcode::xor_, LoopOp::xor_},
     {Opcode::shift_left, LoopOp::shift_left},
     {Opcode::shift_right_arithmetic, LoopOp::shift_right_arithmetic},
-    {Opcode::shift_right_logical, LoopOp::shift_right_logical}, {Opcode::select, LoopOp::select},
+    {Opcode::shift_right_logical, LoopOp::shift_right_logical},
+    {Opcode::select, LoopOp::select},
     {Opcode::clamp, LoopOp::clamp},
 };
 
 std::optional<LoopOp> compare_op(const Node& node) {
   if (node.attrs.compare_type == "TOTALORDER") return std::nullopt;
   switch (node.attrs.direction) {
-    case Direction::eq: return LoopOp::eq;
-    case Direction::ne: return LoopOp::ne;
-    case Direction::ge: return LoopOp::ge;
-    case Direction::gt: return LoopOp::gt;
-    case Direction::le: return LoopOp::le;
-    case Direction::lt: return LoopOp::lt;
+    case Direction::eq:
+      return LoopOp::eq;
+    case Direction::ne:
+      return LoopOp::ne;
+    case Direction::ge:
+      return LoopOp::ge;
+    case Direction::gt:
+      return LoopOp::gt;
+    case Direction::le:
+      return LoopOp::le;
+    case Direction::lt:
+      return LoopOp::lt;
   }
   return std::nullopt;
 }
@@ -47,12 +73,18 @@ std::optional<LoopOp> reduce_op(const Node& node) {
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
   if (!combiner) return std::nullopt;
   switch (*combiner) {
-    case Combiner::sum: return LoopOp::reduce_sum;
-    case Combiner::product: return LoopOp::reduce_product;
-    case Combiner::max: return LoopOp::reduce_max;
-    case Combiner::min: return LoopOp::reduce_min;
-    case Combiner::logical_and: return LoopOp::reduce_and;
-    case Combiner::logical_or: return LoopOp::reduce_or;
+    case Combiner::sum:
+      return LoopOp::reduce_sum;
+    case Combiner::product:
+      return LoopOp::reduce_product;
+    case Combiner::max:
+      return LoopOp::reduce_max;
+    case Combiner::min:
+      return LoopOp::reduce_min;
+    case Combiner::logical_and:
+      return LoopOp::reduce_and;
+    case Combiner::logical_or:
+      return LoopOp::reduce_or;
   }
   return std::nullopt;
 }
@@ -73,7 +105,8 @@ std::optional<LoopOp> loop_op(const Node& node) {
   return std::nullopt;
 }
 
-LoopLowering::LoopLowering(Dims space, std::vector<bool> reduced, std::map<const Node*, int64_t> inputs)
+LoopLowering::LoopLowering(Dims space, std::vector<bool> reduced,
+                           std::map<const Node*, int64_t> inputs)
     : inputs_(std::move(inputs)) {
   program_.dims = std::move(space);
   program_.reduced = std::move(reduced);
@@ -90,7 +123,8 @@ std::optional<LoopLowering::Embedding> LoopLowering::operand_embedding(
   Embedding out;
   switch (node.opcode()) {
     case Opcode::broadcast:
-      for (const int64_t d : node.attrs.dimensions) out.push_back(embedding.at(static_cast<size_t>(d)));
+      for (const int64_t d : node.attrs.dimensions)
+        out.push_back(embedding.at(static_cast<size_t>(d)));
       return out;
     case Opcode::transpose:
       out.resize(embedding.size());
@@ -155,7 +189,8 @@ LoopValue LoopLowering::input(const Node& node, int64_t number, const Embedding&
   v.strides.assign(program_.dims.size(), 0);
   const Dims strides = row_major_strides(node.dims());
   for (size_t d = 0; d < embedding.size(); ++d) {
-    if (embedding[d] >= 0 && node.dims()[d] != 1) v.strides[static_cast<size_t>(embedding[d])] += strides[d];
+    if (embedding[d] >= 0 && node.dims()[d] != 1)
+      v.strides[static_cast<size_t>(embedding[d])] += strides[d];
   }
   return v;
 }
@@ -177,7 +212,8 @@ bool LoopLowering::emit(const Node& node, const Embedding& embedding) {
       v.constant = Array(Shape(node.shape.dtype, {}));
     }
   } else if (node.is(Opcode::broadcast) || node.is(Opcode::transpose) || node.is(Opcode::reshape)) {
-    values_[{&node, embedding}] = value_of(*node.operand(0), *operand_embedding(node, 0, embedding));
+    values_[{&node, embedding}] =
+        value_of(*node.operand(0), *operand_embedding(node, 0, embedding));
     return true;
   } else {
     const std::optional<LoopOp> op = loop_op(node);
@@ -227,12 +263,14 @@ std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& n
 
 namespace {
 
-PreparedKernel prepare(const std::vector<const Node*>& nodes, const std::vector<const Node*>& outputs,
+PreparedKernel prepare(const std::vector<const Node*>& nodes,
+                       const std::vector<const Node*>& outputs,
                        std::map<const Node*, int64_t> inputs) {
   Dims space = outputs.at(0)->dims();
   for (const Node* output : outputs) {
     if (output->shape.is_tuple) return {};
-    if (output->shape.elements_count() > Shape(DType::pred, space).elements_count()) space = output->dims();
+    if (output->shape.elements_count() > Shape(DType::pred, space).elements_count())
+      space = output->dims();
   }
   std::vector<bool> reduced(space.size(), false);
   for (const Node* node : nodes) {
@@ -252,7 +290,8 @@ PreparedKernel lower_loop_node(const Node& node) {
   std::vector<const Node*> nodes;
   std::map<const Node*, int64_t> inputs;
   for (size_t i = 0; i < node.operands().size(); ++i) {
-    if (inputs.emplace(node.operands()[i], static_cast<int64_t>(i)).second) nodes.push_back(node.operands()[i]);
+    if (inputs.emplace(node.operands()[i], static_cast<int64_t>(i)).second)
+      nodes.push_back(node.operands()[i]);
   }
   nodes.push_back(&node);
   return prepare(nodes, {&node}, std::move(inputs));

@@ -20,8 +20,8 @@ class LoopLowering {
  public:
   LoopLowering(Dims space, std::vector<bool> reduced, std::map<const Node*, int64_t> inputs);
 
-  // The program whose results are `outputs`; nullopt where some node does not fit. Values are numbered
-  // in the order of `nodes`, operands first.
+  // The program whose results are `outputs`; nullopt where some node does not fit. Values are
+  // numbered in the order of `nodes`, operands first.
   std::optional<LoopProgram> lower(const std::vector<const Node*>& nodes,
                                    const std::vector<const Node*>& outputs);
 
@@ -29,7 +29,8 @@ class LoopLowering {
   using Embedding = std::vector<int64_t>;
   bool demand(const Node& node, const Embedding& embedding);
   bool demand_operands(const Node& node, const Embedding& embedding);
-  std::optional<Embedding> operand_embedding(const Node& node, int64_t operand, const Embedding& embedding) const;
+  std::optional<Embedding> operand_embedding(const Node& node, int64_t operand,
+                                             const Embedding& embedding) const;
   bool emit(const Node& node, const Embedding& embedding);
   int value_of(const Node& node, const Embedding& embedding) const;
   LoopValue input(const Node& node, int64_t number, const Embedding& embedding) const;
@@ -42,7 +43,7 @@ class LoopLowering {
 };
 
 // Kernels of single nodes and of fusions. An empty `run` = the reference kernel has to do.
-PreparedKernel lower_loop_node(const Node& node);   // elementwise, broadcast, iota, reduce
+PreparedKernel lower_loop_node(const Node& node);  // elementwise, broadcast, iota, reduce
 PreparedKernel lower_loop_fusion(const Node& node);
 
 }  // namespace gspmd

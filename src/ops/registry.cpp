@@ -6,12 +6,10 @@ namespace gspmd {
 namespace {
 
 constexpr std::span<const OpInfo> (*kFamilies[])() = {
-    source_rows, elementwise_rows, shape_rows,   dot_rows,
-    reduce_rows, index_rows,       control_rows, collective_rows,
-    window_rows, convolution_rows, sort_rows,    scan_rows,
-    linalg_rows, fft_rows,         ragged_dot_rows,
-    map_rows,    batch_norm_rows,  random_rows,  async_rows,
-    dimension_size_rows,
+    source_rows, elementwise_rows, shape_rows,      dot_rows,    reduce_rows,
+    index_rows,  control_rows,     collective_rows, window_rows, convolution_rows,
+    sort_rows,   scan_rows,        linalg_rows,     fft_rows,    ragged_dot_rows,
+    map_rows,    batch_norm_rows,  random_rows,     async_rows,  dimension_size_rows,
 };
 
 std::vector<OpInfo> build_table() {

@@ -32,10 +32,20 @@ PreparedKernel one_copy(StridedCopy copy, int64_t source_offset = 0) {
 
 void fill(std::byte* out, const std::byte* value, int64_t size, int64_t count) {
   switch (size) {
-    case 1: std::memset(out, static_cast<int>(*value), static_cast<size_t>(count)); break;
-    case 2: std::fill_n(reinterpret_cast<uint16_t*>(out), count, *reinterpret_cast<const uint16_t*>(value)); break;
-    case 4: std::fill_n(reinterpret_cast<uint32_t*>(out), count, *reinterpret_cast<const uint32_t*>(value)); break;
-    default: std::fill_n(reinterpret_cast<uint64_t*>(out), count, *reinterpret_cast<const uint64_t*>(value));
+    case 1:
+      std::memset(out, static_cast<int>(*value), static_cast<size_t>(count));
+      break;
+    case 2:
+      std::fill_n(reinterpret_cast<uint16_t*>(out), count,
+                  *reinterpret_cast<const uint16_t*>(value));
+      break;
+    case 4:
+      std::fill_n(reinterpret_cast<uint32_t*>(out), count,
+                  *reinterpret_cast<const uint32_t*>(value));
+      break;
+    default:
+      std::fill_n(reinterpret_cast<uint64_t*>(out), count,
+                  *reinterpret_cast<const uint64_t*>(value));
   }
 }
 
@@ -55,13 +65,15 @@ struct DynamicStart {
   }
 };
 
-std::optional<DynamicStart> dynamic_start(const Node& node, int64_t first, const Dims& dims, const Dims& sizes) {
+std::optional<DynamicStart> dynamic_start(const Node& node, int64_t first, const Dims& dims,
+                                          const Dims& sizes) {
   DynamicStart start;
   start.first = first;
   start.strides = row_major_strides(dims);
   for (size_t d = 0; d < dims.size(); ++d) {
     start.last.push_back(dims[d] - sizes[d]);
-    start.readers.push_back(index_reader(node.operand(first + static_cast<int64_t>(d))->shape.dtype));
+    start.readers.push_back(
+        index_reader(node.operand(first + static_cast<int64_t>(d))->shape.dtype));
     if (start.readers.back() == nullptr) return std::nullopt;
   }
   return start;
@@ -137,7 +149,8 @@ PreparedKernel lower_concatenate(const Node& node) {
 PreparedKernel lower_pad(const Node& node) {
   if (!movable(node)) return {};
   const Dims& dims = node.operand(0)->dims();
-  StridedCopy copy{dtype_size(node.shape.dtype), {}, row_major_strides(dims), row_major_strides(node.dims())};
+  StridedCopy copy{
+      dtype_size(node.shape.dtype), {}, row_major_strides(dims), row_major_strides(node.dims())};
   int64_t from = 0, to = 0;
   for (size_t d = 0; d < dims.size(); ++d) {
     const PaddingDim& padding = node.attrs.padding.at(d);
@@ -185,8 +198,9 @@ PreparedKernel lower_dynamic_update_slice(const Node& node) {
   const Node& update = *node.operand(1);
   const std::optional<DynamicStart> start = dynamic_start(node, 2, node.dims(), update.dims());
   if (!movable(node) || !start) return {};
-  const StridedCopy copy = simplified({dtype_size(node.shape.dtype), update.dims(),
-                                       row_major_strides(update.dims()), row_major_strides(node.dims())});
+  const StridedCopy copy =
+      simplified({dtype_size(node.shape.dtype), update.dims(), row_major_strides(update.dims()),
+                  row_major_strides(node.dims())});
   const bool empty = update.shape.elements_count() == 0;
   PreparedKernel kernel;
   kernel.cost = 50 + 0.1 * static_cast<double>(node.shape.elements_count());
@@ -194,7 +208,8 @@ PreparedKernel lower_dynamic_update_slice(const Node& node) {
     if (args.results[0] != args.operands[0] && bytes > 0) {
       std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));
     }
-    if (!empty) run_copy(copy, args.operands[1], args.results[0] + start.offset(args) * copy.element_size);
+    if (!empty)
+      run_copy(copy, args.operands[1], args.results[0] + start.offset(args) * copy.element_size);
   };
   return kernel;
 }

@@ -8,7 +8,8 @@ namespace gspmd {
 namespace {
 
 // The computations that run step by step: the entry, loops, branches and calls below it.
-void collect(Computation* computation, std::set<Computation*>& seen, std::vector<Computation*>& out) {
+void collect(Computation* computation, std::set<Computation*>& seen,
+             std::vector<Computation*>& out) {
   if (!seen.insert(computation).second) return;
   out.push_back(computation);
   for (const auto& node : computation->nodes()) {

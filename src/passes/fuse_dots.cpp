@@ -10,14 +10,16 @@ namespace {
 bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
 
 Node* copy_into(Computation& fused, const Node& node, std::vector<Node*> operands) {
-  Node* copy = fused.append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
+  Node* copy =
+      fused.append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
   copy->called = node.called;
   copy->metadata = node.metadata;
   copy->backward = node.backward;
   return copy;
 }
 
-// The last transpose above the dot to which it can be written directly; the dot itself where there is none.
+// The last transpose above the dot to which it can be written directly; the dot itself where there
+// is none.
 Node* written_as(Node* dot) {
   Node* best = dot;
   for (Node* at = dot; at->users().size() == 1 && !at->is_root(); at = at->users()[0]) {
@@ -79,7 +81,8 @@ void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2])
   fused->set_root(result);
   Attributes attrs;
   attrs.fusion_kind = "kOutput";
-  Node* fusion = c.append(Opcode::fusion, root->shape, std::move(inputs), std::move(attrs), dot->name() + "_fusion");
+  Node* fusion = c.append(Opcode::fusion, root->shape, std::move(inputs), std::move(attrs),
+                          dot->name() + "_fusion");
   fusion->called = {fused};
   fusion->metadata = dot->metadata;
   fusion->backward = dot->backward;
@@ -103,11 +106,13 @@ bool fuse_dots(Computation& c) {
       sources[i] = dot->operand(i);
       const Node* below = sources[i];
       while (is_view_op(*below)) below = below->operand(0);
-      const bool written_there = below->is(Opcode::dot) && roots.count(const_cast<Node*>(below)) > 0 &&
+      const bool written_there = below->is(Opcode::dot) &&
+                                 roots.count(const_cast<Node*>(below)) > 0 &&
                                  roots[const_cast<Node*>(below)] != below;
       if (!written_there) sources[i] = read_from(sources[i]);
     }
-    if (roots[dot] == dot && sources[0] == dot->operand(0) && sources[1] == dot->operand(1)) continue;
+    if (roots[dot] == dot && sources[0] == dot->operand(0) && sources[1] == dot->operand(1))
+      continue;
     build_fusion(c, dot, roots[dot], sources);
     changed = true;
   }

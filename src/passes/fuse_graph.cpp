@@ -8,7 +8,9 @@
 namespace gspmd {
 namespace {
 
-bool loop_typed(const Node& node) { return !node.shape.is_tuple && is_loop_dtype(node.shape.dtype); }
+bool loop_typed(const Node& node) {
+  return !node.shape.is_tuple && is_loop_dtype(node.shape.dtype);
+}
 
 bool is_absorbed(const Node& node) {
   if (!loop_typed(node) || node.shape.elements_count() == 0) return false;
@@ -37,7 +39,7 @@ LoopGraph loop_graph(const Computation& computation) {
     graph.nodes.push_back(node);
     graph.absorbed.push_back(is_absorbed(*node));
     graph.fusible.push_back(!graph.absorbed.back() && is_fusible(*node));
-    graph.domain.push_back(!graph.fusible.back() ? Dims{}
+    graph.domain.push_back(!graph.fusible.back()      ? Dims{}
                            : node->is(Opcode::reduce) ? node->operand(0)->dims()
                                                       : node->dims());
     std::vector<int64_t> reads;

@@ -8,16 +8,28 @@ namespace gspmd {
 namespace {
 
 constexpr size_t kMostMembers = 96;
-constexpr int64_t kMostAgain = 30;       // cost of computing a value again, in additions
-constexpr int64_t kWorthAgain = 4096;    // elements below which nothing is computed again
+constexpr int64_t kMostAgain = 30;     // cost of computing a value again, in additions
+constexpr int64_t kWorthAgain = 4096;  // elements below which nothing is computed again
 
 // What an op costs beside an addition.
 int64_t weight(const Node& node) {
   switch (node.opcode()) {
-    case Opcode::exponential: case Opcode::tanh: case Opcode::log: case Opcode::logistic: return 8;
-    case Opcode::divide: case Opcode::sqrt: case Opcode::rsqrt: return 3;
-    case Opcode::power: case Opcode::sine: case Opcode::cosine: case Opcode::remainder: return 40;
-    default: return 1;
+    case Opcode::exponential:
+    case Opcode::tanh:
+    case Opcode::log:
+    case Opcode::logistic:
+      return 8;
+    case Opcode::divide:
+    case Opcode::sqrt:
+    case Opcode::rsqrt:
+      return 3;
+    case Opcode::power:
+    case Opcode::sine:
+    case Opcode::cosine:
+    case Opcode::remainder:
+      return 40;
+    default:
+      return 1;
   }
 }
 
@@ -48,7 +60,7 @@ class Grouper {
   struct Group {
     LoopGroup body;
     Dims domain;
-    Dims reduced;            // dims that its reductions fold; empty = none yet
+    Dims reduced;  // dims that its reductions fold; empty = none yet
   };
   static size_t index(int64_t i) { return static_cast<size_t>(i); }
   int64_t size() const { return static_cast<int64_t>(g_.nodes.size()); }
@@ -61,12 +73,15 @@ class Grouper {
   }
 
   bool fits(const Group& group, int64_t n) const {
-    if (group.body.members.size() >= kMostMembers || group.domain != g_.domain[index(n)]) return false;
-    return !node(n).is(Opcode::reduce) || group.reduced.empty() || group.reduced == node(n).attrs.dimensions;
+    if (group.body.members.size() >= kMostMembers || group.domain != g_.domain[index(n)])
+      return false;
+    return !node(n).is(Opcode::reduce) || group.reduced.empty() ||
+           group.reduced == node(n).attrs.dimensions;
   }
 
   int64_t choose(int64_t n, const std::map<int64_t, int64_t>& last_reader) {
-    std::vector<int64_t> candidates;  // groups whose values n reads, then groups that read what n reads
+    std::vector<int64_t>
+        candidates;  // groups whose values n reads, then groups that read what n reads
     const auto consider = [&](int64_t candidate) {
       if (candidate < 0 || !fits(group(candidate), n)) return;
       if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) {
@@ -74,7 +89,8 @@ class Grouper {
       }
     };
     for (const int64_t read : g_.reads[index(n)]) {
-      const bool direct = !node(read).is(Opcode::reduce) && node(read).dims() == g_.domain[index(n)];
+      const bool direct =
+          !node(read).is(Opcode::reduce) && node(read).dims() == g_.domain[index(n)];
       if (direct) consider(group_of_[index(read)]);
     }
     for (const int64_t read : g_.reads[index(n)]) {
@@ -159,7 +175,8 @@ class Grouper {
 
   bool can_merge(int64_t a, int64_t b) {
     if (group(a).body.members.size() + group(b).body.members.size() > kMostMembers) return false;
-    if (!group(a).reduced.empty() && !group(b).reduced.empty() && group(a).reduced != group(b).reduced) {
+    if (!group(a).reduced.empty() && !group(b).reduced.empty() &&
+        group(a).reduced != group(b).reduced) {
       return false;
     }
     for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
@@ -178,14 +195,15 @@ class Grouper {
     return true;
   }
 
-  // Groups that depend on each other through others, which the search back from single values does not see where
-  // a group reaches past its target: the longest of each cycle falls apart.
+  // Groups that depend on each other through others, which the search back from single values does
+  // not see where a group reaches past its target: the longest of each cycle falls apart.
   void break_cycles() {
     while (true) {
       const std::vector<int64_t> units = units_on_cycles();
       int64_t longest = -1;
       for (const int64_t unit : units)
-        if (unit < std::ssize(groups_) && (longest < 0 || span(unit) > span(longest))) longest = unit;
+        if (unit < std::ssize(groups_) && (longest < 0 || span(unit) > span(longest)))
+          longest = unit;
       if (longest < 0) return;
       const std::set<int64_t> members = group(longest).body.members;
       group(longest).body.members = {*members.begin()};
@@ -198,10 +216,12 @@ class Grouper {
     }
   }
 
-  int64_t span(int64_t unit) { return *group(unit).body.members.rbegin() - *group(unit).body.members.begin(); }
+  int64_t span(int64_t unit) {
+    return *group(unit).body.members.rbegin() - *group(unit).body.members.begin();
+  }
 
-  // Units (groups, then single nodes) that are left when those without readers and those that read nothing are
-  // taken away, again and again.
+  // Units (groups, then single nodes) that are left when those without readers and those that read
+  // nothing are taken away, again and again.
   std::vector<int64_t> units_on_cycles() {
     const auto unit_of = [&](int64_t n) {
       return group_of_[index(n)] >= 0 ? group_of_[index(n)] : std::ssize(groups_) + n;
@@ -253,7 +273,8 @@ class Grouper {
       }
     }
     for (int64_t n = 0; n < size(); ++n) {
-      if (group_of_[index(n)] >= 0 && !node(n).is(Opcode::reduce)) compute_again(n, readers[index(n)]);
+      if (group_of_[index(n)] >= 0 && !node(n).is(Opcode::reduce))
+        compute_again(n, readers[index(n)]);
     }
   }
 
@@ -287,7 +308,9 @@ class Grouper {
     for (const int64_t m : cone) cost += weight(node(m));
     if (cost > kMostAgain) return;
     for (const int64_t unit : others) {
-      if (group(unit).body.members.size() + group(unit).body.clones.size() + cone.size() > kMostMembers) return;
+      if (group(unit).body.members.size() + group(unit).body.clones.size() + cone.size() >
+          kMostMembers)
+        return;
       int64_t extra = 0;
       const std::set<int64_t> present = inputs_of(unit);
       for (const int64_t leaf : leaves) {

@@ -12,7 +12,8 @@ using Positions = std::map<const Node*, int64_t>;
 // Makes one group into a fusion node.
 class Rewriter {
  public:
-  Rewriter(Computation& computation, const LoopGraph& graph, const Positions& positions, const LoopGroup& group)
+  Rewriter(Computation& computation, const LoopGraph& graph, const Positions& positions,
+           const LoopGroup& group)
       : c_(computation), g_(graph), position_(positions), group_(group) {}
 
   // Members whose value somebody outside reads, given who else computes it for themselves.
@@ -42,11 +43,13 @@ class Rewriter {
     std::vector<Shape> shapes;
     for (const Node* result : results) shapes.push_back(result->shape);
     const Shape shape = shapes.size() == 1 ? shapes[0] : Shape::tuple(shapes);
-    fused_->set_root(results.size() == 1 ? results[0] : fused_->append(Opcode::tuple, shape, results));
+    fused_->set_root(results.size() == 1 ? results[0]
+                                         : fused_->append(Opcode::tuple, shape, results));
     const Node& last = *g_.nodes[static_cast<size_t>(outputs.back())];
     Attributes attrs;
     attrs.fusion_kind = reduces ? "kInput" : "kLoop";
-    Node* fusion = c_.append(Opcode::fusion, shape, inputs_, std::move(attrs), last.name() + "_fusion");
+    Node* fusion =
+        c_.append(Opcode::fusion, shape, inputs_, std::move(attrs), last.name() + "_fusion");
     fusion->called = {fused_};
     fusion->metadata = last.metadata;
     fusion->backward = last.backward;
@@ -69,7 +72,8 @@ class Rewriter {
   bool read_outside(int64_t n, const Node& user, const std::vector<LoopGroup>& all) const {
     const int64_t at = position_.at(&user);
     if (g_.absorbed[static_cast<size_t>(at)]) {
-      // A smaller value that is broadcast: its readers read it from outside, the broadcast itself too.
+      // A smaller value that is broadcast: its readers read it from outside, the broadcast itself
+      // too.
       return true;
     }
     for (const LoopGroup& group : all) {
@@ -98,11 +102,13 @@ class Rewriter {
       Attributes attrs;
       attrs.index = static_cast<int64_t>(inputs_.size());
       inputs_.push_back(g_.nodes[static_cast<size_t>(n)]);
-      return copies[&node] = fused_->append(Opcode::parameter, node.shape, {}, std::move(attrs), "p");
+      return copies[&node] =
+                 fused_->append(Opcode::parameter, node.shape, {}, std::move(attrs), "p");
     }
     std::vector<Node*> operands;
     for (const Node* operand : node.operands()) operands.push_back(copy(*operand, copies));
-    Node* made = fused_->append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
+    Node* made =
+        fused_->append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
     made->called = node.called;
     made->metadata = node.metadata;
     made->backward = node.backward;
@@ -123,7 +129,8 @@ bool worth_it(const LoopGraph& graph, const LoopGroup& group) {
   if (group.members.size() + group.clones.size() > 1) return true;
   const Node& node = *graph.nodes[static_cast<size_t>(*group.members.begin())];
   return std::any_of(node.operands().begin(), node.operands().end(), [](const Node* operand) {
-    return (operand->is(Opcode::broadcast) || operand->is(Opcode::iota)) && operand->shape.elements_count() > 1;
+    return (operand->is(Opcode::broadcast) || operand->is(Opcode::iota)) &&
+           operand->shape.elements_count() > 1;
   });
 }
 
@@ -134,8 +141,10 @@ bool fuse_loops(Computation& computation) {
   const LoopGraph graph = loop_graph(computation);
   const std::vector<LoopGroup> groups = group_loops(graph);
   Positions positions;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) positions[graph.nodes[n]] = static_cast<int64_t>(n);
-  std::vector<std::pair<Rewriter, std::vector<int64_t>>> rewriters;  // all read the graph before it changes
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    positions[graph.nodes[n]] = static_cast<int64_t>(n);
+  std::vector<std::pair<Rewriter, std::vector<int64_t>>>
+      rewriters;  // all read the graph before it changes
   for (const LoopGroup& group : groups) {
     if (!worth_it(graph, group)) continue;
     Rewriter rewriter(computation, graph, positions, group);

@@ -10,20 +10,22 @@ namespace gspmd {
 // Transposes around a product become its strides: the dot and they turn into one kOutput fusion.
 bool fuse_dots(Computation& computation);
 
-// A set of nodes that become one loop: `members` give results, `clones` are computed again because that
-// is cheaper than reading them. Both as positions in the computation's node list, ascending.
+// A set of nodes that become one loop: `members` give results, `clones` are computed again because
+// that is cheaper than reading them. Both as positions in the computation's node list, ascending.
 struct LoopGroup {
   std::set<int64_t> members, clones;
-  bool contains(int64_t position) const { return members.count(position) + clones.count(position) > 0; }
+  bool contains(int64_t position) const {
+    return members.count(position) + clones.count(position) > 0;
+  }
 };
 
 // The nodes of a computation as loop fusion sees them.
 struct LoopGraph {
-  std::vector<Node*> nodes;                  // by position
-  std::vector<bool> fusible;                 // elementwise or reducing, of element types loops have
-  std::vector<bool> absorbed;                // broadcast, iota, scalar constant: copied into each reader
-  std::vector<Dims> domain;                  // of fusible nodes: the dims they loop over
-  std::vector<std::vector<int64_t>> reads;   // what a node reads, absorbed nodes looked through
+  std::vector<Node*> nodes;    // by position
+  std::vector<bool> fusible;   // elementwise or reducing, of element types loops have
+  std::vector<bool> absorbed;  // broadcast, iota, scalar constant: copied into each reader
+  std::vector<Dims> domain;    // of fusible nodes: the dims they loop over
+  std::vector<std::vector<int64_t>> reads;  // what a node reads, absorbed nodes looked through
 };
 LoopGraph loop_graph(const Computation& computation);
 

@@ -176,7 +176,9 @@ class Locator {
     for (const Unreduced& unreduced : s.unreduced()) expected *= tile_count(unreduced.digits);
     const int64_t rank = s.order()->rank(devices[lane]);
     for (size_t other = 0; other < devices.size(); ++other) {
-      if (other == lane || !holds(s, devices[other]) || !in_group(s, rank, s.order()->rank(devices[other]))) continue;
+      if (other == lane || !holds(s, devices[other]) ||
+          !in_group(s, rank, s.order()->rank(devices[other])))
+        continue;
       ++members;
       sum = combined(sum, shards[other][leaf], s.unreduced()[0].combiner);
     }

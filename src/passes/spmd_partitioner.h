@@ -39,8 +39,8 @@ class SpmdPartitioner final : public PartitionContext {
   // The index of this device in the group that `digits` span, s32[]. Devices that are not in the
   // order count as if they were others again.
   Node* digits_index(DeviceOrder order, const Digits& digits);
-  // The groups of devices that `digits` span. Devices that are not in the order form groups as well,
-  // for nothing: a collective names all devices.
+  // The groups of devices that `digits` span. Devices that are not in the order form groups as
+  // well, for nothing: a collective names all devices.
   ReplicaGroups groups(DeviceOrder order, const Digits& digits) const;
   int64_t num_devices() const { return num_devices_; }
   // That the value of `node` has elements in the program which nobody reads and which are not those

@@ -19,8 +19,8 @@
 
 namespace gspmd {
 
-// Under AddressSanitizer every buffer has unused bytes behind it, and the memory that nobody may touch at the
-// moment is poisoned. In other builds there are no such bytes and nothing is done.
+// Under AddressSanitizer every buffer has unused bytes behind it, and the memory that nobody may
+// touch at the moment is poisoned. In other builds there are no such bytes and nothing is done.
 #ifdef GSPMD_GUARD_ARENA
 constexpr int64_t kGuardBytes = 64;
 inline void poison_memory(const std::byte* memory, int64_t bytes) {
@@ -35,8 +35,8 @@ inline void poison_memory(const std::byte*, int64_t) {}
 inline void unpoison_memory(const std::byte*, int64_t) {}
 #endif
 
-// What of the devices' arenas may be touched: the operands and results of the op that runs, and what the
-// executor reads itself between ops (predicates, selectors, the state of loops).
+// What of the devices' arenas may be touched: the operands and results of the op that runs, and
+// what the executor reads itself between ops (predicates, selectors, the state of loops).
 class ArenaGuard {
  public:
   ArenaGuard() = default;
@@ -61,7 +61,8 @@ class ArenaGuard {
     if constexpr (kGuardBytes == 0) return;
     for (int64_t a = first_argument; a < first_argument + count; ++a) {
       const Slot& slot = program_->arguments[static_cast<size_t>(a)];
-      if (slot.kind == BufferPlace::arena) unpoison_memory(arena_ + device * stride_ + slot.offset, slot.bytes);
+      if (slot.kind == BufferPlace::arena)
+        unpoison_memory(arena_ + device * stride_ + slot.offset, slot.bytes);
     }
   }
 

@@ -19,12 +19,18 @@ LoopFunction combining_function(const Node& node, DType dtype) {
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
   if (!combiner || !is_loop_dtype(dtype)) return nullptr;
   switch (*combiner) {
-    case Combiner::sum: return find_loop_function(LoopOp::add, dtype, dtype);
-    case Combiner::product: return find_loop_function(LoopOp::multiply, dtype, dtype);
-    case Combiner::max: return find_loop_function(LoopOp::maximum, dtype, dtype);
-    case Combiner::min: return find_loop_function(LoopOp::minimum, dtype, dtype);
-    case Combiner::logical_and: return find_loop_function(LoopOp::and_, dtype, dtype);
-    case Combiner::logical_or: return find_loop_function(LoopOp::or_, dtype, dtype);
+    case Combiner::sum:
+      return find_loop_function(LoopOp::add, dtype, dtype);
+    case Combiner::product:
+      return find_loop_function(LoopOp::multiply, dtype, dtype);
+    case Combiner::max:
+      return find_loop_function(LoopOp::maximum, dtype, dtype);
+    case Combiner::min:
+      return find_loop_function(LoopOp::minimum, dtype, dtype);
+    case Combiner::logical_and:
+      return find_loop_function(LoopOp::and_, dtype, dtype);
+    case Combiner::logical_or:
+      return find_loop_function(LoopOp::or_, dtype, dtype);
   }
   return nullptr;
 }
@@ -38,7 +44,8 @@ struct Rows {
 Rows rows_of(const Shape& shape, int64_t dim, int64_t pieces) {
   Rows rows;
   rows.row = dtype_size(shape.dtype);
-  for (int64_t d = 0; d < shape.rank(); ++d) (d < dim ? rows.outer : rows.row) *= shape.dims[static_cast<size_t>(d)];
+  for (int64_t d = 0; d < shape.rank(); ++d)
+    (d < dim ? rows.outer : rows.row) *= shape.dims[static_cast<size_t>(d)];
   rows.row /= pieces;
   return rows;
 }
@@ -58,12 +65,18 @@ class Runner {
     for (const std::vector<int64_t>& group : step_.groups) {
       if (!active(group[0])) continue;
       switch (step_.node->opcode()) {
-        case Opcode::all_reduce: all_reduce(group); break;
-        case Opcode::all_gather: each_receiver(group, [&](int64_t self) { all_gather(group, self); }); break;
+        case Opcode::all_reduce:
+          all_reduce(group);
+          break;
+        case Opcode::all_gather:
+          each_receiver(group, [&](int64_t self) { all_gather(group, self); });
+          break;
         case Opcode::reduce_scatter:
           each_receiver(group, [&](int64_t self) { reduce_scatter(group, self); });
           break;
-        default: each_receiver(group, [&](int64_t self) { all_to_all(group, self); }); break;
+        default:
+          each_receiver(group, [&](int64_t self) { all_to_all(group, self); });
+          break;
       }
     }
   }
@@ -85,7 +98,8 @@ class Runner {
   }
 
   // acc = the members' bytes [from, from + bytes) combined in the group's order.
-  void combine(const std::vector<int64_t>& group, int64_t i, int64_t from, int64_t bytes, std::byte* acc) const {
+  void combine(const std::vector<int64_t>& group, int64_t i, int64_t from, int64_t bytes,
+               std::byte* acc) const {
     const int64_t size = dtype_size(operand(i).dtype);
     const LoopFunction function = combining_function_of(i);
     const std::byte* first = in(group[0], i) + from;
@@ -113,7 +127,8 @@ class Runner {
       for (int64_t from = begin; from < end; from += kChunkBytes) {
         const int64_t bytes = std::min(kChunkBytes, end - from);
         combine(group, i, from, bytes, acc);
-        for (const int64_t device : group) std::memcpy(out(device, i) + from, acc, static_cast<size_t>(bytes));
+        for (const int64_t device : group)
+          std::memcpy(out(device, i) + from, acc, static_cast<size_t>(bytes));
       }
     }
   }
@@ -126,7 +141,8 @@ class Runner {
       for (int64_t m = 0; m < members; ++m) {
         const std::byte* source = in(group[static_cast<size_t>(m)], i);
         for (int64_t o = 0; o < rows.outer; ++o) {
-          std::memcpy(target + (o * members + m) * rows.row, source + o * rows.row, static_cast<size_t>(rows.row));
+          std::memcpy(target + (o * members + m) * rows.row, source + o * rows.row,
+                      static_cast<size_t>(rows.row));
         }
       }
     }
@@ -140,7 +156,8 @@ class Runner {
       for (int64_t o = 0; o < rows.outer; ++o) {
         for (int64_t from = 0; from < rows.row; from += kChunkBytes) {
           const int64_t bytes = std::min(kChunkBytes, rows.row - from);
-          combine(group, i, (o * members + self) * rows.row + from, bytes, target + o * rows.row + from);
+          combine(group, i, (o * members + self) * rows.row + from, bytes,
+                  target + o * rows.row + from);
         }
       }
     }
@@ -170,7 +187,8 @@ class Runner {
   void permute() {
     for (int64_t device = 0; device < args_.num_devices; ++device) {
       if (owner(args_, device) != worker_ || !active(device)) continue;
-      const auto found = std::lower_bound(step_.pairs.begin(), step_.pairs.end(), std::pair(device, int64_t{0}));
+      const auto found =
+          std::lower_bound(step_.pairs.begin(), step_.pairs.end(), std::pair(device, int64_t{0}));
       const bool receives = found != step_.pairs.end() && found->first == device;
       for (int64_t i = 0; i < step_.operands; ++i) {
         const auto bytes = static_cast<size_t>(operand(i).bytes());
@@ -212,9 +230,12 @@ bool has_fast_form(const Node& node) {
     case Opcode::all_reduce:
     case Opcode::all_gather:
     case Opcode::reduce_scatter:
-    case Opcode::collective_permute: return true;
-    case Opcode::all_to_all: return node.attrs.dimensions.empty() || node.operands().size() == 1;
-    default: return false;
+    case Opcode::collective_permute:
+      return true;
+    case Opcode::all_to_all:
+      return node.attrs.dimensions.empty() || node.operands().size() == 1;
+    default:
+      return false;
   }
 }
 
@@ -228,13 +249,15 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
   step.covered.assign(static_cast<size_t>(num_devices), false);
   const auto check = [&](int64_t device) {
     if (device >= 0 && device < num_devices) return;
-    user_error("{}: \"{}\" names device {}, there are {}", opcode_name(node.opcode()), node.name(), device,
-               num_devices);
+    user_error("{}: \"{}\" names device {}, there are {}", opcode_name(node.opcode()), node.name(),
+               device, num_devices);
   };
   if (node.is(Opcode::collective_permute)) {
     if (static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape))
-      user_error("collective-permute: \"{}\" writes into a buffer (slice_sizes), which is read and printed only",
-                 node.name());
+      user_error(
+          "collective-permute: \"{}\" writes into a buffer (slice_sizes), which is read and "
+          "printed only",
+          node.name());
     for (const auto& [source, target] : materialize(node.attrs.permutation)) {
       check(source);
       check(target);
@@ -259,18 +282,23 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
 }
 
 void check_active(const CollectiveStep& step, const CollectiveArgs& args) {
-  const auto is_active = [&](int64_t device) { return (*args.active)[static_cast<size_t>(device)] != 0; };
+  const auto is_active = [&](int64_t device) {
+    return (*args.active)[static_cast<size_t>(device)] != 0;
+  };
   const auto op = opcode_name(step.node->opcode());
   for (const auto& [target, source] : step.pairs) {
     if (is_active(target) == is_active(source)) continue;
-    execution_error("{}: \"{}\" is reached by one of devices {} and {} only", op, step.node->name(), source, target);
+    execution_error("{}: \"{}\" is reached by one of devices {} and {} only", op, step.node->name(),
+                    source, target);
   }
   if (step.node->is(Opcode::collective_permute)) return;
   for (const std::vector<int64_t>& group : step.groups) {
     const auto reached = std::count_if(group.begin(), group.end(), is_active);
     if (reached == 0 || reached == static_cast<std::ptrdiff_t>(group.size())) continue;
-    execution_error("{}: \"{}\" is reached by {} of the {} devices of its group {{{}}} only: a branch or loop around it went different ways",
-                    op, step.node->name(), reached, group.size(), fmt::join(group, ","));
+    execution_error(
+        "{}: \"{}\" is reached by {} of the {} devices of its group {{{}}} only: a branch or loop "
+        "around it went different ways",
+        op, step.node->name(), reached, group.size(), fmt::join(group, ","));
   }
   if (step.node->is(Opcode::collective_broadcast)) return;  // zeros for devices in no group
   for (int64_t device = 0; device < args.num_devices; ++device) {
@@ -285,7 +313,9 @@ void run_collective(const CollectiveStep& step, const CollectiveArgs& args, int 
 }
 
 int64_t bytes_received(const CollectiveStep& step, const CollectiveArgs& args) {
-  const auto is_active = [&](int64_t device) { return (*args.active)[static_cast<size_t>(device)] != 0; };
+  const auto is_active = [&](int64_t device) {
+    return (*args.active)[static_cast<size_t>(device)] != 0;
+  };
   int64_t operand_bytes = 0;
   for (const Node* operand : step.node->operands()) operand_bytes += operand->shape.bytes();
   int64_t total = 0;
@@ -296,10 +326,17 @@ int64_t bytes_received(const CollectiveStep& step, const CollectiveArgs& args) {
     if (!is_active(group[0])) continue;
     const auto others = static_cast<int64_t>(group.size()) - 1;
     switch (step.node->opcode()) {
-      // Every element is summed in one place, which reads the others', and read from there by the others.
-      case Opcode::all_reduce: total += 2 * others * operand_bytes; break;
-      case Opcode::all_gather: total += (others + 1) * others * operand_bytes; break;
-      default: total += others * operand_bytes; break;  // a piece of each other member
+      // Every element is summed in one place, which reads the others', and read from there by the
+      // others.
+      case Opcode::all_reduce:
+        total += 2 * others * operand_bytes;
+        break;
+      case Opcode::all_gather:
+        total += (others + 1) * others * operand_bytes;
+        break;
+      default:
+        total += others * operand_bytes;
+        break;  // a piece of each other member
     }
   }
   return total;

@@ -10,7 +10,8 @@ namespace gspmd {
 // group names a device that is not there.
 CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool reference);
 
-// What the workers share while they run one collective: argument tables of the devices and who is active.
+// What the workers share while they run one collective: argument tables of the devices and who is
+// active.
 struct CollectiveArgs {
   const std::vector<std::vector<std::byte*>>* tables = nullptr;  // [device][argument]
   const std::vector<char>* active = nullptr;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kStagger = 4096;
 
-// Buffers start at different places of a page: equal elements of several buffers would otherwise fight for
-// the same cache sets.
+// Buffers start at different places of a page: equal elements of several buffers would otherwise
+// fight for the same cache sets.
 int64_t next_stagger() {
   static std::atomic<uint32_t> count{0};
   return count.fetch_add(1, std::memory_order_relaxed) * 5 % 64 * 64;
@@ -104,8 +104,8 @@ std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Shar
   for (int64_t d = 0; d < num_devices; ++d) {
     const Box box = shard_box(global.shape(), sharding, d);
     if (is_empty(box)) continue;
-    run_copy(tile_copy(global.shape(), local, box, true), source + start_offset(global.shape(), box),
-             buffer->shard(d));
+    run_copy(tile_copy(global.shape(), local, box, true),
+             source + start_offset(global.shape(), box), buffer->shard(d));
   }
   return buffer;
 }
@@ -122,7 +122,8 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
   for (int64_t d = 0; d < buffer.num_devices(); ++d) {
     const Box box = shard_box(global, sharding, d);
     if (is_empty(box) || !done.insert(box.start).second) continue;
-    run_copy(tile_copy(global, local, box, false), buffer.shard(d), target + start_offset(global, box));
+    run_copy(tile_copy(global, local, box, false), buffer.shard(d),
+             target + start_offset(global, box));
   }
   return result;
 }

@@ -24,19 +24,21 @@ Node* zeros(Computation& c, const Shape& shape) {
 Node* element(Computation& c, Node* tuple, int64_t index) {
   Attributes attrs;
   attrs.index = index;
-  return c.append(Opcode::get_tuple_element, tuple->shape.elements.at(static_cast<size_t>(index)), {tuple},
-                  std::move(attrs));
+  return c.append(Opcode::get_tuple_element, tuple->shape.elements.at(static_cast<size_t>(index)),
+                  {tuple}, std::move(attrs));
 }
 
 // What an op that starts something declares: the first two elements as given, zeros for the rest.
 Node* started(Computation& c, const Shape& shape, Node* first, Node* second) {
   std::vector<Node*> elements{first, second};
-  for (size_t i = 2; i < shape.elements.size(); ++i) elements.push_back(zeros(c, shape.elements[i]));
+  for (size_t i = 2; i < shape.elements.size(); ++i)
+    elements.push_back(zeros(c, shape.elements[i]));
   return c.append(Opcode::tuple, shape, std::move(elements));
 }
 
 Node* operands_of(Computation& c, const Node& node, const Shape& shape) {
-  if (!shape.is_tuple || (node.operands().size() == 1 && node.operand(0)->shape == shape)) return node.operand(0);
+  if (!shape.is_tuple || (node.operands().size() == 1 && node.operand(0)->shape == shape))
+    return node.operand(0);
   return c.append(Opcode::tuple, shape, node.operands());
 }
 
@@ -48,9 +50,12 @@ Node* synchronous(Computation& c, Node& node) {
     return started(c, node.shape, operands_of(c, node, node.shape.elements.at(0)), made);
   };
   switch (node.opcode()) {
-    case Opcode::async_start: return start(Opcode::call);
-    case Opcode::all_gather_start: return start(Opcode::all_gather);
-    case Opcode::collective_permute_start: return start(Opcode::collective_permute);
+    case Opcode::async_start:
+      return start(Opcode::call);
+    case Opcode::all_gather_start:
+      return start(Opcode::all_gather);
+    case Opcode::collective_permute_start:
+      return start(Opcode::collective_permute);
     case Opcode::all_reduce_start: {
       Node* made = c.append(Opcode::all_reduce, node.shape, node.operands(), node.attrs);
       made->called = node.called;
@@ -60,14 +65,18 @@ Node* synchronous(Computation& c, Node& node) {
       Node* x = node.operand(0);
       return started(c, node.shape, c.append(Opcode::copy, x->shape, {x}), x);
     }
-    case Opcode::copy_done: return element(c, node.operand(0), 0);
+    case Opcode::copy_done:
+      return element(c, node.operand(0), 0);
     case Opcode::async_done:
     case Opcode::all_gather_done:
-    case Opcode::collective_permute_done: return element(c, node.operand(0), 1);
+    case Opcode::collective_permute_done:
+      return element(c, node.operand(0), 1);
     case Opcode::async_update:
     case Opcode::all_reduce_done:
-    case Opcode::domain: return node.operand(0);
-    default: return nullptr;
+    case Opcode::domain:
+      return node.operand(0);
+    default:
+      return nullptr;
   }
 }
 
@@ -97,7 +106,8 @@ void inline_calls_in(Computation& computation, int depth) {
       if (node->is(Opcode::call)) call = node.get();
     }
     if (call == nullptr) break;
-    if (++depth > 10000) user_error("build_program: computation {} calls itself", computation.name());
+    if (++depth > 10000)
+      user_error("build_program: computation {} calls itself", computation.name());
     Node* root = inline_computation(*call->called.at(0), computation, call->operands());
     computation.replace_uses(call, root);
     computation.remove_dead();
@@ -121,8 +131,8 @@ Node* leaf_of(Computation& c, Node* node, const Dims& path) {
   for (const int64_t index : path) {
     Attributes attrs;
     attrs.index = index;
-    node = c.append(Opcode::get_tuple_element, node->shape.elements.at(static_cast<size_t>(index)), {node},
-                    std::move(attrs));
+    node = c.append(Opcode::get_tuple_element, node->shape.elements.at(static_cast<size_t>(index)),
+                    {node}, std::move(attrs));
   }
   return node;
 }
@@ -139,8 +149,8 @@ void leaf_paths(const Shape& shape, Dims& path, std::vector<Dims>& out) {
   }
 }
 
-// What leaf of which parameter a root leaf is, unchanged, through loops that hand it on as it is too; nullopt
-// where it was computed.
+// What leaf of which parameter a root leaf is, unchanged, through loops that hand it on as it is
+// too; nullopt where it was computed.
 struct Source {
   const Node* parameter = nullptr;
   Dims path;
@@ -197,11 +207,13 @@ void copy_moving_leaves(Computation& c, Moves&& moves) {
   c.set_root(rebuild(c, shape, leaves, at));
 }
 
-void normalize_from(Module& module, Computation& computation, std::set<Computation*>& owned, int depth) {
+void normalize_from(Module& module, Computation& computation, std::set<Computation*>& owned,
+                    int depth) {
   if (depth > 100) user_error("build_program: loop {} contains itself", computation.name());
   int rounds = 0;
   do {  // an async computation becomes a call, a called one may have pairs
-    if (++rounds > 500) user_error("build_program: computation {} calls itself", computation.name());
+    if (++rounds > 500)
+      user_error("build_program: computation {} calls itself", computation.name());
     inline_calls_in(computation, 0);
   } while (join_pairs_in(computation));
   for (size_t i = 0; i < computation.nodes().size(); ++i) {
@@ -223,13 +235,15 @@ void normalize_from(Module& module, Computation& computation, std::set<Computati
 }  // namespace
 
 void normalize(Module& module) {
-  if (module.entry() == nullptr) user_error("build_program: module {} has no entry computation", module.name);
+  if (module.entry() == nullptr)
+    user_error("build_program: module {} has no entry computation", module.name);
   Computation& entry = *module.entry();
   std::set<Computation*> owned{&entry};
   normalize_from(module, entry, owned, 0);
   copy_moving_leaves(entry, [&](const Dims& path, const Source& source) {
     for (const Alias& alias : module.aliases) {
-      const bool donated = alias.parameter == source.parameter->attrs.index && alias.parameter_index == source.path;
+      const bool donated =
+          alias.parameter == source.parameter->attrs.index && alias.parameter_index == source.path;
       if (donated) return alias.output != path;
     }
     return false;

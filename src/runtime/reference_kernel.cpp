@@ -33,7 +33,8 @@ std::vector<Value> operand_values(const Node& node, const std::byte* const* buff
   size_t at = 0;
   for (const Node* operand : node.operands()) {
     std::vector<Array> arrays;
-    for (const Shape& leaf : leaf_shapes(operand->shape)) arrays.push_back(borrow(leaf, buffers[at++]));
+    for (const Shape& leaf : leaf_shapes(operand->shape))
+      arrays.push_back(borrow(leaf, buffers[at++]));
     values.push_back(pack(operand->shape, arrays));
   }
   return values;
@@ -52,7 +53,8 @@ void write_result(const Value& value, std::byte* const* buffers) {
 
 PreparedKernel reference_kernel(const Node& node) {
   if (node.op().evaluate == nullptr) {
-    user_error("{}: \"{}\" cannot run here: the op has no kernel", opcode_name(node.opcode()), node.name());
+    user_error("{}: \"{}\" cannot run here: the op has no kernel", opcode_name(node.opcode()),
+               node.name());
   }
   PreparedKernel kernel;
   kernel.cost = 1e4;
@@ -64,13 +66,14 @@ PreparedKernel reference_kernel(const Node& node) {
   return kernel;
 }
 
-void reference_collective(const Node& node, const std::vector<int64_t>& devices, int64_t num_devices,
-                          const std::vector<const std::byte* const*>& operands,
+void reference_collective(const Node& node, const std::vector<int64_t>& devices,
+                          int64_t num_devices, const std::vector<const std::byte* const*>& operands,
                           const std::vector<std::byte* const*>& results) {
   Interpreter interpreter;
   std::vector<std::vector<Value>> values;
   for (const std::byte* const* buffers : operands) values.push_back(operand_values(node, buffers));
-  const std::vector<Value> made = evaluate_collective(node, devices, values, num_devices, interpreter.call());
+  const std::vector<Value> made =
+      evaluate_collective(node, devices, values, num_devices, interpreter.call());
   for (size_t i = 0; i < made.size(); ++i) write_result(made[i], results[i]);
 }
 

@@ -8,10 +8,10 @@ namespace gspmd {
 // The op's reference kernel as a prepared one; allocates in each call. The node must stay alive.
 PreparedKernel reference_kernel(const Node& node);
 
-// A collective by its reference kernel: operands[device][i], results[device][i] are leaf buffers of the
-// active devices (ascending ids).
-void reference_collective(const Node& node, const std::vector<int64_t>& devices, int64_t num_devices,
-                          const std::vector<const std::byte* const*>& operands,
+// A collective by its reference kernel: operands[device][i], results[device][i] are leaf buffers of
+// the active devices (ascending ids).
+void reference_collective(const Node& node, const std::vector<int64_t>& devices,
+                          int64_t num_devices, const std::vector<const std::byte* const*>& operands,
                           const std::vector<std::byte* const*>& results);
 
 }  // namespace gspmd

@@ -51,11 +51,12 @@ void schedule_block(const Program& program, const Block& block, std::vector<Step
       schedule.split = step.kernel.parts > 1 && step.kernel.cost > kSplitCost;
       std::vector<Access> own;
       for (int64_t a = 0; a < step.operands + step.results; ++a) {
-        own.push_back(access_of(program, step.first_argument + a, a >= step.operands, schedule.split));
+        own.push_back(
+            access_of(program, step.first_argument + a, a >= step.operands, schedule.split));
       }
       for (const Access& before : since) {
-        schedule.barrier_before |=
-            std::any_of(own.begin(), own.end(), [&](const Access& x) { return conflict(before, x); });
+        schedule.barrier_before |= std::any_of(
+            own.begin(), own.end(), [&](const Access& x) { return conflict(before, x); });
       }
       if (schedule.barrier_before) since.clear();
       since.insert(since.end(), own.begin(), own.end());

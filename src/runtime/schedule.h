@@ -6,8 +6,9 @@ namespace gspmd {
 
 // How the workers of one device share its steps, where there are fewer devices than workers.
 struct StepSchedule {
-  bool barrier_before = false;  // something it touches was touched by other workers since the last barrier
-  bool split = false;           // parts over all workers; else all on the first
+  bool barrier_before =
+      false;           // something it touches was touched by other workers since the last barrier
+  bool split = false;  // parts over all workers; else all on the first
 };
 std::vector<StepSchedule> schedule_steps(const Program& program);
 

@@ -67,7 +67,8 @@ std::string to_text(const Explanation& e) {
                                  c.backward ? " (backward)" : "", c.bytes);
   text += fmt::format("  over {}\n", c.axes.empty() ? "groups " + c.groups.substr(0, 72) : c.axes);
   text += fmt::format("  needed by {}{} {}\n", c.instruction, at(c.source), e.op_sharding);
-  if (c.tensor != c.instruction) text += fmt::format("  moves {} {}\n", c.tensor, e.tensor_sharding);
+  if (c.tensor != c.instruction)
+    text += fmt::format("  moves {} {}\n", c.tensor, e.tensor_sharding);
   for (const NamedSharding& a : e.annotations)
     text += fmt::format("  {} the annotation of {}{} {}\n", claim_of(e.evidence), a.node,
                         at(a.source), a.sharding);

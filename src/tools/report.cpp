@@ -129,10 +129,9 @@ std::string to_table(const std::vector<CollectiveStats>& collectives) {
 std::string to_table(const std::vector<FullRematerialization>& all) {
   std::string text;
   for (const FullRematerialization& r : all)
-    text +=
-        fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}{}{}\n",
-                    r.tensor, r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ", r.source,
-                    r.avoid.empty() ? "" : "; ", r.avoid);
+    text += fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}{}{}\n",
+                        r.tensor, r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ",
+                        r.source, r.avoid.empty() ? "" : "; ", r.avoid);
   return text;
 }
 

@@ -9,9 +9,9 @@
 namespace gspmd {
 namespace {
 
-constexpr DType kFloats[] = {DType::f4e2m1fn, DType::f8e3m4,     DType::f8e4m3,
-                             DType::f8e4m3b11fnuz, DType::f8e4m3fn, DType::f8e4m3fnuz,
-                             DType::f8e5m2, DType::f8e5m2fnuz, DType::f8e8m0fnu};
+constexpr DType kFloats[] = {DType::f4e2m1fn,      DType::f8e3m4,     DType::f8e4m3,
+                             DType::f8e4m3b11fnuz, DType::f8e4m3fn,   DType::f8e4m3fnuz,
+                             DType::f8e5m2,        DType::f8e5m2fnuz, DType::f8e8m0fnu};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -61,14 +61,10 @@ TEST_CASE("narrow: what lies beyond the largest number follows the format", "[na
     double largest, beyond;
   };
   const Row rows[] = {
-      {DType::f4e2m1fn, 6, 6},
-      {DType::f8e3m4, 15.5, kInfinity},
-      {DType::f8e4m3, 240, kInfinity},
-      {DType::f8e4m3b11fnuz, 30, kNan},
-      {DType::f8e4m3fn, 448, kNan},
-      {DType::f8e4m3fnuz, 240, kNan},
-      {DType::f8e5m2, 57344, kInfinity},
-      {DType::f8e5m2fnuz, 57344, kNan},
+      {DType::f4e2m1fn, 6, 6},           {DType::f8e3m4, 15.5, kInfinity},
+      {DType::f8e4m3, 240, kInfinity},   {DType::f8e4m3b11fnuz, 30, kNan},
+      {DType::f8e4m3fn, 448, kNan},      {DType::f8e4m3fnuz, 240, kNan},
+      {DType::f8e5m2, 57344, kInfinity}, {DType::f8e5m2fnuz, 57344, kNan},
       {DType::f8e8m0fnu, 0x1p127, kNan},
   };
   for (const Row& row : rows) {

@@ -8,7 +8,8 @@
 namespace gspmd {
 namespace {
 
-// A product as a list of loops in random memory orders, on small integers: every order of sums is exact.
+// A product as a list of loops in random memory orders, on small integers: every order of sums is
+// exact.
 struct Case {
   GemmSpec spec;
   int64_t a_size = 1, b_size = 1, c_size = 1;
@@ -23,7 +24,8 @@ Case make_case(uint64_t seed, DType dtype) {
   std::vector<GemmLoop>* lists[] = {&c.spec.batch, &c.spec.m, &c.spec.n, &c.spec.k};
   for (auto* list : lists) {
     const int64_t loops = below(3);
-    for (int64_t i = 0; i < loops; ++i) list->push_back({sizes[below(list == &c.spec.batch ? 4 : 7)]});
+    for (int64_t i = 0; i < loops; ++i)
+      list->push_back({sizes[below(list == &c.spec.batch ? 4 : 7)]});
   }
   const auto lay_out = [&](std::vector<std::vector<GemmLoop>*> which, int64_t GemmLoop::*step) {
     std::vector<GemmLoop*> loops;
@@ -89,7 +91,8 @@ GemmSpec plain(DType dtype, int64_t m, int64_t n, int64_t k) {
 
 }  // namespace
 
-TEST_CASE("gemm: products over loops of any order and strides are exact on small integers", "[gemm]") {
+TEST_CASE("gemm: products over loops of any order and strides are exact on small integers",
+          "[gemm]") {
   for (int64_t seed = 1; seed <= random_load(250); ++seed) check(seed, DType::f32);
   for (const DType dtype : {DType::f64, DType::s32, DType::s64}) {
     for (int64_t seed = 1; seed <= random_load(60); ++seed) check(seed, dtype);
@@ -108,21 +111,23 @@ TEST_CASE("gemm: large products are cut into parts by rows, the last one shorter
     Array a(DType::f32, {m * k}), b(DType::f32, {n * k});
     for (int64_t i = 0; i < m * k; ++i) a.set(i, double(i % 5 - 2));
     for (int64_t i = 0; i < n * k; ++i) b.set(i, double(i % 11 - 5));
-    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], reference(c, a, b)));
+    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0],
+                        reference(c, a, b)));
   }
 }
 
 TEST_CASE("gemm: a sum over nothing is zero", "[gemm]") {
   const PreparedKernel kernel = prepare_gemm(plain(DType::f32, 3, 2, 0));
-  const Array got =
-      run_kernel(kernel, {Array(DType::f32, {0}), Array(DType::f32, {0})}, {Shape(DType::f32, {6})})[0];
+  const Array got = run_kernel(kernel, {Array(DType::f32, {0}), Array(DType::f32, {0})},
+                               {Shape(DType::f32, {6})})[0];
   CHECK(bitwise_equal(got, Array(DType::f32, {6})));
 }
 
 TEST_CASE("gemm: integers wrap around", "[gemm]") {
   const Array a = Array::of<int32_t>({2}, {1 << 30, 1 << 30});
   const Array b = Array::of<int32_t>({2}, {4, 3});
-  const Array got = run_kernel(prepare_gemm(plain(DType::s32, 1, 1, 2)), {a, b}, {Shape(DType::s32, {1})})[0];
+  const Array got =
+      run_kernel(prepare_gemm(plain(DType::s32, 1, 1, 2)), {a, b}, {Shape(DType::s32, {1})})[0];
   CHECK(bitwise_equal(got, Array::of<int32_t>({1}, {-(1 << 30)})));
 }
 

@@ -49,20 +49,36 @@ class Reference {
   }
   static double apply(LoopOp op, double a, double b, double c) {
     switch (op) {
-      case LoopOp::add: return a + b;
-      case LoopOp::subtract: return a - b;
-      case LoopOp::multiply: return a * b;
-      case LoopOp::maximum: return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
-      case LoopOp::minimum: return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
-      case LoopOp::gt: return a > b;
-      case LoopOp::lt: return a < b;
-      case LoopOp::select: return a != 0 ? b : c;
-      case LoopOp::negate: return -a;
-      case LoopOp::abs: return std::fabs(a);
-      case LoopOp::convert: case LoopOp::copy: return a;
-      case LoopOp::tanh: return std::tanh(a);
-      case LoopOp::exp: return std::exp(a);
-      default: FAIL("op without reference"); return 0;
+      case LoopOp::add:
+        return a + b;
+      case LoopOp::subtract:
+        return a - b;
+      case LoopOp::multiply:
+        return a * b;
+      case LoopOp::maximum:
+        return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+      case LoopOp::minimum:
+        return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+      case LoopOp::gt:
+        return a > b;
+      case LoopOp::lt:
+        return a < b;
+      case LoopOp::select:
+        return a != 0 ? b : c;
+      case LoopOp::negate:
+        return -a;
+      case LoopOp::abs:
+        return std::fabs(a);
+      case LoopOp::convert:
+      case LoopOp::copy:
+        return a;
+      case LoopOp::tanh:
+        return std::tanh(a);
+      case LoopOp::exp:
+        return std::exp(a);
+      default:
+        FAIL("op without reference");
+        return 0;
     }
   }
   std::vector<double> compute(const LoopValue& v, const std::vector<Array>& operands) const {
@@ -75,7 +91,8 @@ class Reference {
       for (int64_t i = 0; i < total(); ++i) {
         const auto [entry, fresh] = folded.try_emplace(kept_index(i), in(v.b, i));
         const double x = in(v.a, i);
-        entry->second = v.op == LoopOp::reduce_sum ? entry->second + x : apply(LoopOp::maximum, entry->second, x, 0);
+        entry->second = v.op == LoopOp::reduce_sum ? entry->second + x
+                                                   : apply(LoopOp::maximum, entry->second, x, 0);
       }
       for (int64_t i = 0; i < total(); ++i) out[size_t(i)] = folded[kept_index(i)];
       return out;
@@ -227,7 +244,8 @@ class Generator {
 
 }  // namespace
 
-TEST_CASE("loop program: random programs equal plain loops bit by bit on small integers", "[loop]") {
+TEST_CASE("loop program: random programs equal plain loops bit by bit on small integers",
+          "[loop]") {
   int ran = 0;
   for (int64_t seed = 1; seed <= random_load(700); ++seed) {
     const Case c = Generator(seed).make();
@@ -278,7 +296,8 @@ TEST_CASE("loop program: softmax of a row is one program", "[loop]") {
     for (int64_t i = 0; i < n; ++i) most = std::max(most, data.at(r * n + i));
     for (int64_t i = 0; i < n; ++i) sum += std::exp(data.at(r * n + i) - most);
     for (int64_t i = 0; i < n; ++i) {
-      REQUIRE(got.at(r * n + i) == Approx(std::exp(data.at(r * n + i) - most) / sum).epsilon(1e-5).margin(1e-35));
+      REQUIRE(got.at(r * n + i) ==
+              Approx(std::exp(data.at(r * n + i) - most) / sum).epsilon(1e-5).margin(1e-35));
     }
   }
 }
@@ -310,7 +329,8 @@ double worst_ulps(LoopOp op, double low, double high, F&& f) {
   for (size_t i = 0; i < x.size(); ++i) {
     const long double want = f(static_cast<long double>(x[i]));
     const T near = T(want);
-    const long double ulp = std::nextafter(std::fabs(near), std::numeric_limits<T>::infinity()) - std::fabs(near);
+    const long double ulp =
+        std::nextafter(std::fabs(near), std::numeric_limits<T>::infinity()) - std::fabs(near);
     worst = std::max(worst, double(std::fabs(got.data<T>()[i] - want) / ulp));
   }
   return worst;
@@ -325,7 +345,8 @@ TEST_CASE("loop program: exp, log, tanh and their kin are within a few ulps", "[
   CHECK(worst_ulps<float>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 4);
   CHECK(worst_ulps<float>(LoopOp::log1p, -0.9, 50, [](L x) { return std::log1p(x); }) < 6);
   CHECK(worst_ulps<float>(LoopOp::expm1, -5, 20, [](L x) { return std::expm1(x); }) < 5);
-  CHECK(worst_ulps<float>(LoopOp::logistic, -20, 20, [](L x) { return 1 / (1 + std::exp(-x)); }) < 4);
+  CHECK(worst_ulps<float>(LoopOp::logistic, -20, 20, [](L x) { return 1 / (1 + std::exp(-x)); }) <
+        4);
   CHECK(worst_ulps<double>(LoopOp::exp, -700, 700, [](L x) { return std::exp(x); }) < 2);
   CHECK(worst_ulps<double>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 5);
   CHECK(worst_ulps<double>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 5);
@@ -339,7 +360,8 @@ TEST_CASE("loop program: special values are those of the maths library", "[loop]
     for (size_t i = 0; i < x.size(); ++i) {
       const float want = f(x[i]), value = got.data<float>()[i];
       INFO("op " << int(op) << " of " << x[i] << " is " << value << ", not " << want);
-      CHECK((std::isnan(want) ? std::isnan(value) : value == Approx(want).epsilon(1e-5).margin(1e-44)));
+      CHECK((std::isnan(want) ? std::isnan(value)
+                              : value == Approx(want).epsilon(1e-5).margin(1e-44)));
     }
   };
   expect(LoopOp::exp, [](float v) { return std::exp(v); });
@@ -357,8 +379,11 @@ TEST_CASE("loop program: a float becomes the nearest integer of the range toward
   CHECK(bitwise_equal(got, Array::of<int32_t>({6}, {1, -1, INT32_MAX, INT32_MIN, 0, INT32_MAX})));
 }
 
-TEST_CASE("loop program: shifts by all the bits of a number, and by more, leave nothing but the sign", "[loop]") {
-  const Array x = Array::of<int32_t>({5}, {-5, -5, 3, 3, -5}), by = Array::of<int32_t>({5}, {31, 32, 100, 1, -1});
+TEST_CASE(
+    "loop program: shifts by all the bits of a number, and by more, leave nothing but the sign",
+    "[loop]") {
+  const Array x = Array::of<int32_t>({5}, {-5, -5, 3, 3, -5}),
+              by = Array::of<int32_t>({5}, {31, 32, 100, 1, -1});
   LoopProgram p;
   p.dims = {5};
   for (int operand = 0; operand < 2; ++operand) {
@@ -368,7 +393,8 @@ TEST_CASE("loop program: shifts by all the bits of a number, and by more, leave 
     in.strides = {1};
     p.values.push_back(in);
   }
-  for (const LoopOp op : {LoopOp::shift_left, LoopOp::shift_right_logical, LoopOp::shift_right_arithmetic}) {
+  for (const LoopOp op :
+       {LoopOp::shift_left, LoopOp::shift_right_logical, LoopOp::shift_right_arithmetic}) {
     LoopValue v;
     v.op = op;
     v.dtype = DType::s32;

@@ -9,7 +9,8 @@
 namespace gspmd {
 
 // Runs all parts, last one first, with scratch full of rubbish; results start as 77.
-inline std::vector<Array> run_kernel(const PreparedKernel& kernel, const std::vector<Array>& operands,
+inline std::vector<Array> run_kernel(const PreparedKernel& kernel,
+                                     const std::vector<Array>& operands,
                                      const std::vector<Shape>& results) {
   std::vector<const std::byte*> in;
   std::vector<std::byte*> out;

@@ -31,8 +31,9 @@ TEST_CASE("worker pool: each worker runs the function once per run", "[pool]") {
   }
 }
 
-TEST_CASE("worker pool: a barrier orders what is before it and after it, more workers than cores too",
-          "[pool]") {
+TEST_CASE(
+    "worker pool: a barrier orders what is before it and after it, more workers than cores too",
+    "[pool]") {
   for (const PoolKind kind : kinds()) {
     for (const int size : {2, 6}) {
       const auto pool = make_worker_pool(size, kind);
@@ -56,7 +57,8 @@ TEST_CASE("worker pool: the lowest worker's exception comes out, and the pool wo
     const auto pool = make_worker_pool(3, kind);
     CHECK_THROWS_WITH(pool->run([](int worker) {
       if (worker > 0) throw std::runtime_error("worker " + std::to_string(worker));
-    }), "worker 1");
+    }),
+                      "worker 1");
     std::atomic<int> calls{0};
     pool->run([&](int) { ++calls; });
     CHECK(calls == 3);
@@ -69,10 +71,12 @@ TEST_CASE("worker pool: nobody waits at a barrier for a worker that has thrown",
     CHECK_THROWS_WITH(pool->run([&](int worker) {
       if (worker == 1) throw std::runtime_error("gone");
       pool->barrier(worker);
-    }), "gone");
+    }),
+                      "gone");
     CHECK_THROWS_AS(pool->run([&](int worker) {
       if (worker == 0) pool->barrier(worker);
-    }), InternalError);
+    }),
+                    InternalError);
     std::atomic<int> calls{0};
     pool->run([&](int worker) {
       pool->barrier(worker);

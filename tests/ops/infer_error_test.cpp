@@ -1,7 +1,6 @@
 // One mistake a row: the shape rules refuse it with the op first.
 
 #include <catch2/catch.hpp>
-
 #include <limits>
 
 #include "gspmd/base/error.h"
@@ -33,18 +32,22 @@ void check_mistakes(const std::vector<Mistake>& mistakes) {
 
 TEST_CASE("elementwise ops refuse what does not fit") {
   check_mistakes({
-      {"f32[2,3] add(a, b)", "add: operands f32[2,3] and f32[3,2] differ in dims; reshape or broadcast"},
-      {"pred[2,3] add(a, p)", "add: operands f32[2,3] and pred[2,3] differ in element type; convert"},
+      {"f32[2,3] add(a, b)",
+       "add: operands f32[2,3] and f32[3,2] differ in dims; reshape or broadcast"},
+      {"pred[2,3] add(a, p)",
+       "add: operands f32[2,3] and pred[2,3] differ in element type; convert"},
       {"pred[2,3] negate(p)", "negate: an operand is pred[2,3]; it takes numbers"},
       {"f32[2,3] not(a)", "not: an operand is f32[2,3]; it takes integers or pred"},
       {"f32[2,3] and(a, a)", "and: an operand is f32[2,3]"},
       {"f32[2,3] shift-left(a, a)", "shift-left: an operand is f32[2,3]; it takes integers"},
       {"s32[4] exponential(i)", "exponential: an operand is s32[4]; it takes floating point"},
       {"f32[2,3] select(a, a, a)", "select: the selector is f32[2,3]; it has to be of type pred"},
-      {"f32[3,2] select(p, b, b)", "select: selector pred[2,3] and operand f32[3,2] differ in dims"},
+      {"f32[3,2] select(p, b, b)",
+       "select: selector pred[2,3] and operand f32[3,2] differ in dims"},
       {"f32[2,3] clamp(b, a, s)", "clamp: bound f32[3,2] and operand f32[2,3] differ in dims"},
       {"s32[3,2] convert(a)", "convert: operand f32[2,3] and result s32[3,2] differ in dims"},
-      {"u8[2,3] bitcast-convert(a)", "bitcast-convert: f32[2,3] becomes u8[2,3,4], u8[2,3] is declared"},
+      {"u8[2,3] bitcast-convert(a)",
+       "bitcast-convert: f32[2,3] becomes u8[2,3,4], u8[2,3] is declared"},
       {"f64[2] bitcast-convert(a)", "bitcast-convert: f32[2,3] to f64 needs a last dim of 2"},
       {"s32[4] add(i, i, i)", "add"},
   });
@@ -54,23 +57,35 @@ TEST_CASE("shape ops refuse what does not fit") {
   check_mistakes({
       {"f32[7] reshape(a)", "reshape: operand f32[2,3] has 6 elements, result f32[7] has 7"},
       {"s32[6] reshape(a)", "reshape: operand f32[2,3] and result s32[6] differ in element type"},
-      {"f32[2,3,4] broadcast(a), dimensions={0}", "broadcast: dimensions has 1 entries, 2 are needed"},
-      {"f32[2,3,4] broadcast(a), dimensions={0,5}", "broadcast: dimensions={0,5} names dim 5, which is outside the 3"},
-      {"f32[2,3,4] broadcast(a), dimensions={0,0}", "broadcast: dimensions={0,0} names dim 0 twice"},
-      {"f32[2,3,4] broadcast(a), dimensions={0,2}", "broadcast: dim 1 of operand f32[2,3] is dim 2 of result f32[2,3,4]"},
+      {"f32[2,3,4] broadcast(a), dimensions={0}",
+       "broadcast: dimensions has 1 entries, 2 are needed"},
+      {"f32[2,3,4] broadcast(a), dimensions={0,5}",
+       "broadcast: dimensions={0,5} names dim 5, which is outside the 3"},
+      {"f32[2,3,4] broadcast(a), dimensions={0,0}",
+       "broadcast: dimensions={0,0} names dim 0 twice"},
+      {"f32[2,3,4] broadcast(a), dimensions={0,2}",
+       "broadcast: dim 1 of operand f32[2,3] is dim 2 of result f32[2,3,4]"},
       {"f32[3,2] transpose(a), dimensions={1,1}", "transpose: dimensions={1,1} names dim 1 twice"},
       {"f32[2,3] reverse(a), dimensions={-1}", "reverse: dimensions={-1} names dim -1"},
-      {"f32[2,5] concatenate(a, b), dimensions={1}", "concatenate: operands f32[2,3] and f32[3,2] differ outside dim 1"},
-      {"f32[2,3] pad(a, n), padding=0_0x0_0", "pad: operand f32[2,3] and padding value s32[] differ in element type"},
+      {"f32[2,5] concatenate(a, b), dimensions={1}",
+       "concatenate: operands f32[2,3] and f32[3,2] differ outside dim 1"},
+      {"f32[2,3] pad(a, n), padding=0_0x0_0",
+       "pad: operand f32[2,3] and padding value s32[] differ in element type"},
       {"f32[2,3] pad(a, s), padding=0_0", "pad: padding has 1 entries, 2 are needed"},
-      {"f32[2,3] pad(a, s), padding=0_0x-9_0", "pad: dim 1 of f32[2,3] padded by -9_0_0 has no valid size"},
+      {"f32[2,3] pad(a, s), padding=0_0x-9_0",
+       "pad: dim 1 of f32[2,3] padded by -9_0_0 has no valid size"},
       {"f32[2,3] pad(a, s), padding=0_0x9223372036854775807_1", "pad: dim 1 of f32[2,3] padded by"},
-      {"f32[2,3] slice(a), slice={[0:2], [0:4]}", "slice: [0:4:1] of dim 1 of f32[2,3] needs 0 <= start <= limit <= 3"},
+      {"f32[2,3] slice(a), slice={[0:2], [0:4]}",
+       "slice: [0:4:1] of dim 1 of f32[2,3] needs 0 <= start <= limit <= 3"},
       {"f32[2,3] slice(a), slice={[0:2], [0:3:0]}", "slice: [0:3:0] of dim 1"},
-      {"f32[2,4] dynamic-slice(a, n, n), dynamic_slice_sizes={2,4}", "dynamic-slice: size 4 of dim 1 is outside 0 .. 3"},
-      {"f32[2,3] dynamic-slice(a, n), dynamic_slice_sizes={2,3}", "dynamic-slice: 2 operands are given, it takes 3"},
-      {"f32[2,3] dynamic-slice(a, s, s), dynamic_slice_sizes={2,3}", "dynamic-slice: start index 0 is f32[]"},
-      {"f32[2,3] dynamic-update-slice(a, b, n, n)", "dynamic-update-slice: dim 0 of update f32[3,2] is larger"},
+      {"f32[2,4] dynamic-slice(a, n, n), dynamic_slice_sizes={2,4}",
+       "dynamic-slice: size 4 of dim 1 is outside 0 .. 3"},
+      {"f32[2,3] dynamic-slice(a, n), dynamic_slice_sizes={2,3}",
+       "dynamic-slice: 2 operands are given, it takes 3"},
+      {"f32[2,3] dynamic-slice(a, s, s), dynamic_slice_sizes={2,3}",
+       "dynamic-slice: start index 0 is f32[]"},
+      {"f32[2,3] dynamic-update-slice(a, b, n, n)",
+       "dynamic-update-slice: dim 0 of update f32[3,2] is larger"},
       {"f32[2,3] iota(), iota_dimension=2", "iota: iota_dimension=2 is outside the 2 dims"},
       {"pred[2] iota(), iota_dimension=0", "iota: pred[2] cannot count"},
   });
@@ -78,41 +93,72 @@ TEST_CASE("shape ops refuse what does not fit") {
 
 TEST_CASE("dot, reduce, gather and scatter refuse what does not fit") {
   check_mistakes({
-      {"f32[2,2] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "dot: contracting dim 0 of f32[2,3] and dim 0 of f32[3,2] differ in size"},
-      {"f32[2,2] dot(a, b), lhs_contracting_dims={1}", "dot: 1 contracting dims on the left, 0 on the right"},
+      {"f32[2,2] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+       "dot: contracting dim 0 of f32[2,3] and dim 0 of f32[3,2] differ in size"},
+      {"f32[2,2] dot(a, b), lhs_contracting_dims={1}",
+       "dot: 1 contracting dims on the left, 0 on the right"},
       {"f32[2,2] dot(a, b), lhs_contracting_dims={7}, rhs_contracting_dims={0}", "names dim 7"},
-      {"f32[2] dot(a, b), lhs_batch_dims={1}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={0}", "names dim 1 twice"},
-      {"s32[2,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "dot: f32[2,3] and f32[3,2] cannot give elements of s32"},
+      {"f32[2] dot(a, b), lhs_batch_dims={1}, rhs_batch_dims={0}, lhs_contracting_dims={1}, "
+       "rhs_contracting_dims={0}",
+       "names dim 1 twice"},
+      {"s32[2,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+       "dot: f32[2,3] and f32[3,2] cannot give elements of s32"},
       {"f32[2,3,4] dot(a, i)", "dot: operands f32[2,3] and s32[4] differ in kind"},
-      {"f32[2] reduce(a, n), dimensions={1}, to_apply=sum", "reduce: operands f32[2,3] and s32[] differ in element type"},
+      {"f32[2] reduce(a, n), dimensions={1}, to_apply=sum",
+       "reduce: operands f32[2,3] and s32[] differ in element type"},
       {"f32[2] reduce(a, s), dimensions={2}, to_apply=sum", "reduce: dimensions={2} names dim 2"},
-      {"f32[2] reduce(a, s), dimensions={1}, to_apply=sum_s32", "reduce: parameter 0 of computation sum_s32 is s32[], it is called with f32[]"},
-      {"f32[4,3] gather(a, a), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,3}", "gather: the indices are f32[2,3]"},
-      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=3, slice_sizes={1,3}", "gather: index_vector_dim=3 is outside 0 .. 1"},
-      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,3}", "gather: start_index_map={0,1} has 2 entries, the index vectors of s32[4] have 1"},
-      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={2,3}", "gather: collapsed dim 0 has slice size 2"},
-      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}", "gather: slice size 4 of dim 1 is outside 0 .. 3"},
-      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,3}", "gather: offset_dims={1} has 1 entries, 2 dims of operand f32[2,3] remain"},
-      {"f32[2,3] scatter(a, i, b), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum", "scatter: dim 0 of updates f32[3,2] and dim 0 of indices s32[4] differ in size"},
-      {"f32[2,3] scatter(a, i), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum", "scatter"},
+      {"f32[2] reduce(a, s), dimensions={1}, to_apply=sum_s32",
+       "reduce: parameter 0 of computation sum_s32 is s32[], it is called with f32[]"},
+      {"f32[4,3] gather(a, a), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+       "index_vector_dim=1, slice_sizes={1,3}",
+       "gather: the indices are f32[2,3]"},
+      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+       "index_vector_dim=3, slice_sizes={1,3}",
+       "gather: index_vector_dim=3 is outside 0 .. 1"},
+      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0,1}, "
+       "index_vector_dim=1, slice_sizes={1,3}",
+       "gather: start_index_map={0,1} has 2 entries, the index vectors of s32[4] have 1"},
+      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+       "index_vector_dim=1, slice_sizes={2,3}",
+       "gather: collapsed dim 0 has slice size 2"},
+      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+       "index_vector_dim=1, slice_sizes={1,4}",
+       "gather: slice size 4 of dim 1 is outside 0 .. 3"},
+      {"f32[4,3] gather(a, i), offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, "
+       "index_vector_dim=1, slice_sizes={1,3}",
+       "gather: offset_dims={1} has 1 entries, 2 dims of operand f32[2,3] remain"},
+      {"f32[2,3] scatter(a, i, b), update_window_dims={1}, inserted_window_dims={0}, "
+       "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum",
+       "scatter: dim 0 of updates f32[3,2] and dim 0 of indices s32[4] differ in size"},
+      {"f32[2,3] scatter(a, i), update_window_dims={1}, inserted_window_dims={0}, "
+       "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum",
+       "scatter"},
   });
 }
 
 TEST_CASE("control ops refuse what does not fit") {
   check_mistakes({
-      {"f32[2,3] get-tuple-element(a), index=0", "get-tuple-element: the operand is f32[2,3], it has to be a tuple"},
-      {"f32[3,2] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}", "custom-call: Sharding of f32[2,3] is declared as f32[3,2]"},
-      {"f32[4,3] all-gather(a), replica_groups={{0,1},{2}}, dimensions={0}", "all-gather: replica groups of 2 and 1 devices"},
-      {"f32[2,3] all-gather(a), replica_groups={{0,1}}, dimensions={}", "all-gather: dimensions={} has to name one dim"},
-      {"f32[2,1] reduce-scatter(a), replica_groups={{0,1}}, dimensions={1}, to_apply=sum", "reduce-scatter: dim 1 of f32[2,3] does not divide by the 2 devices"},
-      {"f32[2,3] all-to-all(a), replica_groups={{0,1}}, dimensions={1}", "all-to-all: dim 1 of f32[2,3] does not divide"},
-      {"(f32[2,3]) all-to-all(a), replica_groups={{0,1}}", "all-to-all: 1 operands for groups of 2 devices"},
+      {"f32[2,3] get-tuple-element(a), index=0",
+       "get-tuple-element: the operand is f32[2,3], it has to be a tuple"},
+      {"f32[3,2] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}",
+       "custom-call: Sharding of f32[2,3] is declared as f32[3,2]"},
+      {"f32[4,3] all-gather(a), replica_groups={{0,1},{2}}, dimensions={0}",
+       "all-gather: replica groups of 2 and 1 devices"},
+      {"f32[2,3] all-gather(a), replica_groups={{0,1}}, dimensions={}",
+       "all-gather: dimensions={} has to name one dim"},
+      {"f32[2,1] reduce-scatter(a), replica_groups={{0,1}}, dimensions={1}, to_apply=sum",
+       "reduce-scatter: dim 1 of f32[2,3] does not divide by the 2 devices"},
+      {"f32[2,3] all-to-all(a), replica_groups={{0,1}}, dimensions={1}",
+       "all-to-all: dim 1 of f32[2,3] does not divide"},
+      {"(f32[2,3]) all-to-all(a), replica_groups={{0,1}}",
+       "all-to-all: 1 operands for groups of 2 devices"},
   });
 }
 
 // The reader of text finds these before the ops do; builders have only the ops.
 TEST_CASE("builders refuse called computations, groups and sizes that do not fit") {
-  const std::unique_ptr<Module> module = parse_module(with_entry(kPrelude + "f32[2,3] negate(a)", 4));
+  const std::unique_ptr<Module> module =
+      parse_module(with_entry(kPrelude + "f32[2,3] negate(a)", 4));
   Computation& c = *module->entry();
   Node* const a = c.parameters()[0];
   Node* const s = c.parameters()[2];
@@ -120,28 +166,39 @@ TEST_CASE("builders refuse called computations, groups and sizes that do not fit
                            Shape declared, std::vector<const char*> called, const char* message) {
     std::vector<Computation*> computations;
     for (const char* name : called) computations.push_back(module->find(name));
-    CHECK_THROWS_WITH(emit(c, opcode, operands, attrs, declared, computations), Catch::Contains(message));
+    CHECK_THROWS_WITH(emit(c, opcode, operands, attrs, declared, computations),
+                      Catch::Contains(message));
   };
   Attributes rows;
   rows.dimensions = {1};
-  refused(Opcode::reduce, {a, s}, rows, {}, {"largest_at"}, "reduce: computation largest_at has 4 parameters, it is called with 2");
-  refused(Opcode::reduce, {a, s}, rows, {}, {"sum_s32"}, "reduce: parameter 0 of computation sum_s32 is s32[]");
+  refused(Opcode::reduce, {a, s}, rows, {}, {"largest_at"},
+          "reduce: computation largest_at has 4 parameters, it is called with 2");
+  refused(Opcode::reduce, {a, s}, rows, {}, {"sum_s32"},
+          "reduce: parameter 0 of computation sum_s32 is s32[]");
   refused(Opcode::reduce, {a, s}, rows, {}, {}, "reduce: 0 computations are called, it calls 1");
-  refused(Opcode::call, {a}, {}, {}, {"scaled_sum"}, "call: computation scaled_sum has 2 parameters, it is called with 1");
-  refused(Opcode::call, {a, a}, {}, {}, {"scaled_sum"}, "call: parameter 0 of computation scaled_sum is f32[3,4], it is called with f32[2,3]");
-  refused(Opcode::while_, {a}, {}, {}, {"below_ten", "next"}, "while: parameter 0 of computation below_ten");
+  refused(Opcode::call, {a}, {}, {}, {"scaled_sum"},
+          "call: computation scaled_sum has 2 parameters, it is called with 1");
+  refused(Opcode::call, {a, a}, {}, {}, {"scaled_sum"},
+          "call: parameter 0 of computation scaled_sum is f32[3,4], it is called with f32[2,3]");
+  refused(Opcode::while_, {a}, {}, {}, {"below_ten", "next"},
+          "while: parameter 0 of computation below_ten");
   Attributes groups;
   groups.replica_groups->lists = {{0, 0}};
-  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: device 0 is twice in replica_groups");
+  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
+          "all-reduce: device 0 is twice in replica_groups");
   groups.replica_groups->lists = {{0, -1}};
-  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: device -1 in replica_groups is negative");
+  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
+          "all-reduce: device -1 in replica_groups is negative");
   groups.replica_groups = ReplicaGroups{{}, 2, 2, {3}, {}};
-  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: replica_groups [2,2]<=[3] do not hold");
+  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
+          "all-reduce: replica_groups [2,2]<=[3] do not hold");
   groups.replica_groups = ReplicaGroups{{}, 2, 2, {2, 2}, {0, 0}};
-  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"}, "all-reduce: replica_groups T={0,0} names dim 0 twice");
+  refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
+          "all-reduce: replica_groups T={0,0} names dim 0 twice");
   Attributes pairs;
   pairs.permutation->pairs = {{0, 1}, {0, 2}};
-  refused(Opcode::collective_permute, {a}, pairs, {}, {}, "collective-permute: device 0 is a source twice");
+  refused(Opcode::collective_permute, {a}, pairs, {}, {},
+          "collective-permute: device 0 is a source twice");
   Attributes type;
   type.compare_type = "BOGUS";
   refused(Opcode::compare, {a, a}, type, {}, {}, "compare: type=BOGUS is none of");
@@ -152,12 +209,15 @@ TEST_CASE("builders refuse called computations, groups and sizes that do not fit
 TEST_CASE("what an op cannot compute is refused when it runs") {
   CHECK_THAT(error_of("a = c64[2] constant({(1,2),(3,4)})\nROOT r = c64[2] maximum(a, a)"),
              Catch::Contains("it takes real numbers or pred"));
-  CHECK_THAT(error_of("a = f32[] constant(1)\nROOT r = f32[] custom-call(a), custom_call_target=\"Mine\""),
-             Catch::Contains("custom-call: target \"Mine\" is not known"));
+  CHECK_THAT(
+      error_of("a = f32[] constant(1)\nROOT r = f32[] custom-call(a), custom_call_target=\"Mine\""),
+      Catch::Contains("custom-call: target \"Mine\" is not known"));
   CHECK_THAT(error_of("ROOT r = u32[] partition-id()"),
              Catch::Contains("partition-id: \"r\" has no meaning on one device"));
-  CHECK_THAT(error_of("a = f32[] constant(1)\nROOT r = f32[] all-reduce(a), replica_groups={}, to_apply=sum"),
-             Catch::Contains("all-reduce: \"r\" has no meaning on one device"));
+  CHECK_THAT(
+      error_of(
+          "a = f32[] constant(1)\nROOT r = f32[] all-reduce(a), replica_groups={}, to_apply=sum"),
+      Catch::Contains("all-reduce: \"r\" has no meaning on one device"));
   CHECK_THAT(error_of("ROOT a = f32[] parameter(0)"),
              Catch::Contains("evaluate: 0 arguments are given, main takes 1"));
 }
@@ -191,14 +251,18 @@ TEST_CASE("hostile attributes are refused or run, never more") {
             &node.attrs.scatter->scatter_dims_to_operand_dims})
         if (!dims->empty() && random() % 2 == 0) damage(*dims);
       for (PaddingDim& padding : node.attrs.padding)
-        (random() % 2 == 0 ? padding.low : random() % 2 == 0 ? padding.high : padding.interior) = any();
+        (random() % 2 == 0   ? padding.low
+         : random() % 2 == 0 ? padding.high
+                             : padding.interior) = any();
       if (random() % 3 == 0) node.attrs.index = any();
-      if (random() % 3 == 0) node.attrs.gather->index_vector_dim = node.attrs.scatter->index_vector_dim = any();
+      if (random() % 3 == 0)
+        node.attrs.gather->index_vector_dim = node.attrs.scatter->index_vector_dim = any();
       if (random() % 3 == 0) damage(node.shape.dims);
       try {
         node.shape = node.op().infer(node);
         if (node.op().factors != nullptr) node.op().factors(node);
-        if (sample.devices > 1 || node.is(Opcode::parameter) || node.shape.bytes() > 1 << 20) continue;
+        if (sample.devices > 1 || node.is(Opcode::parameter) || node.shape.bytes() > 1 << 20)
+          continue;
         evaluate(*module, arguments);
         ++ran;
       } catch (const UserError&) {

@@ -1,8 +1,7 @@
-#include "ops/random_bits.h"
-
 #include <catch2/catch.hpp>
 
 #include "ops/evaluate_cases.h"
+#include "ops/random_bits.h"
 
 namespace gspmd::testing {
 
@@ -19,7 +18,8 @@ TEST_CASE("the generators give their published values", "[random]") {
         Four{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u});
   CHECK(philox_4x32({kOnes, kOnes}, {kOnes, kOnes, kOnes, kOnes}) ==
         Four{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu});
-  CHECK(philox_4x32({0xa4093822u, 0x299f31d0u}, {0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}) ==
+  CHECK(philox_4x32({0xa4093822u, 0x299f31d0u},
+                    {0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}) ==
         Four{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u});
 }
 
@@ -71,9 +71,10 @@ TEST_CASE("philox counts in 128 bits and gives its words in order", "[random]") 
 
 TEST_CASE("states of the wrong size and unknown algorithms are refused", "[random]") {
   const auto error = [](const char* type, const char* algorithm) {
-    return error_of(fmt::format(
-        "i = {0} iota(), iota_dimension=0\nROOT r = ({0}, u32[4]) rng-bit-generator(i), algorithm={1}",
-        type, algorithm));
+    return error_of(
+        fmt::format("i = {0} iota(), iota_dimension=0\nROOT r = ({0}, u32[4]) "
+                    "rng-bit-generator(i), algorithm={1}",
+                    type, algorithm));
   };
   CHECK(error("u64[2]", "rng_three_fry").empty());
   CHECK(error("u64[3]", "rng_philox").empty());
@@ -84,14 +85,20 @@ TEST_CASE("states of the wrong size and unknown algorithms are refused", "[rando
 }
 
 TEST_CASE("uniform numbers stay inside of their bounds", "[random]") {
-  const Array floats = run_text("a = f32[] constant(-1)\nb = f32[] constant(2)\nROOT r = f32[1000] rng(a, b), distribution=rng_uniform").array;
+  const Array floats = run_text(
+                           "a = f32[] constant(-1)\nb = f32[] constant(2)\nROOT r = f32[1000] "
+                           "rng(a, b), distribution=rng_uniform")
+                           .array;
   double sum = 0;
   for (const float x : floats.data<float>()) {
     CHECK((x >= -1 && x < 2));
     sum += double(x);
   }
   CHECK(std::fabs(sum / 1000 - 0.5) < 0.1);
-  const Array integers = run_text("a = s8[] constant(3)\nb = s8[] constant(5)\nROOT r = s8[100] rng(a, b), distribution=rng_uniform").array;
+  const Array integers = run_text(
+                             "a = s8[] constant(3)\nb = s8[] constant(5)\nROOT r = s8[100] rng(a, "
+                             "b), distribution=rng_uniform")
+                             .array;
   for (const int8_t x : integers.data<int8_t>()) CHECK((x == 3 || x == 4));
 }
 

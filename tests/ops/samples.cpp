@@ -96,25 +96,34 @@ std::vector<Sample> source_and_control_samples() {
       {Opcode::get_tuple_element, "get-tuple-element",
        "t = (f32[3], s32[2], f32[4]) parameter(0)\nROOT r = f32[4] get-tuple-element(t), index=2"},
       {Opcode::while_, "while",
-       "t = (s32[], f32[3,4]) parameter(0)\nROOT r = (s32[], f32[3,4]) while(t), condition=below_ten, body=next"},
+       "t = (s32[], f32[3,4]) parameter(0)\nROOT r = (s32[], f32[3,4]) while(t), "
+       "condition=below_ten, body=next"},
       {Opcode::call, "call",
-       "a = f32[3,4] parameter(0)\nb = f32[3,4] parameter(1)\nROOT r = f32[3,4] call(a, b), to_apply=scaled_sum"},
+       "a = f32[3,4] parameter(0)\nb = f32[3,4] parameter(1)\nROOT r = f32[3,4] call(a, b), "
+       "to_apply=scaled_sum"},
       {Opcode::fusion, "fusion",
-       "a = f32[3,4] parameter(0)\nb = f32[3,4] parameter(1)\nROOT r = f32[3,4] fusion(a, b), kind=kLoop, calls=scaled_sum"},
+       "a = f32[3,4] parameter(0)\nb = f32[3,4] parameter(1)\nROOT r = f32[3,4] fusion(a, b), "
+       "kind=kLoop, calls=scaled_sum"},
       {Opcode::optimization_barrier, "opt-barrier",
        "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] opt-barrier(a)"},
       {Opcode::optimization_barrier, "opt-barrier of a tuple",
        "a = (f32[3], f32[2]) parameter(0)\nROOT r = (f32[3], f32[2]) opt-barrier(a)"},
       {Opcode::custom_call, "Sharding",
-       "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}"},
+       "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] custom-call(a), "
+       "custom_call_target=\"Sharding\", sharding={replicated}"},
       {Opcode::select, "select",
-       "p = pred[3,5] parameter(0)\na = f32[3,5] parameter(1)\nb = f32[3,5] parameter(2)\nROOT r = f32[3,5] select(p, a, b)", 0, 1},
+       "p = pred[3,5] parameter(0)\na = f32[3,5] parameter(1)\nb = f32[3,5] parameter(2)\nROOT r = "
+       "f32[3,5] select(p, a, b)",
+       0, 1},
       {Opcode::select, "select by a scalar",
-       "p = pred[] parameter(0)\na = s32[3,5] parameter(1)\nb = s32[3,5] parameter(2)\nROOT r = s32[3,5] select(p, a, b)"},
+       "p = pred[] parameter(0)\na = s32[3,5] parameter(1)\nb = s32[3,5] parameter(2)\nROOT r = "
+       "s32[3,5] select(p, a, b)"},
       {Opcode::clamp, "clamp",
-       "l = f32[3,5] parameter(0)\nx = f32[3,5] parameter(1)\nh = f32[3,5] parameter(2)\nROOT r = f32[3,5] clamp(l, x, h)"},
+       "l = f32[3,5] parameter(0)\nx = f32[3,5] parameter(1)\nh = f32[3,5] parameter(2)\nROOT r = "
+       "f32[3,5] clamp(l, x, h)"},
       {Opcode::clamp, "clamp to scalars",
-       "l = f32[] constant(-1)\nx = f32[3,5] parameter(0)\nh = f32[] parameter(1)\nROOT r = f32[3,5] clamp(l, x, h)"},
+       "l = f32[] constant(-1)\nx = f32[3,5] parameter(0)\nh = f32[] parameter(1)\nROOT r = "
+       "f32[3,5] clamp(l, x, h)"},
       {Opcode::bitcast_convert, "bitcast-convert to parts",
        "a = f32[3,5] parameter(0)\nROOT r = u8[3,5,4] bitcast-convert(a)"},
       {Opcode::bitcast_convert, "bitcast-convert of parts",
@@ -124,23 +133,45 @@ std::vector<Sample> source_and_control_samples() {
 
 std::vector<Sample> shape_samples() {
   return {
-      {Opcode::reshape, "reshape merges", "a = f32[4,6,5] parameter(0)\nROOT r = f32[24,5] reshape(a)"},
-      {Opcode::reshape, "reshape splits", "a = s8[3,24,5] parameter(0)\nROOT r = s8[3,2,12,5] reshape(a)"},
+      {Opcode::reshape, "reshape merges",
+       "a = f32[4,6,5] parameter(0)\nROOT r = f32[24,5] reshape(a)"},
+      {Opcode::reshape, "reshape splits",
+       "a = s8[3,24,5] parameter(0)\nROOT r = s8[3,2,12,5] reshape(a)"},
       {Opcode::reshape, "reshape mixes", "a = f32[6,4] parameter(0)\nROOT r = f32[8,3] reshape(a)"},
-      {Opcode::reshape, "reshape moves a dim", "a = f32[2,3,2] parameter(0)\nROOT r = f32[4,3] reshape(a)"},
-      {Opcode::reshape, "reshape adds ones", "a = f32[7,4] parameter(0)\nROOT r = f32[1,7,1,4] reshape(a)"},
-      {Opcode::reshape, "reshape of nothing", "a = f32[0,4] parameter(0)\nROOT r = f32[2,0,3] reshape(a)"},
-      {Opcode::broadcast, "broadcast", "a = f32[5,4] parameter(0)\nROOT r = f32[5,3,4] broadcast(a), dimensions={0,2}"},
-      {Opcode::broadcast, "broadcast and transpose", "a = f32[5,4] parameter(0)\nROOT r = f32[4,3,5] broadcast(a), dimensions={2,0}"},
-      {Opcode::broadcast, "broadcast a scalar", "a = bf16[] parameter(0)\nROOT r = bf16[5,3] broadcast(a), dimensions={}"},
-      {Opcode::transpose, "transpose", "a = f32[5,4,6] parameter(0)\nROOT r = f32[6,5,4] transpose(a), dimensions={2,0,1}"},
-      {Opcode::reverse, "reverse", "a = f32[4,3,5] parameter(0)\nROOT r = f32[4,3,5] reverse(a), dimensions={0,2}"},
-      {Opcode::concatenate, "concatenate", "a = f32[5,3] parameter(0)\nb = f32[5,4] parameter(1)\nc = f32[5,0] parameter(2)\nROOT r = f32[5,7] concatenate(a, b, c), dimensions={1}"},
-      {Opcode::concatenate, "concatenate of one", "a = u8[5,3] parameter(0)\nROOT r = u8[5,3] concatenate(a), dimensions={0}"},
-      {Opcode::pad, "pad", "a = f32[6,5,3] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[6,11,2] pad(a, z), padding=0_0x1_1_1x-2_1"},
-      {Opcode::slice, "slice", "a = f32[6,9] parameter(0)\nROOT r = f32[6,3] slice(a), slice={[0:6], [1:9:3]}"},
-      {Opcode::dynamic_slice, "dynamic-slice", "a = f32[6,9] parameter(0)\ni = s32[] parameter(1)\nj = s32[] parameter(2)\nROOT r = f32[6,4] dynamic-slice(a, i, j), dynamic_slice_sizes={6,4}", -2, 8},
-      {Opcode::dynamic_update_slice, "dynamic-update-slice", "a = f32[6,9] parameter(0)\nu = f32[6,4] parameter(1)\ni = u8[] parameter(2)\nj = u8[] parameter(3)\nROOT r = f32[6,9] dynamic-update-slice(a, u, i, j)", 0, 9},
+      {Opcode::reshape, "reshape moves a dim",
+       "a = f32[2,3,2] parameter(0)\nROOT r = f32[4,3] reshape(a)"},
+      {Opcode::reshape, "reshape adds ones",
+       "a = f32[7,4] parameter(0)\nROOT r = f32[1,7,1,4] reshape(a)"},
+      {Opcode::reshape, "reshape of nothing",
+       "a = f32[0,4] parameter(0)\nROOT r = f32[2,0,3] reshape(a)"},
+      {Opcode::broadcast, "broadcast",
+       "a = f32[5,4] parameter(0)\nROOT r = f32[5,3,4] broadcast(a), dimensions={0,2}"},
+      {Opcode::broadcast, "broadcast and transpose",
+       "a = f32[5,4] parameter(0)\nROOT r = f32[4,3,5] broadcast(a), dimensions={2,0}"},
+      {Opcode::broadcast, "broadcast a scalar",
+       "a = bf16[] parameter(0)\nROOT r = bf16[5,3] broadcast(a), dimensions={}"},
+      {Opcode::transpose, "transpose",
+       "a = f32[5,4,6] parameter(0)\nROOT r = f32[6,5,4] transpose(a), dimensions={2,0,1}"},
+      {Opcode::reverse, "reverse",
+       "a = f32[4,3,5] parameter(0)\nROOT r = f32[4,3,5] reverse(a), dimensions={0,2}"},
+      {Opcode::concatenate, "concatenate",
+       "a = f32[5,3] parameter(0)\nb = f32[5,4] parameter(1)\nc = f32[5,0] parameter(2)\nROOT r = "
+       "f32[5,7] concatenate(a, b, c), dimensions={1}"},
+      {Opcode::concatenate, "concatenate of one",
+       "a = u8[5,3] parameter(0)\nROOT r = u8[5,3] concatenate(a), dimensions={0}"},
+      {Opcode::pad, "pad",
+       "a = f32[6,5,3] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[6,11,2] pad(a, z), "
+       "padding=0_0x1_1_1x-2_1"},
+      {Opcode::slice, "slice",
+       "a = f32[6,9] parameter(0)\nROOT r = f32[6,3] slice(a), slice={[0:6], [1:9:3]}"},
+      {Opcode::dynamic_slice, "dynamic-slice",
+       "a = f32[6,9] parameter(0)\ni = s32[] parameter(1)\nj = s32[] parameter(2)\nROOT r = "
+       "f32[6,4] dynamic-slice(a, i, j), dynamic_slice_sizes={6,4}",
+       -2, 8},
+      {Opcode::dynamic_update_slice, "dynamic-update-slice",
+       "a = f32[6,9] parameter(0)\nu = f32[6,4] parameter(1)\ni = u8[] parameter(2)\nj = u8[] "
+       "parameter(3)\nROOT r = f32[6,9] dynamic-update-slice(a, u, i, j)",
+       0, 9},
       {Opcode::iota, "iota", "ROOT r = s32[5,4] iota(), iota_dimension=0"},
       {Opcode::iota, "iota of floats", "ROOT r = f32[5,4] iota(), iota_dimension=1"},
   };
@@ -148,34 +179,104 @@ std::vector<Sample> shape_samples() {
 
 std::vector<Sample> contraction_samples() {
   return {
-      {Opcode::dot, "dot", "a = f32[6,7] parameter(0)\nb = f32[7,8] parameter(1)\nROOT r = f32[6,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
-      {Opcode::dot, "dot with batch dims", "a = f32[4,6,3,5] parameter(0)\nb = f32[3,5,7,4] parameter(1)\nROOT r = f32[3,4,6,7] dot(a, b), lhs_batch_dims={2,0}, rhs_batch_dims={0,3}, lhs_contracting_dims={3}, rhs_contracting_dims={1}"},
-      {Opcode::dot, "dot over two dims", "a = s32[3,4,6] parameter(0)\nb = s32[6,8,4] parameter(1)\nROOT r = s32[3,8] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}"},
-      {Opcode::dot, "dot over two dims in another order", "a = f32[4,3,6] parameter(0)\nb = f32[6,8,4] parameter(1)\nROOT r = f32[3,8] dot(a, b), lhs_contracting_dims={2,0}, rhs_contracting_dims={0,2}"},
-      {Opcode::dot, "dot over three dims", "a = f32[2,3,4,5] parameter(0)\nb = f32[3,4,2,6] parameter(1)\nROOT r = f32[5,6] dot(a, b), lhs_contracting_dims={0,1,2}, rhs_contracting_dims={2,0,1}"},
-      {Opcode::dot, "outer product", "a = bf16[3] parameter(0)\nb = bf16[4] parameter(1)\nROOT r = f32[3,4] dot(a, b)"},
-      {Opcode::dot, "dot of pred", "a = pred[3,4] parameter(0)\nb = pred[4,5] parameter(1)\nROOT r = pred[3,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
-      {Opcode::reduce, "reduce-sum", "a = f32[5,7,4] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[5,4] reduce(a, z), dimensions={1}, to_apply=sum"},
-      {Opcode::reduce, "reduce-sum of two dims from a value", "a = f32[5,7,4] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[7] reduce(a, z), dimensions={0,2}, to_apply=sum"},
-      {Opcode::reduce, "reduce-max", "a = f32[5,7] parameter(0)\nz = f32[] constant(-inf)\nROOT r = f32[7] reduce(a, z), dimensions={0}, to_apply=most"},
-      {Opcode::reduce, "reduce-min", "a = f32[5,7] parameter(0)\nz = f32[] constant(inf)\nROOT r = f32[5] reduce(a, z), dimensions={1}, to_apply=least"},
-      {Opcode::reduce, "reduce-and", "a = pred[5,7] parameter(0)\nz = pred[] constant(true)\nROOT r = pred[5] reduce(a, z), dimensions={1}, to_apply=all"},
-      {Opcode::reduce, "reduce of pairs", "a = f32[5,7] parameter(0)\ni = s32[5,7] iota(), iota_dimension=1\nz = f32[] constant(-inf)\nk = s32[] constant(0)\nROOT r = (f32[5], s32[5]) reduce(a, i, z, k), dimensions={1}, to_apply=largest_at"},
+      {Opcode::dot, "dot",
+       "a = f32[6,7] parameter(0)\nb = f32[7,8] parameter(1)\nROOT r = f32[6,8] dot(a, b), "
+       "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::dot, "dot with batch dims",
+       "a = f32[4,6,3,5] parameter(0)\nb = f32[3,5,7,4] parameter(1)\nROOT r = f32[3,4,6,7] dot(a, "
+       "b), lhs_batch_dims={2,0}, rhs_batch_dims={0,3}, lhs_contracting_dims={3}, "
+       "rhs_contracting_dims={1}"},
+      {Opcode::dot, "dot over two dims",
+       "a = s32[3,4,6] parameter(0)\nb = s32[6,8,4] parameter(1)\nROOT r = s32[3,8] dot(a, b), "
+       "lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}"},
+      {Opcode::dot, "dot over two dims in another order",
+       "a = f32[4,3,6] parameter(0)\nb = f32[6,8,4] parameter(1)\nROOT r = f32[3,8] dot(a, b), "
+       "lhs_contracting_dims={2,0}, rhs_contracting_dims={0,2}"},
+      {Opcode::dot, "dot over three dims",
+       "a = f32[2,3,4,5] parameter(0)\nb = f32[3,4,2,6] parameter(1)\nROOT r = f32[5,6] dot(a, b), "
+       "lhs_contracting_dims={0,1,2}, rhs_contracting_dims={2,0,1}"},
+      {Opcode::dot, "outer product",
+       "a = bf16[3] parameter(0)\nb = bf16[4] parameter(1)\nROOT r = f32[3,4] dot(a, b)"},
+      {Opcode::dot, "dot of pred",
+       "a = pred[3,4] parameter(0)\nb = pred[4,5] parameter(1)\nROOT r = pred[3,5] dot(a, b), "
+       "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::reduce, "reduce-sum",
+       "a = f32[5,7,4] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[5,4] reduce(a, z), "
+       "dimensions={1}, to_apply=sum"},
+      {Opcode::reduce, "reduce-sum of two dims from a value",
+       "a = f32[5,7,4] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[7] reduce(a, z), "
+       "dimensions={0,2}, to_apply=sum"},
+      {Opcode::reduce, "reduce-max",
+       "a = f32[5,7] parameter(0)\nz = f32[] constant(-inf)\nROOT r = f32[7] reduce(a, z), "
+       "dimensions={0}, to_apply=most"},
+      {Opcode::reduce, "reduce-min",
+       "a = f32[5,7] parameter(0)\nz = f32[] constant(inf)\nROOT r = f32[5] reduce(a, z), "
+       "dimensions={1}, to_apply=least"},
+      {Opcode::reduce, "reduce-and",
+       "a = pred[5,7] parameter(0)\nz = pred[] constant(true)\nROOT r = pred[5] reduce(a, z), "
+       "dimensions={1}, to_apply=all"},
+      {Opcode::reduce, "reduce of pairs",
+       "a = f32[5,7] parameter(0)\ni = s32[5,7] iota(), iota_dimension=1\nz = f32[] "
+       "constant(-inf)\nk = s32[] constant(0)\nROOT r = (f32[5], s32[5]) reduce(a, i, z, k), "
+       "dimensions={1}, to_apply=largest_at"},
   };
 }
 
 std::vector<Sample> index_samples() {
   return {
-      {Opcode::gather, "gather rows", "t = f32[10,6] parameter(0)\ni = s32[5,4] parameter(1)\nROOT r = f32[5,4,6] gather(t, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,6}", -2, 11},
-      {Opcode::gather, "gather by two indices", "t = f32[6,5,4] parameter(0)\ni = u8[2,7] parameter(1)\nROOT r = f32[4,7] gather(t, i), offset_dims={0}, collapsed_slice_dims={0,1}, start_index_map={1,0}, index_vector_dim=0, slice_sizes={1,1,4}", 0, 7},
-      {Opcode::gather, "gather windows", "t = f32[6,8] parameter(0)\ni = s32[7,1] parameter(1)\nROOT r = f32[7,3,8] gather(t, i), offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={3,8}", -2, 8},
-      {Opcode::gather, "gather with batching dims", "t = f32[6,9,4] parameter(0)\ni = s32[5,6,1] parameter(1)\nROOT r = f32[5,6,4] gather(t, i), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={1}, index_vector_dim=2, slice_sizes={1,1,4}", -2, 11},
-      {Opcode::scatter, "scatter-add rows", "t = f32[10,6] parameter(0)\ni = s32[5,4] parameter(1)\nu = f32[5,4,6] parameter(2)\nROOT r = f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=sum", -2, 11},
-      {Opcode::scatter, "scatter-max by two indices", "t = f32[6,5,4] parameter(0)\ni = s32[7,2] parameter(1)\nu = f32[7,4] parameter(2)\nROOT r = f32[6,5,4] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=1, to_apply=most", -1, 6},
-      {Opcode::scatter, "scatter-add of windows", "t = f32[7,9] parameter(0)\ni = s32[5,2] parameter(1)\nu = f32[2,5,3] parameter(2)\nROOT r = f32[7,9] scatter(t, i, u), update_window_dims={0,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=sum", -1, 8},
-      {Opcode::scatter, "scatter with batching dims", "t = f32[6,9,4] parameter(0)\ni = s32[6,5,1] parameter(1)\nu = f32[6,5,4] parameter(2)\nROOT r = f32[6,9,4] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=sum", -1, 10},
-      {Opcode::scatter, "scatter that overwrites", "t = f32[10,6] parameter(0)\ni = s32[5,1] parameter(1)\nu = f32[5,6] parameter(2)\nROOT r = f32[10,6] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second", -1, 10},
-      {Opcode::scatter, "scatter of pairs", "t = f32[6] parameter(0)\nk = s32[6] parameter(1)\ni = s32[5,1] parameter(2)\nu = f32[5] parameter(3)\nv = s32[5] parameter(4)\nROOT r = (f32[6], s32[6]) scatter(t, k, i, u, v), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=largest_at", 0, 6},
+      {Opcode::gather, "gather rows",
+       "t = f32[10,6] parameter(0)\ni = s32[5,4] parameter(1)\nROOT r = f32[5,4,6] gather(t, i), "
+       "offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, "
+       "slice_sizes={1,6}",
+       -2, 11},
+      {Opcode::gather, "gather by two indices",
+       "t = f32[6,5,4] parameter(0)\ni = u8[2,7] parameter(1)\nROOT r = f32[4,7] gather(t, i), "
+       "offset_dims={0}, collapsed_slice_dims={0,1}, start_index_map={1,0}, index_vector_dim=0, "
+       "slice_sizes={1,1,4}",
+       0, 7},
+      {Opcode::gather, "gather windows",
+       "t = f32[6,8] parameter(0)\ni = s32[7,1] parameter(1)\nROOT r = f32[7,3,8] gather(t, i), "
+       "offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, "
+       "slice_sizes={3,8}",
+       -2, 8},
+      {Opcode::gather, "gather with batching dims",
+       "t = f32[6,9,4] parameter(0)\ni = s32[5,6,1] parameter(1)\nROOT r = f32[5,6,4] gather(t, "
+       "i), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1}, "
+       "operand_batching_dims={0}, start_indices_batching_dims={1}, index_vector_dim=2, "
+       "slice_sizes={1,1,4}",
+       -2, 11},
+      {Opcode::scatter, "scatter-add rows",
+       "t = f32[10,6] parameter(0)\ni = s32[5,4] parameter(1)\nu = f32[5,4,6] parameter(2)\nROOT r "
+       "= f32[10,6] scatter(t, i, u), update_window_dims={2}, inserted_window_dims={0}, "
+       "scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=sum",
+       -2, 11},
+      {Opcode::scatter, "scatter-max by two indices",
+       "t = f32[6,5,4] parameter(0)\ni = s32[7,2] parameter(1)\nu = f32[7,4] parameter(2)\nROOT r "
+       "= f32[6,5,4] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0,1}, "
+       "scatter_dims_to_operand_dims={1,0}, index_vector_dim=1, to_apply=most",
+       -1, 6},
+      {Opcode::scatter, "scatter-add of windows",
+       "t = f32[7,9] parameter(0)\ni = s32[5,2] parameter(1)\nu = f32[2,5,3] parameter(2)\nROOT r "
+       "= f32[7,9] scatter(t, i, u), update_window_dims={0,2}, inserted_window_dims={}, "
+       "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=sum",
+       -1, 8},
+      {Opcode::scatter, "scatter with batching dims",
+       "t = f32[6,9,4] parameter(0)\ni = s32[6,5,1] parameter(1)\nu = f32[6,5,4] "
+       "parameter(2)\nROOT r = f32[6,9,4] scatter(t, i, u), update_window_dims={2}, "
+       "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
+       "scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=sum",
+       -1, 10},
+      {Opcode::scatter, "scatter that overwrites",
+       "t = f32[10,6] parameter(0)\ni = s32[5,1] parameter(1)\nu = f32[5,6] parameter(2)\nROOT r = "
+       "f32[10,6] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0}, "
+       "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second",
+       -1, 10},
+      {Opcode::scatter, "scatter of pairs",
+       "t = f32[6] parameter(0)\nk = s32[6] parameter(1)\ni = s32[5,1] parameter(2)\nu = f32[5] "
+       "parameter(3)\nv = s32[5] parameter(4)\nROOT r = (f32[6], s32[6]) scatter(t, k, i, u, v), "
+       "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+       "index_vector_dim=1, to_apply=largest_at",
+       0, 6},
   };
 }
 
@@ -183,13 +284,30 @@ std::vector<Sample> collective_samples() {
   const std::string a = "a = f32[4,6] parameter(0)\n";
   const std::string pairs = ", channel_id=1, replica_groups={{0,1},{2,3}}";
   return {
-      {Opcode::all_reduce, "all-reduce", a + "ROOT r = f32[4,6] all-reduce(a)" + pairs + ", use_global_device_ids=true, to_apply=sum", -4, 4, 4},
-      {Opcode::all_reduce, "all-reduce of two", a + "b = f32[3] parameter(1)\nROOT r = (f32[4,6], f32[3]) all-reduce(a, b), channel_id=1, replica_groups=[1,4]<=[4], use_global_device_ids=true, to_apply=most", -4, 4, 4},
-      {Opcode::all_gather, "all-gather", a + "ROOT r = f32[4,12] all-gather(a)" + pairs + ", dimensions={1}, use_global_device_ids=true", -4, 4, 4},
-      {Opcode::reduce_scatter, "reduce-scatter", a + "ROOT r = f32[2,6] reduce-scatter(a)" + pairs + ", dimensions={0}, use_global_device_ids=true, to_apply=sum", -4, 4, 4},
-      {Opcode::all_to_all, "all-to-all", a + "ROOT r = f32[4,6] all-to-all(a)" + pairs + ", dimensions={1}", -4, 4, 4},
-      {Opcode::all_to_all, "all-to-all of a tuple", a + "b = f32[4,6] parameter(1)\nROOT r = (f32[4,6], f32[4,6]) all-to-all(a, b)" + pairs, -4, 4, 4},
-      {Opcode::collective_permute, "collective-permute", a + "ROOT r = f32[4,6] collective-permute(a), channel_id=1, source_target_pairs={{0,1},{1,2},{2,0}}", -4, 4, 4},
+      {Opcode::all_reduce, "all-reduce",
+       a + "ROOT r = f32[4,6] all-reduce(a)" + pairs + ", use_global_device_ids=true, to_apply=sum",
+       -4, 4, 4},
+      {Opcode::all_reduce, "all-reduce of two",
+       a + "b = f32[3] parameter(1)\nROOT r = (f32[4,6], f32[3]) all-reduce(a, b), channel_id=1, "
+           "replica_groups=[1,4]<=[4], use_global_device_ids=true, to_apply=most",
+       -4, 4, 4},
+      {Opcode::all_gather, "all-gather",
+       a + "ROOT r = f32[4,12] all-gather(a)" + pairs +
+           ", dimensions={1}, use_global_device_ids=true",
+       -4, 4, 4},
+      {Opcode::reduce_scatter, "reduce-scatter",
+       a + "ROOT r = f32[2,6] reduce-scatter(a)" + pairs +
+           ", dimensions={0}, use_global_device_ids=true, to_apply=sum",
+       -4, 4, 4},
+      {Opcode::all_to_all, "all-to-all",
+       a + "ROOT r = f32[4,6] all-to-all(a)" + pairs + ", dimensions={1}", -4, 4, 4},
+      {Opcode::all_to_all, "all-to-all of a tuple",
+       a + "b = f32[4,6] parameter(1)\nROOT r = (f32[4,6], f32[4,6]) all-to-all(a, b)" + pairs, -4,
+       4, 4},
+      {Opcode::collective_permute, "collective-permute",
+       a + "ROOT r = f32[4,6] collective-permute(a), channel_id=1, "
+           "source_target_pairs={{0,1},{1,2},{2,0}}",
+       -4, 4, 4},
   };
 }
 
@@ -199,8 +317,8 @@ const std::vector<Sample>& samples() {
   static const std::vector<Sample> all = [] {
     std::vector<Sample> result = pointwise_samples();
     for (const auto& family : {source_and_control_samples(), shape_samples(), contraction_samples(),
-                               index_samples(), collective_samples(), window_samples(), order_samples(),
-                               matrix_samples(), number_samples()})
+                               index_samples(), collective_samples(), window_samples(),
+                               order_samples(), matrix_samples(), number_samples()})
       result.insert(result.end(), family.begin(), family.end());
     return result;
   }();
@@ -209,12 +327,15 @@ const std::vector<Sample>& samples() {
 
 std::string with_entry(const std::string& body, int64_t num_partitions) {
   const auto binary = [](const char* name, const char* type, const char* op) {
-    return fmt::format("{0} {{\nx = {1}[] parameter(0)\ny = {1}[] parameter(1)\nROOT z = {1}[] {2}(x, y)\n}}\n", name, type, op);
+    return fmt::format(
+        "{0} {{\nx = {1}[] parameter(0)\ny = {1}[] parameter(1)\nROOT z = {1}[] {2}(x, y)\n}}\n",
+        name, type, op);
   };
   return fmt::format("HloModule m, num_partitions={}\n", num_partitions) +
          binary("sum", "f32", "add") + binary("product", "f32", "multiply") +
          binary("most", "f32", "maximum") + binary("least", "f32", "minimum") +
-         binary("sum_s32", "s32", "add") + binary("any", "pred", "or") + binary("all", "pred", "and") +
+         binary("sum_s32", "s32", "add") + binary("any", "pred", "or") +
+         binary("all", "pred", "and") +
          R"(second {
 x = f32[] parameter(0)
 ROOT y = f32[] parameter(1)
@@ -250,8 +371,8 @@ b = f32[3,4] parameter(1)
 c = f32[3,4] add(b, b)
 ROOT d = f32[3,4] add(a, c)
 }
-)" + big_op_computations() + number_computations() +
-         "ENTRY main {\n" + body + "\n}\n";
+)" + big_op_computations() +
+         number_computations() + "ENTRY main {\n" + body + "\n}\n";
 }
 
 std::unique_ptr<Module> sample_module(const Sample& sample) {
@@ -261,15 +382,18 @@ std::unique_ptr<Module> sample_module(const Sample& sample) {
 namespace {
 
 // Real and imaginary parts one by one.
-Array random_complex(const Shape& shape, double low, double high, Values values, std::mt19937_64& random) {
+Array random_complex(const Shape& shape, double low, double high, Values values,
+                     std::mt19937_64& random) {
   Shape parts(shape.dtype == DType::c64 ? DType::f32 : DType::f64, shape.dims);
   parts.dims.push_back(2);
-  return Array(Shape(shape.dtype, shape.dims), random_array(parts, low, high, values, random).storage());
+  return Array(Shape(shape.dtype, shape.dims),
+               random_array(parts, low, high, values, random).storage());
 }
 
 }  // namespace
 
-Array random_array(const Shape& shape, double low, double high, Values values, std::mt19937_64& random) {
+Array random_array(const Shape& shape, double low, double high, Values values,
+                   std::mt19937_64& random) {
   Array array(shape);
   if (is_complex(shape.dtype)) return random_complex(shape, low, high, values, random);
   const bool is_unsigned = is_unsigned_integer(shape.dtype) || shape.dtype == DType::pred;

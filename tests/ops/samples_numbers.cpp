@@ -74,62 +74,181 @@ std::string pointwise_body(const Pointwise& row) {
 
 std::vector<Sample> type_samples() {
   return {
-      {Opcode::stochastic_convert, "stochastic-convert", "a = f32[3,5] parameter(0)\nb = u32[3,5] parameter(1)\nROOT r = s8[3,5] stochastic-convert(a, b)"},
-      {Opcode::bitcast, "bitcast to other dims", "a = f32[6,4] parameter(0)\nROOT r = f32[2,3,4] bitcast(a)"},
-      {Opcode::bitcast_convert, "bitcast-convert to nibbles", "a = u8[3,5] parameter(0)\nROOT r = s4[3,5,2] bitcast-convert(a)"},
-      {Opcode::bitcast_convert, "bitcast-convert of nibbles", "a = u4[3,5,4] parameter(0)\nROOT r = u16[3,5] bitcast-convert(a)", 0, 15},
-      {Opcode::map, "map", "a = f32[3,5] parameter(0)\nb = f32[3,5] parameter(1)\nROOT r = f32[3,5] map(a, b), dimensions={0,1}, to_apply=sum"},
-      {Opcode::dot, "dot of complex numbers", "a = c64[3,4] parameter(0)\nb = c64[4,5] parameter(1)\nROOT r = c64[3,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
-      {Opcode::dot, "dot of 8-bit floats", "a = f8e4m3fn[3,4] parameter(0)\nb = f8e5m2[4,5] parameter(1)\nROOT r = f32[3,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
-      {Opcode::dot, "dot of bytes into words", "a = s8[3,4] parameter(0)\nb = s8[4,5] parameter(1)\nROOT r = s32[3,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
-      {Opcode::reduce, "reduce of complex numbers", "a = c64[3,4] parameter(0)\nz = c64[] parameter(1)\nROOT r = c64[3] reduce(a, z), dimensions={1}, to_apply=sum_c64"},
-      {Opcode::reduce, "reduce of complex numbers from i", "a = c64[3,4] parameter(0)\nz = c64[] constant((0,1))\nROOT r = c64[4] reduce(a, z), dimensions={0}, to_apply=sum_c64"},
-      {Opcode::scatter, "scatter into i", "c = c64[] constant((0,1))\na = c64[7] broadcast(c), dimensions={}\ni = s32[5] parameter(0)\nu = c64[5] parameter(1)\nROOT r = c64[7] scatter(a, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum_c64", 0, 6},
-      {Opcode::reduce, "reduce of narrow floats", "a = f8e4m3fn[3,4] parameter(0)\nz = f8e4m3fn[] constant(0)\nROOT r = f8e4m3fn[4] reduce(a, z), dimensions={0}, to_apply=sum_f8"},
+      {Opcode::stochastic_convert, "stochastic-convert",
+       "a = f32[3,5] parameter(0)\nb = u32[3,5] parameter(1)\nROOT r = s8[3,5] "
+       "stochastic-convert(a, b)"},
+      {Opcode::bitcast, "bitcast to other dims",
+       "a = f32[6,4] parameter(0)\nROOT r = f32[2,3,4] bitcast(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert to nibbles",
+       "a = u8[3,5] parameter(0)\nROOT r = s4[3,5,2] bitcast-convert(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert of nibbles",
+       "a = u4[3,5,4] parameter(0)\nROOT r = u16[3,5] bitcast-convert(a)", 0, 15},
+      {Opcode::map, "map",
+       "a = f32[3,5] parameter(0)\nb = f32[3,5] parameter(1)\nROOT r = f32[3,5] map(a, b), "
+       "dimensions={0,1}, to_apply=sum"},
+      {Opcode::dot, "dot of complex numbers",
+       "a = c64[3,4] parameter(0)\nb = c64[4,5] parameter(1)\nROOT r = c64[3,5] dot(a, b), "
+       "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::dot, "dot of 8-bit floats",
+       "a = f8e4m3fn[3,4] parameter(0)\nb = f8e5m2[4,5] parameter(1)\nROOT r = f32[3,5] dot(a, b), "
+       "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::dot, "dot of bytes into words",
+       "a = s8[3,4] parameter(0)\nb = s8[4,5] parameter(1)\nROOT r = s32[3,5] dot(a, b), "
+       "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::reduce, "reduce of complex numbers",
+       "a = c64[3,4] parameter(0)\nz = c64[] parameter(1)\nROOT r = c64[3] reduce(a, z), "
+       "dimensions={1}, to_apply=sum_c64"},
+      {Opcode::reduce, "reduce of complex numbers from i",
+       "a = c64[3,4] parameter(0)\nz = c64[] constant((0,1))\nROOT r = c64[4] reduce(a, z), "
+       "dimensions={0}, to_apply=sum_c64"},
+      {Opcode::scatter, "scatter into i",
+       "c = c64[] constant((0,1))\na = c64[7] broadcast(c), dimensions={}\ni = s32[5] "
+       "parameter(0)\nu = c64[5] parameter(1)\nROOT r = c64[7] scatter(a, i, u), "
+       "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+       "index_vector_dim=1, to_apply=sum_c64",
+       0, 6},
+      {Opcode::reduce, "reduce of narrow floats",
+       "a = f8e4m3fn[3,4] parameter(0)\nz = f8e4m3fn[] constant(0)\nROOT r = f8e4m3fn[4] reduce(a, "
+       "z), dimensions={0}, to_apply=sum_f8"},
       {Opcode::iota, "iota of complex numbers", "ROOT r = c64[3,5] iota(), iota_dimension=1"},
       {Opcode::iota, "iota of narrow integers", "ROOT r = u4[3,5] iota(), iota_dimension=0"},
-      {Opcode::transpose, "transpose of complex numbers", "a = c128[3,5] parameter(0)\nROOT r = c128[5,3] transpose(a), dimensions={1,0}"},
-      {Opcode::gather, "gather of narrow floats", "t = f8e5m2[10,6] parameter(0)\ni = u8[5] parameter(1)\nROOT r = f8e5m2[5,6] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}", 0, 9},
-      {Opcode::scatter, "scatter of pairs", "a = f32[9] parameter(0)\nb = s32[9] parameter(1)\ni = s32[4] parameter(2)\nu = f32[4] parameter(3)\nv = s32[4] parameter(4)\nROOT r = (f32[9], s32[9]) scatter(a, b, i, u, v), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=largest_at", -1, 9},
-      {Opcode::batch_norm_training, "batch-norm-training", "a = f32[3,5,2] parameter(0)\ns = f32[5] parameter(1)\no = f32[5] parameter(2)\nROOT r = (f32[3,5,2], f32[5], f32[5]) batch-norm-training(a, s, o), epsilon=0.5, feature_index=1"},
-      {Opcode::batch_norm_inference, "batch-norm-inference", "a = f32[3,5] parameter(0)\ns = f32[5] parameter(1)\no = f32[5] parameter(2)\nm = f32[5] parameter(3)\nv = f32[5] parameter(4)\nROOT r = f32[3,5] batch-norm-inference(a, s, o, m, v), epsilon=0.5, feature_index=1", 0, 4},
-      {Opcode::batch_norm_grad, "batch-norm-grad", "a = f32[3,5] parameter(0)\ns = f32[3] parameter(1)\nm = f32[3] parameter(2)\nv = f32[3] parameter(3)\ng = f32[3,5] parameter(4)\nROOT r = (f32[3,5], f32[3], f32[3]) batch-norm-grad(a, s, m, v, g), epsilon=0.5, feature_index=0", 0, 4},
-      {Opcode::rng, "rng uniform", "a = f32[] constant(-1)\nb = f32[] constant(2)\nROOT r = f32[3,5] rng(a, b), distribution=rng_uniform"},
-      {Opcode::rng, "rng of integers", "a = s32[] constant(3)\nb = s32[] constant(9)\nROOT r = s32[3,5] rng(a, b), distribution=rng_uniform"},
-      {Opcode::rng, "rng normal", "a = f32[] constant(0)\nb = f32[] constant(1)\nROOT r = f32[3,5] rng(a, b), distribution=rng_normal"},
-      {Opcode::rng_bit_generator, "rng-bit-generator three-fry", "s = u64[2] parameter(0)\nROOT r = (u64[2], u32[3,5]) rng-bit-generator(s), algorithm=rng_three_fry"},
-      {Opcode::rng_bit_generator, "rng-bit-generator bits alone", "s = u64[2] parameter(0)\nROOT r = u32[3,5] rng-bit-generator(s), algorithm=rng_default"},
-      {Opcode::rng_bit_generator, "rng-bit-generator philox", "s = u64[3] parameter(0)\nROOT r = (u64[3], u8[3,5]) rng-bit-generator(s), algorithm=rng_philox"},
-      {Opcode::rng_get_and_update_state, "rng-get-and-update-state", "ROOT r = u64[2] rng-get-and-update-state(), delta=5"},
+      {Opcode::transpose, "transpose of complex numbers",
+       "a = c128[3,5] parameter(0)\nROOT r = c128[5,3] transpose(a), dimensions={1,0}"},
+      {Opcode::gather, "gather of narrow floats",
+       "t = f8e5m2[10,6] parameter(0)\ni = u8[5] parameter(1)\nROOT r = f8e5m2[5,6] gather(t, i), "
+       "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+       "slice_sizes={1,6}",
+       0, 9},
+      {Opcode::scatter, "scatter of pairs",
+       "a = f32[9] parameter(0)\nb = s32[9] parameter(1)\ni = s32[4] parameter(2)\nu = f32[4] "
+       "parameter(3)\nv = s32[4] parameter(4)\nROOT r = (f32[9], s32[9]) scatter(a, b, i, u, v), "
+       "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+       "index_vector_dim=1, to_apply=largest_at",
+       -1, 9},
+      {Opcode::batch_norm_training, "batch-norm-training",
+       "a = f32[3,5,2] parameter(0)\ns = f32[5] parameter(1)\no = f32[5] parameter(2)\nROOT r = "
+       "(f32[3,5,2], f32[5], f32[5]) batch-norm-training(a, s, o), epsilon=0.5, feature_index=1"},
+      {Opcode::batch_norm_inference, "batch-norm-inference",
+       "a = f32[3,5] parameter(0)\ns = f32[5] parameter(1)\no = f32[5] parameter(2)\nm = f32[5] "
+       "parameter(3)\nv = f32[5] parameter(4)\nROOT r = f32[3,5] batch-norm-inference(a, s, o, m, "
+       "v), epsilon=0.5, feature_index=1",
+       0, 4},
+      {Opcode::batch_norm_grad, "batch-norm-grad",
+       "a = f32[3,5] parameter(0)\ns = f32[3] parameter(1)\nm = f32[3] parameter(2)\nv = f32[3] "
+       "parameter(3)\ng = f32[3,5] parameter(4)\nROOT r = (f32[3,5], f32[3], f32[3]) "
+       "batch-norm-grad(a, s, m, v, g), epsilon=0.5, feature_index=0",
+       0, 4},
+  };
+}
+
+std::vector<Sample> random_samples() {
+  return {
+      {Opcode::rng, "rng uniform",
+       "a = f32[] constant(-1)\nb = f32[] constant(2)\nROOT r = f32[3,5] rng(a, b), "
+       "distribution=rng_uniform"},
+      {Opcode::rng, "rng of integers",
+       "a = s32[] constant(3)\nb = s32[] constant(9)\nROOT r = s32[3,5] rng(a, b), "
+       "distribution=rng_uniform"},
+      {Opcode::rng, "rng normal",
+       "a = f32[] constant(0)\nb = f32[] constant(1)\nROOT r = f32[3,5] rng(a, b), "
+       "distribution=rng_normal"},
+      {Opcode::rng_bit_generator, "rng-bit-generator three-fry",
+       "s = u64[2] parameter(0)\nROOT r = (u64[2], u32[3,5]) rng-bit-generator(s), "
+       "algorithm=rng_three_fry"},
+      {Opcode::rng_bit_generator, "rng-bit-generator bits alone",
+       "s = u64[2] parameter(0)\nROOT r = u32[3,5] rng-bit-generator(s), algorithm=rng_default"},
+      {Opcode::rng_bit_generator, "rng-bit-generator philox",
+       "s = u64[3] parameter(0)\nROOT r = (u64[3], u8[3,5]) rng-bit-generator(s), "
+       "algorithm=rng_philox"},
+      {Opcode::rng_get_and_update_state, "rng-get-and-update-state",
+       "ROOT r = u64[2] rng-get-and-update-state(), delta=5"},
   };
 }
 
 std::vector<Sample> control_samples() {
   return {
-      {Opcode::conditional, "conditional of pred", "p = pred[] parameter(0)\na = f32[3,4] parameter(1)\nt = s32[] constant(1)\nx = (s32[], f32[3,4]) tuple(t, a)\nROOT r = (s32[], f32[3,4]) conditional(p, x, x), true_computation=next, false_computation=stay"},
-      {Opcode::conditional, "conditional of a number", "i = s32[] parameter(0)\na = f32[3,4] parameter(1)\nt = s32[] constant(1)\nx = (s32[], f32[3,4]) tuple(t, a)\nROOT r = (s32[], f32[3,4]) conditional(i, x, x, x), branch_computations={next, stay, next}"},
-      {Opcode::custom_call, "TopK", "a = f32[3,9] parameter(0)\nROOT r = (f32[3,2], s32[3,2]) custom-call(a), custom_call_target=\"TopK\""},
-      {Opcode::custom_call, "LayoutConstraint", "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] custom-call(a), custom_call_target=\"LayoutConstraint\""},
-      {Opcode::domain, "domain", "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] domain(a), domain={kind=\"sharding\", entry={replicated}, exit={replicated}}"},
-      {Opcode::get_dimension_size, "get-dimension-size", "a = f32[3,4] parameter(0)\nROOT r = s32[] get-dimension-size(a), dimensions={1}"},
-      {Opcode::set_dimension_size, "set-dimension-size", "a = f32[3,4] parameter(0)\nn = s32[] constant(4)\nROOT r = f32[3,4] set-dimension-size(a, n), dimensions={1}"},
+      {Opcode::conditional, "conditional of pred",
+       "p = pred[] parameter(0)\na = f32[3,4] parameter(1)\nt = s32[] constant(1)\nx = (s32[], "
+       "f32[3,4]) tuple(t, a)\nROOT r = (s32[], f32[3,4]) conditional(p, x, x), "
+       "true_computation=next, false_computation=stay"},
+      {Opcode::conditional, "conditional of a number",
+       "i = s32[] parameter(0)\na = f32[3,4] parameter(1)\nt = s32[] constant(1)\nx = (s32[], "
+       "f32[3,4]) tuple(t, a)\nROOT r = (s32[], f32[3,4]) conditional(i, x, x, x), "
+       "branch_computations={next, stay, next}"},
+      {Opcode::custom_call, "TopK",
+       "a = f32[3,9] parameter(0)\nROOT r = (f32[3,2], s32[3,2]) custom-call(a), "
+       "custom_call_target=\"TopK\""},
+      {Opcode::custom_call, "LayoutConstraint",
+       "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] custom-call(a), "
+       "custom_call_target=\"LayoutConstraint\""},
+      {Opcode::domain, "domain",
+       "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] domain(a), domain={kind=\"sharding\", "
+       "entry={replicated}, exit={replicated}}"},
+      {Opcode::get_dimension_size, "get-dimension-size",
+       "a = f32[3,4] parameter(0)\nROOT r = s32[] get-dimension-size(a), dimensions={1}"},
+      {Opcode::set_dimension_size, "set-dimension-size",
+       "a = f32[3,4] parameter(0)\nn = s32[] constant(4)\nROOT r = f32[3,4] set-dimension-size(a, "
+       "n), dimensions={1}"},
       {Opcode::after_all, "after-all", "ROOT r = token[] after-all()"},
-      {Opcode::add_dependency, "add-dependency", "a = f32[3,4] parameter(0)\nt = token[] after-all()\nROOT r = f32[3,4] add-dependency(a, t)"},
-      {Opcode::optimization_barrier, "opt-barrier of a token", "a = f32[3] parameter(0)\nt = token[] after-all()\nx = (f32[3], token[]) tuple(a, t)\nROOT r = (f32[3], token[]) opt-barrier(x)"},
-      {Opcode::copy_start, "copy-start", "a = f32[3,4] parameter(0)\nROOT r = (f32[3,4], f32[3,4], u32[]) copy-start(a)"},
-      {Opcode::copy_done, "copy-done", "a = f32[3,4] parameter(0)\ns = (f32[3,4], f32[3,4], u32[]) copy-start(a)\nROOT r = f32[3,4] copy-done(s)"},
-      {Opcode::async_start, "async-start", "a = f32[3,4] parameter(0)\nROOT r = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, a), calls=scaled_sum"},
-      {Opcode::async_update, "async-update", "a = f32[3,4] parameter(0)\ns = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, a), calls=scaled_sum\nROOT r = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-update(s)"},
-      {Opcode::async_done, "async-done", "a = f32[3,4] parameter(0)\ns = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, a), calls=scaled_sum\nROOT r = f32[3,4] async-done(s)"},
+      {Opcode::add_dependency, "add-dependency",
+       "a = f32[3,4] parameter(0)\nt = token[] after-all()\nROOT r = f32[3,4] add-dependency(a, "
+       "t)"},
+      {Opcode::optimization_barrier, "opt-barrier of a token",
+       "a = f32[3] parameter(0)\nt = token[] after-all()\nx = (f32[3], token[]) tuple(a, t)\nROOT "
+       "r = (f32[3], token[]) opt-barrier(x)"},
+      {Opcode::copy_start, "copy-start",
+       "a = f32[3,4] parameter(0)\nROOT r = (f32[3,4], f32[3,4], u32[]) copy-start(a)"},
+      {Opcode::copy_done, "copy-done",
+       "a = f32[3,4] parameter(0)\ns = (f32[3,4], f32[3,4], u32[]) copy-start(a)\nROOT r = "
+       "f32[3,4] copy-done(s)"},
+      {Opcode::async_start, "async-start",
+       "a = f32[3,4] parameter(0)\nROOT r = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, "
+       "a), calls=scaled_sum"},
+      {Opcode::async_update, "async-update",
+       "a = f32[3,4] parameter(0)\ns = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, a), "
+       "calls=scaled_sum\nROOT r = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-update(s)"},
+      {Opcode::async_done, "async-done",
+       "a = f32[3,4] parameter(0)\ns = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, a), "
+       "calls=scaled_sum\nROOT r = f32[3,4] async-done(s)"},
+  };
+}
+
+std::vector<Sample> collective_samples() {
+  return {
       {Opcode::replica_id, "replica-id", "ROOT r = u32[] replica-id()", -4, 4, 3},
-      {Opcode::collective_broadcast, "collective-broadcast", "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] collective-broadcast(a), channel_id=1, replica_groups={{2,0},{1}}", -4, 4, 3},
-      {Opcode::all_reduce, "all-reduce of complex numbers", "a = c64[3] parameter(0)\nROOT r = c64[3] all-reduce(a), channel_id=1, replica_groups={}, to_apply=sum_c64", -4, 4, 2},
-      {Opcode::all_reduce_start, "all-reduce-start", "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] all-reduce-start(a), channel_id=1, replica_groups={{0,1}}, to_apply=sum", -4, 4, 2},
-      {Opcode::all_reduce_done, "all-reduce-done", "a = f32[3,4] parameter(0)\ns = f32[3,4] all-reduce-start(a), channel_id=1, replica_groups={{0,1}}, to_apply=sum\nROOT r = f32[3,4] all-reduce-done(s)", -4, 4, 2},
-      {Opcode::all_gather_start, "all-gather-start", "a = f32[3,4] parameter(0)\nROOT r = (f32[3,4], f32[6,4]) all-gather-start(a), channel_id=1, replica_groups={{0,1}}, dimensions={0}", -4, 4, 2},
-      {Opcode::all_gather_done, "all-gather-done", "a = f32[3,4] parameter(0)\ns = (f32[3,4], f32[6,4]) all-gather-start(a), channel_id=1, replica_groups={{0,1}}, dimensions={0}\nROOT r = f32[6,4] all-gather-done(s)", -4, 4, 2},
-      {Opcode::collective_permute_start, "collective-permute-start", "a = f32[3,4] parameter(0)\nROOT r = (f32[3,4], f32[3,4], u32[], u32[]) collective-permute-start(a), channel_id=1, source_target_pairs={{0,1},{1,0}}", -4, 4, 2},
-      {Opcode::collective_permute_done, "collective-permute-done", "a = f32[3,4] parameter(0)\ns = (f32[3,4], f32[3,4], u32[], u32[]) collective-permute-start(a), channel_id=1, source_target_pairs={{0,1}}\nROOT r = f32[3,4] collective-permute-done(s)", -4, 4, 2},
+      {Opcode::collective_broadcast, "collective-broadcast",
+       "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] collective-broadcast(a), channel_id=1, "
+       "replica_groups={{2,0},{1}}",
+       -4, 4, 3},
+      {Opcode::all_reduce, "all-reduce of complex numbers",
+       "a = c64[3] parameter(0)\nROOT r = c64[3] all-reduce(a), channel_id=1, replica_groups={}, "
+       "to_apply=sum_c64",
+       -4, 4, 2},
+      {Opcode::all_reduce_start, "all-reduce-start",
+       "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] all-reduce-start(a), channel_id=1, "
+       "replica_groups={{0,1}}, to_apply=sum",
+       -4, 4, 2},
+      {Opcode::all_reduce_done, "all-reduce-done",
+       "a = f32[3,4] parameter(0)\ns = f32[3,4] all-reduce-start(a), channel_id=1, "
+       "replica_groups={{0,1}}, to_apply=sum\nROOT r = f32[3,4] all-reduce-done(s)",
+       -4, 4, 2},
+      {Opcode::all_gather_start, "all-gather-start",
+       "a = f32[3,4] parameter(0)\nROOT r = (f32[3,4], f32[6,4]) all-gather-start(a), "
+       "channel_id=1, replica_groups={{0,1}}, dimensions={0}",
+       -4, 4, 2},
+      {Opcode::all_gather_done, "all-gather-done",
+       "a = f32[3,4] parameter(0)\ns = (f32[3,4], f32[6,4]) all-gather-start(a), channel_id=1, "
+       "replica_groups={{0,1}}, dimensions={0}\nROOT r = f32[6,4] all-gather-done(s)",
+       -4, 4, 2},
+      {Opcode::collective_permute_start, "collective-permute-start",
+       "a = f32[3,4] parameter(0)\nROOT r = (f32[3,4], f32[3,4], u32[], u32[]) "
+       "collective-permute-start(a), channel_id=1, source_target_pairs={{0,1},{1,0}}",
+       -4, 4, 2},
+      {Opcode::collective_permute_done, "collective-permute-done",
+       "a = f32[3,4] parameter(0)\ns = (f32[3,4], f32[3,4], u32[], u32[]) "
+       "collective-permute-start(a), channel_id=1, source_target_pairs={{0,1}}\nROOT r = f32[3,4] "
+       "collective-permute-done(s)",
+       -4, 4, 2},
   };
 }
 
@@ -142,7 +261,7 @@ std::vector<Sample> number_samples() {
                       fmt::format("{} {} to {}", opcode_name(row.opcode), row.type,
                                   row.result ? row.result : "itself"),
                       pointwise_body(row), row.low, row.high});
-  for (const auto family : {type_samples, control_samples})
+  for (const auto family : {type_samples, random_samples, control_samples, collective_samples})
     for (Sample& sample : family()) result.push_back(std::move(sample));
   return result;
 }

@@ -19,12 +19,14 @@ std::unique_ptr<Module> entry(const std::string& body) {
   return parse_module(fmt::format("{}ENTRY e {{\n{}\n}}\n", kHeader, body));
 }
 
-// What runs: one line per node of the entry that is no parameter, tuple or element, fusions with the
-// opcodes inside.
+// What runs: one line per node of the entry that is no parameter, tuple or element, fusions with
+// the opcodes inside.
 std::vector<std::string> steps(const Module& module) {
   std::vector<std::string> out;
   for (const auto& node : module.entry()->nodes()) {
-    if (node->is(Opcode::parameter) || node->is(Opcode::tuple) || node->is(Opcode::get_tuple_element)) continue;
+    if (node->is(Opcode::parameter) || node->is(Opcode::tuple) ||
+        node->is(Opcode::get_tuple_element))
+      continue;
     std::string line(opcode_name(node->opcode()));
     if (node->is(Opcode::fusion)) {
       std::vector<std::string> inside;
@@ -58,7 +60,8 @@ TEST_CASE("fuse: a chain with broadcasts and scalar constants is one loop", "[fu
     twos = f32[4,8]{1,0} broadcast(two), dimensions={}
     bb = f32[4,8]{1,0} broadcast(b), dimensions={1}
     y = f32[4,8]{1,0} multiply(x, twos)
-    ROOT z = f32[4,8]{1,0} add(y, bb))") == Lines{"kLoop: constant broadcast multiply broadcast add"});
+    ROOT z = f32[4,8]{1,0} add(y, bb))") ==
+        Lines{"kLoop: constant broadcast multiply broadcast add"});
 }
 
 TEST_CASE("fuse: a value that others read too becomes a second result", "[fuse]") {
@@ -67,7 +70,8 @@ TEST_CASE("fuse: a value that others read too becomes a second result", "[fuse]"
     y = f32[8,8]{1,0} add(x, x)
     d = f32[8,8]{1,0} dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
     z = f32[8,8]{1,0} negate(y)
-    ROOT r = (f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(z, d))") == Lines{"kLoop: add negate tuple", "dot"});
+    ROOT r = (f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(z, d))") ==
+        Lines{"kLoop: add negate tuple", "dot"});
 }
 
 TEST_CASE("fuse: no path leaves a fusion and comes back", "[fuse]") {
@@ -158,7 +162,8 @@ ENTRY e {
   CHECK(fuse(*module));
   verify_module(*module);
   int fusions = 0;
-  for (const auto& node : module->entry()->root()->called[1]->nodes()) fusions += node->is(Opcode::fusion);
+  for (const auto& node : module->entry()->root()->called[1]->nodes())
+    fusions += node->is(Opcode::fusion);
   CHECK(fusions == 1);
 }
 

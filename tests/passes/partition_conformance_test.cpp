@@ -14,8 +14,8 @@ using namespace gspmd::testing;
 
 namespace {
 
-// Beside the samples of the op table: sizes and forms where partitioning has cases. Computations `sum`
-// and `most` on f32 are there.
+// Beside the samples of the op table: sizes and forms where partitioning has cases. Computations
+// `sum` and `most` on f32 are there.
 const Program kPrograms[] = {
     {"add", "a = f32[5,8] parameter(0)\n b = f32[5,8] parameter(1)\n ROOT r = f32[5,8] add(a, b)"},
     {"add one value twice", "a = f32[5,8] parameter(0)\n ROOT r = f32[5,8] add(a, a)"},
@@ -155,8 +155,7 @@ step { p = (s32[], f32[6,4], f32[6,4]) parameter(0)
  z = f32[6,4] add(x, y)
  ROOT t = (s32[], f32[6,4], f32[6,4]) tuple(j, z, x) }
 )") + order_computations() +
-         "ENTRY e {\n" + program.body +
-         "\n}\n";
+         "ENTRY e {\n" + program.body + "\n}\n";
 }
 
 // All ways to put each axis of a mesh on one of `rank` dims or on none.
@@ -233,10 +232,13 @@ void check(const Case& c, const Module& module, int64_t devices) {
 }
 
 const std::vector<Mesh>& meshes() {
-  static const std::vector<Mesh> list{
-      Mesh{{"x", 8}}, Mesh{{"x", 2}, {"y", 4}}, Mesh{{"x", 2}, {"y", 2}, {"z", 2}},
-      Mesh{{"x", 3}}, Mesh{{"x", 5}},
-      Mesh{{"x", 6}}, Mesh({{"x", 2}, {"y", 2}}, {3, 1, 0, 2})};
+  static const std::vector<Mesh> list{Mesh{{"x", 8}},
+                                      Mesh{{"x", 2}, {"y", 4}},
+                                      Mesh{{"x", 2}, {"y", 2}, {"z", 2}},
+                                      Mesh{{"x", 3}},
+                                      Mesh{{"x", 5}},
+                                      Mesh{{"x", 6}},
+                                      Mesh({{"x", 2}, {"y", 2}}, {3, 1, 0, 2})};
   return list;
 }
 

@@ -14,14 +14,16 @@ using Strings = std::vector<std::string>;
 
 // The module of `body`, in which @ stands for the sharding.
 std::unique_ptr<Module> module_of(const std::string& body, const std::string& sharding) {
-  return parse_module(std::string("HloModule m\n") + kSum + kLargest + R"(less { a = f32[] parameter(0)
+  return parse_module(std::string("HloModule m\n") + kSum + kLargest +
+                      R"(less { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = pred[] compare(a, b), direction=LT }
 at_least { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT s = pred[] compare(a, b), direction=GE }
 ENTRY e {
-)" + with_sharding(body, sharding) + "\n}\n");
+)" + with_sharding(body, sharding) +
+                      "\n}\n");
 }
 
 // The collectives; the program equals the whole one.
@@ -186,18 +188,20 @@ TEST_CASE("batch normalisation over a split batch sums features over the devices
   };
   for (const char* split :
        {"devices=[4,1,1]<=[4]", "devices=[1,2,1,2]<=[4] last_tile_dim_replicate"}) {
-    no_gather(moved_rounded("x = f32[7,4,6] parameter(0), @\n s = f32[6] parameter(1)\n o = f32[6] "
-                    "parameter(2)\n t = (f32[7,4,6], f32[6], f32[6]) batch-norm-training(x, s, o), "
-                    "epsilon=0.1, feature_index=2\n y = f32[7,4,6] get-tuple-element(t), index=0\n "
-                    "ROOT r = f32[7,4,6] negate(y), @",
-                    split, 4));
-    no_gather(moved_rounded("x = f32[7,4,6] parameter(0), @\n s = f32[6] parameter(1)\n m = f32[6] "
-                    "parameter(2)\n w = f32[6] parameter(3)\n v = f32[6] multiply(w, w)\n c = "
-                    "f32[7,4,6] parameter(4), @\n t = (f32[7,4,6], f32[6], f32[6]) "
-                    "batch-norm-grad(x, s, m, v, c), epsilon=0.1, feature_index=2\n y = f32[7,4,6] "
-                    "get-tuple-element(t), index=0\n z = f32[6] get-tuple-element(t), index=1\n ROOT "
-                    "r = (f32[7,4,6], f32[6]) tuple(y, z), sharding={{" +
-                        std::string(split) + "}, {replicated}}",
-                    split, 4));
+    no_gather(moved_rounded(
+        "x = f32[7,4,6] parameter(0), @\n s = f32[6] parameter(1)\n o = f32[6] "
+        "parameter(2)\n t = (f32[7,4,6], f32[6], f32[6]) batch-norm-training(x, s, o), "
+        "epsilon=0.1, feature_index=2\n y = f32[7,4,6] get-tuple-element(t), index=0\n "
+        "ROOT r = f32[7,4,6] negate(y), @",
+        split, 4));
+    no_gather(moved_rounded(
+        "x = f32[7,4,6] parameter(0), @\n s = f32[6] parameter(1)\n m = f32[6] "
+        "parameter(2)\n w = f32[6] parameter(3)\n v = f32[6] multiply(w, w)\n c = "
+        "f32[7,4,6] parameter(4), @\n t = (f32[7,4,6], f32[6], f32[6]) "
+        "batch-norm-grad(x, s, m, v, c), epsilon=0.1, feature_index=2\n y = f32[7,4,6] "
+        "get-tuple-element(t), index=0\n z = f32[6] get-tuple-element(t), index=1\n ROOT "
+        "r = (f32[7,4,6], f32[6]) tuple(y, z), sharding={{" +
+            std::string(split) + "}, {replicated}}",
+        split, 4));
   }
 }

@@ -76,11 +76,12 @@ TEST_CASE("a rotation sends one shard in at most two permutes", "[windows]") {
 }
 
 TEST_CASE("slices of a padded value are windows of the value itself", "[windows]") {
-  CHECK(moved(with_sharding("a = f32[16] parameter(0), @\n z = f32[] constant(3)\n p = f32[18] "
-                            "pad(a, z), padding=1_1, @\n l = f32[16] slice(p), slice={[0:16]}, @\n "
-                            "h = f32[16] slice(p), slice={[2:18]}, @\n ROOT r = f32[16] add(l, h), @",
-                            "devices=[4]<=[4]"),
-              4) == Strings{"collective-permute f32[1]", "collective-permute f32[1]"});
+  CHECK(
+      moved(with_sharding("a = f32[16] parameter(0), @\n z = f32[] constant(3)\n p = f32[18] "
+                          "pad(a, z), padding=1_1, @\n l = f32[16] slice(p), slice={[0:16]}, @\n "
+                          "h = f32[16] slice(p), slice={[2:18]}, @\n ROOT r = f32[16] add(l, h), @",
+                          "devices=[4]<=[4]"),
+            4) == Strings{"collective-permute f32[1]", "collective-permute f32[1]"});
 }
 
 TEST_CASE("part of a value beside the value itself is no rotation", "[windows]") {

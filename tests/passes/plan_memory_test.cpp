@@ -11,8 +11,8 @@
 namespace gspmd {
 namespace {
 
-// Walks a program along its plan and keeps, for every 64 bytes, which value was written there last. A
-// value that somebody reads must still be whole. Knows nothing of lifetimes.
+// Walks a program along its plan and keeps, for every 64 bytes, which value was written there last.
+// A value that somebody reads must still be whole. Knows nothing of lifetimes.
 class Simulation {
  public:
   Simulation(const Module& module, const MemoryPlan& plan) : module_(module), plan_(plan) {
@@ -29,7 +29,8 @@ class Simulation {
 
   void run() {
     walk(*module_.entry());
-    for (int64_t i = 0; i < leaf_count(module_.entry()->root()->shape); ++i) read(*module_.entry()->root(), i);
+    for (int64_t i = 0; i < leaf_count(module_.entry()->root()->shape); ++i)
+      read(*module_.entry()->root(), i);
   }
 
  private:
@@ -106,7 +107,8 @@ class Simulation {
     for (int iteration = 0; iteration < 3; ++iteration) {
       for (const Computation* called : node.called) {
         const Node& state = *called->parameters()[0];
-        for (int64_t i = 0; i < leaf_count(node.shape); ++i) tags_[{state.id(), i}] = {node.id(), i};
+        for (int64_t i = 0; i < leaf_count(node.shape); ++i)
+          tags_[{state.id(), i}] = {node.id(), i};
         walk(*called);
         if (called == node.called[0]) read(*called->root(), 0);
       }
@@ -124,7 +126,8 @@ class Simulation {
   std::map<std::pair<int64_t, int64_t>, Tag> memory_;
 };
 
-BufferPlace place_of(const Module& module, const MemoryPlan& plan, const std::string& name, int64_t leaf = 0) {
+BufferPlace place_of(const Module& module, const MemoryPlan& plan, const std::string& name,
+                     int64_t leaf = 0) {
   for (const auto& computation : module.computations()) {
     for (const auto& node : computation->nodes()) {
       if (node->name() == name) return plan.places.at({node->id(), leaf});
@@ -169,8 +172,9 @@ TEST_CASE("plan_memory: memory of a dead value is used again, and the peak is na
   CHECK(plan.peak_op == "b");
   std::vector<std::string> held;
   for (const HeldTensor& tensor : plan.peak_tensors) held.push_back(to_string(tensor));
-  CHECK(held == std::vector<std::string>{"parameter x f32[64,64] 16384 bytes", "a f32[64,64] 16384 bytes",
-                                         "b f32[64,64] 16384 bytes", "result d f32[64,64] 16384 bytes"});
+  CHECK(held == std::vector<std::string>{"parameter x f32[64,64] 16384 bytes",
+                                         "a f32[64,64] 16384 bytes", "b f32[64,64] 16384 bytes",
+                                         "result d f32[64,64] 16384 bytes"});
   Simulation(*module, plan).run();
 }
 
@@ -186,7 +190,8 @@ TEST_CASE("plan_memory: guard bytes lie behind every buffer", "[plan]") {
   CHECK(plan_memory(*module, options).arena_bytes == 2 * (1024 + 64));
 }
 
-TEST_CASE("plan_memory: a limit below the peak names the largest values and their lines", "[plan]") {
+TEST_CASE("plan_memory: a limit below the peak names the largest values and their lines",
+          "[plan]") {
   const auto module = entry(R"(
     x = f32[16,16]{1,0} parameter(0), metadata={op_name="x" source_file="model.py" source_line=3}
     a = f32[16,16]{1,0} dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="a" source_file="model.py" source_line=4}
@@ -197,10 +202,13 @@ TEST_CASE("plan_memory: a limit below the peak names the largest values and thei
   CHECK_NOTHROW(check_memory_limit(plan, plan.peak_bytes, "m"));
   CHECK_THROWS_WITH(
       check_memory_limit(plan, 1000, "m"),
-      "m: 2816 bytes are needed on each device, the memory limit is 1000: parameters 1024, results 256, "
+      "m: 2816 bytes are needed on each device, the memory limit is 1000: parameters 1024, results "
+      "256, "
       "constants 0, intermediate values 1536 at b. The largest: parameter x f32[16,16] 1024 bytes "
-      "(model.py:3); a f32[16,16] 1024 bytes (model.py:4); b f32[8,16] 512 bytes (model.py:4); result d "
-      "f32[8,8] 256 bytes (model.py:4). Split these over more devices, donate arguments that results "
+      "(model.py:3); a f32[16,16] 1024 bytes (model.py:4); b f32[8,16] 512 bytes (model.py:4); "
+      "result d "
+      "f32[8,8] 256 bytes (model.py:4). Split these over more devices, donate arguments that "
+      "results "
       "replace, or raise the limit");
 }
 
@@ -217,13 +225,15 @@ TEST_CASE("plan_memory: scratch counts while its node runs", "[plan]") {
 }
 
 TEST_CASE("plan_memory: a donated parameter takes the result once nobody reads it", "[plan]") {
-  const std::string header = "HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }";
+  const std::string header =
+      "HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }";
   const auto module = entry(R"(
     p = f32[100]{0} parameter(0)
     q = f32[100]{0} parameter(1)
     a = f32[100]{0} add(p, q)
     b = f32[100]{0} multiply(a, p)
-    ROOT r = (f32[100]{0}, f32[100]{0}) tuple(a, b))", header);
+    ROOT r = (f32[100]{0}, f32[100]{0}) tuple(a, b))",
+                            header);
   const MemoryPlan plan = plan_memory(*module);
   CHECK(plan.output_bytes == 0);
   CHECK(place_of(*module, plan, "a").kind == BufferPlace::arena);   // p is read after a is written
@@ -235,7 +245,8 @@ TEST_CASE("plan_memory: donation comes before reuse of another dying operand", "
   const auto module = entry(R"(
     p = f32[100]{0} parameter(0)
     g = f32[100]{0} exponential(p)
-    ROOT n = f32[100]{0} subtract(p, g))", "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }");
+    ROOT n = f32[100]{0} subtract(p, g))",
+                            "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }");
   CHECK(place_of(*module, plan_memory(*module), "n").kind == BufferPlace::output);
 }
 
@@ -278,7 +289,8 @@ ENTRY e {
   Simulation(*module, plan).run();
 }
 
-TEST_CASE("plan_memory: a loop whose new state needs all of the old one gets another buffer", "[plan]") {
+TEST_CASE("plan_memory: a loop whose new state needs all of the old one gets another buffer",
+          "[plan]") {
   const auto module = parse_module(R"(HloModule m
 body {
   s = (s32[], f32[32,32]{1,0}) parameter(0)
@@ -312,25 +324,34 @@ namespace {
 
 std::string random_module(std::mt19937_64& random) {
   const auto below = [&](size_t n) { return size_t(random() % n); };
-  std::string body = "p0 = f32[40]{0} parameter(0)\np1 = f32[40]{0} parameter(1)\np2 = f32[40]{0} parameter(2)\n"
-                     "m = f32[40,40]{1,0} broadcast(p0), dimensions={0}\n";
+  std::string body =
+      "p0 = f32[40]{0} parameter(0)\np1 = f32[40]{0} parameter(1)\np2 = f32[40]{0} parameter(2)\n"
+      "m = f32[40,40]{1,0} broadcast(p0), dimensions={0}\n";
   std::vector<std::string> values{"p0", "p1", "p2"};
   for (int i = 0; i < 14; ++i) {
-    const std::string name = fmt::format("v{}", i), a = values[below(values.size())], b = values[below(values.size())];
+    const std::string name = fmt::format("v{}", i), a = values[below(values.size())],
+                      b = values[below(values.size())];
     switch (below(4)) {
-      case 0: body += name + " = f32[40]{0} add(" + a + ", " + b + ")\n"; break;
-      case 1: body += name + " = f32[40]{0} negate(" + a + ")\n"; break;
+      case 0:
+        body += name + " = f32[40]{0} add(" + a + ", " + b + ")\n";
+        break;
+      case 1:
+        body += name + " = f32[40]{0} negate(" + a + ")\n";
+        break;
       case 2:
-        body += name + " = f32[40]{0} dot(" + a + ", m), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n";
+        body += name + " = f32[40]{0} dot(" + a +
+                ", m), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n";
         break;
       default:
-        body += "t" + name + " = f32[8,5]{1,0} reshape(" + a + ")\n" + name + " = f32[40]{0} reshape(t" + name + ")\n";
+        body += "t" + name + " = f32[8,5]{1,0} reshape(" + a + ")\n" + name +
+                " = f32[40]{0} reshape(t" + name + ")\n";
     }
     values.push_back(name);
   }
   const std::string type = "f32[40]{0}";
-  body += "ROOT r = (" + type + ", " + type + ", " + type + ") tuple(" + values[below(values.size())] + ", " +
-          values[below(values.size())] + ", " + values.back() + ")";
+  body += "ROOT r = (" + type + ", " + type + ", " + type + ") tuple(" +
+          values[below(values.size())] + ", " + values[below(values.size())] + ", " +
+          values.back() + ")";
   return body;
 }
 
@@ -340,9 +361,11 @@ TEST_CASE("plan_memory: no value is overwritten while somebody needs it", "[plan
   for (int64_t seed = 1; seed <= random_load(300); ++seed) {
     std::mt19937_64 random(seed);
     const bool donate = random() % 2 == 0, fused = random() % 2 == 0;
-    const auto module =
-        entry(random_module(random), donate ? "HloModule m, input_output_alias={ {0}: (1, {}, may-alias), {2}: (2, {}, may-alias) }"
-                                            : "HloModule m");
+    const auto module = entry(
+        random_module(random),
+        donate
+            ? "HloModule m, input_output_alias={ {0}: (1, {}, may-alias), {2}: (2, {}, may-alias) }"
+            : "HloModule m");
     if (fused) fuse(*module);
     INFO("seed " << seed << "\n" << to_text(*module));
     const MemoryPlan plan = plan_memory(*module);
@@ -366,7 +389,8 @@ ENTRY e {
 }
 )");
   const MemoryPlan plan = plan_memory(*module);
-  const BufferPlace first = place_of(*module, plan, "p", 0), second = place_of(*module, plan, "p", 1);
+  const BufferPlace first = place_of(*module, plan, "p", 0),
+                    second = place_of(*module, plan, "p", 1);
   CHECK(std::pair(first.kind, first.offset) != std::pair(second.kind, second.offset));
 }
 
@@ -376,9 +400,11 @@ TEST_CASE("plan_memory: an alias that cannot be is refused", "[plan]") {
   CHECK_THROWS_WITH(plan_memory(*module), "plan_memory: an alias names parameter 3, there are 1");
   module->aliases = {{{1}, 0, {}, false}};
   CHECK_THROWS_WITH(plan_memory(*module), "plan_memory: alias path {1} does not exist in f32[2]");
-  const auto pair = entry("x = f32[2]{0} parameter(0)\nROOT r = (f32[2]{0}, f32[2]{0}) tuple(x, x)");
+  const auto pair =
+      entry("x = f32[2]{0} parameter(0)\nROOT r = (f32[2]{0}, f32[2]{0}) tuple(x, x)");
   pair->aliases = {{{0}, 0, {}, false}, {{1}, 0, {}, false}};
-  CHECK_THROWS_WITH(plan_memory(*pair), "plan_memory: parameter 0 is donated to two results; donate it to one");
+  CHECK_THROWS_WITH(plan_memory(*pair),
+                    "plan_memory: parameter 0 is donated to two results; donate it to one");
 }
 
 }  // namespace gspmd

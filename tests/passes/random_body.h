@@ -8,7 +8,8 @@
 
 namespace gspmd {
 
-// The body of an entry: a random graph over [6,6] and [6]: elementwise ops, row sums and their broadcasts, products, transposes.
+// The body of an entry: a random graph over [6,6] and [6]: elementwise ops, row sums and their
+// broadcasts, products, transposes.
 inline std::string random_loop_body(std::mt19937_64& random) {
   const auto below = [&](size_t n) { return size_t(random() % n); };
   std::string body = R"(
@@ -21,18 +22,33 @@ inline std::string random_loop_body(std::mt19937_64& random) {
 )";
   std::vector<std::string> full{"x", "y"}, rows{"v"};
   for (int i = 0; i < 18; ++i) {
-    const std::string name = fmt::format("n{}", i), a = full[below(full.size())], b = full[below(full.size())];
+    const std::string name = fmt::format("n{}", i), a = full[below(full.size())],
+                      b = full[below(full.size())];
     const std::string r = rows[below(rows.size())], shape = " = f32[6,6]{1,0} ";
     switch (below(9)) {
-      case 0: body += name + shape + "maximum(" + a + ", " + b + ")\n"; break;
-      case 1: body += name + shape + "subtract(" + a + ", " + b + ")\n"; break;
-      case 2: body += name + shape + "clamp(low, " + a + ", " + b + ")\n"; break;
-      case 3: body += name + shape + "broadcast(" + r + "), dimensions={" + std::to_string(below(2)) + "}\n"; break;
-      case 4: body += name + shape + "minimum(" + a + ", lows)\n"; break;
-      case 5: body += name + shape + "transpose(" + a + "), dimensions={1,0}\n"; break;
+      case 0:
+        body += name + shape + "maximum(" + a + ", " + b + ")\n";
+        break;
+      case 1:
+        body += name + shape + "subtract(" + a + ", " + b + ")\n";
+        break;
+      case 2:
+        body += name + shape + "clamp(low, " + a + ", " + b + ")\n";
+        break;
+      case 3:
+        body +=
+            name + shape + "broadcast(" + r + "), dimensions={" + std::to_string(below(2)) + "}\n";
+        break;
+      case 4:
+        body += name + shape + "minimum(" + a + ", lows)\n";
+        break;
+      case 5:
+        body += name + shape + "transpose(" + a + "), dimensions={1,0}\n";
+        break;
       case 6:
-        body += "c" + name + shape + "sign(" + a + ")\n" + "d" + name + shape + "sign(" + b + ")\n" + name + shape +
-                "dot(c" + name + ", d" + name + "), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
+        body += "c" + name + shape + "sign(" + a + ")\n" + "d" + name + shape + "sign(" + b +
+                ")\n" + name + shape + "dot(c" + name + ", d" + name +
+                "), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
         break;
       case 7:
         body += "c" + name + shape + "sign(" + a + ")\n" + name + " = f32[6]{0} reduce(c" + name +

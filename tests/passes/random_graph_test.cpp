@@ -161,8 +161,9 @@ class ProgramBuilder {
       return emit(c_, Opcode::reverse, {x}, attrs);
     }
     attrs.window.resize(x->dims().size());
-    attrs.window[d] = {2, 1 + random_.below(2), 1 + random_.below(2), random_.below(3),
-                       1 + random_.below(3), 1, false};
+    attrs.window[d] = {
+        2,    1 + random_.below(2), 1 + random_.below(2), random_.below(3), 1 + random_.below(3), 1,
+        false};
     const bool sums = random_.chance(50);
     Computation* apply =
         binary_computation(c_.module(), sums ? Opcode::add : Opcode::maximum, DType::s32);

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "gspmd/ir/text.h"
-#include "passes/combiners.h"
 #include "gspmd/passes/collective_stats.h"
+#include "passes/combiners.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -23,9 +23,9 @@ struct Checked {
 // The entry's lines, @ standing for `sharding`; on so many devices equal to the whole program.
 Checked run(const std::string& body, const std::string& sharding, int64_t devices,
             const std::string& more = "") {
-  const auto module = parse_module(fmt::format("HloModule m\n{}{}{}{}ENTRY e {{\n{}\n}}\n", kSum,
-                                               kMost, kLargest, more,
-                                               with_sharding(body, sharding)));
+  const auto module =
+      parse_module(fmt::format("HloModule m\n{}{}{}{}ENTRY e {{\n{}\n}}\n", kSum, kMost, kLargest,
+                               more, with_sharding(body, sharding)));
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     const std::string difference = difference_when_partitioned(*module, devices, seed);
     INFO(difference);

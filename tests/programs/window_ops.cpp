@@ -156,7 +156,8 @@ Node* convolved(Builder& b, Node* x) {
   const double bound = count * b.bound(x) * b.bound(k);
   if (bound > limit && is_floating(dtype)) return nullptr;
   attrs.conv = dims;
-  return b.add(emit(b.c, Opcode::convolution, {x, k}, attrs, Shape(dtype, Dims(x->dims().size()))), bound);
+  return b.add(emit(b.c, Opcode::convolution, {x, k}, attrs, Shape(dtype, Dims(x->dims().size()))),
+               bound);
 }
 
 }  // namespace

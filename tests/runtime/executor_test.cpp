@@ -32,7 +32,8 @@ ENTRY e {
   q = f32[4,6]{1,0} select(p, x, y)
   ROOT out = (f32[20]{0}, f32[5]{0}, s32[3,4]{1,0}, f32[4,6]{1,0}, f32[4,6]{1,0}) tuple(r, s, i, q, x)
 }
-)", 1);
+)",
+                1);
 }
 
 TEST_CASE("executor: collectives on subgroups equal the oracle", "[executor]") {
@@ -52,7 +53,8 @@ ENTRY e {
   id = u32[] partition-id()
   ROOT out = (f32[4,8]{1,0}, f32[4,8]{1,0}, f32[4,32]{1,0}, f32[4,2]{1,0}, f32[4,8]{1,0}, s32[24]{0}, u32[], f32[4,8]{1,0}) tuple(t0, t1, ag, rs, aa, cp, id, ar)
 }
-)", 8);
+)",
+                8);
 }
 
 TEST_CASE("executor: bytes are counted as the collectives read them", "[executor]") {
@@ -74,7 +76,8 @@ ENTRY e {
   CHECK(executor.counters().runs == 1);
 }
 
-TEST_CASE("executor: loops, with a swapped state, a constant state and a collective inside", "[executor]") {
+TEST_CASE("executor: loops, with a swapped state, a constant state and a collective inside",
+          "[executor]") {
   expect_oracle("HloModule m, num_partitions=2" + kSum + R"(
 body {
   s = (s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}) parameter(0)
@@ -105,7 +108,8 @@ ENTRY e {
   u = f32[6]{0} add(o, x)
   ROOT r = ((s32[], f32[6]{0}, f32[6]{0}, f32[6]{0}), f32[6]{0}, f32[6]{0}) tuple(w2, u, o)
 }
-)", 2);
+)",
+                2);
 }
 
 namespace {
@@ -120,7 +124,8 @@ body {
   x = f32[3]{0} get-tuple-element(s), index=2
   one = s32[] constant(1)
   j = s32[] add(i, one)
-  y = f32[3]{0} )" + inside + R"(
+  y = f32[3]{0} )" +
+         inside + R"(
   z = f32[3]{0} add(y, x)
   ROOT r = (s32[], s32[], f32[3]{0}) tuple(j, n, z)
 }
@@ -146,9 +151,11 @@ TEST_CASE("executor: a loop may end at another time on each device", "[executor]
   expect_oracle(divergent("add(x, x)"), 4);
 }
 
-TEST_CASE("executor: a collective in a loop that some of its group have left is an error", "[executor]") {
-  const auto module = parse_module(divergent(
-      "all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=sum, channel_id=1, use_global_device_ids=true"));
+TEST_CASE("executor: a collective in a loop that some of its group have left is an error",
+          "[executor]") {
+  const auto module =
+      parse_module(divergent("all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=sum, "
+                             "channel_id=1, use_global_device_ids=true"));
   const auto run = [&](std::vector<int32_t> counts, int workers) {
     auto arguments = small_arguments(*module, 4);
     for (size_t d = 0; d < 4; ++d) arguments[d][0].array = Array::scalar<int32_t>(counts[d]);
@@ -204,10 +211,12 @@ ENTRY e {
   u = f32[4]{0} call(z), to_apply=twice
   ROOT r = (f32[4]{0}, f32[4]{0}) tuple(u, y)
 }
-)", 1);
+)",
+                1);
 }
 
-TEST_CASE("executor: a donated parameter's storage becomes the result, swaps included", "[executor]") {
+TEST_CASE("executor: a donated parameter's storage becomes the result, swaps included",
+          "[executor]") {
   const std::string text = R"(
 HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias), {2}: (2, {}, may-alias) }
 ENTRY e {
@@ -236,7 +245,8 @@ ENTRY e {
 }
 
 TEST_CASE("executor: result buffers that nobody holds are used again", "[executor]") {
-  const auto module = parse_module("HloModule m ENTRY e { x = f32[5]{0} parameter(0) ROOT r = f32[5]{0} add(x, x) }");
+  const auto module = parse_module(
+      "HloModule m ENTRY e { x = f32[5]{0} parameter(0) ROOT r = f32[5]{0} add(x, x) }");
   Executor executor(build_program(*module, {}), make_worker_pool(1));
   const auto arguments = to_buffers(small_arguments(*module, 1));
   const std::byte* first = executor.run(arguments)[0]->shard(0);
@@ -246,7 +256,8 @@ TEST_CASE("executor: result buffers that nobody holds are used again", "[executo
 }
 
 TEST_CASE("executor: wrong arguments are refused", "[executor]") {
-  const auto module = parse_module("HloModule m ENTRY e { x = f32[5]{0} parameter(0) ROOT r = f32[5]{0} add(x, x) }");
+  const auto module = parse_module(
+      "HloModule m ENTRY e { x = f32[5]{0} parameter(0) ROOT r = f32[5]{0} add(x, x) }");
   Executor executor(build_program(*module, {}), make_worker_pool(1));
   CHECK_THROWS_WITH(executor.run({}), "executor: 0 argument buffers for 1 parameter leaves");
   const std::vector<std::shared_ptr<DeviceBuffer>> wrong{
@@ -258,7 +269,8 @@ TEST_CASE("executor: wrong arguments are refused", "[executor]") {
   CHECK_THROWS_WITH(build_program(*module, none), "build_program: 0 devices; give 1 or more");
 }
 
-TEST_CASE("device buffers: a global array is scattered into uneven shards and gathered again", "[executor]") {
+TEST_CASE("device buffers: a global array is scattered into uneven shards and gathered again",
+          "[executor]") {
   Array global(DType::f32, {7, 3});
   for (int64_t i = 0; i < global.size(); ++i) global.set(i, double(i));
   const Sharding sharding = parse_sharding("{devices=[4,1,2]<=[8] last_tile_dim_replicate}");
@@ -269,7 +281,9 @@ TEST_CASE("device buffers: a global array is scattered into uneven shards and ga
   CHECK(bitwise_equal(gather_to_host(*buffer, global.shape(), sharding), global));
 }
 
-TEST_CASE("executor: what an inner loop hands on unchanged keeps its value while the outer one goes on", "[executor]") {
+TEST_CASE(
+    "executor: what an inner loop hands on unchanged keeps its value while the outer one goes on",
+    "[executor]") {
   expect_oracle(R"(HloModule m
 more { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3) ROOT c = pred[] compare(i, n), direction=LT }
 inner { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 x = s32[] get-tuple-element(p), index=1
@@ -280,10 +294,13 @@ outer { p = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 
   x = s32[] get-tuple-element(w), index=1 o = s32[] constant(1) j = s32[] add(i, o) ROOT r = (s32[], s32[]) tuple(j, x) }
 ENTRY e { a = s32[] parameter(0) z = s32[] constant(0) t = (s32[], s32[]) tuple(z, a)
   ROOT w = (s32[], s32[]) while(t), condition=outer_more, body=outer }
-)", 1);
+)",
+                1);
 }
 
-TEST_CASE("executor: a value that a fusion reads under two names is not overwritten between the reads", "[executor]") {
+TEST_CASE(
+    "executor: a value that a fusion reads under two names is not overwritten between the reads",
+    "[executor]") {
   expect_oracle(R"(HloModule m
 both { a = f32[4,8] parameter(0) b = f32[4,8] parameter(1) c = f32[4,8] parameter(2)
   m = f32[4,8] multiply(a, c) n = f32[4,8] maximum(b, c) ROOT t = (f32[4,8], f32[4,8]) tuple(m, n) }
@@ -292,7 +309,8 @@ ENTRY e { x = f32[4,8] parameter(0) y = f32[4,8] parameter(1)
   f = (f32[4,8], f32[4,8]) fusion(s, o, y), kind=kLoop, calls=both
   m = f32[4,8] get-tuple-element(f), index=0 n = f32[4,8] get-tuple-element(f), index=1
   ROOT r = f32[4,8] subtract(m, n) }
-)", 1);
+)",
+                1);
 }
 
 }  // namespace gspmd

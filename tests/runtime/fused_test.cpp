@@ -13,7 +13,8 @@ sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
 ENTRY e {{
 {}
 }}
-)", random_loop_body(random));
+)",
+                                         random_loop_body(random));
     const auto module = parse_module(text);
     fuse(*module);
     INFO("seed " << seed);

@@ -9,7 +9,8 @@
 namespace gspmd {
 
 // Per-device arguments of small whole numbers: sums are exact in any order.
-inline std::vector<std::vector<Value>> small_arguments(const Module& module, int64_t devices, unsigned seed = 1) {
+inline std::vector<std::vector<Value>> small_arguments(const Module& module, int64_t devices,
+                                                       unsigned seed = 1) {
   std::mt19937 random(seed);
   std::vector<std::vector<Value>> arguments(static_cast<size_t>(devices));
   for (auto& values : arguments) {
@@ -19,7 +20,9 @@ inline std::vector<std::vector<Value>> small_arguments(const Module& module, int
         arrays.emplace_back(leaf);
         for (int64_t i = 0; i < leaf.elements_count(); ++i) {
           const int x = int(random() % 7) - 3;
-          arrays.back().set(i, leaf.dtype == DType::pred ? x > 0 : is_unsigned_integer(leaf.dtype) ? x + 3 : x);
+          arrays.back().set(i, leaf.dtype == DType::pred         ? x > 0
+                               : is_unsigned_integer(leaf.dtype) ? x + 3
+                                                                 : x);
         }
       }
       values.push_back(pack(parameter->shape, arrays));
@@ -28,7 +31,8 @@ inline std::vector<std::vector<Value>> small_arguments(const Module& module, int
   return arguments;
 }
 
-inline std::vector<std::shared_ptr<DeviceBuffer>> to_buffers(const std::vector<std::vector<Value>>& arguments) {
+inline std::vector<std::shared_ptr<DeviceBuffer>> to_buffers(
+    const std::vector<std::vector<Value>>& arguments) {
   std::vector<std::vector<Array>> flat;
   for (const auto& values : arguments) {
     flat.emplace_back();
@@ -49,13 +53,15 @@ inline std::vector<std::shared_ptr<DeviceBuffer>> to_buffers(const std::vector<s
 
 inline Array shard_array(const DeviceBuffer& buffer, int64_t device) {
   Array array(buffer.shape());
-  if (array.size() > 0) std::memcpy(array.bytes().data(), buffer.shard(device), array.bytes().size());
+  if (array.size() > 0)
+    std::memcpy(array.bytes().data(), buffer.shard(device), array.bytes().size());
   return array;
 }
 
 // Runs `text` on devices with each number of workers, fast and reference kernels, twice each with
 // poisoned memory; every result leaf must have the oracle's bits.
-inline void expect_oracle(const std::string& text, int64_t devices, std::vector<int> workers = {1, 2, 4}) {
+inline void expect_oracle(const std::string& text, int64_t devices,
+                          std::vector<int> workers = {1, 2, 4}) {
   const auto module = parse_module(text);
   const auto arguments = small_arguments(*module, devices);
   const std::vector<Value> wanted = evaluate_devices(*module, devices, arguments);
@@ -73,8 +79,8 @@ inline void expect_oracle(const std::string& text, int64_t devices, std::vector<
           const std::vector<Array> expected = leaves(wanted[size_t(d)]);
           REQUIRE(results.size() == expected.size());
           for (size_t i = 0; i < expected.size(); ++i) {
-            INFO((reference ? "reference" : "fast") << " kernels, " << count << " workers, run " << run
-                 << ", device " << d << ", leaf " << i);
+            INFO((reference ? "reference" : "fast") << " kernels, " << count << " workers, run "
+                                                    << run << ", device " << d << ", leaf " << i);
             CHECK(bitwise_equal(shard_array(*results[i], d), expected[i]));
           }
         }

@@ -9,15 +9,20 @@
 namespace gspmd {
 namespace {
 
-// The same up to the last place of the element type: fast functions are not rounded as the reference is.
+// The same up to the last place of the element type: fast functions are not rounded as the
+// reference is.
 bool close(const Array& a, const Array& b) {
   if (bitwise_equal(a, b)) return true;
   const DType dtype = a.dtype();
   if (!is_floating(dtype) || !(a.shape() == b.shape())) return false;
-  const double unit = dtype == DType::f64 ? 0x1p-50 : dtype == DType::f32 ? 0x1p-21 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
+  const double unit = dtype == DType::f64   ? 0x1p-50
+                      : dtype == DType::f32 ? 0x1p-21
+                      : dtype == DType::f16 ? 0x1p-10
+                                            : 0x1p-7;
   for (int64_t i = 0; i < a.size(); ++i) {
     const double x = a.at(i), y = b.at(i);
-    if (x != y && !(std::isnan(x) && std::isnan(y)) && !(std::fabs(x - y) <= unit * std::fabs(y))) return false;
+    if (x != y && !(std::isnan(x) && std::isnan(y)) && !(std::fabs(x - y) <= unit * std::fabs(y)))
+      return false;
   }
   return true;
 }
@@ -26,7 +31,8 @@ void check_sample(const testing::Sample& sample, bool reference, int workers) {
   const std::unique_ptr<Module> module = testing::sample_module(sample);
   std::vector<std::vector<Value>> arguments;
   for (int64_t d = 0; d < sample.devices; ++d)
-    arguments.push_back(testing::sample_arguments(sample, *module, testing::Values::integers, uint64_t(d) + 3));
+    arguments.push_back(
+        testing::sample_arguments(sample, *module, testing::Values::integers, uint64_t(d) + 3));
   const std::vector<Value> wanted = evaluate_devices(*module, sample.devices, arguments);
   ProgramOptions options;
   options.num_devices = sample.devices;
@@ -41,7 +47,8 @@ void check_sample(const testing::Sample& sample, bool reference, int workers) {
       const std::vector<Array> expected = leaves(wanted[size_t(d)]);
       REQUIRE(results.size() == expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {
-        INFO(sample.name << ": " << (reference ? "reference" : "fast") << " kernels, device " << d << ", leaf " << i);
+        INFO(sample.name << ": " << (reference ? "reference" : "fast") << " kernels, device " << d
+                         << ", leaf " << i);
         const Array found = shard_array(*results[i], d);
         CHECK((reference ? bitwise_equal(found, expected[i]) : close(found, expected[i])));
       }
@@ -76,7 +83,8 @@ ENTRY e {
   d = f32[4,6] fusion(x), kind=kLoop, calls=rounds
   ROOT out = (f32[4,6], s32[4,6], f32[4,6], f32[4,6]) tuple(a, b, c, d)
 }
-)", 1);
+)",
+                1);
 }
 
 TEST_CASE("executor: devices take branches of their own", "[executor]") {
@@ -102,7 +110,8 @@ ENTRY e {
   expect_oracle(text, 4);
 }
 
-TEST_CASE("executor: collectives inside of a branch that all devices of a group take", "[executor]") {
+TEST_CASE("executor: collectives inside of a branch that all devices of a group take",
+          "[executor]") {
   const std::string text = R"(HloModule m, num_partitions=4
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 over { t = f32[8] parameter(0) ROOT r = f32[8] all-reduce(t), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=sum }
@@ -164,7 +173,8 @@ ENTRY e {
   q = f32[8] collective-permute-done(p)
   ROOT out = (f32[8], f32[8], token[]) tuple(q, y, k)
 }
-)", 2);
+)",
+                2);
 }
 
 }  // namespace gspmd

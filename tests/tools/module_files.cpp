@@ -65,7 +65,8 @@ TEST_CASE("an error in a sharding quotes its line only") {
 TEST_CASE("shardings over some of 65,536 devices partition like those over some of 4,096") {
   const std::string file = GSPMD_SOURCE_DIR "/tests/data/hlo/subset_maximal.hlo";
   const auto instructions = [&](const std::string& count) {
-    const CommandResult result = run_command("partition " + file + " --json --num-devices " + count);
+    const CommandResult result =
+        run_command("partition " + file + " --json --num-devices " + count);
     REQUIRE(result.code == 0);
     return Json::parse(result.out)["instructions"].get<int64_t>();
   };

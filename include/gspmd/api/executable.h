@@ -67,8 +67,8 @@ class GSPMD_API ExecutableCall {
   // The next argument leaf. UserError: its path, shape or dtype is not the traced one, it is empty
   // or donated.
   void argument(const std::string& path, const Array& array);
-  void run(
-      Site site);  // Runs the program on the leaves given. ExecutionError names op and devices.
+  // Runs the program on the leaves given. ExecutionError names op and devices.
+  void run(Site site);
   const Array& result(size_t leaf) const;  // result leaves in order, after run()
 
  private:

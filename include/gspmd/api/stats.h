@@ -37,8 +37,8 @@ struct ExecutableStats {
 };
 
 GSPMD_API std::string to_string(const ExecutableStats& stats);  // a table for people
-GSPMD_API std::string to_json(
-    const ExecutableStats& stats);  // one object, one line; keys as the members
+// One object, one line; keys as the members.
+GSPMD_API std::string to_json(const ExecutableStats& stats);
 
 }  // namespace gspmd
 

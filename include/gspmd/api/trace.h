@@ -64,8 +64,8 @@ struct GSPMD_API TraceOptions {
 // tensors append to its module; when it ends, its tensors are no longer usable.
 class GSPMD_API TraceSession {
  public:
-  explicit TraceSession(
-      const TraceOptions& options);  // Begins a trace on this thread; traces nest.
+  // Begins a trace on this thread; traces nest.
+  explicit TraceSession(const TraceOptions& options);
   TraceSession(const TraceSession&) = delete;
   TraceSession& operator=(const TraceSession&) = delete;
   ~TraceSession();

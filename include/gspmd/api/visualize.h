@@ -15,8 +15,8 @@ class ExecutableBase;
 
 // The sharding of a device array; host arrays are {replicated}.
 GSPMD_API Sharding sharding_of(const Array& array);
-GSPMD_API bool on_devices(
-    const Array& array);  // whether its elements live on the devices of a mesh
+// Whether its elements live on the devices of a mesh.
+GSPMD_API bool on_devices(const Array& array);
 
 // A text picture of which device holds which part: of a device-resident array, or of an annotated
 // tensor while tracing (others are not decided before compilation: the text says so).

@@ -25,8 +25,8 @@ class GSPMD_API ArrayStorage {
   virtual bool on_host() const = 0;  // whether the bytes are at hand, without a gather
 };
 
-// A dense row-major array of any dtype. Copying an Array shares its elements; `clone()` copies them.
-// One pointer: trees of thousands of arrays are cheap to copy and return.
+// A dense row-major array of any dtype. Copying an Array shares its elements; `clone()` copies
+// them. One pointer: trees of thousands of arrays are cheap to copy and return.
 class GSPMD_API Array {
  public:
   Array() = default;
@@ -47,7 +47,9 @@ class GSPMD_API Array {
   }
   // An array without dims.
   template <class T>
-  static Array scalar(T value) { return of<T>({}, std::vector<T>{value}); }
+  static Array scalar(T value) {
+    return of<T>({}, std::vector<T>{value});
+  }
   static Array full(Shape shape, double value);  // every element `value`, converted
 
   bool empty() const { return value_ == nullptr; }  // default-constructed
@@ -68,11 +70,11 @@ class GSPMD_API Array {
   }
   // The element of an array of one element, converted. UserError otherwise.
   double item() const;
-  double at(int64_t flat_index) const;       // converted to double; pred is 0 or 1
+  double at(int64_t flat_index) const;  // converted to double; pred is 0 or 1
   // Writes one element, converted to the dtype. UserError: no such index, or the array is on the
   // devices.
   void set(int64_t flat_index, double value);
-  Array clone() const;                       // on the host
+  Array clone() const;  // on the host
   // nullptr of an empty array.
   const std::shared_ptr<ArrayStorage>& storage() const { return value().storage; }
 

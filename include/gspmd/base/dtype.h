@@ -13,6 +13,7 @@
 namespace gspmd {
 
 // HLO's element types, by HLO's names.
+// clang-format off
 enum class DType : uint8_t {
   pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128, token,
   // Narrow types: one byte of storage each, computed in a wider type and rounded back.
@@ -20,16 +21,18 @@ enum class DType : uint8_t {
   f4e2m1fn, f8e3m4, f8e4m3, f8e4m3b11fnuz, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu,
   opaque,
 };
+// clang-format on
 
 GSPMD_API std::string_view dtype_name(DType dtype);  // "f32"
-GSPMD_API std::optional<DType> dtype_from_name(std::string_view name);  // nullopt: none has the name
-GSPMD_API int64_t dtype_size(DType dtype);  // bytes per element; token: 0
-GSPMD_API bool is_floating(DType dtype);    // f16 bf16 f32 f64 and the narrow ones
-GSPMD_API bool is_integer(DType dtype);     // signed or unsigned, not pred
-GSPMD_API bool is_narrow(DType dtype);      // s1 ... f8e8m0fnu
-GSPMD_API bool is_signed_integer(DType dtype);  // s1 ... s64
+// nullopt: no dtype has the name.
+GSPMD_API std::optional<DType> dtype_from_name(std::string_view name);
+GSPMD_API int64_t dtype_size(DType dtype);        // bytes per element; token: 0
+GSPMD_API bool is_floating(DType dtype);          // f16 bf16 f32 f64 and the narrow ones
+GSPMD_API bool is_integer(DType dtype);           // signed or unsigned, not pred
+GSPMD_API bool is_narrow(DType dtype);            // s1 ... f8e8m0fnu
+GSPMD_API bool is_signed_integer(DType dtype);    // s1 ... s64
 GSPMD_API bool is_unsigned_integer(DType dtype);  // u1 ... u64
-GSPMD_API bool is_complex(DType dtype);  // c64, c128
+GSPMD_API bool is_complex(DType dtype);           // c64, c128
 
 // 16-bit floats as storage with float arithmetic; conversion rounds to nearest even.
 GSPMD_API float half_to_float(uint16_t bits);
@@ -59,7 +62,7 @@ struct bfloat16 {
 struct float16 {
   uint16_t bits = 0;  // as stored
   float16() = default;
-  float16(float value) : bits(float_to_half(value)) {}  // rounds to nearest even
+  float16(float value) : bits(float_to_half(value)) {}    // rounds to nearest even
   operator float() const { return half_to_float(bits); }  // exact
 };
 
@@ -74,6 +77,7 @@ struct TypeTag {
 template <class F>
 decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {
+      // clang-format off
     case DType::pred: return f(TypeTag<bool>{});
     case DType::s8: return f(TypeTag<int8_t>{});
     case DType::s16: return f(TypeTag<int16_t>{});
@@ -87,6 +91,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
     case DType::bf16: return f(TypeTag<bfloat16>{});
     case DType::f64: return f(TypeTag<double>{});
     default: return f(TypeTag<float>{});
+      // clang-format on
   }
 }
 
@@ -94,6 +99,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
 GSPMD_API bool is_computable(DType dtype);
 
 // --- The element type that stores values of a C++ type
+// clang-format off
 template <class T> constexpr DType dtype_of();
 template <> constexpr DType dtype_of<bool>() { return DType::pred; }
 template <> constexpr DType dtype_of<int8_t>() { return DType::s8; }
@@ -110,5 +116,6 @@ template <> constexpr DType dtype_of<float>() { return DType::f32; }
 template <> constexpr DType dtype_of<std::complex<float>>() { return DType::c64; }
 template <> constexpr DType dtype_of<std::complex<double>>() { return DType::c128; }
 template <> constexpr DType dtype_of<double>() { return DType::f64; }
+// clang-format on
 
 }  // namespace gspmd

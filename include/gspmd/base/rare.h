@@ -7,8 +7,8 @@
 
 namespace gspmd {
 
-// A value that most owners leave at its default: one pointer, null until it is first set. Copies copy the
-// value. Reading one that was never set gives T's default; writing through `->` makes it.
+// A value that most owners leave at its default: one pointer, null until it is first set. Copies
+// copy the value. Reading one that was never set gives T's default; writing through `->` makes it.
 template <class T>
 class Rare {
  public:

@@ -15,20 +15,21 @@ using Dims = std::vector<int64_t>;  // sizes per dim, major first
 
 // The type of a value: an element type and dims, or a tuple of shapes. Scalars have no dims.
 struct GSPMD_API Shape {
-  DType dtype = DType::f32;  // of an array
-  Dims dims;  // of an array, major first
+  DType dtype = DType::f32;     // of an array
+  Dims dims;                    // of an array, major first
   std::vector<Shape> elements;  // of a tuple
-  bool is_tuple = false;  // whether `elements` counts
-  std::vector<bool> dynamic_dims;  // f32[<=8]: dims that are upper bounds; empty: none; no part of ==
-  std::string layout;           // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
+  bool is_tuple = false;        // whether `elements` counts
+  std::vector<bool>
+      dynamic_dims;    // f32[<=8]: dims that are upper bounds; empty: none; no part of ==
+  std::string layout;  // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
 
   Shape() = default;
   Shape(DType dtype, Dims dims) : dtype(dtype), dims(std::move(dims)) {}  // of an array
-  static Shape tuple(std::vector<Shape> elements);  // of these elements
+  static Shape tuple(std::vector<Shape> elements);                        // of these elements
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }  // number of dims
-  int64_t elements_count() const;  // product of dims; tuples: 0
-  int64_t bytes() const;           // of all leaves
+  int64_t elements_count() const;                                     // product of dims; tuples: 0
+  int64_t bytes() const;                                              // of all leaves
   bool operator==(const Shape& other) const;  // same dtype and dims, or equal elements
 };
 
@@ -36,8 +37,8 @@ struct GSPMD_API Shape {
 GSPMD_API std::vector<Shape> leaf_shapes(const Shape& shape);
 GSPMD_API int64_t leaf_count(const Shape& shape);  // number of leaf_shapes
 
-GSPMD_API std::string to_string(
-    const Shape& shape);  // "f32[2,3]", "(f32[2], s32[])", without layouts
+// "f32[2,3]", "(f32[2], s32[])", without layouts.
+GSPMD_API std::string to_string(const Shape& shape);
 
 // Strides in elements of a row-major array.
 GSPMD_API Dims row_major_strides(const Dims& dims);

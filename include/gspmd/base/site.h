@@ -6,14 +6,16 @@
 
 namespace gspmd {
 
-// A line of the user's program. Public functions take one as their last, defaulted parameter, so that
-// an error can name the line that caused it. File names are the ends of string literals of the compiler.
+// A line of the user's program. Public functions take one as their last, defaulted parameter, so
+// that an error can name the line that caused it. File names are the ends of string literals of the
+// compiler.
 struct Site {
   const char* file = "";  // without directories
-  int line = 0;  // from 1; 0: not known
+  int line = 0;           // from 1; 0: not known
 
   constexpr Site() = default;
-  // A template, so that {0, 1} - a null pointer and a line to the compiler - is never taken for a Site.
+  // A template, so that {0, 1} - a null pointer and a line to the compiler - is never taken for a
+  // Site.
   template <std::same_as<char> Char>
   constexpr Site(const Char* file, int line) : file(file), line(line) {}
 

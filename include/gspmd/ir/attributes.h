@@ -46,8 +46,8 @@ struct PaddingDim {
   bool operator==(const PaddingDim&) const = default;
 };
 
-// One dim of a window, HLO's fields: size=, stride=, pad=low_high, lhs_dilate= (base), rhs_dilate= (window),
-// rhs_reversal=.
+// One dim of a window, HLO's fields: size=, stride=, pad=low_high, lhs_dilate= (base), rhs_dilate=
+// (window), rhs_reversal=.
 struct WindowDim {
   // --- HLO's defaults: a window of one element
   int64_t size = 1, stride = 1, pad_low = 0, pad_high = 0;
@@ -69,7 +69,7 @@ struct ConvDims {
   bool operator==(const ConvDims&) const = default;
 };
 
-struct RaggedDotDims {  // beside DotDims
+struct RaggedDotDims {         // beside DotDims
   Dims lhs_ragged, rhs_group;  // ragged dim of the left operand; group dim of the right one
   bool operator==(const RaggedDotDims&) const = default;
 };
@@ -83,29 +83,30 @@ struct TriangularDims {  // triangular-solve; cholesky reads `lower` only
 
 // Small attributes of rare opcodes.
 struct ScalarAttributes {
-  std::string fft_type;      // FFT, IFFT, RFFT, IRFFT; lengths in Attributes::dimensions
-  double epsilon = 0;        // batch-norm-*; its feature_index is Attributes::index
+  std::string fft_type;  // FFT, IFFT, RFFT, IRFFT; lengths in Attributes::dimensions
+  double epsilon = 0;    // batch-norm-*; its feature_index is Attributes::index
   int64_t exponent_bits = 0, mantissa_bits = 0;  // reduce-precision
-  std::string distribution;  // rng: rng_uniform, rng_normal
-  std::string algorithm;     // rng-bit-generator: rng_default, rng_three_fry, rng_philox
-  int64_t delta = 0;         // rng-get-and-update-state
-  bool is_stable = false;    // sort; its dim is Attributes::dimensions
-  int64_t k = 0;             // topk
-  bool largest = true;       // topk
-  bool is_reverse = false;   // scan; its dim is Attributes::dimensions
+  std::string distribution;                      // rng: rng_uniform, rng_normal
+  std::string algorithm;               // rng-bit-generator: rng_default, rng_three_fry, rng_philox
+  int64_t delta = 0;                   // rng-get-and-update-state
+  bool is_stable = false;              // sort; its dim is Attributes::dimensions
+  int64_t k = 0;                       // topk
+  bool largest = true;                 // topk
+  bool is_reverse = false;             // scan; its dim is Attributes::dimensions
   std::optional<bool> is_associative;  // scan
-  int64_t num_carries = 0;   // scan
+  int64_t num_carries = 0;             // scan
   bool operator==(const ScalarAttributes&) const = default;
 };
 
 enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; printed EQ, NE, ...
 
-// Who sends to whom in a collective-permute. Either explicit device pairs, or, for any number of devices,
-// without a list, over the ranks of `order`:
-//   a digit permutation (shift == 0): the device of rank r sends to the device whose rank has at digit to[i]
-//   the coordinate that r has at digit from[i] (from and to read the same set of digits);
-//   a shift (shift != 0, from == to): the devices that differ in these digits only are a row in the order of
-//   their tile index; each sends to the one `shift` further on, round the end when `wraps`, else not at all.
+// Who sends to whom in a collective-permute. Either explicit device pairs, or, for any number of
+// devices, without a list, over the ranks of `order`:
+//   a digit permutation (shift == 0): the device of rank r sends to the device whose rank has at
+//   digit to[i] the coordinate that r has at digit from[i] (from and to read the same set of
+//   digits); a shift (shift != 0, from == to): the devices that differ in these digits only are a
+//   row in the order of their tile index; each sends to the one `shift` further on, round the end
+//   when `wraps`, else not at all.
 struct Permutation {
   // {source, target} device ids, of the form with a list.
   std::vector<std::pair<int64_t, int64_t>> pairs;
@@ -124,12 +125,13 @@ GSPMD_API std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation
 // Attributes of all opcodes; an opcode reads the fields that HLO gives it and leaves the others at
 // their defaults.
 struct Attributes {
-  Dims dimensions;            // broadcast, reduce, transpose, reverse, concatenate, all-gather, ...
-  int64_t index = 0;          // parameter number; get-tuple-element index; iota_dimension
-  Dims starts, limits, strides;  // slice
-  Dims slice_sizes;           // gather slice_sizes; dynamic-slice dynamic_slice_sizes
+  Dims dimensions;    // broadcast, reduce, transpose, reverse, concatenate, all-gather, ...
+  int64_t index = 0;  // parameter number; get-tuple-element index; iota_dimension
+  Dims starts, limits, strides;     // slice
+  Dims slice_sizes;                 // gather slice_sizes; dynamic-slice dynamic_slice_sizes
   std::vector<PaddingDim> padding;  // pad: one entry per dim
-  std::vector<WindowDim> window;  // convolution (its spatial dims), reduce-window, select-and-scatter
+  std::vector<WindowDim>
+      window;  // convolution (its spatial dims), reduce-window, select-and-scatter
   // --- of the ops they are named for
   Rare<ConvDims> conv;
   Rare<RaggedDotDims> ragged;
@@ -139,16 +141,16 @@ struct Attributes {
   Rare<GatherDims> gather;
   Rare<ScatterDims> scatter;
   Direction direction = Direction::eq;  // compare
-  std::string compare_type;   // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
-  Array literal;              // constant; shared, never written
-  Rare<ReplicaGroups> replica_groups;  // collectives; absent: one group of all
-  Rare<Permutation> permutation;  // collective-permute
-  std::optional<int64_t> channel_id;  // collectives: as in the text
-  bool use_global_device_ids = false;  // collectives: group members are global ids
-  bool indices_are_sorted = false;  // gather, scatter: promised by the user
-  bool unique_indices = false;  // scatter: promised by the user
-  std::string custom_call_target;  // custom-call: what is called
-  std::string fusion_kind;    // kLoop, kOutput, ...
+  std::string compare_type;             // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
+  Array literal;                        // constant; shared, never written
+  Rare<ReplicaGroups> replica_groups;   // collectives; absent: one group of all
+  Rare<Permutation> permutation;        // collective-permute
+  std::optional<int64_t> channel_id;    // collectives: as in the text
+  bool use_global_device_ids = false;   // collectives: group members are global ids
+  bool indices_are_sorted = false;      // gather, scatter: promised by the user
+  bool unique_indices = false;          // scatter: promised by the user
+  std::string custom_call_target;       // custom-call: what is called
+  std::string fusion_kind;              // kLoop, kOutput, ...
   // Attributes without a field above, name -> raw text as written (operand_precision={..},
   // backend_config=.., is_host_transfer=..): kept, printed, no influence on numbers.
   std::map<std::string, std::string> other;
@@ -157,13 +159,13 @@ GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals com
 
 // What HLO's `metadata={...}` says of an instruction.
 struct Metadata {
-  std::string op_name;      // the user's name of the value
-  std::string op_type;  // HLO's op_type
-  std::string source_file;  // the user's file
-  int64_t source_line = 0;  // from 1; 0: not known
+  std::string op_name;                       // the user's name of the value
+  std::string op_type;                       // HLO's op_type
+  std::string source_file;                   // the user's file
+  int64_t source_line = 0;                   // from 1; 0: not known
   std::map<std::string, std::string> other;  // fields without a member here, raw
-  // Of nodes that the partitioner makes: the nodes of the completed module that needed them and whose value they
-  // move. Not printed, no part of ==.
+  // Of nodes that the partitioner makes: the nodes of the completed module that needed them and
+  // whose value they move. Not printed, no part of ==.
   std::string cause, moved;
   // `cause` and `moved` do not count.
   bool operator==(const Metadata& o) const {

@@ -11,6 +11,7 @@
 namespace gspmd {
 
 // HLO opcodes this library knows. The one list: enumerator, HLO name.
+// clang-format off
 #define GSPMD_OPCODES(V)                                                                          \
   V(parameter, "parameter") V(constant, "constant") V(iota, "iota") V(tuple, "tuple")             \
   V(get_tuple_element, "get-tuple-element") V(copy, "copy") V(copy_start, "copy-start")           \
@@ -58,6 +59,7 @@ namespace gspmd {
   V(collective_permute_done, "collective-permute-done")                                           \
   V(collective_broadcast, "collective-broadcast") V(partition_id, "partition-id")                 \
   V(replica_id, "replica-id")
+// clang-format on
 
 // HLO's opcodes; `_` behind those that are words of C++.
 enum class Opcode : uint8_t {

@@ -11,15 +11,15 @@
 
 namespace gspmd {
 
-// Reads XLA HLO text. `file` is only for messages. UserError "file:line:column: ..." with a caret line.
-// Checks names, operand counts, and every shape against the op's own rule.
+// Reads XLA HLO text. `file` is only for messages. UserError "file:line:column: ..." with a caret
+// line. Checks names, operand counts, and every shape against the op's own rule.
 GSPMD_API std::unique_ptr<Module> parse_module(std::string_view text,
                                                std::string_view file = "<hlo>");
 
 // What printing leaves out.
 struct PrintOptions {
   bool shardings = true;  // sharding={...}
-  bool metadata = true;  // metadata={...}
+  bool metadata = true;   // metadata={...}
 };
 // Canonical HLO text: a fixed point of parse and print; the same in every process.
 GSPMD_API std::string to_text(const Module& module, const PrintOptions& options = {});

@@ -12,7 +12,8 @@
 
 namespace gspmd {
 
-// Slices of an array at starts read from indices: one slice per index of `counts`. All strides in elements.
+// Slices of an array at starts read from indices: one slice per index of `counts`. All strides in
+// elements.
 struct IndexedSlices {
   // What one element of an index vector says.
   struct Component {
@@ -22,9 +23,9 @@ struct IndexedSlices {
   };
   // Of the slices; of the indices, an integer type.
   DType dtype = DType::f32, index_dtype = DType::s32;
-  Dims counts;                             // of slices
-  Dims batch, batch_indices, batch_origin; // steps per count: dense side, indices, sliced side
-  std::vector<Component> components;  // one per element of an index vector
+  Dims counts;                              // of slices
+  Dims batch, batch_indices, batch_origin;  // steps per count: dense side, indices, sliced side
+  std::vector<Component> components;        // one per element of an index vector
   // One slice: source = the sliced array, target = the dense side.
   StridedCopy window;
 };
@@ -34,8 +35,9 @@ GSPMD_API PreparedKernel prepare_gather(IndexedSlices slices);
 
 // What an update does to the element that it meets.
 enum class ScatterCombiner : uint8_t { sum, product, max, min, logical_and, logical_or };
-// Operands: array, indices, updates; result: the array (of `elements`) with the updates combined into
-// it, slice after slice. A slice that is not wholly inside is dropped. The result may be the array itself.
+// Operands: array, indices, updates; result: the array (of `elements`) with the updates combined
+// into it, slice after slice. A slice that is not wholly inside is dropped. The result may be the
+// array itself.
 GSPMD_API PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner,
                                          int64_t elements);
 

@@ -13,30 +13,72 @@ namespace gspmd {
 
 // What one value of a loop program is.
 enum class LoopOp : uint8_t {
-  operand, constant, iota,                                    // leaves
-  copy, convert, negate, abs, sign, not_, exp, expm1, log, log1p, tanh, logistic, sqrt, rsqrt, sine,
-  cosine, floor, ceil, is_finite,                             // of a
-  add, subtract, multiply, divide, remainder, maximum, minimum, power, and_, or_, xor_, shift_left,
-  shift_right_arithmetic, shift_right_logical,                // of a, b
-  eq, ne, ge, gt, le, lt,                                     // of a, b; pred
-  select, clamp,                                              // of a, b, c as HLO orders them
-  reduce_sum, reduce_product, reduce_max, reduce_min, reduce_and, reduce_or,  // of a, starting from b
+  operand,
+  constant,
+  iota,  // leaves
+  copy,
+  convert,
+  negate,
+  abs,
+  sign,
+  not_,
+  exp,
+  expm1,
+  log,
+  log1p,
+  tanh,
+  logistic,
+  sqrt,
+  rsqrt,
+  sine,
+  cosine,
+  floor,
+  ceil,
+  is_finite,  // of a
+  add,
+  subtract,
+  multiply,
+  divide,
+  remainder,
+  maximum,
+  minimum,
+  power,
+  and_,
+  or_,
+  xor_,
+  shift_left,
+  shift_right_arithmetic,
+  shift_right_logical,  // of a, b
+  eq,
+  ne,
+  ge,
+  gt,
+  le,
+  lt,  // of a, b; pred
+  select,
+  clamp,  // of a, b, c as HLO orders them
+  reduce_sum,
+  reduce_product,
+  reduce_max,
+  reduce_min,
+  reduce_and,
+  reduce_or,  // of a, starting from b
 };
 
-// A value: an op on earlier values. Values that depend on a reduce live in the kept dims only, and are
-// broadcast where a value over all dims reads them.
+// A value: an op on earlier values. Values that depend on a reduce live in the kept dims only, and
+// are broadcast where a value over all dims reads them.
 struct LoopValue {
   LoopOp op = LoopOp::operand;  // what computes it
-  DType dtype = DType::f32;        // of the result
-  int a = -1, b = -1, c = -1;      // indices of earlier values
-  int64_t operand = 0;             // operand: which one; iota: along which dim
-  Dims strides = {};               // operand: elements per step of each dim; 0 = broadcast
-  Array constant = {};             // one element
+  DType dtype = DType::f32;     // of the result
+  int a = -1, b = -1, c = -1;   // indices of earlier values
+  int64_t operand = 0;          // operand: which one; iota: along which dim
+  Dims strides = {};            // operand: elements per step of each dim; 0 = broadcast
+  Array constant = {};          // one element
 };
 
 // One result.
 struct LoopOutput {
-  int value = 0;  // index of a value
+  int value = 0;         // index of a value
   bool reduced = false;  // stored over the kept dims instead of all
 };
 
@@ -45,18 +87,19 @@ struct LoopOutput {
 // dense, row-major, one per output. A result may share storage with an operand of the same element
 // size and row-major strides when no value after the output's own reads that operand.
 struct LoopProgram {
-  Dims dims;  // of the loop nest, major first
-  std::vector<bool> reduced;  // empty = none
-  std::vector<LoopValue> values;  // in the order in which a step computes them
+  Dims dims;                        // of the loop nest, major first
+  std::vector<bool> reduced;        // empty = none
+  std::vector<LoopValue> values;    // in the order in which a step computes them
   std::vector<LoopOutput> outputs;  // one per result
 };
 
 // Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers.
 GSPMD_API bool is_loop_dtype(DType dtype);
 
-// A kernel over tiles that stay in the first-level cache, each value one vector loop. Sums are taken
-// in an order fixed by the shape. `run` is empty where this form cannot be run: dims of size 0, element
-// types beyond is_loop_dtype, a value over all dims that needs a reduction over more than one tile.
+// A kernel over tiles that stay in the first-level cache, each value one vector loop. Sums are
+// taken in an order fixed by the shape. `run` is empty where this form cannot be run: dims of size
+// 0, element types beyond is_loop_dtype, a value over all dims that needs a reduction over more
+// than one tile.
 GSPMD_API PreparedKernel prepare_loop(const LoopProgram& program);
 
 }  // namespace gspmd

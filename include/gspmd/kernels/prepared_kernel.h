@@ -8,23 +8,23 @@
 
 namespace gspmd {
 
-// What a kernel gets when it runs on one device: operand and result leaf buffers of local shapes, and
-// scratch of `scratch_bytes` that belongs to the running worker.
+// What a kernel gets when it runs on one device: operand and result leaf buffers of local shapes,
+// and scratch of `scratch_bytes` that belongs to the running worker.
 struct KernelArgs {
   const std::byte* const* operands = nullptr;  // one pointer per operand leaf
-  std::byte* const* results = nullptr;  // one pointer per result leaf
-  std::byte* scratch = nullptr;  // nullptr where none is needed
-  int64_t device = 0;  // which device's shards these are
-  int64_t part = 0;  // 0 <= part < PreparedKernel::parts
+  std::byte* const* results = nullptr;         // one pointer per result leaf
+  std::byte* scratch = nullptr;                // nullptr where none is needed
+  int64_t device = 0;                          // which device's shards these are
+  int64_t part = 0;                            // 0 <= part < PreparedKernel::parts
 };
 
-// A kernel chosen and prepared when the program is compiled: no allocation, no set-up per call. Parts
-// are independent and fixed by shape (never by thread count); different parts may run on different
-// workers at once, so `run` must be reentrant.
+// A kernel chosen and prepared when the program is compiled: no allocation, no set-up per call.
+// Parts are independent and fixed by shape (never by thread count); different parts may run on
+// different workers at once, so `run` must be reentrant.
 struct PreparedKernel {
   std::function<void(const KernelArgs&)> run;  // runs one part
-  int64_t parts = 1;  // from 1
-  int64_t scratch_bytes = 0;  // of one worker
+  int64_t parts = 1;                           // from 1
+  int64_t scratch_bytes = 0;                   // of one worker
   double cost = 0;  // rough nanoseconds of all parts, for deciding whether to split
 };
 

@@ -10,9 +10,10 @@
 
 namespace gspmd {
 
-// Workers that run one function together: `run(f)` calls f(worker) once on each worker 0..size()-1 (the
-// caller is worker 0) and returns when all are done; static assignment, spinning ~50-100 us before
-// sleeping. An exception from any worker is rethrown (lowest worker's first) after all finished.
+// Workers that run one function together: `run(f)` calls f(worker) once on each worker 0..size()-1
+// (the caller is worker 0) and returns when all are done; static assignment, spinning ~50-100 us
+// before sleeping. An exception from any worker is rethrown (lowest worker's first) after all
+// finished.
 class GSPMD_API WorkerPool {
  public:
   virtual ~WorkerPool() = default;

@@ -17,8 +17,8 @@ namespace gspmd {
 
 // What makes one value of partial ones.
 enum class Combiner : uint8_t { sum, product, max, min, logical_and, logical_or };
-GSPMD_API std::string_view combiner_name(
-    Combiner combiner);  // "sum", "product", "max", "min", "and", "or"
+// "sum", "product", "max", "min", "and", "or".
+GSPMD_API std::string_view combiner_name(Combiner combiner);
 
 // A value is a partial result along `digits`, still to be combined.
 struct Unreduced {
@@ -153,8 +153,8 @@ GSPMD_API Sharding parse_sharding(std::string_view text, int64_t rank = -1);
 // digits, or when a combiner other than sum has to be said (over axes made up for it). V1 and V2
 // have no open dims.
 GSPMD_API std::string to_string(const Sharding& sharding);
-GSPMD_API std::string to_string_v2(
-    const Sharding& sharding);  // never V3; named shardings converted
+// Never V3; named shardings converted.
+GSPMD_API std::string to_string_v2(const Sharding& sharding);
 
 // The materialised device array of a tiled sharding, for tests and slow paths: dims are data dims
 // then subgroups; size device_count. O(devices). Of a replicated sharding: dims all 1, no devices.

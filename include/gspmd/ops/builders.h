@@ -11,9 +11,9 @@
 
 namespace gspmd {
 
-// Emits one node at the end of `c`: operand count checked, shape inferred, backward phase and metadata
-// taken from `c`'s current emission state. `declared` is needed by ops whose result is not implied.
-// All operands must be nodes of `c`. UserError as the op's infer says.
+// Emits one node at the end of `c`: operand count checked, shape inferred, backward phase and
+// metadata taken from `c`'s current emission state. `declared` is needed by ops whose result is not
+// implied. All operands must be nodes of `c`. UserError as the op's infer says.
 GSPMD_API Node* emit(Computation& c, Opcode opcode, std::vector<Node*> operands,
                      Attributes attrs = {}, Shape declared = {},
                      std::vector<Computation*> called = {});
@@ -68,12 +68,13 @@ GSPMD_API Node* reduce_max(Node* x, Dims dims);
 
 // The computation (a, b) -> opcode(a, b) on scalars of `dtype`; made once per module and reused.
 GSPMD_API Computation* binary_computation(Module& module, Opcode opcode, DType dtype);
-// The combiner that a to_apply computation is, if it is one node of add, multiply, max, min, and, or.
+// The combiner that a to_apply computation is, if it is one node of add, multiply, max, min, and,
+// or.
 GSPMD_API std::optional<Combiner> recognize_combiner(const Computation& computation);
 GSPMD_API Opcode combiner_opcode(Combiner combiner);  // Opcode::add for sum, and so on
 GSPMD_API double combiner_identity(Combiner combiner, DType dtype);  // 0, 1, -inf or lowest, ...
-// As combiner_identity, but -0.0 for float sums: x + -0.0 has the bits of x, for -0.0 too. What a device
-// without a share contributes.
+// As combiner_identity, but -0.0 for float sums: x + -0.0 has the bits of x, for -0.0 too. What a
+// device without a share contributes.
 GSPMD_API double neutral_contribution(Combiner combiner, DType dtype);
 
 }  // namespace gspmd

@@ -31,8 +31,8 @@ struct HeldTensor {
   std::string source;  // "file:line" of the user's program; empty where it is not known
   bool operator==(const HeldTensor&) const = default;
 };
-GSPMD_API std::string to_string(
-    const HeldTensor& tensor);  // "dot.3 f32[64,64] 16384 bytes (model.cpp:12)"
+// "dot.3 f32[64,64] 16384 bytes (model.cpp:12)".
+GSPMD_API std::string to_string(const HeldTensor& tensor);
 
 // The storage of one device.
 struct MemoryPlan {

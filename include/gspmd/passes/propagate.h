@@ -18,25 +18,26 @@ struct PropagateStats {
 // What completion may change.
 struct PropagateOptions {
   bool spmd = true;  // false: the rules for modules that are not partitioned
-  // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the module's
-  // frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
+  // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the
+  // module's frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
   // allow_spmd_sharding_propagation_to_{output,parameters}, absent = none.
   std::vector<bool> allow_output;
   std::vector<bool> allow_parameters;  // as allow_output, of entry parameters
   // Boundary shardings that completion found but that do not divide become replicated (imported
   // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
   bool replicate_indivisible_boundary = true;
-  // The module stays as it is but for broadcasts of scalars without a sharding, which get the one of
-  // a completion: CSE then does not join those that are laid out differently. They are marked as no
-  // annotations, and a later run drops them (semantics.md 2.2 step 1).
+  // The module stays as it is but for broadcasts of scalars without a sharding, which get the one
+  // of a completion: CSE then does not join those that are laid out differently. They are marked as
+  // no annotations, and a later run drops them (semantics.md 2.2 step 1).
   bool cse_prevention_only = false;
   PropagateStats* stats = nullptr;  // filled where given
 };
 
 // Completes the sharding of every node from the annotated ones, in place (semantics.md 2;
 // arXiv:2105.04663, 3.5). Given shardings are never changed, except on their open dims. Sharding
-// custom-calls become copies. Those with the frontend attribute gspmd.priority="N" are heard after all
-// of smaller numbers (absent: 0) have been carried as far as they reach. Records Origins. Idempotent. Returns whether anything changed.
+// custom-calls become copies. Those with the frontend attribute gspmd.priority="N" are heard after
+// all of smaller numbers (absent: 0) have been carried as far as they reach. Records Origins.
+// Idempotent. Returns whether anything changed.
 GSPMD_API bool propagate(Module& module, const PropagateOptions& options = {});
 
 }  // namespace gspmd

@@ -78,7 +78,7 @@ GSPMD_API ReshardPlan plan_reshard(const Shape& global, const Sharding& from, co
 // of devices is no multiple.
 GSPMD_API DeviceOrder covering_order(DeviceOrder order, int64_t num_devices);
 
-GSPMD_API std::string to_string(
-    const ReshardPlan& plan);  // "all-gather dim 1 (4,1); dynamic-slice dim 0 (2,4)"
+// "all-gather dim 1 (4,1); dynamic-slice dim 0 (2,4)".
+GSPMD_API std::string to_string(const ReshardPlan& plan);
 
 }  // namespace gspmd
