@@ -38,7 +38,7 @@ std::optional<Partitioned> partition_topk(SpmdPartitioner& spmd, Node& node) {
     return std::nullopt;
   if (operand->shape.elements_count() == 0 || operand->dim(last) >= (int64_t(1) << 28))
     return std::nullopt;
-  const Digits split = have.dim(last);
+  const Digits& split = have.dim(last);
   const int64_t shard = ceil_div(operand->dim(last), tile_count(split)), mine = std::min(k, shard);
   if (mine == shard) return std::nullopt;  // every element goes on: the dim is gathered
   Computation& c = spmd.local();

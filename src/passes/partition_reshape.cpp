@@ -86,7 +86,7 @@ std::optional<Partitioned> partition_uneven_reshape(SpmdPartitioner& spmd, Node&
   if (carries_all(from, to, have) || (!want.is_replicated() && carries_all(to, from, want)))
     return std::nullopt;
   const DeviceOrder order = have.order() ? have.order() : want.order();
-  const Digits manual = want.manual_digits();
+  const Digits& manual = want.manual_digits();
   std::vector<Digits> in(from.size()), out(to.size());
   std::vector<Group> groups = groups_of(from, to);
   Dims flat;
