@@ -9,12 +9,6 @@
 namespace gspmd {
 namespace {
 
-int64_t volume(const Dims& size) {
-  int64_t count = 1;
-  for (const int64_t d : size) count = saturating_multiply(count, d);
-  return count;
-}
-
 Dims joined(Dims a, const Dims& b) {
   for (size_t d = 0; d < a.size(); ++d) a[d] = std::max(a[d], b[d]);
   return a;
@@ -212,6 +206,12 @@ class Colouring {
 };
 
 }  // namespace
+
+int64_t volume(const Dims& size) {
+  int64_t count = 1;
+  for (const int64_t d : size) count = saturating_multiply(count, d);
+  return count;
+}
 
 int64_t assign_sources(std::vector<Piece>& pieces) { return Loads(pieces).run(); }
 

@@ -16,6 +16,9 @@ struct Piece {
   int64_t shift = 0;    // from the first holder on, so that pieces in turn make regular permutes
 };
 
+// The elements of a box of that size; saturates.
+int64_t volume(const Dims& size);
+
 // Chooses senders so that the one that sends the most elements sends as few as can be found.
 // Returns how many.
 int64_t assign_sources(std::vector<Piece>& pieces);

@@ -11,12 +11,6 @@
 namespace gspmd {
 namespace {
 
-int64_t volume(const Dims& size) {
-  int64_t count = 1;
-  for (const int64_t d : size) count = saturating_multiply(count, d);
-  return count;
-}
-
 Box intersect(const Box& a, const Box& b) {
   Box both{a.start, a.size};
   for (size_t d = 0; d < a.start.size(); ++d) {
