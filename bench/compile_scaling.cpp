@@ -15,6 +15,7 @@
 #include <map>
 #include <vector>
 
+#include "gspmd/ir/module.h"
 #include "models/trainer.h"
 
 namespace {

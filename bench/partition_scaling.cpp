@@ -10,6 +10,7 @@
 #include <map>
 #include <vector>
 
+#include "gspmd/ir/module.h"
 #include "gspmd/passes/pipeline.h"
 #include "models/trainer.h"
 

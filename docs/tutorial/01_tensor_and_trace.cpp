@@ -8,6 +8,8 @@
 //! Every page of this tutorial is one C++ file, shown completely. `CHECK` ends the program where a
 //! claim does not hold, and `show` prints; both are in [lesson.h](lesson.h).
 
+#include <cmath>
+
 #include "gspmd/gspmd.h"
 #include "lesson.h"
 

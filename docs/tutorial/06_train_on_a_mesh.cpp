@@ -4,6 +4,8 @@
 //! on the devices, and the memory that each device needs. The network learns y = sin(x), on a mesh
 //! of 8 devices.
 
+#include <cmath>
+
 #include "gspmd/gspmd.h"
 #include "gspmd/testing.h"
 #include "lesson.h"

@@ -13,6 +13,7 @@
 //! between them, for 8 devices.
 
 #include "gspmd/gspmd.h"
+#include "gspmd/ir/module.h"
 #include "gspmd/testing.h"
 #include "lesson.h"
 
@@ -28,7 +29,8 @@ Array sample(Dims dims, uint32_t seed) {
 //!
 //! `read_hlo` gives a module, the same kind of graph that `trace` makes. `compile` takes it in the
 //! place of a function. Arguments and results are lists of arrays. No mesh is named: the file says
-//! 8 devices.
+//! 8 devices. To look into a module include `gspmd/ir/module.h`; `gspmd/gspmd.h`, which is made to
+//! be quick to compile, only names it.
 
 void read_compile_run() {
   const auto module = read_hlo(kFile);

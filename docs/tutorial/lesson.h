@@ -1,6 +1,8 @@
 #pragma once
 
 // What the programs of the tutorial share.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,7 @@
 #include "gspmd/api/annotate.h"
 
+#include <fmt/format.h>
+
 #include "api/emit.h"
 
 namespace gspmd {

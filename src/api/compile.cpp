@@ -1,10 +1,13 @@
 #include "gspmd/api/compile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "api/executable_impl.h"
 #include "gspmd/base/error.h"
+#include "gspmd/ir/module.h"
 
 namespace gspmd::detail {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "api/executable_impl.h"
 #include "gspmd/base/error.h"
+#include "gspmd/ir/module.h"
 
 namespace gspmd::detail {
 namespace {

@@ -1,5 +1,7 @@
 #include "gspmd/api/executable.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <mutex>
 
@@ -162,8 +164,8 @@ const Sharding& ExecutableBase::result_sharding(int64_t leaf, Site site) const {
   return leaf_sharding(*impl_, impl_->result_shardings, leaf, "result", site);
 }
 
-Executor::Counters ExecutableBase::counters() const {
-  return impl_->executor ? impl_->executor->counters() : Executor::Counters{};
+RunCounters ExecutableBase::counters() const {
+  return impl_->executor ? impl_->executor->counters() : RunCounters{};
 }
 
 void ExecutableBase::trace(const std::string& path, Site site) const {
@@ -176,13 +178,14 @@ void ExecutableBase::trace(const std::string& path, Site site) const {
   impl_->trace_path = path;
 }
 
-ExecutableCall::ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl), lock_(impl.call_mutex) {}
+ExecutableCall::ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl) { impl.call_mutex.lock(); }
 
 ExecutableCall::~ExecutableCall() {
   impl_.call_leaves.clear();
   impl_.call_buffers.clear();
   impl_.call_outputs.clear();
   impl_.call_results.clear();
+  impl_.call_mutex.unlock();
 }
 
 void ExecutableCall::argument(const std::string& path, const Array& array) {

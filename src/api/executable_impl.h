@@ -6,6 +6,10 @@
 #include <vector>
 
 #include "gspmd/api/compile.h"
+#include "gspmd/ir/module.h"
+#include "gspmd/passes/pipeline.h"
+#include "gspmd/passes/plan_memory.h"
+#include "gspmd/runtime/executor.h"
 
 namespace gspmd {
 

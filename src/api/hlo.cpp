@@ -124,7 +124,7 @@ void check_arguments(const Module& module, const std::vector<Tensor>& arguments)
 
 }  // namespace
 
-std::unique_ptr<Module> read_hlo(const std::string& path) {
+std::shared_ptr<const Module> read_hlo(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file) user_error("{}: cannot be opened: {}", path, std::strerror(errno));

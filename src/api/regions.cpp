@@ -1,5 +1,6 @@
 #include "gspmd/api/regions.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "gspmd/api/shaping.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 

@@ -155,7 +155,7 @@ std::string descr_of(DType dtype) {
   if (is_narrow(dtype) && is_floating(dtype)) return "|V1";
   for (const Code& known : kCodes)
     if (known.dtype == stored)
-      return (dtype_size(stored) == 1 ? "|" : "<") + std::string(known.code);
+      return fmt::format("{}{}", dtype_size(stored) == 1 ? '|' : '<', known.code);
   user_error("npy: {} values cannot be saved", dtype_name(dtype));
 }
 

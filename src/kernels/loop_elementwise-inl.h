@@ -8,6 +8,7 @@
 #endif
 
 #include <bit>
+#include <cmath>
 #include <type_traits>
 
 #include "hwy/highway.h"

@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
+#include <cmath>
 #include <limits>
 #include <type_traits>
 

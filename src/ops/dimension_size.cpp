@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "gspmd/base/error.h"
 #include "ops/check.h"
 #include "ops/factors.h"

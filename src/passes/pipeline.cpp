@@ -1,5 +1,7 @@
 #include "gspmd/passes/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <fstream>

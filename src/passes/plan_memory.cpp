@@ -1,5 +1,7 @@
 #include "gspmd/passes/plan_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 

@@ -1,5 +1,7 @@
 #include "runtime/collective_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 

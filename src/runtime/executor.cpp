@@ -18,7 +18,7 @@ namespace gspmd {
 struct Executor::Impl {
   std::shared_ptr<const Program> program;
   std::shared_ptr<WorkerPool> pool;
-  Counters counters;
+  RunCounters counters;
   std::vector<StepSchedule> schedule;  // fewer devices than workers
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
@@ -116,7 +116,7 @@ constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer
 // barriers.
 class Worker {
  public:
-  Worker(Executor::Counters& counters, const Program& program, WorkerPool& pool,
+  Worker(RunCounters& counters, const Program& program, WorkerPool& pool,
          const std::vector<StepSchedule>& schedule,
          const std::vector<std::vector<std::byte*>>& tables, const ArenaGuard& guard,
          std::byte* scratch, int worker, TraceLog* log)
@@ -372,7 +372,7 @@ class Worker {
     }
   }
 
-  Executor::Counters& counters_;
+  RunCounters& counters_;
   const Program& program_;
   WorkerPool& pool_;
   const std::vector<StepSchedule>& schedule_;
@@ -454,6 +454,6 @@ void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
   ++impl.counters.runs;
 }
 
-const Executor::Counters& Executor::counters() const { return impl_->counters; }
+const RunCounters& Executor::counters() const { return impl_->counters; }
 
 }  // namespace gspmd

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "gspmd/ir/module.h"
+
 namespace gspmd::tools {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "gspmd/base/array.h"
+#include "gspmd/ir/module.h"
 #include "gspmd/passes/collective_stats.h"
 #include "gspmd/passes/partition.h"
 #include "gspmd/passes/pipeline.h"

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "api/support.h"
+#include "gspmd/ir/module.h"
 #include "load.h"
 
 using namespace gspmd;

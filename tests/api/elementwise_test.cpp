@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "api/support.h"
+#include "gspmd/ir/module.h"
 
 using namespace gspmd;
 using namespace gspmd::test;

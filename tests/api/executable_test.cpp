@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "api/support.h"
+#include "gspmd/ir/module.h"
 
 using namespace gspmd;
 using namespace gspmd::test;

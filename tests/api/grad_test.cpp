@@ -1,4 +1,5 @@
 #include "api/support.h"
+#include "gspmd/ir/module.h"
 
 using namespace gspmd;
 using namespace gspmd::test;

@@ -3,6 +3,7 @@
 
 #include "api/support.h"
 #include "api/threefry.h"
+#include "gspmd/ir/module.h"
 
 using namespace gspmd;
 using namespace gspmd::test;

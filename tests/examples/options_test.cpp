@@ -1,6 +1,7 @@
 #include "examples/options.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "examples/corpus.h"
 #include "examples/language_model.h"

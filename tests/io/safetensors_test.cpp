@@ -1,5 +1,7 @@
 #include "gspmd/io/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -25,6 +27,8 @@ std::string tensor(const std::string& name, const std::string& shape, const std:
   return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
          ",\"data_offsets\":" + offsets + "}";
 }
+
+std::string object(const std::string& members) { return fmt::format("{{{}}}", members); }
 
 }  // namespace
 
@@ -99,21 +103,19 @@ TEST_CASE("safetensors: a header that lies is an error that names file and tenso
       {with_header("{\"a\":1}"), "tensor \"a\" is no object"},
       {with_header("{\"__metadata__\":{\"a\":1}}"), "__metadata__ \"a\" is no string"},
       {with_header("{\"a\":{}}"), "tensor \"a\" has no"},
-      {with_header("{" + tensor("a", "[2]", "[0,8]", "F31") + "}", eight), "unknown dtype \"F31\""},
-      {with_header("{" + tensor("a", "[-2]", "[0,8]") + "}", eight), "-2 is no size"},
-      {with_header("{" + tensor("a", "[2.0]", "[0,8]") + "}", eight), "2.0 is no size"},
-      {with_header("{" + tensor("a", "[4]", "[0,16]") + "}", eight), "lies at bytes 0 to 16 of 8"},
-      {with_header("{" + tensor("a", "[2]", "[8,0]") + "}", eight), "lies at bytes 8 to 0 of 8"},
-      {with_header("{" + tensor("a", "[2]", "[0]") + "}", eight), "has 1 data_offsets"},
-      {with_header("{" + tensor("a", "[3]", "[0,8]") + "}", eight), "has 12 bytes, but"},
-      {with_header("{" + tensor("a", "[4611686018427387904,4]", "[0,8]") + "}", eight), "span 8"},
-      {with_header("{" + tensor("a", "[2]", "[0,8]") + "," + tensor("b", "[1]", "[4,8]") + "}",
-                   eight),
+      {with_header(object(tensor("a", "[2]", "[0,8]", "F31")), eight), "unknown dtype \"F31\""},
+      {with_header(object(tensor("a", "[-2]", "[0,8]")), eight), "-2 is no size"},
+      {with_header(object(tensor("a", "[2.0]", "[0,8]")), eight), "2.0 is no size"},
+      {with_header(object(tensor("a", "[4]", "[0,16]")), eight), "lies at bytes 0 to 16 of 8"},
+      {with_header(object(tensor("a", "[2]", "[8,0]")), eight), "lies at bytes 8 to 0 of 8"},
+      {with_header(object(tensor("a", "[2]", "[0]")), eight), "has 1 data_offsets"},
+      {with_header(object(tensor("a", "[3]", "[0,8]")), eight), "has 12 bytes, but"},
+      {with_header(object(tensor("a", "[4611686018427387904,4]", "[0,8]")), eight), "span 8"},
+      {with_header(object(tensor("a", "[2]", "[0,8]") + "," + tensor("b", "[1]", "[4,8]")), eight),
        "tensor \"b\" begins at byte 4, the one before it ends at byte 8"},
-      {with_header("{" + tensor("a", "[1]", "[4,8]") + "}", eight), "ends at byte 0"},
-      {with_header("{" + tensor("a", "[1]", "[0,4]") + "}", eight), "holds 8 bytes of data"},
-      {with_header("{" + tensor("a", "[1]", "[0,4]") + "," + tensor("a", "[1]", "[4,8]") + "}",
-                   eight),
+      {with_header(object(tensor("a", "[1]", "[4,8]")), eight), "ends at byte 0"},
+      {with_header(object(tensor("a", "[1]", "[0,4]")), eight), "holds 8 bytes of data"},
+      {with_header(object(tensor("a", "[1]", "[0,4]") + "," + tensor("a", "[1]", "[4,8]")), eight),
        "\"a\" twice"},
   }));
   CAPTURE(text);

@@ -2,6 +2,8 @@
 // the pieces of its result (or partial results to combine). Factors that hold undeclared are
 // listed.
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <set>
 

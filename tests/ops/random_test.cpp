@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "ops/evaluate_cases.h"
 #include "ops/random_bits.h"

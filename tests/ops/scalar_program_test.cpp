@@ -1,6 +1,9 @@
 #include "ops/scalar_program.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <complex>
+#include <sstream>
 
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"

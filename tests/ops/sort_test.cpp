@@ -1,6 +1,7 @@
 #include "ops/sort.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <random>
 
 #include "gspmd/ir/text.h"

@@ -1,5 +1,7 @@
 #include "gspmd/passes/explain.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>

@@ -25,10 +25,10 @@ std::string slice_of_pad(const Padded& p, int64_t start, int64_t limit, int64_t 
       of_slice);
 }
 
-std::string for_devices(std::string text, int64_t devices) {
-  for (size_t at; (at = text.find('@')) != std::string::npos;)
-    text.replace(at, 1, std::to_string(devices));
-  return text;
+std::string for_devices(const std::string& text, int64_t devices) {
+  std::string out;
+  for (const char c : text) out += c == '@' ? std::to_string(devices) : std::string(1, c);
+  return out;
 }
 
 }  // namespace

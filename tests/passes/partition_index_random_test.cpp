@@ -1,6 +1,7 @@
 // Random gathers and scatters, split in random ways over random meshes: the bits of one device.
 // Dimension numbers, slice sizes, index types, combiners and indices far outside are all drawn.
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

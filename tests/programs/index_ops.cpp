@@ -1,5 +1,7 @@
 // Gather, scatter, dynamic-slice and dynamic-update-slice, in bounds and out of them.
 
+#include <cmath>
+
 #include "programs/builder.h"
 
 namespace gspmd::testing {

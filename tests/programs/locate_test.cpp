@@ -1,5 +1,7 @@
 // A fault put into the partitioned program of a random one is found where it was put.
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "gspmd/ir/text.h"

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 
 #include "gspmd/ir/text.h"
 #include "programs/program.h"

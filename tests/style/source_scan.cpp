@@ -204,15 +204,23 @@ std::vector<FunctionSpan> find_functions(std::string_view text) {
   return found;
 }
 
-std::vector<std::string> quoted_includes(std::string_view text) {
+namespace {
+std::vector<std::string> includes(std::string_view text, char open, char close) {
   std::vector<std::string> names;
   std::istringstream lines{std::string(text)};
-  constexpr std::string_view prefix = "#include \"";
+  const std::string prefix = std::string("#include ") + open;
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind(prefix, 0) != 0) continue;
-    names.push_back(line.substr(prefix.size(), line.find('"', prefix.size()) - prefix.size()));
+    names.push_back(line.substr(prefix.size(), line.find(close, prefix.size()) - prefix.size()));
   }
   return names;
+}
+}  // namespace
+
+std::vector<std::string> quoted_includes(std::string_view text) { return includes(text, '"', '"'); }
+
+std::vector<std::string> library_includes(std::string_view text) {
+  return includes(text, '<', '>');
 }
 
 int64_t percentile(std::vector<int64_t> values, int64_t percent) {

@@ -35,6 +35,8 @@ std::string blank_comments_and_literals(std::string_view text);
 std::vector<FunctionSpan> find_functions(std::string_view text);
 // The names in #include "..." lines, in order.
 std::vector<std::string> quoted_includes(std::string_view text);
+// The names in #include <...> lines, in order.
+std::vector<std::string> library_includes(std::string_view text);
 
 // The value below which `percent` of the sorted values lie; 0 of an empty list.
 int64_t percentile(std::vector<int64_t> values, int64_t percent);

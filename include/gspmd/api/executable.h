@@ -2,10 +2,7 @@
 
 // Compiled programs: running them, and looking at what they are.
 
-#include <fmt/format.h>
-
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +10,12 @@
 #include "gspmd/api/stats.h"
 #include "gspmd/api/trace.h"
 #include "gspmd/base/export.h"
-#include "gspmd/passes/pipeline.h"
-#include "gspmd/runtime/executor.h"
+#include "gspmd/mesh/sharding.h"
+#include "gspmd/runtime/run_counters.h"
 
 namespace gspmd {
+
+struct CompiledModule;
 
 // A compiled program without the types of its arguments; what Executable adds is operator().
 class GSPMD_API ExecutableBase {
@@ -28,10 +27,11 @@ class GSPMD_API ExecutableBase {
   std::string text() const;  // the one per-device program, as HLO text
   // Collectives with bytes and causes, floating-point operations and peak memory of one device.
   const ExecutableStats& stats() const;
-  const Traced& traced() const;          // before completion
-  const CompiledModule& module() const;  // stages: completed, uncombined, local, program
-  const Mesh& mesh() const;              // as given to compile
-  int64_t num_devices() const;           // of the mesh
+  const Traced& traced() const;  // before completion
+  // Stages: completed, uncombined, local, program (gspmd/passes/pipeline.h, gspmd/ir/module.h).
+  const CompiledModule& module() const;
+  const Mesh& mesh() const;     // as given to compile
+  int64_t num_devices() const;  // of the mesh
 
   // How leaves are laid out, by path ("params.blocks.0.wq") or position. UserError names similar
   // paths.
@@ -40,7 +40,7 @@ class GSPMD_API ExecutableBase {
   // As parameter_sharding, of the results.
   const Sharding& result_sharding(const std::string& path, Site site = Site::here()) const;
   const Sharding& result_sharding(int64_t leaf, Site site = Site::here()) const;
-  Executor::Counters counters() const;  // zeros before the first run
+  RunCounters counters() const;  // zeros before the first run
 
   // The next call is recorded: what each device does when, written to `path` for a trace viewer as
   // write_trace says. Results are the same bits. UserError, at once, where the file cannot be
@@ -72,8 +72,7 @@ class GSPMD_API ExecutableCall {
   const Array& result(size_t leaf) const;  // result leaves in order, after run()
 
  private:
-  ExecutableBase::Impl& impl_;
-  std::unique_lock<std::mutex> lock_;
+  ExecutableBase::Impl& impl_;  // locked
 };
 
 // A compiled function: fn's signature with Array for Tensor. Copies share the program.

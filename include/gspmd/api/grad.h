@@ -3,7 +3,6 @@
 // Reverse-mode gradients as functions of functions.
 
 #include <concepts>
-#include <functional>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -13,12 +13,12 @@
 
 #include "gspmd/api/compile.h"
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
 
 // Reads HLO text from a file. UserError names file, line and column.
-GSPMD_API std::unique_ptr<Module> read_hlo(const std::string& path);
+GSPMD_API std::shared_ptr<const Module> read_hlo(const std::string& path);
 // The module's canonical text. UserError when the file cannot be written.
 GSPMD_API void write_hlo(const Module& module, const std::string& path);
 

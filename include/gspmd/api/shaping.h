@@ -6,7 +6,7 @@
 
 #include "gspmd/api/operand.h"
 #include "gspmd/base/export.h"
-#include "gspmd/ir/attributes.h"
+#include "gspmd/ir/padding.h"
 
 namespace gspmd {
 

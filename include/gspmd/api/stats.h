@@ -2,7 +2,7 @@
 
 // What a compiled program does, found without running it.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <string>
@@ -43,9 +43,10 @@ GSPMD_API std::string to_json(const ExecutableStats& stats);
 }  // namespace gspmd
 
 template <>
-struct fmt::formatter<gspmd::ExecutableStats> : fmt::formatter<fmt::string_view> {
+struct fmt::formatter<gspmd::ExecutableStats> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   template <class Context>
-  auto format(const gspmd::ExecutableStats& stats, Context& context) const {
-    return fmt::formatter<fmt::string_view>::format(gspmd::to_string(stats), context);
+  auto format(const gspmd::ExecutableStats& value, Context& context) const {
+    return fmt::format_to(context.out(), "{}", gspmd::to_string(value));
   }
 };

@@ -2,7 +2,7 @@
 
 // From a C++ function on tensors to an HLO program with global shapes.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <concepts>
 #include <functional>
@@ -15,7 +15,7 @@
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
 
@@ -164,9 +164,10 @@ Traced trace(const TraceOptions& options, Fn fn, const Args&... args) {
 }  // namespace gspmd
 
 template <>
-struct fmt::formatter<gspmd::Traced> : fmt::formatter<fmt::string_view> {
+struct fmt::formatter<gspmd::Traced> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   template <class Context>
-  auto format(const gspmd::Traced& traced, Context& context) const {
-    return fmt::formatter<fmt::string_view>::format(traced.text(), context);
+  auto format(const gspmd::Traced& value, Context& context) const {
+    return fmt::format_to(context.out(), "{}", value.text());
   }
 };

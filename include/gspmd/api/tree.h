@@ -3,6 +3,7 @@
 // Trees of values: structs, vectors and tuples of arrays or tensors, leaf by leaf.
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "gspmd/api/fields.h"
-#include "gspmd/base/error.h"
+#include "gspmd/base/export.h"
 
 namespace gspmd {
 
@@ -40,6 +41,10 @@ inline std::string join_path(const std::string& path, std::string_view name) {
   if (name.empty()) return path;
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
+
+// The errors of map_leaves.
+[[noreturn]] GSPMD_API void trees_differ(const std::string& path);
+[[noreturn]] GSPMD_API void first_tree_ends(const std::string& path);
 
 }  // namespace detail
 
@@ -97,16 +102,13 @@ auto map_leaves(F&& f, const Tree& tree, const Rest&... rest) {
     return std::apply(
         [&](const auto&... lists) {
           const bool same = ((i < lists.size() && lists[i].first == path) && ...);
-          if (!same)
-            user_error("map_leaves: the trees differ at \"{}\"; give trees of one structure", path);
+          if (!same) detail::trees_differ(path);
           return f(leaf, lists[i].second...);
         },
         others);
   });
   const auto check_end = [&](const auto& list) {
-    if (list.size() > position)
-      user_error("map_leaves: the first tree ends before \"{}\"; give trees of one structure",
-                 list[position].first);
+    if (list.size() > position) detail::first_tree_ends(list[position].first);
   };
   std::apply([&](const auto&... lists) { (check_end(lists), ...); }, others);
   return result;

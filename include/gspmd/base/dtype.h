@@ -2,7 +2,7 @@
 
 // Element types, by HLO's names.
 
-#include <complex>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -98,9 +98,21 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
 // Whether `visit_dtype` serves values of this type: not complex and narrow numbers, tokens, opaque.
 GSPMD_API bool is_computable(DType dtype);
 
+// std::complex<float> and <double>, known by their members: <complex> itself brings in iostreams.
+template <class T>
+concept ComplexNumber = std::floating_point<typename T::value_type> &&
+                            sizeof(T) == 2 * sizeof(typename T::value_type) &&
+                        requires(const T& z) {
+  { z.real() } -> std::same_as<typename T::value_type>;
+  { z.imag() } -> std::same_as<typename T::value_type>;
+};
+
 // --- The element type that stores values of a C++ type
 // clang-format off
 template <class T> constexpr DType dtype_of();
+template <ComplexNumber T> constexpr DType dtype_of() {
+  return std::same_as<typename T::value_type, float> ? DType::c64 : DType::c128;
+}
 template <> constexpr DType dtype_of<bool>() { return DType::pred; }
 template <> constexpr DType dtype_of<int8_t>() { return DType::s8; }
 template <> constexpr DType dtype_of<int16_t>() { return DType::s16; }
@@ -113,8 +125,6 @@ template <> constexpr DType dtype_of<uint64_t>() { return DType::u64; }
 template <> constexpr DType dtype_of<float16>() { return DType::f16; }
 template <> constexpr DType dtype_of<bfloat16>() { return DType::bf16; }
 template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<std::complex<float>>() { return DType::c64; }
-template <> constexpr DType dtype_of<std::complex<double>>() { return DType::c128; }
 template <> constexpr DType dtype_of<double>() { return DType::f64; }
 // clang-format on
 

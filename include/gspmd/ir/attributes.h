@@ -11,6 +11,7 @@
 #include "gspmd/base/array.h"
 #include "gspmd/base/export.h"
 #include "gspmd/base/rare.h"
+#include "gspmd/ir/padding.h"
 #include "gspmd/mesh/digits.h"
 
 namespace gspmd {
@@ -38,12 +39,6 @@ struct ScatterDims {
   Dims input_batching_dims, scatter_indices_batching_dims;
   int64_t index_vector_dim = 0;
   bool operator==(const ScatterDims&) const = default;
-};
-
-// pad: amounts on one dim, in elements; low and high may be negative.
-struct PaddingDim {
-  int64_t low = 0, high = 0, interior = 0;  // before, behind, and between two elements
-  bool operator==(const PaddingDim&) const = default;
 };
 
 // One dim of a window, HLO's fields: size=, stride=, pad=low_high, lhs_dilate= (base), rhs_dilate=

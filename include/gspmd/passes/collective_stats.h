@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
+#include "gspmd/mesh/mesh.h"
 
 namespace gspmd {
 

@@ -2,12 +2,14 @@
 
 // From a completed module to the one program of every device.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
+#include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
 

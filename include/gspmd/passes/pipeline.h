@@ -2,13 +2,14 @@
 
 // The whole compiler as a list of passes.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/ir/module_fwd.h"
 #include "gspmd/passes/partition.h"
 #include "gspmd/passes/propagate.h"
 #include "gspmd/passes/windowed_einsum.h"

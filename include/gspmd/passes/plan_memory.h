@@ -2,13 +2,16 @@
 
 // Where every value lives, found before the run.
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/base/shape.h"
 #include "gspmd/base/site.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
 

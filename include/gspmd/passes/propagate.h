@@ -2,11 +2,11 @@
 
 // Completing shardings from the annotated ones.
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
 

@@ -2,8 +2,10 @@
 
 // Products whose operands go round a ring.
 
+#include <cstdint>
+
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
 

@@ -11,6 +11,7 @@
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/passes/plan_memory.h"
+#include "gspmd/runtime/run_counters.h"
 #include "gspmd/runtime/run_trace.h"
 
 namespace gspmd {
@@ -69,14 +70,7 @@ class GSPMD_API Executor {
   void run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
            std::vector<std::shared_ptr<DeviceBuffer>>& results, RunTrace* trace = nullptr);
 
-  // What was done so far.
-  struct Counters {
-    int64_t runs = 0;            // calls of run()
-    int64_t arena_bytes = 0;     // per device
-    int64_t bytes_received = 0;  // all devices, read from other devices' shards
-    int64_t collectives = 0;     // run so far, of all runs
-  };
-  const Counters& counters() const;  // Zeros before the first run.
+  const RunCounters& counters() const;  // Zeros before the first run.
 
  private:
   struct Impl;
