@@ -90,11 +90,11 @@ std::vector<OperandSuggestion> reduce_suggestions(const Node& reader, int64_t op
   return said;
 }
 
-MaybeSharding reduce_backward(const Node& node, int64_t operand, CompletionMode mode) {
+MaybeSharding reduce_backward(const Node& node, int64_t operand, CompletionMode) {
   const std::vector<OperandSuggestion> said = reduce_suggestions(node, operand);
   if (said.empty()) return std::nullopt;
   Sharding s = said[0].sharding;
-  for (size_t i = 1; i < said.size() && mode.spmd; ++i) {
+  for (size_t i = 1; i < said.size(); ++i) {
     const MaybeSharding both = merge(s, said[i].sharding, node.operand(operand)->rank());
     if (both && both->num_tiles() > s.num_tiles()) s = *both;
   }

@@ -70,6 +70,30 @@ FactorRule scatter_rule(const Node& node) {
   return rule;
 }
 
+// `dims` without the factors of other dims than those that `joined` has and `plain` does not: what
+// is looked up position by position.
+std::vector<int64_t> looked_up(const std::vector<int64_t>& joined,
+                               const std::vector<int64_t>& plain) {
+  std::vector<int64_t> dims = joined;
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] == plain[d]) dims[d] = -1;
+  return dims;
+}
+
+// The factors of `dims` that `part` lacks.
+std::vector<int64_t> the_rest(std::vector<int64_t> dims, const std::vector<int64_t>& part) {
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (part[d] >= 0) dims[d] = -1;
+  return dims;
+}
+
+// The dims of `dims` whose factors `list` has.
+std::vector<int64_t> shared_with(std::vector<int64_t> dims, const std::vector<int64_t>& list) {
+  for (int64_t& factor : dims)
+    if (std::count(list.begin(), list.end(), factor) == 0) factor = -1;
+  return dims;
+}
+
 }  // namespace
 
 // Dims that operand and indices share by name first, then the indices' batch dims, then what the
@@ -87,8 +111,12 @@ Proposals gather_forward(const Node& node, CompletionMode mode) {
     proposals.push_back(
         {carry_sharding(rule, rule.operands[1], *indices.sharding, rule.results[0]), 1});
   const Node& operand = *node.operand(0);
-  if (mode.spmd && is_laid_out(operand))
-    if (auto s = reaching(rule, rule.operands[0], *operand.sharding, rule.results[0]))
+  if (!mode.spmd || !is_laid_out(operand)) return proposals;
+  // Each by itself, so that a conflict about one does not lose the other.
+  const std::vector<int64_t> by_position =
+      looked_up(rule.operands[0], gather_factors(node).operands[0]);
+  for (const auto& dims : {by_position, the_rest(rule.operands[0], by_position)})
+    if (auto s = reaching(rule, dims, *operand.sharding, rule.results[0]))
       proposals.push_back({*s, 0});
   return proposals;
 }
@@ -106,22 +134,24 @@ MaybeSharding gather_backward(const Node& node, int64_t operand, CompletionMode 
 Proposals scatter_forward(const Node& node, CompletionMode mode) {
   const size_t inputs = node.operands().size() / 2;
   Proposals proposals;
-  if (!mode.spmd) {
-    for (size_t i = 0; i < node.operands().size(); ++i)
-      if (is_laid_out(*node.operands()[i])) return {{Sharding::replicated(), int64_t(i)}};
-    return {};
-  }
+  if (!mode.spmd) return {{Sharding::replicated(), 0}};
   const auto leaf_of = [&](size_t i) { return node.shape.is_tuple ? static_cast<int64_t>(i) : -1; };
   for (size_t i = 0; i < inputs; ++i)
     if (is_laid_out(*node.operands()[i]))
       proposals.push_back({*node.operands()[i]->sharding, int64_t(i), leaf_of(i)});
   const FactorRule rule = scatter_rule(node);
-  for (size_t i = inputs; i < node.operands().size(); ++i) {
+  const auto propose = [&](size_t i, const std::vector<int64_t>& dims) {
     const Node& operand = *node.operands()[i];
-    if (!is_laid_out(operand)) continue;
-    const auto s = reaching(rule, rule.operands[i], *operand.sharding, rule.results[0]);
+    if (!is_laid_out(operand)) return;
+    const auto s = reaching(rule, dims, *operand.sharding, rule.results[0]);
     if (s) proposals.push_back({*s, int64_t(i), i == inputs ? -1 : leaf_of(i - inputs - 1)});
-  }
+  };
+  // What indices and updates share first, then the windows of the updates.
+  const auto& indices = rule.operands[inputs];
+  for (size_t i = inputs; i < node.operands().size(); ++i)
+    propose(i, shared_with(rule.operands[i], indices));
+  for (size_t i = inputs + 1; i < node.operands().size(); ++i)
+    propose(i, the_rest(rule.operands[i], shared_with(rule.operands[i], indices)));
   return proposals;
 }
 
@@ -159,7 +189,12 @@ std::vector<OperandSuggestion> scatter_suggestions(const Node& reader, int64_t o
 MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode mode) {
   const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
   MaybeSharding common;
+  const auto covers_all = [](const Sharding& s) {
+    return s.order() && s.replicated_digits().empty();
+  };
   for (const OperandSuggestion& said : scatter_suggestions(node, operand, mode)) {
+    // Manual subgroups alone have nothing in common with what already uses every device.
+    if (common && operand > inputs && (covers_all(*common) || covers_all(said.sharding))) break;
     const MaybeSharding both =
         common ? merge(*common, said.sharding, node.operand(operand)->rank()) : said.sharding;
     // Updates that disagree leave the indices whole; of two that speak to an update the first

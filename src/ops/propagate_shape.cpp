@@ -169,7 +169,9 @@ Proposals dynamic_slice_forward(const Node& node, CompletionMode) {
 
 MaybeSharding dynamic_slice_backward(const Node& node, int64_t operand, CompletionMode mode) {
   const Sharding* s = tiled_leaf(node);
-  if (mode.level < 1 || operand != 0 || !s) return std::nullopt;
+  if (mode.level < 1 || !s) return std::nullopt;
+  if (s->is_replicated()) return *s;  // the start indices too
+  if (operand != 0) return std::nullopt;
   return whole_on(*s, cut_dims(node, *node.operand(0)), node.rank());
 }
 
@@ -186,7 +188,9 @@ Proposals dynamic_update_slice_forward(const Node& node, CompletionMode) {
 MaybeSharding dynamic_update_slice_backward(const Node& node, int64_t operand,
                                             CompletionMode mode) {
   const Sharding* s = tiled_leaf(node);
-  if (mode.level < 1 || operand > 1 || !s) return std::nullopt;
+  if (mode.level < 1 || !s) return std::nullopt;
+  if (s->is_replicated()) return *s;  // the start indices too
+  if (operand > 1) return std::nullopt;
   return operand == 0 ? *s : whole_on(*s, cut_dims(*node.operand(1), node), node.rank());
 }
 

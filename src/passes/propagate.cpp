@@ -135,14 +135,16 @@ bool is_barrier(const Node& node, std::string_view target) {
          node.operands().size() == 1 && node.shape == node.operand(0)->shape;
 }
 
-// Removes these nodes, which nothing reads; other nodes that nothing reads stay as the user wrote
-// them.
+// Removes these nodes, which nothing reads; other nodes that nothing (else) reads stay as the user
+// wrote them.
 void remove_only(Computation& computation, const std::set<const Node*>& removed) {
   Node* root = computation.root();
   std::vector<Node*> kept{root};
   std::vector<Shape> shapes{root->shape};
   for (const auto& node : computation.nodes())
-    if (node->users().empty() && node.get() != root && !removed.contains(node.get())) {
+    if (node.get() != root && !removed.contains(node.get()) &&
+        std::all_of(node->users().begin(), node->users().end(),
+                    [&](const Node* user) { return removed.contains(user); })) {
       kept.push_back(node.get());
       shapes.push_back(node->shape);
     }
@@ -393,7 +395,7 @@ void Propagation::remove_barriers() {
       }
     if (removed.empty()) continue;
     remove_only(*computation, removed);
-    restructured_ = true;
+    restructured_ = removed_barriers_ = true;
   }
 }
 
@@ -476,14 +478,15 @@ bool propagate(Module& module, const PropagateOptions& options) {
     user_error("propagate: module {} has no entry computation", module.name);
   if (options.cse_prevention_only) return propagate_to_scalar_broadcasts(module, options);
   // A parameter that comes back replicated because it did not divide can open another way, which a
-  // later run would then take: once more from there, so that a completed module stays as it is.
+  // later run would then take: once more from there, so that a completed module stays as it is. Not
+  // where barriers have gone: they would have stopped it.
   constexpr int kMaxRuns = 4;
   bool changed = drop_cse_prevention(module);
   for (int i = 0; i < kMaxRuns; ++i) {
     Propagation propagation(module, options);
     if (!propagation.run()) break;
     changed = true;
-    if (!propagation.replicated_boundary()) break;
+    if (!propagation.may_find_more()) break;
   }
   return changed;
 }

@@ -16,8 +16,9 @@ class Propagation {
  public:
   Propagation(Module& module, const PropagateOptions& options);
   bool run();
-  // Whether the last run took back what it had found for a parameter or the result.
-  bool replicated_boundary() const { return replicated_boundary_; }
+  // Whether the last run took back what it had found for a parameter or the result, and nothing
+  // that it heeded is gone.
+  bool may_find_more() const { return replicated_boundary_ && !removed_barriers_; }
 
  private:
   enum Flag : uint8_t { kGiven = 1, kDoneFromOperands = 2, kDoneFromUsers = 4 };
@@ -99,6 +100,7 @@ class Propagation {
   std::vector<std::optional<Sharding>> saved_parameters_;
   bool restructured_ = false;
   bool replicated_boundary_ = false;
+  bool removed_barriers_ = false;
 };
 
 // Takes away what a run with cse_prevention_only left; whether there was any.

@@ -24,9 +24,13 @@ bool has_no_tiles(const Node& node) {
   return std::all_of(node.sharding->elements().begin(), node.sharding->elements().end(), whole);
 }
 
+// The start of an operation names its thread; its updates and its end need not repeat it.
 bool is_main_thread(const Node& node) {
-  const auto found = node.attrs.other.find("async_execution_thread");
-  return found == node.attrs.other.end() || found->second == "\"main\"" || found->second == "main";
+  const Node* at = &node;
+  while ((at->is(Opcode::async_update) || at->is(Opcode::async_done)) && !at->operands().empty())
+    at = at->operand(0);
+  const auto found = at->attrs.other.find("async_execution_thread");
+  return found == at->attrs.other.end() || found->second == "\"main\"" || found->second == "main";
 }
 
 // Values that are made as one: all parts are manual if an operand is. A tuple only lists values.
@@ -247,9 +251,10 @@ bool Propagation::infer_from_elements(Node& node, int level) {
       by_leaf.resize(first_leaf.back());
       if (node.sharding)
         leaves = node.sharding->elements();
-      else if (user->sharding->is_tiled())
-        // The other leaves are whole, in the same manual subgroups.
-        leaves.assign(by_leaf.size(), select_dims(*user->sharding, {}));
+      else if (user->sharding->is_tiled() || user->sharding->is_manual())
+        // The other leaves are whole, as manual as this one or in the same manual subgroups.
+        for (const Shape& leaf_shape : leaf_shapes(node.shape))
+          leaves.push_back(whole_except(*user->sharding, {}, leaf_shape.rank()));
       else
         leaves.resize(by_leaf.size());
       changed = !node.sharding;
