@@ -34,6 +34,24 @@ class Exchange {
     internal_error("exchange: unknown kind");
   }
 
+  Node* joined(const std::vector<Node*>& shards, const Join& join, const JoinPlan& plan) {
+    Node* result = splat(with_size(shards[0]->shape, access_.length));
+    Node* at = positions(result->dims());
+    for (size_t p = 0; p < join.parts.size(); ++p) {
+      if (!plan.own[p]) continue;
+      const JoinedPart& part = join.parts[p];
+      const int64_t shard = join.sources[static_cast<size_t>(part.source)].shard;
+      Node* begin = plus(times(tile(), shard), part.at - part.elements.begin);
+      Node* from = hlo::binary(Opcode::maximum, begin, number(part.at));
+      Node* to = hlo::binary(Opcode::minimum, plus(begin, shard), number(part.place().end));
+      result = hlo::select(within(at, from, to),
+                           aligned(shards[static_cast<size_t>(part.source)], begin), result);
+    }
+    if (plan.rounds.empty()) return result;
+    Node* row = shards.size() == 1 ? shards[0] : hlo::concatenate(shards, from_.dim);
+    return received(row, plan.rounds, at, result);
+  }
+
   Node* rotated(Node* x, int64_t by) {
     const int64_t shard = from_.held.shard, hop = by / shard, rest = by % shard;
     Node* front = turned(x, hop, {rest, shard});
@@ -215,7 +233,12 @@ class Exchange {
           hlo::binary(Opcode::minimum, plus(begin, from_.held.shard), number(from_.held.size));
       result = hlo::select(within(at, begin, end), aligned(x, begin), result);
     }
-    for (const TransferRound& round : plan.rounds) {
+    return received(x, plan.rounds, at, result);
+  }
+
+  // `result`, whose elements are those `at` these positions, with what the rounds bring of `x`.
+  Node* received(Node* x, const std::vector<TransferRound>& rounds, Node* at, Node* result) {
+    for (const TransferRound& round : rounds) {
       Node* sent = round.size == x->dim(from_.dim) ? x : cut(x, look_up(round.send), round.size);
       Attributes attrs;
       attrs.channel_id = 1;
@@ -265,6 +288,33 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_
   choice.kind = near ? ExchangeKind::neighbours : ExchangeKind::gather;
   choice.received = near ? choice.halo.received : gathered;
   return choice;
+}
+
+int64_t ExchangeChoice::collectives() const {
+  if (kind == ExchangeKind::transfer) return std::ssize(transfer.rounds);
+  if (kind != ExchangeKind::neighbours) return kind == ExchangeKind::gather ? 1 : 0;
+  const bool own = halo.hop_min <= 0 && halo.hop_max >= 0;
+  return halo.hop_max - halo.hop_min + (own ? 0 : 1);
+}
+
+std::optional<JoinPlan> choose_join(const Join& join, int64_t received, int64_t collectives) {
+  const Access access{join.result.shard, 0, 1, join.result.shard};
+  if (join.order->count > kMostPairs || join.result.tiles > kManyPairs ||
+      !is_addressable(join.result, access))
+    return std::nullopt;
+  for (const HeldDim& source : join.sources)
+    if (!is_addressable(source, access)) return std::nullopt;
+  std::optional<JoinPlan> plan = plan_join(join.sources, join.parts, join.result.shard);
+  if (!plan || plan->received > received) return std::nullopt;
+  if (plan->received == received && std::ssize(plan->rounds) >= collectives) return std::nullopt;
+  return plan;
+}
+
+Node* exchange_joined(SpmdPartitioner& spmd, const std::vector<Node*>& shards, const Join& join,
+                      const JoinPlan& plan) {
+  const Access access{join.result.shard, 0, 1, join.result.shard};
+  const ExchangedDim from{join.dim, join.order, join.digits, join.result};
+  return Exchange(spmd, from, access, nullptr).joined(shards, join, plan);
 }
 
 Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const Access& access,

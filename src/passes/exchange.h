@@ -21,6 +21,7 @@ struct ExchangeChoice {
   int64_t received = 0;  // elements of the dim that one device is sent
   HaloPlan halo;
   TransferPlan transfer;
+  int64_t collectives() const;
 };
 // The way that sends the fewest elements. `access` is addressable; `num_devices` hold the dim.
 ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices);
@@ -35,6 +36,22 @@ Node* exchange(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, const A
 // The dim turned round by `by` (0 <= by < size), its shards being full: position p of the result is
 // position (p + by) modulo size. At most two permutes, of one shard together.
 Node* rotate(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from, int64_t by);
+
+// Parts of several values side by side along a dim: `shards` are those of plan_join's sources,
+// which are held over `digits` as the result is to be.
+struct Join {
+  int64_t dim = 0;
+  DeviceOrder order = nullptr;
+  Digits digits;
+  std::vector<HeldDim> sources;
+  std::vector<JoinedPart> parts;
+  HeldDim result;
+};
+// How all parts at once are moved where that sends no more than part by part, as `received` says,
+// and takes fewer than so many collectives; nullopt: it does not.
+std::optional<JoinPlan> choose_join(const Join& join, int64_t received, int64_t collectives);
+Node* exchange_joined(SpmdPartitioner& spmd, const std::vector<Node*>& shards, const Join& join,
+                      const JoinPlan& plan);
 
 // A window over the dim after it has got `hole` - 1 fill elements between neighbours and `low` of
 // them before the first (negative: cut): tile t needs `length` elements from t * step on.

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "passes/piece_rounds.h"
+
 namespace gspmd {
 namespace {
 
@@ -164,6 +166,76 @@ TransferPlan plan_transfer(const HeldDim& dim, const Access& access) {
       send = std::min(send, dim.shard - r.size);
       r.begin[static_cast<size_t>(to)] = from * dim.shard + send;
     }
+  }
+  return plan;
+}
+
+namespace {
+
+// What tile `tile` has of a part, by positions of the joined dim.
+Interval held_place(const HeldDim& source, const JoinedPart& part, int64_t tile) {
+  const Interval both = intersect(source.held(tile), part.elements);
+  const int64_t shift = part.at - part.elements.begin;
+  return {both.begin + shift, std::max(both.begin, both.end) + shift};
+}
+
+std::vector<Piece> joined_pieces(const std::vector<HeldDim>& sources,
+                                 const std::vector<JoinedPart>& parts, int64_t shard,
+                                 std::vector<bool>& own) {
+  std::vector<Piece> pieces;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const HeldDim& source = sources[static_cast<size_t>(parts[p].source)];
+    for (int64_t from = 0; from < source.tiles; ++from) {
+      const Interval has = held_place(source, parts[p], from);
+      if (has.size() == 0) continue;
+      for (int64_t to = has.begin / shard; to * shard < has.end; ++to) {
+        const Interval piece = intersect(has, {to * shard, (to + 1) * shard});
+        if (from == to)
+          own[p] = true;
+        else
+          pieces.push_back({Box{{piece.begin}, {piece.size()}}, to, nullptr, piece.size(), from,
+                            (to - from + source.tiles) % source.tiles});
+      }
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::optional<JoinPlan> plan_join(const std::vector<HeldDim>& sources,
+                                  const std::vector<JoinedPart>& parts, int64_t shard) {
+  constexpr size_t kMostRounds = 16;
+  JoinPlan plan;
+  plan.own.resize(parts.size());
+  const std::vector<Piece> pieces = joined_pieces(sources, parts, shard, plan.own);
+  const std::vector<PieceRound> rounds = colour_pieces(pieces, kMostRounds);
+  if (rounds.empty() && !pieces.empty()) return std::nullopt;
+  std::vector<int64_t> begins{0};  // of the sources' shards, in a row
+  for (const HeldDim& source : sources) begins.push_back(begins.back() + source.shard);
+  const auto tiles = static_cast<size_t>(sources[0].tiles);
+  for (const PieceRound& round : rounds) {
+    TransferRound r;
+    r.size = round.size[0];
+    r.use.resize(tiles);
+    r.send.resize(tiles);
+    r.begin.resize(tiles);
+    for (const PieceRound::Move& move : round.moves) {
+      const int64_t at = move.use.start[0];
+      const auto part = std::find_if(parts.begin(), parts.end(), [&](const JoinedPart& p) {
+        return p.at <= at && at < p.place().end;
+      });
+      const HeldDim& source = sources[static_cast<size_t>(part->source)];
+      const int64_t inside = at - part->at + part->elements.begin - move.source * source.shard;
+      const int64_t send = begins[static_cast<size_t>(part->source)] + inside;
+      const int64_t fits = std::min(send, begins.back() - r.size);  // what is sent is in the row
+      r.pairs.emplace_back(move.source, move.target);
+      r.send[static_cast<size_t>(move.source)] = fits;
+      r.begin[static_cast<size_t>(move.target)] = at - (send - fits);
+      r.use[static_cast<size_t>(move.target)] = {at, at + move.use.size[0]};
+    }
+    plan.received += r.size;
+    plan.rounds.push_back(std::move(r));
   }
   return plan;
 }

@@ -66,4 +66,24 @@ struct TransferPlan {
 };
 TransferPlan plan_transfer(const HeldDim& dim, const Access& access);
 
+// One of the parts that stand side by side in a joined dim: the elements of held dim number
+// `source`, the first of them at position `at`.
+struct JoinedPart {
+  int64_t source = 0;
+  Interval elements;
+  int64_t at = 0;
+  Interval place() const { return {at, at + elements.size()}; }
+};
+
+// All parts at once: tile t is to have [t * shard, (t + 1) * shard) of the joined dim. What a tile
+// sends begins at `send` of the shards of all sources in a row; positions are those of the joined
+// dim. nullopt: more than 16 rounds.
+struct JoinPlan {
+  std::vector<TransferRound> rounds;
+  std::vector<bool> own;  // by part: whether some tile needs of what it has itself
+  int64_t received = 0;
+};
+std::optional<JoinPlan> plan_join(const std::vector<HeldDim>& sources,
+                                  const std::vector<JoinedPart>& parts, int64_t shard);
+
 }  // namespace gspmd

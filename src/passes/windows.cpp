@@ -137,14 +137,78 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread) {
       spread_ = spread;
     }
   if (groups_ >= 0) {
-    Digits& digits = spread[static_cast<size_t>(groups_)];
-    if (rule_.factors[static_cast<size_t>(groups_)].size % tile_count(digits) != 0) digits.clear();
+    if (!split_inside_groups(spread)) {
+      Digits& digits = spread[static_cast<size_t>(groups_)];
+      const int64_t count = rule_.factors[static_cast<size_t>(groups_)].size;
+      if (count % tile_count(digits) != 0) digits.clear();
+    }
     spread_ = spread;
-    any_ = any_ || !digits.empty();
+    any_ = any_ || !spread[static_cast<size_t>(groups_)].empty();
   }
   for (size_t i = 0; i < summed_.size(); ++i) any_ = any_ || summed_[i];
   any_ = any_ || !whole_.empty();
   for (size_t f = 0; f < opened_.size(); ++f) any_ = any_ || (opened_[f] && !spread[f].empty());
+  if (node_.is(Opcode::concatenate) && any_ && !rotation()) plan_joined();
+}
+
+// More devices than groups: those of one group share its inputs, and each makes some of its
+// outputs. The input then has a loop of its own, over the groups alone.
+bool Windows::split_inside_groups(FactorDigits& spread) {
+  const Digits digits = spread[static_cast<size_t>(groups_)];
+  const int64_t count = rule_.factors[static_cast<size_t>(groups_)].size;
+  const ConvDims& conv = *node_.attrs.conv;
+  if (tile_count(digits) <= count || node_.dim(conv.output_feature) % tile_count(digits) != 0)
+    return false;
+  size_t outer = 0;
+  while (tile_count(Digits(digits.begin(), digits.begin() + int64_t(outer))) < count) ++outer;
+  Digits groups(digits.begin(), digits.begin() + int64_t(outer));
+  const int64_t excess = tile_count(groups) / count;
+  if (tile_count(groups) % count != 0 || groups.back().size % excess != 0) return false;
+  Digit& last = groups.back();
+  last = {last.size / excess, last.stride * excess};
+  Factor factor;
+  factor.size = count;
+  factor.kind = FactorKind::pass;
+  const int64_t d = conv.feature_group_count > 1 ? conv.input_feature : conv.input_batch;
+  rule_.operands[0][static_cast<size_t>(d)] = static_cast<int64_t>(rule_.factors.size());
+  rule_.factors.push_back(factor);
+  spread.push_back(canonical(std::move(groups)));
+  return true;
+}
+
+// All operands of a concatenation in one exchange, where that is less than one after the other.
+void Windows::plan_joined() {
+  const int64_t d = node_.attrs.dimensions[0];
+  if (!dim(0, d).split) return;
+  int64_t received = 0, collectives = 0, before = 0;
+  std::vector<Node*> sources;
+  for (size_t i = 0; i < node_.operands().size(); ++i) {
+    const Dim dim = this->dim(i, d);
+    const int64_t size = node_.operands()[i]->dim(d);
+    const WindowAccess w = access(i, dim);
+    const ExchangeChoice alone =
+        choose_exchange(dim.from.held, {w.step, -w.low, 1, w.length}, order_->count);
+    received += alone.received;
+    collectives += alone.collectives();
+    Node* const from = source(i);
+    const auto known = std::find(sources.begin(), sources.end(), from);
+    join_of_.push_back(static_cast<size_t>(known - sources.begin()));
+    if (known == sources.end()) {
+      sources.push_back(from);
+      join_.sources.push_back(dim.from.held);
+    }
+    const int64_t first =
+        from == node_.operands()[i] ? 0 : node_.operands()[i]->attrs.starts[static_cast<size_t>(d)];
+    join_.parts.push_back({static_cast<int64_t>(join_of_.back()), {first, first + size}, before});
+    before += size;
+  }
+  const Digits& digits = dim(0, d).from.digits;
+  const int64_t tiles = tile_count(digits);
+  join_.dim = d;
+  join_.order = order_;
+  join_.digits = digits;
+  join_.result = {before, tiles, ceil_div(before, tiles)};
+  joined_ = choose_join(join_, received, collectives);
 }
 
 Node* Windows::source(size_t i) const {
@@ -255,7 +319,7 @@ Node* Windows::fill(size_t i) {
 }
 
 Node* Windows::fetch(size_t i, Node* local) {
-  if (!any_) return local;
+  if (!any_ || joined_) return local;
   for (int64_t d = 0; d < node_.operands()[i]->rank(); ++d) {
     if (node_.is(Opcode::convolution) && i == 0 && window_index(d) < summed_.size() &&
         summed_[window_index(d)])
@@ -299,7 +363,7 @@ Attributes Windows::attributes(Attributes attrs) const {
     const int64_t tiles = tile_count(spread_[static_cast<size_t>(groups_)]);
     int64_t& count = attrs.conv->feature_group_count > 1 ? attrs.conv->feature_group_count
                                                          : attrs.conv->batch_group_count;
-    count /= tiles;
+    count = std::max<int64_t>(1, count / tiles);
   }
   for (size_t i = 0; i < summed_.size(); ++i) {
     const auto in = static_cast<size_t>(node_.attrs.conv->input_spatial[i]);
@@ -358,6 +422,11 @@ Node* Windows::concatenate(const std::vector<Node*>& operands) {
 Node* Windows::emit(const std::vector<Node*>& operands) {
   if (!any_) return nullptr;
   if (rotation()) return operands[0];
+  if (joined_) {
+    std::vector<Node*> shards(join_.sources.size());
+    for (size_t i = 0; i < operands.size(); ++i) shards[join_of_[i]] = operands[i];
+    return exchange_joined(spmd_, shards, join_, *joined_);
+  }
   if (node_.is(Opcode::concatenate)) return concatenate(operands);
   return nullptr;
 }

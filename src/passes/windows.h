@@ -52,16 +52,23 @@ class Windows {
   Node* fetch_summed(int64_t d, Node* local);
   Node* fill(size_t i);
   Node* concatenate(const std::vector<Node*>& operands);
+  void plan_joined();
+  bool split_inside_groups(FactorDigits& spread);
 
   SpmdPartitioner& spmd_;
   Node& node_;
-  const FactorRule& rule_;
+  FactorRule& rule_;
   std::vector<bool> opened_;
   // Of a convolution: the factor that feature or batch groups are, -1: none; and by spatial dim
   // whether input and kernel are split alike there, each device doing its part of the sum.
   int64_t groups_ = -1;
   std::vector<bool> summed_;
   std::vector<int64_t> whole_;  // dims of a reduce-window with one window, over all of the dim
+  // Of a concatenation: the exchange of all operands at once; `join_of_` is each one's source in
+  // it.
+  Join join_;
+  std::vector<size_t> join_of_;
+  std::optional<JoinPlan> joined_;
   DeviceOrder order_ = nullptr;
   FactorDigits spread_;
   bool any_ = false;

@@ -162,3 +162,74 @@ TEST_CASE("positions beyond what s32 holds are told", "[halo]") {
   CHECK_FALSE(is_addressable({1000, 4, 250}, {int64_t(1) << 62, 0, 1, 1}));
   CHECK_FALSE(is_addressable({0, 4, 0}, {0, 0, 1, 1}));
 }
+
+TEST_CASE("joined parts: every tile is sent what it lacks, in as few rounds as it can be",
+          "[halo]") {
+  Random random{5};
+  int64_t least_rounds = 0, rounds = 0;
+  for (int64_t n = 0; n < 3000; ++n) {
+    const int64_t tiles = 2 + random.below(7);
+    std::vector<HeldDim> sources;
+    std::vector<JoinedPart> parts;
+    int64_t total = 0, in_row = 0;
+    for (int64_t i = 0; i < 1 + random.below(4); ++i) {
+      const int64_t size = 1 + random.below(20);
+      sources.push_back({size, tiles, ceil_div(size, tiles)});
+      in_row += sources.back().shard;
+    }
+    for (int64_t i = 0; i < 1 + random.below(4); ++i) {
+      const int64_t source = random.below(std::ssize(sources));
+      const int64_t size = sources[static_cast<size_t>(source)].size;
+      const int64_t begin = random.below(size), end = begin + 1 + random.below(size - begin);
+      parts.push_back({source, {begin, end}, total});
+      total += end - begin;
+    }
+    const int64_t shard = ceil_div(total, tiles);
+    const auto plan = plan_join(sources, parts, shard);
+    if (!plan) continue;
+    // Elements by position of the result: which source, which element.
+    std::vector<std::pair<int64_t, int64_t>> element;
+    for (const JoinedPart& part : parts)
+      for (int64_t e = part.elements.begin; e < part.elements.end; ++e)
+        element.emplace_back(part.source, e);
+    const auto holder = [&](int64_t at) {
+      const auto [source, e] = element[static_cast<size_t>(at)];
+      return e / sources[static_cast<size_t>(source)].shard;
+    };
+    std::vector<std::set<int64_t>> got(static_cast<size_t>(tiles));
+    for (const TransferRound& round : plan->rounds) {
+      std::set<int64_t> senders, receivers;
+      for (const auto& [from, to] : round.pairs) {
+        REQUIRE(senders.insert(from).second);
+        REQUIRE(receivers.insert(to).second);
+        const int64_t send = round.send[static_cast<size_t>(from)];
+        REQUIRE(send >= 0);
+        REQUIRE(send + round.size <= in_row);
+        const Interval use = round.use[static_cast<size_t>(to)];
+        REQUIRE(use.size() > 0);
+        for (int64_t at = use.begin; at < use.end; ++at) {
+          int64_t place = send + at - round.begin[static_cast<size_t>(to)];  // in the row
+          REQUIRE(place < send + round.size);
+          size_t source = 0;
+          for (; place >= sources[source].shard; ++source) place -= sources[source].shard;
+          REQUIRE(std::pair(int64_t(source), place + from * sources[source].shard) ==
+                  element[static_cast<size_t>(at)]);
+          REQUIRE(got[static_cast<size_t>(to)].insert(at).second);
+        }
+      }
+    }
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int64_t at = t * shard; at < std::min(total, (t + 1) * shard); ++at)
+        REQUIRE(got[static_cast<size_t>(t)].count(at) == (holder(at) == t ? 0u : 1u));
+    // Nobody can receive in fewer rounds than there are others that have what it lacks.
+    int64_t most = 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+      std::set<int64_t> from;
+      for (const int64_t at : got[static_cast<size_t>(t)]) from.insert(holder(at));
+      most = std::max(most, std::ssize(from));
+    }
+    least_rounds += most;
+    rounds += std::ssize(plan->rounds);
+  }
+  CHECK(rounds < 2 * least_rounds);
+}
