@@ -17,16 +17,6 @@ int64_t product(const Dims& dims, size_t begin, size_t end) {
   return count;
 }
 
-// The first even dim, else the longest.
-size_t halved_dim(const Dims& dims) {
-  size_t longest = 0;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (dims[d] % 2 == 0) return d;
-    if (dims[d] > dims[longest]) longest = d;
-  }
-  return longest;
-}
-
 }  // namespace
 
 std::array<uint32_t, 2> threefry_2x32(std::array<uint32_t, 2> key, std::array<uint32_t, 2> x) {
@@ -55,6 +45,26 @@ std::array<uint32_t, 4> philox_4x32(std::array<uint32_t, 2> key, std::array<uint
   return x;
 }
 
+size_t halved_dim(const Dims& dims) {
+  size_t longest = 0;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] % 2 == 0) return d;
+    if (dims[d] > dims[longest]) longest = d;
+  }
+  return longest;
+}
+
+int64_t threefry_counters(const Dims& dims, int bits) {
+  const int64_t count = product(dims, 0, dims.size());
+  if (bits > 32 || dims.empty()) return count;
+  const int64_t size = dims[halved_dim(dims)];
+  return size == 0 ? 0 : count / size * ceil_div(size, 2);
+}
+
+int64_t philox_counters(const Dims& dims, int bits) {
+  return ceil_div(product(dims, 0, dims.size()), bits > 32 ? 2 : 4);
+}
+
 RandomBits threefry_bits(const std::vector<uint64_t>& state, const Dims& dims, int bits) {
   const std::array<uint32_t, 2> key = halves(state[0]);
   const int64_t count = product(dims, 0, dims.size());
@@ -65,7 +75,7 @@ RandomBits threefry_bits(const std::vector<uint64_t>& state, const Dims& dims, i
       const auto x = threefry_2x32(key, halves(state[1] + static_cast<uint64_t>(i)));
       result.values[static_cast<size_t>(i)] = joined(x[0], x[1]);
     }
-    result.state = {state[0], state[1] + static_cast<uint64_t>(count)};
+    result.state = {state[0], state[1] + static_cast<uint64_t>(threefry_counters(dims, bits))};
     return result;
   }
   const uint64_t mask = (uint64_t(1) << bits) - 1;
@@ -73,15 +83,15 @@ RandomBits threefry_bits(const std::vector<uint64_t>& state, const Dims& dims, i
   const int64_t size = dims.empty() ? 1 : dims[dim];
   const int64_t half = (size + 1) / 2;
   const int64_t inner = dims.empty() ? 1 : product(dims, dim + 1, dims.size());
-  const int64_t outer = dims.empty() ? 1 : product(dims, 0, dim);
-  for (int64_t i = 0; i < outer * half * inner; ++i) {
+  const int64_t counters = threefry_counters(dims, bits);
+  for (int64_t i = 0; i < counters; ++i) {
     const auto x = threefry_2x32(key, halves(state[1] + static_cast<uint64_t>(i)));
     const int64_t row = i / inner % half;
     for (int64_t part = 0; part < 2 && 2 * row + part < size; ++part)
       result.values[static_cast<size_t>((i / inner / half * size + 2 * row + part) * inner +
                                         i % inner)] = x[static_cast<size_t>(part)] & mask;
   }
-  result.state = {state[0], state[1] + static_cast<uint64_t>(outer * half * inner)};
+  result.state = {state[0], state[1] + static_cast<uint64_t>(counters)};
   return result;
 }
 
@@ -90,8 +100,7 @@ RandomBits philox_bits(const std::vector<uint64_t>& state, const Dims& dims, int
   const uint64_t low = state[1];
   const uint64_t high = state.size() > 2 ? state[2] : state[0];
   const int64_t count = product(dims, 0, dims.size());
-  const int64_t per_block = bits > 32 ? 2 : 4;
-  const int64_t blocks = (count + per_block - 1) / per_block;
+  const int64_t blocks = philox_counters(dims, bits);
   const uint64_t mask = bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1;
   RandomBits result;
   for (int64_t i = 0; i < blocks; ++i) {

@@ -18,6 +18,11 @@ struct RandomBits {
   std::vector<uint64_t> values;
   std::vector<uint64_t> state;
 };
+// The dim that threefry_bits halves.
+size_t halved_dim(const Dims& dims);
+// How many counters an array of such bits takes.
+int64_t threefry_counters(const Dims& dims, int bits);
+int64_t philox_counters(const Dims& dims, int bits);
 // State: key, counter. Of 32 bits and less the array is halved along its first even dim, else its
 // longest; numbers 2i and 2i+1 of that dim come from one counter.
 RandomBits threefry_bits(const std::vector<uint64_t>& state, const Dims& dims, int bits);

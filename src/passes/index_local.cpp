@@ -21,12 +21,15 @@ class Components {
         indices_(indices),
         nest_(nest),
         layout_(spread.layout(nest, IndexArray::operand)),
+        slices_(spread.layout(nest, IndexArray::slices)),
         rooms_(rooms(nest, spread)),
         operand_(operand),
         mode_(mode) {
-    for (size_t l = 0; l < nest.loops.size(); ++l)
-      if (nest.loops[l].method == IndexMethod::cut && !spread.loops[l].empty())
-        cut_.push_back(nest.loops[l].operand);
+    for (size_t l = 0; l < nest.loops.size(); ++l) {
+      if (spread.loops[l].empty()) continue;
+      if (nest.loops[l].method == IndexMethod::cut) cut_.push_back(nest.loops[l].operand);
+      if (nest.loops[l].method == IndexMethod::part) parts_.push_back(nest.loops[l]);
+    }
     shape_ = indices->dims();
     if (vector_dim() == indices->rank()) shape_.push_back(1);
     shape_[at(vector_dim())] = 1;
@@ -45,7 +48,9 @@ class Components {
     for (size_t k = 0; k < result.map.size(); ++k)
       parts.push_back(
           relative(looked_up(static_cast<int64_t>(k), result.map[k]), result.map[k], result));
-    for (const int64_t d : cut_) {
+    std::vector<int64_t> others = cut_;
+    for (const IndexLoop& part : parts_) others.push_back(part.operand);
+    for (const int64_t d : others) {
       if (std::count(result.map.begin(), result.map.end(), d)) continue;
       result.map.push_back(d);
       parts.push_back(relative(hlo::splat(spmd_.local(), Shape(type_, shape_), 0), d, result));
@@ -87,6 +92,12 @@ class Components {
   int64_t last_start(int64_t d) const { return nest_.operand[at(d)] - nest_.window[at(d)]; }
 
   Node* relative(Node* part, int64_t d, LocalIndices& result) {
+    for (const IndexLoop& loop : parts_) {
+      if (loop.operand != d) continue;
+      Node* offset = spmd_.offset(slices_, Shape(type_, nest_.slices), loop.slices);
+      offset = hlo::convert(offset, type_);
+      return hlo::binary(Opcode::add, part, hlo::broadcast(offset, shape_, {}));
+    }
     const bool is_window = nest_.window[at(d)] == nest_.operand[at(d)];
     const bool is_cut = std::count(cut_.begin(), cut_.end(), d) > 0;
     if (layout_.dim(d).empty() || (is_window && !is_cut)) return part;
@@ -109,12 +120,13 @@ class Components {
   SpmdPartitioner& spmd_;
   Node* indices_;
   const IndexNest& nest_;
-  Sharding layout_;
+  Sharding layout_, slices_;
   Dims rooms_;
   const Shape& operand_;
   OutOfRange mode_;
-  std::vector<int64_t> cut_;  // operand dims that are split and looked up
-  Dims shape_;                // of one component, with an index vector of one
+  std::vector<int64_t> cut_;      // operand dims that are split and looked up
+  std::vector<IndexLoop> parts_;  // whose digits split the slices
+  Dims shape_;                    // of one component, with an index vector of one
   DType type_ = DType::s32;
 };
 
@@ -122,7 +134,8 @@ class Components {
 
 LocalIndices local_indices(SpmdPartitioner& spmd, Node* indices, const IndexNest& nest,
                            const IndexSpread& spread, const Shape& operand, OutOfRange mode) {
-  if (spread.of(nest, IndexMethod::cut).empty() && spread.of(nest, IndexMethod::parallel).empty())
+  if (spread.of(nest, IndexMethod::cut).empty() && spread.of(nest, IndexMethod::parallel).empty() &&
+      spread.of(nest, IndexMethod::part).empty())
     return {indices, nest.dims.index_to_operand, {}};
   return Components(spmd, indices, nest, spread, operand, mode).run();
 }

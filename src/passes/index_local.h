@@ -16,7 +16,7 @@ enum class OutOfRange : uint8_t { clamp, drop };
 
 // Index vectors counted from the beginning of this device's part of the operand. Where slices of
 // more than one element may stick out of that part, from `room` elements before it: the operand is
-// padded by as many.
+// padded by as many. Of IndexMethod::part loops, from where this device's part of a slice begins.
 struct LocalIndices {
   Node* indices = nullptr;
   Dims map;  // component -> operand dim; dims that are split, but not looked up, have joined

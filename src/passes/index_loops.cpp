@@ -97,13 +97,22 @@ IndexNest make_nest(SliceDims dims, const Node& operand, const Node& indices, co
 }  // namespace
 
 int64_t dim_of(const IndexLoop& loop, IndexArray array) {
+  if (array == IndexArray::operand && loop.method == IndexMethod::part) return -1;  // it is whole
   return array == IndexArray::operand   ? loop.operand
          : array == IndexArray::indices ? loop.indices
                                         : loop.slices;
 }
 
 IndexNest gather_nest(const Node& node) {
-  return make_nest(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.dims(), true);
+  IndexNest nest =
+      make_nest(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.dims(), true);
+  for (size_t i = 0; i < nest.dims.window_operand.size(); ++i) {
+    const int64_t d = nest.dims.window_operand[i];
+    if (nest.window[at(d)] > 1 && nest.window[at(d)] < nest.operand[at(d)] &&
+        nest.operand[at(d)] < kMostPositions)
+      nest.loops.push_back({IndexMethod::part, d, kNone, nest.dims.window_result[i]});
+  }
+  return nest;
 }
 
 IndexNest scatter_nest(const Node& node, bool sums) {
@@ -165,6 +174,10 @@ bool is_valid(const IndexNest& nest, const IndexSpread& spread) {
       used.push_back(digit);
     }
   for (size_t p = 0; p < nest.loops.size(); ++p) {
+    if (nest.loops[p].method == IndexMethod::part && !spread.loops[p].empty())
+      for (size_t l = 0; l < nest.loops.size(); ++l)
+        if (l != p && nest.loops[l].operand == nest.loops[p].operand && !spread.loops[l].empty())
+          return false;
     if (nest.loops[p].method != IndexMethod::parallel || spread.loops[p].empty()) continue;
     for (size_t l = 0; l < nest.loops.size(); ++l) {
       if (l == p || spread.loops[l].empty()) continue;

@@ -16,6 +16,7 @@ enum class IndexMethod : uint8_t {
   window,    // the slices span the operand dim: operand and slices share it
   batch,     // the slices are dealt out: indices and slices share it, the operand is whole
   cut,       // the operand dim is looked up: a device serves the indices that fall into its part
+  part,      // of a gather whose slices span some of a dim: a device takes its part of each slice
 };
 
 // One loop, and the dims that it runs over (-1: none). `slices` is a gather's result, a scatter's

@@ -176,7 +176,9 @@ class Search {
   // Whether digits of a looked-up dim (of updates that are summed) are on no loop at all.
   bool leaves_idle(const IndexSpread& spread) const {
     Digits used;
-    for (const Digits& digits : spread.loops) used.insert(used.end(), digits.begin(), digits.end());
+    for (size_t l = 0; l < spread.loops.size(); ++l)
+      if (nest_.loops[l].method != IndexMethod::part)  // which takes the operand whole
+        used.insert(used.end(), spread.loops[l].begin(), spread.loops[l].end());
     const IndexMethod summed = nest_.sums_batches ? IndexMethod::batch : IndexMethod::cut;
     const IndexArray array = nest_.sums_batches ? IndexArray::slices : IndexArray::operand;
     for (const IndexValue& value : p_.values) {

@@ -132,6 +132,28 @@ class Dynamic {
     return {spmd_.reshard(parts, node_.shape, target), target};
   }
 
+  // Each device's part of the slice, in the layout that is wanted, from an operand that is whole
+  // where it is sliced.
+  Partitioned part(const Sharding& wanted) {
+    Node* x = spmd_.reshard(&operand_, whole_window(wanted));
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node* at = start(d);
+      if (wanted.dim(d).empty()) {
+        x = read_at(x, d, at, size(d));
+        continue;
+      }
+      const int64_t shard = ceil_div(size(d), wanted.tiles(d));
+      std::vector<PaddingDim> padding(x->dims().size());  // so that the last tail lies in it
+      padding[static_cast<size_t>(d)].high = shard * wanted.tiles(d) - size(d);
+      if (padding[static_cast<size_t>(d)].high > 0)
+        x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
+      Node* begin = spmd_.offset(wanted, node_.shape, d);
+      x = read_at(x, d, hlo::binary(Opcode::add, at, begin), shard);
+    }
+    return {x, wanted};
+  }
+
   // A relative start in the range that read_loosely takes: shards far away read nothing of theirs.
   Node* clamped(Node* relative, int64_t d, const Sharding& layout) {
     const int64_t shard = ceil_div(operand_.dim(d), layout.tiles(d));
@@ -229,6 +251,17 @@ Sharding arranged(const Dynamic& dynamic, const Sharding& s, uint64_t kept, cons
 
 }  // namespace
 
+// Where the result is wanted split along a sliced dim: each device takes its part from an operand
+// that is whole there, where that sends no more than the best that takes whole slices (`least`).
+bool takes_parts(const Dynamic& dynamic, const Shape& operand, const Sharding& have,
+                 const Sharding& want, std::optional<int64_t> least) {
+  bool any = false;
+  for (int64_t d = 0; d < operand.rank(); ++d)
+    any = any || (dynamic.is_sliced(d) && !want.dim(d).empty());
+  if (!any || !want.order() || want.manual_digits() != have.manual_digits()) return false;
+  return !least || bytes(operand, have, dynamic.whole_window(want)) <= *least;
+}
+
 // Sliced dims stay split where a sum of the slice over their holders sends fewer bytes than to make
 // them whole; other dims are split as they are, or as the result wants.
 std::optional<Partitioned> partition_dynamic_slice(SpmdPartitioner& spmd, Node& node) {
@@ -242,7 +275,6 @@ std::optional<Partitioned> partition_dynamic_slice(SpmdPartitioner& spmd, Node& 
   uint64_t split = 0;
   for (int64_t d = 0; d < rank; ++d)
     if (dynamic.is_sliced(d) && !have.dim(d).empty()) split |= uint64_t(1) << d;
-  if (split == 0) return std::nullopt;
   std::optional<Sharding> best;
   std::optional<int64_t> least;
   // All choices of the split sliced dims, none first.
@@ -260,6 +292,7 @@ std::optional<Partitioned> partition_dynamic_slice(SpmdPartitioner& spmd, Node& 
     }
     kept = (kept - split) & split;
   } while (kept != 0);
+  if (!best && takes_parts(dynamic, operand.shape, have, want, least)) return dynamic.part(want);
   if (!best) return std::nullopt;
   return dynamic.slice(*best);
 }

@@ -1,6 +1,8 @@
 // Gather: loops that operand, indices and result share are split without a word; operand dims that
 // are looked up are served by their holders, and the slices are summed.
 
+#include <algorithm>
+
 #include "gspmd/ops/builders.h"
 #include "passes/index_local.h"
 #include "passes/manual.h"
@@ -43,6 +45,21 @@ Node* served_here(const LocalIndices& local, const IndexNest& nest, const Dims& 
   return served;
 }
 
+// The operand so long behind its end that the last device's parts of slices lie in it.
+Node* with_tails(SpmdPartitioner& spmd, Node* operand, const IndexNest& nest,
+                 const IndexSpread& spread) {
+  std::vector<PaddingDim> padding(operand->dims().size());
+  for (size_t l = 0; l < nest.loops.size(); ++l) {
+    if (nest.loops[l].method != IndexMethod::part || spread.loops[l].empty()) continue;
+    const auto d = static_cast<size_t>(nest.loops[l].operand);
+    const int64_t tiles = tile_count(spread.loops[l]);
+    padding[d].high = ceil_div(nest.window[d], tiles) * tiles - nest.window[d];
+  }
+  if (std::all_of(padding.begin(), padding.end(), [](const auto& p) { return p.high == 0; }))
+    return operand;
+  return hlo::pad(operand, hlo::scalar(spmd.local(), operand->shape.dtype, 0), std::move(padding));
+}
+
 }  // namespace
 
 std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node) {
@@ -66,8 +83,12 @@ std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node) {
     if (loop.method == IndexMethod::window)
       attrs.slice_sizes[static_cast<size_t>(loop.operand)] = operand->dim(loop.operand);
   const Shape shape = local_shape(node.shape, result);
-  Node* slices = spmd.emit(Opcode::gather, shape,
-                           {with_room(spmd, operand, rooms(nest, spread)), local.indices}, attrs);
+  for (const IndexLoop& loop : nest.loops)
+    if (loop.method == IndexMethod::part)
+      attrs.slice_sizes[static_cast<size_t>(loop.operand)] =
+          shape.dims[static_cast<size_t>(loop.slices)];
+  operand = with_tails(spmd, with_room(spmd, operand, rooms(nest, spread)), nest, spread);
+  Node* slices = spmd.emit(Opcode::gather, shape, {operand, local.indices}, attrs);
   if (local.starts.empty()) return Partitioned{slices, result};
   Node* neutral = neutral_scalar(spmd, problem.combiner, shape.dtype);
   slices = hlo::select(served_here(local, nest, shards, shape.dims, c), slices,

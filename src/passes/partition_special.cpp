@@ -64,6 +64,12 @@ std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) 
       return partition_reverse(spmd, node);
     case Opcode::select_and_scatter:
       return partition_select_and_scatter(spmd, node);
+    case Opcode::fft:
+      return partition_fft(spmd, node);
+    case Opcode::rng_bit_generator:
+      return partition_rng_bit_generator(spmd, node);
+    case Opcode::rng:
+      return partition_rng(spmd, node);
     case Opcode::get_dimension_size:
       return partition_get_dimension_size(spmd, node);
     default:

@@ -41,6 +41,11 @@ std::optional<Partitioned> partition_slice_of_sort(SpmdPartitioner& spmd, Node& 
 std::optional<Partitioned> partition_reverse(SpmdPartitioner& spmd, Node& node);
 // A number that every device knows.
 std::optional<Partitioned> partition_get_dimension_size(SpmdPartitioner& spmd, Node& node);
+// A complex transform of a dim that stays split, in three exchanges.
+std::optional<Partitioned> partition_fft(SpmdPartitioner& spmd, Node& node);
+// Random numbers of the device's part, from their positions in the whole: the same in any layout.
+std::optional<Partitioned> partition_rng_bit_generator(SpmdPartitioner& spmd, Node& node);
+std::optional<Partitioned> partition_rng(SpmdPartitioner& spmd, Node& node);
 
 // The computation of a scan on the parts that a spread of its rule (pass factors only) leaves.
 Computation* scan_body(SpmdPartitioner& spmd, const Node& scan, const FactorRule& rule,

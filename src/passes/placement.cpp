@@ -18,6 +18,7 @@ int64_t part_for(int64_t tiles, int64_t left) {
   return left;
 }
 
+// What makes values from their positions, or hands on those of others.
 bool hands_on(const Node& node) {
   switch (node.opcode()) {
     case Opcode::parameter:
@@ -29,6 +30,8 @@ bool hands_on(const Node& node) {
     case Opcode::copy:
     case Opcode::iota:
     case Opcode::constant:
+    case Opcode::rng:
+    case Opcode::rng_bit_generator:
       return true;
     default:
       return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";

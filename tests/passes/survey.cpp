@@ -159,6 +159,8 @@ const Program kOps[] = {
      "get-tuple-element(s), index=0\n ROOT w = f32[16,2] slice(v), slice={[0:16], [0:2]}"},
     {"fft",
      "a = c64[16,32] parameter(0)\n ROOT r = c64[16,32] fft(a), fft_type=FFT, fft_length={32}"},
+    {"fft of one dim",
+     "a = c64[64] parameter(0)\n ROOT r = c64[64] fft(a), fft_type=FFT, fft_length={64}"},
     {"fft, real",
      "a = f32[16,32] parameter(0)\n ROOT r = c64[16,17] fft(a), fft_type=RFFT, fft_length={32}"},
     {"cholesky", "a = f32[8,16,16] parameter(0)\n ROOT r = f32[8,16,16] cholesky(a), lower=true"},

@@ -86,21 +86,35 @@ Node* scanned(Builder& b, Node* x) {
 }
 
 Node* random_bits(Builder& b, Node*) {
+  static const std::vector<std::string> algorithms{"rng_three_fry", "rng_philox", "rng_default"};
+  static const std::vector<DType> types{DType::u32, DType::u32, DType::u8, DType::s32};
   Attributes attrs;
   ScalarAttributes scalar;
-  scalar.algorithm = "rng_three_fry";
+  scalar.algorithm = b.draws.one_of(algorithms);
   attrs.scalar = scalar;
   Node* seed = hlo::splat(b.c, Shape(DType::u64, {2}), double(b.draws.below(9)));
-  const Shape bits(DType::u32, b.sizes(b.draws.between(1, 3)));
+  const Shape bits(b.draws.one_of(types), b.sizes(b.draws.between(1, 3)));
   const Shape result = Shape::tuple({seed->shape, bits});
   Node* pair = emit(b.c, Opcode::rng_bit_generator, {seed}, attrs, result);
   return b.add(hlo::get_tuple_element(pair, 1));
 }
 
+Node* uniform(Builder& b, Node*) {
+  static const std::vector<DType> types{DType::f32, DType::s32, DType::u8};
+  Attributes attrs;
+  ScalarAttributes scalar;
+  scalar.distribution = "rng_uniform";
+  attrs.scalar = scalar;
+  const Shape shape(b.draws.one_of(types), b.sizes(b.draws.between(1, 3)));
+  Node* numbers =
+      emit(b.c, Opcode::rng, {b.scalar(shape.dtype, 0), b.scalar(shape.dtype, 8)}, attrs, shape);
+  return b.add(is_floating(shape.dtype) ? hlo::unary(Opcode::floor, numbers) : numbers, 8);
+}
+
 }  // namespace
 
 std::vector<Family> order_families() {
-  return {{3, sorted}, {1, top}, {2, scanned}, {1, random_bits}};
+  return {{3, sorted}, {1, top}, {2, scanned}, {1, random_bits}, {1, uniform}};
 }
 
 }  // namespace gspmd::testing
