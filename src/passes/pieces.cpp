@@ -22,11 +22,23 @@ Box intersect(const Box& a, const Box& b) {
   return both;
 }
 
-// A tile of the value as it is held, and who holds it.
+// A tile of the value, and who holds it, ascending.
 struct Tile {
   Box box;
   std::vector<int64_t> holders;
 };
+
+// By where they start. `boxes` by ascending device.
+std::map<Dims, Tile> tiles_of(std::span<const HeldBox> boxes) {
+  std::map<Dims, Tile> tiles;
+  for (const HeldBox& b : boxes) {
+    if (volume(b.box.size) == 0) continue;
+    Tile& tile = tiles[b.box.start];
+    tile.box = b.box;
+    tile.holders.push_back(b.device);
+  }
+  return tiles;
+}
 
 const Box* box_of(std::span<const HeldBox> boxes, int64_t device) {
   const auto at = std::lower_bound(boxes.begin(), boxes.end(), device,
@@ -153,13 +165,7 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
   PieceTransfer plan;
   plan.have.assign(have.begin(), have.end());
   plan.want.assign(want.begin(), want.end());
-  std::map<Dims, Tile> tiles;
-  for (const HeldBox& h : have) {
-    if (volume(h.box.size) == 0) continue;
-    Tile& tile = tiles[h.box.start];
-    tile.box = h.box;
-    tile.holders.push_back(h.device);
-  }
+  std::map<Dims, Tile> tiles = tiles_of(have);
   std::vector<Piece> pieces;
   const int64_t devices =
       have.empty() || want.empty() ? 1 : std::max(have.back().device, want.back().device) + 1;
@@ -194,6 +200,8 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
   return plan;
 }
 
+namespace {
+
 int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox> want) {
   int64_t most = 0;
   for (const HeldBox& w : want) {
@@ -201,6 +209,27 @@ int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox>
     most = std::max(most, volume(w.box.size) - (own ? volume(intersect(w.box, *own).size) : 0));
   }
   return most;
+}
+
+// Those that hold a tile share the sending of what others want of it, once each.
+int64_t elements_leaving(std::span<const HeldBox> have, std::span<const HeldBox> want) {
+  const std::map<Dims, Tile> wanted = tiles_of(want);
+  int64_t most = 0;
+  for (const auto& [start, tile] : tiles_of(have)) {
+    int64_t leaving = 0;
+    for (const auto& [at, goal] : wanted)
+      if (!std::includes(tile.holders.begin(), tile.holders.end(), goal.holders.begin(),
+                         goal.holders.end()))
+        leaving += volume(intersect(tile.box, goal.box).size);
+    most = std::max(most, ceil_div(leaving, std::ssize(tile.holders)));
+  }
+  return most;
+}
+
+}  // namespace
+
+int64_t elements_needed(std::span<const HeldBox> have, std::span<const HeldBox> want) {
+  return std::max(elements_lacking(have, want), elements_leaving(have, want));
 }
 
 }  // namespace gspmd

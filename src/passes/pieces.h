@@ -48,7 +48,9 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
                           std::span<const HeldBox> want, const Dims& have_shard,
                           const Dims& want_shard, bool relays);
 
-// What the device that is worst off has to be sent: a lower bound on the elements of any way.
-int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox> want);
+// What the device that is worst off has to be sent, or what holders of a tile have to send at
+// least, the more of both: a lower bound on the elements of any way, and one that obeys the
+// triangle inequality.
+int64_t elements_needed(std::span<const HeldBox> have, std::span<const HeldBox> want);
 
 }  // namespace gspmd

@@ -146,6 +146,10 @@ ReshardProblem problem_of(const Shape& global, const Sharding& from, const Shard
   const bool few = std::max(ends.from->count, ends.to->count) <= ReshardSearch::kFewDevices &&
                    from.manual_digits().empty() && from.unreduced().empty();
   problem.in_pieces = ends.partial() || (apart && (few || ends.from == ends.to));
+  for (int64_t d = 0; d < rank; ++d)
+    if (std::max(tile_count(from.dim(d)), tile_count(to.dim(d))) >
+        global.dims[static_cast<size_t>(d)])
+      problem.has_empty = few && !apart;
   problem.manual = from.manual_digits();
   if (!from.unreduced().empty()) problem.combiner = from.unreduced()[0].combiner;
   return problem;

@@ -104,8 +104,8 @@ std::vector<HeldBox> ReshardSearch::boxes(const AtomLayout& s) const {
   return result;
 }
 
-int64_t ReshardSearch::bytes_lacking(const AtomLayout& before, const AtomLayout& after) const {
-  return saturating_multiply(elements_lacking(boxes(before), boxes(after)),
+int64_t ReshardSearch::bytes_needed(const AtomLayout& before, const AtomLayout& after) const {
+  return saturating_multiply(elements_needed(boxes(before), boxes(after)),
                              dtype_size(p_.global.dtype));
 }
 
@@ -236,11 +236,28 @@ std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
   if (!is_few() || !p_.in_pieces || !p_.from.unreduced.empty() || !p_.manual.empty())
     return std::nullopt;
   if (is_whole(p_.to)) return std::nullopt;  // gathers and broadcasts are few steps
-  if (bytes_lacking(p_.from, p_.to) >= bytes) return std::nullopt;
+  if (bytes_needed(p_.from, p_.to) >= bytes) return std::nullopt;
   std::vector<Move> moves{{ReshardKind::piecewise_permutes, -1, -1, {}, p_.to, 0}};
   count_pieces(p_.from, moves.back(), true);
   if (moves.back().bytes >= bytes || moves.back().steps > kMostRounds) return std::nullopt;
   return plan_of(moves);
+}
+
+// Where a dim has fewer elements than tiles, empty shards hide that nobody lacks anything: each
+// device cuts what it is to have out of what it has. To the target from anywhere, and from the
+// source to anywhere.
+void ReshardSearch::cuts(const AtomLayout& s, std::vector<Move>& out) const {
+  const auto add = [&](const AtomLayout& after) {
+    if (bytes_needed(s, after) == 0)
+      out.push_back({ReshardKind::piecewise_permutes, -1, -1, {}, after, 0});
+  };
+  if (s != p_.to) add(p_.to);
+  if (s != p_.from) return;
+  std::vector<AtomLayout> all;
+  AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};
+  place(start, all);
+  for (const AtomLayout& layout : all)
+    if (layout != s && layout != p_.to) add(layout);
 }
 
 ReshardPlan ReshardSearch::without_groups() const {

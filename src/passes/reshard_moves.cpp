@@ -348,6 +348,7 @@ void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const
   }
   if (reduced && p_.two_orders() && s.ordered == 0) crossings(s, out);
   if (reduced && p_.needs_pieces()) piecewise(s, out);
+  if (reduced && p_.has_empty) cuts(s, out);
   if (groups) gathers(s, out);
 }
 

@@ -29,7 +29,7 @@ ReshardSearch::Span ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_
 // nothing of what it needs, one of those has nothing.
 int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
   if (!s.unreduced.empty()) return 0;
-  if (p_.needs_pieces() || p_.two_orders()) return is_few() ? bytes_lacking(s, p_.to) : 0;
+  if (p_.needs_pieces() || p_.two_orders()) return is_few() ? bytes_needed(s, p_.to) : 0;
   const uint32_t corners = 1u << std::min<size_t>(kCornerAtoms, p_.atoms[0].size());
   int64_t most = 0;
   for (uint32_t corner = 0; corner < corners; ++corner) {
@@ -132,9 +132,14 @@ std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(co
       const int64_t missing = last ? 0 : bytes_missing(m.after);
       const auto sum = [&] { return saturating_add(item.cost.bytes, m.bytes); };
       if (!m.counted) {
-        m.bytes = bytes_lacking(*item.layout, m.after);
+        m.bytes = bytes_needed(*item.layout, m.after);
         if (saturating_add(sum(), missing) > limit.bytes) continue;
+        const int64_t needed = m.bytes;
         count_pieces(*item.layout, m);
+        if (m.bytes > needed &&
+            ReshardCost{saturating_add(saturating_add(item.cost.bytes, needed), missing), 0} <
+                limit)
+          count_pieces(*item.layout, m, true);
         if (m.steps > kMostRounds) continue;
       }
       const ReshardCost cost{sum(), item.cost.steps + m.steps};

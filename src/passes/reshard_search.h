@@ -29,6 +29,7 @@ struct ReshardProblem {
   Digits manual;                      // kept as they are
   int64_t num_devices = 1;            // of the program; the orders may have fewer
   bool in_pieces = false;             // whether parts of shards may be sent by permutes
+  bool has_empty = false;             // whether shards may be empty, of few devices
   bool two_orders() const { return to.ordered == 1; }
   // Whether groups of an order's devices can be completed to groups of all devices.
   bool has_groups(int ordered) const { return num_devices % orders[ordered]->count == 0; }
@@ -100,12 +101,13 @@ class ReshardSearch {
   std::optional<Move> crossing(const AtomLayout& s, const AtomLayout& after) const;
   Move whole_crossing(const AtomLayout& s, const AtomLayout& after) const;
   void piecewise(const AtomLayout& s, std::vector<Move>& out) const;
+  void cuts(const AtomLayout& s, std::vector<Move>& out) const;
   bool refines_source(const AtomLayout& s) const;
   void place(AtomLayout& layout, std::vector<AtomLayout>& out) const;
   void count_pieces(const AtomLayout& before, Move& move, bool relays = false) const;
   std::shared_ptr<PieceTransfer> pieces(const AtomLayout& before, const AtomLayout& after,
                                         bool relays = false) const;
-  int64_t bytes_lacking(const AtomLayout& before, const AtomLayout& after) const;
+  int64_t bytes_needed(const AtomLayout& before, const AtomLayout& after) const;
   // Who has what; kept where devices are few.
   std::vector<HeldBox> boxes(const AtomLayout& s) const;
   Dims local_dims(const AtomLayout& s) const;

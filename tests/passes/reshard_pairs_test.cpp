@@ -21,26 +21,29 @@ struct Setting {
   std::vector<DeviceOrder> orders;
   std::vector<Digits> chains;  // axes, and the parts of axes that a layout may use
   int64_t devices;             // of the program: more than the layouts use, for a subset
-  Dims even, uneven;
+  Dims even, uneven, tiny;     // tiny: dims of fewer elements than devices
   std::vector<std::string> more = {};
+  std::vector<Dims> sizes() const { return {even, uneven, tiny}; }
 };
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> list{
-      {"(2,4)", {iota_order(8)}, {{{2, 4}, {4, 1}}}, 8, {8, 8, 16}, {5, 7, 9}},
-      {"(2,2,2)", {iota_order(8)}, {{{2, 4}, {2, 2}, {2, 1}}}, 8, {8, 8, 16}, {6, 7, 9}},
+      {"(2,4)", {iota_order(8)}, {{{2, 4}, {4, 1}}}, 8, {8, 8, 16}, {5, 7, 9}, {4, 8, 4}},
+      {"(2,2,2)", {iota_order(8)}, {{{2, 4}, {2, 2}, {2, 1}}}, 8, {8, 8, 16}, {6, 7, 9}, {3, 2, 5}},
       {"(6)",
        {iota_order(6)},
        {{{6, 1}}, {{2, 3}, {3, 1}}, {{3, 2}, {2, 1}}},
        6,
        {6, 12, 6},
-       {5, 8, 7}},
+       {5, 8, 7},
+       {2, 12, 4}},
       {"4 of 8 devices",
        {list_order({1, 2, 5, 6}), list_order({6, 1, 5, 2}), list_order({0, 1, 2, 3})},
        {{{2, 2}, {2, 1}}},
        8,
        {4, 8, 4},
        {5, 3, 6},
+       {2, 8, 1},
        {"{devices=[8,1,1]<=[8]}", "{devices=[2,2,2]<=[8]}",
         "{devices=[1,2,1,4]<=[8] last_tile_dim_replicate}",
         "{devices=[1,4,1,2]0,3,1,6,2,7,5,4 "
@@ -187,7 +190,7 @@ int64_t for_pairs(uint64_t sample, Check&& check) {
   for (const Setting& setting : settings()) {
     const std::vector<Sharding> all = layouts(setting);
     const uint64_t pairs = all.size() * all.size();
-    for (const Dims& dims : {setting.even, setting.uneven})
+    for (const Dims& dims : setting.sizes())
       for (const Sharding& from : all)
         for (const Sharding& to : all) {
           state = state * 6364136223846793005ull + 1442695040888963407ull;
@@ -220,6 +223,16 @@ std::string cheaper_detours(const Setting& setting, const Shape& shape,
                                to_string(plan_in(setting, shape, all[a], all[b])),
                                to_string(plan_in(setting, shape, all[b], all[c])));
   return count == 0 ? "" : fmt::format("{} detours\n{}", count, found);
+}
+
+std::vector<Sharding> sample_of(std::vector<Sharding> all, size_t count) {
+  uint64_t state = 7;
+  for (size_t i = 0; i < std::min(count, all.size()); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    std::swap(all[i], all[i + (state >> 33) % (all.size() - i)]);
+  }
+  all.resize(std::min(count, all.size()));
+  return all;
 }
 
 // What holders must send at least: the elements of a tile that somebody lacks, shared by those who
@@ -283,24 +296,36 @@ TEST_CASE("reshard pairs: data arrives and as many bytes are counted as were pla
   });
 }
 
-TEST_CASE("reshard pairs: a detour over any other layout of one order is never cheaper") {
+TEST_CASE("reshard pairs: a detour over any other layout of a mesh is never cheaper") {
   const Setting& cube = settings()[1];
-  const std::vector<Sharding> all = layouts(cube);
-  CHECK(cheaper_detours(cube, Shape(DType::f32, cube.even), all) == "");
-  CHECK(cheaper_detours(cube, Shape(DType::f32, cube.uneven), all) == "");
+  for (const Dims& dims : cube.sizes())
+    if (dims != cube.tiny || is_long())
+      CHECK(cheaper_detours(cube, Shape(DType::f32, dims), layouts(cube)) == "");
+  Setting six = settings()[2];
+  for (const Dims& dims : six.sizes()) {
+    six.chains = {{{6, 1}}, {{2, 3}, {3, 1}}};
+    if (dims == six.even) six.chains.push_back({{3, 2}, {2, 1}});
+    CHECK(cheaper_detours(six, Shape(DType::f32, dims), layouts(six)) == "");
+  }
+  Setting four = settings()[3];
+  four.more.clear();  // the layouts of four devices in three orders
+  for (const Dims& dims : four.sizes())
+    CHECK(cheaper_detours(four, Shape(DType::f32, dims),
+                          sample_of(layouts(four), is_long() ? 200 : 30)) == "");
+}
+
+TEST_CASE("reshard pairs: a detour over some of the devices is never cheaper") {
+  Setting both = settings()[1];
+  std::vector<Sharding> all = layouts(both);
+  both.orders = {list_order({0, 1, 2, 3})};
+  both.chains = settings()[3].chains;
+  both.more = {"{maximal device=0}", "{maximal device=5}"};
+  for (const Sharding& s : layouts(both)) all.push_back(s);
+  CHECK(cheaper_detours(both, Shape(DType::f32, both.even),
+                        sample_of(std::move(all), is_long() ? 200 : 50)) == "");
 }
 
 namespace {
-
-std::vector<Sharding> sample_of(std::vector<Sharding> all, size_t count) {
-  uint64_t state = 7;
-  for (size_t i = 0; i < std::min(count, all.size()); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    std::swap(all[i], all[i + (state >> 33) % (all.size() - i)]);
-  }
-  all.resize(std::min(count, all.size()));
-  return all;
-}
 
 // A sample of layouts of two orders of all eight devices, of two orders of four of them, of other
 // sets, some of a number of devices that does not divide eight, and of single devices.
