@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 
+#include "passes/table_reshard.h"
+
 namespace gspmd {
 namespace {
 
@@ -242,8 +244,9 @@ class Search {
     std::vector<Unreduced> sums;
     if (!partial.empty()) sums.push_back({partial, p_.combiner});
     layout = Sharding::tiled(order_, std::move(dims), {}, std::move(sums));
-    return value.is_result ? plan_reshard(value.shape, layout, value.sharding)
-                           : plan_reshard(value.shape, value.sharding, layout);
+    if (value.is_result) return plan_reshard(value.shape, layout, value.sharding);
+    const bool is_table = value.array == IndexArray::operand && !nest_.sums_batches;
+    return (is_table ? plan_table_reshard : plan_reshard)(value.shape, value.sharding, layout, 0);
   }
 
   const IndexProblem& p_;

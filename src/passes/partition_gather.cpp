@@ -72,7 +72,7 @@ std::optional<Partitioned> partition_gather(SpmdPartitioner& spmd, Node& node) {
   const IndexProblem problem = problem_of(spmd, node, nest);
   const IndexSpread spread = choose_index_spread(problem);
   const Sharding result = spread.layout(nest, IndexArray::slices);
-  Node* operand = spmd.reshard(node.operand(0), spread.layout(nest, IndexArray::operand));
+  Node* operand = spmd.reshard_table(node.operand(0), spread.layout(nest, IndexArray::operand));
   Node* indices = spmd.reshard(node.operand(1), spread.layout(nest, IndexArray::indices));
   const Dims shards = operand->dims();
   const LocalIndices local =

@@ -7,6 +7,7 @@
 #include "passes/manual.h"
 #include "passes/rematerialization.h"
 #include "passes/spmd_partitioner.h"
+#include "passes/table_reshard.h"
 
 namespace gspmd {
 namespace {
@@ -137,6 +138,13 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
   return local;
 }
 
+Node* SpmdPartitioner::reshard_table(Node* global, const Sharding& to) {
+  const bool around = std::exchange(moves_table_, true);
+  Node* local = reshard(global, to);
+  moves_table_ = around;
+  return local;
+}
+
 Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, const Sharding& to) {
   if (value.sharding == to || equivalent(value.sharding, to)) return value.local;
   if (value.sharding.is_manual() || to.is_manual() ||
@@ -148,7 +156,8 @@ Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, co
     const Shape shape = local_shape(global, to);
     return shape.dims == value.local->dims() ? value.local : hlo::broadcast(scalar, shape.dims, {});
   }
-  const ReshardPlan plan = plan_reshard(global, value.sharding, to, num_devices_);
+  const auto plan_way = moves_table_ ? plan_table_reshard : plan_reshard;
+  const ReshardPlan plan = plan_way(global, value.sharding, to, num_devices_);
   if (plan.full_rematerialization) report(global, value.sharding, to);
   return emit_reshard(*this, value.local, global, plan);
 }

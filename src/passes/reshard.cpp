@@ -1,6 +1,7 @@
 #include "gspmd/passes/reshard.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "gspmd/base/error.h"
 #include "mesh/digit_tools.h"
@@ -178,6 +179,29 @@ Digits crossing_atoms(const Digits& atoms, DeviceOrder order) {
   return atoms;
 }
 
+// The atoms, cut so that a permute can exchange them: where one goes to a dim that another leaves,
+// both have a part of the same size.
+Digits exchanged_atoms(const Digits& atoms, const std::vector<Digits>& have,
+                       const std::vector<Digits>& want) {
+  std::vector<Digits> cuts{atoms};
+  const auto cut = [&](const Digit& digit, int64_t size) {
+    const int64_t rest = digit.size / size;
+    cuts.push_back({{size, digit.stride * rest}});
+    if (rest > 1) cuts.push_back({{rest, digit.stride}});
+  };
+  for (size_t a = 0; a < have.size(); ++a)
+    for (size_t b = 0; b < std::min(have.size(), want.size()); ++b)
+      for (const Digit& moved : split_into(have[a], atoms))
+        for (const Digit& left : split_into(have[b], atoms)) {
+          const bool exchange = a != b && !disjoint({moved}, want[b]) && disjoint({left}, want[b]);
+          const int64_t common = std::gcd(moved.size, left.size);
+          if (!exchange || common == 1) continue;
+          cut(moved, common);
+          cut(left, common);
+        }
+  return common_atoms(cuts).value_or(atoms);
+}
+
 ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to,
                    const Ends& ends) {
   if (from.order() && to.order() && from.order() != to.order()) {
@@ -214,8 +238,13 @@ ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to
     if (x.size() == a.size() && y.size() == b.size()) break;
     const ReshardSearch fine(problem_of(global, from, to, ends, x, y, apart));
     if (auto better = fine.run_below(plan.cost.bytes)) plan = std::move(*better);
-    break;
+    return plan;
   }
+  if (apart) return plan;
+  const Digits exchanged = exchanged_atoms(a, have, want);
+  if (exchanged.size() == a.size() || exchanged.size() > kMaxFine) return plan;
+  const ReshardSearch fine(problem_of(global, from, to, ends, exchanged, exchanged, apart));
+  if (auto better = fine.run_below(plan.cost.bytes)) plan = std::move(*better);
   return plan;
 }
 

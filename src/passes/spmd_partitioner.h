@@ -42,6 +42,8 @@ class SpmdPartitioner final : public PartitionContext {
   // The groups of devices that `digits` span. Devices that are not in the order form groups as
   // well, for nothing: a collective names all devices.
   ReplicaGroups groups(DeviceOrder order, const Digits& digits) const;
+  // As reshard, of a table that is looked up: table_reshard.h.
+  Node* reshard_table(Node* global, const Sharding& to);
   int64_t num_devices() const { return num_devices_; }
   // That the value of `node` has elements in the program which nobody reads and which are not those
   // of the node: it is no value to compare.
@@ -87,6 +89,7 @@ class SpmdPartitioner final : public PartitionContext {
   std::set<int64_t> incomplete_;           // global nodes that leaves_elements_out has named
   bool lifts_ = false;                     // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
+  bool moves_table_ = false;      // whether what is resharded is a table
   const Node* moved_ = nullptr;   // the value being resharded
   const Node* reader_ = nullptr;  // the node being partitioned: cause of what is emitted
 };

@@ -43,14 +43,13 @@ Counts counts_on(const std::string& recipe, const Mesh& mesh, int64_t model) {
 
 }  // namespace
 
+// On most of the meshes every dim has fewer elements than there are devices, though none than an
+// axis that splits it: a way between two layouts must not split one over all devices in between.
 TEST_CASE("one program: 8 devices and 65,536 take the same instructions", "[models]") {
   for (const std::string recipe : {"2d", "2d-attempt1", "2d-attempt2"}) {
     for (const int64_t model : {1024, 16384, 65536}) {
       const Counts expected = counts_on(recipe, Mesh{{"x", 2}, {"y", 4}}, model);
       for (const auto& [x, y] : {std::pair{16, 32}, {32, 128}, {128, 512}}) {
-        // A way between two layouts may split a dim over all devices in between; it is another one
-        // where the dim has fewer elements than there are devices.
-        if (model < x * y) continue;
         std::string differing;
         Counts found = counts_on(recipe, Mesh{{"x", x}, {"y", y}}, model);
         for (const auto& [what, count] : expected) found[what] -= count;
