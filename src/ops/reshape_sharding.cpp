@@ -13,14 +13,6 @@ struct Stretch {
   Digit digit;
 };
 
-// Dims that are not of size one; a split dim of size one has its digits replicated.
-std::vector<size_t> real_dims(const Dims& dims) {
-  std::vector<size_t> result;
-  for (size_t d = 0; d < dims.size(); ++d)
-    if (dims[d] != 1) result.push_back(d);
-  return result;
-}
-
 std::deque<Stretch> stretches(const Dims& from, std::span<const size_t> dims, const Sharding& s) {
   std::deque<Stretch> result;
   for (const size_t d : dims) {
@@ -67,28 +59,33 @@ void fill(std::deque<Stretch> source, const Dims& to, std::span<const size_t> di
 Sharding reshape_sharding(const Dims& from, const Dims& to, const Sharding& sharding) {
   if (!sharding.is_tiled() || !sharding.order()) return Sharding::replicated();
   std::vector<Digits> dims(to.size());
-  const std::vector<size_t> source = real_dims(from), target = real_dims(to);
   size_t i = 0, j = 0;
-  while (i < source.size() && j < target.size()) {
-    // The smallest groups [i, i2) and [j, j2) of equal size.
-    size_t i2 = i + 1, j2 = j + 1;
-    int64_t a = from[source[i]], b = to[target[j]];
-    while (a != b) {
-      if (a < b && i2 < source.size())
-        a = saturating_multiply(a, from[source[i2++]]);
-      else if (b < a && j2 < target.size())
-        b = saturating_multiply(b, to[target[j2++]]);
-      else
-        break;
+  while (i < from.size() && j < to.size()) {
+    // Dims of one element that meet are one dim; digits of one that goes away are replicated.
+    if (from[i] == 1 && to[j] == 1) {
+      dims[j++] = sharding.dim(static_cast<int64_t>(i++));
+      continue;
+    }
+    if (from[i] == 1 || to[j] == 1) {
+      ++(to[j] == 1 ? j : i);
+      continue;
+    }
+    // The smallest groups of equal size.
+    std::vector<size_t> source{i++}, target{j++};
+    int64_t a = from[source[0]], b = to[target[0]];
+    while (a != b && (a < b ? i < from.size() : j < to.size())) {
+      const bool from_source = a < b;
+      const size_t next = from_source ? i++ : j++;
+      const int64_t size = from_source ? from[next] : to[next];
+      if (size == 1) continue;
+      (from_source ? source : target).push_back(next);
+      (from_source ? a : b) = saturating_multiply(from_source ? a : b, size);
     }
     if (a != b) break;  // only sizes of zero are left on one side
-    if (i2 - i == 1 && j2 - j == 1)
-      dims[target[j]] = sharding.dim(static_cast<int64_t>(source[i]));
+    if (source.size() == 1 && target.size() == 1)
+      dims[target[0]] = sharding.dim(static_cast<int64_t>(source[0]));
     else if (a > 0)
-      fill(stretches(from, std::span(source).subspan(i, i2 - i), sharding), to,
-           std::span(target).subspan(j, j2 - j), dims);
-    i = i2;
-    j = j2;
+      fill(stretches(from, source, sharding), to, target, dims);
   }
   return Sharding::tiled(sharding.order(), std::move(dims), sharding.manual_digits())
       .with_mesh(sharding.mesh());

@@ -417,9 +417,13 @@ void Propagation::restore_boundary() {
     Node& parameter = *entry.parameters()[p];
     const std::vector<size_t> parts = elements_of_leaves(parameter.shape);
     before = parameter.sharding;
+    // Read by manual code it is manual: that is no choice of a layout.
+    const bool manual = !saved_parameters_[p] && is_all_manual(parameter.sharding);
     parameter.sharding = boundary(
         parameter.shape, saved_parameters_[p], parameter.sharding,
-        [&](size_t i) { return allowed(options_.allow_parameters, single ? parts[i] : p); },
+        [&](size_t i) {
+          return manual || allowed(options_.allow_parameters, single ? parts[i] : p);
+        },
         options_.replicate_indivisible_boundary);
     replicated_boundary_ |= parameter.sharding != before;
     record_origins(parameter, parameter);

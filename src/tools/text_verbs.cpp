@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/explain_sharding.h"
 #include "gspmd/passes/propagate.h"
@@ -24,12 +27,32 @@ void append(Json& object, const std::string& key, Json value) {
   object.get_ref<Json::object_t&>().emplace_back(key, std::move(value));
 }
 
-Json origins_of(const Node& node, const ShardingSources& sources) {
+// Lists of names that many origins share, each once; numbered as they come.
+class NameSets {
+ public:
+  size_t number(std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    return numbers_.emplace(std::move(names), numbers_.size()).first->second;
+  }
+  Json json() const {
+    std::vector<const std::vector<std::string>*> sets(numbers_.size());
+    for (const auto& [names, number] : numbers_) sets[number] = &names;
+    Json list = Json::array();
+    for (const auto* names : sets) list.push_back(*names);
+    return list;
+  }
+
+ private:
+  std::map<std::vector<std::string>, size_t> numbers_;
+};
+
+Json origins_of(const Node& node, const ShardingSources& sources, NameSets& sets) {
   constexpr size_t kMost = 32;  // of the others that say the same
   Json list = Json::array();
   for (size_t i = 0; i < node.origins.size(); ++i) {
     const Origin& origin = node.origins[i];
     std::vector<std::string> also = sources.annotations(node, i);
+    const size_t set = sets.number(also);
     also.erase(also.begin());
     const size_t count = also.size();
     if (count > kMost) also.resize(kMost);
@@ -40,6 +63,7 @@ Json origins_of(const Node& node, const ShardingSources& sources) {
                     {"annotation", origin.annotation},
                     {"also", also},
                     {"also_count", count},
+                    {"annotation_set", set},
                     {"via", origin.via},
                     {"path", path_names(node, origin)}});
   }
@@ -62,6 +86,7 @@ Json lint_json(const Module& module) {
 Json shardings_json(const Module& module, bool changed, bool with_origins) {
   Json shardings = Json::object(), roots = Json::object(), origins = Json::object();
   std::optional<ShardingSources> sources;
+  NameSets sets;
   if (with_origins) sources.emplace(module);
   for (const auto& computation : module.computations()) {
     Json& here = shardings[computation->name()] = Json::object();
@@ -69,11 +94,12 @@ Json shardings_json(const Module& module, bool changed, bool with_origins) {
     for (const auto& node : computation->nodes()) {
       if (node->sharding) append(here, node->name(), to_string(*node->sharding));
       if (with_origins && !node->origins.empty())
-        append(origins[computation->name()], node->name(), origins_of(*node, *sources));
+        append(origins[computation->name()], node->name(), origins_of(*node, *sources, sets));
     }
   }
   Json result = {{"shardings", shardings}, {"root", roots}, {"changed", changed}};
   if (with_origins) result["origins"] = origins;
+  if (with_origins) result["annotation_sets"] = sets.json();
   if (with_origins) result["lint"] = lint_json(module);
   return result;
 }

@@ -96,6 +96,9 @@ TEST_CASE("propagate prints the completed module, or its shardings as JSON") {
   CHECK(open["shardings"]["main"]["t"] ==
         "{{devices=[2,1,4]<=[8] last_tile_dim_replicate}, {replicated}}");
   CHECK(open["origins"]["main"]["x"][0]["annotation"] == "x");
+  const Json& result_origin = open["origins"]["main"]["t"][0];
+  CHECK(open["annotation_sets"].at(result_origin["annotation_set"].get<size_t>()).size() ==
+        1 + result_origin["also_count"].get<size_t>());
   const CommandResult text = run_command("propagate -", kNetwork);
   CHECK(parse_module(text.out)->entry()->nodes().size() == 10);
 }
