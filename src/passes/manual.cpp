@@ -8,6 +8,8 @@
 namespace gspmd {
 namespace {
 
+size_t at(int64_t d) { return static_cast<size_t>(d); }
+
 std::vector<Digits> dims_of(const Sharding& s, int64_t rank) {
   std::vector<Digits> dims;
   for (int64_t d = 0; d < rank; ++d) dims.push_back(s.dim(d));
@@ -46,10 +48,22 @@ std::vector<Digits> outside_dims(const Sharding& whole, const Sharding& inside, 
   return dims;
 }
 
+// The region's layout of a part, without the digits of dims that also have manual ones and are cut
+// unevenly: shards of such parts are no shards of the whole value.
+Sharding fitting_border(const Sharding& whole, const Sharding& inside, const Shape& part) {
+  if (!has_manual_digits(inside)) return inside;
+  std::vector<Digits> dims = dims_of(inside, part.rank());
+  for (int64_t d = 0; d < part.rank(); ++d)
+    if (!disjoint(whole.dim(d), inside.manual_digits()) && part.dims[at(d)] % inside.tiles(d) != 0)
+      dims[at(d)].clear();
+  return Sharding::tiled(inside.order(), std::move(dims), inside.manual_digits(),
+                         inside.unreduced());
+}
+
 Partitioned start_region(SpmdPartitioner& spmd, Node& node) {
   Node* operand = node.operand(0);
-  const Sharding inside = spmd.sharding(node);
   Sharding outside = spmd.sharding(*operand);
+  const Sharding inside = fitting_border(outside, spmd.sharding(node), node.shape);
   if (has_manual_digits(inside) && !has_manual_digits(outside))
     outside = Sharding::tiled(inside.order(), outside_dims(outside, inside, operand->rank()));
   Node* local = spmd.reshard(operand, outside);
@@ -64,13 +78,12 @@ Partitioned start_region(SpmdPartitioner& spmd, Node& node) {
 
 Partitioned end_region(SpmdPartitioner& spmd, Node& node) {
   Node* operand = node.operand(0);
-  Sharding inside = spmd.sharding(*operand);
   Sharding outside = spmd.sharding(node);
+  const Sharding inside = fitting_border(outside, spmd.sharding(*operand), operand->shape);
   if (has_manual_digits(inside))
     outside = Sharding::tiled(inside.order(), outside_dims(outside, inside, node.rank()),
                               outside.manual_digits());
-  Node* local = spmd.held(operand).sharding.unreduced().empty() ? spmd.held(operand).local
-                                                                : spmd.reshard(operand, inside);
+  Node* local = spmd.reshard(operand, inside);
   check_part(node, local->shape, local_shape(node.shape, outside));
   return {local, outside};
 }
@@ -159,9 +172,6 @@ Partitioned enter_region(SpmdPartitioner& spmd, Partitioned value, const Shape& 
     return {value.local, to};
   }
   if (from.manual_digits() == to.manual_digits()) return value;
-  if (!from.manual_digits().empty() && !to.manual_digits().empty())
-    user_error("partition: {} and {} differ in their manual devices; leave the manual region first",
-               to_string(from), to_string(to));
   if (to.manual_digits().empty()) return {value.local, without_manual(from)};
   std::vector<Digits> dims = dims_of(from, global.rank());
   bool split = from.order() && from.order() != to.order();
@@ -171,6 +181,35 @@ Partitioned enter_region(SpmdPartitioner& spmd, Partitioned value, const Shape& 
     value.sharding = Sharding::replicated();
   }
   return {value.local, with_manual(value.sharding, to.order(), to.manual_digits())};
+}
+
+Node* move_in_region(SpmdPartitioner& spmd, const Partitioned& value, const Shape& global,
+                     const Sharding& to) {
+  const Sharding& from = value.sharding;
+  const int64_t count = from.order()->count;
+  bool same = to.order()->count == count;
+  for (int64_t rank = 0; rank < count && same; ++rank) {
+    const int64_t there = to.order()->rank(from.order()->device(rank));
+    same = there >= 0 &&
+           tile_index(from.manual_digits(), rank) == tile_index(to.manual_digits(), there);
+  }
+  if (!same)
+    user_error("partition: {} and {} differ in their manual devices; leave the manual region first",
+               to_string(from), to_string(to));
+  // What the parts of the region have, side by side along a dim of their own.
+  const auto beside = [&](const Sharding& s) {
+    std::vector<Digits> dims = dims_of(s, global.rank());
+    dims.insert(dims.begin(), s.manual_digits());
+    return Sharding::tiled(s.order(), std::move(dims), {}, s.unreduced());
+  };
+  const auto with_one = [](Dims dims, int64_t parts) {
+    dims.insert(dims.begin(), parts);
+    return dims;
+  };
+  const Shape whole(global.dtype, with_one(global.dims, tile_count(from.manual_digits())));
+  Node* local = hlo::reshape(value.local, with_one(value.local->dims(), 1));
+  local = spmd.reshard({local, beside(from)}, whole, beside(to));
+  return hlo::reshape(local, local_shape(global, to).dims);
 }
 
 std::optional<Partitioned> partition_manual(SpmdPartitioner& spmd, Node& node) {

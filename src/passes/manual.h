@@ -18,6 +18,11 @@ Sharding with_manual(const Sharding& s, DeviceOrder order, const Digits& manual)
 Partitioned enter_region(SpmdPartitioner& spmd, Partitioned value, const Shape& global,
                          const Sharding& to);
 
+// A value of a region in another layout of the same region, over another order of the devices.
+// UserError where a device is in another part of the region then.
+Node* move_in_region(SpmdPartitioner& spmd, const Partitioned& value, const Shape& global,
+                     const Sharding& to);
+
 // Starts and ends of regions, nodes of `{manual}` values, collectives and partition ids inside of
 // regions; nullopt for every other node.
 std::optional<Partitioned> partition_manual(SpmdPartitioner& spmd, Node& node);

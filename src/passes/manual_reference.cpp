@@ -46,8 +46,8 @@ Node* cut_shard(const Node& border) {
   Computation& c = border.parent();
   for (int64_t d = 0; d < border.rank(); ++d) {
     const int64_t local = border.dim(d);
-    if (x->dim(d) == local) continue;
     const Digits digits = manual_part(s.dim(d), inside);
+    if (digits.empty()) continue;
     std::vector<PaddingDim> padding(static_cast<size_t>(x->rank()));
     padding[static_cast<size_t>(d)].high = tile_count(digits) * local - x->dim(d);
     x = hlo::pad(x, hlo::scalar(c, x->shape.dtype, 0), std::move(padding));
@@ -67,8 +67,8 @@ Node* join_shards(const Node& border) {
   const Sharding& s = sharding_at_border(border, border);
   const Sharding inside = inside_of(*x);
   for (int64_t d = 0; d < border.rank(); ++d) {
-    if (x->dim(d) == border.dim(d)) continue;
     const Digits digits = manual_part(s.dim(d), inside);
+    if (digits.empty()) continue;
     Attributes attrs;
     attrs.dimensions = {d};
     attrs.replica_groups = groups_over(s.order(), digits);

@@ -147,6 +147,10 @@ Node* SpmdPartitioner::reshard_table(Node* global, const Sharding& to) {
 
 Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, const Sharding& to) {
   if (value.sharding == to || equivalent(value.sharding, to)) return value.local;
+  if (has_manual_digits(value.sharding) && has_manual_digits(to) &&
+      (value.sharding.order() != to.order() ||
+       value.sharding.manual_digits() != to.manual_digits()))
+    return move_in_region(*this, value, global, to);
   if (value.sharding.is_manual() || to.is_manual() ||
       value.sharding.manual_digits() != to.manual_digits()) {
     const Partitioned entered = enter_region(*this, value, global, to);

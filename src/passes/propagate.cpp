@@ -306,6 +306,22 @@ void Propagation::detach_root() {
   restructured_ = true;
 }
 
+// What ends a manual region says by its sharding how shards are put together: where it is what a
+// branch, a callee or the program returns, a copy of it takes the layout that others want.
+void Propagation::detach_borders() {
+  for (const auto& computation : module_.computations()) {
+    Node* border = computation->root();
+    if (!border->is(Opcode::custom_call) || !border->sharding ||
+        border->attrs.custom_call_target != "SPMDShardToFullShape")
+      continue;
+    if (computation.get() == module_.entry() && !any(options_.allow_output)) continue;
+    Node* root = computation->append(Opcode::copy, border->shape, {border});
+    copy_annotations(*border, *root);
+    computation->set_root(root);
+    restructured_ = true;
+  }
+}
+
 void Propagation::mark_given() {
   const Computation* entry = module_.entry();
   for (Computation* computation : computations_)
@@ -447,6 +463,7 @@ bool Propagation::run() {
       before.at(static_cast<size_t>(node->id())) = node->sharding;
   convert_sharding_ops();
   detach_root();
+  detach_borders();
   collect_groups();
   group_donated();
   const Computation& entry = *module_.entry();

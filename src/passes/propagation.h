@@ -29,6 +29,7 @@ class Propagation {
   void collect_groups();
   void group_donated();
   void detach_root();
+  void detach_borders();
   void mark_given();
   void withhold_later();
   bool hear_next();

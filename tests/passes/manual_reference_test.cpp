@@ -46,6 +46,24 @@ TEST_CASE("a manual region means what copies compute that cut and gather at its 
               sums[row % 2][column] + static_cast<double>(row / 2));
 }
 
+TEST_CASE("copies cut a dim of one element: one device has it, the others zero") {
+  const auto module = parse_module(R"(HloModule m, num_partitions=4
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[1] parameter(0), sharding={devices=[4]<=[4]}
+  l = f32[1] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={manual}
+  r = f32[1] all-reduce(l), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=sum, sharding={manual}
+  ROOT o = f32[1] custom-call(r), custom_call_target="SPMDShardToFullShape", sharding={devices=[4]<=[4]}
+})");
+  Array x(DType::f32, {1});
+  x.set(0, 5);
+  const std::vector<std::vector<Value>> all(4, {Value{x, {}, false}});
+  for (const Value& result : evaluate_devices(*copies_with_regions(*module), 4, all))
+    CHECK(result.array.at(0) == 5);
+}
+
 TEST_CASE("a region whose border has no sharding is refused by name") {
   std::string text = kRegion;
   const std::string sharding = ", sharding={devices=[4,1]<=[4]}";

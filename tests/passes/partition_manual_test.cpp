@@ -146,6 +146,79 @@ TEST_CASE("what lies behind the end of an uneven value is zero in a manual regio
   CHECK(message.empty());
 }
 
+TEST_CASE("uneven parts of a region are whole where it begins and ends", "[manual]") {
+  // The parts of 3 rows are split over 2 devices each: 2 and 1 rows, not those of 6 rows over 4.
+  const std::string manual = R"(HloModule m
+ENTRY e {
+  x = f32[6,2] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  s = f32[6,2] custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  l = f32[3,2] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}}
+  a = f32[3,2] add(l, l), sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}}
+  ROOT o = f32[6,2] custom-call(a), custom_call_target="SPMDShardToFullShape", sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+})";
+  const std::string whole = R"(HloModule m
+ENTRY e {
+  x = f32[6,2] parameter(0)
+  ROOT o = f32[6,2] add(x, x)
+})";
+  const std::string message = difference(manual, whole, 4);
+  INFO(message);
+  CHECK(message.empty());
+}
+
+TEST_CASE("a reversal inside of a region may count devices backwards", "[manual]") {
+  const std::string manual = R"(HloModule m
+ENTRY e {
+  x = f32[4,6] parameter(0), sharding={devices=[2,2]<=[2,2]T(1,0)}
+  s = f32[4,6] custom-call(x), custom_call_target="Sharding", sharding={devices=[2,2]<=[2,2]T(1,0)}
+  l = f32[2,6] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={devices=[1,2,2]<=[4] last_tile_dims={manual}}
+  r = f32[2,6] reverse(l), dimensions={1}
+  n = f32[2,6] negate(r)
+  k = f32[2,6] custom-call(n), custom_call_target="Sharding", sharding={devices=[1,2,2]<=[4] last_tile_dims={manual}}
+  ROOT o = f32[4,6] custom-call(k), custom_call_target="SPMDShardToFullShape", sharding={devices=[2,2]<=[2,2]T(1,0)}
+})";
+  const std::string whole = R"(HloModule m
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  r = f32[4,6] reverse(x), dimensions={1}
+  ROOT o = f32[4,6] negate(r)
+})";
+  const std::string message = difference(manual, whole, 4);
+  INFO(message);
+  CHECK(message.empty());
+}
+
+TEST_CASE("the end of a region that a branch returns keeps its sharding", "[manual]") {
+  // The conditional is split by the axis that is manual in the branch, along another dim.
+  const std::string manual = R"(HloModule m
+branch { x = f32[4,6] parameter(0)
+  s = f32[4,6] custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  l = f32[2,6] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={devices=[1,1,2,2]<=[4] last_tile_dims={manual, replicated}}
+  n = f32[2,6] negate(l)
+  k = f32[2,6] custom-call(n), custom_call_target="Sharding", sharding={devices=[1,1,2,2]<=[4] last_tile_dims={manual, replicated}}
+  ROOT o = f32[4,6] custom-call(k), custom_call_target="SPMDShardToFullShape", sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate} }
+other { x = f32[4,6] parameter(0)
+  ROOT a = f32[4,6] add(x, x) }
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  p = pred[] parameter(1)
+  ROOT c = f32[4,6] conditional(p, x, x), true_computation=branch, false_computation=other, sharding={devices=[1,4]<=[4]}
+})";
+  const std::string whole = R"(HloModule m
+branch { x = f32[4,6] parameter(0)
+  ROOT o = f32[4,6] negate(x) }
+other { x = f32[4,6] parameter(0)
+  ROOT a = f32[4,6] add(x, x) }
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  p = pred[] parameter(1)
+  ROOT c = f32[4,6] conditional(p, x, x), true_computation=branch, false_computation=other
+})";
+  const std::string message = difference(manual, whole, 4);
+  INFO(message);
+  CHECK(message.empty());
+}
+
 TEST_CASE("shapes that do not fit a manual region are refused with both shapes", "[manual]") {
   const std::string text = R"(HloModule m
 ENTRY e {

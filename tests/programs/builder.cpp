@@ -189,7 +189,7 @@ void Builder::step() {
     std::vector<Family> all;
     for (const auto& list :
          {elementwise_families(), shape_families(), sum_families(), window_families(),
-          index_families(), order_families(), control_families()})
+          index_families(), order_families(), control_families(), region_families()})
       for (const Family& family : list)
         for (int64_t i = 0; i < family.weight; ++i) all.push_back(family);
     return all;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "gspmd/ops/builders.h"
@@ -26,6 +27,13 @@ class Draws {
   uint64_t state_;
 };
 
+// What manual regions need to know, and tell.
+struct Regions {
+  Dims mesh;                     // sizes of the axes; devices count in row-major order
+  std::set<const Node*> inside;  // whose annotations are drawn with the region
+  int64_t channels = 0, groups = 0;
+};
+
 // Builds one computation out of random ops. Values are integers whose magnitude is known to stay
 // within what their type holds, so that all results are exact in any order of summation.
 class Builder {
@@ -34,7 +42,8 @@ class Builder {
 
   Computation& c;
   Draws& draws;
-  int depth;  // of called computations around this one
+  int depth;                   // of called computations around this one
+  Regions* regions = nullptr;  // nullptr: no regions here
 
   // A value that ops may read. `bound`: of its magnitude; negative: the dtype's own.
   Node* add(Node* value, double bound = -1);
@@ -77,6 +86,7 @@ std::vector<Family> window_families();
 std::vector<Family> index_families();
 std::vector<Family> order_families();
 std::vector<Family> control_families();
+std::vector<Family> region_families();
 
 // A computation of its own, with parameters of these shapes (bound by `bound`), `operations` ops
 // and a result of `result` shape.

@@ -5,6 +5,7 @@
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/collective_stats.h"
 #include "gspmd/passes/explain.h"
+#include "gspmd/passes/manual_reference.h"
 #include "gspmd/runtime/executor.h"
 #include "passes/spmd_check.h"
 #include "passes/trip_count.h"
@@ -67,18 +68,34 @@ WindowedEinsumOptions loops_of(const Module& module) {
   return options;
 }
 
+// Of programs with manual regions, what copies give that cut and gather at the regions' borders.
+std::vector<Array> expected_of(const Module& module, const CompiledModule& compiled,
+                               const std::vector<Value>& arguments, std::string& ambiguous) {
+  if (!has_manual_regions(module)) return leaves(evaluate(module, arguments));
+  const int64_t devices = module.num_partitions;
+  const std::vector<std::vector<Value>> all(static_cast<size_t>(devices), arguments);
+  const std::vector<Value> results =
+      evaluate_devices(*copies_with_regions(*compiled.completed), devices, all);
+  std::vector<Array> first = leaves(results.at(0));
+  for (const Value& other : results)
+    if (ambiguous.empty()) ambiguous = difference(first, leaves(other), "copies");
+  return first;
+}
+
 std::string check(const Module& module) {
   const int64_t devices = module.num_partitions;
   const std::string text = to_text(module);
   const auto read = parse_module(text);
   if (to_text(*read) != text) return "text: printed differently after reading";
   const std::vector<Value> arguments = integer_arguments(*read, 99);
-  const std::vector<Array> expected = leaves(evaluate(*read, arguments));
   PipelineOptions options;
   options.num_devices = devices;
   options.verify_between = true;
   options.windowed_einsum = loops_of(*read);
   const CompiledModule compiled = run_pipeline(*read, options);
+  std::string ambiguous;
+  const std::vector<Array> expected = expected_of(*read, compiled, arguments, ambiguous);
+  if (!ambiguous.empty()) return ambiguous;
   const std::vector<Array> found = leaves(run_partitioned(compiled, devices, arguments));
   if (std::string wrong = difference(expected, found, "interpreter"); !wrong.empty()) return wrong;
   ProgramOptions run;

@@ -66,6 +66,7 @@ Node* looped(Builder& b, Node* x) {
   const Shape state = tuple_shape(start);
   Computation* body = b.c.module().add_computation("body");
   Builder inner(*body, b.draws, b.depth + 1);
+  inner.regions = b.regions;
   Node* p = hlo::parameter(*body, 0, state);
   Node* i = inner.add(hlo::get_tuple_element(p, 0), 8);
   for (size_t e = 1; e < start.size(); ++e)
@@ -164,6 +165,7 @@ Computation* random_computation(Builder& caller, const std::vector<Shape>& param
                                 const Shape& result, double bound, int64_t operations) {
   Computation* c = caller.c.module().add_computation("region");
   Builder inner(*c, caller.draws, caller.depth + 1);
+  inner.regions = caller.regions;
   const auto bound_of = [&](const Shape& s) {
     return is_floating(s.dtype) || is_complex(s.dtype) ? bound : -1;
   };

@@ -6,6 +6,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/locate_difference.h"
+#include "gspmd/passes/manual_reference.h"
 #include "gspmd/passes/pipeline.h"
 #include "load.h"
 #include "passes/spmd_check.h"
@@ -64,7 +65,8 @@ TEST_CASE("planted faults are found where they were put, right programs have non
     std::vector<uint32_t> numbers;
     for (int i = 0; i < 12; ++i) numbers.push_back(static_cast<uint32_t>(draws.next()));
     const auto module = random_program(numbers);
-    if (!failure_of(*module).empty()) continue;
+    // Regions have no values of one device to compare.
+    if (has_manual_regions(*module) || !failure_of(*module).empty()) continue;
     PipelineOptions pipeline;
     const LocateOptions options{module->num_partitions};
     pipeline.num_devices = options.num_devices;

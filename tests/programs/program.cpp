@@ -20,6 +20,7 @@ class Annotator {
   }
 
   int64_t devices() const { return devices_; }
+  const Dims& mesh() const { return mesh_; }
 
   Sharding sharding(const Shape& shape) {
     if (!shape.is_tuple) return parse_sharding(text(shape.rank()), shape.rank());
@@ -88,12 +89,13 @@ class Annotator {
 class NewNodes {
  public:
   explicit NewNodes(Module& module) : module_(module) {}
-  void annotate(Annotator& annotator) {
+  void annotate(Annotator& annotator, const Regions& regions) {
     for (const auto& computation : module_.computations()) {
       size_t& done = done_[computation.get()];
       const bool is_program = computation.get() == module_.entry() || has_array_ops(*computation);
       for (; done < computation->nodes().size(); ++done)
-        if (is_program) annotator.annotate(*computation->nodes()[done]);
+        if (is_program && !regions.inside.contains(computation->nodes()[done].get()))
+          annotator.annotate(*computation->nodes()[done]);
     }
   }
 
@@ -126,16 +128,19 @@ std::unique_ptr<Module> random_program(std::span<const uint32_t> numbers) {
     const Shape shape(first.one_of(types), start.sizes(first.between(i == 0 ? 1 : 0, 3)));
     start.add(hlo::parameter(*entry, i, shape), 4);
   }
-  fresh.annotate(annotator);
+  Regions regions;
+  if (annotator.devices() > 1) regions.mesh = annotator.mesh();
+  fresh.annotate(annotator, regions);
   Draws draws(0);
   Builder builder(*entry, draws, 0);
+  builder.regions = &regions;
   for (Node* parameter : start.values()) builder.add(parameter, 4);
   // One mesh for all; each number draws its own annotations.
   for (size_t i = 1; i < numbers.size(); ++i) {
     draws = Draws(numbers[i]);
     first = Draws(uint64_t(numbers[i]) + 0x100000000);
     builder.step();
-    fresh.annotate(annotator);
+    fresh.annotate(annotator, regions);
   }
   std::vector<Node*> unread;
   for (Node* v : builder.values())
