@@ -308,6 +308,16 @@ TEST_CASE("sharding: arrays that split nothing are replicated, on one device max
   CHECK(parse_sharding("{devices=[1,1]0 last_tile_dims={manual}}") == Sharding::manual());
 }
 
+TEST_CASE("sharding: copies alone fit values of any rank", "[sharding]") {
+  for (const char* text : {"{devices=[1,4]<=[4] last_tile_dim_replicate}",
+                           "{devices=[4]3,1,2,0 last_tile_dim_replicate}",
+                           "{devices=[1,2,2]<=[4] last_tile_dims={replicated,replicated}}"})
+    for (const int64_t rank : {0, 1, 3})
+      CHECK(parse_sharding(text, rank) == Sharding::replicated());
+  CHECK_THROWS_AS(parse_sharding("{devices=[2,1,2]<=[4] last_tile_dim_replicate}", 1), UserError);
+  CHECK_THROWS_AS(parse_sharding("{devices=[1,4]0,1,2,2 last_tile_dim_replicate}", 1), UserError);
+}
+
 TEST_CASE("sharding: tuples are one sharding per leaf, metadata is dropped", "[sharding]") {
   const Sharding expected =
       Sharding::tuple({Sharding::replicated(), parse_sharding("{devices=[2]0,1}")});
