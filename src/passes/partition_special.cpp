@@ -27,6 +27,42 @@ std::optional<Partitioned> partition_reverse(SpmdPartitioner& spmd, Node& node) 
   return Partitioned{spmd.emit(Opcode::reverse, x->shape, {x}, node.attrs), turned};
 }
 
+// Equal operands of a concatenation along a split dim, as many for each device: one all-to-all of
+// the stack that they are, of the bytes that everybody lacks.
+std::optional<Partitioned> partition_concatenate(SpmdPartitioner& spmd, Node& node) {
+  const int64_t d = node.attrs.dimensions.at(0), count = std::ssize(node.operands());
+  const Sharding want = spmd.sharding(node);
+  if (!want.is_tiled() || want.tiles(d) < 3 || count % want.tiles(d) != 0) return std::nullopt;
+  const Dims& each = node.operand(0)->dims();
+  if (each[static_cast<size_t>(d)] == 0 || each[static_cast<size_t>(d)] % want.tiles(d) != 0)
+    return std::nullopt;
+  for (int64_t i = 0; i < count; ++i)
+    if (node.operand(i)->dims() != each || node.operand(i)->is(Opcode::slice) ||
+        spmd.keeps_unreduced(node, i) || !equivalent(spmd.sharding(*node.operand(i)), want))
+      return std::nullopt;
+  const auto stacked = [&](Dims dims, int64_t parts) {
+    dims.insert(dims.begin() + d, parts);
+    return dims;
+  };
+  // Split along the stack, or along the operands.
+  const auto layout = [&](bool stack) {
+    std::vector<Digits> dims;
+    for (int64_t e = 0; e < node.rank(); ++e) {
+      if (e == d) dims.push_back(stack ? want.dim(d) : Digits{});
+      dims.push_back(e == d && stack ? Digits{} : want.dim(e));
+    }
+    return Sharding::tiled(want.order(), std::move(dims), want.manual_digits());
+  };
+  std::vector<Node*> parts;
+  for (Node* operand : node.operands()) {
+    Node* local = spmd.reshard(operand, want);
+    parts.push_back(hlo::reshape(local, stacked(local->dims(), 1)));
+  }
+  const Shape whole(node.shape.dtype, stacked(each, count));
+  Node* local = spmd.reshard({hlo::concatenate(parts, d), layout(false)}, whole, layout(true));
+  return Partitioned{hlo::reshape(local, local_shape(node.shape, want).dims), want};
+}
+
 std::optional<Partitioned> partition_get_dimension_size(SpmdPartitioner& spmd, Node& node) {
   const int64_t size = node.operand(0)->dim(node.attrs.dimensions.at(0));
   if (size > std::numeric_limits<int32_t>::max())
@@ -55,6 +91,8 @@ std::optional<Partitioned> partition_special(SpmdPartitioner& spmd, Node& node) 
       return partition_scan(spmd, node);
     case Opcode::sort:
       return partition_sort(spmd, node);
+    case Opcode::concatenate:
+      return partition_concatenate(spmd, node);
     case Opcode::slice:
       if (auto first = partition_slice_of_sort(spmd, node)) return first;
       return partition_short_slice(spmd, node);

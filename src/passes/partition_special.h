@@ -37,6 +37,8 @@ std::optional<Partitioned> partition_scan(SpmdPartitioner& spmd, Node& node);
 std::optional<Partitioned> partition_sort(SpmdPartitioner& spmd, Node& node);
 // The first elements of such a sort.
 std::optional<Partitioned> partition_slice_of_sort(SpmdPartitioner& spmd, Node& node);
+// Equal operands along a split dim, as many for each device.
+std::optional<Partitioned> partition_concatenate(SpmdPartitioner& spmd, Node& node);
 // A reversal that ends where its parts are, or far away.
 std::optional<Partitioned> partition_reverse(SpmdPartitioner& spmd, Node& node);
 // A number that every device knows.
