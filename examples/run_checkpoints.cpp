@@ -1,18 +1,13 @@
 #include "examples/run_checkpoints.h"
 
+#define XXH_INLINE_ALL
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <cstdio>
 
 namespace gspmd::examples {
 namespace {
-
-// FNV-1a: only to tell texts apart.
-uint64_t fingerprint(const std::string& text) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
-}
 
 // Options that losses depend on and that the shapes of the model do not show, by name.
 std::map<std::string, std::string> describe(const TrainOptions& o, const Corpus& corpus) {
@@ -24,7 +19,7 @@ std::map<std::string, std::string> describe(const TrainOptions& o, const Corpus&
           {"seq", fmt::format("{}", o.seq)},
           {"steps", fmt::format("{}", o.steps)},
           {"text", fmt::format("{} bytes, fingerprint {:016x}", corpus.train.size(),
-                               fingerprint(corpus.train))}};
+                               XXH3_64bits(corpus.train.data(), corpus.train.size()))}};
 }
 
 // The schedule of learning rates follows them; to train on with others is a choice.

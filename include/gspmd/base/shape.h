@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/base/dtype.h"
@@ -24,7 +25,7 @@ struct GSPMD_API Shape {
   std::string layout;  // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
 
   Shape() = default;
-  Shape(DType dtype, Dims dims) : dtype(dtype), dims(std::move(dims)) {}  // of an array
+  Shape(DType type, Dims sizes) : dtype(type), dims(std::move(sizes)) {}  // of an array
   static Shape tuple(std::vector<Shape> elements);                        // of these elements
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }  // number of dims

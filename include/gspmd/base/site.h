@@ -17,7 +17,7 @@ struct Site {
   // A template, so that {0, 1} - a null pointer and a line to the compiler - is never taken for a
   // Site.
   template <std::same_as<char> Char>
-  constexpr Site(const Char* file, int line) : file(file), line(line) {}
+  constexpr Site(const Char* path, int number) : file(path), line(number) {}
 
   // The line that calls the function whose default argument this is.
   static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {

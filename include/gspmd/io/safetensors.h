@@ -18,9 +18,9 @@ namespace gspmd {
 
 // One tensor of a file.
 struct SafetensorsEntry {
-  std::string name;    // unique in the file
-  Shape shape;         // of the whole tensor
-  int64_t offset = 0;  // of the first byte, from the beginning of the file
+  std::string name = {};  // unique in the file
+  Shape shape = {};       // of the whole tensor
+  int64_t offset = 0;     // of the first byte, from the beginning of the file
 };
 
 // A safetensors file opened for reading. Opening reads and checks the header: its length, types,
@@ -70,9 +70,9 @@ GSPMD_API void write_safetensors(const std::string& path,
 
 // A tensor to be written, which is asked for when its turn comes.
 struct SafetensorsSource {
-  std::string name;             // unique in the file
-  Shape shape;                  // of what read() gives
-  std::function<Array()> read;  // called once
+  std::string name = {};             // unique in the file
+  Shape shape = {};                  // of what read() gives
+  std::function<Array()> read = {};  // called once
 };
 // The same with one tensor in memory at a time.
 GSPMD_API void write_safetensors_streamed(const std::string& path,

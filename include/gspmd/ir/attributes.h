@@ -19,15 +19,15 @@ namespace gspmd {
 // dot: dimension numbers.
 struct DotDims {
   // --- lhs_batch_dims and so on in HLO's text
-  Dims lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
+  Dims lhs_batch = {}, rhs_batch = {}, lhs_contracting = {}, rhs_contracting = {};
   bool operator==(const DotDims&) const = default;
 };
 
 // gather: dimension numbers, HLO's names.
 struct GatherDims {
   // --- as HLO's attributes of the same names
-  Dims offset_dims, collapsed_slice_dims, start_index_map;
-  Dims operand_batching_dims, start_indices_batching_dims;
+  Dims offset_dims = {}, collapsed_slice_dims = {}, start_index_map = {};
+  Dims operand_batching_dims = {}, start_indices_batching_dims = {};
   int64_t index_vector_dim = 0;
   bool operator==(const GatherDims&) const = default;
 };
@@ -35,8 +35,8 @@ struct GatherDims {
 // scatter: dimension numbers, HLO's names.
 struct ScatterDims {
   // --- as HLO's attributes of the same names
-  Dims update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims;
-  Dims input_batching_dims, scatter_indices_batching_dims;
+  Dims update_window_dims = {}, inserted_window_dims = {}, scatter_dims_to_operand_dims = {};
+  Dims input_batching_dims = {}, scatter_indices_batching_dims = {};
   int64_t index_vector_dim = 0;
   bool operator==(const ScatterDims&) const = default;
 };
@@ -55,41 +55,42 @@ struct WindowDim {
 struct ConvDims {
   // --- dims of input, kernel and result by the part they play
   int64_t input_batch = 0, input_feature = 0;
-  Dims input_spatial;
+  Dims input_spatial = {};
   int64_t kernel_input_feature = 0, kernel_output_feature = 0;
-  Dims kernel_spatial;
+  Dims kernel_spatial = {};
   int64_t output_batch = 0, output_feature = 0;
-  Dims output_spatial;
+  Dims output_spatial = {};
   int64_t feature_group_count = 1, batch_group_count = 1;
   bool operator==(const ConvDims&) const = default;
 };
 
-struct RaggedDotDims {         // beside DotDims
-  Dims lhs_ragged, rhs_group;  // ragged dim of the left operand; group dim of the right one
+struct RaggedDotDims {   // beside DotDims
+  Dims lhs_ragged = {};  // ragged dim of the left operand
+  Dims rhs_group = {};   // group dim of the right one
   bool operator==(const RaggedDotDims&) const = default;
 };
 
 struct TriangularDims {  // triangular-solve; cholesky reads `lower` only
   // Whether a x = b or x a = b; which triangle is read; whether its diagonal is 1.
   bool left_side = false, lower = false, unit_diagonal = false;
-  std::string transpose_a;  // NO_TRANSPOSE, TRANSPOSE, ADJOINT
+  std::string transpose_a = {};  // NO_TRANSPOSE, TRANSPOSE, ADJOINT
   bool operator==(const TriangularDims&) const = default;
 };
 
 // Small attributes of rare opcodes.
 struct ScalarAttributes {
-  std::string fft_type;  // FFT, IFFT, RFFT, IRFFT; lengths in Attributes::dimensions
-  double epsilon = 0;    // batch-norm-*; its feature_index is Attributes::index
+  std::string fft_type = {};  // FFT, IFFT, RFFT, IRFFT; lengths in Attributes::dimensions
+  double epsilon = 0;         // batch-norm-*; its feature_index is Attributes::index
   int64_t exponent_bits = 0, mantissa_bits = 0;  // reduce-precision
-  std::string distribution;                      // rng: rng_uniform, rng_normal
-  std::string algorithm;               // rng-bit-generator: rng_default, rng_three_fry, rng_philox
-  int64_t delta = 0;                   // rng-get-and-update-state
-  bool is_stable = false;              // sort; its dim is Attributes::dimensions
-  int64_t k = 0;                       // topk
-  bool largest = true;                 // topk
-  bool is_reverse = false;             // scan; its dim is Attributes::dimensions
-  std::optional<bool> is_associative;  // scan
-  int64_t num_carries = 0;             // scan
+  std::string distribution = {};                 // rng: rng_uniform, rng_normal
+  std::string algorithm = {};  // rng-bit-generator: rng_default, rng_three_fry, rng_philox
+  int64_t delta = 0;           // rng-get-and-update-state
+  bool is_stable = false;      // sort; its dim is Attributes::dimensions
+  int64_t k = 0;               // topk
+  bool largest = true;         // topk
+  bool is_reverse = false;     // scan; its dim is Attributes::dimensions
+  std::optional<bool> is_associative = {};  // scan
+  int64_t num_carries = 0;                  // scan
   bool operator==(const ScalarAttributes&) const = default;
 };
 
@@ -104,10 +105,10 @@ enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; print
 //   when `wraps`, else not at all.
 struct Permutation {
   // {source, target} device ids, of the form with a list.
-  std::vector<std::pair<int64_t, int64_t>> pairs;
+  std::vector<std::pair<int64_t, int64_t>> pairs = {};
   DeviceOrder order = nullptr;  // set for both forms without a list
   // --- of the forms without a list
-  Digits from, to;
+  Digits from = {}, to = {};
   int64_t shift = 0;
   bool wraps = false;
   bool operator==(const Permutation&) const = default;
@@ -120,48 +121,48 @@ GSPMD_API std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation
 // Attributes of all opcodes; an opcode reads the fields that HLO gives it and leaves the others at
 // their defaults.
 struct Attributes {
-  Dims dimensions;    // broadcast, reduce, transpose, reverse, concatenate, all-gather, ...
-  int64_t index = 0;  // parameter number; get-tuple-element index; iota_dimension
-  Dims starts, limits, strides;     // slice
-  Dims slice_sizes;                 // gather slice_sizes; dynamic-slice dynamic_slice_sizes
-  std::vector<PaddingDim> padding;  // pad: one entry per dim
-  std::vector<WindowDim>
-      window;  // convolution (its spatial dims), reduce-window, select-and-scatter
+  Dims dimensions = {};  // broadcast, reduce, transpose, reverse, concatenate, all-gather, ...
+  int64_t index = 0;     // parameter number; get-tuple-element index; iota_dimension
+  Dims starts = {}, limits = {}, strides = {};  // slice
+  Dims slice_sizes = {};                 // gather slice_sizes; dynamic-slice dynamic_slice_sizes
+  std::vector<PaddingDim> padding = {};  // pad: one entry per dim
+  // convolution (its spatial dims), reduce-window, select-and-scatter
+  std::vector<WindowDim> window = {};
   // --- of the ops they are named for
-  Rare<ConvDims> conv;
-  Rare<RaggedDotDims> ragged;
-  Rare<TriangularDims> triangular;
-  Rare<ScalarAttributes> scalar;
-  Rare<DotDims> dot;
-  Rare<GatherDims> gather;
-  Rare<ScatterDims> scatter;
-  Direction direction = Direction::eq;  // compare
-  std::string compare_type;             // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
-  Array literal;                        // constant; shared, never written
-  Rare<ReplicaGroups> replica_groups;   // collectives; absent: one group of all
-  Rare<Permutation> permutation;        // collective-permute
-  std::optional<int64_t> channel_id;    // collectives: as in the text
-  bool use_global_device_ids = false;   // collectives: group members are global ids
-  bool indices_are_sorted = false;      // gather, scatter: promised by the user
-  bool unique_indices = false;          // scatter: promised by the user
-  std::string custom_call_target;       // custom-call: what is called
-  std::string fusion_kind;              // kLoop, kOutput, ...
+  Rare<ConvDims> conv = {};
+  Rare<RaggedDotDims> ragged = {};
+  Rare<TriangularDims> triangular = {};
+  Rare<ScalarAttributes> scalar = {};
+  Rare<DotDims> dot = {};
+  Rare<GatherDims> gather = {};
+  Rare<ScatterDims> scatter = {};
+  Direction direction = Direction::eq;      // compare
+  std::string compare_type = {};            // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
+  Array literal = {};                       // constant; shared, never written
+  Rare<ReplicaGroups> replica_groups = {};  // collectives; absent: one group of all
+  Rare<Permutation> permutation = {};       // collective-permute
+  std::optional<int64_t> channel_id = {};   // collectives: as in the text
+  bool use_global_device_ids = false;       // collectives: group members are global ids
+  bool indices_are_sorted = false;          // gather, scatter: promised by the user
+  bool unique_indices = false;              // scatter: promised by the user
+  std::string custom_call_target = {};      // custom-call: what is called
+  std::string fusion_kind = {};             // kLoop, kOutput, ...
   // Attributes without a field above, name -> raw text as written (operand_precision={..},
   // backend_config=.., is_host_transfer=..): kept, printed, no influence on numbers.
-  std::map<std::string, std::string> other;
+  std::map<std::string, std::string> other = {};
 };
 GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals compared bit by bit
 
 // What HLO's `metadata={...}` says of an instruction.
 struct Metadata {
-  std::string op_name;                       // the user's name of the value
-  std::string op_type;                       // HLO's op_type
-  std::string source_file;                   // the user's file
-  int64_t source_line = 0;                   // from 1; 0: not known
-  std::map<std::string, std::string> other;  // fields without a member here, raw
+  std::string op_name = {};                       // the user's name of the value
+  std::string op_type = {};                       // HLO's op_type
+  std::string source_file = {};                   // the user's file
+  int64_t source_line = 0;                        // from 1; 0: not known
+  std::map<std::string, std::string> other = {};  // fields without a member here, raw
   // Of nodes that the partitioner makes: the nodes of the completed module that needed them and
   // whose value they move. Not printed, no part of ==.
-  std::string cause, moved;
+  std::string cause = {}, moved = {};
   // `cause` and `moved` do not count.
   bool operator==(const Metadata& o) const {
     return op_name == o.op_name && op_type == o.op_type && source_file == o.source_file &&

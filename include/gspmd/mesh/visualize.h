@@ -12,9 +12,9 @@ namespace gspmd {
 
 // A tensor on a page, or a tuple, whose leaves are shown one by one.
 struct ShardedTensor {
-  std::string name;   // its heading
-  Shape shape;        // global
-  Sharding sharding;  // of that shape; a tuple's for a tuple, or one for all its leaves
+  std::string name = {};   // its heading
+  Shape shape = {};        // global
+  Sharding sharding = {};  // of that shape; a tuple's for a tuple, or one for all its leaves
 };
 
 // An HTML page that needs nothing else: a drawing (SVG) of each tensor's boxes, coloured and

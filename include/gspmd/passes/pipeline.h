@@ -24,19 +24,19 @@ struct PassTime {
 
 // How a module is compiled. What CompileOptions has by the same name means the same.
 struct PipelineOptions {
-  int64_t num_devices = 1;                // of the mesh
-  PropagateOptions propagate;             // of completion
-  bool run_propagation = true;            // false: the shardings in the module as they stand
-  bool verify_between = false;            // verify the module after every pass
-  bool combine = true;                    // collective combining
-  bool fuse = true;                       // elementwise chains into loops
-  WindowedEinsumOptions windowed_einsum;  // of looped products
-  bool cse_across_phases = false;         // design.md 2.15
-  std::vector<std::string> disabled;      // pass names
-  std::vector<std::string> dump_after;    // pass names; "all"
+  int64_t num_devices = 1;                     // of the mesh
+  PropagateOptions propagate = {};             // of completion
+  bool run_propagation = true;                 // false: the shardings in the module as they stand
+  bool verify_between = false;                 // verify the module after every pass
+  bool combine = true;                         // collective combining
+  bool fuse = true;                            // elementwise chains into loops
+  WindowedEinsumOptions windowed_einsum = {};  // of looped products
+  bool cse_across_phases = false;              // design.md 2.15
+  std::vector<std::string> disabled = {};      // pass names
+  std::vector<std::string> dump_after = {};    // pass names; "all"
   // Called with the text after each pass of dump_after.
-  std::function<void(const std::string& pass, const std::string& text)> dump;
-  std::function<void(const PassTime& time)> on_pass;  // as each pass ends
+  std::function<void(const std::string& pass, const std::string& text)> dump = {};
+  std::function<void(const PassTime& time)> on_pass = {};  // as each pass ends
 };
 
 // The module at four stages, and what to know of it.

@@ -28,10 +28,10 @@ struct BufferPlace {
 // A value that a device holds at some moment.
 struct HeldTensor {
   BufferPlace::Kind kind = BufferPlace::arena;  // where it is
-  std::string name;                             // of the instruction
-  Shape shape;                                  // on one device
+  std::string name = {};                        // of the instruction
+  Shape shape = {};                             // on one device
   int64_t bytes = 0;                            // on one device
-  std::string source;  // "file:line" of the user's program; empty where it is not known
+  std::string source = {};  // "file:line" of the user's program; empty where it is not known
   bool operator==(const HeldTensor&) const = default;
 };
 // "dot.3 f32[64,64] 16384 bytes (model.cpp:12)".
@@ -57,7 +57,7 @@ struct MemoryPlan {
 struct PlanOptions {
   int64_t guard_bytes = 0;  // unused bytes behind every arena buffer; a multiple of 64
   // Extra scratch in bytes while a node runs (library scratch); by node id.
-  std::map<int64_t, int64_t> scratch;
+  std::map<int64_t, int64_t> scratch = {};
 };
 
 // Liveness over the program tree (entry, while bodies, calls) in node order, in-place reuse

@@ -21,8 +21,8 @@ struct PropagateOptions {
   // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the
   // module's frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
   // allow_spmd_sharding_propagation_to_{output,parameters}, absent = none.
-  std::vector<bool> allow_output;
-  std::vector<bool> allow_parameters;  // as allow_output, of entry parameters
+  std::vector<bool> allow_output = {};
+  std::vector<bool> allow_parameters = {};  // as allow_output, of entry parameters
   // Boundary shardings that completion found but that do not divide become replicated (imported
   // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
   bool replicate_indivisible_boundary = true;

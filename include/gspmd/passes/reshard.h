@@ -29,7 +29,7 @@ enum class ReshardKind : uint8_t {
 struct MovedDigits {
   int64_t dim = -1;     // whose minor-most digits they are
   int64_t dim_to = -1;  // whose minor-most digits they become
-  Digits digits;        // of the rank
+  Digits digits = {};   // of the rank
   bool operator==(const MovedDigits&) const = default;
 };
 
@@ -38,9 +38,9 @@ struct ReshardStep {
   ReshardKind kind = ReshardKind::all_gather;  // which operation
   int64_t dim = -1;                            // the tensor dim concerned; -1: none
   int64_t dim_to = -1;                         // all_to_all
-  Digits digits;                               // the part of the rank concerned
+  Digits digits = {};                          // the part of the rank concerned
   // A value that is whole on some of the devices only is `{maximal}` on the first of them.
-  Sharding before, after;
+  Sharding before = {}, after = {};
   // Shards of an uneven dim are not parts of each other here: `dim` (or `dim_to`) is exchanged
   // between neighbours too, before it is split further or after it has been joined.
   bool realigned = false;
