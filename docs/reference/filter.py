@@ -10,7 +10,7 @@ import re
 import sys
 
 SILENT = re.compile(r"^\s*(friend\b.*;|.*=\s*(default|delete);|~\w+\(\);|virtual ~\w+\(\)[^;]*;|\w+\(\w+&&\) noexcept;|\w+& operator=\(\w+&&\) noexcept;)\s*$")
-SEVERAL = re.compile(r"^\s*([\w:]+(?:<[\w:]+>)?)\s+(\w+(?:\s*=\s*[\w:.+-]+)?(?:,\s*\w+(?:\s*=\s*[\w:.+-]+)?)+);\s*$")
+SEVERAL = re.compile(r"^\s*([\w:]+(?:<[\w:]+>)?)\s+(\w+(?:\s*=\s*(?:[\w:.+-]+|\{\}))?(?:,\s*\w+(?:\s*=\s*(?:[\w:.+-]+|\{\}))?)+);\s*$")
 NAME = re.compile(r"(operator\W+|\w+)\(")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)\'')
 
