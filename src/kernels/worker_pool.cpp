@@ -1,9 +1,11 @@
 #include "gspmd/kernels/worker_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -129,6 +131,32 @@ class Crew : public std::enable_shared_from_this<Crew> {
   }
 
  private:
+  // Crews that tasks of oneTBB will serve or serve, once per task: kept until these are through,
+  // and seen to be kept by leak checkers, which do not look into oneTBB's memory.
+  class TasksUnderWay {
+   public:
+    void add(std::shared_ptr<Crew> crew) {
+      const std::lock_guard lock(mutex_);
+      crews_.push_back(std::move(crew));
+    }
+    void remove(const Crew* crew) {
+      std::shared_ptr<Crew> last;  // ends after the lock
+      const std::lock_guard lock(mutex_);
+      const auto at = std::find_if(crews_.begin(), crews_.end(),
+                                   [&](const auto& kept) { return kept.get() == crew; });
+      last = std::move(*at);
+      crews_.erase(at);
+    }
+
+   private:
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<Crew>> crews_;
+  };
+  static TasksUnderWay& tasks_under_way() {
+    static TasksUnderWay& tasks = *new TasksUnderWay;  // tasks may be left when the process ends
+    return tasks;
+  }
+
   enum State : int { vacant, invited, claimed, present };  // claimed: a thread is being made
   struct alignas(64) Slot {
     std::atomic<int> state{vacant};
@@ -191,7 +219,11 @@ class Crew : public std::enable_shared_from_this<Crew> {
       if (!slots_[static_cast<size_t>(i)].state.compare_exchange_strong(expected, invited))
         continue;
       any = true;
-      arena_.enqueue([self = shared_from_this(), i] { self->serve_for_a_while(i); });
+      tasks_under_way().add(shared_from_this());
+      arena_.enqueue([this, i] {
+        serve_for_a_while(i);
+        tasks_under_way().remove(this);
+      });
     }
     if (!any) return;
     const auto all_present = [&] {
@@ -278,7 +310,7 @@ class CrewPool final : public WorkerPool {
   void barrier(int) override { crew_->barrier(); }
 
  private:
-  std::shared_ptr<Crew> crew_;  // tasks that come late keep it
+  std::shared_ptr<Crew> crew_;  // tasks that come late keep it, too
 };
 
 }  // namespace
