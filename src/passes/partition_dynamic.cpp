@@ -249,8 +249,6 @@ Sharding arranged(const Dynamic& dynamic, const Sharding& s, uint64_t kept, cons
   return Sharding::tiled(s.order(), std::move(dims), s.manual_digits());
 }
 
-}  // namespace
-
 // Where the result is wanted split along a sliced dim: each device takes its part from an operand
 // that is whole there, where that sends no more than the best that takes whole slices (`least`).
 bool takes_parts(const Dynamic& dynamic, const Shape& operand, const Sharding& have,
@@ -261,6 +259,8 @@ bool takes_parts(const Dynamic& dynamic, const Shape& operand, const Sharding& h
   if (!any || !want.order() || want.manual_digits() != have.manual_digits()) return false;
   return !least || bytes(operand, have, dynamic.whole_window(want)) <= *least;
 }
+
+}  // namespace
 
 // Sliced dims stay split where a sum of the slice over their holders sends fewer bytes than to make
 // them whole; other dims are split as they are, or as the result wants.

@@ -150,9 +150,7 @@ class RandomPart {
     Node* start;
   };
 
-  Node* number(uint64_t value) {
-    return hlo::constant(spmd_.local(), Array::scalar(static_cast<uint64_t>(value)));
-  }
+  Node* number(uint64_t value) { return hlo::constant(spmd_.local(), Array::scalar(value)); }
   Node* multiply_u64(Node* x, int64_t by) {
     return by == 1 ? x : multiply(x, constant_like(x, static_cast<uint64_t>(by)));
   }

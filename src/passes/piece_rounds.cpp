@@ -213,6 +213,12 @@ int64_t volume(const Dims& size) {
   return count;
 }
 
+int64_t elements_of(const std::vector<PieceRound>& rounds) {
+  int64_t sum = 0;
+  for (const PieceRound& round : rounds) sum = saturating_add(sum, volume(round.size));
+  return sum;
+}
+
 int64_t assign_sources(std::vector<Piece>& pieces) { return Loads(pieces).run(); }
 
 std::vector<PieceRound> colour_pieces(std::vector<Piece> pieces, size_t most_rounds) {

@@ -18,6 +18,8 @@ struct Piece {
 
 // The elements of a box of that size; saturates.
 int64_t volume(const Dims& size);
+// What one device sends in all rounds; saturates.
+int64_t elements_of(const std::vector<PieceRound>& rounds);
 
 // Chooses senders so that the one that sends the most elements sends as few as can be found.
 // Returns how many.

@@ -112,12 +112,6 @@ int64_t received_most(const std::vector<Piece>& pieces) {
   return most;
 }
 
-int64_t elements_of(const std::vector<PieceRound>& rounds) {
-  int64_t sum = 0;
-  for (const PieceRound& round : rounds) sum = saturating_add(sum, volume(round.size));
-  return sum;
-}
-
 std::vector<PieceRound> rounds_of(const std::vector<Piece>& pieces, bool relays) {
   constexpr int64_t kMostParts = 512;
   constexpr size_t kMostCut = 16;
@@ -141,6 +135,30 @@ std::vector<PieceRound> rounds_of(const std::vector<Piece>& pieces, bool relays)
         keep(colour_pieces(std::move(parts), whole ? SIZE_MAX : kMostCut));
     }
   return best;
+}
+
+int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox> want) {
+  int64_t most = 0;
+  for (const HeldBox& w : want) {
+    const Box* own = box_of(have, w.device);
+    most = std::max(most, volume(w.box.size) - (own ? volume(intersect(w.box, *own).size) : 0));
+  }
+  return most;
+}
+
+// Those that hold a tile share the sending of what others want of it, once each.
+int64_t elements_leaving(std::span<const HeldBox> have, std::span<const HeldBox> want) {
+  const std::map<Dims, Tile> wanted = tiles_of(want);
+  int64_t most = 0;
+  for (const auto& [start, tile] : tiles_of(have)) {
+    int64_t leaving = 0;
+    for (const auto& [at, goal] : wanted)
+      if (!std::includes(tile.holders.begin(), tile.holders.end(), goal.holders.begin(),
+                         goal.holders.end()))
+        leaving += volume(intersect(tile.box, goal.box).size);
+    most = std::max(most, ceil_div(leaving, std::ssize(tile.holders)));
+  }
+  return most;
 }
 
 }  // namespace
@@ -199,34 +217,6 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
   }
   return plan;
 }
-
-namespace {
-
-int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox> want) {
-  int64_t most = 0;
-  for (const HeldBox& w : want) {
-    const Box* own = box_of(have, w.device);
-    most = std::max(most, volume(w.box.size) - (own ? volume(intersect(w.box, *own).size) : 0));
-  }
-  return most;
-}
-
-// Those that hold a tile share the sending of what others want of it, once each.
-int64_t elements_leaving(std::span<const HeldBox> have, std::span<const HeldBox> want) {
-  const std::map<Dims, Tile> wanted = tiles_of(want);
-  int64_t most = 0;
-  for (const auto& [start, tile] : tiles_of(have)) {
-    int64_t leaving = 0;
-    for (const auto& [at, goal] : wanted)
-      if (!std::includes(tile.holders.begin(), tile.holders.end(), goal.holders.begin(),
-                         goal.holders.end()))
-        leaving += volume(intersect(tile.box, goal.box).size);
-    most = std::max(most, ceil_div(leaving, std::ssize(tile.holders)));
-  }
-  return most;
-}
-
-}  // namespace
 
 int64_t elements_needed(std::span<const HeldBox> have, std::span<const HeldBox> want) {
   return std::max(elements_lacking(have, want), elements_leaving(have, want));

@@ -164,16 +164,6 @@ class Relay {
   std::vector<Unit> units_;       // the largest first
 };
 
-int64_t elements_of(const std::vector<PieceRound>& rounds) {
-  int64_t sum = 0;
-  for (const PieceRound& round : rounds) {
-    int64_t elements = 1;
-    for (const int64_t d : round.size) elements = saturating_multiply(elements, d);
-    sum = saturating_add(sum, elements);
-  }
-  return sum;
-}
-
 }  // namespace
 
 std::vector<PieceRound> relay_pieces(const std::vector<Piece>& pieces, size_t most_rounds,

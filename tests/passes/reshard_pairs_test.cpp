@@ -313,6 +313,7 @@ TEST_CASE("reshard pairs: a detour over any other layout of a mesh is never chea
   Setting six = settings()[2];
   for (const Dims& dims : six.sizes()) {
     six.chains = {{{6, 1}}, {{2, 3}, {3, 1}}};
+    // Where both mix at uneven sizes there are cheaper detours: docs/design/0009.
     if (dims == six.even) six.chains.push_back({{3, 2}, {2, 1}});
     CHECK(cheaper_detours(six, Shape(DType::f32, dims), layouts(six)) == "");
   }
