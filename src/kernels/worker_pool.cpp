@@ -22,8 +22,7 @@
 namespace gspmd {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(80);      // before sleeping or leaving
-constexpr auto kArrival = std::chrono::microseconds(300);  // for an invited task to arrive
+constexpr auto kSpin = std::chrono::microseconds(80);  // before sleeping or leaving
 
 void pause() {
 #if defined(__x86_64__)
@@ -64,10 +63,11 @@ struct Abandoned {};  // thrown out of a barrier that another worker can no long
 // thread.
 class Crew : public std::enable_shared_from_this<Crew> {
  public:
-  Crew(int size, PoolKind kind) : slots_(static_cast<size_t>(size)), tbb_(kind == PoolKind::tbb) {
+  Crew(int size, [[maybe_unused]] PoolKind kind) : slots_(static_cast<size_t>(size)) {
     patient_ = static_cast<unsigned>(size) <= std::thread::hardware_concurrency();
     int tasks = 1;  // slots that oneTBB can serve at once, the caller's included
 #ifdef GSPMD_HAS_TBB
+    tbb_ = kind == PoolKind::tbb;
     if (tbb_) {
       tasks = std::min(size, tbb::this_task_arena::max_concurrency());
       arena_.initialize(tasks);
@@ -212,6 +212,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   void fill_slots() {
 #ifdef GSPMD_HAS_TBB
+    constexpr auto kArrival = std::chrono::microseconds(300);  // for an invited task to arrive
     if (!tbb_) return;
     bool any = false;
     for (int i = 1; i < size(); ++i) {
@@ -286,7 +287,6 @@ class Crew : public std::enable_shared_from_this<Crew> {
   }
 
   std::vector<Slot> slots_;
-  bool tbb_ = false;
   bool patient_ = true;
   std::mutex run_mutex_;
   const std::function<void(int)>* task_ = nullptr;
@@ -297,6 +297,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   alignas(64) std::atomic<uint64_t> phase_{0};
   alignas(64) std::atomic<int> left_{0};
 #ifdef GSPMD_HAS_TBB
+  bool tbb_ = false;
   tbb::task_arena arena_{tbb::task_arena::automatic};
 #endif
 };

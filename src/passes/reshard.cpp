@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "mesh/digit_tools.h"
 #include "mesh/layout.h"
+#include "passes/reshard_detour.h"
 #include "passes/reshard_search.h"
 #include "passes/trip_count.h"
 
@@ -316,6 +317,13 @@ Sharding bare(const Sharding& s) {
   return Sharding::tiled(s.order(), std::move(dims), s.manual_digits(), s.unreduced());
 }
 
+ReshardPlan direct(const Shape& global, const Sharding& from, const Sharding& to,
+                   const Ends& ends) {
+  if (ends.from != ends.to && in_place(global, from, to, ends)) return {};
+  if (std::optional<ReshardPlan> plan = one_way(global, from, to, ends)) return std::move(*plan);
+  return search(global, from, to, ends);
+}
+
 using Key = std::vector<int64_t>;
 
 void append_key(Key& key, const Digits& digits) {
@@ -336,27 +344,39 @@ void append_key(Key& key, const Sharding& s) {
   }
 }
 
+// Over at most `between` other layouts. num_devices: 0 for as many as the layouts name.
+ReshardPlan plan_over(const Shape& global, const Sharding& from, const Sharding& to,
+                      int64_t num_devices, int between) {
+  // The layers of a model ask the same again and again.
+  static thread_local std::map<Key, ReshardPlan> known;
+  constexpr size_t kMaxKnown = 10'000;
+  const Ends ends = ends_of(from, to, num_devices);
+  Key key{dtype_size(global.dtype), ends.num_devices, between};
+  key.insert(key.end(), global.dims.begin(), global.dims.end());
+  append_key(key, from);
+  append_key(key, to);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  ReshardPlan plan = direct(global, from, to, ends);
+  if (between > 0)
+    for (const Sharding& via : detours(global, from, to, ends.num_devices, plan.cost.bytes)) {
+      ReshardPlan both = joined(plan_over(global, from, via, num_devices, between - 1),
+                                plan_over(global, via, to, num_devices, between - 1));
+      if (both.cost.bytes < plan.cost.bytes) plan = std::move(both);
+    }
+  if (known.size() >= kMaxKnown) known.clear();
+  return known.emplace(std::move(key), std::move(plan)).first->second;
+}
+
 }  // namespace
 
 ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to,
                          int64_t num_devices) {
+  constexpr int kMostBetween = 2;  // layouts, with which no detour is left that is cheaper
   check(global, from, to);
   const Sharding a = with_devices(bare(from), to), b = bare(to);
   if (equivalent(a, b)) return {};
-  const Ends ends = ends_of(a, b, num_devices);
-  if (ends.from != ends.to && in_place(global, a, b, ends)) return {};
-  if (std::optional<ReshardPlan> plan = one_way(global, a, b, ends)) return std::move(*plan);
-  // The layers of a model ask the same again and again.
-  static thread_local std::map<Key, ReshardPlan> known;
-  constexpr size_t kMaxKnown = 10'000;
-  Key key{dtype_size(global.dtype), ends.num_devices};
-  key.insert(key.end(), global.dims.begin(), global.dims.end());
-  append_key(key, a);
-  append_key(key, b);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  if (known.size() >= kMaxKnown) known.clear();
-  return known.emplace(std::move(key), search(global, a, b, ends)).first->second;
+  return plan_over(global, a, b, num_devices, kMostBetween);
 }
 
 std::string to_string(const ReshardPlan& plan) {

@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "passes/reshard_detour.h"
+
 namespace gspmd {
 namespace {
 
@@ -48,13 +50,9 @@ ReshardPlan plan_table_reshard(const Shape& global, const Sharding& from, const 
   ReshardPlan plan = plan_reshard(global, from, to, num_devices);
   const std::optional<Sharding> stop = stopover(global, from, to);
   if (!stop) return plan;
-  ReshardPlan first = plan_reshard(global, from, *stop, num_devices);
-  const ReshardPlan last = plan_reshard(global, *stop, to, num_devices);
-  first.steps.insert(first.steps.end(), last.steps.begin(), last.steps.end());
-  first.cost.bytes += last.cost.bytes;
-  first.cost.steps += last.cost.steps;
-  first.full_rematerialization = first.full_rematerialization || last.full_rematerialization;
-  return first.cost.bytes <= plan.cost.bytes + plan.cost.bytes / 4 ? first : plan;
+  ReshardPlan both = joined(plan_reshard(global, from, *stop, num_devices),
+                            plan_reshard(global, *stop, to, num_devices));
+  return both.cost.bytes <= plan.cost.bytes + plan.cost.bytes / 4 ? both : plan;
 }
 
 }  // namespace gspmd

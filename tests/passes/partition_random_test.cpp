@@ -1,5 +1,7 @@
 // Random numbers of split arrays: those of one device, made by each device for its own part.
 
+#include <regex>
+
 #include "gspmd/ir/text.h"
 #include "passes/spmd_check.h"
 
@@ -17,13 +19,11 @@ const char* const kLayouts[] = {"devices=[4,1]<=[4]",
 
 // Equal to one device, without communication, and (where the layout splits) no whole array is made.
 void check(const std::string& op, const std::string& generator, const char* layout) {
+  const bool long_state = generator.find("3]") != std::string::npos;
   std::string text =
       "HloModule m\nENTRY e {\n s = u64[STATE] parameter(0), sharding={replicated}\n" + op + "}\n";
-  for (size_t at; (at = text.find('@')) != std::string::npos;)
-    text.replace(at, 1, std::string(layout));
-  const bool long_state = generator.find("3]") != std::string::npos;
-  for (size_t at; (at = text.find("STATE")) != std::string::npos;)
-    text.replace(at, 5, std::string(1, long_state ? '3' : '2'));
+  text = std::regex_replace(text, std::regex("@"), layout);
+  text = std::regex_replace(text, std::regex("STATE"), long_state ? "3" : "2");
   const auto module = parse_module(text);
   for (const uint64_t seed : {1, 2, 5}) {
     const std::string difference = difference_when_partitioned(*module, 4, seed);

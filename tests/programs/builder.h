@@ -92,5 +92,8 @@ std::vector<Family> region_families();
 // and a result of `result` shape.
 Computation* random_computation(Builder& caller, const std::vector<Shape>& parameters,
                                 const Shape& result, double bound, int64_t operations);
+// Whether a computation is made of ops on arrays, as bodies and branches are. Combiners and
+// comparators, on scalars, are no place for annotations.
+bool is_program(const Computation& called);
 
 }  // namespace gspmd::testing

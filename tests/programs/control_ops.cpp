@@ -186,6 +186,10 @@ Computation* random_computation(Builder& caller, const std::vector<Shape>& param
   return c;
 }
 
+bool is_program(const Computation& called) {
+  return called.name().rfind("body", 0) == 0 || called.name().rfind("region", 0) == 0;
+}
+
 std::vector<Family> control_families() {
   return {{3, looped},    {2, branched}, {1, called},   {1, barred},
           {1, annotated}, {1, mapped},   {1, in_halves}};

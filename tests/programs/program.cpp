@@ -92,19 +92,14 @@ class NewNodes {
   void annotate(Annotator& annotator, const Regions& regions) {
     for (const auto& computation : module_.computations()) {
       size_t& done = done_[computation.get()];
-      const bool is_program = computation.get() == module_.entry() || has_array_ops(*computation);
+      const bool annotated = computation.get() == module_.entry() || is_program(*computation);
       for (; done < computation->nodes().size(); ++done)
-        if (is_program && !regions.inside.contains(computation->nodes()[done].get()))
+        if (annotated && !regions.inside.contains(computation->nodes()[done].get()))
           annotator.annotate(*computation->nodes()[done]);
     }
   }
 
  private:
-  // Combiners and comparators, on scalars, are no place for annotations.
-  static bool has_array_ops(const Computation& c) {
-    const std::string& name = c.name();
-    return name.rfind("body", 0) == 0 || name.rfind("region", 0) == 0;
-  }
   Module& module_;
   std::map<const Computation*, size_t> done_;
 };

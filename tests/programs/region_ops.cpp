@@ -8,7 +8,7 @@
 namespace gspmd::testing {
 namespace {
 
-constexpr int kDepth = 2;  // no loops and calls inside
+constexpr int kDepth = 1;  // loops, branches and calls inside, but none in these
 
 using Axes = std::vector<size_t>;
 
@@ -26,6 +26,7 @@ class Region {
 
   Node* run(Node* x) {
     const size_t begin = b_.c.nodes().size();
+    const size_t called = b_.c.module().computations().size();
     Builder inner(b_.c, b_.draws, kDepth);
     const double bound_of_x = b_.bound(x);
     inner.add(entered(x), bound_of_x);
@@ -40,6 +41,10 @@ class Region {
     double bound = 0;
     Node* result = left(inner, bound);
     for (size_t i = begin; i < b_.c.nodes().size(); ++i) annotate(*b_.c.nodes()[i]);
+    const auto& computations = b_.c.module().computations();
+    for (size_t i = called; i < computations.size(); ++i)
+      for (const auto& node : computations[i]->nodes())
+        if (is_program(*computations[i])) annotate(*node);
     return b_.add(result, bound);
   }
 
