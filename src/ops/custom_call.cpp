@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "gspmd/base/error.h"
@@ -16,7 +17,8 @@ namespace {
 constexpr std::array<std::string_view, 9> kIdentities{
     "Sharding",     "ShardBarrierFrom", "ShardBarrierTo",  "LayoutConstraint",         "MoveToHost",
     "MoveToDevice", "PinToDevice",      "PinToDeviceSram", "annotate_device_placement"};
-// 64 bits in two halves, the lower one first, and the halves of 64 bits.
+// 64 bits in two halves, the lower one first, and the halves of 64 bits. The halves of f64 are two
+// f32 that sum to it: what f32 keeps of it, the higher one, and what f32 keeps of the rest.
 constexpr std::string_view kCombine = "X64Combine";
 constexpr std::array<std::string_view, 2> kHalves{"X64SplitLow", "X64SplitHigh"};
 // These change between the whole shape and that of a shard.
@@ -49,7 +51,10 @@ Shape infer_top_k(const Node& node) {
   return node.shape;
 }
 
-bool has_64_bits(DType dtype) { return dtype == DType::u64 || dtype == DType::s64; }
+bool is_half_of(DType half, DType wide) {
+  if (wide == DType::f64) return half == DType::f32;
+  return (wide == DType::u64 || wide == DType::s64) && (half == DType::u32 || half == DType::s32);
+}
 
 Shape infer_halves(const Node& node) {
   const bool combines = node.attrs.custom_call_target == kCombine;
@@ -57,11 +62,13 @@ Shape infer_halves(const Node& node) {
   const Shape& x = array_operand(node, 0);
   const DType wide = combines ? node.shape.dtype : x.dtype;
   const DType half = combines ? x.dtype : node.shape.dtype;
-  const bool same = !combines || array_operand(node, 1) == x;
-  if (node.shape.is_tuple || node.shape.dims != x.dims || !same || !has_64_bits(wide) ||
-      half != DType::u32)
-    user_error("custom-call: {} of {} is declared as {}; it is between u32 halves and u64 or s64",
-               node.attrs.custom_call_target, to_string(x), to_string(node.shape));
+  const bool same = !combines || (array_operand(node, 1).dims == x.dims &&
+                                  is_half_of(array_operand(node, 1).dtype, wide));
+  if (node.shape.is_tuple || node.shape.dims != x.dims || !same || !is_half_of(half, wide))
+    user_error(
+        "custom-call: {} of {} is declared as {}; it is between u32 or s32 halves and u64 or s64, "
+        "or f32 halves and f64, all of the same dims",
+        node.attrs.custom_call_target, to_string(x), to_string(node.shape));
   return node.shape;
 }
 
@@ -73,8 +80,40 @@ uint64_t bits_at(const Array& array, int64_t i) {
   return bits;
 }
 
+template <class T>
+T element(const Array& array, int64_t i) {
+  T value;
+  std::memcpy(&value, array.bytes().data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+void set_element(Array& array, int64_t i, T value) {
+  std::memcpy(array.bytes().data() + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
+}
+
+Value evaluate_float_halves(const EvalContext& context) {
+  const std::string& target = context.node.attrs.custom_call_target;
+  const Array& x = context.operands[0].array;
+  Array result(context.node.shape);
+  for (int64_t i = 0; i < result.size(); ++i) {
+    if (target == kCombine) {
+      const Array& y = context.operands[1].array;
+      set_element(result, i, double{element<float>(x, i)} + double{element<float>(y, i)});
+      continue;
+    }
+    const auto wide = element<double>(x, i);
+    const auto high = static_cast<float>(wide);
+    // An infinity or NaN is all in the higher half.
+    const float low = std::isfinite(high) ? static_cast<float>(wide - double{high}) : 0.0F;
+    set_element(result, i, target == kHalves[1] ? high : low);
+  }
+  return {result, {}, false};
+}
+
 Value evaluate_halves(const EvalContext& context) {
   const std::string& target = context.node.attrs.custom_call_target;
+  if (is_floating(context.node.shape.dtype)) return evaluate_float_halves(context);
   Array result(context.node.shape);
   const auto size = static_cast<size_t>(dtype_size(result.dtype()));
   for (int64_t i = 0; i < result.size(); ++i) {

@@ -13,6 +13,8 @@ MaybeSharding nothing_backward(const Node&, int64_t, CompletionMode) { return st
 bool never_tiled(const Node&, bool) { return false; }
 bool in_spmd_only(const Node&, bool spmd) { return spmd; }
 bool pointwise_may_be_tiled(const Node& node, bool) { return is_pointwise(node); }
+// Over a channel partitions speak of their own values, which completion has no whole value for.
+bool without_channel(const Node& node, bool) { return !node.attrs.channel_id; }
 
 // Ops that have no entry are not laid out by completion; a value of the dims of their result is.
 constexpr auto kDefault = [](Opcode opcode) {
@@ -55,7 +57,8 @@ std::vector<PropagateAspect> listed_aspects() {
       {Opcode::custom_call, custom_call_forward, custom_call_backward, custom_call_may_be_tiled},
       {Opcode::infeed, nothing_forward, nothing_backward},
       {Opcode::outfeed, nothing_forward, outfeed_backward, never_tiled},
-      {Opcode::reduce_scatter, representative_forward, same_dims_backward},
+      {Opcode::all_reduce, pointwise_forward, same_dims_backward, without_channel},
+      {Opcode::reduce_scatter, representative_forward, same_dims_backward, without_channel},
       // A fusion is read as it was partitioned.
       {Opcode::fusion, nothing_forward, nothing_backward, never_tiled},
   };

@@ -206,13 +206,13 @@ void Propagation::check_boundary_flags() const {
   check("parameters", options_.allow_parameters.size(), parameter_count(entry));
 }
 
-// A Sharding op becomes a copy of the same name that carries the user's sharding. What is annotated
-// has that layout from the start, where nothing else says otherwise; the last annotation of a value
-// speaks first.
+// A Sharding op becomes a copy of the same name that carries the user's sharding, if it has one.
+// What is annotated has that layout from the start, where nothing else says otherwise; the last
+// annotation of a value speaks first.
 void Propagation::convert_sharding_ops() {
   for (const auto& computation : module_.computations()) {
     std::vector<Node*> annotations = post_order(*computation);
-    std::erase_if(annotations, [](Node* n) { return !is_sharding_op(*n) || !n->sharding; });
+    std::erase_if(annotations, [](Node* n) { return !is_sharding_op(*n); });
     if (annotations.empty()) continue;
     std::reverse(annotations.begin(), annotations.end());
     for (Node* old : annotations) {
@@ -221,11 +221,13 @@ void Propagation::convert_sharding_ops() {
       Node* copy = computation->append_as(name, Opcode::copy, old->shape, {old->operand(0)});
       copy->sharding = old->sharding;
       const std::vector<bool> open = unspecified_dims(*old);
-      if (!open.empty()) copy->sharding = copy->sharding->with_open(open);
+      if (!open.empty() && copy->sharding) copy->sharding = copy->sharding->with_open(open);
       copy->metadata = old->metadata;
       copy->frontend_attributes = old->frontend_attributes;
       copy->backward = old->backward;
       computation->replace_uses(old, copy);
+      restructured_ = true;
+      if (!copy->sharding) continue;
       record_origins(*copy, *copy);
       Node* source = copy->operand(0);
       const bool closed = copy->sharding->open().empty() && priority_of(*copy) == 0;
@@ -233,7 +235,6 @@ void Propagation::convert_sharding_ops() {
         source->sharding = copy->sharding->with_shard_group(0, false);
         record_origins(*source, *copy);
       }
-      restructured_ = true;
     }
     remove_only(*computation, {annotations.begin(), annotations.end()});
     computation->sort();

@@ -352,6 +352,14 @@ TEST_CASE("custom calls that are known run, sizes that change do not", "[numbers
               "a = s4[2] constant({3,-4})\nROOT r = s4[2] custom-call(a), "
               "custom_call_target=\"LayoutConstraint\"",
               "s4[2] {3,-4}"});
+  check_case({"halves of f64",
+              "a = f64[3] constant({1.000000000931322574615478515625,inf,-3})\n"
+              "h = f32[3] custom-call(a), custom_call_target=\"X64SplitHigh\"\n"
+              "l = f32[3] custom-call(a), custom_call_target=\"X64SplitLow\"\n"
+              "b = f64[3] custom-call(l, h), custom_call_target=\"X64Combine\"\n"
+              "ROOT r = (f32[3], f32[3], f64[3]) tuple(h, l, b)",
+              "f32[3] {1,inf,-3} f32[3] {9.31322574615478515625e-10,0,0} "
+              "f64[3] {1.000000000931322574615478515625,inf,-3}"});
   check_case({"size",
               "a = f32[2,7] iota(), iota_dimension=0\nROOT r = s32[] get-dimension-size(a), "
               "dimensions={1}",
@@ -359,6 +367,9 @@ TEST_CASE("custom calls that are known run, sizes that change do not", "[numbers
   CHECK_THAT(error_of("a = f32[4] iota(), iota_dimension=0\nn = s32[] constant(3)\nROOT r = f32[4] "
                       "set-dimension-size(a, n), dimensions={0}"),
              Catch::Contains("only the full size 4 is"));
+  CHECK_THAT(error_of("a = f32[2] constant({1,2})\nROOT r = u64[2] custom-call(a, a), "
+                      "custom_call_target=\"X64Combine\""),
+             Catch::Contains("X64Combine of f32[2] is declared as u64[2]"));
   CHECK_THAT(error_of("t = token[] after-all()\nROOT r = (f32[3], token[]) infeed(t)"),
              Catch::Contains("infeed: \"r\" cannot run here"));
 }
