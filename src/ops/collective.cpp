@@ -236,6 +236,10 @@ Value evaluate_done(const EvalContext& context) {
 }
 
 Value evaluate_alone(const EvalContext& context) {
+  if (is_over_one_replica(context.node))
+    return context.node.shape.is_tuple
+               ? Value::tuple({context.operands.begin(), context.operands.end()})
+               : context.operands[0];
   user_error("{}: it has no meaning on one device; run the module on several devices",
              opcode_name(context.node.opcode()));
 }
@@ -318,6 +322,14 @@ void check_group_size(const Node& node, int64_t num_devices) {
 std::span<const OpInfo> collective_rows() {
   static const std::vector<OpInfo> rows = build_rows();
   return rows;
+}
+
+bool is_over_one_replica(const Node& node) {
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  return node.is(Opcode::all_reduce) && !node.attrs.channel_id &&
+         !node.attrs.use_global_device_ids && groups.group_size <= 1 &&
+         std::all_of(groups.lists.begin(), groups.lists.end(),
+                     [](const auto& list) { return list.size() == 1; });
 }
 
 }  // namespace gspmd

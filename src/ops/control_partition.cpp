@@ -2,6 +2,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "ops/collective.h"
 #include "ops/control.h"
 
 namespace gspmd {
@@ -118,6 +119,13 @@ Partitioned partition_custom_call(PartitionContext& context, Node& node) {
           ? Sharding::tuple(std::vector<Sharding>(static_cast<size_t>(leaf_count(node.shape))))
           : Sharding::replicated();
   return {context.emit(Opcode::custom_call, node.shape, operands, node.attrs), whole};
+}
+
+Partitioned partition_all_reduce(PartitionContext& context, Node& node) {
+  if (!is_over_one_replica(node)) return partition_partition_id(context, node);
+  if (node.shape.is_tuple) return partition_tuple(context, node);
+  const Sharding& s = context.sharding(node);
+  return {context.reshard(node.operand(0), s), s};
 }
 
 Partitioned partition_partition_id(PartitionContext&, Node& node) {

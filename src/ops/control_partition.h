@@ -15,6 +15,7 @@ Partitioned partition_opt_barrier(PartitionContext& context, Node& node);
 Partitioned partition_while(PartitionContext& context, Node& node);
 Partitioned partition_conditional(PartitionContext& context, Node& node);
 Partitioned partition_custom_call(PartitionContext& context, Node& node);
+Partitioned partition_all_reduce(PartitionContext& context, Node& node);
 Partitioned partition_partition_id(PartitionContext& context, Node& node);  // always an error
 
 }  // namespace gspmd

@@ -16,7 +16,7 @@ std::span<const PartitionAspect> partition_aspects() {
       {Opcode::conditional, partition_conditional},
       {Opcode::custom_call, partition_custom_call},
       {Opcode::partition_id, partition_partition_id},
-      {Opcode::all_reduce, partition_partition_id},
+      {Opcode::all_reduce, partition_all_reduce},
       {Opcode::all_gather, partition_partition_id},
       {Opcode::reduce_scatter, partition_partition_id},
       {Opcode::all_to_all, partition_partition_id},

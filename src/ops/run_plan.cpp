@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "ops/collective.h"
 
 namespace gspmd {
 namespace {
@@ -37,7 +38,8 @@ void check_node(const Node& node, bool collectives) {
     if (leaf.dtype == DType::opaque)
       user_error("{}: \"{}\" is {}; opaque values cannot be computed", opcode_name(node.opcode()),
                  node.name(), to_string(node.shape));
-  if (!collectives && (info.has(kCollective) || node.is(Opcode::partition_id)))
+  const bool alone = info.has(kCollective) && !is_over_one_replica(node);
+  if (!collectives && (alone || node.is(Opcode::partition_id)))
     user_error("{}: \"{}\" has no meaning on one device; run the module on several devices",
                opcode_name(node.opcode()), node.name());
 }

@@ -214,10 +214,9 @@ TEST_CASE("what an op cannot compute is refused when it runs") {
       Catch::Contains("custom-call: target \"Mine\" is not known"));
   CHECK_THAT(error_of("ROOT r = u32[] partition-id()"),
              Catch::Contains("partition-id: \"r\" has no meaning on one device"));
-  CHECK_THAT(
-      error_of(
-          "a = f32[] constant(1)\nROOT r = f32[] all-reduce(a), replica_groups={}, to_apply=sum"),
-      Catch::Contains("all-reduce: \"r\" has no meaning on one device"));
+  CHECK_THAT(error_of("a = f32[] constant(1)\nROOT r = f32[] all-reduce(a), channel_id=1, "
+                      "replica_groups={}, to_apply=sum"),
+             Catch::Contains("all-reduce: \"r\" has no meaning on one device"));
   CHECK_THAT(error_of("ROOT a = f32[] parameter(0)"),
              Catch::Contains("evaluate: 0 arguments are given, main takes 1"));
 }
