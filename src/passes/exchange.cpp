@@ -20,6 +20,7 @@ class Exchange {
       : spmd_(spmd), from_(from), access_(access), fill_(fill) {}
 
   Node* run(Node* x) {
+    if (from_.whole) return part_of(x);
     const ExchangeChoice choice = choose_exchange(from_.held, access_, from_.order->count);
     switch (choice.kind) {
       case ExchangeKind::nothing:
@@ -176,7 +177,12 @@ class Exchange {
     attrs.use_global_device_ids = true;
     attrs.dimensions = {from_.dim};
     const int64_t size = from_.held.tiles * from_.held.shard;
-    Node* all = spmd_.emit(Opcode::all_gather, with_size(x->shape, size), {x}, attrs);
+    return part_of(spmd_.emit(Opcode::all_gather, with_size(x->shape, size), {x}, attrs));
+  }
+
+  // What the device needs of all of the dim.
+  Node* part_of(Node* all) {
+    const int64_t size = all->dim(from_.dim);
     const int64_t a = access_.first(0), b = access_.first(from_.held.tiles - 1);
     const int64_t low = std::max<int64_t>(0, -std::min(a, b));
     all = pad(all, low, std::max<int64_t>(0, std::max(a, b) + access_.length - size));
@@ -261,11 +267,13 @@ class Exchange {
   Node* fill_;
 };
 
-Access undilated(const WindowAccess& w) {
-  return {w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole)};
-}
-
 }  // namespace
+
+Access undilated(const WindowAccess& w) {
+  const int64_t end = w.end - w.low;
+  return {w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole),
+          end <= 0 ? 0 : ceil_div(end, w.hole)};
+}
 
 ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices) {
   ExchangeChoice choice;
@@ -277,7 +285,10 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_
   const bool few = choice.halo.received < gathered && hops <= kManyHops;
   if (num_devices <= (few ? kManyPairs : kMostPairs) && pieces <= kMostPairs) {
     choice.transfer = plan_transfer(held, access);
-    if (choice.transfer.received < std::min(choice.halo.received, gathered)) {
+    const int64_t other = std::min(choice.halo.received, gathered);
+    // One permute does as well as a gather.
+    const bool one = choice.transfer.rounds.size() == 1 && choice.halo.received >= gathered;
+    if (choice.transfer.received < other || (one && choice.transfer.received == other)) {
       choice.kind = ExchangeKind::transfer;
       choice.received = choice.transfer.received;
       return choice;

@@ -5,12 +5,14 @@
 
 namespace gspmd {
 
-// A dim of a local value and the digits over which it is held.
+// A dim of a local value and the digits over which it is held, or, where every device has all of
+// it, over which the result is to be.
 struct ExchangedDim {
   int64_t dim = 0;
   DeviceOrder order = nullptr;
   Digits digits;
   HeldDim held;
+  bool whole = false;
 };
 
 // How a dim is moved: not at all, by halos of neighbours, by transfers (halo.h), or by gathering
@@ -54,10 +56,14 @@ Node* exchange_joined(SpmdPartitioner& spmd, const std::vector<Node*>& shards, c
                       const JoinPlan& plan);
 
 // A window over the dim after it has got `hole` - 1 fill elements between neighbours and `low` of
-// them before the first (negative: cut): tile t needs `length` elements from t * step on.
+// them before the first (negative: cut): tile t needs `length` elements from t * step on, none of
+// them at or after `end`.
 struct WindowAccess {
   int64_t low = 0, hole = 1, step = 0, length = 0;
+  int64_t end = int64_t(1) << 40;
 };
+// The elements of the dim that a window access needs.
+Access undilated(const WindowAccess& window);
 bool is_addressable(const HeldDim& dim, const WindowAccess& window);
 Node* exchange_window(SpmdPartitioner& spmd, Node* x, const ExchangedDim& from,
                       const WindowAccess& window, Node* fill);

@@ -17,7 +17,7 @@ Interval intersect(Interval a, Interval b) {
 
 Interval needed(const HeldDim& dim, const Access& access, int64_t tile) {
   const int64_t first = access.first(tile);
-  return intersect({first, first + access.length}, {0, dim.size});
+  return intersect({first, first + access.length}, {0, std::min(dim.size, access.end)});
 }
 
 // Tiles that stand for all: where each tile needs what its neighbour needs, one shard further on,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -21,9 +22,10 @@ struct HeldDim {
 };
 
 // Tile t needs the `length` elements from floor((step * t + offset) / divisor) on. Elements outside
-// of the dim are not moved.
+// of the dim are not moved, nor those from `end` on, which only the tail of the last shards reads.
 struct Access {
   int64_t step = 0, offset = 0, divisor = 1, length = 0;
+  int64_t end = std::numeric_limits<int64_t>::max();
   int64_t first(int64_t tile) const;
 };
 

@@ -14,9 +14,16 @@ bool splits_what_changes(const Node& slice, const Node& pad) {
   return false;
 }
 
+// What is sliced, beyond copies that leave it where it is.
+const Node& sliced(const Node& slice) {
+  const Node* x = slice.operand(0);
+  while (x->is(Opcode::copy) && x->sharding == x->operand(0)->sharding) x = x->operand(0);
+  return *x;
+}
+
 bool merges(const Node& slice) {
-  if (!slice.is(Opcode::slice) || !slice.operand(0)->is(Opcode::pad)) return false;
-  const Node& pad = *slice.operand(0);
+  if (!slice.is(Opcode::slice) || !sliced(slice).is(Opcode::pad)) return false;
+  const Node& pad = sliced(slice);
   const auto one = [](int64_t stride) { return stride == 1; };
   return slice.shape.elements_count() > 0 && pad.operand(0)->shape.elements_count() > 0 &&
          std::all_of(slice.attrs.strides.begin(), slice.attrs.strides.end(), one) &&
@@ -24,7 +31,7 @@ bool merges(const Node& slice) {
 }
 
 void merge(Node& slice) {
-  const Node& pad = *slice.operand(0);
+  const Node& pad = sliced(slice);
   Attributes attrs;
   for (size_t d = 0; d < slice.dims().size(); ++d) {
     PaddingDim padding = pad.attrs.padding[d];

@@ -234,8 +234,8 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
       operands.push_back(identity_of(spmd, rule, operand->shape.dtype));
       continue;
     }
-    const Sharding layout =
-        with_manual(project(problem.order, rule.operands[i], spread), problem.order, manual);
+    const Sharding layout = windows.layout(
+        i, with_manual(project(problem.order, rule.operands[i], spread), problem.order, manual));
     on_some = on_some || is_partial(layout, spmd.num_devices());
     const bool uniform = !kept.sums.empty() && !node.op().has(kLinear) && is_uniform(*operand);
     Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept.sums));

@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "gspmd/passes/reshard.h"
 #include "passes/cumulative.h"
 
 namespace gspmd {
@@ -148,7 +149,47 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread) {
   for (size_t i = 0; i < summed_.size(); ++i) any_ = any_ || summed_[i];
   any_ = any_ || !whole_.empty();
   for (size_t f = 0; f < opened_.size(); ++f) any_ = any_ || (opened_[f] && !spread[f].empty());
+  find_whole_operands();
   if (node_.is(Opcode::concatenate) && any_ && !rotation()) plan_joined();
+}
+
+bool Windows::is_whole(size_t i, int64_t d) const {
+  return i < on_all_.size() && on_all_[i].at(static_cast<size_t>(d));
+}
+
+Sharding Windows::layout(size_t i, const Sharding& layout) const {
+  if (!layout.is_tiled()) return layout;
+  std::vector<Digits> dims;
+  for (int64_t d = 0; d < source(i)->rank(); ++d)
+    dims.push_back(is_whole(i, d) ? Digits{} : layout.dim(d));
+  return Sharding::tiled(layout.order(), std::move(dims), layout.manual_digits(),
+                         layout.unreduced());
+}
+
+// Operands that are not split along an exchanged dim, and of which the rest is where it is needed
+// without sending anything: each device reads its part of what it has.
+void Windows::find_whole_operands() {
+  if (!any_) return;
+  std::vector<std::vector<bool>> found;
+  for (size_t i = 0; i < node_.operands().size(); ++i) {
+    const Node& x = *source(i);
+    const Sharding& s = spmd_.sharding(x);
+    found.emplace_back(x.dims().size());
+    const bool plain = s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
+    if (!s.is_replicated() && (!plain || s.order() != order_)) continue;
+    for (int64_t d = 0; d < x.rank(); ++d)
+      found[i][static_cast<size_t>(d)] =
+          this->dim(i, d).split && (s.is_replicated() || s.dim(d).empty());
+  }
+  on_all_ = std::move(found);
+  for (size_t i = 0; i < on_all_.size(); ++i) {
+    std::vector<bool>& dims = on_all_[i];
+    if (std::find(dims.begin(), dims.end(), true) == dims.end()) continue;
+    const Sharding to = layout(i, project(order_, rule_.operands[i], spread_));
+    const Sharding& from = spmd_.sharding(*source(i));
+    if (plan_reshard(source(i)->shape, from, to, spmd_.num_devices()).cost.bytes > 0)
+      dims.assign(dims.size(), false);
+  }
 }
 
 // More devices than groups: those of one group share its inputs, and each makes some of its
@@ -185,11 +226,12 @@ void Windows::plan_joined() {
   for (size_t i = 0; i < node_.operands().size(); ++i) {
     const Dim dim = this->dim(i, d);
     const int64_t size = node_.operands()[i]->dim(d);
-    const WindowAccess w = access(i, dim);
-    const ExchangeChoice alone =
-        choose_exchange(dim.from.held, {w.step, -w.low, 1, w.length}, order_->count);
-    received += alone.received;
-    collectives += alone.collectives();
+    if (!dim.from.whole) {
+      const ExchangeChoice alone =
+          choose_exchange(dim.from.held, undilated(access(i, dim)), order_->count);
+      received += alone.received;
+      collectives += alone.collectives();
+    }
     Node* const from = source(i);
     const auto known = std::find(sources.begin(), sources.end(), from);
     join_of_.push_back(static_cast<size_t>(known - sources.begin()));
@@ -209,6 +251,7 @@ void Windows::plan_joined() {
   join_.digits = digits;
   join_.result = {before, tiles, ceil_div(before, tiles)};
   joined_ = choose_join(join_, received, collectives);
+  if (joined_) on_all_.clear();
 }
 
 Node* Windows::source(size_t i) const {
@@ -249,10 +292,11 @@ Windows::Dim Windows::dim(size_t i, int64_t d) const {
   if (f >= opened_.size() || !opened_[f] || spread_[f].empty()) return result;
   result.split = true;
   const int64_t tiles = tile_count(spread_[f]), size = source(i)->dim(d);
-  result.from = {d, order_, spread_[f], {size, tiles, ceil_div(size, tiles)}};
+  result.from = {d, order_, spread_[f], {size, tiles, ceil_div(size, tiles)}, is_whole(i, d)};
   const auto& dims = rule_.results[0];
   const auto at = std::find(dims.begin(), dims.end(), result.factor) - dims.begin();
-  result.part = ceil_div(node_.dim(at), tiles);
+  result.size = node_.dim(at);
+  result.part = ceil_div(result.size, tiles);
   return result;
 }
 
@@ -288,13 +332,14 @@ WindowAccess Windows::access(size_t i, const Dim& dim) const {
   const int64_t part = dim.part;
   if (node_.is(Opcode::slice)) {
     const int64_t stride = node_.attrs.strides[d];
-    return {-node_.attrs.starts[d], 1, stride * part, stride * (part - 1) + 1};
+    return {-node_.attrs.starts[d], 1, stride * part, stride * (part - 1) + 1,
+            stride * (dim.size - 1) + 1};
   }
   if (node_.is(Opcode::pad)) {
     const PaddingDim& padding = node_.attrs.padding[d];
     constexpr int64_t kHuge = int64_t(1) << 40;
     return {std::clamp(padding.low, -kHuge, kHuge), std::min(padding.interior, kHuge) + 1, part,
-            part};
+            part, dim.size};
   }
   if (node_.is(Opcode::concatenate)) {
     int64_t before = 0;
@@ -304,7 +349,8 @@ WindowAccess Windows::access(size_t i, const Dim& dim) const {
     return {before, 1, part, part};
   }
   const WindowDim& w = window(dim.from.dim);
-  return {w.pad_low, w.base_dilation, w.stride * part, w.stride * (part - 1) + reach(w)};
+  return {w.pad_low, w.base_dilation, w.stride * part, w.stride * (part - 1) + reach(w),
+          w.stride * (dim.size - 1) + reach(w)};
 }
 
 // What stands where there is no element.

@@ -23,6 +23,8 @@ class Windows {
   // What operand i is fetched from: the operand, or what it is a slice of where a concatenation
   // puts slices together (rotations, borders that wrap round).
   Node* source(size_t i) const;
+  // `layout` of operand i, but with all of the dims that every device has anyway and reads from.
+  Sharding layout(size_t i, const Sharding& layout) const;
   // Operand i, whose source's shard is `local`, as the device's part of the node reads it.
   Node* fetch(size_t i, Node* local);
   // Those of the node on parts.
@@ -34,7 +36,8 @@ class Windows {
   struct Dim {  // of operand i
     bool split = false;
     ExchangedDim from;
-    int64_t part = 0;  // elements of the result's shard
+    int64_t size = 0;  // elements of the result
+    int64_t part = 0;  // and of its shard
     int64_t factor = 0;
   };
   Dim dim(size_t i, int64_t d) const;
@@ -44,6 +47,8 @@ class Windows {
   bool may_open(size_t factor) const;
   bool is_cumulated_whole(size_t factor) const;
   bool serves(size_t i, int64_t d) const;
+  bool is_whole(size_t i, int64_t d) const;
+  void find_whole_operands();
   WindowAccess access(size_t i, const Dim& dim) const;
   const WindowDim& window(int64_t d) const;
   size_t window_index(int64_t d) const;
@@ -68,6 +73,7 @@ class Windows {
   // it.
   Join join_;
   std::vector<size_t> join_of_;
+  std::vector<std::vector<bool>> on_all_;  // by operand and dim: every device has all of it
   std::optional<JoinPlan> joined_;
   DeviceOrder order_ = nullptr;
   FactorDigits spread_;
