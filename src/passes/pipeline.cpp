@@ -17,6 +17,7 @@
 #include "gspmd/passes/simplify.h"
 #include "passes/expand_ops.h"
 #include "passes/merge_pads.h"
+#include "passes/merge_reduce_scatters.h"
 #include "passes/static_starts.h"
 
 namespace gspmd {
@@ -113,6 +114,7 @@ const Pass kPasses[] = {
     {"hoist-collectives", [](State& s) { hoist_collectives(*s.module); }},
     {"windowed-einsum",
      [](State& s) { loop_windowed_einsums(*s.module, s.options.windowed_einsum); }},
+    {"merge-reduce-scatters", [](State& s) { merge_reduce_scatters(*s.module); }},
     {"simplify-again", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
     {"keep-uncombined", [](State& s) { s.result.uncombined = s.module->clone(); }},
     {"combine-collectives",

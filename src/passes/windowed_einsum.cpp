@@ -173,6 +173,26 @@ DType sum_dtype(const Node& dot) {
   return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
 }
 
+// With zeros behind the last element of `dim`, so that slices of `size` elements come out whole.
+Node* pad_to(Node* x, int64_t dim, int64_t size) {
+  if (dim < 0 || x->dim(dim) == size) return x;
+  std::vector<PaddingDim> padding(x->dims().size());
+  padding.at(static_cast<size_t>(dim)).high = size - x->dim(dim);
+  return hlo::pad(x, hlo::scalar(x->parent(), x->shape.dtype, 0), std::move(padding));
+}
+
+// Zeros where the slice of the device at `place` ends behind element `size` of the whole dim.
+Node* mask_tail(Node* slice, int64_t dim, Node* place, int64_t size) {
+  Computation& c = slice->parent();
+  const Dims& dims = slice->dims();
+  Node* const start = hlo::binary(Opcode::multiply, place, Ring::integer(c, slice->dim(dim)));
+  Node* const position = hlo::binary(Opcode::add, hlo::iota(c, Shape(DType::s32, dims), dim),
+                                     hlo::broadcast(start, dims, {}));
+  Node* const inside =
+      hlo::compare(position, hlo::broadcast(Ring::integer(c, size), dims, {}), Direction::lt);
+  return hlo::select(inside, slice, hlo::splat(c, slice->shape, 0));
+}
+
 Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
   Node* const lhs = cut.operand == 0 ? mine : other;
   Node* const rhs = cut.operand == 0 ? other : mine;
@@ -183,6 +203,7 @@ Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
 }
 
 // dot(all-gather(x), y): slices of x go round the ring; each device multiplies the one it holds.
+// Where only the first elements of what is gathered are read, the last slices have a tail.
 class GatherLoop {
  public:
   GatherLoop(const Cut& cut, Ring ring, const WindowedEinsumOptions& options)
@@ -193,11 +214,15 @@ class GatherLoop {
 
   Node* emit_instead(Node* slice) {
     Computation& c = slice->parent();
-    Node* const other = cut_.dot->operand(1 - cut_.operand);
     const bool sums = cut_.kind == DimKind::contracting;
+    const int64_t read = cut_.dot->operand(cut_.operand)->dim(cut_.dim);
+    const int64_t size = slice->dim(cut_.dim) * ring_.size();
+    Node* const other = pad_to(cut_.dot->operand(1 - cut_.operand), cut_.other_dim, size);
+    if (sums && size > read) slice = mask_tail(slice, cut_.dim, ring_.place(c), read);
     dtype_ = sums ? sum_dtype(*cut_.dot) : cut_.dot->shape.dtype;
-    Node* result = hlo::splat(c, Shape(dtype_, cut_.dot->dims()),
-                              sums ? neutral_contribution(Combiner::sum, dtype_) : 0);
+    Shape whole(dtype_, cut_.dot->dims());
+    if (cut_.result_dim >= 0) whole.dims.at(static_cast<size_t>(cut_.result_dim)) = size;
+    Node* result = hlo::splat(c, whole, sums ? neutral_contribution(Combiner::sum, dtype_) : 0);
     std::vector<Node*> state = {other, result, slice};
     if (both_ways_) state.push_back(ring_.pass_on(slice, 1));
     // The last slices are multiplied behind the loop: they go nowhere.
@@ -211,7 +236,11 @@ class GatherLoop {
                       });
     int64_t done = trips * unroll_;
     for (; done < moves; ++done) state = move(state, Ring::integer(c, done));
-    return hlo::convert(multiply(state, Ring::integer(c, done)).at(1), cut_.dot->shape.dtype);
+    result = multiply(state, Ring::integer(c, done)).at(1);
+    const Dims& dims = cut_.dot->dims();
+    if (size > read && !sums)
+      result = hlo::slice(result, Dims(dims.size(), 0), dims, Dims(dims.size(), 1));
+    return hlo::convert(result, cut_.dot->shape.dtype);
   }
 
  private:
@@ -259,12 +288,14 @@ class GatherLoop {
 };
 
 // reduce-scatter(dot(x, y)): sums go round the ring, each device adds its share of the slice that
-// passes; after the last step every device holds its own.
+// passes; after the last step every device holds its own. Each slice has `size` elements, the last
+// ones of them may be a tail.
 class ScatterLoop {
  public:
-  ScatterLoop(const Cut& cut, Ring ring, const WindowedEinsumOptions& options)
+  ScatterLoop(const Cut& cut, Ring ring, int64_t size, const WindowedEinsumOptions& options)
       : cut_(cut),
         ring_(std::move(ring)),
+        size_(size),
         both_ways_(options.bidirectional && ring_.size() % 2 == 0),
         unroll_(options.unroll ? 2 : 1),
         dtype_(sum_dtype(*cut.dot)) {}
@@ -272,6 +303,9 @@ class ScatterLoop {
   Node* emit_instead() {
     Computation& c = cut_.dot->parent();
     std::vector<Node*> state = {cut_.dot->operand(0), cut_.dot->operand(1)};
+    const auto mine = static_cast<size_t>(cut_.operand);
+    state[mine] = pad_to(state[mine], cut_.dim, size_ * ring_.size());
+    state[1 - mine] = pad_to(state[1 - mine], cut_.other_dim, size_ * ring_.size());
     Node* const first = Ring::integer(c, 0);
     state.push_back(share(state, first, true));
     if (both_ways_) state.push_back(share(state, first, false));
@@ -312,10 +346,10 @@ class ScatterLoop {
                                ? hlo::binary(Opcode::subtract, Ring::integer(c, way() - 1), step)
                                : hlo::binary(Opcode::add, Ring::integer(c, n - way()), step);
     Node* const block = ring_.place_after(ring_.place(c), distance);
-    const int64_t size = cut_.dot->dim(cut_.result_dim) / n;
-    Node* const mine = slice_block(state[static_cast<size_t>(cut_.operand)], cut_.dim, block, size);
+    Node* const mine =
+        slice_block(state[static_cast<size_t>(cut_.operand)], cut_.dim, block, size_);
     Node* other = state[static_cast<size_t>(1 - cut_.operand)];
-    if (cut_.other_dim >= 0) other = slice_block(other, cut_.other_dim, block, size);
+    if (cut_.other_dim >= 0) other = slice_block(other, cut_.other_dim, block, size_);
     return product(cut_, mine, other, dtype_);
   }
 
@@ -329,10 +363,41 @@ class ScatterLoop {
 
   Cut cut_;
   Ring ring_;
+  int64_t size_;
   bool both_ways_;
   int64_t unroll_;
   DType dtype_;
 };
+
+// The one reader of `node`, nullptr where there are others.
+Node* only_user(const Node& node) {
+  return node.users().size() == 1 && !node.is_root() ? node.users()[0] : nullptr;
+}
+
+// Whether a slice keeps all but the last elements of one dim: what a gather of uneven shards ends
+// in.
+bool cuts_tail(const Node& slice, int64_t dim) {
+  if (!slice.is(Opcode::slice)) return false;
+  for (size_t d = 0; d < slice.dims().size(); ++d)
+    if (slice.attrs.starts[d] != 0 || slice.attrs.strides[d] != 1 ||
+        (static_cast<int64_t>(d) != dim && slice.dims()[d] != slice.operand(0)->dims()[d]))
+      return false;
+  return true;
+}
+
+// Whether a pad puts zeros behind one dim and does nothing else.
+bool adds_tail(const Node& pad, int64_t dim) {
+  if (!pad.is(Opcode::pad) || !pad.operand(1)->is(Opcode::constant) ||
+      pad.operand(1)->attrs.literal.at(0) != 0)
+    return false;
+  for (size_t d = 0; d < pad.dims().size(); ++d) {
+    const PaddingDim& p = pad.attrs.padding[d];
+    if (p.low != 0 || p.interior != 0 || p.high < 0 ||
+        (static_cast<int64_t>(d) != dim && p.high != 0))
+      return false;
+  }
+  return true;
+}
 
 bool opted_out(const Node& node) {
   const auto found = node.frontend_attributes.find("_xla_collective_matmul");
@@ -375,8 +440,11 @@ class Windowing {
   bool gather(Node& dot) {
     if (!options_.all_gather) return false;
     for (int64_t i = 0; i < 2; ++i) {
-      Node& collective = *dot.operand(i);
-      const bool alone = collective.users().size() == 1 && dot.operand(0) != dot.operand(1);
+      Node* const operand = dot.operand(i);
+      const bool tail = operand->is(Opcode::slice) && operand->operand(0)->is(Opcode::all_gather) &&
+                        cuts_tail(*operand, operand->operand(0)->attrs.dimensions.at(0));
+      Node& collective = tail ? *operand->operand(0) : *operand;
+      const bool alone = collective.users().size() == 1 && operand->users().size() == 1;
       if (!collective.is(Opcode::all_gather) || collective.operands().size() != 1 ||
           (!alone && !options_.skip_checking_users) || dot.operand(0) == dot.operand(1) ||
           !large(collective.shape))
@@ -393,16 +461,22 @@ class Windowing {
   }
 
   bool scatter(Node& dot) {
-    if (!options_.reduce_scatter || dot.users().size() != 1 || dot.is_root()) return false;
-    Node& collective = *dot.users()[0];
-    if (!collective.is(Opcode::reduce_scatter) || collective.operands().size() != 1 ||
+    if (!options_.reduce_scatter) return false;
+    Node* user = only_user(dot);
+    const Node* const pad = user && user->is(Opcode::pad) ? user : nullptr;
+    if (pad) user = only_user(*pad);
+    if (!user || !user->is(Opcode::reduce_scatter)) return false;
+    Node& collective = *user;
+    const int64_t dim = collective.attrs.dimensions.at(0);
+    if (collective.operands().size() != 1 || (pad && !adds_tail(*pad, dim)) ||
         recognize_combiner(*collective.called.at(0)) != Combiner::sum || !large(dot.shape))
       return false;
     const std::optional<Ring> ring = ring_of(collective);
     if (!ring) return false;
     const EmissionScope scope(dot.metadata, dot.backward);
-    const Cut cut = cut_of_result(dot, collective.attrs.dimensions.at(0));
-    dot.parent().replace_uses(&collective, ScatterLoop(cut, *ring, options_).emit_instead());
+    const Cut cut = cut_of_result(dot, dim);
+    ScatterLoop loop(cut, *ring, collective.dim(dim), options_);
+    dot.parent().replace_uses(&collective, loop.emit_instead());
     return true;
   }
 
