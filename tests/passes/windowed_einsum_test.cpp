@@ -45,19 +45,30 @@ void check_all_variants(const std::string& text) {
     }
 }
 
-// all-gather of [2,4,6] along `dim` over `groups` of `size`, as the operand `side` of a product.
-std::string gathered(int64_t devices, const std::string& groups, int64_t size, int dim, bool left) {
+// all-gather of [2,4,6] along `dim` over `groups` of `size`, all but the last `tail` elements of it
+// as the operand `side` of a product.
+std::string gathered(int64_t devices, const std::string& groups, int64_t size, int dim, bool left,
+                     int64_t tail = 0) {
   Dims whole = {2, 4, 6};
   whole[static_cast<size_t>(dim)] *= size;
-  const Dims other = {whole[0], 5, whole[2]};  // batch, free, contracting
-  const std::string operands = left ? "%g, %y" : "%y, %g";
-  const Dims result = left ? Dims{whole[0], whole[1], 5} : Dims{whole[0], 5, whole[1]};
+  Dims read = whole;
+  read[static_cast<size_t>(dim)] -= tail;
+  const Dims other = {read[0], 5, read[2]};  // batch, free, contracting
+  const char* const cut_off = tail > 0 ? "%s" : "%g";
+  const std::string operands =
+      left ? fmt::format("{}, %y", cut_off) : fmt::format("%y, {}", cut_off);
+  const Dims result = left ? Dims{read[0], read[1], 5} : Dims{read[0], 5, read[1]};
+  const std::string cut =
+      tail == 0 ? ""
+                : fmt::format("  %s = f32[{}] slice(%g), slice={{[0:{}],[0:{}],[0:{}]}}",
+                              fmt::join(read, ","), read[0], read[1], read[2]);
   return module_text(devices, fmt::format(R"(  %x = f32[2,4,6] parameter(0)
   %y = f32[{}] parameter(1)
   %g = f32[{}] all-gather(%x), channel_id=1, replica_groups={}, dimensions={{{}}}, use_global_device_ids=true
+{}
   ROOT %d = f32[{}] dot({}), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{2}})",
                                           fmt::join(other, ","), fmt::join(whole, ","), groups, dim,
-                                          fmt::join(result, ","), operands));
+                                          cut, fmt::join(result, ","), operands));
 }
 
 }  // namespace
@@ -84,6 +95,28 @@ TEST_CASE("a scattered sum of products becomes a loop over slices of the result"
   %d = f32[4,8,12] dot(%x, %y), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
   ROOT %r = f32[{}] reduce-scatter(%d), channel_id=1, replica_groups={}, dimensions={{{}}}, use_global_device_ids=true, to_apply=%sum)",
                                                     fmt::join(result, ","), groups, dim)));
+    }
+}
+
+TEST_CASE("slices of an uneven dim, of which the last ones have a tail, go round a ring too") {
+  for (const bool left : {true, false})
+    for (int dim = 0; dim < 3; ++dim) {
+      check_all_variants(gathered(4, "{}", 4, dim, left, 1));
+      check_all_variants(gathered(8, "[2,4]<=[2,2,2]T(1,2,0)", 4, dim, left, 3));  // an empty slice
+      Dims whole = {3, 7, 11}, padded = {4, 8, 12};
+      for (int d = 0; d < 3; ++d)
+        if (d != dim) padded[static_cast<size_t>(d)] = whole[static_cast<size_t>(d)];
+      Dims result = padded;
+      result[static_cast<size_t>(dim)] /= 4;
+      check_all_variants(
+          module_text(4, fmt::format(R"(  %x = f32[3,7,5] parameter(0)
+  %y = f32[3,5,11] parameter(1)
+  %d = f32[3,7,11] dot(%x, %y), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  %z = f32[] constant(0)
+  %p = f32[{}] pad(%d, %z), padding=0_{}x0_{}x0_{}
+  ROOT %r = f32[{}] reduce-scatter(%p), channel_id=1, replica_groups={{}}, dimensions={{{}}}, use_global_device_ids=true, to_apply=%sum)",
+                                     fmt::join(padded, ","), padded[0] - 3, padded[1] - 7,
+                                     padded[2] - 11, fmt::join(result, ","), dim)));
     }
 }
 
