@@ -15,6 +15,24 @@ bool contains(const Dims& list, int64_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+void check_product_types(const Node& node) {
+  enum Kind : uint8_t { pred, integer, floating, complex };
+  const auto kind = [](DType t) {
+    return is_complex(t) ? complex : is_floating(t) ? floating : is_integer(t) ? integer : pred;
+  };
+  const Shape& lhs = array_operand(node, 0);
+  const Shape& rhs = array_operand(node, 1);
+  const DType result = declared_array(node).dtype;
+  const Kind needed = std::max(kind(lhs.dtype), kind(rhs.dtype));
+  const auto is_wider = [&](DType t) {
+    return kind(t) == kind(result) && dtype_size(t) > dtype_size(result);
+  };
+  const bool narrows = kind(result) != floating && (is_wider(lhs.dtype) || is_wider(rhs.dtype));
+  if (kind(result) < needed || narrows)
+    user_error("{}: {} and {} cannot give elements of {}; use a type that holds both",
+               opcode_name(node.opcode()), to_string(lhs), to_string(rhs), dtype_name(result));
+}
+
 void check_operand_count(const Node& node, int64_t min, int64_t max) {
   const auto count = static_cast<int64_t>(node.operands().size());
   if (count >= min && (max < 0 || count <= max)) return;

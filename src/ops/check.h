@@ -32,6 +32,10 @@ void check_ascending(const Node& node, std::string_view attribute, const Dims& l
 void check_same_dims(const Node& node, int64_t a, int64_t b);
 void check_same_dtype(const Node& node, int64_t a, int64_t b);
 bool contains(const Dims& list, int64_t value);
+// Element types of operands 0 and 1 and of the declared result of a sum of products: the result is
+// of the operands' kind (pred, integer, floating, complex) or of a later one. Floats may be rounded
+// to narrower ones, other numbers may not lose bits (preferred_element_type in the field).
+void check_product_types(const Node& node);
 
 // The one called computation, with parameters and a root.
 const Computation& called_computation(const Node& node, int64_t index, int64_t count);

@@ -23,21 +23,6 @@ void check_labels(const Node& node, const char* side, const Shape& shape, int64_
   check_dim_list(node, fmt::format("dim_labels of the {} ", side), all, shape.rank());
 }
 
-void check_types(const Shape& lhs, const Shape& rhs, DType result) {
-  const auto kind = [](DType t) {
-    return is_floating(t) ? 0 : is_integer(t) ? 1 : is_complex(t) ? 2 : t == DType::pred ? 3 : 4;
-  };
-  if (kind(lhs.dtype) == 4 || kind(lhs.dtype) != kind(rhs.dtype))
-    user_error(
-        "convolution: operands {} and {} differ in kind of element type; convert one of them first",
-        to_string(lhs), to_string(rhs));
-  // Integers may come out as floats and the other way round is refused.
-  const bool fits = kind(result) == kind(lhs.dtype) || (kind(lhs.dtype) == 1 && kind(result) == 0);
-  if (!fits)
-    user_error("convolution: {} and {} cannot give elements of {}", to_string(lhs), to_string(rhs),
-               dtype_name(result));
-}
-
 void check_groups(const Shape& lhs, const Shape& rhs, const ConvDims& conv) {
   const int64_t groups = conv.feature_group_count, batches = conv.batch_group_count;
   const int64_t in = dim_of(lhs, conv.input_feature), batch = dim_of(lhs, conv.input_batch);
@@ -81,7 +66,7 @@ Shape infer_convolution(const Node& node) {
                conv.kernel_spatial);
   Shape result(declared_array(node).dtype, Dims(lhs.dims.size(), 0));
   check_labels(node, "output", result, conv.output_batch, conv.output_feature, conv.output_spatial);
-  check_types(lhs, rhs, result.dtype);
+  check_product_types(node);
   check_groups(lhs, rhs, conv);
   Dims spatial;
   for (const int64_t d : conv.input_spatial) spatial.push_back(dim_of(lhs, d));

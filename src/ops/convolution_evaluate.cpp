@@ -110,8 +110,8 @@ Value evaluate_convolution(const EvalContext& context) {
   const Array result(context.node.shape);
   if (result.size() == 0) return {result, {}, false};
   ConvolutionNest nest(context.node);
-  visit_number(lhs.dtype(), [&](auto operand) {
-    using A = ProductAccumulator<typename decltype(operand)::type>;
+  visit_product_accumulator(context.node, [&](auto accumulator) {
+    using A = typename decltype(accumulator)::type;
     const std::vector<A> a = to_accumulators<A>(lhs);
     const std::vector<A> b = pack_kernel<A>(nest, rhs);
     visit_number(result.dtype(), [&](auto tag) {

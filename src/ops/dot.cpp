@@ -29,27 +29,6 @@ void check_side(const Node& node, const char* side, const Shape& shape, const Di
   check_dim_list(node, fmt::format("{} batch and contracting dims ", side), both, shape.rank());
 }
 
-// Operands of one kind; the result may have another type (preferred_element_type): any number that
-// can hold the products.
-void check_types(const Shape& lhs, const Shape& rhs, DType result) {
-  enum Kind : uint8_t { pred, integer, floating, complex, none };
-  const auto kind = [](DType t) {
-    return t == DType::pred ? pred
-           : is_integer(t)  ? integer
-           : is_floating(t) ? floating
-           : is_complex(t)  ? complex
-                            : none;
-  };
-  if (kind(lhs.dtype) == none || kind(lhs.dtype) != kind(rhs.dtype))
-    user_error("dot: operands {} and {} differ in kind of element type; convert one of them first",
-               to_string(lhs), to_string(rhs));
-  const int64_t widest = std::max(dtype_size(lhs.dtype), dtype_size(rhs.dtype));
-  const bool narrows = kind(result) == kind(lhs.dtype) && dtype_size(result) < widest;
-  if (kind(result) == none || kind(result) < kind(lhs.dtype) || narrows)
-    user_error("dot: {} and {} cannot give elements of {}; use a type at least as wide as both",
-               to_string(lhs), to_string(rhs), dtype_name(result));
-}
-
 Shape infer_dot(const Node& node) {
   check_operand_count(node, 2);
   const Shape& lhs = array_operand(node, 0);
@@ -59,7 +38,7 @@ Shape infer_dot(const Node& node) {
   check_side(node, "rhs", rhs, dims.rhs_batch, dims.rhs_contracting);
   check_pairs(node, "batch", dims.lhs_batch, dims.rhs_batch);
   check_pairs(node, "contracting", dims.lhs_contracting, dims.rhs_contracting);
-  check_types(lhs, rhs, declared_array(node).dtype);
+  check_product_types(node);
   Shape result(node.shape.dtype, {});
   for (const int64_t d : dims.lhs_batch) result.dims.push_back(lhs.dims[static_cast<size_t>(d)]);
   for (const int64_t d : free_dims(lhs.rank(), dims.lhs_batch, dims.lhs_contracting))

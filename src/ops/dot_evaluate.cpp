@@ -1,28 +1,9 @@
 #include "ops/dot.h"
 #include "ops/loops.h"
-#include "ops/numeric.h"
+#include "ops/number_types.h"
 
 namespace gspmd {
 namespace {
-
-// Floats are multiplied and summed in double and rounded once: more exact than any fast kernel, and
-// the same bits on integers that are exact. Integers wrap in 64 bits, pred is the "or" of "and"s.
-template <class F>
-void visit_accumulator(const Node& node, F&& f) {
-  bool floating = is_floating(node.shape.dtype);
-  bool complex = is_complex(node.shape.dtype);
-  bool pred = node.shape.dtype == DType::pred;
-  bool integers = true;
-  for (const Node* operand : node.operands()) {
-    complex = complex || is_complex(operand->shape.dtype);
-    floating = floating || is_floating(operand->shape.dtype);
-    integers = integers && !is_floating(operand->shape.dtype) && !is_complex(operand->shape.dtype);
-  }
-  if (pred) return f(TypeTag<uint8_t>{});
-  if (integers && !complex) return f(TypeTag<uint64_t>{});
-  if (complex) return f(TypeTag<std::complex<double>>{});
-  f(TypeTag<double>{});
-}
 
 // One side as a contiguous [batch, rows, columns] matrix of accumulators.
 template <class A>
@@ -88,6 +69,8 @@ std::vector<A> multiply(const Sizes& s, const std::vector<A>& a, const std::vect
 
 }  // namespace
 
+// Floats are multiplied and summed in double and rounded once: more exact than any fast kernel, and
+// the same bits on integers that are exact. Integers wrap in 64 bits, pred is the "or" of "and"s.
 Value evaluate_dot(const EvalContext& context) {
   const Array& lhs = context.operands[0].array;
   const Array& rhs = context.operands[1].array;
@@ -98,7 +81,7 @@ Value evaluate_dot(const EvalContext& context) {
                     sizes_product(rhs, rhs_free), sizes_product(lhs, dims.lhs_contracting)};
   const Array result(context.node.shape);
   if (result.size() == 0) return {result, {}, false};
-  visit_accumulator(context.node, [&](auto accumulator) {
+  visit_product_accumulator(context.node, [&](auto accumulator) {
     using A = typename decltype(accumulator)::type;
     const std::vector<A> a =
         pack_side<A>(lhs, joined(dims.lhs_batch, lhs_free, dims.lhs_contracting));

@@ -17,6 +17,18 @@ using ProductAccumulator = std::conditional_t<
     std::conditional_t<is_float_v<T>, double,
                        std::conditional_t<std::is_same_v<T, bool>, uint8_t, uint64_t>>>;
 
+// f(TypeTag<A>{}) for the A that holds products of both operands' elements: of complex numbers if
+// one of them is, else of floats, else of integers; a result of pred is an "or" of "and"s.
+template <class F>
+void visit_product_accumulator(const Node& node, F&& f) {
+  const DType lhs = node.operand(0)->shape.dtype;
+  const DType rhs = node.operand(1)->shape.dtype;
+  if (node.shape.dtype == DType::pred) return f(TypeTag<uint8_t>{});
+  if (is_complex(lhs) || is_complex(rhs)) return f(TypeTag<std::complex<double>>{});
+  if (is_floating(lhs) || is_floating(rhs)) return f(TypeTag<double>{});
+  f(TypeTag<uint64_t>{});
+}
+
 template <class A, class T>
 A to_accumulator(T value) {
   if constexpr (std::is_integral_v<A> && is_float_v<T>)
@@ -25,10 +37,10 @@ A to_accumulator(T value) {
     return convert_element<A>(value);
 }
 
-// Integers wrap; those of integer sums that become floats are signed.
+// Integers wrap; those of integer sums that become floats or complex numbers are signed.
 template <class T, class A>
 T from_accumulator(A value) {
-  if constexpr (std::is_same_v<A, uint64_t> && is_float_v<T>)
+  if constexpr (std::is_same_v<A, uint64_t> && (is_float_v<T> || is_complex_v<T>))
     return convert_element<T>(static_cast<int64_t>(value));
   else
     return convert_element<T>(value);

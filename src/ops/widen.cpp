@@ -32,18 +32,23 @@ Value narrowed_value(const Value& value, const Shape& shape) {
   return Value::tuple(std::move(elements));
 }
 
-// Ops that look at the bits of an integer see no more of them than the narrow type has.
+// Ops that look at the bits of an integer see no more of them than the narrow type has; the
+// arithmetic shift finds copies of the highest one above them, of unsigned numbers too.
 bool reads_bits(Opcode opcode) {
-  return opcode == Opcode::shift_right_logical || opcode == Opcode::popcnt ||
-         opcode == Opcode::count_leading_zeros;
+  return opcode == Opcode::shift_right_logical || opcode == Opcode::shift_right_arithmetic ||
+         opcode == Opcode::popcnt || opcode == Opcode::count_leading_zeros;
 }
 
-Array without_high_bits(const Array& array) {
+Array widened_bits(const Array& array, bool copy_sign) {
   const int bits = narrow_bits(array.dtype());
+  const int sign = copy_sign ? 1 << (bits - 1) : 0;
   const Array wide(Shape(widened_type(array.dtype()), array.dims()));
   const std::span<std::byte> from = array.bytes();
   const std::span<std::byte> to = wide.bytes();
-  for (size_t i = 0; i < from.size(); ++i) to[i] = from[i] & std::byte((1 << bits) - 1);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const int low = static_cast<uint8_t>(from[i]) & ((1 << bits) - 1);
+    to[i] = std::byte(static_cast<uint8_t>((low ^ sign) - sign));
+  }
   return wide;
 }
 
@@ -106,7 +111,8 @@ Value evaluate_widened(const EvalContext& context, Value (*kernel)(const EvalCon
     attrs.index = static_cast<int64_t>(i);
     parameters.push_back(body->append(Opcode::parameter, widened_shape(shape), {}, attrs));
     const bool bits = i == 0 && reads_bits(node.opcode()) && has_narrow(shape);
-    operands.push_back(bits ? Value{without_high_bits(context.operands[i].array), {}, false}
+    const bool copy_sign = node.is(Opcode::shift_right_arithmetic);
+    operands.push_back(bits ? Value{widened_bits(context.operands[i].array, copy_sign), {}, false}
                             : widened_value(context.operands[i]));
   }
   Node* const wide =

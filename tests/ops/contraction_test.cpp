@@ -37,6 +37,18 @@ TEST_CASE("dot multiplies and sums over the contracting dims", "[dot]") {
        "a = bf16[3] constant({256,1,1})\nb = bf16[3] constant({1,1,1})\nROOT r = bf16[] dot(a, b), "
        "lhs_contracting_dims={0}, rhs_contracting_dims={0}",
        "bf16[] 258"},
+      {"a narrower result is rounded once",
+       "a = f32[3] constant({256,1,1})\nb = f32[3] constant({1,1,1})\nROOT r = bf16[] dot(a, b), "
+       "lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+       "bf16[] 258"},
+      {"integers by floats",
+       "a = s8[2] constant({-3,5})\nb = bf16[2] constant({0.5,-0.25})\nROOT r = bf16[] dot(a, b), "
+       "lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+       "bf16[] -2.75"},
+      {"floats by complex numbers",
+       "a = f32[2] constant({2,-1})\nb = c64[2] constant({(1,2),(0,1)})\nROOT r = c64[] dot(a, b), "
+       "lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+       "c64[] (2,3)"},
       {"pred",
        "a = pred[2,2] constant({{1,0},{0,0}})\nROOT r = pred[2,2] dot(a, a), "
        "lhs_contracting_dims={1}, rhs_contracting_dims={0}",

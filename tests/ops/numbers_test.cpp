@@ -185,6 +185,8 @@ TEST_CASE("narrow numbers are computed in a wider type and rounded back", "[numb
       {"divide", "u4[1]", {"{3}", "{0}"}, "u4[1]", "{15}"},
       {"shift-right-logical", "s4[2]", {"{-1,-8}", "{1,3}"}, "s4[2]", "{7,1}"},
       {"shift-right-arithmetic", "s4[2]", {"{-8,-8}", "{1,5}"}, "s4[2]", "{-4,-1}"},
+      {"shift-right-arithmetic", "u4[4]", {"{8,7,13,9}", "{1,1,5,15}"}, "u4[4]", "{12,3,15,15}"},
+      {"shift-right-arithmetic", "u8[2]", {"{128,127}", "{1,9}"}, "u8[2]", "{192,0}"},
       {"shift-left", "s4[2]", {"{1,3}", "{3,5}"}, "s4[2]", "{-8,0}"},
       {"popcnt", "s4[2]", {"{-1,5}"}, "s4[2]", "{4,2}"},
       {"count-leading-zeros", "u4[3]", {"{0,1,15}"}, "u4[3]", "{4,3,0}"},

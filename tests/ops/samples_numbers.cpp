@@ -95,6 +95,12 @@ std::vector<Sample> type_samples() {
       {Opcode::dot, "dot of bytes into words",
        "a = s8[3,4] parameter(0)\nb = s8[4,5] parameter(1)\nROOT r = s32[3,5] dot(a, b), "
        "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::dot, "dot of bytes by floats",
+       "a = s8[3,4] parameter(0)\nb = f32[4,5] parameter(1)\nROOT r = f32[3,5] dot(a, b), "
+       "lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+      {Opcode::convolution, "convolution of bytes by floats",
+       "x = s8[2,6,3] parameter(0)\nw = f32[3,3,4] parameter(1)\nROOT r = bf16[2,6,4] "
+       "convolution(x, w), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f"},
       {Opcode::reduce, "reduce of complex numbers",
        "a = c64[3,4] parameter(0)\nz = c64[] parameter(1)\nROOT r = c64[3] reduce(a, z), "
        "dimensions={1}, to_apply=sum_c64"},
