@@ -78,6 +78,7 @@ const Sharding& SpmdPartitioner::placed(const Node& node) {
   if (found != shardings_.end()) return found->second;
   const auto usual = [&](const Shape& shape, const Sharding& given) {
     check_placement(node, shape, given);
+    if (given.kind() == ShardingKind::unknown) return Sharding::replicated();  // as if absent
     return given.is_tiled() && !given.unreduced().empty() ? given.with_unreduced({}) : given;
   };
   Sharding result;

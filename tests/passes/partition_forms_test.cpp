@@ -66,6 +66,30 @@ TEST_CASE("every sharding form on operands and result computes the same bits", "
     }
 }
 
+TEST_CASE("an undecided sharding is a replicated one where nothing is completed", "[forms]") {
+  const std::string split = "{devices=[2,4]<=[8]}";
+  const std::string pair = R"(HloModule m
+ENTRY e {
+  a = f32[8,5] parameter(0), sharding={unknown}
+  t = (f32[8,5], f32[8,5]) tuple(a, a), sharding={{unknown}, {devices=[2,4]<=[8]}}
+  x = f32[8,5] get-tuple-element(t), index=0
+  y = f32[8,5] get-tuple-element(t), index=1
+  ROOT r = f32[8,5] multiply(x, y), sharding={unknown}
+}
+)";
+  for (const std::string& text :
+       {text_with("{unknown}", split, "{unknown}"), text_with(split, "{unknown}", split), pair}) {
+    const auto module = parse_module(text);
+    PipelineOptions options;
+    options.num_devices = 8;
+    options.disabled = {"propagate"};
+    const std::vector<Value> arguments = integer_arguments(*module, 5);
+    const Value got = run_partitioned(run_pipeline(*module, options), 8, arguments);
+    INFO(text);
+    CHECK(bitwise_equal(evaluate(*module, arguments).array, got.array));
+  }
+}
+
 TEST_CASE("shardings that cannot be partitioned are refused with the reason", "[forms]") {
   CHECK_THAT(message_of(text_with("{devices=[2,1,4]<=[8] last_tile_dims={unreduced}}", "", ""), 8),
              Catch::Contains("unreduced"));
