@@ -463,6 +463,7 @@ bool Propagation::run() {
     for (const auto& node : computation->nodes())
       before.at(static_cast<size_t>(node->id())) = node->sharding;
   convert_sharding_ops();
+  restructured_ |= split_manual_constants(module_);
   detach_root();
   detach_borders();
   collect_groups();

@@ -104,6 +104,8 @@ class Propagation {
   bool removed_barriers_ = false;
 };
 
+// Gives manual code its own copy of constants that other code reads too; whether there were any.
+bool split_manual_constants(Module& module);
 // Takes away what a run with cse_prevention_only left; whether there was any.
 bool drop_cse_prevention(Module& module);
 // propagate() with cse_prevention_only.
