@@ -100,7 +100,7 @@ TEST_CASE("gemm: products over loops of any order and strides are exact on small
 }
 
 TEST_CASE("gemm: large products are cut into parts by rows, the last one shorter", "[gemm]") {
-  const int64_t m = 1100, n = 96, k = 130;
+  const int64_t m = 1100, n = 96, k = random_load(8) == 8 ? 130 : 40;
   const GemmSpec specs[] = {plain(DType::f32, m, n, k),
                             {DType::f32, {}, {{m, 1, 0, n}}, {{n, 0, 1, 1}}, {{k, m, n, 0}}},
                             {DType::f32, {}, {{m, 1, 0, 1}}, {{n, 0, k, m}}, {{k, m, 1, 0}}}};

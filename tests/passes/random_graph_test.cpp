@@ -6,6 +6,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
+#include "load.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -260,7 +261,7 @@ std::unique_ptr<Module> shrunk(std::unique_ptr<Module> module, int64_t devices) 
 TEST_CASE("random programs under random annotations equal themselves", "[random]") {
   const Mesh meshes[] = {Mesh{{"x", 2}, {"y", 4}}, Mesh{{"x", 3}}, Mesh{{"x", 2}, {"y", 3}},
                          Mesh{{"x", 2}, {"y", 2}, {"z", 2}}, Mesh{{"x", 8}}};
-  const int64_t cases = std::getenv("GSPMD_LONG") ? 200'000 : 4'000;
+  const int64_t cases = std::getenv("GSPMD_LONG") ? 200'000 : random_load(4'000);
   int64_t failures = 0;
   for (int64_t n = 0; n < cases && failures < 3; ++n) {
     Random random{static_cast<uint64_t>(n) * 7919 + 17};

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "gspmd/ir/text.h"
+#include "load.h"
 #include "programs/program.h"
 
 using namespace gspmd;
@@ -37,8 +38,8 @@ rc::Gen<std::vector<uint32_t>> numbers() {
 TEST_CASE("random programs under random annotations equal themselves", "[random]") {
   rc::detail::TestParams parameters;
   parameters.seed = static_cast<uint64_t>(setting("GSPMD_SEED", 20260717));
-  parameters.maxSuccess =
-      static_cast<int>(setting("GSPMD_PROGRAMS", std::getenv("GSPMD_LONG") ? 20'000 : 500));
+  parameters.maxSuccess = static_cast<int>(
+      setting("GSPMD_PROGRAMS", std::getenv("GSPMD_LONG") ? 20'000 : random_load(500)));
   parameters.disableShrinking = true;
   std::string first;  // what failed as it came, should it not fail again
   const auto property = [&first] {
