@@ -13,8 +13,16 @@ MaybeSharding nothing_backward(const Node&, int64_t, CompletionMode) { return st
 bool never_tiled(const Node&, bool) { return false; }
 bool in_spmd_only(const Node&, bool spmd) { return spmd; }
 bool pointwise_may_be_tiled(const Node& node, bool) { return is_pointwise(node); }
-// Over a channel partitions speak of their own values, which completion has no whole value for.
-bool without_channel(const Node& node, bool) { return !node.attrs.channel_id; }
+// Over a channel partitions speak of their own values, which completion has no whole value for; but
+// where only some axes are manual, values are whole along the others.
+bool without_channel(const Node& node, bool) {
+  const auto is_partly_manual = [](const Node* n) {
+    return n->sharding && n->sharding->is_tiled() && !n->sharding->manual_digits().empty();
+  };
+  return !node.attrs.channel_id ||
+         std::any_of(node.operands().begin(), node.operands().end(), is_partly_manual) ||
+         std::any_of(node.users().begin(), node.users().end(), is_partly_manual);
+}
 
 // Ops that have no entry are not laid out by completion; a value of the dims of their result is.
 constexpr auto kDefault = [](Opcode opcode) {
