@@ -80,33 +80,24 @@ uint64_t bits_at(const Array& array, int64_t i) {
   return bits;
 }
 
-template <class T>
-T element(const Array& array, int64_t i) {
-  T value;
-  std::memcpy(&value, array.bytes().data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
-  return value;
-}
-
-template <class T>
-void set_element(Array& array, int64_t i, T value) {
-  std::memcpy(array.bytes().data() + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
-}
-
 Value evaluate_float_halves(const EvalContext& context) {
   const std::string& target = context.node.attrs.custom_call_target;
   const Array& x = context.operands[0].array;
   Array result(context.node.shape);
-  for (int64_t i = 0; i < result.size(); ++i) {
-    if (target == kCombine) {
-      const Array& y = context.operands[1].array;
-      set_element(result, i, double{element<float>(x, i)} + double{element<float>(y, i)});
-      continue;
-    }
-    const auto wide = element<double>(x, i);
-    const auto high = static_cast<float>(wide);
+  const auto size = static_cast<size_t>(result.size());
+  if (target == kCombine) {
+    const auto a = x.data<float>(), b = context.operands[1].array.data<float>();
+    const auto sum = result.data<double>();
+    for (size_t i = 0; i < size; ++i) sum[i] = double{a[i]} + double{b[i]};
+    return {result, {}, false};
+  }
+  const auto wide = x.data<double>();
+  const auto half = result.data<float>();
+  for (size_t i = 0; i < size; ++i) {
+    const auto high = static_cast<float>(wide[i]);
     // An infinity or NaN is all in the higher half.
-    const float low = std::isfinite(high) ? static_cast<float>(wide - double{high}) : 0.0F;
-    set_element(result, i, target == kHalves[1] ? high : low);
+    const float low = std::isfinite(high) ? static_cast<float>(wide[i] - double{high}) : 0.0F;
+    half[i] = target == kHalves[1] ? high : low;
   }
   return {result, {}, false};
 }

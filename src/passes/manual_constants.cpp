@@ -14,19 +14,8 @@ using Nodes = std::set<const Node*>;
 
 // Ops that only rewrite what they are given, so that making them twice changes nothing.
 bool rewrites(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::broadcast:
-    case Opcode::concatenate:
-    case Opcode::convert:
-    case Opcode::pad:
-    case Opcode::reshape:
-    case Opcode::reverse:
-    case Opcode::slice:
-    case Opcode::transpose:
-      return true;
-    default:
-      return node.op().has(kElementwise) && node.called.empty() && !has_effects(node);
-  }
+  return (node.op().has(kDataMovement) || node.op().has(kElementwise)) && node.called.empty() &&
+         !has_effects(node) && !node.is(Opcode::custom_call);
 }
 
 bool is_all_in(const Nodes& nodes, const std::vector<Node*>& of) {

@@ -65,7 +65,8 @@ struct ReshardPlan {
 
 // The cheapest way (bytes, then steps) from one layout to another: Dijkstra over shardings made of
 // the common atoms of both (design.md 2.5). Uneven dims: where the shards of a finer split do not
-// lie inside those of a coarser one, the step exchanges halos as well. Works for any pair of tiled,
+// lie inside those of a coarser one, the step exchanges halos as well. Six, 10, 14 or 15 devices
+// can be counted in two ways, and layouts of either are looked at. Works for any pair of tiled,
 // replicated and maximal shardings, on any of the devices 0..num_devices-1; replicated means on all
 // of them (0: as many as the shardings name). No steps: each device that is to have a part has just
 // that already. `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when
