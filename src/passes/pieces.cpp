@@ -222,4 +222,17 @@ int64_t elements_needed(std::span<const HeldBox> have, std::span<const HeldBox> 
   return std::max(elements_lacking(have, want), elements_leaving(have, want));
 }
 
+bool lacks_nothing(std::span<const HeldBox> have, std::span<const HeldBox> want) {
+  return std::all_of(want.begin(), want.end(), [&](const HeldBox& w) {
+    if (volume(w.box.size) == 0) return true;
+    const Box* own = box_of(have, w.device);
+    if (!own) return false;
+    for (size_t d = 0; d < w.box.size.size(); ++d)
+      if (w.box.start[d] < own->start[d] ||
+          w.box.start[d] + w.box.size[d] > own->start[d] + own->size[d])
+        return false;
+    return true;
+  });
+}
+
 }  // namespace gspmd

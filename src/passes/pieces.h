@@ -52,5 +52,7 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
 // least, the more of both: a lower bound on the elements of any way, and one that obeys the
 // triangle inequality.
 int64_t elements_needed(std::span<const HeldBox> have, std::span<const HeldBox> want);
+// Whether no device has to be sent anything.
+bool lacks_nothing(std::span<const HeldBox> have, std::span<const HeldBox> want);
 
 }  // namespace gspmd

@@ -211,8 +211,8 @@ bool ReshardSearch::refines_source(const AtomLayout& s) const {
   return s.ordered == 0;
 }
 
-// Straight to the target, from anywhere; and from the source or parts of it to anywhere in the
-// target's order, or to all of it where no groups can gather it.
+// Straight to the target, from anywhere; and from the source or parts of it to anywhere in either
+// order, or to all of it where no groups can gather it.
 void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const {
   if (s.ordered != 0 || s == p_.to || p_.num_devices > kMostListed) return;
   const auto add = [&](AtomLayout after) {
@@ -225,11 +225,13 @@ void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const
   if (s == p_.from && !p_.has_groups(0) && p_.two_orders())  // gathered, one by one
     add({std::vector<std::vector<int>>(s.dims.size()), {}, 0});
   if (!is_few() || !refines_source(s)) return;
-  std::vector<AtomLayout> all;
-  AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, p_.to.ordered};
-  place(start, all);
-  for (AtomLayout& layout : all)
-    if (layout != p_.to && layout != s) add(std::move(layout));
+  for (int ordered = 0; ordered <= p_.to.ordered; ++ordered) {
+    std::vector<AtomLayout> all;
+    AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, ordered};
+    place(start, all);
+    for (AtomLayout& layout : all)
+      if (layout != p_.to && layout != s) add(std::move(layout));
+  }
 }
 
 std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
@@ -244,20 +246,23 @@ std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
 }
 
 // Where a dim has fewer elements than tiles, empty shards hide that nobody lacks anything: each
-// device cuts what it is to have out of what it has. To the target from anywhere, and from the
-// source to anywhere.
+// device cuts what it is to have out of what it has. From anywhere to anywhere, so that no detour
+// is a cheaper way.
 void ReshardSearch::cuts(const AtomLayout& s, std::vector<Move>& out) const {
-  const auto add = [&](const AtomLayout& after) {
-    if (bytes_needed(s, after) == 0)
+  if (cuttable_.empty()) {
+    std::vector<AtomLayout> all;
+    AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};
+    place(start, all);
+    if (std::find(all.begin(), all.end(), p_.to) == all.end()) all.push_back(p_.to);
+    for (AtomLayout& layout : all) {
+      std::vector<HeldBox> held = boxes(layout);
+      cuttable_.emplace_back(std::move(layout), std::move(held));
+    }
+  }
+  const std::vector<HeldBox> have = boxes(s);
+  for (const auto& [after, want] : cuttable_)
+    if (after != s && lacks_nothing(have, want))
       out.push_back({ReshardKind::piecewise_permutes, -1, -1, {}, after, 0});
-  };
-  if (s != p_.to) add(p_.to);
-  if (s != p_.from) return;
-  std::vector<AtomLayout> all;
-  AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};
-  place(start, all);
-  for (const AtomLayout& layout : all)
-    if (layout != s && layout != p_.to) add(layout);
 }
 
 ReshardPlan ReshardSearch::without_groups() const {

@@ -152,6 +152,8 @@ class ReshardSearch {
 
   ReshardProblem p_;
   mutable std::map<AtomLayout, std::vector<HeldBox>> boxes_;
+  // All layouts, and who has what in each; filled where values may be cut in place.
+  mutable std::vector<std::pair<AtomLayout, std::vector<HeldBox>>> cuttable_;
   mutable std::map<Dims, int64_t> realigned_;  // elements by dim, tiles and shards
 };
 
