@@ -49,7 +49,7 @@ TraceSession::~TraceSession() {
   name_scope() = impl_->outer_scope;
 }
 
-void TraceSession::begin_argument(std::type_index type) {
+void TraceSession::begin_argument(TypeAddress type) {
   impl_->traced.argument_types_.push_back(type);
 }
 
@@ -83,9 +83,7 @@ Tensor TraceSession::parameter(const std::string& inner_path, const Array& array
   return parameter(inner_path, array.shape());
 }
 
-void TraceSession::begin_result(std::type_index type) {
-  impl_->traced.result_types_.push_back(type);
-}
+void TraceSession::begin_result(TypeAddress type) { impl_->traced.result_types_.push_back(type); }
 
 void TraceSession::result(const std::string& inner_path, const Tensor& tensor) {
   Traced& traced = impl_->traced;

@@ -5,9 +5,10 @@ include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 file(REMOVE_RECURSE ${WORK})
 set(prefix "${WORK}/a prefix with spaces")
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
-# Headers that only gspmd's own sources include need not be there.
+# Headers that only gspmd's own sources include need not be there, nor run-time type information.
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/build "-DCMAKE_PREFIX_PATH=${prefix}"
-    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS=-fno-rtti
+    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
 

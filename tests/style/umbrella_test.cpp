@@ -54,7 +54,7 @@ Headers public_headers() {
 const std::set<std::string> kAllowed = {
     "array",  "concepts", "cstddef",          "cstdint",  "cstring",     "fmt/core.h", "functional",
     "memory", "map",      "initializer_list", "optional", "set",         "span",       "stdexcept",
-    "string", "tuple",    "string_view",      "utility",  "type_traits", "vector",     "typeindex"};
+    "string", "tuple",    "string_view",      "utility",  "type_traits", "vector"};
 
 }  // namespace
 

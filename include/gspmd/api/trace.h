@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <typeindex>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,19 @@
 #include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
+
+namespace detail {
+
+// An address of its own for each type: users may compile without run-time type information.
+using TypeAddress = const void*;
+template <class T>
+inline char type_address_storage = 0;
+template <class T>
+TypeAddress type_address() {
+  return &type_address_storage<T>;
+}
+
+}  // namespace detail
 
 // One leaf of an argument or result of a traced function.
 struct TracedLeaf {
@@ -41,16 +53,16 @@ class GSPMD_API Traced {
     return captured_;
   }  // values of the hidden parameters
   // Types of the arguments and result elements with Array leaves, which donation matches.
-  const std::vector<std::type_index>& argument_types() const { return argument_types_; }
+  const std::vector<detail::TypeAddress>& argument_types() const { return argument_types_; }
   // As argument_types.
-  const std::vector<std::type_index>& result_types() const { return result_types_; }
+  const std::vector<detail::TypeAddress>& result_types() const { return result_types_; }
 
  private:
   friend class TraceSession;
   std::shared_ptr<const Module> module_;
   std::vector<TracedLeaf> arguments_, results_;
   std::vector<Array> captured_;
-  std::vector<std::type_index> argument_types_, result_types_;
+  std::vector<detail::TypeAddress> argument_types_, result_types_;
 };
 
 // How a trace is named.
@@ -71,12 +83,12 @@ class GSPMD_API TraceSession {
   ~TraceSession();
 
   // The parameters that follow are leaves of the next argument.
-  void begin_argument(std::type_index type);
+  void begin_argument(detail::TypeAddress type);
   // The next argument leaf, of this shape.
   Tensor parameter(const std::string& inner_path, const Shape& shape);
   Tensor parameter(const std::string& inner_path, const Array& array);  // UserError: it is empty
   // The results that follow are leaves of the next element of the result.
-  void begin_result(std::type_index type);
+  void begin_result(detail::TypeAddress type);
   // The next result leaf. UserError: the tensor has no value.
   void result(const std::string& inner_path, const Tensor& tensor);
   Traced finish();  // ends the trace: its program
@@ -98,7 +110,7 @@ rebind_t<Arg, Tensor> declare_argument(TraceSession& session, const Arg& arg) {
       is_argument_tree<Arg>,
       "arguments are arrays, shapes or trees of them (GSPMD_FIELDS); capture other values "
       "by a lambda");
-  session.begin_argument(typeid(rebind_t<Arg, Array>));
+  session.begin_argument(type_address<rebind_t<Arg, Array>>());
   return map_tree(arg, [&](const std::string& path, const auto& leaf) {
     return session.parameter(path, leaf);
   });
@@ -108,7 +120,7 @@ template <class Element>
 void declare_element(TraceSession& session, const Element& element) {
   static_assert(std::same_as<leaf_t<Element>, Tensor>,
                 "a traced function returns tensors or trees of them");
-  session.begin_result(typeid(rebind_t<Element, Array>));
+  session.begin_result(type_address<rebind_t<Element, Array>>());
   for_each_leaf(element,
                 [&](const std::string& path, const Tensor& leaf) { session.result(path, leaf); });
 }
