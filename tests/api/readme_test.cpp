@@ -82,11 +82,10 @@ TEST_CASE("README: its C++ is this test's", "[readme]") {
 
 TEST_CASE("README: the program trains, saves, resumes and shows itself", "[readme]") {
   const InScratchFolder scratch;
-  const Shape rows(DType::f32, {8, 16});
-  const Array x = random_normal_array(rows, 1), y = random_normal_array(rows, 2);
-  Ffn<Array> params{random_normal_array(Shape(DType::f32, {16, 32}), 3),
-                    random_normal_array(Shape(DType::f32, {32, 16}), 4)};
-  auto adam = Adam<Ffn<Array>>::zeros_like(params);
+
+  const Array x = random_normal_array({DType::f32, {8, 16}}, 1), y = random_normal_array({DType::f32, {8, 16}}, 2);
+  Ffn<Array> params{random_normal_array({DType::f32, {16, 32}}, 3), random_normal_array({DType::f32, {32, 16}}, 4)};
+  auto adam = Adam<Ffn<Array>>::zeros_like(params);             // the state before the first step
   Array value;
 
   auto step = compile(train_step, {.mesh = mesh, .donate = {0, 1}}, params, adam, x, y);
