@@ -14,7 +14,8 @@
 namespace gspmd::io {
 
 InputFile::InputFile(const std::string& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer is refused below, not waited for.
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) user_error("{}: cannot be opened: {}", path, std::strerror(errno));
   struct stat status {};
   const bool known = ::fstat(descriptor_, &status) == 0;

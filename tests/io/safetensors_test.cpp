@@ -1,6 +1,7 @@
 #include "gspmd/io/safetensors.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -122,6 +123,12 @@ TEST_CASE("safetensors: a header that lies is an error that names file and tenso
   const ScratchFile scratch(".safetensors", text);
   CHECK_THROWS_AS(SafetensorsFile(scratch.path()), UserError);
   CHECK_THROWS_WITH(SafetensorsFile(scratch.path()), Contains(scratch.path()) && Contains(message));
+}
+
+TEST_CASE("safetensors: a pipe that nobody writes into is refused, not waited for") {
+  const ScratchFile scratch(".pipe");
+  REQUIRE(mkfifo(scratch.path().c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(SafetensorsFile(scratch.path()), Contains("is not a regular file"));
 }
 
 }  // namespace gspmd
