@@ -2,19 +2,30 @@
 
 #define XXH_INLINE_ALL
 #include <fmt/format.h>
+#include <unistd.h>
 #include <xxhash.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace gspmd::examples {
 namespace {
 
-// Options that losses depend on and that the shapes of the model do not show, by name.
+// Options that losses depend on, by name.
 std::map<std::string, std::string> describe(const TrainOptions& o, const Corpus& corpus) {
   return {{"batch", fmt::format("{}", o.batch)},
+          {"bias", o.bias ? "true" : "false"},
+          {"d-ff", fmt::format("{}", o.d_ff)},
+          {"d-model", fmt::format("{}", o.d_model)},
+          {"dtype", o.dtype},
           {"exact", o.exact ? "true" : "false"},
+          {"heads", fmt::format("{}", o.heads)},
+          {"layers", fmt::format("{}", o.layers)},
           {"lr", fmt::format("{}", o.lr)},
+          {"norm", o.norm},
           {"optimizer", o.optimizer},
+          {"positions", o.positions},
           {"seed", fmt::format("{}", o.seed)},
           {"seq", fmt::format("{}", o.seq)},
           {"steps", fmt::format("{}", o.steps)},
@@ -37,8 +48,8 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options, const Corpus& corpus
     if (options.resume) user_error("--resume: give the folder with --checkpoint DIR");
     return;
   }
-  checkpoints_.emplace(options.checkpoint,
-                       CheckpointOptions{.keep = options.checkpoint_keep, .log = print_message});
+  checkpoints_ =
+      Checkpoints(options.checkpoint, {.keep = options.checkpoint_keep, .log = print_message});
   const std::vector<int64_t> steps = checkpoints_->steps();
   if (!options.resume && !steps.empty())
     user_error(
@@ -60,11 +71,21 @@ void RunCheckpoints::check_same_run(int64_t step) const {
   }
 }
 
-int64_t RunCheckpoints::resume(models::Trainer& trainer) {
+// Told before the steps that would be lost.
+void RunCheckpoints::check_writable() const {
+  const std::string& folder = options_.checkpoint;
+  if (::access(folder.c_str(), W_OK) != 0)
+    user_error("--checkpoint: {}: cannot be written: {}; give the rights, or resume from a copy",
+               folder, std::strerror(errno));
+}
+
+int64_t RunCheckpoints::resume(models::Trainer& trainer, models::Trainer* beside) {
   if (!checkpoints_ || !options_.resume) return 0;
   const std::optional<int64_t> step = checkpoints_->newest();
   if (!step) return 0;
   check_same_run(*step);
+  if (*step < options_.steps) check_writable();
+  if (beside) beside->restore(*checkpoints_);
   return trainer.restore(*checkpoints_).value_or(0);
 }
 

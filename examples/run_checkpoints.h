@@ -18,14 +18,16 @@ class RunCheckpoints {
   // UserError: --resume without a folder, a folder with checkpoints without --resume.
   RunCheckpoints(const TrainOptions& options, const Corpus& corpus);
 
-  // Brings a trainer to the newest checkpoint and returns its step, 0 where there is none.
-  // UserError where that is of a run on other data, or does not fit the model.
-  int64_t resume(models::Trainer& trainer);
+  // Brings a trainer, and one beside it where given, to the newest checkpoint and returns its step,
+  // 0 where there is none. UserError where that is of another model or other data, or where the
+  // steps that are left could not be saved.
+  int64_t resume(models::Trainer& trainer, models::Trainer* beside = nullptr);
   // Saves where that is due: before the first step, every so many steps, and after the last.
   void save(const models::Trainer& trainer, int64_t step);
 
  private:
   void check_same_run(int64_t step) const;
+  void check_writable() const;
 
   TrainOptions options_;
   std::map<std::string, std::string> run_;  // what a resumed run must share, and what it may change

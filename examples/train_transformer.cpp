@@ -130,9 +130,8 @@ std::vector<double> train(const TrainOptions& options, const models::TrainerOpti
                           const Corpus& corpus, models::Trainer& trainer, Check* check,
                           RunCheckpoints& checkpoints, Reporter& reporter) {
   std::vector<double> seconds;
-  const int64_t first = checkpoints.resume(trainer);
+  const int64_t first = checkpoints.resume(trainer, check ? &check->trainer() : nullptr);
   if (first > 0) reporter.resumed(first);
-  if (first > 0 && check) checkpoints.resume(check->trainer());
   if (first == 0) checkpoints.save(trainer, 0);
   for (int64_t step = first; step < options.steps; ++step) {
     const models::Batch work = workload_of_step(options, settings.config, corpus, step);

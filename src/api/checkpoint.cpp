@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "api/device_storage.h"
 #include "gspmd/io/safetensors.h"
@@ -231,8 +233,8 @@ std::optional<int64_t> Checkpoints::newest(Site site) {
       return *at;
     } catch (const UserError& error) {
       last = error.what();
-      damaged_.insert(*at);
-      if (options_.log)
+      std::string& told = damaged_[*at];
+      if (std::exchange(told, last) != last && options_.log)
         options_.log(fmt::format("checkpoint of step {} is passed over: {}", *at, last));
     }
   }

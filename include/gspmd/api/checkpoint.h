@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -187,8 +186,8 @@ class GSPMD_API Checkpoints {
 
   std::vector<int64_t> steps() const;    // of the files there are, ascending; nothing is read
   std::string path(int64_t step) const;  // of the file of a step
-  // The newest that is whole: all checksums hold. Damaged ones before it are logged. nullopt where
-  // there are no files; UserError where none of them is whole.
+  // The newest that is whole: all checksums hold. Damaged ones before it are logged, each once.
+  // nullopt where there are no files; UserError where none of them is whole.
   std::optional<int64_t> newest(Site site = Site::here());
 
   // As gspmd::save into path(step); then removes older ones beyond those to keep.
@@ -215,7 +214,7 @@ class GSPMD_API Checkpoints {
 
   std::string folder_;
   CheckpointOptions options_;
-  std::set<int64_t> damaged_;
+  std::map<int64_t, std::string> damaged_;  // what was logged of each
 };
 
 // The metadata that `save` was given.
