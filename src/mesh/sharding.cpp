@@ -100,6 +100,7 @@ Sharding Sharding::tiled(DeviceOrder order, std::vector<Digits> dims, Digits man
   if (!fits(all, order->count))
     internal_error("sharding: digits {} overlap or do not fit {} devices", digits_text(all),
                    order->count);
+  if (tile_count(manual) == order->count) return Sharding::manual();
   s.order_ = order;
   s.dims_ = std::move(dims);
   s.manual_ = std::move(manual);

@@ -233,14 +233,14 @@ class SingleParser {
     if (types_.size() > dims_.size())
       text_.fail_at(types_column_, "{} subgroups for {} tile dims", types_.size(), dims_.size());
     const int64_t count = product(dims_);
-    const bool whole = is_whole(data_rank);
-    if (!whole) check_rank(data_rank, dims_column_);
+    const char whole = whole_type(data_rank);
+    if (whole == 0) check_rank(data_rank, dims_column_);
     const int64_t listed =
         reshape_.empty() ? static_cast<int64_t>(list_.size()) : product(reshape_);
     if (count != listed)
       text_.fail_at(list_column_, "{} devices for {} tiles; the counts must be equal", listed,
                     count);
-    if (whole) return Sharding::replicated();
+    if (whole != 0) return whole == 'm' ? Sharding::manual() : Sharding::replicated();
     if (reshape_.empty()) return ShardingText::from_list(dims_, data_rank, types_, list_);
     if (std::optional<Sharding> sharding =
             ShardingText::from_iota(dims_, data_rank, types_, reshape_, transpose_))
@@ -248,16 +248,19 @@ class SingleParser {
     return written_out(data_rank);
   }
 
-  // Nothing but copies, on several devices: `{replicated}`, which fits values of any rank.
-  bool is_whole(int64_t data_rank) const {
-    bool several = false;
+  // Several devices in one subgroup of copies ('r') or of manual code ('m') that splits no dim:
+  // `{replicated}` and `{manual}`, which fit values of any rank, as HloSharding::Subgroup has it.
+  // 0 otherwise.
+  char whole_type(int64_t data_rank) const {
+    char whole = 0;
     for (size_t i = 0; i < dims_.size(); ++i) {
-      const bool replicates =
-          static_cast<int64_t>(i) >= data_rank && types_[i - static_cast<size_t>(data_rank)] == 'r';
-      if (dims_[i] != 1 && !replicates) return false;
-      several |= dims_[i] != 1;
+      if (dims_[i] == 1) continue;
+      if (static_cast<int64_t>(i) < data_rank) return 0;
+      const char type = types_[i - static_cast<size_t>(data_rank)];
+      if (type == 'u' || (whole != 0 && whole != type)) return 0;
+      whole = type;
     }
-    return several;
+    return whole;
   }
 
   // Tile dims that cut an iota between its digits: only the list says it.

@@ -69,8 +69,9 @@ Proposals reduce_forward(const Node& node, CompletionMode mode) {
   return for_every_result(node, inputs_of(node), [&](const Node& input, const Sharding& s) {
     const bool sums =
         std::any_of(reduced.begin(), reduced.end(), [&](int64_t d) { return s.tiles(d) > 1; });
-    if (sums && !mode.spmd) return Sharding::replicated();
-    return select_dims(s, kept_dims(input, reduced));
+    const Dims kept = kept_dims(input, reduced);
+    if (sums && !mode.spmd) return whole_except(s, {}, static_cast<int64_t>(kept.size()));
+    return select_dims(s, kept);
   });
 }
 

@@ -35,14 +35,11 @@ Shape infer_rng_bit_generator(const Node& node) {
   check_operand_count(node, 1);
   const Shape& state = array_operand(node, 0);
   const std::string& algorithm = node.attrs.scalar->algorithm;
-  const bool threefry = algorithm == "rng_three_fry";
-  if (!threefry && algorithm != "rng_philox" && algorithm != "rng_default")
+  if (algorithm != "rng_three_fry" && algorithm != "rng_philox" && algorithm != "rng_default")
     user_error("rng-bit-generator: algorithm={} is none of rng_default, rng_three_fry, rng_philox",
                algorithm);
-  const int64_t words = state.rank() == 1 ? state.dims[0] : 0;
-  if (state.dtype != DType::u64 || words < 2 || words > (threefry ? 2 : 3))
-    user_error("rng-bit-generator: the state is {}; {} takes u64[2]{}", to_string(state), algorithm,
-               threefry ? "" : " or u64[3]");
+  if (!is_integer(state.dtype) || is_narrow(state.dtype))
+    user_error("rng-bit-generator: the state is {}; it is an array of integers", to_string(state));
   const Shape& shape = node.shape;
   const bool with_state = shape.is_tuple && shape.elements.size() == 2 &&
                           shape.elements[0] == state && !shape.elements[1].is_tuple;
@@ -97,12 +94,17 @@ Value evaluate_rng(const EvalContext& context) {
 }
 
 Value evaluate_rng_bit_generator(const EvalContext& context) {
+  const Shape& kept = context.node.operand(0)->shape;
+  const std::string& algorithm = context.node.attrs.scalar->algorithm;
+  const bool threefry = algorithm == "rng_three_fry";
+  if (!is_random_state(kept, algorithm))
+    user_error("rng-bit-generator: the state is {}; to run, {} takes u64[2]{}", to_string(kept),
+               algorithm, threefry ? "" : " or u64[3]");
   const std::span<const uint64_t> words = context.operands[0].array.data<uint64_t>();
   const std::vector<uint64_t> state(words.begin(), words.end());
   const bool with_state = context.node.shape.is_tuple;
   const Shape& shape = with_state ? context.node.shape.elements[1] : context.node.shape;
   const auto bits = static_cast<int>(8 * dtype_size(shape.dtype));
-  const bool threefry = context.node.attrs.scalar->algorithm == "rng_three_fry";
   const RandomBits made =
       threefry ? threefry_bits(state, shape.dims, bits) : philox_bits(state, shape.dims, bits);
   const Array values(shape);

@@ -45,6 +45,11 @@ std::array<uint32_t, 4> philox_4x32(std::array<uint32_t, 2> key, std::array<uint
   return x;
 }
 
+bool is_random_state(const Shape& state, std::string_view algorithm) {
+  if (state.is_tuple || state.dtype != DType::u64 || state.rank() != 1) return false;
+  return state.dims[0] == 2 || (state.dims[0] == 3 && algorithm != "rng_three_fry");
+}
+
 size_t halved_dim(const Dims& dims) {
   size_t longest = 0;
   for (size_t d = 0; d < dims.size(); ++d) {

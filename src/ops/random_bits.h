@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "gspmd/base/shape.h"
@@ -18,6 +19,9 @@ struct RandomBits {
   std::vector<uint64_t> values;
   std::vector<uint64_t> state;
 };
+// Whether the generators here take a state of this shape: u64[2], of the others than rng_three_fry
+// u64[3] too. Machines that keep other states have programs of their own.
+bool is_random_state(const Shape& state, std::string_view algorithm);
 // The dim that threefry_bits halves.
 size_t halved_dim(const Dims& dims);
 // How many counters an array of such bits takes.

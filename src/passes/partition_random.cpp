@@ -287,7 +287,8 @@ std::optional<Partitioned> partition_rng_bit_generator(SpmdPartitioner& spmd, No
   const bool with_state = node.shape.is_tuple;
   const Sharding layout = wanted.is_tuple() ? wanted.elements().at(1) : wanted;
   const Shape& shape = with_state ? node.shape.elements[1] : node.shape;
-  if (!is_split(layout) || has_manual_digits(layout) || shape.elements_count() == 0)
+  if (!is_split(layout) || has_manual_digits(layout) || shape.elements_count() == 0 ||
+      !is_random_state(node.operand(0)->shape, node.attrs.scalar->algorithm))
     return std::nullopt;
   const bool threefry = node.attrs.scalar->algorithm == "rng_three_fry";
   const auto bits = static_cast<int>(8 * dtype_size(shape.dtype));

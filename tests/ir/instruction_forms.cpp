@@ -360,7 +360,7 @@ TEST_CASE("annotations of any instruction are printed as read") {
       {copy + "sharding={devices=[2]<=[2]}", ""},
       {copy + "sharding={devices=[2]1,0}", ""},
       {copy + "sharding={devices=[2,2]<=[4] last_tile_dim_replicate}", ""},
-      {copy + "sharding={devices=[1,2]<=[2] last_tile_dims={manual}}", ""},
+      {copy + "sharding={devices=[1,2,2]<=[4] last_tile_dims={manual, replicated}}", ""},
       {copy + "sharding={mesh['x'=2,'y'=2], [{'x'}]}", ""},
       {"%r = (f32[4], s32[]) parameter(0), sharding={{devices=[2]<=[2]}, {replicated}}", ""},
       {copy + "frontend_attributes={a=\"b\",c=\"d,e}\"}", ""},

@@ -90,8 +90,6 @@ const std::vector<Form> kIotas{
     {"{devices=[1,2,2,2]<=[8]T(0) last_tile_dims={unreduced,manual,replicated}}",
      iota_array({1, 2, 2, 2}, {8}, {0}, "umr"),
      "{devices=[1,2,2,2]<=[8] last_tile_dims={unreduced, manual, replicated}}"},
-    {"{devices=[1,1,4]<=[4] last_tile_dims={manual}}", iota_array({1, 1, 4}, {4}, {0}, "m"),
-     "{devices=[1,1,4]<=[4] last_tile_dims={manual}}"},
     {"{devices=[1,4]<=[2,2]T(1,0) last_tile_dims={unreduced}}",
      iota_array({1, 4}, {2, 2}, {1, 0}, "u"),
      "{devices=[1,4]<=[2,2]T(1,0) last_tile_dims={unreduced}}"},
@@ -149,8 +147,8 @@ TEST_CASE("sharding: every tiling of every permutation of 4 and many of 6 device
               fmt::format("{{devices=[{},{}]{}{}}}", a, n / a, fmt::join(devices, ","), types);
           const bool subgroup = *types != 0;
           const Sharding sharding = parse_sharding(text);
-          if (sharding.is_replicated()) {
-            CHECK((a == 1 && std::string(types) == " last_tile_dim_replicate"));
+          if (sharding.is_replicated() || sharding.is_manual()) {
+            CHECK((a == 1 && subgroup && sharding.is_manual() == (types[14] == 's')));
             continue;
           }
           Dims dims{a, n / a};
@@ -223,8 +221,8 @@ const std::vector<NamedForm> kNamed{
      "{devices=[2,2]0,1,2,3 last_tile_dims={unreduced}}", ""},
     {"{mesh['x'=2,'y'=2,'z'=2], [{'z'}], unreduced={'x'}, manual={'y'}}",
      "{devices=[2,2,2]0,4,2,6,1,5,3,7 last_tile_dims={manual, unreduced}}", ""},
-    {"{mesh['x'=2,'y'=2], [{}], manual={'y', 'x'}}",
-     "{devices=[1,4]0,2,1,3 last_tile_dims={manual}}", ""},
+    {"{mesh['x'=2,'y'=2,'z'=2], [{}], manual={'y', 'x'}}",
+     "{devices=[1,4,2]0,1,4,5,2,3,6,7 last_tile_dims={manual,replicated}}", ""},
     {"{mesh['x'=2,'y'=2,'z'=1], [{'y'}, {'z'}], replicated={'x'}}",
      "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}", "{mesh['x'=2,'y'=2,'z'=1], [{'y'}, {}]}"},
     {"{mesh['x'=3,'y'=2], [{'y'}p1, {'x'} p0]}", "{devices=[2,3]0,2,4,1,3,5}",
@@ -306,6 +304,22 @@ TEST_CASE("sharding: arrays that split nothing are replicated, on one device max
   CHECK(parse_sharding("{devices=[1,1]<=[1]}") == Sharding::replicated());
   CHECK(parse_sharding("{devices=[1,1]5}") == Sharding::maximal(5));
   CHECK(parse_sharding("{devices=[1,1]0 last_tile_dims={manual}}") == Sharding::manual());
+}
+
+TEST_CASE("sharding: one manual subgroup of all devices is manual", "[sharding]") {
+  for (const char* text : {"{devices=[1,4]<=[4] last_tile_dims={manual}}",
+                           "{devices=[1,1,2,1,2]<=[4] last_tile_dims={manual, replicated, manual}}",
+                           "{devices=[1,4]3,1,2,0 last_tile_dims={manual}}",
+                           "{devices=[1,2]4,6 last_tile_dims={manual}}",
+                           "{mesh['x'=2,'y'=2], [{}], manual={'y', 'x'}}"}) {
+    INFO(text);
+    CHECK(parse_sharding(text) == Sharding::manual());
+    CHECK(to_string(parse_sharding(text)) == "{manual}");
+  }
+  // Of values of other ranks too, as {manual} itself.
+  CHECK(parse_sharding("{devices=[1,4]<=[4] last_tile_dims={manual}}", 3) == Sharding::manual());
+  CHECK_FALSE(parse_sharding("{devices=[1,2,2]<=[4] last_tile_dims={manual, replicated}}") ==
+              Sharding::manual());
 }
 
 TEST_CASE("sharding: copies alone fit values of any rank", "[sharding]") {

@@ -137,8 +137,8 @@ TEST_CASE("visualize: every kind has a sentence", "[visualize]") {
   CHECK_THAT(visualize(shape, Sharding::unknown()), Contains("not decided"));
   CHECK_THAT(visualize(shape, parse_sharding("{unreduced}")), Contains("a partial"));
   CHECK_THAT(visualize(Shape(DType::f32, {}),
-                       parse_sharding("{devices=[4]<=[4] last_tile_dims={manual}}")),
-             Contains("manual over 4 devices") && Contains("0-3"));
+                       parse_sharding("{devices=[4,2]<=[8] last_tile_dims={manual, replicated}}")),
+             Contains("manual over 4 devices") && Contains("0-7"));
   CHECK_THAT(
       visualize(Shape::tuple({shape, shape}), parse_sharding("{{devices=[2]<=[2]}, {replicated}}")),
       Contains("0: f32[4] {devices=[2]<=[2]}") && Contains("1: f32[4] {replicated}"));

@@ -51,7 +51,8 @@ TEST_CASE("visualize_html: unreduced, manual and whole values have a sentence", 
              Contains("unreduced: sum of partials on 4 devices is still to come"));
   CHECK_THAT(page({4}, "{devices=[2,4]<=[8] last_tile_dims={manual}}"),
              Contains("manual over 4 devices: each has a value of its own"));
-  CHECK_THAT(page({}, "{devices=[4]<=[4] last_tile_dims={manual}}"), Contains("device 0-3"));
+  CHECK_THAT(page({}, "{devices=[4,2]<=[8] last_tile_dims={manual, replicated}}"),
+             Contains("device 0-7"));
   CHECK_THAT(page({4}, "{maximal device=3}"), Contains("device 3 holds the whole value"));
   CHECK_THAT(page({4}, "{replicated}"), Contains("every device holds the whole value"));
   CHECK_THAT(page({4}, "{manual}"), Contains("a value of its own"));

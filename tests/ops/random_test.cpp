@@ -83,6 +83,7 @@ TEST_CASE("states of the wrong size and unknown algorithms are refused", "[rando
   CHECK_THAT(error("u64[3]", "rng_three_fry"), Catch::Contains("rng_three_fry takes u64[2]"));
   CHECK_THAT(error("u32[4]", "rng_philox"), Catch::Contains("the state is u32[4]"));
   CHECK_THAT(error("u64[2]", "rng_dice"), Catch::Contains("rng_dice is none of"));
+  CHECK_THAT(error("f32[2]", "rng_default"), Catch::Contains("it is an array of integers"));
 }
 
 TEST_CASE("uniform numbers stay inside of their bounds", "[random]") {

@@ -47,8 +47,8 @@ class GSPMD_API Sharding {
   // devices. Tiled, without an order, with one Unreduced whose digits are empty; the first with_dim
   // or merge that brings an order is told its digits.
   static Sharding unreduced_everywhere(Combiner combiner = Combiner::sum);
-  // Digits are made canonical, digits of one combiner joined, empty Unreduced entries dropped.
-  // InternalError where digits overlap or exceed the order's count.
+  // Digits are made canonical, digits of one combiner joined, empty Unreduced entries dropped; all
+  // digits manual makes manual(). InternalError where digits overlap or exceed the order's count.
   static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual = {},
                         std::vector<Unreduced> unreduced = {});
 
