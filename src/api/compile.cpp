@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "api/executable_impl.h"
+#include "api/trace_state.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/module.h"
 
@@ -102,7 +103,19 @@ auto located(Site site, F&& body) {
 
 }  // namespace
 
-std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced, const CompileOptions& options) {
+Site users_line(Site site) {
+  static const CompileOptions compile_options;
+  static const TraceOptions trace_options;
+  const auto is = [&](Site other) {
+    return site.line == other.line && std::string_view(site.file) == other.file;
+  };
+  return is(compile_options.site) || is(trace_options.site) ? Site{} : site;
+}
+
+std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
+                                                     const CompileOptions& given_options) {
+  CompileOptions options = given_options;
+  options.site = users_line(options.site);
   check_options(traced, options);
   auto impl = std::make_shared<ExecutableBase::Impl>();
   impl->traced = std::move(traced);

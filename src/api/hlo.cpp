@@ -166,6 +166,7 @@ std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& ar
 }
 
 HloExecutable compile(const Module& module, CompileOptions options) {
+  options.site = users_line(options.site);
   check_callable(module, "compile", options.site);
   if (options.mesh.rank() == 0 && module.num_partitions > 1)
     options.mesh = Mesh({{"devices", module.num_partitions}});

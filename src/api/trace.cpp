@@ -28,6 +28,7 @@ struct TraceSession::Impl {
 
 TraceSession::TraceSession(const TraceOptions& options) : impl_(std::make_unique<Impl>()) {
   impl_->options = options;
+  impl_->options.site = users_line(options.site);
   impl_->module = std::make_shared<Module>(identifier(options.name));
   impl_->state = std::make_shared<TraceState>();
   TraceState& state = *impl_->state;

@@ -38,6 +38,10 @@ struct TensorAccess {
   }
 };
 
+// A site of CompileOptions or TraceOptions; none where the struct was declared without braces: that
+// gives the line of the struct in its header, which is nobody's.
+Site users_line(Site site);
+
 // The innermost trace that runs on this thread; nullptr outside.
 std::shared_ptr<TraceState>& current_trace();
 

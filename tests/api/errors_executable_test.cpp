@@ -105,6 +105,30 @@ TEST_CASE("compile checks threads and passes", "[api][errors]") {
   GSPMD_REQUIRE_ERROR("step: compiled with prepare = false", inspected(Array(s)));
 }
 
+TEST_CASE("options that were declared without braces have no line, rather than their header's",
+          "[api][errors]") {
+  const auto message = [](const auto& body) {
+    try {
+      body();
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto same = [](Tensor x) { return x; };
+  const Shape numbers(DType::f32, {4}), negative(DType::f32, {-4});
+  CompileOptions compile_options;
+  compile_options.memory_limit = 1;
+  TraceOptions trace_options;
+  for (const std::string& text : {message([&] { compile(same, compile_options, numbers); }),
+                                  message([&] { compile(same, compile_options, negative); }),
+                                  message([&] { trace(trace_options, same, negative); })}) {
+    INFO(text);
+    CHECK(text.size() > 20);
+    CHECK(text.find(".h:") == std::string::npos);
+  }
+}
+
 TEST_CASE("leaves of an executable are looked up by path", "[api][errors]") {
   const auto step = step_of({});
   GSPMD_REQUIRE_ERROR(
