@@ -36,7 +36,8 @@ void shards_are_padded() {
 //!
 //! For an elementwise operation the tail does not matter: nobody reads it. For a sum it does. Look
 //! for `select` in the program below: each device compares the global row number, made of its own
-//! position in the mesh and the row in its shard, with 10, and puts 0 into the tail before it sums.
+//! position in the mesh and the row in its shard, with 10, and puts a zero into the tail before it
+//! sums: -0, the one that leaves every number as it is, -0 too.
 
 Tensor sum_of_rows(Tensor x) { return sum(mesh_split(x, mesh, {"rows", _}), {.axes = 0}); }
 
