@@ -38,7 +38,8 @@ Json make_header(const std::string& path, std::span<const SafetensorsSource> ten
       user_error("{}: tensor \"{}\": safetensors has no form for {}", path, tensor.name,
                  dtype_name(dtype));
     if (header.contains(tensor.name))
-      user_error("{}: tensor \"{}\" is given twice, or has the metadata's name", path, tensor.name);
+      user_error("{}: tensor \"{}\" is given twice, or has the metadata's name; give it another",
+                 path, tensor.name);
     const int64_t end = offset + Shape(stored, tensor.shape.dims).bytes();
     header[tensor.name] = {{"dtype", format_name(stored)},
                            {"shape", tensor.shape.dims},
