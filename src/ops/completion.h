@@ -23,7 +23,7 @@ Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from
                         const Sharding& from, const std::vector<int64_t>& to_dims);
 
 // The device that holds the first part of a reversed dim holds the last part of the operand: the
-// same digits over an order that counts backwards there. O(devices).
+// same digits over an order that counts backwards there. O(devices); whole beyond 2^20 of them.
 Sharding reversed_tiles(const Sharding& s, const Dims& dims);
 
 // Manual over tiled over single-device over replicated; among tiled ones more tiles.

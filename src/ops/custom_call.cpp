@@ -7,6 +7,7 @@
 #include "ops/check.h"
 #include "ops/control.h"
 #include "ops/factors.h"
+#include "ops/open_dims.h"
 #include "ops/sort.h"
 #include "ops/whole_factors.h"
 
@@ -143,6 +144,7 @@ bool is_elementwise_call(const Node& node) {
 Shape infer_custom_call(const Node& node) {
   for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
   const std::string& target = node.attrs.custom_call_target;
+  if (target == "Sharding" || is_in(kRegions, target)) unspecified_dims(node);  // refuses
   if (target == "TopK") return infer_top_k(node);
   if (!is_elementwise_call(node)) return node.shape;
   if (!is_identity_call(node)) return infer_halves(node);

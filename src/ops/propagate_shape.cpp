@@ -40,12 +40,14 @@ bool concatenates_at_once(const Node& node) {
   return true;
 }
 
+constexpr int64_t kLongestList = int64_t{1} << 20;  // of devices one by one
+
 // Without SPMD a piece of a split dim lives on the devices that hold it in the result.
 MaybeSharding piece_of(const Node& node, int64_t operand, int64_t dim) {
   int64_t start = 0;
   for (int64_t i = 0; i < operand; ++i) start += node.operand(i)->dim(dim);
   const int64_t end = start + node.operand(operand)->dim(dim);
-  if (start == end) return std::nullopt;
+  if (start == end || node.sharding->order()->count > kLongestList) return std::nullopt;
   const int64_t shard = ceil_div(node.dim(dim), node.sharding->tiles(dim));
   const int64_t first = start / shard, last = ceil_div(end, shard);
   const DeviceArray array = device_array(*node.sharding, node.rank());
@@ -116,6 +118,7 @@ Sharding reversed_tiles(const Sharding& s, const Dims& dims) {
   for (const int64_t d : dims)
     for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
   if (flipped.empty()) return s;
+  if (s.order()->count > kLongestList) return whole_on(s, dims, s.rank());
   std::vector<int64_t> devices;
   for (int64_t rank = 0; rank < s.order()->count; ++rank) {
     int64_t other = rank;

@@ -22,6 +22,7 @@ std::optional<Partitioned> partition_reverse(SpmdPartitioner& spmd, Node& node) 
     if (have.dim(d) != want.dim(d)) return std::nullopt;
   if (!split || have.manual_digits() != want.manual_digits()) return std::nullopt;
   const Sharding turned = reversed_tiles(have, node.attrs.dimensions);
+  if (turned.num_tiles() != have.num_tiles()) return std::nullopt;  // too many devices to list
   if (have.order()->count <= kManyDevices && !equivalent(turned, want)) return std::nullopt;
   Node* x = spmd.reshard(node.operand(0), have);
   return Partitioned{spmd.emit(Opcode::reverse, x->shape, {x}, node.attrs), turned};

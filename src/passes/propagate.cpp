@@ -157,32 +157,6 @@ void remove_only(Computation& computation, const std::set<const Node*>& removed)
 
 }  // namespace
 
-// From backend_config="unspecified_dims=[0,1]".
-std::vector<bool> unspecified_dims(const Node& node) {
-  const auto found = node.attrs.other.find("backend_config");
-  if (found == node.attrs.other.end()) return {};
-  const size_t at = found->second.find("unspecified_dims=[");
-  if (at == std::string::npos) return {};
-  std::vector<bool> open(static_cast<size_t>(node.rank()), false);
-  size_t i = at + std::string_view("unspecified_dims=[").size();
-  int64_t dim = -1;
-  for (; i < found->second.size(); ++i) {
-    const char c = found->second[i];
-    if (c >= '0' && c <= '9') {
-      dim = (dim < 0 ? 0 : dim * 10) + (c - '0');
-      if (dim > 1'000'000) break;
-      continue;
-    }
-    if (dim >= node.rank())
-      user_error("Sharding: unspecified_dims of {} names dim {}, the value has rank {}",
-                 node.name(), dim, node.rank());
-    if (dim >= 0) open[static_cast<size_t>(dim)] = true;
-    dim = -1;
-    if (c == ']') break;
-  }
-  return open;
-}
-
 Propagation::Propagation(Module& module, const PropagateOptions& options)
     : module_(module), options_(options) {
   if (options_.allow_output.empty())
@@ -247,6 +221,12 @@ void Propagation::collect_groups() {
       if (!node->sharding || node->sharding->is_tuple() || node->sharding->shard_group() == 0)
         continue;
       const int64_t id = node->sharding->shard_group();
+      const Node& first = groups_.contains(id) ? *groups_[id][0] : *node;
+      if (first.rank() != node->rank())
+        user_error(
+            "propagate: shard group {} holds {} of {} and {} of {}; its members are laid out alike "
+            "and so of one rank: give one of them another group",
+            id - 1, first.name(), to_string(first.shape), node->name(), to_string(node->shape));
       groups_[id].push_back(node.get());
       group_of_[node->id()] = id;
       group_is_as_[id] = node->sharding->shard_group_is_as();

@@ -7,6 +7,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/passes/propagate.h"
 #include "ops/completion.h"
+#include "ops/open_dims.h"
 #include "passes/improve_sharding.h"
 
 namespace gspmd {
@@ -114,9 +115,6 @@ bool propagate_to_scalar_broadcasts(Module& module, PropagateOptions options);
 // Post-order from the roots as the field does it: operands first, the first operand's subtree
 // first.
 std::vector<Node*> post_order(const Computation& computation);
-
-// Which dims an annotation (or the end of a manual region after it) leaves open; empty: none.
-std::vector<bool> unspecified_dims(const Node& node);
 
 // Brings the origins up to date with the sharding: new digits came through `via` (the node itself:
 // the user gave them; for a tuple: from the values it is made of). `by_leaf`: other neighbours for

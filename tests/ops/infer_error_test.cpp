@@ -143,6 +143,19 @@ TEST_CASE("control ops refuse what does not fit") {
        "get-tuple-element: the operand is f32[2,3], it has to be a tuple"},
       {"f32[3,2] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}",
        "custom-call: Sharding of f32[2,3] is declared as f32[3,2]"},
+      {"f32[2,3] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}, "
+       "backend_config=\"unspecified_dims=[0,2]\"",
+       "custom-call: unspecified_dims of Sharding \"r\" names dim 2; write unspecified_dims=[0,1] "
+       "with dims of f32[2,3], which are 0 to 1"},
+      {"f32[2,3] custom-call(a), custom_call_target=\"Sharding\", sharding={replicated}, "
+       "backend_config=\"unspecified_dims=[-1]\"",
+       "has '-' where a dim is expected"},
+      {"f32[2,3] custom-call(a), custom_call_target=\"SPMDFullToShardShape\", sharding={manual}, "
+       "backend_config=\"unspecified_dims=[0\"",
+       "custom-call: unspecified_dims of SPMDFullToShardShape \"r\""},
+      {"f32[] custom-call(s), custom_call_target=\"Sharding\", sharding={replicated}, "
+       "backend_config=\"unspecified_dims=[0]\"",
+       "with dims of f32[], which has none"},
       {"f32[4,3] all-gather(a), replica_groups={{0,1},{2}}, dimensions={0}",
        "all-gather: replica groups of 2 and 1 devices"},
       {"f32[2,3] all-gather(a), replica_groups={{0,1}}, dimensions={}",

@@ -172,6 +172,8 @@ TEST_CASE("completion of concatenations: one layout for all, pieces without SPMD
   CHECK(completes(body("", s), "n", without_spmd()) == "none");
   CHECK(completes(body("", s), "m", without_spmd()) == "{devices=[1,3]1,2,3}");
   CHECK(completes(body("", "{devices=[2,1]<=[2]}"), "m", without_spmd()) == "{devices=[2,1]<=[2]}");
+  // Too many devices to list those of a piece.
+  CHECK(completes(body("", "{devices=[1,4194304]<=[4194304]}"), "m", without_spmd()) == "none");
 }
 
 TEST_CASE("completion of reshapes: size-one dims, merges, splits and what is left over") {
@@ -209,6 +211,12 @@ TEST_CASE("completion of reverses: the devices run backwards, in SPMD only") {
  ROOT out = f32[4,8] copy(r))";
   CHECK(completes(body, "r") == "{devices=[2,2]1,0,3,2}");
   CHECK(completes(body, "r", without_spmd()) == "none");
+  // Too many devices to list: the reversed dim is whole.
+  const std::string many =
+      R"(a = f32[4,4194304] parameter(0), sharding={devices=[2,2097152]<=[4194304]}
+ r = f32[4,4194304] reverse(a), dimensions={1}
+ ROOT out = f32[4,4194304] copy(r))";
+  CHECK(completes(many, "r") == "{devices=[2,1,2097152]<=[4194304] last_tile_dim_replicate}");
 }
 
 TEST_CASE("completion of gathers: dims that operand and indices share by name, in both modes") {

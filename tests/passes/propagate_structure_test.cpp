@@ -296,6 +296,13 @@ TEST_CASE("propagate: members of a shard_as group end equal, of a shard_like gro
   };
   CHECK(clashing("shard_as", "s") == clashing("shard_as", "t"));
   CHECK(clashing("shard_like", "t") != "none");
+  const char* const ranks = R"(a = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4] shard_as 1}
+ b = f32[8] parameter(1), sharding={devices=[4]<=[4] shard_as 1}
+ ROOT out = (f32[8,6], f32[8]) tuple(a, b))";
+  CHECK_THROWS_WITH(
+      completes(ranks, "a"),
+      Catch::Contains(
+          "shard group 1 holds a of f32[8,6] and b of f32[8]; its members are laid out alike"));
 }
 
 TEST_CASE("propagate: barriers stop one direction and disappear") {
