@@ -154,7 +154,11 @@ class Chooser {
       for (size_t i = 0; i < p_.have.size(); ++i) {
         if (!operand_has(i, f)) continue;
         const Digits digits = rest(f, p_.have[i][f]);
-        if (digits.empty() || !disjoint(digits, used_) || !free_elsewhere(i, f, digits)) continue;
+        if (digits.empty() || !disjoint(digits, used_)) continue;
+        if (!free_elsewhere(i, f, digits)) {
+          if (sums_cheaper(f, digits)) take(f, digits);
+          continue;
+        }
         const int64_t g = tile_count(digits);
         int64_t sum = weight * local_result_bytes() * (g - 1) / g, gather = 0;
         for (size_t j = 0; j < p_.have.size(); ++j) {
@@ -172,6 +176,20 @@ class Chooser {
       for (size_t other = 0; other < chosen_.size(); ++other)
         if (j != i && other != f && !disjoint(p_.have[j][other], digits)) return false;
     return true;
+  }
+
+  // Whether all in all less is sent where loop f is summed over these digits, by an all-reduce of
+  // the result, than where another operand keeps them for its own loop.
+  bool sums_cheaper(size_t f, const Digits& digits) const {
+    Chooser summed(*this), kept(*this);
+    if (!summed.take(f, digits)) return false;
+    const int64_t g = tile_count(digits);
+    const int64_t sum = 2 * summed.local_result_bytes() * (g - 1) / g;
+    for (Chooser* chooser : {&summed, &kept}) {
+      chooser->keep_operand_digits();
+      chooser->park_digits_of_whole_dims();
+    }
+    return total_cost(p_, summed.chosen_).bytes + sum < total_cost(p_, kept.chosen_).bytes;
   }
 
   int64_t sizes(size_t i, size_t f) const {
