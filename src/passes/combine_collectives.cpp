@@ -6,6 +6,7 @@
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
+#include "passes/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -152,17 +153,12 @@ bool join_within(Computation& computation, const std::vector<Node*>& members,
 }  // namespace
 
 bool combine_collectives(Module& module, const CombineOptions& options) {
-  bool changed = false;
-  for (const std::unique_ptr<Computation>& computation : module.computations()) {
-    bool here = false;
-    for (const auto& [key, members] : group(candidates(*computation)))
-      if (members.size() > 1) here |= join_within(*computation, members, options);
-    if (!here) continue;
-    computation->remove_dead();
-    computation->sort();
-    changed = true;
-  }
-  return changed;
+  return rewrite_each(module, [&](Computation& computation) {
+    bool changed = false;
+    for (const auto& [key, members] : group(candidates(computation)))
+      if (members.size() > 1) changed |= join_within(computation, members, options);
+    return changed;
+  });
 }
 
 }  // namespace gspmd

@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include "passes/rewrite.h"
+
 namespace gspmd {
 namespace {
 
@@ -57,17 +59,13 @@ bool join_in(Computation& computation) {
     copy_annotations(*done, *joined);
     computation.replace_uses(done, joined);
   }
-  if (ends.empty()) return false;
-  computation.remove_dead();
-  computation.sort();
-  return true;
+  return !ends.empty();
 }
 
 }  // namespace
 
 bool join_async(Module& module) {
-  bool changed = false;
-  for (const auto& computation : module.computations()) changed |= join_in(*computation);
+  const bool changed = rewrite_each(module, join_in);
   if (changed) module.remove_unreachable();
   return changed;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/ir/op.h"
+#include "passes/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -51,18 +52,13 @@ void merge(Node& slice) {
 }  // namespace
 
 bool merge_pads(Module& module) {
-  bool changed = false;
-  for (const auto& computation : module.computations()) {
+  return rewrite_each(module, [](Computation& computation) {
     std::vector<Node*> slices;
-    for (const auto& node : computation->nodes())
+    for (const auto& node : computation.nodes())
       if (merges(*node)) slices.push_back(node.get());
     for (Node* slice : slices) merge(*slice);
-    if (slices.empty()) continue;
-    computation->remove_dead();
-    computation->sort();
-    changed = true;
-  }
-  return changed;
+    return !slices.empty();
+  });
 }
 
 }  // namespace gspmd

@@ -4,6 +4,7 @@
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
+#include "passes/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -154,17 +155,12 @@ bool merge(Node& last, int64_t num_devices) {
 bool merge_reduce_scatters(Module& module) {
   const int64_t num_devices = module.num_partitions;
   if (num_devices < 2 || num_devices > kMaxDevices) return false;
-  bool changed = false;
-  for (const auto& computation : module.computations()) {
-    bool here = false;
-    for (size_t i = 0; i < computation->nodes().size(); ++i)
-      here |= merge(*computation->nodes()[i], num_devices);
-    if (!here) continue;
-    computation->remove_dead();
-    computation->sort();
-    changed = true;
-  }
-  return changed;
+  return rewrite_each(module, [&](Computation& computation) {
+    bool changed = false;
+    for (size_t i = 0; i < computation.nodes().size(); ++i)
+      changed |= merge(*computation.nodes()[i], num_devices);
+    return changed;
+  });
 }
 
 }  // namespace gspmd

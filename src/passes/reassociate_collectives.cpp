@@ -3,6 +3,7 @@
 
 #include "gspmd/ops/builders.h"
 #include "gspmd/passes/collective_motion.h"
+#include "passes/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -98,17 +99,12 @@ bool rewrite(Node& top) {
 }  // namespace
 
 bool reassociate_collectives(Module& module) {
-  bool changed = false;
-  for (const std::unique_ptr<Computation>& computation : module.computations()) {
-    bool here = false;
-    for (size_t i = computation->nodes().size(); i-- > 0;)
-      if (Node& node = *computation->nodes()[i]; node.is(Opcode::add)) here |= rewrite(node);
-    if (!here) continue;
-    computation->remove_dead();
-    computation->sort();
-    changed = true;
-  }
-  return changed;
+  return rewrite_each(module, [](Computation& computation) {
+    bool changed = false;
+    for (size_t i = computation.nodes().size(); i-- > 0;)
+      if (Node& node = *computation.nodes()[i]; node.is(Opcode::add)) changed |= rewrite(node);
+    return changed;
+  });
 }
 
 }  // namespace gspmd

@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/passes/simplify.h"
+#include "passes/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -162,19 +163,14 @@ bool rewrite(Node& reduce, int64_t num_devices) {
 bool rewrite_reduce_scatter(Module& module) {
   const int64_t num_devices = module.num_partitions;
   if (num_devices < 2 || num_devices > kMaxDevices) return false;
-  bool changed = false;
-  for (const std::unique_ptr<Computation>& computation : module.computations()) {
-    bool here = false;
-    const size_t count = computation->nodes().size();
+  return rewrite_each(module, [&](Computation& computation) {
+    bool changed = false;
+    const size_t count = computation.nodes().size();
     for (size_t i = 0; i < count; ++i)
-      if (Node& node = *computation->nodes()[i]; node.is(Opcode::all_reduce))
-        here |= rewrite(node, num_devices);
-    if (!here) continue;
-    computation->remove_dead();
-    computation->sort();
-    changed = true;
-  }
-  return changed;
+      if (Node& node = *computation.nodes()[i]; node.is(Opcode::all_reduce))
+        changed |= rewrite(node, num_devices);
+    return changed;
+  });
 }
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 
 #include "gspmd/ops/builders.h"
 #include "ops/loops.h"
+#include "passes/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -109,18 +110,11 @@ bool rewrite(Computation& computation) {
     if (node->sharding && !node->sharding->is_tiled()) continue;  // as each device computes it
     changed |= slices ? make_static_slice(*node) : make_static_update(*node);
   }
-  if (!changed) return false;
-  computation.remove_dead();
-  computation.sort();
-  return true;
+  return changed;
 }
 
 }  // namespace
 
-bool use_static_starts(Module& module) {
-  bool changed = false;
-  for (const auto& computation : module.computations()) changed |= rewrite(*computation);
-  return changed;
-}
+bool use_static_starts(Module& module) { return rewrite_each(module, rewrite); }
 
 }  // namespace gspmd

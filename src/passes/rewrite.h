@@ -1,0 +1,23 @@
+#pragma once
+
+#include <concepts>
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// Rewrites every computation of a module; those that change lose what nobody uses and are sorted.
+// Returns whether one changed. `rewrite` adds no computations.
+template <std::predicate<Computation&> Rewrite>
+bool rewrite_each(Module& module, Rewrite rewrite) {
+  bool changed = false;
+  for (const auto& computation : module.computations()) {
+    if (!rewrite(*computation)) continue;
+    computation->remove_dead();
+    computation->sort();
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace gspmd
