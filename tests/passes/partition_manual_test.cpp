@@ -275,3 +275,15 @@ ENTRY e {
   INFO(message);
   CHECK(message.empty());
 }
+
+TEST_CASE("manual subgroups on some of the devices are refused", "[manual]") {
+  const char* const text = R"(HloModule m
+ENTRY e {
+  x = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dims={manual}}
+  ROOT y = f32[8,6] negate(x), sharding={devices=[8,1]<=[8]}
+})";
+  PipelineOptions options;
+  options.num_devices = 8;
+  CHECK_THROWS_WITH(run_pipeline(*parse_module(text), options),
+                    Catch::Contains("manual on 4 of 8 devices"));
+}
