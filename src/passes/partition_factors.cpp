@@ -221,7 +221,7 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   problem.exchanged = windows.opened();
   problem.exchanged.resize(rule.factors.size());
   FactorDigits spread = choose_spread(problem);
-  windows.spread(problem.order, spread);
+  windows.spread(problem.order, spread, !kept.sums.empty());
   const Digits manual = manual_of(spmd, node);
 
   const std::vector<size_t> initial = initial_values(rule, spread, node);

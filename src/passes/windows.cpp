@@ -127,8 +127,9 @@ bool Windows::is_cumulated_whole(size_t factor) const {
   return false;
 }
 
-void Windows::spread(DeviceOrder order, FactorDigits& spread) {
+void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
   order_ = order;
+  unreduced_ = unreduced;
   spread_ = spread;
   for (size_t i = 0; i < rule_.operands.size(); ++i)
     for (size_t d = 0; d < rule_.operands[i].size(); ++d) {
@@ -356,7 +357,10 @@ WindowAccess Windows::access(size_t i, const Dim& dim) const {
 // What stands where there is no element.
 Node* Windows::fill(size_t i) {
   const DType dtype = node_.operands()[i]->shape.dtype;
-  if (node_.is(Opcode::pad)) return spmd_.reshard(node_.operands()[1], Sharding::replicated());
+  if (node_.is(Opcode::pad)) {
+    Node* const value = node_.operands()[1];
+    return unreduced_ ? spmd_.held(value).local : spmd_.reshard(value, Sharding::replicated());
+  }
   if (node_.is(Opcode::convolution)) return hlo::scalar(spmd_.local(), dtype, 0);
   if (!node_.is(Opcode::reduce_window)) return nullptr;
   const auto combiner = recognize_combiner(*node_.called.at(0));

@@ -15,8 +15,9 @@ class Windows {
  public:
   // Opens the window factors of `rule` that exchanges can serve: they become loops to spread.
   Windows(SpmdPartitioner& spmd, Node& node, FactorRule& rule);
-  // Takes back what is too large to compute positions of. Before anything below.
-  void spread(DeviceOrder order, FactorDigits& spread);
+  // Takes back what is too large to compute positions of. `unreduced`: operands are left as partial
+  // sums. Before anything below.
+  void spread(DeviceOrder order, FactorDigits& spread, bool unreduced);
   bool any() const { return any_; }
   const std::vector<bool>& opened() const { return opened_; }  // by factor, of those at the start
 
@@ -77,6 +78,7 @@ class Windows {
   std::optional<JoinPlan> joined_;
   DeviceOrder order_ = nullptr;
   FactorDigits spread_;
+  bool unreduced_ = false;
   bool any_ = false;
 };
 
