@@ -16,8 +16,7 @@ namespace {
                                        : fmt::format("which are 0 to {}", rank - 1);
   user_error(
       "custom-call: unspecified_dims of {} \"{}\" {}; write unspecified_dims=[0,1] with dims of "
-      "{}, "
-      "{}, or leave it out",
+      "{}, {}, or leave it out",
       node.attrs.custom_call_target, node.name(), what, to_string(node.shape), dims);
 }
 

@@ -200,6 +200,13 @@ void ReshardSearch::place(AtomLayout& layout, std::vector<AtomLayout>& out) cons
     }
 }
 
+std::vector<AtomLayout> ReshardSearch::all_layouts(int ordered) const {
+  AtomLayout start{std::vector<std::vector<int>>(p_.from.dims.size()), {}, ordered};
+  std::vector<AtomLayout> all;
+  place(start, all);
+  return all;
+}
+
 // Whether s is the source, or parts of its shards.
 bool ReshardSearch::refines_source(const AtomLayout& s) const {
   for (size_t d = 0; d < s.dims.size(); ++d) {
@@ -225,13 +232,9 @@ void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const
   if (s == p_.from && !p_.has_groups(0) && p_.two_orders())  // gathered, one by one
     add({std::vector<std::vector<int>>(s.dims.size()), {}, 0});
   if (!is_few() || !refines_source(s)) return;
-  for (int ordered = 0; ordered <= p_.to.ordered; ++ordered) {
-    std::vector<AtomLayout> all;
-    AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, ordered};
-    place(start, all);
-    for (AtomLayout& layout : all)
+  for (int ordered = 0; ordered <= p_.to.ordered; ++ordered)
+    for (AtomLayout& layout : all_layouts(ordered))
       if (layout != p_.to && layout != s) add(std::move(layout));
-  }
 }
 
 std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
@@ -250,9 +253,7 @@ std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
 // is a cheaper way.
 void ReshardSearch::cuts(const AtomLayout& s, std::vector<Move>& out) const {
   if (cuttable_.empty()) {
-    std::vector<AtomLayout> all;
-    AtomLayout start{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};
-    place(start, all);
+    std::vector<AtomLayout> all = all_layouts(s.ordered);
     if (std::find(all.begin(), all.end(), p_.to) == all.end()) all.push_back(p_.to);
     for (AtomLayout& layout : all) {
       std::vector<HeldBox> held = boxes(layout);

@@ -104,6 +104,7 @@ class ReshardSearch {
   void cuts(const AtomLayout& s, std::vector<Move>& out) const;
   bool refines_source(const AtomLayout& s) const;
   void place(AtomLayout& layout, std::vector<AtomLayout>& out) const;
+  std::vector<AtomLayout> all_layouts(int ordered) const;
   void count_pieces(const AtomLayout& before, Move& move, bool relays = false) const;
   std::shared_ptr<PieceTransfer> pieces(const AtomLayout& before, const AtomLayout& after,
                                         bool relays = false) const;
