@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/propagate.h"
+#include "gspmd/passes/complete/propagate.h"
 
 namespace {
 

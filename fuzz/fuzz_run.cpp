@@ -6,7 +6,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/ops/loop_guard.h"
-#include "gspmd/passes/estimate_cost.h"
+#include "gspmd/passes/explain/estimate_cost.h"
 #include "mutate_text.h"
 #include "tools/compare.h"
 #include "tools/copies.h"

@@ -7,7 +7,7 @@
 
 #include "gspmd/gspmd.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/explain.h"
+#include "gspmd/passes/explain/explain.h"
 #include "lesson.h"
 
 using namespace gspmd;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
-#include "gspmd/passes/differentiate.h"
+#include "gspmd/passes/differentiate/differentiate.h"
 
 namespace gspmd::detail {
 

@@ -7,8 +7,8 @@
 
 #include "gspmd/api/compile.h"
 #include "gspmd/ir/module.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/pipeline.h"
-#include "gspmd/passes/plan_memory.h"
 #include "gspmd/runtime/executor.h"
 
 namespace gspmd {

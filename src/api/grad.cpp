@@ -1,7 +1,7 @@
 #include "gspmd/api/grad.h"
 
 #include "api/emit.h"
-#include "gspmd/passes/differentiate.h"
+#include "gspmd/passes/differentiate/differentiate.h"
 
 namespace gspmd::detail {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "gspmd/base/error.h"
-#include "gspmd/passes/explain_sharding.h"
+#include "gspmd/passes/explain/explain_sharding.h"
 
 namespace gspmd {
 

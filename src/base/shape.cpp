@@ -6,6 +6,11 @@
 
 namespace gspmd {
 
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
 int64_t saturating_multiply(int64_t a, int64_t b) {
   int64_t product;
   if (__builtin_mul_overflow(a, b, &product)) return std::numeric_limits<int64_t>::max();

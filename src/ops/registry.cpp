@@ -1,15 +1,22 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "ops/common/completion_rules.h"
 #include "ops/rows.h"
 
 namespace gspmd {
 namespace {
 
 constexpr std::span<const OpInfo> (*kFamilies[])() = {
-    source_rows, elementwise_rows, shape_rows,      dot_rows,    reduce_rows,
-    index_rows,  control_rows,     collective_rows, window_rows, convolution_rows,
-    sort_rows,   scan_rows,        linalg_rows,     fft_rows,    ragged_dot_rows,
-    map_rows,    batch_norm_rows,  random_rows,     async_rows,  dimension_size_rows,
+    source_rows,     elementwise_rows,
+    shape_rows,      dot_rows,
+    reduce_rows,     gather_scatter_rows,
+    control_rows,    collective_rows,
+    window_rows,     convolution_rows,
+    sort_rows,       scan_rows,
+    linalg_rows,     fft_rows,
+    ragged_dot_rows, map_rows,
+    batch_norm_rows, random_rows,
+    async_rows,      dimension_size_rows,
 };
 
 std::vector<OpInfo> build_table() {
@@ -21,20 +28,13 @@ std::vector<OpInfo> build_table() {
         internal_error("op table: two rows for {}", opcode_name(info.opcode));
       row(info.opcode) = info;
     }
-  for (const PartitionAspect& aspect : partition_aspects())
-    row(aspect.opcode).partition = aspect.partition;
-  for (const PropagateAspect& aspect : propagate_aspects()) {
-    row(aspect.opcode).forward_sharding = aspect.forward;
-    row(aspect.opcode).backward_sharding = aspect.backward;
-    row(aspect.opcode).may_be_tiled = aspect.may_be_tiled;
-  }
-  for (const LowerAspect& aspect : lower_aspects()) row(aspect.opcode).lower = aspect.lower;
   // Read and printed only: the declared shape stands, every other aspect is missing.
   for (size_t i = 0; i < table.size(); ++i)
     if (table[i].infer == nullptr) {
       table[i].opcode = static_cast<Opcode>(i);
       table[i].max_operands = -1;
       table[i].infer = [](const Node& node) { return node.shape; };
+      table[i].completion = kPointwiseCompletion;
     }
   return table;
 }

@@ -9,16 +9,16 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/collective_motion.h"
-#include "gspmd/passes/combine_collectives.h"
-#include "gspmd/passes/fuse.h"
-#include "gspmd/passes/inline_calls.h"
-#include "gspmd/passes/join_async.h"
-#include "gspmd/passes/simplify.h"
-#include "passes/expand_ops.h"
-#include "passes/merge_pads.h"
-#include "passes/merge_reduce_scatters.h"
-#include "passes/static_starts.h"
+#include "gspmd/passes/collectives/collective_motion.h"
+#include "gspmd/passes/collectives/combine_collectives.h"
+#include "gspmd/passes/fuse/fuse.h"
+#include "gspmd/passes/prepare/inline_calls.h"
+#include "gspmd/passes/prepare/join_async.h"
+#include "gspmd/passes/simplify/simplify.h"
+#include "passes/collectives/merge_reduce_scatters.h"
+#include "passes/prepare/expand_ops.h"
+#include "passes/prepare/merge_pads.h"
+#include "passes/prepare/static_starts.h"
 
 namespace gspmd {
 namespace {

@@ -5,7 +5,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/loop_guard.h"
-#include "passes/plan_memory_buffers.h"
+#include "passes/memory/plan_memory_buffers.h"
 #include "runtime/arena_guard.h"
 #include "runtime/collective_run.h"
 #include "runtime/normalize.h"

@@ -9,7 +9,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
 #include "kernels/loop_functions.h"
-#include "ops/collective.h"
+#include "ops/collective/collective.h"
 #include "runtime/reference_kernel.h"
 
 namespace gspmd {

@@ -4,8 +4,8 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
-#include "ops/collective.h"
-#include "ops/interpreter.h"
+#include "ops/collective/collective.h"
+#include "ops/evaluate/interpreter.h"
 
 namespace gspmd {
 namespace {

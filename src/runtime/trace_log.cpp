@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "gspmd/passes/collective_stats.h"
-#include "passes/plan_memory_buffers.h"
+#include "gspmd/passes/explain/collective_stats.h"
+#include "passes/memory/plan_memory_buffers.h"
 
 namespace gspmd {
 namespace {

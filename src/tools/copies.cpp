@@ -6,7 +6,7 @@
 #include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
-#include "gspmd/passes/join_async.h"
+#include "gspmd/passes/prepare/join_async.h"
 #include "gspmd/runtime/executor.h"
 #include "tools/inputs.h"
 

@@ -3,7 +3,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/estimate_cost.h"
+#include "gspmd/passes/explain/estimate_cost.h"
 #include "tools/command.h"
 #include "tools/execute.h"
 #include "tools/report.h"
@@ -143,8 +143,8 @@ constexpr Aspect kAspects[] = {
     {"factors", [](const OpInfo& op) { return op.factors != nullptr; }},
     {"evaluate", [](const OpInfo& op) { return op.evaluate != nullptr; }},
     {"gradient", [](const OpInfo& op) { return op.gradient != nullptr; }},
-    {"forward_sharding", [](const OpInfo& op) { return op.forward_sharding != nullptr; }},
-    {"backward_sharding", [](const OpInfo& op) { return op.backward_sharding != nullptr; }},
+    {"forward_sharding", [](const OpInfo& op) { return op.completion.forward != nullptr; }},
+    {"backward_sharding", [](const OpInfo& op) { return op.completion.backward != nullptr; }},
     {"partition", [](const OpInfo& op) { return op.partition != nullptr; }},
     {"lower", [](const OpInfo& op) { return op.lower != nullptr; }},
     {"flops", [](const OpInfo& op) { return op.flops != nullptr; }},

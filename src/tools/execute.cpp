@@ -9,7 +9,7 @@
 
 #include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
-#include "gspmd/passes/estimate_cost.h"
+#include "gspmd/passes/explain/estimate_cost.h"
 #include "gspmd/runtime/executor.h"
 #include "tools/report.h"
 

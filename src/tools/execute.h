@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/pipeline.h"
-#include "gspmd/passes/plan_memory.h"
 #include "tools/command.h"
 
 namespace gspmd::tools {

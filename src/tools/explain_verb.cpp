@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "gspmd/passes/explain.h"
+#include "gspmd/passes/explain/explain.h"
 #include "tools/command.h"
 #include "tools/report.h"
 

@@ -8,7 +8,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/locate_difference.h"
+#include "gspmd/passes/verify/locate_difference.h"
 #include "tools/compare.h"
 #include "tools/inputs.h"
 

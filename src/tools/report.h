@@ -5,8 +5,8 @@
 
 #include "gspmd/base/array.h"
 #include "gspmd/ir/module.h"
-#include "gspmd/passes/collective_stats.h"
-#include "gspmd/passes/partition.h"
+#include "gspmd/passes/explain/collective_stats.h"
+#include "gspmd/passes/partition/partition.h"
 #include "gspmd/passes/pipeline.h"
 #include "tools/elements.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "gspmd/ir/op.h"
-#include "ops/interpreter.h"
+#include "ops/evaluate/interpreter.h"
 #include "tools/compare.h"
 #include "tools/elements.h"
 #include "tools/inputs.h"

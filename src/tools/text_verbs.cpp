@@ -4,9 +4,9 @@
 #include <map>
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/explain_sharding.h"
-#include "gspmd/passes/propagate.h"
-#include "gspmd/passes/sharding_sources.h"
+#include "gspmd/passes/complete/propagate.h"
+#include "gspmd/passes/explain/explain_sharding.h"
+#include "gspmd/passes/explain/sharding_sources.h"
 #include "tools/command.h"
 #include "tools/report.h"
 

@@ -4,7 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/mesh/visualize.h"
-#include "gspmd/passes/propagate.h"
+#include "gspmd/passes/complete/propagate.h"
 #include "io/atomic_file.h"
 #include "tools/command.h"
 #include "tools/report.h"

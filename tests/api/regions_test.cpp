@@ -2,7 +2,7 @@
 
 #include "api/support.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/propagate.h"
+#include "gspmd/passes/complete/propagate.h"
 
 using namespace gspmd;
 using namespace gspmd::test;

@@ -11,7 +11,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 #include "ops/samples.h"
-#include "ops/scan.h"
+#include "ops/scan/scan.h"
 
 namespace gspmd::testing {
 namespace {

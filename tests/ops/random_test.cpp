@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops/evaluate_cases.h"
-#include "ops/random_bits.h"
+#include "ops/random/bits.h"
 
 namespace gspmd::testing {
 

@@ -1,4 +1,4 @@
-#include "ops/scalar_program.h"
+#include "ops/common/scalar_program.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

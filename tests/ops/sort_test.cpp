@@ -1,4 +1,4 @@
-#include "ops/sort.h"
+#include "ops/sort/sort.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "ops/window.h"
+#include "ops/window/window.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "gspmd/passes/collective_motion.h"
+#include "gspmd/passes/collectives/collective_motion.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/explain/collective_stats.h"
 
 #include <catch2/catch.hpp>
 

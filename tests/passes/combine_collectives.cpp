@@ -1,4 +1,4 @@
-#include "gspmd/passes/combine_collectives.h"
+#include "gspmd/passes/collectives/combine_collectives.h"
 
 #include <catch2/catch.hpp>
 

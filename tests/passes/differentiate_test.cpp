@@ -1,4 +1,4 @@
-#include "gspmd/passes/differentiate.h"
+#include "gspmd/passes/differentiate/differentiate.h"
 
 #include <catch2/catch.hpp>
 

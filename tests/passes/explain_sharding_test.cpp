@@ -1,10 +1,10 @@
-#include "gspmd/passes/explain_sharding.h"
+#include "gspmd/passes/explain/explain_sharding.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "gspmd/passes/sharding_sources.h"
+#include "gspmd/passes/explain/sharding_sources.h"
 #include "passes/propagate_check.h"
 
 using namespace gspmd;

@@ -1,4 +1,4 @@
-#include "gspmd/passes/explain.h"
+#include "gspmd/passes/explain/explain.h"
 
 #include <fmt/format.h>
 

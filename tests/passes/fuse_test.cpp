@@ -1,4 +1,4 @@
-#include "gspmd/passes/fuse.h"
+#include "gspmd/passes/fuse/fuse.h"
 
 #include <random>
 

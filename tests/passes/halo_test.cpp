@@ -1,6 +1,6 @@
 // Plans of exchanges against brute force: who needs what, element by element.
 
-#include "passes/halo.h"
+#include "moves/halo.h"
 
 #include <catch2/catch.hpp>
 #include <set>

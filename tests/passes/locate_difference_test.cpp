@@ -1,4 +1,4 @@
-#include "gspmd/passes/locate_difference.h"
+#include "gspmd/passes/verify/locate_difference.h"
 
 #include "gspmd/ir/text.h"
 #include "passes/spmd_check.h"

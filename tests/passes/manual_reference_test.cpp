@@ -1,4 +1,4 @@
-#include "gspmd/passes/manual_reference.h"
+#include "gspmd/passes/verify/manual_reference.h"
 
 #include <catch2/catch.hpp>
 

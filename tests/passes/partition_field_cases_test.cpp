@@ -14,7 +14,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/explain/collective_stats.h"
 #include "load.h"
 #include "passes/spmd_check.h"
 

@@ -4,7 +4,7 @@
 #include <complex>
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/explain/collective_stats.h"
 #include "passes/combiners.h"
 #include "passes/spmd_check.h"
 

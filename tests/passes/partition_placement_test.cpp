@@ -1,7 +1,7 @@
 // Values on some of the devices: what is computed of them there, and what is sent.
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/explain/collective_stats.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;

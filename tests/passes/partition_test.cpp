@@ -1,4 +1,4 @@
-#include "gspmd/passes/partition.h"
+#include "gspmd/passes/partition/partition.h"
 
 #include "gspmd/ir/text.h"
 #include "passes/spmd_check.h"

@@ -1,12 +1,12 @@
-#include "gspmd/passes/plan_memory.h"
+#include "gspmd/passes/memory/plan_memory.h"
 
 #include <random>
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/fuse.h"
+#include "gspmd/passes/fuse/fuse.h"
 #include "load.h"
-#include "passes/plan_memory_buffers.h"
+#include "passes/memory/plan_memory_buffers.h"
 
 namespace gspmd {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/propagate.h"
+#include "gspmd/passes/complete/propagate.h"
 
 namespace gspmd::testing {
 

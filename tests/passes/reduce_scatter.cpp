@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "gspmd/passes/simplify.h"
+#include "gspmd/passes/simplify/simplify.h"
 #include "passes/body_text.h"
 
 namespace gspmd {

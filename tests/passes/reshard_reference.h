@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "gspmd/passes/reshard.h"
+#include "gspmd/moves/reshard.h"
 
 namespace gspmd::testing {
 

@@ -1,4 +1,4 @@
-#include "gspmd/passes/reshard.h"
+#include "gspmd/moves/reshard.h"
 
 #include <chrono>
 #include <cstdlib>

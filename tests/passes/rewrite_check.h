@@ -4,7 +4,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
-#include "gspmd/passes/simplify.h"
+#include "gspmd/passes/simplify/simplify.h"
 
 namespace gspmd {
 

@@ -1,7 +1,7 @@
 // That annotations explain what they are said to explain (the files of tests/data/hlo): without all
 // that a digit is ascribed to, it is gone.
 
-#include "gspmd/passes/sharding_sources.h"
+#include "gspmd/passes/explain/sharding_sources.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "gspmd/passes/simplify.h"
+#include "gspmd/passes/simplify/simplify.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "passes/table_reshard.h"
+#include "moves/table_reshard.h"
 
 #include <algorithm>
 

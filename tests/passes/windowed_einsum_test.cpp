@@ -1,10 +1,10 @@
-#include "gspmd/passes/windowed_einsum.h"
+#include "gspmd/passes/collectives/windowed_einsum.h"
 
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 
-#include "gspmd/passes/plan_memory.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "passes/rewrite_check.h"
 
 namespace gspmd {

@@ -3,12 +3,12 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/loop_guard.h"
-#include "gspmd/passes/collective_stats.h"
-#include "gspmd/passes/explain.h"
-#include "gspmd/passes/manual_reference.h"
+#include "gspmd/passes/explain/collective_stats.h"
+#include "gspmd/passes/explain/explain.h"
+#include "gspmd/passes/verify/manual_reference.h"
 #include "gspmd/runtime/executor.h"
 #include "passes/spmd_check.h"
-#include "passes/trip_count.h"
+#include "passes/graph/trip_count.h"
 #include "programs/program.h"
 
 namespace gspmd::testing {

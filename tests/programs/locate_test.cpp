@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/locate_difference.h"
-#include "gspmd/passes/manual_reference.h"
+#include "gspmd/passes/verify/locate_difference.h"
+#include "gspmd/passes/verify/manual_reference.h"
 #include "gspmd/passes/pipeline.h"
 #include "load.h"
 #include "passes/spmd_check.h"

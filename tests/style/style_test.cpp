@@ -21,7 +21,7 @@ const std::vector<SourceFile>& sources() {
 }
 
 // Low to high. A module includes itself and lower ones, but for kernels, which know no IR.
-const std::vector<std::string> kModules = {"base", "mesh",   "io",      "ir",  "kernels",
+const std::vector<std::string> kModules = {"base", "mesh",   "moves",   "io",  "ir",   "kernels",
                                            "ops",  "passes", "runtime", "api", "tools"};
 
 int64_t level(const std::string& module) {
@@ -56,6 +56,38 @@ std::string module_of_include(const std::string& name) {
   const std::string module = part(ours ? name.substr(6) : name, 0);
   if (level(module) >= 0) return module;
   return ours ? "api" : "";
+}
+
+// The rooms of src/passes, low to high, and the page that is the compiler. Each includes itself and
+// lower ones.
+const std::vector<std::string> kRooms = {"graph",     "simplify",    "prepare",       "complete",
+                                         "partition", "collectives", "fuse",          "memory",
+                                         "pipeline",  "explain",     "differentiate", "verify"};
+
+// "src/passes/fuse/fuse.cpp" and "gspmd/passes/fuse/fuse.h" -> "fuse"; "" outside of the passes.
+std::string room_of(std::string path) {
+  for (const char* top : {"src/", "include/", "gspmd/"})
+    if (path.rfind(top, 0) == 0) path = path.substr(std::string(top).size());
+  if (part(path, 0) != "passes") return "";
+  const std::string room = part(path, 1);
+  return room.substr(0, room.find('.'));
+}
+
+std::vector<std::string> room_violations(const std::vector<SourceFile>& files) {
+  const auto room_level = [](const std::string& room) {
+    return std::find(kRooms.begin(), kRooms.end(), room) - kRooms.begin();
+  };
+  std::vector<std::string> violations;
+  for (const SourceFile& file : files) {
+    const std::string top = part(file.path, 0), from = room_of(file.path);
+    if (from.empty() || (top != "src" && top != "include")) continue;
+    for (const std::string& name : quoted_includes(file.text)) {
+      const std::string to = room_of(name);
+      if (!to.empty() && room_level(to) > room_level(from))
+        violations.push_back(file.path + " includes " + name);
+    }
+  }
+  return violations;
 }
 
 std::vector<std::string> layering_violations(const std::vector<SourceFile>& files) {
@@ -102,6 +134,19 @@ TEST_CASE("the function scanner measures functions and skips classes, data and l
   CHECK(seen == std::vector<std::string>{"int f() const @5+1", "bool operator==(S a, S b) @8+4"});
 }
 
+TEST_CASE("the room check finds includes of higher rooms and of the page", "[style]") {
+  const std::vector<SourceFile> files = {
+      {"src/passes/complete/a.cpp", "#include \"passes/partition/b.h\"\n"},
+      {"include/gspmd/passes/fuse/c.h", "#include \"gspmd/passes/graph/d.h\"\n"},
+      {"src/passes/fuse/e.cpp", "#include \"gspmd/passes/pipeline.h\"\n"},
+      {"src/passes/pipeline.cpp", "#include \"passes/verify/f.h\"\n"},
+      {"tests/passes/g.cpp", "#include \"passes/partition/b.h\"\n"}};
+  CHECK(room_violations(files) ==
+        std::vector<std::string>{"src/passes/complete/a.cpp includes passes/partition/b.h",
+                                 "src/passes/fuse/e.cpp includes gspmd/passes/pipeline.h",
+                                 "src/passes/pipeline.cpp includes passes/verify/f.h"});
+}
+
 TEST_CASE("the layering check finds upward includes", "[style]") {
   const std::vector<SourceFile> files = {
       {"src/kernels/a.cpp", "#include \"gspmd/ir/op.h\"\n#include \"hwy/highway.h\"\n"},
@@ -119,6 +164,10 @@ TEST_CASE("every module includes only lower modules, models and examples only th
           "[style]") {
   REQUIRE(!sources().empty());
   CHECK(layering_violations(sources()) == std::vector<std::string>{});
+}
+
+TEST_CASE("every room of the passes includes only lower rooms", "[style]") {
+  CHECK(room_violations(sources()) == std::vector<std::string>{});
 }
 
 TEST_CASE("no file has more than 600 lines", "[style]") {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
-#include "gspmd/passes/collective_stats.h"
+#include "gspmd/passes/explain/collective_stats.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/pipeline.h"
-#include "gspmd/passes/plan_memory.h"
 
 namespace gspmd {
 

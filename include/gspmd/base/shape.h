@@ -46,6 +46,7 @@ GSPMD_API Dims row_major_strides(const Dims& dims);
 
 // a*b, or InternalError-free saturation at INT64_MAX for sizes nobody can have.
 GSPMD_API int64_t saturating_multiply(int64_t a, int64_t b);
+GSPMD_API int64_t saturating_add(int64_t a, int64_t b);  // the same of sums
 
 // A / b rounded up; both positive.
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -28,6 +28,30 @@ struct ShardingProposal {
   int64_t leaf = -1;    // -1: all leaves
 };
 
+// What a reader says of an operand, taken apart by who it has it from: its result or another of its
+// operands. What is said first counts first.
+struct OperandSuggestion {
+  Sharding sharding;
+  int64_t operand = -1;  // -1: the result
+  int64_t leaf = 0;      // of the result
+};
+
+// Completion through one op (docs/spec/completion.md). Forward rules run where the op's level
+// allows it, backward rules for a node whose sharding propagates.
+struct CompletionRules {
+  // What the operands suggest for the result, each tried in turn.
+  std::vector<ShardingProposal> (*forward)(const Node& node, CompletionMode mode) = nullptr;
+  // What the result suggests for an operand; nullopt: nothing.
+  std::optional<Sharding> (*backward)(const Node& node, int64_t operand,
+                                      CompletionMode mode) = nullptr;
+  // Whether completion may give this node a tiled sharding; nullptr = yes.
+  bool (*may_be_tiled)(const Node& node, bool spmd) = nullptr;
+  // What a reader says of an operand where it has some of that from other operands too; nullptr:
+  // what `backward` says.
+  std::vector<OperandSuggestion> (*suggestions)(const Node& reader, int64_t operand,
+                                                CompletionMode mode) = nullptr;
+};
+
 // The result of evaluating a node: an array, or a tuple of values.
 struct GSPMD_API Value {
   Array array;                                      // of a value that is no tuple
@@ -53,33 +77,6 @@ struct EvalContext {
 struct Partitioned {
   Node* local = nullptr;
   Sharding sharding;  // how `local` is laid out
-};
-
-// What an op's `partition` may ask; implemented by passes.
-class GSPMD_API PartitionContext {
- public:
-  virtual ~PartitionContext() = default;
-  virtual Computation& local() = 0;                        // the program being built
-  virtual const Sharding& sharding(const Node& node) = 0;  // completed
-  virtual Partitioned held(Node* global) = 0;              // as it is held, maybe unreduced
-  virtual Node* reshard(Node* global,
-                        const Sharding& to) = 0;  // local value in that layout, cached
-  // As above, of a value that is not in the module.
-  virtual Node* reshard(const Partitioned& value, const Shape& global, const Sharding& to) = 0;
-  virtual Node* tile_index(const Sharding& sharding, int64_t dim) = 0;  // s32[] of this device
-  virtual Node* offset(const Sharding& sharding, const Shape& global, int64_t dim) = 0;  // s32[]
-  // Tail of uneven dims (those in `dims`) replaced by `value`, a scalar node.
-  virtual Node* mask_tail(Node* local, const Shape& global, const Sharding& sharding,
-                          const std::vector<int64_t>& dims, Node* value) = 0;
-  // Appends a node to the program being built; `shape` is checked by the op's rule.
-  virtual Node* emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
-                     std::vector<Computation*> called = {}) = 0;
-  virtual Computation* local_computation(const Computation& global) = 0;  // to_apply and the like
-  // A called computation of one parameter (bodies of while), partitioned with these layouts.
-  virtual Computation* partition_called(const Computation& global, const Sharding& parameter,
-                                        const Sharding& result) = 0;
-  // Whether `reader` should read its operand as it is held, unreduced: it is the only reader.
-  virtual bool keeps_unreduced(const Node& reader, int64_t operand) = 0;
 };
 
 // Properties that passes ask for instead of listing ops.
@@ -116,20 +113,12 @@ struct OpInfo {
   // differentiable.
   std::vector<Node*> (*gradient)(Node& node, Node* cotangent) = nullptr;
   // The same value by simpler ops that shardings pass through, emitted into node.parent(); a result
-  // of nullptr keeps the node. Runs before completion (passes/expand_ops.h).
+  // of nullptr keeps the node. Runs before completion (passes/prepare/expand_ops.h).
   Node* (*expand)(Node& node) = nullptr;
-  // Completion beyond factors: what the operands suggest for the result, each tried in turn. See
-  // passes/propagate.h.
-  std::vector<ShardingProposal> (*forward_sharding)(const Node& node,
-                                                    CompletionMode mode) = nullptr;
-  // What the result suggests for an operand; nullopt: nothing.
-  std::optional<Sharding> (*backward_sharding)(const Node& node, int64_t operand,
-                                               CompletionMode mode) = nullptr;
-  // Whether completion may give this node a tiled sharding; nullptr = yes.
-  bool (*may_be_tiled)(const Node& node, bool spmd) = nullptr;
-  // Partitioning where the factor rule does not say enough. UserError: a sharding it does not
-  // support.
-  Partitioned (*partition)(PartitionContext& context, Node& node) = nullptr;
+  CompletionRules completion;  // how completion passes through it
+  // Partitioning where the factor rule does not say enough; nullopt: here the rule serves better.
+  // UserError: a sharding it does not support.
+  std::optional<Partitioned> (*partition)(PartitionContext& context, Node& node) = nullptr;
   // A fast kernel for these (local) shapes; nullptr aspect = the reference kernel runs.
   PreparedKernel (*lower)(const Node& node) = nullptr;
   int64_t (*flops)(const Node& node) =

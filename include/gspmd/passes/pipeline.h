@@ -10,9 +10,9 @@
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
-#include "gspmd/passes/partition.h"
-#include "gspmd/passes/propagate.h"
-#include "gspmd/passes/windowed_einsum.h"
+#include "gspmd/passes/collectives/windowed_einsum.h"
+#include "gspmd/passes/complete/propagate.h"
+#include "gspmd/passes/partition/partition.h"
 
 namespace gspmd {
 

@@ -10,7 +10,7 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
-#include "gspmd/passes/plan_memory.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/runtime/run_counters.h"
 #include "gspmd/runtime/run_trace.h"
 

@@ -1,0 +1,75 @@
+#include "moves/exchange_choice.h"
+
+#include <algorithm>
+
+namespace gspmd {
+namespace {
+
+// Transfers list pairs of devices and tables of tiles: beyond this many only where neighbours are
+// far apart, or all else is a gather of the dim.
+constexpr int64_t kManyPairs = 4096;
+constexpr int64_t kMostPairs = int64_t(1) << 18;
+constexpr int64_t kManyHops = 16;
+
+}  // namespace
+
+Access undilated(const WindowAccess& w) {
+  const int64_t end = w.end - w.low;
+  return {w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole),
+          end <= 0 ? 0 : ceil_div(end, w.hole)};
+}
+
+ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices) {
+  ExchangeChoice choice;
+  choice.halo = plan_halo(held, access);
+  if (choice.halo.empty()) return choice;
+  const int64_t gathered = (held.tiles - 1) * held.shard;
+  const int64_t pieces = held.tiles * (access.length / held.shard + 2);
+  const int64_t hops = choice.halo.hop_max - choice.halo.hop_min;
+  const bool few = choice.halo.received < gathered && hops <= kManyHops;
+  if (num_devices <= (few ? kManyPairs : kMostPairs) && pieces <= kMostPairs) {
+    choice.transfer = plan_transfer(held, access);
+    const int64_t other = std::min(choice.halo.received, gathered);
+    // One permute does as well as a gather.
+    const bool one = choice.transfer.rounds.size() == 1 && choice.halo.received >= gathered;
+    if (choice.transfer.received < other || (one && choice.transfer.received == other)) {
+      choice.kind = ExchangeKind::transfer;
+      choice.received = choice.transfer.received;
+      return choice;
+    }
+  }
+  const bool many = hops > 1;  // permutes; a gather is one step
+  const bool near = hops <= 4 * kManyHops && choice.halo.received < gathered + (many ? 0 : 1);
+  choice.kind = near ? ExchangeKind::neighbours : ExchangeKind::gather;
+  choice.received = near ? choice.halo.received : gathered;
+  return choice;
+}
+
+int64_t ExchangeChoice::collectives() const {
+  if (kind == ExchangeKind::transfer) return std::ssize(transfer.rounds);
+  if (kind != ExchangeKind::neighbours) return kind == ExchangeKind::gather ? 1 : 0;
+  const bool own = halo.hop_min <= 0 && halo.hop_max >= 0;
+  return halo.hop_max - halo.hop_min + (own ? 0 : 1);
+}
+
+std::optional<JoinPlan> choose_join(const Join& join, int64_t received, int64_t collectives) {
+  const Access access{join.result.shard, 0, 1, join.result.shard};
+  if (join.order->count > kMostPairs || join.result.tiles > kManyPairs ||
+      !is_addressable(join.result, access))
+    return std::nullopt;
+  for (const HeldDim& source : join.sources)
+    if (!is_addressable(source, access)) return std::nullopt;
+  std::optional<JoinPlan> plan = plan_join(join.sources, join.parts, join.result.shard);
+  if (!plan || plan->received > received) return std::nullopt;
+  if (plan->received == received && std::ssize(plan->rounds) >= collectives) return std::nullopt;
+  return plan;
+}
+
+bool is_addressable(const HeldDim& dim, const WindowAccess& w) {
+  constexpr int64_t kMost = int64_t(1) << 28;
+  const auto small = [](int64_t x) { return x > -kMost && x < kMost; };
+  return w.length > 0 && small(w.low) && small(w.hole) && small(w.step) && small(w.length) &&
+         small(w.step * dim.tiles) && is_addressable(dim, undilated(w));
+}
+
+}  // namespace gspmd

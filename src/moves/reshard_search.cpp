@@ -1,0 +1,235 @@
+#include "moves/reshard_search.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+
+ReshardSearch::ReshardSearch(ReshardProblem problem) : p_(std::move(problem)) {}
+
+ReshardSearch::Span ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_t corner) const {
+  const int64_t n = p_.global.dims[dim];
+  int64_t index = 0, count = 1;
+  for (const int atom : s.dims[dim]) {
+    const int64_t size = atoms_of(s)[static_cast<size_t>(atom)].size;
+    const bool last = atom < kCornerAtoms && (corner >> atom & 1u) != 0;
+    index = index * size + (last ? size - 1 : 0);
+    count *= size;
+  }
+  const int64_t shard = ceil_div(n, count);
+  const int64_t begin = std::min(n, saturating_multiply(index, shard));
+  return {begin, std::min(n, begin + shard)};
+}
+
+// Looks at the devices whose coordinates along the atoms are all first or last: where a device has
+// nothing of what it needs, one of those has nothing.
+int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
+  if (!s.unreduced.empty()) return 0;
+  if (p_.needs_pieces() || p_.two_orders()) return is_few() ? bytes_needed(s, p_.to) : 0;
+  const uint32_t corners = 1u << std::min<size_t>(kCornerAtoms, p_.atoms[0].size());
+  int64_t most = 0;
+  for (uint32_t corner = 0; corner < corners; ++corner) {
+    int64_t needed = dtype_size(p_.global.dtype), shared = needed;
+    for (size_t d = 0; d < s.dims.size(); ++d) {
+      const Span have = held(s, d, corner), want = held(p_.to, d, corner);
+      needed = saturating_multiply(needed, want.end - want.begin);
+      shared = saturating_multiply(
+          shared,
+          std::max<int64_t>(0, std::min(have.end, want.end) - std::max(have.begin, want.begin)));
+    }
+    most = std::max(most, needed - shared);
+  }
+  return most;
+}
+
+Digits ReshardSearch::digits(const std::vector<int>& atoms, int ordered) const {
+  Digits result;
+  for (const int atom : atoms) result.push_back(p_.atoms[ordered][static_cast<size_t>(atom)]);
+  return canonical(std::move(result));
+}
+
+Sharding ReshardSearch::sharding(const AtomLayout& s) const {
+  std::vector<Digits> dims;
+  for (const auto& dim : s.dims) dims.push_back(digits(dim, s.ordered));
+  std::vector<Unreduced> unreduced;
+  if (!s.unreduced.empty()) {
+    Unreduced u;
+    u.digits = digits(s.unreduced, s.ordered);
+    u.combiner = p_.combiner;
+    unreduced.push_back(std::move(u));
+  }
+  const DeviceOrder order = p_.orders[s.ordered];
+  if (is_whole(s) && order->count < p_.num_devices) return Sharding::maximal(order->device(0));
+  return Sharding::tiled(order, std::move(dims), p_.manual, std::move(unreduced));
+}
+
+ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
+  ReshardPlan plan;
+  bool whole = false;
+  const AtomLayout* before = &p_.from;
+  for (const Move* m : path) {
+    if (m->steps > 0) {
+      ReshardStep step{m->kind,           m->dim,
+                       m->dim_to,         digits(m->atoms, m->after.ordered),
+                       sharding(*before), sharding(m->after),
+                       m->realigned,      m->pieces};
+      for (const MovedAtoms& run : m->also)
+        step.also.push_back({run.dim, run.dim_to, digits(run.atoms, m->after.ordered)});
+      if (m->kind == ReshardKind::piecewise_permutes && !step.pieces)
+        step.pieces = pieces(*before, m->after);
+      plan.steps.push_back(std::move(step));
+    }
+    plan.cost.bytes = saturating_add(plan.cost.bytes, m->bytes);
+    plan.cost.steps += m->steps;
+    whole = whole || (is_whole(m->after) && m->kind == ReshardKind::all_gather);
+    before = &m->after;
+  }
+  const auto split = [](const AtomLayout& s) {
+    return std::any_of(s.dims.begin(), s.dims.end(), [](const auto& dim) { return !dim.empty(); });
+  };
+  plan.full_rematerialization = whole && split(p_.from) && split(p_.to);
+  return plan;
+}
+
+std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(const AtomLayout&,
+                                                                              std::vector<Move>&)
+                                                     const,
+                                                 ReshardCost limit) const {
+  // Meshes have few axes; with many, what has been found by then is good enough.
+  constexpr size_t kMaxLayouts = 20'000;
+  std::map<AtomLayout, Reached> reached;
+  struct Item {
+    ReshardCost estimate, cost;
+    const AtomLayout* layout;
+    bool operator>(const Item& other) const {
+      if (estimate != other.estimate) return estimate > other.estimate;
+      return *layout > *other.layout;
+    }
+  };
+  std::priority_queue<Item, std::vector<Item>, std::greater<>> queue;
+  const auto start = reached.try_emplace(p_.from).first;
+  queue.push({{}, {}, &start->first});
+  std::vector<Move> next;
+  while (!queue.empty() && reached.size() < kMaxLayouts) {
+    const Item item = queue.top();
+    queue.pop();
+    if (reached.at(*item.layout).cost != item.cost) continue;  // a cheaper way came later
+    if (*item.layout == p_.to) {
+      std::vector<const Move*> path;
+      for (const Reached* r = &reached.at(p_.to); r->before; r = &reached.at(*r->before))
+        path.push_back(&r->move);
+      std::reverse(path.begin(), path.end());
+      return plan_of(path);
+    }
+    next.clear();
+    (this->*moves)(*item.layout, next);
+    for (Move& m : next) {
+      const bool last = m.after == p_.to;
+      const int64_t missing = last ? 0 : bytes_missing(m.after);
+      const auto sum = [&] { return saturating_add(item.cost.bytes, m.bytes); };
+      if (!m.counted) {
+        m.bytes = bytes_needed(*item.layout, m.after);
+        if (saturating_add(sum(), missing) > limit.bytes) continue;
+        const int64_t needed = m.bytes;
+        count_pieces(*item.layout, m);
+        if (m.bytes > needed &&
+            ReshardCost{saturating_add(saturating_add(item.cost.bytes, needed), missing), 0} <
+                limit)
+          count_pieces(*item.layout, m, true);
+        if (m.steps > kMostRounds) continue;
+      }
+      const ReshardCost cost{sum(), item.cost.steps + m.steps};
+      // At least one more step, unless it may be one that only changes names.
+      const ReshardCost estimate{saturating_add(cost.bytes, missing),
+                                 cost.steps + (last || p_.two_orders() ? 0 : 1)};
+      if (!(estimate < limit)) continue;
+      if (last) limit = cost;
+      const auto [it, fresh] = reached.try_emplace(m.after);
+      if (!fresh && (!it->second.before || it->second.cost <= cost)) continue;
+      it->second = {cost, item.layout, std::move(m)};
+      queue.push({estimate, cost, &it->first});
+    }
+  }
+  return std::nullopt;
+}
+
+ReshardPlan ReshardSearch::through_whole() const {
+  std::vector<Move> moves;
+  AtomLayout here = p_.from;
+  const auto go = [&](Move move) {
+    here = move.after;
+    moves.push_back(std::move(move));
+  };
+  std::vector<Move> sums;
+  reductions(here, sums);
+  if (!sums.empty()) go(std::move(sums.front()));  // all of them at once
+  for (size_t d = 0; d < here.dims.size(); ++d) {
+    if (here.dims[d].empty()) continue;
+    Move m{ReshardKind::all_gather, static_cast<int64_t>(d), -1, here.dims[d], here, 0};
+    m.after.dims[d].clear();
+    m.bytes = saturating_multiply(local_bytes(here), tiles(here.dims[d], here.ordered) - 1);
+    go(std::move(m));
+  }
+  slice_whole(here, moves);
+  return plan_of(moves);
+}
+
+// From the whole value in the source's order to the target.
+void ReshardSearch::slice_whole(AtomLayout here, std::vector<Move>& moves) const {
+  const auto go = [&](Move move) {
+    here = move.after;
+    moves.push_back(std::move(move));
+  };
+  if (p_.two_orders()) {
+    AtomLayout there = here;
+    there.ordered = 1;
+    go(whole_crossing(here, there));
+  }
+  for (size_t d = 0; d < here.dims.size(); ++d) {
+    if (p_.to.dims[d].empty()) continue;
+    Move m{ReshardKind::dynamic_slice, static_cast<int64_t>(d), -1, p_.to.dims[d], here, 0};
+    m.after.dims[d] = p_.to.dims[d];
+    go(std::move(m));
+  }
+}
+
+ReshardPlan ReshardSearch::plan_of(const std::vector<Move>& moves) const {
+  std::vector<const Move*> path;
+  for (const Move& move : moves) path.push_back(&move);
+  return plan_of(path);
+}
+
+ReshardPlan ReshardSearch::run() const {
+  constexpr ReshardCost kNoLimit{INT64_MAX, INT64_MAX};
+  std::optional<ReshardPlan> plan;
+  if (!p_.needs_pieces() && !p_.two_orders()) plan = search(&ReshardSearch::likely_moves, kNoLimit);
+  if (plan && plan->cost.steps <= 1 && plan->cost.bytes <= bytes_missing(p_.from))
+    return std::move(*plan);
+  bool in_pieces = false;
+  if (auto direct = pieces_below(plan ? plan->cost.bytes : INT64_MAX)) {
+    plan = std::move(direct);
+    in_pieces = true;
+  }
+  if (p_.has_groups(0)) {
+    ReshardPlan whole = through_whole();
+    if (!plan || whole.cost <= plan->cost) {
+      plan = std::move(whole);
+      in_pieces = false;
+    }
+  }
+  if (!plan) plan = without_groups();
+  ReshardCost limit = plan->cost;
+  if (in_pieces) ++limit.steps;  // of two ways that cost the same, the one of collectives
+  if (auto better = search(&ReshardSearch::all_moves, limit)) plan = std::move(better);
+  return std::move(*plan);
+}
+
+std::optional<ReshardPlan> ReshardSearch::run_below(int64_t bytes) const {
+  if (bytes_missing(p_.from) >= bytes) return std::nullopt;
+  return search(&ReshardSearch::all_moves, {bytes, 0});
+}
+
+}  // namespace gspmd

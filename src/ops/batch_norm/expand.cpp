@@ -1,0 +1,91 @@
+#include "gspmd/ops/builders.h"
+#include "ops/batch_norm/batch_norm.h"
+
+namespace gspmd {
+namespace {
+
+// Emits ops on values with the input's shape or with one element per feature.
+class Expansion {
+ public:
+  explicit Expansion(Node& node) : node_(node), x_(*node.operand(0)) {
+    const DType given = x_.shape.dtype;
+    dtype_ = dtype_size(given) < 4 ? DType::f32 : given;
+    for (int64_t d = 0; d < x_.rank(); ++d)
+      if (d != node.attrs.index) {
+        summed_.push_back(d);
+        count_ *= static_cast<double>(x_.dim(d));
+      }
+  }
+
+  Node* run() {
+    std::vector<Node*> leaves = node_.is(Opcode::batch_norm_training) ? training() : grad();
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const DType wanted = node_.shape.elements[i].dtype;
+      if (wanted != dtype_) leaves[i] = hlo::convert(leaves[i], wanted);
+    }
+    return hlo::tuple(node_.parent(), std::move(leaves));
+  }
+
+ private:
+  Node* operand(int64_t i) {
+    Node* x = node_.operand(i);
+    return x->shape.dtype == dtype_ ? x : hlo::convert(x, dtype_);
+  }
+  Node* spread(Node* x) { return hlo::broadcast(x, x_.dims(), {node_.attrs.index}); }
+  Node* number(double value, const Dims& dims) {
+    return hlo::splat(node_.parent(), Shape(dtype_, dims), value);
+  }
+  Node* binary(Opcode opcode, Node* a, Node* b) { return hlo::binary(opcode, a, b); }
+  Node* times(Node* a, Node* b) { return binary(Opcode::multiply, a, b); }
+  Node* mean(Node* x) {
+    Node* sum = hlo::reduce_sum(x, summed_);
+    return binary(Opcode::divide, sum, number(count_, sum->dims()));
+  }
+  // Per feature: variance + epsilon.
+  Node* raised(Node* variance) {
+    return binary(Opcode::add, variance, number(node_.attrs.scalar->epsilon, variance->dims()));
+  }
+  Node* over_deviation(Node* x, Node* raised_variance) {
+    return binary(Opcode::divide, x, hlo::unary(Opcode::sqrt, raised_variance));
+  }
+
+  std::vector<Node*> training() {
+    Node *x = operand(0), *scale = operand(1), *offset = operand(2);
+    Node* middle = mean(x);
+    Node* centered = binary(Opcode::subtract, x, spread(middle));
+    Node* variance = mean(times(centered, centered));
+    Node* factor = over_deviation(scale, raised(variance));
+    Node* out = binary(Opcode::add, times(centered, spread(factor)), spread(offset));
+    return {out, middle, variance};
+  }
+
+  // Operands: input, scale, mean, variance, cotangent of the output.
+  std::vector<Node*> grad() {
+    Node *scale = operand(1), *cotangent = operand(4);
+    Node* centered = binary(Opcode::subtract, operand(0), spread(operand(2)));
+    Node* variance = raised(operand(3));
+    Node* mean_cotangent = mean(cotangent);
+    Node* mean_product = mean(times(cotangent, centered));
+    Node* pull = times(centered, spread(binary(Opcode::divide, mean_product, variance)));
+    Node* rest =
+        binary(Opcode::subtract, binary(Opcode::subtract, cotangent, spread(mean_cotangent)), pull);
+    Node* count = number(count_, mean_product->dims());
+    return {times(rest, spread(over_deviation(scale, variance))),
+            over_deviation(times(mean_product, count), variance), times(mean_cotangent, count)};
+  }
+
+  Node& node_;
+  Node& x_;
+  DType dtype_;
+  Dims summed_;
+  double count_ = 1;
+};
+
+}  // namespace
+
+Node* expand_batch_norm(Node& node) {
+  if (node.operand(0)->shape.elements_count() == 0) return nullptr;
+  return Expansion(node).run();
+}
+
+}  // namespace gspmd

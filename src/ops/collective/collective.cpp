@@ -1,0 +1,421 @@
+#include "ops/collective/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/partition_context.h"
+#include "ops/common/check.h"
+#include "ops/common/completion_rules.h"
+#include "ops/common/factors.h"
+#include "ops/control/partition.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+void check_group_lists(const Node& node, const std::vector<std::vector<int64_t>>& lists) {
+  std::vector<int64_t> all;
+  for (const std::vector<int64_t>& list : lists) {
+    if (list.size() != lists.front().size() && !node.is(Opcode::all_reduce) &&
+        !node.is(Opcode::all_reduce_start) && !node.is(Opcode::collective_broadcast))
+      user_error("{}: replica groups of {} and {} devices; all groups need the same size",
+                 opcode_name(node.opcode()), lists.front().size(), list.size());
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  std::sort(all.begin(), all.end());
+  if (!all.empty() && all.front() < 0)
+    user_error("{}: device {} in replica_groups is negative", opcode_name(node.opcode()),
+               all.front());
+  const auto twice = std::adjacent_find(all.begin(), all.end());
+  if (twice != all.end())
+    user_error("{}: device {} is twice in replica_groups", opcode_name(node.opcode()), *twice);
+}
+
+void check_groups(const Node& node) {
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  check_group_lists(node, groups.lists);
+  if (groups.num_groups == 0) return;
+  int64_t product = 1;
+  for (const int64_t d : groups.reshape) product = d < 1 ? 0 : saturating_multiply(product, d);
+  const bool sizes = groups.num_groups > 0 && groups.group_size > 0 && product > 0 &&
+                     saturating_multiply(groups.num_groups, groups.group_size) == product;
+  if (!sizes)
+    user_error("{}: replica_groups [{},{}]<=[{}] do not hold the same number of devices",
+               opcode_name(node.opcode()), groups.num_groups, groups.group_size,
+               fmt::join(groups.reshape, ","));
+  if (groups.transpose.empty()) return;
+  if (groups.transpose.size() != groups.reshape.size())
+    user_error("{}: replica_groups T({}) permutes {} dims, there are {}",
+               opcode_name(node.opcode()), fmt::join(groups.transpose, ","),
+               groups.transpose.size(), groups.reshape.size());
+  check_dim_list(node, "replica_groups T", groups.transpose,
+                 static_cast<int64_t>(groups.reshape.size()));
+}
+
+int64_t devices_per_group(const Node& node) {
+  check_groups(node);
+  const int64_t size = group_size(node.attrs.replica_groups, node.parent().module().num_partitions);
+  if (size < 1) user_error("{}: a replica group is empty", opcode_name(node.opcode()));
+  return size;
+}
+
+// As devices_per_group, for operand i whose dim `dim` becomes that many times as large (or small).
+// Where neither groups nor the module say how many devices there are, the declared result does.
+int64_t group_by_result(const Node& node, size_t i, const Shape& x, int64_t dim, bool grows) {
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  const int64_t known = devices_per_group(node);
+  if (known != 1 || !groups.lists.empty() || groups.num_groups != 0) return known;
+  const Shape* declared = &node.shape;
+  if (node.is(Opcode::all_gather_start) && declared->elements.size() > 1)
+    declared = &declared->elements[1];
+  if (declared->is_tuple && i < declared->elements.size()) declared = &declared->elements[i];
+  if (declared->is_tuple || declared->rank() != x.rank()) return known;
+  const int64_t result = declared->dims[static_cast<size_t>(dim)];
+  const int64_t operand = x.dims[static_cast<size_t>(dim)];
+  const int64_t large = grows ? result : operand, small = grows ? operand : result;
+  return small > 0 && large > 0 && large % small == 0 ? large / small : known;
+}
+
+// The one dim of `dimensions`, inside the operand.
+int64_t collective_dim(const Node& node, const Shape& operand) {
+  const Dims& dims = node.attrs.dimensions;
+  if (dims.size() != 1)
+    user_error("{}: dimensions={} has to name one dim", opcode_name(node.opcode()), braces(dims));
+  check_dim_list(node, "dimensions", dims, operand.rank());
+  return dims[0];
+}
+
+void check_divides(const Node& node, const Shape& operand, int64_t dim, int64_t group) {
+  if (operand.dims[static_cast<size_t>(dim)] % group != 0)
+    user_error("{}: dim {} of {} does not divide by the {} devices of a group; pad it first",
+               opcode_name(node.opcode()), dim, to_string(operand), group);
+}
+
+// One result per operand; several make a tuple.
+template <class F>
+Shape each_operand(const Node& node, F&& result_of) {
+  check_operand_count(node, 1, -1);
+  std::vector<Shape> results;
+  for (size_t i = 0; i < node.operands().size(); ++i)
+    results.push_back(result_of(array_operand(node, static_cast<int64_t>(i))));
+  return tuple_unless_one(std::move(results));
+}
+
+Shape infer_all_reduce(const Node& node) {
+  check_groups(node);
+  return each_operand(node, [&](const Shape& x) {
+    check_combiner_computation(node, {x.dtype});
+    return Shape(x.dtype, x.dims);
+  });
+}
+
+Shape infer_all_gather(const Node& node) {
+  size_t i = 0;
+  return each_operand(node, [&](const Shape& x) {
+    const auto dim = static_cast<size_t>(collective_dim(node, x));
+    const int64_t group = group_by_result(node, i++, x, static_cast<int64_t>(dim), true);
+    Shape result(x.dtype, x.dims);
+    result.dims[dim] = saturating_multiply(result.dims[dim], group);
+    return checked_size(node, result);
+  });
+}
+
+Shape infer_reduce_scatter(const Node& node) {
+  size_t i = 0;
+  return each_operand(node, [&](const Shape& x) {
+    const int64_t dim = collective_dim(node, x);
+    const int64_t group = group_by_result(node, i++, x, dim, false);
+    check_divides(node, x, dim, group);
+    check_combiner_computation(node, {x.dtype});
+    Shape result(x.dtype, x.dims);
+    result.dims[static_cast<size_t>(dim)] /= group;
+    return result;
+  });
+}
+
+// With a dim: split and concatenated along it. Without: operand i goes to member i of the group.
+Shape infer_all_to_all(const Node& node) {
+  const int64_t group = devices_per_group(node);
+  if (!node.attrs.dimensions.empty()) {
+    check_operand_count(node, 1);
+    const Shape& x = array_operand(node, 0);
+    check_divides(node, x, collective_dim(node, x), group);
+    return Shape(x.dtype, x.dims);
+  }
+  check_operand_count(node, 1, -1);
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  const bool unknown = group == 1 && groups.lists.empty() && groups.num_groups == 0;
+  if (!unknown && static_cast<int64_t>(node.operands().size()) != group)
+    user_error(
+        "all-to-all: {} operands for groups of {} devices; give one each, or dimensions={{d}}",
+        node.operands().size(), group);
+  std::vector<Shape> results;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const Shape& x = array_operand(node, static_cast<int64_t>(i));
+    if (!(x == array_operand(node, 0)))
+      user_error("all-to-all: operands {} and {} differ; all have one shape",
+                 to_string(array_operand(node, 0)), to_string(x));
+    results.emplace_back(x.dtype, x.dims);
+  }
+  return Shape::tuple(std::move(results));
+}
+
+void check_ends(const char* end, std::vector<int64_t> devices) {
+  std::sort(devices.begin(), devices.end());
+  if (!devices.empty() && devices.front() < 0)
+    user_error("collective-permute: {} device {} is negative", end, devices.front());
+  const auto twice = std::adjacent_find(devices.begin(), devices.end());
+  if (twice != devices.end())
+    user_error("collective-permute: device {} is a {} twice", *twice, end);
+}
+
+Shape infer_collective_permute(const Node& node) {
+  std::vector<int64_t> sources;
+  std::vector<int64_t> targets;
+  for (const auto& [source, target] : node.attrs.permutation->pairs) {
+    sources.push_back(source);
+    targets.push_back(target);
+  }
+  check_ends("source", std::move(sources));
+  check_ends("target", std::move(targets));
+  // Into a buffer: operand, buffer, and the places in both. Read and printed; what runs it refuses
+  // it.
+  if (node.operands().size() == 4 && node.attrs.other.contains("slice_sizes"))
+    return node.operand(1)->shape;
+  return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });
+}
+
+Shape infer_collective_broadcast(const Node& node) {
+  check_groups(node);
+  return each_operand(node, [&](const Shape& x) { return Shape(x.dtype, x.dims); });
+}
+
+// Operands: input, output, input offsets, send sizes, output offsets, receive sizes.
+Shape infer_ragged_all_to_all(const Node& node) {
+  check_operand_count(node, 6);
+  check_groups(node);
+  check_same_dtype(node, 0, 1);
+  for (int64_t i = 2; i < 6; ++i)
+    if (const Shape& list = array_operand(node, i); !is_integer(list.dtype))
+      user_error("ragged-all-to-all: operand {} is {}; it holds offsets or sizes, integers", i,
+                 to_string(list));
+  return Shape(node.operand(1)->shape.dtype, node.operand(1)->shape.dims);
+}
+
+// (operands, results, whatever else is declared); a single one stands bare.
+template <Shape (*infer)(const Node& node)>
+Shape infer_start(const Node& node) {
+  const Shape results = infer(node);
+  std::vector<Shape> operands;
+  for (const Node* operand : node.operands()) operands.push_back(operand->shape);
+  const std::vector<Shape>& elements = node.shape.elements;
+  if (elements.size() < 2 || !(elements[0] == tuple_unless_one(operands)) ||
+      !(elements[1] == results))
+    user_error("{}: the result {} has to be ({}, {})", opcode_name(node.opcode()),
+               to_string(node.shape), to_string(tuple_unless_one(operands)), to_string(results));
+  for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
+  return node.shape;
+}
+
+Shape infer_all_reduce_done(const Node& node) {
+  check_operand_count(node, 1);
+  return node.operand(0)->shape;
+}
+
+Shape infer_done(const Node& node) {
+  check_operand_count(node, 1);
+  const Shape& started = node.operand(0)->shape;
+  if (started.elements.size() < 2)
+    user_error("{}: the operand is {}; it has to be what the op that starts it gives",
+               opcode_name(node.opcode()), to_string(started));
+  return started.elements[1];
+}
+
+Value evaluate_done(const EvalContext& context) {
+  if (context.node.is(Opcode::all_reduce_done)) return context.operands[0];
+  return context.operands[0].elements[1];
+}
+
+Value evaluate_alone(const EvalContext& context) {
+  if (is_over_one_replica(context.node))
+    return context.node.shape.is_tuple
+               ? Value::tuple({context.operands.begin(), context.operands.end()})
+               : context.operands[0];
+  user_error("{}: it has no meaning on one device; run the module on several devices",
+             opcode_name(context.node.opcode()));
+}
+
+// Operand i and result leaf i, each with factors of its own.
+FactorRule same_dims_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  rule.forward_level = rule.backward_level = 0;
+  for (size_t i = 0; i < rule.operands.size(); ++i)
+    for (size_t d = 0; d < rule.operands[i].size(); ++d)
+      rule.operands[i][d] = rule.results[i][d] = add_factor(rule, node.operands()[i]->dims()[d]);
+  return rule;
+}
+
+// Over a channel partitions speak of their own values, which completion has no whole value for; but
+// where only some axes are manual, values are whole along the others.
+bool without_channel(const Node& node, bool) {
+  const auto is_partly_manual = [](const Node* n) {
+    return n->sharding && n->sharding->is_tiled() && !n->sharding->manual_digits().empty();
+  };
+  return !node.attrs.channel_id ||
+         std::any_of(node.operands().begin(), node.operands().end(), is_partly_manual) ||
+         std::any_of(node.users().begin(), node.users().end(), is_partly_manual);
+}
+
+std::optional<Partitioned> partition_all_reduce(PartitionContext& context, Node& node) {
+  if (!is_over_one_replica(node)) return refuse_per_device(context, node);
+  if (node.shape.is_tuple) return partition_tuple(context, node);
+  const Sharding& s = context.sharding(node);
+  return Partitioned{context.reshard(node.operand(0), s), s};
+}
+
+const OpInfo kRows[] = {
+    {.opcode = Opcode::all_reduce,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_all_reduce,
+     .factors = same_dims_factors,
+     .evaluate = evaluate_alone,
+     .completion = {pointwise_forward, same_dims_backward, without_channel},
+     .partition = partition_all_reduce},
+    {.opcode = Opcode::all_gather,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_all_gather,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion,
+     .partition = refuse_per_device},
+    {.opcode = Opcode::reduce_scatter,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_reduce_scatter,
+     .evaluate = evaluate_alone,
+     .completion = {representative_forward, same_dims_backward, without_channel},
+     .partition = refuse_per_device},
+    {.opcode = Opcode::all_to_all,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_all_to_all,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion,
+     .partition = refuse_per_device},
+    {.opcode = Opcode::collective_permute,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_collective_permute,
+     .factors = same_dims_factors,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion,
+     .partition = refuse_per_device},
+    {.opcode = Opcode::collective_broadcast,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_collective_broadcast,
+     .factors = same_dims_factors,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::ragged_all_to_all,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_ragged_all_to_all,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::all_reduce_start,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_all_reduce,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::all_gather_start,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_start<infer_all_gather>,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::collective_permute_start,
+     .traits = kCollective | kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_start<infer_collective_permute>,
+     .evaluate = evaluate_alone,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::all_reduce_done,
+     .traits = kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_all_reduce_done,
+     .evaluate = evaluate_done,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::all_gather_done,
+     .traits = kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_done,
+     .evaluate = evaluate_done,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::collective_permute_done,
+     .traits = kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_done,
+     .evaluate = evaluate_done,
+     .completion = kPointwiseCompletion},
+};
+
+}  // namespace
+
+void check_group_size(const Node& node, int64_t num_devices) {
+  const int64_t group = group_size(node.attrs.replica_groups, num_devices);
+  const auto wrong = [&](const Shape& operand) {
+    user_error("{}: \"{}\" of {} gives {}, which does not fit the {} devices of a group",
+               opcode_name(node.opcode()), node.name(), to_string(operand), to_string(node.shape),
+               group);
+  };
+  const bool gathers = node.is(Opcode::all_gather) || node.is(Opcode::all_gather_start);
+  if (node.is(Opcode::all_to_all) && node.attrs.dimensions.empty() &&
+      static_cast<int64_t>(node.operands().size()) != group)
+    wrong(node.operand(0)->shape);
+  if (!gathers && !node.is(Opcode::reduce_scatter)) return;
+  const bool start = node.is(Opcode::all_gather_start);
+  const std::vector<Shape> results = leaf_shapes(start ? node.shape.elements.at(1) : node.shape);
+  const auto dim = static_cast<size_t>(node.attrs.dimensions.at(0));
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const Shape& x = node.operands()[i]->shape;
+    const int64_t small = gathers ? x.dims.at(dim) : results.at(i).dims.at(dim);
+    const int64_t large = gathers ? results.at(i).dims.at(dim) : x.dims.at(dim);
+    if (saturating_multiply(small, group) != large) wrong(x);
+  }
+}
+
+std::span<const OpInfo> collective_rows() { return kRows; }
+
+bool is_over_one_replica(const Node& node) {
+  const ReplicaGroups& groups = node.attrs.replica_groups;
+  return node.is(Opcode::all_reduce) && !node.attrs.channel_id &&
+         !node.attrs.use_global_device_ids && groups.group_size <= 1 &&
+         std::all_of(groups.lists.begin(), groups.lists.end(),
+                     [](const auto& list) { return list.size() == 1; });
+}
+
+std::optional<Partitioned> refuse_per_device(PartitionContext&, Node& node) {
+  user_error(
+      "{}: {} belongs to a per-device program; a module to be partitioned computes on whole "
+      "values, so write what it should compute without it",
+      opcode_name(node.opcode()), node.name());
+}
+
+}  // namespace gspmd

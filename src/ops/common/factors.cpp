@@ -1,0 +1,56 @@
+#include "ops/common/factors.h"
+
+namespace gspmd {
+
+FactorRule no_factors(const Node& node) {
+  FactorRule rule;
+  for (const Node* operand : node.operands())
+    rule.operands.emplace_back(operand->shape.dims.size(), FactorRule::kNone);
+  for (const Shape& leaf : leaf_shapes(node.shape))
+    rule.results.emplace_back(leaf.dims.size(), FactorRule::kNone);
+  return rule;
+}
+
+int64_t add_factor(FactorRule& rule, int64_t size, FactorKind kind, Combiner combiner) {
+  rule.factors.push_back({size, kind, combiner});
+  return static_cast<int64_t>(rule.factors.size()) - 1;
+}
+
+void block_operand(FactorRule& rule, const Node& node, int64_t operand, int64_t dim) {
+  rule.operands[static_cast<size_t>(operand)][static_cast<size_t>(dim)] =
+      add_factor(rule, node.operand(operand)->dim(dim), FactorKind::blocked);
+}
+
+void block_result(FactorRule& rule, const Node& node, int64_t dim) {
+  rule.results[0][static_cast<size_t>(dim)] = add_factor(rule, node.dim(dim), FactorKind::blocked);
+}
+
+Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
+                               const Shape& operand) {
+  for (size_t d = 0; d < cut.size(); ++d) {
+    if (!cut[d]) continue;
+    if (d < attrs.limits.size()) attrs.limits[d] = operand.dims[d];
+    if (d < attrs.slice_sizes.size()) attrs.slice_sizes[d] = operand.dims[d];
+  }
+  return attrs;
+}
+
+FactorRule pointwise_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  rule.forward_level = rule.backward_level = 0;
+  for (size_t d = 0; d < node.dims().size(); ++d) {
+    const int64_t factor = add_factor(rule, node.dims()[d]);
+    rule.results[0][d] = factor;
+    for (size_t i = 0; i < rule.operands.size(); ++i)
+      if (node.operands()[i]->dims().size() == node.dims().size()) rule.operands[i][d] = factor;
+  }
+  return rule;
+}
+
+FactorRule pointwise_first_operand_factors(const Node& node) {
+  FactorRule rule = pointwise_factors(node);
+  rule.policy = CombinePolicy::first_operand;
+  return rule;
+}
+
+}  // namespace gspmd

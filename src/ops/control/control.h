@@ -1,0 +1,41 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+Value evaluate_tuple(const EvalContext& context);
+Value evaluate_get_tuple_element(const EvalContext& context);
+Value evaluate_while(const EvalContext& context);
+Value evaluate_call(const EvalContext& context);  // call and fusion
+Value evaluate_operand(const EvalContext& context);
+Shape infer_custom_call(const Node& node);  // custom_call.cpp
+FactorRule custom_call_factors(const Node& node);
+bool is_identity_call(const Node& node);     // gives operand 0 as it is
+bool is_elementwise_call(const Node& node);  // each element of elements at its place
+Value evaluate_custom_call(const EvalContext& context);
+
+Value evaluate_conditional(const EvalContext& context);
+// Which branch a selector (pred or s32 scalar) takes of `branches`: true is branch 0; numbers
+// outside take the last one.
+int64_t chosen_branch(const Array& selector, int64_t branches);
+Value zero_value(const Shape& shape);  // zeros in every leaf
+// What async-start gives: (operands), result, and zeros for what else `shape` declares.
+Value started_value(const Shape& shape, std::vector<Value> operands, Value result);
+
+std::vector<Node*> tuple_gradient(Node& node, Node* cotangent);
+std::vector<Node*> get_tuple_element_gradient(Node& node, Node* cotangent);
+std::vector<Node*> optimization_barrier_gradient(Node& node, Node* cotangent);
+std::vector<Node*> custom_call_gradient(Node& node, Node* cotangent);
+
+// Completion (completion.cpp).
+std::vector<ShardingProposal> tuple_forward(const Node& node, CompletionMode mode);
+std::optional<Sharding> tuple_backward(const Node& node, int64_t operand, CompletionMode mode);
+std::vector<ShardingProposal> element_forward(const Node& node, CompletionMode mode);
+std::optional<Sharding> element_backward(const Node& node, int64_t operand, CompletionMode mode);
+std::vector<ShardingProposal> custom_call_forward(const Node& node, CompletionMode mode);
+std::optional<Sharding> custom_call_backward(const Node& node, int64_t operand,
+                                             CompletionMode mode);
+bool custom_call_may_be_tiled(const Node& node, bool spmd);
+
+}  // namespace gspmd

@@ -1,0 +1,126 @@
+#include "ops/control/partition.h"
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
+#include "ops/control/control.h"
+
+namespace gspmd {
+namespace {
+
+// Leaf i of a flat tuple, or of one inside: the position in the flattened list where element i
+// starts.
+int64_t first_leaf(const Shape& shape, int64_t element) {
+  int64_t leaf = 0;
+  for (int64_t i = 0; i < element; ++i) leaf += leaf_count(shape.elements[static_cast<size_t>(i)]);
+  return leaf;
+}
+
+Node* in_layout(PartitionContext& context, Node* global, const Sharding& to) {
+  if (!global->shape.is_tuple) return context.reshard(global, to);
+  return tuple_in_layout(context, context.held(global), global->shape, to);
+}
+
+}  // namespace
+
+Sharding element_sharding(const Sharding& tuple, const Shape& shape, int64_t element) {
+  const auto begin = tuple.elements().begin() + first_leaf(shape, element);
+  const Shape& inner = shape.elements[static_cast<size_t>(element)];
+  return inner.is_tuple ? Sharding::tuple({begin, begin + leaf_count(inner)}) : *begin;
+}
+
+Node* tuple_in_layout(PartitionContext& context, const Partitioned& value, const Shape& global,
+                      const Sharding& to) {
+  if (value.sharding == to) return value.local;
+  std::vector<Node*> elements;
+  for (int64_t i = 0; i < std::ssize(global.elements); ++i) {
+    const Shape& shape = global.elements[static_cast<size_t>(i)];
+    const Partitioned element{hlo::get_tuple_element(value.local, i),
+                              element_sharding(value.sharding, global, i)};
+    const Sharding wanted = element_sharding(to, global, i);
+    elements.push_back(shape.is_tuple ? tuple_in_layout(context, element, shape, wanted)
+                                      : context.reshard(element, shape, wanted));
+  }
+  return hlo::tuple(context.local(), std::move(elements));
+}
+
+std::optional<Partitioned> partition_tuple(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  std::vector<Node*> elements;
+  for (size_t i = 0; i < node.operands().size(); ++i)
+    elements.push_back(in_layout(context, node.operands()[i],
+                                 element_sharding(s, node.shape, static_cast<int64_t>(i))));
+  return Partitioned{hlo::tuple(context.local(), std::move(elements)), s};
+}
+
+std::optional<Partitioned> partition_get_tuple_element(PartitionContext& context, Node& node) {
+  const Partitioned value = context.held(node.operand(0));
+  Node* local = hlo::get_tuple_element(value.local, node.attrs.index);
+  return Partitioned{local,
+                     element_sharding(value.sharding, node.operand(0)->shape, node.attrs.index)};
+}
+
+std::optional<Partitioned> partition_opt_barrier(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  Node* local = in_layout(context, node.operand(0), s);
+  return Partitioned{context.emit(Opcode::optimization_barrier, local->shape, {local}), s};
+}
+
+std::optional<Partitioned> partition_while(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  Node* start = in_layout(context, node.operand(0), s);
+  Computation* condition = context.partition_called(*node.called.at(0), s, Sharding::replicated());
+  Computation* body = context.partition_called(*node.called.at(1), s, s);
+  return Partitioned{context.emit(Opcode::while_, start->shape, {start}, {}, {condition, body}), s};
+}
+
+// Each branch reads its operand in the layout that the operand has, and returns the conditional's.
+// All devices take the same branch, since the whole selector is on each of them.
+std::optional<Partitioned> partition_conditional(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  std::vector<Node*> operands = {context.reshard(node.operand(0), Sharding::replicated())};
+  std::vector<Computation*> branches;
+  for (size_t i = 0; i < node.called.size(); ++i) {
+    Node* const operand = node.operand(static_cast<int64_t>(i) + 1);
+    const Sharding layout = context.sharding(*operand);
+    operands.push_back(in_layout(context, operand, layout));
+    branches.push_back(context.partition_called(*node.called[i], layout, s));
+  }
+  return Partitioned{context.emit(Opcode::conditional, local_shape(node.shape, s),
+                                  std::move(operands), node.attrs, std::move(branches)),
+                     s};
+}
+
+// Sharding is an annotation, others are known to go element by element; any other target is opaque:
+// it sees whole values, on every device.
+std::optional<Partitioned> partition_custom_call(PartitionContext& context, Node& node) {
+  if (node.attrs.custom_call_target == "Sharding") {
+    const Sharding& s = context.sharding(node);
+    return Partitioned{context.reshard(node.operand(0), s), s};
+  }
+  if (is_elementwise_call(node) && !node.shape.is_tuple) {
+    const Sharding& s = context.sharding(node);
+    std::vector<Node*> parts;
+    for (Node* operand : node.operands()) parts.push_back(context.reshard(operand, s));
+    return Partitioned{
+        context.emit(Opcode::custom_call, local_shape(node.shape, s), parts, node.attrs), s};
+  }
+  if (node.attrs.custom_call_target.rfind("SPMD", 0) == 0)
+    user_error("custom-call: {} ({}) starts or ends a manual region, which is not supported",
+               node.name(), node.attrs.custom_call_target);
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) {
+    const size_t leaves = static_cast<size_t>(leaf_count(operand->shape));
+    operands.push_back(in_layout(context, operand,
+                                 operand->shape.is_tuple
+                                     ? Sharding::tuple(std::vector<Sharding>(leaves))
+                                     : Sharding::replicated()));
+  }
+  const Sharding whole =
+      node.shape.is_tuple
+          ? Sharding::tuple(std::vector<Sharding>(static_cast<size_t>(leaf_count(node.shape))))
+          : Sharding::replicated();
+  return Partitioned{context.emit(Opcode::custom_call, node.shape, operands, node.attrs), whole};
+}
+
+}  // namespace gspmd

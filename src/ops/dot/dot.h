@@ -1,0 +1,17 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+// The dims of one side that are neither batch nor contracting, in order.
+Dims free_dims(int64_t rank, const Dims& batch, const Dims& contracting);
+
+Value evaluate_dot(const EvalContext& context);
+std::vector<Node*> dot_gradient(Node& node, Node* cotangent);
+
+// What the result and the other operand say of an operand, of dots and convolutions.
+std::vector<OperandSuggestion> einsum_suggestions(const Node& reader, int64_t operand,
+                                                  CompletionMode mode);
+
+}  // namespace gspmd

@@ -1,0 +1,301 @@
+#include "gspmd/base/error.h"
+#include "ops/common/check.h"
+#include "ops/common/completion_rules.h"
+#include "ops/common/factors.h"
+#include "ops/common/loops.h"
+#include "ops/common/number_types.h"
+#include "ops/common/widen.h"
+#include "ops/dot/dot.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+// Which kind of dim of lhs the groups cut. Operands: lhs, rhs, sizes of the groups, one after the
+// other along that dim; what lies behind the last group is in none.
+enum class Mode : uint8_t {
+  free,         // each group of rows meets its own rhs: [b,m,k] x [g,b,k,n] -> [b,m,n]
+  contracting,  // each group gives a result of its own: [b,m,k] x [b,k,n] -> [g,b,m,n]
+  batch,        // [b,m,k] x [b,k,n] -> [b,m,n], whatever the sizes
+};
+
+struct Ragged {
+  Mode mode = Mode::free;
+  int64_t dim = 0;         // ragged dim of lhs
+  int64_t group_dim = -1;  // of rhs
+  Dims lhs_free, rhs_free;
+  Dims prefix;  // dims of lhs that the sizes may depend on, outermost first
+};
+
+int64_t size_of(const Node& node, int64_t operand, int64_t d) {
+  return node.operand(operand)->dim(d);
+}
+
+Ragged ragged_of(const Node& node) {
+  const DotDims& dot = *node.attrs.dot;
+  const RaggedDotDims& dims = *node.attrs.ragged;
+  Ragged ragged;
+  ragged.dim = dims.lhs_ragged.at(0);
+  ragged.lhs_free = free_dims(node.operand(0)->rank(), dot.lhs_batch, dot.lhs_contracting);
+  Dims rhs_taken = dot.rhs_contracting;
+  if (!dims.rhs_group.empty()) rhs_taken.push_back(ragged.group_dim = dims.rhs_group[0]);
+  ragged.rhs_free = free_dims(node.operand(1)->rank(), dot.rhs_batch, rhs_taken);
+  ragged.mode = contains(dot.lhs_batch, ragged.dim)         ? Mode::batch
+                : contains(dot.lhs_contracting, ragged.dim) ? Mode::contracting
+                                                            : Mode::free;
+  // Batch, free, contracting: the dims in front of the ragged one.
+  Dims order = dot.lhs_batch;
+  if (ragged.mode != Mode::batch)
+    order.insert(order.end(), ragged.lhs_free.begin(), ragged.lhs_free.end());
+  if (ragged.mode == Mode::contracting)
+    order.insert(order.end(), dot.lhs_contracting.begin(), dot.lhs_contracting.end());
+  for (const int64_t d : order) {
+    if (d == ragged.dim) break;
+    ragged.prefix.push_back(d);
+  }
+  return ragged;
+}
+
+void check_paired(const Node& node, const char* kind, const Dims& lhs, const Dims& rhs) {
+  if (lhs.size() != rhs.size())
+    user_error("ragged-dot: {} {} dims on the left, {} on the right; they have to pair up",
+               lhs.size(), kind, rhs.size());
+  for (size_t i = 0; i < lhs.size(); ++i)
+    if (size_of(node, 0, lhs[i]) != size_of(node, 1, rhs[i]))
+      user_error("ragged-dot: {} dim {} of {} and dim {} of {} differ in size", kind, lhs[i],
+                 to_string(node.operand(0)->shape), rhs[i], to_string(node.operand(1)->shape));
+}
+
+Dims joined(Dims a, const Dims& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+void check_sizes(const Node& node, const Ragged& ragged) {
+  const Shape& sizes = array_operand(node, 2);
+  if (!is_integer(sizes.dtype))
+    user_error("ragged-dot: the group sizes {} have to be integers", to_string(sizes));
+  Dims wanted;
+  for (const int64_t d : ragged.prefix) wanted.push_back(size_of(node, 0, d));
+  wanted.push_back(sizes.dims.empty() ? 0 : sizes.dims.back());
+  if (sizes.rank() != 1 && sizes.dims != wanted)
+    user_error(
+        "ragged-dot: the group sizes {} have to be one list, or one per element of the dims "
+        "{} of the left operand",
+        to_string(sizes), braces(ragged.prefix));
+  if (ragged.group_dim >= 0 && size_of(node, 1, ragged.group_dim) != sizes.dims.back())
+    user_error("ragged-dot: {} groups in {}, dim {} of {} has {}", sizes.dims.back(),
+               to_string(sizes), ragged.group_dim, to_string(node.operand(1)->shape),
+               size_of(node, 1, ragged.group_dim));
+}
+
+Shape infer_ragged_dot(const Node& node) {
+  check_operand_count(node, 3);
+  const Shape& lhs = array_operand(node, 0);
+  const Shape& rhs = array_operand(node, 1);
+  const DotDims& dot = *node.attrs.dot;
+  const RaggedDotDims& dims = *node.attrs.ragged;
+  check_dim_list(node, "lhs batch and contracting dims ",
+                 joined(dot.lhs_batch, dot.lhs_contracting), lhs.rank());
+  check_dim_list(node, "rhs batch, contracting and group dims ",
+                 joined(joined(dot.rhs_batch, dot.rhs_contracting), dims.rhs_group), rhs.rank());
+  check_dim_list(node, "lhs_ragged_dims", dims.lhs_ragged, lhs.rank());
+  check_paired(node, "batch", dot.lhs_batch, dot.rhs_batch);
+  check_paired(node, "contracting", dot.lhs_contracting, dot.rhs_contracting);
+  if (dims.lhs_ragged.size() != 1)
+    user_error("ragged-dot: lhs_ragged_dims={}; exactly one dim is ragged",
+               braces(dims.lhs_ragged));
+  const Ragged ragged = ragged_of(node);
+  const size_t groups = ragged.mode == Mode::free ? 1 : 0;
+  if (dims.rhs_group.size() != groups)
+    user_error("ragged-dot: rhs_group_dims={}; {} of them belong to a ragged dim of this kind",
+               braces(dims.rhs_group), groups);
+  check_sizes(node, ragged);
+  if (lhs.dtype != rhs.dtype)
+    user_error("ragged-dot: operands {} and {} differ in element type; convert one of them first",
+               to_string(lhs), to_string(rhs));
+  Shape result(declared_array(node).dtype, {});
+  if (is_complex(result.dtype) != is_complex(lhs.dtype))
+    user_error("ragged-dot: {} cannot give elements of {}", to_string(lhs),
+               dtype_name(result.dtype));
+  if (ragged.mode == Mode::contracting) result.dims.push_back(node.operand(2)->shape.dims.back());
+  for (const int64_t d : dot.lhs_batch) result.dims.push_back(size_of(node, 0, d));
+  for (const int64_t d : ragged.lhs_free) result.dims.push_back(size_of(node, 0, d));
+  for (const int64_t d : ragged.rhs_free) result.dims.push_back(size_of(node, 1, d));
+  return checked_size(node, std::move(result));
+}
+
+// The ragged dim, what the sizes depend on and the groups are whole; the other loops of the result
+// are as in a dot.
+FactorRule ragged_dot_factors(const Node& node) {
+  const DotDims& dot = *node.attrs.dot;
+  const Ragged ragged = ragged_of(node);
+  FactorRule rule = no_factors(node);
+  rule.policy = CombinePolicy::larger_first;
+  const bool one_list = node.operand(2)->rank() == 1;
+  const auto whole = [&](int64_t d) {
+    return ragged.mode != Mode::batch &&
+           (d == ragged.dim || (!one_list && contains(ragged.prefix, d)));
+  };
+  const auto kind_of = [&](int64_t d, FactorKind kind) {
+    return whole(d) ? FactorKind::blocked : kind;
+  };
+  for (int64_t d = 0; d < node.operand(2)->rank(); ++d) block_operand(rule, node, 2, d);
+  size_t out = 0;
+  if (ragged.mode == Mode::contracting) block_result(rule, node, static_cast<int64_t>(out++));
+  for (size_t i = 0; i < dot.lhs_batch.size(); ++i, ++out)
+    rule.operands[0][static_cast<size_t>(dot.lhs_batch[i])] =
+        rule.operands[1][static_cast<size_t>(dot.rhs_batch[i])] = rule.results[0][out] =
+            add_factor(rule, node.dims()[out], kind_of(dot.lhs_batch[i], FactorKind::pass));
+  for (const int64_t d : ragged.lhs_free) {
+    rule.operands[0][static_cast<size_t>(d)] = rule.results[0][out] =
+        add_factor(rule, node.dims()[out], kind_of(d, FactorKind::pass));
+    ++out;
+  }
+  for (const int64_t d : ragged.rhs_free) {
+    rule.operands[1][static_cast<size_t>(d)] = rule.results[0][out] =
+        add_factor(rule, node.dims()[out]);
+    ++out;
+  }
+  // Whole as well: an operand outside a sum, as the sizes are, would count as its initial value.
+  for (size_t i = 0; i < dot.lhs_contracting.size(); ++i)
+    rule.operands[0][static_cast<size_t>(dot.lhs_contracting[i])] =
+        rule.operands[1][static_cast<size_t>(dot.rhs_contracting[i])] =
+            add_factor(rule, size_of(node, 0, dot.lhs_contracting[i]), FactorKind::blocked);
+  if (ragged.group_dim >= 0) block_operand(rule, node, 1, ragged.group_dim);
+  return rule;
+}
+
+// Where the groups of each line along the ragged dim end.
+class Groups {
+ public:
+  Groups(const Node& node, const Ragged& ragged, const Array& sizes)
+      : count_(sizes.dims().back()), one_list_(sizes.shape().rank() == 1) {
+    for (int64_t i = 0; i < sizes.size(); ++i) {
+      const int64_t before = i % count_ == 0 ? 0 : ends_.back();
+      const int64_t most = size_of(node, 0, ragged.dim);
+      // Negative sizes count as empty groups.
+      ends_.push_back(std::min(most, before + clamped_start(sizes, i, most, 0)));
+    }
+  }
+  // The group of position `at` on line `line`; -1 behind the last one.
+  int64_t group(int64_t line, int64_t at) const {
+    const auto begin = ends_.begin() + (one_list_ ? 0 : line * count_);
+    const auto found = std::upper_bound(begin, begin + count_, at);
+    return found == begin + count_ ? -1 : found - begin;
+  }
+
+ private:
+  int64_t count_;
+  bool one_list_;
+  Dims ends_;
+};
+
+// One loop over a dim of the result or a contracted dim, and its step in each array.
+struct Loops {
+  Dims dims;
+  std::array<Dims, 5> steps;  // lhs, rhs, result, position along the ragged dim, line of the sizes
+  void add(int64_t size, std::array<int64_t, 5> step) {
+    dims.push_back(size);
+    for (size_t i = 0; i < step.size(); ++i) steps[i].push_back(step[i]);
+  }
+};
+
+Loops loops_of(const Node& node, const Ragged& ragged) {
+  const DotDims& dot = *node.attrs.dot;
+  const Dims lhs = row_major_strides(node.operand(0)->dims());
+  const Dims rhs = row_major_strides(node.operand(1)->dims());
+  const Dims out = row_major_strides(node.dims());
+  std::vector<int64_t> lines(static_cast<size_t>(node.operand(0)->rank()), 0);
+  int64_t line = 1;
+  for (size_t i = ragged.prefix.size(); i-- > 0;) {
+    lines[static_cast<size_t>(ragged.prefix[i])] = line;
+    line *= size_of(node, 0, ragged.prefix[i]);
+  }
+  const auto at = [](const Dims& list, int64_t i) { return list[static_cast<size_t>(i)]; };
+  Loops loops;
+  const auto add = [&](int64_t l, int64_t r, int64_t out_step) {
+    loops.add(l >= 0 ? size_of(node, 0, l) : size_of(node, 1, r),
+              {l >= 0 ? at(lhs, l) : 0, r >= 0 ? at(rhs, r) : 0, out_step, l == ragged.dim ? 1 : 0,
+               l >= 0 ? at(lines, l) : 0});
+  };
+  size_t next = ragged.mode == Mode::contracting ? 1 : 0;
+  for (size_t i = 0; i < dot.lhs_batch.size(); ++i)
+    add(dot.lhs_batch[i], dot.rhs_batch[i], out[next++]);
+  for (const int64_t d : ragged.lhs_free) add(d, -1, out[next++]);
+  for (const int64_t d : ragged.rhs_free) add(-1, d, out[next++]);
+  for (size_t i = 0; i < dot.lhs_contracting.size(); ++i)
+    add(dot.lhs_contracting[i], dot.rhs_contracting[i], 0);
+  return loops;
+}
+
+template <class A>
+std::vector<A> products(const Node& node, const std::vector<A>& lhs, const std::vector<A>& rhs,
+                        const Array& sizes) {
+  const Ragged ragged = ragged_of(node);
+  const Groups groups(node, ragged, sizes);
+  const Loops loops = loops_of(node, ragged);
+  const int64_t group_step =
+      ragged.mode == Mode::free
+          ? row_major_strides(node.operand(1)->dims())[static_cast<size_t>(ragged.group_dim)]
+          : 0;
+  const int64_t result_step =
+      ragged.mode == Mode::contracting ? row_major_strides(node.dims())[0] : 0;
+  std::vector<A> out(static_cast<size_t>(node.shape.elements_count()), A(0));
+  for_each_offset<5>(loops.dims, loops.steps, {0, 0, 0, 0, 0},
+                     [&](const std::array<int64_t, 5>& at) {
+                       int64_t group = 0;
+                       if (ragged.mode != Mode::batch) group = groups.group(at[4], at[3]);
+                       if (group < 0) return;
+                       add_product(out[static_cast<size_t>(at[2] + group * result_step)],
+                                   lhs[static_cast<size_t>(at[0])],
+                                   rhs[static_cast<size_t>(at[1] + group * group_step)]);
+                     });
+  return out;
+}
+
+Value evaluate_ragged_dot(const EvalContext& context) {
+  const Node& node = context.node;
+  const Array& lhs = context.operands[0].array;
+  const Array result(node.shape);
+  if (result.size() == 0 || lhs.size() == 0 || context.operands[2].array.size() == 0)
+    return {result, {}, false};
+  visit_number(lhs.dtype(), [&](auto operand) {
+    using A = ProductAccumulator<typename decltype(operand)::type>;
+    const std::vector<A> sums =
+        products(node, to_accumulators<A>(lhs), to_accumulators<A>(context.operands[1].array),
+                 context.operands[2].array);
+    visit_number(result.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const std::span<T> out = result.data<T>();
+      for (size_t i = 0; i < out.size(); ++i) out[i] = from_accumulator<T>(sums[i]);
+    });
+  });
+  return {result, {}, false};
+}
+
+int64_t ragged_dot_flops(const Node& node) {
+  int64_t flops = saturating_multiply(2, node.shape.elements_count());
+  for (const int64_t d : node.attrs.dot->lhs_contracting)
+    if (d != node.attrs.ragged->lhs_ragged.at(0))
+      flops = saturating_multiply(flops, size_of(node, 0, d));
+  return flops;
+}
+
+const OpInfo kRows[] = {
+    {.opcode = Opcode::ragged_dot,
+     .traits = kIntegerPreserving,
+     .min_operands = 3,
+     .max_operands = 3,
+     .infer = infer_ragged_dot,
+     .factors = ragged_dot_factors,
+     .evaluate = any_width<evaluate_ragged_dot>,
+     .completion = kPointwiseCompletion,
+     .flops = ragged_dot_flops},
+};
+
+}  // namespace
+
+std::span<const OpInfo> ragged_dot_rows() { return kRows; }
+
+}  // namespace gspmd

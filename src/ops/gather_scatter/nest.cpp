@@ -1,0 +1,195 @@
+#include "ops/gather_scatter/nest.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "gspmd/base/error.h"
+#include "ops/gather_scatter/counting_indices.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kNone = -1;
+constexpr int64_t kMostPositions = int64_t(1) << 31;  // a device's offset along a dim is an s32
+
+size_t at(int64_t d) { return static_cast<size_t>(d); }
+
+bool contains(const Dims& dims, int64_t d) {
+  return std::find(dims.begin(), dims.end(), d) != dims.end();
+}
+
+// The dim of the slices that runs over dim `d` of the indices.
+int64_t slices_dim_of(const SliceDims& dims, int64_t d) {
+  const auto found = std::find(dims.batch_indices.begin(), dims.batch_indices.end(), d);
+  if (found == dims.batch_indices.end())
+    internal_error("gather: dim {} of the indices has no slices", d);
+  return dims.batch_result[static_cast<size_t>(found - dims.batch_indices.begin())];
+}
+
+// Whether the positions 0 .. size-1 are numbers of the type, so that counting does not wrap around.
+bool can_count(DType type, int64_t size) {
+  const int64_t bits = 8 * dtype_size(type) - (is_signed_integer(type) ? 1 : 0);
+  return bits > 32 || size <= (int64_t(1) << bits);
+}
+
+void add_batch_loops(IndexNest& nest, bool dealt_out) {
+  const SliceDims& dims = nest.dims;
+  for (size_t i = 0; i < dims.batch_indices.size(); ++i) {
+    const int64_t b = dims.batch_indices[i];
+    const auto shared = std::find(dims.indices_batching.begin(), dims.indices_batching.end(), b);
+    if (shared != dims.indices_batching.end()) {
+      const int64_t d =
+          dims.operand_batching[static_cast<size_t>(shared - dims.indices_batching.begin())];
+      nest.loops.push_back({IndexMethod::batching, d, b, dims.batch_result[i]});
+    } else if (dealt_out) {
+      nest.loops.push_back({IndexMethod::batch, kNone, b, dims.batch_result[i]});
+    }
+  }
+}
+
+// Slices of one element whose index counts along a dim of the same size.
+void add_parallel_loops(IndexNest& nest, const Node& indices) {
+  const SliceDims& dims = nest.dims;
+  const std::vector<int64_t> counted =
+      counting_components(indices, dims.index_vector_dim, dims.index_to_operand.size());
+  for (size_t i = 0; i < counted.size(); ++i) {
+    const int64_t d = dims.index_to_operand[i], b = counted[i];
+    if (b < 0 || nest.window[at(d)] != 1 || nest.operand[at(d)] != nest.indices[at(b)]) continue;
+    if (nest.operand[at(d)] < 2 || nest.operand[at(d)] >= kMostPositions ||
+        contains(dims.indices_batching, b) || !can_count(indices.shape.dtype, nest.operand[at(d)]))
+      continue;
+    nest.loops.push_back({IndexMethod::parallel, d, b, slices_dim_of(dims, b)});
+  }
+}
+
+void add_operand_loops(IndexNest& nest) {
+  const SliceDims& dims = nest.dims;
+  for (int64_t d = 0; d < std::ssize(nest.operand); ++d) {
+    if (contains(dims.operand_batching, d)) continue;
+    const auto kept = std::find(dims.window_operand.begin(), dims.window_operand.end(), d);
+    const bool spans =
+        kept != dims.window_operand.end() && nest.window[at(d)] == nest.operand[at(d)];
+    if (spans)
+      nest.loops.push_back(
+          {IndexMethod::window, d, kNone,
+           dims.window_result[static_cast<size_t>(kept - dims.window_operand.begin())]});
+    else if (nest.operand[at(d)] < kMostPositions)
+      nest.loops.push_back({IndexMethod::cut, d, kNone, kNone});
+  }
+}
+
+IndexNest make_nest(SliceDims dims, const Node& operand, const Node& indices, const Dims& slices,
+                    bool dealt_out) {
+  IndexNest nest;
+  nest.dims = std::move(dims);
+  nest.operand = operand.dims();
+  nest.indices = indices.dims();
+  nest.slices = slices;
+  nest.window.assign(nest.operand.size(), 1);
+  for (size_t i = 0; i < nest.dims.window_operand.size(); ++i)
+    nest.window[at(nest.dims.window_operand[i])] = slices[at(nest.dims.window_result[i])];
+  add_batch_loops(nest, dealt_out);
+  add_parallel_loops(nest, indices);
+  add_operand_loops(nest);
+  return nest;
+}
+
+}  // namespace
+
+int64_t dim_of(const IndexLoop& loop, IndexArray array) {
+  if (array == IndexArray::operand && loop.method == IndexMethod::part) return -1;  // it is whole
+  return array == IndexArray::operand   ? loop.operand
+         : array == IndexArray::indices ? loop.indices
+                                        : loop.slices;
+}
+
+IndexNest gather_nest(const Node& node) {
+  IndexNest nest =
+      make_nest(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.dims(), true);
+  for (size_t i = 0; i < nest.dims.window_operand.size(); ++i) {
+    const int64_t d = nest.dims.window_operand[i];
+    if (nest.window[at(d)] > 1 && nest.window[at(d)] < nest.operand[at(d)] &&
+        nest.operand[at(d)] < kMostPositions)
+      nest.loops.push_back({IndexMethod::part, d, kNone, nest.dims.window_result[i]});
+  }
+  return nest;
+}
+
+IndexNest scatter_nest(const Node& node, bool sums) {
+  const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
+  IndexNest nest = make_nest(scatter_slice_dims(node), *node.operand(0), *node.operand(inputs),
+                             node.operand(inputs + 1)->dims(), sums);
+  nest.sums_batches = true;
+  return nest;
+}
+
+Digits IndexSpread::of(const IndexNest& nest, IndexMethod method) const {
+  Digits result;
+  for (size_t l = 0; l < loops.size(); ++l)
+    if (nest.loops[l].method == method)
+      result.insert(result.end(), loops[l].begin(), loops[l].end());
+  return result;
+}
+
+Digits IndexSpread::dim(const IndexNest& nest, IndexArray array, int64_t d) const {
+  Digits first, then;
+  for (size_t l = 0; l < loops.size(); ++l) {
+    if (loops[l].empty() || dim_of(nest.loops[l], array) != d) continue;
+    (nest.loops[l].method == IndexMethod::parallel ? first : then) = loops[l];
+  }
+  return concat(std::move(first), then);
+}
+
+Sharding IndexSpread::layout(const IndexNest& nest, IndexArray array) const {
+  const size_t rank = (array == IndexArray::operand   ? nest.operand
+                       : array == IndexArray::indices ? nest.indices
+                                                      : nest.slices)
+                          .size();
+  if (!order) return Sharding::replicated();
+  std::vector<Digits> dims;
+  for (size_t d = 0; d < rank; ++d) dims.push_back(dim(nest, array, static_cast<int64_t>(d)));
+  return Sharding::tiled(order, std::move(dims), manual);
+}
+
+Digits IndexSpread::partial(const IndexNest& nest) const {
+  return of(nest, nest.sums_batches ? IndexMethod::batch : IndexMethod::cut);
+}
+
+namespace {
+
+// Shards over `outer` and `inner` tiles lie inside the shards over `outer` tiles alone.
+bool nests(int64_t size, const Digits& outer, const Digits& inner) {
+  if (outer.empty() || inner.empty()) return true;
+  const int64_t parts = tile_count(outer), finer = tile_count(inner);
+  return ceil_div(size, parts) == finer * ceil_div(size, parts * finer);
+}
+
+}  // namespace
+
+bool is_valid(const IndexNest& nest, const IndexSpread& spread) {
+  Digits used = spread.manual;
+  for (const Digits& digits : spread.loops)
+    for (const Digit& digit : digits) {
+      if (!disjoint({digit}, used)) return false;
+      used.push_back(digit);
+    }
+  for (size_t p = 0; p < nest.loops.size(); ++p) {
+    if (nest.loops[p].method == IndexMethod::part && !spread.loops[p].empty())
+      for (size_t l = 0; l < nest.loops.size(); ++l)
+        if (l != p && nest.loops[l].operand == nest.loops[p].operand && !spread.loops[l].empty())
+          return false;
+    if (nest.loops[p].method != IndexMethod::parallel || spread.loops[p].empty()) continue;
+    for (size_t l = 0; l < nest.loops.size(); ++l) {
+      if (l == p || spread.loops[l].empty()) continue;
+      const bool same_operand = nest.loops[l].operand == nest.loops[p].operand;
+      const bool same_indices = nest.loops[l].indices == nest.loops[p].indices;
+      if (!same_operand && !same_indices) continue;
+      if (nest.loops[l].method == IndexMethod::parallel) return false;
+      if (!nests(nest.operand[at(nest.loops[p].operand)], spread.loops[p], spread.loops[l]))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gspmd/mesh/sharding.h"
+#include "ops/gather_scatter/gather_scatter.h"
+
+namespace gspmd {
+
+// The ways in which a gather or a scatter can be split (semantics.md 3.6), one loop of its nest
+// each.
+enum class IndexMethod : uint8_t {
+  batching,  // operand, indices and slices share the dim by name
+  parallel,  // index component = position along a dim of the indices: as if it were shared
+  window,    // the slices span the operand dim: operand and slices share it
+  batch,     // the slices are dealt out: indices and slices share it, the operand is whole
+  cut,       // the operand dim is looked up: a device serves the indices that fall into its part
+  part,      // of a gather whose slices span some of a dim: a device takes its part of each slice
+};
+
+// One loop, and the dims that it runs over (-1: none). `slices` is a gather's result, a scatter's
+// updates; a scatter's results are laid out as its operands.
+struct IndexLoop {
+  IndexMethod method = IndexMethod::batch;
+  int64_t operand = -1, indices = -1, slices = -1;
+};
+
+enum class IndexArray : uint8_t { operand, indices, slices };
+int64_t dim_of(const IndexLoop& loop, IndexArray array);
+
+// A gather or scatter as a nest of loops, at its global sizes.
+struct IndexNest {
+  SliceDims dims;
+  Dims operand, indices, slices;  // sizes of the three arrays
+  Dims window;                    // size of a slice along each operand dim
+  std::vector<IndexLoop> loops;
+  bool sums_batches = false;  // `batch` loops leave partial results (scatter), not whole slices
+};
+IndexNest gather_nest(const Node& node);
+// `sums`: partial results can be combined, so that slices may be dealt out.
+IndexNest scatter_nest(const Node& node, bool sums);
+
+// How the loops of a nest are spread over devices: digits per loop, over one device order.
+struct IndexSpread {
+  DeviceOrder order = nullptr;
+  std::vector<Digits> loops;
+  Digits manual;  // of the region, on every array
+
+  Digits of(const IndexNest& nest, IndexMethod method) const;  // of all loops of a method
+  // Digits of a dim of an array: those of a parallel loop first, then those of its other loop.
+  Digits dim(const IndexNest& nest, IndexArray array, int64_t d) const;
+  Sharding layout(const IndexNest& nest, IndexArray array) const;
+  // Digits along which a gather's result (a scatter's results) are partial.
+  Digits partial(const IndexNest& nest) const;
+};
+
+// Whether devices find what they need: no digit twice, one parallel loop per dim, and where a dim
+// has digits of two loops, the shards of both lie inside those of the first.
+bool is_valid(const IndexNest& nest, const IndexSpread& spread);
+
+}  // namespace gspmd

@@ -1,0 +1,82 @@
+#include "ops/reduce/reduce.h"
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "ops/common/check.h"
+#include "ops/common/factors.h"
+#include "ops/common/loop_lowering.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+// Operands: n inputs of equal dims, then n scalar initial values.
+Shape infer_reduce(const Node& node) {
+  check_operand_count(node, 2, -1);
+  const auto count = static_cast<int64_t>(node.operands().size());
+  if (count % 2 != 0)
+    user_error("reduce: {} operands; it takes n inputs and then n initial values", count);
+  const Shape& first = array_operand(node, 0);
+  check_dim_list(node, "dimensions", node.attrs.dimensions, first.rank());
+  Dims kept;
+  for (int64_t d = 0; d < first.rank(); ++d)
+    if (!contains(node.attrs.dimensions, d)) kept.push_back(first.dims[static_cast<size_t>(d)]);
+  std::vector<DType> types;
+  std::vector<Shape> results;
+  for (int64_t i = 0; i < count / 2; ++i) {
+    check_same_dims(node, 0, i);
+    scalar_operand(node, count / 2 + i);
+    check_same_dtype(node, i, count / 2 + i);
+    types.push_back(node.operand(i)->shape.dtype);
+    results.emplace_back(types.back(), kept);
+  }
+  check_combiner_computation(node, types);
+  return tuple_unless_one(std::move(results));
+}
+
+FactorRule reduce_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  const size_t inputs = node.operands().size() / 2;
+  const std::optional<Combiner> combiner =
+      inputs == 1 ? recognize_combiner(*node.called[0]) : std::nullopt;
+  size_t out = 0;
+  for (int64_t d = 0; d < node.operand(0)->rank(); ++d) {
+    const bool reduced = contains(node.attrs.dimensions, d);
+    const FactorKind kind = !reduced   ? FactorKind::pass
+                            : combiner ? FactorKind::reduction
+                                       : FactorKind::blocked;
+    const int64_t factor =
+        add_factor(rule, node.operand(0)->dim(d), kind, combiner.value_or(Combiner::sum));
+    for (size_t i = 0; i < inputs; ++i) rule.operands[i][static_cast<size_t>(d)] = factor;
+    if (reduced) continue;
+    for (std::vector<int64_t>& result : rule.results) result[out] = factor;
+    ++out;
+  }
+  return rule;
+}
+
+int64_t reduce_flops(const Node& node) {
+  return saturating_multiply(static_cast<int64_t>(node.operands().size()) / 2,
+                             node.operand(0)->shape.elements_count());
+}
+
+const OpInfo kRows[] = {
+    {.opcode = Opcode::reduce,
+     .traits = kIntegerPreserving,
+     .min_operands = 2,
+     .max_operands = -1,
+     .infer = infer_reduce,
+     .factors = reduce_factors,
+     .evaluate = evaluate_reduce,
+     .gradient = reduce_gradient,
+     .completion = {reduce_forward, reduce_backward, nullptr, reduce_suggestions},
+     .partition = partition_variadic_reduce,
+     .lower = lower_loop_node,
+     .flops = reduce_flops},
+};
+
+}  // namespace
+
+std::span<const OpInfo> reduce_rows() { return kRows; }
+
+}  // namespace gspmd

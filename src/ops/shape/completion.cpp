@@ -1,0 +1,197 @@
+// Completion through ops that move elements.
+
+#include "ops/common/completion.h"
+
+#include <algorithm>
+
+#include "ops/common/completion_rules.h"
+#include "ops/shape/reshape_sharding.h"
+#include "ops/shape/shape.h"
+
+namespace gspmd {
+namespace {
+
+bool names(const Dims& dims, int64_t d) {
+  return std::find(dims.begin(), dims.end(), d) != dims.end();
+}
+
+Dims inverse(const Dims& permutation) {
+  Dims result(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i)
+    result.at(static_cast<size_t>(permutation[i])) = static_cast<int64_t>(i);
+  return result;
+}
+
+// Dims in which the operand is larger than what is read or written of it.
+Dims cut_dims(const Node& slice, const Node& whole) {
+  Dims dims;
+  for (int64_t d = 0; d < slice.rank(); ++d)
+    if (slice.dim(d) != whole.dim(d)) dims.push_back(d);
+  return dims;
+}
+
+// At level 0 only parameters seen through reshapes, all laid out, whole along the joined dim.
+bool concatenates_at_once(const Node& node) {
+  for (const Node* operand : node.operands()) {
+    if (!tiled_leaf(*operand) || operand->sharding->tiles(node.attrs.dimensions.at(0)) > 1)
+      return false;
+    if (!operand->is(Opcode::reshape)) return false;
+    const Node& source = *operand->operand(0);
+    if (!source.is(Opcode::parameter) && !source.is(Opcode::get_tuple_element)) return false;
+  }
+  return true;
+}
+
+constexpr int64_t kLongestList = int64_t{1} << 20;  // of devices one by one
+
+// Without SPMD a piece of a split dim lives on the devices that hold it in the result.
+MaybeSharding piece_of(const Node& node, int64_t operand, int64_t dim) {
+  int64_t start = 0;
+  for (int64_t i = 0; i < operand; ++i) start += node.operand(i)->dim(dim);
+  const int64_t end = start + node.operand(operand)->dim(dim);
+  if (start == end || node.sharding->order()->count > kLongestList) return std::nullopt;
+  const int64_t shard = ceil_div(node.dim(dim), node.sharding->tiles(dim));
+  const int64_t first = start / shard, last = ceil_div(end, shard);
+  const DeviceArray array = device_array(*node.sharding, node.rank());
+  Dims dims = array.dims;
+  if (static_cast<int64_t>(dims.size()) != node.rank() || last <= first) return std::nullopt;
+  dims[static_cast<size_t>(dim)] = last - first;
+  const Dims strides = row_major_strides(array.dims);
+  std::vector<int64_t> devices;
+  for (size_t i = 0; i < array.devices.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i) / strides[static_cast<size_t>(dim)] %
+                       array.dims[static_cast<size_t>(dim)];
+    if (at >= first && at < last) devices.push_back(array.devices[i]);
+  }
+  if (devices.size() == 1) return Sharding::maximal(devices[0]);
+  std::vector<Digits> digits(dims.size());
+  int64_t stride = 1;
+  for (size_t d = dims.size(); d-- > 0; stride *= dims[d]) digits[d] = {{dims[d], stride}};
+  return Sharding::tiled(list_order(std::move(devices)), std::move(digits));
+}
+
+}  // namespace
+
+Proposals reshape_forward(const Node& node, CompletionMode) {
+  const Node& operand = *node.operand(0);
+  const Sharding* s = tiled_leaf(operand);
+  if (!s) return {};
+  return {{reshape_sharding(operand.dims(), node.dims(), *s), 0}};
+}
+
+MaybeSharding reshape_backward(const Node& node, int64_t, CompletionMode) {
+  const Sharding* s = tiled_leaf(node);
+  if (!s) return std::nullopt;
+  return reshape_sharding(node.dims(), node.operand(0)->dims(), *s);
+}
+
+// Low priority, so that a large value's new dims are decided by its other readers.
+Proposals broadcast_forward(const Node& node, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(*node.operand(0));
+  if (mode.level < 3 || !s || s->is_replicated()) return {};
+  Dims source(static_cast<size_t>(node.rank()), -1);
+  for (size_t i = 0; i < node.attrs.dimensions.size(); ++i)
+    source.at(static_cast<size_t>(node.attrs.dimensions[i])) = static_cast<int64_t>(i);
+  return {{select_dims(*s, source), 0}};
+}
+
+MaybeSharding broadcast_backward(const Node& node, int64_t, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(node);
+  if (!s) return std::nullopt;
+  for (int64_t d = 0; d < node.rank() && !mode.spmd; ++d)
+    if (!names(node.attrs.dimensions, d) && s->tiles(d) > 1) return std::nullopt;
+  return select_dims(*s, node.attrs.dimensions);
+}
+
+Proposals transpose_forward(const Node& node, CompletionMode) {
+  const Sharding* s = tiled_leaf(*node.operand(0));
+  if (!s) return {};
+  return {{select_dims(*s, node.attrs.dimensions), 0}};
+}
+
+MaybeSharding transpose_backward(const Node& node, int64_t, CompletionMode) {
+  const Sharding* s = tiled_leaf(node);
+  if (!s) return std::nullopt;
+  return select_dims(*s, inverse(node.attrs.dimensions));
+}
+
+Sharding reversed_tiles(const Sharding& s, const Dims& dims) {
+  Digits flipped;
+  for (const int64_t d : dims)
+    for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
+  if (flipped.empty()) return s;
+  if (s.order()->count > kLongestList) return whole_on(s, dims, s.rank());
+  std::vector<int64_t> devices;
+  for (int64_t rank = 0; rank < s.order()->count; ++rank) {
+    int64_t other = rank;
+    for (const Digit& digit : flipped) {
+      const int64_t at = rank / digit.stride % digit.size;
+      other += (digit.size - 1 - 2 * at) * digit.stride;
+    }
+    devices.push_back(s.order()->device(other));
+  }
+  std::vector<Digits> digits;
+  for (int64_t d = 0; d < s.rank(); ++d) digits.push_back(s.dim(d));
+  return Sharding::tiled(list_order(std::move(devices)), std::move(digits), s.manual_digits());
+}
+
+Proposals reverse_forward(const Node& node, CompletionMode) {
+  const Sharding* s = tiled_leaf(*node.operand(0));
+  if (!s) return {};
+  return {{reversed_tiles(*s, node.attrs.dimensions), 0}};
+}
+
+MaybeSharding reverse_backward(const Node& node, int64_t, CompletionMode) {
+  const Sharding* s = tiled_leaf(node);
+  if (!s) return std::nullopt;
+  return reversed_tiles(*s, node.attrs.dimensions);
+}
+
+Proposals concatenate_forward(const Node& node, CompletionMode mode) {
+  if (mode.level < 1 && !concatenates_at_once(node)) return {};
+  return representative_forward(node, mode);
+}
+
+MaybeSharding concatenate_backward(const Node& node, int64_t operand, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(node);
+  if (mode.level < 1 || !s) return std::nullopt;
+  const int64_t dim = node.attrs.dimensions.at(0);
+  if (!mode.spmd && s->tiles(dim) > 1) return piece_of(node, operand, dim);
+  return *s;
+}
+
+Proposals dynamic_slice_forward(const Node& node, CompletionMode) {
+  const Node& operand = *node.operand(0);
+  const Sharding* s = tiled_leaf(operand);
+  if (!s) return {};
+  return {{whole_on(*s, cut_dims(node, operand), node.rank()), 0}};
+}
+
+MaybeSharding dynamic_slice_backward(const Node& node, int64_t operand, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(node);
+  if (mode.level < 1 || !s) return std::nullopt;
+  if (s->is_replicated()) return *s;  // the start indices too
+  if (operand != 0) return std::nullopt;
+  return whole_on(*s, cut_dims(node, *node.operand(0)), node.rank());
+}
+
+// The update first: where it is split, so is the whole.
+Proposals dynamic_update_slice_forward(const Node& node, CompletionMode) {
+  const Node& update = *node.operand(1);
+  Proposals proposals;
+  if (const Sharding* s = tiled_leaf(update))
+    proposals.push_back({whole_on(*s, cut_dims(update, node), node.rank()), 1});
+  if (const Sharding* s = tiled_leaf(*node.operand(0))) proposals.push_back({*s, 0});
+  return proposals;
+}
+
+MaybeSharding dynamic_update_slice_backward(const Node& node, int64_t operand,
+                                            CompletionMode mode) {
+  const Sharding* s = tiled_leaf(node);
+  if (mode.level < 1 || !s) return std::nullopt;
+  if (s->is_replicated()) return *s;  // the start indices too
+  if (operand > 1) return std::nullopt;
+  return operand == 0 ? *s : whole_on(*s, cut_dims(*node.operand(1), node), node.rank());
+}
+
+}  // namespace gspmd

@@ -1,0 +1,85 @@
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
+#include "ops/shape/reshape_sharding.h"
+#include "ops/shape/shape.h"
+#include "ops/sort/sort.h"
+
+namespace gspmd {
+namespace {
+
+bool carries_all(const Dims& from, const Dims& to, const Sharding& s) {
+  return reshape_sharding(from, to, s).num_tiles() == s.num_tiles();
+}
+
+bool is_splat(const Array& literal) {
+  const std::span<std::byte> bytes = literal.bytes();
+  const auto size = static_cast<size_t>(dtype_size(literal.dtype()));
+  for (size_t i = size; i < bytes.size(); ++i)
+    if (bytes[i] != bytes[i - size]) return false;
+  return literal.size() > 0;
+}
+
+}  // namespace
+
+// The operand goes to a layout whose every digit survives the reshape: what the result wants, seen
+// from the operand, or the part of the operand's own layout that survives; the shards are then
+// reshaped.
+MaybePartitioned partition_reshape(PartitionContext& context, Node& node) {
+  if (auto uneven = partition_uneven_reshape(context, node)) return uneven;
+  Node* operand = node.operand(0);
+  const Dims& from = operand->dims();
+  const Dims& to = node.dims();
+  const bool keep = context.keeps_unreduced(node, 0);
+  const std::vector<Unreduced> sums =
+      keep ? context.held(operand).sharding.unreduced() : std::vector<Unreduced>{};
+  const Sharding have =
+      keep ? context.held(operand).sharding.with_unreduced({}) : context.sharding(*operand);
+  const Sharding& want = context.sharding(node);
+  Sharding layout = have;
+  if (!carries_all(from, to, layout)) {
+    layout = reshape_sharding(to, from, want);
+    if (keep || layout.num_tiles() < want.num_tiles() || !carries_all(from, to, layout))
+      layout = reshape_sharding(to, from, reshape_sharding(from, to, have));
+    if (!carries_all(from, to, layout)) layout = Sharding::replicated();
+  }
+  Sharding result = reshape_sharding(from, to, layout);
+  if (keep) {
+    const DeviceOrder order = context.held(operand).sharding.order();
+    const auto hold = [&](const Sharding& s) {
+      return s.is_replicated() ? Sharding::tiled(order, {}, {}, sums) : s.with_unreduced(sums);
+    };
+    layout = hold(layout);
+    result = hold(result);
+  }
+  Node* local = context.reshard(operand, layout);
+  return Partitioned{hlo::reshape(local, local_shape(node.shape, result).dims), result};
+}
+
+MaybePartitioned partition_iota(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  const Shape shape = local_shape(node.shape, s);
+  Node* local = hlo::iota(context.local(), shape, node.attrs.index);
+  if (s.dim(node.attrs.index).empty()) return Partitioned{local, s};
+  Node* start = hlo::convert(context.offset(s, node.shape, node.attrs.index), shape.dtype);
+  return Partitioned{hlo::binary(Opcode::add, local, hlo::broadcast(start, shape.dims, {})), s};
+}
+
+MaybePartitioned partition_constant(PartitionContext& context, Node& node) {
+  const Sharding& s = context.sharding(node);
+  Computation& c = context.local();
+  if (node.rank() > 0 && is_splat(node.attrs.literal)) {
+    Array scalar(node.shape.dtype, {});
+    const auto size = static_cast<size_t>(dtype_size(node.shape.dtype));
+    std::memcpy(scalar.bytes().data(), node.attrs.literal.bytes().data(), size);
+    return Partitioned{
+        hlo::broadcast(hlo::constant(c, scalar), local_shape(node.shape, s).dims, {}), s};
+  }
+  return Partitioned{hlo::constant(c, node.attrs.literal), Sharding::replicated()};
+}
+
+MaybePartitioned partition_slice(PartitionContext& context, Node& node) {
+  if (auto first = partition_slice_of_sort(context, node)) return first;
+  return partition_short_slice(context, node);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,332 @@
+// Dynamic slices and updates of dims that stay split: the start is clamped on the whole dim, each
+// device reads or writes what is its own.
+
+#include <algorithm>
+
+#include "gspmd/ops/builders.h"
+#include "mesh/manual_digits.h"
+#include "moves/placement.h"
+#include "ops/emission/exchange.h"
+#include "ops/gather_scatter/local_indices.h"
+#include "ops/shape/shape.h"
+
+namespace gspmd {
+namespace {
+
+class Dynamic {
+ public:
+  Dynamic(PartitionContext& spmd, Node& node)
+      : spmd_(spmd), node_(node), operand_(*node.operand(0)) {
+    window_ = node.is(Opcode::dynamic_update_slice) ? node.operand(1)->dims() : node.dims();
+    first_index_ = node.is(Opcode::dynamic_slice) ? 1 : 2;
+  }
+
+  bool is_sliced(int64_t d) const { return window_[static_cast<size_t>(d)] != operand_.dim(d); }
+  int64_t size(int64_t d) const { return window_[static_cast<size_t>(d)]; }
+
+  Node* number(int64_t v) { return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(v)); }
+  Node* combine(Opcode opcode, Node* a, int64_t b) { return hlo::binary(opcode, a, number(b)); }
+
+  // The start along dim d, clamped, s32[]. Wide indices are clamped before they are narrowed.
+  Node* start(int64_t d) {
+    if (node_.is(Opcode::slice)) return number(node_.attrs.starts[static_cast<size_t>(d)]);
+    Node* index = spmd_.reshard(node_.operand(first_index_ + d), Sharding::replicated());
+    const int64_t most = operand_.dim(d) - size(d);
+    Computation& c = spmd_.local();
+    const DType type = index->shape.dtype;
+    const int64_t bits = 8 * dtype_size(type);
+    const int64_t largest = bits > 32 ? most : (int64_t(1) << (bits - 1)) - 1;
+    if (most <= largest || is_signed_integer(type)) {
+      if (is_signed_integer(type))
+        index = hlo::binary(Opcode::maximum, index, hlo::scalar(c, type, 0));
+      index = hlo::binary(Opcode::minimum, index,
+                          hlo::scalar(c, type, static_cast<double>(std::min(most, largest))));
+    }
+    index = hlo::convert(index, DType::s32);
+    index = combine(Opcode::maximum, index, 0);
+    return combine(Opcode::minimum, index, most);
+  }
+
+  // Positions along dim d of a value of these dims, counted from `first`.
+  Node* positions(const Dims& dims, int64_t d, Node* first) {
+    return hlo::binary(Opcode::add, hlo::iota(spmd_.local(), Shape(DType::s32, dims), d),
+                       hlo::broadcast(first, dims, {}));
+  }
+
+  Node* within(Node* positions, Node* begin, Node* end) {
+    const Dims& dims = positions->dims();
+    return hlo::binary(Opcode::and_,
+                       hlo::compare(positions, hlo::broadcast(begin, dims, {}), Direction::ge),
+                       hlo::compare(positions, hlo::broadcast(end, dims, {}), Direction::lt));
+  }
+
+  // `size` elements of dim d of x from `at` on, which may lie up to `size` before or behind it:
+  // what is not of x is any number.
+  Node* read_loosely(Node* x, int64_t d, Node* at, int64_t size) {
+    if (size == 1 && x->dim(d) > 0) return read_at(x, d, at, 1);
+    std::vector<PaddingDim> padding(x->dims().size());
+    padding[static_cast<size_t>(d)] = {size, size, 0};
+    x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
+    return read_at(x, d, combine(Opcode::add, at, size), size);
+  }
+
+  Node* read_at(Node* x, int64_t d, Node* at, int64_t size) {
+    std::vector<Node*> starts(x->dims().size(), number(0));
+    starts[static_cast<size_t>(d)] = at;
+    Dims sizes = x->dims();
+    sizes[static_cast<size_t>(d)] = size;
+    return hlo::dynamic_slice(x, std::move(starts), sizes);
+  }
+
+  Node* end_of_shard(const Sharding& layout, int64_t d, Node* begin) {
+    const int64_t shard = ceil_div(operand_.dim(d), layout.tiles(d));
+    return combine(Opcode::minimum, combine(Opcode::add, begin, shard), operand_.dim(d));
+  }
+
+  // The layout of the result (the update) where the operand has this one: sliced dims are whole.
+  Sharding whole_window(const Sharding& layout) const {
+    std::vector<Digits> dims;
+    for (int64_t d = 0; d < operand_.rank(); ++d)
+      dims.push_back(is_sliced(d) ? Digits{} : layout.dim(d));
+    return Sharding::tiled(layout.order(), std::move(dims), layout.manual_digits());
+  }
+
+  // The result where each device gives its part of split sliced dims: a sum of the slice.
+  Sharding summed_window(const Sharding& layout) const {
+    std::vector<Unreduced> sums(1);
+    sums[0].combiner = combiner();
+    std::vector<Digits> dims;
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      dims.push_back(is_sliced(d) ? Digits{} : layout.dim(d));
+      if (is_sliced(d)) sums[0].digits = concat(sums[0].digits, layout.dim(d));
+    }
+    return Sharding::tiled(layout.order(), std::move(dims), layout.manual_digits(),
+                           std::move(sums));
+  }
+  Combiner combiner() const { return combiner_of_one(node_.shape.dtype); }
+
+  Partitioned slice(const Sharding& layout) {
+    Node* x = spmd_.reshard(&operand_, layout);
+    Node* inside = nullptr;
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node* at = start(d);
+      if (layout.dim(d).empty()) {
+        x = read_at(x, d, at, size(d));
+        continue;
+      }
+      Node* begin = spmd_.offset(layout, operand_.shape, d);
+      x = read_loosely(x, d, clamped(hlo::binary(Opcode::subtract, at, begin), d, layout), size(d));
+    }
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d) || layout.dim(d).empty()) continue;
+      Node* begin = spmd_.offset(layout, operand_.shape, d);
+      Node* own = within(positions(x->dims(), d, start(d)), begin, end_of_shard(layout, d, begin));
+      inside = inside ? hlo::binary(Opcode::and_, inside, own) : own;
+    }
+    Node* neutral = neutral_scalar(spmd_, combiner(), x->shape.dtype);
+    x = hlo::select(inside, x, hlo::broadcast(neutral, x->dims(), {}));
+    const Partitioned parts{x, summed_window(layout)};
+    // Summed at once: what a linear reader makes of the -0.0 of the others is no longer neutral.
+    const Sharding& wanted = spmd_.sharding(node_);
+    const Sharding target = wanted.is_tiled() ? wanted : whole_window(layout);
+    return {spmd_.reshard(parts, node_.shape, target), target};
+  }
+
+  // Each device's part of the slice, in the layout that is wanted, from an operand that is whole
+  // where it is sliced.
+  Partitioned part(const Sharding& wanted) {
+    Node* x = spmd_.reshard(&operand_, whole_window(wanted));
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node* at = start(d);
+      if (wanted.dim(d).empty()) {
+        x = read_at(x, d, at, size(d));
+        continue;
+      }
+      const int64_t shard = ceil_div(size(d), wanted.tiles(d));
+      std::vector<PaddingDim> padding(x->dims().size());  // so that the last tail lies in it
+      padding[static_cast<size_t>(d)].high = shard * wanted.tiles(d) - size(d);
+      if (padding[static_cast<size_t>(d)].high > 0)
+        x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
+      Node* begin = spmd_.offset(wanted, node_.shape, d);
+      x = read_at(x, d, hlo::binary(Opcode::add, at, begin), shard);
+    }
+    return {x, wanted};
+  }
+
+  // A relative start in the range that read_loosely takes: shards far away read nothing of theirs.
+  Node* clamped(Node* relative, int64_t d, const Sharding& layout) {
+    const int64_t shard = ceil_div(operand_.dim(d), layout.tiles(d));
+    return combine(Opcode::minimum, combine(Opcode::maximum, relative, -size(d)), shard);
+  }
+
+  // An update of single elements of every split dim: the device that has them writes in place.
+  Partitioned update_in_place(const Sharding& layout) {
+    Node* x = spmd_.reshard(&operand_, layout);
+    Node* u = spmd_.reshard(node_.operand(1), whole_window(layout));
+    std::vector<Node*> starts(x->dims().size(), number(0));
+    Node* inside = nullptr;
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node*& at = starts[static_cast<size_t>(d)] = start(d);
+      if (layout.dim(d).empty()) continue;
+      Node* begin = spmd_.offset(layout, operand_.shape, d);
+      Node* mine = within(at, begin, combine(Opcode::add, begin, x->dim(d)));
+      inside = inside ? hlo::binary(Opcode::and_, inside, mine) : mine;
+      at = hlo::binary(Opcode::subtract, at, begin);
+    }
+    Node* old = hlo::dynamic_slice(x, starts, u->dims());
+    std::vector<Node*> operands{x, hlo::select(hlo::broadcast(inside, u->dims(), {}), u, old)};
+    operands.insert(operands.end(), starts.begin(), starts.end());
+    return {spmd_.emit(Opcode::dynamic_update_slice, x->shape, operands), layout};
+  }
+
+  bool updates_single_elements(const Sharding& layout) const {
+    for (int64_t d = 0; d < operand_.rank(); ++d)
+      if (is_sliced(d) && !layout.dim(d).empty() && size(d) != 1) return false;
+    return true;
+  }
+
+  Partitioned update(const Sharding& layout) {
+    if (updates_single_elements(layout)) return update_in_place(layout);
+    Node* x = spmd_.reshard(&operand_, layout);
+    Node* u = spmd_.reshard(node_.operand(1), whole_window(layout));
+    Node* inside = nullptr;
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node* at = start(d);
+      Node* begin = spmd_.offset(layout, operand_.shape, d);
+      const int64_t shard = x->dim(d);
+      Node* relative = hlo::binary(Opcode::subtract, begin, at);
+      relative = combine(Opcode::minimum, combine(Opcode::maximum, relative, -shard), size(d));
+      u = read_loosely(u, d, relative, shard);
+    }
+    for (int64_t d = 0; d < operand_.rank(); ++d) {
+      if (!is_sliced(d)) continue;
+      Node* at = start(d);
+      Node* written = within(positions(x->dims(), d, spmd_.offset(layout, operand_.shape, d)), at,
+                             combine(Opcode::add, at, size(d)));
+      inside = inside ? hlo::binary(Opcode::and_, inside, written) : written;
+    }
+    return {hlo::select(inside, u, x), layout};
+  }
+
+ private:
+  PartitionContext& spmd_;
+  Node& node_;
+  Node& operand_;
+  Dims window_;
+  int64_t first_index_ = 1;
+};
+
+bool fits(const Node& operand) {
+  return std::all_of(operand.dims().begin(), operand.dims().end(),
+                     [](int64_t d) { return d > 0 && d < (int64_t(1) << 28); });
+}
+
+Sharding without_region(const Sharding& s) {
+  return s.is_tiled() ? without_manual(s) : Sharding::replicated();
+}
+
+int64_t bytes(const Shape& shape, const Sharding& from, const Sharding& to) {
+  return plan_reshard(shape, without_region(from), without_region(to)).cost.bytes;
+}
+
+// `s` with the digits of sliced dims only where `kept` has the dim's bit, and with those of `other`
+// on the rest as far as they are free.
+Sharding arranged(const Dynamic& dynamic, const Sharding& s, uint64_t kept, const Sharding* other,
+                  int64_t rank) {
+  std::vector<Digits> dims(static_cast<size_t>(rank));
+  Digits used = s.manual_digits();
+  for (int64_t d = 0; d < rank; ++d) {
+    const bool keeps = dynamic.is_sliced(d) ? (kept >> d & 1) != 0 : other == nullptr;
+    if (keeps) used = concat(used, dims[static_cast<size_t>(d)] = s.dim(d));
+  }
+  if (other && other->order() == s.order())
+    for (int64_t d = 0; d < rank; ++d)
+      if (!dynamic.is_sliced(d) && disjoint(other->dim(d), used))
+        used = concat(used, dims[static_cast<size_t>(d)] = other->dim(d));
+  return Sharding::tiled(s.order(), std::move(dims), s.manual_digits());
+}
+
+// Where the result is wanted split along a sliced dim: each device takes its part from an operand
+// that is whole there, where that sends no more than the best that takes whole slices (`least`).
+bool takes_parts(const Dynamic& dynamic, const Shape& operand, const Sharding& have,
+                 const Sharding& want, std::optional<int64_t> least) {
+  bool any = false;
+  for (int64_t d = 0; d < operand.rank(); ++d)
+    any = any || (dynamic.is_sliced(d) && !want.dim(d).empty());
+  if (!any || !want.order() || want.manual_digits() != have.manual_digits()) return false;
+  return !least || bytes(operand, have, dynamic.whole_window(want)) <= *least;
+}
+
+}  // namespace
+
+// Sliced dims stay split where a sum of the slice over their holders sends fewer bytes than to make
+// them whole; other dims are split as they are, or as the result wants.
+std::optional<Partitioned> partition_dynamic_slice(PartitionContext& spmd, Node& node) {
+  Node& operand = *node.operand(0);
+  const Sharding have = spmd.sharding(operand), want = spmd.sharding(node);
+  const int64_t rank = operand.rank();
+  if (!fits(operand) || node.shape.elements_count() == 0 || spmd.keeps_unreduced(node, 0) ||
+      !have.is_tiled() || !want.is_tiled() || rank > 60)
+    return std::nullopt;
+  Dynamic dynamic(spmd, node);
+  uint64_t split = 0;
+  for (int64_t d = 0; d < rank; ++d)
+    if (dynamic.is_sliced(d) && !have.dim(d).empty()) split |= uint64_t(1) << d;
+  std::optional<Sharding> best;
+  std::optional<int64_t> least;
+  // All choices of the split sliced dims, none first.
+  uint64_t kept = 0;
+  do {
+    for (const Sharding* other : {static_cast<const Sharding*>(nullptr), &want}) {
+      const Sharding layout = arranged(dynamic, have, kept, other, rank);
+      const int64_t moved =
+          bytes(operand.shape, have, layout) +
+          bytes(node.shape, kept ? dynamic.summed_window(layout) : dynamic.whole_window(layout),
+                want);
+      if (least && moved >= *least) continue;
+      least = moved;
+      best = kept ? std::optional(layout) : std::nullopt;
+    }
+    kept = (kept - split) & split;
+  } while (kept != 0);
+  if (!best && takes_parts(dynamic, operand.shape, have, want, least)) return dynamic.part(want);
+  if (!best) return std::nullopt;
+  return dynamic.slice(*best);
+}
+
+std::optional<Partitioned> partition_dynamic_update_slice(PartitionContext& spmd, Node& node) {
+  const Sharding want = spmd.sharding(node);
+  if (!fits(*node.operand(0)) || node.operand(1)->shape.elements_count() == 0 || !want.is_tiled())
+    return std::nullopt;
+  Dynamic dynamic(spmd, node);
+  for (int64_t d = 0; d < node.rank(); ++d)
+    if (dynamic.is_sliced(d) && !want.dim(d).empty()) return dynamic.update(want);
+  return std::nullopt;
+}
+
+// A slice of fewer elements than its dim has parts, wanted whole: summed, not gathered from parts
+// of which most are empty.
+std::optional<Partitioned> partition_short_slice(PartitionContext& spmd, Node& node) {
+  Node& operand = *node.operand(0);
+  const Sharding have = spmd.sharding(operand), want = spmd.sharding(node);
+  if (!fits(operand) || node.shape.elements_count() == 0 || spmd.keeps_unreduced(node, 0) ||
+      !have.is_tiled() || !want.is_tiled() || is_partial(have, spmd.num_devices()))
+    return std::nullopt;
+  std::optional<int64_t> split;
+  for (int64_t d = 0; d < operand.rank(); ++d) {
+    if (node.attrs.strides[static_cast<size_t>(d)] != 1) return std::nullopt;
+    if (have.dim(d).empty() || node.dim(d) == operand.dim(d)) continue;
+    if (split) return std::nullopt;
+    split = d;
+  }
+  // An all-reduce sends a value twice.
+  if (!split || !want.dim(*split).empty() || 2 * node.dim(*split) > have.tiles(*split))
+    return std::nullopt;
+  return Dynamic(spmd, node).slice(have);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+Value evaluate_sort(const EvalContext& context);
+Value evaluate_topk(const EvalContext& context);
+
+std::vector<ShardingProposal> sort_forward(const Node& node, CompletionMode mode);
+
+// A sort of which only the first elements are read: those of each device, then those of all; and
+// the slice that reads them.
+std::optional<Partitioned> partition_sort(PartitionContext& context, Node& node);
+std::optional<Partitioned> partition_slice_of_sort(PartitionContext& context, Node& node);
+// The k first of each device, then of those of all devices.
+std::optional<Partitioned> partition_topk(PartitionContext& context, Node& node);
+
+// A comparator that compares one computed key after the other: key i is `left` of the left elements
+// and the same computation of the right ones; a later key decides where the earlier ones are equal.
+struct SortKey {
+  const Node* left = nullptr;
+  size_t operand = 0;  // the one operand of the sort that it reads
+  bool descending = false;
+  bool total_order = false;  // floats: by total order, else NaN is unordered and -0 equals 0
+};
+// nullopt where the comparator is anything else.
+std::optional<std::vector<SortKey>> sort_keys(const Computation& comparator);
+
+// Elements of one type in storage, a step in bytes apart.
+struct OrderedElements {
+  const std::byte* first = nullptr;
+  int64_t step = 0, count = 0;
+  bool descending = false;
+  bool total_order = false;  // else NaN has no order and zeros are equal
+};
+// Appends bits that compare as unsigned integers the way the elements of `dtype` compare. False for
+// types without an order, and at a NaN that has none.
+bool append_ordered(DType dtype, const OrderedElements& elements, std::vector<uint64_t>& out);
+
+// The indices of the k least keys in order, of equal ones the first.
+std::vector<int64_t> first_of_order(const std::vector<uint64_t>& keys, int64_t k);
+
+// The stable order of `count` keys of several columns, the first column first: column c holds keys
+// [c][0, count).
+std::vector<int64_t> stable_order(std::span<const std::vector<uint64_t>> columns, int64_t count);
+
+}  // namespace gspmd

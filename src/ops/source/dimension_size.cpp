@@ -1,0 +1,100 @@
+#include <limits>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
+#include "ops/common/check.h"
+#include "ops/common/completion_rules.h"
+#include "ops/common/factors.h"
+#include "ops/common/loops.h"
+#include "ops/common/whole_factors.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+int64_t named_dim(const Node& node) {
+  const Dims& dims = node.attrs.dimensions;
+  if (dims.size() != 1)
+    user_error("{}: dimensions={} has to name one dim", opcode_name(node.opcode()), braces(dims));
+  check_dim_list(node, "dimensions", dims, array_operand(node, 0).rank());
+  return dims[0];
+}
+
+Shape infer_get(const Node& node) {
+  check_operand_count(node, 1);
+  named_dim(node);
+  return Shape(DType::s32, {});
+}
+
+Shape infer_set(const Node& node) {
+  check_operand_count(node, 2);
+  named_dim(node);
+  const Shape& size = scalar_operand(node, 1);
+  if (size.dtype != DType::s32)
+    user_error("set-dimension-size: the size is {}; it has to be s32[]", to_string(size));
+  Shape result(node.operand(0)->shape.dtype, node.operand(0)->shape.dims);
+  result.dynamic_dims = node.shape.dynamic_dims;
+  return result;
+}
+
+Value evaluate_get(const EvalContext& context) {
+  const int64_t size = context.operands[0].array.dim(context.node.attrs.dimensions[0]);
+  if (size > std::numeric_limits<int32_t>::max())
+    user_error("get-dimension-size: {} is no s32", size);
+  return {Array::scalar(static_cast<int32_t>(size)), {}, false};
+}
+
+Value evaluate_set(const EvalContext& context) {
+  const Array& x = context.operands[0].array;
+  const int64_t dim = context.node.attrs.dimensions[0];
+  const int64_t size = index_at(context.operands[1].array, 0);
+  if (size != x.dim(dim))
+    user_error(
+        "set-dimension-size: \"{}\" sets dim {} of {} to {}; sizes that change while a "
+        "module runs are not supported, only the full size {} is",
+        context.node.name(), dim, to_string(x.shape()), size, x.dim(dim));
+  return context.operands[0];
+}
+
+// The named dim is whole: its size is compared.
+FactorRule set_factors(const Node& node) {
+  FactorRule rule = pointwise_first_operand_factors(node);
+  const auto dim = static_cast<size_t>(named_dim(node));
+  rule.factors[static_cast<size_t>(rule.results[0][dim])].kind = FactorKind::blocked;
+  return rule;
+}
+
+std::optional<Partitioned> partition_get_dimension_size(PartitionContext& spmd, Node& node) {
+  const int64_t size = node.operand(0)->dim(node.attrs.dimensions.at(0));
+  if (size > std::numeric_limits<int32_t>::max())
+    user_error("get-dimension-size: {} of {} is no s32", size, node.operand(0)->name());
+  return Partitioned{hlo::constant(spmd.local(), Array::scalar(static_cast<int32_t>(size))),
+                     Sharding::replicated()};
+}
+
+const OpInfo kRows[] = {
+    {.opcode = Opcode::get_dimension_size,
+     .traits = kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = 1,
+     .infer = infer_get,
+     .factors = whole_factors,
+     .evaluate = evaluate_get,
+     .completion = kPointwiseCompletion,
+     .partition = partition_get_dimension_size},
+    {.opcode = Opcode::set_dimension_size,
+     .traits = kIntegerPreserving,
+     .min_operands = 2,
+     .max_operands = 2,
+     .infer = infer_set,
+     .factors = set_factors,
+     .evaluate = evaluate_set,
+     .completion = kPointwiseCompletion},
+};
+
+}  // namespace
+
+std::span<const OpInfo> dimension_size_rows() { return kRows; }
+
+}  // namespace gspmd

@@ -1,0 +1,260 @@
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "ops/common/combine_values.h"
+#include "ops/common/loops.h"
+#include "ops/common/scalar_program.h"
+#include "ops/common/widen.h"
+#include "ops/window/window.h"
+
+namespace gspmd {
+namespace {
+
+// How windows share work along one dim: position i reads what position i - 1 reads and one more
+// element (cumulative sums), or what i + 1 reads and one more before it.
+enum class Overlap : uint8_t { none, prefixes, suffixes };
+
+Overlap overlap_of(const std::vector<WindowRun>& runs) {
+  bool prefixes = runs.size() > 1, suffixes = runs.size() > 1;
+  const auto end = [](const WindowRun& run) { return run.input_first + run.count - 1; };
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].count == 0 || (runs[i].count > 1 && runs[i].input_step != 1)) return Overlap::none;
+    if (i == 0) continue;
+    const bool same_begin = runs[i].input_first == runs[i - 1].input_first;
+    const bool same_end = end(runs[i]) == end(runs[i - 1]);
+    prefixes = prefixes && same_begin && runs[i].count == runs[i - 1].count + 1;
+    suffixes = suffixes && same_end && runs[i].count + 1 == runs[i - 1].count;
+  }
+  return prefixes ? Overlap::prefixes : suffixes ? Overlap::suffixes : Overlap::none;
+}
+
+// One pass of a combiner along dim `d` of dense `values`: from dims before, runs.size() positions.
+// Whether the combiner is applied dim by dim or to whole windows is one number: it is associative.
+template <class A>
+struct Pass {
+  Combiner combiner;
+  A identity;
+  int64_t outer, size, inner;  // of the input around and along the dim
+
+  void add_row(A* to, const A* from) const {
+    for (int64_t i = 0; i < inner; ++i) to[i] = combine(combiner, to[i], from[i]);
+  }
+  void add_run(A* to, const A* values, const WindowRun& run) const {
+    for (int64_t i = 0; i < run.count; ++i)
+      add_row(to, values + (run.input_first + i * run.input_step) * inner);
+  }
+
+  std::vector<Wrapped<A>> apply(const A* values, const std::vector<WindowRun>& runs) const {
+    const auto positions = static_cast<int64_t>(runs.size());
+    std::vector<Wrapped<A>> out(static_cast<size_t>(outer * positions * inner), {identity});
+    const Overlap overlap = overlap_of(runs);
+    for (int64_t o = 0; o < outer; ++o) {
+      const A* const from = values + o * size * inner;
+      A* const to = &out.data()->value + o * positions * inner;
+      for (int64_t n = 0; n < positions; ++n) {
+        const int64_t p = overlap == Overlap::suffixes ? positions - 1 - n : n;
+        const WindowRun& run = runs[static_cast<size_t>(p)];
+        if (overlap == Overlap::none || n == 0) {
+          add_run(to + p * inner, from, run);
+          continue;
+        }
+        const bool prefix = overlap == Overlap::prefixes;
+        std::copy_n(to + (prefix ? p - 1 : p + 1) * inner, inner, to + p * inner);
+        add_row(to + p * inner, from + (run.input_first + (prefix ? run.count - 1 : 0)) * inner);
+      }
+    }
+    return out;
+  }
+};
+
+// Of one real array, by a computation that is a combiner.
+Value reduce_window_known(const EvalContext& context) {
+  const Node& node = context.node;
+  const Combiner combiner = recognize_combiner(*node.called[0]).value();
+  const Array& x = context.operands[0].array;
+  const Array result(leaf_shapes(node.shape)[0]);
+  if (result.size() == 0) return pack(node.shape, {&result, 1});
+  visit_dtype(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = AccumulatorOf<T>;
+    const A identity = convert_element<A>(neutral_contribution(combiner, x.dtype()));
+    std::vector<Wrapped<A>> values;
+    for (const T value : x.data<T>()) values.push_back({A(value)});
+    Dims dims = x.dims();
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (is_trivial(node.attrs.window[d])) continue;
+      Pass<A> pass{combiner, identity, 1, dims[d], 1};
+      for (size_t i = 0; i < d; ++i) pass.outer *= dims[i];
+      for (size_t i = d + 1; i < dims.size(); ++i) pass.inner *= dims[i];
+      dims[d] = result.dims()[d];
+      const A* const from = values.empty() ? nullptr : &values.data()->value;
+      values = pass.apply(from, window_runs(node.attrs.window[d], pass.size, dims[d]));
+    }
+    const A init = A(context.operands[1].array.data<T>()[0]);
+    const std::span<T> out = result.data<T>();
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = convert_element<T>(combine(combiner, init, values[i].value));
+  });
+  return pack(node.shape, {&result, 1});
+}
+
+// The window positions of all dims, one output index at a time.
+class WindowGrid {
+ public:
+  WindowGrid(const std::vector<WindowDim>& window, const Dims& input, const Dims& positions)
+      : strides_(row_major_strides(input)) {
+    for (size_t d = 0; d < window.size(); ++d)
+      runs_.push_back(window_runs(window[d], input[d], positions[d]));
+  }
+
+  // Calls body(offset) for each element of the window at `index`, in row-major order of the window.
+  template <class Body>
+  void visit(const Dims& index, Body&& body) {
+    counts_.assign(index.size(), 0);
+    std::array<Dims, 1> steps{Dims(index.size(), 0)};
+    int64_t base = 0;
+    for (size_t d = 0; d < index.size(); ++d) {
+      const WindowRun& run = runs_[d][static_cast<size_t>(index[d])];
+      counts_[d] = run.count;
+      steps[0][d] = run.input_step * strides_[d];
+      base += run.input_first * strides_[d];
+    }
+    for_each_offset<1>(counts_, steps, {base},
+                       [&](const std::array<int64_t, 1>& at) { body(at[0]); });
+  }
+  const std::vector<WindowRun>& runs(size_t d) const { return runs_[d]; }
+  int64_t stride(size_t d) const { return strides_[d]; }
+
+ private:
+  std::vector<std::vector<WindowRun>> runs_;
+  Dims strides_, counts_;
+};
+
+// Calls body(index, offset) for every index of `dims` in row-major order.
+template <class Body>
+void for_each_index(const Dims& dims, Body&& body) {
+  Dims index(dims.size(), 0);
+  const int64_t count = Shape(DType::pred, dims).elements_count();
+  for (int64_t offset = 0; offset < count; ++offset) {
+    body(index, offset);
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (++index[d] < dims[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+// Arrays that a combiner reads from and writes to, element by element.
+class Combining {
+ public:
+  Combining(const EvalContext& context, const std::vector<Array>& results)
+      : program_(*context.node.called[0], context.call), results_(results) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      values_.push_back(context.operands[i].array);
+      fill_elements(results[i], context.operands[results.size() + i].array);
+      sizes_.push_back(dtype_size(results[i].dtype()));
+    }
+  }
+  // results[at] = to_apply(results[at], inputs[from])
+  void add(int64_t at, int64_t from) {
+    const size_t n = results_.size();
+    for (size_t i = 0; i < n; ++i) {
+      program_.set(i, results_[i].bytes().data() + at * sizes_[i]);
+      program_.set(n + i, values_[i].bytes().data() + from * sizes_[i]);
+    }
+    program_.run();
+    for (size_t i = 0; i < n; ++i) program_.take(i, results_[i].bytes().data() + at * sizes_[i]);
+  }
+  void copy(int64_t at, int64_t from) {
+    for (size_t i = 0; i < results_.size(); ++i)
+      std::memcpy(results_[i].bytes().data() + at * sizes_[i],
+                  results_[i].bytes().data() + from * sizes_[i], static_cast<size_t>(sizes_[i]));
+  }
+
+ private:
+  ScalarProgram program_;
+  std::vector<Array> results_, values_;
+  std::vector<int64_t> sizes_;
+};
+
+// The only dim with a window, where its windows are prefixes of one another; -1: none.
+int64_t prefix_dim(const Node& node, const WindowGrid& grid) {
+  int64_t found = -1;
+  for (size_t d = 0; d < node.attrs.window.size(); ++d) {
+    if (is_trivial(node.attrs.window[d])) continue;
+    if (found >= 0 || overlap_of(grid.runs(d)) != Overlap::prefixes) return -1;
+    found = static_cast<int64_t>(d);
+  }
+  return found;
+}
+
+}  // namespace
+
+Value evaluate_reduce_window(const EvalContext& context) {
+  const Node& node = context.node;
+  const size_t inputs = node.operands().size() / 2;
+  if (inputs == 1 && !is_complex(context.operands[0].array.dtype()) &&
+      recognize_combiner(*node.called[0]))
+    return evaluate_any_width(context, reduce_window_known);
+  std::vector<Array> results;
+  for (const Shape& shape : leaf_shapes(node.shape)) results.emplace_back(shape);
+  if (results[0].size() == 0) return pack(node.shape, results);
+  Combining combining(context, results);
+  const Dims& positions = results[0].dims();
+  WindowGrid grid(node.attrs.window, context.operands[0].array.dims(), positions);
+  const int64_t along = prefix_dim(node, grid);
+  const int64_t step = along < 0 ? 0 : row_major_strides(positions)[static_cast<size_t>(along)];
+  for_each_index(positions, [&](const Dims& index, int64_t at) {
+    const int64_t i = along < 0 ? 0 : index[static_cast<size_t>(along)];
+    if (i == 0) {
+      grid.visit(index, [&](int64_t from) { combining.add(at, from); });
+      return;
+    }
+    // What the position before has, and the last element of this one.
+    combining.copy(at, at - step);
+    int64_t last = 0;
+    for (size_t d = 0; d < index.size(); ++d) {
+      const WindowRun& run = grid.runs(d)[static_cast<size_t>(index[d])];
+      last += (run.input_first + (run.count - 1) * run.input_step) * grid.stride(d);
+    }
+    combining.add(at, last);
+  });
+  return pack(node.shape, results);
+}
+
+// Each element of source goes to the element of its window that `select` keeps: the first one is
+// replaced by a later one where select(kept, later) is false.
+Value evaluate_select_and_scatter(const EvalContext& context) {
+  const Node& node = context.node;
+  const Array& operand = context.operands[0].array;
+  const Array& source = context.operands[1].array;
+  const Array result(node.shape);
+  fill_elements(result, context.operands[2].array);
+  if (source.size() == 0 || operand.size() == 0) return {result, {}, false};
+  ScalarProgram select(*node.called[0], context.call);
+  ScalarProgram scatter(*node.called[1], context.call);
+  const int64_t size = dtype_size(operand.dtype());
+  const std::byte* const values = operand.bytes().data();
+  const std::byte* const added = source.bytes().data();
+  std::byte* const out = result.bytes().data();
+  WindowGrid grid(node.attrs.window, operand.dims(), source.dims());
+  for_each_index(source.dims(), [&](const Dims& index, int64_t at) {
+    int64_t kept = -1;
+    grid.visit(index, [&](int64_t later) {
+      if (kept >= 0) {
+        select.set(0, values + kept * size);
+        select.set(1, values + later * size);
+        select.run();
+        if (select.result(0)[0] != std::byte{0}) return;
+      }
+      kept = later;
+    });
+    if (kept < 0) return;
+    scatter.set(0, added + at * size);
+    scatter.set(1, out + kept * size);
+    scatter.run();
+    scatter.take(0, out + kept * size);
+  });
+  return {result, {}, false};
+}
+
+}  // namespace gspmd

@@ -1,0 +1,242 @@
+#include "ops/window/window.h"
+
+#include <limits>
+#include <numeric>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "ops/common/check.h"
+#include "ops/common/completion_rules.h"
+#include "ops/common/factors.h"
+#include "ops/rows.h"
+
+namespace gspmd {
+namespace {
+
+using Wide = __int128;
+
+// x with a * x = gcd(a, m) modulo m.
+int64_t inverse_modulo(int64_t a, int64_t m) {
+  Wide r = a, next_r = m, x = 1, next_x = 0;
+  while (next_r != 0) {
+    const Wide q = r / next_r;
+    std::swap(r -= q * next_r, next_r);
+    std::swap(x -= q * next_x, next_x);
+  }
+  return static_cast<int64_t>(((x % m) + m) % m);
+}
+
+Wide floor_divide(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
+
+// Extent of n elements with d - 1 holes between neighbours.
+Wide dilated(Wide n, Wide d) { return n == 0 ? 0 : (n - 1) * d + 1; }
+
+void check_field(const Node& node, const char* field, size_t dim, int64_t value, int64_t least) {
+  // Sums and products of a few such numbers fit into 128 bits.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
+  if (value < least || value > kMost)
+    user_error("{}: {} of window dim {} is {}; it has to be from {} to {}",
+               opcode_name(node.opcode()), field, dim, value, least, kMost);
+}
+
+}  // namespace
+
+WindowRun window_run(const WindowDim& dim, int64_t input_size, int64_t position) {
+  // Window index w reads place start + w * window_dilation of the dilated input, which holds an
+  // element at every multiple of base_dilation.
+  WindowRun run;
+  const Wide base = dim.base_dilation, step = dim.window_dilation;
+  const Wide start = Wide(position) * dim.stride - dim.pad_low;
+  const Wide end = dilated(input_size, base);
+  Wide first = start >= 0 ? 0 : floor_divide(-start + step - 1, step);
+  const Wide last = std::min<Wide>(dim.size - 1, end <= start ? -1 : (end - 1 - start) / step);
+  if (base > 1) {
+    // The least w >= first with start + w * step = 0 modulo base.
+    const auto gcd = static_cast<int64_t>(
+        std::gcd(static_cast<int64_t>(step % base), static_cast<int64_t>(base)));
+    const Wide at = start + first * step;
+    const Wide missing = ((-at) % base + base) % base;
+    if (missing % gcd != 0) return run;
+    const Wide period = base / gcd;
+    run.window_step = static_cast<int64_t>(period);
+    const Wide inverse =
+        inverse_modulo(static_cast<int64_t>(step % base), static_cast<int64_t>(base));
+    first += (missing / gcd) % period * (inverse % period) % period;
+  }
+  if (first > last) return run;
+  run.window_first = static_cast<int64_t>(first);
+  run.input_first = static_cast<int64_t>((start + first * step) / base);
+  run.count = static_cast<int64_t>((last - first) / run.window_step + 1);
+  run.input_step = run.count > 1 ? static_cast<int64_t>(Wide(run.window_step) * step / base) : 0;
+  return run;
+}
+
+std::vector<WindowRun> window_runs(const WindowDim& dim, int64_t input_size, int64_t positions) {
+  std::vector<WindowRun> runs;
+  runs.reserve(static_cast<size_t>(positions));
+  for (int64_t i = 0; i < positions; ++i) runs.push_back(window_run(dim, input_size, i));
+  return runs;
+}
+
+bool is_trivial(const WindowDim& dim) {
+  WindowDim plain;
+  plain.window_dilation = dim.window_dilation;  // these two say nothing of a window of one
+  plain.reversal = dim.reversal;
+  return dim == plain;
+}
+
+Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims) {
+  if (window.size() != dims.size())
+    user_error("{}: the window has {} dims, it slides over {} dims; write one field per dim",
+               opcode_name(node.opcode()), window.size(), dims.size());
+  Dims positions;
+  for (size_t d = 0; d < window.size(); ++d) {
+    const WindowDim& w = window[d];
+    constexpr int64_t kLeastPad = std::numeric_limits<int64_t>::min() / 4;
+    check_field(node, "size", d, w.size, 1);
+    check_field(node, "stride", d, w.stride, 1);
+    check_field(node, "lhs_dilate", d, w.base_dilation, 1);
+    check_field(node, "rhs_dilate", d, w.window_dilation, 1);
+    check_field(node, "low padding", d, w.pad_low, kLeastPad);
+    check_field(node, "high padding", d, w.pad_high, kLeastPad);
+    const Wide extent = dilated(dims[d], w.base_dilation) + w.pad_low + w.pad_high;
+    const Wide reach = dilated(w.size, w.window_dilation);
+    const Wide count = extent < reach ? 0 : (extent - reach) / w.stride + 1;
+    if (extent < 0)
+      user_error("{}: padding {}_{} takes more than the {} elements that dim {} has",
+                 opcode_name(node.opcode()), w.pad_low, w.pad_high, dims[d], d);
+    if (count > std::numeric_limits<int64_t>::max() / 4)
+      user_error("{}: the window has more positions in dim {} than can be addressed",
+                 opcode_name(node.opcode()), d);
+    positions.push_back(static_cast<int64_t>(count));
+  }
+  return positions;
+}
+
+namespace {
+
+// Operands: n inputs of equal dims, then n scalar initial values.
+Shape infer_reduce_window(const Node& node) {
+  check_operand_count(node, 2, -1);
+  const auto count = static_cast<int64_t>(node.operands().size());
+  if (count % 2 != 0)
+    user_error("reduce-window: {} operands; it takes n inputs and then n initial values", count);
+  const Dims positions = window_positions(node, node.attrs.window, array_operand(node, 0).dims);
+  std::vector<DType> types;
+  std::vector<Shape> results;
+  for (int64_t i = 0; i < count / 2; ++i) {
+    check_same_dims(node, 0, i);
+    scalar_operand(node, count / 2 + i);
+    check_same_dtype(node, i, count / 2 + i);
+    types.push_back(node.operand(i)->shape.dtype);
+    results.push_back(checked_size(node, Shape(types.back(), positions)));
+  }
+  check_combiner_computation(node, types);
+  // One input may come with a tuple of one.
+  if (results.size() == 1 && node.shape.is_tuple) return Shape::tuple(std::move(results));
+  return tuple_unless_one(std::move(results));
+}
+
+FactorRule reduce_window_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  rule.policy = CombinePolicy::first_operand;
+  const Shape result = leaf_shapes(node.shape)[0];
+  for (size_t d = 0; d < result.dims.size(); ++d) {
+    const bool pass = is_trivial(node.attrs.window[d]);
+    const int64_t factor =
+        add_factor(rule, result.dims[d], pass ? FactorKind::pass : FactorKind::window);
+    for (size_t i = 0; i < rule.operands.size() / 2; ++i) rule.operands[i][d] = factor;
+    for (std::vector<int64_t>& leaf : rule.results) leaf[d] = factor;
+  }
+  return rule;
+}
+
+int64_t window_elements(const Node& node) {
+  int64_t elements = 1;
+  for (const WindowDim& dim : node.attrs.window) elements = saturating_multiply(elements, dim.size);
+  return elements;
+}
+
+int64_t reduce_window_flops(const Node& node) {
+  int64_t flops = window_elements(node);
+  const std::vector<Shape> results = leaf_shapes(node.shape);
+  flops = saturating_multiply(flops, results[0].elements_count());
+  return saturating_multiply(flops, static_cast<int64_t>(node.operands().size()) / 2);
+}
+
+void check_called(const Node& node, int64_t index, DType dtype, DType result) {
+  const Computation& callee = called_computation(node, index, 2);
+  check_parameters(node, callee, {Shape(dtype, {}), Shape(dtype, {})});
+  if (!(callee.root()->shape == Shape(result, {})))
+    user_error("select-and-scatter: computation {} returns {}, it has to return {}", callee.name(),
+               to_string(callee.root()->shape), to_string(Shape(result, {})));
+}
+
+Shape infer_select_and_scatter(const Node& node) {
+  check_operand_count(node, 3);
+  const Shape& operand = array_operand(node, 0);
+  const Shape& source = array_operand(node, 1);
+  scalar_operand(node, 2);
+  check_same_dtype(node, 0, 1);
+  check_same_dtype(node, 0, 2);
+  const Dims positions = window_positions(node, node.attrs.window, operand.dims);
+  for (size_t d = 0; d < positions.size(); ++d) {
+    const WindowDim& w = node.attrs.window[d];
+    if (w.base_dilation != 1 || w.window_dilation != 1)
+      user_error("select-and-scatter: window dim {} is dilated; its windows have no dilation", d);
+  }
+  if (source.dims != positions)
+    user_error("select-and-scatter: source is {}, the window has {} positions over {}",
+               to_string(source), braces(positions), to_string(operand));
+  check_called(node, 0, operand.dtype, DType::pred);
+  check_called(node, 1, operand.dtype, operand.dtype);
+  return Shape(operand.dtype, operand.dims);
+}
+
+FactorRule select_and_scatter_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  rule.policy = CombinePolicy::first_operand;
+  for (size_t d = 0; d < node.dims().size(); ++d) {
+    const bool pass = is_trivial(node.attrs.window[d]);
+    const int64_t factor =
+        add_factor(rule, node.dims()[d], pass ? FactorKind::pass : FactorKind::window);
+    rule.operands[0][d] = rule.operands[1][d] = rule.results[0][d] = factor;
+  }
+  return rule;
+}
+
+int64_t select_and_scatter_flops(const Node& node) {
+  return saturating_multiply(window_elements(node), node.operand(1)->shape.elements_count());
+}
+
+const OpInfo kRows[] = {
+    {.opcode = Opcode::reduce_window,
+     .traits = kIntegerPreserving,
+     .min_operands = 2,
+     .max_operands = -1,
+     .infer = infer_reduce_window,
+     .factors = reduce_window_factors,
+     .evaluate = evaluate_reduce_window,
+     .completion = {reduce_window_forward, reduce_window_backward, nullptr,
+                    same_number_suggestions},
+     .partition = partition_cumulative,
+     .lower = lower_reduce_window,
+     .flops = reduce_window_flops},
+    {.opcode = Opcode::select_and_scatter,
+     .traits = kIntegerPreserving,
+     .min_operands = 3,
+     .max_operands = 3,
+     .infer = infer_select_and_scatter,
+     .factors = select_and_scatter_factors,
+     .evaluate = evaluate_select_and_scatter,
+     .completion = {select_and_scatter_forward, same_dims_backward},
+     .partition = partition_select_and_scatter,
+     .lower = lower_select_and_scatter,
+     .flops = select_and_scatter_flops},
+};
+
+}  // namespace
+
+std::span<const OpInfo> window_rows() { return kRows; }
+
+}  // namespace gspmd

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "gspmd/ir/op.h"
+#include "gspmd/kernels/prepared_kernel.h"
+
+namespace gspmd {
+
+// The elements of one dim that one window position reads, in the order of the window: window index
+// window_first + i * window_step meets element input_first + i * input_step, 0 <= i < count. What
+// falls between (base dilation) or outside is left out.
+struct WindowRun {
+  int64_t window_first = 0, window_step = 1;
+  int64_t input_first = 0, input_step = 1;
+  int64_t count = 0;
+};
+WindowRun window_run(const WindowDim& dim, int64_t input_size, int64_t position);
+// Of all positions.
+std::vector<WindowRun> window_runs(const WindowDim& dim, int64_t input_size, int64_t positions);
+
+// Size 1 that reads element i at position i.
+bool is_trivial(const WindowDim& dim);
+
+// Checks the fields of `window`, which has to have as many dims as `dims`, and gives the number of
+// positions per dim. UserError.
+Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims);
+
+PreparedKernel lower_reduce_window(const Node& node);       // plain sums, maxima and minima
+PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the largest is
+Value evaluate_reduce_window(const EvalContext& context);
+Value evaluate_select_and_scatter(const EvalContext& context);
+
+std::vector<ShardingProposal> reduce_window_forward(const Node& node, CompletionMode mode);
+std::optional<Sharding> reduce_window_backward(const Node& node, int64_t operand,
+                                               CompletionMode mode);
+std::vector<ShardingProposal> select_and_scatter_forward(const Node& node, CompletionMode mode);
+
+// Cumulative sums and the like: on each device, and what the parts before come to.
+std::optional<Partitioned> partition_cumulative(PartitionContext& context, Node& node);
+// Each device chooses in all windows that touch its part: halos of elements and sources.
+std::optional<Partitioned> partition_select_and_scatter(PartitionContext& context, Node& node);
+
+}  // namespace gspmd

@@ -1,0 +1,493 @@
+#include "gspmd/passes/collectives/windowed_einsum.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "passes/collectives/emit_loop.h"
+
+namespace gspmd {
+namespace {
+
+enum class DimKind : uint8_t { free, batch, contracting };
+
+// A product one of whose operands is cut into slices along one dim, a slice per device of the ring.
+struct Cut {
+  Node* dot = nullptr;
+  int64_t operand = 0;  // the one that is cut
+  int64_t dim = 0;      // its dim
+  DimKind kind = DimKind::free;
+  int64_t other_dim = -1;   // the same loop of the other operand; -1 for free
+  int64_t result_dim = -1;  // -1 for contracting
+};
+
+int64_t find(const Dims& dims, int64_t dim) {
+  const auto at = std::find(dims.begin(), dims.end(), dim);
+  return at == dims.end() ? -1 : at - dims.begin();
+}
+
+// Which loop of the product `dim` of `operand` is.
+Cut cut_along(Node& dot, int64_t operand, int64_t dim) {
+  const DotDims& dims = dot.attrs.dot.get();
+  const bool left = operand == 0;
+  const Dims& batch = left ? dims.lhs_batch : dims.rhs_batch;
+  const Dims& summed = left ? dims.lhs_contracting : dims.rhs_contracting;
+  Cut cut{&dot, operand, dim};
+  if (const int64_t i = find(batch, dim); i >= 0) {
+    cut.kind = DimKind::batch;
+    cut.other_dim = (left ? dims.rhs_batch : dims.lhs_batch).at(static_cast<size_t>(i));
+    cut.result_dim = i;
+  } else if (const int64_t k = find(summed, dim); k >= 0) {
+    cut.kind = DimKind::contracting;
+    cut.other_dim = (left ? dims.rhs_contracting : dims.lhs_contracting).at(static_cast<size_t>(k));
+  } else {
+    const int64_t lhs_free =
+        dot.operand(0)->rank() -
+        static_cast<int64_t>(dims.lhs_batch.size() + dims.lhs_contracting.size());
+    cut.result_dim = static_cast<int64_t>(batch.size()) + (left ? 0 : lhs_free);
+    for (int64_t d = 0; d < dim; ++d)
+      if (find(batch, d) < 0 && find(summed, d) < 0) ++cut.result_dim;
+  }
+  return cut;
+}
+
+// The loops of result dim `dim`: the cut of the operand that has it (the left one for batch dims).
+Cut cut_of_result(Node& dot, int64_t dim) {
+  for (int64_t operand = 0; operand < 2; ++operand)
+    for (int64_t d = 0; d < dot.operand(operand)->rank(); ++d)
+      if (const Cut cut = cut_along(dot, operand, d); cut.result_dim == dim) return cut;
+  internal_error("dot: no operand has dim {} of the result", dim);
+}
+
+// The devices of one collective, in a ring.
+class Ring {
+ public:
+  Ring(const ReplicaGroups& groups, int64_t num_devices)
+      : groups_(groups), num_devices_(num_devices), size_(group_size(groups, num_devices)) {}
+
+  int64_t size() const { return size_; }
+  // Every device is in one group, all groups of one size.
+  bool regular() const {
+    if (groups_.lists.empty()) return size_ > 0 && num_devices_ % size_ == 0;
+    int64_t members = 0;
+    for (const std::vector<int64_t>& list : groups_.lists) {
+      if (static_cast<int64_t>(list.size()) != size_) return false;
+      members += size_;
+    }
+    return members == num_devices_;
+  }
+
+  // This device's place in its ring, s32[].
+  Node* place(Computation& c) const {
+    Node* const id =
+        hlo::convert(emit(c, Opcode::partition_id, {}, {}, Shape(DType::u32, {})), DType::s32);
+    if (groups_.num_groups == 0 && groups_.lists.empty()) return id;
+    if (!groups_.lists.empty()) return place_in_lists(c, id);
+    Dims order = groups_.transpose;
+    if (order.empty()) {
+      order.resize(groups_.reshape.size());
+      std::iota(order.begin(), order.end(), 0);
+    }
+    const Dims strides = row_major_strides(groups_.reshape);
+    Node* sum = nullptr;
+    int64_t step = 1;  // of the flattened, transposed index
+    for (size_t i = order.size(); i-- > 0 && step < size_;) {
+      const auto axis = static_cast<size_t>(order[i]);
+      Node* const digit = term(id, strides[axis], groups_.reshape[axis], step);
+      sum = sum ? hlo::binary(Opcode::add, sum, digit) : digit;
+      step *= groups_.reshape[axis];
+    }
+    if (sum == nullptr) return integer(c, 0);
+    return step == size_ ? sum : hlo::binary(Opcode::remainder, sum, integer(c, size_));
+  }
+
+  // Member k sends to member k + distance, round the end.
+  Node* pass_on(Node* value, int64_t distance) const {
+    Attributes attrs;
+    attrs.channel_id = 1;
+    for (const std::vector<int64_t>& list : materialize(groups_, num_devices_))
+      for (int64_t k = 0; k < size_; ++k) {
+        const int64_t to = ((k + distance) % size_ + size_) % size_;
+        attrs.permutation->pairs.emplace_back(list[static_cast<size_t>(k)],
+                                              list[static_cast<size_t>(to)]);
+      }
+    std::sort(attrs.permutation->pairs.begin(), attrs.permutation->pairs.end());
+    return emit(value->parent(), Opcode::collective_permute, {value}, attrs, value->shape);
+  }
+
+  // (place + distance) mod size.
+  Node* place_after(Node* place, Node* distance) const {
+    return hlo::binary(Opcode::remainder, hlo::binary(Opcode::add, place, distance),
+                       integer(place->parent(), size_));
+  }
+
+  static Node* integer(Computation& c, int64_t value) {
+    return hlo::scalar(c, DType::s32, static_cast<double>(value));
+  }
+
+ private:
+  static Node* term(Node* id, int64_t stride, int64_t size, int64_t step) {
+    Computation& c = id->parent();
+    Node* digit = hlo::binary(Opcode::divide, id, integer(c, stride));
+    digit = hlo::binary(Opcode::remainder, digit, integer(c, size));
+    return hlo::binary(Opcode::multiply, digit, integer(c, step));
+  }
+
+  Node* place_in_lists(Computation& c, Node* id) const {
+    Array table(DType::s32, {num_devices_});
+    for (const std::vector<int64_t>& list : groups_.lists)
+      for (size_t k = 0; k < list.size(); ++k) table.set(list[k], static_cast<double>(k));
+    return hlo::reshape(hlo::dynamic_slice(hlo::constant(c, std::move(table)), {id}, {1}), {});
+  }
+
+  ReplicaGroups groups_;
+  int64_t num_devices_;
+  int64_t size_;
+};
+
+// Slice number `block` of `size` elements along `dim`.
+Node* slice_block(Node* x, int64_t dim, Node* block, int64_t size) {
+  Computation& c = x->parent();
+  std::vector<Node*> starts(static_cast<size_t>(x->rank()), Ring::integer(c, 0));
+  starts.at(static_cast<size_t>(dim)) =
+      hlo::binary(Opcode::multiply, block, Ring::integer(c, size));
+  Dims sizes = x->dims();
+  sizes.at(static_cast<size_t>(dim)) = size;
+  return hlo::dynamic_slice(x, std::move(starts), std::move(sizes));
+}
+
+Node* put_block(Node* whole, Node* part, int64_t dim, Node* block) {
+  Computation& c = whole->parent();
+  std::vector<Node*> operands = {whole, part};
+  operands.resize(2 + whole->dims().size(), Ring::integer(c, 0));
+  operands.at(static_cast<size_t>(2 + dim)) =
+      hlo::binary(Opcode::multiply, block, Ring::integer(c, part->dim(dim)));
+  return emit(c, Opcode::dynamic_update_slice, std::move(operands));
+}
+
+// Sums of 16-bit products are kept in f32, as inside one product.
+DType sum_dtype(const Node& dot) {
+  const DType dtype = dot.shape.dtype;
+  return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
+}
+
+// With zeros behind the last element of `dim`, so that slices of `size` elements come out whole.
+Node* pad_to(Node* x, int64_t dim, int64_t size) {
+  if (dim < 0 || x->dim(dim) == size) return x;
+  std::vector<PaddingDim> padding(x->dims().size());
+  padding.at(static_cast<size_t>(dim)).high = size - x->dim(dim);
+  return hlo::pad(x, hlo::scalar(x->parent(), x->shape.dtype, 0), std::move(padding));
+}
+
+// Zeros where the slice of the device at `place` ends behind element `size` of the whole dim.
+Node* mask_tail(Node* slice, int64_t dim, Node* place, int64_t size) {
+  Computation& c = slice->parent();
+  const Dims& dims = slice->dims();
+  Node* const start = hlo::binary(Opcode::multiply, place, Ring::integer(c, slice->dim(dim)));
+  Node* const position = hlo::binary(Opcode::add, hlo::iota(c, Shape(DType::s32, dims), dim),
+                                     hlo::broadcast(start, dims, {}));
+  Node* const inside =
+      hlo::compare(position, hlo::broadcast(Ring::integer(c, size), dims, {}), Direction::lt);
+  return hlo::select(inside, slice, hlo::splat(c, slice->shape, 0));
+}
+
+Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
+  Node* const lhs = cut.operand == 0 ? mine : other;
+  Node* const rhs = cut.operand == 0 ? other : mine;
+  Dims dims = cut.dot->dims();
+  if (cut.result_dim >= 0) dims.at(static_cast<size_t>(cut.result_dim)) = mine->dim(cut.dim);
+  return emit(mine->parent(), Opcode::dot, {lhs, rhs}, cut.dot->attrs,
+              Shape(dtype, std::move(dims)));
+}
+
+// dot(all-gather(x), y): slices of x go round the ring; each device multiplies the one it holds.
+// Where only the first elements of what is gathered are read, the last slices have a tail.
+class GatherLoop {
+ public:
+  GatherLoop(const Cut& cut, Ring ring, const WindowedEinsumOptions& options)
+      : cut_(cut),
+        ring_(std::move(ring)),
+        both_ways_(options.bidirectional && ring_.size() % 2 == 0),
+        unroll_(options.unroll ? 2 : 1) {}
+
+  Node* emit_instead(Node* slice) {
+    Computation& c = slice->parent();
+    const bool sums = cut_.kind == DimKind::contracting;
+    const int64_t read = cut_.dot->operand(cut_.operand)->dim(cut_.dim);
+    const int64_t size = slice->dim(cut_.dim) * ring_.size();
+    Node* const other = pad_to(cut_.dot->operand(1 - cut_.operand), cut_.other_dim, size);
+    if (sums && size > read) slice = mask_tail(slice, cut_.dim, ring_.place(c), read);
+    dtype_ = sums ? sum_dtype(*cut_.dot) : cut_.dot->shape.dtype;
+    Shape whole(dtype_, cut_.dot->dims());
+    if (cut_.result_dim >= 0) whole.dims.at(static_cast<size_t>(cut_.result_dim)) = size;
+    Node* result = hlo::splat(c, whole, sums ? neutral_contribution(Combiner::sum, dtype_) : 0);
+    std::vector<Node*> state = {other, result, slice};
+    if (both_ways_) state.push_back(ring_.pass_on(slice, 1));
+    // The last slices are multiplied behind the loop: they go nowhere.
+    const int64_t moves = (both_ways_ ? ring_.size() / 2 : ring_.size()) - 1;
+    const int64_t trips = moves / unroll_;
+    state = emit_loop(c, "windowed_einsum", trips, std::move(state),
+                      [&](Computation&, const std::vector<Node*>& values, Node* iteration) {
+                        std::vector<Node*> next = values;
+                        for (int64_t k = 0; k < unroll_; ++k) next = move(next, at(iteration, k));
+                        return next;
+                      });
+    int64_t done = trips * unroll_;
+    for (; done < moves; ++done) state = move(state, Ring::integer(c, done));
+    result = multiply(state, Ring::integer(c, done)).at(1);
+    const Dims& dims = cut_.dot->dims();
+    if (size > read && !sums)
+      result = hlo::slice(result, Dims(dims.size(), 0), dims, Dims(dims.size(), 1));
+    return hlo::convert(result, cut_.dot->shape.dtype);
+  }
+
+ private:
+  Node* at(Node* iteration, int64_t k) const {
+    if (unroll_ == 1) return iteration;
+    Computation& c = iteration->parent();
+    return hlo::binary(Opcode::add,
+                       hlo::binary(Opcode::multiply, iteration, Ring::integer(c, unroll_)),
+                       Ring::integer(c, k));
+  }
+
+  // Multiplies the slices held after `moved` moves: that of the device `moved` further on, and,
+  // both ways, that of the device 1 + moved back.
+  std::vector<Node*> multiply(std::vector<Node*> state, Node* moved) const {
+    Computation& c = moved->parent();
+    Node* const place = ring_.place(c);
+    state[1] = join(state[1], state[2], state[0], ring_.place_after(place, moved));
+    if (both_ways_) {
+      Node* const back = hlo::binary(Opcode::subtract, Ring::integer(c, ring_.size() - 1), moved);
+      state[1] = join(state[1], state[3], state[0], ring_.place_after(place, back));
+    }
+    return state;
+  }
+
+  std::vector<Node*> move(const std::vector<Node*>& state, Node* moved) const {
+    std::vector<Node*> next = multiply(state, moved);
+    next[2] = ring_.pass_on(state[2], -1);
+    if (both_ways_) next[3] = ring_.pass_on(state[3], 1);
+    return next;
+  }
+
+  Node* join(Node* result, Node* slice, Node* other, Node* block) const {
+    if (cut_.other_dim >= 0)
+      other = slice_block(other, cut_.other_dim, block, slice->dim(cut_.dim));
+    Node* const part = product(cut_, slice, other, dtype_);
+    if (cut_.kind == DimKind::contracting) return hlo::binary(Opcode::add, result, part);
+    return put_block(result, part, cut_.result_dim, block);
+  }
+
+  Cut cut_;
+  Ring ring_;
+  bool both_ways_;
+  int64_t unroll_;
+  DType dtype_ = DType::f32;
+};
+
+// reduce-scatter(dot(x, y)): sums go round the ring, each device adds its share of the slice that
+// passes; after the last step every device holds its own. Each slice has `size` elements, the last
+// ones of them may be a tail.
+class ScatterLoop {
+ public:
+  ScatterLoop(const Cut& cut, Ring ring, int64_t size, const WindowedEinsumOptions& options)
+      : cut_(cut),
+        ring_(std::move(ring)),
+        size_(size),
+        both_ways_(options.bidirectional && ring_.size() % 2 == 0),
+        unroll_(options.unroll ? 2 : 1),
+        dtype_(sum_dtype(*cut.dot)) {}
+
+  Node* emit_instead() {
+    Computation& c = cut_.dot->parent();
+    std::vector<Node*> state = {cut_.dot->operand(0), cut_.dot->operand(1)};
+    const auto mine = static_cast<size_t>(cut_.operand);
+    state[mine] = pad_to(state[mine], cut_.dim, size_ * ring_.size());
+    state[1 - mine] = pad_to(state[1 - mine], cut_.other_dim, size_ * ring_.size());
+    Node* const first = Ring::integer(c, 0);
+    state.push_back(share(state, first, true));
+    if (both_ways_) state.push_back(share(state, first, false));
+    const int64_t moves = way() - 1;
+    const int64_t trips = moves / unroll_;
+    state = emit_loop(c, "windowed_einsum", trips, std::move(state),
+                      [&](Computation&, const std::vector<Node*>& values, Node* iteration) {
+                        std::vector<Node*> next = values;
+                        for (int64_t k = 0; k < unroll_; ++k)
+                          next = move(next, after(iteration, k));
+                        return next;
+                      });
+    for (int64_t done = trips * unroll_; done < moves; ++done)
+      state = move(state, Ring::integer(c, done + 1));
+    Node* sum = state[2];
+    if (both_ways_) sum = hlo::binary(Opcode::add, sum, ring_.pass_on(state[3], -1));
+    return hlo::convert(sum, cut_.dot->shape.dtype);
+  }
+
+ private:
+  // Devices that a sum visits on its way.
+  int64_t way() const { return both_ways_ ? ring_.size() / 2 : ring_.size(); }
+
+  Node* after(Node* iteration, int64_t k) const {
+    Computation& c = iteration->parent();
+    Node* const done = unroll_ == 1
+                           ? iteration
+                           : hlo::binary(Opcode::multiply, iteration, Ring::integer(c, unroll_));
+    return hlo::binary(Opcode::add, done, Ring::integer(c, k + 1));
+  }
+
+  // This device's part of the sum that it holds at `step`. Forward sums end at their owner after
+  // way() - 1 steps, backward ones one device behind it.
+  Node* share(const std::vector<Node*>& state, Node* step, bool forward) const {
+    Computation& c = step->parent();
+    const int64_t n = ring_.size();
+    Node* const distance = forward
+                               ? hlo::binary(Opcode::subtract, Ring::integer(c, way() - 1), step)
+                               : hlo::binary(Opcode::add, Ring::integer(c, n - way()), step);
+    Node* const block = ring_.place_after(ring_.place(c), distance);
+    Node* const mine =
+        slice_block(state[static_cast<size_t>(cut_.operand)], cut_.dim, block, size_);
+    Node* other = state[static_cast<size_t>(1 - cut_.operand)];
+    if (cut_.other_dim >= 0) other = slice_block(other, cut_.other_dim, block, size_);
+    return product(cut_, mine, other, dtype_);
+  }
+
+  std::vector<Node*> move(const std::vector<Node*>& state, Node* step) const {
+    std::vector<Node*> next = state;
+    next[2] = hlo::binary(Opcode::add, ring_.pass_on(state[2], 1), share(state, step, true));
+    if (both_ways_)
+      next[3] = hlo::binary(Opcode::add, ring_.pass_on(state[3], -1), share(state, step, false));
+    return next;
+  }
+
+  Cut cut_;
+  Ring ring_;
+  int64_t size_;
+  bool both_ways_;
+  int64_t unroll_;
+  DType dtype_;
+};
+
+// The one reader of `node`, nullptr where there are others.
+Node* only_user(const Node& node) {
+  return node.users().size() == 1 && !node.is_root() ? node.users()[0] : nullptr;
+}
+
+// Whether a slice keeps all but the last elements of one dim: what a gather of uneven shards ends
+// in.
+bool cuts_tail(const Node& slice, int64_t dim) {
+  if (!slice.is(Opcode::slice)) return false;
+  for (size_t d = 0; d < slice.dims().size(); ++d)
+    if (slice.attrs.starts[d] != 0 || slice.attrs.strides[d] != 1 ||
+        (static_cast<int64_t>(d) != dim && slice.dims()[d] != slice.operand(0)->dims()[d]))
+      return false;
+  return true;
+}
+
+// Whether a pad puts zeros behind one dim and does nothing else.
+bool adds_tail(const Node& pad, int64_t dim) {
+  if (!pad.is(Opcode::pad) || !pad.operand(1)->is(Opcode::constant) ||
+      pad.operand(1)->attrs.literal.at(0) != 0)
+    return false;
+  for (size_t d = 0; d < pad.dims().size(); ++d) {
+    const PaddingDim& p = pad.attrs.padding[d];
+    if (p.low != 0 || p.interior != 0 || p.high < 0 ||
+        (static_cast<int64_t>(d) != dim && p.high != 0))
+      return false;
+  }
+  return true;
+}
+
+bool opted_out(const Node& node) {
+  const auto found = node.frontend_attributes.find("_xla_collective_matmul");
+  return found != node.frontend_attributes.end() && found->second == "none";
+}
+
+class Windowing {
+ public:
+  Windowing(Module& module, const WindowedEinsumOptions& options)
+      : module_(module), options_(options) {}
+
+  bool run() {
+    std::vector<Node*> dots;
+    for (const std::unique_ptr<Computation>& computation : module_.computations())
+      for (const std::unique_ptr<Node>& node : computation->nodes())
+        if (node->is(Opcode::dot) && !opted_out(*node)) dots.push_back(node.get());
+    bool changed = false;
+    for (Node* dot : dots) changed |= scatter(*dot) || gather(*dot);
+    if (!changed) return false;
+    for (const std::unique_ptr<Computation>& computation : module_.computations()) {
+      computation->remove_dead();
+      computation->sort();
+    }
+    module_.sort_computations();
+    return true;
+  }
+
+ private:
+  bool large(const Shape& shape) const {
+    return shape.bytes() >= saturating_multiply(options_.threshold_mib, int64_t{1} << 20);
+  }
+
+  std::optional<Ring> ring_of(const Node& collective) const {
+    Ring ring(collective.attrs.replica_groups, module_.num_partitions);
+    if (!ring.regular() || ring.size() < 2 || ring.size() > options_.max_iterations)
+      return std::nullopt;
+    return ring;
+  }
+
+  bool gather(Node& dot) {
+    if (!options_.all_gather) return false;
+    for (int64_t i = 0; i < 2; ++i) {
+      Node* const operand = dot.operand(i);
+      const bool tail = operand->is(Opcode::slice) && operand->operand(0)->is(Opcode::all_gather) &&
+                        cuts_tail(*operand, operand->operand(0)->attrs.dimensions.at(0));
+      Node& collective = tail ? *operand->operand(0) : *operand;
+      const bool alone = collective.users().size() == 1 && operand->users().size() == 1;
+      if (!collective.is(Opcode::all_gather) || collective.operands().size() != 1 ||
+          (!alone && !options_.skip_checking_users) || dot.operand(0) == dot.operand(1) ||
+          !large(collective.shape))
+        continue;
+      const std::optional<Ring> ring = ring_of(collective);
+      if (!ring) continue;
+      const EmissionScope scope(dot.metadata, dot.backward);
+      const Cut cut = cut_along(dot, i, collective.attrs.dimensions.at(0));
+      Node* const result = GatherLoop(cut, *ring, options_).emit_instead(collective.operand(0));
+      dot.parent().replace_uses(&dot, result);
+      return true;
+    }
+    return false;
+  }
+
+  bool scatter(Node& dot) {
+    if (!options_.reduce_scatter) return false;
+    Node* user = only_user(dot);
+    const Node* const pad = user && user->is(Opcode::pad) ? user : nullptr;
+    if (pad) user = only_user(*pad);
+    if (!user || !user->is(Opcode::reduce_scatter)) return false;
+    Node& collective = *user;
+    const int64_t dim = collective.attrs.dimensions.at(0);
+    if (collective.operands().size() != 1 || (pad && !adds_tail(*pad, dim)) ||
+        recognize_combiner(*collective.called.at(0)) != Combiner::sum || !large(dot.shape))
+      return false;
+    const std::optional<Ring> ring = ring_of(collective);
+    if (!ring) return false;
+    const EmissionScope scope(dot.metadata, dot.backward);
+    const Cut cut = cut_of_result(dot, dim);
+    ScatterLoop loop(cut, *ring, collective.dim(dim), options_);
+    dot.parent().replace_uses(&collective, loop.emit_instead());
+    return true;
+  }
+
+  Module& module_;
+  const WindowedEinsumOptions& options_;
+};
+
+}  // namespace
+
+bool loop_windowed_einsums(Module& module, const WindowedEinsumOptions& options) {
+  return module.num_partitions > 1 && Windowing(module, options).run();
+}
+
+}  // namespace gspmd

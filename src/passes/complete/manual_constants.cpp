@@ -1,0 +1,90 @@
+// Constants that code inside and outside of manual regions reads. A value is manual or it is not,
+// and what reads a manual value becomes manual too: such constants are made twice.
+
+#include <algorithm>
+#include <set>
+
+#include "ops/common/completion.h"
+#include "passes/complete/propagation.h"
+
+namespace gspmd {
+namespace {
+
+using Nodes = std::set<const Node*>;
+
+// Ops that only rewrite what they are given, so that making them twice changes nothing.
+bool rewrites(const Node& node) {
+  return (node.op().has(kDataMovement) || node.op().has(kElementwise)) && node.called.empty() &&
+         !has_effects(node) && !node.is(Opcode::custom_call);
+}
+
+bool is_all_in(const Nodes& nodes, const std::vector<Node*>& of) {
+  return std::all_of(of.begin(), of.end(), [&](Node* n) { return nodes.contains(n); });
+}
+
+// What is made of constants alone and has no annotation.
+Nodes made_of_constants(const Computation& computation) {
+  Nodes found;
+  for (const auto& node : computation.nodes()) {
+    if (node->sharding || node->shape.is_tuple) continue;
+    const bool leaf = node->is(Opcode::constant) || node->is(Opcode::iota);
+    const bool made = !node->operands().empty() && rewrites(*node);
+    if (leaf || (made && is_all_in(found, node->operands()))) found.insert(node.get());
+  }
+  return found;
+}
+
+// Arrays that are manual or computed from such, up to the end of their region.
+Nodes inside_manual(const Computation& computation) {
+  Nodes found;
+  for (const auto& node : computation.nodes()) {
+    if (node->shape.is_tuple || node->attrs.custom_call_target == "SPMDShardToFullShape") continue;
+    const bool follows = !node->sharding &&
+                         std::any_of(node->operands().begin(), node->operands().end(),
+                                     [&](const Node* operand) { return found.contains(operand); });
+    if (follows || is_all_manual(node->sharding)) found.insert(node.get());
+  }
+  return found;
+}
+
+bool split(Computation& computation) {
+  Nodes manual = inside_manual(computation);
+  if (manual.empty()) return false;
+  const Nodes constants = made_of_constants(computation);
+  std::vector<Node*> readers_first;
+  for (const auto& node : computation.nodes())
+    if (constants.contains(node.get())) readers_first.push_back(node.get());
+  std::reverse(readers_first.begin(), readers_first.end());
+  bool changed = false;
+  for (Node* node : readers_first) {
+    std::vector<Node*> inside;
+    for (Node* user : node->users())
+      if (manual.contains(user) && user->attrs.custom_call_target != "SPMDFullToShardShape")
+        inside.push_back(user);
+    if (inside.empty()) continue;
+    if (inside.size() == node->users().size() && !node->is_root()) {
+      manual.insert(node);
+      continue;
+    }
+    Node* twin = computation.append(node->opcode(), node->shape, node->operands(), node->attrs,
+                                    node->name());
+    twin->metadata = node->metadata;
+    for (Node* user : inside)
+      for (size_t i = 0; i < user->operands().size(); ++i)
+        if (user->operands()[i] == node) user->set_operand(static_cast<int64_t>(i), twin);
+    manual.insert(twin);
+    changed = true;
+  }
+  if (changed) computation.sort();
+  return changed;
+}
+
+}  // namespace
+
+bool split_manual_constants(Module& module) {
+  bool changed = false;
+  for (const auto& computation : module.computations()) changed |= split(*computation);
+  return changed;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,197 @@
+#include "passes/complete/propagation.h"
+
+#include <algorithm>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+
+std::vector<Node*> post_order(const Computation& computation) {
+  enum : uint8_t { unseen, open, done };
+  std::map<const Node*, size_t> position;  // only looked up, never iterated
+  for (const auto& node : computation.nodes()) position.emplace(node.get(), position.size());
+  std::vector<uint8_t> state(position.size(), unseen);
+  std::vector<Node*> order;
+  std::vector<Node*> stack;
+  for (const auto& start : computation.nodes()) {
+    if (!start->users().empty()) continue;
+    stack.push_back(start.get());
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      uint8_t& mark = state[position.at(node)];
+      if (mark != unseen) {
+        stack.pop_back();
+        if (mark == open) order.push_back(node);
+        mark = done;
+        continue;
+      }
+      mark = open;
+      const auto& operands = node->operands();
+      for (auto it = operands.rbegin(); it != operands.rend(); ++it)
+        if (state[position.at(*it)] == unseen) stack.push_back(*it);
+    }
+  }
+  return order;
+}
+
+bool Propagation::may_be_tiled(const Node& node) const {
+  const auto any = [](const std::vector<bool>& flags) {
+    return std::find(flags.begin(), flags.end(), true) != flags.end();
+  };
+  const bool embedded = caller_.contains(&node.parent());
+  const bool entry = &node.parent() == module_.entry();
+  if (node.is_root() && !embedded && !(entry && any(options_.allow_output))) return false;
+  if (node.is(Opcode::parameter)) return embedded || any(options_.allow_parameters);
+  const OpInfo& op = node.op();
+  return !op.completion.may_be_tiled || op.completion.may_be_tiled(node, options_.spmd);
+}
+
+// A user's annotation changes in its open dims only.
+std::optional<Sharding> Propagation::better_leaf(const Node& node, const Shape& shape,
+                                                 const std::optional<Sharding>& current,
+                                                 Sharding candidate,
+                                                 const ImproveOptions& options) const {
+  candidate = candidate.with_open({});
+  if (candidate.is_tiled() && !candidate.unreduced().empty())
+    candidate = candidate.with_unreduced({});
+  if (candidate.rank() > shape.rank()) return std::nullopt;
+  if (!given(node)) {
+    std::optional<Sharding> better = improve_sharding(shape, current, candidate, options);
+    if (better && current && equivalent(*better, *current)) return std::nullopt;
+    return better;
+  }
+  if (!options.merge_partial || !current || !candidate.is_tiled() || !candidate.order())
+    return std::nullopt;
+  const std::vector<bool>& open = current->open();
+  std::vector<Digits> dims(static_cast<size_t>(shape.rank()));
+  for (size_t d = 0; d < dims.size() && d < open.size(); ++d)
+    if (open[d]) dims[d] = candidate.dim(static_cast<int64_t>(d));
+  const Sharding part =
+      Sharding::tiled(candidate.order(), std::move(dims), candidate.manual_digits());
+  const auto both = current->mesh() && candidate.mesh()
+                        ? merge_by_prefix(*current, part, shape.rank())
+                        : merge(*current, part, shape.rank());
+  if (!both || both->num_tiles() <= current->num_tiles()) return std::nullopt;
+  return both->with_open(open).with_mesh(current->mesh());
+}
+
+bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via, int level,
+                          bool reshard_freely, int64_t leaf) {
+  ImproveOptions options{options_.spmd && level > 0, reshard_freely};
+  if (!node.shape.is_tuple) {
+    if (candidate.is_tuple()) return false;
+    auto better = better_leaf(node, node.shape, node.sharding, candidate, options);
+    if (!better) return false;
+    set_sharding(node, std::move(*better), via);
+    return true;
+  }
+  if (!propagates(candidate)) return false;
+  options.reshard_freely = true;  // a tuple has no layout of its own to protect
+  return improve_leaves(node, candidate, via, options, leaf);
+}
+
+bool Propagation::improve_leaves(Node& node, const Sharding& candidate, const Node& via,
+                                 const ImproveOptions& options, int64_t leaf) {
+  const std::vector<Shape> shapes = leaf_shapes(node.shape);
+  if (node.sharding && !node.sharding->is_tuple())
+    node.sharding = Sharding::tuple(std::vector<Sharding>(shapes.size(), *node.sharding));
+  if (node.sharding && node.sharding->elements().size() != shapes.size())
+    user_error("propagate: {} has {} leaves and a tuple sharding of {}", node.name(), shapes.size(),
+               node.sharding->elements().size());
+  if (candidate.is_tuple() && candidate.elements().size() != shapes.size()) return false;
+  std::vector<Sharding> leaves;  // filled with the first improvement
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (leaf >= 0 && leaf != static_cast<int64_t>(i)) continue;
+    const Sharding& wanted = candidate.is_tuple() ? candidate.elements().at(i) : candidate;
+    if (wanted.is_replicated()) continue;  // no improvement on anything
+    std::optional<Sharding> improved;
+    if (!node.sharding)
+      improved = wanted;  // any sharding is better than none
+    else
+      improved = better_leaf(node, shapes[i], node.sharding->elements()[i], wanted, options);
+    if (!improved || improved->rank() > shapes[i].rank()) continue;
+    if (leaves.empty())
+      leaves = node.sharding ? node.sharding->elements() : std::vector<Sharding>(shapes.size());
+    leaves[i] = std::move(*improved);
+  }
+  if (leaves.empty() && node.sharding) return false;
+  leaves.resize(shapes.size());
+  set_sharding(node, Sharding::tuple(std::move(leaves)), via);
+  return true;
+}
+
+void Propagation::set_sharding(Node& node, Sharding sharding, const Node& via,
+                               const std::vector<const Node*>& by_leaf) {
+  node.sharding = std::move(sharding);
+  record_origins(node, via, by_leaf);
+  copy_to_related(node);
+  wake_neighbours(node);
+}
+
+void Propagation::wake_neighbours(const Node& node) {
+  for (const Node* operand : node.operands())
+    flags(*operand) &= static_cast<uint8_t>(~kDoneFromUsers);
+  for (const Node* user : node.users()) {
+    flags(*user) &= static_cast<uint8_t>(~kDoneFromOperands);
+    if (!user->is(Opcode::while_) && !user->is(Opcode::call) && !user->is(Opcode::conditional))
+      continue;
+    for (const Computation* called : user->called)
+      for (const Node* parameter : called->parameters())
+        flags(*parameter) &= static_cast<uint8_t>(~kDoneFromOperands);
+  }
+}
+
+bool Propagation::sweep_group_members(Computation& computation, int level) {
+  bool changed = false;
+  if (groups_.empty()) return false;
+  for (Node* node : orders_[&computation]) {
+    const auto group = group_of_.find(node->id());
+    if (group == group_of_.end() || level < completion_level(*node)) continue;
+    if (is_all_manual(node->sharding) || node->attrs.custom_call_target == "ShardBarrierTo")
+      continue;
+    if (given(*node) && (!node->sharding || node->sharding->open().empty())) continue;
+    for (const Node* other : groups_[group->second]) {
+      if (other == node || !other->sharding || other->sharding->is_tuple()) continue;
+      if (other->sharding->is_manual() && (!node->sharding || !node->sharding->order()))
+        changed |= become_manual(*node, *other);
+      else if (other->attrs.custom_call_target != "ShardBarrierFrom")
+        changed |= improve(*node, *other->sharding, *other, level, false);
+    }
+  }
+  return changed;
+}
+
+bool Propagation::sweep_computation(Computation& computation, int level) {
+  bool changed = sweep_group_members(computation, level);
+  const std::vector<Node*>& order = orders_[&computation];
+  for (Node* node : order) {
+    if (flags(*node) & kDoneFromOperands) continue;
+    flags(*node) |= kDoneFromOperands;
+    changed |= infer_from_operands(*node, level);
+  }
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    if (flags(**it) & kDoneFromUsers) continue;
+    flags(**it) |= kDoneFromUsers;
+    changed |= infer_from_users(**it, level);
+  }
+  return changed;
+}
+
+bool Propagation::run_to_fixed_point(int level) {
+  for (uint8_t& f : flags_) f &= kGiven;
+  // Tiles only grow, so this ends by itself; ties between computations that contradict each other
+  // are left as they stand.
+  const int64_t bound = 64 + 2 * static_cast<int64_t>(flags_.size());
+  bool any = false;
+  for (int64_t sweep = 0; sweep < bound; ++sweep) {
+    bool changed = false;
+    for (Computation* computation : computations_)
+      changed |= sweep_computation(*computation, level);
+    if (options_.stats) ++options_.stats->sweeps;
+    if (!changed) break;
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace gspmd

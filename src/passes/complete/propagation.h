@@ -1,0 +1,124 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "gspmd/ir/op.h"
+#include "gspmd/passes/complete/propagate.h"
+#include "ops/common/completion.h"
+#include "ops/common/open_dims.h"
+#include "passes/complete/improve_sharding.h"
+
+namespace gspmd {
+
+// The state of one completion run over a module. Phases and orders follow semantics.md 2.2 and 2.3.
+class Propagation {
+ public:
+  Propagation(Module& module, const PropagateOptions& options);
+  bool run();
+  // Whether the last run took back what it had found for a parameter or the result, and nothing
+  // that it heeded is gone.
+  bool may_find_more() const { return replicated_boundary_ && !removed_barriers_; }
+
+ private:
+  enum Flag : uint8_t { kGiven = 1, kDoneFromOperands = 2, kDoneFromUsers = 4 };
+
+  // Set-up and end (propagate.cpp).
+  void check_boundary_flags() const;
+  void convert_sharding_ops();
+  void collect_groups();
+  void group_donated();
+  void detach_root();
+  void detach_borders();
+  void mark_given();
+  void withhold_later();
+  bool hear_next();
+  void align_shard_as_groups();
+  bool relay_barriers();
+  void remove_barriers();
+  void restore_boundary();
+  bool differs_from(const std::vector<std::optional<Sharding>>& before) const;
+
+  // Nodes of several computations that stand for one value (propagation_calls.cpp).
+  void place_channels();
+  void tie_related_nodes();
+  void tie(const std::vector<Node*>& nodes);
+  void tie_argument(const Node& parameter, Node& argument);
+  void copy_to_related(Node& node);
+  const Node* argument_of(const Node& parameter) const;
+
+  // Fixed point (propagation.cpp).
+  bool run_to_fixed_point(int level);
+  bool sweep_group_members(Computation& computation, int level);
+  bool sweep_computation(Computation& computation, int level);
+  // `leaf` of a tuple (-1: all) takes the candidate that came through `via`, where it is an
+  // improvement.
+  bool improve(Node& node, const Sharding& candidate, const Node& via, int level,
+               bool reshard_freely, int64_t leaf = -1);
+  bool improve_leaves(Node& node, const Sharding& candidate, const Node& via,
+                      const ImproveOptions& options, int64_t leaf);
+  std::optional<Sharding> better_leaf(const Node& node, const Shape& shape,
+                                      const std::optional<Sharding>& current, Sharding candidate,
+                                      const ImproveOptions& options) const;
+  void set_sharding(Node& node, Sharding sharding, const Node& via,
+                    const std::vector<const Node*>& by_leaf = {});
+  void wake_neighbours(const Node& node);
+
+  // One node (propagation_rules.cpp).
+  bool infer_from_operands(Node& node, int level);
+  bool infer_tuple(Node& node);
+  bool infer_einsum(Node& node, int level);
+  bool infer_from_users(Node& node, int level);
+  bool infer_from_elements(Node& node, int level);
+  bool copy_replication(Node& node, int level);
+  bool become_manual(Node& node, const Node& via);
+  bool refine_open(Node& node, int level, bool from_users);
+  bool refine_with_conversion(Node& annotation, Node& conversion, const Sharding& wanted,
+                              const Node& via);
+  std::optional<Sharding> suggestion_of_user(const Node& user, int64_t operand, int level);
+  std::optional<Sharding> look_ahead(Node& node);
+
+  bool may_be_tiled(const Node& node) const;
+  CompletionMode mode(int level) const { return {level, options_.spmd}; }
+  uint8_t& flags(const Node& node) { return flags_.at(static_cast<size_t>(node.id())); }
+  bool given(const Node& node) const {
+    return (flags_.at(static_cast<size_t>(node.id())) & kGiven) != 0;
+  }
+
+  Module& module_;
+  PropagateOptions options_;
+  std::vector<uint8_t> flags_;                     // by node id
+  std::map<int64_t, std::vector<Node*>> related_;  // by node id: must stay equal
+  std::map<int64_t, std::vector<Node*>> groups_;   // by shard group id; negative: donated state
+  std::map<int64_t, bool> group_is_as_;
+  std::map<int64_t, int64_t> group_of_;     // node id -> group
+  std::vector<Computation*> computations_;  // those that completion visits, callees first
+  std::map<const Computation*, std::vector<Node*>> orders_;
+  std::map<const Computation*, const Node*> caller_;  // of loop bodies, branches and callees
+  // Annotations still to be heard, by priority.
+  std::map<int64_t, std::vector<std::pair<Node*, Sharding>>> later_;
+  std::optional<Sharding> saved_root_;
+  std::vector<std::optional<Sharding>> saved_parameters_;
+  bool restructured_ = false;
+  bool replicated_boundary_ = false;
+  bool removed_barriers_ = false;
+};
+
+// Gives manual code its own copy of constants that other code reads too; whether there were any.
+bool split_manual_constants(Module& module);
+// Takes away what a run with cse_prevention_only left; whether there was any.
+bool drop_cse_prevention(Module& module);
+// propagate() with cse_prevention_only.
+bool propagate_to_scalar_broadcasts(Module& module, PropagateOptions options);
+
+// Post-order from the roots as the field does it: operands first, the first operand's subtree
+// first.
+std::vector<Node*> post_order(const Computation& computation);
+
+// Brings the origins up to date with the sharding: new digits came through `via` (the node itself:
+// the user gave them; for a tuple: from the values it is made of). `by_leaf`: other neighbours for
+// some leaves, nullptr for the rest.
+void record_origins(Node& node, const Node& via, const std::vector<const Node*>& by_leaf = {});
+
+}  // namespace gspmd

@@ -1,0 +1,355 @@
+// One node from its operands or from its readers (semantics.md 2.5, 2.6).
+
+#include <algorithm>
+
+#include "passes/complete/propagation.h"
+
+namespace gspmd {
+namespace {
+
+// Manual values meet none in a node that ends (starts, seen from behind) a manual region.
+bool ends_manual(const Node& node) {
+  return node.attrs.custom_call_target == "SPMDShardToFullShape";
+}
+bool starts_manual(const Node& node) {
+  return node.attrs.custom_call_target == "SPMDFullToShardShape";
+}
+
+bool has_no_tiles(const Node& node) {
+  if (!node.sharding) return true;
+  const auto whole = [](const Sharding& s) {
+    return s.is_replicated() || s.kind() == ShardingKind::maximal;
+  };
+  if (!node.sharding->is_tuple()) return whole(*node.sharding);
+  return std::all_of(node.sharding->elements().begin(), node.sharding->elements().end(), whole);
+}
+
+// The start of an operation names its thread; its updates and its end need not repeat it.
+bool is_main_thread(const Node& node) {
+  const Node* at = &node;
+  while ((at->is(Opcode::async_update) || at->is(Opcode::async_done)) && !at->operands().empty())
+    at = at->operand(0);
+  const auto found = at->attrs.other.find("async_execution_thread");
+  return found == at->attrs.other.end() || found->second == "\"main\"" || found->second == "main";
+}
+
+// Values that are made as one: all parts are manual if an operand is. A tuple only lists values.
+bool takes_manual(const Node& node) {
+  if (!node.shape.is_tuple) return true;
+  switch (node.opcode()) {
+    case Opcode::reduce:
+    case Opcode::reduce_window:
+    case Opcode::scan:
+    case Opcode::sort:
+    case Opcode::custom_call:
+      return true;
+    case Opcode::async_start:
+    case Opcode::async_update:
+    case Opcode::async_done:
+      return !is_main_thread(node);
+    default:
+      return false;
+  }
+}
+
+// The end or start of a manual region right after an annotation with the same open dims.
+Node* conversion_after(const Node& annotation) {
+  if (annotation.users().size() != 1) return nullptr;
+  Node* user = annotation.users()[0];
+  if (!user->is(Opcode::custom_call) || !(ends_manual(*user) || starts_manual(*user)))
+    return nullptr;
+  return annotation.sharding && unspecified_dims(*user) == annotation.sharding->open() ? user
+                                                                                       : nullptr;
+}
+
+bool is_array_element(const Node& user, const Node& value) {
+  return value.shape.is_tuple && user.is(Opcode::get_tuple_element) && !user.shape.is_tuple;
+}
+
+// Random numbers of one seed: every device starts from all of it, whatever the seed is made of.
+const Node* generator_of_seed(const Node& node) {
+  for (const Node* user : node.users())
+    if (user->is(Opcode::rng_bit_generator)) return user;
+  return nullptr;
+}
+
+// A reader says what it wants of a value where it reads it first.
+int64_t first_position(const Node& user, const Node& value) {
+  int64_t operand = 0;
+  while (user.operand(operand) != &value) ++operand;
+  return operand;
+}
+
+}  // namespace
+
+bool Propagation::become_manual(Node& node, const Node& via) {
+  if (given(node)) return false;
+  if (!node.shape.is_tuple) {
+    set_sharding(node, Sharding::manual(), via);
+    return true;
+  }
+  std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(node.shape)), Sharding::manual());
+  set_sharding(node, Sharding::tuple(std::move(leaves)), via);
+  return true;
+}
+
+// An op that cannot be split is replicated beside replicated operands.
+bool Propagation::copy_replication(Node& node, int level) {
+  if (node.shape.is_tuple || node.is_root() || has_effects(node)) return false;
+  for (const Node* operand : node.operands())
+    if (operand->sharding && !operand->sharding->is_tuple() && operand->sharding->is_replicated())
+      return improve(node, *operand->sharding, *operand, level, false);
+  return false;
+}
+
+// A tuple holds what it is made of: per leaf the more specific of value and present sharding.
+bool Propagation::infer_tuple(Node& node) {
+  const std::vector<ShardingProposal> proposals =
+      node.op().completion.forward(node, CompletionMode{0, options_.spmd});
+  if (proposals.empty()) return false;
+  std::vector<Sharding> wanted = proposals[0].sharding.elements();
+  for (Sharding& leaf : wanted)
+    if (leaf.is_tiled() && !leaf.unreduced().empty()) leaf = leaf.with_unreduced({});
+  if (!node.sharding || !node.sharding->is_tuple() ||
+      node.sharding->elements().size() != wanted.size()) {
+    set_sharding(node, Sharding::tuple(std::move(wanted)), node);
+    return true;
+  }
+  std::vector<Sharding> leaves = node.sharding->elements();
+  bool changed = false;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (!more_specific(wanted[i], leaves[i])) continue;
+    leaves[i] = wanted[i];
+    changed = true;
+  }
+  if (changed) set_sharding(node, Sharding::tuple(std::move(leaves)), node);
+  return changed;
+}
+
+bool Propagation::infer_from_operands(Node& node, int level) {
+  if (level < completion_level(node)) return false;
+  if (given(node)) return refine_open(node, level, false);
+  if (is_all_manual(node.sharding)) return false;
+  if (node.is(Opcode::parameter)) {
+    const Node* argument = argument_of(node);
+    if (!argument || !argument->sharding || !may_be_tiled(node)) return false;
+    return improve(node, *argument->sharding, *argument, level, false);
+  }
+  if (node.operands().empty()) return false;
+  if (has_no_tiles(node) && takes_manual(node))
+    for (const Node* operand : node.operands()) {
+      if (!is_all_manual(operand->sharding)) continue;
+      if (ends_manual(node)) return false;
+      if (level == 0 && (node.is(Opcode::concatenate) || node.is(Opcode::dynamic_slice)))
+        return false;
+      return become_manual(node, *operand);
+    }
+  if (!may_be_tiled(node)) return copy_replication(node, level);
+  if (generator_of_seed(node)) return false;
+  if (node.is(Opcode::tuple)) return infer_tuple(node);
+  const bool product = node.is(Opcode::dot) || node.is(Opcode::convolution);
+  if (product && completes_as_einsum(node)) return infer_einsum(node, level);
+  bool changed = false;
+  const std::vector<ShardingProposal> proposals = node.op().completion.forward(node, mode(level));
+  const bool freely = reshards_freely(node) && (!is_pointwise(node) || mode(level).level == 0 ||
+                                                !options_.spmd || node.operands().size() == 1);
+  for (const ShardingProposal& p : proposals) {
+    const Node& via = p.operand < 0 ? node : *node.operand(p.operand);
+    if (node.is(Opcode::get_tuple_element) && !p.sharding.is_tuple() && p.sharding.is_manual()) {
+      changed |= become_manual(node, via);
+      continue;
+    }
+    changed |= improve(node, p.sharding, via, level, freely, p.leaf);
+  }
+  return changed;
+}
+
+// Two operands that both improve the result: the one that the readers ahead agree with goes first,
+// else the larger one.
+bool Propagation::infer_einsum(Node& node, int level) {
+  const EinsumDims dims = einsum_dims(node);
+  const ImproveOptions options{options_.spmd && level > 0, false};
+  std::optional<Sharding> improved[2];
+  for (int64_t i = 0; i < 2; ++i)
+    if (tiled_leaf(*node.operand(i)))
+      improved[i] =
+          better_leaf(node, node.shape, node.sharding, einsum_result(node, dims, i), options);
+  if (!improved[0] && !improved[1]) return false;
+  int64_t first = improved[0] ? 0 : 1;
+  if (improved[0] && improved[1]) {
+    first = node.operand(0)->shape.bytes() < node.operand(1)->shape.bytes() ? 1 : 0;
+    if (const auto wanted = look_ahead(node)) {
+      const bool fits0 = is_sub_tiling(*wanted, *improved[0], node.shape);
+      const bool fits1 = is_sub_tiling(*wanted, *improved[1], node.shape);
+      if (fits0 != fits1) first = fits0 ? 0 : 1;
+    }
+  }
+  set_sharding(node, *improved[first], *node.operand(first));
+  if (const auto& second = improved[1 - first])
+    improve(node, *second, *node.operand(1 - first), level, false);
+  return true;
+}
+
+// What the first reader with a sharding would like this value to be, through readers that are
+// alone.
+std::optional<Sharding> Propagation::look_ahead(Node& node) {
+  if (node.users().size() != 1) return std::nullopt;
+  std::vector<Node*> chain{&node, node.users()[0]};
+  while (!chain.back()->sharding) {
+    if (chain.back()->users().size() != 1) return std::nullopt;
+    chain.push_back(chain.back()->users()[0]);
+  }
+  constexpr int kEveryLevel = 4;
+  std::optional<Sharding> wanted;
+  size_t first_set = chain.size() - 1;
+  for (size_t i = chain.size() - 1; i >= 1; --i) {
+    Node* user = chain[i];
+    Node* value = chain[i - 1];
+    wanted = suggestion_of_user(*user, first_position(*user, *value), kEveryLevel);
+    if (!wanted || i == 1) break;
+    value->sharding = wanted;  // so that the next one can ask it; taken back below
+    first_set = i - 1;
+  }
+  for (size_t i = first_set; i + 1 < chain.size(); ++i) chain[i]->sharding.reset();
+  if (wanted && (wanted->is_tuple() || !wanted->is_tiled())) return std::nullopt;
+  return wanted;
+}
+
+std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand,
+                                                        int level) {
+  if (level < completion_level(user) || !propagates(user.sharding)) return std::nullopt;
+  const bool product = user.is(Opcode::dot) || user.is(Opcode::convolution);
+  if (!product) return user.op().completion.backward(user, operand, mode(level));
+  const std::vector<OperandSuggestion> said =
+      user.op().completion.suggestions(user, operand, mode(level));
+  if (said.empty()) return std::nullopt;
+  const Sharding& wanted = said[0].sharding;
+  if (said.size() == 1) return wanted;
+  const auto better = improve_sharding(user.operand(operand)->shape, wanted, said[1].sharding,
+                                       {options_.spmd && level > 0, true});
+  return better ? better : wanted;
+}
+
+// Readers of single array elements, all at once: a tuple of many leaves is written once.
+bool Propagation::infer_from_elements(Node& node, int level) {
+  if (!node.shape.is_tuple) return false;
+  if (node.sharding &&
+      (!node.sharding->is_tuple() ||
+       node.sharding->elements().size() != static_cast<size_t>(leaf_count(node.shape))))
+    return false;
+  const ImproveOptions options{options_.spmd && level > 0, true};
+  std::vector<size_t> first_leaf{0};
+  for (const Shape& element : node.shape.elements)
+    first_leaf.push_back(first_leaf.back() + static_cast<size_t>(leaf_count(element)));
+  std::vector<Sharding> leaves;  // filled with the first reader that has a say
+  std::vector<const Node*> by_leaf;
+  bool changed = false;
+  for (const Node* user : node.users()) {
+    if (!is_array_element(*user, node) || !propagates(user->sharding)) continue;
+    const auto index = static_cast<size_t>(user->attrs.index);
+    const size_t leaf = first_leaf.at(index);
+    if (leaves.empty()) {
+      by_leaf.resize(first_leaf.back());
+      if (node.sharding)
+        leaves = node.sharding->elements();
+      else if (user->sharding->is_tiled() || user->sharding->is_manual())
+        // The other leaves are whole, as manual as this one or in the same manual subgroups.
+        for (const Shape& leaf_shape : leaf_shapes(node.shape))
+          leaves.push_back(whole_except(*user->sharding, {}, leaf_shape.rank()));
+      else
+        leaves.resize(by_leaf.size());
+      changed = !node.sharding;
+    }
+    const bool unset = !node.sharding && !by_leaf[leaf];
+    std::optional<Sharding> better = *user->sharding;
+    if (!unset || !better->unreduced().empty())
+      better = better_leaf(node, node.shape.elements[index], leaves[leaf], *better, options);
+    if (!better) continue;
+    leaves[leaf] = better->with_open({});
+    by_leaf[leaf] = user;
+    changed = true;
+  }
+  if (!changed) return false;
+  set_sharding(node, Sharding::tuple(std::move(leaves)), node, by_leaf);
+  return true;
+}
+
+bool Propagation::infer_from_users(Node& node, int level) {
+  // A broadcast waits: its readers may want it in several layouts.
+  if (level < completion_level(node) && node.is(Opcode::broadcast)) return false;
+  if (given(node)) return refine_open(node, level, true);
+  if (is_all_manual(node.sharding)) return false;
+  const std::vector<Node*> users = node.users();
+  if (!node.sharding && !node.shape.is_tuple)
+    for (const Node* user : users)
+      if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
+  if (!may_be_tiled(node)) return false;
+  if (const Node* generator = generator_of_seed(node); generator && level > 0) {
+    if (node.sharding && node.sharding->is_replicated()) return false;
+    set_sharding(node, Sharding::replicated(), *generator);
+    return true;
+  }
+  bool changed = infer_from_elements(node, level);
+  for (Node* user : users)
+    if (!is_array_element(*user, node))
+      if (const auto candidate = suggestion_of_user(*user, first_position(*user, node), level))
+        changed |= improve(node, *candidate, *user, level, false);
+  return changed;
+}
+
+// What the user gave changes in its open dims, once partial shardings may merge.
+bool Propagation::refine_open(Node& node, int level, bool from_users) {
+  if (!options_.spmd || level < 1 || !node.sharding || node.sharding->is_tuple()) return false;
+  const std::vector<bool>& open = node.sharding->open();
+  if (std::find(open.begin(), open.end(), true) == open.end()) return false;
+  bool changed = false;
+  Node* conversion = conversion_after(node);
+  if (!from_users) {
+    for (const ShardingProposal& p : node.op().completion.forward(node, mode(level))) {
+      const Node& via = p.operand < 0 ? node : *node.operand(p.operand);
+      changed |= conversion ? refine_with_conversion(node, *conversion, p.sharding, via)
+                            : improve(node, p.sharding, via, level, false);
+    }
+    return changed;
+  }
+  const Node& read = conversion ? *conversion : node;
+  const std::vector<Node*> users = read.users();
+  for (const Node* user : users) {
+    const auto candidate = suggestion_of_user(*user, first_position(*user, read), level);
+    if (!candidate) continue;
+    changed |= conversion ? refine_with_conversion(node, *conversion, *candidate, *user)
+                          : improve(node, *candidate, *user, level, false);
+  }
+  return changed;
+}
+
+// An annotation and the start (end) of a manual region behind it are two views of one layout: what
+// the open dims get, both get, or none.
+bool Propagation::refine_with_conversion(Node& annotation, Node& conversion, const Sharding& wanted,
+                                         const Node& via) {
+  if (!wanted.is_tiled() || !wanted.order() || !conversion.sharding) return false;
+  const std::vector<bool> open = annotation.sharding->open();
+  const auto refined = [&](const Sharding& current) -> std::optional<Sharding> {
+    const bool same_order = !current.order() || current.order() == wanted.order();
+    if (!current.is_tiled() || !same_order) return std::nullopt;
+    std::vector<Digits> dims(open.size());
+    Digits all;
+    for (size_t d = 0; d < open.size(); ++d) {
+      if (open[d]) dims[d] = wanted.dim(static_cast<int64_t>(d));
+      all.insert(all.end(), dims[d].begin(), dims[d].end());
+    }
+    if (!disjoint(all, current.manual_digits())) return std::nullopt;
+    const Sharding part = Sharding::tiled(wanted.order(), std::move(dims), current.manual_digits());
+    auto both = merge(current, part, static_cast<int64_t>(open.size()));
+    if (!both || both->num_tiles() <= current.num_tiles()) return std::nullopt;
+    return both;
+  };
+  const auto before = refined(*annotation.sharding);
+  const auto after = refined(*conversion.sharding);
+  if (!before || !after) return false;
+  set_sharding(annotation, before->with_open(open), via);
+  set_sharding(conversion, *after, annotation);
+  return true;
+}
+
+}  // namespace gspmd

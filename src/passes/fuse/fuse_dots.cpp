@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <map>
+
+#include "ops/common/strided_view.h"
+#include "passes/fuse/fuse_steps.h"
+
+namespace gspmd {
+namespace {
+
+bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
+
+Node* copy_into(Computation& fused, const Node& node, std::vector<Node*> operands) {
+  Node* copy =
+      fused.append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
+  copy->called = node.called;
+  copy->metadata = node.metadata;
+  copy->backward = node.backward;
+  return copy;
+}
+
+// The last transpose above the dot to which it can be written directly; the dot itself where there
+// is none.
+Node* written_as(Node* dot) {
+  Node* best = dot;
+  for (Node* at = dot; at->users().size() == 1 && !at->is_root(); at = at->users()[0]) {
+    Node* user = at->users()[0];
+    if (!is_view_op(*user) || !view_into(*dot, *user)) break;
+    if (user->is(Opcode::transpose)) best = user;
+    if (user->is_root()) break;
+  }
+  return best;
+}
+
+bool only_dots_read(const Node& node) {
+  if (node.is_root()) return false;
+  return std::all_of(node.users().begin(), node.users().end(), [](const Node* user) {
+    return user->is(Opcode::dot) || (is_view_op(*user) && only_dots_read(*user));
+  });
+}
+
+// Where the dot reads the operand from: through transposes that nothing but products needs.
+Node* read_from(Node* operand) {
+  Node* best = operand;
+  bool transposed = false;
+  for (Node* at = operand; is_view_op(*at) && only_dots_read(*at);) {
+    transposed |= at->is(Opcode::transpose);
+    at = at->operand(0);
+    if (transposed && view_from(*operand, *at)) best = at;
+  }
+  return best;
+}
+
+// Copies the view ops from `source` up to `node`, reading `parameter` in place of the source.
+Node* copy_chain(Computation& fused, const Node& node, const Node& source, Node* parameter) {
+  if (&node == &source) return parameter;
+  return copy_into(fused, node, {copy_chain(fused, *node.operand(0), source, parameter)});
+}
+
+void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2]) {
+  Computation* fused = c.module().add_computation(c.module().unique_name("fused_dot"));
+  Node* operands[2];
+  std::vector<Node*> inputs;
+  std::map<const Node*, Node*> parameters;
+  for (int i = 0; i < 2; ++i) {
+    Node*& parameter = parameters[sources[i]];
+    if (parameter == nullptr) {
+      Attributes attrs;
+      attrs.index = static_cast<int64_t>(inputs.size());
+      parameter = fused->append(Opcode::parameter, sources[i]->shape, {}, std::move(attrs), "p");
+      inputs.push_back(sources[i]);
+    }
+    operands[i] = copy_chain(*fused, *dot->operand(i), *sources[i], parameter);
+  }
+  std::vector<Node*> chain;
+  for (Node* at = root; at != dot; at = at->operand(0)) chain.push_back(at);
+  Node* result = copy_into(*fused, *dot, {operands[0], operands[1]});
+  while (!chain.empty()) {
+    result = copy_into(*fused, *chain.back(), {result});
+    chain.pop_back();
+  }
+  fused->set_root(result);
+  Attributes attrs;
+  attrs.fusion_kind = "kOutput";
+  Node* fusion = c.append(Opcode::fusion, root->shape, std::move(inputs), std::move(attrs),
+                          dot->name() + "_fusion");
+  fusion->called = {fused};
+  fusion->metadata = dot->metadata;
+  fusion->backward = dot->backward;
+  c.replace_uses(root, fusion);
+}
+
+}  // namespace
+
+bool fuse_dots(Computation& c) {
+  std::vector<Node*> dots;
+  for (const auto& node : c.nodes()) {
+    if (node->is(Opcode::dot)) dots.push_back(node.get());
+  }
+  // Writing transposed serves all readers at once, so that comes first.
+  std::map<Node*, Node*> roots;
+  for (Node* dot : dots) roots[dot] = written_as(dot);
+  bool changed = false;
+  for (Node* dot : dots) {
+    Node* sources[2];
+    for (int i = 0; i < 2; ++i) {
+      sources[i] = dot->operand(i);
+      const Node* below = sources[i];
+      while (is_view_op(*below)) below = below->operand(0);
+      const bool written_there = below->is(Opcode::dot) &&
+                                 roots.count(const_cast<Node*>(below)) > 0 &&
+                                 roots[const_cast<Node*>(below)] != below;
+      if (!written_there) sources[i] = read_from(sources[i]);
+    }
+    if (roots[dot] == dot && sources[0] == dot->operand(0) && sources[1] == dot->operand(1))
+      continue;
+    build_fusion(c, dot, roots[dot], sources);
+    changed = true;
+  }
+  if (!changed) return false;
+  c.remove_dead();
+  c.sort();
+  return true;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,372 @@
+#include <algorithm>
+#include <map>
+
+#include "gspmd/ir/op.h"
+#include "passes/fuse/fuse_steps.h"
+
+namespace gspmd {
+namespace {
+
+constexpr size_t kMostMembers = 96;
+constexpr int64_t kMostAgain = 30;     // cost of computing a value again, in additions
+constexpr int64_t kWorthAgain = 4096;  // elements below which nothing is computed again
+
+// What an op costs beside an addition.
+int64_t weight(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::exponential:
+    case Opcode::tanh:
+    case Opcode::log:
+    case Opcode::logistic:
+      return 8;
+    case Opcode::divide:
+    case Opcode::sqrt:
+    case Opcode::rsqrt:
+      return 3;
+    case Opcode::power:
+    case Opcode::sine:
+    case Opcode::cosine:
+    case Opcode::remainder:
+      return 40;
+    default:
+      return 1;
+  }
+}
+
+class Grouper {
+ public:
+  explicit Grouper(const LoopGraph& graph)
+      : g_(graph), group_of_(graph.nodes.size(), -1), stamp_(graph.nodes.size(), 0) {}
+
+  std::vector<LoopGroup> run() {
+    std::map<int64_t, int64_t> last_reader;  // of a value outside groups -> group that reads it
+    for (int64_t n = 0; n < size(); ++n) {
+      if (!g_.fusible[index(n)]) continue;
+      const int64_t group = choose(n, last_reader);
+      for (const int64_t read : g_.reads[index(n)]) {
+        if (full_read(n, read)) last_reader[read] = group;
+      }
+    }
+    break_cycles();
+    compute_again();
+    std::vector<LoopGroup> out;
+    for (const Group& group : groups_) {
+      if (!group.body.members.empty()) out.push_back(group.body);
+    }
+    return out;
+  }
+
+ private:
+  struct Group {
+    LoopGroup body;
+    Dims domain;
+    Dims reduced;  // dims that its reductions fold; empty = none yet
+  };
+  static size_t index(int64_t i) { return static_cast<size_t>(i); }
+  int64_t size() const { return static_cast<int64_t>(g_.nodes.size()); }
+  Group& group(int64_t i) { return groups_[index(i)]; }
+  const Node& node(int64_t n) const { return *g_.nodes[index(n)]; }
+
+  // Whether n reads all of `read` element by element (not a smaller value that is broadcast).
+  bool full_read(int64_t n, int64_t read) const {
+    return node(read).shape.elements_count() > 1 && node(read).dims() == g_.domain[index(n)];
+  }
+
+  bool fits(const Group& group, int64_t n) const {
+    if (group.body.members.size() >= kMostMembers || group.domain != g_.domain[index(n)])
+      return false;
+    return !node(n).is(Opcode::reduce) || group.reduced.empty() ||
+           group.reduced == node(n).attrs.dimensions;
+  }
+
+  int64_t choose(int64_t n, const std::map<int64_t, int64_t>& last_reader) {
+    std::vector<int64_t>
+        candidates;  // groups whose values n reads, then groups that read what n reads
+    const auto consider = [&](int64_t candidate) {
+      if (candidate < 0 || !fits(group(candidate), n)) return;
+      if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) {
+        candidates.push_back(candidate);
+      }
+    };
+    for (const int64_t read : g_.reads[index(n)]) {
+      const bool direct =
+          !node(read).is(Opcode::reduce) && node(read).dims() == g_.domain[index(n)];
+      if (direct) consider(group_of_[index(read)]);
+    }
+    for (const int64_t read : g_.reads[index(n)]) {
+      const auto found = last_reader.find(read);
+      if (found == last_reader.end() || !full_read(n, read)) continue;
+      const int64_t candidate = found->second;
+      if (candidate >= 0 && !group(candidate).body.members.empty() &&
+          node(*group(candidate).body.members.begin()).backward == node(n).backward) {
+        consider(candidate);
+      }
+    }
+    int64_t chosen = -1;
+    for (const int64_t candidate : candidates) {
+      if (group(candidate).body.members.empty()) continue;
+      if (chosen < 0) {
+        if (can_join(candidate, n)) {
+          join(candidate, n);
+          chosen = candidate;
+        }
+      } else if (can_merge(chosen, candidate)) {
+        merge(chosen, candidate);
+      }
+    }
+    if (chosen >= 0) return chosen;
+    groups_.push_back({});
+    groups_.back().domain = g_.domain[index(n)];
+    join(static_cast<int64_t>(groups_.size()) - 1, n);
+    return static_cast<int64_t>(groups_.size()) - 1;
+  }
+
+  void join(int64_t to, int64_t n) {
+    group(to).body.members.insert(n);
+    group_of_[index(n)] = to;
+    if (node(n).is(Opcode::reduce)) group(to).reduced = node(n).attrs.dimensions;
+  }
+
+  void merge(int64_t into, int64_t from) {
+    for (const int64_t n : group(from).body.members) join(into, n);
+    group(from).body.members.clear();
+  }
+
+  // Whether `group` is reached going back from value n, other than directly from n itself.
+  bool reaches(int64_t n, int64_t target, int64_t also_inside) {
+    const int64_t first = *group(target).body.members.begin();
+    std::vector<int64_t> pending{n};
+    ++round_;
+    while (!pending.empty()) {
+      const int64_t at = pending.back();
+      pending.pop_back();
+      if (group_of_[index(at)] == target) return true;
+      if (stamp_[index(at)] == round_) continue;
+      const auto visit = [&](int64_t m) {
+        stamp_[index(m)] = round_;
+        for (const int64_t read : g_.reads[index(m)]) {
+          if (stamp_[index(read)] != round_ && last_of(read) >= first) pending.push_back(read);
+        }
+      };
+      const int64_t unit = group_of_[index(at)];
+      if (unit < 0 || unit == also_inside) {
+        visit(at);
+      } else {
+        for (const int64_t member : group(unit).body.members) visit(member);
+      }
+    }
+    return false;
+  }
+
+  // The last position of the unit that computes n: nothing before a group can depend on it.
+  int64_t last_of(int64_t n) {
+    const int64_t unit = group_of_[index(n)];
+    return unit < 0 ? n : *group(unit).body.members.rbegin();
+  }
+
+  bool can_join(int64_t target, int64_t n) {
+    for (const int64_t read : g_.reads[index(n)]) {
+      if (group_of_[index(read)] != target && reaches(read, target, -1)) return false;
+      // A reduction's result exists only after the loop.
+      if (group_of_[index(read)] == target && node(read).is(Opcode::reduce)) return false;
+    }
+    return true;
+  }
+
+  bool can_merge(int64_t a, int64_t b) {
+    if (group(a).body.members.size() + group(b).body.members.size() > kMostMembers) return false;
+    if (!group(a).reduced.empty() && !group(b).reduced.empty() &&
+        group(a).reduced != group(b).reduced) {
+      return false;
+    }
+    for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
+      for (const int64_t n : group(one).body.members) {
+        for (const int64_t read : g_.reads[index(n)]) {
+          const int64_t unit = group_of_[index(read)];
+          if (unit == one) continue;
+          if (unit == other) {
+            if (node(read).is(Opcode::reduce)) return false;
+            continue;
+          }
+          if (reaches(read, other, -1)) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // Groups that depend on each other through others, which the search back from single values does
+  // not see where a group reaches past its target: the longest of each cycle falls apart.
+  void break_cycles() {
+    while (true) {
+      const std::vector<int64_t> units = units_on_cycles();
+      int64_t longest = -1;
+      for (const int64_t unit : units)
+        if (unit < std::ssize(groups_) && (longest < 0 || span(unit) > span(longest)))
+          longest = unit;
+      if (longest < 0) return;
+      const std::set<int64_t> members = group(longest).body.members;
+      group(longest).body.members = {*members.begin()};
+      for (const int64_t n : members) {
+        if (n == *members.begin()) continue;
+        groups_.push_back({});
+        groups_.back().domain = g_.domain[index(n)];
+        join(std::ssize(groups_) - 1, n);
+      }
+    }
+  }
+
+  int64_t span(int64_t unit) {
+    return *group(unit).body.members.rbegin() - *group(unit).body.members.begin();
+  }
+
+  // Units (groups, then single nodes) that are left when those without readers and those that read
+  // nothing are taken away, again and again.
+  std::vector<int64_t> units_on_cycles() {
+    const auto unit_of = [&](int64_t n) {
+      return group_of_[index(n)] >= 0 ? group_of_[index(n)] : std::ssize(groups_) + n;
+    };
+    const size_t count = groups_.size() + g_.nodes.size();
+    std::vector<std::set<int64_t>> edges[2] = {std::vector<std::set<int64_t>>(count),
+                                               std::vector<std::set<int64_t>>(count)};
+    for (int64_t n = 0; n < size(); ++n)
+      for (const int64_t read : g_.reads[index(n)])
+        if (unit_of(read) != unit_of(n)) {
+          edges[0][index(unit_of(n))].insert(unit_of(read));
+          edges[1][index(unit_of(read))].insert(unit_of(n));
+        }
+    for (const int side : {0, 1}) {
+      std::vector<int64_t> free;
+      for (size_t u = 0; u < count; ++u)
+        if (edges[side][u].empty()) free.push_back(static_cast<int64_t>(u));
+      while (!free.empty()) {
+        const int64_t unit = free.back();
+        free.pop_back();
+        for (const int64_t other : edges[1 - side][index(unit)]) {
+          edges[side][index(other)].erase(unit);
+          if (edges[side][index(other)].empty()) free.push_back(other);
+        }
+        edges[1 - side][index(unit)].clear();
+      }
+    }
+    std::vector<int64_t> left;
+    for (size_t u = 0; u < count; ++u)
+      if (!edges[0][u].empty() && !edges[1][u].empty()) left.push_back(static_cast<int64_t>(u));
+    return left;
+  }
+
+  // --- values computed again by their readers ---
+
+  void compute_again() {
+    std::vector<std::vector<int64_t>> readers(g_.nodes.size());
+    for (int64_t n = 0; n < size(); ++n) {
+      if (g_.absorbed[index(n)]) continue;
+      for (const int64_t read : g_.reads[index(n)]) readers[index(read)].push_back(n);
+    }
+    // Broadcasts and such that nobody absorbs read their operands themselves.
+    for (int64_t n = 0; n < size(); ++n) {
+      if (!g_.absorbed[index(n)]) continue;
+      for (const Node* user : node(n).users()) {
+        const int64_t at = position_of(user);
+        if (g_.fusible[index(at)] || g_.absorbed[index(at)]) continue;
+        for (const int64_t read : g_.reads[index(n)]) readers[index(read)].push_back(n);
+      }
+    }
+    for (int64_t n = 0; n < size(); ++n) {
+      if (group_of_[index(n)] >= 0 && !node(n).is(Opcode::reduce))
+        compute_again(n, readers[index(n)]);
+    }
+  }
+
+  int64_t position_of(const Node* wanted) {
+    if (positions_.empty()) {
+      for (int64_t n = 0; n < size(); ++n) positions_[&node(n)] = n;
+    }
+    return positions_.at(wanted);
+  }
+
+  void compute_again(int64_t n, const std::vector<int64_t>& readers) {
+    const int64_t own = group_of_[index(n)];
+    if (node(n).is_root() || node(n).shape.elements_count() < kWorthAgain) return;
+    std::set<int64_t> others;
+    for (const int64_t reader : readers) {
+      const int64_t unit = group_of_[index(reader)];
+      if (unit == own) continue;
+      if (unit < 0 || group(unit).domain != group(own).domain) return;  // it has to be in memory
+      others.insert(unit);
+    }
+    for (size_t i = 0; i < groups_.size() && !others.empty(); ++i) {
+      const auto unit = static_cast<int64_t>(i);
+      if (unit == own || others.count(unit) > 0) continue;
+      if (reads_from_clone(unit, n)) others.insert(unit);
+    }
+    if (others.empty()) return;
+    std::set<int64_t> cone;
+    std::set<int64_t> leaves;
+    collect_cone(own, n, cone, leaves);
+    int64_t cost = 0;
+    for (const int64_t m : cone) cost += weight(node(m));
+    if (cost > kMostAgain) return;
+    for (const int64_t unit : others) {
+      if (group(unit).body.members.size() + group(unit).body.clones.size() + cone.size() >
+          kMostMembers)
+        return;
+      int64_t extra = 0;
+      const std::set<int64_t> present = inputs_of(unit);
+      for (const int64_t leaf : leaves) {
+        extra += node(leaf).dims() == group(own).domain && present.count(leaf) == 0;
+      }
+      if (extra > 1) return;
+    }
+    for (const int64_t unit : others) {
+      for (const int64_t m : cone) {
+        if (group(unit).body.members.count(m) == 0) group(unit).body.clones.insert(m);
+      }
+    }
+  }
+
+  // Whether a clone in the group reads n from outside.
+  bool reads_from_clone(int64_t unit, int64_t n) {
+    const LoopGroup& body = group(unit).body;
+    if (body.contains(n)) return false;
+    return std::any_of(body.clones.begin(), body.clones.end(), [&](int64_t clone) {
+      const auto& reads = g_.reads[index(clone)];
+      return std::binary_search(reads.begin(), reads.end(), n);
+    });
+  }
+
+  void collect_cone(int64_t own, int64_t n, std::set<int64_t>& cone, std::set<int64_t>& leaves) {
+    if (!group(own).body.contains(n)) {
+      leaves.insert(n);
+      return;
+    }
+    if (!cone.insert(n).second) return;
+    for (const int64_t read : g_.reads[index(n)]) collect_cone(own, read, cone, leaves);
+  }
+
+  std::set<int64_t> inputs_of(int64_t unit) {
+    std::set<int64_t> inputs;
+    const LoopGroup& body = group(unit).body;
+    for (const auto* list : {&body.members, &body.clones}) {
+      for (const int64_t n : *list) {
+        for (const int64_t read : g_.reads[index(n)]) {
+          if (!body.contains(read)) inputs.insert(read);
+        }
+      }
+    }
+    return inputs;
+  }
+
+  const LoopGraph& g_;
+  std::vector<Group> groups_;
+  std::vector<int64_t> group_of_;
+  std::vector<int64_t> stamp_;
+  std::map<const Node*, int64_t> positions_;
+  int64_t round_ = 0;
+};
+
+}  // namespace
+
+std::vector<LoopGroup> group_loops(const LoopGraph& graph) { return Grouper(graph).run(); }
+
+}  // namespace gspmd

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <map>
+
+#include "gspmd/ir/op.h"
+#include "passes/fuse/fuse_steps.h"
+
+namespace gspmd {
+namespace {
+
+using Positions = std::map<const Node*, int64_t>;
+
+// Makes one group into a fusion node.
+class Rewriter {
+ public:
+  Rewriter(Computation& computation, const LoopGraph& graph, const Positions& positions,
+           const LoopGroup& group)
+      : c_(computation), g_(graph), position_(positions), group_(group) {}
+
+  // Members whose value somebody outside reads, given who else computes it for themselves.
+  std::vector<int64_t> outputs(const std::vector<LoopGroup>& all) const {
+    std::vector<int64_t> out;
+    for (const int64_t n : group_.members) {
+      const Node& node = *g_.nodes[static_cast<size_t>(n)];
+      bool read = node.is_root();
+      for (const Node* user : node.users()) read |= read_outside(n, *user, all);
+      if (read) out.push_back(n);
+    }
+    return out;
+  }
+
+  void rewrite(const std::vector<int64_t>& outputs) {
+    std::map<const Node*, Node*> copies;
+    fused_ = c_.module().add_computation(c_.module().unique_name("fused"));
+    std::set<int64_t> live = needed(outputs);
+    std::vector<Node*> results;
+    bool reduces = false;
+    for (const int64_t n : live) {
+      const Node& node = *g_.nodes[static_cast<size_t>(n)];
+      copy(node, copies);
+      reduces |= node.is(Opcode::reduce);
+    }
+    for (const int64_t n : outputs) results.push_back(copies.at(g_.nodes[static_cast<size_t>(n)]));
+    std::vector<Shape> shapes;
+    for (const Node* result : results) shapes.push_back(result->shape);
+    const Shape shape = shapes.size() == 1 ? shapes[0] : Shape::tuple(shapes);
+    fused_->set_root(results.size() == 1 ? results[0]
+                                         : fused_->append(Opcode::tuple, shape, results));
+    const Node& last = *g_.nodes[static_cast<size_t>(outputs.back())];
+    Attributes attrs;
+    attrs.fusion_kind = reduces ? "kInput" : "kLoop";
+    Node* fusion =
+        c_.append(Opcode::fusion, shape, inputs_, std::move(attrs), last.name() + "_fusion");
+    fusion->called = {fused_};
+    fusion->metadata = last.metadata;
+    fusion->backward = last.backward;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      Node* value = fusion;
+      if (outputs.size() > 1) {
+        Attributes element;
+        element.index = static_cast<int64_t>(i);
+        value = c_.append(Opcode::get_tuple_element, shapes[i], {fusion}, std::move(element));
+        value->metadata = g_.nodes[static_cast<size_t>(outputs[i])]->metadata;
+        value->backward = last.backward;
+      }
+      replacements_.emplace_back(g_.nodes[static_cast<size_t>(outputs[i])], value);
+    }
+  }
+
+  const std::vector<std::pair<Node*, Node*>>& replacements() const { return replacements_; }
+
+ private:
+  bool read_outside(int64_t n, const Node& user, const std::vector<LoopGroup>& all) const {
+    const int64_t at = position_.at(&user);
+    if (g_.absorbed[static_cast<size_t>(at)]) {
+      // A smaller value that is broadcast: its readers read it from outside, the broadcast itself
+      // too.
+      return true;
+    }
+    for (const LoopGroup& group : all) {
+      if (group.contains(at) && !group.contains(n)) return true;
+    }
+    return !g_.fusible[static_cast<size_t>(at)];
+  }
+
+  std::set<int64_t> needed(const std::vector<int64_t>& outputs) const {
+    std::set<int64_t> live;
+    std::vector<int64_t> pending = outputs;
+    while (!pending.empty()) {
+      const int64_t n = pending.back();
+      pending.pop_back();
+      if (!group_.contains(n) || !live.insert(n).second) continue;
+      const auto& reads = g_.reads[static_cast<size_t>(n)];
+      pending.insert(pending.end(), reads.begin(), reads.end());
+    }
+    return live;
+  }
+
+  Node* copy(const Node& node, std::map<const Node*, Node*>& copies) {
+    if (const auto found = copies.find(&node); found != copies.end()) return found->second;
+    const int64_t n = position_.at(&node);
+    if (!g_.absorbed[static_cast<size_t>(n)] && !group_.contains(n)) {
+      Attributes attrs;
+      attrs.index = static_cast<int64_t>(inputs_.size());
+      inputs_.push_back(g_.nodes[static_cast<size_t>(n)]);
+      return copies[&node] =
+                 fused_->append(Opcode::parameter, node.shape, {}, std::move(attrs), "p");
+    }
+    std::vector<Node*> operands;
+    for (const Node* operand : node.operands()) operands.push_back(copy(*operand, copies));
+    Node* made =
+        fused_->append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
+    made->called = node.called;
+    made->metadata = node.metadata;
+    made->backward = node.backward;
+    return copies[&node] = made;
+  }
+
+  Computation& c_;
+  const LoopGraph& g_;
+  const Positions& position_;
+  const LoopGroup& group_;
+  Computation* fused_ = nullptr;
+  std::vector<Node*> inputs_;
+  std::vector<std::pair<Node*, Node*>> replacements_;
+};
+
+// A lone node stays as it is unless it would make a broadcast real.
+bool worth_it(const LoopGraph& graph, const LoopGroup& group) {
+  if (group.members.size() + group.clones.size() > 1) return true;
+  const Node& node = *graph.nodes[static_cast<size_t>(*group.members.begin())];
+  return std::any_of(node.operands().begin(), node.operands().end(), [](const Node* operand) {
+    return (operand->is(Opcode::broadcast) || operand->is(Opcode::iota)) &&
+           operand->shape.elements_count() > 1;
+  });
+}
+
+}  // namespace
+
+bool fuse_loops(Computation& computation) {
+  const bool changed = computation.remove_dead() > 0;  // dead readers would ask for results
+  const LoopGraph graph = loop_graph(computation);
+  const std::vector<LoopGroup> groups = group_loops(graph);
+  Positions positions;
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    positions[graph.nodes[n]] = static_cast<int64_t>(n);
+  std::vector<std::pair<Rewriter, std::vector<int64_t>>>
+      rewriters;  // all read the graph before it changes
+  for (const LoopGroup& group : groups) {
+    if (!worth_it(graph, group)) continue;
+    Rewriter rewriter(computation, graph, positions, group);
+    std::vector<int64_t> outputs = rewriter.outputs(groups);
+    if (!outputs.empty()) rewriters.emplace_back(std::move(rewriter), std::move(outputs));
+  }
+  std::vector<std::pair<Node*, Node*>> replacements;
+  for (auto& [rewriter, outputs] : rewriters) {
+    rewriter.rewrite(outputs);
+    const auto& made = rewriter.replacements();
+    replacements.insert(replacements.end(), made.begin(), made.end());
+  }
+  for (const auto& [from, to] : replacements) computation.replace_uses(from, to);
+  if (replacements.empty()) return changed;
+  computation.remove_dead();
+  computation.sort();
+  return true;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,333 @@
+#include "gspmd/passes/memory/plan_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "gspmd/base/error.h"
+#include "passes/memory/plan_memory_buffers.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kStaggered = 16384;
+
+int64_t flat_leaf(const Shape& shape, const Dims& path) {
+  int64_t leaf = 0;
+  const Shape* at = &shape;
+  for (const int64_t index : path) {
+    if (!at->is_tuple || index < 0 || index >= static_cast<int64_t>(at->elements.size())) {
+      user_error("plan_memory: alias path {{{}}} does not exist in {}", fmt::join(path, ","),
+                 to_string(shape));
+    }
+    for (int64_t i = 0; i < index; ++i) leaf += leaf_count(at->elements[static_cast<size_t>(i)]);
+    at = &at->elements[static_cast<size_t>(index)];
+  }
+  return leaf;
+}
+
+class Planner {
+ public:
+  Planner(const Module& module, const PlanOptions& options)
+      : module_(module), options_(options), table_(table_of_buffers(module, options.scratch)) {
+    for (const PlannedBuffer& b : table_.buffers) lifetimes_.emplace_back(b.first, b.last);
+  }
+
+  MemoryPlan plan() {
+    read_donations();
+    place_outputs(true);  // before a result is put over some other dying operand
+    share_in_place();
+    share_loops();
+    place_outputs(false);
+    place_arena();
+    describe_peak();
+    write_places();
+    return std::move(plan_);
+  }
+
+ private:
+  // `from` becomes part of `into`.
+  void merge(int64_t from, int64_t into) {
+    PlannedBuffer& a = table_[into];
+    PlannedBuffer& b = table_[from];
+    a.first = std::min(a.first, b.first);
+    a.last = std::max(a.last, b.last);
+    a.last_inside = std::max(a.last_inside, b.last_inside);
+    b.merged = table_.find(into);
+  }
+
+  bool is_arena(int64_t buffer) { return table_[buffer].kind == PlannedBuffer::arena; }
+
+  void share_in_place() {
+    for (const ShareCandidate& share : table_.shares) {
+      const int64_t operand = table_.find(share.operand), result = table_.find(share.result);
+      if (operand == result || !is_arena(operand) || !is_arena(result)) continue;
+      PlannedBuffer& x = table_[operand];
+      PlannedBuffer& y = table_[result];
+      if (x.last != share.position || y.first != share.position || x.bytes != y.bytes) continue;
+      if (x.shared_at == share.position)
+        continue;  // another result, which nobody reads, lies there
+      merge(operand, result);
+      table_[result].shared_at = share.position;
+    }
+  }
+
+  bool may_share_at(int64_t position, int64_t operand, int64_t result) const {
+    return std::any_of(
+        table_.shares.begin(), table_.shares.end(), [&](const ShareCandidate& share) {
+          return share.position == position && table_.find(share.operand) == operand &&
+                 table_.find(share.result) == result;
+        });
+  }
+
+  // The body writes a leaf's next value over the present one when nobody reads that any more.
+  void share_loops() {
+    for (const CarryCandidate& carry : table_.carries) {
+      const int64_t carried = table_.find(carry.carried), next = table_.find(carry.next);
+      if (carried == next || !is_arena(next) || !is_arena(carried)) continue;
+      const PlannedBuffer& x = table_[carried];
+      const PlannedBuffer& y = table_[next];
+      if (x.bytes != y.bytes || y.last_inside >= 0 || y.first < x.first) continue;
+      const bool free = x.last_inside < y.first ||
+                        (x.last_inside == y.first && may_share_at(y.first, carried, next));
+      if (free) merge(next, carried);
+    }
+  }
+
+  void read_donations() {
+    std::vector<int64_t> first_leaf;
+    int64_t total = 0;
+    for (const Node* parameter : module_.entry()->parameters()) {
+      first_leaf.push_back(total);
+      total += leaf_count(parameter->shape);
+    }
+    const Shape& root = module_.entry()->root()->shape;
+    for (const Alias& alias : module_.aliases) {
+      const auto& parameters = module_.entry()->parameters();
+      if (alias.parameter < 0 || alias.parameter >= static_cast<int64_t>(parameters.size())) {
+        user_error("plan_memory: an alias names parameter {}, there are {}", alias.parameter,
+                   parameters.size());
+      }
+      const auto number = static_cast<size_t>(alias.parameter);
+      const int64_t donor =
+          first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
+      for (const auto& [output, other] : donated_) {
+        if (other != donor) continue;
+        user_error("plan_memory: parameter {} is donated to two results; donate it to one",
+                   alias.parameter);
+      }
+      donated_[flat_leaf(root, alias.output)] = donor;
+    }
+    const std::vector<Shape> shapes = leaf_shapes(root);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      if (donated_.count(static_cast<int64_t>(i)) == 0) plan_.output_bytes += shapes[i].bytes();
+    }
+  }
+
+  void place_outputs(bool donated_only) {
+    for (size_t i = 0; i < table_.roots.size(); ++i) {
+      const auto leaf = static_cast<int64_t>(i);
+      const auto found = donated_.find(leaf);
+      if (donated_only && found == donated_.end()) continue;
+      const int64_t root = table_.find(table_.roots[i]);
+      if (!is_arena(root)) continue;  // copied when the run ends
+      if (found != donated_.end() && !can_take_over(root, found->second)) continue;
+      table_[root].kind = PlannedBuffer::output;
+      table_[root].index = leaf;
+    }
+  }
+
+  // Whether the value may be written into the donated parameter's storage from the start.
+  bool can_take_over(int64_t root, int64_t parameter) {
+    const int64_t donor = table_.find(table_.parameters.at(static_cast<size_t>(parameter)));
+    const PlannedBuffer& x = table_[donor];
+    const PlannedBuffer& y = table_[root];
+    if (x.bytes != y.bytes) return false;
+    return x.last < y.first || (x.last == y.first && may_share_at(y.first, donor, root));
+  }
+
+  // Largest first, each into the tightest gap between those that live at the same time.
+  void place_arena() {
+    std::vector<int64_t> order;
+    for (size_t i = 0; i < table_.buffers.size(); ++i) {
+      const PlannedBuffer& b = table_.buffers[i];
+      if (b.merged < 0 && b.kind == PlannedBuffer::arena) order.push_back(static_cast<int64_t>(i));
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return table_[a].bytes > table_[b].bytes; });
+    std::vector<int64_t> placed;  // by offset
+    for (const int64_t i : order) {
+      PlannedBuffer& b = table_[i];
+      b.offset = best_gap(placed, b);
+      const auto at = std::upper_bound(
+          placed.begin(), placed.end(), b.offset,
+          [&](int64_t offset, int64_t other) { return offset < table_[other].offset; });
+      placed.insert(at, i);
+      plan_.arena_bytes = std::max(plan_.arena_bytes, b.offset + aligned(b.bytes));
+    }
+  }
+
+  // Large buffers get some lines more, so that those used together do not all start at the same
+  // place of a page: their equal elements would fight for the same cache sets.
+  int64_t aligned(int64_t bytes) const {
+    const int64_t lines = ceil_div(bytes, kAlign) * kAlign + options_.guard_bytes;
+    return bytes < kStaggered ? lines : lines + 5 * kAlign;
+  }
+
+  int64_t best_gap(const std::vector<int64_t>& placed, const PlannedBuffer& b) {
+    int64_t best = -1, best_size = INT64_MAX, end = 0;
+    const int64_t bytes = aligned(b.bytes);
+    for (const int64_t other : placed) {
+      const PlannedBuffer& x = table_[other];
+      if (x.last < b.first || b.last < x.first) continue;
+      const int64_t gap = x.offset - end;
+      if (gap >= bytes && gap < best_size) {
+        best = end;
+        best_size = gap;
+      }
+      end = std::max(end, x.offset + aligned(x.bytes));
+    }
+    return best >= 0 ? best : end;
+  }
+
+  // The position where the arena's values take most; -1 where there are none.
+  int64_t find_peak() {
+    std::vector<int64_t> change(table_.at.size() + 1, 0);
+    for (const PlannedBuffer& b : table_.buffers) {
+      if (b.merged >= 0 || b.kind != PlannedBuffer::arena) continue;
+      change[static_cast<size_t>(b.first)] += aligned(b.bytes);
+      change[static_cast<size_t>(b.last) + 1] -= aligned(b.bytes);
+    }
+    int64_t live = 0, most = 0, peak = -1;
+    for (size_t i = 0; i < table_.at.size(); ++i) {
+      live += change[i];
+      int64_t& at_node = plan_.live_bytes[table_.at[i]->id()];
+      at_node = std::max(at_node, live);
+      if (live <= most) continue;
+      most = live;
+      peak = static_cast<int64_t>(i);
+    }
+    plan_.peak_live_bytes = most;
+    return peak;
+  }
+
+  // Of the values that take turns in each buffer the one it holds at a position: the last that was
+  // made.
+  std::map<int64_t, const PlannedBuffer*> values_at(int64_t position) {
+    std::map<int64_t, const PlannedBuffer*> values;
+    for (size_t i = 0; i < table_.buffers.size(); ++i) {
+      const PlannedBuffer& value = table_.buffers[i];
+      const auto [first, last] = lifetimes_[i];
+      if (position < first || last < position) continue;
+      const PlannedBuffer*& held = values[table_.find(static_cast<int64_t>(i))];
+      if (held == nullptr || value.first >= held->first) held = &value;
+    }
+    return values;
+  }
+
+  void describe_peak() {
+    const int64_t peak = find_peak();
+    if (peak >= 0) plan_.peak_op = table_.at[static_cast<size_t>(peak)]->name();
+    const std::map<int64_t, const PlannedBuffer*> values = values_at(peak);
+    for (size_t i = 0; i < table_.buffers.size(); ++i) {
+      const PlannedBuffer& b = table_.buffers[i];
+      if (b.merged >= 0 || (b.kind == PlannedBuffer::arena && (peak < b.first || b.last < peak)))
+        continue;
+      if (b.kind == PlannedBuffer::output && donated_.count(b.index) > 0)
+        continue;  // the parameter's
+      const auto found = values.find(static_cast<int64_t>(i));
+      const PlannedBuffer& value = found != values.end() ? *found->second : b;
+      plan_.peak_tensors.push_back(
+          {kKinds[b.kind], value.node->name(), value.shape, b.bytes, source_line_of(*value.node)});
+    }
+    for (size_t i = 0; i < table_.roots.size();
+         ++i) {  // copied to where it is returned when the run ends
+      const auto leaf = static_cast<int64_t>(i);
+      const PlannedBuffer& b = table_[table_.roots[i]];
+      if (donated_.count(leaf) > 0 || (b.kind == PlannedBuffer::output && b.index == leaf))
+        continue;
+      plan_.peak_tensors.push_back(
+          {BufferPlace::output, b.node->name(), b.shape, b.shape.bytes(), source_line_of(*b.node)});
+    }
+    std::stable_sort(plan_.peak_tensors.begin(), plan_.peak_tensors.end(),
+                     [](const HeldTensor& a, const HeldTensor& b) { return a.bytes > b.bytes; });
+  }
+
+  void write_places() {
+    std::set<int64_t> constants;
+    for (const auto& [leaf, buffer] : table_.of_leaf) {
+      const int64_t found = table_.find(buffer);
+      const PlannedBuffer& b = table_[found];
+      BufferPlace& place = plan_.places[leaf];
+      place.kind = kKinds[b.kind];
+      place.bytes = b.bytes;
+      place.offset = b.kind == PlannedBuffer::arena ? b.offset : 0;
+      place.index = b.kind == PlannedBuffer::constant ? found : b.index;
+      if (b.kind == PlannedBuffer::constant && constants.insert(found).second)
+        plan_.constant_bytes += b.bytes;
+    }
+    for (const int64_t parameter : table_.parameters)
+      plan_.parameter_bytes += table_[parameter].shape.bytes();
+    plan_.peak_bytes =
+        plan_.arena_bytes + plan_.parameter_bytes + plan_.output_bytes + plan_.constant_bytes;
+  }
+
+  static constexpr BufferPlace::Kind kKinds[] = {BufferPlace::arena, BufferPlace::parameter,
+                                                 BufferPlace::constant, BufferPlace::output};
+  const Module& module_;
+  const PlanOptions& options_;
+  BufferTable table_;
+  std::vector<std::pair<int64_t, int64_t>> lifetimes_;  // of the table's buffers before any sharing
+  std::map<int64_t, int64_t> donated_;                  // result leaf -> parameter leaf
+  MemoryPlan plan_;
+};
+
+const char* kind_name(BufferPlace::Kind kind) {
+  switch (kind) {
+    case BufferPlace::parameter:
+      return "parameter ";
+    case BufferPlace::output:
+      return "result ";
+    case BufferPlace::constant:
+      return "constant ";
+    case BufferPlace::arena:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string to_string(const HeldTensor& tensor) {
+  return fmt::format("{}{} {} {} bytes{}", kind_name(tensor.kind), tensor.name,
+                     to_string(tensor.shape), tensor.bytes,
+                     tensor.source.empty() ? "" : fmt::format(" ({})", tensor.source));
+}
+
+void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string& what, Site site) {
+  if (plan.peak_bytes <= limit) return;
+  constexpr size_t kListed = 8;
+  std::vector<std::string> largest;
+  for (const HeldTensor& tensor : plan.peak_tensors) {
+    if (largest.size() < kListed) largest.push_back(to_string(tensor));
+  }
+  user_error(
+      site,
+      "{}: {} bytes are needed on each device, the memory limit is {}: parameters {}, results {}, "
+      "constants "
+      "{}, intermediate values {}{}. The largest{}: {}. Split these over more devices, donate "
+      "arguments "
+      "that results replace, or raise the limit",
+      what, plan.peak_bytes, limit, plan.parameter_bytes, plan.output_bytes, plan.constant_bytes,
+      plan.arena_bytes, plan.peak_op.empty() ? "" : fmt::format(" at {}", plan.peak_op),
+      plan.peak_tensors.size() > kListed ? fmt::format(" of {}", plan.peak_tensors.size()) : "",
+      fmt::join(largest, "; "));
+}
+
+MemoryPlan plan_memory(const Module& local, const PlanOptions& options) {
+  return Planner(local, options).plan();
+}
+
+}  // namespace gspmd

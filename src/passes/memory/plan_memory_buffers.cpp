@@ -1,0 +1,369 @@
+#include "passes/memory/plan_memory_buffers.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+std::string source_line_of(const Node& node) {
+  const Node* at = &node;
+  while (at->metadata.source_file.empty()) {
+    if (at->is(Opcode::fusion)) {
+      at = at->called.at(0)->root();
+      if (!at->is(Opcode::tuple)) continue;
+    }
+    if (at->operands().empty()) return "";
+    at = at->operand(0);
+  }
+  return fmt::format("{}:{}", at->metadata.source_file, at->metadata.source_line);
+}
+
+namespace {
+
+// Position in the fused computation after which no node reads the parameter element by element;
+// INT64_MAX where it is read in another way.
+int64_t last_plain_read(const Computation& fused, const Node& parameter) {
+  int64_t last = -1, position = 0;
+  for (const auto& node : fused.nodes()) {
+    const auto& operands = node->operands();
+    if (std::find(operands.begin(), operands.end(), &parameter) != operands.end()) {
+      if (!node->op().has(kElementwise) || node->dims() != parameter.dims()) return INT64_MAX;
+      last = position;
+    }
+    ++position;
+  }
+  return parameter.is_root() ? INT64_MAX : last;
+}
+
+bool can_share_fusion(const Node& node, int64_t operand, int64_t leaf) {
+  const Computation& fused = *node.called.at(0);
+  if (node.attrs.fusion_kind != "kLoop") return false;
+  const Node* made = fused.root();
+  if (made->is(Opcode::tuple)) made = made->operand(leaf);
+  const Node& parameter = *fused.parameters().at(static_cast<size_t>(operand));
+  if (made->dims() != parameter.dims() || made == &parameter) return false;
+  const int64_t read = last_plain_read(fused, parameter);
+  int64_t position = 0;
+  for (const auto& inner : fused.nodes()) {
+    if (inner.get() == made) return read <= position;
+    ++position;
+  }
+  return false;
+}
+
+// Leaves of a loop's state that its body hands on as they are.
+std::vector<bool> invariant_leaves(const Computation& body) {
+  const Node& state = *body.parameters().at(0);
+  const Node& next = *body.root();
+  std::vector<bool> stays(static_cast<size_t>(leaf_count(state.shape)), false);
+  if (!next.is(Opcode::tuple)) return stays;
+  size_t leaf = 0;
+  for (size_t i = 0; i < next.operands().size(); ++i) {
+    const Node& value = *next.operands()[i];
+    const bool same = value.is(Opcode::get_tuple_element) && value.operand(0) == &state &&
+                      value.attrs.index == static_cast<int64_t>(i);
+    for (int64_t k = leaf_count(value.shape); k > 0; --k) stays.at(leaf++) = same;
+  }
+  return stays;
+}
+
+class Builder {
+ public:
+  Builder(const Module& module, const std::map<int64_t, int64_t>& scratch) : scratch_(scratch) {
+    for (const auto& computation : module.computations()) {
+      for (const auto& node : computation->nodes()) {
+        if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional))
+          continue;
+        for (const Computation* called : node->called) ++call_sites_[called];
+      }
+    }
+  }
+
+  BufferTable build(const Computation& entry) {
+    int64_t leaf = 0;
+    std::vector<int64_t> arguments;
+    step(*entry.root());
+    for (const Node* parameter : entry.parameters()) {
+      for (const Shape& shape : leaf_shapes(parameter->shape)) {
+        const int64_t made = make(*parameter, shape);
+        table_[made].kind = PlannedBuffer::parameter;
+        table_[made].index = leaf++;
+        table_[made].first = 0;
+        arguments.push_back(made);
+      }
+    }
+    table_.parameters = arguments;
+    table_.roots = walk(entry, arguments);
+    const int64_t end = step(*entry.root());
+    for (const int64_t root : table_.roots) read(root, end);
+    return std::move(table_);
+  }
+
+ private:
+  int64_t step(const Node& node) {
+    table_.at.push_back(&node);
+    return static_cast<int64_t>(table_.at.size()) - 1;
+  }
+  int64_t now() const { return static_cast<int64_t>(table_.at.size()) - 1; }
+
+  int64_t make(const Node& node, const Shape& shape) {
+    PlannedBuffer buffer;
+    buffer.bytes = std::max<int64_t>(shape.bytes(), 1);
+    buffer.first = buffer.last = now();
+    buffer.node = &node;
+    buffer.shape = shape;
+    table_.buffers.push_back(std::move(buffer));
+    return static_cast<int64_t>(table_.buffers.size()) - 1;
+  }
+
+  void read(int64_t buffer, int64_t position) {
+    PlannedBuffer& b = table_[buffer];
+    b.last = std::max(b.last, position);
+  }
+
+  using Leaves = std::vector<int64_t>;
+
+  Leaves fresh(const Node& node) {
+    Leaves leaves;
+    for (const Shape& shape : leaf_shapes(node.shape)) leaves.push_back(make(node, shape));
+    return leaves;
+  }
+
+  // Runs through one call of a computation; gives the buffers of its root.
+  Leaves walk(const Computation& computation, const Leaves& arguments) {
+    std::map<const Node*, Leaves> values;
+    size_t at = 0;
+    for (const Node* parameter : computation.parameters()) {
+      const auto count = static_cast<size_t>(leaf_count(parameter->shape));
+      values[parameter] = Leaves(arguments.begin() + static_cast<std::ptrdiff_t>(at),
+                                 arguments.begin() + static_cast<std::ptrdiff_t>(at + count));
+      at += count;
+      note(*parameter, values[parameter]);
+    }
+    for (const Node* node : live_nodes(computation)) {
+      if (node->is(Opcode::parameter)) continue;
+      std::vector<const Leaves*> operands;
+      for (const Node* operand : node->operands()) operands.push_back(&values.at(operand));
+      values[node] = visit(*node, operands);
+      note(*node, values[node]);
+    }
+    return values.at(computation.root());
+  }
+
+  void note(const Node& node, const Leaves& leaves) {
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      table_.of_leaf[{node.id(), static_cast<int64_t>(i)}] = leaves[i];
+    }
+  }
+
+  Leaves visit(const Node& node, const std::vector<const Leaves*>& operands) {
+    if (is_alias(node)) return visit_alias(node, operands);
+    step(node);
+    for (const Leaves* leaves : operands) {
+      for (const int64_t buffer : *leaves) read(buffer, now());
+    }
+    if (node.is(Opcode::while_)) return visit_while(node, *operands.at(0));
+    if (node.is(Opcode::call)) return visit_call(node, operands);
+    if (node.is(Opcode::conditional)) return visit_conditional(node, operands);
+    const Leaves results = fresh(node);
+    if (node.is(Opcode::constant)) {
+      table_[results.at(0)].kind = PlannedBuffer::constant;
+      return results;
+    }
+    for (size_t leaf = 0; leaf < results.size(); ++leaf) {
+      for (size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i]->size() != 1) continue;
+        const int64_t buffer = operands[i]->at(0);
+        if (can_share_all(node, operands, buffer, static_cast<int64_t>(leaf))) {
+          table_.shares.push_back({now(), buffer, results[leaf]});
+        }
+      }
+    }
+    if (const auto found = scratch_.find(node.id()); found != scratch_.end() && found->second > 0) {
+      make(node, Shape(DType::u8, {found->second}));
+    }
+    return results;
+  }
+
+  // One buffer may be several operands, under names of its own.
+  static bool can_share_all(const Node& node, const std::vector<const Leaves*>& operands,
+                            int64_t buffer, int64_t leaf) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Leaves& leaves = *operands[i];
+      if (std::find(leaves.begin(), leaves.end(), buffer) == leaves.end()) continue;
+      if (leaves.size() != 1 || !can_share(node, static_cast<int64_t>(i), leaf)) return false;
+    }
+    return true;
+  }
+
+  static Leaves visit_alias(const Node& node, const std::vector<const Leaves*>& operands) {
+    if (node.is(Opcode::get_tuple_element)) {
+      int64_t first = 0;
+      const std::vector<Shape>& elements = node.operand(0)->shape.elements;
+      for (int64_t i = 0; i < node.attrs.index; ++i)
+        first += leaf_count(elements[static_cast<size_t>(i)]);
+      const auto begin = operands[0]->begin() + static_cast<std::ptrdiff_t>(first);
+      return Leaves(begin, begin + static_cast<std::ptrdiff_t>(leaf_count(node.shape)));
+    }
+    Leaves all;
+    for (const Leaves* leaves : operands) all.insert(all.end(), leaves->begin(), leaves->end());
+    return all;
+  }
+
+  // One buffer per leaf of the state holds it from before the loop to after it; what no iteration
+  // changes is read where it lay before.
+  Leaves visit_while(const Node& node, const Leaves& initial) {
+    const int64_t start = now();
+    std::vector<bool> stays = invariant_leaves(*node.called.at(1));
+    if (call_sites_.at(node.called.at(1)) != 1) stays.assign(stays.size(), false);
+    Leaves carried;
+    for (const Shape& shape : leaf_shapes(node.shape)) {
+      const size_t i = carried.size();
+      carried.push_back(stays[i] ? initial[i] : make(node, shape));
+      if (!stays[i]) table_.shares.push_back({start, initial[i], carried[i]});
+    }
+    const Leaves condition = walk_once(*node.called.at(0), carried);
+    for (const int64_t buffer : condition) read(buffer, step(node));
+    const Leaves next = walk_once(*node.called.at(1), carried);
+    for (size_t i = 0; i < carried.size(); ++i)
+      if (!stays[i]) table_[carried[i]].last_inside = table_[carried[i]].last;
+    const int64_t end = step(node);
+    for (size_t i = 0; i < carried.size(); ++i) {
+      read(next[i], end);
+      read(carried[i], end);
+      if (!stays[i]) table_.carries.push_back({carried[i], next[i]});
+    }
+    return carried;
+  }
+
+  // Branches lie one after the other; each reads its operand where it is, and its roots are copied
+  // to the conditional's buffers, which hold from before the first branch to after the last.
+  Leaves visit_conditional(const Node& node, const std::vector<const Leaves*>& operands) {
+    const Leaves results = fresh(node);
+    for (size_t i = 0; i < node.called.size(); ++i) {
+      const Leaves roots = walk_once(*node.called[i], *operands.at(i + 1));
+      const int64_t end = step(node);
+      for (const int64_t buffer : roots) read(buffer, end);
+      for (const int64_t buffer : results) read(buffer, end);
+    }
+    return results;
+  }
+
+  // A computation called from several places has buffers of its own for parameters, filled by
+  // copies.
+  Leaves visit_call(const Node& node, const std::vector<const Leaves*>& operands) {
+    Leaves arguments;
+    for (const Leaves* leaves : operands)
+      arguments.insert(arguments.end(), leaves->begin(), leaves->end());
+    if (call_sites_.at(node.called.at(0)) == 1) return walk(*node.called[0], arguments);
+    const Leaves roots = walk_once(*node.called.at(0), arguments);
+    const int64_t end = step(node);
+    for (const int64_t buffer : roots) read(buffer, end);
+    return fresh(node);
+  }
+
+  // Of a computation with several call sites the buffers of the first visit live through all
+  // visits.
+  Leaves walk_once(const Computation& computation, const Leaves& arguments) {
+    if (call_sites_.at(&computation) == 1) return walk(computation, arguments);
+    Visit& visit = visits_[&computation];
+    if (visit.end == 0) {
+      visit.begin = static_cast<int64_t>(table_.buffers.size());
+      Leaves own;
+      for (const Node* parameter : computation.parameters()) {
+        const Leaves made = fresh(*parameter);
+        own.insert(own.end(), made.begin(), made.end());
+      }
+      visit.roots = walk(computation, own);
+      visit.end = static_cast<int64_t>(table_.buffers.size());
+      for (int64_t i = visit.begin; i < visit.end; ++i)
+        visit.start = std::min(visit.start, table_[i].first);
+    }
+    const int64_t end = step(*computation.root());
+    for (int64_t i = visit.begin; i < visit.end; ++i) {
+      if (table_[i].kind != PlannedBuffer::arena) continue;
+      table_[i].first = visit.start;
+      read(i, end);
+    }
+    return visit.roots;
+  }
+
+  struct Visit {
+    int64_t begin = 0, end = 0, start = INT64_MAX;
+    Leaves roots;
+  };
+  const std::map<int64_t, int64_t>& scratch_;
+  std::map<const Computation*, int> call_sites_;
+  std::map<const Computation*, Visit> visits_;
+  BufferTable table_;
+};
+
+}  // namespace
+
+std::vector<const Node*> live_nodes(const Computation& computation) {
+  std::set<const Node*> reached;
+  std::vector<const Node*> pending{computation.root()};
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
+    if (!reached.insert(node).second) continue;
+    pending.insert(pending.end(), node->operands().begin(), node->operands().end());
+  }
+  std::vector<const Node*> live;
+  for (const auto& node : computation.nodes()) {
+    if (reached.count(node.get()) > 0) live.push_back(node.get());
+  }
+  return live;
+}
+
+bool is_alias(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::tuple:
+    case Opcode::get_tuple_element:
+    case Opcode::reshape:
+    case Opcode::optimization_barrier:
+      return true;
+    // Elements of less than a byte are packed differently.
+    case Opcode::bitcast:
+    case Opcode::bitcast_convert:
+      return node.operand(0)->shape.bytes() == node.shape.bytes();
+    case Opcode::custom_call:
+      return node.attrs.custom_call_target == "Sharding";
+    default:
+      return false;
+  }
+}
+
+bool can_share(const Node& node, int64_t operand, int64_t leaf) {
+  const Node& x = *node.operand(operand);
+  if (x.shape.is_tuple) return false;
+  const bool several = node.shape.is_tuple;  // flat, for the ops below
+  if (several && leaf >= std::ssize(node.shape.elements)) return false;
+  const Shape& result = several ? node.shape.elements.at(static_cast<size_t>(leaf)) : node.shape;
+  if (result.is_tuple) return false;
+  if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype))
+    return false;
+  switch (node.opcode()) {
+    case Opcode::fusion:
+      return can_share_fusion(node, operand, leaf);
+    case Opcode::dynamic_update_slice:
+      return operand == 0;
+    case Opcode::scatter:
+      return operand == 0 && node.operands().size() == 3;
+    case Opcode::all_reduce:
+      return operand == leaf;
+    default:
+      return node.op().has(kElementwise);
+  }
+}
+
+BufferTable table_of_buffers(const Module& module, const std::map<int64_t, int64_t>& scratch) {
+  if (module.entry() == nullptr)
+    user_error("plan_memory: module {} has no entry computation", module.name);
+  return Builder(module, scratch).build(*module.entry());
+}
+
+}  // namespace gspmd

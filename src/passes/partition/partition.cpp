@@ -1,0 +1,241 @@
+#include "gspmd/passes/partition/partition.h"
+
+#include <numeric>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "ops/control/partition.h"
+#include "passes/partition/manual.h"
+#include "passes/partition/placement.h"
+#include "passes/partition/spmd_partitioner.h"
+
+namespace gspmd {
+namespace {
+
+std::string place(const Node& node) {
+  if (node.metadata.source_file.empty()) return node.name();
+  return fmt::format("{} ({}:{})", node.name(), node.metadata.source_file,
+                     node.metadata.source_line);
+}
+
+void refuse_transfer(const Node& node) {
+  if (node.op().has(kSideEffect) && !node.op().evaluate)
+    user_error(
+        "{}: what a program sends and receives while it runs is not partitioned: {}; make it a "
+        "parameter or a result",
+        opcode_name(node.opcode()), place(node));
+}
+
+// Leaf shardings of a tuple value; one sharding stands for all leaves.
+std::vector<Sharding> leaf_shardings(const Shape& shape, const std::optional<Sharding>& s) {
+  const size_t count = static_cast<size_t>(leaf_count(shape));
+  if (!s) return std::vector<Sharding>(count);
+  if (!s->is_tuple()) return std::vector<Sharding>(count, *s);
+  if (s->elements().size() != count)
+    user_error("partition: a tuple of {} leaves has a sharding of {} elements", count,
+               s->elements().size());
+  return s->elements();
+}
+
+}  // namespace
+
+SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& options)
+    : global_(global), num_devices_(options.num_devices) {
+  if (num_devices_ < 1) user_error("partition: {} devices; give at least 1", num_devices_);
+  if (global.num_replicas > 1)
+    user_error("partition: num_replicas={} is not supported; use partitions", global.num_replicas);
+  result_.module = std::make_unique<Module>(global.name);
+  result_.module->num_partitions = num_devices_;
+  result_.module->aliases = global.aliases;
+  result_.module->frontend_attributes = global.frontend_attributes;
+  result_.module->frontend_attributes.erase("gspmd.open_parameters");
+  result_.module->frontend_attributes.erase("gspmd.open_outputs");
+}
+
+void SpmdPartitioner::check_placement(const Node& node, const Shape& shape,
+                                      const Sharding& given) const {
+  if (given.is_manual()) return;
+  const bool maximal = given.kind() == ShardingKind::maximal;
+  if ((given.is_tiled() && given.order()) || maximal) {
+    int64_t largest = maximal ? given.device() : given.order()->count - 1;
+    if (!maximal)
+      for (const int64_t device : given.order()->devices) largest = std::max(largest, device);
+    if (largest >= num_devices_)
+      user_error(
+          "partition: {} is sharded {} over device {}, the program has {} devices; partition for "
+          "at least {}",
+          place(node), to_string(given), largest, num_devices_, static_cast<uint64_t>(largest) + 1);
+    // What the others would read has no meaning, and no conversion says what it is to be.
+    if (has_manual_digits(given) && given.order()->count < num_devices_)
+      user_error(
+          "partition: {} is sharded {}, manual on {} of {} devices; manual subgroups are "
+          "partitioned for all devices: give a sharding over {}, or partition for {}",
+          place(node), to_string(given), given.order()->count, num_devices_, num_devices_,
+          given.order()->count);
+  }
+  if (given.rank() > shape.rank())
+    user_error("partition: {} of {} has a sharding of rank {}: {}", place(node), to_string(shape),
+               given.rank(), to_string(given));
+}
+
+// What the completed module says, without partial sums.
+const Sharding& SpmdPartitioner::placed(const Node& node) {
+  const auto found = shardings_.find(node.id());
+  if (found != shardings_.end()) return found->second;
+  const auto usual = [&](const Shape& shape, const Sharding& given) {
+    check_placement(node, shape, given);
+    if (given.kind() == ShardingKind::unknown) return Sharding::replicated();  // as if absent
+    return given.is_tiled() && !given.unreduced().empty() ? given.with_unreduced({}) : given;
+  };
+  Sharding result;
+  if (node.shape.is_tuple) {
+    std::vector<Sharding> leaves = leaf_shardings(node.shape, node.sharding);
+    const std::vector<Shape> shapes = leaf_shapes(node.shape);
+    for (size_t i = 0; i < leaves.size(); ++i) leaves[i] = usual(shapes[i], leaves[i]);
+    result = Sharding::tuple(std::move(leaves));
+  } else if (node.sharding) {
+    if (node.sharding->is_tuple())
+      user_error("partition: {} is an array with a tuple sharding {}", place(node),
+                 to_string(*node.sharding));
+    result = usual(node.shape, *node.sharding);
+  }
+  return shardings_.emplace(node.id(), std::move(result)).first->second;
+}
+
+const Sharding& SpmdPartitioner::sharding(const Node& node) {
+  const Sharding& completed = placed(node);
+  if (!lifts_ || !is_partial(completed, num_devices_)) return completed;
+  const auto known = lifted_.find(node.id());
+  if (known != lifted_.end()) return known->second;
+  return lifted_.emplace(node.id(), on_all_devices(completed, num_devices_)).first->second;
+}
+
+PartitionResult SpmdPartitioner::run() {
+  const Computation& entry = *global_.entry();
+  Computation* local = result_.module->add_computation(entry.name());
+  result_.module->set_entry(local);
+  frame_ = std::make_unique<Frame>();
+  frame_->local = local;
+  partition_computation(entry, *local);
+  finish_root(entry, sharding(*entry.root()));
+  result_.module->remove_unreachable();
+  result_.module->sort_computations();
+  result_.module->remove_unfit_aliases();  // the two ends may be split differently
+  return std::move(result_);
+}
+
+void SpmdPartitioner::partition_computation(const Computation& global, Computation&) {
+  for (Node* parameter : global.parameters()) partition_node(*parameter);
+  for (const auto& node : global.nodes())
+    if (!node->is(Opcode::parameter)) partition_node(*node);
+}
+
+Computation* SpmdPartitioner::partition_called(const Computation& global, const Sharding& parameter,
+                                               const Sharding& result) {
+  const auto give = [&](const Node& node, const Sharding& s) {
+    shardings_.insert_or_assign(node.id(), s);
+    lifted_.erase(node.id());
+  };
+  give(*global.parameters().at(0), parameter);
+  if (!global.root()->is(Opcode::parameter))  // else it keeps the layout in which it comes in
+    give(*global.root(), result);
+  std::unique_ptr<Frame> caller = std::move(frame_);
+  const Node* reader = reader_;
+  frame_ = std::make_unique<Frame>();
+  frame_->local = result_.module->add_computation(global.name());
+  partition_computation(global, *frame_->local);
+  finish_root(global, result);
+  Computation* done = frame_->local;
+  frame_ = std::move(caller);
+  reader_ = reader;
+  return done;
+}
+
+void SpmdPartitioner::partition_node(Node& node) {
+  // Before its sharding is read: that of an outfeed is of what goes out.
+  if (!node.sharding || !node.sharding->is_manual()) refuse_transfer(node);
+  reader_ = &node;
+  Metadata metadata = node.metadata;
+  if (metadata.op_name.empty()) metadata.op_name = node.name();
+  metadata.cause = metadata.moved = node.name();
+  const EmissionScope scope(std::move(metadata), node.backward);
+  Entry entry;
+  // What does not know of values on some of the devices sees them on all.
+  const bool around = lifts_;
+  const auto given = [&](const Node& n) -> const Sharding& { return placed(n); };
+  lifts_ = !sees_placement(node, given, num_devices_);
+  entry.held = partition_op(node);
+  lifts_ = around;
+  // Readers see the completed layout; a pending sum waits for its first reader.
+  if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty()) {
+    const Partitioned made = entry.held;
+    entry.held = settle(node, made);
+    // A reader in the layout of the op's own making gets it as it was.
+    if (made.local != entry.held.local)
+      entry.layouts.push_back({made.sharding, made.local, node.backward});
+  }
+  if (node.is(Opcode::get_tuple_element) && incomplete_.contains(node.operand(0)->id()))
+    leaves_elements_out(node);
+  if (!incomplete_.contains(node.id()))
+    result_.values.push_back({node.id(), entry.held.local->id(), entry.held.sharding});
+  frame_->values[node.id()] = std::move(entry);
+}
+
+Partitioned SpmdPartitioner::partition_op(Node& node) {
+  if (node.is(Opcode::parameter)) return make_parameter(node);
+  if (auto manual = partition_manual(*this, node)) return std::move(*manual);
+  if (auto alone = partition_where_placed(*this, node)) return std::move(*alone);
+  refuse_transfer(node);
+  if (node.op().partition)
+    if (auto by_rule = node.op().partition(*this, node)) return std::move(*by_rule);
+  if (node.op().factors) return partition_by_factors(*this, node);
+  user_error("{}: not supported by the partitioner: {}", opcode_name(node.opcode()), place(node));
+}
+Partitioned SpmdPartitioner::make_parameter(Node& node) {
+  Attributes attrs;
+  attrs.index = node.attrs.index;
+  const Sharding held = sharding(node);  // refuses what cannot be partitioned
+  if (&node.parent() == global_.entry())
+    for (const Sharding& leaf : leaf_shardings(node.shape, node.sharding))
+      if (!leaf.unreduced().empty())
+        user_error(
+            "partition: parameter {} is unreduced ({}); reduce it before it enters the program",
+            place(node), to_string(leaf));
+  Node* parameter =
+      local().append(Opcode::parameter, local_shape(node.shape, held), {}, attrs, node.name());
+  parameter->metadata = node.metadata;
+  return {parameter, held};
+}
+
+void SpmdPartitioner::finish_root(const Computation& global, const Sharding& wanted) {
+  Node* root = global.root();
+  reader_ = root;
+  Metadata metadata = root->metadata;
+  metadata.cause = metadata.moved = root->name();
+  const EmissionScope scope(std::move(metadata), root->backward);
+  if (&global == global_.entry())
+    for (const Sharding& leaf : leaf_shardings(root->shape, root->sharding))
+      if (leaf.is_tiled() && !leaf.unreduced().empty())
+        user_error("partition: result {} is unreduced ({}); reduce it before it leaves the program",
+                   place(*root), to_string(leaf));
+  const auto finish = [&](Node* value, const Sharding& to) {
+    if (!value->shape.is_tuple) return reshard(value, to);
+    return tuple_in_layout(*this, held(value), value->shape, to);
+  };
+  if (!root->is(Opcode::tuple)) {
+    local().set_root(finish(root, wanted));
+    return;
+  }
+  std::vector<Node*> elements;
+  for (int64_t i = 0; i < std::ssize(root->operands()); ++i)
+    elements.push_back(finish(root->operand(i), element_sharding(wanted, root->shape, i)));
+  local().set_root(hlo::tuple(local(), std::move(elements)));
+}
+
+PartitionResult partition(const Module& module, const PartitionOptions& options) {
+  if (!module.entry() || !module.entry()->root())
+    user_error("partition: module {} has no entry computation", module.name);
+  return SpmdPartitioner(module, options).run();
+}
+
+}  // namespace gspmd

@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "moves/rematerialization.h"
+#include "moves/table_reshard.h"
+#include "ops/emission/emit_reshard.h"
+#include "passes/partition/manual.h"
+#include "passes/partition/spmd_partitioner.h"
+
+namespace gspmd {
+namespace {
+
+// A broadcast of a scalar, made anew at another size rather than sliced.
+Node* scalar_of_splat(Node* local) {
+  if (!local->is(Opcode::broadcast) || local->operand(0)->rank() != 0) return nullptr;
+  return local->operand(0);
+}
+
+}  // namespace
+
+Node* SpmdPartitioner::emit(Opcode opcode, Shape shape, std::vector<Node*> operands,
+                            Attributes attrs, std::vector<Computation*> called) {
+  return gspmd::emit(local(), opcode, std::move(operands), std::move(attrs), std::move(shape),
+                     std::move(called));
+}
+
+Computation* SpmdPartitioner::local_computation(const Computation& global) {
+  Computation*& local = computations_[&global];
+  if (local) return local;
+  local = result_.module->add_computation(global.name());
+  std::vector<Node*> arguments;
+  for (const Node* parameter : global.parameters()) {
+    Attributes attrs;
+    attrs.index = parameter->attrs.index;
+    arguments.push_back(
+        local->append(Opcode::parameter, parameter->shape, {}, attrs, parameter->name()));
+  }
+  Computation* const made = local;
+  made->set_root(inline_computation(global, *made, arguments));
+  for (const auto& node : made->nodes())
+    for (Computation*& called : node->called) called = local_computation(*called);
+  return made;
+}
+
+Partitioned SpmdPartitioner::held(Node* global) { return frame_->values.at(global->id()).held; }
+
+bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
+  const Node* value = reader.operand(operand);
+  if (value->users().size() != 1) return false;
+  const auto& operands = reader.operands();
+  if (std::count(operands.begin(), operands.end(), value) != 1) return false;
+  const Partitioned& h = frame_->values.at(value->id()).held;
+  if (!h.sharding.is_tiled() || h.sharding.unreduced().empty()) return false;
+  // Partial sums stay in their device order; another order is reached by whole values only.
+  const Sharding& completed = sharding(reader);
+  return !completed.order() || completed.order() == h.sharding.order();
+}
+
+// The value as its readers see it: sums over devices done, in the completed layout.
+Partitioned SpmdPartitioner::settle(const Node& node, const Partitioned& value) {
+  const Sharding& completed = placed(node);
+  const bool sums = !value.sharding.unreduced().empty();
+  const EmissionScope scope(cause_of(node, sums), (reader_ ? reader_ : &node)->backward);
+  moved_ = &node;
+  return {reshard(value, node.shape, completed), completed};
+}
+
+// The op whose partial sums a value that is held unreduced goes back to.
+const Node& SpmdPartitioner::maker_of_sum(const Node& value) const {
+  const Node* node = &value;
+  for (bool further = true; further;) {
+    further = false;
+    for (const Node* operand : node->operands()) {
+      const auto found = frame_->values.find(operand->id());
+      if (found == frame_->values.end() || found->second.held.sharding.unreduced().empty())
+        continue;
+      node = operand;
+      further = true;
+      break;
+    }
+  }
+  return *node;
+}
+
+// Why a value is moved: for the node being partitioned, or because it was left as partial sums. A
+// reader without a line of the user's, such as the tuple of results, shows the line of the value
+// instead.
+Metadata SpmdPartitioner::cause_of(const Node& moved, bool sums) const {
+  const Node& reader = reader_ ? *reader_ : moved;
+  const bool shows = !reader.metadata.source_file.empty() || moved.metadata.source_file.empty();
+  Metadata metadata = shows ? reader.metadata : moved.metadata;
+  if (metadata.op_name.empty()) metadata.op_name = shows ? reader.name() : moved.name();
+  metadata.cause = sums ? maker_of_sum(moved).name() : reader.name();
+  metadata.moved = moved.name();
+  return metadata;
+}
+
+// Constants and counters are made in every layout that is asked for: they are never sent.
+Node* SpmdPartitioner::made_anew(Node& global, const Sharding& to) {
+  if (!global.op().has(kConstantLike) || !global.op().partition || global.rank() == 0 ||
+      global.shape.is_tuple || to.is_manual() || (to.is_tiled() && !to.unreduced().empty()) ||
+      placed(global).is_manual())
+    return nullptr;
+  const Sharding usual = placed(global);
+  const bool around = std::exchange(lifts_, false);
+  shardings_.insert_or_assign(global.id(), to);
+  const Partitioned made = global.op().partition(*this, global).value();
+  shardings_.insert_or_assign(global.id(), usual);
+  lifts_ = around;
+  return reshard(made, global.shape, to);
+}
+
+Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
+  Entry& entry = frame_->values.at(global->id());
+  const bool backward = reader_ && reader_->backward;
+  if (to == entry.held.sharding || equivalent(to, entry.held.sharding)) return entry.held.local;
+  for (const Layout& layout : entry.layouts)
+    if (layout.backward == backward && equivalent(layout.sharding, to)) return layout.local;
+  if (Node* made = made_anew(*global, to)) {
+    entry.layouts.push_back({to, made, backward});
+    return made;
+  }
+  if (!entry.held.sharding.unreduced().empty() && to.unreduced().empty() &&
+      global->users().size() > 1) {
+    entry.held = settle(*global, entry.held);
+    return reshard(global, to);
+  }
+  const bool shows_reader =
+      reader_ && (!reader_->metadata.source_file.empty() || global->metadata.source_file.empty());
+  const bool sums = !entry.held.sharding.unreduced().empty() && to.unreduced().empty();
+  const EmissionScope scope(cause_of(*global, sums),
+                            backward || (!shows_reader && global->backward));
+  moved_ = global;
+  Node* local = reshard(entry.held, global->shape, to);
+  entry.layouts.push_back({to, local, backward});
+  return local;
+}
+
+Node* SpmdPartitioner::reshard_table(Node* global, const Sharding& to) {
+  const bool around = std::exchange(moves_table_, true);
+  Node* local = reshard(global, to);
+  moves_table_ = around;
+  return local;
+}
+
+Node* SpmdPartitioner::reshard(const Partitioned& value, const Shape& global, const Sharding& to) {
+  if (value.sharding == to || equivalent(value.sharding, to)) return value.local;
+  if (has_manual_digits(value.sharding) && has_manual_digits(to) &&
+      (value.sharding.order() != to.order() ||
+       value.sharding.manual_digits() != to.manual_digits()))
+    return move_in_region(*this, value, global, to);
+  if (value.sharding.is_manual() || to.is_manual() ||
+      value.sharding.manual_digits() != to.manual_digits()) {
+    const Partitioned entered = enter_region(*this, value, global, to);
+    return reshard(entered, global, to);
+  }
+  if (Node* scalar = scalar_of_splat(value.local); scalar && value.sharding.unreduced().empty()) {
+    const Shape shape = local_shape(global, to);
+    return shape.dims == value.local->dims() ? value.local : hlo::broadcast(scalar, shape.dims, {});
+  }
+  const auto plan_way = moves_table_ ? plan_table_reshard : plan_reshard;
+  const ReshardPlan plan = plan_way(global, value.sharding, to, num_devices_);
+  if (plan.full_rematerialization) report(global, value.sharding, to);
+  return emit_reshard(*this, value.local, global, plan);
+}
+
+void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sharding& to) {
+  FullRematerialization remat;
+  remat.shape = to_string(shape);
+  remat.from = to_string(from);
+  remat.to = to_string(to);
+  const auto name = [](const Node& node) {
+    return node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
+  };
+  const Node* moved = moved_ && moved_->shape == shape ? moved_ : reader_;
+  if (moved) remat.tensor = name(*moved);
+  if (reader_) remat.op = reader_->name();
+  for (const Node* node : {reader_, moved}) {
+    if (!node || node->metadata.source_file.empty() || !remat.source.empty()) continue;
+    remat.source = fmt::format("{}:{}", node->metadata.source_file, node->metadata.source_line);
+  }
+  remat.avoid = how_to_avoid(shape, from, to, remat.tensor, remat.op, num_devices_);
+  result_.full_rematerializations.push_back(std::move(remat));
+}
+
+// This device's rank in `order`: the partition id itself, or a table where the order is explicit.
+Node* SpmdPartitioner::rank_node(DeviceOrder order) {
+  if (!frame_->partition_id)
+    frame_->partition_id =
+        hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
+  if (order->is_iota() && order->count == num_devices_) return frame_->partition_id;
+  if (order->is_iota())
+    return hlo::binary(Opcode::remainder, frame_->partition_id,
+                       hlo::scalar(local(), DType::s32, double(order->count)));
+  // Devices beyond the last that the order names read its entry; nobody uses their values.
+  const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
+  std::vector<int32_t> rank_of(static_cast<size_t>(last) + 1, 0);
+  for (int64_t r = 0; r < order->count; ++r)
+    rank_of.at(static_cast<size_t>(order->device(r))) = static_cast<int32_t>(r);
+  Node* table = hlo::constant(local(), Array::of<int32_t>({last + 1}, rank_of));
+  return hlo::reshape(hlo::dynamic_slice(table, {frame_->partition_id}, {1}), {});
+}
+
+Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
+  if (Node*& known = frame_->indices[{order, digits}]) return known;
+  Computation& c = local();
+  Node* index = nullptr;
+  if (!digits.empty()) {
+    Node* rank = rank_node(order);
+    int64_t weight = tile_count(digits);
+    for (const Digit& digit : digits) {
+      weight /= digit.size;
+      Node* part = rank;
+      if (digit.stride > 1)
+        part = hlo::binary(Opcode::divide, part, hlo::scalar(c, DType::s32, double(digit.stride)));
+      if (digit.stride * digit.size < order->count)
+        part = hlo::binary(Opcode::remainder, part, hlo::scalar(c, DType::s32, double(digit.size)));
+      if (weight > 1)
+        part = hlo::binary(Opcode::multiply, part, hlo::scalar(c, DType::s32, double(weight)));
+      index = index ? hlo::binary(Opcode::add, index, part) : part;
+    }
+  } else {
+    index = hlo::scalar(c, DType::s32, 0);
+  }
+  return frame_->indices[{order, digits}] = index;
+}
+
+ReplicaGroups SpmdPartitioner::groups(DeviceOrder order, const Digits& digits) const {
+  const DeviceOrder all = covering_order(order, num_devices_);
+  if (!all)
+    internal_error("partition: groups of {} of {} devices leave some out", order->count,
+                   num_devices_);
+  return groups_over(all, digits);
+}
+
+Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {
+  return digits_index(s.order() ? s.order() : iota_order(num_devices_), s.dim(dim));
+}
+
+Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t dim) {
+  const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
+  return hlo::binary(Opcode::multiply, tile_index(s, dim),
+                     hlo::scalar(local(), DType::s32, double(size)));
+}
+
+Node* SpmdPartitioner::mask_tail(Node* x, const Shape& global, const Sharding& s,
+                                 const std::vector<int64_t>& dims, Node* value) {
+  for (const int64_t d : dims) {
+    const int64_t full = global.dims[static_cast<size_t>(d)];
+    if (full % s.tiles(d) == 0) continue;
+    Node* position = hlo::iota(local(), Shape(DType::s32, x->dims()), d);
+    Node* start = hlo::broadcast(offset(s, global, d), x->dims(), {});
+    Node* limit = hlo::splat(local(), Shape(DType::s32, x->dims()), double(full));
+    Node* valid = hlo::compare(hlo::binary(Opcode::add, position, start), limit, Direction::lt);
+    x = hlo::select(valid, x, hlo::broadcast(value, x->dims(), {}));
+  }
+  return x;
+}
+
+}  // namespace gspmd

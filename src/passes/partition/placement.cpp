@@ -1,0 +1,85 @@
+#include "passes/partition/placement.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace gspmd {
+namespace {
+
+// Over fewer devices, of which groups can be made that name all devices.
+bool completes_to_groups(const Sharding& s, int64_t num_devices) {
+  return s.is_tiled() && s.order() && num_devices % s.order()->count == 0;
+}
+
+// What makes values from their positions, or hands on those of others.
+bool hands_on(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::parameter:
+    case Opcode::tuple:
+    case Opcode::get_tuple_element:
+    case Opcode::optimization_barrier:
+    case Opcode::while_:
+    case Opcode::conditional:
+    case Opcode::copy:
+    case Opcode::iota:
+    case Opcode::constant:
+    case Opcode::rng:
+    case Opcode::rng_bit_generator:
+      return true;
+    default:
+      return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
+  }
+}
+
+// What `partition_special` has ways of its own for, reshapes and plain reductions apart.
+bool has_own_ways(const Node& node) {
+  switch (node.opcode()) {
+    case Opcode::dynamic_slice:
+    case Opcode::dynamic_update_slice:
+    case Opcode::gather:
+    case Opcode::scatter:
+    case Opcode::select_and_scatter:
+    case Opcode::topk:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_elementwise(const Node& node) {
+  return node.op().has(kElementwise) && !node.shape.is_tuple && !node.op().has(kSideEffect) &&
+         !node.op().has(kCollective) && !node.op().partition && node.called.empty();
+}
+
+}  // namespace
+
+bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,
+                    int64_t num_devices) {
+  if (hands_on(node)) return true;
+  const bool by_factors = !node.op().partition && node.op().factors;
+  if (node.shape.is_tuple || has_own_ways(node) || (!by_factors && !node.is(Opcode::reshape)))
+    return false;
+  if (is_elementwise(node) && is_partial(placed(node), num_devices)) return true;
+  const auto fits = [&](const Node& n) {
+    const Sharding& s = placed(n);
+    return !is_partial(s, num_devices) || completes_to_groups(s, num_devices);
+  };
+  return fits(node) && std::all_of(node.operands().begin(), node.operands().end(),
+                                   [&](const Node* operand) { return fits(*operand); });
+}
+
+std::optional<Partitioned> partition_where_placed(PartitionContext& spmd, Node& node) {
+  if (!is_elementwise(node)) return std::nullopt;
+  const Sharding s = spmd.sharding(node);
+  if (!is_partial(s, spmd.num_devices()) || completes_to_groups(s, spmd.num_devices()))
+    return std::nullopt;
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) {
+    const bool same = operand->dims() == node.dims();
+    operands.push_back(spmd.reshard(operand, same ? s : Sharding::replicated()));
+  }
+  return Partitioned{
+      spmd.emit(node.opcode(), local_shape(node.shape, s), std::move(operands), node.attrs), s};
+}
+
+}  // namespace gspmd

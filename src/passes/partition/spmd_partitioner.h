@@ -1,0 +1,93 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/moves/reshard.h"
+#include "gspmd/passes/partition/partition.h"
+
+namespace gspmd {
+
+// Builds the per-device module of one completed module. One frame per computation being
+// partitioned.
+class SpmdPartitioner final : public PartitionContext {
+ public:
+  SpmdPartitioner(const Module& global, const PartitionOptions& options);
+  PartitionResult run();
+
+  Computation& local() override { return *frame_->local; }
+  const Sharding& sharding(const Node& node) override;
+  Partitioned held(Node* global) override;
+  Node* reshard(Node* global, const Sharding& to) override;
+  Node* reshard(const Partitioned& value, const Shape& global, const Sharding& to) override;
+  Node* tile_index(const Sharding& sharding, int64_t dim) override;
+  Node* offset(const Sharding& sharding, const Shape& global, int64_t dim) override;
+  Node* mask_tail(Node* local, const Shape& global, const Sharding& sharding,
+                  const std::vector<int64_t>& dims, Node* value) override;
+  Node* emit(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs = {},
+             std::vector<Computation*> called = {}) override;
+  Computation* local_computation(const Computation& global) override;
+  Computation* partition_called(const Computation& global, const Sharding& parameter,
+                                const Sharding& result) override;
+  bool keeps_unreduced(const Node& reader, int64_t operand) override;
+  int64_t num_devices() const override { return num_devices_; }
+  Node* digits_index(DeviceOrder order, const Digits& digits) override;
+  ReplicaGroups groups(DeviceOrder order, const Digits& digits) const override;
+  Node* reshard_table(Node* global, const Sharding& to) override;
+  void leaves_elements_out(const Node& node) override { incomplete_.insert(node.id()); }
+
+ private:
+  struct Layout {  // one layout of a value that a reader asked for
+    Sharding sharding;
+    Node* local = nullptr;
+    bool backward = false;
+  };
+  struct Entry {
+    Partitioned held;
+    std::vector<Layout> layouts;
+  };
+  struct Frame {
+    Computation* local = nullptr;
+    std::map<int64_t, Entry> values;                          // by global node id
+    std::map<std::pair<DeviceOrder, Digits>, Node*> indices;  // digits_index
+    Node* partition_id = nullptr;
+  };
+
+  void partition_computation(const Computation& global, Computation& local);
+  void partition_node(Node& node);
+  Partitioned make_parameter(Node& node);
+  Partitioned partition_op(Node& node);
+  void finish_root(const Computation& global, const Sharding& wanted);
+  Partitioned settle(const Node& node, const Partitioned& value);
+  Node* made_anew(Node& global, const Sharding& to);
+  Node* rank_node(DeviceOrder order);
+  void check_placement(const Node& node, const Shape& shape, const Sharding& given) const;
+  const Sharding& placed(const Node& node);
+  const Node& maker_of_sum(const Node& value) const;
+  Metadata cause_of(const Node& moved, bool sums) const;
+  void report(const Shape& shape, const Sharding& from, const Sharding& to);
+
+  const Module& global_;
+  int64_t num_devices_;
+  PartitionResult result_;
+  std::unique_ptr<Frame> frame_;
+  std::map<int64_t, Sharding> shardings_;  // by global node id
+  std::map<int64_t, Sharding> lifted_;     // the same, of values on some of the devices on all
+  std::set<int64_t> incomplete_;           // global nodes that leaves_elements_out has named
+  bool lifts_ = false;                     // whether the node being partitioned sees the latter
+  std::map<const Computation*, Computation*> computations_;
+  bool moves_table_ = false;      // whether what is resharded is a table
+  const Node* moved_ = nullptr;   // the value being resharded
+  const Node* reader_ = nullptr;  // the node being partitioned: cause of what is emitted
+};
+
+// The plain case: spread the op's loop nest over devices by its factor rule, reshard operands to
+// that, run the op on the shards. Sums over devices stay unreduced (design.md 2.3, 2.14).
+Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node);
+
+}  // namespace gspmd

@@ -1,0 +1,340 @@
+#include "passes/partition/spread.h"
+
+#include "gspmd/ir/op.h"
+#include "gspmd/moves/reshard.h"
+
+namespace gspmd {
+namespace {
+
+bool in_result(const FactorRule& rule, int64_t factor) {
+  for (const auto& dims : rule.results)
+    if (std::find(dims.begin(), dims.end(), factor) != dims.end()) return true;
+  return false;
+}
+
+bool has_factor(const std::vector<int64_t>& dims, int64_t factor) {
+  return std::find(dims.begin(), dims.end(), factor) != dims.end();
+}
+
+ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
+  ReshardCost cost;
+  const auto add = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
+    const ReshardPlan plan = plan_reshard(shape, from, to, p.num_devices);
+    cost.bytes += plan.cost.bytes;
+    cost.steps += plan.cost.steps;
+  };
+  for (size_t i = 0; i < p.operands.size(); ++i)
+    add(p.node->operand(static_cast<int64_t>(i))->shape, p.operands[i],
+        project(p.order, p.rule->operands[i], spread));
+  add(leaf_shapes(p.node->shape).at(0), project(p.order, p.rule->results[0], spread), p.result);
+  return cost;
+}
+
+// The state of one choice: `chosen` grows, `used` is what may not be taken again.
+class Chooser {
+ public:
+  explicit Chooser(const SpreadProblem& p)
+      : p_(p), rule_(*p.rule), chosen_(p.rule->factors.size()), used_(p.taken) {}
+
+  FactorDigits run() {
+    agree_with_result();
+    agree_on_sums();
+    agree_on_batches();
+    take_wanted();
+    take_one_sided_sums();
+    keep_operand_digits();
+    park_digits_of_whole_dims();
+    return chosen_;
+  }
+
+ private:
+  bool local_kind(size_t f, FactorKind kind) const { return rule_.factors[f].kind == kind; }
+
+  // Takes digits one by one while they are free; whether all were.
+  bool take(size_t f, const Digits& digits) {
+    for (const Digit& digit : digits) {
+      if (!disjoint({digit}, used_)) return false;
+      chosen_[f] = concat(chosen_[f], {digit});
+      used_.push_back(digit);
+    }
+    return true;
+  }
+
+  // `digits` without the part already chosen for f; empty where they do not continue it.
+  Digits rest(size_t f, const Digits& digits) const {
+    if (!is_prefix(chosen_[f], digits)) return {};
+    const auto left = difference(digits, chosen_[f]);
+    return left ? *left : Digits{};
+  }
+
+  bool operand_has(size_t i, size_t f) const {
+    return has_factor(rule_.operands[i], static_cast<int64_t>(f));
+  }
+
+  void agree_with_result() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::pass)) continue;
+      Digits best;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        const Digits agreed = common_prefix(p_.want[f], p_.have[i][f]);
+        if (tile_count(agreed) > tile_count(best)) best = agreed;
+      }
+      take(f, best);
+    }
+  }
+
+  void agree_on_sums() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::reduction)) continue;
+      std::optional<Digits> agreed;
+      for (size_t i = 0; i < p_.have.size(); ++i)
+        if (operand_has(i, f))
+          agreed = agreed ? common_prefix(*agreed, p_.near[i][f]) : p_.near[i][f];
+      if (agreed) take(f, *agreed);
+    }
+  }
+
+  // A loop on which operands agree, but whose digits the result wants for another one: the product
+  // is made where the operands are, where moving it sends less than moving them.
+  void agree_on_batches() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::pass) || !in_result(rule_, static_cast<int64_t>(f))) continue;
+      std::optional<Digits> agreed;
+      int64_t sharing = 0;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        agreed = agreed ? common_prefix(*agreed, p_.have[i][f]) : p_.have[i][f];
+        ++sharing;
+      }
+      if (sharing < 2) continue;
+      const Digits digits = rest(f, *agreed);
+      if (digits.empty() || !disjoint(digits, used_)) continue;
+      Chooser moved(*this), kept(*this);
+      moved.take_wanted();
+      if (disjoint(digits, moved.used_)) continue;  // nobody else asks for them
+      kept.take(f, digits);
+      kept.take_wanted();
+      if (total_cost(p_, kept.chosen_).bytes < total_cost(p_, moved.chosen_).bytes) take(f, digits);
+    }
+  }
+
+  void take_wanted() {
+    for (size_t f = 0; f < chosen_.size(); ++f)
+      if (local_kind(f, FactorKind::pass) && in_result(rule_, static_cast<int64_t>(f)))
+        take(f, rest(f, p_.want[f]));
+  }
+
+  int64_t gather_bytes(size_t i, size_t f, const Digits& keep) const {
+    FactorDigits without = p_.have[i];
+    without[f] = keep;
+    return plan_reshard(p_.node->operand(static_cast<int64_t>(i))->shape, p_.operands[i],
+                        project(p_.order, rule_.operands[i], without), p_.num_devices)
+        .cost.bytes;
+  }
+
+  int64_t local_result_bytes() const {
+    return local_shape(leaf_shapes(p_.node->shape).at(0),
+                       project(p_.order, rule_.results[0], chosen_))
+        .bytes();
+  }
+
+  // Bytes that put `digits` behind what is chosen for f in operand i, and nothing else there.
+  int64_t move_bytes(size_t i, size_t f, const Digits& digits) const {
+    return operand_has(i, f) ? gather_bytes(i, f, concat(chosen_[f], digits)) : 0;
+  }
+
+  // A summed loop that operands split in different ways, or only some: the others follow one of
+  // them (slices and permutes), and devices sum afterwards; or all are gathered. Products divide
+  // their work too, so for them the sum counts once, though an all-reduce sends it twice.
+  void take_one_sided_sums() {
+    const int64_t weight = p_.node->op().has(kLinearInEach) ? 1 : 2;
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::reduction)) continue;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        const Digits digits = rest(f, p_.have[i][f]);
+        if (digits.empty() || !disjoint(digits, used_)) continue;
+        if (!free_elsewhere(i, f, digits)) {
+          if (sums_cheaper(f, digits)) take(f, digits);
+          continue;
+        }
+        const int64_t g = tile_count(digits);
+        int64_t sum = weight * local_result_bytes() * (g - 1) / g, gather = 0;
+        for (size_t j = 0; j < p_.have.size(); ++j) {
+          sum += move_bytes(j, f, digits);
+          gather += move_bytes(j, f, {});
+        }
+        if (sum < gather) take(f, digits);
+      }
+    }
+  }
+
+  // Whether no other operand splits another loop by these digits.
+  bool free_elsewhere(size_t i, size_t f, const Digits& digits) const {
+    for (size_t j = 0; j < p_.have.size(); ++j)
+      for (size_t other = 0; other < chosen_.size(); ++other)
+        if (j != i && other != f && !disjoint(p_.have[j][other], digits)) return false;
+    return true;
+  }
+
+  // Whether all in all less is sent where loop f is summed over these digits, by an all-reduce of
+  // the result, than where another operand keeps them for its own loop.
+  bool sums_cheaper(size_t f, const Digits& digits) const {
+    Chooser summed(*this), kept(*this);
+    if (!summed.take(f, digits)) return false;
+    const int64_t g = tile_count(digits);
+    const int64_t sum = 2 * summed.local_result_bytes() * (g - 1) / g;
+    for (Chooser* chooser : {&summed, &kept}) {
+      chooser->keep_operand_digits();
+      chooser->park_digits_of_whole_dims();
+    }
+    return total_cost(p_, summed.chosen_).bytes + sum < total_cost(p_, kept.chosen_).bytes;
+  }
+
+  int64_t sizes(size_t i, size_t f) const {
+    const Dims& dims = p_.node->operands()[i]->dims();
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (rule_.operands[i][d] == static_cast<int64_t>(f)) return std::max<int64_t>(1, dims[d]);
+    return 1;
+  }
+
+  // A loop that operands split and the result does not want split: gather whichever side is
+  // smaller. Where parts need something of others, this is at least an element beside.
+  void keep_operand_digits() {
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::pass)) continue;
+      for (size_t i = 0; i < p_.have.size(); ++i) {
+        if (!operand_has(i, f)) continue;
+        const Digits digits = rest(f, p_.have[i][f]);
+        if (digits.empty() || !disjoint(digits, used_)) continue;
+        int64_t operands = 0, beside = 0;
+        for (size_t j = 0; j < p_.have.size(); ++j)
+          if (operand_has(j, f) && !rest(f, p_.have[j][f]).empty()) {
+            operands += gather_bytes(j, f, chosen_[f]);
+            if (p_.exchanged[f]) beside += p_.node->operands()[j]->shape.bytes() / sizes(j, f) + 1;
+          }
+        const int64_t g = tile_count(digits);
+        if (local_result_bytes() / g * (g - 1) + beside <= operands) take(f, digits);
+      }
+    }
+  }
+
+  // What splits a dim that has to be whole goes to another dim that takes it evenly: an exchange
+  // instead of a gather, and each device does its part of the work.
+  void park_digits_of_whole_dims() {
+    if (p_.node->is(Opcode::dynamic_slice) || p_.node->is(Opcode::dynamic_update_slice)) return;
+    for (size_t f = 0; f < chosen_.size(); ++f) {
+      if (!local_kind(f, FactorKind::blocked) && !local_kind(f, FactorKind::window)) continue;
+      for (size_t i = 0; i < p_.have.size(); ++i)
+        if (operand_has(i, f) && !p_.have[i][f].empty() && disjoint(p_.have[i][f], used_)) {
+          const FactorDigits before = chosen_;
+          const Digits used = used_;
+          const int64_t gathered = total_cost(p_, chosen_).bytes;
+          park(i, p_.have[i][f]);
+          if (chosen_ == before || total_cost(p_, chosen_).bytes <= gathered) continue;
+          chosen_ = before;  // gathering moves less, the result included
+          used_ = used;
+        }
+    }
+  }
+
+  // All digits on one dim that they cut evenly; else each on some such dim, or a part of it; what
+  // is left on a dim that they cut unevenly.
+  void park(size_t i, const Digits& digits) {
+    if (const auto g = place_for(i, digits)) {
+      take(*g, digits);
+      return;
+    }
+    for (Digit digit : digits) {
+      for (int64_t part = digit.size; part > 1; --part) {
+        const Digit major{part, digit.stride * (digit.size / part)};
+        if (digit.size % part != 0) continue;
+        const auto g = place_for(i, {major});
+        if (!g) continue;
+        take(*g, {major});
+        digit.size /= part;
+        part = digit.size + 1;
+      }
+      if (digit.size == 1) continue;
+      if (const auto g = uneven_place_for(i, {digit})) take(*g, {digit});
+    }
+  }
+
+  bool is_place(size_t i, size_t g) const {
+    return local_kind(g, FactorKind::pass) && operand_has(i, g) && rule_.factors[g].size > 0 &&
+           in_result(rule_, static_cast<int64_t>(g));
+  }
+
+  // The largest loop of operand i and the result that these digits cut into equal parts.
+  std::optional<size_t> place_for(size_t i, const Digits& digits) const {
+    std::optional<size_t> best;
+    for (size_t g = 0; g < chosen_.size(); ++g) {
+      const int64_t size = rule_.factors[g].size;
+      const int64_t tiles = tile_count(chosen_[g]) * tile_count(digits);
+      if (is_place(i, g) && size % tiles == 0 && (!best || size > rule_.factors[*best].size))
+        best = g;
+    }
+    return best;
+  }
+
+  // The loop where the fewest devices have nothing to do: at least half of them have.
+  std::optional<size_t> uneven_place_for(size_t i, const Digits& digits) const {
+    std::optional<size_t> best;
+    double most = 0.5;
+    for (size_t g = 0; g < chosen_.size(); ++g) {
+      if (!is_place(i, g)) continue;
+      const int64_t size = rule_.factors[g].size;
+      const int64_t tiles = tile_count(chosen_[g]) * tile_count(digits);
+      const double used = double(size) / double(ceil_div(size, tiles) * tiles);
+      if (used < most || (best && used == most)) continue;
+      best = g;
+      most = used;
+    }
+    return best;
+  }
+
+  const SpreadProblem& p_;
+  const FactorRule& rule_;
+  FactorDigits chosen_;
+  Digits used_;
+};
+
+// Where no loop is summed (elementwise and data movement), computing in an operand's own layout and
+// moving the result once can be cheaper than moving several operands.
+FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
+  std::vector<FactorDigits> candidates;
+  for (const FactorDigits& have : p.have) {
+    FactorDigits candidate = have;
+    Digits used = p.taken;
+    for (size_t f = 0; f < candidate.size(); ++f) {
+      if (p.rule->factors[f].kind != FactorKind::pass || !disjoint(candidate[f], used))
+        candidate[f].clear();
+      used.insert(used.end(), candidate[f].begin(), candidate[f].end());
+    }
+    if (candidate != spread &&
+        std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+      candidates.push_back(std::move(candidate));
+  }
+  if (candidates.empty()) return spread;
+  ReshardCost best = total_cost(p, spread);
+  for (FactorDigits& candidate : candidates) {
+    const ReshardCost cost = total_cost(p, candidate);
+    if (cost.bytes >= best.bytes) continue;
+    best = cost;
+    spread = std::move(candidate);
+  }
+  return spread;
+}
+
+}  // namespace
+
+FactorDigits choose_spread(const SpreadProblem& problem) {
+  FactorDigits spread = Chooser(problem).run();
+  const auto& factors = problem.rule->factors;
+  const bool sums = std::any_of(factors.begin(), factors.end(),
+                                [](const Factor& f) { return f.kind == FactorKind::reduction; });
+  return sums || !problem.taken.empty() ? spread : cheapest_layout(problem, std::move(spread));
+}
+
+}  // namespace gspmd

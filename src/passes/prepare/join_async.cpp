@@ -1,0 +1,73 @@
+#include "gspmd/passes/prepare/join_async.h"
+
+#include <optional>
+#include <vector>
+
+#include "passes/graph/rewrite.h"
+
+namespace gspmd {
+namespace {
+
+std::optional<Opcode> joined_opcode(Opcode start) {
+  switch (start) {
+    case Opcode::all_reduce_start:
+      return Opcode::all_reduce;
+    case Opcode::all_gather_start:
+      return Opcode::all_gather;
+    case Opcode::collective_permute_start:
+      return Opcode::collective_permute;
+    case Opcode::copy_start:
+      return Opcode::copy;
+    case Opcode::async_start:
+      return Opcode::call;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_done(const Node& node) {
+  return node.is(Opcode::all_reduce_done) || node.is(Opcode::all_gather_done) ||
+         node.is(Opcode::collective_permute_done) || node.is(Opcode::copy_done) ||
+         node.is(Opcode::async_done);
+}
+
+// What a -done ends, through the updates between.
+Node* start_of(const Node& done) {
+  Node* node = done.operand(0);
+  while (node->is(Opcode::async_update)) node = node->operand(0);
+  return node;
+}
+
+// collective-permute-start may carry more operands than the value: where to write, how much.
+std::vector<Node*> operands_of(const Node& start) {
+  if (start.is(Opcode::collective_permute_start)) return {start.operand(0)};
+  return start.operands();
+}
+
+bool join_in(Computation& computation) {
+  std::vector<Node*> ends;
+  for (const auto& node : computation.nodes())
+    if (is_done(*node) && joined_opcode(start_of(*node)->opcode())) ends.push_back(node.get());
+  for (Node* done : ends) {
+    const Node& start = *start_of(*done);
+    const Opcode opcode = *joined_opcode(start.opcode());
+    Attributes attrs = start.attrs;
+    attrs.other.clear();
+    Node* const joined =
+        computation.append(opcode, done->shape, operands_of(start), std::move(attrs), done->name());
+    joined->called = start.called;
+    copy_annotations(*done, *joined);
+    computation.replace_uses(done, joined);
+  }
+  return !ends.empty();
+}
+
+}  // namespace
+
+bool join_async(Module& module) {
+  const bool changed = rewrite_each(module, join_in);
+  if (changed) module.remove_unreachable();
+  return changed;
+}
+
+}  // namespace gspmd
