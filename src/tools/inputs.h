@@ -13,7 +13,7 @@ namespace gspmd::tools {
 
 // Entry parameter leaves in order: from the npz file that the command names, or else random by
 // (seed, leaf, element) alone: the same for any number of devices. Small integers, or uniform
-// floats (cli.md). UserError for what is missing in the file, or has another shape or type.
+// floats (docs/spec/command.md 2.4). UserError for what is missing in the file or does not fit.
 std::vector<Array> make_inputs(const Module& module, const Command& command);
 // The same for each device of a program that runs as copies: an array with a leading dim of
 // `devices` holds one value for each of them, others are every device's. Random values are all

@@ -6,9 +6,9 @@
 
 namespace gspmd::tools {
 
-// One `--option name=value` of the partitioner, by the names of semantics.md 3.8. Those that choose
-// between ways which this partitioner weighs by bytes are accepted and change nothing: false.
-// UserError for another name or value.
+// One `--option name=value` of the partitioner, by the names of docs/spec/partitioning.md 10. Those
+// that choose between ways which this partitioner weighs by bytes are accepted and change nothing:
+// false. UserError for another name or value.
 bool set_partitioner_option(const std::string& text, PipelineOptions& options);
 
 }  // namespace gspmd::tools

@@ -48,7 +48,7 @@ TEST_CASE("factor rules read as the op's loop nest") {
   }
 }
 
-TEST_CASE("levels and policies are those of semantics.md 2.4 and 2.6") {
+TEST_CASE("levels and policies are those of docs/spec/completion.md 4 and 6") {
   struct Row {
     Opcode opcode;
     int forward, backward;

@@ -1,4 +1,4 @@
-// Products, look-ups and what decides between their operands (semantics.md 2.6).
+// Products, look-ups and what decides between their operands (docs/spec/completion.md 6).
 
 #include "passes/propagate_check.h"
 

@@ -1,4 +1,4 @@
-// Products of two operands as users of the field expect them completed (semantics.md 2.6).
+// Products of two operands as users of the field expect them completed (docs/spec/completion.md 6).
 
 #include "passes/propagate_check.h"
 

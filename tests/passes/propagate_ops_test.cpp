@@ -1,4 +1,4 @@
-// Each op, forward and backward, at its level (semantics.md 2.4, 2.6).
+// Each op, forward and backward, at its level (docs/spec/completion.md 4, 6).
 
 #include "passes/propagate_check.h"
 

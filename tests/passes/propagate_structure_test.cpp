@@ -1,4 +1,4 @@
-// Tuples, loops, calls, boundaries, groups, manual regions (semantics.md 2.2, 2.8).
+// Tuples, loops, calls, boundaries, groups, manual regions (docs/spec/completion.md 2, 8).
 
 #include "gspmd/base/error.h"
 #include "passes/propagate_check.h"

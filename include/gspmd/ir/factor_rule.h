@@ -27,7 +27,7 @@ struct Factor {
   bool operator==(const Factor&) const = default;
 };
 
-// How an op's operands meet when completion goes forward (semantics.md 2.6).
+// How an op's operands meet when completion goes forward (docs/spec/completion.md 6).
 enum class CombinePolicy : uint8_t {
   merge_all,      // each operand in turn (level > 0), else the most specific one
   first_operand,  // operand 0 only
@@ -35,7 +35,7 @@ enum class CombinePolicy : uint8_t {
 };
 
 // An op's loop nest: which factor each dim of each operand and result is. "([i,k],[k,j])->([i,j])".
-// Shardy's idea; design.md 2.3. A dim is one factor or kNone (size one there, or unrelated).
+// Shardy's idea; docs/spec/partitioning.md 2.1. A dim is a factor or kNone (size 1, or unrelated).
 struct FactorRule {
   static constexpr int64_t kNone = -1;              // in the lists below: no factor
   std::vector<Factor> factors;                      // in the order of the letters i, j, k, ...

@@ -15,7 +15,7 @@ namespace gspmd {
 class PartitionContext;
 struct PreparedKernel;  // kernels/prepared_kernel.h
 
-// How completion runs: the aggressiveness level 0..3 (semantics.md 2.4) and the rule set.
+// How completion runs: the aggressiveness level 0..3 (docs/spec/completion.md 4) and the rule set.
 struct CompletionMode {
   int level = 0;     // 0 to 3
   bool spmd = true;  // false: the rules for modules that are not partitioned
@@ -73,7 +73,7 @@ struct EvalContext {
 };
 
 // A value of the per-device program: the local node and how it is laid out. The sharding may hold
-// unreduced digits that the completed sharding does not have (design.md 2.14).
+// unreduced digits that the completed sharding does not have (docs/spec/partitioning.md 5.1).
 struct Partitioned {
   Node* local = nullptr;
   Sharding sharding;  // how `local` is laid out
@@ -89,7 +89,7 @@ enum Trait : uint32_t {
   kDataMovement = 1u << 4,  // result elements are operand elements (or fill values)
   kLinear = 1u << 5,        // linear in every operand at once: add, subtract, negate, reshape, ...
   kLinearInEach = 1u << 6,  // linear in each operand with the others fixed: multiply, dot
-  kIntegerPreserving = 1u << 7,  // exact on integers within the bound of design.md 6
+  kIntegerPreserving = 1u << 7,  // exact on integers within the bound of docs/spec/running.md 3.1
   kConstantLike = 1u << 8,       // constant, iota, partition-id: no operands, no state
 };
 

@@ -145,7 +145,7 @@ GSPMD_API std::optional<Sharding> merge_by_prefix(const Sharding& a, const Shard
 // Whether every tile of `fine` lies inside one tile of `coarse` on the same device, dim by dim.
 GSPMD_API bool is_sub_tiling(const Sharding& fine, const Sharding& coarse, const Shape& global);
 
-// Text. parse accepts every form of semantics.md 1, with or without the outer braces' "sharding=";
+// Text. parse accepts the forms of docs/spec/sharding.md 2.1, with or without an outer "sharding=";
 // UserError with the column (0-based) inside `text` and the way out. `rank` < 0: not known.
 GSPMD_API Sharding parse_sharding(std::string_view text, int64_t rank = -1);
 // With the outer braces: "{devices=[2,1,2]<=[4] last_tile_dim_replicate}". V2 where the device

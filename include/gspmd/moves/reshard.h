@@ -51,7 +51,7 @@ struct ReshardStep {
 
 // What a way costs.
 struct ReshardCost {
-  int64_t bytes = 0;  // sent by one device in all, cli.md's formulas on padded shards
+  int64_t bytes = 0;  // sent by one device in all, docs/spec/command.md 4.5, of padded shards
   int64_t steps = 0;  // collectives and slices
   auto operator<=>(const ReshardCost&) const = default;
 };
@@ -64,13 +64,13 @@ struct ReshardPlan {
 };
 
 // The cheapest way (bytes, then steps) from one layout to another: Dijkstra over shardings made of
-// the common atoms of both (design.md 2.5). Uneven dims: where the shards of a finer split do not
-// lie inside those of a coarser one, the step exchanges halos as well. Six, 10, 14 or 15 devices
-// can be counted in two ways, and layouts of either are looked at. Works for any pair of tiled,
-// replicated and maximal shardings, on any of the devices 0..num_devices-1; replicated means on all
-// of them (0: as many as the shardings name). No steps: each device that is to have a part has just
-// that already. `from` may be unreduced; the digits that `to` keeps unreduced stay. UserError when
-// `to` is unreduced where `from` is not.
+// the common atoms of both (docs/spec/partitioning.md 3.2). Uneven dims: where the shards of a
+// finer split do not lie inside those of a coarser one, the step exchanges halos as well. Six, 10,
+// 14 or 15 devices can be counted in two ways, and layouts of either are looked at. Works for any
+// pair of tiled, replicated and maximal shardings, on any of the devices 0..num_devices-1;
+// replicated means on all of them (0: as many as the shardings name). No steps: each device that is
+// to have a part has just that already. `from` may be unreduced; the digits that `to` keeps
+// unreduced stay. UserError when `to` is unreduced where `from` is not.
 GSPMD_API ReshardPlan plan_reshard(const Shape& global, const Sharding& from, const Sharding& to,
                                    int64_t num_devices = 0);
 

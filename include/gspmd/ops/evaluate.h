@@ -20,8 +20,8 @@ GSPMD_API Value evaluate(const Computation& computation, std::span<const Value> 
 GSPMD_API std::vector<Value> evaluate_devices(const Module& module, int64_t num_devices,
                                               const std::vector<std::vector<Value>>& arguments);
 
-// Whether a run is exact (design.md 6): each op integer-preserving on integers with every
-// sum |a||b| below the dtype's bound. Runs the module; `result` gets the value when not null.
+// Whether a run is exact (docs/spec/running.md 3.1): each op integer-preserving on integers with
+// every sum |a||b| below the dtype's bound. Runs the module; `result` gets the value when not null.
 GSPMD_API bool is_exact(const Module& module, std::span<const Value> arguments,
                         Value* result = nullptr);
 

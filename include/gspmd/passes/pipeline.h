@@ -31,7 +31,7 @@ struct PipelineOptions {
   bool combine = true;                         // collective combining
   bool fuse = true;                            // elementwise chains into loops
   WindowedEinsumOptions windowed_einsum = {};  // of looped products
-  bool cse_across_phases = false;              // design.md 2.15
+  bool cse_across_phases = false;              // docs/spec/partitioning.md 5.4
   std::vector<std::string> disabled = {};      // pass names
   std::vector<std::string> dump_after = {};    // pass names; "all"
   // Called with the text after each pass of dump_after.

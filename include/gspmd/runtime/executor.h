@@ -54,7 +54,7 @@ GSPMD_API int64_t scratch_bytes(const Program& program);
 // The same plan without preparing kernels. UserError as plan_memory.
 GSPMD_API MemoryPlan plan_program_memory(const Module& local);
 
-// Runs a program on a simulated mesh in lockstep (design.md 2.9). Owns the arenas. Not thread-safe.
+// Runs a program in lockstep (docs/spec/running.md 1). Owns the arenas. Not thread-safe.
 class GSPMD_API Executor {
  public:
   // Takes room for the arenas of all devices.

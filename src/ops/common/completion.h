@@ -7,7 +7,7 @@
 
 namespace gspmd {
 
-// What the rules of completion share (semantics.md 2.4 to 2.6).
+// What the rules of completion share (docs/spec/completion.md 4 to 6).
 
 // The sharding of a value whose dim d is dim `source[d]` of the value that is laid out as `s` (-1:
 // none, not split). Digits of dims that are not named become replication; what is manual stays.

@@ -9,7 +9,7 @@
 namespace gspmd {
 namespace {
 
-// The largest integer up to which all are numbers of the type (design.md 6).
+// The largest integer up to which all are numbers of the type (docs/spec/running.md 3.1).
 double exact_bound(DType dtype) {
   switch (dtype) {
     case DType::bf16:

@@ -28,7 +28,7 @@ FactorRule with_sums(FactorRule rule) {
 }
 
 // Where index component i is simply the position along a batch dim, that batch dim and the operand
-// dim that is looked up are one loop (semantics.md 2.6, index-parallel): `rule` is told so. Slices
+// dim that is looked up are one loop (docs/spec/completion.md 6.5): `rule` is told so. Slices
 // of one element only; `operands` are the rule's lists that are laid out as the operand.
 void join_counted_dims(FactorRule& rule, const Node& operand, const Node& indices,
                        const SliceDims& dims, std::vector<int64_t>& in_indices,

@@ -8,8 +8,8 @@
 
 namespace gspmd {
 
-// The ways in which a gather or a scatter can be split (semantics.md 3.6), one loop of its nest
-// each.
+// The ways in which a gather or a scatter can be split (docs/spec/partitioning.md 6.1), one loop of
+// its nest each.
 enum class IndexMethod : uint8_t {
   batching,  // operand, indices and slices share the dim by name
   parallel,  // index component = position along a dim of the indices: as if it were shared

@@ -5,8 +5,8 @@
 namespace gspmd {
 
 // The sharding of a value of `from` dims after a reshape to `to`: digits that stay contiguous
-// blocks of the result are kept, the others become replication (semantics.md 2.7). Dims that the
-// reshape keeps pass uneven digits too; merged or split dims only digits that divide.
+// blocks of the result are kept, the others become replication (docs/spec/completion.md 7). Dims
+// that the reshape keeps pass uneven digits too; merged or split dims only digits that divide.
 Sharding reshape_sharding(const Dims& from, const Dims& to, const Sharding& sharding);
 
 }  // namespace gspmd

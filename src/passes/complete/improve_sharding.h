@@ -13,9 +13,9 @@ struct ImproveOptions {
 };
 
 // The sharding that an array gets when a neighbour proposes `candidate`, nullopt when it stays as
-// it is. Merges, or takes what is more specific and refines what is there (semantics.md 2.5). Two
-// shardings that name mesh axes also merge where the axes of a dim continue each other
-// (design.md 2.4).
+// it is. Merges, or takes what is more specific and refines what is there
+// (docs/spec/completion.md 5). Two shardings that name mesh axes also merge where the axes of a dim
+// continue each other (docs/spec/sharding.md 4.3).
 std::optional<Sharding> improve_sharding(const Shape& shape,
                                          const std::optional<Sharding>& existing,
                                          const Sharding& candidate, const ImproveOptions& options);

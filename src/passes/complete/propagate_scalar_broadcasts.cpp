@@ -1,6 +1,6 @@
-// Completion that only keeps equal broadcasts of scalars apart (semantics.md 2.2 step 1). They are
-// what CSE joins most often, and one value that two unrelated parts of a program read carries the
-// layout of one part into the other.
+// Completion that only keeps equal broadcasts of scalars apart (docs/spec/completion.md 1.3). They
+// are what CSE joins most often, and one value that two unrelated parts of a program read carries
+// the layout of one part into the other.
 
 #include <unordered_map>
 

@@ -12,7 +12,7 @@
 
 namespace gspmd {
 
-// The state of one completion run over a module. Phases and orders follow semantics.md 2.2 and 2.3.
+// The state of one completion run over a module; phases and orders: docs/spec/completion.md 2, 3.
 class Propagation {
  public:
   Propagation(Module& module, const PropagateOptions& options);

@@ -1,4 +1,4 @@
-// One node from its operands or from its readers (semantics.md 2.5, 2.6).
+// One node from its operands or from its readers (docs/spec/completion.md 5, 6).
 
 #include <algorithm>
 

@@ -21,7 +21,7 @@ int64_t share(int64_t bytes, int64_t numerator, int64_t denominator) {
   return static_cast<int64_t>((product + denominator - 1) / denominator);
 }
 
-// What one device sends when the node runs once (cli.md, "a collective").
+// What one device sends when the node runs once (docs/spec/command.md 4.5).
 int64_t bytes_sent(const Node& node, int64_t num_devices) {
   int64_t operand = 0;
   for (const Node* x : node.operands()) operand = saturating_add(operand, x->shape.bytes());

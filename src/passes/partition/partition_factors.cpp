@@ -41,7 +41,7 @@ bool keeps_bits_of_sums(const Node& node) {
 }
 
 // The unreduced digits that `node` may leave unreduced: it is linear and the only reader of each
-// unreduced operand (design.md 2.14). Empty where the sums must be done first.
+// unreduced operand (docs/spec/partitioning.md 5.1). Empty where the sums must be done first.
 Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
   const bool linear = node.op().has(kLinear);
   if (!linear && !node.op().has(kLinearInEach)) return {};

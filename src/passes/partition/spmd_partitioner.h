@@ -87,7 +87,7 @@ class SpmdPartitioner final : public PartitionContext {
 };
 
 // The plain case: spread the op's loop nest over devices by its factor rule, reshard operands to
-// that, run the op on the shards. Sums over devices stay unreduced (design.md 2.3, 2.14).
+// that, run the op on the shards. Sums over devices stay unreduced (docs/spec/partitioning.md 5.1).
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node);
 
 }  // namespace gspmd

@@ -26,7 +26,7 @@ struct SpreadProblem {
 
 // Digits per factor for the local computation. Loops on which operand and result agree first, then
 // sums on which all operands agree, then what the result wants, then what costs less bytes: the
-// case order of arXiv:2105.04663, 4.4 and systems.md A.6, for any op with a factor rule.
+// case order of arXiv:2105.04663, 4.4 (docs/spec/partitioning.md 2.2), for any op with factors.
 FactorDigits choose_spread(const SpreadProblem& problem);
 
 }  // namespace gspmd

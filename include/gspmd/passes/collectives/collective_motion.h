@@ -8,7 +8,7 @@
 namespace gspmd {
 
 // Rewrites of a per-device module that save collectives. Each returns whether anything changed.
-// Sums are associated anew: exact results (design.md 6) keep their bits, others their tolerance.
+// Sums are associated anew: only exact results (docs/spec/running.md 3.1) keep their bits.
 
 // Collectives of equal kind and groups whose only reader adds them become one collective of the
 // sum: all-reduce(x) + all-reduce(y) = all-reduce(x + y), over chains of additions; reduce-scatter

@@ -10,8 +10,8 @@
 namespace gspmd {
 
 // When a product that needs a gathered operand, or whose sum is scattered, becomes a loop that
-// passes slices round a ring of devices (systems.md A.6 case 6). Names as in HLO's partitioner
-// options.
+// passes slices round a ring of devices (docs/spec/partitioning.md 9.2). Names as in HLO's
+// partitioner options.
 struct WindowedEinsumOptions {
   int64_t threshold_mib = 256;  // of the gathered operand, or of the result before the scatter
   int64_t max_iterations = 32;  // devices in a ring

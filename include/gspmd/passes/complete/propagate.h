@@ -24,16 +24,16 @@ struct PropagateOptions {
   std::vector<bool> allow_output = {};
   std::vector<bool> allow_parameters = {};  // as allow_output, of entry parameters
   // Boundary shardings that completion found but that do not divide become replicated (imported
-  // modules, semantics.md 2.2 step 10). Traced programs keep uneven ones.
+  // modules, docs/spec/completion.md 2.1). Traced programs keep uneven ones.
   bool replicate_indivisible_boundary = true;
   // The module stays as it is but for broadcasts of scalars without a sharding, which get the one
   // of a completion: CSE then does not join those that are laid out differently. They are marked as
-  // no annotations, and a later run drops them (semantics.md 2.2 step 1).
+  // no annotations, and a later run drops them (docs/spec/completion.md 1.3).
   bool cse_prevention_only = false;
   PropagateStats* stats = nullptr;  // filled where given
 };
 
-// Completes the sharding of every node from the annotated ones, in place (semantics.md 2;
+// Completes the sharding of every node from the annotated ones, in place (docs/spec/completion.md;
 // arXiv:2105.04663, 3.5). Given shardings are never changed, except on their open dims. Sharding
 // custom-calls become copies. Those with the frontend attribute gspmd.priority="N" are heard after
 // all of smaller numbers (absent: 0) have been carried as far as they reach. Records Origins.

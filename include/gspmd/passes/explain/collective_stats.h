@@ -11,7 +11,7 @@
 
 namespace gspmd {
 
-// One kind of collective at one cause, as cli.md defines it.
+// One kind of collective at one cause, as docs/spec/command.md 4.5 defines it.
 struct CollectiveStats {
   std::string kind;    // "all-gather"
   int64_t count = 0;   // with loop trip counts where known

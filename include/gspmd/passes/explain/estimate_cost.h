@@ -21,7 +21,7 @@ struct DeviceModel {
 struct CostEstimate {
   double flops = 0;             // floating-point operations
   double memory_bytes = 0;      // operands and results of every op, as if nothing stayed in cache
-  double collective_bytes = 0;  // sent, cli.md's formulas
+  double collective_bytes = 0;  // sent, as docs/spec/command.md 4.5 counts
   double collectives = 0;       // number of collectives run
   double seconds = 0;  // each op the slower of arithmetic and memory; collectives after each other
 };
