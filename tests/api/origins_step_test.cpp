@@ -3,8 +3,8 @@
 #include <set>
 
 #include "api/support.h"
-#include "gspmd/passes/explain/explain_sharding.h"
 #include "gspmd/passes/complete/propagate.h"
+#include "gspmd/passes/explain/explain_sharding.h"
 #include "gspmd/passes/explain/sharding_sources.h"
 
 // A training step of 24 blocks whose only annotations are one per kind of weight and one of the

@@ -1,6 +1,6 @@
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/explain/collective_stats.h"
 #include "gspmd/moves/reshard.h"
+#include "gspmd/passes/explain/collective_stats.h"
 #include "passes/spmd_check.h"
 
 // Moves that users of partitioners have seen become full rematerialisations: the steps of each, the

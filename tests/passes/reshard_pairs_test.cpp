@@ -3,8 +3,8 @@
 #include <map>
 
 #include "gspmd/ir/text.h"
-#include "gspmd/passes/explain/collective_stats.h"
 #include "gspmd/moves/reshard.h"
+#include "gspmd/passes/explain/collective_stats.h"
 #include "load.h"
 #include "passes/spmd_check.h"
 

@@ -7,8 +7,8 @@
 #include "gspmd/passes/explain/explain.h"
 #include "gspmd/passes/verify/manual_reference.h"
 #include "gspmd/runtime/executor.h"
-#include "passes/spmd_check.h"
 #include "passes/graph/trip_count.h"
+#include "passes/spmd_check.h"
 #include "programs/program.h"
 
 namespace gspmd::testing {

@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/pipeline.h"
 #include "gspmd/passes/verify/locate_difference.h"
 #include "gspmd/passes/verify/manual_reference.h"
-#include "gspmd/passes/pipeline.h"
 #include "load.h"
 #include "passes/spmd_check.h"
 #include "programs/builder.h"
