@@ -31,7 +31,7 @@ bool hands_on(const Node& node) {
   }
 }
 
-// What `partition_special` has ways of its own for, reshapes and plain reductions apart.
+// What has ways of its own that do not know of such values.
 bool has_own_ways(const Node& node) {
   switch (node.opcode()) {
     case Opcode::dynamic_slice:
@@ -56,9 +56,9 @@ bool is_elementwise(const Node& node) {
 bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,
                     int64_t num_devices) {
   if (hands_on(node)) return true;
-  const bool by_factors = !node.op().partition && node.op().factors;
-  if (node.shape.is_tuple || has_own_ways(node) || (!by_factors && !node.is(Opcode::reshape)))
-    return false;
+  const bool by_factors =
+      node.op().factors && !node.op().has(kCollective) && !node.is(Opcode::custom_call);
+  if (node.shape.is_tuple || has_own_ways(node) || !by_factors) return false;
   if (is_elementwise(node) && is_partial(placed(node), num_devices)) return true;
   const auto fits = [&](const Node& n) {
     const Sharding& s = placed(n);
