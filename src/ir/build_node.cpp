@@ -26,9 +26,9 @@ bool declares_its_type(Opcode opcode) {
 // The type of a node whose declaration its rule does not read: two different declarations give one
 // result. nullopt where they do not.
 std::optional<Shape> implied_shape(Node& node) {
-  if (node.operands().empty() || declares_its_type(node.opcode())) return std::nullopt;
-  const Shape& operand = node.operand(0)->shape;
-  const DType dtype = operand.is_tuple ? DType::f32 : operand.dtype;
+  if (declares_its_type(node.opcode())) return std::nullopt;
+  const bool of_array = !node.operands().empty() && !node.operand(0)->shape.is_tuple;
+  const DType dtype = of_array ? node.operand(0)->shape.dtype : DType::f32;
   const Shape probes[] = {Shape(dtype, {7, 3}), Shape(dtype, {})};
   std::optional<Shape> result;
   for (const Shape& probe : probes) {
@@ -76,6 +76,8 @@ Node* ModuleParser::build(Instruction& instruction) {
     node = build_tuple_constant(instruction);
   } else if (instruction.is_async_start) {
     node = build_async_start(instruction);
+  } else if (instruction.opcode == Opcode::bitcast && reorders(instruction)) {
+    node = build_bitcast(instruction);
   } else {
     split_start_vector(instruction);
     const std::optional<DType> wide = unify_precision(instruction);
@@ -95,6 +97,7 @@ Node* ModuleParser::build(Instruction& instruction) {
     }
   }
   annotate(node, instruction);
+  if (instruction.key != instruction.name) scope_.made.push_back(node);
   if (instruction.is_root) scope_.computation->set_root(node);
   return node;
 }

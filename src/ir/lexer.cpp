@@ -32,13 +32,16 @@ char closer_of(char open) {
 
 bool is_quoted_name(char c) { return c == ':' || c == '/' || c == '@'; }
 
-// Names end before "->", so that "(x: f32[])->f32[]" and "a->b" read as written. `marked`: behind a
-// %.
+// Names end before "->", so that "(x: f32[])->f32[]" and "a->b" read as written; '#' stands inside
+// a name only. `marked`: behind a %.
 size_t name_end(std::string_view text, size_t at, bool marked) {
+  const size_t start = at;
   for (; at < text.size(); ++at) {
     const char next = at + 1 < text.size() ? text[at + 1] : '\0';
     if (is_name(text[at])) {
       if (text[at] == '-' && next == '>') break;
+    } else if (text[at] == '#' && at > start && is_name(next)) {
+      continue;
     } else if (!marked || !is_quoted_name(text[at]) || !is_name(next)) {
       break;
     }

@@ -18,8 +18,6 @@ class Lexer {
  public:
   Lexer(std::string_view text, std::string_view file) : text_(text), file_(file) {}
 
-  bool zeros_for_elided = false;  // constants whose elements were left out read as zeros
-
   size_t position();  // byte offset of the next token
   bool at_end() { return position() == text_.size(); }
   char peek();  // first character of the next token; '\0' at the end

@@ -17,10 +17,7 @@ namespace gspmd {
 // Reads one module. Positions are byte offsets into the text; names are views of it.
 class ModuleParser {
  public:
-  ModuleParser(std::string_view text, std::string_view file, bool zeros_for_elided = false)
-      : lexer_(text, file) {
-    lexer_.zeros_for_elided = zeros_for_elided;
-  }
+  ModuleParser(std::string_view text, std::string_view file) : lexer_(text, file) {}
   std::unique_ptr<Module> parse();
 
  private:
@@ -51,6 +48,7 @@ class ModuleParser {
   // What stands behind "name = ".
   struct Instruction {
     std::string_view name;
+    std::string_view key;  // in the scope: the name, or of a nested instruction one no text has
     size_t position = 0;
     bool is_root = false;
     std::string_view word;  // the opcode as written
@@ -107,9 +105,11 @@ class ModuleParser {
 
   // parse_instruction.cpp
   void parse_instruction();
+  void parse_operation(Instruction& instruction);
   void parse_opcode(Instruction& instruction);
   void parse_arguments(Instruction& instruction);
   Operand parse_operand();
+  void parse_nested_instruction(Operand& operand);
   std::string parse_controls();
   void resolve(Operand& operand);
   Node* implicit_parameter(const Operand& operand);
@@ -126,6 +126,10 @@ class ModuleParser {
   void split_start_vector(Instruction& instruction);
   Node* build_tuple_constant(Instruction& instruction);
   Node* build_async_start(Instruction& instruction);
+  // build_bitcast.cpp
+  static bool reorders(const Instruction& bitcast);
+  Node* build_bitcast(Instruction& bitcast);
+  // build_node.cpp
   Node* append(std::string name, Opcode opcode, Shape shape, std::vector<Node*> operands,
                Attributes attrs, size_t position);
   void attach_calls(Node* node, std::vector<Call>& calls);

@@ -12,6 +12,8 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kMaxParameters = 65536;
+// Instructions written as operands of one another; keeps the recursion short.
+constexpr int kMaxNested = 64;
 
 // "add-start" wraps the opcode "add"; its -update and -done do not say more than async-update and
 // -done.
@@ -46,17 +48,23 @@ void ModuleParser::parse_instruction() {
   if (instruction.is_root && !scope_.root.empty())
     lexer_.fail(start, "a second ROOT; \"{}\" is one already", scope_.root);
   if (instruction.is_root) scope_.root = name;
+  instruction.key = name;
+  parse_operation(instruction);
+  SeenNames seen;
+  while (lexer_.accept(",")) parse_attribute(instruction, seen);
+  check_required(instruction, seen);
+  ++scope_.instructions;
+  finish(std::move(instruction));
+}
+
+// "f32[4] add(x, y)", without attributes.
+void ModuleParser::parse_operation(Instruction& instruction) {
   if (sees_shape(lexer_)) instruction.shape = parse_shape(lexer_);
   parse_opcode(instruction);
   lexer_.expect("(", "after the opcode");
   parse_arguments(instruction);
   if (!lexer_.accept(")"))
     lexer_.expect(")", fmt::format("after the operands of {}", instruction.word));
-  SeenNames seen;
-  while (lexer_.accept(",")) parse_attribute(instruction, seen);
-  check_required(instruction, seen);
-  ++scope_.instructions;
-  finish(std::move(instruction));
 }
 
 void ModuleParser::parse_opcode(Instruction& instruction) {
@@ -97,7 +105,7 @@ void ModuleParser::parse_arguments(Instruction& instruction) {
       if (!sees_array_shape(lexer_))
         lexer_.fail(instruction.word_position, "constant: the type is missing");
       const size_t at = lexer_.position();
-      instruction.shape = parse_shape(lexer_);
+      instruction.shape = parse_shape(lexer_, LayoutPlace::adjacent);
       lexer_.seek(at);
     }
     if (instruction.shape->is_tuple)
@@ -117,6 +125,11 @@ ModuleParser::Operand ModuleParser::parse_operand() {
   Operand operand;
   operand.position = lexer_.position();
   if (sees_shape(lexer_)) operand.declared = parse_shape(lexer_);
+  if (!lexer_.peek_name().empty() && lexer_.peek() != '%' && lexer_.token_after_name() == '(') {
+    lexer_.seek(operand.position);
+    parse_nested_instruction(operand);
+    return operand;
+  }
   // In the first instruction outside of any computation nothing but parameters can be meant.
   const bool implicit = scope_.bare && scope_.instructions == 0 && operand.declared;
   const char next = lexer_.peek();
@@ -126,10 +139,35 @@ ModuleParser::Operand ModuleParser::parse_operand() {
   }
   if (!operand.declared) operand.position = lexer_.position();
   operand.name = lexer_.name("an operand");
+  if (lexer_.peek() == '=')
+    lexer_.fail(operand.position,
+                "the attribute {} among operands; an instruction written as an operand has none, "
+                "give it a name and a line",
+                operand.name);
   resolve(operand);
   if (operand.node == nullptr && implicit && operand.name != scope_.reading)
     operand.node = implicit_parameter(operand);
   return operand;
+}
+
+// An instruction as an operand: "convert(s8[4] parameter(0))", "add(negate(p), p)". Its attributes
+// could not be told from those of the instruction around it: it has none.
+void ModuleParser::parse_nested_instruction(Operand& operand) {
+  if (++depth_ > kMaxNested)
+    lexer_.fail(operand.position,
+                "instructions written as operands of one another more than {} deep are not "
+                "supported; give them names",
+                kMaxNested);
+  Instruction instruction;
+  instruction.position = operand.position;
+  parse_operation(instruction);
+  --depth_;
+  check_required(instruction, {});
+  instruction.name = made_names_.emplace_back(module_->unique_name(std::string(instruction.word)));
+  instruction.key = made_names_.emplace_back(fmt::format(" {}", made_names_.size()));
+  operand.name = instruction.key;
+  finish(std::move(instruction));
+  resolve(operand);
 }
 
 // Sets the node where the operand is defined above; the type that stands before it must be its own.
@@ -280,12 +318,12 @@ void ModuleParser::check_required(const Instruction& instruction, const SeenName
 void ModuleParser::finish(Instruction instruction) {
   const auto missing = std::find_if(instruction.operands.begin(), instruction.operands.end(),
                                     [](const Operand& operand) { return operand.node == nullptr; });
-  const std::string_view name = instruction.name;
+  const std::string_view key = instruction.key;
   if (missing == instruction.operands.end()) {
-    scope_.nodes.emplace(name, build(instruction));
+    scope_.nodes.emplace(key, build(instruction));
     return;
   }
-  scope_.deferred_names.emplace(name, scope_.deferred.size());
+  scope_.deferred_names.emplace(key, scope_.deferred.size());
   scope_.deferred.push_back(std::move(instruction));
 }
 

@@ -221,6 +221,7 @@ class ElementReader {
         continue;
       }
       if (comma_wanted) lexer_.expect(",", "between elements of a constant");
+      if (comma_wanted && !counts_.empty() && lexer_.peek() == '}') continue;
       const size_t element = lexer_.position();
       if (lexer_.accept("{")) {
         open(element);
@@ -248,8 +249,8 @@ class ElementReader {
   void open(size_t at) {
     if (lexer_.accept("..."))
       lexer_.fail(at,
-                  "constant: the elements of {} were left out ({{...}}); print the module "
-                  "with large constants",
+                  "constant: {} has elements left out ({{...}}); only all elements of an array may "
+                  "be, print the module with large constants",
                   to_string(shape_));
     if (counts_.size() == shape_.dims.size())
       lexer_.fail(at, "constant: {} has {} dims, the braces are deeper", to_string(shape_),
@@ -280,11 +281,38 @@ void read_empty(Lexer& lexer, const Shape& shape) {
     lexer.fail(start, "constant: {} has no elements; write {{}}", to_string(shape));
 }
 
+// "{...}": the elements were left out.
+bool read_elided(Lexer& lexer) {
+  const size_t start = lexer.position();
+  if (lexer.accept("{") && lexer.accept("...") && lexer.accept("}")) return true;
+  lexer.seek(start);
+  return false;
+}
+
+// "f32[2,3] constant(0)": every element has the one value.
+Array read_splat(Lexer& lexer, const Shape& shape) {
+  // Few characters make it: what they may allocate is bounded.
+  constexpr int64_t kMostBytes = int64_t{1} << 28;
+  const size_t start = lexer.position();
+  Bytes element;
+  read_element(lexer, shape.dtype, element);
+  if (shape.bytes() > kMostBytes)
+    lexer.fail(start,
+               "constant: one value for all elements of {}, which takes {} bytes; up to {} are "
+               "filled, broadcast a scalar constant",
+               to_string(shape), shape.bytes(), kMostBytes);
+  Array literal(Shape(shape.dtype, shape.dims));
+  const std::span<std::byte> bytes = literal.bytes();
+  for (size_t at = 0; at < bytes.size(); at += element.size())
+    std::memcpy(bytes.data() + at, element.data(), element.size());
+  return literal;
+}
+
 // The shape that may stand before a literal.
 void read_prefix(Lexer& lexer, const Shape& shape) {
   if (!sees_array_shape(lexer)) return;
   const size_t start = lexer.position();
-  const Shape prefix = parse_shape(lexer);
+  const Shape prefix = parse_shape(lexer, LayoutPlace::adjacent);
   if (!(prefix == shape))
     lexer.fail(start, "constant: elements of {} in a constant of {}", to_string(prefix),
                to_string(shape));
@@ -311,17 +339,16 @@ Array parse_literal(Lexer& lexer, const Shape& shape) {
   if (shape.is_tuple || dtype_size(shape.dtype) == 0)
     lexer.fail(start, "constant: {} has no value that can be written", to_string(shape));
   if (shape.elements_count() == 0) {
-    read_empty(lexer, shape);
+    if (lexer.peek() == '{') {
+      read_empty(lexer, shape);
+    } else {  // a value for all of its elements
+      Bytes unused;
+      read_element(lexer, shape.dtype, unused);
+    }
     return Array(Shape(shape.dtype, shape.dims));
   }
-  if (lexer.zeros_for_elided && lexer.accept("{...}")) {
-    constexpr int64_t kMostBytes = int64_t{1} << 28;
-    if (shape.bytes() > kMostBytes)
-      lexer.fail(start,
-                 "constant: {} was left out and takes {} bytes; up to {} are filled with zeros",
-                 to_string(shape), shape.bytes(), kMostBytes);
-    return Array(Shape(shape.dtype, shape.dims));
-  }
+  if (shape.rank() > 0 && read_elided(lexer)) return {};
+  if (shape.rank() > 0 && lexer.peek() != '{') return read_splat(lexer, shape);
   const Bytes bytes = ElementReader(lexer, shape).read();
   if (static_cast<int64_t>(bytes.size()) != shape.bytes())
     lexer.fail(start, "constant: {} elements given for {}",
@@ -337,7 +364,7 @@ std::vector<Array> parse_tuple_literal(Lexer& lexer, const Shape& shape) {
   const size_t start = lexer.position();
   bool prefixed = false;
   try {
-    prefixed = parse_shape(lexer) == shape && lexer.peek() == '(';
+    prefixed = parse_shape(lexer, LayoutPlace::adjacent) == shape && lexer.peek() == '(';
   } catch (const UserError&) {
     // It was the value, not a shape.
   }

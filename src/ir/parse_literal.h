@@ -9,8 +9,8 @@
 namespace gspmd {
 
 // The value inside constant(...) of the declared shape: "1.5", "{{1,2},{3,4}}", "true", "nan",
-// "0x1p-3", "f32[2] {1,2}". Its elements are counted before anything of the shape's size is
-// allocated.
+// "0x1p-3", "f32[2] {1,2}"; one value for all elements of an array; "{...}", elements that were
+// left out: an empty Array. Elements are counted before anything of the shape's size is allocated.
 Array parse_literal(Lexer& lexer, const Shape& shape);
 // Of a tuple "(1, {2,3})", elements with or without their shapes before them: the leaves in order.
 std::vector<Array> parse_tuple_literal(Lexer& lexer, const Shape& shape);

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "gspmd/ir/outline.h"
 #include "gspmd/ir/text.h"
 #include "ir/module_parser.h"
 #include "ir/parse_attributes.h"
@@ -39,7 +38,8 @@ void ModuleParser::parse_header() {
     module_ = std::make_unique<Module>();
     return;
   }
-  module_ = std::make_unique<Module>(std::string(lexer_.word("the module's name")));
+  module_ = std::make_unique<Module>(std::string(lexer_.name("the module's name")));
+  lexer_.accept(":");  // as computations' names, in older text
   SeenNames seen;
   while (lexer_.accept(",")) parse_header_attribute(seen);
 }
@@ -114,6 +114,7 @@ void ModuleParser::parse_computation() {
   const bool is_entry = lexer_.accept_word("ENTRY");
   const bool unnamed = is_entry && (lexer_.peek() == '(' || lexer_.peek() == '{');
   const std::string_view name = unnamed ? "entry" : lexer_.name("a computation");
+  if (!unnamed) lexer_.accept(":");
   if (computations_.contains(name))
     lexer_.fail(position, "computation \"{}\" is defined twice", name);
   if (is_entry && module_->entry() != nullptr)
@@ -196,7 +197,7 @@ void ModuleParser::append_deferred() {
       auto& [at, next] = stack.back();
       Instruction& instruction = instructions[at];
       if (next == instruction.operands.size()) {
-        scope_.nodes.emplace(instruction.name, build(instruction));
+        scope_.nodes.emplace(instruction.key, build(instruction));
         marks[at] = Mark::done;
         stack.pop_back();
         continue;
@@ -284,10 +285,6 @@ void ModuleParser::verify() {
 
 std::unique_ptr<Module> parse_module(std::string_view text, std::string_view file) {
   return ModuleParser(text, file).parse();
-}
-
-std::unique_ptr<Module> parse_outline(std::string_view text, std::string_view file) {
-  return ModuleParser(text, file, true).parse();
 }
 
 }  // namespace gspmd

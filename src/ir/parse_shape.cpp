@@ -49,19 +49,29 @@ void check_layout(Lexer& lexer, size_t position, std::string_view layout, const 
                shape.dims.size(), to_string(shape));
 }
 
-// A layout follows directly and starts with a number or a colon; other braces open a computation.
-void parse_layout(Lexer& lexer, Shape& shape) {
-  if (lexer.adjacent() != '{') return;
+// Whether the braces at the cursor are a layout: empty right behind the shape, or they start with a
+// colon or a dim that is not a name ("{ 0 = ..."); other braces open a computation.
+bool sees_layout(Lexer& lexer, LayoutPlace place) {
+  const bool adjacent = lexer.adjacent() == '{';
+  if (lexer.peek() != '{' || (place == LayoutPlace::adjacent && !adjacent)) return false;
   const size_t start = lexer.position();
   lexer.expect("{", "before a layout");
   const char next = lexer.peek();
+  const bool dim = next >= '0' && next <= '9';
+  const char behind = dim ? lexer.token_after_name() : '\0';
   lexer.seek(start);
-  if (next != '}' && next != ':' && (next < '0' || next > '9')) return;
+  if (next == '}') return adjacent;
+  return next == ':' || (dim && (adjacent || behind == ',' || behind == '}' || behind == ':'));
+}
+
+void parse_layout(Lexer& lexer, Shape& shape, LayoutPlace place) {
+  if (!sees_layout(lexer, place)) return;
+  const size_t start = lexer.position();
   shape.layout = tidy(lexer.raw_value("a layout"));
   check_layout(lexer, start, shape.layout, shape);
 }
 
-Shape parse_array_shape(Lexer& lexer) {
+Shape parse_array_shape(Lexer& lexer, LayoutPlace place) {
   const size_t start = lexer.position();
   const std::string_view name = lexer.word("a type such as f32[2,3]");
   const std::optional<DType> dtype = dtype_from_name(name);
@@ -80,12 +90,12 @@ Shape parse_array_shape(Lexer& lexer) {
     lexer.fail(start, "{}: a {} has no dims; write {}[]", to_string(shape), name, name);
   if (shape.elements_count() > kMaxSize || shape.bytes() > kMaxSize)
     lexer.fail(start, "{}: more bytes than 64 bits can count", to_string(shape));
-  parse_layout(lexer, shape);
+  parse_layout(lexer, shape, place);
   return shape;
 }
 
-Shape parse_nested(Lexer& lexer, int depth) {
-  if (lexer.peek() != '(') return parse_array_shape(lexer);
+Shape parse_nested(Lexer& lexer, LayoutPlace place, int depth) {
+  if (lexer.peek() != '(') return parse_array_shape(lexer, place);
   if (depth == kMaxDepth)
     lexer.fail(lexer.position(), "tuple types nested more than {} deep are not supported",
                kMaxDepth);
@@ -93,7 +103,7 @@ Shape parse_nested(Lexer& lexer, int depth) {
   std::vector<Shape> elements;
   while (!lexer.accept(")")) {
     if (!elements.empty()) lexer.expect(",", "between tuple elements");
-    elements.push_back(parse_nested(lexer, depth + 1));
+    elements.push_back(parse_nested(lexer, place, depth + 1));
   }
   return Shape::tuple(std::move(elements));
 }
@@ -125,7 +135,7 @@ bool sees_array_shape(Lexer& lexer) { return lexer.peek() != '%' && lexer.after_
 
 bool sees_shape(Lexer& lexer) { return lexer.peek() == '(' || sees_array_shape(lexer); }
 
-Shape parse_shape(Lexer& lexer) { return parse_nested(lexer, 0); }
+Shape parse_shape(Lexer& lexer, LayoutPlace place) { return parse_nested(lexer, place, 0); }
 
 std::string shape_text(const Shape& shape, bool layouts) {
   std::string text;

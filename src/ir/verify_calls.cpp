@@ -52,7 +52,11 @@ void check_whole(const Node& node) {
 
 // The computation stands for what is started: (operands, result, contexts ...).
 void check_async_start(const Node& node) {
-  check_parameters(node, 0, operand_shapes(node));
+  // Updates may bind the last operands.
+  std::vector<Shape> wanted = operand_shapes(node);
+  const std::vector<Node*>& parameters = node.called[0]->parameters();
+  for (size_t i = wanted.size(); i < parameters.size(); ++i) wanted.push_back(parameters[i]->shape);
+  check_parameters(node, 0, wanted);
   if (!node.shape.is_tuple || node.shape.elements.size() < 2)
     user_error("async-start: the result is {}, a tuple of operands and result is needed",
                to_string(node.shape));

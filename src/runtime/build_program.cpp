@@ -3,6 +3,7 @@
 #include <map>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/known_literal.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/loop_guard.h"
 #include "passes/memory/plan_memory_buffers.h"
@@ -141,7 +142,7 @@ class Builder {
       if (node->is(Opcode::constant)) {
         constants_[p_->plan.places.at({node->id(), 0}).index] =
             static_cast<int64_t>(p_->constants.size());
-        p_->constants.push_back(node->attrs.literal);
+        p_->constants.push_back(known_literal(*node));
       } else if (node->is(Opcode::while_)) {
         add_loop(*node, block);
       } else if (node->is(Opcode::conditional)) {

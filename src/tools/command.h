@@ -54,8 +54,6 @@ int ops_verb(const Command& command);
 
 // The module in command.file ("-": standard input). UserError where it cannot be read.
 std::unique_ptr<Module> load_module(const Command& command);
-// The same, with zeros for constants whose elements the text leaves out: for looking at shardings.
-std::unique_ptr<Module> load_outline(const Command& command);
 // For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.
 std::unique_ptr<Module> load_for_devices(const Command& command);
 PipelineOptions pipeline_options(const Command& command, const Module& module);

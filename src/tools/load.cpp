@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
-#include "gspmd/ir/outline.h"
 #include "gspmd/ir/text.h"
+#include "gspmd/ops/custom_calls.h"
 #include "gspmd/runtime/executor.h"
 #include "tools/command.h"
 #include "tools/partitioner_options.h"
@@ -36,14 +36,27 @@ void check_count(const char* option, size_t given, size_t leaves, size_t values)
   user_error("{}: {} values given; give one, or {}", option, given, leaves);
 }
 
+// They are kept as they are: what they compute is not known.
+void warn_of_unknown_calls(const Module& module, const std::string& file) {
+  constexpr int64_t kShown = 8;
+  int64_t count = 0;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) {
+      if (!node->is(Opcode::custom_call) || is_known_call(*node) || ++count > kShown) continue;
+      fmt::print(stderr,
+                 "gspmd: warning: {}: custom-call: \"{}\": target \"{}\" is not known; it "
+                 "reads whole values on every device\n",
+                 file, node->name(), node->attrs.custom_call_target);
+    }
+  if (count > kShown)
+    fmt::print(stderr, "gspmd: warning: {}: {} more custom-calls are not known\n", file,
+               count - kShown);
+}
+
 }  // namespace
 
 std::unique_ptr<Module> load_module(const Command& command) {
   return parse_module(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
-}
-
-std::unique_ptr<Module> load_outline(const Command& command) {
-  return parse_outline(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command) {
@@ -56,6 +69,7 @@ std::unique_ptr<Module> load_for_devices(const Command& command) {
     module->num_partitions = *command.num_devices;
     verify_module(*module);  // groups of all devices have another size now
   }
+  warn_of_unknown_calls(*module, command.file);
   return module;
 }
 

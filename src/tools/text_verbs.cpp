@@ -134,7 +134,7 @@ int print_verb(const Command& command) {
 }
 
 int propagate_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_outline(command);
+  const std::unique_ptr<Module> module = load_module(command);
   const bool changed = propagate(*module, propagate_options(command, *module));
   if (command.json)
     print_json(shardings_json(*module, changed, command.origins));

@@ -150,7 +150,8 @@ TEST_CASE("one mistake in a literal or another number is one located message") {
       {"%r = s32[2] constant(f32[2] {1,2})", 22, "elements of f32[2] in a constant of s32[2]"},
       {"%r = (s32[], f32[]) constant((1))", 32, "expected ',' between the elements of a tuple"},
       {"%r = (s32[]) constant((1, 2))", 25, "expected ')' after the elements of a tuple"},
-      {"%r = (s32[2]) constant(({...}))", 25, "were left out"},
+      {"%r = s32[2,2] constant({{...}, {1,2}})", 25, "elements left out ({...})"},
+      {"%r = f32[70000,70000] constant(0)", 32, "takes 19600000000 bytes; up to 268435456"},
       {"%r = token[] constant(0)", 23, "no value that can be written"},
       {"%r = f32[2] abs(f32[2] %a), sharding={devices=[2]<=[3]}", 52, "sharding"},
       {"%r = f32[2,3] batch-norm-inference(f32[2,3] %a, f32[3] %s, f32[3] %o, f32[3] %m, f32[3] "

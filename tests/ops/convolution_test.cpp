@@ -299,9 +299,9 @@ TEST_CASE("convolutions that cannot be are refused with their numbers", "[convol
       {"ROOT r = f32[1,3,6] convolution(x, w), window={size=1x1}, dim_labels=b0f_0io->b0f, "
        "feature_group_count=2",
        "the window has 2 dims"},
-      {"ROOT r = s32[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f, "
+      {"ROOT r = pred[1,3,6] convolution(x, w), window={size=1}, dim_labels=b0f_0io->b0f, "
        "feature_group_count=2",
-       "cannot give elements of s32"},
+       "cannot give elements of pred"},
   };
   for (const Wrong& wrong : cases) {
     INFO(wrong.root);

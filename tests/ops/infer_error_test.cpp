@@ -101,9 +101,9 @@ TEST_CASE("dot, reduce, gather and scatter refuse what does not fit") {
       {"f32[2] dot(a, b), lhs_batch_dims={1}, rhs_batch_dims={0}, lhs_contracting_dims={1}, "
        "rhs_contracting_dims={0}",
        "names dim 1 twice"},
-      {"s32[2,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
-       "dot: f32[2,3] and f32[3,2] cannot give elements of s32"},
-      {"s32[2,3,4] dot(a, i)", "dot: f32[2,3] and s32[4] cannot give elements of s32"},
+      {"pred[2,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+       "dot: f32[2,3] and f32[3,2] cannot give elements of pred"},
+      {"pred[2,3,4] dot(a, i)", "dot: f32[2,3] and s32[4] cannot give elements of pred"},
       {"s8[4,4] dot(i, i)", "dot: s32[4] and s32[4] cannot give elements of s8"},
       {"f32[2] reduce(a, n), dimensions={1}, to_apply=sum",
        "reduce: operands f32[2,3] and s32[] differ in element type"},

@@ -195,6 +195,9 @@ std::vector<Sample> control_samples() {
       {Opcode::set_dimension_size, "set-dimension-size",
        "a = f32[3,4] parameter(0)\nn = s32[] constant(4)\nROOT r = f32[3,4] set-dimension-size(a, "
        "n), dimensions={1}"},
+      {Opcode::dynamic_reshape, "dynamic-reshape",
+       "a = f32[3,4] parameter(0)\nm = s32[] constant(2)\nn = s32[] constant(6)\nROOT r = f32[2,6] "
+       "dynamic-reshape(a, m, n)"},
       {Opcode::after_all, "after-all", "ROOT r = token[] after-all()"},
       {Opcode::add_dependency, "add-dependency",
        "a = f32[3,4] parameter(0)\nt = token[] after-all()\nROOT r = f32[3,4] add-dependency(a, "

@@ -186,6 +186,10 @@ std::vector<Sample> matrix_samples() {
        "a = f32[3,4,7] parameter(0)\nb = f32[3,7,6] parameter(1)\ns = s32[2] parameter(2)\nROOT r "
        "= f32[3,4,6] ragged-dot(a, b, s), lhs_batch_dims={0}, rhs_batch_dims={0}, "
        "lhs_contracting_dims={2}, rhs_contracting_dims={1}, lhs_ragged_dims={0}"},
+      {Opcode::scaled_dot, "scaled-dot",
+       "a = f32[3,8] parameter(0)\nb = f32[5,8] parameter(1)\ns = f32[3,2] parameter(2)\nt = "
+       "f32[5,4] parameter(3)\nROOT r = f32[3,5] scaled-dot(a, b, s, t), lhs_contracting_dims={1}, "
+       "rhs_contracting_dims={1}"},
   };
 }
 

@@ -46,11 +46,6 @@ TEST_CASE("what goes in and out of a running program is refused with its place",
 }
 
 TEST_CASE("ops that the partitioner does not know are refused with their place", "[refused]") {
-  CHECK_THAT(refusal("a = f32[8,4] parameter(0), sharding={devices=[4,1]<=[4]}\n n = s32[] "
-                     "constant(3)\n ROOT r = "
-                     "f32[<=8,4] dynamic-reshape(a, n, n)" +
-                     kHere),
-             Catch::StartsWith("dynamic-reshape: not supported by the partitioner: r (user.py:7)"));
   CHECK_THAT(
       refusal("a = f32[8,4] parameter(0), sharding={devices=[4,1]<=[4]}\n o = f32[8,4] "
               "parameter(1)\n i = "
@@ -58,6 +53,39 @@ TEST_CASE("ops that the partitioner does not know are refused with their place",
               "replica_groups={{0,1,2,3}}" +
               kHere),
       Catch::StartsWith("ragged-all-to-all: not supported by the partitioner: r (user.py:7)"));
+}
+
+TEST_CASE("collectives over devices are refused, over one replica they are not", "[refused]") {
+  const std::string sum =
+      "HloModule m\nsum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] "
+      "add(a, b)\n}\nENTRY e {\n x = f32[8,4] parameter(0), sharding={devices=[4,1]<=[4]}\n ROOT "
+      "r = ";
+  const auto partitioned = [&](const std::string& root) {
+    PipelineOptions options;
+    options.num_devices = 4;
+    const CompiledModule compiled = run_pipeline(*parse_module(sum + root + "\n}\n"), options);
+    for (const auto& node : compiled.local->entry()->nodes())
+      CHECK(node->name().find("r") != 0);  // nothing is left of it
+    return compiled.local->entry()->root()->opcode();
+  };
+  for (const char* root :
+       {"f32[8,4] all-reduce(x), replica_groups={}, to_apply=sum",
+        "f32[8,4] all-gather(x), replica_groups={{0}}, dimensions={1}",
+        "f32[8,4] reduce-scatter(x), replica_groups={}, dimensions={0}, to_apply=sum",
+        "f32[8,4] all-to-all(x), replica_groups={}, dimensions={0}",
+        "f32[8,4] collective-permute(x), source_target_pairs={{0,0}}",
+        "f32[8,4] collective-broadcast(x), replica_groups={{0}}"}) {
+    CAPTURE(root);
+    CHECK(partitioned(root) == Opcode::all_gather);  // the result is whole
+  }
+  for (const char* root :
+       {"f32[8,4] all-reduce(x), channel_id=1, replica_groups={{0}}, to_apply=sum",
+        "f32[8,4] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=sum",
+        "f32[8,4] collective-permute(x), source_target_pairs={{0,1}}",
+        "f32[8,4] collective-broadcast(x), channel_id=1, replica_groups={{0}}"}) {
+    CAPTURE(root);
+    CHECK_THROWS_WITH(partitioned(root), Catch::Contains("belongs to a per-device program"));
+  }
 }
 
 TEST_CASE("random numbers are those of one device under any sharding", "[random]") {

@@ -125,10 +125,63 @@ TEST_CASE("an unknown custom call is kept by print and propagate, and refused by
       " ROOT r = f32[4] custom-call(a), custom_call_target=\"frob\" }";
   CHECK(run_command("print -", text).code == 0);
   CHECK(run_command("propagate -", text).code == 0);
-  CHECK(run_command("partition -", text).code == 0);
-  const CommandResult result = run_command("run -", text);
+  for (const char* verb : {"partition", "explain", "cost"}) {
+    CAPTURE(verb);
+    const CommandResult kept = run_command(std::string(verb) + " - --num-devices 2", text);
+    CHECK(kept.code == 0);
+    CHECK_THAT(kept.err, Catch::Contains("warning: -: custom-call: \"r\": target \"frob\""));
+  }
+  for (const char* verb : {"run", "verify"}) {
+    CAPTURE(verb);
+    const CommandResult result = run_command(std::string(verb) + " - --num-devices 2", text);
+    CHECK(result.code != 0);
+    CHECK_THAT(result.err, Catch::Contains("target \"frob\" is not known, so it cannot run"));
+  }
+}
+
+TEST_CASE("an unknown custom call keeps the computations that it calls") {
+  const CommandResult result = run_command(
+      "partition - --num-devices 2",
+      "HloModule m\nf { x = f32[4] parameter(0)\n ROOT n = f32[4] negate(x) }\n"
+      "ENTRY e { a = f32[4] parameter(0), sharding={devices=[2]<=[2]}\n"
+      " ROOT r = f32[4] custom-call(a), custom_call_target=\"frob\", called_computations={f} }");
+  CHECK(result.code == 0);
+  CHECK_THAT(result.out, Catch::Contains("called_computations={%f}"));
+  CHECK_THAT(result.out, Catch::Contains("%n = f32[4] negate(%x)"));
+}
+
+TEST_CASE("a collective without a kernel is refused where it runs") {
+  const CommandResult result =
+      run_command("run -",
+                  "HloModule m\nENTRY e { a = f32[4] parameter(0)\n i = s32[1] parameter(1)\n"
+                  " ROOT r = f32[4] ragged-all-to-all(a, a, i, i, i, i), replica_groups={{0}} }");
   CHECK(result.code != 0);
-  CHECK_THAT(result.err, Catch::Contains("frob"));
+  CHECK_THAT(result.err, Catch::Contains("ragged-all-to-all: \"r\" cannot run here"));
+}
+
+TEST_CASE("elements that the text leaves out are kept by every verb that computes nothing") {
+  const std::string text =
+      "HloModule m, num_partitions=2\nENTRY e { a = f32[4,6] parameter(0), "
+      "sharding={devices=[2,1]<=[2]}\n"
+      " c = f32[4,6] constant({...})\n d = f32[4,6] constant({...})\n i = s32[2] constant({...})\n"
+      " s = f32[4,6] subtract(c, d)\n t = f32[4,6] add(a, s)\n"
+      " ROOT r = f32[2,6] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, "
+      "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6} }";
+  for (const char* verb : {"print", "propagate", "partition", "explain", "cost", "visualize"}) {
+    CAPTURE(verb);
+    CHECK(run_command(std::string(verb) + " -", text).code == 0);
+  }
+  CHECK_THAT(run_command("print -", text).out, Catch::Contains("%c = f32[4,6] constant({...})"));
+  // They may differ: two of them stay two.
+  const std::string local = run_command("partition - --num-devices 2", text).out;
+  const size_t first = local.find("f32[4,6] constant({...})");
+  CHECK(local.find("f32[4,6] constant({...})", first + 1) != std::string::npos);
+  for (const char* options : {"run - --num-devices 1", "run - --num-devices 2", "verify -"}) {
+    CAPTURE(options);
+    const CommandResult result = run_command(options, text);
+    CHECK(result.code != 0);
+    CHECK_THAT(result.err, Catch::Contains("were left out ({...}); print the module with large"));
+  }
 }
 
 TEST_CASE("option --dump-after shows the module on standard error only") {

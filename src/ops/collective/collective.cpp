@@ -6,9 +6,11 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
+#include "ops/control/control.h"
 #include "ops/control/partition.h"
 #include "ops/rows.h"
 
@@ -62,11 +64,14 @@ int64_t devices_per_group(const Node& node) {
 }
 
 // As devices_per_group, for operand i whose dim `dim` becomes that many times as large (or small).
-// Where neither groups nor the module say how many devices there are, the declared result does.
+// Where neither groups nor the module say how many devices there are, the declared result does;
+// also where one without a channel may be over replicas, of which there is one.
 int64_t group_by_result(const Node& node, size_t i, const Shape& x, int64_t dim, bool grows) {
   const ReplicaGroups& groups = node.attrs.replica_groups;
   const int64_t known = devices_per_group(node);
-  if (known != 1 || !groups.lists.empty() || groups.num_groups != 0) return known;
+  const bool over_replicas = !node.attrs.channel_id && !node.attrs.use_global_device_ids;
+  if ((known != 1 && !over_replicas) || !groups.lists.empty() || groups.num_groups != 0)
+    return known;
   const Shape* declared = &node.shape;
   if (node.is(Opcode::all_gather_start) && declared->elements.size() > 1)
     declared = &declared->elements[1];
@@ -75,7 +80,8 @@ int64_t group_by_result(const Node& node, size_t i, const Shape& x, int64_t dim,
   const int64_t result = declared->dims[static_cast<size_t>(dim)];
   const int64_t operand = x.dims[static_cast<size_t>(dim)];
   const int64_t large = grows ? result : operand, small = grows ? operand : result;
-  return small > 0 && large > 0 && large % small == 0 ? large / small : known;
+  if (small <= 0 || large <= 0 || large % small != 0) return known;
+  return known == 1 || large == small ? large / small : known;
 }
 
 // The one dim of `dimensions`, inside the operand.
@@ -238,13 +244,32 @@ Value evaluate_done(const EvalContext& context) {
   return context.operands[0].elements[1];
 }
 
+bool permutes(const Node& node) {
+  return node.is(Opcode::collective_permute) || node.is(Opcode::collective_permute_start);
+}
+
+// Whether the result is a tuple of the operands, the results and whatever else is declared.
+bool starts(const Node& node) {
+  return node.is(Opcode::all_gather_start) || node.is(Opcode::collective_permute_start);
+}
+
 Value evaluate_alone(const EvalContext& context) {
-  if (is_over_one_replica(context.node))
-    return context.node.shape.is_tuple
-               ? Value::tuple({context.operands.begin(), context.operands.end()})
-               : context.operands[0];
-  user_error("{}: it has no meaning on one device; run the module on several devices",
-             opcode_name(context.node.opcode()));
+  const Node& node = context.node;
+  if (!is_over_one_replica(node))
+    user_error("{}: it has no meaning on one device; run the module on several devices",
+               opcode_name(node.opcode()));
+  const auto given = [&](const Shape& shape) {
+    return shape.is_tuple ? Value::tuple({context.operands.begin(), context.operands.end()})
+                          : context.operands[0];
+  };
+  const Shape& results = starts(node) ? node.shape.elements.at(1) : node.shape;
+  const bool nobody_sends = permutes(node) && materialize(*node.attrs.permutation).empty();
+  Value result = nobody_sends ? zero_value(results) : given(results);
+  if (!starts(node)) return result;
+  Value started = zero_value(node.shape);
+  started.elements[0] = given(node.shape.elements[0]);
+  started.elements[1] = std::move(result);
+  return started;
 }
 
 // Operand i and result leaf i, each with factors of its own.
@@ -268,10 +293,16 @@ bool without_channel(const Node& node, bool) {
          std::any_of(node.users().begin(), node.users().end(), is_partly_manual);
 }
 
-std::optional<Partitioned> partition_all_reduce(PartitionContext& context, Node& node) {
+// Without a channel a collective is over replicas. Of one replica it gives what it gets; a permute
+// to which nobody sends gives zeros.
+std::optional<Partitioned> partition_collective(PartitionContext& context, Node& node) {
   if (!is_over_one_replica(node)) return refuse_per_device(context, node);
   if (node.shape.is_tuple) return partition_tuple(context, node);
   const Sharding& s = context.sharding(node);
+  if (node.is(Opcode::collective_permute) && materialize(*node.attrs.permutation).empty()) {
+    Node* zero = hlo::constant(context.local(), Array(node.shape.dtype, {}));
+    return Partitioned{hlo::broadcast(zero, local_shape(node.shape, s).dims, {}), s};
+  }
   return Partitioned{context.reshard(node.operand(0), s), s};
 }
 
@@ -284,7 +315,7 @@ const OpInfo kRows[] = {
      .factors = same_dims_factors,
      .evaluate = evaluate_alone,
      .completion = {pointwise_forward, same_dims_backward, without_channel},
-     .partition = partition_all_reduce},
+     .partition = partition_collective},
     {.opcode = Opcode::all_gather,
      .traits = kCollective | kIntegerPreserving,
      .min_operands = 1,
@@ -292,7 +323,7 @@ const OpInfo kRows[] = {
      .infer = infer_all_gather,
      .evaluate = evaluate_alone,
      .completion = kPointwiseCompletion,
-     .partition = refuse_per_device},
+     .partition = partition_collective},
     {.opcode = Opcode::reduce_scatter,
      .traits = kCollective | kIntegerPreserving,
      .min_operands = 1,
@@ -300,7 +331,7 @@ const OpInfo kRows[] = {
      .infer = infer_reduce_scatter,
      .evaluate = evaluate_alone,
      .completion = {representative_forward, same_dims_backward, without_channel},
-     .partition = refuse_per_device},
+     .partition = partition_collective},
     {.opcode = Opcode::all_to_all,
      .traits = kCollective | kIntegerPreserving,
      .min_operands = 1,
@@ -308,7 +339,7 @@ const OpInfo kRows[] = {
      .infer = infer_all_to_all,
      .evaluate = evaluate_alone,
      .completion = kPointwiseCompletion,
-     .partition = refuse_per_device},
+     .partition = partition_collective},
     {.opcode = Opcode::collective_permute,
      .traits = kCollective | kIntegerPreserving,
      .min_operands = 1,
@@ -317,7 +348,7 @@ const OpInfo kRows[] = {
      .factors = same_dims_factors,
      .evaluate = evaluate_alone,
      .completion = kPointwiseCompletion,
-     .partition = refuse_per_device},
+     .partition = partition_collective},
     {.opcode = Opcode::collective_broadcast,
      .traits = kCollective | kIntegerPreserving,
      .min_operands = 1,
@@ -325,7 +356,8 @@ const OpInfo kRows[] = {
      .infer = infer_collective_broadcast,
      .factors = same_dims_factors,
      .evaluate = evaluate_alone,
-     .completion = kPointwiseCompletion},
+     .completion = kPointwiseCompletion,
+     .partition = partition_collective},
     {.opcode = Opcode::ragged_all_to_all,
      .traits = kCollective | kIntegerPreserving,
      .min_operands = 1,
@@ -404,11 +436,23 @@ void check_group_size(const Node& node, int64_t num_devices) {
 std::span<const OpInfo> collective_rows() { return kRows; }
 
 bool is_over_one_replica(const Node& node) {
+  if (!node.op().has(kCollective) || node.attrs.channel_id || node.attrs.use_global_device_ids)
+    return false;
+  // Groups of all devices of a program change the shape, if these are more than one; a permute into
+  // a buffer gives that buffer.
+  const std::vector<Shape> results =
+      leaf_shapes(starts(node) ? node.shape.elements.at(1) : node.shape);
+  if (results.size() != node.operands().size()) return false;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!(results[i] == node.operands()[i]->shape)) return false;
+  if (permutes(node)) {
+    const auto pairs = materialize(*node.attrs.permutation);
+    return std::all_of(pairs.begin(), pairs.end(),
+                       [](const auto& pair) { return pair.first == 0 && pair.second == 0; });
+  }
   const ReplicaGroups& groups = node.attrs.replica_groups;
-  return node.is(Opcode::all_reduce) && !node.attrs.channel_id &&
-         !node.attrs.use_global_device_ids && groups.group_size <= 1 &&
-         std::all_of(groups.lists.begin(), groups.lists.end(),
-                     [](const auto& list) { return list.size() == 1; });
+  return groups.group_size <= 1 && std::all_of(groups.lists.begin(), groups.lists.end(),
+                                               [](const auto& list) { return list.size() == 1; });
 }
 
 std::optional<Partitioned> refuse_per_device(PartitionContext&, Node& node) {

@@ -194,6 +194,9 @@ std::vector<Value> evaluate_collective(const Node& node, const std::vector<int64
                                        const std::vector<std::vector<Value>>& operands,
                                        int64_t num_devices, const CallComputation& call) {
   check_group_size(node, num_devices);
+  if (node.op().evaluate == nullptr)
+    user_error("{}: \"{}\" cannot run here: the op has no kernel", opcode_name(node.opcode()),
+               node.name());
   const bool buffered = node.is(Opcode::collective_permute) &&
                         static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape);
   if (buffered)

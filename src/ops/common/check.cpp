@@ -28,7 +28,8 @@ void check_product_types(const Node& node) {
     return kind(t) == kind(result) && dtype_size(t) > dtype_size(result);
   };
   const bool narrows = kind(result) != floating && (is_wider(lhs.dtype) || is_wider(rhs.dtype));
-  if (kind(result) < needed || narrows)
+  const bool truncates = kind(result) == integer && needed == floating;
+  if ((kind(result) < needed && !truncates) || narrows)
     user_error("{}: {} and {} cannot give elements of {}; use a type that holds both",
                opcode_name(node.opcode()), to_string(lhs), to_string(rhs), dtype_name(result));
 }

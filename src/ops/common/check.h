@@ -32,9 +32,9 @@ void check_ascending(const Node& node, std::string_view attribute, const Dims& l
 void check_same_dims(const Node& node, int64_t a, int64_t b);
 void check_same_dtype(const Node& node, int64_t a, int64_t b);
 bool contains(const Dims& list, int64_t value);
-// Element types of operands 0 and 1 and of the declared result of a sum of products: the result is
-// of the operands' kind (pred, integer, floating, complex) or of a later one. Floats may be rounded
-// to narrower ones, other numbers may not lose bits (preferred_element_type in the field).
+// Element types of a sum of products, operands 0 and 1: the declared result is of their kind (pred,
+// integer, floating, complex), a later one, or integer where they are floating (product_operand).
+// Floats may be rounded to narrower ones, others lose no bits (the field's preferred_element_type).
 void check_product_types(const Node& node);
 
 // The one called computation, with parameters and a root.

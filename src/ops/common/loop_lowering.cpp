@@ -201,7 +201,7 @@ bool LoopLowering::emit(const Node& node, const Embedding& embedding) {
   if (const auto found = inputs_.find(&node); found != inputs_.end()) {
     v = input(node, found->second, embedding);
   } else if (node.is(Opcode::constant)) {
-    if (node.shape.elements_count() != 1) return false;
+    if (node.shape.elements_count() != 1 || node.attrs.literal.empty()) return false;
     v.op = LoopOp::constant;
     v.constant = node.attrs.literal;
   } else if (node.is(Opcode::iota)) {

@@ -19,14 +19,16 @@ using ProductAccumulator = std::conditional_t<
                        std::conditional_t<std::is_same_v<T, bool>, uint8_t, uint64_t>>>;
 
 // f(TypeTag<A>{}) for the A that holds products of both operands' elements: of complex numbers if
-// one of them is, else of floats, else of integers; a result of pred is an "or" of "and"s.
+// one of them is, else of integers where the result is of integers, else of floats, else of
+// integers; a result of pred is an "or" of "and"s.
 template <class F>
 void visit_product_accumulator(const Node& node, F&& f) {
   const DType lhs = node.operand(0)->shape.dtype;
   const DType rhs = node.operand(1)->shape.dtype;
   if (node.shape.dtype == DType::pred) return f(TypeTag<uint8_t>{});
   if (is_complex(lhs) || is_complex(rhs)) return f(TypeTag<std::complex<double>>{});
-  if (is_floating(lhs) || is_floating(rhs)) return f(TypeTag<double>{});
+  const bool floating = is_floating(lhs) || is_floating(rhs);
+  if (floating && !is_integer(node.shape.dtype)) return f(TypeTag<double>{});
   f(TypeTag<uint64_t>{});
 }
 

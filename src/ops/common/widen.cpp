@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/narrow.h"
+#include "ops/common/numeric.h"
 
 namespace gspmd {
 namespace {
@@ -53,6 +54,20 @@ Array widened_bits(const Array& array, bool copy_sign) {
 }
 
 }  // namespace
+
+Array product_operand(const Array& array, DType result) {
+  if (!is_integer(result) || !is_floating(array.dtype())) return array;
+  const Array converted(result, array.dims());
+  visit_number(array.dtype(), [&](auto from) {
+    visit_number(result, [&](auto to) {
+      using To = typename decltype(to)::type;
+      const auto in = array.data<typename decltype(from)::type>();
+      const std::span<To> out = converted.data<To>();
+      for (size_t i = 0; i < in.size(); ++i) out[i] = convert_element<To>(in[i]);
+    });
+  });
+  return converted;
+}
 
 bool has_narrow(const Shape& shape) {
   if (!shape.is_tuple) return is_narrow(shape.dtype);

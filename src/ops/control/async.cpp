@@ -1,6 +1,9 @@
 // Ops that begin something and end it later, and ops that only order others: tokens, copies, async
 // computations, transfers to and from the host.
 
+#include <algorithm>
+#include <utility>
+
 #include "gspmd/base/error.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
@@ -60,23 +63,61 @@ Shape infer_copy_start(const Node& node) {
 
 Shape infer_copy_done(const Node& node) { return operand_element(node, 0); }
 
+std::vector<Shape> shapes_of(const std::vector<Node*>& nodes) {
+  std::vector<Shape> shapes;
+  for (const Node* node : nodes) shapes.push_back(node->shape);
+  return shapes;
+}
+
+// The start may bind the first operands only; updates bind the others. Element 0 holds those that
+// are bound, or has the types of all from the start.
 Shape infer_async_start(const Node& node) {
   const Computation& callee = called_computation(node, 0, 1);
-  std::vector<Shape> shapes;
-  for (const Node* operand : node.operands()) shapes.push_back(operand->shape);
-  check_parameters(node, callee, shapes);
+  std::vector<Shape> bound = shapes_of(node.operands());
+  const std::vector<Shape> all = shapes_of(callee.parameters());
+  const bool some = bound.size() < all.size();
+  check_parameters(node, callee, some ? all : bound);
+  for (size_t i = 0; i < bound.size(); ++i)
+    if (!(bound[i] == all[i]))
+      user_error("async-start: operand {} is {}, parameter {} of {} is {}", i, to_string(bound[i]),
+                 i, callee.name(), to_string(all[i]));
   check_leaf_sizes(node);
-  check_element(node, 0, Shape::tuple(std::move(shapes)));
+  const bool typed = some && node.shape.is_tuple && !node.shape.elements.empty() &&
+                     node.shape.elements[0] == Shape::tuple(all);
+  check_element(node, 0, Shape::tuple(typed ? all : std::move(bound)));
   check_element(node, 1, callee.root()->shape);
   return node.shape;
 }
 
 Shape infer_async_update(const Node& node) {
-  operand_element(node, 1);
-  return node.operand(0)->shape;
+  check_operand_count(node, 1, -1);
+  Shape result = node.operand(0)->shape;
+  if (!result.is_tuple || result.elements.size() < 2)
+    user_error("async-update: the operand is {}; it has to be what the op that starts it gives",
+               to_string(result));
+  if (node.operands().size() == 1 || node.shape == result) return result;
+  std::vector<Shape> bound = result.elements[0].elements;
+  for (size_t i = 1; i < node.operands().size(); ++i) bound.push_back(node.operands()[i]->shape);
+  result.elements[0] = Shape::tuple(std::move(bound));
+  return result;
 }
 
 Shape infer_done(const Node& node) { return operand_element(node, 1); }
+
+// How many operands are bound at a start, or an update behind it; the start.
+std::pair<const Node*, size_t> bound_at(const Node& node) {
+  size_t bound = 0;
+  const Node* at = &node;
+  for (; at->is(Opcode::async_update); at = at->operand(0)) bound += at->operands().size() - 1;
+  if (!at->is(Opcode::async_start))
+    user_error("{}: \"{}\" does not come from async-start directly", opcode_name(node.opcode()),
+               node.name());
+  return {at, bound + at->operands().size()};
+}
+
+bool binds_later(const Node& start) {
+  return start.operands().size() < start.called.at(0)->parameters().size();
+}
 
 // What comes from, or goes to, outside of the module: as declared.
 Shape infer_transfer(const Node& node) {
@@ -99,12 +140,44 @@ Value evaluate_copy_start(const EvalContext& context) {
 }
 
 Value evaluate_async_start(const EvalContext& context) {
+  if (binds_later(context.node)) {
+    Value value = zero_value(context.node.shape);
+    std::copy(context.operands.begin(), context.operands.end(), value.elements[0].elements.begin());
+    return value;
+  }
   return started_value(context.node.shape, {context.operands.begin(), context.operands.end()},
                        context.call(*context.node.called[0], context.operands));
 }
 
+Value evaluate_async_update(const EvalContext& context) {
+  if (context.operands.size() == 1) return context.operands[0];
+  Value value = context.operands[0];
+  std::vector<Value>& elements = value.elements[0].elements;
+  elements.resize(context.node.shape.elements[0].elements.size());
+  const size_t before = bound_at(context.node).second - (context.operands.size() - 1);
+  if (before + context.operands.size() - 1 > elements.size())
+    user_error("async-update: \"{}\" binds operand {} of {}", context.node.name(),
+               before + context.operands.size() - 2, elements.size());
+  std::copy(context.operands.begin() + 1, context.operands.end(),
+            elements.begin() + static_cast<std::ptrdiff_t>(before));
+  return value;
+}
+
+// The computation runs at the start, or here where updates bound some of its operands.
+Value evaluate_async_done(const EvalContext& context) {
+  const Node* source = context.node.operand(0);
+  const Node* start = source;
+  while (start->is(Opcode::async_update)) start = start->operand(0);
+  if (!start->is(Opcode::async_start) || !binds_later(*start))
+    return context.operands[0].elements[1];
+  const size_t needed = start->called[0]->parameters().size();
+  if (const size_t bound = bound_at(*source).second; bound != needed)
+    user_error("async-done: \"{}\" ends a call of \"{}\" with {} of its {} operands bound",
+               context.node.name(), start->called[0]->name(), bound, needed);
+  return context.call(*start->called[0], context.operands[0].elements[0].elements);
+}
+
 Value evaluate_element_0(const EvalContext& context) { return context.operands[0].elements[0]; }
-Value evaluate_element_1(const EvalContext& context) { return context.operands[0].elements[1]; }
 
 MaybeSharding outfeed_backward(const Node& node, int64_t operand, CompletionMode) {
   if (operand != 0 || !node.sharding) return std::nullopt;
@@ -159,10 +232,10 @@ const OpInfo kRows[] = {
     {.opcode = Opcode::async_update,
      .traits = kIntegerPreserving,
      .min_operands = 1,
-     .max_operands = 1,
+     .max_operands = -1,
      .infer = infer_async_update,
      .factors = whole_factors,
-     .evaluate = evaluate_operand,
+     .evaluate = evaluate_async_update,
      .completion = kPointwiseCompletion},
     {.opcode = Opcode::async_done,
      .traits = kIntegerPreserving,
@@ -170,7 +243,7 @@ const OpInfo kRows[] = {
      .max_operands = 1,
      .infer = infer_done,
      .factors = whole_factors,
-     .evaluate = evaluate_element_1,
+     .evaluate = evaluate_async_done,
      .completion = kPointwiseCompletion},
     {.opcode = Opcode::domain,
      .traits = kIntegerPreserving,

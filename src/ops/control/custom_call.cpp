@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/custom_calls.h"
 #include "ops/common/check.h"
 #include "ops/common/factors.h"
 #include "ops/common/open_dims.h"
@@ -134,6 +135,11 @@ Value evaluate_top_k(const EvalContext& context) {
 
 bool is_identity_call(const Node& node) {
   return is_in(kIdentities, node.attrs.custom_call_target);
+}
+
+bool is_known_call(const Node& node) {
+  const std::string& target = node.attrs.custom_call_target;
+  return is_elementwise_call(node) || is_in(kRegions, target) || target == "TopK";
 }
 
 bool is_elementwise_call(const Node& node) {

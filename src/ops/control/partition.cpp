@@ -120,7 +120,12 @@ std::optional<Partitioned> partition_custom_call(PartitionContext& context, Node
       node.shape.is_tuple
           ? Sharding::tuple(std::vector<Sharding>(static_cast<size_t>(leaf_count(node.shape))))
           : Sharding::replicated();
-  return Partitioned{context.emit(Opcode::custom_call, node.shape, operands, node.attrs), whole};
+  std::vector<Computation*> called;
+  for (const Computation* computation : node.called)
+    called.push_back(context.local_computation(*computation));
+  return Partitioned{
+      context.emit(Opcode::custom_call, node.shape, operands, node.attrs, std::move(called)),
+      whole};
 }
 
 }  // namespace gspmd

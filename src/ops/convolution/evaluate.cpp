@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "ops/common/widen.h"
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/nest.h"
 
@@ -105,8 +106,8 @@ std::vector<A> pack_kernel(ConvolutionNest& nest, const Array& rhs) {
 }  // namespace
 
 Value evaluate_convolution(const EvalContext& context) {
-  const Array& lhs = context.operands[0].array;
-  const Array& rhs = context.operands[1].array;
+  const Array lhs = product_operand(context.operands[0].array, context.node.shape.dtype);
+  const Array rhs = product_operand(context.operands[1].array, context.node.shape.dtype);
   const Array result(context.node.shape);
   if (result.size() == 0) return {result, {}, false};
   ConvolutionNest nest(context.node);

@@ -70,6 +70,8 @@ PreparedKernel loops_of(const Node& node) {
 }  // namespace
 
 PreparedKernel lower_convolution(const Node& node) {
+  // The reference kernel converts floats first (product_operand).
+  if (is_integer(node.shape.dtype) && is_floating(node.operand(0)->shape.dtype)) return {};
   if (node.operand(0)->shape.dtype == node.operand(1)->shape.dtype) {
     PreparedKernel kernel = prepare_convolution(spec_of(node));
     if (kernel.run) return kernel;

@@ -95,6 +95,13 @@ const OpInfo kRows[] = {
      .completion = {nothing_forward, nothing_backward, nullptr, einsum_suggestions},
      .lower = lower_dot,
      .flops = dot_flops},
+    {.opcode = Opcode::scaled_dot,
+     .min_operands = 4,
+     .max_operands = 4,
+     .infer = infer_scaled_dot,
+     .factors = scaled_dot_factors,
+     .evaluate = evaluate_scaled_dot,
+     .completion = kPointwiseCompletion},
 };
 
 }  // namespace

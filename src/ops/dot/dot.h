@@ -8,6 +8,11 @@ namespace gspmd {
 Dims free_dims(int64_t rank, const Dims& batch, const Dims& contracting);
 
 Value evaluate_dot(const EvalContext& context);
+// --- scaled_dot.cpp
+Shape infer_scaled_dot(const Node& node);
+FactorRule scaled_dot_factors(const Node& node);
+Value evaluate_scaled_dot(const EvalContext& context);
+
 std::vector<Node*> dot_gradient(Node& node, Node* cotangent);
 
 // What the result and the other operand say of an operand, of dots and convolutions.

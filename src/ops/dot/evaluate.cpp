@@ -1,5 +1,6 @@
 #include "ops/common/loops.h"
 #include "ops/common/number_types.h"
+#include "ops/common/widen.h"
 #include "ops/dot/dot.h"
 
 namespace gspmd {
@@ -72,8 +73,8 @@ std::vector<A> multiply(const Sizes& s, const std::vector<A>& a, const std::vect
 // Floats are multiplied and summed in double and rounded once: more exact than any fast kernel, and
 // the same bits on integers that are exact. Integers wrap in 64 bits, pred is the "or" of "and"s.
 Value evaluate_dot(const EvalContext& context) {
-  const Array& lhs = context.operands[0].array;
-  const Array& rhs = context.operands[1].array;
+  const Array lhs = product_operand(context.operands[0].array, context.node.shape.dtype);
+  const Array rhs = product_operand(context.operands[1].array, context.node.shape.dtype);
   const DotDims& dims = context.node.attrs.dot;
   const Dims lhs_free = free_dims(lhs.shape().rank(), dims.lhs_batch, dims.lhs_contracting);
   const Dims rhs_free = free_dims(rhs.shape().rank(), dims.rhs_batch, dims.rhs_contracting);

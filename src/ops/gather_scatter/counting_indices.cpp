@@ -86,6 +86,7 @@ const Node* source_of(const Node& value) {
 
 int64_t counting_dim_of_literal(const Node& constant) {
   const Shape& shape = constant.shape;
+  if (constant.attrs.literal.empty()) return -1;
   if (!is_integer(shape.dtype) || shape.elements_count() > kMostElements) return -1;
   const Dims strides = row_major_strides(shape.dims);
   for (int64_t d = 0; d < shape.rank(); ++d) {

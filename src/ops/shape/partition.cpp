@@ -67,6 +67,9 @@ MaybePartitioned partition_iota(PartitionContext& context, Node& node) {
 MaybePartitioned partition_constant(PartitionContext& context, Node& node) {
   const Sharding& s = context.sharding(node);
   Computation& c = context.local();
+  if (node.attrs.literal.empty())  // cut, like any other whose elements differ
+    return Partitioned{context.emit(Opcode::constant, node.shape, {}, node.attrs),
+                       Sharding::replicated()};
   if (node.rank() > 0 && is_splat(node.attrs.literal)) {
     Array scalar(node.shape.dtype, {});
     const auto size = static_cast<size_t>(dtype_size(node.shape.dtype));

@@ -57,6 +57,32 @@ Value evaluate_set(const EvalContext& context) {
   return context.operands[0];
 }
 
+// The sizes are s32 scalars, one a dim of the result, whose declared dims are their bounds.
+Shape infer_dynamic_reshape(const Node& node) {
+  check_operand_count(node, 1, -1);
+  array_operand(node, 0);
+  const Shape& declared = declared_array(node);
+  if (std::ssize(node.operands()) != declared.rank() + 1)
+    user_error("dynamic-reshape: {} sizes for the {} dims of {}; give one each",
+               node.operands().size() - 1, declared.rank(), to_string(declared));
+  for (int64_t i = 1; i < std::ssize(node.operands()); ++i) scalar_operand(node, i);
+  return checked_size(node, declared);
+}
+
+Value evaluate_dynamic_reshape(const EvalContext& context) {
+  const Array& x = context.operands[0].array;
+  const Shape& shape = context.node.shape;
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    const int64_t size = index_at(context.operands[static_cast<size_t>(d) + 1].array, 0);
+    if (size != shape.dims[static_cast<size_t>(d)] || x.size() != shape.elements_count())
+      user_error(
+          "dynamic-reshape: \"{}\" of {} gives dim {} of {} the size {}; sizes that change while a "
+          "module runs are not supported, only the full ones are",
+          context.node.name(), to_string(x.shape()), d, to_string(shape), size);
+  }
+  return {Array(Shape(shape.dtype, shape.dims), x.clone().storage()), {}, false};
+}
+
 // The named dim is whole: its size is compared.
 FactorRule set_factors(const Node& node) {
   FactorRule rule = pointwise_first_operand_factors(node);
@@ -90,6 +116,14 @@ const OpInfo kRows[] = {
      .infer = infer_set,
      .factors = set_factors,
      .evaluate = evaluate_set,
+     .completion = kPointwiseCompletion},
+    {.opcode = Opcode::dynamic_reshape,
+     .traits = kIntegerPreserving,
+     .min_operands = 1,
+     .max_operands = -1,
+     .infer = infer_dynamic_reshape,
+     .factors = whole_factors,
+     .evaluate = evaluate_dynamic_reshape,
      .completion = kPointwiseCompletion},
 };
 

@@ -1,4 +1,7 @@
 #include "gspmd/base/error.h"
+#include "gspmd/ir/known_literal.h"
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
 #include "ops/collective/collective.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
@@ -23,9 +26,8 @@ Shape infer_parameter(const Node& node) {
 
 Shape infer_constant(const Node& node) {
   check_operand_count(node, 0);
-  if (node.attrs.literal.empty())
-    user_error("constant: {} has no literal; write its value", to_string(node.shape));
-  return node.attrs.literal.shape();
+  // Of elements that the text left out nothing but the declared shape is known.
+  return node.attrs.literal.empty() ? node.shape : node.attrs.literal.shape();
 }
 
 Shape infer_partition_id(const Node& node) {
@@ -48,7 +50,7 @@ Value evaluate_parameter(const EvalContext& context) {
 }
 
 Value evaluate_constant(const EvalContext& context) {
-  return {context.node.attrs.literal, {}, false};
+  return {known_literal(context.node), {}, false};
 }
 
 Value evaluate_partition_id(const EvalContext&) {
@@ -60,6 +62,11 @@ Value evaluate_replica_id(const EvalContext&) { return {Array::scalar(uint32_t(0
 
 // No operands, so there is nothing that a cotangent could flow to.
 std::vector<Node*> no_gradient(Node&, Node*) { return {}; }
+
+std::optional<Partitioned> partition_replica_id(PartitionContext& context, Node&) {
+  return Partitioned{hlo::constant(context.local(), Array::scalar(uint32_t{0})),
+                     Sharding::replicated()};
+}
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::parameter,
@@ -88,7 +95,8 @@ const OpInfo kRows[] = {
      .infer = infer_partition_id,
      .evaluate = evaluate_replica_id,
      .gradient = no_gradient,
-     .completion = kPointwiseCompletion},
+     .completion = kPointwiseCompletion,
+     .partition = partition_replica_id},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "gspmd/base/error.h"
 #include "passes/graph/rewrite.h"
 
 namespace gspmd {
@@ -39,9 +40,22 @@ Node* start_of(const Node& done) {
 }
 
 // collective-permute-start may carry more operands than the value: where to write, how much.
-std::vector<Node*> operands_of(const Node& start) {
+// Updates may bind operands behind those of an async-start.
+std::vector<Node*> operands_of(const Node& start, const Node& done) {
   if (start.is(Opcode::collective_permute_start)) return {start.operand(0)};
-  return start.operands();
+  std::vector<const Node*> updates;
+  for (const Node* at = done.operand(0); at != &start; at = at->operand(0)) updates.push_back(at);
+  std::vector<Node*> operands = start.operands();
+  while (!updates.empty()) {
+    const std::vector<Node*>& more = updates.back()->operands();
+    operands.insert(operands.end(), more.begin() + 1, more.end());
+    updates.pop_back();
+  }
+  if (start.is(Opcode::async_start) && operands.size() != start.called.at(0)->parameters().size())
+    user_error("async-done: \"{}\" ends a call of \"{}\" with {} of its {} operands bound",
+               done.name(), start.called[0]->name(), operands.size(),
+               start.called[0]->parameters().size());
+  return operands;
 }
 
 bool join_in(Computation& computation) {
@@ -53,8 +67,8 @@ bool join_in(Computation& computation) {
     const Opcode opcode = *joined_opcode(start.opcode());
     Attributes attrs = start.attrs;
     attrs.other.clear();
-    Node* const joined =
-        computation.append(opcode, done->shape, operands_of(start), std::move(attrs), done->name());
+    Node* const joined = computation.append(opcode, done->shape, operands_of(start, *done),
+                                            std::move(attrs), done->name());
     joined->called = start.called;
     copy_annotations(*done, *joined);
     computation.replace_uses(done, joined);

@@ -90,6 +90,8 @@ bool same_phase(const Node& a, const Node& b) {
 
 bool may_merge(const Node& node) {
   const OpInfo& op = node.op();
+  // Constants whose elements the text left out may differ.
+  if (node.is(Opcode::constant) && node.attrs.literal.empty()) return false;
   return !node.is(Opcode::parameter) && !node.is(Opcode::custom_call) &&
          !node.is(Opcode::optimization_barrier) && !op.has(kSideEffect);
 }
