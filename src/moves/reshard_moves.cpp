@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moves/exchange_choice.h"
+#include "moves/price.h"
 #include "moves/reshard_search.h"
 
 namespace gspmd {
@@ -95,8 +96,9 @@ void ReshardSearch::gathers(const AtomLayout& s, std::vector<Move>& out) const {
       m.after.dims[d].resize(s.dims[d].size() - k);
       const int64_t realign = bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]);
       m.realigned = realign > 0;
-      m.bytes = saturating_add(realign,
-                               saturating_multiply(local_bytes(s), tiles(m.atoms, s.ordered) - 1));
+      const int64_t group = tiles(m.atoms, s.ordered);
+      const int64_t have = local_bytes(s), padded = saturating_multiply(have, group);
+      m.bytes = saturating_add(realign, sent_bytes(m.kind, have, padded, group));
       if (m.bytes == INT64_MAX) continue;
       out.push_back(std::move(m));
     }
@@ -121,8 +123,9 @@ void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector
             saturating_add(bytes_to_split(s, e, s.dims[e], m.after.dims[e]),
                            bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]));
         m.realigned = realign > 0;
-        m.bytes = saturating_add(
-            realign, saturating_multiply(local_bytes(pieces), tiles(moved, s.ordered) - 1));
+        const int64_t group = tiles(moved, s.ordered);
+        const int64_t padded = saturating_multiply(local_bytes(pieces), group);
+        m.bytes = saturating_add(realign, sent_bytes(m.kind, padded, padded, group));
         if (m.bytes == INT64_MAX) continue;
         out.push_back(std::move(m));
       }
@@ -142,7 +145,8 @@ void ReshardSearch::add_joint(const AtomLayout& s, const AtomLayout& after,
         bytes_to_join(s, d, pieces.dims[d], after.dims[d]) != 0)
       return;
   Move m{ReshardKind::all_to_all, runs[0].dim, runs[0].dim_to, runs[0].atoms, after, 0};
-  m.bytes = saturating_multiply(local_bytes(pieces), members - 1);
+  const int64_t padded = saturating_multiply(local_bytes(pieces), members);
+  m.bytes = sent_bytes(m.kind, padded, padded, members);
   m.also.assign(runs.begin() + 1, runs.end());
   out.push_back(std::move(m));
 }
@@ -289,8 +293,9 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
   }
   const auto add_all_reduce = [&](const std::vector<int>& group) {
     const int64_t g = tiles(group, s.ordered);
+    const int64_t bytes = local_bytes(s);
     out.push_back({ReshardKind::all_reduce, -1, -1, group, without(group),
-                   ceil_div(saturating_multiply(2 * (g - 1), local_bytes(s)), g)});
+                   sent_bytes(ReshardKind::all_reduce, bytes, bytes, g)});
   };
   add_all_reduce(pending);
   if (!unwanted.empty() && unwanted != pending) add_all_reduce(unwanted);
@@ -307,8 +312,10 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
       if (!nests(static_cast<int64_t>(d), tiles(s.dims[d], s.ordered),
                  tiles(after.dims[d], s.ordered)))
         continue;
-      out.push_back({ReshardKind::reduce_scatter, static_cast<int64_t>(d), -1, run, after,
-                     saturating_multiply(local_bytes(after), tiles(run, s.ordered) - 1)});
+      const int64_t g = tiles(run, s.ordered), left = local_bytes(after);
+      out.push_back(
+          {ReshardKind::reduce_scatter, static_cast<int64_t>(d), -1, run, after,
+           sent_bytes(ReshardKind::reduce_scatter, saturating_multiply(left, g), left, g)});
     }
   }
 }

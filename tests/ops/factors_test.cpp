@@ -48,37 +48,4 @@ TEST_CASE("factor rules read as the op's loop nest") {
   }
 }
 
-TEST_CASE("levels and policies are those of docs/spec/completion.md 4 and 6") {
-  struct Row {
-    Opcode opcode;
-    int forward, backward;
-    CombinePolicy policy;
-  };
-  const std::vector<Row> rows = {
-      {Opcode::add, 0, 0, CombinePolicy::merge_all},
-      {Opcode::power, 0, 0, CombinePolicy::first_operand},
-      {Opcode::shift_left, 0, 0, CombinePolicy::first_operand},
-      {Opcode::transpose, 0, 0, CombinePolicy::merge_all},
-      {Opcode::reshape, 0, 0, CombinePolicy::merge_all},
-      {Opcode::broadcast, 3, 2, CombinePolicy::merge_all},
-      {Opcode::dot, 1, 1, CombinePolicy::larger_first},
-      {Opcode::reduce, 1, 1, CombinePolicy::merge_all},
-      {Opcode::pad, 1, 1, CombinePolicy::first_operand},
-      {Opcode::slice, 1, 1, CombinePolicy::first_operand},
-      {Opcode::concatenate, 1, 1, CombinePolicy::merge_all},
-      {Opcode::dynamic_slice, 0, 1, CombinePolicy::first_operand},
-      {Opcode::gather, 1, 1, CombinePolicy::merge_all},
-  };
-  for (const Row& row : rows)
-    for (const Sample& sample : samples()) {
-      if (sample.opcode != row.opcode) continue;
-      const std::unique_ptr<Module> module = sample_module(sample);
-      const Node& node = *module->entry()->root();
-      const FactorRule rule = node.op().factors(node);
-      INFO(sample.name);
-      CHECK(std::tuple(rule.forward_level, rule.backward_level, rule.policy) ==
-            std::tuple(row.forward, row.backward, row.policy));
-    }
-}
-
 }  // namespace gspmd::testing

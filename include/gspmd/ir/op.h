@@ -50,6 +50,7 @@ struct CompletionRules {
   // what `backward` says.
   std::vector<OperandSuggestion> (*suggestions)(const Node& reader, int64_t operand,
                                                 CompletionMode mode) = nullptr;
+  int level = 1;  // the aggressiveness from which on completion passes; element by element: 0
 };
 
 // The result of evaluating a node: an array, or a tuple of values.
@@ -91,6 +92,9 @@ enum Trait : uint32_t {
   kLinearInEach = 1u << 6,  // linear in each operand with the others fixed: multiply, dot
   kIntegerPreserving = 1u << 7,  // exact on integers within the bound of docs/spec/running.md 3.1
   kConstantLike = 1u << 8,       // constant, iota, partition-id: no operands, no state
+  kPointwise = 1u << 9,          // takes element by element, whatever else it does: map, all-reduce
+  kFirstLeads = 1u << 10,        // the first operand decides the layout of the result
+  kFixedLayout = 1u << 11,       // its result does not take a layout that needs a reshard
 };
 
 // One row of the op table: what the library knows of an opcode. A null aspect is a located error

@@ -275,7 +275,6 @@ Value evaluate_alone(const EvalContext& context) {
 // Operand i and result leaf i, each with factors of its own.
 FactorRule same_dims_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  rule.forward_level = rule.backward_level = 0;
   for (size_t i = 0; i < rule.operands.size(); ++i)
     for (size_t d = 0; d < rule.operands[i].size(); ++d)
       rule.operands[i][d] = rule.results[i][d] = add_factor(rule, node.operands()[i]->dims()[d]);
@@ -308,7 +307,7 @@ std::optional<Partitioned> partition_collective(PartitionContext& context, Node&
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::all_reduce,
-     .traits = kCollective | kIntegerPreserving,
+     .traits = kCollective | kIntegerPreserving | kPointwise,
      .min_operands = 1,
      .max_operands = -1,
      .infer = infer_all_reduce,
@@ -341,7 +340,7 @@ const OpInfo kRows[] = {
      .completion = kPointwiseCompletion,
      .partition = partition_collective},
     {.opcode = Opcode::collective_permute,
-     .traits = kCollective | kIntegerPreserving,
+     .traits = kCollective | kIntegerPreserving | kPointwise,
      .min_operands = 1,
      .max_operands = -1,
      .infer = infer_collective_permute,

@@ -86,63 +86,18 @@ const Sharding* tiled_leaf(const Node& node, int64_t leaf) {
 }
 
 bool is_pointwise(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::map:
-    case Opcode::rng:
-    case Opcode::all_reduce:
-    case Opcode::collective_permute:
-    case Opcode::copy:
-    case Opcode::convert:
-    case Opcode::reduce_precision:
-    case Opcode::stochastic_convert:
-    case Opcode::select:
-    case Opcode::clamp:
-    case Opcode::compare:
-    case Opcode::complex:
-      return true;
-    case Opcode::bitcast_convert:
-      return node.rank() == node.operand(0)->rank();
-    default:
-      // The opcodes of one-element functions stand together in the list.
-      return (node.opcode() >= Opcode::abs && node.opcode() <= Opcode::xor_) ||
-             node.op().has(kElementwise);
-  }
+  if (node.is(Opcode::bitcast_convert)) return node.rank() == node.operand(0)->rank();
+  return node.op().has(kElementwise) || node.op().has(kPointwise);
 }
 
 int completion_level(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::broadcast:
-      return 2;
-    case Opcode::call:
-    case Opcode::concatenate:
-    case Opcode::constant:
-    case Opcode::dynamic_slice:
-    case Opcode::dynamic_update_slice:
-    case Opcode::get_tuple_element:
-    case Opcode::optimization_barrier:
-    case Opcode::reshape:
-    case Opcode::tuple:
-    case Opcode::transpose:
-    case Opcode::while_:
-      return 0;
-    case Opcode::custom_call:
-      return node.attrs.custom_call_target == "Sharding" ? 0 : 1;
-    default:
-      return is_pointwise(node) ? 0 : 1;
-  }
+  const bool annotation =
+      node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
+  return annotation || is_pointwise(node) ? 0 : node.op().completion.level;
 }
 
 bool reshards_freely(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::dot:
-    case Opcode::gather:
-    case Opcode::scatter:
-    case Opcode::while_:
-    case Opcode::scan:
-      return false;
-    default:
-      break;
-  }
+  if (node.op().has(kFixedLayout)) return false;
   // The result lies between the layout it has and the one reader it has.
   const Node* root = node.parent().root();
   int64_t readers = 0;
@@ -187,20 +142,8 @@ const Node* representative_operand(const Node& node) {
   const auto usable = [](const Node* operand) {
     return operand && propagates(operand->sharding) ? operand : nullptr;
   };
-  switch (node.opcode()) {
-    case Opcode::map:
-    case Opcode::pad:
-    case Opcode::power:
-    case Opcode::optimization_barrier:
-    case Opcode::reverse:
-    case Opcode::slice:
-    case Opcode::shift_left:
-    case Opcode::shift_right_arithmetic:
-    case Opcode::shift_right_logical:
-      return node.operands().empty() ? nullptr : usable(node.operand(0));
-    default:
-      break;
-  }
+  if (node.op().has(kFirstLeads))
+    return node.operands().empty() ? nullptr : usable(node.operand(0));
   const Node* best = nullptr;
   for (const Node* operand : node.operands()) {
     if (!operand->sharding || operand->sharding->is_tuple()) continue;

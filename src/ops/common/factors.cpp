@@ -37,19 +37,12 @@ Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
 
 FactorRule pointwise_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  rule.forward_level = rule.backward_level = 0;
   for (size_t d = 0; d < node.dims().size(); ++d) {
     const int64_t factor = add_factor(rule, node.dims()[d]);
     rule.results[0][d] = factor;
     for (size_t i = 0; i < rule.operands.size(); ++i)
       if (node.operands()[i]->dims().size() == node.dims().size()) rule.operands[i][d] = factor;
   }
-  return rule;
-}
-
-FactorRule pointwise_first_operand_factors(const Node& node) {
-  FactorRule rule = pointwise_factors(node);
-  rule.policy = CombinePolicy::first_operand;
   return rule;
 }
 

@@ -21,8 +21,7 @@ Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
                                const Shape& operand);
 
 // One factor per dim of the result; operands of the result's rank share them, scalars have none.
-FactorRule pointwise_factors(const Node& node);                // merge_all, levels 0
-FactorRule pointwise_first_operand_factors(const Node& node);  // first_operand, levels 0
+FactorRule pointwise_factors(const Node& node);
 
 // In every rule: operands that lack a reduction factor which others have (reduce's init, scatter's
 // operand) are initial values. They count once: one piece takes them, the others the identity.

@@ -82,15 +82,11 @@ Shape infer_conditional(const Node& node) {
 
 // Tuples have no dims of their own: completion looks through them leaf by leaf.
 FactorRule barrier_factors(const Node& node) {
-  if (!node.shape.is_tuple) return pointwise_first_operand_factors(node);
-  FactorRule rule = no_factors(node);
-  rule.forward_level = rule.backward_level = 0;
-  return rule;
+  return node.shape.is_tuple ? no_factors(node) : pointwise_factors(node);
 }
 
 // Results follow their computations, which completion ties to them.
-constexpr CompletionRules kOfCalled{nothing_forward, same_dims_backward};
-constexpr CompletionRules kWhole{same_forward, same_backward};
+constexpr CompletionRules kWhole{.forward = same_forward, .backward = same_backward, .level = 0};
 
 PreparedKernel lower_fusion(const Node& node) {
   return node.attrs.fusion_kind == "kOutput" ? lower_dot_fusion(node) : lower_loop_fusion(node);
@@ -103,7 +99,7 @@ const OpInfo kRows[] = {
      .infer = infer_tuple,
      .evaluate = evaluate_tuple,
      .gradient = tuple_gradient,
-     .completion = {tuple_forward, tuple_backward},
+     .completion = {.forward = tuple_forward, .backward = tuple_backward, .level = 0},
      .partition = partition_tuple},
     {.opcode = Opcode::get_tuple_element,
      .traits = kIntegerPreserving,
@@ -112,10 +108,10 @@ const OpInfo kRows[] = {
      .infer = infer_get_tuple_element,
      .evaluate = evaluate_get_tuple_element,
      .gradient = get_tuple_element_gradient,
-     .completion = {element_forward, element_backward},
+     .completion = {.forward = element_forward, .backward = element_backward, .level = 0},
      .partition = partition_get_tuple_element},
     {.opcode = Opcode::while_,
-     .traits = kIntegerPreserving,
+     .traits = kIntegerPreserving | kFixedLayout,
      .min_operands = 1,
      .max_operands = 1,
      .infer = infer_while,
@@ -128,14 +124,14 @@ const OpInfo kRows[] = {
      .max_operands = -1,
      .infer = infer_conditional,
      .evaluate = evaluate_conditional,
-     .completion = kOfCalled,
+     .completion = {nothing_forward, same_dims_backward},
      .partition = partition_conditional},
     {.opcode = Opcode::call,
      .traits = kIntegerPreserving,
      .max_operands = -1,
      .infer = infer_call,
      .evaluate = evaluate_call,
-     .completion = kOfCalled},
+     .completion = {.forward = nothing_forward, .backward = same_dims_backward, .level = 0}},
     // A fusion is read as it was partitioned.
     {.opcode = Opcode::fusion,
      .traits = kIntegerPreserving,
@@ -145,7 +141,7 @@ const OpInfo kRows[] = {
      .completion = {nothing_forward, nothing_backward, never_tiled},
      .lower = lower_fusion},
     {.opcode = Opcode::optimization_barrier,
-     .traits = kIntegerPreserving | kLinear,
+     .traits = kIntegerPreserving | kLinear | kFirstLeads,
      .min_operands = 1,
      .max_operands = 1,
      .infer = infer_optimization_barrier,

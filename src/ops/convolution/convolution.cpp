@@ -89,7 +89,6 @@ Shape infer_convolution(const Node& node) {
 FactorRule convolution_factors(const Node& node) {
   const ConvDims& conv = *node.attrs.conv;
   FactorRule rule = no_factors(node);
-  rule.policy = CombinePolicy::larger_first;
   const auto lhs = [&](int64_t d) -> int64_t& { return rule.operands[0][static_cast<size_t>(d)]; };
   const auto rhs = [&](int64_t d) -> int64_t& { return rule.operands[1][static_cast<size_t>(d)]; };
   const auto out = [&](int64_t d) -> int64_t& { return rule.results[0][static_cast<size_t>(d)]; };

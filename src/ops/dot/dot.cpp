@@ -54,7 +54,6 @@ Shape infer_dot(const Node& node) {
 FactorRule dot_factors(const Node& node) {
   const DotDims& dims = node.attrs.dot;
   FactorRule rule = no_factors(node);
-  rule.policy = CombinePolicy::larger_first;
   size_t out = 0;
   const auto result_factor = [&] {
     const int64_t factor = add_factor(rule, node.dims()[out]);
@@ -84,7 +83,7 @@ int64_t dot_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::dot,
-     .traits = kLinearInEach | kIntegerPreserving,
+     .traits = kLinearInEach | kIntegerPreserving | kFixedLayout,
      .min_operands = 2,
      .max_operands = 2,
      .infer = infer_dot,

@@ -131,7 +131,6 @@ FactorRule ragged_dot_factors(const Node& node) {
   const DotDims& dot = *node.attrs.dot;
   const Ragged ragged = ragged_of(node);
   FactorRule rule = no_factors(node);
-  rule.policy = CombinePolicy::larger_first;
   const bool one_list = node.operand(2)->rank() == 1;
   const auto whole = [&](int64_t d) {
     return ragged.mode != Mode::batch &&

@@ -250,7 +250,6 @@ FactorRule bitcast_factors(const Node& node) {
 
 FactorRule bitcast_convert_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  rule.forward_level = rule.backward_level = 0;
   const int64_t operand_rank = node.operand(0)->rank();
   for (int64_t d = 0; d < std::min(operand_rank, node.rank()); ++d)
     rule.operands[0][static_cast<size_t>(d)] = rule.results[0][static_cast<size_t>(d)] =
@@ -314,17 +313,15 @@ constexpr Row kRows[] = {
     {Opcode::atan2, 2, 0, infer_binary<Types::analytic>},
     {Opcode::complex, 2, kExact | kLinear, infer_complex},
     {Opcode::stochastic_convert, 2, 0, infer_stochastic_convert},
-    {Opcode::power, 2, 0, infer_binary<Types::number>, pointwise_first_operand_factors},
+    {Opcode::power, 2, kFirstLeads, infer_binary<Types::number>},
     {Opcode::maximum, 2, kExact | kCommutative, infer_binary<Types::real>},
     {Opcode::minimum, 2, kExact | kCommutative, infer_binary<Types::real>},
     {Opcode::and_, 2, kExact | kCommutative, infer_binary<Types::logical>},
     {Opcode::or_, 2, kExact | kCommutative, infer_binary<Types::logical>},
     {Opcode::xor_, 2, kExact | kCommutative, infer_binary<Types::logical>},
-    {Opcode::shift_left, 2, kExact, infer_binary<Types::integer>, pointwise_first_operand_factors},
-    {Opcode::shift_right_arithmetic, 2, kExact, infer_binary<Types::integer>,
-     pointwise_first_operand_factors},
-    {Opcode::shift_right_logical, 2, kExact, infer_binary<Types::integer>,
-     pointwise_first_operand_factors},
+    {Opcode::shift_left, 2, kExact | kFirstLeads, infer_binary<Types::integer>},
+    {Opcode::shift_right_arithmetic, 2, kExact | kFirstLeads, infer_binary<Types::integer>},
+    {Opcode::shift_right_logical, 2, kExact | kFirstLeads, infer_binary<Types::integer>},
     {Opcode::compare, 2, kExact, infer_compare},
     {Opcode::select, 3, kExact | kDataMovement, infer_select},
     {Opcode::clamp, 3, kExact, infer_clamp},

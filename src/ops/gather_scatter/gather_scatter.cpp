@@ -27,7 +27,7 @@ SliceDims slice_dims(int64_t operand_rank, int64_t result_rank, int64_t indices_
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::gather,
-     .traits = kDataMovement | kIntegerPreserving,
+     .traits = kDataMovement | kIntegerPreserving | kFixedLayout,
      .min_operands = 2,
      .max_operands = 2,
      .infer = infer_gather,
@@ -38,7 +38,7 @@ const OpInfo kRows[] = {
      .partition = partition_gather,
      .lower = lower_gather},
     {.opcode = Opcode::scatter,
-     .traits = kIntegerPreserving,
+     .traits = kIntegerPreserving | kFixedLayout,
      .min_operands = 3,
      .max_operands = -1,
      .infer = infer_scatter,

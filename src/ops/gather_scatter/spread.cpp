@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "moves/price.h"
 #include "moves/table_reshard.h"
 
 namespace gspmd {
@@ -203,7 +204,7 @@ class Search {
       const bool foreign = value.sharding.order() && value.sharding.order() != order_;
       if (foreign) found->second.first = static_cast<double>(plan.cost.bytes);
       for (const ReshardStep& step : plan.steps) {
-        if (!foreign) found->second.first += bytes_sent(value.shape, step);
+        if (!foreign) found->second.first += sent_bytes(value.shape, step);
         if (step.kind != ReshardKind::dynamic_slice) ++found->second.second;
       }
     }
@@ -217,25 +218,12 @@ class Search {
     return bytes;
   }
 
-  double bytes_sent(const Shape& shape, const ReshardStep& step) const {
+  double sent_bytes(const Shape& shape, const ReshardStep& step) const {
     const double before = held_bytes(shape, step.before), after = held_bytes(shape, step.after);
     auto axes = static_cast<double>(parts(step.digits).size());
     for (const MovedDigits& moved : step.also)
       axes += static_cast<double>(parts(moved.digits).size());
-    const double others = 1 - std::pow(kAxisSize, -axes);
-    switch (step.kind) {
-      case ReshardKind::dynamic_slice:
-        return 0;
-      case ReshardKind::all_gather:
-        return after * others;
-      case ReshardKind::all_reduce:
-        return 2 * before * others;
-      case ReshardKind::all_to_all:
-      case ReshardKind::reduce_scatter:
-        return before * others;
-      default:
-        return before;
-    }
+    return gspmd::sent_bytes(step.kind, before, after, std::pow(kAxisSize, axes));
   }
 
   ReshardPlan planned(const IndexValue& value, Sharding layout, const Digits& partial) const {

@@ -134,7 +134,7 @@ Proposals rng_forward(const Node& node, CompletionMode) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::rng,
-     .traits = kIntegerPreserving,
+     .traits = kIntegerPreserving | kPointwise,
      .min_operands = 2,
      .max_operands = 2,
      .infer = infer_rng,

@@ -106,6 +106,7 @@ int64_t scan_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::scan,
+     .traits = kFixedLayout,
      .min_operands = 1,
      .max_operands = -1,
      .infer = infer_scan,

@@ -3,15 +3,6 @@
 #include "ops/shape/shape.h"
 
 namespace gspmd {
-namespace {
-
-void set_levels(FactorRule& rule, int forward, int backward) {
-  rule.forward_level = forward;
-  rule.backward_level = backward;
-}
-
-}  // namespace
-
 std::vector<std::pair<int64_t, int64_t>> reshape_kept_dims(const Dims& operand,
                                                            const Dims& result) {
   std::vector<std::pair<int64_t, int64_t>> kept;
@@ -41,7 +32,6 @@ std::vector<std::pair<int64_t, int64_t>> reshape_kept_dims(const Dims& operand,
 
 FactorRule reshape_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  set_levels(rule, 0, 0);
   for (const auto& [from, to] : reshape_kept_dims(node.operand(0)->dims(), node.dims()))
     rule.operands[0][static_cast<size_t>(from)] = rule.results[0][static_cast<size_t>(to)] =
         add_factor(rule, node.dim(to));
@@ -55,7 +45,6 @@ FactorRule reshape_factors(const Node& node) {
 
 FactorRule broadcast_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  set_levels(rule, 3, 2);
   for (size_t d = 0; d < node.dims().size(); ++d)
     rule.results[0][d] = add_factor(rule, node.dims()[d]);
   for (size_t i = 0; i < node.attrs.dimensions.size(); ++i)
@@ -65,7 +54,6 @@ FactorRule broadcast_factors(const Node& node) {
 
 FactorRule transpose_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  set_levels(rule, 0, 0);
   for (size_t d = 0; d < node.dims().size(); ++d)
     rule.results[0][d] = rule.operands[0][static_cast<size_t>(node.attrs.dimensions[d])] =
         add_factor(rule, node.dims()[d]);
@@ -73,8 +61,7 @@ FactorRule transpose_factors(const Node& node) {
 }
 
 FactorRule reverse_factors(const Node& node) {
-  FactorRule rule = pointwise_first_operand_factors(node);
-  set_levels(rule, 1, 1);
+  FactorRule rule = pointwise_factors(node);
   for (const int64_t d : node.attrs.dimensions)
     rule.factors[static_cast<size_t>(rule.results[0][static_cast<size_t>(d)])].kind =
         FactorKind::window;
@@ -83,7 +70,6 @@ FactorRule reverse_factors(const Node& node) {
 
 FactorRule concatenate_factors(const Node& node) {
   FactorRule rule = pointwise_factors(node);
-  set_levels(rule, 1, 1);
   const auto dim = static_cast<size_t>(node.attrs.dimensions[0]);
   if (node.operands().size() > 1)
     rule.factors[static_cast<size_t>(rule.results[0][dim])].kind = FactorKind::window;
@@ -91,8 +77,7 @@ FactorRule concatenate_factors(const Node& node) {
 }
 
 FactorRule pad_factors(const Node& node) {
-  FactorRule rule = pointwise_first_operand_factors(node);
-  set_levels(rule, 1, 1);
+  FactorRule rule = pointwise_factors(node);
   // A scalar operand has the result's rank where that is 0, and no dims then.
   for (size_t d = 0; d < node.dims().size(); ++d)
     if (!(node.attrs.padding[d] == PaddingDim{}))
@@ -101,8 +86,7 @@ FactorRule pad_factors(const Node& node) {
 }
 
 FactorRule slice_factors(const Node& node) {
-  FactorRule rule = pointwise_first_operand_factors(node);
-  set_levels(rule, 1, 1);
+  FactorRule rule = pointwise_factors(node);
   for (size_t d = 0; d < node.dims().size(); ++d)
     if (node.dims()[d] != node.operand(0)->dims()[d])
       rule.factors[static_cast<size_t>(rule.results[0][d])].kind = FactorKind::window;
@@ -111,8 +95,6 @@ FactorRule slice_factors(const Node& node) {
 
 FactorRule dynamic_slice_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  set_levels(rule, 0, 1);
-  rule.policy = CombinePolicy::first_operand;
   for (int64_t d = 0; d < node.rank(); ++d) {
     if (node.dim(d) == node.operand(0)->dim(d)) {
       rule.operands[0][static_cast<size_t>(d)] = rule.results[0][static_cast<size_t>(d)] =
@@ -128,7 +110,6 @@ FactorRule dynamic_slice_factors(const Node& node) {
 // Operand and result are one layout everywhere; an update of part of a dim needs it whole.
 FactorRule dynamic_update_slice_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  set_levels(rule, 0, 1);
   for (int64_t d = 0; d < node.rank(); ++d) {
     const auto dim = static_cast<size_t>(d);
     const bool full = node.operand(1)->dim(d) == node.dim(d);

@@ -85,7 +85,7 @@ Value evaluate_dynamic_reshape(const EvalContext& context) {
 
 // The named dim is whole: its size is compared.
 FactorRule set_factors(const Node& node) {
-  FactorRule rule = pointwise_first_operand_factors(node);
+  FactorRule rule = pointwise_factors(node);
   const auto dim = static_cast<size_t>(named_dim(node));
   rule.factors[static_cast<size_t>(rule.results[0][dim])].kind = FactorKind::blocked;
   return rule;

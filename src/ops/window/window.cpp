@@ -139,7 +139,6 @@ Shape infer_reduce_window(const Node& node) {
 
 FactorRule reduce_window_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  rule.policy = CombinePolicy::first_operand;
   const Shape result = leaf_shapes(node.shape)[0];
   for (size_t d = 0; d < result.dims.size(); ++d) {
     const bool pass = is_trivial(node.attrs.window[d]);
@@ -195,7 +194,6 @@ Shape infer_select_and_scatter(const Node& node) {
 
 FactorRule select_and_scatter_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  rule.policy = CombinePolicy::first_operand;
   for (size_t d = 0; d < node.dims().size(); ++d) {
     const bool pass = is_trivial(node.attrs.window[d]);
     const int64_t factor =

@@ -8,6 +8,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "moves/price.h"
 #include "passes/graph/trip_count.h"
 
 namespace gspmd {
@@ -15,28 +16,28 @@ namespace {
 
 constexpr size_t kMaxAxes = 12;  // subsets of mesh axes are tried for a name
 
-// bytes * numerator / denominator, rounded up.
-int64_t share(int64_t bytes, int64_t numerator, int64_t denominator) {
-  const auto product = static_cast<__int128>(bytes) * numerator;
-  return static_cast<int64_t>((product + denominator - 1) / denominator);
+// The step that a collective is, and so its price.
+ReshardKind kind_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::all_gather:
+      return ReshardKind::all_gather;
+    case Opcode::all_reduce:
+      return ReshardKind::all_reduce;
+    case Opcode::reduce_scatter:
+      return ReshardKind::reduce_scatter;
+    case Opcode::all_to_all:
+      return ReshardKind::all_to_all;
+    default:  // every operand goes as it is
+      return ReshardKind::collective_permute;
+  }
 }
 
-// What one device sends when the node runs once (docs/spec/command.md 4.5).
+// What one device sends when the node runs once.
 int64_t bytes_sent(const Node& node, int64_t num_devices) {
-  int64_t operand = 0;
-  for (const Node* x : node.operands()) operand = saturating_add(operand, x->shape.bytes());
-  const int64_t g = std::max<int64_t>(group_size(node.attrs.replica_groups, num_devices), 1);
-  switch (node.opcode()) {
-    case Opcode::all_gather:
-      return share(node.shape.bytes(), g - 1, g);
-    case Opcode::all_reduce:
-      return share(operand, 2 * (g - 1), g);
-    case Opcode::reduce_scatter:
-    case Opcode::all_to_all:
-      return share(operand, g - 1, g);
-    default:
-      return operand;
-  }
+  int64_t operands = 0;
+  for (const Node* x : node.operands()) operands = saturating_add(operands, x->shape.bytes());
+  const int64_t group = std::max<int64_t>(group_size(node.attrs.replica_groups, num_devices), 1);
+  return sent_bytes(kind_of(node.opcode()), operands, node.shape.bytes(), group);
 }
 
 std::string groups_text(const Node& node) {

@@ -2,6 +2,7 @@
 
 #include "gspmd/ir/op.h"
 #include "gspmd/moves/reshard.h"
+#include "moves/price.h"
 
 namespace gspmd {
 namespace {
@@ -148,7 +149,8 @@ class Chooser {
   // them (slices and permutes), and devices sum afterwards; or all are gathered. Products divide
   // their work too, so for them the sum counts once, though an all-reduce sends it twice.
   void take_one_sided_sums() {
-    const int64_t weight = p_.node->op().has(kLinearInEach) ? 1 : 2;
+    const auto kind =
+        p_.node->op().has(kLinearInEach) ? ReshardKind::reduce_scatter : ReshardKind::all_reduce;
     for (size_t f = 0; f < chosen_.size(); ++f) {
       if (!local_kind(f, FactorKind::reduction)) continue;
       for (size_t i = 0; i < p_.have.size(); ++i) {
@@ -159,8 +161,8 @@ class Chooser {
           if (sums_cheaper(f, digits)) take(f, digits);
           continue;
         }
-        const int64_t g = tile_count(digits);
-        int64_t sum = weight * local_result_bytes() * (g - 1) / g, gather = 0;
+        const int64_t bytes = local_result_bytes();
+        int64_t sum = sent_bytes(kind, bytes, bytes, tile_count(digits)), gather = 0;
         for (size_t j = 0; j < p_.have.size(); ++j) {
           sum += move_bytes(j, f, digits);
           gather += move_bytes(j, f, {});
@@ -183,8 +185,8 @@ class Chooser {
   bool sums_cheaper(size_t f, const Digits& digits) const {
     Chooser summed(*this), kept(*this);
     if (!summed.take(f, digits)) return false;
-    const int64_t g = tile_count(digits);
-    const int64_t sum = 2 * summed.local_result_bytes() * (g - 1) / g;
+    const int64_t bytes = summed.local_result_bytes();
+    const int64_t sum = sent_bytes(ReshardKind::all_reduce, bytes, bytes, tile_count(digits));
     for (Chooser* chooser : {&summed, &kept}) {
       chooser->keep_operand_digits();
       chooser->park_digits_of_whole_dims();
@@ -214,8 +216,9 @@ class Chooser {
             operands += gather_bytes(j, f, chosen_[f]);
             if (p_.exchanged[f]) beside += p_.node->operands()[j]->shape.bytes() / sizes(j, f) + 1;
           }
-        const int64_t g = tile_count(digits);
-        if (local_result_bytes() / g * (g - 1) + beside <= operands) take(f, digits);
+        const int64_t whole = local_result_bytes(), g = tile_count(digits);
+        if (sent_bytes(ReshardKind::all_gather, whole / g, whole, g) + beside <= operands)
+          take(f, digits);
       }
     }
   }
