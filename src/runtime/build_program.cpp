@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/known_literal.h"
@@ -137,6 +138,8 @@ class Builder {
   }
 
   void walk(const Computation& computation, Block& block) {
+    if (!walked_.insert(&computation).second)
+      internal_error("build_program: computation {} is called twice", computation.name());
     for (const Node* node : live_nodes(computation)) {
       if (node->is(Opcode::parameter) || is_alias(*node)) continue;
       if (node->is(Opcode::constant)) {
@@ -247,6 +250,7 @@ class Builder {
   std::shared_ptr<Program> p_;
   std::vector<int64_t> first_parameter_leaf_;
   std::map<int64_t, int64_t> constants_;  // place index -> Program::constants
+  std::set<const Computation*> walked_;
 };
 
 }  // namespace

@@ -97,13 +97,32 @@ bool join_pairs_in(Computation& computation) {
   return true;
 }
 
+// Whether a kernel of its own cannot run it: it asks which device it is on, or has control flow.
+bool needs_executor(const Computation& computation, std::set<const Computation*>& seen) {
+  if (!seen.insert(&computation).second) return false;
+  for (const auto& node : computation.nodes()) {
+    if (node->op().has(kCollective) || node->is(Opcode::partition_id) ||
+        node->is(Opcode::conditional) || node->is(Opcode::while_) || node->is(Opcode::async_start))
+      return true;
+    for (const Computation* called : node->called)
+      if (needs_executor(*called, seen)) return true;
+  }
+  return false;
+}
+
+bool is_inlined(const Node& node) {
+  if (!node.is(Opcode::fusion)) return node.is(Opcode::call);
+  std::set<const Computation*> seen;
+  return needs_executor(*node.called.at(0), seen);
+}
+
 void inline_calls_in(Computation& computation, int depth) {
   if (depth > 200) user_error("build_program: computation {} calls itself", computation.name());
   bool changed = false;
   while (true) {
     Node* call = nullptr;
     for (const auto& node : computation.nodes()) {
-      if (node->is(Opcode::call)) call = node.get();
+      if (is_inlined(*node)) call = node.get();
     }
     if (call == nullptr) break;
     if (++depth > 10000)
@@ -248,6 +267,7 @@ void normalize(Module& module) {
     }
     return false;
   });
+  module.remove_unreachable();  // they would count as callers of what was inlined
 }
 
 }  // namespace gspmd

@@ -407,4 +407,22 @@ TEST_CASE("plan_memory: an alias that cannot be is refused", "[plan]") {
                     "plan_memory: parameter 0 is donated to two results; donate it to one");
 }
 
+TEST_CASE("plan_memory: a computation that nobody reaches calls nothing", "[plan]") {
+  const std::string called = R"(
+minus { x = f32[256] parameter(0) ROOT r = f32[256] negate(x) }
+twice { x = f32[256] parameter(0) ROOT r = f32[256] add(x, x) })";
+  const std::string unreached = R"(
+unreached { i = s32[] parameter(0) x = f32[256] parameter(1)
+  ROOT c = f32[256] conditional(i, x, x), branch_computations={minus, twice} })";
+  const std::string entry = R"(
+ENTRY e { i = s32[] parameter(0) x = f32[256] parameter(1)
+  ROOT c = f32[256] conditional(i, x, x), branch_computations={minus, twice} })";
+  const auto alone = parse_module("HloModule m" + called + entry);
+  const auto beside = parse_module("HloModule m" + called + unreached + entry);
+  const MemoryPlan plan = plan_memory(*beside);
+  CHECK(plan.arena_bytes == plan_memory(*alone).arena_bytes);
+  for (const Node* branch : {beside->find("minus")->root(), beside->find("twice")->root()})
+    CHECK(plan.places.at({branch->operand(0)->id(), 0}).kind == BufferPlace::parameter);
+}
+
 }  // namespace gspmd

@@ -215,6 +215,71 @@ ENTRY e {
                 1);
 }
 
+TEST_CASE("executor: control flow inside of calls, fusions, branches and loops equals the oracle",
+          "[executor]") {
+  const std::string called = R"(
+minus { x = f32[4] parameter(0) ROOT r = f32[4] negate(x) }
+twice { x = f32[4] parameter(0) ROOT r = f32[4] add(x, x) }
+choose { i = s32[] parameter(0) x = f32[4] parameter(1)
+  ROOT c = f32[4] conditional(i, x, x), branch_computations={minus, twice} }
+below { s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT p = pred[] compare(i, n), direction=LT }
+next { s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  bit = s32[] and(i, one)
+  y = f32[4] call(bit, x), to_apply=choose
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[4]) tuple(j, y) }
+loop { i = s32[] parameter(0) x = f32[4] parameter(1)
+  t = (s32[], f32[4]) tuple(i, x)
+  w = (s32[], f32[4]) while(t), condition=below, body=next
+  ROOT y = f32[4] get-tuple-element(w), index=1 }
+where { x = f32[4] parameter(0)
+  p = u32[] partition-id()
+  i = s32[] convert(p)
+  ROOT y = f32[4] call(i, x), to_apply=choose }
+swap { x = f32[4] parameter(0)
+  y = f32[4] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}
+  ROOT z = f32[4] call(y), to_apply=where }
+step { i = s32[] parameter(0) x = f32[4] parameter(1)
+  y = f32[4] call(i, x), to_apply=choose
+  ROOT z = f32[4] call(i, y), to_apply=loop }
+)";
+  for (const char* body :
+       {"call(i, x), to_apply=choose", "call(i, x), to_apply=loop", "call(i, x), to_apply=step",
+        "fusion(i, x), kind=kLoop, calls=step", "call(x), to_apply=where",
+        "fusion(x), kind=kCustom, calls=where", "fusion(x), kind=kOutput, calls=swap",
+        "conditional(i, x, x), branch_computations={where, swap}"}) {
+    CAPTURE(body);
+    expect_oracle("HloModule m, num_partitions=2" + called + R"(
+ENTRY e {
+  i = s32[] constant(1)
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] )" + body +
+                      "\n}\n",
+                  2, {2});
+    expect_oracle("HloModule m, num_partitions=2" + called + R"(
+wrapped { i = s32[] parameter(0) x = f32[4] parameter(1)
+  ROOT r = f32[4] )" + body +
+                      R"( }
+ENTRY e {
+  i = s32[] constant(1)
+  x = f32[4] parameter(0)
+  s = ((s32[], f32[4]), f32[4], u32[]) async-start(i, x), calls=wrapped
+  y = f32[4] async-done(s)
+  z = f32[4] )" + body +
+                      R"(
+  ROOT t = (f32[4], f32[4]) tuple(y, z)
+}
+)",
+                  2, {2});
+  }
+}
+
 TEST_CASE("executor: a donated parameter's storage becomes the result, swaps included",
           "[executor]") {
   const std::string text = R"(

@@ -72,19 +72,12 @@ std::vector<bool> invariant_leaves(const Computation& body) {
 
 class Builder {
  public:
-  Builder(const Module& module, const std::map<int64_t, int64_t>& scratch) : scratch_(scratch) {
-    for (const auto& computation : module.computations()) {
-      for (const auto& node : computation->nodes()) {
-        if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional))
-          continue;
-        for (const Computation* called : node->called) ++call_sites_[called];
-      }
-    }
-  }
+  explicit Builder(const std::map<int64_t, int64_t>& scratch) : scratch_(scratch) {}
 
   BufferTable build(const Computation& entry) {
     int64_t leaf = 0;
     std::vector<int64_t> arguments;
+    count_calls(entry);
     step(*entry.root());
     for (const Node* parameter : entry.parameters()) {
       for (const Shape& shape : leaf_shapes(parameter->shape)) {
@@ -103,6 +96,16 @@ class Builder {
   }
 
  private:
+  // Of what runs: a computation that nobody reaches calls nothing.
+  void count_calls(const Computation& computation) {
+    for (const Node* node : live_nodes(computation)) {
+      if (!node->is(Opcode::while_) && !node->is(Opcode::call) && !node->is(Opcode::conditional))
+        continue;
+      for (const Computation* called : node->called)
+        if (++call_sites_[called] == 1) count_calls(*called);
+    }
+  }
+
   int64_t step(const Node& node) {
     table_.at.push_back(&node);
     return static_cast<int64_t>(table_.at.size()) - 1;
@@ -363,7 +366,7 @@ bool can_share(const Node& node, int64_t operand, int64_t leaf) {
 BufferTable table_of_buffers(const Module& module, const std::map<int64_t, int64_t>& scratch) {
   if (module.entry() == nullptr)
     user_error("plan_memory: module {} has no entry computation", module.name);
-  return Builder(module, scratch).build(*module.entry());
+  return Builder(scratch).build(*module.entry());
 }
 
 }  // namespace gspmd
