@@ -1,6 +1,11 @@
 // Ops that stay split along the dims that they reorder, choose from or regroup: equal bits, and no
 // gather of the whole.
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
 #include "gspmd/ir/text.h"
 #include "passes/combiners.h"
 #include "passes/spmd_check.h"
@@ -105,6 +110,46 @@ TEST_CASE("topk along a split dim gathers k of each device", "[special]") {
       "a = f32[3,38] parameter(0), @\n ROOT r = (f32[3,2], s32[3,2]) topk(a), k=2, largest=true",
       "devices=[1,4]<=[4]", 4);
   CHECK(got == Strings{"all-gather f32[3,8]", "all-gather s32[3,8]"});
+}
+
+TEST_CASE("topk never chooses what pads an uneven dim", "[special]") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  // The values of each type in total order.
+  const std::pair<const char*, std::vector<double>> types[] = {
+      {"f32", {-nan, -inf, 0, inf, nan}},     {"f64", {-nan, -inf, 0, inf, nan}},
+      {"bf16", {-nan, -inf, 0, inf, nan}},    {"f8e5m2", {-nan, -inf, 0, inf, nan}},
+      {"f8e4m3fn", {-nan, -448, 448, nan}},   {"f8e4m3fnuz", {-240, 240, nan}},
+      {"s32", {-2147483648.0, 2147483647.0}}, {"u8", {0, 255}}};
+  std::mt19937 random(3);
+  for (const auto& [type, values] : types)
+    for (const bool largest : {false, true})
+      for (const int64_t devices : {2, 3, 4}) {
+        const auto module = module_of(
+            fmt::format("a = {0}[9] parameter(0), @\n ROOT r = ({0}[2], s32[2]) topk(a), k=2, "
+                        "largest={1}",
+                        type, largest),
+            fmt::format("devices=[{0}]<=[{0}]", devices));
+        PipelineOptions options;
+        options.num_devices = devices;
+        const CompiledModule compiled = run_pipeline(*module, options);
+        for (int round = 0; round < 10; ++round) {
+          Array x(module->entry()->parameters()[0]->shape);
+          std::vector<size_t> ranks(9), order(9);
+          const size_t first = random() % values.size(), count = 1 + random() % values.size();
+          for (size_t i = 0; i < 9; ++i) {
+            ranks[i] = (first + random() % count) % values.size();
+            x.set(int64_t(i), values[ranks[i]]);
+            order[i] = i;
+          }
+          std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+            return largest ? ranks[a] > ranks[b] : ranks[a] < ranks[b];
+          });
+          const std::vector<Array> got =
+              leaves(run_partitioned(compiled, devices, {{x, {}, false}}));
+          CAPTURE(type, largest, devices, ranks);
+          for (int64_t i = 0; i < 2; ++i) CHECK(got[1].at(i) == double(order[size_t(i)]));
+        }
+      }
 }
 
 TEST_CASE("uneven dims are merged and split by exchanges of runs", "[special]") {

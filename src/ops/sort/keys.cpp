@@ -1,10 +1,12 @@
 // Sorting by keys: which comparators are orders of integers, and radix sort of those.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
 #include "ops/common/numeric.h"
 #include "ops/sort/sort.h"
 
@@ -154,6 +156,28 @@ bool append_ordered(DType dtype, const OrderedElements& elements, std::vector<ui
     }
     return true;
   });
+}
+
+Array last_of_order(DType dtype, bool descending) {
+  Array value(dtype, {});
+  if (is_floating(dtype) && !is_narrow(dtype)) {  // the NaN of largest payload, of either sign
+    const std::span<std::byte> bytes = value.bytes();
+    std::fill(bytes.begin(), bytes.end(), std::byte{0xff});
+    if (!descending) bytes.back() = std::byte{0x7f};
+    return value;
+  }
+  const Combiner extreme = descending ? Combiner::max : Combiner::min;
+  value.set(0, combiner_identity(extreme, dtype));
+  if (!is_floating(dtype)) return value;
+  // Narrow types are compared as f64; not all of them have NaNs, or of both signs.
+  Array nan(dtype, {});
+  nan.set(0, std::copysign(std::numeric_limits<double>::quiet_NaN(), descending ? -1.0 : 1.0));
+  const double both[] = {value.at(0), nan.at(0)};
+  std::vector<uint64_t> keys;
+  append_ordered(DType::f64,
+                 {reinterpret_cast<const std::byte*>(both), sizeof(double), 2, descending, true},
+                 keys);
+  return keys[1] > keys[0] ? nan : value;
 }
 
 std::vector<int64_t> first_of_order(const std::vector<uint64_t>& keys, int64_t k) {

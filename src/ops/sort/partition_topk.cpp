@@ -33,9 +33,8 @@ std::optional<Partitioned> partition_topk(PartitionContext& spmd, Node& node) {
   if (mine == shard) return std::nullopt;  // every element goes on: the dim is gathered
   Computation& c = spmd.local();
   const DType type = operand->shape.dtype;
-  const Combiner worst = node.attrs.scalar->largest ? Combiner::max : Combiner::min;
   Node* x = spmd.mask_tail(spmd.reshard(operand, have), operand->shape, have, {last},
-                           hlo::scalar(c, type, combiner_identity(worst, type)));
+                           hlo::constant(c, last_of_order(type, node.attrs.scalar->largest)));
   Shape values(type, x->dims()), places(DType::s32, x->dims());
   values.dims.back() = places.dims.back() = mine;
   Attributes attrs = node.attrs;

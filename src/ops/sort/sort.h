@@ -42,6 +42,10 @@ struct OrderedElements {
 // types without an order, and at a NaN that has none.
 bool append_ordered(DType dtype, const OrderedElements& elements, std::vector<uint64_t>& out);
 
+// A value of an ordered type behind which no other comes in that (total) order: padding. Of equal
+// ones it comes last where it stands last.
+Array last_of_order(DType dtype, bool descending);
+
 // The indices of the k least keys in order, of equal ones the first.
 std::vector<int64_t> first_of_order(const std::vector<uint64_t>& keys, int64_t k);
 

@@ -1,5 +1,10 @@
 // Select-and-scatter over split dims: each device chooses in all windows that touch its part, from
 // the elements and sources that these windows have.
+//
+// Padding is never chosen, and no value loses to all others: not to NaN, nor an infinity to itself.
+// So what a device holds outside of the whole repeats the element at the edge, and what is
+// scattered there is the edge's: a window that reaches over the edge holds that element, and a
+// comparison chooses from repeated elements what it chooses from those alone.
 
 #include <algorithm>
 
@@ -10,24 +15,17 @@
 namespace gspmd {
 namespace {
 
-// Whether `select` keeps the larger (smaller) of two: what never wins beside a number.
-std::optional<Combiner> choice(const Computation& select) {
+// Whether `select` is an ordering of its two operands: repeating an element where a window is
+// clamped does not change which one is chosen.
+bool is_ordering(const Computation& select) {
   const Node* root = select.root();
-  if (!root->is(Opcode::compare)) return std::nullopt;
+  if (!root->is(Opcode::compare)) return false;
   const Node* a = root->operand(0);
   const Node* b = root->operand(1);
-  if (!a->is(Opcode::parameter) || !b->is(Opcode::parameter) || a == b) return std::nullopt;
-  const bool swapped = a->attrs.index == 1;
-  switch (root->attrs.direction) {
-    case Direction::ge:
-    case Direction::gt:
-      return swapped ? Combiner::min : Combiner::max;
-    case Direction::le:
-    case Direction::lt:
-      return swapped ? Combiner::max : Combiner::min;
-    default:
-      return std::nullopt;
-  }
+  if (!a->is(Opcode::parameter) || !b->is(Opcode::parameter) || a == b) return false;
+  const Direction direction = root->attrs.direction;
+  return direction == Direction::ge || direction == Direction::gt || direction == Direction::le ||
+         direction == Direction::lt;
 }
 
 // One split dim. The windows that touch tile t are those from first = floor((part * t + offset) /
@@ -41,6 +39,10 @@ struct PooledDim {
   int64_t windows = 0;
   int64_t offset = 0;
   bool aligned = false;
+  int64_t size = 0;                          // of the whole dim
+  int64_t first_window = 0, end_window = 0;  // those that hold any element
+  bool over_edge = false;                    // some of them hold padding too
+  bool has_empty_windows = false;
 };
 
 int64_t floor_to(int64_t x, int64_t step) { return (x >= 0 ? x : x - step + 1) / step * step; }
@@ -50,8 +52,15 @@ PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
   PooledDim p;
   p.dim = d;
   p.tiles = tiles;
-  p.part = ceil_div(node.dim(d), tiles);
+  p.size = node.dim(d);
+  p.part = ceil_div(p.size, tiles);
   p.stride = w.stride;
+  const int64_t all = node.operand(1)->dim(d);
+  p.first_window = w.pad_low < w.size ? 0 : (w.pad_low - w.size) / w.stride + 1;
+  p.end_window = std::min(all, ceil_div(p.size + w.pad_low, w.stride));
+  p.over_edge = p.first_window * w.stride < w.pad_low ||
+                (p.end_window - 1) * w.stride - w.pad_low + w.size > p.size;
+  p.has_empty_windows = p.first_window > 0 || p.end_window < all;
   p.aligned = p.part % w.stride == 0 && w.size >= w.stride;
   if (p.aligned) {
     p.offset = w.pad_low - w.size + w.stride;
@@ -71,36 +80,47 @@ PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
 
 class Pool {
  public:
-  Pool(PartitionContext& spmd, Node& node, const Sharding& layout, Combiner kept, Combiner added)
-      : spmd_(spmd), node_(node), layout_(layout), kept_(kept), added_(added) {}
+  Pool(PartitionContext& spmd, Node& node, const Sharding& layout, Combiner added)
+      : spmd_(spmd),
+        node_(node),
+        layout_(layout),
+        combine_(combiner_opcode(added)),
+        nothing_(hlo::scalar(spmd.local(), node.shape.dtype,
+                             neutral_contribution(added, node.shape.dtype))) {}
 
   Partitioned run(const std::vector<PooledDim>& dims) {
     Node* x = spmd_.reshard(node_.operand(0), layout_);
     Node* source = spmd_.reshard(node_.operand(1), layout_);
-    Node* init = spmd_.reshard(node_.operand(2), Sharding::replicated());
-    const DType type = node_.shape.dtype;
-    Node* loser = hlo::scalar(spmd_.local(), type, combiner_identity(kept_, type));
-    Node* nothing = hlo::scalar(spmd_.local(), type, neutral_contribution(added_, type));
+    Node* const init = spmd_.reshard(node_.operand(2), Sharding::replicated());
     Attributes attrs = node_.attrs;
+    bool folds = false;
     for (const PooledDim& p : dims) {
       const int64_t more = p.aligned ? 0 : p.stride - 1;
       x = exchange(spmd_, x, held(p, node_.operand(0)), {p.part, -p.reach, 1, p.length + more},
-                   loser);
+                   nullptr);
       if (!p.aligned) x = cut(x, p, slack(p), p.length);
+      if (p.over_edge) x = repeat_edges(x, p);
+      if (p.has_empty_windows) source = keep_windows(source, p);
       source = exchange(spmd_, source, held(p, node_.operand(1)),
-                        {p.part, p.offset, p.stride, p.windows}, nothing);
+                        {p.part, p.offset, p.stride, p.windows}, nothing_);
       WindowDim& w = attrs.window[static_cast<size_t>(p.dim)];
       w.pad_low = w.pad_high = 0;
+      folds = folds || p.over_edge;
     }
     std::vector<Computation*> called;
     for (const Computation* computation : node_.called)
       called.push_back(spmd_.local_computation(*computation));
-    Node* all = spmd_.emit(Opcode::select_and_scatter, x->shape, {x, source, init}, attrs, called);
-    for (const PooledDim& p : dims)
-      all = cut(
+    // What is folded would count init more than once.
+    Node* all = spmd_.emit(Opcode::select_and_scatter, x->shape,
+                           {x, source, folds ? nothing_ : init}, attrs, called);
+    for (const PooledDim& p : dims) {
+      Node* const own = cut(
           all, p,
           p.aligned ? number(p.reach) : hlo::binary(Opcode::subtract, number(p.reach), slack(p)),
           p.part);
+      all = p.over_edge ? fold_edges(all, own, p) : own;
+    }
+    if (folds) all = hlo::binary(combine_, all, hlo::broadcast(init, all->dims(), {}));
     return {all, layout_};
   }
 
@@ -115,10 +135,90 @@ class Pool {
   // How far behind part * t - reach the first window begins.
   Node* slack(const PooledDim& p) {
     const int64_t raise = p.offset < 0 ? ceil_div(-p.offset, p.stride) * p.stride : 0;
-    Node* at = hlo::binary(Opcode::multiply, spmd_.tile_index(layout_, p.dim), number(p.part));
-    at = hlo::binary(Opcode::add, at, number(p.offset + raise));
+    Node* at = hlo::binary(Opcode::add, own_begin(p), number(p.offset + raise));
     at = hlo::binary(Opcode::remainder, at, number(p.stride));
     return hlo::binary(Opcode::subtract, number(p.stride - 1), at);
+  }
+
+  // Of the tile's own elements, and of those that its windows are over, the first in the whole dim.
+  Node* own_begin(const PooledDim& p) {
+    return hlo::binary(Opcode::multiply, spmd_.tile_index(layout_, p.dim), number(p.part));
+  }
+  Node* begin(const PooledDim& p) {
+    Node* const at = hlo::binary(Opcode::add, own_begin(p), number(-p.reach));
+    return p.aligned ? at : hlo::binary(Opcode::add, at, slack(p));
+  }
+
+  // Positions along the dim from `first` on, in the shape of x.
+  Node* positions(const Node* x, int64_t dim, Node* first) {
+    const Shape shape(DType::s32, x->dims());
+    return hlo::binary(Opcode::add, hlo::iota(spmd_.local(), shape, dim),
+                       hlo::broadcast(first, shape.dims, {}));
+  }
+  Node* where(Node* positions, Direction direction, int64_t bound) {
+    Node* const bounds = hlo::broadcast(number(bound), positions->dims(), {});
+    return hlo::compare(positions, bounds, direction);
+  }
+  Node* nothing_like(const Node* x) { return hlo::broadcast(nothing_, x->dims(), {}); }
+
+  // One element along the dim, everywhere along it.
+  static Node* spread(Node* x, int64_t dim, int64_t size) {
+    Dims flat = x->dims(), kept;
+    flat.erase(flat.begin() + dim);
+    for (int64_t d = 0; d < std::ssize(x->dims()); ++d)
+      if (d != dim) kept.push_back(d);
+    Dims dims = x->dims();
+    dims[static_cast<size_t>(dim)] = size;
+    return hlo::broadcast(hlo::reshape(x, flat), dims, kept);
+  }
+
+  Node* repeat_edges(Node* x, const PooledDim& p) {
+    Node* const first = begin(p);
+    Node* const at = positions(x, p.dim, first);
+    Node* const low = cut(x, p, hlo::unary(Opcode::negate, first), 1);
+    Node* const high = cut(x, p, hlo::binary(Opcode::subtract, number(p.size - 1), first), 1);
+    x = hlo::select(where(at, Direction::lt, 0), spread(low, p.dim, p.length), x);
+    return hlo::select(where(at, Direction::ge, p.size), spread(high, p.dim, p.length), x);
+  }
+
+  // Sources of windows without any element have nothing to be scattered to.
+  Node* keep_windows(Node* source, const PooledDim& p) {
+    const ExchangedDim dim = held(p, node_.operand(1));
+    Node* const first =
+        hlo::binary(Opcode::multiply, spmd_.tile_index(layout_, p.dim), number(dim.held.shard));
+    Node* const at = positions(source, p.dim, first);
+    Node* const kept = hlo::binary(Opcode::and_, where(at, Direction::ge, p.first_window),
+                                   where(at, Direction::lt, p.end_window));
+    return hlo::select(kept, source, nothing_like(source));
+  }
+
+  // What was scattered outside of the whole, added to the edges' own.
+  Node* fold_edges(Node* all, Node* own, const PooledDim& p) {
+    const int64_t after = p.part * (p.tiles - 1) - p.reach + p.stride - 1 + p.length - p.size;
+    own = fold(all, own, p, 0, std::min(p.reach, p.length), Direction::lt, 0, 0);
+    return fold(all, own, p, std::max<int64_t>(p.length - after, 0), p.length, Direction::ge,
+                p.size, p.size - 1);
+  }
+  // From the elements [from, to) of `all` those whose position is `direction` of `bound`.
+  Node* fold(Node* all, Node* own, const PooledDim& p, int64_t from, int64_t to,
+             Direction direction, int64_t bound, int64_t edge) {
+    if (from >= to) return own;
+    Dims starts(all->dims().size(), 0), limits = all->dims();
+    starts[static_cast<size_t>(p.dim)] = from;
+    limits[static_cast<size_t>(p.dim)] = to;
+    Node* outside = hlo::slice(all, starts, limits, Dims(starts.size(), 1));
+    Node* const first = hlo::binary(Opcode::add, begin(p), number(from));
+    outside = hlo::select(where(positions(outside, p.dim, first), direction, bound), outside,
+                          nothing_like(outside));
+    Computation* const combiner =
+        binary_computation(spmd_.local().module(), combine_, node_.shape.dtype);
+    Node* sum = hlo::reduce(outside, nothing_, {p.dim}, combiner);
+    Dims kept;
+    for (int64_t d = 0; d < std::ssize(own->dims()); ++d)
+      if (d != p.dim) kept.push_back(d);
+    sum = hlo::broadcast(sum, own->dims(), kept);
+    Node* const is_edge = where(positions(own, p.dim, own_begin(p)), Direction::eq, edge);
+    return hlo::binary(combine_, own, hlo::select(is_edge, sum, nothing_like(own)));
   }
 
   Node* cut(Node* x, const PooledDim& p, Node* start, int64_t size) {
@@ -132,7 +232,8 @@ class Pool {
   PartitionContext& spmd_;
   Node& node_;
   const Sharding& layout_;
-  Combiner kept_, added_;
+  const Opcode combine_;
+  Node* const nothing_;  // what changes no sum
 };
 
 bool is_plain(const WindowDim& w) { return w == WindowDim{}; }
@@ -141,9 +242,8 @@ bool is_plain(const WindowDim& w) { return w == WindowDim{}; }
 
 std::optional<Partitioned> partition_select_and_scatter(PartitionContext& spmd, Node& node) {
   const Sharding layout = spmd.sharding(node);
-  const auto kept = choice(*node.called.at(0));
   const auto added = recognize_combiner(*node.called.at(1));
-  if (!layout.is_tiled() || !kept || !added || node.shape.elements_count() == 0 ||
+  if (!layout.is_tiled() || !added || node.shape.elements_count() == 0 ||
       node.operand(1)->shape.elements_count() == 0)
     return std::nullopt;
   std::vector<PooledDim> dims;
@@ -156,13 +256,14 @@ std::optional<Partitioned> partition_select_and_scatter(PartitionContext& spmd, 
       return std::nullopt;
     dims.push_back(pooled(node, d, layout.tiles(d)));
     const PooledDim& p = dims.back();
+    if (p.over_edge && !is_ordering(*node.called.at(0))) return std::nullopt;
     const int64_t size = node.operand(1)->dim(d);
     if (!is_addressable({size, p.tiles, ceil_div(size, p.tiles)},
                         Access{p.part, p.offset, p.stride, p.windows}))
       return std::nullopt;
   }
   if (dims.empty()) return std::nullopt;
-  return Pool(spmd, node, layout, *kept, *added).run(dims);
+  return Pool(spmd, node, layout, *added).run(dims);
 }
 
 }  // namespace gspmd

@@ -143,3 +143,46 @@ ENTRY main {
   c = f32[4] async-done(u)
   ROOT t = (f32[4], f32[4], f32[4]) tuple(a, b, c)
 }""", {'0': n, '1': x}, [np.stack([repeated(n[d], x[d]) for d in range(2)]), np.stack([chosen(d, x[1 - d]) for d in range(2)]), np.stack([repeated(n[d], chosen(d, x[1 - d])) for d in range(2)])])
+
+# Windows over the edges of split dims, where every value is as good as the padding.
+inf, nan = np.inf, np.nan
+
+
+def select_and_scatter(keeps, v, s, size, stride, low):
+    out = np.zeros_like(v)
+    for n in range(len(s)):
+        inside = [i for i in range(n * stride - low, n * stride - low + size) if 0 <= i < len(v)]
+        for i in inside[1:]:
+            if not keeps(v[inside[0]], v[i]): inside[0] = i
+        if inside: out[inside[0]] += s[n]
+    return out
+
+
+hostile = np.array([[-inf] * 6, [inf] * 6, [nan] * 6, [-inf, nan, inf, nan, -inf, -inf]], np.float32)
+powers = np.array([1, 2, 4, 8, 16, 32, 64, 128], np.float32)
+leaves, text = [], ''
+for k, (direction, keeps) in enumerate([('GE', lambda a, b: a >= b), ('GT', lambda a, b: a > b), ('LE', lambda a, b: a <= b), ('LT', lambda a, b: a < b)]):
+    leaves.append(np.stack([select_and_scatter(keeps, v, powers, 3, 1, 2) for v in hostile]))
+    text += """  r%d = f32[4,6] select-and-scatter(x, s, zero), window={size=1x3 pad=0_0x2_2}, select=keeps%d, scatter=add, sharding={devices=[1,2]<=[2]}
+""" % (k, k)
+module('select_and_scatter_edges', 'padding is never chosen, also where no element is better than another', """
+HloModule select_and_scatter_edges, num_partitions=2
+""" + ADD + ''.join("""keeps%d {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT p = pred[] compare(a, b), direction=%s
+}
+""" % (k, d) for k, d in enumerate(('GE', 'GT', 'LE', 'LT'))) + """ENTRY main {
+  x = f32[4,6] parameter(0), sharding={devices=[1,2]<=[2]}
+  s = f32[4,8] parameter(1), sharding={devices=[1,2]<=[2]}
+  zero = f32[] constant(0)
+""" + text + """  ROOT t = (f32[4,6], f32[4,6], f32[4,6], f32[4,6]) tuple(r0, r1, r2, r3)
+}""", {'0': hostile, '1': np.tile(powers, (4, 1))}, leaves)
+x = np.array([[nan] * 7, [inf] * 7, [inf, nan, inf, nan, nan, inf, nan]], np.float32)
+order = np.argsort(np.isnan(x), axis=1, kind='stable')[:, :2].astype(np.int32)
+module('topk_edges', 'the least elements of a dim that is split unevenly are none of its padding', """
+HloModule topk_edges, num_partitions=2
+ENTRY main {
+  x = f32[3,7] parameter(0), sharding={devices=[1,2]<=[2]}
+  ROOT t = (f32[3,2], s32[3,2]) topk(x), k=2, largest=false
+}""", {'0': x}, [np.take_along_axis(x, order, 1), order])
