@@ -173,6 +173,11 @@ TEST_CASE("gradients that do not exist are errors that say why") {
   CHECK_THROWS_WITH(gradient("a = f32[3] parameter(0)\n"
                              "ROOT r = f32[3] custom-call(a), custom_call_target=\"Mystery\""),
                     Catch::Contains("custom-call: \"r\" has no gradient: target \"Mystery\""));
+  CHECK_THROWS_WITH(
+      gradient("a = c64[3] parameter(0)\nb = c64[3] parameter(1)\nROOT r = c64[3] maximum(a, b)"),
+      Catch::Contains("maximum: \"r\" is c64[3]; complex numbers have no gradient"));
+  CHECK_THROWS_WITH(gradient("a = c64[3] parameter(0)\nROOT r = f32[3] convert(a)"),
+                    Catch::Contains("convert: \"a\" is c64[3]; complex numbers have no gradient"));
 }
 
 }  // namespace gspmd::testing

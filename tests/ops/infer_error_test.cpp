@@ -49,6 +49,11 @@ TEST_CASE("elementwise ops refuse what does not fit") {
       {"u8[2,3] bitcast-convert(a)",
        "bitcast-convert: f32[2,3] becomes u8[2,3,4], u8[2,3] is declared"},
       {"f64[2] bitcast-convert(a)", "bitcast-convert: f32[2,3] to f64 needs a last dim of 2"},
+      {"pred[2,3] bitcast-convert(a)",
+       "bitcast-convert: f32[2,3] becomes pred[2,3,32], pred[2,3] is declared"},
+      {"u8[2,3] bitcast-convert(p)", "bitcast-convert: pred[2,3] to u8 needs a last dim of 8"},
+      {"c64[2] bitcast-convert(a)", "bitcast-convert: f32[2,3] cannot become c64[2]; take real"},
+      {"pred[4,4] bitcast(i)", "bitcast: s32[4] cannot become pred[4,4]; compare it with zero"},
       {"s32[4] add(i, i, i)", "add"},
   });
 }
@@ -221,8 +226,8 @@ TEST_CASE("builders refuse called computations, groups and sizes that do not fit
 }
 
 TEST_CASE("what an op cannot compute is refused when it runs") {
-  CHECK_THAT(error_of("a = c64[2] constant({(1,2),(3,4)})\nROOT r = c64[2] maximum(a, a)"),
-             Catch::Contains("it takes real numbers or pred"));
+  CHECK_THAT(error_of("a = c64[2] constant({(1,2),(3,4)})\nROOT r = c64[2] remainder(a, a)"),
+             Catch::Contains("it takes real numbers"));
   CHECK_THAT(
       error_of("a = f32[] constant(1)\nROOT r = f32[] custom-call(a), custom_call_target=\"Mine\""),
       Catch::Contains("custom-call: target \"Mine\" is not known"));

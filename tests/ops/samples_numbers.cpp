@@ -43,6 +43,8 @@ const Pointwise kPointwise[] = {
     {Opcode::add, 2, "c64"},
     {Opcode::add, 2, "f8e4m3fn"},
     {Opcode::add, 2, "s4"},
+    {Opcode::maximum, 2, "c64"},
+    {Opcode::minimum, 2, "c128"},
     {Opcode::multiply, 2, "c128"},
     {Opcode::multiply, 2, "f8e5m2"},
     {Opcode::divide, 2, "c64", 1, 4},
@@ -54,6 +56,7 @@ const Pointwise kPointwise[] = {
     {Opcode::convert, 1, "f32", -4, 4, "f8e4m3b11fnuz"},
     {Opcode::convert, 1, "s32", -4, 4, "c64"},
     {Opcode::convert, 1, "u4", 0, 15, "s2"},
+    {Opcode::convert, 1, "c64", -4, 4, "pred"},
     {Opcode::compare, 2, "c64", -4, 4, "pred", ", direction=NE"},
     {Opcode::compare, 2, "f8e3m4", -4, 4, "pred", ", direction=LE"},
     {Opcode::bitcast_convert, 1, "f8e4m3fn", -4, 4, "u8"},
@@ -72,17 +75,31 @@ std::string pointwise_body(const Pointwise& row) {
                             opcode_name(row.opcode), operands, row.attributes);
 }
 
+std::vector<Sample> bit_samples() {
+  return {
+      {Opcode::bitcast, "bitcast to other dims",
+       "a = f32[6,4] parameter(0)\nROOT r = f32[2,3,4] bitcast(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert to bits",
+       "a = s64[3,5] parameter(0)\nROOT r = pred[3,5,64] bitcast-convert(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert of bits",
+       "a = pred[3,5,8] parameter(0)\nROOT r = u8[3,5] bitcast-convert(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert to complex parts",
+       "a = c128[3,5] parameter(0)\nROOT r = c64[3,5,2] bitcast-convert(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert to nibbles",
+       "a = u8[3,5] parameter(0)\nROOT r = s4[3,5,2] bitcast-convert(a)"},
+      {Opcode::bitcast_convert, "bitcast-convert of nibbles",
+       "a = u4[3,5,4] parameter(0)\nROOT r = u16[3,5] bitcast-convert(a)", 0, 15},
+  };
+}
+
 std::vector<Sample> type_samples() {
   return {
       {Opcode::stochastic_convert, "stochastic-convert",
        "a = f32[3,5] parameter(0)\nb = u32[3,5] parameter(1)\nROOT r = s8[3,5] "
        "stochastic-convert(a, b)"},
-      {Opcode::bitcast, "bitcast to other dims",
-       "a = f32[6,4] parameter(0)\nROOT r = f32[2,3,4] bitcast(a)"},
-      {Opcode::bitcast_convert, "bitcast-convert to nibbles",
-       "a = u8[3,5] parameter(0)\nROOT r = s4[3,5,2] bitcast-convert(a)"},
-      {Opcode::bitcast_convert, "bitcast-convert of nibbles",
-       "a = u4[3,5,4] parameter(0)\nROOT r = u16[3,5] bitcast-convert(a)", 0, 15},
+      {Opcode::clamp, "clamp of complex numbers",
+       "a = c64[] parameter(0)\nb = c64[3,5] parameter(1)\nc = c64[3,5] parameter(2)\n"
+       "ROOT r = c64[3,5] clamp(a, b, c)"},
       {Opcode::map, "map",
        "a = f32[3,5] parameter(0)\nb = f32[3,5] parameter(1)\nROOT r = f32[3,5] map(a, b), "
        "dimensions={0,1}, to_apply=sum"},
@@ -270,7 +287,8 @@ std::vector<Sample> number_samples() {
                       fmt::format("{} {} to {}", opcode_name(row.opcode), row.type,
                                   row.result ? row.result : "itself"),
                       pointwise_body(row), row.low, row.high});
-  for (const auto family : {type_samples, random_samples, control_samples, collective_samples})
+  for (const auto family :
+       {bit_samples, type_samples, random_samples, control_samples, collective_samples})
     for (Sample& sample : family()) result.push_back(std::move(sample));
   return result;
 }

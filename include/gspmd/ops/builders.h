@@ -68,6 +68,9 @@ GSPMD_API Node* reduce_max(Node* x, Dims dims);
 
 // The computation (a, b) -> opcode(a, b) on scalars of `dtype`; made once per module and reused.
 GSPMD_API Computation* binary_computation(Module& module, Opcode opcode, DType dtype);
+// The combiner that a binary op on `dtype` is. The lexicographic extrema of complex numbers are
+// none: their identities, infinite in both parts, are no real number.
+GSPMD_API std::optional<Combiner> combiner_of(Opcode opcode, DType dtype);
 // The combiner that a to_apply computation is, if it is one node of add, multiply, max, min, and,
 // or.
 GSPMD_API std::optional<Combiner> recognize_combiner(const Computation& computation);

@@ -12,10 +12,14 @@ using GradientFunction = std::vector<Node*> (*)(Node& node, Node* cotangent);
 template <GradientFunction gradient>
 std::vector<Node*> floats_only(Node& node, Node* cotangent) {
   std::vector<Node*> none(node.operands().size(), nullptr);
-  if (!node.shape.is_tuple && is_complex(node.shape.dtype))
-    user_error("{}: \"{}\" is {}; complex numbers have no gradient", opcode_name(node.opcode()),
-               node.name(), to_string(node.shape));
+  const auto refuse_complex = [&](const Node& value) {
+    if (!value.shape.is_tuple && is_complex(value.shape.dtype))
+      user_error("{}: \"{}\" is {}; complex numbers have no gradient", opcode_name(node.opcode()),
+                 value.name(), to_string(value.shape));
+  };
+  refuse_complex(node);
   if (!node.shape.is_tuple && !is_floating(node.shape.dtype)) return none;
+  for (const Node* operand : node.operands()) refuse_complex(*operand);
   std::vector<Node*> result = gradient(node, cotangent);
   for (size_t i = 0; i < result.size(); ++i)
     if (!is_floating(node.operands()[i]->shape.dtype)) result[i] = nullptr;

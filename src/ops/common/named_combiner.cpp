@@ -74,12 +74,17 @@ Computation* binary_computation(Module& module, Opcode opcode, DType dtype) {
   return made;
 }
 
+std::optional<Combiner> combiner_of(Opcode opcode, DType dtype) {
+  const bool extremum = opcode == Opcode::maximum || opcode == Opcode::minimum;
+  if (extremum && is_complex(dtype)) return std::nullopt;
+  for (const Row& row : kRows)
+    if (row.opcode == opcode) return dtype == DType::pred ? row.of_pred : row.combiner;
+  return std::nullopt;
+}
+
 std::optional<Combiner> recognize_combiner(const Computation& computation) {
   const Node* const root = binary_root(computation);
-  if (root == nullptr) return std::nullopt;
-  for (const Row& row : kRows)
-    if (root->is(row.opcode)) return root->shape.dtype == DType::pred ? row.of_pred : row.combiner;
-  return std::nullopt;
+  return root == nullptr ? std::nullopt : combiner_of(root->opcode(), root->shape.dtype);
 }
 
 Opcode combiner_opcode(Combiner combiner) {

@@ -51,7 +51,8 @@ inline float to_float_for_rounding(double value) {
 }
 
 // Values of all types as convert does: saturating to integers with NaN -> 0, wrapping between
-// integers, "is not zero" to pred; a real number is the real part of a complex one.
+// integers, "is not zero" to pred; of a complex number, to all but complex types, the real part
+// alone.
 template <class To, class From>
 To convert_element(From from) {
   if constexpr (is_complex_v<To> && is_complex_v<From>) {
@@ -59,8 +60,6 @@ To convert_element(From from) {
     return To(static_cast<Part>(from.real()), static_cast<Part>(from.imag()));
   } else if constexpr (is_complex_v<To>) {
     return To(convert_element<typename To::value_type>(from));
-  } else if constexpr (is_complex_v<From> && std::is_same_v<To, bool>) {
-    return from != From(0);
   } else if constexpr (is_complex_v<From>) {
     return convert_element<To>(from.real());
   } else if constexpr (is_float16_v<From>) {
@@ -84,25 +83,50 @@ To convert_element(From from) {
   }
 }
 
-// NaN where either is NaN, and -0 < +0, so that the order of a reduction does not matter.
+template <class T>
+bool is_nan(std::complex<T> z) {
+  return std::isnan(z.real()) || std::isnan(z.imag());
+}
+
+// Pairs (real, imag) in lexicographic order, numbers by value; of equal pairs -0 comes before +0.
+template <class T>
+bool lexicographic_less(std::complex<T> a, std::complex<T> b) {
+  if (a.real() != b.real()) return a.real() < b.real();
+  if (a.imag() != b.imag()) return a.imag() < b.imag();
+  if (std::signbit(a.real()) != std::signbit(b.real())) return std::signbit(a.real());
+  return std::signbit(a.imag()) && !std::signbit(b.imag());
+}
+
+// NaN where either is NaN, and -0 < +0, so that the order of a reduction does not matter. A complex
+// number is NaN where a part is.
 template <class T>
 T maximum(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a)) return a;
-    if (std::isnan(b)) return b;
-    if (a == b) return std::signbit(a) ? b : a;
+  if constexpr (is_complex_v<T>) {
+    if (is_nan(a) || is_nan(b)) return is_nan(a) ? a : b;
+    return lexicographic_less(a, b) ? b : a;
+  } else {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isnan(a)) return a;
+      if (std::isnan(b)) return b;
+      if (a == b) return std::signbit(a) ? b : a;
+    }
+    return a < b ? b : a;
   }
-  return a < b ? b : a;
 }
 
 template <class T>
 T minimum(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a)) return a;
-    if (std::isnan(b)) return b;
-    if (a == b) return std::signbit(a) ? a : b;
+  if constexpr (is_complex_v<T>) {
+    if (is_nan(a) || is_nan(b)) return is_nan(a) ? a : b;
+    return lexicographic_less(b, a) ? b : a;
+  } else {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isnan(a)) return a;
+      if (std::isnan(b)) return b;
+      if (a == b) return std::signbit(a) ? a : b;
+    }
+    return b < a ? b : a;
   }
-  return b < a ? b : a;
 }
 
 // Integers wrap around; of pred, add is "or" and multiply is "and".

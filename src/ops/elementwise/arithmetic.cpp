@@ -17,10 +17,6 @@ struct Number {
   template <class T>
   static constexpr bool accepts = !std::is_same_v<T, bool>;
 };
-struct Real {
-  template <class T>
-  static constexpr bool accepts = !is_complex_v<T>;
-};
 struct RealNumber {
   template <class T>
   static constexpr bool accepts = !is_complex_v<T> && !std::is_same_v<T, bool>;
@@ -292,8 +288,8 @@ constexpr Row kRows[] = {
     {Opcode::divide, binary<Divide, Number>},
     {Opcode::remainder, binary<Remainder, RealNumber>},
     {Opcode::power, power},
-    {Opcode::maximum, binary<Maximum, Real>},
-    {Opcode::minimum, binary<Minimum, Real>},
+    {Opcode::maximum, binary<Maximum, AnyType>},
+    {Opcode::minimum, binary<Minimum, AnyType>},
     {Opcode::and_, binary<And, Logical>},
     {Opcode::or_, binary<Or, Logical>},
     {Opcode::xor_, binary<Xor, Logical>},

@@ -11,10 +11,6 @@
 namespace gspmd {
 namespace {
 
-int bits_of(DType dtype) {
-  return is_narrow(dtype) ? narrow_bits(dtype) : static_cast<int>(8 * dtype_size(dtype));
-}
-
 uint64_t load(const std::byte* from, int64_t element, int64_t size) {
   uint64_t value = 0;
   std::memcpy(&value, from + element * size, static_cast<size_t>(size));
@@ -24,8 +20,8 @@ uint64_t load(const std::byte* from, int64_t element, int64_t size) {
 // Elements of `from` as one stream of bits, lowest first, cut into elements of `to`; at least one
 // of the two has less than a byte.
 void regroup_bits(const Array& from, const Array& to) {
-  const int in_bits = bits_of(from.dtype());
-  const int out_bits = bits_of(to.dtype());
+  const int in_bits = element_bits(from.dtype());
+  const int out_bits = element_bits(to.dtype());
   const int unit = std::min(in_bits, out_bits);
   const uint64_t mask = (uint64_t(1) << unit) - 1;
   const int64_t in_size = dtype_size(from.dtype());
@@ -93,12 +89,20 @@ T with_precision(T value, int64_t exponent_bits, int64_t mantissa_bits) {
 
 }  // namespace
 
+int storage_bits(DType dtype) {
+  return is_narrow(dtype) ? narrow_bits(dtype) : static_cast<int>(8 * dtype_size(dtype));
+}
+
+int element_bits(DType dtype) { return dtype == DType::pred ? 1 : storage_bits(dtype); }
+
 Value evaluate_bitcast_convert(const EvalContext& context) {
   const Array& x = context.operands[0].array;
-  const DType to = context.node.shape.dtype;
-  const bool bytes =
-      bits_of(x.dtype()) == bits_of(to) || (bits_of(x.dtype()) >= 8 && bits_of(to) >= 8);
-  if (bytes) return {Array(context.node.shape, x.clone().storage()), {}, false};
+  const bool whole = context.node.is(Opcode::bitcast);
+  const auto bits = whole ? storage_bits : element_bits;
+  const int from = bits(x.dtype());
+  const int to = bits(context.node.shape.dtype);
+  if (from == to || (from >= 8 && to >= 8))
+    return {Array(context.node.shape, x.clone().storage()), {}, false};
   const Array result(context.node.shape);
   regroup_bits(x, result);
   return {result, {}, false};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/narrow.h"
 #include "gspmd/base/error.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
@@ -175,7 +174,7 @@ Shape infer_select(const Node& node) {
 Shape infer_clamp(const Node& node) {
   check_operand_count(node, 3);
   const Shape& x = array_operand(node, 1);
-  check_types(node, x, Types::real);
+  check_types(node, x, Types::any);
   for (const int64_t bound : {0, 2}) {
     const Shape& shape = array_operand(node, bound);
     check_same_dtype(node, bound, 1);
@@ -188,28 +187,26 @@ Shape infer_clamp(const Node& node) {
   return Shape(x.dtype, x.dims);
 }
 
-int64_t bits_of(DType dtype) {
-  return is_narrow(dtype) ? narrow_bits(dtype) : 8 * dtype_size(dtype);
-}
-
+// Complex numbers have complex parts only.
 void check_bitcast_types(const Node& node, const Shape& x, const Shape& declared) {
   for (const Shape* shape : {&x, &declared})
-    if (!not_token(shape->dtype) || (is_complex(shape->dtype) && x.dtype != declared.dtype))
+    if (!not_token(shape->dtype))
       user_error("{}: {} has no bits to reinterpret", opcode_name(node.opcode()),
                  to_string(*shape));
-  if (declared.dtype == DType::pred && x.dtype != DType::pred)
-    user_error("{}: {} cannot become {}; compare it with zero", opcode_name(node.opcode()),
-               to_string(x), to_string(declared));
+  if (is_complex(x.dtype) != is_complex(declared.dtype))
+    user_error("{}: {} cannot become {}; take real and imag apart, or join them by complex",
+               opcode_name(node.opcode()), to_string(x), to_string(declared));
 }
 
 // Same rank at equal sizes; else the narrower side has one more, minor dim that holds the parts.
+// An element of pred is one bit.
 Shape infer_bitcast_convert(const Node& node) {
   check_operand_count(node, 1);
   const Shape& x = array_operand(node, 0);
   const Shape& declared = declared_array(node);
   check_bitcast_types(node, x, declared);
-  const int64_t from = bits_of(x.dtype);
-  const int64_t to = bits_of(declared.dtype);
+  const int64_t from = element_bits(x.dtype);
+  const int64_t to = element_bits(declared.dtype);
   Dims wanted = x.dims;
   if (to < from) {
     wanted.push_back(from / to);
@@ -225,14 +222,17 @@ Shape infer_bitcast_convert(const Node& node) {
   return checked_size(node, declared);
 }
 
-// The same bits in row-major order under any dims.
+// The same storage in row-major order under any dims: a byte for an element of pred.
 Shape infer_bitcast(const Node& node) {
   check_operand_count(node, 1);
   const Shape& x = array_operand(node, 0);
   const Shape declared = checked_size(node, declared_array(node));
   check_bitcast_types(node, x, declared);
-  if (saturating_multiply(x.elements_count(), bits_of(x.dtype)) !=
-      saturating_multiply(declared.elements_count(), bits_of(declared.dtype)))
+  if (declared.dtype == DType::pred && x.dtype != DType::pred)
+    user_error("bitcast: {} cannot become {}; compare it with zero", to_string(x),
+               to_string(declared));
+  if (saturating_multiply(x.elements_count(), storage_bits(x.dtype)) !=
+      saturating_multiply(declared.elements_count(), storage_bits(declared.dtype)))
     user_error("bitcast: operand {} and result {} differ in their number of bits", to_string(x),
                to_string(declared));
   return declared;
@@ -240,7 +240,7 @@ Shape infer_bitcast(const Node& node) {
 
 FactorRule bitcast_factors(const Node& node) {
   if (node.operand(0)->dims() == node.dims()) return pointwise_factors(node);
-  if (bits_of(node.operand(0)->shape.dtype) == bits_of(node.shape.dtype))
+  if (storage_bits(node.operand(0)->shape.dtype) == storage_bits(node.shape.dtype))
     return reshape_factors(node);
   FactorRule rule = no_factors(node);
   for (int64_t d = 0; d < node.operand(0)->rank(); ++d) block_operand(rule, node, 0, d);
@@ -314,8 +314,8 @@ constexpr Row kRows[] = {
     {Opcode::complex, 2, kExact | kLinear, infer_complex},
     {Opcode::stochastic_convert, 2, 0, infer_stochastic_convert},
     {Opcode::power, 2, kFirstLeads, infer_binary<Types::number>},
-    {Opcode::maximum, 2, kExact | kCommutative, infer_binary<Types::real>},
-    {Opcode::minimum, 2, kExact | kCommutative, infer_binary<Types::real>},
+    {Opcode::maximum, 2, kExact | kCommutative, infer_binary<Types::any>},
+    {Opcode::minimum, 2, kExact | kCommutative, infer_binary<Types::any>},
     {Opcode::and_, 2, kExact | kCommutative, infer_binary<Types::logical>},
     {Opcode::or_, 2, kExact | kCommutative, infer_binary<Types::logical>},
     {Opcode::xor_, 2, kExact | kCommutative, infer_binary<Types::logical>},

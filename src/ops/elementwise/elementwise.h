@@ -9,6 +9,10 @@ decltype(OpInfo::infer) elementwise_infer(Opcode opcode);
 decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode);
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode);
 
+// Bits of an element: for bitcast-convert, to which pred is one bit, and as they count in storage.
+int element_bits(DType dtype);
+int storage_bits(DType dtype);
+
 // Kernels on types that are not narrow.
 bool is_function(Opcode opcode);  // elementwise_functions.cpp: exp, sine, ...
 Value evaluate_function(const EvalContext& context);

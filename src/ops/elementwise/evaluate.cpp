@@ -211,7 +211,7 @@ Value clamp(const EvalContext& context) {
   const Array& x = context.operands[1].array;
   const Array& high = context.operands[2].array;
   const Array result(context.node.shape);
-  visit_dtype(result.dtype(), [&](auto tag) {
+  visit_number(result.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
     const std::span<const T> lo = low.data<T>();

@@ -29,15 +29,7 @@ std::optional<Combiner> combiner_of_carry(const Node& scan, const ScanParts& par
   const Node* carry = body.parameters().at(static_cast<size_t>(parts.inputs + i));
   const bool in_order = next->operand(0) == input && next->operand(1) == carry;
   if (!in_order && !(next->operand(0) == carry && next->operand(1) == input)) return std::nullopt;
-  for (const Combiner combiner : {Combiner::sum, Combiner::product, Combiner::max, Combiner::min,
-                                  Combiner::logical_and, Combiner::logical_or})
-    if (next->is(combiner_opcode(combiner))) {
-      if (next->shape.dtype != DType::pred) return combiner;
-      const bool any = combiner == Combiner::sum || combiner == Combiner::max ||
-                       combiner == Combiner::logical_or;
-      return any ? Combiner::logical_or : Combiner::logical_and;
-    }
-  return std::nullopt;
+  return combiner_of(next->opcode(), next->shape.dtype);
 }
 
 // Steps that can be grouped: carries are as one step of the inputs, and the user says that the

@@ -160,6 +160,74 @@ ENTRY main {
   m = f32[4] abs(z)
   ROOT t = (c64[4], f32[4], f32[4], f32[4]) tuple(z, r, i, m)
 }""", {'0': z.real.copy(), '1': z.imag.copy()}, [z, z.real, z.imag, np.abs(Z).astype(np.float32)])
+nan = np.nan
+a = np.array([1 + 2j, 1 - 2j, -3 + 9j, complex(nan, 1), 2 + 1j, complex(-0.0, 2), 4j, complex(5, nan)], np.complex64)
+b = np.array([1 + 3j, 1 - 3j, -2 - 9j, 7 + 1j, complex(2, nan), complex(0.0, 1), 3j, complex(nan, 6)], np.complex64)
+low = np.complex64(-1 + 1j); high = np.complex64(1 + 1j)
+grid = np.array([[1 + 2j, -4 - 1j, 0], [1 - 5j, -4 + 3j, -1j], [-1 + 9j, -4 + 2j, -2j]], np.complex128)
+module('complex_order', 'extrema of complex numbers: lexicographic by real and imaginary part; NaN where a part of either is', """
+HloModule complex_order, num_partitions=3
+most {
+  x = c128[] parameter(0)
+  y = c128[] parameter(1)
+  ROOT z = c128[] maximum(x, y)
+}
+least {
+  x = c128[] parameter(0)
+  y = c128[] parameter(1)
+  ROOT z = c128[] minimum(x, y)
+}
+ENTRY main {
+  a = c64[8] parameter(0), sharding={devices=[3]<=[3]}
+  b = c64[8] parameter(1)
+  g = c128[3,3] parameter(2), sharding={devices=[3,1]<=[3]}
+  up = c64[8] maximum(a, b)
+  down = c64[8] minimum(a, b)
+  low = c64[] constant((-1, 1))
+  high = c64[] constant((1, 1))
+  within = c64[8] clamp(low, a, high)
+  first = c128[] constant((-inf, -inf))
+  last = c128[] constant((inf, inf))
+  m = c128[3] reduce(g, first), dimensions={0}, to_apply=most
+  n = c128[3] reduce(g, last), dimensions={0}, to_apply=least
+  o = c128[3,3] reduce-window(g, first), window={size=2x1 pad=1_0x0_0}, to_apply=most
+  ROOT t = (c64[8], c64[8], c64[8], c128[3], c128[3], c128[3,3]) tuple(up, down, within, m, n, o)
+}""", {'0': a, '1': b, '2': grid},
+       [np.maximum(a, b), np.minimum(a, b), np.minimum(np.maximum(low, a), high), np.maximum.reduce(grid), np.minimum.reduce(grid), np.maximum(grid, np.concatenate([np.full((1, 3), complex(-np.inf, -np.inf)), grid[:-1]]))])
+z = np.array([0, 2j, 1, complex(0.0, nan), complex(nan, 0), -0.0, -3 + 1j], np.complex64)
+module('convert_complex', 'a complex number by its real part alone, to pred too', """
+HloModule convert_complex, num_partitions=2
+ENTRY main {
+  z = c64[7] parameter(0), sharding={devices=[2]<=[2]}
+  w = c128[7] convert(z)
+  a = pred[7] convert(z)
+  b = pred[7] convert(w)
+  c = f32[7] convert(z)
+  d = s32[7] convert(w)
+  e = bf16[7] convert(z)
+  ROOT t = (pred[7], pred[7], f32[7], s32[7], bf16[7]) tuple(a, b, c, d, e)
+}""", {'0': z}, [z.real != 0, z.real != 0, z.real, np.array([0, 0, 1, 0, 0, 0, -3], np.int32), bf16(z.real)])
+x = np.array([0x0123456789ABCDEF, 1, 1 << 63], np.uint64); c = np.array([1.5 - 2j, 1e300 + 0.25j], np.complex128); d = np.array([-2.5, 1e-300])
+bits = lambda v: np.unpackbits(v.view(np.uint8), bitorder='little').astype(bool).reshape(v.shape + (-1,))
+module('bitcast_convert_bits', 'an element of pred is one bit, lowest first; complex numbers hold complex parts', """
+HloModule bitcast_convert_bits, num_partitions=3
+ENTRY main {
+  x = u64[3] parameter(0), sharding={devices=[3]<=[3]}
+  c = c128[2] parameter(1)
+  d = f64[2] parameter(2), sharding={devices=[2]0,1}
+  s = u8[3] parameter(3)
+  xb = pred[3,64] bitcast-convert(x)
+  db = pred[2,64] bitcast-convert(d)
+  sb = pred[3,8] bitcast-convert(s)
+  x2 = s64[3] bitcast-convert(xb)
+  d2 = f64[2] bitcast-convert(db)
+  s2 = s8[3] bitcast-convert(sb)
+  halves = c64[2,2] bitcast-convert(c)
+  c2 = c128[2] bitcast-convert(halves)
+  same = pred[3,8] bitcast-convert(sb)
+  ROOT t = (pred[3,64], pred[2,64], pred[3,8], s64[3], f64[2], s8[3], c64[2,2], c128[2], pred[3,8]) tuple(xb, db, sb, x2, d2, s2, halves, c2, same)
+}""", {'0': x, '1': c, '2': d, '3': (s := np.array([5, 200, 255], np.uint8))},
+       [bits(x), bits(d), bits(s), x.view(np.int64), d, s.view(np.int8), c.view(np.complex64).reshape(2, 2), c, bits(s)])
 module('is_finite', 'numbers apart from infinities and NaN', """
 HloModule is_finite
 ENTRY main {
