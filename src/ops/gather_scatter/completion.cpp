@@ -189,19 +189,19 @@ std::vector<OperandSuggestion> scatter_suggestions(const Node& reader, int64_t o
 
 MaybeSharding scatter_backward(const Node& node, int64_t operand, CompletionMode mode) {
   const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
-  MaybeSharding common;
+  MaybeSharding common, first;
   const auto covers_all = [](const Sharding& s) {
     return s.order() && s.replicated_digits().empty();
   };
   for (const OperandSuggestion& said : scatter_suggestions(node, operand, mode)) {
-    // Manual subgroups alone have nothing in common with what already uses every device.
-    if (common && operand > inputs && (covers_all(*common) || covers_all(said.sharding))) break;
-    const MaybeSharding both =
-        common ? merge(*common, said.sharding, node.operand(operand)->rank()) : said.sharding;
-    // Updates that disagree leave the indices whole; of two that speak to an update the first
-    // counts.
-    if (!both && operand == inputs) return Sharding::replicated();
-    if (both) common = both;
+    if (!common) {
+      common = first = said.sharding;
+      continue;
+    }
+    // What already uses every device has nothing in common with manual subgroups alone.
+    if (operand > inputs && covers_all(*common)) break;
+    common = merge(*common, said.sharding, node.operand(operand)->rank());
+    if (!common) return first;  // where they disagree the first counts
   }
   return common;
 }

@@ -135,6 +135,16 @@ bool is_barrier(const Node& node, std::string_view target) {
          node.operands().size() == 1 && node.shape == node.operand(0)->shape;
 }
 
+// Whether a shard_as annotation binds the value that it names as well: where that has no layout of
+// its own that the annotation is to change, and is no parameter, whose layout comes from outside.
+bool binds_value(const Node& annotation) {
+  const Node& value = *annotation.operand(0);
+  const Sharding& said = *annotation.sharding;
+  if (said.is_tuple() || said.shard_group() == 0 || !said.shard_group_is_as()) return false;
+  if (value.is(Opcode::parameter) || value.shape != annotation.shape) return false;
+  return said.kind() == ShardingKind::unknown || !value.sharding;
+}
+
 // Removes these nodes, which nothing reads; other nodes that nothing (else) reads stay as the user
 // wrote them.
 void remove_only(Computation& computation, const std::set<const Node*>& removed) {
@@ -204,6 +214,7 @@ void Propagation::convert_sharding_ops() {
       if (!copy->sharding) continue;
       record_origins(*copy, *copy);
       Node* source = copy->operand(0);
+      if (binds_value(*copy)) binding_.push_back(copy);
       const bool closed = copy->sharding->open().empty() && priority_of(*copy) == 0;
       if (closed && !source->sharding && source->shape == copy->shape) {
         source->sharding = copy->sharding->with_shard_group(0, false);
@@ -216,11 +227,16 @@ void Propagation::convert_sharding_ops() {
 }
 
 void Propagation::collect_groups() {
+  std::map<const Node*, int64_t> bound;
+  for (const Node* annotation : binding_)
+    bound.emplace(annotation->operand(0), annotation->sharding->shard_group());
   for (const auto& computation : module_.computations())
     for (const auto& node : computation->nodes()) {
-      if (!node->sharding || node->sharding->is_tuple() || node->sharding->shard_group() == 0)
-        continue;
-      const int64_t id = node->sharding->shard_group();
+      const bool says =
+          node->sharding && !node->sharding->is_tuple() && node->sharding->shard_group() != 0;
+      const auto found = bound.find(node.get());
+      if (!says && found == bound.end()) continue;
+      const int64_t id = says ? node->sharding->shard_group() : found->second;
       const Node& first = groups_.contains(id) ? *groups_[id][0] : *node;
       if (first.rank() != node->rank())
         user_error(
@@ -229,8 +245,8 @@ void Propagation::collect_groups() {
             id - 1, first.name(), to_string(first.shape), node->name(), to_string(node->shape));
       groups_[id].push_back(node.get());
       group_of_[node->id()] = id;
-      group_is_as_[id] = node->sharding->shard_group_is_as();
-      node->sharding = node->sharding->with_shard_group(0, false);
+      group_is_as_[id] = !says || node->sharding->shard_group_is_as();
+      if (says) node->sharding = node->sharding->with_shard_group(0, false);
     }
 }
 

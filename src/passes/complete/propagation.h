@@ -93,6 +93,7 @@ class Propagation {
   std::map<int64_t, std::vector<Node*>> groups_;   // by shard group id; negative: donated state
   std::map<int64_t, bool> group_is_as_;
   std::map<int64_t, int64_t> group_of_;     // node id -> group
+  std::vector<const Node*> binding_;        // shard_as annotations whose operand is of the group
   std::vector<Computation*> computations_;  // those that completion visits, callees first
   std::map<const Computation*, std::vector<Node*>> orders_;
   std::map<const Computation*, const Node*> caller_;  // of loop bodies, branches and callees
