@@ -41,7 +41,8 @@ void check_product_types(const Node& node);
 const Computation& called_computation(const Node& node, int64_t index, int64_t count);
 void check_parameters(const Node& node, const Computation& callee,
                       const std::vector<Shape>& shapes);
-// to_apply of reduce, scatter, all-reduce: (accumulators..., values...) -> accumulators, scalars.
+// to_apply of reduce, scatter, all-reduce: (accumulators..., values...) -> accumulators, scalars;
+// of one value also a known combiner of wider floats.
 void check_combiner_computation(const Node& node, const std::vector<DType>& types);
 
 // A tuple of several, or the only one.

@@ -211,3 +211,29 @@ ENTRY main {
   m = s32[] get-tuple-element(o), index=1
   ROOT t = (f32[3,4], s32[]) tuple(e, m), control-predecessors={x}
 }""", {'0': x}, [x, np.int32(4)])
+x = (np.arange(24) * 7 % 9 - 4).reshape(6, 4).astype(np.float32); u = (np.arange(24) * 5 % 7 - 3).reshape(6, 4).astype(np.float32); i = np.array([2, 0, 2, 5, 1, 2], np.int32)
+scattered = x.copy(); np.add.at(scattered, i, u)
+module('combiner_precision', 'combiners in f32 of values in bf16: the same combiners', """
+HloModule combiner_precision, num_partitions=3
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+most {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(b, a)
+}
+ENTRY main {
+  x = bf16[6,4] parameter(0), sharding={devices=[3,1]<=[3]}
+  u = bf16[6,4] parameter(1), sharding={devices=[3,1]<=[3]}
+  i = s32[6] parameter(2)
+  zero = bf16[] constant(0)
+  low = bf16[] constant(-inf)
+  s = bf16[4] reduce(x, zero), dimensions={0}, to_apply=add
+  m = bf16[6] reduce(x, low), dimensions={1}, to_apply=most
+  w = bf16[5,4] reduce-window(x, zero), window={size=2x1}, to_apply=add
+  a = bf16[6,4] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+  ROOT t = (bf16[4], bf16[6], bf16[5,4], bf16[6,4]) tuple(s, m, w, a)
+}""", {'0': bf16(x), '1': bf16(u), '2': i}, [bf16(x.sum(0)), bf16(x.max(1)), bf16(x[:-1] + x[1:]), bf16(scattered)])
