@@ -41,13 +41,11 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-configure_options=()  # for every preset
-
 # configure_and_build PRESET [TARGET...]: all targets where none is named.
 configure_and_build() {
   local preset="$1"
   shift
-  cmake --preset "$preset" "${configure_options[@]}" >"/dev/null"
+  cmake --preset "$preset" >"/dev/null"
   if [ "$#" -eq 0 ]; then set -- all; fi
   cmake --build --preset "$preset" -j "$jobs" --target "$@"
 }

@@ -47,4 +47,16 @@ TEST_CASE("the filters of tests that documents name find tests", "[style]") {
   }
 }
 
+TEST_CASE("scripts that share a build folder configure it in one way, the preset's", "[style]") {
+  int presets = 0;
+  for (const SourceFile& file : read_documents(GSPMD_SOURCE_DIR)) {
+    // Faults are built in a tree of their own.
+    if (!file.path.starts_with("scripts/") || file.path == "scripts/mutate") continue;
+    INFO(file.path);
+    CHECK(file.text.find("-DGSPMD_") == std::string::npos);
+    if (file.text.find("cmake --preset") != std::string::npos) ++presets;
+  }
+  CHECK(presets == 1);  // scripts/setup.sh
+}
+
 }  // namespace gspmd::style
