@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <string_view>
 
 #include "gspmd/base/error.h"
@@ -44,6 +46,16 @@ bool is_leftover(std::string_view name, std::string_view prefix) {
   return name.starts_with(".") && name.substr(1).starts_with(prefix) &&
          mark != std::string_view::npos &&
          name.find_first_not_of("0123456789-", mark + kMark.size()) == std::string_view::npos;
+}
+
+// The files that writers of this process have not committed.
+struct Unfinished {
+  std::mutex mutex;  // held while one appears or goes
+  std::set<std::string> paths;
+};
+Unfinished& unfinished() {
+  static auto* const all = new Unfinished;  // also for a signal while the process ends
+  return *all;
 }
 
 }  // namespace
@@ -90,6 +102,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
 
 void AtomicFile::open_beside() {
   static std::atomic<int64_t> count{0};
+  const std::lock_guard lock(unfinished().mutex);
   const std::string name = fs::path(path_).filename().string();
   remove_leftovers(folder_, name + std::string(kMark));
   while (true) {
@@ -100,11 +113,13 @@ void AtomicFile::open_beside() {
       temporary_.clear();
       fail("");
     }
+    unfinished().paths.insert(temporary_);
     if (::flock(file_, LOCK_EX) != 0) fail("lock: ");
     struct stat status {};
     // Taken for a leftover before it was locked: once more under another name.
     if (::fstat(file_, &status) == 0 && status.st_nlink > 0) return;
     ::close(file_);
+    unfinished().paths.erase(temporary_);
   }
 }
 
@@ -125,19 +140,44 @@ void AtomicFile::write(int64_t offset, std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(file_) != 0) fail("sync: ");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename: ");
+  {
+    const std::lock_guard lock(unfinished().mutex);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename: ");
+    unfinished().paths.erase(temporary_);
+  }
   temporary_.clear();
   if (::fsync(directory_) != 0) fail("sync of the folder: ");
 }
 
 void AtomicFile::close() {
   // Unlinked while still locked, so that nobody else takes it for a leftover.
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    const std::lock_guard lock(unfinished().mutex);
+    ::unlink(temporary_.c_str());
+    unfinished().paths.erase(temporary_);
+  }
   if (file_ >= 0) ::close(file_);
   if (directory_ >= 0) ::close(directory_);
   file_ = directory_ = -1;
 }
 
 AtomicFile::~AtomicFile() { close(); }
+
+void AtomicFile::remove_unfinished() {
+  unfinished().mutex.lock();  // and never again free
+  for (const std::string& path : unfinished().paths) ::unlink(path.c_str());
+}
+
+void check_writable(const std::string& path) { const AtomicFile file(path); }
+
+void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+  AtomicFile file(path);
+  int64_t offset = 0;
+  for (const std::span<const std::byte> piece : pieces) {
+    file.write(offset, piece);
+    offset += static_cast<int64_t>(piece.size());
+  }
+  file.commit();
+}
 
 }  // namespace gspmd::io

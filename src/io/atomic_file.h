@@ -21,6 +21,10 @@ class AtomicFile {
   void write(int64_t offset, std::span<const std::byte> bytes);
   void commit();
 
+  // For a process that a signal is about to end, outside of its handlers: removes what all writers
+  // have not committed, and lets none begin or commit after it.
+  static void remove_unfinished();
+
  private:
   void open_beside();
   [[noreturn]] void fail(const char* what) const;  // with errno
@@ -33,6 +37,12 @@ class AtomicFile {
 // Removes what killed writers of files whose names begin with `prefix` have left in a folder.
 // Returns how many; errors are passed over: the next write meets them.
 int64_t remove_leftovers(const std::string& folder, const std::string& prefix);
+
+// UserError where an AtomicFile of this path could not be made; leaves everything as it is.
+void check_writable(const std::string& path);
+
+// Writes a whole file from pieces, one after the other, as an AtomicFile.
+void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
 // Makes the names in a folder durable. UserError.
 void sync_folder(const std::string& folder);

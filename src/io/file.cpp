@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "gspmd/base/error.h"
 
@@ -37,23 +35,6 @@ void InputFile::read(int64_t offset, std::span<std::byte> to) const {
     to = to.subspan(static_cast<size_t>(count));
     offset += count;
   }
-}
-
-void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) user_error("{}: cannot be written: {}", path, std::strerror(errno));
-  bool good = true;
-  for (const std::span<const std::byte> piece : pieces)
-    good =
-        good && (piece.empty() || std::fwrite(piece.data(), 1, piece.size(), file) == piece.size());
-  int reason = good ? 0 : errno;
-  if (std::fclose(file) != 0 && good) {
-    good = false;
-    reason = errno;
-  }
-  if (good) return;
-  std::remove(path.c_str());
-  user_error("{}: cannot be written: {}", path, std::strerror(reason));
 }
 
 }  // namespace gspmd::io

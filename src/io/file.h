@@ -26,8 +26,4 @@ class InputFile {
   int64_t size_ = 0;
 };
 
-// Writes a whole file from pieces, one after the other. UserError, and no file left, where that
-// fails.
-void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
-
 }  // namespace gspmd::io

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "io/atomic_file.h"
 #include "io/file.h"
 #include "io/narrow_bytes.h"
 #include "io/npy_format.h"

@@ -226,7 +226,7 @@ std::string npy_header_text(const Shape& shape) {
 
 void check_npy_size(const NpyHeader& header, int64_t available, const std::string& name) {
   const int64_t needed = header.shape().bytes();
-  if (needed > available)
+  if (needed != available)
     user_error("{}: declares {}, {} bytes, but holds {}", name, to_string(header.shape()), needed,
                available);
 }

@@ -35,7 +35,7 @@ std::string npy_header_text(const Shape& shape);
 // over `array`, which has the file's shape and bytes.
 Array finish_npy(const NpyHeader& header, Array array, const std::string& name,
                  std::optional<DType> as);
-// UserError unless `available` bytes are enough for the header's elements.
+// UserError unless the header's elements are `available` bytes.
 void check_npy_size(const NpyHeader& header, int64_t available, const std::string& name);
 
 }  // namespace gspmd::io

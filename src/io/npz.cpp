@@ -72,10 +72,8 @@ class Member {
     check_npy_size(header, left_, label_);
     Array result(header.shape());
     read(result.bytes());
-    std::byte rest[4096];
-    while (left_ > 0)  // the checksum is compared at the end
-      read(std::span(rest).first(static_cast<size_t>(std::min<int64_t>(left_, sizeof rest))));
-    if (zip_fread(stream_.get(), rest, 1) != 0)
+    std::byte more;  // the checksum is compared at the end
+    if (zip_fread(stream_.get(), &more, 1) != 0)
       user_error("{}: is damaged: {}", label_, zip_file_strerror(stream_.get()));
     return finish_npy(header, std::move(result), label_, as);
   }
@@ -123,7 +121,7 @@ struct NpzFile::Impl {
 NpzFile::NpzFile(const std::string& path) : impl_(std::make_unique<Impl>()) {
   impl_->path = path;
   int code = 0;
-  impl_->archive.reset(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  impl_->archive.reset(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));
   if (!impl_->archive) user_error("{}: cannot be read as npz: {}", path, text_of(code));
   const zip_int64_t count = zip_get_num_entries(impl_->archive.get(), 0);
   for (zip_int64_t i = 0; i < count; ++i) {
@@ -154,43 +152,6 @@ std::vector<std::pair<std::string, Array>> read_npz(const std::string& path) {
   std::vector<std::pair<std::string, Array>> arrays;
   for (const std::string& name : file.names()) arrays.emplace_back(name, file.read(name));
   return arrays;
-}
-
-void write_npz(const std::string& path, std::span<const std::pair<std::string, Array>> arrays) {
-  std::vector<std::vector<std::byte>> contents;  // until the archive is closed
-  for (const auto& [name, array] : arrays) contents.push_back(npy_bytes(array));
-  int code = 0;
-  Archive archive(zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code), [](zip_t* a) {
-    if (a != nullptr) zip_discard(a);
-  });
-  if (!archive) user_error("{}: cannot be written: {}", path, text_of(code));
-  for (size_t i = 0; i < contents.size(); ++i) {
-    const std::string name = arrays[i].first + ".npy";
-    zip_source_t* const source =
-        zip_source_buffer(archive.get(), contents[i].data(), contents[i].size(), 0);
-    const zip_int64_t index =
-        source == nullptr ? -1
-                          : zip_file_add(archive.get(), name.c_str(), source, ZIP_FL_ENC_UTF_8);
-    if (index < 0) {
-      zip_source_free(source);
-      user_error("{}: array \"{}\" cannot be written: {}", path, arrays[i].first,
-                 zip_strerror(archive.get()));
-    }
-    // No compression and one date for all: equal arrays give equal files.
-    zip_set_file_compression(archive.get(), static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0);
-    zip_file_set_dostime(archive.get(), static_cast<zip_uint64_t>(index), 0, 0x21, 0);
-  }
-  if (zip_close(archive.get()) != 0)
-    user_error("{}: cannot be written: {}", path, zip_strerror(archive.get()));
-  static_cast<void>(archive.release());  // closed
-  // libzip deletes an archive without entries; an empty npz file is a valid one.
-  if (!contents.empty()) return;
-  constexpr unsigned char kEmpty[22] = {'P', 'K', 5, 6};
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  const bool written =
-      file != nullptr && std::fwrite(kEmpty, 1, sizeof kEmpty, file) == sizeof kEmpty;
-  if (file == nullptr || std::fclose(file) != 0 || !written)
-    user_error("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 }  // namespace gspmd

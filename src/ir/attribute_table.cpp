@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "ir/parse_attributes.h"
 #include "ir/parse_window.h"
@@ -230,8 +231,10 @@ double read_real(Lexer& lexer, std::string_view name) {
   const std::string_view text = lexer.number(name);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
-    lexer.fail(start, "{}: \"{}\" is no finite number", name, text);
+  // HLO keeps them as f32.
+  const bool fits = std::fabs(value) <= double{std::numeric_limits<float>::max()};
+  if (error != std::errc{} || end != text.data() + text.size() || !fits)
+    lexer.fail(start, "{}: \"{}\" is no finite number of f32", name, text);
   return value;
 }
 

@@ -30,9 +30,10 @@ std::from_chars_result parse_int(std::string_view text, T& value) {
     return {text.data() + text.size(), std::errc{}};
   }
   const bool hex = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  return std::from_chars(text.data() + (hex ? 2 : 0), text.data() + text.size(), value,
-                         hex ? 16 : 10);
+  const bool plus = !text.empty() && text.front() == '+';
+  text.remove_prefix(hex ? 2 : plus ? 1 : 0);
+  if ((hex || plus) && text.starts_with('-')) return {text.data(), std::errc::invalid_argument};
+  return std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
 }
 
 template <class T>

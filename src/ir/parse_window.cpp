@@ -70,7 +70,10 @@ void read_field(Lexer& lexer, std::string_view name, size_t at, std::vector<Wind
   if (window.size() != dims)
     lexer.fail(at, "window: {} has {} dims, the fields before it have {}", name, dims,
                window.size());
+  const bool flags = name == "rhs_reversal";
   for (size_t d = 0; d < dims; ++d) {
+    if (flags && numbers[d] != 0 && numbers[d] != 1)
+      lexer.fail(at, "window: rhs_reversal is 0 or 1 per dim, {} is neither", numbers[d]);
     if (field) {
       field->set(window[d], numbers[d]);
     } else {

@@ -15,6 +15,7 @@
 #include "gspmd/passes/prepare/inline_calls.h"
 #include "gspmd/passes/prepare/join_async.h"
 #include "gspmd/passes/simplify/simplify.h"
+#include "ir/call_nesting.h"
 #include "passes/collectives/merge_reduce_scatters.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"
@@ -145,6 +146,7 @@ void dump(const State& state, size_t index) {
       fmt::format("{}/{}.{:02}-{}.hlo", directory, state.module->name, index, name);
   std::ofstream file(path);
   file << text;
+  file.close();  // what is still buffered may fail too
   if (!file) user_error("GSPMD_DUMP: {} cannot be written", path);
 }
 
@@ -161,6 +163,7 @@ CompiledModule run_pipeline(const Module& module, const PipelineOptions& options
   for (const std::string& name : options.disabled)
     if (!names(known, name))
       user_error("disable: there is no pass \"{}\"; passes are {}", name, fmt::join(known, ", "));
+  check_nesting(module);
   State state{options, module.clone(), {}};
   for (size_t i = 0; i < std::size(kPasses); ++i) {
     if (names(options.disabled, kPasses[i].name)) continue;

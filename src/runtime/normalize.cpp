@@ -5,6 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "ir/call_nesting.h"
 
 namespace gspmd {
 namespace {
@@ -116,8 +117,7 @@ bool is_inlined(const Node& node) {
   return needs_executor(*node.called.at(0), seen);
 }
 
-void inline_calls_in(Computation& computation, int depth) {
-  if (depth > 200) user_error("build_program: computation {} calls itself", computation.name());
+void inline_calls_in(Computation& computation) {
   bool changed = false;
   while (true) {
     Node* call = nullptr;
@@ -125,8 +125,6 @@ void inline_calls_in(Computation& computation, int depth) {
       if (is_inlined(*node)) call = node.get();
     }
     if (call == nullptr) break;
-    if (++depth > 10000)
-      user_error("build_program: computation {} calls itself", computation.name());
     Node* root = inline_computation(*call->called.at(0), computation, call->operands());
     computation.replace_uses(call, root);
     computation.remove_dead();
@@ -226,14 +224,9 @@ void copy_moving_leaves(Computation& c, Moves&& moves) {
   c.set_root(rebuild(c, shape, leaves, at));
 }
 
-void normalize_from(Module& module, Computation& computation, std::set<Computation*>& owned,
-                    int depth) {
-  if (depth > 100) user_error("build_program: loop {} contains itself", computation.name());
-  int rounds = 0;
+void normalize_from(Module& module, Computation& computation, std::set<Computation*>& owned) {
   do {  // an async computation becomes a call, a called one may have pairs
-    if (++rounds > 500)
-      user_error("build_program: computation {} calls itself", computation.name());
-    inline_calls_in(computation, 0);
+    inline_calls_in(computation);
   } while (join_pairs_in(computation));
   for (size_t i = 0; i < computation.nodes().size(); ++i) {
     Node* node = computation.nodes()[i].get();
@@ -243,7 +236,7 @@ void normalize_from(Module& module, Computation& computation, std::set<Computati
         called = copy_of(*called);
         owned.insert(called);
       }
-      normalize_from(module, *called, owned, depth + 1);
+      normalize_from(module, *called, owned);
     }
     if (node->is(Opcode::conditional)) continue;
     copy_moving_leaves(*node->called.at(1),
@@ -256,9 +249,10 @@ void normalize_from(Module& module, Computation& computation, std::set<Computati
 void normalize(Module& module) {
   if (module.entry() == nullptr)
     user_error("build_program: module {} has no entry computation", module.name);
+  check_nesting(module);
   Computation& entry = *module.entry();
   std::set<Computation*> owned{&entry};
-  normalize_from(module, entry, owned, 0);
+  normalize_from(module, entry, owned);
   copy_moving_leaves(entry, [&](const Dims& path, const Source& source) {
     for (const Alias& alias : module.aliases) {
       const bool donated =

@@ -7,6 +7,7 @@
 #include "tools/command.h"
 #include "tools/execute.h"
 #include "tools/report.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 
@@ -37,19 +38,19 @@ int cost_verb(const Command& command) {
                 {"collectives", to_json(collectives)}});
     return 0;
   }
-  fmt::print("per device, one run on {} devices\n", prepared.num_devices);
-  fmt::print("  arithmetic         {:.6g} FLOPs\n", cost.flops);
-  fmt::print("  memory traffic     {:.6g} bytes\n", cost.memory_bytes);
-  fmt::print("  sent to others     {:.6g} bytes in {:.0f} collectives\n", cost.collective_bytes,
-             cost.collectives);
-  fmt::print("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes,
-             prepared.plan.peak_op.empty() ? "no intermediate value" : prepared.plan.peak_op);
-  fmt::print(
+  print_out("per device, one run on {} devices\n", prepared.num_devices);
+  print_out("  arithmetic         {:.6g} FLOPs\n", cost.flops);
+  print_out("  memory traffic     {:.6g} bytes\n", cost.memory_bytes);
+  print_out("  sent to others     {:.6g} bytes in {:.0f} collectives\n", cost.collective_bytes,
+            cost.collectives);
+  print_out("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes,
+            prepared.plan.peak_op.empty() ? "no intermediate value" : prepared.plan.peak_op);
+  print_out(
       "  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
       "links\n",
       cost.seconds, device.flops_per_second, device.memory_bytes_per_second,
       device.link_bytes_per_second);
-  fmt::print("{}", to_table(collectives));
+  write_output(to_table(collectives));
   return 0;
 }
 
@@ -168,7 +169,7 @@ int ops_verb(const Command& command) {
     if (command.json)
       list.push_back({{"name", opcode_name(opcode)}, {"aspects", aspects}, {"rule", text}});
     else
-      fmt::print("{:<22} {:<44} {}\n", opcode_name(opcode), text, fmt::join(aspects, " "));
+      print_out("{:<22} {:<44} {}\n", opcode_name(opcode), text, fmt::join(aspects, " "));
   }
   if (command.json) print_json({{"ops", list}});
   return 0;

@@ -5,6 +5,7 @@
 #include "gspmd/passes/explain/explain.h"
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -98,9 +99,9 @@ int explain_verb(const Command& command) {
                 {"full_rematerializations", tools::to_json(compiled.full_rematerializations)}});
     return 0;
   }
-  if (all.empty()) fmt::print("no collectives\n");
-  for (const Explanation& e : all) fmt::print("{}\n", to_text(e));
-  fmt::print("{}", to_table(compiled.full_rematerializations));
+  if (all.empty()) write_output("no collectives\n");
+  for (const Explanation& e : all) print_out("{}\n", to_text(e));
+  write_output(to_table(compiled.full_rematerializations));
   return 0;
 }
 

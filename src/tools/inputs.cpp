@@ -8,7 +8,9 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/io/npy.h"
+#include "io/atomic_file.h"
 #include "tools/elements.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -103,7 +105,8 @@ std::vector<Array> read_inputs(const Module& module, const std::string& path, in
   for (const std::string& name : file.names())
     if (std::none_of(leaves.begin(), leaves.end(),
                      [&](const Leaf& leaf) { return leaf.name == name; }))
-      fmt::print(stderr, "gspmd: --inputs {}: array \"{}\" belongs to no parameter\n", path, name);
+      write_message(
+          fmt::format("gspmd: --inputs {}: array \"{}\" belongs to no parameter\n", path, name));
   std::vector<Array> inputs;
   for (const Leaf& leaf : leaves) inputs.push_back(read_leaf(file, path, leaf, devices));
   return inputs;
@@ -169,6 +172,7 @@ void check_outputs_path(const std::string& path) {
   if (!folder.empty() && !std::filesystem::is_directory(folder, error))
     user_error("--outputs {}: there is no folder {}", path, folder.string());
   if (std::filesystem::is_directory(path, error)) user_error("--outputs {}: is a folder", path);
+  io::check_writable(path);
 }
 
 void write_outputs(const std::string& path, std::span<const Array> outputs) {

@@ -10,6 +10,7 @@
 #include "gspmd/runtime/executor.h"
 #include "tools/command.h"
 #include "tools/partitioner_options.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -109,7 +110,7 @@ PipelineOptions pipeline_options(const Command& command, const Module& module) {
   options.dump_after = command.dump_after;
   for (const std::string& text : command.options) set_partitioner_option(text, options);
   options.dump = [](const std::string& pass, const std::string& text) {
-    fmt::print(stderr, "// after {}\n{}", pass, text);
+    write_message(fmt::format("// after {}\n{}", pass, text));
   };
   const std::vector<std::string> known = pass_names();
   for (const std::string& name : command.dump_after)

@@ -2,15 +2,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <new>
+#include <sstream>
 
 #include "gspmd/base/error.h"
 #include "gspmd/base/version.h"
 #include "tools/command.h"
 #include "tools/help.h"
+#include "tools/interrupt.h"
+#include "tools/numbers.h"
 #include "tools/partitioner_options.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -57,32 +59,23 @@ std::vector<bool> parse_flags(const std::string& option, const std::string& text
   return flags;
 }
 
-// "512MiB", "1.5 GB", "4096"; decimal and binary units.
-int64_t parse_bytes(const std::string& option, const std::string& text) {
-  constexpr std::pair<const char*, double> kUnits[] = {
-      {"", 1},        {"B", 1},     {"kB", 1e3},   {"KB", 1e3},          {"MB", 1e6},
-      {"GB", 1e9},    {"TB", 1e12}, {"KiB", 1024}, {"MiB", 1024 * 1024}, {"GiB", 1 << 30},
-      {"TiB", 0x1p40}};
-  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  const std::string number = text.substr(0, digits);
-  const std::string unit = text.substr(std::min(text.find_first_not_of(' ', digits), text.size()));
-  const bool is_number = number.find_first_of("0123456789") != std::string::npos &&
-                         std::count(number.begin(), number.end(), '.') <= 1;
-  for (const auto& [name, scale] : kUnits) {
-    if (unit != name || !is_number) continue;
-    const double bytes = std::strtod(number.c_str(), nullptr) * scale;
-    if (bytes < 0x1p62) return static_cast<int64_t>(bytes);
-  }
-  user_error("{} {}: give bytes below 2^62, as 512MiB, 40GB or 4096", option, text);
+uint64_t parse_seed(const std::string& text) {
+  if (const auto seed = to_integer<uint64_t>(text)) return *seed;
+  user_error("--seed {}: give an integer of 0 to 2^64-1", text);
+}
+
+double parse_tolerance(const std::string& option, const std::string& text) {
+  const double tolerance = parse_number(option, text);
+  if (tolerance < 0) user_error("{} {}: a tolerance is not negative", option, text);
+  return tolerance;
 }
 
 // Option texts that become values after parsing.
 struct Texts {
   std::string allow_output, allow_parameters;
   std::string values = "integers", reference = "auto", memory_limit;
+  std::optional<std::string> num_devices, threads, seed, time_limit, rtol, atol;
   std::vector<std::string> options;
-  int64_t num_devices = 0;
-  double rtol = -1, atol = -1;
   bool no_propagate = false, no_spmd = false;
 };
 
@@ -113,6 +106,7 @@ void add_partition_options(CLI::App& app, Command& command, Texts& texts) {
       ->group(kGroup);
   app.add_option("--num-devices", texts.num_devices,
                  "number of devices; default: the module's num_partitions")
+      ->type_name("INT")
       ->group(kGroup);
   app.add_option("--option", texts.options, "NAME=VALUE, an option of the partitioner; repeatable")
       ->group(kGroup);
@@ -120,7 +114,8 @@ void add_partition_options(CLI::App& app, Command& command, Texts& texts) {
   app.add_option("--dump-after", command.dump_after,
                  "print the text after a pass, or after all, on standard error")
       ->group(kGroup);
-  app.add_option("--threads", command.threads, "worker threads; default: the machine's cores")
+  app.add_option("--threads", texts.threads, "worker threads; default: the machine's cores")
+      ->type_name("INT")
       ->group(kGroup);
 }
 
@@ -134,17 +129,16 @@ void add_memory_option(CLI::App& app, Texts& texts) {
 void add_run_options(CLI::App& app, Command& command, Texts& texts) {
   const char* const kGroup = "Execution";
   app.add_option("--inputs", command.inputs, "npz file with the arguments")->group(kGroup);
-  app.add_option("--seed", command.seed, "of random inputs, 0 to 2^64-1; default 0")
-      ->check([](const std::string& text) {  // CLI11 would wrap a negative number around
-        return text.find('-') == std::string::npos ? "" : "--seed " + text + " is negative";
-      })
+  app.add_option("--seed", texts.seed, "of random inputs, 0 to 2^64-1; default 0")
+      ->type_name("UINT")
       ->group(kGroup);
   app.add_option("--values", texts.values,
                  "random inputs: integers (default; -4..4, unsigned 0..4, pred 0/1)\n"
                  "or uniform (floats in [-1, 1))")
       ->group(kGroup);
-  app.add_option("--time-limit", command.time_limit,
+  app.add_option("--time-limit", texts.time_limit,
                  "seconds after which a loop that still runs is an error; default 600")
+      ->type_name("FLOAT")
       ->group(kGroup);
 }
 
@@ -182,8 +176,12 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
   app.add_option("--reference", texts.reference,
                  "auto (default), oracle: plain kernels, or fast: one device")
       ->group("Comparison");
-  app.add_option("--rtol", texts.rtol, "relative tolerance")->group("Comparison");
-  app.add_option("--atol", texts.atol, "absolute tolerance")->group("Comparison");
+  app.add_option("--rtol", texts.rtol, "relative tolerance")
+      ->type_name("FLOAT")
+      ->group("Comparison");
+  app.add_option("--atol", texts.atol, "absolute tolerance")
+      ->type_name("FLOAT")
+      ->group("Comparison");
 }
 
 void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts& texts) {
@@ -196,23 +194,24 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
       command.allow_parameters =
           parse_flags("--allow-parameter-propagation", texts.allow_parameters);
   }
-  if (verb.may(Stage::partition) && app.count("--num-devices") > 0) {
-    if (texts.num_devices < 1 || texts.num_devices > (int64_t{1} << 31))
-      user_error("--num-devices {}: outside 1 to {}", texts.num_devices, int64_t{1} << 31);
-    command.num_devices = texts.num_devices;
-  }
+  if (texts.num_devices)
+    command.num_devices = parse_integer("--num-devices", *texts.num_devices, 1, int64_t{1} << 31);
   PipelineOptions checked;
   for (const std::string& option : texts.options)
     if (!set_partitioner_option(option, checked))
-      fmt::print(stderr, "gspmd: --option {}: accepted, without effect here\n", option);
+      write_message(fmt::format("gspmd: --option {}: accepted, without effect here\n", option));
   command.options = texts.options;
   if (!texts.memory_limit.empty())
     command.memory_limit = parse_bytes("--memory-limit", texts.memory_limit);
-  if (command.threads < 0 || command.threads > 1024)
-    user_error("--threads {}: outside 0 (the machine's) to 1024", command.threads);
+  if (texts.threads)  // 0: the machine's
+    command.threads = static_cast<int>(parse_integer("--threads", *texts.threads, 0, 1024));
   if (!verb.may(Stage::run)) return;
-  if (!(command.time_limit > 0))
-    user_error("--time-limit {}: give a number of seconds above 0", command.time_limit);
+  if (texts.seed) command.seed = parse_seed(*texts.seed);
+  if (texts.time_limit) {
+    command.time_limit = parse_number("--time-limit", *texts.time_limit);
+    if (!(command.time_limit > 0))
+      user_error("--time-limit {}: give a number of seconds above 0", *texts.time_limit);
+  }
   if (texts.values != "integers" && texts.values != "uniform")
     user_error("--values {}: use integers or uniform", texts.values);
   if (texts.values == "uniform") command.values = Values::uniform;
@@ -223,12 +222,8 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
   else if (texts.reference != "auto")
     user_error("--reference {}: use oracle or fast", texts.reference);
   if (!verb.may(Stage::compare)) return;
-  for (const auto& [name, value, target] :
-       {std::tuple{"--rtol", texts.rtol, &command.rtol}, {"--atol", texts.atol, &command.atol}}) {
-    if (app.count(name) == 0) continue;
-    if (!(value >= 0)) user_error("{} {}: a tolerance is not negative", name, value);
-    *target = value;
-  }
+  if (texts.rtol) command.rtol = parse_tolerance("--rtol", *texts.rtol);
+  if (texts.atol) command.atol = parse_tolerance("--atol", *texts.atol);
 }
 
 // The bare flags mean true; written out, so that they do not take the word behind them for a value.
@@ -262,7 +257,12 @@ int dispatch(int argc, char** argv) {
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      write_output(text.str());
+      return 0;
+    }
     std::string message = error.what();
     user_error("{}; gspmd --help lists verbs, gspmd VERB --help their options", message);
   }
@@ -275,7 +275,7 @@ int dispatch(int argc, char** argv) {
 }
 
 int report(const char* message, int code) {
-  fmt::print(stderr, "gspmd: {}\n", message);
+  write_message(fmt::format("gspmd: {}\n", message));
   return code;
 }
 
@@ -285,7 +285,11 @@ int report(const char* message, int code) {
 int main(int argc, char** argv) {
   using namespace gspmd;
   try {
-    return tools::dispatch(argc, argv);
+    tools::guard_standard_streams();
+    tools::end_cleanly_when_interrupted();
+    const int code = tools::dispatch(argc, argv);
+    tools::finish_output();
+    return code;
   } catch (const UserError& error) {
     return tools::report(error.what(), tools::kWrongInput);
   } catch (const std::bad_alloc&) {

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <optional>
 
 #include "gspmd/base/error.h"
+#include "tools/numbers.h"
 
 namespace gspmd::tools {
 namespace {
@@ -52,9 +53,7 @@ bool is_true(const std::string& value) { return value == "true" || value == "1";
 bool fits(const std::string& value, Kind kind) {
   if (kind == Kind::text) return !value.empty();
   if (kind == Kind::flag) return is_true(value) || value == "false" || value == "0";
-  const size_t sign = value.rfind('-', 0) == 0 ? 1 : 0;
-  return value.size() > sign && value.size() < 19 &&
-         value.find_first_not_of("0123456789", sign) == std::string::npos;
+  return to_integer<int64_t>(value).has_value();
 }
 
 }  // namespace
@@ -70,12 +69,11 @@ bool set_partitioner_option(const std::string& text, PipelineOptions& options) {
     if (!fits(value, known.kind))
       user_error("--option {}: {} takes {}", text, name,
                  known.kind == Kind::flag      ? "true or false"
-                 : known.kind == Kind::integer ? "an integer"
+                 : known.kind == Kind::integer ? "an integer of 64 bits"
                                                : "a value");
     if (known.set)
-      known.set(options.windowed_einsum, known.kind == Kind::flag
-                                             ? int64_t{is_true(value)}
-                                             : std::strtoll(value.c_str(), nullptr, 10));
+      known.set(options.windowed_einsum,
+                known.kind == Kind::flag ? int64_t{is_true(value)} : *to_integer<int64_t>(value));
     return known.set != nullptr;
   }
   user_error("--option {}: there is no option \"{}\"; options are {}", text, name,

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "gspmd/ir/module.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -42,9 +43,7 @@ std::shared_ptr<const Mesh> mesh_of(const Module& module) {
 }
 
 void print_json(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fputc('\n', stdout);
+  write_output(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Json number(double value) {

@@ -2,12 +2,12 @@
 
 #include <chrono>
 
-#include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/explain/estimate_cost.h"
 #include "gspmd/passes/verify/manual_reference.h"
+#include "io/atomic_file.h"
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/copies.h"
@@ -16,6 +16,7 @@
 #include "tools/locate.h"
 #include "tools/report.h"
 #include "tools/rounding_noise.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -132,19 +133,19 @@ struct Verdict {
 
 void print_text(const Verdict& verdict) {
   const Comparison& result = verdict.result;
-  fmt::print("{} on {} devices: {}, compared with {}\n", result.equal ? "equal" : "DIFFERENT",
-             verdict.num_devices, verdict.exact ? "exact" : "not exact",
-             verdict.oracle ? "the oracle" : "the one-device program");
-  fmt::print("largest error {:.3g} absolute, {:.3g} relative; peak {} bytes per device\n",
-             result.max_abs_error, result.max_rel_error, verdict.peak_bytes);
+  print_out("{} on {} devices: {}, compared with {}\n", result.equal ? "equal" : "DIFFERENT",
+            verdict.num_devices, verdict.exact ? "exact" : "not exact",
+            verdict.oracle ? "the oracle" : "the one-device program");
+  print_out("largest error {:.3g} absolute, {:.3g} relative; peak {} bytes per device\n",
+            result.max_abs_error, result.max_rel_error, verdict.peak_bytes);
   if (result.first)
-    fmt::print("first difference: output {}{} at [{}]: expected {}, found {}\n",
-               result.first->output,
-               result.first->device < 0 ? "" : fmt::format(" of device {}", result.first->device),
-               fmt::join(result.first->index, ","), element_text(result.first->expected),
-               element_text(result.first->actual));
-  if (verdict.wrong_step) fmt::print("{}\n", to_text(*verdict.wrong_step));
-  fmt::print("{}{}", to_table(verdict.collectives), to_table(verdict.full_rematerializations));
+    print_out("first difference: output {}{} at [{}]: expected {}, found {}\n",
+              result.first->output,
+              result.first->device < 0 ? "" : fmt::format(" of device {}", result.first->device),
+              fmt::join(result.first->index, ","), element_text(result.first->expected),
+              element_text(result.first->actual));
+  if (verdict.wrong_step) print_out("{}\n", to_text(*verdict.wrong_step));
+  write_output(to_table(verdict.collectives) + to_table(verdict.full_rematerializations));
 }
 
 int finish(const Verdict& verdict, const Command& command) {
@@ -178,7 +179,7 @@ Json to_json(std::span<const Array> outputs) {
 
 void print_outputs(std::span<const Array> outputs, const std::string& prefix) {
   for (size_t i = 0; i < outputs.size(); ++i)
-    fmt::print("{}{}: {}\n", prefix, i, to_line(outputs[i]));
+    print_out("{}{}: {}\n", prefix, i, to_line(outputs[i]));
 }
 
 int run_as_copies(const Module& module, const Command& command) {
@@ -272,7 +273,7 @@ int verify_regions(const Module& module, const Command& command) {
 
 int run_verb(const Command& command) {
   check_outputs_path(command.outputs);
-  if (!command.trace.empty()) write_trace(command.trace, RunTrace{}, command.file);
+  if (!command.trace.empty()) io::check_writable(command.trace);
   const std::unique_ptr<Module> module = load_for_devices(command);
   const LoopDeadline deadline(command.time_limit);
   if (runs_as_copies(*module)) return run_as_copies(*module, command);

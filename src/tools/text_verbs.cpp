@@ -9,11 +9,10 @@
 #include "gspmd/passes/explain/sharding_sources.h"
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
-
-void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 Json path_names(const Node& node, const Origin& origin) {
   Json names = Json::array();
@@ -129,7 +128,7 @@ int print_verb(const Command& command) {
   if (command.json)
     print_json({{"module", text}});
   else
-    print_text(text);
+    write_output(text);
   return 0;
 }
 
@@ -139,8 +138,8 @@ int propagate_verb(const Command& command) {
   if (command.json)
     print_json(shardings_json(*module, changed, command.origins));
   else
-    print_text(to_text(*module));
-  if (!command.json && command.origins) fmt::print(stderr, "{}", origins_text(*module));
+    write_output(to_text(*module));
+  if (!command.json && command.origins) write_message(origins_text(*module));
   return 0;
 }
 
@@ -150,8 +149,8 @@ int partition_verb(const Command& command) {
   check_memory_limit(command, *compiled.program);
   const std::string text = to_text(*compiled.local);
   if (!command.json) {
-    print_text(text);
-    fmt::print(stderr, "{}", to_table(compiled.full_rematerializations));
+    write_output(text);
+    write_message(to_table(compiled.full_rematerializations));
     return 0;
   }
   print_json({{"module", text},

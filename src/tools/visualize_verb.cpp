@@ -8,6 +8,7 @@
 #include "io/atomic_file.h"
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/streams.h"
 
 namespace gspmd::tools {
 namespace {
@@ -74,7 +75,7 @@ int visualize_verb(const Command& command) {
   if (command.json)
     print_json({{"tensors", list}});
   else if (command.html.empty())
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    write_output(text);
   return 0;
 }
 

@@ -107,6 +107,22 @@ TEST_CASE("atomic file: what a killed writer left is removed, what a living one 
   CHECK(remove_leftovers(folder.file("none"), "b") == 0);
 }
 
+TEST_CASE("atomic file: what is not committed can be removed when a signal ends the process") {
+  const Folder folder;
+  write_text(folder.file("old"), "old");
+  const pid_t child = fork();
+  if (child == 0) {
+    AtomicFile first(folder.file("old")), second(folder.file("new"));
+    first.write(0, std::as_bytes(std::span("half", 4)));
+    AtomicFile::remove_unfinished();
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(folder.names() == Names{"old"});
+  CHECK(content(folder.file("old")) == "old");
+}
+
 TEST_CASE("atomic file: a symbolic link stays one, and its file is replaced") {
   const Folder folder;
   write_text(folder.file("a"), "old");

@@ -93,6 +93,22 @@ TEST_CASE("npy and npz: arrays of every element type come back as they were") {
   CHECK(NpzFile(all.path()).names().empty());
 }
 
+TEST_CASE("npz: an archive that holds more than it declares is refused at once") {
+  const ScratchFile file(".npz");
+  const Array array = Array::of<float>({2}, {1, 2});
+  write_npz(file.path(), {{{"0", array}}});
+  const std::string whole = content_of(file.path());
+  const ScratchFile longer("-2.npz", whole + "more");
+  CHECK_THROWS_WITH(NpzFile(longer.path()), Contains("cannot be read as npz: Zip archive"));
+  // The array says [1] where [2] was: the same archive with four bytes too many, and a checksum
+  // that nobody comes to compare.
+  std::string less = whole;
+  less.replace(less.find("(2,)"), 4, "(1,)");
+  const ScratchFile lying("-3.npz", less);
+  CHECK_THROWS_WITH(NpzFile(lying.path()).read("0"),
+                    Contains("array \"0\": declares f32[1], 4 bytes, but holds 8"));
+}
+
 TEST_CASE("npy: narrow integers are stored as values, negative ones too") {
   const Array s4 = parse(
       npy("{'descr': '|i1', 'fortran_order': False, 'shape': (3,), }", std::string("\x07\xff\xf8")),
@@ -138,6 +154,7 @@ TEST_CASE("npy: a malformed or lying file is an error that names it") {
       {npy("{'descr': '|O'}"), "elements of type '|O'"},
       {npy("{'descr': '<f16'}"), "elements of type '<f16'"},
       {npy(good, "1234567"), "declares f32[2], 8 bytes, but holds 7"},
+      {npy(good, "123456789"), "declares f32[2], 8 bytes, but holds 9"},
       {npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }"),
        "but holds 0"},
   }));

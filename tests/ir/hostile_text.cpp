@@ -158,6 +158,10 @@ TEST_CASE("one mistake in a literal or another number is one located message") {
        "%v), "
        "epsilon=inf, feature_index=1",
        102, "no finite number"},
+      {"%r = f32[2,3] batch-norm-inference(f32[2,3] %a, f32[3] %s, f32[3] %o, f32[3] %m, f32[3] "
+       "%v), "
+       "epsilon=1e39, feature_index=1",
+       102, "\"1e39\" is no finite number of f32"},
       {"%r = f32[4] all-reduce(f32[4] %a), replica_groups=mesh['x'=2], to_apply=%sum", 64,
        "expected 'device_ids'"},
       {"%r = f32[4] all-reduce(f32[4] %a), replica_groups=mesh['x'=2] {'y'}, to_apply=%sum", 51,

@@ -12,7 +12,7 @@ TEST_CASE("a wrong command line, file or module is one message and exit code 2")
       {"print - --frob", "--frob"},
       {"print no/such/file.hlo", "no/such/file.hlo: cannot be opened: No such file"},
       {"print .", "cannot be read"},
-      {"run - --num-devices 0", "--num-devices 0: outside 1 to"},
+      {"run - --num-devices 0", "--num-devices 0: give an integer of 1 to 2147483648"},
       {"run - --num-devices two", "--num-devices"},
       {"run - --num-devices 4", "the program has 4 devices"},
       {"run - --inputs no/such.npz", "no/such.npz: cannot be read as npz: No such file"},
@@ -26,7 +26,7 @@ TEST_CASE("a wrong command line, file or module is one message and exit code 2")
       {"run - --option max_windowed_einsum_iteration=x", "takes an integer"},
       {"run - --values ones", "--values ones: use integers or uniform"},
       {"run - --seed -1", "--seed"},
-      {"run - --threads 100000", "--threads 100000: outside 0"},
+      {"run - --threads 100000", "--threads 100000: give an integer of 0 to 1024"},
       {"run - --disable frob", "there is no pass \"frob\""},
       {"run - --dump-after frob", "there is no such pass"},
       {"run - --option frob=1", "there is no option \"frob\"; options are conv_halo"},
@@ -62,6 +62,23 @@ TEST_CASE("a module of several replicas is refused where it would be partitioned
   CHECK_THAT(result.err, Catch::Contains("replica_count=2"));
 }
 
+TEST_CASE("branches that double at every level are refused, not written out") {
+  std::string text =
+      "HloModule m, num_partitions=2\n"
+      "f0 { x = f32[4] parameter(0)\n ROOT y = f32[4] negate(x) }\n";
+  for (int i = 1; i < 40; ++i)
+    text += fmt::format(
+        "f{0} {{ x = f32[4] parameter(0)\n i = s32[] constant(1)\n"
+        " ROOT z = f32[4] conditional(i, x, x), branch_computations={{f{1}, f{1}}} }}\n",
+        i, i - 1);
+  for (const char* arguments : {"partition -", "run - --num-devices 1", "verify -", "cost -"}) {
+    CAPTURE(arguments);
+    const CommandResult result = run_command(arguments, text);
+    CHECK(result.code == 2);
+    CHECK_THAT(result.err, Catch::Contains("with its calls, loops and branches written out"));
+  }
+}
+
 TEST_CASE("the options of the partitioner are accepted by name") {
   for (const char* option : {"cache_all_gather=true", "threshold_for_windowed_einsum_mib=256",
                              "preferred_gather_partition_methods=index_parallel"}) {
@@ -86,6 +103,38 @@ TEST_CASE("every verb explains itself, with its JSON and the exit codes") {
   }
 }
 
+TEST_CASE("a number of the command line that does not fit is an error that shows it as given") {
+  const std::string most = "18446744073709551615", more = "18446744073709551616";
+  const auto [option, number] = GENERATE_COPY(table<std::string, std::string>({
+      {"--num-devices", "99999999999999999999"},
+      {"--num-devices", "-99999999999999999999"},
+      {"--num-devices", "8x"},
+      {"--threads", "4294967297"},
+      {"--threads", "99999999999999999999"},
+      {"--seed", more},
+      {"--seed", "0x10000000000000000"},
+      {"--seed", "1.5"},
+      {"--seed", "''"},
+      {"--rtol", "1e400"},
+      {"--atol", "1e-400"},
+      {"--time-limit", "1e400"},
+      {"--memory-limit", "4611686018427387904"},
+      {"--memory-limit", "99999999999999999999"},
+      {"--memory-limit", "8388608TiB"},
+      {"--option max_windowed_einsum_iteration", "9223372036854775808"},
+  }));
+  CAPTURE(option, number);
+  const bool named = option.find(' ') != std::string::npos;
+  const CommandResult result =
+      run_command(fmt::format("verify - {}{}{}", option, named ? "=" : " ", number), kNetwork);
+  CHECK(result.code == 2);
+  CHECK(result.out == "");
+  CHECK_THAT(result.err, Catch::Contains(number == "''" ? "--seed" : number));
+  CHECK(run_command("run - --seed " + most, kNetwork).code == 0);
+  CHECK(run_command("run - --seed 0xffffffffffffffff", kNetwork).out ==
+        run_command("run - --seed " + most, kNetwork).out);
+}
+
 TEST_CASE("calls that would write out to 2^40 instructions are refused") {
   std::string text = "HloModule m\nf0 { x = f32[] parameter(0)\n ROOT y = f32[] add(x, x) }\n";
   for (int i = 1; i < 40; ++i)
@@ -95,7 +144,7 @@ TEST_CASE("calls that would write out to 2^40 instructions are refused") {
         i, i - 1);
   const CommandResult result = run_command("run -", text);
   CHECK(result.code == 2);
-  CHECK_THAT(result.err, Catch::Contains("with its calls written out"));
+  CHECK_THAT(result.err, Catch::Contains("with its calls, loops and branches written out"));
 }
 
 TEST_CASE("a run that does not fit into memory is refused with the bytes it needs") {

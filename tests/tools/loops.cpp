@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 
@@ -22,9 +24,64 @@ std::string loop(const std::string& condition, const std::string& body) {
          " ROOT forever = (s32[], f32[4]) while(t), condition=c, body=b }\n";
 }
 
+// Loops of two rounds inside one another, each body around the loop before it doubling x last.
+std::string nested_loops(int depth) {
+  std::string text =
+      "HloModule m, num_partitions=2\n"
+      "c { s = (s32[], f32[4]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
+      " one = s32[] constant(1)\n ROOT r = pred[] compare(i, one), direction=LT }\n";
+  for (int i = 0; i < depth; ++i)
+    text += fmt::format(
+        "b{0} {{ s = (s32[], f32[4]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
+        " x = f32[4] get-tuple-element(s), index=1\n zero = s32[] constant(0)\n"
+        " t = (s32[], f32[4]) tuple(zero, x)\n{1} one = s32[] constant(1)\n"
+        " y = f32[4] get-tuple-element(w), index=1\n z = f32[4] add(y, y)\n"
+        " j = s32[] add(i, one)\n ROOT r = (s32[], f32[4]) tuple(j, z) }}\n",
+        i,
+        i == 0 ? std::string(" w = (s32[], f32[4]) tuple(zero, x)\n")
+               : fmt::format(" w = (s32[], f32[4]) while(t), condition=c, body=b{}\n", i - 1));
+  return text + fmt::format(
+                    "ENTRY e {{ x = f32[4] parameter(0), sharding={{devices=[2]<=[2]}}\n"
+                    " zero = s32[] constant(0)\n t = (s32[], f32[4]) tuple(zero, x)\n"
+                    " w = (s32[], f32[4]) while(t), condition=c, body=b{}\n"
+                    " ROOT y = f32[4] get-tuple-element(w), index=1 }}\n",
+                    depth - 1);
+}
+
 const std::string kAlways = " ROOT r = pred[] constant(true)\n";
 
 }  // namespace
+
+TEST_CASE("loops nested 120 deep run; thousands of them are refused by their number") {
+  const std::string deep = nested_loops(120);
+  for (const char* arguments : {"propagate -", "partition -", "verify -", "explain -", "cost -"}) {
+    CAPTURE(arguments);
+    CHECK(run_command(arguments, deep).code == 0);
+  }
+  // Each body doubles: 2^120 times the input.
+  const std::string text = run_command("run - --json --seed 3", deep).out;
+  const std::string single = run_command("run - --json --seed 3 --num-devices 1", deep).out;
+  CHECK(text.substr(0, text.find("peak")) == single.substr(0, single.find("peak")));
+  CHECK_THAT(text, Contains("e+36"));
+  for (const char* arguments : {"partition -", "run -", "verify - --num-devices 1", "cost -"}) {
+    CAPTURE(arguments);
+    const CommandResult result = run_command(arguments, nested_loops(4000));
+    CHECK(result.code == 2);
+    CHECK_THAT(result.err, Contains("loops and branches nest more than 500 deep"));
+  }
+}
+
+TEST_CASE("calls nested 20,000 deep are written out, or refused by their number") {
+  std::string text =
+      "HloModule m, num_partitions=2\nf0 { x = f32[4] parameter(0)\n ROOT y = f32[4] negate(x) }\n";
+  for (int i = 1; i < 20000; ++i)
+    text += fmt::format(
+        "f{} {{ x = f32[4] parameter(0)\n ROOT y = f32[4] call(x), to_apply=f{} }}\n", i, i - 1);
+  CHECK(run_command("partition -", text).code == 0);
+  const CommandResult result = run_command("verify -", text);
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, Contains("calls nest more than 500 deep"));
+}
 
 TEST_CASE("a loop that comes back to the values it had is named at once") {
   const std::string two =

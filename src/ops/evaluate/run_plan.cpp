@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "ir/call_nesting.h"
 #include "ops/collective/collective.h"
 
 namespace gspmd {
@@ -44,43 +45,14 @@ void check_node(const Node& node, bool collectives) {
                opcode_name(node.opcode()), node.name());
 }
 
-// How deep calls may nest: evaluators and checks recurse, and a file must not exhaust the stack.
-constexpr int64_t kDeepest = 500;
-
-struct CallCheck {
-  bool collectives;
-  // How deep the calls below a computation go; kOpen while it is being checked.
-  std::unordered_map<const Computation*, int64_t> heights;
-  static constexpr int64_t kOpen = -1;
-
-  int64_t check(const Computation& computation, int64_t depth) {
-    const auto [it, fresh] = heights.emplace(&computation, kOpen);
-    if (!fresh && it->second == kOpen)
-      user_error("{}: the computation calls itself; HLO has no recursion", computation.name());
-    const int64_t height = fresh ? check_body(computation, depth) : it->second;
-    if (depth + height > kDeepest)
-      user_error("{}: calls nest more than {} deep; inline some of them", computation.name(),
-                 kDeepest);
-    return heights[&computation] = height;
-  }
-
-  int64_t check_body(const Computation& computation, int64_t depth) {
-    if (depth > kDeepest) return 1;
-    if (computation.root() == nullptr)
-      user_error("{}: the computation has no root", computation.name());
-    for (const Node* parameter : computation.parameters())
-      if (parameter == nullptr)
-        user_error("{}: a parameter number is missing; number them 0, 1, 2, ...",
-                   computation.name());
-    int64_t height = 0;
-    for (const std::unique_ptr<Node>& node : computation.nodes()) {
-      for (const Computation* callee : node->called)
-        if (callee != nullptr) height = std::max(height, 1 + check(*callee, depth + 1));
-      check_node(*node, collectives);
-    }
-    return height;
-  }
-};
+void check_body(const Computation& computation, bool collectives) {
+  if (computation.root() == nullptr)
+    user_error("{}: the computation has no root", computation.name());
+  for (const Node* parameter : computation.parameters())
+    if (parameter == nullptr)
+      user_error("{}: a parameter number is missing; number them 0, 1, 2, ...", computation.name());
+  for (const std::unique_ptr<Node>& node : computation.nodes()) check_node(*node, collectives);
+}
 
 bool has_shape(const Value& value, const Shape& shape) {
   if (value.is_tuple != shape.is_tuple) return false;
@@ -130,7 +102,8 @@ const RunPlan& PlanCache::operator[](const Computation& computation) {
 }
 
 void check_runnable(const Computation& entry, bool collectives) {
-  CallCheck{collectives, {}}.check(entry, 0);
+  for (const Computation* computation : check_call_depth(entry))
+    check_body(*computation, collectives);
 }
 
 void check_arguments(const Computation& entry, std::span<const Value> arguments) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "ir/call_nesting.h"
 #include "passes/memory/plan_memory_buffers.h"
 
 namespace gspmd {
@@ -327,6 +328,7 @@ void check_memory_limit(const MemoryPlan& plan, int64_t limit, const std::string
 }
 
 MemoryPlan plan_memory(const Module& local, const PlanOptions& options) {
+  if (local.entry() != nullptr) check_call_depth(*local.entry());
   return Planner(local, options).plan();
 }
 
