@@ -56,8 +56,9 @@ Array read_sharded(const SafetensorsFile& file, const std::string& name, const S
   const auto bytes = static_cast<size_t>(buffer->shape().bytes());
   std::map<Dims, int64_t> read;  // by the shard's start: the device that has it
   for (int64_t device = 0; device < num_devices; ++device) {
-    const auto [at, is_new] = read.try_emplace(shard_box(shape, sharding, device).start, device);
-    if (bytes == 0) continue;
+    const Box box = shard_box(shape, sharding, device);
+    if (box.is_empty()) continue;
+    const auto [at, is_new] = read.try_emplace(box.start, device);
     if (is_new) {
       const Array shard = file.read_shard(name, sharding, device);
       std::memcpy(buffer->shard(device), shard.bytes().data(), bytes);

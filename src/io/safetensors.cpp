@@ -152,8 +152,7 @@ struct SafetensorsFile::Impl {
 void SafetensorsFile::Impl::read_rows(const SafetensorsEntry& tensor, const Box& box,
                                       const Array& to) const {
   const Dims& dims = tensor.shape.dims;
-  for (const int64_t size : box.size)
-    if (size == 0) return;
+  if (box.is_empty()) return;
   const int64_t width = dtype_size(tensor.shape.dtype);
   const Dims from_strides = row_major_strides(dims);
   const Dims to_strides = row_major_strides(to.dims());

@@ -6,9 +6,13 @@
 namespace gspmd {
 namespace {
 
-Box empty_box(const Shape& global) { return {global.dims, Dims(global.dims.size(), 0)}; }
+Box empty_box(const Shape& global) { return {global.dims, Dims(global.dims.size(), 0), false}; }
 
 }  // namespace
+
+bool Box::is_empty() const {
+  return !held || std::any_of(size.begin(), size.end(), [](int64_t n) { return n == 0; });
+}
 
 Box shard_box(const Shape& global, const Sharding& sharding, int64_t device) {
   if (sharding.is_tuple() || global.is_tuple || sharding.rank() > global.rank())

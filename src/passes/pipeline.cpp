@@ -104,7 +104,7 @@ const Pass kPasses[] = {
     {"merge-pads", [](State& s) { merge_pads(*s.module); }},
     {"partition",
      [](State& s) {
-       PartitionResult p = partition(*s.module, {s.options.num_devices});
+       PartitionResult p = partition(*s.module, {s.options.num_devices, s.options.poison_absent});
        s.module = std::move(p.module);
        s.result.full_rematerializations = std::move(p.full_rematerializations);
      }},

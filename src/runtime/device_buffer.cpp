@@ -87,13 +87,6 @@ int64_t start_offset(const Shape& global, const Box& box) {
   return offset * dtype_size(global.dtype);
 }
 
-bool is_empty(const Box& box) {
-  for (const int64_t size : box.size) {
-    if (size == 0) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Sharding& sharding,
@@ -103,7 +96,7 @@ std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Shar
   const std::byte* source = global.bytes().data();
   for (int64_t d = 0; d < num_devices; ++d) {
     const Box box = shard_box(global.shape(), sharding, d);
-    if (is_empty(box)) continue;
+    if (box.is_empty()) continue;
     run_copy(tile_copy(global.shape(), local, box, true),
              source + start_offset(global.shape(), box), buffer->shard(d));
   }
@@ -121,7 +114,7 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
   std::set<Dims> done;  // replicas hold the same tile
   for (int64_t d = 0; d < buffer.num_devices(); ++d) {
     const Box box = shard_box(global, sharding, d);
-    if (is_empty(box) || !done.insert(box.start).second) continue;
+    if (box.is_empty() || !done.insert(box.start).second) continue;
     run_copy(tile_copy(global, local, box, false), buffer.shard(d),
              target + start_offset(global, box));
   }

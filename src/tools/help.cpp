@@ -83,7 +83,10 @@ constexpr VerbText kTexts[] = {
      "bit for bit with plain reference kernels; otherwise with the same kernels on one device.\n"
      "Where results differ, the first op whose value the partitioned program computes otherwise "
      "is\n"
-     "named, inside of loops too, or else the first pass behind the partitioner that is to blame.",
+     "named, inside of loops too, or else the first pass behind the partitioner that is to blame.\n"
+     "With --poison-absent a device that holds no part of a value gets NaN, the largest integer or\n"
+     "the opposite truth value in its place: a program that reads a value where it is not then\n"
+     "shows, instead of being right because a copy happened to lie there.",
      "Tolerance\n"
      "  Exact results, integers and pred have to be equal bit for bit; NaN equals NaN. Others:\n"
      "  |actual - expected| <= atol + rtol * |expected|, complex numbers part by part, where\n"

@@ -176,6 +176,10 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
   app.add_option("--reference", texts.reference,
                  "auto (default), oracle: plain kernels, or fast: one device")
       ->group("Comparison");
+  app.add_flag("--poison-absent", command.poison_absent,
+               "on the mesh, devices that do not hold a value get NaN, the largest integer\n"
+               "or the opposite truth value of it, so that what reads it there shows")
+      ->group("Comparison");
   app.add_option("--rtol", texts.rtol, "relative tolerance")
       ->type_name("FLOAT")
       ->group("Comparison");

@@ -60,7 +60,14 @@ TEST_CASE("shard boxes: a device that holds nothing has an empty box at the end"
                          shard_box(shape, parse_sharding("{devices=[2,2]0,1,4,5}"), 2)}) {
     CHECK(box.start == Dims{5, 7});
     CHECK(box.size == Dims{0, 0});
+    CHECK((box.is_empty() && !box.held));
   }
+  const Shape scalar(DType::f32, {});
+  CHECK(shard_box(scalar, Sharding::maximal(2), 1).is_empty());
+  CHECK_FALSE(shard_box(scalar, Sharding::maximal(2), 2).is_empty());
+  CHECK_FALSE(shard_box(scalar, Sharding::maximal(2), 2) ==
+              shard_box(scalar, Sharding::maximal(2), 1));
+  CHECK_FALSE(shard_box(scalar, Sharding(), 77).is_empty());
   CHECK(shard_box(shape, Sharding::maximal(2), 2).size == shape.dims);
   CHECK(shard_box(shape, Sharding(), 77).size == shape.dims);
 }

@@ -2,6 +2,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/explain/collective_stats.h"
+#include "gspmd/passes/partition/partition.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -167,4 +168,60 @@ ENTRY main {
 }
 )");
   CHECK(difference_when_partitioned(*module, 3, 1) == "");
+}
+
+namespace {
+
+// Empty where the program equals the whole module, also where devices without a value have poison.
+std::string difference_with_poison(const Module& module, int64_t devices) {
+  const std::vector<Value> arguments = integer_arguments(module, 5);
+  const std::vector<Array> expected = leaves(evaluate(module, arguments));
+  for (const bool poisoned : {false, true}) {
+    PipelineOptions options;
+    options.num_devices = devices;
+    options.poison_absent = poisoned;
+    const CompiledModule compiled = run_pipeline(module, options);
+    const std::vector<Array> found = leaves(run_partitioned(compiled, devices, arguments));
+    for (size_t i = 0; i < expected.size(); ++i)
+      if (!bitwise_equal(expected[i], found[i])) return to_text(*compiled.local);
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("scalars on one device are moved to another and to all", "[placement]") {
+  const Strings places{"{maximal device=0}", "{maximal device=1}", "{maximal device=3}",
+                       "{replicated}"};
+  for (const char* type : {"f32", "s32", "pred", "c64"})
+    for (const std::string& from : places)
+      for (const std::string& to : places) {
+        const auto module = parse_module(fmt::format(
+            "HloModule m\nENTRY e {{ x = {0}[] parameter(0), sharding={1}\n c = {0}[] copy(x), "
+            "sharding={2}\n b = {0}[4] broadcast(c), dimensions={{}}, "
+            "sharding={{devices=[4]<=[4]}}\n "
+            "ROOT r = ({0}[], {0}[4]) tuple(c, b), sharding={{{2}, {{devices=[4]<=[4]}}}} }}",
+            type, from, to));
+        CAPTURE(type, from, to);
+        CHECK(difference_with_poison(*module, 4) == "");
+      }
+}
+
+TEST_CASE("poison is only where a value is not", "[placement]") {
+  const auto poisoned = [](const std::string& placement) {
+    const auto module =
+        parse_module(fmt::format("HloModule m\nENTRY e {{ x = f32[8] parameter(0), sharding={0}\n "
+                                 "ROOT y = f32[8] negate(x), "
+                                 "sharding={0} }}",
+                                 placement));
+    const PartitionResult result = partition(*module, {4, true});
+    int64_t selects = 0;
+    for (const auto& node : result.module->entry()->nodes()) selects += node->is(Opcode::select);
+    return selects;
+  };
+  CHECK(poisoned("{replicated}") == 0);
+  CHECK(poisoned("{devices=[4]<=[4]}") == 0);
+  CHECK(poisoned("{devices=[2,2]<=[4] last_tile_dim_replicate}") == 0);
+  CHECK(poisoned("{maximal device=2}") == 2);
+  CHECK(poisoned("{devices=[2]1,3}") == 2);
 }

@@ -46,6 +46,7 @@ Array poisoned(const Shape& shape) {
 
 // Copies the box between a whole array and a shard.
 void copy_box(const Array& whole, const Array& shard, const Box& box, bool to_shard) {
+  if (box.is_empty()) return;
   const Dims ws = row_major_strides(whole.dims()), ss = row_major_strides(shard.dims());
   const auto size = static_cast<size_t>(dtype_size(whole.dtype()));
   int64_t count = 1;

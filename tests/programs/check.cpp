@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/loop_guard.h"
@@ -68,6 +70,21 @@ WindowedEinsumOptions loops_of(const Module& module) {
   return options;
 }
 
+bool is_partial(const Sharding& s, int64_t devices) {
+  if (s.is_tuple())
+    return std::any_of(s.elements().begin(), s.elements().end(),
+                       [&](const Sharding& leaf) { return is_partial(leaf, devices); });
+  return s.kind() == ShardingKind::maximal || (s.order() && s.order()->count < devices);
+}
+
+// Whether some value is on some of the devices only.
+bool has_absent(const Module& completed) {
+  for (const auto& c : completed.computations())
+    for (const auto& node : c->nodes())
+      if (node->sharding && is_partial(*node->sharding, completed.num_partitions)) return true;
+  return false;
+}
+
 // Of programs with manual regions, what copies give that cut and gather at the regions' borders.
 std::vector<Array> expected_of(const Module& module, const CompiledModule& compiled,
                                const std::vector<Value>& arguments, std::string& ambiguous) {
@@ -117,6 +134,12 @@ std::string check(const Module& module) {
   for (size_t i = 0; i < results.size(); ++i)
     gathered.push_back(gather_to_host(*results[i], shapes[i], shardings[i]));
   if (std::string wrong = difference(expected, gathered, "executor"); !wrong.empty()) return wrong;
+  if (has_absent(*compiled.completed)) {
+    options.poison_absent = true;
+    const CompiledModule poisoned = run_pipeline(*read, options);
+    const std::vector<Array> there = leaves(run_partitioned(poisoned, devices, arguments));
+    if (std::string wrong = difference(expected, there, "poisoned"); !wrong.empty()) return wrong;
+  }
   if (!is_counted(*compiled.local)) return {};
   return wrong_bytes(compiled, devices, executor.counters().bytes_received);
 }

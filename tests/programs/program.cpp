@@ -44,7 +44,8 @@ class Annotator {
   std::string text(int64_t rank) {
     const int64_t kind = draws_.below(100);
     if (kind < 6) return "{replicated}";
-    if (kind < 8) return fmt::format("{{maximal device={}}}", draws_.below(devices_));
+    if (kind < 8 || (rank == 0 && kind < 40))
+      return fmt::format("{{maximal device={}}}", draws_.below(devices_));
     Dims axes = mesh_;
     int64_t count = devices_;
     const bool subset = kind < 12 && devices_ > 2;

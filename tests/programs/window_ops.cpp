@@ -69,11 +69,11 @@ Node* cumulated(Builder& b, Node* x) {
                bound);
 }
 
-Computation* at_least(Module& module, DType dtype) {
-  Computation* c = module.add_computation("at_least");
+Computation* ordering(Module& module, DType dtype, Direction direction) {
+  Computation* c = module.add_computation("keeps");
   Node* x = hlo::parameter(*c, 0, Shape(dtype, {}));
   Node* y = hlo::parameter(*c, 1, Shape(dtype, {}));
-  c->set_root(hlo::compare(x, y, Direction::ge));
+  c->set_root(hlo::compare(x, y, direction));
   return c;
 }
 
@@ -85,16 +85,17 @@ Node* selected_and_scattered(Builder& b, Node* x) {
   Shape source = x->shape;
   for (const int64_t d : b.some_of(x->rank(), 60)) {
     WindowDim w = window_over(b, x->dim(d), 3, false);
-    w.pad_low = std::min(std::max<int64_t>(w.pad_low, 0), w.size - 1);
-    w.pad_high = std::min(std::max<int64_t>(w.pad_high, 0), w.size - 1);
     const int64_t outputs = outputs_of(x->dim(d), w);
     if (outputs == 0) return nullptr;
     attrs.window[static_cast<size_t>(d)] = w;
     source.dims[static_cast<size_t>(d)] = outputs;
   }
   Node* s = b.fitting(b.of_shape(source), 100);
+  static const std::vector<Direction> directions{Direction::ge, Direction::gt, Direction::le,
+                                                 Direction::lt, Direction::ne};
+  Computation* keeps = ordering(b.c.module(), dtype, b.draws.one_of(directions));
   return b.add(emit(b.c, Opcode::select_and_scatter, {x, s, b.scalar(dtype, 0)}, attrs, {},
-                    {at_least(b.c.module(), dtype), b.combiner(Opcode::add, dtype)}),
+                    {keeps, b.combiner(Opcode::add, dtype)}),
                100 * 81);
 }
 

@@ -346,6 +346,16 @@ TEST_CASE("device buffers: a global array is scattered into uneven shards and ga
   CHECK(bitwise_equal(gather_to_host(*buffer, global.shape(), sharding), global));
 }
 
+TEST_CASE("device buffers: a scalar on one device is scattered to it and gathered from it",
+          "[executor]") {
+  const Sharding sharding = Sharding::maximal(1);
+  const Array global = Array::scalar(3.0f);
+  const auto buffer = scatter_to_devices(global, sharding, 3);
+  for (int64_t device = 0; device < 3; ++device)
+    CHECK(shard_array(*buffer, device).item() == (device == 1 ? 3 : 0));
+  CHECK(gather_to_host(*buffer, global.shape(), sharding).item() == 3);
+}
+
 TEST_CASE(
     "executor: what an inner loop hands on unchanged keeps its value while the outer one goes on",
     "[executor]") {

@@ -195,6 +195,21 @@ TEST_CASE("verify compares exact results with the oracle, others with one device
   CHECK(json_of("verify - --json --values uniform --reference oracle")["reference"] == "oracle");
 }
 
+TEST_CASE("verify --poison-absent shows what is read on devices that do not have it") {
+  const std::string text = R"(HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[] parameter(0), sharding={maximal device=1}
+  y = f32[] negate(x), sharding={maximal device=0}
+  ROOT z = f32[4] broadcast(y), dimensions={}, sharding={devices=[2]<=[2]}
+})";
+  CHECK(json_of("verify - --json --poison-absent", text)["equal"] == true);
+  const CommandResult plain = run_command("partition -", text);
+  const CommandResult poisoned =
+      run_command("verify - --poison-absent --dump-after partition", text);
+  CHECK(plain.out.find("select(") == std::string::npos);
+  CHECK(poisoned.err.find("select(") != std::string::npos);
+}
+
 TEST_CASE("verify with no tolerance finds rounding, says where, and exits with 1") {
   const std::string text = R"(HloModule m, num_partitions=8
 ENTRY e {

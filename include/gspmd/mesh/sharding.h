@@ -124,10 +124,14 @@ GSPMD_API bool equivalent(const Sharding& a, const Sharding& b);
 GSPMD_API Shape local_shape(const Shape& global, const Sharding& sharding);
 
 // The part of the global array that a device holds. size may be 0 in a tail: start is then the dim;
-// so in every dim on a device that holds nothing at all.
+// so in every dim on a device that has no tile at all, which is not `held`: a scalar has no dim
+// that could say so.
 struct Box {
-  Dims start;  // first element of each dim
-  Dims size;   // elements of each dim
+  Dims start;        // first element of each dim
+  Dims size;         // elements of each dim
+  bool held = true;  // false: on a device that is none of the sharding's
+  bool operator==(const Box&) const = default;
+  bool is_empty() const;  // has no element: not held, or some size is 0
 };
 // InternalError: of a tuple, or of a value with fewer dims.
 GSPMD_API Box shard_box(const Shape& global, const Sharding& sharding, int64_t device);

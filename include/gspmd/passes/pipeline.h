@@ -28,6 +28,7 @@ struct PipelineOptions {
   PropagateOptions propagate = {};             // of completion
   bool run_propagation = true;                 // false: the shardings in the module as they stand
   bool verify_between = false;                 // verify the module after every pass
+  bool poison_absent = false;                  // as PartitionOptions has it
   bool combine = true;                         // collective combining
   bool fuse = true;                            // elementwise chains into loops
   WindowedEinsumOptions windowed_einsum = {};  // of looped products

@@ -7,6 +7,7 @@
 #include "ops/control/partition.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
+#include "passes/partition/poison_absent.h"
 #include "passes/partition/spmd_partitioner.h"
 
 namespace gspmd {
@@ -40,7 +41,7 @@ std::vector<Sharding> leaf_shardings(const Shape& shape, const std::optional<Sha
 }  // namespace
 
 SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& options)
-    : global_(global), num_devices_(options.num_devices) {
+    : global_(global), num_devices_(options.num_devices), poisons_(options.poison_absent) {
   if (num_devices_ < 1) user_error("partition: {} devices; give at least 1", num_devices_);
   if (global.num_replicas > 1)
     user_error("partition: num_replicas={} is not supported; use partitions", global.num_replicas);
@@ -118,6 +119,10 @@ PartitionResult SpmdPartitioner::run() {
   frame_->local = local;
   partition_computation(entry, *local);
   finish_root(entry, sharding(*entry.root()));
+  if (poisons_) {
+    keep_layouts();
+    poison_absent(*result_.module, layouts_, num_devices_);
+  }
   result_.module->remove_unreachable();
   result_.module->sort_computations();
   result_.module->remove_unfit_aliases();  // the two ends may be split differently
@@ -128,6 +133,14 @@ void SpmdPartitioner::partition_computation(const Computation& global, Computati
   for (Node* parameter : global.parameters()) partition_node(*parameter);
   for (const auto& node : global.nodes())
     if (!node->is(Opcode::parameter)) partition_node(*node);
+}
+
+void SpmdPartitioner::keep_layouts() {
+  for (const auto& [id, entry] : frame_->values) {
+    layouts_.push_back({id, entry.held.local->id(), entry.held.sharding});
+    for (const Layout& layout : entry.layouts)
+      layouts_.push_back({id, layout.local->id(), layout.sharding});
+  }
 }
 
 Computation* SpmdPartitioner::partition_called(const Computation& global, const Sharding& parameter,
@@ -145,6 +158,7 @@ Computation* SpmdPartitioner::partition_called(const Computation& global, const 
   frame_->local = result_.module->add_computation(global.name());
   partition_computation(global, *frame_->local);
   finish_root(global, result);
+  if (poisons_) keep_layouts();
   Computation* done = frame_->local;
   frame_ = std::move(caller);
   reader_ = reader;

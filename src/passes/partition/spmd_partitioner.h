@@ -63,6 +63,7 @@ class SpmdPartitioner final : public PartitionContext {
   Partitioned make_parameter(Node& node);
   Partitioned partition_op(Node& node);
   void finish_root(const Computation& global, const Sharding& wanted);
+  void keep_layouts();
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* made_anew(Node& global, const Sharding& to);
   Node* rank_node(DeviceOrder order);
@@ -74,6 +75,8 @@ class SpmdPartitioner final : public PartitionContext {
 
   const Module& global_;
   int64_t num_devices_;
+  const bool poisons_;                     // PartitionOptions::poison_absent
+  std::vector<PartitionedValue> layouts_;  // all that values have, where devices are poisoned
   PartitionResult result_;
   std::unique_ptr<Frame> frame_;
   std::map<int64_t, Sharding> shardings_;  // by global node id

@@ -219,6 +219,7 @@ std::vector<std::vector<Value>> device_arguments(const Module& completed, int64_
         const Sharding& s = shardings[shards.size()];
         const Box box = shard_box(whole.shape(), s, device);
         shards.emplace_back(local_shape(whole.shape(), s));
+        if (box.is_empty()) continue;
         copy_box(whole, box.start, shards.back(), Dims(box.size.size(), 0), box.size);
       }
       all[static_cast<size_t>(device)].push_back(pack(parameter.shape, shards));
@@ -236,6 +237,7 @@ std::vector<Array> whole_results(const Module& completed, std::span<const Value>
     const std::vector<Array> shards = leaves(results[device]);
     for (size_t i = 0; i < whole.size(); ++i) {
       const Box box = shard_box(whole[i].shape(), shardings[i], static_cast<int64_t>(device));
+      if (box.is_empty()) continue;
       copy_box(shards[i], Dims(box.size.size(), 0), whole[i], box.start, box.size);
     }
   }

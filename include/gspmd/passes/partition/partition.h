@@ -33,6 +33,9 @@ struct PartitionedValue {
 // What the program is for.
 struct PartitionOptions {
   int64_t num_devices = 1;  // of the mesh
+  // For tests: where a device has no part of a value, the program makes NaN, the largest integer or
+  // the opposite truth value of it, so that what reads it there by mistake shows.
+  bool poison_absent = false;
 };
 
 // The program, and what to know of it.
