@@ -84,7 +84,8 @@ constexpr VerbText kTexts[] = {
      "Where results differ, the first op whose value the partitioned program computes otherwise "
      "is\n"
      "named, inside of loops too, or else the first pass behind the partitioner that is to blame.\n"
-     "With --poison-absent a device that holds no part of a value gets NaN, the largest integer or\n"
+     "With --poison-absent a device that holds no part of a value gets NaN, the largest integer "
+     "or\n"
      "the opposite truth value in its place: a program that reads a value where it is not then\n"
      "shows, instead of being right because a copy happened to lie there.",
      "Tolerance\n"

@@ -70,7 +70,8 @@ std::optional<WrongStep> search(const Prepared& prepared, const Module& module,
                         : std::optional(flat_index(result.first->index, expected.dims()));
   };
   const std::vector<Value> arguments = pack_arguments(completed, inputs);
-  const PartitionResult partitioned = partition(completed, {prepared.num_devices, command.poison_absent});
+  const PartitionResult partitioned =
+      partition(completed, {prepared.num_devices, command.poison_absent});
   if (const auto difference = locate_difference(completed, partitioned, arguments, first_unequal,
                                                 {prepared.num_devices, kMostBytes}))
     return of_op(*difference);

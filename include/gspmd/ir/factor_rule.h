@@ -28,7 +28,7 @@ struct Factor {
 };
 
 // An op's loop nest: which factor each dim of each operand and result is. "([i,k],[k,j])->([i,j])".
-// Shardy's idea; design.md 2.3. A dim is one factor or kNone (size one there, or unrelated).
+// Shardy's idea; docs/spec/partitioning.md 2.1. A dim is a factor or kNone (size 1, or unrelated).
 struct FactorRule {
   static constexpr int64_t kNone = -1;         // in the lists below: no factor
   std::vector<Factor> factors;                 // in the order of the letters i, j, k, ...
