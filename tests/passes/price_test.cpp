@@ -36,14 +36,17 @@ TEST_CASE("the price of a collective is what a device sends on a ring", "[price]
 }
 
 TEST_CASE("prices are rounded up, and what is too much to count stays so", "[price]") {
-  CHECK(sent_bytes(ReshardKind::all_gather, 1, 5, 4) == 4);    // 3.75
-  CHECK(sent_bytes(ReshardKind::all_reduce, 5, 5, 4) == 8);    // 7.5
-  CHECK(sent_bytes(ReshardKind::all_to_all, 10, 10, 3) == 7);  // 6.67
+  const auto price = [](ReshardKind kind, int64_t before, int64_t after, int64_t group) {
+    return sent_bytes(kind, before, after, group);
+  };
+  CHECK(price(ReshardKind::all_gather, 1, 5, 4) == 4);    // 3.75
+  CHECK(price(ReshardKind::all_reduce, 5, 5, 4) == 8);    // 7.5
+  CHECK(price(ReshardKind::all_to_all, 10, 10, 3) == 7);  // 6.67
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   for (const ReshardKind kind : {ReshardKind::all_gather, ReshardKind::all_reduce,
                                  ReshardKind::all_to_all, ReshardKind::collective_permute})
-    CHECK(sent_bytes(kind, kMost, kMost, 4) == kMost);
-  CHECK(sent_bytes(ReshardKind::all_reduce, kMost - 1, kMost - 1, 4) == kMost);
+    CHECK(price(kind, kMost, kMost, 4) == kMost);
+  CHECK(price(ReshardKind::all_reduce, kMost - 1, kMost - 1, 4) == kMost);
 }
 
 }  // namespace gspmd

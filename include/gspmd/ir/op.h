@@ -31,7 +31,7 @@ struct ShardingProposal {
 // What a reader says of an operand, taken apart by who it has it from: its result or another of its
 // operands. What is said first counts first.
 struct OperandSuggestion {
-  Sharding sharding;
+  Sharding sharding;     // the layout suggested
   int64_t operand = -1;  // -1: the result
   int64_t leaf = 0;      // of the result
 };

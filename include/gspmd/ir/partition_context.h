@@ -36,7 +36,7 @@ class GSPMD_API PartitionContext {
   // Whether `reader` should read its operand as it is held, unreduced: it is the only reader.
   virtual bool keeps_unreduced(const Node& reader, int64_t operand) = 0;
 
-  virtual int64_t num_devices() const = 0;
+  virtual int64_t num_devices() const = 0;  // of the program
   // The index of this device in the group that `digits` span, s32[]. Devices that are not in the
   // order count as if they were others again.
   virtual Node* digits_index(DeviceOrder order, const Digits& digits) = 0;
