@@ -136,12 +136,14 @@ bool is_barrier(const Node& node, std::string_view target) {
 }
 
 // Whether a shard_as annotation binds the value that it names as well: where that has no layout of
-// its own that the annotation is to change, and is no parameter, whose layout comes from outside.
+// its own that the annotation is to change, and is no parameter, whose layout comes from outside,
+// nor the border of a manual region, whose layout says which part each device has there.
 bool binds_value(const Node& annotation) {
   const Node& value = *annotation.operand(0);
   const Sharding& said = *annotation.sharding;
   if (said.is_tuple() || said.shard_group() == 0 || !said.shard_group_is_as()) return false;
-  if (value.is(Opcode::parameter) || value.shape != annotation.shape) return false;
+  const bool border = value.attrs.custom_call_target.starts_with("SPMD");
+  if (value.is(Opcode::parameter) || border || value.shape != annotation.shape) return false;
   return said.kind() == ShardingKind::unknown || !value.sharding;
 }
 
