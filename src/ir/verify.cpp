@@ -13,15 +13,15 @@ namespace {
 
 void check_operand_count(const Node& node, const OpInfo& op) {
   const auto count = static_cast<int>(node.operands().size());
-  if (count >= op.min_operands && (op.max_operands < 0 || count <= op.max_operands)) return;
-  if (op.max_operands == op.min_operands)
+  if (count >= op.operands.least && (op.operands.most < 0 || count <= op.operands.most)) return;
+  if (op.operands.most == op.operands.least)
     user_error("{}: {} operands given, {} needed", opcode_name(node.opcode()), count,
-               op.min_operands);
-  if (op.max_operands < 0)
+               op.operands.least);
+  if (op.operands.most < 0)
     user_error("{}: {} operands given, at least {} needed", opcode_name(node.opcode()), count,
-               op.min_operands);
+               op.operands.least);
   user_error("{}: {} operands given, {} to {} needed", opcode_name(node.opcode()), count,
-             op.min_operands, op.max_operands);
+             op.operands.least, op.operands.most);
 }
 
 Shape inferred_shape(const Node& node, const OpInfo& op) {

@@ -28,13 +28,15 @@ Sharding single_device(int64_t device, const std::string& types) {
 }  // namespace
 
 ShardingText::Subgroups ShardingText::subgroups(const Sharding& sharding) {
-  if (!sharding.subgroup_spelling_.empty()) return sharding.subgroup_spelling_;
+  if (const Subgroups& written = sharding.splits().subgroup_spelling; !written.empty())
+    return written;
   return canonical_subgroups(sharding);
 }
 
 Digits ShardingText::sequence(const Sharding& sharding) {
   Digits all;
-  for (const Digits& digits : sharding.dims_) all.insert(all.end(), digits.begin(), digits.end());
+  for (const Digits& digits : sharding.splits().dims)
+    all.insert(all.end(), digits.begin(), digits.end());
   for (const auto& [type, digits] : subgroups(sharding))
     all.insert(all.end(), digits.begin(), digits.end());
   return all;
@@ -56,8 +58,11 @@ Sharding ShardingText::assemble(DeviceOrder order, std::vector<Digits> array, in
   array.resize(static_cast<size_t>(data_rank));
   Sharding sharding =
       Sharding::tiled(order, std::move(array), std::move(manual), std::move(unreduced));
-  if (sharding.order_ && written != canonical_subgroups(sharding))
-    sharding.subgroup_spelling_ = std::move(written);
+  if (sharding.order() && written != canonical_subgroups(sharding)) {
+    Sharding::Splits splits = sharding.splits();
+    splits.subgroup_spelling = std::move(written);
+    sharding.splits_ = std::make_shared<const Sharding::Splits>(std::move(splits));
+  }
   return sharding;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "gspmd/base/error.h"
 #include "mesh/digit_tools.h"
@@ -73,18 +74,22 @@ Sharding Sharding::unknown() {
 Sharding Sharding::tuple(std::vector<Sharding> elements) {
   Sharding s;
   s.kind_ = ShardingKind::tuple;
-  for (Sharding& element : elements) {
-    if (element.is_tuple())
-      s.elements_.insert(s.elements_.end(), element.elements_.begin(), element.elements_.end());
-    else
-      s.elements_.push_back(std::move(element));
+  if (std::any_of(elements.begin(), elements.end(), std::mem_fn(&Sharding::is_tuple))) {
+    std::vector<Sharding> flat;
+    for (const Sharding& element : elements)
+      if (element.is_tuple())
+        flat.insert(flat.end(), element.elements().begin(), element.elements().end());
+      else
+        flat.push_back(element);
+    elements = std::move(flat);
   }
+  s.elements_ = std::make_shared<const std::vector<Sharding>>(std::move(elements));
   return s;
 }
 
 Sharding Sharding::unreduced_everywhere(Combiner combiner) {
   Sharding s;
-  s.unreduced_.push_back({{}, combiner});
+  s.splits_ = std::make_shared<const Splits>(Splits{.unreduced = {{{}, combiner}}});
   return s;
 }
 
@@ -101,48 +106,51 @@ Sharding Sharding::tiled(DeviceOrder order, std::vector<Digits> dims, Digits man
     internal_error("sharding: digits {} overlap or do not fit {} devices", digits_text(all),
                    order->count);
   if (tile_count(manual) == order->count) return Sharding::manual();
-  s.order_ = order;
-  s.dims_ = std::move(dims);
-  s.manual_ = std::move(manual);
-  s.unreduced_ = std::move(unreduced);
+  s.splits_ = std::make_shared<const Splits>(
+      Splits{order, std::move(dims), std::move(manual), std::move(unreduced)});
   return s;
 }
 
-bool Sharding::is_replicated() const { return is_tiled() && !order_ && unreduced_.empty(); }
+constinit const Sharding::Splits Sharding::kNoSplits;
 
-bool Sharding::is_unreduced_everywhere() const {
-  return is_tiled() && !order_ && !unreduced_.empty();
+const std::vector<Sharding>& Sharding::elements() const {
+  static const std::vector<Sharding> none;
+  return elements_ ? *elements_ : none;
 }
+
+bool Sharding::is_replicated() const { return is_tiled() && !splits_; }
+
+bool Sharding::is_unreduced_everywhere() const { return is_tiled() && splits_ && !order(); }
 
 const Digits& Sharding::dim(int64_t i) const {
   static const Digits none;
-  return i >= 0 && i < rank() ? dims_[static_cast<size_t>(i)] : none;
+  return i >= 0 && i < rank() ? splits().dims[static_cast<size_t>(i)] : none;
 }
 
 int64_t Sharding::num_tiles() const {
   int64_t count = 1;
-  for (const Digits& digits : dims_) count *= tile_count(digits);
+  for (const Digits& digits : splits().dims) count *= tile_count(digits);
   return count;
 }
 
 Digits Sharding::replicated_digits() const {
-  if (!order_) return {};
-  return complement(all_digits(dims_, manual_, unreduced_), order_->count);
+  if (!order()) return {};
+  return complement(all_digits(splits().dims, manual_digits(), unreduced()), order()->count);
 }
 
 Sharding Sharding::with_dim(int64_t i, Digits digits, int64_t rank, DeviceOrder order) const {
   if (!is_tiled() || i < 0 || i >= rank)
     internal_error("sharding: dim {} of rank {} set on {}", i, rank, to_string(*this));
-  if (order_ && order && order != order_ && !digits.empty())
+  if (this->order() && order && order != this->order() && !digits.empty())
     internal_error("sharding: dim {} of {} set in another device order", i, to_string(*this));
-  const DeviceOrder target = order_ ? order_ : order;
-  std::vector<Digits> dims = dims_;
+  const DeviceOrder target = this->order() ? this->order() : order;
+  std::vector<Digits> dims = splits().dims;
   dims.resize(static_cast<size_t>(std::max(rank, this->rank())));
   dims[static_cast<size_t>(i)] = std::move(digits);
-  std::vector<Unreduced> unreduced = unreduced_;
+  std::vector<Unreduced> unreduced = this->unreduced();
   if (is_unreduced_everywhere() && target)
     unreduced[0].digits = complement(canonical(dims[static_cast<size_t>(i)]), target->count);
-  Sharding s = tiled(target, std::move(dims), manual_, std::move(unreduced));
+  Sharding s = tiled(target, std::move(dims), manual_digits(), std::move(unreduced));
   s.open_ = open_;
   s.mesh_ = mesh_;
   s.shard_group_ = shard_group_;
@@ -152,7 +160,7 @@ Sharding Sharding::with_dim(int64_t i, Digits digits, int64_t rank, DeviceOrder 
 
 Sharding Sharding::with_unreduced(std::vector<Unreduced> unreduced) const {
   if (!is_tiled()) internal_error("sharding: unreduced digits set on {}", to_string(*this));
-  Sharding s = tiled(order_, dims_, manual_, std::move(unreduced));
+  Sharding s = tiled(order(), splits().dims, manual_digits(), std::move(unreduced));
   s.open_ = open_;
   s.mesh_ = mesh_;
   s.shard_group_ = shard_group_;
@@ -184,18 +192,16 @@ bool Sharding::operator==(const Sharding& other) const {
   if (kind_ != other.kind_ || device_ != other.device_ || open_ != other.open_ ||
       shard_group_ != other.shard_group_ || shard_group_is_as_ != other.shard_group_is_as_)
     return false;
-  if (is_tuple()) return elements_ == other.elements_;
-  if (!is_tiled()) return true;
-  if (order_ == other.order_)
-    return dims_ == other.dims_ && manual_ == other.manual_ && unreduced_ == other.unreduced_ &&
-           subgroup_spelling_ == other.subgroup_spelling_;
+  if (is_tuple()) return elements_ == other.elements_ || elements() == other.elements();
+  if (!is_tiled() || splits_ == other.splits_) return true;
+  if (order() == other.order()) return splits() == other.splits();
   // Different orders may still list the same devices; one of them is then an explicit list, so the
   // arrays are no larger than what exists already.
-  if (!order_ || !other.order_ || order_->count != other.order_->count || rank() != other.rank() ||
-      unreduced_.size() != other.unreduced_.size())
+  if (!order() || !other.order() || order()->count != other.order()->count ||
+      rank() != other.rank() || unreduced().size() != other.unreduced().size())
     return false;
-  for (size_t i = 0; i < unreduced_.size(); ++i)
-    if (unreduced_[i].combiner != other.unreduced_[i].combiner) return false;
+  for (size_t i = 0; i < unreduced().size(); ++i)
+    if (unreduced()[i].combiner != other.unreduced()[i].combiner) return false;
   for (int64_t i = 0; i < rank(); ++i)
     if (tiles(i) != other.tiles(i)) return false;
   return device_array(*this, rank()) == device_array(other, rank());

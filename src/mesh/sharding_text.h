@@ -18,7 +18,9 @@ class ShardingText {
   static Subgroups subgroups(const Sharding& sharding);
 
   // Whether the subgroups stand in an order of their own, which V3 has no place for.
-  static bool is_spelled(const Sharding& sharding) { return !sharding.subgroup_spelling_.empty(); }
+  static bool is_spelled(const Sharding& sharding) {
+    return !sharding.splits().subgroup_spelling.empty();
+  }
 
   // `array[i]` are the digits of dim i of a device array over `order`: `data_rank` data dims, then
   // one dim per letter of `types`.

@@ -32,7 +32,7 @@ std::vector<OpInfo> build_table() {
   for (size_t i = 0; i < table.size(); ++i)
     if (table[i].infer == nullptr) {
       table[i].opcode = static_cast<Opcode>(i);
-      table[i].max_operands = -1;
+      table[i].operands = {0, -1};
       table[i].infer = [](const Node& node) { return node.shape; };
       table[i].completion = kPointwiseCompletion;
     }

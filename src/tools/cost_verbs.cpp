@@ -135,6 +135,9 @@ std::map<Opcode, std::string> sample_rules() {
   return rules;
 }
 
+// Completion reads the op's loop nest.
+bool speaks(const OpInfo& op) { return op.completion.speakers != Speakers::none; }
+
 struct Aspect {
   const char* name;
   bool (*present)(const OpInfo& op);
@@ -144,8 +147,8 @@ constexpr Aspect kAspects[] = {
     {"factors", [](const OpInfo& op) { return op.factors != nullptr; }},
     {"evaluate", [](const OpInfo& op) { return op.evaluate != nullptr; }},
     {"gradient", [](const OpInfo& op) { return op.gradient != nullptr; }},
-    {"forward_sharding", [](const OpInfo& op) { return op.completion.forward != nullptr; }},
-    {"backward_sharding", [](const OpInfo& op) { return op.completion.backward != nullptr; }},
+    {"forward_sharding", [](const OpInfo& op) { return op.completion.forward || speaks(op); }},
+    {"backward_sharding", [](const OpInfo& op) { return op.completion.suggestions || speaks(op); }},
     {"partition", [](const OpInfo& op) { return op.partition != nullptr; }},
     {"lower", [](const OpInfo& op) { return op.lower != nullptr; }},
     {"flops", [](const OpInfo& op) { return op.flops != nullptr; }},
@@ -163,8 +166,8 @@ int ops_verb(const Command& command) {
     for (const Aspect& aspect : kAspects)
       if (aspect.present(op)) aspects.emplace_back(aspect.name);
     auto rule = rules.find(opcode);
-    if (rule == rules.end() && op.has(kElementwise) && op.max_operands <= 2)
-      rule = rules.find(op.max_operands == 2 ? Opcode::add : Opcode::exponential);
+    if (rule == rules.end() && op.has(kElementwise) && op.operands.most <= 2)
+      rule = rules.find(op.operands.most == 2 ? Opcode::add : Opcode::exponential);
     const std::string text = rule == rules.end() ? "" : rule->second;
     if (command.json)
       list.push_back({{"name", opcode_name(opcode)}, {"aspects", aspects}, {"rule", text}});

@@ -12,36 +12,13 @@
 #include <sstream>
 
 #include "faults.h"
+#include "test_folder.h"
 
 namespace gspmd::io {
 namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
-
-// An empty folder of this process's own.
-class Folder {
- public:
-  Folder() : path_(fmt::format(GSPMD_BINARY_DIR "/tests/folder-{}", getpid())) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_))
-      names.push_back(entry.path().filename().string());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
- private:
-  std::string path_;
-};
 
 std::string content(const std::string& path) {
   std::ostringstream out;
@@ -60,7 +37,7 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("atomic file: the old content stays until the new one is whole") {
-  const Folder folder;
+  const TestFolder folder("folder");
   const std::string path = folder.file("a");
   write_text(path, "old");
   {
@@ -77,7 +54,7 @@ TEST_CASE("atomic file: the old content stays until the new one is whole") {
 }
 
 TEST_CASE("atomic file: what a killed writer left is removed, what a living one writes is not") {
-  const Folder folder;
+  const TestFolder folder("folder");
   const std::string path = folder.file("a");
   const pid_t child = fork();
   if (child == 0) {
@@ -108,7 +85,7 @@ TEST_CASE("atomic file: what a killed writer left is removed, what a living one 
 }
 
 TEST_CASE("atomic file: what is not committed can be removed when a signal ends the process") {
-  const Folder folder;
+  const TestFolder folder("folder");
   write_text(folder.file("old"), "old");
   const pid_t child = fork();
   if (child == 0) {
@@ -124,7 +101,7 @@ TEST_CASE("atomic file: what is not committed can be removed when a signal ends 
 }
 
 TEST_CASE("atomic file: a symbolic link stays one, and its file is replaced") {
-  const Folder folder;
+  const TestFolder folder("folder");
   write_text(folder.file("a"), "old");
   fs::create_symlink("a", folder.file("link"));
   write_text(folder.file("link"), "new");
@@ -133,7 +110,7 @@ TEST_CASE("atomic file: a symbolic link stays one, and its file is replaced") {
 }
 
 TEST_CASE("atomic file: every failing step is told, and leaves the old file and nothing else") {
-  const Folder folder;
+  const TestFolder folder("folder");
   const std::string path = folder.file("a");
   write_text(path, "old");
   CHECK_THROWS_WITH(write_text("/dev/null", "x"), Contains("it is no regular file"));
@@ -167,7 +144,7 @@ TEST_CASE("atomic file: every failing step is told, and leaves the old file and 
 }
 
 TEST_CASE("atomic file: a limit of the file's size and a folder without rights are told") {
-  const Folder folder;
+  const TestFolder folder("folder");
   const std::string path = folder.file("a");
   write_text(path, "old");
   CHECK_THAT(in_child([&] {

@@ -122,7 +122,7 @@ TEST_CASE("gradients agree with finite differences in f64", "[conformance]") {
   for (int64_t i = 0; i < opcode_count(); ++i) {
     const auto opcode = static_cast<Opcode>(i);
     const OpInfo& info = op_info(opcode);
-    if (info.gradient == nullptr || info.max_operands == 0)
+    if (info.gradient == nullptr || info.operands.most == 0)
       continue;  // nothing to differentiate by
     if (opcode == Opcode::bitcast_convert) continue;
     INFO(opcode_name(opcode));

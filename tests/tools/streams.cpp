@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "test_folder.h"
 #include "tools/run_command.h"
 
 namespace gspmd {
@@ -20,29 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Catch::Contains;
-
-// An empty folder of this process's own.
-class Folder {
- public:
-  Folder() : path_(fmt::format(GSPMD_BINARY_DIR "/tests/streams-{}", getpid())) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_))
-      names.push_back(entry.path().filename().string());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
- private:
-  std::string path_;
-};
 
 // The exit code of a shell's `command`, where GSPMD stands for the program.
 int shell(const std::string& command) {
@@ -59,7 +37,7 @@ std::string content(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a standard output that fails is exit code 2 and a message, in every verb") {
-  const Folder folder;
+  const TestFolder folder("streams");
   const std::string hlo = folder.file("m.hlo"), err = folder.file("err");
   std::ofstream(hlo) << kNetwork;
   std::vector<std::string> lines = {"--version", "--help", "run --help"};
@@ -80,7 +58,7 @@ TEST_CASE("a standard output that fails is exit code 2 and a message, in every v
 }
 
 TEST_CASE("a pipe whose reader is gone is exit code 2") {
-  const Folder folder;
+  const TestFolder folder("streams");
   std::string text = "HloModule m\nENTRY e { x0 = f32[] parameter(0)\n";
   for (int i = 1; i < 4000; ++i) text += fmt::format(" x{} = f32[] negate(x{})\n", i, i - 1);
   std::ofstream(folder.file("m.hlo")) << text << "}\n";
@@ -92,7 +70,7 @@ TEST_CASE("a pipe whose reader is gone is exit code 2") {
 }
 
 TEST_CASE("standard error and standard input that are closed harm nobody") {
-  const Folder folder;
+  const TestFolder folder("streams");
   const std::string hlo = folder.file("m.hlo"), out = folder.file("o.npz");
   std::ofstream(hlo) << kNetwork;
   CHECK(shell("$GSPMD print no/such 2>/dev/full") == 2);
@@ -107,7 +85,7 @@ TEST_CASE("standard error and standard input that are closed harm nobody") {
 
 TEST_CASE("a run that a signal ends leaves no file and keeps the ones that were there") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    const Folder folder;
+    const TestFolder folder("streams");
     std::ofstream(folder.file("old.json")) << "old";
     int input[2];
     REQUIRE(pipe(input) == 0);
@@ -137,7 +115,7 @@ TEST_CASE("a run that a signal ends leaves no file and keeps the ones that were 
 }
 
 TEST_CASE("a file of results that cannot be written whole is not left in part") {
-  const Folder folder;
+  const TestFolder folder("streams");
   const std::string hlo = folder.file("m.hlo");
   std::ofstream(hlo) << "HloModule m\nENTRY e { x = f32[] parameter(0)\n"
                         " ROOT b = f32[1000] broadcast(x), dimensions={} }\n";

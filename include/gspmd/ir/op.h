@@ -23,9 +23,10 @@ struct CompletionMode {
 // A layout that an operand suggests for the result: `operand` gave it (-1: several), `leaf` of a
 // tuple result takes it (-1: all leaves, or the whole tuple).
 struct ShardingProposal {
-  Sharding sharding;    // the layout suggested
-  int64_t operand = 0;  // -1: several operands
-  int64_t leaf = -1;    // -1: all leaves
+  Sharding sharding;     // the layout suggested
+  int64_t operand = 0;   // -1: several operands
+  int64_t leaf = -1;     // -1: all leaves
+  bool weighed = false;  // of several, the one that the readers ahead agree with goes first
 };
 
 // What a reader says of an operand, taken apart by who it has it from: its result or another of its
@@ -36,21 +37,36 @@ struct OperandSuggestion {
   int64_t leaf = 0;      // of the result
 };
 
-// Completion through one op (docs/spec/completion.md). Forward rules run where the op's level
-// allows it, backward rules for a node whose sharding propagates.
+// The operands of which the loop nest of an op tells the result and that the result tells.
+enum class Speakers : uint8_t {
+  none,       // the nest says nothing
+  first,      // the first one
+  first_two,  // the first two
+  inputs,     // the first half: of ops that take n inputs and n more operands
+  all,        // every one
+};
+
+// Completion through one op (docs/spec/completion.md): what its loop nest says, by a policy, and
+// functions where the nest does not say it. Forward runs where the op's level allows it, backward
+// for a node whose sharding propagates.
 struct CompletionRules {
-  // What the operands suggest for the result, each tried in turn.
+  // What the operands suggest for the result, each tried in turn; nullptr: what the nest says.
   std::vector<ShardingProposal> (*forward)(const Node& node, CompletionMode mode) = nullptr;
-  // What the result suggests for an operand; nullopt: nothing.
-  std::optional<Sharding> (*backward)(const Node& node, int64_t operand,
-                                      CompletionMode mode) = nullptr;
-  // Whether completion may give this node a tiled sharding; nullptr = yes.
-  bool (*may_be_tiled)(const Node& node, bool spmd) = nullptr;
-  // What a reader says of an operand where it has some of that from other operands too; nullptr:
-  // what `backward` says.
+  // What a reader says of an operand, by who it has it from; nullptr: what the nest says.
   std::vector<OperandSuggestion> (*suggestions)(const Node& reader, int64_t operand,
                                                 CompletionMode mode) = nullptr;
-  int level = 1;  // the aggressiveness from which on completion passes; element by element: 0
+  // Whether completion may give this node a tiled sharding; nullptr = yes.
+  bool (*may_be_tiled)(const Node& node, bool spmd) = nullptr;
+  // The nest as completion sees it; nullptr: `factors`.
+  FactorRule (*nest)(const Node& node, CompletionMode mode) = nullptr;
+
+  Speakers speakers = Speakers::none;  // whom the nest lets speak
+  bool operands_confer = false;        // operands tell each other of the loops that they share
+  // What operands say together: the weightier of two that disagree, not the first.
+  bool weighed = false;
+  int level = 1;           // the aggressiveness from which on completion passes; pointwise: 0
+  int forward_level = 0;   // and the nest forward
+  int backward_level = 0;  // and backward
 };
 
 // The result of evaluating a node: an array, or a tuple of values.
@@ -95,6 +111,13 @@ enum Trait : uint32_t {
   kPointwise = 1u << 9,          // takes element by element, whatever else it does: map, all-reduce
   kFirstLeads = 1u << 10,        // the first operand decides the layout of the result
   kFixedLayout = 1u << 11,       // its result does not take a layout that needs a reshard
+  kMadeAsOne = 1u << 12,         // its results are made together: all are manual or none is
+};
+
+// How many operands an op takes.
+struct OperandCount {
+  int least = 0;  // at least this many
+  int most = 0;   // -1: any
 };
 
 // One row of the op table: what the library knows of an opcode. A null aspect is a located error
@@ -102,8 +125,7 @@ enum Trait : uint32_t {
 struct OpInfo {
   Opcode opcode = Opcode::parameter;  // which opcode the row is of
   uint32_t traits = 0;                // Trait bits
-  int min_operands = 0;               // at least this many
-  int max_operands = 0;               // -1: any
+  OperandCount operands = {};         // how many it takes
   // The result shape. node.shape holds the declared one, which ops whose result is not implied
   // (parameter, reshape, broadcast, convert, iota ...) check and return. UserError: op first,
   // numbers.
@@ -119,7 +141,7 @@ struct OpInfo {
   // The same value by simpler ops that shardings pass through, emitted into node.parent(); a result
   // of nullptr keeps the node. Runs before completion (passes/prepare/expand_ops.h).
   Node* (*expand)(Node& node) = nullptr;
-  CompletionRules completion;  // how completion passes through it
+  CompletionRules completion = {};  // how completion passes through it
   // Partitioning where the factor rule does not say enough; nullopt: here the rule serves better.
   // UserError: a sharding it does not support.
   std::optional<Partitioned> (*partition)(PartitionContext& context, Node& node) = nullptr;

@@ -58,17 +58,17 @@ class GSPMD_API Sharding {
   bool is_tiled() const { return kind_ == ShardingKind::tiled; }
   bool is_replicated() const;            // tiled, nothing split, manual or unreduced
   bool is_unreduced_everywhere() const;  // as unreduced_everywhere() makes it
-  bool is_manual() const { return kind_ == ShardingKind::manual; }     // of the whole value
-  int64_t device() const { return device_; }                           // of maximal
-  const std::vector<Sharding>& elements() const { return elements_; }  // of a tuple
-  DeviceOrder order() const { return order_; }                         // nullptr when replicated
-  const Digits& dim(int64_t i) const;  // empty beyond what is stored
-  int64_t rank() const { return static_cast<int64_t>(dims_.size()); }  // 0 when replicated
-  int64_t tiles(int64_t i) const { return tile_count(dim(i)); }        // number of parts of dim i
-  int64_t num_tiles() const;                                           // over data dims
-  const Digits& manual_digits() const { return manual_; }  // axes along which code is manual
+  bool is_manual() const { return kind_ == ShardingKind::manual; }  // of the whole value
+  int64_t device() const { return device_; }                        // of maximal
+  const std::vector<Sharding>& elements() const;                    // of a tuple
+  DeviceOrder order() const { return splits().order; }              // nullptr when replicated
+  const Digits& dim(int64_t i) const;                               // empty beyond what is stored
+  int64_t rank() const { return std::ssize(splits().dims); }        // 0 when replicated
+  int64_t tiles(int64_t i) const { return tile_count(dim(i)); }     // number of parts of dim i
+  int64_t num_tiles() const;                                        // over data dims
+  const Digits& manual_digits() const { return splits().manual; }   // axes where code is manual
   // What is still to be combined.
-  const std::vector<Unreduced>& unreduced() const { return unreduced_; }
+  const std::vector<Unreduced>& unreduced() const { return splits().unreduced; }
   // What no dim, manual or unreduced digit reads, by descending stride.
   Digits replicated_digits() const;
 
@@ -99,17 +99,25 @@ class GSPMD_API Sharding {
 
  private:
   friend class ShardingText;
+  // What is tiled; copies share it, since it never changes.
+  struct Splits {
+    DeviceOrder order = nullptr;
+    std::vector<Digits> dims = {};
+    Digits manual = {};
+    std::vector<Unreduced> unreduced = {};
+    // Trailing subgroups as written, when not the canonical manual, unreduced, replicated by
+    // descending stride: type 'm', 'u' or 'r' with its digits. Keeps the device array of imported
+    // modules.
+    std::vector<std::pair<char, Digits>> subgroup_spelling = {};
+    bool operator==(const Splits&) const = default;
+  };
+  static const Splits kNoSplits;
+  const Splits& splits() const { return splits_ ? *splits_ : kNoSplits; }
+
   ShardingKind kind_ = ShardingKind::tiled;
-  DeviceOrder order_ = nullptr;
-  std::vector<Digits> dims_;
-  Digits manual_;
-  std::vector<Unreduced> unreduced_;
-  // Trailing subgroups as written, when not the canonical manual, unreduced, replicated by
-  // descending stride: type 'm', 'u' or 'r' with its digits. Keeps the device array of imported
-  // modules.
-  std::vector<std::pair<char, Digits>> subgroup_spelling_;
+  std::shared_ptr<const Splits> splits_;  // nullptr: nothing is split
   int64_t device_ = 0;
-  std::vector<Sharding> elements_;
+  std::shared_ptr<const std::vector<Sharding>> elements_;  // of a tuple, shared likewise
   std::vector<bool> open_;
   std::shared_ptr<const Mesh> mesh_;
   int64_t shard_group_ = 0;

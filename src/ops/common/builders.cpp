@@ -15,12 +15,12 @@ thread_local EmissionState emission;
 void check_operands(const Computation& c, Opcode opcode, const std::vector<Node*>& operands) {
   const OpInfo& info = op_info(opcode);
   const auto count = static_cast<int>(operands.size());
-  if (count < info.min_operands || (info.max_operands >= 0 && count > info.max_operands))
-    user_error("{}: {} operands are given, it takes {}{}", opcode_name(opcode), count,
-               info.min_operands,
-               info.max_operands < 0                   ? " or more"
-               : info.max_operands > info.min_operands ? fmt::format(" to {}", info.max_operands)
-                                                       : "");
+  if (count < info.operands.least || (info.operands.most >= 0 && count > info.operands.most))
+    user_error(
+        "{}: {} operands are given, it takes {}{}", opcode_name(opcode), count, info.operands.least,
+        info.operands.most < 0                     ? " or more"
+        : info.operands.most > info.operands.least ? fmt::format(" to {}", info.operands.most)
+                                                   : "");
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i] == nullptr) user_error("{}: operand {} is null", opcode_name(opcode), i);
     if (&operands[i]->parent() != &c)

@@ -33,11 +33,8 @@ Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from
   if (!from.order()) return Sharding::replicated();
   std::vector<Digits> factors(rule.factors.size());
   for (size_t d = 0; d < from_dims.size(); ++d)
-    if (from_dims[d] >= 0) {
-      const auto f = static_cast<size_t>(from_dims[d]);
-      if (rule.factors[f].kind != FactorKind::blocked)
-        factors[f] = from.dim(static_cast<int64_t>(d));
-    }
+    if (from_dims[d] >= 0)
+      factors[static_cast<size_t>(from_dims[d])] = from.dim(static_cast<int64_t>(d));
   std::vector<Digits> dims(to_dims.size());
   for (size_t d = 0; d < to_dims.size(); ++d)
     if (to_dims[d] >= 0) dims[d] = factors[static_cast<size_t>(to_dims[d])];

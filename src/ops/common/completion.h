@@ -17,8 +17,7 @@ Sharding whole_on(const Sharding& s, const Dims& dims, int64_t rank);
 Sharding whole_except(const Sharding& s, const Dims& dims, int64_t rank);
 
 // The sharding of a value whose dim d is factor `to_dims[d]`, as one whose dim d is `from_dims[d]`
-// suggests it: digits of factors that both have, blocked ones left out, and what is manual. The
-// rest becomes replication.
+// suggests it: digits of factors that both have, and what is manual. The rest becomes replication.
 Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from_dims,
                         const Sharding& from, const std::vector<int64_t>& to_dims);
 
@@ -55,27 +54,11 @@ bool same_dims(const Shape& a, const Shape& b);
 // else the one with the most specific sharding; nullptr where there is none that propagates.
 const Node* representative_operand(const Node& node);
 
-// An einsum's dims, each as (lhs, rhs, out), -1 where a side does not have it. Of a convolution:
-// its spatial dims that are no einsum dims too.
-struct EinsumDims {
-  struct Dim {
-    int64_t lhs = -1, rhs = -1, out = -1;
-  };
-  std::vector<Dim> batch, contracting, lhs_free, rhs_free, spatial;
-};
-// Of a dot or a convolution.
-EinsumDims einsum_dims(const Node& node);
-// Whether its layout follows from its operands as that of an einsum; of a convolution: no window
-// dim is split, and no groups, or no window at all.
-bool completes_as_einsum(const Node& node);
-// What one operand says of the result, the result of an operand, and one operand of the other.
-// einsum_suggestions: the last two together, of a node that has a sharding.
-Sharding einsum_result(const Node& node, const EinsumDims& dims, int64_t operand);
-Sharding einsum_operand(const Node& node, const EinsumDims& dims, int64_t operand,
-                        const Sharding& result);
-Sharding einsum_other_operand(const Node& node, const EinsumDims& dims, int64_t operand,
-                              const Sharding& other);
+// The loop nest as completion sees it.
+FactorRule completion_nest(const Node& node, CompletionMode mode);
 
+// What the operands suggest for the result, by the op's rules.
+std::vector<ShardingProposal> proposals_of_operands(const Node& node, CompletionMode mode);
 // What a reader says of an operand, by its rules. Whether completion may pass there (level, manual
 // borders, who may be tiled) is not asked here.
 std::vector<OperandSuggestion> suggestions_of_reader(const Node& reader, int64_t operand,

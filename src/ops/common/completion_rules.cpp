@@ -12,7 +12,59 @@ bool has_a_say(const Node& operand, const Sharding& s, const Node& result) {
   return operand.rank() == result.rank() || s.is_replicated();
 }
 
+int64_t speakers_of(const Node& node, Speakers speakers) {
+  switch (speakers) {
+    case Speakers::none:
+      return 0;
+    case Speakers::first:
+      return 1;
+    case Speakers::first_two:
+      return 2;
+    case Speakers::inputs:
+      return pairs_of(node);
+    case Speakers::all:
+      break;
+  }
+  return static_cast<int64_t>(node.operands().size());
+}
+
 }  // namespace
+
+Proposals nest_forward(const Node& node, CompletionMode mode) {
+  const CompletionRules& rules = node.op().completion;
+  const int64_t speakers = speakers_of(node, rules.speakers);
+  Proposals proposals;
+  FactorRule rule;
+  for (int64_t i = 0; i < speakers && mode.level >= rules.forward_level; ++i) {
+    const Sharding* s = tiled_leaf(*node.operand(i));
+    if (!s) continue;
+    if (proposals.empty()) rule = completion_nest(node, mode);
+    const auto& from = rule.operands.at(static_cast<size_t>(i));
+    proposals.push_back({carry_sharding(rule, from, *s, rule.results.at(0)), i, -1, rules.weighed});
+  }
+  return proposals;
+}
+
+Suggestions nest_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
+  const CompletionRules& rules = reader.op().completion;
+  const int64_t speakers = speakers_of(reader, rules.speakers);
+  if (operand >= speakers || mode.level < rules.backward_level) return {};
+  const int64_t leaf = std::min(operand, leaf_count(reader.shape) - 1);
+  const Sharding* result = tiled_leaf(reader, leaf);
+  if (!result) return {};
+  const FactorRule rule = completion_nest(reader, mode);
+  const auto& to = rule.operands.at(static_cast<size_t>(operand));
+  Suggestions said;
+  said.push_back(
+      {carry_sharding(rule, rule.results.at(static_cast<size_t>(leaf)), *result, to), -1, leaf});
+  for (int64_t i = 0; i < speakers && rules.operands_confer; ++i) {
+    const auto& from = rule.operands.at(static_cast<size_t>(i));
+    const bool is_itself = reader.operand(i) == reader.operand(operand) && from == to;
+    const Sharding* s = i == operand || is_itself ? nullptr : tiled_leaf(*reader.operand(i));
+    if (s) said.push_back({carry_sharding(rule, from, *s, to), i});
+  }
+  return said;
+}
 
 Proposals representative_forward(const Node& node, CompletionMode) {
   const Node* operand = representative_operand(node);
@@ -40,26 +92,14 @@ Proposals pointwise_forward(const Node& node, CompletionMode mode) {
   return proposals;
 }
 
-MaybeSharding same_dims_backward(const Node& node, int64_t operand, CompletionMode) {
-  if (!same_dims(node.operand(operand)->shape, node.shape)) return std::nullopt;
-  return node.sharding;
+Suggestions same_dims_suggestions(const Node& reader, int64_t operand, CompletionMode) {
+  if (!same_dims(reader.operand(operand)->shape, reader.shape)) return {};
+  return only(reader.sharding);
 }
 
-MaybeSharding first_operand_backward(const Node& node, int64_t operand, CompletionMode) {
-  const Sharding* s = tiled_leaf(node);
-  return s && operand == 0 ? MaybeSharding(*s) : std::nullopt;
-}
-
-MaybeSharding same_number_backward(const Node& node, int64_t operand, CompletionMode) {
-  const Sharding* s = tiled_leaf(node, operand);
-  return s && operand < leaf_count(node.shape) ? MaybeSharding(*s) : std::nullopt;
-}
-
-std::vector<OperandSuggestion> same_number_suggestions(const Node& reader, int64_t operand,
-                                                       CompletionMode mode) {
-  MaybeSharding s = reader.op().completion.backward(reader, operand, mode);
-  if (!s) return {};
-  return {{std::move(*s), -1, operand}};
+Suggestions same_number_suggestions(const Node& reader, int64_t operand, CompletionMode) {
+  const Sharding* s = operand < leaf_count(reader.shape) ? tiled_leaf(reader, operand) : nullptr;
+  return s ? Suggestions{{*s, -1, operand}} : Suggestions{};
 }
 
 Proposals same_forward(const Node& node, CompletionMode) {
@@ -67,28 +107,21 @@ Proposals same_forward(const Node& node, CompletionMode) {
   return s ? Proposals{{*s, 0}} : Proposals{};
 }
 
-MaybeSharding same_backward(const Node& node, int64_t, CompletionMode) { return node.sharding; }
-
-Proposals nothing_forward(const Node&, CompletionMode) { return {}; }
-MaybeSharding nothing_backward(const Node&, int64_t, CompletionMode) { return std::nullopt; }
+Suggestions same_suggestions(const Node& reader, int64_t, CompletionMode) {
+  return only(reader.sharding);
+}
 
 bool never_tiled(const Node&, bool) { return false; }
 bool in_spmd_only(const Node&, bool spmd) { return spmd; }
 bool pointwise_may_be_tiled(const Node& node, bool) { return is_pointwise(node); }
 
-Proposals for_every_result(const Node& node, int64_t count,
-                           const std::function<MaybeSharding(const Node&, const Sharding&)>& rule) {
-  Proposals proposals;
-  for (int64_t i = 0; i < count; ++i) {
-    const Node& operand = *node.operand(i);
-    const Sharding* s = tiled_leaf(operand);
-    if (!s) continue;
-    if (MaybeSharding proposal = rule(operand, *s)) proposals.push_back({*proposal, i});
-  }
-  return proposals;
-}
-
 int64_t pairs_of(const Node& node) { return static_cast<int64_t>(node.operands().size()) / 2; }
+
+Suggestions only(MaybeSharding sharding) {
+  Suggestions said;
+  if (sharding) said.push_back({*std::move(sharding)});
+  return said;
+}
 
 Dims kept_dims(const Node& node, const Dims& removed) {
   Dims kept;
@@ -97,15 +130,21 @@ Dims kept_dims(const Node& node, const Dims& removed) {
   return kept;
 }
 
+FactorRule completion_nest(const Node& node, CompletionMode mode) {
+  const OpInfo& op = node.op();
+  return op.completion.nest ? op.completion.nest(node, mode) : op.factors(node);
+}
+
+std::vector<ShardingProposal> proposals_of_operands(const Node& node, CompletionMode mode) {
+  const auto rule = node.op().completion.forward;
+  return rule ? rule(node, mode) : nest_forward(node, mode);
+}
+
 std::vector<OperandSuggestion> suggestions_of_reader(const Node& reader, int64_t operand,
                                                      CompletionMode mode) {
-  const CompletionRules& rules = reader.op().completion;
   if (!reader.sharding) return {};
-  if (rules.suggestions) return rules.suggestions(reader, operand, mode);
-  if (!rules.backward) return {};
-  MaybeSharding s = rules.backward(reader, operand, mode);
-  if (!s) return {};
-  return {{std::move(*s)}};
+  const auto rule = reader.op().completion.suggestions;
+  return rule ? rule(reader, operand, mode) : nest_suggestions(reader, operand, mode);
 }
 
 }  // namespace gspmd

@@ -25,6 +25,19 @@ void block_result(FactorRule& rule, const Node& node, int64_t dim) {
   rule.results[0][static_cast<size_t>(dim)] = add_factor(rule, node.dim(dim), FactorKind::blocked);
 }
 
+void add_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep& step) {
+  const auto i = static_cast<size_t>(operand), d = static_cast<size_t>(dim);
+  if (rule.windows.size() <= i) rule.windows.resize(i + 1);
+  if (rule.windows[i].size() <= d) rule.windows[i].resize(rule.operands[i].size());
+  rule.windows[i][d] = step;
+}
+
+WindowStep window_step(const WindowDim& w) {
+  constexpr int64_t kHuge = int64_t(1) << 40;  // served by nobody, and sums of it fit
+  return {w.stride, std::clamp(w.pad_low, -kHuge, kHuge), std::min(w.base_dilation, kHuge),
+          saturating_multiply(w.size - 1, w.window_dilation) + 1};
+}
+
 Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
                                const Shape& operand) {
   for (size_t d = 0; d < cut.size(); ++d) {

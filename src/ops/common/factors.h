@@ -15,6 +15,10 @@ int64_t add_factor(FactorRule& rule, int64_t size, FactorKind kind = FactorKind:
 void block_operand(FactorRule& rule, const Node& node, int64_t operand, int64_t dim);
 void block_result(FactorRule& rule, const Node& node, int64_t dim);
 
+// Says how the window factor of one dim of an operand reads it.
+void add_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep& step);
+WindowStep window_step(const WindowDim& w);  // of pooling and convolutions
+
 // Attributes that repeat sizes of operand 0, of an op on parts of it: `cut` tells by dim whether
 // the part `operand` has another size there.
 Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,

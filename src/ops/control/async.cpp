@@ -179,121 +179,55 @@ Value evaluate_async_done(const EvalContext& context) {
 
 Value evaluate_element_0(const EvalContext& context) { return context.operands[0].elements[0]; }
 
-MaybeSharding outfeed_backward(const Node& node, int64_t operand, CompletionMode) {
-  if (operand != 0 || !node.sharding) return std::nullopt;
-  if (!node.sharding->is_tuple()) return node.sharding;
+Suggestions outfeed_suggestions(const Node& node, int64_t operand, CompletionMode) {
+  if (operand != 0 || !node.sharding) return {};
+  if (!node.sharding->is_tuple()) return only(node.sharding);
   const Shape& value = node.operand(0)->shape;
   const std::vector<Sharding>& leaves = node.sharding->elements();
-  if (!value.is_tuple) return leaves.at(0);
+  if (!value.is_tuple) return only(leaves.at(0));
   const int64_t count = leaf_count(value);
-  if (count > static_cast<int64_t>(leaves.size())) return std::nullopt;
-  return Sharding::tuple({leaves.begin(), leaves.begin() + count});
+  if (count > static_cast<int64_t>(leaves.size())) return {};
+  return only(Sharding::tuple({leaves.begin(), leaves.begin() + count}));
+}
+
+constexpr OpInfo row(Opcode opcode, OperandCount operands, decltype(OpInfo::infer) infer,
+                     decltype(OpInfo::factors) factors, decltype(OpInfo::evaluate) evaluate) {
+  return {.opcode = opcode,
+          .traits = kIntegerPreserving,
+          .operands = operands,
+          .infer = infer,
+          .factors = factors,
+          .evaluate = evaluate,
+          .completion = kPointwiseCompletion};
+}
+
+// Without a host program beside the module there is nothing to run.
+constexpr OpInfo transfer(Opcode opcode, OperandCount operands,
+                          CompletionRules completion = kPointwiseCompletion) {
+  return {.opcode = opcode,
+          .traits = kSideEffect | kIntegerPreserving,
+          .operands = operands,
+          .infer = infer_transfer,
+          .factors = whole_factors,
+          .completion = completion};
 }
 
 const OpInfo kRows[] = {
-    {.opcode = Opcode::after_all,
-     .traits = kIntegerPreserving,
-     .max_operands = -1,
-     .infer = infer_after_all,
-     .factors = whole_factors,
-     .evaluate = evaluate_after_all,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::add_dependency,
-     .traits = kIntegerPreserving,
-     .min_operands = 2,
-     .max_operands = 2,
-     .infer = infer_add_dependency,
-     .factors = pointwise_factors,
-     .evaluate = evaluate_operand,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::copy_start,
-     .traits = kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
-     .infer = infer_copy_start,
-     .factors = whole_factors,
-     .evaluate = evaluate_copy_start,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::copy_done,
-     .traits = kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
-     .infer = infer_copy_done,
-     .factors = whole_factors,
-     .evaluate = evaluate_element_0,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::async_start,
-     .traits = kIntegerPreserving,
-     .max_operands = -1,
-     .infer = infer_async_start,
-     .factors = whole_factors,
-     .evaluate = evaluate_async_start,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::async_update,
-     .traits = kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = -1,
-     .infer = infer_async_update,
-     .factors = whole_factors,
-     .evaluate = evaluate_async_update,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::async_done,
-     .traits = kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
-     .infer = infer_done,
-     .factors = whole_factors,
-     .evaluate = evaluate_async_done,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::domain,
-     .traits = kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
-     .infer = infer_domain,
-     .factors = pointwise_factors,
-     .evaluate = evaluate_operand,
-     .completion = kPointwiseCompletion},
-    // Without a host program beside the module there is nothing to run.
-    {.opcode = Opcode::infeed,
-     .traits = kSideEffect | kIntegerPreserving,
-     .max_operands = 1,
-     .infer = infer_transfer,
-     .factors = whole_factors,
-     .completion = kNoCompletion},
-    {.opcode = Opcode::outfeed,
-     .traits = kSideEffect | kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 2,
-     .infer = infer_transfer,
-     .factors = whole_factors,
-     .completion = {nothing_forward, outfeed_backward, never_tiled}},
-    {.opcode = Opcode::send,
-     .traits = kSideEffect | kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 2,
-     .infer = infer_transfer,
-     .factors = whole_factors,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::send_done,
-     .traits = kSideEffect | kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
-     .infer = infer_transfer,
-     .factors = whole_factors,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::recv,
-     .traits = kSideEffect | kIntegerPreserving,
-     .max_operands = 1,
-     .infer = infer_transfer,
-     .factors = whole_factors,
-     .completion = kPointwiseCompletion},
-    {.opcode = Opcode::recv_done,
-     .traits = kSideEffect | kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
-     .infer = infer_transfer,
-     .factors = whole_factors,
-     .completion = kPointwiseCompletion},
+    row(Opcode::after_all, {0, -1}, infer_after_all, whole_factors, evaluate_after_all),
+    row(Opcode::add_dependency, {2, 2}, infer_add_dependency, pointwise_factors, evaluate_operand),
+    row(Opcode::copy_start, {1, 1}, infer_copy_start, whole_factors, evaluate_copy_start),
+    row(Opcode::copy_done, {1, 1}, infer_copy_done, whole_factors, evaluate_element_0),
+    row(Opcode::async_start, {0, -1}, infer_async_start, whole_factors, evaluate_async_start),
+    row(Opcode::async_update, {1, -1}, infer_async_update, whole_factors, evaluate_async_update),
+    row(Opcode::async_done, {1, 1}, infer_done, whole_factors, evaluate_async_done),
+    row(Opcode::domain, {1, 1}, infer_domain, pointwise_factors, evaluate_operand),
+    transfer(Opcode::infeed, {0, 1}, kNoCompletion),
+    transfer(Opcode::outfeed, {1, 2},
+             {.suggestions = outfeed_suggestions, .may_be_tiled = never_tiled}),
+    transfer(Opcode::send, {1, 2}),
+    transfer(Opcode::send_done, {1, 1}),
+    transfer(Opcode::recv, {0, 1}),
+    transfer(Opcode::recv_done, {1, 1}),
 };
 
 }  // namespace

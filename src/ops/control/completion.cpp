@@ -74,8 +74,8 @@ Proposals tuple_forward(const Node& node, CompletionMode) {
 }
 
 // A value that is several elements at once gets the most specific of their shardings.
-MaybeSharding tuple_backward(const Node& node, int64_t operand, CompletionMode) {
-  if (!node.sharding || !node.sharding->is_tuple()) return std::nullopt;
+Suggestions tuple_suggestions(const Node& node, int64_t operand, CompletionMode) {
+  if (!node.sharding || !node.sharding->is_tuple()) return {};
   const Node* value = node.operand(operand);
   MaybeSharding best;
   for (size_t i = 0; i < node.operands().size(); ++i) {
@@ -83,7 +83,7 @@ MaybeSharding tuple_backward(const Node& node, int64_t operand, CompletionMode) 
     Sharding s = part(*node.sharding, leaf_of(node.shape, static_cast<int64_t>(i)), value->shape);
     if (!best || (!s.is_tuple() && more_specific(s, *best))) best = std::move(s);
   }
-  return best;
+  return only(std::move(best));
 }
 
 Proposals element_forward(const Node& node, CompletionMode) {
@@ -92,8 +92,8 @@ Proposals element_forward(const Node& node, CompletionMode) {
   return {{part(*s, leaf_of(node.operand(0)->shape, node.attrs.index), node.shape), 0}};
 }
 
-MaybeSharding element_backward(const Node& node, int64_t, CompletionMode) {
-  if (!node.sharding) return std::nullopt;
+Suggestions element_suggestions(const Node& node, int64_t, CompletionMode) {
+  if (!node.sharding) return {};
   const Shape& shape = node.operand(0)->shape;
   std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(shape)));
   const int64_t begin = leaf_of(shape, node.attrs.index);
@@ -101,7 +101,7 @@ MaybeSharding element_backward(const Node& node, int64_t, CompletionMode) {
     leaves[static_cast<size_t>(begin + i)] =
         node.sharding->is_tuple() ? node.sharding->elements().at(static_cast<size_t>(i))
                                   : *node.sharding;
-  return Sharding::tuple(std::move(leaves));
+  return only(Sharding::tuple(std::move(leaves)));
 }
 
 // ShardBarrierFrom stops what comes forward, ShardBarrierTo what comes back.
@@ -111,11 +111,9 @@ Proposals custom_call_forward(const Node& node, CompletionMode mode) {
 }
 
 // A call of the result's dims is taken to work on each element's own device.
-MaybeSharding custom_call_backward(const Node& node, int64_t operand, CompletionMode) {
-  if (is_call_to(node, "ShardBarrierTo")) return Sharding::replicated();
-  if (starts_or_ends_manual(node)) return std::nullopt;
-  const bool same = same_dims(node.operand(operand)->shape, node.shape);
-  return same ? node.sharding : std::nullopt;
+Suggestions custom_call_suggestions(const Node& node, int64_t operand, CompletionMode mode) {
+  if (is_call_to(node, "ShardBarrierTo")) return only(Sharding::replicated());
+  return starts_or_ends_manual(node) ? Suggestions{} : same_dims_suggestions(node, operand, mode);
 }
 
 bool custom_call_may_be_tiled(const Node& node, bool spmd) {

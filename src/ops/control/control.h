@@ -30,12 +30,14 @@ std::vector<Node*> custom_call_gradient(Node& node, Node* cotangent);
 
 // Completion (completion.cpp).
 std::vector<ShardingProposal> tuple_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> tuple_backward(const Node& node, int64_t operand, CompletionMode mode);
+std::vector<OperandSuggestion> tuple_suggestions(const Node& reader, int64_t operand,
+                                                 CompletionMode mode);
 std::vector<ShardingProposal> element_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> element_backward(const Node& node, int64_t operand, CompletionMode mode);
+std::vector<OperandSuggestion> element_suggestions(const Node& reader, int64_t operand,
+                                                   CompletionMode mode);
 std::vector<ShardingProposal> custom_call_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> custom_call_backward(const Node& node, int64_t operand,
-                                             CompletionMode mode);
+std::vector<OperandSuggestion> custom_call_suggestions(const Node& reader, int64_t operand,
+                                                       CompletionMode mode);
 bool custom_call_may_be_tiled(const Node& node, bool spmd);
 
 }  // namespace gspmd

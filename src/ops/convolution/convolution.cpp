@@ -115,7 +115,9 @@ FactorRule convolution_factors(const Node& node) {
     lhs(conv.input_spatial[i]) = out(conv.output_spatial[i]) = add_factor(
         rule, node.dim(conv.output_spatial[i]), pass ? FactorKind::pass : FactorKind::window);
     block_operand(rule, node, 1, conv.kernel_spatial[i]);
+    if (!pass) add_window(rule, 0, conv.input_spatial[i], window_step(node.attrs.window[i]));
   }
+  rule.outside = 0;
   return rule;
 }
 
@@ -143,12 +145,12 @@ int64_t convolution_flops(const Node& node) {
 const OpInfo kRows[] = {
     {.opcode = Opcode::convolution,
      .traits = kLinearInEach | kIntegerPreserving,
-     .min_operands = 2,
-     .max_operands = 2,
+     .operands = {2, 2},
      .infer = infer_convolution,
      .factors = convolution_factors,
      .evaluate = any_width<evaluate_convolution>,
-     .completion = {convolution_forward, nothing_backward, nullptr, einsum_suggestions},
+     .completion = {convolution_forward, convolution_suggestions, nullptr, convolution_nest,
+                    Speakers::all, true, true},
      .lower = lower_convolution,
      .flops = convolution_flops},
 };

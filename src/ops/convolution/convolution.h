@@ -8,9 +8,10 @@ namespace gspmd {
 Value evaluate_convolution(const EvalContext& context);
 PreparedKernel lower_convolution(const Node& node);
 
-// The window is smaller than the result, so that a shard of the input gives a shard of the result.
-bool has_small_kernel(const Node& node);
-// What is left of completion forward where it is no einsum.
+// Completion (completion.cpp).
+FactorRule convolution_nest(const Node& node, CompletionMode mode);
 std::vector<ShardingProposal> convolution_forward(const Node& node, CompletionMode mode);
+std::vector<OperandSuggestion> convolution_suggestions(const Node& reader, int64_t operand,
+                                                       CompletionMode mode);
 
 }  // namespace gspmd

@@ -15,8 +15,4 @@ Value evaluate_scaled_dot(const EvalContext& context);
 
 std::vector<Node*> dot_gradient(Node& node, Node* cotangent);
 
-// What the result and the other operand say of an operand, of dots and convolutions.
-std::vector<OperandSuggestion> einsum_suggestions(const Node& reader, int64_t operand,
-                                                  CompletionMode mode);
-
 }  // namespace gspmd

@@ -284,8 +284,7 @@ int64_t ragged_dot_flops(const Node& node) {
 const OpInfo kRows[] = {
     {.opcode = Opcode::ragged_dot,
      .traits = kIntegerPreserving,
-     .min_operands = 3,
-     .max_operands = 3,
+     .operands = {3, 3},
      .infer = infer_ragged_dot,
      .factors = ragged_dot_factors,
      .evaluate = any_width<evaluate_ragged_dot>,

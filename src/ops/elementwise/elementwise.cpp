@@ -333,7 +333,7 @@ std::vector<OpInfo> build_rows() {
     OpInfo& info = rows.emplace_back();
     info.opcode = row.opcode;
     info.traits = row.traits | kElementwise;
-    info.min_operands = info.max_operands = row.operands;
+    info.operands = {row.operands, row.operands};
     info.infer = row.infer;
     info.factors = row.factors;
   }
@@ -342,7 +342,7 @@ std::vector<OpInfo> build_rows() {
                            decltype(OpInfo::factors) factors) {
     OpInfo& info = rows.emplace_back();
     info.opcode = opcode;
-    info.min_operands = info.max_operands = 1;
+    info.operands = {1, 1};
     info.infer = infer;
     info.factors = factors;
   };

@@ -44,8 +44,7 @@ Value evaluate_map(const EvalContext& context) {
 const OpInfo kRows[] = {
     {.opcode = Opcode::map,
      .traits = kPointwise | kFirstLeads,
-     .min_operands = 1,
-     .max_operands = -1,
+     .operands = {1, -1},
      .infer = infer_map,
      .factors = pointwise_factors,
      .evaluate = evaluate_map,

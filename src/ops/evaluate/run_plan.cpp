@@ -26,7 +26,7 @@ std::unordered_set<const Node*> live_nodes(const Computation& computation) {
 void check_node(const Node& node, bool collectives) {
   const OpInfo& info = node.op();
   const auto count = static_cast<int>(node.operands().size());
-  if (count < info.min_operands || (info.max_operands >= 0 && count > info.max_operands))
+  if (count < info.operands.least || (info.operands.most >= 0 && count > info.operands.most))
     user_error("{}: \"{}\" has {} operands", opcode_name(node.opcode()), node.name(), count);
   const Shape inferred = info.infer(node);
   if (!(inferred == node.shape))

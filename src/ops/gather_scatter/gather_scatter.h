@@ -15,9 +15,9 @@ std::vector<Node*> gather_gradient(Node& node, Node* cotangent);
 std::vector<Node*> scatter_gradient(Node& node, Node* cotangent);
 
 std::vector<ShardingProposal> gather_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> gather_backward(const Node& node, int64_t operand, CompletionMode mode);
+std::vector<OperandSuggestion> gather_suggestions(const Node& reader, int64_t operand,
+                                                  CompletionMode mode);
 std::vector<ShardingProposal> scatter_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> scatter_backward(const Node& node, int64_t operand, CompletionMode mode);
 std::vector<OperandSuggestion> scatter_suggestions(const Node& reader, int64_t operand,
                                                    CompletionMode mode);
 // Looks up and writes at indices, split in the ways of nest.h; never nullopt.

@@ -123,6 +123,66 @@ IndexNest scatter_nest(const Node& node, bool sums) {
   return nest;
 }
 
+namespace {
+
+// The factor that `position` looks up in place of an operand dim, kNone where it cannot: two dims
+// of the operand would be one.
+int64_t factor_looked_up(const IndexNest& nest, const IndexLoop& position,
+                         const IndexFactors& known) {
+  const auto is_rival = [&](const IndexLoop& l) {
+    return l.method == IndexMethod::parallel && l.indices == position.indices;
+  };
+  const int64_t factor = known.indices[at(position.indices)];
+  const bool rivals = std::count_if(nest.loops.begin(), nest.loops.end(), is_rival) > 1;
+  return rivals || std::count(known.operand.begin(), known.operand.end(), factor) ? kNone : factor;
+}
+
+}  // namespace
+
+IndexFactors index_factors(const IndexNest& nest, bool by_position, const Factor& dealt) {
+  IndexFactors made;
+  made.operand.assign(nest.operand.size(), kNone);
+  made.indices.assign(nest.indices.size(), kNone);
+  made.slices.assign(nest.slices.size(), kNone);
+  const auto add = [&](int64_t size, FactorKind kind, Combiner combiner = Combiner::sum) {
+    made.factors.push_back({size, kind, combiner});
+    return std::ssize(made.factors) - 1;
+  };
+  for (const IndexLoop& loop : nest.loops) {
+    if (loop.method == IndexMethod::cut || loop.method == IndexMethod::part) continue;
+    const bool deals = loop.method == IndexMethod::batch;
+    int64_t factor = kNone;
+    if (loop.method != IndexMethod::parallel)
+      factor = add(nest.slices[at(loop.slices)], deals ? dealt.kind : FactorKind::pass,
+                   deals ? dealt.combiner : Combiner::sum);
+    else if (by_position)
+      factor = factor_looked_up(nest, loop, made);
+    if (factor == kNone) continue;
+    made.factors[at(factor)].kind = deals ? dealt.kind : FactorKind::pass;
+    if (loop.operand >= 0) made.operand[at(loop.operand)] = factor;
+    if (loop.indices >= 0) made.indices[at(loop.indices)] = factor;
+    if (loop.slices >= 0) made.slices[at(loop.slices)] = factor;
+  }
+  const auto block = [&](std::vector<int64_t>& dims, const Dims& sizes) {
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d] == kNone) dims[d] = add(sizes[d], FactorKind::blocked);
+  };
+  block(made.operand, nest.operand);
+  block(made.indices, nest.indices);
+  block(made.slices, nest.slices);
+  return made;
+}
+
+std::vector<int64_t> dims_of(const IndexNest& nest, IndexMethod method, IndexArray array,
+                             std::vector<int64_t> dims) {
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (std::none_of(nest.loops.begin(), nest.loops.end(), [&](const IndexLoop& loop) {
+          return loop.method == method && dim_of(loop, array) == static_cast<int64_t>(d);
+        }))
+      dims[d] = kNone;
+  return dims;
+}
+
 Digits IndexSpread::of(const IndexNest& nest, IndexMethod method) const {
   Digits result;
   for (size_t l = 0; l < loops.size(); ++l)

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/mesh/sharding.h"
+#include "gspmd/ir/factor_rule.h"
 #include "ops/gather_scatter/gather_scatter.h"
 
 namespace gspmd {
@@ -40,6 +40,18 @@ struct IndexNest {
 IndexNest gather_nest(const Node& node);
 // `sums`: partial results can be combined, so that slices may be dealt out.
 IndexNest scatter_nest(const Node& node, bool sums);
+
+// The dims of the three arrays as factors: of an operand dim that is looked up position by position
+// (`parallel` loops) that of the indices' dim where `by_position`; `dealt`: of slices that share no
+// dim of the operand. Dims without a loop must be whole.
+struct IndexFactors {
+  std::vector<Factor> factors;
+  std::vector<int64_t> operand, indices, slices;
+};
+IndexFactors index_factors(const IndexNest& nest, bool by_position, const Factor& dealt = {});
+// `dims` of an array whose factors run over a dim of a loop of this method.
+std::vector<int64_t> dims_of(const IndexNest& nest, IndexMethod method, IndexArray array,
+                             std::vector<int64_t> dims);
 
 // How the loops of a nest are spread over devices: digits per loop, over one device order.
 struct IndexSpread {

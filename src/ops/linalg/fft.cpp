@@ -260,8 +260,7 @@ int64_t fft_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::fft,
-     .min_operands = 1,
-     .max_operands = 1,
+     .operands = {1, 1},
      .infer = infer_fft,
      .factors = fft_factors,
      .evaluate = evaluate_fft,

@@ -214,16 +214,14 @@ int64_t triangular_solve_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::cholesky,
-     .min_operands = 1,
-     .max_operands = 1,
+     .operands = {1, 1},
      .infer = infer_cholesky,
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_cholesky>,
      .completion = kPointwiseCompletion,
      .flops = cholesky_flops},
     {.opcode = Opcode::triangular_solve,
-     .min_operands = 2,
-     .max_operands = 2,
+     .operands = {2, 2},
      .infer = infer_triangular_solve,
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_triangular_solve>,

@@ -126,26 +126,20 @@ Value evaluate_rng_state(const EvalContext&) {
   return {Array::of<uint64_t>({2}, {0x9E3779B97F4A7C15u, 0}), {}, false};
 }
 
-Proposals rng_forward(const Node& node, CompletionMode) {
-  return for_every_result(
-      node, static_cast<int64_t>(node.operands().size()),
-      [&](const Node&, const Sharding& s) { return whole_except(s, {}, node.rank()); });
-}
-
 const OpInfo kRows[] = {
     {.opcode = Opcode::rng,
      .traits = kIntegerPreserving | kPointwise,
-     .min_operands = 2,
-     .max_operands = 2,
+     .operands = {2, 2},
      .infer = infer_rng,
      .factors = whole_factors,
      .evaluate = evaluate_rng,
-     .completion = {rng_forward, same_dims_backward, in_spmd_only},
+     .completion = {.suggestions = same_dims_suggestions,
+                    .may_be_tiled = in_spmd_only,
+                    .speakers = Speakers::all},
      .partition = partition_rng},
     {.opcode = Opcode::rng_bit_generator,
      .traits = kIntegerPreserving,
-     .min_operands = 1,
-     .max_operands = 1,
+     .operands = {1, 1},
      .infer = infer_rng_bit_generator,
      .factors = whole_factors,
      .evaluate = evaluate_rng_bit_generator,

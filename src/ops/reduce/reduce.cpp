@@ -1,8 +1,12 @@
 #include "ops/reduce/reduce.h"
 
+#include <algorithm>
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/check.h"
+#include "ops/common/completion.h"
+#include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
 #include "ops/rows.h"
@@ -55,6 +59,19 @@ FactorRule reduce_factors(const Node& node) {
   return rule;
 }
 
+// Summing over devices needs SPMD: without it all becomes whole.
+Proposals reduce_forward(const Node& node, CompletionMode mode) {
+  Proposals proposals = nest_forward(node, mode);
+  for (ShardingProposal& p : proposals) {
+    const Sharding& input = *node.operand(p.operand)->sharding;
+    const auto is_split = [&](int64_t d) { return input.tiles(d) > 1; };
+    const Dims& reduced = node.attrs.dimensions;
+    if (!mode.spmd && std::any_of(reduced.begin(), reduced.end(), is_split))
+      p.sharding = whole_except(p.sharding, {}, p.sharding.rank());
+  }
+  return proposals;
+}
+
 int64_t reduce_flops(const Node& node) {
   return saturating_multiply(static_cast<int64_t>(node.operands().size()) / 2,
                              node.operand(0)->shape.elements_count());
@@ -62,14 +79,15 @@ int64_t reduce_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::reduce,
-     .traits = kIntegerPreserving,
-     .min_operands = 2,
-     .max_operands = -1,
+     .traits = kIntegerPreserving | kMadeAsOne,
+     .operands = {2, -1},
      .infer = infer_reduce,
      .factors = reduce_factors,
      .evaluate = evaluate_reduce,
      .gradient = reduce_gradient,
-     .completion = {reduce_forward, reduce_backward, nullptr, reduce_suggestions},
+     .completion = {.forward = reduce_forward,
+                    .speakers = Speakers::inputs,
+                    .operands_confer = true},
      .partition = partition_variadic_reduce,
      .lower = lower_loop_node,
      .flops = reduce_flops},

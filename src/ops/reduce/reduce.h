@@ -7,11 +7,6 @@ namespace gspmd {
 Value evaluate_reduce(const EvalContext& context);
 std::vector<Node*> reduce_gradient(Node& node, Node* cotangent);
 
-std::vector<ShardingProposal> reduce_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> reduce_backward(const Node& node, int64_t operand, CompletionMode mode);
-std::vector<OperandSuggestion> reduce_suggestions(const Node& reader, int64_t operand,
-                                                  CompletionMode mode);
-
 // Several values reduced at once over split dims, or one by a computation without a name: on each
 // device, then the results of all.
 std::optional<Partitioned> partition_variadic_reduce(PartitionContext& context, Node& node);

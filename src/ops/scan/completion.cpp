@@ -49,15 +49,15 @@ Proposals scan_forward(const Node& node, CompletionMode) {
   return proposals;
 }
 
-MaybeSharding scan_backward(const Node& node, int64_t operand, CompletionMode) {
+Suggestions scan_suggestions(const Node& node, int64_t operand, CompletionMode) {
   const LaidParts parts = laid_parts(node);
   const int64_t result = operand < parts.inputs ? operand : operand - parts.inputs + parts.outputs;
   const std::vector<Shape> results = leaf_shapes(node.shape);
-  if (operand < parts.inputs && result >= parts.outputs) return std::nullopt;
-  if (result >= static_cast<int64_t>(results.size())) return std::nullopt;
+  if (operand < parts.inputs && result >= parts.outputs) return {};
+  if (result >= static_cast<int64_t>(results.size())) return {};
   const Sharding* s = tiled_leaf(node, result);
   const bool same = results[static_cast<size_t>(result)].dims == node.operand(operand)->dims();
-  return s && same ? MaybeSharding(*s) : std::nullopt;
+  return s && same ? Suggestions{{*s, -1, result}} : Suggestions{};
 }
 
 }  // namespace gspmd

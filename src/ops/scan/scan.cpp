@@ -106,13 +106,12 @@ int64_t scan_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::scan,
-     .traits = kFixedLayout,
-     .min_operands = 1,
-     .max_operands = -1,
+     .traits = kFixedLayout | kMadeAsOne,
+     .operands = {1, -1},
      .infer = infer_scan,
      .factors = scan_factors,
      .evaluate = evaluate_scan,
-     .completion = {scan_forward, scan_backward},
+     .completion = {scan_forward, scan_suggestions},
      .partition = partition_scan,
      .flops = scan_flops},
 };

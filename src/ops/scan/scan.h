@@ -28,7 +28,8 @@ Computation* scan_body_on_parts(const Node& scan, const std::vector<int64_t>& si
                                 const std::function<Computation*(const Computation&)>& called);
 
 std::vector<ShardingProposal> scan_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> scan_backward(const Node& node, int64_t operand, CompletionMode mode);
+std::vector<OperandSuggestion> scan_suggestions(const Node& reader, int64_t operand,
+                                                CompletionMode mode);
 
 // A scan along a split dim whose steps are associative: what the parts come to, then the parts.
 std::optional<Partitioned> partition_scan(PartitionContext& context, Node& node);

@@ -15,21 +15,6 @@ bool names(const Dims& dims, int64_t d) {
   return std::find(dims.begin(), dims.end(), d) != dims.end();
 }
 
-Dims inverse(const Dims& permutation) {
-  Dims result(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i)
-    result.at(static_cast<size_t>(permutation[i])) = static_cast<int64_t>(i);
-  return result;
-}
-
-// Dims in which the operand is larger than what is read or written of it.
-Dims cut_dims(const Node& slice, const Node& whole) {
-  Dims dims;
-  for (int64_t d = 0; d < slice.rank(); ++d)
-    if (slice.dim(d) != whole.dim(d)) dims.push_back(d);
-  return dims;
-}
-
 // At level 0 only parameters seen through reshapes, all laid out, whole along the joined dim.
 bool concatenates_at_once(const Node& node) {
   for (const Node* operand : node.operands()) {
@@ -79,40 +64,24 @@ Proposals reshape_forward(const Node& node, CompletionMode) {
   return {{reshape_sharding(operand.dims(), node.dims(), *s), 0}};
 }
 
-MaybeSharding reshape_backward(const Node& node, int64_t, CompletionMode) {
-  const Sharding* s = tiled_leaf(node);
-  if (!s) return std::nullopt;
-  return reshape_sharding(node.dims(), node.operand(0)->dims(), *s);
+Suggestions reshape_suggestions(const Node& reader, int64_t, CompletionMode) {
+  const Sharding* s = tiled_leaf(reader);
+  if (!s) return {};
+  return only(reshape_sharding(reader.dims(), reader.operand(0)->dims(), *s));
 }
 
-// Low priority, so that a large value's new dims are decided by its other readers.
+// Nobody is told that all is whole: a large value's new dims are decided by its readers.
 Proposals broadcast_forward(const Node& node, CompletionMode mode) {
   const Sharding* s = tiled_leaf(*node.operand(0));
-  if (mode.level < 3 || !s || s->is_replicated()) return {};
-  Dims source(static_cast<size_t>(node.rank()), -1);
-  for (size_t i = 0; i < node.attrs.dimensions.size(); ++i)
-    source.at(static_cast<size_t>(node.attrs.dimensions[i])) = static_cast<int64_t>(i);
-  return {{select_dims(*s, source), 0}};
+  return s && !s->is_replicated() ? nest_forward(node, mode) : Proposals{};
 }
 
-MaybeSharding broadcast_backward(const Node& node, int64_t, CompletionMode mode) {
-  const Sharding* s = tiled_leaf(node);
-  if (!s) return std::nullopt;
-  for (int64_t d = 0; d < node.rank() && !mode.spmd; ++d)
-    if (!names(node.attrs.dimensions, d) && s->tiles(d) > 1) return std::nullopt;
-  return select_dims(*s, node.attrs.dimensions);
-}
-
-Proposals transpose_forward(const Node& node, CompletionMode) {
-  const Sharding* s = tiled_leaf(*node.operand(0));
-  if (!s) return {};
-  return {{select_dims(*s, node.attrs.dimensions), 0}};
-}
-
-MaybeSharding transpose_backward(const Node& node, int64_t, CompletionMode) {
-  const Sharding* s = tiled_leaf(node);
-  if (!s) return std::nullopt;
-  return select_dims(*s, inverse(node.attrs.dimensions));
+// Without SPMD a split of the new dims is not undone.
+Suggestions broadcast_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(reader);
+  for (int64_t d = 0; d < reader.rank() && s && !mode.spmd; ++d)
+    if (!names(reader.attrs.dimensions, d) && s->tiles(d) > 1) return {};
+  return nest_suggestions(reader, operand, mode);
 }
 
 Sharding reversed_tiles(const Sharding& s, const Dims& dims) {
@@ -141,10 +110,9 @@ Proposals reverse_forward(const Node& node, CompletionMode) {
   return {{reversed_tiles(*s, node.attrs.dimensions), 0}};
 }
 
-MaybeSharding reverse_backward(const Node& node, int64_t, CompletionMode) {
-  const Sharding* s = tiled_leaf(node);
-  if (!s) return std::nullopt;
-  return reversed_tiles(*s, node.attrs.dimensions);
+Suggestions reverse_suggestions(const Node& reader, int64_t, CompletionMode) {
+  const Sharding* s = tiled_leaf(reader);
+  return s ? only(reversed_tiles(*s, reader.attrs.dimensions)) : Suggestions{};
 }
 
 Proposals concatenate_forward(const Node& node, CompletionMode mode) {
@@ -152,46 +120,26 @@ Proposals concatenate_forward(const Node& node, CompletionMode mode) {
   return representative_forward(node, mode);
 }
 
-MaybeSharding concatenate_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  const Sharding* s = tiled_leaf(node);
-  if (mode.level < 1 || !s) return std::nullopt;
-  const int64_t dim = node.attrs.dimensions.at(0);
-  if (!mode.spmd && s->tiles(dim) > 1) return piece_of(node, operand, dim);
-  return *s;
-}
-
-Proposals dynamic_slice_forward(const Node& node, CompletionMode) {
-  const Node& operand = *node.operand(0);
-  const Sharding* s = tiled_leaf(operand);
-  if (!s) return {};
-  return {{whole_on(*s, cut_dims(node, operand), node.rank()), 0}};
-}
-
-MaybeSharding dynamic_slice_backward(const Node& node, int64_t operand, CompletionMode mode) {
-  const Sharding* s = tiled_leaf(node);
-  if (mode.level < 1 || !s) return std::nullopt;
-  if (s->is_replicated()) return *s;  // the start indices too
-  if (operand != 0) return std::nullopt;
-  return whole_on(*s, cut_dims(node, *node.operand(0)), node.rank());
+Suggestions concatenate_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(reader);
+  if (mode.level < 1 || !s) return {};
+  const int64_t dim = reader.attrs.dimensions.at(0);
+  if (!mode.spmd && s->tiles(dim) > 1) return only(piece_of(reader, operand, dim));
+  return nest_suggestions(reader, operand, mode);
 }
 
 // The update first: where it is split, so is the whole.
-Proposals dynamic_update_slice_forward(const Node& node, CompletionMode) {
-  const Node& update = *node.operand(1);
-  Proposals proposals;
-  if (const Sharding* s = tiled_leaf(update))
-    proposals.push_back({whole_on(*s, cut_dims(update, node), node.rank()), 1});
-  if (const Sharding* s = tiled_leaf(*node.operand(0))) proposals.push_back({*s, 0});
+Proposals dynamic_update_slice_forward(const Node& node, CompletionMode mode) {
+  Proposals proposals = nest_forward(node, mode);
+  std::reverse(proposals.begin(), proposals.end());
   return proposals;
 }
 
-MaybeSharding dynamic_update_slice_backward(const Node& node, int64_t operand,
-                                            CompletionMode mode) {
-  const Sharding* s = tiled_leaf(node);
-  if (mode.level < 1 || !s) return std::nullopt;
-  if (s->is_replicated()) return *s;  // the start indices too
-  if (operand > 1) return std::nullopt;
-  return operand == 0 ? *s : whole_on(*s, cut_dims(*node.operand(1), node), node.rank());
+// Where the result is whole, so are the start indices.
+Suggestions dynamic_slice_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
+  const Sharding* s = tiled_leaf(reader);
+  if (mode.level >= 1 && s && s->is_replicated()) return only(*s);
+  return nest_suggestions(reader, operand, mode);
 }
 
 }  // namespace gspmd

@@ -1,5 +1,7 @@
 #include "ops/common/factors.h"
 
+#include <algorithm>
+
 #include "ops/shape/shape.h"
 
 namespace gspmd {
@@ -60,36 +62,56 @@ FactorRule transpose_factors(const Node& node) {
   return rule;
 }
 
+namespace {
+
+// Dims of the first operand and the result that are one loop or, some of them, a window.
+void open_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep& step) {
+  const int64_t factor = rule.results[0][static_cast<size_t>(dim)];
+  rule.factors[static_cast<size_t>(factor)].kind = FactorKind::window;
+  add_window(rule, operand, dim, step);
+}
+
+}  // namespace
+
 FactorRule reverse_factors(const Node& node) {
   FactorRule rule = pointwise_factors(node);
-  for (const int64_t d : node.attrs.dimensions)
-    rule.factors[static_cast<size_t>(rule.results[0][static_cast<size_t>(d)])].kind =
-        FactorKind::window;
+  for (const int64_t d : node.attrs.dimensions) open_window(rule, 0, d, {.step = -1});
   return rule;
 }
 
 FactorRule concatenate_factors(const Node& node) {
   FactorRule rule = pointwise_factors(node);
-  const auto dim = static_cast<size_t>(node.attrs.dimensions[0]);
-  if (node.operands().size() > 1)
-    rule.factors[static_cast<size_t>(rule.results[0][dim])].kind = FactorKind::window;
+  if (node.operands().size() < 2) return rule;
+  const int64_t d = node.attrs.dimensions[0];
+  int64_t before = 0;
+  for (int64_t i = 0; i < std::ssize(node.operands()); ++i) {
+    open_window(rule, i, d, {.low = before});
+    before += node.operand(i)->dim(d);
+  }
   return rule;
 }
 
 FactorRule pad_factors(const Node& node) {
+  constexpr int64_t kHuge = int64_t(1) << 40;
   FactorRule rule = pointwise_factors(node);
+  rule.outside_operand = 1;
   // A scalar operand has the result's rank where that is 0, and no dims then.
-  for (size_t d = 0; d < node.dims().size(); ++d)
-    if (!(node.attrs.padding[d] == PaddingDim{}))
-      rule.factors[static_cast<size_t>(rule.results[0][d])].kind = FactorKind::window;
+  for (int64_t d = 0; d < node.rank(); ++d) {
+    const PaddingDim& p = node.attrs.padding[static_cast<size_t>(d)];
+    if (p == PaddingDim{}) continue;
+    open_window(rule, 0, d,
+                {.low = std::clamp(p.low, -kHuge, kHuge), .hole = std::min(p.interior, kHuge) + 1});
+  }
   return rule;
 }
 
 FactorRule slice_factors(const Node& node) {
   FactorRule rule = pointwise_factors(node);
-  for (size_t d = 0; d < node.dims().size(); ++d)
-    if (node.dims()[d] != node.operand(0)->dims()[d])
-      rule.factors[static_cast<size_t>(rule.results[0][d])].kind = FactorKind::window;
+  for (int64_t d = 0; d < node.rank(); ++d)
+    if (node.dim(d) != node.operand(0)->dim(d))
+      open_window(rule, 0, d,
+                  {.step = node.attrs.strides[static_cast<size_t>(d)],
+                   .low = -node.attrs.starts[static_cast<size_t>(d)]});
   return rule;
 }
 

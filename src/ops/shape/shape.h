@@ -23,18 +23,24 @@ GSPMD_SHAPE_OP(dynamic_update_slice)
 GSPMD_SHAPE_OP(iota)
 #undef GSPMD_SHAPE_OP
 
-// Completion (completion.cpp).
-#define GSPMD_SHAPE_COMPLETION(op)                                                   \
-  std::vector<ShardingProposal> op##_forward(const Node& node, CompletionMode mode); \
-  std::optional<Sharding> op##_backward(const Node& node, int64_t operand, CompletionMode mode);
-GSPMD_SHAPE_COMPLETION(reshape)
-GSPMD_SHAPE_COMPLETION(broadcast)
-GSPMD_SHAPE_COMPLETION(transpose)
-GSPMD_SHAPE_COMPLETION(reverse)
-GSPMD_SHAPE_COMPLETION(concatenate)
-GSPMD_SHAPE_COMPLETION(dynamic_slice)
-GSPMD_SHAPE_COMPLETION(dynamic_update_slice)
-#undef GSPMD_SHAPE_COMPLETION
+// Completion where the nest does not say enough (completion.cpp).
+#define GSPMD_FORWARD(op) \
+  std::vector<ShardingProposal> op##_forward(const Node& node, CompletionMode mode);
+#define GSPMD_SUGGESTIONS(op)                                                          \
+  std::vector<OperandSuggestion> op##_suggestions(const Node& reader, int64_t operand, \
+                                                  CompletionMode mode);
+GSPMD_FORWARD(reshape)
+GSPMD_FORWARD(broadcast)
+GSPMD_FORWARD(reverse)
+GSPMD_FORWARD(concatenate)
+GSPMD_FORWARD(dynamic_update_slice)
+GSPMD_SUGGESTIONS(reshape)
+GSPMD_SUGGESTIONS(broadcast)
+GSPMD_SUGGESTIONS(reverse)
+GSPMD_SUGGESTIONS(concatenate)
+GSPMD_SUGGESTIONS(dynamic_slice)  // dynamic-update-slice too
+#undef GSPMD_FORWARD
+#undef GSPMD_SUGGESTIONS
 
 // Partitioning where the factor rule does not say enough (partition*.cpp).
 using MaybePartitioned = std::optional<Partitioned>;

@@ -81,7 +81,7 @@ const OpInfo kRows[] = {
      .factors = result_factors,
      .evaluate = evaluate_constant,
      .gradient = no_gradient,
-     .completion = {.forward = nothing_forward, .backward = nothing_backward, .level = 0},
+     .completion = {.level = 0},
      .partition = partition_constant},
     {.opcode = Opcode::partition_id,
      .traits = kConstantLike | kIntegerPreserving,

@@ -137,8 +137,19 @@ Shape infer_reduce_window(const Node& node) {
   return tuple_unless_one(std::move(results));
 }
 
+// No window reads beside the elements.
+bool reads_inside(const Node& node) {
+  return std::all_of(node.attrs.window.begin(), node.attrs.window.end(), [](const WindowDim& w) {
+    return w.pad_low <= 0 && w.pad_high <= 0 && w.base_dilation == 1;
+  });
+}
+
 FactorRule reduce_window_factors(const Node& node) {
   FactorRule rule = no_factors(node);
+  const bool single = node.operands().size() == 2 && !node.shape.is_tuple;
+  const auto combiner = single ? recognize_combiner(*node.called.at(0)) : std::nullopt;
+  const bool reads_neutral = single && (combiner || reads_inside(node));
+  if (combiner) rule.outside = neutral_contribution(*combiner, node.shape.dtype);
   const Shape result = leaf_shapes(node.shape)[0];
   for (size_t d = 0; d < result.dims.size(); ++d) {
     const bool pass = is_trivial(node.attrs.window[d]);
@@ -146,6 +157,8 @@ FactorRule reduce_window_factors(const Node& node) {
         add_factor(rule, result.dims[d], pass ? FactorKind::pass : FactorKind::window);
     for (size_t i = 0; i < rule.operands.size() / 2; ++i) rule.operands[i][d] = factor;
     for (std::vector<int64_t>& leaf : rule.results) leaf[d] = factor;
+    if (!pass && reads_neutral)
+      add_window(rule, 0, static_cast<int64_t>(d), window_step(node.attrs.window[d]));
   }
   return rule;
 }
@@ -207,27 +220,39 @@ int64_t select_and_scatter_flops(const Node& node) {
   return saturating_multiply(window_elements(node), node.operand(1)->shape.elements_count());
 }
 
+// What lies between the elements of a dilated input, or of a dilated window, is nobody's part.
+Proposals reduce_window_forward(const Node& node, CompletionMode mode) {
+  for (const WindowDim& w : node.attrs.window)
+    if (w.base_dilation > 1 || w.window_dilation > 1) return {};
+  return nest_forward(node, mode);
+}
+
+Proposals select_and_scatter_forward(const Node& node, CompletionMode mode) {
+  for (const WindowDim& w : node.attrs.window)
+    if (w.base_dilation > 1) return {};
+  return nest_forward(node, mode);
+}
+
 const OpInfo kRows[] = {
     {.opcode = Opcode::reduce_window,
-     .traits = kIntegerPreserving,
-     .min_operands = 2,
-     .max_operands = -1,
+     .traits = kIntegerPreserving | kMadeAsOne,
+     .operands = {2, -1},
      .infer = infer_reduce_window,
      .factors = reduce_window_factors,
      .evaluate = evaluate_reduce_window,
-     .completion = {reduce_window_forward, reduce_window_backward, nullptr,
-                    same_number_suggestions},
+     .completion = {.forward = reduce_window_forward, .speakers = Speakers::inputs},
      .partition = partition_cumulative,
      .lower = lower_reduce_window,
      .flops = reduce_window_flops},
     {.opcode = Opcode::select_and_scatter,
      .traits = kIntegerPreserving,
-     .min_operands = 3,
-     .max_operands = 3,
+     .operands = {3, 3},
      .infer = infer_select_and_scatter,
      .factors = select_and_scatter_factors,
      .evaluate = evaluate_select_and_scatter,
-     .completion = {select_and_scatter_forward, same_dims_backward},
+     .completion = {.forward = select_and_scatter_forward,
+                    .suggestions = same_dims_suggestions,
+                    .speakers = Speakers::first},
      .partition = partition_select_and_scatter,
      .lower = lower_select_and_scatter,
      .flops = select_and_scatter_flops},

@@ -31,11 +31,6 @@ PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the la
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);
 
-std::vector<ShardingProposal> reduce_window_forward(const Node& node, CompletionMode mode);
-std::optional<Sharding> reduce_window_backward(const Node& node, int64_t operand,
-                                               CompletionMode mode);
-std::vector<ShardingProposal> select_and_scatter_forward(const Node& node, CompletionMode mode);
-
 // Cumulative sums and the like: on each device, and what the parts before come to.
 std::optional<Partitioned> partition_cumulative(PartitionContext& context, Node& node);
 // Each device chooses in all windows that touch its part: halos of elements and sources.

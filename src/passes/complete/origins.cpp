@@ -50,8 +50,8 @@ std::vector<OriginPart> parts_in_speech(const Node& node, const Node& via, int64
     }
     return {};
   }
-  if (!is_reader(node, via) || !node.op().completion.forward) return {};
-  for (const ShardingProposal& said : node.op().completion.forward(node, kAll))
+  if (!is_reader(node, via)) return {};
+  for (const ShardingProposal& said : proposals_of_operands(node, kAll))
     if (said.operand >= 0 && node.operand(said.operand) == &via && !said.sharding.is_tuple()) {
       auto parts = parts_behind(via, 0, said.sharding, dim, digit, order);
       if (!parts.empty()) return parts;
@@ -59,23 +59,10 @@ std::vector<OriginPart> parts_in_speech(const Node& node, const Node& via, int64
   return {};
 }
 
-// Readers that hand on what their other operands say.
-bool speaks_for_others(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::dot:
-    case Opcode::convolution:
-    case Opcode::reduce:
-    case Opcode::scatter:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::vector<OriginPart> parts_through(const Node& node, const Node& via, int64_t leaf, int64_t dim,
                                       const Digit& digit) {
   std::vector<OriginPart> parts;
-  if (!node.shape.is_tuple && is_reader(via, node) && speaks_for_others(via))
+  if (!node.shape.is_tuple && is_reader(via, node) && via.op().completion.operands_confer)
     parts = parts_in_speech(node, via, dim, digit);
   const Sharding* of_via = via.shape.is_tuple ? nullptr : leaf_sharding(via, 0);
   const Sharding* own = leaf_sharding(node, leaf);

@@ -68,7 +68,7 @@ class Propagation {
   // One node (propagation_rules.cpp).
   bool infer_from_operands(Node& node, int level);
   bool infer_tuple(Node& node);
-  bool infer_einsum(Node& node, int level);
+  bool weigh(Node& node, const std::vector<ShardingProposal>& proposals, int level);
   bool infer_from_users(Node& node, int level);
   bool infer_from_elements(Node& node, int level);
   bool copy_replication(Node& node, int level);

@@ -35,21 +35,10 @@ bool is_main_thread(const Node& node) {
 
 // Values that are made as one: all parts are manual if an operand is. A tuple only lists values.
 bool takes_manual(const Node& node) {
-  if (!node.shape.is_tuple) return true;
-  switch (node.opcode()) {
-    case Opcode::reduce:
-    case Opcode::reduce_window:
-    case Opcode::scan:
-    case Opcode::sort:
-    case Opcode::custom_call:
-      return true;
-    case Opcode::async_start:
-    case Opcode::async_update:
-    case Opcode::async_done:
-      return !is_main_thread(node);
-    default:
-      return false;
-  }
+  if (!node.shape.is_tuple || node.op().has(kMadeAsOne)) return true;
+  const bool async =
+      node.is(Opcode::async_start) || node.is(Opcode::async_update) || node.is(Opcode::async_done);
+  return async && !is_main_thread(node);
 }
 
 // The end or start of a manual region right after an annotation with the same open dims.
@@ -105,7 +94,7 @@ bool Propagation::copy_replication(Node& node, int level) {
 // A tuple holds what it is made of: per leaf the more specific of value and present sharding.
 bool Propagation::infer_tuple(Node& node) {
   const std::vector<ShardingProposal> proposals =
-      node.op().completion.forward(node, CompletionMode{0, options_.spmd});
+      proposals_of_operands(node, CompletionMode{0, options_.spmd});
   if (proposals.empty()) return false;
   std::vector<Sharding> wanted = proposals[0].sharding.elements();
   for (Sharding& leaf : wanted)
@@ -147,10 +136,9 @@ bool Propagation::infer_from_operands(Node& node, int level) {
   if (!may_be_tiled(node)) return copy_replication(node, level);
   if (generator_of_seed(node)) return false;
   if (node.is(Opcode::tuple)) return infer_tuple(node);
-  const bool product = node.is(Opcode::dot) || node.is(Opcode::convolution);
-  if (product && completes_as_einsum(node)) return infer_einsum(node, level);
+  const std::vector<ShardingProposal> proposals = proposals_of_operands(node, mode(level));
+  if (!proposals.empty() && proposals[0].weighed) return weigh(node, proposals, level);
   bool changed = false;
-  const std::vector<ShardingProposal> proposals = node.op().completion.forward(node, mode(level));
   const bool freely = reshards_freely(node) && (!is_pointwise(node) || mode(level).level == 0 ||
                                                 !options_.spmd || node.operands().size() == 1);
   for (const ShardingProposal& p : proposals) {
@@ -164,29 +152,27 @@ bool Propagation::infer_from_operands(Node& node, int level) {
   return changed;
 }
 
-// Two operands that both improve the result: the one that the readers ahead agree with goes first,
-// else the larger one.
-bool Propagation::infer_einsum(Node& node, int level) {
-  const EinsumDims dims = einsum_dims(node);
+// Of two operands that both improve the result the one that the readers ahead agree with goes
+// first, else the larger one.
+bool Propagation::weigh(Node& node, const std::vector<ShardingProposal>& proposals, int level) {
   const ImproveOptions options{options_.spmd && level > 0, false};
-  std::optional<Sharding> improved[2];
-  for (int64_t i = 0; i < 2; ++i)
-    if (tiled_leaf(*node.operand(i)))
-      improved[i] =
-          better_leaf(node, node.shape, node.sharding, einsum_result(node, dims, i), options);
-  if (!improved[0] && !improved[1]) return false;
-  int64_t first = improved[0] ? 0 : 1;
-  if (improved[0] && improved[1]) {
-    first = node.operand(0)->shape.bytes() < node.operand(1)->shape.bytes() ? 1 : 0;
+  std::vector<std::pair<const Node*, Sharding>> improved;
+  for (const ShardingProposal& p : proposals)
+    if (auto better = better_leaf(node, node.shape, node.sharding, p.sharding, options))
+      improved.emplace_back(node.operand(p.operand), *std::move(better));
+  if (improved.empty()) return false;
+  if (improved.size() == 2) {
+    bool swaps = improved[0].first->shape.bytes() < improved[1].first->shape.bytes();
     if (const auto wanted = look_ahead(node)) {
-      const bool fits0 = is_sub_tiling(*wanted, *improved[0], node.shape);
-      const bool fits1 = is_sub_tiling(*wanted, *improved[1], node.shape);
-      if (fits0 != fits1) first = fits0 ? 0 : 1;
+      const bool fits0 = is_sub_tiling(*wanted, improved[0].second, node.shape);
+      const bool fits1 = is_sub_tiling(*wanted, improved[1].second, node.shape);
+      if (fits0 != fits1) swaps = fits1;
     }
+    if (swaps) std::swap(improved[0], improved[1]);
   }
-  set_sharding(node, *improved[first], *node.operand(first));
-  if (const auto& second = improved[1 - first])
-    improve(node, *second, *node.operand(1 - first), level, false);
+  set_sharding(node, improved[0].second, *improved[0].first);
+  for (size_t i = 1; i < improved.size(); ++i)
+    improve(node, improved[i].second, *improved[i].first, level, false);
   return true;
 }
 
@@ -215,19 +201,25 @@ std::optional<Sharding> Propagation::look_ahead(Node& node) {
   return wanted;
 }
 
+// What is said later is heard where it makes what was said first finer; of operands that are
+// weighed, also where it is more specific.
 std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand,
                                                         int level) {
   if (level < completion_level(user) || !propagates(user.sharding)) return std::nullopt;
-  const bool product = user.is(Opcode::dot) || user.is(Opcode::convolution);
-  if (!product) return user.op().completion.backward(user, operand, mode(level));
-  const std::vector<OperandSuggestion> said =
-      user.op().completion.suggestions(user, operand, mode(level));
+  std::vector<OperandSuggestion> said = suggestions_of_reader(user, operand, mode(level));
   if (said.empty()) return std::nullopt;
-  const Sharding& wanted = said[0].sharding;
-  if (said.size() == 1) return wanted;
-  const auto better = improve_sharding(user.operand(operand)->shape, wanted, said[1].sharding,
-                                       {options_.spmd && level > 0, true});
-  return better ? better : wanted;
+  Sharding wanted = std::move(said[0].sharding);
+  const Shape& shape = user.operand(operand)->shape;
+  for (size_t i = 1; i < said.size(); ++i) {
+    std::optional<Sharding> both;
+    if (user.op().completion.weighed)
+      both = improve_sharding(shape, wanted, said[i].sharding, {options_.spmd && level > 0, true});
+    else
+      both = merge(wanted, said[i].sharding, shape.rank());
+    if (both && (user.op().completion.weighed || both->num_tiles() > wanted.num_tiles()))
+      wanted = *std::move(both);
+  }
+  return wanted;
 }
 
 // Readers of single array elements, all at once: a tuple of many leaves is written once.
@@ -276,7 +268,7 @@ bool Propagation::infer_from_elements(Node& node, int level) {
 
 bool Propagation::infer_from_users(Node& node, int level) {
   // A broadcast waits: its readers may want it in several layouts.
-  if (level < completion_level(node) && node.is(Opcode::broadcast)) return false;
+  if (level < completion_level(node) && node.op().completion.forward_level > level) return false;
   if (given(node)) return refine_open(node, level, true);
   if (is_all_manual(node.sharding)) return false;
   const std::vector<Node*> users = node.users();
@@ -305,7 +297,7 @@ bool Propagation::refine_open(Node& node, int level, bool from_users) {
   bool changed = false;
   Node* conversion = conversion_after(node);
   if (!from_users) {
-    for (const ShardingProposal& p : node.op().completion.forward(node, mode(level))) {
+    for (const ShardingProposal& p : proposals_of_operands(node, mode(level))) {
       const Node& via = p.operand < 0 ? node : *node.operand(p.operand);
       changed |= conversion ? refine_with_conversion(node, *conversion, p.sharding, via)
                             : improve(node, p.sharding, via, level, false);

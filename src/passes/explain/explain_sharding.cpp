@@ -68,14 +68,10 @@ bool is_annotated(const Node& node) {
 // What a reader would like its operand to be.
 std::optional<Sharding> wish(const Node& reader, int64_t operand) {
   if (!propagates(reader.sharding)) return std::nullopt;
-  if (reader.is(Opcode::dot) || reader.is(Opcode::convolution)) {
-    const EinsumDims dims = einsum_dims(reader);
-    if (operand > 1 || !dims.spatial.empty() || !tiled_leaf(reader)) return std::nullopt;
-    return einsum_operand(reader, dims, operand, *reader.sharding);
-  }
-  if (!reader.op().completion.backward) return std::nullopt;
   constexpr int kEveryLevel = 3;
-  return reader.op().completion.backward(reader, operand, {kEveryLevel, true});
+  const auto said = suggestions_of_reader(reader, operand, {kEveryLevel, true});
+  if (said.empty() || said[0].operand >= 0) return std::nullopt;
+  return said[0].sharding;
 }
 
 const Node* annotation_of(const Node& node, const Digit& digit) {

@@ -156,15 +156,7 @@ class ShardingSources::Graph {
     if (node.is(Opcode::get_tuple_element))
       return connect_leaves(node, 0, *node.operand(0),
                             first_leaf(*node.operand(0), node.attrs.index), leaf_count(node.shape));
-    if ((node.is(Opcode::dot) || node.is(Opcode::convolution)) && completes_as_einsum(node)) {
-      const EinsumDims dims = einsum_dims(node);
-      for (int64_t i = 0; i < 2; ++i)
-        if (tiled_leaf(*node.operand(i)))
-          connect(node, 0, *node.operand(i), 0, einsum_result(node, dims, i));
-      return;
-    }
-    if (!node.op().completion.forward) return;
-    for (const ShardingProposal& said : node.op().completion.forward(node, kAll)) {
+    for (const ShardingProposal& said : proposals_of_operands(node, kAll)) {
       if (said.operand < 0) continue;
       const Node& speaker = *node.operand(said.operand);
       if (said.sharding.is_tuple()) {

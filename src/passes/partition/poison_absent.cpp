@@ -81,7 +81,7 @@ bool poison_absent(Module& local, std::span<const PartitionedValue> layouts, int
     for (const auto& [node, held] : absent) {
       Node* const poison = poison_like(node);
       Node* const here = hlo::broadcast(is_holder(*computation, *held), node->dims(), {});
-      Node* const value = emit(*computation, Opcode::select, {here, node, poison}, {}, node->shape);
+      Node* const value = hlo::select(here, node, poison);
       computation->replace_uses(node, value);
       if (poison->is(Opcode::not_)) poison->set_operand(0, node);
     }

@@ -8,36 +8,17 @@
 #include "ops/window/cumulative.h"
 
 namespace gspmd {
-namespace {
-
-int64_t reach(const WindowDim& w) { return (w.size - 1) * w.window_dilation + 1; }
-
-bool is_windowed(Opcode opcode) {
-  return opcode == Opcode::slice || opcode == Opcode::pad || opcode == Opcode::reverse ||
-         opcode == Opcode::concatenate || opcode == Opcode::reduce_window ||
-         opcode == Opcode::convolution;
-}
-
-// What a window reads beside the elements does not count: nothing, or the identity of the combiner.
-bool has_neutral_outside(const Node& node) {
-  if (node.operands().size() != 2 || node.shape.is_tuple) return false;
-  if (recognize_combiner(*node.called.at(0))) return true;
-  return std::all_of(node.attrs.window.begin(), node.attrs.window.end(), [](const WindowDim& w) {
-    return w.pad_low <= 0 && w.pad_high <= 0 && w.base_dilation == 1;
-  });
-}
-
-}  // namespace
 
 Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule)
     : spmd_(spmd), node_(node), rule_(rule), opened_(rule.factors.size()) {
-  if (!is_windowed(node.opcode())) return;
-  if (node.is(Opcode::reduce_window) && !has_neutral_outside(node)) return;
-  if (node.is(Opcode::convolution)) {
+  if (node.attrs.conv.present()) {
     open_groups(rule);
     open_kernel(rule);
   }
-  if (node.is(Opcode::reduce_window)) open_whole(rule);
+  if (rule.windows.empty()) return;
+  pools_ = !node.attrs.window.empty() && !node.attrs.conv.present();
+  joins_ = rule.windows.size() > 1;
+  if (pools_ && rule.outside) open_whole(rule);
   for (size_t f = 0; f < opened_.size(); ++f)
     if (rule.factors[f].kind == FactorKind::window && may_open(f) && !is_cumulated_whole(f)) {
       rule.factors[f].kind = FactorKind::pass;
@@ -119,7 +100,7 @@ bool Windows::may_open(size_t factor) const {
 
 // A cumulative dim that the result has whole: what is read is all of it, in few places or in all.
 bool Windows::is_cumulated_whole(size_t factor) const {
-  if (!node_.is(Opcode::reduce_window)) return false;
+  if (!pools_) return false;
   for (size_t d = 0; d < rule_.results[0].size(); ++d)
     if (rule_.results[0][d] == static_cast<int64_t>(factor))
       return spmd_.sharding(node_).dim(static_cast<int64_t>(d)).empty() &&
@@ -151,7 +132,7 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
   any_ = any_ || !whole_.empty();
   for (size_t f = 0; f < opened_.size(); ++f) any_ = any_ || (opened_[f] && !spread[f].empty());
   find_whole_operands();
-  if (node_.is(Opcode::concatenate) && any_ && !rotation()) plan_joined();
+  if (joins_ && any_ && !rotation()) plan_joined();
 }
 
 bool Windows::is_whole(size_t i, int64_t d) const {
@@ -257,7 +238,7 @@ void Windows::plan_joined() {
 
 Node* Windows::source(size_t i) const {
   Node* operand = node_.operands()[i];
-  if (!node_.is(Opcode::concatenate) || !operand->is(Opcode::slice)) return operand;
+  if (!joins_ || !operand->is(Opcode::slice)) return operand;
   const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
   const int64_t factor = rule_.operands[i][d];
   if (factor < 0 || !opened_[static_cast<size_t>(factor)]) return operand;
@@ -273,7 +254,7 @@ Node* Windows::source(size_t i) const {
 }
 
 std::optional<int64_t> Windows::rotation() const {
-  if (!node_.is(Opcode::concatenate) || node_.operands().size() != 2) return std::nullopt;
+  if (!joins_ || node_.operands().size() != 2) return std::nullopt;
   const Node *front = node_.operand(0), *back = node_.operand(1), *x = source(0);
   if (x == front || x == back || source(1) != x) return std::nullopt;  // both are slices of x
   const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
@@ -302,84 +283,57 @@ Windows::Dim Windows::dim(size_t i, int64_t d) const {
 }
 
 size_t Windows::window_index(int64_t d) const {
-  if (!node_.is(Opcode::convolution)) return static_cast<size_t>(d);
+  if (!node_.attrs.conv.present()) return static_cast<size_t>(d);
   const Dims& spatial = node_.attrs.conv->input_spatial;
   return static_cast<size_t>(std::find(spatial.begin(), spatial.end(), d) - spatial.begin());
 }
 
 const WindowDim& Windows::window(int64_t d) const { return node_.attrs.window[window_index(d)]; }
 
+const WindowStep& Windows::step(size_t i, int64_t d) const {
+  return rule_.windows.at(i).at(static_cast<size_t>(d));
+}
+
 bool Windows::serves(size_t i, int64_t d) const {
-  const Dim dim = this->dim(i, d);
   constexpr int64_t kMost = int64_t(1) << 28;
-  if (node_.is(Opcode::convolution) || node_.is(Opcode::reduce_window)) {
-    const WindowDim& w = window(d);
-    for (const int64_t x : {w.size, w.stride, w.window_dilation, w.pad_low, w.base_dilation})
-      if (x >= kMost || x <= -kMost) return false;
-    if (saturating_multiply(w.size, w.window_dilation) >= kMost ||
-        saturating_multiply(w.stride, dim.part) >= kMost)
-      return false;
-  }
-  if (node_.is(Opcode::slice) &&
-      saturating_multiply(node_.attrs.strides[static_cast<size_t>(d)], dim.part) >= kMost)
-    return false;
-  if (node_.is(Opcode::reverse))
+  const Dim dim = this->dim(i, d);
+  const WindowStep& s = step(i, d);
+  if (s.step < 0)
     return is_addressable(dim.from.held, Access{-dim.part, dim.from.held.size, 1, dim.part});
+  if (s.reach >= kMost || saturating_multiply(s.step, dim.part) >= kMost) return false;
   return is_addressable(dim.from.held, access(i, dim));
 }
 
 WindowAccess Windows::access(size_t i, const Dim& dim) const {
   const auto d = static_cast<size_t>(dim.from.dim);
-  const int64_t part = dim.part;
-  if (node_.is(Opcode::slice)) {
-    const int64_t stride = node_.attrs.strides[d];
-    return {-node_.attrs.starts[d], 1, stride * part, stride * (part - 1) + 1,
-            stride * (dim.size - 1) + 1};
-  }
-  if (node_.is(Opcode::pad)) {
-    const PaddingDim& padding = node_.attrs.padding[d];
-    constexpr int64_t kHuge = int64_t(1) << 40;
-    return {std::clamp(padding.low, -kHuge, kHuge), std::min(padding.interior, kHuge) + 1, part,
-            part, dim.size};
-  }
-  if (node_.is(Opcode::concatenate)) {
-    int64_t before = 0;
-    for (size_t j = 0; j < i; ++j) before += node_.operands()[j]->dims()[d];
-    const Node* operand = node_.operands()[i];
-    if (source(i) != operand) before -= operand->attrs.starts[d];
-    return {before, 1, part, part};
-  }
-  const WindowDim& w = window(dim.from.dim);
-  return {w.pad_low, w.base_dilation, w.stride * part, w.stride * (part - 1) + reach(w),
-          w.stride * (dim.size - 1) + reach(w)};
+  const WindowStep& s = step(i, dim.from.dim);
+  const Node* operand = node_.operands()[i];
+  const int64_t skipped = source(i) != operand ? operand->attrs.starts[d] : 0;
+  return {s.low - skipped, s.hole, s.step * dim.part, s.step * (dim.part - 1) + s.reach,
+          joins_ ? WindowAccess{}.end : s.step * (dim.size - 1) + s.reach};
 }
 
 // What stands where there is no element.
 Node* Windows::fill(size_t i) {
-  const DType dtype = node_.operands()[i]->shape.dtype;
-  if (node_.is(Opcode::pad)) {
-    Node* const value = node_.operands()[1];
+  if (rule_.outside_operand >= 0) {
+    Node* const value = node_.operand(rule_.outside_operand);
     return unreduced_ ? spmd_.held(value).local : spmd_.reshard(value, Sharding::replicated());
   }
-  if (node_.is(Opcode::convolution)) return hlo::scalar(spmd_.local(), dtype, 0);
-  if (!node_.is(Opcode::reduce_window)) return nullptr;
-  const auto combiner = recognize_combiner(*node_.called.at(0));
-  return combiner ? hlo::scalar(spmd_.local(), dtype, neutral_contribution(*combiner, dtype))
-                  : nullptr;
+  const DType dtype = node_.operands()[i]->shape.dtype;
+  return rule_.outside ? hlo::scalar(spmd_.local(), dtype, *rule_.outside) : nullptr;
 }
 
 Node* Windows::fetch(size_t i, Node* local) {
   if (!any_ || joined_) return local;
   for (int64_t d = 0; d < node_.operands()[i]->rank(); ++d) {
-    if (node_.is(Opcode::convolution) && i == 0 && window_index(d) < summed_.size() &&
-        summed_[window_index(d)])
+    if (i == 0 && !summed_.empty() && window_index(d) < summed_.size() && summed_[window_index(d)])
       local = fetch_summed(d, local);
     const Dim dim = this->dim(i, d);
     if (!dim.split) continue;
     const HeldDim& held = dim.from.held;
     if (const auto by = rotation())
       local = i == 0 ? rotate(spmd_, local, dim.from, *by) : local;
-    else if (node_.is(Opcode::reverse))
+    else if (step(i, d).step < 0)
       local =
           exchange(spmd_, local, dim.from, {-dim.part, held.size - dim.part, 1, dim.part}, nullptr);
     else
@@ -433,17 +387,15 @@ Attributes Windows::attributes(Attributes attrs) const {
     const Dim dim = this->dim(0, d);
     if (!dim.split) continue;
     const auto at = static_cast<size_t>(d);
-    if (node_.is(Opcode::slice)) {
+    if (!attrs.starts.empty()) {
       attrs.starts[at] = 0;
       attrs.limits[at] = attrs.strides[at] * (dim.part - 1) + 1;
-    } else if (node_.is(Opcode::pad)) {
-      attrs.padding[at] = {};
-    } else if (node_.is(Opcode::convolution) || node_.is(Opcode::reduce_window)) {
-      const auto index = static_cast<size_t>(&window(d) - node_.attrs.window.data());
-      WindowDim& w = attrs.window[index];
-      w.pad_low = w.pad_high = 0;
-      w.base_dilation = 1;
     }
+    if (!attrs.padding.empty()) attrs.padding[at] = {};
+    if (attrs.window.empty()) continue;
+    WindowDim& w = attrs.window[window_index(d)];
+    w.pad_low = w.pad_high = 0;
+    w.base_dilation = 1;
   }
   return attrs;
 }
@@ -477,7 +429,7 @@ Node* Windows::emit(const std::vector<Node*>& operands) {
     for (size_t i = 0; i < operands.size(); ++i) shards[join_of_[i]] = operands[i];
     return exchange_joined(spmd_, shards, join_, *joined_);
   }
-  if (node_.is(Opcode::concatenate)) return concatenate(operands);
+  if (joins_) return concatenate(operands);
   return nullptr;
 }
 

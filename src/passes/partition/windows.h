@@ -50,6 +50,7 @@ class Windows {
   bool serves(size_t i, int64_t d) const;
   bool is_whole(size_t i, int64_t d) const;
   void find_whole_operands();
+  const WindowStep& step(size_t i, int64_t d) const;
   WindowAccess access(size_t i, const Dim& dim) const;
   const WindowDim& window(int64_t d) const;
   size_t window_index(int64_t d) const;
@@ -65,6 +66,8 @@ class Windows {
   Node& node_;
   FactorRule& rule_;
   std::vector<bool> opened_;
+  bool pools_ = false;  // a reduction by windows
+  bool joins_ = false;  // operands stand one behind the other
   // Of a convolution: the factor that feature or batch groups are, -1: none; and by spatial dim
   // whether input and kernel are split alike there, each device doing its part of the sum.
   int64_t groups_ = -1;
