@@ -13,4 +13,9 @@ std::string with_site(std::string message, Site site) {
 Error::Error(std::string message, Site site)
     : std::runtime_error(with_site(std::move(message), site)), site_(site) {}
 
+void Error::locate(std::string_view more, Site site) {
+  std::runtime_error::operator=(std::runtime_error(with_site(what() + std::string(more), site)));
+  site_ = site;
+}
+
 }  // namespace gspmd

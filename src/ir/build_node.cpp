@@ -67,6 +67,7 @@ Node* ModuleParser::append(std::string name, Opcode opcode, Shape shape,
                                                    std::move(operands), std::move(attrs));
   positions_.resize(static_cast<size_t>(node->id()) + 1);
   positions_.back() = position;
+  node->metadata.text = site_of(position);
   return node;
 }
 
@@ -233,6 +234,7 @@ void ModuleParser::attach_calls(Node* node, std::vector<Call>& calls) {
 }
 
 void ModuleParser::annotate(Node* node, Instruction& instruction) {
+  instruction.metadata.text = node->metadata.text;
   node->metadata = std::move(instruction.metadata);
   node->frontend_attributes = std::move(instruction.frontend_attributes);
   if (instruction.prevents_cse) node->frontend_attributes[kCsePreventionAttribute] = "true";

@@ -8,12 +8,20 @@
 #include <utility>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 
 namespace gspmd {
 namespace {
 
 // What calls may write out in a module of few instructions.
 constexpr int64_t kMostInstructions = int64_t{1} << 20;
+
+// The first of its nodes that has one.
+Site place_of(const Computation& computation) {
+  for (const std::unique_ptr<Node>& node : computation.nodes())
+    if (const Site site = place_of(*node); site.known()) return site;
+  return {};
+}
 
 // What lies below a computation through the computations that its nodes call.
 struct CallNesting {
@@ -73,7 +81,8 @@ std::vector<std::pair<const Computation*, CallNesting>> call_nesting(
   const auto enter = [&](const Computation* computation) {
     if (known.contains(computation)) return;
     if (!open.insert(computation).second)
-      user_error("{}: the computation calls itself; HLO has no recursion, write a while loop",
+      user_error(place_of(*computation),
+                 "{}: the computation calls itself; HLO has no recursion, write a while loop",
                  computation->name());
     stack.push_back({computation, callees(*computation)});
   };
@@ -101,8 +110,8 @@ std::vector<const Computation*> check_call_depth(const Computation& entry) {
   const Computation* const roots[] = {&entry};
   for (const auto& [computation, nesting] : call_nesting(roots)) {
     if (nesting.calls > kDeepestCalls)
-      user_error("{}: calls nest more than {} deep; inline some of them", computation->name(),
-                 kDeepestCalls);
+      user_error(place_of(*computation), "{}: calls nest more than {} deep; inline some of them",
+                 computation->name(), kDeepestCalls);
     reached.push_back(computation);
   }
   return reached;
@@ -118,10 +127,12 @@ void check_nesting(const Module& module) {
   const int64_t most = std::max(kMostInstructions, 4 * given);
   for (const auto& [computation, nesting] : call_nesting(roots)) {
     if (nesting.loops > kDeepestCalls)
-      user_error("{}: loops and branches nest more than {} deep; inline or unroll some of them",
+      user_error(place_of(*computation),
+                 "{}: loops and branches nest more than {} deep; inline or unroll some of them",
                  computation->name(), kDeepestCalls);
     if (nesting.instructions > most)
       user_error(
+          place_of(*computation),
           "{}: has {} instructions with its calls, loops and branches written out; at most {} are "
           "supported",
           computation->name(), nesting.instructions, most);

@@ -17,7 +17,7 @@ namespace gspmd {
 // Reads one module. Positions are byte offsets into the text; names are views of it.
 class ModuleParser {
  public:
-  ModuleParser(std::string_view text, std::string_view file) : lexer_(text, file) {}
+  ModuleParser(std::string_view text, std::string_view file);
   std::unique_ptr<Module> parse();
 
  private:
@@ -85,6 +85,7 @@ class ModuleParser {
   };
 
   // parse_module.cpp
+  Site site_of(size_t position) const;
   void parse_header();
   void parse_header_attribute(SeenNames& seen);
   int64_t parse_count(std::string_view key);
@@ -137,6 +138,8 @@ class ModuleParser {
   Shape infer(Node& node, const Instruction& instruction);
 
   Lexer lexer_;
+  Site file_;
+  std::vector<size_t> line_ends_;  // positions of '\n'
   std::unique_ptr<Module> module_;
   StackFrames frames_;
   std::vector<Call> calls_;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
 #include "ir/module_parser.h"
 #include "ir/parse_attributes.h"
@@ -14,6 +15,18 @@ constexpr int64_t kMaxDevices = int64_t{1} << 31;
 constexpr int kMaxDepth = 64;
 
 }  // namespace
+
+ModuleParser::ModuleParser(std::string_view text, std::string_view file)
+    : lexer_(text, file), file_(lasting_site(file, 0)) {
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', end + 1))
+    line_ends_.push_back(end);
+}
+
+// By halving: instructions are not always built in the order of the text.
+Site ModuleParser::site_of(size_t position) const {
+  const auto end = std::lower_bound(line_ends_.begin(), line_ends_.end(), position);
+  return {file_.file, static_cast<int>(end - line_ends_.begin()) + 1};
+}
 
 std::unique_ptr<Module> ModuleParser::parse() {
   parse_header();

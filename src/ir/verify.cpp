@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
 #include "ir/verify_node.h"
 
@@ -60,8 +61,8 @@ void check_edges(const Computation& computation) {
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     for (const Node* operand : node->operands())
       if (!position.contains(operand))
-        user_error("\"{}\" stands before its operand \"{}\" in \"{}\": {}", node->name(),
-                   operand->name(), computation.name(), to_text(*node));
+        user_error(place_of(*node), "\"{}\" stands before its operand \"{}\" in \"{}\": {}",
+                   node->name(), operand->name(), computation.name(), to_text(*node));
     position.emplace(node.get(), position.size());
   }
   // Operands of the nodes that have many: a tuple of n operands is not searched n times.
@@ -76,8 +77,8 @@ void check_edges(const Computation& computation) {
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     for (const Node* user : node->users())
       if (!position.contains(user) || !reads(*user, node.get()))
-        user_error("\"{}\" in \"{}\" lists a user that does not read it: {}", node->name(),
-                   computation.name(), to_text(*node));
+        user_error(place_of(*node), "\"{}\" in \"{}\" lists a user that does not read it: {}",
+                   node->name(), computation.name(), to_text(*node));
   }
   for (const Node* parameter : computation.parameters())
     if (parameter == nullptr || !position.contains(parameter))
@@ -92,7 +93,7 @@ void check_calls_stand_above(const Module& module) {
     for (const std::unique_ptr<Node>& node : computation->nodes())
       for (const Computation* called : node->called)
         if (!position.contains(called))
-          user_error("computation \"{}\" stands before \"{}\", which it calls: {}",
+          user_error(place_of(*node), "computation \"{}\" stands before \"{}\", which it calls: {}",
                      computation->name(), called ? called->name() : "?", to_text(*node));
     position.emplace(computation.get(), position.size());
   }
@@ -137,7 +138,7 @@ void verify_module(const Module& module) {
       try {
         verify_node(*node);
       } catch (const UserError& error) {
-        user_error("{}: {}", error.what(), to_text(*node));
+        user_error(place_of(*node), "{}: {}", error.what(), to_text(*node));
       }
     }
   }

@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/known_literal.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/loop_guard.h"
 #include "passes/memory/plan_memory_buffers.h"
 #include "runtime/arena_guard.h"
@@ -140,28 +141,31 @@ class Builder {
   void walk(const Computation& computation, Block& block) {
     if (!walked_.insert(&computation).second)
       internal_error("build_program: computation {} is called twice", computation.name());
-    for (const Node* node : live_nodes(computation)) {
-      if (node->is(Opcode::parameter) || is_alias(*node)) continue;
-      if (node->is(Opcode::constant)) {
-        constants_[p_->plan.places.at({node->id(), 0}).index] =
-            static_cast<int64_t>(p_->constants.size());
-        p_->constants.push_back(known_literal(*node));
-      } else if (node->is(Opcode::while_)) {
-        add_loop(*node, block);
-      } else if (node->is(Opcode::conditional)) {
-        add_conditional(*node, block);
-      } else if (node->op().has(kCollective)) {
-        add_collective(*node, block);
-      } else {
-        const auto first = static_cast<int64_t>(p_->arguments.size());
-        int64_t operands = 0;
-        for (const Node* operand : node->operands()) {
-          operands += leaf_count(operand->shape);
-          add_arguments(*operand);
-        }
-        add_arguments(*node);
-        add_step(block, kernel_of(*node), *node, first, operands, leaf_count(node->shape));
+    for (const Node* node : live_nodes(computation))
+      if (!node->is(Opcode::parameter) && !is_alias(*node))
+        at_node(*node, [&] { add(*node, block); });
+  }
+
+  void add(const Node& node, Block& block) {
+    if (node.is(Opcode::constant)) {
+      constants_[p_->plan.places.at({node.id(), 0}).index] =
+          static_cast<int64_t>(p_->constants.size());
+      p_->constants.push_back(known_literal(node));
+    } else if (node.is(Opcode::while_)) {
+      add_loop(node, block);
+    } else if (node.is(Opcode::conditional)) {
+      add_conditional(node, block);
+    } else if (node.op().has(kCollective)) {
+      add_collective(node, block);
+    } else {
+      const auto first = static_cast<int64_t>(p_->arguments.size());
+      int64_t operands = 0;
+      for (const Node* operand : node.operands()) {
+        operands += leaf_count(operand->shape);
+        add_arguments(*operand);
       }
+      add_arguments(node);
+      add_step(block, kernel_of(node), node, first, operands, leaf_count(node.shape));
     }
   }
 

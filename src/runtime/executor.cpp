@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/loop_guard.h"
 #include "runtime/arena_guard.h"
 #include "runtime/collective_run.h"
@@ -213,7 +214,10 @@ class Worker {
     try {
       for (args.part = first; args.part < last; ++args.part) step.kernel.run(args);
     } catch (const std::exception& error) {
-      execution_error("{} on device {}: {}", step.name, device, error.what());
+      const auto* own = dynamic_cast<const Error*>(&error);
+      const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
+      throw ExecutionError(fmt::format("{} on device {}: {}", step.name, device, error.what()),
+                           said.known() ? Site{} : place_of(*step.node));
     }
   }
 
@@ -280,8 +284,10 @@ class Worker {
     pool_.barrier(worker_);
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
     open_collective(step);
-    check_active(step, args);
-    gspmd::run_collective(step, args, worker_);
+    at_node(*step.node, [&] {
+      check_active(step, args);
+      gspmd::run_collective(step, args, worker_);
+    });
     if (worker_ == 0) {
       ++counters_.collectives;
       counters_.bytes_received += bytes_received(step, args);
@@ -325,7 +331,10 @@ class Worker {
       if (still != devices) guard.restart();
       devices = still;
       // In step, one worker watches, while the others wait; the pool ends them when it throws.
-      if (any && (!lockstep || worker_ == 0) && guard.begin_iteration()) watch(loop, active, guard);
+      if (any && (!lockstep || worker_ == 0))
+        at_node(*loop.node, [&] {
+          if (guard.begin_iteration()) watch(loop, active, guard);
+        });
       if (lockstep) pool_.barrier(worker_);  // all have read the predicates
       if (!any) return;
       run_block(loop.body, active);

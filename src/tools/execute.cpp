@@ -9,6 +9,7 @@
 
 #include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/passes/explain/estimate_cost.h"
 #include "gspmd/runtime/executor.h"
 #include "tools/report.h"
@@ -73,7 +74,8 @@ std::unique_ptr<Module> for_one_device(const Module& module) {
       if (!node->is(Opcode::custom_call)) continue;
       const std::string& target = node->attrs.custom_call_target;
       if (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape")
-        user_error("{}: \"{}\" bounds a manual region, which has no meaning on one device", target,
+        user_error(place_of(*node),
+                   "{}: \"{}\" bounds a manual region, which has no meaning on one device", target,
                    node->name());
       if (target == "Sharding" && node->operands().size() == 1)
         computation->replace_uses(node.get(), node->operand(0));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/verify/locate_difference.h"
 #include "tools/compare.h"
@@ -23,11 +24,6 @@ int64_t flat_index(const std::vector<int64_t>& index, const Dims& dims) {
   return flat;
 }
 
-std::string source_of(const Node& node) {
-  const Metadata& m = node.metadata;
-  return m.source_file.empty() ? "" : fmt::format("{}:{}", m.source_file, m.source_line);
-}
-
 WrongStep of_op(const ValueDifference& difference) {
   const Node& node = *difference.node;
   Json details = {{"opcode", opcode_name(node.opcode())},
@@ -38,7 +34,7 @@ WrongStep of_op(const ValueDifference& difference) {
                   {"index", difference.index},
                   {"expected", element_json(element_at(difference.expected, 0))},
                   {"actual", element_json(element_at(difference.found, 0))},
-                  {"source", source_of(node)}};
+                  {"source", source_line(node.metadata)}};
   return {"op", node.name(), std::move(details)};
 }
 

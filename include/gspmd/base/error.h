@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "gspmd/base/export.h"
@@ -21,6 +22,8 @@ class GSPMD_API Error : public std::runtime_error {
   Error(std::string message, Site site);
   // The user's line; site().known() is false where there is none.
   const Site& site() const { return site_; }
+  // Puts `more` and the line, where it is known, behind the message. For an error without a line.
+  void locate(std::string_view more, Site site);
 
  private:
   Site site_;

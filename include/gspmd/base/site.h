@@ -6,11 +6,11 @@
 
 namespace gspmd {
 
-// A line of the user's program. Public functions take one as their last, defaulted parameter, so
-// that an error can name the line that caused it. File names are the ends of string literals of the
-// compiler.
+// A line of the user's program or of a text that it reads. Public functions take one as their last,
+// defaulted parameter, so that an error can name the line that caused it. File names are not owned:
+// they are the ends of string literals of the compiler, or those of lasting_site (ir/place.h).
 struct Site {
-  const char* file = "";  // without directories
+  const char* file = "";  // of a program: without directories; of a text: as it was given
   int line = 0;           // from 1; 0: not known
 
   constexpr Site() = default;

@@ -11,6 +11,7 @@
 #include "gspmd/base/array.h"
 #include "gspmd/base/export.h"
 #include "gspmd/base/rare.h"
+#include "gspmd/base/site.h"
 #include "gspmd/ir/padding.h"
 #include "gspmd/mesh/digits.h"
 
@@ -153,7 +154,7 @@ struct Attributes {
 };
 GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals compared bit by bit
 
-// What HLO's `metadata={...}` says of an instruction.
+// What HLO's `metadata={...}` says of an instruction, and where its text stands.
 struct Metadata {
   std::string op_name = {};                       // the user's name of the value
   std::string op_type = {};                       // HLO's op_type
@@ -163,7 +164,10 @@ struct Metadata {
   // Of nodes that the partitioner makes: the nodes of the completed module that needed them and
   // whose value they move. Not printed, no part of ==.
   std::string cause = {}, moved = {};
-  // `cause` and `moved` do not count.
+  // Where the instruction's name stands in the text that it was read from, for errors. Nodes that
+  // are made for another have the other's. Not printed, no part of ==.
+  Site text = {};
+  // `cause`, `moved` and `text` do not count.
   bool operator==(const Metadata& o) const {
     return op_name == o.op_name && op_type == o.op_type && source_file == o.source_file &&
            source_line == o.source_line && other == o.other;

@@ -1,6 +1,7 @@
 #include "gspmd/ops/builders.h"
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "ops/common/numeric.h"
 
 namespace gspmd {
@@ -46,14 +47,14 @@ Node* checked_append(Computation& c, Opcode opcode, std::vector<Node*> operands,
   Node* const node =
       c.append(opcode, std::move(declared), std::move(operands), std::move(attrs), std::move(name));
   node->called = std::move(called);
+  node->metadata = emission.metadata;
+  node->backward = emission.backward;
   try {
-    node->shape = node->op().infer(*node);
+    node->shape = at_node(*node, [&] { return node->op().infer(*node); });
   } catch (...) {
     c.remove_last(node);
     throw;
   }
-  node->metadata = emission.metadata;
-  node->backward = emission.backward;
   return node;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 
 namespace gspmd {
 namespace {
@@ -21,7 +22,9 @@ void run_table_step(const ScalarProgram::Step& step, const ScalarProgram::Frame&
     std::memcpy(array.bytes().data(), frame.slots[table.operands[i]].bytes, array.bytes().size());
     operands.push_back({array, {}, false});
   }
-  const Value value = table.node->op().evaluate({*table.node, operands, *frame.call});
+  const Value value = at_node(*table.node, [&] {
+    return table.node->op().evaluate({*table.node, operands, *frame.call});
+  });
   const std::span<const std::byte> bytes = value.array.bytes();
   std::memcpy(frame.slots[step.out].bytes, bytes.data(), bytes.size());
 }

@@ -1,6 +1,7 @@
 #include "gspmd/ops/evaluate.h"
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "ops/evaluate/interpreter.h"
 
 namespace gspmd {
@@ -24,7 +25,7 @@ Value Interpreter::run(const Computation& computation, std::span<const Value> ar
     operands.clear();
     for (const size_t operand : step.operands) operands.push_back(values[operand]);
     for (const size_t dead : step.dead) values[dead] = {};
-    values[i] = evaluate_node(*step.node, operands, call_);
+    values[i] = at_node(*step.node, [&] { return evaluate_node(*step.node, operands, call_); });
     if (observer_) observer_(*step.node, operands, values[i]);
   }
   return std::move(values.back());

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/ops/loop_guard.h"
 #include "ops/collective/collective.h"
@@ -33,7 +34,7 @@ class Lockstep {
       std::vector<Lanes> operands;
       for (const size_t operand : step.operands) operands.push_back(values[operand]);
       for (const size_t dead : step.dead) values[dead] = {};
-      values[i] = step_of(*step.node, devices, operands);
+      values[i] = at_node(*step.node, [&] { return step_of(*step.node, devices, operands); });
       if (observer_) observer_(*step.node, devices, values[i]);
     }
     return std::move(values.back());

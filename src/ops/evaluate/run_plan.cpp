@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "ir/call_nesting.h"
 #include "ops/collective/collective.h"
 
@@ -51,7 +52,8 @@ void check_body(const Computation& computation, bool collectives) {
   for (const Node* parameter : computation.parameters())
     if (parameter == nullptr)
       user_error("{}: a parameter number is missing; number them 0, 1, 2, ...", computation.name());
-  for (const std::unique_ptr<Node>& node : computation.nodes()) check_node(*node, collectives);
+  for (const std::unique_ptr<Node>& node : computation.nodes())
+    at_node(*node, [&] { check_node(*node, collectives); });
 }
 
 bool has_shape(const Value& value, const Shape& shape) {
@@ -112,7 +114,8 @@ void check_arguments(const Computation& entry, std::span<const Value> arguments)
                entry.parameters().size());
   for (size_t i = 0; i < arguments.size(); ++i)
     if (!has_shape(arguments[i], entry.parameters()[i]->shape))
-      user_error("evaluate: argument {} is {}, parameter \"{}\" of {} is {}", i,
+      user_error(place_of(*entry.parameters()[i]),
+                 "evaluate: argument {} is {}, parameter \"{}\" of {} is {}", i,
                  to_string(shape_of(arguments[i])), entry.parameters()[i]->name(), entry.name(),
                  to_string(entry.parameters()[i]->shape));
 }

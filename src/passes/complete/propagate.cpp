@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "passes/complete/propagation.h"
 
@@ -123,7 +124,8 @@ int64_t priority_of(const Node& node) {
   for (const char c : found->second) {
     if (c == '"') continue;
     if (c < '0' || c > '9' || priority > 1'000'000)
-      user_error("propagate: gspmd.priority={} of {} is no number from 0 to 1,000,000",
+      user_error(place_of(node),
+                 "propagate: gspmd.priority={} of {} is no number from 0 to 1,000,000",
                  found->second, node.name());
     priority = priority * 10 + (c - '0');
   }
@@ -242,6 +244,7 @@ void Propagation::collect_groups() {
       const Node& first = groups_.contains(id) ? *groups_[id][0] : *node;
       if (first.rank() != node->rank())
         user_error(
+            place_of(*node),
             "propagate: shard group {} holds {} of {} and {} of {}; its members are laid out alike "
             "and so of one rank: give one of them another group",
             id - 1, first.name(), to_string(first.shape), node->name(), to_string(node->shape));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 
 namespace gspmd {
 
@@ -96,8 +97,8 @@ bool Propagation::improve_leaves(Node& node, const Sharding& candidate, const No
   if (node.sharding && !node.sharding->is_tuple())
     node.sharding = Sharding::tuple(std::vector<Sharding>(shapes.size(), *node.sharding));
   if (node.sharding && node.sharding->elements().size() != shapes.size())
-    user_error("propagate: {} has {} leaves and a tuple sharding of {}", node.name(), shapes.size(),
-               node.sharding->elements().size());
+    user_error(place_of(node), "propagate: {} has {} leaves and a tuple sharding of {}",
+               node.name(), shapes.size(), node.sharding->elements().size());
   if (candidate.is_tuple() && candidate.elements().size() != shapes.size()) return false;
   std::vector<Sharding> leaves;  // filled with the first improvement
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -167,12 +168,12 @@ bool Propagation::sweep_computation(Computation& computation, int level) {
   for (Node* node : order) {
     if (flags(*node) & kDoneFromOperands) continue;
     flags(*node) |= kDoneFromOperands;
-    changed |= infer_from_operands(*node, level);
+    changed |= at_node(*node, [&] { return infer_from_operands(*node, level); });
   }
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     if (flags(**it) & kDoneFromUsers) continue;
     flags(**it) |= kDoneFromUsers;
-    changed |= infer_from_users(**it, level);
+    changed |= at_node(**it, [&] { return infer_from_users(**it, level); });
   }
   return changed;
 }

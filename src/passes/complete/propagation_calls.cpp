@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "passes/complete/propagation.h"
 
 namespace gspmd {
@@ -55,6 +56,7 @@ void Propagation::place_channels() {
         const int64_t other = single_device(node.sharding);
         if (other >= 0 && other != device)
           user_error(
+              place_of(node),
               "while: Instruction: {} is on device: {}, which conflicts with device: {} of channel "
               "instruction: {}; put the loop on one device",
               node.name(), other, device, channel->name());

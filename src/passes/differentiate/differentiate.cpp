@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 
 namespace gspmd {
@@ -22,9 +23,22 @@ bool carries_gradient(const Node& node) {
 std::string describe(const Node& node) {
   std::string text = fmt::format("{} {}", node.name(), to_string(node.shape));
   if (!node.metadata.op_name.empty()) text += fmt::format(", {}", node.metadata.op_name);
-  if (node.metadata.source_line > 0)
-    text += fmt::format(" ({}:{})", node.metadata.source_file, node.metadata.source_line);
+  if (const std::string source = source_line(node.metadata); !source.empty())
+    text += fmt::format(" ({})", source);
   return text;
+}
+
+void check_loss(const Node& loss) {
+  if (loss.shape.is_tuple || loss.rank() != 0 || !is_floating(loss.shape.dtype))
+    user_error("differentiate: the loss {} is not a floating scalar; reduce it with a sum or mean",
+               describe(loss));
+}
+
+void check_input(const Node& input, const Node& loss) {
+  if (&input.parent() != &loss.parent())
+    user_error("differentiate: input {} is not in the computation of the loss", describe(input));
+  if (input.shape.is_tuple || !is_floating(input.shape.dtype))
+    user_error("differentiate: input {} is not a floating array", describe(input));
 }
 
 // Reverse accumulation over one computation.
@@ -38,7 +52,7 @@ class Differentiation {
       const EmissionScope scope(loss_->metadata, true);
       contributions_[loss_].push_back(hlo::scalar(loss_->parent(), loss_->shape.dtype, 1));
     }
-    for (size_t i = active_.size(); i-- > 0;) visit(*active_[i]);
+    for (size_t i = active_.size(); i-- > 0;) at_node(*active_[i], [&] { visit(*active_[i]); });
     std::vector<Node*> gradients;
     for (Node* input : inputs_) gradients.push_back(gradient_of(*input));
     return gradients;
@@ -123,15 +137,8 @@ class Differentiation {
 }  // namespace
 
 std::vector<Node*> differentiate(Node* loss, std::span<Node* const> inputs) {
-  if (loss->shape.is_tuple || loss->rank() != 0 || !is_floating(loss->shape.dtype))
-    user_error("differentiate: the loss {} is not a floating scalar; reduce it with a sum or mean",
-               describe(*loss));
-  for (const Node* input : inputs) {
-    if (&input->parent() != &loss->parent())
-      user_error("differentiate: input {} is not in the computation of the loss", describe(*input));
-    if (input->shape.is_tuple || !is_floating(input->shape.dtype))
-      user_error("differentiate: input {} is not a floating array", describe(*input));
-  }
+  at_node(*loss, [&] { check_loss(*loss); });
+  for (const Node* input : inputs) at_node(*input, [&] { check_input(*input, *loss); });
   return Differentiation(loss, inputs).run();
 }
 

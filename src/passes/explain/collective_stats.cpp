@@ -8,6 +8,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 #include "moves/price.h"
 #include "passes/graph/trip_count.h"
 
@@ -146,11 +147,6 @@ std::string axes_of(const Node& collective, const Mesh& mesh) {
              : axes_of(*collective.attrs.replica_groups, mesh);
 }
 
-std::string source_of(const Metadata& metadata) {
-  if (metadata.source_file.empty()) return "";
-  return fmt::format("{}:{}", metadata.source_file, metadata.source_line);
-}
-
 // Everything but numbers and what depends on the mesh.
 CollectiveStats describe_cause(const Node& node) {
   CollectiveStats stats;
@@ -160,7 +156,7 @@ CollectiveStats describe_cause(const Node& node) {
   stats.op = why.op_name.empty() ? node.name() : why.op_name;
   stats.instruction = why.cause.empty() ? stats.op : why.cause;
   stats.tensor = why.moved.empty() ? stats.instruction : why.moved;
-  stats.source = source_of(why);
+  stats.source = source_line(why);
   stats.backward = node.backward;
   return stats;
 }

@@ -7,6 +7,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 #include "ops/common/completion.h"
 
 namespace gspmd {
@@ -32,11 +33,6 @@ Nodes nodes_by_name(const Module& module) {
 Node* find(const Nodes& nodes, const std::string& name) {
   const auto found = nodes.find(name);
   return found == nodes.end() ? nullptr : found->second;
-}
-
-std::string source_of(const Node& node) {
-  const Metadata& m = node.metadata;
-  return m.source_file.empty() ? "" : fmt::format("{}:{}", m.source_file, m.source_line);
 }
 
 std::string text_of(const Node* node) {
@@ -210,7 +206,7 @@ class Explainer {
 
   NamedSharding named(const std::string& name) const {
     const Node* const node = find(given_, name);
-    return {name, text_of(node), source_of(*node)};
+    return {name, text_of(node), source_line(node->metadata)};
   }
 
   static void add(std::vector<Candidate>& list, const Node* node,

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 #include "ops/common/completion.h"
 
 namespace gspmd {
@@ -42,10 +43,10 @@ const Origin* same_digit(const Node& node, const Origin& wanted) {
 }
 
 std::string place(const Node& node) {
-  const Metadata& m = node.metadata;
-  if (m.source_file.empty()) return fmt::format("%{}", node.name());
-  const std::string what = m.op_name.empty() ? fmt::format("%{}", node.name()) : m.op_name;
-  return fmt::format("{} at {}:{}", what, m.source_file, m.source_line);
+  const std::string source = source_line(node.metadata);
+  if (source.empty() || node.metadata.op_name.empty())
+    return fmt::format("%{}{}{}", node.name(), source.empty() ? "" : " at ", source);
+  return fmt::format("{} at {}", node.metadata.op_name, source);
 }
 
 const Sharding* leaf_of(const Node& node, int64_t leaf) { return leaf_sharding(node, leaf); }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "ir/call_nesting.h"
 #include "passes/memory/plan_memory_buffers.h"
 
@@ -116,7 +117,8 @@ class Planner {
           first_leaf[number] + flat_leaf(parameters[number]->shape, alias.parameter_index);
       for (const auto& [output, other] : donated_) {
         if (other != donor) continue;
-        user_error("plan_memory: parameter {} is donated to two results; donate it to one",
+        user_error(place_of(*parameters[number]),
+                   "plan_memory: parameter {} is donated to two results; donate it to one",
                    alias.parameter);
       }
       donated_[flat_leaf(root, alias.output)] = donor;

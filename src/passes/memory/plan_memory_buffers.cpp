@@ -5,6 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 
 namespace gspmd {
 
@@ -18,7 +19,7 @@ std::string source_line_of(const Node& node) {
     if (at->operands().empty()) return "";
     at = at->operand(0);
   }
-  return fmt::format("{}:{}", at->metadata.source_file, at->metadata.source_line);
+  return source_line(at->metadata);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "ops/control/partition.h"
 #include "passes/partition/manual.h"
@@ -14,9 +15,8 @@ namespace gspmd {
 namespace {
 
 std::string place(const Node& node) {
-  if (node.metadata.source_file.empty()) return node.name();
-  return fmt::format("{} ({}:{})", node.name(), node.metadata.source_file,
-                     node.metadata.source_line);
+  const std::string source = source_line(node.metadata);
+  return source.empty() ? node.name() : fmt::format("{} ({})", node.name(), source);
 }
 
 void refuse_transfer(const Node& node) {
@@ -118,7 +118,7 @@ PartitionResult SpmdPartitioner::run() {
   frame_ = std::make_unique<Frame>();
   frame_->local = local;
   partition_computation(entry, *local);
-  finish_root(entry, sharding(*entry.root()));
+  at_node(*entry.root(), [&] { finish_root(entry, sharding(*entry.root())); });
   if (poisons_) {
     keep_layouts();
     poison_absent(*result_.module, layouts_, num_devices_);
@@ -130,9 +130,10 @@ PartitionResult SpmdPartitioner::run() {
 }
 
 void SpmdPartitioner::partition_computation(const Computation& global, Computation&) {
-  for (Node* parameter : global.parameters()) partition_node(*parameter);
+  for (Node* parameter : global.parameters())
+    at_node(*parameter, [&] { partition_node(*parameter); });
   for (const auto& node : global.nodes())
-    if (!node->is(Opcode::parameter)) partition_node(*node);
+    if (!node->is(Opcode::parameter)) at_node(*node, [&] { partition_node(*node); });
 }
 
 void SpmdPartitioner::keep_layouts() {
@@ -157,7 +158,7 @@ Computation* SpmdPartitioner::partition_called(const Computation& global, const 
   frame_ = std::make_unique<Frame>();
   frame_->local = result_.module->add_computation(global.name());
   partition_computation(global, *frame_->local);
-  finish_root(global, result);
+  at_node(*global.root(), [&] { finish_root(global, result); });
   if (poisons_) keep_layouts();
   Computation* done = frame_->local;
   frame_ = std::move(caller);

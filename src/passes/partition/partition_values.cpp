@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "moves/rematerialization.h"
 #include "moves/table_reshard.h"
@@ -179,8 +180,8 @@ void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sha
   if (moved) remat.tensor = name(*moved);
   if (reader_) remat.op = reader_->name();
   for (const Node* node : {reader_, moved}) {
-    if (!node || node->metadata.source_file.empty() || !remat.source.empty()) continue;
-    remat.source = fmt::format("{}:{}", node->metadata.source_file, node->metadata.source_line);
+    if (!node || !remat.source.empty()) continue;
+    remat.source = source_line(node->metadata);
   }
   remat.avoid = how_to_avoid(shape, from, to, remat.tensor, remat.op, num_devices_);
   result_.full_rematerializations.push_back(std::move(remat));

@@ -1,6 +1,7 @@
 #include "passes/prepare/expand_ops.h"
 
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
 
@@ -43,7 +44,7 @@ bool expand_in(Computation& computation) {
   for (const auto& node : computation.nodes())
     if (node->op().expand && !in_manual_region(*node)) found.push_back(node.get());
   bool changed = false;
-  for (Node* node : found) changed |= expand_one(*node);
+  for (Node* node : found) changed |= at_node(*node, [&] { return expand_one(*node); });
   if (!changed) return false;
   computation.remove_dead();
   computation.sort();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "passes/graph/rewrite.h"
 
 namespace gspmd {
@@ -52,7 +53,8 @@ std::vector<Node*> operands_of(const Node& start, const Node& done) {
     updates.pop_back();
   }
   if (start.is(Opcode::async_start) && operands.size() != start.called.at(0)->parameters().size())
-    user_error("async-done: \"{}\" ends a call of \"{}\" with {} of its {} operands bound",
+    user_error(place_of(done),
+               "async-done: \"{}\" ends a call of \"{}\" with {} of its {} operands bound",
                done.name(), start.called[0]->name(), operands.size(),
                start.called[0]->parameters().size());
   return operands;

@@ -1,3 +1,4 @@
+#include "gspmd/ir/place.h"
 #include "gspmd/passes/simplify/simplify.h"
 #include "passes/simplify/simplify_rules.h"
 
@@ -40,7 +41,7 @@ bool simplify_once(Computation& computation) {
     Node& node = *computation.nodes()[i];
     if (node.users().empty() && !node.is_root()) continue;
     const size_t before = computation.nodes().size();
-    Node* const to = rewrite(node);
+    Node* const to = at_node(node, [&] { return rewrite(node); });
     if (to == nullptr) continue;
     const bool is_new =
         before < computation.nodes().size() && to->id() >= computation.nodes()[before]->id();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 
@@ -108,10 +109,12 @@ std::unique_ptr<Module> copies_with_regions(const Module& completed) {
     const size_t count = computation->nodes().size();
     for (size_t i = 0; i < count; ++i) {
       Node& node = *computation->nodes()[i];
-      if (is_call(node, "SPMDFullToShardShape"))
-        computation->replace_uses(&node, cut_shard(node));
-      else if (is_call(node, "SPMDShardToFullShape"))
-        computation->replace_uses(&node, join_shards(node));
+      at_node(node, [&] {
+        if (is_call(node, "SPMDFullToShardShape"))
+          computation->replace_uses(&node, cut_shard(node));
+        else if (is_call(node, "SPMDShardToFullShape"))
+          computation->replace_uses(&node, join_shards(node));
+      });
     }
     computation->remove_dead();
     computation->sort();
