@@ -11,7 +11,6 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/control/control.h"
-#include "ops/control/partition.h"
 #include "ops/rows.h"
 
 namespace gspmd {

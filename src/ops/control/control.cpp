@@ -6,7 +6,6 @@
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
 #include "ops/common/strided_view.h"
-#include "ops/control/partition.h"
 #include "ops/rows.h"
 
 namespace gspmd {

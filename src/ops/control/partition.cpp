@@ -1,4 +1,3 @@
-#include "ops/control/partition.h"
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/partition_context.h"

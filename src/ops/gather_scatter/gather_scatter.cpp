@@ -1,10 +1,508 @@
 #include "ops/gather_scatter/gather_scatter.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "gspmd/kernels/indexed_slices.h"
+#include "gspmd/ops/builders.h"
 #include "ops/common/check.h"
+#include "ops/common/combine_values.h"
+#include "ops/common/gradient.h"
+#include "ops/common/loops.h"
+#include "ops/common/widen.h"
 #include "ops/rows.h"
 #include "ops/shape/lower.h"
 
 namespace gspmd {
+namespace {
+
+// The attributes that gather and scatter share, by their names in each.
+struct IndexAttributes {
+  const char* window_name;
+  const Dims& window;
+  const char* dropped_name;
+  const Dims& dropped;
+  const char* map_name;
+  const Dims& map;
+  const Dims& operand_batching;
+  const Dims& indices_batching;
+  int64_t index_vector_dim;
+};
+
+void check_index_vector(const Node& node, const Shape& indices, const IndexAttributes& attrs) {
+  if (!is_integer(indices.dtype))
+    user_error("{}: the indices are {}; they have to be integers", opcode_name(node.opcode()),
+               to_string(indices));
+  if (attrs.index_vector_dim < 0 || attrs.index_vector_dim > indices.rank())
+    user_error("{}: index_vector_dim={} is outside 0 .. {} of indices {}",
+               opcode_name(node.opcode()), attrs.index_vector_dim, indices.rank(),
+               to_string(indices));
+  const int64_t components = attrs.index_vector_dim == indices.rank()
+                                 ? 1
+                                 : indices.dims[static_cast<size_t>(attrs.index_vector_dim)];
+  if (static_cast<int64_t>(attrs.map.size()) != components)
+    user_error("{}: {}={} has {} entries, the index vectors of {} have {} components",
+               opcode_name(node.opcode()), attrs.map_name, braces(attrs.map), attrs.map.size(),
+               to_string(indices), components);
+}
+
+void check_batching(const Node& node, const Shape& operand, const Shape& indices,
+                    const IndexAttributes& attrs) {
+  check_dim_list(node, "operand batching dims ", attrs.operand_batching, operand.rank());
+  check_dim_list(node, "indices batching dims ", attrs.indices_batching, indices.rank());
+  if (attrs.operand_batching.size() != attrs.indices_batching.size())
+    user_error("{}: {} batching dims of the operand, {} of the indices; they have to pair up",
+               opcode_name(node.opcode()), attrs.operand_batching.size(),
+               attrs.indices_batching.size());
+  if (contains(attrs.indices_batching, attrs.index_vector_dim))
+    user_error("{}: dim {} of the indices cannot be both a batching dim and the index vector",
+               opcode_name(node.opcode()), attrs.index_vector_dim);
+  for (size_t i = 0; i < attrs.operand_batching.size(); ++i) {
+    const int64_t a = attrs.operand_batching[i];
+    const int64_t b = attrs.indices_batching[i];
+    if (operand.dims[static_cast<size_t>(a)] != indices.dims[static_cast<size_t>(b)])
+      user_error("{}: batching dims {} of {} and {} of {} differ in size",
+                 opcode_name(node.opcode()), a, to_string(operand), b, to_string(indices));
+  }
+}
+
+void check_index_attributes(const Node& node, const Shape& operand, const Shape& indices,
+                            int64_t result_rank, const IndexAttributes& attrs) {
+  check_index_vector(node, indices, attrs);
+  check_dim_list(node, attrs.window_name, attrs.window, result_rank);
+  check_ascending(node, attrs.window_name, attrs.window);
+  check_dim_list(node, attrs.dropped_name, attrs.dropped, operand.rank());
+  check_ascending(node, attrs.dropped_name, attrs.dropped);
+  check_dim_list(node, attrs.map_name, attrs.map, operand.rank());
+  check_batching(node, operand, indices, attrs);
+  check_ascending(node, "operand batching dims ", attrs.operand_batching);
+  for (const int64_t d : attrs.operand_batching)
+    if (contains(attrs.dropped, d) || contains(attrs.map, d))
+      user_error("{}: batching dim {} of the operand is also in {} or {}",
+                 opcode_name(node.opcode()), d, attrs.dropped_name, attrs.map_name);
+  const auto kept = operand.rank() - static_cast<int64_t>(attrs.dropped.size()) -
+                    static_cast<int64_t>(attrs.operand_batching.size());
+  if (static_cast<int64_t>(attrs.window.size()) != kept)
+    user_error("{}: {}={} has {} entries, {} dims of operand {} remain inside a slice",
+               opcode_name(node.opcode()), attrs.window_name, braces(attrs.window),
+               attrs.window.size(), kept, to_string(operand));
+}
+
+int64_t index_batch_rank(const Shape& indices, int64_t index_vector_dim) {
+  return indices.rank() - (index_vector_dim == indices.rank() ? 0 : 1);
+}
+
+}  // namespace
+
+Shape infer_gather(const Node& node) {
+  check_operand_count(node, 2);
+  const Shape& operand = array_operand(node, 0);
+  const Shape& indices = array_operand(node, 1);
+  const GatherDims& dims = node.attrs.gather;
+  const Dims& sizes = node.attrs.slice_sizes;
+  const int64_t rank = index_batch_rank(indices, dims.index_vector_dim) +
+                       static_cast<int64_t>(dims.offset_dims.size());
+  check_index_attributes(
+      node, operand, indices, rank,
+      {"offset_dims", dims.offset_dims, "collapsed_slice_dims", dims.collapsed_slice_dims,
+       "start_index_map", dims.start_index_map, dims.operand_batching_dims,
+       dims.start_indices_batching_dims, dims.index_vector_dim});
+  if (sizes.size() != operand.dims.size())
+    user_error("gather: slice_sizes={} has {} entries, operand {} has {} dims", braces(sizes),
+               sizes.size(), to_string(operand), operand.rank());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto dim = static_cast<int64_t>(d);
+    if (sizes[d] < 0 || sizes[d] > operand.dims[d])
+      user_error("gather: slice size {} of dim {} is outside 0 .. {} of operand {}", sizes[d], d,
+                 operand.dims[d], to_string(operand));
+    if (contains(dims.collapsed_slice_dims, dim) && sizes[d] != 1)
+      user_error("gather: collapsed dim {} has slice size {}; only size 1 can be collapsed", d,
+                 sizes[d]);
+    if (contains(dims.operand_batching_dims, dim) && sizes[d] > 1)
+      user_error("gather: batching dim {} has slice size {}, it has to be 1", d, sizes[d]);
+  }
+  Shape result(operand.dtype, Dims(static_cast<size_t>(rank)));
+  size_t window = 0;
+  size_t batch = 0;
+  Dims window_sizes;
+  Dims batch_sizes;
+  for (int64_t d = 0; d < operand.rank(); ++d)
+    if (!contains(dims.collapsed_slice_dims, d) && !contains(dims.operand_batching_dims, d))
+      window_sizes.push_back(sizes[static_cast<size_t>(d)]);
+  for (int64_t d = 0; d < indices.rank(); ++d)
+    if (d != dims.index_vector_dim) batch_sizes.push_back(indices.dims[static_cast<size_t>(d)]);
+  for (int64_t d = 0; d < rank; ++d)
+    result.dims[static_cast<size_t>(d)] =
+        contains(dims.offset_dims, d) ? window_sizes[window++] : batch_sizes[batch++];
+  return checked_size(node, std::move(result));
+}
+
+Shape infer_scatter(const Node& node) {
+  check_operand_count(node, 3, -1);
+  const auto count = static_cast<int64_t>(node.operands().size());
+  if (count % 2 == 0)
+    user_error("scatter: {} operands; it takes n operands, the indices and n updates", count);
+  const int64_t inputs = count / 2;
+  const ScatterDims& dims = node.attrs.scatter;
+  const Shape& indices = array_operand(node, inputs);
+  const Shape& operand = array_operand(node, 0);
+  const Shape& updates = array_operand(node, inputs + 1);
+  check_index_attributes(
+      node, operand, indices, updates.rank(),
+      {"update_window_dims", dims.update_window_dims, "inserted_window_dims",
+       dims.inserted_window_dims, "scatter_dims_to_operand_dims", dims.scatter_dims_to_operand_dims,
+       dims.input_batching_dims, dims.scatter_indices_batching_dims, dims.index_vector_dim});
+  const int64_t wanted = index_batch_rank(indices, dims.index_vector_dim) +
+                         static_cast<int64_t>(dims.update_window_dims.size());
+  if (updates.rank() != wanted)
+    user_error("scatter: updates {} have {} dims, indices {} and the window need {}",
+               to_string(updates), updates.rank(), to_string(indices), wanted);
+  const SliceDims slices = scatter_slice_dims(node);
+  for (size_t i = 0; i < slices.window_result.size(); ++i) {
+    const int64_t u = slices.window_result[i];
+    const int64_t o = slices.window_operand[i];
+    if (updates.dims[static_cast<size_t>(u)] > operand.dims[static_cast<size_t>(o)])
+      user_error("scatter: window dim {} of updates {} is larger than dim {} of operand {}", u,
+                 to_string(updates), o, to_string(operand));
+  }
+  for (size_t i = 0; i < slices.batch_result.size(); ++i) {
+    const int64_t u = slices.batch_result[i];
+    const int64_t s = slices.batch_indices[i];
+    if (updates.dims[static_cast<size_t>(u)] != indices.dims[static_cast<size_t>(s)])
+      user_error("scatter: dim {} of updates {} and dim {} of indices {} differ in size", u,
+                 to_string(updates), s, to_string(indices));
+  }
+  std::vector<DType> types;
+  std::vector<Shape> results;
+  for (int64_t i = 0; i < inputs; ++i) {
+    check_same_dims(node, 0, i);
+    check_same_dims(node, inputs + 1, inputs + 1 + i);
+    check_same_dtype(node, i, inputs + 1 + i);
+    types.push_back(node.operand(i)->shape.dtype);
+    results.emplace_back(types.back(), operand.dims);
+  }
+  check_combiner_computation(node, types);
+  return tuple_unless_one(std::move(results));
+}
+
+namespace {
+
+// Where the slices of a gather or a scatter lie, at the sizes of one node.
+class Slices {
+ public:
+  Slices(SliceDims dims, const Array& indices, const Dims& operand, const Dims& result)
+      : dims_(std::move(dims)),
+        operand_(operand),
+        operand_strides_(row_major_strides(operand)),
+        result_strides_(row_major_strides(result)),
+        index_strides_(row_major_strides(indices.dims())) {
+    for (const int64_t d : dims_.batch_result) counts_.push_back(result[static_cast<size_t>(d)]);
+    window_.assign(operand.size(), 1);
+    for (size_t i = 0; i < dims_.window_result.size(); ++i)
+      window_[static_cast<size_t>(dims_.window_operand[i])] =
+          result[static_cast<size_t>(dims_.window_result[i])];
+  }
+
+  // Calls body(operand offset, result offset) for every element of every slice, slice by slice.
+  // `start_of(index element, operand dim size, window size)` gives a start, nullopt drops the
+  // slice.
+  template <class StartOf, class Body>
+  void for_each(StartOf&& start_of, Body&& body) const {
+    const Dims batch_result = picked(result_strides_, dims_.batch_result);
+    const Dims batch_indices = picked(index_strides_, dims_.batch_indices);
+    const Dims window_operand = picked(operand_strides_, dims_.window_operand);
+    const Dims window_result = picked(result_strides_, dims_.window_result);
+    const Dims window = picked(window_, dims_.window_operand);
+    const Dims batching = batching_strides();
+    for_each_offset<3>(
+        counts_, {batch_result, batch_indices, batching}, {0, 0, 0},
+        [&](const std::array<int64_t, 3>& slice) {
+          int64_t origin = slice[2];
+          const int64_t component = component_stride();
+          for (size_t i = 0; i < dims_.index_to_operand.size(); ++i) {
+            const auto d = static_cast<size_t>(dims_.index_to_operand[i]);
+            const std::optional<int64_t> start =
+                start_of(slice[1] + static_cast<int64_t>(i) * component, operand_[d], window_[d]);
+            if (!start) return;
+            origin += *start * operand_strides_[d];
+          }
+          for_each_offset<2>(window, {window_operand, window_result}, {origin, slice[0]},
+                             [&](const std::array<int64_t, 2>& at) { body(at[0], at[1]); });
+        });
+  }
+
+ private:
+  static Dims picked(const Dims& from, const Dims& which) {
+    Dims values;
+    for (const int64_t d : which) values.push_back(from[static_cast<size_t>(d)]);
+    return values;
+  }
+  int64_t component_stride() const {
+    const auto d = static_cast<size_t>(dims_.index_vector_dim);
+    return d < index_strides_.size() ? index_strides_[d] : 0;
+  }
+  // A step along a batching dim of the indices also moves the slice's origin in the operand.
+  Dims batching_strides() const {
+    Dims strides(dims_.batch_indices.size(), 0);
+    for (size_t i = 0; i < dims_.indices_batching.size(); ++i)
+      for (size_t b = 0; b < strides.size(); ++b)
+        if (dims_.batch_indices[b] == dims_.indices_batching[i])
+          strides[b] = operand_strides_[static_cast<size_t>(dims_.operand_batching[i])];
+    return strides;
+  }
+
+  SliceDims dims_;
+  Dims operand_, operand_strides_, result_strides_, index_strides_;
+  Dims counts_;  // of slices
+  Dims window_;  // size of a slice in each operand dim
+};
+
+// The start of a scatter's window where it lies inside, else nullopt: such a slice is dropped
+// whole.
+std::optional<int64_t> inner_start(const Array& indices, int64_t element, int64_t dim,
+                                   int64_t size) {
+  const int64_t start = index_at(indices, element);
+  if (start < 0 || start > dim - size) return std::nullopt;
+  return start;
+}
+
+}  // namespace
+
+Value evaluate_gather(const EvalContext& context) {
+  const Array& operand = context.operands[0].array;
+  const Array& indices = context.operands[1].array;
+  const Array result(context.node.shape);
+  if (result.size() == 0) return {result, {}, false};
+  const auto size = static_cast<size_t>(dtype_size(result.dtype()));
+  const std::byte* const in = operand.bytes().data();
+  std::byte* const out = result.bytes().data();
+  const Slices slices(gather_slice_dims(context.node), indices, operand.dims(), result.dims());
+  slices.for_each(
+      [&](int64_t element, int64_t dim, int64_t window) -> std::optional<int64_t> {
+        return clamped_start(indices, element, dim, window);
+      },
+      [&](int64_t from, int64_t to) {
+        std::memcpy(out + static_cast<size_t>(to) * size, in + static_cast<size_t>(from) * size,
+                    size);
+      });
+  return {result, {}, false};
+}
+
+namespace {
+
+// Of one operand, whose combiner is a known one.
+Value scatter_known(const EvalContext& context) {
+  const Array result = context.operands[0].array.clone();
+  const Array& indices = context.operands[1].array;
+  const Array& updates = context.operands[2].array;
+  const Combiner combiner = *recognize_combiner(*context.node.called[0]);
+  const Slices slices(scatter_slice_dims(context.node), indices, result.dims(), updates.dims());
+  visit_number(result.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = AccumulatorOf<T>;
+    const std::span<T> out = result.data<T>();
+    const std::span<const T> in = updates.data<T>();
+    std::vector<Wrapped<A>> sums;
+    for (const T value : out) sums.push_back({convert_element<A>(value)});
+    slices.for_each([&](int64_t element, int64_t dim,
+                        int64_t window) { return inner_start(indices, element, dim, window); },
+                    [&](int64_t to, int64_t from) {
+                      A& sum = sums[static_cast<size_t>(to)].value;
+                      sum =
+                          combine(combiner, sum, convert_element<A>(in[static_cast<size_t>(from)]));
+                    });
+    for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(sums[i].value);
+  });
+  return {result, {}, false};
+}
+
+}  // namespace
+
+Value evaluate_scatter(const EvalContext& context) {
+  const Node& node = context.node;
+  const size_t inputs = node.operands().size() / 2;
+  const Array& indices = context.operands[inputs].array;
+  std::vector<Array> results;
+  std::vector<Array> updates;
+  for (size_t i = 0; i < inputs; ++i) {
+    results.push_back(context.operands[i].array.clone());
+    updates.push_back(context.operands[inputs + 1 + i].array);
+  }
+  if (updates[0].size() == 0) return pack(node.shape, results);
+  if (inputs == 1 && recognize_combiner(*node.called[0]))
+    return evaluate_any_width(context, scatter_known);
+  const Slices slices(scatter_slice_dims(node), indices, results[0].dims(), updates[0].dims());
+  CalledCombiner combiner(context.call, *node.called[0], results, updates);
+  slices.for_each([&](int64_t element, int64_t dim,
+                      int64_t window) { return inner_start(indices, element, dim, window); },
+                  [&](int64_t to, int64_t from) { combiner.combine(to, from); });
+  return pack(node.shape, results);
+}
+
+namespace {
+
+// The largest start that each component of an index vector may have, at the indices' shape.
+Node* largest_starts(Node* indices, const SliceDims& slices, const Dims& operand,
+                     const Dims& window) {
+  Computation& c = indices->parent();
+  const DType dtype = indices->shape.dtype;
+  const bool is_signed = is_signed_integer(dtype);
+  const double most =
+      std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - (is_signed ? 1 : 0)) - 1;
+  Array limits(dtype, {static_cast<int64_t>(slices.index_to_operand.size())});
+  bool equal = true;
+  for (int64_t i = 0; i < limits.size(); ++i) {
+    const auto d = static_cast<size_t>(slices.index_to_operand[static_cast<size_t>(i)]);
+    limits.set(i, std::min(static_cast<double>(operand[d] - window[d]), most));
+    equal = equal && limits.at(i) == limits.at(0);
+  }
+  if (limits.size() == 0) return zeros_like(*indices);
+  if (equal) return hlo::splat(c, indices->shape, limits.at(0));
+  return hlo::broadcast(hlo::constant(c, limits), indices->dims(), {slices.index_vector_dim});
+}
+
+// Sizes of a slice in the operand's dims, from those of the sliced array.
+Dims window_sizes(const SliceDims& slices, int64_t operand_rank, const Dims& sliced) {
+  Dims sizes(static_cast<size_t>(operand_rank), 1);
+  for (size_t i = 0; i < slices.window_operand.size(); ++i)
+    sizes[static_cast<size_t>(slices.window_operand[i])] =
+        sliced[static_cast<size_t>(slices.window_result[i])];
+  return sizes;
+}
+
+// A gather moves starts inside, a scatter would drop them: the starts are moved first.
+std::vector<Node*> gather(Node& y, Node* c) {
+  Node* const operand = y.operand(0);
+  Node* const indices = y.operand(1);
+  const SliceDims slices = gather_slice_dims(y);
+  const GatherDims& from = y.attrs.gather;
+  Node* const limits = largest_starts(indices, slices, operand->dims(), y.attrs.slice_sizes);
+  Node* const inside = emit(y.parent(), Opcode::clamp, {zeros_like(*indices), indices, limits});
+  ScatterDims dims;
+  dims.update_window_dims = from.offset_dims;
+  dims.inserted_window_dims = from.collapsed_slice_dims;
+  dims.scatter_dims_to_operand_dims = from.start_index_map;
+  dims.input_batching_dims = from.operand_batching_dims;
+  dims.scatter_indices_batching_dims = from.start_indices_batching_dims;
+  dims.index_vector_dim = from.index_vector_dim;
+  Computation* const add = binary_computation(y.parent().module(), Opcode::add, y.shape.dtype);
+  return {hlo::scatter(zeros_like(*operand), inside, c, dims, add), nullptr};
+}
+
+// Whether each element of the updates was added: its slice lies inside the operand.
+Node* kept_updates(Node& y, const SliceDims& slices, const Dims& window) {
+  Node* const indices = y.operand(1);
+  Node* const updates = y.operand(2);
+  Node* const limits = largest_starts(indices, slices, y.dims(), window);
+  Node* inside =
+      hlo::binary(Opcode::and_, hlo::compare(indices, zeros_like(*indices), Direction::ge),
+                  hlo::compare(indices, limits, Direction::le));
+  if (slices.index_vector_dim < indices->rank()) {
+    Computation* const both = binary_computation(y.parent().module(), Opcode::and_, DType::pred);
+    inside = hlo::reduce(inside, hlo::scalar(y.parent(), DType::pred, 1), {slices.index_vector_dim},
+                         both);
+  }
+  return hlo::broadcast(inside, updates->dims(), slices.batch_result);
+}
+
+std::vector<Node*> scatter(Node& y, Node* c) {
+  if (recognize_combiner(*y.called[0]) != Combiner::sum)
+    user_error("scatter: \"{}\" has no gradient: its combiner {} is not a sum", y.name(),
+               y.called[0]->name());
+  const SliceDims slices = scatter_slice_dims(y);
+  const ScatterDims& from = y.attrs.scatter;
+  Node* const updates = y.operand(2);
+  GatherDims dims;
+  dims.offset_dims = from.update_window_dims;
+  dims.collapsed_slice_dims = from.inserted_window_dims;
+  dims.start_index_map = from.scatter_dims_to_operand_dims;
+  dims.operand_batching_dims = from.input_batching_dims;
+  dims.start_indices_batching_dims = from.scatter_indices_batching_dims;
+  dims.index_vector_dim = from.index_vector_dim;
+  const Dims window = window_sizes(slices, y.rank(), updates->dims());
+  Node* const taken = hlo::gather(c, y.operand(1), dims, window);
+  Node* const kept = kept_updates(y, slices, window);
+  return {c, nullptr, hlo::select(kept, taken, zeros_like(*updates))};
+}
+
+}  // namespace
+
+std::vector<Node*> gather_gradient(Node& node, Node* cotangent) {
+  return floats_only<gather>(node, cotangent);
+}
+
+std::vector<Node*> scatter_gradient(Node& node, Node* cotangent) {
+  if (node.shape.is_tuple)
+    user_error(
+        "scatter: \"{}\" has no gradient: it updates {} arrays together; scatter them one by one",
+        node.name(), node.operands().size() / 2);
+  return floats_only<scatter>(node, cotangent);
+}
+
+namespace {
+
+Dims picked(const Dims& from, const Dims& which) {
+  Dims values;
+  for (const int64_t d : which) values.push_back(from[static_cast<size_t>(d)]);
+  return values;
+}
+
+// `sliced` is the operand of a gather or scatter; `dense` the gather's result or the updates.
+IndexedSlices indexed_slices(const SliceDims& dims, const Node& sliced, const Node& indices,
+                             const Shape& dense) {
+  const Dims sliced_strides = row_major_strides(sliced.dims());
+  const Dims dense_strides = row_major_strides(dense.dims);
+  const Dims index_strides = row_major_strides(indices.dims());
+  IndexedSlices s;
+  s.dtype = sliced.shape.dtype;
+  s.index_dtype = indices.shape.dtype;
+  s.counts = picked(dense.dims, dims.batch_result);
+  s.batch = picked(dense_strides, dims.batch_result);
+  s.batch_indices = picked(index_strides, dims.batch_indices);
+  s.batch_origin.assign(s.counts.size(), 0);
+  for (size_t i = 0; i < dims.indices_batching.size(); ++i) {
+    for (size_t b = 0; b < s.counts.size(); ++b) {
+      if (dims.batch_indices[b] != dims.indices_batching[i]) continue;
+      s.batch_origin[b] = sliced_strides[static_cast<size_t>(dims.operand_batching[i])];
+    }
+  }
+  s.window = {dtype_size(s.dtype), picked(dense.dims, dims.window_result),
+              picked(sliced_strides, dims.window_operand),
+              picked(dense_strides, dims.window_result)};
+  Dims window(sliced.dims().size(), 1);
+  for (size_t i = 0; i < dims.window_operand.size(); ++i) {
+    window[static_cast<size_t>(dims.window_operand[i])] = s.window.dims[i];
+  }
+  const auto vector = static_cast<size_t>(dims.index_vector_dim);
+  const int64_t step = vector < index_strides.size() ? index_strides[vector] : 0;
+  for (size_t i = 0; i < dims.index_to_operand.size(); ++i) {
+    const auto d = static_cast<size_t>(dims.index_to_operand[i]);
+    s.components.push_back(
+        {static_cast<int64_t>(i) * step, sliced_strides[d], sliced.dims()[d] - window[d]});
+  }
+  return s;
+}
+
+bool movable(DType dtype) { return dtype_size(dtype) >= 1 && dtype_size(dtype) <= 8; }
+
+}  // namespace
+
+PreparedKernel lower_gather(const Node& node) {
+  if (!movable(node.shape.dtype)) return {};
+  return prepare_gather(
+      indexed_slices(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.shape));
+}
+
+PreparedKernel lower_scatter(const Node& node) {
+  const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
+  if (node.operands().size() != 3 || !combiner) return {};
+  return prepare_scatter(indexed_slices(scatter_slice_dims(node), *node.operand(0),
+                                        *node.operand(1), node.operand(2)->shape),
+                         static_cast<ScatterCombiner>(*combiner), node.shape.elements_count());
+}
+
 namespace {
 
 SliceDims slice_dims(int64_t operand_rank, int64_t result_rank, int64_t indices_rank,

@@ -1,5 +1,3 @@
-#include "ops/gather_scatter/spread.h"
-
 #include <algorithm>
 #include <cmath>
 #include <compare>
@@ -9,6 +7,7 @@
 
 #include "moves/price.h"
 #include "moves/table_reshard.h"
+#include "ops/gather_scatter/nest.h"
 
 namespace gspmd {
 namespace {

@@ -7,7 +7,7 @@
 #include "mesh/manual_digits.h"
 #include "moves/placement.h"
 #include "ops/emission/exchange.h"
-#include "ops/gather_scatter/local_indices.h"
+#include "ops/gather_scatter/partition.h"
 #include "ops/shape/shape.h"
 
 namespace gspmd {

@@ -7,7 +7,6 @@
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
 #include "ops/reduce/combiner_structure.h"
-#include "ops/window/cumulative.h"
 #include "ops/window/window.h"
 
 namespace gspmd {

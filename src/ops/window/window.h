@@ -31,6 +31,15 @@ PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the la
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);
 
+// A window dim in which every position has all elements up to it, or from it on: result[i] combines
+// y[0..i] (reverse: y[i..]), where y[i] = x[i + shift], nothing outside of the dim. So cumulative
+// sums are written; shift is 0 but for exclusive ones.
+struct CumulativeDim {
+  bool reverse = false;
+  int64_t shift = 0;
+};
+std::optional<CumulativeDim> cumulative_dim(const WindowDim& w, int64_t size, int64_t positions);
+
 // Cumulative sums and the like: on each device, and what the parts before come to.
 std::optional<Partitioned> partition_cumulative(PartitionContext& context, Node& node);
 // Each device chooses in all windows that touch its part: halos of elements and sources.

@@ -13,15 +13,16 @@ double flops_of(const Node& node) {
   return op.has(kElementwise) ? static_cast<double>(node.shape.elements_count()) : 0;
 }
 
-// Calls and tuples only name values.
+// Calls, loops and tuples only name values.
 bool moves_nothing(const Node& node) {
-  return node.is(Opcode::tuple) || node.is(Opcode::get_tuple_element) || !node.called.empty() ||
+  const bool calls = !node.called.empty() && !node.op().factors;
+  return node.is(Opcode::tuple) || node.is(Opcode::get_tuple_element) || calls ||
          node.op().has(kCollective) || node.is(Opcode::parameter) || node.is(Opcode::constant) ||
          node.is(Opcode::optimization_barrier);
 }
 
 double bytes_of(const Node& node) {
-  if (moves_nothing(node) && !node.is(Opcode::reduce) && !node.is(Opcode::scatter)) return 0;
+  if (moves_nothing(node)) return 0;
   auto bytes = static_cast<double>(node.shape.bytes());
   for (const Node* operand : node.operands()) bytes += static_cast<double>(operand->shape.bytes());
   return bytes;

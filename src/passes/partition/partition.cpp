@@ -5,7 +5,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
-#include "ops/control/partition.h"
+#include "ops/control/control.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
 #include "passes/partition/poison_absent.h"

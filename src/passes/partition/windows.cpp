@@ -5,7 +5,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/moves/reshard.h"
 #include "gspmd/ops/builders.h"
-#include "ops/window/cumulative.h"
+#include "ops/window/window.h"
 
 namespace gspmd {
 

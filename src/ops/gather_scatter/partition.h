@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gspmd/ir/partition_context.h"
-#include "ops/gather_scatter/spread.h"
+#include "ops/gather_scatter/nest.h"
 
 namespace gspmd {
 
