@@ -188,6 +188,24 @@ Sharding Sharding::with_shard_group(int64_t id, bool is_as) const {
   return s;
 }
 
+Sharding select_dims(const Sharding& s, const Dims& source) {
+  if (!s.is_tiled() || !s.order()) return s;
+  bool same = s.unreduced().empty() && s.rank() == std::ssize(source);
+  for (int64_t d = 0; d < s.rank() && same; ++d) same = source[static_cast<size_t>(d)] == d;
+  if (same) return s.with_open({});  // as it is spelled
+  Sharding::Splits splits{s.order(), std::vector<Digits>(source.size()), s.manual_digits()};
+  bool any = !splits.manual.empty();
+  for (size_t d = 0; d < source.size(); ++d) {
+    if (source[d] < 0) continue;
+    splits.dims[d] = s.dim(source[d]);
+    any = any || !splits.dims[d].empty();
+  }
+  Sharding selected;
+  selected.mesh_ = s.mesh_;
+  if (any) selected.splits_ = std::make_shared<const Sharding::Splits>(std::move(splits));
+  return selected;
+}
+
 bool Sharding::operator==(const Sharding& other) const {
   if (kind_ != other.kind_ || device_ != other.device_ || open_ != other.open_ ||
       shard_group_ != other.shard_group_ || shard_group_is_as_ != other.shard_group_is_as_)

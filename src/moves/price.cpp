@@ -25,9 +25,12 @@ Price price_of(ReshardKind kind) {
     case ReshardKind::reduce_scatter:
     case ReshardKind::all_to_all:
       return {.by_shares = true};
-    default:
-      return {};
+    case ReshardKind::collective_permute:
+    case ReshardKind::piecewise_permutes:
+    case ReshardKind::collective_broadcast:
+      break;
   }
+  return {};
 }
 
 }  // namespace

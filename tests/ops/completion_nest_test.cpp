@@ -113,7 +113,7 @@ void check_forward(Node& node, int64_t i, const Sharding& s) {
       if (p.operand != i || p.sharding.is_tuple()) continue;
       const auto leaf = static_cast<size_t>(std::max<int64_t>(p.leaf, 0));
       const Sharding by_nest =
-          carry_sharding(rule, rule.operands.at(static_cast<size_t>(i)), s, rule.results.at(leaf));
+          carry_sharding(rule.operands.at(static_cast<size_t>(i)), s, rule.results.at(leaf));
       INFO(told(node, mode, i, p.sharding) << ", by the nest " << to_string(by_nest));
       CHECK(is_part(p.sharding, by_nest, leaves.at(leaf).rank()));
       if (!special_ops().contains(node.opcode())) CHECK(p.sharding == by_nest);
@@ -131,8 +131,8 @@ void check_backward(Node& node, int64_t i, const Sharding& s) {
     const FactorRule rule = completion_nest(node, mode);
     for (const OperandSuggestion& said : suggestions_of_reader(node, i, mode)) {
       if (said.operand >= 0 || said.sharding.is_tuple()) continue;
-      const Sharding by_nest = carry_sharding(rule, rule.results.at(static_cast<size_t>(said.leaf)),
-                                              s, rule.operands.at(static_cast<size_t>(i)));
+      const Sharding by_nest = carry_sharding(rule.results.at(static_cast<size_t>(said.leaf)), s,
+                                              rule.operands.at(static_cast<size_t>(i)));
       INFO(told(node, mode, i, said.sharding) << ", by the nest " << to_string(by_nest));
       CHECK(is_part(said.sharding, by_nest, node.operand(i)->rank()));
       if (!special_ops().contains(node.opcode())) CHECK(said.sharding == by_nest);
@@ -182,7 +182,7 @@ TEST_CASE("Ops that leave completion to their nest hand on every loop that they 
       INFO(to_text(node) << " of " << to_string(s));
       const std::vector<ShardingProposal> proposals = proposals_of_operands(node, mode);
       REQUIRE(proposals.size() == 1);
-      CHECK(proposals[0].sharding == carry_sharding(rule, rule.operands[0], s, rule.results.at(0)));
+      CHECK(proposals[0].sharding == carry_sharding(rule.operands[0], s, rule.results.at(0)));
     }
   }
 }

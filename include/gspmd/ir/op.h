@@ -112,6 +112,8 @@ enum Trait : uint32_t {
   kFirstLeads = 1u << 10,        // the first operand decides the layout of the result
   kFixedLayout = 1u << 11,       // its result does not take a layout that needs a reshard
   kMadeAsOne = 1u << 12,         // its results are made together: all are manual or none is
+  kPlacedAnywhere = 1u << 13,    // partitioned as well where its values lie on some of the devices
+  kPlacedOnAll = 1u << 14,       // its way of partitioning needs its values on all devices
 };
 
 // How many operands an op takes.

@@ -99,6 +99,7 @@ class GSPMD_API Sharding {
 
  private:
   friend class ShardingText;
+  friend Sharding select_dims(const Sharding& s, const Dims& source);
   // What is tiled; copies share it, since it never changes.
   struct Splits {
     DeviceOrder order = nullptr;
@@ -123,6 +124,11 @@ class GSPMD_API Sharding {
   int64_t shard_group_ = 0;
   bool shard_group_is_as_ = false;
 };
+
+// The sharding of a value whose dim d is dim `source[d]` of the value that is laid out as `s` (-1:
+// none, not split; no dim twice). Digits of dims that are not named become replication, unreduced
+// ones too; what is manual stays, and the mesh. What is not tiled stays as it is.
+GSPMD_API Sharding select_dims(const Sharding& s, const Dims& source);
 
 // The same tile on every device: like == but blind to spelling, order inside replicated subgroups,
 // open dims and shard groups. Two different orders that lay out the data equally are equivalent.

@@ -321,9 +321,9 @@ constexpr OpInfo exchange(Opcode opcode, decltype(OpInfo::infer) infer,
           .partition = partition_collective};
 }
 
-// The start or the end of one, in a per-device program.
-constexpr OpInfo half(Opcode opcode, uint32_t traits, decltype(OpInfo::infer) infer,
-                      decltype(OpInfo::evaluate) evaluate) {
+// One that only per-device programs hold: begun and ended apart, or ragged.
+constexpr OpInfo per_device(Opcode opcode, uint32_t traits, decltype(OpInfo::infer) infer,
+                            decltype(OpInfo::evaluate) evaluate) {
   return {.opcode = opcode,
           .traits = kIntegerPreserving | traits,
           .operands = {1, -1},
@@ -339,14 +339,15 @@ const OpInfo kRows[] = {
     exchange(Opcode::all_to_all, infer_all_to_all),
     exchange(Opcode::collective_permute, infer_collective_permute, same_dims_factors, kPointwise),
     exchange(Opcode::collective_broadcast, infer_collective_broadcast, same_dims_factors),
-    half(Opcode::ragged_all_to_all, kCollective, infer_ragged_all_to_all, nullptr),
-    half(Opcode::all_reduce_start, kCollective, infer_all_reduce, evaluate_alone),
-    half(Opcode::all_gather_start, kCollective, infer_start<infer_all_gather>, evaluate_alone),
-    half(Opcode::collective_permute_start, kCollective, infer_start<infer_collective_permute>,
-         evaluate_alone),
-    half(Opcode::all_reduce_done, 0, infer_all_reduce_done, evaluate_done),
-    half(Opcode::all_gather_done, 0, infer_done, evaluate_done),
-    half(Opcode::collective_permute_done, 0, infer_done, evaluate_done),
+    per_device(Opcode::ragged_all_to_all, kCollective, infer_ragged_all_to_all, nullptr),
+    per_device(Opcode::all_reduce_start, kCollective, infer_all_reduce, evaluate_alone),
+    per_device(Opcode::all_gather_start, kCollective, infer_start<infer_all_gather>,
+               evaluate_alone),
+    per_device(Opcode::collective_permute_start, kCollective, infer_start<infer_collective_permute>,
+               evaluate_alone),
+    per_device(Opcode::all_reduce_done, 0, infer_all_reduce_done, evaluate_done),
+    per_device(Opcode::all_gather_done, 0, infer_done, evaluate_done),
+    per_device(Opcode::collective_permute_done, 0, infer_done, evaluate_done),
 };
 
 }  // namespace

@@ -5,14 +5,6 @@
 
 namespace gspmd {
 
-Sharding select_dims(const Sharding& s, const Dims& source) {
-  if (!s.is_tiled() || !s.order()) return s;
-  std::vector<Digits> dims(source.size());
-  for (size_t d = 0; d < source.size(); ++d)
-    if (source[d] >= 0) dims[d] = s.dim(source[d]);
-  return Sharding::tiled(s.order(), std::move(dims), s.manual_digits()).with_mesh(s.mesh());
-}
-
 Sharding whole_on(const Sharding& s, const Dims& dims, int64_t rank) {
   Dims source(static_cast<size_t>(rank));
   for (int64_t d = 0; d < rank; ++d)
@@ -28,18 +20,14 @@ Sharding whole_except(const Sharding& s, const Dims& dims, int64_t rank) {
   return select_dims(s, source);
 }
 
-Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from_dims,
-                        const Sharding& from, const std::vector<int64_t>& to_dims) {
+Sharding carry_sharding(const std::vector<int64_t>& from_dims, const Sharding& from,
+                        const std::vector<int64_t>& to_dims) {
   if (!from.order()) return Sharding::replicated();
-  std::vector<Digits> factors(rule.factors.size());
-  for (size_t d = 0; d < from_dims.size(); ++d)
-    if (from_dims[d] >= 0)
-      factors[static_cast<size_t>(from_dims[d])] = from.dim(static_cast<int64_t>(d));
-  std::vector<Digits> dims(to_dims.size());
+  Dims source(to_dims.size(), -1);
   for (size_t d = 0; d < to_dims.size(); ++d)
-    if (to_dims[d] >= 0) dims[d] = factors[static_cast<size_t>(to_dims[d])];
-  return Sharding::tiled(from.order(), std::move(dims), from.manual_digits())
-      .with_mesh(from.mesh());
+    for (size_t e = 0; e < from_dims.size() && to_dims[d] >= 0; ++e)
+      if (from_dims[e] == to_dims[d]) source[d] = static_cast<int64_t>(e);
+  return select_dims(from, source);
 }
 
 bool more_specific(const Sharding& a, const Sharding& b) {

@@ -9,17 +9,14 @@ namespace gspmd {
 
 // What the rules of completion share (docs/spec/completion.md 4 to 6).
 
-// The sharding of a value whose dim d is dim `source[d]` of the value that is laid out as `s` (-1:
-// none, not split). Digits of dims that are not named become replication; what is manual stays.
-Sharding select_dims(const Sharding& s, const Dims& source);
 // The same value with these dims whole, or with all others whole.
 Sharding whole_on(const Sharding& s, const Dims& dims, int64_t rank);
 Sharding whole_except(const Sharding& s, const Dims& dims, int64_t rank);
 
 // The sharding of a value whose dim d is factor `to_dims[d]`, as one whose dim d is `from_dims[d]`
 // suggests it: digits of factors that both have, and what is manual. The rest becomes replication.
-Sharding carry_sharding(const FactorRule& rule, const std::vector<int64_t>& from_dims,
-                        const Sharding& from, const std::vector<int64_t>& to_dims);
+Sharding carry_sharding(const std::vector<int64_t>& from_dims, const Sharding& from,
+                        const std::vector<int64_t>& to_dims);
 
 // The device that holds the first part of a reversed dim holds the last part of the operand: the
 // same digits over an order that counts backwards there. O(devices); whole beyond 2^20 of them.

@@ -40,7 +40,7 @@ Proposals nest_forward(const Node& node, CompletionMode mode) {
     if (!s) continue;
     if (proposals.empty()) rule = completion_nest(node, mode);
     const auto& from = rule.operands.at(static_cast<size_t>(i));
-    proposals.push_back({carry_sharding(rule, from, *s, rule.results.at(0)), i, -1, rules.weighed});
+    proposals.push_back({carry_sharding(from, *s, rule.results.at(0)), i, -1, rules.weighed});
   }
   return proposals;
 }
@@ -54,14 +54,15 @@ Suggestions nest_suggestions(const Node& reader, int64_t operand, CompletionMode
   if (!result) return {};
   const FactorRule rule = completion_nest(reader, mode);
   const auto& to = rule.operands.at(static_cast<size_t>(operand));
+  if (rules.operands_confer && to.empty()) return {};
   Suggestions said;
   said.push_back(
-      {carry_sharding(rule, rule.results.at(static_cast<size_t>(leaf)), *result, to), -1, leaf});
+      {carry_sharding(rule.results.at(static_cast<size_t>(leaf)), *result, to), -1, leaf});
   for (int64_t i = 0; i < speakers && rules.operands_confer; ++i) {
     const auto& from = rule.operands.at(static_cast<size_t>(i));
     const bool is_itself = reader.operand(i) == reader.operand(operand) && from == to;
     const Sharding* s = i == operand || is_itself ? nullptr : tiled_leaf(*reader.operand(i));
-    if (s) said.push_back({carry_sharding(rule, from, *s, to), i});
+    if (s) said.push_back({carry_sharding(from, *s, to), i});
   }
   return said;
 }

@@ -35,7 +35,7 @@ void add_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep
 WindowStep window_step(const WindowDim& w) {
   constexpr int64_t kHuge = int64_t(1) << 40;  // served by nobody, and sums of it fit
   return {w.stride, std::clamp(w.pad_low, -kHuge, kHuge), std::min(w.base_dilation, kHuge),
-          saturating_multiply(w.size - 1, w.window_dilation) + 1};
+          saturating_add(saturating_multiply(w.size - 1, w.window_dilation), 1)};
 }
 
 Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,

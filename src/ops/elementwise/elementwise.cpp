@@ -303,7 +303,7 @@ constexpr Row kRows[] = {
     {Opcode::sine, 1, 0, infer_unary<Types::analytic>},
     {Opcode::sqrt, 1, 0, infer_unary<Types::analytic>},
     {Opcode::tanh, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::copy, 1, kExact | kLinear | kDataMovement, infer_copy, copy_factors},
+    {Opcode::copy, 1, kExact | kLinear | kDataMovement | kPlacedAnywhere, infer_copy, copy_factors},
     {Opcode::convert, 1, kExact, infer_convert},
     {Opcode::add, 2, kExact | kCommutative | kLinear, infer_binary<Types::any>},
     {Opcode::subtract, 2, kExact | kLinear, infer_binary<Types::number>},

@@ -13,9 +13,9 @@ namespace gspmd {
 namespace {
 
 // What one side says of another, nullopt where none of its dims reach there.
-MaybeSharding reaching(const FactorRule& rule, const std::vector<int64_t>& from_dims,
-                       const Sharding& from, const std::vector<int64_t>& to_dims) {
-  Sharding s = carry_sharding(rule, from_dims, from, to_dims);
+MaybeSharding reaching(const std::vector<int64_t>& from_dims, const Sharding& from,
+                       const std::vector<int64_t>& to_dims) {
+  Sharding s = carry_sharding(from_dims, from, to_dims);
   if (s.is_replicated()) return std::nullopt;
   return s;
 }
@@ -48,7 +48,7 @@ FactorRule scatter_rule(const Node& node, bool by_position) {
       inputs == 1 ? recognize_combiner(*node.called[0]) : std::nullopt;
   const Factor dealt{1, combiner ? FactorKind::reduction : FactorKind::blocked,
                      combiner.value_or(Combiner::sum)};
-  IndexFactors made = index_factors(scatter_nest(node, true), by_position, dealt);
+  IndexFactors made = index_factors(scatter_nest(node, true, by_position), by_position, dealt);
   FactorRule rule;
   rule.factors = std::move(made.factors);
   rule.operands.assign(inputs, made.operand);
@@ -60,7 +60,7 @@ FactorRule scatter_rule(const Node& node, bool by_position) {
 
 }  // namespace
 
-FactorRule gather_factors(const Node& node) { return gather_rule(gather_nest(node), false); }
+FactorRule gather_factors(const Node& node) { return gather_rule(gather_nest(node, false), false); }
 
 // The slices are a reduction: each part of them, scattered into the combiner's identity, is a
 // partial result of the whole operand.
@@ -76,12 +76,12 @@ Proposals gather_forward(const Node& node, CompletionMode mode) {
   const Sharding* indices = tiled_leaf(*node.operand(1));
   Proposals proposals;
   const auto propose = [&](const std::vector<int64_t>& some) {
-    if (const auto s = reaching(rule, some, *operand, rule.results[0]))
-      proposals.push_back({*s, 0});
+    if (std::all_of(some.begin(), some.end(), [](int64_t f) { return f < 0; })) return;
+    if (const auto s = reaching(some, *operand, rule.results[0])) proposals.push_back({*s, 0});
   };
   if (operand) propose(dims_of(nest, IndexMethod::batching, IndexArray::operand, dims));
   if (indices)
-    proposals.push_back({carry_sharding(rule, rule.operands[1], *indices, rule.results[0]), 1});
+    proposals.push_back({carry_sharding(rule.operands[1], *indices, rule.results[0]), 1});
   if (!mode.spmd || !operand) return proposals;
   // Each by itself, so that a conflict about one does not lose the other.
   const auto by_position = dims_of(nest, IndexMethod::parallel, IndexArray::operand, dims);
@@ -94,10 +94,10 @@ Suggestions gather_suggestions(const Node& node, int64_t operand, CompletionMode
   if (!is_laid_out(node)) return {};
   const FactorRule rule = gather_rule(gather_nest(node), mode.spmd);
   const auto& to = rule.operands.at(static_cast<size_t>(operand));
-  if (operand == 1) return only(carry_sharding(rule, rule.results[0], *node.sharding, to));
+  if (operand == 1) return only(carry_sharding(rule.results[0], *node.sharding, to));
   if (!mode.spmd) return {};
   if (node.sharding->is_replicated()) return only(node.sharding);
-  return only(reaching(rule, rule.results[0], *node.sharding, to));
+  return only(reaching(rule.results[0], *node.sharding, to));
 }
 
 Proposals scatter_forward(const Node& node, CompletionMode mode) {
@@ -112,7 +112,7 @@ Proposals scatter_forward(const Node& node, CompletionMode mode) {
   const auto propose = [&](size_t i, const std::vector<int64_t>& dims) {
     const Node& operand = *node.operands()[i];
     if (!is_laid_out(operand)) return;
-    const auto s = reaching(rule, dims, *operand.sharding, rule.results[0]);
+    const auto s = reaching(dims, *operand.sharding, rule.results[0]);
     if (s) proposals.push_back({*s, int64_t(i), i == inputs ? -1 : leaf_of(i - inputs - 1)});
   };
   // What indices and updates share first, then the windows of the updates.
@@ -122,6 +122,18 @@ Proposals scatter_forward(const Node& node, CompletionMode mode) {
   for (size_t i = inputs + 1; i < node.operands().size(); ++i)
     propose(i, the_rest(rule.operands[i], shared_with(rule.operands[i], indices)));
   return proposals;
+}
+
+// Where they disagree the first counts.
+Suggestions agreed(Suggestions said, int64_t rank) {
+  MaybeSharding common;
+  for (const OperandSuggestion& one : said) {
+    common = common ? merge(*common, one.sharding, rank) : one.sharding;
+    if (common) continue;
+    said.resize(1);
+    break;
+  }
+  return said;
 }
 
 // The operand is laid out as the result; indices follow the updates; updates follow both, the
@@ -140,17 +152,17 @@ std::vector<OperandSuggestion> scatter_suggestions(const Node& reader, int64_t o
   if (operand == inputs) {
     for (int64_t u = inputs + 1; u < static_cast<int64_t>(reader.operands().size()); ++u)
       if (const Node& update = *reader.operand(u); is_laid_out(update))
-        said.push_back({carry_sharding(rule, rule.operands[size_t(u)], *update.sharding, to), u});
-    return said;
+        said.push_back({carry_sharding(rule.operands[size_t(u)], *update.sharding, to), u});
+    return agreed(std::move(said), reader.operand(operand)->rank());
   }
   const int64_t number = operand - inputs - 1;
   if (const Sharding* output = mode.spmd ? leaf(number) : nullptr) {
-    if (auto s = reaching(rule, rule.results[0], *output, to)) said.push_back({*s, -1, number});
+    if (auto s = reaching(rule.results[0], *output, to)) said.push_back({*s, -1, number});
   }
   if (const Node& indices = *reader.operand(inputs); is_laid_out(indices))
-    if (auto s = reaching(rule, rule.operands[size_t(inputs)], *indices.sharding, to))
+    if (auto s = reaching(rule.operands[size_t(inputs)], *indices.sharding, to))
       said.push_back({*s, inputs});
-  return said;
+  return agreed(std::move(said), reader.operand(operand)->rank());
 }
 
 }  // namespace gspmd

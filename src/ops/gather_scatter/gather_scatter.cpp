@@ -13,7 +13,6 @@
 #include "ops/common/loops.h"
 #include "ops/common/widen.h"
 #include "ops/rows.h"
-#include "ops/shape/lower.h"
 
 namespace gspmd {
 namespace {
@@ -525,7 +524,7 @@ SliceDims slice_dims(int64_t operand_rank, int64_t result_rank, int64_t indices_
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::gather,
-     .traits = kDataMovement | kIntegerPreserving | kFixedLayout,
+     .traits = kDataMovement | kIntegerPreserving | kFixedLayout | kPlacedOnAll,
      .operands = {2, 2},
      .infer = infer_gather,
      .factors = gather_factors,
@@ -535,7 +534,7 @@ const OpInfo kRows[] = {
      .partition = partition_gather,
      .lower = lower_gather},
     {.opcode = Opcode::scatter,
-     .traits = kIntegerPreserving | kFixedLayout,
+     .traits = kIntegerPreserving | kFixedLayout | kPlacedOnAll,
      .operands = {3, -1},
      .infer = infer_scatter,
      .factors = scatter_factors,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "gspmd/ir/op.h"
+#include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
 
@@ -11,6 +12,8 @@ FactorRule gather_factors(const Node& node);
 FactorRule scatter_factors(const Node& node);
 Value evaluate_gather(const EvalContext& context);
 Value evaluate_scatter(const EvalContext& context);
+PreparedKernel lower_gather(const Node& node);
+PreparedKernel lower_scatter(const Node& node);
 std::vector<Node*> gather_gradient(Node& node, Node* cotangent);
 std::vector<Node*> scatter_gradient(Node& node, Node* cotangent);
 

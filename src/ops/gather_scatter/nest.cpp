@@ -211,7 +211,7 @@ void add_operand_loops(IndexNest& nest) {
 }
 
 IndexNest make_nest(SliceDims dims, const Node& operand, const Node& indices, const Dims& slices,
-                    bool dealt_out) {
+                    bool dealt_out, bool by_position) {
   IndexNest nest;
   nest.dims = std::move(dims);
   nest.operand = operand.dims();
@@ -221,7 +221,7 @@ IndexNest make_nest(SliceDims dims, const Node& operand, const Node& indices, co
   for (size_t i = 0; i < nest.dims.window_operand.size(); ++i)
     nest.window[at(nest.dims.window_operand[i])] = slices[at(nest.dims.window_result[i])];
   add_batch_loops(nest, dealt_out);
-  add_parallel_loops(nest, indices);
+  if (by_position) add_parallel_loops(nest, indices);
   add_operand_loops(nest);
   return nest;
 }
@@ -235,9 +235,9 @@ int64_t dim_of(const IndexLoop& loop, IndexArray array) {
                                         : loop.slices;
 }
 
-IndexNest gather_nest(const Node& node) {
-  IndexNest nest =
-      make_nest(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.dims(), true);
+IndexNest gather_nest(const Node& node, bool by_position) {
+  IndexNest nest = make_nest(gather_slice_dims(node), *node.operand(0), *node.operand(1),
+                             node.dims(), true, by_position);
   for (size_t i = 0; i < nest.dims.window_operand.size(); ++i) {
     const int64_t d = nest.dims.window_operand[i];
     if (nest.window[at(d)] > 1 && nest.window[at(d)] < nest.operand[at(d)] &&
@@ -247,10 +247,10 @@ IndexNest gather_nest(const Node& node) {
   return nest;
 }
 
-IndexNest scatter_nest(const Node& node, bool sums) {
+IndexNest scatter_nest(const Node& node, bool sums, bool by_position) {
   const auto inputs = static_cast<int64_t>(node.operands().size()) / 2;
   IndexNest nest = make_nest(scatter_slice_dims(node), *node.operand(0), *node.operand(inputs),
-                             node.operand(inputs + 1)->dims(), sums);
+                             node.operand(inputs + 1)->dims(), sums, by_position);
   nest.sums_batches = true;
   return nest;
 }

@@ -37,9 +37,10 @@ struct IndexNest {
   std::vector<IndexLoop> loops;
   bool sums_batches = false;  // `batch` loops leave partial results (scatter), not whole slices
 };
-IndexNest gather_nest(const Node& node);
+// `by_position`: with loops of IndexMethod::parallel, which takes looking at the indices.
+IndexNest gather_nest(const Node& node, bool by_position = true);
 // `sums`: partial results can be combined, so that slices may be dealt out.
-IndexNest scatter_nest(const Node& node, bool sums);
+IndexNest scatter_nest(const Node& node, bool sums, bool by_position = true);
 
 // The dims of the three arrays as factors: of an operand dim that is looked up position by position
 // (`parallel` loops) that of the indices' dim where `by_position`; `dealt`: of slices that share no

@@ -128,7 +128,7 @@ Value evaluate_rng_state(const EvalContext&) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::rng,
-     .traits = kIntegerPreserving | kPointwise,
+     .traits = kIntegerPreserving | kPointwise | kPlacedAnywhere,
      .operands = {2, 2},
      .infer = infer_rng,
      .factors = whole_factors,
@@ -138,7 +138,7 @@ const OpInfo kRows[] = {
                     .speakers = Speakers::all},
      .partition = partition_rng},
     {.opcode = Opcode::rng_bit_generator,
-     .traits = kIntegerPreserving,
+     .traits = kIntegerPreserving | kPlacedAnywhere,
      .operands = {1, 1},
      .infer = infer_rng_bit_generator,
      .factors = whole_factors,

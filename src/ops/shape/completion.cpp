@@ -125,7 +125,7 @@ Suggestions concatenate_suggestions(const Node& reader, int64_t operand, Complet
   if (mode.level < 1 || !s) return {};
   const int64_t dim = reader.attrs.dimensions.at(0);
   if (!mode.spmd && s->tiles(dim) > 1) return only(piece_of(reader, operand, dim));
-  return nest_suggestions(reader, operand, mode);
+  return only(*s);  // what the nest says, without making it for each of many operands
 }
 
 // The update first: where it is split, so is the whole.

@@ -14,7 +14,5 @@ PreparedKernel lower_concatenate(const Node& node);
 PreparedKernel lower_pad(const Node& node);
 PreparedKernel lower_dynamic_slice(const Node& node);
 PreparedKernel lower_dynamic_update_slice(const Node& node);
-PreparedKernel lower_gather(const Node& node);
-PreparedKernel lower_scatter(const Node& node);
 
 }  // namespace gspmd

@@ -100,6 +100,7 @@ const OpInfo kRows[] = {
      .partition = partition_sort,
      .flops = sort_flops},
     {.opcode = Opcode::topk,
+     .traits = kPlacedOnAll,
      .operands = {1, 1},
      .infer = infer_topk,
      .factors = topk_factors,

@@ -70,13 +70,13 @@ std::optional<Partitioned> partition_replica_id(PartitionContext& context, Node&
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::parameter,
-     .traits = kIntegerPreserving,
+     .traits = kIntegerPreserving | kPlacedAnywhere,
      .infer = infer_parameter,
      .evaluate = evaluate_parameter,
      .gradient = no_gradient,
      .completion = kNoCompletion},
     {.opcode = Opcode::constant,
-     .traits = kConstantLike | kIntegerPreserving,
+     .traits = kConstantLike | kIntegerPreserving | kPlacedAnywhere,
      .infer = infer_constant,
      .factors = result_factors,
      .evaluate = evaluate_constant,

@@ -1,3 +1,7 @@
+// All-reduces of which each device keeps a part become reduce-scatters. Most reduce-scatters are
+// not made here: a sum over a split loop stays unreduced (partition/partition_factors.cpp), and the
+// planner of the reshard that ends it reduces and scatters at once (moves/reshard_moves.cpp).
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>

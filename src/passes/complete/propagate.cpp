@@ -354,7 +354,7 @@ void Propagation::withhold_later() {
     }
 }
 
-bool Propagation::hear_next() {
+bool Propagation::release_next_priority() {
   if (later_.empty()) return false;
   const auto next = later_.begin();
   for (auto& [node, sharding] : next->second) set_sharding(*node, std::move(sharding), *node);
@@ -479,14 +479,14 @@ bool Propagation::run() {
     for (const auto& node : computation->nodes())
       if (node->sharding && node->origins.empty()) record_origins(*node, *node);
   place_channels();
-  tie_related_nodes();
+  link_related_nodes();
   // What the computations that the result comes from are annotated with is the result's too.
   saved_root_ = saved(*entry.root());
   mark_given();
   withhold_later();
   do {
     for (int level = 0; level <= 3; ++level) run_to_fixed_point(level);
-  } while (hear_next());
+  } while (release_next_priority());
   // What a neighbour of a neighbour learned late is seen too, so that a second run finds nothing.
   constexpr int kMoreRuns = 8;
   for (int i = 0; i < kMoreRuns && run_to_fixed_point(3); ++i) continue;

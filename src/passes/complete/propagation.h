@@ -33,7 +33,7 @@ class Propagation {
   void detach_borders();
   void mark_given();
   void withhold_later();
-  bool hear_next();
+  bool release_next_priority();
   void align_shard_as_groups();
   bool relay_barriers();
   void remove_barriers();
@@ -42,9 +42,9 @@ class Propagation {
 
   // Nodes of several computations that stand for one value (propagation_calls.cpp).
   void place_channels();
-  void tie_related_nodes();
-  void tie(const std::vector<Node*>& nodes);
-  void tie_argument(const Node& parameter, Node& argument);
+  void link_related_nodes();
+  void link(const std::vector<Node*>& nodes);
+  void link_argument(const Node& parameter, Node& argument);
   void copy_to_related(Node& node);
   const Node* argument_of(const Node& parameter) const;
 
@@ -68,6 +68,9 @@ class Propagation {
   // One node (propagation_rules.cpp).
   bool infer_from_operands(Node& node, int level);
   bool infer_tuple(Node& node);
+  // Who wins where two operands disagree: of a product the one that readers agree with
+  // (look_ahead), then the larger; of other ops the one that speaks first, unless improve_sharding
+  // finds the second better.
   bool weigh(Node& node, const std::vector<ShardingProposal>& proposals, int level);
   bool infer_from_users(Node& node, int level);
   bool infer_from_elements(Node& node, int level);

@@ -75,13 +75,13 @@ void Propagation::place_channels() {
 
 // What the parameter of a branch or callee learns, its argument does; the other way it is a rule of
 // the parameter (infer_from_operands).
-void Propagation::tie_argument(const Node& parameter, Node& argument) {
+void Propagation::link_argument(const Node& parameter, Node& argument) {
   related_[parameter.id()].push_back(&argument);
 }
 
 // Nodes that stand for one value: what one of them learns, all do. The first that has a sharding
 // gives it to all, before anything else is heard.
-void Propagation::tie(const std::vector<Node*>& nodes) {
+void Propagation::link(const std::vector<Node*>& nodes) {
   for (Node* node : nodes) {
     auto& others = related_[node->id()];
     for (Node* other : nodes)
@@ -95,7 +95,7 @@ void Propagation::tie(const std::vector<Node*>& nodes) {
   }
 }
 
-void Propagation::tie_related_nodes() {
+void Propagation::link_related_nodes() {
   std::set<const Computation*> visited{module_.entry()};
   std::vector<Computation*> found{module_.entry()};
   for (size_t i = 0; i < found.size(); ++i)
@@ -110,22 +110,22 @@ void Propagation::tie_related_nodes() {
     for (const auto& node : computation->nodes()) {
       if (node->is(Opcode::while_)) {
         caller_[node->called[1]] = node.get();
-        tie({node.get(), node->called[1]->root(), node->called[1]->parameters().at(0),
-             node->called[0]->parameters().at(0)});
+        link({node.get(), node->called[1]->root(), node->called[1]->parameters().at(0),
+              node->called[0]->parameters().at(0)});
       } else if (node->is(Opcode::call)) {
         caller_[node->called[0]] = node.get();
-        tie({node.get(), node->called[0]->root()});
+        link({node.get(), node->called[0]->root()});
         for (size_t p = 0; p < node->operands().size(); ++p)
-          tie_argument(*node->called[0]->parameters().at(p), *node->operands()[p]);
+          link_argument(*node->called[0]->parameters().at(p), *node->operands()[p]);
       } else if (node->is(Opcode::conditional)) {
         std::vector<Node*> results{node.get()};
         for (Computation* branch : node->called) {
           caller_[branch] = node.get();
           results.push_back(branch->root());
         }
-        tie(results);
+        link(results);
         for (size_t b = 0; b < node->called.size() && b + 1 < node->operands().size(); ++b)
-          tie_argument(*node->called[b]->parameters().at(0), *node->operands()[b + 1]);
+          link_argument(*node->called[b]->parameters().at(0), *node->operands()[b + 1]);
       }
     }
 }

@@ -216,7 +216,8 @@ std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_
       both = improve_sharding(shape, wanted, said[i].sharding, {options_.spmd && level > 0, true});
     else
       both = merge(wanted, said[i].sharding, shape.rank());
-    if (both && (user.op().completion.weighed || both->num_tiles() > wanted.num_tiles()))
+    if (both && (user.op().completion.weighed || wanted.is_replicated() ||
+                 both->num_tiles() > wanted.num_tiles()))
       wanted = *std::move(both);
   }
   return wanted;

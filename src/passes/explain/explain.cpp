@@ -225,9 +225,11 @@ class Explainer {
     const FactorRule rule = op.op().factors(op);
     const auto count = static_cast<int64_t>(op.operands().size());
     const auto carry = [&](const Node& to, const std::vector<int64_t>& to_dims, const Node& from,
-                           const std::vector<int64_t>& from_dims) {
+                           std::vector<int64_t> from_dims) {
+      for (int64_t& f : from_dims)  // what must be whole is no candidate
+        if (f >= 0 && rule.factors[static_cast<size_t>(f)].kind == FactorKind::blocked) f = -1;
       if (const Sharding* const s = tiled_leaf(from))
-        add(list, &to, carry_sharding(rule, from_dims, *s, to_dims));
+        add(list, &to, carry_sharding(from_dims, *s, to_dims));
     };
     for (int64_t i = 0; i < count; ++i) {
       const Node& operand = *op.operand(i);

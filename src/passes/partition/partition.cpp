@@ -105,7 +105,7 @@ const Sharding& SpmdPartitioner::placed(const Node& node) {
 
 const Sharding& SpmdPartitioner::sharding(const Node& node) {
   const Sharding& completed = placed(node);
-  if (!lifts_ || !is_partial(completed, num_devices_)) return completed;
+  if (!widens_layouts_ || !is_partial(completed, num_devices_)) return completed;
   const auto known = lifted_.find(node.id());
   if (known != lifted_.end()) return known->second;
   return lifted_.emplace(node.id(), on_all_devices(completed, num_devices_)).first->second;
@@ -176,11 +176,11 @@ void SpmdPartitioner::partition_node(Node& node) {
   const EmissionScope scope(std::move(metadata), node.backward);
   Entry entry;
   // What does not know of values on some of the devices sees them on all.
-  const bool around = lifts_;
+  const bool around = widens_layouts_;
   const auto given = [&](const Node& n) -> const Sharding& { return placed(n); };
-  lifts_ = !sees_placement(node, given, num_devices_);
+  widens_layouts_ = !sees_placement(node, given, num_devices_);
   entry.held = partition_op(node);
-  lifts_ = around;
+  widens_layouts_ = around;
   // Readers see the completed layout; a pending sum waits for its first reader.
   if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty()) {
     const Partitioned made = entry.held;

@@ -100,17 +100,17 @@ Metadata SpmdPartitioner::cause_of(const Node& moved, bool sums) const {
 }
 
 // Constants and counters are made in every layout that is asked for: they are never sent.
-Node* SpmdPartitioner::made_anew(Node& global, const Sharding& to) {
+Node* SpmdPartitioner::recompute_in(Node& global, const Sharding& to) {
   if (!global.op().has(kConstantLike) || !global.op().partition || global.rank() == 0 ||
       global.shape.is_tuple || to.is_manual() || (to.is_tiled() && !to.unreduced().empty()) ||
       placed(global).is_manual())
     return nullptr;
   const Sharding usual = placed(global);
-  const bool around = std::exchange(lifts_, false);
+  const bool around = std::exchange(widens_layouts_, false);
   shardings_.insert_or_assign(global.id(), to);
   const Partitioned made = global.op().partition(*this, global).value();
   shardings_.insert_or_assign(global.id(), usual);
-  lifts_ = around;
+  widens_layouts_ = around;
   return reshard(made, global.shape, to);
 }
 
@@ -120,7 +120,7 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
   if (to == entry.held.sharding || equivalent(to, entry.held.sharding)) return entry.held.local;
   for (const Layout& layout : entry.layouts)
     if (layout.backward == backward && equivalent(layout.sharding, to)) return layout.local;
-  if (Node* made = made_anew(*global, to)) {
+  if (Node* made = recompute_in(*global, to)) {
     entry.layouts.push_back({to, made, backward});
     return made;
   }
@@ -245,20 +245,6 @@ Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t di
   const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
   return hlo::binary(Opcode::multiply, tile_index(s, dim),
                      hlo::scalar(local(), DType::s32, double(size)));
-}
-
-Node* SpmdPartitioner::mask_tail(Node* x, const Shape& global, const Sharding& s,
-                                 const std::vector<int64_t>& dims, Node* value) {
-  for (const int64_t d : dims) {
-    const int64_t full = global.dims[static_cast<size_t>(d)];
-    if (full % s.tiles(d) == 0) continue;
-    Node* position = hlo::iota(local(), Shape(DType::s32, x->dims()), d);
-    Node* start = hlo::broadcast(offset(s, global, d), x->dims(), {});
-    Node* limit = hlo::splat(local(), Shape(DType::s32, x->dims()), double(full));
-    Node* valid = hlo::compare(hlo::binary(Opcode::add, position, start), limit, Direction::lt);
-    x = hlo::select(valid, x, hlo::broadcast(value, x->dims(), {}));
-  }
-  return x;
 }
 
 }  // namespace gspmd

@@ -11,41 +11,6 @@ bool completes_to_groups(const Sharding& s, int64_t num_devices) {
   return s.is_tiled() && s.order() && num_devices % s.order()->count == 0;
 }
 
-// What makes values from their positions, or hands on those of others.
-bool hands_on(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::parameter:
-    case Opcode::tuple:
-    case Opcode::get_tuple_element:
-    case Opcode::optimization_barrier:
-    case Opcode::while_:
-    case Opcode::conditional:
-    case Opcode::copy:
-    case Opcode::iota:
-    case Opcode::constant:
-    case Opcode::rng:
-    case Opcode::rng_bit_generator:
-      return true;
-    default:
-      return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
-  }
-}
-
-// What has ways of its own that do not know of such values.
-bool has_own_ways(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::dynamic_slice:
-    case Opcode::dynamic_update_slice:
-    case Opcode::gather:
-    case Opcode::scatter:
-    case Opcode::select_and_scatter:
-    case Opcode::topk:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_elementwise(const Node& node) {
   return node.op().has(kElementwise) && !node.shape.is_tuple && !node.op().has(kSideEffect) &&
          !node.op().has(kCollective) && !node.op().partition && node.called.empty();
@@ -55,10 +20,12 @@ bool is_elementwise(const Node& node) {
 
 bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,
                     int64_t num_devices) {
-  if (hands_on(node)) return true;
+  const bool annotates =
+      node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
+  if (node.op().has(kPlacedAnywhere) || annotates) return true;
   const bool by_factors =
       node.op().factors && !node.op().has(kCollective) && !node.is(Opcode::custom_call);
-  if (node.shape.is_tuple || has_own_ways(node) || !by_factors) return false;
+  if (node.shape.is_tuple || node.op().has(kPlacedOnAll) || !by_factors) return false;
   if (is_elementwise(node) && is_partial(placed(node), num_devices)) return true;
   const auto fits = [&](const Node& n) {
     const Sharding& s = placed(n);

@@ -65,7 +65,7 @@ class SpmdPartitioner final : public PartitionContext {
   void finish_root(const Computation& global, const Sharding& wanted);
   void keep_layouts();
   Partitioned settle(const Node& node, const Partitioned& value);
-  Node* made_anew(Node& global, const Sharding& to);
+  Node* recompute_in(Node& global, const Sharding& to);
   Node* rank_node(DeviceOrder order);
   void check_placement(const Node& node, const Shape& shape, const Sharding& given) const;
   const Sharding& placed(const Node& node);
@@ -82,7 +82,7 @@ class SpmdPartitioner final : public PartitionContext {
   std::map<int64_t, Sharding> shardings_;  // by global node id
   std::map<int64_t, Sharding> lifted_;     // the same, of values on some of the devices on all
   std::set<int64_t> incomplete_;           // global nodes that leaves_elements_out has named
-  bool lifts_ = false;                     // whether the node being partitioned sees the latter
+  bool widens_layouts_ = false;            // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
   bool moves_table_ = false;      // whether what is resharded is a table
   const Node* moved_ = nullptr;   // the value being resharded

@@ -11,7 +11,7 @@ namespace gspmd {
 
 Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule)
     : spmd_(spmd), node_(node), rule_(rule), opened_(rule.factors.size()) {
-  if (node.attrs.conv.present()) {
+  if (node.attrs.conv.present() && rule.outside) {
     open_groups(rule);
     open_kernel(rule);
   }
