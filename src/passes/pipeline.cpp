@@ -19,6 +19,7 @@
 #include "passes/collectives/merge_reduce_scatters.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"
+#include "passes/prepare/normalize.h"
 #include "passes/prepare/static_starts.h"
 
 namespace gspmd {
@@ -117,7 +118,10 @@ const Pass kPasses[] = {
      [](State& s) { loop_windowed_einsums(*s.module, s.options.windowed_einsum); }},
     {"merge-reduce-scatters", [](State& s) { merge_reduce_scatters(*s.module); }},
     {"simplify-again", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
-    {"keep-uncombined", [](State& s) { s.result.uncombined = s.module->clone(); }},
+    {"keep-uncombined",
+     [](State& s) {
+       if (s.options.keep_uncombined) s.result.uncombined = s.module->clone();
+     }},
     {"combine-collectives",
      [](State& s) {
        if (s.options.combine) combine(s);
@@ -127,6 +131,7 @@ const Pass kPasses[] = {
      [](State& s) {
        if (s.options.fuse) fuse(*s.module);
      }},
+    {"normalize", [](State& s) { normalize(*s.module); }},
 };
 
 bool names(const std::vector<std::string>& list, std::string_view name) {

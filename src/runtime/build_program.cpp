@@ -9,9 +9,9 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/loop_guard.h"
 #include "passes/memory/plan_memory_buffers.h"
+#include "passes/prepare/normalize.h"
 #include "runtime/arena_guard.h"
 #include "runtime/collective_run.h"
-#include "runtime/normalize.h"
 #include "runtime/program.h"
 #include "runtime/reference_kernel.h"
 

@@ -31,6 +31,7 @@ struct PipelineOptions {
   bool poison_absent = false;                  // as PartitionOptions has it
   bool combine = true;                         // collective combining
   bool fuse = true;                            // elementwise chains into loops
+  bool keep_uncombined = true;                 // false: nobody reads CompiledModule::uncombined
   WindowedEinsumOptions windowed_einsum = {};  // of looped products
   bool cse_across_phases = false;              // docs/spec/partitioning.md 5.4
   std::vector<std::string> disabled = {};      // pass names
@@ -42,10 +43,11 @@ struct PipelineOptions {
 
 // The module at four stages, and what to know of it.
 struct CompiledModule {
-  std::unique_ptr<Module> completed;   // global shapes, every sharding known
-  std::unique_ptr<Module> uncombined;  // per-device, after clean-up, before combining and fusing
-  std::unique_ptr<Module> local;       // per-device, combined; before fusing
-  std::unique_ptr<Module> program;     // what runs
+  std::unique_ptr<Module> completed;  // global shapes, every sharding known
+  std::unique_ptr<Module>
+      uncombined;                   // per-device, cleaned up, before combining; nullptr: not kept
+  std::unique_ptr<Module> local;    // per-device, combined; before fusing
+  std::unique_ptr<Module> program;  // what runs
   std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
   std::vector<PassTime> seconds;                               // one per pass, in order
 };

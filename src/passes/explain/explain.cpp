@@ -67,6 +67,7 @@ class Explainer {
   Explainer(const Module& module, const PipelineOptions& pipeline, const ExplainOptions& options)
       : module_(module), pipeline_(pipeline), given_(nodes_by_name(module)) {
     pipeline_.combine = pipeline_.fuse = false;
+    pipeline_.keep_uncombined = true;
     pipeline_.dump = nullptr;
     pipeline_.on_pass = nullptr;
     pipeline_.dump_after.clear();

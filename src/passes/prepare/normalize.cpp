@@ -1,4 +1,4 @@
-#include "runtime/normalize.h"
+#include "passes/prepare/normalize.h"
 
 #include <map>
 #include <set>
