@@ -31,6 +31,24 @@ const std::string kSum =
     "HloModule m\nsum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, "
     "b)\n}\n";
 
+// Two of four devices reach a collective of all.
+std::string uneven_branch() {
+  return kSum + R"(yes {
+  p = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(p), replica_groups={{0,1,2,3}}, to_apply=sum //here
+}
+no {
+  ROOT p = f32[4] parameter(0)
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  id = u32[] partition-id()
+  two = u32[] constant(2)
+  first = pred[] compare(id, two), direction=LT
+  ROOT c = f32[4] conditional(first, x, x), true_computation=yes, false_computation=no
+})";
+}
+
 }  // namespace
 
 TEST_CASE("error lines: what cannot be built", "[lines]") {
@@ -50,20 +68,7 @@ TEST_CASE("error lines: what cannot be built", "[lines]") {
 }
 
 TEST_CASE("error lines: what fails while it runs", "[lines]") {
-  const std::string branch = kSum + R"(yes {
-  p = f32[4] parameter(0)
-  ROOT r = f32[4] all-reduce(p), replica_groups={{0,1,2,3}}, to_apply=sum //here
-}
-no {
-  ROOT p = f32[4] parameter(0)
-}
-ENTRY e {
-  x = f32[4] parameter(0)
-  id = u32[] partition-id()
-  two = u32[] constant(2)
-  first = pred[] compare(id, two), direction=LT
-  ROOT c = f32[4] conditional(first, x, x), true_computation=yes, false_computation=no
-})";
+  const std::string branch = uneven_branch();
   check_place("is reached by 2 of the 4 devices", branch, run_fault(branch));
   check_place("is reached by 2 of the 4 devices", branch, run_fault(branch, true));
   const std::string loop = R"(HloModule m
@@ -84,20 +89,7 @@ ENTRY e {
 }
 
 TEST_CASE("error lines: evaluation on devices", "[lines]") {
-  const std::string text = kSum + R"(yes {
-  p = f32[4] parameter(0)
-  ROOT r = f32[4] all-reduce(p), replica_groups={{0,1,2,3}}, to_apply=sum //here
-}
-no {
-  ROOT p = f32[4] parameter(0)
-}
-ENTRY e {
-  x = f32[4] parameter(0)
-  id = u32[] partition-id()
-  two = u32[] constant(2)
-  first = pred[] compare(id, two), direction=LT
-  ROOT c = f32[4] conditional(first, x, x), true_computation=yes, false_computation=no
-})";
+  const std::string text = uneven_branch();
   check_place("is reached by 2 of the 4 devices", text, fault_of(text, [](const Module& module) {
                 evaluate_devices(module, 4, small_arguments(module, 4));
               }));

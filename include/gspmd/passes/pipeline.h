@@ -43,11 +43,10 @@ struct PipelineOptions {
 
 // The module at four stages, and what to know of it.
 struct CompiledModule {
-  std::unique_ptr<Module> completed;  // global shapes, every sharding known
-  std::unique_ptr<Module>
-      uncombined;                   // per-device, cleaned up, before combining; nullptr: not kept
-  std::unique_ptr<Module> local;    // per-device, combined; before fusing
-  std::unique_ptr<Module> program;  // what runs
+  std::unique_ptr<Module> completed;   // global shapes, every sharding known
+  std::unique_ptr<Module> uncombined;  // per-device, before combining; nullptr: not kept
+  std::unique_ptr<Module> local;       // per-device, combined; before fusing
+  std::unique_ptr<Module> program;     // what runs
   std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
   std::vector<PassTime> seconds;                               // one per pass, in order
 };
