@@ -35,6 +35,26 @@ struct WindowStep {
   int64_t low = 0;    // places before the first element; negative: elements that are skipped
   int64_t hole = 1;   // places from one element to the next
   int64_t reach = 1;  // places that one position of the result reads
+  bool cumulates = false;  // each position reads all elements up to it, or all from it on
+};
+
+// A loop that dims of the operands may be cut along instead of the one that they are, so that the
+// parts make partial results: all of a dim in one window, or a kernel that is cut like its input.
+struct WindowSum {
+  Factor factor;    // a reduction
+  int64_t dim = 0;  // of the first operand
+  // The dim of the second operand that has the loop too and has to be split like `dim`, -1: none,
+  // what a part sums is its elements. Of the former, iteration k of the loop reads the first
+  // operand as `step` says of a position k; its steps may go backwards.
+  int64_t with = -1;
+  WindowStep step = {};  // what one iteration reads
+};
+
+// Groups of a dim of the first operand, each of which meets a group of another loop's iterations.
+struct WindowGroups {
+  int64_t dim = 0;     // of the first operand
+  int64_t factor = 0;  // the other loop, of the result: its groups lie one behind the other
+  int64_t count = 1;   // how many groups
 };
 
 // An op's loop nest: which factor each dim of each operand and result is. "([i,k],[k,j])->([i,j])".
@@ -44,12 +64,15 @@ struct FactorRule {
   std::vector<Factor> factors;                 // in the order of the letters i, j, k, ...
   std::vector<std::vector<int64_t>> operands;  // [operand][dim] -> factor
   std::vector<std::vector<int64_t>> results;   // [result leaf][dim] -> factor
-  // [operand][dim], of window factors; operands that have none may be missing at the end.
+  // [operand][dim], of window factors; operands that have none may be missing at the end. Windows
+  // of several operands: these stand one behind the other along one dim.
   std::vector<std::vector<WindowStep>> windows = {};
   // What windows read where there is no element: this number, or this scalar operand (-1: neither,
   // nothing is read there).
   std::optional<double> outside = std::nullopt;
-  int64_t outside_operand = -1;  // which one
+  int64_t outside_operand = -1;                       // which one
+  std::vector<WindowSum> sums = {};                   // other ways to cut dims
+  std::optional<WindowGroups> groups = std::nullopt;  // what may be cut group by group
 };
 
 GSPMD_API std::string to_string(const FactorRule& rule);  // "([i,k],[k,j])->([i,j]) reduction={k}"

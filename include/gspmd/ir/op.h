@@ -114,6 +114,23 @@ enum Trait : uint32_t {
   kMadeAsOne = 1u << 12,         // its results are made together: all are manual or none is
   kPlacedAnywhere = 1u << 13,    // partitioned as well where its values lie on some of the devices
   kPlacedOnAll = 1u << 14,       // its way of partitioning needs its values on all devices
+  kAlias = 1u << 15,             // its result is the storage of its operand, where sizes agree
+  kWritesFirst = 1u << 16,  // its result is its first operand with other elements here and there
+  kTakesViews = 1u << 17,   // its kernel reads and writes any strides: views become those
+};
+
+// How the part of a node on one device has a dim of the first operand.
+enum class PartDim : uint8_t {
+  whole,    // all of it
+  cut,      // a shard
+  fetched,  // the elements that the part of the result reads, and what stands outside of them
+};
+
+// The part of a node on one device.
+struct NodePart {
+  std::vector<PartDim> dims;    // of the first operand
+  std::vector<Shape> operands;  // shapes there
+  std::vector<Shape> results;   // and of the result's leaves
 };
 
 // How many operands an op takes.
@@ -147,10 +164,17 @@ struct OpInfo {
   // Partitioning where the factor rule does not say enough; nullopt: here the rule serves better.
   // UserError: a sharding it does not support.
   std::optional<Partitioned> (*partition)(PartitionContext& context, Node& node) = nullptr;
+  // The attributes of the node's part, where they repeat sizes or places; nullptr: as they are.
+  Attributes (*on_part)(const Node& node, const NodePart& part) = nullptr;
+  // The computations that the node's part calls; nullptr: the same, for they are of scalars.
+  std::vector<Computation*> (*called_on_part)(PartitionContext& context, const Node& node,
+                                              const NodePart& part) = nullptr;
   // A fast kernel for these (local) shapes; nullptr aspect = the reference kernel runs.
   PreparedKernel (*lower)(const Node& node) = nullptr;
   int64_t (*flops)(const Node& node) =
       nullptr;  // nullptr: elements of the result (elementwise), else 0
+  // What one element of an elementwise op costs, in additions: whether to compute it again.
+  int additions = 1;
 
   // Whether all bits of `trait` are set.
   bool has(Trait trait) const { return (traits & trait) != 0; }

@@ -53,10 +53,16 @@ GSPMD_API Node* concatenate(std::vector<Node*> xs, int64_t dim);
 GSPMD_API Node* pad(Node* x, Node* value, std::vector<PaddingDim> padding);
 GSPMD_API Node* slice(Node* x, Dims starts, Dims limits, Dims strides);
 GSPMD_API Node* dynamic_slice(Node* x, std::vector<Node*> starts, Dims sizes);
+GSPMD_API Node* dynamic_update_slice(Node* x, Node* update, std::vector<Node*> starts);
 GSPMD_API Node* select(Node* pred, Node* on_true, Node* on_false);
 GSPMD_API Node* compare(Node* a, Node* b, Direction direction);
 GSPMD_API Node* unary(Opcode opcode, Node* x);
 GSPMD_API Node* binary(Opcode opcode, Node* a, Node* b);
+GSPMD_API Node* add(Node* a, Node* b);
+GSPMD_API Node* subtract(Node* a, Node* b);
+GSPMD_API Node* multiply(Node* a, Node* b);
+GSPMD_API Node* divide(Node* a, Node* b);
+GSPMD_API Node* remainder(Node* a, Node* b);
 GSPMD_API Node* dot(Node* lhs, Node* rhs, DotDims dims);
 GSPMD_API Node* gather(Node* operand, Node* indices, GatherDims dims, Dims slice_sizes);
 GSPMD_API Node* scatter(Node* operand, Node* indices, Node* updates, ScatterDims dims,

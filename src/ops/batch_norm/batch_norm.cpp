@@ -7,7 +7,6 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/numeric.h"
-#include "ops/common/whole_factors.h"
 #include "ops/common/widen.h"
 #include "ops/rows.h"
 
@@ -61,23 +60,12 @@ Shape infer_grad(const Node& node) {
 using Doubles = std::vector<double>;
 
 Doubles doubles(const Array& array) {
-  Doubles values(static_cast<size_t>(array.size()));
-  visit_dtype(array.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::span<const T> in = array.data<T>();
-    for (size_t i = 0; i < in.size(); ++i) values[i] = static_cast<double>(in[i]);
-  });
-  return values;
+  const Array wide = converted(array, Array(DType::f64, array.dims()));
+  return {wide.data<double>().begin(), wide.data<double>().end()};
 }
 
 Value rounded(const Doubles& values, const Shape& shape) {
-  const Array result(shape);
-  visit_dtype(shape.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(values[i]);
-  });
-  return {result, {}, false};
+  return {converted(Array::of<double>(shape.dims, values), Array(shape)), {}, false};
 }
 
 // Which elements belong to which feature, and how many a feature has.

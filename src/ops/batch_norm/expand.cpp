@@ -35,43 +35,41 @@ class Expansion {
   Node* number(double value, const Dims& dims) {
     return hlo::splat(node_.parent(), Shape(dtype_, dims), value);
   }
-  Node* binary(Opcode opcode, Node* a, Node* b) { return hlo::binary(opcode, a, b); }
-  Node* times(Node* a, Node* b) { return binary(Opcode::multiply, a, b); }
   Node* mean(Node* x) {
     Node* sum = hlo::reduce_sum(x, summed_);
-    return binary(Opcode::divide, sum, number(count_, sum->dims()));
+    return hlo::divide(sum, number(count_, sum->dims()));
   }
   // Per feature: variance + epsilon.
   Node* raised(Node* variance) {
-    return binary(Opcode::add, variance, number(node_.attrs.scalar->epsilon, variance->dims()));
+    return hlo::add(variance, number(node_.attrs.scalar->epsilon, variance->dims()));
   }
   Node* over_deviation(Node* x, Node* raised_variance) {
-    return binary(Opcode::divide, x, hlo::unary(Opcode::sqrt, raised_variance));
+    return hlo::divide(x, hlo::unary(Opcode::sqrt, raised_variance));
   }
 
   std::vector<Node*> training() {
     Node *x = operand(0), *scale = operand(1), *offset = operand(2);
     Node* middle = mean(x);
-    Node* centered = binary(Opcode::subtract, x, spread(middle));
-    Node* variance = mean(times(centered, centered));
+    Node* centered = hlo::subtract(x, spread(middle));
+    Node* variance = mean(hlo::multiply(centered, centered));
     Node* factor = over_deviation(scale, raised(variance));
-    Node* out = binary(Opcode::add, times(centered, spread(factor)), spread(offset));
+    Node* out = hlo::add(hlo::multiply(centered, spread(factor)), spread(offset));
     return {out, middle, variance};
   }
 
   // Operands: input, scale, mean, variance, cotangent of the output.
   std::vector<Node*> grad() {
     Node *scale = operand(1), *cotangent = operand(4);
-    Node* centered = binary(Opcode::subtract, operand(0), spread(operand(2)));
+    Node* centered = hlo::subtract(operand(0), spread(operand(2)));
     Node* variance = raised(operand(3));
     Node* mean_cotangent = mean(cotangent);
-    Node* mean_product = mean(times(cotangent, centered));
-    Node* pull = times(centered, spread(binary(Opcode::divide, mean_product, variance)));
-    Node* rest =
-        binary(Opcode::subtract, binary(Opcode::subtract, cotangent, spread(mean_cotangent)), pull);
+    Node* mean_product = mean(hlo::multiply(cotangent, centered));
+    Node* pull = hlo::multiply(centered, spread(hlo::divide(mean_product, variance)));
+    Node* rest = hlo::subtract(hlo::subtract(cotangent, spread(mean_cotangent)), pull);
     Node* count = number(count_, mean_product->dims());
-    return {times(rest, spread(over_deviation(scale, variance))),
-            over_deviation(times(mean_product, count), variance), times(mean_cotangent, count)};
+    return {hlo::multiply(rest, spread(over_deviation(scale, variance))),
+            over_deviation(hlo::multiply(mean_product, count), variance),
+            hlo::multiply(mean_cotangent, count)};
   }
 
   Node& node_;

@@ -83,15 +83,6 @@ int64_t group_by_result(const Node& node, size_t i, const Shape& x, int64_t dim,
   return known == 1 || large == small ? large / small : known;
 }
 
-// The one dim of `dimensions`, inside the operand.
-int64_t collective_dim(const Node& node, const Shape& operand) {
-  const Dims& dims = node.attrs.dimensions;
-  if (dims.size() != 1)
-    user_error("{}: dimensions={} has to name one dim", opcode_name(node.opcode()), braces(dims));
-  check_dim_list(node, "dimensions", dims, operand.rank());
-  return dims[0];
-}
-
 void check_divides(const Node& node, const Shape& operand, int64_t dim, int64_t group) {
   if (operand.dims[static_cast<size_t>(dim)] % group != 0)
     user_error("{}: dim {} of {} does not divide by the {} devices of a group; pad it first",
@@ -119,7 +110,7 @@ Shape infer_all_reduce(const Node& node) {
 Shape infer_all_gather(const Node& node) {
   size_t i = 0;
   return each_operand(node, [&](const Shape& x) {
-    const auto dim = static_cast<size_t>(collective_dim(node, x));
+    const auto dim = static_cast<size_t>(named_dim(node, x));
     const int64_t group = group_by_result(node, i++, x, static_cast<int64_t>(dim), true);
     Shape result(x.dtype, x.dims);
     result.dims[dim] = saturating_multiply(result.dims[dim], group);
@@ -130,7 +121,7 @@ Shape infer_all_gather(const Node& node) {
 Shape infer_reduce_scatter(const Node& node) {
   size_t i = 0;
   return each_operand(node, [&](const Shape& x) {
-    const int64_t dim = collective_dim(node, x);
+    const int64_t dim = named_dim(node, x);
     const int64_t group = group_by_result(node, i++, x, dim, false);
     check_divides(node, x, dim, group);
     check_combiner_computation(node, {x.dtype});
@@ -146,7 +137,7 @@ Shape infer_all_to_all(const Node& node) {
   if (!node.attrs.dimensions.empty()) {
     check_operand_count(node, 1);
     const Shape& x = array_operand(node, 0);
-    check_divides(node, x, collective_dim(node, x), group);
+    check_divides(node, x, named_dim(node, x), group);
     return Shape(x.dtype, x.dims);
   }
   check_operand_count(node, 1, -1);
@@ -229,14 +220,7 @@ Shape infer_all_reduce_done(const Node& node) {
   return node.operand(0)->shape;
 }
 
-Shape infer_done(const Node& node) {
-  check_operand_count(node, 1);
-  const Shape& started = node.operand(0)->shape;
-  if (started.elements.size() < 2)
-    user_error("{}: the operand is {}; it has to be what the op that starts it gives",
-               opcode_name(node.opcode()), to_string(started));
-  return started.elements[1];
-}
+Shape infer_done(const Node& node) { return operand_element(node, 1); }
 
 Value evaluate_done(const EvalContext& context) {
   if (context.node.is(Opcode::all_reduce_done)) return context.operands[0];

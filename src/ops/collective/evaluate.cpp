@@ -94,22 +94,14 @@ Array piece(const Array& array, size_t dim, int64_t parts, int64_t part) {
   const Array result(shape);
   if (result.size() == 0) return result;
   const Dims from = row_major_strides(array.dims());
-  copy_elements(shape.dims, {result, row_major_strides(shape.dims)},
-                {array, from, part * shape.dims[dim] * from[dim]});
+  copy_elements(shape.dims, whole(result), {array, from, part * shape.dims[dim] * from[dim]});
   return result;
 }
 
 Array joined(const std::vector<Array>& arrays, size_t dim) {
   Shape shape(arrays[0].dtype(), arrays[0].dims());
   shape.dims[dim] *= static_cast<int64_t>(arrays.size());
-  const Array result(shape);
-  if (result.size() == 0) return result;
-  StridedView to{result, row_major_strides(shape.dims)};
-  for (const Array& array : arrays) {
-    copy_elements(array.dims(), to, {array, row_major_strides(array.dims())});
-    to.base += to.strides[dim] * array.dims()[dim];
-  }
-  return result;
+  return concatenated(Array(shape), arrays, dim);
 }
 
 // The collective that a -start begins; others are themselves.
@@ -152,13 +144,11 @@ Value result_value(const Node& node, const std::vector<Value>& operands,
                    std::vector<Array> arrays) {
   if (sync_form(node.opcode()) == node.opcode() || node.is(Opcode::all_reduce_start))
     return pack(node.shape, arrays);
-  std::vector<Value> elements{
-      pack(node.shape.elements[0],
-           leaves(operands.size() == 1 ? operands[0] : Value::tuple(operands))),
-      pack(node.shape.elements[1], arrays)};
-  for (size_t i = 2; i < node.shape.elements.size(); ++i)
-    elements.push_back(zero_value(node.shape.elements[i]));
-  return Value::tuple(std::move(elements));
+  Value value = zero_value(node.shape);
+  value.elements[0] = pack(node.shape.elements[0],
+                           leaves(operands.size() == 1 ? operands[0] : Value::tuple(operands)));
+  value.elements[1] = pack(node.shape.elements[1], arrays);
+  return value;
 }
 
 std::vector<Value> permute(const Node& node, const std::vector<int64_t>& devices,

@@ -179,6 +179,12 @@ Node* dynamic_slice(Node* x, std::vector<Node*> starts, Dims sizes) {
               std::move(attrs));
 }
 
+Node* dynamic_update_slice(Node* x, Node* update, std::vector<Node*> starts) {
+  starts.insert(starts.begin(), {x, update});
+  return emit(home(x, Opcode::dynamic_update_slice), Opcode::dynamic_update_slice,
+              std::move(starts));
+}
+
 Node* select(Node* pred, Node* on_true, Node* on_false) {
   return emit(home(on_true, Opcode::select), Opcode::select, {pred, on_true, on_false});
 }
@@ -192,6 +198,12 @@ Node* compare(Node* a, Node* b, Direction direction) {
 Node* unary(Opcode opcode, Node* x) { return emit(home(x, opcode), opcode, {x}); }
 
 Node* binary(Opcode opcode, Node* a, Node* b) { return emit(home(a, opcode), opcode, {a, b}); }
+
+Node* add(Node* a, Node* b) { return binary(Opcode::add, a, b); }
+Node* subtract(Node* a, Node* b) { return binary(Opcode::subtract, a, b); }
+Node* multiply(Node* a, Node* b) { return binary(Opcode::multiply, a, b); }
+Node* divide(Node* a, Node* b) { return binary(Opcode::divide, a, b); }
+Node* remainder(Node* a, Node* b) { return binary(Opcode::remainder, a, b); }
 
 Node* dot(Node* lhs, Node* rhs, DotDims dims) {
   Computation& c = home(lhs, Opcode::dot);

@@ -99,6 +99,14 @@ void check_dim_list(const Node& node, std::string_view attribute, const Dims& li
   }
 }
 
+int64_t named_dim(const Node& node, const Shape& shape) {
+  const Dims& dims = node.attrs.dimensions;
+  if (dims.size() != 1)
+    user_error("{}: dimensions={} has to name one dim", opcode_name(node.opcode()), braces(dims));
+  check_dim_list(node, "dimensions", dims, shape.rank());
+  return dims[0];
+}
+
 void check_ascending(const Node& node, std::string_view attribute, const Dims& list) {
   if (!std::is_sorted(list.begin(), list.end()))
     user_error("{}: {}={} has to be in ascending order", opcode_name(node.opcode()), attribute,
@@ -163,15 +171,37 @@ bool combines_in_wider_floats(const Computation& callee, DType type) {
 void check_combiner_computation(const Node& node, const std::vector<DType>& types) {
   const Computation& callee = called_computation(node, 0, 1);
   if (types.size() == 1 && combines_in_wider_floats(callee, types[0])) return;
-  std::vector<Shape> results;
-  for (const DType type : types) results.emplace_back(type, Dims{});
-  std::vector<Shape> parameters = results;
-  parameters.insert(parameters.end(), results.begin(), results.end());
+  std::vector<Shape> parameters;
+  for (size_t i = 0; i < 2 * types.size(); ++i)
+    parameters.emplace_back(types[i % types.size()], Dims{});
   check_parameters(node, callee, parameters);
-  const Shape wanted = tuple_unless_one(std::move(results));
+  const Shape wanted = arrays_of(types, {});
   if (!(callee.root()->shape == wanted))
     user_error("{}: computation {} returns {}, it has to return {}", opcode_name(node.opcode()),
                callee.name(), to_string(callee.root()->shape), to_string(wanted));
+}
+
+std::vector<DType> check_inputs_and_starts(const Node& node) {
+  check_operand_count(node, 2, -1);
+  const auto count = static_cast<int64_t>(node.operands().size());
+  if (count % 2 != 0)
+    user_error("{}: {} operands; it takes n inputs and then n initial values",
+               opcode_name(node.opcode()), count);
+  std::vector<DType> types;
+  for (int64_t i = 0; i < count / 2; ++i) {
+    check_same_dims(node, 0, i);
+    scalar_operand(node, count / 2 + i);
+    check_same_dtype(node, i, count / 2 + i);
+    types.push_back(node.operand(i)->shape.dtype);
+  }
+  check_combiner_computation(node, types);
+  return types;
+}
+
+Shape arrays_of(const std::vector<DType>& types, const Dims& dims) {
+  std::vector<Shape> shapes;
+  for (const DType type : types) shapes.emplace_back(type, dims);
+  return tuple_unless_one(std::move(shapes));
 }
 
 Shape tuple_unless_one(std::vector<Shape> shapes) {

@@ -28,6 +28,8 @@ Shape checked_size(const Node& node, Shape shape);
 
 // Every entry in [0, rank) and none twice.
 void check_dim_list(const Node& node, std::string_view attribute, const Dims& list, int64_t rank);
+// The one dim of `dimensions`, of a value of this shape.
+int64_t named_dim(const Node& node, const Shape& shape);
 void check_ascending(const Node& node, std::string_view attribute, const Dims& list);
 void check_same_dims(const Node& node, int64_t a, int64_t b);
 void check_same_dtype(const Node& node, int64_t a, int64_t b);
@@ -44,6 +46,11 @@ void check_parameters(const Node& node, const Computation& callee,
 // to_apply of reduce, scatter, all-reduce: (accumulators..., values...) -> accumulators, scalars;
 // of one value also a known combiner of wider floats.
 void check_combiner_computation(const Node& node, const std::vector<DType>& types);
+// n inputs of equal dims, then a scalar of the type of each, which to_apply combines with them. The
+// types.
+std::vector<DType> check_inputs_and_starts(const Node& node);
+// Arrays of these types and dims: a tuple of several, or the only one.
+Shape arrays_of(const std::vector<DType>& types, const Dims& dims);
 
 // A tuple of several, or the only one.
 Shape tuple_unless_one(std::vector<Shape> shapes);

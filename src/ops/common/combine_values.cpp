@@ -1,6 +1,27 @@
 #include "ops/common/combine_values.h"
 
+#include <cstring>
+
+#include "ops/common/loops.h"
+
 namespace gspmd {
+
+std::vector<Array> initial_results(const EvalContext& context) {
+  std::vector<Array> results;
+  for (const Shape& shape : leaf_shapes(context.node.shape)) {
+    results.emplace_back(shape);
+    const size_t initial = context.operands.size() / 2 + results.size() - 1;
+    fill_elements(results.back(), context.operands[initial].array);
+  }
+  return results;
+}
+
+std::vector<Array> inputs_of(const EvalContext& context) {
+  std::vector<Array> inputs;
+  for (size_t i = 0; i < context.operands.size() / 2; ++i)
+    inputs.push_back(context.operands[i].array);
+  return inputs;
+}
 
 CalledCombiner::CalledCombiner(const CallComputation& call, const Computation& to_apply,
                                const std::vector<Array>& accumulators,
@@ -23,6 +44,12 @@ void CalledCombiner::combine(int64_t at, int64_t from) {
   size_t result = 0;
   for (const Column& column : accumulators_)
     program_.take(result++, column.data + at * column.size);
+}
+
+void CalledCombiner::copy(int64_t at, int64_t from) {
+  for (const Column& column : accumulators_)
+    std::memcpy(column.data + at * column.size, column.data + from * column.size,
+                static_cast<size_t>(column.size));
 }
 
 }  // namespace gspmd

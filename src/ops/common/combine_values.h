@@ -44,6 +44,11 @@ T combine(Combiner combiner, T a, T b) {
   internal_error("combine: {} of values that have none", combiner_name(combiner));
 }
 
+// The results of ops that take n inputs and then n initial values: filled with these.
+std::vector<Array> initial_results(const EvalContext& context);
+// The inputs of such an op.
+std::vector<Array> inputs_of(const EvalContext& context);
+
 // accumulators[.][at] = to_apply(accumulators[.][at]..., values[.][from]...) for any computation.
 class CalledCombiner {
  public:
@@ -51,6 +56,8 @@ class CalledCombiner {
   CalledCombiner(const CallComputation& call, const Computation& to_apply,
                  const std::vector<Array>& accumulators, const std::vector<Array>& values);
   void combine(int64_t at, int64_t from);
+  // accumulators[.][at] = accumulators[.][from]
+  void copy(int64_t at, int64_t from);
 
  private:
   struct Column {

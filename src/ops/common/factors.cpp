@@ -38,14 +38,23 @@ WindowStep window_step(const WindowDim& w) {
           saturating_add(saturating_multiply(w.size - 1, w.window_dilation), 1)};
 }
 
-Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
-                               const Shape& operand) {
-  for (size_t d = 0; d < cut.size(); ++d) {
-    if (!cut[d]) continue;
-    if (d < attrs.limits.size()) attrs.limits[d] = operand.dims[d];
-    if (d < attrs.slice_sizes.size()) attrs.slice_sizes[d] = operand.dims[d];
-  }
+Attributes slice_sizes_on_part(const Node& node, const NodePart& part) {
+  Attributes attrs = node.attrs;
+  for (size_t d = 0; d < part.dims.size(); ++d)
+    if (part.dims[d] == PartDim::cut) attrs.slice_sizes.at(d) = part.operands[0].dims[d];
   return attrs;
+}
+
+FactorRule whole_factors(const Node& node) {
+  FactorRule rule = no_factors(node);
+  for (size_t i = 0; i < rule.operands.size(); ++i)
+    for (size_t d = 0; d < rule.operands[i].size(); ++d)
+      block_operand(rule, node, static_cast<int64_t>(i), static_cast<int64_t>(d));
+  const std::vector<Shape> leaves = leaf_shapes(node.shape);
+  for (size_t i = 0; i < rule.results.size(); ++i)
+    for (size_t d = 0; d < rule.results[i].size(); ++d)
+      rule.results[i][d] = add_factor(rule, leaves[i].dims[d], FactorKind::blocked);
+  return rule;
 }
 
 FactorRule pointwise_factors(const Node& node) {

@@ -19,11 +19,11 @@ void block_result(FactorRule& rule, const Node& node, int64_t dim);
 void add_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep& step);
 WindowStep window_step(const WindowDim& w);  // of pooling and convolutions
 
-// Attributes that repeat sizes of operand 0, of an op on parts of it: `cut` tells by dim whether
-// the part `operand` has another size there.
-Attributes attributes_on_parts(Attributes attrs, const std::vector<bool>& cut,
-                               const Shape& operand);
+// OpInfo::on_part of ops whose slices have all of what a shard has of a dim.
+Attributes slice_sizes_on_part(const Node& node, const NodePart& part);
 
+// Every dim of every operand and result has to be whole on every device; nothing propagates.
+FactorRule whole_factors(const Node& node);
 // One factor per dim of the result; operands of the result's rank share them, scalars have none.
 FactorRule pointwise_factors(const Node& node);
 

@@ -39,6 +39,18 @@ void copy_elements(const Dims& dims, const StridedView& to, const StridedView& f
   }
 }
 
+StridedView whole(const Array& array) { return {array, row_major_strides(array.dims())}; }
+
+Array concatenated(const Array& result, const std::vector<Array>& arrays, size_t dim) {
+  if (result.size() == 0) return result;
+  StridedView to = whole(result);
+  for (const Array& array : arrays) {
+    copy_elements(array.dims(), to, whole(array));
+    to.base += to.strides[dim] * array.dims()[dim];
+  }
+  return result;
+}
+
 void fill_elements(const Array& array, const Array& scalar) {
   const Dims strides = row_major_strides(array.dims());
   copy_elements(array.dims(), {array, strides}, {scalar, Dims(strides.size(), 0)});

@@ -48,6 +48,11 @@ struct StridedView {
 // to[i] = from[i] for every index of `dims`; any element type of equal size.
 void copy_elements(const Dims& dims, const StridedView& to, const StridedView& from);
 
+// All of an array.
+StridedView whole(const Array& array);
+// The arrays one behind the other along a dim, as `result`.
+Array concatenated(const Array& result, const std::vector<Array>& arrays, size_t dim);
+
 // Fills an array with one scalar of its type.
 void fill_elements(const Array& array, const Array& scalar);
 

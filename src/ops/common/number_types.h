@@ -73,4 +73,14 @@ std::vector<A> to_accumulators(const Array& array) {
   });
 }
 
+// Sums, one an element, rounded once into an array.
+template <class A>
+void from_accumulators(const std::vector<A>& sums, const Array& result) {
+  visit_number(result.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::span<T> out = result.data<T>();
+    for (size_t i = 0; i < out.size(); ++i) out[i] = from_accumulator<T>(sums[i]);
+  });
+}
+
 }  // namespace gspmd

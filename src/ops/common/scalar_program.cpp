@@ -6,6 +6,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace gspmd {
 namespace {
@@ -134,14 +135,15 @@ class ScalarProgram::Compiler {
     }
     const auto slot = [&](size_t i) { return i < operands.size() ? operands[i][0] : 0; };
     if (const Function function = scalar_function(node)) {
-      program_.steps_.push_back({function, out, slot(0), slot(1), slot(2)});
+      program_.steps_.push_back(
+          {function, out, slot(0), slot(1), slot(2), real_function(node.opcode())});
       return {out};
     }
     if (node.op().evaluate == nullptr) return {};
     TableStep table{&node, {}};
     for (const Slots& slots : operands) table.operands.push_back(slots[0]);
     program_.table_.push_back(std::move(table));
-    program_.steps_.push_back({run_table_step, out, program_.table_.size() - 1, 0, 0});
+    program_.steps_.push_back({run_table_step, out, program_.table_.size() - 1});
     return {out};
   }
 

@@ -47,7 +47,8 @@ class ScalarProgram {
   using Function = void (*)(const Step& step, const Frame& frame);
   struct Step {
     Function run;
-    size_t out = 0, a = 0, b = 0, c = 0;  // slots; of a table step `a` is its number
+    size_t out = 0, a = 0, b = 0, c = 0;   // slots; of a table step `a` is its number
+    double (*function)(double) = nullptr;  // of the ops that are one
   };
 
  private:

@@ -12,6 +12,9 @@ struct ViewDims {
   Dims dims, strides;
 };
 
+// A transpose or a reshape: what views are made of.
+bool is_view_op(const Node& node);
+
 // The same elements under other dims; nullopt where no strides can say it (a copy is needed).
 std::optional<ViewDims> reshape_view(const ViewDims& view, const Dims& dims);
 

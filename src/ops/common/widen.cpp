@@ -55,18 +55,22 @@ Array widened_bits(const Array& array, bool copy_sign) {
 
 }  // namespace
 
-Array product_operand(const Array& array, DType result) {
-  if (!is_integer(result) || !is_floating(array.dtype())) return array;
-  const Array converted(result, array.dims());
+Array converted(const Array& array, const Array& result) {
   visit_number(array.dtype(), [&](auto from) {
-    visit_number(result, [&](auto to) {
+    using From = typename decltype(from)::type;
+    visit_number(result.dtype(), [&](auto to) {
       using To = typename decltype(to)::type;
-      const auto in = array.data<typename decltype(from)::type>();
-      const std::span<To> out = converted.data<To>();
+      const std::span<const From> in = array.data<From>();
+      const std::span<To> out = result.data<To>();
       for (size_t i = 0; i < in.size(); ++i) out[i] = convert_element<To>(in[i]);
     });
   });
-  return converted;
+  return result;
+}
+
+Array product_operand(const Array& array, DType result) {
+  if (!is_integer(result) || !is_floating(array.dtype())) return array;
+  return converted(array, Array(result, array.dims()));
 }
 
 bool has_narrow(const Shape& shape) {

@@ -13,6 +13,10 @@ Array widened(const Array& array);    // shares the elements where nothing is to
 // The elements of an s8, u8, s64, f32 or f64 array in a narrow type: integers wrap, floats round.
 Array narrowed(const Array& array, DType dtype);
 
+// The elements as convert makes them, into `result`, whose elements these are. Types that are not
+// narrow.
+Array converted(const Array& array, const Array& result);
+
 // An operand of a sum of products: where the result is of integers, floats are converted to its
 // type before they are multiplied, as the field does it. Else the array itself.
 Array product_operand(const Array& array, DType result);

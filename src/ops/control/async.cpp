@@ -8,7 +8,6 @@
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
-#include "ops/common/whole_factors.h"
 #include "ops/control/control.h"
 #include "ops/rows.h"
 
@@ -19,16 +18,6 @@ bool is_token(const Shape& shape) { return !shape.is_tuple && shape.dtype == DTy
 
 void check_leaf_sizes(const Node& node) {
   for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
-}
-
-// Element `i` of the tuple that the operand has to be.
-const Shape& operand_element(const Node& node, size_t i) {
-  check_operand_count(node, 1);
-  const Shape& shape = node.operand(0)->shape;
-  if (!shape.is_tuple || shape.elements.size() <= i)
-    user_error("{}: the operand is {}; it has to be what the op that starts it gives",
-               opcode_name(node.opcode()), to_string(shape));
-  return shape.elements[i];
 }
 
 void check_element(const Node& node, size_t i, const Shape& wanted) {
@@ -133,10 +122,9 @@ Shape infer_domain(const Node& node) {
 Value evaluate_after_all(const EvalContext& context) { return zero_value(context.node.shape); }
 
 Value evaluate_copy_start(const EvalContext& context) {
-  std::vector<Value> elements{context.operands[0], context.operands[0]};
-  for (size_t i = 2; i < context.node.shape.elements.size(); ++i)
-    elements.push_back(zero_value(context.node.shape.elements[i]));
-  return Value::tuple(std::move(elements));
+  Value value = zero_value(context.node.shape);
+  value.elements[0] = value.elements[1] = context.operands[0];
+  return value;
 }
 
 Value evaluate_async_start(const EvalContext& context) {
@@ -232,11 +220,20 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
+const Shape& operand_element(const Node& node, size_t i) {
+  check_operand_count(node, 1);
+  const Shape& shape = node.operand(0)->shape;
+  if (!shape.is_tuple || shape.elements.size() <= i)
+    user_error("{}: the operand is {}; it has to be what the op that starts it gives",
+               opcode_name(node.opcode()), to_string(shape));
+  return shape.elements[i];
+}
+
 Value started_value(const Shape& shape, std::vector<Value> operands, Value result) {
-  std::vector<Value> elements{Value::tuple(std::move(operands)), std::move(result)};
-  for (size_t i = 2; i < shape.elements.size(); ++i)
-    elements.push_back(zero_value(shape.elements[i]));
-  return Value::tuple(std::move(elements));
+  Value value = zero_value(shape);
+  value.elements[0] = Value::tuple(std::move(operands));
+  value.elements[1] = std::move(result);
+  return value;
 }
 
 std::span<const OpInfo> async_rows() { return kRows; }

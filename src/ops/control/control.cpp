@@ -138,7 +138,7 @@ const OpInfo kRows[] = {
      .completion = {.may_be_tiled = never_tiled},
      .lower = lower_fusion},
     {.opcode = Opcode::optimization_barrier,
-     .traits = kIntegerPreserving | kLinear | kFirstLeads | kPlacedAnywhere,
+     .traits = kIntegerPreserving | kLinear | kFirstLeads | kPlacedAnywhere | kAlias,
      .operands = {1, 1},
      .infer = infer_optimization_barrier,
      .factors = barrier_factors,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "gspmd/ir/op.h"
 
 namespace gspmd {
@@ -11,6 +13,9 @@ Value evaluate_call(const EvalContext& context);  // call and fusion
 Value evaluate_operand(const EvalContext& context);
 Shape infer_custom_call(const Node& node);  // custom_call.cpp
 FactorRule custom_call_factors(const Node& node);
+// Whether it is a custom call of this target; of that which says a value's sharding.
+bool is_custom_call(const Node& node, std::string_view target);
+bool is_annotation(const Node& node);
 bool is_identity_call(const Node& node);     // gives operand 0 as it is
 bool is_elementwise_call(const Node& node);  // each element of elements at its place
 Value evaluate_custom_call(const EvalContext& context);
@@ -20,6 +25,8 @@ Value evaluate_conditional(const EvalContext& context);
 // outside take the last one.
 int64_t chosen_branch(const Array& selector, int64_t branches);
 Value zero_value(const Shape& shape);  // zeros in every leaf
+// Element `i` of the tuple that the operand of an op that ends something has to be.
+const Shape& operand_element(const Node& node, size_t i);
 // What async-start gives: (operands), result, and zeros for what else `shape` declares.
 Value started_value(const Shape& shape, std::vector<Value> operands, Value result);
 

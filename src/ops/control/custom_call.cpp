@@ -8,7 +8,6 @@
 #include "ops/common/check.h"
 #include "ops/common/factors.h"
 #include "ops/common/open_dims.h"
-#include "ops/common/whole_factors.h"
 #include "ops/control/control.h"
 #include "ops/sort/sort.h"
 
@@ -132,6 +131,12 @@ Value evaluate_top_k(const EvalContext& context) {
 }
 
 }  // namespace
+
+bool is_custom_call(const Node& node, std::string_view target) {
+  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target;
+}
+
+bool is_annotation(const Node& node) { return is_custom_call(node, "Sharding"); }
 
 bool is_identity_call(const Node& node) {
   return is_in(kIdentities, node.attrs.custom_call_target);

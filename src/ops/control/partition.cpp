@@ -93,7 +93,7 @@ std::optional<Partitioned> partition_conditional(PartitionContext& context, Node
 // Sharding is an annotation, others are known to go element by element; any other target is opaque:
 // it sees whole values, on every device.
 std::optional<Partitioned> partition_custom_call(PartitionContext& context, Node& node) {
-  if (node.attrs.custom_call_target == "Sharding") {
+  if (is_annotation(node)) {
     const Sharding& s = context.sharding(node);
     return Partitioned{context.reshard(node.operand(0), s), s};
   }

@@ -85,7 +85,29 @@ Shape infer_convolution(const Node& node) {
   return checked_size(node, std::move(result));
 }
 
-// Groups tie parts of several dims together: those dims have to be whole.
+// Input and kernel may be split alike along spatial dim i: the form of a gradient for the kernel.
+void add_kernel_sum(FactorRule& rule, const Node& node, size_t i) {
+  constexpr int64_t kMost = int64_t(1) << 20;
+  const ConvDims& conv = *node.attrs.conv;
+  const WindowDim& w = node.attrs.window[i];
+  const int64_t size = node.operand(0)->dim(conv.input_spatial[i]);
+  const int64_t positions = node.dim(conv.output_spatial[i]);
+  if (!is_floating(node.shape.dtype) || node.shape.elements_count() == 0 || w.base_dilation != 1 ||
+      w.size >= kMost || w.window_dilation >= 256 || w.stride >= 256 || positions >= kMost ||
+      w.pad_low >= kMost || w.pad_low <= -kMost || size == 0 || size >= kMost)
+    return;
+  WindowStep step{.step = w.window_dilation, .low = w.pad_low};
+  step.reach = (positions - 1) * w.stride + 1;
+  if (w.reversal) {
+    step.step = -w.window_dilation;
+    step.low -= (w.size - 1) * w.window_dilation;
+  }
+  rule.sums.push_back(
+      {{w.size, FactorKind::reduction}, conv.input_spatial[i], conv.kernel_spatial[i], step});
+}
+
+// Groups tie parts of several dims together: those dims have to be whole, or groups of them are
+// split.
 FactorRule convolution_factors(const Node& node) {
   const ConvDims& conv = *node.attrs.conv;
   FactorRule rule = no_factors(node);
@@ -116,9 +138,39 @@ FactorRule convolution_factors(const Node& node) {
         rule, node.dim(conv.output_spatial[i]), pass ? FactorKind::pass : FactorKind::window);
     block_operand(rule, node, 1, conv.kernel_spatial[i]);
     if (!pass) add_window(rule, 0, conv.input_spatial[i], window_step(node.attrs.window[i]));
+    add_kernel_sum(rule, node, i);
   }
+  if (grouped && node.shape.elements_count() != 0)
+    rule.groups = {conv.feature_group_count > 1 ? conv.input_feature : conv.input_batch,
+                   out(conv.output_feature),
+                   std::max(conv.feature_group_count, conv.batch_group_count)};
   rule.outside = 0;
   return rule;
+}
+
+// What is fetched has its padding and holes; the kernel may be a part, and parts have as many
+// groups as fit into them.
+Attributes convolution_on_part(const Node& node, const NodePart& part) {
+  Attributes attrs = node.attrs;
+  ConvDims& conv = attrs.conv.edit();
+  const Shape &lhs = part.operands[0], &rhs = part.operands[1];
+  for (size_t i = 0; i < conv.input_spatial.size(); ++i) {
+    if (part.dims[static_cast<size_t>(conv.input_spatial[i])] != PartDim::fetched) continue;
+    WindowDim& w = attrs.window[i];
+    w.size = dim_of(rhs, conv.kernel_spatial[i]);
+    w.pad_low = w.pad_high = 0;
+    w.base_dilation = 1;
+  }
+  const auto groups = [](int64_t size, int64_t group) {
+    return std::max<int64_t>(1, size / group);
+  };
+  if (conv.feature_group_count > 1 && dim_of(rhs, conv.kernel_input_feature) > 0)
+    conv.feature_group_count =
+        groups(dim_of(lhs, conv.input_feature), dim_of(rhs, conv.kernel_input_feature));
+  if (conv.batch_group_count > 1 && dim_of(part.results[0], conv.output_batch) > 0)
+    conv.batch_group_count =
+        groups(dim_of(lhs, conv.input_batch), dim_of(part.results[0], conv.output_batch));
+  return attrs;
 }
 
 // How many elements the windows of one dim meet together; padding and holes are not multiplied.
@@ -155,6 +207,7 @@ const OpInfo kRows[] = {
                     .speakers = Speakers::all,
                     .operands_confer = true,
                     .weighed = true},
+     .on_part = convolution_on_part,
      .lower = lower_convolution,
      .flops = convolution_flops},
 };

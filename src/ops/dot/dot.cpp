@@ -11,19 +11,6 @@
 namespace gspmd {
 namespace {
 
-// Batch (contracting) dims of the two sides pair up one by one, sizes equal.
-void check_pairs(const Node& node, const char* kind, const Dims& lhs_dims, const Dims& rhs_dims) {
-  const Shape& lhs = node.operand(0)->shape;
-  const Shape& rhs = node.operand(1)->shape;
-  if (lhs_dims.size() != rhs_dims.size())
-    user_error("dot: {} {} dims on the left, {} on the right; they have to pair up",
-               lhs_dims.size(), kind, rhs_dims.size());
-  for (size_t i = 0; i < lhs_dims.size(); ++i)
-    if (lhs.dims[static_cast<size_t>(lhs_dims[i])] != rhs.dims[static_cast<size_t>(rhs_dims[i])])
-      user_error("dot: {} dim {} of {} and dim {} of {} differ in size", kind, lhs_dims[i],
-                 to_string(lhs), rhs_dims[i], to_string(rhs));
-}
-
 void check_side(const Node& node, const char* side, const Shape& shape, const Dims& batch,
                 const Dims& contracting) {
   Dims both = batch;
@@ -42,35 +29,18 @@ Shape infer_dot(const Node& node) {
   check_pairs(node, "contracting", dims.lhs_contracting, dims.rhs_contracting);
   check_product_types(node);
   Shape result(node.shape.dtype, {});
-  for (const int64_t d : dims.lhs_batch) result.dims.push_back(lhs.dims[static_cast<size_t>(d)]);
-  for (const int64_t d : free_dims(lhs.rank(), dims.lhs_batch, dims.lhs_contracting))
-    result.dims.push_back(lhs.dims[static_cast<size_t>(d)]);
-  for (const int64_t d : free_dims(rhs.rank(), dims.rhs_batch, dims.rhs_contracting))
-    result.dims.push_back(rhs.dims[static_cast<size_t>(d)]);
+  for (const DotLoop& loop : dot_loops(node))
+    if (loop.out >= 0) result.dims.push_back(size_of(node, loop));
   return checked_size(node, std::move(result));
 }
 
-// Order: batch, lhs free, rhs free (as the result's dims), contracting.
 FactorRule dot_factors(const Node& node) {
-  const DotDims& dims = node.attrs.dot;
   FactorRule rule = no_factors(node);
-  size_t out = 0;
-  const auto result_factor = [&] {
-    const int64_t factor = add_factor(rule, node.dims()[out]);
-    return rule.results[0][out++] = factor;
-  };
-  for (size_t i = 0; i < dims.lhs_batch.size(); ++i)
-    rule.operands[0][static_cast<size_t>(dims.lhs_batch[i])] =
-        rule.operands[1][static_cast<size_t>(dims.rhs_batch[i])] = result_factor();
-  for (const int64_t d : free_dims(node.operand(0)->rank(), dims.lhs_batch, dims.lhs_contracting))
-    rule.operands[0][static_cast<size_t>(d)] = result_factor();
-  for (const int64_t d : free_dims(node.operand(1)->rank(), dims.rhs_batch, dims.rhs_contracting))
-    rule.operands[1][static_cast<size_t>(d)] = result_factor();
-  const Combiner combiner = node.shape.dtype == DType::pred ? Combiner::logical_or : Combiner::sum;
-  for (size_t i = 0; i < dims.lhs_contracting.size(); ++i)
-    rule.operands[0][static_cast<size_t>(dims.lhs_contracting[i])] =
-        rule.operands[1][static_cast<size_t>(dims.rhs_contracting[i])] = add_factor(
-            rule, node.operand(0)->dim(dims.lhs_contracting[i]), FactorKind::reduction, combiner);
+  for (const DotLoop& loop : dot_loops(node)) {
+    add_loop(rule, node, loop, loop.out < 0 ? FactorKind::reduction : FactorKind::pass);
+    if (loop.out < 0 && node.shape.dtype == DType::pred)
+      rule.factors.back().combiner = Combiner::logical_or;
+  }
   return rule;
 }
 
@@ -83,7 +53,7 @@ int64_t dot_flops(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::dot,
-     .traits = kLinearInEach | kIntegerPreserving | kFixedLayout,
+     .traits = kLinearInEach | kIntegerPreserving | kFixedLayout | kTakesViews,
      .operands = {2, 2},
      .infer = infer_dot,
      .factors = dot_factors,
@@ -107,6 +77,44 @@ Dims free_dims(int64_t rank, const Dims& batch, const Dims& contracting) {
   for (int64_t d = 0; d < rank; ++d)
     if (!contains(batch, d) && !contains(contracting, d)) dims.push_back(d);
   return dims;
+}
+
+std::vector<DotLoop> dot_loops(const Node& node, const Dims& rhs_group, int64_t first_out) {
+  const DotDims& dims = *node.attrs.dot;
+  std::vector<DotLoop> loops;
+  Dims rhs_taken = dims.rhs_contracting;
+  rhs_taken.insert(rhs_taken.end(), rhs_group.begin(), rhs_group.end());
+  for (size_t i = 0; i < dims.lhs_batch.size(); ++i)
+    loops.push_back({dims.lhs_batch[i], dims.rhs_batch[i], first_out++});
+  for (const int64_t d : free_dims(node.operand(0)->rank(), dims.lhs_batch, dims.lhs_contracting))
+    loops.push_back({d, -1, first_out++});
+  for (const int64_t d : free_dims(node.operand(1)->rank(), dims.rhs_batch, rhs_taken))
+    loops.push_back({-1, d, first_out++});
+  for (size_t i = 0; i < dims.lhs_contracting.size(); ++i)
+    loops.push_back({dims.lhs_contracting[i], dims.rhs_contracting[i], -1});
+  return loops;
+}
+
+int64_t size_of(const Node& node, const DotLoop& loop) {
+  return loop.lhs >= 0 ? node.operand(0)->dim(loop.lhs) : node.operand(1)->dim(loop.rhs);
+}
+
+void add_loop(FactorRule& rule, const Node& node, const DotLoop& loop, FactorKind kind) {
+  const int64_t factor = add_factor(rule, size_of(node, loop), kind);
+  if (loop.lhs >= 0) rule.operands[0][static_cast<size_t>(loop.lhs)] = factor;
+  if (loop.rhs >= 0) rule.operands[1][static_cast<size_t>(loop.rhs)] = factor;
+  if (loop.out >= 0) rule.results[0][static_cast<size_t>(loop.out)] = factor;
+}
+
+void check_pairs(const Node& node, const char* kind, const Dims& lhs_dims, const Dims& rhs_dims) {
+  const Shape &lhs = node.operand(0)->shape, &rhs = node.operand(1)->shape;
+  if (lhs_dims.size() != rhs_dims.size())
+    user_error("{}: {} {} dims on the left, {} on the right; they have to pair up",
+               opcode_name(node.opcode()), lhs_dims.size(), kind, rhs_dims.size());
+  for (size_t i = 0; i < lhs_dims.size(); ++i)
+    if (lhs.dims[static_cast<size_t>(lhs_dims[i])] != rhs.dims[static_cast<size_t>(rhs_dims[i])])
+      user_error("{}: {} dim {} of {} and dim {} of {} differ in size", opcode_name(node.opcode()),
+                 kind, lhs_dims[i], to_string(lhs), rhs_dims[i], to_string(rhs));
 }
 
 std::span<const OpInfo> dot_rows() { return kRows; }

@@ -89,16 +89,7 @@ Value evaluate_dot(const EvalContext& context) {
     const std::vector<A> b =
         pack_side<A>(rhs, joined(dims.rhs_batch, dims.rhs_contracting, rhs_free));
     const std::vector<A> sums = multiply(sizes, a, b);
-    visit_number(result.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const std::span<T> out = result.data<T>();
-      for (size_t i = 0; i < out.size(); ++i) {
-        if constexpr (std::is_same_v<A, uint64_t>)  // signed values were extended, and wrap back
-          out[i] = convert_element<T>(static_cast<int64_t>(sums[i]));
-        else
-          out[i] = convert_element<T>(sums[i]);
-      }
-    });
+    from_accumulators(sums, result);
   });
   return {result, {}, false};
 }

@@ -7,36 +7,28 @@ namespace {
 
 ViewDims dense(const Node& node) { return {node.dims(), row_major_strides(node.dims())}; }
 
-bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
-
 PreparedKernel prepare(const Node& dot, const ViewDims& lhs, const ViewDims& rhs,
                        const ViewDims& result) {
   const DType dtype = dot.shape.dtype;
   if (dot.operand(0)->shape.dtype != dtype || dot.operand(1)->shape.dtype != dtype) return {};
-  const DotDims& dims = dot.attrs.dot;
   GemmSpec spec;
   spec.dtype = dtype;
-  size_t out = 0;
-  const auto at = [](const Dims& list, int64_t i) { return list.at(static_cast<size_t>(i)); };
-  for (size_t i = 0; i < dims.lhs_batch.size(); ++i) {
-    spec.batch.push_back({at(lhs.dims, dims.lhs_batch[i]), at(lhs.strides, dims.lhs_batch[i]),
-                          at(rhs.strides, dims.rhs_batch[i]), result.strides.at(out++)});
-  }
-  for (const int64_t d : free_dims(dot.operand(0)->rank(), dims.lhs_batch, dims.lhs_contracting)) {
-    spec.m.push_back({at(lhs.dims, d), at(lhs.strides, d), 0, result.strides.at(out++)});
-  }
-  for (const int64_t d : free_dims(dot.operand(1)->rank(), dims.rhs_batch, dims.rhs_contracting)) {
-    spec.n.push_back({at(rhs.dims, d), 0, at(rhs.strides, d), result.strides.at(out++)});
-  }
-  for (size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
-    spec.k.push_back({at(lhs.dims, dims.lhs_contracting[i]),
-                      at(lhs.strides, dims.lhs_contracting[i]),
-                      at(rhs.strides, dims.rhs_contracting[i]), 0});
-  }
+  const auto stride = [](const ViewDims& view, int64_t d) {
+    return d < 0 ? 0 : view.strides.at(static_cast<size_t>(d));
+  };
+  for (const DotLoop& loop : dot_loops(dot))
+    (loop.out < 0   ? spec.k
+     : loop.rhs < 0 ? spec.m
+     : loop.lhs < 0 ? spec.n
+                    : spec.batch)
+        .push_back({size_of(dot, loop), stride(lhs, loop.lhs), stride(rhs, loop.rhs),
+                    stride(result, loop.out)});
   return prepare_gemm(spec);
 }
 
 }  // namespace
+
+bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
 
 std::optional<ViewDims> reshape_view(const ViewDims& view, const Dims& dims) {
   ViewDims out{dims, Dims(dims.size(), 0)};

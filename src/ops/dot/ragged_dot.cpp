@@ -21,10 +21,10 @@ enum class Mode : uint8_t {
 
 struct Ragged {
   Mode mode = Mode::free;
-  int64_t dim = 0;         // ragged dim of lhs
-  int64_t group_dim = -1;  // of rhs
-  Dims lhs_free, rhs_free;
-  Dims prefix;  // dims of lhs that the sizes may depend on, outermost first
+  int64_t dim = 0;             // ragged dim of lhs
+  int64_t group_dim = -1;      // of rhs
+  std::vector<DotLoop> loops;  // all but the groups
+  Dims prefix;                 // dims of lhs that the sizes may depend on, outermost first
 };
 
 int64_t size_of(const Node& node, int64_t operand, int64_t d) {
@@ -36,34 +36,17 @@ Ragged ragged_of(const Node& node) {
   const RaggedDotDims& dims = *node.attrs.ragged;
   Ragged ragged;
   ragged.dim = dims.lhs_ragged.at(0);
-  ragged.lhs_free = free_dims(node.operand(0)->rank(), dot.lhs_batch, dot.lhs_contracting);
-  Dims rhs_taken = dot.rhs_contracting;
-  if (!dims.rhs_group.empty()) rhs_taken.push_back(ragged.group_dim = dims.rhs_group[0]);
-  ragged.rhs_free = free_dims(node.operand(1)->rank(), dot.rhs_batch, rhs_taken);
+  if (!dims.rhs_group.empty()) ragged.group_dim = dims.rhs_group[0];
   ragged.mode = contains(dot.lhs_batch, ragged.dim)         ? Mode::batch
                 : contains(dot.lhs_contracting, ragged.dim) ? Mode::contracting
                                                             : Mode::free;
+  ragged.loops = dot_loops(node, dims.rhs_group, ragged.mode == Mode::contracting ? 1 : 0);
   // Batch, free, contracting: the dims in front of the ragged one.
-  Dims order = dot.lhs_batch;
-  if (ragged.mode != Mode::batch)
-    order.insert(order.end(), ragged.lhs_free.begin(), ragged.lhs_free.end());
-  if (ragged.mode == Mode::contracting)
-    order.insert(order.end(), dot.lhs_contracting.begin(), dot.lhs_contracting.end());
-  for (const int64_t d : order) {
-    if (d == ragged.dim) break;
-    ragged.prefix.push_back(d);
+  for (const DotLoop& loop : ragged.loops) {
+    if (loop.lhs == ragged.dim) break;
+    if (loop.lhs >= 0) ragged.prefix.push_back(loop.lhs);
   }
   return ragged;
-}
-
-void check_paired(const Node& node, const char* kind, const Dims& lhs, const Dims& rhs) {
-  if (lhs.size() != rhs.size())
-    user_error("ragged-dot: {} {} dims on the left, {} on the right; they have to pair up",
-               lhs.size(), kind, rhs.size());
-  for (size_t i = 0; i < lhs.size(); ++i)
-    if (size_of(node, 0, lhs[i]) != size_of(node, 1, rhs[i]))
-      user_error("ragged-dot: {} dim {} of {} and dim {} of {} differ in size", kind, lhs[i],
-                 to_string(node.operand(0)->shape), rhs[i], to_string(node.operand(1)->shape));
 }
 
 Dims joined(Dims a, const Dims& b) {
@@ -100,8 +83,8 @@ Shape infer_ragged_dot(const Node& node) {
   check_dim_list(node, "rhs batch, contracting and group dims ",
                  joined(joined(dot.rhs_batch, dot.rhs_contracting), dims.rhs_group), rhs.rank());
   check_dim_list(node, "lhs_ragged_dims", dims.lhs_ragged, lhs.rank());
-  check_paired(node, "batch", dot.lhs_batch, dot.rhs_batch);
-  check_paired(node, "contracting", dot.lhs_contracting, dot.rhs_contracting);
+  check_pairs(node, "batch", dot.lhs_batch, dot.rhs_batch);
+  check_pairs(node, "contracting", dot.lhs_contracting, dot.rhs_contracting);
   if (dims.lhs_ragged.size() != 1)
     user_error("ragged-dot: lhs_ragged_dims={}; exactly one dim is ragged",
                braces(dims.lhs_ragged));
@@ -119,16 +102,14 @@ Shape infer_ragged_dot(const Node& node) {
     user_error("ragged-dot: {} cannot give elements of {}", to_string(lhs),
                dtype_name(result.dtype));
   if (ragged.mode == Mode::contracting) result.dims.push_back(node.operand(2)->shape.dims.back());
-  for (const int64_t d : dot.lhs_batch) result.dims.push_back(size_of(node, 0, d));
-  for (const int64_t d : ragged.lhs_free) result.dims.push_back(size_of(node, 0, d));
-  for (const int64_t d : ragged.rhs_free) result.dims.push_back(size_of(node, 1, d));
+  for (const DotLoop& loop : ragged.loops)
+    if (loop.out >= 0) result.dims.push_back(size_of(node, loop));
   return checked_size(node, std::move(result));
 }
 
 // The ragged dim, what the sizes depend on and the groups are whole; the other loops of the result
 // are as in a dot.
 FactorRule ragged_dot_factors(const Node& node) {
-  const DotDims& dot = *node.attrs.dot;
   const Ragged ragged = ragged_of(node);
   FactorRule rule = no_factors(node);
   const bool one_list = node.operand(2)->rank() == 1;
@@ -136,31 +117,13 @@ FactorRule ragged_dot_factors(const Node& node) {
     return ragged.mode != Mode::batch &&
            (d == ragged.dim || (!one_list && contains(ragged.prefix, d)));
   };
-  const auto kind_of = [&](int64_t d, FactorKind kind) {
-    return whole(d) ? FactorKind::blocked : kind;
-  };
   for (int64_t d = 0; d < node.operand(2)->rank(); ++d) block_operand(rule, node, 2, d);
-  size_t out = 0;
-  if (ragged.mode == Mode::contracting) block_result(rule, node, static_cast<int64_t>(out++));
-  for (size_t i = 0; i < dot.lhs_batch.size(); ++i, ++out)
-    rule.operands[0][static_cast<size_t>(dot.lhs_batch[i])] =
-        rule.operands[1][static_cast<size_t>(dot.rhs_batch[i])] = rule.results[0][out] =
-            add_factor(rule, node.dims()[out], kind_of(dot.lhs_batch[i], FactorKind::pass));
-  for (const int64_t d : ragged.lhs_free) {
-    rule.operands[0][static_cast<size_t>(d)] = rule.results[0][out] =
-        add_factor(rule, node.dims()[out], kind_of(d, FactorKind::pass));
-    ++out;
-  }
-  for (const int64_t d : ragged.rhs_free) {
-    rule.operands[1][static_cast<size_t>(d)] = rule.results[0][out] =
-        add_factor(rule, node.dims()[out]);
-    ++out;
-  }
-  // Whole as well: an operand outside a sum, as the sizes are, would count as its initial value.
-  for (size_t i = 0; i < dot.lhs_contracting.size(); ++i)
-    rule.operands[0][static_cast<size_t>(dot.lhs_contracting[i])] =
-        rule.operands[1][static_cast<size_t>(dot.rhs_contracting[i])] =
-            add_factor(rule, size_of(node, 0, dot.lhs_contracting[i]), FactorKind::blocked);
+  if (ragged.mode == Mode::contracting) block_result(rule, node, 0);
+  // Sums are whole as well: an operand outside of them, as the sizes are, would count as their
+  // initial value.
+  for (const DotLoop& loop : ragged.loops)
+    add_loop(rule, node, loop,
+             loop.out < 0 || whole(loop.lhs) ? FactorKind::blocked : FactorKind::pass);
   if (ragged.group_dim >= 0) block_operand(rule, node, 1, ragged.group_dim);
   return rule;
 }
@@ -201,7 +164,6 @@ struct Loops {
 };
 
 Loops loops_of(const Node& node, const Ragged& ragged) {
-  const DotDims& dot = *node.attrs.dot;
   const Dims lhs = row_major_strides(node.operand(0)->dims());
   const Dims rhs = row_major_strides(node.operand(1)->dims());
   const Dims out = row_major_strides(node.dims());
@@ -213,18 +175,11 @@ Loops loops_of(const Node& node, const Ragged& ragged) {
   }
   const auto at = [](const Dims& list, int64_t i) { return list[static_cast<size_t>(i)]; };
   Loops loops;
-  const auto add = [&](int64_t l, int64_t r, int64_t out_step) {
-    loops.add(l >= 0 ? size_of(node, 0, l) : size_of(node, 1, r),
-              {l >= 0 ? at(lhs, l) : 0, r >= 0 ? at(rhs, r) : 0, out_step, l == ragged.dim ? 1 : 0,
-               l >= 0 ? at(lines, l) : 0});
-  };
-  size_t next = ragged.mode == Mode::contracting ? 1 : 0;
-  for (size_t i = 0; i < dot.lhs_batch.size(); ++i)
-    add(dot.lhs_batch[i], dot.rhs_batch[i], out[next++]);
-  for (const int64_t d : ragged.lhs_free) add(d, -1, out[next++]);
-  for (const int64_t d : ragged.rhs_free) add(-1, d, out[next++]);
-  for (size_t i = 0; i < dot.lhs_contracting.size(); ++i)
-    add(dot.lhs_contracting[i], dot.rhs_contracting[i], 0);
+  for (const DotLoop& loop : ragged.loops)
+    loops.add(size_of(node, loop),
+              {loop.lhs >= 0 ? at(lhs, loop.lhs) : 0, loop.rhs >= 0 ? at(rhs, loop.rhs) : 0,
+               loop.out >= 0 ? at(out, loop.out) : 0, loop.lhs == ragged.dim ? 1 : 0,
+               loop.lhs >= 0 ? at(lines, loop.lhs) : 0});
   return loops;
 }
 
@@ -264,11 +219,7 @@ Value evaluate_ragged_dot(const EvalContext& context) {
     const std::vector<A> sums =
         products(node, to_accumulators<A>(lhs), to_accumulators<A>(context.operands[1].array),
                  context.operands[2].array);
-    visit_number(result.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const std::span<T> out = result.data<T>();
-      for (size_t i = 0; i < out.size(); ++i) out[i] = from_accumulator<T>(sums[i]);
-    });
+    from_accumulators(sums, result);
   });
   return {result, {}, false};
 }

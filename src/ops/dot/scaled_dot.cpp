@@ -7,7 +7,6 @@
 #include "ops/common/check.h"
 #include "ops/common/factors.h"
 #include "ops/common/numeric.h"
-#include "ops/common/whole_factors.h"
 #include "ops/common/widen.h"
 #include "ops/dot/dot.h"
 
@@ -50,17 +49,15 @@ bool is_dot_of_blocks(const Node& node) {
       !in_range(dims.rhs_batch, rhs.rank()) || !in_range(dims.rhs_contracting, rhs.rank()) ||
       node.operand(2)->rank() != lhs.rank() || node.operand(3)->rank() != rhs.rank())
     return false;
-  const auto sizes = [](const Shape& shape, const Dims& list) {
-    Dims result;
-    for (const int64_t d : list) result.push_back(shape.dims[static_cast<size_t>(d)]);
-    return result;
-  };
-  Dims result = sizes(lhs, dims.lhs_batch);
-  if (result != sizes(rhs, dims.rhs_batch)) return false;
-  for (const int64_t size : sizes(lhs, free_dims(lhs.rank(), dims.lhs_batch, dims.lhs_contracting)))
-    result.push_back(size);
-  for (const int64_t size : sizes(rhs, free_dims(rhs.rank(), dims.rhs_batch, dims.rhs_contracting)))
-    result.push_back(size);
+  if (dims.lhs_batch.size() != dims.rhs_batch.size() ||
+      dims.lhs_contracting.size() != dims.rhs_contracting.size())
+    return false;
+  Dims result;
+  for (const DotLoop& loop : dot_loops(node)) {
+    if (loop.out < 0) continue;
+    result.push_back(size_of(node, loop));
+    if (loop.rhs >= 0 && node.operand(1)->dim(loop.rhs) != result.back()) return false;
+  }
   return result == node.dims();
 }
 
@@ -71,8 +68,8 @@ FactorRule scaled_dot_factors(const Node& node) {
   if (!is_dot_of_blocks(node)) return whole_factors(node);
   const DotDims& dims = node.attrs.dot;
   FactorRule rule = no_factors(node);
-  const auto set = [&](int64_t side, int64_t d, int64_t factor) {
-    rule.operands[static_cast<size_t>(side)][static_cast<size_t>(d)] = factor;
+  const auto share = [&](int64_t side, int64_t d) {
+    const int64_t factor = rule.operands[static_cast<size_t>(side)][static_cast<size_t>(d)];
     if (node.operand(side)->dim(d) == node.operand(side + 2)->dim(d)) {
       rule.operands[static_cast<size_t>(side) + 2][static_cast<size_t>(d)] = factor;
     } else {
@@ -80,20 +77,12 @@ FactorRule scaled_dot_factors(const Node& node) {
       block_operand(rule, node, side + 2, d);
     }
   };
-  int64_t out = 0;
-  const auto result_factor = [&] {
-    const int64_t factor = add_factor(rule, node.dim(out));
-    return rule.results[0][static_cast<size_t>(out++)] = factor;
-  };
-  for (size_t i = 0; i < dims.lhs_batch.size(); ++i) {
-    const int64_t factor = result_factor();
-    set(0, dims.lhs_batch[i], factor);
-    set(1, dims.rhs_batch[i], factor);
+  for (const DotLoop& loop : dot_loops(node)) {
+    if (loop.out < 0) continue;
+    add_loop(rule, node, loop, FactorKind::pass);
+    if (loop.lhs >= 0) share(0, loop.lhs);
+    if (loop.rhs >= 0) share(1, loop.rhs);
   }
-  for (const int64_t d : free_dims(node.operand(0)->rank(), dims.lhs_batch, dims.lhs_contracting))
-    set(0, d, result_factor());
-  for (const int64_t d : free_dims(node.operand(1)->rank(), dims.rhs_batch, dims.rhs_contracting))
-    set(1, d, result_factor());
   for (const int64_t i : {0, 2})
     for (const int64_t d : dims.lhs_contracting) block_operand(rule, node, i, d);
   for (const int64_t i : {1, 3})

@@ -1,256 +1,59 @@
-#include <bit>
-
 #include "gspmd/base/error.h"
-#include "ops/common/numeric.h"
+#include "ops/common/element_ops.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace gspmd {
 namespace {
 
-// Each op is a struct with `static T apply(T...)` on the types it takes; 16-bit floats are computed
-// in float. Which types an op is instantiated for:
-struct AnyType {
-  template <class T>
-  static constexpr bool accepts = true;
-};
-struct Number {
-  template <class T>
-  static constexpr bool accepts = !std::is_same_v<T, bool>;
-};
-struct RealNumber {
-  template <class T>
-  static constexpr bool accepts = !is_complex_v<T> && !std::is_same_v<T, bool>;
-};
-struct Integer {
-  template <class T>
-  static constexpr bool accepts = std::is_integral_v<T> && !std::is_same_v<T, bool>;
-};
-struct Logical {
-  template <class T>
-  static constexpr bool accepts = std::is_integral_v<T>;
-};
-
-template <class Types, class F>
-void visit(const Node& node, DType dtype, F&& f) {
+// f(tag of the element type), where the op is defined on elements of it.
+template <Opcode kOp, class F>
+void visit(DType dtype, F&& f) {
   visit_number(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (Types::template accepts<T>)
+    if constexpr (has_element_op<kOp, typename decltype(tag)::type>())
       f(tag);
     else
-      internal_error("{}: no kernel for {}", opcode_name(node.opcode()), dtype_name(dtype));
+      internal_error("{}: no kernel for {}", opcode_name(kOp), dtype_name(dtype));
   });
 }
 
-template <class Op, class Types>
+template <Opcode kOp>
 Value unary(const EvalContext& context) {
   const Array& x = context.operands[0].array;
   const Array result(context.node.shape);
-  visit<Types>(context.node, x.dtype(), [&](auto tag) {
+  visit<kOp>(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
     const std::span<const T> in = x.data<T>();
     const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = T(Op::template apply<C>(C(in[i])));
+    for (size_t i = 0; i < in.size(); ++i) out[i] = T(unary_element<kOp, C>(C(in[i])));
   });
   return {result, {}, false};
 }
 
-template <class Op, class Types>
+template <Opcode kOp>
 Value binary(const EvalContext& context) {
   const Array& x = context.operands[0].array;
   const Array& y = context.operands[1].array;
   const Array result(context.node.shape);
-  visit<Types>(context.node, x.dtype(), [&](auto tag) {
+  visit<kOp>(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
     const std::span<const T> a = x.data<T>();
     const std::span<const T> b = y.data<T>();
     const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < a.size(); ++i) out[i] = T(Op::template apply<C>(C(a[i]), C(b[i])));
+    for (size_t i = 0; i < a.size(); ++i) out[i] = T(binary_element<kOp, C>(C(a[i]), C(b[i])));
   });
   return {result, {}, false};
 }
 
-struct Negate {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T> || is_complex_v<T>)
-      return -x;
-    else
-      return static_cast<T>(uint64_t(0) - static_cast<uint64_t>(x));
-  }
-};
-struct Abs {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>)
-      return std::fabs(x);
-    else
-      return x < T(0) ? Negate::apply(x) : x;  // the lowest integer stays
-  }
-};
-struct Sign {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (std::isnan(x) || x == T(0)) return x;
-    }
-    return x > T(0) ? T(1) : x < T(0) ? static_cast<T>(-1) : T(0);
-  }
-};
-struct Not {
-  template <class T>
-  static T apply(T x) {
-    if constexpr (std::is_same_v<T, bool>)
-      return !x;
-    else
-      return static_cast<T>(~x);
-  }
-};
-
-struct Add {
-  template <class T>
-  static T apply(T a, T b) {
-    return add_elements(a, b);
-  }
-};
-struct Subtract {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T> || is_complex_v<T>)
-      return a - b;
-    else
-      return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  }
-};
-struct Multiply {
-  template <class T>
-  static T apply(T a, T b) {
-    return multiply_elements(a, b);
-  }
-};
-// Integers: x / 0 has all bits set, lowest / -1 is lowest.
-struct Divide {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T> || is_complex_v<T>) {
-      return a / b;
-    } else {
-      if (b == T(0)) return static_cast<T>(-1);
-      if constexpr (std::is_signed_v<T>)
-        if (b == T(-1)) return Negate::apply(a);
-      return static_cast<T>(a / b);
-    }
-  }
-};
-// The sign of the dividend. Integers: x % 0 is x, lowest % -1 is 0.
-struct Remainder {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return std::fmod(a, b);
-    } else {
-      if (b == T(0)) return a;
-      if constexpr (std::is_signed_v<T>)
-        if (b == T(-1)) return T(0);
-      return static_cast<T>(a % b);
-    }
-  }
-};
-// Integers by squaring, wrapping; a negative exponent gives the truncated 1 / a^-b.
-struct IntegerPower {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_signed_v<T>)
-      if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? (b % 2 == 0 ? T(1) : T(-1)) : T(0);
-    T result = T(1);
-    for (; b != T(0); b = static_cast<T>(b >> 1)) {
-      if (b & 1) result = multiply_elements(result, a);
-      a = multiply_elements(a, a);
-    }
-    return result;
-  }
-};
 Value power(const EvalContext& context) {
-  const DType dtype = context.operands[0].array.dtype();
-  return is_integer(dtype) ? binary<IntegerPower, Integer>(context)
-                           : evaluate_function_power(context);
+  return is_integer(context.operands[0].array.dtype()) ? binary<Opcode::power>(context)
+                                                       : evaluate_function_power(context);
 }
-struct Maximum {
-  template <class T>
-  static T apply(T a, T b) {
-    return maximum(a, b);
-  }
-};
-struct Minimum {
-  template <class T>
-  static T apply(T a, T b) {
-    return minimum(a, b);
-  }
-};
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
-
-// Shifts by a negative amount or by the width and more: all bits leave (the sign stays in an
-// arithmetic shift).
-template <class T>
-bool shifts_out(T amount) {
-  using U = std::make_unsigned_t<T>;
-  return static_cast<U>(amount) >= sizeof(T) * 8;
-}
-struct ShiftLeft {
-  template <class T>
-  static T apply(T a, T b) {
-    return shifts_out(b) ? T(0) : static_cast<T>(static_cast<uint64_t>(a) << b);
-  }
-};
-struct ShiftRightArithmetic {
-  template <class T>
-  static T apply(T a, T b) {
-    const auto value = static_cast<std::make_signed_t<T>>(a);
-    return static_cast<T>(shifts_out(b) ? (value < 0 ? -1 : 0) : value >> b);
-  }
-};
-struct ShiftRightLogical {
-  template <class T>
-  static T apply(T a, T b) {
-    return shifts_out(b) ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) >> b);
-  }
-};
-
-// In the width of the type.
-struct PopulationCount {
-  template <class T>
-  static T apply(T x) {
-    return static_cast<T>(std::popcount(static_cast<std::make_unsigned_t<T>>(x)));
-  }
-};
-struct LeadingZeros {
-  template <class T>
-  static T apply(T x) {
-    return static_cast<T>(std::countl_zero(static_cast<std::make_unsigned_t<T>>(x)));
-  }
-};
 
 Value absolute(const EvalContext& context) {
   const Array& x = context.operands[0].array;
-  if (!is_complex(x.dtype())) return unary<Abs, RealNumber>(context);
+  if (!is_complex(x.dtype())) return unary<Opcode::abs>(context);
   const Array result(context.node.shape);
   const auto lengths = [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -268,34 +71,39 @@ Value absolute(const EvalContext& context) {
 
 Value sign(const EvalContext& context) {
   return is_complex(context.operands[0].array.dtype()) ? evaluate_complex_sign(context)
-                                                       : unary<Sign, RealNumber>(context);
+                                                       : unary<Opcode::sign>(context);
 }
 
 struct Row {
   Opcode opcode;
   Value (*evaluate)(const EvalContext& context);
 };
+template <Opcode kOp>
+constexpr Row kUnary{kOp, unary<kOp>};
+template <Opcode kOp>
+constexpr Row kBinary{kOp, binary<kOp>};
+
 constexpr Row kRows[] = {
     {Opcode::abs, absolute},
-    {Opcode::negate, unary<Negate, Number>},
-    {Opcode::not_, unary<Not, Logical>},
-    {Opcode::popcnt, unary<PopulationCount, Integer>},
-    {Opcode::count_leading_zeros, unary<LeadingZeros, Integer>},
     {Opcode::sign, sign},
-    {Opcode::add, binary<Add, AnyType>},
-    {Opcode::subtract, binary<Subtract, Number>},
-    {Opcode::multiply, binary<Multiply, AnyType>},
-    {Opcode::divide, binary<Divide, Number>},
-    {Opcode::remainder, binary<Remainder, RealNumber>},
     {Opcode::power, power},
-    {Opcode::maximum, binary<Maximum, AnyType>},
-    {Opcode::minimum, binary<Minimum, AnyType>},
-    {Opcode::and_, binary<And, Logical>},
-    {Opcode::or_, binary<Or, Logical>},
-    {Opcode::xor_, binary<Xor, Logical>},
-    {Opcode::shift_left, binary<ShiftLeft, Integer>},
-    {Opcode::shift_right_arithmetic, binary<ShiftRightArithmetic, Integer>},
-    {Opcode::shift_right_logical, binary<ShiftRightLogical, Integer>},
+    kUnary<Opcode::negate>,
+    kUnary<Opcode::not_>,
+    kUnary<Opcode::popcnt>,
+    kUnary<Opcode::count_leading_zeros>,
+    kBinary<Opcode::add>,
+    kBinary<Opcode::subtract>,
+    kBinary<Opcode::multiply>,
+    kBinary<Opcode::divide>,
+    kBinary<Opcode::remainder>,
+    kBinary<Opcode::maximum>,
+    kBinary<Opcode::minimum>,
+    kBinary<Opcode::and_>,
+    kBinary<Opcode::or_>,
+    kBinary<Opcode::xor_>,
+    kBinary<Opcode::shift_left>,
+    kBinary<Opcode::shift_right_arithmetic>,
+    kBinary<Opcode::shift_right_logical>,
 };
 
 }  // namespace

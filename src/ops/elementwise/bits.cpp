@@ -142,13 +142,7 @@ Value evaluate_stochastic_convert(const EvalContext& context) {
     values[i] = std::copysign(whole + (chance < rest ? 1 : 0), values[i]);
   }
   if (is_narrow(dtype)) return {narrowed(rounded, dtype), {}, false};
-  const Array result(context.node.shape);
-  visit_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::span<T> out = result.data<T>();
-    for (size_t i = 0; i < out.size(); ++i) out[i] = convert_element<T>(values[i]);
-  });
-  return {result, {}, false};
+  return {converted(rounded, Array(context.node.shape)), {}, false};
 }
 
 }  // namespace gspmd

@@ -264,6 +264,7 @@ struct Row {
   int operands;
   uint32_t traits;  // besides kElementwise
   Shape (*infer)(const Node& node);
+  int additions = 1;  // what an element costs
   FactorRule (*factors)(const Node& node) = pointwise_factors;
 };
 
@@ -277,7 +278,7 @@ constexpr Row kRows[] = {
     {Opcode::asinh, 1, 0, infer_unary<Types::analytic>},
     {Opcode::atanh, 1, 0, infer_unary<Types::analytic>},
     {Opcode::cbrt, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::cosine, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::cosine, 1, 0, infer_unary<Types::analytic>, 40},
     {Opcode::cosh, 1, 0, infer_unary<Types::analytic>},
     {Opcode::count_leading_zeros, 1, kExact, infer_unary<Types::integer>},
     {Opcode::erf, 1, 0, infer_unary<Types::floating>},
@@ -289,31 +290,32 @@ constexpr Row kRows[] = {
     {Opcode::round_nearest_even, 1, kExact, infer_unary<Types::floating>},
     {Opcode::sinh, 1, 0, infer_unary<Types::analytic>},
     {Opcode::tan, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::exponential, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::exponential, 1, 0, infer_unary<Types::analytic>, 8},
     {Opcode::exponential_minus_one, 1, 0, infer_unary<Types::analytic>},
     {Opcode::floor, 1, kExact, infer_unary<Types::floating>},
     {Opcode::is_finite, 1, kExact, infer_is_finite},
-    {Opcode::log, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::log, 1, 0, infer_unary<Types::analytic>, 8},
     {Opcode::log_plus_one, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::logistic, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::logistic, 1, 0, infer_unary<Types::analytic>, 8},
     {Opcode::negate, 1, kExact | kLinear, infer_unary<Types::number>},
     {Opcode::not_, 1, kExact, infer_unary<Types::logical>},
-    {Opcode::rsqrt, 1, 0, infer_unary<Types::analytic>},
+    {Opcode::rsqrt, 1, 0, infer_unary<Types::analytic>, 3},
     {Opcode::sign, 1, kExact, infer_unary<Types::number>},
-    {Opcode::sine, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::sqrt, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::tanh, 1, 0, infer_unary<Types::analytic>},
-    {Opcode::copy, 1, kExact | kLinear | kDataMovement | kPlacedAnywhere, infer_copy, copy_factors},
+    {Opcode::sine, 1, 0, infer_unary<Types::analytic>, 40},
+    {Opcode::sqrt, 1, 0, infer_unary<Types::analytic>, 3},
+    {Opcode::tanh, 1, 0, infer_unary<Types::analytic>, 8},
+    {Opcode::copy, 1, kExact | kLinear | kDataMovement | kPlacedAnywhere, infer_copy, 1,
+     copy_factors},
     {Opcode::convert, 1, kExact, infer_convert},
     {Opcode::add, 2, kExact | kCommutative | kLinear, infer_binary<Types::any>},
     {Opcode::subtract, 2, kExact | kLinear, infer_binary<Types::number>},
     {Opcode::multiply, 2, kExact | kCommutative | kLinearInEach, infer_binary<Types::any>},
-    {Opcode::divide, 2, 0, infer_binary<Types::number>},
-    {Opcode::remainder, 2, kExact, infer_binary<Types::real_number>},
+    {Opcode::divide, 2, 0, infer_binary<Types::number>, 3},
+    {Opcode::remainder, 2, kExact, infer_binary<Types::real_number>, 40},
     {Opcode::atan2, 2, 0, infer_binary<Types::analytic>},
     {Opcode::complex, 2, kExact | kLinear, infer_complex},
     {Opcode::stochastic_convert, 2, 0, infer_stochastic_convert},
-    {Opcode::power, 2, kFirstLeads, infer_binary<Types::number>},
+    {Opcode::power, 2, kFirstLeads, infer_binary<Types::number>, 40},
     {Opcode::maximum, 2, kExact | kCommutative, infer_binary<Types::any>},
     {Opcode::minimum, 2, kExact | kCommutative, infer_binary<Types::any>},
     {Opcode::and_, 2, kExact | kCommutative, infer_binary<Types::logical>},
@@ -336,12 +338,14 @@ std::vector<OpInfo> build_rows() {
     info.operands = {row.operands, row.operands};
     info.infer = row.infer;
     info.factors = row.factors;
+    info.additions = row.additions;
   }
   // Their rank may change, so that they are not elementwise as others are.
   const auto bitcast = [&](Opcode opcode, decltype(OpInfo::infer) infer,
                            decltype(OpInfo::factors) factors) {
     OpInfo& info = rows.emplace_back();
     info.opcode = opcode;
+    info.traits = kAlias;
     info.operands = {1, 1};
     info.infer = infer;
     info.factors = factors;

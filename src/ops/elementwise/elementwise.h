@@ -14,13 +14,14 @@ int element_bits(DType dtype);
 int storage_bits(DType dtype);
 
 // Kernels on types that are not narrow.
-bool is_function(Opcode opcode);  // elementwise_functions.cpp: exp, sine, ...
+using RealFunction = double (*)(double);
+RealFunction real_function(Opcode opcode);  // functions.cpp: exp, sine, ...; nullptr: none
 Value evaluate_function(const EvalContext& context);
 Value evaluate_atan2(const EvalContext& context);
 Value evaluate_function_power(const EvalContext& context);  // of floats and complex numbers
 Value evaluate_complex_sign(const EvalContext& context);
-decltype(OpInfo::evaluate) arithmetic_kernel(Opcode opcode);  // elementwise_arithmetic.cpp
-Value evaluate_bitcast_convert(const EvalContext& context);   // elementwise_bits.cpp; any type
+decltype(OpInfo::evaluate) arithmetic_kernel(Opcode opcode);  // arithmetic.cpp
+Value evaluate_bitcast_convert(const EvalContext& context);   // bits.cpp; any type
 Value evaluate_reduce_precision(const EvalContext& context);
 Value evaluate_stochastic_convert(const EvalContext& context);
 

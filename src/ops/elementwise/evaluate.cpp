@@ -3,42 +3,13 @@
 
 #include "base/narrow.h"
 #include "gspmd/base/error.h"
+#include "ops/common/element_ops.h"
 #include "ops/common/loops.h"
-#include "ops/common/numeric.h"
 #include "ops/common/widen.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace gspmd {
 namespace {
-
-// Bits of a float as an integer that orders -NaN < -inf < ... < -0 < +0 < ... < NaN.
-template <class T>
-auto total_order(T value) {
-  using U = std::conditional_t<sizeof(T) == 2, int16_t,
-                               std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
-  U bits;
-  std::memcpy(&bits, &value, sizeof(T));
-  return bits < 0 ? static_cast<U>(bits ^ std::numeric_limits<U>::max()) : bits;
-}
-
-template <class T>
-bool compare_as(Direction direction, T a, T b) {
-  switch (direction) {
-    case Direction::eq:
-      return a == b;
-    case Direction::ne:
-      return a != b;
-    case Direction::ge:
-      return a >= b;
-    case Direction::gt:
-      return a > b;
-    case Direction::le:
-      return a <= b;
-    case Direction::lt:
-      return a < b;
-  }
-  return false;
-}
 
 Value compare(const EvalContext& context) {
   const Array& x = context.operands[0].array;
@@ -57,11 +28,12 @@ Value compare(const EvalContext& context) {
         continue;
       } else if constexpr (is_float_v<T>) {
         if (total) {
-          out[i] = compare_as(direction, total_order(a[i]), total_order(b[i]));
+          out[i] = compare_elements(direction, total_order(a[i]), total_order(b[i]));
           continue;
         }
       }
-      if constexpr (!is_complex_v<T>) out[i] = compare_as<ComputeType<T>>(direction, a[i], b[i]);
+      if constexpr (!is_complex_v<T>)
+        out[i] = compare_elements<ComputeType<T>>(direction, a[i], b[i]);
     }
   });
   return {result, {}, false};
@@ -77,19 +49,6 @@ Value is_finite(const EvalContext& context) {
     for (size_t i = 0; i < in.size(); ++i) out[i] = std::isfinite(static_cast<double>(in[i]));
   });
   return {result, {}, false};
-}
-
-Array converted(const Array& x, const Array& result) {
-  visit_number(x.dtype(), [&](auto from) {
-    using From = typename decltype(from)::type;
-    visit_number(result.dtype(), [&](auto to) {
-      using To = typename decltype(to)::type;
-      const std::span<const From> in = x.data<From>();
-      const std::span<To> out = result.data<To>();
-      for (size_t i = 0; i < in.size(); ++i) out[i] = convert_element<To>(in[i]);
-    });
-  });
-  return result;
 }
 
 // Into a narrow type from the widest of its kind: one rounding; floats saturate to integers.
@@ -256,7 +215,7 @@ constexpr Row kWide[] = {
 };
 
 decltype(OpInfo::evaluate) wide_kernel(Opcode opcode) {
-  if (is_function(opcode)) return evaluate_function;
+  if (real_function(opcode)) return evaluate_function;
   for (const Row& row : kWide)
     if (row.opcode == opcode) return row.evaluate;
   return arithmetic_kernel(opcode);

@@ -10,7 +10,6 @@ namespace {
 // Functions are computed in double and rounded once: at most half a unit in the last place of f32
 // and of shorter types.
 using Complex = std::complex<double>;
-using RealFunction = double (*)(double);
 using ComplexFunction = Complex (*)(Complex);
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -91,10 +90,10 @@ constexpr FunctionRow kFunctions[] = {
 #undef GSPMD_BOTH
 #undef GSPMD_REAL
 
-const FunctionRow& function_row(Opcode opcode) {
+const FunctionRow* function_row(Opcode opcode) {
   for (const FunctionRow& row : kFunctions)
-    if (row.opcode == opcode) return row;
-  internal_error("{}: no function", opcode_name(opcode));
+    if (row.opcode == opcode) return &row;
+  return nullptr;
 }
 
 Complex power_complex(Complex a, Complex b) {
@@ -133,14 +132,13 @@ Value each_element(const EvalContext& context, Real real, ComplexF complex) {
 
 }  // namespace
 
-bool is_function(Opcode opcode) {
-  for (const FunctionRow& row : kFunctions)
-    if (row.opcode == opcode) return true;
-  return false;
+RealFunction real_function(Opcode opcode) {
+  const FunctionRow* const row = function_row(opcode);
+  return row ? row->real : nullptr;
 }
 
 Value evaluate_function(const EvalContext& context) {
-  const FunctionRow& row = function_row(context.node.opcode());
+  const FunctionRow& row = *function_row(context.node.opcode());
   return each_element(
       context, [&](double x, size_t) { return row.real(x); },
       [&](Complex z, size_t) { return row.complex(z); });

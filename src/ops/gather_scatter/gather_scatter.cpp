@@ -9,6 +9,7 @@
 #include "gspmd/ops/builders.h"
 #include "ops/common/check.h"
 #include "ops/common/combine_values.h"
+#include "ops/common/factors.h"
 #include "ops/common/gradient.h"
 #include "ops/common/loops.h"
 #include "ops/common/widen.h"
@@ -532,9 +533,10 @@ const OpInfo kRows[] = {
      .gradient = gather_gradient,
      .completion = {gather_forward, gather_suggestions},
      .partition = partition_gather,
+     .on_part = slice_sizes_on_part,
      .lower = lower_gather},
     {.opcode = Opcode::scatter,
-     .traits = kIntegerPreserving | kFixedLayout | kPlacedOnAll,
+     .traits = kIntegerPreserving | kFixedLayout | kPlacedOnAll | kWritesFirst,
      .operands = {3, -1},
      .infer = infer_scatter,
      .factors = scatter_factors,

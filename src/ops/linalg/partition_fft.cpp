@@ -38,7 +38,7 @@ class SplitTransform {
     Node* x = spmd_.reshard(node_.operand(0), layout_);
     x = hlo::reshape(x, with_end(x, {x->dim(last_) * rows_ / size_, columns_}));
     x = transformed(turned(moved(x, rows_, columns_, true)), rows_);  // [n2, k1]
-    x = hlo::binary(Opcode::multiply, x, roots(x->shape));
+    x = hlo::multiply(x, roots(x->shape));
     x = transformed(turned(moved(x, columns_, rows_, true)), columns_);  // [k1, k2]
     x = moved(turned(x), columns_, rows_, false);                        // [k2, k1]
     return {hlo::reshape(x, local_shape(node_.shape, layout_).dims), layout_};
@@ -89,14 +89,14 @@ class SplitTransform {
     const Shape wide(DType::f64, shape.dims), counts(DType::s64, shape.dims);
     const auto at = [&](int64_t d) { return hlo::iota(c, counts, d); };
     Node* begin = spmd_.digits_index(layout_.order(), layout_.dim(last_));
-    begin = hlo::convert(hlo::binary(Opcode::multiply, begin,
-                                     hlo::scalar(c, DType::s32, double(shape.dims[size_t(last_)]))),
-                         DType::s64);
-    Node* n2 = hlo::binary(Opcode::add, at(last_), hlo::broadcast(begin, shape.dims, {}));
-    Node* turn = hlo::convert(hlo::binary(Opcode::multiply, n2, at(last_ + 1)), DType::f64);
+    begin = hlo::convert(
+        hlo::multiply(begin, hlo::scalar(c, DType::s32, double(shape.dims[size_t(last_)]))),
+        DType::s64);
+    Node* n2 = hlo::add(at(last_), hlo::broadcast(begin, shape.dims, {}));
+    Node* turn = hlo::convert(hlo::multiply(n2, at(last_ + 1)), DType::f64);
     const double sign = node_.attrs.scalar->fft_type == "FFT" ? -1 : 1;
     const double unit = sign * 2 * std::numbers::pi / static_cast<double>(size_);
-    Node* angle = hlo::binary(Opcode::multiply, turn, hlo::splat(c, wide, unit));
+    Node* angle = hlo::multiply(turn, hlo::splat(c, wide, unit));
     const DType part = shape.dtype == DType::c64 ? DType::f32 : DType::f64;
     Node* re = hlo::convert(hlo::unary(Opcode::cosine, angle), part);
     Node* im = hlo::convert(hlo::unary(Opcode::sine, angle), part);

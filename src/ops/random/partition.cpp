@@ -4,16 +4,16 @@
 #include <array>
 #include <numbers>
 
-#include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
+#include "ops/common/in_dim.h"
 #include "ops/emission/exchange.h"
 #include "ops/random/bits.h"
 
 namespace gspmd {
 namespace {
 
-Node* add(Node* a, Node* b) { return hlo::binary(Opcode::add, a, b); }
-Node* multiply(Node* a, Node* b) { return hlo::binary(Opcode::multiply, a, b); }
+using hlo::add;
+using hlo::multiply;
 Node* exclusive_or(Node* a, Node* b) { return hlo::binary(Opcode::xor_, a, b); }
 
 // A number of any 64 bits, as large as `like`.
@@ -134,7 +134,7 @@ class RandomPart {
     Dims blocks(local_.begin(), local_.begin() + static_cast<int64_t>(d));
     blocks.push_back(ceil_div(run + (aligned ? 0 : each - 1), each));
     Node* begin = multiply_u64(start(d), inner);
-    Node* first = hlo::binary(Opcode::divide, begin, constant_like(begin, uint64_t(each)));
+    Node* first = hlo::divide(begin, constant_like(begin, uint64_t(each)));
     Node* at = linear(blocks, d + 1, {{d, outer > 1 ? global_[d] * inner / each : 1, first}});
     Node* numbers = interleaved(philox_words(state, at, bits), d);
     numbers = cut(numbers, d, aligned ? nullptr : remainder(begin, each), run);
@@ -156,7 +156,7 @@ class RandomPart {
   }
   static Node* half(Node* x) { return shifted_right(x, 1); }
   static Node* remainder(Node* x, int64_t by) {
-    Node* rest = hlo::binary(Opcode::remainder, x, constant_like(x, static_cast<uint64_t>(by)));
+    Node* rest = hlo::remainder(x, constant_like(x, static_cast<uint64_t>(by)));
     return hlo::convert(rest, DType::s32);
   }
 
@@ -206,12 +206,8 @@ class RandomPart {
   // `size` elements of dim d from `from` (nullptr: the first) on.
   Node* cut(Node* x, size_t d, Node* from, int64_t size) {
     if (x->dims()[d] == size) return x;
-    Dims sizes = x->dims();
-    sizes[d] = size;
-    if (!from) return hlo::slice(x, Dims(sizes.size(), 0), sizes, Dims(sizes.size(), 1));
-    std::vector<Node*> starts(sizes.size(), hlo::scalar(spmd_.local(), DType::s32, 0));
-    starts[d] = from;
-    return hlo::dynamic_slice(x, std::move(starts), sizes);
+    const auto dim = static_cast<int64_t>(d);
+    return from ? dynamic_slice_in_dim(x, dim, from, size) : slice_in_dim(x, dim, 0, size);
   }
 
   // The numbers of blocks `at`.
@@ -230,8 +226,8 @@ class RandomPart {
   Node* philox_one_by_one(const std::vector<Node*>& state, int bits, int64_t each) {
     Node* at = positions();
     Node* size = constant_like(at, static_cast<uint64_t>(each));
-    Node* which = hlo::binary(Opcode::remainder, at, size);
-    const auto words = philox_words(state, hlo::binary(Opcode::divide, at, size), bits);
+    Node* which = hlo::remainder(at, size);
+    const auto words = philox_words(state, hlo::divide(at, size), bits);
     Node* result = words[0];
     for (size_t w = 1; w < words.size(); ++w)
       result = hlo::select(hlo::compare(which, constant_like(which, w), Direction::eq), words[w],
@@ -318,8 +314,8 @@ std::optional<Partitioned> partition_rng(PartitionContext& spmd, Node& node) {
     return hlo::broadcast(scalar, counter->dims(), {});
   };
   Node *a = wide(0), *b = wide(1);
-  Node* value = uniform ? multiply(hlo::binary(Opcode::subtract, b, a), unit(counter))
-                        : multiply(b, normal(counter));
+  Node* value =
+      uniform ? multiply(hlo::subtract(b, a), unit(counter)) : multiply(b, normal(counter));
   value = add(a, value);
   if (!is_floating(type)) value = hlo::unary(Opcode::floor, value);
   value = hlo::convert(value, type);

@@ -5,8 +5,8 @@
 #include "ops/common/check.h"
 #include "ops/common/completion.h"
 #include "ops/common/completion_rules.h"
+#include "ops/common/factors.h"
 #include "ops/common/numeric.h"
-#include "ops/common/whole_factors.h"
 #include "ops/random/bits.h"
 #include "ops/rows.h"
 

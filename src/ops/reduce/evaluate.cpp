@@ -51,16 +51,9 @@ Value evaluate_reduce(const EvalContext& context) {
   const size_t inputs = node.operands().size() / 2;
   if (inputs == 1 && recognize_combiner(*node.called[0]))
     return evaluate_any_width(context, reduce_known);
-  std::vector<Array> results;
-  std::vector<Array> values;
-  const std::vector<Shape> shapes = leaf_shapes(node.shape);
-  for (size_t i = 0; i < inputs; ++i) {
-    results.emplace_back(shapes[i]);
-    fill_elements(results[i], context.operands[inputs + i].array);
-    values.push_back(context.operands[i].array);
-  }
+  const std::vector<Array> results = initial_results(context);
   const Dims strides = row_major_strides(node.operand(0)->dims());
-  CalledCombiner combiner(context.call, *node.called[0], results, values);
+  CalledCombiner combiner(context.call, *node.called[0], results, inputs_of(context));
   for_each_offset<2>(node.operand(0)->dims(), {strides, result_strides(node)}, {0, 0},
                      [&](const std::array<int64_t, 2>& at) { combiner.combine(at[1], at[0]); });
   return pack(node.shape, results);

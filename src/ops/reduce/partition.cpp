@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "gspmd/ops/builders.h"
 #include "moves/placement.h"
+#include "ops/common/in_dim.h"
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
 #include "ops/reduce/combiner_structure.h"
@@ -110,14 +110,9 @@ class TwoLevelReduce {
     }
     Computation* apply = values.size() > count_ ? flagged_ : plain_;
     values.insert(values.end(), starts.begin(), starts.end());
-    Node* made =
-        spmd_.emit(Opcode::reduce, apply->root()->shape.is_tuple ? Shape::tuple(shapes) : shapes[0],
-                   values, attrs, {apply});
-    if (!made->shape.is_tuple) return {made};
-    std::vector<Node*> results;
-    for (size_t i = 0; i < shapes.size(); ++i)
-      results.push_back(hlo::get_tuple_element(made, static_cast<int64_t>(i)));
-    return results;
+    return elements_of(spmd_.emit(Opcode::reduce,
+                                  apply->root()->shape.is_tuple ? Shape::tuple(shapes) : shapes[0],
+                                  values, attrs, {apply}));
   }
 
   PartitionContext& spmd_;

@@ -16,26 +16,12 @@ namespace {
 
 // Operands: n inputs of equal dims, then n scalar initial values.
 Shape infer_reduce(const Node& node) {
-  check_operand_count(node, 2, -1);
-  const auto count = static_cast<int64_t>(node.operands().size());
-  if (count % 2 != 0)
-    user_error("reduce: {} operands; it takes n inputs and then n initial values", count);
   const Shape& first = array_operand(node, 0);
   check_dim_list(node, "dimensions", node.attrs.dimensions, first.rank());
   Dims kept;
   for (int64_t d = 0; d < first.rank(); ++d)
     if (!contains(node.attrs.dimensions, d)) kept.push_back(first.dims[static_cast<size_t>(d)]);
-  std::vector<DType> types;
-  std::vector<Shape> results;
-  for (int64_t i = 0; i < count / 2; ++i) {
-    check_same_dims(node, 0, i);
-    scalar_operand(node, count / 2 + i);
-    check_same_dtype(node, i, count / 2 + i);
-    types.push_back(node.operand(i)->shape.dtype);
-    results.emplace_back(types.back(), kept);
-  }
-  check_combiner_computation(node, types);
-  return tuple_unless_one(std::move(results));
+  return arrays_of(check_inputs_and_starts(node), kept);
 }
 
 FactorRule reduce_factors(const Node& node) {

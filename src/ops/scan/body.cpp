@@ -210,11 +210,12 @@ Computation* scan_body_on_parts(const Node& scan, const std::vector<int64_t>& si
     std::vector<Node*> operands;
     for (const Node* operand : node->operands()) operands.push_back(copies.at(operand));
     Attributes attrs = node->attrs;
-    if (!operands.empty() && !node->operand(0)->shape.is_tuple) {
-      std::vector<bool> is_cut;
+    if (node->op().on_part && !node->operand(0)->shape.is_tuple) {
+      NodePart part{{}, {operands[0]->shape}, leaves};
       for (size_t d = 0; d < operands[0]->dims().size(); ++d)
-        is_cut.push_back(operands[0]->dims()[d] != node->operand(0)->dims()[d]);
-      attrs = attributes_on_parts(std::move(attrs), is_cut, operands[0]->shape);
+        part.dims.push_back(operands[0]->dims()[d] == node->operand(0)->dims()[d] ? PartDim::whole
+                                                                                  : PartDim::cut);
+      attrs = node->op().on_part(*node, part);
     }
     Shape shape = node->shape;
     if (shape.is_tuple)

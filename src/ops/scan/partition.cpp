@@ -13,12 +13,6 @@
 namespace gspmd {
 namespace {
 
-bool is_spread(const FactorRule& rule, const FactorDigits& spread) {
-  for (size_t f = 0; f < spread.size(); ++f)
-    if (rule.factors[f].kind == FactorKind::pass && !spread[f].empty()) return true;
-  return false;
-}
-
 // The combiner by which step i makes the next carry of its input and carry.
 std::optional<Combiner> combiner_of_carry(const Node& scan, const ScanParts& parts, int64_t i) {
   const Computation& body = *scan.called.at(0);
@@ -47,6 +41,25 @@ bool is_associative(const Node& scan, const ScanParts& parts) {
   return scan.attrs.scalar->is_associative.value_or(known);
 }
 
+std::vector<int64_t> sizes_of_parts(const FactorRule& rule, const FactorDigits& spread) {
+  std::vector<int64_t> sizes;
+  for (size_t f = 0; f < spread.size(); ++f)
+    sizes.push_back(ceil_div(rule.factors[f].size, tile_count(spread[f])));
+  return sizes;
+}
+
+// The computation of a scan on parts of these sizes, by factor.
+Computation* scan_body(PartitionContext& spmd, const Node& scan, const FactorRule& rule,
+                       const std::vector<int64_t>& sizes) {
+  bool cut = false;
+  for (size_t f = 0; f < sizes.size(); ++f)
+    cut |= rule.factors[f].kind == FactorKind::pass && sizes[f] != rule.factors[f].size;
+  if (!cut) return spmd.local_computation(*scan.called.at(0));
+  return scan_body_on_parts(scan, sizes, spmd.local().module(), [&](const Computation& called) {
+    return spmd.local_computation(called);
+  });
+}
+
 class ScanInParts {
  public:
   ScanInParts(PartitionContext& spmd, Node& node, const FactorRule& rule, FactorDigits spread,
@@ -61,7 +74,7 @@ class ScanInParts {
         tiles_(tile_count(spread_[along_])),
         part_(ceil_div(parts_.length, tiles_)),
         reverse_(node.attrs.scalar->is_reverse),
-        body_(scan_body(spmd, node, rule, spread_)) {
+        body_(scan_body(spmd, node, rule, sizes_of_parts(rule, spread_))) {
     for (int64_t i = 0; i < parts_.inputs; ++i) {
       const auto combiner = combiner_of_carry(node, parts_, i);
       if (combiner) combiners_.push_back(*combiner);
@@ -116,8 +129,8 @@ class ScanInParts {
 
   // How many elements of the dim the device has, s32[].
   Node* filled() {
-    Node* first = hlo::binary(Opcode::multiply, tile(), number(part_));
-    Node* rest = hlo::binary(Opcode::subtract, number(parts_.length), first);
+    Node* first = hlo::multiply(tile(), number(part_));
+    Node* rest = hlo::subtract(number(parts_.length), first);
     return hlo::binary(Opcode::minimum, rest, number(part_));
   }
 
@@ -141,8 +154,7 @@ class ScanInParts {
     if (combiners_.size() == inputs.size())
       return combined(inputs, compare(at, count, Direction::lt), parts_.dim, {});
     // From the element that comes first, by the others.
-    Node* last =
-        hlo::binary(Opcode::maximum, hlo::binary(Opcode::subtract, count, number(1)), number(0));
+    Node* last = hlo::binary(Opcode::maximum, hlo::subtract(count, number(1)), number(0));
     Node* begin = reverse_ ? last : number(0);
     std::vector<Node*> starts;
     for (Node* input : inputs) {
@@ -261,15 +273,19 @@ class ScanInParts {
 
 }  // namespace
 
-Computation* scan_body(PartitionContext& spmd, const Node& scan, const FactorRule& rule,
-                       const std::vector<Digits>& spread) {
-  if (!is_spread(rule, spread)) return spmd.local_computation(*scan.called.at(0));
-  std::vector<int64_t> sizes;
-  for (size_t f = 0; f < spread.size(); ++f)
-    sizes.push_back(ceil_div(rule.factors[f].size, tile_count(spread[f])));
-  return scan_body_on_parts(scan, sizes, spmd.local().module(), [&](const Computation& called) {
-    return spmd.local_computation(called);
-  });
+std::vector<Computation*> scan_called_on_part(PartitionContext& spmd, const Node& scan,
+                                              const NodePart& part) {
+  const FactorRule rule = scan.op().factors(scan);
+  std::vector<int64_t> sizes(rule.factors.size());
+  const auto take = [&](const std::vector<std::vector<int64_t>>& values,
+                        const std::vector<Shape>& shapes) {
+    for (size_t i = 0; i < values.size(); ++i)
+      for (size_t d = 0; d < values[i].size(); ++d)
+        sizes[static_cast<size_t>(values[i][d])] = shapes.at(i).dims.at(d);
+  };
+  take(rule.operands, part.operands);
+  take(rule.results, part.results);
+  return {scan_body(spmd, scan, rule, sizes)};
 }
 
 std::optional<Partitioned> partition_scan(PartitionContext& spmd, Node& node) {

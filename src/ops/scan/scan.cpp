@@ -113,6 +113,7 @@ const OpInfo kRows[] = {
      .evaluate = evaluate_scan,
      .completion = {scan_forward, scan_suggestions},
      .partition = partition_scan,
+     .called_on_part = scan_called_on_part,
      .flops = scan_flops},
 };
 

@@ -33,8 +33,8 @@ std::vector<OperandSuggestion> scan_suggestions(const Node& reader, int64_t oper
 
 // A scan along a split dim whose steps are associative: what the parts come to, then the parts.
 std::optional<Partitioned> partition_scan(PartitionContext& context, Node& node);
-// The computation of a scan on the parts that a spread of its rule (pass factors only) leaves.
-Computation* scan_body(PartitionContext& context, const Node& scan, const FactorRule& rule,
-                       const std::vector<Digits>& spread);
+// The steps of a part, of which pass factors may be cut.
+std::vector<Computation*> scan_called_on_part(PartitionContext& context, const Node& scan,
+                                              const NodePart& part);
 
 }  // namespace gspmd

@@ -9,8 +9,6 @@ namespace {
 
 Value result_of(const Array& array) { return {array, {}, false}; }
 
-StridedView whole(const Array& array) { return {array, row_major_strides(array.dims()), 0}; }
-
 int64_t dot_product(const Dims& a, const Dims& b) {
   int64_t sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
@@ -67,15 +65,10 @@ Value evaluate_reverse(const EvalContext& context) {
 }
 
 Value evaluate_concatenate(const EvalContext& context) {
-  const Array result(context.node.shape);
-  if (result.size() == 0) return result_of(result);
+  std::vector<Array> arrays;
+  for (const Value& operand : context.operands) arrays.push_back(operand.array);
   const auto dim = static_cast<size_t>(context.node.attrs.dimensions[0]);
-  StridedView to = whole(result);
-  for (const Value& operand : context.operands) {
-    copy_elements(operand.array.dims(), to, whole(operand.array));
-    to.base += to.strides[dim] * operand.array.dims()[dim];
-  }
-  return result_of(result);
+  return result_of(concatenated(Array(context.node.shape), arrays, dim));
 }
 
 // Operand elements whose place is inside the result; negative padding cuts some off.

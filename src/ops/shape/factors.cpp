@@ -105,6 +105,13 @@ FactorRule pad_factors(const Node& node) {
   return rule;
 }
 
+Attributes pad_on_part(const Node& node, const NodePart& part) {
+  Attributes attrs = node.attrs;
+  for (size_t d = 0; d < part.dims.size(); ++d)
+    if (part.dims[d] == PartDim::fetched) attrs.padding[d] = {};
+  return attrs;
+}
+
 FactorRule slice_factors(const Node& node) {
   FactorRule rule = pointwise_factors(node);
   for (int64_t d = 0; d < node.rank(); ++d)
@@ -113,6 +120,17 @@ FactorRule slice_factors(const Node& node) {
                   {.step = node.attrs.strides[static_cast<size_t>(d)],
                    .low = -node.attrs.starts[static_cast<size_t>(d)]});
   return rule;
+}
+
+Attributes slice_on_part(const Node& node, const NodePart& part) {
+  Attributes attrs = node.attrs;
+  for (size_t d = 0; d < part.dims.size(); ++d) {
+    if (part.dims[d] == PartDim::cut) attrs.limits[d] = part.operands[0].dims[d];
+    if (part.dims[d] != PartDim::fetched) continue;
+    attrs.starts[d] = 0;
+    attrs.limits[d] = attrs.strides[d] * (part.results[0].dims[d] - 1) + 1;
+  }
+  return attrs;
 }
 
 FactorRule dynamic_slice_factors(const Node& node) {

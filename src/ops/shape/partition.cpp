@@ -61,7 +61,7 @@ MaybePartitioned partition_iota(PartitionContext& context, Node& node) {
   Node* local = hlo::iota(context.local(), shape, node.attrs.index);
   if (s.dim(node.attrs.index).empty()) return Partitioned{local, s};
   Node* start = hlo::convert(context.offset(s, node.shape, node.attrs.index), shape.dtype);
-  return Partitioned{hlo::binary(Opcode::add, local, hlo::broadcast(start, shape.dims, {})), s};
+  return Partitioned{hlo::add(local, hlo::broadcast(start, shape.dims, {})), s};
 }
 
 MaybePartitioned partition_constant(PartitionContext& context, Node& node) {

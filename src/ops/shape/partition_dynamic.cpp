@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
 #include "moves/placement.h"
+#include "ops/common/in_dim.h"
 #include "ops/emission/exchange.h"
 #include "ops/gather_scatter/partition.h"
 #include "ops/shape/shape.h"
@@ -47,12 +47,6 @@ class Dynamic {
     return combine(Opcode::minimum, index, most);
   }
 
-  // Positions along dim d of a value of these dims, counted from `first`.
-  Node* positions(const Dims& dims, int64_t d, Node* first) {
-    return hlo::binary(Opcode::add, hlo::iota(spmd_.local(), Shape(DType::s32, dims), d),
-                       hlo::broadcast(first, dims, {}));
-  }
-
   Node* within(Node* positions, Node* begin, Node* end) {
     const Dims& dims = positions->dims();
     return hlo::binary(Opcode::and_,
@@ -63,19 +57,11 @@ class Dynamic {
   // `size` elements of dim d of x from `at` on, which may lie up to `size` before or behind it:
   // what is not of x is any number.
   Node* read_loosely(Node* x, int64_t d, Node* at, int64_t size) {
-    if (size == 1 && x->dim(d) > 0) return read_at(x, d, at, 1);
+    if (size == 1 && x->dim(d) > 0) return dynamic_slice_in_dim(x, d, at, 1);
     std::vector<PaddingDim> padding(x->dims().size());
     padding[static_cast<size_t>(d)] = {size, size, 0};
     x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
-    return read_at(x, d, combine(Opcode::add, at, size), size);
-  }
-
-  Node* read_at(Node* x, int64_t d, Node* at, int64_t size) {
-    std::vector<Node*> starts(x->dims().size(), number(0));
-    starts[static_cast<size_t>(d)] = at;
-    Dims sizes = x->dims();
-    sizes[static_cast<size_t>(d)] = size;
-    return hlo::dynamic_slice(x, std::move(starts), sizes);
+    return dynamic_slice_in_dim(x, d, combine(Opcode::add, at, size), size);
   }
 
   Node* end_of_shard(const Sharding& layout, int64_t d, Node* begin) {
@@ -112,16 +98,17 @@ class Dynamic {
       if (!is_sliced(d)) continue;
       Node* at = start(d);
       if (layout.dim(d).empty()) {
-        x = read_at(x, d, at, size(d));
+        x = dynamic_slice_in_dim(x, d, at, size(d));
         continue;
       }
       Node* begin = spmd_.offset(layout, operand_.shape, d);
-      x = read_loosely(x, d, clamped(hlo::binary(Opcode::subtract, at, begin), d, layout), size(d));
+      x = read_loosely(x, d, clamped(hlo::subtract(at, begin), d, layout), size(d));
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d) || layout.dim(d).empty()) continue;
       Node* begin = spmd_.offset(layout, operand_.shape, d);
-      Node* own = within(positions(x->dims(), d, start(d)), begin, end_of_shard(layout, d, begin));
+      Node* own =
+          within(places_in_dim(x->dims(), d, start(d)), begin, end_of_shard(layout, d, begin));
       inside = inside ? hlo::binary(Opcode::and_, inside, own) : own;
     }
     Node* neutral = neutral_scalar(spmd_, combiner(), x->shape.dtype);
@@ -141,7 +128,7 @@ class Dynamic {
       if (!is_sliced(d)) continue;
       Node* at = start(d);
       if (wanted.dim(d).empty()) {
-        x = read_at(x, d, at, size(d));
+        x = dynamic_slice_in_dim(x, d, at, size(d));
         continue;
       }
       const int64_t shard = ceil_div(size(d), wanted.tiles(d));
@@ -150,7 +137,7 @@ class Dynamic {
       if (padding[static_cast<size_t>(d)].high > 0)
         x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
       Node* begin = spmd_.offset(wanted, node_.shape, d);
-      x = read_at(x, d, hlo::binary(Opcode::add, at, begin), shard);
+      x = dynamic_slice_in_dim(x, d, hlo::add(at, begin), shard);
     }
     return {x, wanted};
   }
@@ -174,7 +161,7 @@ class Dynamic {
       Node* begin = spmd_.offset(layout, operand_.shape, d);
       Node* mine = within(at, begin, combine(Opcode::add, begin, x->dim(d)));
       inside = inside ? hlo::binary(Opcode::and_, inside, mine) : mine;
-      at = hlo::binary(Opcode::subtract, at, begin);
+      at = hlo::subtract(at, begin);
     }
     Node* old = hlo::dynamic_slice(x, starts, u->dims());
     std::vector<Node*> operands{x, hlo::select(hlo::broadcast(inside, u->dims(), {}), u, old)};
@@ -198,15 +185,15 @@ class Dynamic {
       Node* at = start(d);
       Node* begin = spmd_.offset(layout, operand_.shape, d);
       const int64_t shard = x->dim(d);
-      Node* relative = hlo::binary(Opcode::subtract, begin, at);
+      Node* relative = hlo::subtract(begin, at);
       relative = combine(Opcode::minimum, combine(Opcode::maximum, relative, -shard), size(d));
       u = read_loosely(u, d, relative, shard);
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
       Node* at = start(d);
-      Node* written = within(positions(x->dims(), d, spmd_.offset(layout, operand_.shape, d)), at,
-                             combine(Opcode::add, at, size(d)));
+      Node* written = within(places_in_dim(x->dims(), d, spmd_.offset(layout, operand_.shape, d)),
+                             at, combine(Opcode::add, at, size(d)));
       inside = inside ? hlo::binary(Opcode::and_, inside, written) : written;
     }
     return {hlo::select(inside, u, x), layout};

@@ -1,6 +1,7 @@
 #include "ops/shape/shape.h"
 
 #include "ops/common/completion_rules.h"
+#include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
 #include "ops/common/widen.h"
 #include "ops/rows.h"
@@ -23,7 +24,7 @@ PreparedKernel lower_any_broadcast(const Node& node) {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::reshape,
-     .traits = kMoves | kLinear,
+     .traits = kMoves | kLinear | kAlias,
      .operands = {1, 1},
      GSPMD_ASPECTS(reshape),
      .completion = {.forward = reshape_forward, .suggestions = reshape_suggestions, .level = 0},
@@ -66,6 +67,7 @@ const OpInfo kRows[] = {
      .operands = {2, 2},
      GSPMD_ASPECTS(pad),
      .completion = kAsFirstOperand,
+     .on_part = pad_on_part,
      .lower = lower_pad},
     {.opcode = Opcode::slice,
      .traits = kMoves | kLinear | kFirstLeads,
@@ -73,6 +75,7 @@ const OpInfo kRows[] = {
      GSPMD_ASPECTS(slice),
      .completion = kAsFirstOperand,
      .partition = partition_slice,
+     .on_part = slice_on_part,
      .lower = lower_slice},
     {.opcode = Opcode::dynamic_slice,
      .traits = kMoves | kPlacedOnAll,
@@ -83,9 +86,10 @@ const OpInfo kRows[] = {
                     .level = 0,
                     .backward_level = 1},
      .partition = partition_dynamic_slice,
+     .on_part = slice_sizes_on_part,
      .lower = lower_dynamic_slice},
     {.opcode = Opcode::dynamic_update_slice,
-     .traits = kMoves | kPlacedOnAll,
+     .traits = kMoves | kPlacedOnAll | kWritesFirst,
      .operands = {2, -1},
      GSPMD_ASPECTS(dynamic_update_slice),
      .completion = {.forward = dynamic_update_slice_forward,

@@ -64,6 +64,9 @@ MaybePartitioned partition_dynamic_slice(PartitionContext& context, Node& node);
 // Each device takes what of the update falls into its shard: no communication but the update's.
 MaybePartitioned partition_dynamic_update_slice(PartitionContext& context, Node& node);
 
+Attributes pad_on_part(const Node& node, const NodePart& part);
+Attributes slice_on_part(const Node& node, const NodePart& part);
+
 // Pairs of an operand dim and a result dim that are the same loop in a reshape: sizes equal and the
 // products of the dims before them equal, so that neither is merged or split. [2,3,4] -> [6,4]:
 // (2,1).

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gspmd/ops/builders.h"
+#include "ops/common/in_dim.h"
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
 #include "ops/sort/sort.h"
@@ -98,11 +98,7 @@ class TwoLevelSort {
   Node* number(int64_t v) { return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(v)); }
   Node* splat(int64_t v, const Dims& dims) { return hlo::broadcast(number(v), dims, {}); }
 
-  Node* first(Node* x, int64_t count) {
-    Dims starts(x->dims().size(), 0), limits = x->dims();
-    limits[static_cast<size_t>(c_.dim)] = count;
-    return hlo::slice(x, starts, limits, Dims(starts.size(), 1));
-  }
+  Node* first(Node* x, int64_t count) { return slice_in_dim(x, c_.dim, 0, count); }
 
   // Which elements are none of the whole dim: of this device's part, or (`each` of every part) of
   // what all parts have sent.
@@ -110,13 +106,13 @@ class TwoLevelSort {
     Node* at = hlo::iota(spmd_.local(), Shape(DType::s32, dims), c_.dim);
     Node* begin = nullptr;
     if (each) {
-      Node* part = hlo::binary(Opcode::divide, at, splat(*each, dims));
-      at = hlo::binary(Opcode::remainder, at, splat(*each, dims));
-      begin = hlo::binary(Opcode::multiply, part, splat(c_.shard, dims));
+      Node* part = hlo::divide(at, splat(*each, dims));
+      at = hlo::remainder(at, splat(*each, dims));
+      begin = hlo::multiply(part, splat(c_.shard, dims));
     } else {
       begin = hlo::broadcast(spmd_.offset(c_.have, node_.operand(0)->shape, c_.dim), dims, {});
     }
-    return hlo::compare(hlo::binary(Opcode::add, at, begin), splat(c_.size, dims), Direction::ge);
+    return hlo::compare(hlo::add(at, begin), splat(c_.size, dims), Direction::ge);
   }
 
   // Stable, so that equal elements come as in one sort. What is `behind` comes last.

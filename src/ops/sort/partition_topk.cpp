@@ -41,7 +41,7 @@ std::optional<Partitioned> partition_topk(PartitionContext& spmd, Node& node) {
   attrs.scalar->k = mine;
   Node* first = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {x}, attrs);
   Node* begin = hlo::broadcast(spmd.offset(have, operand->shape, last), places.dims, {});
-  Node* place = hlo::binary(Opcode::add, hlo::get_tuple_element(first, 1), begin);
+  Node* place = hlo::add(hlo::get_tuple_element(first, 1), begin);
   Node* all_values =
       gather_along(spmd, hlo::get_tuple_element(first, 0), last, have.order(), split);
   Node* all_places = gather_along(spmd, place, last, have.order(), split);

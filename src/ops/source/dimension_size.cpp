@@ -7,29 +7,20 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/loops.h"
-#include "ops/common/whole_factors.h"
 #include "ops/rows.h"
 
 namespace gspmd {
 namespace {
 
-int64_t named_dim(const Node& node) {
-  const Dims& dims = node.attrs.dimensions;
-  if (dims.size() != 1)
-    user_error("{}: dimensions={} has to name one dim", opcode_name(node.opcode()), braces(dims));
-  check_dim_list(node, "dimensions", dims, array_operand(node, 0).rank());
-  return dims[0];
-}
-
 Shape infer_get(const Node& node) {
   check_operand_count(node, 1);
-  named_dim(node);
+  named_dim(node, array_operand(node, 0));
   return Shape(DType::s32, {});
 }
 
 Shape infer_set(const Node& node) {
   check_operand_count(node, 2);
-  named_dim(node);
+  named_dim(node, array_operand(node, 0));
   const Shape& size = scalar_operand(node, 1);
   if (size.dtype != DType::s32)
     user_error("set-dimension-size: the size is {}; it has to be s32[]", to_string(size));
@@ -86,7 +77,7 @@ Value evaluate_dynamic_reshape(const EvalContext& context) {
 // The named dim is whole: its size is compared.
 FactorRule set_factors(const Node& node) {
   FactorRule rule = pointwise_factors(node);
-  const auto dim = static_cast<size_t>(named_dim(node));
+  const auto dim = static_cast<size_t>(named_dim(node, array_operand(node, 0)));
   rule.factors[static_cast<size_t>(rule.results[0][dim])].kind = FactorKind::blocked;
   return rule;
 }

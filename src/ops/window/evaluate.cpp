@@ -143,39 +143,6 @@ void for_each_index(const Dims& dims, Body&& body) {
   }
 }
 
-// Arrays that a combiner reads from and writes to, element by element.
-class Combining {
- public:
-  Combining(const EvalContext& context, const std::vector<Array>& results)
-      : program_(*context.node.called[0], context.call), results_(results) {
-    for (size_t i = 0; i < results.size(); ++i) {
-      values_.push_back(context.operands[i].array);
-      fill_elements(results[i], context.operands[results.size() + i].array);
-      sizes_.push_back(dtype_size(results[i].dtype()));
-    }
-  }
-  // results[at] = to_apply(results[at], inputs[from])
-  void add(int64_t at, int64_t from) {
-    const size_t n = results_.size();
-    for (size_t i = 0; i < n; ++i) {
-      program_.set(i, results_[i].bytes().data() + at * sizes_[i]);
-      program_.set(n + i, values_[i].bytes().data() + from * sizes_[i]);
-    }
-    program_.run();
-    for (size_t i = 0; i < n; ++i) program_.take(i, results_[i].bytes().data() + at * sizes_[i]);
-  }
-  void copy(int64_t at, int64_t from) {
-    for (size_t i = 0; i < results_.size(); ++i)
-      std::memcpy(results_[i].bytes().data() + at * sizes_[i],
-                  results_[i].bytes().data() + from * sizes_[i], static_cast<size_t>(sizes_[i]));
-  }
-
- private:
-  ScalarProgram program_;
-  std::vector<Array> results_, values_;
-  std::vector<int64_t> sizes_;
-};
-
 // The only dim with a window, where its windows are prefixes of one another; -1: none.
 int64_t prefix_dim(const Node& node, const WindowGrid& grid) {
   int64_t found = -1;
@@ -195,10 +162,9 @@ Value evaluate_reduce_window(const EvalContext& context) {
   if (inputs == 1 && !is_complex(context.operands[0].array.dtype()) &&
       recognize_combiner(*node.called[0]))
     return evaluate_any_width(context, reduce_window_known);
-  std::vector<Array> results;
-  for (const Shape& shape : leaf_shapes(node.shape)) results.emplace_back(shape);
+  const std::vector<Array> results = initial_results(context);
   if (results[0].size() == 0) return pack(node.shape, results);
-  Combining combining(context, results);
+  CalledCombiner combiner(context.call, *node.called[0], results, inputs_of(context));
   const Dims& positions = results[0].dims();
   WindowGrid grid(node.attrs.window, context.operands[0].array.dims(), positions);
   const int64_t along = prefix_dim(node, grid);
@@ -206,17 +172,17 @@ Value evaluate_reduce_window(const EvalContext& context) {
   for_each_index(positions, [&](const Dims& index, int64_t at) {
     const int64_t i = along < 0 ? 0 : index[static_cast<size_t>(along)];
     if (i == 0) {
-      grid.visit(index, [&](int64_t from) { combining.add(at, from); });
+      grid.visit(index, [&](int64_t from) { combiner.combine(at, from); });
       return;
     }
     // What the position before has, and the last element of this one.
-    combining.copy(at, at - step);
+    combiner.copy(at, at - step);
     int64_t last = 0;
     for (size_t d = 0; d < index.size(); ++d) {
       const WindowRun& run = grid.runs(d)[static_cast<size_t>(index[d])];
       last += (run.input_first + (run.count - 1) * run.input_step) * grid.stride(d);
     }
-    combining.add(at, last);
+    combiner.combine(at, last);
   });
   return pack(node.shape, results);
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gspmd/ops/builders.h"
+#include "ops/common/in_dim.h"
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
 #include "ops/reduce/combiner_structure.h"
@@ -58,9 +58,9 @@ class Cumulate {
     for (Shape& shape : shapes) shape = local_shape(shape, layout_);
     if (!combiner_) shapes.emplace_back(DType::pred, shapes[0].dims);
     parts.insert(parts.end(), neutral_.begin(), neutral_.end());
-    std::vector<Node*> values =
-        elements(spmd_.emit(Opcode::reduce_window, combiner_ ? shapes.at(0) : Shape::tuple(shapes),
-                            parts, attrs, {apply_}));
+    std::vector<Node*> values = elements_of(
+        spmd_.emit(Opcode::reduce_window, combiner_ ? shapes.at(0) : Shape::tuple(shapes), parts,
+                   attrs, {apply_}));
     for (size_t d = 0; d < dims.size(); ++d)
       values = joined(values, dims[d], d + 1 == dims.size() ? starts_ : neutral_);
     if (!node_.shape.is_tuple) return {values.at(0), layout_};
@@ -77,10 +77,9 @@ class Cumulate {
     Computation& c = spmd_.local();
     const auto all = [&](int64_t v) { return hlo::splat(c, Shape(DType::s32, dims), double(v)); };
     Node* tile = spmd_.digits_index(dim.from.order, dim.from.digits);
-    Node* first = hlo::binary(Opcode::multiply, tile, hlo::scalar(c, DType::s32, double(dim.part)));
-    Node* at = hlo::binary(Opcode::add, hlo::iota(c, Shape(DType::s32, dims), dim.from.dim),
-                           hlo::broadcast(first, dims, {}));
-    at = hlo::binary(Opcode::add, at, all(dim.form.shift));
+    Node* first = hlo::multiply(tile, hlo::scalar(c, DType::s32, double(dim.part)));
+    Node* at = places_in_dim(dims, dim.from.dim, first);
+    at = hlo::add(at, all(dim.form.shift));
     return hlo::binary(Opcode::and_, hlo::compare(at, all(0), Direction::ge),
                        hlo::compare(at, all(dim.from.held.size), Direction::lt));
   }
@@ -99,14 +98,6 @@ class Cumulate {
     return hlo::broadcast(hlo::constant(spmd_.local(), literal), dims, {dim.from.dim});
   }
 
-  std::vector<Node*> elements(Node* value) const {
-    if (!value->shape.is_tuple) return {value};
-    std::vector<Node*> all;
-    for (size_t i = 0; i < count_; ++i)
-      all.push_back(hlo::get_tuple_element(value, static_cast<int64_t>(i)));
-    return all;
-  }
-
   // y of the device's positions, neutral behind the end.
   Node* aligned(Node* x, const Shape& global, const SplitDim& dim, Node* neutral) {
     const HeldDim& held = dim.from.held;
@@ -123,10 +114,8 @@ class Cumulate {
     Node* const mine = spmd_.digits_index(dim.from.order, dim.from.digits);
     std::vector<Node*> before;
     for (size_t i = 0; i < count_; ++i) {
-      Dims begins(values[i]->dims().size(), 0), ends = values[i]->dims();
-      begins[static_cast<size_t>(d)] = dim.form.reverse ? 0 : dim.part - 1;
-      ends[static_cast<size_t>(d)] = begins[static_cast<size_t>(d)] + 1;
-      Node* total = hlo::slice(values[i], begins, ends, Dims(begins.size(), 1));
+      const int64_t last = dim.form.reverse ? 0 : dim.part - 1;
+      Node* total = slice_in_dim(values[i], d, last, last + 1);
       total = i < inputs() ? gather_along(spmd_, total, d, dim.from.order, dim.from.digits)
                            : parts_inside(total->dims(), dim);
       Node* tile = hlo::iota(c, Shape(DType::s32, total->dims()), d);
@@ -136,9 +125,7 @@ class Cumulate {
     }
     before.insert(before.end(), starts.begin(), starts.end());
     const std::vector<Node*> carried = reduced(before, d);
-    Dims kept;
-    for (int64_t e = 0; e < node_.operand(0)->rank(); ++e)
-      if (e != d) kept.push_back(e);
+    const Dims kept = dims_except(node_.operand(0)->rank(), d);
     std::vector<Node*> spread;
     for (size_t i = 0; i < count_; ++i)
       spread.push_back(hlo::broadcast(carried[i], values[i]->dims(), kept));
@@ -155,8 +142,8 @@ class Cumulate {
     }
     Attributes attrs;
     attrs.dimensions = {dim};
-    return elements(spmd_.emit(Opcode::reduce, count_ == 1 ? shapes[0] : Shape::tuple(shapes),
-                               operands, attrs, {apply_}));
+    return elements_of(spmd_.emit(Opcode::reduce, count_ == 1 ? shapes[0] : Shape::tuple(shapes),
+                                  operands, attrs, {apply_}));
   }
 
   // What comes first, combined with what comes after it, element by element.

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "gspmd/ops/builders.h"
+#include "ops/common/in_dim.h"
 #include "ops/emission/exchange.h"
 #include "ops/window/window.h"
 
@@ -98,7 +98,7 @@ class Pool {
       const int64_t more = p.aligned ? 0 : p.stride - 1;
       x = exchange(spmd_, x, held(p, node_.operand(0)), {p.part, -p.reach, 1, p.length + more},
                    nullptr);
-      if (!p.aligned) x = cut(x, p, slack(p), p.length);
+      if (!p.aligned) x = dynamic_slice_in_dim(x, p.dim, slack(p), p.length);
       if (p.over_edge) x = repeat_edges(x, p);
       if (p.has_empty_windows) source = keep_windows(source, p);
       source = exchange(spmd_, source, held(p, node_.operand(1)),
@@ -114,9 +114,8 @@ class Pool {
     Node* all = spmd_.emit(Opcode::select_and_scatter, x->shape,
                            {x, source, folds ? nothing_ : init}, attrs, called);
     for (const PooledDim& p : dims) {
-      Node* const own = cut(
-          all, p,
-          p.aligned ? number(p.reach) : hlo::binary(Opcode::subtract, number(p.reach), slack(p)),
+      Node* const own = dynamic_slice_in_dim(
+          all, p.dim, p.aligned ? number(p.reach) : hlo::subtract(number(p.reach), slack(p)),
           p.part);
       all = p.over_edge ? fold_edges(all, own, p) : own;
     }
@@ -135,26 +134,20 @@ class Pool {
   // How far behind part * t - reach the first window begins.
   Node* slack(const PooledDim& p) {
     const int64_t raise = p.offset < 0 ? ceil_div(-p.offset, p.stride) * p.stride : 0;
-    Node* at = hlo::binary(Opcode::add, own_begin(p), number(p.offset + raise));
-    at = hlo::binary(Opcode::remainder, at, number(p.stride));
-    return hlo::binary(Opcode::subtract, number(p.stride - 1), at);
+    Node* at = hlo::add(own_begin(p), number(p.offset + raise));
+    at = hlo::remainder(at, number(p.stride));
+    return hlo::subtract(number(p.stride - 1), at);
   }
 
   // Of the tile's own elements, and of those that its windows are over, the first in the whole dim.
   Node* own_begin(const PooledDim& p) {
-    return hlo::binary(Opcode::multiply, spmd_.tile_index(layout_, p.dim), number(p.part));
+    return hlo::multiply(spmd_.tile_index(layout_, p.dim), number(p.part));
   }
   Node* begin(const PooledDim& p) {
-    Node* const at = hlo::binary(Opcode::add, own_begin(p), number(-p.reach));
-    return p.aligned ? at : hlo::binary(Opcode::add, at, slack(p));
+    Node* const at = hlo::add(own_begin(p), number(-p.reach));
+    return p.aligned ? at : hlo::add(at, slack(p));
   }
 
-  // Positions along the dim from `first` on, in the shape of x.
-  Node* positions(const Node* x, int64_t dim, Node* first) {
-    const Shape shape(DType::s32, x->dims());
-    return hlo::binary(Opcode::add, hlo::iota(spmd_.local(), shape, dim),
-                       hlo::broadcast(first, shape.dims, {}));
-  }
   Node* where(Node* positions, Direction direction, int64_t bound) {
     Node* const bounds = hlo::broadcast(number(bound), positions->dims(), {});
     return hlo::compare(positions, bounds, direction);
@@ -163,20 +156,17 @@ class Pool {
 
   // One element along the dim, everywhere along it.
   static Node* spread(Node* x, int64_t dim, int64_t size) {
-    Dims flat = x->dims(), kept;
+    Dims flat = x->dims(), dims = x->dims();
     flat.erase(flat.begin() + dim);
-    for (int64_t d = 0; d < std::ssize(x->dims()); ++d)
-      if (d != dim) kept.push_back(d);
-    Dims dims = x->dims();
     dims[static_cast<size_t>(dim)] = size;
-    return hlo::broadcast(hlo::reshape(x, flat), dims, kept);
+    return hlo::broadcast(hlo::reshape(x, flat), dims, dims_except(x->rank(), dim));
   }
 
   Node* repeat_edges(Node* x, const PooledDim& p) {
     Node* const first = begin(p);
-    Node* const at = positions(x, p.dim, first);
-    Node* const low = cut(x, p, hlo::unary(Opcode::negate, first), 1);
-    Node* const high = cut(x, p, hlo::binary(Opcode::subtract, number(p.size - 1), first), 1);
+    Node* const at = places_in_dim(x->dims(), p.dim, first);
+    Node* const low = dynamic_slice_in_dim(x, p.dim, hlo::unary(Opcode::negate, first), 1);
+    Node* const high = dynamic_slice_in_dim(x, p.dim, hlo::subtract(number(p.size - 1), first), 1);
     x = hlo::select(where(at, Direction::lt, 0), spread(low, p.dim, p.length), x);
     return hlo::select(where(at, Direction::ge, p.size), spread(high, p.dim, p.length), x);
   }
@@ -184,9 +174,8 @@ class Pool {
   // Sources of windows without any element have nothing to be scattered to.
   Node* keep_windows(Node* source, const PooledDim& p) {
     const ExchangedDim dim = held(p, node_.operand(1));
-    Node* const first =
-        hlo::binary(Opcode::multiply, spmd_.tile_index(layout_, p.dim), number(dim.held.shard));
-    Node* const at = positions(source, p.dim, first);
+    Node* const first = hlo::multiply(spmd_.tile_index(layout_, p.dim), number(dim.held.shard));
+    Node* const at = places_in_dim(source->dims(), p.dim, first);
     Node* const kept = hlo::binary(Opcode::and_, where(at, Direction::ge, p.first_window),
                                    where(at, Direction::lt, p.end_window));
     return hlo::select(kept, source, nothing_like(source));
@@ -203,30 +192,17 @@ class Pool {
   Node* fold(Node* all, Node* own, const PooledDim& p, int64_t from, int64_t to,
              Direction direction, int64_t bound, int64_t edge) {
     if (from >= to) return own;
-    Dims starts(all->dims().size(), 0), limits = all->dims();
-    starts[static_cast<size_t>(p.dim)] = from;
-    limits[static_cast<size_t>(p.dim)] = to;
-    Node* outside = hlo::slice(all, starts, limits, Dims(starts.size(), 1));
-    Node* const first = hlo::binary(Opcode::add, begin(p), number(from));
-    outside = hlo::select(where(positions(outside, p.dim, first), direction, bound), outside,
-                          nothing_like(outside));
+    Node* outside = slice_in_dim(all, p.dim, from, to);
+    Node* const first = hlo::add(begin(p), number(from));
+    outside = hlo::select(where(places_in_dim(outside->dims(), p.dim, first), direction, bound),
+                          outside, nothing_like(outside));
     Computation* const combiner =
         binary_computation(spmd_.local().module(), combine_, node_.shape.dtype);
     Node* sum = hlo::reduce(outside, nothing_, {p.dim}, combiner);
-    Dims kept;
-    for (int64_t d = 0; d < std::ssize(own->dims()); ++d)
-      if (d != p.dim) kept.push_back(d);
-    sum = hlo::broadcast(sum, own->dims(), kept);
-    Node* const is_edge = where(positions(own, p.dim, own_begin(p)), Direction::eq, edge);
+    sum = hlo::broadcast(sum, own->dims(), dims_except(own->rank(), p.dim));
+    Node* const is_edge =
+        where(places_in_dim(own->dims(), p.dim, own_begin(p)), Direction::eq, edge);
     return hlo::binary(combine_, own, hlo::select(is_edge, sum, nothing_like(own)));
-  }
-
-  Node* cut(Node* x, const PooledDim& p, Node* start, int64_t size) {
-    std::vector<Node*> starts(x->dims().size(), number(0));
-    starts[static_cast<size_t>(p.dim)] = start;
-    Dims sizes = x->dims();
-    sizes[static_cast<size_t>(p.dim)] = size;
-    return hlo::dynamic_slice(x, std::move(starts), sizes);
   }
 
   PartitionContext& spmd_;

@@ -117,24 +117,11 @@ namespace {
 
 // Operands: n inputs of equal dims, then n scalar initial values.
 Shape infer_reduce_window(const Node& node) {
-  check_operand_count(node, 2, -1);
-  const auto count = static_cast<int64_t>(node.operands().size());
-  if (count % 2 != 0)
-    user_error("reduce-window: {} operands; it takes n inputs and then n initial values", count);
   const Dims positions = window_positions(node, node.attrs.window, array_operand(node, 0).dims);
-  std::vector<DType> types;
-  std::vector<Shape> results;
-  for (int64_t i = 0; i < count / 2; ++i) {
-    check_same_dims(node, 0, i);
-    scalar_operand(node, count / 2 + i);
-    check_same_dtype(node, i, count / 2 + i);
-    types.push_back(node.operand(i)->shape.dtype);
-    results.push_back(checked_size(node, Shape(types.back(), positions)));
-  }
-  check_combiner_computation(node, types);
+  const Shape result = arrays_of(check_inputs_and_starts(node), positions);
+  for (const Shape& leaf : leaf_shapes(result)) checked_size(node, leaf);
   // One input may come with a tuple of one.
-  if (results.size() == 1 && node.shape.is_tuple) return Shape::tuple(std::move(results));
-  return tuple_unless_one(std::move(results));
+  return node.shape.is_tuple && !result.is_tuple ? Shape::tuple({result}) : result;
 }
 
 // No window reads beside the elements.
@@ -142,6 +129,16 @@ bool reads_inside(const Node& node) {
   return std::all_of(node.attrs.window.begin(), node.attrs.window.end(), [](const WindowDim& w) {
     return w.pad_low <= 0 && w.pad_high <= 0 && w.base_dilation == 1;
   });
+}
+
+// One window over all of dim `d`: its elements are summed, wherever they are.
+void add_whole_window(FactorRule& rule, const Node& node, size_t d, Combiner combiner) {
+  const WindowDim& w = node.attrs.window[d];
+  const int64_t size = node.operand(0)->dims()[d];
+  if (node.shape.elements_count() != 0 && node.dims()[d] == 1 && size >= 2 &&
+      w.window_dilation == 1 && w.base_dilation == 1 && w.pad_low >= 0 &&
+      w.size - w.pad_low >= size)
+    rule.sums.push_back({{size, FactorKind::reduction, combiner}, static_cast<int64_t>(d)});
 }
 
 FactorRule reduce_window_factors(const Node& node) {
@@ -157,10 +154,29 @@ FactorRule reduce_window_factors(const Node& node) {
         add_factor(rule, result.dims[d], pass ? FactorKind::pass : FactorKind::window);
     for (size_t i = 0; i < rule.operands.size() / 2; ++i) rule.operands[i][d] = factor;
     for (std::vector<int64_t>& leaf : rule.results) leaf[d] = factor;
-    if (!pass && reads_neutral)
-      add_window(rule, 0, static_cast<int64_t>(d), window_step(node.attrs.window[d]));
+    if (pass || !reads_neutral) continue;
+    WindowStep step = window_step(node.attrs.window[d]);
+    step.cumulates =
+        cumulative_dim(node.attrs.window[d], node.operand(0)->dims()[d], result.dims[d])
+            .has_value();
+    add_window(rule, 0, static_cast<int64_t>(d), step);
+    if (combiner) add_whole_window(rule, node, d, *combiner);
   }
   return rule;
+}
+
+// What is fetched has its padding and holes; of a dim that one window is all over, each part
+// combines what it has.
+Attributes reduce_window_on_part(const Node& node, const NodePart& part) {
+  Attributes attrs = node.attrs;
+  for (size_t d = 0; d < part.dims.size(); ++d) {
+    WindowDim& w = attrs.window[d];
+    if (part.dims[d] == PartDim::whole || is_trivial(w)) continue;
+    if (part.dims[d] == PartDim::cut) w = {.size = part.operands[0].dims[d]};
+    w.pad_low = w.pad_high = 0;
+    w.base_dilation = 1;
+  }
+  return attrs;
 }
 
 int64_t window_elements(const Node& node) {
@@ -242,6 +258,7 @@ const OpInfo kRows[] = {
      .evaluate = evaluate_reduce_window,
      .completion = {.forward = reduce_window_forward, .speakers = Speakers::inputs},
      .partition = partition_cumulative,
+     .on_part = reduce_window_on_part,
      .lower = lower_reduce_window,
      .flops = reduce_window_flops},
     {.opcode = Opcode::select_and_scatter,

@@ -7,6 +7,7 @@
 
 #include "gspmd/ops/builders.h"
 #include "passes/collectives/loop_state.h"
+#include "passes/graph/rewrite.h"
 
 namespace gspmd {
 namespace {
@@ -33,7 +34,7 @@ std::optional<std::vector<Node*>> accumulated(const LoopState& state, size_t i) 
     stack.pop_back();
     if (node == start) {
       found = true;
-    } else if (node->is(Opcode::add) && read_once(*node) && node->operand(0) != node->operand(1)) {
+    } else if (is_sum(*node) && read_once(*node) && node->operand(0) != node->operand(1)) {
       stack.push_back(node->operand(1));
       stack.push_back(node->operand(0));
     } else if (is_summing_all_reduce(*node) && read_once(*node)) {
@@ -64,7 +65,7 @@ bool sink(LoopState& state, size_t i) {
     Node* const reduced = outer.append(Opcode::all_reduce, before->shape, {local}, model.attrs);
     copy_annotations(model, *reduced);
     reduced->called = model.called;
-    Node* const sum = hlo::binary(Opcode::add, before, reduced);
+    Node* const sum = hlo::add(before, reduced);
     for (Node* read : after) outer.replace_uses(read, sum);
   }
   for (Node* reduce : *reduces) state.body->replace_uses(reduce, reduce->operand(0));

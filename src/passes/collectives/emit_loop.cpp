@@ -1,6 +1,6 @@
 #include "passes/collectives/emit_loop.h"
 
-#include "gspmd/ops/builders.h"
+#include "ops/common/in_dim.h"
 
 namespace gspmd {
 
@@ -18,13 +18,11 @@ std::vector<Node*> emit_loop(Computation& outer, const std::string& name, int64_
 
   Computation* const body = module.add_computation(name + "_body");
   Node* const parameter = hlo::parameter(*body, 0, initial->shape);
-  std::vector<Node*> inside;
-  for (size_t i = 0; i < state.size(); ++i)
-    inside.push_back(hlo::get_tuple_element(parameter, static_cast<int64_t>(i)));
+  std::vector<Node*> inside = elements_of(parameter);
   Node* const iteration = inside[0];
   inside.erase(inside.begin());
   std::vector<Node*> next = step(*body, inside, iteration);
-  next.insert(next.begin(), hlo::binary(Opcode::add, iteration, hlo::scalar(*body, DType::s32, 1)));
+  next.insert(next.begin(), hlo::add(iteration, hlo::scalar(*body, DType::s32, 1)));
   body->set_root(hlo::tuple(*body, std::move(next)));
 
   Node* const loop = emit(outer, Opcode::while_, {initial}, {}, initial->shape, {condition, body});

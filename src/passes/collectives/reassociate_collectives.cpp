@@ -33,13 +33,13 @@ void collect_terms(Node* sum, const Node& top, std::vector<Node*>& terms,
   while (!stack.empty()) {
     Node* const node = stack.back();
     stack.pop_back();
-    const bool inner = node == &top || (node->is(Opcode::add) && node->users().size() == 1 &&
+    const bool inner = node == &top || (is_sum(*node) && node->users().size() == 1 &&
                                         !node->is_root() && node->shape == top.shape);
-    if (!node->is(Opcode::add) || !inner) continue;
+    if (!is_sum(*node) || !inner) continue;
     for (int64_t side = 1; side >= 0; --side) {
       Node* const operand = node->operand(side);
-      const bool goes_on = operand->is(Opcode::add) && read_only_by(*operand, *node) &&
-                           node->operand(0) != node->operand(1);
+      const bool goes_on =
+          is_sum(*operand) && read_only_by(*operand, *node) && node->operand(0) != node->operand(1);
       if (goes_on) {
         stack.push_back(operand);
       } else {
@@ -51,7 +51,7 @@ void collect_terms(Node* sum, const Node& top, std::vector<Node*>& terms,
 }
 
 bool is_inner_term(const Node& add) {
-  return add.users().size() == 1 && !add.is_root() && add.users()[0]->is(Opcode::add) &&
+  return add.users().size() == 1 && !add.is_root() && is_sum(*add.users()[0]) &&
          add.users()[0]->operand(0) != add.users()[0]->operand(1);
 }
 
@@ -79,8 +79,7 @@ bool rewrite(Node& top) {
     const Node& first = *terms[group[0]];
     const EmissionScope scope(first.metadata, first.backward);
     Node* sum = first.operand(0);
-    for (size_t k = 1; k < group.size(); ++k)
-      sum = hlo::binary(Opcode::add, sum, terms[group[k]]->operand(0));
+    for (size_t k = 1; k < group.size(); ++k) sum = hlo::add(sum, terms[group[k]]->operand(0));
     Node* const joined = computation.append(first.opcode(), first.shape, {sum}, first.attrs);
     copy_annotations(first, *joined);
     joined->called = first.called;
@@ -91,7 +90,7 @@ bool rewrite(Node& top) {
   std::erase(terms, nullptr);
   const EmissionScope scope(top.metadata, top.backward);
   Node* sum = terms.at(0);
-  for (size_t i = 1; i < terms.size(); ++i) sum = hlo::binary(Opcode::add, sum, terms[i]);
+  for (size_t i = 1; i < terms.size(); ++i) sum = hlo::add(sum, terms[i]);
   computation.replace_uses(&top, sum);
   return true;
 }
@@ -102,7 +101,7 @@ bool reassociate_collectives(Module& module) {
   return rewrite_each(module, [](Computation& computation) {
     bool changed = false;
     for (size_t i = computation.nodes().size(); i-- > 0;)
-      if (Node& node = *computation.nodes()[i]; node.is(Opcode::add)) changed |= rewrite(node);
+      if (Node& node = *computation.nodes()[i]; is_sum(node)) changed |= rewrite(node);
     return changed;
   });
 }

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "gspmd/base/error.h"
-#include "gspmd/ops/builders.h"
+#include "ops/common/in_dim.h"
 #include "passes/collectives/emit_loop.h"
 
 namespace gspmd {
@@ -23,33 +23,30 @@ struct Cut {
   int64_t result_dim = -1;  // -1 for contracting
 };
 
-int64_t find(const Dims& dims, int64_t dim) {
-  const auto at = std::find(dims.begin(), dims.end(), dim);
+int64_t find(const std::vector<int64_t>& dims, int64_t factor) {
+  const auto at = std::find(dims.begin(), dims.end(), factor);
   return at == dims.end() ? -1 : at - dims.begin();
+}
+
+// A product all of whose dims are loops that operands share with the result or are summed, so that
+// it may be made slice by slice of any of them.
+bool is_einsum(const Node& node) {
+  if (!node.op().has(kLinearInEach) || node.op().has(kElementwise) || node.operands().size() != 2)
+    return false;
+  const FactorRule rule = node.op().factors(node);
+  return std::all_of(rule.factors.begin(), rule.factors.end(), [](const Factor& f) {
+    return f.kind == FactorKind::pass || f.kind == FactorKind::reduction;
+  });
 }
 
 // Which loop of the product `dim` of `operand` is.
 Cut cut_along(Node& dot, int64_t operand, int64_t dim) {
-  const DotDims& dims = dot.attrs.dot.get();
-  const bool left = operand == 0;
-  const Dims& batch = left ? dims.lhs_batch : dims.rhs_batch;
-  const Dims& summed = left ? dims.lhs_contracting : dims.rhs_contracting;
+  const FactorRule rule = dot.op().factors(dot);
+  const int64_t factor = rule.operands[static_cast<size_t>(operand)][static_cast<size_t>(dim)];
   Cut cut{&dot, operand, dim};
-  if (const int64_t i = find(batch, dim); i >= 0) {
-    cut.kind = DimKind::batch;
-    cut.other_dim = (left ? dims.rhs_batch : dims.lhs_batch).at(static_cast<size_t>(i));
-    cut.result_dim = i;
-  } else if (const int64_t k = find(summed, dim); k >= 0) {
-    cut.kind = DimKind::contracting;
-    cut.other_dim = (left ? dims.rhs_contracting : dims.lhs_contracting).at(static_cast<size_t>(k));
-  } else {
-    const int64_t lhs_free =
-        dot.operand(0)->rank() -
-        static_cast<int64_t>(dims.lhs_batch.size() + dims.lhs_contracting.size());
-    cut.result_dim = static_cast<int64_t>(batch.size()) + (left ? 0 : lhs_free);
-    for (int64_t d = 0; d < dim; ++d)
-      if (find(batch, d) < 0 && find(summed, d) < 0) ++cut.result_dim;
-  }
+  cut.other_dim = find(rule.operands[static_cast<size_t>(1 - operand)], factor);
+  cut.result_dim = find(rule.results[0], factor);
+  if (cut.other_dim >= 0) cut.kind = cut.result_dim >= 0 ? DimKind::batch : DimKind::contracting;
   return cut;
 }
 
@@ -58,7 +55,7 @@ Cut cut_of_result(Node& dot, int64_t dim) {
   for (int64_t operand = 0; operand < 2; ++operand)
     for (int64_t d = 0; d < dot.operand(operand)->rank(); ++d)
       if (const Cut cut = cut_along(dot, operand, d); cut.result_dim == dim) return cut;
-  internal_error("dot: no operand has dim {} of the result", dim);
+  internal_error("{}: no operand has dim {} of the result", dot.name(), dim);
 }
 
 // The devices of one collective, in a ring.
@@ -96,11 +93,11 @@ class Ring {
     for (size_t i = order.size(); i-- > 0 && step < size_;) {
       const auto axis = static_cast<size_t>(order[i]);
       Node* const digit = term(id, strides[axis], groups_.reshape[axis], step);
-      sum = sum ? hlo::binary(Opcode::add, sum, digit) : digit;
+      sum = sum ? hlo::add(sum, digit) : digit;
       step *= groups_.reshape[axis];
     }
     if (sum == nullptr) return integer(c, 0);
-    return step == size_ ? sum : hlo::binary(Opcode::remainder, sum, integer(c, size_));
+    return step == size_ ? sum : hlo::remainder(sum, integer(c, size_));
   }
 
   // Member k sends to member k + distance, round the end.
@@ -119,8 +116,7 @@ class Ring {
 
   // (place + distance) mod size.
   Node* place_after(Node* place, Node* distance) const {
-    return hlo::binary(Opcode::remainder, hlo::binary(Opcode::add, place, distance),
-                       integer(place->parent(), size_));
+    return hlo::remainder(hlo::add(place, distance), integer(place->parent(), size_));
   }
 
   static Node* integer(Computation& c, int64_t value) {
@@ -130,9 +126,9 @@ class Ring {
  private:
   static Node* term(Node* id, int64_t stride, int64_t size, int64_t step) {
     Computation& c = id->parent();
-    Node* digit = hlo::binary(Opcode::divide, id, integer(c, stride));
-    digit = hlo::binary(Opcode::remainder, digit, integer(c, size));
-    return hlo::binary(Opcode::multiply, digit, integer(c, step));
+    Node* digit = hlo::divide(id, integer(c, stride));
+    digit = hlo::remainder(digit, integer(c, size));
+    return hlo::multiply(digit, integer(c, step));
   }
 
   Node* place_in_lists(Computation& c, Node* id) const {
@@ -151,8 +147,7 @@ class Ring {
 Node* slice_block(Node* x, int64_t dim, Node* block, int64_t size) {
   Computation& c = x->parent();
   std::vector<Node*> starts(static_cast<size_t>(x->rank()), Ring::integer(c, 0));
-  starts.at(static_cast<size_t>(dim)) =
-      hlo::binary(Opcode::multiply, block, Ring::integer(c, size));
+  starts.at(static_cast<size_t>(dim)) = hlo::multiply(block, Ring::integer(c, size));
   Dims sizes = x->dims();
   sizes.at(static_cast<size_t>(dim)) = size;
   return hlo::dynamic_slice(x, std::move(starts), std::move(sizes));
@@ -160,11 +155,9 @@ Node* slice_block(Node* x, int64_t dim, Node* block, int64_t size) {
 
 Node* put_block(Node* whole, Node* part, int64_t dim, Node* block) {
   Computation& c = whole->parent();
-  std::vector<Node*> operands = {whole, part};
-  operands.resize(2 + whole->dims().size(), Ring::integer(c, 0));
-  operands.at(static_cast<size_t>(2 + dim)) =
-      hlo::binary(Opcode::multiply, block, Ring::integer(c, part->dim(dim)));
-  return emit(c, Opcode::dynamic_update_slice, std::move(operands));
+  std::vector<Node*> starts(whole->dims().size(), Ring::integer(c, 0));
+  starts.at(static_cast<size_t>(dim)) = hlo::multiply(block, Ring::integer(c, part->dim(dim)));
+  return hlo::dynamic_update_slice(whole, part, std::move(starts));
 }
 
 // Sums of 16-bit products are kept in f32, as inside one product.
@@ -185,9 +178,8 @@ Node* pad_to(Node* x, int64_t dim, int64_t size) {
 Node* mask_tail(Node* slice, int64_t dim, Node* place, int64_t size) {
   Computation& c = slice->parent();
   const Dims& dims = slice->dims();
-  Node* const start = hlo::binary(Opcode::multiply, place, Ring::integer(c, slice->dim(dim)));
-  Node* const position = hlo::binary(Opcode::add, hlo::iota(c, Shape(DType::s32, dims), dim),
-                                     hlo::broadcast(start, dims, {}));
+  Node* const start = hlo::multiply(place, Ring::integer(c, slice->dim(dim)));
+  Node* const position = places_in_dim(dims, dim, start);
   Node* const inside =
       hlo::compare(position, hlo::broadcast(Ring::integer(c, size), dims, {}), Direction::lt);
   return hlo::select(inside, slice, hlo::splat(c, slice->shape, 0));
@@ -198,7 +190,7 @@ Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
   Node* const rhs = cut.operand == 0 ? other : mine;
   Dims dims = cut.dot->dims();
   if (cut.result_dim >= 0) dims.at(static_cast<size_t>(cut.result_dim)) = mine->dim(cut.dim);
-  return emit(mine->parent(), Opcode::dot, {lhs, rhs}, cut.dot->attrs,
+  return emit(mine->parent(), cut.dot->opcode(), {lhs, rhs}, cut.dot->attrs,
               Shape(dtype, std::move(dims)));
 }
 
@@ -247,9 +239,7 @@ class GatherLoop {
   Node* at(Node* iteration, int64_t k) const {
     if (unroll_ == 1) return iteration;
     Computation& c = iteration->parent();
-    return hlo::binary(Opcode::add,
-                       hlo::binary(Opcode::multiply, iteration, Ring::integer(c, unroll_)),
-                       Ring::integer(c, k));
+    return hlo::add(hlo::multiply(iteration, Ring::integer(c, unroll_)), Ring::integer(c, k));
   }
 
   // Multiplies the slices held after `moved` moves: that of the device `moved` further on, and,
@@ -259,7 +249,7 @@ class GatherLoop {
     Node* const place = ring_.place(c);
     state[1] = join(state[1], state[2], state[0], ring_.place_after(place, moved));
     if (both_ways_) {
-      Node* const back = hlo::binary(Opcode::subtract, Ring::integer(c, ring_.size() - 1), moved);
+      Node* const back = hlo::subtract(Ring::integer(c, ring_.size() - 1), moved);
       state[1] = join(state[1], state[3], state[0], ring_.place_after(place, back));
     }
     return state;
@@ -276,7 +266,7 @@ class GatherLoop {
     if (cut_.other_dim >= 0)
       other = slice_block(other, cut_.other_dim, block, slice->dim(cut_.dim));
     Node* const part = product(cut_, slice, other, dtype_);
-    if (cut_.kind == DimKind::contracting) return hlo::binary(Opcode::add, result, part);
+    if (cut_.kind == DimKind::contracting) return hlo::add(result, part);
     return put_block(result, part, cut_.result_dim, block);
   }
 
@@ -321,7 +311,7 @@ class ScatterLoop {
     for (int64_t done = trips * unroll_; done < moves; ++done)
       state = move(state, Ring::integer(c, done + 1));
     Node* sum = state[2];
-    if (both_ways_) sum = hlo::binary(Opcode::add, sum, ring_.pass_on(state[3], -1));
+    if (both_ways_) sum = hlo::add(sum, ring_.pass_on(state[3], -1));
     return hlo::convert(sum, cut_.dot->shape.dtype);
   }
 
@@ -331,10 +321,9 @@ class ScatterLoop {
 
   Node* after(Node* iteration, int64_t k) const {
     Computation& c = iteration->parent();
-    Node* const done = unroll_ == 1
-                           ? iteration
-                           : hlo::binary(Opcode::multiply, iteration, Ring::integer(c, unroll_));
-    return hlo::binary(Opcode::add, done, Ring::integer(c, k + 1));
+    Node* const done =
+        unroll_ == 1 ? iteration : hlo::multiply(iteration, Ring::integer(c, unroll_));
+    return hlo::add(done, Ring::integer(c, k + 1));
   }
 
   // This device's part of the sum that it holds at `step`. Forward sums end at their owner after
@@ -342,9 +331,8 @@ class ScatterLoop {
   Node* share(const std::vector<Node*>& state, Node* step, bool forward) const {
     Computation& c = step->parent();
     const int64_t n = ring_.size();
-    Node* const distance = forward
-                               ? hlo::binary(Opcode::subtract, Ring::integer(c, way() - 1), step)
-                               : hlo::binary(Opcode::add, Ring::integer(c, n - way()), step);
+    Node* const distance = forward ? hlo::subtract(Ring::integer(c, way() - 1), step)
+                                   : hlo::add(Ring::integer(c, n - way()), step);
     Node* const block = ring_.place_after(ring_.place(c), distance);
     Node* const mine =
         slice_block(state[static_cast<size_t>(cut_.operand)], cut_.dim, block, size_);
@@ -355,9 +343,8 @@ class ScatterLoop {
 
   std::vector<Node*> move(const std::vector<Node*>& state, Node* step) const {
     std::vector<Node*> next = state;
-    next[2] = hlo::binary(Opcode::add, ring_.pass_on(state[2], 1), share(state, step, true));
-    if (both_ways_)
-      next[3] = hlo::binary(Opcode::add, ring_.pass_on(state[3], -1), share(state, step, false));
+    next[2] = hlo::add(ring_.pass_on(state[2], 1), share(state, step, true));
+    if (both_ways_) next[3] = hlo::add(ring_.pass_on(state[3], -1), share(state, step, false));
     return next;
   }
 
@@ -413,7 +400,7 @@ class Windowing {
     std::vector<Node*> dots;
     for (const std::unique_ptr<Computation>& computation : module_.computations())
       for (const std::unique_ptr<Node>& node : computation->nodes())
-        if (node->is(Opcode::dot) && !opted_out(*node)) dots.push_back(node.get());
+        if (is_einsum(*node) && !opted_out(*node)) dots.push_back(node.get());
     bool changed = false;
     for (Node* dot : dots) changed |= scatter(*dot) || gather(*dot);
     if (!changed) return false;

@@ -21,6 +21,33 @@ void collect(Computation* computation, std::set<Computation*>& seen,
 
 }  // namespace
 
+Node* copy_into(Computation& fused, const Node& node, std::vector<Node*> operands) {
+  Node* copy =
+      fused.append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
+  copy->called = node.called;
+  copy->metadata = node.metadata;
+  copy->backward = node.backward;
+  return copy;
+}
+
+Node* add_parameter(Computation& fused, const std::vector<Node*>& inputs) {
+  Attributes attrs;
+  attrs.index = std::ssize(inputs) - 1;
+  return fused.append(Opcode::parameter, inputs.back()->shape, {}, std::move(attrs), "p");
+}
+
+Node* append_fusion(Computation& computation, Computation& fused, std::vector<Node*> inputs,
+                    const char* kind, const Node& model) {
+  Attributes attrs;
+  attrs.fusion_kind = kind;
+  Node* fusion = computation.append(Opcode::fusion, fused.root()->shape, std::move(inputs),
+                                    std::move(attrs), model.name() + "_fusion");
+  fusion->called = {&fused};
+  fusion->metadata = model.metadata;
+  fusion->backward = model.backward;
+  return fusion;
+}
+
 bool fuse(Module& local) {
   std::set<Computation*> seen;
   std::vector<Computation*> running;

@@ -1,22 +1,16 @@
 #include <algorithm>
 #include <map>
 
+#include "gspmd/ir/op.h"
 #include "ops/common/strided_view.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
 namespace {
 
-bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
+bool takes_views(const Node& node) { return node.op().has(kTakesViews); }
 
-Node* copy_into(Computation& fused, const Node& node, std::vector<Node*> operands) {
-  Node* copy =
-      fused.append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
-  copy->called = node.called;
-  copy->metadata = node.metadata;
-  copy->backward = node.backward;
-  return copy;
-}
+bool is_transposing_view(const Node& node) { return is_view_op(node) && !node.op().has(kAlias); }
 
 // The last transpose above the dot to which it can be written directly; the dot itself where there
 // is none.
@@ -25,7 +19,7 @@ Node* written_as(Node* dot) {
   for (Node* at = dot; at->users().size() == 1 && !at->is_root(); at = at->users()[0]) {
     Node* user = at->users()[0];
     if (!is_view_op(*user) || !view_into(*dot, *user)) break;
-    if (user->is(Opcode::transpose)) best = user;
+    if (is_transposing_view(*user)) best = user;
     if (user->is_root()) break;
   }
   return best;
@@ -34,7 +28,7 @@ Node* written_as(Node* dot) {
 bool only_dots_read(const Node& node) {
   if (node.is_root()) return false;
   return std::all_of(node.users().begin(), node.users().end(), [](const Node* user) {
-    return user->is(Opcode::dot) || (is_view_op(*user) && only_dots_read(*user));
+    return takes_views(*user) || (is_view_op(*user) && only_dots_read(*user));
   });
 }
 
@@ -43,7 +37,7 @@ Node* read_from(Node* operand) {
   Node* best = operand;
   bool transposed = false;
   for (Node* at = operand; is_view_op(*at) && only_dots_read(*at);) {
-    transposed |= at->is(Opcode::transpose);
+    transposed |= is_transposing_view(*at);
     at = at->operand(0);
     if (transposed && view_from(*operand, *at)) best = at;
   }
@@ -64,10 +58,8 @@ void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2])
   for (int i = 0; i < 2; ++i) {
     Node*& parameter = parameters[sources[i]];
     if (parameter == nullptr) {
-      Attributes attrs;
-      attrs.index = static_cast<int64_t>(inputs.size());
-      parameter = fused->append(Opcode::parameter, sources[i]->shape, {}, std::move(attrs), "p");
       inputs.push_back(sources[i]);
+      parameter = add_parameter(*fused, inputs);
     }
     operands[i] = copy_chain(*fused, *dot->operand(i), *sources[i], parameter);
   }
@@ -79,14 +71,7 @@ void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2])
     chain.pop_back();
   }
   fused->set_root(result);
-  Attributes attrs;
-  attrs.fusion_kind = "kOutput";
-  Node* fusion = c.append(Opcode::fusion, root->shape, std::move(inputs), std::move(attrs),
-                          dot->name() + "_fusion");
-  fusion->called = {fused};
-  fusion->metadata = dot->metadata;
-  fusion->backward = dot->backward;
-  c.replace_uses(root, fusion);
+  c.replace_uses(root, append_fusion(c, *fused, std::move(inputs), "kOutput", *dot));
 }
 
 }  // namespace
@@ -94,7 +79,7 @@ void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2])
 bool fuse_dots(Computation& c) {
   std::vector<Node*> dots;
   for (const auto& node : c.nodes()) {
-    if (node->is(Opcode::dot)) dots.push_back(node.get());
+    if (takes_views(*node)) dots.push_back(node.get());
   }
   // Writing transposed serves all readers at once, so that comes first.
   std::map<Node*, Node*> roots;
@@ -106,8 +91,7 @@ bool fuse_dots(Computation& c) {
       sources[i] = dot->operand(i);
       const Node* below = sources[i];
       while (is_view_op(*below)) below = below->operand(0);
-      const bool written_there = below->is(Opcode::dot) &&
-                                 roots.count(const_cast<Node*>(below)) > 0 &&
+      const bool written_there = takes_views(*below) && roots.count(const_cast<Node*>(below)) > 0 &&
                                  roots[const_cast<Node*>(below)] != below;
       if (!written_there) sources[i] = read_from(sources[i]);
     }

@@ -11,28 +11,6 @@ constexpr size_t kMostMembers = 96;
 constexpr int64_t kMostAgain = 30;     // cost of computing a value again, in additions
 constexpr int64_t kWorthAgain = 4096;  // elements below which nothing is computed again
 
-// What an op costs beside an addition.
-int64_t weight(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::exponential:
-    case Opcode::tanh:
-    case Opcode::log:
-    case Opcode::logistic:
-      return 8;
-    case Opcode::divide:
-    case Opcode::sqrt:
-    case Opcode::rsqrt:
-      return 3;
-    case Opcode::power:
-    case Opcode::sine:
-    case Opcode::cosine:
-    case Opcode::remainder:
-      return 40;
-    default:
-      return 1;
-  }
-}
-
 class Grouper {
  public:
   explicit Grouper(const LoopGraph& graph)
@@ -75,8 +53,7 @@ class Grouper {
   bool fits(const Group& group, int64_t n) const {
     if (group.body.members.size() >= kMostMembers || group.domain != g_.domain[index(n)])
       return false;
-    return !node(n).is(Opcode::reduce) || group.reduced.empty() ||
-           group.reduced == node(n).attrs.dimensions;
+    return !g_.folds(n) || group.reduced.empty() || group.reduced == g_.folded[index(n)];
   }
 
   int64_t choose(int64_t n, const std::map<int64_t, int64_t>& last_reader) {
@@ -89,8 +66,7 @@ class Grouper {
       }
     };
     for (const int64_t read : g_.reads[index(n)]) {
-      const bool direct =
-          !node(read).is(Opcode::reduce) && node(read).dims() == g_.domain[index(n)];
+      const bool direct = !g_.folds(read) && node(read).dims() == g_.domain[index(n)];
       if (direct) consider(group_of_[index(read)]);
     }
     for (const int64_t read : g_.reads[index(n)]) {
@@ -124,7 +100,7 @@ class Grouper {
   void join(int64_t to, int64_t n) {
     group(to).body.members.insert(n);
     group_of_[index(n)] = to;
-    if (node(n).is(Opcode::reduce)) group(to).reduced = node(n).attrs.dimensions;
+    if (g_.folds(n)) group(to).reduced = g_.folded[index(n)];
   }
 
   void merge(int64_t into, int64_t from) {
@@ -168,7 +144,7 @@ class Grouper {
     for (const int64_t read : g_.reads[index(n)]) {
       if (group_of_[index(read)] != target && reaches(read, target, -1)) return false;
       // A reduction's result exists only after the loop.
-      if (group_of_[index(read)] == target && node(read).is(Opcode::reduce)) return false;
+      if (group_of_[index(read)] == target && g_.folds(read)) return false;
     }
     return true;
   }
@@ -185,7 +161,7 @@ class Grouper {
           const int64_t unit = group_of_[index(read)];
           if (unit == one) continue;
           if (unit == other) {
-            if (node(read).is(Opcode::reduce)) return false;
+            if (g_.folds(read)) return false;
             continue;
           }
           if (reaches(read, other, -1)) return false;
@@ -273,8 +249,7 @@ class Grouper {
       }
     }
     for (int64_t n = 0; n < size(); ++n) {
-      if (group_of_[index(n)] >= 0 && !node(n).is(Opcode::reduce))
-        compute_again(n, readers[index(n)]);
+      if (group_of_[index(n)] >= 0 && !g_.folds(n)) compute_again(n, readers[index(n)]);
     }
   }
 
@@ -305,7 +280,7 @@ class Grouper {
     std::set<int64_t> leaves;
     collect_cone(own, n, cone, leaves);
     int64_t cost = 0;
-    for (const int64_t m : cone) cost += weight(node(m));
+    for (const int64_t m : cone) cost += node(m).op().additions;
     if (cost > kMostAgain) return;
     for (const int64_t unit : others) {
       if (group(unit).body.members.size() + group(unit).body.clones.size() + cone.size() >

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "gspmd/ir/op.h"
+#include "gspmd/ops/builders.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
@@ -37,28 +37,16 @@ class Rewriter {
     for (const int64_t n : live) {
       const Node& node = *g_.nodes[static_cast<size_t>(n)];
       copy(node, copies);
-      reduces |= node.is(Opcode::reduce);
+      reduces |= g_.folds(n);
     }
     for (const int64_t n : outputs) results.push_back(copies.at(g_.nodes[static_cast<size_t>(n)]));
-    std::vector<Shape> shapes;
-    for (const Node* result : results) shapes.push_back(result->shape);
-    const Shape shape = shapes.size() == 1 ? shapes[0] : Shape::tuple(shapes);
-    fused_->set_root(results.size() == 1 ? results[0]
-                                         : fused_->append(Opcode::tuple, shape, results));
+    fused_->set_root(results.size() == 1 ? results[0] : hlo::tuple(*fused_, results));
     const Node& last = *g_.nodes[static_cast<size_t>(outputs.back())];
-    Attributes attrs;
-    attrs.fusion_kind = reduces ? "kInput" : "kLoop";
-    Node* fusion =
-        c_.append(Opcode::fusion, shape, inputs_, std::move(attrs), last.name() + "_fusion");
-    fusion->called = {fused_};
-    fusion->metadata = last.metadata;
-    fusion->backward = last.backward;
+    Node* fusion = append_fusion(c_, *fused_, inputs_, reduces ? "kInput" : "kLoop", last);
     for (size_t i = 0; i < outputs.size(); ++i) {
       Node* value = fusion;
       if (outputs.size() > 1) {
-        Attributes element;
-        element.index = static_cast<int64_t>(i);
-        value = c_.append(Opcode::get_tuple_element, shapes[i], {fusion}, std::move(element));
+        value = hlo::get_tuple_element(fusion, static_cast<int64_t>(i));
         value->metadata = g_.nodes[static_cast<size_t>(outputs[i])]->metadata;
         value->backward = last.backward;
       }
@@ -99,20 +87,12 @@ class Rewriter {
     if (const auto found = copies.find(&node); found != copies.end()) return found->second;
     const int64_t n = position_.at(&node);
     if (!g_.absorbed[static_cast<size_t>(n)] && !group_.contains(n)) {
-      Attributes attrs;
-      attrs.index = static_cast<int64_t>(inputs_.size());
       inputs_.push_back(g_.nodes[static_cast<size_t>(n)]);
-      return copies[&node] =
-                 fused_->append(Opcode::parameter, node.shape, {}, std::move(attrs), "p");
+      return copies[&node] = add_parameter(*fused_, inputs_);
     }
     std::vector<Node*> operands;
     for (const Node* operand : node.operands()) operands.push_back(copy(*operand, copies));
-    Node* made =
-        fused_->append(node.opcode(), node.shape, std::move(operands), node.attrs, node.name());
-    made->called = node.called;
-    made->metadata = node.metadata;
-    made->backward = node.backward;
-    return copies[&node] = made;
+    return copies[&node] = copy_into(*fused_, node, std::move(operands));
   }
 
   Computation& c_;
@@ -125,11 +105,11 @@ class Rewriter {
 };
 
 // A lone node stays as it is unless it would make a broadcast real.
-bool worth_it(const LoopGraph& graph, const LoopGroup& group) {
+bool worth_it(const LoopGraph& graph, const Positions& positions, const LoopGroup& group) {
   if (group.members.size() + group.clones.size() > 1) return true;
   const Node& node = *graph.nodes[static_cast<size_t>(*group.members.begin())];
-  return std::any_of(node.operands().begin(), node.operands().end(), [](const Node* operand) {
-    return (operand->is(Opcode::broadcast) || operand->is(Opcode::iota)) &&
+  return std::any_of(node.operands().begin(), node.operands().end(), [&](const Node* operand) {
+    return graph.absorbed[static_cast<size_t>(positions.at(operand))] &&
            operand->shape.elements_count() > 1;
   });
 }
@@ -146,7 +126,7 @@ bool fuse_loops(Computation& computation) {
   std::vector<std::pair<Rewriter, std::vector<int64_t>>>
       rewriters;  // all read the graph before it changes
   for (const LoopGroup& group : groups) {
-    if (!worth_it(graph, group)) continue;
+    if (!worth_it(graph, positions, group)) continue;
     Rewriter rewriter(computation, graph, positions, group);
     std::vector<int64_t> outputs = rewriter.outputs(groups);
     if (!outputs.empty()) rewriters.emplace_back(std::move(rewriter), std::move(outputs));

@@ -10,6 +10,14 @@ namespace gspmd {
 // Transposes around a product become its strides: the dot and they turn into one kOutput fusion.
 bool fuse_dots(Computation& computation);
 
+// A node of a computation that is to be fused, on other operands.
+Node* copy_into(Computation& fused, const Node& node, std::vector<Node*> operands);
+// The parameter of a fused computation that stands for what is read last of `inputs`.
+Node* add_parameter(Computation& fused, const std::vector<Node*>& inputs);
+// The fusion that gives what the root of `fused` is; `model` tells its name and where it is from.
+Node* append_fusion(Computation& computation, Computation& fused, std::vector<Node*> inputs,
+                    const char* kind, const Node& model);
+
 // A set of nodes that become one loop: `members` give results, `clones` are computed again because
 // that is cheaper than reading them. Both as positions in the computation's node list, ascending.
 struct LoopGroup {
@@ -25,7 +33,9 @@ struct LoopGraph {
   std::vector<bool> fusible;   // elementwise or reducing, of element types loops have
   std::vector<bool> absorbed;  // broadcast, iota, scalar constant: copied into each reader
   std::vector<Dims> domain;    // of fusible nodes: the dims they loop over
+  std::vector<Dims> folded;    // and which of them they combine; none: elementwise
   std::vector<std::vector<int64_t>> reads;  // what a node reads, absorbed nodes looked through
+  bool folds(int64_t position) const { return !folded[static_cast<size_t>(position)].empty(); }
 };
 LoopGraph loop_graph(const Computation& computation);
 

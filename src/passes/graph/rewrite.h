@@ -2,7 +2,7 @@
 
 #include <concepts>
 
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/op.h"
 
 namespace gspmd {
 
@@ -18,6 +18,11 @@ bool rewrite_each(Module& module, Rewrite rewrite) {
     changed = true;
   }
   return changed;
+}
+
+// The sum of two values, element by element: parts of it may be added in any order.
+inline bool is_sum(const Node& node) {
+  return node.op().has(kLinear) && node.op().has(kCommutative);
 }
 
 }  // namespace gspmd

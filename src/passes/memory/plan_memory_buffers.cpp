@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
+#include "ops/control/control.h"
 
 namespace gspmd {
 
@@ -324,21 +325,10 @@ std::vector<const Node*> live_nodes(const Computation& computation) {
 }
 
 bool is_alias(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::tuple:
-    case Opcode::get_tuple_element:
-    case Opcode::reshape:
-    case Opcode::optimization_barrier:
-      return true;
-    // Elements of less than a byte are packed differently.
-    case Opcode::bitcast:
-    case Opcode::bitcast_convert:
-      return node.operand(0)->shape.bytes() == node.shape.bytes();
-    case Opcode::custom_call:
-      return node.attrs.custom_call_target == "Sharding";
-    default:
-      return false;
-  }
+  if (node.is(Opcode::tuple) || node.is(Opcode::get_tuple_element) || is_annotation(node))
+    return true;
+  // Elements of less than a byte may be packed differently.
+  return node.op().has(kAlias) && node.operand(0)->shape.bytes() == node.shape.bytes();
 }
 
 bool can_share(const Node& node, int64_t operand, int64_t leaf) {
@@ -350,18 +340,11 @@ bool can_share(const Node& node, int64_t operand, int64_t leaf) {
   if (result.is_tuple) return false;
   if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype))
     return false;
-  switch (node.opcode()) {
-    case Opcode::fusion:
-      return can_share_fusion(node, operand, leaf);
-    case Opcode::dynamic_update_slice:
-      return operand == 0;
-    case Opcode::scatter:
-      return operand == 0 && node.operands().size() == 3;
-    case Opcode::all_reduce:
-      return operand == leaf;
-    default:
-      return node.op().has(kElementwise);
-  }
+  if (node.is(Opcode::fusion)) return can_share_fusion(node, operand, leaf);
+  if (node.is(Opcode::all_reduce)) return operand == leaf;
+  if (node.op().has(kWritesFirst))
+    return operand == 0 && (!several || node.shape.elements.size() == 1);
+  return node.op().has(kElementwise);
 }
 
 BufferTable table_of_buffers(const Module& module, const std::map<int64_t, int64_t>& scratch) {

@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "ops/control/control.h"
 
 namespace gspmd {
 namespace {
@@ -15,10 +16,6 @@ bool is_structural(const Node& node) {
   return node.is(Opcode::parameter) || node.is(Opcode::tuple) ||
          node.is(Opcode::get_tuple_element) || node.is(Opcode::while_) ||
          node.is(Opcode::conditional) || node.is(Opcode::optimization_barrier);
-}
-
-bool is_conversion(const Node& node, const char* target) {
-  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target;
 }
 
 void check_part(const Node& node, const Shape& part, const Shape& expected) {
@@ -187,8 +184,8 @@ Node* move_in_region(PartitionContext& spmd, const Partitioned& value, const Sha
 }
 
 std::optional<Partitioned> partition_manual(PartitionContext& spmd, Node& node) {
-  if (is_conversion(node, "SPMDFullToShardShape")) return start_region(spmd, node);
-  if (is_conversion(node, "SPMDShardToFullShape")) return end_region(spmd, node);
+  if (is_custom_call(node, "SPMDFullToShardShape")) return start_region(spmd, node);
+  if (is_custom_call(node, "SPMDShardToFullShape")) return end_region(spmd, node);
   if (is_structural(node)) return std::nullopt;
   const Sharding& s = spmd.sharding(node);
   if (is_manual_value(s)) return repeat(spmd, node);

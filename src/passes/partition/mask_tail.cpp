@@ -15,7 +15,7 @@ Node* SpmdPartitioner::mask_tail(Node* x, const Shape& global, const Sharding& s
     Node* position = hlo::iota(local(), Shape(DType::s32, x->dims()), d);
     Node* start = hlo::broadcast(offset(s, global, d), x->dims(), {});
     Node* limit = hlo::splat(local(), Shape(DType::s32, x->dims()), double(full));
-    Node* valid = hlo::compare(hlo::binary(Opcode::add, position, start), limit, Direction::lt);
+    Node* valid = hlo::compare(hlo::add(position, start), limit, Direction::lt);
     x = hlo::select(valid, x, hlo::broadcast(value, x->dims(), {}));
   }
   return x;

@@ -1,7 +1,5 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
-#include "ops/common/factors.h"
-#include "ops/scan/scan.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
 #include "passes/partition/spmd_partitioner.h"
@@ -66,14 +64,13 @@ Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
   return *common;
 }
 
-// Size-bearing attributes follow the shards: whole dims of slices and gathers stay whole locally.
-Attributes localize(const Node& node, const FactorRule& rule, const FactorDigits& spread,
-                    const Shape& operand0) {
-  if (rule.operands.empty()) return node.attrs;
-  std::vector<bool> cut;
-  for (const int64_t factor : rule.operands[0])
-    cut.push_back(factor >= 0 && !spread[static_cast<size_t>(factor)].empty());
-  return attributes_on_parts(node.attrs, cut, operand0);
+NodePart part_of(const Node& node, const Windows& windows, const std::vector<Node*>& operands,
+                 const std::vector<Shape>& results) {
+  NodePart part{{}, {}, results};
+  for (const Node* operand : operands) part.operands.push_back(operand->shape);
+  if (!operands.empty())
+    for (int64_t d = 0; d < node.operand(0)->rank(); ++d) part.dims.push_back(windows.part_of(d));
+  return part;
 }
 
 Sharding home(SpmdPartitioner& spmd, Node& node) {
@@ -201,14 +198,17 @@ Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unred
                                 : layout.with_unreduced(sums);
 }
 
-// The computations that a node calls, for its parts: those of scans have the shapes of parts.
-std::vector<Computation*> called_on_parts(SpmdPartitioner& spmd, const Node& node,
-                                          const FactorRule& rule, const FactorDigits& spread) {
-  if (node.is(Opcode::scan)) return {scan_body(spmd, node, rule, spread)};
+// The node itself on parts.
+Node* emit_on_parts(SpmdPartitioner& spmd, const Node& node, const std::vector<Node*>& operands,
+                    const NodePart& part) {
   std::vector<Computation*> called;
-  for (const Computation* computation : node.called)
-    called.push_back(spmd.local_computation(*computation));
-  return called;
+  if (node.op().called_on_part)
+    called = node.op().called_on_part(spmd, node, part);
+  else
+    for (const Computation* c : node.called) called.push_back(spmd.local_computation(*c));
+  return spmd.emit(
+      node.opcode(), node.shape.is_tuple ? Shape::tuple(part.results) : part.results.at(0),
+      operands, node.op().on_part ? node.op().on_part(node, part) : node.attrs, std::move(called));
 }
 
 }  // namespace
@@ -257,12 +257,8 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
     if (on_some && results.back().is_replicated())
       results.back() = Sharding::maximal(problem.order->device(0));
   }
-  const Shape first = operands.empty() ? Shape() : operands[0]->shape;
   Node* local = windows.emit(operands);
-  if (!local)
-    local = spmd.emit(node.opcode(), node.shape.is_tuple ? Shape::tuple(shapes) : shapes.at(0),
-                      operands, windows.attributes(localize(node, rule, spread, first)),
-                      called_on_parts(spmd, node, rule, spread));
+  if (!local) local = emit_on_parts(spmd, node, operands, part_of(node, windows, operands, shapes));
   if (!initial.empty()) return join_initial(spmd, node, {local, results.at(0)}, initial.at(0));
   return {local, node.shape.is_tuple ? Sharding::tuple(results) : results.at(0)};
 }

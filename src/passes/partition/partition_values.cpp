@@ -194,8 +194,8 @@ Node* SpmdPartitioner::rank_node(DeviceOrder order) {
         hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
   if (order->is_iota() && order->count == num_devices_) return frame_->partition_id;
   if (order->is_iota())
-    return hlo::binary(Opcode::remainder, frame_->partition_id,
-                       hlo::scalar(local(), DType::s32, double(order->count)));
+    return hlo::remainder(frame_->partition_id,
+                          hlo::scalar(local(), DType::s32, double(order->count)));
   // Devices beyond the last that the order names read its entry; nobody uses their values.
   const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
   std::vector<int32_t> rank_of(static_cast<size_t>(last) + 1, 0);
@@ -216,12 +216,11 @@ Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
       weight /= digit.size;
       Node* part = rank;
       if (digit.stride > 1)
-        part = hlo::binary(Opcode::divide, part, hlo::scalar(c, DType::s32, double(digit.stride)));
+        part = hlo::divide(part, hlo::scalar(c, DType::s32, double(digit.stride)));
       if (digit.stride * digit.size < order->count)
-        part = hlo::binary(Opcode::remainder, part, hlo::scalar(c, DType::s32, double(digit.size)));
-      if (weight > 1)
-        part = hlo::binary(Opcode::multiply, part, hlo::scalar(c, DType::s32, double(weight)));
-      index = index ? hlo::binary(Opcode::add, index, part) : part;
+        part = hlo::remainder(part, hlo::scalar(c, DType::s32, double(digit.size)));
+      if (weight > 1) part = hlo::multiply(part, hlo::scalar(c, DType::s32, double(weight)));
+      index = index ? hlo::add(index, part) : part;
     }
   } else {
     index = hlo::scalar(c, DType::s32, 0);
@@ -243,8 +242,7 @@ Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {
 
 Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t dim) {
   const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
-  return hlo::binary(Opcode::multiply, tile_index(s, dim),
-                     hlo::scalar(local(), DType::s32, double(size)));
+  return hlo::multiply(tile_index(s, dim), hlo::scalar(local(), DType::s32, double(size)));
 }
 
 }  // namespace gspmd

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/control/control.h"
+
 namespace gspmd {
 namespace {
 
@@ -20,9 +22,7 @@ bool is_elementwise(const Node& node) {
 
 bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,
                     int64_t num_devices) {
-  const bool annotates =
-      node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
-  if (node.op().has(kPlacedAnywhere) || annotates) return true;
+  if (node.op().has(kPlacedAnywhere) || is_annotation(node)) return true;
   const bool by_factors =
       node.op().factors && !node.op().has(kCollective) && !node.is(Opcode::custom_call);
   if (node.shape.is_tuple || node.op().has(kPlacedOnAll) || !by_factors) return false;

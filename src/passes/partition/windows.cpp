@@ -4,21 +4,38 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/moves/reshard.h"
-#include "gspmd/ops/builders.h"
-#include "ops/window/window.h"
+#include "ops/common/in_dim.h"
 
 namespace gspmd {
 
+namespace {
+
+// Where a node begins in dim d of its operand, if it is a piece of that along d and all of it along
+// the others.
+std::optional<int64_t> start_of_piece(const Node& node, int64_t d) {
+  if (!node.op().has(kDataMovement) || !node.op().factors || node.operands().size() != 1)
+    return std::nullopt;
+  const FactorRule rule = node.op().factors(node);
+  if (rule.windows.size() != 1 || rule.operands != rule.results) return std::nullopt;
+  for (size_t e = 0; e < rule.operands[0].size(); ++e) {
+    const int64_t f = rule.operands[0][e];
+    const auto kind = f < 0 ? FactorKind::blocked : rule.factors[static_cast<size_t>(f)].kind;
+    if (kind != (static_cast<int64_t>(e) == d ? FactorKind::window : FactorKind::pass))
+      return std::nullopt;
+  }
+  const WindowStep& s = rule.windows[0][static_cast<size_t>(d)];
+  if (s.step != 1 || s.hole != 1 || s.reach != 1 || s.low > 0) return std::nullopt;
+  return -s.low;
+}
+
+}  // namespace
+
 Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule)
     : spmd_(spmd), node_(node), rule_(rule), opened_(rule.factors.size()) {
-  if (node.attrs.conv.present() && rule.outside) {
-    open_groups(rule);
-    open_kernel(rule);
-  }
+  find_joined_dim();
+  open_groups();
+  open_sums();
   if (rule.windows.empty()) return;
-  pools_ = !node.attrs.window.empty() && !node.attrs.conv.present();
-  joins_ = rule.windows.size() > 1;
-  if (pools_ && rule.outside) open_whole(rule);
   for (size_t f = 0; f < opened_.size(); ++f)
     if (rule.factors[f].kind == FactorKind::window && may_open(f) && !is_cumulated_whole(f)) {
       rule.factors[f].kind = FactorKind::pass;
@@ -26,64 +43,43 @@ Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule)
     }
 }
 
-// Groups are a loop over input features (or the batch), output features and the result's.
-void Windows::open_groups(FactorRule& rule) {
-  const ConvDims& conv = *node_.attrs.conv;
-  const int64_t count = std::max(conv.feature_group_count, conv.batch_group_count);
-  if (count == 1 || node_.shape.elements_count() == 0) return;
-  const int64_t d = conv.feature_group_count > 1 ? conv.input_feature : conv.input_batch;
-  groups_ = rule.results[0][static_cast<size_t>(conv.output_feature)];
-  rule.operands[0][static_cast<size_t>(d)] = groups_;
-  rule.factors[static_cast<size_t>(groups_)].kind = FactorKind::pass;
-  rule.factors[static_cast<size_t>(groups_)].size = count;
+// Operands that stand one behind the other, and which of them are pieces of other values.
+void Windows::find_joined_dim() {
+  if (rule_.windows.size() < 2) return;
+  const std::vector<int64_t>& dims = rule_.operands[0];
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] >= 0 && rule_.factors[static_cast<size_t>(dims[d])].kind == FactorKind::window)
+      joined_dim_ = static_cast<int64_t>(d);
+  for (const Node* operand : node_.operands())
+    starts_.push_back(start_of_piece(*operand, *joined_dim_));
 }
 
-// Input and kernel split alike along a window whose positions the result wants whole: the form of a
-// gradient for the kernel.
-void Windows::open_kernel(FactorRule& rule) {
-  const ConvDims& conv = *node_.attrs.conv;
-  const Sharding x = spmd_.sharding(*node_.operand(0)), k = spmd_.sharding(*node_.operand(1));
-  const Sharding& want = spmd_.sharding(node_);
-  summed_.resize(conv.input_spatial.size());
-  if (!x.is_tiled() || !k.is_tiled() || x.order() != k.order() || !is_floating(node_.shape.dtype) ||
-      node_.shape.elements_count() == 0)
-    return;
-  for (size_t i = 0; i < summed_.size(); ++i) {
-    const int64_t in = conv.input_spatial[i], at = conv.kernel_spatial[i];
-    const WindowDim& w = node_.attrs.window[i];
-    constexpr int64_t kMost = int64_t(1) << 20;
-    if (x.dim(in).empty() || x.dim(in) != k.dim(at) || !want.dim(conv.output_spatial[i]).empty() ||
-        w.base_dilation != 1 || w.size >= kMost || w.window_dilation >= 256 || w.stride >= 256 ||
-        node_.dim(conv.output_spatial[i]) >= kMost || w.pad_low >= kMost || w.pad_low <= -kMost ||
-        node_.operand(0)->dim(in) == 0 || node_.operand(0)->dim(in) >= kMost)
-      continue;
-    summed_[i] = true;
-    Factor sum;
-    sum.size = w.size;
-    sum.kind = FactorKind::reduction;
-    rule.operands[0][static_cast<size_t>(in)] = rule.operands[1][static_cast<size_t>(at)] =
-        static_cast<int64_t>(rule.factors.size());
-    rule.factors.push_back(sum);
-  }
+// Groups are a loop over both of their dims.
+void Windows::open_groups() {
+  if (!rule_.groups) return;
+  rule_.operands[0][static_cast<size_t>(rule_.groups->dim)] = rule_.groups->factor;
+  Factor& factor = rule_.factors[static_cast<size_t>(rule_.groups->factor)];
+  factor.kind = FactorKind::pass;
+  factor.size = rule_.groups->count;
 }
 
-// One window over all of a dim is a reduction of it: pooling of whole images.
-void Windows::open_whole(FactorRule& rule) {
-  const auto combiner = recognize_combiner(*node_.called.at(0));
-  if (!combiner || node_.shape.elements_count() == 0) return;
-  for (int64_t d = 0; d < node_.rank(); ++d) {
-    const WindowDim& w = window(d);
-    const int64_t size = node_.operand(0)->dim(d);
-    if (node_.dim(d) != 1 || size < 2 || w.window_dilation != 1 || w.base_dilation != 1 ||
-        w.pad_low < 0 || w.size - w.pad_low < size)
-      continue;
-    whole_.push_back(d);
-    Factor sum;
-    sum.size = size;
-    sum.kind = FactorKind::reduction;
-    sum.combiner = *combiner;
-    rule.operands[0][static_cast<size_t>(d)] = static_cast<int64_t>(rule.factors.size());
-    rule.factors.push_back(sum);
+// Those whose operands are split alike, along positions that the result wants whole.
+void Windows::open_sums() {
+  const auto split_alike = [&](const WindowSum& sum) {
+    const Sharding x = spmd_.sharding(*node_.operand(0)), y = spmd_.sharding(*node_.operand(1));
+    const auto& positions = rule_.results[0];
+    const int64_t window = rule_.operands[0][static_cast<size_t>(sum.dim)];
+    const auto at = std::find(positions.begin(), positions.end(), window) - positions.begin();
+    return x.is_tiled() && y.is_tiled() && x.order() == y.order() && !x.dim(sum.dim).empty() &&
+           x.dim(sum.dim) == y.dim(sum.with) && spmd_.sharding(node_).dim(at).empty();
+  };
+  std::erase_if(rule_.sums,
+                [&](const WindowSum& sum) { return sum.with >= 0 && !split_alike(sum); });
+  for (const WindowSum& sum : rule_.sums) {
+    const auto factor = static_cast<int64_t>(rule_.factors.size());
+    rule_.operands[0][static_cast<size_t>(sum.dim)] = factor;
+    if (sum.with >= 0) rule_.operands[1][static_cast<size_t>(sum.with)] = factor;
+    rule_.factors.push_back(sum.factor);
   }
 }
 
@@ -100,12 +96,12 @@ bool Windows::may_open(size_t factor) const {
 
 // A cumulative dim that the result has whole: what is read is all of it, in few places or in all.
 bool Windows::is_cumulated_whole(size_t factor) const {
-  if (!pools_) return false;
-  for (size_t d = 0; d < rule_.results[0].size(); ++d)
-    if (rule_.results[0][d] == static_cast<int64_t>(factor))
-      return spmd_.sharding(node_).dim(static_cast<int64_t>(d)).empty() &&
-             cumulative_dim(node_.attrs.window[d], node_.operand(0)->dims()[d], node_.dims()[d]);
-  return false;
+  const auto f = static_cast<int64_t>(factor);
+  const std::vector<int64_t>&from = rule_.operands[0], &to = rule_.results[0];
+  const auto d = std::find(from.begin(), from.end(), f) - from.begin();
+  const auto position = std::find(to.begin(), to.end(), f) - to.begin();
+  return d < std::ssize(from) && position < std::ssize(to) && step(0, d).cumulates &&
+         spmd_.sharding(node_).dim(position).empty();
 }
 
 void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
@@ -119,20 +115,17 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
       spread[static_cast<size_t>(dim.factor)].clear();
       spread_ = spread;
     }
-  if (groups_ >= 0) {
-    if (!split_inside_groups(spread)) {
-      Digits& digits = spread[static_cast<size_t>(groups_)];
-      const int64_t count = rule_.factors[static_cast<size_t>(groups_)].size;
-      if (count % tile_count(digits) != 0) digits.clear();
-    }
+  if (rule_.groups) {
+    Digits& digits = spread[static_cast<size_t>(rule_.groups->factor)];
+    if (!split_inside_groups(spread) && rule_.groups->count % tile_count(digits) != 0)
+      digits.clear();
     spread_ = spread;
-    any_ = any_ || !spread[static_cast<size_t>(groups_)].empty();
+    any_ = any_ || !spread[static_cast<size_t>(rule_.groups->factor)].empty();
   }
-  for (size_t i = 0; i < summed_.size(); ++i) any_ = any_ || summed_[i];
-  any_ = any_ || !whole_.empty();
+  any_ = any_ || !rule_.sums.empty();
   for (size_t f = 0; f < opened_.size(); ++f) any_ = any_ || (opened_[f] && !spread[f].empty());
   find_whole_operands();
-  if (joins_ && any_ && !rotation()) plan_joined();
+  if (joined_dim_ && any_ && !rotation()) plan_joined();
 }
 
 bool Windows::is_whole(size_t i, int64_t d) const {
@@ -177,31 +170,27 @@ void Windows::find_whole_operands() {
 // More devices than groups: those of one group share its inputs, and each makes some of its
 // outputs. The input then has a loop of its own, over the groups alone.
 bool Windows::split_inside_groups(FactorDigits& spread) {
-  const Digits digits = spread[static_cast<size_t>(groups_)];
-  const int64_t count = rule_.factors[static_cast<size_t>(groups_)].size;
-  const ConvDims& conv = *node_.attrs.conv;
-  if (tile_count(digits) <= count || node_.dim(conv.output_feature) % tile_count(digits) != 0)
-    return false;
+  const WindowGroups& loop = *rule_.groups;
+  const Digits digits = spread[static_cast<size_t>(loop.factor)];
+  const std::vector<int64_t>& dims = rule_.results[0];
+  const auto made = std::find(dims.begin(), dims.end(), loop.factor) - dims.begin();
+  if (tile_count(digits) <= loop.count || node_.dim(made) % tile_count(digits) != 0) return false;
   size_t outer = 0;
-  while (tile_count(Digits(digits.begin(), digits.begin() + int64_t(outer))) < count) ++outer;
+  while (tile_count(Digits(digits.begin(), digits.begin() + int64_t(outer))) < loop.count) ++outer;
   Digits groups(digits.begin(), digits.begin() + int64_t(outer));
-  const int64_t excess = tile_count(groups) / count;
-  if (tile_count(groups) % count != 0 || groups.back().size % excess != 0) return false;
+  const int64_t excess = tile_count(groups) / loop.count;
+  if (tile_count(groups) % loop.count != 0 || groups.back().size % excess != 0) return false;
   Digit& last = groups.back();
   last = {last.size / excess, last.stride * excess};
-  Factor factor;
-  factor.size = count;
-  factor.kind = FactorKind::pass;
-  const int64_t d = conv.feature_group_count > 1 ? conv.input_feature : conv.input_batch;
-  rule_.operands[0][static_cast<size_t>(d)] = static_cast<int64_t>(rule_.factors.size());
-  rule_.factors.push_back(factor);
+  rule_.operands[0][static_cast<size_t>(loop.dim)] = static_cast<int64_t>(rule_.factors.size());
+  rule_.factors.push_back({loop.count, FactorKind::pass});
   spread.push_back(canonical(std::move(groups)));
   return true;
 }
 
 // All operands of a concatenation in one exchange, where that is less than one after the other.
 void Windows::plan_joined() {
-  const int64_t d = node_.attrs.dimensions[0];
+  const int64_t d = *joined_dim_;
   if (!dim(0, d).split) return;
   int64_t received = 0, collectives = 0, before = 0;
   std::vector<Node*> sources;
@@ -221,8 +210,7 @@ void Windows::plan_joined() {
       sources.push_back(from);
       join_.sources.push_back(dim.from.held);
     }
-    const int64_t first =
-        from == node_.operands()[i] ? 0 : node_.operands()[i]->attrs.starts[static_cast<size_t>(d)];
+    const int64_t first = skipped(i);
     join_.parts.push_back({static_cast<int64_t>(join_of_.back()), {first, first + size}, before});
     before += size;
   }
@@ -238,30 +226,26 @@ void Windows::plan_joined() {
 
 Node* Windows::source(size_t i) const {
   Node* operand = node_.operands()[i];
-  if (!joins_ || !operand->is(Opcode::slice)) return operand;
-  const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
-  const int64_t factor = rule_.operands[i][d];
+  if (!joined_dim_ || !starts_[i]) return operand;
+  const int64_t d = *joined_dim_, factor = rule_.operands[i][static_cast<size_t>(d)];
   if (factor < 0 || !opened_[static_cast<size_t>(factor)]) return operand;
   const Digits& digits = spread_[static_cast<size_t>(factor)];
   Node* x = operand->operand(0);
   const Sharding& s = spmd_.sharding(*x);
-  if (digits.empty() || s.order() != order_ || s.dim(static_cast<int64_t>(d)) != digits)
-    return operand;
-  for (size_t e = 0; e < x->dims().size(); ++e)
-    if (operand->attrs.strides[e] != 1 || (e != d && x->dims()[e] != operand->dims()[e]))
-      return operand;
-  return x;
+  return digits.empty() || s.order() != order_ || s.dim(d) != digits ? operand : x;
+}
+
+int64_t Windows::skipped(size_t i) const {
+  return source(i) == node_.operands()[i] ? 0 : *starts_[i];
 }
 
 std::optional<int64_t> Windows::rotation() const {
-  if (!joins_ || node_.operands().size() != 2) return std::nullopt;
+  if (!joined_dim_ || node_.operands().size() != 2) return std::nullopt;
   const Node *front = node_.operand(0), *back = node_.operand(1), *x = source(0);
-  if (x == front || x == back || source(1) != x) return std::nullopt;  // both are slices of x
-  const auto d = static_cast<size_t>(node_.attrs.dimensions[0]);
-  const int64_t size = x->dims()[d], by = front->attrs.starts[d];
-  const Dim dim = this->dim(0, node_.attrs.dimensions[0]);
-  const bool turns =
-      front->attrs.limits[d] == size && back->attrs.starts[d] == 0 && back->attrs.limits[d] == by;
+  if (x == front || x == back || source(1) != x) return std::nullopt;  // both are pieces of x
+  const int64_t d = *joined_dim_, size = x->dim(d), by = *starts_[0];
+  const Dim dim = this->dim(0, d);
+  const bool turns = by + front->dim(d) == size && *starts_[1] == 0 && back->dim(d) == by;
   if (!turns || !dim.split || size % dim.from.held.tiles != 0) return std::nullopt;
   return by;
 }
@@ -282,14 +266,6 @@ Windows::Dim Windows::dim(size_t i, int64_t d) const {
   return result;
 }
 
-size_t Windows::window_index(int64_t d) const {
-  if (!node_.attrs.conv.present()) return static_cast<size_t>(d);
-  const Dims& spatial = node_.attrs.conv->input_spatial;
-  return static_cast<size_t>(std::find(spatial.begin(), spatial.end(), d) - spatial.begin());
-}
-
-const WindowDim& Windows::window(int64_t d) const { return node_.attrs.window[window_index(d)]; }
-
 const WindowStep& Windows::step(size_t i, int64_t d) const {
   return rule_.windows.at(i).at(static_cast<size_t>(d));
 }
@@ -305,12 +281,9 @@ bool Windows::serves(size_t i, int64_t d) const {
 }
 
 WindowAccess Windows::access(size_t i, const Dim& dim) const {
-  const auto d = static_cast<size_t>(dim.from.dim);
   const WindowStep& s = step(i, dim.from.dim);
-  const Node* operand = node_.operands()[i];
-  const int64_t skipped = source(i) != operand ? operand->attrs.starts[d] : 0;
-  return {s.low - skipped, s.hole, s.step * dim.part, s.step * (dim.part - 1) + s.reach,
-          joins_ ? WindowAccess{}.end : s.step * (dim.size - 1) + s.reach};
+  return {s.low - skipped(i), s.hole, s.step * dim.part, s.step * (dim.part - 1) + s.reach,
+          joined_dim_ ? WindowAccess{}.end : s.step * (dim.size - 1) + s.reach};
 }
 
 // What stands where there is no element.
@@ -326,8 +299,9 @@ Node* Windows::fill(size_t i) {
 Node* Windows::fetch(size_t i, Node* local) {
   if (!any_ || joined_) return local;
   for (int64_t d = 0; d < node_.operands()[i]->rank(); ++d) {
-    if (i == 0 && !summed_.empty() && window_index(d) < summed_.size() && summed_[window_index(d)])
-      local = fetch_summed(d, local);
+    if (i == 0)
+      for (const WindowSum& sum : rule_.sums)
+        if (sum.dim == d && sum.with >= 0) local = fetch_summed(sum, local);
     const Dim dim = this->dim(i, d);
     if (!dim.split) continue;
     const HeldDim& held = dim.from.held;
@@ -342,75 +316,37 @@ Node* Windows::fetch(size_t i, Node* local) {
   return local;
 }
 
-// What the device's part of the kernel reads, for every position of the result. A reversed kernel
-// begins with the last part.
-Node* Windows::fetch_summed(int64_t d, Node* local) {
-  const size_t index = window_index(d);
-  const WindowDim& w = window(d);
-  const Digits& digits = spread_[static_cast<size_t>(rule_.operands[0][static_cast<size_t>(d)])];
+// What the device's iterations of a summed loop read, for every position of the result. A loop that
+// goes backwards begins with the last part.
+Node* Windows::fetch_summed(const WindowSum& sum, Node* local) {
+  const Digits& digits = spread_[static_cast<size_t>(rule_.operands[0][size_t(sum.dim)])];
   if (digits.empty()) return local;
-  const int64_t tiles = tile_count(digits), size = node_.operand(0)->dim(d);
-  const int64_t part = ceil_div(w.size, tiles);
-  const int64_t positions = node_.dim(node_.attrs.conv->output_spatial[index]);
-  const int64_t length = (positions - 1) * w.stride + (part - 1) * w.window_dilation + 1;
-  const int64_t step = part * w.window_dilation;
-  const Access access =
-      w.reversal ? Access{-step, (w.size - part) * w.window_dilation - w.pad_low, 1, length}
-                 : Access{step, -w.pad_low, 1, length};
-  return exchange(spmd_, local, {d, order_, digits, {size, tiles, ceil_div(size, tiles)}}, access,
-                  fill(0));
+  const int64_t tiles = tile_count(digits), size = node_.operand(0)->dim(sum.dim);
+  const int64_t part = ceil_div(sum.factor.size, tiles), way = sum.step.step * (part - 1);
+  const Access access{sum.step.step * part, std::min<int64_t>(0, way) - sum.step.low, 1,
+                      std::abs(way) + sum.step.reach};
+  return exchange(spmd_, local, {sum.dim, order_, digits, {size, tiles, ceil_div(size, tiles)}},
+                  access, fill(0));
 }
 
-Attributes Windows::attributes(Attributes attrs) const {
-  if (!any_) return attrs;
-  if (groups_ >= 0) {
-    const int64_t tiles = tile_count(spread_[static_cast<size_t>(groups_)]);
-    int64_t& count = attrs.conv->feature_group_count > 1 ? attrs.conv->feature_group_count
-                                                         : attrs.conv->batch_group_count;
-    count = std::max<int64_t>(1, count / tiles);
-  }
-  for (size_t i = 0; i < summed_.size(); ++i) {
-    const auto in = static_cast<size_t>(node_.attrs.conv->input_spatial[i]);
-    if (!summed_[i] || spread_[static_cast<size_t>(rule_.operands[0][in])].empty()) continue;
-    WindowDim& w = attrs.window[i];
-    w.size = ceil_div(w.size, tile_count(spread_[static_cast<size_t>(rule_.operands[0][in])]));
-    w.pad_low = w.pad_high = 0;
-  }
-  for (const int64_t d : whole_) {
-    const auto at = static_cast<size_t>(d);
-    const Digits& digits = spread_[static_cast<size_t>(rule_.operands[0][at])];
-    if (digits.empty()) continue;
-    attrs.window[at] = WindowDim{};
-    attrs.window[at].size = ceil_div(node_.operand(0)->dim(d), tile_count(digits));
-  }
-  for (int64_t d = 0; d < node_.operands()[0]->rank(); ++d) {
-    const Dim dim = this->dim(0, d);
-    if (!dim.split) continue;
-    const auto at = static_cast<size_t>(d);
-    if (!attrs.starts.empty()) {
-      attrs.starts[at] = 0;
-      attrs.limits[at] = attrs.strides[at] * (dim.part - 1) + 1;
-    }
-    if (!attrs.padding.empty()) attrs.padding[at] = {};
-    if (attrs.window.empty()) continue;
-    WindowDim& w = attrs.window[window_index(d)];
-    w.pad_low = w.pad_high = 0;
-    w.base_dilation = 1;
-  }
-  return attrs;
+PartDim Windows::part_of(int64_t d) const {
+  const int64_t factor = rule_.operands[0][static_cast<size_t>(d)];
+  if (factor < 0 || spread_[static_cast<size_t>(factor)].empty()) return PartDim::whole;
+  const bool summed = std::any_of(rule_.sums.begin(), rule_.sums.end(), [&](const WindowSum& sum) {
+    return sum.dim == d && sum.with >= 0;
+  });
+  return summed || dim(0, d).split ? PartDim::fetched : PartDim::cut;
 }
 
 // Each position of the shard takes the operand that it falls into.
 Node* Windows::concatenate(const std::vector<Node*>& operands) {
-  const int64_t d = node_.attrs.dimensions[0];
+  const int64_t d = *joined_dim_;
   const Dim dim = this->dim(0, d);
   Computation& c = spmd_.local();
   const Dims& dims = operands[0]->dims();
   const auto number = [&](int64_t v) { return hlo::scalar(c, DType::s32, double(v)); };
-  Node* start =
-      hlo::binary(Opcode::multiply, spmd_.digits_index(order_, dim.from.digits), number(dim.part));
-  Node* at = hlo::binary(Opcode::add, hlo::iota(c, Shape(DType::s32, dims), d),
-                         hlo::broadcast(start, dims, {}));
+  Node* start = hlo::multiply(spmd_.digits_index(order_, dim.from.digits), number(dim.part));
+  Node* at = places_in_dim(dims, d, start);
   Node* result = operands[0];
   int64_t before = 0;
   for (size_t i = 1; i < operands.size(); ++i) {
@@ -429,7 +365,7 @@ Node* Windows::emit(const std::vector<Node*>& operands) {
     for (size_t i = 0; i < operands.size(); ++i) shards[join_of_[i]] = operands[i];
     return exchange_joined(spmd_, shards, join_, *joined_);
   }
-  if (joins_) return concatenate(operands);
+  if (joined_dim_) return concatenate(operands);
   return nullptr;
 }
 

@@ -28,8 +28,8 @@ class Windows {
   Sharding layout(size_t i, const Sharding& layout) const;
   // Operand i, whose source's shard is `local`, as the device's part of the node reads it.
   Node* fetch(size_t i, Node* local);
-  // Those of the node on parts.
-  Attributes attributes(Attributes attrs) const;
+  // How the device's part has dim d of operand 0.
+  PartDim part_of(int64_t d) const;
   // The node itself on the fetched operands where it is not one node of its kind; else nullptr.
   Node* emit(const std::vector<Node*>& operands);
 
@@ -42,9 +42,9 @@ class Windows {
     int64_t factor = 0;
   };
   Dim dim(size_t i, int64_t d) const;
-  void open_groups(FactorRule& rule);
-  void open_kernel(FactorRule& rule);
-  void open_whole(FactorRule& rule);
+  void find_joined_dim();
+  void open_groups();
+  void open_sums();
   bool may_open(size_t factor) const;
   bool is_cumulated_whole(size_t factor) const;
   bool serves(size_t i, int64_t d) const;
@@ -52,11 +52,10 @@ class Windows {
   void find_whole_operands();
   const WindowStep& step(size_t i, int64_t d) const;
   WindowAccess access(size_t i, const Dim& dim) const;
-  const WindowDim& window(int64_t d) const;
-  size_t window_index(int64_t d) const;
+  int64_t skipped(size_t i) const;  // elements of the source before operand i
   // By how much a concatenation of two parts of one value turns it round; no value: it does not.
   std::optional<int64_t> rotation() const;
-  Node* fetch_summed(int64_t d, Node* local);
+  Node* fetch_summed(const WindowSum& sum, Node* local);
   Node* fill(size_t i);
   Node* concatenate(const std::vector<Node*>& operands);
   void plan_joined();
@@ -64,17 +63,13 @@ class Windows {
 
   PartitionContext& spmd_;
   Node& node_;
-  FactorRule& rule_;
+  FactorRule& rule_;  // its `sums` are those that are opened
   std::vector<bool> opened_;
-  bool pools_ = false;  // a reduction by windows
-  bool joins_ = false;  // operands stand one behind the other
-  // Of a convolution: the factor that feature or batch groups are, -1: none; and by spatial dim
-  // whether input and kernel are split alike there, each device doing its part of the sum.
-  int64_t groups_ = -1;
-  std::vector<bool> summed_;
-  std::vector<int64_t> whole_;  // dims of a reduce-window with one window, over all of the dim
-  // Of a concatenation: the exchange of all operands at once; `join_of_` is each one's source in
-  // it.
+  // Along which operands stand one behind the other, and where those that are pieces of another
+  // value begin in it.
+  std::optional<int64_t> joined_dim_;
+  std::vector<std::optional<int64_t>> starts_;
+  // The exchange of all such operands at once; `join_of_` is each one's source in it.
   Join join_;
   std::vector<size_t> join_of_;
   std::vector<std::vector<bool>> on_all_;  // by operand and dim: every device has all of it

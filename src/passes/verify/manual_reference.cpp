@@ -6,13 +6,10 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
+#include "ops/control/control.h"
 
 namespace gspmd {
 namespace {
-
-bool is_call(const Node& node, std::string_view target) {
-  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target;
-}
 
 // The digits of a dim along which a region with this sharding inside is manual.
 Digits manual_part(const Digits& digits, const Sharding& inside) {
@@ -53,9 +50,8 @@ Node* cut_shard(const Node& border) {
     padding[static_cast<size_t>(d)].high = tile_count(digits) * local - x->dim(d);
     x = hlo::pad(x, hlo::scalar(c, x->shape.dtype, 0), std::move(padding));
     std::vector<Node*> starts(static_cast<size_t>(x->rank()), hlo::scalar(c, DType::s32, 0));
-    starts[static_cast<size_t>(d)] =
-        hlo::binary(Opcode::multiply, tile_of_device(c, s, digits),
-                    hlo::scalar(c, DType::s32, static_cast<double>(local)));
+    starts[static_cast<size_t>(d)] = hlo::multiply(
+        tile_of_device(c, s, digits), hlo::scalar(c, DType::s32, static_cast<double>(local)));
     Dims sizes = x->dims();
     sizes[static_cast<size_t>(d)] = local;
     x = hlo::dynamic_slice(x, std::move(starts), std::move(sizes));
@@ -97,7 +93,8 @@ bool is_manual_anywhere(const Sharding& s) {
 bool has_manual_regions(const Module& module) {
   for (const std::unique_ptr<Computation>& computation : module.computations())
     for (const std::unique_ptr<Node>& node : computation->nodes())
-      if (is_call(*node, "SPMDFullToShardShape") || is_call(*node, "SPMDShardToFullShape") ||
+      if (is_custom_call(*node, "SPMDFullToShardShape") ||
+          is_custom_call(*node, "SPMDShardToFullShape") ||
           (node->sharding && is_manual_anywhere(*node->sharding)))
         return true;
   return false;
@@ -110,9 +107,9 @@ std::unique_ptr<Module> copies_with_regions(const Module& completed) {
     for (size_t i = 0; i < count; ++i) {
       Node& node = *computation->nodes()[i];
       at_node(node, [&] {
-        if (is_call(node, "SPMDFullToShardShape"))
+        if (is_custom_call(node, "SPMDFullToShardShape"))
           computation->replace_uses(&node, cut_shard(node));
-        else if (is_call(node, "SPMDShardToFullShape"))
+        else if (is_custom_call(node, "SPMDShardToFullShape"))
           computation->replace_uses(&node, join_shards(node));
       });
     }
