@@ -110,6 +110,24 @@ TEST_CASE("a convolution over a split spatial dim exchanges its halos", "[window
               4) == Strings{"collective-permute f32[2,1,3]", "collective-permute f32[2,1,3]"});
 }
 
+TEST_CASE("one window over all of a split dim sums the parts where they are", "[windows]") {
+  for (const int64_t size : {16, 13}) {
+    const std::string body = fmt::format(
+        "a = f32[{0},4] parameter(0), @\n z = f32[] constant(0)\n ROOT r = f32[1,4] "
+        "reduce-window(a, z), window={{size={0}x1}}, to_apply=sum, sharding={{replicated}}",
+        size);
+    CHECK(moved(with_sharding(body, "devices=[4,1]<=[4]"), 4) == Strings{"all-reduce f32[1,4]"});
+  }
+}
+
+TEST_CASE("a cumulative sum that is wanted whole is made along another dim", "[windows]") {
+  CHECK(moved(with_sharding("a = f32[16,4] parameter(0), @\n z = f32[] constant(0)\n ROOT r = "
+                            "f32[8,4] reduce-window(a, z), window={size=8x1 pad=7_-8x0_0}, "
+                            "to_apply=sum, sharding={replicated}",
+                            "devices=[4,1]<=[4]"),
+              4) == Strings{"all-to-all f32[4,4,1]", "all-gather f32[8,4]"});
+}
+
 TEST_CASE("windows of every kind on uneven dims compute the same bits", "[windows]") {
   const char* const windows[] = {"size=3 pad=1_1",
                                  "size=2 stride=2 pad=0_1",
