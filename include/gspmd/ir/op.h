@@ -23,10 +23,10 @@ struct CompletionMode {
 // A layout that an operand suggests for the result: `operand` gave it (-1: several), `leaf` of a
 // tuple result takes it (-1: all leaves, or the whole tuple).
 struct ShardingProposal {
-  Sharding sharding;     // the layout suggested
-  int64_t operand = 0;   // -1: several operands
-  int64_t leaf = -1;     // -1: all leaves
-  bool weighed = false;  // of several, the one that the readers ahead agree with goes first
+  Sharding sharding;         // the layout suggested
+  int64_t operand = 0;       // -1: several operands
+  int64_t leaf = -1;         // -1: all leaves
+  bool beside_nest = false;  // not what the nest says: the row's policy for that does not hold
 };
 
 // What a reader says of an operand, taken apart by who it has it from: its result or another of its
@@ -62,7 +62,8 @@ struct CompletionRules {
 
   Speakers speakers = Speakers::none;  // whom the nest lets speak
   bool operands_confer = false;        // operands tell each other of the loops that they share
-  // What operands say together: the weightier of two that disagree, not the first.
+  // Of two operands that disagree the one that the readers ahead agree with goes first, then the
+  // larger; else the first.
   bool weighed = false;
   int level = 1;           // the aggressiveness from which on completion passes; pointwise: 0
   int forward_level = 0;   // and the nest forward

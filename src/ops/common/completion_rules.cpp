@@ -30,36 +30,36 @@ int64_t speakers_of(const Node& node, Speakers speakers) {
 
 }  // namespace
 
-Proposals nest_forward(const Node& node, CompletionMode mode) {
+Proposals nest_forward(const Node& node, CompletionMode mode, FactorRule nest) {
   const CompletionRules& rules = node.op().completion;
   const int64_t speakers = speakers_of(node, rules.speakers);
   Proposals proposals;
-  FactorRule rule;
   for (int64_t i = 0; i < speakers && mode.level >= rules.forward_level; ++i) {
     const Sharding* s = tiled_leaf(*node.operand(i));
     if (!s) continue;
-    if (proposals.empty()) rule = completion_nest(node, mode);
-    const auto& from = rule.operands.at(static_cast<size_t>(i));
-    proposals.push_back({carry_sharding(from, *s, rule.results.at(0)), i, -1, rules.weighed});
+    if (nest.results.empty()) nest = completion_nest(node, mode);
+    const auto& from = nest.operands.at(static_cast<size_t>(i));
+    proposals.push_back({carry_sharding(from, *s, nest.results.at(0)), i});
   }
   return proposals;
 }
 
-Suggestions nest_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
+Suggestions nest_suggestions(const Node& reader, int64_t operand, CompletionMode mode,
+                             FactorRule nest) {
   const CompletionRules& rules = reader.op().completion;
   const int64_t speakers = speakers_of(reader, rules.speakers);
   if (operand >= speakers || mode.level < rules.backward_level) return {};
   const int64_t leaf = std::min(operand, leaf_count(reader.shape) - 1);
   const Sharding* result = tiled_leaf(reader, leaf);
   if (!result) return {};
-  const FactorRule rule = completion_nest(reader, mode);
-  const auto& to = rule.operands.at(static_cast<size_t>(operand));
+  if (nest.results.empty()) nest = completion_nest(reader, mode);
+  const auto& to = nest.operands.at(static_cast<size_t>(operand));
   if (rules.operands_confer && to.empty()) return {};
   Suggestions said;
   said.push_back(
-      {carry_sharding(rule.results.at(static_cast<size_t>(leaf)), *result, to), -1, leaf});
+      {carry_sharding(nest.results.at(static_cast<size_t>(leaf)), *result, to), -1, leaf});
   for (int64_t i = 0; i < speakers && rules.operands_confer; ++i) {
-    const auto& from = rule.operands.at(static_cast<size_t>(i));
+    const auto& from = nest.operands.at(static_cast<size_t>(i));
     const bool is_itself = reader.operand(i) == reader.operand(operand) && from == to;
     const Sharding* s = i == operand || is_itself ? nullptr : tiled_leaf(*reader.operand(i));
     if (s) said.push_back({carry_sharding(from, *s, to), i});

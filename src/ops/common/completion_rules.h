@@ -11,9 +11,10 @@ using Proposals = std::vector<ShardingProposal>;
 using Suggestions = std::vector<OperandSuggestion>;
 
 // What the loop nest says, by the policy of the op's row: to the result; to an operand of the
-// result, then of the other operands where they confer.
-Proposals nest_forward(const Node& node, CompletionMode mode);
-Suggestions nest_suggestions(const Node& reader, int64_t operand, CompletionMode mode);
+// result, then of the other operands where they confer. `nest`: for callers that have it already.
+Proposals nest_forward(const Node& node, CompletionMode mode, FactorRule nest = {});
+Suggestions nest_suggestions(const Node& reader, int64_t operand, CompletionMode mode,
+                             FactorRule nest = {});
 
 // The operand that represents all, or each in turn.
 Proposals representative_forward(const Node& node, CompletionMode mode);

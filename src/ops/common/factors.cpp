@@ -32,9 +32,13 @@ void add_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep
   rule.windows[i][d] = step;
 }
 
+int64_t bounded(int64_t step_size) {
+  constexpr int64_t kHuge = int64_t(1) << 40;
+  return std::clamp(step_size, -kHuge, kHuge);
+}
+
 WindowStep window_step(const WindowDim& w) {
-  constexpr int64_t kHuge = int64_t(1) << 40;  // served by nobody, and sums of it fit
-  return {w.stride, std::clamp(w.pad_low, -kHuge, kHuge), std::min(w.base_dilation, kHuge),
+  return {w.stride, bounded(w.pad_low), bounded(w.base_dilation),
           saturating_add(saturating_multiply(w.size - 1, w.window_dilation), 1)};
 }
 

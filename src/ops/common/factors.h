@@ -18,6 +18,9 @@ void block_result(FactorRule& rule, const Node& node, int64_t dim);
 // Says how the window factor of one dim of an operand reads it.
 void add_window(FactorRule& rule, int64_t operand, int64_t dim, const WindowStep& step);
 WindowStep window_step(const WindowDim& w);  // of pooling and convolutions
+// Paddings and dilations within +-2^40: what lies beyond is served by nobody, and sums of these
+// fit.
+int64_t bounded(int64_t step_size);
 
 // OpInfo::on_part of ops whose slices have all of what a shard has of a dim.
 Attributes slice_sizes_on_part(const Node& node, const NodePart& part);

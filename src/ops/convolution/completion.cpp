@@ -65,15 +65,14 @@ bool has_windows(const FactorRule& rule) {
 }
 
 // No window at all, or none that is split, and no groups.
-bool completes_as_einsum(const Node& node) {
-  const FactorRule rule = convolution_nest(node, {});
-  if (!has_windows(rule)) return true;
+bool completes_as_einsum(const Node& node, const FactorRule& nest) {
+  if (!has_windows(nest)) return true;
   const ConvDims& conv = *node.attrs.conv;
   if (conv.batch_group_count != 1 || conv.feature_group_count != 1) return false;
   for (int64_t i = 0; i < 2; ++i)
     if (const Sharding* s = tiled_leaf(*node.operand(i)))
       for (int64_t d = 0; d < node.operand(i)->rank(); ++d)
-        if (is_window(rule, rule.operands[static_cast<size_t>(i)][static_cast<size_t>(d)]) &&
+        if (is_window(nest, nest.operands[static_cast<size_t>(i)][static_cast<size_t>(d)]) &&
             s->tiles(d) > 1)
           return false;
   return true;
@@ -93,6 +92,10 @@ bool has_small_kernel(const Node& node) {
     if (kernel >= out && (i < 2 || kernel > 3 || kernel_taps >= positions)) return false;
   }
   return true;
+}
+
+Proposals beside_nest(const Sharding& from_input) {
+  return {{.sharding = from_input, .operand = 0, .beside_nest = true}};
 }
 
 }  // namespace
@@ -129,11 +132,13 @@ FactorRule convolution_nest(const Node& node, CompletionMode) {
 // As an einsum; else, beside its split window dims, a small kernel leaves the result where the
 // input is, and of what a large one makes only the batch is known.
 Proposals convolution_forward(const Node& node, CompletionMode mode) {
-  if (completes_as_einsum(node)) return nest_forward(node, mode);
-  const ConvDims& conv = *node.attrs.conv;
   const Sharding* s = tiled_leaf(*node.operand(0));
+  if (!s && !tiled_leaf(*node.operand(1))) return {};
+  FactorRule nest = convolution_nest(node, mode);
+  if (completes_as_einsum(node, nest)) return nest_forward(node, mode, std::move(nest));
+  const ConvDims& conv = *node.attrs.conv;
   if (!s) return {};
-  if (s->is_replicated()) return {{*s, 0}};
+  if (s->is_replicated()) return beside_nest(*s);
   Dims source(static_cast<size_t>(node.rank()), -1);
   source.at(static_cast<size_t>(conv.output_batch)) = conv.input_batch;
   if (has_small_kernel(node)) {
@@ -142,12 +147,14 @@ Proposals convolution_forward(const Node& node, CompletionMode mode) {
     for (size_t i = 0; i < conv.output_spatial.size(); ++i)
       source.at(static_cast<size_t>(conv.output_spatial[i])) = conv.input_spatial.at(i);
   }
-  return {{select_dims(*s, source), 0}};
+  return beside_nest(select_dims(*s, source));
 }
 
 Suggestions convolution_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
-  if (has_windows(convolution_nest(reader, mode))) return {};
-  return nest_suggestions(reader, operand, mode);
+  if (!tiled_leaf(reader)) return {};
+  FactorRule nest = convolution_nest(reader, mode);
+  if (has_windows(nest)) return {};
+  return nest_suggestions(reader, operand, mode, std::move(nest));
 }
 
 }  // namespace gspmd

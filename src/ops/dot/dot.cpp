@@ -4,8 +4,8 @@
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
-#include "ops/common/strided_view.h"
 #include "ops/common/widen.h"
+#include "ops/dot/lower.h"
 #include "ops/rows.h"
 
 namespace gspmd {

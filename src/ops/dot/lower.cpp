@@ -1,5 +1,6 @@
+#include "ops/dot/lower.h"
+
 #include "gspmd/kernels/gemm.h"
-#include "ops/common/strided_view.h"
 #include "ops/dot/dot.h"
 
 namespace gspmd {
@@ -26,10 +27,7 @@ PreparedKernel prepare(const Node& dot, const ViewDims& lhs, const ViewDims& rhs
   return prepare_gemm(spec);
 }
 
-}  // namespace
-
-bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
-
+// The same elements under other dims; nullopt where no strides can say it (a copy is needed).
 std::optional<ViewDims> reshape_view(const ViewDims& view, const Dims& dims) {
   ViewDims out{dims, Dims(dims.size(), 0)};
   size_t i = 0, j = 0;
@@ -63,6 +61,10 @@ std::optional<ViewDims> reshape_view(const ViewDims& view, const Dims& dims) {
   }
   return out;
 }
+
+}  // namespace
+
+bool is_view_op(const Node& node) { return node.is(Opcode::transpose) || node.is(Opcode::reshape); }
 
 std::optional<ViewDims> view_from(const Node& node, const Node& source) {
   if (&node == &source) return dense(node);
@@ -100,6 +102,15 @@ std::optional<ViewDims> view_into(const Node& source, const Node& node) {
   return view;
 }
 
+namespace {
+
+// The dot reads `lhs` and `rhs` of the parameters, and is written into the root.
+struct DotFusion {
+  const Node* dot = nullptr;
+  const Node* sources[2] = {nullptr, nullptr};  // parameters of the fused computation
+  ViewDims lhs, rhs, result;
+};
+
 std::optional<DotFusion> dot_fusion(const Computation& fused) {
   DotFusion out;
   const Node* root = fused.root();
@@ -122,6 +133,8 @@ std::optional<DotFusion> dot_fusion(const Computation& fused) {
   out.result = *result;
   return out;
 }
+
+}  // namespace
 
 PreparedKernel lower_dot(const Node& node) {
   return prepare(node, dense(*node.operand(0)), dense(*node.operand(1)), dense(node));

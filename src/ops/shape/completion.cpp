@@ -136,7 +136,7 @@ Proposals dynamic_update_slice_forward(const Node& node, CompletionMode mode) {
 }
 
 // Where the result is whole, so are the start indices.
-Suggestions dynamic_slice_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
+Suggestions dynamic_start_suggestions(const Node& reader, int64_t operand, CompletionMode mode) {
   const Sharding* s = tiled_leaf(reader);
   if (mode.level >= 1 && s && s->is_replicated()) return only(*s);
   return nest_suggestions(reader, operand, mode);

@@ -92,15 +92,13 @@ FactorRule concatenate_factors(const Node& node) {
 }
 
 FactorRule pad_factors(const Node& node) {
-  constexpr int64_t kHuge = int64_t(1) << 40;
   FactorRule rule = pointwise_factors(node);
   rule.outside_operand = 1;
   // A scalar operand has the result's rank where that is 0, and no dims then.
   for (int64_t d = 0; d < node.rank(); ++d) {
     const PaddingDim& p = node.attrs.padding[static_cast<size_t>(d)];
     if (p == PaddingDim{}) continue;
-    open_window(rule, 0, d,
-                {.low = std::clamp(p.low, -kHuge, kHuge), .hole = std::min(p.interior, kHuge) + 1});
+    open_window(rule, 0, d, {.low = bounded(p.low), .hole = bounded(p.interior) + 1});
   }
   return rule;
 }

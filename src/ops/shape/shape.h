@@ -38,7 +38,7 @@ GSPMD_SUGGESTIONS(reshape)
 GSPMD_SUGGESTIONS(broadcast)
 GSPMD_SUGGESTIONS(reverse)
 GSPMD_SUGGESTIONS(concatenate)
-GSPMD_SUGGESTIONS(dynamic_slice)  // dynamic-update-slice too
+GSPMD_SUGGESTIONS(dynamic_start)  // of dynamic-slice and dynamic-update-slice
 #undef GSPMD_FORWARD
 #undef GSPMD_SUGGESTIONS
 

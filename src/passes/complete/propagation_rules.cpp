@@ -137,7 +137,9 @@ bool Propagation::infer_from_operands(Node& node, int level) {
   if (generator_of_seed(node)) return false;
   if (node.is(Opcode::tuple)) return infer_tuple(node);
   const std::vector<ShardingProposal> proposals = proposals_of_operands(node, mode(level));
-  if (!proposals.empty() && proposals[0].weighed) return weigh(node, proposals, level);
+  const bool weighed = node.op().completion.weighed;
+  if (!proposals.empty() && weighed && !proposals[0].beside_nest)
+    return weigh(node, proposals, level);
   bool changed = false;
   const bool freely = reshards_freely(node) && (!is_pointwise(node) || mode(level).level == 0 ||
                                                 !options_.spmd || node.operands().size() == 1);

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "gspmd/ir/op.h"
-#include "ops/common/strided_view.h"
+#include "ops/dot/lower.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {

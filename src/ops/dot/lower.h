@@ -15,9 +15,6 @@ struct ViewDims {
 // A transpose or a reshape: what views are made of.
 bool is_view_op(const Node& node);
 
-// The same elements under other dims; nullopt where no strides can say it (a copy is needed).
-std::optional<ViewDims> reshape_view(const ViewDims& view, const Dims& dims);
-
 // The value of `node` as a view of the storage of `source`, reached through transposes and
 // reshapes; nullopt where something else lies between or strides cannot say it.
 std::optional<ViewDims> view_from(const Node& node, const Node& source);
@@ -25,15 +22,8 @@ std::optional<ViewDims> view_from(const Node& node, const Node& source);
 // reshapes: where to write `source` so that `node` results.
 std::optional<ViewDims> view_into(const Node& source, const Node& node);
 
-// The dot of a kOutput fusion: transposes and reshapes around one dot, all of them strides. The dot
-// reads `lhs` and `rhs` of the parameters, and is written into the root.
-struct DotFusion {
-  const Node* dot = nullptr;
-  const Node* sources[2] = {nullptr, nullptr};  // parameters of the fused computation
-  ViewDims lhs, rhs, result;
-};
-std::optional<DotFusion> dot_fusion(const Computation& fused);
 PreparedKernel lower_dot(const Node& node);
+// Of a kOutput fusion: transposes and reshapes around one dot, all of them strides.
 PreparedKernel lower_dot_fusion(const Node& node);
 
 }  // namespace gspmd
