@@ -158,7 +158,7 @@ struct Measured {
 Measured measure(const std::string& text, int threads, int repeat) {
   const auto module = parse_module(text);
   const CompiledModule compiled = run_pipeline(*module, {});
-  const auto program = build_program(*compiled.program, {});
+  const auto program = build_program(compiled, {});
   Executor executor(program, make_worker_pool(threads));
   auto arguments = random_arguments(*module);
   std::vector<std::shared_ptr<DeviceBuffer>> results;

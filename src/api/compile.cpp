@@ -120,7 +120,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   auto impl = std::make_shared<ExecutableBase::Impl>();
   impl->traced = std::move(traced);
   impl->options = options;
-  const std::unique_ptr<Module> module = impl->traced.module().clone();
+  std::unique_ptr<Module> module = impl->traced.module().clone();
   check_mesh(impl->traced, options, has_annotation(*module));
   module->num_partitions = options.mesh.num_devices();
   module->aliases = pair_donated_leaves(impl->traced, options);
@@ -128,29 +128,24 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   for (const Alias& alias : module->aliases)
     impl->donated[static_cast<size_t>(alias.parameter)] = true;
 
-  impl->stages =
-      located(options.site, [&] { return run_pipeline(*module, pipeline_options(options)); });
+  impl->stages = located(
+      options.site, [&] { return run_pipeline(std::move(module), pipeline_options(options)); });
   std::vector<PassTime>& seconds = impl->stages.seconds;
   read_shardings(*impl);
   log_rematerializations(*impl);
-  MemoryPlan plan;
-  const auto start = Clock::now();
   if (options.prepare) {
+    const auto start = Clock::now();
     ProgramOptions program;
     program.num_devices = options.mesh.num_devices();
     program.reference_kernels = options.reference_kernels;
     program.poison = options.poison;
-    impl->program =
-        located(options.site, [&] { return build_program(*impl->stages.program, program); });
-    plan = memory_plan(*impl->program);
-  } else {
-    plan = located(options.site, [&] { return plan_program_memory(*impl->stages.program); });
+    impl->program = located(options.site, [&] { return build_program(impl->stages, program); });
+    seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
+    if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);
   }
-  seconds.push_back({options.prepare ? "prepare" : "plan",
-                     std::chrono::duration<double>(Clock::now() - start).count()});
-  if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);
-  check_memory_limit(plan, options.memory_limit, "compile: " + options.name, options.site);
-  impl->stats = program_stats(*impl, plan);
+  check_memory_limit(impl->stages.plan, options.memory_limit, "compile: " + options.name,
+                     options.site);
+  impl->stats = program_stats(*impl);
   return impl;
 }
 

@@ -48,7 +48,7 @@ namespace detail {
 // UserError where an argument has no result of its type, or the trees differ.
 std::vector<Alias> pair_donated_leaves(const Traced& traced, const CompileOptions& options);
 
-ExecutableStats program_stats(const ExecutableBase::Impl& impl, const MemoryPlan& plan);
+ExecutableStats program_stats(const ExecutableBase::Impl& impl);
 
 }  // namespace detail
 }  // namespace gspmd

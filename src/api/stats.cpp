@@ -59,7 +59,8 @@ nlohmann::json to_json_list(const std::vector<HeldTensor>& tensors) {
 
 namespace detail {
 
-ExecutableStats program_stats(const ExecutableBase::Impl& impl, const MemoryPlan& plan) {
+ExecutableStats program_stats(const ExecutableBase::Impl& impl) {
+  const MemoryPlan& plan = impl.stages.plan;
   ExecutableStats stats;
   stats.num_devices = impl.num_devices();
   stats.collectives = collective_stats(*impl.stages.local, &impl.options.mesh);

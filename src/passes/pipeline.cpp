@@ -17,6 +17,7 @@
 #include "gspmd/passes/simplify/simplify.h"
 #include "ir/call_nesting.h"
 #include "passes/collectives/merge_reduce_scatters.h"
+#include "passes/memory/guard_bytes.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"
 #include "passes/prepare/normalize.h"
@@ -82,6 +83,10 @@ void combine(State& state) {
   combine_collectives(*state.module, options);
 }
 
+MemoryPlan plan_to_run(const Module& program) {
+  return plan_memory(program, {.guard_bytes = kGuardBytes, .scratch = {}});
+}
+
 struct Pass {
   const char* name;
   void (*run)(State& state);
@@ -132,6 +137,7 @@ const Pass kPasses[] = {
        if (s.options.fuse) fuse(*s.module);
      }},
     {"normalize", [](State& s) { normalize(*s.module); }},
+    {"plan-memory", [](State& s) { s.result.plan = plan_to_run(*s.module); }},
 };
 
 bool names(const std::vector<std::string>& list, std::string_view name) {
@@ -164,12 +170,16 @@ std::vector<std::string> pass_names() {
 }
 
 CompiledModule run_pipeline(const Module& module, const PipelineOptions& options) {
+  return run_pipeline(module.clone(), options);
+}
+
+CompiledModule run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options) {
   const std::vector<std::string> known = pass_names();
   for (const std::string& name : options.disabled)
     if (!names(known, name))
       user_error("disable: there is no pass \"{}\"; passes are {}", name, fmt::join(known, ", "));
-  check_nesting(module);
-  State state{options, module.clone(), {}};
+  check_nesting(*module);
+  State state{options, std::move(module), {}};
   for (size_t i = 0; i < std::size(kPasses); ++i) {
     if (names(options.disabled, kPasses[i].name)) continue;
     const auto start = std::chrono::steady_clock::now();
@@ -182,6 +192,19 @@ CompiledModule run_pipeline(const Module& module, const PipelineOptions& options
   }
   state.result.program = std::move(state.module);
   return std::move(state.result);
+}
+
+CompiledModule prepare_local(const Module& local) {
+  if (local.entry() == nullptr)
+    user_error("prepare_local: module {} has no entry computation", local.name);
+  std::unique_ptr<Module> module = local.clone();
+  join_async(*module);
+  inline_calls(*module, Fusions::kernels);
+  normalize(*module);
+  CompiledModule result;
+  result.plan = plan_to_run(*module);
+  result.program = std::move(module);
+  return result;
 }
 
 }  // namespace gspmd

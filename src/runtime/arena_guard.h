@@ -4,15 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "passes/memory/guard_bytes.h"
 #include "runtime/program.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define GSPMD_GUARD_ARENA 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GSPMD_GUARD_ARENA 1
-#endif
-#endif
 #ifdef GSPMD_GUARD_ARENA
 #include <sanitizer/asan_interface.h>
 #endif
@@ -22,7 +16,6 @@ namespace gspmd {
 // Under AddressSanitizer every buffer has unused bytes behind it, and the memory that nobody may
 // touch at the moment is poisoned. In other builds there are no such bytes and nothing is done.
 #ifdef GSPMD_GUARD_ARENA
-constexpr int64_t kGuardBytes = 64;
 inline void poison_memory(const std::byte* memory, int64_t bytes) {
   __asan_poison_memory_region(memory, static_cast<size_t>(bytes));
 }
@@ -30,7 +23,6 @@ inline void unpoison_memory(const std::byte* memory, int64_t bytes) {
   __asan_unpoison_memory_region(memory, static_cast<size_t>(bytes));
 }
 #else
-constexpr int64_t kGuardBytes = 0;
 inline void poison_memory(const std::byte*, int64_t) {}
 inline void unpoison_memory(const std::byte*, int64_t) {}
 #endif

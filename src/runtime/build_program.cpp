@@ -8,9 +8,9 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/loop_guard.h"
+#include "gspmd/passes/pipeline.h"
+#include "passes/graph/alias.h"
 #include "passes/memory/plan_memory_buffers.h"
-#include "passes/prepare/normalize.h"
-#include "runtime/arena_guard.h"
 #include "runtime/collective_run.h"
 #include "runtime/program.h"
 #include "runtime/reference_kernel.h"
@@ -50,17 +50,15 @@ int64_t flat_leaf(const Shape& shape, const Dims& path) {
   return leaf;
 }
 
-PlanOptions plan_options() { return {.guard_bytes = kGuardBytes, .scratch = {}}; }
-
 class Builder {
  public:
-  Builder(const Module& local, const ProgramOptions& options) : p_(std::make_shared<Program>()) {
+  Builder(const CompiledModule& compiled, const ProgramOptions& options)
+      : p_(std::make_shared<Program>()) {
     if (options.num_devices < 1)
       user_error("build_program: {} devices; give 1 or more", options.num_devices);
     p_->options = options;
-    p_->module = local.clone();
-    normalize(*p_->module);
-    p_->plan = plan_memory(*p_->module, plan_options());
+    p_->module = compiled.program;
+    p_->plan = compiled.plan;
   }
 
   std::shared_ptr<const Program> build() {
@@ -90,8 +88,16 @@ class Builder {
     }
   }
 
+  const BufferPlace& place_of_leaf(const Node& node, int64_t leaf) const {
+    const auto found = p_->plan.places.find({node.id(), leaf});
+    if (found == p_->plan.places.end())
+      user_error("build_program: no memory is planned for \"{}\"; do not disable plan-memory",
+                 node.name());
+    return found->second;
+  }
+
   Slot slot(const Node& node, int64_t leaf) const {
-    const BufferPlace& place = p_->plan.places.at({node.id(), leaf});
+    const BufferPlace& place = place_of_leaf(node, leaf);
     return {place.kind, place.index, place.offset, place.bytes};
   }
 
@@ -148,8 +154,7 @@ class Builder {
 
   void add(const Node& node, Block& block) {
     if (node.is(Opcode::constant)) {
-      constants_[p_->plan.places.at({node.id(), 0}).index] =
-          static_cast<int64_t>(p_->constants.size());
+      constants_[place_of_leaf(node, 0).index] = static_cast<int64_t>(p_->constants.size());
       p_->constants.push_back(known_literal(node));
     } else if (node.is(Opcode::while_)) {
       add_loop(node, block);
@@ -259,18 +264,15 @@ class Builder {
 
 }  // namespace
 
-std::shared_ptr<const Program> build_program(const Module& local, const ProgramOptions& options) {
-  return Builder(local, options).build();
+std::shared_ptr<const Program> build_program(const CompiledModule& compiled,
+                                             const ProgramOptions& options) {
+  return Builder(compiled, options).build();
 }
 
-const MemoryPlan& memory_plan(const Program& program) { return program.plan; }
+std::shared_ptr<const Program> build_program(const Module& local, const ProgramOptions& options) {
+  return build_program(prepare_local(local), options);
+}
 
 int64_t scratch_bytes(const Program& program) { return program.scratch_bytes; }
-
-MemoryPlan plan_program_memory(const Module& local) {
-  const std::unique_ptr<Module> module = local.clone();
-  normalize(*module);
-  return plan_memory(*module, plan_options());
-}
 
 }  // namespace gspmd

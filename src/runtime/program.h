@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gspmd/kernels/prepared_kernel.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/runtime/executor.h"
 
 namespace gspmd {
@@ -75,7 +76,7 @@ struct BranchStep {
 
 class Program {
  public:
-  std::unique_ptr<Module> module;  // normalised; nodes are referred to
+  std::shared_ptr<const Module> module;  // normalised; nodes are referred to
   ProgramOptions options;
   MemoryPlan plan;
   std::vector<Step> steps;

@@ -61,7 +61,4 @@ PipelineOptions pipeline_options(const Command& command, const Module& module);
 // Refuses flag lists that fit neither one value nor one per root element or parameter.
 PropagateOptions propagate_options(const Command& command, const Module& module);
 
-// UserError where one device's part of the program needs more memory than --memory-limit.
-void check_memory_limit(const Command& command, const Module& program);
-
 }  // namespace gspmd::tools

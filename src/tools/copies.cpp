@@ -46,7 +46,7 @@ bool runs_as_copies(const Module& module) {
 }
 
 int64_t CopiesProgram::bytes() const {
-  return saturating_multiply(num_devices, sum_bytes({plan.peak_bytes, input_bytes(*module),
+  return saturating_multiply(num_devices, sum_bytes({compiled.plan.peak_bytes, input_bytes(*module),
                                                      output_bytes(*module), kDeviceBytes}));
 }
 
@@ -56,7 +56,7 @@ CopiesProgram prepare_copies(const Module& module) {
   program.module = for_one_device(module);
   program.num_devices = program.module->num_partitions = module.num_partitions;
   join_async(*program.module);
-  program.plan = plan_program_memory(*program.module);
+  program.compiled = prepare_local(*program.module);
   program.compile_seconds = seconds_since(start);
   return program;
 }
@@ -67,7 +67,7 @@ PerDevice copies_inputs(const CopiesProgram& program, const Command& command) {
 
 PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, const Command& command,
                      double* seconds) {
-  const auto compiled = build_program(*program.module, {program.num_devices});
+  const auto compiled = build_program(program.compiled, {program.num_devices});
   Executor executor(compiled, make_worker_pool(command.threads));
   const auto devices = static_cast<size_t>(program.num_devices);
   std::vector<std::shared_ptr<DeviceBuffer>> arguments;

@@ -17,7 +17,7 @@ bool runs_as_copies(const Module& module);
 // The module as each device runs it. UserError where an op cannot run.
 struct CopiesProgram {
   std::unique_ptr<Module> module;
-  MemoryPlan plan;
+  CompiledModule compiled;
   int64_t num_devices = 1;
   double compile_seconds = 0;
   int64_t bytes() const;  // of all devices, with their arguments and results

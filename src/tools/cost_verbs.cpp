@@ -14,20 +14,20 @@ namespace gspmd::tools {
 int cost_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const Prepared prepared = prepare(*module, pipeline_options(command, *module));
-  check_memory_limit(prepared.plan, command.memory_limit, command.file);
+  check_memory_limit(prepared.compiled.plan, command.memory_limit, command.file);
   const DeviceModel device;
   const CostEstimate cost = estimate_cost(*prepared.compiled.local, device);
   const std::vector<CollectiveStats> collectives =
       collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
   if (command.json) {
     std::vector<std::string> peak_tensors;
-    for (const HeldTensor& tensor : prepared.plan.peak_tensors)
+    for (const HeldTensor& tensor : prepared.compiled.plan.peak_tensors)
       peak_tensors.push_back(to_string(tensor));
     print_json({{"flops_per_device", cost.flops},
                 {"memory_bytes_per_device", cost.memory_bytes},
                 {"collective_bytes_per_device", cost.collective_bytes},
-                {"peak_bytes_per_device", prepared.plan.peak_bytes},
-                {"peak_op", prepared.plan.peak_op},
+                {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
+                {"peak_op", prepared.compiled.plan.peak_op},
                 {"peak_tensors", peak_tensors},
                 {"seconds", cost.seconds},
                 {"device",
@@ -43,8 +43,9 @@ int cost_verb(const Command& command) {
   print_out("  memory traffic     {:.6g} bytes\n", cost.memory_bytes);
   print_out("  sent to others     {:.6g} bytes in {:.0f} collectives\n", cost.collective_bytes,
             cost.collectives);
-  print_out("  peak memory        {} bytes, at {}\n", prepared.plan.peak_bytes,
-            prepared.plan.peak_op.empty() ? "no intermediate value" : prepared.plan.peak_op);
+  print_out("  peak memory        {} bytes, at {}\n", prepared.compiled.plan.peak_bytes,
+            prepared.compiled.plan.peak_op.empty() ? "no intermediate value"
+                                                   : prepared.compiled.plan.peak_op);
   print_out(
       "  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
       "links\n",

@@ -52,7 +52,7 @@ int64_t available_bytes() {
 }  // namespace
 
 int64_t Prepared::bytes() const {
-  return saturating_multiply(num_devices, sum_bytes({plan.peak_bytes, kDeviceBytes}));
+  return saturating_multiply(num_devices, sum_bytes({compiled.plan.peak_bytes, kDeviceBytes}));
 }
 
 Prepared prepare(const Module& module, const PipelineOptions& options) {
@@ -60,7 +60,6 @@ Prepared prepare(const Module& module, const PipelineOptions& options) {
   Prepared prepared;
   prepared.num_devices = options.num_devices;
   prepared.compiled = run_pipeline(module, options);
-  prepared.plan = plan_program_memory(*prepared.compiled.program);
   prepared.compile_seconds = seconds_since(start);
   return prepared;
 }
@@ -123,7 +122,7 @@ void check_time(const std::string& what, const Module& local, int64_t devices,
 
 Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command) {
   const Computation& completed = *prepared.compiled.completed->entry();
-  const auto program = build_program(*prepared.compiled.program, {prepared.num_devices});
+  const auto program = build_program(prepared.compiled, {prepared.num_devices});
   Executor executor(program, make_worker_pool(command.threads));
   std::vector<std::shared_ptr<DeviceBuffer>> arguments;
   for (const Node* parameter : completed.parameters())

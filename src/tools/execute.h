@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
-#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/pipeline.h"
 #include "tools/command.h"
 
@@ -18,7 +17,6 @@ constexpr int64_t kDeviceBytes = 1024;
 // A module compiled for its num_partitions devices, not yet run.
 struct Prepared {
   CompiledModule compiled;
-  MemoryPlan plan;
   double compile_seconds = 0;
   int64_t num_devices = 1;
   int64_t bytes() const;  // of all devices

@@ -89,7 +89,7 @@ int explain_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const PipelineOptions options = pipeline_options(command, *module);
   const CompiledModule compiled = run_pipeline(*module, options);
-  check_memory_limit(command, *compiled.program);
+  check_memory_limit(compiled.plan, command.memory_limit, command.file);
   const std::vector<Explanation> all = explain(*module, options);
   if (command.json) {
     Json list = Json::array();

@@ -7,7 +7,6 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
-#include "gspmd/runtime/executor.h"
 #include "tools/command.h"
 #include "tools/partitioner_options.h"
 #include "tools/streams.h"
@@ -94,11 +93,6 @@ PropagateOptions propagate_options(const Command& command, const Module& module)
   options.replicate_indivisible_boundary =
       !module.frontend_attributes.contains("gspmd.open_outputs");
   return options;
-}
-
-void check_memory_limit(const Command& command, const Module& program) {
-  if (command.memory_limit == INT64_MAX) return;
-  gspmd::check_memory_limit(plan_program_memory(program), command.memory_limit, command.file);
 }
 
 PipelineOptions pipeline_options(const Command& command, const Module& module) {

@@ -44,7 +44,7 @@ Prepared prepare_run(const Module& module, const Command& command) {
     const std::unique_ptr<Module> single = for_one_device(module);
     prepared = prepare(*single, single_options(*single, command));
   }
-  check_memory_limit(prepared.plan, command.memory_limit, command.file);
+  check_memory_limit(prepared.compiled.plan, command.memory_limit, command.file);
   return prepared;
 }
 
@@ -184,7 +184,7 @@ void print_outputs(std::span<const Array> outputs, const std::string& prefix) {
 
 int run_as_copies(const Module& module, const Command& command) {
   const CopiesProgram program = prepare_copies(module);
-  check_memory_limit(program.plan, command.memory_limit, command.file);
+  check_memory_limit(program.compiled.plan, command.memory_limit, command.file);
   check_memory(fmt::format("run of {} copies", program.num_devices),
                saturating_multiply(2, program.bytes()));
   check_time("run", *program.module, program.num_devices, command);
@@ -200,14 +200,14 @@ int run_as_copies(const Module& module, const Command& command) {
   for (const std::vector<Array>& device : outputs) devices.push_back(to_json(device));
   print_json({{"outputs", to_json(outputs[0])},
               {"device_outputs", devices},
-              {"peak_bytes_per_device", program.plan.peak_bytes},
+              {"peak_bytes_per_device", program.compiled.plan.peak_bytes},
               {"seconds", {{"compile", program.compile_seconds}, {"run", seconds}}}});
   return 0;
 }
 
 int verify_copies(const Module& module, const Command& command) {
   const CopiesProgram program = prepare_copies(module);
-  check_memory_limit(program.plan, command.memory_limit, command.file);
+  check_memory_limit(program.compiled.plan, command.memory_limit, command.file);
   check_memory(fmt::format("verify of {} copies", program.num_devices),
                saturating_multiply(1 + kOracleCopies, program.bytes()));
   check_time("verify", *program.module, program.num_devices, command);
@@ -215,7 +215,7 @@ int verify_copies(const Module& module, const Command& command) {
   Verdict verdict;
   verdict.oracle = true;
   verdict.num_devices = program.num_devices;
-  verdict.peak_bytes = program.plan.peak_bytes;
+  verdict.peak_bytes = program.compiled.plan.peak_bytes;
   verdict.compile_seconds = program.compile_seconds;
   verdict.collectives = collective_stats(*program.module);
   const auto start = std::chrono::steady_clock::now();
@@ -260,7 +260,7 @@ int verify_regions(const Module& module, const Command& command) {
   verdict.result = compare(expected, outcome.outputs, false, {command.rtol, command.atol, {}});
   verdict.oracle = true;
   verdict.num_devices = prepared.num_devices;
-  verdict.peak_bytes = prepared.plan.peak_bytes;
+  verdict.peak_bytes = prepared.compiled.plan.peak_bytes;
   verdict.compile_seconds = prepared.compile_seconds;
   verdict.run_seconds = outcome.seconds;
   verdict.collectives =
@@ -286,7 +286,7 @@ int run_verb(const Command& command) {
   if (!command.outputs.empty()) write_outputs(command.outputs, outcome.outputs);
   if (command.json)
     print_json({{"outputs", to_json(outcome.outputs)},
-                {"peak_bytes_per_device", prepared.plan.peak_bytes},
+                {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
                 {"seconds", {{"compile", prepared.compile_seconds}, {"run", outcome.seconds}}}});
   else
     print_outputs(outcome.outputs, "");
@@ -316,7 +316,7 @@ int verify_verb(const Command& command) {
   verdict.exact = expected.exact;
   verdict.oracle = expected.oracle;
   verdict.num_devices = prepared.num_devices;
-  verdict.peak_bytes = prepared.plan.peak_bytes;
+  verdict.peak_bytes = prepared.compiled.plan.peak_bytes;
   verdict.compile_seconds = prepared.compile_seconds;
   verdict.run_seconds = outcome.seconds;
   verdict.reference_seconds = expected.seconds;

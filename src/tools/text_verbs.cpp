@@ -146,7 +146,7 @@ int propagate_verb(const Command& command) {
 int partition_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
   const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
-  check_memory_limit(command, *compiled.program);
+  check_memory_limit(compiled.plan, command.memory_limit, command.file);
   const std::string text = to_text(*compiled.local);
   if (!command.json) {
     write_output(text);

@@ -6,6 +6,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/fuse/fuse.h"
 #include "load.h"
+#include "passes/graph/alias.h"
 #include "passes/memory/plan_memory_buffers.h"
 
 namespace gspmd {

@@ -118,7 +118,7 @@ std::string check(const Module& module) {
   ProgramOptions run;
   run.num_devices = devices;
   run.poison = true;
-  Executor executor(build_program(*compiled.program, run), make_worker_pool(1));
+  Executor executor(build_program(compiled, run), make_worker_pool(1));
   std::vector<std::shared_ptr<DeviceBuffer>> buffers;
   const Computation& completed = *compiled.completed->entry();
   for (size_t p = 0; p < arguments.size(); ++p) {

@@ -282,6 +282,12 @@ ENTRY e {
 
 TEST_CASE("executor: a donated parameter's storage becomes the result, swaps included",
           "[executor]") {
+  // The swapped value is handed on as it is.
+  const std::string handed = GENERATE(
+      "reshape(b)", "bitcast(b)", "bitcast-convert(b)", "opt-barrier(b)",
+      "custom-call(b), custom_call_target=\"Sharding\"",
+      "domain(b), domain={kind=\"sharding\", entry={maximal device=0}, exit={maximal device=0}}");
+  CAPTURE(handed);
   const std::string text = R"(
 HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias), {2}: (2, {}, may-alias) }
 ENTRY e {
@@ -290,7 +296,9 @@ ENTRY e {
   c = f32[5]{0} parameter(2)
   d = f32[5]{0} add(a, b)
   e = f32[5]{0} multiply(d, c)
-  ROOT r = (f32[5]{0}, f32[5]{0}, f32[5]{0}) tuple(b, a, e)
+  h = f32[5]{0} )" + handed +
+                           R"(
+  ROOT r = (f32[5]{0}, f32[5]{0}, f32[5]{0}) tuple(h, a, e)
 }
 )";
   const auto module = parse_module(text);

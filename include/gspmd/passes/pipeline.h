@@ -12,6 +12,7 @@
 #include "gspmd/ir/module_fwd.h"
 #include "gspmd/passes/collectives/windowed_einsum.h"
 #include "gspmd/passes/complete/propagate.h"
+#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/partition/partition.h"
 
 namespace gspmd {
@@ -43,10 +44,11 @@ struct PipelineOptions {
 
 // The module at four stages, and what to know of it.
 struct CompiledModule {
-  std::unique_ptr<Module> completed;   // global shapes, every sharding known
-  std::unique_ptr<Module> uncombined;  // per-device, before combining; nullptr: not kept
-  std::unique_ptr<Module> local;       // per-device, combined; before fusing
-  std::unique_ptr<Module> program;     // what runs
+  std::unique_ptr<Module> completed;      // global shapes, every sharding known
+  std::unique_ptr<Module> uncombined;     // per-device, before combining; nullptr: not kept
+  std::unique_ptr<Module> local;          // per-device, combined; before fusing
+  std::shared_ptr<const Module> program;  // what runs
+  MemoryPlan plan;  // of the program; no places where plan-memory was disabled
   std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
   std::vector<PassTime> seconds;                               // one per pass, in order
 };
@@ -54,6 +56,12 @@ struct CompiledModule {
 // The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's
 // text.
 GSPMD_API CompiledModule run_pipeline(const Module& module, const PipelineOptions& options);
+GSPMD_API CompiledModule run_pipeline(std::unique_ptr<Module> module,
+                                      const PipelineOptions& options);
+
+// Of a module that is per-device as it was given: `program` and `plan` alone. Its fusions run as
+// kernels.
+GSPMD_API CompiledModule prepare_local(const Module& local);
 
 GSPMD_API std::vector<std::string> pass_names();  // in the order in which they run
 

@@ -10,7 +10,6 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
-#include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/runtime/run_counters.h"
 #include "gspmd/runtime/run_trace.h"
 
@@ -45,14 +44,15 @@ struct ProgramOptions {
 // A per-device module made ready to run: kernels prepared, memory planned. Immutable; one program
 // may have several executors.
 class Program;
-// UserError where an op cannot run (names it). The module is read only here.
+struct CompiledModule;  // passes/pipeline.h
+// Keeps the compiled program and its plan. UserError where an op cannot run (names it).
+GSPMD_API std::shared_ptr<const Program> build_program(const CompiledModule& compiled,
+                                                       const ProgramOptions& options);
+// Of a module that is per-device as it was given.
 GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
                                                        const ProgramOptions& options);
-GSPMD_API const MemoryPlan& memory_plan(const Program& program);  // made with the program
 // Bytes that library kernels need beside the plan, per worker thread.
 GSPMD_API int64_t scratch_bytes(const Program& program);
-// The same plan without preparing kernels. UserError as plan_memory.
-GSPMD_API MemoryPlan plan_program_memory(const Module& local);
 
 // Runs a program in lockstep (docs/spec/running.md 1). Owns the arenas. Not thread-safe.
 class GSPMD_API Executor {

@@ -68,6 +68,8 @@ class Explainer {
       : module_(module), pipeline_(pipeline), given_(nodes_by_name(module)) {
     pipeline_.combine = pipeline_.fuse = false;
     pipeline_.keep_uncombined = true;
+    for (const char* pass : {"keep-local", "normalize", "plan-memory"})  // nothing here runs
+      pipeline_.disabled.emplace_back(pass);
     pipeline_.dump = nullptr;
     pipeline_.on_pass = nullptr;
     pipeline_.dump_after.clear();
@@ -296,11 +298,11 @@ class Explainer {
     if (tries <= 0) return nullptr;
     --tries;
     std::optional<std::vector<CollectiveStats>>& result = tried_[key];
-    const std::unique_ptr<Module> changed = module_.clone();
+    std::unique_ptr<Module> changed = module_.clone();
     const Nodes nodes = nodes_by_name(*changed);
     for (const Candidate& c : candidates) find(nodes, c.node)->sharding = c.sharding;
     try {
-      const CompiledModule compiled = run_pipeline(*changed, pipeline_);
+      const CompiledModule compiled = run_pipeline(std::move(changed), pipeline_);
       result = collective_stats(*compiled.uncombined, mesh_.get());
     } catch (const Error&) {
       return nullptr;

@@ -6,7 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
-#include "ops/control/control.h"
+#include "passes/graph/alias.h"
 
 namespace gspmd {
 
@@ -322,13 +322,6 @@ std::vector<const Node*> live_nodes(const Computation& computation) {
     if (reached.count(node.get()) > 0) live.push_back(node.get());
   }
   return live;
-}
-
-bool is_alias(const Node& node) {
-  if (node.is(Opcode::tuple) || node.is(Opcode::get_tuple_element) || is_annotation(node))
-    return true;
-  // Elements of less than a byte may be packed differently.
-  return node.op().has(kAlias) && node.operand(0)->shape.bytes() == node.shape.bytes();
 }
 
 bool can_share(const Node& node, int64_t operand, int64_t leaf) {

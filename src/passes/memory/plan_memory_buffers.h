@@ -15,9 +15,6 @@ std::vector<const Node*> live_nodes(const Computation& computation);
 // every element is read before, or at, the moment its place is written.
 bool can_share(const Node& node, int64_t operand, int64_t leaf);
 
-// Whether a node's value is its operands' storage: reshape, tuple, get-tuple-element, ...
-bool is_alias(const Node& node);
-
 // The line "file:line" that an instruction comes from; of one that passes made, that of an
 // instruction it reads. Empty where none is known.
 std::string source_line_of(const Node& node);

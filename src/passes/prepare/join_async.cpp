@@ -1,6 +1,6 @@
 #include "gspmd/passes/prepare/join_async.h"
 
-#include <optional>
+#include <algorithm>
 #include <vector>
 
 #include "gspmd/base/error.h"
@@ -10,27 +10,25 @@
 namespace gspmd {
 namespace {
 
-std::optional<Opcode> joined_opcode(Opcode start) {
-  switch (start) {
-    case Opcode::all_reduce_start:
-      return Opcode::all_reduce;
-    case Opcode::all_gather_start:
-      return Opcode::all_gather;
-    case Opcode::collective_permute_start:
-      return Opcode::collective_permute;
-    case Opcode::copy_start:
-      return Opcode::copy;
-    case Opcode::async_start:
-      return Opcode::call;
-    default:
-      return std::nullopt;
-  }
-}
+// An operation that text begins and ends apart.
+struct AsyncPair {
+  Opcode start, done;
+  Opcode joined;   // does both
+  int64_t result;  // which element of what the start gives is the result; -1: all of it is
+};
+constexpr AsyncPair kPairs[] = {
+    {Opcode::all_reduce_start, Opcode::all_reduce_done, Opcode::all_reduce, -1},
+    {Opcode::all_gather_start, Opcode::all_gather_done, Opcode::all_gather, 1},
+    {Opcode::collective_permute_start, Opcode::collective_permute_done, Opcode::collective_permute,
+     1},
+    {Opcode::copy_start, Opcode::copy_done, Opcode::copy, 0},
+    {Opcode::async_start, Opcode::async_done, Opcode::call, 1},
+};
 
-bool is_done(const Node& node) {
-  return node.is(Opcode::all_reduce_done) || node.is(Opcode::all_gather_done) ||
-         node.is(Opcode::collective_permute_done) || node.is(Opcode::copy_done) ||
-         node.is(Opcode::async_done);
+const AsyncPair* pair_of(Opcode AsyncPair::*side, const Node& node) {
+  const auto found = std::find_if(std::begin(kPairs), std::end(kPairs),
+                                  [&](const AsyncPair& pair) { return node.is(pair.*side); });
+  return found == std::end(kPairs) ? nullptr : found;
 }
 
 // What a -done ends, through the updates between.
@@ -40,42 +38,117 @@ Node* start_of(const Node& done) {
   return node;
 }
 
-// collective-permute-start may carry more operands than the value: where to write, how much.
-// Updates may bind operands behind those of an async-start.
-std::vector<Node*> operands_of(const Node& start, const Node& done) {
-  if (start.is(Opcode::collective_permute_start)) return {start.operand(0)};
+// Updates may bind operands behind those of the start. `end`: the last of them, or the start.
+std::vector<Node*> bound_operands(const Node& start, const Node* end, const Node& reader) {
   std::vector<const Node*> updates;
-  for (const Node* at = done.operand(0); at != &start; at = at->operand(0)) updates.push_back(at);
+  for (; end != &start; end = end->operand(0)) updates.push_back(end);
   std::vector<Node*> operands = start.operands();
-  while (!updates.empty()) {
+  for (; !updates.empty(); updates.pop_back()) {
     const std::vector<Node*>& more = updates.back()->operands();
     operands.insert(operands.end(), more.begin() + 1, more.end());
-    updates.pop_back();
   }
   if (start.is(Opcode::async_start) && operands.size() != start.called.at(0)->parameters().size())
-    user_error(place_of(done),
-               "async-done: \"{}\" ends a call of \"{}\" with {} of its {} operands bound",
-               done.name(), start.called[0]->name(), operands.size(),
-               start.called[0]->parameters().size());
+    user_error(place_of(reader), "{}: \"{}\" {} a call of \"{}\" with {} of its {} operands bound",
+               opcode_name(reader.opcode()), reader.name(), &reader == &start ? "begins" : "ends",
+               start.called[0]->name(), operands.size(), start.called[0]->parameters().size());
   return operands;
 }
 
-bool join_in(Computation& computation) {
-  std::vector<Node*> ends;
-  for (const auto& node : computation.nodes())
-    if (is_done(*node) && joined_opcode(start_of(*node)->opcode())) ends.push_back(node.get());
-  for (Node* done : ends) {
-    const Node& start = *start_of(*done);
-    const Opcode opcode = *joined_opcode(start.opcode());
-    Attributes attrs = start.attrs;
-    attrs.other.clear();
-    Node* const joined = computation.append(opcode, done->shape, operands_of(start, *done),
-                                            std::move(attrs), done->name());
-    joined->called = start.called;
-    copy_annotations(*done, *joined);
-    computation.replace_uses(done, joined);
+Node* append_joined(Computation& c, const AsyncPair& pair, const Node& start, const Shape& shape,
+                    std::vector<Node*> operands, std::string name) {
+  Attributes attrs = start.attrs;
+  std::erase_if(attrs.other, [](const auto& entry) { return entry.first != "slice_sizes"; });
+  Node* const joined =
+      c.append(pair.joined, shape, std::move(operands), std::move(attrs), std::move(name));
+  joined->called = start.called;
+  return joined;
+}
+
+Node* zeros(Computation& c, const Shape& shape) {
+  if (!shape.is_tuple && shape.dtype == DType::token) return c.append(Opcode::after_all, shape, {});
+  if (!shape.is_tuple) {
+    Attributes attrs;
+    attrs.literal = Array(Shape(shape.dtype, shape.dims));
+    return c.append(Opcode::constant, shape, {}, std::move(attrs));
   }
-  return !ends.empty();
+  std::vector<Node*> elements;
+  for (const Shape& element : shape.elements) elements.push_back(zeros(c, element));
+  return c.append(Opcode::tuple, shape, std::move(elements));
+}
+
+// What a start declares, of a result that is there at once: the operands beside it, and zeros for
+// whatever else.
+Node* started(Computation& c, const AsyncPair& pair, const Node& start) {
+  const Shape& shape = start.shape;
+  const auto result = static_cast<size_t>(pair.result), given = 1 - result;
+  std::vector<Node*> operands = bound_operands(start, &start, start);
+  if (pair.result < 0) {
+    Node* const all = append_joined(c, pair, start, shape, std::move(operands), start.name());
+    copy_annotations(start, *all);
+    return all;
+  }
+  std::vector<Node*> elements(2);
+  const Shape& declared = shape.elements.at(given);
+  const bool bare = !declared.is_tuple || (operands.size() == 1 && operands[0]->shape == declared);
+  elements[given] = bare ? operands.at(0) : c.append(Opcode::tuple, declared, operands);
+  elements[result] =
+      append_joined(c, pair, start, shape.elements.at(result), std::move(operands), start.name());
+  elements[result]->metadata = start.metadata;
+  for (size_t i = 2; i < shape.elements.size(); ++i)
+    elements.push_back(zeros(c, shape.elements[i]));
+  Node* const all = c.append(Opcode::tuple, shape, std::move(elements));
+  copy_annotations(start, *all);
+  return all;
+}
+
+// For a start, update or end whose other side is in another computation, or behind a tuple: the
+// same value, made at the start. nullptr for other nodes.
+Node* at_once(Computation& c, const Node& node) {
+  if (const AsyncPair* pair = pair_of(&AsyncPair::start, node)) return started(c, *pair, node);
+  if (node.is(Opcode::async_update)) return node.operand(0);
+  const AsyncPair* const pair = pair_of(&AsyncPair::done, node);
+  if (pair == nullptr) return nullptr;
+  if (pair->result < 0) return node.operand(0);
+  Attributes attrs;
+  attrs.index = pair->result;
+  Node* const result =
+      c.append(Opcode::get_tuple_element, node.shape, {node.operand(0)}, std::move(attrs));
+  copy_annotations(node, *result);
+  return result;
+}
+
+std::vector<Node*> nodes_of(const Computation& computation) {
+  std::vector<Node*> nodes;
+  for (const auto& node : computation.nodes()) nodes.push_back(node.get());
+  return nodes;
+}
+
+bool join_pairs(Computation& c) {
+  bool changed = false;
+  for (Node* done : nodes_of(c)) {
+    if (pair_of(&AsyncPair::done, *done) == nullptr) continue;
+    const Node& start = *start_of(*done);
+    const AsyncPair* const pair = pair_of(&AsyncPair::start, start);
+    if (pair == nullptr) continue;
+    Node* const joined = append_joined(
+        c, *pair, start, done->shape, bound_operands(start, done->operand(0), *done), done->name());
+    copy_annotations(*done, *joined);
+    c.replace_uses(done, joined);
+    changed = true;
+  }
+  if (changed) c.remove_dead();  // starts whose ends are gone
+  return changed;
+}
+
+bool join_in(Computation& c) {
+  bool changed = join_pairs(c);
+  for (Node* node : nodes_of(c)) {
+    Node* const joined = at_once(c, *node);
+    if (joined == nullptr) continue;
+    c.replace_uses(node, joined);
+    changed = true;
+  }
+  return changed;
 }
 
 }  // namespace

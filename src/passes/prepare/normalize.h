@@ -4,10 +4,9 @@
 
 namespace gspmd {
 
-// Brings a per-device module into the form that runs: calls inlined, and fusions that only the
-// executor can run; every computation of a loop or conditional called by that one alone, none that
-// nobody calls; and a copy where a state leaf or donated parameter would move to another place (a
-// swap).
+// Brings a per-device module, its calls inlined, into the form that runs: every computation of a
+// loop or conditional called by that one alone, none that nobody calls; and a copy where a state
+// leaf or donated parameter would move to another place (a swap).
 void normalize(Module& module);
 
 }  // namespace gspmd
