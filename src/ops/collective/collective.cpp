@@ -296,7 +296,7 @@ constexpr OpInfo exchange(Opcode opcode, decltype(OpInfo::infer) infer,
                           decltype(OpInfo::factors) factors = nullptr, uint32_t traits = 0,
                           CompletionRules completion = kPointwiseCompletion) {
   return {.opcode = opcode,
-          .traits = kCollective | kIntegerPreserving | traits,
+          .traits = kCollective | kIntegerPreserving | kMadeAsOne | traits,
           .operands = {1, -1},
           .infer = infer,
           .factors = factors,

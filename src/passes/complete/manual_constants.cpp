@@ -34,8 +34,14 @@ Nodes made_of_constants(const Computation& computation) {
   return found;
 }
 
-// Arrays that are manual or computed from such, up to the end of their region.
-Nodes inside_manual(const Computation& computation) {
+// Whether it reads its operands in a region, not as a region's start.
+bool reads_inside(const Node& user, const Nodes& manual) {
+  return manual.contains(&user) && user.attrs.custom_call_target != "SPMDFullToShardShape";
+}
+
+// What is manual or computed from such, up to the end of its region; and what such is computed from
+// that is no constant, back to the start of the region.
+Nodes inside_manual(const Computation& computation, const Nodes& constants) {
   Nodes found;
   for (const auto& node : computation.nodes()) {
     if (node->shape.is_tuple || node->attrs.custom_call_target == "SPMDShardToFullShape") continue;
@@ -44,13 +50,20 @@ Nodes inside_manual(const Computation& computation) {
                                      [&](const Node* operand) { return found.contains(operand); });
     if (follows || is_all_manual(node->sharding)) found.insert(node.get());
   }
+  for (auto node = computation.nodes().rbegin(); node != computation.nodes().rend(); ++node) {
+    if ((*node)->sharding || constants.contains(node->get())) continue;
+    const std::vector<Node*> users = (*node)->users();
+    if (std::any_of(users.begin(), users.end(),
+                    [&](const Node* user) { return reads_inside(*user, found); }))
+      found.insert(node->get());
+  }
   return found;
 }
 
 bool split(Computation& computation) {
-  Nodes manual = inside_manual(computation);
-  if (manual.empty()) return false;
   const Nodes constants = made_of_constants(computation);
+  Nodes manual = inside_manual(computation, constants);
+  if (manual.empty()) return false;
   std::vector<Node*> readers_first;
   for (const auto& node : computation.nodes())
     if (constants.contains(node.get())) readers_first.push_back(node.get());
@@ -59,8 +72,7 @@ bool split(Computation& computation) {
   for (Node* node : readers_first) {
     std::vector<Node*> inside;
     for (Node* user : node->users())
-      if (manual.contains(user) && user->attrs.custom_call_target != "SPMDFullToShardShape")
-        inside.push_back(user);
+      if (reads_inside(*user, manual)) inside.push_back(user);
     if (inside.empty()) continue;
     if (inside.size() == node->users().size() && !node->is_root()) {
       manual.insert(node);

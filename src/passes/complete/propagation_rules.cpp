@@ -33,9 +33,11 @@ bool is_main_thread(const Node& node) {
   return found == at->attrs.other.end() || found->second == "\"main\"" || found->second == "main";
 }
 
-// Values that are made as one: all parts are manual if an operand is. A tuple only lists values.
+// All parts are manual if one is. A tuple only lists values.
+bool is_made_as_one(const Node& node) { return !node.shape.is_tuple || node.op().has(kMadeAsOne); }
+
 bool takes_manual(const Node& node) {
-  if (!node.shape.is_tuple || node.op().has(kMadeAsOne)) return true;
+  if (is_made_as_one(node)) return true;
   const bool async =
       node.is(Opcode::async_start) || node.is(Opcode::async_update) || node.is(Opcode::async_done);
   return async && !is_main_thread(node);
@@ -275,7 +277,7 @@ bool Propagation::infer_from_users(Node& node, int level) {
   if (given(node)) return refine_open(node, level, true);
   if (is_all_manual(node.sharding)) return false;
   const std::vector<Node*> users = node.users();
-  if (!node.sharding && !node.shape.is_tuple)
+  if (!node.sharding && is_made_as_one(node))
     for (const Node* user : users)
       if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
   if (!may_be_tiled(node)) return false;
