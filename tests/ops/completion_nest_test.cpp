@@ -48,7 +48,7 @@ const std::map<Opcode, const char*>& special_ops() {
 bool is_pointwise_rule(const CompletionRules& rules) {
   const bool forward =
       rules.forward == pointwise_forward || rules.forward == representative_forward;
-  return forward && rules.suggestions == same_dims_suggestions;
+  return forward && (!rules.suggestions || rules.suggestions == same_dims_suggestions);
 }
 
 TEST_CASE("Ops with completion rules of their own are on the list") {

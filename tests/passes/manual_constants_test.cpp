@@ -46,21 +46,40 @@ const std::string kBesideOutside = R"(
   ROOT r = f32[8,4] add(o, beside)
 )";
 
+// The same on the first axis of eight devices as 4x2; automatic on the second.
+std::string on_one_axis(std::string text) {
+  const std::pair<std::string, std::string> changes[] = {
+      {"num_partitions=4", "num_partitions=8"},
+      {"{manual}", "{devices=[1,1,4,2]<=[8] last_tile_dims={manual, replicated}}"},
+      {"{devices=[4,1]<=[4]}", "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"},
+      {"{{0,1,2,3}}", "{{0,2,4,6},{1,3,5,7}}"},
+      {"{{1,0},{2,3}}", "{{2,0},{3,1},{4,6},{5,7}}"},
+      {"{{0,1},{1,2},{2,3}}", "{{0,2},{2,4},{4,6},{1,3},{3,5},{5,7}}"},
+      {"{{0,1},{1,0},{2,3}}", "{{0,2},{2,0},{4,6},{1,3},{3,1},{5,7}}"}};
+  for (const auto& [from, to] : changes)
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  return text;
+}
+
 // Empty when the region that makes `v`, f32[2,4], of `f` gives what its copies give.
-std::string difference(const std::string& begin, const std::string& body, const std::string& end) {
-  const auto module = parse_module(kCalled + "ENTRY e {\n" + begin + R"(
+std::string difference(const std::string& begin, const std::string& body, const std::string& end,
+                       bool partly) {
+  const std::string text = kCalled + "ENTRY e {\n" + begin + R"(
   p = f32[2,4] collective-permute(f), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3}}
-)" + body + kEnd + end + "}\n");
+)" + body + kEnd + end + "}\n";
+  const auto module = parse_module(partly ? on_one_axis(text) : text);
+  const int64_t devices = module->num_partitions;
   try {
     PipelineOptions options;
-    options.num_devices = 4;
+    options.num_devices = devices;
     options.verify_between = true;
     const std::vector<Value> arguments = integer_arguments(*module, 3);
     const CompiledModule compiled = run_pipeline(*module, options);
     const auto copies = copies_with_regions(*compiled.completed);
-    const std::vector<std::vector<Value>> all(4, arguments);
-    const Value expected = evaluate_devices(*copies, 4, all).at(0);
-    const Value found = run_partitioned(compiled, 4, arguments);
+    const std::vector<std::vector<Value>> all(static_cast<size_t>(devices), arguments);
+    const Value expected = evaluate_devices(*copies, devices, all).at(0);
+    const Value found = run_partitioned(compiled, devices, arguments);
     return bitwise_equal(expected.array, found.array) ? "" : to_text(*compiled.local);
   } catch (const Error& error) {
     return error.what();
@@ -124,9 +143,11 @@ TEST_CASE("what makes several values is manual where an operand or a result is",
                        "replica_groups={{1,0},{2,3}}\n"
                        "  v = f32[2,4] get-tuple-element(t), index=0"),
        }) {
-    INFO(body);
-    CHECK(difference(kFromNothing, body, kRead) == "");
-    CHECK(difference(kFromNothing, body, kBesideOutside) == "");
-    CHECK(difference(kFromOutside, body, kRead) == "");
+    for (const bool partly : {false, true}) {
+      INFO(body << "\npartly manual: " << partly);
+      CHECK(difference(kFromNothing, body, kRead, partly) == "");
+      CHECK(difference(kFromNothing, body, kBesideOutside, partly) == "");
+      CHECK(difference(kFromOutside, body, kRead, partly) == "");
+    }
   }
 }

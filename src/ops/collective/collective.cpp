@@ -255,14 +255,19 @@ Value evaluate_alone(const EvalContext& context) {
   return started;
 }
 
-// Operand i and result leaf i, each with factors of its own.
+// Operand i and result leaf i, each with factors of its own. Dims of another size are scattered,
+// and what tells a permute its places is beside: no loops of a result.
 FactorRule same_dims_factors(const Node& node) {
   FactorRule rule = no_factors(node);
-  for (size_t i = 0; i < rule.operands.size(); ++i)
-    for (size_t d = 0; d < rule.operands[i].size(); ++d)
-      rule.operands[i][d] = rule.results[i][d] = add_factor(rule, node.operands()[i]->dims()[d]);
+  const std::vector<Shape> results = leaf_shapes(node.shape);
+  for (size_t i = 0; i < rule.operands.size() && i < results.size(); ++i)
+    for (size_t d = 0; d < rule.operands[i].size() && d < results[i].dims.size(); ++d)
+      if (const int64_t size = results[i].dims[d]; size == node.operands()[i]->dims()[d])
+        rule.operands[i][d] = rule.results[i][d] = add_factor(rule, size);
   return rule;
 }
+
+FactorRule same_dims_nest(const Node& node, CompletionMode) { return same_dims_factors(node); }
 
 // Over a channel partitions speak of their own values, which completion has no whole value for; but
 // where only some axes are manual, values are whole along the others.
@@ -288,8 +293,13 @@ std::optional<Partitioned> partition_collective(PartitionContext& context, Node&
   return Partitioned{context.reshard(node.operand(0), s), s};
 }
 
-constexpr CompletionRules kTogether{pointwise_forward, same_dims_suggestions, without_channel};
-constexpr CompletionRules kApart{representative_forward, same_dims_suggestions, without_channel};
+constexpr CompletionRules kTogether{
+    .forward = pointwise_forward, .may_be_tiled = without_channel, .speakers = Speakers::all};
+constexpr CompletionRules kApart{.forward = representative_forward,
+                                 .may_be_tiled = without_channel,
+                                 .nest = same_dims_nest,
+                                 .speakers = Speakers::all};
+constexpr CompletionRules kPermuted{.forward = pointwise_forward, .speakers = Speakers::all};
 
 // One exchange between devices, in a module that is to be partitioned over one replica.
 constexpr OpInfo exchange(Opcode opcode, decltype(OpInfo::infer) infer,
@@ -321,7 +331,8 @@ const OpInfo kRows[] = {
     exchange(Opcode::all_gather, infer_all_gather),
     exchange(Opcode::reduce_scatter, infer_reduce_scatter, nullptr, 0, kApart),
     exchange(Opcode::all_to_all, infer_all_to_all),
-    exchange(Opcode::collective_permute, infer_collective_permute, same_dims_factors, kPointwise),
+    exchange(Opcode::collective_permute, infer_collective_permute, same_dims_factors, kPointwise,
+             kPermuted),
     exchange(Opcode::collective_broadcast, infer_collective_broadcast, same_dims_factors),
     per_device(Opcode::ragged_all_to_all, kCollective, infer_ragged_all_to_all, nullptr),
     per_device(Opcode::all_reduce_start, kCollective, infer_all_reduce, evaluate_alone),

@@ -76,6 +76,7 @@ class Propagation {
   bool infer_from_elements(Node& node, int level);
   bool copy_replication(Node& node, int level);
   bool become_manual(Node& node, const Node& via);
+  bool enter_region(Node& node, const Node& via);
   bool refine_open(Node& node, int level, bool from_users);
   bool refine_with_conversion(Node& annotation, Node& conversion, const Sharding& wanted,
                               const Node& via);

@@ -64,6 +64,14 @@ const Node* generator_of_seed(const Node& node) {
   return nullptr;
 }
 
+// What is manual of a value in a region that is manual on some axes, with all dims whole; nullopt
+// outside of such.
+std::optional<Sharding> region_of(const Node& node, int64_t rank) {
+  const Sharding* s = tiled_leaf(node);
+  if (!s || s->manual_digits().empty()) return std::nullopt;
+  return whole_except(*s, {}, rank);
+}
+
 // A reader says what it wants of a value where it reads it first.
 int64_t first_position(const Node& user, const Node& value) {
   int64_t operand = 0;
@@ -81,6 +89,16 @@ bool Propagation::become_manual(Node& node, const Node& via) {
   }
   std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(node.shape)), Sharding::manual());
   set_sharding(node, Sharding::tuple(std::move(leaves)), via);
+  return true;
+}
+
+// An op that cannot be split is in the region that its neighbour is in.
+bool Propagation::enter_region(Node& node, const Node& via) {
+  if (!has_no_tiles(node) || !is_made_as_one(node) || node.is(Opcode::parameter)) return false;
+  if (!region_of(via, 0)) return false;
+  std::vector<Sharding> leaves;
+  for (const Shape& leaf : leaf_shapes(node.shape)) leaves.push_back(*region_of(via, leaf.rank()));
+  set_sharding(node, node.shape.is_tuple ? Sharding::tuple(std::move(leaves)) : leaves.at(0), via);
   return true;
 }
 
@@ -135,7 +153,11 @@ bool Propagation::infer_from_operands(Node& node, int level) {
         return false;
       return become_manual(node, *operand);
     }
-  if (!may_be_tiled(node)) return copy_replication(node, level);
+  if (!may_be_tiled(node)) {
+    for (const Node* operand : node.operands())
+      if (enter_region(node, *operand)) return true;
+    return copy_replication(node, level);
+  }
   if (generator_of_seed(node)) return false;
   if (node.is(Opcode::tuple)) return infer_tuple(node);
   const std::vector<ShardingProposal> proposals = proposals_of_operands(node, mode(level));
@@ -280,10 +302,15 @@ bool Propagation::infer_from_users(Node& node, int level) {
   if (!node.sharding && is_made_as_one(node))
     for (const Node* user : users)
       if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
-  if (!may_be_tiled(node)) return false;
+  if (!may_be_tiled(node)) {
+    for (const Node* user : users)
+      if (!starts_manual(*user) && enter_region(node, *user)) return true;
+    return false;
+  }
   if (const Node* generator = generator_of_seed(node); generator && level > 0) {
-    if (node.sharding && node.sharding->is_replicated()) return false;
-    set_sharding(node, Sharding::replicated(), *generator);
+    const Sharding whole = region_of(*generator, node.rank()).value_or(Sharding::replicated());
+    if (node.sharding && *node.sharding == whole) return false;
+    set_sharding(node, whole, *generator);
     return true;
   }
   bool changed = infer_from_elements(node, level);
@@ -291,6 +318,9 @@ bool Propagation::infer_from_users(Node& node, int level) {
     if (!is_array_element(*user, node))
       if (const auto candidate = suggestion_of_user(*user, first_position(*user, node), level))
         changed |= improve(node, *candidate, *user, level, false);
+  for (const Node* user : users)
+    if (!node.sharding && !may_be_tiled(*user) && !starts_manual(*user))
+      changed |= enter_region(node, *user);
   return changed;
 }
 
