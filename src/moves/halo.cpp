@@ -11,10 +11,6 @@ namespace {
 
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-Interval intersect(Interval a, Interval b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
 Interval needed(const HeldDim& dim, const Access& access, int64_t tile) {
   const int64_t first = access.first(tile);
   return intersect({first, first + access.length}, {0, std::min(dim.size, access.end)});
@@ -55,6 +51,33 @@ std::vector<Edge> edges_of(const HeldDim& dim, const Access& access, bool& own) 
     }
   }
   return edges;
+}
+
+// The part is sent in this round, from element `send` of what the sender has on.
+void add(TransferRound& round, int64_t tiles, const Edge& edge, int64_t send) {
+  round.use.resize(static_cast<size_t>(tiles));
+  round.send.resize(static_cast<size_t>(tiles));
+  round.begin.resize(static_cast<size_t>(tiles));
+  round.pairs.emplace_back(edge.from, edge.to);
+  round.size = std::max(round.size, edge.part.size());
+  round.use[static_cast<size_t>(edge.to)] = edge.part;
+  round.send[static_cast<size_t>(edge.from)] = send;
+}
+
+// All senders of a round send as much, out of `held` elements: what is sent may begin before the
+// part that is wanted. Returns how many elements one tile gets.
+int64_t settle(std::vector<TransferRound>& rounds, int64_t held) {
+  int64_t received = 0;
+  for (TransferRound& r : rounds) {
+    received += r.size;
+    for (const auto& [from, to] : r.pairs) {
+      int64_t& send = r.send[static_cast<size_t>(from)];
+      const int64_t fits = std::min(send, held - r.size);
+      r.begin[static_cast<size_t>(to)] = r.use[static_cast<size_t>(to)].begin - (send - fits);
+      send = fits;
+    }
+  }
+  return received;
 }
 
 int64_t most_at_one_tile(const std::vector<Edge>& edges, int64_t tiles) {
@@ -147,26 +170,9 @@ TransferPlan plan_transfer(const HeldDim& dim, const Access& access) {
       for (round = 0; !free(round);) ++round;
     sends[{round, e.from}] = gets[{round, e.to}] = true;
     if (round >= std::ssize(plan.rounds)) plan.rounds.resize(static_cast<size_t>(round) + 1);
-    TransferRound& r = plan.rounds[static_cast<size_t>(round)];
-    r.pairs.emplace_back(e.from, e.to);
-    r.size = std::max(r.size, e.part.size());
-    const auto tiles = static_cast<size_t>(dim.tiles);
-    if (r.use.empty()) {
-      r.use.resize(tiles);
-      r.send.resize(tiles);
-      r.begin.resize(tiles);
-    }
-    r.use[static_cast<size_t>(e.to)] = e.part;
-    r.send[static_cast<size_t>(e.from)] = e.part.begin - e.from * dim.shard;
+    add(plan.rounds[static_cast<size_t>(round)], dim.tiles, e, e.part.begin - e.from * dim.shard);
   }
-  for (TransferRound& r : plan.rounds) {
-    plan.received += r.size;
-    for (const auto& [from, to] : r.pairs) {  // what is sent lies in the shard
-      int64_t& send = r.send[static_cast<size_t>(from)];
-      send = std::min(send, dim.shard - r.size);
-      r.begin[static_cast<size_t>(to)] = from * dim.shard + send;
-    }
-  }
+  plan.received = settle(plan.rounds, dim.shard);
   return plan;
 }
 
@@ -213,13 +219,8 @@ std::optional<JoinPlan> plan_join(const std::vector<HeldDim>& sources,
   if (rounds.empty() && !pieces.empty()) return std::nullopt;
   std::vector<int64_t> begins{0};  // of the sources' shards, in a row
   for (const HeldDim& source : sources) begins.push_back(begins.back() + source.shard);
-  const auto tiles = static_cast<size_t>(sources[0].tiles);
   for (const PieceRound& round : rounds) {
-    TransferRound r;
-    r.size = round.size[0];
-    r.use.resize(tiles);
-    r.send.resize(tiles);
-    r.begin.resize(tiles);
+    TransferRound& r = plan.rounds.emplace_back();
     for (const PieceRound::Move& move : round.moves) {
       const int64_t at = move.use.start[0];
       const auto part = std::find_if(parts.begin(), parts.end(), [&](const JoinedPart& p) {
@@ -227,16 +228,11 @@ std::optional<JoinPlan> plan_join(const std::vector<HeldDim>& sources,
       });
       const HeldDim& source = sources[static_cast<size_t>(part->source)];
       const int64_t inside = at - part->at + part->elements.begin - move.source * source.shard;
-      const int64_t send = begins[static_cast<size_t>(part->source)] + inside;
-      const int64_t fits = std::min(send, begins.back() - r.size);  // what is sent is in the row
-      r.pairs.emplace_back(move.source, move.target);
-      r.send[static_cast<size_t>(move.source)] = fits;
-      r.begin[static_cast<size_t>(move.target)] = at - (send - fits);
-      r.use[static_cast<size_t>(move.target)] = {at, at + move.use.size[0]};
+      add(r, source.tiles, {move.source, move.target, {at, at + move.use.size[0]}},
+          begins[static_cast<size_t>(part->source)] + inside);
     }
-    plan.received += r.size;
-    plan.rounds.push_back(std::move(r));
   }
+  plan.received = settle(plan.rounds, begins.back());
   return plan;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -14,6 +15,9 @@ struct Interval {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end > begin ? end - begin : 0; }
 };
+inline Interval intersect(Interval a, Interval b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
 
 // A dim of `size` elements held in `tiles` pieces: tile t has [t * shard, (t + 1) * shard) of it.
 struct HeldDim {

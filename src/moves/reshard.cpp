@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "mesh/digit_tools.h"
 #include "mesh/layout.h"
+#include "moves/price.h"
 #include "moves/reshard_detour.h"
 #include "moves/reshard_search.h"
 
@@ -277,12 +278,12 @@ std::optional<ReshardPlan> one_way(const Shape& global, const Sharding& from, co
     const Digits &a = from.dim(d), &b = to.dim(d);
     if (a == b) continue;
     const Digits digits = slice ? difference(b, a).value() : difference(a, b).value();
-    if (!slice)
-      plan.cost.bytes +=
-          saturating_multiply(local_shape(global, here).bytes(), tile_count(digits) - 1);
+    const auto kind = slice ? ReshardKind::dynamic_slice : ReshardKind::all_gather;
+    const int64_t bytes = local_shape(global, here).bytes(), group = tile_count(digits);
+    plan.cost.bytes = saturating_add(
+        plan.cost.bytes, sent_bytes(kind, bytes, saturating_multiply(bytes, group), group));
     Sharding next = here.with_dim(d, b, global.rank(), order);
-    plan.steps.push_back(
-        {slice ? ReshardKind::dynamic_slice : ReshardKind::all_gather, d, -1, digits, here, next});
+    plan.steps.push_back({kind, d, -1, digits, here, next});
     ++plan.cost.steps;
     here = std::move(next);
   }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "moves/price.h"
 #include "moves/reshard_search.h"
 
 namespace gspmd {
@@ -45,10 +46,6 @@ Needs needs_of(const std::vector<HeldBox>& have, const std::vector<HeldBox>& wan
   needs.in_place = needy.empty();
   return needs;
 }
-
-}  // namespace
-
-namespace {
 
 // Lists of devices are made for these only.
 void check_listed(int64_t num_devices) {
@@ -126,7 +123,6 @@ void ReshardSearch::count_pieces(const AtomLayout& before, Move& move, bool rela
 // Every device that is to have the whole value and has it not gets it from the first that has.
 ReshardSearch::Move ReshardSearch::whole_crossing(const AtomLayout& s,
                                                   const AtomLayout& after) const {
-  Move m{ReshardKind::collective_broadcast, -1, -1, {}, after, 0};
   const DeviceOrder a = p_.orders[0], b = p_.orders[1];
   std::vector<int64_t> group{a->device(0)};
   if (a->count < p_.num_devices) {
@@ -135,14 +131,23 @@ ReshardSearch::Move ReshardSearch::whole_crossing(const AtomLayout& s,
       if (a->rank(b->device(rank)) < 0) group.push_back(b->device(rank));
   }
   if (group.size() == 1) {
+    Move m{ReshardKind::collective_broadcast, -1, -1, {}, after, 0};
     m.steps = 0;
     return m;
   }
-  m.bytes = local_bytes(s);
+  return broadcast(s, after, {std::move(group)});
+}
+
+// The first of each group sends its whole shard to the others.
+ReshardSearch::Move ReshardSearch::broadcast(const AtomLayout& s, const AtomLayout& after,
+                                             std::vector<std::vector<int64_t>> groups) const {
+  const int64_t bytes = local_bytes(s);
+  const auto kind = ReshardKind::collective_broadcast;
+  Move m{kind, -1, -1, {}, after, sent_bytes(kind, bytes, bytes, 1)};
   auto transfer = std::make_shared<PieceTransfer>();
   transfer->have = boxes(s);
   transfer->want = boxes(after);
-  transfer->groups.push_back(std::move(group));
+  transfer->groups = std::move(groups);
   m.pieces = std::move(transfer);
   return m;
 }
@@ -151,13 +156,12 @@ ReshardSearch::Move ReshardSearch::whole_crossing(const AtomLayout& s,
 std::optional<ReshardSearch::Move> ReshardSearch::crossing(const AtomLayout& s,
                                                            const AtomLayout& after) const {
   if (is_whole(s)) return whole_crossing(s, after);
-  Move m{ReshardKind::collective_permute, -1, -1, {}, after, local_bytes(s)};
+  Move m = permute(s, after);
   const int64_t count = p_.orders[0]->count;
   const bool equal_sets = count == p_.orders[1]->count;
   if (count + p_.orders[1]->count > kManyDevices || p_.num_devices > kMostListed)
     return equal_sets ? std::optional(m) : std::nullopt;
-  const std::vector<HeldBox> have = boxes(s), want = boxes(after);
-  Needs needs = needs_of(have, want);
+  Needs needs = needs_of(boxes(s), boxes(after));
   if (needs.in_place) {
     m.bytes = m.steps = 0;
     return m;
@@ -169,15 +173,7 @@ std::optional<ReshardSearch::Move> ReshardSearch::crossing(const AtomLayout& s,
     m.counted = false;
     return m;
   }
-  m.kind = ReshardKind::collective_broadcast;
-  m.steps = 1;
-  m.bytes = local_bytes(s);
-  auto transfer = std::make_shared<PieceTransfer>();
-  transfer->have = have;
-  transfer->want = want;
-  transfer->groups = std::move(needs.groups);
-  m.pieces = std::move(transfer);
-  return m;
+  return broadcast(s, after, std::move(needs.groups));
 }
 
 void ReshardSearch::crossings(const AtomLayout& s, std::vector<Move>& out) const {

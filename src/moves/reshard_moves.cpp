@@ -41,13 +41,15 @@ bool ReshardSearch::nests(int64_t d, int64_t coarse, int64_t fine) const {
   return coarse == 1 || ceil_div(n, coarse) == fine / coarse * ceil_div(n, fine);
 }
 
-int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, int64_t have,
-                                     int64_t want) const {
-  const int64_t count = tiles(s.dims[d], s.ordered);
-  if (have == want || count == 1) return 0;
+int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, const std::vector<int>& from,
+                                     const std::vector<int>& to) const {
+  const int64_t n = p_.global.dims[d], count = tiles(s.dims[d], s.ordered);
+  const int64_t a = tiles(from, s.ordered), b = tiles(to, s.ordered), few = std::min(a, b);
+  const int64_t have = a / few * ceil_div(n, a), want = b / few * ceil_div(n, b);
+  if (few == 1 || have == want || count == 1) return 0;
   const auto [known, fresh] =
       realigned_.try_emplace({static_cast<int64_t>(d), count, have, want}, INT64_MAX);
-  const HeldDim held{p_.global.dims[d], count, have};
+  const HeldDim held{n, count, have};
   const Access access{want, 0, 1, want};
   if (fresh && is_addressable(held, access))
     known->second = choose_exchange(held, access, p_.orders[s.ordered]->count).received;
@@ -56,22 +58,6 @@ int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, int64_t have
     if (e != d)
       bytes = saturating_multiply(bytes, ceil_div(p_.global.dims[e], tiles(s.dims[e], s.ordered)));
   return bytes;
-}
-
-int64_t ReshardSearch::bytes_to_split(const AtomLayout& s, size_t d, const std::vector<int>& coarse,
-                                      const std::vector<int>& fine) const {
-  const int64_t n = p_.global.dims[d];
-  const int64_t few = tiles(coarse, s.ordered), many = tiles(fine, s.ordered);
-  if (nests(static_cast<int64_t>(d), few, many)) return 0;
-  return realign_bytes(s, d, ceil_div(n, few), many / few * ceil_div(n, many));
-}
-
-int64_t ReshardSearch::bytes_to_join(const AtomLayout& s, size_t d, const std::vector<int>& fine,
-                                     const std::vector<int>& coarse) const {
-  const int64_t n = p_.global.dims[d];
-  const int64_t few = tiles(coarse, s.ordered), many = tiles(fine, s.ordered);
-  if (nests(static_cast<int64_t>(d), few, many)) return 0;
-  return realign_bytes(s, d, many / few * ceil_div(n, many), ceil_div(n, few));
 }
 
 bool ReshardSearch::wanted_on(int64_t d, int atom) const {
@@ -89,19 +75,29 @@ bool ReshardSearch::is_free(const AtomLayout& s, int atom) const {
   return !contains(s.unreduced, atom);
 }
 
+// Of the last `count` atoms of dim d.
+ReshardSearch::Move ReshardSearch::gather(const AtomLayout& s, size_t d, size_t count) const {
+  Move m{ReshardKind::all_gather, static_cast<int64_t>(d), -1, suffix(s.dims[d], count), s, 0};
+  m.after.dims[d].resize(s.dims[d].size() - count);
+  const int64_t realign = realign_bytes(m.after, d, s.dims[d], m.after.dims[d]);
+  m.realigned = realign > 0;
+  const int64_t group = tiles(m.atoms, s.ordered);
+  const int64_t have = local_bytes(s), padded = saturating_multiply(have, group);
+  m.bytes = saturating_add(realign, sent_bytes(m.kind, have, padded, group));
+  return m;
+}
+
 void ReshardSearch::gathers(const AtomLayout& s, std::vector<Move>& out) const {
   for (size_t d = 0; d < s.dims.size(); ++d)
-    for (size_t k = 1; k <= s.dims[d].size(); ++k) {
-      Move m{ReshardKind::all_gather, static_cast<int64_t>(d), -1, suffix(s.dims[d], k), s, 0};
-      m.after.dims[d].resize(s.dims[d].size() - k);
-      const int64_t realign = bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]);
-      m.realigned = realign > 0;
-      const int64_t group = tiles(m.atoms, s.ordered);
-      const int64_t have = local_bytes(s), padded = saturating_multiply(have, group);
-      m.bytes = saturating_add(realign, sent_bytes(m.kind, have, padded, group));
-      if (m.bytes == INT64_MAX) continue;
-      out.push_back(std::move(m));
-    }
+    for (size_t k = 1; k <= s.dims[d].size(); ++k)
+      if (Move m = gather(s, d, k); m.bytes != INT64_MAX) out.push_back(std::move(m));
+}
+
+// Of whole shards.
+ReshardSearch::Move ReshardSearch::permute(const AtomLayout& s, AtomLayout after) const {
+  const int64_t bytes = local_bytes(s);
+  const auto kind = ReshardKind::collective_permute;
+  return {kind, -1, -1, {}, std::move(after), sent_bytes(kind, bytes, bytes, 1)};
 }
 
 void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const {
@@ -120,8 +116,8 @@ void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector
         AtomLayout pieces = s;  // dim e is padded to whole pieces before it is cut
         append(pieces.dims[e], moved);
         const int64_t realign =
-            saturating_add(bytes_to_split(s, e, s.dims[e], m.after.dims[e]),
-                           bytes_to_join(m.after, d, s.dims[d], m.after.dims[d]));
+            saturating_add(realign_bytes(s, e, s.dims[e], m.after.dims[e]),
+                           realign_bytes(m.after, d, s.dims[d], m.after.dims[d]));
         m.realigned = realign > 0;
         const int64_t group = tiles(moved, s.ordered);
         const int64_t padded = saturating_multiply(local_bytes(pieces), group);
@@ -141,8 +137,8 @@ void ReshardSearch::add_joint(const AtomLayout& s, const AtomLayout& after,
     members *= tiles(run.atoms, s.ordered);
   }
   for (size_t d = 0; d < s.dims.size(); ++d)
-    if (bytes_to_split(s, d, s.dims[d], pieces.dims[d]) != 0 ||
-        bytes_to_join(s, d, pieces.dims[d], after.dims[d]) != 0)
+    if (realign_bytes(s, d, s.dims[d], pieces.dims[d]) != 0 ||
+        realign_bytes(s, d, pieces.dims[d], after.dims[d]) != 0)
       return;
   Move m{ReshardKind::all_to_all, runs[0].dim, runs[0].dim_to, runs[0].atoms, after, 0};
   const int64_t padded = saturating_multiply(local_bytes(pieces), members);
@@ -185,7 +181,7 @@ void ReshardSearch::joint_exchanges(const AtomLayout& s, bool wanted_only, AtomL
 
 void ReshardSearch::add_slice(const AtomLayout& s, const Move& run, std::vector<Move>& out) const {
   const auto d = static_cast<size_t>(run.dim);
-  const int64_t bytes = bytes_to_split(s, d, s.dims[d], run.after.dims[d]);
+  const int64_t bytes = realign_bytes(s, d, s.dims[d], run.after.dims[d]);
   if (bytes == INT64_MAX || (bytes > 0 && !s.unreduced.empty())) return;
   out.push_back(run);
   out.back().bytes = bytes;
@@ -219,8 +215,7 @@ void ReshardSearch::slices(const AtomLayout& s, Move& run, std::vector<Move>& ou
 
 void ReshardSearch::wanted_permutes(const AtomLayout& s, std::vector<Move>& out) const {
   const auto add = [&](AtomLayout after) {
-    if (after == s) return;
-    out.push_back({ReshardKind::collective_permute, -1, -1, {}, std::move(after), local_bytes(s)});
+    if (after != s) out.push_back(permute(s, std::move(after)));
   };
   if (!s.unreduced.empty()) return;
   bool same_tiles = true;
@@ -256,7 +251,7 @@ void ReshardSearch::permutes(const AtomLayout& s, AtomLayout& after, size_t dim,
     if (after.ordered != s.ordered) {
       if (auto move = crossing(s, after)) out.push_back(std::move(*move));
     } else if (after != s) {
-      out.push_back({ReshardKind::collective_permute, -1, -1, {}, after, local_bytes(s)});
+      out.push_back(permute(s, after));
     }
     return;
   }

@@ -10,7 +10,7 @@ namespace gspmd {
 
 ReshardSearch::ReshardSearch(ReshardProblem problem) : p_(std::move(problem)) {}
 
-ReshardSearch::Span ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_t corner) const {
+Interval ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_t corner) const {
   const int64_t n = p_.global.dims[dim];
   int64_t index = 0, count = 1;
   for (const int atom : s.dims[dim]) {
@@ -34,11 +34,9 @@ int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
   for (uint32_t corner = 0; corner < corners; ++corner) {
     int64_t needed = dtype_size(p_.global.dtype), shared = needed;
     for (size_t d = 0; d < s.dims.size(); ++d) {
-      const Span have = held(s, d, corner), want = held(p_.to, d, corner);
-      needed = saturating_multiply(needed, want.end - want.begin);
-      shared = saturating_multiply(
-          shared,
-          std::max<int64_t>(0, std::min(have.end, want.end) - std::max(have.begin, want.begin)));
+      const Interval have = held(s, d, corner), want = held(p_.to, d, corner);
+      needed = saturating_multiply(needed, want.size());
+      shared = saturating_multiply(shared, intersect(have, want).size());
     }
     most = std::max(most, needed - shared);
   }
@@ -166,13 +164,8 @@ ReshardPlan ReshardSearch::through_whole() const {
   std::vector<Move> sums;
   reductions(here, sums);
   if (!sums.empty()) go(std::move(sums.front()));  // all of them at once
-  for (size_t d = 0; d < here.dims.size(); ++d) {
-    if (here.dims[d].empty()) continue;
-    Move m{ReshardKind::all_gather, static_cast<int64_t>(d), -1, here.dims[d], here, 0};
-    m.after.dims[d].clear();
-    m.bytes = saturating_multiply(local_bytes(here), tiles(here.dims[d], here.ordered) - 1);
-    go(std::move(m));
-  }
+  for (size_t d = 0; d < here.dims.size(); ++d)
+    if (!here.dims[d].empty()) go(gather(here, d, here.dims[d].size()));
   slice_whole(here, moves);
   return plan_of(moves);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gspmd/moves/reshard.h"
+#include "moves/halo.h"
 #include "moves/pieces.h"
 
 namespace gspmd {
@@ -64,9 +65,6 @@ class ReshardSearch {
     std::shared_ptr<const PieceTransfer> pieces = nullptr;
     std::vector<MovedAtoms> also = {};  // all_to_all
   };
-  struct Span {
-    int64_t begin = 0, end = 0;
-  };
   static constexpr int kCornerAtoms = 6;
   static constexpr int64_t kManyDevices = 4096;
   static constexpr int64_t kMostListed = int64_t(1) << 17;  // devices of a program with tables
@@ -100,6 +98,8 @@ class ReshardSearch {
   void crossings(const AtomLayout& s, std::vector<Move>& out) const;
   std::optional<Move> crossing(const AtomLayout& s, const AtomLayout& after) const;
   Move whole_crossing(const AtomLayout& s, const AtomLayout& after) const;
+  Move broadcast(const AtomLayout& s, const AtomLayout& after,
+                 std::vector<std::vector<int64_t>> groups) const;
   void piecewise(const AtomLayout& s, std::vector<Move>& out) const;
   void cuts(const AtomLayout& s, std::vector<Move>& out) const;
   bool refines_source(const AtomLayout& s) const;
@@ -115,6 +115,8 @@ class ReshardSearch {
   bool is_few() const { return std::max(p_.orders[0]->count, p_.orders[1]->count) <= kFewDevices; }
   // The likely ones only to dims that want what is moved.
   void gathers(const AtomLayout& s, std::vector<Move>& out) const;
+  Move gather(const AtomLayout& s, size_t d, size_t count) const;
+  Move permute(const AtomLayout& s, AtomLayout after) const;
   void exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;
   // Several of them in one all-to-all; `runs` so far lead to `after`.
   void joint_exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const;
@@ -129,20 +131,17 @@ class ReshardSearch {
   bool is_whole(const AtomLayout& s) const;
   // The part of a dim that a device holds; bit i of `corner`: its coordinate along atom i is the
   // last one, else the first.
-  Span held(const AtomLayout& s, size_t dim, uint32_t corner) const;
+  Interval held(const AtomLayout& s, size_t dim, uint32_t corner) const;
   // A lower bound on the bytes still to be sent: what the device that is worst off lacks.
   int64_t bytes_missing(const AtomLayout& s) const;
   // Whether shards over `fine` tiles of dim d lie inside shards over `coarse` tiles, or the dim is
   // whole.
   bool nests(int64_t d, int64_t coarse, int64_t fine) const;
-  // Bytes that one device is sent when the shards of dim d, `have` elements each, become shards of
-  // `want` elements; the others dims as in s. Too many where positions do not fit.
-  int64_t realign_bytes(const AtomLayout& s, size_t d, int64_t have, int64_t want) const;
-  // The same to split dim d, held as in `coarse`, as in `fine`; or to join it.
-  int64_t bytes_to_split(const AtomLayout& s, size_t d, const std::vector<int>& coarse,
-                         const std::vector<int>& fine) const;
-  int64_t bytes_to_join(const AtomLayout& s, size_t d, const std::vector<int>& fine,
-                        const std::vector<int>& coarse) const;
+  // Bytes that one device is sent beside when dim d, held as in `from`, is split or joined as in
+  // `to`: the shards of the finer one, side by side, are none of the coarser one where the dim is
+  // uneven. The other dims as in s. Too many where positions do not fit.
+  int64_t realign_bytes(const AtomLayout& s, size_t d, const std::vector<int>& from,
+                        const std::vector<int>& to) const;
   bool wanted_on(int64_t d, int atom) const;
   bool is_free(const AtomLayout& s, int atom) const;
   Digits digits(const std::vector<int>& atoms, int ordered) const;
