@@ -32,6 +32,10 @@ struct IotaForm {
 };
 IotaForm iota_form(Digits sequence);
 
+// The digits, in the order of the members, of which groups in the iota form are the tiles; empty
+// for lists, and where there are none.
+Digits group_digits(const ReplicaGroups& groups);
+
 // Digits of the positions in a row-major array.
 std::vector<Digits> row_major_digits(std::span<const int64_t> dims);
 

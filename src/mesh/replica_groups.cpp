@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "gspmd/base/error.h"
@@ -76,6 +77,20 @@ Digits transposed_digits(const ReplicaGroups& groups) {
 }
 
 }  // namespace
+
+Digits group_digits(const ReplicaGroups& groups) {
+  if (groups.num_groups == 0) return {};
+  Digits digits;
+  int64_t wanted = groups.group_size;
+  const Digits all = transposed_digits(groups);
+  for (size_t i = all.size(); i-- > 0 && wanted > 1;) {
+    const int64_t size = std::min(all[i].size, wanted);
+    if (all[i].size % size != 0 || wanted % size != 0) return {};
+    digits.insert(digits.begin(), {size, all[i].stride});
+    wanted /= size;
+  }
+  return canonical(std::move(digits));
+}
 
 std::vector<std::vector<int64_t>> materialize(const ReplicaGroups& groups, int64_t num_devices) {
   if (groups.num_groups > 0) {

@@ -4,8 +4,10 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/emit_pieces.h"
 #include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 
 namespace gspmd {
 namespace {
@@ -25,7 +27,7 @@ class StepEmitter {
       case ReshardKind::all_to_all:
         return step.also.empty() ? all_to_all(x, step, after) : all_to_all_of_dims(x, step, after);
       case ReshardKind::collective_permute:
-        return collective_permute(x, step, after);
+        return collective_permute(x, step);
       case ReshardKind::all_reduce:
         return all_reduce(x, step);
       case ReshardKind::reduce_scatter:
@@ -44,25 +46,13 @@ class StepEmitter {
   }
 
   Attributes group_attributes(const ReshardStep& step) const {
-    Attributes attrs;
-    attrs.replica_groups = spmd_.groups(order(step), step.digits);
-    attrs.channel_id = 1;
-    attrs.use_global_device_ids = true;
-    return attrs;
+    return gspmd::group_attributes(spmd_, order(step), step.digits);
   }
 
   // Pads (with zeros) or cuts dim `d` at its end to `size`.
-  Node* resize(Node* x, int64_t d, int64_t size) {
+  static Node* resize(Node* x, int64_t d, int64_t size) {
     const int64_t have = x->dim(d);
-    if (have == size) return x;
-    if (have > size) {
-      Dims limits = x->dims();
-      limits[static_cast<size_t>(d)] = size;
-      return hlo::slice(x, Dims(limits.size(), 0), limits, Dims(limits.size(), 1));
-    }
-    std::vector<PaddingDim> padding(x->dims().size());
-    padding[static_cast<size_t>(d)].high = size - have;
-    return hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
+    return have > size ? cut(x, d, 0, size) : pad(x, d, 0, size - have);
   }
 
   // Dim d, held in shards of `have` elements over the digits of `s`, in shards of `want`. Where
@@ -77,11 +67,7 @@ class StepEmitter {
   }
 
   Node* all_gather(Node* x, const ReshardStep& step, const Shape& after) {
-    Attributes attrs = group_attributes(step);
-    attrs.dimensions = {step.dim};
-    Shape shape = x->shape;
-    shape.dims[static_cast<size_t>(step.dim)] *= tile_count(step.digits);
-    Node* gathered = spmd_.emit(Opcode::all_gather, shape, {x}, attrs);
+    Node* gathered = gather_along(spmd_, x, step.dim, order(step), step.digits);
     return realign(gathered, step, step.dim, step.after, after.dims[static_cast<size_t>(step.dim)]);
   }
 
@@ -90,11 +76,9 @@ class StepEmitter {
     const int64_t wanted = size * tile_count(step.digits);
     x = realign(x, step, step.dim, step.before,
                 step.realigned ? wanted : std::max(x->dim(step.dim), wanted));
-    Node* zero = hlo::scalar(spmd_.local(), DType::s32, 0);
-    std::vector<Node*> starts(x->dims().size(), zero);
-    Node* index = spmd_.digits_index(order(step), step.digits);
-    starts[static_cast<size_t>(step.dim)] =
-        hlo::binary(Opcode::multiply, index, hlo::scalar(spmd_.local(), DType::s32, double(size)));
+    std::vector<Node*> starts(x->dims().size(), Index(spmd_.local(), 0));
+    const Index part(spmd_.digits_index(order(step), step.digits));
+    starts[static_cast<size_t>(step.dim)] = part * size;
     return hlo::dynamic_slice(x, std::move(starts), after.dims);
   }
 
@@ -209,20 +193,19 @@ class StepEmitter {
     return all;
   }
 
-  Node* collective_permute(Node* x, const ReshardStep& step, const Shape& after) {
+  Node* collective_permute(Node* x, const ReshardStep& step) {
     if (!step.before.order() || !step.after.order())
       internal_error("reshard: a collective-permute from {} to {}", to_string(step.before),
                      to_string(step.after));
-    Attributes attrs;
-    attrs.channel_id = 1;
+    Permutation permutation;
     const bool one_order = step.before.order() == step.after.order();
     Digits from = all_digits(step.before);
     Digits to = all_digits(step.after);
     if (one_order && step.before.unreduced().empty() && align(from, to))
-      attrs.permutation = Permutation{{}, step.before.order(), std::move(from), std::move(to)};
+      permutation = Permutation{{}, step.before.order(), std::move(from), std::move(to)};
     else
-      attrs.permutation->pairs = explicit_pairs(step);
-    return spmd_.emit(Opcode::collective_permute, after, {x}, attrs);
+      permutation.pairs = explicit_pairs(step);
+    return permute(spmd_, x, std::move(permutation));
   }
 
   // Orders that no digit permutation relates: each target takes its tile from the holder of the
@@ -279,18 +262,6 @@ Node* emit_reshard(PartitionContext& spmd, Node* local, const Shape& global,
   StepEmitter emitter(spmd, global);
   for (const ReshardStep& step : plan.steps) local = emitter.emit(local, step);
   return local;
-}
-
-Node* gather_along(PartitionContext& spmd, Node* x, int64_t dim, DeviceOrder order,
-                   const Digits& digits) {
-  Attributes attrs;
-  attrs.replica_groups = spmd.groups(order, digits);
-  attrs.channel_id = 1;
-  attrs.use_global_device_ids = true;
-  attrs.dimensions = {dim};
-  Shape shape = x->shape;
-  shape.dims[static_cast<size_t>(dim)] *= tile_count(digits);
-  return spmd.emit(Opcode::all_gather, shape, {x}, attrs);
 }
 
 }  // namespace gspmd

@@ -9,8 +9,4 @@ namespace gspmd {
 Node* emit_reshard(PartitionContext& spmd, Node* local, const Shape& global,
                    const ReshardPlan& plan);
 
-// All pieces of `x` along `dim` from the devices that `digits` span, in tile order.
-Node* gather_along(PartitionContext& spmd, Node* x, int64_t dim, DeviceOrder order,
-                   const Digits& digits);
-
 }  // namespace gspmd

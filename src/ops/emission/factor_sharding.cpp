@@ -9,6 +9,13 @@ Sharding project(DeviceOrder order, const std::vector<int64_t>& dims, const Fact
   return order ? Sharding::tiled(order, std::move(digits)) : Sharding::replicated();
 }
 
+Sharding with_unreduced(const Sharding& layout, DeviceOrder order,
+                        const std::vector<Unreduced>& unreduced) {
+  if (unreduced.empty()) return layout;
+  return layout.is_replicated() ? Sharding::tiled(order, {}, {}, unreduced)
+                                : layout.with_unreduced(unreduced);
+}
+
 FactorDigits factors_of(const FactorRule& rule, const std::vector<int64_t>& dims,
                         const Sharding& sharding) {
   FactorDigits factors(rule.factors.size());

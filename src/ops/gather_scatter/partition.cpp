@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
-#include "ops/emission/exchange.h"
+#include "ops/emission/factor_sharding.h"
+#include "ops/emission/index.h"
 
 namespace gspmd {
 namespace {
@@ -64,28 +66,18 @@ class Components {
 
  private:
   int64_t vector_dim() const { return nest_.dims.index_vector_dim; }
-  Node* number(int64_t value, DType type) {
-    return hlo::splat(spmd_.local(), Shape(type, shape_), static_cast<double>(value));
-  }
-  Node* combine(Opcode opcode, Node* a, int64_t b) {
-    return hlo::binary(opcode, a, number(b, a->shape.dtype));
+  Index number(int64_t value) {
+    return Index(hlo::splat(spmd_.local(), Shape(type_, shape_), static_cast<double>(value)));
   }
 
   // Component k of all index vectors, of the type that is computed with; clamped where gathers do.
   Node* looked_up(int64_t k, int64_t d) {
-    Node* part = indices_;
-    if (vector_dim() < indices_->rank()) {
-      Dims starts(shape_.size(), 0), limits = shape_;
-      starts[at(vector_dim())] = k;
-      limits[at(vector_dim())] = k + 1;
-      part = hlo::slice(part, starts, limits, Dims(shape_.size(), 1));
-    } else {
-      part = hlo::reshape(part, shape_);
-    }
+    Node* part = vector_dim() < indices_->rank() ? gspmd::cut(indices_, vector_dim(), k, 1)
+                                                 : hlo::reshape(indices_, shape_);
     if (!is_wide(part->shape.dtype)) part = hlo::convert(part, type_);
     if (mode_ == OutOfRange::clamp) {
-      if (is_signed_integer(part->shape.dtype)) part = combine(Opcode::maximum, part, 0);
-      part = combine(Opcode::minimum, part, last_start(d));
+      if (is_signed_integer(part->shape.dtype)) part = maximum(Index(part), 0);
+      part = minimum(Index(part), last_start(d));
     }
     return hlo::convert(part, type_);
   }
@@ -95,8 +87,8 @@ class Components {
   Node* relative(Node* part, int64_t d, LocalIndices& result) {
     for (const IndexLoop& loop : parts_) {
       if (loop.operand != d) continue;
-      Node* offset = spmd_.offset(slices_, Shape(type_, nest_.slices), loop.slices);
-      offset = hlo::convert(offset, type_);
+      Node* offset =
+          hlo::convert(spmd_.offset(slices_, Shape(type_, nest_.slices), loop.slices), type_);
       return hlo::binary(Opcode::add, part, hlo::broadcast(offset, shape_, {}));
     }
     const bool is_window = nest_.window[at(d)] == nest_.operand[at(d)];
@@ -111,11 +103,11 @@ class Components {
       result.starts.emplace_back(d, hlo::reshape(part, batch));
     }
     if (rooms_[at(d)] == 0) return part;  // what is outside of the dim is outside of every part
-    part = combine(Opcode::add, part, rooms_[at(d)]);
+    part = Index(part) + rooms_[at(d)];
     if (mode_ == OutOfRange::clamp) return part;
-    Node* inside = hlo::binary(Opcode::and_, hlo::compare(global, number(0, type_), Direction::ge),
-                               hlo::compare(global, number(last_start(d), type_), Direction::le));
-    return hlo::select(inside, part, number(-1, type_));
+    Node* inside = hlo::binary(Opcode::and_, compare(Index(global), number(0), Direction::ge),
+                               compare(Index(global), number(last_start(d)), Direction::le));
+    return hlo::select(inside, part, number(-1));
   }
 
   PartitionContext& spmd_;
@@ -149,12 +141,10 @@ Dims rooms(const IndexNest& nest, const IndexSpread& spread) {
   return result;
 }
 
-Node* with_room(PartitionContext& spmd, Node* operand, const Dims& rooms) {
-  if (std::all_of(rooms.begin(), rooms.end(), [](int64_t room) { return room == 0; }))
-    return operand;
+Node* with_room(Node* operand, const Dims& rooms) {
   std::vector<PaddingDim> padding(rooms.size());
   for (size_t d = 0; d < rooms.size(); ++d) padding[d] = {rooms[d], rooms[d], 0};
-  return hlo::pad(operand, hlo::scalar(spmd.local(), operand->shape.dtype, 0), std::move(padding));
+  return pad(operand, std::move(padding));
 }
 
 Node* without_room(Node* operand, const Dims& rooms) {
@@ -202,8 +192,7 @@ Sharding with_partial(const Sharding& layout, const IndexSpread& spread, const D
   std::vector<Unreduced> partial(1);
   partial[0].digits = digits;
   partial[0].combiner = combiner;
-  return layout.is_replicated() ? Sharding::tiled(spread.order, {}, {}, std::move(partial))
-                                : layout.with_unreduced(std::move(partial));
+  return with_unreduced(layout, spread.order, partial);
 }
 
 namespace {
@@ -243,8 +232,7 @@ Node* served_here(const LocalIndices& local, const IndexNest& nest, const Dims& 
 }
 
 // The operand so long behind its end that the last device's parts of slices lie in it.
-Node* with_tails(PartitionContext& spmd, Node* operand, const IndexNest& nest,
-                 const IndexSpread& spread) {
+Node* with_tails(Node* operand, const IndexNest& nest, const IndexSpread& spread) {
   std::vector<PaddingDim> padding(operand->dims().size());
   for (size_t l = 0; l < nest.loops.size(); ++l) {
     if (nest.loops[l].method != IndexMethod::part || spread.loops[l].empty()) continue;
@@ -252,9 +240,7 @@ Node* with_tails(PartitionContext& spmd, Node* operand, const IndexNest& nest,
     const int64_t tiles = tile_count(spread.loops[l]);
     padding[d].high = ceil_div(nest.window[d], tiles) * tiles - nest.window[d];
   }
-  if (std::all_of(padding.begin(), padding.end(), [](const auto& p) { return p.high == 0; }))
-    return operand;
-  return hlo::pad(operand, hlo::scalar(spmd.local(), operand->shape.dtype, 0), std::move(padding));
+  return pad(operand, std::move(padding));
 }
 
 }  // namespace
@@ -284,7 +270,7 @@ std::optional<Partitioned> partition_gather(PartitionContext& spmd, Node& node) 
     if (loop.method == IndexMethod::part)
       attrs.slice_sizes[static_cast<size_t>(loop.operand)] =
           shape.dims[static_cast<size_t>(loop.slices)];
-  operand = with_tails(spmd, with_room(spmd, operand, rooms(nest, spread)), nest, spread);
+  operand = with_tails(with_room(operand, rooms(nest, spread)), nest, spread);
   Node* slices = spmd.emit(Opcode::gather, shape, {operand, local.indices}, attrs);
   if (local.starts.empty()) return Partitioned{slices, result};
   Node* neutral = neutral_scalar(spmd, problem.combiner, shape.dtype);
@@ -340,7 +326,7 @@ class Scatter {
         nest_, spread_, node_.operand(0)->shape, OutOfRange::drop);
     std::vector<Node*> operands, updates;
     for (int64_t i = 0; i < inputs_; ++i) {
-      operands.push_back(with_room(spmd_, start_of(i), room));
+      operands.push_back(with_room(start_of(i), room));
       updates.push_back(
           spmd_.reshard(node_.operand(inputs_ + 1 + i), spread_.layout(nest_, IndexArray::slices)));
     }

@@ -30,7 +30,7 @@ LocalIndices local_indices(PartitionContext& spmd, Node* indices, const IndexNes
 
 // `room` of each operand dim; the local operand with it on both sides, and without it again.
 Dims rooms(const IndexNest& nest, const IndexSpread& spread);
-Node* with_room(PartitionContext& spmd, Node* operand, const Dims& rooms);
+Node* with_room(Node* operand, const Dims& rooms);
 Node* without_room(Node* operand, const Dims& rooms);
 
 // The layout of a value that readers see, or as it is held where only this node reads it.

@@ -4,8 +4,9 @@
 #include <numbers>
 #include <numeric>
 
+#include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
-#include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 #include "ops/linalg/fft.h"
 
 namespace gspmd {
@@ -88,12 +89,10 @@ class SplitTransform {
     Computation& c = spmd_.local();
     const Shape wide(DType::f64, shape.dims), counts(DType::s64, shape.dims);
     const auto at = [&](int64_t d) { return hlo::iota(c, counts, d); };
-    Node* begin = spmd_.digits_index(layout_.order(), layout_.dim(last_));
-    begin = hlo::convert(
-        hlo::multiply(begin, hlo::scalar(c, DType::s32, double(shape.dims[size_t(last_)]))),
-        DType::s64);
-    Node* n2 = hlo::add(at(last_), hlo::broadcast(begin, shape.dims, {}));
-    Node* turn = hlo::convert(hlo::multiply(n2, at(last_ + 1)), DType::f64);
+    const Index tile(spmd_.digits_index(layout_.order(), layout_.dim(last_)));
+    const Index begin(hlo::convert(tile * shape.dims[static_cast<size_t>(last_)], DType::s64));
+    const Index n2 = positions(shape.dims, last_, begin);
+    Node* turn = hlo::convert(hlo::binary(Opcode::multiply, n2, at(last_ + 1)), DType::f64);
     const double sign = node_.attrs.scalar->fft_type == "FFT" ? -1 : 1;
     const double unit = sign * 2 * std::numbers::pi / static_cast<double>(size_);
     Node* angle = hlo::multiply(turn, hlo::splat(c, wide, unit));

@@ -4,9 +4,12 @@
 #include <array>
 #include <numbers>
 
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 #include "ops/random/bits.h"
 
 namespace gspmd {
@@ -204,10 +207,10 @@ class RandomPart {
   }
 
   // `size` elements of dim d from `from` (nullptr: the first) on.
-  Node* cut(Node* x, size_t d, Node* from, int64_t size) {
-    if (x->dims()[d] == size) return x;
+  static Node* cut(Node* x, size_t d, Node* from, int64_t size) {
     const auto dim = static_cast<int64_t>(d);
-    return from ? dynamic_slice_in_dim(x, dim, from, size) : slice_in_dim(x, dim, 0, size);
+    if (!from || x->dim(dim) == size) return gspmd::cut(x, dim, 0, size);
+    return gspmd::cut(x, dim, Index(from), size);
   }
 
   // The numbers of blocks `at`.

@@ -5,6 +5,7 @@
 
 #include "moves/placement.h"
 #include "ops/common/in_dim.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
 #include "ops/reduce/combiner_structure.h"

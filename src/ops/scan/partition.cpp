@@ -5,9 +5,10 @@
 
 #include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
-#include "ops/emission/emit_reshard.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/exchange.h"
 #include "ops/emission/factor_sharding.h"
+#include "ops/emission/index.h"
 #include "ops/scan/scan.h"
 
 namespace gspmd {
@@ -114,25 +115,20 @@ class ScanInParts {
   }
 
  private:
-  Node* number(int64_t v) { return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(v)); }
-  Node* tile() { return spmd_.digits_index(home_.order(), spread_[along_]); }
+  Index number(int64_t v) { return {spmd_.local(), v}; }
+  Index tile() { return Index(spmd_.digits_index(home_.order(), spread_[along_])); }
 
   Sharding layout(const std::vector<int64_t>& dims) const {
     return with_manual(project(home_.order(), dims, spread_), home_.order(), home_.manual_digits());
   }
 
   // Positions [0, count), s32.
-  Node* positions(int64_t count) { return hlo::iota(spmd_.local(), Shape(DType::s32, {count}), 0); }
-  Node* compare(Node* positions, Node* with, Direction direction) {
-    return hlo::compare(positions, hlo::broadcast(with, positions->dims(), {}), direction);
+  Index positions(int64_t count) {
+    return Index(hlo::iota(spmd_.local(), Shape(DType::s32, {count}), 0));
   }
 
   // How many elements of the dim the device has, s32[].
-  Node* filled() {
-    Node* first = hlo::multiply(tile(), number(part_));
-    Node* rest = hlo::subtract(number(parts_.length), first);
-    return hlo::binary(Opcode::minimum, rest, number(part_));
-  }
+  Index filled() { return minimum(parts_.length - tile() * part_, part_); }
 
   // The device's steps from the carries before them. Backward, what lies behind the end comes
   // first and must not be counted.
@@ -149,22 +145,16 @@ class ScanInParts {
   // What the carries of the steps of a part come to, without a start. Behind the end of the dim
   // there are no steps.
   std::vector<Node*> totals(const std::vector<Node*>& inputs) {
-    Node* at = positions(part_);
-    Node* count = filled();
+    const Index at = positions(part_), count = filled();
     if (combiners_.size() == inputs.size())
       return combined(inputs, compare(at, count, Direction::lt), parts_.dim, {});
     // From the element that comes first, by the others.
-    Node* last = hlo::binary(Opcode::maximum, hlo::subtract(count, number(1)), number(0));
-    Node* begin = reverse_ ? last : number(0);
+    const Index begin = reverse_ ? maximum(count + -1, 0) : number(0);
     std::vector<Node*> starts;
     for (Node* input : inputs) {
-      std::vector<Node*> from(input->dims().size(), number(0));
-      from[static_cast<size_t>(parts_.dim)] = begin;
       Dims sizes = input->dims();
-      sizes[static_cast<size_t>(parts_.dim)] = 1;
-      Node* one = hlo::dynamic_slice(input, from, sizes);
       sizes.erase(sizes.begin() + parts_.dim);
-      starts.push_back(hlo::reshape(one, sizes));
+      starts.push_back(hlo::reshape(cut(input, parts_.dim, begin, 1), sizes));
     }
     Node* taken = compare(at, count, Direction::lt);
     taken = hlo::binary(Opcode::and_, taken, compare(at, begin, Direction::ne));
@@ -173,8 +163,8 @@ class ScanInParts {
 
   // The carries before the part of tile `before`, from what all parts come to.
   std::vector<Node*> carried(const std::vector<Node*>& totals, const std::vector<Node*>& starts,
-                             Node* before) {
-    Node* at = positions(tiles_);
+                             Index before) {
+    const Index at = positions(tiles_);
     const int64_t filled = ceil_div(parts_.length, part_);
     Node* taken = compare(at, before, reverse_ ? Direction::gt : Direction::lt);
     if (filled < tiles_)

@@ -1,5 +1,6 @@
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
+#include "ops/emission/factor_sharding.h"
 #include "ops/shape/reshape_sharding.h"
 #include "ops/shape/shape.h"
 #include "ops/sort/sort.h"
@@ -45,11 +46,8 @@ MaybePartitioned partition_reshape(PartitionContext& context, Node& node) {
   Sharding result = reshape_sharding(from, to, layout);
   if (keep) {
     const DeviceOrder order = context.held(operand).sharding.order();
-    const auto hold = [&](const Sharding& s) {
-      return s.is_replicated() ? Sharding::tiled(order, {}, {}, sums) : s.with_unreduced(sums);
-    };
-    layout = hold(layout);
-    result = hold(result);
+    layout = with_unreduced(layout, order, sums);
+    result = with_unreduced(result, order, sums);
   }
   Node* local = context.reshard(operand, layout);
   return Partitioned{hlo::reshape(local, local_shape(node.shape, result).dims), result};

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 
+#include "gspmd/ir/partition_context.h"
+#include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
 #include "moves/placement.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 #include "ops/gather_scatter/partition.h"
 #include "ops/shape/shape.h"
 
@@ -24,49 +27,36 @@ class Dynamic {
   bool is_sliced(int64_t d) const { return window_[static_cast<size_t>(d)] != operand_.dim(d); }
   int64_t size(int64_t d) const { return window_[static_cast<size_t>(d)]; }
 
-  Node* number(int64_t v) { return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(v)); }
-  Node* combine(Opcode opcode, Node* a, int64_t b) { return hlo::binary(opcode, a, number(b)); }
+  Index number(int64_t v) { return {spmd_.local(), v}; }
+  Index offset(const Sharding& layout, const Shape& global, int64_t d) {
+    return Index(spmd_.offset(layout, global, d));
+  }
 
   // The start along dim d, clamped, s32[]. Wide indices are clamped before they are narrowed.
-  Node* start(int64_t d) {
+  Index start(int64_t d) {
     if (node_.is(Opcode::slice)) return number(node_.attrs.starts[static_cast<size_t>(d)]);
-    Node* index = spmd_.reshard(node_.operand(first_index_ + d), Sharding::replicated());
+    Index index(spmd_.reshard(node_.operand(first_index_ + d), Sharding::replicated()));
     const int64_t most = operand_.dim(d) - size(d);
-    Computation& c = spmd_.local();
     const DType type = index->shape.dtype;
     const int64_t bits = 8 * dtype_size(type);
     const int64_t largest = bits > 32 ? most : (int64_t(1) << (bits - 1)) - 1;
     if (most <= largest || is_signed_integer(type)) {
-      if (is_signed_integer(type))
-        index = hlo::binary(Opcode::maximum, index, hlo::scalar(c, type, 0));
-      index = hlo::binary(Opcode::minimum, index,
-                          hlo::scalar(c, type, static_cast<double>(std::min(most, largest))));
+      if (is_signed_integer(type)) index = maximum(index, 0);
+      index = minimum(index, std::min(most, largest));
     }
-    index = hlo::convert(index, DType::s32);
-    index = combine(Opcode::maximum, index, 0);
-    return combine(Opcode::minimum, index, most);
-  }
-
-  Node* within(Node* positions, Node* begin, Node* end) {
-    const Dims& dims = positions->dims();
-    return hlo::binary(Opcode::and_,
-                       hlo::compare(positions, hlo::broadcast(begin, dims, {}), Direction::ge),
-                       hlo::compare(positions, hlo::broadcast(end, dims, {}), Direction::lt));
+    return minimum(maximum(Index(hlo::convert(index, DType::s32)), 0), most);
   }
 
   // `size` elements of dim d of x from `at` on, which may lie up to `size` before or behind it:
   // what is not of x is any number.
-  Node* read_loosely(Node* x, int64_t d, Node* at, int64_t size) {
-    if (size == 1 && x->dim(d) > 0) return dynamic_slice_in_dim(x, d, at, 1);
-    std::vector<PaddingDim> padding(x->dims().size());
-    padding[static_cast<size_t>(d)] = {size, size, 0};
-    x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
-    return dynamic_slice_in_dim(x, d, combine(Opcode::add, at, size), size);
+  static Node* read_loosely(Node* x, int64_t d, Index at, int64_t size) {
+    if (size == 1 && x->dim(d) > 0) return cut(x, d, at, 1);
+    x = pad(x, d, size, size);
+    return cut(x, d, at + size, size);
   }
 
-  Node* end_of_shard(const Sharding& layout, int64_t d, Node* begin) {
-    const int64_t shard = ceil_div(operand_.dim(d), layout.tiles(d));
-    return combine(Opcode::minimum, combine(Opcode::add, begin, shard), operand_.dim(d));
+  Index end_of_shard(const Sharding& layout, int64_t d, Index begin) const {
+    return minimum(begin + ceil_div(operand_.dim(d), layout.tiles(d)), operand_.dim(d));
   }
 
   // The layout of the result (the update) where the operand has this one: sliced dims are whole.
@@ -96,19 +86,19 @@ class Dynamic {
     Node* inside = nullptr;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      Node* at = start(d);
+      const Index at = start(d);
       if (layout.dim(d).empty()) {
-        x = dynamic_slice_in_dim(x, d, at, size(d));
+        x = cut(x, d, at, size(d));
         continue;
       }
-      Node* begin = spmd_.offset(layout, operand_.shape, d);
-      x = read_loosely(x, d, clamped(hlo::subtract(at, begin), d, layout), size(d));
+      const Index begin = offset(layout, operand_.shape, d);
+      x = read_loosely(x, d, clamped(at - begin, d, layout), size(d));
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d) || layout.dim(d).empty()) continue;
-      Node* begin = spmd_.offset(layout, operand_.shape, d);
-      Node* own =
-          within(places_in_dim(x->dims(), d, start(d)), begin, end_of_shard(layout, d, begin));
+      const Index begin = offset(layout, operand_.shape, d);
+      const Index end = end_of_shard(layout, d, begin);
+      Node* own = within(positions(x->dims(), d, start(d)), begin, end);
       inside = inside ? hlo::binary(Opcode::and_, inside, own) : own;
     }
     Node* neutral = neutral_scalar(spmd_, combiner(), x->shape.dtype);
@@ -126,26 +116,21 @@ class Dynamic {
     Node* x = spmd_.reshard(&operand_, whole_window(wanted));
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      Node* at = start(d);
+      const Index at = start(d);
       if (wanted.dim(d).empty()) {
-        x = dynamic_slice_in_dim(x, d, at, size(d));
+        x = cut(x, d, at, size(d));
         continue;
       }
       const int64_t shard = ceil_div(size(d), wanted.tiles(d));
-      std::vector<PaddingDim> padding(x->dims().size());  // so that the last tail lies in it
-      padding[static_cast<size_t>(d)].high = shard * wanted.tiles(d) - size(d);
-      if (padding[static_cast<size_t>(d)].high > 0)
-        x = hlo::pad(x, hlo::scalar(spmd_.local(), x->shape.dtype, 0), std::move(padding));
-      Node* begin = spmd_.offset(wanted, node_.shape, d);
-      x = dynamic_slice_in_dim(x, d, hlo::add(at, begin), shard);
+      x = pad(x, d, 0, shard * wanted.tiles(d) - size(d));  // so that the last tail lies in it
+      x = cut(x, d, at + offset(wanted, node_.shape, d), shard);
     }
     return {x, wanted};
   }
 
   // A relative start in the range that read_loosely takes: shards far away read nothing of theirs.
-  Node* clamped(Node* relative, int64_t d, const Sharding& layout) {
-    const int64_t shard = ceil_div(operand_.dim(d), layout.tiles(d));
-    return combine(Opcode::minimum, combine(Opcode::maximum, relative, -size(d)), shard);
+  Index clamped(Index relative, int64_t d, const Sharding& layout) const {
+    return minimum(maximum(relative, -size(d)), ceil_div(operand_.dim(d), layout.tiles(d)));
   }
 
   // An update of single elements of every split dim: the device that has them writes in place.
@@ -156,12 +141,13 @@ class Dynamic {
     Node* inside = nullptr;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      Node*& at = starts[static_cast<size_t>(d)] = start(d);
+      const Index at = start(d);
+      starts[static_cast<size_t>(d)] = at;
       if (layout.dim(d).empty()) continue;
-      Node* begin = spmd_.offset(layout, operand_.shape, d);
-      Node* mine = within(at, begin, combine(Opcode::add, begin, x->dim(d)));
+      const Index begin = offset(layout, operand_.shape, d);
+      Node* mine = within(at, begin, begin + x->dim(d));
       inside = inside ? hlo::binary(Opcode::and_, inside, mine) : mine;
-      at = hlo::subtract(at, begin);
+      starts[static_cast<size_t>(d)] = at - begin;
     }
     Node* old = hlo::dynamic_slice(x, starts, u->dims());
     std::vector<Node*> operands{x, hlo::select(hlo::broadcast(inside, u->dims(), {}), u, old)};
@@ -182,18 +168,17 @@ class Dynamic {
     Node* inside = nullptr;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      Node* at = start(d);
-      Node* begin = spmd_.offset(layout, operand_.shape, d);
+      const Index at = start(d);
+      const Index begin = offset(layout, operand_.shape, d);
       const int64_t shard = x->dim(d);
-      Node* relative = hlo::subtract(begin, at);
-      relative = combine(Opcode::minimum, combine(Opcode::maximum, relative, -shard), size(d));
-      u = read_loosely(u, d, relative, shard);
+      u = read_loosely(u, d, minimum(maximum(begin - at, -shard), size(d)), shard);
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      Node* at = start(d);
-      Node* written = within(places_in_dim(x->dims(), d, spmd_.offset(layout, operand_.shape, d)),
-                             at, combine(Opcode::add, at, size(d)));
+      const Index at = start(d);
+      const Index end = at + size(d);
+      const Index begin = offset(layout, operand_.shape, d);
+      Node* written = within(positions(x->dims(), d, begin), at, end);
       inside = inside ? hlo::binary(Opcode::and_, inside, written) : written;
     }
     return {hlo::select(inside, u, x), layout};

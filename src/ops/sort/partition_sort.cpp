@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "gspmd/ops/builders.h"
 #include "ops/common/in_dim.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 #include "ops/sort/sort.h"
 
 namespace gspmd {
@@ -83,36 +86,26 @@ class TwoLevelSort {
     values = sorted(values, uneven_ ? behind_end(values[0]->dims(), &c_.k) : nullptr);
     // Nobody reads what lies behind.
     spmd_.leaves_elements_out(node_);
-    for (Node*& value : values) {
-      std::vector<PaddingDim> padding(value->dims().size());
-      padding[static_cast<size_t>(c_.dim)].high = c_.size - c_.k;
-      value =
-          hlo::pad(first(value, c_.k), hlo::scalar(spmd_.local(), value->shape.dtype, 0), padding);
-    }
+    for (Node*& value : values) value = pad(first(value, c_.k), c_.dim, 0, c_.size - c_.k);
     if (!node_.shape.is_tuple) return {values[0], c_.whole};
     return {hlo::tuple(spmd_.local(), values),
             Sharding::tuple(std::vector<Sharding>(values.size(), c_.whole))};
   }
 
  private:
-  Node* number(int64_t v) { return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(v)); }
-  Node* splat(int64_t v, const Dims& dims) { return hlo::broadcast(number(v), dims, {}); }
-
-  Node* first(Node* x, int64_t count) { return slice_in_dim(x, c_.dim, 0, count); }
+  Node* first(Node* x, int64_t count) const { return cut(x, c_.dim, 0, count); }
 
   // Which elements are none of the whole dim: of this device's part, or (`each` of every part) of
   // what all parts have sent.
   Node* behind_end(const Dims& dims, const int64_t* each) {
-    Node* at = hlo::iota(spmd_.local(), Shape(DType::s32, dims), c_.dim);
-    Node* begin = nullptr;
-    if (each) {
-      Node* part = hlo::divide(at, splat(*each, dims));
-      at = hlo::remainder(at, splat(*each, dims));
-      begin = hlo::multiply(part, splat(c_.shard, dims));
-    } else {
-      begin = hlo::broadcast(spmd_.offset(c_.have, node_.operand(0)->shape, c_.dim), dims, {});
+    const Index end(spmd_.local(), c_.size);
+    if (!each) {
+      const Index begin(spmd_.offset(c_.have, node_.operand(0)->shape, c_.dim));
+      return compare(positions(dims, c_.dim, begin), end, Direction::ge);
     }
-    return hlo::compare(hlo::add(at, begin), splat(c_.size, dims), Direction::ge);
+    const Index at(hlo::iota(spmd_.local(), Shape(DType::s32, dims), c_.dim));
+    const Index begin = at / *each * c_.shard;
+    return compare(at % *each + begin, end, Direction::ge);
   }
 
   // Stable, so that equal elements come as in one sort. What is `behind` comes last.

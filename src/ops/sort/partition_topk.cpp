@@ -5,7 +5,7 @@
 
 #include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
-#include "ops/emission/emit_reshard.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/exchange.h"
 #include "ops/sort/sort.h"
 

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "gspmd/ops/builders.h"
 #include "ops/common/in_dim.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/emit_reshard.h"
 #include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 #include "ops/reduce/combiner_structure.h"
 #include "ops/window/window.h"
 
@@ -75,13 +78,9 @@ class Cumulate {
   // Which positions of this device's part there is an element for.
   Node* inside(const Dims& dims, const SplitDim& dim) {
     Computation& c = spmd_.local();
-    const auto all = [&](int64_t v) { return hlo::splat(c, Shape(DType::s32, dims), double(v)); };
-    Node* tile = spmd_.digits_index(dim.from.order, dim.from.digits);
-    Node* first = hlo::multiply(tile, hlo::scalar(c, DType::s32, double(dim.part)));
-    Node* at = places_in_dim(dims, dim.from.dim, first);
-    at = hlo::add(at, all(dim.form.shift));
-    return hlo::binary(Opcode::and_, hlo::compare(at, all(0), Direction::ge),
-                       hlo::compare(at, all(dim.from.held.size), Direction::lt));
+    const Index tile(spmd_.digits_index(dim.from.order, dim.from.digits));
+    const Index at = positions(dims, dim.from.dim, tile * dim.part + dim.form.shift);
+    return within(at, Index(c, 0), Index(c, dim.from.held.size));
   }
 
   // The same of whole parts, for each of them along the dim: every device knows it.
@@ -111,16 +110,14 @@ class Cumulate {
                             const std::vector<Node*>& starts) {
     const int64_t d = dim.from.dim;
     Computation& c = spmd_.local();
-    Node* const mine = spmd_.digits_index(dim.from.order, dim.from.digits);
+    const Index mine(spmd_.digits_index(dim.from.order, dim.from.digits));
     std::vector<Node*> before;
     for (size_t i = 0; i < count_; ++i) {
-      const int64_t last = dim.form.reverse ? 0 : dim.part - 1;
-      Node* total = slice_in_dim(values[i], d, last, last + 1);
+      Node* total = cut(values[i], d, dim.form.reverse ? 0 : dim.part - 1, 1);
       total = i < inputs() ? gather_along(spmd_, total, d, dim.from.order, dim.from.digits)
                            : parts_inside(total->dims(), dim);
-      Node* tile = hlo::iota(c, Shape(DType::s32, total->dims()), d);
-      Node* earlier = hlo::compare(tile, hlo::broadcast(mine, total->dims(), {}),
-                                   dim.form.reverse ? Direction::gt : Direction::lt);
+      const Index tile(hlo::iota(c, Shape(DType::s32, total->dims()), d));
+      Node* earlier = compare(tile, mine, dim.form.reverse ? Direction::gt : Direction::lt);
       before.push_back(hlo::select(earlier, total, hlo::broadcast(neutral_[i], total->dims(), {})));
     }
     before.insert(before.end(), starts.begin(), starts.end());

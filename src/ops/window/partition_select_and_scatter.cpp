@@ -10,6 +10,7 @@
 
 #include "ops/common/in_dim.h"
 #include "ops/emission/exchange.h"
+#include "ops/emission/index.h"
 #include "ops/window/window.h"
 
 namespace gspmd {
@@ -98,7 +99,7 @@ class Pool {
       const int64_t more = p.aligned ? 0 : p.stride - 1;
       x = exchange(spmd_, x, held(p, node_.operand(0)), {p.part, -p.reach, 1, p.length + more},
                    nullptr);
-      if (!p.aligned) x = dynamic_slice_in_dim(x, p.dim, slack(p), p.length);
+      if (!p.aligned) x = cut(x, p.dim, slack(p), p.length);
       if (p.over_edge) x = repeat_edges(x, p);
       if (p.has_empty_windows) source = keep_windows(source, p);
       source = exchange(spmd_, source, held(p, node_.operand(1)),
@@ -114,9 +115,8 @@ class Pool {
     Node* all = spmd_.emit(Opcode::select_and_scatter, x->shape,
                            {x, source, folds ? nothing_ : init}, attrs, called);
     for (const PooledDim& p : dims) {
-      Node* const own = dynamic_slice_in_dim(
-          all, p.dim, p.aligned ? number(p.reach) : hlo::subtract(number(p.reach), slack(p)),
-          p.part);
+      const Index reach = p.aligned ? number(p.reach) : p.reach - slack(p);
+      Node* const own = cut(all, p.dim, reach, p.part);
       all = p.over_edge ? fold_edges(all, own, p) : own;
     }
     if (folds) all = hlo::binary(combine_, all, hlo::broadcast(init, all->dims(), {}));
@@ -124,7 +124,7 @@ class Pool {
   }
 
  private:
-  Node* number(int64_t v) { return hlo::scalar(spmd_.local(), DType::s32, static_cast<double>(v)); }
+  Index number(int64_t v) { return {spmd_.local(), v}; }
 
   ExchangedDim held(const PooledDim& p, const Node* value) const {
     const int64_t size = value->dim(p.dim);
@@ -132,25 +132,20 @@ class Pool {
   }
 
   // How far behind part * t - reach the first window begins.
-  Node* slack(const PooledDim& p) {
+  Index slack(const PooledDim& p) {
     const int64_t raise = p.offset < 0 ? ceil_div(-p.offset, p.stride) * p.stride : 0;
-    Node* at = hlo::add(own_begin(p), number(p.offset + raise));
-    at = hlo::remainder(at, number(p.stride));
-    return hlo::subtract(number(p.stride - 1), at);
+    return p.stride - 1 - (own_begin(p) + (p.offset + raise)) % p.stride;
   }
 
   // Of the tile's own elements, and of those that its windows are over, the first in the whole dim.
-  Node* own_begin(const PooledDim& p) {
-    return hlo::multiply(spmd_.tile_index(layout_, p.dim), number(p.part));
-  }
-  Node* begin(const PooledDim& p) {
-    Node* const at = hlo::add(own_begin(p), number(-p.reach));
-    return p.aligned ? at : hlo::add(at, slack(p));
+  Index own_begin(const PooledDim& p) { return Index(spmd_.tile_index(layout_, p.dim)) * p.part; }
+  Index begin(const PooledDim& p) {
+    const Index at = own_begin(p) + -p.reach;
+    return p.aligned ? at : at + slack(p);
   }
 
-  Node* where(Node* positions, Direction direction, int64_t bound) {
-    Node* const bounds = hlo::broadcast(number(bound), positions->dims(), {});
-    return hlo::compare(positions, bounds, direction);
+  Node* where(Index positions, Direction direction, int64_t bound) {
+    return compare(positions, number(bound), direction);
   }
   Node* nothing_like(const Node* x) { return hlo::broadcast(nothing_, x->dims(), {}); }
 
@@ -163,10 +158,10 @@ class Pool {
   }
 
   Node* repeat_edges(Node* x, const PooledDim& p) {
-    Node* const first = begin(p);
-    Node* const at = places_in_dim(x->dims(), p.dim, first);
-    Node* const low = dynamic_slice_in_dim(x, p.dim, hlo::unary(Opcode::negate, first), 1);
-    Node* const high = dynamic_slice_in_dim(x, p.dim, hlo::subtract(number(p.size - 1), first), 1);
+    const Index first = begin(p);
+    const Index at = positions(x->dims(), p.dim, first);
+    Node* const low = cut(x, p.dim, Index(hlo::unary(Opcode::negate, first)), 1);
+    Node* const high = cut(x, p.dim, p.size - 1 - first, 1);
     x = hlo::select(where(at, Direction::lt, 0), spread(low, p.dim, p.length), x);
     return hlo::select(where(at, Direction::ge, p.size), spread(high, p.dim, p.length), x);
   }
@@ -174,10 +169,9 @@ class Pool {
   // Sources of windows without any element have nothing to be scattered to.
   Node* keep_windows(Node* source, const PooledDim& p) {
     const ExchangedDim dim = held(p, node_.operand(1));
-    Node* const first = hlo::multiply(spmd_.tile_index(layout_, p.dim), number(dim.held.shard));
-    Node* const at = places_in_dim(source->dims(), p.dim, first);
-    Node* const kept = hlo::binary(Opcode::and_, where(at, Direction::ge, p.first_window),
-                                   where(at, Direction::lt, p.end_window));
+    const Index first = Index(spmd_.tile_index(layout_, p.dim)) * dim.held.shard;
+    const Index at = positions(source->dims(), p.dim, first);
+    Node* const kept = within(at, number(p.first_window), number(p.end_window));
     return hlo::select(kept, source, nothing_like(source));
   }
 
@@ -192,16 +186,17 @@ class Pool {
   Node* fold(Node* all, Node* own, const PooledDim& p, int64_t from, int64_t to,
              Direction direction, int64_t bound, int64_t edge) {
     if (from >= to) return own;
-    Node* outside = slice_in_dim(all, p.dim, from, to);
-    Node* const first = hlo::add(begin(p), number(from));
-    outside = hlo::select(where(places_in_dim(outside->dims(), p.dim, first), direction, bound),
-                          outside, nothing_like(outside));
+    Node* outside = cut(all, p.dim, from, to - from);
+    const Index at = positions(outside->dims(), p.dim, begin(p) + from);
+    outside = hlo::select(where(at, direction, bound), outside, nothing_like(outside));
     Computation* const combiner =
         binary_computation(spmd_.local().module(), combine_, node_.shape.dtype);
     Node* sum = hlo::reduce(outside, nothing_, {p.dim}, combiner);
-    sum = hlo::broadcast(sum, own->dims(), dims_except(own->rank(), p.dim));
-    Node* const is_edge =
-        where(places_in_dim(own->dims(), p.dim, own_begin(p)), Direction::eq, edge);
+    Dims kept;
+    for (int64_t d = 0; d < std::ssize(own->dims()); ++d)
+      if (d != p.dim) kept.push_back(d);
+    sum = hlo::broadcast(sum, own->dims(), kept);
+    Node* const is_edge = where(positions(own->dims(), p.dim, own_begin(p)), Direction::eq, edge);
     return hlo::binary(combine_, own, hlo::select(is_edge, sum, nothing_like(own)));
   }
 

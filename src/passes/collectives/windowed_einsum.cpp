@@ -5,7 +5,10 @@
 #include <optional>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
+#include "mesh/digit_tools.h"
 #include "ops/common/in_dim.h"
+#include "ops/emission/index.h"
 #include "passes/collectives/emit_loop.h"
 
 namespace gspmd {
@@ -76,28 +79,17 @@ class Ring {
     return members == num_devices_;
   }
 
-  // This device's place in its ring, s32[].
-  Node* place(Computation& c) const {
-    Node* const id =
-        hlo::convert(emit(c, Opcode::partition_id, {}, {}, Shape(DType::u32, {})), DType::s32);
-    if (groups_.num_groups == 0 && groups_.lists.empty()) return id;
-    if (!groups_.lists.empty()) return place_in_lists(c, id);
-    Dims order = groups_.transpose;
-    if (order.empty()) {
-      order.resize(groups_.reshape.size());
-      std::iota(order.begin(), order.end(), 0);
-    }
-    const Dims strides = row_major_strides(groups_.reshape);
-    Node* sum = nullptr;
-    int64_t step = 1;  // of the flattened, transposed index
-    for (size_t i = order.size(); i-- > 0 && step < size_;) {
-      const auto axis = static_cast<size_t>(order[i]);
-      Node* const digit = term(id, strides[axis], groups_.reshape[axis], step);
-      sum = sum ? hlo::add(sum, digit) : digit;
-      step *= groups_.reshape[axis];
-    }
-    if (sum == nullptr) return integer(c, 0);
-    return step == size_ ? sum : hlo::remainder(sum, integer(c, size_));
+  // This device's place in its ring.
+  Index place(Computation& c) const {
+    const Index device = device_number(c);
+    if (groups_.num_groups == 0 && groups_.lists.empty()) return device;
+    if (const Digits digits = group_digits(groups_); !digits.empty())
+      return digits_index(device, digits, num_devices_);
+    std::vector<int64_t> places(static_cast<size_t>(num_devices_));
+    for (const std::vector<int64_t>& list : materialize(groups_, num_devices_))
+      for (size_t k = 0; k < list.size(); ++k)
+        places[static_cast<size_t>(list[k])] = static_cast<int64_t>(k);
+    return look_up(places, device);
   }
 
   // Member k sends to member k + distance, round the end.
@@ -115,49 +107,20 @@ class Ring {
   }
 
   // (place + distance) mod size.
-  Node* place_after(Node* place, Node* distance) const {
-    return hlo::remainder(hlo::add(place, distance), integer(place->parent(), size_));
-  }
-
-  static Node* integer(Computation& c, int64_t value) {
-    return hlo::scalar(c, DType::s32, static_cast<double>(value));
-  }
+  Index place_after(Index place, Index distance) const { return (place + distance) % size_; }
 
  private:
-  static Node* term(Node* id, int64_t stride, int64_t size, int64_t step) {
-    Computation& c = id->parent();
-    Node* digit = hlo::divide(id, integer(c, stride));
-    digit = hlo::remainder(digit, integer(c, size));
-    return hlo::multiply(digit, integer(c, step));
-  }
-
-  Node* place_in_lists(Computation& c, Node* id) const {
-    Array table(DType::s32, {num_devices_});
-    for (const std::vector<int64_t>& list : groups_.lists)
-      for (size_t k = 0; k < list.size(); ++k) table.set(list[k], static_cast<double>(k));
-    return hlo::reshape(hlo::dynamic_slice(hlo::constant(c, std::move(table)), {id}, {1}), {});
-  }
-
   ReplicaGroups groups_;
   int64_t num_devices_;
   int64_t size_;
 };
 
-// Slice number `block` of `size` elements along `dim`.
-Node* slice_block(Node* x, int64_t dim, Node* block, int64_t size) {
-  Computation& c = x->parent();
-  std::vector<Node*> starts(static_cast<size_t>(x->rank()), Ring::integer(c, 0));
-  starts.at(static_cast<size_t>(dim)) = hlo::multiply(block, Ring::integer(c, size));
-  Dims sizes = x->dims();
-  sizes.at(static_cast<size_t>(dim)) = size;
-  return hlo::dynamic_slice(x, std::move(starts), std::move(sizes));
-}
-
-Node* put_block(Node* whole, Node* part, int64_t dim, Node* block) {
+Node* put_block(Node* whole, Node* part, int64_t dim, Index block) {
   Computation& c = whole->parent();
-  std::vector<Node*> starts(whole->dims().size(), Ring::integer(c, 0));
-  starts.at(static_cast<size_t>(dim)) = hlo::multiply(block, Ring::integer(c, part->dim(dim)));
-  return hlo::dynamic_update_slice(whole, part, std::move(starts));
+  std::vector<Node*> operands = {whole, part};
+  operands.resize(2 + whole->dims().size(), Index(c, 0));
+  operands.at(static_cast<size_t>(2 + dim)) = block * part->dim(dim);
+  return emit(c, Opcode::dynamic_update_slice, std::move(operands));
 }
 
 // Sums of 16-bit products are kept in f32, as inside one product.
@@ -168,21 +131,15 @@ DType sum_dtype(const Node& dot) {
 
 // With zeros behind the last element of `dim`, so that slices of `size` elements come out whole.
 Node* pad_to(Node* x, int64_t dim, int64_t size) {
-  if (dim < 0 || x->dim(dim) == size) return x;
-  std::vector<PaddingDim> padding(x->dims().size());
-  padding.at(static_cast<size_t>(dim)).high = size - x->dim(dim);
-  return hlo::pad(x, hlo::scalar(x->parent(), x->shape.dtype, 0), std::move(padding));
+  return dim < 0 ? x : pad(x, dim, 0, size - x->dim(dim));
 }
 
 // Zeros where the slice of the device at `place` ends behind element `size` of the whole dim.
-Node* mask_tail(Node* slice, int64_t dim, Node* place, int64_t size) {
+Node* mask_tail(Node* slice, int64_t dim, Index place, int64_t size) {
   Computation& c = slice->parent();
-  const Dims& dims = slice->dims();
-  Node* const start = hlo::multiply(place, Ring::integer(c, slice->dim(dim)));
-  Node* const position = places_in_dim(dims, dim, start);
-  Node* const inside =
-      hlo::compare(position, hlo::broadcast(Ring::integer(c, size), dims, {}), Direction::lt);
-  return hlo::select(inside, slice, hlo::splat(c, slice->shape, 0));
+  const Index position = positions(slice->dims(), dim, place * slice->dim(dim));
+  return hlo::select(compare(position, Index(c, size), Direction::lt), slice,
+                     hlo::splat(c, slice->shape, 0));
 }
 
 Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
@@ -192,6 +149,23 @@ Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
   if (cut.result_dim >= 0) dims.at(static_cast<size_t>(cut.result_dim)) = mine->dim(cut.dim);
   return emit(mine->parent(), cut.dot->opcode(), {lhs, rhs}, cut.dot->attrs,
               Shape(dtype, std::move(dims)));
+}
+
+// `moves` moves in a loop of `unroll` each, and those that are left behind it. The first is number
+// `first`.
+template <class Move>
+std::vector<Node*> move_all(Computation& c, std::vector<Node*> state, int64_t moves, int64_t unroll,
+                            int64_t first, const Move& move) {
+  const int64_t trips = moves / unroll;
+  state = emit_loop(c, "windowed_einsum", trips, std::move(state),
+                    [&](Computation&, std::vector<Node*> values, Node* iteration) {
+                      for (int64_t k = 0; k < unroll; ++k)
+                        values = move(values, Index(iteration) * unroll + (first + k));
+                      return values;
+                    });
+  for (int64_t done = trips * unroll; done < moves; ++done)
+    state = move(state, Index(c, first + done));
+  return state;
 }
 
 // dot(all-gather(x), y): slices of x go round the ring; each device multiplies the one it holds.
@@ -219,52 +193,36 @@ class GatherLoop {
     if (both_ways_) state.push_back(ring_.pass_on(slice, 1));
     // The last slices are multiplied behind the loop: they go nowhere.
     const int64_t moves = (both_ways_ ? ring_.size() / 2 : ring_.size()) - 1;
-    const int64_t trips = moves / unroll_;
-    state = emit_loop(c, "windowed_einsum", trips, std::move(state),
-                      [&](Computation&, const std::vector<Node*>& values, Node* iteration) {
-                        std::vector<Node*> next = values;
-                        for (int64_t k = 0; k < unroll_; ++k) next = move(next, at(iteration, k));
-                        return next;
-                      });
-    int64_t done = trips * unroll_;
-    for (; done < moves; ++done) state = move(state, Ring::integer(c, done));
-    result = multiply(state, Ring::integer(c, done)).at(1);
-    const Dims& dims = cut_.dot->dims();
-    if (size > read && !sums)
-      result = hlo::slice(result, Dims(dims.size(), 0), dims, Dims(dims.size(), 1));
+    state = move_all(c, std::move(state), moves, unroll_, 0,
+                     [&](const auto& values, Index moved) { return move(values, moved); });
+    result = multiply(state, Index(c, moves)).at(1);
+    if (size > read && !sums) result = cut(result, cut_.result_dim, 0, read);
     return hlo::convert(result, cut_.dot->shape.dtype);
   }
 
  private:
-  Node* at(Node* iteration, int64_t k) const {
-    if (unroll_ == 1) return iteration;
-    Computation& c = iteration->parent();
-    return hlo::add(hlo::multiply(iteration, Ring::integer(c, unroll_)), Ring::integer(c, k));
-  }
-
   // Multiplies the slices held after `moved` moves: that of the device `moved` further on, and,
   // both ways, that of the device 1 + moved back.
-  std::vector<Node*> multiply(std::vector<Node*> state, Node* moved) const {
-    Computation& c = moved->parent();
-    Node* const place = ring_.place(c);
+  std::vector<Node*> multiply(std::vector<Node*> state, Index moved) const {
+    const Index place = ring_.place(moved->parent());
     state[1] = join(state[1], state[2], state[0], ring_.place_after(place, moved));
     if (both_ways_) {
-      Node* const back = hlo::subtract(Ring::integer(c, ring_.size() - 1), moved);
+      const Index back = ring_.size() - 1 - moved;
       state[1] = join(state[1], state[3], state[0], ring_.place_after(place, back));
     }
     return state;
   }
 
-  std::vector<Node*> move(const std::vector<Node*>& state, Node* moved) const {
+  std::vector<Node*> move(const std::vector<Node*>& state, Index moved) const {
     std::vector<Node*> next = multiply(state, moved);
     next[2] = ring_.pass_on(state[2], -1);
     if (both_ways_) next[3] = ring_.pass_on(state[3], 1);
     return next;
   }
 
-  Node* join(Node* result, Node* slice, Node* other, Node* block) const {
-    if (cut_.other_dim >= 0)
-      other = slice_block(other, cut_.other_dim, block, slice->dim(cut_.dim));
+  Node* join(Node* result, Node* slice, Node* other, Index block) const {
+    const int64_t size = slice->dim(cut_.dim);
+    if (cut_.other_dim >= 0) other = cut(other, cut_.other_dim, block * size, size);
     Node* const part = product(cut_, slice, other, dtype_);
     if (cut_.kind == DimKind::contracting) return hlo::add(result, part);
     return put_block(result, part, cut_.result_dim, block);
@@ -296,20 +254,11 @@ class ScatterLoop {
     const auto mine = static_cast<size_t>(cut_.operand);
     state[mine] = pad_to(state[mine], cut_.dim, size_ * ring_.size());
     state[1 - mine] = pad_to(state[1 - mine], cut_.other_dim, size_ * ring_.size());
-    Node* const first = Ring::integer(c, 0);
+    const Index first(c, 0);
     state.push_back(share(state, first, true));
     if (both_ways_) state.push_back(share(state, first, false));
-    const int64_t moves = way() - 1;
-    const int64_t trips = moves / unroll_;
-    state = emit_loop(c, "windowed_einsum", trips, std::move(state),
-                      [&](Computation&, const std::vector<Node*>& values, Node* iteration) {
-                        std::vector<Node*> next = values;
-                        for (int64_t k = 0; k < unroll_; ++k)
-                          next = move(next, after(iteration, k));
-                        return next;
-                      });
-    for (int64_t done = trips * unroll_; done < moves; ++done)
-      state = move(state, Ring::integer(c, done + 1));
+    state = move_all(c, std::move(state), way() - 1, unroll_, 1,
+                     [&](const auto& values, Index step) { return move(values, step); });
     Node* sum = state[2];
     if (both_ways_) sum = hlo::add(sum, ring_.pass_on(state[3], -1));
     return hlo::convert(sum, cut_.dot->shape.dtype);
@@ -319,29 +268,18 @@ class ScatterLoop {
   // Devices that a sum visits on its way.
   int64_t way() const { return both_ways_ ? ring_.size() / 2 : ring_.size(); }
 
-  Node* after(Node* iteration, int64_t k) const {
-    Computation& c = iteration->parent();
-    Node* const done =
-        unroll_ == 1 ? iteration : hlo::multiply(iteration, Ring::integer(c, unroll_));
-    return hlo::add(done, Ring::integer(c, k + 1));
-  }
-
   // This device's part of the sum that it holds at `step`. Forward sums end at their owner after
   // way() - 1 steps, backward ones one device behind it.
-  Node* share(const std::vector<Node*>& state, Node* step, bool forward) const {
-    Computation& c = step->parent();
-    const int64_t n = ring_.size();
-    Node* const distance = forward ? hlo::subtract(Ring::integer(c, way() - 1), step)
-                                   : hlo::add(Ring::integer(c, n - way()), step);
-    Node* const block = ring_.place_after(ring_.place(c), distance);
-    Node* const mine =
-        slice_block(state[static_cast<size_t>(cut_.operand)], cut_.dim, block, size_);
+  Node* share(const std::vector<Node*>& state, Index step, bool forward) const {
+    const Index distance = forward ? way() - 1 - step : step + (ring_.size() - way());
+    const Index first = ring_.place_after(ring_.place(step->parent()), distance) * size_;
+    Node* const mine = cut(state[static_cast<size_t>(cut_.operand)], cut_.dim, first, size_);
     Node* other = state[static_cast<size_t>(1 - cut_.operand)];
-    if (cut_.other_dim >= 0) other = slice_block(other, cut_.other_dim, block, size_);
+    if (cut_.other_dim >= 0) other = cut(other, cut_.other_dim, first, size_);
     return product(cut_, mine, other, dtype_);
   }
 
-  std::vector<Node*> move(const std::vector<Node*>& state, Node* step) const {
+  std::vector<Node*> move(const std::vector<Node*>& state, Index step) const {
     std::vector<Node*> next = state;
     next[2] = hlo::add(ring_.pass_on(state[2], 1), share(state, step, true));
     if (both_ways_) next[3] = hlo::add(ring_.pass_on(state[3], -1), share(state, step, false));

@@ -9,6 +9,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
+#include "mesh/digit_tools.h"
 #include "moves/price.h"
 #include "passes/graph/trip_count.h"
 
@@ -61,28 +62,6 @@ std::string groups_text(const Node& node) {
   for (const auto& [source, target] : permutation.pairs)
     text += fmt::format("{}{{{},{}}}", text.empty() ? "" : ",", source, target);
   return fmt::format("{{{}}}", text);
-}
-
-// The minor-most digits of the iota form that make up one group; empty for lists.
-Digits group_digits(const ReplicaGroups& groups) {
-  if (groups.num_groups == 0) return {};
-  const size_t rank = groups.reshape.size();
-  std::vector<int64_t> order = groups.transpose;
-  if (order.size() != rank) {
-    order.resize(rank);
-    std::iota(order.begin(), order.end(), 0);
-  }
-  const Dims strides = row_major_strides(groups.reshape);
-  Digits digits;
-  int64_t wanted = groups.group_size;
-  for (size_t i = rank; i-- > 0 && wanted > 1;) {
-    const auto axis = static_cast<size_t>(order[i]);
-    const int64_t size = std::min(groups.reshape[axis], wanted);
-    if (groups.reshape[axis] % size != 0 || wanted % size != 0) return {};
-    digits.insert(digits.begin(), {size, strides[axis]});
-    wanted /= size;
-  }
-  return canonical(std::move(digits));
 }
 
 Digits by_stride(Digits digits) {

@@ -3,6 +3,7 @@
 // dims_to_mask).
 
 #include "gspmd/ops/builders.h"
+#include "ops/emission/index.h"
 #include "passes/partition/spmd_partitioner.h"
 
 namespace gspmd {
@@ -12,10 +13,8 @@ Node* SpmdPartitioner::mask_tail(Node* x, const Shape& global, const Sharding& s
   for (const int64_t d : dims) {
     const int64_t full = global.dims[static_cast<size_t>(d)];
     if (full % s.tiles(d) == 0) continue;
-    Node* position = hlo::iota(local(), Shape(DType::s32, x->dims()), d);
-    Node* start = hlo::broadcast(offset(s, global, d), x->dims(), {});
-    Node* limit = hlo::splat(local(), Shape(DType::s32, x->dims()), double(full));
-    Node* valid = hlo::compare(hlo::add(position, start), limit, Direction::lt);
+    const Index at = positions(x->dims(), d, Index(offset(s, global, d)));
+    Node* valid = compare(at, Index(local(), full), Direction::lt);
     x = hlo::select(valid, x, hlo::broadcast(value, x->dims(), {}));
   }
   return x;

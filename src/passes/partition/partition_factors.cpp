@@ -192,15 +192,10 @@ std::vector<Unreduced> pending_sums(const FactorRule& rule, const FactorDigits& 
   return kept;
 }
 
-Sharding hold(const Sharding& layout, DeviceOrder order, const std::vector<Unreduced>& sums) {
-  if (sums.empty()) return layout;
-  return layout.is_replicated() ? Sharding::tiled(order, {}, {}, sums)
-                                : layout.with_unreduced(sums);
-}
-
-// The node itself on parts.
-Node* emit_on_parts(SpmdPartitioner& spmd, const Node& node, const std::vector<Node*>& operands,
-                    const NodePart& part) {
+// The computations that a node calls, for its parts: those of scans have the shapes of parts.
+std::vector<Computation*> called_on_parts(SpmdPartitioner& spmd, const Node& node,
+                                          const FactorRule& rule, const FactorDigits& spread) {
+  if (node.is(Opcode::scan)) return {scan_body(spmd, node, rule, spread)};
   std::vector<Computation*> called;
   if (node.op().called_on_part)
     called = node.op().called_on_part(spmd, node, part);
@@ -238,7 +233,8 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
         i, with_manual(project(problem.order, rule.operands[i], spread), problem.order, manual));
     on_some = on_some || is_partial(layout, spmd.num_devices());
     const bool uniform = !kept.sums.empty() && !node.op().has(kLinear) && is_uniform(*operand);
-    Node* local = spmd.reshard(operand, uniform ? layout : hold(layout, problem.order, kept.sums));
+    Node* local =
+        spmd.reshard(operand, uniform ? layout : with_unreduced(layout, problem.order, kept.sums));
     const std::vector<int64_t> masked = dims_to_mask(rule, rule.operands[i], spread);
     if (!masked.empty())
       local = spmd.mask_tail(local, operand->shape, layout, masked,
@@ -253,7 +249,7 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
     const Sharding s =
         with_manual(project(problem.order, rule.results.at(leaf), spread), problem.order, manual);
     shapes[leaf] = local_shape(shapes[leaf], s);
-    results.push_back(hold(s, problem.order, sums));
+    results.push_back(with_unreduced(s, problem.order, sums));
     if (on_some && results.back().is_replicated())
       results.back() = Sharding::maximal(problem.order->device(0));
   }

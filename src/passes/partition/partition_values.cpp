@@ -8,6 +8,7 @@
 #include "moves/rematerialization.h"
 #include "moves/table_reshard.h"
 #include "ops/emission/emit_reshard.h"
+#include "ops/emission/index.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/spmd_partitioner.h"
 
@@ -189,42 +190,21 @@ void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sha
 
 // This device's rank in `order`: the partition id itself, or a table where the order is explicit.
 Node* SpmdPartitioner::rank_node(DeviceOrder order) {
-  if (!frame_->partition_id)
-    frame_->partition_id =
-        hlo::convert(emit(Opcode::partition_id, Shape(DType::u32, {}), {}), DType::s32);
+  if (!frame_->partition_id) frame_->partition_id = device_number(local());
   if (order->is_iota() && order->count == num_devices_) return frame_->partition_id;
-  if (order->is_iota())
-    return hlo::remainder(frame_->partition_id,
-                          hlo::scalar(local(), DType::s32, double(order->count)));
+  if (order->is_iota()) return Index(frame_->partition_id) % order->count;
   // Devices beyond the last that the order names read its entry; nobody uses their values.
   const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
-  std::vector<int32_t> rank_of(static_cast<size_t>(last) + 1, 0);
-  for (int64_t r = 0; r < order->count; ++r)
-    rank_of.at(static_cast<size_t>(order->device(r))) = static_cast<int32_t>(r);
-  Node* table = hlo::constant(local(), Array::of<int32_t>({last + 1}, rank_of));
-  return hlo::reshape(hlo::dynamic_slice(table, {frame_->partition_id}, {1}), {});
+  std::vector<int64_t> rank_of(static_cast<size_t>(last) + 1, 0);
+  for (int64_t r = 0; r < order->count; ++r) rank_of.at(static_cast<size_t>(order->device(r))) = r;
+  return look_up(rank_of, Index(frame_->partition_id));
 }
 
 Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
   if (Node*& known = frame_->indices[{order, digits}]) return known;
-  Computation& c = local();
-  Node* index = nullptr;
-  if (!digits.empty()) {
-    Node* rank = rank_node(order);
-    int64_t weight = tile_count(digits);
-    for (const Digit& digit : digits) {
-      weight /= digit.size;
-      Node* part = rank;
-      if (digit.stride > 1)
-        part = hlo::divide(part, hlo::scalar(c, DType::s32, double(digit.stride)));
-      if (digit.stride * digit.size < order->count)
-        part = hlo::remainder(part, hlo::scalar(c, DType::s32, double(digit.size)));
-      if (weight > 1) part = hlo::multiply(part, hlo::scalar(c, DType::s32, double(weight)));
-      index = index ? hlo::add(index, part) : part;
-    }
-  } else {
-    index = hlo::scalar(c, DType::s32, 0);
-  }
+  Node* const index = digits.empty()
+                          ? Index(local(), 0)
+                          : gspmd::digits_index(Index(rank_node(order)), digits, order->count);
   return frame_->indices[{order, digits}] = index;
 }
 
@@ -242,7 +222,7 @@ Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {
 
 Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t dim) {
   const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
-  return hlo::multiply(tile_index(s, dim), hlo::scalar(local(), DType::s32, double(size)));
+  return Index(tile_index(s, dim)) * size;
 }
 
 }  // namespace gspmd

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/ops/builders.h"
+#include "ops/emission/index.h"
 
 namespace gspmd {
 namespace {
@@ -56,12 +57,8 @@ Node* poison_like(Node* x) {
 
 // Whether this device is one of the holders.
 Node* is_holder(Computation& c, const std::vector<bool>& held) {
-  Array table(DType::pred, {std::ssize(held)});
-  for (int64_t device = 0; device < table.size(); ++device)
-    table.set(device, held[static_cast<size_t>(device)]);
-  Node* const id =
-      hlo::convert(emit(c, Opcode::partition_id, {}, {}, Shape(DType::u32, {})), DType::s32);
-  return hlo::reshape(hlo::dynamic_slice(hlo::constant(c, table), {id}, {1}), {});
+  const Index here = look_up({held.begin(), held.end()}, device_number(c));
+  return compare(here, Index(c, 0), Direction::ne);
 }
 
 }  // namespace

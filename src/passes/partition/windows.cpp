@@ -4,7 +4,10 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/moves/reshard.h"
+#include "gspmd/ops/builders.h"
 #include "ops/common/in_dim.h"
+#include "ops/emission/index.h"
+#include "ops/window/window.h"
 
 namespace gspmd {
 
@@ -342,16 +345,13 @@ PartDim Windows::part_of(int64_t d) const {
 Node* Windows::concatenate(const std::vector<Node*>& operands) {
   const int64_t d = *joined_dim_;
   const Dim dim = this->dim(0, d);
-  Computation& c = spmd_.local();
-  const Dims& dims = operands[0]->dims();
-  const auto number = [&](int64_t v) { return hlo::scalar(c, DType::s32, double(v)); };
-  Node* start = hlo::multiply(spmd_.digits_index(order_, dim.from.digits), number(dim.part));
-  Node* at = places_in_dim(dims, d, start);
+  const Index start = Index(spmd_.digits_index(order_, dim.from.digits)) * dim.part;
+  const Index at = positions(operands[0]->dims(), d, start);
   Node* result = operands[0];
   int64_t before = 0;
   for (size_t i = 1; i < operands.size(); ++i) {
     before += node_.operands()[i - 1]->dim(d);
-    Node* later = hlo::compare(at, hlo::broadcast(number(before), dims, {}), Direction::ge);
+    Node* later = compare(at, Index(spmd_.local(), before), Direction::ge);
     result = hlo::select(later, operands[i], result);
   }
   return result;

@@ -7,6 +7,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 #include "ops/control/control.h"
+#include "ops/emission/index.h"
 
 namespace gspmd {
 namespace {
@@ -26,15 +27,14 @@ const Sharding& sharding_at_border(const Node& border, const Node& value) {
 Sharding inside_of(const Node& value) { return value.sharding.value_or(Sharding::manual()); }
 
 // Which tile of `digits` this device has, s32[].
-Node* tile_of_device(Computation& c, const Sharding& s, const Digits& digits) {
+Index tile_of_device(Computation& c, const Sharding& s, const Digits& digits) {
   const int64_t devices = c.module().num_partitions;
-  Array table(DType::s32, {devices});
+  std::vector<int64_t> tiles;
   for (int64_t device = 0; device < devices; ++device) {
     const int64_t rank = s.order() == nullptr ? -1 : s.order()->rank(device);
-    table.set(device, rank < 0 ? 0 : static_cast<double>(tile_index(digits, rank)));
+    tiles.push_back(rank < 0 ? 0 : tile_index(digits, rank));
   }
-  Node* const id = emit(c, Opcode::partition_id, {}, {}, Shape(DType::u32, {}));
-  return hlo::reshape(hlo::dynamic_slice(hlo::constant(c, std::move(table)), {id}, {1}), {});
+  return look_up(tiles, device_number(c));
 }
 
 Node* cut_shard(const Node& border) {
@@ -46,15 +46,8 @@ Node* cut_shard(const Node& border) {
     const int64_t local = border.dim(d);
     const Digits digits = manual_part(s.dim(d), inside);
     if (digits.empty()) continue;
-    std::vector<PaddingDim> padding(static_cast<size_t>(x->rank()));
-    padding[static_cast<size_t>(d)].high = tile_count(digits) * local - x->dim(d);
-    x = hlo::pad(x, hlo::scalar(c, x->shape.dtype, 0), std::move(padding));
-    std::vector<Node*> starts(static_cast<size_t>(x->rank()), hlo::scalar(c, DType::s32, 0));
-    starts[static_cast<size_t>(d)] = hlo::multiply(
-        tile_of_device(c, s, digits), hlo::scalar(c, DType::s32, static_cast<double>(local)));
-    Dims sizes = x->dims();
-    sizes[static_cast<size_t>(d)] = local;
-    x = hlo::dynamic_slice(x, std::move(starts), std::move(sizes));
+    x = pad(x, d, 0, tile_count(digits) * local - x->dim(d));
+    x = cut(x, d, tile_of_device(c, s, digits) * local, local);
   }
   return x;
 }
@@ -75,9 +68,7 @@ Node* join_shards(const Node& border) {
     whole[static_cast<size_t>(d)] *= tile_count(digits);
     x = emit(border.parent(), Opcode::all_gather, {x}, std::move(attrs),
              Shape(x->shape.dtype, whole));
-    Dims starts(whole.size(), 0), strides(whole.size(), 1);
-    whole[static_cast<size_t>(d)] = border.dim(d);
-    x = hlo::slice(x, std::move(starts), std::move(whole), std::move(strides));
+    x = cut(x, d, 0, border.dim(d));
   }
   return x;
 }
