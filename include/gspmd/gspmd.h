@@ -5,6 +5,7 @@
 #include "gspmd/api/annotate.h"
 #include "gspmd/api/checkpoint.h"
 #include "gspmd/api/compile.h"
+#include "gspmd/api/control.h"
 #include "gspmd/api/einsum.h"
 #include "gspmd/api/executable.h"
 #include "gspmd/api/fields.h"

@@ -5,15 +5,17 @@
 
 namespace gspmd::detail {
 
-Tensor differentiable_input(const Tensor& x, Site site) {
-  return call("value_and_grad", site, [&] {
+Tensor differentiable_input(const Tensor& x, const char* op, Site site) {
+  return call(op, site, [&] {
     Node* node = node_of(x);
-    if (!is_floating(node->shape.dtype))
+    if (!is_floating(node->shape.dtype) && !is_complex(node->shape.dtype))
       call_error(
-          "argument leaf {} is not floating; only floating tensors have gradients, close over "
-          "the others",
+          "argument leaf {} is not floating; only floating and complex tensors have derivatives, "
+          "close over the others",
           describe(node));
-    return tensor_of(hlo::unary(Opcode::copy, node));
+    Node* input = hlo::unary(Opcode::copy, node);
+    input->frontend_attributes[kDifferentiableInput] = "true";
+    return tensor_of(input);
   });
 }
 
@@ -31,6 +33,41 @@ Node* annotate_like(Node* gradient, const Node& annotation) {
   return node;
 }
 
+// The gradient of an argument that is annotated lies as the argument does.
+void annotate_gradients(const std::vector<Node*>& inputs, std::vector<Node*>& gradients) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Node* original = inputs[i]->operand(0);
+    if (!is_annotation(*original)) continue;
+    Metadata metadata = original->metadata;
+    const EmissionScope backward(std::move(metadata), true);
+    gradients[i] = annotate_like(gradients[i], *original);
+  }
+}
+
+std::vector<Node*> nodes_of(const std::vector<Tensor>& tensors) {
+  std::vector<Node*> nodes;
+  for (const Tensor& tensor : tensors) nodes.push_back(node_of(tensor));
+  return nodes;
+}
+
+std::vector<Tensor> tensors_of(const std::vector<Node*>& nodes) {
+  std::vector<Tensor> tensors;
+  for (Node* node : nodes) tensors.push_back(tensor_of(node));
+  return tensors;
+}
+
+// That there is one of the shape of each value.
+void check_like(const char* what, const std::vector<Node*>& given, const char* of,
+                const std::vector<Node*>& values) {
+  if (given.size() != values.size())
+    call_error("{} {}s are given for {} {}s; give a tree of the same structure", given.size(), what,
+               values.size(), of);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!(given[i]->shape == values[i]->shape))
+      call_error("{} {} is {}, the {} is {}; they must have one shape and dtype", what, i,
+                 describe(given[i]), of, describe(values[i]));
+}
+
 }  // namespace
 
 std::vector<Tensor> differentiate_inputs(const Tensor& loss, const std::vector<Tensor>& inputs,
@@ -42,28 +79,35 @@ std::vector<Tensor> differentiate_inputs(const Tensor& loss, const std::vector<T
           "the function returns {}; the loss must be a floating scalar, reduce it with sum() or "
           "mean()",
           describe(target));
-    std::vector<Node*> nodes;
-    for (const Tensor& input : inputs) nodes.push_back(node_of(input));
+    const std::vector<Node*> nodes = nodes_of(inputs);
     std::vector<Node*> gradients = differentiate(target, nodes);
-    Computation& entry = target->parent();
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      Node* original = nodes[i]->operand(0);
-      if (is_annotation(*original)) {
-        Metadata metadata = original->metadata;
-        const EmissionScope backward(std::move(metadata), true);
-        gradients[i] = annotate_like(gradients[i], *original);
-      }
-    }
-    // The copies have marked what counts as a use of the argument; now they only stand in the way.
-    for (Node* copy : nodes) entry.replace_uses(copy, copy->operand(0));
-    std::vector<Tensor> result;
-    for (Node* gradient : gradients) {
-      Node* node = gradient;
-      for (Node* copy : nodes)
-        if (node == copy) node = copy->operand(0);
-      result.push_back(tensor_of(node));
-    }
-    return result;
+    annotate_gradients(nodes, gradients);
+    return tensors_of(gradients);
+  });
+}
+
+std::vector<Tensor> pull_back_inputs(const std::vector<Tensor>& results,
+                                     const std::vector<Tensor>& cotangents,
+                                     const std::vector<Tensor>& inputs, Site site) {
+  return call("vjp", site, [&] {
+    const std::vector<Node*> values = nodes_of(results);
+    const std::vector<Node*> given = nodes_of(cotangents);
+    const std::vector<Node*> nodes = nodes_of(inputs);
+    check_like("cotangent", given, "result", values);
+    std::vector<Node*> gradients = pull_back(values, given, nodes);
+    annotate_gradients(nodes, gradients);
+    return tensors_of(gradients);
+  });
+}
+
+std::vector<Tensor> push_forward_inputs(const std::vector<Tensor>& results,
+                                        const std::vector<Tensor>& inputs,
+                                        const std::vector<Tensor>& tangents, Site site) {
+  return call("jvp", site, [&] {
+    const std::vector<Node*> nodes = nodes_of(inputs);
+    const std::vector<Node*> given = nodes_of(tangents);
+    check_like("tangent", given, "primal", nodes);
+    return tensors_of(push_forward(nodes_of(results), nodes, given));
   });
 }
 

@@ -20,26 +20,6 @@ using namespace detail;
 
 namespace {
 
-Node* packed(Computation& into, const Shape& shape, const std::vector<Node*>& leaves,
-             size_t& next) {
-  if (!shape.is_tuple) return leaves[next++];
-  std::vector<Node*> elements;
-  for (const Shape& element : shape.elements)
-    elements.push_back(packed(into, element, leaves, next));
-  return hlo::tuple(into, std::move(elements));
-}
-
-void unpack(Node* value, std::vector<Node*>& leaves) {
-  if (!value->shape.is_tuple) {
-    leaves.push_back(value);
-    return;
-  }
-  for (size_t i = 0; i < value->shape.elements.size(); ++i)
-    unpack(value->is(Opcode::tuple) ? value->operand(static_cast<int64_t>(i))
-                                    : hlo::get_tuple_element(value, static_cast<int64_t>(i)),
-           leaves);
-}
-
 // Each leaf under the sharding that a node of the module has for it.
 void annotate_leaves(const Node& node, std::vector<Node*>::iterator leaf) {
   if (!node.sharding) return;
@@ -146,18 +126,19 @@ std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& ar
   return call("call_hlo", site, [&] {
     check_callable(module, "call_hlo", called_site());
     check_arguments(module, arguments);
-    Computation& entry = *trace_of_call().entry;
+    Computation& entry = trace_of_call().here();
     std::vector<Node*> leaves;
     for (const Tensor& argument : arguments) leaves.push_back(node_of(argument));
     std::vector<Node*> parameters;
-    size_t next = 0;
+    auto next = leaves.begin();
     for (const Node* parameter : module.entry()->parameters()) {
-      annotate_leaves(*parameter, leaves.begin() + static_cast<std::ptrdiff_t>(next));
-      parameters.push_back(packed(entry, parameter->shape, leaves, next));
+      annotate_leaves(*parameter, next);
+      const auto end = next + static_cast<std::ptrdiff_t>(leaf_count(parameter->shape));
+      parameters.push_back(hlo::from_leaves(entry, parameter->shape, {next, end}));
+      next = end;
     }
     Node* const root = Copier(entry).copy_entry(*module.entry(), parameters);
-    std::vector<Node*> results;
-    unpack(root, results);
+    std::vector<Node*> results = hlo::leaves(root);
     annotate_leaves(*module.entry()->root(), results.begin());
     std::vector<Tensor> tensors;
     for (Node* result : results) tensors.push_back(tensor_of(result));

@@ -71,7 +71,7 @@ void check_random(const Dims& dims, const RandomOptions& options) {
 
 Bits random_words(const Operand& seed, const Dims& dims, const RandomOptions& options) {
   check_random(dims, options);
-  const TracedWords words{trace_of_call().entry, dims};
+  const TracedWords words{&trace_of_call().here(), dims};
   // The counter is the global row-major index: its low word over trailing dims that stay below
   // 2^32.
   size_t split = dims.size();

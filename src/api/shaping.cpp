@@ -98,7 +98,7 @@ Tensor iota(Shape shape, int64_t axis, Site site) {
       call_error("axis {} is outside {}, which has rank {}", axis, to_string(shape), rank);
     if (shape.dtype == DType::pred)
       call_error("pred has no counts; use an integer or floating type");
-    return tensor_of(hlo::iota(*trace.entry, shape, axis < 0 ? axis + rank : axis));
+    return tensor_of(hlo::iota(trace.here(), shape, axis < 0 ? axis + rank : axis));
   });
 }
 

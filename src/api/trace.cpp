@@ -3,6 +3,7 @@
 #include "api/trace_state.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
+#include "gspmd/passes/differentiate/differentiate.h"
 
 namespace gspmd {
 
@@ -99,12 +100,26 @@ void TraceSession::result(const std::string& inner_path, const Tensor& tensor) {
   });
 }
 
+namespace {
+
+// Takes out what has only marked values for transforms.
+void remove_marks(Computation& computation) {
+  for (const std::unique_ptr<Node>& node : computation.nodes())
+    if (node->frontend_attributes.count(kDifferentiableInput) != 0)
+      computation.replace_uses(node.get(), node->operand(0));
+  computation.remove_dead();
+}
+
+}  // namespace
+
 Traced TraceSession::finish() {
   Computation& entry = *impl_->state->entry;
   entry.set_root(hlo::tuple(entry, impl_->results));
-  entry.remove_dead();
+  remove_marks(entry);
   Module& module = *impl_->module;
   module.remove_unreachable();
+  for (const std::unique_ptr<Computation>& computation : module.computations())
+    remove_marks(*computation);
   module.sort_computations();
   if (impl_->state->num_devices > 0) module.num_partitions = impl_->state->num_devices;
   module.frontend_attributes["gspmd.open_parameters"] = "true";

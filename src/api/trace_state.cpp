@@ -37,13 +37,25 @@ Node* captured_node(const Array& array) {
   TraceState& trace = trace_of_call();
   if (array.empty()) call_error("an empty Array has no value; give it a shape first");
   for (size_t i = 0; i < trace.captured.size(); ++i)
-    if (trace.captured[i].storage() == array.storage()) return trace.captured_nodes[i];
+    if (trace.captured[i].storage() == array.storage())
+      return node_here(trace, trace.captured_nodes[i]);
   Computation& entry = *trace.entry;
   Node* node = hlo::parameter(entry, static_cast<int64_t>(entry.parameters().size()), array.shape(),
                               "captured");
   trace.captured.push_back(array);
   trace.captured_nodes.push_back(node);
-  return node;
+  return node_here(trace, node);
+}
+
+Node* capture(Body& body, Node* outer) {
+  const auto [at, fresh] = body.captured.emplace(outer, nullptr);
+  if (!fresh) return at->second;
+  Computation& c = *body.computation;
+  if (outer->is(Opcode::constant) && outer->rank() == 0)  // one of its own folds into what reads it
+    return at->second = hlo::constant(c, outer->attrs.literal);
+  const auto number = static_cast<int64_t>(c.parameters().size());
+  body.outer.push_back(outer);
+  return at->second = hlo::parameter(c, number, outer->shape, outer->name());
 }
 
 }  // namespace
@@ -98,16 +110,31 @@ void check_tensor(const Tensor& tensor) {
         trace->name, trace_of_call().name);
 }
 
+Node* node_here(TraceState& trace, Node* node) {
+  const Computation* const home = &node->parent();
+  if (home == &trace.here()) return node;
+  size_t inside = 0;
+  while (inside <= trace.bodies.size() &&
+         home != (inside == 0 ? trace.entry : trace.bodies[inside - 1]->computation))
+    ++inside;
+  if (inside > trace.bodies.size())
+    call_error(
+        "{} was made in the body of a loop or branch that has ended; return it from the body",
+        describe(node));
+  for (; inside < trace.bodies.size(); ++inside) node = capture(*trace.bodies[inside], node);
+  return node;
+}
+
 Node* node_of(const Tensor& tensor) {
   check_tensor(tensor);
-  return TensorAccess::node(tensor);
+  return node_here(trace_of_call(), TensorAccess::node(tensor));
 }
 
 Node* scalar_node(double value, bool integral, DType dtype) {
   if (!fits(value, integral, dtype))
     call_error("the number {} is not a {}; convert the tensor or round the number", value,
                dtype_name(dtype));
-  return hlo::scalar(*trace_of_call().entry, dtype, value);
+  return hlo::scalar(trace_of_call().here(), dtype, value);
 }
 
 Node* node_of(const Operand& operand, std::optional<DType> dtype) {

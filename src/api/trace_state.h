@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "gspmd/api/operand.h"
@@ -11,12 +13,25 @@
 
 namespace gspmd::detail {
 
+// The body of a loop or a branch while it is traced. What it reads of the computations around it
+// becomes a parameter behind its own.
+struct Body {
+  const char* op = "";  // the function that was given it
+  Site site;
+  Computation* computation = nullptr;
+  std::vector<Node*> outer;                   // what it reads, of the computation around it
+  std::unordered_map<Node*, Node*> captured;  // outer -> inside
+};
+
 // What the tensors of one trace share. Outlives the trace, so that a tensor used too late can say
 // so.
 struct TraceState {
   std::string name;
   Module* module = nullptr;  // nullptr when the trace has ended
   Computation* entry = nullptr;
+  std::vector<Body*> bodies;  // open ones, the innermost last
+  // Where operations are emitted.
+  Computation& here() const { return bodies.empty() ? *entry : *bodies.back()->computation; }
   std::vector<Array> captured;
   std::vector<Node*> captured_nodes;
   int64_t num_devices = 0;  // of the meshes in annotations; 0: none yet
@@ -92,6 +107,9 @@ void check_tensor(const Tensor& tensor);
 // them) and have no dims; arrays become hidden parameters.
 Node* node_of(const Operand& operand, std::optional<DType> dtype = std::nullopt);
 Node* node_of(const Tensor& tensor);
+// A value of this or a computation around it, as it is known where operations are emitted.
+// UserError: it is of a body that has ended.
+Node* node_here(TraceState& trace, Node* node);
 // Both operands of a binary function, dtypes equal; at least one is not a number.
 std::pair<Node*, Node*> nodes_of(const Operand& a, const Operand& b);
 Node* scalar_node(double value, bool integral, DType dtype);

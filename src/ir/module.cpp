@@ -113,6 +113,11 @@ void Module::sort_computations() {
             [&](const auto& a, const auto& b) { return rank.at(a.get()) < rank.at(b.get()); });
 }
 
+void Module::remove_computation(Computation* computation) {
+  by_name_.erase(computation->name());
+  std::erase_if(computations_, [&](const auto& owned) { return owned.get() == computation; });
+}
+
 int64_t Module::remove_unreachable() {
   std::unordered_set<const Computation*> live;
   std::vector<Computation*> stack;

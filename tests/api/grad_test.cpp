@@ -123,3 +123,88 @@ TEST_CASE("the gradient of an annotated parameter carries its annotation", "[api
     CHECK(*gradient->sharding == sharding_of(mesh, {"x", _}));
   }
 }
+
+TEST_CASE("gradients by several arguments", "[api]") {
+  const auto fn = [](Tensor a, Tensor b, Tensor c) { return sum(a * b * b * c); };
+  const auto step = [&](Tensor a, Tensor b, Tensor c) {
+    const auto [da, dc] = grad<0, 2>(fn)(a, b, c);
+    return std::pair{da, dc};
+  };
+  const std::vector<Array> seen = reference_results(
+      step, Array::of<double>({1}, {2}), Array::of<double>({1}, {3}), Array::of<double>({1}, {5}));
+  CHECK(seen[0].item() == 45);
+  CHECK(seen[1].item() == 18);
+}
+
+TEST_CASE("vjp pulls any cotangent back, as often as wanted", "[api]") {
+  const auto step = [](Tensor x, Tensor y) {
+    const auto fn = [](Tensor a, Tensor b) { return std::pair{a * b, sin(a)}; };
+    const auto [value, pull_back] = vjp(fn, std::tuple{x, y});
+    const auto [dx, dy] = pull_back(std::pair{ones({DType::f64, {2}}), zeros({DType::f64, {2}})});
+    const auto [ex, ey] = pull_back(std::pair{zeros({DType::f64, {2}}), value.first});
+    return std::tuple{dx, dy, ex, ey};
+  };
+  const std::vector<Array> seen = reference_results(step, Array::of<double>({2}, {1, 2}),
+                                                    Array::of<double>({2}, {3, 4}));
+  CHECK(values(seen[0]) == std::vector<double>{3, 4});
+  CHECK(values(seen[1]) == std::vector<double>{1, 2});
+  CHECK(values(seen[2])[0] == Approx(std::cos(1) * 3));
+  CHECK(values(seen[2])[1] == Approx(std::cos(2) * 8));
+  CHECK(values(seen[3]) == std::vector<double>{0, 0});
+}
+
+TEST_CASE("jvp agrees with the gradient, and with differences, and nests with it", "[api]") {
+  const auto body = [](Tensor c, Tensor v) {
+    const Tensor next = cond(c > 0.2, [](Tensor a, Tensor b) { return tanh(a * b) + a; },
+                             [](Tensor a, Tensor b) { return a + b * b; }, c, v);
+    return std::pair{next, next * v};
+  };
+  const auto fn = [&](Tensor x) {
+    const auto [last, ys] = scan(body, sum(x) * 0.1, x);
+    return last * last + sum(square(ys)) + max(x);
+  };
+  const Array x = random_array({DType::f64, {5}}, 3);
+  const Array v = random_array({DType::f64, {5}}, 4);
+  const auto forward = [&](Tensor a, Tensor d) {
+    return jvp(fn, std::tuple{a}, std::tuple{d}).second;
+  };
+  const auto reverse = [&](Tensor a, Tensor d) { return sum(grad(fn)(a) * d); };
+  CHECK(expect_close({run(forward, x, v)}, {run(reverse, x, v)}, {1e-12, 1e-12}));
+  CHECK(gradient_is_right(fn, x));
+  // Forward over reverse, reverse over forward, forward over forward, reverse over reverse.
+  const auto direction = [&](Tensor d) {
+    return [&fn, d](Tensor a) { return jvp(fn, std::tuple{a}, std::tuple{d}).second; };
+  };
+  const auto forward_reverse = [&](Tensor a, Tensor d) {
+    return sum(jvp(grad(fn), std::tuple{a}, std::tuple{d}).second * d);
+  };
+  const auto reverse_forward = [&](Tensor a, Tensor d) { return sum(grad(direction(d))(a) * d); };
+  const auto forward_forward = [&](Tensor a, Tensor d) {
+    return jvp(direction(d), std::tuple{a}, std::tuple{d}).second;
+  };
+  const auto reverse_reverse = [&](Tensor a, Tensor d) {
+    return sum(grad([&](Tensor b) { return sum(grad(fn)(b) * d); })(a) * d);
+  };
+  const double step = 1e-4;
+  const auto at = [&](double t) {
+    Array moved = x.clone();
+    for (int64_t i = 0; i < x.size(); ++i) moved.set(i, x.at(i) + t * v.at(i));
+    return run(fn, moved).item();
+  };
+  const double expected = (at(step) - 2 * at(0) + at(-step)) / (step * step);
+  CHECK(run(forward_reverse, x, v).item() == Approx(expected).epsilon(1e-5));
+  CHECK(run(reverse_forward, x, v).item() == Approx(expected).epsilon(1e-5));
+  CHECK(run(forward_forward, x, v).item() == Approx(expected).epsilon(1e-5));
+  CHECK(run(reverse_reverse, x, v).item() == Approx(expected).epsilon(1e-5));
+}
+
+TEST_CASE("jvp goes through while loops whose length is not known", "[api]") {
+  const auto root = [](Tensor a) {  // Newton's iteration
+    return while_loop([&](Tensor y) { return abs(y * y - a) > 1e-12; },
+                      [&](Tensor y) { return (y + a / y) * 0.5; }, a);
+  };
+  const auto derivative = [&](Tensor a) {
+    return jvp(root, std::tuple{a}, std::tuple{ones({DType::f64, {}})}).second;
+  };
+  CHECK(run(derivative, Array::scalar<double>(7)).item() == Approx(0.5 / std::sqrt(7.)));
+}

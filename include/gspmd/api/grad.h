@@ -1,6 +1,7 @@
 #pragma once
 
-// Reverse-mode gradients as functions of functions.
+// Derivatives as functions of functions. They work inside of a traced function, on trees of
+// tensors, and nest in each other, in loops and in branches in any order.
 
 #include <concepts>
 #include <tuple>
@@ -15,12 +16,20 @@ namespace gspmd {
 
 namespace detail {
 
-// Stands between the differentiated arguments and the function, so that only uses through the
-// arguments count, and is taken out again by differentiate_inputs.
-GSPMD_API Tensor differentiable_input(const Tensor& x, Site site);
+// Stands between a differentiated argument and the function, so that only uses through the
+// argument count; taken out when the trace ends.
+GSPMD_API Tensor differentiable_input(const Tensor& x, const char* op, Site site);
 // d loss / d inputs, same order. UserError: loss is not a floating scalar.
 GSPMD_API std::vector<Tensor> differentiate_inputs(const Tensor& loss,
                                                    const std::vector<Tensor>& inputs, Site site);
+// The cotangents of inputs given those of results. UserError: a cotangent unlike its result.
+GSPMD_API std::vector<Tensor> pull_back_inputs(const std::vector<Tensor>& results,
+                                               const std::vector<Tensor>& cotangents,
+                                               const std::vector<Tensor>& inputs, Site site);
+// The tangents of results given those of inputs. UserError: a tangent unlike its input.
+GSPMD_API std::vector<Tensor> push_forward_inputs(const std::vector<Tensor>& results,
+                                                  const std::vector<Tensor>& inputs,
+                                                  const std::vector<Tensor>& tangents, Site site);
 
 inline const Tensor& loss_of(const Tensor& value) { return value; }
 template <class First, class... Rest>
@@ -32,41 +41,119 @@ const Tensor& loss_of(const std::pair<First, Second>& value) {
   return value.first;
 }
 
+template <class Tree>
+std::vector<Tensor> tensors_of(const Tree& tree) {
+  std::vector<Tensor> leaves;
+  for_each_leaf(tree, [&](const std::string&, const Tensor& leaf) { leaves.push_back(leaf); });
+  return leaves;
+}
+
+// `tree` with the leaves from position `next` on, which it moves.
+template <class Tree>
+Tree take_leaves(const Tree& tree, const std::vector<Tensor>& leaves, size_t& next) {
+  return map_tree(tree, [&](const std::string&, const Tensor&) { return leaves.at(next++); });
+}
+
+// Marks every leaf of a tree; appends the marked ones.
+template <class Tree>
+void mark_inputs(Tree& tree, std::vector<Tensor>& marked, const char* op, Site site) {
+  static_assert(std::same_as<leaf_t<Tree>, Tensor>,
+                "the differentiated argument is a tree of tensors");
+  for_each_leaf(tree, [&](const std::string&, Tensor& leaf) {
+    leaf = differentiable_input(leaf, op, site);
+    marked.push_back(leaf);
+  });
+}
+
 }  // namespace detail
 
-// A function with the arguments of `fn` that returns {fn's value, gradients with respect to
-// argument Argument}, the gradients as a tree like that argument. `fn` returns a floating scalar,
-// or a tuple or pair that starts with it (the rest is passed through). Works inside a traced
-// function, and nests.
-template <size_t Argument = 0, class Fn>
+// A function with the arguments of `fn` that returns {fn's value, gradients with respect to the
+// arguments numbered}: a tree like the argument, or a tuple of such trees where several are
+// numbered. `fn` returns a floating scalar, or a tuple or pair that starts with it (the rest is
+// passed through). As jax.value_and_grad with argnums.
+template <size_t Argument = 0, size_t... Others, class Fn>
 auto value_and_grad(Fn fn, Site site = Site::here()) {
   return [fn, site](const auto&... args) {
-    static_assert(Argument < sizeof...(args), "value_and_grad: no such argument");
+    static_assert(((Argument < sizeof...(args)) && ... && (Others < sizeof...(args))),
+                  "value_and_grad: no such argument");
     auto inputs = std::make_tuple(args...);
     std::vector<Tensor> marked;
-    auto& wanted = std::get<Argument>(inputs);
-    static_assert(std::same_as<leaf_t<decltype(wanted)>, Tensor>,
-                  "value_and_grad: the differentiated argument is a tree of tensors");
-    for_each_leaf(wanted, [&](const std::string&, Tensor& leaf) {
-      leaf = detail::differentiable_input(leaf, site);
-      marked.push_back(leaf);
-    });
+    detail::mark_inputs(std::get<Argument>(inputs), marked, "value_and_grad", site);
+    (detail::mark_inputs(std::get<Others>(inputs), marked, "value_and_grad", site), ...);
     auto value = std::apply(fn, inputs);
     const std::vector<Tensor> gradients =
         detail::differentiate_inputs(detail::loss_of(value), marked, site);
     size_t next = 0;
-    auto grads =
-        map_tree(wanted, [&](const std::string&, const Tensor&) { return gradients[next++]; });
-    return std::pair{std::move(value), std::move(grads)};
+    if constexpr (sizeof...(Others) == 0) {
+      auto grads = detail::take_leaves(std::get<Argument>(inputs), gradients, next);
+      return std::pair{std::move(value), std::move(grads)};
+    } else {
+      std::tuple grads{detail::take_leaves(std::get<Argument>(inputs), gradients, next),
+                       detail::take_leaves(std::get<Others>(inputs), gradients, next)...};
+      return std::pair{std::move(value), std::move(grads)};
+    }
   };
 }
 
 // As value_and_grad, without the value.
-template <size_t Argument = 0, class Fn>
+template <size_t Argument = 0, size_t... Others, class Fn>
 auto grad(Fn fn, Site site = Site::here()) {
-  return [f = value_and_grad<Argument>(std::move(fn), site)](const auto&... args) {
+  return [f = value_and_grad<Argument, Others...>(std::move(fn), site)](const auto&... args) {
     return f(args...).second;
   };
+}
+
+// {fn(primals...), pull back}: pull back takes a cotangent, a tree like fn's value, and returns the
+// cotangents of the primals, a tree like the primal or a tuple of trees where there are several. As
+// jax.vjp.
+template <class Fn, class... Args>
+auto vjp(Fn fn, const std::tuple<Args...>& primals, Site site = Site::here()) {
+  auto inputs = primals;
+  std::vector<Tensor> marked;
+  std::apply([&](auto&... input) { (detail::mark_inputs(input, marked, "vjp", site), ...); },
+             inputs);
+  auto value = std::apply(fn, inputs);
+  const std::vector<Tensor> results = detail::tensors_of(value);
+  auto pull_back = [=](const decltype(value)& cotangent, Site at = Site::here()) {
+    const std::vector<Tensor> found =
+        detail::pull_back_inputs(results, detail::tensors_of(cotangent), marked, at);
+    size_t next = 0;
+    if constexpr (sizeof...(Args) == 1)
+      return detail::take_leaves(std::get<0>(inputs), found, next);
+    else
+      return std::apply(
+          [&](const auto&... input) {
+            return std::tuple{detail::take_leaves(input, found, next)...};
+          },
+          inputs);
+  };
+  return std::pair{std::move(value), std::move(pull_back)};
+}
+
+// {fn(primals...), its derivative along the tangents}: `tangents` holds a tree like each primal, the
+// derivative is a tree like fn's value. jvp(grad(f), {x}, {v}) is a product of the Hessian with v.
+// As jax.jvp.
+template <class Fn, class... Args>
+auto jvp(Fn fn, const std::tuple<Args...>& primals, const std::tuple<Args...>& tangents,
+         Site site = Site::here()) {
+  auto inputs = primals;
+  std::vector<Tensor> marked;
+  std::apply([&](auto&... input) { (detail::mark_inputs(input, marked, "jvp", site), ...); },
+             inputs);
+  auto value = std::apply(fn, inputs);
+  std::vector<Tensor> given;
+  std::apply(
+      [&](const auto&... tangent) {
+        (for_each_leaf(tangent,
+                       [&](const std::string&, const Tensor& leaf) { given.push_back(leaf); }),
+         ...);
+      },
+      tangents);
+  const std::vector<Tensor> found =
+      detail::push_forward_inputs(detail::tensors_of(value), marked, given, site);
+  size_t next = 0;
+  auto derivative = detail::take_leaves(value, found, next);
+  return std::pair{std::move(value), std::move(derivative)};
 }
 
 }  // namespace gspmd

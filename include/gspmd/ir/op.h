@@ -158,6 +158,10 @@ struct OpInfo {
   // nodes into node.parent() with the builders of ops/builders.h. UserError when not
   // differentiable.
   std::vector<Node*> (*gradient)(Node& node, Node* cotangent) = nullptr;
+  // The same of ops whose result or operands may be tuples, leaf by leaf: `cotangents` has one
+  // entry for each leaf of the result (nullptr where none flows), what comes back one for each leaf
+  // of the operands, in order.
+  std::vector<Node*> (*leaf_gradient)(Node& node, const std::vector<Node*>& cotangents) = nullptr;
   // The same value by simpler ops that shardings pass through, emitted into node.parent(); a result
   // of nullptr keeps the node. Runs before completion (passes/prepare/expand_ops.h).
   Node* (*expand)(Node& node) = nullptr;

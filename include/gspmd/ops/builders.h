@@ -44,6 +44,10 @@ GSPMD_API Node* splat(Computation& c, const Shape& shape,
 GSPMD_API Node* iota(Computation& c, Shape shape, int64_t dimension);
 GSPMD_API Node* tuple(Computation& c, std::vector<Node*> elements);
 GSPMD_API Node* get_tuple_element(Node* tuple, int64_t index);
+// The leaves of a value in order; those of a tuple op are its operands themselves.
+GSPMD_API std::vector<Node*> leaves(Node* value);
+// A value of `shape` made of its leaves: an array is its only leaf, a tuple is made anew.
+GSPMD_API Node* from_leaves(Computation& c, const Shape& shape, std::span<Node* const> leaves);
 GSPMD_API Node* convert(Node* x, DType dtype);
 GSPMD_API Node* reshape(Node* x, Dims dims);
 GSPMD_API Node* broadcast(Node* x, Dims dims,

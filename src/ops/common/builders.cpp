@@ -125,6 +125,42 @@ Node* get_tuple_element(Node* tuple, int64_t index) {
               std::move(attrs));
 }
 
+namespace {
+
+void collect_leaves(Node* value, std::vector<Node*>& leaves) {
+  if (!value->shape.is_tuple) {
+    leaves.push_back(value);
+    return;
+  }
+  for (size_t i = 0; i < value->shape.elements.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    collect_leaves(
+        value->is(Opcode::tuple) ? value->operand(index) : get_tuple_element(value, index), leaves);
+  }
+}
+
+Node* next_from_leaves(Computation& c, const Shape& shape, std::span<Node* const> leaves,
+                       size_t& next) {
+  if (!shape.is_tuple) return leaves[next++];
+  std::vector<Node*> elements;
+  for (const Shape& element : shape.elements)
+    elements.push_back(next_from_leaves(c, element, leaves, next));
+  return tuple(c, std::move(elements));
+}
+
+}  // namespace
+
+std::vector<Node*> leaves(Node* value) {
+  std::vector<Node*> result;
+  collect_leaves(value, result);
+  return result;
+}
+
+Node* from_leaves(Computation& c, const Shape& shape, std::span<Node* const> leaves) {
+  size_t next = 0;
+  return next_from_leaves(c, shape, leaves, next);
+}
+
 Node* convert(Node* x, DType dtype) {
   Computation& c = home(x, Opcode::convert);
   if (!x->shape.is_tuple && x->shape.dtype == dtype) return x;

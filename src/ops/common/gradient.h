@@ -26,6 +26,11 @@ std::vector<Node*> floats_only(Node& node, Node* cotangent) {
   return result;
 }
 
+// The sum of what the readers of a value gave to its cotangent, last reader first, one after the
+// other: partial sums of dots then add directly. What was cut out of the value is put together
+// without a full-size value for each piece.
+Node* sum_of_cotangents(const std::vector<Node*>& given);
+
 Node* zeros_like(const Node& x);
 Dims all_dims(int64_t rank);                  // 0, 1, ..., rank - 1
 Node* transposed(Node* x, Dims permutation);  // x itself where nothing moves

@@ -30,10 +30,11 @@ const Shape& operand_element(const Node& node, size_t i);
 // What async-start gives: (operands), result, and zeros for what else `shape` declares.
 Value started_value(const Shape& shape, std::vector<Value> operands, Value result);
 
-std::vector<Node*> tuple_gradient(Node& node, Node* cotangent);
-std::vector<Node*> get_tuple_element_gradient(Node& node, Node* cotangent);
-std::vector<Node*> optimization_barrier_gradient(Node& node, Node* cotangent);
-std::vector<Node*> custom_call_gradient(Node& node, Node* cotangent);
+// Rows' leaf_gradient (gradient.cpp).
+std::vector<Node*> tuple_gradient(Node& node, const std::vector<Node*>& cotangents);
+std::vector<Node*> get_tuple_element_gradient(Node& node, const std::vector<Node*>& cotangents);
+std::vector<Node*> identity_gradient(Node& node, const std::vector<Node*>& cotangents);
+std::vector<Node*> custom_call_gradient(Node& node, const std::vector<Node*>& cotangents);
 
 // Completion (completion.cpp).
 std::vector<ShardingProposal> tuple_forward(const Node& node, CompletionMode mode);

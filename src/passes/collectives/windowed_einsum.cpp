@@ -6,10 +6,10 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "gspmd/ops/counted_loop.h"
 #include "mesh/digit_tools.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/index.h"
-#include "passes/collectives/emit_loop.h"
 
 namespace gspmd {
 namespace {
@@ -157,7 +157,7 @@ template <class Move>
 std::vector<Node*> move_all(Computation& c, std::vector<Node*> state, int64_t moves, int64_t unroll,
                             int64_t first, const Move& move) {
   const int64_t trips = moves / unroll;
-  state = emit_loop(c, "windowed_einsum", trips, std::move(state),
+  state = state_after_loop(c, "windowed_einsum", trips, std::move(state),
                     [&](Computation&, std::vector<Node*> values, Node* iteration) {
                       for (int64_t k = 0; k < unroll; ++k)
                         values = move(values, Index(iteration) * unroll + (first + k));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Reverse-mode differentiation of the graph.
+// Differentiation of the graph, in reverse and forward mode.
 
 #include <span>
 #include <vector>
@@ -12,12 +12,30 @@ namespace gspmd {
 
 // A copy with this frontend attribute lets no cotangent through.
 inline constexpr const char* kStopGradient = "gspmd.stop_gradient";
+// A copy with this one is where a function of the user's reads an argument that it is
+// differentiated by; it stands in the way of nothing else and is taken out of finished programs.
+inline constexpr const char* kDifferentiableInput = "gspmd.differentiable_input";
 
-// Reverse-mode derivatives of the scalar `loss` with respect to `inputs` (nodes of the same
-// computation); emits nodes marked backward after the existing ones. Inputs that do not reach the
-// loss get zeros. The cotangent of an annotated node (Sharding op) carries the same annotation.
-// UserError: loss not a floating scalar, an op on the way without a gradient (names op, reason,
-// line).
+// The cotangents of `inputs`, arrays of one computation, given those of `results`: the transpose of
+// the derivative. Emits nodes marked backward after the existing ones, whose order is that of
+// operands before users afterwards; loops and conditionals between are replaced by ones that keep
+// what the derivatives read. Inputs that do not reach a result get zeros. The cotangent of an
+// annotated node (Sharding op) carries the same annotation. Complex numbers: the cotangent of x + iy
+// under a real loss is dloss/dx - i dloss/dy. UserError: an op on the way has no gradient (names op,
+// reason, line).
+GSPMD_API std::vector<Node*> pull_back(std::span<Node* const> results,
+                                       std::span<Node* const> cotangents,
+                                       std::span<Node* const> inputs);
+
+// pull_back of the scalar `loss`, whose cotangent is 1: its gradients. UserError also: the loss is
+// not a floating scalar.
 GSPMD_API std::vector<Node*> differentiate(Node* loss, std::span<Node* const> inputs);
+
+// The tangents of `results` given those of `inputs`, arrays of one computation: the derivative.
+// Emits as pull_back, marked as what they belong to; zeros where no input reaches a result.
+// UserError: as pull_back.
+GSPMD_API std::vector<Node*> push_forward(std::span<Node* const> results,
+                                          std::span<Node* const> inputs,
+                                          std::span<Node* const> tangents);
 
 }  // namespace gspmd
