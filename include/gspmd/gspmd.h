@@ -23,6 +23,7 @@
 #include "gspmd/api/tensor.h"
 #include "gspmd/api/trace.h"
 #include "gspmd/api/trace_file.h"
+#include "gspmd/api/transform.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/api/visualize.h"
 #include "gspmd/base/version.h"

@@ -25,7 +25,7 @@ class OpenBody {
   // What the body reads of the computation around it, in the order of the parameters behind its
   // own.
   const std::vector<Node*>& outer() const { return body_.outer; }
-  const Computation& computation() const { return *body_.computation; }
+  Computation& computation() const { return *body_.computation; }
   // Copies the body behind the nodes of `into`; `arguments`: of all its parameters.
   std::vector<Node*> inline_into(Computation& into, std::span<Node* const> arguments) const;
 

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "api/emit.h"
+#include "gspmd/api/transform.h"
 
 namespace gspmd {
 
@@ -68,14 +69,34 @@ Node* over_last(Node* statistic, const Node* x) {
   return stretch(statistic, x->dims(), {x->rank() - 1});
 }
 
-// The variance is taken around the mean without a gradient: its derivative by the mean is zero, and
-// so the two sums of the backward pass do not wait for each other.
+// (x - mean) / sqrt(variance + eps), and the factor that it was scaled by.
+std::pair<Node*, Node*> standardized_and_scale(Node* x, double eps) {
+  Node* centered = subtract(x, over_last(mean_over_last(x), x));
+  Node* variance = mean_over_last(multiply(centered, centered));
+  Node* scale = over_last(hlo::unary(Opcode::rsqrt, add(variance, eps)), x);
+  return {multiply(centered, scale), scale};
+}
+
+// Its gradient is written down: its two sums do not wait for each other.
 Node* standardized(Node* x, double eps) {
-  Node* mean = mean_over_last(x);
-  Node* around = subtract(x, over_last(stop_gradient_node(mean), x));
-  Node* variance = mean_over_last(multiply(around, around));
-  Node* scale = hlo::unary(Opcode::rsqrt, add(variance, eps));
-  return multiply(subtract(x, over_last(mean, x)), over_last(scale, x));
+  const auto forward = [&](const Tensor& t) {
+    const auto [y, scale] = standardized_and_scale(node_of(t), eps);
+    return std::pair{tensor_of(y), tensor_of(scale)};
+  };
+  const auto backward = [](const std::pair<Tensor, Tensor>& kept, const Tensor& cotangent) {
+    Node* y = node_of(kept.first);
+    Node* c = node_of(cotangent);
+    Node* along_y = multiply(y, over_last(mean_over_last(multiply(c, y)), y));
+    Node* rest = subtract(subtract(c, over_last(mean_over_last(c), y)), along_y);
+    return tensor_of(multiply(rest, node_of(kept.second)));
+  };
+  const auto value = custom_vjp([&](const Tensor& t) { return forward(t).first; },
+                                [&](const Tensor& t) {
+                                  const std::pair<Tensor, Tensor> both = forward(t);
+                                  return std::pair{both.first, both};
+                                },
+                                backward);
+  return node_of(value(tensor_of(x)));
 }
 
 double mask_value(DType dtype, const CausalMaskOptions& options) {

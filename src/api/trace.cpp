@@ -104,6 +104,7 @@ namespace {
 
 // Takes out what has only marked values for transforms.
 void remove_marks(Computation& computation) {
+  open_markers(computation);
   for (const std::unique_ptr<Node>& node : computation.nodes())
     if (node->frontend_attributes.count(kDifferentiableInput) != 0)
       computation.replace_uses(node.get(), node->operand(0));

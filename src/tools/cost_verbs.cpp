@@ -147,7 +147,7 @@ constexpr Aspect kAspects[] = {
     {"infer", [](const OpInfo& op) { return op.infer != nullptr; }},
     {"factors", [](const OpInfo& op) { return op.factors != nullptr; }},
     {"evaluate", [](const OpInfo& op) { return op.evaluate != nullptr; }},
-    {"gradient", [](const OpInfo& op) { return op.gradient != nullptr; }},
+    {"gradient", [](const OpInfo& op) { return op.gradient || op.leaf_gradient; }},
     {"forward_sharding", [](const OpInfo& op) { return op.completion.forward || speaks(op); }},
     {"backward_sharding", [](const OpInfo& op) { return op.completion.suggestions || speaks(op); }},
     {"partition", [](const OpInfo& op) { return op.partition != nullptr; }},

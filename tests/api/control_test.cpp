@@ -269,3 +269,58 @@ TEST_CASE("mistakes with loops and branches say what to change", "[api]") {
                         })(x);
                       }, vector));
 }
+
+TEST_CASE("loops and branches and their gradients are the same on every mesh", "[api]") {
+  const std::vector<Mesh> meshes{Mesh{{"x", 1}}, Mesh{{"x", 2}, {"y", 2}}, Mesh{{"x", 3}},
+                                 Mesh{{"x", 4}, {"y", 2}}};
+  const Weights<Array> p{weights({3, 8}, 1), weights({2, 8}, 2), weights({8}, 3)};
+  const Array xs = weights({5, 6, 3}, 4);
+  const auto make = [](const Mesh& mesh) {
+    const std::string last = mesh.axes().size() > 1 ? "y" : "x";
+    return [mesh, last](Weights<Tensor> w, Tensor x) {
+      const auto loss = [&](const Weights<Tensor>& q, Tensor in) {
+        const Cell<Tensor> start{zeros({DType::f64, {6, 2}}), zeros({DType::f64, {6, 2}})};
+        const auto [cell, hs] = scan(
+            [&](const Cell<Tensor>& now, Tensor slice) {
+              Cell<Tensor> next = lstm(q, now, slice);
+              next.h = mesh_split(next.h, mesh, {"x", _});
+              next = cond(sum(next.c) > 0., [](const Cell<Tensor>& a) { return a; },
+                          [](const Cell<Tensor>& a) { return Cell<Tensor>{a.c, a.h * 2.}; }, next);
+              return std::pair{next, next.h};
+            },
+            start, in);
+        return sum(square(hs)) + sum(cell.c);
+      };
+      w.u = mesh_split(w.u, mesh, {_, last.c_str()});
+      const auto [value, grads] = value_and_grad<0, 1>(loss)(w, x);
+      return std::tuple{value, std::get<0>(grads), std::get<1>(grads)};
+    };
+  };
+  CHECK(expect_equal_on_meshes(make, meshes, {1e-10, 1e-12}, p, xs));
+  // Inputs and outputs split along the dim of the steps as well.
+  const auto stacked = [](const Mesh& mesh) {
+    return [mesh](Tensor x) {
+      const auto f = [&](Tensor v) {
+        const auto [last, ys] =
+            scan([](Tensor c, Tensor s) { return std::pair{tanh(c + s), c * s}; },
+                 zeros({DType::f64, {6, 3}}), mesh_split(v, mesh, {"x", _, _}));
+        return sum(square(mesh_split(ys, mesh, {"x", _, _}))) + sum(last);
+      };
+      return value_and_grad(f)(x);
+    };
+  };
+  CHECK(expect_equal_on_meshes(stacked, meshes, {1e-10, 1e-12}, xs));
+  const auto loops = [](const Mesh& mesh) {
+    return [mesh](Tensor x) {
+      const auto root = [&](Tensor a) {
+        return sum(while_loop([&](Tensor y) { return max(abs(y * y - a)) > 1e-9; },
+                              [&](Tensor y) {
+                                return mesh_split((y + a / y) * 0.5, mesh, {"x", _, _});
+                              },
+                              a));
+      };
+      return jvp(root, std::tuple{x * x + 1.}, std::tuple{x});
+    };
+  };
+  CHECK(expect_equal_on_meshes(loops, meshes, {1e-8, 1e-9}, xs));
+}

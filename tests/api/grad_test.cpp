@@ -1,5 +1,6 @@
 #include "api/support.h"
 #include "gspmd/ir/module.h"
+#include "gspmd/ir/text.h"
 
 using namespace gspmd;
 using namespace gspmd::test;
@@ -207,4 +208,42 @@ TEST_CASE("jvp goes through while loops whose length is not known", "[api]") {
     return jvp(root, std::tuple{a}, std::tuple{ones({DType::f64, {}})}).second;
   };
   CHECK(run(derivative, Array::scalar<double>(7)).item() == Approx(0.5 / std::sqrt(7.)));
+}
+
+TEST_CASE("gradients pass through calls of HLO, in every order", "[api]") {
+  const auto module = parse_module(R"(HloModule m
+inner {
+  x = f64[3] parameter(0)
+  y = f64[3] sine(x)
+  ROOT t = (f64[3], f64[3]) tuple(y, x)
+}
+ENTRY main {
+  x = f64[3] parameter(0)
+  c = (f64[3], f64[3]) call(x), to_apply=inner
+  a = f64[3] get-tuple-element(c), index=0
+  b = f64[3] get-tuple-element(c), index=1
+  d = (f64[3], (f64[3])) call(a), to_apply=nested
+  e = (f64[3]) get-tuple-element(d), index=1
+  f = f64[3] get-tuple-element(e), index=0
+  p = f64[3] multiply(f, b)
+  k = f64[3] call(p), to_apply=array
+  q = (f64[3], f64[3]) tuple(k, b)
+  ROOT r = (f64[3], f64[3]) opt-barrier(q)
+}
+nested {
+  x = f64[3] parameter(0)
+  y = f64[3] multiply(x, x)
+  z = (f64[3]) tuple(y)
+  ROOT t = (f64[3], (f64[3])) tuple(x, z)
+}
+array {
+  x = f64[3] parameter(0)
+  ROOT y = f64[3] cosine(x)
+}
+)");
+  const auto fn = [&](Tensor x) {
+    const std::vector<Tensor> results = call_hlo(*module, {x});
+    return sum(square(results[0]) + results[1]);
+  };
+  CHECK(derivatives_are_right(fn, random_array({DType::f64, {3}}, 7)));
 }

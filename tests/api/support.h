@@ -61,6 +61,25 @@ Expectation gradient_is_right(Fn fn, const Array& x) {
   return expect_close({run(grad(fn), x)}, {numeric_gradient(fn, x)}, {1e-6, 1e-7}, "gradient");
 }
 
+// Whether grad(fn) is right at x, and so is the gradient of its squared length: second derivatives,
+// by reverse over reverse mode, and forward over reverse mode.
+template <class Fn>
+Expectation derivatives_are_right(Fn fn, const Array& x) {
+  const Expectation first = gradient_is_right(fn, x);
+  if (!first) return first;
+  const auto squared = [fn](Tensor t) { return sum(square(grad(fn)(t))); };
+  const Array expected = numeric_gradient(squared, x);
+  const Expectation reverse = expect_close({run(grad(squared), x)}, {expected}, {1e-6, 1e-6},
+                                           "gradient of the gradient's squared length");
+  if (!reverse) return reverse;
+  // d |g|^2 = 2 H g
+  const auto forward = [fn](Tensor t) {
+    const auto [g, hg] = jvp(grad(fn), std::tuple{t}, std::tuple{stop_gradient(grad(fn)(t))});
+    return hg * 2.;
+  };
+  return expect_close({run(forward, x)}, {expected}, {1e-6, 1e-6}, "product with the Hessian");
+}
+
 // The message of the E that f throws; a failed requirement when it throws none.
 template <class E, class F>
 std::string message_of(F f) {

@@ -140,7 +140,7 @@ TEST_CASE("differentiate: errors name the node, the reason and the user's line",
         "(<hlo>:3)");
   CHECK(message_of("HloModule m\nENTRY main {\n x = s32[] parameter(0)\n"
                    " ROOT y = f32[] convert(x)\n}\n") ==
-        "differentiate: input x s32[] is not a floating array (<hlo>:3)");
+        "differentiate: input x s32[] is not a floating or complex array (<hlo>:3)");
   const char* sum_by_device = R"(HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 ENTRY main {
@@ -149,7 +149,7 @@ ENTRY main {
 }
 )";
   CHECK(message_of(sum_by_device) ==
-        "all-reduce: has no gradient, but the loss depends on y f32[], total (model.cpp:7) through "
+        "all-reduce: has no gradient, but the result depends on y f32[], total (model.cpp:7) through "
         "it; "
         "use stop_gradient() or another operation (<hlo>:5)");
 }

@@ -48,6 +48,8 @@ GSPMD_API Node* get_tuple_element(Node* tuple, int64_t index);
 GSPMD_API std::vector<Node*> leaves(Node* value);
 // A value of `shape` made of its leaves: an array is its only leaf, a tuple is made anew.
 GSPMD_API Node* from_leaves(Computation& c, const Shape& shape, std::span<Node* const> leaves);
+// The arrays behind a barrier: none of them is read before all are there.
+GSPMD_API std::vector<Node*> optimization_barrier(std::vector<Node*> values);
 GSPMD_API Node* convert(Node* x, DType dtype);
 GSPMD_API Node* reshape(Node* x, Dims dims);
 GSPMD_API Node* broadcast(Node* x, Dims dims,

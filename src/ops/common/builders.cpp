@@ -161,6 +161,12 @@ Node* from_leaves(Computation& c, const Shape& shape, std::span<Node* const> lea
   return next_from_leaves(c, shape, leaves, next);
 }
 
+std::vector<Node*> optimization_barrier(std::vector<Node*> values) {
+  if (values.empty()) return values;
+  Computation& c = home(values[0], Opcode::optimization_barrier);
+  return leaves(emit(c, Opcode::optimization_barrier, {tuple(c, std::move(values))}));
+}
+
 Node* convert(Node* x, DType dtype) {
   Computation& c = home(x, Opcode::convert);
   if (!x->shape.is_tuple && x->shape.dtype == dtype) return x;

@@ -14,7 +14,7 @@ void check_input(const Node& input, const Computation& c) {
     user_error("differentiate: input {} is not in the computation of the result",
                described(input));
   if (input.shape.is_tuple || !has_derivative(input.shape.dtype))
-    user_error("differentiate: input {} is not an array of floating or complex numbers",
+    user_error("differentiate: input {} is not a floating or complex array",
                described(input));
 }
 
@@ -59,7 +59,7 @@ std::vector<Node*> push_forward(std::span<Node* const> results, std::span<Node* 
   Computation& c = results[0]->parent();
   for (const Node* input : inputs) at_node(*input, [&] { check_input(*input, c); });
   Forward forward(c, inputs, tangents);
-  forward.run();
+  forward.run(results);
   for (Node* result : results) {
     Node* const tangent = forward.tangent(result);
     pushed.push_back(tangent != nullptr ? tangent : hlo::splat(c, result->shape, 0));

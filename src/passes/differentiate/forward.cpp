@@ -1,6 +1,7 @@
 #include "passes/differentiate/forward.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
@@ -8,6 +9,7 @@
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
 #include "passes/differentiate/leaf_form.h"
+#include "passes/differentiate/markers.h"
 #include "passes/differentiate/reverse.h"
 
 namespace gspmd {
@@ -24,11 +26,34 @@ Node* Forward::tangent(const Node* node, size_t leaf) const {
   return found == tangents_.end() ? nullptr : found->second.at(leaf);
 }
 
-void Forward::open_calls() {
+namespace {
+
+std::unordered_set<const Node*> needed_by(std::span<Node* const> results) {
+  std::unordered_set<const Node*> needed;
+  std::vector<const Node*> stack(results.begin(), results.end());
+  while (!stack.empty()) {
+    const Node* const node = stack.back();
+    stack.pop_back();
+    if (needed.insert(node).second)
+      stack.insert(stack.end(), node->operands().begin(), node->operands().end());
+  }
+  return needed;
+}
+
+}  // namespace
+
+void Forward::open_calls(std::span<Node* const> results) {
   while (true) {
+    const std::unordered_set<const Node*> needed = needed_by(results);
     bool changed = false;
     for (Node* node : activity_.nodes()) {
-      Node* const value = at_node(*node, [&] { return opened(*node); });
+      if (needed.count(node) == 0 || opened_.count(node) != 0) continue;
+      Node* const value = at_node(*node, [&] {
+        // What is made again in a backward part is there once in a forward one.
+        return marker_of(*node) == Marker::checkpoint
+                   ? inline_computation(*node->called[0], c_, node->operands())
+                   : opened(*node);
+      });
       if (value == nullptr) continue;
       c_.replace_uses(node, value);
       opened_.emplace(node, value);
@@ -40,10 +65,15 @@ void Forward::open_calls() {
   }
 }
 
-void Forward::run() {
-  open_calls();
+void Forward::run(std::span<Node* const> results) {
+  open_calls(results);
+  std::vector<Node*> read;
+  for (Node* result : results) read.push_back(result);
+  for (const auto& [call, value] : opened_) read.push_back(value);
+  const std::unordered_set<const Node*> needed = needed_by(read);
   for (Node* node : activity_.nodes())
-    if (tangents_.count(node) == 0) at_node(*node, [&] { visit(*node); });
+    if (tangents_.count(node) == 0 && needed.count(node) != 0)
+      at_node(*node, [&] { visit(*node); });
   if (replaced_) c_.sort();
 }
 
@@ -91,6 +121,8 @@ std::vector<Node*> Forward::push_forward(Node& node) {
   }
   if (node.is(Opcode::while_)) return push_loop(node);
   if (node.is(Opcode::conditional)) return push_conditional(node);
+  const Marker marker = marker_of(node);
+  if (marker == Marker::custom_jvp) return push_custom_jvp(node);
   const OpInfo& op = node.op();
   if (op.leaf_gradient == nullptr && (op.gradient == nullptr || node.shape.is_tuple))
     user_error(
@@ -104,9 +136,10 @@ std::vector<Node*> Forward::push_forward(Node& node) {
     stand_ins.push_back(activity_.of(&node, i) ? hlo::splat(c_, shapes[i], 0) : nullptr);
     if (stand_ins.back() != nullptr) inputs.push_back(stand_ins.back());
   }
-  const std::vector<Node*> given = op.leaf_gradient != nullptr
-                                       ? op.leaf_gradient(node, stand_ins)
-                                       : op.gradient(node, stand_ins[0]);
+  const std::vector<Node*> given =
+      marker == Marker::custom_vjp ? gradient_of_custom_vjp(node, stand_ins)
+      : op.leaf_gradient != nullptr ? op.leaf_gradient(node, stand_ins)
+                                    : op.gradient(node, stand_ins[0]);
   std::vector<Seed> seeds;
   for (size_t i = 0; i < std::min(given.size(), tangents.size()); ++i)
     if (given[i] != nullptr && tangents[i] != nullptr) seeds.push_back({given[i], tangents[i]});
@@ -140,7 +173,7 @@ Pushed push_body(const Computation& body, const std::vector<size_t>& active,
     pushed.tangents.push_back(add_parameter(c, inputs.back()->shape, "tangent"));
   }
   Forward forward(c, inputs, pushed.tangents);
-  forward.run();
+  forward.run(pushed.form.results);
   pushed.form.results = root->operands();
   for (const size_t i : asked) {
     Node* const result = root->operand(static_cast<int64_t>(i));

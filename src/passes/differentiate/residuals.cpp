@@ -53,8 +53,9 @@ bool is_view(const Node& node) {
 
 class Search {
  public:
-  Search(const PulledBack& body, const std::vector<bool>& free, bool recompute)
-      : body_(body), cotangents_(body.cotangents.begin(), body.cotangents.end()) {
+  Search(const PulledBack& body, const std::vector<bool>& free, bool recompute,
+         const std::function<bool(const Node&)>& saved)
+      : body_(body), saved_(saved), cotangents_(body.cotangents.begin(), body.cotangents.end()) {
     const std::vector<Node*>& parameters = body.form.parameters;
     for (size_t i = 0; i < parameters.size(); ++i) {
       numbers_.emplace(parameters[i], i);
@@ -86,6 +87,7 @@ class Search {
   bool made_again(const Node& node, bool recompute) const {
     if (node.is(Opcode::parameter))
       return recompute && (free_.count(&node) != 0 || is_scalar_integer(node));
+    if (saved_ && saved_(node)) return true;
     if (node.op().has(kSideEffect)) return false;
     return std::all_of(node.operands().begin(), node.operands().end(),
                        [&](const Node* operand) { return again_.count(operand) != 0; });
@@ -93,12 +95,14 @@ class Search {
 
   bool is_kept(const Node& node) const {
     if (body_.forward.count(&node) == 0) return false;
+    if (saved_ && saved_(node)) return true;
     if (node.is(Opcode::parameter)) return true;
     if (again_.count(&node) != 0 || node.shape.is_tuple) return false;
     return !is_view(node);
   }
 
   const PulledBack& body_;
+  const std::function<bool(const Node&)>& saved_;
   std::unordered_set<const Node*> cotangents_, free_, again_;
   std::unordered_map<const Node*, size_t> numbers_;
   Residuals result_;
@@ -106,8 +110,9 @@ class Search {
 
 }  // namespace
 
-Residuals residuals_of(const PulledBack& body, const std::vector<bool>& free, bool recompute) {
-  return Search(body, free, recompute).run();
+Residuals residuals_of(const PulledBack& body, const std::vector<bool>& free, bool recompute,
+                       const std::function<bool(const Node&)>& saved) {
+  return Search(body, free, recompute, saved).run();
 }
 
 }  // namespace gspmd

@@ -2,6 +2,7 @@
 
 // What the backward part of a differentiated body reads of its forward part.
 
+#include <functional>
 #include <unordered_set>
 #include <vector>
 
@@ -30,8 +31,9 @@ struct Residuals {
   std::vector<size_t> parameters;  // of the body, which can be read there as they are
 };
 
-// Parameters in `free` hold the same there. With `recompute`, what depends on them, on constants
-// and on integer scalars alone is made again there instead of being stored.
-Residuals residuals_of(const PulledBack& body, const std::vector<bool>& free, bool recompute);
+// Parameters in `free` hold the same there. With `recompute`, what depends on them, on constants,
+// on integer scalars and on `saved` values alone is made again there instead of being stored.
+Residuals residuals_of(const PulledBack& body, const std::vector<bool>& free, bool recompute,
+                       const std::function<bool(const Node&)>& saved = {});
 
 }  // namespace gspmd

@@ -7,6 +7,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
+#include "passes/differentiate/markers.h"
 
 namespace gspmd {
 
@@ -23,6 +24,7 @@ namespace {
 // Ops that are differentiated as what they stand for.
 bool stands_for_others(const Node& node) {
   if (node.is(Opcode::call) || node.is(Opcode::fusion)) return true;
+  if (marker_of(node) == Marker::checkpoint) return saves_everything(node);
   const OpInfo& op = node.op();
   return op.gradient == nullptr && op.leaf_gradient == nullptr && op.expand != nullptr;
 }
@@ -32,15 +34,18 @@ bool stands_for_others(const Node& node) {
 Node* opened(Node& node) {
   if (!stands_for_others(node)) return nullptr;
   const EmissionScope scope(node.metadata, node.backward);
-  if (!node.is(Opcode::call) && !node.is(Opcode::fusion)) return node.op().expand(node);
+  if (node.called.empty()) return node.op().expand(node);
   return inline_computation(*node.called.at(0), node.parent(), node.operands());
 }
 
 void Reverse::inline_calls() {
   while (true) {
     std::vector<Node*> calls;
-    for (Node* node : activity_.nodes())
-      if (stands_for_others(*node)) calls.push_back(node);
+    for (Node* node : activity_.nodes()) {
+      const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(),
+                                       [&](const Seed& seed) { return seed.value == node; });
+      if (stands_for_others(*node) && (is_seed || !node->users().empty())) calls.push_back(node);
+    }
     bool changed = false;
     for (Node* node : calls) {
       const size_t first = c_.nodes().size();
@@ -86,6 +91,16 @@ void Reverse::visit(Node& node) {
 void Reverse::pull_back(Node& node, const std::vector<Node*>& cotangents) {
   if (node.is(Opcode::while_)) return visit_loop(node, cotangents);
   if (node.is(Opcode::conditional)) return visit_conditional(node, cotangents);
+  switch (marker_of(node)) {
+    case Marker::checkpoint:
+      return visit_checkpoint(node, cotangents);
+    case Marker::custom_vjp:
+      return visit_custom_vjp(node, cotangents);
+    case Marker::custom_jvp:
+      return visit_custom_jvp(node, cotangents);
+    case Marker::none:
+      break;
+  }
   const OpInfo& op = node.op();
   if (op.leaf_gradient != nullptr) return give_operands(node, op.leaf_gradient(node, cotangents));
   if (op.gradient == nullptr || node.shape.is_tuple)

@@ -46,6 +46,10 @@ class Reverse {
 
   void visit_loop(Node& loop, const std::vector<Node*>& cotangents);
   void visit_conditional(Node& conditional, const std::vector<Node*>& cotangents);
+  // --- markers.cpp
+  void visit_checkpoint(Node& marker, const std::vector<Node*>& cotangents);
+  void visit_custom_vjp(Node& marker, const std::vector<Node*>& cotangents);
+  void visit_custom_jvp(Node& marker, const std::vector<Node*>& cotangents);
 
   Computation& c_;
   std::vector<Seed> seeds_;

@@ -16,6 +16,24 @@ inline constexpr const char* kStopGradient = "gspmd.stop_gradient";
 // differentiated by; it stands in the way of nothing else and is taken out of finished programs.
 inline constexpr const char* kDifferentiableInput = "gspmd.differentiable_input";
 
+// --- Custom-calls that say how what they call is differentiated; open_markers() takes them out
+
+// called: {f}. The backward part makes f's values again but those that its policy saves.
+inline constexpr const char* kCheckpointCall = "gspmd.checkpoint";
+// called: {f, forward, backward}: (arguments) -> (results, residuals); (residuals, cotangents) ->
+// (cotangents of the arguments).
+inline constexpr const char* kCustomVjpCall = "gspmd.custom_vjp";
+// called: {f, jvp}: (arguments, tangents) -> (results, tangents of the results).
+inline constexpr const char* kCustomJvpCall = "gspmd.custom_jvp";
+// --- Their frontend attributes
+inline constexpr const char* kArguments = "gspmd.arguments";   // of f; what is captured follows
+inline constexpr const char* kResiduals = "gspmd.residuals";   // how many, of custom_vjp
+inline constexpr const char* kSaves = "gspmd.saves";           // nothing, dots, everything
+inline constexpr const char* kSavedNames = "gspmd.saved_names";  // "attention,mlp"
+
+// Puts what such calls call in their place. Whether there were any.
+GSPMD_API bool open_markers(Computation& computation);
+
 // The cotangents of `inputs`, arrays of one computation, given those of `results`: the transpose of
 // the derivative. Emits nodes marked backward after the existing ones, whose order is that of
 // operands before users afterwards; loops and conditionals between are replaced by ones that keep
