@@ -193,7 +193,7 @@ TEST_CASE("error lines: gradients", "[lines]") {
              "//here\n ROOT z = f32[] negate(y)")},
       {"the loss z f32[2] is not a floating scalar",
        entry("x = f32[2] parameter(0)\n ROOT z = f32[2] negate(x) //here")},
-      {"input x s32[] is not a floating array",
+      {"input x s32[] is not a floating or complex array",
        entry("x = s32[] parameter(0) //here\n ROOT z = f32[] convert(x)")},
   };
   for (const Fault& fault : faults)
