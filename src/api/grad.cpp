@@ -2,6 +2,7 @@
 
 #include "api/emit.h"
 #include "gspmd/passes/differentiate/differentiate.h"
+#include "ops/control/control.h"
 
 namespace gspmd::detail {
 
@@ -20,10 +21,6 @@ Tensor differentiable_input(const Tensor& x, const char* op, Site site) {
 }
 
 namespace {
-
-bool is_annotation(const Node& node) {
-  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
-}
 
 Node* annotate_like(Node* gradient, const Node& annotation) {
   if (is_annotation(*gradient) && gradient->sharding == annotation.sharding) return gradient;

@@ -211,7 +211,6 @@ constexpr Namer kNamers[] = {
     {"complete/propagate_scalar_broadcasts.cpp", 1, 0, "what it is about"},
     {"complete/propagation_calls.cpp", 4, 0, "transfers, which call nothing"},
     {"complete/propagation_rules.cpp", 9, 0, "annotations, and the field's exceptions by op"},
-    {"differentiate/differentiate.cpp", 3, 0, "annotations, and sums of cotangents"},
     {"explain/estimate_cost.cpp", 2, 0, "what is no work"},
     {"fuse/fuse_graph.cpp", 3, 0, "what a loop makes from its index"},
     {"graph/trip_count.cpp", 4, 1, "the form of a counted loop"},

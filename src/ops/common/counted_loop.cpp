@@ -1,6 +1,6 @@
 #include "gspmd/ops/counted_loop.h"
 
-#include "gspmd/ops/builders.h"
+#include "ops/common/in_dim.h"
 
 namespace gspmd {
 namespace {
@@ -33,13 +33,11 @@ Node* emit_loop(Computation& outer, const std::string& name, int64_t trips,
 
   Computation* const body = module.add_computation(name + "_body");
   Node* const parameter = hlo::parameter(*body, 0, initial->shape);
-  std::vector<Node*> inside;
-  for (size_t i = 0; i < state.size(); ++i)
-    inside.push_back(hlo::get_tuple_element(parameter, static_cast<int64_t>(i)));
+  std::vector<Node*> inside = elements_of(parameter);
   Node* const iteration = inside[0];
   inside.erase(inside.begin());
   std::vector<Node*> next = step(*body, inside, iteration);
-  next.insert(next.begin(), hlo::binary(Opcode::add, iteration, hlo::scalar(*body, DType::s32, 1)));
+  next.insert(next.begin(), hlo::add(iteration, hlo::scalar(*body, DType::s32, 1)));
   body->set_root(hlo::tuple(*body, std::move(next)));
   return emit(outer, Opcode::while_, {initial}, {}, initial->shape, {condition, body});
 }
@@ -47,19 +45,14 @@ Node* emit_loop(Computation& outer, const std::string& name, int64_t trips,
 std::vector<Node*> state_after_loop(Computation& outer, const std::string& name, int64_t trips,
                                     std::vector<Node*> state, const LoopStep& step) {
   if (trips < 1) return state;
-  const size_t size = state.size();
-  Node* const loop = emit_loop(outer, name, trips, std::move(state), step);
-  std::vector<Node*> results;
-  for (size_t i = 1; i <= size; ++i)
-    results.push_back(hlo::get_tuple_element(loop, static_cast<int64_t>(i)));
+  std::vector<Node*> results = elements_of(emit_loop(outer, name, trips, std::move(state), step));
+  results.erase(results.begin());
   return results;
 }
 
 Node* write_step(Node* all, Node* slice, Node* step) {
-  std::vector<Node*> operands{all, hlo::reshape(slice, one_step(slice->shape))};
-  const std::vector<Node*> starts = starts_at(step, slice->rank());
-  operands.insert(operands.end(), starts.begin(), starts.end());
-  return emit(all->parent(), Opcode::dynamic_update_slice, std::move(operands));
+  return hlo::dynamic_update_slice(all, hlo::reshape(slice, one_step(slice->shape)),
+                                   starts_at(step, slice->rank()));
 }
 
 Node* read_step(Node* all, const Shape& slice, Node* step) {

@@ -22,10 +22,6 @@ std::string described(const Node& node) {
   return text;
 }
 
-bool is_annotation(const Node& node) {
-  return !node.shape.is_tuple && node.attrs.custom_call_target == "Sharding";
-}
-
 namespace {
 
 bool none(const std::vector<bool>& flags) {

@@ -34,8 +34,6 @@ class Activity {
 bool has_derivative(DType dtype);
 // "dot.3 f32[8,16], einsum (model.cpp:12)", for messages.
 std::string described(const Node& node);
-// A Sharding op, whose annotation holds for its cotangent as well.
-bool is_annotation(const Node& node);
 
 // Which leaves of a loop's state depend on active ones after any number of steps.
 std::vector<bool> active_state(const Computation& body, std::vector<bool> active);

@@ -8,6 +8,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
+#include "ops/control/control.h"
 #include "passes/differentiate/leaf_form.h"
 #include "passes/differentiate/markers.h"
 #include "passes/differentiate/reverse.h"

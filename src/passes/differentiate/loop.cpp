@@ -98,7 +98,7 @@ class LoopGradient {
 
   std::vector<Node*> backward_step(Computation& body, const std::vector<Node*>& now, Node* step) {
     Node* const last = hlo::scalar(body, DType::s32, static_cast<double>(trips_ - 1));
-    Node* const at = hlo::binary(Opcode::subtract, last, step);
+    Node* const at = hlo::subtract(last, step);
     Twins twins;
     size_t next_value = 0;
     for (Node* cotangent : body_.cotangents) twins.emplace(cotangent, now[next_value++]);

@@ -7,6 +7,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
+#include "ops/control/control.h"
 #include "passes/differentiate/markers.h"
 
 namespace gspmd {
