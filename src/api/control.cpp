@@ -138,19 +138,18 @@ struct LoopTrace::Impl {
           std::vector<Node*> next = now;
           Node* first = number;
           if (options.unroll > 1)
-            first = hlo::binary(Opcode::multiply, number,
-                                hlo::scalar(inside, DType::s32,
-                                            static_cast<double>(options.unroll)));
+            first =
+                hlo::binary(Opcode::multiply, number,
+                            hlo::scalar(inside, DType::s32, static_cast<double>(options.unroll)));
           for (int64_t k = 0; k < options.unroll; ++k)
-            next = emit_step(inside, std::move(next),
-                             k == 0 ? first
-                                    : add(first, hlo::scalar(inside, DType::s32,
-                                                             static_cast<double>(k))));
+            next = emit_step(
+                inside, std::move(next),
+                k == 0 ? first
+                       : add(first, hlo::scalar(inside, DType::s32, static_cast<double>(k))));
           return next;
         });
     for (int64_t done = trips * options.unroll; done < length; ++done)
-      state = emit_step(c, std::move(state),
-                        hlo::scalar(c, DType::s32, static_cast<double>(done)));
+      state = emit_step(c, std::move(state), hlo::scalar(c, DType::s32, static_cast<double>(done)));
     std::vector<Node*> results(state.begin(), state.begin() + offset(carries.size()));
     const size_t outputs = body->results().size() - carries.size();
     const auto first = state.begin() + offset(carries.size() + inputs.size());
@@ -317,8 +316,7 @@ BranchTrace::BranchTrace(const char* op, Operand selector, size_t branches, Site
   call(op, site, [&] {
     impl_->op = op;
     impl_->site = site;
-    impl_->selector =
-        node_of(selector, std::string_view(op) == "cond" ? DType::pred : DType::s32);
+    impl_->selector = node_of(selector, std::string_view(op) == "cond" ? DType::pred : DType::s32);
     impl_->check_selector(branches);
   });
 }
@@ -326,9 +324,8 @@ BranchTrace::BranchTrace(const char* op, Operand selector, size_t branches, Site
 BranchTrace::~BranchTrace() = default;
 
 void BranchTrace::begin() {
-  call(impl_->op, impl_->site, [&] {
-    impl_->bodies.push_back(std::make_unique<OpenBody>(impl_->op, impl_->site));
-  });
+  call(impl_->op, impl_->site,
+       [&] { impl_->bodies.push_back(std::make_unique<OpenBody>(impl_->op, impl_->site)); });
 }
 
 void BranchTrace::end(const PathLeaves& results) {
@@ -368,8 +365,7 @@ std::vector<Tensor> BranchTrace::finish() {
       called.push_back(branch);
     }
     const Shape shape = called[0]->root()->shape;
-    Node* chosen =
-        emit(c, Opcode::conditional, std::move(operands), {}, shape, std::move(called));
+    Node* chosen = emit(c, Opcode::conditional, std::move(operands), {}, shape, std::move(called));
     std::vector<Tensor> results;
     for (size_t i = 0; i < shape.elements.size(); ++i)
       results.push_back(tensor_of(hlo::get_tuple_element(chosen, static_cast<int64_t>(i))));

@@ -28,8 +28,8 @@ struct MarkedTrace::Impl {
     attrs.custom_call_target = target;
     std::vector<Shape> shapes;
     for (const Node* result : bodies[0]->results()) shapes.push_back(result->shape);
-    Node* node = emit(trace_of_call().here(), Opcode::custom_call, std::move(all),
-                      std::move(attrs), Shape::tuple(std::move(shapes)), std::move(called));
+    Node* node = emit(trace_of_call().here(), Opcode::custom_call, std::move(all), std::move(attrs),
+                      Shape::tuple(std::move(shapes)), std::move(called));
     constexpr const char* kNames[] = {"nothing", "dots", "everything"};
     node->frontend_attributes = {{kArguments, std::to_string(operands.size())},
                                  {kResiduals, std::to_string(residuals)},

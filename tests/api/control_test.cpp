@@ -26,7 +26,9 @@ Cell<Tensor> lstm(const Weights<Tensor>& p, const Cell<Tensor>& cell, Tensor x) 
   return {sigmoid(gate(3)) * tanh(c), c};
 }
 
-Array weights(Dims dims, unsigned seed) { return random_array({DType::f64, std::move(dims)}, seed); }
+Array weights(Dims dims, unsigned seed) {
+  return random_array({DType::f64, std::move(dims)}, seed);
+}
 
 // The same recurrence written out.
 template <class Step>
@@ -40,8 +42,11 @@ Tensor unrolled(Tensor carry, Tensor xs, Step step) {
 
 TEST_CASE("scan carries, cuts inputs and stacks outputs", "[api]") {
   const auto fn = [](Tensor xs) {
-    return scan([](Tensor total, Tensor x) { return std::pair{total + x, total * x}; },
-                zeros({DType::f64, {2}}), xs);
+    return scan(
+        [](Tensor total, Tensor x) {
+          return std::pair{total + x, total * x};
+        },
+        zeros({DType::f64, {2}}), xs);
   };
   const Array xs = Array::of<double>({3, 2}, {1, 2, 3, 4, 5, 6});
   const std::vector<Array> seen = reference_results(fn, xs);
@@ -56,8 +61,11 @@ TEST_CASE("scan runs in reverse, unrolled, without inputs, and not at all", "[ap
     INFO("unroll " << unroll);
     for (const bool reverse : {false, true}) {
       const auto fn = [&](Tensor x) {
-        return scan([](Tensor c, Tensor v) { return std::pair{c * 2. + v, c}; },
-                    zeros({DType::f64, {}}), x, {.reverse = reverse, .unroll = unroll});
+        return scan(
+            [](Tensor c, Tensor v) {
+              return std::pair{c * 2. + v, c};
+            },
+            zeros({DType::f64, {}}), x, {.reverse = reverse, .unroll = unroll});
       };
       const std::vector<Array> seen = reference_results(fn, xs);
       double c = 0;
@@ -72,14 +80,20 @@ TEST_CASE("scan runs in reverse, unrolled, without inputs, and not at all", "[ap
     }
   }
   const auto doubled = [](Tensor x) {
-    return scan([](Tensor c, Nothing) { return std::pair{c * 2., Nothing{}}; }, x, Nothing{},
-                {.length = 4})
+    return scan(
+               [](Tensor c, Nothing) {
+                 return std::pair{c * 2., Nothing{}};
+               },
+               x, Nothing{}, {.length = 4})
         .first;
   };
   CHECK(values(run(doubled, xs)) == std::vector<double>{16, 32, 48, 64, 80});
   const auto none = [](Tensor x) {
-    return scan([](Tensor c, Tensor v) { return std::pair{c + v, v}; }, zeros({DType::f64, {}}),
-                slice_dim(x, 0, 0, 0));
+    return scan(
+        [](Tensor c, Tensor v) {
+          return std::pair{c + v, v};
+        },
+        zeros({DType::f64, {}}), slice_dim(x, 0, 0, 0));
   };
   const std::vector<Array> seen = reference_results(none, xs);
   CHECK(seen[0].item() == 0);
@@ -88,8 +102,9 @@ TEST_CASE("scan runs in reverse, unrolled, without inputs, and not at all", "[ap
 
 TEST_CASE("fori_loop, while_loop and map", "[api]") {
   const auto power = [](Tensor x) {
-    return fori_loop(2, 5, [&](Tensor i, Tensor c) { return c * x + convert(i, DType::f64); },
-                     zeros({DType::f64, {}}));
+    return fori_loop(
+        2, 5, [&](Tensor i, Tensor c) { return c * x + convert(i, DType::f64); },
+        zeros({DType::f64, {}}));
   };
   CHECK(run(power, Array::scalar<double>(3)).item() == (2 * 3. + 3) * 3 + 4);
   const auto collatz = [](Tensor n) {
@@ -110,8 +125,15 @@ TEST_CASE("fori_loop, while_loop and map", "[api]") {
 
 TEST_CASE("cond and switch_case run one branch", "[api]") {
   const auto fn = [](Tensor x) {
-    return cond(sum(x) > 0, [](Tensor v) { return std::pair{v + 1, v * 2.}; },
-                [](Tensor v) { return std::pair{-v, v}; }, x);
+    return cond(
+        sum(x) > 0,
+        [](Tensor v) {
+          return std::pair{v + 1, v * 2.};
+        },
+        [](Tensor v) {
+          return std::pair{-v, v};
+        },
+        x);
   };
   CHECK(values(reference_results(fn, Array::of<double>({2}, {1, 2}))[0]) ==
         std::vector<double>{2, 3});
@@ -123,8 +145,8 @@ TEST_CASE("cond and switch_case run one branch", "[api]") {
                                                         [](Tensor v) { return v * 30.; }};
     return switch_case(i, branches, x);
   };
-  for (const auto& [index, factor] : std::vector<std::pair<int, double>>{
-           {-3, 10}, {0, 10}, {1, 20}, {2, 30}, {9, 30}})
+  for (const auto& [index, factor] :
+       std::vector<std::pair<int, double>>{{-3, 10}, {0, 10}, {1, 20}, {2, 30}, {9, 30}})
     CHECK(run(choose, Array::scalar<int32_t>(index), Array::scalar<double>(1)).item() == factor);
 }
 
@@ -132,9 +154,11 @@ TEST_CASE("gradients of scans agree with those of the steps written out", "[api]
   const Array xs = weights({4, 3}, 1);
   const auto step = [](Tensor c, Tensor x) { return tanh(c * x + x) + c * c; };
   const auto by_scan = [&](Tensor v) {
-    const auto [last, ys] =
-        scan([&](Tensor c, Tensor x) { return std::pair{step(c, x), sum(c * x)}; },
-             ones({DType::f64, {3}}) * 0.5, v);
+    const auto [last, ys] = scan(
+        [&](Tensor c, Tensor x) {
+          return std::pair{step(c, x), sum(c * x)};
+        },
+        ones({DType::f64, {3}}) * 0.5, v);
     return sum(last * last) + sum(ys * ys);
   };
   CHECK(gradient_is_right(by_scan, xs));
@@ -142,15 +166,16 @@ TEST_CASE("gradients of scans agree with those of the steps written out", "[api]
     return sum(square(unrolled(ones({DType::f64, {3}}) * 0.5, v, step)));
   };
   const auto last_only = [&](Tensor v) {
-    return sum(square(scan([&](Tensor c, Tensor x) { return std::pair{step(c, x), Nothing{}}; },
-                           ones({DType::f64, {3}}) * 0.5, v)
+    return sum(square(scan(
+                          [&](Tensor c, Tensor x) {
+                            return std::pair{step(c, x), Nothing{}};
+                          },
+                          ones({DType::f64, {3}}) * 0.5, v)
                           .first));
   };
   CHECK(expect_close({run(grad(last_only), xs)}, {run(grad(by_hand), xs)}, {1e-12, 1e-12}));
   // And of second order.
-  const auto twice = [](auto f) {
-    return [f](Tensor v) { return sum(square(grad(f)(v))); };
-  };
+  const auto twice = [](auto f) { return [f](Tensor v) { return sum(square(grad(f)(v))); }; };
   CHECK(expect_close({run(grad(twice(last_only)), xs)}, {run(grad(twice(by_hand)), xs)},
                      {1e-11, 1e-11}));
   CHECK(gradient_is_right(twice(by_scan), xs));
@@ -190,12 +215,14 @@ TEST_CASE("gradients of an LSTM over time", "[api]") {
 
 TEST_CASE("gradients of branches, nested in each other and in loops", "[api]") {
   const auto f = [](Tensor x) {
-    return cond(sum(x) > 0.3, [](Tensor v) { return sum(sin(v) * v); },
-                [](Tensor v) {
-                  return cond(sum(v) > -1., [](Tensor u) { return sum(exp(u)); },
-                              [](Tensor u) { return sum(u * u * u); }, v * 2.);
-                },
-                x);
+    return cond(
+        sum(x) > 0.3, [](Tensor v) { return sum(sin(v) * v); },
+        [](Tensor v) {
+          return cond(
+              sum(v) > -1., [](Tensor u) { return sum(exp(u)); },
+              [](Tensor u) { return sum(u * u * u); }, v * 2.);
+        },
+        x);
   };
   for (const double shift : {1.0, -0.2, -3.0}) {
     Array x = weights({3}, 5);
@@ -206,11 +233,11 @@ TEST_CASE("gradients of branches, nested in each other and in loops", "[api]") {
   }
   const auto loop = [](Tensor xs) {
     const auto body = [](Tensor c, Tensor x) {
-      const Tensor next = cond(c > 0., [](Tensor a, Tensor b) { return a * cos(b) - b; },
-                               [](Tensor a, Tensor b) { return a + b * b; }, c, x);
-      const Tensor inner =
-          fori_loop(0, 3, [&](Tensor i, Tensor v) { return sin(v + convert(i, DType::f64) * x); },
-                    next);
+      const Tensor next = cond(
+          c > 0., [](Tensor a, Tensor b) { return a * cos(b) - b; },
+          [](Tensor a, Tensor b) { return a + b * b; }, c, x);
+      const Tensor inner = fori_loop(
+          0, 3, [&](Tensor i, Tensor v) { return sin(v + convert(i, DType::f64) * x); }, next);
       return std::pair{next + 0.1 * inner, inner * x};
     };
     const auto [last, ys] = scan(body, zeros({DType::f64, {}}) + 0.2, xs);
@@ -225,49 +252,70 @@ TEST_CASE("a gradient may be taken inside a body", "[api]") {
   // Steepest descent on a quadratic, and the derivative of where it ends.
   const auto descend = [](Tensor target) {
     const auto loss = [&](Tensor w) { return sum(square(w - target) * 0.5); };
-    return sum(
-        fori_loop(0, 4, [&](Tensor, Tensor w) { return w - grad(loss)(w) * 0.25; },
-                  zeros({DType::f64, {2}})) *
-        target);
+    return sum(fori_loop(
+                   0, 4, [&](Tensor, Tensor w) { return w - grad(loss)(w) * 0.25; },
+                   zeros({DType::f64, {2}})) *
+               target);
   };
   CHECK(gradient_is_right(descend, Array::of<double>({2}, {1, -2})));
 }
 
 TEST_CASE("mistakes with loops and branches say what to change", "[api]") {
   const Shape vector(DType::f32, {3});
-  GSPMD_REQUIRE_ERROR("the carry that the body returns is f32[], the first carry is f32[3]",
-                      trace([](Tensor x) {
-                        return scan([](Tensor c, Tensor v) { return std::pair{v, c}; }, x, x)
-                            .first;
-                      }, vector));
-  GSPMD_REQUIRE_ERROR("convert(x, DType::f32)",
-                      trace([](Tensor x) {
-                        return fori_loop(0, 3, [](Tensor i, Tensor) { return i; },
-                                         sum(x));
-                      }, vector));
-  GSPMD_REQUIRE_ERROR("has 2 slices, the first input has 3", trace([](Tensor x) {
-                        return scan([](Tensor c, std::pair<Tensor, Tensor>) {
-                                 return std::pair{c, Nothing{}};
-                               }, sum(x), std::pair{x, slice_dim(x, 0, 0, 2)}).first;
-                      }, vector));
-  GSPMD_REQUIRE_ERROR("return it from the body", trace([](Tensor x) {
-                        Tensor leaked;
-                        scan([&](Tensor c, Tensor v) {
-                          leaked = v * v;
-                          return std::pair{c, Nothing{}};
-                        }, sum(x), x);
-                        return leaked + 1;
-                      }, vector));
-  GSPMD_REQUIRE_ERROR("branch 1 is f32[], branch 0 is f32[3]", trace([](Tensor x) {
-                        return cond(sum(x) > 0, [](Tensor v) { return v; },
-                                    [](Tensor v) { return sum(v); }, x);
-                      }, vector));
-  GSPMD_REQUIRE_ERROR("use scan()", trace([](Tensor x) {
-                        return grad([](Tensor v) {
-                          return while_loop([](Tensor c) { return c < 10.f; },
-                                            [](Tensor c) { return c * 2.f; }, sum(v));
-                        })(x);
-                      }, vector));
+  GSPMD_REQUIRE_ERROR(
+      "the carry that the body returns is f32[], the first carry is f32[3]",
+      trace(
+          [](Tensor x) {
+            return scan([](Tensor c, Tensor v) { return std::pair{v, c}; }, x, x).first;
+          },
+          vector));
+  GSPMD_REQUIRE_ERROR("convert(x, DType::f32)", trace(
+                                                    [](Tensor x) {
+                                                      return fori_loop(
+                                                          0, 3, [](Tensor i, Tensor) { return i; },
+                                                          sum(x));
+                                                    },
+                                                    vector));
+  GSPMD_REQUIRE_ERROR("has 2 slices, the first input has 3",
+                      trace(
+                          [](Tensor x) {
+                            return scan(
+                                       [](Tensor c, std::pair<Tensor, Tensor>) {
+                                         return std::pair{c, Nothing{}};
+                                       },
+                                       sum(x), std::pair{x, slice_dim(x, 0, 0, 2)})
+                                .first;
+                          },
+                          vector));
+  GSPMD_REQUIRE_ERROR("return it from the body", trace(
+                                                     [](Tensor x) {
+                                                       Tensor leaked;
+                                                       scan(
+                                                           [&](Tensor c, Tensor v) {
+                                                             leaked = v * v;
+                                                             return std::pair{c, Nothing{}};
+                                                           },
+                                                           sum(x), x);
+                                                       return leaked + 1;
+                                                     },
+                                                     vector));
+  GSPMD_REQUIRE_ERROR("branch 1 is f32[], branch 0 is f32[3]",
+                      trace(
+                          [](Tensor x) {
+                            return cond(
+                                sum(x) > 0, [](Tensor v) { return v; },
+                                [](Tensor v) { return sum(v); }, x);
+                          },
+                          vector));
+  GSPMD_REQUIRE_ERROR("use scan()", trace(
+                                        [](Tensor x) {
+                                          return grad([](Tensor v) {
+                                            return while_loop([](Tensor c) { return c < 10.f; },
+                                                              [](Tensor c) { return c * 2.f; },
+                                                              sum(v));
+                                          })(x);
+                                        },
+                                        vector));
 }
 
 TEST_CASE("loops and branches and their gradients are the same on every mesh", "[api]") {
@@ -284,8 +332,12 @@ TEST_CASE("loops and branches and their gradients are the same on every mesh", "
             [&](const Cell<Tensor>& now, Tensor slice) {
               Cell<Tensor> next = lstm(q, now, slice);
               next.h = mesh_split(next.h, mesh, {"x", _});
-              next = cond(sum(next.c) > 0., [](const Cell<Tensor>& a) { return a; },
-                          [](const Cell<Tensor>& a) { return Cell<Tensor>{a.c, a.h * 2.}; }, next);
+              next = cond(
+                  sum(next.c) > 0., [](const Cell<Tensor>& a) { return a; },
+                  [](const Cell<Tensor>& a) {
+                    return Cell<Tensor>{a.c, a.h * 2.};
+                  },
+                  next);
               return std::pair{next, next.h};
             },
             start, in);
@@ -301,9 +353,11 @@ TEST_CASE("loops and branches and their gradients are the same on every mesh", "
   const auto stacked = [](const Mesh& mesh) {
     return [mesh](Tensor x) {
       const auto f = [&](Tensor v) {
-        const auto [last, ys] =
-            scan([](Tensor c, Tensor s) { return std::pair{tanh(c + s), c * s}; },
-                 zeros({DType::f64, {6, 3}}), mesh_split(v, mesh, {"x", _, _}));
+        const auto [last, ys] = scan(
+            [](Tensor c, Tensor s) {
+              return std::pair{tanh(c + s), c * s};
+            },
+            zeros({DType::f64, {6, 3}}), mesh_split(v, mesh, {"x", _, _}));
         return sum(square(mesh_split(ys, mesh, {"x", _, _}))) + sum(last);
       };
       return value_and_grad(f)(x);

@@ -145,8 +145,8 @@ TEST_CASE("vjp pulls any cotangent back, as often as wanted", "[api]") {
     const auto [ex, ey] = pull_back(std::pair{zeros({DType::f64, {2}}), value.first});
     return std::tuple{dx, dy, ex, ey};
   };
-  const std::vector<Array> seen = reference_results(step, Array::of<double>({2}, {1, 2}),
-                                                    Array::of<double>({2}, {3, 4}));
+  const std::vector<Array> seen =
+      reference_results(step, Array::of<double>({2}, {1, 2}), Array::of<double>({2}, {3, 4}));
   CHECK(values(seen[0]) == std::vector<double>{3, 4});
   CHECK(values(seen[1]) == std::vector<double>{1, 2});
   CHECK(values(seen[2])[0] == Approx(std::cos(1) * 3));
@@ -156,8 +156,9 @@ TEST_CASE("vjp pulls any cotangent back, as often as wanted", "[api]") {
 
 TEST_CASE("jvp agrees with the gradient, and with differences, and nests with it", "[api]") {
   const auto body = [](Tensor c, Tensor v) {
-    const Tensor next = cond(c > 0.2, [](Tensor a, Tensor b) { return tanh(a * b) + a; },
-                             [](Tensor a, Tensor b) { return a + b * b; }, c, v);
+    const Tensor next = cond(
+        c > 0.2, [](Tensor a, Tensor b) { return tanh(a * b) + a; },
+        [](Tensor a, Tensor b) { return a + b * b; }, c, v);
     return std::pair{next, next * v};
   };
   const auto fn = [&](Tensor x) {

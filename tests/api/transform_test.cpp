@@ -35,10 +35,12 @@ TEST_CASE("checkpoint changes no value and no gradient, at any order", "[api]") 
     // In a scan, in a branch, and closed over instead of passed.
     const auto scanned = [&](Tensor v) {
       const auto layer = checkpoint([&](Tensor h) { return block(h, v); }, policy);
-      return sum(square(
-          scan([&](Tensor h, Nothing) { return std::pair{layer(h), Nothing{}}; }, constant(x),
-               Nothing{}, {.length = 3})
-              .first));
+      return sum(square(scan(
+                            [&](Tensor h, Nothing) {
+                              return std::pair{layer(h), Nothing{}};
+                            },
+                            constant(x), Nothing{}, {.length = 3})
+                            .first));
     };
     CHECK(expect_close({run(grad(scanned), w)}, {expected}, {1e-12, 1e-13}));
   }
@@ -76,7 +78,9 @@ TEST_CASE("a checkpoint's gradient makes again what it does not save", "[api]") 
 TEST_CASE("custom_vjp is what is differentiated, in reverse and forward mode", "[api]") {
   // A gradient that is told apart from the true one: twice as large.
   const auto doubled = custom_vjp(
-      [](Tensor a, Tensor b) { return std::pair{a * b, sin(a)}; },
+      [](Tensor a, Tensor b) {
+        return std::pair{a * b, sin(a)};
+      },
       [](Tensor a, Tensor b) {
         return std::pair{std::pair{a * b, sin(a)}, std::pair{a, b}};
       },
@@ -90,8 +94,7 @@ TEST_CASE("custom_vjp is what is differentiated, in reverse and forward mode", "
   };
   const Array x = Array::of<double>({2}, {0.5, 2});
   const auto expected = [](double a) { return 2 * (6 * a + std::cos(a)); };
-  CHECK(run(fn, x).item() ==
-        Approx(3 * 0.25 + 12 + std::sin(0.5) + std::sin(2.)));
+  CHECK(run(fn, x).item() == Approx(3 * 0.25 + 12 + std::sin(0.5) + std::sin(2.)));
   for (int i = 0; i < 2; ++i) {
     CHECK(values(run(grad(fn), x))[static_cast<size_t>(i)] == Approx(expected(x.at(i))));
     Array direction = Array::of<double>({2}, {0, 0});
@@ -105,32 +108,39 @@ TEST_CASE("custom_vjp is what is differentiated, in reverse and forward mode", "
     };
     CHECK(run(second, x, direction).item() == Approx(12 - 2 * std::sin(x.at(i))));
   }
-  GSPMD_REQUIRE_ERROR("pass it as an argument", trace([&](Tensor v) {
-                        return grad([&](Tensor a) {
-                          const auto bad = custom_vjp([&](Tensor b) { return a * b; },
-                                                      [&](Tensor b) {
-                                                        return std::pair{a * b, b};
-                                                      },
-                                                      [&](Tensor, Tensor c) { return c; });
-                          return sum(bad(a));
-                        })(v);
-                      }, Shape(DType::f64, {2})));
+  GSPMD_REQUIRE_ERROR("pass it as an argument", trace(
+                                                    [&](Tensor v) {
+                                                      return grad([&](Tensor a) {
+                                                        const auto bad = custom_vjp(
+                                                            [&](Tensor b) { return a * b; },
+                                                            [&](Tensor b) {
+                                                              return std::pair{a * b, b};
+                                                            },
+                                                            [&](Tensor, Tensor c) { return c; });
+                                                        return sum(bad(a));
+                                                      })(v);
+                                                    },
+                                                    Shape(DType::f64, {2})));
   GSPMD_REQUIRE_ERROR("backward returns f64[] as tensor 0, it has to be f64[2]",
-                      trace([&](Tensor v) {
-                        return custom_vjp([&](Tensor b) { return b * b; },
-                                          [&](Tensor b) { return std::pair{b * b, b}; },
-                                          [&](Tensor, Tensor c) { return sum(c); })(v);
-                      }, Shape(DType::f64, {2})));
+                      trace(
+                          [&](Tensor v) {
+                            return custom_vjp([&](Tensor b) { return b * b; },
+                                              [&](Tensor b) {
+                                                return std::pair{b * b, b};
+                                              },
+                                              [&](Tensor, Tensor c) { return sum(c); })(v);
+                          },
+                          Shape(DType::f64, {2})));
 }
 
 TEST_CASE("custom_jvp is what is differentiated, in forward and reverse mode", "[api]") {
-  const auto tripled = custom_jvp([](Tensor a, Tensor b) { return a * b; },
-                                  [](const std::tuple<Tensor, Tensor>& p,
-                                     const std::tuple<Tensor, Tensor>& t) {
-                                    const auto& [a, b] = p;
-                                    const auto& [da, db] = t;
-                                    return std::pair{a * b, 3. * (da * b + a * db)};
-                                  });
+  const auto tripled =
+      custom_jvp([](Tensor a, Tensor b) { return a * b; },
+                 [](const std::tuple<Tensor, Tensor>& p, const std::tuple<Tensor, Tensor>& t) {
+                   const auto& [a, b] = p;
+                   const auto& [da, db] = t;
+                   return std::pair{a * b, 3. * (da * b + a * db)};
+                 });
   const auto fn = [&](Tensor x) { return sum(tripled(x, sin(x))); };
   const Array x = Array::of<double>({2}, {0.5, 2});
   const auto expected = [](double a) { return 3 * (std::sin(a) + a * std::cos(a)); };

@@ -50,8 +50,8 @@ class GSPMD_API LoopTrace {
  public:
   // The body's parameters are the number of the step, the carries and a slice of each input.
   // UserError: inputs of different lengths, a length that is not theirs, a wrong option.
-  LoopTrace(const char* op, const PathLeaves& init, const PathLeaves& xs, const ScanOptions& options,
-            Site site);
+  LoopTrace(const char* op, const PathLeaves& init, const PathLeaves& xs,
+            const ScanOptions& options, Site site);
   LoopTrace(const LoopTrace&) = delete;
   LoopTrace& operator=(const LoopTrace&) = delete;
   ~LoopTrace();  // closes the body where it was left by an exception
@@ -96,9 +96,9 @@ class GSPMD_API BranchTrace {
   BranchTrace& operator=(const BranchTrace&) = delete;
   ~BranchTrace();
 
-  void begin();                     // opens the next branch
+  void begin();                         // opens the next branch
   void end(const PathLeaves& results);  // closes it; UserError: results unlike those of the first
-  std::vector<Tensor> finish();     // the results of the branch that is taken
+  std::vector<Tensor> finish();         // the results of the branch that is taken
 
  private:
   struct Impl;
@@ -139,8 +139,8 @@ auto scan(Body body, const Carry& init, const Xs& xs, const ScanOptions& options
 template <class Body, class Carry>
 Carry fori_loop(int64_t lower, int64_t upper, Body body, const Carry& init,
                 Site site = Site::here()) {
-  detail::LoopTrace loop("fori_loop", flatten(init), {}, {.length = upper < lower ? 0 : upper - lower},
-                         site);
+  detail::LoopTrace loop("fori_loop", flatten(init), {},
+                         {.length = upper < lower ? 0 : upper - lower}, site);
   const Carry carry =
       std::invoke(body, loop.step(lower), detail::with_leaves(init, loop.carries()));
   return detail::with_leaves(init, loop.finish(flatten(carry), {}));
@@ -180,8 +180,11 @@ auto switch_case(Operand index, std::vector<Branch> branches, const Args&... arg
 // f of each slice of the inputs along dim 0, one after the other, stacked. As jax.lax.map.
 template <class F, class Xs>
 auto map(F f, const Xs& xs, Site site = Site::here()) {
-  return scan([&](Nothing, const Xs& x) { return std::pair{Nothing{}, std::invoke(f, x)}; },
-              Nothing{}, xs, {}, site)
+  return scan(
+             [&](Nothing, const Xs& x) {
+               return std::pair{Nothing{}, std::invoke(f, x)};
+             },
+             Nothing{}, xs, {}, site)
       .second;
 }
 

@@ -130,9 +130,9 @@ auto vjp(Fn fn, const std::tuple<Args...>& primals, Site site = Site::here()) {
   return std::pair{std::move(value), std::move(pull_back)};
 }
 
-// {fn(primals...), its derivative along the tangents}: `tangents` holds a tree like each primal, the
-// derivative is a tree like fn's value. jvp(grad(f), {x}, {v}) is a product of the Hessian with v.
-// As jax.jvp.
+// {fn(primals...), its derivative along the tangents}: `tangents` holds a tree like each primal,
+// the derivative is a tree like fn's value. jvp(grad(f), {x}, {v}) is a product of the Hessian with
+// v. As jax.jvp.
 template <class Fn, class... Args>
 auto jvp(Fn fn, const std::tuple<Args...>& primals, const std::tuple<Args...>& tangents,
          Site site = Site::here()) {

@@ -13,8 +13,8 @@ namespace gspmd {
 
 // Emits one step of a loop into its body: the state before it and the number of the step, s32[]
 // from 0, to the state behind it.
-using LoopStep = std::function<std::vector<Node*>(Computation& body, const std::vector<Node*>& state,
-                                                  Node* iteration)>;
+using LoopStep = std::function<std::vector<Node*>(
+    Computation& body, const std::vector<Node*>& state, Node* iteration)>;
 
 // Emits a while loop of `trips` steps behind the nodes of `outer`, whose state is the number of the
 // step (element 0) and `state`. `name`: of its computations.

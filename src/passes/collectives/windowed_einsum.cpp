@@ -158,11 +158,11 @@ std::vector<Node*> move_all(Computation& c, std::vector<Node*> state, int64_t mo
                             int64_t first, const Move& move) {
   const int64_t trips = moves / unroll;
   state = state_after_loop(c, "windowed_einsum", trips, std::move(state),
-                    [&](Computation&, std::vector<Node*> values, Node* iteration) {
-                      for (int64_t k = 0; k < unroll; ++k)
-                        values = move(values, Index(iteration) * unroll + (first + k));
-                      return values;
-                    });
+                           [&](Computation&, std::vector<Node*> values, Node* iteration) {
+                             for (int64_t k = 0; k < unroll; ++k)
+                               values = move(values, Index(iteration) * unroll + (first + k));
+                             return values;
+                           });
   for (int64_t done = trips * unroll; done < moves; ++done)
     state = move(state, Index(c, first + done));
   return state;

@@ -71,8 +71,8 @@ std::vector<bool> Activity::after(const Node& node) const {
     std::vector<bool> active;
     size_t first = 0;
     for (int64_t i = 0; i < node.attrs.index; ++i)
-      first += static_cast<size_t>(
-          leaf_count(node.operand(0)->shape.elements[static_cast<size_t>(i)]));
+      first +=
+          static_cast<size_t>(leaf_count(node.operand(0)->shape.elements[static_cast<size_t>(i)]));
     for (int64_t i = 0; i < leaf_count(node.shape); ++i)
       active.push_back(of(node.operand(0), first + static_cast<size_t>(i)));
     return active;

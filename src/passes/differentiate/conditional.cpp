@@ -1,5 +1,5 @@
-// The gradient of a conditional: each branch gives what its derivatives read beside its results, and
-// zeros for what the others keep; a second conditional runs the pull-back of the branch taken.
+// The gradient of a conditional: each branch gives what its derivatives read beside its results,
+// and zeros for what the others keep; a second conditional runs the pull-back of the branch taken.
 
 #include <algorithm>
 
@@ -77,8 +77,7 @@ class ConditionalGradient {
         emit(outer_, Opcode::conditional, std::move(operands), {}, shape, std::move(called));
     std::vector<std::pair<Input, Node*>> result;
     for (size_t i = 0; i < wanted_.size(); ++i)
-      result.emplace_back(wanted_[i],
-                          hlo::get_tuple_element(backward, static_cast<int64_t>(i)));
+      result.emplace_back(wanted_[i], hlo::get_tuple_element(backward, static_cast<int64_t>(i)));
     return result;
   }
 
@@ -108,8 +107,7 @@ class ConditionalGradient {
 
   Computation* forward_branch(size_t k) {
     const Branch& branch = branches_[k];
-    Computation* const c =
-        outer_.module().add_computation(conditional_.called[k]->name());
+    Computation* const c = outer_.module().add_computation(conditional_.called[k]->name());
     const std::vector<Node*> inputs = hlo::leaves(add_parameter(*c, branch.operand->shape, "x"));
     Twins twins;
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -122,8 +120,7 @@ class ConditionalGradient {
     for (size_t i = 0; i < kept_.size(); ++i) {
       const size_t own = i - branch.first_kept;
       const bool is_own = i >= branch.first_kept && own < branch.residuals.kept.size();
-      values.push_back(is_own ? twins.at(branch.residuals.kept[own])
-                              : hlo::splat(*c, kept_[i], 0));
+      values.push_back(is_own ? twins.at(branch.residuals.kept[own]) : hlo::splat(*c, kept_[i], 0));
     }
     c->set_root(hlo::tuple(*c, std::move(values)));
     return c;
@@ -145,10 +142,10 @@ class ConditionalGradient {
     for (const Input& input : wanted_) {
       const auto at = std::find(branch.wanted.begin(), branch.wanted.end(), input);
       const Shape shape = leaf_shapes(input.operand->shape)[input.leaf];
-      values.push_back(at == branch.wanted.end()
-                           ? hlo::splat(*c, shape, 0)
-                           : twins.at(body.gradients[static_cast<size_t>(
-                                 at - branch.wanted.begin())]));
+      values.push_back(
+          at == branch.wanted.end()
+              ? hlo::splat(*c, shape, 0)
+              : twins.at(body.gradients[static_cast<size_t>(at - branch.wanted.begin())]));
     }
     c->set_root(hlo::tuple(*c, std::move(values)));
     return c;

@@ -11,11 +11,9 @@ namespace {
 
 void check_input(const Node& input, const Computation& c) {
   if (&input.parent() != &c)
-    user_error("differentiate: input {} is not in the computation of the result",
-               described(input));
+    user_error("differentiate: input {} is not in the computation of the result", described(input));
   if (input.shape.is_tuple || !has_derivative(input.shape.dtype))
-    user_error("differentiate: input {} is not a floating or complex array",
-               described(input));
+    user_error("differentiate: input {} is not a floating or complex array", described(input));
 }
 
 void check_loss(const Node& loss) {
@@ -45,8 +43,7 @@ std::vector<Node*> pull_back(std::span<Node* const> results, std::span<Node* con
 
 std::vector<Node*> differentiate(Node* loss, std::span<Node* const> inputs) {
   at_node(*loss, [&] { check_loss(*loss); });
-  for (const Node* input : inputs)
-    at_node(*input, [&] { check_input(*input, loss->parent()); });
+  for (const Node* input : inputs) at_node(*input, [&] { check_input(*input, loss->parent()); });
   const EmissionScope scope(loss->metadata, true);
   Node* const one = hlo::scalar(loss->parent(), loss->shape.dtype, 1);
   return pull_back(std::span(&loss, 1), std::span(&one, 1), inputs);

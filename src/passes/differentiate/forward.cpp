@@ -116,8 +116,8 @@ std::vector<Node*> Forward::push_forward(Node& node) {
   if (node.is(Opcode::get_tuple_element)) {
     size_t first = 0;
     for (int64_t i = 0; i < node.attrs.index; ++i)
-      first += static_cast<size_t>(
-          leaf_count(node.operand(0)->shape.elements[static_cast<size_t>(i)]));
+      first +=
+          static_cast<size_t>(leaf_count(node.operand(0)->shape.elements[static_cast<size_t>(i)]));
     return slice_of(tangents, first, leaves);
   }
   if (node.is(Opcode::while_)) return push_loop(node);
@@ -137,14 +137,15 @@ std::vector<Node*> Forward::push_forward(Node& node) {
     stand_ins.push_back(activity_.of(&node, i) ? hlo::splat(c_, shapes[i], 0) : nullptr);
     if (stand_ins.back() != nullptr) inputs.push_back(stand_ins.back());
   }
-  const std::vector<Node*> given =
-      marker == Marker::custom_vjp ? gradient_of_custom_vjp(node, stand_ins)
-      : op.leaf_gradient != nullptr ? op.leaf_gradient(node, stand_ins)
-                                    : op.gradient(node, stand_ins[0]);
+  const std::vector<Node*> given = marker == Marker::custom_vjp
+                                       ? gradient_of_custom_vjp(node, stand_ins)
+                                   : op.leaf_gradient != nullptr ? op.leaf_gradient(node, stand_ins)
+                                                                 : op.gradient(node, stand_ins[0]);
   std::vector<Seed> seeds;
   for (size_t i = 0; i < std::min(given.size(), tangents.size()); ++i)
     if (given[i] != nullptr && tangents[i] != nullptr) seeds.push_back({given[i], tangents[i]});
-  const std::vector<Node*> results = Reverse(c_, std::move(seeds), inputs, first, node.backward).run();
+  const std::vector<Node*> results =
+      Reverse(c_, std::move(seeds), inputs, first, node.backward).run();
   std::vector<Node*> pushed(leaves);
   size_t next = 0;
   for (size_t i = 0; i < leaves; ++i)
@@ -235,10 +236,10 @@ std::vector<Node*> Forward::push_loop(Node& loop) {
   Computation* const condition = module.add_computation(loop.called[0]->name());
   condition->set_root(put_on_tuple(*condition, initial->shape, test, test.form.results)[0]);
   Computation* const next = module.add_computation(loop.called[1]->name());
-  next->set_root(hlo::tuple(*next, put_on_tuple(*next, initial->shape, body,
-                                                joined(body.form.results, body.results))));
-  Node* const pushed = emit(c_, loop.opcode(), {initial}, loop.attrs, initial->shape,
-                            {condition, next});
+  next->set_root(hlo::tuple(
+      *next, put_on_tuple(*next, initial->shape, body, joined(body.form.results, body.results))));
+  Node* const pushed =
+      emit(c_, loop.opcode(), {initial}, loop.attrs, initial->shape, {condition, next});
   module.remove_computation(body.form.computation);
   module.remove_computation(test.form.computation);
   return replaced(loop, pushed, active);
@@ -271,8 +272,8 @@ std::vector<Node*> Forward::push_conditional(Node& conditional) {
     module.remove_computation(branch.form.computation);
   }
   const Shape shape = called[0]->root()->shape;
-  Node* const pushed = emit(c_, conditional.opcode(), std::move(operands), conditional.attrs,
-                            shape, std::move(called));
+  Node* const pushed = emit(c_, conditional.opcode(), std::move(operands), conditional.attrs, shape,
+                            std::move(called));
   return replaced(conditional, pushed, asked);
 }
 

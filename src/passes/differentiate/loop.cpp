@@ -72,11 +72,11 @@ class LoopGradient {
       state.push_back(
           hlo::get_tuple_element(forward, static_cast<int64_t>(1 + initial_.size() + i)));
     for (const size_t i : residuals_.parameters) state.push_back(initial_[i]);
-    const std::vector<Node*> last = state_after_loop(
-        outer_, loop_.called[1]->name() + "_gradient", trips_, std::move(state),
-        [&](Computation& body, const std::vector<Node*>& now, Node* step) {
-          return backward_step(body, now, step);
-        });
+    const std::vector<Node*> last =
+        state_after_loop(outer_, loop_.called[1]->name() + "_gradient", trips_, std::move(state),
+                         [&](Computation& body, const std::vector<Node*>& now, Node* step) {
+                           return backward_step(body, now, step);
+                         });
     std::vector<Node*> result(initial_.size());
     for (size_t i = 0; i < body_.wanted.size(); ++i) result[body_.wanted[i]] = last[i];
     return result;

@@ -41,9 +41,9 @@ bool is_contraction(const Node& node) {
 // "layers/3/attention" is called "attention".
 bool is_called(const Node& node, const std::string& name) {
   const std::string& full = node.metadata.op_name;
-  return full == name || (full.size() > name.size() &&
-                          full.compare(full.size() - name.size() - 1, std::string::npos,
-                                       "/" + name) == 0);
+  return full == name ||
+         (full.size() > name.size() &&
+          full.compare(full.size() - name.size() - 1, std::string::npos, "/" + name) == 0);
 }
 
 }  // namespace
@@ -190,9 +190,8 @@ void Reverse::visit_custom_vjp(Node& marker, const std::vector<Node*>& cotangent
   const std::vector<Node*> given =
       or_zeros(cotangents, {outputs.begin(), outputs.begin() + results});
   own.insert(own.end(), given.begin(), given.end());
-  give_operands(marker,
-                call_inline(c_, *marker.called.at(2), std::move(own), operands.captured[2],
-                            backward_));
+  give_operands(marker, call_inline(c_, *marker.called.at(2), std::move(own), operands.captured[2],
+                                    backward_));
 }
 
 // The rule's tangents are linear in those of the arguments: they are transposed.
@@ -213,8 +212,7 @@ void Reverse::visit_custom_jvp(Node& marker, const std::vector<Node*>& cotangent
       seeds.push_back({outputs[marker.shape.elements.size() + i], cotangents[i]});
   for (Node* stand_in : stand_ins)
     if (has_derivative(stand_in->shape.dtype)) inputs.push_back(stand_in);
-  const std::vector<Node*> found =
-      Reverse(c_, std::move(seeds), inputs, first, backward_).run();
+  const std::vector<Node*> found = Reverse(c_, std::move(seeds), inputs, first, backward_).run();
   size_t next = 0;
   for (size_t i = 0; i < stand_ins.size(); ++i) {
     if (!has_derivative(stand_ins[i]->shape.dtype)) continue;

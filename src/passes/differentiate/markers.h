@@ -1,7 +1,7 @@
 #pragma once
 
-// Custom-calls that say how what they call is differentiated. Operands are arrays, results tuples of
-// arrays; called[0] is the function itself, of all its operands.
+// Custom-calls that say how what they call is differentiated. Operands are arrays, results tuples
+// of arrays; called[0] is the function itself, of all its operands.
 
 #include "gspmd/ir/module.h"
 

@@ -47,8 +47,7 @@ bool is_scalar_integer(const Node& node) {
 // A cheap form of another value that is no larger.
 bool is_view(const Node& node) {
   return node.op().has(kDataMovement) && node.operands().size() == 1 && !node.shape.is_tuple &&
-         !node.operand(0)->shape.is_tuple &&
-         node.operand(0)->shape.bytes() <= node.shape.bytes();
+         !node.operand(0)->shape.is_tuple && node.operand(0)->shape.bytes() <= node.shape.bytes();
 }
 
 class Search {

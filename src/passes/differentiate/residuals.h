@@ -14,10 +14,10 @@ namespace gspmd {
 // A body in leaf form with its pull-back emitted behind it.
 struct PulledBack {
   LeafForm form;
-  std::vector<size_t> wanted;       // parameters whose cotangents are asked for
-  std::vector<size_t> given;        // results whose cotangents come in
-  std::vector<Node*> cotangents;    // parameters of the computation, of `given`
-  std::vector<Node*> gradients;     // of `wanted`; zeros where none reaches one
+  std::vector<size_t> wanted;               // parameters whose cotangents are asked for
+  std::vector<size_t> given;                // results whose cotangents come in
+  std::vector<Node*> cotangents;            // parameters of the computation, of `given`
+  std::vector<Node*> gradients;             // of `wanted`; zeros where none reaches one
   std::unordered_set<const Node*> forward;  // nodes that are no part of the pull-back
 };
 
@@ -27,7 +27,7 @@ PulledBack pull_back_body(const Computation& body, std::vector<size_t> wanted,
 
 // Where the backward part runs elsewhere.
 struct Residuals {
-  std::vector<Node*> kept;        // forward values to be stored
+  std::vector<Node*> kept;         // forward values to be stored
   std::vector<size_t> parameters;  // of the body, which can be read there as they are
 };
 

@@ -26,9 +26,9 @@ inline constexpr const char* kCustomVjpCall = "gspmd.custom_vjp";
 // called: {f, jvp}: (arguments, tangents) -> (results, tangents of the results).
 inline constexpr const char* kCustomJvpCall = "gspmd.custom_jvp";
 // --- Their frontend attributes
-inline constexpr const char* kArguments = "gspmd.arguments";   // of f; what is captured follows
-inline constexpr const char* kResiduals = "gspmd.residuals";   // how many, of custom_vjp
-inline constexpr const char* kSaves = "gspmd.saves";           // nothing, dots, everything
+inline constexpr const char* kArguments = "gspmd.arguments";     // of f; what is captured follows
+inline constexpr const char* kResiduals = "gspmd.residuals";     // how many, of custom_vjp
+inline constexpr const char* kSaves = "gspmd.saves";             // nothing, dots, everything
 inline constexpr const char* kSavedNames = "gspmd.saved_names";  // "attention,mlp"
 
 // Puts what such calls call in their place. Whether there were any.
@@ -38,9 +38,9 @@ GSPMD_API bool open_markers(Computation& computation);
 // the derivative. Emits nodes marked backward after the existing ones, whose order is that of
 // operands before users afterwards; loops and conditionals between are replaced by ones that keep
 // what the derivatives read. Inputs that do not reach a result get zeros. The cotangent of an
-// annotated node (Sharding op) carries the same annotation. Complex numbers: the cotangent of x + iy
-// under a real loss is dloss/dx - i dloss/dy. UserError: an op on the way has no gradient (names op,
-// reason, line).
+// annotated node (Sharding op) carries the same annotation. Complex numbers: the cotangent of x +
+// iy under a real loss is dloss/dx - i dloss/dy. UserError: an op on the way has no gradient (names
+// op, reason, line).
 GSPMD_API std::vector<Node*> pull_back(std::span<Node* const> results,
                                        std::span<Node* const> cotangents,
                                        std::span<Node* const> inputs);
