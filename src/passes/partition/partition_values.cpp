@@ -222,7 +222,8 @@ Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {
 
 Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t dim) {
   const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
-  return Index(tile_index(s, dim)) * size;
+  Node* const shard = Index(local(), size);
+  return hlo::multiply(tile_index(s, dim), shard);
 }
 
 }  // namespace gspmd
