@@ -192,10 +192,9 @@ std::vector<Unreduced> pending_sums(const FactorRule& rule, const FactorDigits& 
   return kept;
 }
 
-// The computations that a node calls, for its parts: those of scans have the shapes of parts.
-std::vector<Computation*> called_on_parts(SpmdPartitioner& spmd, const Node& node,
-                                          const FactorRule& rule, const FactorDigits& spread) {
-  if (node.is(Opcode::scan)) return {scan_body(spmd, node, rule, spread)};
+// The node itself on parts.
+Node* emit_on_parts(SpmdPartitioner& spmd, const Node& node, const std::vector<Node*>& operands,
+                    const NodePart& part) {
   std::vector<Computation*> called;
   if (node.op().called_on_part)
     called = node.op().called_on_part(spmd, node, part);

@@ -7,7 +7,6 @@
 #include "gspmd/ops/builders.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/index.h"
-#include "ops/window/window.h"
 
 namespace gspmd {
 
