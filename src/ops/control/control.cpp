@@ -5,7 +5,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
-#include "ops/dot/lower.h"
+#include "ops/dot/dot.h"
 #include "ops/rows.h"
 
 namespace gspmd {

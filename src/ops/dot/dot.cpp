@@ -5,7 +5,6 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/widen.h"
-#include "ops/dot/lower.h"
 #include "ops/rows.h"
 
 namespace gspmd {

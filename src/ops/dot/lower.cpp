@@ -1,5 +1,3 @@
-#include "ops/dot/lower.h"
-
 #include "gspmd/kernels/gemm.h"
 #include "ops/dot/dot.h"
 

@@ -135,7 +135,7 @@ Node* pad_to(Node* x, int64_t dim, int64_t size) {
 }
 
 // Zeros where the slice of the device at `place` ends behind element `size` of the whole dim.
-Node* mask_tail(Node* slice, int64_t dim, Index place, int64_t size) {
+Node* zero_behind(Node* slice, int64_t dim, Index place, int64_t size) {
   Computation& c = slice->parent();
   const Index position = positions(slice->dims(), dim, place * slice->dim(dim));
   return hlo::select(compare(position, Index(c, size), Direction::lt), slice,
@@ -184,7 +184,7 @@ class GatherLoop {
     const int64_t read = cut_.dot->operand(cut_.operand)->dim(cut_.dim);
     const int64_t size = slice->dim(cut_.dim) * ring_.size();
     Node* const other = pad_to(cut_.dot->operand(1 - cut_.operand), cut_.other_dim, size);
-    if (sums && size > read) slice = mask_tail(slice, cut_.dim, ring_.place(c), read);
+    if (sums && size > read) slice = zero_behind(slice, cut_.dim, ring_.place(c), read);
     dtype_ = sums ? sum_dtype(*cut_.dot) : cut_.dot->shape.dtype;
     Shape whole(dtype_, cut_.dot->dims());
     if (cut_.result_dim >= 0) whole.dims.at(static_cast<size_t>(cut_.result_dim)) = size;

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "gspmd/ir/op.h"
-#include "ops/dot/lower.h"
+#include "ops/dot/dot.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {

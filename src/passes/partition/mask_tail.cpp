@@ -1,6 +1,6 @@
 // Uneven tails: the last shards of a dim that its tiles do not divide end behind the array. What
-// stands there must not be summed or written; who sums asks for it (partition_factors.cpp,
-// dims_to_mask).
+// stands there must not be summed, chosen or written; who does asks for it: partition_factors.cpp
+// (dims_to_mask), and ops that partition themselves (PartitionContext::mask_tail).
 
 #include "gspmd/ops/builders.h"
 #include "ops/emission/index.h"
