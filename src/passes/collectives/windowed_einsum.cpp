@@ -116,11 +116,9 @@ class Ring {
 };
 
 Node* put_block(Node* whole, Node* part, int64_t dim, Index block) {
-  Computation& c = whole->parent();
-  std::vector<Node*> operands = {whole, part};
-  operands.resize(2 + whole->dims().size(), Index(c, 0));
-  operands.at(static_cast<size_t>(2 + dim)) = block * part->dim(dim);
-  return emit(c, Opcode::dynamic_update_slice, std::move(operands));
+  std::vector<Node*> starts(whole->dims().size(), Index(whole->parent(), 0));
+  starts.at(static_cast<size_t>(dim)) = block * part->dim(dim);
+  return hlo::dynamic_update_slice(whole, part, std::move(starts));
 }
 
 // Sums of 16-bit products are kept in f32, as inside one product.
