@@ -26,6 +26,14 @@ class Expansion {
     return hlo::tuple(node_.parent(), std::move(leaves));
   }
 
+  // Operands: input, scale, offset, mean, variance.
+  Node* inference() {
+    Node* centered = hlo::subtract(operand(0), spread(operand(3)));
+    Node* factor = over_deviation(operand(1), raised(operand(4)));
+    Node* out = hlo::add(hlo::multiply(centered, spread(factor)), spread(operand(2)));
+    return hlo::convert(out, node_.shape.dtype);
+  }
+
  private:
   Node* operand(int64_t i) {
     Node* x = node_.operand(i);
@@ -85,5 +93,7 @@ Node* expand_batch_norm(Node& node) {
   if (node.operand(0)->shape.elements_count() == 0) return nullptr;
   return Expansion(node).run();
 }
+
+Node* batch_norm_inference_form(Node& node) { return Expansion(node).inference(); }
 
 }  // namespace gspmd

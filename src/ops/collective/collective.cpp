@@ -303,6 +303,7 @@ constexpr CompletionRules kPermuted{.forward = pointwise_forward, .speakers = Sp
 
 // One exchange between devices, in a module that is to be partitioned over one replica.
 constexpr OpInfo exchange(Opcode opcode, decltype(OpInfo::infer) infer,
+                          decltype(OpInfo::leaf_gradient) gradient,
                           decltype(OpInfo::factors) factors = nullptr, uint32_t traits = 0,
                           CompletionRules completion = kPointwiseCompletion) {
   return {.opcode = opcode,
@@ -311,6 +312,7 @@ constexpr OpInfo exchange(Opcode opcode, decltype(OpInfo::infer) infer,
           .infer = infer,
           .factors = factors,
           .evaluate = evaluate_alone,
+          .leaf_gradient = gradient,
           .completion = completion,
           .partition = partition_collective};
 }
@@ -327,13 +329,13 @@ constexpr OpInfo per_device(Opcode opcode, uint32_t traits, decltype(OpInfo::inf
 }
 
 const OpInfo kRows[] = {
-    exchange(Opcode::all_reduce, infer_all_reduce, same_dims_factors, kPointwise, kTogether),
-    exchange(Opcode::all_gather, infer_all_gather),
-    exchange(Opcode::reduce_scatter, infer_reduce_scatter, nullptr, 0, kApart),
-    exchange(Opcode::all_to_all, infer_all_to_all),
-    exchange(Opcode::collective_permute, infer_collective_permute, same_dims_factors, kPointwise,
+    exchange(Opcode::all_reduce, infer_all_reduce, all_reduce_gradient, same_dims_factors, kPointwise, kTogether),
+    exchange(Opcode::all_gather, infer_all_gather, all_gather_gradient),
+    exchange(Opcode::reduce_scatter, infer_reduce_scatter, reduce_scatter_gradient, nullptr, 0, kApart),
+    exchange(Opcode::all_to_all, infer_all_to_all, all_to_all_gradient),
+    exchange(Opcode::collective_permute, infer_collective_permute, collective_permute_gradient, same_dims_factors, kPointwise,
              kPermuted),
-    exchange(Opcode::collective_broadcast, infer_collective_broadcast, same_dims_factors),
+    exchange(Opcode::collective_broadcast, infer_collective_broadcast, collective_broadcast_gradient, same_dims_factors),
     per_device(Opcode::ragged_all_to_all, kCollective, infer_ragged_all_to_all, nullptr),
     per_device(Opcode::all_reduce_start, kCollective, infer_all_reduce, evaluate_alone),
     per_device(Opcode::all_gather_start, kCollective, infer_start<infer_all_gather>,

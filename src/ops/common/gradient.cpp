@@ -24,4 +24,10 @@ Node* transposed(Node* x, Dims permutation) {
   return permutation == all_dims(x->rank()) ? x : hlo::transpose(x, std::move(permutation));
 }
 
+Node* conjugated(Node* x) {
+  if (!is_complex(x->shape.dtype)) return x;
+  Node* const imaginary = hlo::unary(Opcode::negate, hlo::unary(Opcode::imag, x));
+  return hlo::binary(Opcode::complex, hlo::unary(Opcode::real, x), imaginary);
+}
+
 }  // namespace gspmd

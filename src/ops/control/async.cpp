@@ -179,13 +179,15 @@ Suggestions outfeed_suggestions(const Node& node, int64_t operand, CompletionMod
 }
 
 constexpr OpInfo row(Opcode opcode, OperandCount operands, decltype(OpInfo::infer) infer,
-                     decltype(OpInfo::factors) factors, decltype(OpInfo::evaluate) evaluate) {
+                     decltype(OpInfo::factors) factors, decltype(OpInfo::evaluate) evaluate,
+                     decltype(OpInfo::leaf_gradient) gradient = nullptr) {
   return {.opcode = opcode,
           .traits = kIntegerPreserving,
           .operands = operands,
           .infer = infer,
           .factors = factors,
           .evaluate = evaluate,
+          .leaf_gradient = gradient,
           .completion = kPointwiseCompletion};
 }
 
@@ -202,13 +204,17 @@ constexpr OpInfo transfer(Opcode opcode, OperandCount operands,
 
 const OpInfo kRows[] = {
     row(Opcode::after_all, {0, -1}, infer_after_all, whole_factors, evaluate_after_all),
-    row(Opcode::add_dependency, {2, 2}, infer_add_dependency, pointwise_factors, evaluate_operand),
-    row(Opcode::copy_start, {1, 1}, infer_copy_start, whole_factors, evaluate_copy_start),
-    row(Opcode::copy_done, {1, 1}, infer_copy_done, whole_factors, evaluate_element_0),
+    row(Opcode::add_dependency, {2, 2}, infer_add_dependency, pointwise_factors, evaluate_operand,
+        first_operand_gradient),
+    row(Opcode::copy_start, {1, 1}, infer_copy_start, whole_factors, evaluate_copy_start,
+        copy_start_gradient),
+    row(Opcode::copy_done, {1, 1}, infer_copy_done, whole_factors, evaluate_element_0,
+        first_operand_gradient),
     row(Opcode::async_start, {0, -1}, infer_async_start, whole_factors, evaluate_async_start),
     row(Opcode::async_update, {1, -1}, infer_async_update, whole_factors, evaluate_async_update),
     row(Opcode::async_done, {1, 1}, infer_done, whole_factors, evaluate_async_done),
-    row(Opcode::domain, {1, 1}, infer_domain, pointwise_factors, evaluate_operand),
+    row(Opcode::domain, {1, 1}, infer_domain, pointwise_factors, evaluate_operand,
+        identity_gradient),
     transfer(Opcode::infeed, {0, 1}, kNoCompletion),
     transfer(Opcode::outfeed, {1, 2},
              {.suggestions = outfeed_suggestions, .may_be_tiled = never_tiled}),

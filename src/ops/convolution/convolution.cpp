@@ -201,6 +201,7 @@ const OpInfo kRows[] = {
      .infer = infer_convolution,
      .factors = convolution_factors,
      .evaluate = any_width<evaluate_convolution>,
+     .gradient = convolution_gradient,
      .completion = {.forward = convolution_forward,
                     .suggestions = convolution_suggestions,
                     .nest = convolution_nest,

@@ -68,7 +68,7 @@ std::vector<Node*> gradient(Node& y, Node* c) {
 }  // namespace
 
 std::vector<Node*> dot_gradient(Node& node, Node* cotangent) {
-  return floats_only<gradient>(node, cotangent);
+  return inexact_only<gradient>(node, cotangent);
 }
 
 }  // namespace gspmd

@@ -1,8 +1,10 @@
 #include "gspmd/base/error.h"
+#include "ops/common/call_elementwise.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/scalar_program.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -40,6 +42,12 @@ Value evaluate_map(const EvalContext& context) {
   }
   return {result, {}, false};
 }
+
+}  // namespace
+
+Node* map_form(Node& node) { return call_elementwise(*node.called[0], node.operands()); }
+
+namespace {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::map,

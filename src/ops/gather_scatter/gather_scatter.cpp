@@ -430,7 +430,7 @@ std::vector<Node*> scatter(Node& y, Node* c) {
 }  // namespace
 
 std::vector<Node*> gather_gradient(Node& node, Node* cotangent) {
-  return floats_only<gather>(node, cotangent);
+  return inexact_only<gather>(node, cotangent);
 }
 
 std::vector<Node*> scatter_gradient(Node& node, Node* cotangent) {
@@ -438,7 +438,7 @@ std::vector<Node*> scatter_gradient(Node& node, Node* cotangent) {
     user_error(
         "scatter: \"{}\" has no gradient: it updates {} arrays together; scatter them one by one",
         node.name(), node.operands().size() / 2);
-  return floats_only<scatter>(node, cotangent);
+  return inexact_only<scatter>(node, cotangent);
 }
 
 namespace {

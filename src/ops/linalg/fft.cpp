@@ -1,4 +1,5 @@
 #include "ops/linalg/fft.h"
+#include "ops/linalg/gradient.h"
 
 #include "gspmd/base/error.h"
 #include "ops/common/check.h"
@@ -264,6 +265,7 @@ const OpInfo kRows[] = {
      .infer = infer_fft,
      .factors = fft_factors,
      .evaluate = evaluate_fft,
+     .gradient = fft_gradient,
      .completion = kPointwiseCompletion,
      .partition = partition_fft,
      .flops = fft_flops},

@@ -4,6 +4,7 @@
 #include "ops/common/factors.h"
 #include "ops/common/number_types.h"
 #include "ops/common/widen.h"
+#include "ops/linalg/gradient.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -218,6 +219,7 @@ const OpInfo kRows[] = {
      .infer = infer_cholesky,
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_cholesky>,
+     .gradient = cholesky_gradient,
      .completion = kPointwiseCompletion,
      .flops = cholesky_flops},
     {.opcode = Opcode::triangular_solve,
@@ -225,6 +227,7 @@ const OpInfo kRows[] = {
      .infer = infer_triangular_solve,
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_triangular_solve>,
+     .gradient = triangular_solve_gradient,
      .completion = kPointwiseCompletion,
      .flops = triangular_solve_flops},
 };

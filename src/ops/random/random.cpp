@@ -126,6 +126,11 @@ Value evaluate_rng_state(const EvalContext&) {
   return {Array::of<uint64_t>({2}, {0x9E3779B97F4A7C15u, 0}), {}, false};
 }
 
+// A number that is drawn is a constant: flat in the bounds or moments of its distribution.
+std::vector<Node*> drawn_gradient(Node& node, Node*) {
+  return std::vector<Node*>(node.operands().size(), nullptr);
+}
+
 const OpInfo kRows[] = {
     {.opcode = Opcode::rng,
      .traits = kIntegerPreserving | kPointwise | kPlacedAnywhere,
@@ -133,6 +138,7 @@ const OpInfo kRows[] = {
      .infer = infer_rng,
      .factors = whole_factors,
      .evaluate = evaluate_rng,
+     .gradient = drawn_gradient,
      .completion = {.suggestions = same_dims_suggestions,
                     .may_be_tiled = in_spmd_only,
                     .speakers = Speakers::all},

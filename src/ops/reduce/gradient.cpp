@@ -1,6 +1,7 @@
 #include "ops/common/gradient.h"
 
 #include "gspmd/ops/builders.h"
+#include "ops/common/call_elementwise.h"
 #include "ops/common/check.h"
 #include "ops/reduce/reduce.h"
 
@@ -15,39 +16,108 @@ Node* spread(const Node& y, Node* value) {
   return hlo::broadcast(value, y.operand(0)->dims(), kept);
 }
 
-// Elements that equal the extremum share its cotangent equally.
-Node* extremum_cotangent(Node& y, Node* c) {
+// Elements that equal the extremum share its cotangent equally, an initial value that is computed
+// among them.
+std::vector<Node*> extremum_cotangents(Node& y, Node* c) {
   Node* const x = y.operand(0);
+  Node* const init = y.operand(1);
   const Shape& shape = x->shape;
-  Node* const chosen = hlo::convert(hlo::compare(x, spread(y, &y), Direction::eq), shape.dtype);
-  Node* const ties = hlo::reduce_sum(chosen, y.attrs.dimensions);
-  // None is chosen where the initial value won.
-  Node* const count = hlo::binary(Opcode::maximum, ties, hlo::splat(y.parent(), ties->shape, 1));
-  return hlo::binary(Opcode::multiply, chosen, spread(y, hlo::binary(Opcode::divide, c, count)));
+  const auto equal = [&](Node* value, Node* chosen) {
+    return hlo::convert(hlo::compare(value, chosen, Direction::eq), shape.dtype);
+  };
+  Node* const chosen = equal(x, spread(y, &y));
+  Node* count = hlo::reduce_sum(chosen, y.attrs.dimensions);
+  Node* starts = nullptr;
+  if (!init->op().has(kConstantLike)) {
+    starts = equal(y.rank() == 0 ? init : hlo::broadcast(init, y.dims(), {}), &y);
+    count = hlo::add(count, starts);
+  }
+  // None is chosen where a constant won.
+  count = hlo::binary(Opcode::maximum, count, hlo::splat(y.parent(), count->shape, 1));
+  Node* const share = hlo::divide(c, count);
+  Node* const to_x = hlo::multiply(chosen, spread(y, share));
+  if (starts == nullptr) return {to_x, nullptr};
+  Node* const to_init = hlo::multiply(starts, share);
+  return {to_x, y.rank() == 0 ? to_init : hlo::reduce_sum(to_init, all_dims(y.rank()))};
 }
 
 std::vector<Node*> gradient(Node& y, Node* c) {
   const std::optional<Combiner> combiner = recognize_combiner(*y.called[0]);
   if (combiner == Combiner::sum)
     return {spread(y, c), y.rank() == 0 ? c : hlo::reduce_sum(c, all_dims(y.rank()))};
-  if (combiner != Combiner::max && combiner != Combiner::min)
-    user_error("reduce: \"{}\" has no gradient: its combiner {} is neither sum, max nor min",
-               y.name(), combiner ? std::string(combiner_name(*combiner)) : y.called[0]->name());
-  if (!y.operand(1)->op().has(kConstantLike))
-    user_error(
-        "reduce: \"{}\" has no gradient: the initial value of its {} is computed; use a constant",
-        y.name(), combiner_name(*combiner));
-  return {extremum_cotangent(y, c), nullptr};
+  return extremum_cotangents(y, c);
+}
+
+// The reduced dims as one, in front.
+Node* with_one_dim(const Node& y, Node* x) {
+  Dims order = y.attrs.dimensions, kept;
+  int64_t count = 1;
+  for (const int64_t d : order) count *= x->dim(d);
+  for (int64_t d = 0; d < x->rank(); ++d)
+    if (!contains(y.attrs.dimensions, d)) {
+      order.push_back(d);
+      kept.push_back(x->dim(d));
+    }
+  kept.insert(kept.begin(), count);
+  return hlo::reshape(transposed(x, order), kept);
+}
+
+// Elements first, first + step, ... of dim 0 before `limit`.
+Node* every(Node* x, int64_t first, int64_t limit, int64_t step) {
+  Dims starts(x->dims().size(), 0), strides(starts.size(), 1);
+  Dims limits = x->dims();
+  starts[0] = first;
+  limits[0] = limit;
+  strides[0] = step;
+  return hlo::slice(x, starts, limits, strides);
+}
+
+// Neighbours are combined, until one element is left of dim 0.
+std::vector<Node*> combined(const Computation& combiner, std::vector<Node*> values) {
+  while (values[0]->dim(0) > 1) {
+    const int64_t size = values[0]->dim(0), pairs = size / 2 * 2;
+    std::vector<Node*> even, odd;
+    for (Node* value : values) {
+      even.push_back(every(value, 0, pairs, 2));
+      odd.push_back(every(value, 1, pairs, 2));
+    }
+    std::vector<Node*> next = combine_elementwise(combiner, even, odd);
+    if (pairs < size)
+      for (size_t i = 0; i < next.size(); ++i)
+        next[i] = hlo::concatenate({next[i], every(values[i], pairs, size, 1)}, 0);
+    values = std::move(next);
+  }
+  return values;
 }
 
 }  // namespace
 
 std::vector<Node*> reduce_gradient(Node& node, Node* cotangent) {
-  if (node.shape.is_tuple)
-    user_error(
-        "reduce: \"{}\" has no gradient: it reduces {} arrays together; reduce them one by one",
-        node.name(), node.operands().size() / 2);
-  return floats_only<gradient>(node, cotangent);
+  const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
+  return combiner == Combiner::sum ? inexact_only<gradient>(node, cotangent)
+                                   : floats_only<gradient>(node, cotangent);
+}
+
+Node* reduce_form(Node& node) {
+  if (!node.shape.is_tuple) {
+    const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
+    if (combiner == Combiner::sum || combiner == Combiner::max || combiner == Combiner::min)
+      return nullptr;
+  }
+  const size_t inputs = node.operands().size() / 2;
+  const Dims dims = leaf_shapes(node.shape)[0].dims;
+  std::vector<Node*> values, results;
+  for (size_t i = 0; i < inputs; ++i) {
+    Node* const init = node.operands()[inputs + i];
+    results.push_back(dims.empty() ? init : hlo::broadcast(init, dims, {}));
+    values.push_back(with_one_dim(node, node.operands()[i]));
+  }
+  if (values[0]->dim(0) > 0) {
+    values = combined(*node.called[0], std::move(values));
+    for (Node*& value : values) value = hlo::reshape(value, dims);
+    results = combine_elementwise(*node.called[0], results, values);
+  }
+  return node.shape.is_tuple ? hlo::tuple(node.parent(), results) : results[0];
 }
 
 }  // namespace gspmd

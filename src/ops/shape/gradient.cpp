@@ -110,16 +110,16 @@ Nodes dynamic_update_slice(Node& y, Node* c) {
 
 }  // namespace
 
-Nodes reshape_gradient(Node& y, Node* c) { return floats_only<reshape>(y, c); }
-Nodes broadcast_gradient(Node& y, Node* c) { return floats_only<broadcast>(y, c); }
-Nodes transpose_gradient(Node& y, Node* c) { return floats_only<transpose>(y, c); }
-Nodes reverse_gradient(Node& y, Node* c) { return floats_only<reverse>(y, c); }
-Nodes concatenate_gradient(Node& y, Node* c) { return floats_only<concatenate>(y, c); }
-Nodes pad_gradient(Node& y, Node* c) { return floats_only<pad>(y, c); }
-Nodes slice_gradient(Node& y, Node* c) { return floats_only<slice>(y, c); }
-Nodes dynamic_slice_gradient(Node& y, Node* c) { return floats_only<dynamic_slice>(y, c); }
+Nodes reshape_gradient(Node& y, Node* c) { return inexact_only<reshape>(y, c); }
+Nodes broadcast_gradient(Node& y, Node* c) { return inexact_only<broadcast>(y, c); }
+Nodes transpose_gradient(Node& y, Node* c) { return inexact_only<transpose>(y, c); }
+Nodes reverse_gradient(Node& y, Node* c) { return inexact_only<reverse>(y, c); }
+Nodes concatenate_gradient(Node& y, Node* c) { return inexact_only<concatenate>(y, c); }
+Nodes pad_gradient(Node& y, Node* c) { return inexact_only<pad>(y, c); }
+Nodes slice_gradient(Node& y, Node* c) { return inexact_only<slice>(y, c); }
+Nodes dynamic_slice_gradient(Node& y, Node* c) { return inexact_only<dynamic_slice>(y, c); }
 Nodes dynamic_update_slice_gradient(Node& y, Node* c) {
-  return floats_only<dynamic_update_slice>(y, c);
+  return inexact_only<dynamic_update_slice>(y, c);
 }
 Nodes iota_gradient(Node&, Node*) { return {}; }
 

@@ -90,6 +90,14 @@ std::optional<Partitioned> partition_get_dimension_size(PartitionContext& spmd, 
                      Sharding::replicated()};
 }
 
+// Sizes are the full ones: both give their operand's elements in order. Sizes have no derivative.
+std::vector<Node*> resized_gradient(Node& node, Node* cotangent) {
+  std::vector<Node*> result(node.operands().size(), nullptr);
+  const Dims& dims = node.operand(0)->dims();
+  result[0] = cotangent->dims() == dims ? cotangent : hlo::reshape(cotangent, dims);
+  return result;
+}
+
 const OpInfo kRows[] = {
     {.opcode = Opcode::get_dimension_size,
      .traits = kIntegerPreserving,
@@ -105,6 +113,7 @@ const OpInfo kRows[] = {
      .infer = infer_set,
      .factors = set_factors,
      .evaluate = evaluate_set,
+     .gradient = resized_gradient,
      .completion = kPointwiseCompletion},
     {.opcode = Opcode::dynamic_reshape,
      .traits = kIntegerPreserving,
@@ -112,6 +121,7 @@ const OpInfo kRows[] = {
      .infer = infer_dynamic_reshape,
      .factors = whole_factors,
      .evaluate = evaluate_dynamic_reshape,
+     .gradient = resized_gradient,
      .completion = kPointwiseCompletion},
 };
 

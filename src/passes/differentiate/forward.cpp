@@ -27,22 +27,6 @@ Node* Forward::tangent(const Node* node, size_t leaf) const {
   return found == tangents_.end() ? nullptr : found->second.at(leaf);
 }
 
-namespace {
-
-std::unordered_set<const Node*> needed_by(std::span<Node* const> results) {
-  std::unordered_set<const Node*> needed;
-  std::vector<const Node*> stack(results.begin(), results.end());
-  while (!stack.empty()) {
-    const Node* const node = stack.back();
-    stack.pop_back();
-    if (needed.insert(node).second)
-      stack.insert(stack.end(), node->operands().begin(), node->operands().end());
-  }
-  return needed;
-}
-
-}  // namespace
-
 void Forward::open_calls(std::span<Node* const> results) {
   while (true) {
     const std::unordered_set<const Node*> needed = needed_by(results);

@@ -6,6 +6,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
+#include "ops/common/differentiable_form.h"
 #include "ops/common/gradient.h"
 #include "ops/control/control.h"
 #include "passes/differentiate/markers.h"
@@ -26,27 +27,50 @@ namespace {
 bool stands_for_others(const Node& node) {
   if (node.is(Opcode::call) || node.is(Opcode::fusion)) return true;
   if (marker_of(node) == Marker::checkpoint) return saves_everything(node);
+  if (has_differentiable_form(node.opcode())) return true;
   const OpInfo& op = node.op();
   return op.gradient == nullptr && op.leaf_gradient == nullptr && op.expand != nullptr;
 }
 
 }  // namespace
 
+// Elements without a derivative, as the places that an argmax gives, need no other form.
+bool reads_derivative(const Node& node) {
+  if (!node.shape.is_tuple || node.is_root()) return true;
+  return std::any_of(node.users().begin(), node.users().end(), [](const Node* user) {
+    return !user->is(Opcode::get_tuple_element) || user->shape.is_tuple ||
+           has_derivative(user->shape.dtype);
+  });
+}
+
+std::unordered_set<const Node*> needed_by(std::span<Node* const> results) {
+  std::unordered_set<const Node*> needed;
+  std::vector<const Node*> stack(results.begin(), results.end());
+  while (!stack.empty()) {
+    const Node* const node = stack.back();
+    stack.pop_back();
+    if (needed.insert(node).second)
+      stack.insert(stack.end(), node->operands().begin(), node->operands().end());
+  }
+  return needed;
+}
+
 Node* opened(Node& node) {
   if (!stands_for_others(node)) return nullptr;
   const EmissionScope scope(node.metadata, node.backward);
+  if (has_differentiable_form(node.opcode()))
+    return reads_derivative(node) ? differentiable_form(node) : nullptr;
   if (node.called.empty()) return node.op().expand(node);
   return inline_computation(*node.called.at(0), node.parent(), node.operands());
 }
 
 void Reverse::inline_calls() {
   while (true) {
-    std::vector<Node*> calls;
-    for (Node* node : activity_.nodes()) {
-      const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(),
-                                       [&](const Seed& seed) { return seed.value == node; });
-      if (stands_for_others(*node) && (is_seed || !node->users().empty())) calls.push_back(node);
-    }
+    std::vector<Node*> values, calls;
+    for (const Seed& seed : seeds_) values.push_back(seed.value);
+    const std::unordered_set<const Node*> needed = needed_by(values);
+    for (Node* node : activity_.nodes())
+      if (stands_for_others(*node) && needed.count(node) != 0) calls.push_back(node);
     bool changed = false;
     for (Node* node : calls) {
       const size_t first = c_.nodes().size();

@@ -65,8 +65,11 @@ class Reverse {
 // it stay the nodes that others know. What its readers read now.
 Node* replace_by_elements(Node& node, Node* value, int64_t first);
 
-// The value of a call or fusion, or of an op that is differentiated as what it expands to, emitted
-// behind the others; nullptr: it is neither.
+// The value of a call or fusion, or of an op that is differentiated as what it expands to or in
+// another form, emitted behind the others; nullptr: it is none of them.
 Node* opened(Node& node);
+
+// These and all that they are made of.
+std::unordered_set<const Node*> needed_by(std::span<Node* const> results);
 
 }  // namespace gspmd

@@ -1,0 +1,128 @@
+#include "gspmd/ops/builders.h"
+#include "ops/common/gradient.h"
+#include "ops/convolution/convolution.h"
+
+namespace gspmd {
+namespace {
+
+using Nodes = std::vector<Node*>;
+
+int64_t dilated(int64_t size, int64_t by) { return size == 0 ? 0 : (size - 1) * by + 1; }
+
+Node* convolve(Node* input, Node* kernel, std::vector<WindowDim> window, ConvDims dims,
+               DType dtype) {
+  Attributes attrs;
+  attrs.window = std::move(window);
+  attrs.conv = std::move(dims);
+  return emit(input->parent(), Opcode::convolution, {input, kernel}, std::move(attrs),
+              Shape(dtype, Dims(input->dims().size(), 0)));
+}
+
+// Takes `groups` parts of dim `from` apart and makes them the outer part of dim `to`.
+Node* move_groups(Node* x, int64_t from, int64_t to, int64_t groups) {
+  if (groups == 1) return x;
+  Dims apart = x->dims();
+  apart[static_cast<size_t>(from)] /= groups;
+  apart.insert(apart.begin() + from, groups);
+  // Dim `to` of x is behind the new dim unless it lies in front of it.
+  Dims order;
+  for (int64_t d = 0; d < x->rank(); ++d) {
+    if (d == to) order.push_back(from);
+    order.push_back(d < from ? d : d + 1);
+  }
+  Dims together = x->dims();
+  together[static_cast<size_t>(from)] /= groups;
+  together[static_cast<size_t>(to)] *= groups;
+  return hlo::reshape(hlo::transpose(hlo::reshape(x, apart), order), together);
+}
+
+// Each element of the input gets the cotangents of the results that read it, times the kernel:
+// a convolution whose window runs the other way.
+Node* to_input(Node& y, Node* c) {
+  const ConvDims& conv = *y.attrs.conv;
+  Node* const x = y.operand(0);
+  std::vector<WindowDim> window;
+  for (size_t i = 0; i < y.attrs.window.size(); ++i) {
+    const WindowDim& from = y.attrs.window[i];
+    WindowDim w = from;
+    w.stride = from.base_dilation;
+    w.base_dilation = from.stride;
+    w.pad_low = (from.size - 1) * from.window_dilation - from.pad_low;
+    w.pad_high = dilated(x->dim(conv.input_spatial[i]), from.base_dilation) -
+                 dilated(y.dim(conv.output_spatial[i]), from.stride) + from.pad_low;
+    w.reversal = !from.reversal;
+    window.push_back(w);
+  }
+  const int64_t groups = conv.feature_group_count * conv.batch_group_count;
+  Node* const kernel =
+      move_groups(y.operand(1), conv.kernel_output_feature, conv.kernel_input_feature, groups);
+  ConvDims dims = conv;
+  std::swap(dims.input_batch, dims.output_batch);
+  std::swap(dims.input_feature, dims.output_feature);
+  std::swap(dims.input_spatial, dims.output_spatial);
+  std::swap(dims.kernel_input_feature, dims.kernel_output_feature);
+  dims.feature_group_count = groups;
+  dims.batch_group_count = 1;
+  Node* const result = convolve(c, kernel, std::move(window), std::move(dims), c->shape.dtype);
+  return hlo::convert(
+      move_groups(result, conv.input_feature, conv.input_batch, conv.batch_group_count),
+      x->shape.dtype);
+}
+
+// The input's batch is what is summed over; the cotangent is the kernel.
+Node* to_kernel(Node& y, Node* c) {
+  const ConvDims& conv = *y.attrs.conv;
+  Node* const x = y.operand(0);
+  Node* const kernel = y.operand(1);
+  std::vector<WindowDim> window;
+  Dims reversed;
+  for (size_t i = 0; i < y.attrs.window.size(); ++i) {
+    const WindowDim& from = y.attrs.window[i];
+    const int64_t positions = y.dim(conv.output_spatial[i]);
+    WindowDim w = from;
+    w.size = positions;
+    w.stride = from.window_dilation;
+    w.window_dilation = from.stride;
+    w.pad_high = (from.size - 1) * from.window_dilation + dilated(positions, from.stride) -
+                 dilated(x->dim(conv.input_spatial[i]), from.base_dilation) - from.pad_low;
+    w.reversal = false;
+    if (from.reversal) reversed.push_back(conv.kernel_spatial[i]);
+    window.push_back(w);
+  }
+  ConvDims dims;
+  dims.input_batch = conv.input_feature;
+  dims.input_feature = conv.input_batch;
+  dims.input_spatial = conv.input_spatial;
+  dims.kernel_input_feature = conv.output_batch;
+  dims.kernel_output_feature = conv.output_feature;
+  dims.kernel_spatial = conv.output_spatial;
+  dims.output_batch = conv.kernel_input_feature;
+  dims.output_feature = conv.kernel_output_feature;
+  dims.output_spatial = conv.kernel_spatial;
+  dims.feature_group_count = conv.batch_group_count;
+  dims.batch_group_count = conv.feature_group_count;
+  Node* result = convolve(x, c, std::move(window), std::move(dims), c->shape.dtype);
+  if (!reversed.empty()) {
+    Attributes attrs;
+    attrs.dimensions = reversed;
+    result = emit(y.parent(), Opcode::reverse, {result}, std::move(attrs));
+  }
+  return hlo::convert(result, kernel->shape.dtype);
+}
+
+Nodes convolution(Node& y, Node* c) {
+  Node* const x = y.operand(0);
+  Node* const kernel = y.operand(1);
+  if (x->shape.elements_count() == 0 || kernel->shape.elements_count() == 0 ||
+      c->shape.elements_count() == 0)
+    return {zeros_like(*x), zeros_like(*kernel)};
+  return {to_input(y, c), to_kernel(y, c)};
+}
+
+}  // namespace
+
+Nodes convolution_gradient(Node& node, Node* cotangent) {
+  return inexact_only<convolution>(node, cotangent);
+}
+
+}  // namespace gspmd
