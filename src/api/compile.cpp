@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <unordered_set>
 
 #include "api/executable_impl.h"
 #include "api/trace_state.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/module.h"
+#include "gspmd/ir/place.h"
 
 namespace gspmd::detail {
 namespace {
@@ -49,6 +51,31 @@ void check_options(const Traced& traced, const CompileOptions& options) {
     if (pass != "all" && std::find(passes.begin(), passes.end(), pass) == passes.end())
       user_error(options.site, "compile: dump_after names \"{}\"; passes are {}, or all", pass,
                  fmt::join(passes, ", "));
+}
+
+// What manual code computes is one part of a value, whose whole nobody has said.
+void check_regions_end(const Traced& traced, const CompileOptions& options) {
+  const Computation& entry = *traced.module().entry();
+  const auto border = [](const Node& node, const char* target) {
+    return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target;
+  };
+  std::unordered_set<const Node*> inside;
+  for (const std::unique_ptr<Node>& node : entry.nodes()) {
+    if (border(*node, "SPMDShardToFullShape") || node.get() == entry.root()) continue;
+    const bool reads = std::any_of(node->operands().begin(), node->operands().end(),
+                                   [&](const Node* x) { return inside.count(x) != 0; });
+    if (reads || border(*node, "SPMDFullToShardShape")) inside.insert(node.get());
+  }
+  for (size_t i = 0; i < traced.results().size(); ++i) {
+    const Node& result = *entry.root()->operands().at(i);
+    if (inside.count(&result) == 0) continue;
+    at_node(result, [&] {
+      user_error(
+          "compile: result {} of {} is a part, {}, of a manual region; return "
+          "manual_to_auto() of it",
+          traced.results()[i].path, options.name, to_string(result.shape));
+    });
+  }
 }
 
 PipelineOptions pipeline_options(const CompileOptions& options) {
@@ -122,6 +149,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   impl->options = options;
   std::unique_ptr<Module> module = impl->traced.module().clone();
   check_mesh(impl->traced, options, has_annotation(*module));
+  check_regions_end(impl->traced, options);
   module->num_partitions = options.mesh.num_devices();
   module->aliases = pair_donated_leaves(impl->traced, options);
   impl->donated.assign(impl->traced.arguments().size(), false);

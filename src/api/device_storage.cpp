@@ -1,5 +1,8 @@
 #include "api/device_storage.h"
 
+#include <map>
+#include <mutex>
+
 #include "gspmd/api/visualize.h"
 #include "gspmd/base/error.h"
 
@@ -20,6 +23,35 @@ std::shared_ptr<DeviceBuffer> DeviceStorage::donate(std::string taker) {
   taker_ = std::move(taker);
   host_ = Array();
   return std::exchange(buffer_, nullptr);
+}
+
+namespace {
+
+struct DonatedHostArrays {
+  std::mutex mutex;
+  std::map<const ArrayStorage*, std::pair<std::weak_ptr<ArrayStorage>, std::string>> takers;
+};
+
+DonatedHostArrays& donated_host_arrays() {
+  static DonatedHostArrays arrays;
+  return arrays;
+}
+
+}  // namespace
+
+void donate_host_array(const Array& array, std::string taker) {
+  DonatedHostArrays& donated = donated_host_arrays();
+  const std::lock_guard lock(donated.mutex);
+  std::erase_if(donated.takers, [](const auto& entry) { return entry.second.first.expired(); });
+  donated.takers[array.storage().get()] = {array.storage(), std::move(taker)};
+}
+
+std::string taker_of_host_array(const Array& array) {
+  DonatedHostArrays& donated = donated_host_arrays();
+  const std::lock_guard lock(donated.mutex);
+  const auto found = donated.takers.find(array.storage().get());
+  // Another array may have got the address of one that is gone.
+  return found == donated.takers.end() || found->second.first.expired() ? "" : found->second.second;
 }
 
 DeviceStorage* device_storage(const Array& array) {

@@ -34,6 +34,11 @@ class DeviceStorage final : public ArrayStorage {
   std::string taker_;
 };
 
+// Host arrays keep their elements when they are donated; that they were is remembered as long as
+// they live. `taker` as in DeviceStorage; "": not donated.
+void donate_host_array(const Array& array, std::string taker);
+std::string taker_of_host_array(const Array& array);
+
 // The device storage of an array, or nullptr for host arrays.
 DeviceStorage* device_storage(const Array& array);
 

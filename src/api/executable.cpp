@@ -75,9 +75,10 @@ void check_leaf(const Impl& impl, const NamedArray& leaf, const TracedLeaf& want
                impl.options.name, where(impl, path), to_string(array.shape()),
                to_string(wanted.shape));
   const DeviceStorage* storage = detail::device_storage(array);
-  if (storage && !storage->taker().empty())
+  const std::string taker = storage ? storage->taker() : detail::taker_of_host_array(array);
+  if (!taker.empty())
     user_error(site, "{}: {} was donated to {}; pass the array that call returned",
-               impl.options.name, where(impl, path), storage->taker());
+               impl.options.name, where(impl, path), taker);
 }
 
 void check_donated_once(const Impl& impl, const std::vector<NamedArray>& leaves, Site site) {
@@ -100,10 +101,13 @@ void place_arguments(Impl& impl) {
         place(leaves[i].second, impl.parameter_shardings[i], impl.num_devices()));
   // Only when every argument is in place: an error before leaves all arrays usable.
   for (size_t i = 0; i < leaves.size(); ++i) {
-    DeviceStorage* storage = detail::device_storage(leaves[i].second);
-    if (impl.donated[i] && storage)
-      storage->donate(fmt::format("argument {} of call {} of {}", leaves[i].first, impl.calls + 1,
-                                  impl.options.name));
+    if (!impl.donated[i]) continue;
+    const std::string taker = fmt::format("argument {} of call {} of {}", leaves[i].first,
+                                          impl.calls + 1, impl.options.name);
+    if (DeviceStorage* storage = detail::device_storage(leaves[i].second))
+      storage->donate(taker);
+    else
+      detail::donate_host_array(leaves[i].second, taker);
   }
   if (impl.captured.empty()) {
     const std::vector<Array>& arrays = impl.traced.captured();

@@ -164,8 +164,20 @@ Tensor log_softmax(Operand x, const AxisOptions& options) {
 Tensor logsumexp(Operand x, const AxisOptions& options) {
   return call("logsumexp", x.site(), [&] {
     Node* node = node_of(x);
-    const Exponentials e = exponentials(node, softmax_axis(node, options));
-    return tensor_of(add(hlo::unary(Opcode::log, e.sum), e.max));
+    const int64_t axis = softmax_axis(node, options);
+    // Of a row of -inf, or with an inf, nothing is subtracted; where all powers are 0 the logarithm
+    // is taken of 1 instead, so that the gradient is 0 there and not 0/0.
+    Node* const max = hlo::reduce_max(node, {axis});
+    Node* const zero = splat_like(max, 0);
+    Node* const shift =
+        stop_gradient_node(hlo::select(hlo::unary(Opcode::is_finite, max), max, zero));
+    Node* const powers =
+        hlo::unary(Opcode::exponential, subtract(node, stretch(shift, node->dims(), {axis})));
+    Node* const sum = hlo::reduce_sum(powers, {axis});
+    Node* const none = hlo::compare(sum, zero, Direction::eq);
+    Node* const logarithm = hlo::unary(Opcode::log, hlo::select(none, splat_like(max, 1), sum));
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return tensor_of(hlo::select(none, splat_like(max, -kInfinity), add(logarithm, shift)));
   });
 }
 

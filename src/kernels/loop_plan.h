@@ -66,12 +66,19 @@ struct LoopPlan {
     int value;
     int init;
     int64_t element_size;
+    LoopFunction combine;
+    // A sum of floats has more accumulators behind the first: every kSumBlock steps one is added to
+    // the next and starts anew, so that no long sum takes up small numbers one by one.
+    int levels = 1;
+    int64_t level_bytes = 0;
   };
   std::vector<Fold> folds;  // accumulators to start from init
   int64_t slot_bytes = 0;
   int64_t parts = 1;
   int64_t units() const { return kept_count * (inner_reduced ? 1 : tiles); }
 };
+
+constexpr int64_t kSumBlock = 128;
 
 void run_loop(const LoopPlan& plan, const KernelArgs& args);
 int64_t loop_scratch_bytes(const LoopPlan& plan);

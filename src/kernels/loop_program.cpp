@@ -300,7 +300,12 @@ class Builder {
     }
     if (in.combine == nullptr || (plan_.inner_reduced && in.function == nullptr)) return false;
     list.push_back(in);
-    plan_.folds.push_back({v, x.b, facts(v).element_size});
+    LoopPlan::Fold fold{v, x.b, facts(v).element_size, in.combine};
+    if (x.op == LoopOp::reduce_sum && is_floating(dtype)) {
+      int64_t steps = plan_.reduced_count * (plan_.inner_reduced ? plan_.tiles : 1);
+      for (; steps > kSumBlock; steps /= kSumBlock) ++fold.levels;
+    }
+    plan_.folds.push_back(fold);
     return true;
   }
 
@@ -396,9 +401,10 @@ class Builder {
       plan_.slots.push_back({register_of(in), new_slot(8)});
     }
     const int64_t tile_bytes = plan_.tile * 8;
-    for (const LoopPlan::Fold& fold : plan_.folds) {
-      plan_.slots.push_back(
-          {fold.value, new_slot(plan_.inner_reduced ? 8 : plan_.tile * fold.element_size)});
+    for (LoopPlan::Fold& fold : plan_.folds) {
+      const int64_t bytes = plan_.inner_reduced ? 8 : plan_.tile * fold.element_size;
+      fold.level_bytes = ceil_div(bytes, 64) * 64;
+      plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
     }
     std::vector<std::pair<int, int64_t>> live;  // last use, offset
     std::vector<int64_t> free;

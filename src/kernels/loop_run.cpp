@@ -147,9 +147,50 @@ void point(Frame& f, int64_t tile_start) {
   }
 }
 
+std::byte* accumulator(const Frame& f, const LoopPlan::Fold& fold, int level) {
+  return f.registers[fold.value] + level * fold.level_bytes;
+}
+
+// -0.0, which added to anything changes nothing.
+void clear(const LoopPlan::Fold& fold, std::byte* sums, int64_t n) {
+  const float narrow = -0.0F;
+  const double wide = -0.0;
+  const void* zero = &wide;
+  if (fold.element_size == 4) zero = &narrow;
+  fill(sums, static_cast<const std::byte*>(zero), fold.element_size, n);
+}
+
 void start_folds(Frame& f, int64_t n) {
   for (const LoopPlan::Fold& fold : f.plan.folds) {
-    fill(f.registers[fold.value], f.registers[fold.init], fold.element_size, n);
+    fill(accumulator(f, fold, 0), f.registers[fold.init], fold.element_size, n);
+    for (int level = 1; level < fold.levels; ++level) clear(fold, accumulator(f, fold, level), n);
+  }
+}
+
+// Adds an accumulator to the next one.
+void carry(Frame& f, const LoopPlan::Fold& fold, int level, int64_t n) {
+  std::byte* next = accumulator(f, fold, level + 1);
+  fold.combine(next, next, accumulator(f, fold, level), nullptr, n, 0);
+}
+
+// After so many steps.
+void carry_blocks(Frame& f, int64_t steps, int64_t n) {
+  for (const LoopPlan::Fold& fold : f.plan.folds) {
+    int64_t blocks = steps;
+    for (int level = 0; level + 1 < fold.levels && blocks % kSumBlock == 0; ++level) {
+      carry(f, fold, level, n);
+      clear(fold, accumulator(f, fold, level), n);
+      blocks /= kSumBlock;
+    }
+  }
+}
+
+void finish_folds(Frame& f, int64_t n) {
+  for (const LoopPlan::Fold& fold : f.plan.folds) {
+    for (int level = 0; level + 1 < fold.levels; ++level) carry(f, fold, level, n);
+    if (fold.levels > 1)
+      std::memcpy(accumulator(f, fold, 0), accumulator(f, fold, fold.levels - 1),
+                  static_cast<size_t>(n * fold.element_size));
   }
 }
 
@@ -188,14 +229,16 @@ void run_unit(Frame& f, int64_t row, int64_t tile) {
     }
   }
   const auto length = [&](int64_t t) { return std::min(plan.tile, plan.inner - t * plan.tile); };
-  int64_t last_start = 0, last_n = 1;
+  const int64_t folded = plan.inner_reduced ? 1 : length(tile);
+  int64_t last_start = 0, last_n = 1, steps = 0;
   const auto step = [&](int64_t t) {
     last_start = t * plan.tile;
     last_n = length(t);
     point(f, last_start);
     execute(f, plan.body, last_start, last_n);
+    if (++steps % kSumBlock == 0) carry_blocks(f, steps, folded);
   };
-  start_folds(f, plan.inner_reduced ? 1 : length(tile));
+  start_folds(f, folded);
   if (plan.inner_reduced) {
     for_each_reduced(f, [&] {
       for (int64_t t = 0; t < plan.tiles; ++t) step(t);
@@ -203,6 +246,7 @@ void run_unit(Frame& f, int64_t row, int64_t tile) {
   } else {
     for_each_reduced(f, [&] { step(tile); });
   }
+  finish_folds(f, folded);
   if (plan.post.empty()) return;
   if (!plan.reduced.empty()) std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
   if (plan.inner_reduced && plan.tiles > 1) last_start = 0;

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
-#include "ops/batch_norm/batch_norm.h"
-#include "ops/dot/dot.h"
-#include "ops/elementwise/elementwise.h"
+#include "ops/batch_norm/form.h"
+#include "ops/dot/form.h"
+#include "ops/elementwise/map.h"
+#include "ops/gather_scatter/form.h"
 #include "ops/linalg/gradient.h"
-#include "ops/reduce/reduce.h"
-#include "ops/scan/scan.h"
-#include "ops/window/window.h"
+#include "ops/reduce/form.h"
+#include "ops/scan/form.h"
+#include "ops/window/gradient.h"
 
 namespace gspmd {
 namespace {
@@ -26,6 +27,7 @@ constexpr Row kRows[] = {
     {Opcode::reduce_window, reduce_window_form},
     {Opcode::scaled_dot, scaled_dot_form},
     {Opcode::scan, scan_form},
+    {Opcode::scatter, scatter_form},
 };
 
 const Row* row_of(Opcode opcode) {

@@ -93,3 +93,115 @@ TEST_CASE("open dims of a manual region are filled on both sides of its border",
   };
   CHECK(result_of(fn, kMatrix) == "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={manual}}");
 }
+
+namespace {
+
+const Mesh kRow{{"x", 4}};
+
+// What the text's entry makes of one array.
+Tensor called(const std::string& lines, Tensor x) {
+  const std::string shape = to_string(x.shape());
+  const auto module = parse_module(
+      "HloModule m, num_partitions=4\n"
+      "sum { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT s = f64[] add(a, b) }\n"
+      "most { a = f64[] parameter(0)\n b = f64[] parameter(1)\n ROOT s = f64[] maximum(a, b) }\n"
+      "product { a = f64[] parameter(0)\n b = f64[] parameter(1)\n"
+      " ROOT s = f64[] multiply(a, b) }\n"
+      "ENTRY e {\n x = " +
+      shape + " parameter(0)\n ROOT r = " + lines + "\n}\n");
+  return call_hlo(*module, {x})[0];
+}
+
+// Whether gradient and tangent of a function on devices agree with differences of it.
+template <class Fn>
+Expectation derivatives_on(const Mesh& mesh, Fn loss, const Array& x) {
+  auto value = compile(loss, {.mesh = mesh}, x);
+  Array expected(x.shape());
+  for (int64_t i = 0; i < x.size(); ++i) {
+    double sides[2];
+    for (const int side : {0, 1}) {
+      const Array moved = x.clone();
+      moved.set(i, x.at(i) + (side == 0 ? -1e-5 : 1e-5));
+      sides[side] = value(moved).item();
+    }
+    expected.set(i, (sides[1] - sides[0]) / 2e-5);
+  }
+  const Expectation reverse = expect_close({compile(grad(loss), {.mesh = mesh}, x)(x)}, {expected},
+                                           {1e-6, 1e-7}, "gradient");
+  if (!reverse) return reverse;
+  const Array direction = random_array(x.shape(), 5);
+  const auto along = [loss](Tensor at, Tensor t) {
+    return jvp(loss, std::tuple{at}, std::tuple{t}).second;
+  };
+  double slope = 0;
+  for (int64_t i = 0; i < x.size(); ++i) slope += expected.at(i) * direction.at(i);
+  const Array pushed = compile(along, {.mesh = mesh}, x, direction)(x, direction);
+  return expect_close({pushed}, {Array::scalar(slope)}, {1e-6, 1e-7}, "tangent");
+}
+
+const std::string kAll = ", channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true";
+
+}  // namespace
+
+TEST_CASE("manual regions and the collectives in them have gradients", "[api][region]") {
+  const Array x = random_array({DType::f64, {16}}, 3, 0.2, 1);
+  const std::string sum_and = kAll + ", to_apply=sum", dim = ", dimensions={0}";
+  const std::vector<std::string> collectives = {
+      "f64[4] all-reduce(x)" + sum_and,
+      "f64[4] all-reduce(x)" + kAll + ", to_apply=most",
+      "f64[16] all-gather(x)" + kAll + dim,
+      "f64[1] reduce-scatter(x)" + sum_and + dim,
+      "f64[4] all-to-all(x), channel_id=1, replica_groups={{0,1,2,3}}" + dim,
+      "f64[4] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,2},{3,0}}",
+      "f64[4] collective-broadcast(x), channel_id=1, replica_groups={{1,0},{2,3}}",
+  };
+  for (const std::string& collective : collectives) {
+    INFO(collective);
+    const auto loss = [&](Tensor t) {
+      const Tensor part = auto_to_manual(t, kRow, {"x"}, {"x"});
+      const Tensor shared = slice(auto_to_manual(t, kRow, {_}, {"x"}), {3}, {7});
+      const Tensor exchanged = called(collective, part * shared);
+      return sum(sin(manual_to_auto(exchanged * exchanged, kRow, {"x"}, {"x"})));
+    };
+    CHECK(derivatives_on(kRow, loss, x));
+  }
+  // What all devices have is one value outside.
+  const auto shared = [&](Tensor t) {
+    const Tensor part = auto_to_manual(t, kRow, {"x"}, {"x"});
+    return sum(sin(manual_to_auto(called(collectives[0], exp(part)), kRow, {_}, {"x"})));
+  };
+  CHECK(derivatives_on(kRow, shared, x));
+}
+
+TEST_CASE("a region that is manual on some axes has a gradient", "[api][region]") {
+  const Mesh mesh{{"x", 2}, {"y", 2}};
+  const Array x = random_array({DType::f64, {4, 6}}, 3);
+  const auto loss = [&](Tensor t) {
+    const Tensor part = auto_to_manual(t, mesh, {"x", "y"}, {"x"});
+    const Tensor first = auto_to_manual(t, mesh, {_, "y"}, {"x"});
+    const Tensor product = part * slice(first, {1, 0}, {3, 6});
+    const Tensor all = called(
+        "f64[2,6] all-reduce(x), channel_id=1, replica_groups={{0,2},{1,3}}, "
+        "use_global_device_ids=true, to_apply=sum",
+        product);
+    return sum(sin(manual_to_auto(all * part, mesh, {"x", "y"}, {"x"})));
+  };
+  CHECK(derivatives_on(mesh, loss, x));
+}
+
+TEST_CASE("collectives without a transpose are errors that name them", "[api][region]") {
+  const auto loss = [](Tensor t) {
+    const Tensor part = auto_to_manual(t, kRow, {"x"}, {"x"});
+    const Tensor all = called("f64[2] all-reduce(x)" + kAll + ", to_apply=product", part);
+    return sum(manual_to_auto(all, kRow, {"x"}, {"x"}));
+  };
+  CHECK_THROWS_WITH(trace(grad(loss), Shape(DType::f64, {8})),
+                    Catch::Contains("all-reduce") && Catch::Contains("is not a sum"));
+}
+
+TEST_CASE("a result of compiled code is no part of a manual region", "[api][region]") {
+  const auto part = [](Tensor t) { return tanh(auto_to_manual(t, kRow, {"x"}, {"x"})) * 2.; };
+  CHECK_THROWS_WITH(compile(part, {.mesh = kRow}, Shape(DType::f32, {8})),
+                    Catch::Contains("is a part, f32[2], of a manual region") &&
+                        Catch::Contains("manual_to_auto()"));
+}

@@ -8,7 +8,4 @@ namespace gspmd {
 // least: a tuple like the result. nullptr where the input has no elements.
 Node* expand_batch_norm(Node& node);
 
-// Inference likewise (differentiable_form.h).
-Node* batch_norm_inference_form(Node& node);
-
 }  // namespace gspmd

@@ -1,5 +1,6 @@
 #include "gspmd/ops/builders.h"
 #include "ops/batch_norm/batch_norm.h"
+#include "ops/batch_norm/form.h"
 
 namespace gspmd {
 namespace {

@@ -7,6 +7,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
+#include "ops/collective/gradient.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -329,13 +330,16 @@ constexpr OpInfo per_device(Opcode opcode, uint32_t traits, decltype(OpInfo::inf
 }
 
 const OpInfo kRows[] = {
-    exchange(Opcode::all_reduce, infer_all_reduce, all_reduce_gradient, same_dims_factors, kPointwise, kTogether),
+    exchange(Opcode::all_reduce, infer_all_reduce, all_reduce_gradient, same_dims_factors,
+             kPointwise, kTogether),
     exchange(Opcode::all_gather, infer_all_gather, all_gather_gradient),
-    exchange(Opcode::reduce_scatter, infer_reduce_scatter, reduce_scatter_gradient, nullptr, 0, kApart),
+    exchange(Opcode::reduce_scatter, infer_reduce_scatter, reduce_scatter_gradient, nullptr, 0,
+             kApart),
     exchange(Opcode::all_to_all, infer_all_to_all, all_to_all_gradient),
-    exchange(Opcode::collective_permute, infer_collective_permute, collective_permute_gradient, same_dims_factors, kPointwise,
-             kPermuted),
-    exchange(Opcode::collective_broadcast, infer_collective_broadcast, collective_broadcast_gradient, same_dims_factors),
+    exchange(Opcode::collective_permute, infer_collective_permute, collective_permute_gradient,
+             same_dims_factors, kPointwise, kPermuted),
+    exchange(Opcode::collective_broadcast, infer_collective_broadcast,
+             collective_broadcast_gradient, same_dims_factors),
     per_device(Opcode::ragged_all_to_all, kCollective, infer_ragged_all_to_all, nullptr),
     per_device(Opcode::all_reduce_start, kCollective, infer_all_reduce, evaluate_alone),
     per_device(Opcode::all_gather_start, kCollective, infer_start<infer_all_gather>,

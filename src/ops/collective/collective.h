@@ -20,16 +20,6 @@ bool is_over_one_replica(const Node& node);
 // devices: text with replica_groups={} does not say how many they are.
 void check_group_size(const Node& node, int64_t num_devices);
 
-// Rows' leaf_gradient (gradient.cpp).
-std::vector<Node*> all_reduce_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> all_gather_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> reduce_scatter_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> all_to_all_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> collective_permute_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> collective_broadcast_gradient(Node& node, const std::vector<Node*>& cotangents);
-// Of a custom-call at the border of a manual region.
-Node* region_gradient(Node& call, Node* cotangent);
-
 // The partitioning of what only a per-device program has: always an error.
 std::optional<Partitioned> refuse_per_device(PartitionContext& context, Node& node);
 

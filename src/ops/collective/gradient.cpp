@@ -1,6 +1,7 @@
+#include "ops/collective/gradient.h"
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
-#include "ops/collective/collective.h"
 #include "ops/common/gradient.h"
 #include "ops/control/control.h"
 
@@ -25,8 +26,7 @@ Node* exchange(Opcode opcode, Node* x, const Node& like, const Shape& shape,
   attrs.channel_id = like.attrs.channel_id;
   attrs.use_global_device_ids = like.attrs.use_global_device_ids;
   if (opcode == Opcode::all_reduce) attrs.dimensions.clear();
-  Node* const result =
-      emit(x->parent(), opcode, {x}, std::move(attrs), shape, std::move(called));
+  Node* const result = emit(x->parent(), opcode, {x}, std::move(attrs), shape, std::move(called));
   if (like.sharding && !like.sharding->is_tuple()) result->sharding = like.sharding;
   return result;
 }
@@ -65,8 +65,8 @@ Nodes all_reduce_gradient(Node& y, const Nodes& cotangents) {
     Node* const sum = summed(c, y);
     if (combiner == Combiner::sum) return sum;
     // Devices that have the extremum share the cotangent equally.
-    Node* const chosen = hlo::convert(
-        hlo::compare(y.operands()[i], results[i], Direction::eq), c->shape.dtype);
+    Node* const chosen =
+        hlo::convert(hlo::compare(y.operands()[i], results[i], Direction::eq), c->shape.dtype);
     return hlo::divide(hlo::multiply(chosen, sum), summed(chosen, y));
   });
 }
@@ -107,8 +107,8 @@ Nodes collective_permute_gradient(Node& y, const Nodes& cotangents) {
     Attributes attrs;
     attrs.channel_id = y.attrs.channel_id;
     attrs.permutation = back;
-    Node* const result = emit(y.parent(), Opcode::collective_permute, {c}, std::move(attrs),
-                              y.operands()[i]->shape);
+    Node* const result =
+        emit(y.parent(), Opcode::collective_permute, {c}, std::move(attrs), y.operands()[i]->shape);
     if (y.sharding && !y.sharding->is_tuple()) result->sharding = y.sharding;
     return result;
   });
@@ -130,8 +130,7 @@ Nodes collective_broadcast_gradient(Node& y, const Nodes& cotangents) {
     Node* const mine =
         hlo::reshape(hlo::dynamic_slice(hlo::constant(c, sources), {device}, {1}), {});
     Node* const sum = summed(cotangent, y);
-    Node* const is_source =
-        sum->rank() == 0 ? mine : hlo::broadcast(mine, sum->dims(), {});
+    Node* const is_source = sum->rank() == 0 ? mine : hlo::broadcast(mine, sum->dims(), {});
     return hlo::select(is_source, sum, zeros_like(*sum));
   });
 }
@@ -169,8 +168,8 @@ Node* summed_over(Node* x, const SharedPart& shared, const Sharding& inside) {
   attrs.replica_groups = shared.groups;
   attrs.channel_id = 1;
   attrs.use_global_device_ids = true;
-  Node* const sum = emit(x->parent(), Opcode::all_reduce, {x}, std::move(attrs), x->shape,
-                         {sum_of(*x)});
+  Node* const sum =
+      emit(x->parent(), Opcode::all_reduce, {x}, std::move(attrs), x->shape, {sum_of(*x)});
   if (x->rank() > 0 || inside.is_manual()) sum->sharding = inside;
   return sum;
 }
@@ -187,6 +186,11 @@ Node* border(Node* x, const char* target, const Node& like, const Sharding& shar
 
 }  // namespace
 
+bool is_region_border(const Node& node) {
+  return is_custom_call(node, "SPMDFullToShardShape") ||
+         is_custom_call(node, "SPMDShardToFullShape");
+}
+
 // Into a region: what all devices say of the part that they share. Out of one: each of those has
 // its share of what is said.
 Node* region_gradient(Node& call, Node* cotangent) {
@@ -196,10 +200,9 @@ Node* region_gradient(Node& call, Node* cotangent) {
                call.name(), call.attrs.custom_call_target);
   if (is_custom_call(call, "SPMDFullToShardShape")) {
     const SharedPart shared = shared_part(call, *x->sharding, *call.sharding);
-    Node* const sum =
-        shared.size == 1 ? cotangent : summed_over(cotangent, shared, *call.sharding);
-    return border(border(sum, "Sharding", call, *call.sharding, sum->shape),
-                  "SPMDShardToFullShape", call, *x->sharding, x->shape);
+    Node* const sum = shared.size == 1 ? cotangent : summed_over(cotangent, shared, *call.sharding);
+    return border(border(sum, "Sharding", call, *call.sharding, sum->shape), "SPMDShardToFullShape",
+                  call, *x->sharding, x->shape);
   }
   const SharedPart shared = shared_part(call, *call.sharding, *x->sharding);
   Node* const part = border(border(cotangent, "Sharding", call, *call.sharding, cotangent->shape),

@@ -6,12 +6,6 @@
 
 namespace gspmd {
 
-Node* sum_of_cotangents(const std::vector<Node*>& given) {
-  Node* sum = given.front();
-  for (size_t i = 1; i < given.size(); ++i) sum = hlo::binary(Opcode::add, sum, given[i]);
-  return sum;
-}
-
 Node* zeros_like(const Node& x) { return hlo::splat(x.parent(), x.shape, 0); }
 
 Dims all_dims(int64_t rank) {

@@ -9,6 +9,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/control/control.h"
+#include "ops/control/gradient.h"
 #include "ops/rows.h"
 
 namespace gspmd {

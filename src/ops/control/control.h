@@ -18,7 +18,6 @@ bool is_custom_call(const Node& node, std::string_view target);
 bool is_annotation(const Node& node);
 bool is_identity_call(const Node& node);     // gives operand 0 as it is
 bool is_elementwise_call(const Node& node);  // each element of elements at its place
-bool is_region_border(const Node& node);     // between whole values and those of a shard
 Value evaluate_custom_call(const EvalContext& context);
 
 Value evaluate_conditional(const EvalContext& context);
@@ -36,8 +35,6 @@ std::vector<Node*> tuple_gradient(Node& node, const std::vector<Node*>& cotangen
 std::vector<Node*> get_tuple_element_gradient(Node& node, const std::vector<Node*>& cotangents);
 std::vector<Node*> identity_gradient(Node& node, const std::vector<Node*>& cotangents);
 std::vector<Node*> custom_call_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> first_operand_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> copy_start_gradient(Node& node, const std::vector<Node*>& cotangents);
 
 // Completion (completion.cpp).
 std::vector<ShardingProposal> tuple_forward(const Node& node, CompletionMode mode);

@@ -142,10 +142,6 @@ bool is_identity_call(const Node& node) {
   return is_in(kIdentities, node.attrs.custom_call_target);
 }
 
-bool is_region_border(const Node& node) {
-  return node.is(Opcode::custom_call) && is_in(kRegions, node.attrs.custom_call_target);
-}
-
 bool is_known_call(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
   return is_elementwise_call(node) || is_in(kRegions, target) || target == "TopK";

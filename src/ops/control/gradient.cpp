@@ -1,9 +1,11 @@
+#include "ops/collective/gradient.h"
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
-#include "ops/collective/collective.h"
 #include "ops/common/gradient.h"
 #include "ops/control/control.h"
-#include "ops/sort/sort.h"
+#include "ops/control/gradient.h"
+#include "ops/sort/gradient.h"
 
 namespace gspmd {
 

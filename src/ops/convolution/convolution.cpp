@@ -5,6 +5,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/widen.h"
+#include "ops/convolution/gradient.h"
 #include "ops/dot/dot.h"
 #include "ops/rows.h"
 #include "ops/window/window.h"

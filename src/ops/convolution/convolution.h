@@ -7,7 +7,6 @@ namespace gspmd {
 
 Value evaluate_convolution(const EvalContext& context);
 PreparedKernel lower_convolution(const Node& node);
-std::vector<Node*> convolution_gradient(Node& node, Node* cotangent);
 
 // Completion (completion.cpp).
 FactorRule convolution_nest(const Node& node, CompletionMode mode);

@@ -1,6 +1,7 @@
+#include "ops/convolution/gradient.h"
+
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
-#include "ops/convolution/convolution.h"
 
 namespace gspmd {
 namespace {

@@ -30,9 +30,6 @@ FactorRule scaled_dot_factors(const Node& node);
 Value evaluate_scaled_dot(const EvalContext& context);
 
 std::vector<Node*> dot_gradient(Node& node, Node* cotangent);
-// --- As a dot (differentiable_form.h)
-Node* scaled_dot_form(Node& node);
-Node* ragged_dot_form(Node& node);
 
 // --- lower.cpp
 

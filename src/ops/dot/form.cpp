@@ -1,5 +1,7 @@
 // Products of special operands as a dot of prepared ones.
 
+#include "ops/dot/form.h"
+
 #include <algorithm>
 
 #include "gspmd/ops/builders.h"

@@ -8,7 +8,6 @@ namespace gspmd {
 decltype(OpInfo::infer) elementwise_infer(Opcode opcode);
 decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode);
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode);
-Node* map_form(Node& node);  // of elementwise ops on arrays (differentiable_form.h)
 
 // Bits of an element: for bitcast-convert, to which pred is one bit, and as they count in storage.
 int element_bits(DType dtype);

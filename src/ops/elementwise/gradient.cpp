@@ -45,9 +45,7 @@ Nodes sign(Node& y, Node* c) {
 }
 
 // One line an op: y is the node, x (a, b) its operands, c the cotangent.
-Nodes acos(Node& y, Node* c) {
-  return {neg(div(c, root(sub(like(&y, 1), square(y.operand(0))))))};
-}
+Nodes acos(Node& y, Node* c) { return {neg(div(c, root(sub(like(&y, 1), square(y.operand(0))))))}; }
 Nodes acosh(Node& y, Node* c) {
   Node* const x = y.operand(0);
   return {div(c, mul(root(sub(x, like(&y, 1))), root(add(x, like(&y, 1)))))};
@@ -70,7 +68,8 @@ Nodes erf(Node& y, Node* c) {  // 2/sqrt(pi) exp(-x^2)
   return {mul(c, mul(like(&y, 2 / std::sqrt(std::numbers::pi)), bell))};
 }
 Nodes real(Node& y, Node* c) { return {as_complex(c, y.operand(0)->shape.dtype)}; }
-Nodes imag(Node&, Node* c) {  // Im dx = Re(-i dx)
+Nodes imag(Node& y, Node* c) {  // Im dx = Re(-i dx)
+  if (!is_complex(y.operand(0)->shape.dtype)) return {nullptr};
   return {hlo::binary(Opcode::complex, like(c, 0), neg(c))};
 }
 Nodes complex(Node&, Node* c) {
@@ -113,8 +112,8 @@ Nodes bitcast_convert(Node& y, Node* c) {
   if (from.dtype == y.shape.dtype) return {from.dims == y.dims() ? c : hlo::reshape(c, from.dims)};
   const auto is_inexact = [](DType dtype) { return is_floating(dtype) || is_complex(dtype); };
   if (is_inexact(from.dtype) && is_inexact(y.shape.dtype))
-    user_error("{}: \"{}\" has no gradient: it reads the bits of {} as {}",
-               opcode_name(y.opcode()), y.name(), to_string(from), to_string(y.shape));
+    user_error("{}: \"{}\" has no gradient: it reads the bits of {} as {}", opcode_name(y.opcode()),
+               y.name(), to_string(from), to_string(y.shape));
   return {nullptr};
 }
 
@@ -148,6 +147,13 @@ Nodes extremum(Node& y, Node* c) {
   Node* const a = y.operand(0);
   Node* const b = y.operand(1);
   Node* const zero = like(&y, 0);
+  if (is_complex(y.shape.dtype)) {  // in lexicographic order
+    Node* const to_a = hlo::compare(a, &y, Direction::eq);
+    Node* const to_b = hlo::compare(b, &y, Direction::eq);
+    Node* const shared =
+        hlo::select(hlo::binary(Opcode::and_, to_a, to_b), mul(c, like(&y, 0.5)), c);
+    return {hlo::select(to_a, shared, zero), hlo::select(to_b, shared, zero)};
+  }
   const Direction wins = y.is(Opcode::maximum) ? Direction::gt : Direction::lt;
   Node* const half = hlo::select(hlo::compare(a, b, Direction::eq), mul(c, like(&y, 0.5)), zero);
   return {hlo::select(hlo::compare(a, b, wins), c, half),
@@ -170,6 +176,13 @@ Nodes clamp(Node& y, Node* c) {
   const auto to_bound = [&](Node* bound, Node* part) {
     return bound->rank() == y.rank() ? part : hlo::reduce_sum(part, all_dims(y.rank()));
   };
+  if (is_complex(y.shape.dtype)) {  // in lexicographic order
+    Node* const is_x = hlo::compare(x, &y, Direction::eq);
+    Node* const rest = hlo::select(is_x, zero, c);
+    Node* const is_high = hlo::compare(full(y.operand(2)), &y, Direction::eq);
+    return {to_bound(y.operand(0), hlo::select(is_high, zero, rest)), hlo::select(is_x, c, zero),
+            to_bound(y.operand(2), hlo::select(is_high, rest, zero))};
+  }
   Node* const low = full(y.operand(0));
   Node* const raised = hlo::binary(Opcode::maximum, x, low);
   Node* const above = hlo::compare(raised, full(y.operand(2)), Direction::gt);
@@ -197,7 +210,7 @@ constexpr Row kRows[] = {
     {Opcode::bitcast_convert, bitcast_convert},
     {Opcode::cbrt, inexact_only<cbrt>},
     {Opcode::ceil, none},
-    {Opcode::clamp, floats_only<clamp>},
+    {Opcode::clamp, inexact_only<clamp>},
     {Opcode::compare, none},
     {Opcode::complex, inexact_only<complex>},
     {Opcode::convert, inexact_only<convert>},
@@ -215,8 +228,8 @@ constexpr Row kRows[] = {
     {Opcode::log, inexact_only<log>},
     {Opcode::log_plus_one, inexact_only<log_plus_one>},
     {Opcode::logistic, inexact_only<logistic>},
-    {Opcode::maximum, floats_only<extremum>},
-    {Opcode::minimum, floats_only<extremum>},
+    {Opcode::maximum, inexact_only<extremum>},
+    {Opcode::minimum, inexact_only<extremum>},
     {Opcode::multiply, inexact_only<multiply>},
     {Opcode::negate, inexact_only<negate>},
     {Opcode::not_, none},

@@ -1,10 +1,11 @@
+#include "ops/elementwise/map.h"
+
 #include "gspmd/base/error.h"
 #include "ops/common/call_elementwise.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/scalar_program.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/rows.h"
 
 namespace gspmd {

@@ -3,6 +3,7 @@
 #include "gspmd/ops/builders.h"
 #include "ops/common/call_elementwise.h"
 #include "ops/common/check.h"
+#include "ops/reduce/form.h"
 #include "ops/reduce/reduce.h"
 
 namespace gspmd {

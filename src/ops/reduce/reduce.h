@@ -5,8 +5,7 @@
 namespace gspmd {
 
 Value evaluate_reduce(const EvalContext& context);
-std::vector<Node*> reduce_gradient(Node& node, Node* cotangent);  // of sums and extrema
-Node* reduce_form(Node& node);  // of other combiners, and of several arrays (differentiable_form.h)
+std::vector<Node*> reduce_gradient(Node& node, Node* cotangent);
 
 // Several values reduced at once over split dims, or one by a computation without a name: on each
 // device, then the results of all.

@@ -1,3 +1,5 @@
+#include "ops/scan/form.h"
+
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/counted_loop.h"
 #include "ops/scan/scan.h"
@@ -24,7 +26,8 @@ Node* scan_form(Node& node) {
   const ScanParts parts = scan_parts(node);
   Computation& outer = node.parent();
   const std::vector<Shape> shapes = scan_results(node.shape);
-  const auto inputs = static_cast<size_t>(parts.inputs), carries = static_cast<size_t>(parts.carries);
+  const auto inputs = static_cast<size_t>(parts.inputs),
+             carries = static_cast<size_t>(parts.carries);
   const auto outputs = static_cast<size_t>(parts.outputs);
   std::vector<Node*> state(node.operands().begin() + parts.inputs, node.operands().end());
   for (size_t i = 0; i < outputs; ++i) state.push_back(hlo::splat(outer, shapes[i], 0));
@@ -48,10 +51,8 @@ Node* scan_form(Node& node) {
     std::vector<Node*> next(returned.begin() + parts.outputs, returned.end());
     for (size_t i = 0; i < outputs; ++i) {
       Node* const all = now[carries + i];
-      Node* const slice =
-          hlo::reshape(returned[i], with_dim(returned[i]->dims(), parts.dim, 1));
-      next.push_back(
-          hlo::dynamic_update_slice(all, slice, starts_at(at, parts.dim, all->rank())));
+      Node* const slice = hlo::reshape(returned[i], with_dim(returned[i]->dims(), parts.dim, 1));
+      next.push_back(hlo::dynamic_update_slice(all, slice, starts_at(at, parts.dim, all->rank())));
     }
     next.insert(next.end(), now.begin() + parts.carries + parts.outputs, now.end());
     return next;

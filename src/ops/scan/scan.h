@@ -27,8 +27,6 @@ FactorRule scan_factors(const Node& node);
 Computation* scan_body_on_parts(const Node& scan, const std::vector<int64_t>& sizes, Module& target,
                                 const std::function<Computation*(const Computation&)>& called);
 
-Node* scan_form(Node& node);  // a while loop (differentiable_form.h)
-
 std::vector<ShardingProposal> scan_forward(const Node& node, CompletionMode mode);
 std::vector<OperandSuggestion> scan_suggestions(const Node& reader, int64_t operand,
                                                 CompletionMode mode);

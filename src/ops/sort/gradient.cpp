@@ -1,6 +1,7 @@
+#include "ops/sort/gradient.h"
+
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
-#include "ops/sort/sort.h"
 
 namespace gspmd {
 namespace {
@@ -16,8 +17,7 @@ Nodes sorted(Nodes arrays, const Attributes& attrs, const Computation* comparato
     Nodes sides;
     for (const Node* array : arrays)
       for (int side = 0; side < 2; ++side)
-        sides.push_back(
-            hlo::parameter(*less, std::ssize(sides), Shape(array->shape.dtype, {})));
+        sides.push_back(hlo::parameter(*less, std::ssize(sides), Shape(array->shape.dtype, {})));
     if (comparator != nullptr) sides.resize(comparator->parameters().size());
     less->set_root(comparator != nullptr ? inline_computation(*comparator, *less, sides)
                                          : hlo::compare(sides[0], sides[1], Direction::lt));
@@ -36,8 +36,8 @@ Nodes sorted(Nodes arrays, const Attributes& attrs, const Computation* comparato
 Nodes sort_gradient(Node& node, const Nodes& cotangents) {
   Nodes arrays = node.operands();
   const DType place = DType::s32;
-  arrays.push_back(hlo::iota(node.parent(), Shape(place, node.operand(0)->dims()),
-                             node.attrs.dimensions[0]));
+  arrays.push_back(
+      hlo::iota(node.parent(), Shape(place, node.operand(0)->dims()), node.attrs.dimensions[0]));
   Nodes back{sorted(std::move(arrays), node.attrs, node.called[0]).back()};
   for (Node* cotangent : cotangents)
     if (cotangent != nullptr) back.push_back(cotangent);
@@ -61,8 +61,7 @@ Nodes topk_gradient(Node& node, const Nodes& cotangents) {
   scatter.inserted_window_dims = scatter.scatter_dims_to_operand_dims = {last};
   scatter.input_batching_dims = scatter.scatter_indices_batching_dims = all_dims(last);
   scatter.index_vector_dim = last + 1;
-  Computation* const add =
-      binary_computation(node.parent().module(), Opcode::add, x->shape.dtype);
+  Computation* const add = binary_computation(node.parent().module(), Opcode::add, x->shape.dtype);
   return {hlo::scatter(zeros_like(*x), hlo::reshape(places, dims), cotangents[0], scatter, add)};
 }
 

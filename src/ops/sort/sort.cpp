@@ -5,6 +5,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/rows.h"
+#include "ops/sort/gradient.h"
 
 namespace gspmd {
 namespace {

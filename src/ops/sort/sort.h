@@ -10,9 +10,6 @@ namespace gspmd {
 
 Value evaluate_sort(const EvalContext& context);
 Value evaluate_topk(const EvalContext& context);
-// Rows' leaf_gradient (gradient.cpp).
-std::vector<Node*> sort_gradient(Node& node, const std::vector<Node*>& cotangents);
-std::vector<Node*> topk_gradient(Node& node, const std::vector<Node*>& cotangents);
 
 std::vector<ShardingProposal> sort_forward(const Node& node, CompletionMode mode);
 

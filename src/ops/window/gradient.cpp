@@ -1,8 +1,9 @@
+#include "ops/window/gradient.h"
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/call_elementwise.h"
 #include "ops/common/gradient.h"
-#include "ops/window/window.h"
 
 namespace gspmd {
 namespace {
@@ -18,7 +19,8 @@ Node* summed_back(Node& y, Node* c) {
   for (size_t d = 0; d < y.attrs.window.size(); ++d) {
     const WindowDim& from = y.attrs.window[d];
     const int64_t reach = (from.size - 1) * from.window_dilation;
-    WindowDim w{.size = from.size, .stride = from.base_dilation, .window_dilation = from.window_dilation};
+    WindowDim w{
+        .size = from.size, .stride = from.base_dilation, .window_dilation = from.window_dilation};
     w.base_dilation = from.stride;
     w.pad_low = reach - from.pad_low;
     w.pad_high = dilated(y.operand(0)->dims()[d], from.base_dilation) -
@@ -69,6 +71,20 @@ Node* part(Node* x, size_t dim, int64_t first, int64_t limit, int64_t stride = 1
   return hlo::slice(x, starts, limits, strides);
 }
 
+// As combine_elementwise; with a mask behind the arrays, of values that may be none: then the other
+// one is what both come to.
+Nodes combine(const Computation& combiner, const Nodes& a, const Nodes& b) {
+  const size_t arrays = combiner.parameters().size() / 2;
+  if (a.size() == arrays) return combine_elementwise(combiner, a, b);
+  const auto first = static_cast<std::ptrdiff_t>(arrays);
+  Nodes both =
+      combine_elementwise(combiner, {a.begin(), a.begin() + first}, {b.begin(), b.begin() + first});
+  for (size_t i = 0; i < arrays; ++i)
+    both[i] = hlo::select(a.back(), hlo::select(b.back(), both[i], a[i]), b[i]);
+  both.push_back(hlo::binary(Opcode::or_, a.back(), b.back()));
+  return both;
+}
+
 // Windows along one dim: those of twice the size are two combined.
 Nodes windows_along(const Computation& combiner, Nodes power, size_t dim, const WindowDim& w,
                     int64_t positions) {
@@ -84,16 +100,14 @@ Nodes windows_along(const Computation& combiner, Nodes power, size_t dim, const 
     if ((w.size & m) != 0) {
       const int64_t count = extent - (size + m - 1) * w.window_dilation;
       const Nodes ahead = parts(power, size * w.window_dilation, count);
-      sum = size == 0 ? ahead : combine_elementwise(combiner, parts(sum, 0, count), ahead);
+      sum = size == 0 ? ahead : combine(combiner, parts(sum, 0, count), ahead);
       size += m;
     }
     if (size == w.size) break;
     const int64_t count = extent - (2 * m - 1) * w.window_dilation;
-    power = combine_elementwise(combiner, parts(power, 0, count),
-                                parts(power, m * w.window_dilation, count));
+    power = combine(combiner, parts(power, 0, count), parts(power, m * w.window_dilation, count));
   }
-  for (Node*& value : sum)
-    value = part(value, dim, 0, (positions - 1) * w.stride + 1, w.stride);
+  for (Node*& value : sum) value = part(value, dim, 0, (positions - 1) * w.stride + 1, w.stride);
   return sum;
 }
 
@@ -105,15 +119,6 @@ bool has_holes(const Node& node) {
   for (const WindowDim& w : node.attrs.window)
     if (w.base_dilation > 1 || w.window_dilation > 1) return true;
   return false;
-}
-
-// What stands outside of the elements.
-Node* outside(Node& node, std::optional<Combiner> combiner, size_t i) {
-  const size_t inputs = node.operands().size() / 2;
-  Node* const init = node.operands()[inputs + i];
-  if (!combiner) return init;
-  return hlo::scalar(node.parent(), init->shape.dtype,
-                     combiner_identity(*combiner, init->shape.dtype));
 }
 
 }  // namespace
@@ -142,15 +147,24 @@ Node* reduce_window_form(Node& node) {
   for (size_t i = 0; i < inputs; ++i) {
     Node* const init = node.operands()[inputs + i];
     starts.push_back(dims.empty() ? init : hlo::broadcast(init, dims, {}));
-    values.push_back(hlo::pad(node.operands()[i], outside(node, combiner, i), padding));
+    const DType dtype = init->shape.dtype;
+    const double outside = combiner ? combiner_identity(*combiner, dtype) : 0;
+    values.push_back(
+        hlo::pad(node.operands()[i], hlo::scalar(node.parent(), dtype, outside), padding));
+  }
+  if (!combiner) {  // one without an identity: what is outside is no value
+    Node* const inside = hlo::splat(node.parent(), Shape(DType::pred, node.operand(0)->dims()), 1);
+    values.push_back(hlo::pad(inside, hlo::scalar(node.parent(), DType::pred, 0), padding));
+    starts.push_back(hlo::splat(node.parent(), Shape(DType::pred, dims), 1));
   }
   if (leaf_shapes(node.shape)[0].elements_count() > 0) {
     for (size_t d = 0; d < dims.size(); ++d)
       values = windows_along(*node.called[0], std::move(values), d, node.attrs.window[d], dims[d]);
-    values = combine_elementwise(*node.called[0], starts, values);
+    values = combine(*node.called[0], starts, values);
   } else {
     values = starts;
   }
+  values.resize(inputs);
   return node.shape.is_tuple ? hlo::tuple(node.parent(), values) : values[0];
 }
 
@@ -184,11 +198,10 @@ Node* chosen_places(Node& y) {
   attrs.window = y.attrs.window;
   const Dims& dims = y.operand(1)->dims();
   Computation* const choose = chooser(c.module(), *y.called[0], x->shape.dtype, place);
-  Node* const both =
-      emit(c, Opcode::reduce_window,
-           {x, places, hlo::scalar(c, x->shape.dtype, 0), hlo::scalar(c, place, -1)},
-           std::move(attrs), Shape::tuple({Shape(x->shape.dtype, dims), Shape(place, dims)}),
-           {choose});
+  Node* const both = emit(
+      c, Opcode::reduce_window,
+      {x, places, hlo::scalar(c, x->shape.dtype, 0), hlo::scalar(c, place, -1)}, std::move(attrs),
+      Shape::tuple({Shape(x->shape.dtype, dims), Shape(place, dims)}), {choose});
   return hlo::get_tuple_element(both, 1);
 }
 
@@ -207,9 +220,9 @@ Nodes select_and_scatter(Node& y, Node* c) {
   dims.index_vector_dim = 1;
   Node* const flat = hlo::reshape(c, {c->shape.elements_count()});
   Node* const taken = hlo::gather(flat, places, dims, {1});
-  Node* const none = hlo::compare(hlo::reshape(places, {windows}),
-                                  hlo::splat(y.parent(), Shape(places->shape.dtype, {windows}), 0),
-                                  Direction::lt);
+  Node* const none =
+      hlo::compare(hlo::reshape(places, {windows}),
+                   hlo::splat(y.parent(), Shape(places->shape.dtype, {windows}), 0), Direction::lt);
   Node* const kept = hlo::select(none, zeros_like(*taken), taken);
   return {nullptr, hlo::reshape(kept, source->dims()), sum_of(c)};
 }

@@ -9,6 +9,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/rows.h"
+#include "ops/window/gradient.h"
 
 namespace gspmd {
 namespace {

@@ -31,11 +31,6 @@ PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the la
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);
 
-// Of sums, and of extrema over windows without holes.
-std::vector<Node*> reduce_window_gradient(Node& node, Node* cotangent);
-Node* reduce_window_form(Node& node);  // of all others (differentiable_form.h)
-std::vector<Node*> select_and_scatter_gradient(Node& node, Node* cotangent);
-
 // A window dim in which every position has all elements up to it, or from it on: result[i] combines
 // y[0..i] (reverse: y[i..]), where y[i] = x[i + shift], nothing outside of the dim. So cumulative
 // sums are written; shift is 0 but for exclusive ones.

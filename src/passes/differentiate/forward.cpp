@@ -57,7 +57,7 @@ void Forward::run(std::span<Node* const> results) {
   for (const auto& [call, value] : opened_) read.push_back(value);
   const std::unordered_set<const Node*> needed = needed_by(read);
   for (Node* node : activity_.nodes())
-    if (tangents_.count(node) == 0 && needed.count(node) != 0)
+    if (tangents_.count(node) == 0 && needed.count(node) != 0 && opened_.count(node) == 0)
       at_node(*node, [&] { visit(*node); });
   if (replaced_) c_.sort();
 }

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+// --- As a dot (differentiable_form.h)
+Node* scaled_dot_form(Node& node);
+Node* ragged_dot_form(Node& node);
+
+}  // namespace gspmd

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+Node* map_form(Node& node);  // elementwise ops on arrays (differentiable_form.h)
+
+}  // namespace gspmd

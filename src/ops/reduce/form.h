@@ -1,0 +1,9 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+Node* reduce_form(Node& node);  // of other combiners, and of several arrays (differentiable_form.h)
+
+}  // namespace gspmd

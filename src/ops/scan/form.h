@@ -1,0 +1,9 @@
+#pragma once
+
+#include "gspmd/ir/op.h"
+
+namespace gspmd {
+
+Node* scan_form(Node& node);  // a while loop (differentiable_form.h)
+
+}  // namespace gspmd
