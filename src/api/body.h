@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ class OpenBody {
   Tensor parameter(const Shape& shape, const std::string& name);
   // Ends the body; its results are nodes of it.
   void close(const std::vector<Tensor>& results);
+  // The same of one result, which is the root itself and no tuple of it.
+  void close(const Tensor& result);
 
   const std::vector<Node*>& results() const { return results_; }
   // What the body reads of the computation around it, in the order of the parameters behind its
@@ -37,5 +40,12 @@ class OpenBody {
   std::vector<Node*> results_;
   bool open_ = true;
 };
+
+// The computation of two scalars that the user's function is, for reductions. UserError: it reads
+// what is outside of it, or gives no scalar of the dtype.
+Computation* scalar_computation(const char* op, Site site, DType dtype,
+                                const std::function<Tensor(Tensor, Tensor)>& f);
+// The initial value of a reduction of x: a scalar of its dtype.
+Node* initial_value(const Operand& init, const Node* x);
 
 }  // namespace gspmd::detail

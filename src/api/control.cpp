@@ -373,4 +373,9 @@ std::vector<Tensor> BranchTrace::finish() {
   });
 }
 
+std::vector<Tensor> behind_barrier(const PathLeaves& leaves, Site site) {
+  return call("optimization_barrier", site,
+              [&] { return tensors_of_nodes(hlo::optimization_barrier(nodes_of_leaves(leaves))); });
+}
+
 }  // namespace gspmd::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "api/contraction.h"
 #include "api/emit.h"
 
 namespace gspmd {
@@ -11,23 +12,38 @@ using namespace detail;
 
 namespace {
 
-using Labels = std::string;  // one letter per dim
-
-struct Labelled {
-  Node* node = nullptr;
-  Labels labels;
-};
-
-bool has(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
+constexpr std::string_view kEllipsis = "...";
+// Names of the dims that "..." stands for, from the last one on: no letters.
+constexpr std::string_view kUnnamed = "0123456789";
 
 struct Spec {
-  std::vector<Labels> operands;
-  Labels result;
+  std::vector<std::string> operands;
+  std::string result;
 };
 
+const char* words_of(SpecProblem problem) {
+  switch (problem) {
+    case SpecProblem::arrow:
+      return "no '->' before the result's labels";
+    case SpecProblem::operand:
+      return "labels of operands must be letters or one \"...\", operands separated by ','";
+    case SpecProblem::count:
+      return "the number of operands differs from the number given";
+    case SpecProblem::result:
+      return "labels of the result must be letters or one \"...\"";
+    case SpecProblem::dots:
+      return "\"...\" of the result is in no operand";
+    case SpecProblem::unknown:
+      return "a label of the result is in no operand";
+    default:
+      return "a label is repeated in the result";
+  }
+}
+
 Spec parse(std::string_view text, int operands) {
-  if (const char* problem = einsum_spec_problem(text, operands))
-    call_error("spec \"{}\": {}; write it like \"ab,bc->ac\"", text, problem);
+  const SpecProblem problem = einsum_spec_problem(text, operands);
+  if (problem != SpecProblem::none)
+    call_error("spec \"{}\": {}; write it like \"ab,bc->ac\"", text, words_of(problem));
   Spec spec;
   const size_t arrow = text.find("->");
   std::string_view inputs = text.substr(0, arrow);
@@ -36,26 +52,60 @@ Spec parse(std::string_view text, int operands) {
     inputs.remove_prefix(comma + 1);
   }
   spec.operands.emplace_back(inputs);
-  spec.result = Labels(text.substr(arrow + 2));
+  spec.result = std::string(text.substr(arrow + 2));
   return spec;
 }
 
-void check_sizes(std::string_view text, const std::vector<Labelled>& operands) {
+Labels unnamed(int64_t count) {
+  Labels labels(kUnnamed.substr(0, static_cast<size_t>(count)));
+  std::reverse(labels.begin(), labels.end());
+  return labels;
+}
+
+// The labels of one operand, those of "..." among them.
+Labels labels_of(std::string part, const Node* x, std::string_view text) {
+  const size_t dots = part.find(kEllipsis);
+  const auto letters = static_cast<int64_t>(part.size() - (dots == std::string::npos ? 0 : 3));
+  const int64_t rest = x->rank() - letters;
+  if (dots == std::string::npos ? rest != 0 : rest < 0)
+    call_error("spec \"{}\" gives \"{}\" to {}, which has rank {}; one letter per dim", text, part,
+               describe(x), x->rank());
+  if (rest > std::ssize(kUnnamed))
+    call_error("\"...\" of \"{}\" stands for {} dims of {}; name all but {} of them", text, rest,
+               describe(x), kUnnamed.size());
+  if (dots != std::string::npos) part.replace(dots, kEllipsis.size(), unnamed(rest));
+  return part;
+}
+
+bool is_unnamed(char label) { return kUnnamed.find(label) != std::string_view::npos; }
+
+// The size of every label. UserError: two sizes, but for 1 of unnamed dims.
+LabelSizes check_sizes(std::string_view text, const std::vector<Labelled>& operands) {
   std::map<char, std::pair<int64_t, const Node*>> sizes;
   for (const Labelled& operand : operands) {
     const Node* node = operand.node;
-    if (static_cast<int64_t>(operand.labels.size()) != node->rank())
-      call_error("spec \"{}\" gives \"{}\" to {}, which has rank {}; one letter per dim", text,
-                 operand.labels, describe(node), node->rank());
     for (int64_t i = 0; i < node->rank(); ++i) {
       const char label = operand.labels[static_cast<size_t>(i)];
       const auto [at, is_new] = sizes.try_emplace(label, node->dim(i), node);
-      if (!is_new && at->second.first != node->dim(i))
-        call_error("label '{}' of \"{}\" is {} in {} and {} in {}; sizes must be equal", label,
-                   text, at->second.first, describe(at->second.second), node->dim(i),
-                   describe(node));
+      if (is_new || at->second.first == node->dim(i)) continue;
+      if (is_unnamed(label) && node->dim(i) == 1) continue;
+      if (is_unnamed(label) && at->second.first == 1) {
+        at->second = {node->dim(i), node};
+        continue;
+      }
+      if (is_unnamed(label))
+        call_error(
+            "\"...\" of \"{}\": dim {} from its end is {} in {} and {} in {}; sizes must be "
+            "equal or 1",
+            text, label - kUnnamed[0] + 1, at->second.first, describe(at->second.second),
+            node->dim(i), describe(node));
+      call_error("label '{}' of \"{}\" is {} in {} and {} in {}; sizes must be equal", label, text,
+                 at->second.first, describe(at->second.second), node->dim(i), describe(node));
     }
   }
+  LabelSizes result;
+  for (const auto& [label, size] : sizes) result[label] = size.first;
+  return result;
 }
 
 // Repeated labels within one operand become one: the elements off the diagonal count as 0.
@@ -75,109 +125,103 @@ Labelled take_diagonals(Labelled x) {
   return x;
 }
 
-// Sums over labels that nobody else has.
-Labelled sum_lonely(Labelled x, const Labels& others) {
-  Dims summed;
-  Labels kept;
+// Without the unnamed dims of size 1 that others have larger.
+Labelled drop_stretched(Labelled x, const LabelSizes& sizes) {
+  Dims dims;
+  Labels labels;
   for (size_t i = 0; i < x.labels.size(); ++i) {
-    if (has(others, x.labels[i]))
-      kept += x.labels[i];
-    else
-      summed.push_back(static_cast<int64_t>(i));
+    if (x.node->dims()[i] != sizes.at(x.labels[i])) continue;
+    dims.push_back(x.node->dims()[i]);
+    labels += x.labels[i];
   }
-  if (!summed.empty()) x.node = hlo::reduce_sum(x.node, summed);
-  x.labels = kept;
+  if (labels != x.labels) x.node = hlo::reshape(x.node, dims);
+  x.labels = labels;
   return x;
 }
 
-// Dims in the order of `labels`, which are those of x in another order.
-Node* arrange(const Labelled& x, const Labels& labels) {
-  if (x.labels == labels) return x.node;
-  Dims permutation;
-  for (const char label : labels) permutation.push_back(static_cast<int64_t>(x.labels.find(label)));
-  return hlo::transpose(x.node, permutation);
-}
-
-// The labels of `order` that are in `labels`.
-Labels restrict_to(const Labels& order, const Labels& labels) {
-  Labels result;
-  for (const char label : order)
-    if (has(labels, label)) result += label;
+// The result's labels: those of "..." are as many as the operand with most of them has.
+Labels result_labels(const Spec& spec, std::string_view text,
+                     const std::vector<Labelled>& operands) {
+  int64_t most = 0;
+  for (const Labelled& x : operands)
+    most = std::max<int64_t>(most, std::count_if(x.labels.begin(), x.labels.end(), is_unnamed));
+  Labels result = spec.result;
+  const size_t dots = result.find(kEllipsis);
+  if (dots == std::string::npos && most > 0)
+    call_error(
+        "spec \"{}\": \"...\" stands for dims but is not in the result; write it there, or "
+        "letters, which are summed",
+        text);
+  if (dots != std::string::npos) result.replace(dots, kEllipsis.size(), unnamed(most));
   return result;
 }
 
-Dims places_of(const Labels& labels, const Labels& in) {
-  Dims places;
-  for (const char label : labels) places.push_back(static_cast<int64_t>(in.find(label)));
-  return places;
+Labels labels_but(const std::vector<Labelled>& values, std::initializer_list<size_t> but,
+                  Labels labels) {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (std::find(but.begin(), but.end(), i) == but.end()) labels += values[i].labels;
+  return labels;
 }
 
-// No label is contracted: a product of broadcasts.
-Node* multiply_broadcast(const Labelled& a, const Labelled& b, const Labels& result) {
-  Dims dims;
-  for (const char label : result) {
-    const Labelled& from = has(a.labels, label) ? a : b;
-    dims.push_back(from.node->dim(static_cast<int64_t>(from.labels.find(label))));
+Node* einsum_of(std::string_view text, const std::vector<Node*>& nodes) {
+  const Spec spec = parse(text, static_cast<int>(nodes.size()));
+  std::vector<Labelled> values;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    values.push_back({nodes[i], labels_of(spec.operands[i], nodes[i], text)});
+  const LabelSizes sizes = check_sizes(text, values);
+  const Labels result = result_labels(spec, text, values);
+  need_number(nodes[0]);
+  for (Labelled& x : values) x = drop_stretched(take_diagonals(x), sizes);
+  std::vector<Labels> labels;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = sum_lonely(values[i], labels_but(values, {i}, result));
+    labels.push_back(values[i].labels);
   }
-  const auto spread = [&](const Labelled& x) {
-    const Labels order = restrict_to(result, x.labels);
-    Node* arranged = arrange(x, order);
-    return order == result ? arranged : hlo::broadcast(arranged, dims, places_of(order, result));
-  };
-  return multiply(spread(a), spread(b));
+  for (const auto& [a, b] : contraction_order(labels, result, sizes)) {
+    const bool last = values.size() + 1 == 2 * nodes.size() - 1;
+    const Labels kept = last ? result
+                             : product_labels(values[a].labels, values[b].labels,
+                                              labels_but(values, {a, b}, result));
+    values.push_back({contract(values[a], values[b], kept), kept});
+    values[a].labels.clear();  // used up
+    values[b].labels.clear();
+  }
+  return arrange(values.back(), result);
 }
 
-Node* contract(Labelled a, Labelled b, const Labels& result) {
-  Labels contracted;
-  for (const char label : a.labels)
-    if (has(b.labels, label) && !has(result, label)) contracted += label;
-  if (contracted.empty()) return multiply_broadcast(a, b, result);
-  const auto free_of = [&](const Labelled& x, const Labelled& other) {
-    Labels free;
-    for (const char label : x.labels)
-      if (!has(other.labels, label)) free += label;
-    return free;
-  };
-  Labels batch;
-  for (const char label : result)
-    if (has(a.labels, label) && has(b.labels, label)) batch += label;
-  // The dot gives batch, free of a, free of b; swapped operands may save a transpose.
-  if (batch + free_of(a, b) + free_of(b, a) != result &&
-      batch + free_of(b, a) + free_of(a, b) == result)
-    std::swap(a, b);
-  DotDims dims;
-  dims.lhs_batch = places_of(batch, a.labels);
-  dims.rhs_batch = places_of(batch, b.labels);
-  dims.lhs_contracting = places_of(contracted, a.labels);
-  dims.rhs_contracting = places_of(contracted, b.labels);
-  const Labels labels = batch + free_of(a, b) + free_of(b, a);
-  return arrange({hlo::dot(a.node, b.node, dims), labels}, result);
+// Operands of one dtype; C++ numbers and arrays among them.
+Tensor einsum_call(std::string_view text, std::initializer_list<const Operand*> operands) {
+  return call("einsum", (*operands.begin())->site(), [&] {
+    const Operand* typed = *operands.begin();  // numbers take its dtype
+    for (const Operand* operand : operands)
+      if (typed->is_scalar()) typed = operand;
+    std::vector<Node*> nodes;
+    for (const Operand* operand : operands) nodes.push_back(nodes_of(*typed, *operand).second);
+    return tensor_of(einsum_of(text, nodes));
+  });
 }
 
 }  // namespace
 
 Tensor einsum(const EinsumSpec<1>& spec, Operand x) {
-  return call("einsum", x.site(), [&] {
-    const Spec parsed = parse(spec.text(), 1);
-    Labelled operand{node_of(x), parsed.operands[0]};
-    check_sizes(spec.text(), {operand});
-    need_number(operand.node);
-    operand = sum_lonely(take_diagonals(operand), parsed.result);
-    return tensor_of(arrange(operand, parsed.result));
-  });
+  return call("einsum", x.site(), [&] { return tensor_of(einsum_of(spec.text(), {node_of(x)})); });
+}
+Tensor einsum(const EinsumSpec<2>& spec, Operand a, Operand b) {
+  return einsum_call(spec.text(), {&a, &b});
+}
+Tensor einsum(const EinsumSpec<3>& spec, Operand a, Operand b, Operand c) {
+  return einsum_call(spec.text(), {&a, &b, &c});
+}
+Tensor einsum(const EinsumSpec<4>& spec, Operand a, Operand b, Operand c, Operand d) {
+  return einsum_call(spec.text(), {&a, &b, &c, &d});
 }
 
-Tensor einsum(const EinsumSpec<2>& spec, Operand a, Operand b) {
-  return call("einsum", a.site(), [&] {
-    const Spec parsed = parse(spec.text(), 2);
-    const auto [left, right] = nodes_of(a, b);
-    Labelled lhs{left, parsed.operands[0]};
-    Labelled rhs{right, parsed.operands[1]};
-    check_sizes(spec.text(), {lhs, rhs});
-    need_number(left);
-    lhs = sum_lonely(take_diagonals(lhs), parsed.operands[1] + parsed.result);
-    rhs = sum_lonely(take_diagonals(rhs), parsed.operands[0] + parsed.result);
-    return tensor_of(contract(lhs, rhs, parsed.result));
+Tensor einsum(const EinsumSpec<-1>& spec, std::vector<Tensor> operands, Site site) {
+  return call("einsum", site, [&] {
+    if (operands.empty()) call_error("there are no operands; give at least one");
+    std::vector<Node*> nodes;
+    for (const Tensor& operand : operands) nodes.push_back(nodes_of(operands[0], operand).second);
+    return tensor_of(einsum_of(spec.text(), nodes));
   });
 }
 

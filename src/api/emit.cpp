@@ -1,5 +1,7 @@
 #include "api/emit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gspmd/base/error.h"
@@ -60,6 +62,18 @@ Node* add(Node* a, double b) { return add(a, splat_like(a, b)); }
 Node* multiply(Node* a, double b) { return multiply(a, splat_like(a, b)); }
 Node* divide(Node* a, double b) { return divide(a, splat_like(a, b)); }
 
+Node* reverse_node(Node* x, Dims dims) {
+  if (dims.empty()) return x;
+  std::sort(dims.begin(), dims.end());
+  Attributes attrs;
+  attrs.dimensions = std::move(dims);
+  return emit(x->parent(), Opcode::reverse, {x}, std::move(attrs));
+}
+
+Node* iota_like(const Node* like, int64_t axis) {
+  return hlo::iota(like->parent(), Shape(DType::s32, like->dims()), axis);
+}
+
 Node* stop_gradient_node(Node* x) {
   Node* node = hlo::unary(Opcode::copy, x);
   node->frontend_attributes[kStopGradient] = "true";
@@ -94,7 +108,8 @@ void need_floating(const Node* x) {
 }
 
 void need_number(const Node* x) {
-  if (!is_floating(x->shape.dtype) && !is_integer(x->shape.dtype))
+  const DType dtype = x->shape.dtype;
+  if (!is_floating(dtype) && !is_integer(dtype) && !is_complex(dtype))
     call_error("needs numbers, got {}; convert(x, DType::f32) first", describe(x));
 }
 
@@ -102,5 +117,80 @@ void need_integer(const Node* x, const char* what) {
   if (!is_integer(x->shape.dtype))
     call_error("{} must be integers, got {}; convert(x, DType::s32) first", what, describe(x));
 }
+
+void check_needs(const Node* x, Needs needs) {
+  const DType dtype = x->shape.dtype;
+  if (needs == Needs::floating || (needs == Needs::analytic && !is_complex(dtype)))
+    need_floating(x);
+  if (needs == Needs::number || needs == Needs::real) need_number(x);
+  if (needs == Needs::real && is_complex(dtype))
+    call_error("complex numbers like {} have no order; take real(x), imag(x) or abs(x)",
+               describe(x));
+  if (needs == Needs::integer) need_integer(x, "operands");
+  if (needs == Needs::bits && dtype != DType::pred && !is_integer(dtype))
+    call_error("needs integers or pred values, got {}; convert(x, DType::s32) first, or bitcast it",
+               describe(x));
+  if (needs == Needs::pred && dtype != DType::pred)
+    call_error("needs pred values, got {}; compare with 0 first", describe(x));
+}
+
+Pair broadcast_pair(const Operand& a, const Operand& b, Needs needs) {
+  auto [left, right] = nodes_of(a, b);
+  check_needs(left, needs);
+  const Dims dims = broadcast_dims(left, right);
+  return {broadcast_node(left, dims), broadcast_node(right, dims)};
+}
+
+Tensor unary(const char* op, Opcode opcode, Needs needs, const Operand& x) {
+  return call(op, x.site(), [&] {
+    Node* node = node_of(x);
+    check_needs(node, needs);
+    return tensor_of(hlo::unary(opcode, node));
+  });
+}
+
+Tensor binary(const char* op, Opcode opcode, Needs needs, const Operand& a, const Operand& b) {
+  return call(op, a.site(), [&] {
+    const Pair pair = broadcast_pair(a, b, needs);
+    return tensor_of(hlo::binary(opcode, pair.a, pair.b));
+  });
+}
+
+Tensor compare(const char* op, Direction direction, const Operand& a, const Operand& b) {
+  return call(op, a.site(), [&] {
+    const Pair pair = broadcast_pair(a, b, Needs::any);
+    return tensor_of(hlo::compare(pair.a, pair.b, direction));
+  });
+}
+
+Node* compare(Node* a, double b, Direction direction) {
+  return hlo::compare(a, splat_like(a, b), direction);
+}
+
+std::vector<int64_t> axes_of(const Axes& axes, const Node* x) {
+  if (!axes.all()) return checked_axes(axes.list(), x);
+  std::vector<int64_t> every(static_cast<size_t>(x->rank()));
+  for (size_t i = 0; i < every.size(); ++i) every[i] = static_cast<int64_t>(i);
+  return every;
+}
+
+Node* reduce_with(Opcode opcode, Node* x, const std::vector<int64_t>& axes) {
+  if (axes.empty()) return x;
+  if (opcode == Opcode::add) return hlo::reduce_sum(x, axes);
+  if (opcode == Opcode::maximum) return hlo::reduce_max(x, axes);
+  const DType dtype = x->shape.dtype;
+  Computation& c = x->parent();
+  const Combiner combiner = *combiner_of(opcode, dtype);
+  Node* init = hlo::scalar(c, dtype, combiner_identity(combiner, dtype));
+  return hlo::reduce(x, init, axes, binary_computation(c.module(), opcode, dtype));
+}
+
+Node* keep_dims(Node* reduced, const Node* x, const std::vector<int64_t>& axes) {
+  Dims dims = x->dims();
+  for (const int64_t axis : axes) dims[static_cast<size_t>(axis)] = 1;
+  return axes.empty() ? reduced : hlo::reshape(reduced, dims);
+}
+
+std::string dims_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
 }  // namespace gspmd::detail

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "api/trace_state.h"
+#include "gspmd/api/math.h"
 
 namespace gspmd::detail {
 
@@ -25,6 +26,9 @@ Node* add(Node* a, double b);
 Node* multiply(Node* a, double b);
 Node* divide(Node* a, double b);
 
+Node* reverse_node(Node* x, Dims dims);           // x itself where none is named
+Node* iota_like(const Node* like, int64_t axis);  // s32, of the dims of `like`
+
 // A copy that stops gradients.
 Node* stop_gradient_node(Node* x);
 
@@ -33,7 +37,43 @@ int64_t checked_axis(int64_t axis, const Node* x);
 // Sorted, without repetition; UserError names a repeated axis.
 std::vector<int64_t> checked_axes(const std::vector<int64_t>& axes, const Node* x);
 void need_floating(const Node* x);
-void need_number(const Node* x);  // integers or floating
+void need_number(const Node* x);  // integers, floating or complex
 void need_integer(const Node* x, const char* what);
+
+// Which element types a function takes.
+enum class Needs : uint8_t {
+  floating,
+  analytic,  // floating or complex
+  real,      // integers or floating
+  number,    // all but pred
+  integer,
+  bits,  // integers or pred
+  pred,
+  any
+};
+// UserError says what is needed and how to get it.
+void check_needs(const Node* x, Needs needs);
+
+// Two operands of one dtype, broadcast together.
+struct Pair {
+  Node* a;
+  Node* b;
+};
+Pair broadcast_pair(const Operand& a, const Operand& b, Needs needs);
+
+// Public functions that are one HLO op, element by element.
+Tensor unary(const char* op, Opcode opcode, Needs needs, const Operand& x);
+Tensor binary(const char* op, Opcode opcode, Needs needs, const Operand& a, const Operand& b);
+Tensor compare(const char* op, Direction direction, const Operand& a, const Operand& b);
+Node* compare(Node* a, double b, Direction direction);
+
+// The dims that `axes` names, sorted; all of them where it names none.
+std::vector<int64_t> axes_of(const Axes& axes, const Node* x);
+// `reduced` with the dims that were reduced, of size 1.
+Node* keep_dims(Node* reduced, const Node* x, const std::vector<int64_t>& axes);
+// Over `axes` with HLO's combiner `opcode`, from its identity.
+Node* reduce_with(Opcode opcode, Node* x, const std::vector<int64_t>& axes);
+
+std::string dims_text(const Dims& dims);  // "[2,3]"
 
 }  // namespace gspmd::detail

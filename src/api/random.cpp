@@ -1,9 +1,14 @@
 #include "gspmd/api/random.h"
 
+#include <cmath>
 #include <numbers>
 
 #include "api/emit.h"
 #include "api/threefry.h"
+#include "gspmd/api/elementwise.h"
+#include "gspmd/api/reductions.h"
+#include "gspmd/api/shaping.h"
+#include "gspmd/api/sorting.h"
 
 namespace gspmd {
 
@@ -110,6 +115,31 @@ Node* box_muller(Node* u1, Node* u2) {
   return multiply(radius, hlo::unary(Opcode::cosine, multiply(u2, 2 * std::numbers::pi)));
 }
 
+// [0, 1)
+Node* uniform_of(const Bits& bits, DType dtype) {
+  return dtype == DType::f32 ? multiply(numerator_f32(bits.x0), 0x1p-24)
+                             : multiply(numerator_f64(bits), 0x1p-53);
+}
+
+// (0, 1), without either end: the middles of 2^23 or 2^52 parts.
+Node* open_uniform_of(const Bits& bits, DType dtype) {
+  if (dtype == DType::f32)
+    return multiply(add(hlo::convert(shift_right(bits.x0, 9), DType::f32), 0.5), 0x1p-23);
+  Node* high = multiply(hlo::convert(shift_right(bits.x0, 6), DType::f64), 0x1p26);
+  Node* low = hlo::convert(shift_right(bits.x1, 6), DType::f64);
+  return multiply(add(add(high, low), 0.5), 0x1p-52);
+}
+
+Node* gumbel_of(const Bits& bits, DType dtype) {
+  const auto minus_log = [](Node* x) {
+    return hlo::unary(Opcode::negate, hlo::unary(Opcode::log, x));
+  };
+  return minus_log(minus_log(open_uniform_of(bits, dtype)));
+}
+
+// The number type of values drawn for x.
+DType drawn_type(const Node* x) { return x->shape.dtype == DType::f64 ? DType::f64 : DType::f32; }
+
 }  // namespace
 
 Tensor random_bits(Operand seed, Dims dims, const RandomOptions& options) {
@@ -121,8 +151,7 @@ Tensor random_uniform(Operand seed, Dims dims, const RandomOptions& options) {
   return call("random_uniform", seed.site(), [&] {
     check_real(options);
     const Bits bits = random_words(seed, dims, options);
-    return tensor_of(options.dtype == DType::f32 ? multiply(numerator_f32(bits.x0), 0x1p-24)
-                                                 : multiply(numerator_f64(bits), 0x1p-53));
+    return tensor_of(uniform_of(bits, options.dtype));
   });
 }
 
@@ -137,6 +166,112 @@ Tensor random_normal(Operand seed, Dims dims, const RandomOptions& options) {
       u2 = multiply(hlo::convert(bits.x1, DType::f64), 0x1p-32);
     }
     return tensor_of(box_muller(u1, u2));
+  });
+}
+
+// The inverse of the distribution function, of numbers between its values at the two ends.
+Tensor random_truncated_normal(Operand seed, double lower, double upper, Dims dims,
+                               const RandomOptions& options) {
+  return call("random_truncated_normal", seed.site(), [&] {
+    check_real(options);
+    if (!(lower < upper))
+      call_error("lower {} and upper {} are wrong; give lower < upper", lower, upper);
+    const double low = std::erf(lower / std::numbers::sqrt2);
+    const double high = std::erf(upper / std::numbers::sqrt2);
+    Node* u = open_uniform_of(random_words(seed, dims, options), options.dtype);
+    const Tensor x = erf_inv(tensor_of(add(multiply(u, high - low), low))) * std::numbers::sqrt2;
+    return clip(x, lower, upper);  // what is rounded over an end
+  });
+}
+
+Tensor random_exponential(Operand seed, Dims dims, const RandomOptions& options) {
+  return call("random_exponential", seed.site(), [&] {
+    check_real(options);
+    Node* u = uniform_of(random_words(seed, dims, options), options.dtype);
+    Node* log = hlo::unary(Opcode::log_plus_one, hlo::unary(Opcode::negate, u));
+    return tensor_of(hlo::unary(Opcode::negate, log));
+  });
+}
+
+Tensor random_gumbel(Operand seed, Dims dims, const RandomOptions& options) {
+  return call("random_gumbel", seed.site(), [&] {
+    check_real(options);
+    return tensor_of(gumbel_of(random_words(seed, dims, options), options.dtype));
+  });
+}
+
+Tensor random_bernoulli(Operand seed, Operand p, Dims dims, const RandomOptions& options) {
+  return call("random_bernoulli", seed.site(), [&] {
+    check_real(options);
+    if (p.is_scalar() && !(p.number() >= 0 && p.number() <= 1))
+      call_error("probability {} is wrong; give 0 to 1", p.number());
+    Node* u = uniform_of(random_words(seed, dims, options), options.dtype);
+    const Tensor chance = broadcast_to(tensor_of(node_of(p, options.dtype)), dims);
+    return tensor_of(u) < chance;
+  });
+}
+
+namespace {
+
+Node* whole_word(const Bits& bits) {
+  Node* high = hlo::convert(bits.x0, DType::u64);
+  return hlo::binary(Opcode::or_, hlo::binary(Opcode::shift_left, high, splat_like(high, 32)),
+                     hlo::convert(bits.x1, DType::u64));
+}
+
+}  // namespace
+
+// The rest of 64 bits: no number is more likely than another by more than the width / 2^64.
+Tensor random_randint(Operand seed, Dims dims, int64_t low, int64_t high,
+                      const RandomIntegerOptions& options) {
+  return call("random_randint", seed.site(), [&] {
+    if (!is_integer(options.dtype))
+      call_error("type {} is none of integers; use s32 or another", dtype_name(options.dtype));
+    const double most = static_cast<double>(uint64_t(1) << 32);
+    if (low >= high || static_cast<double>(high) - static_cast<double>(low) > most)
+      call_error("low {} and high {} are wrong; give low < high, at most 2^32 apart", low, high);
+    scalar_node(static_cast<double>(low), true, options.dtype);
+    scalar_node(static_cast<double>(high - 1), true, options.dtype);
+    Node* word = whole_word(random_words(seed, dims, {.stream = options.stream}));
+    Node* rest = hlo::remainder(word, splat_like(word, static_cast<double>(high - low)));
+    Node* number = add(hlo::convert(rest, DType::s64), static_cast<double>(low));
+    return tensor_of(options.dtype == DType::s64 ? number : hlo::convert(number, options.dtype));
+  });
+}
+
+Tensor random_permutation(Operand seed, int64_t n, const RandomIntegerOptions& options) {
+  return call("random_permutation", seed.site(), [&] {
+    if (options.dtype != DType::s32)
+      call_error("permutations of type {} are not made; convert() the result",
+                 dtype_name(options.dtype));
+    if (n < 0) call_error("size {} is negative", n);
+    Node* key = whole_word(random_words(seed, {n}, {.stream = options.stream}));
+    return argsort(tensor_of(key), {.axis = 0});
+  });
+}
+
+Tensor random_categorical(Operand seed, Operand logits, const RandomDrawOptions& options) {
+  return call("random_categorical", seed.site(), [&] {
+    Node* x = node_of(logits);
+    need_floating(x);
+    const int64_t axis = checked_axis(options.axis, x);
+    const DType dtype = drawn_type(x);
+    const Bits bits = random_words(seed, x->dims(), {.dtype = dtype, .stream = options.stream});
+    Node* own = x->shape.dtype == dtype ? x : hlo::convert(x, dtype);
+    return argmax(tensor_of(add(own, gumbel_of(bits, dtype))), {.axis = axis});
+  });
+}
+
+Tensor dropout(Operand seed, Operand x, double rate, const RandomDrawOptions& options) {
+  return call("dropout", seed.site(), [&] {
+    Node* node = node_of(x);
+    need_floating(node);
+    if (!(rate >= 0 && rate <= 1)) call_error("rate {} is wrong; give 0 to 1", rate);
+    if (rate == 0) return tensor_of(node);
+    if (rate == 1) return tensor_of(splat_like(node, 0));
+    const Bits bits = random_words(seed, node->dims(), {.stream = options.stream});
+    Node* kept = compare(uniform_of(bits, DType::f32), 1 - rate, Direction::lt);
+    return tensor_of(hlo::select(kept, divide(node, 1 - rate), splat_like(node, 0)));
   });
 }
 

@@ -17,12 +17,10 @@ void check_new_shape(const Shape& shape) {
   if (shape.is_tuple) call_error("{} is a tuple; give the shape of one array", to_string(shape));
   for (const int64_t d : shape.dims)
     if (d < 0) call_error("{} has a negative size", to_string(shape));
-  if (!is_computable(shape.dtype))
-    call_error("type {} is not supported; use an integer or floating type",
+  if (!is_computable(shape.dtype) && !is_complex(shape.dtype))
+    call_error("type {} is not supported; use an integer, floating or complex type",
                dtype_name(shape.dtype));
 }
-
-std::string dims_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
 // `dims` with its -1 replaced by what remains of `x`.
 Dims resolve_dims(const Node* x, Dims dims) {
@@ -226,24 +224,6 @@ Tensor pad(Operand x, std::vector<PaddingDim> padding, double value) {
     }
     return tensor_of(
         hlo::pad(node, scalar_node(value, false, node->shape.dtype), std::move(padding)));
-  });
-}
-
-Tensor take(Operand table, Operand indices) {
-  return call("take", table.site(), [&] {
-    Node* rows = node_of(table);
-    Node* which = node_of(indices, DType::s32);
-    if (rows->rank() < 1) call_error("the table {} has no dim to index", describe(rows));
-    need_integer(which, "indices");
-    GatherDims dims;
-    for (int64_t i = 1; i < rows->rank(); ++i) dims.offset_dims.push_back(which->rank() + i - 1);
-    dims.collapsed_slice_dims = {0};
-    dims.start_index_map = {0};
-    dims.index_vector_dim = which->rank();
-    Dims sizes = rows->dims();
-    sizes[0] = 1;
-    if (rows->dim(0) < 1) call_error("the table {} has no rows", describe(rows));
-    return tensor_of(hlo::gather(rows, which, dims, sizes));
   });
 }
 

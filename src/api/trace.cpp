@@ -57,9 +57,9 @@ void TraceSession::begin_argument(TypeAddress type) {
 
 Tensor TraceSession::parameter(const std::string& inner_path, const Shape& shape) {
   const std::string path = impl_->argument_path(inner_path);
-  if (shape.is_tuple || !is_computable(shape.dtype))
+  if (shape.is_tuple || (!is_computable(shape.dtype) && !is_complex(shape.dtype)))
     user_error(impl_->options.site,
-               "{}: argument {} is {}; give arrays of integer or floating types",
+               "{}: argument {} is {}; give arrays of integer, floating or complex types",
                impl_->options.name, path, to_string(shape));
   for (const int64_t d : shape.dims)
     if (d < 0)

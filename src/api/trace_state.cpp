@@ -20,7 +20,7 @@ CallFrame& frame() {
 }
 
 bool fits(double value, bool integral, DType dtype) {
-  if (is_floating(dtype)) return true;
+  if (is_floating(dtype) || is_complex(dtype)) return true;
   if (dtype == DType::pred) return value == 0 || value == 1;
   if (!integral && value != std::trunc(value)) return false;
   return visit_dtype(dtype, [&](auto tag) {

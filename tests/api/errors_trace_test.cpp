@@ -62,13 +62,14 @@ TEST_CASE("after an error in a traced function the next trace works", "[api][err
 TEST_CASE("trace checks arguments and results", "[api][errors]") {
   const auto same = [](Tensor x) { return x; };
   const auto options = [](Site site = Site::here()) { return TraceOptions{"fn", {"x"}, site}; };
-  GSPMD_REQUIRE_ERROR("fn: argument x is c64[2]; give arrays of integer or floating types",
-                      trace(options(), same, Shape(DType::c64, {2})));
+  GSPMD_REQUIRE_ERROR(
+      "fn: argument x is token[2]; give arrays of integer, floating or complex types",
+      trace(options(), same, Shape(DType::token, {2})));
   GSPMD_REQUIRE_ERROR("fn: argument x is f32[-1]; sizes must be 0 or more",
                       trace(options(), same, Shape(DType::f32, {-1})));
-  const auto plain = [&] { trace(same, Shape(DType::c64, {2})); };
+  const auto plain = [&] { trace(same, Shape(DType::token, {2})); };
   CHECK(message_of<UserError>(plain) ==
-        "traced: argument arg0 is c64[2]; give arrays of integer or floating types");
+        "traced: argument arg0 is token[2]; give arrays of integer, floating or complex types");
   const auto partial = [](Tensor x) { return Pair<Tensor>{x, Tensor()}; };
   GSPMD_REQUIRE_ERROR("fn: result0.b has no value; the function must assign every leaf",
                       trace(options(), partial, kF));

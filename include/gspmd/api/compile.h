@@ -50,14 +50,18 @@ GSPMD_API std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
 // makes the program ready to run. Arguments are arrays or shapes alone (a mesh and model too large
 // to run can be compiled with `prepare = false` and inspected). Parameters and results that are not
 // annotated get the sharding that completion finds for them. UserError: what cannot be compiled,
-// and a memory plan above the limit, with the largest tensors and the lines that made them.
+// and a memory plan above the limit, with the largest tensors and the lines that made them. Gives
+// an Executable of the results' and the arguments' trees of Array.
 template <class Fn, class... Args>
-auto compile(Fn fn, const CompileOptions& options, const Args&... args)
-    -> Executable<rebind_t<detail::traced_result_t<Fn, Args...>, Array>, rebind_t<Args, Array>...> {
-  rebind_t<detail::traced_result_t<Fn, Args...>, Array> prototype;
-  Traced traced = detail::trace_function(
-      TraceOptions{options.name, options.argument_names, options.site}, fn, &prototype, args...);
-  return {detail::compile_traced(std::move(traced), options), std::move(prototype)};
+auto compile(Fn fn, const CompileOptions& options, const Args&... args) {
+  if constexpr (detail::check_traced<Fn, Args...>()) {
+    using Result = rebind_t<detail::traced_result_t<Fn, Args...>, Array>;
+    Result prototype;
+    Traced traced = detail::trace_function(
+        TraceOptions{options.name, options.argument_names, options.site}, fn, &prototype, args...);
+    return Executable<Result, rebind_t<Args, Array>...>(
+        detail::compile_traced(std::move(traced), options), std::move(prototype));
+  }
 }
 
 }  // namespace gspmd

@@ -188,4 +188,15 @@ auto map(F f, const Xs& xs, Site site = Site::here()) {
       .second;
 }
 
+namespace detail {
+GSPMD_API std::vector<Tensor> behind_barrier(const PathLeaves& leaves, Site site);
+}  // namespace detail
+
+// The tree as it is; no leaf of it is read before all are computed, and what follows is not merged
+// with what is before. As jax.lax.optimization_barrier.
+template <class Tree>
+Tree optimization_barrier(const Tree& tree, Site site = Site::here()) {
+  return detail::with_leaves(tree, detail::behind_barrier(flatten(tree), site));
+}
+
 }  // namespace gspmd

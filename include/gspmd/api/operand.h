@@ -2,6 +2,7 @@
 
 // Operators on tensors, and what they take.
 
+#include <concepts>
 #include <type_traits>
 
 #include "gspmd/api/tensor.h"
@@ -59,6 +60,21 @@ GSPMD_API Tensor& operator+=(Tensor& a, Operand b);
 GSPMD_API Tensor& operator-=(Tensor& a, Operand b);
 GSPMD_API Tensor& operator*=(Tensor& a, Operand b);
 GSPMD_API Tensor& operator/=(Tensor& a, Operand b);
+
+namespace detail {
+template <class>
+inline constexpr bool never = false;  // a condition that fails where it is instantiated
+}  // namespace detail
+
+// Does not compile, and says what to write: whether a == b compares handles or numbers would be
+// anybody's guess.
+template <class T>
+requires std::convertible_to<const T&, Operand>
+bool operator==(const Tensor&, const T&) {
+  static_assert(detail::never<T>,
+                "tensors are compared element by element by equal(a, b) and not_equal(a, b)");
+  return false;
+}
 
 // --- Comparisons give pred tensors; for equality see equal() and not_equal().
 GSPMD_API Tensor operator<(Operand a, Operand b);

@@ -38,9 +38,6 @@ GSPMD_API Tensor concatenate(std::vector<Tensor> parts, int64_t axis, Site site 
 // `value` before, behind and between elements, as HLO's pad; amounts per dim.
 GSPMD_API Tensor pad(Operand x, std::vector<PaddingDim> padding, double value = 0);
 
-// --- indexed reads
-// table[indices] along dim 0: [v,m...], [b,s] -> [b,s,m...]. Indices outside are clamped.
-GSPMD_API Tensor take(Operand table, Operand indices);
 // 1 where the new last dim's index equals the element, else 0: [b,s] -> [b,s,depth].
 GSPMD_API Tensor one_hot(Operand indices, int64_t depth, DType dtype = DType::f32);
 

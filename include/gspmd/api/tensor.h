@@ -12,6 +12,7 @@
 namespace gspmd {
 
 class Node;
+class Index;
 namespace detail {
 struct TraceState;
 struct TensorAccess;
@@ -32,6 +33,10 @@ class GSPMD_API Tensor {
   int64_t rank(Site site = Site::here()) const { return shape(site).rank(); }
   int64_t size(Site site = Site::here()) const { return shape(site).elements_count(); }
   DType dtype(Site site = Site::here()) const { return shape(site).dtype; }
+
+  // A part of it, as NumPy's x[...]: x(0, range(1, 5), newaxis, rows, ellipsis), see indexing.h.
+  template <class... More>
+  Tensor operator()(const Index& first, const More&... more) const;
 
  private:
   friend struct detail::TensorAccess;

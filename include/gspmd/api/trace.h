@@ -106,10 +106,6 @@ constexpr bool is_argument_tree =
 
 template <class Arg>
 rebind_t<Arg, Tensor> declare_argument(TraceSession& session, const Arg& arg) {
-  static_assert(
-      is_argument_tree<Arg>,
-      "arguments are arrays, shapes or trees of them (GSPMD_FIELDS); capture other values "
-      "by a lambda");
   session.begin_argument(type_address<rebind_t<Arg, Array>>());
   return map_tree(arg, [&](const std::string& path, const auto& leaf) {
     return session.parameter(path, leaf);
@@ -139,6 +135,25 @@ void declare_results(TraceSession& session, const std::pair<A, B>& result) {
   declare_element(session, result.second);
 }
 
+// What a function and its arguments have to be for a trace; the compiler says what they are not.
+template <class Fn, class... Args>
+constexpr bool check_traced() {
+  constexpr bool trees = (is_argument_tree<Args> && ...);
+  static_assert(trees,
+                "arguments are arrays, shapes or trees of them: list the members of a struct in "
+                "GSPMD_FIELDS, and capture other values, as numbers, by a lambda");
+  if constexpr (trees) {
+    constexpr bool takes = std::is_invocable_v<Fn&, rebind_t<Args, Tensor>...>;
+    static_assert(
+        takes,
+        "the function has to take the arguments' trees with Tensor in the place of Array: "
+        "as many, by value or const reference");
+    return takes;
+  } else {
+    return false;
+  }
+}
+
 template <class Fn, class... Args>
 using traced_result_t = std::decay_t<std::invoke_result_t<Fn&, rebind_t<Args, Tensor>...>>;
 
@@ -165,12 +180,14 @@ Traced trace_function(const TraceOptions& options, Fn& fn,
 // Array or Shape; fn takes the same trees of Tensor.
 template <class Fn, class... Args>
 Traced trace(Fn fn, const Args&... args) {
-  return detail::trace_function(TraceOptions{.site = {}}, fn, nullptr, args...);
+  if constexpr (detail::check_traced<Fn, Args...>())
+    return detail::trace_function(TraceOptions{.site = {}}, fn, nullptr, args...);
 }
 // The same with a name, argument names and a line.
 template <class Fn, class... Args>
 Traced trace(const TraceOptions& options, Fn fn, const Args&... args) {
-  return detail::trace_function(options, fn, nullptr, args...);
+  if constexpr (detail::check_traced<Fn, Args...>())
+    return detail::trace_function(options, fn, nullptr, args...);
 }
 
 }  // namespace gspmd
