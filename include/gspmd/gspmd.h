@@ -34,6 +34,7 @@
 #include "gspmd/api/transform.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/api/visualize.h"
+#include "gspmd/api/vmap.h"
 #include "gspmd/base/version.h"
 #include "gspmd/io/npy.h"
 #include "gspmd/io/safetensors.h"

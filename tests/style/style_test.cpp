@@ -62,9 +62,9 @@ std::string module_of_include(const std::string& name) {
 
 // The rooms of src/passes, low to high, and the page that is the compiler. Each includes itself and
 // lower ones.
-const std::vector<std::string> kRooms = {"graph",     "simplify",    "prepare",       "complete",
-                                         "partition", "collectives", "fuse",          "memory",
-                                         "pipeline",  "explain",     "differentiate", "verify"};
+const std::vector<std::string> kRooms = {
+    "graph",  "simplify", "prepare", "complete",      "partition", "collectives", "fuse",
+    "memory", "pipeline", "explain", "differentiate", "batch",     "verify"};
 
 // "src/passes/fuse/fuse.cpp" and "gspmd/passes/fuse/fuse.h" -> "fuse"; "" outside of the passes.
 std::string room_of(std::string path) {

@@ -12,6 +12,8 @@
 
 namespace gspmd {
 
+class BatchContext;  // ir/batch_context.h
+struct BatchLeaf;
 class PartitionContext;
 struct PreparedKernel;  // kernels/prepared_kernel.h
 
@@ -180,6 +182,10 @@ struct OpInfo {
       nullptr;  // nullptr: elements of the result (elementwise), else 0
   // What one element of an elementwise op costs, in additions: whether to compute it again.
   int additions = 1;
+  // The op on a batch of operands, all at once: the leaves of its result. nullptr: what its traits
+  // and its nest say, with the dims in attributes moved behind the batch's. UserError: it cannot be
+  // batched.
+  std::vector<BatchLeaf> (*batch)(BatchContext& context, const Node& node) = nullptr;
 
   // Whether all bits of `trait` are set.
   bool has(Trait trait) const { return (traits & trait) != 0; }

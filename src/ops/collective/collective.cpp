@@ -8,6 +8,7 @@
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
 #include "ops/collective/gradient.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -315,7 +316,8 @@ constexpr OpInfo exchange(Opcode opcode, decltype(OpInfo::infer) infer,
           .evaluate = evaluate_alone,
           .leaf_gradient = gradient,
           .completion = completion,
-          .partition = partition_collective};
+          .partition = partition_collective,
+          .batch = batch_shifted};
 }
 
 // One that only per-device programs hold: begun and ended apart, or ragged.
@@ -326,7 +328,8 @@ constexpr OpInfo per_device(Opcode opcode, uint32_t traits, decltype(OpInfo::inf
           .operands = {1, -1},
           .infer = infer,
           .evaluate = evaluate,
-          .completion = kPointwiseCompletion};
+          .completion = kPointwiseCompletion,
+          .batch = refuse_batch};
 }
 
 const OpInfo kRows[] = {

@@ -5,6 +5,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
+#include "ops/control/batch.h"
 #include "ops/dot/dot.h"
 #include "ops/rows.h"
 
@@ -115,20 +116,23 @@ const OpInfo kRows[] = {
      .infer = infer_while,
      .evaluate = evaluate_while,
      .completion = kWhole,
-     .partition = partition_while},
+     .partition = partition_while,
+     .batch = batch_while},
     {.opcode = Opcode::conditional,
      .traits = kIntegerPreserving | kPlacedAnywhere,
      .operands = {2, -1},
      .infer = infer_conditional,
      .evaluate = evaluate_conditional,
      .completion = {.suggestions = same_dims_suggestions},
-     .partition = partition_conditional},
+     .partition = partition_conditional,
+     .batch = batch_conditional},
     {.opcode = Opcode::call,
      .traits = kIntegerPreserving,
      .operands = {0, -1},
      .infer = infer_call,
      .evaluate = evaluate_call,
-     .completion = {.suggestions = same_dims_suggestions, .level = 0}},
+     .completion = {.suggestions = same_dims_suggestions, .level = 0},
+     .batch = batch_call},
     // A fusion is read as it was partitioned.
     {.opcode = Opcode::fusion,
      .traits = kIntegerPreserving,
@@ -136,7 +140,8 @@ const OpInfo kRows[] = {
      .infer = infer_call,
      .evaluate = evaluate_call,
      .completion = {.may_be_tiled = never_tiled},
-     .lower = lower_fusion},
+     .lower = lower_fusion,
+     .batch = batch_call},
     {.opcode = Opcode::optimization_barrier,
      .traits = kIntegerPreserving | kLinear | kFirstLeads | kPlacedAnywhere | kAlias,
      .operands = {1, 1},
@@ -145,7 +150,8 @@ const OpInfo kRows[] = {
      .evaluate = evaluate_operand,
      .leaf_gradient = identity_gradient,
      .completion = kWhole,
-     .partition = partition_opt_barrier},
+     .partition = partition_opt_barrier,
+     .batch = batch_opt_barrier},
     {.opcode = Opcode::custom_call,
      .traits = kIntegerPreserving | kMadeAsOne,
      .operands = {0, -1},
@@ -154,7 +160,8 @@ const OpInfo kRows[] = {
      .evaluate = evaluate_custom_call,
      .leaf_gradient = custom_call_gradient,
      .completion = {custom_call_forward, custom_call_suggestions, custom_call_may_be_tiled},
-     .partition = partition_custom_call},
+     .partition = partition_custom_call,
+     .batch = batch_custom_call},
 };
 
 }  // namespace

@@ -142,7 +142,8 @@ Proposals convolution_forward(const Node& node, CompletionMode mode) {
   Dims source(static_cast<size_t>(node.rank()), -1);
   source.at(static_cast<size_t>(conv.output_batch)) = conv.input_batch;
   if (has_small_kernel(node)) {
-    if (s->tiles(conv.input_feature) > 1) return {};
+    // Whole groups of features stay together.
+    if (conv.feature_group_count % s->tiles(conv.input_feature) != 0) return {};
     source.at(static_cast<size_t>(conv.output_feature)) = conv.input_feature;
     for (size_t i = 0; i < conv.output_spatial.size(); ++i)
       source.at(static_cast<size_t>(conv.output_spatial[i])) = conv.input_spatial.at(i);

@@ -1,6 +1,7 @@
 #include "ops/convolution/convolution.h"
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -211,7 +212,8 @@ const OpInfo kRows[] = {
                     .weighed = true},
      .on_part = convolution_on_part,
      .lower = lower_convolution,
-     .flops = convolution_flops},
+     .flops = convolution_flops,
+     .batch = batch_convolution},
 };
 
 }  // namespace

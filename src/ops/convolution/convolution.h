@@ -7,6 +7,7 @@ namespace gspmd {
 
 Value evaluate_convolution(const EvalContext& context);
 PreparedKernel lower_convolution(const Node& node);
+std::vector<BatchLeaf> batch_convolution(BatchContext& context, const Node& node);
 
 // Completion (completion.cpp).
 FactorRule convolution_nest(const Node& node, CompletionMode mode);

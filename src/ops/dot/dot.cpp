@@ -1,6 +1,7 @@
 #include "ops/dot/dot.h"
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -60,13 +61,15 @@ const OpInfo kRows[] = {
      .gradient = dot_gradient,
      .completion = {.speakers = Speakers::all, .operands_confer = true, .weighed = true},
      .lower = lower_dot,
-     .flops = dot_flops},
+     .flops = dot_flops,
+     .batch = batch_dot},
     {.opcode = Opcode::scaled_dot,
      .operands = {4, 4},
      .infer = infer_scaled_dot,
      .factors = scaled_dot_factors,
      .evaluate = evaluate_scaled_dot,
-     .completion = kPointwiseCompletion},
+     .completion = kPointwiseCompletion,
+     .batch = batch_in_loop},
 };
 
 }  // namespace

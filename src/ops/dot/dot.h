@@ -29,6 +29,7 @@ Shape infer_scaled_dot(const Node& node);
 FactorRule scaled_dot_factors(const Node& node);
 Value evaluate_scaled_dot(const EvalContext& context);
 
+std::vector<BatchLeaf> batch_dot(BatchContext& context, const Node& node);
 std::vector<Node*> dot_gradient(Node& node, Node* cotangent);
 
 // --- lower.cpp

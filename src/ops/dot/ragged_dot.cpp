@@ -1,4 +1,5 @@
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -240,7 +241,8 @@ const OpInfo kRows[] = {
      .factors = ragged_dot_factors,
      .evaluate = any_width<evaluate_ragged_dot>,
      .completion = kPointwiseCompletion,
-     .flops = ragged_dot_flops},
+     .flops = ragged_dot_flops,
+     .batch = batch_in_loop},
 };
 
 }  // namespace

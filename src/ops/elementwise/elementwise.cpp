@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -346,6 +347,7 @@ std::vector<OpInfo> build_rows() {
     OpInfo& info = rows.emplace_back();
     info.opcode = opcode;
     info.traits = kAlias;
+    info.batch = batch_as_it_is;
     info.operands = {1, 1};
     info.infer = infer;
     info.factors = factors;

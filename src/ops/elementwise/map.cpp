@@ -1,6 +1,7 @@
 #include "ops/elementwise/map.h"
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/call_elementwise.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
@@ -57,7 +58,8 @@ const OpInfo kRows[] = {
      .infer = infer_map,
      .factors = pointwise_factors,
      .evaluate = evaluate_map,
-     .completion = kPointwiseCompletion},
+     .completion = kPointwiseCompletion,
+     .batch = batch_with_dimensions},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "ops/common/factors.h"
 #include "ops/common/loops.h"
 #include "ops/common/widen.h"
+#include "ops/gather_scatter/batch.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -433,7 +434,8 @@ const OpInfo kRows[] = {
      .completion = {gather_forward, gather_suggestions},
      .partition = partition_gather,
      .on_part = slice_sizes_on_part,
-     .lower = lower_gather},
+     .lower = lower_gather,
+     .batch = batch_gather},
     {.opcode = Opcode::scatter,
      .traits = kIntegerPreserving | kFixedLayout | kPlacedOnAll | kWritesFirst,
      .operands = {3, -1},
@@ -445,7 +447,8 @@ const OpInfo kRows[] = {
                     .suggestions = scatter_suggestions,
                     .operands_confer = true},
      .partition = partition_scatter,
-     .lower = lower_scatter},
+     .lower = lower_scatter,
+     .batch = batch_scatter},
 };
 
 }  // namespace

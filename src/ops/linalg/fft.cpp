@@ -2,6 +2,7 @@
 #include "ops/linalg/gradient.h"
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -268,7 +269,8 @@ const OpInfo kRows[] = {
      .gradient = fft_gradient,
      .completion = kPointwiseCompletion,
      .partition = partition_fft,
-     .flops = fft_flops},
+     .flops = fft_flops,
+     .batch = batch_as_it_is},
 };
 
 }  // namespace

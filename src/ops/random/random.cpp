@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion.h"
 #include "ops/common/completion_rules.h"
@@ -142,7 +143,8 @@ const OpInfo kRows[] = {
      .completion = {.suggestions = same_dims_suggestions,
                     .may_be_tiled = in_spmd_only,
                     .speakers = Speakers::all},
-     .partition = partition_rng},
+     .partition = partition_rng,
+     .batch = refuse_batch},
     {.opcode = Opcode::rng_bit_generator,
      .traits = kIntegerPreserving | kPlacedAnywhere,
      .operands = {1, 1},
@@ -150,7 +152,8 @@ const OpInfo kRows[] = {
      .factors = whole_factors,
      .evaluate = evaluate_rng_bit_generator,
      .completion = kNoCompletion,
-     .partition = partition_rng_bit_generator},
+     .partition = partition_rng_bit_generator,
+     .batch = batch_in_loop},
     {.opcode = Opcode::rng_get_and_update_state,
      .traits = kIntegerPreserving,
      .infer = infer_rng_state,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/loops.h"
 #include "ops/rows.h"
@@ -114,7 +115,8 @@ const OpInfo kRows[] = {
      .completion = {scan_forward, scan_suggestions},
      .partition = partition_scan,
      .called_on_part = scan_called_on_part,
-     .flops = scan_flops},
+     .flops = scan_flops,
+     .batch = batch_in_loop},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "ops/shape/shape.h"
 
+#include "ops/common/batch.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
@@ -28,7 +29,8 @@ const OpInfo kRows[] = {
      .operands = {1, 1},
      GSPMD_ASPECTS(reshape),
      .completion = {.forward = reshape_forward, .suggestions = reshape_suggestions, .level = 0},
-     .partition = partition_reshape},
+     .partition = partition_reshape,
+     .batch = batch_as_it_is},
     {.opcode = Opcode::broadcast,
      .traits = kMoves | kLinear,
      .operands = {1, 1},
@@ -38,13 +40,15 @@ const OpInfo kRows[] = {
                     .speakers = Speakers::first,
                     .level = 2,
                     .forward_level = 3},
-     .lower = lower_any_broadcast},
+     .lower = lower_any_broadcast,
+     .batch = batch_with_dimensions},
     {.opcode = Opcode::transpose,
      .traits = kMoves | kLinear,
      .operands = {1, 1},
      GSPMD_ASPECTS(transpose),
      .completion = {.speakers = Speakers::first, .level = 0},
-     .lower = lower_transpose},
+     .lower = lower_transpose,
+     .batch = batch_with_dimensions},
     {.opcode = Opcode::reverse,
      .traits = kMoves | kLinear | kFirstLeads,
      .operands = {1, 1},
@@ -87,7 +91,8 @@ const OpInfo kRows[] = {
                     .backward_level = 1},
      .partition = partition_dynamic_slice,
      .on_part = slice_sizes_on_part,
-     .lower = lower_dynamic_slice},
+     .lower = lower_dynamic_slice,
+     .batch = batch_dynamic_slice},
     {.opcode = Opcode::dynamic_update_slice,
      .traits = kMoves | kPlacedOnAll | kWritesFirst,
      .operands = {2, -1},
@@ -98,7 +103,8 @@ const OpInfo kRows[] = {
                     .level = 0,
                     .backward_level = 1},
      .partition = partition_dynamic_update_slice,
-     .lower = lower_dynamic_update_slice},
+     .lower = lower_dynamic_update_slice,
+     .batch = batch_dynamic_update_slice},
     {.opcode = Opcode::iota,
      .traits = kConstantLike | kIntegerPreserving | kPlacedAnywhere,
      .infer = infer_iota,

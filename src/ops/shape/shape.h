@@ -42,6 +42,10 @@ GSPMD_SUGGESTIONS(dynamic_start)  // of dynamic-slice and dynamic-update-slice
 #undef GSPMD_FORWARD
 #undef GSPMD_SUGGESTIONS
 
+// Starts of each element of a batch (batch.cpp).
+std::vector<BatchLeaf> batch_dynamic_slice(BatchContext& context, const Node& node);
+std::vector<BatchLeaf> batch_dynamic_update_slice(BatchContext& context, const Node& node);
+
 // Partitioning where the factor rule does not say enough (partition*.cpp).
 using MaybePartitioned = std::optional<Partitioned>;
 // Shards become shards where every digit of a layout survives; else runs of elements in row-major

@@ -3,6 +3,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
+#include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -106,7 +107,8 @@ const OpInfo kRows[] = {
      .factors = whole_factors,
      .evaluate = evaluate_get,
      .completion = kPointwiseCompletion,
-     .partition = partition_get_dimension_size},
+     .partition = partition_get_dimension_size,
+     .batch = batch_get_dimension_size},
     {.opcode = Opcode::set_dimension_size,
      .traits = kIntegerPreserving,
      .operands = {2, 2},
