@@ -206,7 +206,7 @@ TEST_CASE("vmap of functions that say how they are differentiated", "[api]") {
   CHECK(derives_looped(own_jvp, x));
 }
 
-TEST_CASE("per-example gradients of a perceptron and of a convolution", "[api]") {
+TEST_CASE("per-example gradients of a perceptron", "[api]") {
   const Array x = f64({5, 4}, 1), w = f64({4, 3}, 2);
   const auto gradients = [](Tensor inputs, Tensor weights) {
     const auto loss = [](Tensor v, Tensor m) { return sum(square(tanh(einsum("i,ij->j", v, m)))); };
@@ -218,6 +218,16 @@ TEST_CASE("per-example gradients of a perceptron and of a convolution", "[api]")
     })(inputs);
   };
   CHECK(expect_close({run(gradients, x, w)}, {run(looped_gradients, x, w)}, {1e-12, 1e-13}));
+}
+
+TEST_CASE("vmap of look-ups, of one table and of a table for each element", "[api]") {
+  const Array indices = random_integers({DType::s32, {5, 3}}, 1, 0, 5), table = f64({6, 2}, 2);
+  const auto of_one = [&](Tensor i) { return take(constant(table), i) * 2.; };
+  CHECK(is_looped(of_one, indices));
+  const auto of_each = [&](Tensor t) {
+    return take(t, constant(Array::of<int32_t>({3}, {2, 0, 2}))) * t;
+  };
+  CHECK(derives_looped(of_each, f64({4, 3, 3}, 3)));
 }
 
 TEST_CASE("vmap on meshes, with the batch over an axis of its own", "[api]") {
@@ -236,7 +246,57 @@ TEST_CASE("vmap on meshes, with the batch over an axis of its own", "[api]") {
                                {1e-12, 1e-13}, x, w));
   const Mesh mesh{{"stage", 2}, {"model", 2}};
   const Traced traced = trace(make(mesh), Shape(DType::f64, {4, 6}), Shape(DType::f64, {6, 8}));
-  CHECK_THAT(traced.text(), Catch::Contains("{\"stage\"}, {\"model\"}"));
+  CHECK_THAT(traced.text(), Catch::Contains("[{'stage'}, {'model'}]"));
+}
+
+TEST_CASE("vmap of manual regions and of values that lie alike", "[api]") {
+  const Array x = f64({4, 6}, 1), w = f64({6}, 2);
+  const std::vector<Mesh> meshes{Mesh(), Mesh{{"x", 2}}, Mesh{{"x", 2}, {"y", 2}}};
+  const auto region = [](const Mesh& mesh) {
+    return [mesh](Tensor inputs, Tensor weights) {
+      return vmap([&](Tensor v) {
+        if (mesh.rank() == 0) return v * 3. + weights;
+        const Tensor part = auto_to_manual(v, mesh, {"x"}, {"x"});
+        return manual_to_auto(part * 3., mesh, {"x"}, {"x"}) + weights;
+      })(inputs);
+    };
+  };
+  CHECK(expect_equal_on_meshes(region, meshes, {1e-13, 0}, x, w));
+  const auto alike = [](const Mesh& mesh) {
+    return [mesh](Tensor inputs, Tensor weights) {
+      return vmap([&](Tensor v) {
+        const Tensor split = mesh.rank() == 0 ? v : mesh_split(v, mesh, {"x"});
+        const auto [a, b] = shard_as(split, weights);
+        return sin(a) * b;
+      })(inputs);
+    };
+  };
+  CHECK(expect_equal_on_meshes(alike, meshes, {1e-13, 0}, x, w));
+}
+
+TEST_CASE("vmap of loops and branches on meshes", "[api]") {
+  const Array x = f64({4, 3, 2}, 1), w = f64({2, 2}, 2);
+  const auto make = [](const Mesh& mesh) {
+    return [mesh](Tensor inputs, Tensor weights) {
+      const Tensor split = mesh.rank() == 0 ? inputs : mesh_split(inputs, mesh, {"x", _, _});
+      return vmap([&](Tensor v) {
+        const Tensor last =
+            scan(
+                [&](Tensor c, Tensor s) {
+                  return std::pair{tanh(einsum("i,ij->j", c, weights) + s), Nothing{}};
+                },
+                zeros({DType::f64, {2}}), v)
+                .first;
+        const Tensor grown = while_loop([](Tensor t) { return sum(t * t) < 10.; },
+                                        [](Tensor t) { return t * 2. + 1.; }, last);
+        return cond(
+            sum(last) > 0., [](Tensor t) { return t * 2.; }, [](Tensor t) { return sin(t); },
+            grown);
+      })(split);
+    };
+  };
+  CHECK(
+      expect_equal_on_meshes(make, {Mesh(), Mesh{{"x", 2}}, Mesh{{"x", 4}}}, {1e-12, 1e-13}, x, w));
 }
 
 TEST_CASE("what vmap cannot do is an error of the user's line", "[api]") {

@@ -266,6 +266,11 @@ std::vector<Sample> index_samples() {
        "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
        "scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=sum",
        -1, 10},
+      {Opcode::scatter, "scatter that overwrites rows of its own",
+       "t = f32[6,4] parameter(0)\ni = s32[3,1] constant({{1},{4},{7}})\nu = f32[3,4] "
+       "parameter(1)\nROOT r = f32[6,4] scatter(t, i, u), update_window_dims={1}, "
+       "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+       "unique_indices=true, to_apply=second"},
       {Opcode::scatter, "scatter that overwrites",
        "t = f32[10,6] parameter(0)\ni = s32[5,1] parameter(1)\nu = f32[5,6] parameter(2)\nROOT r = "
        "f32[10,6] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0}, "
