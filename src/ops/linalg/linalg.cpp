@@ -236,7 +236,7 @@ const OpInfo kRows[] = {
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_cholesky>,
      .gradient = cholesky_gradient,
-     .completion = kPointwiseCompletion,
+     .completion = kMatrixCompletion,
      .flops = cholesky_flops},
     {.opcode = Opcode::triangular_solve,
      .operands = {2, 2},
@@ -244,7 +244,7 @@ const OpInfo kRows[] = {
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_triangular_solve>,
      .gradient = triangular_solve_gradient,
-     .completion = kPointwiseCompletion,
+     .completion = kMatrixCompletion,
      .flops = triangular_solve_flops},
 };
 

@@ -108,7 +108,7 @@ const OpInfo kRows[] = {
      .factors = topk_factors,
      .evaluate = evaluate_topk,
      .leaf_gradient = topk_gradient,
-     .completion = kPointwiseCompletion,
+     .completion = {.speakers = Speakers::first},
      .partition = partition_topk,
      .flops = topk_flops},
 };

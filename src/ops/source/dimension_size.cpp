@@ -116,7 +116,8 @@ const OpInfo kRows[] = {
      .factors = set_factors,
      .evaluate = evaluate_set,
      .gradient = resized_gradient,
-     .completion = kPointwiseCompletion},
+     .completion = kPointwiseCompletion,
+     .batch = refuse_batch},
     {.opcode = Opcode::dynamic_reshape,
      .traits = kIntegerPreserving,
      .operands = {1, -1},
@@ -124,7 +125,8 @@ const OpInfo kRows[] = {
      .factors = whole_factors,
      .evaluate = evaluate_dynamic_reshape,
      .gradient = resized_gradient,
-     .completion = kPointwiseCompletion},
+     .completion = kPointwiseCompletion,
+     .batch = refuse_batch},
 };
 
 }  // namespace
