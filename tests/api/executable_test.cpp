@@ -292,3 +292,13 @@ TEST_CASE("one executable called from several threads gives each its own results
   for (size_t i = 0; i < results.size(); ++i)
     CHECK(values(results[i]) == std::vector<double>(8, 2.0 * double(i)));
 }
+
+TEST_CASE("a host array that was donated is not taken again", "[api][executable]") {
+  const auto step = compile([](Tensor t) { return t * 2; }, {.mesh = kMesh, .donate = {0}},
+                            Shape(DType::f32, {4}));
+  const Array x = Array::of<float>({4}, {1, 2, 3, 4});
+  const Array y = step(x);
+  CHECK_THROWS_WITH(step(x), Catch::Contains("was donated to argument arg0 of call 1"));
+  CHECK(values(step(y)) == std::vector<double>{4, 8, 12, 16});
+  CHECK(values(step(x.clone())) == std::vector<double>{2, 4, 6, 8});
+}

@@ -58,8 +58,12 @@ Node* joined(const std::vector<Piece>& pieces) {
   return hlo::concatenate(std::move(parts), dim);
 }
 
-// Takes pads that do not overlap out of `given` and puts one array for each such set in.
-void join_pieces(Nodes& given) {
+// More pieces than this that overlap others are added in place.
+constexpr size_t kMostPads = 2;
+
+// Takes pads that do not overlap out of `given` and puts one array for each such set in; where there
+// would be many sets, the pieces of all but one are returned.
+std::vector<Piece> join_pieces(Nodes& given) {
   std::vector<Piece> pieces;
   Nodes rest;
   for (Node* value : given) {
@@ -68,10 +72,11 @@ void join_pieces(Nodes& given) {
     else
       rest.push_back(value);
   }
-  if (pieces.size() < 2) return;
+  if (pieces.size() < 2) return {};
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
     return std::pair(a.dim, a.first) < std::pair(b.dim, b.first);
   });
+  std::vector<std::vector<Piece>> sets;
   while (!pieces.empty()) {
     std::vector<Piece> set, left;
     for (const Piece& piece : pieces) {
@@ -79,10 +84,28 @@ void join_pieces(Nodes& given) {
           set.empty() || (piece.dim == set.back().dim && piece.first >= set.back().limit);
       (fits ? set : left).push_back(piece);
     }
-    rest.push_back(set.size() == 1 ? set[0].whole : joined(set));
+    sets.push_back(std::move(set));
     pieces = std::move(left);
   }
+  for (size_t i = 0; i < sets.size(); ++i) {
+    if (i > 0 && sets.size() > kMostPads)
+      pieces.insert(pieces.end(), sets[i].begin(), sets[i].end());
+    else
+      rest.push_back(sets[i].size() == 1 ? sets[i][0].whole : joined(sets[i]));
+  }
   given = std::move(rest);
+  return pieces;
+}
+
+// `sum` with the piece added at its place.
+Node* added_in_place(Node* sum, const Piece& piece) {
+  Computation& c = sum->parent();
+  Node* const part = piece.whole->operand(0);
+  Nodes starts(part->dims().size(), hlo::scalar(c, DType::s64, 0));
+  starts[static_cast<size_t>(piece.dim)] =
+      hlo::scalar(c, DType::s64, static_cast<double>(piece.first));
+  Node* const old = hlo::dynamic_slice(sum, starts, part->dims());
+  return hlo::dynamic_update_slice(sum, hlo::add(old, part), starts);
 }
 
 // `sum` with the update added at its place.
@@ -99,13 +122,14 @@ Node* sum_of_cotangents(const Nodes& given) {
   if (given.size() == 1) return given[0];
   Nodes terms, updates;
   for (Node* value : given) (is_update_of_zeros(*value) ? updates : terms).push_back(value);
-  join_pieces(terms);
+  const std::vector<Piece> overlapping = join_pieces(terms);
   if (terms.empty()) {
     terms.push_back(updates[0]);
     updates.erase(updates.begin());
   }
   Node* sum = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) sum = hlo::add(sum, terms[i]);
+  for (const Piece& piece : overlapping) sum = added_in_place(sum, piece);
   for (Node* update : updates) sum = added_in_place(sum, update);
   return sum;
 }
