@@ -81,8 +81,8 @@ class Planner {
   Planner(const Node* x, const std::vector<Index>& indices) : x_(x) {
     int64_t used = 0, ellipses = 0;
     for (const Index& index : indices) {
-      used += index.kind() != Index::Kind::newaxis && index.kind() != Index::Kind::ellipsis;
-      ellipses += index.kind() == Index::Kind::ellipsis;
+      used += index.kind() != Index::Kind::new_axis && index.kind() != Index::Kind::dots;
+      ellipses += index.kind() == Index::Kind::dots;
       advanced_ |= index.kind() == Index::Kind::places;
     }
     if (ellipses > 1) call_error("there are {} ellipses; write one", ellipses);
@@ -90,7 +90,7 @@ class Planner {
       call_error("{} indices for {}, which has rank {}; give at most one per dim", used,
                  describe(x), x->rank());
     for (const Index& index : indices) {
-      if (index.kind() == Index::Kind::ellipsis)
+      if (index.kind() == Index::Kind::dots)
         fill(x->rank() - used);
       else
         add(index);
@@ -113,7 +113,7 @@ class Planner {
   }
   void add(const Index& index) {
     const auto at = static_cast<int64_t>(plan.dims.size());
-    if (index.kind() == Index::Kind::newaxis) return append(1, {0, 1}, false);
+    if (index.kind() == Index::Kind::new_axis) return append(1, {0, 1}, false);
     const int64_t size = x_->dim(dim_);
     if (index.kind() == Index::Kind::range) return append(size, run_of(index.range(), size), true);
     if (index.kind() == Index::Kind::number && !advanced_) {

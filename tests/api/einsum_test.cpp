@@ -74,13 +74,13 @@ Array operand_for(const std::string& labels, unsigned seed) {
 }  // namespace
 
 // Literal specs are checked by these when a program is compiled.
-static_assert(detail::einsum_spec_problem("bsm,mnd->bsnd", 2) == nullptr);
-static_assert(detail::einsum_spec_problem("->", 1) == nullptr);
-static_assert(detail::einsum_spec_problem("bsm,mnd", 2) != nullptr);
-static_assert(detail::einsum_spec_problem("bsm,mnd->bsnx", 2) != nullptr);
-static_assert(detail::einsum_spec_problem("bsm,mnd->bb", 2) != nullptr);
-static_assert(detail::einsum_spec_problem("bsm->b", 2) != nullptr);
-static_assert(detail::einsum_spec_problem("b m,mn->bn", 2) != nullptr);
+static_assert(detail::einsum_spec_problem("bsm,mnd->bsnd", 2) == detail::SpecProblem::none);
+static_assert(detail::einsum_spec_problem("->", 1) == detail::SpecProblem::none);
+static_assert(detail::einsum_spec_problem("bsm,mnd", 2) != detail::SpecProblem::none);
+static_assert(detail::einsum_spec_problem("bsm,mnd->bsnx", 2) != detail::SpecProblem::none);
+static_assert(detail::einsum_spec_problem("bsm,mnd->bb", 2) != detail::SpecProblem::none);
+static_assert(detail::einsum_spec_problem("bsm->b", 2) != detail::SpecProblem::none);
+static_assert(detail::einsum_spec_problem("b m,mn->bn", 2) != detail::SpecProblem::none);
 
 TEST_CASE("einsum of 150 random two-operand specs equals nested loops", "[api]") {
   std::mt19937 generator(7);

@@ -34,7 +34,7 @@ inline Range range(std::optional<int64_t> start, std::optional<int64_t> stop, in
 // something stands between them. Made implicitly at the call, so it knows the user's line.
 class Index {
  public:
-  enum class Kind : uint8_t { number, range, newaxis, ellipsis, places };  // which of them
+  enum class Kind : uint8_t { number, range, new_axis, dots, places };  // which of them
 
   // --- Implicit, so that all of them may be written
   template <std::integral T>
@@ -42,8 +42,8 @@ class Index {
       : kind_(Kind::number), number_(static_cast<int64_t>(number)), site_(site) {}
   Index(Range range, Site site = Site::here()) : kind_(Kind::range), range_(range), site_(site) {}
   Index(All, Site site = Site::here()) : kind_(Kind::range), site_(site) {}
-  Index(NewAxis, Site site = Site::here()) : kind_(Kind::newaxis), site_(site) {}
-  Index(Ellipsis, Site site = Site::here()) : kind_(Kind::ellipsis), site_(site) {}
+  Index(NewAxis, Site site = Site::here()) : kind_(Kind::new_axis), site_(site) {}
+  Index(Ellipsis, Site site = Site::here()) : kind_(Kind::dots), site_(site) {}
   Index(const Tensor& places, Site site = Site::here())
       : kind_(Kind::places), places_(places, site), site_(site) {}
   Index(const Array& places, Site site = Site::here())
@@ -78,6 +78,7 @@ Tensor Tensor::operator()(const Index& first, const More&... more) const {
 // of equal places in one write, set() takes any, the others take all.
 class GSPMD_API At {
  public:
+  // What at() makes.
   At(Operand x, std::vector<Index> indices) : x_(std::move(x)), indices_(std::move(indices)) {}
 
   Tensor get() const;  // as x(...)

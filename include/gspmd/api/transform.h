@@ -16,8 +16,8 @@ namespace gspmd {
 // What checkpoint() keeps of a function for its gradient; the rest is made again.
 struct CheckpointPolicy {
   enum class Saves : uint8_t { nothing, dots, everything };  // besides what is named
-  Saves saves = Saves::nothing;
-  std::vector<std::string> names = {};  // of values given to named()
+  Saves saves = Saves::nothing;                              // which of them
+  std::vector<std::string> names = {};                       // of values given to named()
 
   // --- As jax.checkpoint_policies
   static CheckpointPolicy nothing() { return {}; }

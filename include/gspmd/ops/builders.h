@@ -50,6 +50,7 @@ GSPMD_API std::vector<Node*> leaves(Node* value);
 GSPMD_API Node* from_leaves(Computation& c, const Shape& shape, std::span<Node* const> leaves);
 // The arrays behind a barrier: none of them is read before all are there.
 GSPMD_API std::vector<Node*> optimization_barrier(std::vector<Node*> values);
+// --- Each as HLO's op of its name; UserError as emit()
 GSPMD_API Node* convert(Node* x, DType dtype);
 GSPMD_API Node* reshape(Node* x, Dims dims);
 GSPMD_API Node* broadcast(Node* x, Dims dims,
