@@ -68,3 +68,16 @@ TEST_CASE("pools and windows give what their definition says", "[api][numpy]") {
                           .window_dilation = {2, 1, 1}});
   });
 }
+
+TEST_CASE("batch groups are convolutions of parts of the batch, one behind the other", "[api]") {
+  const Array x = random_array({DType::f64, {4, 5, 2}}, 1);
+  const Array k = random_array({DType::f64, {3, 2, 6}}, 2);
+  const char* layout = "NxC,xIO->NxC";
+  const auto grouped = [&](Tensor a, Tensor b) { return conv(a, b, layout, {.batch_groups = 2}); };
+  const auto apart = [&](Tensor a, Tensor b) {
+    return concatenate({conv(a(range(0, 2)), b(ellipsis, range(0, 3)), layout),
+                        conv(a(range(2, 4)), b(ellipsis, range(3, 6)), layout)},
+                       2);
+  };
+  CHECK(expect_close({run(grouped, x, k)}, {run(apart, x, k)}, {1e-12, 1e-12}).message == "");
+}
