@@ -30,6 +30,8 @@ const std::map<Opcode, const char*>& special_ops() {
       {Opcode::convolution, "a small kernel leaves split window dims where they are"},
       {Opcode::gather, "indices speak between the operand's shared dims and its others"},
       {Opcode::scatter, "as gather; updates and indices confer"},
+      {Opcode::cholesky, "a matrix stays whole"},
+      {Opcode::triangular_solve, "as cholesky"},
       {Opcode::sort, "a split sorted dim needs another dim that can take it"},
       {Opcode::scan, "carries have no scan dim"},
       {Opcode::rng, "nothing but wholeness goes from bounds to numbers"},

@@ -12,7 +12,7 @@ namespace gspmd {
 
 // An array that stands for an array of the function that is batched.
 struct BatchLeaf {
-  Node* node = nullptr;
+  Node* node = nullptr;  // the array
   bool batched = false;  // dim 0 counts the batch; else it is one value for all of it
 };
 

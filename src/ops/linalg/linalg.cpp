@@ -80,21 +80,22 @@ FactorRule matrix_factors(const Node& node) {
   return rule;
 }
 
-// Completion carries the batch dims, and those that count right-hand sides.
-FactorRule matrix_nest(const Node& node, CompletionMode) {
-  FactorRule rule = matrix_factors(node);
-  const auto drop_blocked = [&](std::vector<int64_t>& dims) {
-    for (int64_t& factor : dims)
-      if (rule.factors[static_cast<size_t>(factor)].kind == FactorKind::blocked)
-        factor = FactorRule::kNone;
-  };
-  for (std::vector<int64_t>& dims : rule.operands) drop_blocked(dims);
-  for (std::vector<int64_t>& dims : rule.results) drop_blocked(dims);
-  return rule;
+// Results are split along batch dims and the one that counts right-hand sides, if at all.
+Proposals matrix_forward(const Node& node, CompletionMode mode) {
+  FactorRule nest = matrix_factors(node);
+  for (int64_t& factor : nest.results[0])
+    if (nest.factors[static_cast<size_t>(factor)].kind == FactorKind::blocked)
+      factor = FactorRule::kNone;
+  Proposals proposals = nest_forward(node, mode, std::move(nest));
+  std::erase_if(proposals, [&](const ShardingProposal& proposal) {
+    return proposal.sharding.is_replicated() &&
+           !node.operand(proposal.operand)->sharding->is_replicated();
+  });
+  return proposals;
 }
 
 constexpr CompletionRules kMatrixCompletion{
-    .nest = matrix_nest, .speakers = Speakers::all, .operands_confer = true};
+    .forward = matrix_forward, .speakers = Speakers::all, .operands_confer = true};
 
 // A dense matrix inside an accumulator array.
 template <class A>
