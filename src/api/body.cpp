@@ -33,7 +33,7 @@ void OpenBody::close(const std::vector<Tensor>& results) {
   leave();
 }
 
-void OpenBody::close(const Tensor& result) {
+void OpenBody::close_scalar(const Tensor& result) {
   results_ = {node_of(result)};
   body_.computation->set_root(results_[0]);
   leave();
@@ -54,7 +54,7 @@ Computation* scalar_computation(const char* op, Site site, DType dtype,
   });
   const Tensor result = f(scalars[0], scalars[1]);  // its errors are its own
   call(op, site, [&] {
-    body->close(result);
+    body->close_scalar(result);
     const Node* root = body->results()[0];
     if (!(root->shape == Shape(dtype, {})))
       call_error("the function gives {} of two {} scalars; it has to give one {}", describe(root),

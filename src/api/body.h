@@ -22,7 +22,7 @@ class OpenBody {
   // Ends the body; its results are nodes of it.
   void close(const std::vector<Tensor>& results);
   // The same of one result, which is the root itself and no tuple of it.
-  void close(const Tensor& result);
+  void close_scalar(const Tensor& result);
 
   const std::vector<Node*>& results() const { return results_; }
   // What the body reads of the computation around it, in the order of the parameters behind its
