@@ -120,7 +120,7 @@ Expectation derivatives_on(const Mesh& mesh, Fn loss, const Array& x) {
   for (int64_t i = 0; i < x.size(); ++i) {
     double sides[2];
     for (const int side : {0, 1}) {
-      const Array moved = x.clone();
+      Array moved = x.clone();
       moved.set(i, x.at(i) + (side == 0 ? -1e-5 : 1e-5));
       sides[side] = value(moved).item();
     }

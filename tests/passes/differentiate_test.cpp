@@ -145,11 +145,11 @@ TEST_CASE("differentiate: errors name the node, the reason and the user's line",
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 ENTRY main {
   x = f32[] parameter(0)
-  ROOT y = f32[] all-reduce(x), replica_groups={}, to_apply=add, metadata={op_name="total" source_file="model.cpp" source_line=7}
+  s = f32[] all-reduce-start(x), replica_groups={}, to_apply=add
+  ROOT y = f32[] all-reduce-done(s), metadata={op_name="total" source_file="model.cpp" source_line=7}
 }
 )";
   CHECK(message_of(sum_by_device) ==
-        "all-reduce: has no gradient, but the result depends on y f32[], total (model.cpp:7) through "
-        "it; "
-        "use stop_gradient() or another operation (<hlo>:5)");
+        "all-reduce-done: has no gradient, but the result depends on y f32[], total (model.cpp:7) "
+        "through it; use stop_gradient() or another operation (<hlo>:6)");
 }

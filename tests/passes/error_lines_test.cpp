@@ -186,7 +186,7 @@ TEST_CASE("error lines: gradients", "[lines]") {
   const Fault faults[] = {
       {"has no gradient",
        entry("x = f32[] parameter(0)\n y = f32[] all-reduce(x), to_apply={ a = "
-             "f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) "
+             "f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] multiply(a, b) "
              "} //here\n ROOT z = f32[] negate(y)")},
       {"custom-call: \"y\" has no gradient",
        entry("x = f32[] parameter(0)\n y = f32[] custom-call(x), custom_call_target=\"odd\" "
