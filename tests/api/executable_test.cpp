@@ -270,7 +270,7 @@ TEST_CASE("two donated arguments of one type take over results in order", "[api]
   CHECK(aliases[1].output == Dims{1});
   CHECK(aliases[1].parameter == 1);
   for (int round = 0; round < 2; ++round) {
-    const auto [doubled, total, same] = step(a, b);
+    const auto [doubled, total, same] = step(a.clone(), b.clone());
     CHECK(values(doubled) == std::vector<double>{20, 40, 60, 80});
     CHECK(values(total) == std::vector<double>{11, 22, 33, 44});
     CHECK(values(same) == std::vector<double>{1, 2, 3, 4});
