@@ -23,7 +23,8 @@ std::unique_ptr<Module> hlo_of(const std::string& lines) {
       " d = f64[] parameter(3)\n ROOT s = pred[] compare(a, b), direction=LT }\n"
       "inner { a = f64[6] parameter(0)\n s = f64[6] sine(a)\n"
       " ROOT t = (f64[6], f64[6]) tuple(s, a) }\n"
-      "ENTRY e {\n x = f64[6] parameter(0)\n" + lines + "\n}\n");
+      "ENTRY e {\n x = f64[6] parameter(0)\n" +
+      lines + "\n}\n");
 }
 
 // Functions of f64[6] that give f64[6], by ops with rules of several kinds.
@@ -78,7 +79,8 @@ TEST_CASE("gradients through modules of HLO, also in scans, branches and checkpo
         x));
     CHECK(gradient_is_right(
         [fn](Tensor t) {
-          return sum(square(cond(sum(t) > 0., fn, [](Tensor s) { return s * 2.; }, t)));
+          return sum(square(cond(
+              sum(t) > 0., fn, [](Tensor s) { return s * 2.; }, t)));
         },
         x));
     CHECK(gradient_is_right([fn](Tensor t) { return sum(square(checkpoint(fn)(sin(t)))); }, x));
@@ -128,7 +130,8 @@ TEST_CASE("the gradient of many slices of one value holds one array of its size"
   const Array x = random_array({DType::f64, {12}}, 4);
   CHECK(derivatives_are_right(
       [](Tensor t) {
-        const Tensor a = slice_dim(t, 0, 0, 4), b = slice_dim(t, 0, 4, 8), c = slice_dim(t, 0, 6, 9);
+        const Tensor a = slice_dim(t, 0, 0, 4), b = slice_dim(t, 0, 4, 8),
+                     c = slice_dim(t, 0, 6, 9);
         return sum(sin(a * b)) + sum(square(c)) * sum(a);
       },
       x));

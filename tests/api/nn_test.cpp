@@ -166,8 +166,7 @@ TEST_CASE("cross_entropy has three reductions over the vocabulary and none of th
 
 TEST_CASE("logsumexp of rows of infinities, and its gradient", "[api]") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const Array x = Array::of<double>(
-      {3, 2}, {-kInfinity, -kInfinity, -kInfinity, 1, kInfinity, 1});
+  const Array x = Array::of<double>({3, 2}, {-kInfinity, -kInfinity, -kInfinity, 1, kInfinity, 1});
   const auto rows = [](Tensor t) { return logsumexp(t); };
   CHECK(values(run(rows, x)) == std::vector<double>{-kInfinity, 1, kInfinity});
   const Array slopes = run(grad([](Tensor t) { return sum(logsumexp(slice_dim(t, 0, 0, 2))); }), x);

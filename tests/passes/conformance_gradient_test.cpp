@@ -225,8 +225,7 @@ void check_differences(const Program& program, const std::vector<Value>& argumen
   constexpr int64_t kMost = 48;  // elements of one array, spread over it
   for (size_t n = 0; n < gradients.size(); ++n) {
     const auto p = static_cast<size_t>(program.inputs[n]->attrs.index);
-    for (int64_t i = 0; i < gradients[n].size();
-         i += ceil_div(gradients[n].size(), kMost)) {
+    for (int64_t i = 0; i < gradients[n].size(); i += ceil_div(gradients[n].size(), kMost)) {
       const auto slope = [&](Number step) {
         double sides[2];
         for (const int side : {0, 1}) {

@@ -160,7 +160,7 @@ class GSPMD_API Module {
   void set_entry(Computation* entry) { entry_ = entry; }  // a computation of this module
   Computation* find(std::string_view computation) const;  // nullptr: none of this name
   std::unique_ptr<Module> clone() const;                  // a copy with the same names and ids
-  void remove_computation(Computation* computation);  // one that nobody calls
+  void remove_computation(Computation* computation);      // one that nobody calls
   // Restores "callees first, the entry last", else in the present order. UserError on recursion.
   void sort_computations();
   // Removes computations that the entry does not reach.

@@ -19,7 +19,8 @@ Node* emit_on_arrays(const Node& node, Computation& c, const Dims& dims,
   if (node.is(Opcode::call) || node.is(Opcode::fusion))
     return call_elementwise(*node.called.at(0), operands);
   if (node.is(Opcode::tuple)) return hlo::tuple(c, std::move(operands));
-  if (node.is(Opcode::get_tuple_element)) return hlo::get_tuple_element(operands[0], node.attrs.index);
+  if (node.is(Opcode::get_tuple_element))
+    return hlo::get_tuple_element(operands[0], node.attrs.index);
   if (node.op().has(kConstantLike)) {
     Node* const scalar = emit(c, node.opcode(), {}, node.attrs, node.shape);
     return dims.empty() ? scalar : hlo::broadcast(scalar, dims, {});

@@ -61,8 +61,8 @@ Node* joined(const std::vector<Piece>& pieces) {
 // More pieces than this that overlap others are added in place.
 constexpr size_t kMostPads = 2;
 
-// Takes pads that do not overlap out of `given` and puts one array for each such set in; where there
-// would be many sets, the pieces of all but one are returned.
+// Takes pads that do not overlap out of `given` and puts one array for each such set in; where
+// there would be many sets, the pieces of all but one are returned.
 std::vector<Piece> join_pieces(Nodes& given) {
   std::vector<Piece> pieces;
   Nodes rest;

@@ -1,5 +1,4 @@
 #include "ops/linalg/fft.h"
-#include "ops/linalg/gradient.h"
 
 #include "gspmd/base/error.h"
 #include "ops/common/batch.h"
@@ -7,6 +6,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/number_types.h"
+#include "ops/linalg/gradient.h"
 #include "ops/rows.h"
 
 namespace gspmd {

@@ -121,8 +121,8 @@ Node* cholesky_form(Node& node) {
   if (node.attrs.triangular->lower) return nullptr;
   Attributes attrs = node.attrs;
   attrs.triangular->lower = true;
-  Node* const lower =
-      emit(node.parent(), Opcode::cholesky, {conjugated(matrix_transposed(node.operand(0)))}, attrs);
+  Node* const lower = emit(node.parent(), Opcode::cholesky,
+                           {conjugated(matrix_transposed(node.operand(0)))}, attrs);
   return conjugated(matrix_transposed(lower));
 }
 
