@@ -91,6 +91,14 @@ std::optional<Partitioned> partition_get_dimension_size(PartitionContext& spmd, 
                      Sharding::replicated()};
 }
 
+// A size is one for all.
+std::vector<BatchLeaf> batch_get_dimension_size(BatchContext& context, const Node& node) {
+  Attributes attrs = node.attrs;
+  attrs.dimensions = behind_batch(attrs.dimensions);
+  Node* const x = operand_leaf(context, node, 0).node;
+  return {{emit(x->parent(), node.opcode(), {x}, std::move(attrs), node.shape), false}};
+}
+
 // Sizes are the full ones: both give their operand's elements in order. Sizes have no derivative.
 std::vector<Node*> resized_gradient(Node& node, Node* cotangent) {
   std::vector<Node*> result(node.operands().size(), nullptr);
