@@ -82,8 +82,23 @@ Node* polynomial(Node* x, std::span<const double> coefficients) {
   return value;
 }
 
+// y with erfc(y) = 1 - |x|, from a guess of at least 4: a fixed point of the asymptotic series of
+// erfc, each step of which is some 1 / (2 y^2) as far off as the last.
+Node* inverse_far_out(Node* x, Node* guess) {
+  static constexpr std::array<double, 7> kSeries{10395. / 64, -945. / 32, 105. / 16, -15. / 8,
+                                                 3. / 4,      -1. / 2,    1};
+  Node* rest = add(hlo::unary(Opcode::negate, absolute(x)), 1);
+  Node* y = guess;
+  for (int step = 0; step < 6; ++step) {
+    Node* series = polynomial(divide(splat_like(y, 1), multiply(y, y)), kSeries);
+    Node* scaled = divide(multiply(multiply(rest, y), std::sqrt(std::numbers::pi)), series);
+    y = hlo::unary(Opcode::sqrt, hlo::unary(Opcode::negate, hlo::unary(Opcode::log, scaled)));
+  }
+  return y;
+}
+
 // M. Giles, "Approximating the erfinv function" (2010): good to f32; f64 by two steps of Newton's
-// method behind it.
+// method behind it where erf is steep, and by its series where it is flat.
 Node* inverse_of_erf(Node* x) {
   static constexpr std::array<double, 9> kMiddle{2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
                                                  -4.39150654e-06, 0.00021858087,  -0.00125372503,
@@ -99,14 +114,16 @@ Node* inverse_of_erf(Node* x) {
   Node* tails = polynomial(add(hlo::unary(Opcode::sqrt, w), -3), kTails);
   Node* y = multiply(x, hlo::select(compare(w, 5, Direction::lt), middle, tails));
   if (x->shape.dtype == DType::f64) {
+    Node* far = inverse_far_out(x, hlo::binary(Opcode::maximum, absolute(y), splat_like(y, 4)));
+    Node* is_flat = compare(w, 21, Direction::gt);  // |y| > 4.4
+    y = hlo::select(is_flat, multiply(hlo::unary(Opcode::sign, x), far), y);
     for (int step = 0; step < 2; ++step) {
       Node* slope =
           multiply(hlo::unary(Opcode::exponential, hlo::unary(Opcode::negate, multiply(y, y))),
                    2 / std::sqrt(std::numbers::pi));
-      // Far out, where erf is flat, its rounding would move y further than the fit is off.
-      Node* steep = compare(slope, 1e-9, Direction::gt);
+      // Where erf is flat, its rounding would move y further than it is off.
       Node* better = subtract(y, divide(subtract(hlo::unary(Opcode::erf, y), x), slope));
-      y = hlo::select(steep, better, y);
+      y = hlo::select(is_flat, y, better);
     }
   }
   const double infinity = std::numeric_limits<double>::infinity();
