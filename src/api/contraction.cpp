@@ -175,7 +175,7 @@ Order greedy_order(std::vector<Labels> values, const Labels& result, const Label
         least = cost;
         best = {open[i], open[j]};
       }
-    const auto [a, b] = best;
+    const size_t a = best.first, b = best.second;
     values.push_back(product_labels(values[a], values[b], others_of(values, open, a, b, result)));
     std::erase_if(open, [&](size_t value) { return value == a || value == b; });
     open.push_back(values.size() - 1);
@@ -199,7 +199,8 @@ double contraction_cost(const std::vector<Labels>& operands, const Labels& resul
   std::vector<size_t> open(values.size());
   std::iota(open.begin(), open.end(), size_t(0));
   double cost = 0;
-  for (const auto& [a, b] : order) {
+  for (const std::pair<size_t, size_t>& pair : order) {
+    const size_t a = pair.first, b = pair.second;
     cost += cost_of(values[a], values[b], sizes);
     values.push_back(product_labels(values[a], values[b], others_of(values, open, a, b, result)));
     std::erase_if(open, [&](size_t value) { return value == a || value == b; });
