@@ -3,7 +3,7 @@
 // them. One JSON object per line, the last with medians and ratios.
 //   transformer_step [--steps 7] [--layers 4] [--d 512] [--ff 2048] [--heads 8] [--seq 256]
 //   [--batch 8]
-//                    [--vocab 8192] [--threads 2] [--recipe 2d]
+//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "examples/peak.h"
-#include "models/trainer.h"
+#include "models/transformer_run.h"
 
 namespace {
 
@@ -23,6 +23,7 @@ struct BenchOptions {
   int64_t layers = 4, d = 512, ff = 2048, heads = 8, seq = 256, batch = 8, vocab = 8192;
   int threads = 2;
   std::string recipe = "2d";
+  bool bf16 = false;
 };
 
 models::TransformerConfig config_of(const BenchOptions& options) {
@@ -39,8 +40,10 @@ models::TransformerConfig config_of(const BenchOptions& options) {
   return config;
 }
 
-std::unique_ptr<models::Trainer> trainer_on(const Mesh& mesh, const BenchOptions& options) {
-  models::TrainerOptions trainer;
+std::unique_ptr<models::Trainer> trainer_on(const Mesh& mesh, const BenchOptions& options,
+                                            DType compute = DType::f32) {
+  models::TransformerRun trainer;
+  trainer.precision.compute = compute;
   trainer.config = config_of(options);
   trainer.mesh = mesh;
   trainer.layout = models::layout_of_recipe(options.recipe, mesh);
@@ -49,9 +52,9 @@ std::unique_ptr<models::Trainer> trainer_on(const Mesh& mesh, const BenchOptions
   return models::make_trainer(trainer);
 }
 
-double timed_step(models::Trainer& trainer, const models::Batch& batch) {
+double timed_step(models::Trainer& trainer, const models::Leaves<Array>& batch) {
   const auto start = std::chrono::steady_clock::now();
-  trainer.step(batch.tokens, batch.labels, 1e-3);
+  trainer.step(batch, 1e-3);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -64,7 +67,7 @@ void measure(const BenchOptions& options) {
   const Mesh mesh{{"data", 2}, {"model", 4}};
   const auto single = trainer_on(Mesh(), options);
   const auto sharded = trainer_on(mesh, options);
-  const models::Batch batch = models::random_batch(config_of(options), options.batch, 1);
+  const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
   const double gflop = models::training_flops(config_of(options), options.batch) * 1e-9;
   std::vector<double> single_seconds, mesh_seconds, peaks, percents, ratios;
   for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
@@ -89,6 +92,30 @@ void measure(const BenchOptions& options) {
       median(peaks), gflop / median(single_seconds), median(percents), median(ratios));
 }
 
+// Steps in f32 and in bf16 in turn, on one device and on the mesh.
+void measure_bf16(const BenchOptions& options) {
+  const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
+  for (const Mesh& mesh : {Mesh(), Mesh{{"data", 2}, {"model", 4}}}) {
+    const auto wide = trainer_on(mesh, options);
+    const auto narrow = trainer_on(mesh, options, DType::bf16);
+    std::vector<double> f32_seconds, bf16_seconds, ratios;
+    for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
+      const double f32 = timed_step(*wide, batch);
+      const double bf16 = timed_step(*narrow, batch);
+      if (i < options.warm_up) continue;
+      f32_seconds.push_back(f32);
+      bf16_seconds.push_back(bf16);
+      ratios.push_back(bf16 / f32);
+    }
+    fmt::print(
+        "{{\"devices\":{},\"threads\":{},\"f32_ms_median\":{:.1f},\"bf16_ms_median\":{:.1f},"
+        "\"bf16_to_f32\":{:.3f}}}\n",
+        mesh.num_devices(), options.threads, median(f32_seconds) * 1e3, median(bf16_seconds) * 1e3,
+        median(ratios));
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -104,9 +131,10 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.vocab);
   app.add_option("--threads", options.threads);
   app.add_option("--recipe", options.recipe);
+  app.add_flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
   CLI11_PARSE(app, argc, argv);
   try {
-    measure(options);
+    options.bf16 ? measure_bf16(options) : measure(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

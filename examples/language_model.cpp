@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kTemperature = 0.8;
 
-CompileOptions inference_options(const models::TrainerOptions& options, const char* name,
+CompileOptions inference_options(const models::TransformerRun& options, const char* name,
                                  std::vector<std::string> arguments) {
   CompileOptions compile;
   compile.mesh = options.mesh;
@@ -56,7 +56,7 @@ int64_t draw(const std::vector<double>& scores, double random) {
 
 }  // namespace
 
-double heldout_loss(const models::TrainerOptions& options, const Params& params,
+double heldout_loss(const models::TransformerRun& options, const Params& params,
                     const std::string& text) {
   const models::Transformer model(options.config, options.mesh, options.layout);
   const int64_t batch = options.batch, seq = options.config.seq, vocab = options.config.vocab;
@@ -92,7 +92,7 @@ double heldout_loss(const models::TrainerOptions& options, const Params& params,
   return total / double(text.size());
 }
 
-std::string generate(const models::TrainerOptions& options, const Params& params,
+std::string generate(const models::TransformerRun& options, const Params& params,
                      const std::string& prompt, int64_t count, uint32_t seed) {
   const models::Transformer model(options.config, options.mesh, options.layout);
   const int64_t seq = options.config.seq, vocab = options.config.vocab;

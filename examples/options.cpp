@@ -18,14 +18,15 @@ struct Choice {
   T value;
 };
 
-constexpr Choice<models::Optimizer> kOptimizers[] = {{"sgd", models::Optimizer::sgd},
-                                                     {"adam", models::Optimizer::adam},
-                                                     {"adamw", models::Optimizer::adamw}};
 constexpr Choice<models::Norm> kNorms[] = {{"rms", models::Norm::rms},
                                            {"layer", models::Norm::layer}};
 constexpr Choice<models::Positions> kPositions[] = {{"learned", models::Positions::learned},
                                                     {"none", models::Positions::none}};
 constexpr Choice<DType> kDTypes[] = {{"f32", DType::f32}, {"f64", DType::f64}};
+constexpr Choice<DType> kComputeTypes[] = {
+    {"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
+// Gradients of f16 below 6e-8 would be 0.
+constexpr double kHalfLossScale = 1024;
 
 template <class T, size_t N>
 T choose(const char* option, const std::string& given, const Choice<T> (&choices)[N]) {
@@ -53,7 +54,9 @@ void declare_model(CLI::App& app, TrainOptions& o) {
   app.add_option("--norm", o.norm, "rms or layer")->capture_default_str();
   app.add_flag("--bias", o.bias, "biases in the feed-forward part and the norms");
   app.add_option("--positions", o.positions, "learned or none")->capture_default_str();
-  app.add_option("--dtype", o.dtype, "f32 or f64")->capture_default_str();
+  app.add_option("--dtype", o.dtype, "f32 or f64: of the weights")->capture_default_str();
+  app.add_option("--compute", o.compute,
+                 "f32, bf16 or f16: what loss and gradients are computed in (default: dtype)");
   app.add_flag(
       "--exact", o.exact,
       "integer-preserving form: loss and gradients of fixed weights, bitwise equal on every mesh");
@@ -70,7 +73,8 @@ void declare_training(CLI::App& app, TrainOptions& o) {
   app.add_option("--batch", o.batch, "windows per step")->check(size)->capture_default_str();
   app.add_option("--steps", o.steps, "training steps")->check(size)->capture_default_str();
   app.add_option("--lr", o.lr, "highest learning rate")->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "sgd, adam or adamw (weight decay 0.1)")
+  app.add_option("--optimizer", o.optimizer,
+                 fmt::format("{}", fmt::join(models::optimizer_names(), "|")))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of weights, batches and sample")->capture_default_str();
   app.add_option("--threads", o.threads, "worker threads; 0: the machine's cores")
@@ -139,14 +143,28 @@ Mesh parse_mesh(const std::string& text) {
   return Mesh(axes);
 }
 
-models::TrainerOptions trainer_options(const TrainOptions& o) {
+namespace {
+
+models::OptimizerOptions optimizer_options(const TrainOptions& o) {
+  models::OptimizerOptions result;
+  const std::vector<std::string>& names = models::optimizer_names();
+  if (std::find(names.begin(), names.end(), o.optimizer) == names.end())
+    user_error("--optimizer: there is no \"{}\"; choose one of {}", o.optimizer,
+               fmt::join(names, ", "));
+  result.kind = models::optimizer_of_name(o.optimizer);
+  result.weight_decay = result.kind == models::Optimizer::adamw ? 0.1 : 0;
+  return result;
+}
+
+}  // namespace
+
+models::TransformerRun trainer_options(const TrainOptions& o) {
   if (!(o.lr >= 0 && std::isfinite(o.lr)))
     user_error("--lr: {} is no learning rate; give a number that is 0 or more", o.lr);
-  models::TrainerOptions result;
+  models::TransformerRun result;
   result.mesh = parse_mesh(o.mesh);
   result.layout = models::layout_of_recipe(o.recipe, result.mesh);
-  result.optimizer = choose("optimizer", o.optimizer, kOptimizers);
-  result.weight_decay = result.optimizer == models::Optimizer::adamw ? 0.1 : 0;
+  result.optimizer = optimizer_options(o);
   result.batch = o.batch;
   result.seed = o.seed;
   result.threads = o.threads;
@@ -162,6 +180,13 @@ models::TrainerOptions trainer_options(const TrainOptions& o) {
   config.form = o.exact ? models::Form::exact : models::Form::standard;
   config.dtype = choose("dtype", o.dtype, kDTypes);
   models::check(config);
+  if (!o.compute.empty()) {
+    result.precision.compute = choose("compute", o.compute, kComputeTypes);
+    if (config.dtype != DType::f32)
+      user_error("--compute: {} goes with weights of f32, not of {}", o.compute, o.dtype);
+    if (o.exact) user_error("--compute: the exact form is computed in the weights' dtype");
+    if (result.precision.compute == DType::f16) result.precision.loss_scale = kHalfLossScale;
+  }
   return result;
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "models/trainer.h"
+#include "models/transformer_run.h"
 
 namespace gspmd::examples {
 
@@ -16,6 +16,7 @@ struct TrainOptions {
   std::string norm = "rms";
   std::string positions = "learned";
   std::string dtype = "f32";
+  std::string compute;  // empty: dtype
   int64_t layers = 2;
   int64_t d_model = 256;
   int64_t d_ff = 1024;
@@ -47,7 +48,7 @@ bool parse_options(int argc, const char* const* argv, TrainOptions& options, int
 Mesh parse_mesh(const std::string& text);
 
 // What the options say, checked. UserError with the way out.
-models::TrainerOptions trainer_options(const TrainOptions& options);
+models::TransformerRun trainer_options(const TrainOptions& options);
 
 // Learning rate of step 0, 1, ...: linear warm-up over a tenth of the steps (at most 60), then a
 // cosine down to a tenth.

@@ -16,6 +16,7 @@ namespace {
 std::map<std::string, std::string> describe(const TrainOptions& o, const Corpus& corpus) {
   return {{"batch", fmt::format("{}", o.batch)},
           {"bias", o.bias ? "true" : "false"},
+          {"compute", o.compute.empty() ? o.dtype : o.compute},
           {"d-ff", fmt::format("{}", o.d_ff)},
           {"d-model", fmt::format("{}", o.d_model)},
           {"dtype", o.dtype},

@@ -33,7 +33,7 @@ double median(std::vector<double> values) {
 
 // Bytes that parameters, optimizer slots and the activations of one device would take, from the
 // sizes alone and in floating point: no size overflows it.
-double estimated_bytes(const models::TrainerOptions& o) {
+double estimated_bytes(const models::TransformerRun& o) {
   const models::TransformerConfig& c = o.config;
   const double tokens = double(o.batch) * double(c.seq);
   const double m = double(c.model), h = double(c.hidden);
@@ -48,7 +48,7 @@ double estimated_bytes(const models::TrainerOptions& o) {
          devices * 1024;
 }
 
-void check_memory(const models::TrainerOptions& options) {
+void check_memory(const models::TransformerRun& options) {
   const double needed = estimated_bytes(options);
   const double available = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGE_SIZE));
   if (needed <= available) return;
@@ -58,23 +58,30 @@ void check_memory(const models::TrainerOptions& options) {
       needed * 1e-9, available * 1e-9);
 }
 
-models::Batch workload_of_step(const TrainOptions& options, const models::TransformerConfig& config,
-                               const Corpus& corpus, int64_t step) {
+models::Leaves<Array> workload_of_step(const TrainOptions& options,
+                                       const models::TransformerConfig& config,
+                                       const Corpus& corpus, int64_t step) {
   if (options.exact) {
     const uint32_t seed = options.seed + static_cast<uint32_t>(step) * 7919u;
     return models::random_batch(config, options.batch, seed);
   }
   const TokenBatch batch =
       random_windows(corpus.train, options.batch, options.seq, options.seed, step);
-  return {batch.tokens, batch.labels};
+  return {{"tokens", batch.tokens}, {"labels", batch.labels}};
+}
+
+// How far losses of 20 steps may be apart: some roundings of the type they are computed in.
+double check_tolerance(const models::TransformerRun& options) {
+  if (options.config.dtype == DType::f64) return 1e-10;
+  return options.precision.compute == DType::f32 ? 2e-4 : 2e-2;
 }
 
 // The single-device program beside the mesh, and how far they are apart.
 class Check {
  public:
-  Check(const TrainOptions& options, const models::TrainerOptions& trainer)
-      : options_(options), tolerance_(options.dtype == "f64" ? 1e-10 : 2e-4) {
-    models::TrainerOptions single = trainer;
+  Check(const TrainOptions& options, const models::TransformerRun& trainer)
+      : options_(options), tolerance_(check_tolerance(trainer)) {
+    models::TransformerRun single = trainer;
     single.mesh = Mesh();
     single.layout = {};
     trainer_ = models::make_trainer(single);
@@ -82,9 +89,9 @@ class Check {
 
   models::Trainer& trainer() { return *trainer_; }
   // Returns the single-device loss of the same step.
-  double compare(const models::Batch& work, double lr, int64_t step, double loss,
+  double compare(const models::Leaves<Array>& work, double lr, int64_t step, double loss,
                  const models::Trainer& mesh) {
-    const double reference = trainer_->step(work.tokens, work.labels, lr);
+    const double reference = trainer_->step(work, lr).loss;
     const bool same_bits = loss == reference || (std::isnan(loss) && std::isnan(reference));
     const double difference =
         same_bits ? 0 : std::abs(loss - reference) / std::max(std::abs(reference), 1e-30);
@@ -102,18 +109,16 @@ class Check {
   bool passed() const { return passed_; }
 
  private:
-  bool is_exact_step(const models::Batch& work) const {
+  bool is_exact_step(const models::Leaves<Array>& work) const {
     std::vector<Array> arguments;
-    for_each_leaf(trainer_->params(),
-                  [&](const std::string&, const Array& leaf) { arguments.push_back(leaf); });
-    arguments.push_back(work.tokens);
-    arguments.push_back(work.labels);
+    for (const auto& [path, leaf] : trainer_->params()) arguments.push_back(leaf);
+    for (const auto& [path, leaf] : work) arguments.push_back(leaf);
     return is_exact(trainer_->executable().traced(), arguments);
   }
   bool equal_gradients(const models::Trainer& mesh) const {
-    const std::vector<Array> ours = mesh.gradients(), reference = trainer_->gradients();
+    const models::Leaves<Array>&ours = mesh.gradients(), &reference = trainer_->gradients();
     for (size_t i = 0; i < reference.size(); ++i) {
-      if (!bitwise_equal(ours[i], reference[i])) return false;
+      if (!bitwise_equal(ours[i].second, reference[i].second)) return false;
     }
     return true;
   }
@@ -126,7 +131,7 @@ class Check {
 };
 
 // All steps that are left; returns their seconds.
-std::vector<double> train(const TrainOptions& options, const models::TrainerOptions& settings,
+std::vector<double> train(const TrainOptions& options, const models::TransformerRun& settings,
                           const Corpus& corpus, models::Trainer& trainer, Check* check,
                           RunCheckpoints& checkpoints, Reporter& reporter) {
   std::vector<double> seconds;
@@ -134,14 +139,14 @@ std::vector<double> train(const TrainOptions& options, const models::TrainerOpti
   if (first > 0) reporter.resumed(first);
   if (first == 0) checkpoints.save(trainer, 0);
   for (int64_t step = first; step < options.steps; ++step) {
-    const models::Batch work = workload_of_step(options, settings.config, corpus, step);
+    const models::Leaves<Array> work = workload_of_step(options, settings.config, corpus, step);
     const double lr = learning_rate(options, step);
     if (step + 1 == options.steps && !options.trace.empty())
       trainer.executable().trace(options.trace);
     const double start = seconds_now();
     StepReport report;
     report.step = step + 1;
-    report.loss = trainer.step(work.tokens, work.labels, lr);
+    report.loss = trainer.step(work, lr).loss;
     report.seconds = seconds_now() - start;
     if (check) report.reference_loss = check->compare(work, lr, step + 1, report.loss, trainer);
     seconds.push_back(report.seconds);
@@ -151,7 +156,7 @@ std::vector<double> train(const TrainOptions& options, const models::TrainerOpti
   return seconds;
 }
 
-void add_language_results(const TrainOptions& options, const models::TrainerOptions& settings,
+void add_language_results(const TrainOptions& options, const models::TransformerRun& settings,
                           const Corpus& corpus, const Params& params, RunReport& report) {
   if (!options.exact) {
     report.heldout_loss = heldout_loss(settings, params, corpus.heldout);
@@ -167,7 +172,7 @@ void add_language_results(const TrainOptions& options, const models::TrainerOpti
 }
 
 int run(const TrainOptions& options) {
-  const models::TrainerOptions settings = trainer_options(options);
+  const models::TransformerRun settings = trainer_options(options);
   const Corpus corpus =
       options.text.empty() ? load_default_text(options.seq) : load_file(options.text, options.seq);
   check_memory(settings);
@@ -202,7 +207,8 @@ int run(const TrainOptions& options) {
     report.max_check_difference = check->worst();
     report.check_passed = check->passed();
   }
-  add_language_results(options, settings, corpus, trainer->params(), report);
+  add_language_results(options, settings, corpus,
+                       models::transformer_params(settings.config, trainer->params()), report);
   reporter.finish(report);
   return report.check_passed ? 0 : 1;
 }

@@ -1,44 +1,130 @@
 #include "models/trainer.h"
 
-#include <cmath>
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
 namespace gspmd::models {
 namespace {
 
-CompileOptions compile_options(const TrainerOptions& options, std::vector<int64_t> donate,
-                               std::vector<std::string> names) {
+constexpr int64_t kSeedStep = 0x3c6ef372;  // from one microbatch's seed to the next
+
+bool counts_rows(const Shape& shape) { return shape.rank() > 0; }
+
+std::vector<std::string> names_of_arguments() {
+  return {"params", "state", "model_state", "batch", ""};
+}
+
+// What the model says, its leaves as one list each: the scalar first, as value_and_grad wants it.
+using Said = std::tuple<Tensor, Leaves<Tensor>, Leaves<Tensor>>;
+
+// The objective as a function of the parameters and the rows of a batch. The state is caught: it
+// keeps its dtype whatever the step is computed in.
+class TracedModel {
+ public:
+  TracedModel(const Model& model, Leaves<Tensor> state) : model_(model), state_(std::move(state)) {}
+  Said operator()(const Leaves<Tensor>& params, const Leaves<Tensor>& batch) const {
+    Objective said = model_.objective(params, state_, batch);
+    return {said.loss, std::move(said.metrics), std::move(said.state)};
+  }
+
+ private:
+  const Model& model_;
+  Leaves<Tensor> state_;
+};
+
+struct LossAndGradients {
+  Tensor loss;
+  Leaves<Tensor> metrics, model_state, gradients;
+};
+
+// The leaves of a batch for accumulate_gradients: scalars become a number per microbatch, and
+// integers, which are seeds, one of their own.
+Leaves<Tensor> with_rows(const Leaves<Tensor>& batch, int64_t microbatches) {
+  return map_tree(batch, [&](const std::string&, const Tensor& leaf) {
+    if (counts_rows(leaf.shape())) return leaf;
+    const Tensor each = broadcast_to(leaf, {microbatches});
+    if (!is_integer(leaf.dtype())) return each;
+    return each + iota(each.shape(), 0) * kSeedStep;
+  });
+}
+
+// The mean of what microbatches said, stacked; of integers the last.
+Leaves<Tensor> mean_of_parts(const Leaves<Tensor>& stacked) {
+  return map_tree(stacked, [](const std::string&, const Tensor& leaf) {
+    if (is_floating(leaf.dtype())) return mean(leaf, {.axes = 0});
+    const int64_t n = leaf.dim(0);
+    return squeeze(slice_dim(leaf, 0, n - 1, n), 0);
+  });
+}
+
+LossAndGradients accumulated(const TrainerOptions& o, const TracedModel& objective,
+                             const Leaves<Tensor>& params, const Leaves<Tensor>& batch) {
+  if (batch.empty()) user_error("trainer: a model without a batch has no microbatches");
+  const Leaves<Shape> shapes =
+      map_tree(batch, [](const std::string&, const Tensor& leaf) { return leaf.shape(); });
+  const auto part = [&](const Leaves<Tensor>& p, const Leaves<Tensor>& rows) {
+    Leaves<Tensor> given = rows;
+    for (size_t i = 0; i < given.size(); ++i)
+      if (!counts_rows(shapes[i].second)) given[i].second = squeeze(given[i].second, 0);
+    Said said = at_precision(objective, o.precision)(p, given);
+    std::get<0>(said) = std::get<0>(said) * o.precision.loss_scale;
+    return said;
+  };
+  auto [said, gradients] = accumulate_gradients(part, params, with_rows(batch, o.microbatches),
+                                                {.microbatches = o.microbatches});
+  const auto& [metrics, state] = said.second;
+  const auto unscaled = [&](const std::string&, const Tensor& g) {
+    return g / o.precision.loss_scale;
+  };
+  return {said.first / o.precision.loss_scale, mean_of_parts(metrics), mean_of_parts(state),
+          map_tree(gradients, unscaled)};
+}
+
+LossAndGradients loss_and_gradients(const TrainerOptions& o, const Leaves<Tensor>& params,
+                                    const Leaves<Tensor>& model_state,
+                                    const Leaves<Tensor>& batch) {
+  const TracedModel objective(*o.model, model_state);
+  if (o.microbatches > 1) return accumulated(o, objective, params, batch);
+  auto [said, gradients] = value_and_grad(objective, o.precision)(params, batch);
+  return {std::get<0>(said), std::get<1>(said), std::get<2>(said), std::move(gradients)};
+}
+
+DType rate_dtype(const Leaves<Shape>& params) {
+  for (const auto& [path, shape] : params)
+    if (shape.dtype == DType::f64) return DType::f64;
+  return DType::f32;
+}
+
+CompileOptions compile_options(const TrainerOptions& options, const char* name,
+                               std::vector<std::string> arguments) {
   CompileOptions compile;
   compile.mesh = options.mesh;
-  compile.donate = std::move(donate);
-  compile.argument_names = std::move(names);
-  compile.name = "train_step";
+  compile.argument_names = std::move(arguments);
+  compile.name = name;
   compile.threads = options.threads;
   compile.prepare = options.prepare;
   compile.memory_limit = options.memory_limit;
   return compile;
 }
 
-Dims token_dims(const TrainerOptions& options) { return {options.batch, options.config.seq}; }
-
-template <class Params>
-SgdOptions update_options(const Sgd<Params>&, const TrainerOptions& options, const Tensor& lr) {
-  return {.lr = lr, .momentum = options.momentum, .weight_decay = options.weight_decay};
-}
-template <class State>
-AdamOptions update_options(const State&, const TrainerOptions& options, const Tensor& lr) {
-  return {
-      .lr = lr, .beta2 = options.beta2, .eps = options.eps, .weight_decay = options.weight_decay};
+const TrainerOptions& checked(const TrainerOptions& o) {
+  if (!o.model) user_error("trainer: there is no model; give one in TrainerOptions::model");
+  if (o.batch < 1) user_error("trainer: the batch is {}; it must be at least 1", o.batch);
+  if (o.microbatches < 1 || o.batch % o.microbatches != 0)
+    user_error("trainer: {} microbatches do not divide the batch of {}", o.microbatches, o.batch);
+  return o;
 }
 
-// What a checkpoint holds beside the parameters: the optimizer's slots, or nothing.
-template <class State>
-struct TrainingState {
-  TransformerParams<Array> params;
-  State state;
+Leaves<Array> zeros_of(const Leaves<Shape>& shapes) {
+  return map_tree(shapes, [](const std::string&, const Shape& shape) { return Array(shape); });
+}
+
+// What a checkpoint holds.
+struct Saved {
+  Leaves<Array> params, state, model_state;
   int64_t step = 0;
-  GSPMD_FIELDS(params, state, step)
+  GSPMD_FIELDS(params, state, model_state, step)
 };
 
 // Every leaf goes where the step's argument of the same path lies.
@@ -51,163 +137,112 @@ LoadOptions load_options(const ExecutableBase& step) {
   return options;
 }
 
-template <template <class> class State>
-class UpdatingTrainer : public Trainer {
-  using Params = TransformerParams<Array>;
-
- public:
-  explicit UpdatingTrainer(const TrainerOptions& options)
-      : options_(options),
-        params_(options.prepare ? initial_parameters(options.config, options.seed) : Params()),
-        state_(State<Params>::zeros_like(params_)),
-        step_(compile_step(options)) {}
-
-  double step(const Array& tokens, const Array& labels, double lr) override {
-    const Array rate = Array::full(Shape(options_.config.dtype, {}), lr);
-    Array loss;
-    std::tie(params_, state_, loss) = step_(params_, state_, tokens, labels, rate);
-    return loss.item();
-  }
-  const ExecutableBase& executable() const override { return step_; }
-  const TransformerParams<Array>& params() const override { return params_; }
-  void save(Checkpoints& checkpoints, int64_t step,
-            const std::map<std::string, std::string>& metadata) const override {
-    checkpoints.save(step, Saved{params_, state_, step}, metadata);
-  }
-  std::optional<int64_t> restore(Checkpoints& checkpoints) override {
-    Saved saved{params_, state_};
-    const std::optional<int64_t> step = checkpoints.restore(saved, load_options(step_));
-    params_ = saved.params;
-    state_ = saved.state;
-    return step;
-  }
-
- private:
-  using Saved = TrainingState<State<Params>>;
-  using Result = std::tuple<Params, State<Params>, Array>;
-  using Step = Executable<Result, Params, State<Params>, Array, Array, Array>;
-
-  static Step compile_step(const TrainerOptions& options) {
-    const Transformer model(options.config, options.mesh, options.layout);
-    auto train_step = [model, options](TransformerParams<Tensor> params,
-                                       State<TransformerParams<Tensor>> state, Tensor tokens,
-                                       Tensor labels, Tensor lr) {
-      auto loss = [&model](const auto&... args) { return model.loss(args...); };
-      auto [value, grads] = value_and_grad(loss)(params, tokens, labels);
-      auto [new_params, new_state] =
-          state.update(params, grads, update_options(state, options, lr));
-      return std::tuple{new_params, new_state, value};
-    };
-    const TransformerParams<Shape> params = parameter_shapes(options.config);
-    const auto state = State<TransformerParams<Shape>>::zeros_like(params);
-    const Shape tokens(DType::s32, token_dims(options));
-    return compile(train_step,
-                   compile_options(options, {0, 1}, {"params", "state", "tokens", "labels", "lr"}),
-                   params, state, tokens, tokens, Shape(options.config.dtype, {}));
-  }
-
-  TrainerOptions options_;
-  Params params_;
-  State<Params> state_;
-  Step step_;
-};
-
-class ExactTrainer : public Trainer {
-  using Params = TransformerParams<Array>;
-
- public:
-  explicit ExactTrainer(const TrainerOptions& options)
-      : params_(options.prepare ? initial_parameters(options.config, options.seed) : Params()),
-        step_(compile_step(options)) {}
-
-  double step(const Array& tokens, const Array& labels, double /*lr*/) override {
-    Array loss;
-    std::tie(loss, gradients_) = step_(params_, tokens, labels);
-    return loss.item();
-  }
-  const ExecutableBase& executable() const override { return step_; }
-  const TransformerParams<Array>& params() const override { return params_; }
-  void save(Checkpoints& checkpoints, int64_t step,
-            const std::map<std::string, std::string>& metadata) const override {
-    checkpoints.save(step, Saved{params_, step}, metadata);
-  }
-  std::optional<int64_t> restore(Checkpoints& checkpoints) override {
-    Saved saved{params_};
-    const std::optional<int64_t> step = checkpoints.restore(saved, load_options(step_));
-    params_ = saved.params;
-    return step;
-  }
-  std::vector<Array> gradients() const override {
-    std::vector<Array> leaves;
-    for_each_leaf(gradients_,
-                  [&](const std::string&, const Array& leaf) { leaves.push_back(leaf); });
-    return leaves;
-  }
-
- private:
-  struct Saved {
-    Params params;
-    int64_t step = 0;
-    GSPMD_FIELDS(params, step)
-  };
-  using Step = Executable<std::tuple<Array, Params>, Params, Array, Array>;
-
-  static Step compile_step(const TrainerOptions& options) {
-    const Transformer model(options.config, options.mesh, options.layout);
-    auto loss_and_gradients = [model](TransformerParams<Tensor> params, Tensor tokens,
-                                      Tensor labels) {
-      auto loss = [&model](const auto&... args) { return model.loss(args...); };
-      auto [value, grads] = value_and_grad(loss)(params, tokens, labels);
-      return std::tuple{value, grads};
-    };
-    Dims label_dims = token_dims(options);
-    label_dims.push_back(options.config.vocab);
-    return compile(loss_and_gradients, compile_options(options, {}, {"params", "tokens", "labels"}),
-                   parameter_shapes(options.config), Shape(DType::s32, token_dims(options)),
-                   Shape(options.config.dtype, label_dims));
-  }
-
-  Params params_, gradients_;
-  Step step_;
-};
-
-Array random_integers(Dims dims, int64_t below, uint32_t seed, int64_t stream) {
-  const Array uniform = random_uniform_array(Shape(DType::f64, dims), seed, stream);
-  Array values(Shape(DType::s32, std::move(dims)));
-  for (int64_t i = 0; i < values.size(); ++i) {
-    values.set(i, std::floor(uniform.at(i) * double(below)));
-  }
-  return values;
-}
-
 }  // namespace
 
-std::unique_ptr<Trainer> make_trainer(const TrainerOptions& options) {
-  check(options.config);
-  if (options.batch < 1) {
-    user_error("trainer: the batch is {}; it must be at least 1", options.batch);
-  }
-  if (options.config.form == Form::exact) return std::make_unique<ExactTrainer>(options);
-  switch (options.optimizer) {
-    case Optimizer::sgd:
-      return std::make_unique<UpdatingTrainer<Sgd>>(options);
-    case Optimizer::adam:
-      return std::make_unique<UpdatingTrainer<Adam>>(options);
-    case Optimizer::adamw:
-      return std::make_unique<UpdatingTrainer<AdamW>>(options);
-  }
-  internal_error("trainer: unknown optimizer {}", int(options.optimizer));
+Trainer::Step Trainer::compile_step(const TrainerOptions& options) {
+  checked(options);
+  const bool updates = options.optimizer.kind != Optimizer::none;
+  const auto step = [options, updates](Leaves<Tensor> params, Leaves<Tensor> state,
+                                       Leaves<Tensor> model_state, Leaves<Tensor> batch,
+                                       Leaves<Tensor> lr) {
+    LossAndGradients found = loss_and_gradients(options, params, model_state, batch);
+    if (options.clip_norm > 0)
+      found.gradients = clip_by_global_norm(found.gradients, options.clip_norm).first;
+    if (!updates)
+      return std::tuple{Leaves<Tensor>(), Leaves<Tensor>(), found.model_state,
+                        found.loss,       found.metrics,    found.gradients};
+    auto [new_params, new_state] =
+        apply_update(options.optimizer, params, found.gradients, state, lr.at(0).second);
+    return std::tuple{new_params, new_state,     found.model_state,
+                      found.loss, found.metrics, Leaves<Tensor>()};
+  };
+  const Leaves<Shape> params = options.model->parameter_shapes();
+  Leaves<Shape> rate;
+  if (updates) rate.emplace_back("lr", Shape(rate_dtype(params), {}));
+  CompileOptions compiled = compile_options(options, "train_step", names_of_arguments());
+  if (updates) compiled.donate = {0, 1, 2};
+  return compile(step, compiled, params, optimizer_state(options.optimizer, params),
+                 options.model->state_shapes(), options.model->batch_shapes(options.batch), rate);
 }
 
-Batch random_batch(const TransformerConfig& config, int64_t batch, uint32_t seed) {
-  const Array tokens = random_integers({batch, config.seq}, config.vocab, seed, 0);
-  if (config.form == Form::standard) {
-    return {tokens, random_integers({batch, config.seq}, config.vocab, seed, 1)};
+Trainer::Trainer(const TrainerOptions& options) : options_(options), step_(compile_step(options)) {
+  if (!options.prepare) return;
+  const Model& model = *options.model;
+  params_ = model.initial_parameters(options.seed);
+  state_ = zeros_of(optimizer_state(options.optimizer, model.parameter_shapes()));
+  model_state_ = model.initial_state();
+}
+
+StepResult Trainer::step(const Leaves<Array>& batch, double lr) {
+  Leaves<Array> rate, metrics;
+  if (options_.optimizer.kind != Optimizer::none)
+    rate.emplace_back("lr",
+                      Array::full(Shape(rate_dtype(options_.model->parameter_shapes()), {}), lr));
+  auto [params, state, model_state, loss, said, gradients] =
+      step_(params_, state_, model_state_, batch, rate);
+  if (!rate.empty()) {
+    params_ = std::move(params);
+    state_ = std::move(state);
   }
-  const Array digits = random_integers({batch, config.seq, config.vocab}, 3, seed, 1);
-  Array signs(Shape(config.dtype, digits.dims()));
-  for (int64_t i = 0; i < signs.size(); ++i) signs.set(i, digits.at(i) - 1);
-  return {tokens, signs};
+  model_state_ = std::move(model_state);
+  gradients_ = std::move(gradients);
+  StepResult result{loss.item(), {}};
+  for (const auto& [name, value] : said) result.metrics.emplace_back(name, value.item());
+  return result;
+}
+
+Trainer::Evaluation Trainer::evaluation() const {
+  if (!evaluate_) {
+    const auto& model = options_.model;
+    const auto sums = [model](Leaves<Tensor> params, Leaves<Tensor> state, Leaves<Tensor> batch,
+                              Tensor weight) {
+      return model->evaluate(params, state, batch, weight);
+    };
+    evaluate_ = std::make_shared<const Evaluate>(compile(
+        sums, compile_options(options_, "evaluate", {"params", "model_state", "batch", "weight"}),
+        model->parameter_shapes(), model->state_shapes(), model->batch_shapes(options_.batch),
+        Shape(DType::f32, {options_.batch})));
+  }
+  return Evaluation(*this);
+}
+
+void Trainer::Evaluation::add(const Leaves<Array>& batch, int64_t rows) {
+  const int64_t all = trainer_->options_.batch;
+  if (rows < 0 || rows > all)
+    user_error("evaluation: {} rows of a batch of {} are to count", rows, all);
+  Array weight(Shape(DType::f32, {all}));
+  for (int64_t i = 0; i < rows; ++i) weight.set(i, 1);
+  const Leaves<Array> sums =
+      (*trainer_->evaluate_)(trainer_->params_, trainer_->model_state_, batch, weight);
+  sums_.resize(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums_[i].first = sums[i].first;
+    sums_[i].second += sums[i].second.item();
+  }
+}
+
+Leaves<double> Trainer::Evaluation::averages() const {
+  const auto count = std::find_if(sums_.begin(), sums_.end(),
+                                  [](const auto& sum) { return sum.first == "count"; });
+  if (count == sums_.end()) return {};
+  Leaves<double> averages;
+  for (const auto& [name, sum] : sums_)
+    if (name != "count") averages.emplace_back(name, sum / count->second);
+  return averages;
+}
+
+void Trainer::save(Checkpoints& checkpoints, int64_t step,
+                   const std::map<std::string, std::string>& metadata) const {
+  checkpoints.save(step, Saved{params_, state_, model_state_, step}, metadata);
+}
+
+std::optional<int64_t> Trainer::restore(Checkpoints& checkpoints) {
+  Saved saved{params_, state_, model_state_};
+  const std::optional<int64_t> step = checkpoints.restore(saved, load_options(step_));
+  params_ = saved.params;
+  state_ = saved.state;
+  model_state_ = saved.model_state;
+  return step;
 }
 
 }  // namespace gspmd::models

@@ -81,6 +81,27 @@ Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x) const {
   return x + feed_forward(params, normalize(x, params.ffn_norm, params.ffn_norm_bias));
 }
 
+Tensor Transformer::all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const {
+  const auto one = [this](const BlockParams<Tensor>& params, const Tensor& t) {
+    return config_.remat ? checkpoint([this](const BlockParams<Tensor>& p, const Tensor& y) {
+      return block(p, y);
+    })(params, t)
+                         : block(params, t);
+  };
+  if (config_.scan) {
+    const NameScope scope("layers");
+    const auto step = [&](const Tensor& t, const BlockParams<Tensor>& params) {
+      return std::pair{one(params, t), Nothing{}};
+    };
+    return scan(step, x, blocks.at(0)).first;
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const NameScope scope("layer" + std::to_string(i));
+    x = one(blocks[i], x);
+  }
+  return x;
+}
+
 Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor tokens) const {
   const auto table = without_repeats({layout_.weight_vocab, layout_.weight_model}, {1, 0});
   const Tensor embedding = split(params.embedding, table);
@@ -96,10 +117,7 @@ Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor token
     const Tensor positions = split(*params.positions, {{}, layout_.norm});
     x = x + (length < config_.seq ? slice_dim(positions, 0, 0, length) : positions);
   }
-  for (size_t i = 0; i < params.blocks.size(); ++i) {
-    const NameScope scope("layer" + std::to_string(i));
-    x = block(params.blocks[i], x);
-  }
+  x = all_blocks(params.blocks, x);
   x = normalize(x, params.final_norm, params.final_norm_bias);
   const Tensor head = params.head ? split(*params.head, table) : embedding;
   return einsum("bsm,vm->bsv", x, head);
@@ -107,7 +125,9 @@ Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor token
 
 Tensor Transformer::loss(const TransformerParams<Tensor>& params, Tensor tokens,
                          Tensor labels) const {
-  const Tensor scores = logits(params, tokens);
+  Tensor scores = logits(params, tokens);
+  // Logarithms of sums over a vocabulary need more than 16 bits.
+  if (dtype_size(scores.dtype()) < 4) scores = convert(scores, DType::f32);
   if (config_.form == Form::exact) {
     return sum(scores * split(labels, {layout_.batch, {}, {}}));
   }

@@ -30,6 +30,10 @@ struct TransformerConfig {
   Head head = Head::tied;
   Form form = Form::standard;
   DType dtype = DType::f32;
+  // The blocks as one loop: `blocks` has one entry, whose leaves have the blocks in front (l).
+  bool scan = false;
+  // What a block computes is made again for its gradient; what it is given is kept.
+  bool remat = false;
 
   int64_t head_dim() const { return model / heads; }
 };
@@ -54,9 +58,9 @@ struct BlockParams {
 
 template <class T>
 struct TransformerParams {
-  T embedding;                 // v,m
-  std::optional<T> positions;  // s,m
-  std::vector<BlockParams<T>> blocks;
+  T embedding;                         // v,m
+  std::optional<T> positions;          // s,m
+  std::vector<BlockParams<T>> blocks;  // one for each, or one for all (TransformerConfig::scan)
   std::optional<T> final_norm, final_norm_bias;  // m
   std::optional<T> head;                         // v,m; absent when tied to the embedding
   GSPMD_FIELDS(embedding, positions, blocks, final_norm, final_norm_bias, head)
@@ -84,6 +88,7 @@ class Transformer {
 
  private:
   Tensor block(const BlockParams<Tensor>& params, Tensor x) const;
+  Tensor all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const;
   Tensor attention(const BlockParams<Tensor>& params, Tensor x) const;
   Tensor feed_forward(const BlockParams<Tensor>& params, Tensor x) const;
   Tensor normalize(Tensor x, const std::optional<Tensor>& scale,

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 
 #include "models/transformer.h"
 
@@ -78,6 +79,31 @@ BlockParams<Shape> block_shapes(const TransformerConfig& c) {
   return block;
 }
 
+TransformerConfig unrolled(TransformerConfig config) {
+  config.scan = false;
+  return config;
+}
+
+// The blocks' arrays one behind the other, as one block of them.
+TransformerParams<Array> stacked(TransformerParams<Array> params, const TransformerConfig& config) {
+  std::vector<std::vector<std::pair<std::string, Array>>> leaves;
+  for (const BlockParams<Array>& block : params.blocks) leaves.push_back(flatten(block));
+  size_t leaf = 0;
+  const auto joined = [&](const std::string&, const Array& first) {
+    Dims dims = first.dims();
+    dims.insert(dims.begin(), config.layers);
+    Array all(Shape(first.dtype(), dims));
+    const size_t bytes = first.bytes().size();
+    for (size_t i = 0; i < leaves.size(); ++i)
+      std::memcpy(all.bytes().data() + i * bytes, leaves[i][leaf].second.bytes().data(), bytes);
+    ++leaf;
+    return all;
+  };
+  BlockParams<Array> block = map_tree(params.blocks.at(0), joined);
+  params.blocks.assign(1, std::move(block));
+  return params;
+}
+
 }  // namespace
 
 void check(const TransformerConfig& config) {
@@ -107,7 +133,11 @@ TransformerParams<Shape> parameter_shapes(const TransformerConfig& c) {
   TransformerParams<Shape> params;
   params.embedding = shape({c.vocab, c.model});
   if (c.positions == Positions::learned) params.positions = shape({c.seq, c.model});
-  params.blocks.assign(static_cast<size_t>(c.layers), block_shapes(c));
+  params.blocks.assign(c.scan ? 1 : static_cast<size_t>(c.layers), block_shapes(c));
+  if (c.scan)
+    for_each_leaf(params.blocks[0], [&](const std::string&, Shape& leaf) {
+      leaf.dims.insert(leaf.dims.begin(), c.layers);
+    });
   if (c.form == Form::standard) {
     params.final_norm = shape({c.model});
     if (c.bias) params.final_norm_bias = shape({c.model});
@@ -117,6 +147,7 @@ TransformerParams<Shape> parameter_shapes(const TransformerConfig& c) {
 }
 
 TransformerParams<Array> initial_parameters(const TransformerConfig& config, uint32_t seed) {
+  if (config.scan) return stacked(initial_parameters(unrolled(config), seed), config);
   int64_t stream = 0;
   return map_tree(parameter_shapes(config), [&](const std::string& path, const Shape& shape) {
     return initial_value(path, shape, config, seed, stream++);

@@ -93,7 +93,9 @@ void compile_then_call() {
 //!
 //! A model has many parameters. Put them into a struct template and name the members once with
 //! `GSPMD_FIELDS`; the struct can then be an argument or a result. While tracing it holds tensors,
-//! and when you call the program it holds arrays. JAX calls such a thing a pytree.
+//! and when you call the program it holds arrays. JAX calls such a thing a pytree. Numbers and
+//! options may stand beside them, unlisted; a member with tensors that is not listed does not
+//! compile.
 
 template <class T>
 struct Affine {

@@ -66,22 +66,49 @@ void with_a_mesh() {
 //! ## A module inside a traced function
 //!
 //! `call_hlo` applies a module to tensors, so you can take a layer from JAX, write the loss here,
-//! and differentiate through both.
+//! and differentiate through both. The relu of this file is a `call` of a computation of its own;
+//! the derivative by `w1` has to go through it, and does.
 
 void a_module_inside_a_function() {
   const auto module = read_hlo(kFile);
-  const auto loss = [&](Tensor w2, Tensor w1, Tensor x) {
+  const auto loss = [&](Tensor w1, Tensor w2, Tensor x) {
     return mean(square(call_hlo(*module, {x, w1, w2}).at(0)));
   };
   const Array x = sample({16, 32}, 1), w1 = sample({32, 64}, 2), w2 = sample({64, 8}, 3);
-  const auto step = compile(value_and_grad(loss), {.mesh = {{"data", 2}, {"model", 4}}}, w2, w1, x);
-  const auto [value, gradient] = step(w2, w1, x);
-  CHECK(gradient.dims() == Dims{64, 8});
+  const CompileOptions options{.mesh = {{"data", 2}, {"model", 4}}};
+  const auto step = compile(value_and_grad<0, 1>(loss), options, w1, w2, x);
+  const auto [value, gradients] = step(w1, w2, x);
 
-  // The gradient along w2 itself: the loss is quadratic in w2, so it is twice the loss.
-  double slope = 0;
-  for (int64_t i = 0; i < w2.size(); ++i) slope += w2.at(i) * gradient.at(i);
-  CHECK(std::abs(slope / value.item() - 2) < 1e-3);
+  // Doubling w1, or w2, doubles the output: the loss is quadratic in each of them, and its
+  // gradient by one along that one itself is twice the loss.
+  const auto along = [](const Array& w, const Array& gradient) {
+    double slope = 0;
+    for (int64_t i = 0; i < w.size(); ++i) slope += w.at(i) * gradient.at(i);
+    return slope;
+  };
+  const double by_w1 = along(w1, std::get<0>(gradients)) / value.item();
+  const double by_w2 = along(w2, std::get<1>(gradients)) / value.item();
+  CHECK(std::abs(by_w1 - 2) < 1e-3);
+  CHECK(std::abs(by_w2 - 2) < 1e-3);
+  show(fmt::format("along w1 {:.3f} times the loss, along w2 {:.3f}", by_w1, by_w2));
+}
+
+//! One number of the gradient against what the loss does when that number of `w1` moves:
+
+void against_differences() {
+  const auto module = read_hlo(kFile);
+  const auto loss = [&](Tensor w1, Tensor w2, Tensor x) {
+    return mean(square(call_hlo(*module, {x, w1, w2}).at(0)));
+  };
+  const Array x = sample({16, 32}, 1), w1 = sample({32, 64}, 2), w2 = sample({64, 8}, 3);
+  const auto at = [&](double moved) {
+    Array other = w1.clone();
+    other.set(70, w1.at(70) + moved);
+    return reference_results(loss, other, w2, x)[0].item();
+  };
+  const double slope = (at(0.01) - at(-0.01)) / 0.02;
+  const double gradient = reference_results(grad(loss), w1, w2, x)[0].at(70);
+  CHECK(std::abs(gradient - slope) < 0.01 * std::abs(slope));
 }
 
 //! ## The command
@@ -125,6 +152,7 @@ int main() {
   lines_of_the_python_program();
   with_a_mesh();
   a_module_inside_a_function();
+  against_differences();
   write_and_read_again();
   mistakes_in_files();
 }

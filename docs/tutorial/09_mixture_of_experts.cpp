@@ -26,8 +26,17 @@ const Mesh mesh{{"devices", 4}};
 //! the place of a token is the number of tokens before it that chose the same expert: a product
 //! with a triangle of ones. The result `dispatch` is g,s,e,c with a one where token s of group g
 //! has place c of expert e.
+//!
+//! A choice has no derivative, so a router that only chooses would never learn. What comes back
+//! from the expert is therefore multiplied by the *gate*, the probability that the router gave to
+//! its choice: `combine` has the gate where `dispatch` has a one. Through it the loss says whether
+//! the chosen expert should have been trusted more, or less.
 
-Tensor dispatch_mask(Tensor x, Tensor router) {
+struct Routes {
+  Tensor dispatch, combine;  // g,s,e,c
+};
+
+Routes routes(Tensor x, Tensor router) {
   const Tensor scores = einsum("gsm,me->gse", x, router);
   const Tensor best = max(scores, {.axes = -1, .keep_dims = true});
   const Tensor chosen = convert(scores >= best, DType::f32);  // g,s,e
@@ -35,7 +44,8 @@ Tensor dispatch_mask(Tensor x, Tensor router) {
   const Shape square(DType::s32, {kTokens, kTokens});
   const Tensor earlier = convert(iota(square, 0) < iota(square, 1), DType::f32);  // before, after
   const Tensor place = einsum("gte,ts->gse", chosen, earlier);                    // tokens before s
-  return expand_dims(chosen, 3) * one_hot(convert(place, DType::s32), kCapacity);
+  const Tensor dispatch = expand_dims(chosen, 3) * one_hot(convert(place, DType::s32), kCapacity);
+  return {dispatch, dispatch * expand_dims(softmax(scores), 3)};
 }
 
 //! ## The layer
@@ -48,7 +58,7 @@ Tensor dispatch_mask(Tensor x, Tensor router) {
 
 Tensor experts(Tensor x, Tensor router, Tensor w_in, Tensor w_out) {
   x = mesh_split(x, mesh, {"devices", _, _});
-  const Tensor dispatch = dispatch_mask(x, router);
+  const auto [dispatch, combine] = routes(x, router);
 
   Tensor sent = named(einsum("gsec,gsm->gecm", dispatch, x), "sent");
   sent = mesh_split(sent, mesh, {"devices", _, _, _});
@@ -58,7 +68,7 @@ Tensor experts(Tensor x, Tensor router, Tensor w_in, Tensor w_out) {
   Tensor back = named(einsum("gech,ehm->gecm", hidden, w_out), "back");
   back = mesh_split(back, mesh, {_, "devices", _, _});
   back = mesh_split(back, mesh, {"devices", _, _, _});
-  return einsum("gsec,gecm->gsm", dispatch, back);
+  return einsum("gsec,gecm->gsm", combine, back);
 }
 
 auto arguments() {
@@ -128,8 +138,54 @@ void backward() {
   CHECK(backward >= 1);
 }
 
+//! ## The router learns
+//!
+//! To see the gates at work, take a layer whose router is right, and give a copy of it another
+//! router, which sends most tokens to wrong experts. Train that router alone, by what the layer
+//! should have given.
+
+void the_router_learns() {
+  const auto [x, router, w_in, w_out] = arguments();
+  const Array target =
+      compile(experts, {.mesh = mesh}, x, router, w_in, w_out)(x, router, w_in, w_out);
+  const auto loss = [](Tensor r, Tensor a, Tensor b, Tensor c, Tensor wanted) {
+    return mean(square(experts(a, r, b, c) - wanted));
+  };
+  const auto step = [&](Tensor r, Adam<Tensor> adam, Tensor a, Tensor b, Tensor c, Tensor wanted) {
+    const auto [value, gradient] = value_and_grad(loss)(r, a, b, c, wanted);
+    const auto [next, state] = adam.update(r, gradient, {.lr = 0.05});
+    return std::tuple{next, state, value};
+  };
+  // How many tokens two routers send to the same expert.
+  const auto agreement = [&, x = x](const Array& a, const Array& b) {
+    const auto count = [](Tensor t, Tensor r, Tensor s) {
+      const Tensor one = argmax(einsum("gsm,me->gse", t, r), {.axis = -1});
+      const Tensor other = argmax(einsum("gsm,me->gse", t, s), {.axis = -1});
+      return sum(convert(equal(one, other), DType::s32));
+    };
+    return static_cast<int64_t>(reference_results(count, x, a, b)[0].item());
+  };
+
+  Array learned = random_normal_array(router.shape(), 9);
+  auto adam = Adam<Array>::zeros_like(learned);
+  const auto train = compile(step, {.mesh = mesh}, learned, adam, x, w_in, w_out, target);
+  const int64_t agreed_before = agreement(learned, router);
+  Array value;
+  double first = 0;
+  for (int i = 0; i < 200; ++i) {
+    std::tie(learned, adam, value) = train(learned, adam, x, w_in, w_out, target);
+    if (i == 0) first = value.item();
+  }
+  const int64_t agreed = agreement(learned, router);
+  show(fmt::format("loss {:.1f} -> {:.1f}; tokens with the right expert: {} -> {} of {}", first,
+                   value.item(), agreed_before, agreed, kGroups * kTokens));
+  CHECK(value.item() < first / 2);
+  CHECK(agreed > agreed_before);
+}
+
 int main() {
   what_it_sends();
   it_computes_what_it_says();
   backward();
+  the_router_learns();
 }

@@ -6,7 +6,6 @@
 //! is that of [arXiv:2105.04663](https://arxiv.org/abs/2105.04663), 4.3.
 
 #include "gspmd/gspmd.h"
-#include "gspmd/ir/text.h"
 #include "gspmd/testing.h"
 #include "lesson.h"
 
@@ -15,28 +14,16 @@ using namespace gspmd;
 const Mesh mesh{{"rows", 4}};
 constexpr int64_t kRows = 30, kColumns = 16, kChannels = 4;
 
-//! ## Any HLO operation
+//! ## A convolution
 //!
-//! The C++ functions of this library do not cover all of HLO, and they need not: any operation can
-//! be written as text and called. Here is a convolution with a square window; x is b,h,w,c and the
-//! kernel h,w,c,d. `stride` makes the image smaller, and the padding keeps an odd window in the
+//! `conv` slides a window over the dims between the batch and the channels: x is b,h,w,c and the
+//! kernel h,w,c,d. Its strides make the image smaller, and the padding keeps an odd window in the
 //! middle.
 
 Tensor convolution(Tensor x, Tensor kernel, int64_t stride = 1) {
-  const int64_t size = kernel.dim(0), margin = size / 2;
-  const auto out = [&](int64_t dim) { return (dim + 2 * margin - size) / stride + 1; };
-  const Shape result(DType::f32, {x.dim(0), out(x.dim(1)), out(x.dim(2)), kernel.dim(3)});
-  const std::string text = fmt::format(
-      "HloModule convolution\n"
-      "ENTRY main {{\n"
-      "  x = {} parameter(0)\n"
-      "  kernel = {} parameter(1)\n"
-      "  ROOT y = {} convolution(x, kernel), window={{size={}x{} stride={}x{} pad={}_{}x{}_{}}}, "
-      "dim_labels=b01f_01io->b01f\n"
-      "}}\n",
-      to_string(x.shape()), to_string(kernel.shape()), to_string(result), size, size, stride,
-      stride, margin, margin, margin, margin);
-  return call_hlo(*parse_module(text), {x, kernel}).at(0);
+  const int64_t margin = kernel.dim(0) / 2;
+  return conv(x, kernel, "NHWC,HWIO->NHWC",
+              {.strides = {stride, stride}, .padding = {{margin, margin}, {margin, margin}}});
 }
 
 Shape image() { return Shape(DType::f32, {1, kRows, kColumns, kChannels}); }
@@ -94,9 +81,8 @@ void strides() {
 //!
 //! Three layers, from one annotation: the cut of the rows is carried through convolutions, strides
 //! and activations, and neither images nor activations are ever gathered. Only the loss, a mean
-//! over everything, is summed over devices. (Convolutions have no gradient rule yet:
-//! `value_and_grad` of this loss is an error that says so. A training step that JAX has
-//! differentiated can be read as in [lesson 8](08_programs_from_jax.md).)
+//! over everything, is summed over devices. Gradients need no more: those of the images take halos
+//! the other way, and those of the kernels are sums over all rows, one all-reduce each.
 
 Tensor loss(std::vector<Tensor> kernels, Tensor x) {
   x = mesh_split(x, mesh, {_, "rows", _, _});
@@ -118,6 +104,14 @@ void a_small_network() {
   CHECK(count.at("all-reduce") == 1);
   CHECK(count.at("collective-permute") == 5);  // two, one and two
   CHECK(expect_close({step(kernels, x)}, reference_results(loss, kernels, x), {1e-3, 1e-3}));
+
+  const auto training = compile(grad(loss), {.mesh = mesh}, kernels, x);
+  count.clear();
+  for (const CollectiveStats& c : training.stats().collectives) count[c.kind] += c.count;
+  for (const auto& [kind, n] : count) show(fmt::format("with gradients: {} x {}", n, kind));
+  CHECK(count.count("all-gather") == 0);
+  CHECK(
+      expect_close(training(kernels, x), reference_results(grad(loss), kernels, x), {1e-3, 1e-3}));
 }
 
 //! ## Two cut dims

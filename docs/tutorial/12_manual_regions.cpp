@@ -6,6 +6,7 @@
 //! layout, so no annotation can say it. A *manual region* can. JAX calls it `shard_map`.
 
 #include "gspmd/gspmd.h"
+#include "gspmd/ir/text.h"
 #include "gspmd/testing.h"
 #include "lesson.h"
 
@@ -90,6 +91,48 @@ void mixed() {
   CHECK(step.stats().collectives[0].axes == "model");
 }
 
+//! ## A collective of your own, and its gradient
+//!
+//! Inside of a region the code may communicate. Any HLO operation can be written as text and called
+//! ([lesson 11](11_spatial_partitioning.md)), collectives too. Here each device holds 4 of the 16
+//! rows of a matrix, and gathers all of them before it multiplies: what fully sharded training does
+//! for each layer. Device ids count `model` first, so that a row of `data` is 0, 2, 4, 6.
+
+Tensor gathered(Tensor rows) {  // [4,8] on each device -> [16,8]
+  const auto module = parse_module(
+      "HloModule gather, num_partitions=8\n"
+      "ENTRY main {\n"
+      "  rows = f32[4,8] parameter(0)\n"
+      "  ROOT whole = f32[16,8] all-gather(rows), channel_id=1, dimensions={0},\n"
+      "    replica_groups={{0,2,4,6},{1,3,5,7}}, use_global_device_ids=true\n"
+      "}\n");
+  return call_hlo(*module, {rows}).at(0);
+}
+
+Tensor by_hand(Tensor w, Tensor x) {  // w is m,n and x b,m; both cut into rows
+  const Tensor rows = auto_to_manual(w, mesh, {"data", _}, {"data"});
+  const Tensor part = auto_to_manual(x, mesh, {"data", _}, {"data"});
+  const Tensor y = einsum("bm,mn->bn", part, gathered(rows));
+  return sum(square(manual_to_auto(y, mesh, {"data", _}, {"data"})));
+}
+
+//! The transpose of a gather is a sum that leaves each device its rows, a *reduce-scatter*. Nobody
+//! wrote it; the gradient by `w` is the same as that of the product without a region, forward and
+//! backward.
+
+void a_collective_and_its_gradient() {
+  const Array w = random_normal_array(Shape(DType::f32, {16, 8}), 2);
+  const Array x = random_normal_array(Shape(DType::f32, {16, 16}), 3);
+  const auto step = compile(value_and_grad(by_hand), {.mesh = mesh}, w, x);
+  for (const CollectiveStats& c : step.stats().uncombined)
+    show(fmt::format("{}: {} over {}", c.backward ? "backward" : "forward", c.kind, c.axes));
+
+  const auto plain = [](Tensor a, Tensor b) { return sum(square(einsum("bm,mn->bn", b, a))); };
+  const auto [value, gradient] = step(w, x);
+  CHECK(expect_close({value, gradient}, reference_results(value_and_grad(plain), w, x),
+                     {1e-4, 1e-3}));
+}
+
 //! ## The border is checked
 //!
 //! What becomes manual has to divide, because a device's code sees its shape: there is no place for
@@ -104,5 +147,6 @@ int main() {
   manual();
   another_function();
   mixed();
+  a_collective_and_its_gradient();
   the_border_is_checked();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/api/compile.h"
+#include "gspmd/api/custom_op.h"
 #include "gspmd/base/export.h"
 
 namespace gspmd {
@@ -43,7 +44,8 @@ GSPMD_API Expectation expect_close(const std::vector<Array>& actual,
                                    const std::vector<Array>& expected, const Tolerance& tolerance,
                                    const std::string& what = "values");
 
-// The traced program run by the reference interpreter on host arrays.
+// The traced program run by the reference interpreter on host arrays; one with manual regions as
+// copies of it, a device each, that exchange values in the regions and where these end.
 GSPMD_API std::vector<Array> run_reference(const Traced& traced,
                                            const std::vector<Array>& arguments);
 // Whether that run is exact: only integer-preserving operations on integers that their dtype holds,
@@ -87,5 +89,22 @@ Expectation expect_equal_on_meshes(MakeFn make_fn, const std::vector<Mesh>& mesh
   }
   return {};
 }
+
+// How an op is checked.
+struct CustomOpCheck {
+  std::string config = {};             // of the call
+  Tolerance tolerance = {1e-5, 1e-6};  // of kernels and parts against the reference
+  // Of gradients against central differences, of operands in f64.
+  Tolerance gradient_tolerance = {1e-6, 1e-6};
+  int64_t shardings = 200;  // how many ways to split operands and results are tried on each mesh
+};
+// Whether a registered op is what it says, on these operands: its kernel gives what its reference
+// gives; so do its parts under ways to split operands and results over meshes of 2, 3 and (2,2)
+// devices, all of them where they are few, with poison on devices that hold nothing; it is printed
+// and read back; a batch by vmap is what its elements are one by one; and where it has a gradient,
+// and the operands are f64, that is the one of central differences, split too. Sizes that no mesh
+// divides see the most.
+GSPMD_API Expectation expect_custom_op(const std::string& name, const std::vector<Array>& operands,
+                                       const CustomOpCheck& check = {});
 
 }  // namespace gspmd

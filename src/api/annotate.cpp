@@ -1,6 +1,7 @@
 #include "gspmd/api/annotate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "api/emit.h"
 
@@ -89,12 +90,35 @@ void check_devices(int64_t num_devices, const std::string& text) {
                text, num_devices, trace.mesh_text, trace.num_devices);
 }
 
+// What an annotation in the function given to shard_map says: the manual axes are the function's.
+Sharding in_region(const ManualRegion& region, const Node* node, const Sharding& s) {
+  if (tile_count(region.digits) == region.mesh.num_devices())
+    call_error(
+        "{} is what one device has, in a shard_map whose manual axes are all of the mesh's; "
+        "there is no axis left to split it over",
+        describe(node));
+  if (!s.is_tiled() || s.shard_group() != 0)
+    call_error("{} cannot be annotated with {} in the function given to shard_map; use mesh_split",
+               describe(node), to_string(s));
+  std::vector<Digits> dims;
+  for (int64_t d = 0; d < node->rank(); ++d) {
+    dims.push_back(s.dim(d));
+    if (!disjoint(s.dim(d), region.digits))
+      call_error(
+          "dim {} of {} is split over an axis that is manual here, {}; split it over the "
+          "others, or in in_specs",
+          d, describe(node), fmt::join(region.axes, ", "));
+  }
+  return region.inside(std::move(dims)).with_mesh(s.mesh()).with_open(s.open());
+}
+
 Tensor emit_annotation(Node* node, const Sharding& sharding) {
   Attributes attrs;
   attrs.custom_call_target = "Sharding";
   Node* annotated =
       emit(node->parent(), Opcode::custom_call, {node}, std::move(attrs), node->shape);
-  annotated->sharding = sharding;
+  const ManualRegion* region = trace_of_call().region;
+  annotated->sharding = region == nullptr ? sharding : in_region(*region, node, sharding);
   return tensor_of(annotated);
 }
 

@@ -11,6 +11,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/place.h"
+#include "gspmd/passes/prepare/check_numbers.h"
 
 namespace gspmd::detail {
 namespace {
@@ -156,6 +157,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   for (const Alias& alias : module->aliases)
     impl->donated[static_cast<size_t>(alias.parameter)] = true;
 
+  if (options.check_numbers) insert_number_checks(*module);
   impl->stages = located(
       options.site, [&] { return run_pipeline(std::move(module), pipeline_options(options)); });
   std::vector<PassTime>& seconds = impl->stages.seconds;

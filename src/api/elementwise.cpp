@@ -131,6 +131,23 @@ Node* inverse_of_erf(Node* x) {
   return hlo::select(end, multiply(x, infinity), y);
 }
 
+// The inverse of erf with its own derivatives, up to the fourth: those of the approximation are
+// less exact, and NaN where a piece that is not chosen is. With s = sqrt(pi)/2 exp(y^2) they are s,
+// 2 y s^2, (2 + 8 y^2) s^3 and (28 y + 48 y^3) s^4; their series around the x that is given adds 0
+// to the value.
+Node* differentiable_inverse_of_erf(Node* x) {
+  Node* at = stop_gradient_node(x);
+  Node* y = inverse_of_erf(at);
+  Node* y2 = multiply(y, y);
+  Node* slope = multiply(hlo::unary(Opcode::exponential, y2), std::sqrt(std::numbers::pi) / 2);
+  Node* step = multiply(subtract(x, at), slope);
+  Node* sum = multiply(step, multiply(y, add(multiply(y2, 2), 7. / 6)));
+  sum = multiply(step, add(sum, add(multiply(y2, 4. / 3), 1. / 3)));
+  sum = multiply(step, add(sum, y));
+  sum = multiply(step, add(sum, 1));
+  return hlo::select(hlo::unary(Opcode::is_finite, y), add(y, sum), y);
+}
+
 struct Division {
   Node* quotient;
   Node* rest;
@@ -205,7 +222,9 @@ Tensor reciprocal(Operand x) {
   return composed("reciprocal", Needs::analytic, x,
                   [](Node* n) { return divide(splat_like(n, 1), n); });
 }
-Tensor erf_inv(Operand x) { return composed("erf_inv", Needs::floating, x, inverse_of_erf); }
+Tensor erf_inv(Operand x) {
+  return composed("erf_inv", Needs::floating, x, differentiable_inverse_of_erf);
+}
 Tensor trunc(Operand x) {
   return composed("trunc", Needs::floating, x, [](Node* n) {
     return hlo::select(negative(n), hlo::unary(Opcode::ceil, n), hlo::unary(Opcode::floor, n));
@@ -317,6 +336,22 @@ Tensor bitcast(Operand x, DType dtype) {
   });
 }
 
+Tensor stochastic_convert(Operand x, Operand random, DType dtype) {
+  return call("stochastic_convert", x.site(), [&] {
+    Node* node = node_of(x);
+    Node* bits = node_of(random);
+    need_floating(node);
+    const DType drawn = bits->shape.dtype;
+    if (!is_unsigned_integer(drawn) || dtype_size(drawn) != dtype_size(node->shape.dtype) ||
+        bits->dims() != node->dims())
+      call_error("{} decides how {} is rounded; give unsigned integers of its width and dims",
+                 describe(bits), describe(node));
+    if (!is_computable(dtype) || dtype == DType::pred || is_complex(dtype))
+      call_error("{} to {}: give a dtype of real numbers", describe(node), dtype_name(dtype));
+    return tensor_of(emit(node->parent(), Opcode::stochastic_convert, {node, bits}, {},
+                          Shape(dtype, node->dims())));
+  });
+}
 Tensor reduce_precision(Operand x, int64_t exponent_bits, int64_t mantissa_bits) {
   return call("reduce_precision", x.site(), [&] {
     Node* node = node_of(x);

@@ -18,7 +18,7 @@ Dims broadcast_dims(const Node* a, const Node* b) {
     if (x != y && x != 1 && y != 1)
       call_error(
           "shapes of {} and {} do not broadcast: dim {} from the end is {} and {}; sizes must "
-          "be equal or 1",
+          "be equal or 1, and expand_dims() puts a dim of size 1",
           describe(a), describe(b), i, x, y);
     result[static_cast<size_t>(rank - i)] = x == 1 ? y : x;
   }
@@ -58,6 +58,13 @@ Node* add(Node* a, Node* b) { return hlo::binary(Opcode::add, a, b); }
 Node* subtract(Node* a, Node* b) { return hlo::binary(Opcode::subtract, a, b); }
 Node* multiply(Node* a, Node* b) { return hlo::binary(Opcode::multiply, a, b); }
 Node* divide(Node* a, Node* b) { return hlo::binary(Opcode::divide, a, b); }
+Node* in_32_bits(Node* x) {
+  const bool half = is_floating(x->shape.dtype) && dtype_size(x->shape.dtype) < 4;
+  return half ? hlo::convert(x, DType::f32) : x;
+}
+Node* in_type_of(Node* x, const Node* like) {
+  return x->shape.dtype == like->shape.dtype ? x : hlo::convert(x, like->shape.dtype);
+}
 Node* add(Node* a, double b) { return add(a, splat_like(a, b)); }
 Node* multiply(Node* a, double b) { return multiply(a, splat_like(a, b)); }
 Node* divide(Node* a, double b) { return divide(a, splat_like(a, b)); }

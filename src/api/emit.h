@@ -21,6 +21,9 @@ Node* add(Node* a, Node* b);
 Node* subtract(Node* a, Node* b);
 Node* multiply(Node* a, Node* b);
 Node* divide(Node* a, Node* b);
+// --- For what 16 bits have too few digits for: in f32 where x has 16 bits, and back
+Node* in_32_bits(Node* x);
+Node* in_type_of(Node* x, const Node* like);
 // With a number of the same dtype.
 Node* add(Node* a, double b);
 Node* multiply(Node* a, double b);

@@ -1,5 +1,7 @@
 #include "gspmd/api/grad.h"
 
+#include <algorithm>
+
 #include "api/emit.h"
 #include "gspmd/passes/differentiate/differentiate.h"
 #include "ops/control/control.h"
@@ -24,10 +26,7 @@ namespace {
 
 Node* annotate_like(Node* gradient, const Node& annotation) {
   if (is_annotation(*gradient) && gradient->sharding == annotation.sharding) return gradient;
-  Node* node =
-      emit(gradient->parent(), Opcode::custom_call, {gradient}, annotation.attrs, gradient->shape);
-  node->sharding = annotation.sharding;
-  return node;
+  return annotated_like(gradient, annotation);
 }
 
 // The gradient of an argument that is annotated lies as the argument does.
@@ -80,6 +79,14 @@ std::vector<Tensor> differentiate_inputs(const Tensor& loss, const std::vector<T
     std::vector<Node*> gradients = differentiate(target, nodes);
     annotate_gradients(nodes, gradients);
     return tensors_of(gradients);
+  });
+}
+
+bool emitted_here(const std::vector<Tensor>& tensors) {
+  const std::shared_ptr<TraceState>& trace = current_trace();
+  return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) {
+    return TensorAccess::trace(tensor) != trace || !trace->active() ||
+           &TensorAccess::node(tensor)->parent() == &trace->here();
   });
 }
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <unordered_map>
 
+#include "api/copy_module.h"
 #include "api/emit.h"
 #include "api/trace_state.h"
 #include "gspmd/api/annotate.h"
@@ -31,49 +31,6 @@ void annotate_leaves(const Node& node, std::vector<Node*>::iterator leaf) {
     *leaf = node_of(annotate(tensor_of(*leaf), sharding));
   }
 }
-
-// The nodes of computations that a module's entry reaches, copied into the trace's module.
-class Copier {
- public:
-  explicit Copier(Computation& entry) : entry_(entry) {}
-
-  // The entry's root, with its parameters replaced.
-  Node* copy_entry(const Computation& from, const std::vector<Node*>& arguments) {
-    return copy_nodes(from, entry_, &arguments);
-  }
-
- private:
-  Computation* copy(const Computation& from) {
-    if (const auto known = computations_.find(&from); known != computations_.end())
-      return known->second;
-    Computation* const to = entry_.module().add_computation(from.name());
-    to->set_root(copy_nodes(from, *to, nullptr));
-    return computations_[&from] = to;
-  }
-
-  Node* copy_nodes(const Computation& from, Computation& to, const std::vector<Node*>* arguments) {
-    std::unordered_map<const Node*, Node*> twins;
-    for (const std::unique_ptr<Node>& node : from.nodes()) {
-      if (arguments != nullptr && node->is(Opcode::parameter)) {
-        twins[node.get()] = arguments->at(static_cast<size_t>(node->attrs.index));
-        continue;
-      }
-      std::vector<Node*> operands;
-      for (const Node* operand : node->operands()) operands.push_back(twins.at(operand));
-      std::vector<Computation*> called;
-      for (const Computation* computation : node->called) called.push_back(copy(*computation));
-      Node* const twin =
-          to.append(node->opcode(), node->shape, std::move(operands), node->attrs, node->name());
-      copy_annotations(*node, *twin);
-      twin->called = std::move(called);
-      twins[node.get()] = twin;
-    }
-    return twins.at(from.root());
-  }
-
-  Computation& entry_;
-  std::unordered_map<const Computation*, Computation*> computations_;
-};
 
 std::vector<Shape> argument_shapes(const Module& module) {
   std::vector<Shape> shapes;
@@ -137,7 +94,7 @@ std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& ar
       parameters.push_back(hlo::from_leaves(entry, parameter->shape, {next, end}));
       next = end;
     }
-    Node* const root = Copier(entry).copy_entry(*module.entry(), parameters);
+    Node* const root = copy_entry(*module.entry(), entry, parameters);
     std::vector<Node*> results = hlo::leaves(root);
     annotate_leaves(*module.entry()->root(), results.begin());
     std::vector<Tensor> tensors;

@@ -98,7 +98,11 @@ Tensor choose(const char* op, const Operand& condition, const Operand& a, const 
     Node* chooser = node_of(condition, DType::pred);
     if (chooser->shape.dtype != DType::pred)
       call_error("the condition must be pred, got {}; compare with 0 first", describe(chooser));
-    auto [left, right] = nodes_of(a, b);
+    // Two numbers meet no tensor of their kind: they are s32, or f32 where one is floating, as JAX
+    // takes them.
+    const bool numbers = a.is_scalar() && b.is_scalar();
+    const DType dtype = a.is_integral() && b.is_integral() ? DType::s32 : DType::f32;
+    auto [left, right] = numbers ? std::pair{node_of(a, dtype), node_of(b, dtype)} : nodes_of(a, b);
     // The three broadcast as one: first the values, then both with the condition.
     Dims dims = broadcast_dims(left, right);
     left = broadcast_node(left, dims);

@@ -6,23 +6,13 @@
 #include <numbers>
 
 #include "api/emit.h"
+#include "api/softmax.h"
 #include "gspmd/api/transform.h"
 
 namespace gspmd {
 
-using namespace detail;
+namespace detail {
 
-namespace {
-
-// The parts of a numerically safe softmax over one axis.
-struct Exponentials {
-  Node* shifted;  // x - max(x)
-  Node* powers;   // exp(shifted)
-  Node* max;      // without the axis
-  Node* sum;      // without the axis
-};
-
-// No gradient flows through the maximum: it cancels.
 Exponentials exponentials(Node* x, int64_t axis) {
   Exponentials e;
   e.max = stop_gradient_node(hlo::reduce_max(x, {axis}));
@@ -38,6 +28,12 @@ int64_t softmax_axis(Node* x, const AxisOptions& options) {
   if (x->dim(axis) == 0) call_error("axis {} of {} has no elements", axis, describe(x));
   return axis;
 }
+
+}  // namespace detail
+
+using namespace detail;
+
+namespace {
 
 // `parameter` of shape [m] stretched over x [..., m]. UserError when it does not fit.
 Node* over_last_dim(const Operand& parameter, const char* what, Node* x) {
@@ -70,11 +66,12 @@ Node* over_last(Node* statistic, const Node* x) {
 }
 
 // (x - mean) / sqrt(variance + eps), and the factor that it was scaled by.
-std::pair<Node*, Node*> standardized_and_scale(Node* x, double eps) {
+std::pair<Node*, Node*> standardized_and_scale(Node* given, double eps) {
+  Node* x = in_32_bits(given);
   Node* centered = subtract(x, over_last(mean_over_last(x), x));
   Node* variance = mean_over_last(multiply(centered, centered));
   Node* scale = over_last(hlo::unary(Opcode::rsqrt, add(variance, eps)), x);
-  return {multiply(centered, scale), scale};
+  return {in_type_of(multiply(centered, scale), given), scale};
 }
 
 // Its gradient is written down: its two sums do not wait for each other.
@@ -84,11 +81,11 @@ Node* standardized(Node* x, double eps) {
     return std::pair{tensor_of(y), tensor_of(scale)};
   };
   const auto backward = [](const std::pair<Tensor, Tensor>& kept, const Tensor& cotangent) {
-    Node* y = node_of(kept.first);
-    Node* c = node_of(cotangent);
+    Node* y = in_32_bits(node_of(kept.first));
+    Node* c = in_32_bits(node_of(cotangent));
     Node* along_y = multiply(y, over_last(mean_over_last(multiply(c, y)), y));
     Node* rest = subtract(subtract(c, over_last(mean_over_last(c), y)), along_y);
-    return tensor_of(multiply(rest, node_of(kept.second)));
+    return tensor_of(in_type_of(multiply(rest, node_of(kept.second)), node_of(cotangent)));
   };
   const auto value = custom_vjp([&](const Tensor& t) { return forward(t).first; },
                                 [&](const Tensor& t) {
@@ -185,9 +182,11 @@ Tensor rms_norm(Operand x, Operand scale, const NormOptions& options) {
   return call("rms_norm", x.site(), [&] {
     Node* node = norm_input(x, options);
     Node* factor = over_last_dim(scale, "scale", node);
+    Node* wide = in_32_bits(node);
     Node* inverse =
-        hlo::unary(Opcode::rsqrt, add(mean_over_last(multiply(node, node)), options.eps));
-    return tensor_of(multiply(multiply(node, over_last(inverse, node)), factor));
+        hlo::unary(Opcode::rsqrt, add(mean_over_last(multiply(wide, wide)), options.eps));
+    Node* y = in_type_of(multiply(wide, over_last(inverse, wide)), node);
+    return tensor_of(multiply(y, factor));
   });
 }
 
@@ -227,30 +226,6 @@ Tensor causal_mask(Operand scores, const CausalMaskOptions& options) {
     Node* visible = hlo::compare(last_key, hlo::iota(c, counts, 1), Direction::ge);
     return tensor_of(hlo::select(broadcast_node(visible, node->dims()), node,
                                  broadcast_node(value, node->dims())));
-  });
-}
-
-Tensor cross_entropy(Operand logits, Operand labels) {
-  return call("cross_entropy", logits.site(), [&] {
-    Node* scores = node_of(logits);
-    Node* wanted = node_of(labels, DType::s32);
-    const int64_t axis = softmax_axis(scores, {});
-    need_integer(wanted, "labels");
-    if (wanted->dims() != Dims(scores->dims().begin(), scores->dims().end() - 1))
-      call_error("labels {} do not fit logits {}; labels have the logits' dims without the last",
-                 describe(wanted), describe(scores));
-    const Exponentials e = exponentials(scores, axis);
-    // Compared with a count instead of gathered: a vocabulary that is split needs no indices of
-    // others.
-    Node* counts = hlo::iota(scores->parent(), Shape(wanted->shape.dtype, scores->dims()), axis);
-    Node* hit = hlo::compare(stretch(wanted, scores->dims(), {axis}), counts, Direction::eq);
-    Node* picked = hlo::reduce_sum(hlo::select(hit, e.shifted, splat_like(scores, 0)), {axis});
-    Node* losses = subtract(hlo::unary(Opcode::log, e.sum), picked);
-    const int64_t tokens = std::max<int64_t>(losses->shape.elements_count(), 1);
-    Dims all;
-    for (int64_t i = 0; i < losses->rank(); ++i) all.push_back(i);
-    Node* total = all.empty() ? losses : hlo::reduce_sum(losses, all);
-    return tensor_of(divide(total, static_cast<double>(tokens)));
   });
 }
 

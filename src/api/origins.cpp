@@ -21,7 +21,10 @@ std::string sharding_origins(const ExecutableBase& step, std::string_view name) 
 }
 
 std::string sharding_lint(const ExecutableBase& step) {
-  return to_string(lint_shardings(*step.module().completed));
+  ShardingLint lint = lint_shardings(*step.module().completed);
+  lint.redundant = redundant_annotations(step.traced().module());
+  lint.alone = lone_group_members(step.traced().module());
+  return to_string(lint);
 }
 
 }  // namespace gspmd

@@ -69,6 +69,10 @@ Digits without(const Digits& digits, const Digits& manual) {
 
 ManualLayout layout_of(const Node* x, const Mesh& mesh, const SplitDims& dims,
                        const std::vector<std::string>& axes) {
+  if (trace_of_call().region != nullptr)
+    call_error(
+        "called in the function given to shard_map, which is manual already; give the axes "
+        "to shard_map");
   if (static_cast<int64_t>(dims.dims().size()) != x->rank())
     call_error("{} entries for {}, which has rank {}; give one per dim, _ where it is not split",
                dims.dims().size(), describe(x), x->rank());
@@ -76,7 +80,9 @@ ManualLayout layout_of(const Node* x, const Mesh& mesh, const SplitDims& dims,
   layout.outside = sharding_of(mesh, dims, called_site());
   Digits manual;
   for (const std::string& axis : axes) {
-    const Digit digit = mesh.digit(mesh.index(axis, called_site()));
+    if (!mesh.has(axis))
+      call_error("{} has no axis \"{}\" to be manual; give some of its own", to_string(mesh), axis);
+    const Digit digit = mesh.digit(mesh.index(axis));
     if (digit.size > 1) manual.push_back(digit);
   }
   std::vector<Digits> inside(dims.dims().size());

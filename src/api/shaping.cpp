@@ -41,7 +41,10 @@ Dims resolve_dims(const Node* x, Dims dims) {
     dims[static_cast<size_t>(open)] = total / known;
     return dims;
   }
-  if (open >= 0 || known != total)
+  if (open >= 0)
+    call_error("{} has {} elements, no multiple of the {} that the sizes of {} but -1 give",
+               describe(x), total, known, dims_text(dims));
+  if (known != total)
     call_error("{} has {} elements, {} has {}; the numbers must be equal", describe(x), total,
                dims_text(dims), known);
   return dims;

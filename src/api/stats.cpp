@@ -4,6 +4,7 @@
 
 #include "api/executable_impl.h"
 #include "gspmd/ir/op.h"
+#include "passes/graph/trip_count.h"
 
 namespace gspmd {
 namespace {
@@ -16,9 +17,18 @@ int64_t node_flops(const Node& node) {
   return op.has(kElementwise) && !op.has(kDataMovement) ? node.shape.elements_count() : 0;
 }
 
-int64_t flops_of(const Computation& computation) {
+// With loops and branches: each step of a loop whose number of steps is known, else one; each
+// branch.
+int64_t flops_of(const Module& local) {
   int64_t flops = 0;
-  for (const std::unique_ptr<Node>& node : computation.nodes()) flops += node_flops(*node);
+  const auto counts = run_counts(local);
+  for (const auto& computation : local.computations()) {
+    const auto runs = counts.find(computation.get());
+    if (runs == counts.end()) continue;
+    int64_t once = 0;
+    for (const std::unique_ptr<Node>& node : computation->nodes()) once += node_flops(*node);
+    flops = saturating_add(flops, saturating_multiply(runs->second, once));
+  }
   return flops;
 }
 
@@ -70,7 +80,7 @@ ExecutableStats program_stats(const ExecutableBase::Impl& impl) {
     stats.collective_count += c.count;
     stats.collective_bytes += c.bytes;
   }
-  stats.flops = flops_of(*impl.stages.local->entry());
+  stats.flops = flops_of(*impl.stages.local);
   stats.predicted_peak_bytes = plan.peak_bytes;
   stats.arena_bytes = plan.arena_bytes;
   stats.peak_live_bytes = plan.peak_live_bytes;

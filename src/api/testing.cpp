@@ -4,6 +4,7 @@
 #include <map>
 
 #include "gspmd/ops/evaluate.h"
+#include "gspmd/passes/verify/manual_reference.h"
 
 namespace gspmd {
 namespace {
@@ -104,7 +105,11 @@ std::vector<Value> arguments_of(const Traced& traced, const std::vector<Array>& 
 }  // namespace
 
 std::vector<Array> run_reference(const Traced& traced, const std::vector<Array>& arguments) {
-  return leaves(evaluate(traced.module(), arguments_of(traced, arguments)));
+  const Module& module = traced.module();
+  const std::vector<Value> all = arguments_of(traced, arguments);
+  if (!has_manual_regions(module)) return leaves(evaluate(module, all));
+  const std::vector<std::vector<Value>> each(static_cast<size_t>(module.num_partitions), all);
+  return leaves(evaluate_devices(*copies_with_regions(module), module.num_partitions, each).at(0));
 }
 
 bool is_exact(const Traced& traced, const std::vector<Array>& arguments) {

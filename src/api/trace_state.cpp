@@ -119,7 +119,8 @@ Node* node_here(TraceState& trace, Node* node) {
     ++inside;
   if (inside > trace.bodies.size())
     call_error(
-        "{} was made in the body of a loop or branch that has ended; return it from the body",
+        "{} was made in the body of a loop or branch, or in a function given to shard_map or vmap, "
+        "that has ended; return it from the body",
         describe(node));
   for (; inside < trace.bodies.size(); ++inside) node = capture(*trace.bodies[inside], node);
   return node;
@@ -156,8 +157,10 @@ Node* node_of(const Operand& operand, std::optional<DType> dtype) {
 
 std::pair<Node*, Node*> nodes_of(const Operand& a, const Operand& b) {
   if (a.is_scalar() && b.is_scalar())
-    call_error("both operands are C++ numbers ({} and {}); one must be a tensor", a.number(),
-               b.number());
+    call_error(
+        "both operands are C++ numbers ({} and {}); one must be a tensor, as full({{dtype, {{}}}}, "
+        "{})",
+        a.number(), b.number(), b.number());
   Node* left = a.is_scalar() ? nullptr : node_of(a);
   Node* right = b.is_scalar() ? nullptr : node_of(b);
   if (!left) left = node_of(a, right->shape.dtype);

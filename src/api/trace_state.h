@@ -9,6 +9,7 @@
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tensor.h"
 #include "gspmd/mesh/mesh.h"
+#include "gspmd/mesh/sharding.h"
 #include "gspmd/ops/builders.h"
 
 namespace gspmd::detail {
@@ -23,6 +24,16 @@ struct Body {
   std::unordered_map<Node*, Node*> captured;  // outer -> inside
 };
 
+// The function given to shard_map, while it is traced.
+struct ManualRegion {
+  Mesh mesh;
+  std::vector<std::string> axes;  // the manual ones, in the mesh's order
+  Digits digits;                  // of those, without axes of one device
+  bool is_manual(const std::string& axis) const;
+  // The layout of a value inside of which these dims are split over automatic axes.
+  Sharding inside(std::vector<Digits> dims) const;
+};
+
 // What the tensors of one trace share. Outlives the trace, so that a tensor used too late can say
 // so.
 struct TraceState {
@@ -32,6 +43,7 @@ struct TraceState {
   std::vector<Body*> bodies;  // open ones, the innermost last
   // Where operations are emitted.
   Computation& here() const { return bodies.empty() ? *entry : *bodies.back()->computation; }
+  const ManualRegion* region = nullptr;  // of the function given to shard_map that is traced
   std::vector<Array> captured;
   std::vector<Node*> captured_nodes;
   int64_t num_devices = 0;  // of the meshes in annotations; 0: none yet

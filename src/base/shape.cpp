@@ -73,6 +73,12 @@ int64_t leaf_count(const Shape& shape) {
   return count;
 }
 
+int64_t first_leaf(const Shape& tuple, int64_t element) {
+  int64_t leaf = 0;
+  for (int64_t i = 0; i < element; ++i) leaf += leaf_count(tuple.elements[static_cast<size_t>(i)]);
+  return leaf;
+}
+
 std::string to_string(const Shape& shape) {
   if (!shape.is_tuple)
     return fmt::format("{}[{}]", dtype_name(shape.dtype), fmt::join(shape.dims, ","));

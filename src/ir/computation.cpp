@@ -3,12 +3,15 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/op.h"
 
 namespace gspmd {
 
-const OpInfo& Node::op() const { return op_info(opcode_); }
+const OpInfo& Node::op() const {
+  return opcode_ == Opcode::custom_call ? custom_call_info(*this) : op_info(opcode_);
+}
 
 bool Node::is_root() const { return parent_->root() == this; }
 
@@ -95,18 +98,24 @@ void Computation::replace_uses(Node* from, Node* to) {
   if (root_ == from) root_ = to;
 }
 
-int64_t Computation::remove_dead() {
-  std::unordered_set<const Node*> live;
-  std::vector<Node*> stack(parameters_.begin(), parameters_.end());
-  if (root_ != nullptr) stack.push_back(root_);
-  for (const std::unique_ptr<Node>& node : nodes_)
-    if (node->op().has(kSideEffect)) stack.push_back(node.get());
+std::unordered_set<const Node*> needed_by(std::span<const Node* const> values) {
+  std::unordered_set<const Node*> needed;
+  std::vector<const Node*> stack(values.begin(), values.end());
   while (!stack.empty()) {
-    Node* const node = stack.back();
+    const Node* const node = stack.back();
     stack.pop_back();
-    if (node == nullptr || !live.insert(node).second) continue;
-    stack.insert(stack.end(), node->operands_.begin(), node->operands_.end());
+    if (needed.insert(node).second)
+      stack.insert(stack.end(), node->operands().begin(), node->operands().end());
   }
+  return needed;
+}
+
+int64_t Computation::remove_dead() {
+  std::vector<const Node*> kept(parameters_.begin(), parameters_.end());
+  std::erase(kept, nullptr);  // a parameter that is not there yet
+  const std::vector<const Node*> others = roots_and_effects(*this);
+  kept.insert(kept.end(), others.begin(), others.end());
+  const std::unordered_set<const Node*> live = needed_by(kept);
   const auto dead = [&](const Node* node) { return !live.contains(node); };
   const auto count = static_cast<int64_t>(nodes_.size() - live.size());
   if (count == 0) return 0;

@@ -7,6 +7,7 @@
 #include "gspmd/kernels/loop_program.h"
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/gemm_product.h"
+#include "kernels/loop_widen.h"
 
 namespace gspmd {
 namespace {
@@ -57,7 +58,8 @@ GemmLoop take_main(std::vector<GemmLoop>& loops, std::vector<GemmLoop>& outer) {
 // A product as it runs: outer loops around blocks of rows, operands packed where they are not
 // dense.
 struct GemmPlan {
-  int64_t element_size = 4;
+  DType operand = DType::f32, result = DType::f32;
+  int64_t operand_size = 4, result_size = 4;  // bytes per element
   std::vector<GemmLoop> outer;
   int64_t outer_count = 1;
   GemmLoop m, n;
@@ -85,9 +87,9 @@ void swap_operands(GemmPlan& plan) {
 }
 
 // The copy that packs rows x the loops `columns` of one operand into a dense block.
-StridedCopy pack(const GemmPlan& plan, Step step, const std::vector<GemmLoop>& loops) {
+StridedCopy pack(int64_t element_size, Step step, const std::vector<GemmLoop>& loops) {
   StridedCopy copy;
-  copy.element_size = plan.element_size;
+  copy.element_size = element_size;
   for (const GemmLoop& loop : loops) {
     copy.dims.push_back(loop.size);
     copy.source.push_back(loop.*step);
@@ -119,13 +121,25 @@ void choose_blocks(GemmPlan& plan) {
   plan.parts = plan.outer_parts * block_parts;
 }
 
-bool use_library(const GemmPlan& plan, DType dtype) {
-  return dtype == DType::f32 && saturating_multiply(saturating_multiply(plan.m.size, plan.n.size),
-                                                    plan.k_size) >= kLibraryWork;
+bool use_library(const GemmPlan& plan) {
+  return (plan.operand == DType::f32 || is_half_dtype(plan.operand)) &&
+         saturating_multiply(saturating_multiply(plan.m.size, plan.n.size), plan.k_size) >=
+             kLibraryWork;
 }
 
-void choose_packing(GemmPlan& plan, DType dtype) {
-  const bool library = use_library(plan, dtype);
+std::unique_ptr<GemmProduct> product_of(const GemmPlan& plan, const GemmExtents& extents) {
+  if (!is_half_dtype(plan.operand))
+    return use_library(plan) ? library_product(plan.operand, plan.result, extents)
+                             : loop_product(plan.operand, extents);
+  if (!use_library(plan))
+    return widened_product(loop_product(DType::f32, extents), plan.operand, plan.result, extents);
+  if (auto direct = library_product(plan.operand, plan.result, extents)) return direct;
+  return widened_product(library_product(DType::f32, DType::f32, extents), plan.operand,
+                         plan.result, extents);
+}
+
+void choose_packing(GemmPlan& plan) {
+  const bool library = use_library(plan);
   const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
   const bool one_k = plan.k.size() <= 1;
   const auto dense = [](const GemmLoop& row, int64_t row_step, const GemmLoop& column,
@@ -139,19 +153,18 @@ void choose_packing(GemmPlan& plan, DType dtype) {
   plan.pack_c = !dense(plan.m, plan.m.c, plan.n, plan.n.c);
 }
 
-void prepare_products(GemmPlan& plan, DType dtype) {
-  const bool library = use_library(plan, dtype);
+void prepare_products(GemmPlan& plan) {
   for (int i = 0; i < 2; ++i) {
     const int64_t rows = i == 0 ? plan.block : plan.rows(plan.blocks - 1);
     GemmLoop m = plan.m;
     m.size = rows;
     if (i == 1 && rows == plan.block) break;
     const GemmExtents extents{rows, plan.n.size, plan.k_size, plan.b_transposed};
-    plan.products[i] = library ? library_product(extents) : loop_product(dtype, extents);
+    plan.products[i] = product_of(plan, extents);
     plan.bytes_library = std::max(plan.bytes_library, aligned(plan.products[i]->scratch_bytes()));
-    if (plan.pack_a) plan.copy_a[i] = pack(plan, &GemmLoop::a, joined(m, plan.k));
+    if (plan.pack_a) plan.copy_a[i] = pack(plan.operand_size, &GemmLoop::a, joined(m, plan.k));
     if (plan.pack_c) {
-      plan.copy_c[i] = pack(plan, &GemmLoop::c, {m, plan.n});
+      plan.copy_c[i] = pack(plan.result_size, &GemmLoop::c, {m, plan.n});
       // Packed block to its strided place.
       StridedCopy& copy = plan.copy_c[i];
       std::swap(copy.source, copy.target);
@@ -161,24 +174,23 @@ void prepare_products(GemmPlan& plan, DType dtype) {
   if (plan.pack_b) {
     std::vector<GemmLoop> loops = plan.k;
     loops.push_back(plan.n);
-    plan.copy_b = pack(plan, &GemmLoop::b, loops);
+    plan.copy_b = pack(plan.operand_size, &GemmLoop::b, loops);
   }
-  const int64_t e = plan.element_size;
-  if (plan.pack_a) plan.bytes_a = aligned(plan.block * plan.k_size * e);
-  if (plan.pack_b) plan.bytes_b = aligned(plan.n.size * plan.k_size * e);
-  if (plan.pack_c) plan.bytes_c = aligned(plan.block * plan.n.size * e);
+  if (plan.pack_a) plan.bytes_a = aligned(plan.block * plan.k_size * plan.operand_size);
+  if (plan.pack_b) plan.bytes_b = aligned(plan.n.size * plan.k_size * plan.operand_size);
+  if (plan.pack_c) plan.bytes_c = aligned(plan.block * plan.n.size * plan.result_size);
 }
 
 void run_outer(const GemmPlan& plan, int64_t outer, int64_t first_block, int64_t last_block,
                const std::byte* a, const std::byte* b, std::byte* c, std::byte* scratch) {
-  const int64_t e = plan.element_size;
+  const int64_t e = plan.operand_size, e_result = plan.result_size;
   for (size_t i = plan.outer.size(); i-- > 0;) {
     const GemmLoop& loop = plan.outer[i];
     const int64_t at = outer % loop.size;
     outer /= loop.size;
     a += at * loop.a * e;
     b += at * loop.b * e;
-    c += at * loop.c * e;
+    c += at * loop.c * e_result;
   }
   std::byte* packed_a = scratch;
   std::byte* packed_b = packed_a + plan.bytes_a;
@@ -188,7 +200,7 @@ void run_outer(const GemmPlan& plan, int64_t outer, int64_t first_block, int64_t
   for (int64_t i = first_block; i < last_block; ++i) {
     const size_t which = plan.rows(i) == plan.block ? 0 : 1;
     const std::byte* block_a = a + i * plan.block * plan.m.a * e;
-    std::byte* block_c = c + i * plan.block * plan.m.c * e;
+    std::byte* block_c = c + i * plan.block * plan.m.c * e_result;
     if (plan.pack_a) run_copy(plan.copy_a[which], block_a, packed_a);
     plan.products[which]->run(plan.pack_a ? packed_a : block_a, plan.pack_b ? packed_b : b,
                               plan.pack_c ? packed_c : block_c, library);
@@ -212,7 +224,7 @@ void run_part(const GemmPlan& plan, const KernelArgs& args) {
 // Nothing to sum: zeros.
 PreparedKernel zeros(const GemmSpec& spec) {
   const int64_t bytes =
-      product(spec.batch) * product(spec.m) * product(spec.n) * dtype_size(spec.dtype);
+      product(spec.batch) * product(spec.m) * product(spec.n) * dtype_size(spec.result);
   PreparedKernel kernel;
   kernel.run = [bytes](const KernelArgs& args) {
     if (bytes > 0) std::memset(args.results[0], 0, static_cast<size_t>(bytes));
@@ -224,11 +236,16 @@ PreparedKernel zeros(const GemmSpec& spec) {
 
 PreparedKernel prepare_gemm(const GemmSpec& spec) {
   if (!is_loop_dtype(spec.dtype) || spec.dtype == DType::pred) return {};
+  if (spec.result != spec.dtype && !(is_half_dtype(spec.dtype) && spec.result == DType::f32))
+    return {};
   for (const auto* loops : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
     if (product(*loops) == 0) return zeros(spec);
   }
   auto plan = std::make_shared<GemmPlan>();
-  plan->element_size = dtype_size(spec.dtype);
+  plan->operand = spec.dtype;
+  plan->result = spec.result;
+  plan->operand_size = dtype_size(spec.dtype);
+  plan->result_size = dtype_size(spec.result);
   std::vector<GemmLoop> m = merged(spec.m, &GemmLoop::c), n = merged(spec.n, &GemmLoop::c);
   plan->k = merged(spec.k, &GemmLoop::a);
   plan->k_size = product(plan->k);
@@ -240,15 +257,16 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
   choose_blocks(*plan);
-  choose_packing(*plan, spec.dtype);
-  prepare_products(*plan, spec.dtype);
+  choose_packing(*plan);
+  prepare_products(*plan);
   PreparedKernel kernel;
   kernel.parts = plan->parts;
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;
   const double flops = 2.0 * static_cast<double>(plan->outer_count) *
                        static_cast<double>(plan->m.size) * static_cast<double>(plan->n.size) *
                        static_cast<double>(plan->k_size);
-  kernel.cost = 100 + flops / (spec.dtype == DType::f32 ? 200 : 10);
+  const bool fast = spec.dtype == DType::f32 || is_half_dtype(spec.dtype);
+  kernel.cost = 100 + flops / (fast ? 200 : 10);
   kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {
     run_part(*plan, args);
   };

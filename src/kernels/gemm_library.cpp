@@ -7,15 +7,25 @@ namespace {
 
 using dnnl_call::cpu, dnnl_call::OneThread, dnnl_call::stream_of_this_thread, dnnl_call::View;
 
+dnnl::memory::data_type library_type(DType dtype) {
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+// Whether the processor has instructions for it; without them the library's are slower than f32.
+bool multiplies_bf16() {
+  constexpr unsigned kNeeded = dnnl_cpu_isa_avx512_core_bf16;
+  static const unsigned isa = dnnl_get_effective_cpu_isa();
+  return (isa & kNeeded) == kNeeded;
+}
+
 class LibraryProduct final : public GemmProduct {
  public:
-  explicit LibraryProduct(const GemmExtents& e) {
+  LibraryProduct(DType operand, DType result, const GemmExtents& e) {
     using Tag = dnnl::memory::format_tag;
-    constexpr auto kF32 = dnnl::memory::data_type::f32;
     const OneThread one;
-    a_ = dnnl::memory::desc({e.rows, e.k}, kF32, Tag::ab);
-    b_ = dnnl::memory::desc({e.k, e.n}, kF32, e.b_transposed ? Tag::ba : Tag::ab);
-    c_ = dnnl::memory::desc({e.rows, e.n}, kF32, Tag::ab);
+    a_ = dnnl::memory::desc({e.rows, e.k}, library_type(operand), Tag::ab);
+    b_ = dnnl::memory::desc({e.k, e.n}, library_type(operand), e.b_transposed ? Tag::ba : Tag::ab);
+    c_ = dnnl::memory::desc({e.rows, e.n}, library_type(result), Tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(
         dnnl::scratchpad_mode::user);  // the library's own is not reentrant
@@ -47,10 +57,13 @@ class LibraryProduct final : public GemmProduct {
 
 }  // namespace
 
-std::unique_ptr<GemmProduct> library_product(const GemmExtents& extents) {
+std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
+                                             const GemmExtents& extents) {
+  if (operand == DType::bf16 ? !multiplies_bf16() : operand != DType::f32) return nullptr;
   try {
-    return std::make_unique<LibraryProduct>(extents);
+    return std::make_unique<LibraryProduct>(operand, result, extents);
   } catch (const dnnl::error& error) {
+    if (operand == DType::bf16) return nullptr;
     internal_error("dot: oneDNN cannot prepare a product of {}x{}x{}: {}", extents.rows, extents.n,
                    extents.k, error.what());
   }

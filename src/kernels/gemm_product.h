@@ -22,8 +22,13 @@ struct GemmExtents {
   bool b_transposed = false;
 };
 
-std::unique_ptr<GemmProduct> library_product(const GemmExtents& extents);  // f32
-// b not transposed.
+// f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
+std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
+                                             const GemmExtents& extents);
+// b not transposed; of types that are computed as they are stored.
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents);
+// Around a product of f32: reads 16-bit floats into f32 first, and rounds the result.
+std::unique_ptr<GemmProduct> widened_product(std::unique_ptr<GemmProduct> product, DType operand,
+                                             DType result, const GemmExtents& extents);
 
 }  // namespace gspmd

@@ -2,10 +2,13 @@
 
 #include "gspmd/base/error.h"
 #include "kernels/loop_families.h"
+#include "kernels/loop_widen.h"
 
 namespace gspmd {
 
 LoopFunction find_loop_function(LoopOp op, DType input, DType result) {
+  const bool rounds = op == LoopOp::round_to_bf16 || op == LoopOp::round_to_f16;
+  if (rounds || is_half_dtype(input) || is_half_dtype(result)) return half_loop(op, input, result);
   if (op == LoopOp::convert) return convert_loop(input, result);
   if (op >= LoopOp::reduce_sum) return reduce_loop(op, input);
   const LoopFunction number = number_loop(op, input);
@@ -38,6 +41,8 @@ bool is_loop_dtype(DType dtype) {
     case DType::s64:
     case DType::u32:
     case DType::u64:
+    case DType::f16:
+    case DType::bf16:
     case DType::f32:
     case DType::f64:
       return true;

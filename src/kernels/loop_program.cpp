@@ -5,6 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "kernels/loop_plan.h"
+#include "kernels/loop_widen.h"
 
 namespace gspmd {
 namespace {
@@ -25,6 +26,7 @@ void spread(std::byte* out, const std::byte* a, const std::byte*, const std::byt
 
 LoopFunction spread_function(int64_t element_size) {
   if (element_size == 1) return spread<uint8_t>;
+  if (element_size == 2) return spread<uint16_t>;
   return element_size == 4 ? spread<uint32_t> : spread<uint64_t>;
 }
 
@@ -457,8 +459,9 @@ double instruction_cost(const LoopInstruction& in) { return in.wide ? 0.05 : 0.0
 
 }  // namespace
 
-PreparedKernel prepare_loop(const LoopProgram& program) {
-  Builder builder(program);
+PreparedKernel prepare_loop(const LoopProgram& given) {
+  const std::optional<LoopProgram> wide = widened(given);
+  Builder builder(wide ? *wide : given);
   PreparedKernel kernel;
   if (!builder.build()) return kernel;
   const auto plan = std::make_shared<const LoopPlan>(std::move(builder.plan_));

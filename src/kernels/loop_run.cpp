@@ -54,6 +54,8 @@ void gather_run(const LoopStream& s, std::byte* out, const std::byte* base, int6
   switch (s.element_size) {
     case 1:
       return gather_strided<uint8_t>(out, from, stride, n);
+    case 2:
+      return gather_strided<uint16_t>(out, from, stride, n);
     case 4:
       return gather_strided<uint32_t>(out, from, stride, n);
     default:
@@ -85,6 +87,8 @@ void fill(std::byte* out, const std::byte* value, int64_t element_size, int64_t 
   switch (element_size) {
     case 1:
       return gather_strided<uint8_t>(out, value, 0, n);
+    case 2:
+      return gather_strided<uint16_t>(out, value, 0, n);
     case 4:
       return gather_strided<uint32_t>(out, value, 0, n);
     default:

@@ -1,6 +1,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "ops/common/completion_rules.h"
+#include "ops/custom/custom.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -44,6 +45,11 @@ std::vector<OpInfo> build_table() {
 const OpInfo& op_info(Opcode opcode) {
   static const std::vector<OpInfo> table = build_table();
   return table[static_cast<size_t>(opcode)];
+}
+
+const OpInfo& custom_call_info(const Node& custom_call) {
+  const OpInfo* const added = custom_op_info(custom_call);
+  return added != nullptr ? *added : op_info(Opcode::custom_call);
 }
 
 }  // namespace gspmd

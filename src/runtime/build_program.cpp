@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/known_literal.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
@@ -176,6 +177,7 @@ class Builder {
 
   PreparedKernel kernel_of(const Node& node) const {
     if (node.is(Opcode::partition_id)) return partition_id_kernel();
+    if (is_debug_call(node)) return debug_kernel(node);
     if (!p_->options.reference_kernels && node.op().lower != nullptr) {
       PreparedKernel kernel = node.op().lower(node);
       if (kernel.run) return kernel;

@@ -9,6 +9,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
 #include "kernels/loop_functions.h"
+#include "kernels/loop_widen.h"
 #include "ops/collective/collective.h"
 #include "runtime/reference_kernel.h"
 
@@ -17,9 +18,11 @@ namespace {
 
 constexpr int64_t kChunkBytes = 8192;  // of a reduction: stays in the first-level cache
 
-LoopFunction combining_function(const Node& node, DType dtype) {
+// Of the members' values; 16-bit floats are combined in f32.
+LoopFunction combining_function(const Node& node, DType stored) {
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
-  if (!combiner || !is_loop_dtype(dtype)) return nullptr;
+  if (!combiner || !is_loop_dtype(stored)) return nullptr;
+  const DType dtype = is_half_dtype(stored) ? DType::f32 : stored;
   switch (*combiner) {
     case Combiner::sum:
       return find_loop_function(LoopOp::add, dtype, dtype);
@@ -109,10 +112,27 @@ class Runner {
       if (acc != first) std::memcpy(acc, first, static_cast<size_t>(bytes));
       return;
     }
+    if (is_half_dtype(operand(i).dtype)) return combine_halves(group, i, from, bytes / 2, acc);
     function(acc, first, in(group[1], i) + from, nullptr, bytes / size, 0);
     for (size_t m = 2; m < group.size(); ++m) {
       function(acc, acc, in(group[m], i) + from, nullptr, bytes / size, 0);
     }
+  }
+
+  // As combine, of n 16-bit floats: the partial results stay f32.
+  void combine_halves(const std::vector<int64_t>& group, int64_t i, int64_t from, int64_t n,
+                      std::byte* acc) const {
+    alignas(64) std::byte sum[2 * kChunkBytes], next[2 * kChunkBytes];
+    const DType dtype = operand(i).dtype;
+    const LoopFunction read = find_loop_function(LoopOp::convert, dtype, DType::f32);
+    const LoopFunction round = find_loop_function(LoopOp::convert, DType::f32, dtype);
+    const LoopFunction function = combining_function_of(i);
+    read(sum, in(group[0], i) + from, nullptr, nullptr, n, 0);
+    for (size_t m = 1; m < group.size(); ++m) {
+      read(next, in(group[m], i) + from, nullptr, nullptr, n, 0);
+      function(sum, sum, next, nullptr, n, 0);
+    }
+    round(acc, sum, nullptr, nullptr, n, 0);
   }
 
   LoopFunction combining_function_of(int64_t i) const {

@@ -1,8 +1,10 @@
 #include "gspmd/runtime/executor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
@@ -110,6 +112,12 @@ struct Executor::Impl {
 };
 
 namespace {
+
+// Whether the environment asks for a line for each op that runs.
+bool is_verbose() {
+  const char* trace = std::getenv("GSPMD_TRACE");
+  return trace != nullptr && std::string_view(trace) == "verbose";
+}
 
 constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer
 
@@ -453,13 +461,15 @@ void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
   impl.place(arguments, results);
   if (impl.program->options.poison) impl.poison(results);
   std::optional<TraceLog> log;
-  if (trace != nullptr) log.emplace(*impl.program, impl.workers(), trace->max_events);
+  const bool verbose = is_verbose();
+  if (trace != nullptr || verbose)
+    log.emplace(*impl.program, impl.workers(), trace == nullptr ? 0 : trace->max_events, verbose);
   impl.pool->run([&](int worker) {
     Worker(impl.counters, *impl.program, *impl.pool, impl.schedule, impl.tables, impl.guard,
            impl.scratch + worker * impl.scratch_stride, worker, log ? &*log : nullptr)
         .run();
   });
-  if (log) log->finish(*trace);
+  if (trace != nullptr) log->finish(*trace);
   ++impl.counters.runs;
 }
 

@@ -8,6 +8,9 @@ namespace gspmd {
 // The op's reference kernel as a prepared one; allocates in each call. The node must stay alive.
 PreparedKernel reference_kernel(const Node& node);
 
+// A debug call, which says which device it is on.
+PreparedKernel debug_kernel(const Node& node);
+
 // A collective by its reference kernel: operands[device][i], results[device][i] are leaf buffers of
 // the active devices (ascending ids).
 void reference_collective(const Node& node, const std::vector<int64_t>& devices,

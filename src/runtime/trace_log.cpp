@@ -1,6 +1,10 @@
 #include "runtime/trace_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <iterator>
 #include <tuple>
 
 #include "gspmd/passes/explain/collective_stats.h"
@@ -47,8 +51,9 @@ TraceSite collective_site(const Program& program, const Node& node, const Mesh* 
 
 }  // namespace
 
-TraceLog::TraceLog(const Program& program, int workers, int64_t max_events)
+TraceLog::TraceLog(const Program& program, int workers, int64_t max_events, bool verbose)
     : program_(program),
+      verbose_(verbose),
       steps_(std::ssize(program.steps)),
       collectives_(std::ssize(program.collectives)),
       loops_(std::ssize(program.loops)),
@@ -63,11 +68,55 @@ TraceLog::TraceLog(const Program& program, int workers, int64_t max_events)
 }
 
 void TraceLog::add(int worker, const TraceEvent& event, bool inner) {
+  if (verbose_) {  // in one call, so that lines of several workers do not mix
+    const std::string line = line_of(event);
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  }
   List& list = lists_[static_cast<size_t>(worker)];
   if (inner && list.events.size() >= limit_)
     ++list.dropped;
   else
     list.events.push_back(event);
+}
+
+// "device 1      12.3 us  add f32[2,3] of f32[2,3] f32[2,3]: scale (model.cpp:12)"
+std::string TraceLog::line_of(const TraceEvent& event) const {
+  int64_t at = event.site;
+  const auto within = [&](int64_t count) {
+    if (at < count) return true;
+    at -= count;
+    return false;
+  };
+  const Node* node = nullptr;
+  bool is_copy = false;
+  if (within(steps_)) {
+    node = program_.steps[static_cast<size_t>(at)].node;
+    is_copy = program_.steps[static_cast<size_t>(at)].is_copy;
+  } else if (within(collectives_)) {
+    node = program_.collectives[static_cast<size_t>(at)].node;
+  } else if (within(loops_)) {
+    node = program_.loops[static_cast<size_t>(at)]->node;
+  } else {
+    node = program_.branches[static_cast<size_t>(at)]->node;
+  }
+  std::string line = fmt::format("device {:<3} {:>10.1f} us  ", event.device,
+                                 static_cast<double>(event.end - event.begin) / 1e3);
+  const auto add = [&](auto format, const auto&... values) {
+    fmt::format_to(std::back_inserter(line), fmt::runtime(format), values...);
+  };
+  if (is_copy) {
+    add("copy for {}\n", node->name());
+    return line;
+  }
+  add("{} {}", opcode_name(node->opcode()), to_string(node->shape));
+  if (!node->operands().empty()) add(" of");
+  for (const Node* operand : node->operands()) add(" {}", to_string(operand->shape));
+  if (event.waited > 0) add(", waited {:.1f} us", static_cast<double>(event.waited) / 1e3);
+  add(": {}", node->metadata.op_name.empty() ? node->name() : node->metadata.op_name);
+  const std::string source = source_line_of(*node);
+  if (!source.empty()) add(" ({})", source);
+  add("\n");
+  return line;
 }
 
 void TraceLog::finish(RunTrace& trace) const {

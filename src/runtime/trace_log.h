@@ -11,7 +11,8 @@ namespace gspmd {
 // Where the workers of one run write down what they do, each into a list of its own.
 class TraceLog {
  public:
-  TraceLog(const Program& program, int workers, int64_t max_events);
+  // `verbose`: each event is a line on the standard error as well, as soon as it has ended.
+  TraceLog(const Program& program, int workers, int64_t max_events, bool verbose);
 
   // Nanoseconds from the beginning.
   int64_t now() const {
@@ -33,7 +34,10 @@ class TraceLog {
     int64_t dropped = 0;
   };
 
+  std::string line_of(const TraceEvent& event) const;
+
   const Program& program_;
+  bool verbose_;
   int64_t steps_, collectives_, loops_;
   size_t limit_;  // events per worker
   std::vector<List> lists_;

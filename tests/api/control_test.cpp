@@ -378,3 +378,75 @@ TEST_CASE("loops and branches and their gradients are the same on every mesh", "
   };
   CHECK(expect_equal_on_meshes(loops, meshes, {1e-8, 1e-9}, xs));
 }
+
+TEST_CASE("a cotangent reaches a carry through any number of others, in either order", "[api]") {
+  // Each carry is read by the next one only: three steps bring the first into the last.
+  const auto chain = [](bool backwards) {
+    return [backwards](Tensor start) {
+      std::vector<Tensor> carry;
+      for (int64_t i = 0; i < 4; ++i) {
+        carry.push_back(reshape(slice_dim(start, 0, i, i + 1), {}));
+      }
+      if (backwards) std::reverse(carry.begin(), carry.end());
+      const auto body = [backwards](Tensor, const std::vector<Tensor>& now) {
+        std::vector<Tensor> next = now;
+        for (size_t i = 0; i + 1 < now.size(); ++i) {
+          const size_t from = backwards ? i + 1 : i, to = backwards ? i : i + 1;
+          next[to] = now[to] + sin(now[from]);
+        }
+        return next;
+      };
+      const std::vector<Tensor> last = fori_loop(0, 5, body, carry);
+      return square(backwards ? last.front() : last.back());
+    };
+  };
+  const Array start = random_array({DType::f64, {4}}, 11);
+  CHECK(derivatives_are_right(chain(false), start));
+  CHECK(derivatives_are_right(chain(true), start));
+  // A batch reaches the last carry the same way.
+  const Array starts = random_array({DType::f64, {3, 4}}, 12);
+  for (const bool backwards : {false, true}) {
+    const Array all = run(vmap(chain(backwards)), starts);
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto one = [&](Tensor rows) {
+        return chain(backwards)(reshape(slice_dim(rows, 0, i, i + 1), {4}));
+      };
+      CHECK(all.at(i) == Approx(run(one, starts).item()));
+    }
+  }
+}
+
+TEST_CASE("what only marks functions leaves nothing in the program", "[api]") {
+  const Traced traced = trace(
+      [](Tensor xs) {
+        return grad([](Tensor v) {
+          const auto step =
+              checkpoint([](Tensor c, Tensor x) { return tanh(c * x) + layer_norm(c, 1.f); });
+          return sum(scan(
+                         [&](Tensor c, Tensor x) {
+                           return std::pair{step(c, x), Nothing{}};
+                         },
+                         zeros({DType::f32, {4}}), v)
+                         .first);
+        })(xs);
+      },
+      Shape(DType::f32, {3, 4}));
+  // main, and a condition and a body of each of two loops, and what their sums add by.
+  for (const auto& computation : traced.module().computations()) {
+    bool called = computation.get() == traced.module().entry();
+    for (const auto& other : traced.module().computations())
+      for (const auto& node : other->nodes()) {
+        for (const Computation* callee : node->called)
+          called = called || callee == computation.get();
+        CHECK(node->attrs.custom_call_target == "");
+      }
+    INFO(computation->name());
+    CHECK(called);
+  }
+}
+
+TEST_CASE("map is named in its errors", "[control][errors]") {
+  const auto same = [](Tensor t) { return t; };
+  GSPMD_REQUIRE_ERROR("map: input arg0 f32[] has no dim 0",
+                      trace([&](Tensor x) { return map(same, x); }, Shape(DType::f32, {})));
+}

@@ -132,12 +132,3 @@ TEST_CASE("einsum of a contraction is one dot, transposed only where the order n
   CHECK(count(turned, Opcode::dot) == 1);
   CHECK(count(turned, Opcode::transpose) == 1);
 }
-
-TEST_CASE("einsum's gradient by both operands agrees with central differences", "[api]") {
-  const Array w = random_array({DType::f64, {4, 2, 3}}, 5);
-  const auto by_x = [&](Tensor x) { return sum(square(einsum("bsm,mnd->bnsd", x, w))); };
-  CHECK(gradient_is_right(by_x, random_array({DType::f64, {2, 3, 4}}, 6)));
-  const Array x = random_array({DType::f64, {2, 4}}, 7);
-  const auto by_w = [&](Tensor t) { return sum(square(einsum("bm,mm->b", x, t))); };
-  CHECK(gradient_is_right(by_w, random_array({DType::f64, {4, 4}}, 8)));
-}

@@ -172,3 +172,30 @@ TEST_CASE("reductions over all, some and no dims, with and without kept dims", "
   CHECK(run([](Tensor t) { return sum(t, {.axes = Axes(std::vector<int64_t>{})}); }, x).dims() ==
         Dims{2, 3});
 }
+
+TEST_CASE("stochastic_convert rounds up as often as the part cut off says", "[api]") {
+  // 1.25 goes up for the lower quarter of the numbers of 32 bits, -1.25 down for it.
+  const auto rounded = [](Tensor x, Tensor bits) { return stochastic_convert(x, bits, DType::s8); };
+  const Array x = Array::of<float>({4}, {1.25F, -1.25F, 1.25F, 300});
+  const Array bits = Array::of<uint32_t>({4}, {1073741823, 1073741823, 1073741824, 0});
+  CHECK(values(run(rounded, x, bits)) == std::vector<double>{2, -2, 1, 127});
+  const auto average = [](Tensor at) {
+    const Tensor drawn = random_bits(3, {4000});
+    return mean(
+        convert(stochastic_convert(broadcast_to(at, {4000}), drawn, DType::s32), DType::f32));
+  };
+  CHECK(run(average, Array::of<float>({1}, {2.3F})).item() == Approx(2.3).margin(0.03));
+}
+
+TEST_CASE("where and select of two C++ numbers give s32, or f32 where one is floating", "[api]") {
+  const Array x = Array::of<double>({3}, {-1, 0, 2});
+  const Array mask = run([](Tensor t) { return where(t > 0, 0.f, -1e9f); }, x);
+  CHECK(mask.shape() == Shape(DType::f32, {3}));
+  CHECK(values(mask) == std::vector<double>{-1e9, -1e9, 0});
+  const Array mixed = run([](Tensor t) { return select(t > 0, 1, 0.5); }, x);
+  CHECK(mixed.shape() == Shape(DType::f32, {3}));
+  CHECK(values(mixed) == std::vector<double>{0.5, 0.5, 1});
+  const Array counts = run([](Tensor t) { return where(t > 0, 1, -1); }, x);
+  CHECK(counts.shape() == Shape(DType::s32, {3}));
+  CHECK(values(counts) == std::vector<double>{-1, -1, 1});
+}

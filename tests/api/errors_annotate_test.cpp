@@ -34,6 +34,13 @@ TEST_CASE("mesh_split names tensor, dim and axis of what is wrong", "[api][error
             return mesh_split(x, kMesh, {_, "x"});
           },
           kF));
+  const char* const null = nullptr;
+  GSPMD_REQUIRE_ERROR("mesh_split: axis \"\" for dim 1 of arg0 f32[2,3] is not in the mesh",
+                      trace(
+                          [&](Tensor x) {
+                            return mesh_split(x, kMesh, {_, null});
+                          },
+                          kF));
   GSPMD_REQUIRE_ERROR("mesh_split: axis 2 for dim 0 of arg0 f32[2,3] is not in the mesh",
                       trace(
                           [](Tensor x) {

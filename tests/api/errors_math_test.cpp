@@ -118,8 +118,9 @@ TEST_CASE("numbers must fit the dtype they take", "[api][errors]") {
                       trace([](Tensor x) { return x + 0.5; }, kS));
   GSPMD_REQUIRE_ERROR("multiply: the number 3000000000 is not a s32",
                       trace([](Tensor x) { return x * 3e9; }, kS));
-  GSPMD_REQUIRE_ERROR("add: both operands are C++ numbers (1 and 2)",
-                      trace([](Tensor) { return operator+(Operand(1), Operand(2)); }, kS));
+  GSPMD_REQUIRE_ERROR(
+      "add: both operands are C++ numbers (1 and 2); one must be a tensor, as full({dtype, {}}, 2)",
+      trace([](Tensor) { return operator+(Operand(1), Operand(2)); }, kS));
   GSPMD_REQUIRE_ERROR("exp: the number 2 has no dtype of its own",
                       trace([](Tensor) { return gspmd::exp(2); }, kS));
 }

@@ -18,7 +18,7 @@ TEST_CASE("reshape and its relatives name the numbers that do not fit", "[api][e
                             return reshape(x, {4, 2});
                           },
                           kF));
-  GSPMD_REQUIRE_ERROR("reshape: arg0 f32[2,3] has 6 elements, [4,-1] has 4",
+  GSPMD_REQUIRE_ERROR("reshape: arg0 f32[2,3] has 6 elements, no multiple of the 4 that",
                       trace(
                           [](Tensor x) {
                             return reshape(x, {4, -1});

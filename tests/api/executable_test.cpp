@@ -112,6 +112,18 @@ TEST_CASE("arrays are laid out anew where a program wants another sharding", "[a
   CHECK(visualize(there) == visualize(there.shape(), sharding_of(there)));
 }
 
+TEST_CASE("the operations of a loop are counted in each of its steps", "[api][executable]") {
+  const Shape x(DType::f32, {8, 16}), w(DType::f32, {10, 16, 16});
+  const auto layers = [](Tensor h, Tensor all) {
+    const auto layer = [](Tensor t, Tensor m) { return std::pair{matmul(t, m), Nothing{}}; };
+    return scan(layer, h, all).first;
+  };
+  const int64_t products = 10 * 2 * 8 * 16 * 16;
+  const int64_t flops = compile(layers, {.prepare = false}, x, w).stats().flops;
+  CHECK(flops >= products);
+  CHECK(flops < products + products / 10);
+}
+
 TEST_CASE("a program compiles from shapes alone and can be inspected", "[api][executable]") {
   const Params<Shape> params{{DType::f32, {1 << 16, 1 << 18}}, {DType::f32, {1 << 18, 1 << 16}}};
   const Mesh pod{{"data", 64}, {"model", 128}};

@@ -248,3 +248,34 @@ array {
   };
   CHECK(derivatives_are_right(fn, random_array({DType::f64, {3}}, 7)));
 }
+
+TEST_CASE("vjp's pull back works in the bodies of vmap, scan and cond", "[api]") {
+  const auto fn = [](Tensor a) { return sin(a) * sum(a); };
+  const Array x = random_array({DType::f64, {3}}, 5);
+  // d fn_i / d x_j = cos(x_i) sum(x) [i == j] + sin(x_i)
+  Array expected(DType::f64, {3, 3});
+  const double total = x.at(0) + x.at(1) + x.at(2);
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 3; ++j)
+      expected.set(i * 3 + j, (i == j ? std::cos(x.at(i)) * total : 0) + std::sin(x.at(i)));
+
+  const auto by_vmap = [&](Tensor t) {
+    return vmap(vjp(fn, std::tuple{t}).second)(eye(3, {.dtype = DType::f64}));
+  };
+  CHECK(expect_close({run(by_vmap, x)}, {expected}, {1e-12, 1e-12}));
+  const auto by_map = [&](Tensor t) {
+    return map(vjp(fn, std::tuple{t}).second, eye(3, {.dtype = DType::f64}));
+  };
+  CHECK(expect_close({run(by_map, x)}, {expected}, {1e-12, 1e-12}));
+  const auto in_branch = [&](Tensor t) {
+    const auto pull_back = vjp(fn, std::tuple{t}).second;
+    return cond(
+        sum(t) < 100, [&](Tensor c) { return pull_back(c); }, [](Tensor c) { return c; },
+        eye(3, {.dtype = DType::f64})(1));
+  };
+  Array row(DType::f64, {3});
+  for (int64_t j = 0; j < 3; ++j) row.set(j, expected.at(3 + j));
+  CHECK(expect_close({run(in_branch, x)}, {row}, {1e-12, 1e-12}));
+  // and such a matrix can be differentiated
+  CHECK(gradient_is_right([&](Tensor t) { return sum(square(by_vmap(t))); }, x));
+}

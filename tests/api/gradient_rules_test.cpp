@@ -104,6 +104,53 @@ TEST_CASE("gradients of such ops agree on meshes that cut sizes unevenly", "[api
   }
 }
 
+TEST_CASE("what is said of a loop and of a branch is said of what stands for it in a derivative",
+          "[api]") {
+  const std::shared_ptr<const Module> shared = parse_module(R"(HloModule said
+ body { s = (s32[], f64[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  x = f64[8] get-tuple-element(s), index=1
+  y = f64[8] sine(x)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f64[8]) tuple(next, y) }
+ test { s = (s32[], f64[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  three = s32[] constant(3)
+  ROOT r = pred[] compare(i, three), direction=LT }
+ double { x = f64[8] parameter(0)
+  ROOT r = f64[8] add(x, x) }
+ cosine { x = f64[8] parameter(0)
+  ROOT r = f64[8] cosine(x) }
+ ENTRY main { x = f64[8] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f64[8]) tuple(zero, x)
+  loop = (s32[], f64[8]) while(s), condition=test, body=body, sharding={{replicated}, {devices=[2]<=[2]}}, frontend_attributes={said="loop"}
+  y = f64[8] get-tuple-element(loop), index=1
+  ROOT r = f64[8] conditional(zero, y, y), branch_computations={double, cosine}, sharding={devices=[2]<=[2]}, frontend_attributes={said="branch"} })");
+  const auto fn = [shared](Tensor x) { return sum(square(call_hlo(*shared, {x})[0])); };
+  const auto said = [](const Traced& traced) {
+    std::map<std::string, std::string> found;
+    for (const auto& computation : traced.module().computations())
+      for (const auto& node : computation->nodes()) {
+        const auto at = node->frontend_attributes.find("said");
+        if (at == node->frontend_attributes.end()) continue;
+        REQUIRE(node->sharding);
+        CHECK(found.emplace(at->second, to_string(*node->sharding)).second);
+      }
+    return found;
+  };
+  const Shape x(DType::f64, {8});
+  const std::map<std::string, std::string> backward{
+      {"loop", "{{unknown}, {replicated}, {devices=[2]<=[2]}, {unknown}}"},
+      {"branch", "{{devices=[2]<=[2]}}"}};
+  CHECK(said(trace([&](Tensor t) { return grad(fn)(t); }, x)) == backward);
+  CHECK(
+      said(trace([&](Tensor t) { return jvp(fn, std::tuple{t}, std::tuple{t}).second; }, x)) ==
+      std::map<std::string, std::string>{{"loop", "{{replicated}, {devices=[2]<=[2]}, {unknown}}"},
+                                         {"branch", "{{devices=[2]<=[2]}, {unknown}}"}});
+}
+
 TEST_CASE("the gradient of many slices of one value holds one array of its size", "[api]") {
   constexpr int64_t kParts = 64, kRows = 1024;
   const auto peak = [](auto loss) {

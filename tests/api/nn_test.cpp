@@ -69,25 +69,6 @@ TEST_CASE("rms_norm and layer_norm equal their definitions", "[api]") {
   }
 }
 
-TEST_CASE("derivatives of norms and activations, first and second, agree with central differences",
-          "[api]") {
-  const Array weight = random_array({DType::f64, {2, 4}}, 3);
-  const Array scale = random_array({DType::f64, {4}}, 4);
-  const auto weighted = [&](Tensor y) { return sum(y * weight); };
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(rms_norm(x, scale)); }, kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(layer_norm(x, scale)); }, kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(layer_norm(x, scale, scale)); },
-                              kRows));
-  CHECK(derivatives_are_right([&](Tensor s) { return weighted(rms_norm(kRows, s)); }, scale));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(softmax(x)); }, kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(log_softmax(x, {.axis = 0})); },
-                              kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return sum(logsumexp(x)); }, kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(gelu(x)); }, kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(silu(x)); }, kRows));
-  CHECK(derivatives_are_right([&](Tensor x) { return weighted(relu(x)); }, kRows));
-}
-
 TEST_CASE("relu's gradient at zero is zero and NaN stays NaN", "[api]") {
   const Array x = Array::of<double>({3}, {0, -1, 2});
   CHECK(values(run(grad([](Tensor t) { return sum(relu(t)); }), x)) ==

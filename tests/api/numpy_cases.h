@@ -97,6 +97,8 @@ class NumpyCases {
       return listed(f(x.at(0), x.at(1)));
     else if constexpr (std::is_invocable_v<F&, Tensor, Tensor, Tensor>)
       return listed(f(x.at(0), x.at(1), x.at(2)));
+    else if constexpr (std::is_invocable_v<F&, std::vector<Tensor>>)
+      return listed(f(x));
     else
       return listed(f(x.at(0), x.at(1), x.at(2), x.at(3)));
   }

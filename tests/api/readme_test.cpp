@@ -32,6 +32,15 @@ auto train_step(Ffn<Tensor> params, Adam<Ffn<Tensor>> adam, Tensor x, Tensor y) 
   return std::tuple{new_params, new_adam, value};
 }
 
+Tensor layers(Tensor x, Tensor w) {                           // w is l,m,m: a stack of layers
+  auto layer = [](Tensor h, Tensor m) { return std::pair{h + tanh(matmul(h, m)), Nothing{}}; };
+  return scan(checkpoint(layer), x, w).first;                 // one loop in the program, whatever l is
+}
+
+Tensor energy(Tensor w, Tensor x) { return sum(square(layers(x, w))); }
+
+auto per_example = vmap(grad(energy), {.in_axes = {not_batched, 0}});   // a gradient for each row of x
+
 // Relative paths lie in a folder of this test while it lives.
 class InScratchFolder {
  public:
@@ -116,4 +125,12 @@ TEST_CASE("README: the program trains, saves, resumes and shows itself", "[readm
   std::tie(params, adam, value) = step(params, adam, x, y);
   CHECK(value.item() < before);
   CHECK(fs::exists("step.json"));
+}
+
+TEST_CASE("README: gradients of each example add up to that of all", "[readme]") {
+  const Array w = random_normal_array({DType::f32, {3, 4, 4}}, 1), x = random_normal_array({DType::f32, {5, 4}}, 2);
+  const auto added = [](Tensor a, Tensor b) { return sum(per_example(a, b), {.axes = 0}); };
+  const Array each = compile(added, {}, w, x)(w, x), all_of = compile(grad(energy), {}, w, x)(w, x);
+  CHECK(each.dims() == w.dims());
+  for (int64_t i = 0; i < w.size(); ++i) CHECK(each.at(i) == Approx(all_of.at(i)).margin(1e-4));
 }

@@ -88,3 +88,22 @@ TEST_CASE("optimizer state is a tree around the parameters' tree", "[api]") {
   CHECK(leaves[16].first == "step");
   CHECK(leaves[16].second == Shape(DType::s32, {}));
 }
+
+TEST_CASE("what flatten gives is a tree of the same paths", "[api]") {
+  const auto leaves = flatten(sample());
+  CHECK(flatten(leaves) == leaves);
+  CHECK(flatten(leaves, "params").at(1).first == "params.layers.0.weight");
+  using Leaves = std::vector<std::pair<std::string, Array>>;
+  static_assert(std::is_same_v<rebind_t<decltype(leaves), Array>, Leaves>);
+  static_assert(std::is_same_v<leaf_t<Adam<Leaves>>, Array>);
+  const Leaves arrays =
+      map_tree(leaves, [](const std::string&, const Shape& s) { return Array(s); });
+  const auto doubled = compile(
+      [](std::vector<std::pair<std::string, Tensor>> t) {
+        return map_leaves([](const Tensor& x) { return x + 1; }, t);
+      },
+      {}, arrays)(arrays);
+  CHECK(doubled.size() == 8);
+  CHECK(doubled[3].first == "layers.1.bias");
+  CHECK(doubled[3].second.at(0) == 1);
+}

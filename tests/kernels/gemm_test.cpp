@@ -20,7 +20,7 @@ Case make_case(uint64_t seed, DType dtype) {
   const auto below = [&](int64_t n) { return int64_t(random() % uint64_t(n)); };
   static const int64_t sizes[] = {1, 2, 3, 7, 16, 33, 64};
   Case c;
-  c.spec.dtype = dtype;
+  c.spec.dtype = c.spec.result = dtype;
   std::vector<GemmLoop>* lists[] = {&c.spec.batch, &c.spec.m, &c.spec.n, &c.spec.k};
   for (auto* list : lists) {
     const int64_t loops = below(3);
@@ -65,13 +65,14 @@ Array reference(const Case& c, const Array& a, const Array& b) {
     }
     sums[size_t(at_c)] += a.at(at_a) * b.at(at_b);
   }
-  Array result(c.spec.dtype, {c.c_size});
+  Array result(c.spec.result, {c.c_size});
   for (int64_t i = 0; i < c.c_size; ++i) result.set(i, sums[size_t(i)]);
   return result;
 }
 
-void check(uint64_t seed, DType dtype) {
-  const Case c = make_case(seed, dtype);
+void check(uint64_t seed, DType dtype, DType result) {
+  Case c = make_case(seed, dtype);
+  c.spec.result = result;
   int64_t work = c.c_size;
   for (const GemmLoop& loop : c.spec.k) work *= loop.size;
   if (work > 3'000'000) return;
@@ -80,30 +81,43 @@ void check(uint64_t seed, DType dtype) {
   for (int64_t i = 0; i < c.a_size; ++i) a.set(i, double(int(random() % 7) - 3));
   for (int64_t i = 0; i < c.b_size; ++i) b.set(i, double(int(random() % 7) - 3));
   const PreparedKernel kernel = prepare_gemm(c.spec);
-  const Array got = run_kernel(kernel, {a, b}, {Shape(dtype, {c.c_size})})[0];
-  INFO("seed " << seed << " " << dtype_name(dtype));
+  const Array got = run_kernel(kernel, {a, b}, {Shape(result, {c.c_size})})[0];
+  INFO("seed " << seed << " " << dtype_name(dtype) << " to " << dtype_name(result));
   REQUIRE(bitwise_equal(got, reference(c, a, b)));
 }
 
 GemmSpec plain(DType dtype, int64_t m, int64_t n, int64_t k) {
-  return {dtype, {}, {{m, k, 0, n}}, {{n, 0, 1, 1}}, {{k, 1, n, 0}}};
+  return {dtype, dtype, {}, {{m, k, 0, n}}, {{n, 0, 1, 1}}, {{k, 1, n, 0}}};
 }
 
 }  // namespace
 
 TEST_CASE("gemm: products over loops of any order and strides are exact on small integers",
           "[gemm]") {
-  for (int64_t seed = 1; seed <= random_load(250); ++seed) check(seed, DType::f32);
+  for (int64_t seed = 1; seed <= random_load(250); ++seed) check(seed, DType::f32, DType::f32);
   for (const DType dtype : {DType::f64, DType::s32, DType::s64}) {
-    for (int64_t seed = 1; seed <= random_load(60); ++seed) check(seed, dtype);
+    for (int64_t seed = 1; seed <= random_load(60); ++seed) check(seed, dtype, dtype);
   }
+}
+
+// Sums of small integers are exact in f32 and rounded once.
+TEST_CASE("gemm: 16-bit floats are summed in f32 and rounded once", "[gemm]") {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (int64_t seed = 1; seed <= random_load(40); ++seed) {
+      check(uint64_t(seed), dtype, dtype);
+      check(uint64_t(seed) + 500, dtype, DType::f32);
+    }
+  }
+  CHECK_FALSE(prepare_gemm({DType::f64, DType::f32, {}, {}, {}, {{2, 1, 1, 0}}}).run);
+  CHECK_FALSE(prepare_gemm({DType::bf16, DType::f16, {}, {}, {}, {{2, 1, 1, 0}}}).run);
 }
 
 TEST_CASE("gemm: large products are cut into parts by rows, the last one shorter", "[gemm]") {
   const int64_t m = 1100, n = 96, k = random_load(8) == 8 ? 130 : 40;
-  const GemmSpec specs[] = {plain(DType::f32, m, n, k),
-                            {DType::f32, {}, {{m, 1, 0, n}}, {{n, 0, 1, 1}}, {{k, m, n, 0}}},
-                            {DType::f32, {}, {{m, 1, 0, 1}}, {{n, 0, k, m}}, {{k, m, 1, 0}}}};
+  const GemmSpec specs[] = {
+      plain(DType::f32, m, n, k),
+      {DType::f32, DType::f32, {}, {{m, 1, 0, n}}, {{n, 0, 1, 1}}, {{k, m, n, 0}}},
+      {DType::f32, DType::f32, {}, {{m, 1, 0, 1}}, {{n, 0, k, m}}, {{k, m, 1, 0}}}};
   for (const GemmSpec& spec : specs) {
     const PreparedKernel kernel = prepare_gemm(spec);
     CHECK((kernel.parts > 1) == (spec.m[0].c != 1));  // stored by columns: its rows are the 96

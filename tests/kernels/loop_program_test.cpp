@@ -1,8 +1,11 @@
 #include "gspmd/kernels/loop_program.h"
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 
+#include "kernels/loop_functions.h"
 #include "kernels/run_kernel.h"
 #include "load.h"
 
@@ -81,6 +84,11 @@ class Reference {
         return 0;
     }
   }
+  static double rounded(DType dtype, double x) {
+    if (dtype == DType::f32) return float(x);
+    if (dtype == DType::bf16) return bfloat16(float(x));
+    return dtype == DType::f16 ? double(float16(float(x))) : x;
+  }
   std::vector<double> compute(const LoopValue& v, const std::vector<Array>& operands) const {
     std::vector<double> out(static_cast<size_t>(total()));
     const auto in = [&](int value, int64_t i) {
@@ -94,7 +102,8 @@ class Reference {
         entry->second = v.op == LoopOp::reduce_sum ? entry->second + x
                                                    : apply(LoopOp::maximum, entry->second, x, 0);
       }
-      for (int64_t i = 0; i < total(); ++i) out[size_t(i)] = folded[kept_index(i)];
+      for (int64_t i = 0; i < total(); ++i)
+        out[size_t(i)] = rounded(v.dtype, folded[kept_index(i)]);
       return out;
     }
     for (int64_t i = 0; i < total(); ++i) {
@@ -111,7 +120,7 @@ class Reference {
       } else {
         r = apply(v.op, in(v.a, i), in(v.b, i), in(v.c, i));
       }
-      if (v.dtype == DType::f32) r = float(r);
+      r = rounded(v.dtype, r);
     }
     return out;
   }
@@ -127,7 +136,8 @@ struct Case {
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed) {}
+  // Programs on numbers of `dtype`, with conversions from and to f32 where that is another.
+  Generator(uint64_t seed, DType dtype) : random_(seed), dtype_(dtype) {}
   int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
 
   Case make() {
@@ -144,7 +154,8 @@ class Generator {
     for (int64_t i = 0; i <= below(4); ++i) add_operand();
     LoopValue one;
     one.op = LoopOp::constant;
-    one.constant = Array::scalar<float>(0.25f);
+    one.dtype = dtype_;
+    one.constant = Array::full(Shape(dtype_, {}), 0.25);
     zero_ = push(one, 0);
     for (int64_t i = 0; i <= below(9); ++i) add_op();
     for (int64_t i = 0; i <= below(3); ++i) add_output();
@@ -160,6 +171,7 @@ class Generator {
   }
   void add_operand() {
     LoopValue v;
+    v.dtype = dtype_;
     v.operand = int64_t(c_.operands.size());
     const int kind = int(below(3));  // dense, broadcast along some dims, transposed
     Dims extents;
@@ -173,7 +185,7 @@ class Generator {
       v.strides[order[i]] = stride;
       stride *= c_.program.dims[order[i]];
     }
-    Array data(DType::f32, {stride});
+    Array data(dtype_, {stride});
     for (int64_t i = 0; i < stride; ++i) data.set(i, double(below(17) - 8) / 4);
     c_.operands.push_back(data);
     push(v, 0);
@@ -189,33 +201,40 @@ class Generator {
     static const LoopOp binary[] = {LoopOp::add, LoopOp::subtract, LoopOp::maximum, LoopOp::minimum,
                                     LoopOp::gt};
     LoopValue v;
+    v.dtype = dtype_;
     const int64_t kind = below(reducing_ ? 6 : 4);
     const int space = int(below(2));
-    if (kind == 0) {
+    if (dtype_ != DType::f32 && below(4) == 0) {
+      const bool back = below(2) == 0;
+      v.op = LoopOp::convert;
+      v.a = pick(back ? DType::f32 : dtype_, space);
+      if (!back) v.dtype = DType::f32;
+    } else if (kind == 0) {
       v.op = LoopOp::negate;
-      v.a = pick(DType::f32, space);
+      v.a = pick(dtype_, space);
     } else if (kind == 1) {
       v.op = LoopOp::iota;
       if (c_.program.dims.empty()) return;
       v.operand = below(int64_t(c_.program.dims.size()));
     } else if (kind == 4) {
       v.op = below(2) == 0 ? LoopOp::reduce_sum : LoopOp::reduce_max;
-      v.a = pick(DType::f32, 0);
+      v.a = pick(dtype_, 0);
       v.b = zero_;
       push(v, 1);
       return;
     } else {
       v.op = binary[below(5)];
-      v.a = pick(DType::f32, space);
-      v.b = pick(DType::f32, space);
+      v.a = pick(dtype_, space);
+      v.b = pick(dtype_, space);
       if (v.op == LoopOp::gt) {
         v.dtype = DType::pred;
         const int s = std::max(spaces_[size_t(v.a)], spaces_[size_t(v.b)]);
         LoopValue select;
         select.op = LoopOp::select;
+        select.dtype = dtype_;
         select.a = push(v, s);
-        select.b = pick(DType::f32, space);
-        select.c = pick(DType::f32, space);
+        select.b = pick(dtype_, space);
+        select.c = pick(dtype_, space);
         push(select, std::max({s, spaces_[size_t(select.b)], spaces_[size_t(select.c)]}));
         return;
       }
@@ -236,19 +255,18 @@ class Generator {
   }
 
   std::mt19937_64 random_;
+  DType dtype_;
   Case c_;
   std::vector<int> spaces_;
   int zero_ = 0;
   bool reducing_ = false;
 };
 
-}  // namespace
-
-TEST_CASE("loop program: random programs equal plain loops bit by bit on small integers",
-          "[loop]") {
-  int ran = 0;
-  for (int64_t seed = 1; seed <= random_load(700); ++seed) {
-    const Case c = Generator(seed).make();
+// How many of the programs of seeds 1 to n have a kernel; each gives what plain loops give.
+int64_t programs_that_ran(DType dtype, int64_t n) {
+  int64_t ran = 0;
+  for (int64_t seed = 1; seed <= n; ++seed) {
+    const Case c = Generator(uint64_t(seed), dtype).make();
     const PreparedKernel kernel = prepare_loop(c.program);
     if (!kernel.run) continue;
     ++ran;
@@ -259,7 +277,135 @@ TEST_CASE("loop program: random programs equal plain loops bit by bit on small i
       REQUIRE(bitwise_equal(got[o], reference.output(o, c.results[o])));
     }
   }
-  CHECK(ran > random_load(450));
+  return ran;
+}
+
+Array converted(const Array& x, DType dtype) {
+  LoopProgram p;
+  p.dims = {x.size()};
+  LoopValue in, v;
+  in.dtype = x.dtype();
+  in.strides = {1};
+  v.op = LoopOp::convert;
+  v.dtype = dtype;
+  v.a = 0;
+  p.values = {in, v};
+  p.outputs = {{1, false}};
+  return run_kernel(prepare_loop(p), {x}, {Shape(dtype, {x.size()})})[0];
+}
+
+}  // namespace
+
+TEST_CASE("loop program: random programs equal plain loops bit by bit on small integers",
+          "[loop]") {
+  CHECK(programs_that_ran(DType::f32, random_load(700)) > random_load(450));
+}
+
+TEST_CASE("loop program: 16-bit floats are rounded after every op, sums once at their end",
+          "[loop]") {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    CHECK(programs_that_ran(dtype, random_load(120)) > random_load(70));
+}
+
+TEST_CASE("loop program: stored 16-bit floats are combined one rounding each, in place too",
+          "[loop]") {
+  constexpr int64_t kSize = 601;
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Array a(dtype, {kSize}), b(dtype, {kSize});
+    for (int64_t i = 0; i < kSize; ++i) {
+      a.set(i, std::sin(double(i)) * 30);
+      b.set(i, std::cos(double(7 * i)));
+    }
+    for (const LoopOp op : {LoopOp::add, LoopOp::multiply, LoopOp::maximum, LoopOp::minimum})
+      for (const uint32_t scalars : {0u, 1u, 2u}) {
+        const auto x = [&](int64_t i) { return a.at(scalars == 1 ? 0 : i); };
+        const auto y = [&](int64_t i) { return b.at(scalars == 2 ? 0 : i); };
+        Array got = scalars == 1 ? b.clone() : a.clone();  // the operand whose place it takes
+        const std::byte* const first = scalars == 1 ? a.bytes().data() : got.bytes().data();
+        const std::byte* const second = scalars == 1 ? got.bytes().data() : b.bytes().data();
+        find_loop_function(op, dtype, dtype)(got.bytes().data(), first, second, nullptr, kSize,
+                                             scalars);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < kSize; ++i) {
+          const double sum = x(i) + y(i), product = x(i) * y(i);
+          const double want = op == LoopOp::add        ? sum
+                              : op == LoopOp::multiply ? product
+                              : op == LoopOp::maximum  ? std::max(x(i), y(i))
+                                                       : std::min(x(i), y(i));
+          Array rounded(dtype, {1});
+          rounded.set(0, want);
+          wrong += got.at(i) != rounded.at(0);
+        }
+        INFO(dtype_name(dtype) << " op " << int(op) << " scalars " << scalars);
+        CHECK(wrong == 0);
+      }
+  }
+}
+
+TEST_CASE("loop program: an output in 16 bits is stored before another takes its operand's place",
+          "[loop]") {
+  constexpr int64_t kSize = 1000;
+  LoopProgram p;
+  p.dims = {kSize};
+  LoopValue x, narrow, sum;
+  x.strides = {1};
+  narrow.op = LoopOp::convert;
+  narrow.a = 0;
+  sum.op = LoopOp::add;
+  sum.a = sum.b = 0;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    narrow.dtype = dtype;
+    p.values = {x, narrow, sum};
+    p.outputs = {{1, false}, {2, false}};
+    const PreparedKernel kernel = prepare_loop(p);
+    Array in_place(DType::f32, {kSize}), halves(dtype, {kSize});
+    for (int64_t i = 0; i < kSize; ++i) in_place.set(i, double(i % 100));
+    const std::byte* const operands[] = {in_place.bytes().data()};
+    std::byte* const results[] = {halves.bytes().data(), in_place.bytes().data()};
+    std::vector<std::byte> scratch(static_cast<size_t>(kernel.scratch_bytes) + 64);
+    KernelArgs args;
+    args.operands = operands;
+    args.results = results;
+    const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+    args.scratch = scratch.data() + (64 - address % 64) % 64;
+    for (args.part = 0; args.part < kernel.parts; ++args.part) kernel.run(args);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < kSize; ++i)
+      wrong += halves.at(i) != double(i % 100) || in_place.at(i) != double(2 * (i % 100));
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("loop program: 16-bit floats are read and rounded as their C++ types do", "[loop]") {
+  std::vector<uint16_t> bits(1 << 16);
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = uint16_t(i);
+  const auto n = int64_t(bits.size());
+  std::vector<float> floats;  // each 16-bit number, the middle to the next, and beside it
+  for (const uint16_t b : bits) {
+    for (const uint32_t low : {0x0000u, 0x7fffu, 0x8000u, 0x8001u})
+      floats.push_back(std::bit_cast<float>((uint32_t(b) << 16) | low));
+    for (const float step : {0.5f, 0.4999f, 0.5001f})
+      floats.push_back(half_to_float(b) +
+                       step * (half_to_float(uint16_t(b + 1)) - half_to_float(b)));
+  }
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Array stored(dtype, {n});
+    std::memcpy(stored.bytes().data(), bits.data(), bits.size() * 2);
+    const Array wide = converted(stored, DType::f32);
+    const Array rounded = converted(Array::of<float>({int64_t(floats.size())}, floats), dtype);
+    const auto same = [](double want, double got) {
+      return std::isnan(want) ? std::isnan(got) : got == want;
+    };
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; ++i) wrong += !same(stored.at(i), wide.at(i));
+    for (size_t i = 0; i < floats.size(); ++i) {
+      const double want =
+          dtype == DType::bf16 ? float(bfloat16(floats[i])) : float(float16(floats[i]));
+      wrong += !same(want, rounded.at(int64_t(i)));
+    }
+    INFO(dtype_name(dtype));
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("loop program: softmax of a row is one program", "[loop]") {

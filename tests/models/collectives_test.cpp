@@ -22,7 +22,7 @@ TransformerConfig layer_config(int64_t layers) {
 }
 
 std::unique_ptr<Trainer> compiled(const std::string& recipe, int64_t layers) {
-  TrainerOptions options = trainer_on(layer_config(layers), kMesh, recipe, 4);
+  TransformerRun options = trainer_on(layer_config(layers), kMesh, recipe, 4);
   options.prepare = false;
   return make_trainer(options);
 }

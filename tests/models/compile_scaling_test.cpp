@@ -3,7 +3,7 @@
 #include <map>
 
 #include "gspmd/ir/module.h"
-#include "models/trainer.h"
+#include "models/small_models.h"
 
 namespace gspmd::models {
 namespace {
@@ -20,7 +20,7 @@ void count(const Module& module, const std::string& stage, Counts& counts) {
 // Batch, model, heads, hidden and vocabulary of at least 1,024, from shapes alone. Weights of up to
 // 4 GiB: no choice may depend on how large their shards are.
 Counts counts_on(const std::string& recipe, const Mesh& mesh, int64_t model) {
-  TrainerOptions options;
+  TransformerRun options;
   options.config.layers = 2;
   options.config.model = model;
   options.config.hidden = 4 * model;

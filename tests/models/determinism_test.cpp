@@ -23,7 +23,7 @@ TransformerConfig config() {
 }
 
 std::vector<double> losses_with_threads(int threads) {
-  TrainerOptions options = trainer_on(config(), kMesh, "2d");
+  TransformerRun options = trainer_on(config(), kMesh, "2d");
   options.threads = threads;
   return losses(options, 6);
 }
@@ -84,7 +84,7 @@ TEST_CASE("two processes make the same program text", "[models]") {
 
 // Hidden: what the test above runs in other processes.
 TEST_CASE("prints the program of the 2d recipe", "[.][print-program]") {
-  TrainerOptions options = trainer_on(config(), kMesh, "2d");
+  TransformerRun options = trainer_on(config(), kMesh, "2d");
   options.prepare = false;
   std::cout << make_trainer(options)->executable().text();
 }

@@ -20,16 +20,16 @@ double largest_difference(const std::vector<double>& actual, const std::vector<d
 }
 
 void check_all_meshes(const TransformerConfig& config, Optimizer optimizer, double tolerance) {
-  TrainerOptions single = trainer_on(config, Mesh(), "data");
-  single.optimizer = optimizer;
+  TransformerRun single = trainer_on(config, Mesh(), "data");
+  single.optimizer.kind = optimizer;
   const std::vector<double> expected = losses(single, kSteps);
   REQUIRE(expected.front() > 1);
   REQUIRE(expected.front() != expected.back());
   for (const Mesh& mesh : test_meshes()) {
     for (const std::string& recipe : recipe_names()) {
       INFO(to_string(mesh) << " recipe " << recipe);
-      TrainerOptions options = trainer_on(config, mesh, recipe);
-      options.optimizer = optimizer;
+      TransformerRun options = trainer_on(config, mesh, recipe);
+      options.optimizer.kind = optimizer;
       CHECK(largest_difference(losses(options, kSteps), expected) <= tolerance);
     }
   }

@@ -19,18 +19,17 @@ TransformerConfig exact_config(DType dtype, int64_t size) {
 }
 
 std::vector<Array> arguments_of(const TransformerConfig& config, uint32_t seed,
-                                const Batch& batch) {
+                                const Leaves<Array>& batch) {
   std::vector<Array> leaves;
   const TransformerParams<Array> params = initial_parameters(config, seed);
   for_each_leaf(params, [&](const std::string&, const Array& leaf) { leaves.push_back(leaf); });
-  leaves.push_back(batch.tokens);
-  leaves.push_back(batch.labels);
+  for (const auto& [path, leaf] : batch) leaves.push_back(leaf);
   return leaves;
 }
 
 void check_bits(const TransformerConfig& config) {
-  const Batch batch = random_batch(config, 7, 5);
-  TrainerOptions single = trainer_on(config, Mesh(), "data");
+  const Leaves<Array> batch = random_batch(config, 7, 5);
+  TransformerRun single = trainer_on(config, Mesh(), "data");
   const auto reference_trainer = make_trainer(single);
   const Traced& traced = reference_trainer->executable().traced();
   const std::vector<Array> arguments = arguments_of(config, single.seed, batch);
@@ -43,12 +42,12 @@ void check_bits(const TransformerConfig& config) {
     for (const std::string& recipe : recipe_names()) {
       INFO(to_string(mesh) << " recipe " << recipe);
       const auto trainer = make_trainer(trainer_on(config, mesh, recipe));
-      CHECK(trainer->step(batch.tokens, batch.labels, 0) == expected[0].item());
-      const std::vector<Array> gradients = trainer->gradients();
+      CHECK(trainer->step(batch, 0).loss == expected[0].item());
+      const Leaves<Array>& gradients = trainer->gradients();
       REQUIRE(gradients.size() + 1 == expected.size());
       for (size_t i = 0; i < gradients.size(); ++i) {
         INFO("gradient " << traced.results().at(i + 1).path);
-        CHECK(bitwise_equal(gradients[i], expected[i + 1]));
+        CHECK(bitwise_equal(gradients[i].second, expected[i + 1]));
       }
     }
   }
@@ -69,9 +68,9 @@ TEST_CASE("the exact form in f64 gives the same bits on every mesh, gradients in
 TEST_CASE("the exact form with numbers too large for f32 is known not to be exact", "[models]") {
   TransformerConfig config = exact_config(DType::f32, 32);
   config.layers = 2;
-  const TrainerOptions options = trainer_on(config, Mesh(), "data", 2);
+  const TransformerRun options = trainer_on(config, Mesh(), "data", 2);
   const auto trainer = make_trainer(options);
-  const Batch batch = random_batch(config, 2, 5);
+  const Leaves<Array> batch = random_batch(config, 2, 5);
   CHECK(!is_exact(trainer->executable().traced(), arguments_of(config, options.seed, batch)));
 }
 

@@ -100,7 +100,7 @@ void check_arena(const std::string& recipe, const Mesh& mesh, Norm norm, int64_t
   TransformerConfig config = step_config();
   config.norm = norm;
   config.bias = norm == Norm::layer;
-  TrainerOptions options = trainer_on(config, mesh, recipe, batch);
+  TransformerRun options = trainer_on(config, mesh, recipe, batch);
   options.prepare = false;
   const auto trainer = make_trainer(options);
   const int64_t live = LiveBytes(*trainer->executable().module().program->entry()).most(until);
@@ -135,10 +135,10 @@ TEST_CASE("memory: the plan is the arena, and the plan of what is only inspected
           "[models]") {
   for (const std::string& recipe : recipe_names()) {
     INFO(recipe);
-    TrainerOptions options = trainer_on(small_config(DType::f32), Mesh{{"x", 2}, {"y", 4}}, recipe);
+    TransformerRun options = trainer_on(small_config(DType::f32), Mesh{{"x", 2}, {"y", 4}}, recipe);
     const auto trainer = make_trainer(options);
-    const Batch batch = random_batch(options.config, options.batch, 1);
-    trainer->step(batch.tokens, batch.labels, 1e-3);
+    const Leaves<Array> batch = random_batch(options.config, options.batch, 1);
+    trainer->step(batch, 1e-3);
     const ExecutableStats& stats = trainer->executable().stats();
     CHECK(trainer->executable().counters().arena_bytes == stats.arena_bytes);
     options.prepare = false;
@@ -152,7 +152,7 @@ TEST_CASE("memory: the plan is the arena, and the plan of what is only inspected
 TEST_CASE("memory: fsdp on eight devices holds an eighth, rounded up, of weights and slots",
           "[models]") {
   const Mesh mesh{{"x", 8}};
-  TrainerOptions options = trainer_on(step_config(), mesh, "fsdp", 16);
+  TransformerRun options = trainer_on(step_config(), mesh, "fsdp", 16);
   options.config.model = 120;  // split evenly by 8
   options.config.vocab = 501;  // and one that is not
   options.prepare = false;
@@ -185,7 +185,7 @@ TEST_CASE("memory: fsdp on eight devices holds an eighth, rounded up, of weights
 
 TEST_CASE("memory: a limit below the peak is an error with the largest tensors and their lines",
           "[models]") {
-  TrainerOptions options = trainer_on(step_config(), Mesh{{"x", 2}, {"y", 4}}, "2d", 16);
+  TransformerRun options = trainer_on(step_config(), Mesh{{"x", 2}, {"y", 4}}, "2d", 16);
   options.prepare = false;
   const int64_t peak = make_trainer(options)->executable().stats().predicted_peak_bytes;
   options.memory_limit = peak;
@@ -204,7 +204,7 @@ TEST_CASE("memory: a limit below the peak is an error with the largest tensors a
 }
 
 TEST_CASE("memory: stats name the op at the peak and the tensors held then", "[models]") {
-  TrainerOptions options = trainer_on(step_config(), Mesh{{"x", 2}, {"y", 4}}, "2d", 16);
+  TransformerRun options = trainer_on(step_config(), Mesh{{"x", 2}, {"y", 4}}, "2d", 16);
   options.prepare = false;
   const auto trainer = make_trainer(options);
   const ExecutableStats& stats = trainer->executable().stats();

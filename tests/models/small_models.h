@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "models/trainer.h"
+#include "models/transformer_run.h"
 
 namespace gspmd::models {
 
@@ -31,27 +31,26 @@ inline const std::vector<Mesh>& test_meshes() {
   return meshes;
 }
 
-inline TrainerOptions trainer_on(const TransformerConfig& config, const Mesh& mesh,
+inline TransformerRun trainer_on(const TransformerConfig& config, const Mesh& mesh,
                                  const std::string& recipe, int64_t batch = 7) {
-  TrainerOptions options;
-  options.config = config;
-  options.mesh = mesh;
-  options.layout = layout_of_recipe(recipe, mesh);
-  options.batch = batch;
-  options.eps = 1e-6;
-  options.seed = 3;
-  options.threads = 2;
-  return options;
+  TransformerRun run;
+  run.config = config;
+  run.mesh = mesh;
+  run.layout = layout_of_recipe(recipe, mesh);
+  run.batch = batch;
+  run.optimizer.eps = 1e-6;
+  run.seed = 3;
+  run.threads = 2;
+  return run;
 }
 
 // The losses of `steps` steps on seeded random batches.
-inline std::vector<double> losses(const TrainerOptions& options, int64_t steps, double lr = 1e-3) {
-  const auto trainer = make_trainer(options);
+inline std::vector<double> losses(const TransformerRun& run, int64_t steps, double lr = 1e-3) {
+  const auto trainer = make_trainer(run);
   std::vector<double> values;
   for (int64_t step = 0; step < steps; ++step) {
-    const Batch batch =
-        random_batch(options.config, options.batch, 100 + static_cast<uint32_t>(step));
-    values.push_back(trainer->step(batch.tokens, batch.labels, lr));
+    const auto batch = random_batch(run.config, run.batch, 100 + static_cast<uint32_t>(step));
+    values.push_back(trainer->step(batch, lr).loss);
   }
   return values;
 }

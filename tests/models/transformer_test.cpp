@@ -112,13 +112,13 @@ TEST_CASE("the loss of an untrained model is near that of a uniform guess", "[mo
 }
 
 TEST_CASE("training on one batch lowers its loss", "[models]") {
-  const TrainerOptions options =
+  const TransformerRun options =
       trainer_on(small_config(DType::f32), Mesh{{"X", 2}, {"Y", 2}}, "2d");
   const auto trainer = make_trainer(options);
-  const Batch batch = random_batch(options.config, options.batch, 1);
-  const double first = trainer->step(batch.tokens, batch.labels, 1e-2);
+  const Leaves<Array> batch = random_batch(options.config, options.batch, 1);
+  const double first = trainer->step(batch, 1e-2).loss;
   double last = first;
-  for (int i = 0; i < 30; ++i) last = trainer->step(batch.tokens, batch.labels, 1e-2);
+  for (int i = 0; i < 30; ++i) last = trainer->step(batch, 1e-2).loss;
   CHECK(last < first - 1);
 }
 

@@ -11,6 +11,7 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/build "-DC
     -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
+run(${WORK}/build/own_op)
 
 file(WRITE ${WORK}/other/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(other LANGUAGES CXX)\n"
      "find_package(gspmd 99.0 REQUIRED)\n")

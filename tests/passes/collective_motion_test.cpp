@@ -99,6 +99,54 @@ TEST_CASE("a loop that only adds all-reduced values up all-reduces once, after i
   CHECK(count(*module, Opcode::all_reduce, true) == 1);
 }
 
+TEST_CASE("a loop that adds linear functions of all-reduced values all-reduces once, after it") {
+  const std::string narrow = R"(  %g = f32[4] add(%fb, %fb)
+  %h = bf16[4] convert(%g)
+  %r = bf16[4] all-reduce(%h), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=%sum
+  %wide = f32[4] convert(%r)
+  %eight = f32[] constant(8)
+  %eights = f32[4] broadcast(%eight), dimensions={}
+  %mean = f32[4] divide(%wide, %eights)
+  %minus = f32[4] negate(%mean)
+  %next = f32[4] add(%minus, %acc)
+)";
+  std::string text = loop(narrow);
+  const size_t at = text.find("%body {");
+  text.insert(at,
+              "%sum16 {\n  %x = bf16[] parameter(0)\n  %y = bf16[] parameter(1)\n"
+              "  ROOT %s = bf16[] add(%x, %y)\n}\n");
+  text.replace(text.find("to_apply=%sum\n"), 14, "to_apply=%sum16\n");
+  const auto module = changed(text, sink_all_reduces);
+  CHECK(count(*module, Opcode::all_reduce) == 1);
+  CHECK(count(*module, Opcode::all_reduce, true) == 1);
+}
+
+TEST_CASE("a sum that starts at zero is the all-reduce behind the loop itself") {
+  std::string text = loop(std::string("  %g = f32[4] add(%fb, %fb)\n  %r = f32[4] ") + kReduced +
+                          "\n  %next = f32[4] add(%r, %acc)");
+  const auto put = [&](const std::string& old, const std::string& now) {
+    text.replace(text.find(old), old.size(), now);
+  };
+  put("%a = f32[4] parameter(0)",
+      "%z = f32[] constant(0)\n  %a = f32[4] broadcast(%z), dimensions={}");
+  put("%b = f32[2] parameter(1)", "%b = f32[2] parameter(0)");
+  CHECK(count(*changed(text, sink_all_reduces), Opcode::add, true) == 0);
+  put("%z = f32[] constant(0)", "%z = f32[] constant(-0)");
+  CHECK(count(*changed(text, sink_all_reduces), Opcode::add, true) == 1);
+}
+
+TEST_CASE("all-reduces stay in a loop that adds other functions of them") {
+  const std::string reduce = std::string("  %g = f32[4] add(%fb, %fb)\n  %r = f32[4] ") + kReduced;
+  for (const char* const work : {"%m = f32[4] divide(%fb, %r)", "%m = f32[4] multiply(%r, %fb)",
+                                 "%m = f32[4] exponential(%r)", "%m = f32[4] multiply(%r, %r)",
+                                 "%h = bf16[4] convert(%r)\n  %m = f32[4] convert(%h)"}) {
+    INFO(work);
+    const auto module =
+        parse_module(loop(reduce + "\n  " + work + "\n  %next = f32[4] add(%m, %acc)"));
+    CHECK_FALSE(sink_all_reduces(*module));
+  }
+}
+
 TEST_CASE("all-reduces stay in a loop that reads the sum in another way") {
   const std::string reduce = std::string("  %g = f32[4] add(%fb, %fb)\n  %r = f32[4] ") + kReduced;
   const auto twice = parse_module(

@@ -204,6 +204,7 @@ struct Namer {
   const char* why;
 };
 constexpr Namer kNamers[] = {
+    {"collectives/collective_motion.cpp", 4, 0, "what means and sums in wider types are made of"},
     {"collectives/reduce_scatter.cpp", 2, 0, "the slice of its own part that it makes one with"},
     {"collectives/windowed_einsum.cpp", 5, 3, "tails that partitioning cuts and pads"},
     {"complete/manual_constants.cpp", 3, 0, "values that a region may make anew"},
@@ -211,6 +212,7 @@ constexpr Namer kNamers[] = {
     {"complete/propagate_scalar_broadcasts.cpp", 1, 0, "what it is about"},
     {"complete/propagation_calls.cpp", 4, 0, "transfers, which call nothing"},
     {"complete/propagation_rules.cpp", 9, 0, "annotations, and the field's exceptions by op"},
+    {"differentiate/region_values.cpp", 1, 0, "the borders of regions, which it makes"},
     {"explain/estimate_cost.cpp", 2, 0, "what is no work"},
     {"fuse/fuse_graph.cpp", 3, 0, "what a loop makes from its index"},
     {"graph/trip_count.cpp", 4, 1, "the form of a counted loop"},
@@ -221,6 +223,7 @@ constexpr Namer kNamers[] = {
     {"partition/placement.cpp", 1, 0, "opaque calls"},
     {"partition/poison_absent.cpp", 2, 0, "the wrong value of a pred"},
     {"partition/spread.cpp", 2, 0, "slices that are cheaper where they are"},
+    {"prepare/check_numbers.cpp", 7, 0, "the checks that it makes, and what makes no numbers"},
     {"prepare/join_async.cpp", 10, 0, "forms of asynchronous ops, which it takes away"},
     {"prepare/merge_pads.cpp", 4, 6, "the two ops that it merges"},
     {"prepare/normalize.cpp", 1, 0, "copies, which it makes"},

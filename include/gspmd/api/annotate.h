@@ -5,6 +5,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/api/operand.h"
@@ -28,7 +29,7 @@ inline constexpr OpenDim open_dim{};  // the mark of a dim that completion may s
 // One mesh axis, by name or number.
 struct AxisRef {
   // --- By name, by number (0 is the mesh's first axis), or the mark of an open dim
-  AxisRef(const char* axis) : name(axis) {}
+  AxisRef(const char* axis) : name(axis == nullptr ? "" : axis) {}  // nullptr: no axis's name
   AxisRef(std::string axis) : name(std::move(axis)) {}
   template <std::integral T>
   AxisRef(T axis) : number(static_cast<int64_t>(axis)), is_number(true) {}
@@ -55,6 +56,7 @@ class DimSplit {
   }
   DimSplit(std::initializer_list<AxisRef> axes) : axes_(axes) {}
   DimSplit(const std::vector<std::string>& axes) : axes_(axes.begin(), axes.end()) {}
+  DimSplit(std::vector<AxisRef> axes) : axes_(std::move(axes)) {}
   const std::vector<AxisRef>& axes() const { return axes_; }  // major first; empty: not split
 
  private:

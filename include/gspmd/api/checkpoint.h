@@ -57,6 +57,7 @@ void each_stored_leaf(Tree& tree, F& f, const std::string& path = {}) {
       [&](const std::string& at, auto& leaf) {
         using Leaf = std::remove_cvref_t<decltype(leaf)>;
         if constexpr (HasFields<Leaf>) {
+          check_fields<Leaf, Array>();
           std::apply(
               [&](auto&... field) {
                 size_t i = 0;

@@ -19,11 +19,14 @@ struct CompileOptions {
   Mesh mesh = {};                    // default: one device
   std::vector<int64_t> donate = {};  // arguments whose storage results may take over
   std::vector<std::string> argument_names =
-      {};                           // used in paths and messages; default arg0, arg1, ...
-  std::string name = "step";        // of the HLO module
-  int threads = 0;                  // worker threads; 0: the machine's cores
-  bool reference_kernels = false;   // run every op by its slow, plain kernel
-  bool poison = false;              // fill unused memory with NaN before every run (tests)
+      {};                          // used in paths and messages; default arg0, arg1, ...
+  std::string name = "step";       // of the HLO module
+  int threads = 0;                 // worker threads; 0: the machine's cores
+  bool reference_kernels = false;  // run every op by its slow, plain kernel
+  bool poison = false;             // fill unused memory with NaN before every run (tests)
+  // Ends a run at the first operation that makes a NaN or an infinity of finite numbers, and names
+  // it, its line, the device and the element. Slow: every value is looked at.
+  bool check_numbers = false;
   bool combine_collectives = true;  // join independent collectives of one kind and group
   bool cse_across_phases = false;   // let backward reuse values gathered in forward
   // Products with gathered operands of 256 MiB and more on a device as loops over slices, on rings

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/api/function_checks.h"
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
@@ -113,6 +114,18 @@ auto trace_branch(BranchTrace& trace, Fn& fn, const Args&... args) {
   return result;
 }
 
+template <class Body, class Carry, class Xs>
+auto scan_as(const char* op, Body& body, const Carry& init, const Xs& xs,
+             const ScanOptions& options, Site site) {
+  LoopTrace loop(op, flatten(init), flatten(xs), options, site);
+  auto result =
+      std::invoke(body, with_leaves(init, loop.carries()), with_leaves(xs, loop.slices()));
+  const auto& [carry, y] = result;
+  const std::vector<Tensor> leaves = loop.finish(flatten(carry), flatten(y));
+  const auto carries = static_cast<size_t>(leaf_count_of(init));
+  return std::pair{with_leaves(init, leaves), with_leaves(y, leaves, carries)};
+}
+
 }  // namespace detail
 
 // Runs `body` once for each slice of the inputs along their dim 0: body(carry, x) gives {the next
@@ -123,15 +136,9 @@ auto trace_branch(BranchTrace& trace, Fn& fn, const Args&... args) {
 template <class Body, class Carry, class Xs>
 auto scan(Body body, const Carry& init, const Xs& xs, const ScanOptions& options = {},
           Site site = Site::here()) {
-  detail::LoopTrace loop("scan", flatten(init), flatten(xs), options, site);
-  auto result = std::invoke(body, detail::with_leaves(init, loop.carries()),
-                            detail::with_leaves(xs, loop.slices()));
-  static_assert(std::tuple_size_v<decltype(result)> == 2,
-                "scan: the body returns {carry, y}; give Nothing{} where there is no y");
-  const auto& [carry, y] = result;
-  const std::vector<Tensor> leaves = loop.finish(flatten(carry), flatten(y));
-  const auto carries = static_cast<size_t>(leaf_count_of(init));
-  return std::pair{detail::with_leaves(init, leaves), detail::with_leaves(y, leaves, carries)};
+  if constexpr (detail::check_scan<Body, Carry, Xs>()) {
+    return detail::scan_as("scan", body, init, xs, options, site);
+  }
 }
 
 // Runs carry = body(i, carry) for i = lower, ..., upper - 1, an s32 scalar; returns the last carry.
@@ -139,53 +146,60 @@ auto scan(Body body, const Carry& init, const Xs& xs, const ScanOptions& options
 template <class Body, class Carry>
 Carry fori_loop(int64_t lower, int64_t upper, Body body, const Carry& init,
                 Site site = Site::here()) {
-  detail::LoopTrace loop("fori_loop", flatten(init), {},
-                         {.length = upper < lower ? 0 : upper - lower}, site);
-  const Carry carry =
-      std::invoke(body, loop.step(lower), detail::with_leaves(init, loop.carries()));
-  return detail::with_leaves(init, loop.finish(flatten(carry), {}));
+  if constexpr (detail::check_fori_loop<Body, Carry>()) {
+    detail::LoopTrace loop("fori_loop", flatten(init), {},
+                           {.length = upper < lower ? 0 : upper - lower}, site);
+    const Carry carry =
+        std::invoke(body, loop.step(lower), detail::with_leaves(init, loop.carries()));
+    return detail::with_leaves(init, loop.finish(flatten(carry), {}));
+  }
 }
 
 // Runs carry = body(carry) as long as condition(carry), a pred scalar, holds; returns the last
 // carry. Has no gradient, since how many steps it takes is not known. As jax.lax.while_loop.
 template <class Condition, class Body, class Carry>
 Carry while_loop(Condition condition, Body body, const Carry& init, Site site = Site::here()) {
-  detail::WhileTrace loop(flatten(init), site);
-  loop.begin_body(std::invoke(condition, detail::with_leaves(init, loop.carries())));
-  const Carry carry = std::invoke(body, detail::with_leaves(init, loop.carries()));
-  return detail::with_leaves(init, loop.finish(flatten(carry)));
+  if constexpr (detail::check_while_loop<Condition, Body, Carry>()) {
+    detail::WhileTrace loop(flatten(init), site);
+    loop.begin_body(std::invoke(condition, detail::with_leaves(init, loop.carries())));
+    const Carry carry = std::invoke(body, detail::with_leaves(init, loop.carries()));
+    return detail::with_leaves(init, loop.finish(flatten(carry)));
+  }
 }
 
 // on_true(args...) where `condition`, a pred scalar, holds, else on_false(args...): only the one is
 // run. Both return trees of one structure, shapes and dtypes. As jax.lax.cond.
 template <class OnTrue, class OnFalse, class... Args>
 auto cond(Operand condition, OnTrue on_true, OnFalse on_false, const Args&... args) {
-  detail::BranchTrace trace("cond", condition, 2, condition.site());
-  const auto result = detail::trace_branch(trace, on_true, args...);
-  detail::trace_branch(trace, on_false, args...);
-  return detail::with_leaves(result, trace.finish());
+  if constexpr (detail::check_branch<OnTrue, Args...>() &&
+                detail::check_branch<OnFalse, Args...>()) {
+    detail::BranchTrace trace("cond", condition, 2, condition.site());
+    const auto result = detail::trace_branch(trace, on_true, args...);
+    detail::trace_branch(trace, on_false, args...);
+    return detail::with_leaves(result, trace.finish());
+  }
 }
 
 // branches[index](args...): only that one is run; an index outside takes the nearest branch. All
 // return trees of one structure, shapes and dtypes. As jax.lax.switch.
 template <class Branch, class... Args>
 auto switch_case(Operand index, std::vector<Branch> branches, const Args&... args) {
-  using Result = std::decay_t<std::invoke_result_t<Branch&, const Args&...>>;
-  detail::BranchTrace trace("switch_case", index, branches.size(), index.site());
-  std::vector<Result> results;
-  for (Branch& branch : branches) results.push_back(detail::trace_branch(trace, branch, args...));
-  return detail::with_leaves(results.at(0), trace.finish());
+  if constexpr (detail::check_branch<Branch, Args...>()) {
+    using Result = std::decay_t<std::invoke_result_t<Branch&, const Args&...>>;
+    detail::BranchTrace trace("switch_case", index, branches.size(), index.site());
+    std::vector<Result> results;
+    for (Branch& branch : branches) results.push_back(detail::trace_branch(trace, branch, args...));
+    return detail::with_leaves(results.at(0), trace.finish());
+  }
 }
 
 // f of each slice of the inputs along dim 0, one after the other, stacked. As jax.lax.map.
 template <class F, class Xs>
 auto map(F f, const Xs& xs, Site site = Site::here()) {
-  return scan(
-             [&](Nothing, const Xs& x) {
-               return std::pair{Nothing{}, std::invoke(f, x)};
-             },
-             Nothing{}, xs, {}, site)
-      .second;
+  if constexpr (detail::check_transformed<F, Xs>()) {
+    const auto body = [&](Nothing, const Xs& x) { return std::pair{Nothing{}, std::invoke(f, x)}; };
+    return detail::scan_as("map", body, Nothing{}, xs, {}, site).second;
+  }
 }
 
 namespace detail {

@@ -25,7 +25,8 @@ GSPMD_API Tensor reciprocal(Operand x);  // 1 / x
 
 // --- floating
 GSPMD_API Tensor erf(Operand x);
-GSPMD_API Tensor erf_inv(Operand x);               // as exact as erf is; NaN outside [-1, 1]
+// As exact as erf is; NaN outside [-1, 1]. Has its first four derivatives; NaN at -1 and 1.
+GSPMD_API Tensor erf_inv(Operand x);
 GSPMD_API Tensor round(Operand x);                 // to the nearest integer, halves to the even one
 GSPMD_API Tensor round_away_from_zero(Operand x);  // halves away from zero, as C's round
 GSPMD_API Tensor trunc(Operand x);                 // towards zero
@@ -66,6 +67,10 @@ GSPMD_API Tensor clip(Operand x, Operand low, Operand high);  // min(max(x, low)
 // The same bits as another dtype. One of half the width: a last dim of 2 more; of twice the width:
 // the last dim, which has to be 2, goes; so for other ratios. As jax.lax.bitcast_convert_type.
 GSPMD_API Tensor bitcast(Operand x, DType dtype);
+// Rounds floats to another dtype of numbers, up with the probability that is the part cut off:
+// `random`, unsigned integers of x's dims and width as random_bits() gives them, decides. HLO's
+// stochastic-convert.
+GSPMD_API Tensor stochastic_convert(Operand x, Operand random, DType dtype);
 // Rounds to floats of so many bits, keeping the dtype. As jax.lax.reduce_precision.
 GSPMD_API Tensor reduce_precision(Operand x, int64_t exponent_bits, int64_t mantissa_bits);
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/api/function_checks.h"
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
@@ -22,6 +23,8 @@ GSPMD_API Tensor differentiable_input(const Tensor& x, const char* op, Site site
 // d loss / d inputs, same order. UserError: loss is not a floating scalar.
 GSPMD_API std::vector<Tensor> differentiate_inputs(const Tensor& loss,
                                                    const std::vector<Tensor>& inputs, Site site);
+// Whether operations go where these tensors were made, and not into a body inside of it.
+GSPMD_API bool emitted_here(const std::vector<Tensor>& tensors);
 // The cotangents of inputs given those of results. UserError: a cotangent unlike its result.
 GSPMD_API std::vector<Tensor> pull_back_inputs(const std::vector<Tensor>& results,
                                                const std::vector<Tensor>& cotangents,
@@ -58,11 +61,28 @@ Tree take_leaves(const Tree& tree, const std::vector<Tensor>& leaves, size_t& ne
 template <class Tree>
 void mark_inputs(Tree& tree, std::vector<Tensor>& marked, const char* op, Site site) {
   static_assert(std::same_as<leaf_t<Tree>, Tensor>,
-                "the differentiated argument is a tree of tensors");
+                "the differentiated argument is a tensor or a tree of them: tuples, pairs, "
+                "vectors, and structs that list their members in GSPMD_FIELDS");
   for_each_leaf(tree, [&](const std::string&, Tensor& leaf) {
     leaf = differentiable_input(leaf, op, site);
     marked.push_back(leaf);
   });
+}
+
+// What a function gave for marked arguments.
+template <class Value, class... Args>
+struct MarkedCall {
+  std::tuple<Args...> inputs;
+  std::vector<Tensor> marked;  // the leaves of the inputs
+  Value value;
+};
+template <class Fn, class... Args>
+auto call_marked(Fn fn, std::tuple<Args...> inputs, const char* op, Site site) {
+  std::vector<Tensor> marked;
+  std::apply([&](auto&... input) { (mark_inputs(input, marked, op, site), ...); }, inputs);
+  auto value = std::apply(fn, inputs);
+  return MarkedCall<decltype(value), Args...>{std::move(inputs), std::move(marked),
+                                              std::move(value)};
 }
 
 }  // namespace detail
@@ -76,21 +96,26 @@ auto value_and_grad(Fn fn, Site site = Site::here()) {
   return [fn, site](const auto&... args) {
     static_assert(((Argument < sizeof...(args)) && ... && (Others < sizeof...(args))),
                   "value_and_grad: no such argument");
-    auto inputs = std::make_tuple(args...);
-    std::vector<Tensor> marked;
-    detail::mark_inputs(std::get<Argument>(inputs), marked, "value_and_grad", site);
-    (detail::mark_inputs(std::get<Others>(inputs), marked, "value_and_grad", site), ...);
-    auto value = std::apply(fn, inputs);
-    const std::vector<Tensor> gradients =
-        detail::differentiate_inputs(detail::loss_of(value), marked, site);
-    size_t next = 0;
-    if constexpr (sizeof...(Others) == 0) {
-      auto grads = detail::take_leaves(std::get<Argument>(inputs), gradients, next);
-      return std::pair{std::move(value), std::move(grads)};
-    } else {
-      std::tuple grads{detail::take_leaves(std::get<Argument>(inputs), gradients, next),
-                       detail::take_leaves(std::get<Others>(inputs), gradients, next)...};
-      return std::pair{std::move(value), std::move(grads)};
+    using Arguments = std::tuple<std::decay_t<decltype(args)>...>;
+    if constexpr (detail::check_loss<Fn, std::decay_t<decltype(args)>...>() &&
+                  detail::check_trees<std::tuple_element_t<Argument, Arguments>,
+                                      std::tuple_element_t<Others, Arguments>...>()) {
+      auto inputs = std::make_tuple(args...);
+      std::vector<Tensor> marked;
+      detail::mark_inputs(std::get<Argument>(inputs), marked, "value_and_grad", site);
+      (detail::mark_inputs(std::get<Others>(inputs), marked, "value_and_grad", site), ...);
+      auto value = std::apply(fn, inputs);
+      const std::vector<Tensor> gradients =
+          detail::differentiate_inputs(detail::loss_of(value), marked, site);
+      size_t next = 0;
+      if constexpr (sizeof...(Others) == 0) {
+        auto grads = detail::take_leaves(std::get<Argument>(inputs), gradients, next);
+        return std::pair{std::move(value), std::move(grads)};
+      } else {
+        std::tuple grads{detail::take_leaves(std::get<Argument>(inputs), gradients, next),
+                         detail::take_leaves(std::get<Others>(inputs), gradients, next)...};
+        return std::pair{std::move(value), std::move(grads)};
+      }
     }
   };
 }
@@ -98,41 +123,49 @@ auto value_and_grad(Fn fn, Site site = Site::here()) {
 // As value_and_grad, without the value.
 template <size_t Argument = 0, size_t... Others, class Fn>
 auto grad(Fn fn, Site site = Site::here()) {
-  return [f = value_and_grad<Argument, Others...>(std::move(fn), site)](const auto&... args) {
-    return f(args...).second;
+  return [f = value_and_grad<Argument, Others...>(fn, site)](const auto&... args) {
+    if constexpr (detail::check_loss<Fn, std::decay_t<decltype(args)>...>())
+      return f(args...).second;
   };
 }
 
 // {fn(primals...), pull back}: pull back takes a cotangent, a tree like fn's value, and returns the
-// cotangents of the primals, a tree like the primal or a tuple of trees where there are several. As
-// jax.vjp.
+// cotangents of the primals, a tree like the primal or a tuple of trees where there are several.
+// Called in the body of a loop, a branch or a function inside of the one where vjp was, as by vmap,
+// it runs fn there again. As jax.vjp.
 template <class Fn, class... Args>
 auto vjp(Fn fn, const std::tuple<Args...>& primals, Site site = Site::here()) {
-  auto inputs = primals;
-  std::vector<Tensor> marked;
-  std::apply([&](auto&... input) { (detail::mark_inputs(input, marked, "vjp", site), ...); },
-             inputs);
-  auto value = std::apply(fn, inputs);
-  const std::vector<Tensor> results = detail::tensors_of(value);
-  auto pull_back = [=](const decltype(value)& cotangent, Site at = Site::here()) {
-    const std::vector<Tensor> found =
-        detail::pull_back_inputs(results, detail::tensors_of(cotangent), marked, at);
+  const auto whole = detail::call_marked(fn, primals, "vjp", site);
+  auto pull_back = [=](const decltype(whole.value)& cotangent, Site at = Site::here()) {
+    const auto run =
+        detail::emitted_here(whole.marked) ? whole : detail::call_marked(fn, primals, "vjp", site);
+    const std::vector<Tensor> found = detail::pull_back_inputs(
+        detail::tensors_of(run.value), detail::tensors_of(cotangent), run.marked, at);
     size_t next = 0;
     if constexpr (sizeof...(Args) == 1)
-      return detail::take_leaves(std::get<0>(inputs), found, next);
+      return detail::take_leaves(std::get<0>(run.inputs), found, next);
     else
       return std::apply(
           [&](const auto&... input) {
             return std::tuple{detail::take_leaves(input, found, next)...};
           },
-          inputs);
+          run.inputs);
   };
-  return std::pair{std::move(value), std::move(pull_back)};
+  return std::pair{whole.value, std::move(pull_back)};
+}
+
+// Does not compile, and says what to write.
+template <class Fn, class Primals>
+auto vjp(Fn, const Primals&, Site = Site::here()) {
+  static_assert(detail::never<Primals>,
+                "vjp: the primals are a tuple with an element for each argument of the function: "
+                "vjp(f, std::tuple{x})");
+  return std::pair{Tensor(), [](const auto&) { return Tensor(); }};
 }
 
 // {fn(primals...), its derivative along the tangents}: `tangents` holds a tree like each primal,
-// the derivative is a tree like fn's value. jvp(grad(f), {x}, {v}) is a product of the Hessian with
-// v. As jax.jvp.
+// the derivative is a tree like fn's value. jvp(grad(f), std::tuple{x}, std::tuple{v}) is a product
+// of the Hessian with v. As jax.jvp.
 template <class Fn, class... Args>
 auto jvp(Fn fn, const std::tuple<Args...>& primals, const std::tuple<Args...>& tangents,
          Site site = Site::here()) {
@@ -154,6 +187,15 @@ auto jvp(Fn fn, const std::tuple<Args...>& primals, const std::tuple<Args...>& t
   size_t next = 0;
   auto derivative = detail::take_leaves(value, found, next);
   return std::pair{std::move(value), std::move(derivative)};
+}
+
+// Does not compile, and says what to write.
+template <class Fn, class Primals, class Tangents>
+auto jvp(Fn, const Primals&, const Tangents&, Site = Site::here()) {
+  static_assert(detail::never<Primals>,
+                "jvp: primals and tangents are tuples of one type with an element for each "
+                "argument of the function: jvp(f, std::tuple{x}, std::tuple{v})");
+  return std::pair{Tensor(), Tensor()};
 }
 
 }  // namespace gspmd

@@ -40,7 +40,8 @@ GSPMD_API Tensor logical_or(Operand a, Operand b);
 GSPMD_API Tensor equal(Operand a, Operand b);
 GSPMD_API Tensor not_equal(Operand a, Operand b);
 
-// `condition` (pred) ? a : b, all three broadcast together. `select` is HLO's name for it.
+// `condition` (pred) ? a : b, all three broadcast together; of two C++ numbers s32, or f32 where
+// one is floating. `select` is HLO's name for it.
 GSPMD_API Tensor where(Operand condition, Operand a, Operand b);
 GSPMD_API Tensor select(Operand condition, Operand a, Operand b);  // as where
 GSPMD_API Tensor clamp(Operand low, Operand x, Operand high);      // min(max(x, low), high)

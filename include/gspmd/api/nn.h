@@ -1,6 +1,6 @@
 #pragma once
 
-// Activations, softmax, normalisation and losses, composed of simpler operations.
+// Activations, softmax and normalisation, composed of simpler operations.
 
 #include "gspmd/api/operand.h"
 #include "gspmd/base/export.h"
@@ -39,9 +39,5 @@ struct CausalMaskOptions {
 };
 // Scores [..., q, k]: keys after the query are replaced (the last query sees every key).
 GSPMD_API Tensor causal_mask(Operand scores, const CausalMaskOptions& options = {});
-
-// Mean over all tokens of -log softmax(logits)[label]: logits [..., v], labels [...] integers.
-// Three reductions over v: maximum (no gradient), sum of exponentials, the picked logit.
-GSPMD_API Tensor cross_entropy(Operand logits, Operand labels);
 
 }  // namespace gspmd

@@ -61,11 +61,6 @@ GSPMD_API Tensor& operator-=(Tensor& a, Operand b);
 GSPMD_API Tensor& operator*=(Tensor& a, Operand b);
 GSPMD_API Tensor& operator/=(Tensor& a, Operand b);
 
-namespace detail {
-template <class>
-inline constexpr bool never = false;  // a condition that fails where it is instantiated
-}  // namespace detail
-
 // Does not compile, and says what to write: whether a == b compares handles or numbers would be
 // anybody's guess.
 template <class T>

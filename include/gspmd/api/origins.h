@@ -15,8 +15,9 @@ namespace gspmd {
 // "dim 1 over model: from w at model.cpp:24, through dot %q". UserError when no value has the name.
 GSPMD_API std::string sharding_origins(const ExecutableBase& step, std::string_view name);
 
-// Annotations that another one overruled, with the place, and those that nothing else used: one
-// line each, "" for none.
+// Annotations that another one overruled, with the place, those that nothing else used, those
+// without which every value would be laid out as it is (of the first 64), and a shard_as or
+// shard_like of whose two results only one is used, which says nothing: one line each, "" for none.
 GSPMD_API std::string sharding_lint(const ExecutableBase& step);
 
 }  // namespace gspmd

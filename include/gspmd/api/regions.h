@@ -22,7 +22,8 @@ GSPMD_API Tensor mesh_split(Operand x, const Mesh& mesh, const SplitDims& dims,
                             const AnnotateOptions& options);
 
 // The same values, which completion lays out equally (shard_as), or which tell each other their
-// layouts but may end apart (shard_like). Any shapes of one rank. Only values that are used count.
+// layouts but may end apart (shard_like). Any shapes of one rank. Only values that are used count:
+// both results have to be, sharding_lint tells where they are not.
 GSPMD_API std::pair<Tensor, Tensor> shard_as(Operand a, Operand b);
 // They tell each other their layouts, but may end apart.
 GSPMD_API std::pair<Tensor, Tensor> shard_like(Operand a, Operand b);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/api/function_checks.h"
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
@@ -107,9 +108,11 @@ constexpr bool is_argument_tree =
 template <class Arg>
 rebind_t<Arg, Tensor> declare_argument(TraceSession& session, const Arg& arg) {
   session.begin_argument(type_address<rebind_t<Arg, Array>>());
-  return map_tree(arg, [&](const std::string& path, const auto& leaf) {
-    return session.parameter(path, leaf);
-  });
+  return map_tree(
+      arg, [&]<class Leaf>(const std::string& path, const Leaf& leaf) requires(
+               std::same_as<Leaf, Array> || std::same_as<Leaf, Shape>) {
+        return session.parameter(path, leaf);
+      });
 }
 
 template <class Element>
@@ -148,7 +151,8 @@ constexpr bool check_traced() {
         takes,
         "the function has to take the arguments' trees with Tensor in the place of Array: "
         "as many, by value or const reference");
-    return takes;
+    if constexpr (takes) return check_trees<result_of<Fn&, rebind_t<Args, Tensor>...>>();
+    return false;
   } else {
     return false;
   }

@@ -89,11 +89,13 @@ std::vector<Tensor> tensors_of_all(const Trees&... trees) {
 template <class Fn>
 auto checkpoint(Fn fn, CheckpointPolicy policy = {}, Site site = Site::here()) {
   return [fn, policy, site](const auto&... args) {
-    detail::MarkedTrace trace("checkpoint", detail::leaves_of_arguments(args...), site);
-    const auto result =
-        std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
-    trace.end(detail::tensors_of(result));
-    return detail::with_leaves(result, trace.finish_checkpoint(policy));
+    if constexpr (detail::check_transformed<Fn, std::decay_t<decltype(args)>...>()) {
+      detail::MarkedTrace trace("checkpoint", detail::leaves_of_arguments(args...), site);
+      const auto result =
+          std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
+      trace.end(detail::tensors_of(result));
+      return detail::with_leaves(result, trace.finish_checkpoint(policy));
+    }
   };
 }
 
@@ -104,24 +106,27 @@ auto checkpoint(Fn fn, CheckpointPolicy policy = {}, Site site = Site::here()) {
 template <class Fn, class Forward, class Backward>
 auto custom_vjp(Fn fn, Forward forward, Backward backward, Site site = Site::here()) {
   return [fn, forward, backward, site](const auto&... args) {
-    detail::MarkedTrace trace("custom_vjp", detail::leaves_of_arguments(args...), site);
-    const auto value =
-        std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
-    const std::vector<Tensor> values = detail::tensors_of(value);
-    trace.end(values);
+    if constexpr (detail::check_custom_vjp<Fn, Forward, Backward,
+                                           std::decay_t<decltype(args)>...>()) {
+      detail::MarkedTrace trace("custom_vjp", detail::leaves_of_arguments(args...), site);
+      const auto value =
+          std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
+      const std::vector<Tensor> values = detail::tensors_of(value);
+      trace.end(values);
 
-    const auto [same, residuals] =
-        std::apply(forward, detail::arguments_with(trace.begin(trace.arguments()), args...));
-    trace.check(detail::tensors_of(same), values, "forward");
-    const std::vector<Tensor> kept = detail::tensors_of(residuals);
-    trace.end(detail::tensors_of_all(same, residuals));
+      const auto [same, residuals] =
+          std::apply(forward, detail::arguments_with(trace.begin(trace.arguments()), args...));
+      trace.check(detail::tensors_of(same), values, "forward");
+      const std::vector<Tensor> kept = detail::tensors_of(residuals);
+      trace.end(detail::tensors_of_all(same, residuals));
 
-    const auto [kept_again, cotangent] = detail::arguments_with(
-        trace.begin(detail::tensors_of_all(residuals, value)), residuals, value);
-    const auto cotangents = std::invoke(backward, kept_again, cotangent);
-    trace.check(detail::tensors_of(cotangents), trace.arguments(), "backward");
-    trace.end(detail::tensors_of(cotangents));
-    return detail::with_leaves(value, trace.finish_custom_vjp(kept.size()));
+      const auto [kept_again, cotangent] = detail::arguments_with(
+          trace.begin(detail::tensors_of_all(residuals, value)), residuals, value);
+      const auto cotangents = std::invoke(backward, kept_again, cotangent);
+      trace.check(detail::tensors_of(cotangents), trace.arguments(), "backward");
+      trace.end(detail::tensors_of(cotangents));
+      return detail::with_leaves(value, trace.finish_custom_vjp(kept.size()));
+    }
   };
 }
 
@@ -130,20 +135,23 @@ auto custom_vjp(Fn fn, Forward forward, Backward backward, Site site = Site::her
 template <class Fn, class Jvp>
 auto custom_jvp(Fn fn, Jvp jvp, Site site = Site::here()) {
   return [fn, jvp, site](const auto&... args) {
-    detail::MarkedTrace trace("custom_jvp", detail::leaves_of_arguments(args...), site);
-    const auto value =
-        std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
-    const std::vector<Tensor> values = detail::tensors_of(value);
-    trace.end(values);
+    if constexpr (detail::check_transformed<Fn, std::decay_t<decltype(args)>...>() &&
+                  detail::check_custom_jvp<Jvp, std::decay_t<decltype(args)>...>()) {
+      detail::MarkedTrace trace("custom_jvp", detail::leaves_of_arguments(args...), site);
+      const auto value =
+          std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
+      const std::vector<Tensor> values = detail::tensors_of(value);
+      trace.end(values);
 
-    const std::tuple arguments(args...);
-    const auto [primals, tangents] = detail::arguments_with(
-        trace.begin(detail::tensors_of_all(args..., args...)), arguments, arguments);
-    const auto [same, tangent] = std::invoke(jvp, primals, tangents);
-    trace.check(detail::tensors_of(same), values, "jvp");
-    trace.check(detail::tensors_of(tangent), values, "jvp's tangent");
-    trace.end(detail::tensors_of_all(same, tangent));
-    return detail::with_leaves(value, trace.finish_custom_jvp());
+      const std::tuple arguments(args...);
+      const auto [primals, tangents] = detail::arguments_with(
+          trace.begin(detail::tensors_of_all(args..., args...)), arguments, arguments);
+      const auto [same, tangent] = std::invoke(jvp, primals, tangents);
+      trace.check(detail::tensors_of(same), values, "jvp");
+      trace.check(detail::tensors_of(tangent), values, "jvp's tangent");
+      trace.end(detail::tensors_of_all(same, tangent));
+      return detail::with_leaves(value, trace.finish_custom_jvp());
+    }
   };
 }
 

@@ -3,7 +3,9 @@
 // Trees of values: structs, vectors and tuples of arrays or tensors, leaf by leaf.
 
 #include <array>
+#include <concepts>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -116,6 +118,18 @@ auto map_leaves(F&& f, const Tree& tree, const Rest&... rest) {
 
 namespace detail {
 
+// A number or text among the fields of a struct, where what is done is for arrays and tensors.
+template <class T, class F, class... Args>
+constexpr bool check_leaf() {
+  constexpr bool takes =
+      !(std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>) ||
+      std::is_invocable_v<F, Args...>;
+  static_assert(takes,
+                "GSPMD_FIELDS lists a number, an enum or a text: list the members that hold arrays "
+                "or tensors only; others keep their default values");
+  return takes;
+}
+
 template <class T>
 struct TreeNode {  // a leaf
   template <class Leaf>
@@ -123,13 +137,75 @@ struct TreeNode {  // a leaf
   using leaf = T;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
-    f(path, tree);
+    if constexpr (check_leaf<T, F&, const std::string&, Tree&>()) f(path, tree);
   }
   template <class Out, class F>
   static void map(const T& tree, Out& out, const std::string& path, F& f) {
-    out = f(path, tree);
+    if constexpr (check_leaf<T, F&, const std::string&, const T&>()) out = f(path, tree);
   }
 };
+
+// --- Whether GSPMD_FIELDS lists all members that are trees of the struct's leaves. Members have no
+// list in C++; they are counted by what aggregate initialization takes at each place
+
+template <class T>
+constexpr bool is_optional = false;
+template <class T>
+constexpr bool is_optional<std::optional<T>> = true;  // has a constructor from all that T has
+
+// Stands for a member of any type. Never called; defined since an optional's constructor, looked at
+// to see what a struct takes, counts as a use.
+template <class S>
+struct AnyMember {
+  template <class U>
+  requires(!is_optional<U> && !std::same_as<U, S>) operator U() const { std::abort(); }
+};
+// Stands for a member that is a tree of leaves of a type.
+template <class S, class Leaf>
+struct AnyTree {
+  template <class U>
+  requires(!is_optional<U> && !std::same_as<U, S> && std::same_as<leaf_t<U>, Leaf>) operator U()
+      const {
+    std::abort();
+  }
+};
+template <class S, size_t>
+using MemberAt = AnyMember<S>;
+
+// Whether there is a member behind the first sizeof...(I) that `Last` can stand for.
+template <class S, class Last, size_t... I>
+constexpr bool has_member(std::index_sequence<I...>) {
+  return requires { S{MemberAt<S, I>{}..., Last{}}; };
+}
+template <class S, class Leaf, size_t I = 0>
+constexpr size_t count_trees() {
+  constexpr auto before = std::make_index_sequence<I>();
+  if constexpr (has_member<S, AnyMember<S>>(before))
+    return size_t{has_member<S, AnyTree<S, Leaf>>(before)} + count_trees<S, Leaf, I + 1>();
+  else
+    return 0;
+}
+
+// S lists in GSPMD_FIELDS all members that are trees of `Leaf`.
+template <class S, class Leaf>
+constexpr bool lists_all_fields() {
+  if constexpr (!std::is_aggregate_v<S> || requires { S::gspmd_lists_some(); }) {
+    return true;
+  } else {
+    constexpr auto listed = []<class... Field>(const std::tuple<Field...>*) {
+      return (size_t{std::same_as<leaf_t<Field>, Leaf>} + ... + 0);
+    };
+    using Fields = decltype(std::declval<S&>().gspmd_fields());
+    return count_trees<S, Leaf>() <= listed(static_cast<const Fields*>(nullptr));
+  }
+}
+template <class S, class Leaf>
+constexpr void check_fields() {
+  constexpr bool all = lists_all_fields<S, Leaf>();
+  static_assert(all,
+                "GSPMD_FIELDS leaves out a member that holds arrays or tensors: list it, or write "
+                "GSPMD_SOME_FIELDS where that is meant");
+}
 
 template <template <class> class S, class T>
 requires HasFields<S<T>>
@@ -139,12 +215,14 @@ struct TreeNode<S<T>> {
   using leaf = leaf_t<T>;
   template <class Tree, class F>
   static void visit(Tree& tree, const std::string& path, F& f) {
+    check_fields<S<T>, leaf>();
     each(tree.gspmd_fields(), [&](auto& field, size_t i) {
       for_each_leaf(field, f, join_path(path, field_name(S<T>::gspmd_field_names(), i)));
     });
   }
   template <class Out, class F>
   static void map(const S<T>& tree, Out& out, const std::string& path, F& f) {
+    check_fields<S<T>, leaf>();
     map_fields(tree.gspmd_fields(), out.gspmd_fields(), path, f,
                std::make_index_sequence<std::tuple_size_v<decltype(tree.gspmd_fields())>>());
   }
@@ -184,6 +262,27 @@ struct TreeNode<std::vector<T>> {
     out.resize(tree.size());
     for (size_t i = 0; i < tree.size(); ++i)
       TreeNode<T>::map(tree[i], out[i], join_path(path, std::to_string(i)), f);
+  }
+};
+
+// Leaves by path, as flatten() gives them: a tree that is known at run time only.
+template <class T>
+struct TreeNode<std::vector<std::pair<std::string, T>>> {
+  template <class Leaf>
+  using rebind = std::vector<std::pair<std::string, rebind_t<T, Leaf>>>;
+  using leaf = leaf_t<T>;
+  template <class Tree, class F>
+  static void visit(Tree& tree, const std::string& path, F& f) {
+    for (auto& [name, part] : tree) for_each_leaf(part, f, join_path(path, name));
+  }
+  template <class Out, class F>
+  static void map(const std::vector<std::pair<std::string, T>>& tree, Out& out,
+                  const std::string& path, F& f) {
+    out.resize(tree.size());
+    for (size_t i = 0; i < tree.size(); ++i) {
+      out[i].first = tree[i].first;
+      TreeNode<T>::map(tree[i].second, out[i].second, join_path(path, tree[i].first), f);
+    }
   }
 };
 

@@ -94,9 +94,11 @@ class GSPMD_API VmapTrace {
 template <class Fn>
 auto vmap(Fn fn, VmapOptions options = {}, Site site = Site::here()) {
   return [fn, options, site](const auto&... args) {
-    detail::VmapTrace trace(detail::leaves_of_arguments(args...), sizeof...(args), options, site);
-    const auto result = std::apply(fn, detail::arguments_with(trace.slices(), args...));
-    return detail::with_leaves(result, trace.finish(flatten(result)));
+    if constexpr (detail::check_transformed<Fn, std::decay_t<decltype(args)>...>()) {
+      detail::VmapTrace trace(detail::leaves_of_arguments(args...), sizeof...(args), options, site);
+      const auto result = std::apply(fn, detail::arguments_with(trace.slices(), args...));
+      return detail::with_leaves(result, trace.finish(flatten(result)));
+    }
   };
 }
 

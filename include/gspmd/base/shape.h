@@ -37,6 +37,8 @@ struct GSPMD_API Shape {
 // The array shapes inside, in order: itself, or the leaves of a tuple of any depth.
 GSPMD_API std::vector<Shape> leaf_shapes(const Shape& shape);
 GSPMD_API int64_t leaf_count(const Shape& shape);  // number of leaf_shapes
+// The position among the leaves of `tuple` where those of its element begin.
+GSPMD_API int64_t first_leaf(const Shape& tuple, int64_t element);
 
 // "f32[2,3]", "(f32[2], s32[])", without layouts.
 GSPMD_API std::string to_string(const Shape& shape);

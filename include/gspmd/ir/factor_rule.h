@@ -70,7 +70,9 @@ struct FactorRule {
   // What windows read where there is no element: this number, or this scalar operand (-1: neither,
   // nothing is read there).
   std::optional<double> outside = std::nullopt;
-  int64_t outside_operand = -1;                       // which one
+  int64_t outside_operand = -1;  // which one
+  // Scalar operands are what sums start from: they count once, however many parts there are.
+  bool scalars_start = true;
   std::vector<WindowSum> sums = {};                   // other ways to cut dims
   std::optional<WindowGroups> groups = std::nullopt;  // what may be cut group by group
 };

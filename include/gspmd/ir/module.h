@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "gspmd/base/export.h"
@@ -184,6 +185,9 @@ class GSPMD_API Module {
 GSPMD_API const Shape* output_shape(const Module& module, const Alias& alias);
 // The shape of the alias's parameter leaf.
 GSPMD_API const Shape* parameter_shape(const Module& module, const Alias& alias);
+
+// These values of one computation and all that they are made of.
+GSPMD_API std::unordered_set<const Node*> needed_by(std::span<const Node* const> values);
 
 // Sharding, origins, metadata, frontend attributes and phase.
 GSPMD_API void copy_annotations(const Node& from, Node& to);

@@ -164,6 +164,9 @@ struct OpInfo {
   // entry for each leaf of the result (nullptr where none flows), what comes back one for each leaf
   // of the operands, in order.
   std::vector<Node*> (*leaf_gradient)(Node& node, const std::vector<Node*>& cotangents) = nullptr;
+  // The same value by ops that have gradients, for derivatives of nodes that `gradient` does not
+  // cover, emitted into node.parent(); a result of nullptr: the node's own rule says it.
+  Node* (*differentiable_form)(Node& node) = nullptr;
   // The same value by simpler ops that shardings pass through, emitted into node.parent(); a result
   // of nullptr keeps the node. Runs before completion (passes/prepare/expand_ops.h).
   Node* (*expand)(Node& node) = nullptr;
@@ -193,5 +196,7 @@ struct OpInfo {
 
 // The row of an opcode; defined by ops/registry.cpp.
 GSPMD_API const OpInfo& op_info(Opcode opcode);
+// The row of a custom-call: that of its target where a program has added one (ops/custom_ops.h).
+GSPMD_API const OpInfo& custom_call_info(const Node& custom_call);
 
 }  // namespace gspmd

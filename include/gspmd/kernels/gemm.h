@@ -20,13 +20,15 @@ struct GemmLoop {
 // c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n]. Each of the four may be several
 // loops of any strides; m has no step in b, n none in a, k none in c.
 struct GemmSpec {
-  DType dtype = DType::f32;              // of all three arrays
+  DType dtype = DType::f32;              // of a and b
+  DType result = DType::f32;             // of c: dtype, or f32 where dtype is bf16 or f16
   std::vector<GemmLoop> batch, m, n, k;  // loops of each kind, major first
 };
 
-// Operands a, b; result c. f32 runs on prepared library primitives, other types on blocked loops.
-// Parts are ranges of batches or blocks of rows. `run` is empty for types that are not
-// is_loop_dtype, and pred.
+// Operands a, b; result c. f32 runs on prepared library primitives, bf16 too where the processor
+// multiplies it; other 16-bit floats are widened to f32 on the way, and all of them are summed in
+// f32 and rounded once. Other types run on blocked loops. Parts are ranges of batches or blocks of
+// rows. `run` is empty for types that are not is_loop_dtype, pred, and other types of the result.
 GSPMD_API PreparedKernel prepare_gemm(const GemmSpec& spec);
 
 }  // namespace gspmd

@@ -34,7 +34,9 @@ enum class LoopOp : uint8_t {
   cosine,
   floor,
   ceil,
-  is_finite,  // of a
+  is_finite,
+  round_to_bf16,
+  round_to_f16,  // of a; the last two: f32 numbers to the nearest that the type holds
   add,
   subtract,
   multiply,
@@ -93,7 +95,8 @@ struct LoopProgram {
   std::vector<LoopOutput> outputs;  // one per result
 };
 
-// Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers.
+// Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers, and
+// 16-bit floats, which are computed in f32 and rounded after every op; their sums once, at the end.
 GSPMD_API bool is_loop_dtype(DType dtype);
 
 // A kernel over tiles that stay in the first-level cache, each value one vector loop. Sums are

@@ -66,7 +66,9 @@ class GSPMD_API Executor {
   // its storage. ExecutionError names op and devices.
   std::vector<std::shared_ptr<DeviceBuffer>> run(
       std::span<const std::shared_ptr<DeviceBuffer>> arguments);
-  // The same into `results`, whose room is reused from call to call.
+  // The same into `results`, whose room is reused from call to call. With GSPMD_TRACE=verbose in
+  // the environment, each operation that has run is a line on the standard error: its device, time,
+  // shapes and source.
   void run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
            std::vector<std::shared_ptr<DeviceBuffer>>& results, RunTrace* trace = nullptr);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gspmd/base/error.h"
+#include "ops/batch_norm/form.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -186,6 +187,7 @@ const OpInfo kRows[] = {
      .infer = infer_inference,
      .factors = batch_norm_factors,
      .evaluate = any_width<evaluate_inference>,
+     .differentiable_form = batch_norm_inference_form,
      .completion = kPointwiseCompletion,
      .batch = batch_batch_norm},
     {.opcode = Opcode::batch_norm_grad,

@@ -4,7 +4,7 @@
 
 namespace gspmd {
 
-// Inference as the elementwise ops that it is (differentiable_form.h).
+// Inference as the elementwise ops that it is.
 Node* batch_norm_inference_form(Node& node);
 
 }  // namespace gspmd

@@ -3,6 +3,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
+#include "ops/common/open_dims.h"
 #include "ops/control/control.h"
 
 // Each device's value counts as one of its own: what a collective gives to several devices is the
@@ -174,13 +175,16 @@ Node* summed_over(Node* x, const SharedPart& shared, const Sharding& inside) {
   return sum;
 }
 
+// The two nodes at a border with the open dims of `like`: the annotation says them in its layout,
+// and what begins or ends the region in its attributes only.
 Node* border(Node* x, const char* target, const Node& like, const Sharding& sharding,
              const Shape& shape) {
   Attributes attrs;
   attrs.custom_call_target = target;
   attrs.other = like.attrs.other;
   Node* const result = emit(x->parent(), Opcode::custom_call, {x}, std::move(attrs), shape);
-  result->sharding = sharding;
+  const bool annotates = is_custom_call(*result, "Sharding");
+  result->sharding = sharding.with_open(annotates ? unspecified_dims(like) : std::vector<bool>());
   return result;
 }
 

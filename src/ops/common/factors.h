@@ -30,7 +30,8 @@ FactorRule whole_factors(const Node& node);
 // One factor per dim of the result; operands of the result's rank share them, scalars have none.
 FactorRule pointwise_factors(const Node& node);
 
-// In every rule: operands that lack a reduction factor which others have (reduce's init, scatter's
-// operand) are initial values. They count once: one piece takes them, the others the identity.
+// In every rule whose scalars start sums: operands that lack a reduction factor which others have
+// (reduce's init, scatter's operand) are initial values. They count once: one piece takes them, the
+// others the identity.
 
 }  // namespace gspmd

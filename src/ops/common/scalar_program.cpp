@@ -64,7 +64,8 @@ class ScalarProgram::Compiler {
   Slots compile(const Computation& computation, const Node& root,
                 const std::vector<Slots>& arguments) {
     std::unordered_map<const Node*, Slots> values;
-    const std::unordered_set<const Node*> live = live_nodes(root);
+    const Node* const wanted = &root;
+    const std::unordered_set<const Node*> live = needed_by({&wanted, 1});
     for (const std::unique_ptr<Node>& node : computation.nodes()) {
       if (!live.contains(node.get())) continue;
       if (++visits_ > kMostVisits) return {};
@@ -79,18 +80,6 @@ class ScalarProgram::Compiler {
   }
 
  private:
-  static std::unordered_set<const Node*> live_nodes(const Node& root) {
-    std::unordered_set<const Node*> live{&root};
-    std::vector<const Node*> open{&root};
-    while (!open.empty()) {
-      const Node* const node = open.back();
-      open.pop_back();
-      for (const Node* operand : node->operands())
-        if (live.insert(operand).second) open.push_back(operand);
-    }
-    return live;
-  }
-
   size_t fresh_slot() {
     program_.slots_.emplace_back();
     return program_.slots_.size() - 1;

@@ -8,6 +8,7 @@
 #include "ops/common/open_dims.h"
 #include "ops/control/batch.h"
 #include "ops/control/control.h"
+#include "ops/control/debug_call.h"
 
 namespace gspmd {
 namespace {
@@ -94,6 +95,7 @@ std::vector<BatchLeaf> batch_annotation(BatchContext& context, const Node& node)
 
 std::vector<BatchLeaf> batch_custom_call(BatchContext& context, const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
+  if (is_debug_call(node)) return batch_debug_call(context, node);
   if (is_annotation(node) || is_region_end(node)) return batch_annotation(context, node);
   if (is_elementwise_call(node) || target == "TopK")
     return batch_in_front(context, node, node.attrs, true);

@@ -4,11 +4,14 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
 #include "gspmd/ops/custom_calls.h"
+#include "gspmd/ops/custom_ops.h"
 #include "ops/common/check.h"
 #include "ops/common/factors.h"
 #include "ops/common/open_dims.h"
 #include "ops/control/control.h"
+#include "ops/control/debug_call.h"
 #include "ops/sort/sort.h"
 
 namespace gspmd {
@@ -138,13 +141,22 @@ bool is_custom_call(const Node& node, std::string_view target) {
 
 bool is_annotation(const Node& node) { return is_custom_call(node, "Sharding"); }
 
+Node* annotated_like(Node* value, const Node& annotation) {
+  Node* const annotated =
+      emit(value->parent(), Opcode::custom_call, {value}, annotation.attrs, annotation.shape);
+  annotated->sharding = annotation.sharding;
+  annotated->frontend_attributes = annotation.frontend_attributes;
+  return annotated;
+}
+
 bool is_identity_call(const Node& node) {
   return is_in(kIdentities, node.attrs.custom_call_target);
 }
 
 bool is_known_call(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
-  return is_elementwise_call(node) || is_in(kRegions, target) || target == "TopK";
+  return is_elementwise_call(node) || is_in(kRegions, target) || target == "TopK" ||
+         is_debug_call(node) || find_custom_op(target) != nullptr;
 }
 
 bool is_elementwise_call(const Node& node) {
@@ -155,6 +167,7 @@ bool is_elementwise_call(const Node& node) {
 Shape infer_custom_call(const Node& node) {
   for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
   const std::string& target = node.attrs.custom_call_target;
+  if (is_debug_call(node)) return infer_debug_call(node);
   if (target == "Sharding" || is_in(kRegions, target)) unspecified_dims(node);  // refuses
   if (target == "TopK") return infer_top_k(node);
   if (!is_elementwise_call(node)) return node.shape;
@@ -175,6 +188,7 @@ FactorRule custom_call_factors(const Node& node) {
 
 Value evaluate_custom_call(const EvalContext& context) {
   const std::string& target = context.node.attrs.custom_call_target;
+  if (is_debug_call(context.node)) return evaluate_debug_call(context);
   if (is_identity_call(context.node)) return context.operands[0];
   if (target == "TopK") return evaluate_top_k(context);
   if (is_elementwise_call(context.node)) return evaluate_halves(context);

@@ -1,6 +1,7 @@
 #include "ops/collective/gradient.h"
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
 #include "ops/control/control.h"
@@ -17,10 +18,8 @@ std::vector<Node*> tuple_gradient(Node&, const std::vector<Node*>& cotangents) {
 std::vector<Node*> get_tuple_element_gradient(Node& node, const std::vector<Node*>& cotangents) {
   const Shape& tuple = node.operand(0)->shape;
   std::vector<Node*> result(static_cast<size_t>(leaf_count(tuple)), nullptr);
-  std::ptrdiff_t first = 0;
-  for (int64_t i = 0; i < node.attrs.index; ++i)
-    first += static_cast<std::ptrdiff_t>(leaf_count(tuple.elements[static_cast<size_t>(i)]));
-  std::copy(cotangents.begin(), cotangents.end(), result.begin() + first);
+  std::copy(cotangents.begin(), cotangents.end(),
+            result.begin() + first_leaf(tuple, node.attrs.index));
   return result;
 }
 
@@ -41,6 +40,7 @@ Node* cotangent_of_half(Node& node, Node* cotangent) {
 
 std::vector<Node*> custom_call_gradient(Node& node, const std::vector<Node*>& cotangents) {
   if (is_identity_call(node)) return cotangents;
+  if (is_debug_call(node)) return std::vector<Node*>(node.operands().size(), nullptr);
   if (is_custom_call(node, "TopK")) return topk_gradient(node, cotangents);
   if (is_region_border(node)) return {region_gradient(node, cotangents[0])};
   if (is_elementwise_call(node))

@@ -3,17 +3,10 @@
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
 #include "ops/control/control.h"
+#include "ops/control/debug_call.h"
 
 namespace gspmd {
 namespace {
-
-// Leaf i of a flat tuple, or of one inside: the position in the flattened list where element i
-// starts.
-int64_t first_leaf(const Shape& shape, int64_t element) {
-  int64_t leaf = 0;
-  for (int64_t i = 0; i < element; ++i) leaf += leaf_count(shape.elements[static_cast<size_t>(i)]);
-  return leaf;
-}
 
 Node* in_layout(PartitionContext& context, Node* global, const Sharding& to) {
   if (!global->shape.is_tuple) return context.reshard(global, to);
@@ -93,6 +86,7 @@ std::optional<Partitioned> partition_conditional(PartitionContext& context, Node
 // Sharding is an annotation, others are known to go element by element; any other target is opaque:
 // it sees whole values, on every device.
 std::optional<Partitioned> partition_custom_call(PartitionContext& context, Node& node) {
+  if (is_debug_call(node)) return partition_debug_call(context, node);
   if (is_annotation(node)) {
     const Sharding& s = context.sharding(node);
     return Partitioned{context.reshard(node.operand(0), s), s};

@@ -70,8 +70,65 @@ Node* to_input(Node& y, Node* c) {
       x->shape.dtype);
 }
 
+Node* reversed_along(Node* x, Dims dims) {
+  if (dims.empty()) return x;
+  Attributes attrs;
+  attrs.dimensions = std::move(dims);
+  return emit(x->parent(), Opcode::reverse, {x}, std::move(attrs));
+}
+
+// Whether the input is dilated by more than the result is strided: the input as a kernel with holes
+// is then a smaller product than the input with zeros between its elements, and one that images cut
+// into parts need halos for.
+bool input_is_spread(const Node& y) {
+  int64_t input = 1, result = 1;
+  for (const WindowDim& w : y.attrs.window) {
+    input *= w.base_dilation;
+    result *= w.stride;
+  }
+  const ConvDims& conv = *y.attrs.conv;
+  return input > result && conv.feature_group_count == 1 && conv.batch_group_count == 1;
+}
+
+// The cotangent is the input, the input the kernel: the place of a result in terms of that of an
+// element of the input runs backward through the window.
+Node* spread_to_kernel(Node& y, Node* c) {
+  const ConvDims& conv = *y.attrs.conv;
+  Node* const x = y.operand(0);
+  std::vector<WindowDim> window;
+  Dims reversed;
+  for (size_t i = 0; i < y.attrs.window.size(); ++i) {
+    const WindowDim& from = y.attrs.window[i];
+    const int64_t elements = x->dim(conv.input_spatial[i]);
+    WindowDim w = from;
+    w.size = elements;
+    w.stride = from.window_dilation;
+    w.window_dilation = from.base_dilation;
+    w.base_dilation = from.stride;
+    w.pad_low = (from.size - 1) * from.window_dilation - from.pad_low;
+    w.pad_high = from.pad_low + dilated(elements, from.base_dilation) -
+                 dilated(y.dim(conv.output_spatial[i]), from.stride);
+    w.reversal = false;
+    if (!from.reversal) reversed.push_back(conv.kernel_spatial[i]);
+    window.push_back(w);
+  }
+  ConvDims dims;
+  dims.input_batch = conv.output_feature;
+  dims.input_feature = conv.output_batch;
+  dims.input_spatial = conv.output_spatial;
+  dims.kernel_input_feature = conv.input_batch;
+  dims.kernel_output_feature = conv.input_feature;
+  dims.kernel_spatial = conv.input_spatial;
+  dims.output_batch = conv.kernel_output_feature;
+  dims.output_feature = conv.kernel_input_feature;
+  dims.output_spatial = conv.kernel_spatial;
+  Node* const result = convolve(c, x, std::move(window), std::move(dims), c->shape.dtype);
+  return hlo::convert(reversed_along(result, std::move(reversed)), y.operand(1)->shape.dtype);
+}
+
 // The input's batch is what is summed over; the cotangent is the kernel.
 Node* to_kernel(Node& y, Node* c) {
+  if (input_is_spread(y)) return spread_to_kernel(y, c);
   const ConvDims& conv = *y.attrs.conv;
   Node* const x = y.operand(0);
   Node* const kernel = y.operand(1);
@@ -102,13 +159,8 @@ Node* to_kernel(Node& y, Node* c) {
   dims.output_spatial = conv.kernel_spatial;
   dims.feature_group_count = conv.batch_group_count;
   dims.batch_group_count = conv.feature_group_count;
-  Node* result = convolve(x, c, std::move(window), std::move(dims), c->shape.dtype);
-  if (!reversed.empty()) {
-    Attributes attrs;
-    attrs.dimensions = reversed;
-    result = emit(y.parent(), Opcode::reverse, {result}, std::move(attrs));
-  }
-  return hlo::convert(result, kernel->shape.dtype);
+  Node* const result = convolve(x, c, std::move(window), std::move(dims), c->shape.dtype);
+  return hlo::convert(reversed_along(result, std::move(reversed)), kernel->shape.dtype);
 }
 
 Nodes convolution(Node& y, Node* c) {

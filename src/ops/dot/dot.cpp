@@ -6,6 +6,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/widen.h"
+#include "ops/dot/form.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -68,6 +69,7 @@ const OpInfo kRows[] = {
      .infer = infer_scaled_dot,
      .factors = scaled_dot_factors,
      .evaluate = evaluate_scaled_dot,
+     .differentiable_form = scaled_dot_form,
      .completion = kPointwiseCompletion,
      .batch = batch_in_loop},
 };

@@ -4,7 +4,7 @@
 
 namespace gspmd {
 
-// --- As a dot (differentiable_form.h)
+// --- As a dot
 Node* scaled_dot_form(Node& node);
 Node* ragged_dot_form(Node& node);
 

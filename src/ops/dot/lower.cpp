@@ -8,10 +8,11 @@ ViewDims dense(const Node& node) { return {node.dims(), row_major_strides(node.d
 
 PreparedKernel prepare(const Node& dot, const ViewDims& lhs, const ViewDims& rhs,
                        const ViewDims& result) {
-  const DType dtype = dot.shape.dtype;
-  if (dot.operand(0)->shape.dtype != dtype || dot.operand(1)->shape.dtype != dtype) return {};
+  const DType dtype = dot.operand(0)->shape.dtype;
+  if (dot.operand(1)->shape.dtype != dtype) return {};
   GemmSpec spec;
   spec.dtype = dtype;
+  spec.result = dot.shape.dtype;
   const auto stride = [](const ViewDims& view, int64_t d) {
     return d < 0 ? 0 : view.strides.at(static_cast<size_t>(d));
   };

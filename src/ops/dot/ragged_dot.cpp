@@ -7,6 +7,7 @@
 #include "ops/common/number_types.h"
 #include "ops/common/widen.h"
 #include "ops/dot/dot.h"
+#include "ops/dot/form.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -240,6 +241,7 @@ const OpInfo kRows[] = {
      .infer = infer_ragged_dot,
      .factors = ragged_dot_factors,
      .evaluate = any_width<evaluate_ragged_dot>,
+     .differentiable_form = ragged_dot_form,
      .completion = kPointwiseCompletion,
      .flops = ragged_dot_flops,
      .batch = batch_in_loop},

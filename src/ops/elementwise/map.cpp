@@ -58,6 +58,7 @@ const OpInfo kRows[] = {
      .infer = infer_map,
      .factors = pointwise_factors,
      .evaluate = evaluate_map,
+     .differentiable_form = map_form,
      .completion = kPointwiseCompletion,
      .batch = batch_with_dimensions},
 };

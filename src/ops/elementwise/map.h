@@ -4,6 +4,6 @@
 
 namespace gspmd {
 
-Node* map_form(Node& node);  // elementwise ops on arrays (differentiable_form.h)
+Node* map_form(Node& node);  // elementwise ops on arrays
 
 }  // namespace gspmd

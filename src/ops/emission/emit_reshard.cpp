@@ -76,8 +76,8 @@ class StepEmitter {
     const int64_t wanted = size * tile_count(step.digits);
     x = realign(x, step, step.dim, step.before,
                 step.realigned ? wanted : std::max(x->dim(step.dim), wanted));
-    std::vector<Node*> starts(x->dims().size(), Index(spmd_.local(), 0));
-    const Index part(spmd_.digits_index(order(step), step.digits));
+    std::vector<Node*> starts(x->dims().size(), IndexNode(spmd_.local(), 0));
+    const IndexNode part(spmd_.digits_index(order(step), step.digits));
     starts[static_cast<size_t>(step.dim)] = part * size;
     return hlo::dynamic_slice(x, std::move(starts), after.dims);
   }

@@ -38,8 +38,8 @@ class Exchange {
       if (!plan.own[p]) continue;
       const JoinedPart& part = join.parts[p];
       const int64_t shard = join.sources[static_cast<size_t>(part.source)].shard;
-      const Index begin = tile() * shard + (part.at - part.elements.begin);
-      const Index from = maximum(begin, part.at), to = minimum(begin + shard, part.place().end);
+      const IndexNode begin = tile() * shard + (part.at - part.elements.begin);
+      const IndexNode from = maximum(begin, part.at), to = minimum(begin + shard, part.place().end);
       result =
           rounds.take(shards[static_cast<size_t>(part.source)], {{begin, from, to}}, result, fill_);
     }
@@ -56,8 +56,8 @@ class Exchange {
   }
 
  private:
-  Index number(int64_t value) { return {spmd_.local(), value}; }
-  Index tile() { return Index(spmd_.digits_index(from_.order, from_.digits)); }
+  IndexNode number(int64_t value) { return {spmd_.local(), value}; }
+  IndexNode tile() { return IndexNode(spmd_.digits_index(from_.order, from_.digits)); }
 
   Shape with_size(Shape shape, int64_t size) const {
     shape.dims[static_cast<size_t>(from_.dim)] = size;
@@ -69,7 +69,7 @@ class Exchange {
   }
 
   // Position of the first needed element. Divisions are of numbers that are not negative.
-  Index first() {
+  IndexNode first() {
     const int64_t divisor = access_.divisor;
     if (access_.step == 0) return number(access_.first(0));
     int64_t raise = 0;
@@ -80,7 +80,7 @@ class Exchange {
   }
 
   Node* cut(Node* x, Interval part) { return gspmd::cut(x, from_.dim, part.begin, part.size()); }
-  Node* cut(Node* x, Index begin) { return gspmd::cut(x, from_.dim, begin, access_.length); }
+  Node* cut(Node* x, IndexNode begin) { return gspmd::cut(x, from_.dim, begin, access_.length); }
   Node* pad(Node* x, int64_t low, int64_t high) {
     return gspmd::pad(x, from_.dim, low, high, fill_);
   }
@@ -93,7 +93,7 @@ class Exchange {
 
   Node* fill_outside(Node* x) {
     if (!fill_ || !leaves_dim()) return x;
-    const Index end = number(from_.held.size), begin = number(0);
+    const IndexNode end = number(from_.held.size), begin = number(0);
     return hlo::select(within(positions(x->dims(), from_.dim, first()), begin, end), x,
                        splat(x->shape));
   }
@@ -119,7 +119,7 @@ class Exchange {
     buffer = pad(buffer, plan.low_pad, plan.high_pad);
     if (plan.fixed_start)
       return fill_outside(cut(buffer, {*plan.fixed_start, *plan.fixed_start + access_.length}));
-    const Index base = tile() * from_.held.shard + plan.base(0, from_.held.shard);
+    const IndexNode base = tile() * from_.held.shard + plan.base(0, from_.held.shard);
     return fill_outside(cut(buffer, first() - base + plan.low_pad));
   }
 
@@ -144,8 +144,8 @@ class Exchange {
     Node* result = splat(with_size(x->shape, access_.length));
     Rounds rounds = rounds_of(result);
     if (plan.own) {
-      const Index begin = tile() * from_.held.shard;
-      const Index end = minimum(begin + from_.held.shard, from_.held.size);
+      const IndexNode begin = tile() * from_.held.shard;
+      const IndexNode end = minimum(begin + from_.held.shard, from_.held.size);
       result = rounds.take(x, {{begin, begin, end}}, result, fill_);
     }
     return received(x, plan.rounds, rounds, result);
@@ -208,7 +208,7 @@ Node* exchange_window(PartitionContext& spmd, Node* x, const ExchangedDim& from,
     return cut(spread, from.dim, w.hole - 1 - (access.first(0) * w.hole + w.low), w.length);
   // (step * t - low - 1) modulo hole, of a number that is not negative.
   const int64_t shift = (((-w.low - 1) % w.hole) + w.hole) % w.hole;
-  const Index tile(spmd.digits_index(from.order, from.digits));
+  const IndexNode tile(spmd.digits_index(from.order, from.digits));
   return cut(spread, from.dim, (tile * (w.step % w.hole) + shift) % w.hole, w.length);
 }
 

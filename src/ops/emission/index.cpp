@@ -7,69 +7,72 @@
 namespace gspmd {
 namespace {
 
-Node* number_like(Index a, int64_t value) {
+Node* number_like(IndexNode a, int64_t value) {
   return hlo::splat(a->parent(), a->shape, static_cast<double>(value));
 }
 
-Index combine(Opcode opcode, Index a, int64_t b) {
-  return Index(hlo::binary(opcode, a, number_like(a, b)));
+IndexNode combine(Opcode opcode, IndexNode a, int64_t b) {
+  return IndexNode(hlo::binary(opcode, a, number_like(a, b)));
 }
 
-Node* as_large_as(Index positions, Index bound) {
+Node* as_large_as(IndexNode positions, IndexNode bound) {
   return bound->rank() == positions->rank() ? bound : hlo::broadcast(bound, positions->dims(), {});
 }
 
 }  // namespace
 
-Index::Index(Computation& c, int64_t value)
+IndexNode::IndexNode(Computation& c, int64_t value)
     : node_(hlo::scalar(c, DType::s32, static_cast<double>(value))) {}
 
-Index operator+(Index a, int64_t b) { return b == 0 ? a : combine(Opcode::add, a, b); }
-Index operator-(int64_t a, Index b) {
-  return Index(hlo::binary(Opcode::subtract, number_like(b, a), b));
+IndexNode operator+(IndexNode a, int64_t b) { return b == 0 ? a : combine(Opcode::add, a, b); }
+IndexNode operator-(int64_t a, IndexNode b) {
+  return IndexNode(hlo::binary(Opcode::subtract, number_like(b, a), b));
 }
-Index operator*(Index a, int64_t b) { return b == 1 ? a : combine(Opcode::multiply, a, b); }
-Index operator/(Index a, int64_t b) { return b == 1 ? a : combine(Opcode::divide, a, b); }
-Index operator%(Index a, int64_t b) { return combine(Opcode::remainder, a, b); }
-Index minimum(Index a, int64_t b) { return combine(Opcode::minimum, a, b); }
-Index maximum(Index a, int64_t b) { return combine(Opcode::maximum, a, b); }
-Index operator+(Index a, Index b) { return Index(hlo::binary(Opcode::add, a, b)); }
-Index operator-(Index a, Index b) { return Index(hlo::binary(Opcode::subtract, a, b)); }
+IndexNode operator*(IndexNode a, int64_t b) { return b == 1 ? a : combine(Opcode::multiply, a, b); }
+IndexNode operator/(IndexNode a, int64_t b) { return b == 1 ? a : combine(Opcode::divide, a, b); }
+IndexNode operator%(IndexNode a, int64_t b) { return combine(Opcode::remainder, a, b); }
+IndexNode minimum(IndexNode a, int64_t b) { return combine(Opcode::minimum, a, b); }
+IndexNode maximum(IndexNode a, int64_t b) { return combine(Opcode::maximum, a, b); }
+IndexNode operator+(IndexNode a, IndexNode b) { return IndexNode(hlo::binary(Opcode::add, a, b)); }
+IndexNode operator-(IndexNode a, IndexNode b) {
+  return IndexNode(hlo::binary(Opcode::subtract, a, b));
+}
 
-Index device_number(Computation& c) {
-  return Index(
+IndexNode device_number(Computation& c) {
+  return IndexNode(
       hlo::convert(emit(c, Opcode::partition_id, {}, {}, Shape(DType::u32, {})), DType::s32));
 }
 
-Index digits_index(Index rank, const Digits& digits, int64_t count) {
+IndexNode digits_index(IndexNode rank, const Digits& digits, int64_t count) {
   Node* index = nullptr;
   int64_t weight = tile_count(digits);
   for (const Digit& digit : digits) {
     weight /= digit.size;
-    Index part = rank / digit.stride;
+    IndexNode part = rank / digit.stride;
     if (digit.stride * digit.size < count) part = part % digit.size;
     part = part * weight;
-    index = index ? Index(index) + part : part;
+    index = index ? IndexNode(index) + part : part;
   }
-  return Index(index);
+  return IndexNode(index);
 }
 
-Index look_up(const std::vector<int64_t>& table, Index at) {
+IndexNode look_up(const std::vector<int64_t>& table, IndexNode at) {
   const std::vector<int32_t> values(table.begin(), table.end());
   Node* all = hlo::constant(at->parent(), Array::of<int32_t>({std::ssize(values)}, values));
-  return Index(hlo::reshape(hlo::dynamic_slice(all, {at}, {1}), {}));
+  return IndexNode(hlo::reshape(hlo::dynamic_slice(all, {at}, {1}), {}));
 }
 
-Index positions(const Dims& dims, int64_t dim, Index first) {
+IndexNode positions(const Dims& dims, int64_t dim, IndexNode first) {
   Node* start = hlo::broadcast(first, dims, {});
-  return Index(hlo::iota(first->parent(), Shape(first->shape.dtype, dims), dim)) + Index(start);
+  return IndexNode(hlo::iota(first->parent(), Shape(first->shape.dtype, dims), dim)) +
+         IndexNode(start);
 }
 
-Node* compare(Index positions, Index bound, Direction direction) {
+Node* compare(IndexNode positions, IndexNode bound, Direction direction) {
   return hlo::compare(positions, as_large_as(positions, bound), direction);
 }
 
-Node* within(Index positions, Index begin, Index end) {
+Node* within(IndexNode positions, IndexNode begin, IndexNode end) {
   Node* before = compare(positions, end, Direction::lt);
   return hlo::binary(Opcode::and_, compare(positions, begin, Direction::ge), before);
 }
@@ -82,8 +85,8 @@ Node* cut(Node* x, int64_t dim, int64_t begin, int64_t size) {
   return hlo::slice(x, starts, limits, Dims(starts.size(), 1));
 }
 
-Node* cut(Node* x, int64_t dim, Index begin, int64_t size) {
-  std::vector<Node*> starts(x->dims().size(), Index(x->parent(), 0));
+Node* cut(Node* x, int64_t dim, IndexNode begin, int64_t size) {
+  std::vector<Node*> starts(x->dims().size(), IndexNode(x->parent(), 0));
   Dims sizes = x->dims();
   starts[static_cast<size_t>(dim)] = begin;
   sizes[static_cast<size_t>(dim)] = size;

@@ -12,10 +12,10 @@
 namespace gspmd {
 
 // A whole number of the program being built, or an array of them; s32 where nothing else is said.
-class Index {
+class IndexNode {
  public:
-  explicit Index(Node* node) : node_(node) {}
-  Index(Computation& c, int64_t value);  // s32[], the same on all devices
+  explicit IndexNode(Node* node) : node_(node) {}
+  IndexNode(Computation& c, int64_t value);  // s32[], the same on all devices
   operator Node*() const { return node_; }
   Node* operator->() const { return node_; }
 
@@ -24,32 +24,32 @@ class Index {
 };
 
 // --- Numbers are of the type and the shape of the index; those that change nothing are left out
-Index operator+(Index a, int64_t b);
-Index operator-(int64_t a, Index b);
-Index operator*(Index a, int64_t b);
-Index operator/(Index a, int64_t b);  // rounds towards zero
-Index operator%(Index a, int64_t b);  // has the sign of a
-Index minimum(Index a, int64_t b);
-Index maximum(Index a, int64_t b);
-Index operator+(Index a, Index b);
-Index operator-(Index a, Index b);
+IndexNode operator+(IndexNode a, int64_t b);
+IndexNode operator-(int64_t a, IndexNode b);
+IndexNode operator*(IndexNode a, int64_t b);
+IndexNode operator/(IndexNode a, int64_t b);  // rounds towards zero
+IndexNode operator%(IndexNode a, int64_t b);  // has the sign of a
+IndexNode minimum(IndexNode a, int64_t b);
+IndexNode maximum(IndexNode a, int64_t b);
+IndexNode operator+(IndexNode a, IndexNode b);
+IndexNode operator-(IndexNode a, IndexNode b);
 
 // This device, as computed anew in `c`.
-Index device_number(Computation& c);
+IndexNode device_number(Computation& c);
 // The tile of `digits`, one or more, that the device of that rank is in, of an order of `count`.
-Index digits_index(Index rank, const Digits& digits, int64_t count);
+IndexNode digits_index(IndexNode rank, const Digits& digits, int64_t count);
 // Entry number `at`; beyond both ends the first and the last.
-Index look_up(const std::vector<int64_t>& table, Index at);
+IndexNode look_up(const std::vector<int64_t>& table, IndexNode at);
 
 // Positions along `dim` of the elements of a value of these dims, whose first is number `first`.
-Index positions(const Dims& dims, int64_t dim, Index first);
+IndexNode positions(const Dims& dims, int64_t dim, IndexNode first);
 // Whether begin <= position < end, by element. The bounds are scalars.
-Node* within(Index positions, Index begin, Index end);
-Node* compare(Index positions, Index bound, Direction direction);
+Node* within(IndexNode positions, IndexNode begin, IndexNode end);
+Node* compare(IndexNode positions, IndexNode bound, Direction direction);
 
 // --- `size` elements of x along `dim` from `begin` on; x itself where that is plainly all of it
 Node* cut(Node* x, int64_t dim, int64_t begin, int64_t size);
-Node* cut(Node* x, int64_t dim, Index begin, int64_t size);
+Node* cut(Node* x, int64_t dim, IndexNode begin, int64_t size);
 // With `low` elements before and `high` behind those of the dim, which are `value`, or 0 where that
 // is null.
 Node* pad(Node* x, int64_t dim, int64_t low, int64_t high, Node* value = nullptr);

@@ -13,15 +13,15 @@ TakenTables::TakenTables(size_t dims, int64_t tiles)
 Rounds::Rounds(PartitionContext& spmd, DeviceOrder order, Digits digits, Dims result)
     : spmd_(spmd), order_(order), digits_(std::move(digits)), dims_(std::move(result)) {}
 
-Index Rounds::look_up(const Table& table) {
+IndexNode Rounds::look_up(const Table& table) {
   const int64_t step = table.size() > 1 ? table[1] - table[0] : 0;
   for (size_t t = 1; t < table.size(); ++t)
     if (table[t] - table[t - 1] != step) return gspmd::look_up(table, tile());
-  return step == 0 ? Index(spmd_.local(), table[0]) : tile() * step + table[0];
+  return step == 0 ? IndexNode(spmd_.local(), table[0]) : tile() * step + table[0];
 }
 
 Node* Rounds::chosen(const Table& table, Node* one, Node* other) {
-  const Index zero(spmd_.local(), 0);
+  const IndexNode zero(spmd_.local(), 0);
   Node* const set = compare(look_up(table), zero, Direction::ne);
   return hlo::select(hlo::broadcast(set, one->dims(), {}), one, other);
 }
@@ -59,7 +59,7 @@ Node* Rounds::aligned(Node* piece, const std::vector<TakenPart>& parts, Node* ou
   }
   if (!moves) return piece;
   Node* const padded = pad(piece, std::move(padding), outside);
-  Node* const zero = Index(spmd_.local(), 0);
+  Node* const zero = IndexNode(spmd_.local(), 0);
   for (Node*& start : starts)
     if (!start) start = zero;
   return hlo::dynamic_slice(padded, std::move(starts), dims_);
@@ -70,7 +70,7 @@ Node* Rounds::take(Node* piece, const std::vector<TakenPart>& parts, Node* resul
   Node* where = nullptr;
   for (size_t i = 0; i < parts.size() && result; ++i) {
     if (!parts[i].from) continue;
-    const Index at = positions(dims_, result_[i].dim, result_[i].first);
+    const IndexNode at = positions(dims_, result_[i].dim, result_[i].first);
     Node* const inside = within(at, *parts[i].from, *parts[i].to);
     where = where ? hlo::binary(Opcode::and_, where, inside) : inside;
   }

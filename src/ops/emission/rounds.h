@@ -15,14 +15,14 @@ using Table = std::vector<int64_t>;
 // Where a device's part of the result begins along one dim, in the whole; the same by tile.
 struct ResultDim {
   int64_t dim = 0;
-  Index first;
+  IndexNode first;
   Table firsts;
 };
 
 // What a device takes of a piece along a dim of the result, by positions in the whole.
 struct TakenPart {
-  std::optional<Index> begin;     // of the piece; nullopt: it lies as the result does
-  std::optional<Index> from, to;  // [from, to) is taken; nullopt: all that the result has
+  std::optional<IndexNode> begin;     // of the piece; nullopt: it lies as the result does
+  std::optional<IndexNode> from, to;  // [from, to) is taken; nullopt: all that the result has
 };
 
 // The same by tile, for each of these dims, and the tiles that take anything.
@@ -46,7 +46,7 @@ class Rounds {
   void add_dim(ResultDim dim) { result_.push_back(std::move(dim)); }
 
   // The number of this device's tile; no table where all are the same or stand in a line.
-  Index look_up(const Table& table);
+  IndexNode look_up(const Table& table);
   // `one` where the table has 1, `other` where it has 0.
   Node* chosen(const Table& table, Node* one, Node* other);
   // What each tile is sent by the pairs {source, target}, alike for every choice of other digits.
@@ -58,7 +58,7 @@ class Rounds {
   Node* take(Node* piece, const TakenTables& tables, Node* result, Node* outside);
 
  private:
-  Index tile() { return Index(spmd_.digits_index(order_, digits_)); }
+  IndexNode tile() { return IndexNode(spmd_.digits_index(order_, digits_)); }
   Node* aligned(Node* piece, const std::vector<TakenPart>& parts, Node* outside);
 
   PartitionContext& spmd_;

@@ -28,7 +28,7 @@ Value Interpreter::run(const Computation& computation, std::span<const Value> ar
     values[i] = at_node(*step.node, [&] { return evaluate_node(*step.node, operands, call_); });
     if (observer_) observer_(*step.node, operands, values[i]);
   }
-  return std::move(values.back());
+  return std::move(values[plan.root]);
 }
 
 Value evaluate(const Computation& computation, std::span<const Value> arguments) {

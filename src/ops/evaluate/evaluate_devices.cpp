@@ -1,7 +1,9 @@
 #include <numeric>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/place.h"
+#include "gspmd/ops/debug_calls.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/ops/loop_guard.h"
 #include "ops/collective/collective.h"
@@ -37,7 +39,7 @@ class Lockstep {
       values[i] = at_node(*step.node, [&] { return step_of(*step.node, devices, operands); });
       if (observer_) observer_(*step.node, devices, values[i]);
     }
-    return std::move(values.back());
+    return std::move(values[plan.root]);
   }
 
  private:
@@ -52,12 +54,23 @@ class Lockstep {
     std::vector<Lanes> by_device(devices.size());
     for (size_t lane = 0; lane < devices.size(); ++lane)
       for (const Lanes& operand : operands) by_device[lane].push_back(operand[lane]);
+    if (is_debug_call(node)) return say(node, devices, by_device);
     if (node.op().has(kCollective))
       return evaluate_collective(node, devices, by_device, num_devices_, single_.call());
     Lanes results;
     for (const Lanes& lane : by_device)
       results.push_back(evaluate_node(node, lane, single_.call()));
     return results;
+  }
+
+  static Lanes say(const Node& node, const std::vector<int64_t>& devices,
+                   const std::vector<Lanes>& by_device) {
+    for (size_t lane = 0; lane < devices.size(); ++lane) {
+      std::vector<Array> operands;
+      for (const Value& value : by_device[lane]) operands.push_back(value.array);
+      run_debug_call(node, operands, devices[lane]);
+    }
+    return Lanes(devices.size(), {Array::scalar(true), {}, false});
   }
 
   static Lanes partition_ids(const std::vector<int64_t>& devices) {

@@ -5,24 +5,13 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/place.h"
 #include "ir/call_nesting.h"
 #include "ops/collective/collective.h"
 
 namespace gspmd {
 namespace {
-
-std::unordered_set<const Node*> live_nodes(const Computation& computation) {
-  std::unordered_set<const Node*> live{computation.root()};
-  std::vector<const Node*> stack{computation.root()};
-  while (!stack.empty()) {
-    const Node* const node = stack.back();
-    stack.pop_back();
-    for (const Node* operand : node->operands())
-      if (live.insert(operand).second) stack.push_back(operand);
-  }
-  return live;
-}
 
 void check_node(const Node& node, bool collectives) {
   const OpInfo& info = node.op();
@@ -75,7 +64,7 @@ Shape shape_of(const Value& value) {
 }  // namespace
 
 RunPlan make_plan(const Computation& computation) {
-  const std::unordered_set<const Node*> live = live_nodes(computation);
+  const std::unordered_set<const Node*> live = needed_by(roots_and_effects(computation));
   std::unordered_map<const Node*, size_t> position;
   RunPlan plan;
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
@@ -84,10 +73,11 @@ RunPlan make_plan(const Computation& computation) {
     step.node = node.get();
     for (const Node* operand : node->operands()) step.operands.push_back(position.at(operand));
     position.emplace(node.get(), plan.steps.size() - 1);
-    if (node.get() == computation.root()) break;
   }
+  plan.root = position.at(computation.root());
   // Later steps see a value first when walking back: that one is its last reader.
   std::vector<bool> read(plan.steps.size(), false);
+  read[plan.root] = true;  // by who asked for it
   for (size_t i = plan.steps.size(); i-- > 0;)
     for (const size_t operand : plan.steps[i].operands)
       if (!read[operand]) {

@@ -15,7 +15,8 @@ struct RunPlan {
     std::vector<size_t> operands;  // positions
     std::vector<size_t> dead;      // positions whose values can go after this step
   };
-  std::vector<Step> steps;  // the root's is last
+  std::vector<Step> steps;
+  size_t root = 0;  // the step of the result
 };
 RunPlan make_plan(const Computation& computation);
 

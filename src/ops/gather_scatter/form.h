@@ -4,7 +4,7 @@
 
 namespace gspmd {
 
-// A scatter whose updates need their order, or of several arrays (differentiable_form.h).
+// A scatter whose updates need their order, or of several arrays.
 Node* scatter_form(Node& node);
 
 }  // namespace gspmd

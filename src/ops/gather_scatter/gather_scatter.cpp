@@ -13,6 +13,7 @@
 #include "ops/common/loops.h"
 #include "ops/common/widen.h"
 #include "ops/gather_scatter/batch.h"
+#include "ops/gather_scatter/form.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -443,6 +444,7 @@ const OpInfo kRows[] = {
      .factors = scatter_factors,
      .evaluate = evaluate_scatter,
      .gradient = scatter_gradient,
+     .differentiable_form = scatter_form,
      .completion = {.forward = scatter_forward,
                     .suggestions = scatter_suggestions,
                     .operands_confer = true},

@@ -66,8 +66,8 @@ class Components {
 
  private:
   int64_t vector_dim() const { return nest_.dims.index_vector_dim; }
-  Index number(int64_t value) {
-    return Index(hlo::splat(spmd_.local(), Shape(type_, shape_), static_cast<double>(value)));
+  IndexNode number(int64_t value) {
+    return IndexNode(hlo::splat(spmd_.local(), Shape(type_, shape_), static_cast<double>(value)));
   }
 
   // Component k of all index vectors, of the type that is computed with; clamped where gathers do.
@@ -76,8 +76,8 @@ class Components {
                                                  : hlo::reshape(indices_, shape_);
     if (!is_wide(part->shape.dtype)) part = hlo::convert(part, type_);
     if (mode_ == OutOfRange::clamp) {
-      if (is_signed_integer(part->shape.dtype)) part = maximum(Index(part), 0);
-      part = minimum(Index(part), last_start(d));
+      if (is_signed_integer(part->shape.dtype)) part = maximum(IndexNode(part), 0);
+      part = minimum(IndexNode(part), last_start(d));
     }
     return hlo::convert(part, type_);
   }
@@ -103,10 +103,10 @@ class Components {
       result.starts.emplace_back(d, hlo::reshape(part, batch));
     }
     if (rooms_[at(d)] == 0) return part;  // what is outside of the dim is outside of every part
-    part = Index(part) + rooms_[at(d)];
+    part = IndexNode(part) + rooms_[at(d)];
     if (mode_ == OutOfRange::clamp) return part;
-    Node* inside = hlo::binary(Opcode::and_, compare(Index(global), number(0), Direction::ge),
-                               compare(Index(global), number(last_start(d)), Direction::le));
+    Node* inside = hlo::binary(Opcode::and_, compare(IndexNode(global), number(0), Direction::ge),
+                               compare(IndexNode(global), number(last_start(d)), Direction::le));
     return hlo::select(inside, part, number(-1));
   }
 

@@ -14,9 +14,10 @@ namespace gspmd {
 // Whether starts outside of the operand are moved inside (gather) or drop their slice (scatter).
 enum class OutOfRange : uint8_t { clamp, drop };
 
-// Index vectors counted from the beginning of this device's part of the operand. Where slices of
-// more than one element may stick out of that part, from `room` elements before it: the operand is
-// padded by as many. Of IndexMethod::part loops, from where this device's part of a slice begins.
+// Index vectors counted from the beginning of this device's part of the operand. Where slices
+// of more than one element may stick out of that part, from `room` elements before it: the operand
+// is padded by as many. Of IndexMethod::part loops, from where this device's part of a slice
+// begins.
 struct LocalIndices {
   Node* indices = nullptr;
   Dims map;  // component -> operand dim; dims that are split, but not looked up, have joined

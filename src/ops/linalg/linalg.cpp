@@ -237,6 +237,7 @@ const OpInfo kRows[] = {
      .factors = matrix_factors,
      .evaluate = any_width<evaluate_cholesky>,
      .gradient = cholesky_gradient,
+     .differentiable_form = cholesky_form,
      .completion = kMatrixCompletion,
      .flops = cholesky_flops},
     {.opcode = Opcode::triangular_solve,

@@ -89,9 +89,9 @@ class SplitTransform {
     Computation& c = spmd_.local();
     const Shape wide(DType::f64, shape.dims), counts(DType::s64, shape.dims);
     const auto at = [&](int64_t d) { return hlo::iota(c, counts, d); };
-    const Index tile(spmd_.digits_index(layout_.order(), layout_.dim(last_)));
-    const Index begin(hlo::convert(tile * shape.dims[static_cast<size_t>(last_)], DType::s64));
-    const Index n2 = positions(shape.dims, last_, begin);
+    const IndexNode tile(spmd_.digits_index(layout_.order(), layout_.dim(last_)));
+    const IndexNode begin(hlo::convert(tile * shape.dims[static_cast<size_t>(last_)], DType::s64));
+    const IndexNode n2 = positions(shape.dims, last_, begin);
     Node* turn = hlo::convert(hlo::binary(Opcode::multiply, n2, at(last_ + 1)), DType::f64);
     const double sign = node_.attrs.scalar->fft_type == "FFT" ? -1 : 1;
     const double unit = sign * 2 * std::numbers::pi / static_cast<double>(size_);

@@ -210,7 +210,7 @@ class RandomPart {
   static Node* cut(Node* x, size_t d, Node* from, int64_t size) {
     const auto dim = static_cast<int64_t>(d);
     if (!from || x->dim(dim) == size) return gspmd::cut(x, dim, 0, size);
-    return gspmd::cut(x, dim, Index(from), size);
+    return gspmd::cut(x, dim, IndexNode(from), size);
   }
 
   // The numbers of blocks `at`.

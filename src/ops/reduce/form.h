@@ -4,6 +4,6 @@
 
 namespace gspmd {
 
-Node* reduce_form(Node& node);  // of other combiners, and of several arrays (differentiable_form.h)
+Node* reduce_form(Node& node);  // of other combiners, and of several arrays
 
 }  // namespace gspmd

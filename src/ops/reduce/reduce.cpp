@@ -9,6 +9,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
+#include "ops/reduce/form.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -71,6 +72,7 @@ const OpInfo kRows[] = {
      .factors = reduce_factors,
      .evaluate = evaluate_reduce,
      .gradient = reduce_gradient,
+     .differentiable_form = reduce_form,
      .completion = {.forward = reduce_forward,
                     .speakers = Speakers::inputs,
                     .operands_confer = true},

@@ -4,6 +4,6 @@
 
 namespace gspmd {
 
-Node* scan_form(Node& node);  // a while loop (differentiable_form.h)
+Node* scan_form(Node& node);  // a while loop
 
 }  // namespace gspmd

@@ -115,20 +115,20 @@ class ScanInParts {
   }
 
  private:
-  Index number(int64_t v) { return {spmd_.local(), v}; }
-  Index tile() { return Index(spmd_.digits_index(home_.order(), spread_[along_])); }
+  IndexNode number(int64_t v) { return {spmd_.local(), v}; }
+  IndexNode tile() { return IndexNode(spmd_.digits_index(home_.order(), spread_[along_])); }
 
   Sharding layout(const std::vector<int64_t>& dims) const {
     return with_manual(project(home_.order(), dims, spread_), home_.order(), home_.manual_digits());
   }
 
   // Positions [0, count), s32.
-  Index positions(int64_t count) {
-    return Index(hlo::iota(spmd_.local(), Shape(DType::s32, {count}), 0));
+  IndexNode positions(int64_t count) {
+    return IndexNode(hlo::iota(spmd_.local(), Shape(DType::s32, {count}), 0));
   }
 
   // How many elements of the dim the device has, s32[].
-  Index filled() { return minimum(parts_.length - tile() * part_, part_); }
+  IndexNode filled() { return minimum(parts_.length - tile() * part_, part_); }
 
   // The device's steps from the carries before them. Backward, what lies behind the end comes
   // first and must not be counted.
@@ -145,11 +145,11 @@ class ScanInParts {
   // What the carries of the steps of a part come to, without a start. Behind the end of the dim
   // there are no steps.
   std::vector<Node*> totals(const std::vector<Node*>& inputs) {
-    const Index at = positions(part_), count = filled();
+    const IndexNode at = positions(part_), count = filled();
     if (combiners_.size() == inputs.size())
       return combined(inputs, compare(at, count, Direction::lt), parts_.dim, {});
     // From the element that comes first, by the others.
-    const Index begin = reverse_ ? maximum(count + -1, 0) : number(0);
+    const IndexNode begin = reverse_ ? maximum(count + -1, 0) : number(0);
     std::vector<Node*> starts;
     for (Node* input : inputs) {
       Dims sizes = input->dims();
@@ -163,8 +163,8 @@ class ScanInParts {
 
   // The carries before the part of tile `before`, from what all parts come to.
   std::vector<Node*> carried(const std::vector<Node*>& totals, const std::vector<Node*>& starts,
-                             Index before) {
-    const Index at = positions(tiles_);
+                             IndexNode before) {
+    const IndexNode at = positions(tiles_);
     const int64_t filled = ceil_div(parts_.length, part_);
     Node* taken = compare(at, before, reverse_ ? Direction::gt : Direction::lt);
     if (filled < tiles_)

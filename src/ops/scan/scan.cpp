@@ -7,6 +7,7 @@
 #include "ops/common/check.h"
 #include "ops/common/loops.h"
 #include "ops/rows.h"
+#include "ops/scan/form.h"
 
 namespace gspmd {
 namespace {
@@ -112,6 +113,7 @@ const OpInfo kRows[] = {
      .infer = infer_scan,
      .factors = scan_factors,
      .evaluate = evaluate_scan,
+     .differentiable_form = scan_form,
      .completion = {scan_forward, scan_suggestions},
      .partition = partition_scan,
      .called_on_part = scan_called_on_part,

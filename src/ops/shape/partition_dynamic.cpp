@@ -27,15 +27,15 @@ class Dynamic {
   bool is_sliced(int64_t d) const { return window_[static_cast<size_t>(d)] != operand_.dim(d); }
   int64_t size(int64_t d) const { return window_[static_cast<size_t>(d)]; }
 
-  Index number(int64_t v) { return {spmd_.local(), v}; }
-  Index offset(const Sharding& layout, const Shape& global, int64_t d) {
-    return Index(spmd_.offset(layout, global, d));
+  IndexNode number(int64_t v) { return {spmd_.local(), v}; }
+  IndexNode offset(const Sharding& layout, const Shape& global, int64_t d) {
+    return IndexNode(spmd_.offset(layout, global, d));
   }
 
   // The start along dim d, clamped, s32[]. Wide indices are clamped before they are narrowed.
-  Index start(int64_t d) {
+  IndexNode start(int64_t d) {
     if (node_.is(Opcode::slice)) return number(node_.attrs.starts[static_cast<size_t>(d)]);
-    Index index(spmd_.reshard(node_.operand(first_index_ + d), Sharding::replicated()));
+    IndexNode index(spmd_.reshard(node_.operand(first_index_ + d), Sharding::replicated()));
     const int64_t most = operand_.dim(d) - size(d);
     const DType type = index->shape.dtype;
     const int64_t bits = 8 * dtype_size(type);
@@ -44,18 +44,18 @@ class Dynamic {
       if (is_signed_integer(type)) index = maximum(index, 0);
       index = minimum(index, std::min(most, largest));
     }
-    return minimum(maximum(Index(hlo::convert(index, DType::s32)), 0), most);
+    return minimum(maximum(IndexNode(hlo::convert(index, DType::s32)), 0), most);
   }
 
   // `size` elements of dim d of x from `at` on, which may lie up to `size` before or behind it:
   // what is not of x is any number.
-  static Node* read_loosely(Node* x, int64_t d, Index at, int64_t size) {
+  static Node* read_loosely(Node* x, int64_t d, IndexNode at, int64_t size) {
     if (size == 1 && x->dim(d) > 0) return cut(x, d, at, 1);
     x = pad(x, d, size, size);
     return cut(x, d, at + size, size);
   }
 
-  Index end_of_shard(const Sharding& layout, int64_t d, Index begin) const {
+  IndexNode end_of_shard(const Sharding& layout, int64_t d, IndexNode begin) const {
     return minimum(begin + ceil_div(operand_.dim(d), layout.tiles(d)), operand_.dim(d));
   }
 
@@ -86,18 +86,18 @@ class Dynamic {
     Node* inside = nullptr;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      const Index at = start(d);
+      const IndexNode at = start(d);
       if (layout.dim(d).empty()) {
         x = cut(x, d, at, size(d));
         continue;
       }
-      const Index begin = offset(layout, operand_.shape, d);
+      const IndexNode begin = offset(layout, operand_.shape, d);
       x = read_loosely(x, d, clamped(at - begin, d, layout), size(d));
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d) || layout.dim(d).empty()) continue;
-      const Index begin = offset(layout, operand_.shape, d);
-      const Index end = end_of_shard(layout, d, begin);
+      const IndexNode begin = offset(layout, operand_.shape, d);
+      const IndexNode end = end_of_shard(layout, d, begin);
       Node* own = within(positions(x->dims(), d, start(d)), begin, end);
       inside = inside ? hlo::binary(Opcode::and_, inside, own) : own;
     }
@@ -116,7 +116,7 @@ class Dynamic {
     Node* x = spmd_.reshard(&operand_, whole_window(wanted));
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      const Index at = start(d);
+      const IndexNode at = start(d);
       if (wanted.dim(d).empty()) {
         x = cut(x, d, at, size(d));
         continue;
@@ -129,7 +129,7 @@ class Dynamic {
   }
 
   // A relative start in the range that read_loosely takes: shards far away read nothing of theirs.
-  Index clamped(Index relative, int64_t d, const Sharding& layout) const {
+  IndexNode clamped(IndexNode relative, int64_t d, const Sharding& layout) const {
     return minimum(maximum(relative, -size(d)), ceil_div(operand_.dim(d), layout.tiles(d)));
   }
 
@@ -141,10 +141,10 @@ class Dynamic {
     Node* inside = nullptr;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      const Index at = start(d);
+      const IndexNode at = start(d);
       starts[static_cast<size_t>(d)] = at;
       if (layout.dim(d).empty()) continue;
-      const Index begin = offset(layout, operand_.shape, d);
+      const IndexNode begin = offset(layout, operand_.shape, d);
       Node* mine = within(at, begin, begin + x->dim(d));
       inside = inside ? hlo::binary(Opcode::and_, inside, mine) : mine;
       starts[static_cast<size_t>(d)] = at - begin;
@@ -168,16 +168,16 @@ class Dynamic {
     Node* inside = nullptr;
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      const Index at = start(d);
-      const Index begin = offset(layout, operand_.shape, d);
+      const IndexNode at = start(d);
+      const IndexNode begin = offset(layout, operand_.shape, d);
       const int64_t shard = x->dim(d);
       u = read_loosely(u, d, minimum(maximum(begin - at, -shard), size(d)), shard);
     }
     for (int64_t d = 0; d < operand_.rank(); ++d) {
       if (!is_sliced(d)) continue;
-      const Index at = start(d);
-      const Index end = at + size(d);
-      const Index begin = offset(layout, operand_.shape, d);
+      const IndexNode at = start(d);
+      const IndexNode end = at + size(d);
+      const IndexNode begin = offset(layout, operand_.shape, d);
       Node* written = within(positions(x->dims(), d, begin), at, end);
       inside = inside ? hlo::binary(Opcode::and_, inside, written) : written;
     }

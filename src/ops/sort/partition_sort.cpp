@@ -98,13 +98,13 @@ class TwoLevelSort {
   // Which elements are none of the whole dim: of this device's part, or (`each` of every part) of
   // what all parts have sent.
   Node* behind_end(const Dims& dims, const int64_t* each) {
-    const Index end(spmd_.local(), c_.size);
+    const IndexNode end(spmd_.local(), c_.size);
     if (!each) {
-      const Index begin(spmd_.offset(c_.have, node_.operand(0)->shape, c_.dim));
+      const IndexNode begin(spmd_.offset(c_.have, node_.operand(0)->shape, c_.dim));
       return compare(positions(dims, c_.dim, begin), end, Direction::ge);
     }
-    const Index at(hlo::iota(spmd_.local(), Shape(DType::s32, dims), c_.dim));
-    const Index begin = at / *each * c_.shard;
+    const IndexNode at(hlo::iota(spmd_.local(), Shape(DType::s32, dims), c_.dim));
+    const IndexNode begin = at / *each * c_.shard;
     return compare(at % *each + begin, end, Direction::ge);
   }
 

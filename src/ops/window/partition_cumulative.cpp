@@ -78,9 +78,9 @@ class Cumulate {
   // Which positions of this device's part there is an element for.
   Node* inside(const Dims& dims, const SplitDim& dim) {
     Computation& c = spmd_.local();
-    const Index tile(spmd_.digits_index(dim.from.order, dim.from.digits));
-    const Index at = positions(dims, dim.from.dim, tile * dim.part + dim.form.shift);
-    return within(at, Index(c, 0), Index(c, dim.from.held.size));
+    const IndexNode tile(spmd_.digits_index(dim.from.order, dim.from.digits));
+    const IndexNode at = positions(dims, dim.from.dim, tile * dim.part + dim.form.shift);
+    return within(at, IndexNode(c, 0), IndexNode(c, dim.from.held.size));
   }
 
   // The same of whole parts, for each of them along the dim: every device knows it.
@@ -110,13 +110,13 @@ class Cumulate {
                             const std::vector<Node*>& starts) {
     const int64_t d = dim.from.dim;
     Computation& c = spmd_.local();
-    const Index mine(spmd_.digits_index(dim.from.order, dim.from.digits));
+    const IndexNode mine(spmd_.digits_index(dim.from.order, dim.from.digits));
     std::vector<Node*> before;
     for (size_t i = 0; i < count_; ++i) {
       Node* total = cut(values[i], d, dim.form.reverse ? 0 : dim.part - 1, 1);
       total = i < inputs() ? gather_along(spmd_, total, d, dim.from.order, dim.from.digits)
                            : parts_inside(total->dims(), dim);
-      const Index tile(hlo::iota(c, Shape(DType::s32, total->dims()), d));
+      const IndexNode tile(hlo::iota(c, Shape(DType::s32, total->dims()), d));
       Node* earlier = compare(tile, mine, dim.form.reverse ? Direction::gt : Direction::lt);
       before.push_back(hlo::select(earlier, total, hlo::broadcast(neutral_[i], total->dims(), {})));
     }

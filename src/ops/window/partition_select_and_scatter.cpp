@@ -115,7 +115,7 @@ class Pool {
     Node* all = spmd_.emit(Opcode::select_and_scatter, x->shape,
                            {x, source, folds ? nothing_ : init}, attrs, called);
     for (const PooledDim& p : dims) {
-      const Index reach = p.aligned ? number(p.reach) : p.reach - slack(p);
+      const IndexNode reach = p.aligned ? number(p.reach) : p.reach - slack(p);
       Node* const own = cut(all, p.dim, reach, p.part);
       all = p.over_edge ? fold_edges(all, own, p) : own;
     }
@@ -124,7 +124,7 @@ class Pool {
   }
 
  private:
-  Index number(int64_t v) { return {spmd_.local(), v}; }
+  IndexNode number(int64_t v) { return {spmd_.local(), v}; }
 
   ExchangedDim held(const PooledDim& p, const Node* value) const {
     const int64_t size = value->dim(p.dim);
@@ -132,19 +132,21 @@ class Pool {
   }
 
   // How far behind part * t - reach the first window begins.
-  Index slack(const PooledDim& p) {
+  IndexNode slack(const PooledDim& p) {
     const int64_t raise = p.offset < 0 ? ceil_div(-p.offset, p.stride) * p.stride : 0;
     return p.stride - 1 - (own_begin(p) + (p.offset + raise)) % p.stride;
   }
 
   // Of the tile's own elements, and of those that its windows are over, the first in the whole dim.
-  Index own_begin(const PooledDim& p) { return Index(spmd_.tile_index(layout_, p.dim)) * p.part; }
-  Index begin(const PooledDim& p) {
-    const Index at = own_begin(p) + -p.reach;
+  IndexNode own_begin(const PooledDim& p) {
+    return IndexNode(spmd_.tile_index(layout_, p.dim)) * p.part;
+  }
+  IndexNode begin(const PooledDim& p) {
+    const IndexNode at = own_begin(p) + -p.reach;
     return p.aligned ? at : at + slack(p);
   }
 
-  Node* where(Index positions, Direction direction, int64_t bound) {
+  Node* where(IndexNode positions, Direction direction, int64_t bound) {
     return compare(positions, number(bound), direction);
   }
   Node* nothing_like(const Node* x) { return hlo::broadcast(nothing_, x->dims(), {}); }
@@ -158,9 +160,9 @@ class Pool {
   }
 
   Node* repeat_edges(Node* x, const PooledDim& p) {
-    const Index first = begin(p);
-    const Index at = positions(x->dims(), p.dim, first);
-    Node* const low = cut(x, p.dim, Index(hlo::unary(Opcode::negate, first)), 1);
+    const IndexNode first = begin(p);
+    const IndexNode at = positions(x->dims(), p.dim, first);
+    Node* const low = cut(x, p.dim, IndexNode(hlo::unary(Opcode::negate, first)), 1);
     Node* const high = cut(x, p.dim, p.size - 1 - first, 1);
     x = hlo::select(where(at, Direction::lt, 0), spread(low, p.dim, p.length), x);
     return hlo::select(where(at, Direction::ge, p.size), spread(high, p.dim, p.length), x);
@@ -169,8 +171,8 @@ class Pool {
   // Sources of windows without any element have nothing to be scattered to.
   Node* keep_windows(Node* source, const PooledDim& p) {
     const ExchangedDim dim = held(p, node_.operand(1));
-    const Index first = Index(spmd_.tile_index(layout_, p.dim)) * dim.held.shard;
-    const Index at = positions(source->dims(), p.dim, first);
+    const IndexNode first = IndexNode(spmd_.tile_index(layout_, p.dim)) * dim.held.shard;
+    const IndexNode at = positions(source->dims(), p.dim, first);
     Node* const kept = within(at, number(p.first_window), number(p.end_window));
     return hlo::select(kept, source, nothing_like(source));
   }
@@ -187,7 +189,7 @@ class Pool {
              Direction direction, int64_t bound, int64_t edge) {
     if (from >= to) return own;
     Node* outside = cut(all, p.dim, from, to - from);
-    const Index at = positions(outside->dims(), p.dim, begin(p) + from);
+    const IndexNode at = positions(outside->dims(), p.dim, begin(p) + from);
     outside = hlo::select(where(at, direction, bound), outside, nothing_like(outside));
     Computation* const combiner =
         binary_computation(spmd_.local().module(), combine_, node_.shape.dtype);

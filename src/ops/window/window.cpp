@@ -258,6 +258,7 @@ const OpInfo kRows[] = {
      .factors = reduce_window_factors,
      .evaluate = evaluate_reduce_window,
      .gradient = reduce_window_gradient,
+     .differentiable_form = reduce_window_form,
      .completion = {.forward = reduce_window_forward, .speakers = Speakers::inputs},
      .partition = partition_cumulative,
      .on_part = reduce_window_on_part,

@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
@@ -24,17 +25,7 @@ std::vector<BatchLeaf> Batcher::run(const Computation& called, Computation& into
 namespace {
 
 std::unordered_set<const Node*> needed_nodes(const Computation& c) {
-  std::unordered_set<const Node*> needed;
-  std::vector<const Node*> stack{c.root()};
-  for (const std::unique_ptr<Node>& node : c.nodes())
-    if (node->op().has(kSideEffect)) stack.push_back(node.get());
-  while (!stack.empty()) {
-    const Node* const node = stack.back();
-    stack.pop_back();
-    if (needed.insert(node).second)
-      stack.insert(stack.end(), node->operands().begin(), node->operands().end());
-  }
-  return needed;
+  return needed_by(roots_and_effects(c));
 }
 
 // Members of a group lie alike: all of them are batched or none is.
@@ -70,11 +61,8 @@ std::vector<BatchLeaf> Batcher::visited(const Node& node) {
     return all;
   }
   if (node.is(Opcode::get_tuple_element)) {
-    const Shape& tuple = node.operand(0)->shape;
-    int64_t first = 0;
-    for (int64_t i = 0; i < node.attrs.index; ++i)
-      first += leaf_count(tuple.elements[static_cast<size_t>(i)]);
-    const auto begin = leaves(*node.operand(0)).begin() + static_cast<std::ptrdiff_t>(first);
+    const int64_t first = first_leaf(node.operand(0)->shape, node.attrs.index);
+    const auto begin = leaves(*node.operand(0)).begin() + first;
     return {begin, begin + static_cast<std::ptrdiff_t>(leaf_count(node.shape))};
   }
   if (!batched) return copied(node);

@@ -1,6 +1,7 @@
 #include "gspmd/passes/collectives/collective_motion.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -8,6 +9,7 @@
 #include "gspmd/ops/builders.h"
 #include "passes/collectives/loop_state.h"
 #include "passes/graph/rewrite.h"
+#include "passes/simplify/simplify_rules.h"
 
 namespace gspmd {
 namespace {
@@ -19,7 +21,49 @@ bool is_summing_all_reduce(const Node& node) {
 
 bool read_once(const Node& node) { return node.users().size() == 1 && !node.is_root(); }
 
-// next[i] = state[i] + all-reduce(a) + all-reduce(b) ...: the sum's terms apart from the state.
+// The same on all devices, and in all iterations: a constant, or one that is repeated.
+bool is_constant(const Node& node) {
+  const Node* at = &node;
+  while (at->operands().size() == 1 && !at->op().has(kCollective) &&
+         (at->op().has(kDataMovement) || at->op().has(kElementwise)))
+    at = at->operand(0);
+  return at->is(Opcode::constant);
+}
+
+// The operand in which a floating node is linear, so that it may be applied to each device's part
+// of a sum, which is no larger; nullptr: none. A sum in fewer bits than the operand's is another.
+Node* linear_operand(const Node& node) {
+  if (node.shape.is_tuple || !is_floating(node.shape.dtype) || node.op().has(kCollective))
+    return nullptr;
+  Node* linear = nullptr;
+  if (node.operands().size() == 1) {
+    const DType from = node.operand(0)->shape.dtype;
+    const bool widens = node.is(Opcode::convert) && is_floating(from) &&
+                        dtype_size(from) <= dtype_size(node.shape.dtype);
+    if (node.op().has(kLinear) || widens) linear = node.operand(0);
+  } else if (node.operands().size() == 2) {
+    const bool in_each = node.op().has(kLinearInEach);
+    if ((in_each || node.is(Opcode::divide)) && is_constant(*node.operand(1)))
+      linear = node.operand(0);
+    else if (in_each && is_constant(*node.operand(0)))
+      linear = node.operand(1);
+  }
+  const bool fits = linear != nullptr && !linear->shape.is_tuple &&
+                    node.shape.elements_count() <= linear->shape.elements_count();
+  return fits ? linear : nullptr;
+}
+
+// The all-reduce that a term of a sum is, or of which it is a linear function that nothing else
+// reads.
+Node* reduce_of_term(Node* term) {
+  while (term != nullptr && read_once(*term)) {
+    if (is_summing_all_reduce(*term)) return term;
+    term = linear_operand(*term);
+  }
+  return nullptr;
+}
+
+// next[i] = state[i] + f(all-reduce(a)) + g(all-reduce(b)) ..., of linear f and g: the all-reduces.
 std::optional<std::vector<Node*>> accumulated(const LoopState& state, size_t i) {
   if (state.is_read_by_condition(i)) return std::nullopt;
   Node* const start = state.read_in_body(i);
@@ -37,8 +81,8 @@ std::optional<std::vector<Node*>> accumulated(const LoopState& state, size_t i) 
     } else if (is_sum(*node) && read_once(*node) && node->operand(0) != node->operand(1)) {
       stack.push_back(node->operand(1));
       stack.push_back(node->operand(0));
-    } else if (is_summing_all_reduce(*node) && read_once(*node)) {
-      reduces.push_back(node);
+    } else if (Node* const reduce = reduce_of_term(node)) {
+      reduces.push_back(reduce);
     } else {
       return std::nullopt;
     }
@@ -58,14 +102,21 @@ bool sink(LoopState& state, size_t i) {
   Node* const before = state.initial->operand(static_cast<int64_t>(i));
   const std::vector<Node*> after = state.reads_after(i);
   const DType dtype = before->shape.dtype;
-  state.set_initial(i,
-                    hlo::splat(outer, before->shape, neutral_contribution(Combiner::sum, dtype)));
+  // A zero of each device's own adds up to zero: nothing is left to add behind the loop, where a
+  // part of the sum may be all that is read.
+  const std::optional<double> start = splat_value(before);
+  const bool from_zero = start && *start == 0 && !std::signbit(*start);
+  if (!from_zero)
+    state.set_initial(i,
+                      hlo::splat(outer, before->shape, neutral_contribution(Combiner::sum, dtype)));
   if (!after.empty()) {
     Node* const local = hlo::get_tuple_element(state.loop, static_cast<int64_t>(i));
     Node* const reduced = outer.append(Opcode::all_reduce, before->shape, {local}, model.attrs);
     copy_annotations(model, *reduced);
-    reduced->called = model.called;
-    Node* const sum = hlo::add(before, reduced);
+    reduced->called = {dtype == model.shape.dtype
+                           ? model.called.at(0)
+                           : binary_computation(outer.module(), Opcode::add, dtype)};
+    Node* const sum = from_zero ? reduced : hlo::add(before, reduced);
     for (Node* read : after) outer.replace_uses(read, sum);
   }
   for (Node* reduce : *reduces) state.body->replace_uses(reduce, reduce->operand(0));

@@ -80,8 +80,8 @@ class Ring {
   }
 
   // This device's place in its ring.
-  Index place(Computation& c) const {
-    const Index device = device_number(c);
+  IndexNode place(Computation& c) const {
+    const IndexNode device = device_number(c);
     if (groups_.num_groups == 0 && groups_.lists.empty()) return device;
     if (const Digits digits = group_digits(groups_); !digits.empty())
       return digits_index(device, digits, num_devices_);
@@ -107,7 +107,9 @@ class Ring {
   }
 
   // (place + distance) mod size.
-  Index place_after(Index place, Index distance) const { return (place + distance) % size_; }
+  IndexNode place_after(IndexNode place, IndexNode distance) const {
+    return (place + distance) % size_;
+  }
 
  private:
   ReplicaGroups groups_;
@@ -115,8 +117,8 @@ class Ring {
   int64_t size_;
 };
 
-Node* put_block(Node* whole, Node* part, int64_t dim, Index block) {
-  std::vector<Node*> starts(whole->dims().size(), Index(whole->parent(), 0));
+Node* put_block(Node* whole, Node* part, int64_t dim, IndexNode block) {
+  std::vector<Node*> starts(whole->dims().size(), IndexNode(whole->parent(), 0));
   starts.at(static_cast<size_t>(dim)) = block * part->dim(dim);
   return hlo::dynamic_update_slice(whole, part, std::move(starts));
 }
@@ -133,10 +135,10 @@ Node* pad_to(Node* x, int64_t dim, int64_t size) {
 }
 
 // Zeros where the slice of the device at `place` ends behind element `size` of the whole dim.
-Node* zero_behind(Node* slice, int64_t dim, Index place, int64_t size) {
+Node* zero_behind(Node* slice, int64_t dim, IndexNode place, int64_t size) {
   Computation& c = slice->parent();
-  const Index position = positions(slice->dims(), dim, place * slice->dim(dim));
-  return hlo::select(compare(position, Index(c, size), Direction::lt), slice,
+  const IndexNode position = positions(slice->dims(), dim, place * slice->dim(dim));
+  return hlo::select(compare(position, IndexNode(c, size), Direction::lt), slice,
                      hlo::splat(c, slice->shape, 0));
 }
 
@@ -158,11 +160,11 @@ std::vector<Node*> move_all(Computation& c, std::vector<Node*> state, int64_t mo
   state = state_after_loop(c, "windowed_einsum", trips, std::move(state),
                            [&](Computation&, std::vector<Node*> values, Node* iteration) {
                              for (int64_t k = 0; k < unroll; ++k)
-                               values = move(values, Index(iteration) * unroll + (first + k));
+                               values = move(values, IndexNode(iteration) * unroll + (first + k));
                              return values;
                            });
   for (int64_t done = trips * unroll; done < moves; ++done)
-    state = move(state, Index(c, first + done));
+    state = move(state, IndexNode(c, first + done));
   return state;
 }
 
@@ -192,8 +194,8 @@ class GatherLoop {
     // The last slices are multiplied behind the loop: they go nowhere.
     const int64_t moves = (both_ways_ ? ring_.size() / 2 : ring_.size()) - 1;
     state = move_all(c, std::move(state), moves, unroll_, 0,
-                     [&](const auto& values, Index moved) { return move(values, moved); });
-    result = multiply(state, Index(c, moves)).at(1);
+                     [&](const auto& values, IndexNode moved) { return move(values, moved); });
+    result = multiply(state, IndexNode(c, moves)).at(1);
     if (size > read && !sums) result = cut(result, cut_.result_dim, 0, read);
     return hlo::convert(result, cut_.dot->shape.dtype);
   }
@@ -201,24 +203,24 @@ class GatherLoop {
  private:
   // Multiplies the slices held after `moved` moves: that of the device `moved` further on, and,
   // both ways, that of the device 1 + moved back.
-  std::vector<Node*> multiply(std::vector<Node*> state, Index moved) const {
-    const Index place = ring_.place(moved->parent());
+  std::vector<Node*> multiply(std::vector<Node*> state, IndexNode moved) const {
+    const IndexNode place = ring_.place(moved->parent());
     state[1] = join(state[1], state[2], state[0], ring_.place_after(place, moved));
     if (both_ways_) {
-      const Index back = ring_.size() - 1 - moved;
+      const IndexNode back = ring_.size() - 1 - moved;
       state[1] = join(state[1], state[3], state[0], ring_.place_after(place, back));
     }
     return state;
   }
 
-  std::vector<Node*> move(const std::vector<Node*>& state, Index moved) const {
+  std::vector<Node*> move(const std::vector<Node*>& state, IndexNode moved) const {
     std::vector<Node*> next = multiply(state, moved);
     next[2] = ring_.pass_on(state[2], -1);
     if (both_ways_) next[3] = ring_.pass_on(state[3], 1);
     return next;
   }
 
-  Node* join(Node* result, Node* slice, Node* other, Index block) const {
+  Node* join(Node* result, Node* slice, Node* other, IndexNode block) const {
     const int64_t size = slice->dim(cut_.dim);
     if (cut_.other_dim >= 0) other = cut(other, cut_.other_dim, block * size, size);
     Node* const part = product(cut_, slice, other, dtype_);
@@ -252,11 +254,11 @@ class ScatterLoop {
     const auto mine = static_cast<size_t>(cut_.operand);
     state[mine] = pad_to(state[mine], cut_.dim, size_ * ring_.size());
     state[1 - mine] = pad_to(state[1 - mine], cut_.other_dim, size_ * ring_.size());
-    const Index first(c, 0);
+    const IndexNode first(c, 0);
     state.push_back(share(state, first, true));
     if (both_ways_) state.push_back(share(state, first, false));
     state = move_all(c, std::move(state), way() - 1, unroll_, 1,
-                     [&](const auto& values, Index step) { return move(values, step); });
+                     [&](const auto& values, IndexNode step) { return move(values, step); });
     Node* sum = state[2];
     if (both_ways_) sum = hlo::add(sum, ring_.pass_on(state[3], -1));
     return hlo::convert(sum, cut_.dot->shape.dtype);
@@ -268,16 +270,16 @@ class ScatterLoop {
 
   // This device's part of the sum that it holds at `step`. Forward sums end at their owner after
   // way() - 1 steps, backward ones one device behind it.
-  Node* share(const std::vector<Node*>& state, Index step, bool forward) const {
-    const Index distance = forward ? way() - 1 - step : step + (ring_.size() - way());
-    const Index first = ring_.place_after(ring_.place(step->parent()), distance) * size_;
+  Node* share(const std::vector<Node*>& state, IndexNode step, bool forward) const {
+    const IndexNode distance = forward ? way() - 1 - step : step + (ring_.size() - way());
+    const IndexNode first = ring_.place_after(ring_.place(step->parent()), distance) * size_;
     Node* const mine = cut(state[static_cast<size_t>(cut_.operand)], cut_.dim, first, size_);
     Node* other = state[static_cast<size_t>(1 - cut_.operand)];
     if (cut_.other_dim >= 0) other = cut(other, cut_.other_dim, first, size_);
     return product(cut_, mine, other, dtype_);
   }
 
-  std::vector<Node*> move(const std::vector<Node*>& state, Index step) const {
+  std::vector<Node*> move(const std::vector<Node*>& state, IndexNode step) const {
     std::vector<Node*> next = state;
     next[2] = hlo::add(ring_.pass_on(state[2], 1), share(state, step, true));
     if (both_ways_) next[3] = hlo::add(ring_.pass_on(state[3], -1), share(state, step, false));

@@ -9,13 +9,6 @@
 namespace gspmd {
 namespace {
 
-int64_t first_leaf(const Node& tuple, int64_t element) {
-  int64_t leaf = 0;
-  for (int64_t e = 0; e < element; ++e)
-    leaf += leaf_count(tuple.shape.elements[static_cast<size_t>(e)]);
-  return leaf;
-}
-
 bool is_reader(const Node& reader, const Node& node) {
   const auto& operands = reader.operands();
   return std::find(operands.begin(), operands.end(), &node) != operands.end();
@@ -26,10 +19,10 @@ bool is_reader(const Node& reader, const Node& node) {
 int64_t leaf_in(const Node& via, const Node& node, int64_t leaf) {
   if (!via.shape.is_tuple) return 0;
   if (node.is(Opcode::get_tuple_element) && node.operand(0) == &via)
-    return first_leaf(via, node.attrs.index) + leaf;
+    return first_leaf(via.shape, node.attrs.index) + leaf;
   if (via.is(Opcode::tuple) && is_reader(via, node)) {
     const auto at = std::find(via.operands().begin(), via.operands().end(), &node);
-    return first_leaf(via, at - via.operands().begin()) + leaf;
+    return first_leaf(via.shape, at - via.operands().begin()) + leaf;
   }
   return node.shape.is_tuple && leaf_count(node.shape) == leaf_count(via.shape) ? leaf : -1;
 }

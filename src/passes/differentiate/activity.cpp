@@ -69,12 +69,9 @@ std::vector<bool> Activity::after(const Node& node) const {
   if (node.is(Opcode::tuple)) return of_operands(node);
   if (node.is(Opcode::get_tuple_element)) {
     std::vector<bool> active;
-    size_t first = 0;
-    for (int64_t i = 0; i < node.attrs.index; ++i)
-      first +=
-          static_cast<size_t>(leaf_count(node.operand(0)->shape.elements[static_cast<size_t>(i)]));
+    const int64_t first = first_leaf(node.operand(0)->shape, node.attrs.index);
     for (int64_t i = 0; i < leaf_count(node.shape); ++i)
-      active.push_back(of(node.operand(0), first + static_cast<size_t>(i)));
+      active.push_back(of(node.operand(0), static_cast<size_t>(first + i)));
     return active;
   }
   if (node.is(Opcode::while_)) return active_state(*node.called.at(1), of_operands(node));

@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
+#include "passes/differentiate/region_values.h"
 #include "passes/differentiate/residuals.h"
 
 namespace gspmd {
@@ -22,6 +23,7 @@ struct Branch {
   Node* operand = nullptr;
   PulledBack body;
   Residuals residuals;
+  std::vector<HandedValue> handed;  // of what is kept
   std::vector<Input> wanted;
   size_t first_kept = 0;  // among what all branches keep
 };
@@ -101,7 +103,10 @@ class ConditionalGradient {
     branch.body = pull_back_body(called, std::move(wanted), given_);
     branch.residuals = residuals_of(branch.body, std::vector<bool>(leaves, true), false);
     branch.first_kept = kept_.size();
-    for (const Node* value : branch.residuals.kept) kept_.push_back(value->shape);
+    for (const Node* value : branch.residuals.kept) {
+      branch.handed.emplace_back(*value);
+      kept_.push_back(branch.handed.back().shape());
+    }
     branches_.push_back(std::move(branch));
   }
 
@@ -114,13 +119,15 @@ class ConditionalGradient {
       twins.emplace(branch.body.form.parameters[i], inputs[i]);
     std::vector<Node*> roots = branch.body.form.results;
     roots.insert(roots.end(), branch.residuals.kept.begin(), branch.residuals.kept.end());
+    add_effects(*branch.body.form.computation, roots);
     copy_needed(roots, *c, twins);
     std::vector<Node*> values;
     for (const Node* result : branch.body.form.results) values.push_back(twins.at(result));
     for (size_t i = 0; i < kept_.size(); ++i) {
       const size_t own = i - branch.first_kept;
       const bool is_own = i >= branch.first_kept && own < branch.residuals.kept.size();
-      values.push_back(is_own ? twins.at(branch.residuals.kept[own]) : hlo::splat(*c, kept_[i], 0));
+      values.push_back(is_own ? branch.handed[own].hand(twins.at(branch.residuals.kept[own]))
+                              : hlo::splat(*c, kept_[i], 0));
     }
     c->set_root(hlo::tuple(*c, std::move(values)));
     return c;
@@ -134,7 +141,8 @@ class ConditionalGradient {
     Twins twins;
     size_t next = 0;
     for (const Node* cotangent : body.cotangents) twins.emplace(cotangent, now[next++]);
-    for (const Node* value : branch.residuals.kept) twins.emplace(value, now[next++]);
+    for (size_t i = 0; i < branch.handed.size(); ++i)
+      twins.emplace(branch.residuals.kept[i], branch.handed[i].take(now[next++]));
     for (const size_t i : branch.residuals.parameters)
       twins.emplace(body.form.parameters[i], now[next++]);
     copy_needed(body.gradients, *c, twins);

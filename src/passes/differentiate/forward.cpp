@@ -1,9 +1,9 @@
 #include "passes/differentiate/forward.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
@@ -27,9 +27,22 @@ Node* Forward::tangent(const Node* node, size_t leaf) const {
   return found == tangents_.end() ? nullptr : found->second.at(leaf);
 }
 
+// An op of which integers only are read, as argmax, is on no way: it needs no derivative.
+std::unordered_set<const Node*> Forward::on_the_way(std::span<const Node* const> results) const {
+  std::unordered_set<const Node*> found;
+  std::vector<const Node*> open(results.begin(), results.end());
+  while (!open.empty()) {
+    const Node* const node = open.back();
+    open.pop_back();
+    if (!activity_.any(node) || !found.insert(node).second) continue;
+    open.insert(open.end(), node->operands().begin(), node->operands().end());
+  }
+  return found;
+}
+
 void Forward::open_calls(std::span<Node* const> results) {
   while (true) {
-    const std::unordered_set<const Node*> needed = needed_by(results);
+    const std::unordered_set<const Node*> needed = on_the_way(results);
     bool changed = false;
     for (Node* node : activity_.nodes()) {
       if (needed.count(node) == 0 || opened_.count(node) != 0) continue;
@@ -41,6 +54,7 @@ void Forward::open_calls(std::span<Node* const> results) {
       });
       if (value == nullptr) continue;
       c_.replace_uses(node, value);
+      node->frontend_attributes[kReplaced] = "true";
       opened_.emplace(node, value);
       changed = true;
     }
@@ -52,10 +66,9 @@ void Forward::open_calls(std::span<Node* const> results) {
 
 void Forward::run(std::span<Node* const> results) {
   open_calls(results);
-  std::vector<Node*> read;
-  for (Node* result : results) read.push_back(result);
+  std::vector<const Node*> read(results.begin(), results.end());
   for (const auto& [call, value] : opened_) read.push_back(value);
-  const std::unordered_set<const Node*> needed = needed_by(read);
+  const std::unordered_set<const Node*> needed = on_the_way(read);
   for (Node* node : activity_.nodes())
     if (tangents_.count(node) == 0 && needed.count(node) != 0 && opened_.count(node) == 0)
       at_node(*node, [&] { visit(*node); });
@@ -73,12 +86,8 @@ std::vector<Node*> Forward::tangents_of_operands(const Node& node) const {
 void Forward::visit(Node& node) {
   const EmissionScope scope(node.metadata, node.backward);
   std::vector<Node*> tangents = push_forward(node);
-  if (is_annotation(node) && tangents.at(0) != nullptr) {
-    Node* const annotated = emit(c_, node.opcode(), {tangents[0]}, node.attrs, node.shape);
-    annotated->sharding = node.sharding;
-    annotated->frontend_attributes = node.frontend_attributes;
-    tangents[0] = annotated;
-  }
+  if (is_annotation(node) && tangents.at(0) != nullptr)
+    tangents[0] = annotated_like(tangents[0], node);
   tangents_[&node] = std::move(tangents);
 }
 
@@ -98,11 +107,8 @@ std::vector<Node*> Forward::push_forward(Node& node) {
   if (node.is(Opcode::tuple)) return tangents;
   const auto leaves = static_cast<size_t>(leaf_count(node.shape));
   if (node.is(Opcode::get_tuple_element)) {
-    size_t first = 0;
-    for (int64_t i = 0; i < node.attrs.index; ++i)
-      first +=
-          static_cast<size_t>(leaf_count(node.operand(0)->shape.elements[static_cast<size_t>(i)]));
-    return slice_of(tangents, first, leaves);
+    const int64_t first = first_leaf(node.operand(0)->shape, node.attrs.index);
+    return slice_of(tangents, static_cast<size_t>(first), leaves);
   }
   if (node.is(Opcode::while_)) return push_loop(node);
   if (node.is(Opcode::conditional)) return push_conditional(node);
@@ -177,7 +183,9 @@ std::vector<Node*> put_on_tuple(Computation& c, const Shape& state, const Pushed
   size_t next = 0;
   for (const Node* parameter : pushed.form.parameters) twins.emplace(parameter, now[next++]);
   for (const Node* tangent : pushed.tangents) twins.emplace(tangent, now[next++]);
-  copy_needed(roots, c, twins);
+  std::vector<Node*> all = roots;
+  add_effects(*pushed.form.computation, all);
+  copy_needed(all, c, twins);
   std::vector<Node*> values;
   for (const Node* root : roots) values.push_back(twins.at(root));
   return values;

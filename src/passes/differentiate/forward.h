@@ -4,6 +4,7 @@
 
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "gspmd/ir/module.h"
@@ -25,6 +26,8 @@ class Forward {
   Node* tangent(const Node* node, size_t leaf = 0) const;
 
  private:
+  // What the results depend on through active values only.
+  std::unordered_set<const Node*> on_the_way(std::span<const Node* const> results) const;
   void open_calls(std::span<Node* const> results);
   void visit(Node& node);
   std::vector<Node*> tangents_of_operands(const Node& node) const;

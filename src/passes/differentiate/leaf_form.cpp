@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "gspmd/ir/effects.h"
 #include "gspmd/ops/builders.h"
 
 namespace gspmd {
@@ -34,6 +35,11 @@ void copy_needed(const std::vector<Node*>& roots, Computation& target, Twins& tw
   if (needed.empty()) return;
   for (const std::unique_ptr<Node>& node : (*needed.begin())->parent().nodes())
     if (needed.count(node.get()) != 0) twins.emplace(node.get(), copied(*node, target, twins));
+}
+
+void add_effects(const Computation& c, std::vector<Node*>& roots) {
+  for (const std::unique_ptr<Node>& node : c.nodes())
+    if (has_side_effect(*node)) roots.push_back(node.get());
 }
 
 Node* add_parameter(Computation& c, const Shape& shape, const std::string& name) {

@@ -17,6 +17,9 @@ using Twins = std::unordered_map<const Node*, Node*>;
 // the copies to `twins`. An element of a tuple is the value that went into the tuple.
 void copy_needed(const std::vector<Node*>& roots, Computation& target, Twins& twins);
 
+// Adds the nodes of `c` that have a side effect to the roots.
+void add_effects(const Computation& c, std::vector<Node*>& roots);
+
 // A computation with a parameter for each leaf of its parameters.
 struct LeafForm {
   Computation* computation = nullptr;

@@ -1,26 +1,41 @@
 // The gradient of a loop with a known number of steps: the loop keeps, step by step, what its
 // derivatives read; a second loop runs the steps' pull-backs from the last to the first.
 
+#include <algorithm>
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/counted_loop.h"
 #include "ops/common/gradient.h"
+#include "passes/differentiate/region_values.h"
 #include "passes/differentiate/residuals.h"
 #include "passes/graph/trip_count.h"
 
 namespace gspmd {
 namespace {
 
-// Which leaves of the state need a cotangent when those in `given` have one.
+// Which leaves of the state need a cotangent, in any step, when those in `given` have one after the
+// last.
 std::vector<bool> reached_state(const Computation& body, std::vector<bool> given,
                                 const std::vector<bool>& active) {
   ScratchLeafForm form(body);
-  // From a leaf of the result to the parameters that it depends on.
+  // By leaf of the state: which leaves depend on it after a step.
+  std::vector<std::vector<size_t>> next(active.size());
   for (size_t i = 0; i < active.size(); ++i) {
     if (!active[i]) continue;
     const Activity from_here(*form.computation, std::span(&form.parameters[i], 1));
     for (size_t j = 0; j < given.size(); ++j)
-      if (given[j] && from_here.of(form.results[j])) given[i] = true;
+      if (from_here.of(form.results[j])) next[i].push_back(j);
+  }
+  bool grown = true;
+  while (grown) {
+    grown = false;
+    for (size_t i = 0; i < active.size(); ++i) {
+      if (given[i] ||
+          std::none_of(next[i].begin(), next[i].end(), [&](size_t j) { return given[j]; }))
+        continue;
+      given[i] = grown = true;
+    }
   }
   return given;
 }
@@ -44,6 +59,7 @@ class LoopGradient {
     for (size_t i = 0; i < initial_.size(); ++i)
       invariant.push_back(body_.form.results[i] == body_.form.parameters[i]);
     residuals_ = residuals_of(body_, invariant, true);
+    for (const Node* value : residuals_.kept) handed_.emplace_back(*value);
   }
   LoopGradient(const LoopGradient&) = delete;
   LoopGradient& operator=(const LoopGradient&) = delete;
@@ -52,8 +68,8 @@ class LoopGradient {
   // The loop that keeps the residuals: its step, the leaves of the state, and what it kept.
   Node* emit_forward() {
     std::vector<Node*> state = initial_;
-    for (const Node* value : residuals_.kept) {
-      Shape all = value->shape;
+    for (const HandedValue& value : handed_) {
+      Shape all = value.shape();
       all.dims.insert(all.dims.begin(), trips_);
       state.push_back(hlo::splat(outer_, all, 0));
     }
@@ -88,11 +104,13 @@ class LoopGradient {
     for (size_t i = 0; i < initial_.size(); ++i) twins.emplace(body_.form.parameters[i], now[i]);
     std::vector<Node*> roots = body_.form.results;
     roots.insert(roots.end(), residuals_.kept.begin(), residuals_.kept.end());
+    add_effects(*body_.form.computation, roots);
     copy_needed(roots, body, twins);
     std::vector<Node*> next;
     for (const Node* result : body_.form.results) next.push_back(twins.at(result));
     for (size_t i = 0; i < residuals_.kept.size(); ++i)
-      next.push_back(write_step(now[initial_.size() + i], twins.at(residuals_.kept[i]), step));
+      next.push_back(write_step(now[initial_.size() + i],
+                                handed_[i].hand(twins.at(residuals_.kept[i])), step));
     return next;
   }
 
@@ -102,8 +120,9 @@ class LoopGradient {
     Twins twins;
     size_t next_value = 0;
     for (Node* cotangent : body_.cotangents) twins.emplace(cotangent, now[next_value++]);
-    for (const Node* value : residuals_.kept)
-      twins.emplace(value, read_step(now[next_value++], value->shape, at));
+    for (size_t i = 0; i < residuals_.kept.size(); ++i)
+      twins.emplace(residuals_.kept[i],
+                    handed_[i].take(read_step(now[next_value++], handed_[i].shape(), at)));
     for (const size_t i : residuals_.parameters)
       twins.emplace(body_.form.parameters[i], now[next_value++]);
     copy_needed(body_.gradients, body, twins);
@@ -118,6 +137,7 @@ class LoopGradient {
   std::vector<Node*> initial_;
   PulledBack body_;
   Residuals residuals_;
+  std::vector<HandedValue> handed_;  // of what is kept
 };
 
 }  // namespace

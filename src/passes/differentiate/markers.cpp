@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/passes/differentiate/differentiate.h"
@@ -146,7 +147,9 @@ void Reverse::visit_checkpoint(Node& marker, const std::vector<Node*>& cotangent
       twins.emplace(parameter, add_parameter(*keeping, parameter->shape, parameter->name()));
     std::vector<Node*> roots = body.form.results;
     roots.insert(roots.end(), residuals.kept.begin(), residuals.kept.end());
-    copy_needed(roots, *keeping, twins);
+    std::vector<Node*> all = roots;
+    add_effects(*body.form.computation, all);
+    copy_needed(all, *keeping, twins);
     for (Node*& root : roots) root = twins.at(root);
     keeping->set_root(hlo::tuple(*keeping, std::move(roots)));
     Node* const kept = emit(c_, marker.opcode(), marker.operands(), marker.attrs,
@@ -254,11 +257,12 @@ bool open_markers(Computation& computation) {
     for (const std::unique_ptr<Node>& node : computation.nodes())
       if (marker_of(*node) != Marker::none) markers.push_back(node.get());
     for (Node* marker : markers) {
-      if (marker->users().empty()) continue;
+      if (marker->users().empty() && !has_side_effect(*marker)) continue;
       const MarkerOperands operands = operands_of(*marker);
       std::vector<Node*> own = operands.arguments;
       own.insert(own.end(), operands.captured[0].begin(), operands.captured[0].end());
       computation.replace_uses(marker, inline_computation(*marker->called[0], computation, own));
+      marker->frontend_attributes[kReplaced] = "true";
       again = true;
     }
     if (again) computation.remove_dead();

@@ -1,10 +1,13 @@
 #include "passes/differentiate/residuals.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/gradient.h"
+#include "ops/control/control.h"
+#include "passes/differentiate/least_stored.h"
 
 namespace gspmd {
 
@@ -66,6 +69,20 @@ class Search {
   }
 
   Residuals run() {
+    collect();
+    if (saved_ || result_.kept.empty()) return std::move(result_);
+    // What is cheap to make again from less is not stored.
+    const std::vector<Node*> least =
+        least_stored({std::move(result_.kept), [&](const Node& node) { return is_there(node); },
+                      [&](const Node& node) { return is_cheap(node); }});
+    least_ = std::unordered_set<const Node*>(least.begin(), least.end());
+    result_ = {};
+    collect();
+    return std::move(result_);
+  }
+
+ private:
+  void collect() {
     std::vector<Node*> stack = body_.gradients;
     std::unordered_set<const Node*> seen;
     while (!stack.empty()) {
@@ -79,10 +96,22 @@ class Search {
       else
         stack.insert(stack.end(), node->operands().begin(), node->operands().end());
     }
-    return std::move(result_);
   }
 
- private:
+  // Whether it takes nothing but what is known where the backward part runs.
+  bool is_there(const Node& node) const {
+    return free_.count(&node) != 0 || (again_.count(&node) != 0 && !node.is(Opcode::parameter));
+  }
+
+  bool is_cheap(const Node& node) const {
+    if (node.is(Opcode::parameter) || node.shape.is_tuple || body_.forward.count(&node) == 0)
+      return false;
+    const OpInfo& op = node.op();
+    if (op.has(kSideEffect) || op.has(kCollective) || op.evaluate == nullptr) return false;
+    if (op.has(kElementwise) || is_annotation(node)) return true;
+    return op.has(kDataMovement) && node.operands().size() == 1;
+  }
+
   bool made_again(const Node& node, bool recompute) const {
     if (node.is(Opcode::parameter))
       return recompute && (free_.count(&node) != 0 || is_scalar_integer(node));
@@ -96,6 +125,7 @@ class Search {
     if (body_.forward.count(&node) == 0) return false;
     if (saved_ && saved_(node)) return true;
     if (node.is(Opcode::parameter)) return true;
+    if (least_) return least_->count(&node) != 0;
     if (again_.count(&node) != 0 || node.shape.is_tuple) return false;
     return !is_view(node);
   }
@@ -104,6 +134,7 @@ class Search {
   const std::function<bool(const Node&)>& saved_;
   std::unordered_set<const Node*> cotangents_, free_, again_;
   std::unordered_map<const Node*, size_t> numbers_;
+  std::optional<std::unordered_set<const Node*>> least_;  // what is stored; not known: as is wanted
   Residuals result_;
 };
 

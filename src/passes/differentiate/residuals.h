@@ -33,6 +33,7 @@ struct Residuals {
 
 // Parameters in `free` hold the same there. With `recompute`, what depends on them, on constants,
 // on integer scalars and on `saved` values alone is made again there instead of being stored.
+// Without `saved`, so is what goes element by element or only moves data, where that stores less.
 Residuals residuals_of(const PulledBack& body, const std::vector<bool>& free, bool recompute,
                        const std::function<bool(const Node&)>& saved = {});
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
-#include "ops/common/differentiable_form.h"
 #include "ops/common/gradient.h"
 #include "ops/control/control.h"
 #include "passes/differentiate/markers.h"
@@ -27,8 +27,8 @@ namespace {
 bool stands_for_others(const Node& node) {
   if (node.is(Opcode::call) || node.is(Opcode::fusion)) return true;
   if (marker_of(node) == Marker::checkpoint) return saves_everything(node);
-  if (has_differentiable_form(node.opcode())) return true;
   const OpInfo& op = node.op();
+  if (op.differentiable_form != nullptr) return true;
   return op.gradient == nullptr && op.leaf_gradient == nullptr && op.expand != nullptr;
 }
 
@@ -43,30 +43,19 @@ bool reads_derivative(const Node& node) {
   });
 }
 
-std::unordered_set<const Node*> needed_by(std::span<Node* const> results) {
-  std::unordered_set<const Node*> needed;
-  std::vector<const Node*> stack(results.begin(), results.end());
-  while (!stack.empty()) {
-    const Node* const node = stack.back();
-    stack.pop_back();
-    if (needed.insert(node).second)
-      stack.insert(stack.end(), node->operands().begin(), node->operands().end());
-  }
-  return needed;
-}
-
 Node* opened(Node& node) {
   if (!stands_for_others(node)) return nullptr;
   const EmissionScope scope(node.metadata, node.backward);
-  if (has_differentiable_form(node.opcode()))
-    return reads_derivative(node) ? differentiable_form(node) : nullptr;
+  if (node.op().differentiable_form != nullptr)
+    return reads_derivative(node) ? node.op().differentiable_form(node) : nullptr;
   if (node.called.empty()) return node.op().expand(node);
   return inline_computation(*node.called.at(0), node.parent(), node.operands());
 }
 
 void Reverse::inline_calls() {
   while (true) {
-    std::vector<Node*> values, calls;
+    std::vector<const Node*> values;
+    std::vector<Node*> calls;
     for (const Seed& seed : seeds_) values.push_back(seed.value);
     const std::unordered_set<const Node*> needed = needed_by(values);
     for (Node* node : activity_.nodes())
@@ -78,6 +67,7 @@ void Reverse::inline_calls() {
       take_forward(first);
       if (value == nullptr) continue;
       c_.replace_uses(node, value);
+      node->frontend_attributes[kReplaced] = "true";
       for (Seed& seed : seeds_)
         if (seed.value == node) seed.value = value;
       changed = true;
@@ -160,12 +150,7 @@ Node* Reverse::total(Node& node, size_t leaf) {
   if (given == given_.end() || given->second[leaf].empty()) return nullptr;
   const EmissionScope scope(node.metadata, backward_);
   Node* sum = sum_of_cotangents(given->second[leaf]);
-  if (is_annotation(node)) {
-    Node* annotated = emit(c_, node.opcode(), {sum}, node.attrs, node.shape);
-    annotated->sharding = node.sharding;
-    annotated->frontend_attributes = node.frontend_attributes;
-    sum = annotated;
-  }
+  if (is_annotation(node)) sum = annotated_like(sum, node);
   totals[leaf] = sum;
   return sum;
 }
@@ -181,8 +166,27 @@ void Reverse::replace(Node& node, Node* value, int64_t first) {
     if (seed.value == &node) seed.value = read;
 }
 
+namespace {
+
+// What is said of `node` holds for the leaves of `value` from `first` on.
+void carry_annotations(const Node& node, Node& value, int64_t first) {
+  value.frontend_attributes.insert(node.frontend_attributes.begin(),
+                                   node.frontend_attributes.end());
+  if (!node.sharding) return;
+  std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(value.shape)), Sharding::unknown());
+  for (int64_t i = 0; i < leaf_count(node.shape); ++i)
+    leaves[static_cast<size_t>(first + i)] =
+        node.sharding->is_tuple() ? node.sharding->elements().at(static_cast<size_t>(i))
+                                  : *node.sharding;
+  value.sharding = Sharding::tuple(std::move(leaves));
+}
+
+}  // namespace
+
 Node* replace_by_elements(Node& node, Node* value, int64_t first) {
   Computation& c = node.parent();
+  carry_annotations(node, *value, first);
+  node.frontend_attributes[kReplaced] = "true";
   if (!node.shape.is_tuple) {
     Node* const array = hlo::get_tuple_element(value, first);
     c.replace_uses(&node, array);

@@ -69,7 +69,4 @@ Node* replace_by_elements(Node& node, Node* value, int64_t first);
 // another form, emitted behind the others; nullptr: it is none of them.
 Node* opened(Node& node);
 
-// These and all that they are made of.
-std::unordered_set<const Node*> needed_by(std::span<Node* const> results);
-
 }  // namespace gspmd

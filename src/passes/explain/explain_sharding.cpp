@@ -178,6 +178,18 @@ ShardingLint lint_shardings(const Module& completed) {
   return lint;
 }
 
+std::vector<const Node*> lone_group_members(const Module& given) {
+  std::map<int64_t, std::vector<const Node*>> groups;
+  for (const auto& computation : given.computations())
+    for (const auto& node : computation->nodes())
+      if (node->sharding && !node->sharding->is_tuple() && node->sharding->shard_group() != 0)
+        groups[node->sharding->shard_group()].push_back(node.get());
+  std::vector<const Node*> alone;
+  for (const auto& [group, members] : groups)
+    if (members.size() == 1) alone.push_back(members[0]);
+  return alone;
+}
+
 std::string to_string(const ShardingLint& lint) {
   std::string text;
   for (const LostAnnotation& lost : lint.lost) {
@@ -191,6 +203,10 @@ std::string to_string(const ShardingLint& lint) {
   }
   for (const Node* node : lint.unused)
     text += fmt::format("{} is used by no other value\n", place(*node));
+  for (const Node* node : lint.redundant)
+    text += fmt::format("{} changes nothing: the other annotations say as much\n", place(*node));
+  for (const Node* node : lint.alone)
+    text += fmt::format("{} says nothing: only one of its two results is used\n", place(*node));
   return text;
 }
 

@@ -17,13 +17,6 @@ namespace {
 
 constexpr CompletionMode kAll{3, true};
 
-int64_t first_leaf(const Node& tuple, int64_t element) {
-  int64_t leaf = 0;
-  for (int64_t e = 0; e < element; ++e)
-    leaf += leaf_count(tuple.shape.elements[static_cast<size_t>(e)]);
-  return leaf;
-}
-
 void keep_distinct(std::vector<int32_t>& numbers) {
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -155,7 +148,8 @@ class ShardingSources::Graph {
     }
     if (node.is(Opcode::get_tuple_element))
       return connect_leaves(node, 0, *node.operand(0),
-                            first_leaf(*node.operand(0), node.attrs.index), leaf_count(node.shape));
+                            first_leaf(node.operand(0)->shape, node.attrs.index),
+                            leaf_count(node.shape));
     for (const ShardingProposal& said : proposals_of_operands(node, kAll)) {
       if (said.operand < 0) continue;
       const Node& speaker = *node.operand(said.operand);
@@ -177,9 +171,9 @@ class ShardingSources::Graph {
         const auto at = static_cast<int64_t>(p);
         const int64_t count = leaf_count(node.shape);
         if (reader->is(Opcode::tuple)) {
-          connect_leaves(node, 0, *reader, first_leaf(*reader, at), count);
+          connect_leaves(node, 0, *reader, first_leaf(reader->shape, at), count);
         } else if (reader->is(Opcode::get_tuple_element)) {
-          connect_leaves(node, first_leaf(node, reader->attrs.index), *reader, 0,
+          connect_leaves(node, first_leaf(node.shape, reader->attrs.index), *reader, 0,
                          leaf_count(reader->shape));
         } else if (node.shape.is_tuple) {
           if (same_dims(node.shape, reader->shape)) connect_leaves(node, 0, *reader, 0, count);

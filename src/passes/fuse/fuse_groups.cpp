@@ -270,12 +270,10 @@ class Grouper {
       if (unit < 0 || group(unit).domain != group(own).domain) return;  // it has to be in memory
       others.insert(unit);
     }
-    for (size_t i = 0; i < groups_.size() && !others.empty(); ++i) {
-      const auto unit = static_cast<int64_t>(i);
-      if (unit == own || others.count(unit) > 0) continue;
-      if (reads_from_clone(unit, n)) others.insert(unit);
-    }
     if (others.empty()) return;
+    if (const auto found = read_by_clones_.find(n); found != read_by_clones_.end())
+      for (const int64_t unit : found->second)
+        if (unit != own && !group(unit).body.contains(n)) others.insert(unit);
     std::set<int64_t> cone;
     std::set<int64_t> leaves;
     collect_cone(own, n, cone, leaves);
@@ -295,19 +293,11 @@ class Grouper {
     }
     for (const int64_t unit : others) {
       for (const int64_t m : cone) {
-        if (group(unit).body.members.count(m) == 0) group(unit).body.clones.insert(m);
+        if (group(unit).body.members.count(m) != 0) continue;
+        if (!group(unit).body.clones.insert(m).second) continue;
+        for (const int64_t read : g_.reads[index(m)]) read_by_clones_[read].insert(unit);
       }
     }
-  }
-
-  // Whether a clone in the group reads n from outside.
-  bool reads_from_clone(int64_t unit, int64_t n) {
-    const LoopGroup& body = group(unit).body;
-    if (body.contains(n)) return false;
-    return std::any_of(body.clones.begin(), body.clones.end(), [&](int64_t clone) {
-      const auto& reads = g_.reads[index(clone)];
-      return std::binary_search(reads.begin(), reads.end(), n);
-    });
   }
 
   void collect_cone(int64_t own, int64_t n, std::set<int64_t>& cone, std::set<int64_t>& leaves) {
@@ -337,6 +327,7 @@ class Grouper {
   std::vector<int64_t> group_of_;
   std::vector<int64_t> stamp_;
   std::map<const Node*, int64_t> positions_;
+  std::map<int64_t, std::set<int64_t>> read_by_clones_;  // value -> groups with clones that read it
   int64_t round_ = 0;
 };
 

@@ -1,9 +1,9 @@
 #include "passes/memory/plan_memory_buffers.h"
 
 #include <algorithm>
-#include <set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "passes/graph/alias.h"
@@ -309,18 +309,10 @@ class Builder {
 }  // namespace
 
 std::vector<const Node*> live_nodes(const Computation& computation) {
-  std::set<const Node*> reached;
-  std::vector<const Node*> pending{computation.root()};
-  while (!pending.empty()) {
-    const Node* node = pending.back();
-    pending.pop_back();
-    if (!reached.insert(node).second) continue;
-    pending.insert(pending.end(), node->operands().begin(), node->operands().end());
-  }
+  const std::unordered_set<const Node*> reached = needed_by(roots_and_effects(computation));
   std::vector<const Node*> live;
-  for (const auto& node : computation.nodes()) {
-    if (reached.count(node.get()) > 0) live.push_back(node.get());
-  }
+  for (const auto& node : computation.nodes())
+    if (reached.contains(node.get())) live.push_back(node.get());
   return live;
 }
 

@@ -13,9 +13,9 @@ Node* SpmdPartitioner::mask_tail(Node* x, const Shape& global, const Sharding& s
   for (const int64_t d : dims) {
     const int64_t full = global.dims[static_cast<size_t>(d)];
     if (full % s.tiles(d) == 0) continue;
-    const Index position(hlo::iota(local(), Shape(DType::s32, x->dims()), d));
-    const Index start(hlo::broadcast(offset(s, global, d), x->dims(), {}));
-    const Index limit(hlo::splat(local(), Shape(DType::s32, x->dims()), double(full)));
+    const IndexNode position(hlo::iota(local(), Shape(DType::s32, x->dims()), d));
+    const IndexNode start(hlo::broadcast(offset(s, global, d), x->dims(), {}));
+    const IndexNode limit(hlo::splat(local(), Shape(DType::s32, x->dims()), double(full)));
     Node* valid = compare(position + start, limit, Direction::lt);
     x = hlo::select(valid, x, hlo::broadcast(value, x->dims(), {}));
   }

@@ -153,6 +153,7 @@ std::vector<int64_t> dims_to_mask(const FactorRule& rule, const std::vector<int6
 std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& spread,
                                    const Node& node) {
   std::vector<size_t> initial;
+  if (!rule.scalars_start) return initial;
   for (size_t f = 0; f < spread.size(); ++f) {
     if (rule.factors[f].kind != FactorKind::reduction || spread[f].empty()) continue;
     for (size_t i = 0; i < node.operands().size(); ++i) {

@@ -192,19 +192,19 @@ void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sha
 Node* SpmdPartitioner::rank_node(DeviceOrder order) {
   if (!frame_->partition_id) frame_->partition_id = device_number(local());
   if (order->is_iota() && order->count == num_devices_) return frame_->partition_id;
-  if (order->is_iota()) return Index(frame_->partition_id) % order->count;
+  if (order->is_iota()) return IndexNode(frame_->partition_id) % order->count;
   // Devices beyond the last that the order names read its entry; nobody uses their values.
   const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
   std::vector<int64_t> rank_of(static_cast<size_t>(last) + 1, 0);
   for (int64_t r = 0; r < order->count; ++r) rank_of.at(static_cast<size_t>(order->device(r))) = r;
-  return look_up(rank_of, Index(frame_->partition_id));
+  return look_up(rank_of, IndexNode(frame_->partition_id));
 }
 
 Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
   if (Node*& known = frame_->indices[{order, digits}]) return known;
   Node* const index = digits.empty()
-                          ? Index(local(), 0)
-                          : gspmd::digits_index(Index(rank_node(order)), digits, order->count);
+                          ? IndexNode(local(), 0)
+                          : gspmd::digits_index(IndexNode(rank_node(order)), digits, order->count);
   return frame_->indices[{order, digits}] = index;
 }
 
@@ -222,7 +222,7 @@ Node* SpmdPartitioner::tile_index(const Sharding& s, int64_t dim) {
 
 Node* SpmdPartitioner::offset(const Sharding& s, const Shape& global, int64_t dim) {
   const int64_t size = ceil_div(global.dims[static_cast<size_t>(dim)], s.tiles(dim));
-  Node* const shard = Index(local(), size);
+  Node* const shard = IndexNode(local(), size);
   return hlo::multiply(tile_index(s, dim), shard);
 }
 

@@ -57,8 +57,8 @@ Node* poison_like(Node* x) {
 
 // Whether this device is one of the holders.
 Node* is_holder(Computation& c, const std::vector<bool>& held) {
-  const Index here = look_up({held.begin(), held.end()}, device_number(c));
-  return compare(here, Index(c, 0), Direction::ne);
+  const IndexNode here = look_up({held.begin(), held.end()}, device_number(c));
+  return compare(here, IndexNode(c, 0), Direction::ne);
 }
 
 }  // namespace

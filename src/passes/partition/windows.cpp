@@ -344,13 +344,13 @@ PartDim Windows::part_of(int64_t d) const {
 Node* Windows::concatenate(const std::vector<Node*>& operands) {
   const int64_t d = *joined_dim_;
   const Dim dim = this->dim(0, d);
-  const Index start = Index(spmd_.digits_index(order_, dim.from.digits)) * dim.part;
-  const Index at = positions(operands[0]->dims(), d, start);
+  const IndexNode start = IndexNode(spmd_.digits_index(order_, dim.from.digits)) * dim.part;
+  const IndexNode at = positions(operands[0]->dims(), d, start);
   Node* result = operands[0];
   int64_t before = 0;
   for (size_t i = 1; i < operands.size(); ++i) {
     before += node_.operands()[i - 1]->dim(d);
-    Node* later = compare(at, Index(spmd_.local(), before), Direction::ge);
+    Node* later = compare(at, IndexNode(spmd_.local(), before), Direction::ge);
     result = hlo::select(later, operands[i], result);
   }
   return result;

@@ -27,7 +27,7 @@ const Sharding& sharding_at_border(const Node& border, const Node& value) {
 Sharding inside_of(const Node& value) { return value.sharding.value_or(Sharding::manual()); }
 
 // Which tile of `digits` this device has, s32[].
-Index tile_of_device(Computation& c, const Sharding& s, const Digits& digits) {
+IndexNode tile_of_device(Computation& c, const Sharding& s, const Digits& digits) {
   const int64_t devices = c.module().num_partitions;
   std::vector<int64_t> tiles;
   for (int64_t device = 0; device < devices; ++device) {

@@ -15,8 +15,9 @@ namespace gspmd {
 // alike.
 GSPMD_API bool reassociate_collectives(Module& module);
 
-// A loop that only adds all-reduced values to an element of its state adds them up on each device,
-// and all-reduces once after it (gradient accumulation over microbatches).
+// A loop that only adds all-reduced values to an element of its state, or floating linear functions
+// of them (negated, times or by constants, in a wider type), adds them up on each device, and
+// all-reduces once after it (gradient accumulation over microbatches).
 GSPMD_API bool sink_all_reduces(Module& module);
 
 // Collectives in a loop on values that no iteration changes run once, before it. A loop holds at

@@ -7,6 +7,7 @@
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
+#include "gspmd/passes/complete/propagate.h"
 
 namespace gspmd {
 
@@ -33,11 +34,22 @@ struct LostAnnotation {
 };
 // Annotations that do not do what their author may think.
 struct ShardingLint {
-  std::vector<LostAnnotation> lost;  // each pair of annotations once, where it first happens
-  std::vector<const Node*> unused;   // annotations whose digits reached no other value
+  std::vector<LostAnnotation> lost;    // each pair of annotations once, where it first happens
+  std::vector<const Node*> unused;     // annotations whose digits reached no other value
+  std::vector<const Node*> redundant;  // as redundant_annotations finds them, where it was asked
+  std::vector<const Node*> alone;      // as lone_group_members finds them, where it was asked
 };
-// Looks at every annotation of a completed module.
+// Looks at every annotation of a completed module; leaves `redundant` and `alone` empty.
 GSPMD_API ShardingLint lint_shardings(const Module& completed);
+// Annotations of the user that change nothing: without any one of them, the others left, completion
+// gives every value the same sharding. `given` is the module before completion. At most `most` are
+// tried, the first ones.
+GSPMD_API std::vector<const Node*> redundant_annotations(const Module& given,
+                                                         const PropagateOptions& options = {},
+                                                         int64_t most = 64);
+// Annotations of shard_as and shard_like whose group has no other member, since the other result of
+// the two is not used: they say nothing. `given` is the module before completion.
+GSPMD_API std::vector<const Node*> lone_group_members(const Module& given);
 // One line per finding.
 GSPMD_API std::string to_string(const ShardingLint& lint);
 

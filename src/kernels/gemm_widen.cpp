@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "kernels/gemm_product.h"
+#include "kernels/loop_functions.h"
+#include "kernels/loop_widen.h"
+
+namespace gspmd {
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+class WidenedProduct final : public GemmProduct {
+ public:
+  WidenedProduct(std::unique_ptr<GemmProduct> product, DType operand, DType result,
+                 const GemmExtents& e)
+      : product_(std::move(product)),
+        extents_(e),
+        read_(find_loop_function(LoopOp::convert, operand, DType::f32)),
+        round_(is_half_dtype(result) ? find_loop_function(LoopOp::convert, DType::f32, result)
+                                     : nullptr) {}
+
+  int64_t scratch_bytes() const override {
+    return a_bytes() + b_bytes() + c_bytes() + product_->scratch_bytes();
+  }
+
+  void run(const std::byte* a, const std::byte* b, std::byte* c,
+           std::byte* scratch) const override {
+    std::byte* const wide_a = scratch;
+    std::byte* const wide_b = wide_a + a_bytes();
+    std::byte* const wide_c = wide_b + b_bytes();
+    std::byte* const rest = wide_c + c_bytes();
+    read_(wide_a, a, nullptr, nullptr, extents_.rows * extents_.k, 0);
+    read_(wide_b, b, nullptr, nullptr, extents_.k * extents_.n, 0);
+    product_->run(wide_a, wide_b, round_ != nullptr ? wide_c : c, rest);
+    if (round_ != nullptr) round_(c, wide_c, nullptr, nullptr, extents_.rows * extents_.n, 0);
+  }
+
+ private:
+  int64_t a_bytes() const { return aligned(extents_.rows * extents_.k * 4); }
+  int64_t b_bytes() const { return aligned(extents_.k * extents_.n * 4); }
+  int64_t c_bytes() const {
+    return round_ != nullptr ? aligned(extents_.rows * extents_.n * 4) : 0;
+  }
+
+  std::unique_ptr<GemmProduct> product_;
+  GemmExtents extents_;
+  LoopFunction read_, round_;  // round_ is nullptr where the result is f32
+};
+
+}  // namespace
+
+std::unique_ptr<GemmProduct> widened_product(std::unique_ptr<GemmProduct> product, DType operand,
+                                             DType result, const GemmExtents& extents) {
+  return std::make_unique<WidenedProduct>(std::move(product), operand, result, extents);
+}
+
+}  // namespace gspmd
