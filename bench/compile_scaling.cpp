@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gspmd/ir/module.h"
-#include "models/trainer.h"
+#include "models/transformer_run.h"
 
 namespace {
 
@@ -24,7 +24,7 @@ using namespace gspmd;
 
 struct BenchOptions {
   int64_t rounds = 5;
-  models::TrainerOptions trainer;
+  models::TransformerRun trainer;
   std::string recipe = "2d";
   std::vector<std::string> meshes{"2x4", "16x32", "32x128", "128x512"};
 };
@@ -63,7 +63,7 @@ Mesh mesh_of(const std::string& text) {
 }
 
 void compile_once(const BenchOptions& options, const std::string& mesh, Measured& measured) {
-  models::TrainerOptions trainer = options.trainer;
+  models::TransformerRun trainer = options.trainer;
   trainer.mesh = mesh_of(mesh);
   trainer.layout = models::layout_of_recipe(options.recipe, trainer.mesh);
   trainer.prepare = false;

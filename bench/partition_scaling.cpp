@@ -12,7 +12,7 @@
 
 #include "gspmd/ir/module.h"
 #include "gspmd/passes/pipeline.h"
-#include "models/trainer.h"
+#include "models/transformer_run.h"
 
 namespace {
 
@@ -23,8 +23,8 @@ struct BenchOptions {
   std::string recipe = "2d";
 };
 
-models::TrainerOptions trainer_on(const Mesh& mesh, const BenchOptions& options) {
-  models::TrainerOptions trainer;
+models::TransformerRun trainer_on(const Mesh& mesh, const BenchOptions& options) {
+  models::TransformerRun trainer;
   trainer.config.layers = options.layers;
   trainer.config.model = 1 << 14;
   trainer.config.hidden = 1 << 16;

@@ -17,7 +17,7 @@
 #include <cmath>
 #include <vector>
 
-#include "models/trainer.h"
+#include "models/transformer_run.h"
 
 namespace {
 
@@ -40,8 +40,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-models::TrainerOptions trainer_options(const BenchOptions& o, int64_t layers, bool scan) {
-  models::TrainerOptions t;
+models::TransformerRun trainer_options(const BenchOptions& o, int64_t layers, bool scan) {
+  models::TransformerRun t;
   t.config.layers = layers;
   t.config.model = o.d;
   t.config.hidden = o.ff;
@@ -60,7 +60,7 @@ models::TrainerOptions trainer_options(const BenchOptions& o, int64_t layers, bo
 }
 
 double compile_seconds(const BenchOptions& o, int64_t layers) {
-  models::TrainerOptions options = trainer_options(o, layers, true);
+  models::TransformerRun options = trainer_options(o, layers, true);
   options.prepare = false;
   const double start = seconds_now();
   models::make_trainer(options);
@@ -81,7 +81,7 @@ void compare_compilation(const BenchOptions& o) {
 
 // Of the program of loss and gradients, beside arguments and results.
 int64_t arena(const BenchOptions& o, int64_t layers, bool scan, bool remat) {
-  models::TrainerOptions trainer = trainer_options(o, layers, scan);
+  models::TransformerRun trainer = trainer_options(o, layers, scan);
   trainer.config.remat = remat;
   const models::Transformer model(trainer.config, trainer.mesh, trainer.layout);
   const auto step = [model](models::TransformerParams<Tensor> params, Tensor tokens,
@@ -118,12 +118,12 @@ void compare_steps(const BenchOptions& o) {
   std::vector<double> scan_seconds, unrolled_seconds, ratios;
   double worst = 0;
   for (int64_t step = -2; step < o.steps; ++step) {
-    const models::Batch batch = models::random_batch(trainer_options(o, o.layers, true).config,
-                                                     o.batch, static_cast<uint32_t>(step + 2));
+    const models::Leaves<Array> batch = models::random_batch(
+        trainer_options(o, o.layers, true).config, o.batch, static_cast<uint32_t>(step + 2));
     const double start = seconds_now();
-    const double a = by_scan->step(batch.tokens, batch.labels, 1e-3);
+    const double a = by_scan->step(batch, 1e-3).loss;
     const double middle = seconds_now();
-    const double b = unrolled->step(batch.tokens, batch.labels, 1e-3);
+    const double b = unrolled->step(batch, 1e-3).loss;
     const double end = seconds_now();
     worst = std::max(worst, std::abs(a - b) / std::abs(b));
     if (step < 0) continue;

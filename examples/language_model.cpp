@@ -9,11 +9,11 @@ namespace {
 
 constexpr double kTemperature = 0.8;
 
-CompileOptions inference_options(const models::TransformerRun& options, const char* name,
+CompileOptions inference_options(const LanguageModel& trained, const char* name,
                                  std::vector<std::string> arguments) {
   CompileOptions compile;
-  compile.mesh = options.mesh;
-  compile.threads = options.threads;
+  compile.mesh = trained.mesh;
+  compile.threads = trained.threads;
   compile.name = name;
   compile.argument_names = std::move(arguments);
   return compile;
@@ -56,19 +56,18 @@ int64_t draw(const std::vector<double>& scores, double random) {
 
 }  // namespace
 
-double heldout_loss(const models::TransformerRun& options, const Params& params,
-                    const std::string& text) {
-  const models::Transformer model(options.config, options.mesh, options.layout);
-  const int64_t batch = options.batch, seq = options.config.seq, vocab = options.config.vocab;
-  const DType dtype = options.config.dtype;
+double heldout_loss(const LanguageModel& trained, const std::string& text, int64_t batch) {
+  const models::Transformer model(trained.config, trained.mesh, trained.layout);
+  const int64_t seq = trained.config.seq, vocab = trained.config.vocab;
+  const DType dtype = trained.config.dtype;
   auto nats = [&](models::TransformerParams<Tensor> p, Tensor tokens, Tensor labels) {
     const Tensor logits = model.logits(p, tokens);
     return logsumexp(logits) - sum(logits * one_hot(labels, vocab, dtype), {.axes = -1});
   };
   const Shape shape(DType::s32, {batch, seq});
   const auto program =
-      compile(nats, inference_options(options, "nats", {"params", "tokens", "labels"}), params,
-              shape, shape);
+      compile(nats, inference_options(trained, "nats", {"params", "tokens", "labels"}),
+              trained.params, shape, shape);
 
   const std::vector<Window> windows = cover(text, seq);
   double total = std::log(double(vocab));  // the first byte
@@ -82,7 +81,7 @@ double heldout_loss(const models::TransformerRun& options, const Params& params,
         labels.data<int32_t>()[row * size_t(seq) + s] = byte_at(text, from + 1);
       }
     }
-    const Array losses = program(params, tokens, labels);
+    const Array losses = program(trained.params, tokens, labels);
     for (size_t row = 0; row < rows; ++row) {
       for (int64_t s = windows[first + row].skip; s < seq; ++s) {
         total += losses.at(int64_t(row) * seq + s);
@@ -92,18 +91,18 @@ double heldout_loss(const models::TransformerRun& options, const Params& params,
   return total / double(text.size());
 }
 
-std::string generate(const models::TransformerRun& options, const Params& params,
-                     const std::string& prompt, int64_t count, uint32_t seed) {
-  const models::Transformer model(options.config, options.mesh, options.layout);
-  const int64_t seq = options.config.seq, vocab = options.config.vocab;
+std::string generate(const LanguageModel& trained, const std::string& prompt, int64_t count,
+                     uint32_t seed) {
+  const models::Transformer model(trained.config, trained.mesh, trained.layout);
+  const int64_t seq = trained.config.seq, vocab = trained.config.vocab;
   // The row of one position, picked on the devices: only v numbers come back.
   auto next = [&](models::TransformerParams<Tensor> p, Tensor tokens, Tensor position) {
     const Tensor logits = model.logits(p, tokens);
-    return einsum("bsv,bs->bv", logits, one_hot(position, seq, options.config.dtype));
+    return einsum("bsv,bs->bv", logits, one_hot(position, seq, trained.config.dtype));
   };
   const auto program =
-      compile(next, inference_options(options, "next", {"params", "tokens", "position"}), params,
-              Shape(DType::s32, {1, seq}), Shape(DType::s32, {1}));
+      compile(next, inference_options(trained, "next", {"params", "tokens", "position"}),
+              trained.params, Shape(DType::s32, {1, seq}), Shape(DType::s32, {1}));
 
   const Array random = random_uniform_array(Shape(DType::f64, {count}), seed, 1 << 30);
   std::string text = prompt.empty() ? "\n" : prompt;
@@ -114,21 +113,12 @@ std::string generate(const models::TransformerRun& options, const Params& params
       tokens.data<int32_t>()[size_t(s)] = byte_at(text, text.size() - size_t(used - s));
     }
     const Array logits =
-        program(params, tokens, Array::of<int32_t>({1}, {static_cast<int32_t>(used - 1)}));
+        program(trained.params, tokens, Array::of<int32_t>({1}, {static_cast<int32_t>(used - 1)}));
     std::vector<double> scores;
     for (int64_t v = 0; v < vocab; ++v) scores.push_back(logits.at(v));
     text += static_cast<char>(draw(scores, random.at(i)));
   }
   return text.substr(text.size() - size_t(count));
-}
-
-std::string printable(const std::string& text) {
-  std::string result = text;
-  for (char& c : result) {
-    const bool shown = (c >= 32 && c < 127) || c == '\n' || c == '\t';
-    if (!shown) c = '?';
-  }
-  return result;
 }
 
 }  // namespace gspmd::examples

@@ -6,8 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-
-#include "examples/language_model.h"
+#include <utility>
 
 namespace gspmd::examples {
 namespace {
@@ -20,8 +19,6 @@ Json number(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   return value;
 }
-
-Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
 Json collective_json(const CollectiveStats& c) {
   return {{"kind", c.kind},     {"count", c.count}, {"sites", c.sites}, {"bytes", c.bytes},
@@ -44,20 +41,26 @@ struct Row {
   std::string name, value;
 };
 
-std::vector<Row> loss_rows(const RunReport& r) {
+std::vector<Row> result_rows(const RunReport& r) {
   std::vector<Row> rows;
-  auto nats = [&](const char* name, const std::optional<double>& value) {
-    if (value) rows.push_back({name, fmt::format("{:.4f} nats/byte", *value)});
-  };
-  nats("held-out loss", r.heldout_loss);
-  nats("  order-2 n-gram model", r.order2_loss);
-  nats("  order-4 n-gram model", r.order4_loss);
+  for (const Result& result : r.results) {
+    if (result.label.empty()) continue;
+    const bool is_text = !result.text.empty();
+    rows.push_back({result.label,
+                    is_text ? result.text : fmt::format("{:.4f} {}", result.value, result.unit)});
+  }
   if (r.max_check_difference) {
     rows.push_back({"against one device",
                     fmt::format("largest relative difference {:.2g}: {}", *r.max_check_difference,
                                 r.check_passed ? "equal" : "DIFFERENT")});
   }
   return rows;
+}
+
+Json object_of(const models::Leaves<double>& values) {
+  Json json = Json::object();
+  for (const auto& [name, value] : values) json[name] = number(value);
+  return json;
 }
 
 std::string collective_rows(const std::vector<CollectiveStats>& collectives) {
@@ -83,58 +86,70 @@ std::string collective_rows(const std::vector<CollectiveStats>& collectives) {
   return text;
 }
 
-}  // namespace
-
 std::string step_json(const StepReport& report) {
   Json json = {{"step", report.step}, {"loss", number(report.loss)}, {"seconds", report.seconds}};
+  if (!report.metrics.empty()) json["metrics"] = object_of(report.metrics);
+  if (!report.evaluation.empty()) json["evaluation"] = object_of(report.evaluation);
   if (report.reference_loss) json["reference_loss"] = number(*report.reference_loss);
   return json.dump();
 }
 
-std::string run_json(const TrainOptions& options, const RunReport& r) {
+double percent_of_peak(const RunReport& r) {
+  return r.peak_gflops > 0 ? 100 * r.gflops / r.peak_gflops : 0;
+}
+
+}  // namespace
+
+std::string printable(const std::string& text) {
+  std::string result = text;
+  for (char& c : result) {
+    const bool shown = (c >= 32 && c < 127) || c == '\n' || c == '\t';
+    if (!shown) c = '?';
+  }
+  return result;
+}
+
+std::string Reporter::json(const RunReport& r) const {
   Json collectives = Json::array();
   for (const CollectiveStats& c : r.stats.collectives) collectives.push_back(collective_json(c));
   Json compile_seconds = Json::object();
   for (const PassTime& time : r.stats.compile_seconds) {
     compile_seconds[time.pass] = compile_seconds.value(time.pass, 0.0) + time.seconds;
   }
-  Json json = {{"mesh", options.mesh},
-               {"recipe", options.recipe},
+  Json json = {{"mesh", options_.mesh},
+               {"recipe", options_.recipe},
                {"devices", r.stats.num_devices},
                {"parameters", r.parameters},
-               {"steps", options.steps},
+               {"steps", options_.steps},
                {"seconds_per_step", r.seconds_per_step},
-               {"tokens_per_second", r.tokens_per_second},
+               {unit_ + "_per_second", r.units_per_second},
                {"gflops", r.gflops},
                {"peak_gflops", r.peak_gflops},
-               {"percent_of_peak", r.peak_gflops > 0 ? 100 * r.gflops / r.peak_gflops : 0},
-               {"heldout_loss", number(r.heldout_loss)},
-               {"order2_loss", number(r.order2_loss)},
-               {"order4_loss", number(r.order4_loss)},
-               {"collectives", collectives},
-               {"bytes_per_device_per_step", r.stats.collective_bytes},
-               {"predicted_peak_bytes", r.stats.predicted_peak_bytes},
-               {"arena_bytes", r.stats.arena_bytes},
-               {"compile_seconds", compile_seconds}};
+               {"percent_of_peak", percent_of_peak(r)}};
+  for (const Result& result : r.results)
+    json[result.key] = result.text.empty() ? number(result.value) : Json(printable(result.text));
+  json["collectives"] = collectives;
+  json["bytes_per_device_per_step"] = r.stats.collective_bytes;
+  json["predicted_peak_bytes"] = r.stats.predicted_peak_bytes;
+  json["arena_bytes"] = r.stats.arena_bytes;
+  json["compile_seconds"] = compile_seconds;
   if (r.max_check_difference) {
     json["check"] = {{"max_relative_difference", number(*r.max_check_difference)},
                      {"equal", r.check_passed}};
   }
-  if (r.sample) json["sample"] = printable(*r.sample);
   return json.dump();
 }
 
-std::string run_table(const TrainOptions& options, const RunReport& r) {
-  std::vector<Row> rows = loss_rows(r);
+std::string Reporter::table(const RunReport& r) const {
+  std::vector<Row> rows = result_rows(r);
   auto add = [&](const char* name, std::string value) { rows.push_back({name, std::move(value)}); };
   add("mesh, recipe",
-      fmt::format("{} ({} devices), {}", options.mesh, r.stats.num_devices, options.recipe));
+      fmt::format("{} ({} devices), {}", options_.mesh, r.stats.num_devices, options_.recipe));
   add("parameters", fmt::format("{}", r.parameters));
-  add("time per step", fmt::format("{:.1f} ms (median), {:.0f} tokens/s", r.seconds_per_step * 1e3,
-                                   r.tokens_per_second));
-  add("speed",
-      fmt::format("{:.1f} GFLOP/s, {:.0f} % of the peak of {:.0f} measured in this run", r.gflops,
-                  r.peak_gflops > 0 ? 100 * r.gflops / r.peak_gflops : 0, r.peak_gflops));
+  add("time per step", fmt::format("{:.1f} ms (median), {:.0f} {}/s", r.seconds_per_step * 1e3,
+                                   r.units_per_second, unit_));
+  add("speed", fmt::format("{:.1f} GFLOP/s, {:.0f} % of the peak of {:.0f} measured in this run",
+                           r.gflops, percent_of_peak(r), r.peak_gflops));
   add("memory per device",
       fmt::format("{} predicted at the peak, {} of them the arena",
                   bytes_text(r.stats.predicted_peak_bytes), bytes_text(r.stats.arena_bytes)));
@@ -144,12 +159,17 @@ std::string run_table(const TrainOptions& options, const RunReport& r) {
   std::string text = "\n";
   for (const Row& row : rows) text += fmt::format("{:<24}{}\n", row.name, row.value);
   text += collective_rows(r.stats.collectives);
-  if (r.sample) text += fmt::format("\nsample:\n{}\n", printable(*r.sample));
+  for (const Result& result : r.results)
+    if (result.label.empty() && !result.text.empty())
+      text += fmt::format("\n{}:\n{}\n", result.key, printable(result.text));
   return text;
 }
 
-Reporter::Reporter(const TrainOptions& options)
-    : options_(options), terminal_(isatty(fileno(stdout)) != 0) {}
+Reporter::Reporter(const RunOptions& options, std::string unit, int64_t units_per_step)
+    : options_(options),
+      unit_(std::move(unit)),
+      units_per_step_(units_per_step),
+      terminal_(isatty(fileno(stdout)) != 0) {}
 
 void Reporter::start(const std::string& description) const {
   if (!options_.json) fmt::print("{}\n", description);
@@ -164,11 +184,14 @@ void Reporter::resumed(int64_t step) const {
 void Reporter::print_progress(const StepReport& report) {
   const int64_t every = terminal_ ? 1 : std::max<int64_t>(options_.steps / 20, 1);
   const bool last = report.step == options_.steps;
-  if (steps_ != 1 && report.step % every != 0 && !last) return;
+  if (steps_ != 1 && report.step % every != 0 && !last && report.evaluation.empty()) return;
   const double per_step = elapsed_ / double(steps_);
-  const double tokens = double(options_.batch * options_.seq) / per_step;
-  fmt::print("{}step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left{}", terminal_ ? "\r" : "",
-             report.step, options_.steps, report.loss, tokens,
+  const double rate = double(units_per_step_) / per_step;
+  std::string said;
+  for (const auto& [name, value] : report.evaluation)
+    said += fmt::format("  held-out {} {:.4f}", name, value);
+  fmt::print("{}step {}/{}  loss {:.4f}{}  {:.0f} {}/s  {} left{}", terminal_ ? "\r" : "",
+             report.step, options_.steps, report.loss, said, rate, unit_,
              duration(per_step * double(options_.steps - report.step)),
              terminal_ && !last ? "    " : "\n");
 }
@@ -184,8 +207,7 @@ void Reporter::step(const StepReport& report) {
 }
 
 void Reporter::finish(const RunReport& report) const {
-  fmt::print("{}{}", options_.json ? run_json(options_, report) : run_table(options_, report),
-             options_.json ? "\n" : "");
+  fmt::print("{}{}", options_.json ? json(report) : table(report), options_.json ? "\n" : "");
   std::fflush(stdout);
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "examples/options.h"
+#include "examples/front.h"
 
 namespace gspmd::examples {
 
@@ -14,21 +15,21 @@ struct StepReport {
   int64_t step = 0;  // 1, 2, ...
   double loss = 0;
   double seconds = 0;
-  std::optional<double> reference_loss;  // of the single-device program
+  models::Leaves<double> metrics;             // what the model says of the batch
+  models::Leaves<double> evaluation;          // on held-out data, where that was due
+  std::optional<double> reference_loss = {};  // of the single-device program
 };
 
 // What a run came to.
 struct RunReport {
-  std::string text_name;
   int64_t parameters = 0;
   double seconds_per_step = 0;  // median, without the first
-  double tokens_per_second = 0;
+  double units_per_second = 0;
   double gflops = 0;
   double peak_gflops = 0;
-  std::optional<double> heldout_loss, order2_loss, order4_loss;  // nats per byte
-  std::optional<double> max_check_difference;                    // relative
+  std::vector<Result> results;
+  std::optional<double> max_check_difference = {};  // relative
   bool check_passed = true;
-  std::optional<std::string> sample;
   ExecutableStats stats;
 };
 
@@ -36,7 +37,8 @@ struct RunReport {
 // terminal.
 class Reporter {
  public:
-  explicit Reporter(const TrainOptions& options);
+  // `unit`: what is counted per second, "tokens"; so many in a step.
+  Reporter(const RunOptions& options, std::string unit, int64_t units_per_step);
   // Before the first step: what is going to run, for people.
   void start(const std::string& description) const;
   // Before the first step of a run that goes on after `step`.
@@ -46,15 +48,18 @@ class Reporter {
 
  private:
   void print_progress(const StepReport& report);
+  std::string json(const RunReport& report) const;
+  std::string table(const RunReport& report) const;
 
-  TrainOptions options_;
+  RunOptions options_;
+  std::string unit_;
+  int64_t units_per_step_;
   bool terminal_ = false;
   int64_t steps_ = 0;  // reported
   double elapsed_ = 0;
 };
 
-std::string step_json(const StepReport& report);
-std::string run_json(const TrainOptions& options, const RunReport& report);
-std::string run_table(const TrainOptions& options, const RunReport& report);
+// The same text with everything that a terminal could take for a command replaced by '?'.
+std::string printable(const std::string& text);
 
 }  // namespace gspmd::examples

@@ -1,56 +1,36 @@
 #include "examples/run_checkpoints.h"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace gspmd::examples {
 namespace {
 
-// Options that losses depend on, by name.
-std::map<std::string, std::string> describe(const TrainOptions& o, const Corpus& corpus) {
-  return {{"batch", fmt::format("{}", o.batch)},
-          {"bias", o.bias ? "true" : "false"},
-          {"compute", o.compute.empty() ? o.dtype : o.compute},
-          {"d-ff", fmt::format("{}", o.d_ff)},
-          {"d-model", fmt::format("{}", o.d_model)},
-          {"dtype", o.dtype},
-          {"exact", o.exact ? "true" : "false"},
-          {"heads", fmt::format("{}", o.heads)},
-          {"layers", fmt::format("{}", o.layers)},
-          {"lr", fmt::format("{}", o.lr)},
-          {"norm", o.norm},
-          {"optimizer", o.optimizer},
-          {"positions", o.positions},
-          {"seed", fmt::format("{}", o.seed)},
-          {"seq", fmt::format("{}", o.seq)},
-          {"steps", fmt::format("{}", o.steps)},
-          {"text", fmt::format("{} bytes, fingerprint {:016x}", corpus.train.size(),
-                               XXH3_64bits(corpus.train.data(), corpus.train.size()))}};
-}
-
 // The schedule of learning rates follows them; to train on with others is a choice.
 bool may_change(const std::string& option) { return option == "lr" || option == "steps"; }
 
-void print_message(const std::string& message) {
-  fmt::print(stderr, "train_transformer: {}\n", message);
+void print_message(const std::string& program, const std::string& message) {
+  fmt::print(stderr, "{}: {}\n", program, message);
 }
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const TrainOptions& options, const Corpus& corpus)
-    : options_(options), run_(describe(options, corpus)) {
+RunCheckpoints::RunCheckpoints(std::string program, const RunOptions& options,
+                               std::map<std::string, std::string> identity)
+    : program_(std::move(program)), options_(options), identity_(std::move(identity)) {
   if (options.checkpoint.empty()) {
     if (options.resume) user_error("--resume: give the folder with --checkpoint DIR");
     return;
   }
-  checkpoints_ =
-      Checkpoints(options.checkpoint, {.keep = options.checkpoint_keep, .log = print_message});
+  checkpoints_ = Checkpoints(
+      options.checkpoint,
+      {.keep = options.checkpoint_keep,
+       .log = [name = program_](const std::string& message) { print_message(name, message); }});
   const std::vector<int64_t> steps = checkpoints_->steps();
   if (!options.resume && !steps.empty())
     user_error(
@@ -61,14 +41,14 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options, const Corpus& corpus
 
 void RunCheckpoints::check_same_run(int64_t step) const {
   const auto saved = saved_metadata(checkpoints_->path(step));
-  for (const auto& [option, value] : run_) {
+  for (const auto& [option, value] : identity_) {
     const auto at = saved.find(option);
     const std::string before = at == saved.end() ? "nothing" : at->second;
     if (before == value) continue;
     const std::string message = fmt::format("--resume: {} was made with --{} {}, this run has {}",
                                             checkpoints_->path(step), option, before, value);
     if (!may_change(option)) user_error("{}; give the same, or another folder", message);
-    print_message(message);
+    print_message(program_, message);
   }
 }
 
@@ -94,7 +74,7 @@ void RunCheckpoints::save(const models::Trainer& trainer, int64_t step) {
   if (!checkpoints_) return;
   // Before the first step too: a folder that cannot be written is told at once.
   if (step % options_.checkpoint_every == 0 || step == options_.steps)
-    trainer.save(*checkpoints_, step, run_);
+    trainer.save(*checkpoints_, step, identity_);
 }
 
 }  // namespace gspmd::examples

@@ -5,8 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "examples/corpus.h"
-#include "examples/options.h"
+#include "examples/front.h"
 
 namespace gspmd::examples {
 
@@ -15,8 +14,10 @@ namespace gspmd::examples {
 // follow from the seed and the step, which it holds too.
 class RunCheckpoints {
  public:
-  // UserError: --resume without a folder, a folder with checkpoints without --resume.
-  RunCheckpoints(const TrainOptions& options, const Corpus& corpus);
+  // `identity`: what a resumed run must share, by option. UserError: --resume without a folder, a
+  // folder with checkpoints without --resume.
+  RunCheckpoints(std::string program, const RunOptions& options,
+                 std::map<std::string, std::string> identity);
 
   // Brings a trainer, and one beside it where given, to the newest checkpoint and returns its step,
   // 0 where there is none. UserError where that is of another model or other data, or where the
@@ -29,8 +30,9 @@ class RunCheckpoints {
   void check_same_run(int64_t step) const;
   void check_writable() const;
 
-  TrainOptions options_;
-  std::map<std::string, std::string> run_;  // what a resumed run must share, and what it may change
+  std::string program_;
+  RunOptions options_;
+  std::map<std::string, std::string> identity_;
   std::optional<Checkpoints> checkpoints_;
 };
 

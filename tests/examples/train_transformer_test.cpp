@@ -129,16 +129,72 @@ TEST_CASE("train_transformer: every wrong option is one message and exit code 2"
   }
 }
 
+TEST_CASE("train_transformer: words that are no choice are errors that list the choices",
+          "[examples]") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"--optimizer adamm", "--optimizer: there is no \"adamm\"; choose one of sgd, adam, adamw"},
+      {"--dtype f16", "--dtype: there is no \"f16\"; choose one of f32, f64"},
+      {"--recipe 4d", "2d-attempt1"},
+      {"--compute f8", "f32, bf16, f16"},
+      {"--compute bf16 --dtype f64", "--compute: bf16 goes with weights of f32, not of f64"},
+      {"--batch 6 --microbatches 4", "4 microbatches do not divide the batch of 6"}};
+  for (const auto& [option, message] : wrong) {
+    const Outcome outcome = run(option);
+    INFO(option << ": " << outcome.out);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.find(message) != std::string::npos);
+  }
+}
+
+TEST_CASE("train_transformer: --evaluate-every says the held-out loss as it falls", "[examples]") {
+  const Outcome outcome = run(kSmall + "--steps 30 --lr 0.02 --evaluate-every 10 --json");
+  INFO(outcome.out);
+  REQUIRE(outcome.exit_code == 0);
+  const auto lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 31);
+  std::vector<double> losses;
+  for (size_t i = 0; i < 30; ++i) {
+    CHECK(lines[i].contains("evaluation") == (i == 9 || i == 19));
+    if (lines[i].contains("evaluation"))
+      losses.push_back(lines[i].at("evaluation").at("loss").get<double>());
+  }
+  losses.push_back(lines[30].at("heldout_loss").get<double>());
+  CHECK(losses[1] < losses[0]);
+  CHECK(losses[2] < losses[1]);
+}
+
 TEST_CASE("train_transformer: --help lists every option of its contract", "[examples]") {
   const Outcome outcome = run("--help");
   CHECK(outcome.exit_code == 0);
-  for (const char* option :
-       {"--text",   "--mesh",      "--recipe",  "--layers",     "--d-model",
-        "--d-ff",   "--heads",     "--seq",     "--batch",      "--steps",
-        "--lr",     "--seed",      "--threads", "--optimizer",  "--norm",
-        "--bias",   "--positions", "--dtype",   "--exact",      "--check",
-        "--sample", "--json",      "--trace",   "--checkpoint", "--checkpoint-every",
-        "--resume"}) {
+  for (const char* option : {"--text",
+                             "--mesh",
+                             "--recipe",
+                             "--layers",
+                             "--d-model",
+                             "--d-ff",
+                             "--heads",
+                             "--seq",
+                             "--batch",
+                             "--steps",
+                             "--lr",
+                             "--seed",
+                             "--threads",
+                             "--optimizer",
+                             "--norm",
+                             "--bias",
+                             "--positions",
+                             "--dtype",
+                             "--exact",
+                             "--check",
+                             "--sample",
+                             "--json",
+                             "--trace",
+                             "--checkpoint",
+                             "--checkpoint-every",
+                             "--resume",
+                             "--microbatches",
+                             "--evaluate-every",
+                             "--compute"}) {
     INFO(option);
     CHECK(outcome.out.find(option) != std::string::npos);
   }
