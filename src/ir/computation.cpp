@@ -111,11 +111,9 @@ std::unordered_set<const Node*> needed_by(std::span<const Node* const> values) {
 }
 
 int64_t Computation::remove_dead() {
-  std::vector<const Node*> kept(parameters_.begin(), parameters_.end());
-  std::erase(kept, nullptr);  // a parameter that is not there yet
-  const std::vector<const Node*> others = roots_and_effects(*this);
-  kept.insert(kept.end(), others.begin(), others.end());
-  const std::unordered_set<const Node*> live = needed_by(kept);
+  std::unordered_set<const Node*> live = running_nodes(*this);
+  live.insert(parameters_.begin(), parameters_.end());
+  live.erase(nullptr);  // a parameter that is not there yet
   const auto dead = [&](const Node* node) { return !live.contains(node); };
   const auto count = static_cast<int64_t>(nodes_.size() - live.size());
   if (count == 0) return 0;

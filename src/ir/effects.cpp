@@ -1,39 +1,52 @@
 #include "gspmd/ir/effects.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <span>
 
 #include "gspmd/ir/op.h"
 
 namespace gspmd {
 namespace {
 
-// Whether computations have debug calls; each is looked into once.
+// The computations that run where the node runs.
+std::span<Computation* const> run_by(const Node& node) {
+  const std::span<Computation* const> called(node.called);
+  if (node.is(Opcode::while_) || node.is(Opcode::conditional) || node.is(Opcode::call))
+    return called;
+  // Of a custom-call the first computation is what it does; others say how it is differentiated.
+  if (node.is(Opcode::custom_call) && !called.empty()) return called.first(1);
+  return {};
+}
+
+// Whether instructions have debug calls inside; a computation without them is looked into once.
 class Search {
  public:
   bool speaks(const Node& node) {
-    if (node.frontend_attributes.count(kReplaced) != 0) return false;
-    if (is_debug_call(node)) return true;
-    const bool runs_what_it_calls = node.is(Opcode::while_) || node.is(Opcode::conditional) ||
-                                    node.is(Opcode::call) || node.is(Opcode::custom_call);
-    if (!runs_what_it_calls || node.called.empty()) return false;
-    // Of a custom-call the first computation is what it does; others say how it is differentiated.
-    const auto last = node.is(Opcode::custom_call) ? node.called.begin() + 1 : node.called.end();
-    return std::any_of(node.called.begin(), last,
-                       [&](const Computation* called) { return speaks(*called); });
+    std::vector<const Computation*> open, seen;
+    bool found = speaks(node, open);
+    while (!found && !open.empty()) {
+      const Computation& computation = *open.back();
+      open.pop_back();
+      if (!silent_.insert(&computation).second) continue;
+      seen.push_back(&computation);
+      found = std::any_of(computation.nodes().begin(), computation.nodes().end(),
+                          [&](const std::unique_ptr<Node>& inner) { return speaks(*inner, open); });
+    }
+    if (found)
+      for (const Computation* computation : seen) silent_.erase(computation);
+    return found;
   }
 
  private:
-  bool speaks(const Computation& computation) {
-    const auto [known, fresh] = known_.emplace(&computation, false);
-    if (!fresh) return known->second;
-    const bool any =
-        std::any_of(computation.nodes().begin(), computation.nodes().end(),
-                    [&](const std::unique_ptr<Node>& inner) { return speaks(*inner); });
-    return known_[&computation] = any;
+  // Whether the node itself is a debug call; what it runs is left to be looked into.
+  static bool speaks(const Node& node, std::vector<const Computation*>& open) {
+    if (node.frontend_attributes.count(kReplaced) != 0) return false;
+    const std::span<Computation* const> inside = run_by(node);
+    open.insert(open.end(), inside.begin(), inside.end());
+    return is_debug_call(node);
   }
 
-  std::unordered_map<const Computation*, bool> known_;
+  std::unordered_set<const Computation*> silent_;
 };
 
 }  // namespace
@@ -48,13 +61,17 @@ bool has_side_effect(const Node& node) {
   return node.op().has(kSideEffect) || Search().speaks(node);
 }
 
-std::vector<const Node*> roots_and_effects(const Computation& computation) {
-  std::vector<const Node*> kept;
-  if (computation.root() != nullptr) kept.push_back(computation.root());
+std::unordered_set<const Node*> running_nodes(const Computation& computation) {
+  std::unordered_set<const Node*> running;
+  if (const Node* root = computation.root()) running = needed_by({&root, 1});
   Search search;
+  std::vector<const Node*> more;
+  // What a value needs is not asked: where all are needed, no computation is looked into.
   for (const std::unique_ptr<Node>& node : computation.nodes())
-    if (node->op().has(kSideEffect) || search.speaks(*node)) kept.push_back(node.get());
-  return kept;
+    if (!running.contains(node.get()) && (node->op().has(kSideEffect) || search.speaks(*node)))
+      more.push_back(node.get());
+  running.merge(needed_by(more));
+  return running;
 }
 
 }  // namespace gspmd

@@ -1,5 +1,8 @@
 #include <catch2/catch.hpp>
+#include <set>
+#include <string>
 
+#include "gspmd/ir/effects.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/text.h"
 
@@ -206,6 +209,35 @@ TEST_CASE("a chain of 65,536 nodes with one much used constant builds, sorts and
   CHECK(c.remove_dead() == 65536);
   CHECK(constant->users().size() == 65536);
   CHECK(c.nodes().size() == 65538);
+}
+
+// Two calls that nobody reads, of two functions with the same debug call inside: both run, and what
+// neither speaks nor is read does not.
+TEST_CASE("a debug call inside keeps every call that leads to it", "[ir]") {
+  const auto module = parse_module(R"(
+HloModule m
+f { x = f32[4] parameter(0)
+  said = pred[] custom-call(x), custom_call_target="gspmd.debug_print", backend_config="once||{}"
+  ROOT y = f32[4] negate(x) }
+silent { x = f32[4] parameter(0)
+  ROOT y = f32[4] negate(x) }
+g { x = f32[4] parameter(0)
+  ROOT y = f32[4] call(x), to_apply=f }
+h { x = f32[4] parameter(0)
+  z = f32[4] call(x), to_apply=silent
+  ROOT y = f32[4] call(z), to_apply=f }
+ENTRY e { x = f32[4] parameter(0)
+  two = f32[4] negate(x)
+  a = f32[4] call(two), to_apply=g
+  b = f32[4] call(x), to_apply=silent
+  c = f32[4] call(x), to_apply=h
+  ROOT r = f32[4] negate(x) }
+)");
+  Computation& entry = *module->entry();
+  std::set<std::string> names;
+  for (const Node* node : running_nodes(entry)) names.insert(node->name());
+  CHECK(names == std::set<std::string>{"x", "two", "a", "c", "r"});
+  CHECK(entry.remove_dead() == 1);
 }
 
 }  // namespace gspmd

@@ -2,7 +2,7 @@
 
 // Instructions that do something beside giving a value: they run though nobody reads them.
 
-#include <vector>
+#include <unordered_set>
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
@@ -23,7 +23,7 @@ inline constexpr const char* kReplaced = "gspmd.replaced";
 // Whether the instruction runs though nobody reads it: its opcode says so (kSideEffect), or it is a
 // debug call, or a loop, branch or call with one inside.
 GSPMD_API bool has_side_effect(const Node& node);
-// The root, where there is one, and all nodes that have a side effect.
-GSPMD_API std::vector<const Node*> roots_and_effects(const Computation& computation);
+// What runs: the root, where there is one, the nodes that have a side effect, and what they need.
+GSPMD_API std::unordered_set<const Node*> running_nodes(const Computation& computation);
 
 }  // namespace gspmd

@@ -64,7 +64,7 @@ Shape shape_of(const Value& value) {
 }  // namespace
 
 RunPlan make_plan(const Computation& computation) {
-  const std::unordered_set<const Node*> live = needed_by(roots_and_effects(computation));
+  const std::unordered_set<const Node*> live = running_nodes(computation);
   std::unordered_map<const Node*, size_t> position;
   RunPlan plan;
   for (const std::unique_ptr<Node>& node : computation.nodes()) {

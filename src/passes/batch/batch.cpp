@@ -24,10 +24,6 @@ std::vector<BatchLeaf> Batcher::run(const Computation& called, Computation& into
 
 namespace {
 
-std::unordered_set<const Node*> needed_nodes(const Computation& c) {
-  return needed_by(roots_and_effects(c));
-}
-
 // Members of a group lie alike: all of them are batched or none is.
 bool is_in_group(const Node& node) {
   return is_annotation(node) && node.sharding && node.sharding->shard_group() != 0;
@@ -43,7 +39,7 @@ std::vector<BatchLeaf> Batcher::run_here(const Computation& source,
     leaves_[parameter] = {next, end};
     next = end;
   }
-  const std::unordered_set<const Node*> needed = needed_nodes(source);
+  const std::unordered_set<const Node*> needed = running_nodes(source);
   for (const std::unique_ptr<Node>& node : source.nodes())
     if (needed.count(node.get()) != 0 && leaves_.count(node.get()) == 0)
       at_node(*node, [&] { leaves_[node.get()] = visited(*node); });

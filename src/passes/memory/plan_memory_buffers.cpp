@@ -309,7 +309,7 @@ class Builder {
 }  // namespace
 
 std::vector<const Node*> live_nodes(const Computation& computation) {
-  const std::unordered_set<const Node*> reached = needed_by(roots_and_effects(computation));
+  const std::unordered_set<const Node*> reached = running_nodes(computation);
   std::vector<const Node*> live;
   for (const auto& node : computation.nodes())
     if (reached.contains(node.get())) live.push_back(node.get());
