@@ -4,10 +4,13 @@
 #include <cmath>
 #include <vector>
 
+#include "models/generate.h"
+
 namespace gspmd::examples {
 namespace {
 
 constexpr double kTemperature = 0.8;
+constexpr double kNucleus = 0.95;
 
 CompileOptions inference_options(const LanguageModel& trained, const char* name,
                                  std::vector<std::string> arguments) {
@@ -39,20 +42,6 @@ std::vector<Window> cover(const std::string& text, int64_t seq) {
 }
 
 int32_t byte_at(const std::string& text, size_t i) { return static_cast<unsigned char>(text[i]); }
-
-// The character that continues the text, from unnormalised log probabilities and a number in [0,
-// 1).
-int64_t draw(const std::vector<double>& scores, double random) {
-  const double highest = *std::max_element(scores.begin(), scores.end());
-  std::vector<double> sums;
-  double total = 0;
-  for (const double score : scores) {
-    const double weight = std::exp((score - highest) / kTemperature);
-    sums.push_back(total += std::isfinite(weight) ? weight : 0);
-  }
-  const auto at = std::upper_bound(sums.begin(), sums.end(), random * total);
-  return std::min<int64_t>(at - sums.begin(), static_cast<int64_t>(scores.size()) - 1);
-}
 
 }  // namespace
 
@@ -93,32 +82,17 @@ double heldout_loss(const LanguageModel& trained, const std::string& text, int64
 
 std::string generate(const LanguageModel& trained, const std::string& prompt, int64_t count,
                      uint32_t seed) {
-  const models::Transformer model(trained.config, trained.mesh, trained.layout);
-  const int64_t seq = trained.config.seq, vocab = trained.config.vocab;
-  // The row of one position, picked on the devices: only v numbers come back.
-  auto next = [&](models::TransformerParams<Tensor> p, Tensor tokens, Tensor position) {
-    const Tensor logits = model.logits(p, tokens);
-    return einsum("bsv,bs->bv", logits, one_hot(position, seq, trained.config.dtype));
-  };
-  const auto program =
-      compile(next, inference_options(trained, "next", {"params", "tokens", "position"}),
-              trained.params, Shape(DType::s32, {1, seq}), Shape(DType::s32, {1}));
-
-  const Array random = random_uniform_array(Shape(DType::f64, {count}), seed, 1 << 30);
-  std::string text = prompt.empty() ? "\n" : prompt;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto used = std::min<int64_t>(int64_t(text.size()), seq);
-    Array tokens(DType::s32, {1, seq});
-    for (int64_t s = 0; s < used; ++s) {
-      tokens.data<int32_t>()[size_t(s)] = byte_at(text, text.size() - size_t(used - s));
-    }
-    const Array logits =
-        program(trained.params, tokens, Array::of<int32_t>({1}, {static_cast<int32_t>(used - 1)}));
-    std::vector<double> scores;
-    for (int64_t v = 0; v < vocab; ++v) scores.push_back(logits.at(v));
-    text += static_cast<char>(draw(scores, random.at(i)));
-  }
-  return text.substr(text.size() - size_t(count));
+  const models::Generator generator({.config = trained.config,
+                                     .mesh = trained.mesh,
+                                     .layout = trained.layout,
+                                     .sampling = {.temperature = kTemperature, .top_p = kNucleus},
+                                     .threads = trained.threads});
+  models::Generator::Tokens tokens;
+  for (size_t i = 0; i < prompt.size(); ++i) tokens.push_back(byte_at(prompt, i));
+  const auto texts = generator.generate(trained.params, {tokens}, count, seed);
+  std::string text;
+  for (const int32_t token : texts.at(0)) text += static_cast<char>(token);
+  return text;
 }
 
 }  // namespace gspmd::examples

@@ -19,8 +19,8 @@ struct LanguageModel {
 // `batch` of them at a time, and only the first counts from its start.
 double heldout_loss(const LanguageModel& trained, const std::string& text, int64_t batch);
 
-// `count` bytes that follow `prompt`, drawn at a temperature of 0.8 from the model's last `seq`
-// bytes of context. A pure function of parameters and seed.
+// `count` bytes that follow `prompt`, drawn at a temperature of 0.8 from the most likely bytes
+// that have 95 % of the probability. A pure function of parameters and seed.
 std::string generate(const LanguageModel& trained, const std::string& prompt, int64_t count,
                      uint32_t seed);
 

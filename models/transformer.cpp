@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace gspmd::models {
@@ -48,20 +49,41 @@ Tensor Transformer::normalize(Tensor x, const std::optional<Tensor>& scale,
               : layer_norm(x, split_scale);
 }
 
-Tensor Transformer::attention(const BlockParams<Tensor>& params, Tensor x) const {
+// Queries b,s,n,d see keys b,t,n,d up to their own place, or up to `position`.
+Tensor Transformer::attend(Tensor q, Tensor k, Tensor v,
+                           const std::optional<Tensor>& position) const {
+  const bool exact = config_.form == Form::exact;
+  Tensor weights = einsum("bsnd,btnd->bnst", q, k);
+  if (!exact) weights = weights * (1 / std::sqrt(double(config_.head_dim())));
+  if (position) {
+    const Tensor place = iota(Shape(DType::s32, weights.dims()), 3);
+    weights = where(place <= *position, weights,
+                    exact ? 0 : double(std::numeric_limits<float>::lowest()));
+  } else {
+    weights = exact ? causal_mask(weights, {.value = 0, .has_value = true}) : causal_mask(weights);
+  }
+  if (!exact) weights = softmax(weights, {.axis = -1});
+  return einsum("bnst,btnd->bsnd", weights, v);
+}
+
+// Keys and values of one position into the cache; then those of all.
+void Transformer::append(Cached& cached, Tensor& k, Tensor& v) const {
+  const auto kept = without_repeats({layout_.batch, {}, layout_.weight_heads, {}}, {0, 2});
+  const auto with = [&](const Tensor& cache, const Tensor& one) {
+    return dynamic_update_slice(split(cache, kept), one, {0, cached.position, 0, 0});
+  };
+  k = cached.kept.keys = with(cached.kept.keys, k);
+  v = cached.kept.values = with(cached.kept.values, v);
+}
+
+Tensor Transformer::attention(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const {
   const auto in = without_repeats({layout_.weight_model, layout_.weight_heads, {}}, {0, 1});
   const auto out = without_repeats({layout_.weight_heads, {}, layout_.weight_model}, {2, 0});
   const Tensor q = einsum("bsm,mnd->bsnd", x, split(params.wq, in));
-  const Tensor k = einsum("btm,mnd->btnd", x, split(params.wk, in));
-  const Tensor v = einsum("btm,mnd->btnd", x, split(params.wv, in));
-  Tensor weights = einsum("bsnd,btnd->bnst", q, k);
-  if (config_.form == Form::exact) {
-    weights = causal_mask(weights, {.value = 0, .has_value = true});
-  } else {
-    weights = weights * (1 / std::sqrt(double(config_.head_dim())));
-    weights = softmax(causal_mask(weights), {.axis = -1});
-  }
-  const Tensor read = einsum("bnst,btnd->bsnd", weights, v);
+  Tensor k = einsum("btm,mnd->btnd", x, split(params.wk, in));
+  Tensor v = einsum("btm,mnd->btnd", x, split(params.wv, in));
+  if (cached) append(*cached, k, v);
+  const Tensor read = attend(q, k, v, cached ? std::optional(cached->position) : std::nullopt);
   return einsum("bsnd,ndm->bsm", read, split(params.wo, out));
 }
 
@@ -75,9 +97,10 @@ Tensor Transformer::feed_forward(const BlockParams<Tensor>& params, Tensor x) co
   return params.b_out ? y + split(*params.b_out, {layout_.norm}) : y;
 }
 
-Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x) const {
+Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const {
   x = split(x, {layout_.batch, {}, layout_.model});
-  x = x + attention(params, normalize(x, params.attention_norm, params.attention_norm_bias));
+  const Tensor y = normalize(x, params.attention_norm, params.attention_norm_bias);
+  x = x + attention(params, y, cached);
   return x + feed_forward(params, normalize(x, params.ffn_norm, params.ffn_norm_bias));
 }
 
@@ -102,9 +125,48 @@ Tensor Transformer::all_blocks(const std::vector<BlockParams<Tensor>>& blocks, T
   return x;
 }
 
+std::pair<Tensor, KeyValueCache<Tensor>> Transformer::all_blocks(
+    const std::vector<BlockParams<Tensor>>& blocks, Tensor x, const KeyValueCache<Tensor>& cache,
+    Tensor position) const {
+  const auto one = [&](const Tensor& t, const BlockParams<Tensor>& params,
+                       const KeyValues<Tensor>& kept) {
+    Cached cached{kept, position};
+    const Tensor y = block(params, t, &cached);
+    return std::pair{y, cached.kept};
+  };
+  KeyValueCache<Tensor> next;
+  if (config_.scan) {
+    const NameScope scope("layers");
+    const auto step = [&](const Tensor& t,
+                          const std::pair<BlockParams<Tensor>, KeyValues<Tensor>>& layer) {
+      return one(t, layer.first, layer.second);
+    };
+    const auto [y, kept] = scan(step, x, std::pair{blocks.at(0), cache.at(0)});
+    return {y, {kept}};
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const NameScope scope("layer" + std::to_string(i));
+    const auto [y, kept] = one(x, blocks[i], cache.at(i));
+    x = y;
+    next.push_back(kept);
+  }
+  return {x, next};
+}
+
+Tensor Transformer::split_table(Tensor table) const {
+  return split(table, without_repeats({layout_.weight_vocab, layout_.weight_model}, {1, 0}));
+}
+
+// The logits b,s,v of what the blocks give.
+Tensor Transformer::scores(const TransformerParams<Tensor>& params, Tensor embedding,
+                           Tensor x) const {
+  x = normalize(x, params.final_norm, params.final_norm_bias);
+  const Tensor head = params.head ? split_table(*params.head) : embedding;
+  return einsum("bsm,vm->bsv", x, head);
+}
+
 Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor tokens) const {
-  const auto table = without_repeats({layout_.weight_vocab, layout_.weight_model}, {1, 0});
-  const Tensor embedding = split(params.embedding, table);
+  const Tensor embedding = split_table(params.embedding);
   Tensor x = take(embedding, split(tokens, {layout_.batch, {}}));
   if (params.positions) {
     const int64_t length = tokens.dim(1);
@@ -117,10 +179,21 @@ Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor token
     const Tensor positions = split(*params.positions, {{}, layout_.norm});
     x = x + (length < config_.seq ? slice_dim(positions, 0, 0, length) : positions);
   }
-  x = all_blocks(params.blocks, x);
-  x = normalize(x, params.final_norm, params.final_norm_bias);
-  const Tensor head = params.head ? split(*params.head, table) : embedding;
-  return einsum("bsm,vm->bsv", x, head);
+  return scores(params, embedding, all_blocks(params.blocks, x));
+}
+
+std::pair<Tensor, KeyValueCache<Tensor>> Transformer::next_logits(
+    const TransformerParams<Tensor>& params, const KeyValueCache<Tensor>& cache, Tensor tokens,
+    Tensor position) const {
+  const int64_t rows = tokens.dim(0);
+  const Tensor embedding = split_table(params.embedding);
+  Tensor x = take(embedding, split(expand_dims(tokens, 1), {layout_.batch, {}}));
+  if (params.positions) {
+    const Tensor positions = split(*params.positions, {{}, layout_.norm});
+    x = x + dynamic_slice(positions, {position, 0}, {1, config_.model});
+  }
+  const auto [y, next] = all_blocks(params.blocks, x, cache, position);
+  return {reshape(scores(params, embedding, y), {rows, config_.vocab}), next};
 }
 
 Tensor Transformer::loss(const TransformerParams<Tensor>& params, Tensor tokens,

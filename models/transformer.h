@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gspmd/gspmd.h"
@@ -66,7 +67,20 @@ struct TransformerParams {
   GSPMD_FIELDS(embedding, positions, blocks, final_norm, final_norm_bias, head)
 };
 
+// What a block of attention keeps of the positions it has read.
+template <class T>
+struct KeyValues {
+  T keys, values;  // b,t,n,d
+  GSPMD_FIELDS(keys, values)
+};
+// Of every block, as TransformerParams::blocks: with TransformerConfig::scan one entry of
+// l,b,t,n,d.
+template <class T>
+using KeyValueCache = std::vector<KeyValues<T>>;
+
 TransformerParams<Shape> parameter_shapes(const TransformerConfig& config);
+// A cache of config.seq positions.
+KeyValueCache<Shape> cache_shapes(const TransformerConfig& config, int64_t rows);
 // Normal values scaled by fan-in, ones for norm scales, zeros for biases; the exact form's are in
 // {-1,0,1}. A pure function of config and seed.
 TransformerParams<Array> initial_parameters(const TransformerConfig& config, uint32_t seed);
@@ -82,15 +96,32 @@ class Transformer {
   // tokens b,s (integers below vocab) -> logits b,s,v. UserError: more than config.seq positions
   // with learned ones.
   Tensor logits(const TransformerParams<Tensor>& params, Tensor tokens) const;
+  // One position of every row: its tokens b at `position` (s32[], below the cache's), whose logits
+  // b,v come from them and what the cache holds of the positions before; and the cache with it.
+  std::pair<Tensor, KeyValueCache<Tensor>> next_logits(const TransformerParams<Tensor>& params,
+                                                       const KeyValueCache<Tensor>& cache,
+                                                       Tensor tokens, Tensor position) const;
   // Standard form: mean cross entropy against labels b,s. Exact form: sum(logits * labels) with
   // labels b,s,v in {-1,0,1}.
   Tensor loss(const TransformerParams<Tensor>& params, Tensor tokens, Tensor labels) const;
 
  private:
-  Tensor block(const BlockParams<Tensor>& params, Tensor x) const;
+  // A block's part of the cache while one position is read.
+  struct Cached {
+    KeyValues<Tensor> kept;
+    Tensor position;
+  };
+  Tensor block(const BlockParams<Tensor>& params, Tensor x, Cached* cached = nullptr) const;
   Tensor all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const;
-  Tensor attention(const BlockParams<Tensor>& params, Tensor x) const;
+  std::pair<Tensor, KeyValueCache<Tensor>> all_blocks(
+      const std::vector<BlockParams<Tensor>>& blocks, Tensor x, const KeyValueCache<Tensor>& cache,
+      Tensor position) const;
+  Tensor attention(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const;
+  Tensor attend(Tensor q, Tensor k, Tensor v, const std::optional<Tensor>& position) const;
+  void append(Cached& cached, Tensor& k, Tensor& v) const;
   Tensor feed_forward(const BlockParams<Tensor>& params, Tensor x) const;
+  Tensor split_table(Tensor table) const;
+  Tensor scores(const TransformerParams<Tensor>& params, Tensor embedding, Tensor x) const;
   Tensor normalize(Tensor x, const std::optional<Tensor>& scale,
                    const std::optional<Tensor>& bias) const;
   Tensor split(Tensor x, const std::vector<AxisList>& dims) const;

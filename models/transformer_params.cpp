@@ -146,6 +146,13 @@ TransformerParams<Shape> parameter_shapes(const TransformerConfig& c) {
   return params;
 }
 
+KeyValueCache<Shape> cache_shapes(const TransformerConfig& c, int64_t rows) {
+  check(c);
+  Shape shape(c.dtype, {rows, c.seq, c.heads, c.head_dim()});
+  if (c.scan) shape.dims.insert(shape.dims.begin(), c.layers);
+  return KeyValueCache<Shape>(c.scan ? 1 : static_cast<size_t>(c.layers), {shape, shape});
+}
+
 TransformerParams<Array> initial_parameters(const TransformerConfig& config, uint32_t seed) {
   if (config.scan) return stacked(initial_parameters(unrolled(config), seed), config);
   int64_t stream = 0;
