@@ -87,6 +87,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.cse_across_phases = options.cse_across_phases;
   pipeline.windowed_einsum.all_gather = options.windowed_einsum;
   pipeline.windowed_einsum.reduce_scatter = options.windowed_einsum;
+  pipeline.all_reduce = options.all_reduce;
   pipeline.disabled = options.disabled_passes;
   pipeline.dump_after = options.dump_after;
   pipeline.dump = options.dump;

@@ -9,6 +9,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/collectives/all_reduce.h"
 #include "gspmd/passes/collectives/collective_motion.h"
 #include "gspmd/passes/collectives/combine_collectives.h"
 #include "gspmd/passes/fuse/fuse.h"
@@ -131,6 +132,8 @@ const Pass kPasses[] = {
      [](State& s) {
        if (s.options.combine) combine(s);
      }},
+    {"decompose-all-reduces",
+     [](State& s) { decompose_all_reduces(*s.module, s.options.all_reduce); }},
     {"keep-local", [](State& s) { s.result.local = s.module->clone(); }},
     {"fuse",
      [](State& s) {

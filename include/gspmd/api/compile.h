@@ -11,6 +11,7 @@
 #include "gspmd/api/executable.h"
 #include "gspmd/base/export.h"
 #include "gspmd/mesh/mesh.h"
+#include "gspmd/passes/collectives/all_reduce.h"
 
 namespace gspmd {
 
@@ -33,8 +34,9 @@ struct CompileOptions {
   // of up to 32 devices: less memory, more steps. Off, the instructions do not depend on the sizes
   // of the mesh's axes.
   bool windowed_einsum = false;
-  bool prepare = true;                            // false: only inspect; nothing can be run
-  int64_t memory_limit = INT64_MAX;               // bytes per device; a plan above it is an error
+  AllReduceOptions all_reduce = {};  // one collective, or several that come to the same
+  bool prepare = true;               // false: only inspect; nothing can be run
+  int64_t memory_limit = INT64_MAX;  // bytes per device; a plan above it is an error
   std::vector<std::string> disabled_passes = {};  // names as in pass_names()
   // Messages, one call each; the library itself never prints.
   std::function<void(const std::string& message)> log = {};

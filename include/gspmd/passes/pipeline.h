@@ -10,6 +10,7 @@
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
+#include "gspmd/passes/collectives/all_reduce.h"
 #include "gspmd/passes/collectives/windowed_einsum.h"
 #include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/memory/plan_memory.h"
@@ -34,6 +35,7 @@ struct PipelineOptions {
   bool fuse = true;                            // elementwise chains into loops
   bool keep_uncombined = true;                 // false: nobody reads CompiledModule::uncombined
   WindowedEinsumOptions windowed_einsum = {};  // of looped products
+  AllReduceOptions all_reduce = {};            // how all-reduces are carried out
   bool cse_across_phases = false;              // docs/spec/partitioning.md 5.4
   std::vector<std::string> disabled = {};      // pass names
   std::vector<std::string> dump_after = {};    // pass names; "all"

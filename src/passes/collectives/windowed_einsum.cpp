@@ -7,9 +7,9 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/counted_loop.h"
-#include "mesh/digit_tools.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/index.h"
+#include "passes/collectives/ring.h"
 
 namespace gspmd {
 namespace {
@@ -59,68 +59,6 @@ Cut cut_of_result(Node& dot, int64_t dim) {
     for (int64_t d = 0; d < dot.operand(operand)->rank(); ++d)
       if (const Cut cut = cut_along(dot, operand, d); cut.result_dim == dim) return cut;
   internal_error("{}: no operand has dim {} of the result", dot.name(), dim);
-}
-
-// The devices of one collective, in a ring.
-class Ring {
- public:
-  Ring(const ReplicaGroups& groups, int64_t num_devices)
-      : groups_(groups), num_devices_(num_devices), size_(group_size(groups, num_devices)) {}
-
-  int64_t size() const { return size_; }
-  // Every device is in one group, all groups of one size.
-  bool regular() const {
-    if (groups_.lists.empty()) return size_ > 0 && num_devices_ % size_ == 0;
-    int64_t members = 0;
-    for (const std::vector<int64_t>& list : groups_.lists) {
-      if (static_cast<int64_t>(list.size()) != size_) return false;
-      members += size_;
-    }
-    return members == num_devices_;
-  }
-
-  // This device's place in its ring.
-  IndexNode place(Computation& c) const {
-    const IndexNode device = device_number(c);
-    if (groups_.num_groups == 0 && groups_.lists.empty()) return device;
-    if (const Digits digits = group_digits(groups_); !digits.empty())
-      return digits_index(device, digits, num_devices_);
-    std::vector<int64_t> places(static_cast<size_t>(num_devices_));
-    for (const std::vector<int64_t>& list : materialize(groups_, num_devices_))
-      for (size_t k = 0; k < list.size(); ++k)
-        places[static_cast<size_t>(list[k])] = static_cast<int64_t>(k);
-    return look_up(places, device);
-  }
-
-  // Member k sends to member k + distance, round the end.
-  Node* pass_on(Node* value, int64_t distance) const {
-    Attributes attrs;
-    attrs.channel_id = 1;
-    for (const std::vector<int64_t>& list : materialize(groups_, num_devices_))
-      for (int64_t k = 0; k < size_; ++k) {
-        const int64_t to = ((k + distance) % size_ + size_) % size_;
-        attrs.permutation->pairs.emplace_back(list[static_cast<size_t>(k)],
-                                              list[static_cast<size_t>(to)]);
-      }
-    std::sort(attrs.permutation->pairs.begin(), attrs.permutation->pairs.end());
-    return emit(value->parent(), Opcode::collective_permute, {value}, attrs, value->shape);
-  }
-
-  // (place + distance) mod size.
-  IndexNode place_after(IndexNode place, IndexNode distance) const {
-    return (place + distance) % size_;
-  }
-
- private:
-  ReplicaGroups groups_;
-  int64_t num_devices_;
-  int64_t size_;
-};
-
-Node* put_block(Node* whole, Node* part, int64_t dim, IndexNode block) {
-  std::vector<Node*> starts(whole->dims().size(), IndexNode(whole->parent(), 0));
-  starts.at(static_cast<size_t>(dim)) = block * part->dim(dim);
-  return hlo::dynamic_update_slice(whole, part, std::move(starts));
 }
 
 // Sums of 16-bit products are kept in f32, as inside one product.
