@@ -73,28 +73,9 @@ Tensor balance(const TwoChoices& c) {
   return mean(share * proxy);
 }
 
-Choice choice_of(const Tensor& expert, const Tensor& place, const Tensor& gate,
-                 const Tensor& kept) {
+Choice<Tensor> choice_of(const Tensor& expert, const Tensor& place, const Tensor& gate,
+                         const Tensor& kept) {
   return {expert, convert(place, DType::s32), where(kept, gate, 0.0), kept};
-}
-
-Tensor group_numbers(const Dims& dims) { return iota(Shape(DType::s32, dims), 0); }
-
-// The choices as places: each writes its token and gate where it belongs, those that are not kept
-// outside of all places.
-void fill_places(Routes& routes, const GatingOptions& o) {
-  const Dims dims = routes.choices.at(0).expert.dims();  // g,s
-  const int64_t places = o.experts * routes.capacity;
-  Tensor token = full(Shape(DType::s32, {dims[0], places}), double(dims[1]));
-  Tensor gate = zeros(Shape(routes.choices[0].gate.dtype(), {dims[0], places}));
-  const Tensor group = group_numbers(dims), self = iota(Shape(DType::s32, dims), 1);
-  for (const Choice& c : routes.choices) {
-    const Tensor at_place = where(c.kept, c.expert * routes.capacity + c.place, places);
-    token = at(token, group, at_place).set(self);
-    gate = at(gate, group, at_place).set(c.gate);
-  }
-  routes.token = reshape(token, {dims[0], o.experts, routes.capacity});
-  routes.gate = reshape(gate, {dims[0], o.experts, routes.capacity});
 }
 
 // How many tokens each expert has: e.
@@ -146,6 +127,7 @@ Routes top2_gating(const Tensor& logits, const GatingOptions& o, const std::opti
   check_dims("the presence of tokens is", present, tokens);
 
   Routes routes;
+  routes.experts = o.experts;
   routes.capacity = expert_capacity(o, logits.dim(1));
   TwoChoices c = two_choices(widened(logits), o, noise, present);
   const DType dtype = c.gates.dtype();
@@ -169,7 +151,6 @@ Routes top2_gating(const Tensor& logits, const GatingOptions& o, const std::opti
   const Tensor kept1 = kept(c.mask1, place1), kept2 = kept(chosen2, place2);
   routes.choices = {choice_of(c.expert1, place1, c.gate1, kept1),
                     choice_of(c.expert2, place2, c.gate2, kept2)};
-  fill_places(routes, o);
 
   const double experts = double(o.experts);
   routes.aux_loss = published ? balance(c) : balance(c) * (experts * experts);
@@ -192,6 +173,7 @@ Routes dropless_gating(const Tensor& logits, const GatingOptions& o,
   const TwoChoices c = two_choices(widened(logits), all, {}, present);
   const Tensor kept = sum(c.mask1, {.axes = 2}) > 0;
   Routes routes;
+  routes.experts = o.experts;
   routes.choices = {choice_of(c.expert1, zeros_like(c.expert1), c.gate1, kept),
                     choice_of(c.expert2, zeros_like(c.expert2), c.gate2, kept)};
   const double experts = double(o.experts);
@@ -207,35 +189,57 @@ Routes expert_choice_gating(const Tensor& logits, const GatingOptions& o,
   check_dims("the presence of tokens is", present, {logits.dim(0), logits.dim(1)});
   const int64_t tokens = logits.dim(1);
   Routes routes;
+  routes.experts = o.experts;
   routes.capacity = std::min(tokens, expert_capacity(o, tokens));
   const Tensor gates = transpose(masked(softmax(widened(logits)), present), {0, 2, 1});  // g,e,s
   auto [gate, token] = top_k(gates, routes.capacity);                                    // g,e,c
   // A gate of 0 is padding's, or so small that it is nothing.
-  routes.gate = gate;
-  routes.token = where(gate > 0, token, tokens);
+  const Tensor filled = where(gate > 0, token, tokens);
+  const Dims places = {logits.dim(0), o.experts * routes.capacity};
+  routes.places = Places<Tensor>{reshape(filled, places), reshape(gate, places)};
   routes.aux_loss = zeros(Shape(DType::f32, {}));
-  const Tensor taken = one_hot(routes.token, tokens);  // g,e,c,s; of no token zeros
+  const Tensor taken = one_hot(filled, tokens);  // g,e,c,s; of no token zeros
   routes.assigned = routes.kept = sum(taken, {.axes = {0, 2, 3}});
   const Tensor alone = counts(sum(taken, {.axes = {1, 2}}) <= 0);  // g,s
   routes.unserved = sum(present ? alone * *present : alone);
   return routes;
 }
 
+// Each choice writes its token and gate where it belongs, those that are not kept outside of all
+// places.
+Places<Tensor> places_of(const std::vector<Choice<Tensor>>& choices, int64_t experts,
+                         int64_t capacity) {
+  const Dims dims = choices.at(0).expert.dims();  // g,s
+  const int64_t count = experts * capacity;
+  Places<Tensor> places;
+  places.token = full(Shape(DType::s32, {dims[0], count}), double(dims[1]));
+  places.gate = zeros(Shape(choices[0].gate.dtype(), {dims[0], count}));
+  const Tensor group = iota(Shape(DType::s32, dims), 0);
+  const Tensor token = iota(Shape(DType::s32, dims), 1);
+  for (const Choice<Tensor>& c : choices) {
+    const Tensor place = where(c.kept, c.expert * capacity + c.place, count);
+    places.token = at(places.token, group, place).set(token);
+    places.gate = at(places.gate, group, place).set(c.gate);
+  }
+  return places;
+}
+
 Tensor combine_weights(const Routes& routes, int64_t tokens) {
   if (routes.capacity < 1)
     user_error("gating: dropless routes have no places; run them by ragged products");
-  if (routes.choices.empty()) {
+  if (routes.places) {
+    const Tensor& gate = routes.places->gate;
     const Tensor weights =
-        one_hot(routes.token, tokens, routes.gate.dtype()) * expand_dims(routes.gate, 3);
-    return transpose(weights, {0, 3, 1, 2});
+        one_hot(routes.places->token, tokens, gate.dtype()) * expand_dims(gate, 2);  // g,e*c,s
+    return reshape(transpose(weights, {0, 2, 1}),
+                   {gate.dim(0), tokens, routes.experts, routes.capacity});
   }
   std::optional<Tensor> weights;
-  const DType dtype = routes.gate.dtype();
-  for (const Choice& c : routes.choices) {
-    const Tensor expert =
-        one_hot(c.expert, routes.token.dim(1), dtype) * expand_dims(c.gate, 2);  // g,s,e
-    const Tensor of_choice = expand_dims(expert, 3) *
-                             expand_dims(one_hot(c.place, routes.capacity, dtype), 2);  // g,s,e,c
+  for (const Choice<Tensor>& c : routes.choices) {
+    const DType dtype = c.gate.dtype();
+    const Tensor expert = one_hot(c.expert, routes.experts, dtype) * expand_dims(c.gate, 2);
+    const Tensor place = one_hot(c.place, routes.capacity, dtype);
+    const Tensor of_choice = expand_dims(expert, 3) * expand_dims(place, 2);  // g,s,e,c
     weights = weights ? *weights + of_choice : of_choice;
   }
   return *weights;

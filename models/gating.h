@@ -39,21 +39,30 @@ void check(const GatingOptions& options);
 int64_t expert_capacity(const GatingOptions& options, int64_t tokens);
 
 // One choice of every token, as g,s.
+template <class T>
 struct Choice {
-  Tensor expert;  // s32
-  Tensor place;   // s32, of the expert's; at least the capacity where it is full
-  Tensor gate;    // what the expert's result is weighted by; 0 where the choice is not kept
-  Tensor kept;    // pred
+  T expert;  // s32
+  T place;   // s32, of the expert's; at least the capacity where it is full
+  T gate;    // what the expert's result is weighted by; 0 where the choice is not kept
+  T kept;    // pred
+  GSPMD_FIELDS(expert, place, gate, kept)
+};
+
+// What every place holds, as g,e*c.
+template <class T>
+struct Places {
+  T token;  // s32; s where nobody came
+  T gate;   // its weight; 0 where nobody came
+  GSPMD_FIELDS(token, gate)
 };
 
 // What gating decides.
 struct Routes {
-  int64_t capacity = 0;  // c
-  // --- Where every place has a token, and its weight: g,e,c. `token` is s where nobody came.
-  Tensor token;  // s32
-  Tensor gate;
-  // The choices of tokens; empty where experts choose.
-  std::vector<Choice> choices;
+  int64_t experts = 0;   // e
+  int64_t capacity = 0;  // c; 0: any number
+  // One of the two: tokens choose, or experts do.
+  std::vector<Choice<Tensor>> choices;
+  std::optional<Places<Tensor>> places;
 
   Tensor aux_loss;        // scalar, the mean over groups; what balances the experts' loads
   Tensor assigned, kept;  // e, f32: tokens that chose an expert, and those it has taken
@@ -74,7 +83,7 @@ std::optional<Tensor> gating_noise(const GatingOptions& options, const Tensor& s
 Routes top2_gating(const Tensor& logits, const GatingOptions& options,
                    const std::optional<Tensor>& noise, const std::optional<Tensor>& present = {});
 
-// Top-2 gating without capacity: every choice is kept. `token`, `gate` and places are empty.
+// Top-2 gating without capacity: every choice is kept, and places count nothing.
 Routes dropless_gating(const Tensor& logits, const GatingOptions& options,
                        const std::optional<Tensor>& present = {});
 
@@ -82,6 +91,10 @@ Routes dropless_gating(const Tensor& logits, const GatingOptions& options,
 // equal, and there is no aux loss. What a token gets depends on tokens behind it.
 Routes expert_choice_gating(const Tensor& logits, const GatingOptions& options,
                             const std::optional<Tensor>& present = {});
+
+// The choices of tokens as places of `experts` experts: scatters within groups.
+Places<Tensor> places_of(const std::vector<Choice<Tensor>>& choices, int64_t experts,
+                         int64_t capacity);
 
 // The routes as weights g,s,e,c: what token s gets of place c of expert e; a token is sent where it
 // is not 0.

@@ -108,32 +108,44 @@ bool MoeLayer::is_manual(int64_t groups) const {
   return devices > 1;
 }
 
+Places<Tensor> MoeLayer::places(const Routes& r) const {
+  if (r.places) return *r.places;
+  const auto fill = [experts = r.experts,
+                     capacity = r.capacity](const std::vector<Choice<Tensor>>& choices) {
+    return places_of(choices, experts, capacity);
+  };
+  const SplitDims group = {layout_.groups};
+  return is_manual(r.choices.at(0).expert.dim(0))
+             ? shard_map(fill, mesh_, group, group, layout_.groups)(r.choices)
+             : fill(r.choices);
+}
+
 // The experts' tables g,e,c,m where the tokens are.
 Tensor MoeLayer::sent(const Tensor& x, const Routes& r) const {
   if (config_.dispatch == Dispatch::einsum) {
     const Tensor taken = not_equal(combine_weights(r, x.dim(1)), 0);
     return einsum("gsec,gsm->gecm", convert(taken, x.dtype()), x);
   }
-  const Dims places = {r.token.dim(0), config_.gating.experts * r.capacity};
-  const Tensor token = reshape(r.token, places);
+  const int64_t groups = x.dim(0);
+  const Tensor token = places(r).token;
   const SplitDims group = {layout_.groups};
-  const Tensor rows = is_manual(places[0]) ? shard_map(rows_at, mesh_, std::tuple{group, group},
-                                                       group, layout_.groups)(x, token)
-                                           : rows_at(x, token);
-  return reshape(rows, {places[0], config_.gating.experts, r.capacity, x.dim(2)});
+  const Tensor rows = is_manual(groups) ? shard_map(rows_at, mesh_, std::tuple{group, group}, group,
+                                                    layout_.groups)(x, token)
+                                        : rows_at(x, token);
+  return reshape(rows, {groups, r.experts, r.capacity, x.dim(2)});
 }
 
 // Tokens g,s,m from tables g,e,c,m, weighted by the gates.
 Tensor MoeLayer::returned(const Tensor& out, const Routes& r, int64_t tokens) const {
   if (config_.dispatch == Dispatch::einsum)
     return einsum("gsec,gecm->gsm", convert(combine_weights(r, tokens), out.dtype()), out);
-  const Dims places = {out.dim(0), config_.gating.experts * r.capacity};
-  const Tensor weighted = out * expand_dims(convert(r.gate, out.dtype()), 3);
-  const Tensor rows = reshape(weighted, {places[0], places[1], out.dim(3)});
-  const Tensor token = reshape(r.token, places);
+  const int64_t groups = out.dim(0), count = r.experts * r.capacity;
+  const auto [token, gate] = places(r);
+  const Tensor flat = reshape(out, {groups, count, out.dim(3)});
+  const Tensor rows = flat * expand_dims(convert(gate, out.dtype()), 2);
   const auto sums = [tokens](const Tensor& x, const Tensor& t) { return sums_at(x, t, tokens); };
   const SplitDims group = {layout_.groups};
-  return is_manual(places[0])
+  return is_manual(groups)
              ? shard_map(sums, mesh_, std::tuple{group, group}, group, layout_.groups)(rows, token)
              : sums(rows, token);
 }
@@ -157,7 +169,7 @@ Tensor MoeLayer::by_tables(const MoeParams<Tensor>& params, const Tensor& x,
 
 Tensor MoeLayer::by_ragged_products(const MoeParams<Tensor>& params, const Tensor& x,
                                     const Routes& routes) const {
-  const Choice &first = routes.choices.at(0), &second = routes.choices.at(1);
+  const Choice<Tensor>&first = routes.choices.at(0), &second = routes.choices.at(1);
   const Tensor experts = stack({first.expert, second.expert});
   const Tensor gates = stack({first.gate, second.gate});
   const Tensor w_in = split(params.w_in, {layout_.experts, {}, layout_.expert_hidden});

@@ -95,6 +95,7 @@ class MoeLayer {
   Tensor by_tables(const MoeParams<Tensor>& params, const Tensor& x, const Routes& routes) const;
   Tensor by_ragged_products(const MoeParams<Tensor>& params, const Tensor& x,
                             const Routes& routes) const;
+  Places<Tensor> places(const Routes& routes) const;
   Tensor sent(const Tensor& x, const Routes& routes) const;
   Tensor returned(const Tensor& rows, const Routes& routes, int64_t tokens) const;
   bool is_manual(int64_t groups) const;

@@ -139,8 +139,14 @@ Inputs inputs_of(const Case& c, uint32_t seed) {
 auto run(const Case& c, const Inputs& in) {
   const auto fn = [c](Tensor logits, Tensor noise, Tensor present) {
     const Routes r = top2_gating(logits, c.options, noise, present);
-    return std::tuple{
-        combine_weights(r, c.tokens), r.token, r.gate, r.aux_loss, r.assigned, r.kept, r.unserved};
+    const auto places = places_of(r.choices, r.experts, r.capacity);
+    return std::tuple{combine_weights(r, c.tokens),
+                      places.token,
+                      places.gate,
+                      r.aux_loss,
+                      r.assigned,
+                      r.kept,
+                      r.unserved};
   };
   return compile(fn, {.threads = 1}, in.logits, in.noise, in.present)(in.logits, in.noise,
                                                                       in.present);
