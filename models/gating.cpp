@@ -70,7 +70,8 @@ TwoChoices two_choices(const Tensor& logits, const GatingOptions& o,
 Tensor balance(const TwoChoices& c) {
   const Tensor share = mean(c.mask1, {.axes = 1});                     // g,e
   const Tensor proxy = mean(masked(c.gates, c.present), {.axes = 1});  // g,e
-  return mean(share * proxy);
+  // A sum times a number, since partial sums of groups then add up over layers before they meet.
+  return sum(share * proxy) * (1.0 / double(share.size()));
 }
 
 Choice<Tensor> choice_of(const Tensor& expert, const Tensor& place, const Tensor& gate,
@@ -245,6 +246,9 @@ Tensor combine_weights(const Routes& routes, int64_t tokens) {
   return *weights;
 }
 
-Tensor router_z_loss(const Tensor& logits) { return mean(square(logsumexp(widened(logits)))); }
+Tensor router_z_loss(const Tensor& logits) {
+  const Tensor z = square(logsumexp(widened(logits)));
+  return sum(z) * (1.0 / double(z.size()));
+}
 
 }  // namespace gspmd::models

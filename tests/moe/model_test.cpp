@@ -26,7 +26,7 @@ MoeTransformerConfig small_config() {
   c.moe.gating.experts = 8;
   c.moe.gating.form = GatingForm::released;
   c.moe.gating.capacity_factor = 1;
-  c.moe.gating.min_capacity = 1;
+  c.moe.gating.min_capacity = 1;  // and then a multiple of 4
   c.z_weight = 0.001;
   return c;
 }
@@ -122,6 +122,96 @@ TEST_CASE("moe transformer: pairs of blocks in a loop, and made again, train ali
       INFO((scan ? "scan" : "unrolled") << (remat ? ", remat" : ""));
       CHECK(largest_difference(losses(options_of(c, kGrid, "experts"), c, 4), expected) < 1e-5);
     }
+}
+
+TEST_CASE("moe transformer: loads and drops of a step, by expert and device", "[moe]") {
+  const MoeTransformerConfig c = small_config();
+  std::map<std::string, std::vector<double>> found[2];
+  for (const bool split : {false, true}) {
+    Trainer trainer(options_of(c, split ? kGrid : Mesh(), "experts"));
+    const StepResult result = trainer.step(batch_of(c, 8, 7), 1e-3);
+    auto& values = found[split ? 1 : 0];
+    for (const auto& [name, value] : result.metrics) values[name] = {value};
+    const Leaves<Array>& state = trainer.model_state();
+    REQUIRE(state.size() == 2);
+    for (const auto& [name, counts] : state)
+      for (int64_t i = 0; i < counts.size(); ++i) values[name + " of"].push_back(counts.at(i));
+    double assigned = 0, kept = 0, most = 0;
+    for (int64_t i = 0; i < 16; ++i) {
+      assigned += state[0].second.at(i);
+      kept += state[1].second.at(i);
+      most = std::max(most, state[0].second.at(i));
+      CHECK(state[1].second.at(i) <= 8 * 4);  // 8 groups, capacity 12 / 8 rounded up to 4
+    }
+    CHECK(assigned > 2 * 96);       // first choices of two layers
+    CHECK(assigned <= 2 * 2 * 96);  // and second ones
+    CHECK(values.at("dropped")[0] == Approx(1 - kept / assigned));
+    CHECK(values.at("load_max")[0] == Approx(most / (assigned / 16)));
+    CHECK(values.at("aux_loss")[0] > 0.9);
+    if (!split) continue;
+    const std::vector<double> loads =
+        device_loads(state[0].second, kGrid, moe_layout_of_recipe("experts", kGrid).moe);
+    double total = 0;
+    for (const double load : loads) total += load;
+    CHECK(total == assigned);
+    CHECK(loads[3] == state[0].second.at(3) + state[0].second.at(8 + 3));
+  }
+  for (const auto& [name, values] : found[0])
+    for (size_t i = 0; i < values.size(); ++i) {
+      INFO(name);
+      CHECK(found[1].at(name)[i] == Approx(values[i]).epsilon(1e-5));
+    }
+}
+
+TEST_CASE("moe transformer: padded rows of an evaluation count nowhere", "[moe]") {
+  const MoeTransformerConfig c = small_config();
+  Trainer trainer(options_of(c, kGrid, "experts"));
+  std::vector<double> averages;
+  for (const uint32_t padding : {1u, 2u}) {
+    Leaves<Array> batch = batch_of(c, 8, 50);
+    const Leaves<Array> other = batch_of(c, 8, 50 + padding);
+    for (size_t leaf : {0, 1})
+      for (int64_t i = 5 * c.dense.seq; i < 8 * c.dense.seq; ++i)
+        batch[leaf].second.set(i, other[leaf].second.at(i));
+    Trainer::Evaluation evaluation = trainer.evaluation();
+    evaluation.add(batch, 5);
+    averages.push_back(evaluation.averages().at(0).second);
+  }
+  CHECK(averages[0] == Approx(averages[1]).epsilon(1e-6));
+  CHECK(averages[0] > 1);
+}
+
+TEST_CASE("moe transformer: microbatches and bf16 train", "[moe]") {
+  const MoeTransformerConfig c = small_config();
+  TrainerOptions o = options_of(c, kGrid, "experts", 16);
+  o.microbatches = 2;
+  o.precision.compute = DType::bf16;
+  const std::vector<double> values = losses(o, c, 20);
+  CHECK(values.back() < 0.97 * values.front());
+}
+
+TEST_CASE("moe transformer: wrong configurations are named", "[moe]") {
+  const auto message = [](const MoeTransformerConfig& c) {
+    try {
+      check(c);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using Catch::Contains;
+  MoeTransformerConfig c = small_config();
+  CHECK(message(c).empty());
+  c.dense.layers = 3;
+  CHECK_THAT(message(c), Contains("3 layers; every other one has experts"));
+  c = small_config();
+  c.moe.model = 8;
+  CHECK_THAT(message(c), Contains("experts read 8 of f32 where blocks have 16 of f32"));
+  c = small_config();
+  c.aux_weight = -1;
+  CHECK_THAT(message(c), Contains("the weights of losses are -1 and 0.001"));
+  CHECK_THROWS_WITH(moe_layout_of_recipe("2d", kGrid),
+                    Contains("the recipes are experts, experts-y, hybrid, data"));
 }
 
 }  // namespace gspmd::models
