@@ -170,6 +170,7 @@ TEST_CASE("moe transformer: 600 billion weights on 2,048 devices compile in 2 se
   int64_t forward = 0, backward = 0;
   for (const CollectiveStats& c : stats.uncombined)
     if (c.kind == "all-to-all") (c.backward ? backward : forward) += c.count;
+  INFO(causes(trainer));
   CHECK(forward == 2 * 18);
   CHECK(backward == 2 * 18);
   // One expert of each layer on a device: 18 * 2 * 1024 * 8192 weights in f32.
