@@ -38,14 +38,15 @@ struct LossAndGradients {
   Leaves<Tensor> metrics, model_state, gradients;
 };
 
-// The leaves of a batch for accumulate_gradients: scalars become a number per microbatch, and
-// integers, which are seeds, one of their own.
-Leaves<Tensor> with_rows(const Leaves<Tensor>& batch, int64_t microbatches) {
+// The leaves of a batch for accumulate_gradients: scalars become one per row, and integers, which
+// are seeds, others for each microbatch.
+Leaves<Tensor> with_rows(const Leaves<Tensor>& batch, int64_t rows, int64_t microbatches) {
   return map_tree(batch, [&](const std::string&, const Tensor& leaf) {
     if (counts_rows(leaf.shape())) return leaf;
-    const Tensor each = broadcast_to(leaf, {microbatches});
+    const Tensor each = broadcast_to(leaf, {rows});
     if (!is_integer(leaf.dtype())) return each;
-    return each + iota(each.shape(), 0) * kSeedStep;
+    const int64_t part = rows / microbatches;
+    return each + iota(each.shape(), 0) / part * kSeedStep;
   });
 }
 
@@ -66,13 +67,13 @@ LossAndGradients accumulated(const TrainerOptions& o, const TracedModel& objecti
   const auto part = [&](const Leaves<Tensor>& p, const Leaves<Tensor>& rows) {
     Leaves<Tensor> given = rows;
     for (size_t i = 0; i < given.size(); ++i)
-      if (!counts_rows(shapes[i].second)) given[i].second = squeeze(given[i].second, 0);
+      if (!counts_rows(shapes[i].second)) given[i].second = given[i].second(0);
     Said said = at_precision(objective, o.precision)(p, given);
     std::get<0>(said) = std::get<0>(said) * o.precision.loss_scale;
     return said;
   };
-  auto [said, gradients] = accumulate_gradients(part, params, with_rows(batch, o.microbatches),
-                                                {.microbatches = o.microbatches});
+  auto [said, gradients] = accumulate_gradients(
+      part, params, with_rows(batch, o.batch, o.microbatches), {.microbatches = o.microbatches});
   const auto& [metrics, state] = said.second;
   const auto unscaled = [&](const std::string&, const Tensor& g) {
     return g / o.precision.loss_scale;

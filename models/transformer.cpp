@@ -97,11 +97,17 @@ Tensor Transformer::feed_forward(const BlockParams<Tensor>& params, Tensor x) co
   return params.b_out ? y + split(*params.b_out, {layout_.norm}) : y;
 }
 
-Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const {
+std::pair<Tensor, Tensor> Transformer::attended(const BlockParams<Tensor>& params, Tensor x,
+                                                Cached* cached) const {
   x = split(x, {layout_.batch, {}, layout_.model});
   const Tensor y = normalize(x, params.attention_norm, params.attention_norm_bias);
   x = x + attention(params, y, cached);
-  return x + feed_forward(params, normalize(x, params.ffn_norm, params.ffn_norm_bias));
+  return {x, normalize(x, params.ffn_norm, params.ffn_norm_bias)};
+}
+
+Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const {
+  const auto [y, read] = attended(params, x, cached);
+  return y + feed_forward(params, read);
 }
 
 Tensor Transformer::all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const {
@@ -158,16 +164,18 @@ Tensor Transformer::split_table(Tensor table) const {
 }
 
 // The logits b,s,v of what the blocks give.
-Tensor Transformer::scores(const TransformerParams<Tensor>& params, Tensor embedding,
-                           Tensor x) const {
-  x = normalize(x, params.final_norm, params.final_norm_bias);
-  const Tensor head = params.head ? split_table(*params.head) : embedding;
-  return einsum("bsm,vm->bsv", x, head);
+Tensor Transformer::table(const TransformerParams<Tensor>& params) const {
+  return split_table(params.embedding);
 }
 
-Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor tokens) const {
-  const Tensor embedding = split_table(params.embedding);
-  Tensor x = take(embedding, split(tokens, {layout_.batch, {}}));
+Tensor Transformer::scores(const TransformerParams<Tensor>& params, Tensor table, Tensor x) const {
+  x = normalize(x, params.final_norm, params.final_norm_bias);
+  return einsum("bsm,vm->bsv", x, params.head ? split_table(*params.head) : table);
+}
+
+Tensor Transformer::embedded(const TransformerParams<Tensor>& params, Tensor table,
+                             Tensor tokens) const {
+  Tensor x = take(table, split(tokens, {layout_.batch, {}}));
   if (params.positions) {
     const int64_t length = tokens.dim(1);
     if (length > config_.seq) {
@@ -179,14 +187,19 @@ Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor token
     const Tensor positions = split(*params.positions, {{}, layout_.norm});
     x = x + (length < config_.seq ? slice_dim(positions, 0, 0, length) : positions);
   }
-  return scores(params, embedding, all_blocks(params.blocks, x));
+  return x;
+}
+
+Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor tokens) const {
+  const Tensor embedding = table(params);
+  return scores(params, embedding, all_blocks(params.blocks, embedded(params, embedding, tokens)));
 }
 
 std::pair<Tensor, KeyValueCache<Tensor>> Transformer::next_logits(
     const TransformerParams<Tensor>& params, const KeyValueCache<Tensor>& cache, Tensor tokens,
     Tensor position) const {
   const int64_t rows = tokens.dim(0);
-  const Tensor embedding = split_table(params.embedding);
+  const Tensor embedding = table(params);
   Tensor x = take(embedding, split(expand_dims(tokens, 1), {layout_.batch, {}}));
   if (params.positions) {
     const Tensor positions = split(*params.positions, {{}, layout_.norm});

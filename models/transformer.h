@@ -105,13 +105,29 @@ class Transformer {
   // labels b,s,v in {-1,0,1}.
   Tensor loss(const TransformerParams<Tensor>& params, Tensor tokens, Tensor labels) const;
 
+  // --- The parts of logits(), for models with other blocks among them; x is b,s,m
+  Tensor table(const TransformerParams<Tensor>& params) const;  // the embedding, v,m
+  Tensor embedded(const TransformerParams<Tensor>& params, Tensor table, Tensor tokens) const;
+  Tensor block(const BlockParams<Tensor>& params, Tensor x) const {
+    return block(params, x, nullptr);
+  }
+  // x with what attention adds, and what the feed-forward part reads of it. Weights of the
+  // feed-forward part are not read.
+  std::pair<Tensor, Tensor> attended(const BlockParams<Tensor>& params, Tensor x) const {
+    return attended(params, x, nullptr);
+  }
+  // b,s,v
+  Tensor scores(const TransformerParams<Tensor>& params, Tensor table, Tensor x) const;
+
  private:
   // A block's part of the cache while one position is read.
   struct Cached {
     KeyValues<Tensor> kept;
     Tensor position;
   };
-  Tensor block(const BlockParams<Tensor>& params, Tensor x, Cached* cached = nullptr) const;
+  Tensor block(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const;
+  std::pair<Tensor, Tensor> attended(const BlockParams<Tensor>& params, Tensor x,
+                                     Cached* cached) const;
   Tensor all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const;
   std::pair<Tensor, KeyValueCache<Tensor>> all_blocks(
       const std::vector<BlockParams<Tensor>>& blocks, Tensor x, const KeyValueCache<Tensor>& cache,
@@ -121,7 +137,6 @@ class Transformer {
   void append(Cached& cached, Tensor& k, Tensor& v) const;
   Tensor feed_forward(const BlockParams<Tensor>& params, Tensor x) const;
   Tensor split_table(Tensor table) const;
-  Tensor scores(const TransformerParams<Tensor>& params, Tensor embedding, Tensor x) const;
   Tensor normalize(Tensor x, const std::optional<Tensor>& scale,
                    const std::optional<Tensor>& bias) const;
   Tensor split(Tensor x, const std::vector<AxisList>& dims) const;

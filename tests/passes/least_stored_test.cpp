@@ -77,4 +77,18 @@ TEST_CASE("what is stored suffices, and no other choice of values is smaller", "
   CHECK(cheaper_than_wanted > 100);
 }
 
+// What lies between may be an annotation, which moves its value again where it is made again.
+TEST_CASE("of values of equal bytes in a chain the last is stored", "[passes]") {
+  Module module;
+  Computation* const computation = module.add_computation("main");
+  std::vector<Node*> chain;
+  for (int i = 0; i < 4; ++i)
+    chain.push_back(computation->append(Opcode::negate, Shape(DType::f32, {8}),
+                                        i == 0 ? std::vector<Node*>() : std::vector{chain.back()}));
+  const StoredProblem problem{{chain[3]},
+                              [](const Node&) { return false; },
+                              [&](const Node& node) { return &node != chain[0]; }};
+  CHECK(least_stored(problem) == std::vector{chain[3]});
+}
+
 }  // namespace gspmd

@@ -29,8 +29,23 @@ class FlowNetwork {
       }
     }
   }
-  // Whether the source still reaches a vertex after saturate().
-  bool reaches(int vertex) const { return level_[static_cast<size_t>(vertex)] >= 0; }
+  // After saturate(): the vertices from which more could still flow to the sink.
+  std::vector<bool> above(int sink) const {
+    std::vector<bool> found(first_.size(), false);
+    found[static_cast<size_t>(sink)] = true;
+    std::queue<int> open({sink});
+    while (!open.empty()) {
+      const int at = open.front();
+      open.pop();
+      for (int e = first_[static_cast<size_t>(at)]; e >= 0; e = edge(e).next) {
+        const auto from = static_cast<size_t>(edge(e).to);
+        if (edge(e ^ 1).rest <= 0 || found[from]) continue;
+        found[from] = true;
+        open.push(edge(e).to);
+      }
+    }
+    return found;
+  }
 
  private:
   struct Edge {
@@ -89,6 +104,7 @@ class FlowNetwork {
   }
 
   Edge& edge(int e) { return edges_[static_cast<size_t>(e)]; }
+  const Edge& edge(int e) const { return edges_[static_cast<size_t>(e)]; }
 
   std::vector<int> first_, next_, level_;  // by vertex
   std::vector<Edge> edges_;                // each behind it its reverse
@@ -110,9 +126,14 @@ class Cut {
 
   std::vector<Node*> run() {
     network_.saturate(source_, sink_);
+    // Of cuts of equal weight the one next to what is wanted, below which least is computed: an
+    // annotation that is made again may move its value again.
+    const std::vector<bool> below = network_.above(sink_);
     std::vector<Node*> stored;
-    for (const auto& [node, vertex] : vertices_)
-      if (network_.reaches(vertex) && !network_.reaches(vertex + 1)) stored.push_back(node);
+    for (const auto& [node, vertex] : vertices_) {
+      const auto in = static_cast<size_t>(vertex);
+      if (!below[in] && below[in + 1]) stored.push_back(node);
+    }
     std::sort(stored.begin(), stored.end(),
               [](const Node* a, const Node* b) { return a->id() < b->id(); });
     return stored;
@@ -123,7 +144,7 @@ class Cut {
   int visit(Node* node) {
     if (const auto found = vertices_.find(node); found != vertices_.end()) return found->second;
     const int in = network_.add_vertex(), out = network_.add_vertex();
-    // Of two ways of equal bytes the one that computes less is taken.
+    // Of two ways of equal bytes the one of fewer values is taken.
     network_.add_edge(in, out, node->shape.is_tuple ? kEndless : 8 * node->shape.bytes() + 1);
     vertices_.emplace(node, in);
     open_.push_back(node);
