@@ -47,6 +47,9 @@ class Task {
   virtual DType dtype() const { return DType::f32; }  // of the weights
   // Loss and gradients are integers that every mesh gives bit by bit; nothing is updated.
   virtual bool exact() const { return false; }
+  // How many losses --check compares; later ones are reported only. Two trainings with kinks in
+  // their loss go apart once rounding puts a number on the other side of one.
+  virtual int64_t compared_steps() const { return INT64_MAX; }
   // Bytes that parameters, slots and activations take over all devices, roughly and in floating
   // point, so that no size overflows it. 0: not known.
   virtual double estimated_bytes(const Mesh& /*mesh*/) const { return 0; }

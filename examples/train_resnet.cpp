@@ -78,6 +78,7 @@ class ResNetTask : public Task {
                                   XXH3_64bits(bytes.data(), bytes.size()))};
   }
   std::string unit() const override { return "images"; }
+  int64_t compared_steps() const override { return 20; }
   int64_t evaluation_batches() const override {
     return (set_.heldout.count() + run_.batch - 1) / run_.batch;
   }
@@ -103,8 +104,8 @@ int main(int argc, char** argv) {
   RunOptions defaults;
   defaults.recipe = "combined";
   defaults.batch = 64;
-  defaults.steps = 300;
-  defaults.lr = 3e-3;
+  defaults.optimizer = "adamw";
+  defaults.steps = 1500;
   Options options;
   Front front("train_resnet", "Trains a residual network on a simulated mesh.", defaults,
               gspmd::models::image_recipe_names());
