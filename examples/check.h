@@ -24,7 +24,7 @@ class Check {
 
   bool exact_;
   double tolerance_;
-  int64_t compared_steps_;
+  int64_t steps_;
   std::unique_ptr<models::Trainer> trainer_;
   double worst_ = 0;
   bool passed_ = true;

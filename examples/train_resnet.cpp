@@ -78,7 +78,7 @@ class ResNetTask : public Task {
                                   XXH3_64bits(bytes.data(), bytes.size()))};
   }
   std::string unit() const override { return "images"; }
-  int64_t compared_steps() const override { return 20; }
+  Comparison comparison() const override { return {.tolerance = 1e-3, .steps = 20}; }
   int64_t evaluation_batches() const override {
     return (set_.heldout.count() + run_.batch - 1) / run_.batch;
   }

@@ -72,7 +72,7 @@ class UNetTask : public Task {
   int64_t units_per_row() const override {
     return own_.volumes.depth * own_.volumes.height * own_.volumes.width;
   }
-  int64_t compared_steps() const override { return 20; }
+  Comparison comparison() const override { return {.tolerance = 1e-3, .steps = 20}; }
   int64_t evaluation_batches() const override {
     return (own_.heldout + run_.batch - 1) / run_.batch;
   }

@@ -101,6 +101,28 @@ TEST_CASE("evaluation among the steps is that of a checkpoint on another mesh", 
   check_equal(evaluated(later, config), expected);
 }
 
+TEST_CASE("evaluation uses the running averages, and no statistics of its batch", "[evaluation]") {
+  ResNetConfig config = config_of_ten();
+  config.norm_momentum = 0;
+  Trainer trainer(trainer_of(resnet_on(config, kMesh, "combined"), kMesh, kRows));
+  const Model& model = *trainer.options().model;
+  const auto loss_of = [&](const Leaves<Array>& batch, int64_t rows) {
+    Trainer::Evaluation evaluation = trainer.evaluation();
+    evaluation.add(batch, rows);
+    return evaluation.averages().at(0).second;
+  };
+  Leaves<Array> batch = random_images(model, kRows, config.classes, 1);
+  const double before = loss_of(batch, kRows);
+  // Without memory the averages are the statistics of the step.
+  const double loss = trainer.step(batch, 0).loss;
+  CHECK(loss_of(batch, kRows) == Approx(loss).epsilon(1e-5));
+  CHECK(before != Approx(loss).epsilon(1e-2));
+  const double of_three = loss_of(batch, 3);
+  Array& images = batch[0].second;
+  for (int64_t i = 3 * images.size() / kRows; i < images.size(); ++i) images.set(i, 100);
+  CHECK(loss_of(batch, 3) == Approx(of_three).epsilon(1e-6));
+}
+
 TEST_CASE("logits that are no numbers are no hits", "[evaluation]") {
   const ResNetConfig config = config_of_ten();
   Trainer trainer(trainer_of(resnet_on(config, Mesh(), "data"), Mesh(), kRows));

@@ -96,6 +96,9 @@ TEST_CASE("resnet: rows too few for their devices go to the batch", "[resnet]") 
     if (node->is(Opcode::convolution) && !node->backward && node->dims().back() == 32)
       last.push_back(node->dims());
   CHECK(last == std::vector<Dims>(3, Dims{1, 2, 3, 32}));
+  // They go before the stage: within it nothing is sent to neighbours.
+  for (const CollectiveStats& c : step.executable().stats().uncombined)
+    CHECK((c.kind != "collective-permute" || c.op.find("stages.2") == std::string::npos));
 }
 
 TEST_CASE("resnet: a device has its part of every activation, and exactly the halo", "[resnet]") {

@@ -92,8 +92,10 @@ TEST_CASE("unet3d: Dice coefficients are those counted voxel by voxel", "[unet3d
   UNet3dConfig config = small_unet();
   config.depth = 8;
   const Mesh mesh{{"d", 2}, {"h", 2}};
-  const Trainer trainer(options_of(config, mesh, "combined"));
-  Leaves<Array> batch = random_images(*trainer.options().model, kRows, 2, 1);  // none of class 2
+  Trainer trainer(options_of(config, mesh, "combined"));
+  const Model& model = *trainer.options().model;
+  for (uint32_t i = 0; i < 10; ++i) trainer.step(random_images(model, kRows, 2, 9 + i), 0.1);
+  Leaves<Array> batch = random_images(model, kRows, 2, 1);  // none of class 2
   Trainer::Evaluation evaluation = trainer.evaluation();
   evaluation.add(batch, 1);
 
@@ -121,7 +123,7 @@ TEST_CASE("unet3d: Dice coefficients are those counted voxel by voxel", "[unet3d
   REQUIRE(averages.size() == 3);
   CHECK(averages[1].second == Approx(hits / double(voxels)));
   CHECK(averages[2].second == Approx(dice));
-  CHECK(dice > 0.1);
+  CHECK(dice > 0.55);  // the class that is not there has a half
 }
 
 TEST_CASE("unet3d: wrong sizes are told", "[unet3d][errors]") {
