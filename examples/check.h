@@ -16,7 +16,7 @@ class Check {
   // Takes the same step on one device; returns its loss.
   double compare(const models::Leaves<Array>& batch, double lr, int64_t step, double loss,
                  const models::Trainer& mesh);
-  double worst() const { return worst_; }  // relative difference of losses
+  double worst() const { return worst_; }  // relative difference of the losses compared
   bool passed() const { return passed_; }
 
  private:
@@ -24,6 +24,7 @@ class Check {
 
   bool exact_;
   double tolerance_;
+  int64_t steps_;
   std::unique_ptr<models::Trainer> trainer_;
   double worst_ = 0;
   bool passed_ = true;

@@ -25,6 +25,14 @@ struct EvaluationBatch {
   int64_t rows = 0;
 };
 
+// What --check asks of losses in f32. Those of two trainings with kinks in their loss, as relu has,
+// go apart once rounding puts a number on the other side of one: then only the first are compared,
+// and the others reported.
+struct Comparison {
+  double tolerance = 2e-4;    // relative difference of the first 20 steps; more of later ones
+  int64_t steps = INT64_MAX;  // how many are compared
+};
+
 // What an example trains, made from its options once they were read.
 class Task {
  public:
@@ -47,6 +55,7 @@ class Task {
   virtual DType dtype() const { return DType::f32; }  // of the weights
   // Loss and gradients are integers that every mesh gives bit by bit; nothing is updated.
   virtual bool exact() const { return false; }
+  virtual Comparison comparison() const { return {}; }
   // Bytes that parameters, slots and activations take over all devices, roughly and in floating
   // point, so that no size overflows it. 0: not known.
   virtual double estimated_bytes(const Mesh& /*mesh*/) const { return 0; }

@@ -15,8 +15,14 @@ constexpr int64_t kManyHops = 16;
 
 Access undilated(const WindowAccess& w) {
   const int64_t end = w.end - w.low;
-  return {w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole),
-          end <= 0 ? 0 : ceil_div(end, w.hole)};
+  Access access{w.step, w.hole - 1 - w.low, w.hole, ceil_div(w.length, w.hole),
+                end <= 0 ? 0 : ceil_div(end, w.hole)};
+  // Windows that begin alike in the holes begin with the same fill: it holds no element.
+  if (w.step % w.hole == 0) {
+    const int64_t fill = access.first(0) * w.hole + w.low;
+    access.length = std::max<int64_t>(1, ceil_div(w.length - fill, w.hole));
+  }
+  return access;
 }
 
 ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices) {

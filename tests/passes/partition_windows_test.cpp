@@ -110,6 +110,21 @@ TEST_CASE("a convolution over a split spatial dim exchanges its halos", "[window
               4) == Strings{"collective-permute f32[2,1,3]", "collective-permute f32[2,1,3]"});
 }
 
+TEST_CASE("elements that a window grows to itself are no halo", "[windows]") {
+  const auto grown = [](int size, int stride, const char* pads) {
+    const std::string body = fmt::format(
+        "a = f32[2,16,3] parameter(0), @\n k = f32[{0},3,5] parameter(1)\n ROOT r = f32[2,{1},5] "
+        "convolution(a, k), window={{size={0} pad={2} lhs_dilate={3}}}, dim_labels=b0f_0io->b0f, @",
+        size, 16 * stride, pads, stride);
+    return moved(with_sharding(body, "devices=[1,4,1]<=[4]"), 4);
+  };
+  CHECK(grown(2, 2, "1_1").empty());
+  CHECK(grown(3, 3, "2_2").empty());
+  CHECK(grown(3, 2, "1_2") == Strings{"collective-permute f32[2,1,3]"});
+  CHECK(grown(4, 2, "2_2") ==
+        Strings{"collective-permute f32[2,1,3]", "collective-permute f32[2,1,3]"});
+}
+
 TEST_CASE("one window over all of a split dim sums the parts where they are", "[windows]") {
   for (const int64_t size : {16, 13}) {
     const std::string body = fmt::format(
