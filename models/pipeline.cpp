@@ -1,0 +1,234 @@
+#include "models/pipeline.h"
+
+#include <fmt/format.h>
+
+namespace gspmd::models {
+
+Tensor to_microbatches(const Tensor& x, int64_t n, Site site) {
+  if (x.rank() < 1 || n < 1 || x.dim(0) % n != 0)
+    user_error(site,
+               "pipeline: {} microbatches do not divide the {} rows of the batch; choose a "
+               "divisor",
+               n, x.rank() < 1 ? 0 : x.dim(0));
+  Dims dims = x.dims();
+  dims.front() /= n;
+  dims.insert(dims.begin() + 1, n);
+  std::vector<int64_t> order(dims.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
+  std::swap(order[0], order[1]);
+  return transpose(reshape(x, dims), order);
+}
+
+Tensor from_microbatches(const Tensor& x) {
+  std::vector<int64_t> order(x.dims().size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
+  std::swap(order[0], order[1]);
+  Dims dims = x.dims();
+  dims.erase(dims.begin());
+  dims.front() *= x.dim(0);
+  return reshape(transpose(x, order), dims);
+}
+
+namespace detail {
+namespace {
+
+// Sizes of the schedule, and the number of layers of a block.
+struct Stack {
+  PipelineSizes sizes;
+  int64_t layers_of_block = 1;
+};
+
+Stack stack_of(const PipelineOptions& options, const gspmd::detail::PathLeaves& weights,
+               const gspmd::detail::PathLeaves& x, Site site) {
+  const bool circular = options.kind == PipelineKind::circular;
+  Stack stack{{options.kind, options.stages, 1, 1}, 1};
+  if (weights.empty()) user_error(site, "pipeline: there are no weights to take layers from");
+  if (x.empty()) user_error(site, "pipeline: x has no tensors");
+  if (options.stages < 1)
+    user_error(site, "pipeline: stages is {}; it must be at least 1", options.stages);
+  const size_t leading = circular ? 2 : 1;
+  Dims first;
+  for (const auto& [path, leaf] : weights) {
+    const Dims& dims = leaf.dims(site);
+    if (dims.size() < leading)
+      user_error(site, "pipeline: the weight \"{}\" is {}; {}", path, to_string(leaf.shape(site)),
+                 circular ? "circular weights are [rounds, layers / rounds, ...]"
+                          : "weights are [layers, ...]");
+    const Dims mine(dims.begin(), dims.begin() + std::ptrdiff_t(leading));
+    if (first.empty()) first = mine;
+    if (mine != first)
+      user_error(site,
+                 "pipeline: the weight \"{}\" is {}, but \"{}\" begins with [{}]; all weights have "
+                 "the same layers in front",
+                 path, to_string(leaf.shape(site)), weights.front().first, fmt::join(first, ","));
+  }
+  if (first.back() < 1 || first.back() % options.stages != 0)
+    user_error(site,
+               "pipeline: {} stages do not divide the {} layers{}; choose a divisor, or equal "
+               "parts by partition_stages()",
+               options.stages, first.back(), circular ? " of a round" : "");
+  for (const auto& [path, leaf] : x) {
+    const Dims& dims = leaf.dims(site);
+    const int64_t wanted = x.front().second.rank(site) < 1 ? -1 : x.front().second.dim(0, site);
+    if (dims.empty() || dims[0] != wanted)
+      user_error(site,
+                 "pipeline: x{}{} is {}; every leaf is [microbatches, ...] with the same number "
+                 "of micro-batches",
+                 path.empty() ? "" : ".", path, to_string(leaf.shape(site)));
+  }
+  stack.sizes.microbatches = x.front().second.dim(0, site);
+  stack.sizes.rounds = circular ? first.front() : 1;
+  stack.layers_of_block = first.back() / options.stages;
+  return stack;
+}
+
+// [n] -> [n,1,1,...] of a rank.
+Tensor to_rank(const Tensor& x, int64_t rank) {
+  Dims dims(size_t(rank), 1);
+  dims.at(0) = x.dim(0);
+  return reshape(x, dims);
+}
+
+}  // namespace
+
+PipelineParts::PipelineParts(const PipelineOptions& options,
+                             const gspmd::detail::PathLeaves& weights,
+                             const gspmd::detail::PathLeaves& x, Site site)
+    : options_(options),
+      schedule_(stack_of(options, weights, x, site).sizes, site),
+      layers_of_block_(stack_of(options, weights, x, site).layers_of_block),
+      site_(site) {}
+
+Tensor PipelineParts::split(const Tensor& x, int64_t before) const {
+  if (options_.mesh_axis.empty()) return x;
+  std::vector<DimSplit> dims(size_t(x.rank()), DimSplit(open_dim));
+  dims.at(size_t(before)) = DimSplit(options_.mesh_axis);
+  return mesh_split(x, options_.mesh, SplitDims(dims));
+}
+
+Tensor PipelineParts::by_stage(const Tensor& weight) const {
+  const int64_t axis = stage_axis_of_weights();
+  const Tensor whole = split(weight, axis);
+  Dims dims = whole.dims();
+  dims[size_t(axis)] = layers_of_block_;
+  dims.insert(dims.begin() + axis, options_.stages);
+  return split(reshape(whole, dims), axis);
+}
+
+Tensor PipelineParts::of_round(const Tensor& weight, const Tensor& round) const {
+  if (!is_circular()) return weight;
+  if (schedule_.sizes().rounds == 1) return squeeze(weight, 0);
+  return take(weight, round);
+}
+
+Tensor PipelineParts::iterations() const { return arange(schedule_.iterations()); }
+
+std::optional<Tensor> PipelineParts::active() const {
+  if (!options_.poison) return std::nullopt;
+  Array table(DType::pred, {schedule_.iterations(), options_.stages});
+  for (int64_t i = 0; i < schedule_.iterations(); ++i)
+    for (int64_t s = 0; s < options_.stages; ++s)
+      table.set(i * options_.stages + s, schedule_.at(i, s).has_value());
+  return constant(table);
+}
+
+Tensor PipelineParts::valid(const Tensor& iteration) const {
+  const PipelineSizes& sizes = schedule_.sizes();
+  const Tensor turn = iteration - arange(sizes.stages);
+  return logical_and(turn >= 0, turn < sizes.rounds * sizes.microbatches);
+}
+
+std::vector<Tensor> PipelineParts::places(const Tensor& iteration) const {
+  const PipelineSizes& sizes = schedule_.sizes();
+  const Tensor stage = arange(sizes.stages);
+  const Tensor turn = clamp(0, iteration - stage, sizes.rounds * sizes.microbatches - 1);
+  const Tensor round = turn / sizes.microbatches;
+  const Tensor layer = (round * sizes.stages + stage) * layers_of_block_;
+  return {layer, turn - round * sizes.microbatches, round};
+}
+
+// x, without the dim `axis`, in a row of it; the others are zero, or poison.
+Tensor PipelineParts::in_row(const Tensor& x, int64_t rank, int64_t axis, int64_t row) const {
+  Dims dims = x.dims();
+  dims[size_t(axis)] = options_.stages;
+  Dims row_dims(size_t(rank), 1);
+  row_dims[size_t(axis)] = options_.stages;
+  const Tensor here = equal(reshape(arange(options_.stages), row_dims), row);
+  return where(here, broadcast_to(x, dims), zeros(Shape(x.dtype(), dims)));
+}
+
+Tensor PipelineParts::entering(const Tensor& x) const {
+  Tensor rows = in_row(expand_dims(x, 1), x.rank() + 1, 1, 0);
+  if (!is_circular()) {
+    std::vector<PaddingDim> padding(rows.dims().size());
+    padding[0].high = options_.stages - 1;
+    rows = pad(rows, padding);
+  }
+  return split(rows, 1);
+}
+
+Tensor PipelineParts::blank(const Tensor& x) const {
+  Dims dims = x.dims();
+  dims[0] = options_.stages;
+  return split(zeros(Shape(x.dtype(), dims)));
+}
+
+Tensor PipelineParts::with_first(const Tensor& x, const Tensor& input) const {
+  return where(equal(to_rank(arange(options_.stages), x.rank()), 0), input, x);
+}
+
+Tensor PipelineParts::shifted(const Tensor& buffer, const Tensor& input) const {
+  std::vector<PaddingDim> by_one(buffer.dims().size());
+  by_one[0] = {1, -1, 0};
+  return with_first(pad(buffer, by_one), input);
+}
+
+Tensor PipelineParts::rotated(const Tensor& buffer) const { return roll(buffer, 1, 0); }
+
+Tensor PipelineParts::guarded(const Tensor& x, const Tensor& valid, double fill) const {
+  return where(to_rank(valid, x.rank()), x, full(x.shape(), fill));
+}
+
+Tensor PipelineParts::poisoned(const Tensor& x, const std::optional<Tensor>& active) const {
+  if (!active || !is_floating(x.dtype())) return x;
+  return where(to_rank(*active, x.rank()), x, full(x.shape(), *options_.poison));
+}
+
+Tensor PipelineParts::microbatch_of(const Tensor& turn) const {
+  return remainder(turn, schedule_.sizes().microbatches);
+}
+
+Tensor PipelineParts::next_input(const Tensor& ring, const Tensor& iteration) const {
+  Dims one = ring.dims();
+  one[0] = 1;
+  std::vector<Operand> starts(one.size(), Operand(zeros(Shape(DType::s32, {}))));
+  starts[0] = microbatch_of(iteration);
+  return squeeze(dynamic_slice(ring, starts, one), 0);
+}
+
+Tensor PipelineParts::put_back(const Tensor& ring, const Tensor& rotated,
+                               const Tensor& iteration) const {
+  const int64_t stages = options_.stages;
+  // Before the last stage has computed anything, the place is that of an input still to come.
+  const Tensor turn = iteration - (stages - 1);
+  const Tensor there = next_input(ring, maximum(turn, 0));
+  const Tensor update = where(turn >= 0, rotated, there);
+  std::vector<Operand> starts(ring.dims().size(), Operand(zeros(Shape(DType::s32, {}))));
+  starts[0] = microbatch_of(maximum(turn, 0));
+  return split(dynamic_update_slice(ring, expand_dims(update, 0), starts), 1);
+}
+
+Tensor PipelineParts::leaving(const Tensor& y) const {
+  const int64_t last = options_.stages - 1;
+  Tensor rows = y;
+  if (!is_circular()) rows = slice_dim(y, 0, last, y.dim(0));
+  Dims row_dims(rows.dims().size(), 1);
+  row_dims[1] = options_.stages;
+  // A sum over the stages and no slice: what one device has, all need, and their cotangents go to
+  // that one only.
+  const Tensor here = equal(reshape(arange(options_.stages), row_dims), is_circular() ? 0 : last);
+  return sum(where(here, rows, zeros_like(rows)), {.axes = 1});
+}
+
+}  // namespace detail
+}  // namespace gspmd::models
