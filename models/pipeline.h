@@ -19,7 +19,8 @@ struct PipelineOptions {
   // The axis of the mesh that splits the stages; empty: they are not split. It need not have as
   // many devices as there are stages.
   std::string mesh_axis = {};
-  // What a stage computes is made again for its gradient; what it is given is kept.
+  // What a stage computes is made again for its gradient; what it is given is kept. Else all is
+  // kept, and the layers of a stage are written out one after the other.
   bool remat = true;
   // What idle slots compute on. A layer and its derivative have to be finite there.
   double idle = 0;
@@ -110,13 +111,18 @@ X call_layer(Layer& layer, const Weights& weights, const X& x, const PipelinePla
     return layer(weights, x);
 }
 
-// The layers of a block one after the other; weights k,...
+// The layers of a block one after the other; weights k,... A loop would be made again as a whole
+// for its gradient inside of the loop over iterations.
 template <class Layer, class Weights, class X>
-X run_block(Layer& layer, int64_t layers, const Weights& weights, const X& x,
+X run_block(Layer& layer, const PipelineParts& parts, const Weights& weights, X x,
             const PipelinePlace<Tensor>& first) {
-  if (layers == 1) {
-    const auto one = [](const Tensor& leaf) { return squeeze(leaf, 0); };
-    return call_layer(layer, map_leaves(one, weights), x, first);
+  const int64_t layers = parts.layers_of_block();
+  if (layers == 1 || !parts.options().remat) {
+    for (int64_t i = 0; i < layers; ++i) {
+      const Weights one = map_leaves([&](const Tensor& leaf) { return leaf(i); }, weights);
+      x = call_layer(layer, one, x, PipelinePlace<Tensor>{first.layer + i, first.microbatch});
+    }
+    return x;
   }
   const auto step = [&](const X& carry, const std::pair<Weights, Tensor>& in) {
     const PipelinePlace<Tensor> place{first.layer + in.second, first.microbatch};
@@ -208,8 +214,7 @@ X pipeline(Layer layer, const Weights& weights, const X& x, const PipelineOption
   const auto stage = [&](const Weights& all, const X& in, const std::vector<Tensor>& places) {
     const Weights block =
         map_leaves([&](const Tensor& w) { return parts.of_round(w, places[2]); }, all);
-    return detail::run_block(layer, parts.layers_of_block(), block, in,
-                             PipelinePlace<Tensor>{places[0], places[1]});
+    return detail::run_block(layer, parts, block, in, PipelinePlace<Tensor>{places[0], places[1]});
   };
   VmapOptions by_stage;
   by_stage.in_axes = {parts.stage_axis_of_weights(), 0, 0};
@@ -232,8 +237,7 @@ X pipeline_of_stages(Layer layer, const Weights& weights, const X& x,
     };
     const Weights block =
         map_leaves([&](const Tensor& w) { return vmap(pick, axes)(w, places[2]); }, all);
-    return detail::run_block(layer, parts.layers_of_block(), block, in,
-                             PipelinePlace<Tensor>{places[0], places[1]});
+    return detail::run_block(layer, parts, block, in, PipelinePlace<Tensor>{places[0], places[1]});
   };
   return detail::run_pipeline(parts, stages, weights, x);
 }

@@ -74,18 +74,27 @@ TEST_CASE("pipeline: gradients are those of the layers one after the other", "[p
   }
 }
 
-TEST_CASE("pipeline: gradients of numbers that round are those of the layers one after the other",
+TEST_CASE("pipeline: for a number of micro-batches, gradients have the same bits by any stages",
           "[pipeline]") {
+  StackSizes sizes;
+  sizes.microbatches = 1;
+  sizes.rows = 32;
+  const std::vector<Array> whole = run_stack(smooth_layer, sizes, std::nullopt, 1);
   for (const int64_t microbatches : {1, 4, 32}) {
-    StackSizes sizes;
     sizes.microbatches = microbatches;
     sizes.rows = 32 / microbatches;
-    const std::vector<Array> expected = run_stack(smooth_layer, sizes, std::nullopt, 1);
-    for (const int64_t stages : {1, 2, 8}) {
+    std::vector<Array> expected;
+    for (const int64_t stages : {1, 2, 4, 8}) {
       PipelineOptions options;
       options.stages = stages;
+      const std::vector<Array> got = run_stack(smooth_layer, sizes, options, 1);
       INFO(stages << " stages, " << microbatches << " microbatches");
-      CHECK(expect_close(run_stack(smooth_layer, sizes, options, 1), expected, {1e-12, 1e-12}));
+      if (expected.empty()) expected = got;
+      CHECK(expect_close(got, expected, {0, 0}));
+      const auto weights_of = [](const std::vector<Array>& all) {
+        return std::vector<Array>(all.begin() + 2, all.begin() + 5);
+      };
+      CHECK(expect_close(weights_of(got), weights_of(whole), {1e-6, 1e-9}));
     }
   }
 }
