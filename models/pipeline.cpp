@@ -32,18 +32,12 @@ Tensor from_microbatches(const Tensor& x) {
 namespace detail {
 namespace {
 
-// Sizes of the schedule, and the number of layers of a block.
-struct Stack {
-  PipelineSizes sizes;
-  int64_t layers_of_block = 1;
-};
+using gspmd::detail::PathLeaves;
 
-Stack stack_of(const PipelineOptions& options, const gspmd::detail::PathLeaves& weights,
-               const gspmd::detail::PathLeaves& x, Site site) {
+// The dims in front of all weights: layers, or rounds and layers of each.
+Dims leading_dims(const PipelineOptions& options, const PathLeaves& weights, Site site) {
   const bool circular = options.kind == PipelineKind::circular;
-  Stack stack{{options.kind, options.stages, 1, 1}, 1};
   if (weights.empty()) user_error(site, "pipeline: there are no weights to take layers from");
-  if (x.empty()) user_error(site, "pipeline: x has no tensors");
   if (options.stages < 1)
     user_error(site, "pipeline: stages is {}; it must be at least 1", options.stages);
   const size_t leading = circular ? 2 : 1;
@@ -67,6 +61,11 @@ Stack stack_of(const PipelineOptions& options, const gspmd::detail::PathLeaves& 
                "pipeline: {} stages do not divide the {} layers{}; choose a divisor, or equal "
                "parts by partition_stages()",
                options.stages, first.back(), circular ? " of a round" : "");
+  return first;
+}
+
+int64_t microbatches_of(const PathLeaves& x, Site site) {
+  if (x.empty()) user_error(site, "pipeline: x has no tensors");
   for (const auto& [path, leaf] : x) {
     const Dims& dims = leaf.dims(site);
     const int64_t wanted = x.front().second.rank(site) < 1 ? -1 : x.front().second.dim(0, site);
@@ -76,10 +75,14 @@ Stack stack_of(const PipelineOptions& options, const gspmd::detail::PathLeaves& 
                  "of micro-batches",
                  path.empty() ? "" : ".", path, to_string(leaf.shape(site)));
   }
-  stack.sizes.microbatches = x.front().second.dim(0, site);
-  stack.sizes.rounds = circular ? first.front() : 1;
-  stack.layers_of_block = first.back() / options.stages;
-  return stack;
+  return x.front().second.dim(0, site);
+}
+
+PipelineSizes sizes_of(const PipelineOptions& options, const PathLeaves& weights,
+                       const PathLeaves& x, Site site) {
+  const Dims leading = leading_dims(options, weights, site);
+  return {options.kind, options.stages, microbatches_of(x, site),
+          options.kind == PipelineKind::circular ? leading.front() : 1};
 }
 
 // [n] -> [n,1,1,...] of a rank.
@@ -91,13 +94,11 @@ Tensor to_rank(const Tensor& x, int64_t rank) {
 
 }  // namespace
 
-PipelineParts::PipelineParts(const PipelineOptions& options,
-                             const gspmd::detail::PathLeaves& weights,
-                             const gspmd::detail::PathLeaves& x, Site site)
-    : options_(options),
-      schedule_(stack_of(options, weights, x, site).sizes, site),
-      layers_of_block_(stack_of(options, weights, x, site).layers_of_block),
-      site_(site) {}
+PipelineParts::PipelineParts(const PipelineOptions& options, const PathLeaves& weights,
+                             const PathLeaves& x, Site site)
+    : options_(options), schedule_(sizes_of(options, weights, x, site), site) {
+  layers_of_block_ = leading_dims(options, weights, site).back() / options.stages;
+}
 
 Tensor PipelineParts::split(const Tensor& x, int64_t before) const {
   if (options_.mesh_axis.empty()) return x;
@@ -147,20 +148,13 @@ std::vector<Tensor> PipelineParts::places(const Tensor& iteration) const {
   return {layer, turn - round * sizes.microbatches, round};
 }
 
-// x, without the dim `axis`, in a row of it; the others are zero, or poison.
-Tensor PipelineParts::in_row(const Tensor& x, int64_t rank, int64_t axis, int64_t row) const {
-  Dims dims = x.dims();
-  dims[size_t(axis)] = options_.stages;
-  Dims row_dims(size_t(rank), 1);
-  row_dims[size_t(axis)] = options_.stages;
-  const Tensor here = equal(reshape(arange(options_.stages), row_dims), row);
-  return where(here, broadcast_to(x, dims), zeros(Shape(x.dtype(), dims)));
-}
-
 Tensor PipelineParts::entering(const Tensor& x) const {
-  Tensor rows = in_row(expand_dims(x, 1), x.rank() + 1, 1, 0);
+  Dims dims = x.dims();
+  dims.insert(dims.begin() + 1, options_.stages);
+  Tensor rows = where(in_row(0, int64_t(dims.size())), broadcast_to(expand_dims(x, 1), dims),
+                      zeros(Shape(x.dtype(), dims)));
   if (!is_circular()) {
-    std::vector<PaddingDim> padding(rows.dims().size());
+    std::vector<PaddingDim> padding(dims.size());
     padding[0].high = options_.stages - 1;
     rows = pad(rows, padding);
   }
@@ -208,26 +202,28 @@ Tensor PipelineParts::next_input(const Tensor& ring, const Tensor& iteration) co
 
 Tensor PipelineParts::put_back(const Tensor& ring, const Tensor& rotated,
                                const Tensor& iteration) const {
-  const int64_t stages = options_.stages;
-  // Before the last stage has computed anything, the place is that of an input still to come.
-  const Tensor turn = iteration - (stages - 1);
-  const Tensor there = next_input(ring, maximum(turn, 0));
-  const Tensor update = where(turn >= 0, rotated, there);
+  // Before the last stage has computed anything the place is that of micro-batch 0, whose input
+  // stage 0 has just taken.
+  const Tensor turn = maximum(iteration - (options_.stages - 1), 0);
   std::vector<Operand> starts(ring.dims().size(), Operand(zeros(Shape(DType::s32, {}))));
-  starts[0] = microbatch_of(maximum(turn, 0));
-  return split(dynamic_update_slice(ring, expand_dims(update, 0), starts), 1);
+  starts[0] = microbatch_of(turn);
+  return split(dynamic_update_slice(ring, expand_dims(rotated, 0), starts), 1);
 }
 
 Tensor PipelineParts::leaving(const Tensor& y) const {
   const int64_t last = options_.stages - 1;
-  Tensor rows = y;
-  if (!is_circular()) rows = slice_dim(y, 0, last, y.dim(0));
-  Dims row_dims(rows.dims().size(), 1);
-  row_dims[1] = options_.stages;
+  const Tensor rows = is_circular() ? y : slice_dim(y, 0, last, y.dim(0));
   // A sum over the stages and no slice: what one device has, all need, and their cotangents go to
   // that one only.
-  const Tensor here = equal(reshape(arange(options_.stages), row_dims), is_circular() ? 0 : last);
-  return sum(where(here, rows, zeros_like(rows)), {.axes = 1});
+  return sum(where(in_row(is_circular() ? 0 : last, rows.rank()), rows, zeros_like(rows)),
+             {.axes = 1});
+}
+
+// pred[1,l,1,...] of a rank.
+Tensor PipelineParts::in_row(int64_t row, int64_t rank) const {
+  Dims dims(size_t(rank), 1);
+  dims.at(1) = options_.stages;
+  return equal(reshape(arange(options_.stages), dims), row);
 }
 
 }  // namespace detail

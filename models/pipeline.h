@@ -94,13 +94,12 @@ class PipelineParts {
   Tensor split(const Tensor& x, int64_t before = 0) const;
 
  private:
-  Tensor in_row(const Tensor& x, int64_t rank, int64_t axis, int64_t row) const;
+  Tensor in_row(int64_t row, int64_t rank) const;
   Tensor microbatch_of(const Tensor& turn) const;
 
   PipelineOptions options_;
   PipelineSchedule schedule_;
   int64_t layers_of_block_ = 1;
-  Site site_;
 };
 
 template <class Layer, class Weights, class X>
