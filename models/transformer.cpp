@@ -104,6 +104,10 @@ Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x, Cached* c
   return x + feed_forward(params, normalize(x, params.ffn_norm, params.ffn_norm_bias));
 }
 
+Tensor Transformer::block(const BlockParams<Tensor>& params, Tensor x) const {
+  return block(params, x, nullptr);
+}
+
 Tensor Transformer::all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const {
   const auto one = [this](const BlockParams<Tensor>& params, const Tensor& t) {
     return config_.remat ? checkpoint([this](const BlockParams<Tensor>& p, const Tensor& y) {
@@ -165,8 +169,16 @@ Tensor Transformer::scores(const TransformerParams<Tensor>& params, Tensor embed
   return einsum("bsm,vm->bsv", x, head);
 }
 
-Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor tokens) const {
-  const Tensor embedding = split_table(params.embedding);
+Tensor Transformer::scores(const TransformerParams<Tensor>& params, Tensor x) const {
+  return scores(params, params.head ? Tensor() : split_table(params.embedding), x);
+}
+
+Tensor Transformer::embed(const TransformerParams<Tensor>& params, Tensor tokens) const {
+  return embed(params, split_table(params.embedding), tokens);
+}
+
+Tensor Transformer::embed(const TransformerParams<Tensor>& params, Tensor embedding,
+                          Tensor tokens) const {
   Tensor x = take(embedding, split(tokens, {layout_.batch, {}}));
   if (params.positions) {
     const int64_t length = tokens.dim(1);
@@ -179,6 +191,12 @@ Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor token
     const Tensor positions = split(*params.positions, {{}, layout_.norm});
     x = x + (length < config_.seq ? slice_dim(positions, 0, 0, length) : positions);
   }
+  return x;
+}
+
+Tensor Transformer::logits(const TransformerParams<Tensor>& params, Tensor tokens) const {
+  const Tensor embedding = split_table(params.embedding);
+  const Tensor x = embed(params, embedding, tokens);
   return scores(params, embedding, all_blocks(params.blocks, x));
 }
 
@@ -198,7 +216,10 @@ std::pair<Tensor, KeyValueCache<Tensor>> Transformer::next_logits(
 
 Tensor Transformer::loss(const TransformerParams<Tensor>& params, Tensor tokens,
                          Tensor labels) const {
-  Tensor scores = logits(params, tokens);
+  return loss_of(logits(params, tokens), labels);
+}
+
+Tensor Transformer::loss_of(Tensor scores, Tensor labels) const {
   // Logarithms of sums over a vocabulary need more than 16 bits.
   if (dtype_size(scores.dtype()) < 4) scores = convert(scores, DType::f32);
   if (config_.form == Form::exact) {

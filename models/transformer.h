@@ -105,13 +105,20 @@ class Transformer {
   // labels b,s,v in {-1,0,1}.
   Tensor loss(const TransformerParams<Tensor>& params, Tensor tokens, Tensor labels) const;
 
+  // --- The parts of logits() and loss(): what the blocks begin with, b,s,m; a block on it; the
+  // logits of what the last one gives; the loss of logits
+  Tensor embed(const TransformerParams<Tensor>& params, Tensor tokens) const;
+  Tensor block(const BlockParams<Tensor>& params, Tensor x) const;
+  Tensor scores(const TransformerParams<Tensor>& params, Tensor x) const;
+  Tensor loss_of(Tensor scores, Tensor labels) const;
+
  private:
   // A block's part of the cache while one position is read.
   struct Cached {
     KeyValues<Tensor> kept;
     Tensor position;
   };
-  Tensor block(const BlockParams<Tensor>& params, Tensor x, Cached* cached = nullptr) const;
+  Tensor block(const BlockParams<Tensor>& params, Tensor x, Cached* cached) const;
   Tensor all_blocks(const std::vector<BlockParams<Tensor>>& blocks, Tensor x) const;
   std::pair<Tensor, KeyValueCache<Tensor>> all_blocks(
       const std::vector<BlockParams<Tensor>>& blocks, Tensor x, const KeyValueCache<Tensor>& cache,
@@ -122,6 +129,7 @@ class Transformer {
   Tensor feed_forward(const BlockParams<Tensor>& params, Tensor x) const;
   Tensor split_table(Tensor table) const;
   Tensor scores(const TransformerParams<Tensor>& params, Tensor embedding, Tensor x) const;
+  Tensor embed(const TransformerParams<Tensor>& params, Tensor embedding, Tensor tokens) const;
   Tensor normalize(Tensor x, const std::optional<Tensor>& scale,
                    const std::optional<Tensor>& bias) const;
   Tensor split(Tensor x, const std::vector<AxisList>& dims) const;
