@@ -219,6 +219,23 @@ Tensor PipelineParts::leaving(const Tensor& y) const {
              {.axes = 1});
 }
 
+Tensor PipelineParts::summed(const Tensor& y) const {
+  const PipelineSizes& sizes = schedule_.sizes();
+  const Tensor steps = expand_dims(iterations(), 1);
+  const Tensor here = valid(steps), round = places(steps)[2];  // t,l
+  Dims front(size_t(y.rank()), 1);
+  front[0] = y.dim(0);
+  front[1] = sizes.stages;
+  Dims dims(y.dims().begin() + 2, y.dims().end());
+  dims[0] *= sizes.stages;
+  std::vector<Tensor> rounds;
+  for (int64_t r = 0; r < sizes.rounds; ++r) {
+    const Tensor counts = reshape(logical_and(here, equal(round, r)), front);
+    rounds.push_back(reshape(sum(where(counts, y, zeros_like(y)), {.axes = 0}), dims));
+  }
+  return is_circular() ? stack(rounds) : rounds.front();
+}
+
 // pred[1,l,1,...] of a rank.
 Tensor PipelineParts::in_row(int64_t row, int64_t rank) const {
   Dims dims(size_t(rank), 1);

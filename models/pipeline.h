@@ -90,6 +90,9 @@ class PipelineParts {
   // t,l,... (gpipe) or m,l,... (circular) -> m,...
   Tensor leaving(const Tensor& y) const;
 
+  // t,l,k,... of every slot -> sums over the micro-batches: (l k),... or r,(l k),...
+  Tensor summed(const Tensor& y) const;
+
   // l,...: split over the stages; what follows is left to completion. `before`: dims in front.
   Tensor split(const Tensor& x, int64_t before = 0) const;
 
@@ -103,96 +106,142 @@ class PipelineParts {
 };
 
 template <class Layer, class Weights, class X>
-X call_layer(Layer& layer, const Weights& weights, const X& x, const PipelinePlace<Tensor>& place) {
+auto call_layer(Layer& layer, const Weights& weights, const X& x,
+                const PipelinePlace<Tensor>& place) {
   if constexpr (std::is_invocable_v<Layer&, const Weights&, const X&, const PipelinePlace<Tensor>&>)
     return layer(weights, x, place);
   else
     return layer(weights, x);
 }
 
-// The layers of a block one after the other; weights k,... A loop would be made again as a whole
-// for its gradient inside of the loop over iterations.
-template <class Layer, class Weights, class X>
-X run_block(Layer& layer, const PipelineParts& parts, const Weights& weights, X x,
-            const PipelinePlace<Tensor>& first) {
-  const int64_t layers = parts.layers_of_block();
-  if (layers == 1 || !parts.options().remat) {
-    for (int64_t i = 0; i < layers; ++i) {
-      const Weights one = map_leaves([&](const Tensor& leaf) { return leaf(i); }, weights);
-      x = call_layer(layer, one, x, PipelinePlace<Tensor>{first.layer + i, first.microbatch});
-    }
-    return x;
-  }
-  const auto step = [&](const X& carry, const std::pair<Weights, Tensor>& in) {
-    const PipelinePlace<Tensor> place{first.layer + in.second, first.microbatch};
-    return std::pair{call_layer(layer, in.first, carry, place), Nothing{}};
-  };
-  return scan(step, x, std::pair{weights, arange(layers)}).first;
+// {leaf 0 of all trees, stacked, ...}
+template <class Tree>
+Tree stack_trees(const std::vector<Tree>& trees) {
+  size_t leaf = 0;
+  return map_tree(trees.at(0), [&](const std::string&, const Tensor&) {
+    std::vector<Tensor> parts;
+    for (const Tree& tree : trees) parts.push_back(gspmd::detail::tensors_of(tree).at(leaf));
+    ++leaf;
+    return stack(parts);
+  });
 }
 
-// `stages`(weights, x, places): all stages at once; weights as by_stage(), x l,...
+// The layers of a block one after the other; weights k,... `layer` returns {next x, what is summed
+// up}, and so does this, with k in front of the latter. A loop would be made again as a whole for
+// its gradient inside of the loop over iterations.
+template <class Layer, class Weights, class X>
+auto run_block(Layer& layer, const PipelineParts& parts, const Weights& weights, X x,
+               const PipelinePlace<Tensor>& first) {
+  using Sums = typename std::invoke_result_t<Layer&, const Weights&, const X&,
+                                             const PipelinePlace<Tensor>&>::second_type;
+  const int64_t layers = parts.layers_of_block();
+  if (layers == 1 || !parts.options().remat) {
+    std::vector<Sums> each;
+    for (int64_t i = 0; i < layers; ++i) {
+      const Weights one = map_leaves([&](const Tensor& leaf) { return leaf(i); }, weights);
+      auto [next, sums] = layer(one, x, PipelinePlace<Tensor>{first.layer + i, first.microbatch});
+      x = std::move(next);
+      each.push_back(std::move(sums));
+    }
+    return std::pair<X, Sums>{x, stack_trees(each)};
+  }
+  const auto step = [&](const X& carry, const std::pair<Weights, Tensor>& in) {
+    return layer(in.first, carry, PipelinePlace<Tensor>{first.layer + in.second, first.microbatch});
+  };
+  const std::pair<X, Sums> done = scan(step, x, std::pair{weights, arange(layers)});
+  return done;
+}
+
+using Active = std::optional<Tensor>;
+
+// One iteration: from what arrives at the stages to {what they pass on, what is summed up}.
 template <class Stages, class Weights, class X>
-X run_pipeline(const PipelineParts& parts, Stages stages, const Weights& weights, const X& x) {
-  using Active = std::optional<Tensor>;
-  const Weights split_weights =
-      map_leaves([&](const Tensor& w) { return parts.by_stage(w); }, weights);
-  const auto all_stages = [&](const Weights& w, const X& in, const std::vector<Tensor>& places) {
+auto run_stages(const PipelineParts& parts, Stages& stages, const Weights& weights,
+                const X& arriving, const Tensor& iteration, const Active& active) {
+  const Tensor valid = parts.valid(iteration);
+  const auto guard = [&](double fill) {
+    return [&, fill](const Tensor& leaf) {
+      return parts.split(parts.guarded(parts.poisoned(leaf, active), valid, fill));
+    };
+  };
+  const auto all = [&](const Weights& w, const X& in, const std::vector<Tensor>& places) {
     return stages(w, in, places);
   };
-  // From what arrives at the stages to what they pass on.
-  const auto run = [&](const X& arriving, const Tensor& iteration, const Active& active) {
-    const Tensor valid = parts.valid(iteration);
-    const X in = map_leaves(
-        [&](const Tensor& leaf) {
-          return parts.split(
-              parts.guarded(parts.poisoned(leaf, active), valid, parts.options().idle));
-        },
-        arriving);
-    const std::vector<Tensor> places = parts.places(iteration);
-    const X out = parts.options().remat ? checkpoint(all_stages)(split_weights, in, places)
-                                        : all_stages(split_weights, in, places);
-    return map_leaves(
-        [&](const Tensor& leaf) {
-          return parts.split(parts.guarded(parts.poisoned(leaf, active), valid, 0));
-        },
-        out);
-  };
-  const X entering = map_leaves([&](const Tensor& leaf) { return parts.entering(leaf); }, x);
-  const X blank = map_leaves([&](const Tensor& leaf) { return parts.blank(leaf); }, x);
-  const auto leaving = [&](const Tensor& leaf) { return parts.leaving(leaf); };
+  const X in = map_leaves(guard(parts.options().idle), arriving);
+  const std::vector<Tensor> places = parts.places(iteration);
+  const auto out =
+      parts.options().remat ? checkpoint(all)(weights, in, places) : all(weights, in, places);
+  return std::pair{
+      map_leaves(guard(0), out.first),
+      map_leaves([&](const Tensor& leaf) { return parts.poisoned(leaf, active); }, out.second)};
+}
 
-  if (!parts.is_circular()) {
-    const auto step = [&](const X& buffer, const std::tuple<X, Tensor, Active>& in) {
-      const auto& [input, iteration, active] = in;
-      const X arriving = map_leaves(
-          [&](const Tensor& b, const Tensor& i) { return parts.shifted(b, i); }, buffer, input);
-      const X out = run(arriving, iteration, active);
-      return std::pair{out, out};
-    };
-    const X all =
-        scan(step, blank, std::tuple{entering, parts.iterations(), parts.active()}).second;
-    return map_leaves(leaving, all);
-  }
-  // The ring holds what each micro-batch comes to stage 0 with: at first the input, then the
-  // results of its rounds.
+template <class Stages, class Weights, class X>
+auto run_gpipe(const PipelineParts& parts, Stages& stages, const Weights& weights,
+               const X& entering, const X& blank) {
+  const auto step = [&](const X& buffer, const std::tuple<X, Tensor, Active>& in) {
+    const auto& [input, iteration, active] = in;
+    const X arriving = map_leaves(
+        [&](const Tensor& b, const Tensor& i) { return parts.shifted(b, i); }, buffer, input);
+    const auto out = run_stages(parts, stages, weights, arriving, iteration, active);
+    return std::pair{out.first, out};
+  };
+  return scan(step, blank, std::tuple{entering, parts.iterations(), parts.active()}).second;
+}
+
+// The ring holds what each micro-batch comes to stage 0 with: at first the input, then the results
+// of its rounds.
+template <class Stages, class Weights, class X>
+auto run_circular(const PipelineParts& parts, Stages& stages, const Weights& weights,
+                  const X& entering, const X& blank) {
   const auto step = [&](const std::pair<X, X>& carry, const std::pair<Tensor, Active>& in) {
     const Tensor iteration = in.first;
-    const auto& [buffer, ring] = carry;
     const X arriving = map_leaves(
         [&](const Tensor& b, const Tensor& r) {
           return parts.with_first(b, parts.next_input(r, iteration));
         },
-        buffer, ring);
-    const X rotated = map_leaves([&](const Tensor& leaf) { return parts.rotated(leaf); },
-                                 run(arriving, iteration, in.second));
-    const X filled = map_leaves(
-        [&](const Tensor& r, const Tensor& b) { return parts.put_back(r, b, iteration); }, ring,
-        rotated);
-    return std::pair{std::pair{rotated, filled}, Nothing{}};
+        carry.first, carry.second);
+    const auto out = run_stages(parts, stages, weights, arriving, iteration, in.second);
+    const X rotated =
+        map_leaves([&](const Tensor& leaf) { return parts.rotated(leaf); }, out.first);
+    const X ring = map_leaves(
+        [&](const Tensor& r, const Tensor& b) { return parts.put_back(r, b, iteration); },
+        carry.second, rotated);
+    return std::pair{std::pair{rotated, ring}, out.second};
   };
-  const auto last =
-      scan(step, std::pair{blank, entering}, std::pair{parts.iterations(), parts.active()}).first;
-  return map_leaves(leaving, last.second);
+  const auto done =
+      scan(step, std::pair{blank, entering}, std::pair{parts.iterations(), parts.active()});
+  return std::pair{done.first.second, done.second};
+}
+
+// `stages`(weights, x, places): all stages at once, {next x, what is summed up}; weights as
+// by_stage(), x l,... {x behind the layers, sums over the micro-batches with the weights' dims in
+// front}.
+template <class Stages, class Weights, class X>
+auto run_pipeline(const PipelineParts& parts, Stages stages, const Weights& weights, const X& x) {
+  const Weights by_stage = map_leaves([&](const Tensor& w) { return parts.by_stage(w); }, weights);
+  const X entering = map_leaves([&](const Tensor& leaf) { return parts.entering(leaf); }, x);
+  const X blank = map_leaves([&](const Tensor& leaf) { return parts.blank(leaf); }, x);
+  const auto done = parts.is_circular() ? run_circular(parts, stages, by_stage, entering, blank)
+                                        : run_gpipe(parts, stages, by_stage, entering, blank);
+  return std::pair{map_leaves([&](const Tensor& leaf) { return parts.leaving(leaf); }, done.first),
+                   map_leaves([&](const Tensor& leaf) { return parts.summed(leaf); }, done.second)};
+}
+
+// All stages at once from a layer for one.
+template <class Layer, class Weights, class X>
+auto run_vectorized(Layer layer, const Weights& weights, const X& x, const PipelineOptions& options,
+                    Site site) {
+  const PipelineParts parts(options, flatten(weights), flatten(x), site);
+  const auto stage = [&](const Weights& all, const X& in, const std::vector<Tensor>& places) {
+    const Weights block =
+        map_leaves([&](const Tensor& w) { return parts.of_round(w, places[2]); }, all);
+    return run_block(layer, parts, block, in, PipelinePlace<Tensor>{places[0], places[1]});
+  };
+  VmapOptions by_stage;
+  by_stage.in_axes = {parts.stage_axis_of_weights(), 0, 0};
+  by_stage.mesh_axis = options.mesh_axis;
+  return run_pipeline(parts, vmap(stage, by_stage, site), weights, x);
 }
 
 }  // namespace detail
@@ -209,16 +258,22 @@ X run_pipeline(const PipelineParts& parts, Stages stages, const Weights& weights
 template <class Layer, class Weights, class X>
 X pipeline(Layer layer, const Weights& weights, const X& x, const PipelineOptions& options,
            Site site = Site::here()) {
-  const detail::PipelineParts parts(options, flatten(weights), flatten(x), site);
-  const auto stage = [&](const Weights& all, const X& in, const std::vector<Tensor>& places) {
-    const Weights block =
-        map_leaves([&](const Tensor& w) { return parts.of_round(w, places[2]); }, all);
-    return detail::run_block(layer, parts, block, in, PipelinePlace<Tensor>{places[0], places[1]});
+  const auto without_sums = [&](const Weights& w, const X& in, const PipelinePlace<Tensor>& place) {
+    return std::pair{detail::call_layer(layer, w, in, place), Nothing{}};
   };
-  VmapOptions by_stage;
-  by_stage.in_axes = {parts.stage_axis_of_weights(), 0, 0};
-  by_stage.mesh_axis = options.mesh_axis;
-  return detail::run_pipeline(parts, vmap(stage, by_stage, site), weights, x);
+  return detail::run_vectorized(without_sums, weights, x, options, site).first;
+}
+
+// As pipeline(), of a layer that returns {next x, a tree of tensors}: what it says of its
+// micro-batch, as the statistics of a batch norm or an auxiliary loss. Returns {y, the sums over
+// the micro-batches by layer}, [layers, ...] or [rounds, layers / rounds, ...] like the weights.
+template <class Layer, class Weights, class X>
+auto pipeline_with_sums(Layer layer, const Weights& weights, const X& x,
+                        const PipelineOptions& options, Site site = Site::here()) {
+  const auto with_place = [&](const Weights& w, const X& in, const PipelinePlace<Tensor>& place) {
+    return detail::call_layer(layer, w, in, place);
+  };
+  return detail::run_vectorized(with_place, weights, x, options, site);
 }
 
 // As pipeline(), of a layer that is written for all stages at once: weights and x have the stages,
@@ -226,6 +281,9 @@ X pipeline(Layer layer, const Weights& weights, const X& x, const PipelineOption
 template <class Layer, class Weights, class X>
 X pipeline_of_stages(Layer layer, const Weights& weights, const X& x,
                      const PipelineOptions& options, Site site = Site::here()) {
+  const auto without_sums = [&](const Weights& w, const X& in, const PipelinePlace<Tensor>& place) {
+    return std::pair{detail::call_layer(layer, w, in, place), Nothing{}};
+  };
   const detail::PipelineParts parts(options, flatten(weights), flatten(x), site);
   const auto stages = [&](const Weights& all, const X& in, const std::vector<Tensor>& places) {
     VmapOptions axes;
@@ -236,9 +294,10 @@ X pipeline_of_stages(Layer layer, const Weights& weights, const X& x,
     };
     const Weights block =
         map_leaves([&](const Tensor& w) { return vmap(pick, axes)(w, places[2]); }, all);
-    return detail::run_block(layer, parts, block, in, PipelinePlace<Tensor>{places[0], places[1]});
+    return detail::run_block(without_sums, parts, block, in,
+                             PipelinePlace<Tensor>{places[0], places[1]});
   };
-  return detail::run_pipeline(parts, stages, weights, x);
+  return detail::run_pipeline(parts, stages, weights, x).first;
 }
 
 }  // namespace gspmd::models

@@ -234,4 +234,50 @@ TEST_CASE("pipeline: trees of tensors pass the stages, integers among them", "[p
   }
 }
 
+TEST_CASE("pipeline: what layers say of their micro-batches is summed up by layer, poison left out",
+          "[pipeline]") {
+  const StackSizes sizes{8, 4, 3, 6, 10};
+  const auto weights = stack_weights(sizes, false, DType::f64);
+  const Array x = stack_input(sizes, false, DType::f64);
+  const auto telling = [](const Weights& p, const Tensor& t) {
+    const Tensor y = layer(p, t);
+    return std::pair{y, sum(square(y), {.axes = 0})};
+  };
+  // Gradients through the sums too.
+  const auto plain = [&](Weights w, Tensor in) {
+    const auto loss = [&](const Weights& p) {
+      std::vector<Tensor> said;
+      Tensor t = in;
+      for (int64_t i = 0; i < sizes.layers; ++i) {
+        t = layer(map_leaves([&](const Tensor& leaf) { return leaf(i); }, p), t);
+        said.push_back(sum(square(t), {.axes = {0, 1}}));
+      }
+      const Tensor sums = stack(said);
+      return std::pair{sum(t) + sum(sin(sums)), sums};
+    };
+    return value_and_grad(loss)(w);
+  };
+  const auto expected = gspmd::detail::argument_leaves(compile(plain, {}, weights, x)(weights, x));
+  for (const PipelineKind kind : kKinds)
+    for (const bool remat : {false, true}) {
+      PipelineOptions options;
+      options.kind = kind;
+      options.stages = 2;
+      options.remat = remat;
+      options.poison = std::numeric_limits<double>::quiet_NaN();
+      const auto fn = [&](Weights w, Tensor in) {
+        const auto loss = [&](const Weights& p) {
+          const bool rounds = kind == PipelineKind::circular;
+          const auto [y, said] =
+              pipeline_with_sums(telling, rounds ? in_rounds(p, 2) : p, in, options);
+          const Tensor sums = reshape(said, {sizes.layers, sizes.model});
+          return std::pair{sum(y) + sum(sin(sums)), sums};
+        };
+        return value_and_grad(loss)(w);
+      };
+      const auto got = gspmd::detail::argument_leaves(compile(fn, {}, weights, x)(weights, x));
+      CHECK(expect_close(got, expected, {1e-11, 1e-11}));
+    }
+}
+
 }  // namespace gspmd::models
