@@ -1,95 +1,45 @@
 #include "models/pipelined_transformer.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
 namespace gspmd::models {
 namespace {
-
-bool has_axis(const Mesh& mesh, const std::string& axis) {
-  return std::any_of(mesh.axes().begin(), mesh.axes().end(),
-                     [&](const MeshAxis& a) { return a.name == axis; });
-}
 
 TransformerConfig with_scan(TransformerConfig config) {
   config.scan = true;
   return config;
 }
 
-// `rounds` filled in.
-TransformerPipeline checked(TransformerPipeline pipeline, const TransformerConfig& config,
-                            const Mesh& mesh) {
-  check(config);
-  if (!pipeline.mesh_axis.empty() && !has_axis(mesh, pipeline.mesh_axis))
-    user_error("pipeline: the mesh {} has no axis \"{}\" for the stages; name one, or none",
-               to_string(mesh), pipeline.mesh_axis);
-  const bool circular = pipeline.kind == PipelineKind::circular;
-  if (pipeline.stages < 1)
-    user_error("pipeline: stages is {}; it must be at least 1", pipeline.stages);
-  if (pipeline.rounds == 0)
-    pipeline.rounds = circular ? std::max<int64_t>(config.layers / pipeline.stages, 1) : 1;
-  PipelineSchedule({pipeline.kind, pipeline.stages, pipeline.microbatches, pipeline.rounds});
-  if (config.layers % (pipeline.stages * pipeline.rounds) != 0)
-    user_error(
-        "pipeline: {} stages{} do not divide the {} layers; choose a divisor", pipeline.stages,
-        circular ? fmt::format(" of {} blocks", pipeline.rounds) : std::string(), config.layers);
-  return pipeline;
-}
-
 const Dims& leaf_dims(const Shape& shape) { return shape.dims; }
 const Dims& leaf_dims(const Array& array) { return array.dims(); }
 
-// The block leaves' dims l,... as r,l/r,...
+// The block leaves with the dims that a pipeline wants.
 template <class Leaf, class F>
-void in_rounds(TransformerParams<Leaf>& params, const TransformerPipeline& pipeline, F reshaped) {
-  if (pipeline.kind != PipelineKind::circular) return;
+void stack_blocks(TransformerParams<Leaf>& params, const PipelineConfig& pipeline, F reshaped) {
   for_each_leaf(params.blocks, [&](const std::string&, Leaf& leaf) {
-    Dims dims = leaf_dims(leaf);
-    dims[0] /= pipeline.rounds;
-    dims.insert(dims.begin(), pipeline.rounds);
-    leaf = reshaped(leaf, dims);
+    leaf = reshaped(leaf, stacked_dims(pipeline, leaf_dims(leaf)));
   });
-}
-
-Array with_dims(const Array& array, Dims dims) {
-  Array result(Shape(array.dtype(), std::move(dims)));
-  std::memcpy(result.bytes().data(), array.bytes().data(), array.bytes().size());
-  return result;
 }
 
 }  // namespace
 
-Layout pipeline_layout(std::string_view recipe, const Mesh& mesh, const std::string& mesh_axis) {
-  std::vector<MeshAxis> others;
-  for (const MeshAxis& axis : mesh.axes())
-    if (axis.name != mesh_axis) others.push_back(axis);
-  return layout_of_recipe(recipe, Mesh(others));
-}
-
 PipelinedTransformerModel::PipelinedTransformerModel(const TransformerConfig& config,
-                                                     const TransformerPipeline& pipeline,
+                                                     const PipelineConfig& pipeline,
                                                      const Mesh& mesh, const Layout& layout)
     : transformer_(with_scan(config), mesh, layout),
-      pipeline_(checked(pipeline, config, mesh)),
+      pipeline_(checked(pipeline, config.layers, mesh)),
       mesh_(mesh) {}
 
-PipelineSchedule PipelinedTransformerModel::schedule() const {
-  return PipelineSchedule(
-      {pipeline_.kind, pipeline_.stages, pipeline_.microbatches, pipeline_.rounds});
-}
+PipelineSchedule PipelinedTransformerModel::schedule() const { return schedule_of(pipeline_); }
 
 Leaves<Shape> PipelinedTransformerModel::parameter_shapes() const {
   auto shapes = models::parameter_shapes(config());
-  in_rounds(shapes, pipeline_,
-            [](const Shape& shape, Dims dims) { return Shape(shape.dtype, std::move(dims)); });
+  stack_blocks(shapes, pipeline_,
+               [](const Shape& shape, Dims dims) { return Shape(shape.dtype, std::move(dims)); });
   return flatten(shapes);
 }
 
 Leaves<Array> PipelinedTransformerModel::initial_parameters(uint32_t seed) const {
   auto params = models::initial_parameters(config(), seed);
-  in_rounds(params, pipeline_, with_dims);
+  stack_blocks(params, pipeline_, with_dims);
   return flatten(params);
 }
 
@@ -112,19 +62,12 @@ Tensor PipelinedTransformerModel::run_blocks(const TransformerParams<Tensor>& pa
                                              const Tensor& tokens) const {
   const auto embed = [&](const Tensor& part) { return transformer_.embed(params, part); };
   const Tensor x = vmap(embed)(to_microbatches(tokens, pipeline_.microbatches));
-  PipelineOptions options;
-  options.kind = pipeline_.kind;
-  options.stages = pipeline_.stages;
-  options.mesh = mesh_;
-  options.mesh_axis = pipeline_.mesh_axis;
-  options.remat = pipeline_.remat;
   const NameScope scope("layers");
   const auto block = [this](const BlockParams<Tensor>& p, const Tensor& y) {
     return transformer_.block(p, y);
   };
-  const Tensor y = pipeline(block, params.blocks.at(0), x, options);
-  if (pipeline_.mesh_axis.empty()) return y;
-  return mesh_split(y, mesh_, {pipeline_.mesh_axis, open_dim, open_dim, open_dim});
+  const Tensor y = pipeline(block, params.blocks.at(0), x, options_of(pipeline_, mesh_));
+  return split_microbatches(y, pipeline_, mesh_);
 }
 
 VmapOptions PipelinedTransformerModel::over_microbatches() const {

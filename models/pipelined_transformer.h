@@ -1,25 +1,9 @@
 #pragma once
 
-#include <string_view>
-
-#include "models/pipeline.h"
+#include "models/pipeline_config.h"
 #include "models/transformer_model.h"
 
 namespace gspmd::models {
-
-// How the blocks of a Transformer are made a pipeline.
-struct TransformerPipeline {
-  PipelineKind kind = PipelineKind::gpipe;
-  int64_t stages = 1;
-  int64_t microbatches = 1;  // divides the batch
-  // Of circular: blocks of layers that each stage has. 0: as many as it has layers.
-  int64_t rounds = 0;
-  std::string mesh_axis = {};  // splits the stages; empty: they are not split
-  bool remat = true;           // as PipelineOptions::remat
-};
-
-// A recipe's layout over the mesh's axes but that of the stages.
-Layout pipeline_layout(std::string_view recipe, const Mesh& mesh, const std::string& mesh_axis);
 
 // A Transformer whose blocks are a pipeline; embedding and head are not part of a stage. Batches
 // and evaluation are TransformerModel's; parameters are those of its scan form (l blocks in front
@@ -29,7 +13,7 @@ class PipelinedTransformerModel : public Model {
  public:
   // `layout` names no axis of the stages. UserError: as Transformer's, stages (times rounds) that
   // do not divide the layers, an axis that the mesh lacks, and as PipelineSchedule.
-  PipelinedTransformerModel(const TransformerConfig& config, const TransformerPipeline& pipeline,
+  PipelinedTransformerModel(const TransformerConfig& config, const PipelineConfig& pipeline,
                             const Mesh& mesh, const Layout& layout);
 
   // With scan: that of plain_params().
@@ -53,7 +37,7 @@ class PipelinedTransformerModel : public Model {
   VmapOptions over_microbatches() const;
 
   Transformer transformer_;
-  TransformerPipeline pipeline_;
+  PipelineConfig pipeline_;
   Mesh mesh_;
 };
 

@@ -63,8 +63,8 @@ double largest_difference(const std::vector<std::vector<double>>& a,
   return largest;
 }
 
-TransformerPipeline pipeline_of(PipelineKind kind, int64_t stages, const Mesh& mesh) {
-  TransformerPipeline pipeline;
+PipelineConfig pipeline_of(PipelineKind kind, int64_t stages, const Mesh& mesh) {
+  PipelineConfig pipeline;
   pipeline.kind = kind;
   pipeline.stages = stages;
   pipeline.microbatches = 8;
@@ -73,7 +73,7 @@ TransformerPipeline pipeline_of(PipelineKind kind, int64_t stages, const Mesh& m
 }
 
 std::shared_ptr<const PipelinedTransformerModel> pipelined(const TransformerConfig& config,
-                                                           const TransformerPipeline& pipeline,
+                                                           const PipelineConfig& pipeline,
                                                            const Mesh& mesh,
                                                            const std::string& recipe) {
   const Layout layout =
@@ -178,7 +178,7 @@ TEST_CASE("pipelined transformer: inside of the loop only boundaries cross betwe
 
 TEST_CASE("pipelined transformer: what does not fit is told", "[pipeline][errors]") {
   const TransformerConfig config = small_config(Form::standard);
-  const auto error_of = [&](TransformerPipeline pipeline, const Mesh& mesh) {
+  const auto error_of = [&](PipelineConfig pipeline, const Mesh& mesh) {
     try {
       PipelinedTransformerModel(config, pipeline, mesh, Layout());
     } catch (const UserError& error) {
@@ -186,7 +186,7 @@ TEST_CASE("pipelined transformer: what does not fit is told", "[pipeline][errors
     }
     return std::string("no error");
   };
-  TransformerPipeline pipeline = pipeline_of(PipelineKind::gpipe, 3, Mesh());
+  PipelineConfig pipeline = pipeline_of(PipelineKind::gpipe, 3, Mesh());
   CHECK_THAT(error_of(pipeline, Mesh()),
              Catch::Contains("3 stages do not divide the 8 layers; choose a divisor"));
   pipeline.stages = 2;
