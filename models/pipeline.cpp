@@ -118,8 +118,12 @@ Tensor PipelineParts::by_stage(const Tensor& weight) const {
 
 Tensor PipelineParts::of_round(const Tensor& weight, const Tensor& round) const {
   if (!is_circular()) return weight;
-  if (schedule_.sizes().rounds == 1) return squeeze(weight, 0);
-  return take(weight, round);
+  // Selects and no look-up: their gradient is added to the sums element by element, where that of a
+  // look-up is scattered first.
+  Tensor chosen = weight(0);
+  for (int64_t r = 1; r < schedule_.sizes().rounds; ++r)
+    chosen = where(equal(round, r), weight(r), chosen);
+  return chosen;
 }
 
 Tensor PipelineParts::iterations() const { return arange(schedule_.iterations()); }
