@@ -163,7 +163,6 @@ Tensor Transformer::split_table(Tensor table) const {
   return split(table, without_repeats({layout_.weight_vocab, layout_.weight_model}, {1, 0}));
 }
 
-// The logits b,s,v of what the blocks give.
 Tensor Transformer::table(const TransformerParams<Tensor>& params) const {
   return split_table(params.embedding);
 }
@@ -211,7 +210,10 @@ std::pair<Tensor, KeyValueCache<Tensor>> Transformer::next_logits(
 
 Tensor Transformer::loss(const TransformerParams<Tensor>& params, Tensor tokens,
                          Tensor labels) const {
-  Tensor scores = logits(params, tokens);
+  return loss_of(logits(params, tokens), labels);
+}
+
+Tensor Transformer::loss_of(Tensor scores, Tensor labels) const {
   // Logarithms of sums over a vocabulary need more than 16 bits.
   if (dtype_size(scores.dtype()) < 4) scores = convert(scores, DType::f32);
   if (config_.form == Form::exact) {

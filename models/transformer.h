@@ -105,7 +105,7 @@ class Transformer {
   // labels b,s,v in {-1,0,1}.
   Tensor loss(const TransformerParams<Tensor>& params, Tensor tokens, Tensor labels) const;
 
-  // --- The parts of logits(), for models with other blocks among them; x is b,s,m
+  // --- The parts of logits() and loss(), for models with other blocks among them; x is b,s,m
   Tensor table(const TransformerParams<Tensor>& params) const;  // the embedding, v,m
   Tensor embedded(const TransformerParams<Tensor>& params, Tensor table, Tensor tokens) const;
   Tensor block(const BlockParams<Tensor>& params, Tensor x) const {
@@ -118,6 +118,8 @@ class Transformer {
   }
   // b,s,v
   Tensor scores(const TransformerParams<Tensor>& params, Tensor table, Tensor x) const;
+  // loss() of what scores() gives.
+  Tensor loss_of(Tensor scores, Tensor labels) const;
 
  private:
   // A block's part of the cache while one position is read.
