@@ -100,6 +100,12 @@ const Pass kPasses[] = {
      [](State& s) {
        if (s.options.num_devices > 1) expand_ops(*s.module);
      }},
+    {"shard-updates",
+     [](State& s) {
+       if (s.options.run_propagation)
+         s.result.sharded_updates =
+             shard_updates(*s.module, s.options.shard_updates, s.options.propagate);
+     }},
     {"propagate",
      [](State& s) {
        if (s.options.run_propagation) propagate(*s.module, s.options.propagate);
