@@ -100,15 +100,13 @@ const Pass kPasses[] = {
      [](State& s) {
        if (s.options.num_devices > 1) expand_ops(*s.module);
      }},
-    {"shard-updates",
-     [](State& s) {
-       if (s.options.run_propagation)
-         s.result.sharded_updates =
-             shard_updates(*s.module, s.options.shard_updates, s.options.propagate);
-     }},
     {"propagate",
      [](State& s) {
        if (s.options.run_propagation) propagate(*s.module, s.options.propagate);
+     }},
+    {"shard-updates",
+     [](State& s) {
+       s.result.sharded_updates = shard_updates(*s.module, s.options.shard_updates);
      }},
     {"pair-donated", [](State& s) { pair_donated(*s.module); }},
     {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},

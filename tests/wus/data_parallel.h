@@ -3,6 +3,7 @@
 // A data-parallel step as a user writes it: nothing in it knows of weight-update sharding.
 
 #include "gspmd/gspmd.h"
+#include "gspmd/ir/module.h"
 #include "models/optimizer.h"
 
 namespace gspmd::models {
@@ -13,20 +14,20 @@ struct Sizes {
   Dims scale = {2, 4, 4};  // as many elements as hidden
 };
 
-inline const Sizes kEven{};  // all divide by 8
+inline const Sizes kEven{};                           // all divide by 8
 inline const Sizes kUneven{16, 7, 30, 3, {2, 5, 3}};  // no dim does
 
-inline Leaves<Shape> parameter_shapes(const Sizes& s) {
-  return {{"b_in", Shape(DType::f32, {s.hidden})},
-          {"b_out", Shape(DType::f32, {s.out})},
-          {"scale", Shape(DType::f32, s.scale)},
-          {"w_in", Shape(DType::f32, {s.in, s.hidden})},
-          {"w_out", Shape(DType::f32, {s.hidden, s.out})}};
+inline Leaves<Shape> parameter_shapes(const Sizes& s, DType dtype = DType::f32) {
+  return {{"b_in", Shape(dtype, {s.hidden})},
+          {"b_out", Shape(dtype, {s.out})},
+          {"scale", Shape(dtype, s.scale)},
+          {"w_in", Shape(dtype, {s.in, s.hidden})},
+          {"w_out", Shape(dtype, {s.hidden, s.out})}};
 }
 
-inline Leaves<Array> random_parameters(const Sizes& s) {
+inline Leaves<Array> random_parameters(const Sizes& s, DType dtype) {
   uint32_t seed = 0;
-  return map_tree(parameter_shapes(s), [&](const std::string&, const Shape& shape) {
+  return map_tree(parameter_shapes(s, dtype), [&](const std::string&, const Shape& shape) {
     return random_normal_array(shape, ++seed);
   });
 }
@@ -41,7 +42,7 @@ inline Tensor loss_of(const Leaves<Tensor>& p, const Tensor& x, const Tensor& y)
   Tensor hidden = tanh(matmul(x, w_in) + b_in);
   Dims cells = scale.shape().dims;
   cells.insert(cells.begin(), x.dim(0));
-  hidden = reshape(reshape(hidden, cells) * (1.f + 0.1f * scale), hidden.shape().dims);
+  hidden = reshape(reshape(hidden, cells) * (1 + 0.1 * scale), hidden.shape().dims);
   const Tensor error = matmul(hidden, w_out) + b_out - y;
   return mean(error * error);
 }
@@ -56,6 +57,8 @@ struct StepOptions {
   std::vector<std::string> batch_axes = {"data"};
   WeightUpdate update = {};
   double clip_norm = 0;
+  DType dtype = DType::f32;
+  double lr = 0.01;
   bool donate = true;
   bool poison = false;
   bool prepare = true;
@@ -69,10 +72,10 @@ inline TrainStep compile_step(const StepOptions& o) {
     auto [loss, grads] = value_and_grad(loss_of)(params, x, y);
     if (o.clip_norm > 0) grads = clip_by_global_norm(grads, o.clip_norm).first;
     auto [next, next_state] =
-        apply_update(o.optimizer, params, grads, state, full(Shape(DType::f32, {}), 0.05));
+        apply_update(o.optimizer, params, grads, state, full(Shape(o.dtype, {}), o.lr));
     return std::tuple{next, next_state, loss};
   };
-  const Leaves<Shape> params = parameter_shapes(o.sizes);
+  const Leaves<Shape> params = parameter_shapes(o.sizes, o.dtype);
   CompileOptions options;
   options.mesh = o.mesh;
   options.weight_update = o.update;
@@ -81,8 +84,8 @@ inline TrainStep compile_step(const StepOptions& o) {
   options.poison = o.poison;
   options.prepare = o.prepare;
   return compile(step, options, params, optimizer_state(o.optimizer, params),
-                 Shape(DType::f32, {o.sizes.batch, o.sizes.in}),
-                 Shape(DType::f32, {o.sizes.batch, o.sizes.out}));
+                 Shape(o.dtype, {o.sizes.batch, o.sizes.in}),
+                 Shape(o.dtype, {o.sizes.batch, o.sizes.out}));
 }
 
 struct Trained {
@@ -91,13 +94,13 @@ struct Trained {
 };
 
 inline Trained train(const TrainStep& step, const StepOptions& o, int steps) {
-  Trained t{random_parameters(o.sizes),
-            zeros(optimizer_state(o.optimizer, parameter_shapes(o.sizes))),
+  Trained t{random_parameters(o.sizes, o.dtype),
+            zeros(optimizer_state(o.optimizer, parameter_shapes(o.sizes, o.dtype))),
             {}};
   for (int i = 0; i < steps; ++i) {
     const auto seed = static_cast<uint32_t>(100 + i);
-    const Array x = random_normal_array(Shape(DType::f32, {o.sizes.batch, o.sizes.in}), seed);
-    const Array y = random_normal_array(Shape(DType::f32, {o.sizes.batch, o.sizes.out}), seed + 50);
+    const Array x = random_normal_array(Shape(o.dtype, {o.sizes.batch, o.sizes.in}), seed);
+    const Array y = random_normal_array(Shape(o.dtype, {o.sizes.batch, o.sizes.out}), seed + 50);
     Array loss;
     std::tie(t.params, t.state, loss) = step(t.params, t.state, x, y);
     t.losses.push_back(loss.item());

@@ -9,38 +9,20 @@
 namespace gspmd {
 namespace {
 
-constexpr const char* kAfterAll = "1000000";  // the user's annotations are heard before
-
-using Completed = std::unordered_map<std::string, Sharding>;
-
-// How the entry's values are laid out without what is done here.
-Completed complete_copy(const Module& module, const PropagateOptions& propagate_options) {
-  const std::unique_ptr<Module> copy = module.clone();
-  PropagateOptions options = propagate_options;
-  options.stats = nullptr;
-  propagate(*copy, options);
-  Completed completed;
-  for (const auto& node : copy->entry()->nodes())
-    completed.emplace(node->name(), node->sharding.value_or(Sharding::replicated()));
-  return completed;
-}
-
 int64_t parts_of(int64_t dim, int64_t parts) { return (dim + parts - 1) / parts; }
 
 // How a region's values are laid out.
 struct Format {
-  Sharding before, split;  // as completed without; with the axes
+  Sharding before, split;  // as completed; with the axes
   Dims dims;               // of one dim where they become flat
   bool flat = false;
 };
 
 class Rewriter {
  public:
-  Rewriter(Module& module, const ShardUpdatesOptions& options, Completed completed)
-      : module_(module),
-        entry_(*module.entry()),
+  Rewriter(Module& module, const ShardUpdatesOptions& options)
+      : entry_(*module.entry()),
         options_(options),
-        completed_(std::move(completed)),
         axes_(options.split.dim(0)),
         updates_(find_updates(module, options.state)) {}
 
@@ -65,13 +47,11 @@ class Rewriter {
   }
 
  private:
-  const Sharding& before(const Node& node) const { return completed_.at(node.name()); }
-
   // The layout that the tensors of state have, where they can be split further.
   std::optional<Sharding> common_layout(const UpdateRegion& region) const {
     std::optional<Sharding> layout;
     for (const Node* node : region.state) {
-      const Sharding& s = before(*node);
+      const Sharding s = node->sharding.value_or(Sharding::replicated());
       if (!s.is_tiled() || !s.unreduced().empty() || !s.manual_digits().empty())
         return std::nullopt;
       if (s.order() && s.order() != options_.split.order()) return std::nullopt;
@@ -115,12 +95,10 @@ class Rewriter {
     return format;
   }
 
-  Node* annotated(Node* x, const Sharding& sharding, bool after_all) {
-    Attributes attrs;
-    attrs.custom_call_target = "Sharding";
-    Node* const node = emit(entry_, Opcode::custom_call, {x}, std::move(attrs), x->shape);
+  // The same value in another layout.
+  Node* laid_out(Node* x, const Sharding& sharding) {
+    Node* const node = hlo::unary(Opcode::copy, x);
     node->sharding = sharding;
-    if (after_all) node->frontend_attributes["gspmd.priority"] = kAfterAll;
     return node;
   }
 
@@ -177,17 +155,21 @@ class Rewriter {
     const bool narrow = value->is(Opcode::parameter) && options_.gather_dtype &&
                         is_floating(dtype) &&
                         dtype_size(*options_.gather_dtype) < dtype_size(dtype);
-    if (narrow) x = hlo::convert(x, *options_.gather_dtype);
-    if (narrow) x->sharding = format.split;
-    if (narrow && format.flat) x->shape.dims = format.dims;
-    Node* const gather = annotated(x, format.before, false);
-    x = gather;
+    if (narrow) {
+      x = hlo::convert(x, *options_.gather_dtype);
+      x->sharding = format.split;
+      x->shape.dims = format.dims;  // as `value` will have
+    }
+    x = laid_out(x, format.before);
     if (format.flat) {
-      gather->shape.dims = format.dims;
+      x->shape.dims = format.dims;
       x = hlo::reshape(x, value->dims());
       x->sharding = format.before;
     }
-    if (narrow) x = hlo::convert(x, dtype);
+    if (narrow) {
+      x = hlo::convert(x, dtype);
+      x->sharding = format.before;
+    }
     return x;
   }
 
@@ -196,8 +178,12 @@ class Rewriter {
     const auto [at, fresh] = entered_.try_emplace(entry, nullptr);
     if (!fresh) return at->second;
     const EmissionScope scope(entry->metadata, entry->backward);
-    Node* const x = format.flat ? hlo::reshape(entry, format.dims) : entry;
-    return at->second = annotated(x, format.split, true);
+    Node* x = entry;
+    if (format.flat) {
+      x = hlo::reshape(entry, format.dims);
+      x->sharding = format.before;
+    }
+    return at->second = laid_out(x, format.split);
   }
 
   void lay_out(size_t index) {
@@ -219,7 +205,6 @@ class Rewriter {
 
   void set_format(Node& node, const Format& format) {
     node.sharding = format.split;
-    node.frontend_attributes.erase("gspmd.priority");
     node.shape.dims = format.dims;
   }
 
@@ -254,12 +239,17 @@ class Rewriter {
         root.set_operand(static_cast<int64_t>(i), whole->second);
       root.shape.elements[i] = root.operands()[i]->shape;
     }
+    if (!root.sharding || !root.sharding->is_tuple()) return;
+    std::vector<Sharding> leaves = root.sharding->elements();
+    for (size_t i = 0; i < updates_.regions.size(); ++i)
+      if (formats_[i])
+        for (const StatePair& pair : updates_.regions[i].pairs)
+          leaves.at(static_cast<size_t>(pair.result)) = formats_[i]->split;
+    root.sharding = Sharding::tuple(std::move(leaves));
   }
 
-  Module& module_;
   Computation& entry_;
   const ShardUpdatesOptions& options_;
-  const Completed completed_;
   const Digits axes_;
   const Updates updates_;
   std::vector<std::optional<Format>> formats_;  // by region
@@ -269,10 +259,9 @@ class Rewriter {
 
 }  // namespace
 
-int64_t shard_updates(Module& module, const ShardUpdatesOptions& options,
-                      const PropagateOptions& propagate) {
+int64_t shard_updates(Module& module, const ShardUpdatesOptions& options) {
   if (options.split.is_replicated() || !module.entry()->root()->shape.is_tuple) return 0;
-  return Rewriter(module, options, complete_copy(module, propagate)).run();
+  return Rewriter(module, options).run();
 }
 
 }  // namespace gspmd

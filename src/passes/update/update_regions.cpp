@@ -8,15 +8,10 @@
 namespace gspmd {
 namespace {
 
-bool is_annotation(const Node& node) {
-  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
-}
-
 bool is_array(const Node& node) { return !node.shape.is_tuple && node.rank() > 0; }
 
 bool is_by_element(const Node& node) {
-  return is_array(node) && !node.operands().empty() &&
-         (node.op().has(kElementwise) || is_annotation(node));
+  return is_array(node) && !node.operands().empty() && node.op().has(kElementwise);
 }
 
 bool is_number(const Node& node) {
@@ -24,13 +19,18 @@ bool is_number(const Node& node) {
          (node.is(Opcode::broadcast) && node.operand(0)->op().has(kConstantLike));
 }
 
-// Whether partial sums may pass through: of its operand, or of all operands at once.
+// Whether sums over devices may be done after it: it is linear, and the only reader of what it
+// reads.
 bool adds_up(const Node& node) {
-  if (node.is(Opcode::convert)) return true;
-  if (node.op().has(kLinear)) return true;
-  return node.op().has(kLinearInEach) &&
-         std::any_of(node.operands().begin(), node.operands().end(),
-                     [](const Node* operand) { return is_number(*operand); });
+  int64_t numbers = 0;
+  for (const Node* operand : node.operands()) {
+    if (is_number(*operand))
+      ++numbers;
+    else if (operand->users().size() > 1)
+      return false;
+  }
+  return node.is(Opcode::convert) || node.op().has(kLinear) ||
+         (node.op().has(kLinearInEach) && numbers > 0);
 }
 
 class Search {
@@ -44,6 +44,12 @@ class Search {
                          std::any_of(node->operands().begin(), node->operands().end(),
                                      [&](const Node* x) { return reads_state_.contains(x); });
       if (reads || state_.contains(node.get())) reads_state_.insert(node.get());
+      const bool sums =
+          is_by_element(*node) && adds_up(*node) &&
+          std::all_of(node->operands().begin(), node->operands().end(), [&](const Node* x) {
+            return !is_by_element(*x) || passes_sums_.contains(x);
+          });
+      if (sums) passes_sums_.insert(node.get());
     }
   }
 
@@ -70,7 +76,7 @@ class Search {
 
   // What comes from elsewhere: gradients up to where their sums over devices end.
   bool is_inner(const Node& node) const {
-    return is_by_element(node) && (reads_state_.contains(&node) || !adds_up(node));
+    return is_by_element(node) && (reads_state_.contains(&node) || !passes_sums_.contains(&node));
   }
 
   void visit(Node* node) {
@@ -149,7 +155,7 @@ class Search {
 
   const Computation& entry_;
   const std::vector<StatePair>& pairs_;
-  std::unordered_set<const Node*> state_, reads_state_, seen_, inner_, sums_;
+  std::unordered_set<const Node*> state_, reads_state_, passes_sums_, seen_, inner_, sums_;
   std::unordered_map<Node*, Node*> parent_;  // towards the representative
   std::vector<Node*> stack_, rows_;
 };

@@ -9,7 +9,6 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
 #include "gspmd/mesh/sharding.h"
-#include "gspmd/passes/complete/propagate.h"
 
 namespace gspmd {
 
@@ -28,16 +27,15 @@ struct ShardUpdatesOptions {
   int64_t min_elements = 0;                // smaller tensors stay as they are
 };
 
-// Finds the tensors of `state` whose next value is computed from the last one element by element,
-// with what else that takes (gradients, slots, norms), and that are not split over the axes yet.
-// Their updates are annotated to be done in shards: a gradient is sharded where the update first
-// reads it, which makes a reduce-scatter of its all-reduce; state comes and goes in shards; what
-// else reads a weight reads one gathered copy. Shards are of the first dim that divides evenly, on
-// top of the splits that completion finds without them. Tensors of several dims none of which
-// divides become flat ones, [elements], where that is possible: parameters and results change
-// shape. Before completion; `propagate` is how that will be done. Returns the number of parameters
-// that came to be sharded.
-GSPMD_API int64_t shard_updates(Module& module, const ShardUpdatesOptions& options,
-                                const PropagateOptions& propagate = {});
+// In a completed module: finds the tensors of `state` whose next value is computed from the last
+// one element by element, with what else that takes (gradients, slots, norms), and that are not
+// split over the axes yet. Their updates are laid out in shards: a gradient is sharded where the
+// update first reads it, which makes a reduce-scatter of its all-reduce; state comes and goes in
+// shards; what else reads a weight reads one gathered copy. Shards are of the dim of which a device
+// gets least, the first of several, on top of the splits that there are. Tensors of several dims
+// become flat ones, [elements], where that leaves less on a device and sums of rows are not asked
+// for: parameters and results change shape. Returns the number of parameters that came to be
+// sharded.
+GSPMD_API int64_t shard_updates(Module& module, const ShardUpdatesOptions& options);
 
 }  // namespace gspmd
