@@ -59,6 +59,8 @@ struct StepOptions {
   double clip_norm = 0;
   DType dtype = DType::f32;
   double lr = 0.01;
+  bool cast_weights = false;                 // to bf16 and back, where they are read
+  std::vector<std::string> model_axes = {};  // that split the hidden dim
   bool donate = true;
   bool poison = false;
   bool prepare = true;
@@ -69,7 +71,16 @@ inline TrainStep compile_step(const StepOptions& o) {
     const DimSplit rows(o.batch_axes);
     x = mesh_split(x, o.mesh, {rows, _});
     y = mesh_split(y, o.mesh, {rows, _});
-    auto [loss, grads] = value_and_grad(loss_of)(params, x, y);
+    const auto objective = [&o](const Leaves<Tensor>& p, const Tensor& in, const Tensor& out) {
+      Leaves<Tensor> read = p;
+      if (!o.model_axes.empty())
+        read[3].second = mesh_split(read[3].second, o.mesh, {_, DimSplit(o.model_axes)});
+      return loss_of(read, in, out);
+    };
+    Leaves<Tensor> read = params;
+    if (o.cast_weights)
+      for (auto& [path, leaf] : read) leaf = convert(convert(leaf, DType::bf16), o.dtype);
+    auto [loss, grads] = value_and_grad(objective)(read, x, y);
     if (o.clip_norm > 0) grads = clip_by_global_norm(grads, o.clip_norm).first;
     auto [next, next_state] =
         apply_update(o.optimizer, params, grads, state, full(Shape(o.dtype, {}), o.lr));

@@ -148,6 +148,34 @@ class Rewriter {
     return false;
   }
 
+  // The whole of `x`, which has or will have the format. Where devices have nothing, of a size to
+  // which all bring a part: one collective of a kind that others can join.
+  Node* all_gathered(Node* x, const Format& format) {
+    std::vector<PaddingDim> padding(format.dims.size());
+    Dims zeros(format.dims.size(), 0), ones(format.dims.size(), 1);
+    bool padded = false;
+    for (size_t d = 0; d < format.dims.size(); ++d) {
+      const int64_t parts = format.split.tiles(static_cast<int64_t>(d)), dim = format.dims[d];
+      const int64_t local = parts_of(dim, parts);
+      if (format.before.tiles(static_cast<int64_t>(d)) > 1 || dim > local * (parts - 1)) continue;
+      padding[d].high = local * parts - dim;
+      padded = true;
+    }
+    if (!padded) {
+      x = laid_out(x, format.before);
+      x->shape.dims = format.dims;
+      return x;
+    }
+    x = laid_out(x, format.split);
+    x->shape.dims = format.dims;
+    x = hlo::pad(x, hlo::scalar(entry_, x->shape.dtype, 0), padding);
+    x->sharding = format.split;
+    x = hlo::slice(laid_out(x, format.before), zeros, format.dims, ones);
+    x->sharding = format.before;
+    return x;
+  }
+
+  // What others than updates read of `value`.
   Node* gathered(Node* value, const Format& format) {
     const EmissionScope scope(value->metadata, false);
     Node* x = value;
@@ -160,9 +188,8 @@ class Rewriter {
       x->sharding = format.split;
       x->shape.dims = format.dims;  // as `value` will have
     }
-    x = laid_out(x, format.before);
+    x = all_gathered(x, format);
     if (format.flat) {
-      x->shape.dims = format.dims;
       x = hlo::reshape(x, value->dims());
       x->sharding = format.before;
     }
