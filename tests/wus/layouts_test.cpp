@@ -191,8 +191,17 @@ TEST_CASE("a trainer shares updates: scanned layers, microbatches, checkpoints")
       }
       CHECK(difference(sharded.params(), whole.params()) < 1e-5);
       const ExecutableStats& stats = sharded.executable().stats();
-      fmt::print("{} {}\n{}{}", scan, microbatches, whole.executable().stats(), stats);
-      CHECK(stats.parameter_bytes < whole.executable().stats().parameter_bytes / 3);
+      const ExecutableStats& plain = whole.executable().stats();
+      CHECK(stats.parameter_bytes == Approx(plain.parameter_bytes / 4.0).epsilon(0.03));
+      const int64_t norm = 4 * 2 * 3 / 4;  // the sum of squares of all gradients
+      const int64_t gather = bytes_by_kind(stats)["all-gather data"];
+      if (microbatches == 1 || !scan) {
+        CHECK(gather == bytes_by_kind(stats)["reduce-scatter data"]);
+        CHECK(stats.collective_bytes == plain.collective_bytes + norm);
+      } else {  // gradients of each microbatch are reduced, weights gathered once
+        CHECK(stats.collective_bytes < plain.collective_bytes * 4 / 5);
+      }
+      if (!scan) CHECK(stats.collective_count == 4);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gspmd/ops/builders.h"
+#include "passes/update/stacked_gradients.h"
 #include "passes/update/update_regions.h"
 
 namespace gspmd {
@@ -71,7 +72,10 @@ class Rewriter {
     for (const int64_t dim : dims) elements *= dim;
     if (!layout || elements < std::max<int64_t>(options_.min_elements, 2)) return std::nullopt;
     const auto rank = static_cast<int64_t>(dims.size());
-    for (int64_t d = 0; d < rank; ++d) {  // the least on a device: an even split, the first one
+    const bool stacked = std::any_of(region.entries.begin(), region.entries.end(),
+                                     [](const Node* entry) { return is_stacked(*entry); });
+    // The least on a device: an even split, the first one. A loop's iterations are not split.
+    for (int64_t d = stacked ? 1 : 0; d < rank; ++d) {
       int64_t local = 1;
       for (int64_t e = 0; e < rank; ++e)
         local *= parts_of(dims[static_cast<size_t>(e)],
@@ -81,7 +85,9 @@ class Rewriter {
     }
     Format format{*layout, {}, dims, false};
     const bool whole = layout->is_replicated();
-    if (whole && rank > 1 && !region.has_rows && parts_of(elements, tile_count(axes_)) < least) {
+    // Flat ones are all split along dim 0: their collectives can be joined.
+    if (whole && rank > 1 && !region.has_rows && !stacked &&
+        (chosen > 0 || parts_of(elements, tile_count(axes_)) < least)) {
       format.flat = true;
       format.dims = {elements};
       format.split = options_.split;
@@ -205,6 +211,7 @@ class Rewriter {
     const auto [at, fresh] = entered_.try_emplace(entry, nullptr);
     if (!fresh) return at->second;
     const EmissionScope scope(entry->metadata, entry->backward);
+    if (is_stacked(*entry)) shard_stacked(*entry, format.split);
     Node* x = entry;
     if (format.flat) {
       x = hlo::reshape(entry, format.dims);

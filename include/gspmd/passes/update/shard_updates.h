@@ -33,9 +33,10 @@ struct ShardUpdatesOptions {
 // update first reads it, which makes a reduce-scatter of its all-reduce; state comes and goes in
 // shards; what else reads a weight reads one gathered copy. Shards are of the dim of which a device
 // gets least, the first of several, on top of the splits that there are. Tensors of several dims
-// become flat ones, [elements], where that leaves less on a device and sums of rows are not asked
-// for: parameters and results change shape. Returns the number of parameters that came to be
-// sharded.
+// that would not be split along the first become flat ones, [elements], where they are split in no
+// other way and no sums of rows are made: parameters and results change shape. Gradients that a
+// loop stacks, an iteration's in a row, are summed in shards in each iteration. Returns the number
+// of parameters that came to be sharded.
 GSPMD_API int64_t shard_updates(Module& module, const ShardUpdatesOptions& options);
 
 }  // namespace gspmd
