@@ -161,7 +161,10 @@ Trainer::Step Trainer::compile_step(const TrainerOptions& options) {
   Leaves<Shape> rate;
   if (updates) rate.emplace_back("lr", Shape(rate_dtype(params), {}));
   CompileOptions compiled = compile_options(options, "train_step", names_of_arguments());
-  if (updates) compiled.donate = {0, 1, 2};
+  if (updates) {
+    compiled.donate = {0, 1, 2};
+    compiled.weight_update = options.weight_update;
+  }
   return compile(step, compiled, params, optimizer_state(options.optimizer, params),
                  options.model->state_shapes(), options.model->batch_shapes(options.batch), rate);
 }

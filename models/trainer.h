@@ -19,6 +19,7 @@ struct TrainerOptions {
   Precision precision = {};  // what loss and gradients are computed in; weights keep their dtype
   OptimizerOptions optimizer = {};
   double clip_norm = 0;              // gradients are scaled to this global norm at most; 0: never
+  WeightUpdate weight_update = {};   // whether data-parallel devices share it
   uint32_t seed = 0;                 // of the initial parameters
   int threads = 0;                   // 0: the machine's cores
   int64_t memory_limit = INT64_MAX;  // bytes per device

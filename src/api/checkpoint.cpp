@@ -35,7 +35,9 @@ auto at_site(Site site, F f) {
 Array host_copy(const Array& array) {
   const detail::DeviceStorage* const storage = detail::device_storage(array);
   if (storage == nullptr || !storage->buffer()) return array;
-  return gather_to_host(*storage->buffer(), storage->global_shape(), storage->sharding());
+  const Array host =
+      gather_to_host(*storage->buffer(), storage->global_shape(), storage->sharding());
+  return {array.shape(), host.storage()};
 }
 
 void check_saved(const std::string& path, const std::string& name, const Array& array, Site site) {
@@ -79,6 +81,7 @@ Place place_of(const detail::WantedLeaf& leaf, const LoadOptions& options) {
   const detail::DeviceStorage* const storage =
       leaf.like.empty() ? nullptr : detail::device_storage(leaf.like);
   if (storage == nullptr || !storage->buffer()) return {};
+  if (!(storage->global_shape() == leaf.shape)) return {};  // it lies flat: no shard is a box of it
   return {storage->sharding(), storage->buffer()->num_devices()};
 }
 

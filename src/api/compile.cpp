@@ -8,6 +8,7 @@
 
 #include "api/executable_impl.h"
 #include "api/trace_state.h"
+#include "gspmd/api/annotate.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/place.h"
@@ -79,6 +80,39 @@ void check_regions_end(const Traced& traced, const CompileOptions& options) {
   }
 }
 
+// What the option says, for the pass.
+ShardUpdatesOptions shard_updates_options(const Traced& traced, const CompileOptions& options) {
+  ShardUpdatesOptions result;
+  const WeightUpdate& update = options.weight_update;
+  if (update.axes.empty()) return result;
+  if (update.min_elements < 0)
+    user_error(options.site,
+               "compile: weight_update.min_elements is {}; give 0 or more, 0 to shard all tensors",
+               update.min_elements);
+  if (update.gather_dtype && !is_floating(*update.gather_dtype))
+    user_error(options.site,
+               "compile: weight_update.gather_dtype is {}; give a floating type, as bf16",
+               dtype_name(*update.gather_dtype));
+  result.split = sharding_of(options.mesh, {DimSplit(update.axes)}, options.site);
+  result.state = pair_state_leaves(traced, options);
+  result.gather_dtype = update.gather_dtype;
+  result.min_elements = update.min_elements;
+  return result;
+}
+
+void check_updates(const CompiledModule& stages, const CompileOptions& options) {
+  if (options.weight_update.axes.empty() || stages.sharded_updates > 0 ||
+      options.mesh.num_devices() == 1)
+    return;
+  user_error(options.site,
+             "compile: weight_update: {} has no update that {} could share: no argument of {} or "
+             "more elements comes back with its next value, computed element by element, and is "
+             "whole on them; return the new parameters under the paths of the old ones, or leave "
+             "weight_update out",
+             options.name, fmt::join(options.weight_update.axes, ", "),
+             std::max<int64_t>(options.weight_update.min_elements, 2));
+}
+
 PipelineOptions pipeline_options(const CompileOptions& options) {
   PipelineOptions pipeline;
   pipeline.num_devices = options.mesh.num_devices();
@@ -100,6 +134,9 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
 
 void read_shardings(ExecutableBase::Impl& impl) {
   const Computation& entry = *impl.stages.completed->entry();
+  for (const Node* parameter : entry.parameters())
+    impl.parameter_shapes.push_back(parameter->shape);
+  impl.result_shapes = entry.root()->shape.elements;
   for (const Node* parameter : entry.parameters())
     impl.parameter_shardings.push_back(parameter->sharding.value_or(Sharding::replicated()));
   const Node& root = *entry.root();
@@ -159,8 +196,10 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
     impl->donated[static_cast<size_t>(alias.parameter)] = true;
 
   if (options.check_numbers) insert_number_checks(*module);
-  impl->stages = located(
-      options.site, [&] { return run_pipeline(std::move(module), pipeline_options(options)); });
+  PipelineOptions pipeline = pipeline_options(options);
+  pipeline.shard_updates = shard_updates_options(impl->traced, options);
+  impl->stages = located(options.site, [&] { return run_pipeline(std::move(module), pipeline); });
+  check_updates(impl->stages, options);
   std::vector<PassTime>& seconds = impl->stages.seconds;
   read_shardings(*impl);
   log_rematerializations(*impl);

@@ -19,6 +19,7 @@ class DeviceStorage final : public ArrayStorage {
   bool on_host() const override { return false; }
 
   const Sharding& sharding() const { return sharding_; }
+  // As it lies on the devices: the array's, or flat, [elements].
   const Shape& global_shape() const { return global_; }
   // nullptr once donated.
   const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }

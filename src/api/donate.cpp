@@ -81,4 +81,26 @@ std::vector<Alias> pair_donated_leaves(const Traced& traced, const CompileOption
   return aliases;
 }
 
+std::vector<StatePair> pair_state_leaves(const Traced& traced, const CompileOptions& options) {
+  std::vector<StatePair> pairs;
+  if (!options.donate.empty()) {
+    for (const Alias& alias : pair_donated_leaves(traced, options))
+      pairs.push_back({alias.parameter, alias.output.at(0)});
+    return pairs;
+  }
+  std::vector<bool> used(traced.result_types().size(), false);
+  for (size_t argument = 0; argument < traced.argument_types().size(); ++argument) {
+    const auto number = static_cast<int64_t>(argument);
+    const int64_t element = find_element(traced, number, used);
+    if (element < 0) continue;
+    used[static_cast<size_t>(element)] = true;
+    const std::vector<size_t> parameters = leaves_of(traced.arguments(), number);
+    const std::vector<size_t> results = leaves_of(traced.results(), element);
+    for (size_t leaf = 0; leaf < parameters.size(); ++leaf)
+      pairs.push_back(
+          {static_cast<int64_t>(parameters[leaf]), static_cast<int64_t>(results[leaf])});
+  }
+  return pairs;
+}
+
 }  // namespace gspmd::detail

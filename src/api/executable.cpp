@@ -36,13 +36,13 @@ std::shared_ptr<WorkerPool> shared_pool(int threads) {
 }
 
 // An argument leaf in the layout of the program: its own buffer where it already lies so.
-std::shared_ptr<DeviceBuffer> place(const Array& array, const Sharding& sharding,
-                                    int64_t num_devices) {
+std::shared_ptr<DeviceBuffer> place(const Array& array, const Shape& shape,
+                                    const Sharding& sharding, int64_t num_devices) {
   const DeviceStorage* storage = detail::device_storage(array);
   if (storage && storage->buffer() && storage->buffer()->num_devices() == num_devices &&
-      storage->sharding() == sharding)
+      storage->global_shape() == shape && storage->sharding() == sharding)
     return storage->buffer();
-  return scatter_to_devices(array, sharding, num_devices);
+  return scatter_to_devices(Array(shape, array.storage()), sharding, num_devices);
 }
 
 std::string where(const Impl& impl, const std::string& path) {
@@ -97,8 +97,8 @@ void check_donated_once(const Impl& impl, const std::vector<NamedArray>& leaves,
 void place_arguments(Impl& impl) {
   const std::vector<NamedArray>& leaves = impl.call_leaves;
   for (size_t i = 0; i < leaves.size(); ++i)
-    impl.call_buffers.push_back(
-        place(leaves[i].second, impl.parameter_shardings[i], impl.num_devices()));
+    impl.call_buffers.push_back(place(leaves[i].second, impl.parameter_shapes[i],
+                                      impl.parameter_shardings[i], impl.num_devices()));
   // Only when every argument is in place: an error before leaves all arrays usable.
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (!impl.donated[i]) continue;
@@ -112,8 +112,9 @@ void place_arguments(Impl& impl) {
   if (impl.captured.empty()) {
     const std::vector<Array>& arrays = impl.traced.captured();
     for (size_t i = 0; i < arrays.size(); ++i)
-      impl.captured.push_back(
-          place(arrays[i], impl.parameter_shardings[leaves.size() + i], impl.num_devices()));
+      impl.captured.push_back(place(arrays[i], arrays[i].shape(),
+                                    impl.parameter_shardings[leaves.size() + i],
+                                    impl.num_devices()));
   }
   impl.call_buffers.insert(impl.call_buffers.end(), impl.captured.begin(), impl.captured.end());
 }
@@ -122,8 +123,8 @@ void wrap_results(Impl& impl) {
   for (size_t i = 0; i < impl.call_outputs.size(); ++i) {
     const Shape& shape = impl.traced.results()[i].shape;
     impl.call_results.emplace_back(
-        shape, std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]), shape,
-                                               impl.result_shardings[i]));
+        shape, std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]),
+                                               impl.result_shapes[i], impl.result_shardings[i]));
   }
 }
 

@@ -21,6 +21,8 @@ struct ExecutableBase::Impl {
   std::vector<Sharding>
       parameter_shardings;  // entry parameters: argument leaves, then captured arrays
   std::vector<Sharding> result_shardings;
+  // As they lie on the devices; others than the traced ones are flat, [elements].
+  std::vector<Shape> parameter_shapes, result_shapes;
   std::vector<bool> donated;               // per argument leaf
   std::shared_ptr<const Program> program;  // nullptr when not prepared
 
@@ -47,6 +49,10 @@ namespace detail {
 // Leaves of donated arguments paired with result leaves: Module::aliases of the traced program.
 // UserError where an argument has no result of its type, or the trees differ.
 std::vector<Alias> pair_donated_leaves(const Traced& traced, const CompileOptions& options);
+
+// Leaves that are arguments and results under one path, by number: the donated ones, or, where none
+// is, all.
+std::vector<StatePair> pair_state_leaves(const Traced& traced, const CompileOptions& options);
 
 ExecutableStats program_stats(const ExecutableBase::Impl& impl);
 

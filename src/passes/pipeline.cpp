@@ -105,6 +105,10 @@ const Pass kPasses[] = {
      [](State& s) {
        if (s.options.run_propagation) propagate(*s.module, s.options.propagate);
      }},
+    {"shard-updates",
+     [](State& s) {
+       s.result.sharded_updates = shard_updates(*s.module, s.options.shard_updates);
+     }},
     {"pair-donated", [](State& s) { pair_donated(*s.module); }},
     {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},
     {"static-starts", [](State& s) { use_static_starts(*s.module); }},

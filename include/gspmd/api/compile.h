@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,22 @@
 #include "gspmd/passes/collectives/all_reduce.h"
 
 namespace gspmd {
+
+// Weight-update sharding (arXiv:2004.13336): the devices along `axes`, which would all do the same
+// update, each do a part of it and hold that part of weights and slots from step to step. Where a
+// step computes the next value of an argument's leaf from the last one element by element, with
+// gradients, slots, numbers and norms, gradients are reduce-scattered, and a weight is gathered
+// once where it is first read. Arguments that are donated are looked at, or all whose next value is
+// returned where none is. What is split over the axes already stays as it is. An array that no dim
+// divides evenly lies flat on the devices, in ceil(size / devices) elements on each; it keeps its
+// shape for all who read, save or pass it.
+struct WeightUpdate {
+  std::vector<std::string> axes = {};  // of the mesh, major first; empty: not sharded
+  // What weights are sent as: bf16 halves the bytes of the gather. Others than the update read the
+  // rounded weight. Default: the dtype that they have.
+  std::optional<DType> gather_dtype = {};
+  int64_t min_elements = 0;  // smaller tensors stay whole on every device
+};
 
 // How a function is compiled. Sizes are in bytes, of one device.
 struct CompileOptions {
@@ -30,6 +47,7 @@ struct CompileOptions {
   bool check_numbers = false;
   bool combine_collectives = true;  // join independent collectives of one kind and group
   bool cse_across_phases = false;   // let backward reuse values gathered in forward
+  WeightUpdate weight_update = {};  // off; UserError: on, and the step updates nothing
   // Products with gathered operands of 256 MiB and more on a device as loops over slices, on rings
   // of up to 32 devices: less memory, more steps. Off, the instructions do not depend on the sizes
   // of the mesh's axes.

@@ -34,7 +34,7 @@ class GSPMD_API ExecutableBase {
   int64_t num_devices() const;  // of the mesh
 
   // How leaves are laid out, by path ("params.blocks.0.wq") or position. UserError names similar
-  // paths.
+  // paths. Of one that lies flat (WeightUpdate): how its elements are split, in row-major order.
   const Sharding& parameter_sharding(const std::string& path, Site site = Site::here()) const;
   const Sharding& parameter_sharding(int64_t leaf, Site site = Site::here()) const;
   // As parameter_sharding, of the results.

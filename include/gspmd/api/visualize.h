@@ -13,7 +13,8 @@ namespace gspmd {
 
 class ExecutableBase;
 
-// The sharding of a device array; host arrays are {replicated}.
+// The sharding of a device array; host arrays are {replicated}. Of one that lies flat
+// (WeightUpdate), that of its elements in row-major order.
 GSPMD_API Sharding sharding_of(const Array& array);
 // Whether its elements live on the devices of a mesh.
 GSPMD_API bool on_devices(const Array& array);

@@ -15,6 +15,7 @@
 #include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/partition/partition.h"
+#include "gspmd/passes/update/shard_updates.h"
 
 namespace gspmd {
 
@@ -28,6 +29,7 @@ struct PassTime {
 struct PipelineOptions {
   int64_t num_devices = 1;                     // of the mesh
   PropagateOptions propagate = {};             // of completion
+  ShardUpdatesOptions shard_updates = {};      // of weight-update sharding
   bool run_propagation = true;                 // false: the shardings in the module as they stand
   bool verify_between = false;                 // verify the module after every pass
   bool poison_absent = false;                  // as PartitionOptions has it
@@ -50,6 +52,7 @@ struct CompiledModule {
   std::unique_ptr<Module> uncombined;     // per-device, before combining; nullptr: not kept
   std::unique_ptr<Module> local;          // per-device, combined; before fusing
   std::shared_ptr<const Module> program;  // what runs
+  int64_t sharded_updates = 0;            // as shard_updates() returned
   MemoryPlan plan;  // of the program; no places where plan-memory was disabled
   std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
   std::vector<PassTime> seconds;                               // one per pass, in order

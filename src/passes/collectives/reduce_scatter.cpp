@@ -9,6 +9,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ops/builders.h"
 #include "gspmd/passes/simplify/simplify.h"
 #include "passes/graph/rewrite.h"
 
@@ -137,6 +138,44 @@ std::optional<Match> match(const Node& reduce, const Node& slice, int64_t num_de
 
 bool operator==(const Match& a, const Match& b) { return a.dim == b.dim && a.groups == b.groups; }
 
+bool is_zero(const Node& node) {
+  return node.is(Opcode::constant) && node.rank() == 0 && is_floating(node.shape.dtype) &&
+         node.attrs.literal.at(0) == 0;
+}
+
+// The reshapes and paddings with zeros that alone read a sum, up to slices of what they make.
+std::vector<Node*> before_slices(const Node& reduce) {
+  std::vector<Node*> between;
+  const Node* last = &reduce;
+  while (last->users().size() == 1 && !last->is_root()) {
+    Node* const user = last->users()[0];
+    const bool pads = user->is(Opcode::pad) && user->operand(0) == last &&
+                      is_zero(*user->operand(1)) &&
+                      recognize_combiner(*reduce.called.at(0)) == Combiner::sum;
+    if (!pads && !user->is(Opcode::reshape)) break;
+    between.push_back(user);
+    last = user;
+  }
+  return between;
+}
+
+// The sum of what `between` makes of the parts: of the same values. nullptr: there is nothing.
+Node* sum_behind(Node& reduce, const std::vector<Node*>& between) {
+  if (between.empty() || reduce.operands().size() != 1) return nullptr;
+  Computation& computation = reduce.parent();
+  Node* part = reduce.operand(0);
+  for (const Node* node : between) {
+    std::vector<Node*> operands = node->operands();
+    operands[0] = part;
+    part = computation.append(node->opcode(), node->shape, std::move(operands), node->attrs);
+    copy_annotations(*node, *part);
+  }
+  Node* const sum = computation.append(Opcode::all_reduce, part->shape, {part}, reduce.attrs);
+  copy_annotations(reduce, *sum);
+  sum->called = reduce.called;
+  return sum;
+}
+
 bool rewrite(Node& reduce, int64_t num_devices) {
   if (reduce.operands().size() != 1 || reduce.users().empty() || reduce.is_root()) return false;
   std::optional<Match> common;
@@ -162,6 +201,18 @@ bool rewrite(Node& reduce, int64_t num_devices) {
   return true;
 }
 
+// As rewrite, where reshapes and paddings stand between the sum and its slices.
+bool rewrite_behind(Node& reduce, int64_t num_devices) {
+  const std::vector<Node*> between = before_slices(reduce);
+  Node* const sum = sum_behind(reduce, between);
+  if (sum == nullptr) return false;
+  Computation& computation = reduce.parent();
+  computation.replace_uses(between.back(), sum);
+  if (rewrite(*sum, num_devices)) return true;
+  computation.replace_uses(sum, between.back());
+  return false;  // what was made is dead
+}
+
 }  // namespace
 
 bool rewrite_reduce_scatter(Module& module) {
@@ -172,7 +223,7 @@ bool rewrite_reduce_scatter(Module& module) {
     const size_t count = computation.nodes().size();
     for (size_t i = 0; i < count; ++i)
       if (Node& node = *computation.nodes()[i]; node.is(Opcode::all_reduce))
-        changed |= rewrite(node, num_devices);
+        changed |= rewrite(node, num_devices) || rewrite_behind(node, num_devices);
     return changed;
   });
 }
