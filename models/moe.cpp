@@ -33,11 +33,10 @@ Value value_of_name(std::string_view name, const char* what,
   user_error("{}: there is no \"{}\"; there are {}", what, name, names);
 }
 
-// Rows g,p,m of tokens g,s,m by their numbers g,p; zeros where there is none of that number.
+// Rows g,p,m of tokens g,s,m by their numbers g,p. Where there is none of that number, the last
+// token: its place has a weight of 0, and sums_at() leaves it out.
 Tensor rows_at(const Tensor& x, const Tensor& token) {
-  const Tensor group = iota(token.shape(), 0);
-  const Tensor rows = x(group, minimum(token, x.dim(1) - 1));
-  return where(expand_dims(token < x.dim(1), 2), rows, 0.0);
+  return x(iota(token.shape(), 0), minimum(token, x.dim(1) - 1));
 }
 
 // Tokens g,s,m that are the sums of the rows g,p,m that have their numbers.
