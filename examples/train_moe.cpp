@@ -1,5 +1,4 @@
-// Trains a byte-level Transformer with a mixture of experts, and a dense one of as many operations
-// per token beside it.
+// Trains a byte-level Transformer with experts, and a dense one of as much work beside it.
 //   train_moe --mesh data=8 --recipe experts --experts 8 --steps 600
 #include <fmt/format.h>
 
@@ -11,7 +10,7 @@ namespace gspmd::examples {
 namespace {
 
 struct Options {
-  std::string text;  // empty: the default text
+  std::string text;
   std::string routing = "top2", gating = "released", second = "random", dispatch = "einsum";
   std::string compare = "dense";
   int64_t layers = 4, d_model = 128, d_ff = 512, heads = 4, seq = 128;
@@ -47,17 +46,13 @@ struct Options {
     c.dense.seq = seq;
     c.moe.hidden = expert_ff;
     c.moe.group = group == 0 ? seq : group;
-    c.moe.routing = routing == "top2"       ? models::Routing::top2
-                    : routing == "dropless" ? models::Routing::dropless
-                                            : models::Routing::expert_choice;
-    c.moe.dispatch = dispatch == "einsum" ? models::Dispatch::einsum : models::Dispatch::gather;
+    c.moe.activation = models::Activation::gelu;
+    c.moe.routing = models::routing_of_name(routing);
+    c.moe.dispatch = models::dispatch_of_name(dispatch);
     c.moe.gating.experts = experts;
     c.moe.gating.capacity_factor = capacity;
-    c.moe.gating.form =
-        gating == "published" ? models::GatingForm::published : models::GatingForm::released;
-    c.moe.gating.second = second == "random"     ? models::SecondExpert::random
-                          : second == "sampling" ? models::SecondExpert::sampling
-                                                 : models::SecondExpert::all;
+    c.moe.gating.form = models::gating_form_of_name(gating);
+    c.moe.gating.second = models::second_expert_of_name(second);
     c.aux_weight = aux_weight;
     c.z_weight = z_weight;
     models::check(c);
@@ -81,6 +76,12 @@ class MoeTask : public TextTask {
     held.batch = with_seed(std::move(held.batch), index);
     return held;
   }
+  double estimated_bytes(const Mesh& mesh) const override {
+    const double expert = double(own_.d_model) * double(own_.expert_ff);
+    const double others = models::training_flops(config_, 1) / 6 / double(own_.seq);
+    return 16 * (double(own_.layers) * double(own_.experts) * expert +
+                 double(mesh.num_devices()) * others);
+  }
   std::vector<Result> results(const models::Trainer& trainer) const override;
 
  private:
@@ -95,8 +96,7 @@ class MoeTask : public TextTask {
   models::TransformerConfig dense() const {  // of as much work per token
     models::TransformerConfig c = config_.dense;
     const double experts = models::forward_flops(config_.moe) / (4 * double(c.model));
-    c.hidden = int64_t((double(c.hidden) + experts) / 2 + 0.999);
-    return c;
+    return c.hidden = int64_t((double(c.hidden) + experts) / 2 + 0.999), c;
   }
 
   Options own_;

@@ -137,13 +137,12 @@ Routes top2_gating(const Tensor& logits, const GatingOptions& o, const std::opti
     const Tensor drawn = c.gate2 / o.second_threshold > convert(*noise, dtype);
     chosen2 = where(expand_dims(drawn, 2), c.mask2, 0.0);
   }
+  // As published, choices that are not drawn leave their place empty; as released, they leave none.
   if (!published) c.mask2 = chosen2;
 
   const Tensor place1 = picked(running_before(c.mask1), c.mask1);
-  // As published, second choices come behind all first ones, and those that are not drawn leave
-  // their place empty; as released, behind first ones that are kept, and they leave none.
-  Tensor before2 = sum(c.mask1, {.axes = 1, .keep_dims = true});
-  if (!published) before2 = minimum(before2, double(routes.capacity));
+  // Behind all first choices: where some of these found no place, there is none.
+  const Tensor before2 = sum(c.mask1, {.axes = 1, .keep_dims = true});
   const Tensor place2 = picked(running_before(c.mask2) + before2, c.mask2);
 
   const auto kept = [&](const Tensor& mask, const Tensor& place) {

@@ -20,11 +20,23 @@ int64_t devices_along(const Mesh& mesh, const AxisList& axes) {
   return devices;
 }
 
-// Rows g,p,m of tokens g,s,m by their numbers g,p; zeros where there is none of that number.
+// One of an enumeration by its name; `what` says of which.
+template <class Value>
+Value value_of_name(std::string_view name, const char* what,
+                    const std::vector<std::pair<std::string_view, Value>>& values) {
+  std::string names;
+  for (const auto& [known, value] : values) {
+    if (known == name) return value;
+    names += names.empty() ? "" : ", ";
+    names += known;
+  }
+  user_error("{}: there is no \"{}\"; there are {}", what, name, names);
+}
+
+// Rows g,p,m of tokens g,s,m by their numbers g,p. Where there is none of that number, the last
+// token: its place has a weight of 0, and sums_at() leaves it out.
 Tensor rows_at(const Tensor& x, const Tensor& token) {
-  const Tensor group = iota(token.shape(), 0);
-  const Tensor rows = x(group, minimum(token, x.dim(1) - 1));
-  return where(expand_dims(token < x.dim(1), 2), rows, 0.0);
+  return x(iota(token.shape(), 0), minimum(token, x.dim(1) - 1));
 }
 
 // Tokens g,s,m that are the sums of the rows g,p,m that have their numbers.
@@ -33,17 +45,22 @@ Tensor sums_at(const Tensor& rows, const Tensor& token, int64_t tokens) {
   return at(none, iota(token.shape(), 0), token).add(rows);
 }
 
+Tensor activated(const Tensor& x, Activation activation) {
+  return activation == Activation::relu ? relu(x) : gelu(x);
+}
+
 // The two experts of each token by products of as many rows as each expert has. x g,s,m, experts
 // and gates 2,g,s; each device does it for the tokens it has.
 Tensor ragged_experts(const Tensor& x, const Tensor& experts, const Tensor& gates,
-                      const Tensor& w_in, const Tensor& w_out) {
+                      const Tensor& w_in, const Tensor& w_out, Activation activation) {
   const int64_t tokens = x.dim(0) * x.dim(1), model = x.dim(2);
   const Tensor expert = reshape(experts, {2 * tokens});
   const Tensor order = argsort(expert);  // the choices by expert
   const Tensor token = remainder(order, tokens);
   const Tensor sizes = sum(one_hot(expert, w_in.dim(0), DType::s32), {.axes = 0});
   const Tensor rows = take(reshape(x, {tokens, model}), token);
-  const Tensor out = ragged_dot(relu(ragged_dot(rows, w_in, sizes)), w_out, sizes);
+  const Tensor hidden = activated(ragged_dot(rows, w_in, sizes), activation);
+  const Tensor out = ragged_dot(hidden, w_out, sizes);
   const Tensor gate = convert(take(reshape(gates, {2 * tokens}), order), out.dtype());
   const Tensor y =
       at(zeros(Shape(out.dtype(), {tokens, model})), token).add(out * expand_dims(gate, 1));
@@ -51,6 +68,30 @@ Tensor ragged_experts(const Tensor& x, const Tensor& experts, const Tensor& gate
 }
 
 }  // namespace
+
+Routing routing_of_name(std::string_view name) {
+  return value_of_name<Routing>(name, "routing",
+                                {{"top2", Routing::top2},
+                                 {"dropless", Routing::dropless},
+                                 {"expert-choice", Routing::expert_choice}});
+}
+
+Dispatch dispatch_of_name(std::string_view name) {
+  return value_of_name<Dispatch>(name, "dispatch",
+                                 {{"einsum", Dispatch::einsum}, {"gather", Dispatch::gather}});
+}
+
+GatingForm gating_form_of_name(std::string_view name) {
+  return value_of_name<GatingForm>(
+      name, "gating", {{"published", GatingForm::published}, {"released", GatingForm::released}});
+}
+
+SecondExpert second_expert_of_name(std::string_view name) {
+  return value_of_name<SecondExpert>(name, "second expert",
+                                     {{"random", SecondExpert::random},
+                                      {"sampling", SecondExpert::sampling},
+                                      {"all", SecondExpert::all}});
+}
 
 void check(const MoeConfig& c) {
   check(c.gating);
@@ -160,7 +201,7 @@ Tensor MoeLayer::by_tables(const MoeParams<Tensor>& params, const Tensor& x,
   tables = split(tables, {rest, experts, {}, {}});
   const Tensor w_in = split(params.w_in, {experts, {}, layout_.expert_hidden});
   const Tensor w_out = split(params.w_out, {experts, layout_.expert_hidden, {}});
-  const Tensor hidden = relu(einsum("gecm,emh->gech", tables, w_in));
+  const Tensor hidden = activated(einsum("gecm,emh->gech", tables, w_in), config_.activation);
   Tensor out = named(einsum("gech,ehm->gecm", hidden, w_out), "computed");
   out = split(out, {rest, experts, {}, {}});
   out = split(out, {layout_.groups, {}, {}, {}});
@@ -174,9 +215,12 @@ Tensor MoeLayer::by_ragged_products(const MoeParams<Tensor>& params, const Tenso
   const Tensor gates = stack({first.gate, second.gate});
   const Tensor w_in = split(params.w_in, {layout_.experts, {}, layout_.expert_hidden});
   const Tensor w_out = split(params.w_out, {layout_.experts, layout_.expert_hidden, {}});
-  if (!is_manual(x.dim(0))) return ragged_experts(x, experts, gates, w_in, w_out);
+  const auto run = [activation = config_.activation](
+                       const Tensor& t, const Tensor& e, const Tensor& g, const Tensor& in,
+                       const Tensor& out) { return ragged_experts(t, e, g, in, out, activation); };
+  if (!is_manual(x.dim(0))) return run(x, experts, gates, w_in, w_out);
   const SplitDims group = {layout_.groups}, choice = {_, layout_.groups}, whole = {_};
-  return shard_map(ragged_experts, mesh_, std::tuple{group, choice, choice, whole, whole}, group,
+  return shard_map(run, mesh_, std::tuple{group, choice, choice, whole, whole}, group,
                    layout_.groups)(x, experts, gates, w_in, w_out);
 }
 

@@ -23,7 +23,16 @@ enum class Dispatch : uint8_t {
   gather,  // each place reads its token: on a mesh a manual region over the groups' axes
 };
 
-// A layer of experts, each relu(x w_in) w_out, in the place of a feed-forward layer.
+// By their names: top2, dropless, expert-choice; einsum, gather; published, released; random,
+// sampling, all. UserError lists the names.
+Routing routing_of_name(std::string_view name);
+Dispatch dispatch_of_name(std::string_view name);
+GatingForm gating_form_of_name(std::string_view name);
+SecondExpert second_expert_of_name(std::string_view name);
+
+enum class Activation : uint8_t { relu, gelu };
+
+// A layer of experts, each activation(x w_in) w_out, in the place of a feed-forward layer.
 struct MoeConfig {
   int64_t model = 256;   // m
   int64_t hidden = 512;  // h, of one expert
@@ -31,6 +40,7 @@ struct MoeConfig {
   Routing routing = Routing::top2;
   Dispatch dispatch = Dispatch::einsum;
   GatingOptions gating;  // the number of experts e is here
+  Activation activation = Activation::relu;
   DType dtype = DType::f32;
 };
 

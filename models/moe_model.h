@@ -75,7 +75,7 @@ const std::vector<std::string>& moe_recipe_names();
 // `load_max`, the choices of the expert that most tokens chose over those of the mean one. The
 // state has the counts of the last step by layer and expert, f32[l,e]: `assigned` and `kept`;
 // device_loads() sums them by device. Evaluation: `loss`, nats per token; padded rows take no
-// places where a group is one row or less.
+// places.
 class MoeTransformerModel : public Model {
  public:
   // UserError as check(), Transformer's and MoeLayer's.

@@ -39,14 +39,13 @@ struct LossAndGradients {
 };
 
 // The leaves of a batch for accumulate_gradients: scalars become one per row, and integers, which
-// are seeds, others for each microbatch.
-Leaves<Tensor> with_rows(const Leaves<Tensor>& batch, int64_t rows, int64_t microbatches) {
+// are seeds, others for each: a microbatch reads that of its first row.
+Leaves<Tensor> with_rows(const Leaves<Tensor>& batch, int64_t rows) {
   return map_tree(batch, [&](const std::string&, const Tensor& leaf) {
     if (counts_rows(leaf.shape())) return leaf;
     const Tensor each = broadcast_to(leaf, {rows});
     if (!is_integer(leaf.dtype())) return each;
-    const int64_t part = rows / microbatches;
-    return each + iota(each.shape(), 0) / part * kSeedStep;
+    return each + iota(each.shape(), 0) * kSeedStep;
   });
 }
 
@@ -72,8 +71,8 @@ LossAndGradients accumulated(const TrainerOptions& o, const TracedModel& objecti
     std::get<0>(said) = std::get<0>(said) * o.precision.loss_scale;
     return said;
   };
-  auto [said, gradients] = accumulate_gradients(
-      part, params, with_rows(batch, o.batch, o.microbatches), {.microbatches = o.microbatches});
+  auto [said, gradients] = accumulate_gradients(part, params, with_rows(batch, o.batch),
+                                                {.microbatches = o.microbatches});
   const auto& [metrics, state] = said.second;
   const auto unscaled = [&](const std::string&, const Tensor& g) {
     return g / o.precision.loss_scale;

@@ -314,6 +314,22 @@ TEST_CASE("gating: experts choose the tokens that like them most", "[moe]") {
   for (int64_t e = 0; e < E; ++e) CHECK(kept.at(e) == double(G * C));
 }
 
+TEST_CASE("gating: experts do not choose padding", "[moe]") {
+  const GatingOptions o = options_of(2, GatingForm::published, SecondExpert::all, 1);
+  const Array logits = random_normal_array(Shape(DType::f32, {1, 8, 2}), 9);
+  const Array present = Array::of<float>({1, 8}, {1, 0, 0, 1, 0, 0, 0, 0});
+  const auto fn = [o](Tensor x, Tensor p) {
+    const Routes r = expert_choice_gating(x, o, p);
+    return std::tuple{combine_weights(r, 8), r.kept, r.unserved};
+  };
+  const auto [combine, kept, unserved] = compile(fn, {}, logits, present)(logits, present);
+  for (int64_t i = 0; i < combine.size(); ++i)
+    if (present.at(i / 8) == 0) CHECK(combine.at(i) == 0);
+  CHECK(kept.at(0) == 2);  // of four places
+  CHECK(kept.at(1) == 2);
+  CHECK(unserved.item() == 0);
+}
+
 TEST_CASE("gating: wrong input is named", "[moe]") {
   const auto message = [](const GatingOptions& o, const Dims& dims, bool noise) {
     try {

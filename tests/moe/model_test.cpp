@@ -164,8 +164,9 @@ TEST_CASE("moe transformer: loads and drops of a step, by expert and device", "[
 }
 
 TEST_CASE("moe transformer: padded rows of an evaluation count nowhere", "[moe]") {
-  const MoeTransformerConfig c = small_config();
-  Trainer trainer(options_of(c, kGrid, "experts"));
+  MoeTransformerConfig c = small_config();
+  c.moe.group = 4 * c.dense.seq;  // rows 4 to 7, of which one is there, compete
+  Trainer trainer(options_of(c, Mesh{{"X", 2}}, "experts"));
   std::vector<double> averages;
   for (const uint32_t padding : {1u, 2u}) {
     Leaves<Array> batch = batch_of(c, 8, 50);
@@ -179,6 +180,47 @@ TEST_CASE("moe transformer: padded rows of an evaluation count nowhere", "[moe]"
   }
   CHECK(averages[0] == Approx(averages[1]).epsilon(1e-6));
   CHECK(averages[0] > 1);
+}
+
+TEST_CASE("moe transformer: layers, steps and microbatches draw second experts of their own",
+          "[moe]") {
+  MoeTransformerConfig c = small_config();
+  c.moe.gating.second_threshold = 1;  // of equal gates half are kept
+  TrainerOptions o = options_of(c, Mesh(), "experts", 16);
+  o.optimizer.kind = Optimizer::none;
+  const auto second_choices = [&](uint32_t seed) {
+    class NoRouter : public MoeTransformerModel {
+     public:
+      using MoeTransformerModel::MoeTransformerModel;
+      Leaves<Array> initial_parameters(uint32_t from) const override {
+        Leaves<Array> params = MoeTransformerModel::initial_parameters(from);
+        for (auto& [path, value] : params)
+          if (path.find("router") != std::string::npos) value = Array(value.shape());
+        return params;
+      }
+    };
+    o.model = std::make_shared<NoRouter>(c, Mesh(), MoeTransformerLayout());
+    Trainer trainer(o);
+    trainer.step(batch_of(c, o.batch, seed), 0);
+    const Array assigned = trainer.model_state().at(0).second;
+    std::vector<double> counts;
+    for (int64_t layer = 0; layer < 2; ++layer) counts.push_back(assigned.at(layer * 8 + 1));
+    return counts;
+  };
+  const std::vector<double> first = second_choices(1), other = second_choices(2);
+  for (const std::vector<double>& counts : {first, other})
+    for (const double count : counts) {
+      CHECK(count > 16 * 12 * 0.3);
+      CHECK(count < 16 * 12 * 0.7);
+    }
+  CHECK(first[0] != first[1]);
+  CHECK(first != other);
+  o.microbatches = 2;
+  // Of two halves that were one and the same the sum would be even.
+  int64_t odd = 0;
+  for (const uint32_t seed : {1u, 2u, 3u, 4u, 5u, 6u})
+    odd += int64_t(std::lround(2 * second_choices(seed)[0])) % 2;
+  CHECK(odd > 0);
 }
 
 TEST_CASE("moe transformer: microbatches and bf16 train", "[moe]") {
