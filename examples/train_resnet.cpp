@@ -47,6 +47,7 @@ struct Options {
     config.channels = set.train.pixels.dim(3);
     config.classes = std::ssize(set.classes);
     config.norm_groups = norm_groups;
+    config.identity_blocks = true;
     config.label_smoothing = label_smoothing;
     return config;
   }

@@ -198,7 +198,13 @@ Leaves<Shape> ResNet::parameter_shapes() const {
 }
 
 Leaves<Array> ResNet::initial_parameters(uint32_t seed) const {
-  return initial_convolutions(parameter_shapes(), seed);
+  Leaves<Array> params = initial_convolutions(parameter_shapes(), seed);
+  if (!config_.identity_blocks) return params;
+  const size_t convs = config_.kind == ResidualKind::basic ? 2 : 3;
+  const std::string last = ".convs." + std::to_string(convs - 1) + ".norm.scale";
+  for (auto& [path, array] : params)
+    if (path.ends_with(last)) array = Array(array.shape());
+  return params;
 }
 
 Leaves<Shape> ResNet::state_shapes() const { return running_averages(parameter_shapes()); }

@@ -27,6 +27,8 @@ struct ResNetConfig {
   int64_t norm_groups = 1;
   double norm_momentum = 0.9;
   double label_smoothing = 0;
+  // Blocks begin as what they add to: the scales of their last norms are zeros (Goyal et al. 2017).
+  bool identity_blocks = false;
   DType dtype = DType::f32;
 };
 

@@ -64,6 +64,19 @@ TEST_CASE("resnet: the published networks have their numbers of parameters", "[r
   CHECK(model.training_flops(2) / 12 == Approx(4.1e9).epsilon(0.01));
 }
 
+TEST_CASE("resnet: blocks may begin as the identity", "[resnet]") {
+  for (ResNetConfig config : {resnet18(), resnet50()}) {
+    config.features = 8;
+    config.identity_blocks = true;
+    std::vector<std::string> zeros;
+    for (const auto& [path, array] : ResNet(config, Mesh(), {}).initial_parameters(1))
+      if (path.ends_with("scale") && array.at(0) == 0) zeros.push_back(path);
+    const bool basic = config.kind == ResidualKind::basic;
+    CHECK(zeros.size() == (basic ? 8 : 16));
+    CHECK(zeros[0] == (basic ? "stages.0.0.convs.1.norm.scale" : "stages.0.0.convs.2.norm.scale"));
+  }
+}
+
 TEST_CASE("resnet: 20 losses over batch and height are those of one device", "[resnet]") {
   check_losses(small_resnet(), {kMesh, Mesh{{"x", 3}}}, 20);
 }

@@ -59,8 +59,8 @@ TEST_CASE("train_resnet: learns the classes of a folder, as one device does", "[
   const TestFolder folder("resnet-images");
   write_images(folder);
   const Outcome outcome =
-      run("train_resnet --mesh data=2,height=4 --features 8 --stages 2 --batch 16 --steps 12 "
-          "--threads 1 --lr 3e-3 --check --images " +
+      run("train_resnet --mesh data=2,height=4 --features 8 --stages 2 --batch 16 --steps 40 "
+          "--threads 1 --lr 1e-2 --check --images " +
           folder.path());
   INFO(outcome.out);
   REQUIRE(outcome.exit_code == 0);
@@ -100,7 +100,8 @@ TEST_CASE("train_resnet: digits, split over batch and height", "[examples]") {
     return;
   }
   const Outcome outcome =
-      run("train_resnet --mesh data=2,height=4 --features 8 --stages 3 --steps 500 --lr 3e-3 "
+      run("train_resnet --mesh data=2,height=4 --features 8 --stages 3 --batch 32 --steps 500 --lr "
+          "5e-3 "
           "--threads 1");
   INFO(outcome.out.substr(outcome.out.rfind("{\"mesh")));
   REQUIRE(outcome.exit_code == 0);
