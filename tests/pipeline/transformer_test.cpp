@@ -5,6 +5,7 @@
 #include "gspmd/testing.h"
 #include "models/pipelined_transformer.h"
 #include "models/trainer.h"
+#include "test_folder.h"
 
 namespace gspmd::models {
 namespace {
@@ -145,6 +146,38 @@ TEST_CASE("pipelined transformer: trains and evaluates as one device on pipeline
       for (size_t i = 0; i < got.size(); ++i)
         CHECK(std::abs(got[i] - expected[i]) < 1e-6 * expected[i]);
     }
+}
+
+TEST_CASE("pipelined transformer: a checkpoint resumes on another mesh, and without a pipeline",
+          "[pipeline]") {
+  const TransformerConfig config = small_config(Form::standard);
+  for (const PipelineKind kind : kKinds) {
+    const TestFolder folder("pipeline");
+    Checkpoints checkpoints(folder.path());
+    const auto model_on = [&](const Mesh& mesh) {
+      return pipelined(config, pipeline_of(kind, 2, mesh), mesh, "2d");
+    };
+    Trainer first(trainer_options(model_on(kCube), kCube, Step::update));
+    first.step(random_batch(config, kRows, 1), 1e-2);
+    first.save(checkpoints, 1, {});
+    const Leaves<Array> batch = random_batch(config, kRows, 2);
+    const double loss = first.step(batch, 1e-2).loss;
+
+    const Mesh other{{"stage", 2}};
+    Trainer second(trainer_options(model_on(other), other, Step::update));
+    REQUIRE(second.restore(checkpoints) == 1);
+    // The same numbers without a pipeline, as one device reads them.
+    const auto model = model_on(other);
+    const auto plain = [&](TransformerParams<Tensor> params, Tensor tokens, Tensor labels) {
+      return Transformer(model->config(), Mesh(), Layout()).loss(params, tokens, labels);
+    };
+    const TransformerParams<Array> params = model->plain_params(second.params());
+    const double plain_loss = compile(plain, {}, params, batch[0].second, batch[1].second)(
+                                  params, batch[0].second, batch[1].second)
+                                  .item();
+    CHECK(std::abs(plain_loss - loss) < 1e-10);
+    CHECK(std::abs(second.step(batch, 1e-2).loss - loss) < 1e-10);
+  }
 }
 
 TEST_CASE("pipelined transformer: inside of the loop only boundaries cross between stages",
