@@ -209,6 +209,19 @@ TEST_CASE("pipelined transformer: inside of the loop only boundaries cross betwe
     }
 }
 
+TEST_CASE("pipelined transformer: the head is not computed once for each stage", "[pipeline]") {
+  TransformerConfig config = small_config(Form::standard);
+  config.vocab = 1000;
+  const auto flops = [&](const Mesh& mesh) {
+    const auto model = std::make_shared<PipelinedTransformerModel>(
+        config, pipeline_of(PipelineKind::gpipe, 4, mesh), mesh, Layout());
+    TrainerOptions options = trainer_options(model, mesh, Step::gradients);
+    options.prepare = false;
+    return double(Trainer(options).executable().stats().flops);
+  };
+  CHECK(flops(Mesh{{"stage", 4}}) < 1.1 * flops(Mesh()) / 4);
+}
+
 TEST_CASE("pipelined transformer: what does not fit is told", "[pipeline][errors]") {
   const TransformerConfig config = small_config(Form::standard);
   const auto error_of = [&](PipelineConfig pipeline, const Mesh& mesh) {
