@@ -170,6 +170,17 @@ TEST_CASE("conformer: learns, and evaluates by the running averages", "[pipeline
   INFO("loss " << before << " -> " << after.at(0).second << ", accuracy " << after.at(1).second);
   CHECK(after.at(0).second < 0.4 * before);
   CHECK(after.at(1).second > 0.8);
+  // A row's result does not depend on those beside it.
+  const auto of_row = [&](uint32_t beside) {
+    Leaves<Array> batch = batch_of(config, kRows, 7), others = batch_of(config, kRows, beside);
+    const int64_t row = config.frames * config.features;
+    for (int64_t i = row; i < batch[0].second.size(); ++i)
+      batch[0].second.set(i, others[0].second.at(i));
+    auto evaluation = trainer->evaluation();
+    evaluation.add(batch, 1);
+    return evaluation.averages().at(0).second;
+  };
+  CHECK(of_row(8) == Approx(of_row(9)).epsilon(1e-6));
 }
 
 TEST_CASE("conformer: inside of the loop only boundaries cross between stages", "[pipeline]") {

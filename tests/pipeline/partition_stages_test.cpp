@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 
+#include "models/transformer.h"
+
 namespace gspmd::models {
 namespace {
 
@@ -128,6 +130,37 @@ TEST_CASE("partition_stages: throughput is that of the published Transformer", "
   const std::pair<int64_t, double> published[] = {{2, 1.8}, {4, 3.4}, {8, 6.3}};
   for (const auto& [stages, speedup] : published)
     CHECK(std::abs(pipeline_speedup(stages, 32) / pipeline_speedup(2, 1) / speedup - 1) < 0.1);
+}
+
+TEST_CASE("partition_stages: parameters and their memory are those of the published Transformers",
+          "[pipeline]") {
+  struct Row {
+    int64_t layers;
+    double params, gibibytes;  // with 12 bytes for each
+  };
+  // arXiv:1811.06965, table 1: Naive-1 (its memory stands in the row below) and Pipeline-1 to -128.
+  const Row published[] = {{3, 282.2e6, 3.15},
+                           {13, 785.8e6, 8.8},
+                           {103, 5.3e9, 59.5},
+                           {415, 21.0e9, 235.1},
+                           {1663, 83.9e9, 937.9}};
+  for (const Row& row : published) {
+    TransformerConfig config;
+    config.layers = row.layers;
+    config.model = 2048;
+    config.hidden = 8192;
+    config.heads = 32;
+    config.seq = 1024;
+    config.vocab = 32000;
+    config.positions = Positions::none;
+    config.head = Head::untied;
+    const double params = double(parameter_count(config));
+    // One digit is printed behind billions: half of the last one, where that is more.
+    const double digits = std::max(1e-3, row.params < 1e9 ? 0 : 0.05e9 / row.params);
+    INFO(row.layers << " layers: " << params);
+    CHECK(std::abs(params / row.params - 1) < digits);
+    CHECK(std::abs(12 * params / double(int64_t(1) << 30) / row.gibibytes - 1) < 0.01);
+  }
 }
 
 TEST_CASE("partition_stages: wrong costs are told", "[pipeline][errors]") {

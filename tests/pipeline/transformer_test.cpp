@@ -5,6 +5,7 @@
 #include "gspmd/testing.h"
 #include "models/pipelined_transformer.h"
 #include "models/trainer.h"
+#include "test_folder.h"
 
 namespace gspmd::models {
 namespace {
@@ -147,6 +148,38 @@ TEST_CASE("pipelined transformer: trains and evaluates as one device on pipeline
     }
 }
 
+TEST_CASE("pipelined transformer: a checkpoint resumes on another mesh, and without a pipeline",
+          "[pipeline]") {
+  const TransformerConfig config = small_config(Form::standard);
+  for (const PipelineKind kind : kKinds) {
+    const TestFolder folder("pipeline");
+    Checkpoints checkpoints(folder.path());
+    const auto model_on = [&](const Mesh& mesh) {
+      return pipelined(config, pipeline_of(kind, 2, mesh), mesh, "2d");
+    };
+    Trainer first(trainer_options(model_on(kCube), kCube, Step::update));
+    first.step(random_batch(config, kRows, 1), 1e-2);
+    first.save(checkpoints, 1, {});
+    const Leaves<Array> batch = random_batch(config, kRows, 2);
+    const double loss = first.step(batch, 1e-2).loss;
+
+    const Mesh other{{"stage", 2}};
+    Trainer second(trainer_options(model_on(other), other, Step::update));
+    REQUIRE(second.restore(checkpoints) == 1);
+    // The same numbers without a pipeline, as one device reads them.
+    const auto model = model_on(other);
+    const auto plain = [&](TransformerParams<Tensor> params, Tensor tokens, Tensor labels) {
+      return Transformer(model->config(), Mesh(), Layout()).loss(params, tokens, labels);
+    };
+    const TransformerParams<Array> params = model->plain_params(second.params());
+    const double plain_loss = compile(plain, {}, params, batch[0].second, batch[1].second)(
+                                  params, batch[0].second, batch[1].second)
+                                  .item();
+    CHECK(std::abs(plain_loss - loss) < 1e-10);
+    CHECK(std::abs(second.step(batch, 1e-2).loss - loss) < 1e-10);
+  }
+}
+
 TEST_CASE("pipelined transformer: inside of the loop only boundaries cross between stages",
           "[pipeline]") {
   const TransformerConfig config = small_config(Form::standard);
@@ -174,6 +207,19 @@ TEST_CASE("pipelined transformer: inside of the loop only boundaries cross betwe
       }
       CHECK(directions == 2);
     }
+}
+
+TEST_CASE("pipelined transformer: the head is not computed once for each stage", "[pipeline]") {
+  TransformerConfig config = small_config(Form::standard);
+  config.vocab = 1000;
+  const auto flops = [&](const Mesh& mesh) {
+    const auto model = std::make_shared<PipelinedTransformerModel>(
+        config, pipeline_of(PipelineKind::gpipe, 4, mesh), mesh, Layout());
+    TrainerOptions options = trainer_options(model, mesh, Step::gradients);
+    options.prepare = false;
+    return double(Trainer(options).executable().stats().flops);
+  };
+  CHECK(flops(Mesh{{"stage", 4}}) < 1.1 * flops(Mesh()) / 4);
 }
 
 TEST_CASE("pipelined transformer: what does not fit is told", "[pipeline][errors]") {
