@@ -67,5 +67,33 @@ TEST_CASE("a model under fsdp holds its share and gathers a layer at a time") {
   }
 }
 
+TEST_CASE("what fsdp leaves whole can be shared by its updates") {
+  TransformerConfig config;
+  config.layers = 1;
+  config.model = 16;
+  config.hidden = 32;
+  config.heads = 2;
+  config.seq = 4;
+  config.vocab = 40;
+  TrainerOptions o;
+  o.mesh = Mesh{{"data", 4}};
+  o.model = fsdp_model(
+      std::make_shared<TransformerModel>(config, o.mesh, layout_of_recipe("data", o.mesh)),
+      {o.mesh, {}, 300});
+  o.batch = 4;
+  o.optimizer.eps = 1e-6;
+  Trainer some(o);
+  CHECK(some.executable().parameter_sharding("params.final_norm").is_replicated());
+  o.weight_update.axes = {"data"};
+  Trainer all(o);
+  for (const std::string path : {"params.final_norm", "state.m.final_norm"})
+    CHECK(all.executable().parameter_sharding(path).tiles(0) == 4);
+  CHECK(all.executable().parameter_sharding("params.blocks.0.w_in") ==
+        some.executable().parameter_sharding("params.blocks.0.w_in"));
+  const auto batch = random_batch(config, o.batch, 1);
+  CHECK(all.step(batch, 1e-3).loss == some.step(batch, 1e-3).loss);
+  CHECK(all.step(batch, 1e-3).loss == Approx(some.step(batch, 1e-3).loss).epsilon(1e-6));
+}
+
 }  // namespace
 }  // namespace gspmd::models
