@@ -57,4 +57,28 @@ TEST_CASE("an all-reduce whose slices are not one tile per device stays") {
              Catch::Contains("dynamic-slice(%r"));
 }
 
+TEST_CASE("a sum that is reshaped and padded with zeros before its slices is scattered as well") {
+  const auto root = [](const std::string& kind, const std::string& padding) {
+    const auto module = module_of(R"(  %a = f32[5,3] parameter(0)
+  %r = f32[5,3] all-reduce(%a), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=%)" +
+                                  kind + R"(
+  %flat = f32[15] reshape(%r)
+  %fill = f32[] constant()" + padding +
+                                  R"()
+  %padded = f32[16] pad(%flat, %fill), padding=0_1
+  %id = u32[] partition-id()
+  %d = s32[] convert(%id)
+  %two = s32[] constant(2)
+  %eight = s32[] constant(8)
+  %odd = s32[] remainder(%d, %two)
+  %offset = s32[] multiply(%odd, %eight)
+  ROOT %s = f32[8] dynamic-slice(%padded, %offset), dynamic_slice_sizes={8})");
+    rewrite_reduce_scatter(*module);
+    verify_module(*module);
+    return to_text(*module->entry()->root());
+  };
+  CHECK_THAT(root("sum", "0"), Catch::Contains("f32[8] reduce-scatter(%pad"));
+  CHECK_THAT(root("sum", "1"), Catch::Contains("dynamic-slice(%padded"));
+}
+
 }  // namespace gspmd

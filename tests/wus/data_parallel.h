@@ -17,6 +17,9 @@ struct Sizes {
 inline const Sizes kEven{};                           // all divide by 8
 inline const Sizes kUneven{16, 7, 30, 3, {2, 5, 3}};  // no dim does
 
+// Fewer elements than devices in some, one in b_out.
+inline const Sizes kTiny{16, 7, 6, 1, {1, 3, 2}};
+
 inline Leaves<Shape> parameter_shapes(const Sizes& s, DType dtype = DType::f32) {
   return {{"b_in", Shape(dtype, {s.hidden})},
           {"b_out", Shape(dtype, {s.out})},

@@ -45,8 +45,8 @@ void check_values(StepOptions o, double tolerance) {
 
 TEST_CASE("20 steps give the values of the whole update, for every optimizer") {
   for (const std::string& name : optimizer_names())
-    for (const Sizes& sizes : {kEven, kUneven}) {
-      CAPTURE(name, sizes.in);
+    for (const Sizes& sizes : {kEven, kUneven, kTiny}) {
+      CAPTURE(name, sizes.hidden);
       StepOptions o;
       o.optimizer.kind = optimizer_of_name(name);
       o.optimizer.weight_decay = 0.01;
@@ -110,8 +110,8 @@ TEST_CASE("sizes that do not divide send the padded bytes") {
 
 TEST_CASE("a device holds ceil(P / N) elements of each weight and slot") {
   for (const std::string& name : optimizer_names())
-    for (const Sizes& sizes : {kEven, kUneven}) {
-      CAPTURE(name, sizes.in);
+    for (const Sizes& sizes : {kEven, kUneven, kTiny}) {
+      CAPTURE(name, sizes.hidden);
       StepOptions o;
       o.optimizer.kind = optimizer_of_name(name);
       o.sizes = sizes;
