@@ -232,7 +232,7 @@ constexpr Namer kNamers[] = {
     {"simplify/simplify_arithmetic.cpp", 18, 0, "identities of arithmetic"},
     {"simplify/simplify_common.cpp", 7, 3, "values that are known"},
     {"simplify/simplify_shape.cpp", 28, 9, "identities of data movement"},
-    {"update/shard_updates.cpp", 2, 0, "copies that it makes, and scalars spread over tensors"},
+    {"update/shard_updates.cpp", 3, 0, "copies that it makes, and scalars spread over tensors"},
     {"update/stacked_gradients.cpp", 4, 0, "the form of rows that a loop adds to"},
     {"update/update_regions.cpp", 4, 0, "what scales and spreads by element"},
 };
