@@ -63,7 +63,8 @@ std::vector<std::pair<std::string, int64_t>> fsdp_dims(const Leaves<Shape>& para
                                                        const FsdpOptions& options) {
   const int64_t parts = sharding_of(options.mesh, {DimSplit(axes_of(options))}).tiles(0);
   std::vector<std::pair<std::string, int64_t>> result;
-  for (const auto& [path, shape] : params) {
+  for (const auto& param : params) {
+    const Shape& shape = param.second;
     int64_t even = -1, largest = -1;
     for (int64_t d = 0; d < shape.rank(); ++d) {
       const auto at = [&](int64_t i) { return shape.dims[static_cast<size_t>(i)]; };
@@ -71,7 +72,7 @@ std::vector<std::pair<std::string, int64_t>> fsdp_dims(const Leaves<Shape>& para
       if (at(d) % parts == 0 && (even < 0 || at(d) > at(even))) even = d;
     }
     const bool whole = shape.elements_count() < std::max<int64_t>(options.min_elements, 2);
-    result.emplace_back(path, whole ? -1 : even >= 0 ? even : largest);
+    result.emplace_back(param.first, whole ? -1 : even >= 0 ? even : largest);
   }
   return result;
 }
