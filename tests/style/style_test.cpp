@@ -63,8 +63,8 @@ std::string module_of_include(const std::string& name) {
 // The rooms of src/passes, low to high, and the page that is the compiler. Each includes itself and
 // lower ones.
 const std::vector<std::string> kRooms = {
-    "graph",  "simplify", "prepare", "complete",      "partition", "collectives", "fuse",
-    "memory", "pipeline", "explain", "differentiate", "batch",     "verify"};
+    "graph", "simplify", "prepare",  "complete", "partition",     "collectives", "update",
+    "fuse",  "memory",   "pipeline", "explain",  "differentiate", "batch",       "verify"};
 
 // "src/passes/fuse/fuse.cpp" and "gspmd/passes/fuse/fuse.h" -> "fuse"; "" outside of the passes.
 std::string room_of(std::string path) {
@@ -205,7 +205,8 @@ struct Namer {
 };
 constexpr Namer kNamers[] = {
     {"collectives/collective_motion.cpp", 4, 0, "what means and sums in wider types are made of"},
-    {"collectives/reduce_scatter.cpp", 2, 0, "the slice of its own part that it makes one with"},
+    {"collectives/reduce_scatter.cpp", 5, 0,
+     "the slice of its own part, and what may stand before"},
     {"collectives/windowed_einsum.cpp", 5, 3, "tails that partitioning cuts and pads"},
     {"complete/manual_constants.cpp", 3, 0, "values that a region may make anew"},
     {"complete/propagate.cpp", 6, 0, "annotations, and the copies that hold two of them"},
@@ -231,6 +232,9 @@ constexpr Namer kNamers[] = {
     {"simplify/simplify_arithmetic.cpp", 18, 0, "identities of arithmetic"},
     {"simplify/simplify_common.cpp", 7, 3, "values that are known"},
     {"simplify/simplify_shape.cpp", 28, 9, "identities of data movement"},
+    {"update/shard_updates.cpp", 3, 0, "copies, which it makes; what is spread over an update"},
+    {"update/stacked_gradients.cpp", 4, 0, "the form of a loop that writes rows"},
+    {"update/update_regions.cpp", 4, 0, "what partial sums pass; what is spread over an update"},
 };
 
 int64_t matches(const std::string& code, const std::regex& pattern,

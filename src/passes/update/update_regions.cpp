@@ -33,6 +33,18 @@ bool adds_up(const Node& node) {
          (node.op().has(kLinearInEach) && numbers > 0);
 }
 
+// Dims of an array summed, or combined, away.
+bool is_reduction(const Node& node) {
+  if (node.shape.is_tuple || node.operands().size() != 2 || node.called.size() != 1 ||
+      node.op().factors == nullptr || !is_array(*node.operand(0)) || node.operand(1)->rank() != 0 ||
+      node.rank() >= node.operand(0)->rank())
+    return false;
+  const FactorRule rule = node.op().factors(node);
+  return rule.scalars_start &&
+         std::any_of(rule.factors.begin(), rule.factors.end(),
+                     [](const Factor& factor) { return factor.kind == FactorKind::reduction; });
+}
+
 class Search {
  public:
   Search(const Module& module, const std::vector<StatePair>& state)
@@ -83,7 +95,7 @@ class Search {
     parent_.try_emplace(node, node);
     if (state_.contains(node)) return;
     if (!is_inner(*node)) {
-      if (node->is(Opcode::reduce)) visit_sum(node);
+      if (is_reduction(*node)) visit_sum(node);
       return;
     }
     inner_.insert(node);
@@ -102,7 +114,7 @@ class Search {
   }
 
   void visit_scalar(Node* node) {
-    if (node->is(Opcode::reduce)) {
+    if (is_reduction(*node)) {
       visit_sum(node);
     } else if (node->op().has(kElementwise) || node->is(Opcode::reshape)) {
       for (Node* operand : node->operands()) push(operand);
@@ -110,7 +122,6 @@ class Search {
   }
 
   void visit_sum(Node* node) {
-    if (node->operands().size() != 2 || !is_array(*node->operand(0))) return;
     sums_.insert(node);
     Node* const summed = node->operand(0);
     push(summed);
