@@ -11,6 +11,7 @@
 #include <numbers>
 
 #include "examples/training_run.h"
+#include "models/fsdp.h"
 
 namespace gspmd::examples {
 namespace {
@@ -84,6 +85,10 @@ void Front::Parts::declare_run() {
   add("lr", o.lr, "highest learning rate");
   add_word("optimizer", o.optimizer, models::optimizer_names(), "");
   add("clip-norm", o.clip_norm, "gradients are scaled to this global norm at most; 0: never");
+  add("weight-update", o.weight_update,
+      "mesh axes, as data or x,y, whose devices each do a part of the update and hold its state");
+  app.add_flag("--gather-bf16", o.gather_bf16, "send the weights of shared updates as bf16");
+  add("fsdp", o.fsdp, "mesh axes that split all weights, which are gathered layer by layer");
   add("compute", o.compute,
       "f32, bf16 or f16: what loss and gradients are computed in (default: dtype)");
   add("seed", o.seed, "of weights, batches and whatever else is drawn");
@@ -193,6 +198,7 @@ std::map<std::string, std::string> Front::identity() const {
       {"optimizer", o.optimizer},
       {"seed", fmt::format("{}", o.seed)},
       {"steps", fmt::format("{}", o.steps)}};
+  if (o.gather_bf16) identity["gather-bf16"] = "true";
   for (const auto& [name, value] : parts_->values) identity[name] = value();
   return identity;
 }
@@ -236,6 +242,21 @@ Mesh parse_mesh(const std::string& text) {
   return Mesh(axes);
 }
 
+namespace {
+
+// Of "x,y"; what is no axis the mesh refuses.
+std::vector<std::string> axis_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+}  // namespace
+
 models::TrainerOptions trainer_options(const RunOptions& o, const Task& task, const Mesh& mesh) {
   models::TrainerOptions result;
   result.precision = precision_of(o, task);
@@ -245,6 +266,12 @@ models::TrainerOptions trainer_options(const RunOptions& o, const Task& task, co
   result.optimizer.weight_decay = decays ? kDecay : 0;
   result.mesh = mesh;
   result.model = task.model(mesh);
+  if (mesh.num_devices() > 1) {  // else there is nobody to share with, as with --check
+    result.weight_update.axes = axis_names(o.weight_update);
+    if (o.gather_bf16) result.weight_update.gather_dtype = DType::bf16;
+    if (!o.fsdp.empty())
+      result.model = models::fsdp_model(result.model, {mesh, axis_names(o.fsdp)});
+  }
   result.batch = o.batch;
   result.microbatches = o.microbatches;
   result.clip_norm = o.clip_norm;

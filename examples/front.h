@@ -22,6 +22,10 @@ struct RunOptions {
   int64_t steps = 100;
   double lr = 1e-3;
   double clip_norm = 0;  // 0: never
+  // Mesh axes, "data" or "x,y"; empty: none.
+  std::string weight_update;  // whose devices share updates
+  std::string fsdp;           // that split the weights, for any model
+  bool gather_bf16 = false;   // weights of shared updates are sent as bf16
   uint32_t seed = 0;
   int threads = 0;
   int64_t evaluate_every = 0;  // 0: after the last step only

@@ -67,9 +67,10 @@ std::vector<std::pair<std::string, int64_t>> fsdp_dims(const Leaves<Shape>& para
     const Shape& shape = param.second;
     int64_t even = -1, largest = -1;
     for (int64_t d = 0; d < shape.rank(); ++d) {
-      const auto at = [&](int64_t i) { return shape.dims[static_cast<size_t>(i)]; };
-      if (largest < 0 || at(d) > at(largest)) largest = d;
-      if (at(d) % parts == 0 && (even < 0 || at(d) > at(even))) even = d;
+      const int64_t size = shape.dims[static_cast<size_t>(d)];
+      if (largest < 0 || size > shape.dims[static_cast<size_t>(largest)]) largest = d;
+      if (size % parts != 0) continue;
+      if (even < 0 || size > shape.dims[static_cast<size_t>(even)]) even = d;
     }
     const bool whole = shape.elements_count() < std::max<int64_t>(options.min_elements, 2);
     result.emplace_back(param.first, whole ? -1 : even >= 0 ? even : largest);

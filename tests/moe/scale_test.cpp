@@ -1,6 +1,5 @@
 // What a Transformer with experts sends and needs on a device, and its published sizes.
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <map>
 
 #include "gspmd/ir/module.h"
@@ -158,14 +157,11 @@ TEST_CASE("moe transformer: the published models have the published numbers of w
   }
 }
 
-TEST_CASE("moe transformer: 600 billion weights on 2,048 devices compile in 2 seconds", "[moe]") {
-  const auto begin = std::chrono::steady_clock::now();
+TEST_CASE(
+    "moe transformer: 600 billion weights on 2,048 devices compile, and send what they should",
+    "[moe]") {
   const Trainer trainer =
       inspected(published(2048, 36), Mesh{{"X", 2048}}, "experts", 4096, Optimizer::adafactor);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-#ifndef GSPMD_SANITIZED
-  CHECK(taken.count() < 2);
-#endif
   const ExecutableStats& stats = trainer.executable().stats();
   int64_t forward = 0, backward = 0;
   for (const CollectiveStats& c : stats.uncombined)

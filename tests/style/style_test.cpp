@@ -206,7 +206,7 @@ struct Namer {
 constexpr Namer kNamers[] = {
     {"collectives/collective_motion.cpp", 4, 0, "what means and sums in wider types are made of"},
     {"collectives/reduce_scatter.cpp", 5, 0,
-     "the slice of its own part, and forms on the way to it"},
+     "the slice of its own part, and what may stand before"},
     {"collectives/windowed_einsum.cpp", 5, 3, "tails that partitioning cuts and pads"},
     {"complete/manual_constants.cpp", 3, 0, "values that a region may make anew"},
     {"complete/propagate.cpp", 6, 0, "annotations, and the copies that hold two of them"},
@@ -232,9 +232,9 @@ constexpr Namer kNamers[] = {
     {"simplify/simplify_arithmetic.cpp", 18, 0, "identities of arithmetic"},
     {"simplify/simplify_common.cpp", 7, 3, "values that are known"},
     {"simplify/simplify_shape.cpp", 28, 9, "identities of data movement"},
-    {"update/shard_updates.cpp", 3, 0, "copies that it makes, and scalars spread over tensors"},
-    {"update/stacked_gradients.cpp", 4, 0, "the form of rows that a loop adds to"},
-    {"update/update_regions.cpp", 4, 0, "what scales and spreads by element"},
+    {"update/shard_updates.cpp", 3, 0, "copies, which it makes; what is spread over an update"},
+    {"update/stacked_gradients.cpp", 4, 0, "the form of a loop that writes rows"},
+    {"update/update_regions.cpp", 4, 0, "what partial sums pass; what is spread over an update"},
 };
 
 int64_t matches(const std::string& code, const std::regex& pattern,

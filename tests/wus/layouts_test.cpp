@@ -162,7 +162,7 @@ TEST_CASE("adafactor keeps rows and columns in shards") {
   }
 }
 
-TEST_CASE("a trainer shares updates: scanned layers, microbatches, checkpoints") {
+TEST_CASE("a trainer shares updates, with scanned layers and microbatches") {
   TransformerConfig config;
   config.layers = 2;
   config.model = 16;
@@ -203,6 +203,39 @@ TEST_CASE("a trainer shares updates: scanned layers, microbatches, checkpoints")
       }
       if (!scan) CHECK(stats.collective_count == 4);
     }
+}
+
+TEST_CASE("a trainer that shares updates goes on from a checkpoint on another mesh") {
+  TransformerConfig config;
+  config.layers = 1;
+  config.model = 10;
+  config.hidden = 14;
+  config.heads = 2;
+  config.seq = 5;
+  config.vocab = 33;
+  TrainerOptions o;
+  o.mesh = Mesh{{"data", 4}};
+  o.model = std::make_shared<TransformerModel>(config, o.mesh, layout_of_recipe("data", o.mesh));
+  o.batch = 8;
+  o.optimizer.eps = 1e-6;
+  o.weight_update.axes = {"data"};
+  Trainer first(o);
+  first.step(random_batch(config, o.batch, 0), 1e-3);
+  const auto folder = std::filesystem::temp_directory_path() / "gspmd-wus-checkpoints";
+  std::filesystem::remove_all(folder);
+  Checkpoints checkpoints(folder.string());
+  first.save(checkpoints, 1, {});
+  const double next = first.step(random_batch(config, o.batch, 1), 1e-3).loss;
+  for (const int64_t devices : {1, 2, 4, 8}) {
+    CAPTURE(devices);
+    o.mesh = Mesh{{"data", devices}};
+    o.model = std::make_shared<TransformerModel>(config, o.mesh, layout_of_recipe("data", o.mesh));
+    Trainer other(o);
+    CHECK(other.restore(checkpoints) == 1);
+    CHECK(other.step(random_batch(config, o.batch, 1), 1e-3).loss == Approx(next).epsilon(1e-6));
+    CHECK(difference(other.params(), first.params()) < 1e-5);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a step that computes in bf16 has the same bits with a bf16 gather") {

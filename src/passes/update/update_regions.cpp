@@ -8,18 +8,6 @@
 namespace gspmd {
 namespace {
 
-// Of one value, over whole dims, from one initial value.
-bool reduces(const Node& node) {
-  if (node.operands().size() != 2 || node.called.size() != 1 || node.operand(1)->rank() != 0 ||
-      node.op().factors == nullptr)
-    return false;
-  const std::vector<Factor> factors = node.op().factors(node).factors;
-  const auto sums = [](const Factor& f) { return f.kind == FactorKind::reduction; };
-  return std::any_of(factors.begin(), factors.end(), sums) &&
-         std::all_of(factors.begin(), factors.end(),
-                     [&](const Factor& f) { return sums(f) || f.kind == FactorKind::pass; });
-}
-
 bool is_array(const Node& node) { return !node.shape.is_tuple && node.rank() > 0; }
 
 bool is_by_element(const Node& node) {
@@ -43,6 +31,18 @@ bool adds_up(const Node& node) {
   }
   return node.is(Opcode::convert) || node.op().has(kLinear) ||
          (node.op().has(kLinearInEach) && numbers > 0);
+}
+
+// Dims of an array summed, or combined, away.
+bool is_reduction(const Node& node) {
+  if (node.shape.is_tuple || node.operands().size() != 2 || node.called.size() != 1 ||
+      node.op().factors == nullptr || !is_array(*node.operand(0)) || node.operand(1)->rank() != 0 ||
+      node.rank() >= node.operand(0)->rank())
+    return false;
+  const FactorRule rule = node.op().factors(node);
+  return rule.scalars_start &&
+         std::any_of(rule.factors.begin(), rule.factors.end(),
+                     [](const Factor& factor) { return factor.kind == FactorKind::reduction; });
 }
 
 class Search {
@@ -95,7 +95,7 @@ class Search {
     parent_.try_emplace(node, node);
     if (state_.contains(node)) return;
     if (!is_inner(*node)) {
-      if (reduces(*node)) visit_sum(node);
+      if (is_reduction(*node)) visit_sum(node);
       return;
     }
     inner_.insert(node);
@@ -114,7 +114,7 @@ class Search {
   }
 
   void visit_scalar(Node* node) {
-    if (reduces(*node)) {
+    if (is_reduction(*node)) {
       visit_sum(node);
     } else if (node->op().has(kElementwise) || node->is(Opcode::reshape)) {
       for (Node* operand : node->operands()) push(operand);
@@ -122,7 +122,6 @@ class Search {
   }
 
   void visit_sum(Node* node) {
-    if (!is_array(*node->operand(0))) return;
     sums_.insert(node);
     Node* const summed = node->operand(0);
     push(summed);
