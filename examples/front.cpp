@@ -273,7 +273,7 @@ models::TrainerOptions trainer_options(const RunOptions& o, const Task& task, co
       result.model = models::fsdp_model(result.model, {mesh, axis_names(o.fsdp)});
   }
   result.batch = o.batch;
-  result.microbatches = o.microbatches;
+  result.microbatches = task.makes_microbatches() ? 1 : o.microbatches;
   result.clip_norm = o.clip_norm;
   result.seed = o.seed;
   result.threads = o.threads;

@@ -55,6 +55,8 @@ class Task {
   virtual DType dtype() const { return DType::f32; }  // of the weights
   // Loss and gradients are integers that every mesh gives bit by bit; nothing is updated.
   virtual bool exact() const { return false; }
+  // --microbatches is the model's affair: the trainer takes whole batches.
+  virtual bool makes_microbatches() const { return false; }
   virtual Comparison comparison() const { return {}; }
   // Bytes that parameters, slots and activations take over all devices, roughly and in floating
   // point, so that no size overflows it. 0: not known.

@@ -146,6 +146,30 @@ TEST_CASE("train_transformer: words that are no choice are errors that list the 
   }
 }
 
+TEST_CASE("train_transformer: a pipeline has the losses of blocks one after the other",
+          "[examples]") {
+  const std::string options = kSmall + "--layers 4 --microbatches 2 --sample 3 --json --check ";
+  const auto plain = lines_of(run(options).out);
+  for (const std::string pipeline :
+       {"gpipe --stages 4 --mesh stage=4,data=2",
+        "circular --stages 2 --mesh stage=2,data=2,model=2", "gpipe --stages 2 --mesh data=2"}) {
+    const Outcome outcome = run(options + "--pipeline " + pipeline);
+    INFO(outcome.out);
+    REQUIRE(outcome.exit_code == 0);
+    const auto lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == plain.size());
+    for (size_t i = 0; i < 3; ++i)
+      CHECK(lines[i].at("loss").get<double>() ==
+            Approx(plain[i].at("loss").get<double>()).epsilon(1e-4));
+    CHECK(lines[3].at("heldout_loss").get<double>() ==
+          Approx(plain[3].at("heldout_loss").get<double>()).epsilon(1e-3));
+    CHECK(lines[3].at("check").at("equal") == true);
+  }
+  const Outcome wrong = run(options + "--pipeline gpipe --stages 3");
+  CHECK(wrong.exit_code == 2);
+  CHECK(wrong.out.find("3 stages do not divide the 4 layers") != std::string::npos);
+}
+
 TEST_CASE("train_transformer: --evaluate-every says the held-out loss as it falls", "[examples]") {
   const Outcome outcome = run(kSmall + "--steps 30 --lr 0.02 --evaluate-every 10 --json");
   INFO(outcome.out);

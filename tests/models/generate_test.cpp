@@ -120,6 +120,19 @@ TEST_CASE("generation: blocks as one loop give the tokens of blocks one after th
   CHECK(Generator(options).generate(params, prompts, 12, 10) != unrolled);
 }
 
+TEST_CASE("generation: a step sends no part of the cache", "[models]") {
+  TransformerConfig config = small_config(DType::f32);
+  config.seq = 4096;  // far more than weights and tokens
+  const Mesh mesh{{"a", 2}, {"b", 4}};
+  for (const std::string& recipe : recipe_names()) {
+    const Generator generator({config, mesh, layout_of_recipe(recipe, mesh), 8, {}, 2});
+    const ExecutableStats& stats = generator.executable().stats();
+    INFO(recipe << " sends " << stats.collective_bytes);
+    // A device's part of keys and values is 8 rows * 4096 * 16 * 2 numbers of 4 bytes over 8.
+    CHECK(stats.collective_bytes < 8 * 4096 * 16 * 2 * 4 / 8 / 4);
+  }
+}
+
 TEST_CASE("sampling: what top_k and top_p leave is what the definition says, in random cases",
           "[models]") {
   for (uint32_t seed = 0; seed < 60; ++seed) {

@@ -18,13 +18,13 @@ namespace gspmd {
 // associative and commutative reduction; sums of floats are rounded in another order.
 enum class AllReduceStrategy : uint8_t { direct, hierarchical, ring, tree };
 
-// By name: direct, hierarchical, ring, tree. UserError lists the names.
+// --- By name: direct, hierarchical, ring, tree. UserError lists the names.
 GSPMD_API AllReduceStrategy all_reduce_strategy(std::string_view name);
 GSPMD_API std::string to_string(AllReduceStrategy strategy);
 
 // How all-reduces are carried out.
 struct AllReduceOptions {
-  AllReduceStrategy strategy = AllReduceStrategy::direct;
+  AllReduceStrategy strategy = AllReduceStrategy::direct;  // of every all-reduce
   // hierarchical: members of a group, one after the other in its order, that are neighbours; on a
   // mesh (x,y) the size of y. 0: the largest divisor of the group's size up to its root.
   int64_t neighbours = 0;

@@ -15,8 +15,8 @@ namespace gspmd {
 // A leaf of the result that is the next call's argument: numbers of an entry parameter and of an
 // element of the root tuple.
 struct StatePair {
-  int64_t parameter = 0;
-  int64_t result = 0;
+  int64_t parameter = 0;  // of the entry
+  int64_t result = 0;     // of its root
 };
 
 // What is sharded, and how.
