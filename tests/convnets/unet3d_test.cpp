@@ -88,6 +88,21 @@ TEST_CASE("unet3d: neighbours send the halos of the formula and nothing else", "
   }
 }
 
+TEST_CASE("unet3d: what a device needs falls with the devices", "[unet3d]") {
+  UNet3dConfig config = small_unet();
+  config.height = config.width = 16;
+  const auto peak = [&](const Mesh& mesh) {
+    TrainerOptions options = options_of(config, mesh, "spatial");
+    options.prepare = false;
+    return double(Trainer(options).executable().stats().peak_live_bytes);
+  };
+  const double whole = peak(Mesh());
+  for (const int64_t devices : {2, 4, 8}) {
+    INFO(devices);
+    CHECK(double(devices) * peak(Mesh{{"d", devices}}) < 1.25 * whole);
+  }
+}
+
 TEST_CASE("unet3d: Dice coefficients are those counted voxel by voxel", "[unet3d]") {
   UNet3dConfig config = small_unet();
   config.depth = 8;

@@ -1,6 +1,8 @@
 #include "ops/emission/exchange.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
@@ -140,13 +142,24 @@ class Exchange {
     return rounds;
   }
 
+  // Over the tiles that need of what they have.
+  std::optional<std::pair<int64_t, int64_t>> own_ahead() const {
+    std::optional<std::pair<int64_t, int64_t>> ahead;
+    for (int64_t t = 0; t < from_.held.tiles; ++t) {
+      const int64_t first = access_.first(t), by = first - t * from_.held.shard;
+      if (intersect({first, first + access_.length}, from_.held.held(t)).size() == 0) continue;
+      ahead = {ahead ? std::min(ahead->first, by) : by, ahead ? std::max(ahead->second, by) : by};
+    }
+    return ahead;
+  }
+
   Node* transferred(Node* x, const TransferPlan& plan) {
     Node* result = splat(with_size(x->shape, access_.length));
     Rounds rounds = rounds_of(result);
     if (plan.own) {
       const IndexNode begin = tile() * from_.held.shard;
       const IndexNode end = minimum(begin + from_.held.shard, from_.held.size);
-      result = rounds.take(x, {{begin, begin, end}}, result, fill_);
+      result = rounds.take(x, {{begin, begin, end, own_ahead()}}, result, fill_);
     }
     return received(x, plan.rounds, rounds, result);
   }

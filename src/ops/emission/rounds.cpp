@@ -53,8 +53,14 @@ Node* Rounds::aligned(Node* piece, const std::vector<TakenPart>& parts, Node* ou
     if (!parts[i].begin) continue;
     const auto d = static_cast<size_t>(result_[i].dim);
     const int64_t size = dims_[d];  // no more than that is outside of the piece
-    starts[d] = result_[i].first - *parts[i].begin + size;
-    padding[d] = {size, size, 0};
+    int64_t low = size, high = size;
+    if (parts[i].ahead) {
+      low = std::clamp<int64_t>(-parts[i].ahead->first, 0, size);
+      high =
+          std::clamp<int64_t>(parts[i].ahead->second + size - piece->dim(result_[i].dim), 0, size);
+    }
+    starts[d] = result_[i].first - *parts[i].begin + low;
+    padding[d] = {low, high, 0};
     moves = true;
   }
   if (!moves) return piece;
@@ -77,7 +83,35 @@ Node* Rounds::take(Node* piece, const std::vector<TakenPart>& parts, Node* resul
   return where ? hlo::select(where, there, result) : there;
 }
 
+bool Rounds::stands_inside(const Node* piece, const TakenTables& tables) const {
+  for (size_t i = 0; i < result_.size(); ++i) {
+    const TakenTables::Along& along = tables.along[i];
+    const int64_t size = dims_[static_cast<size_t>(result_[i].dim)],
+                  own = piece->dim(result_[i].dim);
+    for (size_t t = 0; t < tables.takes.size(); ++t) {
+      const int64_t first = result_[i].firsts[t], begin = along.begins[t];
+      const bool inside = begin >= first && begin + own <= first + size;
+      const bool all = along.from[t] <= begin && along.to[t] >= begin + own;
+      if (tables.takes[t] != 0 && !(inside && all)) return false;
+    }
+  }
+  return true;
+}
+
+Node* Rounds::put(Node* piece, const TakenTables& tables, Node* result) {
+  std::vector<Node*> starts(dims_.size(), IndexNode(spmd_.local(), 0));
+  for (size_t i = 0; i < result_.size(); ++i)
+    starts[static_cast<size_t>(result_[i].dim)] =
+        look_up(tables.along[i].begins) - result_[i].first;
+  Node* const there = hlo::dynamic_update_slice(result, piece, std::move(starts));
+  const bool all_take =
+      std::find(tables.takes.begin(), tables.takes.end(), 0) == tables.takes.end();
+  return all_take ? there : chosen(tables.takes, there, result);
+}
+
 Node* Rounds::take(Node* piece, const TakenTables& tables, Node* result, Node* outside) {
+  if (result && piece->dims() != dims_ && stands_inside(piece, tables))
+    return put(piece, tables, result);
   std::vector<TakenPart> parts(result_.size());
   bool masked = false, all_take = true;
   for (const int64_t takes : tables.takes) all_take = all_take && takes == 1;
@@ -85,13 +119,16 @@ Node* Rounds::take(Node* piece, const TakenTables& tables, Node* result, Node* o
     const TakenTables::Along& along = tables.along[i];
     const int64_t size = dims_[static_cast<size_t>(result_[i].dim)];
     bool lies = piece->dim(result_[i].dim) == size, whole = true;
+    std::optional<std::pair<int64_t, int64_t>> ahead;
     for (size_t t = 0; t < tables.takes.size(); ++t) {
       if (tables.takes[t] == 0) continue;
-      const int64_t first = result_[i].firsts[t];
+      const int64_t first = result_[i].firsts[t], by = first - along.begins[t];
+      ahead = {ahead ? std::min(ahead->first, by) : by, ahead ? std::max(ahead->second, by) : by};
       lies = lies && along.begins[t] == first;
       whole = whole && along.from[t] <= first && along.to[t] >= first + size;
     }
     if (!lies) parts[i].begin = look_up(along.begins);
+    parts[i].ahead = ahead;
     if (whole || !result) continue;
     parts[i].from = look_up(along.from);
     parts[i].to = look_up(along.to);

@@ -23,6 +23,9 @@ struct ResultDim {
 struct TakenPart {
   std::optional<IndexNode> begin;     // of the piece; nullopt: it lies as the result does
   std::optional<IndexNode> from, to;  // [from, to) is taken; nullopt: all that the result has
+  // Least and greatest of where the result begins less `begin`, over the devices that take
+  // anything; nullopt: not known, and the piece is padded by the result's size on both sides.
+  std::optional<std::pair<int64_t, int64_t>> ahead = std::nullopt;
 };
 
 // The same by tile, for each of these dims, and the tiles that take anything.
@@ -59,6 +62,9 @@ class Rounds {
 
  private:
   IndexNode tile() { return IndexNode(spmd_.digits_index(order_, digits_)); }
+  // Whether all of the piece is taken, into the middle of the result, by whoever takes anything.
+  bool stands_inside(const Node* piece, const TakenTables& tables) const;
+  Node* put(Node* piece, const TakenTables& tables, Node* result);  // one that does
   Node* aligned(Node* piece, const std::vector<TakenPart>& parts, Node* outside);
 
   PartitionContext& spmd_;
