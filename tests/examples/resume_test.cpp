@@ -29,16 +29,21 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
-// train_transformer as a child that writes into a file.
+// An example as a child that writes into a file; its name may be the first of the arguments.
 class Training {
  public:
-  Training(const Folder& folder, const Arguments& arguments) : out_(folder.path + "/out") {
+  Training(const Folder& folder, Arguments arguments) : out_(folder.path + "/out") {
+    std::string name = "train_transformer";
+    if (arguments.at(0).starts_with("train_")) {
+      name = arguments[0];
+      arguments.erase(arguments.begin());
+    }
     child_ = fork();
     if (child_ != 0) return;
     const int out = open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     dup2(out, 1);
     dup2(out, 2);
-    const std::string program = GSPMD_BINARY_DIR "/examples/train_transformer";
+    const std::string program = GSPMD_BINARY_DIR "/examples/" + name;
     std::vector<char*> argv{const_cast<char*>(program.c_str())};
     for (const std::string& argument : arguments)
       argv.push_back(const_cast<char*>(argument.c_str()));
@@ -119,15 +124,10 @@ fs::path newest(const Folder& folder) {
   return last;
 }
 
-}  // namespace
-
-TEST_CASE("train_transformer: killed at random moments and resumed, the losses are the same bits",
-          "[examples][resume]") {
-  const Folder folder;
-  const int kills = static_cast<int>(random_load(20));
-  const Arguments settings = kModel + kMesh + Arguments{"--steps", "150"};
+// Kills a run `kills` times, resumes it each time, and sees the losses of the run that was let go.
+void check_kills(const Folder& folder, const Arguments& settings, size_t steps, int kills) {
   const auto whole = losses_of_run(folder, settings);
-  REQUIRE(whole.size() == 150);
+  REQUIRE(whole.size() == steps);
 
   const auto seed = std::random_device()();
   INFO("seed " << seed);
@@ -144,9 +144,9 @@ TEST_CASE("train_transformer: killed at random moments and resumed, the losses a
   for (int killed = 0; killed < kills;) {
     Training training(folder, resumed);
     // After some steps, and then somewhere in the next one or in writing its checkpoint.
-    const size_t steps = random() % 8;
-    while (training.running() && losses_of(training.output()).size() < steps) usleep(500);
-    usleep(static_cast<useconds_t>(random() % (steps == 0 ? 300'000 : 15'000)));
+    const size_t count = random() % 8;
+    while (training.running() && losses_of(training.output()).size() < count) usleep(500);
+    usleep(static_cast<useconds_t>(random() % (count == 0 ? 300'000 : 15'000)));
     if (!training.kill_now()) break;  // done before its time
     ++killed;
     take(training.output());
@@ -155,6 +155,30 @@ TEST_CASE("train_transformer: killed at random moments and resumed, the losses a
   for (const auto& [step, loss] : last) CHECK(loss == whole.at(step));
   seen.insert(last.begin(), last.end());
   CHECK(seen.size() == whole.size());
+}
+
+// Two classes of 8x8 pixels: a bright upper and a bright lower half.
+void write_images(const Folder& folder) {
+  for (int c = 0; c < 2; ++c) {
+    const std::string name = folder.path + (c == 0 ? "/images/upper" : "/images/lower");
+    fs::create_directories(name);
+    for (int i = 0; i < 20; ++i) {
+      std::string pixels;
+      for (int p = 0; p < 64; ++p)
+        pixels += static_cast<char>(((p < 32) == (c == 0) ? 90 : 20) + (7 * i + 5 * p) % 23);
+      std::ofstream(fmt::format("{}/{}.pgm", name, i), std::ios::binary) << "P5 8 8 255\n"
+                                                                         << pixels;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("train_transformer: killed at random moments and resumed, the losses are the same bits",
+          "[examples][resume]") {
+  const Folder folder;
+  const Arguments settings = kModel + kMesh + Arguments{"--steps", "150"};
+  check_kills(folder, settings, 150, static_cast<int>(random_load(20)));
   // No leftovers, the newest three.
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path + "/run"))
@@ -162,6 +186,39 @@ TEST_CASE("train_transformer: killed at random moments and resumed, the losses a
   std::sort(names.begin(), names.end());
   CHECK(names == std::vector<std::string>{"step-000146.safetensors", "step-000148.safetensors",
                                           "step-000150.safetensors"});
+}
+
+TEST_CASE("examples: every model, killed at random moments and resumed, has the same losses",
+          "[examples][resume]") {
+  const Folder folder;
+  const int kills = std::getenv("GSPMD_LONG") != nullptr ? 10 : static_cast<int>(random_load(2));
+  write_images(folder);
+  const Arguments blocks = kModel + Arguments{"--layers", "4"};
+  const Arguments volumes = {"--depth",   "8", "--height", "8",         "--width",    "8",
+                             "--levels",  "2", "--batch",  "4",         "--features", "4",
+                             "--heldout", "2", "--json",   "--threads", "2"};
+  const Arguments experts = {"--layers", "2", "--d-model",   "16",   "--d-ff", "32",
+                             "--heads",  "4", "--expert-ff", "16",   "--seq",  "16",
+                             "--batch",  "8", "--compare",   "none", "--json", "--threads",
+                             "2"};
+  const std::vector<Arguments> models = {
+      blocks + Arguments{"--pipeline", "gpipe", "--stages", "2", "--microbatches", "2", "--mesh",
+                         "stage=2,data=2"},
+      blocks + Arguments{"--pipeline", "circular", "--stages", "2", "--microbatches", "2", "--mesh",
+                         "stage=2,model=2"},
+      kModel + Arguments{"--mesh", "data=3", "--recipe", "data", "--weight-update", "data",
+                         "--gather-bf16", "--clip-norm", "1"},
+      kModel + Arguments{"--mesh", "data=2,model=2", "--fsdp", "data"},
+      Arguments{"train_moe", "--mesh", "data=2,model=2", "--recipe", "hybrid"} + experts,
+      Arguments{"train_resnet", "--mesh", "data=2,height=2", "--images", folder.path + "/images",
+                "--features", "4", "--stages", "2", "--batch", "8", "--json", "--threads", "2"},
+      Arguments{"train_unet", "--mesh", "d=2,h=2"} + volumes,
+  };
+  for (const Arguments& model : models) {
+    INFO(fmt::format("{}", fmt::join(model, " ")));
+    fs::remove_all(folder.path + "/run");
+    check_kills(folder, model + Arguments{"--steps", "40"}, 40, kills);
+  }
 }
 
 TEST_CASE("train_transformer: a damaged checkpoint is passed over for the one before",
