@@ -11,6 +11,7 @@ export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev libhwy-dev
                 nlohmann-json3-dev libcli11-dev libzip-dev libxxhash-dev zlib1g-dev)
 test_packages=(catch2 librapidcheck-dev)
+data_packages=(python3-sklearn)  # the digits that train_resnet learns
 reference_packages=(doxygen python3)
 sanitizer_packages=(clang-14 libclang-rt-14-dev llvm-14)
 format_packages=(clang-format-14)

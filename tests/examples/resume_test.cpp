@@ -147,9 +147,10 @@ void check_kills(const Folder& folder, const Arguments& settings, size_t steps, 
     const size_t count = random() % 8;
     while (training.running() && losses_of(training.output()).size() < count) usleep(500);
     usleep(static_cast<useconds_t>(random() % (count == 0 ? 300'000 : 15'000)));
-    if (!training.kill_now()) break;  // done before its time
-    ++killed;
+    const bool killed_now = training.kill_now();
     take(training.output());
+    if (!killed_now) break;  // done before its time
+    ++killed;
   }
   const auto last = losses_of_run(folder, resumed);
   for (const auto& [step, loss] : last) CHECK(loss == whole.at(step));

@@ -47,5 +47,11 @@ TEST_CASE("ops with a combiner move bytes, calls only what they call") {
                  "to_apply=twice") == 6 * 1024);
 }
 
+TEST_CASE("a fusion moves its operands and results, a reshape nothing") {
+  CHECK(bytes_of("ROOT f = f32[256] fusion(x), kind=kLoop, calls=twice") == 2 * 1024);
+  CHECK(bytes_of("ROOT r = f32[16,16] reshape(x)") == 0);
+  CHECK(bytes_of("ROOT b = f32[256] opt-barrier(x)") == 0);
+}
+
 }  // namespace
 }  // namespace gspmd::testing

@@ -1,5 +1,8 @@
 #include "gspmd/passes/explain/estimate_cost.h"
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "gspmd/ir/op.h"
 #include "gspmd/passes/explain/collective_stats.h"
 #include "passes/graph/trip_count.h"
@@ -13,12 +16,17 @@ double flops_of(const Node& node) {
   return op.has(kElementwise) ? static_cast<double>(node.shape.elements_count()) : 0;
 }
 
-// Calls, loops and tuples only name values.
+bool is_storage_of_operand(const Node& node) {
+  return node.op().has(kAlias) && node.operands().size() == 1 &&
+         node.shape.bytes() == node.operand(0)->shape.bytes();
+}
+
+// Calls, loops and tuples only name values; a fusion reads its operands and writes its results.
 bool moves_nothing(const Node& node) {
-  const bool calls = !node.called.empty() && !node.op().factors;
+  const bool calls = !node.called.empty() && !node.op().factors && !node.is(Opcode::fusion);
   return node.is(Opcode::tuple) || node.is(Opcode::get_tuple_element) || calls ||
          node.op().has(kCollective) || node.is(Opcode::parameter) || node.is(Opcode::constant) ||
-         node.is(Opcode::optimization_barrier);
+         is_storage_of_operand(node);
 }
 
 double bytes_of(const Node& node) {
@@ -28,17 +36,36 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
+// Those that fusions call: what their ops hand on stays in registers.
+std::unordered_set<const Computation*> fused_computations(const Module& module) {
+  std::unordered_set<const Computation*> fused;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      if (node->is(Opcode::fusion)) fused.insert(node->called.begin(), node->called.end());
+  return fused;
+}
+
+// Of an op and, if it is a fusion, of all that it does.
+double work_of(const Node& node) {
+  double flops = flops_of(node);
+  if (node.is(Opcode::fusion))
+    for (const Computation* called : node.called)
+      for (const auto& inner : called->nodes()) flops += work_of(*inner);
+  return flops;
+}
+
 }  // namespace
 
 CostEstimate estimate_cost(const Module& local, const DeviceModel& device) {
   CostEstimate cost;
   const auto counts = run_counts(local);
+  const auto fused = fused_computations(local);
   for (const auto& computation : local.computations()) {
     const auto found = counts.find(computation.get());
-    if (found == counts.end()) continue;
+    if (found == counts.end() || fused.contains(computation.get())) continue;
     const auto runs = static_cast<double>(found->second);
     for (const auto& node : computation->nodes()) {
-      const double flops = flops_of(*node);
+      const double flops = work_of(*node);
       const double bytes = bytes_of(*node);
       cost.flops += runs * flops;
       cost.memory_bytes += runs * bytes;
