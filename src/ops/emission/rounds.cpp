@@ -86,13 +86,11 @@ Node* Rounds::take(Node* piece, const std::vector<TakenPart>& parts, Node* resul
 bool Rounds::stands_inside(const Node* piece, const TakenTables& tables) const {
   for (size_t i = 0; i < result_.size(); ++i) {
     const TakenTables::Along& along = tables.along[i];
-    const int64_t size = dims_[static_cast<size_t>(result_[i].dim)],
-                  own = piece->dim(result_[i].dim);
+    const int64_t own = piece->dim(result_[i].dim);
     for (size_t t = 0; t < tables.takes.size(); ++t) {
-      const int64_t first = result_[i].firsts[t], begin = along.begins[t];
-      const bool inside = begin >= first && begin + own <= first + size;
+      const int64_t begin = along.begins[t];
       const bool all = along.from[t] <= begin && along.to[t] >= begin + own;
-      if (tables.takes[t] != 0 && !(inside && all)) return false;
+      if (tables.takes[t] != 0 && !all) return false;
     }
   }
   return true;

@@ -28,7 +28,8 @@ struct TakenPart {
   std::optional<std::pair<int64_t, int64_t>> ahead = std::nullopt;
 };
 
-// The same by tile, for each of these dims, and the tiles that take anything.
+// The same by tile, for each of these dims, and the tiles that take anything. What is taken lies in
+// the piece and in the tile's part of the result.
 struct TakenTables {
   struct Along {
     Table begins, from, to;
