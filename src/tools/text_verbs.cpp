@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/complete/propagate.h"
@@ -52,7 +53,10 @@ Json origins_of(const Node& node, const ShardingSources& sources, NameSets& sets
     const Origin& origin = node.origins[i];
     std::vector<std::string> also = sources.annotations(node, i);
     const size_t set = sets.number(also);
-    also.erase(also.begin());
+    std::erase(also, origin.annotation);
+    Json others = Json::array();
+    for (std::vector<std::string>& names : sources.others(node, i))
+      others.push_back(sets.number(std::move(names)));
     const size_t count = also.size();
     if (count > kMost) also.resize(kMost);
     list.push_back({{"leaf", origin.leaf},
@@ -63,6 +67,8 @@ Json origins_of(const Node& node, const ShardingSources& sources, NameSets& sets
                     {"also", also},
                     {"also_count", count},
                     {"annotation_set", set},
+                    {"other_sets", others},
+                    {"seen", sources.seen(node, i)},
                     {"via", origin.via},
                     {"path", path_names(node, origin)}});
   }
@@ -82,31 +88,30 @@ Json lint_json(const Module& module) {
   return {{"lost", lost}, {"unused", unused}, {"text", to_string(lint)}};
 }
 
-Json shardings_json(const Module& module, bool changed, bool with_origins) {
+// `sources`: nullptr where origins are not asked for.
+Json shardings_json(const Module& module, bool changed, const ShardingSources* sources) {
   Json shardings = Json::object(), roots = Json::object(), origins = Json::object();
-  std::optional<ShardingSources> sources;
   NameSets sets;
-  if (with_origins) sources.emplace(module);
   for (const auto& computation : module.computations()) {
     Json& here = shardings[computation->name()] = Json::object();
     roots[computation->name()] = computation->root()->name();
     for (const auto& node : computation->nodes()) {
       if (node->sharding) append(here, node->name(), to_string(*node->sharding));
-      if (with_origins && !node->origins.empty())
+      if (sources != nullptr && !node->origins.empty())
         append(origins[computation->name()], node->name(), origins_of(*node, *sources, sets));
     }
   }
   Json result = {{"shardings", shardings}, {"root", roots}, {"changed", changed}};
-  if (with_origins) result["origins"] = origins;
-  if (with_origins) result["annotation_sets"] = sets.json();
-  if (with_origins) result["lint"] = lint_json(module);
+  if (sources == nullptr) return result;
+  result["origins"] = origins;
+  result["annotation_sets"] = sets.json();
+  result["lint"] = lint_json(module);
   return result;
 }
 
 // For people: where each completed sharding came from, then what was lost.
-std::string origins_text(const Module& module) {
+std::string origins_text(const Module& module, const ShardingSources& sources) {
   std::string text;
-  const ShardingSources sources(module);
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes())
       for (size_t i = 0; i < node->origins.size(); ++i) {
@@ -134,12 +139,16 @@ int print_verb(const Command& command) {
 
 int propagate_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_module(command);
-  const bool changed = propagate(*module, propagate_options(command, *module));
+  const std::unique_ptr<Module> given = command.origins ? module->clone() : nullptr;
+  const PropagateOptions options = propagate_options(command, *module);
+  const bool changed = propagate(*module, options);
+  std::optional<ShardingSources> sources;
+  if (given) sources.emplace(*given, *module, SourcesOptions{.propagate = options});
   if (command.json)
-    print_json(shardings_json(*module, changed, command.origins));
+    print_json(shardings_json(*module, changed, sources ? &*sources : nullptr));
   else
     write_output(to_text(*module));
-  if (!command.json && command.origins) write_message(origins_text(*module));
+  if (!command.json && sources) write_message(origins_text(*module, *sources));
   return 0;
 }
 

@@ -38,15 +38,17 @@ TEST_CASE("each digit knows its annotation and the way it came") {
 }
 
 TEST_CASE("a digit names every annotation that would bring it, the first one first") {
-  const auto module = completed(
+  const std::string text =
       R"(a = f32[8,4] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
  b = f32[8,4] parameter(1), sharding={devices=[2,2]<=[4]}
  c = f32[8,4] parameter(2)
  n = f32[8,4] negate(a)
  s = f32[8,4] add(n, b)
  t = f32[4,8] transpose(s), dimensions={1,0}
- ROOT out = f32[4,8] copy(t))");
-  const ShardingSources sources(*module);
+ ROOT out = f32[4,8] copy(t))";
+  const auto module = completed(text);
+  const ShardingSources sources(*parse_module("HloModule m\nENTRY main {\n" + text + "\n}\n"),
+                                *module);
   const Node* t = find_node(*module, "t");
   REQUIRE(t->origins.size() == 2);
   CHECK(sources.annotations(*t, 0) == std::vector<std::string>{"b"});

@@ -16,6 +16,8 @@ FactorRule custom_call_factors(const Node& node);
 // Whether it is a custom call of this target; of that which says a value's sharding.
 bool is_custom_call(const Node& node, std::string_view target);
 bool is_annotation(const Node& node);
+// Frontend attribute of what annotated_like makes: the name of the annotation that it goes with.
+inline constexpr const char* kMirrors = "gspmd.mirrors";
 // `value` with what `annotation` says of its own value; both of one shape.
 Node* annotated_like(Node* value, const Node& annotation);
 bool is_identity_call(const Node& node);     // gives operand 0 as it is

@@ -146,6 +146,7 @@ Node* annotated_like(Node* value, const Node& annotation) {
       emit(value->parent(), Opcode::custom_call, {value}, annotation.attrs, annotation.shape);
   annotated->sharding = annotation.sharding;
   annotated->frontend_attributes = annotation.frontend_attributes;
+  annotated->frontend_attributes.emplace(kMirrors, annotation.name());
   return annotated;
 }
 

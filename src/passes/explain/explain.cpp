@@ -3,37 +3,20 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
+#include "gspmd/passes/explain/sharding_sources.h"
 #include "ops/common/completion.h"
+#include "ops/control/control.h"
+#include "passes/explain/trials.h"
 
 namespace gspmd {
 namespace {
 
 constexpr size_t kNeighbours = 4096;  // nodes looked at in search of annotations
 constexpr size_t kShown = 4;          // annotations named for one collective
-
-using Nodes = std::unordered_map<std::string, Node*>;
-
-// By name; the entry's nodes win over those of computations with the same names.
-Nodes nodes_by_name(const Module& module) {
-  Nodes nodes;
-  for (const std::unique_ptr<Computation>& computation : module.computations())
-    for (const std::unique_ptr<Node>& node : computation->nodes())
-      if (computation.get() == module.entry())
-        nodes.insert_or_assign(node->name(), node.get());
-      else
-        nodes.emplace(node->name(), node.get());
-  return nodes;
-}
-
-Node* find(const Nodes& nodes, const std::string& name) {
-  const auto found = nodes.find(name);
-  return found == nodes.end() ? nullptr : found->second;
-}
 
 std::string text_of(const Node* node) {
   return node != nullptr && node->sharding ? to_string(*node->sharding) : "{replicated}";
@@ -56,16 +39,13 @@ int64_t bytes_of(const std::vector<CollectiveStats>& all, const CollectiveStats&
   return bytes;
 }
 
-// Another annotation on a node; nullopt: none.
-struct Candidate {
-  std::string node;
-  std::optional<Sharding> sharding;
-};
-
 class Explainer {
  public:
   Explainer(const Module& module, const PipelineOptions& pipeline, const ExplainOptions& options)
-      : module_(module), pipeline_(pipeline), given_(nodes_by_name(module)) {
+      : module_(module),
+        pipeline_(pipeline),
+        given_(nodes_by_name(module)),
+        trials_(module, pipeline_, 0) {
     pipeline_.combine = pipeline_.fuse = false;
     pipeline_.keep_uncombined = true;
     for (const char* pass : {"keep-local", "normalize", "plan-memory"})  // nothing here runs
@@ -77,13 +57,20 @@ class Explainer {
     for (const auto& computation : module.computations())
       size += static_cast<int64_t>(computation->nodes().size());
     tries_ = std::min(options.max_candidates, options.max_instructions / size);
-    checks_ = tries_;
+    checks_ = tries_ > 0 ? options.max_checked_instructions / size : 0;
+    sources_.propagate = pipeline_.propagate;
+    sources_.max_instructions = std::min(sources_.max_instructions, checks_ * size);
   }
 
   std::vector<Explanation> run() {
     const CompiledModule base = run_pipeline(module_, pipeline_);
+    completed_module_ = base.completed.get();
     completed_ = nodes_by_name(*base.completed);
+    collect_mirrors();
+    if (checks_ > 0) hangs_on_.emplace(module_, *completed_module_, sources_);
     mesh_ = mesh_of_annotations();
+    trials_.name_axes_by(mesh_);
+    trials_.allow_more(checks_);
     collectives_ = collective_stats(*base.uncombined, mesh_.get());
     total_ = total_bytes(collectives_);
     std::vector<Explanation> all;
@@ -91,12 +78,23 @@ class Explainer {
     std::stable_sort(all.begin(), all.end(), [](const Explanation& a, const Explanation& b) {
       return a.collective.bytes > b.collective.bytes;
     });
+    try_without(all);
     for (Explanation& explanation : all) keep_decisive(explanation);
+    trials_.allow_more(tries_);
     for (Explanation& explanation : all) search(explanation);
     return all;
   }
 
  private:
+  void collect_mirrors() {
+    for (const auto& computation : module_.computations())
+      for (const auto& node : computation->nodes()) {
+        const auto found = node->frontend_attributes.find(kMirrors);
+        if (found != node->frontend_attributes.end() && node->sharding)
+          mirrors_[found->second].push_back(node->name());
+      }
+  }
+
   std::shared_ptr<const Mesh> mesh_of_annotations() const {
     for (const auto& computation : module_.computations())
       for (const auto& node : computation->nodes()) {
@@ -144,54 +142,129 @@ class Explainer {
     return from;
   }
 
-  // Leaves the annotations without which, or with replication in whose place, the collective is
-  // another one or gone; nearest first, at most kShown.
+  // Leaves the annotations that it is seen to hang on, nearest first, at most kShown alone.
   void keep_decisive(Explanation& e) {
     std::vector<NamedSharding> decisive;
     for (const NamedSharding& annotation : e.annotations) {
       if (decisive.size() == kShown) break;
-      for (const std::optional<Sharding>& instead :
-           {std::optional<Sharding>(), std::optional<Sharding>(Sharding::replicated())}) {
-        if (instead && find(given_, annotation.node)->shape.is_tuple) continue;
-        const auto* const after = collectives_with({{annotation.node, instead}}, checks_);
-        if (after == nullptr || same_in(*after, e.collective)) continue;
-        decisive.push_back(annotation);
-        break;
-      }
+      if (changes_without(e, {annotation})) decisive.push_back(annotation);
+    }
+    e.evidence = Evidence::each;
+    if (decisive.empty()) {
+      decisive = decisive_set(e);
+      e.evidence = Evidence::together;
     }
     if (!decisive.empty()) {
       e.annotations = std::move(decisive);
-      e.evidence = Evidence::each;
-    } else if (changes_without(e, e.annotations)) {
-      drop_needless(e);
-      e.evidence = Evidence::together;
-    } else if (e.annotations.size() > kShown) {
-      e.annotations.resize(kShown);
+      return;
     }
+    e.evidence = Evidence::none;
+    if (e.annotations.size() > kShown) e.annotations.resize(kShown);
+  }
+
+  // Of several annotations that keep it only together, the first set that is found: an annotation
+  // with what differentiation made of it; what a digit of a value beside it hangs on; all.
+  std::vector<NamedSharding> decisive_set(const Explanation& e) {
+    for (const NamedSharding& annotation : e.annotations) {
+      const std::vector<NamedSharding> set = with_mirrors(annotation.node);
+      if (set.size() > 1 && changes_without(e, set)) return needed(e, set);
+    }
+    for (const std::vector<std::string>& names : sets_beside(e)) {
+      std::vector<NamedSharding> set;
+      for (const std::string& name : names)
+        if (is_annotated(name)) set.push_back(named(name));
+      if (set.size() > 1 && changes_without(e, set)) return set;
+    }
+    if (e.annotations.size() > 1 && changes_without(e, e.annotations))
+      return needed(e, e.annotations);
+    return {};
+  }
+
+  std::vector<NamedSharding> with_mirrors(const std::string& name) const {
+    const std::string& first = find(given_, name)->frontend_attributes.contains(kMirrors)
+                                   ? find(given_, name)->frontend_attributes.at(kMirrors)
+                                   : name;
+    std::vector<NamedSharding> set;
+    const auto found = mirrors_.find(first);
+    if (found == mirrors_.end()) return set;
+    if (is_annotated(first)) set.push_back(named(first));
+    for (const std::string& mirror : found->second) set.push_back(named(mirror));
+    return set;
+  }
+
+  // What the digits of the op, of what it reads and of what is moved hang on, small sets first.
+  std::vector<std::vector<std::string>> sets_beside(const Explanation& e) const {
+    std::vector<std::vector<std::string>> sets;
+    if (!hangs_on_) return sets;
+    const auto add_node = [&](const Node* node) {
+      for (size_t i = 0; node != nullptr && i < node->origins.size(); ++i) {
+        sets.push_back(hangs_on_->annotations(*node, i));
+        for (std::vector<std::string>& other : hangs_on_->others(*node, i))
+          sets.push_back(std::move(other));
+      }
+    };
+    const Node* const op = find(completed_, e.collective.instruction);
+    add_node(find(completed_, e.collective.tensor));
+    add_node(op);
+    for (size_t i = 0; op != nullptr && i < op->operands().size(); ++i) add_node(op->operands()[i]);
+    for (size_t i = 0; op != nullptr && i < op->users().size(); ++i) add_node(op->users()[i]);
+    const auto smaller = [](const auto& a, const auto& b) {
+      return std::pair(a.size(), a) < std::pair(b.size(), b);
+    };
+    std::sort(sets.begin(), sets.end(), smaller);
+    sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
+    return sets;
+  }
+
+  // What is looked at for sure, all at once.
+  void try_without(const std::vector<Explanation>& all) {
+    std::set<std::vector<std::string>> sets;
+    for (const Explanation& e : all) {
+      for (const NamedSharding& annotation : e.annotations) sets.insert({annotation.node});
+      for (std::vector<std::string>& set : sets_beside(e)) sets.insert(std::move(set));
+    }
+    std::vector<std::vector<Candidate>> wanted;
+    for (const std::vector<std::string>& set : sets)
+      if (may_change_without(set)) wanted.push_back(none_of(set));
+    trials_.run(wanted);
+  }
+
+  static std::vector<Candidate> none_of(const std::vector<std::string>& annotations) {
+    std::vector<Candidate> none;
+    for (const std::string& annotation : annotations) none.push_back({annotation, {}});
+    return none;
+  }
+
+  bool may_change_without(const std::vector<std::string>& annotations) const {
+    const auto annotated = [&](const std::string& name) { return is_annotated(name); };
+    return hangs_on_ && std::all_of(annotations.begin(), annotations.end(), annotated) &&
+           !hangs_on_->same_without(annotations);
   }
 
   bool changes_without(const Explanation& e, const std::vector<NamedSharding>& annotations) {
-    std::vector<Candidate> none;
-    for (const NamedSharding& annotation : annotations) none.push_back({annotation.node, {}});
-    const auto* const after = collectives_with(none, checks_);
+    std::vector<std::string> removed;
+    for (const NamedSharding& annotation : annotations) removed.push_back(annotation.node);
+    if (!may_change_without(removed)) return false;
+    const std::vector<Candidate> none = none_of(removed);
+    const auto* const after = trials_.collectives(none);
     return after != nullptr && !same_in(*after, e.collective);
   }
 
   // Of annotations without all of which the collective changes, those that it takes: the nearest
   // ones first, in halves, then one by one from the farthest.
-  void drop_needless(Explanation& e) {
-    while (e.annotations.size() > 2) {
-      std::vector<NamedSharding> nearest(
-          e.annotations.begin(),
-          e.annotations.begin() + static_cast<int64_t>(e.annotations.size() / 2));
+  std::vector<NamedSharding> needed(const Explanation& e, std::vector<NamedSharding> set) {
+    while (set.size() > 3) {
+      std::vector<NamedSharding> nearest(set.begin(),
+                                         set.begin() + static_cast<int64_t>(set.size() / 2));
       if (!changes_without(e, nearest)) break;
-      e.annotations = std::move(nearest);
+      set = std::move(nearest);
     }
-    for (size_t i = e.annotations.size(); i-- > 0 && e.annotations.size() > 2;) {
-      std::vector<NamedSharding> fewer = e.annotations;
+    for (size_t i = set.size(); i-- > 0 && set.size() > 2;) {
+      std::vector<NamedSharding> fewer = set;
       fewer.erase(fewer.begin() + static_cast<int64_t>(i));
-      if (changes_without(e, fewer)) e.annotations = std::move(fewer);
+      if (changes_without(e, fewer)) set = std::move(fewer);
     }
+    return set;
   }
 
   static bool same_in(const std::vector<CollectiveStats>& all, const CollectiveStats& one) {
@@ -276,49 +349,29 @@ class Explainer {
   void search(Explanation& e) {
     for (const Candidate& candidate : candidates(e)) {
       if (find(given_, candidate.node) == nullptr) continue;
-      const std::vector<CollectiveStats>* const after = collectives_with({candidate}, tries_);
+      const std::vector<CollectiveStats>* const after = trials_.collectives({candidate});
       if (after == nullptr || bytes_of(*after, e.collective) > 0) continue;
       const int64_t bytes = total_bytes(*after);
-      if (e.suggestion && e.suggestion->bytes_after <= bytes) continue;
+      if (bytes >= (e.suggestion ? e.suggestion->bytes_after : total_)) continue;
       NamedSharding annotation = named(candidate.node);
       annotation.sharding = to_string(*candidate.sharding);
       e.suggestion = {std::move(annotation), is_annotated(candidate.node), total_, bytes};
     }
   }
 
-  // The program's collectives with other annotations; nullptr where it cannot be compiled or the
-  // tries are used up.
-  const std::vector<CollectiveStats>* collectives_with(const std::vector<Candidate>& candidates,
-                                                       int64_t& tries) {
-    std::string key;
-    for (const Candidate& c : candidates)
-      key += fmt::format("{} {};", c.node, c.sharding ? to_string(*c.sharding) : "");
-    const auto known = tried_.find(key);
-    if (known != tried_.end()) return known->second ? &*known->second : nullptr;
-    if (tries <= 0) return nullptr;
-    --tries;
-    std::optional<std::vector<CollectiveStats>>& result = tried_[key];
-    std::unique_ptr<Module> changed = module_.clone();
-    const Nodes nodes = nodes_by_name(*changed);
-    for (const Candidate& c : candidates) find(nodes, c.node)->sharding = c.sharding;
-    try {
-      const CompiledModule compiled = run_pipeline(std::move(changed), pipeline_);
-      result = collective_stats(*compiled.uncombined, mesh_.get());
-    } catch (const Error&) {
-      return nullptr;
-    }
-    return &*result;
-  }
-
   const Module& module_;
   PipelineOptions pipeline_;
   Nodes given_;
+  const Module* completed_module_ = nullptr;
   Nodes completed_;
+  std::map<std::string, std::vector<std::string>> mirrors_;  // of annotations, by name
+  SourcesOptions sources_;
+  std::optional<ShardingSources> hangs_on_;  // nullopt: nothing is tried
   std::shared_ptr<const Mesh> mesh_;
   std::vector<CollectiveStats> collectives_;
   int64_t total_ = 0;
-  int64_t tries_ = 0, checks_ = 0;  // programs that may still be compiled
-  std::map<std::string, std::optional<std::vector<CollectiveStats>>> tried_;
+  int64_t tries_ = 0, checks_ = 0;  // programs that may be compiled
+  Trials trials_;
 };
 
 }  // namespace

@@ -1,272 +1,352 @@
-// Which annotations stand behind each digit: a graph of who told whom what, each annotation carried
-// along it.
+// Which annotations the digits of a completed module hang on: they are taken away, and the module
+// is completed again.
 
 #include "gspmd/passes/explain/sharding_sources.h"
 
 #include <algorithm>
-#include <map>
+#include <atomic>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
 #include "ops/common/completion.h"
 #include "passes/complete/origins.h"
+#include "passes/explain/annotation_graph.h"
 
 namespace gspmd {
 namespace {
 
-constexpr CompletionMode kAll{3, true};
+using Set = std::vector<int32_t>;  // of annotations, by number, ascending
 
-void keep_distinct(std::vector<int32_t>& numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+bool includes(const Set& all, const Set& some) {
+  return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
-// The strongly connected components of a graph, those that an edge leads to before those that it
-// comes from (Tarjan, without recursion).
-class Components {
- public:
-  explicit Components(const std::vector<std::vector<int32_t>>& sources) : sources_(sources) {
-    const size_t count = sources.size();
-    of.assign(count, -1);
-    index_.assign(count, -1);
-    low_.assign(count, 0);
-    for (size_t start = 0; start < count; ++start)
-      if (index_[start] < 0) visit(static_cast<int32_t>(start));
-  }
-  std::vector<int32_t> of;  // by entry; sources have smaller numbers
-  int32_t count = 0;
+Set with(Set set, int32_t one) {
+  const auto at = std::lower_bound(set.begin(), set.end(), one);
+  if (at == set.end() || *at != one) set.insert(at, one);
+  return set;
+}
 
- private:
-  void open(int32_t entry) {
-    index_[size_t(entry)] = low_[size_t(entry)] = next_++;
-    open_.push_back(entry);
-    work_.emplace_back(entry, 0);
-  }
+Set without(Set set, int32_t one) {
+  std::erase(set, one);
+  return set;
+}
 
-  void visit(int32_t start) {
-    open(start);
-    while (!work_.empty()) {
-      const int32_t entry = work_.back().first;
-      int32_t& low = low_[size_t(entry)];
-      if (work_.back().second < sources_[size_t(entry)].size()) {
-        const int32_t source = sources_[size_t(entry)][work_.back().second++];
-        if (index_[size_t(source)] < 0)
-          open(source);
-        else if (of[size_t(source)] < 0)
-          low = std::min(low, index_[size_t(source)]);
-        continue;
-      }
-      work_.pop_back();
-      if (!work_.empty()) {
-        int32_t& above = low_[size_t(work_.back().first)];
-        above = std::min(above, low);
-      }
-      if (low != index_[size_t(entry)]) continue;
-      for (int32_t member = -1; member != entry;) {
-        member = open_.back();
-        open_.pop_back();
-        of[size_t(member)] = count;
-      }
-      ++count;
-    }
-  }
-
-  const std::vector<std::vector<int32_t>>& sources_;
-  std::vector<int32_t> index_, low_, open_;
-  std::vector<std::pair<int32_t, size_t>> work_;
-  int32_t next_ = 0;
+// One origin of one node.
+struct Entry {
+  const Node* node = nullptr;
+  const Origin* origin = nullptr;
+  Set set;                  // without all of which the digit is gone
+  std::vector<Set> others;  // that are no part of it, nor it of them
+  bool seen = false;
 };
+
+// What a module without some annotations has of the digits of the one with all.
+struct Outcome {
+  bool same = true;        // nothing is laid out otherwise
+  std::vector<bool> gone;  // by entry
+  // By entry that is still there: annotations that it is ascribed to now.
+  std::unordered_map<size_t, Set> ascribed;
+};
+
+using NodesByPlace = std::unordered_map<std::string, const Node*>;
+
+std::string place_key(const Node& node) { return node.parent().name() + "/" + node.name(); }
+
+NodesByPlace nodes_by_place(const Module& module) {
+  NodesByPlace nodes;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) nodes.emplace(place_key(*node), node.get());
+  return nodes;
+}
+
+// Whether `node` has the digit where `entry` has it.
+bool has_digit(const Node& node, const Entry& entry) {
+  const Origin& origin = *entry.origin;
+  const Sharding* const now = leaf_sharding(node, origin.leaf);
+  const Sharding* const before = leaf_sharding(*entry.node, origin.leaf);
+  if (now == nullptr || before == nullptr) return false;
+  if (!now->is_tiled() || !before->is_tiled()) return *now == *before;
+  if (now->order() != before->order() || origin.dim >= now->rank()) return *now == *before;
+  const auto covers = [&](const Digits& digits) {
+    const auto rest = difference({origin.digit}, digits);
+    return rest && rest->empty();
+  };
+  if (origin.dim >= 0) return covers(now->dim(origin.dim));
+  return covers(now->manual_digits()) || now->unreduced() == before->unreduced();
+}
 
 }  // namespace
 
-// One entry per origin of every node; `sources_of_[e]` are entries that say what entry e holds.
-class ShardingSources::Graph {
+class ShardingSources::Removals {
  public:
-  explicit Graph(const Module& module) {
-    for (const auto& computation : module.computations())
-      for (const auto& node : computation->nodes()) {
-        first_[node.get()] = static_cast<int32_t>(size_);
-        size_ += node->origins.size();
-      }
-    sources_.resize(size_);
-    for (const auto& computation : module.computations())
-      for (const auto& node : computation->nodes()) {
-        connect_operands(*node);
-        connect_readers(*node);
-        connect_computations(*node);
-      }
+  Removals(const Module& given, const Module& completed, const SourcesOptions& options)
+      : given_(given), options_(options) {
+    options_.propagate.stats = nullptr;
+    int64_t size = 1;
+    for (const auto& computation : given.computations())
+      size += static_cast<int64_t>(computation->nodes().size());
+    runs_ = options.max_instructions / size;
+    number_annotations();
+    collect_entries(completed);
+    find_sets();
+    take_smaller_sets();
+    drop_needless();
   }
 
-  const std::vector<std::vector<int32_t>>& sources() const { return sources_; }
-  int32_t entry(const Node& node, size_t origin) const {
-    return first_.at(&node) + static_cast<int32_t>(origin);
+  const Entry& entry(const Node& node, size_t origin) const {
+    return entries_.at(first_.at(&node) + origin);
+  }
+  bool same_without(const std::vector<std::string>& annotations) {
+    Set set;
+    for (const std::string& annotation : annotations) {
+      const auto found = numbers_.find(annotation);
+      if (found == numbers_.end()) return false;
+      set = with(std::move(set), found->second);
+    }
+    const Outcome* const after = outcome(set);
+    return after != nullptr && after->same;
+  }
+  const std::string& name(int32_t annotation) const {
+    return names_.at(static_cast<size_t>(annotation));
   }
 
  private:
-  // `said` of leaf `leaf` of `node`, as known from leaf `speaker_leaf` of `speaker`.
-  void connect(const Node& node, int64_t leaf, const Node& speaker, int64_t speaker_leaf,
-               const Sharding& said) {
-    if (!said.is_tiled() || speaker.origins.empty()) return;
-    const Sharding* own = leaf_sharding(node, leaf);
-    if (!own) return;
-    const auto begin = std::lower_bound(node.origins.begin(), node.origins.end(), leaf,
-                                        [](const Origin& o, int64_t l) { return o.leaf < l; });
-    for (auto o = begin; o != node.origins.end() && o->leaf == leaf; ++o) {
-      if (o->dim < 0) continue;
-      const auto to = static_cast<size_t>(entry(node, size_t(o - node.origins.begin())));
-      const std::vector<OriginPart> parts =
-          parts_behind(speaker, speaker_leaf, said, o->dim, o->digit, own->order());
-      Digits covered;
-      for (const OriginPart& part : parts) covered.push_back(part.digit);
-      // Who says a part of it only would leave it coarser.
-      const auto rest = difference({o->digit}, covered);
-      if (!rest || !rest->empty()) continue;
-      for (const OriginPart& part : parts)
-        sources_[to].push_back(entry(speaker, size_t(part.origin - speaker.origins.data())));
-    }
+  void number_annotations() {
+    for (const auto& computation : given_.computations())
+      for (const auto& node : computation->nodes())
+        if (node->sharding) number(node->name());
+    removable_ = names_.size();
   }
 
-  // Leaves [from, ...) of `speaker` are leaves [to, ...) of `node`, `count` of them.
-  void connect_leaves(const Node& node, int64_t to, const Node& speaker, int64_t from,
-                      int64_t count) {
-    for (int64_t i = 0; i < count; ++i)
-      if (const Sharding* said = leaf_sharding(speaker, from + i))
-        connect(node, to + i, speaker, from + i, *said);
+  int32_t number(const std::string& name) {
+    const auto [at, is_new] = numbers_.emplace(name, static_cast<int32_t>(names_.size()));
+    if (is_new) names_.push_back(name);
+    return at->second;
   }
 
-  void connect_operands(const Node& node) {
-    if (node.origins.empty() || node.operands().empty()) return;
-    if (node.is(Opcode::tuple)) {
-      int64_t leaf = 0;
-      for (const Node* operand : node.operands()) {
-        const int64_t count = leaf_count(operand->shape);
-        connect_leaves(node, leaf, *operand, 0, count);
-        leaf += count;
-      }
-      return;
-    }
-    if (node.is(Opcode::get_tuple_element))
-      return connect_leaves(node, 0, *node.operand(0),
-                            first_leaf(node.operand(0)->shape, node.attrs.index),
-                            leaf_count(node.shape));
-    for (const ShardingProposal& said : proposals_of_operands(node, kAll)) {
-      if (said.operand < 0) continue;
-      const Node& speaker = *node.operand(said.operand);
-      if (said.sharding.is_tuple()) {
-        connect_leaves(node, 0, speaker, 0, leaf_count(node.shape));
-        continue;
-      }
-      const int64_t count = said.leaf < 0 ? leaf_count(node.shape) : 1;
-      for (int64_t leaf = std::max<int64_t>(said.leaf, 0), i = 0; i < count; ++i)
-        connect(node, leaf + i, speaker, 0, said.sharding);
-    }
-  }
-
-  void connect_readers(const Node& node) {
-    if (node.origins.empty()) return;
-    for (const Node* reader : node.users())
-      for (size_t p = 0; p < reader->operands().size(); ++p) {
-        if (reader->operands()[p] != &node) continue;
-        const auto at = static_cast<int64_t>(p);
-        const int64_t count = leaf_count(node.shape);
-        if (reader->is(Opcode::tuple)) {
-          connect_leaves(node, 0, *reader, first_leaf(reader->shape, at), count);
-        } else if (reader->is(Opcode::get_tuple_element)) {
-          connect_leaves(node, first_leaf(node.shape, reader->attrs.index), *reader, 0,
-                         leaf_count(reader->shape));
-        } else if (node.shape.is_tuple) {
-          if (same_dims(node.shape, reader->shape)) connect_leaves(node, 0, *reader, 0, count);
-        } else {
-          for (const OperandSuggestion& said : suggestions_of_reader(*reader, at, kAll)) {
-            const Node& speaker = said.operand < 0 ? *reader : *reader->operand(said.operand);
-            connect(node, 0, speaker, said.operand < 0 ? said.leaf : 0, said.sharding);
-          }
+  // Each with a first guess.
+  void collect_entries(const Module& completed) {
+    const AnnotationGraph graph(completed);
+    for (const auto& computation : completed.computations())
+      for (const auto& node : computation->nodes()) {
+        first_[node.get()] = entries_.size();
+        for (size_t i = 0; i < node->origins.size(); ++i) {
+          Entry entry{node.get(), &node->origins[i], {}, {}};
+          for (const std::string& name : graph.annotations(*node, i))
+            entry.set = with(std::move(entry.set), number(name));
+          entries_.push_back(std::move(entry));
         }
       }
   }
 
-  void tie(const Node& a, const Node& b) {
-    const int64_t count = leaf_count(a.shape);
-    if (count != leaf_count(b.shape)) return;
-    connect_leaves(a, 0, b, 0, count);
-    connect_leaves(b, 0, a, 0, count);
+  // The module without these, completed; nullptr where it cannot be, or no runs are left.
+  const Outcome* outcome(const Set& set) {
+    find_outcomes({&set, 1});
+    const auto known = outcomes_.find(set);
+    return known != outcomes_.end() && known->second ? &*known->second : nullptr;
   }
 
-  // Values of several computations that are one.
-  void connect_computations(const Node& node) {
-    const auto& called = node.called;
-    if (node.is(Opcode::while_) && called.size() == 2) {
-      tie(node, *called[1]->root());
-      tie(node, *called[1]->parameters().at(0));
-      tie(node, *called[0]->parameters().at(0));
-    } else if (node.is(Opcode::call) && called.size() == 1) {
-      tie(node, *called[0]->root());
-      for (size_t p = 0; p < node.operands().size(); ++p)
-        tie(*node.operands()[p], *called[0]->parameters().at(p));
-    } else if (node.is(Opcode::conditional)) {
-      for (size_t b = 0; b < called.size(); ++b) {
-        tie(node, *called[b]->root());
-        if (b + 1 < node.operands().size())
-          tie(*node.operands()[b + 1], *called[b]->parameters().at(0));
+  // All that are not known yet, several at a time.
+  void find_outcomes(std::span<const Set> sets) {
+    std::vector<std::pair<const Set*, std::optional<Outcome>*>> wanted;
+    for (const Set& set : sets) {
+      if (runs_ <= 0) break;
+      const auto [at, is_new] = outcomes_.try_emplace(set);
+      if (!is_new) continue;
+      --runs_;
+      wanted.emplace_back(&at->first, &at->second);
+    }
+    if (wanted.empty()) return;
+    const auto workers = std::min<size_t>(wanted.size(), std::thread::hardware_concurrency());
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+      for (size_t i = next++; i < wanted.size(); i = next++)
+        *wanted[i].second = completed_without(*wanted[i].first);
+    };
+    std::vector<std::jthread> threads;
+    for (size_t w = 1; w < workers; ++w) threads.emplace_back(work);
+    work();
+  }
+
+  std::optional<Outcome> completed_without(const Set& set) const {
+    const std::unique_ptr<Module> module = given_.clone();
+    for (const auto& computation : module->computations())
+      for (const auto& node : computation->nodes()) {
+        const auto found = numbers_.find(node->name());
+        if (found != numbers_.end() && std::binary_search(set.begin(), set.end(), found->second))
+          node->sharding.reset();
       }
+    try {
+      propagate(*module, options_.propagate);
+    } catch (const Error&) {  // the border of a region, say, has to say something
+      return std::nullopt;
+    }
+    return compared(*module);
+  }
+
+  Outcome compared(const Module& after) const {
+    Outcome result;
+    result.gone.resize(entries_.size());
+    const NodesByPlace nodes = nodes_by_place(after);
+    for (const auto& [node, first] : first_) {
+      const auto found = nodes.find(place_key(*node));
+      result.same &= found != nodes.end() && found->second->sharding == node->sharding;
+    }
+    for (size_t e = 0; e < entries_.size(); ++e) {
+      const Entry& entry = entries_[e];
+      const auto found = nodes.find(place_key(*entry.node));
+      result.gone[e] = found == nodes.end() || !has_digit(*found->second, entry);
+      if (result.gone[e]) continue;
+      Set& ascribed = result.ascribed[e];
+      for (const OriginPart& part :
+           origin_parts(*found->second, entry.origin->leaf, entry.origin->digit)) {
+        const auto annotation = numbers_.find(part.origin->annotation);
+        if (annotation != numbers_.end()) ascribed = with(std::move(ascribed), annotation->second);
+      }
+    }
+    return result;
+  }
+
+  bool is_removable(const Set& set) const {
+    return set.empty() || static_cast<size_t>(set.back()) < removable_;
+  }
+
+  // Adds what brings a digit back, until it stays away.
+  void find_sets() {
+    std::map<Set, std::vector<size_t>> waiting;
+    for (size_t e = 0; e < entries_.size(); ++e) waiting[entries_[e].set].push_back(e);
+    while (!waiting.empty()) {
+      std::vector<Set> sets;
+      for (const auto& [set, entries] : waiting)
+        if (is_removable(set)) sets.push_back(set);
+      find_outcomes(sets);
+      std::map<Set, std::vector<size_t>> next;
+      for (const auto& [set, entries] : waiting)
+        if (const Outcome* const after = is_removable(set) ? outcome(set) : nullptr)
+          for (const size_t e : entries) add_what_brings_back(e, set, *after, next);
+      waiting = std::move(next);
     }
   }
 
-  std::unordered_map<const Node*, int32_t> first_;
-  size_t size_ = 0;
-  std::vector<std::vector<int32_t>> sources_;
+  void add_what_brings_back(size_t e, const Set& set, const Outcome& after,
+                            std::map<Set, std::vector<size_t>>& next) {
+    Entry& entry = entries_[e];
+    entry.seen = after.gone[e];
+    if (entry.seen) return;
+    Set more = set;
+    for (const int32_t annotation : after.ascribed.at(e)) more = with(std::move(more), annotation);
+    if (more == set) return;
+    entry.set = more;
+    next[std::move(more)].push_back(e);
+  }
+
+  // Every annotation alone, two of few, and every set that one digit hangs on, for all digits.
+  void take_smaller_sets() {
+    std::set<Set> tried;
+    for (const Entry& entry : entries_)
+      if (entry.seen) tried.insert(entry.set);
+    constexpr int32_t kFew = 12;
+    const auto count = static_cast<int32_t>(removable_);
+    for (int32_t annotation = 0; annotation < count; ++annotation) {
+      tried.insert({annotation});
+      for (int32_t second = annotation + 1; second < count && count <= kFew; ++second)
+        tried.insert({annotation, second});
+    }
+    find_outcomes(std::vector<Set>(tried.begin(), tried.end()));
+    for (const Set& set : tried)
+      if (const Outcome* const after = outcome(set)) take(set, *after);
+  }
+
+  void take(const Set& set, const Outcome& after) {
+    for (size_t e = 0; e < entries_.size(); ++e) {
+      Entry& entry = entries_[e];
+      if (!after.gone[e] || includes(set, entry.set)) {
+        if (after.gone[e] && set == entry.set) entry.seen = true;
+        continue;
+      }
+      if (includes(entry.set, set)) {
+        entry.set = set;
+        entry.seen = true;
+        std::erase_if(entry.others, [&](const Set& other) { return includes(other, set); });
+        continue;
+      }
+      const auto smaller = [&](const Set& other) { return includes(set, other); };
+      if (std::any_of(entry.others.begin(), entry.others.end(), smaller)) continue;
+      std::erase_if(entry.others, [&](const Set& other) { return includes(other, set); });
+      entry.others.push_back(set);
+    }
+  }
+
+  // Sets without one of their annotations, until each is needed.
+  void drop_needless() {
+    std::set<Set> done;
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::set<Set> sets;
+      for (const Entry& entry : entries_)
+        if (entry.seen && entry.set.size() > 1) sets.insert(entry.set);
+      std::vector<Set> fewer;
+      for (const Set& set : sets) {
+        if (!done.insert(set).second) continue;
+        for (const int32_t annotation : set) fewer.push_back(gspmd::without(set, annotation));
+      }
+      find_outcomes(fewer);
+      for (const Set& set : fewer)
+        if (const Outcome* const after = outcome(set)) take(set, *after);
+      changed = !fewer.empty();
+    }
+  }
+
+  const Module& given_;
+  SourcesOptions options_;
+  int64_t runs_ = 0;  // that are left
+  std::unordered_map<std::string, int32_t> numbers_;
+  std::vector<std::string> names_;
+  size_t removable_ = 0;  // the annotations before this number are shardings of nodes
+  std::unordered_map<const Node*, size_t> first_;
+  std::vector<Entry> entries_;
+  std::map<Set, std::optional<Outcome>> outcomes_;
 };
 
-ShardingSources::ShardingSources(const Module& completed)
-    : graph_(std::make_unique<Graph>(completed)) {
-  const auto& sources = graph_->sources();
-  const Components components(sources);
-  component_of_ = components.of;
-  const auto count = static_cast<size_t>(components.count);
-  std::unordered_map<std::string, int32_t> numbers;
-  std::vector<std::vector<int32_t>> found(count);   // annotations named in a component
-  std::vector<std::vector<int32_t>> behind(count);  // components that it hears
-  for (const auto& computation : completed.computations())
-    for (const auto& node : computation->nodes())
-      for (size_t i = 0; i < node->origins.size(); ++i) {
-        const auto entry = static_cast<size_t>(graph_->entry(*node, i));
-        const auto at = static_cast<size_t>(component_of_[entry]);
-        const std::string& name = node->origins[i].annotation;
-        const auto [number, is_new] = numbers.emplace(name, static_cast<int32_t>(names_.size()));
-        if (is_new) names_.push_back(name);
-        found[at].push_back(number->second);
-        for (const int32_t source : sources[entry])
-          behind[at].push_back(component_of_[static_cast<size_t>(source)]);
-      }
-  std::map<std::vector<int32_t>, int32_t> known;
-  set_of_.resize(count);
-  for (size_t c = 0; c < count; ++c) {
-    std::vector<int32_t> set = std::move(found[c]), heard;
-    for (const int32_t other : std::exchange(behind[c], {}))
-      if (static_cast<size_t>(other) != c) heard.push_back(set_of_[static_cast<size_t>(other)]);
-    keep_distinct(heard);
-    for (const int32_t other : heard) {
-      const auto& more = sets_[static_cast<size_t>(other)];
-      set.insert(set.end(), more.begin(), more.end());
-    }
-    keep_distinct(set);
-    const auto [at, is_new] = known.emplace(set, static_cast<int32_t>(sets_.size()));
-    if (is_new) sets_.push_back(set);
-    set_of_[c] = at->second;
-  }
-}
+ShardingSources::ShardingSources(const Module& given, const Module& completed,
+                                 const SourcesOptions& options)
+    : removals_(std::make_unique<Removals>(given, completed, options)) {}
 
 ShardingSources::~ShardingSources() = default;
 
 std::vector<std::string> ShardingSources::annotations(const Node& node, size_t origin) const {
-  const std::string& recorded = node.origins.at(origin).annotation;
-  std::vector<std::string> result{recorded};
-  const auto component = component_of_[static_cast<size_t>(graph_->entry(node, origin))];
-  for (const int32_t number : sets_[size_t(set_of_[size_t(component)])])
-    if (names_[static_cast<size_t>(number)] != recorded)
-      result.push_back(names_[static_cast<size_t>(number)]);
+  const Entry& entry = removals_->entry(node, origin);
+  std::vector<std::string> result;
+  for (const int32_t annotation : entry.set) result.push_back(removals_->name(annotation));
+  const auto own = std::find(result.begin(), result.end(), entry.origin->annotation);
+  if (own != result.end()) std::rotate(result.begin(), own, own + 1);
   return result;
+}
+
+std::vector<std::vector<std::string>> ShardingSources::others(const Node& node,
+                                                              size_t origin) const {
+  std::vector<std::vector<std::string>> result;
+  for (const Set& set : removals_->entry(node, origin).others) {
+    std::vector<std::string>& names = result.emplace_back();
+    for (const int32_t annotation : set) names.push_back(removals_->name(annotation));
+    std::sort(names.begin(), names.end());
+  }
+  return result;
+}
+
+bool ShardingSources::same_without(const std::vector<std::string>& annotations) const {
+  return removals_->same_without(annotations);
+}
+
+bool ShardingSources::seen(const Node& node, size_t origin) const {
+  return removals_->entry(node, origin).seen;
 }
 
 }  // namespace gspmd

@@ -29,7 +29,7 @@ struct Suggestion {
 // How it was seen that annotations are behind a collective: the program was compiled again, and the
 // collective was another one or gone.
 enum class Evidence {
-  each,      // without each of them (or with replication instead) alone
+  each,      // without each of them alone
   together,  // without all of them at once: one alone leaves it as it is
   none,      // they only stand nearest to it: it stays without them, or was not tried
              // (`max_candidates`)
@@ -46,10 +46,12 @@ struct Explanation {
   std::optional<Suggestion> suggestion;  // the one that leaves the fewest bytes to send
 };
 
-// How far the search for suggestions goes.
+// How far the search goes.
 struct ExplainOptions {
   int64_t max_candidates = 50;       // programs compiled in search of suggestions; 0: no search
   int64_t max_instructions = 40000;  // in all of them together: fewer candidates for large modules
+  // In all programs compiled to see what collectives hang on.
+  int64_t max_checked_instructions = 400'000;
 };
 
 // Every collective of the module's per-device program (before combining), largest first, and what

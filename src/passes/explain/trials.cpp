@@ -1,0 +1,77 @@
+#include "passes/explain/trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "gspmd/base/error.h"
+
+namespace gspmd {
+namespace {
+
+std::string key_of(const std::vector<Candidate>& candidates) {
+  std::string key;
+  for (const Candidate& c : candidates)
+    key += fmt::format("{} {};", c.node, c.sharding ? to_string(*c.sharding) : "");
+  return key;
+}
+
+}  // namespace
+
+Nodes nodes_by_name(const Module& module) {
+  Nodes nodes;
+  for (const std::unique_ptr<Computation>& computation : module.computations())
+    for (const std::unique_ptr<Node>& node : computation->nodes())
+      if (computation.get() == module.entry())
+        nodes.insert_or_assign(node->name(), node.get());
+      else
+        nodes.emplace(node->name(), node.get());
+  return nodes;
+}
+
+Node* find(const Nodes& nodes, const std::string& name) {
+  const auto found = nodes.find(name);
+  return found == nodes.end() ? nullptr : found->second;
+}
+
+const std::vector<CollectiveStats>* Trials::collectives(const std::vector<Candidate>& candidates) {
+  run({&candidates, 1});
+  const auto found = known_.find(key_of(candidates));
+  return found != known_.end() && found->second ? &*found->second : nullptr;
+}
+
+void Trials::run(std::span<const std::vector<Candidate>> all) {
+  std::vector<std::pair<const std::vector<Candidate>*, Result*>> wanted;
+  for (const std::vector<Candidate>& candidates : all) {
+    if (left_ <= 0) break;
+    const auto [at, is_new] = known_.try_emplace(key_of(candidates));
+    if (!is_new) continue;
+    --left_;
+    wanted.emplace_back(&candidates, &at->second);
+  }
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < wanted.size(); i = next++)
+      *wanted[i].second = compiled(*wanted[i].first);
+  };
+  const auto workers = std::min<size_t>(wanted.size(), std::thread::hardware_concurrency());
+  std::vector<std::jthread> threads;
+  for (size_t w = 1; w < workers; ++w) threads.emplace_back(work);
+  work();
+}
+
+Trials::Result Trials::compiled(const std::vector<Candidate>& candidates) const {
+  std::unique_ptr<Module> changed = module_.clone();
+  const Nodes nodes = nodes_by_name(*changed);
+  for (const Candidate& c : candidates) find(nodes, c.node)->sharding = c.sharding;
+  try {
+    const CompiledModule compiled = run_pipeline(std::move(changed), pipeline_);
+    return collective_stats(*compiled.uncombined, mesh_.get());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace gspmd
