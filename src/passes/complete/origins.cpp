@@ -97,8 +97,8 @@ void append_leaf(Node& node, int64_t leaf, const Sharding& sharding,
     }
 }
 
-// For a leaf of a tuple of values: the value that it is; the tuple where that has no layout, so that
-// the tuple was given its own.
+// For a leaf of a tuple of values: the value that it is; the tuple where that has no layout, so
+// that the tuple was given its own.
 const Node& supplier(const Node& node, const Node& via, int64_t leaf) {
   if (!node.is(Opcode::tuple) || &via != &node) return via;
   for (const Node* operand : node.operands()) {
