@@ -7,6 +7,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
+#include "gspmd/stablehlo/text.h"
 #include "tools/command.h"
 #include "tools/partitioner_options.h"
 #include "tools/streams.h"
@@ -56,7 +57,7 @@ void warn_of_unknown_calls(const Module& module, const std::string& file) {
 }  // namespace
 
 std::unique_ptr<Module> load_module(const Command& command) {
-  return parse_module(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
+  return read_module(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command) {

@@ -23,8 +23,9 @@ const std::vector<SourceFile>& sources() {
 }
 
 // Low to high. A module includes itself and lower ones, but for kernels, which know no IR.
-const std::vector<std::string> kModules = {"base", "mesh",   "moves",   "io",  "ir",   "kernels",
-                                           "ops",  "passes", "runtime", "api", "tools"};
+const std::vector<std::string> kModules = {"base",   "mesh",    "moves", "io",
+                                           "ir",     "kernels", "ops",   "stablehlo",
+                                           "passes", "runtime", "api",   "tools"};
 
 int64_t level(const std::string& module) {
   const auto at = std::find(kModules.begin(), kModules.end(), module);

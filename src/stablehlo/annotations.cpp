@@ -1,0 +1,97 @@
+#include "stablehlo/annotations.h"
+
+#include <algorithm>
+
+#include "ir/sharding_text.h"
+
+namespace gspmd::stablehlo {
+namespace {
+
+// Attributes that say nothing to HLO: of debuggers, and what the reader of HLO finds out itself.
+constexpr std::string_view kPassedOver[] = {
+    "sdy.sharding_origins",
+    "sdy.propagation_edges",
+    "sdy.original_func_name",
+    "mhlo.version",
+    "xla_shape",
+};
+
+bool is_passed_over(std::string_view name) {
+  return name.starts_with("sdy.block_arg_") || name.starts_with("sdy.result_") ||
+         std::find(std::begin(kPassedOver), std::end(kPassedOver), name) != std::end(kPassedOver);
+}
+
+// What is written at a custom-call of XLA keeps the name that XLA reads.
+bool is_read_by_xla(const Node& node) {
+  if (!node.is(Opcode::custom_call)) return false;
+  const std::string& target = node.attrs.custom_call_target;
+  return target == "Sharding" || target.starts_with("xla.sdy.");
+}
+
+}  // namespace
+
+std::string per_value(const std::string& sharding) {
+  constexpr std::string_view kName = "#sdy.sharding";
+  if (!sharding.starts_with("#sdy.sharding<")) return sharding;
+  return "#sdy.sharding_per_value<[" + sharding.substr(kName.size()) + "]>";
+}
+
+Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attribute,
+                          const Shape& shape) {
+  if (attribute.kind != AttributeKind::string)
+    lowering.cursor().fail(attribute.position, "mhlo.sharding is a string");
+  try {
+    return sharding_of(attribute.text, shape);
+  } catch (const ShardingTextError& error) {
+    lowering.cursor().fail(attribute.position, "mhlo.sharding: {}", error.message);
+  } catch (const UserError& error) {
+    lowering.cursor().fail(attribute.position, "mhlo.sharding: {}", error.what());
+  }
+}
+
+void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribute,
+                             std::map<std::string, std::string>& into) {
+  if (attribute.kind != AttributeKind::dictionary)
+    lowering.cursor().fail(attribute.position,
+                           "mhlo.frontend_attributes is a dictionary of strings");
+  for (const NamedAttribute& entry : attribute.entries)
+    into[entry.name] = entry.value.kind == AttributeKind::string ? entry.value.text
+                                                                 : lowering.text_of(entry.value);
+}
+
+void annotate(OpLowering& op, Node& node) {
+  ModuleLowering& lowering = op.lowering();
+  for (const NamedAttribute& named : op.op().attributes) {
+    if (named.used) continue;
+    const std::string& name = named.name;
+    if (is_passed_over(name)) {
+      named.used = true;
+    } else if (name == "mhlo.sharding") {
+      node.sharding = sharding_of_text(lowering, named.value, node.shape);
+    } else if (name == "mhlo.frontend_attributes") {
+      add_frontend_attributes(lowering, named.value, node.frontend_attributes);
+    } else if (name == "sdy.sharding") {
+      node.frontend_attributes[is_read_by_xla(node) ? kSharding : kOpSharding] =
+          per_value(lowering.text_of(named.value));
+    } else if (name == "sdy.sharding_rule") {
+      node.frontend_attributes["xla.sdy.sharding_rule"] = lowering.text_of(named.value);
+    } else if (named.is_property && name.find('.') == std::string::npos) {
+      continue;  // one of its own, refused below
+    } else {
+      node.frontend_attributes[std::string(kKept) + name] = lowering.text_of(named.value);
+    }
+    named.used = true;
+  }
+}
+
+void refuse_unread(OpLowering& op) {
+  const auto& ignored = op.op().row->ignored;
+  for (const NamedAttribute& named : op.op().attributes) {
+    if (named.used || !named.is_property) continue;
+    if (std::find(ignored.begin(), ignored.end(), named.name) != ignored.end()) continue;
+    op.lowering().cursor().fail(named.position, "{}: it has no attribute {}", op.op().name,
+                                named.name);
+  }
+}
+
+}  // namespace gspmd::stablehlo

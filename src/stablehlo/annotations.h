@@ -1,0 +1,28 @@
+#pragma once
+
+#include "stablehlo/lowering.h"
+
+namespace gspmd::stablehlo {
+
+// What an op's discardable attributes say, onto its node: shardings, frontend attributes, what is
+// only kept.
+void annotate(OpLowering& op, Node& node);
+
+// UserError: an attribute of the op itself that nothing has read.
+void refuse_unread(OpLowering& op);
+
+// The HLO sharding that `mhlo.sharding = "..."` says.
+Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attribute,
+                          const Shape& shape);
+
+// `mhlo.frontend_attributes = {k = "v"}` into a map.
+void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribute,
+                             std::map<std::string, std::string>& into);
+
+// "#sdy.sharding<..>" as the list of one result, and back: "#sdy.sharding_per_value<[<..>]>".
+std::string per_value(const std::string& sharding);
+
+// Frontend attributes of this prefix are discardable attributes of the text, as text.
+inline constexpr std::string_view kKept = "mlir.";
+
+}  // namespace gspmd::stablehlo

@@ -1,0 +1,332 @@
+// Modules and functions: attributes of arguments and results, calls.
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "gspmd/ir/place.h"
+#include "stablehlo/annotations.h"
+#include "stablehlo/lowering.h"
+
+namespace gspmd::stablehlo {
+namespace {
+
+constexpr int kMaxDepth = 64;           // calls of functions with open sizes inside one another
+constexpr int64_t kMostCopies = 10000;  // of functions with open sizes
+constexpr int64_t kMostDevices = int64_t{1} << 31;
+
+void collect_symbols(const Attribute& attribute, std::vector<const std::string*>& names) {
+  if (attribute.kind == AttributeKind::symbol) names.push_back(&attribute.text);
+  for (const Attribute& element : attribute.list) collect_symbols(element, names);
+}
+
+void collect_calls(const Region& region, std::vector<const std::string*>& names) {
+  for (const Op& op : region.ops) {
+    for (const NamedAttribute& named : op.attributes) collect_symbols(named.value, names);
+    for (const Region& inner : op.regions) collect_calls(inner, names);
+  }
+}
+
+bool has_open_types(const Region& region) {
+  const auto is_open = [](const Type* type) { return !type->known && type->refusal.empty(); };
+  for (const Argument& argument : region.arguments)
+    if (is_open(argument.type)) return true;
+  for (const Op& op : region.ops) {
+    if (std::any_of(op.result_types.begin(), op.result_types.end(), is_open)) return true;
+    if (std::any_of(op.regions.begin(), op.regions.end(), has_open_types)) return true;
+  }
+  return false;
+}
+
+// Devices of "#sdy.mesh<["x"=2, "y"=4]>".
+int64_t mesh_devices(const std::string& text) {
+  int64_t count = 1;
+  for (size_t at = text.find("\"="); at != std::string::npos; at = text.find("\"=", at + 1)) {
+    int64_t size = 0;
+    for (size_t i = at + 2; i < text.size() && is_digit(text[i]) && size < kMostDevices; ++i)
+      size = 10 * size + (text[i] - '0');
+    count = saturating_multiply(count, size);
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string hlo_name(std::string_view name) {
+  std::string result;
+  for (const char c : name)
+    result.push_back(is_letter(c) || is_digit(c) || c == '.' || c == '-' ? c : '_');
+  return result.empty() || is_digit(result[0]) || result[0] == '-' || result[0] == '.'
+             ? "_" + result
+             : result;
+}
+
+void ModuleLowering::run() {
+  read_module_attributes();
+  entry_ = find_entry();
+  lower_functions();
+  module_.set_entry(lowered_.at(entry_));
+  module_.sort_computations();
+}
+
+void ModuleLowering::read_module_attributes() {
+  module_.name = syntax_.name.empty() ? "module" : hlo_name(syntax_.name);
+  bool counted = false;
+  for (const NamedAttribute& named : syntax_.attributes) {
+    const Attribute& value = named.value;
+    if (named.name == "mhlo.num_partitions" || named.name == "mhlo.num_replicas") {
+      if (value.kind != AttributeKind::integer || value.integer < 1 || value.integer > kMostDevices)
+        cursor().fail(named.position, "{} is no number from 1 to {}", named.name, kMostDevices);
+      const bool is_partitions = named.name == "mhlo.num_partitions";
+      (is_partitions ? module_.num_partitions : module_.num_replicas) = value.integer;
+      counted = counted || is_partitions;
+    } else if (named.name == "mhlo.frontend_attributes") {
+      add_frontend_attributes(*this, value, module_.frontend_attributes);
+    } else {
+      module_.frontend_attributes[std::string(kKept) + named.name] = text_of(value);
+    }
+  }
+  if (syntax_.meshes.empty()) return;
+  std::string meshes;
+  int64_t devices = 1;
+  for (const Mesh& mesh : syntax_.meshes) {
+    meshes += fmt::format("{}{} = {}", meshes.empty() ? "" : ", ", mesh.name, mesh.text);
+    devices = std::max(devices, mesh_devices(mesh.text));
+  }
+  module_.frontend_attributes["xla.sdy.meshes"] = "{" + meshes + "}";
+  // A text without a count is for the devices of its meshes.
+  if (!counted && devices <= kMostDevices) module_.num_partitions = devices;
+}
+
+const Function* ModuleLowering::find_entry() const {
+  const auto& functions = syntax_.functions;
+  const auto main = syntax_.by_name.find("main");
+  if (main != syntax_.by_name.end()) return main->second;
+  std::vector<const Function*> open;
+  for (const auto& function : functions)
+    if (function->visibility != "private" && function->has_body) open.push_back(function.get());
+  if (open.size() == 1) return open[0];
+  if (functions.size() == 1) return functions[0].get();
+  std::string names;
+  for (const Function* function : open) names += (names.empty() ? "@" : ", @") + function->name;
+  cursor().fail(
+      functions[0]->position,
+      "the module has no @main and {} public functions{}{}; name one of them @main, or make "
+      "the others private",
+      open.size(), open.empty() ? "" : ": ", names);
+}
+
+// What a function calls stands before it; nothing calls itself.
+std::vector<const Function*> ModuleLowering::callees_first() {
+  enum class Mark : uint8_t { unseen, open, done };
+  std::unordered_map<const Function*, Mark> marks;
+  std::vector<const Function*> order;
+  struct Step {
+    const Function* function;
+    std::vector<const Function*> callees;
+    size_t next = 0;
+  };
+  std::vector<Step> stack;
+  const auto enter = [&](const Function* function) {
+    Step step{function, {}, 0};
+    std::vector<const std::string*> names;
+    collect_calls(function->body, names);
+    for (const std::string* name : names)
+      if (const auto found = syntax_.by_name.find(*name); found != syntax_.by_name.end())
+        step.callees.push_back(found->second);
+    marks[function] = Mark::open;
+    stack.push_back(std::move(step));
+  };
+  for (const auto& function : syntax_.functions) {
+    if (marks[function.get()] == Mark::unseen) enter(function.get());
+    while (!stack.empty()) {
+      Step& step = stack.back();
+      if (step.next == step.callees.size()) {
+        marks[step.function] = Mark::done;
+        order.push_back(step.function);
+        stack.pop_back();
+        continue;
+      }
+      const Function* const callee = step.callees[step.next++];
+      if (marks[callee] == Mark::open)
+        cursor().fail(callee->position, "@{} calls itself through @{}; recursion is not supported",
+                      callee->name, step.function->name);
+      if (marks[callee] == Mark::unseen) enter(callee);
+    }
+  }
+  return order;
+}
+
+bool ModuleLowering::is_dynamic(const Function& function) {
+  const auto [found, is_new] = dynamic_.try_emplace(&function, false);
+  if (is_new) found->second = has_open_types(function.body);
+  return found->second;
+}
+
+void ModuleLowering::lower_functions() {
+  for (const Function* function : callees_first()) {
+    if (!function->has_body) {
+      if (function == entry_) cursor().fail(function->position, "@{} has no body", function->name);
+      continue;
+    }
+    // One with open sizes is made where it is called, for the sizes of the call.
+    if (function != entry_ && is_dynamic(*function)) continue;
+    lowered_[function] = lower_function(*function, {});
+  }
+}
+
+Computation* ModuleLowering::lowered(const Function& function) const {
+  const auto found = lowered_.find(&function);
+  return found == lowered_.end() ? nullptr : found->second;
+}
+
+Computation* ModuleLowering::callee(const std::string& name, std::span<Node* const> operands,
+                                    size_t position) {
+  const auto found = syntax_.by_name.find(name);
+  if (found == syntax_.by_name.end()) cursor().fail(position, "there is no function @{}", name);
+  const Function& function = *found->second;
+  if (!function.has_body)
+    cursor().fail(position, "@{} is declared without a body, so it cannot be called", name);
+  if (operands.size() != function.body.arguments.size())
+    cursor().fail(position, "@{} has {} arguments, {} are given", name,
+                  function.body.arguments.size(), operands.size());
+  const auto known = lowered_.find(&function);
+  if (known != lowered_.end()) return known->second;
+  if (++depth_ > kMaxDepth || ++copies_ > kMostCopies)
+    cursor().fail(position, "@{} has open sizes and is called too often or too deep", name);
+  Computation* const made = lower_function(function, operands);
+  --depth_;
+  return made;
+}
+
+// `operands`: of a call for which a function with open sizes is made; else none.
+Computation* ModuleLowering::lower_function(const Function& function,
+                                            std::span<Node* const> operands) {
+  const bool is_entry = &function == entry_;
+  Computation* const computation = module_.add_computation(hlo_name(function.name));
+  Frame frame(computation);
+  Frame* const outer = frame_;
+  bind_parameters(function, frame, operands, is_entry);
+  frame_ = &frame;
+  lower_ops(function.body.ops);
+  if (!frame.has_returned)
+    cursor().fail(function.body.position, "@{} does not end with a return", function.name);
+  computation->set_root(finish_function(function, frame, is_entry));
+  frame_ = outer;
+  return computation;
+}
+
+void ModuleLowering::bind_parameters(const Function& function, Frame& frame,
+                                     std::span<Node* const> operands, bool is_entry) {
+  int64_t number = 0;
+  for (const Argument& argument : function.body.arguments) {
+    const Type& type = *argument.type;
+    const auto i = static_cast<size_t>(number);
+    if (!type.refusal.empty())
+      cursor().fail(argument.position, "argument {} is {}: {}", number, type.text, type.refusal);
+    if (operands.empty() && !type.known)
+      cursor().fail(argument.position,
+                    "argument {} of @{} is {}, whose size is open: export with static shapes",
+                    number, function.name, type.text);
+    const EmissionScope scope(locations_.metadata(argument.location));
+    Node* parameter = nullptr;
+    try {
+      parameter = hlo::parameter(frame.computation(), number,
+                                 operands.empty() ? type.shape : operands[i]->shape,
+                                 argument.name.empty() ? "arg" : hlo_name(argument.name));
+    } catch (const UserError& error) {
+      cursor().fail(argument.position, "argument {}: {}", number, error.what());
+    }
+    if (!operands.empty() && !fits(operands[i]->shape, type))
+      cursor().fail(argument.position, "argument {} of @{} is {}, {} is given", number,
+                    function.name, type_text(type.shape), type_text(operands[i]->shape));
+    parameter->metadata.text = site_of(argument.position);
+    add_parameter_attributes(argument, parameter, is_entry);
+    Node* value = parameter;
+    const std::optional<Array> known = operands.empty() ? std::nullopt : known_value(operands[i]);
+    if (known && !known->empty()) value = hlo::constant(frame.computation(), *known);
+    if (!argument.name.empty()) frame.bind(argument.name, {value});
+    ++number;
+  }
+}
+
+void ModuleLowering::add_parameter_attributes(const Argument& argument, Node* parameter,
+                                              bool is_entry) {
+  for (const NamedAttribute& named : argument.attributes) {
+    const Attribute& value = named.value;
+    if (named.name == "sdy.sharding") {
+      parameter->frontend_attributes[kSharding] = text_of(value);
+    } else if (named.name == "mhlo.sharding") {
+      parameter->sharding = sharding_of_text(*this, value, parameter->shape);
+    } else if (named.name == "mhlo.frontend_attributes") {
+      add_frontend_attributes(*this, value, parameter->frontend_attributes);
+    } else if (named.name == "tf.aliasing_output" && is_entry) {
+      Alias alias;
+      const auto results = static_cast<int64_t>(entry_->result_types.size());
+      if (value.kind != AttributeKind::integer || value.integer < 0 || value.integer >= results)
+        cursor().fail(named.position, "tf.aliasing_output is no number of the {} results", results);
+      if (results != 1) alias.output = {value.integer};
+      alias.parameter = parameter->attrs.index;
+      module_.aliases.push_back(alias);
+    } else if (named.name == "jax.buffer_donor" && is_entry) {
+      donors_ += fmt::format("{} ({}, {{}})", donors_.empty() ? "" : ",", parameter->attrs.index);
+    } else {
+      parameter->frontend_attributes[std::string(kKept) + named.name] = text_of(value);
+    }
+  }
+}
+
+Node* ModuleLowering::finish_function(const Function& function, Frame& frame, bool is_entry) {
+  std::vector<Node*> results = frame.returned;
+  if (results.size() != function.result_types.size())
+    cursor().fail(function.position, "@{} returns {} values, {} are declared", function.name,
+                  results.size(), function.result_types.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!fits(results[i]->shape, *function.result_types[i]))
+      cursor().fail(function.position, "@{}: result {} is declared as {}, but {} is returned",
+                    function.name, i, type_text(function.result_types[i]->shape),
+                    type_text(results[i]->shape));
+    results[i] = add_result_attributes(function.result_attributes[i], results[i], i);
+  }
+  if (is_entry && !donors_.empty())
+    module_.header.emplace_back("buffer_donor", "{" + donors_ + " }");
+  if (results.size() == 1) return results[0];
+  return hlo::tuple(frame.computation(), std::move(results));
+}
+
+Node* ModuleLowering::add_result_attributes(const Dictionary& attributes, Node* result,
+                                            size_t index) {
+  Computation& computation = result->parent();
+  std::map<std::string, std::string> kept;
+  const auto call = [&](const char* target) {
+    Attributes attrs;
+    attrs.custom_call_target = target;
+    Node* const node =
+        emit(computation, Opcode::custom_call, {result}, std::move(attrs), result->shape);
+    return node;
+  };
+  Node* named_result = nullptr;
+  std::optional<Sharding> sharding;
+  for (const NamedAttribute& named : attributes) {
+    if (named.name == "sdy.sharding")
+      kept[kSharding] = per_value(text_of(named.value));
+    else if (named.name == "mhlo.sharding")
+      sharding = sharding_of_text(*this, named.value, result->shape);
+    else if (named.name == "mhlo.frontend_attributes")
+      add_frontend_attributes(*this, named.value, kept);
+    else
+      module_.frontend_attributes[fmt::format("{}result.{}.{}.{}", kKept, computation.name(), index,
+                                              named.name)] = text_of(named.value);
+  }
+  if (!kept.empty()) {
+    named_result = result = call("xla.sdy.FuncResultSharding");
+    result->attrs.other["custom_call_has_side_effect"] = "true";
+    result->frontend_attributes = std::move(kept);
+  }
+  if (sharding && !(result->sharding && *result->sharding == *sharding)) {
+    if (named_result == nullptr) result = call("Sharding");
+    result->sharding = std::move(sharding);
+  }
+  return result;
+}
+
+}  // namespace gspmd::stablehlo

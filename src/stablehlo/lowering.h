@@ -1,0 +1,195 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+#include "gspmd/ops/builders.h"
+#include "stablehlo/row.h"
+#include "stablehlo/text/location.h"
+
+namespace gspmd::stablehlo {
+
+// A name of the text as HLO has it, which knows fewer characters.
+std::string hlo_name(std::string_view name);
+
+// Marks nodes that stand beside the node that is an op of the text: reshapes and transposes around
+// it, broadcasts of its scalars.
+inline constexpr const char* kImplicit = "mlir.implicit";
+// Of a loop: how many of the last elements of its state are values around it that it only reads.
+inline constexpr const char* kCaptures = "mlir.captures";
+// Shardings of Shardy on ops that XLA's own reader passes over.
+inline constexpr const char* kOpSharding = "sdy.sharding";
+inline constexpr const char* kSharding = "xla.sdy.sharding";
+
+// The values that the text's names stand for in one computation.
+class Frame {
+ public:
+  explicit Frame(Computation* computation) : computation_(computation) {}
+  Computation& computation() const { return *computation_; }
+
+  void bind(std::string_view name, std::vector<Node*> values);
+  // Results that are the elements of a tuple: taken out where they are used.
+  void bind_tuple(std::string_view name, Node* tuple, int64_t first, int64_t count);
+  // One result of several that the name may have.
+  void bind_one(const Use& use, Node* value);
+  bool knows(std::string_view name) const { return values_.contains(name); }
+  bool knows(const Use& use) { return value(use) != nullptr; }
+  // nullptr: the name has no such result.
+  Node* value(const Use& use);
+
+  std::vector<Node*> returned;  // operands of the return that ended the region
+  bool has_returned = false;
+
+ private:
+  struct Binding {
+    std::vector<Node*> values;
+    Node* tuple = nullptr;
+    int64_t first = 0;
+  };
+  Computation* computation_;
+  std::unordered_map<std::string_view, Binding> values_;
+};
+
+// Makes HLO of a module's text.
+class ModuleLowering {
+ public:
+  ModuleLowering(Syntax& syntax, Module& module);
+  void run();
+
+  Syntax& syntax() { return syntax_; }
+  Module& module() { return module_; }
+  Frame& frame() { return *frame_; }
+  const Cursor& cursor() const { return syntax_.cursor; }
+
+  // A region as a computation. `bind` makes its parameters and names them; values of the region
+  // around it must be bound by it or be constants, which are copied. `extra` is returned behind
+  // what the region returns; several values, or always where `tuple` says so, as a tuple.
+  struct RegionForm {
+    std::function<void(Frame&)> bind;
+    std::function<std::vector<Node*>(Frame&)> extra = {};
+    bool tuple = false;
+  };
+  Computation* lower_region(const Region& region, const std::string& name, const RegionForm& form);
+  // What regions read of the values around them, constants apart, each once.
+  std::vector<Use> captured(std::span<const Region* const> regions);
+  // The computation that a call of a function on these values runs.
+  Computation* callee(const std::string& name, std::span<Node* const> operands, size_t position);
+  // The computation of a function with known sizes that has been made; nullptr: there is none yet.
+  Computation* lowered(const Function& function) const;
+  // The value of a node of constants; nullopt where it depends on a parameter.
+  std::optional<Array> known_value(Node* node);
+
+  Site site_of(size_t position) const;
+  // Numbers of sharding groups and the like are those of the text.
+  Metadata metadata_of(std::string_view location, size_t position);
+  // An attribute as text, aliases resolved.
+  std::string text_of(const Attribute& attribute);
+
+ private:
+  friend class OpLowering;
+  void read_module_attributes();
+  void lower_functions();
+  Computation* lower_function(const Function& function, std::span<Node* const> operands);
+  void bind_parameters(const Function& function, Frame& frame, std::span<Node* const> operands,
+                       bool is_entry);
+  Node* finish_function(const Function& function, Frame& frame, bool is_entry);
+  void add_parameter_attributes(const Argument& argument, Node* parameter, bool is_entry);
+  Node* add_result_attributes(const Dictionary& attributes, Node* result, size_t index);
+  void lower_ops(const std::vector<Op>& ops);
+  void lower_op(const Op& op);
+  void bind_results(const Op& op, Node* node, const std::vector<Node*>* results);
+  void copy_constants(const Region& region, Frame& outer, Frame& inner);
+  const Function* find_entry() const;
+  bool is_dynamic(const Function& function);
+  std::vector<const Function*> callees_first();
+
+  Syntax& syntax_;
+  Module& module_;
+  Locations locations_;
+  std::vector<size_t> line_ends_;
+  Site file_;
+  Frame* frame_ = nullptr;
+  const Function* entry_ = nullptr;
+  std::unordered_map<const Function*, Computation*> lowered_;
+  std::unordered_map<const Function*, bool> dynamic_;
+  std::unordered_map<const Node*, std::optional<Array>> known_;
+  std::string donors_;  // of the entry's parameters, as in HLO's header
+  int depth_ = 0;       // of functions made for one call
+  int64_t copies_ = 0;  // of them
+};
+
+// One op while it becomes HLO: its operands and attributes, and what it emits.
+class OpLowering {
+ public:
+  OpLowering(ModuleLowering& lowering, const Op& op);
+
+  const Op& op() const { return op_; }
+  ModuleLowering& lowering() { return lowering_; }
+  Computation& computation() { return lowering_.frame().computation(); }
+  Opcode opcode() const { return op_.row->opcode; }
+
+  // --- Operands and types
+  size_t count() const { return operands_.size(); }
+  Node* operand(size_t i) const;
+  const std::vector<Node*>& operands() const { return operands_; }
+  void need_operands(size_t least, size_t most) const;
+  size_t result_count() const { return op_.result_types.size(); }
+  // As declared; dims may be kUnknown.
+  const Shape& result(size_t i = 0) const;
+  bool is_static(size_t i = 0) const { return op_.result_types.at(i)->known; }
+  // The declared shape, unknown dims taken from `like`.
+  Shape result_like(const Shape& like, size_t i = 0) const;
+
+  // --- Attributes; those without a default are needed
+  const Attribute* find(std::string_view name) const { return op_.find(name); }
+  const Attribute& attribute(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t standard) const;
+  double real(std::string_view name) const;
+  bool flag(std::string_view name, bool standard) const;
+  std::string word(std::string_view name, std::string_view standard = {}) const;
+  std::string string(std::string_view name, std::string_view standard = {}) const;
+  Dims integers(std::string_view name) const;
+  std::optional<Dims> maybe_integers(std::string_view name) const;
+  // Of an attribute that is a list of numbers in any of its forms.
+  Dims integers_of(const Attribute& attribute, std::string_view name) const;
+  // [n,2] numbers, in pairs.
+  std::vector<std::pair<int64_t, int64_t>> pairs(std::string_view name) const;
+  // "#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>" by key.
+  Dictionary fields(const Attribute& attribute) const;
+
+  // --- Emission
+  Node* emit(Opcode opcode, std::vector<Node*> operands, Attributes attrs = {}, Shape declared = {},
+             std::vector<Computation*> called = {});
+  // Marks a node that stands beside the op.
+  static Node* implicit(Node* node);
+  // The results one by one, where they are not the elements of the node that is returned.
+  void set_results(std::vector<Node*> results) { results_ = std::move(results); }
+  const std::vector<Node*>* results() const { return results_ ? &*results_ : nullptr; }
+  // The computation of a region whose arguments are parameters.
+  Computation* body(size_t region, std::string_view name);
+  const Region& region(size_t i) const;
+  std::optional<Array> known_value(size_t i) { return lowering_.known_value(operand(i)); }
+  // An operand that has to be known: of integers.
+  Dims known_integers(size_t i);
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_with(fmt::format(format, std::forward<Args>(args)...));
+  }
+  [[noreturn]] void fail_with(const std::string& message) const;
+
+ private:
+  ModuleLowering& lowering_;
+  const Op& op_;
+  std::vector<Node*> operands_;
+  std::optional<std::vector<Node*>> results_;
+};
+
+}  // namespace gspmd::stablehlo

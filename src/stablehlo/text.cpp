@@ -1,0 +1,97 @@
+#include "gspmd/stablehlo/text.h"
+
+#include <cstring>
+
+#include "gspmd/ir/text.h"
+#include "stablehlo/lowering.h"
+
+namespace gspmd {
+namespace {
+
+using stablehlo::Cursor;
+
+constexpr std::string_view kSplit = "// -----";
+
+// Where the modules of a text begin and end: those without a word are none.
+std::vector<std::pair<size_t, size_t>> module_ranges(std::string_view text, std::string_view file) {
+  std::vector<std::pair<size_t, size_t>> ranges;
+  size_t begin = 0, line = 0;
+  const auto add = [&](size_t end) {
+    Cursor cursor(text, file, begin, end);
+    if (!cursor.at_end()) ranges.emplace_back(begin, end);
+  };
+  while (line < text.size()) {
+    const void* const found = std::memchr(text.data() + line, '\n', text.size() - line);
+    const size_t end = found == nullptr
+                           ? text.size()
+                           : static_cast<size_t>(static_cast<const char*>(found) - text.data()) + 1;
+    if (text.substr(line, kSplit.size()) == kSplit) {
+      add(line);
+      begin = end;
+    }
+    line = end;
+  }
+  add(text.size());
+  return ranges;
+}
+
+std::unique_ptr<Module> parse_range(std::string_view text, std::string_view file, size_t begin,
+                                    size_t end) {
+  const std::unique_ptr<stablehlo::Syntax> syntax = stablehlo::read_syntax(text, file, begin, end);
+  auto module = std::make_unique<Module>();
+  stablehlo::ModuleLowering(*syntax, *module).run();
+  return module;
+}
+
+}  // namespace
+
+// HLO begins with HloModule, or with computations; MLIR with one of few words, an alias or an op
+// between quotes.
+Language language_of(std::string_view text) {
+  Cursor cursor(text, "", 0, text.size());
+  const char c = cursor.peek();
+  if (c == '#' || c == '!' || c == '"') return Language::stablehlo;
+  if (c == '{' && cursor.sees("{-#")) return Language::stablehlo;
+  const std::string_view word = cursor.peek_word();
+  for (const std::string_view known :
+       {"module", "builtin.module", "func.func", "func", "sdy.mesh"}) {
+    if (word != known) continue;
+    // A computation or instruction of HLO may have such a name.
+    cursor.word("");
+    const char next = cursor.peek();
+    return next == '{' && word != "module" && word != "builtin.module" ? Language::hlo
+           : next == '(' || next == '='                                ? Language::hlo
+                                                                       : Language::stablehlo;
+  }
+  return Language::hlo;
+}
+
+std::vector<std::unique_ptr<Module>> parse_stablehlo_modules(std::string_view text,
+                                                             std::string_view file) {
+  std::vector<std::unique_ptr<Module>> modules;
+  for (const auto& [begin, end] : module_ranges(text, file))
+    modules.push_back(parse_range(text, file, begin, end));
+  if (modules.empty())
+    Cursor(text, file, 0, text.size())
+        .fail(0, "the text has no module; it begins with module or func.func");
+  return modules;
+}
+
+std::unique_ptr<Module> parse_stablehlo(std::string_view text, std::string_view file) {
+  const auto ranges = module_ranges(text, file);
+  if (ranges.size() > 1)
+    Cursor(text, file, 0, text.size())
+        .fail(ranges[1].first, "{} modules in one file; print shows all, else give each a file",
+              ranges.size());
+  if (ranges.empty())
+    Cursor(text, file, 0, text.size())
+        .fail(0, "the text has no module; it begins with module or func.func");
+  return parse_range(text, file, ranges[0].first, ranges[0].second);
+}
+
+std::unique_ptr<Module> read_module(std::string_view text, std::string_view file) {
+  return language_of(text) == Language::hlo ? parse_module(text, file)
+                                            : parse_stablehlo(text, file);
+}
+
+}  // namespace gspmd
