@@ -117,6 +117,8 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   PipelineOptions pipeline;
   pipeline.num_devices = options.mesh.num_devices();
   pipeline.propagate.replicate_indivisible_boundary = false;
+  pipeline.propagate.strategy = options.strategy;
+  pipeline.propagate.shardy = options.shardy;
   pipeline.combine = options.combine_collectives;
   pipeline.cse_across_phases = options.cse_across_phases;
   pipeline.windowed_einsum.all_gather = options.windowed_einsum;

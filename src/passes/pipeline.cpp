@@ -32,6 +32,7 @@ struct State {
   const PipelineOptions& options;
   std::unique_ptr<Module> module;
   CompiledModule result;
+  PropagateOptions propagate = options.propagate;
 };
 
 // A traced program's donated state: results come back in the layout of the parameters they replace.
@@ -93,8 +94,19 @@ struct Pass {
   void (*run)(State& state);
 };
 
+// What the module says in `sdy` is completed by Shardy's rules, where they are asked for, and said
+// in HLO's form. Completion after it finds these given, and fills in nodes that later passes make.
+void complete_by_shardy(State& state) {
+  PropagateOptions& options = state.propagate;
+  if (state.options.run_propagation && uses_shardy(*state.module, options))
+    propagate_shardy(*state.module, options.shardy);
+  if (lower_sdy(*state.module)) verify_module(*state.module);
+  options.strategy = Strategy::gspmd;
+}
+
 // The compiler. Disabling a pass that is not optional leaves out its work and is for debugging.
 const Pass kPasses[] = {
+    {"shardy", complete_by_shardy},
     {"join-async", [](State& s) { join_async(*s.module); }},
     {"inline-calls", [](State& s) { inline_calls(*s.module); }},
     {"expand-ops",
@@ -103,7 +115,7 @@ const Pass kPasses[] = {
      }},
     {"propagate",
      [](State& s) {
-       if (s.options.run_propagation) propagate(*s.module, s.options.propagate);
+       if (s.options.run_propagation) propagate(*s.module, s.propagate);
      }},
     {"shard-updates",
      [](State& s) {
@@ -186,7 +198,7 @@ CompiledModule run_pipeline(std::unique_ptr<Module> module, const PipelineOption
     if (!names(known, name))
       user_error("disable: there is no pass \"{}\"; passes are {}", name, fmt::join(known, ", "));
   check_nesting(*module);
-  State state{options, std::move(module), {}};
+  State state{options, std::move(module), {}, options.propagate};
   for (size_t i = 0; i < std::size(kPasses); ++i) {
     if (names(options.disabled, kPasses[i].name)) continue;
     const auto start = std::chrono::steady_clock::now();

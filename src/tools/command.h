@@ -22,6 +22,7 @@ struct Command {
   bool origins = false;
   bool spmd = true;
   bool cse_prevention_only = false;
+  Strategy strategy = Strategy::automatic;
   bool poison_absent = false;
   std::optional<int64_t> num_devices;  // absent: the module's num_partitions
   std::vector<bool> allow_output, allow_parameters;

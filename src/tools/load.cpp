@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -57,7 +58,14 @@ void warn_of_unknown_calls(const Module& module, const std::string& file) {
 }  // namespace
 
 std::unique_ptr<Module> load_module(const Command& command) {
-  return read_module(read_file(command.file), command.file == "-" ? "<stdin>" : command.file);
+  const std::string file = command.file == "-" ? "<stdin>" : command.file;
+  std::unique_ptr<Module> module = read_module(read_file(command.file), file);
+  try {
+    sdy_devices(*module);  // meshes stand in the module's attributes, which have no line
+  } catch (const UserError& error) {
+    user_error("{}: {}", file, error.what());
+  }
+  return module;
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command) {
@@ -66,10 +74,16 @@ std::unique_ptr<Module> load_for_devices(const Command& command) {
     user_error(
         "{}: replica_count={}; only modules of one replica can be partitioned, use num_partitions",
         command.file, module->num_replicas);
+  if (!command.num_devices && module->num_partitions == 1)
+    module->num_partitions = std::max<int64_t>(1, sdy_devices(*module));
   if (command.num_devices && *command.num_devices != module->num_partitions) {
     module->num_partitions = *command.num_devices;
     verify_module(*module);  // groups of all devices have another size now
   }
+  PropagateOptions completion = propagate_options(command, *module);
+  if (command.propagate && module->num_partitions > 1 && uses_shardy(*module, completion))
+    propagate_shardy(*module, completion.shardy);
+  if (lower_sdy(*module)) verify_module(*module);
   warn_of_unknown_calls(*module, command.file);
   return module;
 }
@@ -86,6 +100,12 @@ PropagateOptions propagate_options(const Command& command, const Module& module)
   check_count("--allow-parameter-propagation", command.allow_parameters.size(), parameters.size(),
               leaves);
   PropagateOptions options;
+  options.strategy = command.strategy;
+  for (const std::string& text : command.options)
+    if (text.starts_with("sdy_")) {  // who asks for a part of Shardy's rules asks for them
+      set_shardy_option(text, options.shardy);
+      if (options.strategy == Strategy::automatic) options.strategy = Strategy::shardy;
+    }
   options.spmd = command.spmd;
   options.cse_prevention_only = command.cse_prevention_only;
   options.allow_output = command.allow_output;
@@ -100,6 +120,7 @@ PipelineOptions pipeline_options(const Command& command, const Module& module) {
   PipelineOptions options;
   options.num_devices = module.num_partitions;
   options.propagate = propagate_options(command, module);
+  options.propagate.strategy = Strategy::gspmd;  // what is Shardy's is done when it is loaded
   options.run_propagation = command.propagate;
   options.disabled = command.disabled;
   options.poison_absent = command.poison_absent;

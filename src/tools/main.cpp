@@ -76,6 +76,7 @@ struct Texts {
   std::string values = "integers", reference = "auto", memory_limit;
   std::optional<std::string> num_devices, threads, seed, time_limit, rtol, atol;
   std::vector<std::string> options;
+  std::string strategy;
   bool no_propagate = false, no_spmd = false;
 };
 
@@ -87,6 +88,10 @@ void add_propagation_options(CLI::App& app, Command& command, Texts& texts) {
       ->group(kGroup);
   app.add_option("--allow-parameter-propagation", texts.allow_parameters,
                  "the same for the parameters: all of them, or =BOOL,BOOL,...")
+      ->group(kGroup);
+  app.add_option("--strategy", texts.strategy,
+                 "whose rules complete: gspmd or shardy; default: shardy where the\n"
+                 "module says its shardings in sdy, else gspmd")
       ->group(kGroup);
   app.add_flag("--no-spmd", texts.no_spmd, "the completion rules for other than SPMD programs")
       ->group(kGroup);
@@ -198,6 +203,12 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
       command.allow_parameters =
           parse_flags("--allow-parameter-propagation", texts.allow_parameters);
   }
+  if (texts.strategy == "shardy")
+    command.strategy = Strategy::shardy;
+  else if (texts.strategy == "gspmd")
+    command.strategy = Strategy::gspmd;
+  else if (!texts.strategy.empty())
+    user_error("--strategy {}: use gspmd or shardy", texts.strategy);
   if (texts.num_devices)
     command.num_devices = parse_integer("--num-devices", *texts.num_devices, 1, int64_t{1} << 31);
   PipelineOptions checked;

@@ -58,10 +58,49 @@ bool fits(const std::string& value, Kind kind) {
 
 }  // namespace
 
+void set_shardy_option(const std::string& text, ShardyOptions& options) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) user_error("--option {}: give name=value", text);
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  if (name == "sdy_pass") {
+    constexpr std::pair<const char*, ShardyPass> kPasses[] = {
+        {"pipeline", ShardyPass::pipeline},           {"basic", ShardyPass::basic},
+        {"aggressive", ShardyPass::aggressive},       {"op-priority", ShardyPass::op_priority},
+        {"user-priority", ShardyPass::user_priority}, {"rules", ShardyPass::rules}};
+    for (const auto& [known, pass] : kPasses)
+      if (value == known) {
+        options.pass = pass;
+        return;
+      }
+    user_error("--option {}: use pipeline, basic, aggressive, op-priority, user-priority or rules",
+               text);
+  }
+  constexpr std::pair<const char*, bool ShardyOptions::*> kFlags[] = {
+      {"sdy_conservative", &ShardyOptions::conservative},
+      {"sdy_conservativePropagation", &ShardyOptions::conservative},
+      {"sdy_conservative_propagation", &ShardyOptions::conservative},
+      {"sdy_op_priority", &ShardyOptions::op_priorities},
+      {"sdy_user_priority", &ShardyOptions::user_priorities}};
+  for (const auto& [known, flag] : kFlags) {
+    if (name != known) continue;
+    if (!fits(value, Kind::flag)) user_error("--option {}: {} takes true or false", text, name);
+    options.*flag = is_true(value);
+    return;
+  }
+  user_error(
+      "--option {}: there is no option \"{}\"; of Shardy's rules there are sdy_pass, "
+      "sdy_conservative, sdy_op_priority and sdy_user_priority",
+      text, name);
+}
+
 bool set_partitioner_option(const std::string& text, PipelineOptions& options) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) user_error("--option {}: give name=value", text);
   const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  if (name.starts_with("sdy_")) {
+    set_shardy_option(text, options.propagate.shardy);
+    return true;
+  }
   std::vector<std::string> names;
   for (const Option& known : kOptions) {
     names.emplace_back(known.name);

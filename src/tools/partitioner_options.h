@@ -11,4 +11,7 @@ namespace gspmd::tools {
 // false. UserError for another name or value.
 bool set_partitioner_option(const std::string& text, PipelineOptions& options);
 
+// One `--option sdy_...=value` of Shardy's rules. UserError for another name or value.
+void set_shardy_option(const std::string& text, ShardyOptions& options);
+
 }  // namespace gspmd::tools

@@ -63,9 +63,10 @@ std::string module_of_include(const std::string& name) {
 
 // The rooms of src/passes, low to high, and the page that is the compiler. Each includes itself and
 // lower ones.
-const std::vector<std::string> kRooms = {
-    "graph", "simplify", "prepare",  "complete", "partition",     "collectives", "update",
-    "fuse",  "memory",   "pipeline", "explain",  "differentiate", "batch",       "verify"};
+const std::vector<std::string> kRooms = {"graph",         "simplify",  "prepare",     "shardy",
+                                         "complete",      "partition", "collectives", "update",
+                                         "fuse",          "memory",    "pipeline",    "explain",
+                                         "differentiate", "batch",     "verify"};
 
 // "src/passes/fuse/fuse.cpp" and "gspmd/passes/fuse/fuse.h" -> "fuse"; "" outside of the passes.
 std::string room_of(std::string path) {
@@ -230,6 +231,11 @@ constexpr Namer kNamers[] = {
     {"prepare/merge_pads.cpp", 4, 6, "the two ops that it merges"},
     {"prepare/normalize.cpp", 1, 0, "copies, which it makes"},
     {"prepare/static_starts.cpp", 8, 4, "slices with starts that are known"},
+    {"shardy/import_shardings.cpp", 1, 0, "calls of the dialect, which it makes"},
+    {"shardy/lower_sdy.cpp", 3, 0, "calls of the dialect, which it takes away"},
+    {"shardy/prepare_module.cpp", 1, 0, "constants, of which each reader has its own"},
+    {"shardy/program_builder.cpp", 5, 0, "where XLA looks for annotations"},
+    {"shardy/write_back.cpp", 1, 0, "calls of the dialect, which it makes"},
     {"simplify/simplify_arithmetic.cpp", 18, 0, "identities of arithmetic"},
     {"simplify/simplify_common.cpp", 7, 3, "values that are known"},
     {"simplify/simplify_shape.cpp", 28, 9, "identities of data movement"},

@@ -13,6 +13,7 @@
 #include "gspmd/base/export.h"
 #include "gspmd/mesh/mesh.h"
 #include "gspmd/passes/collectives/all_reduce.h"
+#include "gspmd/passes/complete/propagate.h"
 
 namespace gspmd {
 
@@ -45,6 +46,10 @@ struct CompileOptions {
   // Ends a run at the first operation that makes a NaN or an infinity of finite numbers, and names
   // it, its line, the device and the element. Slow: every value is looked at.
   bool check_numbers = false;
+  // Whose rules complete the shardings: GSPMD's, or Shardy's, which `automatic` takes for modules
+  // that say their shardings in the dialect `sdy`.
+  Strategy strategy = Strategy::automatic;
+  ShardyOptions shardy = {};        // of Shardy's rules
   bool combine_collectives = true;  // join independent collectives of one kind and group
   bool cse_across_phases = false;   // let backward reuse values gathered in forward
   WeightUpdate weight_update = {};  // off; UserError: on, and the step updates nothing

@@ -5,6 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
+#include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
 #include "passes/complete/propagation.h"
 
@@ -497,9 +498,16 @@ bool Propagation::run() {
   return restructured_ || differs_from(before);
 }
 
+bool uses_shardy(const Module& module, const PropagateOptions& options) {
+  if (options.strategy != Strategy::automatic) return options.strategy == Strategy::shardy;
+  return says_sdy(module);
+}
+
 bool propagate(Module& module, const PropagateOptions& options) {
   if (!module.entry() || !module.entry()->root())
     user_error("propagate: module {} has no entry computation", module.name);
+  if (uses_shardy(module, options)) return propagate_shardy(module, options.shardy);
+  if (lower_sdy(module)) verify_module(module);
   if (options.cse_prevention_only) return propagate_to_scalar_broadcasts(module, options);
   // A parameter that comes back replicated because it did not divide can open another way, which a
   // later run would then take: once more from there, so that a completed module stays as it is. Not

@@ -7,6 +7,7 @@
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
+#include "gspmd/passes/shardy/propagate_shardy.h"
 
 namespace gspmd {
 
@@ -15,9 +16,15 @@ struct PropagateStats {
   int64_t sweeps = 0;  // over all computations, all levels together
 };
 
+// Whose rules complete the shardings. `automatic`: Shardy's where the module says its shardings in
+// the dialect `sdy`, else GSPMD's.
+enum class Strategy : uint8_t { automatic, gspmd, shardy };
+
 // What completion may change.
 struct PropagateOptions {
-  bool spmd = true;  // false: the rules for modules that are not partitioned
+  Strategy strategy = Strategy::automatic;
+  ShardyOptions shardy = {};  // of Shardy's rules, which use nothing below
+  bool spmd = true;           // false: the rules for modules that are not partitioned
   // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the
   // module's frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
   // allow_spmd_sharding_propagation_to_{output,parameters}, absent = none.
@@ -34,10 +41,12 @@ struct PropagateOptions {
 };
 
 // Completes the sharding of every node from the annotated ones, in place (docs/spec/completion.md;
-// arXiv:2105.04663, 3.5). Given shardings are never changed, except on their open dims. Sharding
-// custom-calls become copies. Those with the frontend attribute gspmd.priority="N" are heard after
-// all of smaller numbers (absent: 0) have been carried as far as they reach. Records Origins.
-// Idempotent. Returns whether anything changed.
+// arXiv:2105.04663, 3.5), by GSPMD's rules or by Shardy's (propagate_shardy). Given shardings are
+// never changed, except on their open dims. Sharding custom-calls become copies. Those with the
+// frontend attribute gspmd.priority="N" are heard after all of smaller numbers (absent: 0) have
+// been carried as far as they reach. Records Origins. Idempotent. Returns whether anything changed.
 GSPMD_API bool propagate(Module& module, const PropagateOptions& options = {});
+// Whether propagate() would follow Shardy's rules.
+GSPMD_API bool uses_shardy(const Module& module, const PropagateOptions& options);
 
 }  // namespace gspmd

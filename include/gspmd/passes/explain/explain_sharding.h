@@ -11,7 +11,7 @@
 
 namespace gspmd {
 
-// Where completed shardings came from (docs/spec/completion.md 9). The module must be completed.
+// Where completed shardings came from (docs/spec/completion.md 10). The module must be completed.
 
 // The nodes that a digit of `node` came through, from its neighbour to the annotated node; long
 // ways are cut after `most` nodes. Empty on the annotated node itself.

@@ -1,0 +1,47 @@
+#pragma once
+
+// What Shardy's propagation knows of an op.
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "gspmd/base/export.h"
+#include "gspmd/ir/module.h"
+#include "gspmd/mesh/sdy_rule.h"
+
+namespace gspmd {
+
+// From which round of op priorities on an op is heard (docs/spec/completion.md 10.4).
+enum class SdyRound : uint8_t {
+  pass_through,   // costs nothing to follow: elementwise, reshape, transpose
+  dynamic_slice,  // the same from operands to results only
+  broadcast,      // from its result first, from its operand last
+  other,
+};
+
+struct SdyTraits {
+  bool elementwise = false;  // its operands never take more than its results have
+  SdyRound round = SdyRound::other;
+};
+
+// An operand as the text of the op had it: nodes that a reader made beside the op (frontend
+// attribute mlir.implicit) are looked through.
+struct SdyOperand {
+  Node* node = nullptr;
+  std::vector<int64_t> dims;  // dim of the node's operand for each dim of `node`; -1: it has none
+};
+GSPMD_API SdyOperand sdy_operand(const Node& node, int64_t operand);
+
+// The factor rule of an op, for operands as sdy_operand gives them and the leaves of its result:
+// the user's where the node has one, else that of docs/spec/completion.md 10.3. nullopt: nothing
+// passes through it. UserError: the user's rule does not fit. `conservative`: factors along which
+// data would move are dropped or blocked.
+GSPMD_API std::optional<SdyRule> sdy_rule(const Node& node, bool conservative);
+GSPMD_API SdyTraits sdy_traits(const Node& node);
+// Whether the node is constant, iota, or of `constants` alone by ops that cost nothing to repeat,
+// or the broadcast of a scalar: each reader has its own.
+GSPMD_API bool is_sdy_constant(const Node& node, const std::set<const Node*>& constants);
+GSPMD_API bool is_sdy_scalar_broadcast(const Node& node);
+
+}  // namespace gspmd

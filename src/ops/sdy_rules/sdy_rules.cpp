@@ -1,0 +1,387 @@
+#include "gspmd/ops/sdy_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "gspmd/base/error.h"
+#include "ops/control/control.h"
+#include "ops/sdy_rules/rule_builder.h"
+
+namespace gspmd {
+namespace {
+
+constexpr SdyFactorKind kPass = SdyFactorKind::pass_through;
+constexpr SdyFactorKind kReduction = SdyFactorKind::reduction;
+constexpr SdyFactorKind kWhole = SdyFactorKind::need_replication;
+constexpr SdyFactorKind kMoved = SdyFactorKind::permutation;
+using Rule = std::optional<SdyRule>;
+
+bool has(const Dims& list, int64_t d) {
+  return std::find(list.begin(), list.end(), d) != list.end();
+}
+
+// One factor per dim of operand 0 and the results of its rank; `kind_of(d)` says which.
+template <class KindOf>
+Rule by_dim(const Node& node, const Dims& sizes, KindOf kind_of) {
+  SdyRuleBuilder builder(node);
+  const int64_t rank = std::ssize(sizes);
+  for (int64_t d = 0; d < rank; ++d) {
+    const SdyFactor factor = kind_of(d);
+    builder.share(d, rank, sizes[static_cast<size_t>(d)], factor.kind, factor.blocked);
+  }
+  return builder.build();
+}
+
+Rule broadcast_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  const Dims& out = builder.result();
+  for (int64_t d = 0; d < std::ssize(out); ++d) {
+    const Dims& dims = node.attrs.dimensions;
+    const auto at = std::find(dims.begin(), dims.end(), d);
+    builder.add({at == dims.end() ? kNoDim : at - dims.begin()}, {d}, out[static_cast<size_t>(d)]);
+  }
+  return builder.build();
+}
+
+Rule transpose_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  for (int64_t d = 0; d < std::ssize(builder.result()); ++d)
+    builder.add({node.attrs.dimensions.at(static_cast<size_t>(d))}, {d},
+                builder.result()[static_cast<size_t>(d)]);
+  return builder.build();
+}
+
+Rule reverse_rule(const Node& node, bool) {
+  return by_dim(node, node.dims(), [&](int64_t d) {
+    return SdyFactor{1, has(node.attrs.dimensions, d) ? kMoved : kPass};
+  });
+}
+
+// A roll: pieces of one value one behind the other, or pieces alone.
+bool joins_slices(const Node& node) {
+  const Node* whole = nullptr;
+  bool slices = false;
+  for (const Node* operand : node.operands())
+    if (operand->is(Opcode::slice)) {
+      slices = true;
+      if (whole == nullptr) whole = operand->operand(0);
+    }
+  return slices && std::all_of(node.operands().begin(), node.operands().end(),
+                               [&](const Node* o) { return o->is(Opcode::slice) || o == whole; });
+}
+
+Rule concatenate_rule(const Node& node, bool conservative) {
+  SdyRuleBuilder builder(node);
+  const bool moved = joins_slices(node);
+  for (int64_t d = 0; d < node.rank(); ++d) {
+    const bool joined = has(node.attrs.dimensions, d);
+    if (joined && moved && conservative) continue;
+    builder.share(d, node.rank(), node.dim(d), !joined ? kPass : moved ? kMoved : kWhole);
+  }
+  return builder.build();
+}
+
+// Slices and pads: dims of equal size pass, others move.
+Rule resize_rule(const Node& node, bool conservative) {
+  const Dims& in = node.operand(0)->dims();
+  return by_dim(node, in, [&](int64_t d) {
+    const bool same = in[static_cast<size_t>(d)] == node.dim(d);
+    return SdyFactor{1, same ? kPass : kMoved, !same && conservative};
+  });
+}
+
+Rule reduce_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  const auto results = static_cast<size_t>(builder.result_count());
+  int64_t out = 0;
+  for (int64_t d = 0; d < std::ssize(builder.operand(0)); ++d) {
+    const bool reduced = has(node.attrs.dimensions, d);
+    builder.add(Dims(results, d), reduced ? Dims{} : Dims(results, out),
+                builder.operand(0)[static_cast<size_t>(d)], reduced ? kReduction : kPass);
+    if (!reduced) ++out;
+  }
+  return builder.build();
+}
+
+bool is_passing(const WindowDim& w) {
+  return w.size == 1 && w.stride == 1 && w.pad_low == 0 && w.pad_high == 0;
+}
+
+Rule reduce_window_rule(const Node& node, bool conservative) {
+  const Dims out = leaf_shapes(node.shape).at(0).dims;
+  return by_dim(node, out, [&](int64_t d) {
+    const bool passes = is_passing(node.attrs.window.at(static_cast<size_t>(d)));
+    return SdyFactor{1, passes ? kPass : kMoved, !passes && conservative};
+  });
+}
+
+Rule select_and_scatter_rule(const Node& node, bool conservative) {
+  SdyRuleBuilder builder(node);
+  for (int64_t d = 0; d < node.rank(); ++d) {
+    const auto i = static_cast<size_t>(d);
+    if (builder.operand(0)[i] == builder.operand(1).at(i)) {
+      builder.add({d, d}, {d}, node.dim(d));
+      continue;
+    }
+    builder.add({d, kNoDim}, {d}, node.dim(d), kMoved, conservative);
+    builder.own_operand(1, d, kWhole);
+  }
+  return builder.build();
+}
+
+Rule sort_rule(const Node& node, bool) {
+  const Dims& dims = node.operand(0)->dims();
+  const int64_t sorted = node.attrs.dimensions.at(0);
+  bool alone = true;
+  for (int64_t d = 0; d < std::ssize(dims); ++d)
+    alone &= d == sorted || dims[static_cast<size_t>(d)] == 1;
+  return by_dim(node, dims, [&](int64_t d) {
+    return d == sorted ? SdyFactor{1, kWhole, alone} : SdyFactor{1, kPass};
+  });
+}
+
+Rule cholesky_rule(const Node& node, bool) {
+  return by_dim(node, node.dims(), [&](int64_t d) {
+    return SdyFactor{1, d + 2 < node.rank() ? kPass : kWhole};
+  });
+}
+
+Rule fft_rule(const Node& node, bool) {
+  const Dims& in = node.operand(0)->dims();
+  const int64_t rank = std::ssize(in), first = rank - std::ssize(node.attrs.dimensions);
+  return by_dim(node, in, [&](int64_t d) {
+    if (d < first) return SdyFactor{1, kPass};
+    return SdyFactor{1, kWhole, d + 1 == rank && in.back() != node.dims().back()};
+  });
+}
+
+Rule generator_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  if (builder.result_count() != 2 || builder.operand_count() != 1) return std::nullopt;
+  for (int64_t d = 0; d < std::ssize(builder.operand(0)); ++d)
+    builder.add({d}, {d, kNoDim}, builder.operand(0)[static_cast<size_t>(d)], kWhole, true);
+  for (int64_t d = 0; d < std::ssize(builder.result(1)); ++d) builder.own_result(1, d, kPass);
+  return builder.build();
+}
+
+// Collectives that gather, scatter or exchange along dims: these are their own on each side.
+Rule exchange_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  if (builder.operand_count() != builder.result_count()) return std::nullopt;
+  const int64_t rank = std::ssize(builder.operand(0));
+  for (int64_t d = 0; d < rank; ++d) {
+    if (!has(node.attrs.dimensions, d)) {
+      builder.share(d, rank, builder.operand(0)[static_cast<size_t>(d)]);
+      continue;
+    }
+    for (int64_t i = 0; i < builder.operand_count(); ++i) builder.own_operand(i, d, kWhole);
+    for (int64_t i = 0; i < builder.result_count(); ++i) builder.own_result(i, d, kWhole);
+  }
+  return builder.build();
+}
+
+Rule batch_norm_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  for (int64_t d = 0; d < node.rank(); ++d) {
+    Dims operands(static_cast<size_t>(builder.operand_count()), d == node.attrs.index ? 0 : kNoDim);
+    operands.at(0) = d;
+    builder.add(operands, {d}, node.dim(d));
+  }
+  return builder.build();
+}
+
+Rule bitcast_convert_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  const int64_t in = std::ssize(builder.operand(0)), out = std::ssize(builder.result());
+  for (int64_t d = 0; d < std::min(in, out); ++d)
+    builder.add({d}, {d}, builder.result()[static_cast<size_t>(d)]);
+  if (in > out) builder.own_operand(0, in - 1, kWhole);
+  if (out > in) builder.own_result(0, out - 1, kWhole);
+  return builder.build();
+}
+
+// Off the dim that is scanned as its body is: element by element, or whole.
+Rule scan_rule(const Node& node, bool) {
+  SdyRuleBuilder builder(node);
+  const int64_t scanned = node.attrs.dimensions.at(0);
+  const Dims& x = builder.operand(0);
+  bool elementwise = true;
+  for (const auto& inner : node.called.at(0)->nodes())
+    elementwise &=
+        inner->is(Opcode::parameter) || inner->is(Opcode::tuple) || inner->op().has(kElementwise);
+  const bool associative = node.attrs.scalar->is_associative.value_or(false);
+  const int64_t rank = std::ssize(x);
+  for (int64_t d = 0; d < rank; ++d) {
+    const SdyFactorKind kind = d == scanned  ? (associative ? kMoved : kWhole)
+                               : elementwise ? kPass
+                                             : kWhole;
+    const auto dims_of = [&](int64_t tensor_rank) {
+      if (tensor_rank == rank) return d;
+      if (d == scanned || tensor_rank + 1 != rank) return kNoDim;
+      return d > scanned ? d - 1 : d;  // a carry
+    };
+    Dims operands, results;
+    for (int64_t i = 0; i < builder.operand_count(); ++i)
+      operands.push_back(dims_of(std::ssize(builder.operand(i))));
+    for (int64_t i = 0; i < builder.result_count(); ++i)
+      results.push_back(dims_of(std::ssize(builder.result(i))));
+    builder.add(operands, results, x[static_cast<size_t>(d)], kind);
+  }
+  return builder.build();
+}
+
+// The ops with a rule that are not elementwise by their traits. An op that is in neither has none.
+// The loop nest of an op (FactorRule) does not say these: the order of factors is that of the text,
+// kinds differ (a slice moves data and still propagates), and a dim may be several factors.
+struct Row {
+  Opcode opcode;
+  SdyRuleFunction rule;
+};
+constexpr std::array kRows{
+    Row{Opcode::all_reduce, pointwise_sdy_rule},
+    Row{Opcode::collective_permute, pointwise_sdy_rule},
+    Row{Opcode::collective_broadcast, pointwise_sdy_rule},
+    Row{Opcode::copy, pointwise_sdy_rule},
+    Row{Opcode::broadcast, broadcast_rule},
+    Row{Opcode::reshape, reshape_sdy_rule},
+    Row{Opcode::transpose, transpose_rule},
+    Row{Opcode::reverse, reverse_rule},
+    Row{Opcode::concatenate, concatenate_rule},
+    Row{Opcode::slice, resize_rule},
+    Row{Opcode::pad, resize_rule},
+    Row{Opcode::dynamic_slice, dynamic_slice_sdy_rule},
+    Row{Opcode::dynamic_update_slice, dynamic_update_slice_sdy_rule},
+    Row{Opcode::gather, gather_sdy_rule},
+    Row{Opcode::scatter, scatter_sdy_rule},
+    Row{Opcode::reduce, reduce_rule},
+    Row{Opcode::reduce_window, reduce_window_rule},
+    Row{Opcode::select_and_scatter, select_and_scatter_rule},
+    Row{Opcode::sort, sort_rule},
+    Row{Opcode::topk, top_k_sdy_rule},
+    Row{Opcode::cholesky, cholesky_rule},
+    Row{Opcode::triangular_solve, triangular_solve_sdy_rule},
+    Row{Opcode::fft, fft_rule},
+    Row{Opcode::rng_bit_generator, generator_rule},
+    Row{Opcode::all_gather, exchange_rule},
+    Row{Opcode::reduce_scatter, exchange_rule},
+    Row{Opcode::all_to_all, exchange_rule},
+    Row{Opcode::batch_norm_inference, batch_norm_rule},
+    Row{Opcode::bitcast_convert, bitcast_convert_rule},
+    Row{Opcode::dot, dot_sdy_rule},
+    Row{Opcode::ragged_dot, ragged_dot_sdy_rule},
+    Row{Opcode::convolution, convolution_sdy_rule},
+    Row{Opcode::scan, scan_rule},
+    Row{Opcode::custom_call, custom_call_sdy_rule},
+};
+
+bool is_elementwise(const Node& node) {
+  if (node.is(Opcode::map) || node.is(Opcode::rng) || node.shape.is_tuple) return false;
+  if (node.is(Opcode::bitcast_convert)) return node.operand(0)->dims() == node.dims();
+  if (is_custom_call(node, "Sharding"))
+    return !node.frontend_attributes.contains("sdy.reshard") &&
+           !node.frontend_attributes.contains("sdy.collective");
+  return node.is(Opcode::copy) || node.op().has(kElementwise);
+}
+
+// The rule for what the reader made of the operands, said of the operands of the text.
+void look_through(const Node& node, SdyRule& rule) {
+  for (int64_t i = 0; i < std::ssize(node.operands()); ++i) {
+    const SdyOperand source = sdy_operand(node, i);
+    if (source.node == node.operand(i)) continue;
+    const SdyRule::Tensor made = rule.operands.at(static_cast<size_t>(i));
+    SdyRule::Tensor given(source.dims.size());
+    for (size_t d = 0; d < source.dims.size(); ++d) {
+      if (source.dims[d] != kNoDim) {
+        given[d] = made.at(static_cast<size_t>(source.dims[d]));
+      } else {
+        given[d] = {std::ssize(rule.factors)};
+        rule.factors.push_back({source.node->dim(static_cast<int64_t>(d))});
+      }
+    }
+    rule.operands[static_cast<size_t>(i)] = std::move(given);
+  }
+}
+
+// Where dim `d` of the operand of `made`, a node that a reader made, is in its result.
+int64_t dim_in(const Node& made, int64_t d) {
+  const Dims& dims = made.attrs.dimensions;
+  if (made.is(Opcode::broadcast)) return dims.at(static_cast<size_t>(d));
+  if (made.is(Opcode::transpose)) return std::find(dims.begin(), dims.end(), d) - dims.begin();
+  if (!made.is(Opcode::reshape)) return d;
+  if (made.operand(0)->dim(d) == 1) return kNoDim;
+  int64_t large = 0;  // dims of more than one element before d
+  for (int64_t e = 0; e < d; ++e) large += made.operand(0)->dim(e) != 1 ? 1 : 0;
+  for (int64_t e = 0; e < made.rank(); ++e)
+    if (made.dim(e) != 1 && large-- == 0) return e;
+  return kNoDim;
+}
+
+}  // namespace
+
+Rule pointwise_sdy_rule(const Node& node, bool) {
+  const Dims sizes = leaf_shapes(node.shape).at(0).dims;
+  return by_dim(node, sizes, [](int64_t) { return SdyFactor{1, kPass}; });
+}
+
+SdyOperand sdy_operand(const Node& node, int64_t operand) {
+  SdyOperand result{node.operand(operand), {}};
+  for (int64_t d = 0; d < result.node->rank(); ++d) result.dims.push_back(d);
+  while (result.node->frontend_attributes.contains("mlir.implicit") &&
+         result.node->operands().size() == 1 && !result.node->operand(0)->shape.is_tuple) {
+    const Node& made = *result.node;
+    std::vector<int64_t> dims;
+    for (int64_t d = 0; d < made.operand(0)->rank(); ++d) {
+      const int64_t there = dim_in(made, d);
+      dims.push_back(there == kNoDim ? kNoDim : result.dims.at(static_cast<size_t>(there)));
+    }
+    result = {made.operand(0), std::move(dims)};
+  }
+  return result;
+}
+
+Rule sdy_rule(const Node& node, bool conservative) {
+  const auto given = node.frontend_attributes.find("xla.sdy.sharding_rule");
+  if (given != node.frontend_attributes.end()) {
+    SdyRule rule = parse_sdy_rule(given->second);
+    std::vector<Shape> operands;
+    for (int64_t i = 0; i < std::ssize(node.operands()); ++i)
+      operands.push_back(sdy_operand(node, i).node->shape);
+    check_rule(rule, operands, leaf_shapes(node.shape));
+    return rule;
+  }
+  for (const Node* operand : node.operands())
+    if (operand->shape.is_tuple) return std::nullopt;
+  const auto row =
+      std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return node.is(r.opcode); });
+  if (row == kRows.end() && !is_elementwise(node)) return std::nullopt;
+  Rule rule = (row == kRows.end() ? pointwise_sdy_rule : row->rule)(node, conservative);
+  if (rule) look_through(node, *rule);
+  return rule;
+}
+
+SdyTraits sdy_traits(const Node& node) {
+  if (is_elementwise(node)) return {true, SdyRound::pass_through};
+  if (node.is(Opcode::reshape) || node.is(Opcode::transpose) ||
+      is_custom_call(node, "MoveToHost") || is_custom_call(node, "MoveToDevice"))
+    return {false, SdyRound::pass_through};
+  if (node.is(Opcode::dynamic_slice) || node.is(Opcode::dynamic_update_slice))
+    return {false, SdyRound::dynamic_slice};
+  return {false, node.is(Opcode::broadcast) ? SdyRound::broadcast : SdyRound::other};
+}
+
+bool is_sdy_constant(const Node& node, const std::set<const Node*>& constants) {
+  if (node.is(Opcode::constant) || node.is(Opcode::iota)) return true;
+  const bool cheap = node.is(Opcode::broadcast) || node.is(Opcode::reshape) ||
+                     node.is(Opcode::slice) ||
+                     (node.op().has(kElementwise) && !node.is(Opcode::rng));
+  return cheap && !node.operands().empty() && !node.shape.is_tuple &&
+         std::all_of(node.operands().begin(), node.operands().end(),
+                     [&](const Node* operand) { return constants.contains(operand); });
+}
+
+bool is_sdy_scalar_broadcast(const Node& node) {
+  return node.is(Opcode::broadcast) && sdy_operand(node, 0).node->rank() == 0;
+}
+
+}  // namespace gspmd

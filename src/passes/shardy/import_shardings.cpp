@@ -1,0 +1,215 @@
+#include "passes/shardy/import_shardings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
+#include "gspmd/ops/builders.h"
+#include "ops/common/open_dims.h"
+#include "passes/shardy/program_builder.h"
+
+namespace gspmd {
+namespace {
+
+using Visit = std::function<void(const Sharding& sharding)>;
+
+void for_each_leaf(const Sharding& sharding, const Visit& visit) {
+  if (!sharding.is_tuple()) return visit(sharding);
+  for (const Sharding& leaf : sharding.elements()) visit(leaf);
+}
+
+void for_each_sharding(const Module& module, const Visit& visit) {
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      if (node->sharding) for_each_leaf(*node->sharding, visit);
+}
+
+// One mesh for all shardings that have none of their own, with axes for every part that one reads;
+// nullptr: their parts do not fit into one mesh, and each gets its own.
+std::shared_ptr<const Mesh> common_mesh(const Module& module) {
+  std::vector<Digits> lists;
+  DeviceOrder order = nullptr;
+  std::shared_ptr<const Mesh> named;
+  bool fits = true;
+  for_each_sharding(module, [&](const Sharding& sharding) {
+    if (!sharding.is_tiled() || sharding.order() == nullptr) return;
+    if (named == nullptr) named = sharding.mesh();
+    if (order == nullptr) order = sharding.order();
+    fits &= sharding.order() == order;
+    for (int64_t d = 0; d < sharding.rank(); ++d) lists.push_back(sharding.dim(d));
+    for (const Unreduced& unreduced : sharding.unreduced()) lists.push_back(unreduced.digits);
+  });
+  if (named != nullptr) return named;
+  const std::optional<Digits> atoms = fits && order != nullptr ? common_atoms(lists) : std::nullopt;
+  if (!atoms) return nullptr;
+  std::vector<MeshAxis> axes;
+  const auto add = [&](int64_t size) {
+    if (size > 1) axes.push_back({fmt::format("_axis_{}", axes.size()), size});
+  };
+  int64_t above = order->count;
+  for (const Digit& atom : *atoms) {
+    if (above % (atom.stride * atom.size) != 0) return nullptr;
+    add(above / (atom.stride * atom.size));
+    add(atom.size);
+    above = atom.stride;
+  }
+  add(above);
+  return std::make_shared<const Mesh>(std::move(axes), order->devices, Site{});
+}
+
+// A flag per value, or one for all, of the module's header.
+bool is_open(const Module& module, const char* name, size_t i) {
+  for (const auto& [key, text] : module.header) {
+    if (key != name) continue;
+    std::vector<bool> flags;
+    for (const char c : text) {
+      if (c == 't' || c == '1') flags.push_back(true);
+      if (c == 'f' || c == '0') flags.push_back(false);
+    }
+    if (flags.size() == 1) return flags[0];
+    return i < flags.size() && flags[i];
+  }
+  return false;
+}
+
+class Importer {
+ public:
+  explicit Importer(Module& module) : module_(module) {
+    const auto said = module.frontend_attributes.find(kSdyMeshes);
+    if (said != module.frontend_attributes.end()) {
+      meshes_ = parse_sdy_meshes(said->second);
+      return;
+    }
+    mesh_ = common_mesh(module);
+    if (mesh_ != nullptr) meshes_.add("mesh", {mesh_->axes(), mesh_->order()->devices});
+  }
+
+  void run() {
+    for (const auto& computation : module_.computations()) {
+      const size_t count = computation->nodes().size();
+      for (size_t i = 0; i < count; ++i) {
+        Node& node = *computation->nodes()[i];
+        if (node.sharding) at_node(node, [&] { import(node); });
+        node.sharding.reset();
+      }
+    }
+    if (meshes_.size() > 0) module_.frontend_attributes[kSdyMeshes] = to_string(meshes_);
+  }
+
+ private:
+  // Copies of what the dialect says elsewhere, and what readers keep of dead code.
+  static bool is_said_elsewhere(const Node& node) {
+    return attribute(node, kSdySharding) != nullptr ||
+           attribute(node, kXlaSdySharding) != nullptr || is_manual_border(node) ||
+           (node.users().empty() && !node.is_root());
+  }
+
+  static bool is_manual_border(const Node& node) {
+    return is_call_of(node, "xla.sdy.GlobalToLocalShape") ||
+           is_call_of(node, "xla.sdy.LocalToGlobalShape") || is_manual_body(node);
+  }
+
+  void import(Node& node) {
+    if (is_said_elsewhere(node) || node.is(Opcode::get_tuple_element)) return;
+    const std::vector<Shape> shapes = leaf_shapes(node.shape);
+    std::vector<std::optional<SdySharding>> list;
+    for_each_leaf(*node.sharding, [&](const Sharding& sharding) {
+      if (list.size() == shapes.size()) return;
+      if (sharding.shard_group() > 0 && sharding.shard_group_is_as())
+        node.frontend_attributes[kSdyGroup] = fmt::format("{}", sharding.shard_group());
+      list.push_back(imported(node, sharding, shapes[list.size()].rank()));
+    });
+    if (list.size() != shapes.size()) return;
+    if (node.is(Opcode::tuple)) {
+      if (node.is_root() && &node.parent() == module_.entry()) import_results(node, list);
+      return;
+    }
+    std::vector<SdySharding> all;
+    for (const std::optional<SdySharding>& sharding : list) {
+      if (!sharding) return;
+      all.push_back(*sharding);
+    }
+    if (node.is(Opcode::parameter) && &node.parent() == module_.entry() &&
+        is_open(module_, "allow_spmd_sharding_propagation_to_parameters",
+                static_cast<size_t>(node.attrs.index)))
+      open(all);
+    if (!all.empty()) node.frontend_attributes[kSdySharding] = to_attribute(all, meshes_);
+  }
+
+  static void open(std::vector<SdySharding>& list) {
+    for (SdySharding& sharding : list)
+      for (SdyDim& dim : sharding.dims) dim.open = true;
+  }
+
+  // Of the root's tuple: where no result says it by a call, all do so from here on.
+  void import_results(Node& root, const std::vector<std::optional<SdySharding>>& list) {
+    if (root.operands().size() != list.size()) return;
+    for (const Node* operand : root.operands())
+      if (is_result_call(*operand)) return;
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!list[i]) continue;
+      std::vector<SdySharding> one{*list[i]};
+      if (is_open(module_, "allow_spmd_sharding_propagation_to_output", i)) open(one);
+      const auto index = static_cast<int64_t>(i);
+      Attributes attrs;
+      attrs.custom_call_target = "xla.sdy.FuncResultSharding";
+      attrs.other["custom_call_has_side_effect"] = "true";
+      Node* const call = root.parent().append(Opcode::custom_call, root.operand(index)->shape,
+                                              {root.operand(index)}, std::move(attrs));
+      call->frontend_attributes[kXlaSdySharding] = to_attribute(one, meshes_);
+      root.set_operand(index, call);
+    }
+    root.parent().sort();
+  }
+
+  // By the axes of a mesh of the module, where one has them; absent: not decided.
+  std::optional<SdySharding> imported(const Node& node, const Sharding& sharding, int64_t rank) {
+    if (sharding.kind() == ShardingKind::unknown) return std::nullopt;
+    std::optional<SdySharding> result = spelled(sharding, rank);
+    if (!result) result = from_sharding(sharding, rank, meshes_);
+    if (!result)
+      user_error(
+          "\"{}\" has the sharding {}, which Shardy's rules have no word for; complete with "
+          "--strategy gspmd",
+          node.name(), to_string(sharding));
+    if (is_call_of(node, "Sharding")) {
+      const std::vector<bool> flags = unspecified_dims(node);
+      for (size_t d = 0; d < flags.size() && d < result->dims.size(); ++d)
+        result->dims[d].open = result->dims[d].open || flags[d];
+    }
+    if (const std::string* priority = attribute(node, "gspmd.priority"))
+      for (SdyDim& dim : result->dims)
+        if (dim.open || !dim.axes.empty())
+          dim.priority = std::strtoll(priority->c_str(), nullptr, 10);
+    return result;
+  }
+
+  std::optional<SdySharding> spelled(const Sharding& sharding, int64_t rank) {
+    if (!sharding.is_tiled()) return std::nullopt;
+    for (int64_t i = 0; i < meshes_.size(); ++i) {
+      if (meshes_.name(i).empty() || meshes_[i].axes.empty()) continue;
+      if (sharding.order() == nullptr) return closed_sharding(i, rank);
+      const auto mesh = std::make_shared<const Mesh>(to_mesh(meshes_[i]));
+      if (mesh->order() != sharding.order()) continue;
+      std::optional<SdySharding> result = from_sharding(sharding.with_mesh(mesh), rank, meshes_);
+      if (!result) continue;
+      result->mesh = i;
+      return result;
+    }
+    return std::nullopt;
+  }
+
+  Module& module_;
+  SdyMeshes meshes_;
+  std::shared_ptr<const Mesh> mesh_;
+};
+
+}  // namespace
+
+void import_shardings(Module& module) { Importer(module).run(); }
+
+}  // namespace gspmd

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "gspmd/ir/module.h"
+
+namespace gspmd {
+
+// Says the shardings that the module has in HLO's form alone in `sdy` instead: each node's in its
+// attribute, by the axes of a mesh of the module, else over one mesh where all of them fit into
+// one. UserError, with the node's place, where `sdy` has no word for one.
+void import_shardings(Module& module);
+
+}  // namespace gspmd

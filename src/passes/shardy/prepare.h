@@ -1,0 +1,46 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "gspmd/ir/module.h"
+#include "passes/shardy/program.h"
+
+namespace gspmd {
+
+// Each computation that is part of its callers gets one caller: copies, per call. `calls`: those of
+// functions too. Returns the copies of each computation, itself first.
+std::vector<std::vector<Computation*>> give_each_call_its_own(Module& module, bool calls);
+// Copies that ended up alike are one again; others are called f, f_0, f_1.
+void merge_copies(Module& module, const std::vector<std::vector<Computation*>>& copies);
+
+// Each reader of a constant expression, or of a scalar's broadcast, has one of its own. Returns the
+// copies of each, itself first.
+std::vector<std::vector<Node*>> split_constants(Module& module);
+// Copies of one constant that ended up with the same sharding are one again.
+void merge_constants(const std::vector<std::vector<Node*>>& copies);
+
+// Later readers of a value that a chain of constraints reads take the end of the chain.
+void apply_constraint_chains(Module& module);
+// Values get the sharding of the closed constraint, or manual border, that reads them.
+void apply_constraints(SdyProgram& program);
+
+// Axes of size 1 leave all shardings; meshes that shardings spell out get names, equal ones are
+// one.
+void normalize_axes(SdyProgram& program);
+// Members of a group get the sharding that some have; where they differ the group is dropped, with
+// a warning.
+void unite_groups(SdyProgram& program);
+
+// What stands after propagation: shardings of arguments, results and borders are cut to what
+// divides, all dims are closed.
+void finish_program(SdyProgram& program);
+
+// The module says what the program knows.
+void write_back(Module& module, SdyProgram& program, bool closed_results);
+void write_rules(Module& module, const SdyProgram& program, bool conservative);
+// Node::sharding of every node, from the program. `complete`: a value without a sharding is
+// replicated; else it has none.
+void write_shardings(Module& module, SdyProgram& program, bool complete);
+
+}  // namespace gspmd

@@ -1,0 +1,234 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/text.h"
+#include "ir/call_nesting.h"
+#include "passes/shardy/prepare.h"
+#include "passes/shardy/program_builder.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kMostCopiedNodes = 10'000'000;
+
+bool is_function_call(const Node& node) {
+  return node.is(Opcode::call) && !is_manual_body(node) &&
+         !node.frontend_attributes.contains(kSdyNamed);
+}
+
+// Whether the called computations are part of the caller.
+bool is_part(const Node& node, bool calls) {
+  if (node.is(Opcode::while_) || node.is(Opcode::conditional)) return true;
+  return node.is(Opcode::call) && (calls || !is_function_call(node));
+}
+
+Computation* copy_computation(Module& module, const Computation& source, std::string name) {
+  Computation* const copy = module.add_computation(std::move(name));
+  copy->attributes = source.attributes;
+  std::map<const Node*, Node*> copies;
+  for (const auto& node : source.nodes()) {
+    std::vector<Node*> operands;
+    for (const Node* operand : node->operands()) operands.push_back(copies.at(operand));
+    Node* const made = copy->append_as(node->name(), node->opcode(), node->shape,
+                                       std::move(operands), node->attrs);
+    copy_annotations(*node, *made);
+    made->called = node->called;
+    copies.emplace(node.get(), made);
+  }
+  copy->set_root(copies.at(source.root()));
+  return copy;
+}
+
+// Whether two copies of one computation ended up the same, names apart.
+bool alike(const Computation& a, const Computation& b) {
+  if (a.nodes().size() != b.nodes().size()) return false;
+  std::map<const Node*, size_t> number_a, number_b;
+  for (size_t i = 0; i < a.nodes().size(); ++i) {
+    const Node &x = *a.nodes()[i], &y = *b.nodes()[i];
+    if (x.opcode() != y.opcode() || !(x.shape == y.shape) || x.called != y.called ||
+        x.frontend_attributes != y.frontend_attributes || x.sharding != y.sharding ||
+        x.operands().size() != y.operands().size() || !equal(x.attrs, y.attrs))
+      return false;
+    for (size_t k = 0; k < x.operands().size(); ++k)
+      if (number_a.at(x.operands()[k]) != number_b.at(y.operands()[k])) return false;
+    number_a[&x] = i;
+    number_b[&y] = i;
+  }
+  return number_a.at(a.root()) == number_b.at(b.root());
+}
+
+bool is_constraint(const Node& node) {
+  return is_call_of(node, "Sharding") && !node.frontend_attributes.contains(kSdyReshard) &&
+         !node.frontend_attributes.contains(kSdyCollective);
+}
+
+bool is_border(const Node& node) { return is_call_of(node, "xla.sdy.GlobalToLocalShape"); }
+
+}  // namespace
+
+std::vector<std::vector<Computation*>> give_each_call_its_own(Module& module, bool calls) {
+  check_nesting(module);
+  std::vector<std::vector<Computation*>> copies;
+  std::map<Computation*, size_t> group;
+  std::set<Computation*> taken;
+  int64_t copied = 0;
+  // Callers first: a copy's own callees are met again, in the copy.
+  std::vector<Computation*> work;
+  for (const auto& computation : module.computations()) work.push_back(computation.get());
+  std::reverse(work.begin(), work.end());
+  for (size_t i = 0; i < work.size(); ++i) {
+    const size_t count = work[i]->nodes().size();
+    for (size_t n = 0; n < count; ++n) {
+      Node& node = *work[i]->nodes()[n];
+      if (!is_part(node, calls)) continue;
+      for (Computation*& called : node.called) {
+        if (taken.insert(called).second) continue;
+        copied += std::ssize(called->nodes());
+        if (copied > kMostCopiedNodes)
+          user_error(
+              "sdy: a copy of each function per call would have more than {} instructions; "
+              "call fewer functions, or complete with --strategy gspmd",
+              kMostCopiedNodes);
+        const auto [found, is_new] = group.emplace(called, copies.size());
+        if (is_new) copies.push_back({called});
+        Computation* const copy =
+            copy_computation(module, *called,
+                             fmt::format("{}_{}", copies[found->second][0]->name(),
+                                         copies[found->second].size() - 1));
+        copies[found->second].push_back(copy);
+        group.emplace(copy, found->second);
+        taken.insert(copy);
+        called = copy;
+        work.push_back(copy);
+      }
+    }
+  }
+  if (!copies.empty()) module.sort_computations();
+  return copies;
+}
+
+void merge_copies(Module& module, const std::vector<std::vector<Computation*>>& copies) {
+  // Groups were found callers first; callees are merged before what calls them.
+  for (size_t g = copies.size(); g-- > 0;) {
+    std::vector<Computation*> distinct;
+    std::map<Computation*, Computation*> replaced;
+    for (Computation* copy : copies[g]) {
+      const auto same = std::find_if(distinct.begin(), distinct.end(),
+                                     [&](Computation* other) { return alike(*copy, *other); });
+      if (same == distinct.end())
+        distinct.push_back(copy);
+      else
+        replaced[copy] = *same;
+    }
+    if (replaced.empty()) continue;
+    for (const auto& computation : module.computations())
+      for (const auto& node : computation->nodes())
+        for (Computation*& called : node->called) {
+          const auto found = replaced.find(called);
+          if (found != replaced.end()) called = found->second;
+        }
+    for (const auto& [gone, kept] : replaced) module.remove_computation(gone);
+  }
+}
+
+std::vector<std::vector<Node*>> split_constants(Module& module) {
+  std::vector<std::vector<Node*>> result;
+  std::map<Node*, size_t> group;
+  for (const auto& computation : module.computations()) {
+    const size_t count = computation->nodes().size();
+    std::set<const Node*> constants, taken;  // broadcasts of scalars are no part of expressions
+    std::set<const Node*> broadcasts;
+    for (size_t i = 0; i < count; ++i) {
+      const Node& node = *computation->nodes()[i];
+      if (is_sdy_constant(node, constants))
+        constants.insert(&node);
+      else if (is_sdy_scalar_broadcast(node))
+        broadcasts.insert(&node);
+    }
+    constants.merge(broadcasts);
+    bool changed = false;
+    // The expression itself for its first reader, a copy of it for every other.
+    const auto own = [&](const auto& self, Node* node) -> Node* {
+      if (taken.insert(node).second) {
+        for (int64_t k = 0; k < std::ssize(node->operands()); ++k)
+          if (constants.contains(node->operand(k)))
+            node->set_operand(k, self(self, node->operand(k)));
+        return node;
+      }
+      std::vector<Node*> operands;
+      for (Node* operand : node->operands())
+        operands.push_back(constants.contains(operand) ? self(self, operand) : operand);
+      Node* const made =
+          computation->append(node->opcode(), node->shape, operands, node->attrs, node->name());
+      copy_annotations(*node, *made);
+      const auto [found, is_new] = group.emplace(node, result.size());
+      if (is_new) result.push_back({node});
+      result[found->second].push_back(made);
+      changed = true;
+      return made;
+    };
+    for (size_t i = 0; i < count; ++i) {
+      Node* const node = computation->nodes()[i].get();
+      if (constants.contains(node)) continue;
+      for (int64_t k = 0; k < std::ssize(node->operands()); ++k)
+        if (constants.contains(node->operand(k))) node->set_operand(k, own(own, node->operand(k)));
+    }
+    if (changed) computation->sort();
+  }
+  return result;
+}
+
+void merge_constants(const std::vector<std::vector<Node*>>& copies) {
+  for (const std::vector<Node*>& group : copies) {
+    std::map<std::string, Node*> kept;
+    for (Node* node : group) {
+      if (!node->is(Opcode::constant)) continue;
+      const std::string* text = attribute(*node, kSdySharding);
+      const auto [found, is_new] = kept.emplace(text == nullptr ? "" : *text, node);
+      if (is_new) continue;
+      node->parent().replace_uses(node, found->second);
+      node->frontend_attributes["mlir.removed"] = "true";
+    }
+  }
+}
+
+void apply_constraint_chains(Module& module) {
+  for (const auto& computation : module.computations()) {
+    std::map<const Node*, size_t> position;
+    for (size_t i = 0; i < computation->nodes().size(); ++i)
+      position[computation->nodes()[i].get()] = i;
+    const auto readers_that = [](const Node& node, auto predicate) {
+      return std::count_if(node.users().begin(), node.users().end(),
+                           [&](const Node* user) { return predicate(*user); });
+    };
+    for (size_t i = 0; i < computation->nodes().size(); ++i) {
+      Node* const first = computation->nodes()[i].get();
+      if (!is_constraint(*first)) continue;
+      Node* const input = first->operand(0);
+      if (is_constraint(*input) || attribute(*input, kSdySharding) != nullptr ||
+          attribute(*input, kXlaSdySharding) != nullptr)
+        continue;
+      if (readers_that(*input, [](const Node& n) { return is_constraint(n) || is_border(n); }) != 1)
+        continue;
+      Node* last = first;
+      while (last->users().size() == 1 && is_constraint(*last->users()[0])) last = last->users()[0];
+      if (readers_that(*last, [](const Node& n) { return is_constraint(n) || is_border(n); }) != 0)
+        continue;
+      const std::vector<Node*> users = input->users();
+      for (Node* user : users) {
+        const bool returns = user->is_root() && user->is(Opcode::tuple);
+        if (user == first || returns || is_result_call(*user) ||
+            position.at(user) < position.at(last))
+          continue;
+        for (int64_t k = 0; k < std::ssize(user->operands()); ++k)
+          if (user->operand(k) == input) user->set_operand(k, last);
+      }
+    }
+  }
+}
+
+}  // namespace gspmd

@@ -1,0 +1,107 @@
+#include "gspmd/passes/shardy/propagate_shardy.h"
+
+#include <algorithm>
+
+#include "gspmd/ir/text.h"
+#include "passes/shardy/import_shardings.h"
+#include "passes/shardy/prepare.h"
+#include "passes/shardy/program_builder.h"
+#include "passes/shardy/propagation.h"
+
+namespace gspmd {
+namespace {
+
+bool is_sdy_attribute(const std::pair<const std::string, std::string>& attribute) {
+  return attribute.first.starts_with("xla.sdy.") || attribute.first.starts_with("sdy.");
+}
+
+SdyPropagation propagation_of(const ShardyOptions& options) {
+  const ShardyPass pass = options.pass;
+  const bool pipeline = pass == ShardyPass::pipeline;
+  SdyPropagation how;
+  how.aggressive = pass != ShardyPass::basic;
+  how.user_priorities = pass == ShardyPass::user_priority || (pipeline && options.user_priorities);
+  how.op_priorities = pass == ShardyPass::op_priority || pass == ShardyPass::user_priority ||
+                      (pipeline && options.op_priorities);
+  how.conservative = options.conservative;
+  return how;
+}
+
+// Constraints say from now on where a value moves.
+void constraints_to_reshards(Module& module) {
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) {
+      if (is_call_of(*node, "xla.sdy.ShardingGroup"))
+        node->frontend_attributes["mlir.removed"] = "true";
+      if (is_call_of(*node, "Sharding") && !node->frontend_attributes.contains(kSdyCollective))
+        node->frontend_attributes[kSdyReshard] = "true";
+    }
+}
+
+bool run_single_pass(Module& module, const ShardyOptions& options) {
+  give_each_call_its_own(module, false);
+  SdyProgram program = build_sdy_program(module, {false, options.conservative});
+  const bool changed = propagate_program(program, propagation_of(options));
+  write_back(module, program, false);
+  write_shardings(module, program, true);
+  return changed;
+}
+
+bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
+  const auto copies = give_each_call_its_own(module, true);
+  const auto constants = split_constants(module);
+  apply_constraint_chains(module);
+  SdyProgram program = build_sdy_program(module, {true, options.conservative});
+  normalize_axes(program);
+  apply_constraints(program);
+  unite_groups(program);
+  const bool changed = propagate_program(program, propagation_of(options));
+  finish_program(program);
+  write_back(module, program, true);
+  write_shardings(module, program, true);
+  merge_constants(constants);
+  constraints_to_reshards(module);
+  merge_copies(module, copies);
+  return changed;
+}
+
+}  // namespace
+
+bool says_sdy(const Module& module) {
+  if (std::any_of(module.frontend_attributes.begin(), module.frontend_attributes.end(),
+                  is_sdy_attribute))
+    return true;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      if (std::any_of(node->frontend_attributes.begin(), node->frontend_attributes.end(),
+                      is_sdy_attribute))
+        return true;
+  return false;
+}
+
+int64_t sdy_devices(const Module& module) {
+  const auto text = module.frontend_attributes.find(kSdyMeshes);
+  if (text == module.frontend_attributes.end()) return 0;
+  const SdyMeshes meshes = parse_sdy_meshes(text->second);
+  int64_t devices = 0;
+  for (int64_t i = 0; i < meshes.size(); ++i) devices = std::max(devices, meshes[i].num_devices());
+  return devices;
+}
+
+bool propagate_shardy(Module& module, const ShardyOptions& options) {
+  if (module.entry() == nullptr) return false;
+  // What is completed has every sharding in both forms.
+  if (!module.frontend_attributes.contains(kSdyCompleted)) import_shardings(module);
+  if (options.pass == ShardyPass::rules) {
+    const SdyProgram program = build_sdy_program(module, {false, options.conservative});
+    write_rules(module, program, options.conservative);
+    return true;
+  }
+  const bool changed = options.pass == ShardyPass::pipeline
+                           ? run_pipeline_of_passes(module, options)
+                           : run_single_pass(module, options);
+  module.frontend_attributes[kSdyCompleted] = "true";
+  return changed;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/passes/shardy/propagate_shardy.h"
+#include "gspmd/stablehlo/text.h"
+
+// Functions in StableHLO text and the sharding of every value after completion, as data: what is
+// not listed has none. tests/data/shardy/*.txt; expected values follow from
+// docs/spec/completion.md 10.
+
+namespace gspmd {
+namespace {
+
+struct Case {
+  std::string name, text;
+  ShardyOptions options;
+  std::map<std::string, std::string> expected;
+};
+
+ShardyOptions options_of(const std::string& words) {
+  ShardyOptions options;
+  std::istringstream stream(words);
+  std::string pass, option;
+  stream >> pass;
+  const std::map<std::string, ShardyPass> passes = {
+      {"pipeline", ShardyPass::pipeline},           {"basic", ShardyPass::basic},
+      {"aggressive", ShardyPass::aggressive},       {"op-priority", ShardyPass::op_priority},
+      {"user-priority", ShardyPass::user_priority}, {"rules", ShardyPass::rules}};
+  options.pass = passes.at(pass);
+  while (stream >> option) {
+    REQUIRE(option == "sdy_conservative=true");
+    options.conservative = true;
+  }
+  return options;
+}
+
+std::vector<Case> read_cases(const std::string& file) {
+  std::ifstream stream(file);
+  REQUIRE(stream);
+  std::vector<Case> cases;
+  bool expects = false;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with("# ")) continue;
+    if (line.starts_with("== ")) {
+      const size_t bar = line.find(" | ");
+      cases.push_back({line.substr(3, bar - 3), "", options_of(line.substr(bar + 3)), {}});
+      expects = false;
+    } else if (line == "-- expect") {
+      expects = true;
+    } else if (expects) {
+      const size_t blank = line.find(' ');
+      cases.back().expected[line.substr(0, blank)] = line.substr(blank + 1);
+    } else {
+      cases.back().text += line + "\n";
+    }
+  }
+  return cases;
+}
+
+size_t indent_of(const std::string& line) { return line.find_first_not_of(' '); }
+
+// Every op says its value's name as its location, which the reader keeps as op_name.
+std::string with_locations(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::vector<std::pair<size_t, std::string>> open;  // ops with regions: indent, name
+  std::string result;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::string line = lines[i];
+    const size_t indent = indent_of(line);
+    if (indent != std::string::npos && line[indent] == '%' &&
+        line.find(" = ") != std::string::npos) {
+      const std::string name = line.substr(indent, line.find_first_of(": ", indent) - indent);
+      const std::string next = i + 1 < lines.size() ? lines[i + 1] : "";
+      const bool opens = line.ends_with("{") || next.find(" cond {") != std::string::npos ||
+                         next.find(" reducer(") != std::string::npos;
+      if (opens)
+        open.emplace_back(indent, name);
+      else
+        line += " loc(\"" + name + "\")";
+    } else if (!open.empty() && indent == open.back().first && line[indent] == '}' &&
+               !line.ends_with("{")) {
+      line += " loc(\"" + open.back().second + "\")";
+      open.pop_back();
+    }
+    result += line + "\n";
+  }
+  return result;
+}
+
+const std::string* attribute(const Node& node, const char* key) {
+  const auto found = node.frontend_attributes.find(key);
+  return found == node.frontend_attributes.end() ? nullptr : &found->second;
+}
+
+// "<@m, [..]>" of a list of one or of an attribute for one value.
+std::string without_wrapping(std::string text) {
+  const std::string one = "#sdy.sharding<", list = "#sdy.sharding_per_value<[";
+  if (text.starts_with(one)) return text.substr(one.size() - 1);
+  const bool single = text.find("<@") == text.rfind("<@") && text.ends_with("]>");
+  if (text.starts_with(list) && single && text.size() > list.size() + 3)
+    return text.substr(list.size(), text.size() - list.size() - 2);
+  return text;
+}
+
+std::string list_of(const std::string& per_value) {
+  const std::string prefix = "#sdy.sharding_per_value<";
+  return per_value.substr(prefix.size(), per_value.size() - prefix.size() - 1);
+}
+
+// What a module says of its values, by the names that they have in the text.
+class Shardings {
+ public:
+  Shardings(const Module& module, bool rules) : rules_(rules) { function(*module.entry(), ""); }
+  const std::map<std::string, std::string>& found() const { return found_; }
+
+ private:
+  void function(const Computation& computation, const std::string& prefix) {
+    if (!seen_.insert(&computation).second) return;
+    for (const Node* parameter : computation.parameters())
+      note(prefix + "%arg" + std::to_string(parameter->attrs.index),
+           attribute(*parameter, "xla.sdy.sharding"));
+    const Node& root = *computation.root();
+    const std::vector<Node*> results =
+        root.is(Opcode::tuple) ? root.operands() : std::vector<Node*>{computation.root()};
+    for (size_t i = 0; i < results.size(); ++i)
+      if (results[i]->attrs.custom_call_target == "xla.sdy.FuncResultSharding")
+        note(prefix + "result" + std::to_string(i), attribute(*results[i], "xla.sdy.sharding"));
+    values(computation, prefix);
+  }
+
+  void values(const Computation& computation, const std::string& prefix) {
+    for (const auto& node : computation.nodes()) {
+      if (attribute(*node, "mlir.removed") != nullptr) continue;
+      const bool is_region = node->is(Opcode::while_) || node->is(Opcode::conditional) ||
+                             attribute(*node, "inlineable") != nullptr ||
+                             attribute(*node, "sdy.named_computation") != nullptr;
+      for (const Computation* called : node->called) {
+        if (is_region)
+          values(*called, prefix);
+        else if (node->is(Opcode::call))
+          function(*called, called->name() + ":");
+      }
+      const std::string& name = node->metadata.op_name;
+      if (!node->is(Opcode::parameter) && name.starts_with("%")) value(*node, prefix + name);
+    }
+  }
+
+  void value(const Node& node, const std::string& name) {
+    if (const std::string* in = attribute(node, "xla.sdy.in_shardings"))
+      found_[name + ".in"] = list_of(*in);
+    if (const std::string* out = attribute(node, "xla.sdy.out_shardings"))
+      found_[name + ".out"] = list_of(*out);
+    const std::string* text = attribute(node, rules_ ? "xla.sdy.sharding_rule" : "sdy.sharding");
+    if (text == nullptr && !rules_ && node.attrs.custom_call_target == "Sharding")
+      text = attribute(node, "xla.sdy.sharding");
+    note(name, text);
+  }
+
+  void note(const std::string& name, const std::string* text) {
+    if (text == nullptr || (rules_ && name.find("arg") != std::string::npos)) return;
+    std::string one = name;  // copies of a value have its name too
+    while (found_.contains(one)) one += "'";
+    found_[one] = without_wrapping(*text);
+  }
+
+  const bool rules_;
+  std::set<const Computation*> seen_;
+  std::map<std::string, std::string> found_;
+};
+
+std::string listed(const std::map<std::string, std::string>& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += name + " " + value + "\n";
+  return text;
+}
+
+std::map<std::string, std::string> completed(const Case& test, bool twice) {
+  const auto module = parse_stablehlo(with_locations(test.text), test.name);
+  propagate_shardy(*module, test.options);
+  verify_module(*module);
+  if (twice) {
+    const std::string once = to_text(*module);
+    propagate_shardy(*module, test.options);
+    CHECK(to_text(*module) == once);
+  }
+  return Shardings(*module, test.options.pass == ShardyPass::rules).found();
+}
+
+void check_file(const std::string& name, size_t least) {
+  const std::vector<Case> cases =
+      read_cases(std::string(GSPMD_SOURCE_DIR) + "/tests/data/shardy/" + name + ".txt");
+  CHECK(cases.size() >= least);
+  for (const Case& test : cases) {
+    CAPTURE(test.name, test.text);
+    std::map<std::string, std::string> expected;
+    for (const auto& [value, text] : test.expected) expected[value] = without_wrapping(text);
+    std::string found;
+    // A pipeline changes what it reads (groups, chains), and priorities are gone after it.
+    const bool twice = test.options.pass == ShardyPass::basic ||
+                       test.options.pass == ShardyPass::aggressive ||
+                       test.options.pass == ShardyPass::op_priority;
+    CHECK_NOTHROW(found = listed(completed(test, twice)));
+    CHECK(found == listed(expected));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Shardy's rules: elementwise ops", "[shardy]") { check_file("elementwise", 80); }
+TEST_CASE("Shardy's rules: other ops", "[shardy]") { check_file("ops", 120); }
+TEST_CASE("Shardy's rules: the rule of every op", "[shardy]") { check_file("rules", 60); }
+TEST_CASE("Shardy's rules: priorities", "[shardy]") { check_file("priorities", 25); }
+TEST_CASE("Shardy's rules: edges, barriers, groups, regions", "[shardy]") {
+  check_file("flow", 25);
+}
+TEST_CASE("Shardy's rules: the pipeline", "[shardy]") { check_file("pipeline", 25); }
+
+}  // namespace gspmd
