@@ -41,6 +41,9 @@ Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attri
   if (attribute.kind != AttributeKind::string)
     lowering.cursor().fail(attribute.position, "mhlo.sharding is a string");
   try {
+    // One result of several has a list of one.
+    if (!shape.is_tuple && attribute.text.starts_with("{{"))
+      return sharding_of(attribute.text, Shape::tuple({shape})).elements()[0];
     return sharding_of(attribute.text, shape);
   } catch (const ShardingTextError& error) {
     lowering.cursor().fail(attribute.position, "mhlo.sharding: {}", error.message);
@@ -59,6 +62,25 @@ void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribut
                                                                  : lowering.text_of(entry.value);
 }
 
+namespace {
+
+// Those that HLO has fields for: "gspmd.phase", and attributes of the instruction, "hlo.x".
+void move_to_fields(Node& node) {
+  auto& attributes = node.frontend_attributes;
+  if (const auto phase = attributes.extract("gspmd.phase"); !phase.empty())
+    node.backward = phase.mapped() == "backward";
+  for (auto at = attributes.begin(); at != attributes.end();) {
+    if (!at->first.starts_with(kInstruction)) {
+      ++at;
+      continue;
+    }
+    node.attrs.other[at->first.substr(kInstruction.size())] = at->second;
+    at = attributes.erase(at);
+  }
+}
+
+}  // namespace
+
 void annotate(OpLowering& op, Node& node) {
   ModuleLowering& lowering = op.lowering();
   for (const NamedAttribute& named : op.op().attributes) {
@@ -70,6 +92,7 @@ void annotate(OpLowering& op, Node& node) {
       node.sharding = sharding_of_text(lowering, named.value, node.shape);
     } else if (name == "mhlo.frontend_attributes") {
       add_frontend_attributes(lowering, named.value, node.frontend_attributes);
+      move_to_fields(node);
     } else if (name == "sdy.sharding") {
       node.frontend_attributes[is_read_by_xla(node) ? kSharding : kOpSharding] =
           per_value(lowering.text_of(named.value));

@@ -25,4 +25,8 @@ std::string per_value(const std::string& sharding);
 // Frontend attributes of this prefix are discardable attributes of the text, as text.
 inline constexpr std::string_view kKept = "mlir.";
 
+// Custom-calls of this prefix are instructions of HLO that StableHLO has no op for; their attribute
+// `mhlo.attributes = {text = ".."}` has them as HLO text, operands as %p0, %p1, ...
+inline constexpr std::string_view kInstruction = "hlo.";
+
 }  // namespace gspmd::stablehlo

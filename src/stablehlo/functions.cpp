@@ -106,6 +106,7 @@ const Function* ModuleLowering::find_entry() const {
     if (function->visibility != "private" && function->has_body) open.push_back(function.get());
   if (open.size() == 1) return open[0];
   if (functions.size() == 1) return functions[0].get();
+  if (options_.any_entry && !open.empty()) return open[0];
   std::string names;
   for (const Function* function : open) names += (names.empty() ? "@" : ", @") + function->name;
   cursor().fail(
@@ -203,6 +204,9 @@ Computation* ModuleLowering::lower_function(const Function& function,
                                             std::span<Node* const> operands) {
   const bool is_entry = &function == entry_;
   Computation* const computation = module_.add_computation(hlo_name(function.name));
+  if (!is_entry)
+    computation->attributes.emplace_back(kVisibility,
+                                         function.visibility == "private" ? "private" : "public");
   Frame frame(computation);
   Frame* const outer = frame_;
   bind_parameters(function, frame, operands, is_entry);
@@ -285,16 +289,26 @@ Node* ModuleLowering::finish_function(const Function& function, Frame& frame, bo
       cursor().fail(function.position, "@{}: result {} is declared as {}, but {} is returned",
                     function.name, i, type_text(function.result_types[i]->shape),
                     type_text(results[i]->shape));
-    results[i] = add_result_attributes(function.result_attributes[i], results[i], i);
+    results[i] = add_result_attributes(function, i, results[i]);
   }
   if (is_entry && !donors_.empty())
     module_.header.emplace_back("buffer_donor", "{" + donors_ + " }");
   if (results.size() == 1) return results[0];
-  return hlo::tuple(frame.computation(), std::move(results));
+  Node* const root = hlo::tuple(frame.computation(), std::move(results));
+  // What all results have is the sharding of the root.
+  std::vector<Sharding> shardings;
+  for (size_t i = 0; i < function.result_attributes.size(); ++i)
+    for (const NamedAttribute& named : function.result_attributes[i])
+      if (named.name == "mhlo.sharding")
+        shardings.push_back(sharding_of_text(*this, named.value, root->shape.elements[i]));
+  const auto& elements = root->shape.elements;
+  if (shardings.size() == elements.size() && !elements.empty())
+    root->sharding = Sharding::tuple(std::move(shardings));
+  return root;
 }
 
-Node* ModuleLowering::add_result_attributes(const Dictionary& attributes, Node* result,
-                                            size_t index) {
+Node* ModuleLowering::add_result_attributes(const Function& function, size_t index, Node* result) {
+  const Dictionary& attributes = function.result_attributes[index];
   Computation& computation = result->parent();
   std::map<std::string, std::string> kept;
   const auto call = [&](const char* target) {
@@ -322,7 +336,13 @@ Node* ModuleLowering::add_result_attributes(const Dictionary& attributes, Node* 
     result->attrs.other["custom_call_has_side_effect"] = "true";
     result->frontend_attributes = std::move(kept);
   }
-  if (sharding && !(result->sharding && *result->sharding == *sharding)) {
+  const auto has_sharding = [](const Dictionary& of) {
+    return std::any_of(of.begin(), of.end(),
+                       [](const NamedAttribute& named) { return named.name == "mhlo.sharding"; });
+  };
+  const auto& all = function.result_attributes;
+  const bool is_roots = all.size() > 1 && std::all_of(all.begin(), all.end(), has_sharding);
+  if (sharding && !is_roots && !(result->sharding && *result->sharding == *sharding)) {
     if (named_result == nullptr) result = call("Sharding");
     result->sharding = std::move(sharding);
   }

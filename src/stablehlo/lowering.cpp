@@ -78,8 +78,11 @@ Node* Frame::value(const Use& use) {
   return node;
 }
 
-ModuleLowering::ModuleLowering(Syntax& syntax, Module& module)
-    : syntax_(syntax), module_(module), locations_(syntax.attributes_table, syntax.cursor) {
+ModuleLowering::ModuleLowering(Syntax& syntax, Module& module, const ReadOptions& options)
+    : syntax_(syntax),
+      module_(module),
+      options_(options),
+      locations_(syntax.attributes_table, syntax.cursor) {
   const std::string_view text = syntax.cursor.text();
   size_t at = 0;
   while (at < text.size()) {

@@ -10,6 +10,7 @@
 
 #include "gspmd/ir/module.h"
 #include "gspmd/ops/builders.h"
+#include "gspmd/stablehlo/text.h"
 #include "stablehlo/row.h"
 #include "stablehlo/text/location.h"
 
@@ -21,6 +22,8 @@ std::string hlo_name(std::string_view name);
 // Marks nodes that stand beside the node that is an op of the text: reshapes and transposes around
 // it, broadcasts of its scalars.
 inline constexpr const char* kImplicit = "mlir.implicit";
+// Attribute of computations: "private" or "public" of functions other than the entry.
+inline constexpr const char* kVisibility = "mlir.visibility";
 // Of a loop: how many of the last elements of its state are values around it that it only reads.
 inline constexpr const char* kCaptures = "mlir.captures";
 // Shardings of Shardy on ops that XLA's own reader passes over.
@@ -59,7 +62,7 @@ class Frame {
 // Makes HLO of a module's text.
 class ModuleLowering {
  public:
-  ModuleLowering(Syntax& syntax, Module& module);
+  ModuleLowering(Syntax& syntax, Module& module, const ReadOptions& options);
   void run();
 
   Syntax& syntax() { return syntax_; }
@@ -100,7 +103,7 @@ class ModuleLowering {
                        bool is_entry);
   Node* finish_function(const Function& function, Frame& frame, bool is_entry);
   void add_parameter_attributes(const Argument& argument, Node* parameter, bool is_entry);
-  Node* add_result_attributes(const Dictionary& attributes, Node* result, size_t index);
+  Node* add_result_attributes(const Function& function, size_t index, Node* result);
   void lower_ops(const std::vector<Op>& ops);
   void lower_op(const Op& op);
   void bind_results(const Op& op, Node* node, const std::vector<Node*>* results);
@@ -111,6 +114,7 @@ class ModuleLowering {
 
   Syntax& syntax_;
   Module& module_;
+  ReadOptions options_;
   Locations locations_;
   std::vector<size_t> line_ends_;
   Site file_;

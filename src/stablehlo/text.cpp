@@ -36,10 +36,10 @@ std::vector<std::pair<size_t, size_t>> module_ranges(std::string_view text, std:
 }
 
 std::unique_ptr<Module> parse_range(std::string_view text, std::string_view file, size_t begin,
-                                    size_t end) {
+                                    size_t end, const ReadOptions& options) {
   const std::unique_ptr<stablehlo::Syntax> syntax = stablehlo::read_syntax(text, file, begin, end);
   auto module = std::make_unique<Module>();
-  stablehlo::ModuleLowering(*syntax, *module).run();
+  stablehlo::ModuleLowering(*syntax, *module, options).run();
   return module;
 }
 
@@ -67,17 +67,19 @@ Language language_of(std::string_view text) {
 }
 
 std::vector<std::unique_ptr<Module>> parse_stablehlo_modules(std::string_view text,
-                                                             std::string_view file) {
+                                                             std::string_view file,
+                                                             const ReadOptions& options) {
   std::vector<std::unique_ptr<Module>> modules;
   for (const auto& [begin, end] : module_ranges(text, file))
-    modules.push_back(parse_range(text, file, begin, end));
+    modules.push_back(parse_range(text, file, begin, end, options));
   if (modules.empty())
     Cursor(text, file, 0, text.size())
         .fail(0, "the text has no module; it begins with module or func.func");
   return modules;
 }
 
-std::unique_ptr<Module> parse_stablehlo(std::string_view text, std::string_view file) {
+std::unique_ptr<Module> parse_stablehlo(std::string_view text, std::string_view file,
+                                        const ReadOptions& options) {
   const auto ranges = module_ranges(text, file);
   if (ranges.size() > 1)
     Cursor(text, file, 0, text.size())
@@ -86,12 +88,13 @@ std::unique_ptr<Module> parse_stablehlo(std::string_view text, std::string_view 
   if (ranges.empty())
     Cursor(text, file, 0, text.size())
         .fail(0, "the text has no module; it begins with module or func.func");
-  return parse_range(text, file, ranges[0].first, ranges[0].second);
+  return parse_range(text, file, ranges[0].first, ranges[0].second, options);
 }
 
-std::unique_ptr<Module> read_module(std::string_view text, std::string_view file) {
+std::unique_ptr<Module> read_module(std::string_view text, std::string_view file,
+                                    const ReadOptions& options) {
   return language_of(text) == Language::hlo ? parse_module(text, file)
-                                            : parse_stablehlo(text, file);
+                                            : parse_stablehlo(text, file, options);
 }
 
 }  // namespace gspmd

@@ -8,6 +8,7 @@
 
 #include "gspmd/ir/module.h"
 #include "gspmd/passes/pipeline.h"
+#include "gspmd/stablehlo/text.h"
 
 namespace gspmd::tools {
 
@@ -41,6 +42,7 @@ struct Command {
   std::string inputs, outputs;  // npz files; empty: random inputs, no file
   std::vector<std::string> disabled, dump_after;
   std::vector<std::string> options;  // name=value of the partitioner
+  std::optional<Language> emit;      // of the printed module; absent: that of the input
 };
 
 // A verb does its work, prints, and returns the exit code 0 or 1. Errors are thrown.
@@ -54,10 +56,17 @@ int cost_verb(const Command& command);
 int visualize_verb(const Command& command);
 int ops_verb(const Command& command);
 
-// The module in command.file ("-": standard input). UserError where it cannot be read.
-std::unique_ptr<Module> load_module(const Command& command);
+// The text in command.file ("-": standard input). UserError where it cannot be read.
+std::string load_text(const Command& command);
+// The module of a text of that file. `any_entry`: of several public functions, none @main, the
+// first is the entry; else they are an error.
+std::unique_ptr<Module> load_module(const Command& command, std::string_view text,
+                                    bool any_entry = false);
+// The module as text in the language that --emit asks for, else in that of the input.
+std::string emitted_text(const Command& command, const Module& module, Language input);
 // For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.
 std::unique_ptr<Module> load_for_devices(const Command& command);
+std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text);
 PipelineOptions pipeline_options(const Command& command, const Module& module);
 // Refuses flag lists that fit neither one value nor one per root element or parameter.
 PropagateOptions propagate_options(const Command& command, const Module& module);

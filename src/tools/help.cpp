@@ -11,13 +11,14 @@ struct VerbText {
 
 constexpr VerbText kTexts[] = {
     {"print",
-     "Reads HLO text, checks every shape, attribute and call, and prints the module in\n"
-     "canonical form: computations before their callers, one instruction a line. What it\n"
-     "prints reads back as an equal module and prints as itself.",
+     "Reads HLO or StableHLO text, checks every shape, attribute and call, and prints the module\n"
+     "in canonical form. What it prints reads back as an equal module and prints as itself. Of\n"
+     "several modules in a file of StableHLO, split by lines // -----, each is printed.",
      "JSON\n"
-     "  {\"module\": \"<hlo text>\"}\n"
+     "  {\"module\": \"<text>\"}\n"
      "\nExamples\n"
      "  gspmd print model.hlo\n"
+     "  gspmd print model.mlir --emit hlo\n"
      "  gspmd propagate model.hlo | gspmd print -"},
     {"propagate",
      "Completes the shardings of a module from those that it has (arXiv:2105.04663), and\n"

@@ -57,9 +57,11 @@ void warn_of_unknown_calls(const Module& module, const std::string& file) {
 
 }  // namespace
 
-std::unique_ptr<Module> load_module(const Command& command) {
+std::string load_text(const Command& command) { return read_file(command.file); }
+
+std::unique_ptr<Module> load_module(const Command& command, std::string_view text, bool any_entry) {
   const std::string file = command.file == "-" ? "<stdin>" : command.file;
-  std::unique_ptr<Module> module = read_module(read_file(command.file), file);
+  std::unique_ptr<Module> module = read_module(text, file, {.any_entry = any_entry});
   try {
     sdy_devices(*module);  // meshes stand in the module's attributes, which have no line
   } catch (const UserError& error) {
@@ -68,8 +70,16 @@ std::unique_ptr<Module> load_module(const Command& command) {
   return module;
 }
 
+std::string emitted_text(const Command& command, const Module& module, Language input) {
+  return command.emit.value_or(input) == Language::hlo ? to_text(module) : to_stablehlo(module);
+}
+
 std::unique_ptr<Module> load_for_devices(const Command& command) {
-  std::unique_ptr<Module> module = load_module(command);
+  return load_for_devices(command, load_text(command));
+}
+
+std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text) {
+  std::unique_ptr<Module> module = load_module(command, text);
   if (module->num_replicas > 1)
     user_error(
         "{}: replica_count={}; only modules of one replica can be partitioned, use num_partitions",

@@ -73,7 +73,7 @@ double parse_tolerance(const std::string& option, const std::string& text) {
 // Option texts that become values after parsing.
 struct Texts {
   std::string allow_output, allow_parameters;
-  std::string values = "integers", reference = "auto", memory_limit;
+  std::string values = "integers", reference = "auto", memory_limit, emit;
   std::optional<std::string> num_devices, threads, seed, time_limit, rtol, atol;
   std::vector<std::string> options;
   std::string strategy;
@@ -161,7 +161,12 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
   app.footer(verb_footer(verb.name));
   app.add_flag("--json", command.json, "one JSON object on standard output");
   if (verb.may(Stage::read))
-    app.add_option("FILE", command.file, "HLO text; - reads standard input")->required();
+    app.add_option("FILE", command.file, "HLO or StableHLO text; - reads standard input")
+        ->required();
+  if (verb.run == print_verb || verb.run == propagate_verb || verb.run == partition_verb)
+    app.add_option("--emit", texts.emit,
+                   "language of the printed module: hlo or stablehlo; default: that of the\n"
+                   "input");
   if (verb.may(Stage::partition)) {
     add_propagation_options(app, command, texts);
     add_partition_options(app, command, texts);
@@ -216,6 +221,12 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
     if (!set_partitioner_option(option, checked))
       write_message(fmt::format("gspmd: --option {}: accepted, without effect here\n", option));
   command.options = texts.options;
+  if (texts.emit == "hlo")
+    command.emit = Language::hlo;
+  else if (texts.emit == "stablehlo")
+    command.emit = Language::stablehlo;
+  else if (!texts.emit.empty())
+    user_error("--emit {}: use hlo or stablehlo", texts.emit);
   if (!texts.memory_limit.empty())
     command.memory_limit = parse_bytes("--memory-limit", texts.memory_limit);
   if (texts.threads)  // 0: the machine's

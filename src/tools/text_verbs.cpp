@@ -128,8 +128,16 @@ std::string origins_text(const Module& module, const ShardingSources& sources) {
 }  // namespace
 
 int print_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_module(command);
-  const std::string text = to_text(*module);
+  const std::string input = load_text(command);
+  const Language language = language_of(input);
+  std::string text;
+  if (language == Language::hlo) {
+    text = emitted_text(command, *load_module(command, input), language);
+  } else {
+    const std::string file = command.file == "-" ? "<stdin>" : command.file;
+    for (const auto& module : parse_stablehlo_modules(input, file, {.any_entry = true}))
+      text += (text.empty() ? "" : "// -----\n") + emitted_text(command, *module, language);
+  }
   if (command.json)
     print_json({{"module", text}});
   else
@@ -138,7 +146,8 @@ int print_verb(const Command& command) {
 }
 
 int propagate_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_module(command);
+  const std::string input = load_text(command);
+  const std::unique_ptr<Module> module = load_module(command, input, true);
   const std::unique_ptr<Module> given = command.origins ? module->clone() : nullptr;
   const PropagateOptions options = propagate_options(command, *module);
   const bool changed = propagate(*module, options);
@@ -147,16 +156,17 @@ int propagate_verb(const Command& command) {
   if (command.json)
     print_json(shardings_json(*module, changed, sources ? &*sources : nullptr));
   else
-    write_output(to_text(*module));
+    write_output(emitted_text(command, *module, language_of(input)));
   if (!command.json && sources) write_message(origins_text(*module, *sources));
   return 0;
 }
 
 int partition_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_for_devices(command);
+  const std::string input = load_text(command);
+  const std::unique_ptr<Module> module = load_for_devices(command, input);
   const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
   check_memory_limit(compiled.plan, command.memory_limit, command.file);
-  const std::string text = to_text(*compiled.local);
+  const std::string text = emitted_text(command, *compiled.local, language_of(input));
   if (!command.json) {
     write_output(text);
     write_message(to_table(compiled.full_rematerializations));

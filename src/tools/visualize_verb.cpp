@@ -47,7 +47,7 @@ Sharding sharding_of(const Node& node) { return node.sharding.value_or(Sharding:
 }  // namespace
 
 int visualize_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_module(command);
+  const std::unique_ptr<Module> module = load_module(command, load_text(command));
   if (command.propagate) propagate(*module, propagate_options(command, *module));
   std::vector<ShardedTensor> tensors;
   Json list = Json::array();

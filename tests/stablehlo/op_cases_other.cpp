@@ -142,7 +142,8 @@ const std::vector<OpCase> kCases = {
      "%s = stablehlo.constant dense<3> : tensor<1xi64>\n%r = \"stablehlo.rng\"(%a, %b, %s) "
      "<{rng_distribution = #stablehlo<rng_distribution NORMAL>}> : (tensor<f32>, tensor<f32>, "
      "tensor<1xi64>) -> tensor<3xf32>",
-     "s = s64[1] constant({3})\nROOT r = f32[3] rng(a, b), distribution=rng_normal"},
+     "s = s64[1] constant({3})" + kImplicit +
+         "\nROOT r = f32[3] rng(a, b), distribution=rng_normal"},
     {"rng_bit_generator", "%s: tensor<2xui64>", "tensor<8xui32>",
      "%q, %r = stablehlo.rng_bit_generator %s, algorithm = THREE_FRY : (tensor<2xui64>) -> "
      "(tensor<2xui64>, tensor<8xui32>)",

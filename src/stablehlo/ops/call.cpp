@@ -1,7 +1,9 @@
 // Calls: of functions, of composites, of custom code, of asynchronous work.
 #include <algorithm>
 
+#include "gspmd/ir/text.h"
 #include "ir/lexer.h"
+#include "stablehlo/annotations.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/ops/targets.h"
 #include "stablehlo/text/op_reader.h"
@@ -138,8 +140,36 @@ void add_aliases(OpLowering& op, Attributes& attrs) {
   attrs.other["output_to_operand_aliasing"] = "{" + text + "}";
 }
 
+// An instruction of HLO, written as its text.
+Node* lower_instruction(OpLowering& op) {
+  const Attribute* const attributes = op.find("mhlo.attributes");
+  std::string instruction;
+  if (attributes != nullptr)
+    for (const NamedAttribute& named : attributes->entries)
+      if (named.name == "text") instruction = named.value.text;
+  if (instruction.empty()) op.fail("mhlo.attributes has no text of the instruction");
+  std::string text = fmt::format("HloModule m, num_partitions={}\nENTRY e {{\n",
+                                 op.lowering().module().num_partitions);
+  for (size_t i = 0; i < op.count(); ++i)
+    text += fmt::format("%p{} = {} parameter({})\n", i, to_string(op.operand(i)->shape), i);
+  std::unique_ptr<Module> module;
+  try {
+    module = parse_module(text + "ROOT " + instruction + "\n}\n", "instruction");
+  } catch (const UserError& error) {
+    op.fail("its text is no instruction: {}", error.what());
+  }
+  for (const auto& node : module->entry()->nodes())
+    if (!node->called.empty()) op.fail("its instruction calls computations");
+  if (module->entry()->parameters().size() != op.count())
+    op.fail("its instruction has other operands");
+  Node* const node = inline_computation(*module->entry(), op.computation(), op.operands());
+  if (op.result_count() == 1) op.set_results({node});
+  return node;
+}
+
 Node* lower_custom_call(OpLowering& op) {
   const std::string target = op.string("call_target_name");
+  if (target.starts_with(kInstruction)) return lower_instruction(op);
   if (const OpRow* const row = find_target(target)) {
     const Attribute* attributes = op.find("mhlo.attributes");
     if (Node* const node = lower_as(op, *row, attributes)) return node;

@@ -108,6 +108,9 @@ Node* lower_rng(OpLowering& op) {
   const std::string distribution = op.word("rng_distribution");
   if (distribution != "UNIFORM" && distribution != "NORMAL")
     op.fail("rng_distribution {} is neither UNIFORM nor NORMAL", distribution);
+  // The sizes are written with the op.
+  if (op.operand(2)->is(Opcode::constant) && op.operand(2)->users().empty())
+    op.implicit(op.operand(2));
   Attributes attrs;
   attrs.scalar->distribution = distribution == "UNIFORM" ? "rng_uniform" : "rng_normal";
   return op.emit(Opcode::rng, {op.operand(0), op.operand(1)}, std::move(attrs),

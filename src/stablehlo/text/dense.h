@@ -23,6 +23,9 @@ Array read_elements(Cursor& cursor, const Shape& shape, bool& is_splat);
 Array read_hex_elements(Cursor& cursor, std::string_view hex, const Shape& shape, size_t position,
                         bool& is_splat);
 
+// Whether all elements have the same bits.
+bool has_one_value(const Array& array);
+
 // A literal as MLIR prints it, "dense<...> : tensor<...>".
 std::string dense_text(const Array& array);
 

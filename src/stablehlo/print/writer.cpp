@@ -1,0 +1,548 @@
+#include "stablehlo/print/writer.h"
+
+#include <algorithm>
+
+#include "gspmd/ir/op.h"
+#include "stablehlo/annotations.h"
+#include "stablehlo/lowering.h"
+#include "stablehlo/text/dense.h"
+
+namespace gspmd::stablehlo {
+namespace {
+
+constexpr const char* kRemoved = "mlir.removed";
+constexpr size_t kFunctionDepth = 2;  // of the lines of a function
+constexpr int64_t kMostLines = 50'000'000;
+
+bool is_called_as_region(const Node& node) {
+  return !node.is(Opcode::call) && !node.is(Opcode::fusion) && !node.is(Opcode::custom_call);
+}
+
+bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kImplicit); }
+
+// Whether a node only says the sharding of a function's results: an annotation that nothing but the
+// root reads, whose own sharding does not say it.
+bool is_result_sharding(const Node& node) {
+  if (!node.is(Opcode::custom_call)) return false;
+  const std::string& target = node.attrs.custom_call_target;
+  const bool only_root =
+      std::all_of(node.users().begin(), node.users().end(),
+                  [](const Node* user) { return user->is_root() && user->is(Opcode::tuple); });
+  if (!only_root || (node.users().empty() && !node.is_root())) return false;
+  if (target == "xla.sdy.FuncResultSharding") return true;
+  const Node& root = *node.parent().root();
+  return target == "Sharding" && node.sharding && node.frontend_attributes.empty() &&
+         node.attrs.other.empty() && (&root == &node || !root.sharding);
+}
+
+std::string location_text(const Metadata& metadata) {
+  std::string place = "unknown";
+  if (!metadata.source_file.empty()) {
+    const auto column = metadata.other.find("source_column");
+    place = fmt::format("{}:{}:{}", quote(metadata.source_file), metadata.source_line,
+                        column == metadata.other.end() ? "0" : column->second);
+  }
+  if (!metadata.op_name.empty()) {
+    place = place == "unknown" ? quote(metadata.op_name)
+                               : fmt::format("{}({})", quote(metadata.op_name), place);
+    if (!metadata.op_type.empty())
+      place = fmt::format("{}({})", quote(metadata.op_type + ":"), place);
+  }
+  return fmt::format(" loc({})", place);
+}
+
+}  // namespace
+
+std::string list_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+std::string array_text(const Dims& dims) {
+  return dims.empty() ? "array<i64>" : fmt::format("array<i64: {}>", fmt::join(dims, ", "));
+}
+
+std::string fields_text(Fields fields) {
+  std::sort(fields.begin(), fields.end());
+  std::string text;
+  for (const auto& [name, value] : fields) {
+    const bool plain =
+        !name.empty() && !is_digit(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
+          return is_letter(c) || is_digit(c) || c == '.' || c == '$';
+        });
+    text += (text.empty() ? "" : ", ") + (plain ? name : quote(name));
+    if (!value.empty()) text += " = " + value;
+  }
+  return text;
+}
+
+std::string symbol_text(const std::string& name) {
+  const bool plain =
+      !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
+        return is_letter(c) || is_digit(c) || c == '.' || c == '$' || c == '-';
+      });
+  return plain ? "@" + name : "@" + quote(name);
+}
+
+std::string Writer::new_number() { return "%" + std::to_string(numbers_++); }
+
+std::string Writer::new_name(const std::string& base) {
+  if (names_.insert(base).second) return "%" + base;
+  std::string name;
+  do name = fmt::format("{}_{}", base, suffixes_++);
+  while (!names_.insert(name).second);
+  return "%" + name;
+}
+
+const Written& Writer::written(const Node* node) {
+  const auto found = values_.find(node);
+  if (found != values_.end()) return found->second;
+  // What stands beside an op is written where it is read.
+  write_node(*node);
+  return values_.at(node);
+}
+
+std::string Writer::name_of(const Node* node) {
+  const Written value = written(node);
+  if (!value.is_pack) return value.name;
+  const auto name = [&](const auto& self, const Written& w, const Shape& shape) -> std::string {
+    if (!w.is_pack) return w.name;
+    std::string operands;
+    for (size_t i = 0; i < w.elements.size(); ++i)
+      operands += (i ? ", " : "") + self(self, w.elements[i], shape.elements[i]);
+    const std::string made = new_number();
+    raw_line(fmt::format(
+        "{} = \"stablehlo.tuple\"({}) : ({}) -> {}", made, operands,
+        [&] {
+          std::string types;
+          for (const Shape& element : shape.elements)
+            types += (types.empty() ? "" : ", ") + type_text(element);
+          return types;
+        }(),
+        type_text(shape)));
+    return made;
+  };
+  return name(name, value, node->shape);
+}
+
+std::vector<Written> Writer::elements_of(const Node* node) {
+  const Written value = written(node);
+  if (value.is_pack) return value.elements;
+  std::vector<Written> elements;
+  for (size_t i = 0; i < node->shape.elements.size(); ++i) {
+    const std::string made = new_number();
+    raw_line(fmt::format("{} = stablehlo.get_tuple_element {}[{}] : ({}) -> {}", made, value.name,
+                         i, type_text(node->shape), type_text(node->shape.elements[i])));
+    elements.push_back({made, {}, false});
+  }
+  return elements;
+}
+
+void Writer::raw_line(const std::string& text) {
+  if (++lines_ > kMostLines)
+    user_error(
+        "module \"{}\": its text has more than {} lines, for computations are written where they "
+        "are used; print it as HLO",
+        module_.name, kMostLines);
+  out_ += indent() + text + "\n";
+}
+
+void Writer::reserve(const Node& node) {
+  if (!node.shape.is_tuple || !node.shape.elements.empty()) reserved_[&node] = new_number();
+}
+
+void Writer::line_of_one(const Node& node, const std::string& op) {
+  const std::string name = new_number();
+  bind(&node, {name, {}, false});
+  raw_line(name + " = " + op + (options_.locations ? location_text(node.metadata) : ""));
+}
+
+void Writer::line(const Node& node, const std::string& op) {
+  const std::string place = options_.locations ? location_text(node.metadata) : "";
+  const auto number = [&] {
+    const auto reserved = reserved_.extract(&node);
+    return reserved.empty() ? new_number() : reserved.mapped();
+  };
+  if (!node.shape.is_tuple) {
+    const bool is_constant = node.is(Opcode::constant);
+    const bool is_integer_constant =
+        is_constant && (is_integer(node.shape.dtype) || node.shape.dtype == DType::pred);
+    const std::string name = is_constant ? new_name(is_integer_constant ? "c" : "cst") : number();
+    bind(&node, {name, {}, false});
+    return raw_line(name + " = " + op + place);
+  }
+  const size_t count = node.shape.elements.size();
+  Written results{"", {}, true};
+  if (count == 0) {
+    bind(&node, std::move(results));
+    return raw_line(op + place);
+  }
+  const std::string name = number();
+  for (size_t i = 0; i < count; ++i)
+    results.elements.push_back({count == 1 ? name : fmt::format("{}#{}", name, i), {}, false});
+  bind(&node, std::move(results));
+  raw_line(fmt::format("{}{} = {}{}", name, count == 1 ? std::string() : fmt::format(":{}", count),
+                       op, place));
+}
+
+Fields Writer::discardable(const Node& node, std::span<const std::string_view> said) const {
+  Fields fields, frontend;
+  for (const auto& [name, value] : node.frontend_attributes) {
+    if (name == kImplicit || name == kCaptures || name == kRemoved) continue;
+    if (std::find(said.begin(), said.end(), name) != said.end()) continue;
+    if (name == kOpSharding || (name == kSharding && node.is(Opcode::parameter)))
+      fields.emplace_back("sdy.sharding", value);
+    else if (name == "xla.sdy.sharding_rule")
+      fields.emplace_back("sdy.sharding_rule", value);
+    else if (name.starts_with(kKept))
+      fields.emplace_back(name.substr(kKept.size()), value == "unit" ? "" : value);
+    else if (!name.starts_with("composite."))
+      frontend.emplace_back(name, quote(value));
+  }
+  if (node.backward) frontend.emplace_back("gspmd.phase", "\"backward\"");
+  for (const auto& [name, value] : node.attrs.other) {
+    // What the rows of the ops write.
+    constexpr std::string_view kWritten[] = {"operand_precision",
+                                             "backend_config",
+                                             "api_version",
+                                             "custom_call_has_side_effect",
+                                             "operand_layout_constraints",
+                                             "output_to_operand_aliasing",
+                                             "is_composite",
+                                             "is_host_transfer",
+                                             "source_target_pairs",
+                                             "infeed_config",
+                                             "outfeed_config",
+                                             "control-predecessors"};
+    if (std::find(std::begin(kWritten), std::end(kWritten), name) == std::end(kWritten))
+      frontend.emplace_back("hlo." + name, quote(value));
+  }
+  if (!frontend.empty())
+    fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
+  if (node.sharding) fields.emplace_back("mhlo.sharding", quote(to_string(*node.sharding)));
+  return fields;
+}
+
+std::string Writer::symbol(const Computation& computation) {
+  const auto [found, is_new] = symbol_of_.try_emplace(&computation);
+  if (!is_new) return found->second;
+  std::string name = computation.name();
+  const bool is_entry = module_.entry() == &computation;
+  if (is_entry && name.starts_with("main.")) name = "main";
+  if (!is_entry && name == "main") name = "main_0";
+  for (int64_t i = 0; symbols_.contains(name); ++i)
+    name = fmt::format("{}_{}", computation.name(), i);
+  symbols_.emplace(name, &computation);
+  found->second = name;
+  return found->second;
+}
+
+void Writer::write_node(const Node& node) {
+  if (node.is(Opcode::tuple)) {
+    Written pack{"", {}, true};
+    for (const Node* operand : node.operands()) {
+      const Written& value = written(operand);
+      pack.elements.push_back(value.is_pack ? Written{name_of(operand), {}, false} : value);
+    }
+    return bind(&node, std::move(pack));
+  }
+  if (node.is(Opcode::get_tuple_element)) {
+    const Written value = written(node.operand(0));
+    if (value.is_pack) return bind(&node, value.elements[static_cast<size_t>(node.attrs.index)]);
+  }
+  if (depth_ == kFunctionDepth && is_result_sharding(node))
+    return bind(&node, Written(written(node.operand(0))));
+  OpWriter op(*this, node);
+  const PrintRow* const row = find_print_row(node.opcode());
+  if (row == nullptr) return write_custom_call(op, "");
+  row->write(op, row->name);
+}
+
+void Writer::write_nodes(const Computation& computation) {
+  for (const auto& node : computation.nodes()) {
+    if (node->is(Opcode::parameter) || is_implicit(*node) || values_.contains(node.get())) continue;
+    if (node->frontend_attributes.contains(kRemoved) && node->users().empty()) continue;
+    if (node->is(Opcode::tuple) || is_part_of_manual(*node)) continue;  // where it is read
+    write_node(*node);
+  }
+}
+
+std::vector<Written> Writer::results_of(const Computation& computation) {
+  const Node* const root = computation.root();
+  if (root->shape.is_tuple) return elements_of(root);
+  return {Written{name_of(root), {}, false}};
+}
+
+std::string Writer::write_return(const Computation& computation, std::string_view terminator,
+                                 size_t drop) {
+  std::vector<Written> results = results_of(computation);
+  const Shape& shape = computation.root()->shape;
+  if (drop > 0) results.resize(results.size() - std::min(drop, results.size()));
+  std::string names, types;
+  for (size_t i = 0; i < results.size(); ++i) {
+    names += (i ? ", " : " ") + results[i].name;
+    types += (i ? ", " : " : ") + type_text(shape.is_tuple ? shape.elements[i] : shape);
+  }
+  return std::string(terminator) + names + types;
+}
+
+std::string Writer::body(const Computation& computation, const std::vector<Written>& parameters,
+                         std::string_view terminator, size_t drop, bool isolated) {
+  std::string outer;
+  std::swap(outer, out_);
+  const int64_t numbers = numbers_, arguments = arguments_, suffixes = suffixes_;
+  std::set<std::string> names;
+  if (isolated) {
+    std::swap(names, names_);
+    numbers_ = suffixes_ = 0;
+  }
+  ++depth_;
+  for (size_t i = 0; i < parameters.size() && i < computation.parameters().size(); ++i)
+    bind(computation.parameters()[i], parameters[i]);
+  write_nodes(computation);
+  const std::string last = write_return(computation, terminator, drop);
+  raw_line(last);
+  --depth_;
+  // The same computation may be a region elsewhere, under other names.
+  for (const auto& node : computation.nodes()) values_.erase(node.get());
+  numbers_ = numbers;
+  if (isolated) {
+    std::swap(names, names_);
+    suffixes_ = suffixes;
+    arguments_ = arguments;
+  }
+  std::swap(outer, out_);
+  return "{\n" + outer + indent() + "}";
+}
+
+std::string Writer::region(const Computation& computation, const std::vector<Written>& parameters,
+                           size_t drop) {
+  if (!parameters.empty() || computation.parameters().empty())
+    return body(computation, parameters, "stablehlo.return", drop);
+  std::vector<Written> arguments;
+  std::string label;
+  for (const Node* parameter : computation.parameters()) {
+    arguments.push_back({new_argument(), {}, false});
+    label +=
+        (label.empty() ? "" : ", ") + arguments.back().name + ": " + type_text(parameter->shape);
+  }
+  const std::string text = body(computation, arguments, "stablehlo.return", drop);
+  return "{\n" + indent() + "^bb0(" + label + "):" + text.substr(1);
+}
+
+// The entry, then what it calls in the order of the text, then what nothing calls.
+std::vector<const Computation*> Writer::functions() {
+  std::set<const Computation*> seen, regions;
+  std::vector<const Computation*> order;
+  const auto visit = [&](const auto& self, const Computation* computation,
+                         bool is_function) -> void {
+    if (is_function && !seen.insert(computation).second) return;
+    if (!is_function && !regions.insert(computation).second) return;
+    if (is_function) order.push_back(computation);
+    for (const auto& node : computation->nodes())
+      for (const Computation* called : node->called) {
+        const bool is_region = is_called_as_region(*node) ||
+                               called->name().starts_with("xla.sdy.manual_computation_body") ||
+                               node->frontend_attributes.contains("sdy.named_computation");
+        self(self, called, !is_region);
+      }
+  };
+  visit(visit, module_.entry(), true);
+  std::set<const Computation*> called;
+  for (const auto& computation : module_.computations())
+    for (const auto& node : computation->nodes())
+      called.insert(node->called.begin(), node->called.end());
+  for (const auto& computation : module_.computations())
+    if (!called.contains(computation.get())) visit(visit, computation.get(), true);
+  return order;
+}
+
+void Writer::write_header(std::string& text) {
+  Fields fields, frontend;
+  for (const auto& [name, value] : module_.frontend_attributes) {
+    if (name == "xla.sdy.meshes" || name.starts_with(std::string(kKept) + "result.")) continue;
+    if (name.starts_with(kKept))
+      fields.emplace_back(name.substr(kKept.size()), value == "unit" ? "" : value);
+    else
+      frontend.emplace_back(name, quote(value));
+  }
+  if (!frontend.empty())
+    fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
+  fields.emplace_back("mhlo.num_partitions", fmt::format("{} : i32", module_.num_partitions));
+  fields.emplace_back("mhlo.num_replicas", fmt::format("{} : i32", module_.num_replicas));
+  text += fmt::format("module {} attributes {{{}}} {{\n", symbol_text(module_.name),
+                      fields_text(fields));
+  const auto meshes = module_.frontend_attributes.find("xla.sdy.meshes");
+  if (meshes == module_.frontend_attributes.end()) return;
+  Cursor cursor(meshes->second, "xla.sdy.meshes", 0, meshes->second.size());
+  cursor.expect("{", "before meshes");
+  while (!cursor.accept("}")) {
+    const std::string name =
+        cursor.peek() == '"' ? cursor.quoted("a mesh") : std::string(cursor.suffix_id("a mesh"));
+    cursor.expect("=", "behind the name of a mesh");
+    cursor.accept("#sdy.mesh");
+    cursor.expect("<", "before a mesh");
+    text += fmt::format("  sdy.mesh {} = <{}>\n", symbol_text(name), cursor.balanced("a mesh"));
+    cursor.expect(">", "behind a mesh");
+    cursor.accept(",");
+  }
+}
+
+std::string Writer::parameter_attributes(const Node& parameter) const {
+  Fields fields = discardable(parameter);
+  if (&parameter.parent() == module_.entry()) {
+    for (const Alias& alias : module_.aliases)
+      if (alias.parameter == parameter.attrs.index && alias.parameter_index.empty() &&
+          alias.output.size() <= 1)
+        fields.emplace_back("tf.aliasing_output",
+                            fmt::format("{} : i32", alias.output.empty() ? 0 : alias.output[0]));
+    const std::string donor = fmt::format("({}, {{}})", parameter.attrs.index);
+    for (const auto& [name, value] : module_.header)
+      if (name == "buffer_donor" && value.find(donor) != std::string::npos)
+        fields.emplace_back("jax.buffer_donor", "true");
+  }
+  return fields.empty() ? "" : " {" + fields_text(std::move(fields)) + "}";
+}
+
+std::string Writer::result_attributes(const Computation& computation, size_t index) {
+  const Node* result = computation.root();
+  if (result->is(Opcode::tuple)) result = result->operands()[index];
+  Fields fields;
+  if (is_result_sharding(*result)) {
+    Fields frontend;
+    if (result->sharding) fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
+    for (const auto& [name, value] : result->frontend_attributes) {
+      if (name == kSharding) {
+        // "#sdy.sharding_per_value<[<..>]>" of one value.
+        constexpr std::string_view kOne = "#sdy.sharding_per_value<[";
+        const bool fits = value.starts_with(kOne) && value.ends_with("]>");
+        fields.emplace_back(
+            "sdy.sharding",
+            fits ? "#sdy.sharding" + value.substr(kOne.size(), value.size() - kOne.size() - 2)
+                 : value);
+      } else if (!name.starts_with("mlir.")) {
+        frontend.emplace_back(name, quote(value));
+      }
+    }
+    if (!frontend.empty())
+      fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
+  }
+  const Node& root = *computation.root();
+  if (root.is(Opcode::tuple) && root.sharding && root.sharding->is_tuple()) {
+    const auto first = static_cast<size_t>(first_leaf(root.shape, static_cast<int64_t>(index)));
+    const Shape& shape = root.shape.elements[index];
+    const std::vector<Sharding>& all = root.sharding->elements();
+    const Sharding own =
+        shape.is_tuple
+            ? Sharding::tuple({all.begin() + static_cast<std::ptrdiff_t>(first),
+                               all.begin() + static_cast<std::ptrdiff_t>(
+                                                 first + static_cast<size_t>(leaf_count(shape)))})
+            : all.at(first);
+    fields.emplace_back("mhlo.sharding", quote(to_string(own)));
+  }
+  const std::string prefix = fmt::format("{}result.{}.{}.", kKept, computation.name(), index);
+  for (const auto& [name, value] : module_.frontend_attributes)
+    if (name.starts_with(prefix))
+      fields.emplace_back(name.substr(prefix.size()), value == "unit" ? "" : value);
+  return fields.empty() ? "" : " {" + fields_text(std::move(fields)) + "}";
+}
+
+void Writer::write_function(std::string& text, const Computation& computation) {
+  numbers_ = arguments_ = suffixes_ = 0;
+  names_.clear();
+  values_.clear();
+  std::string arguments;
+  std::vector<Written> parameters;
+  for (const Node* parameter : computation.parameters()) {
+    parameters.push_back({new_argument(), {}, false});
+    arguments += (arguments.empty() ? "" : ", ") + parameters.back().name + ": " +
+                 type_text(parameter->shape) + parameter_attributes(*parameter);
+    if (options_.locations && !parameter->metadata.op_name.empty())
+      arguments += location_text(parameter->metadata);
+  }
+  const Shape& shape = computation.root()->shape;
+  const size_t count = shape.is_tuple ? shape.elements.size() : 1;
+  std::string results;
+  bool has_attributes = false;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string attributes = result_attributes(computation, i);
+    has_attributes = has_attributes || !attributes.empty();
+    results += (i ? ", " : "") + type_text(shape.is_tuple ? shape.elements[i] : shape) + attributes;
+  }
+  if (count != 1 || has_attributes) results = "(" + results + ")";
+  bool is_public = module_.entry() == &computation;
+  for (const auto& [name, value] : computation.attributes)
+    is_public = is_public || (name == kVisibility && value == "public");
+  depth_ = 1;
+  text += fmt::format("  func.func {} {}({}){} ", is_public ? "public" : "private",
+                      symbol_text(symbol(computation)), arguments,
+                      count == 0 ? std::string() : " -> " + results);
+  text += body(computation, parameters, "return") + "\n";
+}
+
+std::string Writer::write() {
+  std::string text;
+  const std::vector<const Computation*> order = functions();
+  for (const Computation* computation : order) symbol(*computation);
+  write_header(text);
+  for (const Computation* computation : order) write_function(text, *computation);
+  return text + "}\n";
+}
+
+std::string OpWriter::operands() {
+  std::string text;
+  for (size_t i = 0; i < node_.operands().size(); ++i) text += (i ? ", " : "") + operand(i);
+  return text;
+}
+
+std::string OpWriter::operand_types() {
+  std::string text;
+  for (const Node* operand : node_.operands())
+    text += (text.empty() ? "" : ", ") + type_text(operand->shape);
+  return text;
+}
+
+std::string OpWriter::result_types() {
+  if (!node_.shape.is_tuple) return type_text(node_.shape);
+  std::string text;
+  for (const Shape& element : node_.shape.elements)
+    text += (text.empty() ? "" : ", ") + type_text(element);
+  return "(" + text + ")";
+}
+
+std::string OpWriter::function_type() {
+  return fmt::format("({}) -> {}", operand_types(), result_types());
+}
+
+std::string OpWriter::region(size_t i) {
+  if (i == 0) {
+    operands();
+    writer_.reserve(node_);
+  }
+  return writer_.region(*node_.called.at(i), {});
+}
+
+std::string OpWriter::dictionary(Fields own, std::span<const std::string_view> said) const {
+  for (auto& field : writer_.discardable(node_, said)) own.push_back(std::move(field));
+  return own.empty() ? "" : " {" + fields_text(std::move(own)) + "}";
+}
+
+void OpWriter::custom(const std::string& before, const std::string& type, Fields own) {
+  writer_.line(node_, before + dictionary(std::move(own)) + " : " + type);
+}
+
+void OpWriter::generic(const std::string& name, Fields properties, const std::string& regions) {
+  const std::string names = operands();
+  std::string text = fmt::format("\"{}\"({})", name, names);
+  if (!properties.empty()) text += " <{" + fields_text(std::move(properties)) + "}>";
+  if (!regions.empty()) text += " (" + regions + ")";
+  writer_.line(node_, text + dictionary() + " : " + function_type());
+}
+
+}  // namespace gspmd::stablehlo
+
+namespace gspmd {
+
+std::string to_stablehlo(const Module& module, const StableHloOptions& options) {
+  if (module.entry() == nullptr) user_error("module \"{}\" has no entry computation", module.name);
+  return stablehlo::Writer(module, options).write();
+}
+
+}  // namespace gspmd

@@ -1,0 +1,25 @@
+// Random programs as StableHLO and back.
+
+#include "load.h"
+#include "programs/program.h"
+#include "stablehlo/round_trip.h"
+
+namespace gspmd::stablehlo {
+
+TEST_CASE("random programs as StableHLO and back have equal values and shardings", "[random]") {
+  const int64_t count = random_load(300);
+  for (int64_t n = 0; n < count; ++n) {
+    std::vector<uint32_t> program;
+    uint64_t state = static_cast<uint64_t>(n) * 0x9e3779b97f4a7c15ULL + 3;
+    const auto next = [&] {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      return static_cast<uint32_t>(state >> 32);
+    };
+    const uint32_t length = 6 + next() % 30;
+    while (program.size() < length) program.push_back(next());
+    INFO("program " << n);
+    check_round_trip(*testing::random_program(program));
+  }
+}
+
+}  // namespace gspmd::stablehlo
