@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
@@ -19,6 +20,7 @@
 #include "ir/call_nesting.h"
 #include "passes/collectives/merge_reduce_scatters.h"
 #include "passes/memory/guard_bytes.h"
+#include "passes/partition/agree_layouts.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"
 #include "passes/prepare/normalize.h"
@@ -33,7 +35,16 @@ struct State {
   std::unique_ptr<Module> module;
   CompiledModule result;
   PropagateOptions propagate = options.propagate;
+  std::unordered_set<int64_t> open = {};  // nodes that only completion lays out
 };
+
+std::unordered_set<int64_t> without_sharding(const Module& module) {
+  std::unordered_set<int64_t> found;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      if (!node->sharding) found.insert(node->id());
+  return found;
+}
 
 // A traced program's donated state: results come back in the layout of the parameters they replace.
 void pair_donated(Module& module) {
@@ -115,7 +126,9 @@ const Pass kPasses[] = {
      }},
     {"propagate",
      [](State& s) {
-       if (s.options.run_propagation) propagate(*s.module, s.propagate);
+       if (!s.options.run_propagation) return;
+       s.open = without_sharding(*s.module);
+       propagate(*s.module, s.propagate);
      }},
     {"shard-updates",
      [](State& s) {
@@ -127,7 +140,8 @@ const Pass kPasses[] = {
     {"merge-pads", [](State& s) { merge_pads(*s.module); }},
     {"partition",
      [](State& s) {
-       PartitionResult p = partition(*s.module, {s.options.num_devices, s.options.poison_absent});
+       PartitionResult p = partition(*s.module, {s.options.num_devices, s.options.poison_absent},
+                                     std::move(s.open));
        s.module = std::move(p.module);
        s.result.full_rematerializations = std::move(p.full_rematerializations);
      }},

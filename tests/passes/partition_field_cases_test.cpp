@@ -4,6 +4,7 @@
 //   devices: 4
 //   option: name=value                   (of the partitioner; any number)
 //   sends: all-gather 1, all-reduce 2    (at most so many of each kind; nothing of others)
+//   bytes: 1024                          (that these send: others will do that send fewer)
 //   refused: text of the message         (instead of `sends`)
 // and the module.
 
@@ -26,6 +27,7 @@ namespace {
 struct Case {
   std::string name, module, refused;
   int64_t devices = 1;
+  int64_t bytes = 0;  // 0: no other collectives
   std::map<std::string, int64_t> sends;
   PipelineOptions options;
 };
@@ -72,6 +74,8 @@ std::vector<Case> cases() {
         read_option(line.substr(8), found.back().options);
       else if (line.starts_with("sends:"))
         read_sends(line.substr(6), found.back().sends);
+      else if (line.starts_with("bytes: "))
+        found.back().bytes = std::stoll(line.substr(7));
       else if (line.starts_with("refused: "))
         found.back().refused = line.substr(9);
       else if (!found.empty())
@@ -116,7 +120,15 @@ void check(Case& c) {
   if (c.module.find("SPMDFullToShardShape") == std::string::npos)  // a region has no whole value
     check_values(*module, compiled, c.devices);
   std::map<std::string, int64_t> sites;
-  for (const CollectiveStats& s : collective_stats(*compiled.local)) sites[s.kind] += s.sites;
+  int64_t bytes = 0;
+  for (const CollectiveStats& s : collective_stats(*compiled.local)) {
+    sites[s.kind] += s.sites;
+    bytes += s.bytes;
+  }
+  if (c.bytes > 0) {
+    CHECK(bytes < c.bytes);
+    c.sends = sites;
+  }
   for (const auto& [kind, count] : sites) {
     INFO(kind << ": " << count);
     CHECK(count <= c.sends[kind]);

@@ -6,6 +6,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "ops/control/control.h"
+#include "passes/partition/agree_layouts.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
 #include "passes/partition/poison_absent.h"
@@ -40,8 +41,12 @@ std::vector<Sharding> leaf_shardings(const Shape& shape, const std::optional<Sha
 
 }  // namespace
 
-SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& options)
-    : global_(global), num_devices_(options.num_devices), poisons_(options.poison_absent) {
+SpmdPartitioner::SpmdPartitioner(const Module& global, const PartitionOptions& options,
+                                 std::unordered_set<int64_t> open)
+    : global_(global),
+      num_devices_(options.num_devices),
+      poisons_(options.poison_absent),
+      open_(std::move(open)) {
   if (num_devices_ < 1) user_error("partition: {} devices; give at least 1", num_devices_);
   if (global.num_replicas > 1)
     user_error("partition: num_replicas={} is not supported; use partitions", global.num_replicas);
@@ -129,7 +134,13 @@ PartitionResult SpmdPartitioner::run() {
   return std::move(result_);
 }
 
+void SpmdPartitioner::lay_out(const Node& node, const Sharding& layout) {
+  shardings_.insert_or_assign(node.id(), layout);
+  lifted_.erase(node.id());
+}
+
 void SpmdPartitioner::partition_computation(const Computation& global, Computation&) {
+  if (!open_.empty()) agree_layouts(*this, global);
   for (Node* parameter : global.parameters())
     at_node(*parameter, [&] { partition_node(*parameter); });
   for (const auto& node : global.nodes())
@@ -247,10 +258,15 @@ void SpmdPartitioner::finish_root(const Computation& global, const Sharding& wan
   local().set_root(hlo::tuple(local(), std::move(elements)));
 }
 
-PartitionResult partition(const Module& module, const PartitionOptions& options) {
+PartitionResult partition(const Module& module, const PartitionOptions& options,
+                          std::unordered_set<int64_t> open) {
   if (!module.entry() || !module.entry()->root())
     user_error("partition: module {} has no entry computation", module.name);
-  return SpmdPartitioner(module, options).run();
+  return SpmdPartitioner(module, options, std::move(open)).run();
+}
+
+PartitionResult partition(const Module& module, const PartitionOptions& options) {
+  return partition(module, options, {});
 }
 
 }  // namespace gspmd

@@ -1,26 +1,16 @@
+#include <memory>
+
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
 #include "passes/partition/spmd_partitioner.h"
-#include "passes/partition/spread.h"
+#include "passes/partition/spread_problem.h"
 #include "passes/partition/windows.h"
 #include "passes/simplify/simplify_rules.h"
 
 namespace gspmd {
 namespace {
-
-// A value that is the same number everywhere: constants and broadcasts of scalar constants.
-bool is_uniform(const Node& node) {
-  if (node.rank() == 0) return node.op().has(kConstantLike);
-  return node.is(Opcode::broadcast) && is_uniform(*node.operand(0));
-}
-
-// Partial sums that stay, and the device order of their digits.
-struct Pending {
-  std::vector<Unreduced> sums;
-  DeviceOrder order = nullptr;
-};
 
 // Whether node(sum of partials) has the bits of the sum of node(partial), the sign of zeros
 // included: partials that cancel make +0, of which the negative is -0; and narrower partials would
@@ -73,68 +63,12 @@ NodePart part_of(const Node& node, const Windows& windows, const std::vector<Nod
   return part;
 }
 
-Sharding home(SpmdPartitioner& spmd, Node& node) {
-  const Sharding& completed = spmd.sharding(node);
-  if (!completed.is_tuple()) return completed;
-  return completed.elements().empty() ? Sharding::replicated() : completed.elements()[0];
-}
-
 // The value 0, 1, -inf ... with which masked elements do not change a reduction.
 Node* identity_of(SpmdPartitioner& spmd, const FactorRule& rule, DType dtype) {
   for (const Factor& factor : rule.factors)
     if (factor.kind == FactorKind::reduction)
       return hlo::scalar(spmd.local(), dtype, neutral_contribution(factor.combiner, dtype));
   internal_error("partition: no reduction factor to mask for");
-}
-
-// The digits that are manual in the region where the node stands.
-Digits manual_of(SpmdPartitioner& spmd, Node& node) {
-  const Sharding result = home(spmd, node);
-  return result.is_tiled() ? result.manual_digits() : Digits{};
-}
-
-// `have`, and of operands in another order the digits that a permute of their shards gives them:
-// those of an operand that cuts the loop into as many parts.
-std::vector<FactorDigits> nearly_held(const SpreadProblem& p) {
-  std::vector<FactorDigits> near = p.have;
-  for (size_t i = 0; i < p.operands.size(); ++i) {
-    const DeviceOrder order = p.operands[i].order();
-    if (order == p.order || !order || order->count != p.order->count) continue;
-    near[i] = factors_of(*p.rule, p.rule->operands[i], p.operands[i]);
-    for (size_t f = 0; f < near[i].size(); ++f)
-      for (const FactorDigits& held : p.have)
-        if (!held[f].empty() && tile_count(held[f]) == tile_count(near[i][f])) near[i][f] = held[f];
-  }
-  return near;
-}
-
-SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                           const Pending& kept) {
-  SpreadProblem p;
-  p.node = &node;
-  p.rule = &rule;
-  p.num_devices = spmd.num_devices();
-  p.result = home(spmd, node);
-  p.order = kept.order ? kept.order : p.result.order();
-  if (!p.result.is_tiled()) p.result = Sharding::replicated();
-  p.taken = manual_of(spmd, node);
-  p.result = without_manual(p.result);
-  for (Node* operand : node.operands()) {
-    Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding;
-    if (s.is_tiled() && !s.unreduced().empty()) s = s.with_unreduced({});
-    if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
-    if (!p.order) p.order = s.order();
-    p.operands.push_back(s.is_tiled() ? without_manual(s) : Sharding::replicated());
-  }
-  if (!p.order) p.order = iota_order(spmd.num_devices());
-  for (size_t i = 0; i < p.operands.size(); ++i)
-    p.have.push_back(p.operands[i].order() == p.order
-                         ? factors_of(rule, rule.operands[i], p.operands[i])
-                         : FactorDigits(rule.factors.size()));
-  p.near = nearly_held(p);
-  p.want = factors_of(rule, rule.results[0], p.result);
-  for (const Unreduced& u : kept.sums) p.taken = concat(p.taken, u.digits);
-  return p;
 }
 
 // Dims of operand i whose shards are uneven along a summed loop: their tails must not be summed.
@@ -146,27 +80,6 @@ std::vector<int64_t> dims_to_mask(const FactorRule& rule, const std::vector<int6
         !spread[static_cast<size_t>(dims[d])].empty())
       masked.push_back(static_cast<int64_t>(d));
   return masked;
-}
-
-// Scalar operands without the summed loop that others have, when that loop is spread: initial
-// values. One that is the identity already needs no care.
-std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& spread,
-                                   const Node& node) {
-  std::vector<size_t> initial;
-  if (!rule.scalars_start) return initial;
-  for (size_t f = 0; f < spread.size(); ++f) {
-    if (rule.factors[f].kind != FactorKind::reduction || spread[f].empty()) continue;
-    for (size_t i = 0; i < node.operands().size(); ++i) {
-      const Node& operand = *node.operands()[i];
-      if (operand.rank() != 0 || node.operand(0)->rank() == 0) continue;
-      const DType dtype = operand.shape.dtype;
-      const bool identity =
-          operand.is(Opcode::constant) && !is_complex(dtype) &&
-          operand.attrs.literal.at(0) == combiner_identity(rule.factors[f].combiner, dtype);
-      if (!identity && !std::count(initial.begin(), initial.end(), i)) initial.push_back(i);
-    }
-  }
-  return initial;
 }
 
 Partitioned join_initial(SpmdPartitioner& spmd, Node& node, const Partitioned& partial,
@@ -206,16 +119,42 @@ Node* emit_on_parts(SpmdPartitioner& spmd, const Node& node, const std::vector<N
       operands, node.op().on_part ? node.op().on_part(node, part) : node.attrs, std::move(called));
 }
 
+// The loop nest of a node, its windows opened, and how it is spread.
+struct SpreadNest {
+  SpreadNest(SpmdPartitioner& spmd, Node& node, const Pending& kept, WindowSums sums)
+      : rule(node.op().factors(node)),
+        windows(spmd, node, rule, sums),
+        problem(spread_problem(spmd, node, rule, kept)) {
+    add_prices(spmd, node, kept, problem);
+    problem.exchanged = windows.opened();
+    problem.exchanged.resize(rule.factors.size());
+    problem.fetch = [this](size_t i, size_t d, int64_t tiles) {
+      return windows.fetched(i, static_cast<int64_t>(d), tiles);
+    };
+    found = choose_spread(problem, spmd.spreads());
+  }
+  SpreadNest(const SpreadNest&) = delete;
+  SpreadNest& operator=(const SpreadNest&) = delete;
+
+  FactorRule rule;
+  Windows windows;
+  SpreadProblem problem;
+  CheapestSpread found;
+};
+
 }  // namespace
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
-  FactorRule rule = node.op().factors(node);
-  Windows windows(spmd, node, rule);
   const Pending kept = unreduced_through(spmd, node);
-  SpreadProblem problem = make_problem(spmd, node, rule, kept);
-  problem.exchanged = windows.opened();
-  problem.exchanged.resize(rule.factors.size());
-  FactorDigits spread = choose_spread(problem);
+  auto nest = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_all);
+  if (nest->windows.sums_alike()) {  // or each part of the result with the windows that it reads
+    auto other = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_whole_dims);
+    if (other->found.cost.bytes < nest->found.cost.bytes) nest = std::move(other);
+  }
+  FactorRule& rule = nest->rule;
+  Windows& windows = nest->windows;
+  const SpreadProblem& problem = nest->problem;
+  FactorDigits& spread = nest->found.spread;
   windows.spread(problem.order, spread, !kept.sums.empty());
   const Digits manual = manual_of(spmd, node);
 

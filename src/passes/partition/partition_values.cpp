@@ -49,6 +49,16 @@ Computation* SpmdPartitioner::local_computation(const Computation& global) {
 
 Partitioned SpmdPartitioner::held(Node* global) { return frame_->values.at(global->id()).held; }
 
+std::vector<Sharding> SpmdPartitioner::layouts_of(const Node& global) const {
+  const Entry& entry = frame_->values.at(global.id());
+  std::vector<Sharding> layouts;
+  for (const Layout& layout : entry.layouts)
+    if (layout.backward == (reader_ && reader_->backward) && layout.sharding.is_tiled() &&
+        layout.sharding.manual_digits().empty())
+      layouts.push_back(layout.sharding);
+  return layouts;
+}
+
 bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
   const Node* value = reader.operand(operand);
   if (value->users().size() != 1) return false;

@@ -5,11 +5,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/moves/reshard.h"
 #include "gspmd/passes/partition/partition.h"
+#include "passes/partition/spread_memo.h"
 
 namespace gspmd {
 
@@ -17,7 +19,8 @@ namespace gspmd {
 // partitioned.
 class SpmdPartitioner final : public PartitionContext {
  public:
-  SpmdPartitioner(const Module& global, const PartitionOptions& options);
+  SpmdPartitioner(const Module& global, const PartitionOptions& options,
+                  std::unordered_set<int64_t> open = {});
   PartitionResult run();
 
   Computation& local() override { return *frame_->local; }
@@ -39,6 +42,12 @@ class SpmdPartitioner final : public PartitionContext {
   Node* digits_index(DeviceOrder order, const Digits& digits) override;
   ReplicaGroups groups(DeviceOrder order, const Digits& digits) const override;
   Node* reshard_table(Node* global, const Sharding& to) override;
+  // Layouts in which the node being partitioned finds a value without moving it again.
+  std::vector<Sharding> layouts_of(const Node& global) const;
+  // Whether nobody annotated the node: another layout than the completed one will do.
+  bool is_open(const Node& node) const { return open_.contains(node.id()); }
+  void lay_out(const Node& node, const Sharding& layout);
+  SpreadMemo& spreads() { return spreads_; }
   void leaves_elements_out(const Node& node) override { incomplete_.insert(node.id()); }
 
  private:
@@ -84,6 +93,8 @@ class SpmdPartitioner final : public PartitionContext {
   std::set<int64_t> incomplete_;           // global nodes that leaves_elements_out has named
   bool widens_layouts_ = false;            // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
+  const std::unordered_set<int64_t> open_;
+  SpreadMemo spreads_;
   bool moves_table_ = false;      // whether what is resharded is a table
   const Node* moved_ = nullptr;   // the value being resharded
   const Node* reader_ = nullptr;  // the node being partitioned: cause of what is emitted

@@ -3,6 +3,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/moves/reshard.h"
 #include "moves/price.h"
+#include "passes/partition/spread_memo.h"
 
 namespace gspmd {
 namespace {
@@ -303,6 +304,13 @@ class Chooser {
   Digits used_;
 };
 
+// A spread that values agree on is what their neighbours are laid out for, in layers after layers:
+// another one is taken where it sends less than so many times less.
+constexpr int64_t kAgreedWeight = 4;
+// One sum of what is in place is one collective, which others are joined to: another spread, of
+// several collectives, is taken where it sends less than so much less.
+constexpr int64_t kInPlaceWeight = 7, kInPlaceOf = 5;
+
 // Where no loop is summed (elementwise and data movement), computing in an operand's own layout and
 // moving the result once can be cheaper than moving several operands.
 FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
@@ -330,14 +338,55 @@ FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
   return spread;
 }
 
+// Whether each digit is on a loop by which two values are split alike, or all that have it.
+bool is_agreed(const SpreadProblem& p, const FactorDigits& spread) {
+  for (size_t f = 0; f < spread.size(); ++f) {
+    if (spread[f].empty()) continue;
+    int64_t split = 0, values = 0;
+    const auto look = [&](const std::vector<int64_t>& dims, const FactorDigits& digits) {
+      if (!has_factor(dims, static_cast<int64_t>(f))) return;
+      ++values;
+      split += is_prefix(spread[f], digits[f]) ? 1 : 0;
+    };
+    for (size_t i = 0; i < p.have.size(); ++i) look(p.rule->operands[i], p.have[i]);
+    look(p.rule->results[0], p.want);
+    if (split < std::min<int64_t>(2, values)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-FactorDigits choose_spread(const SpreadProblem& problem) {
-  FactorDigits spread = Chooser(problem).run();
-  const auto& factors = problem.rule->factors;
-  const bool sums = std::any_of(factors.begin(), factors.end(),
-                                [](const Factor& f) { return f.kind == FactorKind::reduction; });
-  return sums || !problem.taken.empty() ? spread : cheapest_layout(problem, std::move(spread));
+bool has_sums(const FactorRule& rule) {
+  return std::any_of(rule.factors.begin(), rule.factors.end(),
+                     [](const Factor& f) { return f.kind == FactorKind::reduction; });
+}
+
+FactorDigits spread_by_cases(const SpreadProblem& problem) { return Chooser(problem).run(); }
+
+CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo) {
+  FactorDigits first = spread_by_cases(problem);
+  CheapestSpread best = memo.cheapest(problem, first);
+  const auto is_below = [&](int64_t times, int64_t of) {
+    return saturating_multiply(best.first.bytes, of) <= saturating_multiply(best.cost.bytes, times);
+  };
+  const bool stays =
+      (best.first_in_place && is_below(kInPlaceWeight, kInPlaceOf)) ||
+      (!problem.one_of_few && is_agreed(problem, first) && is_below(kAgreedWeight, 1));
+  if (!stays) return best;
+  best.spread = std::move(first);
+  best.cost = best.first;
+  best.real = best.first_real;
+  return best;
+}
+
+CheapestSpread choose_spread(const SpreadProblem& problem, SpreadMemo& memo) {
+  if (problem.taken.empty() && has_sums(*problem.rule)) return choose_among_sums(problem, memo);
+  FactorDigits spread = spread_by_cases(problem);
+  if (problem.taken.empty()) spread = cheapest_layout(problem, std::move(spread));
+  CheapestSpread found;
+  found.spread = std::move(spread);
+  return found;
 }
 
 }  // namespace gspmd

@@ -32,11 +32,11 @@ std::optional<int64_t> start_of_piece(const Node& node, int64_t d) {
 
 }  // namespace
 
-Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule)
+Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule, WindowSums sums)
     : spmd_(spmd), node_(node), rule_(rule), opened_(rule.factors.size()) {
   find_joined_dim();
   open_groups();
-  open_sums();
+  open_sums(sums);
   if (rule.windows.empty()) return;
   for (size_t f = 0; f < opened_.size(); ++f)
     if (rule.factors[f].kind == FactorKind::window && may_open(f) && !is_cumulated_whole(f)) {
@@ -66,7 +66,7 @@ void Windows::open_groups() {
 }
 
 // Those whose operands are split alike, along positions that the result wants whole.
-void Windows::open_sums() {
+void Windows::open_sums(WindowSums sums) {
   const auto split_alike = [&](const WindowSum& sum) {
     const Sharding x = spmd_.sharding(*node_.operand(0)), y = spmd_.sharding(*node_.operand(1));
     const auto& positions = rule_.results[0];
@@ -75,14 +75,20 @@ void Windows::open_sums() {
     return x.is_tiled() && y.is_tiled() && x.order() == y.order() && !x.dim(sum.dim).empty() &&
            x.dim(sum.dim) == y.dim(sum.with) && spmd_.sharding(node_).dim(at).empty();
   };
-  std::erase_if(rule_.sums,
-                [&](const WindowSum& sum) { return sum.with >= 0 && !split_alike(sum); });
+  std::erase_if(rule_.sums, [&](const WindowSum& sum) {
+    return sum.with >= 0 && (sums != WindowSums::of_all || !split_alike(sum));
+  });
   for (const WindowSum& sum : rule_.sums) {
     const auto factor = static_cast<int64_t>(rule_.factors.size());
     rule_.operands[0][static_cast<size_t>(sum.dim)] = factor;
     if (sum.with >= 0) rule_.operands[1][static_cast<size_t>(sum.with)] = factor;
     rule_.factors.push_back(sum.factor);
   }
+}
+
+bool Windows::sums_alike() const {
+  return std::any_of(rule_.sums.begin(), rule_.sums.end(),
+                     [](const WindowSum& sum) { return sum.with >= 0; });
 }
 
 // There is something on both sides.
@@ -113,7 +119,7 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
   for (size_t i = 0; i < rule_.operands.size(); ++i)
     for (size_t d = 0; d < rule_.operands[i].size(); ++d) {
       const Dim dim = this->dim(i, static_cast<int64_t>(d));
-      if (!dim.split || serves(i, static_cast<int64_t>(d))) continue;
+      if (!dim.split || serves(i, dim)) continue;
       spread[static_cast<size_t>(dim.factor)].clear();
       spread_ = spread;
     }
@@ -272,10 +278,9 @@ const WindowStep& Windows::step(size_t i, int64_t d) const {
   return rule_.windows.at(i).at(static_cast<size_t>(d));
 }
 
-bool Windows::serves(size_t i, int64_t d) const {
+bool Windows::serves(size_t i, const Dim& dim) const {
   constexpr int64_t kMost = int64_t(1) << 28;
-  const Dim dim = this->dim(i, d);
-  const WindowStep& s = step(i, d);
+  const WindowStep& s = step(i, dim.from.dim);
   if (s.step < 0)
     return is_addressable(dim.from.held, Access{-dim.part, dim.from.held.size, 1, dim.part});
   if (s.reach >= kMost || saturating_multiply(s.step, dim.part) >= kMost) return false;
@@ -318,17 +323,47 @@ Node* Windows::fetch(size_t i, Node* local) {
   return local;
 }
 
-// What the device's iterations of a summed loop read, for every position of the result. A loop that
+// What a device's iterations of a summed loop read, for every position of the result. A loop that
 // goes backwards begins with the last part.
+Access Windows::access_of(const WindowSum& sum, int64_t tiles) const {
+  const int64_t part = ceil_div(sum.factor.size, tiles), way = sum.step.step * (part - 1);
+  return {sum.step.step * part, std::min<int64_t>(0, way) - sum.step.low, 1,
+          std::abs(way) + sum.step.reach};
+}
+
 Node* Windows::fetch_summed(const WindowSum& sum, Node* local) {
   const Digits& digits = spread_[static_cast<size_t>(rule_.operands[0][size_t(sum.dim)])];
   if (digits.empty()) return local;
   const int64_t tiles = tile_count(digits), size = node_.operand(0)->dim(sum.dim);
-  const int64_t part = ceil_div(sum.factor.size, tiles), way = sum.step.step * (part - 1);
-  const Access access{sum.step.step * part, std::min<int64_t>(0, way) - sum.step.low, 1,
-                      std::abs(way) + sum.step.reach};
   return exchange(spmd_, local, {sum.dim, order_, digits, {size, tiles, ceil_div(size, tiles)}},
-                  access, fill(0));
+                  access_of(sum, tiles), fill(0));
+}
+
+std::optional<ReshardCost> Windows::fetched(size_t i, int64_t d, int64_t tiles) const {
+  const int64_t factor = rule_.operands[i][static_cast<size_t>(d)];
+  const int64_t size = node_.operands()[i]->dim(d), devices = spmd_.num_devices();
+  const HeldDim held{size, tiles, ceil_div(size, tiles)};
+  const auto price = [&](const Access& access) {
+    const ExchangeChoice choice = choose_exchange(held, access, devices);
+    return ReshardCost{choice.received, choice.collectives()};
+  };
+  if (rule_.groups && factor == rule_.groups->factor && rule_.groups->count % tiles != 0)
+    return std::nullopt;
+  if (static_cast<size_t>(factor) >= opened_.size()) {
+    for (const WindowSum& sum : rule_.sums)
+      if (i == 0 && sum.dim == d && sum.with >= 0) return price(access_of(sum, tiles));
+    return ReshardCost{};
+  }
+  if (!opened_[static_cast<size_t>(factor)]) return ReshardCost{};
+  const auto& dims = rule_.results[0];
+  Dim dim;
+  dim.size = node_.dim(std::find(dims.begin(), dims.end(), factor) - dims.begin());
+  dim.part = ceil_div(dim.size, tiles);
+  dim.from.dim = d;
+  dim.from.held = held;
+  if (!serves(i, dim)) return std::nullopt;
+  if (step(i, d).step < 0) return price({-dim.part, size - dim.part, 1, dim.part});
+  return price(undilated(access(i, dim)));
 }
 
 PartDim Windows::part_of(int64_t d) const {

@@ -3,10 +3,15 @@
 #include <optional>
 #include <vector>
 
+#include "gspmd/moves/reshard.h"
 #include "ops/emission/exchange.h"
 #include "ops/emission/factor_sharding.h"
 
 namespace gspmd {
+
+// Which dims are opened as sums instead of windows: those all of which is one window, and those
+// along which a kernel is split as its input is.
+enum class WindowSums : uint8_t { of_whole_dims, of_all };
 
 // The dims of one node whose operand and result positions differ (slices, pads, windows, ...),
 // split over devices: each shard of an operand is exchanged for what the device's part of the
@@ -14,11 +19,15 @@ namespace gspmd {
 class Windows {
  public:
   // Opens the window factors of `rule` that exchanges can serve: they become loops to spread.
-  Windows(PartitionContext& spmd, Node& node, FactorRule& rule);
+  Windows(PartitionContext& spmd, Node& node, FactorRule& rule, WindowSums sums);
   // Takes back what is too large to compute positions of. `unreduced`: operands are left as partial
   // sums. Before anything below.
   void spread(DeviceOrder order, FactorDigits& spread, bool unreduced);
   bool any() const { return any_; }
+  bool sums_alike() const;  // whether some are opened that a kernel and its input are split along
+  // What a part of dim d of operand i is sent of others where the dim is in so many parts: bytes
+  // are elements of the dim. nullopt: no exchange serves it. Before anything above.
+  std::optional<ReshardCost> fetched(size_t i, int64_t d, int64_t tiles) const;
   const std::vector<bool>& opened() const { return opened_; }  // by factor, of those at the start
 
   // What operand i is fetched from: the operand, or what it is a slice of where a concatenation
@@ -42,12 +51,13 @@ class Windows {
     int64_t factor = 0;
   };
   Dim dim(size_t i, int64_t d) const;
+  Access access_of(const WindowSum& sum, int64_t tiles) const;
   void find_joined_dim();
   void open_groups();
-  void open_sums();
+  void open_sums(WindowSums sums);
   bool may_open(size_t factor) const;
   bool is_cumulated_whole(size_t factor) const;
-  bool serves(size_t i, int64_t d) const;
+  bool serves(size_t i, const Dim& dim) const;
   bool is_whole(size_t i, int64_t d) const;
   void find_whole_operands();
   const WindowStep& step(size_t i, int64_t d) const;

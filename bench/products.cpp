@@ -1,0 +1,139 @@
+// What products send against the least that any way of laying their loops over the devices does, at
+// no more work of a device: random dots, dots of batches, convolutions and sums over four meshes,
+// half of them with an annotated result. One line per kind and mesh, one in all, as JSON.
+//   products [--count 1000] [--seed 1] [--worst 0] [--chains]
+// With --chains: two products in a row with an elementwise op between them that nobody annotates,
+// against all layouts of that value too, over the meshes of 8 devices.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include "passes/product_ways.h"
+
+namespace {
+
+using namespace gspmd;
+
+struct Outcome {
+  int64_t sent = 0, least = 0;
+  std::string text, layout;
+  double ratio() const {
+    if (sent <= least) return 1;
+    return double(sent) / double(std::max<int64_t>(1, least));
+  }
+};
+
+struct Tally {
+  int64_t count = 0, at_least = 0, above_half = 0, above_twice = 0, below = 0;
+  double worst = 1, sent = 0, least = 0;
+  double seconds = 0;  // of the partitioner
+
+  void add(const Outcome& outcome) {
+    ++count;
+    at_least += outcome.sent <= outcome.least ? 1 : 0;
+    below += outcome.sent < outcome.least ? 1 : 0;
+    above_half += outcome.ratio() > 1.5 ? 1 : 0;
+    above_twice += outcome.ratio() > 2 ? 1 : 0;
+    worst = std::max(worst, outcome.ratio());
+    sent += double(outcome.sent);
+    least += double(outcome.least);
+  }
+
+  void print(const std::string& what) const {
+    fmt::print(
+        "{{\"what\":\"{}\",\"count\":{},\"at_least\":{:.3f},\"above_1.5\":{:.3f},\"above_2\":{:.3f}"
+        ","
+        "\"worst\":{:.2f},\"total\":{:.3f},\"below\":{},\"seconds\":{:.2f}}}\n",
+        what, count, double(at_least) / double(count), double(above_half) / double(count),
+        double(above_twice) / double(count), worst, sent / std::max(1.0, least), below, seconds);
+  }
+};
+
+const std::map<ProductKind, std::string> kNames = {{ProductKind::dot, "dot"},
+                                                   {ProductKind::batch_dot, "batch dot"},
+                                                   {ProductKind::convolution, "convolution"},
+                                                   {ProductKind::reduce, "reduce"}};
+const std::vector<std::vector<int64_t>> kMeshes = {{2, 4}, {2, 2, 2}, {8}, {4, 4}};
+
+// The worst of all, and whether enough are at the least.
+int report(const std::map<std::string, Tally>& tallies, std::vector<Outcome> outcomes,
+           size_t worst) {
+  for (const auto& [what, tally] : tallies) tally.print(what);
+  std::stable_sort(outcomes.begin(), outcomes.end(),
+                   [](const Outcome& a, const Outcome& b) { return a.ratio() > b.ratio(); });
+  for (size_t i = 0; i < std::min(worst, outcomes.size()); ++i)
+    fmt::print("{} bytes, {} by {}\n{}\n", outcomes[i].sent, outcomes[i].least, outcomes[i].layout,
+               outcomes[i].text);
+  const Tally& all = tallies.at("all");
+  return double(all.at_least) >= 0.95 * double(all.count) && all.above_half == 0 ? 0 : 1;
+}
+
+int run_chains(int64_t count, uint32_t seed, size_t worst) {
+  std::map<std::string, Tally> tallies;
+  std::vector<Outcome> outcomes;
+  for (int64_t n = 0; n < count; ++n) {
+    std::mt19937 random(seed * 1'000'003u + uint32_t(n));
+    const auto& mesh = kMeshes[size_t(n % 3)];
+    const ProductChain chain = random_chain(mesh, n / 3 % 2 == 0, random);
+    const ChainProgram program = program_of(chain);
+    const ProductCost least = least_way(chain, program);
+    outcomes.push_back({program.bytes, least.bytes, chain.text + program.text, least.layout});
+    for (const std::string& key :
+         {std::string("all"), fmt::format("mesh {}", fmt::join(mesh, " by "))})
+      tallies[key].add(outcomes.back());
+  }
+  return report(tallies, std::move(outcomes), worst);
+}
+
+int run(int64_t count, uint32_t seed, size_t worst) {
+  std::map<std::string, Tally> tallies;
+  std::vector<Outcome> outcomes;
+  double work = 0, least_work = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    std::mt19937 random(seed * 1'000'003u + uint32_t(n));
+    const auto kind = std::next(kNames.begin(), n % 4);
+    const auto& mesh = kMeshes[size_t(n / 4 % 4)];
+    const Product product = random_product(kind->first, mesh, n / 16 % 2 == 0, random);
+    const auto start = std::chrono::steady_clock::now();
+    const ProductProgram program = program_of(product);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const ProductCost least = least_way(product, program.result, program.cost.work);
+    outcomes.push_back(
+        {program.cost.bytes, least.bytes, product.text + program.text, least.layout});
+    for (const std::string& key :
+         {std::string("all"), kind->second, fmt::format("mesh {}", fmt::join(mesh, " by "))}) {
+      tallies[key].add(outcomes.back());
+      tallies[key].seconds += took.count();
+    }
+    work += double(program.cost.work);
+    least_work += double(least.work);
+  }
+  fmt::print("{{\"work\":{:.0f},\"work_of_least\":{:.0f}}}\n", work, least_work);
+  return report(tallies, std::move(outcomes), worst);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int64_t count = 1000;
+  uint32_t seed = 1;
+  size_t worst = 0;
+  CLI::App app{"What products send against the least of all ways."};
+  app.add_option("--count", count)->check(CLI::PositiveNumber);
+  app.add_option("--seed", seed);
+  app.add_option("--worst", worst, "print so many of the worst programs");
+  bool chains = false;
+  app.add_flag("--chains", chains, "two products in a row");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return chains ? run_chains(count, seed, worst) : run(count, seed, worst);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

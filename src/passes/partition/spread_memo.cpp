@@ -1,0 +1,81 @@
+#include "passes/partition/spread_memo.h"
+
+#include "gspmd/moves/reshard.h"
+
+namespace gspmd {
+namespace {
+
+// All that a search looks at, in numbers.
+class Key {
+ public:
+  Key(const SpreadProblem& p, const FactorDigits& first) {
+    add(reinterpret_cast<std::intptr_t>(p.order));
+    add(p.num_devices);
+    add(p.joins_initial ? 1 : 0);
+    for (const Factor& f : p.rule->factors) {
+      add(f.size);
+      add(static_cast<int64_t>(f.kind));
+      add(static_cast<int64_t>(f.combiner));
+    }
+    for (const Digits& digits : first) add(digits);
+    for (size_t i = 0; i < p.held.size(); ++i) {
+      add(p.node->operand(static_cast<int64_t>(i))->shape, p.rule->operands[i]);
+      add(p.held[i]);
+      add(p.made_anew[i] ? 1 : 0);
+      add(p.repeats[i]);
+      add(std::ssize(p.known[i]));
+      for (const Sharding& known : p.known[i]) add(known);
+    }
+    add(leaf_shapes(p.node->shape).at(0), p.rule->results[0]);
+    add(p.result);
+    if (p.shared_sum) {
+      add(p.shared_sum->first);
+      add(p.shared_sum->second);
+    }
+  }
+
+  std::vector<int64_t> take() { return std::move(numbers_); }
+
+ private:
+  void add(int64_t number) { numbers_.push_back(number); }
+  void add(const Digits& digits) {
+    add(std::ssize(digits));
+    for (const Digit& digit : digits) {
+      add(digit.size);
+      add(digit.stride);
+    }
+  }
+  void add(const Shape& shape, const std::vector<int64_t>& loops) {
+    add(static_cast<int64_t>(shape.dtype));
+    add(shape.rank());
+    for (const int64_t dim : shape.dims) add(dim);
+    for (const int64_t loop : loops) add(loop);
+  }
+  void add(const Sharding& s) {
+    add(reinterpret_cast<std::intptr_t>(s.order()));
+    add(static_cast<int64_t>(s.kind()));
+    add(s.rank());
+    for (int64_t d = 0; d < s.rank(); ++d) add(s.dim(d));
+    for (const Unreduced& u : s.unreduced()) {
+      add(u.digits);
+      add(static_cast<int64_t>(u.combiner));
+    }
+  }
+
+  std::vector<int64_t> numbers_;
+};
+
+}  // namespace
+
+CheapestSpread SpreadMemo::cheapest(const SpreadProblem& problem, const FactorDigits& first) {
+  // Exchanges depend on the node's window as well.
+  for (const bool exchanged : problem.exchanged)
+    if (exchanged) return cheapest_spread(problem, first);
+  if (problem.fetch && problem.rule->factors.size() > problem.exchanged.size())
+    return cheapest_spread(problem, first);
+  std::vector<int64_t> key = Key(problem, first).take();
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  return known_.emplace(std::move(key), cheapest_spread(problem, first)).first->second;
+}
+
+}  // namespace gspmd

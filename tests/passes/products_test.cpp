@@ -1,0 +1,129 @@
+// Products against all ways of laying their loops over the devices (docs/spec/partitioning.md 2.2).
+#include <catch2/catch.hpp>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/passes/explain/collective_stats.h"
+#include "passes/product_ways.h"
+#include "passes/spmd_check.h"
+
+namespace gspmd {
+namespace {
+
+constexpr ProductKind kKinds[] = {ProductKind::dot, ProductKind::batch_dot,
+                                  ProductKind::convolution, ProductKind::reduce};
+
+int64_t bytes_sent(const CompiledModule& compiled) {
+  int64_t bytes = 0;
+  for (const CollectiveStats& stats : collective_stats(*compiled.local)) bytes += stats.bytes;
+  return bytes;
+}
+
+CompiledModule compiled(const std::string& text, int64_t devices) {
+  PipelineOptions options;
+  options.num_devices = devices;
+  return run_pipeline(*parse_module(text), options);
+}
+
+}  // namespace
+
+TEST_CASE("products: random ones send the least of all ways") {
+  const std::vector<std::vector<int64_t>> meshes = {{2, 4}, {2, 2, 2}, {8}};
+  int64_t count = 0, least = 0;
+  for (uint32_t seed = 0; seed < 120; ++seed) {
+    std::mt19937 random(seed + 77);
+    const Product product =
+        random_product(kKinds[seed % 4], meshes[seed / 4 % 3], seed / 12 % 2 == 0, random);
+    const ProductProgram program = program_of(product);
+    const ProductCost best = least_way(product, program.result, program.cost.work);
+    INFO(program.cost.bytes << " bytes, " << best.bytes << " by " << best.layout << "\n"
+                            << product.text << program.text);
+    CHECK(2 * program.cost.bytes <= 3 * best.bytes);
+    ++count;
+    least += program.cost.bytes <= best.bytes ? 1 : 0;
+  }
+  CHECK(100 * least >= 95 * count);
+}
+
+TEST_CASE("products: random ones compute what one device does") {
+  const std::vector<std::vector<int64_t>> meshes = {{2, 4}, {2, 3}, {8}, {4, 4}};
+  for (uint32_t seed = 0; seed < 64; ++seed) {
+    std::mt19937 random(seed + 5);
+    const Product product =
+        random_product(kKinds[seed % 4], meshes[seed / 4 % 4], seed / 16 % 2 == 0, random);
+    const auto module = parse_module(product.text);
+    CHECK(testing::difference_when_partitioned(*module, product.num_devices(), seed) == "");
+  }
+}
+
+// The hidden dim stays split between two products, and the second one's sums are scattered: half
+// of x's batch, whole, three quarters of which a device lacks or sums for others.
+TEST_CASE("products: a split hidden dim is summed, not exchanged") {
+  const CompiledModule program = compiled(R"(HloModule ffn
+ENTRY e {
+  x = f32[64,1024,512] parameter(0), sharding={devices=[2,1,4]<=[8]}
+  w = f32[512,2048] parameter(1), sharding={devices=[2,4]<=[8]}
+  v = f32[2048,512] parameter(2)
+  d = f32[64,1024,2048] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  t = f32[64,1024,2048] tanh(d)
+  ROOT o = f32[64,1024,512] dot(t, v), lhs_contracting_dims={2}, rhs_contracting_dims={0}, sharding={devices=[2,1,4]<=[8]}
+}
+)",
+                                          8);
+  const int64_t half = int64_t{4} * 64 * 1024 * 512 / 2, gathered_weight = int64_t{4} * 512 * 512;
+  CHECK(bytes_sent(program) <= 2 * half / 4 * 3 + gathered_weight / 2);
+}
+
+// What three products read gathered is gathered once, though each alone would go another way.
+TEST_CASE("products: what several read is moved for all of them") {
+  const std::string one = R"(HloModule m
+ENTRY e {
+  x = f32[512,64] parameter(0), sharding={devices=[2,4]<=[8]}
+  a = f32[64,64] parameter(1), sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}
+  b = f32[64,64] parameter(2), sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}
+  c = f32[64,64] parameter(3), sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}
+  p = f32[512,64] dot(x, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[2,4]<=[8]}
+  q = f32[512,64] dot(x, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[2,4]<=[8]}
+  r = f32[512,64] dot(x, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[2,4]<=[8]}
+  ROOT t = (f32[512,64], f32[512,64], f32[512,64]) tuple(p, q, r), sharding={{devices=[2,4]<=[8]}, {devices=[2,4]<=[8]}, {devices=[2,4]<=[8]}}
+}
+)";
+  const int64_t gather = int64_t{4} * 256 * 64 / 4 * 3;
+  CHECK(bytes_sent(compiled(one, 8)) == gather);
+}
+
+// A weight that no iteration changes is gathered before the loop, not exchanged for in each.
+TEST_CASE("products: what a loop does not change is priced by its runs") {
+  const auto text = [](int64_t trips) {
+    return fmt::format(R"(HloModule m
+cond {{
+  p = (s32[], f32[8,16], f32[16,16]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+body {{
+  p = (s32[], f32[8,16], f32[16,16]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  h = f32[8,16] get-tuple-element(p), index=1
+  w = f32[16,16] get-tuple-element(p), index=2
+  y = f32[8,16] dot(h, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={{devices=[4,1]<=[4]}}
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[8,16], f32[16,16]) tuple(j, y, w)
+}}
+ENTRY e {{
+  i = s32[] constant(0)
+  h = f32[8,16] parameter(0), sharding={{devices=[4,1]<=[4]}}
+  w = f32[16,16] parameter(1), sharding={{devices=[4,1]<=[4]}}
+  t = (s32[], f32[8,16], f32[16,16]) tuple(i, h, w)
+  l = (s32[], f32[8,16], f32[16,16]) while(t), condition=cond, body=body
+  ROOT r = f32[8,16] get-tuple-element(l), index=1, sharding={{devices=[4,1]<=[4]}}
+}}
+)",
+                       trips);
+  };
+  CHECK(bytes_sent(compiled(text(4), 4)) == 4 * 16 * 16 / 4 * 3);
+  CHECK(bytes_sent(compiled(text(1), 4)) < 4 * 16 * 16 / 4 * 3);
+}
+
+}  // namespace gspmd
