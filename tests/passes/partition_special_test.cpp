@@ -218,9 +218,10 @@ TEST_CASE("a gradient for the kernel with both sides split sums over the devices
                           kernel, 15 - reach + 1, more),
               "devices=[1,4,1]<=[4]", 4);
     REQUIRE_FALSE(got.empty());
-    CHECK(got.back() == "all-reduce f32[2,5,4]");
-    // A reversed kernel is read from the other end: nearly everything is needed everywhere.
+    // A reversed kernel is read from the other end, nearly everything is needed everywhere: what
+    // else sends less is done.
     if (std::string(more) == " rhs_reversal=1") continue;
+    CHECK(got.back() == "all-reduce f32[2,5,4]");
     for (const std::string& collective : got)
       CHECK(collective.find("all-gather") == std::string::npos);
   }

@@ -325,7 +325,7 @@ ProductChain random_chain(const std::vector<int64_t>& mesh, bool result_annotate
   const std::string dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
   chain.text = fmt::format(
       "HloModule m, num_partitions={}\nENTRY e {{\n{}{}  v = {} parameter(2), sharding={}\n"
-      "  d = {} dot(x, w), {}\n  t = {} tanh(d)\n  ROOT o = {} dot(t, v), {}{}\n}}\n",
+      "  d = {} dot(x, w), {}\n  t = {} abs(d)\n  ROOT o = {} dot(t, v), {}{}\n}}\n",
       a.num_devices(), parameter(a, 0, "x"), parameter(a, 1, "w"), to_string(b.shapes[1]),
       to_string(b.shardings[1]), to_string(a.shapes[2]), dims, to_string(a.shapes[2]),
       to_string(b.shapes[2]), dims, b.annotated ? ", sharding=" + to_string(*b.annotated) : "");

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "passes/partition/spread_problem.h"
+#include "passes/partition/spread_search.h"
 
 namespace gspmd {
 namespace {
@@ -21,7 +22,7 @@ bool is_pointwise(const Node& node) {
          !node.shape.is_tuple;
 }
 
-// What has no way of its own (docs/spec/partitioning.md 2.3).
+// What has no way of its own (docs/spec/partitioning.md 2.4).
 bool has_sums(const Node& node) {
   return !node.op().partition && !is_pointwise(node) && !node.op().has(kDataMovement) &&
          node.op().factors && !node.op().has(kCollective) && has_sums(node.op().factors(node));
@@ -136,6 +137,7 @@ class Agreement {
     ScaledBytes total;
     for (Node* product : group.products) {
       const CheapestSpread found = spread_of(*product, product->op().factors(*product), nullptr);
+      if (!found.priced) return {INT64_MAX, INT64_MAX};
       total.priced = saturating_add(total.priced, found.cost.bytes);
       total.real = saturating_add(total.real, found.real);
     }
@@ -186,6 +188,7 @@ class Agreement {
     Sharding best = layouts[0];
     const ScaledBytes before = price(*group, layouts[0]);
     const bool few = spmd_.spreads().shared.has_few_sums(computation_.module());
+    if (before.priced == INT64_MAX) return;
     int64_t least = few ? before.priced : before.priced / kManyWeight;
     for (size_t k = 1; k < layouts.size() && least > 0; ++k) {
       lay_out(*group, layouts[k]);

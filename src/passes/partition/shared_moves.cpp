@@ -52,7 +52,7 @@ bool is_invariant(const Node& node, int depth) {
   }
   if (depth == 0 || node.operands().empty() || node.op().has(kSideEffect)) return false;
   return std::all_of(node.operands().begin(), node.operands().end(), [&](const Node* operand) {
-    return operand->is(Opcode::constant) || is_invariant(*operand, depth - 1);
+    return operand->op().has(kConstantLike) || is_invariant(*operand, depth - 1);
   });
 }
 
@@ -135,6 +135,7 @@ bool SharedMoves::stays(SpmdPartitioner& spmd, Node& value, const Sharding& layo
     problem.made_anew.resize(problem.held.size());
     problem.repeats.assign(problem.held.size(), 1);
     const CheapestSpread own = choose_among_sums(problem, spmd.spreads());
+    if (!own.priced) return false;
     alone = saturating_add(alone, own.cost.bytes);
     for (size_t i = 0; i < problem.held.size(); ++i)
       if (r > 0 && reader.operands()[i] == &value) problem.known[i].push_back(layout);

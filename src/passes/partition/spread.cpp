@@ -4,6 +4,7 @@
 #include "gspmd/moves/reshard.h"
 #include "moves/price.h"
 #include "passes/partition/spread_memo.h"
+#include "passes/partition/spread_search.h"
 
 namespace gspmd {
 namespace {
@@ -355,18 +356,9 @@ bool is_agreed(const SpreadProblem& p, const FactorDigits& spread) {
   return true;
 }
 
-}  // namespace
-
-bool has_sums(const FactorRule& rule) {
-  return std::any_of(rule.factors.begin(), rule.factors.end(),
-                     [](const Factor& f) { return f.kind == FactorKind::reduction; });
-}
-
-FactorDigits spread_by_cases(const SpreadProblem& problem) { return Chooser(problem).run(); }
-
-CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo) {
+CheapestSpread cheapest_or_first(const SpreadProblem& problem) {
   FactorDigits first = spread_by_cases(problem);
-  CheapestSpread best = memo.cheapest(problem, first);
+  CheapestSpread best = cheapest_spread(problem, first);
   const auto is_below = [&](int64_t times, int64_t of) {
     return saturating_multiply(best.first.bytes, of) <= saturating_multiply(best.cost.bytes, times);
   };
@@ -378,6 +370,22 @@ CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo)
   best.cost = best.first;
   best.real = best.first_real;
   return best;
+}
+
+}  // namespace
+
+bool has_sums(const FactorRule& rule) {
+  return std::any_of(rule.factors.begin(), rule.factors.end(),
+                     [](const Factor& f) { return f.kind == FactorKind::reduction; });
+}
+
+FactorDigits spread_by_cases(const SpreadProblem& problem) { return Chooser(problem).run(); }
+
+CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo) {
+  CheapestSpread* const known = memo.chosen(problem);
+  if (!known) return cheapest_or_first(problem);
+  if (known->spread.empty()) *known = cheapest_or_first(problem);
+  return *known;
 }
 
 CheapestSpread choose_spread(const SpreadProblem& problem, SpreadMemo& memo) {

@@ -54,6 +54,7 @@ struct CheapestSpread {
   ReshardCost cost;             // on the mesh as it is priced
   ReshardCost first;            // of the spread by cases
   bool first_in_place = false;  // whether that moves no operand
+  bool priced = true;           // false: no costs are known
   int64_t real = 0;             // bytes of `spread` on all devices
   int64_t first_real = 0;       // and of the spread by cases
 };

@@ -8,18 +8,19 @@ namespace {
 // All that a search looks at, in numbers.
 class Key {
  public:
-  Key(const SpreadProblem& p, const FactorDigits& first) {
+  explicit Key(const SpreadProblem& p) {
     add(reinterpret_cast<std::intptr_t>(p.order));
     add(p.num_devices);
     add(p.joins_initial ? 1 : 0);
+    add(p.one_of_few ? 1 : 0);
     for (const Factor& f : p.rule->factors) {
       add(f.size);
       add(static_cast<int64_t>(f.kind));
       add(static_cast<int64_t>(f.combiner));
     }
-    for (const Digits& digits : first) add(digits);
     for (size_t i = 0; i < p.held.size(); ++i) {
       add(p.node->operand(static_cast<int64_t>(i))->shape, p.rule->operands[i]);
+      add(p.operands[i]);
       add(p.held[i]);
       add(p.made_anew[i] ? 1 : 0);
       add(p.repeats[i]);
@@ -67,15 +68,12 @@ class Key {
 
 }  // namespace
 
-CheapestSpread SpreadMemo::cheapest(const SpreadProblem& problem, const FactorDigits& first) {
+CheapestSpread* SpreadMemo::chosen(const SpreadProblem& problem) {
   // Exchanges depend on the node's window as well.
   for (const bool exchanged : problem.exchanged)
-    if (exchanged) return cheapest_spread(problem, first);
-  if (problem.fetch && problem.rule->factors.size() > problem.exchanged.size())
-    return cheapest_spread(problem, first);
-  std::vector<int64_t> key = Key(problem, first).take();
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  return known_.emplace(std::move(key), cheapest_spread(problem, first)).first->second;
+    if (exchanged) return nullptr;
+  if (problem.fetch && problem.rule->factors.size() > problem.exchanged.size()) return nullptr;
+  return &chosen_[Key(problem).take()];
 }
 
 }  // namespace gspmd

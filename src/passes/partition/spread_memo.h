@@ -1,22 +1,23 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "passes/partition/shared_moves.h"
-#include "passes/partition/spread_search.h"
 
 namespace gspmd {
 
 // What is known of spreads in one program.
 class SpreadMemo {
  public:
-  // cheapest_spread, once for all nodes that ask the same.
-  CheapestSpread cheapest(const SpreadProblem& problem, const FactorDigits& first);
+  // What choose_among_sums chose for all nodes that ask the same; nullptr: the node asks more than
+  // its layouts. The caller fills what is new (an empty spread).
+  CheapestSpread* chosen(const SpreadProblem& problem);
 
   SharedMoves shared;
 
  private:
-  std::map<std::vector<int64_t>, CheapestSpread> known_;
+  std::map<std::vector<int64_t>, CheapestSpread> chosen_;
 };
 
 }  // namespace gspmd

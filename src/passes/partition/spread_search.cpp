@@ -75,6 +75,13 @@ class Corners {
   std::vector<int64_t> ranks_;
 };
 
+CheapestSpread unpriced(const FactorDigits& first) {
+  CheapestSpread found;
+  found.spread = first;
+  found.priced = false;
+  return found;
+}
+
 class SpreadSearch {
  public:
   SpreadSearch(const SpreadProblem& p, PricedMesh mesh)
@@ -115,13 +122,15 @@ class SpreadSearch {
     most_work_ = work(start);
     best_ = start;
     best_cost_ = cost(start, kNever);
+    if (best_cost_.bytes >= kNever) return unpriced(first);
     const ReshardCost of_first{best_cost_.bytes, best_cost_.steps};
     const bool in_place = best_cost_.bytes == exact(values_.size() - 1, start).bytes;
     if (mesh_.size() <= kTriedAtoms)
       try_all();
     else
       climb();
-    CheapestSpread found{first, {best_cost_.bytes, best_cost_.steps}, of_first, in_place, 0, 0};
+    CheapestSpread found{first, {best_cost_.bytes, best_cost_.steps}, of_first, in_place, true, 0,
+                         0};
     found.real = best_cost_.bytes;
     found.first_real = of_first.bytes;
     if (best_ == start) return found;
@@ -341,7 +350,7 @@ class SpreadSearch {
     if (is_taken(next)) return;
     for (size_t f = 0; f < loops.size(); ++f) {
       if (!may_spread(f)) continue;
-      for (size_t at = 0; at <= loops[f].size(); ++at) {
+      for (size_t at = loops[f].size() + 1; at-- > 0;) {  // as the mesh counts first
         loops[f].insert(loops[f].begin() + static_cast<std::ptrdiff_t>(at), next);
         each_way(loops, next + 1, use);
         loops[f].erase(loops[f].begin() + static_cast<std::ptrdiff_t>(at));
@@ -431,10 +440,8 @@ std::optional<SpreadSearch> search_of(const SpreadProblem& problem, const Factor
 
 CheapestSpread cheapest_spread(const SpreadProblem& problem, const FactorDigits& first) {
   std::optional<SpreadSearch> search = search_of(problem, first, {}, true);
-  CheapestSpread found;
-  found.spread = first;
-  if (!search) return found;
-  found = search->run(first);
+  if (!search) return unpriced(first);
+  CheapestSpread found = search->run(first);
   if (!search->is_scaled()) return found;
   // What is less on few devices may be more on all of them.
   std::optional<SpreadSearch> real = search_of(problem, first, found.spread, false);
