@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+
 #include "gspmd/base/error.h"
+#include "gspmd/moves/reshard.h"
 #include "gspmd/ops/builders.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
@@ -123,6 +128,9 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
     Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding;
     if (s.is_tiled() && !s.unreduced().empty()) s = s.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
+    // Elementwise ops are done where the result is wanted with what every device has anyway.
+    if (node.op().has(kElementwise) && !equivalent(s, p.result) && spmd.is_at_hand(*operand))
+      s = Sharding::replicated();
     if (!p.order) p.order = s.order();
     p.operands.push_back(s.is_tiled() ? without_manual(s) : Sharding::replicated());
   }
@@ -135,6 +143,102 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
   p.want = factors_of(rule, rule.results[0], p.result);
   for (const Unreduced& u : kept.sums) p.taken = concat(p.taken, u.digits);
   return p;
+}
+
+// The loops that share no array with those of the first result, and the arrays of each group of
+// such loops: carries of a scan that do not meet. Their digits are chosen apart, so that one mesh
+// axis may split several of them. Loops that are no pass have none and join nothing.
+struct Apart {
+  std::vector<size_t> factors, operands, results;
+};
+
+std::vector<Apart> loops_apart(const FactorRule& rule) {
+  const size_t count = rule.factors.size();
+  if (rule.results.size() < 2) return {};
+  std::vector<size_t> group(count);
+  std::iota(group.begin(), group.end(), size_t(0));
+  const auto passes = [&](int64_t f) {
+    return f >= 0 && rule.factors[static_cast<size_t>(f)].kind == FactorKind::pass;
+  };
+  const auto first_pass = [&](const std::vector<int64_t>& dims) -> std::optional<size_t> {
+    const auto found = std::find_if(dims.begin(), dims.end(), passes);
+    return found == dims.end() ? std::nullopt : std::optional(static_cast<size_t>(*found));
+  };
+  for (const auto* sides : {&rule.operands, &rule.results})
+    for (const std::vector<int64_t>& dims : *sides)
+      for (const int64_t f : dims) {
+        if (!passes(f)) continue;
+        const size_t from = group[static_cast<size_t>(f)], to = group[*first_pass(dims)];
+        std::replace(group.begin(), group.end(), from, to);
+      }
+  const auto first = first_pass(rule.results[0]);
+  std::map<size_t, Apart> apart;
+  for (size_t f = 0; f < count; ++f)
+    if (passes(static_cast<int64_t>(f)) && (!first || group[f] != group[*first]))
+      apart[group[f]].factors.push_back(f);
+  const auto add = [&](const std::vector<std::vector<int64_t>>& arrays,
+                       std::vector<size_t> Apart::*list) {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const auto f = first_pass(arrays[i]);
+      const auto found = f ? apart.find(group[*f]) : apart.end();
+      if (found != apart.end()) (found->second.*list).push_back(i);
+    }
+  };
+  add(rule.operands, &Apart::operands);
+  add(rule.results, &Apart::results);
+  std::vector<Apart> result;
+  for (auto& [g, loops] : apart) result.push_back(std::move(loops));
+  return result;
+}
+
+// Digits of such loops: as one of their arrays is held or wanted, whichever sends least.
+FactorDigits spread_apart(SpmdPartitioner& spmd, const Node& node, const FactorRule& rule,
+                          DeviceOrder order, const Apart& apart) {
+  const Sharding completed = spmd.sharding(node);
+  const std::vector<Shape> shapes = leaf_shapes(node.shape);
+  const auto wanted = [&](size_t leaf) {
+    return completed.is_tuple() ? completed.elements().at(leaf) : completed;
+  };
+  std::vector<FactorDigits> candidates{FactorDigits(rule.factors.size())};
+  const auto add = [&](const std::vector<int64_t>& dims, const Sharding& s) {
+    if (!s.is_tiled() || s.order() != order) return;
+    FactorDigits digits(rule.factors.size());
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (std::count(apart.factors.begin(), apart.factors.end(), static_cast<size_t>(dims[d])))
+        digits[static_cast<size_t>(dims[d])] = s.dim(static_cast<int64_t>(d));
+    candidates.push_back(std::move(digits));
+  };
+  for (const size_t leaf : apart.results) add(rule.results[leaf], wanted(leaf));
+  for (const size_t i : apart.operands)
+    add(rule.operands[i], spmd.sharding(*node.operand(static_cast<int64_t>(i))));
+  const auto cost = [&](const FactorDigits& digits) {
+    int64_t bytes = 0;
+    const auto move = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
+      bytes = saturating_add(bytes, plan_reshard(shape, from, to, spmd.num_devices()).cost.bytes);
+    };
+    for (const size_t i : apart.operands) {
+      const Node& x = *node.operand(static_cast<int64_t>(i));
+      move(x.shape, spmd.sharding(x), project(order, rule.operands[i], digits));
+    }
+    for (const size_t leaf : apart.results)
+      move(shapes[leaf], project(order, rule.results[leaf], digits), wanted(leaf));
+    return bytes;
+  };
+  // Of those that send as little the first that splits.
+  const FactorDigits* best = nullptr;
+  int64_t least = 0;
+  for (size_t c = candidates.size(); c-- > 0;) {
+    const int64_t bytes = cost(candidates[c]);
+    if (best && (bytes > least || (bytes == least && c == 0))) continue;
+    best = &candidates[c];
+    least = bytes;
+  }
+  return *best;
+}
+
+// Whether loops that share no array may be looked at one by one: nothing else has taken digits.
+bool may_split_apart(const SpreadProblem& p) {
+  return p.taken.empty() && p.rule->results.size() > 1 && p.rule->windows.empty();
 }
 
 // Dims of operand i whose shards are uneven along a summed loop: their tails must not be summed.
@@ -206,16 +310,44 @@ Node* emit_on_parts(SpmdPartitioner& spmd, const Node& node, const std::vector<N
       operands, node.op().on_part ? node.op().on_part(node, part) : node.attrs, std::move(called));
 }
 
+// A copy is its operand in the layout that is wanted, so that other readers of the operand find it
+// there too. nullopt: partial sums that it may keep, or no plain layouts.
+std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
+  const OpInfo& op = node.op();
+  if (!op.has(kElementwise) || !op.has(kDataMovement) || node.operands().size() != 1 ||
+      spmd.keeps_unreduced(node, 0))
+    return std::nullopt;
+  const Sharding want = spmd.sharding(node), have = spmd.sharding(*node.operand(0));
+  const auto plain = [](const Sharding& s) {
+    return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
+  };
+  if (!plain(want) || !plain(have)) return std::nullopt;
+  Node* const local = spmd.reshard(node.operand(0), want);
+  return Partitioned{spmd.emit(node.opcode(), local->shape, {local}, node.attrs), want};
+}
+
 }  // namespace
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
+  if (auto copy = partition_copy(spmd, node)) return std::move(*copy);
   FactorRule rule = node.op().factors(node);
   Windows windows(spmd, node, rule);
   const Pending kept = unreduced_through(spmd, node);
   SpreadProblem problem = make_problem(spmd, node, rule, kept);
   problem.exchanged = windows.opened();
   problem.exchanged.resize(rule.factors.size());
+  const std::vector<Apart> apart =
+      may_split_apart(problem) ? loops_apart(rule) : std::vector<Apart>{};
+  for (const Apart& loops : apart)
+    for (const size_t i : loops.operands) {
+      problem.operands[i] = Sharding::replicated();
+      problem.have[i] = problem.near[i] = FactorDigits(rule.factors.size());
+    }
   FactorDigits spread = choose_spread(problem);
+  for (const Apart& loops : apart) {
+    const FactorDigits own = spread_apart(spmd, node, rule, problem.order, loops);
+    for (const size_t f : loops.factors) spread[f] = own[f];
+  }
   windows.spread(problem.order, spread, !kept.sums.empty());
   const Digits manual = manual_of(spmd, node);
 
