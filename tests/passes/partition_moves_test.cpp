@@ -374,6 +374,30 @@ TEST_CASE("halos of pools hold what windows read and no more", "[moves]") {
         }
 }
 
+TEST_CASE("a reversal of an uneven dim exchanges no more than devices lack", "[moves]") {
+  for (const int64_t devices : {2, 3, 4, 8})
+    for (const int64_t size : {16, 30, 29, 61, 9})
+      for (const bool turned : {false, true}) {
+        const int64_t part = ceil_of(size, devices), tail = part * devices - size;
+        std::string order;
+        for (int64_t d = devices - 1; d >= 0; --d)
+          order += fmt::format("{}{}", order.empty() ? "" : ",", d);
+        const std::string layout = split(devices, 2, 1);
+        const std::string other =
+            turned ? fmt::format("{{devices=[1,{}]{}}}", devices, order) : layout;
+        for (const auto& [from, to] : {std::pair(layout, other), std::pair(other, layout)})
+          for (const char* dims : {"1", "0,1"}) {
+            const Sent moved = sent(fmt::format("x = f32[3,{0}] parameter(0), sharding={1}\n"
+                                                "ROOT r = f32[3,{0}] reverse(x), "
+                                                "dimensions={{{3}}}, sharding={2}\n",
+                                                size, from, to, dims),
+                                    devices);
+            // Shards that are turned round where they are wanted lack what the tail has moved.
+            CHECK(moved.bytes <= (turned ? std::min(tail, part) : part) * 3 * 4);
+          }
+      }
+}
+
 TEST_CASE("carries of a scan that do not meet are split over the same devices", "[moves]") {
   const std::string step =
       "step { x = f32[{0}] parameter(0)\n y = f32[{1}] parameter(1)\n a = f32[{0}] parameter(2)\n"
