@@ -398,6 +398,29 @@ TEST_CASE("a reversal of an uneven dim exchanges no more than devices lack", "[m
       }
 }
 
+TEST_CASE("a reversed kernel whose parts stand in the opposite order stays where it is",
+          "[moves]") {
+  for (const int64_t devices : {2, 4})
+    for (const int64_t size : {16, 14, 10})
+      for (const int64_t pad : {0, 1}) {
+        const int64_t part = ceil_of(size, devices), outputs = 2 * pad + 1;
+        std::string order;
+        for (int64_t d = devices - 1; d >= 0; --d)
+          order += fmt::format("{}{}", order.empty() ? "" : ",", d);
+        const Sent moved = sent(
+            fmt::format("x = f32[2,{0},3] parameter(0), sharding={1}\n"
+                        "k = f32[{0},3,5] parameter(1), sharding={{devices=[{2},1,1]{3}}}\n"
+                        "ROOT r = f32[2,{4},5] convolution(x, k), window={{size={0} pad={5}_{5} "
+                        "rhs_reversal=1}}, dim_labels=b0f_0io->b0f, sharding={{replicated}}\n",
+                        size, split(devices, 3, 1), devices, order, outputs, pad),
+            devices);
+        // Halos of the input, of what the tail and the padding move, and the sum.
+        const int64_t result = 2 * outputs * 5 * 4, tail = part * devices - size;
+        const int64_t sum = ceil_of(2 * (devices - 1) * result, devices);
+        CHECK(moved.bytes <= sum + (2 * pad + std::min(tail, part)) * 2 * 3 * 4);
+      }
+}
+
 TEST_CASE("carries of a scan that do not meet are split over the same devices", "[moves]") {
   const std::string step =
       "step { x = f32[{0}] parameter(0)\n y = f32[{1}] parameter(1)\n a = f32[{0}] parameter(2)\n"

@@ -114,7 +114,7 @@ std::vector<FactorDigits> nearly_held(const SpreadProblem& p) {
 }
 
 SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                           const Pending& kept) {
+                           const Windows& windows, const Pending& kept) {
   SpreadProblem p;
   p.node = &node;
   p.rule = &rule;
@@ -128,6 +128,7 @@ SpreadProblem make_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& 
     Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding;
     if (s.is_tiled() && !s.unreduced().empty()) s = s.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
+    if (const auto as = windows.counted_as(p.operands.size())) s = *as;
     // Elementwise ops are done where the result is wanted with what every device has anyway.
     if (node.op().has(kElementwise) && !equivalent(s, p.result) && spmd.is_at_hand(*operand))
       s = Sharding::replicated();
@@ -333,7 +334,7 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   FactorRule rule = node.op().factors(node);
   Windows windows(spmd, node, rule);
   const Pending kept = unreduced_through(spmd, node);
-  SpreadProblem problem = make_problem(spmd, node, rule, kept);
+  SpreadProblem problem = make_problem(spmd, node, rule, windows, kept);
   problem.exchanged = windows.opened();
   problem.exchanged.resize(rule.factors.size());
   const std::vector<Apart> apart =
