@@ -139,13 +139,21 @@ TEST_CASE("what is cut from a value that is laid out whole is cut where the valu
     for (const int64_t rows : {24, 10}) {
       const int64_t part = ceil_of(rows, devices);
       const auto bytes = [&](const std::string& cut) {
-        return sent(fmt::format("x = f32[{0},30] parameter(0), sharding={1}\n"
-                                "i = s32[] parameter(1)\nz = s32[] constant(0)\n"
-                                "s = f32[{0},30] sort(x), dimensions={{1}}, to_apply=gt, "
-                                "sharding={{replicated}}\n{2}\n",
-                                rows, split(devices, 2, 0), cut),
-                    devices)
-            .bytes;
+        int64_t most = 0;
+        for (const bool copied : {false, true})  // laid out where it is made, or by a copy
+          most = std::max(
+              most,
+              sent(fmt::format("x = f32[{0},30] parameter(0), sharding={1}\n"
+                               "i = s32[] parameter(1)\nz = s32[] constant(0)\n"
+                               "{3} = f32[{0},30] sort(x), dimensions={{1}}, to_apply=gt{4}\n{2}\n",
+                               rows, split(devices, 2, 0), cut, copied ? "o" : "s",
+                               copied ? fmt::format("\ns = f32[{},30] copy(o), "
+                                                    "sharding={{replicated}}",
+                                                    rows)
+                                      : ", sharding={replicated}"),
+                   devices)
+                  .bytes);
+        return most;
       };
       // One gather, of the five columns that are read.
       CHECK(bytes(fmt::format("ROOT c = f32[{0},5] slice(s), slice={{[0:{0}],[3:8]}}, "

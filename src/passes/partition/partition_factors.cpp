@@ -323,8 +323,9 @@ std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
     return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
   };
   if (!plain(want) || !plain(have)) return std::nullopt;
-  Node* const local = spmd.reshard(node.operand(0), want);
-  return Partitioned{spmd.emit(node.opcode(), local->shape, {local}, node.attrs), want};
+  const Sharding layout = spmd.is_only_cut(node, have) ? have : want;
+  Node* const local = spmd.reshard(node.operand(0), layout);
+  return Partitioned{spmd.emit(node.opcode(), local->shape, {local}, node.attrs), layout};
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ class SpmdPartitioner final : public PartitionContext {
   Node* reshard_table(Node* global, const Sharding& to) override;
   void leaves_elements_out(const Node& node) override { incomplete_.insert(node.id()); }
   bool is_at_hand(Node& global);
+  bool is_only_cut(const Node& node, const Sharding& made);
 
  private:
   struct Layout {  // one layout of a value that a reader asked for
@@ -70,7 +71,6 @@ class SpmdPartitioner final : public PartitionContext {
   Way cheapest_way(Node& global, const Sharding& to, bool backward, int origins);
   Node* by_cheapest_way(Node& global, const Sharding& to, bool backward);
   Node* from_one_of_alike(const Node& global, const Partitioned& value, const Sharding& to);
-  bool is_only_cut(const Node& node, const Sharding& made);
   Node* from_origin(Node& global, const Sharding& to);
   std::vector<bool> uniform_dims(const Node& node, int operands_back);
   std::vector<bool> narrowed_dims(const Node& node, const Sharding& from);
