@@ -460,6 +460,28 @@ TEST_CASE("carries of a scan that do not meet are split over the same devices", 
       }
 }
 
+TEST_CASE("carries of a scan that meet share no device between different loops", "[moves]") {
+  const std::string step =
+      "step { x = f32[8] parameter(0)\n y = f32[12] parameter(1)\n a = f32[8] parameter(2)\n"
+      " b = f32[12,16] parameter(3)\n c = f32[16] parameter(4)\n na = f32[8] add(a, x)\n"
+      " by = f32[12,16] broadcast(y), dimensions={0}\n"
+      " bc = f32[12,16] broadcast(c), dimensions={1}\n d = f32[12,16] add(b, by)\n"
+      " nb = f32[12,16] maximum(d, bc)\n"
+      " ROOT t = (f32[8], f32[8], f32[12,16], f32[16]) tuple(na, na, nb, c) }\n";
+  for (const int64_t devices : {2, 4})
+    for (const std::string& wanted : {std::string("{replicated}"), split(devices, 2, 0)})
+      sent(fmt::format("x = f32[6,8] parameter(0), sharding={0}\n"
+                       "y = f32[6,12] parameter(1), sharding={0}\n"
+                       "a = f32[8] parameter(2), sharding={1}\n"
+                       "b = f32[12,16] parameter(3), sharding={2}\n"
+                       "c = f32[16] parameter(4), sharding={1}\n"
+                       "ROOT s = (f32[6,8], f32[8], f32[12,16], f32[16]) scan(x, y, a, b, c), "
+                       "dimensions={{0}}, num_carries=3, is_reverse=false, to_apply=step, "
+                       "sharding={{{0},{1},{2},{1}}}\n",
+                       split(devices, 2, 1), split(devices, 1, 0), wanted),
+           devices, step);
+}
+
 TEST_CASE("slices of one value are one exchange", "[moves]") {
   for (const int64_t devices : {2, 3, 4, 8})
     for (const int64_t count : {2, 3, 4})

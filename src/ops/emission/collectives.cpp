@@ -25,7 +25,7 @@ Node* broadcast_along(PartitionContext& spmd, Node* x, DeviceOrder order, const 
                       int64_t tile) {
   Attributes attrs;
   attrs.channel_id = 1;
-  attrs.replica_groups = spmd.groups(order, digits);
+  attrs.replica_groups = group_attributes(spmd, order, digits).replica_groups;
   if (tile > 0) {  // the first of a group is the one that sends
     ReplicaGroups named;
     named.lists = materialize(*attrs.replica_groups, spmd.num_devices());
