@@ -71,6 +71,37 @@ std::optional<JoinPlan> choose_join(const Join& join, int64_t received, int64_t 
   return plan;
 }
 
+std::optional<JoinPlan> choose_split(const HeldDim& held, const std::vector<Interval>& parts,
+                                     int64_t num_devices) {
+  int64_t received = 0, collectives = 0, row = 0;
+  if (num_devices > kMostPairs || held.tiles > kManyPairs) return std::nullopt;
+  for (const Interval& part : parts) {
+    const int64_t own = ceil_div(part.size(), held.tiles);
+    const Access access{own, part.begin, 1, own, part.end};
+    if (!is_addressable(held, access)) return std::nullopt;
+    const ExchangeChoice alone = choose_exchange(held, access, num_devices);
+    received += alone.received;
+    collectives += alone.collectives();
+    row += own;
+  }
+  const HeldDim rows{row * held.tiles, held.tiles, row};
+  if (!is_addressable(rows, Access{row, 0, 1, row})) return std::nullopt;
+  std::vector<JoinedPart> pieces;
+  for (int64_t t = 0; t < held.tiles; ++t) {
+    int64_t at = t * row;
+    for (const Interval& part : parts) {
+      const int64_t own = ceil_div(part.size(), held.tiles), begin = part.begin + t * own;
+      const Interval elements{std::min(begin, part.end), std::min(begin + own, part.end)};
+      if (elements.size() > 0) pieces.push_back({0, elements, at});
+      at += own;
+    }
+  }
+  std::optional<JoinPlan> plan = plan_join({held}, pieces, row);
+  if (!plan || plan->received > received) return std::nullopt;
+  if (plan->received == received && std::ssize(plan->rounds) >= collectives) return std::nullopt;
+  return plan;
+}
+
 bool is_addressable(const HeldDim& dim, const WindowAccess& w) {
   constexpr int64_t kMost = int64_t(1) << 28;
   const auto small = [](int64_t x) { return x > -kMost && x < kMost; };

@@ -34,6 +34,11 @@ struct Join {
 // How all parts at once are moved where that sends no more than part by part, as `received` says,
 // and takes fewer than so many collectives; nullopt: it does not.
 std::optional<JoinPlan> choose_join(const Join& join, int64_t received, int64_t collectives);
+// Parts of one value, each of which is to be split over the tiles that hold it: tile t is to have
+// the parts of all of them in a row. How they are moved at once, by positions in the rows of all
+// tiles; nullopt: that sends no less than one part after the other, nor in fewer collectives.
+std::optional<JoinPlan> choose_split(const HeldDim& held, const std::vector<Interval>& parts,
+                                     int64_t num_devices);
 // A window over the dim after it has got `hole` - 1 fill elements between neighbours and `low` of
 // them before the first (negative: cut): tile t needs `length` elements from t * step on, none of
 // them at or after `end`.

@@ -13,7 +13,10 @@ int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 
 
 Interval needed(const HeldDim& dim, const Access& access, int64_t tile) {
   const int64_t first = access.first(tile);
-  return intersect({first, first + access.length}, {0, std::min(dim.size, access.end)});
+  int64_t end = std::min(dim.size, access.end);
+  if (access.until)
+    end = std::min(end, floor_divide(access.step * tile + *access.until, access.divisor));
+  return intersect({first, first + access.length}, {0, end});
 }
 
 // Tiles that stand for all: where each tile needs what its neighbour needs, one shard further on,
@@ -154,15 +157,17 @@ HaloPlan plan_halo(const HeldDim& dim, const Access& access) {
   return plan;
 }
 
-TransferPlan plan_transfer(const HeldDim& dim, const Access& access) {
+namespace {
+
+// Rounds for the edges, one after the other: each in its turn where it is free there (which fits
+// where the needs of neighbours overlap at their ends only), else in the first round that has room.
+TransferPlan rounds_for(const std::vector<Edge>& edges, const HeldDim& dim, bool in_turn) {
   TransferPlan plan;
-  const std::vector<Edge> edges = edges_of(dim, access, plan.own);
   const int64_t degree = most_at_one_tile(edges, dim.tiles);
   std::map<std::pair<int64_t, int64_t>, bool> sends, gets;  // (round, tile)
   int64_t turn = 0;
   for (const Edge& e : edges) {
-    // In turn, which fits where the needs of neighbours overlap at their ends only.
-    int64_t round = turn++ % degree;
+    int64_t round = in_turn ? turn++ % degree : 0;
     const auto free = [&](int64_t r) {
       return !sends.count({r, e.from}) && !gets.count({r, e.to});
     };
@@ -173,6 +178,24 @@ TransferPlan plan_transfer(const HeldDim& dim, const Access& access) {
     add(plan.rounds[static_cast<size_t>(round)], dim.tiles, e, e.part.begin - e.from * dim.shard);
   }
   plan.received = settle(plan.rounds, dim.shard);
+  return plan;
+}
+
+}  // namespace
+
+// In turn, or the largest first, so that a round holds edges of about one size.
+TransferPlan plan_transfer(const HeldDim& dim, const Access& access) {
+  bool own = false;
+  std::vector<Edge> edges = edges_of(dim, access, own);
+  TransferPlan plan = rounds_for(edges, dim, true);
+  std::stable_sort(edges.begin(), edges.end(),
+                   [](const Edge& a, const Edge& b) { return a.part.size() > b.part.size(); });
+  TransferPlan by_size = rounds_for(edges, dim, false);
+  const auto cost = [](const TransferPlan& p) {
+    return std::pair(p.received, std::ssize(p.rounds));
+  };
+  if (cost(by_size) < cost(plan)) plan = std::move(by_size);
+  plan.own = own;
   return plan;
 }
 

@@ -26,10 +26,12 @@ struct HeldDim {
 };
 
 // Tile t needs the `length` elements from floor((step * t + offset) / divisor) on. Elements outside
-// of the dim are not moved, nor those from `end` on, which only the tail of the last shards reads.
+// of the dim are not moved, nor those from `end` on, which only the tail of the last shards reads,
+// nor those of tile t from floor((step * t + until) / divisor) on.
 struct Access {
   int64_t step = 0, offset = 0, divisor = 1, length = 0;
   int64_t end = std::numeric_limits<int64_t>::max();
+  std::optional<int64_t> until = std::nullopt;
   int64_t first(int64_t tile) const;
 };
 

@@ -36,10 +36,22 @@ void place(DeviceOrder order, const Digits& left, std::vector<Digits>& dims,
   }
 }
 
+// A value that one of the tiles of a dim has all of goes out to all devices at once, also on the
+// way to other devices than those that it is on.
+bool goes_out_whole(const Shape& global, const Sharding& from, const Sharding& to) {
+  if (!from.is_tiled() || !from.unreduced().empty() || !from.manual_digits().empty() ||
+      to.is_replicated() || from.order() == to.order())
+    return false;
+  for (int64_t d = 0; d < global.rank(); ++d)
+    if (global.dims[static_cast<size_t>(d)] == 1 && from.tiles(d) > 2) return true;
+  return false;
+}
+
 }  // namespace
 
 std::vector<Sharding> detours(const Shape& global, const Sharding& from, const Sharding& to,
                               int64_t num_devices, int64_t below) {
+  if (goes_out_whole(global, from, to)) return {Sharding::replicated()};
   constexpr int64_t kMostDevices = 16;
   constexpr int64_t kMostDims = 4;
   const DeviceOrder order = from.order() ? from.order() : to.order();

@@ -79,10 +79,15 @@ bool ReshardSearch::is_free(const AtomLayout& s, int atom) const {
 ReshardSearch::Move ReshardSearch::gather(const AtomLayout& s, size_t d, size_t count) const {
   Move m{ReshardKind::all_gather, static_cast<int64_t>(d), -1, suffix(s.dims[d], count), s, 0};
   m.after.dims[d].resize(s.dims[d].size() - count);
+  const int64_t group = tiles(m.atoms, s.ordered), have = local_bytes(s);
+  if (p_.global.dims[d] == 1 && group > 2) {  // the first tile has all: it goes out from there
+    m.kind = ReshardKind::collective_broadcast;
+    m.bytes = sent_bytes(m.kind, have, have, group);
+    return m;
+  }
   const int64_t realign = realign_bytes(m.after, d, s.dims[d], m.after.dims[d]);
   m.realigned = realign > 0;
-  const int64_t group = tiles(m.atoms, s.ordered);
-  const int64_t have = local_bytes(s), padded = saturating_multiply(have, group);
+  const int64_t padded = saturating_multiply(have, group);
   m.bytes = saturating_add(realign, sent_bytes(m.kind, have, padded, group));
   return m;
 }

@@ -3,6 +3,7 @@
 #include "ops/common/completion_rules.h"
 #include "ops/custom/custom.h"
 #include "ops/rows.h"
+#include "ops/sort/sort.h"
 
 namespace gspmd {
 namespace {
@@ -49,7 +50,9 @@ const OpInfo& op_info(Opcode opcode) {
 
 const OpInfo& custom_call_info(const Node& custom_call) {
   const OpInfo* const added = custom_op_info(custom_call);
-  return added != nullptr ? *added : op_info(Opcode::custom_call);
+  if (added != nullptr) return *added;
+  const OpInfo* const top_k = top_k_call_info(custom_call);
+  return top_k != nullptr ? *top_k : op_info(Opcode::custom_call);
 }
 
 }  // namespace gspmd

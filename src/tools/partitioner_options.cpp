@@ -43,7 +43,8 @@ constexpr Option kOptions[] = {
     {"partial_windowed_einsum", Kind::flag},
     {"preferred_gather_partition_methods", Kind::text},
     {"preferred_scatter_partition_methods", Kind::text},
-    {"total_bytes_windowed_einsum_threshold", Kind::integer},
+    {"total_bytes_windowed_einsum_threshold", Kind::integer,
+     [](W& w, int64_t v) { w.total_bytes = v < 0 ? std::nullopt : std::optional(v); }},
     {"max_windowed_einsum_iteration", Kind::integer, [](W& w, int64_t v) { w.max_iterations = v; }},
     {"need_resolve_conflicts", Kind::flag},
 };

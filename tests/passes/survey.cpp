@@ -121,6 +121,13 @@ const Program kOps[] = {
      "a = f32[24,16] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[24,32] pad(a, z), "
      "padding=0_0x1_0_1"},
     {"slice", "a = f32[16,32] parameter(0)\n ROOT r = f32[16,30] slice(a), slice={[0:16], [1:31]}"},
+    {"slice in one tile",
+     "a = f32[16,32] parameter(0)\n ROOT r = f32[16,6] slice(a), slice={[0:16],[9:15]}"},
+    {"slices of one value",
+     "a = f32[16,48] parameter(0)\n q = f32[16,16] slice(a), slice={[0:16],[0:16]}\n k = "
+     "f32[16,16] "
+     "slice(a), slice={[0:16],[16:32]}\n v = f32[16,16] slice(a), slice={[0:16],[32:48]}\n u = "
+     "f32[16,16] multiply(q, k)\n ROOT r = f32[16,16] multiply(u, v)"},
     {"slice, stride 2",
      "a = f32[16,32] parameter(0)\n ROOT r = f32[16,16] slice(a), slice={[0:16], [0:32:2]}"},
     {"concatenate",
@@ -130,6 +137,10 @@ const Program kOps[] = {
     {"dynamic-slice",
      "a = f32[16,32] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n ROOT r = "
      "f32[16,4] dynamic-slice(a, z, i), dynamic_slice_sizes={16,4}"},
+    {"roll by a run-time number",
+     "a = f32[16,32] parameter(0)\n n = s32[] parameter(1)\n z = s32[] constant(0)\n c = "
+     "f32[16,64] concatenate(a, a), dimensions={1}\n ROOT r = f32[16,32] dynamic-slice(c, z, n), "
+     "dynamic_slice_sizes={16,32}"},
     {"dynamic-update-slice",
      "a = f32[16,32] parameter(0)\n u = f32[16,4] parameter(1)\n i = s32[] parameter(2)\n z = "
      "s32[] constant(0)\n ROOT r = f32[16,32] dynamic-update-slice(a, u, z, i)"},
@@ -153,6 +164,9 @@ const Program kOps[] = {
     {"topk",
      "a = f32[16,32] parameter(0)\n r = (f32[16,2], s32[16,2]) topk(a), k=2, largest=true\n ROOT v "
      "= f32[16,2] get-tuple-element(r), index=0"},
+    {"topk as a custom-call",
+     "a = f32[16,32] parameter(0)\n t = (f32[16,2], s32[16,2]) custom-call(a), "
+     "custom_call_target=\"TopK\"\n ROOT r = f32[16,2] get-tuple-element(t), index=0"},
     {"topk by sort and slice",
      "a = f32[16,32] parameter(0)\n p = s32[16,32] iota(), iota_dimension=1\n s = (f32[16,32], "
      "s32[16,32]) sort(a, p), dimensions={1}, is_stable=true, to_apply=more\n v = f32[16,32] "

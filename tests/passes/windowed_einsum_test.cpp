@@ -139,6 +139,12 @@ TEST_CASE("small operands, long rings, shared operands and ops that opted out ar
   WindowedEinsumOptions options = always();
   options.max_iterations = 3;
   CHECK(stays(text, options));
+  options = {};
+  options.total_bytes = 0;
+  CHECK_FALSE(stays(text, options));
+  options = always();
+  options.total_bytes = 1 << 20;
+  CHECK(stays(text, options));
   options = always();
   options.all_gather = false;
   CHECK(stays(text, options));

@@ -223,7 +223,7 @@ constexpr Namer kNamers[] = {
     {"partition/manual.cpp", 1, 0, "what holds manual values without looking at them"},
     {"partition/partition_factors.cpp", 2, 0, "which bits of partial sums are kept"},
     {"partition/partition_values.cpp", 1, 0, "splats, which are made again instead of moved"},
-    {"partition/placement.cpp", 1, 0, "opaque calls"},
+    {"partition/placement.cpp", 2, 0, "opaque calls"},
     {"partition/poison_absent.cpp", 2, 0, "the wrong value of a pred"},
     {"partition/spread.cpp", 2, 0, "slices that are cheaper where they are"},
     {"partition/spread_problem.cpp", 2, 0, "constants, which are made again instead of moved"},

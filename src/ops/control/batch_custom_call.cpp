@@ -9,6 +9,7 @@
 #include "ops/control/batch.h"
 #include "ops/control/control.h"
 #include "ops/control/debug_call.h"
+#include "ops/sort/sort.h"
 
 namespace gspmd {
 namespace {
@@ -94,15 +95,14 @@ std::vector<BatchLeaf> batch_annotation(BatchContext& context, const Node& node)
 }  // namespace
 
 std::vector<BatchLeaf> batch_custom_call(BatchContext& context, const Node& node) {
-  const std::string& target = node.attrs.custom_call_target;
   if (is_debug_call(node)) return batch_debug_call(context, node);
   if (is_annotation(node) || is_region_end(node)) return batch_annotation(context, node);
-  if (is_elementwise_call(node) || target == "TopK")
+  if (is_elementwise_call(node) || top_k_call_info(node) != nullptr)
     return batch_in_front(context, node, node.attrs, true);
   user_error(
       "custom-call: \"{}\" of target \"{}\" cannot be batched by vmap: what it does is not known; "
       "take it out of the function",
-      node.name(), target);
+      node.name(), node.attrs.custom_call_target);
 }
 
 }  // namespace gspmd

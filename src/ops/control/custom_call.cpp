@@ -33,28 +33,6 @@ bool is_in(const List& list, const std::string& target) {
   return std::find(list.begin(), list.end(), target) != list.end();
 }
 
-Shape infer_top_k(const Node& node) {
-  check_operand_count(node, 1);
-  const Shape& x = array_operand(node, 0);
-  const std::vector<Shape>& elements = node.shape.elements;
-  if (x.rank() == 0 || elements.size() != 2 || elements[0].is_tuple ||
-      elements[0].rank() != x.rank())
-    user_error("custom-call: TopK of {} is declared as {}; it gives values and indices",
-               to_string(x), to_string(node.shape));
-  const int64_t k = elements[0].dims.back();
-  Dims dims = x.dims;
-  dims.back() = k;
-  if (k < 0 || k > x.dims.back() || !(elements[0] == Shape(x.dtype, dims)) ||
-      !(elements[1] == Shape(DType::s32, dims)))
-    user_error(
-        "custom-call: TopK of {} is declared as {}; values and s32 indices of {} are its "
-        "result",
-        to_string(x), to_string(node.shape), to_string(Shape(x.dtype, dims)));
-  if (is_complex(x.dtype) || x.dtype == DType::token)
-    user_error("custom-call: TopK of {}; elements need an order", to_string(x));
-  return node.shape;
-}
-
 bool is_half_of(DType half, DType wide) {
   if (wide == DType::f64) return half == DType::f32;
   return (wide == DType::u64 || wide == DType::s64) && (half == DType::u32 || half == DType::s32);
@@ -122,17 +100,6 @@ Value evaluate_halves(const EvalContext& context) {
   return {result, {}, false};
 }
 
-Value evaluate_top_k(const EvalContext& context) {
-  Module scratch("topk");
-  Computation* const body = scratch.add_computation("topk");
-  Node* const x = body->append(Opcode::parameter, context.node.operand(0)->shape, {});
-  Attributes attrs;
-  attrs.scalar->k = context.node.shape.elements[0].dims.back();
-  const Node* const node =
-      body->append(Opcode::topk, context.node.shape, {x}, attrs, context.node.name());
-  return evaluate_topk({*node, context.operands, context.call});
-}
-
 }  // namespace
 
 bool is_custom_call(const Node& node, std::string_view target) {
@@ -156,7 +123,7 @@ bool is_identity_call(const Node& node) {
 
 bool is_known_call(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
-  return is_elementwise_call(node) || is_in(kRegions, target) || target == "TopK" ||
+  return is_elementwise_call(node) || is_in(kRegions, target) || top_k_call_info(node) != nullptr ||
          is_debug_call(node) || find_custom_op(target) != nullptr;
 }
 
@@ -170,7 +137,6 @@ Shape infer_custom_call(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
   if (is_debug_call(node)) return infer_debug_call(node);
   if (target == "Sharding" || is_in(kRegions, target)) unspecified_dims(node);  // refuses
-  if (target == "TopK") return infer_top_k(node);
   if (!is_elementwise_call(node)) return node.shape;
   if (!is_identity_call(node)) return infer_halves(node);
   check_operand_count(node, 1, target == "Sharding" ? 1 : -1);
@@ -191,7 +157,6 @@ Value evaluate_custom_call(const EvalContext& context) {
   const std::string& target = context.node.attrs.custom_call_target;
   if (is_debug_call(context.node)) return evaluate_debug_call(context);
   if (is_identity_call(context.node)) return context.operands[0];
-  if (target == "TopK") return evaluate_top_k(context);
   if (is_elementwise_call(context.node)) return evaluate_halves(context);
   if (is_in(kRegions, target)) {
     if (context.operands.size() == 1 && context.node.operand(0)->shape == context.node.shape)

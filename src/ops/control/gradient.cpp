@@ -6,7 +6,6 @@
 #include "ops/common/gradient.h"
 #include "ops/control/control.h"
 #include "ops/control/gradient.h"
-#include "ops/sort/gradient.h"
 
 namespace gspmd {
 
@@ -41,7 +40,6 @@ Node* cotangent_of_half(Node& node, Node* cotangent) {
 std::vector<Node*> custom_call_gradient(Node& node, const std::vector<Node*>& cotangents) {
   if (is_identity_call(node)) return cotangents;
   if (is_debug_call(node)) return std::vector<Node*>(node.operands().size(), nullptr);
-  if (is_custom_call(node, "TopK")) return topk_gradient(node, cotangents);
   if (is_region_border(node)) return {region_gradient(node, cotangents[0])};
   if (is_elementwise_call(node))
     return std::vector<Node*>(node.operands().size(), cotangent_of_half(node, cotangents[0]));

@@ -11,6 +11,10 @@ Attributes group_attributes(PartitionContext& spmd, DeviceOrder order, const Dig
 Node* gather_along(PartitionContext& spmd, Node* x, int64_t dim, DeviceOrder order,
                    const Digits& digits);
 
+// What the device in tile `tile` of those that `digits` span has of `x`, on all of them.
+Node* broadcast_along(PartitionContext& spmd, Node* x, DeviceOrder order, const Digits& digits,
+                      int64_t tile);
+
 // What each device is sent of `x`; zeros where it is sent nothing.
 Node* permute(PartitionContext& spmd, Node* x, Permutation permutation);
 

@@ -35,7 +35,8 @@ class StepEmitter {
       case ReshardKind::piecewise_permutes:
         return emit_pieces(spmd_, x, after, *step.pieces);
       case ReshardKind::collective_broadcast:
-        return emit_broadcast(spmd_, x, *step.pieces);
+        return step.pieces ? emit_broadcast(spmd_, x, *step.pieces)
+                           : broadcast_along(spmd_, x, order(step), step.digits, 0);
     }
     internal_error("reshard: unknown step");
   }

@@ -50,11 +50,47 @@ class Exchange {
     return received(row, plan.rounds, rounds, result);
   }
 
+  // Of all parts in a row, whose positions in a plan are those of the rows of all tiles.
+  Node* split(Node* x, const std::vector<Interval>& parts, const JoinPlan& plan) {
+    const int64_t tiles = from_.held.tiles, shard = from_.held.shard, row = access_.length;
+    Node* result = splat(with_size(x->shape, row));
+    Rounds rounds(spmd_, from_.order, from_.digits, result->dims());
+    rounds.add_dim({from_.dim, number(0), Table(static_cast<size_t>(tiles), 0)});
+    int64_t at = 0;
+    for (const Interval& part : parts) {
+      const int64_t own = ceil_div(part.size(), tiles);
+      const IndexNode begin = tile() * (shard - own) + (at - part.begin);
+      result = rounds.take(x, {{begin, maximum(begin, at), minimum(begin + shard, at + own)}},
+                           result, fill_);
+      at += own;
+    }
+    std::vector<TransferRound> inside = plan.rounds;
+    for (TransferRound& round : inside)
+      for (const auto& [source, target] : round.pairs) {
+        const auto t = static_cast<size_t>(target);
+        round.begin[t] -= target * row;
+        round.use[t] = {round.use[t].begin - target * row, round.use[t].end - target * row};
+      }
+    return received(x, inside, rounds, result);
+  }
+
   Node* rotated(Node* x, int64_t by) {
     const int64_t shard = from_.held.shard, hop = by / shard, rest = by % shard;
     Node* front = turned(x, hop, {rest, shard});
     if (rest == 0) return front;
     return hlo::concatenate({front, turned(x, hop + 1, {0, rest})}, from_.dim);
+  }
+
+  Node* rotated(Node* x, IndexNode by) {
+    const int64_t shard = from_.held.shard, tiles = from_.held.tiles;
+    const IndexNode hop = by / shard % tiles;
+    for (int64_t step = 1; step < tiles; step *= 2) {
+      Node* const goes = compare(hop / step % 2, number(1), Direction::eq);
+      x = hlo::select(hlo::broadcast(goes, x->dims(), {}), shifted(x, step, true), x);
+    }
+    if (shard == 1) return x;
+    Node* const both = hlo::concatenate({x, shifted(x, 1, true)}, from_.dim);
+    return gspmd::cut(both, from_.dim, by % shard, shard);
   }
 
  private:
@@ -198,6 +234,13 @@ Node* exchange_joined(PartitionContext& spmd, const std::vector<Node*>& shards, 
   return Exchange(spmd, from, access, nullptr).joined(shards, join, plan);
 }
 
+Node* exchange_split(PartitionContext& spmd, Node* x, const ExchangedDim& from,
+                     const std::vector<Interval>& parts, const JoinPlan& plan) {
+  int64_t row = 0;
+  for (const Interval& part : parts) row += ceil_div(part.size(), from.held.tiles);
+  return Exchange(spmd, from, Access{0, 0, 1, row}, nullptr).split(x, parts, plan);
+}
+
 Node* exchange(PartitionContext& spmd, Node* x, const ExchangedDim& from, const Access& access,
                Node* fill) {
   return Exchange(spmd, from, access, fill).run(x);
@@ -205,6 +248,16 @@ Node* exchange(PartitionContext& spmd, Node* x, const ExchangedDim& from, const 
 
 Node* rotate(PartitionContext& spmd, Node* x, const ExchangedDim& from, int64_t by) {
   return Exchange(spmd, from, {}, nullptr).rotated(x, by);
+}
+
+Node* rotate(PartitionContext& spmd, Node* x, const ExchangedDim& from, IndexNode by) {
+  return Exchange(spmd, from, {}, nullptr).rotated(x, by);
+}
+
+int64_t bytes_to_turn(const Shape& shard, const ExchangedDim& from) {
+  int64_t permutes = from.held.shard > 1 ? 1 : 0;
+  for (int64_t step = 1; step < from.held.tiles; step *= 2) ++permutes;
+  return saturating_multiply(permutes, shard.bytes());
 }
 
 Node* exchange_window(PartitionContext& spmd, Node* x, const ExchangedDim& from,

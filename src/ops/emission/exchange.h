@@ -2,6 +2,7 @@
 
 #include "gspmd/ir/partition_context.h"
 #include "moves/exchange_choice.h"
+#include "ops/emission/index.h"
 
 namespace gspmd {
 
@@ -26,8 +27,17 @@ Node* exchange(PartitionContext& spmd, Node* x, const ExchangedDim& from, const 
 // position (p + by) modulo size. At most two permutes, of one shard together.
 Node* rotate(PartitionContext& spmd, Node* x, const ExchangedDim& from, int64_t by);
 
+// The same by a number that is known when the program runs, s32[] and not negative: shards go round
+// by powers of two, in as many permutes of a shard as the number of tiles has digits, and one more.
+Node* rotate(PartitionContext& spmd, Node* x, const ExchangedDim& from, IndexNode by);
+int64_t bytes_to_turn(const Shape& shard, const ExchangedDim& from);  // what that sends
+
 Node* exchange_joined(PartitionContext& spmd, const std::vector<Node*>& shards, const Join& join,
                       const JoinPlan& plan);
+
+// What each device is to have of several parts of the dim of x, split as x is, in a row.
+Node* exchange_split(PartitionContext& spmd, Node* x, const ExchangedDim& from,
+                     const std::vector<Interval>& parts, const JoinPlan& plan);
 
 Node* exchange_window(PartitionContext& spmd, Node* x, const ExchangedDim& from,
                       const WindowAccess& window, Node* fill);

@@ -80,7 +80,8 @@ MaybePartitioned partition_constant(PartitionContext& context, Node& node) {
 
 MaybePartitioned partition_slice(PartitionContext& context, Node& node) {
   if (auto first = partition_slice_of_sort(context, node)) return first;
-  return partition_short_slice(context, node);
+  if (auto short_one = partition_short_slice(context, node)) return short_one;
+  return partition_split(context, node);
 }
 
 }  // namespace gspmd

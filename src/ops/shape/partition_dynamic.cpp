@@ -8,6 +8,7 @@
 #include "mesh/manual_digits.h"
 #include "moves/placement.h"
 #include "ops/common/in_dim.h"
+#include "ops/emission/collectives.h"
 #include "ops/emission/exchange.h"
 #include "ops/emission/index.h"
 #include "ops/gather_scatter/partition.h"
@@ -233,6 +234,55 @@ bool takes_parts(const Dynamic& dynamic, const Shape& operand, const Sharding& h
   return !least || bytes(operand, have, dynamic.whole_window(want)) <= *least;
 }
 
+// A dynamic slice of a value twice, one behind the other, as long as the value: it is turned round
+// by a number that is known when the program runs. nullopt: no such slice, or its dim is whole.
+struct Roll {
+  Node* x = nullptr;
+  int64_t dim = 0;
+};
+std::optional<Roll> roll_of(PartitionContext& spmd, const Node& node) {
+  Node& twice = *node.operand(0);
+  if (!twice.is(Opcode::concatenate) || twice.operands().size() != 2 ||
+      twice.operand(0) != twice.operand(1))
+    return std::nullopt;
+  const Roll roll{twice.operand(0), twice.attrs.dimensions.at(0)};
+  const Sharding have = spmd.sharding(*roll.x), want = spmd.sharding(node);
+  const auto plain = [](const Sharding& s) {
+    return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
+  };
+  if (node.dims() != roll.x->dims() || !plain(have) || !plain(want) || have.dim(roll.dim).empty())
+    return std::nullopt;
+  return roll;
+}
+
+// Each device reads its part where the value is whole, or shards go round by powers of two, as the
+// digits of the number say: whichever sends less.
+Partitioned partition_roll(PartitionContext& spmd, Node& node, const Roll& roll) {
+  Dynamic dynamic(spmd, node);
+  const Shape& shape = roll.x->shape;
+  const int64_t d = roll.dim, size = shape.dims[static_cast<size_t>(d)];
+  const Sharding have = spmd.sharding(*roll.x), want = spmd.sharding(node);
+  const int64_t tiles = have.tiles(d), shard = ceil_div(size, tiles);
+  const Sharding layout = want.order() ? want : Sharding::replicated();
+  std::vector<Digits> dims;
+  for (int64_t e = 0; e < node.rank(); ++e) dims.push_back(e == d ? Digits{} : layout.dim(e));
+  const Sharding whole =
+      layout.order() ? Sharding::tiled(layout.order(), std::move(dims)) : Sharding::replicated();
+  const ExchangedDim from{d, have.order(), have.dim(d), {size, tiles, shard}};
+  const int64_t turned = saturating_add(bytes_to_turn(local_shape(shape, have), from),
+                                        bytes(node.shape, have, layout));
+  if (size % tiles == 0 && turned < bytes(shape, have, whole)) {
+    Node* const local = spmd.reshard(roll.x, have);
+    return {rotate(spmd, local, from, dynamic.start(d)), have};
+  }
+  Node* x = spmd.reshard(roll.x, whole);
+  const int64_t part = ceil_div(size, layout.tiles(d));
+  x = pad(hlo::concatenate({x, x}, d), d, 0, part * layout.tiles(d) - size);
+  IndexNode at = dynamic.start(d);
+  if (!layout.dim(d).empty()) at = at + dynamic.offset(layout, node.shape, d);
+  return {cut(x, d, at, part), layout};
+}
+
 }  // namespace
 
 // Sliced dims stay split where a sum of the slice over their holders sends fewer bytes than to make
@@ -244,6 +294,7 @@ std::optional<Partitioned> partition_dynamic_slice(PartitionContext& spmd, Node&
   if (!fits(operand) || node.shape.elements_count() == 0 || spmd.keeps_unreduced(node, 0) ||
       !have.is_tiled() || !want.is_tiled() || rank > 60)
     return std::nullopt;
+  if (const auto roll = roll_of(spmd, node)) return partition_roll(spmd, node, *roll);
   Dynamic dynamic(spmd, node);
   uint64_t split = 0;
   for (int64_t d = 0; d < rank; ++d)
@@ -280,6 +331,38 @@ std::optional<Partitioned> partition_dynamic_update_slice(PartitionContext& spmd
   return std::nullopt;
 }
 
+// Where a value is wanted in the end: where its only reader puts it, if that is all that it does.
+Sharding wanted_in_the_end(PartitionContext& spmd, const Node& node) {
+  const bool moved = node.users().size() == 1 && node.users()[0]->is(Opcode::copy);
+  return spmd.sharding(moved ? *node.users()[0] : node);
+}
+
+// A slice that one tile has all of, wanted whole: it goes out from there. nullopt: it is in
+// several, or the tile cannot be said without a list of many devices.
+std::optional<Partitioned> slice_of_one_tile(PartitionContext& spmd, Node& node,
+                                             const Sharding& have, int64_t d) {
+  constexpr int64_t kManyDevices = 4096;
+  Node& operand = *node.operand(0);
+  const int64_t shard = ceil_div(operand.dim(d), have.tiles(d));
+  const int64_t start = node.attrs.starts[static_cast<size_t>(d)], tile = start / shard;
+  std::vector<Digits> dims;
+  for (int64_t e = 0; e < node.rank(); ++e) {
+    if (e != d && node.dim(e) != operand.dim(e) && !have.dim(e).empty()) return std::nullopt;
+    dims.push_back(e == d ? Digits{} : have.dim(e));
+  }
+  const Sharding result = Sharding::tiled(have.order(), std::move(dims), have.manual_digits());
+  const Sharding want = wanted_in_the_end(spmd, node);
+  if ((start + node.dim(d) - 1) / shard != tile || spmd.num_devices() > kManyDevices ||
+      !(want.is_replicated() || equivalent(want, result)))
+    return std::nullopt;
+  Node* x = spmd.reshard(&operand, have);
+  for (int64_t e = 0; e < node.rank(); ++e)
+    if (node.dim(e) != operand.dim(e))
+      x = cut(x, e, node.attrs.starts[static_cast<size_t>(e)] - (e == d ? tile * shard : 0),
+              node.dim(e));
+  return Partitioned{broadcast_along(spmd, x, have.order(), have.dim(d), tile), result};
+}
+
 // A slice of fewer elements than its dim has parts, wanted whole: summed, not gathered from parts
 // of which most are empty.
 std::optional<Partitioned> partition_short_slice(PartitionContext& spmd, Node& node) {
@@ -295,9 +378,10 @@ std::optional<Partitioned> partition_short_slice(PartitionContext& spmd, Node& n
     if (split) return std::nullopt;
     split = d;
   }
+  if (!split) return std::nullopt;
+  if (auto one = slice_of_one_tile(spmd, node, have, *split)) return one;
   // An all-reduce sends a value twice.
-  if (!split || !want.dim(*split).empty() || 2 * node.dim(*split) > have.tiles(*split))
-    return std::nullopt;
+  if (!want.dim(*split).empty() || 2 * node.dim(*split) > have.tiles(*split)) return std::nullopt;
   return Dynamic(spmd, node).slice(have);
 }
 

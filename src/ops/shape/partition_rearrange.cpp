@@ -2,30 +2,93 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/partition_context.h"
+#include "gspmd/moves/reshard.h"
 #include "gspmd/ops/builders.h"
 #include "ops/common/completion.h"
+#include "ops/emission/exchange.h"
 #include "ops/shape/shape.h"
 
 namespace gspmd {
 
-std::optional<Partitioned> partition_reverse(PartitionContext& spmd, Node& node) {
-  // Up to this many devices an exchange lists who sends to whom.
-  constexpr int64_t kManyDevices = 4096;
-  const Sharding have = spmd.sharding(*node.operand(0)), want = spmd.sharding(node);
-  if (!have.is_tiled() || !want.is_tiled() || !have.order() || !want.order()) return std::nullopt;
-  bool split = false;
+namespace {
+
+// Shards that are turned round where they lie are tiles of the result, each as far from the other
+// end. What was the tail of the last one stands in front of the first: such a dim is held with its
+// tail before it. nullopt: positions do not fit.
+std::optional<ExchangedDim> tails_in_front(const Sharding& turned, int64_t d, int64_t size) {
+  const int64_t tiles = turned.tiles(d), shard = ceil_div(size, tiles);
+  const ExchangedDim from{d, turned.order(), turned.dim(d), {shard * tiles, tiles, shard}};
+  const int64_t tail = shard * tiles - size;
+  if (!is_addressable(from.held, Access{shard, tail, 1, shard})) return std::nullopt;
+  return from;
+}
+
+int64_t bytes_between(PartitionContext& spmd, const Shape& shape, const Sharding& from,
+                      const Sharding& to) {
+  return plan_reshard(shape, from, to, spmd.num_devices()).cost.bytes;
+}
+
+// What is sent where the operand is brought into the order of the result and turned there.
+std::optional<int64_t> bytes_in_order(PartitionContext& spmd, const Node& node,
+                                      const Sharding& have, const Sharding& want) {
+  int64_t bytes = bytes_between(spmd, node.shape, have, want);
+  const Shape shard = local_shape(node.shape, want);
   for (const int64_t d : node.attrs.dimensions) {
-    split = split || have.tiles(d) > 1;
-    if (node.dim(d) == 0 || node.dim(d) % have.tiles(d) != 0) return std::nullopt;
+    const int64_t tiles = want.tiles(d), size = node.dim(d), part = ceil_div(size, tiles);
+    if (tiles == 1) continue;
+    const HeldDim held{size, tiles, part};
+    const Access access{-part, size - part, 1, part};
+    if (!is_addressable(held, access)) return std::nullopt;
+    bytes = saturating_add(
+        bytes, saturating_multiply(shard.bytes() / part,
+                                   choose_exchange(held, access, want.order()->count).received));
   }
+  return bytes;
+}
+
+}  // namespace
+
+// Each device turns its shard round; or shards are brought where they are wanted and exchanged
+// there, whichever sends less.
+std::optional<Partitioned> partition_reverse(PartitionContext& spmd, Node& node) {
+  const Sharding have = spmd.sharding(*node.operand(0)), want = spmd.sharding(node);
+  if (!have.is_tiled() || !want.is_tiled() || !have.order() || !want.order() ||
+      node.shape.elements_count() == 0 || have.manual_digits() != want.manual_digits())
+    return std::nullopt;
+  bool split = false;
+  for (const int64_t d : node.attrs.dimensions) split = split || have.tiles(d) > 1;
   for (int64_t d = 0; d < node.rank(); ++d)
     if (have.dim(d) != want.dim(d)) return std::nullopt;
-  if (!split || have.manual_digits() != want.manual_digits()) return std::nullopt;
+  if (!split) return std::nullopt;
   const Sharding turned = reversed_tiles(have, node.attrs.dimensions);
   if (turned.num_tiles() != have.num_tiles()) return std::nullopt;  // too many devices to list
-  if (have.order()->count <= kManyDevices && !equivalent(turned, want)) return std::nullopt;
+  const Shape shard = local_shape(node.shape, have);
+  int64_t bytes = bytes_between(spmd, node.shape, turned, want);
+  std::vector<ExchangedDim> tails;
+  for (const int64_t d : node.attrs.dimensions) {
+    if (node.dim(d) % have.tiles(d) == 0) continue;
+    const auto from = tails_in_front(turned, d, node.dim(d));
+    if (!from) return std::nullopt;
+    const int64_t tail = from->held.size - node.dim(d);
+    const ExchangeChoice choice = choose_exchange(
+        from->held, {from->held.shard, tail, 1, from->held.shard}, turned.order()->count);
+    bytes = saturating_add(bytes,
+                           saturating_multiply(shard.bytes() / from->held.shard, choice.received));
+    tails.push_back(*from);
+  }
+  // Beyond this many devices an exchange does not list who sends to whom.
+  constexpr int64_t kManyDevices = 4096;
+  if (bytes > 0 && have.order()->count <= kManyDevices)
+    if (const auto in_order = bytes_in_order(spmd, node, have, want);
+        in_order && *in_order <= bytes)
+      return std::nullopt;
   Node* x = spmd.reshard(node.operand(0), have);
-  return Partitioned{spmd.emit(Opcode::reverse, x->shape, {x}, node.attrs), turned};
+  x = spmd.emit(Opcode::reverse, x->shape, {x}, node.attrs);
+  for (const ExchangedDim& from : tails)
+    x = exchange(spmd, x, from,
+                 {from.held.shard, from.held.size - node.dim(from.dim), 1, from.held.shard},
+                 nullptr);
+  return Partitioned{x, turned};
 }
 
 // Equal operands of a concatenation along a split dim, as many for each device: one all-to-all of

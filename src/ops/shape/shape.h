@@ -62,6 +62,8 @@ MaybePartitioned partition_reverse(PartitionContext& context, Node& node);
 // The first elements of a sort; or a few elements of a split dim, each holder giving its part.
 MaybePartitioned partition_slice(PartitionContext& context, Node& node);
 MaybePartitioned partition_short_slice(PartitionContext& context, Node& node);
+// One of several slices of a value.
+MaybePartitioned partition_split(PartitionContext& context, Node& node);
 // Each holder gives its part of the slice: a sum over devices of the slice, not a gather of the
 // dim.
 MaybePartitioned partition_dynamic_slice(PartitionContext& context, Node& node);

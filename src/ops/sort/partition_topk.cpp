@@ -23,7 +23,9 @@ bool is_order_type(DType type) { return is_floating(type) || is_integer(type); }
 std::optional<Partitioned> partition_topk(PartitionContext& spmd, Node& node) {
   Node* operand = node.operand(0);
   const Sharding have = spmd.sharding(*operand);
-  const int64_t last = operand->rank() - 1, k = node.attrs.scalar->k;
+  const auto form = top_k_form(node);
+  if (!form) return std::nullopt;
+  const int64_t last = operand->rank() - 1, k = form->k;
   if (!have.is_tiled() || have.dim(last).empty() || k == 0 || !is_order_type(operand->shape.dtype))
     return std::nullopt;
   if (operand->shape.elements_count() == 0 || operand->dim(last) >= (int64_t(1) << 28))
@@ -34,10 +36,11 @@ std::optional<Partitioned> partition_topk(PartitionContext& spmd, Node& node) {
   Computation& c = spmd.local();
   const DType type = operand->shape.dtype;
   Node* x = spmd.mask_tail(spmd.reshard(operand, have), operand->shape, have, {last},
-                           hlo::constant(c, last_of_order(type, node.attrs.scalar->largest)));
+                           hlo::constant(c, last_of_order(type, form->largest)));
   Shape values(type, x->dims()), places(DType::s32, x->dims());
   values.dims.back() = places.dims.back() = mine;
-  Attributes attrs = node.attrs;
+  Attributes attrs;
+  attrs.scalar->largest = form->largest;
   attrs.scalar->k = mine;
   Node* first = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {x}, attrs);
   Node* begin = hlo::broadcast(spmd.offset(have, operand->shape, last), places.dims, {});

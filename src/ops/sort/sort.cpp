@@ -71,6 +71,8 @@ Shape infer_topk(const Node& node) {
   return Shape::tuple({Shape(operand.dtype, dims), Shape(DType::s32, dims)});
 }
 
+}  // namespace
+
 FactorRule topk_factors(const Node& node) {
   FactorRule rule = no_factors(node);
   const int64_t last = node.operand(0)->rank() - 1;
@@ -80,7 +82,7 @@ FactorRule topk_factors(const Node& node) {
     for (std::vector<int64_t>& dims : rule.results) dims[static_cast<size_t>(d)] = factor;
   }
   block_operand(rule, node, 0, last);
-  const int64_t out = add_factor(rule, node.attrs.scalar->k, FactorKind::blocked);
+  const int64_t out = add_factor(rule, node.shape.elements.at(0).dims.back(), FactorKind::blocked);
   for (std::vector<int64_t>& dims : rule.results) dims[static_cast<size_t>(last)] = out;
   return rule;
 }
@@ -89,6 +91,8 @@ int64_t topk_flops(const Node& node) {
   const Shape& shape = node.operand(0)->shape;
   return compare_count(shape, shape.dims.back());
 }
+
+namespace {
 
 const OpInfo kRows[] = {
     {.opcode = Opcode::sort,

@@ -11,13 +11,26 @@ namespace gspmd {
 Value evaluate_sort(const EvalContext& context);
 Value evaluate_topk(const EvalContext& context);
 
+FactorRule topk_factors(const Node& node);
+int64_t topk_flops(const Node& node);
+
+// How many a topk, or a custom-call to it, takes, and whether the largest; nullopt: of a call by a
+// comparator that is no order of its elements.
+struct TopKForm {
+  int64_t k = 0;
+  bool largest = true;
+};
+std::optional<TopKForm> top_k_form(const Node& node);
+// The row of a custom-call to topk; nullptr: it calls something else.
+const OpInfo* top_k_call_info(const Node& custom_call);
+
 std::vector<ShardingProposal> sort_forward(const Node& node, CompletionMode mode);
 
 // A sort of which only the first elements are read: those of each device, then those of all; and
 // the slice that reads them.
 std::optional<Partitioned> partition_sort(PartitionContext& context, Node& node);
 std::optional<Partitioned> partition_slice_of_sort(PartitionContext& context, Node& node);
-// The k first of each device, then of those of all devices.
+// The k first of each device, then of those of all devices; of topk and of custom-calls to it.
 std::optional<Partitioned> partition_topk(PartitionContext& context, Node& node);
 
 // A comparator that compares one computed key after the other: key i is `left` of the left elements

@@ -30,15 +30,18 @@ bool is_ordering(const Computation& select) {
 }
 
 // One split dim. The windows that touch tile t are those from first = floor((part * t + offset) /
-// stride) on; they begin at first * stride - pad_low, which is `slack` or less behind
-// part * t - reach, and exactly there where strides fit into parts.
+// stride) on; they begin at first * stride - pad_low, which is a slack behind part * t - reach, and
+// exactly there where strides fit into parts.
 struct PooledDim {
   int64_t dim = 0;
-  int64_t part = 0, tiles = 1, stride = 1;
+  int64_t part = 0, tiles = 1, stride = 1, pad_low = 0;
   int64_t reach = 0;   // before the tile's first element
   int64_t length = 0;  // elements that the windows are over
   int64_t windows = 0;
   int64_t offset = 0;
+  std::optional<int64_t> until;             // as `offset`, behind the tile's last window
+  int64_t least_slack = 0, most_slack = 0;  // over all tiles
+  Interval read;  // what windows read of the whole dim, by position behind part * t, of all tiles
   bool aligned = false;
   int64_t size = 0;                          // of the whole dim
   int64_t first_window = 0, end_window = 0;  // those that hold any element
@@ -48,6 +51,30 @@ struct PooledDim {
 
 int64_t floor_to(int64_t x, int64_t step) { return (x >= 0 ? x : x - step + 1) / step * step; }
 
+// What the windows of any tile come to, and what they read of the whole dim.
+void measure_tiles(PooledDim& p, int64_t window) {
+  int64_t windows = 0, least = p.stride;
+  p.read = {p.part, 0};
+  for (int64_t t = 0; t < p.tiles; ++t) {
+    const int64_t begin = p.part * t, first = floor_to(begin + p.offset, p.stride) - p.pad_low;
+    const int64_t last = floor_to(begin + p.part - 1 + p.pad_low, p.stride) - p.pad_low;
+    const int64_t slack = first - (begin - p.reach);
+    windows = std::max(windows, (last - first) / p.stride + 1);
+    least = std::min(least, slack);
+    p.most_slack = std::max(p.most_slack, slack);
+    // Where windows leave some out, the first of them may end before the tile.
+    const int64_t touching = first + window <= begin ? first + p.stride : first;
+    const Interval read = intersect({touching, last + window}, {0, p.size});
+    if (begin >= p.size || read.size() == 0) continue;
+    p.read = {std::min(p.read.begin, read.begin - begin), std::max(p.read.end, read.end - begin)};
+  }
+  p.least_slack = least;
+  // Over the tile's own elements as well, where windows leave some out.
+  p.length = std::max((windows - 1) * p.stride + window, p.reach - least + p.part);
+  p.windows = (p.length - window) / p.stride + 1;
+  p.until = p.part - 1 + p.pad_low + p.stride;
+}
+
 PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
   const WindowDim& w = node.attrs.window[static_cast<size_t>(d)];
   PooledDim p;
@@ -56,6 +83,7 @@ PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
   p.size = node.dim(d);
   p.part = ceil_div(p.size, tiles);
   p.stride = w.stride;
+  p.pad_low = w.pad_low;
   const int64_t all = node.operand(1)->dim(d);
   p.first_window = w.pad_low < w.size ? 0 : (w.pad_low - w.size) / w.stride + 1;
   p.end_window = std::min(all, ceil_div(p.size + w.pad_low, w.stride));
@@ -69,13 +97,13 @@ PooledDim pooled(const Node& node, int64_t d, int64_t tiles) {
     p.reach = w.pad_low - first;
     p.windows = (floor_to(p.part - 1 + w.pad_low, w.stride) - first) / w.stride + 1;
     p.length = (p.windows - 1) * w.stride + w.size;
+    p.read = {-p.reach, p.length - p.reach};
     return p;
   }
   const int64_t wide = std::max(w.size, w.stride);
   p.reach = wide - 1;
-  p.length = wide + w.size + p.part - 2;
-  p.windows = (p.length - w.size) / w.stride + 1;
   p.offset = w.pad_low - wide + w.stride;
+  measure_tiles(p, w.size);
   return p;
 }
 
@@ -96,14 +124,12 @@ class Pool {
     Attributes attrs = node_.attrs;
     bool folds = false;
     for (const PooledDim& p : dims) {
-      const int64_t more = p.aligned ? 0 : p.stride - 1;
-      x = exchange(spmd_, x, held(p, node_.operand(0)), {p.part, -p.reach, 1, p.length + more},
-                   nullptr);
-      if (!p.aligned) x = cut(x, p.dim, slack(p), p.length);
+      x = read(x, p);
       if (p.over_edge) x = repeat_edges(x, p);
       if (p.has_empty_windows) source = keep_windows(source, p);
-      source = exchange(spmd_, source, held(p, node_.operand(1)),
-                        {p.part, p.offset, p.stride, p.windows}, nothing_);
+      source =
+          exchange(spmd_, source, held(p, node_.operand(1)),
+                   {p.part, p.offset, p.stride, p.windows, WindowAccess{}.end, p.until}, nothing_);
       WindowDim& w = attrs.window[static_cast<size_t>(p.dim)];
       w.pad_low = w.pad_high = 0;
       folds = folds || p.over_edge;
@@ -129,6 +155,20 @@ class Pool {
   ExchangedDim held(const PooledDim& p, const Node* value) const {
     const int64_t size = value->dim(p.dim);
     return {p.dim, layout_.order(), layout_.dim(p.dim), {size, p.tiles, ceil_div(size, p.tiles)}};
+  }
+
+  // The elements that the tile's windows are over. What no window that touches the tile reads is
+  // any number.
+  Node* read(Node* x, const PooledDim& p) {
+    if (p.read.size() == 0) return cut(pad(x, p.dim, 0, p.length), p.dim, 0, p.length);
+    const int64_t first = p.least_slack - p.reach, end = p.most_slack - p.reach + p.length;
+    x = exchange(spmd_, x, held(p, node_.operand(0)), {p.part, p.read.begin, 1, p.read.size()},
+                 nullptr);
+    x = pad(x, p.dim, std::max<int64_t>(0, p.read.begin - first),
+            std::max<int64_t>(0, end - p.read.end));
+    const int64_t begin = std::min(first, p.read.begin);
+    if (p.most_slack == p.least_slack) return cut(x, p.dim, first - begin, p.length);
+    return cut(x, p.dim, slack(p) + (-p.reach - begin), p.length);
   }
 
   // How far behind part * t - reach the first window begins.

@@ -289,7 +289,11 @@ class Windowing {
   }
 
  private:
-  bool large(const Shape& shape) const {
+  // By the value that is gathered or scattered, or by what the product reads.
+  bool large(const Node& dot, const Shape& shape) const {
+    if (options_.total_bytes)
+      return saturating_add(dot.operand(0)->shape.bytes(), dot.operand(1)->shape.bytes()) >
+             *options_.total_bytes;
     return shape.bytes() >= saturating_multiply(options_.threshold_mib, int64_t{1} << 20);
   }
 
@@ -310,7 +314,7 @@ class Windowing {
       const bool alone = collective.users().size() == 1 && operand->users().size() == 1;
       if (!collective.is(Opcode::all_gather) || collective.operands().size() != 1 ||
           (!alone && !options_.skip_checking_users) || dot.operand(0) == dot.operand(1) ||
-          !large(collective.shape))
+          !large(dot, collective.shape))
         continue;
       const std::optional<Ring> ring = ring_of(collective);
       if (!ring) continue;
@@ -332,7 +336,7 @@ class Windowing {
     Node& collective = *user;
     const int64_t dim = collective.attrs.dimensions.at(0);
     if (collective.operands().size() != 1 || (pad && !adds_tail(*pad, dim)) ||
-        recognize_combiner(*collective.called.at(0)) != Combiner::sum || !large(dot.shape))
+        recognize_combiner(*collective.called.at(0)) != Combiner::sum || !large(dot, dot.shape))
       return false;
     const std::optional<Ring> ring = ring_of(collective);
     if (!ring) return false;

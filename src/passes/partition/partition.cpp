@@ -195,6 +195,10 @@ void SpmdPartitioner::partition_node(Node& node) {
   // Readers see the completed layout; a pending sum waits for its first reader.
   if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty()) {
     const Partitioned made = entry.held;
+    if (is_only_cut(node, made.sharding)) {
+      shardings_.insert_or_assign(node.id(), made.sharding);
+      lifted_.erase(node.id());
+    }
     entry.held = settle(node, made);
     // A reader in the layout of the op's own making gets it as it was.
     if (made.local != entry.held.local)

@@ -1,7 +1,9 @@
 #include <memory>
 
 #include "gspmd/base/error.h"
+#include "gspmd/moves/reshard.h"
 #include "gspmd/ops/builders.h"
+#include "passes/partition/loops_apart.h"
 #include "passes/partition/manual.h"
 #include "passes/partition/placement.h"
 #include "passes/partition/spmd_partitioner.h"
@@ -124,7 +126,9 @@ struct SpreadNest {
   SpreadNest(SpmdPartitioner& spmd, Node& node, const Pending& kept, WindowSums sums)
       : rule(node.op().factors(node)),
         windows(spmd, node, rule, sums),
-        problem(spread_problem(spmd, node, rule, kept)) {
+        problem(spread_problem(spmd, node, rule, kept, &windows)) {
+    const std::vector<LoopsApart> apart = loops_apart(problem);
+    for (const LoopsApart& loops : apart) leave_out(loops, problem);
     add_prices(spmd, node, kept, problem);
     problem.exchanged = windows.opened();
     problem.exchanged.resize(rule.factors.size());
@@ -132,6 +136,10 @@ struct SpreadNest {
       return windows.fetched(i, static_cast<int64_t>(d), tiles);
     };
     found = choose_spread(problem, spmd.spreads());
+    for (const LoopsApart& loops : apart) {
+      const FactorDigits own = spread_apart(spmd, problem, loops);
+      for (const size_t f : loops.factors) found.spread[f] = own[f];
+    }
   }
   SpreadNest(const SpreadNest&) = delete;
   SpreadNest& operator=(const SpreadNest&) = delete;
@@ -142,9 +150,27 @@ struct SpreadNest {
   CheapestSpread found;
 };
 
+// A copy is its operand in the layout that is wanted, so that other readers of the operand find it
+// there too. nullopt: partial sums that it may keep, or no plain layouts.
+std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
+  const OpInfo& op = node.op();
+  if (!op.has(kElementwise) || !op.has(kDataMovement) || node.operands().size() != 1 ||
+      spmd.keeps_unreduced(node, 0))
+    return std::nullopt;
+  const Sharding want = spmd.sharding(node), have = spmd.sharding(*node.operand(0));
+  const auto plain = [](const Sharding& s) {
+    return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
+  };
+  if (!plain(want) || !plain(have)) return std::nullopt;
+  const Sharding layout = spmd.is_only_cut(node, have) ? have : want;
+  Node* const local = spmd.reshard(node.operand(0), layout);
+  return Partitioned{spmd.emit(node.opcode(), local->shape, {local}, node.attrs), layout};
+}
+
 }  // namespace
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
+  if (auto copy = partition_copy(spmd, node)) return std::move(*copy);
   const Pending kept = unreduced_through(spmd, node);
   auto nest = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_all);
   if (nest->windows.sums_alike()) {  // or each part of the result with the windows that it reads

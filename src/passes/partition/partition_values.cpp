@@ -146,7 +146,8 @@ Node* SpmdPartitioner::reshard(Node* global, const Sharding& to) {
   const EmissionScope scope(cause_of(*global, sums),
                             backward || (!shows_reader && global->backward));
   moved_ = global;
-  Node* local = reshard(entry.held, global->shape, to);
+  Node* local = by_cheapest_way(*global, to, backward);
+  if (!local) local = reshard(entry.held, global->shape, to);
   entry.layouts.push_back({to, local, backward});
   return local;
 }

@@ -49,6 +49,8 @@ class SpmdPartitioner final : public PartitionContext {
   void lay_out(const Node& node, const Sharding& layout);
   SpreadMemo& spreads() { return spreads_; }
   void leaves_elements_out(const Node& node) override { incomplete_.insert(node.id()); }
+  bool is_at_hand(Node& global);
+  bool is_only_cut(const Node& node, const Sharding& made);
 
  private:
   struct Layout {  // one layout of a value that a reader asked for
@@ -66,6 +68,21 @@ class SpmdPartitioner final : public PartitionContext {
     std::map<std::pair<DeviceOrder, Digits>, Node*> indices;  // digits_index
     Node* partition_id = nullptr;
   };
+
+  // What a layout of a value is made from: a layout of it, one element of each dim along which all
+  // are alike, or what the value is a rearrangement of.
+  enum class Source : uint8_t { layout, one_of_alike, origin };
+  struct Way {
+    int64_t bytes = 0;
+    Source source = Source::layout;
+    Partitioned value;
+  };
+  Way cheapest_way(Node& global, const Sharding& to, bool backward, int origins);
+  Node* by_cheapest_way(Node& global, const Sharding& to, bool backward);
+  Node* from_one_of_alike(const Node& global, const Partitioned& value, const Sharding& to);
+  Node* from_origin(Node& global, const Sharding& to);
+  std::vector<bool> uniform_dims(const Node& node, int operands_back);
+  std::vector<bool> narrowed_dims(const Node& node, const Sharding& from);
 
   void partition_computation(const Computation& global, Computation& local);
   void partition_node(Node& node);
@@ -90,8 +107,9 @@ class SpmdPartitioner final : public PartitionContext {
   std::unique_ptr<Frame> frame_;
   std::map<int64_t, Sharding> shardings_;  // by global node id
   std::map<int64_t, Sharding> lifted_;     // the same, of values on some of the devices on all
-  std::set<int64_t> incomplete_;           // global nodes that leaves_elements_out has named
-  bool widens_layouts_ = false;            // whether the node being partitioned sees the latter
+  std::map<int64_t, std::vector<bool>> uniform_;  // by global node id: dims of elements alike
+  std::set<int64_t> incomplete_;                  // global nodes that leaves_elements_out has named
+  bool widens_layouts_ = false;  // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
   const std::unordered_set<int64_t> open_;
   SpreadMemo spreads_;

@@ -71,7 +71,7 @@ std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& s
 }
 
 SpreadProblem spread_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                             const Pending& kept) {
+                             const Pending& kept, const Windows* windows) {
   SpreadProblem p;
   p.one_of_few = spmd.spreads().shared.has_few_sums(node.parent().module());
   p.node = &node;
@@ -86,6 +86,10 @@ SpreadProblem spread_problem(SpmdPartitioner& spmd, Node& node, const FactorRule
     Sharding s = kept.sums.empty() ? spmd.sharding(*operand) : spmd.held(operand).sharding;
     if (s.is_tiled() && !s.unreduced().empty()) s = s.with_unreduced({});
     if (s.is_tuple()) user_error("partition: {} reads a tuple {}", node.name(), operand->name());
+    if (const auto as = windows ? windows->counted_as(p.operands.size()) : std::nullopt) s = *as;
+    // Elementwise ops are done where the result is wanted with what every device has anyway.
+    if (node.op().has(kElementwise) && !equivalent(s, p.result) && spmd.is_at_hand(*operand))
+      s = Sharding::replicated();
     if (!p.order) p.order = s.order();
     p.operands.push_back(s.is_tiled() ? without_manual(s) : Sharding::replicated());
   }

@@ -2,6 +2,7 @@
 
 #include "passes/partition/spmd_partitioner.h"
 #include "passes/partition/spread.h"
+#include "passes/partition/windows.h"
 
 namespace gspmd {
 
@@ -22,9 +23,10 @@ Digits manual_of(SpmdPartitioner& spmd, Node& node);
 std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& spread,
                                    const Node& node);
 
-// How a node's operands are held and its result is wanted, as completion says. `rule` outlives it.
+// How a node's operands are held and its result is wanted, as completion says, or as `windows`
+// counts them. `rule` outlives it.
 SpreadProblem spread_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                             const Pending& kept);
+                             const Pending& kept, const Windows* windows = nullptr);
 
 // What a search is to know beside: what has been moved already and what other nodes have moved
 // anyway. Operands have been partitioned.

@@ -5,6 +5,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/moves/reshard.h"
 #include "gspmd/ops/builders.h"
+#include "ops/common/completion.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/index.h"
 
@@ -75,8 +76,13 @@ void Windows::open_sums(WindowSums sums) {
     return x.is_tiled() && y.is_tiled() && x.order() == y.order() && !x.dim(sum.dim).empty() &&
            x.dim(sum.dim) == y.dim(sum.with) && spmd_.sharding(node_).dim(at).empty();
   };
+  // Iterations that go backwards over parts that stand in the opposite order meet what they read.
+  for (const WindowSum& sum : rule_.sums)
+    if (sums == WindowSums::of_all && sum.with >= 0 && !split_alike(sum) && meets_turned(sum))
+      turned_ = sum.with;
   std::erase_if(rule_.sums, [&](const WindowSum& sum) {
-    return sum.with >= 0 && (sums != WindowSums::of_all || !split_alike(sum));
+    return sum.with >= 0 &&
+           (sums != WindowSums::of_all || (!split_alike(sum) && sum.with != turned_));
   });
   for (const WindowSum& sum : rule_.sums) {
     const auto factor = static_cast<int64_t>(rule_.factors.size());
@@ -89,6 +95,26 @@ void Windows::open_sums(WindowSums sums) {
 bool Windows::sums_alike() const {
   return std::any_of(rule_.sums.begin(), rule_.sums.end(),
                      [](const WindowSum& sum) { return sum.with >= 0; });
+}
+
+bool Windows::meets_turned(const WindowSum& sum) const {
+  const Sharding x = spmd_.sharding(*node_.operand(0)), y = spmd_.sharding(*node_.operand(1));
+  const auto& positions = rule_.results[0];
+  const int64_t window = rule_.operands[0][static_cast<size_t>(sum.dim)];
+  const auto at = std::find(positions.begin(), positions.end(), window) - positions.begin();
+  if (sum.step.step >= 0 || turned_ >= 0 || !x.is_tiled() || !y.is_tiled() || !y.order() ||
+      x.dim(sum.dim).empty() || !y.manual_digits().empty() || !y.unreduced().empty() ||
+      !spmd_.sharding(node_).dim(at).empty())
+    return false;
+  for (int64_t d = 0; d < node_.operand(1)->rank(); ++d)
+    if (d != sum.with && !y.dim(d).empty()) return false;
+  const Sharding turned = reversed_tiles(y, {sum.with});
+  return turned.order() == x.order() && turned.dim(sum.with) == x.dim(sum.dim);
+}
+
+std::optional<Sharding> Windows::counted_as(size_t i) const {
+  if (i != 1 || turned_ < 0) return std::nullopt;
+  return reversed_tiles(spmd_.sharding(*node_.operand(1)), {turned_});
 }
 
 // There is something on both sides.
@@ -130,6 +156,11 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
     spread_ = spread;
     any_ = any_ || !spread[static_cast<size_t>(rule_.groups->factor)].empty();
   }
+  if (turned_ >= 0) {
+    const Sharding as = *counted_as(1);
+    const auto f = static_cast<size_t>(rule_.operands[1][static_cast<size_t>(turned_)]);
+    if (as.order() != order_ || spread_[f] != as.dim(turned_)) turned_ = -1;  // brought into order
+  }
   any_ = any_ || !rule_.sums.empty();
   for (size_t f = 0; f < opened_.size(); ++f) any_ = any_ || (opened_[f] && !spread[f].empty());
   find_whole_operands();
@@ -141,6 +172,7 @@ bool Windows::is_whole(size_t i, int64_t d) const {
 }
 
 Sharding Windows::layout(size_t i, const Sharding& layout) const {
+  if (i == 1 && turned_ >= 0) return spmd_.sharding(*node_.operand(1));
   if (!layout.is_tiled()) return layout;
   std::vector<Digits> dims;
   for (int64_t d = 0; d < source(i)->rank(); ++d)
@@ -327,8 +359,13 @@ Node* Windows::fetch(size_t i, Node* local) {
 // goes backwards begins with the last part.
 Access Windows::access_of(const WindowSum& sum, int64_t tiles) const {
   const int64_t part = ceil_div(sum.factor.size, tiles), way = sum.step.step * (part - 1);
-  return {sum.step.step * part, std::min<int64_t>(0, way) - sum.step.low, 1,
-          std::abs(way) + sum.step.reach};
+  Access access{sum.step.step * part, std::min<int64_t>(0, way) - sum.step.low, 1,
+                std::abs(way) + sum.step.reach};
+  if (turned_ >= 0 && sum.with == turned_) {
+    access.offset += access.step * (tiles - 1);
+    access.step = -access.step;
+  }
+  return access;
 }
 
 Node* Windows::fetch_summed(const WindowSum& sum, Node* local) {

@@ -33,6 +33,9 @@ class Windows {
   // What operand i is fetched from: the operand, or what it is a slice of where a concatenation
   // puts slices together (rotations, borders that wrap round).
   Node* source(size_t i) const;
+  // The layout as which the choice of a spread may count that of operand i: a kernel whose parts
+  // stand in the opposite order of those that it meets, last to first.
+  std::optional<Sharding> counted_as(size_t i) const;
   // `layout` of operand i, but with all of the dims that every device has anyway and reads from.
   Sharding layout(size_t i, const Sharding& layout) const;
   // Operand i, whose source's shard is `local`, as the device's part of the node reads it.
@@ -55,6 +58,7 @@ class Windows {
   void find_joined_dim();
   void open_groups();
   void open_sums(WindowSums sums);
+  bool meets_turned(const WindowSum& sum) const;
   bool may_open(size_t factor) const;
   bool is_cumulated_whole(size_t factor) const;
   bool serves(size_t i, const Dim& dim) const;
@@ -84,6 +88,7 @@ class Windows {
   std::vector<size_t> join_of_;
   std::vector<std::vector<bool>> on_all_;  // by operand and dim: every device has all of it
   std::optional<JoinPlan> joined_;
+  int64_t turned_ = -1;  // the dim of operand 1 whose parts stay in the opposite order
   DeviceOrder order_ = nullptr;
   FactorDigits spread_;
   bool unreduced_ = false;

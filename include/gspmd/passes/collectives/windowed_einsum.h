@@ -3,6 +3,7 @@
 // Products whose operands go round a ring.
 
 #include <cstdint>
+#include <optional>
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
@@ -21,6 +22,8 @@ struct WindowedEinsumOptions {
   bool unroll = false;          // two slices per iteration
   bool skip_checking_users =
       false;  // also operands that have other readers: they are gathered as well
+  // Where given, instead of `threshold_mib`: products whose operands have more bytes together.
+  std::optional<int64_t> total_bytes = std::nullopt;
 };
 
 // Rewrites dot(all-gather(x), y) and reduce-scatter(dot(x, y)) of a per-device module. At most two

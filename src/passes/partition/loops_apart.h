@@ -1,0 +1,27 @@
+#pragma once
+
+#include <vector>
+
+#include "passes/partition/spmd_partitioner.h"
+#include "passes/partition/spread.h"
+
+namespace gspmd {
+
+// Loops that share no array with those of the first result, and the operands and results that have
+// them: carries of a scan that do not meet. Their digits are chosen apart, so that one mesh axis
+// may split several of them. Loops that are no pass have none and join nothing.
+struct LoopsApart {
+  std::vector<size_t> factors, operands, results;
+};
+
+// None where something else has taken digits.
+std::vector<LoopsApart> loops_apart(const SpreadProblem& problem);
+
+// Their operands say nothing of the loops of the others.
+void leave_out(const LoopsApart& loops, SpreadProblem& problem);
+
+// Digits of such loops: as one of their arrays is held or wanted, whichever sends least.
+FactorDigits spread_apart(SpmdPartitioner& spmd, const SpreadProblem& problem,
+                          const LoopsApart& loops);
+
+}  // namespace gspmd
