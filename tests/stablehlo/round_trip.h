@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/stablehlo/text.h"
@@ -37,19 +38,36 @@ inline std::vector<Value> some_arguments(const Module& module) {
 }
 
 // "opcode shape sharding" of what is annotated, sorted. Tuples and their elements are no ops of
-// StableHLO; parameters of regions are named where they stand.
+// StableHLO, parameters of regions are no values of it, and regions have constants of their own.
 inline std::vector<std::string> annotations(const Module& module) {
   std::vector<std::string> list;
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes()) {
       const bool is_inner = node->is(Opcode::parameter) && computation.get() != module.entry();
       if (!node->sharding || node->is(Opcode::get_tuple_element) || is_inner) continue;
-      if (node->is(Opcode::tuple) && !node->is_root()) continue;
-      list.push_back(fmt::format("{} {} {}", opcode_name(node->opcode()), to_string(node->shape),
-                                 to_string(*node->sharding)));
+      if (node->is(Opcode::constant) || node->is(Opcode::iota)) continue;
+      if (node->is(Opcode::tuple) && node.get() != module.entry()->root()) continue;
+      // One result stands without a tuple.
+      const bool is_one = node->shape.elements.size() == 1 && node->sharding->is_tuple();
+      list.push_back(
+          fmt::format("{} {} {}", opcode_name(node->opcode()),
+                      to_string(is_one ? node->shape.elements[0] : node->shape),
+                      to_string(is_one ? node->sharding->elements()[0] : *node->sharding)));
     }
   std::sort(list.begin(), list.end());
   return list;
+}
+
+// Whether one device can run it: no collectives, no custom code.
+inline bool can_run(const Module& module) {
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) {
+      const bool is_collective = node->op().has(kCollective) || node->is(Opcode::partition_id);
+      if (is_collective ||
+          (node->is(Opcode::custom_call) && node->attrs.custom_call_target != "Sharding"))
+        return false;
+    }
+  return true;
 }
 
 // HLO -> StableHLO -> HLO: the text is a fixed point, shardings and values are equal.

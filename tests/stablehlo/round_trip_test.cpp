@@ -28,15 +28,6 @@ std::vector<fs::path> files(const std::string& folder, const std::string& extens
   return found;
 }
 
-bool can_run(const Module& module) {
-  for (const auto& computation : module.computations())
-    for (const auto& node : computation->nodes())
-      if (node->op().has(kCollective) || node->is(Opcode::custom_call) ||
-          node->is(Opcode::partition_id))
-        return false;
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("HLO as StableHLO and back has equal values and shardings", "[round_trip]") {

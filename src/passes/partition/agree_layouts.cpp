@@ -9,7 +9,8 @@
 namespace gspmd {
 namespace {
 
-// Larger groups of values have too many neighbours to be laid out anew for the sake of one.
+// Larger groups of values, and those that more nodes read, have too many neighbours to be laid out
+// anew for the sake of one.
 constexpr size_t kMostValues = 32;
 // In a program of many products values are laid out for layers after layers: anew only where that
 // sends so many times less.
@@ -73,8 +74,9 @@ class Agreement {
     };
     add(first);
     for (size_t v = 0; v < group.values.size(); ++v) {
-      if (group.values.size() > kMostValues) return std::nullopt;
       Node& value = *group.values[v];
+      if (group.values.size() > kMostValues || value.users().size() > kMostValues)
+        return std::nullopt;
       if (is_pointwise(value)) {
         for (Node* operand : value.operands())
           if (belongs(*operand, first)) add(*operand);

@@ -13,6 +13,8 @@ namespace {
 // A sum of two products of each of which nothing else is read goes on; how far this is looked at.
 constexpr int kDepth = 8;
 constexpr int64_t kFewSums = 4;
+// What more nodes read is moved for each as it comes.
+constexpr size_t kMostReaders = 64;
 
 bool is_product(const Node& node) {
   return node.op().has(kLinearInEach) && !node.op().has(kElementwise) && node.op().factors &&
@@ -147,7 +149,7 @@ bool SharedMoves::stays(SpmdPartitioner& spmd, Node& value, const Sharding& layo
 
 std::vector<Sharding> SharedMoves::layouts(SpmdPartitioner& spmd, Node& value, const Node& reader) {
   const auto [found, fresh] = layouts_.try_emplace({value.id(), reader.backward});
-  if (!fresh) return found->second;
+  if (!fresh || value.users().size() > kMostReaders) return found->second;
   std::vector<std::pair<Sharding, std::vector<Node*>>> groups;
   std::vector<Node*> seen;
   for (Node* user : value.users()) {

@@ -211,13 +211,12 @@ void write_conditional(OpWriter& op, std::string_view) {
   const Node& node = op.node();
   const std::string selector = op.operand(0);
   const bool is_pred = node.operand(0)->shape.dtype == DType::pred;
-  std::vector<Written> operands;
-  for (size_t i = 1; i < node.operands().size(); ++i)
-    operands.push_back(writer.written(node.operands()[i]));
+  for (size_t i = 1; i < node.operands().size(); ++i) writer.written(node.operands()[i]);
   std::string regions;
   writer.reserve(node);
   for (size_t i = 0; i < node.called.size(); ++i)
-    regions += (i ? ", " : "") + writer.body(*node.called[i], {operands[i]}, "stablehlo.return");
+    regions +=
+        fmt::format("{}{}", i ? ", " : "", writer.branch(*node.called[i], node.operands()[i + 1]));
   writer.line(node, fmt::format("\"stablehlo.{}\"({}) ({}){} : ({}) -> {}", is_pred ? "if" : "case",
                                 selector, regions, op.dictionary(),
                                 type_text(node.operand(0)->shape), op.result_types()));

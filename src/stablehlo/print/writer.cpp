@@ -31,8 +31,12 @@ bool is_result_sharding(const Node& node) {
   if (!only_root || (node.users().empty() && !node.is_root())) return false;
   if (target == "xla.sdy.FuncResultSharding") return true;
   const Node& root = *node.parent().root();
-  return target == "Sharding" && node.sharding && node.frontend_attributes.empty() &&
-         node.attrs.other.empty() && (&root == &node || !root.sharding);
+  // Elements of tuples have no sharding of their own in the text.
+  const Node& x = *node.operand(0);
+  const std::optional<Sharding> own = x.is(Opcode::get_tuple_element) ? std::nullopt : x.sharding;
+  return target == "Sharding" && node.sharding && !(own && *own == *node.sharding) &&
+         node.frontend_attributes.empty() && node.attrs.other.empty() &&
+         (&root == &node || !root.sharding);
 }
 
 std::string location_text(const Metadata& metadata) {
@@ -150,6 +154,7 @@ void Writer::reserve(const Node& node) {
 
 void Writer::line_of_one(const Node& node, const std::string& op) {
   const std::string name = new_number();
+  note_name(node, name);
   bind(&node, {name, {}, false});
   raw_line(name + " = " + op + (options_.locations ? location_text(node.metadata) : ""));
 }
@@ -165,6 +170,7 @@ void Writer::line(const Node& node, const std::string& op) {
     const bool is_integer_constant =
         is_constant && (is_integer(node.shape.dtype) || node.shape.dtype == DType::pred);
     const std::string name = is_constant ? new_name(is_integer_constant ? "c" : "cst") : number();
+    note_name(node, name);
     bind(&node, {name, {}, false});
     return raw_line(name + " = " + op + place);
   }
@@ -216,7 +222,11 @@ Fields Writer::discardable(const Node& node, std::span<const std::string_view> s
   }
   if (!frontend.empty())
     fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
-  if (node.sharding) fields.emplace_back("mhlo.sharding", quote(to_string(*node.sharding)));
+  if (node.sharding) {
+    const bool is_one = node.sharding->is_tuple() && node.sharding->elements().size() == 1;
+    fields.emplace_back("mhlo.sharding",
+                        quote(to_string(is_one ? node.sharding->elements()[0] : *node.sharding)));
+  }
   return fields;
 }
 
@@ -294,6 +304,8 @@ std::string Writer::body(const Computation& computation, const std::vector<Writt
     numbers_ = suffixes_ = 0;
   }
   ++depth_;
+  if (const Node* const captured = std::exchange(captured_, nullptr))
+    bind(computation.parameters().at(0), inside(Written(written(captured))));
   for (size_t i = 0; i < parameters.size() && i < computation.parameters().size(); ++i)
     bind(computation.parameters()[i], parameters[i]);
   write_nodes(computation);
@@ -310,6 +322,35 @@ std::string Writer::body(const Computation& computation, const std::vector<Writt
   }
   std::swap(outer, out_);
   return "{\n" + outer + indent() + "}";
+}
+
+// A value as a region reads it: readers make constants anew there.
+Written Writer::inside(const Written& value) {
+  if (value.is_pack) {
+    Written pack{"", {}, true};
+    for (const Written& element : value.elements) pack.elements.push_back(inside(element));
+    return pack;
+  }
+  const auto found = constants_.find(value.name);
+  if (found == constants_.end()) return value;
+  const Node* const constant = found->second;
+  const auto before = values_.extract(constant);
+  write_node(*constant);
+  Written copy = written(constant);
+  values_.erase(constant);
+  if (!before.empty()) bind(constant, before.mapped());
+  return copy;
+}
+
+void Writer::note_name(const Node& node, const std::string& name) {
+  constants_.erase(name);
+  if (node.is(Opcode::constant) || node.is(Opcode::iota)) constants_[name] = &node;
+}
+
+std::string Writer::branch(const Computation& computation, const Node* operand) {
+  written(operand);  // what it needs stands in front of the op
+  captured_ = operand;
+  return body(computation, {}, "stablehlo.return");
 }
 
 std::string Writer::region(const Computation& computation, const std::vector<Written>& parameters,
@@ -448,6 +489,7 @@ void Writer::write_function(std::string& text, const Computation& computation) {
   numbers_ = arguments_ = suffixes_ = 0;
   names_.clear();
   values_.clear();
+  constants_.clear();
   std::string arguments;
   std::vector<Written> parameters;
   for (const Node* parameter : computation.parameters()) {
@@ -501,6 +543,7 @@ std::string OpWriter::operand_types() {
 
 std::string OpWriter::result_types() {
   if (!node_.shape.is_tuple) return type_text(node_.shape);
+  if (node_.shape.elements.size() == 1) return type_text(node_.shape.elements[0]);
   std::string text;
   for (const Shape& element : node_.shape.elements)
     text += (text.empty() ? "" : ", ") + type_text(element);

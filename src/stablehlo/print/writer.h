@@ -56,6 +56,8 @@ class Writer {
   // The same of arguments that are named already: without "^bb0".
   std::string body(const Computation& computation, const std::vector<Written>& parameters,
                    std::string_view terminator, size_t drop = 0, bool isolated = false);
+  // A branch that reads the value around it that its parameter is; constants are written inside.
+  std::string branch(const Computation& computation, const Node* operand);
   // A function's name for a computation that is called.
   std::string symbol(const Computation& computation);
 
@@ -67,6 +69,8 @@ class Writer {
  private:
   void write_header(std::string& text);
   void write_function(std::string& text, const Computation& computation);
+  Written inside(const Written& value);
+  void note_name(const Node& node, const std::string& name);
   void write_nodes(const Computation& computation);
   void write_node(const Node& node);
   std::string write_return(const Computation& computation, std::string_view terminator,
@@ -83,6 +87,8 @@ class Writer {
   size_t depth_ = 0;
   int64_t numbers_ = 0, arguments_ = 0, suffixes_ = 0;
   int64_t lines_ = 0;
+  std::unordered_map<std::string, const Node*> constants_;  // by name
+  const Node* captured_ = nullptr;  // what the only parameter of the next body is
   std::set<std::string> names_;
   std::unordered_map<const Node*, std::string> reserved_;
   std::unordered_map<const Node*, Written> values_;
