@@ -48,6 +48,7 @@ bool run_single_pass(Module& module, const ShardyOptions& options) {
 }
 
 bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
+  remove_unused_functions(module);
   const auto copies = give_each_call_its_own(module, true);
   const auto constants = split_constants(module);
   apply_constraint_chains(module);
