@@ -80,6 +80,16 @@ bool says_sdy(const Module& module) {
   return false;
 }
 
+bool is_completed_in_sdy(const Module& module) {
+  return module.frontend_attributes.contains(kSdyCompleted);
+}
+
+void keep_sdy_only(Module& module) {
+  module.frontend_attributes.erase(kSdyCompleted);
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) node->sharding.reset();
+}
+
 int64_t sdy_devices(const Module& module) {
   const auto text = module.frontend_attributes.find(kSdyMeshes);
   if (text == module.frontend_attributes.end()) return 0;
