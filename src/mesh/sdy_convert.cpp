@@ -65,6 +65,12 @@ std::optional<SdyMesh> mesh_of_digits(const std::vector<Digits>& lists, DeviceOr
   return mesh;
 }
 
+// Whether the devices are 0 to count - 1, in some order: the dialect has no others.
+bool is_of_all(const DeviceOrderValue& order) {
+  return std::all_of(order.devices.begin(), order.devices.end(),
+                     [&](int64_t device) { return device < order.count; });
+}
+
 SdyMesh from_mesh(const Mesh& mesh) {
   SdyMesh result;
   result.axes = mesh.axes();
@@ -109,6 +115,7 @@ std::optional<SdySharding> from_sharding(const Sharding& sharding, int64_t rank,
   if (sharding.kind() == ShardingKind::maximal)
     return closed_sharding(meshes.inlined({{}, {sharding.device()}}), 0);
   if (!sharding.is_tiled() || sharding.is_unreduced_everywhere()) return std::nullopt;
+  if (sharding.order() != nullptr && !is_of_all(*sharding.order())) return std::nullopt;
   if (sharding.order() == nullptr) return closed_sharding(meshes.inlined({}), rank);
   std::vector<Digits> lists;
   for (int64_t d = 0; d < rank; ++d) lists.push_back(sharding.dim(d));

@@ -25,7 +25,7 @@ bool is_passed_over(std::string_view name) {
 bool is_read_by_xla(const Node& node) {
   if (!node.is(Opcode::custom_call)) return false;
   const std::string& target = node.attrs.custom_call_target;
-  return target == "Sharding" || target.starts_with("xla.sdy.");
+  return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
 }
 
 }  // namespace

@@ -71,7 +71,11 @@ std::unique_ptr<Module> load_module(const Command& command, std::string_view tex
 }
 
 std::string emitted_text(const Command& command, const Module& module, Language input) {
-  return command.emit.value_or(input) == Language::hlo ? to_text(module) : to_stablehlo(module);
+  if (command.emit.value_or(input) == Language::hlo) return to_text(module);
+  if (!is_completed_in_sdy(module)) return to_stablehlo(module);
+  const std::unique_ptr<Module> one_form = module.clone();
+  keep_sdy_only(*one_form);
+  return to_stablehlo(*one_form);
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command) {

@@ -182,6 +182,28 @@ std::string listed(const std::map<std::string, std::string>& values) {
   return text;
 }
 
+// All "<@mesh, [...]>" of a text, sorted.
+std::vector<std::string> sharding_texts(const std::string& text) {
+  std::vector<std::string> found;
+  for (size_t at = text.find("<@"); at != std::string::npos; at = text.find("<@", at + 1)) {
+    const size_t end = text.find('>', at);
+    found.push_back(text.substr(at, end - at + 1));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// What is printed says what the module says, no more and no less.
+void check_text(Module& module, const std::map<std::string, std::string>& found) {
+  std::string expected;
+  for (const auto& [name, text] : found) expected += text + "\n";
+  keep_sdy_only(module);
+  const std::string printed = to_stablehlo(module);
+  CAPTURE(printed);
+  CHECK(sharding_texts(printed) == sharding_texts(expected));
+  CHECK(to_stablehlo(*parse_stablehlo(printed)) == printed);
+}
+
 std::map<std::string, std::string> completed(const Case& test, bool twice) {
   const auto module = parse_stablehlo(with_locations(test.text), test.name);
   propagate_shardy(*module, test.options);
@@ -191,7 +213,10 @@ std::map<std::string, std::string> completed(const Case& test, bool twice) {
     propagate_shardy(*module, test.options);
     CHECK(to_text(*module) == once);
   }
-  return Shardings(*module, test.options.pass == ShardyPass::rules).found();
+  const bool rules = test.options.pass == ShardyPass::rules;
+  const std::map<std::string, std::string> found = Shardings(*module, rules).found();
+  if (!rules) check_text(*module, found);
+  return found;
 }
 
 void check_file(const std::string& name, size_t least) {

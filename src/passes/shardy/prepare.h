@@ -12,7 +12,9 @@ namespace gspmd {
 // functions too. Returns the copies of each computation, itself first.
 std::vector<std::vector<Computation*>> give_each_call_its_own(Module& module, bool calls);
 // Copies that ended up alike are one again; others are called f, f_0, f_1.
-void merge_copies(Module& module, const std::vector<std::vector<Computation*>>& copies);
+void merge_copies(Module& module, std::vector<std::vector<Computation*>> copies);
+// Private functions that nobody calls go.
+void remove_unused_functions(Module& module);
 
 // Each reader of a constant expression, or of a scalar's broadcast, has one of its own. Returns the
 // copies of each, itself first.

@@ -61,6 +61,18 @@ bool alike(const Computation& a, const Computation& b) {
   return number_a.at(a.root()) == number_b.at(b.root());
 }
 
+// Calls of the first of each pair become calls of the second; the first go.
+void replace_called(Module& module, const std::map<Computation*, Computation*>& replaced) {
+  if (replaced.empty()) return;
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      for (Computation*& called : node->called) {
+        const auto found = replaced.find(called);
+        if (found != replaced.end()) called = found->second;
+      }
+  for (const auto& [gone, kept] : replaced) module.remove_computation(gone);
+}
+
 bool is_constraint(const Node& node) {
   return is_call_of(node, "Sharding") && !node.frontend_attributes.contains(kSdyReshard) &&
          !node.frontend_attributes.contains(kSdyCollective);
@@ -96,9 +108,7 @@ std::vector<std::vector<Computation*>> give_each_call_its_own(Module& module, bo
         const auto [found, is_new] = group.emplace(called, copies.size());
         if (is_new) copies.push_back({called});
         Computation* const copy =
-            copy_computation(module, *called,
-                             fmt::format("{}_{}", copies[found->second][0]->name(),
-                                         copies[found->second].size() - 1));
+            copy_computation(module, *called, fmt::format("{}.copy", called->name()));
         copies[found->second].push_back(copy);
         group.emplace(copy, found->second);
         taken.insert(copy);
@@ -111,27 +121,52 @@ std::vector<std::vector<Computation*>> give_each_call_its_own(Module& module, bo
   return copies;
 }
 
-void merge_copies(Module& module, const std::vector<std::vector<Computation*>>& copies) {
-  // Groups were found callers first; callees are merged before what calls them.
-  for (size_t g = copies.size(); g-- > 0;) {
-    std::vector<Computation*> distinct;
-    std::map<Computation*, Computation*> replaced;
-    for (Computation* copy : copies[g]) {
-      const auto same = std::find_if(distinct.begin(), distinct.end(),
-                                     [&](Computation* other) { return alike(*copy, *other); });
-      if (same == distinct.end())
-        distinct.push_back(copy);
-      else
-        replaced[copy] = *same;
+void merge_copies(Module& module, std::vector<std::vector<Computation*>> copies) {
+  // What calls copies that were merged may be alike then.
+  for (bool merged = true; merged;) {
+    merged = false;
+    for (std::vector<Computation*>& group : copies) {
+      std::vector<Computation*> distinct;
+      std::map<Computation*, Computation*> replaced;
+      for (Computation* copy : group) {
+        const auto same = std::find_if(distinct.begin(), distinct.end(),
+                                       [&](Computation* other) { return alike(*copy, *other); });
+        if (same == distinct.end())
+          distinct.push_back(copy);
+        else
+          replaced[copy] = *same;
+      }
+      replace_called(module, replaced);
+      merged |= !replaced.empty();
+      group = std::move(distinct);
     }
-    if (replaced.empty()) continue;
+  }
+  for (const std::vector<Computation*>& group : copies) {
+    std::map<Computation*, Computation*> named;
+    for (size_t i = 1; i < group.size(); ++i)
+      named[group[i]] =
+          copy_computation(module, *group[i], fmt::format("{}_{}", group[0]->name(), i - 1));
+    replace_called(module, named);
+  }
+  if (!copies.empty()) module.sort_computations();
+}
+
+void remove_unused_functions(Module& module) {
+  const std::pair<std::string, std::string> is_private{"mlir.visibility", "private"};
+  while (true) {
+    std::set<const Computation*> called{module.entry()};
     for (const auto& computation : module.computations())
       for (const auto& node : computation->nodes())
-        for (Computation*& called : node->called) {
-          const auto found = replaced.find(called);
-          if (found != replaced.end()) called = found->second;
-        }
-    for (const auto& [gone, kept] : replaced) module.remove_computation(gone);
+        called.insert(node->called.begin(), node->called.end());
+    std::vector<Computation*> unused;
+    for (const auto& computation : module.computations()) {
+      const auto& attributes = computation->attributes;
+      if (!called.contains(computation.get()) &&
+          std::find(attributes.begin(), attributes.end(), is_private) != attributes.end())
+        unused.push_back(computation.get());
+    }
+    if (unused.empty()) return;
+    for (Computation* computation : unused) module.remove_computation(computation);
   }
 }
 

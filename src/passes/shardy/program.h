@@ -68,6 +68,7 @@ struct SdyResult {
 struct SdyFunction {
   Computation* computation = nullptr;
   bool is_main = false;
+  bool is_named = false;           // a named computation's, whose results say nothing themselves
   std::vector<int64_t> arguments;  // slots of the leaves
   std::vector<SdyResult> results;
 };

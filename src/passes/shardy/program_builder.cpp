@@ -247,7 +247,7 @@ std::vector<std::optional<SdySharding>> SdyProgramBuilder::shardings_of(const No
 }
 
 void SdyProgramBuilder::walk_function(Computation& computation, bool is_main) {
-  SdyFunction function{&computation, is_main, {}, {}};
+  SdyFunction function{&computation, is_main, false, {}, {}};
   std::vector<Leaves> parameters;
   for (Node* parameter : computation.parameters()) {
     parameters.push_back(at_node(*parameter, [&] { return new_leaves(*parameter); }));

@@ -372,7 +372,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_inlined(
   const std::vector<Leaves> arguments = split(callee, leaves_in(in));
   for (Node* parameter : callee.parameters()) program_.written.push_back(parameter);
   const Leaves returned = walk(callee, arguments);
-  SdyFunction function{&callee, false, in, {}};
+  SdyFunction function{&callee, false, node.frontend_attributes.contains(kSdyNamed), in, {}};
   std::vector<int64_t> results;
   for (size_t i = 0; i < returned.size(); ++i) {
     std::optional<SdySharding> sharding = out.at(i);

@@ -48,6 +48,7 @@ bool run_single_pass(Module& module, const ShardyOptions& options) {
 }
 
 bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
+  remove_unused_functions(module);
   const auto copies = give_each_call_its_own(module, true);
   const auto constants = split_constants(module);
   apply_constraint_chains(module);
@@ -77,6 +78,16 @@ bool says_sdy(const Module& module) {
                       is_sdy_attribute))
         return true;
   return false;
+}
+
+bool is_completed_in_sdy(const Module& module) {
+  return module.frontend_attributes.contains(kSdyCompleted);
+}
+
+void keep_sdy_only(Module& module) {
+  module.frontend_attributes.erase(kSdyCompleted);
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes()) node->sharding.reset();
 }
 
 int64_t sdy_devices(const Module& module) {

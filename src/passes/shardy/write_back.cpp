@@ -82,7 +82,7 @@ void write_results(SdyProgram& program, SdyFunction& function) {
     const std::optional<SdySharding>& sharding =
         program.slots[static_cast<size_t>(result.result)].sharding;
     if (result.call == nullptr) {
-      if (!sharding) continue;
+      if (!sharding || function.is_named) continue;
       // Results that are tuples in tuples have no place for it.
       const Shape& shape = function.computation->root()->shape;
       if (shape.is_tuple && shape.elements.size() != function.results.size()) continue;

@@ -39,6 +39,11 @@ GSPMD_API int64_t sdy_devices(const Module& module);
 // UserError with a node's place. Returns whether anything changed.
 GSPMD_API bool propagate_shardy(Module& module, const ShardyOptions& options = {});
 
+// Whether propagate_shardy() completed the module, which then has its shardings in both forms.
+GSPMD_API bool is_completed_in_sdy(const Module& module);
+// Takes HLO's form from a module that was completed, for printing in the dialect.
+GSPMD_API void keep_sdy_only(Module& module);
+
 // Writes what the module says in `sdy` in HLO's form, nothing completed, and takes the dialect out:
 // constraints are Sharding calls, manual computations regions between SPMDFullToShardShape and
 // SPMDShardToFullShape. UserError where HLO has no word for it. Returns whether there was any.
