@@ -30,6 +30,13 @@ bool same_permutation(const Permutation& a, const Permutation& b) {
   return sorted(a) == sorted(b);
 }
 
+// Groups of an order are printed, and read again, as lists.
+bool same_groups(const ReplicaGroups& a, const ReplicaGroups& b) {
+  if ((a.order == nullptr) == (b.order == nullptr)) return a == b;
+  const int64_t devices = (a.order != nullptr ? a : b).order->count;
+  return materialize(a, devices) == materialize(b, devices);
+}
+
 }  // namespace
 
 const Pairs::List& Pairs::list() const {
@@ -146,8 +153,9 @@ bool equal(const Attributes& a, const Attributes& b) {
          a.ragged == b.ragged && a.triangular == b.triangular && a.scalar == b.scalar &&
          a.dot == b.dot && a.gather == b.gather && a.scatter == b.scatter &&
          a.direction == b.direction && a.compare_type == b.compare_type &&
-         a.replica_groups == b.replica_groups && same_permutation(a.permutation, b.permutation) &&
-         a.channel_id == b.channel_id && a.use_global_device_ids == b.use_global_device_ids &&
+         same_groups(a.replica_groups, b.replica_groups) &&
+         same_permutation(a.permutation, b.permutation) && a.channel_id == b.channel_id &&
+         a.use_global_device_ids == b.use_global_device_ids &&
          a.indices_are_sorted == b.indices_are_sorted && a.unique_indices == b.unique_indices &&
          a.custom_call_target == b.custom_call_target && a.fusion_kind == b.fusion_kind &&
          a.other == b.other && same_literal(a.literal, b.literal);

@@ -38,7 +38,7 @@ class StepEmitter {
         return emit_pieces(spmd_, x, after, *step.pieces);
       case ReshardKind::collective_broadcast:
         if (step.pieces) return emit_broadcast(spmd_, x, *step.pieces);
-        return x->dims() == after.dims ? broadcast(x, step) : emit_spread(spmd_, x, global_, step);
+        return emit_spread(spmd_, x, global_, step);
     }
     internal_error("reshard: unknown step");
   }
@@ -165,13 +165,6 @@ class StepEmitter {
     y = hlo::reshape(hlo::transpose(hlo::reshape(y, split), back), joined);
     for (size_t d = 0; d < rank; ++d) y = resize(y, static_cast<int64_t>(d), after.dims[d]);
     return y;
-  }
-
-  Node* broadcast(Node* x, const ReshardStep& step) const {
-    Attributes attrs;
-    attrs.channel_id = 1;
-    attrs.replica_groups = groups_over(step.after.order(), step.digits);
-    return spmd_.emit(Opcode::collective_broadcast, x->shape, {x}, std::move(attrs));
   }
 
   Digits all_digits(const Sharding& s) const {

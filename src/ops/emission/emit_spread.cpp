@@ -19,6 +19,7 @@ class Spread {
     const DeviceOrder set = whole ? list_order({step_.before.device()}) : step_.before.order();
     const auto subset = subset_of_all(set, spmd_.num_devices());
     if (!subset) internal_error("reshard: {} is spread from no subset", to_string(step_.before));
+    if (x->dims() == after_.dims) return broadcast(x, *subset);
     // Every shard is cut in as many parts; the last ones reach into padding.
     for (int64_t d = 0; d < global_.rank(); ++d) {
       const int64_t parts = step_.after.tiles(d) / step_.before.tiles(d);
@@ -39,6 +40,13 @@ class Spread {
   }
 
  private:
+  Node* broadcast(Node* x, const DeviceSubset& subset) {
+    Attributes attrs;
+    attrs.channel_id = 1;
+    attrs.replica_groups = groups_over(subset.from_set, {subset.copies});
+    return spmd_.emit(Opcode::collective_broadcast, x->shape, {x}, std::move(attrs));
+  }
+
   // What that device is to have, of the shard of this one, in which it lies.
   Node* part_of(Node* x, IndexNode device) {
     std::vector<Node*> starts;
