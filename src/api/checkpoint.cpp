@@ -90,8 +90,7 @@ int64_t devices_needed(const Sharding& sharding) {
   if (sharding.kind() == ShardingKind::maximal) return sharding.device() + 1;
   const DeviceOrder order = sharding.order();
   if (order == nullptr) return 1;
-  if (order->is_iota()) return order->count;
-  return *std::max_element(order->devices.begin(), order->devices.end()) + 1;
+  return order->last() + 1;
 }
 
 void check_place(const std::string& file, const std::string& name, const Shape& shape,

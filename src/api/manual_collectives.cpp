@@ -232,8 +232,8 @@ Tensor ppermute(Operand x, const AxisNames& axes,
     for (const auto& group : materialize(groups_over(along.region.mesh.order(), along.digits),
                                          along.region.mesh.num_devices()))
       for (const auto& [source, target] : permutation)
-        pairs.pairs.emplace_back(group[static_cast<size_t>(source)],
-                                 group[static_cast<size_t>(target)]);
+        pairs.pairs.edit().emplace_back(group[static_cast<size_t>(source)],
+                                        group[static_cast<size_t>(target)]);
     return tensor_of(emit(node->parent(), Opcode::collective_permute, {node}, std::move(attrs)));
   });
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include "gspmd/mesh/sharding.h"
 #include "ir/parse_attributes.h"
@@ -134,32 +135,66 @@ std::string print_replica_groups(const Attributes& attrs) {
 }
 
 void read_pairs(Lexer& lexer, Attributes& attrs) {
-  Permutation permutation;
+  Pairs::List pairs;
   std::vector<Mention> sources, targets;
   lexer.expect("{", "before source_target_pairs");
   while (!lexer.accept("}")) {
-    if (!permutation.pairs.empty()) lexer.expect(",", "between source_target_pairs");
+    if (!pairs.empty()) lexer.expect(",", "between source_target_pairs");
     const size_t at = lexer.position();
     const Dims pair = read_dims(lexer, "a source_target pair");
     if (pair.size() != 2 || pair[0] < 0 || pair[1] < 0)
       lexer.fail(at, "source_target_pairs: a pair is {{source,target}}, both not negative");
     sources.push_back({pair[0], at});
     targets.push_back({pair[1], at});
-    permutation.pairs.emplace_back(pair[0], pair[1]);
+    pairs.emplace_back(pair[0], pair[1]);
   }
   if (const auto twice = find_repeated(std::move(sources)))
     lexer.fail(twice->position, "source_target_pairs: device {} sends twice", twice->device);
   if (const auto twice = find_repeated(std::move(targets)))
     lexer.fail(twice->position, "source_target_pairs: device {} receives twice", twice->device);
-  attrs.permutation = std::move(permutation);
+  attrs.permutation.edit().pairs = std::move(pairs);
 }
 
-std::string print_pairs(const Attributes& attrs) {
+namespace {
+
+void put_number(std::string& text, int64_t number) {
+  char digits[24];
+  text.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
+std::string pairs_text(const Permutation& permutation) {
   std::string text = "{";
-  for (const auto& [source, target] : materialize(attrs.permutation))
-    fmt::format_to(std::back_inserter(text), "{}{{{},{}}}", text.size() > 1 ? "," : "", source,
-                   target);
+  const Pairs pairs = materialize(permutation);
+  for (const auto& [source, target] : pairs) {
+    text += text.size() > 1 ? ",{" : "{";
+    put_number(text, source);
+    text += ',';
+    put_number(text, target);
+    text += '}';
+  }
   return text + "}";
+}
+
+}  // namespace
+
+std::string print_pairs(const Attributes& attrs) {
+  // The layers of a model send along the same axes again and again: of long lists the last ones are
+  // kept.
+  constexpr int64_t kLong = 1024;
+  constexpr size_t kMostKept = 8;
+  static thread_local std::vector<std::pair<Permutation, std::string>> kept;
+  const Permutation& permutation = attrs.permutation;
+  if (permutation.order == nullptr || permutation.order->count < kLong)
+    return pairs_text(permutation);
+  const auto found = std::find_if(kept.begin(), kept.end(),
+                                  [&](const auto& known) { return known.first == permutation; });
+  if (found != kept.end()) {
+    std::rotate(kept.begin(), found, found + 1);
+  } else {
+    if (kept.size() == kMostKept) kept.pop_back();
+    kept.insert(kept.begin(), {permutation, pairs_text(permutation)});
+  }
+  return kept.front().second;
 }
 
 }  // namespace gspmd

@@ -1,6 +1,7 @@
+#include "gspmd/ir/print.h"
+
 #include <unordered_set>
 
-#include "gspmd/ir/text.h"
 #include "ir/attribute_table.h"
 #include "ir/called_table.h"
 #include "ir/parse_attributes.h"
@@ -105,7 +106,18 @@ void put_node(Text& text, const Node& node, const PrintOptions& options, Names& 
   put_annotations(text, node, options, names);
 }
 
-void put_computation(Text& text, const Computation& computation, const PrintOptions& options) {
+using Write = std::function<void(std::string_view)>;
+
+// Hands on what has come together, if it is much.
+void hand_on(Text& text, const Write& write) {
+  constexpr size_t kMuch = size_t{1} << 20;
+  if (!write || text.size() < kMuch) return;
+  write(text);
+  text.clear();
+}
+
+void put_computation(Text& text, const Computation& computation, const PrintOptions& options,
+                     const Write& write = {}) {
   const bool is_entry = computation.module().entry() == &computation;
   put(text, "{}%{} (", is_entry ? "ENTRY " : "", computation.name());
   bool first = true;
@@ -124,6 +136,7 @@ void put_computation(Text& text, const Computation& computation, const PrintOpti
     text += "  ";
     put_node(text, *node, options, names);
     text += "\n";
+    hand_on(text, write);
   }
   text += "}";
   for (const auto& [name, value] : computation.attributes) put(text, ", {}={}", name, value);
@@ -196,19 +209,32 @@ std::string to_text(const Computation& computation, const PrintOptions& options)
   return text;
 }
 
-std::string to_text(const Module& module, const PrintOptions& options) {
-  Text text;
+namespace {
+
+void put_module(Text& text, const Module& module, const PrintOptions& options, const Write& write) {
   put_header(text, module);
   for (const std::unique_ptr<Computation>& computation : module.computations()) {
     if (computation.get() == module.entry()) continue;
     text += "\n";
-    put_computation(text, *computation, options);
+    put_computation(text, *computation, options, write);
   }
-  if (module.entry() != nullptr) {
-    text += "\n";
-    put_computation(text, *module.entry(), options);
-  }
+  if (module.entry() == nullptr) return;
+  text += "\n";
+  put_computation(text, *module.entry(), options, write);
+}
+
+}  // namespace
+
+std::string to_text(const Module& module, const PrintOptions& options) {
+  Text text;
+  put_module(text, module, options, {});
   return text;
+}
+
+void print_module(const Module& module, const Write& write, const PrintOptions& options) {
+  Text text;
+  put_module(text, module, options, write);
+  write(text);
 }
 
 }  // namespace gspmd

@@ -1,18 +1,14 @@
 #include "mesh/layout.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 
 namespace gspmd {
 
 std::vector<int64_t> sorted_devices(DeviceOrder order) {
-  std::vector<int64_t> devices = order->devices;
-  if (order->is_iota()) {
-    devices.resize(static_cast<size_t>(order->count));
-    std::iota(devices.begin(), devices.end(), 0);
-  }
+  std::vector<int64_t> devices = order->devices();
   std::sort(devices.begin(), devices.end());
   return devices;
 }
@@ -20,6 +16,7 @@ std::vector<int64_t> sorted_devices(DeviceOrder order) {
 bool same_devices(DeviceOrder a, DeviceOrder b) {
   if (a == b) return true;
   if (a->count != b->count) return false;
+  if (const auto x = devices_of_order(a), y = devices_of_order(b); x && y) return *x == *y;
   for (int64_t i = 0; i < a->count; ++i)
     if (b->rank(a->device(i)) < 0) return false;
   return true;

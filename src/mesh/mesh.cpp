@@ -104,7 +104,7 @@ Digit Mesh::digit(int64_t axis) const {
 std::string to_string(const Mesh& mesh) {
   std::string text = fmt::format("mesh[{}]", axis_list(mesh.axes()));
   if (!mesh.order()->is_iota())
-    text += fmt::format(", device_ids=[{}]", fmt::join(mesh.order()->devices, ","));
+    text += fmt::format(", device_ids=[{}]", fmt::join(mesh.order()->devices(), ","));
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/mesh/digits.h"
+#include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 
 namespace gspmd {
@@ -17,33 +18,38 @@ ReplicaGroups groups_over(DeviceOrder order, const Digits& digits) {
   const int64_t num_groups = tile_count(sequence);
   sequence.insert(sequence.end(), digits.begin(), digits.end());
   ReplicaGroups groups;
-  if (order->is_iota()) {
-    IotaForm form = iota_form(std::move(sequence));
-    groups.num_groups = num_groups;
-    groups.group_size = tile_count(digits);
-    groups.reshape = std::move(form.reshape);
-    groups.transpose = std::move(form.transpose);
-    return groups;
-  }
-  const std::vector<int64_t> ranks = ranks_in_order(sequence);
-  groups.lists.resize(static_cast<size_t>(num_groups));
-  const size_t size = ranks.size() / groups.lists.size();
-  for (size_t i = 0; i < ranks.size(); ++i)
-    groups.lists[i / size].push_back(order->device(ranks[i]));
+  groups.num_groups = num_groups;
+  groups.group_size = tile_count(digits);
+  if (const std::optional<Digits> devices = device_digits(order, sequence))
+    sequence = *devices;
+  else
+    groups.order = order;
+  IotaForm form = iota_form(std::move(sequence));
+  groups.reshape = std::move(form.reshape);
+  groups.transpose = std::move(form.transpose);
   return groups;
 }
 
+namespace {
+
+std::string lists_text(const std::vector<std::vector<int64_t>>& lists) {
+  std::string text = "{";
+  for (size_t i = 0; i < lists.size(); ++i)
+    text += fmt::format("{}{{{}}}", i ? "," : "", fmt::join(lists[i], ","));
+  return text + "}";
+}
+
+}  // namespace
+
 std::string to_string(const ReplicaGroups& groups) {
+  if (groups.order != nullptr) return lists_text(materialize(groups, groups.order->count));
   if (groups.num_groups > 0) {
     std::string text = fmt::format("[{},{}]<=[{}]", groups.num_groups, groups.group_size,
                                    fmt::join(groups.reshape, ","));
     if (!groups.transpose.empty()) text += fmt::format("T({})", fmt::join(groups.transpose, ","));
     return text;
   }
-  std::string text = "{";
-  for (size_t i = 0; i < groups.lists.size(); ++i)
-    text += fmt::format("{}{{{}}}", i ? "," : "", fmt::join(groups.lists[i], ","));
-  return text + "}";
+  return lists_text(groups.lists);
 }
 
 namespace {
@@ -79,7 +85,7 @@ Digits transposed_digits(const ReplicaGroups& groups) {
 }  // namespace
 
 Digits group_digits(const ReplicaGroups& groups) {
-  if (groups.num_groups == 0) return {};
+  if (groups.num_groups == 0 || groups.order != nullptr) return {};
   Digits digits;
   int64_t wanted = groups.group_size;
   const Digits all = transposed_digits(groups);
@@ -94,7 +100,9 @@ Digits group_digits(const ReplicaGroups& groups) {
 
 std::vector<std::vector<int64_t>> materialize(const ReplicaGroups& groups, int64_t num_devices) {
   if (groups.num_groups > 0) {
-    const std::vector<int64_t> ids = ranks_in_order(transposed_digits(groups));
+    std::vector<int64_t> ids = ranks_in_order(transposed_digits(groups));
+    if (groups.order != nullptr)
+      for (int64_t& id : ids) id = groups.order->device(id);
     std::vector<std::vector<int64_t>> lists;
     const auto size = static_cast<std::ptrdiff_t>(groups.group_size);
     for (auto it = ids.begin(); it != ids.end(); it += size) lists.emplace_back(it, it + size);

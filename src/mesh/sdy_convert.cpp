@@ -2,6 +2,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/mesh/sdy.h"
+#include "mesh/device_terms.h"
 
 namespace gspmd {
 namespace {
@@ -61,7 +62,7 @@ std::optional<SdyMesh> mesh_of_digits(const std::vector<Digits>& lists, DeviceOr
   }
   add(above);
   if (mesh.axes.empty()) mesh.axes.push_back({"_axis_0", 1});
-  mesh.device_ids = order->devices;
+  mesh.device_ids = ids_in_text(order);
   return mesh;
 }
 
@@ -74,7 +75,7 @@ bool is_of_all(const DeviceOrderValue& order) {
 SdyMesh from_mesh(const Mesh& mesh) {
   SdyMesh result;
   result.axes = mesh.axes();
-  result.device_ids = mesh.order()->devices;
+  result.device_ids = ids_in_text(mesh.order());
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/mesh/sharding.h"
+#include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 #include "mesh/layout.h"
 
@@ -20,11 +21,36 @@ bool equivalent_digits(const Sharding& a, const Sharding& b) {
   return true;
 }
 
+// As equivalent_by_device, by arithmetic; nullopt where that cannot say.
+std::optional<bool> equivalent_by_steps(const Sharding& a, const Sharding& b) {
+  const auto same = [&](const auto& function, const Digits& x,
+                        const Digits& y) -> std::optional<bool> {
+    const auto of_a = function(a.order(), x), of_b = function(b.order(), y);
+    return of_a && of_b ? std::optional(*of_a == *of_b) : std::nullopt;
+  };
+  std::vector<std::optional<bool>> parts;
+  for (int64_t i = 0; i < std::max(a.rank(), b.rank()); ++i)
+    parts.push_back(same(tile_function, a.dim(i), b.dim(i)));
+  parts.push_back(same(group_function, a.manual_digits(), b.manual_digits()));
+  for (int c = 0; c <= static_cast<int>(Combiner::logical_or); ++c) {
+    const auto combiner = static_cast<Combiner>(c);
+    parts.push_back(
+        same(group_function, unreduced_digits(a, combiner), unreduced_digits(b, combiner)));
+  }
+  bool known = true;
+  for (const std::optional<bool>& part : parts) {
+    if (part && !*part) return false;
+    known = known && part;
+  }
+  return known ? std::optional(true) : std::nullopt;
+}
+
 bool equivalent_by_device(const Sharding& a, const Sharding& b) {
   const int64_t rank = std::max(a.rank(), b.rank());
   for (int64_t i = 0; i < rank; ++i)
     if (a.tiles(i) != b.tiles(i)) return false;
   if (!same_devices(a.order(), b.order())) return false;
+  if (const std::optional<bool> known = equivalent_by_steps(a, b)) return *known;
   const std::vector<int64_t> devices = sorted_devices(a.order());
   for (int64_t i = 0; i < rank; ++i)
     if (!(coordinates(devices, a.order(), a.dim(i)) == coordinates(devices, b.order(), b.dim(i))))
@@ -67,6 +93,20 @@ bool nests(int64_t dim, int64_t fine, int64_t i, int64_t coarse, int64_t c) {
   return coarse_start <= start && end <= std::min(dim, coarse_start + coarse_size);
 }
 
+// Ranks that tell most layouts apart: the second and the last of each digit, alone.
+std::vector<int64_t> telling_ranks(const Digits& digits) {
+  std::vector<int64_t> ranks;
+  for (const Digit& digit : digits)
+    ranks.insert(ranks.end(), {digit.stride, digit.stride * (digit.size - 1)});
+  return ranks;
+}
+
+// Of one order: all ranks that differ in what either reads, the others 0. In no common atoms: all.
+std::vector<int64_t> ranks_that_differ(const Digits& a, const Digits& b, int64_t count) {
+  const std::optional<Digits> atoms = common_atoms(std::vector<Digits>{a, b});
+  return ranks_in_order(atoms ? *atoms : Digits{{count, 1}});
+}
+
 bool dim_nests(int64_t dim, const Sharding& fine, const Sharding& coarse, int64_t i) {
   const int64_t fine_tiles = fine.tiles(i);
   const int64_t coarse_tiles = coarse.tiles(i);
@@ -83,15 +123,24 @@ bool dim_nests(int64_t dim, const Sharding& fine, const Sharding& coarse, int64_
     if (fine.order() && fine.order()->count > int64_t{1} << 20) return false;
   }
   const DeviceOrder devices = fine.order() ? fine.order() : coarse.order();
-  for (int64_t r = 0; r < devices->count; ++r) {
-    const int64_t device = devices->device(r);
-    const int64_t coarse_rank = coarse.order()->rank(device);
+  const bool one_order = devices == coarse.order();
+  const auto nests_at = [&](int64_t r) {
+    const int64_t coarse_rank = one_order ? r : coarse.order()->rank(devices->device(r));
     if (coarse_rank < 0) return false;
     const int64_t fine_index = fine.order() ? tile_index(fine.dim(i), r) : 0;
-    if (!nests(dim, fine_tiles, fine_index, coarse_tiles, tile_index(coarse.dim(i), coarse_rank)))
-      return false;
+    return nests(dim, fine_tiles, fine_index, coarse_tiles, tile_index(coarse.dim(i), coarse_rank));
+  };
+  std::vector<int64_t> telling = telling_ranks(fine.dim(i));
+  if (one_order)
+    for (const int64_t r : telling_ranks(coarse.dim(i))) telling.push_back(r);
+  if (!std::all_of(telling.begin(), telling.end(), nests_at)) return false;
+  if (!one_order && fine_tiles == coarse_tiles && same_devices(fine.order(), coarse.order())) {
+    const auto f = tile_function(fine.order(), fine.dim(i));
+    if (f && f == tile_function(coarse.order(), coarse.dim(i))) return true;
   }
-  return true;
+  const std::vector<int64_t> ranks = ranks_that_differ(
+      fine.dim(i), one_order ? coarse.dim(i) : Digits{{devices->count, 1}}, devices->count);
+  return std::all_of(ranks.begin(), ranks.end(), nests_at);
 }
 
 }  // namespace

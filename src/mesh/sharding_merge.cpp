@@ -3,6 +3,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/mesh/sharding.h"
+#include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 #include "mesh/layout.h"
 
@@ -53,12 +54,51 @@ Digits all_digits(const std::vector<Digits>& dims, const Digits& manual,
   return all;
 }
 
+// What arithmetic can say of a merge: a result, or that there is none.
+struct ByStep {
+  bool known = false;
+  std::optional<Sharding> merged;
+};
+
+// The dims of both in digits over `order`, where it has them; they may read the same.
+ByStep placed_over(DeviceOrder order, const std::vector<DeviceFunction>& dims) {
+  std::vector<Digits> digits;
+  for (const DeviceFunction& dim : dims) {
+    std::optional<Digits> found = digits_of(dim, order);
+    if (!found) return {};
+    digits.push_back(std::move(*found));
+  }
+  if (!fits(all_digits(digits, {}, {}), order->count))
+    return {common_atoms(digits).has_value(), std::nullopt};
+  return {true, Sharding::tiled(order, std::move(digits))};
+}
+
+// Of the plain cases in which two orders count by steps: the dims of one are those of the other, or
+// whole there.
+ByStep merge_by_steps(const Sharding& a, const Sharding& b, int64_t rank) {
+  for (const Sharding* s : {&a, &b})
+    if (!s->manual_digits().empty() || !s->unreduced().empty()) return {};
+  std::vector<DeviceFunction> dims;
+  for (int64_t i = 0; i < rank; ++i) {
+    const auto x = tile_function(a.order(), a.dim(i)), y = tile_function(b.order(), b.dim(i));
+    if (!x || !y) return {};
+    if (!a.dim(i).empty() && !b.dim(i).empty() && *x != *y) return {true, std::nullopt};
+    dims.push_back(a.dim(i).empty() ? *y : *x);
+  }
+  for (const DeviceOrder order : {a.order(), b.order()})
+    if (ByStep placed = placed_over(order, dims); placed.known) return placed;
+  return {};
+}
+
 // Two shardings over the same devices whose digits have nothing in common: device by device. The
 // result is a table over devices, so it is refused where no table can exist yet.
 std::optional<Sharding> merge_by_device(const Sharding& a, const Sharding& b, int64_t rank,
                                         DimRule rule) {
   constexpr int64_t kMaxTable = int64_t{1} << 20;
-  if (a.order()->count > kMaxTable || !same_devices(a.order(), b.order())) return std::nullopt;
+  if (!same_devices(a.order(), b.order())) return std::nullopt;
+  if (rule == DimRule::equal)
+    if (ByStep by_step = merge_by_steps(a, b, rank); by_step.known) return by_step.merged;
+  if (a.order()->count > kMaxTable) return std::nullopt;
   const std::vector<int64_t> devices = sorted_devices(a.order());
   DeviceTiles tiles(devices.size());
   for (int64_t i = 0; i < rank; ++i) {

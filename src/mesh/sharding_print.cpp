@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "gspmd/mesh/sharding.h"
+#include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 #include "mesh/sharding_text.h"
 
@@ -96,7 +97,7 @@ Mesh made_up_mesh(const Sharding& sharding) {
   std::sort(sequence.begin(), sequence.end(),
             [](const Digit& a, const Digit& b) { return a.stride > b.stride; });
   for (const Digit& d : sequence) axes.push_back({fmt::format("a{}", axes.size()), d.size});
-  return Mesh(std::move(axes), sharding.order()->devices);
+  return Mesh(std::move(axes), ids_in_text(sharding.order()));
 }
 
 bool needs_combiners(const Sharding& sharding) {

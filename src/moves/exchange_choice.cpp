@@ -1,12 +1,14 @@
 #include "moves/exchange_choice.h"
 
 #include <algorithm>
+#include <map>
 
 namespace gspmd {
 namespace {
 
-// Transfers list pairs of devices and tables of tiles: beyond this many only where neighbours are
-// far apart, or all else is a gather of the dim.
+// Transfers list pairs and tables of tiles: beyond so many tiles only those do that are no stairs,
+// and beyond kManyPairs only where neighbours are far apart, or all else is a gather of the dim.
+constexpr int64_t kFewTiles = 64;
 constexpr int64_t kManyPairs = 4096;
 constexpr int64_t kMostPairs = int64_t(1) << 18;
 constexpr int64_t kManyHops = 16;
@@ -25,7 +27,9 @@ Access undilated(const WindowAccess& w) {
   return access;
 }
 
-ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices) {
+namespace {
+
+ExchangeChoice cheapest_exchange(const HeldDim& held, const Access& access) {
   ExchangeChoice choice;
   choice.halo = plan_halo(held, access);
   if (choice.halo.empty()) return choice;
@@ -33,16 +37,28 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_
   const int64_t pieces = held.tiles * (access.length / held.shard + 2);
   const int64_t hops = choice.halo.hop_max - choice.halo.hop_min;
   const bool few = choice.halo.received < gathered && hops <= kManyHops;
-  if (num_devices <= (few ? kManyPairs : kMostPairs) && pieces <= kMostPairs) {
-    choice.transfer = plan_transfer(held, access);
+  // One permute does as well as a gather.
+  const auto is_best = [&](int64_t received, size_t rounds) {
+    const bool one = rounds == 1 && choice.halo.received >= gathered;
     const int64_t other = std::min(choice.halo.received, gathered);
-    // One permute does as well as a gather.
-    const bool one = choice.transfer.rounds.size() == 1 && choice.halo.received >= gathered;
-    if (choice.transfer.received < other || (one && choice.transfer.received == other)) {
+    return received < other || (one && received == other);
+  };
+  std::optional<StairPlan> stairs;
+  if (held.tiles > kFewTiles) stairs = plan_stairs(held, access);
+  if (stairs && is_best(stairs->received, stairs->rounds.size())) {
+    choice.kind = ExchangeKind::stairs;
+    choice.received = stairs->received;
+    choice.stairs = std::move(*stairs);
+    return choice;
+  }
+  if (!stairs && held.tiles <= (few ? kManyPairs : kMostPairs) && pieces <= kMostPairs) {
+    choice.transfer = plan_transfer(held, access);
+    if (is_best(choice.transfer.received, choice.transfer.rounds.size())) {
       choice.kind = ExchangeKind::transfer;
       choice.received = choice.transfer.received;
       return choice;
     }
+    choice.transfer = {};
   }
   const bool many = hops > 1;  // permutes; a gather is one step
   const bool near = hops <= 4 * kManyHops && choice.halo.received < gathered + (many ? 0 : 1);
@@ -51,8 +67,22 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_
   return choice;
 }
 
+}  // namespace
+
+ExchangeChoice choose_exchange(const HeldDim& held, const Access& access) {
+  // The layers of a model ask the same again and again, and so does the search for a reshard.
+  static thread_local std::map<Dims, ExchangeChoice> known;
+  constexpr size_t kMostKnown = 1000;
+  const Dims key{held.size,     held.tiles,     held.shard,    access.step,
+                 access.offset, access.divisor, access.length, access.end};
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  if (known.size() >= kMostKnown) known.clear();
+  return known.emplace(key, cheapest_exchange(held, access)).first->second;
+}
+
 int64_t ExchangeChoice::collectives() const {
   if (kind == ExchangeKind::transfer) return std::ssize(transfer.rounds);
+  if (kind == ExchangeKind::stairs) return std::ssize(stairs.rounds);
   if (kind != ExchangeKind::neighbours) return kind == ExchangeKind::gather ? 1 : 0;
   const bool own = halo.hop_min <= 0 && halo.hop_max >= 0;
   return halo.hop_max - halo.hop_min + (own ? 0 : 1);

@@ -5,21 +5,23 @@
 
 #include "gspmd/mesh/sharding.h"
 #include "moves/halo.h"
+#include "moves/stairs.h"
 
 namespace gspmd {
 
-// How a dim is moved: not at all, by halos of neighbours, by transfers (halo.h), or by gathering
-// it.
-enum class ExchangeKind { nothing, neighbours, transfer, gather };
+// How a dim is moved: not at all, by halos of neighbours, by transfers (halo.h), whose
+// pairs are listed or are those of stairs (stairs.h), or by gathering it.
+enum class ExchangeKind { nothing, neighbours, transfer, stairs, gather };
 struct ExchangeChoice {
   ExchangeKind kind = ExchangeKind::nothing;
   int64_t received = 0;  // elements of the dim that one device is sent
   HaloPlan halo;
   TransferPlan transfer;
+  StairPlan stairs;
   int64_t collectives() const;
 };
-// The way that sends the fewest elements. `access` is addressable; `num_devices` hold the dim.
-ExchangeChoice choose_exchange(const HeldDim& held, const Access& access, int64_t num_devices);
+// The way that sends the fewest elements. `access` is addressable.
+ExchangeChoice choose_exchange(const HeldDim& held, const Access& access);
 
 // Parts of several values side by side along a dim: `shards` are those of plan_join's sources,
 // which are held over `digits` as the result is to be.

@@ -21,6 +21,18 @@ Box intersect(const Box& a, const Box& b) {
   return both;
 }
 
+// The elements that both have.
+int64_t shared_volume(const Box& a, const Box& b) {
+  int64_t both = 1;
+  for (size_t d = 0; d < a.start.size(); ++d) {
+    const int64_t begin = std::max(a.start[d], b.start[d]);
+    const int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
+    if (end <= begin) return 0;
+    both = saturating_multiply(both, end - begin);
+  }
+  return both;
+}
+
 // A tile of the value, and who holds it, ascending.
 struct Tile {
   Box box;
@@ -92,13 +104,22 @@ std::vector<Dims> chunks_of(const std::vector<Piece>& pieces) {
   return chunks;
 }
 
-int64_t count_cut(const std::vector<Piece>& pieces, const Dims& chunk) {
-  int64_t count = 0;
+// Parts of at most `chunk`: of all pieces, and of one target at most.
+struct PartCount {
+  int64_t all = 0, of_target = 0;
+};
+
+PartCount count_cut(const std::vector<Piece>& pieces, const Dims& chunk) {
+  PartCount count;
+  std::map<int64_t, int64_t> of_target;
   for (const Piece& piece : pieces) {
     int64_t parts = 1;
     for (size_t d = 0; d < chunk.size(); ++d)
       parts = saturating_multiply(parts, ceil_div(piece.part.size[d], chunk[d]));
-    count = saturating_add(count, parts);
+    count.all = saturating_add(count.all, parts);
+    int64_t& own = of_target[piece.target];
+    own = saturating_add(own, parts);
+    count.of_target = std::max(count.of_target, own);
   }
   return count;
 }
@@ -111,28 +132,32 @@ int64_t received_most(const std::vector<Piece>& pieces) {
   return most;
 }
 
-std::vector<PieceRound> rounds_of(const std::vector<Piece>& pieces, bool relays) {
-  constexpr int64_t kMostParts = 512;
-  constexpr size_t kMostCut = 16;
+constexpr int64_t kMostCut = 16;  // rounds of parts
+constexpr int64_t kMostParts = 512;
+
+// The rounds of `make`, which is given parts of one size, their most rounds, what is the least
+// there can be, and below what there is a use for them.
+template <class Make>
+std::vector<PieceRound> fewest_rounds(const std::vector<Piece>& pieces, bool always_whole,
+                                      int64_t below, Make make) {
   const int64_t received = received_most(pieces);
   std::vector<PieceRound> best;
-  const auto keep = [&](std::vector<PieceRound> rounds) {
-    if (!rounds.empty() && (best.empty() || elements_of(rounds) < elements_of(best)))
-      best = std::move(rounds);
-  };
   const std::vector<Dims> chunks = chunks_of(pieces);
-  for (int relay = 0; relay <= (relays ? 1 : 0); ++relay)
-    for (const Dims& chunk : chunks) {
-      if (!best.empty() && elements_of(best) <= received) return best;
-      const bool whole = chunk == chunks[0];
-      if ((!whole || relay != 0) && count_cut(pieces, chunk) > kMostParts) continue;
-      std::vector<Piece> parts = whole ? pieces : cut(pieces, chunk);
-      assign_sources(parts);
-      if (relay != 0)
-        keep(relay_pieces(parts, kMostCut, received));
-      else
-        keep(colour_pieces(std::move(parts), whole ? SIZE_MAX : kMostCut));
+  for (const Dims& chunk : chunks) {
+    if (below <= received) break;
+    const bool whole = chunk == chunks[0];
+    if (!(whole && always_whole)) {
+      const PartCount count = count_cut(pieces, chunk);  // a target receives one in a round
+      if (count.all > kMostParts || count.of_target > kMostCut) continue;
     }
+    std::vector<Piece> parts = whole ? pieces : cut(pieces, chunk);
+    assign_sources(parts);
+    std::vector<PieceRound> rounds = make(
+        std::move(parts), whole && always_whole ? SIZE_MAX : size_t{kMostCut}, received, below);
+    if (rounds.empty() || elements_of(rounds) >= below) continue;
+    best = std::move(rounds);
+    below = elements_of(best);
+  }
   return best;
 }
 
@@ -140,7 +165,7 @@ int64_t elements_lacking(std::span<const HeldBox> have, std::span<const HeldBox>
   int64_t most = 0;
   for (const HeldBox& w : want) {
     const Box* own = box_of(have, w.device);
-    most = std::max(most, volume(w.box.size) - (own ? volume(intersect(w.box, *own).size) : 0));
+    most = std::max(most, volume(w.box.size) - (own ? shared_volume(w.box, *own) : 0));
   }
   return most;
 }
@@ -152,9 +177,10 @@ int64_t elements_leaving(std::span<const HeldBox> have, std::span<const HeldBox>
   for (const auto& [start, tile] : tiles_of(have)) {
     int64_t leaving = 0;
     for (const auto& [at, goal] : wanted)
-      if (!std::includes(tile.holders.begin(), tile.holders.end(), goal.holders.begin(),
-                         goal.holders.end()))
-        leaving += volume(intersect(tile.box, goal.box).size);
+      if (const int64_t shared = shared_volume(tile.box, goal.box);
+          shared > 0 && !std::includes(tile.holders.begin(), tile.holders.end(),
+                                       goal.holders.begin(), goal.holders.end()))
+        leaving += shared;
     most = std::max(most, ceil_div(leaving, std::ssize(tile.holders)));
   }
   return most;
@@ -176,13 +202,11 @@ std::vector<HeldBox> held_boxes(const Shape& global, const Sharding& s, int64_t 
   return boxes;
 }
 
-PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
-                          std::span<const HeldBox> want, const Dims& have_shard,
-                          const Dims& want_shard, bool relays) {
-  PieceTransfer plan;
-  plan.have.assign(have.begin(), have.end());
-  plan.want.assign(want.begin(), want.end());
-  std::map<Dims, Tile> tiles = tiles_of(have);
+namespace {
+
+// What has to be sent, and `plan` with all but the rounds.
+std::vector<Piece> pieces_of(std::span<const HeldBox> have, std::span<const HeldBox> want,
+                             const std::map<Dims, Tile>& tiles, PieceTransfer& plan) {
   std::vector<Piece> pieces;
   const int64_t devices =
       have.empty() || want.empty() ? 1 : std::max(have.back().device, want.back().device) + 1;
@@ -191,29 +215,78 @@ PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
     const Box* own = box_of(have, w.device);
     plan.in_place = plan.in_place && own && own->start == w.box.start && own->size == w.box.size;
     for (const auto& [start, tile] : tiles) {
-      Box part = intersect(w.box, tile.box);
-      const int64_t size = volume(part.size);
+      const int64_t size = shared_volume(w.box, tile.box);
       if (size == 0) continue;
       if (own && own->start == start && volume(own->size) > 0) {
         plan.own = true;
         continue;
       }
-      pieces.push_back({std::move(part), w.device, &tile.holders, size, -1,
+      pieces.push_back({intersect(w.box, tile.box), w.device, &tile.holders, size, -1,
                         (w.device - tile.holders[0] + devices) % devices});
     }
   }
-  if (!pieces.empty()) plan.rounds = rounds_of(pieces, relays);
+  return pieces;
+}
+
+// The rounds as they are emitted: what is sent lies in the sender's shard.
+void settle(PieceTransfer& plan, std::span<const HeldBox> have, std::span<const HeldBox> want,
+            const Dims& have_shard, const Dims& want_shard) {
   for (PieceRound& round : plan.rounds) {
     plan.elements = saturating_add(plan.elements, volume(round.size));
-    for (PieceRound::Move& move : round.moves) {  // what is sent lies in the shard
+    for (PieceRound::Move& move : round.moves) {
       const Box& held = *box_of(move.relayed ? want : have, move.source);
       const Dims& shard = move.relayed ? want_shard : have_shard;
-      for (size_t d = 0; d < global.size(); ++d)
+      for (size_t d = 0; d < shard.size(); ++d)
         move.begin[d] = std::min(move.begin[d], held.start[d] + shard[d] - round.size[d]);
     }
     std::sort(round.moves.begin(), round.moves.end(),
               [](const auto& a, const auto& b) { return a.source < b.source; });
   }
+}
+
+}  // namespace
+
+namespace {
+
+int64_t& planned() {
+  static thread_local int64_t count = 0;
+  return count;
+}
+
+}  // namespace
+
+int64_t transfers_planned() { return planned(); }
+
+PieceTransfer plan_pieces(std::span<const HeldBox> have, std::span<const HeldBox> want,
+                          const Dims& have_shard, const Dims& want_shard) {
+  ++planned();
+  PieceTransfer plan;
+  const std::map<Dims, Tile> tiles = tiles_of(have);
+  const std::vector<Piece> pieces = pieces_of(have, want, tiles, plan);
+  if (!pieces.empty())
+    plan.rounds = fewest_rounds(pieces, true, INT64_MAX,
+                                [](std::vector<Piece> parts, size_t most, int64_t, int64_t) {
+                                  return colour_pieces(std::move(parts), most);
+                                });
+  settle(plan, have, want, have_shard, want_shard);
+  return plan;
+}
+
+std::optional<PieceTransfer> plan_relays(std::span<const HeldBox> have,
+                                         std::span<const HeldBox> want, const Dims& have_shard,
+                                         const Dims& want_shard, int64_t below) {
+  ++planned();
+  PieceTransfer plan;
+  const std::map<Dims, Tile> tiles = tiles_of(have);
+  const std::vector<Piece> pieces = pieces_of(have, want, tiles, plan);
+  if (pieces.empty()) return std::nullopt;
+  plan.rounds =
+      fewest_rounds(pieces, false, below,
+                    [](const std::vector<Piece>& parts, size_t most, int64_t least, int64_t under) {
+                      return relay_pieces(parts, most, least, under);
+                    });
+  if (plan.rounds.empty()) return std::nullopt;
+  settle(plan, have, want, have_shard, want_shard);
   return plan;
 }
 

@@ -36,17 +36,23 @@ struct PieceRound {
 // Each device is sent what it lacks of its new box, from whoever has it.
 struct PieceTransfer {
   std::vector<PieceRound> rounds;
-  bool own = false;      // some device keeps a part of what it has
-  bool in_place = true;  // every device that is to have a box has just that box
-  int64_t elements = 0;  // sent by one device: the sizes of all rounds
-  std::vector<HeldBox> have, want;
+  bool own = false;                 // some device keeps a part of what it has
+  bool in_place = true;             // every device that is to have a box has just that box
+  int64_t elements = 0;             // sent by one device: the sizes of all rounds
+  std::vector<HeldBox> have, want;  // of a transfer to be emitted
   // Of a collective-broadcast instead of rounds: the first of each group sends its whole box.
   std::vector<std::vector<int64_t>> groups;
 };
-// With `relays`, devices also hand on what they were sent, where that sends less (relay_rounds.h).
-PieceTransfer plan_pieces(const Dims& global, std::span<const HeldBox> have,
-                          std::span<const HeldBox> want, const Dims& have_shard,
-                          const Dims& want_shard, bool relays);
+PieceTransfer plan_pieces(std::span<const HeldBox> have, std::span<const HeldBox> want,
+                          const Dims& have_shard, const Dims& want_shard);
+// As plan_pieces, but devices also hand on what they were sent (relay_rounds.h). nullopt: not with
+// fewer than `below` elements.
+std::optional<PieceTransfer> plan_relays(std::span<const HeldBox> have,
+                                         std::span<const HeldBox> want, const Dims& have_shard,
+                                         const Dims& want_shard, int64_t below);
+
+// How many transfers this thread has planned, found or not: what planning costs.
+int64_t transfers_planned();
 
 // What the device that is worst off has to be sent, or what holders of a tile have to send at
 // least, the more of both: a lower bound on the elements of any way, and one that obeys the

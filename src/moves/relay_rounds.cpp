@@ -3,17 +3,40 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
+#include <tuple>
 
 namespace gspmd {
 namespace {
 
 using Devices = uint64_t;  // a set
 
+template <class Visit>
+void each_of(Devices devices, Visit visit) {
+  for (; devices != 0; devices &= devices - 1)
+    visit(static_cast<size_t>(std::countr_zero(devices)));
+}
+
 // A part of a shard that the same devices lack.
 struct Unit {
-  Box part;
+  const Box* part = nullptr;
   int64_t volume = 0;
   Devices original = 0, has = 0, lack = 0;
+};
+
+// Rounds by the numbers of devices.
+struct Tried {
+  struct Move {
+    int from = 0, to = 0;
+    const Box* part = nullptr;
+    bool relayed = false;
+  };
+  struct Round {
+    const Dims* size = nullptr;
+    std::vector<Move> moves;
+  };
+  std::vector<Round> rounds;
+  int64_t elements = 0;
 };
 
 class Relay {
@@ -30,7 +53,7 @@ class Relay {
     for (const Piece& piece : pieces) {
       const auto [at, fresh] = known.try_emplace(piece.part.start, units_.size());
       if (fresh) {
-        units_.push_back({piece.part, piece.volume, 0, 0, 0});
+        units_.push_back({&piece.part, piece.volume, 0, 0, 0});
         for (const int64_t holder : *piece.holders) {
           const int n = number(holder);
           if (n < kMost) units_.back().original |= Devices{1} << n;
@@ -48,18 +71,29 @@ class Relay {
   bool is_small() const { return devices_.size() <= kMost; }
 
   // One try; `seed` breaks ties.
-  std::vector<PieceRound> run(uint64_t seed, size_t most_rounds, int64_t below) const {
+  std::optional<Tried> run(uint64_t seed, size_t most_rounds, int64_t below) const {
     std::vector<Unit> units = units_;
-    std::vector<PieceRound> rounds;
-    int64_t elements = 0;
+    Tried tried;
     while (true) {
       const auto first =
           std::find_if(units.begin(), units.end(), [](const Unit& unit) { return unit.lack != 0; });
-      if (first == units.end()) return rounds;
-      elements = saturating_add(elements, first->volume);
-      if (rounds.size() == most_rounds || elements >= below) return {};
-      rounds.push_back(next_round(units, first->part.size, seed));
+      if (first == units.end()) return tried;
+      tried.elements = saturating_add(tried.elements, first->volume);
+      if (tried.rounds.size() == most_rounds || tried.elements >= below) return std::nullopt;
+      tried.rounds.push_back(next_round(units, first->part->size, seed));
     }
+  }
+
+  std::vector<PieceRound> rounds_of(const Tried& tried) const {
+    std::vector<PieceRound> rounds;
+    for (const Tried::Round& round : tried.rounds) {
+      rounds.push_back({{}, *round.size});
+      for (const Tried::Move& move : round.moves)
+        rounds.back().moves.push_back({devices_[static_cast<size_t>(move.from)],
+                                       devices_[static_cast<size_t>(move.to)], move.part->start,
+                                       *move.part, move.relayed});
+    }
+    return rounds;
   }
 
  private:
@@ -83,16 +117,16 @@ class Relay {
 
   // Receivers find senders by augmenting paths, those that lack the most first.
   struct Matching {
-    const std::vector<const Unit*>& fitting;
     std::vector<int> senders;      // in the order in which they are asked
+    std::vector<Devices> helpers;  // by receiver: who has something that fits and that it lacks
     std::vector<int> receiver_of;  // by sender, or -1
-    std::vector<bool> seen;
+    Devices seen = 0;
     bool find(int to) {
+      const Devices able = helpers[static_cast<size_t>(to)];
       for (const int from : senders) {
-        if (seen[static_cast<size_t>(from)] ||
-            !best_unit(fitting, Devices{1} << from, Devices{1} << to))
-          continue;
-        seen[static_cast<size_t>(from)] = true;
+        if ((able & ~seen) == 0) return false;
+        if (((able & ~seen) >> from & 1u) == 0) continue;
+        seen |= Devices{1} << from;
         int& held = receiver_of[static_cast<size_t>(from)];
         if (held >= 0 && !find(held)) continue;
         held = to;
@@ -102,53 +136,54 @@ class Relay {
     }
   };
 
-  PieceRound next_round(std::vector<Unit>& units, const Dims& size, uint64_t seed) const {
+  Tried::Round next_round(std::vector<Unit>& units, const Dims& size, uint64_t seed) const {
     const size_t count = devices_.size();
     std::vector<const Unit*> fitting;
     std::vector<int64_t> lacking(count, 0), rare(count, 0);
+    Matching matching{{}, std::vector<Devices>(count, 0), std::vector<int>(count, -1)};
     for (const Unit& unit : units) {
       if (unit.lack == 0) continue;
       bool fits = true;
-      for (size_t d = 0; d < size.size(); ++d) fits = fits && unit.part.size[d] <= size[d];
+      for (size_t d = 0; d < size.size(); ++d) fits = fits && unit.part->size[d] <= size[d];
       if (fits) fitting.push_back(&unit);
-      for (size_t n = 0; n < count; ++n) {
-        if (unit.lack >> n & 1u) lacking[n] += unit.volume;
-        // What a sender alone has to bring to many is urgent.
-        if (unit.has >> n & 1u)
-          rare[n] += unit.volume * std::popcount(unit.lack) / std::popcount(unit.has);
-      }
+      each_of(unit.lack, [&](size_t n) {
+        lacking[n] += unit.volume;
+        if (fits) matching.helpers[n] |= unit.has;
+      });
+      // What a sender alone has to bring to many is urgent.
+      const int64_t urgent =
+          unit.volume * std::popcount(unit.lack) / std::max(1, std::popcount(unit.has));
+      each_of(unit.has, [&](size_t n) { rare[n] += urgent; });
     }
     const auto ordered = [&](const std::vector<int64_t>& weight, uint64_t salt) {
-      std::vector<int> list(count);
-      for (size_t n = 0; n < count; ++n) list[n] = static_cast<int>(n);
-      std::sort(list.begin(), list.end(), [&](int a, int b) {
-        const int64_t x = weight[static_cast<size_t>(a)], y = weight[static_cast<size_t>(b)];
-        if (x != y) return x > y;
-        return mix(seed + salt + static_cast<uint64_t>(a)) <
-               mix(seed + salt + static_cast<uint64_t>(b));
-      });
+      std::vector<std::tuple<int64_t, uint64_t, int>> keys;
+      for (size_t n = 0; n < count; ++n)
+        keys.emplace_back(-weight[n], mix(seed + salt + n), static_cast<int>(n));
+      std::sort(keys.begin(), keys.end());
+      std::vector<int> list;
+      for (const auto& [most, tie, n] : keys) list.push_back(n);
       return list;
     };
-    Matching matching{fitting, ordered(rare, 1000), std::vector<int>(count, -1), {}};
+    matching.senders = ordered(rare, 1000);
     for (const int to : ordered(lacking, 2000)) {
       if (lacking[static_cast<size_t>(to)] == 0) continue;
-      matching.seen.assign(count, false);
+      matching.seen = 0;
       matching.find(to);
     }
     return send(units, fitting, matching.receiver_of, size);
   }
 
-  PieceRound send(std::vector<Unit>& units, const std::vector<const Unit*>& fitting,
-                  const std::vector<int>& receiver_of, const Dims& size) const {
-    PieceRound round{{}, size};
+  Tried::Round send(std::vector<Unit>& units, const std::vector<const Unit*>& fitting,
+                    const std::vector<int>& receiver_of, const Dims& size) const {
+    Tried::Round round{&size, {}};
     std::vector<std::pair<size_t, Devices>> arrived;  // after the round
     for (size_t from = 0; from < receiver_of.size(); ++from) {
       if (receiver_of[from] < 0) continue;
       const auto to = static_cast<size_t>(receiver_of[from]);
       const Devices source = Devices{1} << from, target = Devices{1} << to;
       const Unit* unit = best_unit(fitting, source, target);
-      round.moves.push_back({devices_[from], devices_[to], unit->part.start, unit->part,
-                             (unit->original & source) == 0});
+      round.moves.push_back(
+          {static_cast<int>(from), receiver_of[from], unit->part, (unit->original & source) == 0});
       arrived.emplace_back(static_cast<size_t>(unit - units.data()), target);
     }
     for (const auto& [unit, target] : arrived) {
@@ -165,18 +200,18 @@ class Relay {
 }  // namespace
 
 std::vector<PieceRound> relay_pieces(const std::vector<Piece>& pieces, size_t most_rounds,
-                                     int64_t least) {
+                                     int64_t least, int64_t below) {
   constexpr uint64_t kTries = 8;
   const Relay of_all(pieces, false), of_assigned(pieces, true);
   if (!of_all.is_small()) return {};
   std::vector<PieceRound> best;
-  int64_t elements = INT64_MAX;
+  int64_t elements = below;
   for (uint64_t seed = 0; seed < kTries && elements > least; ++seed) {
     const Relay& relay = seed % 2 == 0 ? of_all : of_assigned;
-    std::vector<PieceRound> rounds = relay.run(seed * 77 + 1, most_rounds, elements);
-    if (rounds.empty()) continue;
-    elements = elements_of(rounds);
-    best = std::move(rounds);
+    const std::optional<Tried> tried = relay.run(seed * 77 + 1, most_rounds, elements);
+    if (!tried) continue;
+    elements = tried->elements;
+    best = relay.rounds_of(*tried);
   }
   return best;
 }

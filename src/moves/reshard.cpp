@@ -4,11 +4,13 @@
 #include <numeric>
 
 #include "gspmd/base/error.h"
+#include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 #include "mesh/layout.h"
 #include "moves/price.h"
 #include "moves/reshard_detour.h"
 #include "moves/reshard_search.h"
+#include "moves/reshard_subset.h"
 
 namespace gspmd {
 namespace {
@@ -118,8 +120,7 @@ Ends ends_of(const Sharding& from, const Sharding& to, int64_t num_devices) {
   Ends ends{devices_of(from), devices_of(to), num_devices};
   for (const DeviceOrder order : {ends.from, ends.to}) {
     if (!order) continue;
-    int64_t named = order->count;
-    for (const int64_t device : order->devices) named = std::max(named, device + 1);
+    const int64_t named = order->last() + 1;
     if (num_devices > 0 && named > num_devices)
       user_error("reshard: from {} to {}: device {} of {}", to_string(from), to_string(to),
                  named - 1, num_devices);
@@ -161,7 +162,15 @@ ReshardProblem problem_of(const Shape& global, const Sharding& from, const Shard
 std::optional<Sharding> in_order(const Sharding& s, int64_t rank, DeviceOrder order) {
   constexpr int64_t kMaxTable = 4096;  // of devices
   const bool plain = s.order() && s.manual_digits().empty() && s.unreduced().empty();
-  if (!plain || order->count > kMaxTable || !same_devices(s.order(), order)) return std::nullopt;
+  if (!plain || !same_devices(s.order(), order)) return std::nullopt;
+  std::vector<Digits> dims;
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto tile = tile_function(s.order(), s.dim(d));
+    auto digits = tile ? digits_of(*tile, order) : std::nullopt;
+    if (digits) dims.push_back(std::move(*digits));
+  }
+  if (std::ssize(dims) == rank) return Sharding::tiled(order, std::move(dims));
+  if (order->count > kMaxTable) return std::nullopt;
   const std::vector<int64_t> devices = sorted_devices(order);
   DeviceTiles tiles(devices.size());
   for (int64_t d = 0; d < rank; ++d)
@@ -222,7 +231,15 @@ ReshardPlan search(const Shape& global, const Sharding& from, const Sharding& to
     if (to.is_replicated() && ends.to == covering_order(ends.from, ends.num_devices)) b = a;
     a = crossing_atoms(a, ends.from);
     b = crossing_atoms(b, ends.to);
-    return ReshardSearch(problem_of(global, from, to, ends, a, b, true)).run();
+    // Tables of devices, which the search makes of pieces, are for few; or for sets that do not
+    // count by steps.
+    constexpr int64_t kMostSearched = 1024;
+    std::optional<ReshardPlan> over_all;
+    if (std::max(ends.from->count, ends.to->count) > ReshardSearch::kFewDevices)
+      over_all = plan_over_all(global, from, to, ends.from, ends.to, ends.num_devices);
+    if (over_all && ends.num_devices > kMostSearched) return std::move(*over_all);
+    ReshardPlan plan = ReshardSearch(problem_of(global, from, to, ends, a, b, true)).run();
+    return over_all && over_all->cost < plan.cost ? std::move(*over_all) : plan;
   }
   // Digits of one order that cut it at places which do not divide each other are as strange to each
   // other as two orders are.

@@ -64,10 +64,13 @@ DeviceOrder covering_order(DeviceOrder order, int64_t num_devices) {
   if (num_devices % order->count != 0) return nullptr;
   if (order->is_iota()) return iota_order(num_devices);
   check_listed(num_devices);
-  std::vector<int64_t> devices = order->devices;
+  static thread_local std::map<std::pair<DeviceOrder, int64_t>, DeviceOrder> known;
+  DeviceOrder& covering = known[{order, num_devices}];
+  if (covering != nullptr) return covering;
+  std::vector<int64_t> devices = order->devices();
   for (int64_t device = 0; device < num_devices; ++device)
     if (order->rank(device) < 0) devices.push_back(device);
-  return list_order(std::move(devices));
+  return covering = list_order(std::move(devices));
 }
 
 Dims ReshardSearch::local_dims(const AtomLayout& s) const {
@@ -77,7 +80,7 @@ Dims ReshardSearch::local_dims(const AtomLayout& s) const {
   return dims;
 }
 
-std::vector<HeldBox> ReshardSearch::boxes(const AtomLayout& s) const {
+ReshardSearch::Boxes ReshardSearch::boxes(const AtomLayout& s) const {
   const auto known = boxes_.find(s);
   if (known != boxes_.end()) return known->second;
   const DeviceOrder order = p_.orders[s.ordered];
@@ -96,28 +99,47 @@ std::vector<HeldBox> ReshardSearch::boxes(const AtomLayout& s) const {
   }
   std::sort(result.begin(), result.end(),
             [](const HeldBox& a, const HeldBox& b) { return a.device < b.device; });
-  if (is_few()) boxes_.emplace(s, result);
-  return result;
+  Boxes shared = std::make_shared<const std::vector<HeldBox>>(std::move(result));
+  if (is_few()) boxes_.emplace(s, shared);
+  return shared;
 }
 
 int64_t ReshardSearch::bytes_needed(const AtomLayout& before, const AtomLayout& after) const {
-  return saturating_multiply(elements_needed(boxes(before), boxes(after)),
+  return saturating_multiply(elements_needed(*boxes(before), *boxes(after)),
                              dtype_size(p_.global.dtype));
 }
 
-std::shared_ptr<PieceTransfer> ReshardSearch::pieces(const AtomLayout& before,
-                                                     const AtomLayout& after, bool relays) const {
-  return std::make_shared<PieceTransfer>(plan_pieces(
-      p_.global.dims, boxes(before), boxes(after), local_dims(before), local_dims(after), relays));
+int64_t ReshardSearch::rounds_needed(const AtomLayout& before, const AtomLayout& after,
+                                     int64_t bytes) const {
+  const int64_t most = std::min(local_bytes(before), local_bytes(after));
+  return bytes == 0 || most == 0 ? 0 : ceil_div(bytes, most);
 }
 
-void ReshardSearch::count_pieces(const AtomLayout& before, Move& move, bool relays) const {
-  const std::shared_ptr<PieceTransfer> transfer = pieces(before, move.after, relays);
+std::shared_ptr<const PieceTransfer> ReshardSearch::pieces(const AtomLayout& before,
+                                                           const AtomLayout& after) const {
+  return std::make_shared<PieceTransfer>(
+      plan_pieces(*boxes(before), *boxes(after), local_dims(before), local_dims(after)));
+}
+
+void ReshardSearch::count_pieces(const AtomLayout& before, Move& move) const {
+  set_pieces(before, move, pieces(before, move.after));
+}
+
+void ReshardSearch::relay_pieces(const AtomLayout& before, Move& move, int64_t below) const {
+  const int64_t size = dtype_size(p_.global.dtype);
+  const int64_t most = std::min(move.pieces->elements, below / size + (below % size != 0 ? 1 : 0));
+  if (auto relays = plan_relays(*boxes(before), *boxes(move.after), local_dims(before),
+                                local_dims(move.after), most))
+    set_pieces(before, move, std::make_shared<PieceTransfer>(std::move(*relays)));
+}
+
+void ReshardSearch::set_pieces(const AtomLayout& before, Move& move,
+                               std::shared_ptr<const PieceTransfer> transfer) const {
   move.counted = true;
   move.bytes = saturating_multiply(transfer->elements, dtype_size(p_.global.dtype));
   const bool same = transfer->in_place && local_dims(before) == local_dims(move.after);
   move.steps = same ? 0 : std::max<int64_t>(1, std::ssize(transfer->rounds));
-  move.pieces = transfer;
+  move.pieces = std::move(transfer);
 }
 
 // Every device that is to have the whole value and has it not gets it from the first that has.
@@ -145,8 +167,8 @@ ReshardSearch::Move ReshardSearch::broadcast(const AtomLayout& s, const AtomLayo
   const auto kind = ReshardKind::collective_broadcast;
   Move m{kind, -1, -1, {}, after, sent_bytes(kind, bytes, bytes, 1)};
   auto transfer = std::make_shared<PieceTransfer>();
-  transfer->have = boxes(s);
-  transfer->want = boxes(after);
+  transfer->have = *boxes(s);
+  transfer->want = *boxes(after);
   transfer->groups = std::move(groups);
   m.pieces = std::move(transfer);
   return m;
@@ -161,7 +183,7 @@ std::optional<ReshardSearch::Move> ReshardSearch::crossing(const AtomLayout& s,
   const bool equal_sets = count == p_.orders[1]->count;
   if (count + p_.orders[1]->count > kManyDevices || p_.num_devices > kMostListed)
     return equal_sets ? std::optional(m) : std::nullopt;
-  Needs needs = needs_of(boxes(s), boxes(after));
+  Needs needs = needs_of(*boxes(s), *boxes(after));
   if (needs.in_place) {
     m.bytes = m.steps = 0;
     return m;
@@ -236,9 +258,11 @@ std::optional<ReshardPlan> ReshardSearch::pieces_below(int64_t bytes) const {
   if (!is_few() || !p_.in_pieces || !p_.from.unreduced.empty() || !p_.manual.empty())
     return std::nullopt;
   if (is_whole(p_.to)) return std::nullopt;  // gathers and broadcasts are few steps
-  if (bytes_needed(p_.from, p_.to) >= bytes) return std::nullopt;
+  const int64_t needed = bytes_needed(p_.from, p_.to);
+  if (needed >= bytes) return std::nullopt;
   std::vector<Move> moves{{ReshardKind::piecewise_permutes, -1, -1, {}, p_.to, 0}};
-  count_pieces(p_.from, moves.back(), true);
+  count_pieces(p_.from, moves.back());
+  if (moves.back().bytes > needed) relay_pieces(p_.from, moves.back(), INT64_MAX);
   if (moves.back().bytes >= bytes || moves.back().steps > kMostRounds) return std::nullopt;
   return plan_of(moves);
 }
@@ -251,13 +275,13 @@ void ReshardSearch::cuts(const AtomLayout& s, std::vector<Move>& out) const {
     std::vector<AtomLayout> all = all_layouts(s.ordered);
     if (std::find(all.begin(), all.end(), p_.to) == all.end()) all.push_back(p_.to);
     for (AtomLayout& layout : all) {
-      std::vector<HeldBox> held = boxes(layout);
+      Boxes held = boxes(layout);
       cuttable_.emplace_back(std::move(layout), std::move(held));
     }
   }
-  const std::vector<HeldBox> have = boxes(s);
+  const Boxes have = boxes(s);
   for (const auto& [after, want] : cuttable_)
-    if (after != s && lacks_nothing(have, want))
+    if (after != s && lacks_nothing(*have, *want))
       out.push_back({ReshardKind::piecewise_permutes, -1, -1, {}, after, 0});
 }
 

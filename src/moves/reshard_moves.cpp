@@ -51,8 +51,7 @@ int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, const std::v
       realigned_.try_emplace({static_cast<int64_t>(d), count, have, want}, INT64_MAX);
   const HeldDim held{n, count, have};
   const Access access{want, 0, 1, want};
-  if (fresh && is_addressable(held, access))
-    known->second = choose_exchange(held, access, p_.orders[s.ordered]->count).received;
+  if (fresh && is_addressable(held, access)) known->second = choose_exchange(held, access).received;
   int64_t bytes = saturating_multiply(known->second, dtype_size(p_.global.dtype));
   for (size_t e = 0; e < s.dims.size(); ++e)
     if (e != d)

@@ -76,8 +76,13 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
                        m->realigned,      m->pieces};
       for (const MovedAtoms& run : m->also)
         step.also.push_back({run.dim, run.dim_to, digits(run.atoms, m->after.ordered)});
-      if (m->kind == ReshardKind::piecewise_permutes && !step.pieces)
-        step.pieces = pieces(*before, m->after);
+      if (m->kind == ReshardKind::piecewise_permutes) {
+        const auto planned = m->pieces ? m->pieces : pieces(*before, m->after);
+        auto transfer = std::make_shared<PieceTransfer>(*planned);
+        transfer->have = *boxes(*before);
+        transfer->want = *boxes(m->after);
+        step.pieces = std::move(transfer);
+      }
       plan.steps.push_back(std::move(step));
     }
     plan.cost.bytes = saturating_add(plan.cost.bytes, m->bytes);
@@ -92,66 +97,126 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
   return plan;
 }
 
+// Layouts by the least that a way through them costs, and moves of pieces, which are dear to plan,
+// by the least that they can cost: most are never planned.
+class ReshardSearch::Run {
+ public:
+  using Moves = void (ReshardSearch::*)(const AtomLayout&, std::vector<Move>&) const;
+  Run(const ReshardSearch& search, Moves moves, ReshardCost limit)
+      : search_(search), moves_(moves), limit_(limit) {}
+
+  std::optional<ReshardPlan> run() {
+    // Meshes have few axes; with many, what has been found by then is good enough.
+    constexpr size_t kMaxLayouts = 20'000;
+    const auto start = reached_.try_emplace(search_.p_.from).first;
+    queue_.push({{}, {}, &start->first, nullptr});
+    std::vector<Move> next;
+    while (!queue_.empty() && reached_.size() < kMaxLayouts) {
+      const Item item = queue_.top();
+      queue_.pop();
+      if (item.pending != nullptr) {
+        plan_pieces(item);
+        continue;
+      }
+      if (reached_.at(*item.layout).cost != item.cost) continue;  // a cheaper way came later
+      if (*item.layout == search_.p_.to) return way_to(item.layout);
+      next.clear();
+      (search_.*moves_)(*item.layout, next);
+      for (Move& m : next) add(item, std::move(m));
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Item {
+    ReshardCost estimate, cost;
+    const AtomLayout* layout;
+    std::shared_ptr<Move> pending;  // from `layout`, whose cost is not known yet
+    bool operator>(const Item& other) const {
+      if (estimate != other.estimate) return estimate > other.estimate;
+      if (*layout != *other.layout) return *layout > *other.layout;
+      return pending && other.pending && pending->after > other.pending->after;
+    }
+  };
+
+  bool is_last(const Move& m) const { return m.after == search_.p_.to; }
+  int64_t missing_after(const Move& m) const {
+    return is_last(m) ? 0 : search_.bytes_missing(m.after);
+  }
+
+  // What a way costs that goes on with the move, if it costs that much.
+  ReshardCost sum(const Item& item, int64_t bytes, int64_t steps) const {
+    return {saturating_add(item.cost.bytes, bytes), item.cost.steps + steps};
+  }
+  // At least one more step, unless it may be one that only changes names.
+  ReshardCost estimate(const Move& m, ReshardCost cost) const {
+    return {saturating_add(cost.bytes, missing_after(m)),
+            cost.steps + (is_last(m) || search_.p_.two_orders() ? 0 : 1)};
+  }
+  bool is_reached_for(const AtomLayout& layout, ReshardCost cost) const {
+    const auto found = reached_.find(layout);
+    return found != reached_.end() && (!found->second.before || found->second.cost <= cost);
+  }
+
+  void add(const Item& item, Move move) {
+    if (move.counted) {
+      take(item, std::move(move));
+      return;
+    }
+    move.bytes = search_.bytes_needed(*item.layout, move.after);
+    const ReshardCost cost =
+        sum(item, move.bytes, search_.rounds_needed(*item.layout, move.after, move.bytes));
+    const ReshardCost least = estimate(move, cost);
+    if (!(least < limit_) || is_reached_for(move.after, cost)) return;
+    queue_.push({least, item.cost, item.layout, std::make_shared<Move>(std::move(move))});
+  }
+
+  void plan_pieces(const Item& item) {
+    Move& m = *item.pending;
+    const int64_t needed = m.bytes;
+    // Another way there may cost no more than this one can by now.
+    if (!(item.estimate < limit_) || is_reached_for(m.after, sum(item, needed, needed > 0 ? 1 : 0)))
+      return;
+    search_.count_pieces(*item.layout, m);
+    int64_t below =
+        saturating_add(limit_.bytes - saturating_add(item.cost.bytes, missing_after(m)), 1);
+    if (const auto other = reached_.find(m.after); other != reached_.end())
+      below = std::min(below, other->second.cost.bytes - item.cost.bytes + 1);
+    if (m.bytes > needed && below > needed) search_.relay_pieces(*item.layout, m, below);
+    if (m.steps <= kMostRounds) take(item, std::move(m));
+  }
+
+  void take(const Item& item, Move move) {
+    const ReshardCost cost = sum(item, move.bytes, move.steps);
+    const ReshardCost least = estimate(move, cost);
+    if (!(least < limit_)) return;
+    if (is_last(move)) limit_ = cost;
+    const auto [it, fresh] = reached_.try_emplace(move.after);
+    if (!fresh && (!it->second.before || it->second.cost <= cost)) return;
+    it->second = {cost, item.layout, std::move(move)};
+    queue_.push({least, cost, &it->first, nullptr});
+  }
+
+  ReshardPlan way_to(const AtomLayout* layout) const {
+    std::vector<const Move*> path;
+    for (const Reached* r = &reached_.at(*layout); r->before; r = &reached_.at(*r->before))
+      path.push_back(&r->move);
+    std::reverse(path.begin(), path.end());
+    return search_.plan_of(path);
+  }
+
+  const ReshardSearch& search_;
+  Moves moves_;
+  ReshardCost limit_;
+  std::map<AtomLayout, Reached> reached_;
+  std::priority_queue<Item, std::vector<Item>, std::greater<>> queue_;
+};
+
 std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(const AtomLayout&,
                                                                               std::vector<Move>&)
                                                      const,
                                                  ReshardCost limit) const {
-  // Meshes have few axes; with many, what has been found by then is good enough.
-  constexpr size_t kMaxLayouts = 20'000;
-  std::map<AtomLayout, Reached> reached;
-  struct Item {
-    ReshardCost estimate, cost;
-    const AtomLayout* layout;
-    bool operator>(const Item& other) const {
-      if (estimate != other.estimate) return estimate > other.estimate;
-      return *layout > *other.layout;
-    }
-  };
-  std::priority_queue<Item, std::vector<Item>, std::greater<>> queue;
-  const auto start = reached.try_emplace(p_.from).first;
-  queue.push({{}, {}, &start->first});
-  std::vector<Move> next;
-  while (!queue.empty() && reached.size() < kMaxLayouts) {
-    const Item item = queue.top();
-    queue.pop();
-    if (reached.at(*item.layout).cost != item.cost) continue;  // a cheaper way came later
-    if (*item.layout == p_.to) {
-      std::vector<const Move*> path;
-      for (const Reached* r = &reached.at(p_.to); r->before; r = &reached.at(*r->before))
-        path.push_back(&r->move);
-      std::reverse(path.begin(), path.end());
-      return plan_of(path);
-    }
-    next.clear();
-    (this->*moves)(*item.layout, next);
-    for (Move& m : next) {
-      const bool last = m.after == p_.to;
-      const int64_t missing = last ? 0 : bytes_missing(m.after);
-      const auto sum = [&] { return saturating_add(item.cost.bytes, m.bytes); };
-      if (!m.counted) {
-        m.bytes = bytes_needed(*item.layout, m.after);
-        if (saturating_add(sum(), missing) > limit.bytes) continue;
-        const int64_t needed = m.bytes;
-        count_pieces(*item.layout, m);
-        if (m.bytes > needed &&
-            ReshardCost{saturating_add(saturating_add(item.cost.bytes, needed), missing), 0} <
-                limit)
-          count_pieces(*item.layout, m, true);
-        if (m.steps > kMostRounds) continue;
-      }
-      const ReshardCost cost{sum(), item.cost.steps + m.steps};
-      // At least one more step, unless it may be one that only changes names.
-      const ReshardCost estimate{saturating_add(cost.bytes, missing),
-                                 cost.steps + (last || p_.two_orders() ? 0 : 1)};
-      if (!(estimate < limit)) continue;
-      if (last) limit = cost;
-      const auto [it, fresh] = reached.try_emplace(m.after);
-      if (!fresh && (!it->second.before || it->second.cost <= cost)) continue;
-      it->second = {cost, item.layout, std::move(m)};
-      queue.push({estimate, cost, &it->first});
-    }
-  }
-  return std::nullopt;
+  return Run(*this, moves, limit).run();
 }
 
 ReshardPlan ReshardSearch::through_whole() const {

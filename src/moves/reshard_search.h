@@ -69,6 +69,7 @@ class ReshardSearch {
   static constexpr int64_t kManyDevices = 4096;
   static constexpr int64_t kMostListed = int64_t(1) << 17;  // devices of a program with tables
   static constexpr int64_t kMostRounds = 16;                // of pieces, where there is another way
+  class Run;
   struct Reached {
     ReshardCost cost;
     const AtomLayout* before = nullptr;  // nullptr: the start
@@ -105,12 +106,20 @@ class ReshardSearch {
   bool refines_source(const AtomLayout& s) const;
   void place(AtomLayout& layout, std::vector<AtomLayout>& out) const;
   std::vector<AtomLayout> all_layouts(int ordered) const;
-  void count_pieces(const AtomLayout& before, Move& move, bool relays = false) const;
-  std::shared_ptr<PieceTransfer> pieces(const AtomLayout& before, const AtomLayout& after,
-                                        bool relays = false) const;
+  void count_pieces(const AtomLayout& before, Move& move) const;
+  // As count_pieces, which has gone before, with what devices hand on: where that sends less, and
+  // less than `below` bytes.
+  void relay_pieces(const AtomLayout& before, Move& move, int64_t below) const;
+  void set_pieces(const AtomLayout& before, Move& move,
+                  std::shared_ptr<const PieceTransfer> transfer) const;
+  std::shared_ptr<const PieceTransfer> pieces(const AtomLayout& before,
+                                              const AtomLayout& after) const;
   int64_t bytes_needed(const AtomLayout& before, const AtomLayout& after) const;
+  // Of which at least so many rounds are made: each sends no more than a shard.
+  int64_t rounds_needed(const AtomLayout& before, const AtomLayout& after, int64_t bytes) const;
   // Who has what; kept where devices are few.
-  std::vector<HeldBox> boxes(const AtomLayout& s) const;
+  using Boxes = std::shared_ptr<const std::vector<HeldBox>>;
+  Boxes boxes(const AtomLayout& s) const;
   Dims local_dims(const AtomLayout& s) const;
   bool is_few() const { return std::max(p_.orders[0]->count, p_.orders[1]->count) <= kFewDevices; }
   // The likely ones only to dims that want what is moved.
@@ -151,9 +160,9 @@ class ReshardSearch {
   void slice_whole(AtomLayout here, std::vector<Move>& moves) const;
 
   ReshardProblem p_;
-  mutable std::map<AtomLayout, std::vector<HeldBox>> boxes_;
+  mutable std::map<AtomLayout, Boxes> boxes_;
   // All layouts, and who has what in each; filled where values may be cut in place.
-  mutable std::vector<std::pair<AtomLayout, std::vector<HeldBox>>> cuttable_;
+  mutable std::vector<std::pair<AtomLayout, Boxes>> cuttable_;
   mutable std::map<Dims, int64_t> realigned_;  // elements by dim, tiles and shards
 };
 

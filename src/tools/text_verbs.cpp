@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "gspmd/ir/text.h"
+#include "gspmd/ir/print.h"
 #include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/explain/explain_sharding.h"
 #include "gspmd/passes/explain/sharding_sources.h"
@@ -127,12 +127,29 @@ std::string origins_text(const Module& module, const ShardingSources& sources) {
 
 }  // namespace
 
+namespace {
+
+// As emitted_text, without holding a text of HLO.
+void write_emitted(const Command& command, const Module& module, Language input) {
+  if (command.emit.value_or(input) == Language::hlo)
+    print_module(module, write_output);
+  else
+    write_output(emitted_text(command, module, input));
+}
+
+}  // namespace
+
 int print_verb(const Command& command) {
   const std::string input = load_text(command);
   const Language language = language_of(input);
   std::string text;
   if (language == Language::hlo) {
-    text = emitted_text(command, *load_module(command, input), language);
+    const std::unique_ptr<Module> module = load_module(command, input);
+    if (!command.json) {
+      write_emitted(command, *module, language);
+      return 0;
+    }
+    text = emitted_text(command, *module, language);
   } else {
     const std::string file = command.file == "-" ? "<stdin>" : command.file;
     for (const auto& module : parse_stablehlo_modules(input, file, {.any_entry = true}))
@@ -156,7 +173,7 @@ int propagate_verb(const Command& command) {
   if (command.json)
     print_json(shardings_json(*module, changed, sources ? &*sources : nullptr));
   else
-    write_output(emitted_text(command, *module, language_of(input)));
+    write_emitted(command, *module, language_of(input));
   if (!command.json && sources) write_message(origins_text(*module, *sources));
   return 0;
 }
@@ -166,13 +183,12 @@ int partition_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command, input);
   const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
   check_memory_limit(compiled.plan, command.memory_limit, command.file);
-  const std::string text = emitted_text(command, *compiled.local, language_of(input));
   if (!command.json) {
-    write_output(text);
+    write_emitted(command, *compiled.local, language_of(input));
     write_message(to_table(compiled.full_rematerializations));
     return 0;
   }
-  print_json({{"module", text},
+  print_json({{"module", emitted_text(command, *compiled.local, language_of(input))},
               {"collectives",
                to_json(collective_stats(*compiled.local, mesh_of(*compiled.completed).get()))},
               {"full_rematerializations", to_json(compiled.full_rematerializations)},

@@ -4,8 +4,6 @@
 
 namespace gspmd {
 
-using Pairs = std::vector<std::pair<int64_t, int64_t>>;
-
 TEST_CASE("a shift sends along rows of devices, round the end or not") {
   const DeviceOrder order = iota_order(8);
   // Rows of four devices with stride 2: {0,2,4,6} and {1,3,5,7}.

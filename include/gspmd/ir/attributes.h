@@ -2,7 +2,9 @@
 
 // Attributes of instructions and where they came from.
 
+#include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -97,27 +99,69 @@ struct ScalarAttributes {
 
 enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; printed EQ, NE, ...
 
+// A list of {source, target}; copies share it until one of them is changed.
+class GSPMD_API Pairs {
+ public:
+  using List = std::vector<std::pair<int64_t, int64_t>>;
+  Pairs() = default;                                                    // empty
+  Pairs(List list) : list_(std::make_shared<List>(std::move(list))) {}  // these
+  Pairs(std::initializer_list<std::pair<int64_t, int64_t>> list) : Pairs(List(list)) {}
+  // --- Reading
+  bool empty() const { return list().empty(); }
+  size_t size() const { return list().size(); }
+  List::const_iterator begin() const { return list().begin(); }
+  List::const_iterator end() const { return list().end(); }
+  const List& list() const;
+  // The list to be changed, of this value alone.
+  List& edit();
+  bool operator==(const Pairs& other) const {
+    return list_ == other.list_ || list() == other.list();
+  }
+
+ private:
+  std::shared_ptr<List> list_;
+};
+
+// A rule by which tiles send to each other, for tiles that are too many to list. The same rule is
+// the same object.
+class GSPMD_API TileRule {
+ public:
+  virtual ~TileRule() = default;
+  virtual int64_t target(int64_t tile) const = 0;  // -1: it sends to none
+};
+
 // Who sends to whom in a collective-permute. Either explicit device pairs, or, for any number of
 // devices, without a list, over the ranks of `order`:
 //   a digit permutation (shift == 0): the device of rank r sends to the device whose rank has at
 //   digit to[i] the coordinate that r has at digit from[i] (from and to read the same set of
 //   digits); a shift (shift != 0, from == to): the devices that differ in these digits only are a
 //   row in the order of their tile index; each sends to the one `shift` further on, round the end
-//   when `wraps`, else not at all.
+//   when `wraps`, else not at all; by tiles (`tiles` or `rule`, from == to): as a shift, but each
+//   sends to the one that the list or the rule names; from order to order (`targets`): the device
+//   of rank r sends to that of rank r of the other order.
 struct Permutation {
   // {source, target} device ids, of the form with a list.
-  std::vector<std::pair<int64_t, int64_t>> pairs = {};
-  DeviceOrder order = nullptr;  // set for both forms without a list
+  Pairs pairs = {};
+  DeviceOrder order = nullptr;  // set for all forms without a list
   // --- of the forms without a list
   Digits from = {}, to = {};
   int64_t shift = 0;
   bool wraps = false;
+  std::optional<Pairs> tiles = {};
+  std::shared_ptr<const TileRule> rule = nullptr;
+  DeviceOrder targets = nullptr;
   bool operator==(const Permutation&) const = default;
 };
 // A permutation of the second form.
 GSPMD_API Permutation shift_along(DeviceOrder order, Digits digits, int64_t shift, bool wraps);
+// One by tiles of the digits: by a list, each tile at most once on either side, or by a rule.
+GSPMD_API Permutation tiles_along(DeviceOrder order, Digits digits, Pairs tiles);
+GSPMD_API Permutation tiles_along(DeviceOrder order, Digits digits,
+                                  std::shared_ptr<const TileRule> rule);
 // Pairs of any form; without a list every device of the order is looked at. O(devices).
-GSPMD_API std::vector<std::pair<int64_t, int64_t>> materialize(const Permutation& permutation);
+GSPMD_API Pairs materialize(const Permutation& permutation);
+// Whether no device sends anything.
+GSPMD_API bool is_empty(const Permutation& permutation);
 
 // Attributes of all opcodes; an opcode reads the fields that HLO gives it and leaves the others at
 // their defaults.

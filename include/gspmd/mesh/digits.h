@@ -50,29 +50,66 @@ GSPMD_API Digits common_prefix(const Digits& a, const Digits& b);
 GSPMD_API bool is_prefix(const Digits& prefix, const Digits& digits);
 GSPMD_API Digits concat(Digits major, const Digits& minor);  // one list behind the other, canonical
 
-// An interned, immutable order of devices: rank r is device `devices[r]`; an empty list is the
-// identity 0..count-1. Equal orders are the same pointer; never freed.
+// A part of a rank that counts through devices: `size` of them, `step` apart (not 0, maybe
+// negative).
+struct DeviceStep {
+  int64_t size = 1;  // number of values
+  int64_t step = 1;  // from device id to device id
+  auto operator<=>(const DeviceStep&) const = default;
+};
+
+// An interned, immutable order of devices. Orders that count by steps (all ids, every other one,
+// ids backwards, axes of a mesh in another sequence) hold these alone, so that they are as small
+// for many devices as for few; others hold a list. Equal orders are the same pointer; never freed.
 struct GSPMD_API DeviceOrderValue {
-  int64_t count = 1;               // number of devices
-  std::vector<int64_t> devices;    // by rank; empty for the identity
-  std::vector<int64_t> by_device;  // ranks by ascending device id; empty for the identity
+  int64_t count = 1;  // number of devices
+  // --- of an order that counts by steps: the device of a rank is `first` plus each coordinate
+  // times
+  // --- its step
+  int64_t first = 0;
+  std::vector<DeviceStep> steps;  // major first; no two neighbours that are one step
+  // --- of the others; both empty else
+  std::vector<int64_t> listed;     // devices by rank
+  std::vector<int64_t> by_device;  // ranks by ascending device id
+
+  // A step as seen from the devices.
+  struct Place {
+    int64_t size = 1, step = 1;  // positive
+    int64_t stride = 1;          // of the digit of the rank that it is
+    bool turned = false;         // the rank counts backwards
+  };
+  std::vector<Place> places;  // of the steps, by descending `step`
+  int64_t least = 0;          // device id
+
+  bool is_iota() const { return iota; }           // whether rank r is device r
+  bool counts() const { return listed.empty(); }  // whether it counts by steps
   // Of a rank from 0 to count-1.
   int64_t device(int64_t rank) const {
-    return devices.empty() ? rank : devices[static_cast<size_t>(rank)];
+    return iota ? rank : listed.empty() ? counted(rank) : listed[static_cast<size_t>(rank)];
   }
-  int64_t rank(int64_t device) const;               // -1 where the device is not in the order
-  bool is_iota() const { return devices.empty(); }  // whether rank r is device r
+  int64_t rank(int64_t device) const;    // -1 where the device is not in the order
+  int64_t last() const;                  // the highest device id
+  std::vector<int64_t> devices() const;  // by rank; O(devices)
+
+  bool iota = false;
+
+ private:
+  int64_t counted(int64_t rank) const;
 };
 using DeviceOrder = const DeviceOrderValue*;  // compared by address
 
 GSPMD_API DeviceOrder iota_order(int64_t count);  // 0, 1, ..., count-1
+// The order that counts so. InternalError where a device would come twice, or could not be found
+// again by its place: each step is longer than all shorter ones together lead.
+GSPMD_API DeviceOrder stepped_order(int64_t first, std::vector<DeviceStep> steps);
 // iota_order where the list is 0,1,2,...; the ids are distinct.
 GSPMD_API DeviceOrder list_order(std::vector<int64_t> devices);
 
 // Groups of devices that take part in one collective, in HLO's three forms, none of them
 // materialised unless `lists` is.
 //   lists:  {{0,1},{2,3}}            iota:  [num_groups,group_size]<=[reshape]T(transpose)
-// Neither (num_groups == 0): one group of all devices, written {}.
+// Neither (num_groups == 0): one group of all devices, written {}. With an `order` the numbers of
+// the iota form are ranks of it; the text has lists then.
 struct ReplicaGroups {
   // --- one form or the other; what the other one uses is empty or 0
   std::vector<std::vector<int64_t>> lists;
@@ -80,11 +117,12 @@ struct ReplicaGroups {
   int64_t group_size = 0;
   std::vector<int64_t> reshape;
   std::vector<int64_t> transpose;  // empty: identity
+  DeviceOrder order = nullptr;     // of the iota form; nullptr: ranks are devices
   bool operator==(const ReplicaGroups&) const = default;
 };
 
 // Every set of ranks that differ only in `digits`, members in tile_index order (digits' own order,
-// major first), as device ids of `order`. Iota form when `order` is iota; else lists.
+// major first), as device ids of `order`. Iota form; with the order where that is none of digits.
 GSPMD_API ReplicaGroups groups_over(DeviceOrder order, const Digits& digits);
 GSPMD_API std::string to_string(const ReplicaGroups& groups);  // as in HLO text
 // The groups as lists of device ids; `num_devices` is used by the empty form.

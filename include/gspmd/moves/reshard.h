@@ -44,7 +44,9 @@ struct ReshardStep {
   // Shards of an uneven dim are not parts of each other here: `dim` (or `dim_to`) is exchanged
   // between neighbours too, before it is split further or after it has been joined.
   bool realigned = false;
-  std::shared_ptr<const PieceTransfer> pieces = nullptr;  // of the last two kinds
+  // Of the last two kinds. A broadcast without them goes along `dim`, from the tile that has all of
+  // it, or (-1) from a part of the devices to the others.
+  std::shared_ptr<const PieceTransfer> pieces = nullptr;
   // all_to_all: what moves in the same step after `digits`; no dim both loses and gains digits.
   std::vector<MovedDigits> also = {};
 };

@@ -248,7 +248,7 @@ Value evaluate_alone(const EvalContext& context) {
                           : context.operands[0];
   };
   const Shape& results = starts(node) ? node.shape.elements.at(1) : node.shape;
-  const bool nobody_sends = permutes(node) && materialize(*node.attrs.permutation).empty();
+  const bool nobody_sends = permutes(node) && is_empty(*node.attrs.permutation);
   Value result = nobody_sends ? zero_value(results) : given(results);
   if (!starts(node)) return result;
   Value started = zero_value(node.shape);
@@ -288,7 +288,7 @@ std::optional<Partitioned> partition_collective(PartitionContext& context, Node&
   if (!is_over_one_replica(node)) return refuse_per_device(context, node);
   if (node.shape.is_tuple) return partition_tuple(context, node);
   const Sharding& s = context.sharding(node);
-  if (node.is(Opcode::collective_permute) && materialize(*node.attrs.permutation).empty()) {
+  if (node.is(Opcode::collective_permute) && is_empty(*node.attrs.permutation)) {
     Node* zero = hlo::constant(context.local(), Array(node.shape.dtype, {}));
     return Partitioned{hlo::broadcast(zero, local_shape(node.shape, s).dims, {}), s};
   }

@@ -101,7 +101,15 @@ Nodes all_to_all_gradient(Node& y, const Nodes& cotangents) {
 
 Nodes collective_permute_gradient(Node& y, const Nodes& cotangents) {
   Permutation back = *y.attrs.permutation;
-  for (auto& [source, target] : back.pairs) std::swap(source, target);
+  if (back.rule) {  // a rule does not say who sends to a tile
+    back = Permutation{materialize(back)};
+  } else if (back.targets != nullptr) {
+    std::swap(back.order, back.targets);
+  }
+  if (!back.pairs.empty())
+    for (auto& [source, target] : back.pairs.edit()) std::swap(source, target);
+  if (back.tiles)
+    for (auto& [source, target] : back.tiles->edit()) std::swap(source, target);
   if (back.shift == 0) std::swap(back.from, back.to);
   back.shift = -back.shift;
   return each(y, cotangents, [&](size_t i, Node* c) {

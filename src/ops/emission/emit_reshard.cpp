@@ -4,8 +4,10 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
+#include "mesh/device_terms.h"
 #include "ops/emission/collectives.h"
 #include "ops/emission/emit_pieces.h"
+#include "ops/emission/emit_spread.h"
 #include "ops/emission/exchange.h"
 #include "ops/emission/index.h"
 
@@ -35,8 +37,9 @@ class StepEmitter {
       case ReshardKind::piecewise_permutes:
         return emit_pieces(spmd_, x, after, *step.pieces);
       case ReshardKind::collective_broadcast:
-        return step.pieces ? emit_broadcast(spmd_, x, *step.pieces)
-                           : broadcast_along(spmd_, x, order(step), step.digits, 0);
+        if (step.pieces) return emit_broadcast(spmd_, x, *step.pieces);
+        if (step.dim >= 0) return broadcast_along(spmd_, x, order(step), step.digits, 0);
+        return emit_spread(spmd_, x, global_, step);
     }
     internal_error("reshard: unknown step");
   }
@@ -199,19 +202,24 @@ class StepEmitter {
       internal_error("reshard: a collective-permute from {} to {}", to_string(step.before),
                      to_string(step.after));
     Permutation permutation;
-    const bool one_order = step.before.order() == step.after.order();
+    const DeviceOrder a = step.before.order(), b = step.after.order();
     Digits from = all_digits(step.before);
     Digits to = all_digits(step.after);
-    if (one_order && step.before.unreduced().empty() && align(from, to))
-      permutation = Permutation{{}, step.before.order(), std::move(from), std::move(to)};
-    else
+    if (a == b && step.before.unreduced().empty() && align(from, to)) {
+      permutation = Permutation{{}, a, std::move(from), std::move(to)};
+    } else if (a->count == b->count && tile_count(from) == a->count && tile_count(to) == a->count) {
+      // Who holds the same tile, by rank among the replicas.
+      permutation.order = order_along(a, from);
+      permutation.targets = order_along(b, to);
+    } else {
       permutation.pairs = explicit_pairs(step);
+    }
     return permute(spmd_, x, std::move(permutation));
   }
 
-  // Orders that no digit permutation relates: each target takes its tile from the holder of the
+  // Sets of different sizes: each target takes its tile from the holder of the
   // same rank among the replicas, O(devices), as the orders themselves are.
-  std::vector<std::pair<int64_t, int64_t>> explicit_pairs(const ReshardStep& step) const {
+  Pairs explicit_pairs(const ReshardStep& step) const {
     const auto key = [&](const Sharding& s, int64_t rank) {
       Dims tile;
       for (int64_t d = 0; d < global_.rank(); ++d) tile.push_back(tile_index(s.dim(d), rank));
@@ -221,7 +229,7 @@ class StepEmitter {
     for (int64_t r = 0; r < step.before.order()->count; ++r)
       holders[key(step.before, r)].push_back(step.before.order()->device(r));
     std::map<Dims, size_t> next;
-    std::vector<std::pair<int64_t, int64_t>> pairs;
+    Pairs::List pairs;
     for (int64_t r = 0; r < step.after.order()->count; ++r) {
       const Dims tile = key(step.after, r);
       const auto& sources = holders.at(tile);

@@ -8,6 +8,7 @@
 #include "gspmd/ops/builders.h"
 #include "ops/emission/collectives.h"
 #include "ops/emission/rounds.h"
+#include "ops/emission/stair_round.h"
 
 namespace gspmd {
 namespace {
@@ -19,7 +20,7 @@ class Exchange {
 
   Node* run(Node* x) {
     if (from_.whole) return part_of(x);
-    const ExchangeChoice choice = choose_exchange(from_.held, access_, from_.order->count);
+    const ExchangeChoice choice = choose_exchange(from_.held, access_);
     switch (choice.kind) {
       case ExchangeKind::nothing:
         return splat(with_size(x->shape, access_.length));
@@ -27,6 +28,8 @@ class Exchange {
         return neighbours(x, choice.halo);
       case ExchangeKind::transfer:
         return transferred(x, choice.transfer);
+      case ExchangeKind::stairs:
+        return climbed(x, choice.stairs);
       case ExchangeKind::gather:
         return part_of(gather_along(spmd_, x, from_.dim, from_.order, from_.digits));
     }
@@ -198,6 +201,27 @@ class Exchange {
       result = rounds.take(x, {{begin, begin, end, own_ahead()}}, result, fill_);
     }
     return received(x, plan.rounds, rounds, result);
+  }
+
+  Node* climbed(Node* x, const StairPlan& plan) {
+    Node* result = splat(with_size(x->shape, access_.length));
+    Rounds rounds(spmd_, from_.order, from_.digits, result->dims());
+    rounds.add_dim({from_.dim, first(), {}});
+    if (plan.own) {
+      const IndexNode begin = tile() * from_.held.shard;
+      const IndexNode end = minimum(begin + from_.held.shard, from_.held.size);
+      result = rounds.take(x, {{begin, begin, end, own_ahead()}}, result, fill_);
+    }
+    for (const StairPlan::Round& round : plan.rounds) {
+      const StairRound here = stair_round(plan, round, tile());
+      Node* sent = x;
+      if (round.size < x->dim(from_.dim)) sent = gspmd::cut(x, from_.dim, here.send, round.size);
+      Node* const piece = permute(
+          spmd_, sent, tiles_along(from_.order, from_.digits, stair_rule(plan, round.colour)));
+      const std::pair ahead(round.least_ahead, round.greatest_ahead);
+      result = rounds.take(piece, {{here.begin, here.from, here.to, ahead}}, result, fill_);
+    }
+    return result;
   }
 
   // `result` with what the rounds bring of `x`.

@@ -27,22 +27,7 @@ Node* Rounds::chosen(const Table& table, Node* one, Node* other) {
 }
 
 Node* Rounds::permuted(Node* sent, const std::vector<std::pair<int64_t, int64_t>>& pairs) {
-  Table next(static_cast<size_t>(tile_count(digits_)), -1);
-  for (const auto& [source, target] : pairs) next[static_cast<size_t>(source)] = target;
-  Permutation permutation;
-  for (int64_t rank = 0; rank < order_->count; ++rank) {
-    int64_t to = next[static_cast<size_t>(tile_index(digits_, rank))];
-    if (to < 0) continue;
-    int64_t target = rank;
-    for (size_t i = digits_.size(); i-- > 0;) {
-      const Digit& digit = digits_[i];
-      target += (to % digit.size - rank / digit.stride % digit.size) * digit.stride;
-      to /= digit.size;
-    }
-    permutation.pairs.emplace_back(order_->device(rank), order_->device(target));
-  }
-  std::sort(permutation.pairs.begin(), permutation.pairs.end());
-  return permute(spmd_, sent, std::move(permutation));
+  return permute(spmd_, sent, tiles_along(order_, digits_, pairs));
 }
 
 Node* Rounds::aligned(Node* piece, const std::vector<TakenPart>& parts, Node* outside) {

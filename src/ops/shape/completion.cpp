@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mesh/device_terms.h"
 #include "ops/common/completion_rules.h"
 #include "ops/shape/reshape_sharding.h"
 #include "ops/shape/shape.h"
@@ -89,19 +90,11 @@ Sharding reversed_tiles(const Sharding& s, const Dims& dims) {
   for (const int64_t d : dims)
     for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
   if (flipped.empty()) return s;
-  if (s.order()->count > kLongestList) return whole_on(s, dims, s.rank());
-  std::vector<int64_t> devices;
-  for (int64_t rank = 0; rank < s.order()->count; ++rank) {
-    int64_t other = rank;
-    for (const Digit& digit : flipped) {
-      const int64_t at = rank / digit.stride % digit.size;
-      other += (digit.size - 1 - 2 * at) * digit.stride;
-    }
-    devices.push_back(s.order()->device(other));
-  }
+  const DeviceOrder order = turned_order(s.order(), flipped, kLongestList);
+  if (!order) return whole_on(s, dims, s.rank());
   std::vector<Digits> digits;
   for (int64_t d = 0; d < s.rank(); ++d) digits.push_back(s.dim(d));
-  return Sharding::tiled(list_order(std::move(devices)), std::move(digits), s.manual_digits());
+  return Sharding::tiled(order, std::move(digits), s.manual_digits());
 }
 
 Proposals reverse_forward(const Node& node, CompletionMode) {

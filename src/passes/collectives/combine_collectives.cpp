@@ -28,11 +28,24 @@ struct Kind {
   auto operator<=>(const Kind&) const = default;
 };
 
+// The text of groups; of those of an order that is no iota, of its ranks and a number for the
+// order, the same in every process.
+std::string groups_key(ReplicaGroups groups) {
+  if (groups.order == nullptr) return to_string(groups);
+  static thread_local std::unordered_map<DeviceOrder, uint64_t> known;
+  const auto [found, fresh] = known.try_emplace(groups.order, 0);
+  if (fresh)
+    for (const int64_t device : groups.order->devices())
+      found->second = (found->second ^ static_cast<uint64_t>(device)) * 0x9e3779b97f4a7c15u + 1;
+  groups.order = nullptr;
+  return fmt::format("{} of {}", to_string(groups), found->second);
+}
+
 Kind kind_of(const Node& node) {
   Kind kind{node.opcode(),
             node.shape.dtype,
             node.attrs.dimensions,
-            to_string(node.attrs.replica_groups),
+            groups_key(node.attrs.replica_groups),
             {},
             node.backward};
   if (node.called.empty()) return kind;
@@ -63,6 +76,8 @@ struct Candidate {
 std::vector<Candidate> candidates(const Computation& computation) {
   std::unordered_map<const Node*, size_t> position;
   std::unordered_map<const Node*, int64_t> depth;
+  position.reserve(computation.nodes().size());
+  depth.reserve(computation.nodes().size());
   for (const std::unique_ptr<Node>& node : computation.nodes())
     position.emplace(node.get(), position.size());
   std::vector<Candidate> found;

@@ -79,13 +79,14 @@ struct Chain {
 std::optional<Chain> chain_to(Node& last, int64_t num_devices) {
   const auto combiner = recognize_combiner(*last.called.at(0));
   if (!combiner) return std::nullopt;
-  Chain chain{{&last}, materialize(last.attrs.replica_groups, num_devices), last.attrs.dimensions};
+  Chain chain{{&last}, {}, last.attrs.dimensions};
   while (true) {
     Node& before = *chain.scatters.front()->operand(0);
     if (!before.is(Opcode::reduce_scatter) || before.operands().size() != 1 || before.is_root() ||
         before.users().size() != 1 || before.backward != last.backward ||
         recognize_combiner(*before.called.at(0)) != combiner)
       break;
+    if (chain.lists.empty()) chain.lists = materialize(last.attrs.replica_groups, num_devices);
     std::optional<Lists> lists =
         grid(materialize(before.attrs.replica_groups, num_devices), chain.lists, num_devices);
     if (!lists) break;

@@ -103,6 +103,7 @@ std::optional<int64_t> sliced_dim(const Node& slice, int64_t group) {
 }
 
 std::optional<Match> match(const Node& reduce, const Node& slice, int64_t num_devices) {
+  if (!sliced_dim(slice, group_size(reduce.attrs.replica_groups, num_devices))) return std::nullopt;
   auto lists = materialize(reduce.attrs.replica_groups, num_devices);
   const size_t group = lists.front().size();
   const bool even = std::all_of(lists.begin(), lists.end(),

@@ -42,11 +42,16 @@ Node* Ring::pass_on(Node* value, int64_t distance) const {
 Node* Ring::send(Node* value, const std::vector<std::pair<int64_t, int64_t>>& places) const {
   Attributes attrs;
   attrs.channel_id = 1;
+  if (const Digits digits = group_digits(groups_); !digits.empty()) {
+    attrs.permutation = tiles_along(iota_order(num_devices_), digits, places);
+    return emit(value->parent(), Opcode::collective_permute, {value}, attrs, value->shape);
+  }
+  Pairs::List pairs;
   for (const std::vector<int64_t>& list : lists())
     for (const auto& [from, to] : places)
-      attrs.permutation->pairs.emplace_back(list[static_cast<size_t>(from)],
-                                            list[static_cast<size_t>(to)]);
-  std::sort(attrs.permutation->pairs.begin(), attrs.permutation->pairs.end());
+      pairs.emplace_back(list[static_cast<size_t>(from)], list[static_cast<size_t>(to)]);
+  std::sort(pairs.begin(), pairs.end());
+  attrs.permutation.edit().pairs = std::move(pairs);
   return emit(value->parent(), Opcode::collective_permute, {value}, attrs, value->shape);
 }
 

@@ -1,6 +1,7 @@
 #include "passes/complete/propagation.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
@@ -9,9 +10,9 @@ namespace gspmd {
 
 std::vector<Node*> post_order(const Computation& computation) {
   enum : uint8_t { unseen, open, done };
-  std::map<const Node*, size_t> position;  // only looked up, never iterated
-  for (const auto& node : computation.nodes()) position.emplace(node.get(), position.size());
-  std::vector<uint8_t> state(position.size(), unseen);
+  std::unordered_map<const Node*, uint8_t> state;  // only looked up, never iterated
+  state.reserve(computation.nodes().size());
+  for (const auto& node : computation.nodes()) state.emplace(node.get(), unseen);
   std::vector<Node*> order;
   std::vector<Node*> stack;
   for (const auto& start : computation.nodes()) {
@@ -19,7 +20,7 @@ std::vector<Node*> post_order(const Computation& computation) {
     stack.push_back(start.get());
     while (!stack.empty()) {
       Node* node = stack.back();
-      uint8_t& mark = state[position.at(node)];
+      uint8_t& mark = state.at(node);
       if (mark != unseen) {
         stack.pop_back();
         if (mark == open) order.push_back(node);
@@ -29,7 +30,7 @@ std::vector<Node*> post_order(const Computation& computation) {
       mark = open;
       const auto& operands = node->operands();
       for (auto it = operands.rbegin(); it != operands.rend(); ++it)
-        if (state[position.at(*it)] == unseen) stack.push_back(*it);
+        if (state.at(*it) == unseen) stack.push_back(*it);
     }
   }
   return order;

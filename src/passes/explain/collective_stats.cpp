@@ -42,6 +42,24 @@ int64_t bytes_sent(const Node& node, int64_t num_devices) {
   return sent_bytes(kind_of(node.opcode()), operands, node.shape.bytes(), group);
 }
 
+// All pairs where devices are few, else by what tells them apart.
+std::string pairs_text(const Permutation& permutation) {
+  constexpr int64_t kMostListed = 4096;
+  if (permutation.order != nullptr && permutation.order->count > kMostListed) {
+    if (permutation.targets != nullptr)
+      return fmt::format("{} devices, from order to order", permutation.order->count);
+    std::string text;
+    for (const Digit& digit : permutation.from)
+      text += fmt::format("({},{})", digit.size, digit.stride);
+    return text + " from tile to tile";
+  }
+  std::string text;
+  const Pairs pairs = materialize(permutation);
+  for (const auto& [source, target] : pairs)
+    text += fmt::format("{}{{{},{}}}", text.empty() ? "" : ",", source, target);
+  return fmt::format("{{{}}}", text);
+}
+
 std::string groups_text(const Node& node) {
   if (!node.is(Opcode::collective_permute)) return to_string(node.attrs.replica_groups);
   const Permutation& permutation = node.attrs.permutation;
@@ -53,15 +71,15 @@ std::string groups_text(const Node& node) {
       return fmt::format("{} shifted by {}{}", text, permutation.shift,
                          permutation.wraps ? ", round the end" : "");
     }
+    if (permutation.tiles || permutation.rule || permutation.targets != nullptr)
+      return pairs_text(permutation);
     for (size_t i = 0; i < permutation.from.size(); ++i)
       text +=
           fmt::format("{}({},{})->({},{})", i ? " " : "", permutation.from[i].size,
                       permutation.from[i].stride, permutation.to[i].size, permutation.to[i].stride);
     return text;
   }
-  for (const auto& [source, target] : permutation.pairs)
-    text += fmt::format("{}{{{},{}}}", text.empty() ? "" : ",", source, target);
-  return fmt::format("{{{}}}", text);
+  return pairs_text(permutation);
 }
 
 Digits by_stride(Digits digits) {
@@ -111,7 +129,7 @@ std::string axes_of(const ReplicaGroups& groups, const Mesh& mesh) {
 
 // The axes along which senders and receivers differ; empty for lists of pairs.
 std::string axes_of(const Permutation& permutation, const Mesh& mesh) {
-  if (permutation.order != mesh.order()) return "";
+  if (permutation.order != mesh.order() || permutation.targets != nullptr) return "";
   Digits moved;
   for (size_t i = 0; i < permutation.from.size(); ++i)
     if (permutation.shift != 0 || permutation.from[i] != permutation.to[i])

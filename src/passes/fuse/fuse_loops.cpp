@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "gspmd/ops/builders.h"
 #include "passes/fuse/fuse_steps.h"
@@ -7,7 +8,9 @@
 namespace gspmd {
 namespace {
 
-using Positions = std::map<const Node*, int64_t>;
+using Positions = std::unordered_map<const Node*, int64_t>;
+// By position in the graph: the groups that compute the value.
+using GroupsOf = std::vector<std::vector<const LoopGroup*>>;
 
 // Makes one group into a fusion node.
 class Rewriter {
@@ -17,7 +20,7 @@ class Rewriter {
       : c_(computation), g_(graph), position_(positions), group_(group) {}
 
   // Members whose value somebody outside reads, given who else computes it for themselves.
-  std::vector<int64_t> outputs(const std::vector<LoopGroup>& all) const {
+  std::vector<int64_t> outputs(const GroupsOf& all) const {
     std::vector<int64_t> out;
     for (const int64_t n : group_.members) {
       const Node& node = *g_.nodes[static_cast<size_t>(n)];
@@ -57,16 +60,15 @@ class Rewriter {
   const std::vector<std::pair<Node*, Node*>>& replacements() const { return replacements_; }
 
  private:
-  bool read_outside(int64_t n, const Node& user, const std::vector<LoopGroup>& all) const {
+  bool read_outside(int64_t n, const Node& user, const GroupsOf& all) const {
     const int64_t at = position_.at(&user);
     if (g_.absorbed[static_cast<size_t>(at)]) {
       // A smaller value that is broadcast: its readers read it from outside, the broadcast itself
       // too.
       return true;
     }
-    for (const LoopGroup& group : all) {
-      if (group.contains(at) && !group.contains(n)) return true;
-    }
+    for (const LoopGroup* group : all[static_cast<size_t>(at)])
+      if (!group->contains(n)) return true;
     return !g_.fusible[static_cast<size_t>(at)];
   }
 
@@ -123,12 +125,16 @@ bool fuse_loops(Computation& computation) {
   Positions positions;
   for (size_t n = 0; n < graph.nodes.size(); ++n)
     positions[graph.nodes[n]] = static_cast<int64_t>(n);
+  GroupsOf groups_of(graph.nodes.size());
+  for (const LoopGroup& group : groups)
+    for (const std::set<int64_t>* part : {&group.members, &group.clones})
+      for (const int64_t n : *part) groups_of[static_cast<size_t>(n)].push_back(&group);
   std::vector<std::pair<Rewriter, std::vector<int64_t>>>
       rewriters;  // all read the graph before it changes
   for (const LoopGroup& group : groups) {
     if (!worth_it(graph, positions, group)) continue;
     Rewriter rewriter(computation, graph, positions, group);
-    std::vector<int64_t> outputs = rewriter.outputs(groups);
+    std::vector<int64_t> outputs = rewriter.outputs(groups_of);
     if (!outputs.empty()) rewriters.emplace_back(std::move(rewriter), std::move(outputs));
   }
   std::vector<std::pair<Node*, Node*>> replacements;

@@ -8,6 +8,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "ir/call_nesting.h"
+#include "passes/memory/placed_buffers.h"
 #include "passes/memory/plan_memory_buffers.h"
 
 namespace gspmd {
@@ -77,11 +78,12 @@ class Planner {
   }
 
   bool may_share_at(int64_t position, int64_t operand, int64_t result) const {
-    return std::any_of(
-        table_.shares.begin(), table_.shares.end(), [&](const ShareCandidate& share) {
-          return share.position == position && table_.find(share.operand) == operand &&
-                 table_.find(share.result) == result;
-        });
+    const auto [first, last] = std::equal_range(
+        table_.shares.begin(), table_.shares.end(), ShareCandidate{position, 0, 0},
+        [](const ShareCandidate& a, const ShareCandidate& b) { return a.position < b.position; });
+    return std::any_of(first, last, [&](const ShareCandidate& share) {
+      return table_.find(share.operand) == operand && table_.find(share.result) == result;
+    });
   }
 
   // The body writes a leaf's next value over the present one when nobody reads that any more.
@@ -160,15 +162,13 @@ class Planner {
     }
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return table_[a].bytes > table_[b].bytes; });
-    std::vector<int64_t> placed;  // by offset
+    PlacedBuffers placed(std::ssize(table_.at));
     for (const int64_t i : order) {
       PlannedBuffer& b = table_[i];
-      b.offset = best_gap(placed, b);
-      const auto at = std::upper_bound(
-          placed.begin(), placed.end(), b.offset,
-          [&](int64_t offset, int64_t other) { return offset < table_[other].offset; });
-      placed.insert(at, i);
-      plan_.arena_bytes = std::max(plan_.arena_bytes, b.offset + aligned(b.bytes));
+      b.offset = placed.best_gap(b.first, b.last, aligned(b.bytes));
+      const int64_t end = b.offset + aligned(b.bytes);
+      placed.add({b.first, b.last, b.offset, end});
+      plan_.arena_bytes = std::max(plan_.arena_bytes, end);
     }
   }
 
@@ -177,22 +177,6 @@ class Planner {
   int64_t aligned(int64_t bytes) const {
     const int64_t lines = ceil_div(bytes, kAlign) * kAlign + options_.guard_bytes;
     return bytes < kStaggered ? lines : lines + 5 * kAlign;
-  }
-
-  int64_t best_gap(const std::vector<int64_t>& placed, const PlannedBuffer& b) {
-    int64_t best = -1, best_size = INT64_MAX, end = 0;
-    const int64_t bytes = aligned(b.bytes);
-    for (const int64_t other : placed) {
-      const PlannedBuffer& x = table_[other];
-      if (x.last < b.first || b.last < x.first) continue;
-      const int64_t gap = x.offset - end;
-      if (gap >= bytes && gap < best_size) {
-        best = end;
-        best_size = gap;
-      }
-      end = std::max(end, x.offset + aligned(x.bytes));
-    }
-    return best >= 0 ? best : end;
   }
 
   // The position where the arena's values take most; -1 where there are none.

@@ -63,9 +63,7 @@ void SpmdPartitioner::check_placement(const Node& node, const Shape& shape,
   if (given.is_manual()) return;
   const bool maximal = given.kind() == ShardingKind::maximal;
   if ((given.is_tiled() && given.order()) || maximal) {
-    int64_t largest = maximal ? given.device() : given.order()->count - 1;
-    if (!maximal)
-      for (const int64_t device : given.order()->devices) largest = std::max(largest, device);
+    const int64_t largest = maximal ? given.device() : given.order()->last();
     if (largest >= num_devices_)
       user_error(
           "partition: {} is sharded {} over device {}, the program has {} devices; partition for "

@@ -5,6 +5,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
+#include "mesh/device_terms.h"
 #include "moves/rematerialization.h"
 #include "moves/table_reshard.h"
 #include "ops/emission/emit_reshard.h"
@@ -204,19 +205,37 @@ Node* SpmdPartitioner::rank_node(DeviceOrder order) {
   if (!frame_->partition_id) frame_->partition_id = device_number(local());
   if (order->is_iota() && order->count == num_devices_) return frame_->partition_id;
   if (order->is_iota()) return IndexNode(frame_->partition_id) % order->count;
+  if (const auto known = frame_->ranks.find(order); known != frame_->ranks.end())
+    return known->second;
   // Devices beyond the last that the order names read its entry; nobody uses their values.
-  const int64_t last = *std::max_element(order->devices.begin(), order->devices.end());
-  std::vector<int64_t> rank_of(static_cast<size_t>(last) + 1, 0);
+  std::vector<int64_t> rank_of(static_cast<size_t>(order->last()) + 1, 0);
   for (int64_t r = 0; r < order->count; ++r) rank_of.at(static_cast<size_t>(order->device(r))) = r;
-  return look_up(rank_of, IndexNode(frame_->partition_id));
+  return frame_->ranks[order] = look_up(rank_of, IndexNode(frame_->partition_id));
 }
 
 Node* SpmdPartitioner::digits_index(DeviceOrder order, const Digits& digits) {
   if (Node*& known = frame_->indices[{order, digits}]) return known;
-  Node* const index = digits.empty()
-                          ? IndexNode(local(), 0)
-                          : gspmd::digits_index(IndexNode(rank_node(order)), digits, order->count);
+  if (digits.empty()) return frame_->indices[{order, digits}] = IndexNode(local(), 0);
+  const std::optional<DeviceFunction> tile =
+      order->is_iota() ? std::nullopt : tile_function(order, digits);
+  Node* const index = tile ? tile_number(*tile)
+                           : gspmd::digits_index(IndexNode(rank_node(order)), digits, order->count);
   return frame_->indices[{order, digits}] = index;
+}
+
+// By arithmetic on the partition id. Devices that are not in the order have some number or other.
+Node* SpmdPartitioner::tile_number(const DeviceFunction& tile) {
+  if (!frame_->partition_id) frame_->partition_id = device_number(local());
+  const IndexNode device = IndexNode(frame_->partition_id) + -tile.least;
+  Node* index = nullptr;
+  for (const DeviceFunction::Term& term : tile.terms) {
+    if (term.weight == 0) continue;
+    IndexNode part = device / term.step;
+    if (term.step * term.size < num_devices_) part = part % term.size;
+    part = part * term.weight;
+    index = index ? IndexNode(index) + part : part;
+  }
+  return index ? IndexNode(index) + tile.base : IndexNode(local(), tile.base);
 }
 
 ReplicaGroups SpmdPartitioner::groups(DeviceOrder order, const Digits& digits) const {

@@ -11,6 +11,7 @@
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/moves/reshard.h"
 #include "gspmd/passes/partition/partition.h"
+#include "mesh/device_terms.h"
 #include "passes/partition/spread_memo.h"
 
 namespace gspmd {
@@ -66,6 +67,7 @@ class SpmdPartitioner final : public PartitionContext {
     Computation* local = nullptr;
     std::map<int64_t, Entry> values;                          // by global node id
     std::map<std::pair<DeviceOrder, Digits>, Node*> indices;  // digits_index
+    std::map<DeviceOrder, Node*> ranks;  // rank_node of orders that list their devices
     Node* partition_id = nullptr;
   };
 
@@ -93,6 +95,7 @@ class SpmdPartitioner final : public PartitionContext {
   Partitioned settle(const Node& node, const Partitioned& value);
   Node* recompute_in(Node& global, const Sharding& to);
   Node* rank_node(DeviceOrder order);
+  Node* tile_number(const DeviceFunction& tile);
   void check_placement(const Node& node, const Shape& shape, const Sharding& given) const;
   const Sharding& placed(const Node& node);
   const Node& maker_of_sum(const Node& value) const;

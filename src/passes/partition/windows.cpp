@@ -238,8 +238,7 @@ void Windows::plan_joined() {
     const Dim dim = this->dim(i, d);
     const int64_t size = node_.operands()[i]->dim(d);
     if (!dim.from.whole) {
-      const ExchangeChoice alone =
-          choose_exchange(dim.from.held, undilated(access(i, dim)), order_->count);
+      const ExchangeChoice alone = choose_exchange(dim.from.held, undilated(access(i, dim)));
       received += alone.received;
       collectives += alone.collectives();
     }

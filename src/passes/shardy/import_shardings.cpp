@@ -9,6 +9,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
+#include "mesh/device_terms.h"
 #include "ops/common/open_dims.h"
 #include "passes/shardy/program_builder.h"
 
@@ -61,7 +62,7 @@ std::shared_ptr<const Mesh> common_mesh(const Module& module) {
     above = atom.stride;
   }
   add(above);
-  return std::make_shared<const Mesh>(std::move(axes), order->devices, Site{});
+  return std::make_shared<const Mesh>(std::move(axes), ids_in_text(order), Site{});
 }
 
 // A flag per value, or one for all, of the module's header.
@@ -88,7 +89,7 @@ class Importer {
       return;
     }
     mesh_ = common_mesh(module);
-    if (mesh_ != nullptr) meshes_.add("mesh", {mesh_->axes(), mesh_->order()->devices});
+    if (mesh_ != nullptr) meshes_.add("mesh", {mesh_->axes(), ids_in_text(mesh_->order())});
   }
 
   void run() {

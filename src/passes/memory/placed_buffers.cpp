@@ -1,0 +1,80 @@
+#include "passes/memory/placed_buffers.h"
+
+namespace gspmd {
+namespace {
+
+bool is_lower(const PlacedBuffers::Placed& a, const PlacedBuffers::Placed& b) {
+  return a.offset < b.offset;
+}
+
+// Looks at buffers by ascending offset.
+struct Gap {
+  int64_t bytes = 0, best = -1, best_size = INT64_MAX, end = 0;
+  void pass(const PlacedBuffers::Placed& x) {
+    const int64_t gap = x.offset - end;
+    if (gap >= bytes && gap < best_size) {
+      best = end;
+      best_size = gap;
+    }
+    end = std::max(end, x.end);
+  }
+  int64_t found() const { return best >= 0 ? best : end; }
+};
+
+}  // namespace
+
+PlacedBuffers::PlacedBuffers(int64_t positions)
+    : buckets_(static_cast<size_t>(positions / kSpan + 1)) {}
+
+void PlacedBuffers::insert(std::vector<std::vector<Placed>>& chunks, const Placed& buffer) {
+  auto chunk = std::lower_bound(
+      chunks.begin(), chunks.end(), buffer,
+      [](const std::vector<Placed>& c, const Placed& b) { return c.back().offset <= b.offset; });
+  if (chunk == chunks.end()) {
+    if (chunks.empty() || chunks.back().size() >= kChunk) chunks.emplace_back();
+    chunks.back().push_back(buffer);
+    return;
+  }
+  chunk->insert(std::upper_bound(chunk->begin(), chunk->end(), buffer, is_lower), buffer);
+  if (chunk->size() < 2 * kChunk) return;
+  std::vector<Placed> rest(chunk->begin() + kChunk, chunk->end());
+  chunk->resize(kChunk);
+  chunks.insert(chunk + 1, std::move(rest));
+}
+
+void PlacedBuffers::add(const Placed& buffer) {
+  insert(all_, buffer);
+  if (is_long(buffer.first, buffer.last)) {
+    insert(long_, buffer);
+    return;
+  }
+  for (int64_t span = buffer.first / kSpan; span <= buffer.last / kSpan; ++span)
+    buckets_[static_cast<size_t>(span)].push_back(buffer);
+}
+
+int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
+  Gap gap{bytes};
+  const auto lives = [&](const Placed& x) { return x.first <= last && first <= x.last; };
+  if (is_long(first, last)) {
+    for (const std::vector<Placed>& chunk : all_)
+      for (const Placed& x : chunk)
+        if (lives(x)) gap.pass(x);
+    return gap.found();
+  }
+  std::vector<Placed> near;
+  for (int64_t span = first / kSpan; span <= last / kSpan; ++span)
+    for (const Placed& x : buckets_[static_cast<size_t>(span)])
+      if (lives(x)) near.push_back(x);
+  std::sort(near.begin(), near.end(), is_lower);
+  auto next = near.begin();
+  for (const std::vector<Placed>& chunk : long_)
+    for (const Placed& x : chunk) {
+      if (!lives(x)) continue;
+      for (; next != near.end() && is_lower(*next, x); ++next) gap.pass(*next);
+      gap.pass(x);
+    }
+  for (; next != near.end(); ++next) gap.pass(*next);
+  return gap.found();
+}
+
+}  // namespace gspmd
