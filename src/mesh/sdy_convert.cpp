@@ -68,7 +68,8 @@ std::optional<SdyMesh> mesh_of_digits(const std::vector<Digits>& lists, DeviceOr
 
 // Whether the devices are 0 to count - 1, in some order: the dialect has no others.
 bool is_of_all(const DeviceOrderValue& order) {
-  return std::all_of(order.devices.begin(), order.devices.end(),
+  const std::vector<int64_t> devices = order.devices();
+  return std::all_of(devices.begin(), devices.end(),
                      [&](int64_t device) { return device < order.count; });
 }
 

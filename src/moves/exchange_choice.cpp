@@ -109,7 +109,7 @@ std::optional<JoinPlan> choose_split(const HeldDim& held, const std::vector<Inte
     const int64_t own = ceil_div(part.size(), held.tiles);
     const Access access{own, part.begin, 1, own, part.end};
     if (!is_addressable(held, access)) return std::nullopt;
-    const ExchangeChoice alone = choose_exchange(held, access, num_devices);
+    const ExchangeChoice alone = choose_exchange(held, access);
     received += alone.received;
     collectives += alone.collectives();
     row += own;

@@ -40,8 +40,7 @@ std::optional<int64_t> bytes_in_order(PartitionContext& spmd, const Node& node,
     const Access access{-part, size - part, 1, part};
     if (!is_addressable(held, access)) return std::nullopt;
     bytes = saturating_add(
-        bytes, saturating_multiply(shard.bytes() / part,
-                                   choose_exchange(held, access, want.order()->count).received));
+        bytes, saturating_multiply(shard.bytes() / part, choose_exchange(held, access).received));
   }
   return bytes;
 }
@@ -70,8 +69,8 @@ std::optional<Partitioned> partition_reverse(PartitionContext& spmd, Node& node)
     const auto from = tails_in_front(turned, d, node.dim(d));
     if (!from) return std::nullopt;
     const int64_t tail = from->held.size - node.dim(d);
-    const ExchangeChoice choice = choose_exchange(
-        from->held, {from->held.shard, tail, 1, from->held.shard}, turned.order()->count);
+    const ExchangeChoice choice =
+        choose_exchange(from->held, {from->held.shard, tail, 1, from->held.shard});
     bytes = saturating_add(bytes,
                            saturating_multiply(shard.bytes() / from->held.shard, choice.received));
     tails.push_back(*from);

@@ -377,10 +377,10 @@ Node* Windows::fetch_summed(const WindowSum& sum, Node* local) {
 
 std::optional<ReshardCost> Windows::fetched(size_t i, int64_t d, int64_t tiles) const {
   const int64_t factor = rule_.operands[i][static_cast<size_t>(d)];
-  const int64_t size = node_.operands()[i]->dim(d), devices = spmd_.num_devices();
+  const int64_t size = node_.operands()[i]->dim(d);
   const HeldDim held{size, tiles, ceil_div(size, tiles)};
   const auto price = [&](const Access& access) {
-    const ExchangeChoice choice = choose_exchange(held, access, devices);
+    const ExchangeChoice choice = choose_exchange(held, access);
     return ReshardCost{choice.received, choice.collectives()};
   };
   if (rule_.groups && factor == rule_.groups->factor && rule_.groups->count % tiles != 0)

@@ -45,9 +45,10 @@ std::shared_ptr<const Mesh> common_mesh(const Module& module) {
     for (const Unreduced& unreduced : sharding.unreduced()) lists.push_back(unreduced.digits);
   });
   if (named != nullptr) return named;
-  if (order != nullptr && !order->is_iota() &&
-      *std::max_element(order->devices.begin(), order->devices.end()) >= order->count)
-    return nullptr;
+  if (order != nullptr && !order->is_iota()) {
+    const std::vector<int64_t> devices = order->devices();
+    if (*std::max_element(devices.begin(), devices.end()) >= order->count) return nullptr;
+  }
   const std::optional<Digits> atoms = fits && order != nullptr ? common_atoms(lists) : std::nullopt;
   if (!atoms) return nullptr;
   std::vector<MeshAxis> axes;
