@@ -324,6 +324,17 @@ TEST_CASE("an op on one device is done there, whatever it is", "[moves]") {
   }
 }
 
+TEST_CASE("what repeats a number on one device has it from there", "[moves]") {
+  for (const char* wanted : {"{replicated}", "{devices=[4]<=[4]}"})
+    for (const int64_t size : {1, 3, 8})
+      sent(fmt::format("c = f32[] parameter(1), sharding={{maximal device=0}}\n"
+                       "b = f32[{0}] broadcast(c), dimensions={{}}, sharding={{devices=[4]<=[4]}}\n"
+                       "x = f32[{0}] parameter(0), sharding={{devices=[4]<=[4]}}\n"
+                       "ROOT r = f32[{0}] add(b, x), sharding={1}\n",
+                       size, wanted),
+           4);
+}
+
 TEST_CASE("halos of pools hold what windows read and no more", "[moves]") {
   struct Lacks {
     int64_t before = 0, behind = 0;  // of a shard, over all tiles

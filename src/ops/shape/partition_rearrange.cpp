@@ -61,8 +61,12 @@ std::optional<Partitioned> partition_reverse(PartitionContext& spmd, Node& node)
   if (!split) return std::nullopt;
   const Sharding turned = reversed_tiles(have, node.attrs.dimensions);
   if (turned.num_tiles() != have.num_tiles()) return std::nullopt;  // too many devices to list
+  const bool there = equivalent(turned, want);
   const Shape shard = local_shape(node.shape, have);
-  int64_t bytes = bytes_between(spmd, node.shape, turned, want);
+  // In regions shards stay on their manual devices: those that are in place, and without a tail.
+  const bool has_tail = saturating_multiply(shard.bytes(), have.num_tiles()) != node.shape.bytes();
+  if (!have.manual_digits().empty() && (!there || has_tail)) return std::nullopt;
+  int64_t bytes = there ? 0 : bytes_between(spmd, node.shape, turned, want);
   std::vector<ExchangedDim> tails;
   for (const int64_t d : node.attrs.dimensions) {
     if (node.dim(d) % have.tiles(d) == 0) continue;

@@ -23,7 +23,10 @@ bool is_elementwise(const Node& node) {
 bool may_run_alone(const Node& node) {
   const OpInfo& op = node.op();
   return op.factors && !op.has(kPlacedAnywhere) && !op.has(kSideEffect) && !op.has(kCollective) &&
-         !op.has(kConstantLike) && !node.is(Opcode::custom_call) && !node.operands().empty() &&
+         !op.has(kConstantLike) && !node.is(Opcode::custom_call) &&
+         // Of scalars alone: what a broadcast repeats is taken to be on every device.
+         std::any_of(node.operands().begin(), node.operands().end(),
+                     [](const Node* operand) { return operand->rank() > 0; }) &&
          std::none_of(node.operands().begin(), node.operands().end(),
                       [](const Node* operand) { return operand->shape.is_tuple; });
 }
