@@ -73,8 +73,9 @@ ExchangeChoice choose_exchange(const HeldDim& held, const Access& access) {
   // The layers of a model ask the same again and again, and so does the search for a reshard.
   static thread_local std::map<Dims, ExchangeChoice> known;
   constexpr size_t kMostKnown = 1000;
-  const Dims key{held.size,     held.tiles,     held.shard,    access.step,
-                 access.offset, access.divisor, access.length, access.end};
+  Dims key{held.size,     held.tiles,     held.shard,    access.step,
+           access.offset, access.divisor, access.length, access.end};
+  if (access.until) key.push_back(*access.until);
   if (const auto found = known.find(key); found != known.end()) return found->second;
   if (known.size() >= kMostKnown) known.clear();
   return known.emplace(key, cheapest_exchange(held, access)).first->second;

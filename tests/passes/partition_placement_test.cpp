@@ -86,11 +86,11 @@ TEST_CASE("products and sums on four of eight devices stay among them", "[placem
   CHECK(sent(dot, "{devices=[4,1]0,1,4,5}") == Strings{});
   // The whole of an operand is wanted on all eight.
   CHECK(sent(dot, "{devices=[1,4]0,1,4,5}") ==
-        Strings{"collective-permute ", "all-gather {{0,1,4,5},{2,3,6,7}}"});
+        Strings{"collective-permute ", "all-gather [2,4]<=[2,2,2]T(1,0,2)"});
   const std::string sum = R"(a = f32[8,12] parameter(0), sharding={devices=[4,1]0,1,4,5}
  z = f32[] constant(0)
  ROOT r = f32[12] reduce(a, z), dimensions={0}, to_apply=sum, @)";
-  CHECK(sent(sum, "{devices=[4]0,1,4,5}") == Strings{"reduce-scatter {{0,1,4,5},{2,3,6,7}}"});
+  CHECK(sent(sum, "{devices=[4]0,1,4,5}") == Strings{"reduce-scatter [2,4]<=[2,2,2]T(1,0,2)"});
 }
 
 TEST_CASE("a sum over some of the devices is right on all of them", "[placement]") {

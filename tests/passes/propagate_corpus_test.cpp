@@ -145,6 +145,7 @@ TEST_CASE("completion takes as many sweeps on 65,536 devices as on 8, to the sam
   for (const std::string& file : corpus()) {
     const std::string text = read(file);
     if (text.find("<=[8]") == std::string::npos) continue;
+    if (text.find("xla.sdy.meshes") != std::string::npos) continue;  // its own mesh says how many
     INFO(file);
     // Sweeps and tiles with `copies` devices in the place of each of the 8.
     const auto completed_on = [&](int64_t copies) {

@@ -203,10 +203,10 @@ class StepEmitter {
                      to_string(step.after));
     Permutation permutation;
     const DeviceOrder a = step.before.order(), b = step.after.order();
-    Digits from = all_digits(step.before);
-    Digits to = all_digits(step.after);
-    if (a == b && step.before.unreduced().empty() && align(from, to)) {
-      permutation = Permutation{{}, a, std::move(from), std::move(to)};
+    const Digits from = all_digits(step.before), to = all_digits(step.after);
+    Digits cut_from = from, cut_to = to;
+    if (a == b && step.before.unreduced().empty() && align(cut_from, cut_to)) {
+      permutation = Permutation{{}, a, std::move(cut_from), std::move(cut_to)};
     } else if (a->count == b->count && tile_count(from) == a->count && tile_count(to) == a->count) {
       // Who holds the same tile, by rank among the replicas.
       permutation.order = order_along(a, from);

@@ -90,6 +90,8 @@ Sharding reversed_tiles(const Sharding& s, const Dims& dims) {
   for (const int64_t d : dims)
     for (const Digit& digit : s.dim(d)) flipped.push_back(digit);
   if (flipped.empty()) return s;
+  // A layout that nobody could read: its text lists the devices.
+  if (s.order()->count > kLongestList) return whole_on(s, dims, s.rank());
   const DeviceOrder order = turned_order(s.order(), flipped, kLongestList);
   if (!order) return whole_on(s, dims, s.rank());
   std::vector<Digits> digits;

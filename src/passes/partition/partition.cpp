@@ -66,20 +66,21 @@ void SpmdPartitioner::check_placement(const Node& node, const Shape& shape,
     const int64_t largest = maximal ? given.device() : given.order()->last();
     if (largest >= num_devices_)
       user_error(
+          place_of(node),
           "partition: {} is sharded {} over device {}, the program has {} devices; partition for "
           "at least {}",
           place(node), to_string(given), largest, num_devices_, static_cast<uint64_t>(largest) + 1);
     // What the others would read has no meaning, and no conversion says what it is to be.
     if (has_manual_digits(given) && given.order()->count < num_devices_)
-      user_error(
-          "partition: {} is sharded {}, manual on {} of {} devices; manual subgroups are "
-          "partitioned for all devices: give a sharding over {}, or partition for {}",
-          place(node), to_string(given), given.order()->count, num_devices_, num_devices_,
-          given.order()->count);
+      user_error(place_of(node),
+                 "partition: {} is sharded {}, manual on {} of {} devices; manual subgroups are "
+                 "partitioned for all devices: give a sharding over {}, or partition for {}",
+                 place(node), to_string(given), given.order()->count, num_devices_, num_devices_,
+                 given.order()->count);
   }
   if (given.rank() > shape.rank())
-    user_error("partition: {} of {} has a sharding of rank {}: {}", place(node), to_string(shape),
-               given.rank(), to_string(given));
+    user_error(place_of(node), "partition: {} of {} has a sharding of rank {}: {}", place(node),
+               to_string(shape), given.rank(), to_string(given));
 }
 
 // What the completed module says, without partial sums.
