@@ -173,7 +173,8 @@ Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   if (auto copy = partition_copy(spmd, node)) return std::move(*copy);
   const Pending kept = unreduced_through(spmd, node);
   auto nest = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_all);
-  if (nest->windows.sums_alike()) {  // or each part of the result with the windows that it reads
+  if (nest->problem.one_of_few &&
+      nest->windows.sums_alike()) {  // or each part of the result with the windows that it reads
     auto other = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_whole_dims);
     if (other->found.cost.bytes < nest->found.cost.bytes) nest = std::move(other);
   }

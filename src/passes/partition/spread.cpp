@@ -356,6 +356,11 @@ bool is_agreed(const SpreadProblem& p, const FactorDigits& spread) {
   return true;
 }
 
+// Whether windows are read, or summed: neighbours exchange what lies at the border of their parts.
+bool has_windows(const SpreadProblem& p) {
+  return p.rule->sums.size() > 0 || std::count(p.exchanged.begin(), p.exchanged.end(), true) > 0;
+}
+
 CheapestSpread cheapest_or_first(const SpreadProblem& problem) {
   FactorDigits first = spread_by_cases(problem);
   CheapestSpread best = cheapest_spread(problem, first);
@@ -364,7 +369,8 @@ CheapestSpread cheapest_or_first(const SpreadProblem& problem) {
   };
   const bool stays =
       (best.first_in_place && is_below(kInPlaceWeight, kInPlaceOf)) ||
-      (!problem.one_of_few && is_agreed(problem, first) && is_below(kAgreedWeight, 1));
+      (!problem.one_of_few &&
+       (has_windows(problem) || (is_agreed(problem, first) && is_below(kAgreedWeight, 1))));
   if (!stays) return best;
   best.spread = std::move(first);
   best.cost = best.first;
