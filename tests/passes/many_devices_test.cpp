@@ -1,6 +1,7 @@
 // Values on more devices than are listed one by one: rounds of stairs, parts of the devices that
 // count by steps, devices backwards, and permutes between counts that do not nest.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "gspmd/ir/text.h"
@@ -88,4 +89,16 @@ TEST_CASE("many devices: backwards, and in counts that do not nest", "[reshard]"
       "p = s32[6] parameter(0), sharding={devices=[6]<=[2,3]T(1,0)}\n"
       "ROOT r = s32[6] copy(p), sharding={devices=[6]<=[6]}\n",
       6, false);
+}
+
+TEST_CASE("four of five devices in every order hold their parts", "[placement]") {
+  std::vector<int64_t> devices{0, 1, 2, 3, 4};
+  do {
+    const auto module = parse_module(
+        fmt::format("HloModule m\nENTRY e {{ a = s32[21] parameter(0)\n b = s32[21] parameter(1)\n"
+                    "ROOT r = s32[21] maximum(a, b), sharding={{devices=[4]{},{},{},{}}}\n}}\n",
+                    devices[0], devices[1], devices[2], devices[3]));
+    INFO(fmt::format("{},{},{},{}", devices[0], devices[1], devices[2], devices[3]));
+    CHECK(difference_when_partitioned(*module, 5, 7).empty());
+  } while (std::next_permutation(devices.begin(), devices.end()));
 }

@@ -228,9 +228,17 @@ Node* SpmdPartitioner::tile_number(const DeviceFunction& tile) {
   if (!frame_->partition_id) frame_->partition_id = device_number(local());
   const IndexNode device = IndexNode(frame_->partition_id) + -tile.least;
   Node* index = nullptr;
+  std::vector<int64_t> above;  // longer steps, the longest first
   for (const DeviceFunction::Term& term : tile.terms) {
+    const bool divides = std::all_of(above.begin(), above.end(), [&](int64_t step) {
+      return step % (term.step * term.size) == 0;
+    });
+    IndexNode part = device;
+    for (size_t i = 0; i < above.size() && !divides && term.weight != 0; ++i)
+      part = part % above[i];
+    above.push_back(term.step);
     if (term.weight == 0) continue;
-    IndexNode part = device / term.step;
+    part = part / term.step;
     if (term.step * term.size < num_devices_) part = part % term.size;
     part = part * term.weight;
     index = index ? IndexNode(index) + part : part;
