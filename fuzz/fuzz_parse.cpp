@@ -1,16 +1,9 @@
-#include <cstdio>
-#include <cstdlib>
-
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "report.h"
 
 namespace gspmd {
 namespace {
-
-[[noreturn]] void report(const char* what, const std::string& text) {
-  std::fprintf(stderr, "%s:\n%s\n", what, text.c_str());
-  std::abort();
-}
 
 // Any bytes are refused with a UserError, or read into a module whose text is a fixed point.
 void check(std::string_view input) {

@@ -1,5 +1,3 @@
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "gspmd/base/error.h"
@@ -8,6 +6,7 @@
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/explain/estimate_cost.h"
 #include "mutate_text.h"
+#include "report.h"
 #include "tools/compare.h"
 #include "tools/copies.h"
 #include "tools/execute.h"
@@ -19,11 +18,6 @@ namespace {
 constexpr int64_t kMaxBytes = 1 << 20;
 constexpr double kMaxFlops = 3e6;
 constexpr double kMaxSeconds = 1;
-
-[[noreturn]] void report(const char* what, std::string_view text) {
-  std::fprintf(stderr, "%s:\n%.*s\n", what, static_cast<int>(text.size()), text.data());
-  std::abort();
-}
 
 // Small enough to run many a second.
 bool is_small(const Module& module) {

@@ -1,18 +1,11 @@
-#include <cstdio>
-#include <cstdlib>
-
 #include "gspmd/base/error.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/stablehlo/text.h"
+#include "report.h"
 
 namespace gspmd {
 namespace {
-
-[[noreturn]] void report(const char* what, const std::string& text) {
-  std::fprintf(stderr, "%s:\n%s\n", what, text.c_str());
-  std::abort();
-}
 
 // Any bytes are refused with a UserError, or read into a valid module whose text is a fixed point.
 void check(std::string_view input) {

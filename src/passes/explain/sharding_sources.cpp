@@ -4,11 +4,9 @@
 #include "gspmd/passes/explain/sharding_sources.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <set>
 #include <span>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include "ops/common/completion.h"
 #include "passes/complete/origins.h"
 #include "passes/explain/annotation_graph.h"
+#include "passes/explain/concurrently.h"
 
 namespace gspmd {
 namespace {
@@ -163,16 +162,8 @@ class ShardingSources::Removals {
       --runs_;
       wanted.emplace_back(&at->first, &at->second);
     }
-    if (wanted.empty()) return;
-    const auto workers = std::min<size_t>(wanted.size(), std::thread::hardware_concurrency());
-    std::atomic<size_t> next = 0;
-    const auto work = [&] {
-      for (size_t i = next++; i < wanted.size(); i = next++)
-        *wanted[i].second = completed_without(*wanted[i].first);
-    };
-    std::vector<std::jthread> threads;
-    for (size_t w = 1; w < workers; ++w) threads.emplace_back(work);
-    work();
+    run_concurrently(wanted.size(),
+                     [&](size_t i) { *wanted[i].second = completed_without(*wanted[i].first); });
   }
 
   std::optional<Outcome> completed_without(const Set& set) const {

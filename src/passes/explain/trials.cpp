@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
-#include <thread>
-
 #include "gspmd/base/error.h"
+#include "passes/explain/concurrently.h"
 
 namespace gspmd {
 namespace {
@@ -51,15 +48,8 @@ void Trials::run(std::span<const std::vector<Candidate>> all) {
     --left_;
     wanted.emplace_back(&candidates, &at->second);
   }
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < wanted.size(); i = next++)
-      *wanted[i].second = compiled(*wanted[i].first);
-  };
-  const auto workers = std::min<size_t>(wanted.size(), std::thread::hardware_concurrency());
-  std::vector<std::jthread> threads;
-  for (size_t w = 1; w < workers; ++w) threads.emplace_back(work);
-  work();
+  run_concurrently(wanted.size(),
+                   [&](size_t i) { *wanted[i].second = compiled(*wanted[i].first); });
 }
 
 Trials::Result Trials::compiled(const std::vector<Candidate>& candidates) const {

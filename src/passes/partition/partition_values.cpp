@@ -228,15 +228,15 @@ Node* SpmdPartitioner::tile_number(const DeviceFunction& tile) {
   if (!frame_->partition_id) frame_->partition_id = device_number(local());
   const IndexNode device = IndexNode(frame_->partition_id) + -tile.least;
   Node* index = nullptr;
-  std::vector<int64_t> above;  // longer steps, the longest first
+  std::vector<int64_t> longer;  // steps, the longest first
   for (const DeviceFunction::Term& term : tile.terms) {
-    const bool divides = std::all_of(above.begin(), above.end(), [&](int64_t step) {
+    const bool divides = std::all_of(longer.begin(), longer.end(), [&](int64_t step) {
       return step % (term.step * term.size) == 0;
     });
     IndexNode part = device;
-    for (size_t i = 0; i < above.size() && !divides && term.weight != 0; ++i)
-      part = part % above[i];
-    above.push_back(term.step);
+    if (!divides && term.weight != 0)
+      for (const int64_t step : longer) part = part % step;
+    longer.push_back(term.step);
     if (term.weight == 0) continue;
     part = part / term.step;
     if (term.step * term.size < num_devices_) part = part % term.size;
