@@ -102,9 +102,10 @@ enum class Direction : uint8_t { eq, ne, ge, gt, le, lt };  // of compare; print
 // A list of {source, target}; copies share it until one of them is changed.
 class GSPMD_API Pairs {
  public:
-  using List = std::vector<std::pair<int64_t, int64_t>>;
-  Pairs() = default;                                                    // empty
-  Pairs(List list) : list_(std::make_shared<List>(std::move(list))) {}  // these
+  using List = std::vector<std::pair<int64_t, int64_t>>;  // what it holds
+  // --- Empty, or of these
+  Pairs() = default;
+  Pairs(List list) : list_(std::make_shared<List>(std::move(list))) {}
   Pairs(std::initializer_list<std::pair<int64_t, int64_t>> list) : Pairs(List(list)) {}
   // --- Reading
   bool empty() const { return list().empty(); }
@@ -114,6 +115,7 @@ class GSPMD_API Pairs {
   const List& list() const;
   // The list to be changed, of this value alone.
   List& edit();
+  // By elements.
   bool operator==(const Pairs& other) const {
     return list_ == other.list_ || list() == other.list();
   }

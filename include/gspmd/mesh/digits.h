@@ -91,7 +91,7 @@ struct GSPMD_API DeviceOrderValue {
   int64_t last() const;                  // the highest device id
   std::vector<int64_t> devices() const;  // by rank; O(devices)
 
-  bool iota = false;
+  bool iota = false;  // as is_iota() says
 
  private:
   int64_t counted(int64_t rank) const;

@@ -21,6 +21,7 @@ namespace gspmd {
 struct SdyMesh {
   std::vector<MeshAxis> axes;       // major first
   std::vector<int64_t> device_ids;  // empty: 0, 1, 2, ...
+  // --- Of the forms without axes
   bool is_empty() const { return axes.empty() && device_ids.empty(); }
   bool is_maximal() const { return axes.empty() && device_ids.size() == 1; }
   int64_t num_devices() const;                // product of the axes' sizes
@@ -45,17 +46,17 @@ GSPMD_API bool overlap(const SdyAxis& a, const SdyAxis& b);
 GSPMD_API std::optional<SdyAxis> prefix_without(const SdyAxis& a, const SdyAxis& other);
 // Whether `a` begins `b`: they are equal, or a is a leading part of b.
 GSPMD_API bool is_prefix(const SdyAxis& a, const SdyAxis& b);
-// Whether `b` begins with `a`; the last axis of `a` may be a leading part of its counterpart. A
-// strict prefix is also different.
+// Whether `b` begins with `a`; the last axis of `a` may be a leading part of its counterpart.
 GSPMD_API bool is_prefix(const SdyAxes& a, const SdyAxes& b);
+// The same, and the two differ.
 GSPMD_API bool is_strict_prefix(const SdyAxes& a, const SdyAxes& b);
 // Appends, joining with the last axis where the two are neighbouring parts of one.
 GSPMD_API void append_axis(SdyAxes& axes, const SdyAxis& axis);
 
 // How one dim is split: by `axes`, to which propagation may append where it is open.
 struct SdyDim {
-  SdyAxes axes;
-  bool open = false;
+  SdyAxes axes;                     // that split it, major first
+  bool open = false;                // whether propagation may append axes
   std::optional<int64_t> priority;  // p1: heard in round 1; absent: in round 0
   bool operator==(const SdyDim&) const = default;
 };
@@ -77,9 +78,11 @@ class GSPMD_API SdyMeshes {
   int64_t add(std::string name, SdyMesh mesh);  // its number; UserError: the name is taken
   int64_t find(std::string_view name) const;    // -1: none of the name
   int64_t inlined(SdyMesh mesh);                // the number of one without a name, added if new
+  // --- By number, from 0 to size() - 1; no name: inlined
   const SdyMesh& operator[](int64_t i) const { return meshes_.at(static_cast<size_t>(i)); }
   const std::string& name(int64_t i) const { return names_.at(static_cast<size_t>(i)); }
   int64_t size() const { return static_cast<int64_t>(meshes_.size()); }
+
   // An inlined mesh gets a name.
   void rename(int64_t i, std::string name) { names_.at(static_cast<size_t>(i)) = std::move(name); }
 
@@ -101,6 +104,7 @@ GSPMD_API std::vector<std::string> parse_sdy_manual_axes(std::string_view text);
 GSPMD_API std::string to_string(const SdyMesh& mesh);  // <["x"=2, "y"=2]>
 GSPMD_API std::string to_string(const SdyMeshes& meshes);
 GSPMD_API std::string to_string(const SdySharding& sharding, const SdyMeshes& meshes);  // <@m, []>
+// As the value of an attribute: "#sdy.sharding<@m, []>", or per value of a list.
 GSPMD_API std::string to_attribute(const SdySharding& sharding, const SdyMeshes& meshes);
 GSPMD_API std::string to_attribute(const std::vector<SdySharding>& shardings,
                                    const SdyMeshes& meshes);
@@ -110,7 +114,7 @@ GSPMD_API std::string to_attribute(const std::vector<SdySharding>& shardings,
 GSPMD_API void check_sharding(const SdySharding& sharding, const Shape& shape,
                               const SdyMeshes& meshes);
 
-// A sharding of nothing, all dims open or all closed.
+// --- A sharding of nothing, all dims open or all closed.
 GSPMD_API SdySharding open_sharding(int64_t mesh, int64_t rank);
 GSPMD_API SdySharding closed_sharding(int64_t mesh, int64_t rank);
 

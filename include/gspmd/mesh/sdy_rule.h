@@ -16,19 +16,20 @@ namespace gspmd {
 // What a factor is to its op, which decides from which round of propagation on it is heard.
 enum class SdyFactorKind : uint8_t { pass_through, reduction, need_replication, permutation };
 
+// One loop of an op.
 struct SdyFactor {
-  int64_t size = 1;  // number of iterations
-  SdyFactorKind kind = SdyFactorKind::pass_through;
-  bool blocked = false;  // never propagates
+  int64_t size = 1;                                  // number of iterations
+  SdyFactorKind kind = SdyFactorKind::pass_through;  // what it is to the op
+  bool blocked = false;                              // never propagates
   bool operator==(const SdyFactor&) const = default;
 };
 
 // "([ij, k], [k])->([ij]) {i=2, j=4, k=8} reduction={k}": the factors of every dim, major first.
 struct SdyRule {
   using Tensor = std::vector<std::vector<int64_t>>;  // [dim] -> factors
-  std::vector<SdyFactor> factors = {};
-  std::vector<Tensor> operands = {}, results = {};
-  bool custom = false;  // given by the user
+  std::vector<SdyFactor> factors = {};               // i, j, ...
+  std::vector<Tensor> operands = {}, results = {};   // one entry per tensor
+  bool custom = false;                               // given by the user
   bool operator==(const SdyRule&) const = default;
 };
 

@@ -20,17 +20,19 @@ enum class SdyRound : uint8_t {
   other,
 };
 
+// How propagation treats an op beside its rule.
 struct SdyTraits {
-  bool elementwise = false;  // its operands never take more than its results have
-  SdyRound round = SdyRound::other;
+  bool elementwise = false;          // its operands never take more than its results have
+  SdyRound round = SdyRound::other;  // from which on it is heard
 };
 
 // An operand as the text of the op had it: nodes that a reader made beside the op (frontend
 // attribute mlir.implicit) are looked through.
 struct SdyOperand {
-  Node* node = nullptr;
+  Node* node = nullptr;       // the value that the text named
   std::vector<int64_t> dims;  // dim of the node's operand for each dim of `node`; -1: it has none
 };
+// `operand`: its number, from 0 to the number of operands less 1.
 GSPMD_API SdyOperand sdy_operand(const Node& node, int64_t operand);
 
 // The factor rule of an op, for operands as sdy_operand gives them and the leaves of its result:
@@ -38,10 +40,12 @@ GSPMD_API SdyOperand sdy_operand(const Node& node, int64_t operand);
 // passes through it. UserError: the user's rule does not fit. `conservative`: factors along which
 // data would move are dropped or blocked.
 GSPMD_API std::optional<SdyRule> sdy_rule(const Node& node, bool conservative);
+// By opcode, and of custom-calls by target.
 GSPMD_API SdyTraits sdy_traits(const Node& node);
-// Whether the node is constant, iota, or of `constants` alone by ops that cost nothing to repeat,
-// or the broadcast of a scalar: each reader has its own.
+// Whether the node is constant, iota, or of `constants` alone by ops that cost nothing to repeat:
+// each reader has its own.
 GSPMD_API bool is_sdy_constant(const Node& node, const std::set<const Node*>& constants);
+// Whether it is the broadcast of a scalar, of which each reader has its own as well.
 GSPMD_API bool is_sdy_scalar_broadcast(const Node& node);
 
 }  // namespace gspmd

@@ -23,10 +23,22 @@ bool is_pointwise(const Node& node) {
          !node.shape.is_tuple;
 }
 
-// What has no way of its own (docs/spec/partitioning.md 2.4).
+// What has no way of its own (docs/spec/partitioning.md 2.4) and reads no windows, whose halos are
+// not priced here.
 bool has_sums(const Node& node) {
-  return !node.op().partition && !is_pointwise(node) && !node.op().has(kDataMovement) &&
-         node.op().factors && !node.op().has(kCollective) && has_sums(node.op().factors(node));
+  if (node.op().partition || is_pointwise(node) || node.op().has(kDataMovement) ||
+      !node.op().factors || node.op().has(kCollective))
+    return false;
+  const FactorRule rule = node.op().factors(node);
+  return rule.windows.empty() && rule.sums.empty() && has_sums(rule);
+}
+
+// The iterations of one device.
+double work_of(const FactorRule& rule, const FactorDigits& spread) {
+  double work = 1;
+  for (size_t f = 0; f < rule.factors.size(); ++f)
+    work *= static_cast<double>(ceil_div(rule.factors[f].size, tile_count(spread[f])));
+  return work;
 }
 
 // Values of one shape that are computed of each other element by element, and the nodes at their
@@ -133,13 +145,18 @@ class Agreement {
     total.real = saturating_add(total.real, moved.real);
   }
 
-  // What all at the border send.
-  ScaledBytes price(const Group& group, const Sharding& before) {
+  // What all at the border send, and what a device computes of the products.
+  struct Price : ScaledBytes {
+    double work = 0;
+  };
+  Price price(const Group& group, const Sharding& before) {
     const Sharding now = spmd_.sharding(*group.values[0]);
-    ScaledBytes total;
+    Price total;
     for (Node* product : group.products) {
-      const CheapestSpread found = spread_of(*product, product->op().factors(*product), nullptr);
-      if (!found.priced) return {INT64_MAX, INT64_MAX};
+      const FactorRule rule = product->op().factors(*product);
+      const CheapestSpread found = spread_of(*product, rule, nullptr);
+      if (!found.priced) return {{INT64_MAX, INT64_MAX}};
+      total.work += work_of(rule, found.spread);
       total.priced = saturating_add(total.priced, found.cost.bytes);
       total.real = saturating_add(total.real, found.real);
     }
@@ -188,14 +205,18 @@ class Agreement {
       if (!is_plain(*product)) return;
     const std::vector<Sharding> layouts = layouts_for(*group);
     Sharding best = layouts[0];
-    const ScaledBytes before = price(*group, layouts[0]);
+    const Price before = price(*group, layouts[0]);
+    const auto held = [&](const Sharding& layout) {
+      return local_shape(first.shape, layout).bytes();
+    };
     const bool few = spmd_.spreads().shared.has_few_sums(computation_.module());
     if (before.priced == INT64_MAX) return;
     int64_t least = few ? before.priced : before.priced / kManyWeight;
     for (size_t k = 1; k < layouts.size() && least > 0; ++k) {
+      if (held(layouts[k]) > held(layouts[0])) continue;
       lay_out(*group, layouts[k]);
-      const ScaledBytes sent = price(*group, layouts[0]);
-      if (sent.priced >= least || sent.real > before.real) continue;
+      const Price sent = price(*group, layouts[0]);
+      if (sent.priced >= least || sent.real > before.real || sent.work > before.work) continue;
       least = sent.priced;
       best = layouts[k];
     }

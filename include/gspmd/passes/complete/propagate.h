@@ -22,9 +22,9 @@ enum class Strategy : uint8_t { automatic, gspmd, shardy };
 
 // What completion may change.
 struct PropagateOptions {
-  Strategy strategy = Strategy::automatic;
-  ShardyOptions shardy = {};  // of Shardy's rules, which use nothing below
-  bool spmd = true;           // false: the rules for modules that are not partitioned
+  Strategy strategy = Strategy::automatic;  // whose rules
+  ShardyOptions shardy = {};                // of Shardy's rules, which use nothing below
+  bool spmd = true;                         // false: the rules for modules that are not partitioned
   // One value for all, or one per root-tuple element / entry parameter. Empty: taken from the
   // module's frontend attributes gspmd.open_outputs / gspmd.open_parameters, else from its header's
   // allow_spmd_sharding_propagation_to_{output,parameters}, absent = none.

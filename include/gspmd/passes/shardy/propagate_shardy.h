@@ -19,8 +19,9 @@ enum class ShardyPass : uint8_t {
   rules,          // writes each op's rule on it and completes nothing
 };
 
+// How Shardy's completion runs.
 struct ShardyOptions {
-  ShardyPass pass = ShardyPass::pipeline;
+  ShardyPass pass = ShardyPass::pipeline;  // all, or one part
   bool conservative = false;    // axes are not split, and nothing propagates that would move data
   bool op_priorities = true;    // of the pipeline
   bool user_priorities = true;  // of the pipeline
