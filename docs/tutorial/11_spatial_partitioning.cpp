@@ -95,7 +95,7 @@ void a_small_network() {
   const std::vector<Array> kernels = {random_normal_array(kernel(3), 1),
                                       random_normal_array(kernel(3), 2),
                                       random_normal_array(kernel(5), 3)};
-  const Array x = random_normal_array(Shape(DType::f32, {1, 8 * kRows, kColumns, kChannels}), 4);
+  const Array x = random_normal_array(image(), 4);
   const auto step = compile(loss, {.mesh = mesh}, kernels, x);
   std::map<std::string, int64_t> count;
   for (const CollectiveStats& c : step.stats().collectives) count[c.kind] += c.count;

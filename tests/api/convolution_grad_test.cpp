@@ -33,7 +33,7 @@ TEST_CASE("kernels of convolutions of spread inputs have their derivatives", "[a
   }
 }
 
-TEST_CASE("the kernel's gradient of images that grow, cut by rows, sends less than the image",
+TEST_CASE("the kernel's gradient of images that grow, cut by rows, needs halos only",
           "[api][grad]") {
   const auto gradient = [](const Mesh& mesh) {
     return grad<1>([mesh](Tensor x, Tensor k) {
@@ -48,7 +48,8 @@ TEST_CASE("the kernel's gradient of images that grow, cut by rows, sends less th
                                {1e-11, 1e-11}, x, kernel)
             .message == "");
   const auto step = compile(gradient(four), {.mesh = four, .prepare = false}, x, kernel);
-  int64_t sent = 0;
-  for (const CollectiveStats& c : step.stats().collectives) sent += c.bytes;
-  CHECK(sent < x.shape().bytes());
+  for (const CollectiveStats& c : step.stats().collectives) {
+    INFO(c.kind << " of " << c.op);
+    CHECK((c.kind == "collective-permute" || c.kind == "all-reduce"));
+  }
 }

@@ -520,3 +520,30 @@ TEST_CASE("slices of one value are one exchange", "[moves]") {
         CHECK(all.bytes <= (own + part) * 3 * 4);
       }
 }
+
+TEST_CASE("a net of convolutions exchanges halos, whatever lies between", "[moves]") {
+  // Halos of one row each way, and of two where the window has five.
+  for (const int64_t devices : {2, 4, 8})
+    for (const int64_t rows : {48, 64, 240})
+      for (const int64_t layers : {2, 3, 4}) {
+        const int64_t columns = 12, channels = 3;
+        const std::string image = fmt::format("f32[1,{},{},{}]", rows, columns, channels);
+        std::string text =
+            fmt::format("v0 = {} parameter(0), sharding={}\n", image, split(devices, 4, 1));
+        int64_t halo = 0;
+        for (int64_t i = 0; i < layers; ++i) {
+          const int64_t size = i == layers - 1 ? 5 : 3, pad = size / 2;
+          text += fmt::format(
+              "k{0} = f32[{1},{1},{2},{2}] parameter({3})\n"
+              "c{0} = {4} convolution(v{0}, k{0}), window={{size={1}x{1} pad={5}_{5}x{5}_{5}}}, "
+              "dim_labels=b01f_01io->b01f\nv{3} = {4} tanh(c{0})\n",
+              i, size, channels, i + 1, image, pad);
+          halo += 2 * pad * columns * channels * 4;
+        }
+        text += fmt::format(
+            "zero = f32[] constant(0)\n"
+            "ROOT top = f32[] reduce(v{}, zero), dimensions={{0,1,2,3}}, to_apply=max\n",
+            layers);
+        CHECK(sent(text, devices).bytes <= halo + 8);
+      }
+}
