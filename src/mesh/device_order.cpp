@@ -110,6 +110,11 @@ int64_t DeviceOrderValue::rank(int64_t wanted) const {
     }
     return rest == 0 ? found : -1;
   }
+  const int64_t lowest = device(by_device.front());
+  if (device(by_device.back()) - lowest == count - 1)  // no gaps
+    return wanted >= lowest && wanted < lowest + count
+               ? by_device[static_cast<size_t>(wanted - lowest)]
+               : -1;
   const auto at =
       std::lower_bound(by_device.begin(), by_device.end(), wanted,
                        [&](int64_t r, int64_t id) { return listed[static_cast<size_t>(r)] < id; });

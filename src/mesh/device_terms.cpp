@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <mutex>
 
 #include "mesh/digit_tools.h"
 
@@ -186,9 +188,15 @@ DeviceOrder order_along(DeviceOrder order, const Digits& sequence) {
     }
     return stepped_order(order->first, std::move(steps));
   }
+  // A list is as long as there are devices: made once.
+  static std::mutex mutex;
+  static auto* const known = new std::map<std::pair<DeviceOrder, Digits>, DeviceOrder>;
+  const std::lock_guard lock(mutex);
+  DeviceOrder& found = (*known)[{order, sequence}];
+  if (found) return found;
   std::vector<int64_t> devices = ranks_in_order(sequence);
   for (int64_t& device : devices) device = order->device(device);
-  return list_order(std::move(devices));
+  return found = list_order(std::move(devices));
 }
 
 }  // namespace gspmd

@@ -1,15 +1,31 @@
 #include "mesh/layout.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_map>
 
 #include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 
 namespace gspmd {
 
+namespace {
+
+// The order of the same devices by ascending id: one for all orders of the same devices.
+DeviceOrder ascending(DeviceOrder order) {
+  static std::mutex mutex;
+  static auto* const known = new std::unordered_map<DeviceOrder, DeviceOrder>;  // as orders: kept
+  const std::lock_guard lock(mutex);
+  DeviceOrder& found = (*known)[order];
+  if (!found) found = list_order(sorted_devices(order));
+  return found;
+}
+
+}  // namespace
+
 std::vector<int64_t> sorted_devices(DeviceOrder order) {
   std::vector<int64_t> devices = order->devices();
-  std::sort(devices.begin(), devices.end());
+  if (!std::is_sorted(devices.begin(), devices.end())) std::sort(devices.begin(), devices.end());
   return devices;
 }
 
@@ -17,9 +33,25 @@ bool same_devices(DeviceOrder a, DeviceOrder b) {
   if (a == b) return true;
   if (a->count != b->count) return false;
   if (const auto x = devices_of_order(a), y = devices_of_order(b); x && y) return *x == *y;
-  for (int64_t i = 0; i < a->count; ++i)
-    if (b->rank(a->device(i)) < 0) return false;
-  return true;
+  return ascending(a) == ascending(b);
+}
+
+std::vector<int64_t> telling_ranks(const Digits& digits) {
+  std::vector<int64_t> ranks;
+  for (const Digit& digit : digits)
+    ranks.insert(ranks.end(), {digit.stride, digit.stride * (digit.size - 1)});
+  return ranks;
+}
+
+std::vector<int64_t> telling_ranks(const Sharding& a, const Sharding& b) {
+  std::vector<int64_t> ranks{0};
+  for (int64_t i = 0; i < std::max(a.rank(), b.rank()); ++i) {
+    for (const int64_t r : telling_ranks(a.dim(i))) ranks.push_back(r);
+    for (const int64_t r : telling_ranks(b.dim(i)))
+      if (const int64_t there = a.order()->rank(b.order()->device(r)); there >= 0)
+        ranks.push_back(there);
+  }
+  return ranks;
 }
 
 Coordinates coordinates(const std::vector<int64_t>& devices, DeviceOrder order,
@@ -50,6 +82,7 @@ std::optional<Coordinates> finer_of(Coordinates a, Coordinates b, bool by_prefix
 bool same_groups(const std::vector<int64_t>& devices, DeviceOrder a, const Digits& x, DeviceOrder b,
                  const Digits& y) {
   if (tile_count(x) != tile_count(y)) return false;
+  if (tile_count(x) == 1) return true;  // each device for itself
   const Digits rest_x = complement(x, a->count);
   const Digits rest_y = complement(y, b->count);
   // Group of a -> group of b; groups are equally large, so a function is enough.

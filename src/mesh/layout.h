@@ -19,6 +19,11 @@ struct Coordinates {
 
 std::vector<int64_t> sorted_devices(DeviceOrder order);
 bool same_devices(DeviceOrder a, DeviceOrder b);
+// Ranks that tell most layouts apart, looked at before all of them are: the second and the last of
+// each digit, alone.
+std::vector<int64_t> telling_ranks(const Digits& digits);
+// Of `a`, over the same devices: the first, and those that tell by the dims of either.
+std::vector<int64_t> telling_ranks(const Sharding& a, const Sharding& b);
 Coordinates coordinates(const std::vector<int64_t>& devices, DeviceOrder order,
                         const Digits& digits);
 // Empty where the sharding is not unreduced with that combiner.

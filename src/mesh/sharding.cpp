@@ -206,6 +206,15 @@ Sharding select_dims(const Sharding& s, const Dims& source) {
   return selected;
 }
 
+namespace {
+
+// The first devices of the first two tiles of a dim that is split.
+std::pair<int64_t, int64_t> first_and_next(const Sharding& s, int64_t dim) {
+  return {s.order()->device(0), s.order()->device(s.dim(dim).back().stride)};
+}
+
+}  // namespace
+
 bool Sharding::operator==(const Sharding& other) const {
   if (kind_ != other.kind_ || device_ != other.device_ || open_ != other.open_ ||
       shard_group_ != other.shard_group_ || shard_group_is_as_ != other.shard_group_is_as_)
@@ -222,6 +231,8 @@ bool Sharding::operator==(const Sharding& other) const {
     if (unreduced()[i].combiner != other.unreduced()[i].combiner) return false;
   for (int64_t i = 0; i < rank(); ++i)
     if (tiles(i) != other.tiles(i)) return false;
+  for (int64_t i = 0; i < rank(); ++i)
+    if (!dim(i).empty() && first_and_next(*this, i) != first_and_next(other, i)) return false;
   return device_array(*this, rank()) == device_array(other, rank());
 }
 

@@ -49,12 +49,20 @@ bool equivalent_by_device(const Sharding& a, const Sharding& b) {
   const int64_t rank = std::max(a.rank(), b.rank());
   for (int64_t i = 0; i < rank; ++i)
     if (a.tiles(i) != b.tiles(i)) return false;
+  const auto same_at = [&](int64_t rank_of_a) {
+    const int64_t rank_of_b = b.order()->rank(a.order()->device(rank_of_a));
+    if (rank_of_b < 0) return false;
+    for (int64_t i = 0; i < rank; ++i)
+      if (tile_index(a.dim(i), rank_of_a) != tile_index(b.dim(i), rank_of_b)) return false;
+    return true;
+  };
+  const std::vector<int64_t> telling = telling_ranks(a, b);
+  if (!std::all_of(telling.begin(), telling.end(), same_at)) return false;
   if (!same_devices(a.order(), b.order())) return false;
   if (const std::optional<bool> known = equivalent_by_steps(a, b)) return *known;
+  for (int64_t r = 0; r < a.order()->count; ++r)
+    if (!same_at(r)) return false;
   const std::vector<int64_t> devices = sorted_devices(a.order());
-  for (int64_t i = 0; i < rank; ++i)
-    if (!(coordinates(devices, a.order(), a.dim(i)) == coordinates(devices, b.order(), b.dim(i))))
-      return false;
   if (!same_groups(devices, a.order(), a.manual_digits(), b.order(), b.manual_digits()))
     return false;
   for (int c = 0; c <= static_cast<int>(Combiner::logical_or); ++c) {
@@ -91,14 +99,6 @@ bool nests(int64_t dim, int64_t fine, int64_t i, int64_t coarse, int64_t c) {
   const int64_t end = std::min(dim, start + fine_size);
   const int64_t coarse_start = saturating_multiply(c, coarse_size);
   return coarse_start <= start && end <= std::min(dim, coarse_start + coarse_size);
-}
-
-// Ranks that tell most layouts apart: the second and the last of each digit, alone.
-std::vector<int64_t> telling_ranks(const Digits& digits) {
-  std::vector<int64_t> ranks;
-  for (const Digit& digit : digits)
-    ranks.insert(ranks.end(), {digit.stride, digit.stride * (digit.size - 1)});
-  return ranks;
 }
 
 // Of one order: all ranks that differ in what either reads, the others 0. In no common atoms: all.

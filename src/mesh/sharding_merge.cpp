@@ -90,12 +90,26 @@ ByStep merge_by_steps(const Sharding& a, const Sharding& b, int64_t rank) {
   return {};
 }
 
+// False where a look at some devices shows that a dim of one does not refine that of the other.
+bool may_merge(const Sharding& a, const Sharding& b, int64_t rank, DimRule rule) {
+  const std::vector<int64_t> telling = telling_ranks(a, b);
+  for (int64_t i = 0; i < rank; ++i)
+    for (const int64_t r : telling) {
+      const int64_t there = b.order()->rank(a.order()->device(r));
+      if (there < 0) return false;
+      Coordinates x{a.tiles(i), {tile_index(a.dim(i), r)}};
+      Coordinates y{b.tiles(i), {tile_index(b.dim(i), there)}};
+      if (!finer_of(std::move(x), std::move(y), rule == DimRule::prefix)) return false;
+    }
+  return true;
+}
+
 // Two shardings over the same devices whose digits have nothing in common: device by device. The
 // result is a table over devices, so it is refused where no table can exist yet.
 std::optional<Sharding> merge_by_device(const Sharding& a, const Sharding& b, int64_t rank,
                                         DimRule rule) {
   constexpr int64_t kMaxTable = int64_t{1} << 20;
-  if (!same_devices(a.order(), b.order())) return std::nullopt;
+  if (!may_merge(a, b, rank, rule) || !same_devices(a.order(), b.order())) return std::nullopt;
   if (rule == DimRule::equal)
     if (ByStep by_step = merge_by_steps(a, b, rank); by_step.known) return by_step.merged;
   if (a.order()->count > kMaxTable) return std::nullopt;
