@@ -83,17 +83,61 @@ struct Exp {
     return hn::IfThenElse(hn::IsNaN(x), x, y);
   }
 };
+// 2^n * e^r - 1 with |r| <= ln(2) / 2, where what rounding took from r is added to e^r - 1.
 struct Expm1 {
   template <class D, class V>
   static V apply(D d, V x) {
     using T = hn::TFromD<D>;
-    const T limit = sizeof(T) == 4 ? T(88.72283935546875) : T(709.782712893384);
-    const V infinite = hn::Set(d, std::numeric_limits<T>::infinity());
-    V y = hn::Expm1(d, hn::Min(x, hn::Set(d, limit)));
-    y = hn::IfThenElse(hn::Gt(x, hn::Set(d, limit)), infinite, y);
+    constexpr bool kSingle = sizeof(T) == 4;
+    const V limit = hn::Set(d, kSingle ? T(88.72283935546875) : T(709.782712893384));
+    // Below -45 the result is -1.
+    V y = reduced(d, hn::Max(hn::Min(x, limit), hn::Set(d, T(-45))));
+    y = hn::IfThenElse(hn::Gt(x, limit), hn::Set(d, std::numeric_limits<T>::infinity()), y);
     // Keeps the sign of zero and all of a tiny argument.
     y = hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, std::numeric_limits<T>::min())), x, y);
     return hn::IfThenElse(hn::IsNaN(x), x, y);
+  }
+
+  // For x from -45 to the logarithm of the largest number.
+  template <class D, class V>
+  static V reduced(D d, V x) {
+    using T = hn::TFromD<D>;
+    constexpr bool kSingle = sizeof(T) == 4;
+    const V n = hn::Round(hn::Mul(x, hn::Set(d, T(1.4426950408889634))));
+    const V high = hn::NegMulAdd(n, hn::Set(d, T(kSingle ? 0.693359375 : 0.69314718036912382)), x);
+    const V low = hn::Mul(n, hn::Set(d, T(kSingle ? -2.12194440e-4 : 1.9082149292705877e-10)));
+    const V r = hn::Sub(high, low);
+    const V rest = hn::Sub(hn::Sub(high, r), low);
+    const V q = hn::Add(r, hn::MulAdd(hn::Mul(r, r), tail(d, r), rest));
+    const hn::RebindToSigned<D> di;
+    constexpr int kMantissa = kSingle ? 23 : 52, kBias = kSingle ? 127 : 1023;
+    const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, kBias - 1));
+    const V half = hn::BitCast(d, hn::ShiftLeft<kMantissa>(exponent));  // 2^n may be out of range
+    const V y = hn::MulAdd(half, q, hn::Sub(half, hn::Set(d, T(0.5))));
+    // Where n is 0 nothing is added.
+    return hn::IfThenElse(hn::Eq(n, hn::Zero(d)), q, hn::Add(y, y));
+  }
+
+ private:
+  // (e^r - 1 - r) / r^2: of floats fitted, error 7e-8 of it, of doubles Taylor's.
+  template <class D, class V>
+  static V tail(D d, V r) {
+    using T = hn::TFromD<D>;
+    if constexpr (sizeof(T) == 4) {
+      V p = hn::Set(d, 0.00139262134663f);
+      p = hn::MulAdd(p, r, hn::Set(d, 0.00836320297158f));
+      p = hn::MulAdd(p, r, hn::Set(d, 0.0416665544377f));
+      p = hn::MulAdd(p, r, hn::Set(d, 0.16666576846f));
+      return hn::MulAdd(p, r, hn::Set(d, 0.5f));
+    } else {
+      double factorial = 87178291200;  // of 14
+      V p = hn::Set(d, 1 / factorial);
+      for (int k = 14; k > 2; --k) {
+        factorial /= k;
+        p = hn::MulAdd(p, r, hn::Set(d, 1 / factorial));
+      }
+      return p;
+    }
   }
 };
 struct Log {
@@ -120,40 +164,39 @@ struct Log1p {
     return hn::IfThenElse(hn::Ge(x, minus_one), y, hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
   }
 };
+// Of the size of x: near zero an odd polynomial (Cephes, tanhf) or e / (e + 2), e = e^2x - 1;
+// further out 1 - 2 / (e + 2).
 struct Tanh {
   template <class D, class V>
   static V apply(D d, V x) {
-    if constexpr (sizeof(hn::TFromD<D>) == 4)
-      return single(d, x);
-    else
-      return bounded(d, x);
+    using T = hn::TFromD<D>;
+    const V one = hn::Set(d, T(1)), two = hn::Set(d, T(2));
+    const V size = hn::Abs(x);
+    const V bounded = hn::Min(size, hn::Set(d, T(20)));  // from there on it is 1
+    const V e = Expm1::reduced(d, hn::Add(bounded, bounded));
+    const auto is_near = hn::Lt(size, hn::Set(d, T(sizeof(T) == 4 ? 0.625 : 0.55)));
+    V y;
+    if constexpr (sizeof(T) == 4) {
+      const V far = hn::Sub(one, hn::Div(two, hn::Add(e, two)));
+      y = hn::IfThenElse(is_near, near_zero(d, size), far);
+    } else {
+      const V ratio = hn::Div(hn::IfThenElse(is_near, e, two), hn::Add(e, two));
+      y = hn::IfThenElse(is_near, ratio, hn::Sub(one, ratio));
+    }
+    y = hn::IfThenElse(hn::Lt(size, hn::Set(d, std::numeric_limits<T>::min())), size, y);
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
   }
 
  private:
-  // x P(x^2) / Q(x^2), fitted on [0, 9.02] with relative error 2.1e-8; from there on it is 1.
   template <class D, class V>
-  static V single(D d, V x) {
-    const V one = hn::Set(d, 1.0f);
-    const V b = hn::Max(hn::Set(d, -9.02f), hn::Min(hn::Set(d, 9.02f), x));
-    const V z = hn::Mul(b, b);
-    V p = hn::Set(d, 1.33187113856e-8f), q = hn::Set(d, 7.76187179732e-7f);
-    p = hn::MulAdd(p, z, hn::Set(d, 2.05832222523e-5f));
-    q = hn::MulAdd(q, z, hn::Set(d, 3.28306736686e-4f));
-    p = hn::MulAdd(p, z, hn::Set(d, 3.49401920273e-3f));
-    q = hn::MulAdd(q, z, hn::Set(d, 2.58710156244e-2f));
-    p = hn::MulAdd(p, z, hn::Set(d, 0.133797053426f));
-    q = hn::MulAdd(q, z, hn::Set(d, 0.467130206578f));
-    p = hn::MulAdd(p, z, one);
-    q = hn::MulAdd(q, z, one);
-    const V y = hn::Div(hn::Mul(b, p), q);
-    return hn::Max(hn::Neg(one), hn::Min(one, y));
-  }
-  template <class D, class V>
-  static V bounded(D d, V x) {
-    using T = hn::TFromD<D>;
-    // Beyond 20 the result is 1; the bound keeps exp in range.
-    const V y = hn::Tanh(d, hn::Max(hn::Min(x, hn::Set(d, T(20))), hn::Set(d, T(-20))));
-    return hn::IfThenElse(hn::IsNaN(x), x, y);
+  static V near_zero(D d, V x) {
+    const V z = hn::Mul(x, x);
+    V p = hn::Set(d, -5.70498872745e-3f);
+    p = hn::MulAdd(p, z, hn::Set(d, 2.06390887954e-2f));
+    p = hn::MulAdd(p, z, hn::Set(d, -5.37397155531e-2f));
+    p = hn::MulAdd(p, z, hn::Set(d, 1.33314422036e-1f));
+    p = hn::MulAdd(p, z, hn::Set(d, -3.33332819422e-1f));
+    return hn::MulAdd(hn::Mul(p, z), x, x);
   }
 };
 struct Sqrt {

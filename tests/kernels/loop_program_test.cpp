@@ -487,14 +487,16 @@ double worst_ulps(LoopOp op, double low, double high, F&& f) {
 TEST_CASE("loop program: exp, log, tanh and their kin are within a few ulps", "[loop]") {
   using L = long double;
   CHECK(worst_ulps<float>(LoopOp::exp, -87, 88, [](L x) { return std::exp(x); }) < 2);
-  CHECK(worst_ulps<float>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 5);
+  CHECK(worst_ulps<float>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 2);
   CHECK(worst_ulps<float>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 4);
   CHECK(worst_ulps<float>(LoopOp::log1p, -0.9, 50, [](L x) { return std::log1p(x); }) < 6);
-  CHECK(worst_ulps<float>(LoopOp::expm1, -5, 20, [](L x) { return std::expm1(x); }) < 5);
+  CHECK(worst_ulps<float>(LoopOp::expm1, -5, 20, [](L x) { return std::expm1(x); }) < 2);
   CHECK(worst_ulps<float>(LoopOp::logistic, -20, 20, [](L x) { return 1 / (1 + std::exp(-x)); }) <
         4);
   CHECK(worst_ulps<double>(LoopOp::exp, -700, 700, [](L x) { return std::exp(x); }) < 2);
-  CHECK(worst_ulps<double>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 5);
+  CHECK(worst_ulps<double>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 2.5);
+  CHECK(worst_ulps<double>(LoopOp::expm1, -45, 709, [](L x) { return std::expm1(x); }) < 2);
+  CHECK(worst_ulps<double>(LoopOp::expm1, -1, 1, [](L x) { return std::expm1(x); }) < 2);
   CHECK(worst_ulps<double>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 5);
 }
 

@@ -58,8 +58,9 @@ Node* are_same(Node* a, Node* b) {
 Node* ordered_bits(Node* x) {
   const DType dtype = x->shape.dtype;
   const DType integer = dtype_size(dtype) == 8   ? DType::s64
+                        : dtype_size(dtype) == 4 ? DType::s32
                         : dtype_size(dtype) == 2 ? DType::s16
-                                                 : DType::s32;
+                                                 : DType::s8;
   Node* const bits = emit(x->parent(), Opcode::bitcast_convert, {x}, {}, Shape(integer, x->dims()));
   Node* const wide = hlo::convert(bits, DType::s64);
   const double lowest = -std::ldexp(1.0, static_cast<int>(8 * dtype_size(integer)) - 1);
@@ -69,19 +70,41 @@ Node* ordered_bits(Node* x) {
 
 using Near = Node* (*)(const OpLowering& op, Node* a, Node* b);
 
+// How many numbers of their type lie between a and b.
+Node* steps_between(Node* a, Node* b) {
+  return hlo::unary(Opcode::abs, hlo::subtract(ordered_bits(a), ordered_bits(b)));
+}
+
 Node* within_steps(const OpLowering& op, Node* a, Node* b) {
   const auto most = static_cast<double>(op.integer("max_ulp_difference", 3));
-  Node* const distance = hlo::unary(Opcode::abs, hlo::subtract(ordered_bits(a), ordered_bits(b)));
-  return either(are_same(a, b), hlo::compare(distance, splat_like(distance, most), Direction::le));
+  Node* const steps = steps_between(a, b);
+  Node* const are_numbers =
+      both(hlo::compare(a, a, Direction::eq), hlo::compare(b, b, Direction::eq));
+  return either(are_same(a, b),
+                both(are_numbers, hlo::compare(steps, splat_like(steps, most), Direction::le)));
 }
 
 Node* within_tolerance(const OpLowering& op, Node* a, Node* b) {
+  if (is_narrow(a->shape.dtype)) {
+    a = hlo::convert(a, DType::f32);
+    b = hlo::convert(b, DType::f32);
+  }
   const double most = op.find("tolerance") != nullptr ? op.real("tolerance") : 1e-4;
   Node* const distance = hlo::unary(Opcode::abs, hlo::subtract(a, b));
   return either(are_same(a, b), hlo::compare(distance, splat_like(distance, most), Direction::le));
 }
 
-Node* lower_check(OpLowering& op, Near near, const char* relation) {
+Node* over_all(OpLowering& op, Node* each, Opcode opcode) {
+  if (each->rank() == 0) return each;
+  Computation* const combine = binary_computation(op.lowering().module(), opcode, DType::pred);
+  Dims dims;
+  for (int64_t d = 0; d < each->rank(); ++d) dims.push_back(d);
+  Node* const start = hlo::scalar(op.computation(), DType::pred, opcode == Opcode::and_ ? 1 : 0);
+  return hlo::reduce(each, start, dims, combine);
+}
+
+// Whether all elements are as expected, a scalar.
+Node* lower_comparison(OpLowering& op, Near near) {
   Node* a = op.operand(0);
   Node* b = nullptr;
   if (const Attribute* const value = op.find("value")) {
@@ -97,27 +120,33 @@ Node* lower_check(OpLowering& op, Near near, const char* relation) {
   if (is_complex(a->shape.dtype))
     parts = {{hlo::unary(Opcode::real, a), hlo::unary(Opcode::real, b)},
              {hlo::unary(Opcode::imag, a), hlo::unary(Opcode::imag, b)}};
+  const auto least = static_cast<double>(op.integer("min_ulp_difference", 0));
   Node* same = nullptr;
+  Node* somewhere = nullptr;  // elements as far apart as the largest distance has to be
   for (auto [x, y] : parts) {
-    if (near != nullptr && is_narrow(x->shape.dtype) && is_floating(x->shape.dtype)) {
+    if (x->shape.dtype == DType::f4e2m1fn) {  // has no integers of its width
       x = hlo::convert(x, DType::f32);
       y = hlo::convert(y, DType::f32);
     }
-    Node* const part =
-        near != nullptr && is_floating(x->shape.dtype) ? near(op, x, y) : are_same(x, y);
+    const bool is_inexact = near != nullptr && is_floating(x->shape.dtype);
+    Node* const part = is_inexact ? near(op, x, y) : are_same(x, y);
     same = same == nullptr ? part : both(same, part);
+    if (is_inexact && least > 0) {
+      Node* const steps = steps_between(x, y);
+      Node* const far = hlo::compare(steps, splat_like(steps, least), Direction::ge);
+      somewhere = somewhere == nullptr ? far : either(somewhere, far);
+    }
   }
   op.find("max_ulp_difference");
-  op.find("min_ulp_difference");
   op.find("tolerance");
   op.find("has_side_effect");
-  Computation* const all = binary_computation(op.lowering().module(), Opcode::and_, DType::pred);
-  Dims dims;
-  for (int64_t d = 0; d < same->rank(); ++d) dims.push_back(d);
-  Node* const holds =
-      same->rank() == 0
-          ? same
-          : hlo::reduce(same, hlo::scalar(op.computation(), DType::pred, 1), dims, all);
+  Node* holds = over_all(op, same, Opcode::and_);
+  if (somewhere != nullptr) holds = both(holds, over_all(op, somewhere, Opcode::or_));
+  return holds;
+}
+
+Node* lower_check(OpLowering& op, Near near, const char* relation) {
+  Node* const holds = lower_comparison(op, near);
   Attributes attrs;
   attrs.custom_call_target = kDebugCheck;
   DebugConfig config;
@@ -133,6 +162,13 @@ Node* lower_check(OpLowering& op, Near near, const char* relation) {
 Node* lower_equal(OpLowering& op) { return lower_check(op, nullptr, "equal to"); }
 Node* lower_close(OpLowering& op) { return lower_check(op, within_steps, "close to"); }
 Node* lower_almost(OpLowering& op) { return lower_check(op, within_tolerance, "almost"); }
+// Of older programs: the comparison itself is what the program returns.
+Node* lower_eq(OpLowering& op) { return lower_comparison(op, within_tolerance); }
+Node* refuse_serialized(OpLowering& op) {
+  op.fail(
+      "what a probe of an interpreter wrote is not at hand; take the check out and compare what "
+      "run --outputs writes");
+}
 
 // clang-format off
 const OpRow kRows[] = {
@@ -141,12 +177,19 @@ const OpRow kRows[] = {
     {"check.expect_almost_eq", lower_almost, Opcode::custom_call, read_close},
     {"check.expect_almost_eq_const", lower_almost, Opcode::custom_call, read_against_literal},
     {"check.expect_close", lower_close, Opcode::custom_call, read_close},
+    {"check.expect_serialized_eq", refuse_serialized, Opcode::custom_call},
+};
+const OpRow kTargets[] = {
+    {"check.expect_eq", lower_equal, Opcode::custom_call},
+    {"check.expect_almost_eq", lower_almost, Opcode::custom_call},
+    {"check.expect_close", lower_close, Opcode::custom_call},
+    {"check.eq", lower_eq, Opcode::custom_call},
 };
 // clang-format on
 
 }  // namespace
 
 std::span<const OpRow> check_rows() { return kRows; }
-std::span<const OpRow> check_targets() { return kRows; }
+std::span<const OpRow> check_targets() { return kTargets; }
 
 }  // namespace gspmd::stablehlo
