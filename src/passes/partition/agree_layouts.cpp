@@ -198,6 +198,24 @@ class Agreement {
     return std::find(group.values.begin(), group.values.end(), node) != group.values.end();
   }
 
+  static int64_t held(const Node& value, const Sharding& layout) {
+    return local_shape(value.shape, layout).bytes();
+  }
+
+  // Of what a device holds for the products, without the values themselves.
+  int64_t largest_at_border(const Group& group) const {
+    int64_t largest = 0;
+    const auto look = [&](const Node* value) {
+      if (!is_value(group, value))
+        largest = std::max(largest, held(*value, spmd_.sharding(*value)));
+    };
+    for (const Node* product : group.products) {
+      look(product);
+      for (const Node* operand : product->operands()) look(operand);
+    }
+    return largest;
+  }
+
   void look_at(Node& first) {
     const std::optional<Group> group = group_of(first);
     if (!group || group->products.size() < 2) return;
@@ -206,14 +224,12 @@ class Agreement {
     const std::vector<Sharding> layouts = layouts_for(*group);
     Sharding best = layouts[0];
     const Price before = price(*group, layouts[0]);
-    const auto held = [&](const Sharding& layout) {
-      return local_shape(first.shape, layout).bytes();
-    };
+    const int64_t most = std::max(held(first, layouts[0]), largest_at_border(*group));
     const bool few = spmd_.spreads().shared.has_few_sums(computation_.module());
     if (before.priced == INT64_MAX) return;
     int64_t least = few ? before.priced : before.priced / kManyWeight;
     for (size_t k = 1; k < layouts.size() && least > 0; ++k) {
-      if (held(layouts[k]) > held(layouts[0])) continue;
+      if (held(first, layouts[k]) > most) continue;
       lay_out(*group, layouts[k]);
       const Price sent = price(*group, layouts[0]);
       if (sent.priced >= least || sent.real > before.real || sent.work > before.work) continue;

@@ -388,10 +388,7 @@ bool has_sums(const FactorRule& rule) {
 FactorDigits spread_by_cases(const SpreadProblem& problem) { return Chooser(problem).run(); }
 
 CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo) {
-  CheapestSpread* const known = memo.chosen(problem);
-  if (!known) return cheapest_or_first(problem);
-  if (known->spread.empty()) *known = cheapest_or_first(problem);
-  return *known;
+  return memo.chosen(problem, cheapest_or_first);
 }
 
 CheapestSpread choose_spread(const SpreadProblem& problem, SpreadMemo& memo) {

@@ -1,5 +1,8 @@
 #include "passes/partition/spread_memo.h"
 
+#include <mutex>
+#include <optional>
+
 #include "gspmd/moves/reshard.h"
 
 namespace gspmd {
@@ -11,6 +14,9 @@ class Key {
   explicit Key(const SpreadProblem& p) {
     add(reinterpret_cast<std::intptr_t>(p.order));
     add(p.num_devices);
+    add(static_cast<int64_t>(p.node->opcode()));
+    add(std::ssize(p.rule->sums));
+    add(p.taken);
     add(p.joins_initial ? 1 : 0);
     add(p.one_of_few ? 1 : 0);
     for (const Factor& f : p.rule->factors) {
@@ -66,14 +72,49 @@ class Key {
   std::vector<int64_t> numbers_;
 };
 
-}  // namespace
+// The searches of all programs, by key: orders are never destroyed, so that no key comes to mean
+// another layout.
+class SearchedSpreads {
+ public:
+  std::optional<CheapestSpread> find(const std::vector<int64_t>& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(key);
+    return found == known_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void keep(const std::vector<int64_t>& key, const CheapestSpread& spread) {
+    constexpr size_t kMost = 1 << 14;  // of some kilobytes each
+    const std::lock_guard lock(mutex_);
+    if (known_.size() >= kMost) known_.clear();
+    known_.emplace(key, spread);
+  }
 
-CheapestSpread* SpreadMemo::chosen(const SpreadProblem& problem) {
+ private:
+  std::mutex mutex_;
+  std::map<std::vector<int64_t>, CheapestSpread> known_;
+};
+
+bool asks_for_more(const SpreadProblem& problem) {
   // Exchanges depend on the node's window as well.
   for (const bool exchanged : problem.exchanged)
-    if (exchanged) return nullptr;
-  if (problem.fetch && problem.rule->factors.size() > problem.exchanged.size()) return nullptr;
-  return &chosen_[Key(problem).take()];
+    if (exchanged) return true;
+  return problem.fetch && problem.rule->factors.size() > problem.exchanged.size();
+}
+
+}  // namespace
+
+CheapestSpread SpreadMemo::chosen(const SpreadProblem& problem,
+                                  CheapestSpread (*search)(const SpreadProblem&)) {
+  static auto* const searched = new SearchedSpreads;
+  if (asks_for_more(problem)) return search(problem);
+  const auto [at, is_new] = chosen_.try_emplace(Key(problem).take());
+  if (!is_new) return at->second;
+  if (std::optional<CheapestSpread> found = searched->find(at->first)) {
+    at->second = std::move(*found);
+  } else {
+    at->second = search(problem);
+    searched->keep(at->first, at->second);
+  }
+  return at->second;
 }
 
 }  // namespace gspmd

@@ -7,12 +7,14 @@
 
 namespace gspmd {
 
-// What is known of spreads in one program.
+// What is known of spreads in one program, and of what programs of this process asked alike: those
+// that `explain` compiles differ in an annotation.
 class SpreadMemo {
  public:
-  // What choose_among_sums chose for all nodes that ask the same; nullptr: the node asks more than
-  // its layouts. The caller fills what is new (an empty spread).
-  CheapestSpread* chosen(const SpreadProblem& problem);
+  // What `search` finds, for all nodes that ask the same; it is asked each time where the node asks
+  // more than its layouts.
+  CheapestSpread chosen(const SpreadProblem& problem,
+                        CheapestSpread (*search)(const SpreadProblem&));
 
   SharedMoves shared;
 
