@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "moves/piece_rounds.h"
-#include "moves/relay_rounds.h"
+#include "moves/relay_pieces.h"
 
 namespace gspmd {
 namespace {

@@ -45,7 +45,7 @@ struct PieceTransfer {
 };
 PieceTransfer plan_pieces(std::span<const HeldBox> have, std::span<const HeldBox> want,
                           const Dims& have_shard, const Dims& want_shard);
-// As plan_pieces, but devices also hand on what they were sent (relay_rounds.h). nullopt: not with
+// As plan_pieces, but devices also hand on what they were sent (relay_pieces.h). nullopt: not with
 // fewer than `below` elements.
 std::optional<PieceTransfer> plan_relays(std::span<const HeldBox> have,
                                          std::span<const HeldBox> want, const Dims& have_shard,

@@ -10,7 +10,7 @@ namespace {
 struct Spread {
   double mean = 0, variance = 0, least = 0, most = 0;
 };
-Spread spread_of(const Array& array) {
+Spread factor_sharding_of(const Array& array) {
   Spread s;
   const std::vector<double> x = values(array);
   for (const double v : x) s.mean += v / double(x.size());
@@ -23,7 +23,7 @@ Spread spread_of(const Array& array) {
 // Whether 16,384 numbers have mean 0 and this variance, and none is beyond `limit`.
 void check_spread(const Array& array, double variance, double limit) {
   REQUIRE(array.size() >= 16384);
-  const Spread s = spread_of(array);
+  const Spread s = factor_sharding_of(array);
   CHECK(s.mean == Approx(0).margin(5 * std::sqrt(variance / 16384)));
   CHECK(s.variance == Approx(variance).epsilon(0.05));
   CHECK(s.most <= limit);
@@ -61,9 +61,10 @@ TEST_CASE("truncated_normal is that of the distribution function", "[api]") {
     CHECK(seen / 20000 ==
           Approx((below(at) - below(-0.5)) / (below(4) - below(-0.5))).margin(0.015));
   }
-  CHECK(spread_of(x).least >= -1.5);
+  CHECK(factor_sharding_of(x).least >= -1.5);
   // Far out, where the function is flat.
-  const Spread tail = spread_of(truncated_normal({DType::f64, {999}}, 8, {.lower = 4, .upper = 9}));
+  const Spread tail =
+      factor_sharding_of(truncated_normal({DType::f64, {999}}, 8, {.lower = 4, .upper = 9}));
   CHECK(tail.least >= 4);
   CHECK(tail.mean == Approx(4.2256).epsilon(0.01));
 }

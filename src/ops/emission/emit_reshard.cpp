@@ -6,8 +6,8 @@
 #include "gspmd/ops/builders.h"
 #include "mesh/device_terms.h"
 #include "ops/emission/collectives.h"
+#include "ops/emission/emit_from_subset.h"
 #include "ops/emission/emit_pieces.h"
-#include "ops/emission/emit_spread.h"
 #include "ops/emission/exchange.h"
 #include "ops/emission/index.h"
 
@@ -39,7 +39,7 @@ class StepEmitter {
       case ReshardKind::collective_broadcast:
         if (step.pieces) return emit_broadcast(spmd_, x, *step.pieces);
         if (step.dim >= 0) return broadcast_along(spmd_, x, order(step), step.digits, 0);
-        return emit_spread(spmd_, x, global_, step);
+        return emit_from_subset(spmd_, x, global_, step);
     }
     internal_error("reshard: unknown step");
   }

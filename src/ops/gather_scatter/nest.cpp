@@ -315,7 +315,7 @@ std::vector<int64_t> dims_of(const IndexNest& nest, IndexMethod method, IndexArr
   return dims;
 }
 
-Digits IndexSpread::of(const IndexNest& nest, IndexMethod method) const {
+Digits IndexFactorSharding::of(const IndexNest& nest, IndexMethod method) const {
   Digits result;
   for (size_t l = 0; l < loops.size(); ++l)
     if (nest.loops[l].method == method)
@@ -323,7 +323,7 @@ Digits IndexSpread::of(const IndexNest& nest, IndexMethod method) const {
   return result;
 }
 
-Digits IndexSpread::dim(const IndexNest& nest, IndexArray array, int64_t d) const {
+Digits IndexFactorSharding::dim(const IndexNest& nest, IndexArray array, int64_t d) const {
   Digits first, then;
   for (size_t l = 0; l < loops.size(); ++l) {
     if (loops[l].empty() || dim_of(nest.loops[l], array) != d) continue;
@@ -332,7 +332,7 @@ Digits IndexSpread::dim(const IndexNest& nest, IndexArray array, int64_t d) cons
   return concat(std::move(first), then);
 }
 
-Sharding IndexSpread::layout(const IndexNest& nest, IndexArray array) const {
+Sharding IndexFactorSharding::layout(const IndexNest& nest, IndexArray array) const {
   const size_t rank = (array == IndexArray::operand   ? nest.operand
                        : array == IndexArray::indices ? nest.indices
                                                       : nest.slices)
@@ -343,7 +343,7 @@ Sharding IndexSpread::layout(const IndexNest& nest, IndexArray array) const {
   return Sharding::tiled(order, std::move(dims), manual);
 }
 
-Digits IndexSpread::partial(const IndexNest& nest) const {
+Digits IndexFactorSharding::partial(const IndexNest& nest) const {
   return of(nest, nest.sums_batches ? IndexMethod::batch : IndexMethod::cut);
 }
 
@@ -358,7 +358,7 @@ bool nests(int64_t size, const Digits& outer, const Digits& inner) {
 
 }  // namespace
 
-bool is_valid(const IndexNest& nest, const IndexSpread& spread) {
+bool is_valid(const IndexNest& nest, const IndexFactorSharding& spread) {
   Digits used = spread.manual;
   for (const Digits& digits : spread.loops)
     for (const Digit& digit : digits) {

@@ -55,7 +55,7 @@ std::vector<int64_t> dims_of(const IndexNest& nest, IndexMethod method, IndexArr
                              std::vector<int64_t> dims);
 
 // How the loops of a nest are spread over devices: digits per loop, over one device order.
-struct IndexSpread {
+struct IndexFactorSharding {
   DeviceOrder order = nullptr;
   std::vector<Digits> loops;
   Digits manual;  // of the region, on every array
@@ -70,7 +70,7 @@ struct IndexSpread {
 
 // Whether devices find what they need: no digit twice, one parallel loop per dim, and where a dim
 // has digits of two loops, the shards of both lie inside those of the first.
-bool is_valid(const IndexNest& nest, const IndexSpread& spread);
+bool is_valid(const IndexNest& nest, const IndexFactorSharding& spread);
 
 // An array that a gather or scatter reads or makes: what it costs depends on how it is held
 // (wanted) against the layout that the spread gives it.
@@ -96,6 +96,6 @@ struct IndexProblem {
 // of the values one after the other, in every order, and then single digits elsewhere. Digits are
 // only put where some value has or wants them. Tables that devices hold parts of, and updates of
 // which each holds some, are gathered only where everything else sends many times the bytes.
-IndexSpread choose_index_spread(const IndexProblem& problem);
+IndexFactorSharding choose_index_factor_sharding(const IndexProblem& problem);
 
 }  // namespace gspmd

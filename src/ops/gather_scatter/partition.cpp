@@ -19,7 +19,7 @@ bool is_wide(DType type) { return type == DType::s64 || type == DType::u64 || ty
 class Components {
  public:
   Components(PartitionContext& spmd, Node* indices, const IndexNest& nest,
-             const IndexSpread& spread, const Shape& operand, OutOfRange mode)
+             const IndexFactorSharding& spread, const Shape& operand, OutOfRange mode)
       : spmd_(spmd),
         indices_(indices),
         nest_(nest),
@@ -126,14 +126,15 @@ class Components {
 }  // namespace
 
 LocalIndices local_indices(PartitionContext& spmd, Node* indices, const IndexNest& nest,
-                           const IndexSpread& spread, const Shape& operand, OutOfRange mode) {
+                           const IndexFactorSharding& spread, const Shape& operand,
+                           OutOfRange mode) {
   if (spread.of(nest, IndexMethod::cut).empty() && spread.of(nest, IndexMethod::parallel).empty() &&
       spread.of(nest, IndexMethod::part).empty())
     return {indices, nest.dims.index_to_operand, {}};
   return Components(spmd, indices, nest, spread, operand, mode).run();
 }
 
-Dims rooms(const IndexNest& nest, const IndexSpread& spread) {
+Dims rooms(const IndexNest& nest, const IndexFactorSharding& spread) {
   Dims result(nest.operand.size(), 0);
   for (size_t l = 0; l < nest.loops.size(); ++l)
     if (nest.loops[l].method == IndexMethod::cut && !spread.loops[l].empty())
@@ -186,8 +187,8 @@ Node* neutral_scalar(PartitionContext& spmd, Combiner combiner, DType type) {
   return spmd.emit(Opcode::complex, Shape(type, {}), {part, part});
 }
 
-Sharding with_partial(const Sharding& layout, const IndexSpread& spread, const Digits& digits,
-                      Combiner combiner) {
+Sharding with_partial(const Sharding& layout, const IndexFactorSharding& spread,
+                      const Digits& digits, Combiner combiner) {
   if (digits.empty()) return layout;
   std::vector<Unreduced> partial(1);
   partial[0].digits = digits;
@@ -232,7 +233,7 @@ Node* served_here(const LocalIndices& local, const IndexNest& nest, const Dims& 
 }
 
 // The operand so long behind its end that the last device's parts of slices lie in it.
-Node* with_tails(Node* operand, const IndexNest& nest, const IndexSpread& spread) {
+Node* with_tails(Node* operand, const IndexNest& nest, const IndexFactorSharding& spread) {
   std::vector<PaddingDim> padding(operand->dims().size());
   for (size_t l = 0; l < nest.loops.size(); ++l) {
     if (nest.loops[l].method != IndexMethod::part || spread.loops[l].empty()) continue;
@@ -253,7 +254,7 @@ std::optional<Partitioned> partition_gather(PartitionContext& spmd, Node& node) 
   }
   const IndexNest nest = gather_nest(node);
   const IndexProblem problem = problem_of(spmd, node, nest);
-  const IndexSpread spread = choose_index_spread(problem);
+  const IndexFactorSharding spread = choose_index_factor_sharding(problem);
   const Sharding result = spread.layout(nest, IndexArray::slices);
   Node* operand = spmd.reshard_table(node.operand(0), spread.layout(nest, IndexArray::operand));
   Node* indices = spmd.reshard(node.operand(1), spread.layout(nest, IndexArray::indices));
@@ -314,7 +315,7 @@ class Scatter {
         combiner_(partial_combiner(node)),
         nest_(scatter_nest(node, combiner_.has_value())) {
     const IndexProblem problem = make_problem();
-    spread_ = choose_index_spread(problem);
+    spread_ = choose_index_factor_sharding(problem);
     layout_ = spread_.layout(nest_, IndexArray::operand);
     partial_ = spread_.partial(nest_);
   }
@@ -415,7 +416,7 @@ class Scatter {
   int64_t inputs_ = 1;
   std::optional<Combiner> combiner_;
   IndexNest nest_;
-  IndexSpread spread_;
+  IndexFactorSharding spread_;
   Sharding layout_;  // of operands and results
   Digits partial_;
 };

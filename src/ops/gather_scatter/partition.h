@@ -27,10 +27,11 @@ struct LocalIndices {
 };
 // `indices` is the local value in the spread's layout.
 LocalIndices local_indices(PartitionContext& spmd, Node* indices, const IndexNest& nest,
-                           const IndexSpread& spread, const Shape& operand, OutOfRange mode);
+                           const IndexFactorSharding& spread, const Shape& operand,
+                           OutOfRange mode);
 
 // `room` of each operand dim; the local operand with it on both sides, and without it again.
-Dims rooms(const IndexNest& nest, const IndexSpread& spread);
+Dims rooms(const IndexNest& nest, const IndexFactorSharding& spread);
 Node* with_room(Node* operand, const Dims& rooms);
 Node* without_room(Node* operand, const Dims& rooms);
 
@@ -45,7 +46,7 @@ Combiner combiner_of_one(DType type);
 // The number that changes nothing, as a scalar of any type: also -0.0 in both parts of complex
 // sums.
 Node* neutral_scalar(PartitionContext& spmd, Combiner combiner, DType type);
-Sharding with_partial(const Sharding& layout, const IndexSpread& spread, const Digits& digits,
-                      Combiner combiner);
+Sharding with_partial(const Sharding& layout, const IndexFactorSharding& spread,
+                      const Digits& digits, Combiner combiner);
 
 }  // namespace gspmd

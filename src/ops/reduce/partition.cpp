@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "moves/placement.h"
+#include "moves/some_devices.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/collectives.h"
 #include "ops/emission/emit_reshard.h"

@@ -6,7 +6,7 @@
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
 #include "mesh/manual_digits.h"
-#include "moves/placement.h"
+#include "moves/some_devices.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/collectives.h"
 #include "ops/emission/exchange.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "passes/partition/spread_problem.h"
-#include "passes/partition/spread_search.h"
+#include "passes/partition/factor_sharding_problem.h"
+#include "passes/partition/factor_sharding_search.h"
 
 namespace gspmd {
 namespace {
@@ -125,17 +125,17 @@ class Agreement {
                                       [&](const Node* operand) { return plain(*operand); });
   }
 
-  CheapestSpread spread_of(Node& node, const FactorRule& rule, const Node* free) {
-    SpreadProblem problem = spread_problem(spmd_, node, rule, {});
+  CheapestFactorSharding factor_sharding_of(Node& node, const FactorRule& rule, const Node* free) {
+    FactorShardingProblem problem = factor_sharding_problem(spmd_, node, rule, {});
     problem.exchanged.resize(rule.factors.size());
     problem.held = problem.operands;
     problem.known.resize(problem.held.size());
     for (const Node* operand : node.operands())
-      problem.made_anew.push_back(operand == free || is_uniform(*operand) ||
-                                  operand->op().has(kConstantLike));
+      problem.sends_nothing.push_back(operand == free || is_uniform(*operand) ||
+                                      operand->op().has(kConstantLike));
     problem.repeats.assign(problem.held.size(), 1);
     order_ = problem.order;
-    return choose_among_sums(problem, spmd_.spreads());
+    return choose_among_sums(problem, spmd_.factor_shardings());
   }
 
   void add_move(ScaledBytes& total, const Node& value, const Sharding& from,
@@ -154,7 +154,7 @@ class Agreement {
     Price total;
     for (Node* product : group.products) {
       const FactorRule rule = product->op().factors(*product);
-      const CheapestSpread found = spread_of(*product, rule, nullptr);
+      const CheapestFactorSharding found = factor_sharding_of(*product, rule, nullptr);
       if (!found.priced) return {{INT64_MAX, INT64_MAX}};
       total.work += work_of(rule, found.spread);
       total.priced = saturating_add(total.priced, found.cost.bytes);
@@ -178,16 +178,16 @@ class Agreement {
     std::vector<Sharding> layouts{spmd_.sharding(*group.values[0])};
     for (Node* product : group.products) {
       const FactorRule rule = product->op().factors(*product);
-      const auto add = [&](const CheapestSpread& found) {
+      const auto add = [&](const CheapestFactorSharding& found) {
         for (size_t i = 0; i < rule.operands.size(); ++i)
           if (is_value(group, product->operands()[i]))
             try_layout(layouts, project(order_, rule.operands[i], found.spread));
         if (is_value(group, product))
           try_layout(layouts, project(order_, rule.results[0], found.spread));
       };
-      add(spread_of(*product, rule, nullptr));
+      add(factor_sharding_of(*product, rule, nullptr));
       for (const Node* operand : product->operands())
-        if (is_value(group, operand)) add(spread_of(*product, rule, operand));
+        if (is_value(group, operand)) add(factor_sharding_of(*product, rule, operand));
     }
     for (const Node* operand : group.entering) try_layout(layouts, spmd_.sharding(*operand));
     try_layout(layouts, Sharding::replicated());
@@ -225,7 +225,7 @@ class Agreement {
     Sharding best = layouts[0];
     const Price before = price(*group, layouts[0]);
     const int64_t most = std::max(held(first, layouts[0]), largest_at_border(*group));
-    const bool few = spmd_.spreads().shared.has_few_sums(computation_.module());
+    const bool few = spmd_.factor_shardings().shared.has_few_sums(computation_.module());
     if (before.priced == INT64_MAX) return;
     int64_t least = few ? before.priced : before.priced / kManyWeight;
     for (size_t k = 1; k < layouts.size() && least > 0; ++k) {

@@ -9,7 +9,7 @@
 
 namespace gspmd {
 
-std::vector<LoopsApart> loops_apart(const SpreadProblem& problem) {
+std::vector<LoopsApart> loops_apart(const FactorShardingProblem& problem) {
   const FactorRule& rule = *problem.rule;
   const size_t count = rule.factors.size();
   if (!problem.taken.empty() || rule.results.size() < 2 || !rule.windows.empty()) return {};
@@ -49,14 +49,14 @@ std::vector<LoopsApart> loops_apart(const SpreadProblem& problem) {
   return result;
 }
 
-void leave_out(const LoopsApart& loops, SpreadProblem& problem) {
+void leave_out(const LoopsApart& loops, FactorShardingProblem& problem) {
   for (const size_t i : loops.operands) {
     problem.operands[i] = Sharding::replicated();
     problem.have[i] = problem.near[i] = FactorDigits(problem.rule->factors.size());
   }
 }
 
-FactorDigits spread_apart(SpmdPartitioner& spmd, const SpreadProblem& problem,
+FactorDigits spread_apart(SpmdPartitioner& spmd, const FactorShardingProblem& problem,
                           const LoopsApart& apart) {
   const Node& node = *problem.node;
   const FactorRule& rule = *problem.rule;

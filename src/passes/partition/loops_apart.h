@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "passes/partition/choose_factor_sharding.h"
 #include "passes/partition/spmd_partitioner.h"
-#include "passes/partition/spread.h"
 
 namespace gspmd {
 
@@ -15,13 +15,13 @@ struct LoopsApart {
 };
 
 // None where something else has taken digits.
-std::vector<LoopsApart> loops_apart(const SpreadProblem& problem);
+std::vector<LoopsApart> loops_apart(const FactorShardingProblem& problem);
 
 // Their operands say nothing of the loops of the others.
-void leave_out(const LoopsApart& loops, SpreadProblem& problem);
+void leave_out(const LoopsApart& loops, FactorShardingProblem& problem);
 
 // Digits of such loops: as one of their arrays is held or wanted, whichever sends least.
-FactorDigits spread_apart(SpmdPartitioner& spmd, const SpreadProblem& problem,
+FactorDigits spread_apart(SpmdPartitioner& spmd, const FactorShardingProblem& problem,
                           const LoopsApart& loops);
 
 }  // namespace gspmd

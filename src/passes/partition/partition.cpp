@@ -8,8 +8,8 @@
 #include "ops/control/control.h"
 #include "passes/partition/agree_layouts.h"
 #include "passes/partition/manual.h"
-#include "passes/partition/placement.h"
 #include "passes/partition/poison_absent.h"
+#include "passes/partition/some_devices.h"
 #include "passes/partition/spmd_partitioner.h"
 
 namespace gspmd {

@@ -3,12 +3,12 @@
 #include "gspmd/base/error.h"
 #include "gspmd/moves/reshard.h"
 #include "gspmd/ops/builders.h"
+#include "passes/partition/factor_sharding_problem.h"
 #include "passes/partition/loops_apart.h"
 #include "passes/partition/manual.h"
-#include "passes/partition/placement.h"
+#include "passes/partition/some_devices.h"
 #include "passes/partition/spmd_partitioner.h"
-#include "passes/partition/spread_problem.h"
-#include "passes/partition/windows.h"
+#include "passes/partition/window_exchange.h"
 #include "passes/simplify/simplify_rules.h"
 
 namespace gspmd {
@@ -56,8 +56,8 @@ Pending unreduced_through(SpmdPartitioner& spmd, const Node& node) {
   return *common;
 }
 
-NodePart part_of(const Node& node, const Windows& windows, const std::vector<Node*>& operands,
-                 const std::vector<Shape>& results) {
+NodePart part_of(const Node& node, const WindowExchange& windows,
+                 const std::vector<Node*>& operands, const std::vector<Shape>& results) {
   NodePart part{{}, {}, results};
   for (const Node* operand : operands) part.operands.push_back(operand->shape);
   if (!operands.empty())
@@ -122,11 +122,11 @@ Node* emit_on_parts(SpmdPartitioner& spmd, const Node& node, const std::vector<N
 }
 
 // The loop nest of a node, its windows opened, and how it is spread.
-struct SpreadNest {
-  SpreadNest(SpmdPartitioner& spmd, Node& node, const Pending& kept, WindowSums sums)
+struct ShardedNest {
+  ShardedNest(SpmdPartitioner& spmd, Node& node, const Pending& kept, WindowSums sums)
       : rule(node.op().factors(node)),
         windows(spmd, node, rule, sums),
-        problem(spread_problem(spmd, node, rule, kept, &windows)) {
+        problem(factor_sharding_problem(spmd, node, rule, kept, &windows)) {
     const std::vector<LoopsApart> apart = loops_apart(problem);
     for (const LoopsApart& loops : apart) leave_out(loops, problem);
     add_prices(spmd, node, kept, problem);
@@ -135,19 +135,19 @@ struct SpreadNest {
     problem.fetch = [this](size_t i, size_t d, int64_t tiles) {
       return windows.fetched(i, static_cast<int64_t>(d), tiles);
     };
-    found = choose_spread(problem, spmd.spreads());
+    found = choose_factor_sharding(problem, spmd.factor_shardings());
     for (const LoopsApart& loops : apart) {
       const FactorDigits own = spread_apart(spmd, problem, loops);
       for (const size_t f : loops.factors) found.spread[f] = own[f];
     }
   }
-  SpreadNest(const SpreadNest&) = delete;
-  SpreadNest& operator=(const SpreadNest&) = delete;
+  ShardedNest(const ShardedNest&) = delete;
+  ShardedNest& operator=(const ShardedNest&) = delete;
 
   FactorRule rule;
-  Windows windows;
-  SpreadProblem problem;
-  CheapestSpread found;
+  WindowExchange windows;
+  FactorShardingProblem problem;
+  CheapestFactorSharding found;
 };
 
 // A copy is its operand in the layout that is wanted, so that other readers of the operand find it
@@ -172,15 +172,15 @@ std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
   if (auto copy = partition_copy(spmd, node)) return std::move(*copy);
   const Pending kept = unreduced_through(spmd, node);
-  auto nest = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_all);
+  auto nest = std::make_unique<ShardedNest>(spmd, node, kept, WindowSums::of_all);
   if (nest->problem.one_of_few &&
       nest->windows.sums_alike()) {  // or each part of the result with the windows that it reads
-    auto other = std::make_unique<SpreadNest>(spmd, node, kept, WindowSums::of_whole_dims);
+    auto other = std::make_unique<ShardedNest>(spmd, node, kept, WindowSums::of_whole_dims);
     if (other->found.cost.bytes < nest->found.cost.bytes) nest = std::move(other);
   }
   FactorRule& rule = nest->rule;
-  Windows& windows = nest->windows;
-  const SpreadProblem& problem = nest->problem;
+  WindowExchange& windows = nest->windows;
+  const FactorShardingProblem& problem = nest->problem;
   FactorDigits& spread = nest->found.spread;
   windows.spread(problem.order, spread, !kept.sums.empty());
   const Digits manual = manual_of(spmd, node);

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "passes/graph/trip_count.h"
+#include "passes/partition/factor_sharding_memo.h"
+#include "passes/partition/factor_sharding_problem.h"
 #include "passes/partition/manual.h"
-#include "passes/partition/spread_memo.h"
-#include "passes/partition/spread_problem.h"
 
 namespace gspmd {
 namespace {
@@ -109,9 +109,9 @@ const SharedMoves::First& SharedMoves::first(SpmdPartitioner& spmd, Node& node) 
   First& first = found->second;
   if (!fresh) return first;
   first.rule = node.op().factors(node);
-  SpreadProblem problem = spread_problem(spmd, node, first.rule, {});
+  FactorShardingProblem problem = factor_sharding_problem(spmd, node, first.rule, {});
   problem.exchanged.resize(first.rule.factors.size());
-  first.spread = spread_by_cases(problem);
+  first.spread = factor_sharding_by_cases(problem);
   for (const auto& dims : first.rule.operands)
     first.operands.push_back(project(problem.order, dims, first.spread));
   std::vector<Unreduced> sums;
@@ -130,19 +130,21 @@ bool SharedMoves::stays(SpmdPartitioner& spmd, Node& value, const Sharding& layo
   int64_t together = 0, alone = 0;
   for (size_t r = 0; r < readers.size(); ++r) {
     Node& reader = *readers[r];
-    SpreadProblem problem = spread_problem(spmd, reader, first(spmd, reader).rule, {});
+    FactorShardingProblem problem =
+        factor_sharding_problem(spmd, reader, first(spmd, reader).rule, {});
     problem.exchanged.resize(problem.rule->factors.size());
     problem.held = problem.operands;
     problem.known.resize(problem.held.size());
-    problem.made_anew.resize(problem.held.size());
+    problem.sends_nothing.resize(problem.held.size());
     problem.repeats.assign(problem.held.size(), 1);
-    const CheapestSpread own = choose_among_sums(problem, spmd.spreads());
+    const CheapestFactorSharding own = choose_among_sums(problem, spmd.factor_shardings());
     if (!own.priced) return false;
     alone = saturating_add(alone, own.cost.bytes);
     for (size_t i = 0; i < problem.held.size(); ++i)
       if (r > 0 && reader.operands()[i] == &value) problem.known[i].push_back(layout);
     together = saturating_add(
-        together, r > 0 ? choose_among_sums(problem, spmd.spreads()).cost.bytes : own.first.bytes);
+        together,
+        r > 0 ? choose_among_sums(problem, spmd.factor_shardings()).cost.bytes : own.first.bytes);
   }
   return together <= alone;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gspmd/ir/module.h"
-#include "passes/partition/spread.h"
+#include "passes/partition/choose_factor_sharding.h"
 
 namespace gspmd {
 

@@ -12,7 +12,7 @@
 #include "gspmd/moves/reshard.h"
 #include "gspmd/passes/partition/partition.h"
 #include "mesh/device_terms.h"
-#include "passes/partition/spread_memo.h"
+#include "passes/partition/factor_sharding_memo.h"
 
 namespace gspmd {
 
@@ -48,7 +48,7 @@ class SpmdPartitioner final : public PartitionContext {
   // Whether nobody annotated the node: another layout than the completed one will do.
   bool is_open(const Node& node) const { return open_.contains(node.id()); }
   void lay_out(const Node& node, const Sharding& layout);
-  SpreadMemo& spreads() { return spreads_; }
+  FactorShardingMemo& factor_shardings() { return factor_shardings_; }
   void leaves_elements_out(const Node& node) override { incomplete_.insert(node.id()); }
   bool is_at_hand(Node& global);
   bool is_only_cut(const Node& node, const Sharding& made);
@@ -115,7 +115,7 @@ class SpmdPartitioner final : public PartitionContext {
   bool widens_layouts_ = false;  // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
   const std::unordered_set<int64_t> open_;
-  SpreadMemo spreads_;
+  FactorShardingMemo factor_shardings_;
   bool moves_table_ = false;      // whether what is resharded is a table
   const Node* moved_ = nullptr;   // the value being resharded
   const Node* reader_ = nullptr;  // the node being partitioned: cause of what is emitted

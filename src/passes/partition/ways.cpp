@@ -4,7 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
-#include "moves/placement.h"
+#include "moves/some_devices.h"
 #include "ops/emission/factor_sharding.h"
 #include "ops/emission/index.h"
 #include "passes/partition/spmd_partitioner.h"

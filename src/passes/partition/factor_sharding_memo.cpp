@@ -1,4 +1,4 @@
-#include "passes/partition/spread_memo.h"
+#include "passes/partition/factor_sharding_memo.h"
 
 #include <mutex>
 #include <optional>
@@ -11,7 +11,7 @@ namespace {
 // All that a search looks at, in numbers.
 class Key {
  public:
-  explicit Key(const SpreadProblem& p) {
+  explicit Key(const FactorShardingProblem& p) {
     add(reinterpret_cast<std::intptr_t>(p.order));
     add(p.num_devices);
     add(static_cast<int64_t>(p.node->opcode()));
@@ -28,7 +28,7 @@ class Key {
       add(p.node->operand(static_cast<int64_t>(i))->shape, p.rule->operands[i]);
       add(p.operands[i]);
       add(p.held[i]);
-      add(p.made_anew[i] ? 1 : 0);
+      add(p.sends_nothing[i] ? 1 : 0);
       add(p.repeats[i]);
       add(std::ssize(p.known[i]));
       for (const Sharding& known : p.known[i]) add(known);
@@ -74,14 +74,14 @@ class Key {
 
 // The searches of all programs, by key: orders are never destroyed, so that no key comes to mean
 // another layout.
-class SearchedSpreads {
+class SearchedFactorShardings {
  public:
-  std::optional<CheapestSpread> find(const std::vector<int64_t>& key) {
+  std::optional<CheapestFactorSharding> find(const std::vector<int64_t>& key) {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(key);
     return found == known_.end() ? std::nullopt : std::optional(found->second);
   }
-  void keep(const std::vector<int64_t>& key, const CheapestSpread& spread) {
+  void keep(const std::vector<int64_t>& key, const CheapestFactorSharding& spread) {
     constexpr size_t kMost = 1 << 14;  // of some kilobytes each
     const std::lock_guard lock(mutex_);
     if (known_.size() >= kMost) known_.clear();
@@ -90,10 +90,10 @@ class SearchedSpreads {
 
  private:
   std::mutex mutex_;
-  std::map<std::vector<int64_t>, CheapestSpread> known_;
+  std::map<std::vector<int64_t>, CheapestFactorSharding> known_;
 };
 
-bool asks_for_more(const SpreadProblem& problem) {
+bool asks_for_more(const FactorShardingProblem& problem) {
   // Exchanges depend on the node's window as well.
   for (const bool exchanged : problem.exchanged)
     if (exchanged) return true;
@@ -102,13 +102,14 @@ bool asks_for_more(const SpreadProblem& problem) {
 
 }  // namespace
 
-CheapestSpread SpreadMemo::chosen(const SpreadProblem& problem,
-                                  CheapestSpread (*search)(const SpreadProblem&)) {
-  static auto* const searched = new SearchedSpreads;
+CheapestFactorSharding FactorShardingMemo::chosen(
+    const FactorShardingProblem& problem,
+    CheapestFactorSharding (*search)(const FactorShardingProblem&)) {
+  static auto* const searched = new SearchedFactorShardings;
   if (asks_for_more(problem)) return search(problem);
   const auto [at, is_new] = chosen_.try_emplace(Key(problem).take());
   if (!is_new) return at->second;
-  if (std::optional<CheapestSpread> found = searched->find(at->first)) {
+  if (std::optional<CheapestFactorSharding> found = searched->find(at->first)) {
     at->second = std::move(*found);
   } else {
     at->second = search(problem);

@@ -12,11 +12,11 @@
 namespace gspmd {
 namespace {
 
-struct SpreadCost {
+struct FactorShardingCost {
   double bytes = 0;  // sent by one device in all, on axes of kAxisSize devices
   int64_t collectives = 0;
   int64_t work = 0;  // elements of slices and operands on one device
-  auto operator<=>(const SpreadCost&) const = default;
+  auto operator<=>(const FactorShardingCost&) const = default;
 };
 
 // Devices that hold parts of a table, or of the updates of a sum, and do not use them take the
@@ -44,8 +44,8 @@ class Search {
     }
   }
 
-  const IndexSpread& best() const { return best_; }
-  const SpreadCost& cost() const { return cost_; }
+  const IndexFactorSharding& best() const { return best_; }
+  const FactorShardingCost& cost() const { return cost_; }
 
  private:
   // The digits of one layout that a value has or is wanted in.
@@ -56,8 +56,8 @@ class Search {
   };
   static constexpr size_t kMostSources = 4;  // all orders of more would be too many
 
-  IndexSpread empty() const {
-    IndexSpread spread;
+  IndexFactorSharding empty() const {
+    IndexFactorSharding spread;
     spread.order = order_;
     spread.manual = p_.manual;
     spread.loops.resize(nest_.loops.size());
@@ -92,8 +92,8 @@ class Search {
     }
   }
 
-  IndexSpread filled(const std::vector<size_t>& chosen, bool parallel_first) const {
-    IndexSpread spread = empty();
+  IndexFactorSharding filled(const std::vector<size_t>& chosen, bool parallel_first) const {
+    IndexFactorSharding spread = empty();
     for (const size_t s : chosen)
       for (size_t d = 0; d < sources_[s].dims.size(); ++d)
         for (const Digit& digit : parts(sources_[s].dims[d]))
@@ -101,7 +101,7 @@ class Search {
     return spread;
   }
 
-  void add_digit(IndexSpread& spread, IndexArray array, int64_t d, const Digit& digit,
+  void add_digit(IndexFactorSharding& spread, IndexArray array, int64_t d, const Digit& digit,
                  bool parallel_first) const {
     for (const bool parallel : {parallel_first, !parallel_first})
       for (size_t l = 0; l < nest_.loops.size(); ++l) {
@@ -117,16 +117,16 @@ class Search {
   // Single digits taken away or put on another loop that some layout has them on, in front or
   // behind: the best of all that are cheaper; whether there is one.
   bool improve() {
-    const IndexSpread start = best_;
-    const SpreadCost before = cost_;
+    const IndexFactorSharding start = best_;
+    const FactorShardingCost before = cost_;
     for (const Digit& digit : all_digits()) {
-      IndexSpread without = start;
+      IndexFactorSharding without = start;
       for (Digits& loop : without.loops) std::erase(loop, digit);
       consider(without);
       for (size_t l = 0; l < nest_.loops.size(); ++l)
         for (const bool front : {false, true}) {
           if (!is_known_on(digit, nest_.loops[l])) continue;
-          IndexSpread with = without;
+          IndexFactorSharding with = without;
           Digits& loop = with.loops[l];
           loop.insert(front ? loop.begin() : loop.end(), digit);
           if (is_valid(nest_, with)) consider(with);
@@ -150,16 +150,16 @@ class Search {
     return digits;
   }
 
-  void consider(const IndexSpread& spread) {
+  void consider(const IndexFactorSharding& spread) {
     if (!seen_.insert(spread.loops).second) return;
-    const SpreadCost cost = cost_of(spread);
+    const FactorShardingCost cost = cost_of(spread);
     if (seen_.size() > 1 && cost >= cost_) return;
     best_ = spread;
     cost_ = cost;
   }
 
-  SpreadCost cost_of(const IndexSpread& spread) {
-    SpreadCost total;
+  FactorShardingCost cost_of(const IndexFactorSharding& spread) {
+    FactorShardingCost total;
     for (size_t v = 0; v < p_.values.size(); ++v) {
       const IndexValue& value = p_.values[v];
       const Sharding layout = spread.layout(nest_, value.array);
@@ -176,7 +176,7 @@ class Search {
   }
 
   // Whether digits of a looked-up dim (of updates that are summed) are on no loop at all.
-  bool leaves_idle(const IndexSpread& spread) const {
+  bool leaves_idle(const IndexFactorSharding& spread) const {
     Digits used;
     for (size_t l = 0; l < spread.loops.size(); ++l)
       if (nest_.loops[l].method != IndexMethod::part)  // which takes the operand whole
@@ -243,13 +243,13 @@ class Search {
   std::vector<Source> sources_;
   std::map<std::pair<size_t, std::vector<Digits>>, std::pair<double, int64_t>> known_;
   std::set<std::vector<Digits>> seen_;
-  IndexSpread best_;
-  SpreadCost cost_;
+  IndexFactorSharding best_;
+  FactorShardingCost cost_;
 };
 
 }  // namespace
 
-IndexSpread choose_index_spread(const IndexProblem& problem) {
+IndexFactorSharding choose_index_factor_sharding(const IndexProblem& problem) {
   std::vector<DeviceOrder> orders;
   if (problem.manual_order) orders.push_back(problem.manual_order);
   if (orders.empty())
@@ -257,9 +257,9 @@ IndexSpread choose_index_spread(const IndexProblem& problem) {
       if (const DeviceOrder order = value.sharding.order();
           order && std::find(orders.begin(), orders.end(), order) == orders.end())
         orders.push_back(order);
-  IndexSpread best;
+  IndexFactorSharding best;
   best.loops.resize(problem.nest->loops.size());
-  std::optional<SpreadCost> cost;
+  std::optional<FactorShardingCost> cost;
   for (const DeviceOrder order : orders) {
     const Search search(problem, order);
     if (cost && search.cost() >= *cost) continue;

@@ -1,4 +1,4 @@
-#include "passes/partition/placement.h"
+#include "passes/partition/some_devices.h"
 
 #include <algorithm>
 #include <numeric>

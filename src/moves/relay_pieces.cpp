@@ -1,4 +1,4 @@
-#include "moves/relay_rounds.h"
+#include "moves/relay_pieces.h"
 
 #include <algorithm>
 #include <bit>

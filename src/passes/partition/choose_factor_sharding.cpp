@@ -1,10 +1,10 @@
-#include "passes/partition/spread.h"
+#include "passes/partition/choose_factor_sharding.h"
 
 #include "gspmd/ir/op.h"
 #include "gspmd/moves/reshard.h"
 #include "moves/price.h"
-#include "passes/partition/spread_memo.h"
-#include "passes/partition/spread_search.h"
+#include "passes/partition/factor_sharding_memo.h"
+#include "passes/partition/factor_sharding_search.h"
 
 namespace gspmd {
 namespace {
@@ -19,7 +19,7 @@ bool has_factor(const std::vector<int64_t>& dims, int64_t factor) {
   return std::find(dims.begin(), dims.end(), factor) != dims.end();
 }
 
-ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
+ReshardCost total_cost(const FactorShardingProblem& p, const FactorDigits& spread) {
   ReshardCost cost;
   const auto add = [&](const Shape& shape, const Sharding& from, const Sharding& to) {
     const ReshardPlan plan = plan_reshard(shape, from, to, p.num_devices);
@@ -36,7 +36,7 @@ ReshardCost total_cost(const SpreadProblem& p, const FactorDigits& spread) {
 // The state of one choice: `chosen` grows, `used` is what may not be taken again.
 class Chooser {
  public:
-  explicit Chooser(const SpreadProblem& p)
+  explicit Chooser(const FactorShardingProblem& p)
       : p_(p), rule_(*p.rule), chosen_(p.rule->factors.size()), used_(p.taken) {}
 
   FactorDigits run() {
@@ -299,7 +299,7 @@ class Chooser {
     return best;
   }
 
-  const SpreadProblem& p_;
+  const FactorShardingProblem& p_;
   const FactorRule& rule_;
   FactorDigits chosen_;
   Digits used_;
@@ -314,7 +314,7 @@ constexpr int64_t kInPlaceWeight = 7, kInPlaceOf = 5;
 
 // Where no loop is summed (elementwise and data movement), computing in an operand's own layout and
 // moving the result once can be cheaper than moving several operands.
-FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
+FactorDigits cheapest_layout(const FactorShardingProblem& p, FactorDigits spread) {
   std::vector<FactorDigits> candidates;
   for (const FactorDigits& have : p.have) {
     FactorDigits candidate = have;
@@ -340,7 +340,7 @@ FactorDigits cheapest_layout(const SpreadProblem& p, FactorDigits spread) {
 }
 
 // Whether each digit is on a loop by which two values are split alike, or all that have it.
-bool is_agreed(const SpreadProblem& p, const FactorDigits& spread) {
+bool is_agreed(const FactorShardingProblem& p, const FactorDigits& spread) {
   for (size_t f = 0; f < spread.size(); ++f) {
     if (spread[f].empty()) continue;
     int64_t split = 0, values = 0;
@@ -357,13 +357,13 @@ bool is_agreed(const SpreadProblem& p, const FactorDigits& spread) {
 }
 
 // Whether windows are read, or summed: neighbours exchange what lies at the border of their parts.
-bool has_windows(const SpreadProblem& p) {
+bool has_windows(const FactorShardingProblem& p) {
   return p.rule->sums.size() > 0 || std::count(p.exchanged.begin(), p.exchanged.end(), true) > 0;
 }
 
-CheapestSpread cheapest_or_first(const SpreadProblem& problem) {
-  FactorDigits first = spread_by_cases(problem);
-  CheapestSpread best = cheapest_spread(problem, first);
+CheapestFactorSharding cheapest_or_first(const FactorShardingProblem& problem) {
+  FactorDigits first = factor_sharding_by_cases(problem);
+  CheapestFactorSharding best = cheapest_factor_sharding(problem, first);
   const auto is_below = [&](int64_t times, int64_t of) {
     return saturating_multiply(best.first.bytes, of) <= saturating_multiply(best.cost.bytes, times);
   };
@@ -385,17 +385,21 @@ bool has_sums(const FactorRule& rule) {
                      [](const Factor& f) { return f.kind == FactorKind::reduction; });
 }
 
-FactorDigits spread_by_cases(const SpreadProblem& problem) { return Chooser(problem).run(); }
+FactorDigits factor_sharding_by_cases(const FactorShardingProblem& problem) {
+  return Chooser(problem).run();
+}
 
-CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo) {
+CheapestFactorSharding choose_among_sums(const FactorShardingProblem& problem,
+                                         FactorShardingMemo& memo) {
   return memo.chosen(problem, cheapest_or_first);
 }
 
-CheapestSpread choose_spread(const SpreadProblem& problem, SpreadMemo& memo) {
+CheapestFactorSharding choose_factor_sharding(const FactorShardingProblem& problem,
+                                              FactorShardingMemo& memo) {
   if (problem.taken.empty() && has_sums(*problem.rule)) return choose_among_sums(problem, memo);
-  FactorDigits spread = spread_by_cases(problem);
+  FactorDigits spread = factor_sharding_by_cases(problem);
   if (problem.taken.empty()) spread = cheapest_layout(problem, std::move(spread));
-  CheapestSpread found;
+  CheapestFactorSharding found;
   found.spread = std::move(spread);
   return found;
 }

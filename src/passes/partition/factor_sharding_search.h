@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/partition/spread.h"
+#include "passes/partition/choose_factor_sharding.h"
 
 namespace gspmd {
 
@@ -9,7 +9,8 @@ namespace gspmd {
 // priced as the reshards, exchanges and sums that follow from a spread (docs/spec/partitioning.md
 // 2.2). `first` itself, unpriced, where layouts have no common digits or are on some of the devices
 // only.
-CheapestSpread cheapest_spread(const SpreadProblem& problem, const FactorDigits& first);
+CheapestFactorSharding cheapest_factor_sharding(const FactorShardingProblem& problem,
+                                                const FactorDigits& first);
 
 // Bytes of a move on the mesh as searches price it, and on all devices.
 struct ScaledBytes {

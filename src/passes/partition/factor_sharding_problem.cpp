@@ -1,4 +1,4 @@
-#include "passes/partition/spread_problem.h"
+#include "passes/partition/factor_sharding_problem.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ Sharding home(SpmdPartitioner& spmd, Node& node) {
 
 // `have`, and of operands in another order the digits that a permute of their shards gives them:
 // those of an operand that cuts the loop into as many parts.
-std::vector<FactorDigits> nearly_held(const SpreadProblem& p) {
+std::vector<FactorDigits> nearly_held(const FactorShardingProblem& p) {
   std::vector<FactorDigits> near = p.have;
   for (size_t i = 0; i < p.operands.size(); ++i) {
     const DeviceOrder order = p.operands[i].order();
@@ -70,10 +70,11 @@ std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& s
   return initial;
 }
 
-SpreadProblem spread_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                             const Pending& kept, const Windows* windows) {
-  SpreadProblem p;
-  p.one_of_few = spmd.spreads().shared.has_few_sums(node.parent().module());
+FactorShardingProblem factor_sharding_problem(SpmdPartitioner& spmd, Node& node,
+                                              const FactorRule& rule, const Pending& kept,
+                                              const WindowExchange* windows) {
+  FactorShardingProblem p;
+  p.one_of_few = spmd.factor_shardings().shared.has_few_sums(node.parent().module());
   p.node = &node;
   p.rule = &rule;
   p.num_devices = spmd.num_devices();
@@ -104,7 +105,7 @@ SpreadProblem spread_problem(SpmdPartitioner& spmd, Node& node, const FactorRule
   return p;
 }
 
-void add_prices(SpmdPartitioner& spmd, Node& node, const Pending& kept, SpreadProblem& p) {
+void add_prices(SpmdPartitioner& spmd, Node& node, const Pending& kept, FactorShardingProblem& p) {
   if (!has_sums(*p.rule)) return;
   p.joins_initial = starts_from_values(*p.rule, node);
   for (size_t i = 0; i < p.operands.size(); ++i) {
@@ -115,12 +116,13 @@ void add_prices(SpmdPartitioner& spmd, Node& node, const Pending& kept, SpreadPr
                        operand->users().size() == 1 && held.manual_digits().empty();
     p.held.push_back(waits && kept.sums.empty() ? held : p.operands[i]);
     p.known.push_back(spmd.layouts_of(*operand));
-    for (Sharding& layout : spmd.spreads().shared.layouts(spmd, *operand, node))
+    for (Sharding& layout : spmd.factor_shardings().shared.layouts(spmd, *operand, node))
       p.known.back().push_back(std::move(layout));
-    p.made_anew.push_back(is_uniform(*operand) || operand->op().has(kConstantLike));
-    p.repeats.push_back(spmd.spreads().shared.runs_of_move(*operand));
+    p.sends_nothing.push_back(is_uniform(*operand) || operand->op().has(kConstantLike));
+    p.repeats.push_back(spmd.factor_shardings().shared.runs_of_move(*operand));
   }
-  if (const auto sum = spmd.spreads().shared.sum_with_others(spmd, node)) p.shared_sum = *sum;
+  if (const auto sum = spmd.factor_shardings().shared.sum_with_others(spmd, node))
+    p.shared_sum = *sum;
 }
 
 }  // namespace gspmd

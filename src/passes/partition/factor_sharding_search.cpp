@@ -1,4 +1,4 @@
-#include "passes/partition/spread_search.h"
+#include "passes/partition/factor_sharding_search.h"
 
 #include <algorithm>
 #include <functional>
@@ -14,11 +14,11 @@ namespace {
 
 using AtomLists = std::vector<std::vector<int>>;  // by loop, or by dim: atoms, major first
 
-struct SpreadCost {
+struct FactorShardingCost {
   int64_t bytes = 0;  // that one device sends
   int64_t steps = 0;  // of all moves
   int64_t work = 0;   // iterations on one device
-  auto operator<=>(const SpreadCost&) const = default;
+  auto operator<=>(const FactorShardingCost&) const = default;
 };
 
 constexpr int64_t kNever = INT64_MAX / 4;
@@ -32,7 +32,7 @@ struct PricedValue {
   Sharding sharding;            // that it is held in; of the result: that it is wanted in
   std::vector<int64_t> loops;   // of its dims
   std::vector<Sharding> known;  // layouts in which an operand is there already
-  bool made_anew = false;       // in any layout
+  bool sends_nothing = false;   // in any layout
   int64_t repeats = 1;          // runs of the node for each of its moves
   bool is_result = false;
 };
@@ -75,16 +75,16 @@ class Corners {
   std::vector<int64_t> ranks_;
 };
 
-CheapestSpread unpriced(const FactorDigits& first) {
-  CheapestSpread found;
+CheapestFactorSharding unpriced(const FactorDigits& first) {
+  CheapestFactorSharding found;
   found.spread = first;
   found.priced = false;
   return found;
 }
 
-class SpreadSearch {
+class FactorShardingSearch {
  public:
-  SpreadSearch(const SpreadProblem& p, PricedMesh mesh)
+  FactorShardingSearch(const FactorShardingProblem& p, PricedMesh mesh)
       : p_(p), rule_(*p.rule), mesh_(std::move(mesh)), corners_(mesh_.priced()) {
     if (const auto atoms = mesh_.atoms_of(p.taken)) taken_ = *atoms;
   }
@@ -104,7 +104,7 @@ class SpreadSearch {
       PricedValue value;
       value.shape = p_.node->operand(static_cast<int64_t>(i))->shape;
       value.loops = rule_.operands[i];
-      value.made_anew = p_.made_anew[i];
+      value.sends_nothing = p_.sends_nothing[i];
       value.repeats = p_.repeats[i];
       if (!add(std::move(value), p_.held[i], &p_.known[i])) return false;
     }
@@ -116,7 +116,7 @@ class SpreadSearch {
     return add(std::move(value), p_.result, nullptr);
   }
 
-  CheapestSpread run(const FactorDigits& first) {
+  CheapestFactorSharding run(const FactorDigits& first) {
     AtomLists start;
     for (const Digits& digits : first) start.push_back(mesh_.atoms_of(digits).value());
     most_work_ = work(start);
@@ -129,8 +129,8 @@ class SpreadSearch {
       try_all();
     else
       climb();
-    CheapestSpread found{first, {best_cost_.bytes, best_cost_.steps}, of_first, in_place, true, 0,
-                         0};
+    CheapestFactorSharding found{
+        first, {best_cost_.bytes, best_cost_.steps}, of_first, in_place, true, 0, 0};
     found.real = best_cost_.bytes;
     found.first_real = of_first.bytes;
     if (best_ == start) return found;
@@ -231,7 +231,7 @@ class SpreadSearch {
   }
 
   bool is_there(const PricedValue& value, const Sharding& layout) const {
-    if (value.made_anew) return true;
+    if (value.sends_nothing) return true;
     return std::any_of(value.known.begin(), value.known.end(),
                        [&](const Sharding& known) { return equivalent(known, layout); });
   }
@@ -304,8 +304,8 @@ class SpreadSearch {
   }
 
   // INT64_MAX bytes where a device would do more than it may, or that reach `limit` bytes.
-  SpreadCost cost(const AtomLists& loops, int64_t limit) {
-    SpreadCost total{0, 0, work(loops)};
+  FactorShardingCost cost(const AtomLists& loops, int64_t limit) {
+    FactorShardingCost total{0, 0, work(loops)};
     if (total.work > most_work_) return {kNever, 0, 0};
     std::vector<AtomLists> seen(values_.size(), loops);  // by value
     for (size_t v = 0; v < values_.size(); ++v) {
@@ -329,7 +329,7 @@ class SpreadSearch {
   }
 
   void consider(const AtomLists& loops) {
-    const SpreadCost found = cost(loops, best_cost_.bytes);
+    const FactorShardingCost found = cost(loops, best_cost_.bytes);
     if (found.bytes >= kNever || found >= best_cost_) return;
     best_cost_ = found;
     best_ = loops;
@@ -360,10 +360,10 @@ class SpreadSearch {
 
   // In the order of what they send at least, until that is as much as the best sends.
   void try_all() {
-    std::vector<std::pair<SpreadCost, AtomLists>> ways;
+    std::vector<std::pair<FactorShardingCost, AtomLists>> ways;
     AtomLists loops(rule_.factors.size());
     each_way(loops, 0, [&](const AtomLists& way) {
-      SpreadCost bound{0, 0, work(way)};
+      FactorShardingCost bound{0, 0, work(way)};
       if (bound.work > most_work_) return;
       for (size_t v = 0; v < values_.size(); ++v)
         bound.bytes = saturating_add(bound.bytes, price_of(v, way).bound);
@@ -380,7 +380,7 @@ class SpreadSearch {
 
   // Single atoms put elsewhere, the best of all such changes as long as there is a better one.
   void climb() {
-    for (SpreadCost before = best_cost_; best_cost_.bytes > 0; before = best_cost_) {
+    for (FactorShardingCost before = best_cost_; best_cost_.bytes > 0; before = best_cost_) {
       const AtomLists start = best_;
       for (int atom = 0; atom < static_cast<int>(mesh_.size()); ++atom) {
         if (is_taken(atom)) continue;
@@ -398,7 +398,7 @@ class SpreadSearch {
     }
   }
 
-  const SpreadProblem& p_;
+  const FactorShardingProblem& p_;
   const FactorRule& rule_;
   PricedMesh mesh_;
   Corners corners_;
@@ -408,12 +408,13 @@ class SpreadSearch {
   std::map<std::vector<int>, Price> prices_;
   int64_t most_work_ = kNever;
   AtomLists best_;
-  SpreadCost best_cost_;
+  FactorShardingCost best_cost_;
 };
 
 // The search, where there can be one.
-std::optional<SpreadSearch> search_of(const SpreadProblem& problem, const FactorDigits& first,
-                                      const FactorDigits& second, bool scales) {
+std::optional<FactorShardingSearch> search_of(const FactorShardingProblem& problem,
+                                              const FactorDigits& first, const FactorDigits& second,
+                                              bool scales) {
   if (problem.order->count != problem.num_devices) return std::nullopt;
   std::vector<Digits> lists{problem.taken};
   const auto add = [&](const Sharding& s) {
@@ -431,20 +432,21 @@ std::optional<SpreadSearch> search_of(const SpreadProblem& problem, const Factor
     lists.insert(lists.end(), spread.begin(), spread.end());
   std::optional<PricedMesh> mesh = PricedMesh::of(problem.order, std::move(lists), scales);
   if (!mesh) return std::nullopt;
-  SpreadSearch search(problem, std::move(*mesh));
+  FactorShardingSearch search(problem, std::move(*mesh));
   if (!search.add_values()) return std::nullopt;
   return search;
 }
 
 }  // namespace
 
-CheapestSpread cheapest_spread(const SpreadProblem& problem, const FactorDigits& first) {
-  std::optional<SpreadSearch> search = search_of(problem, first, {}, true);
+CheapestFactorSharding cheapest_factor_sharding(const FactorShardingProblem& problem,
+                                                const FactorDigits& first) {
+  std::optional<FactorShardingSearch> search = search_of(problem, first, {}, true);
   if (!search) return unpriced(first);
-  CheapestSpread found = search->run(first);
+  CheapestFactorSharding found = search->run(first);
   if (!search->is_scaled()) return found;
   // What is less on few devices may be more on all of them.
-  std::optional<SpreadSearch> real = search_of(problem, first, found.spread, false);
+  std::optional<FactorShardingSearch> real = search_of(problem, first, found.spread, false);
   if (real) {
     found.first_real = real->bytes_of(first);
     found.real = real->bytes_of(found.spread);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "gspmd/ir/partition_context.h"
-#include "moves/placement.h"
+#include "moves/some_devices.h"
 
 // Values on some of the devices: tiled over fewer devices than the program has, or `{maximal}`.
 // What the other devices have of them means nothing.

@@ -1,4 +1,4 @@
-#include "moves/placement.h"
+#include "moves/some_devices.h"
 
 #include <algorithm>
 

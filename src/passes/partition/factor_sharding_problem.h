@@ -1,8 +1,8 @@
 #pragma once
 
+#include "passes/partition/choose_factor_sharding.h"
 #include "passes/partition/spmd_partitioner.h"
-#include "passes/partition/spread.h"
-#include "passes/partition/windows.h"
+#include "passes/partition/window_exchange.h"
 
 namespace gspmd {
 
@@ -25,11 +25,13 @@ std::vector<size_t> initial_values(const FactorRule& rule, const FactorDigits& s
 
 // How a node's operands are held and its result is wanted, as completion says, or as `windows`
 // counts them. `rule` outlives it.
-SpreadProblem spread_problem(SpmdPartitioner& spmd, Node& node, const FactorRule& rule,
-                             const Pending& kept, const Windows* windows = nullptr);
+FactorShardingProblem factor_sharding_problem(SpmdPartitioner& spmd, Node& node,
+                                              const FactorRule& rule, const Pending& kept,
+                                              const WindowExchange* windows = nullptr);
 
 // What a search is to know beside: what has been moved already and what other nodes have moved
 // anyway. Operands have been partitioned.
-void add_prices(SpmdPartitioner& spmd, Node& node, const Pending& kept, SpreadProblem& problem);
+void add_prices(SpmdPartitioner& spmd, Node& node, const Pending& kept,
+                FactorShardingProblem& problem);
 
 }  // namespace gspmd

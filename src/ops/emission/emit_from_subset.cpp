@@ -1,4 +1,4 @@
-#include "ops/emission/emit_spread.h"
+#include "ops/emission/emit_from_subset.h"
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
@@ -9,9 +9,9 @@
 namespace gspmd {
 namespace {
 
-class Spread {
+class FromSubset {
  public:
-  Spread(PartitionContext& spmd, const Shape& global, const ReshardStep& step)
+  FromSubset(PartitionContext& spmd, const Shape& global, const ReshardStep& step)
       : spmd_(spmd), global_(global), step_(step), after_(local_shape(global, step.after)) {}
 
   Node* run(Node* x) {
@@ -70,8 +70,9 @@ class Spread {
 
 }  // namespace
 
-Node* emit_spread(PartitionContext& spmd, Node* x, const Shape& global, const ReshardStep& step) {
-  return Spread(spmd, global, step).run(x);
+Node* emit_from_subset(PartitionContext& spmd, Node* x, const Shape& global,
+                       const ReshardStep& step) {
+  return FromSubset(spmd, global, step).run(x);
 }
 
 }  // namespace gspmd

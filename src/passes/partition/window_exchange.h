@@ -16,10 +16,10 @@ enum class WindowSums : uint8_t { of_whole_dims, of_all };
 // The dims of one node whose operand and result positions differ (slices, pads, windows, ...),
 // split over devices: each shard of an operand is exchanged for what the device's part of the
 // result reads, and the node becomes one on such parts.
-class Windows {
+class WindowExchange {
  public:
   // Opens the window factors of `rule` that exchanges can serve: they become loops to spread.
-  Windows(PartitionContext& spmd, Node& node, FactorRule& rule, WindowSums sums);
+  WindowExchange(PartitionContext& spmd, Node& node, FactorRule& rule, WindowSums sums);
   // Takes back what is too large to compute positions of. `unreduced`: operands are left as partial
   // sums. Before anything below.
   void spread(DeviceOrder order, FactorDigits& spread, bool unreduced);

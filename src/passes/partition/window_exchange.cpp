@@ -1,4 +1,4 @@
-#include "passes/partition/windows.h"
+#include "passes/partition/window_exchange.h"
 
 #include <algorithm>
 
@@ -33,7 +33,8 @@ std::optional<int64_t> start_of_piece(const Node& node, int64_t d) {
 
 }  // namespace
 
-Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule, WindowSums sums)
+WindowExchange::WindowExchange(PartitionContext& spmd, Node& node, FactorRule& rule,
+                               WindowSums sums)
     : spmd_(spmd), node_(node), rule_(rule), opened_(rule.factors.size()) {
   find_joined_dim();
   open_groups();
@@ -47,7 +48,7 @@ Windows::Windows(PartitionContext& spmd, Node& node, FactorRule& rule, WindowSum
 }
 
 // Operands that stand one behind the other, and which of them are pieces of other values.
-void Windows::find_joined_dim() {
+void WindowExchange::find_joined_dim() {
   if (rule_.windows.size() < 2) return;
   const std::vector<int64_t>& dims = rule_.operands[0];
   for (size_t d = 0; d < dims.size(); ++d)
@@ -58,7 +59,7 @@ void Windows::find_joined_dim() {
 }
 
 // Groups are a loop over both of their dims.
-void Windows::open_groups() {
+void WindowExchange::open_groups() {
   if (!rule_.groups) return;
   rule_.operands[0][static_cast<size_t>(rule_.groups->dim)] = rule_.groups->factor;
   Factor& factor = rule_.factors[static_cast<size_t>(rule_.groups->factor)];
@@ -67,7 +68,7 @@ void Windows::open_groups() {
 }
 
 // Those whose operands are split alike, along positions that the result wants whole.
-void Windows::open_sums(WindowSums sums) {
+void WindowExchange::open_sums(WindowSums sums) {
   const auto split_alike = [&](const WindowSum& sum) {
     const Sharding x = spmd_.sharding(*node_.operand(0)), y = spmd_.sharding(*node_.operand(1));
     const auto& positions = rule_.results[0];
@@ -92,12 +93,12 @@ void Windows::open_sums(WindowSums sums) {
   }
 }
 
-bool Windows::sums_alike() const {
+bool WindowExchange::sums_alike() const {
   return std::any_of(rule_.sums.begin(), rule_.sums.end(),
                      [](const WindowSum& sum) { return sum.with >= 0; });
 }
 
-bool Windows::meets_turned(const WindowSum& sum) const {
+bool WindowExchange::meets_turned(const WindowSum& sum) const {
   const Sharding x = spmd_.sharding(*node_.operand(0)), y = spmd_.sharding(*node_.operand(1));
   const auto& positions = rule_.results[0];
   const int64_t window = rule_.operands[0][static_cast<size_t>(sum.dim)];
@@ -112,13 +113,13 @@ bool Windows::meets_turned(const WindowSum& sum) const {
   return turned.order() == x.order() && turned.dim(sum.with) == x.dim(sum.dim);
 }
 
-std::optional<Sharding> Windows::counted_as(size_t i) const {
+std::optional<Sharding> WindowExchange::counted_as(size_t i) const {
   if (i != 1 || turned_ < 0) return std::nullopt;
   return reversed_tiles(spmd_.sharding(*node_.operand(1)), {turned_});
 }
 
 // There is something on both sides.
-bool Windows::may_open(size_t factor) const {
+bool WindowExchange::may_open(size_t factor) const {
   const auto f = static_cast<int64_t>(factor);
   for (size_t i = 0; i < rule_.operands.size(); ++i)
     for (size_t d = 0; d < rule_.operands[i].size(); ++d)
@@ -129,7 +130,7 @@ bool Windows::may_open(size_t factor) const {
 }
 
 // A cumulative dim that the result has whole: what is read is all of it, in few places or in all.
-bool Windows::is_cumulated_whole(size_t factor) const {
+bool WindowExchange::is_cumulated_whole(size_t factor) const {
   const auto f = static_cast<int64_t>(factor);
   const std::vector<int64_t>&from = rule_.operands[0], &to = rule_.results[0];
   const auto d = std::find(from.begin(), from.end(), f) - from.begin();
@@ -138,7 +139,7 @@ bool Windows::is_cumulated_whole(size_t factor) const {
          spmd_.sharding(node_).dim(position).empty();
 }
 
-void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
+void WindowExchange::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
   order_ = order;
   unreduced_ = unreduced;
   spread_ = spread;
@@ -167,11 +168,11 @@ void Windows::spread(DeviceOrder order, FactorDigits& spread, bool unreduced) {
   if (joined_dim_ && any_ && !rotation()) plan_joined();
 }
 
-bool Windows::is_whole(size_t i, int64_t d) const {
+bool WindowExchange::is_whole(size_t i, int64_t d) const {
   return i < on_all_.size() && on_all_[i].at(static_cast<size_t>(d));
 }
 
-Sharding Windows::layout(size_t i, const Sharding& layout) const {
+Sharding WindowExchange::layout(size_t i, const Sharding& layout) const {
   if (i == 1 && turned_ >= 0) return spmd_.sharding(*node_.operand(1));
   if (!layout.is_tiled()) return layout;
   std::vector<Digits> dims;
@@ -183,7 +184,7 @@ Sharding Windows::layout(size_t i, const Sharding& layout) const {
 
 // Operands that are not split along an exchanged dim, and of which the rest is where it is needed
 // without sending anything: each device reads its part of what it has.
-void Windows::find_whole_operands() {
+void WindowExchange::find_whole_operands() {
   if (!any_) return;
   std::vector<std::vector<bool>> found;
   for (size_t i = 0; i < node_.operands().size(); ++i) {
@@ -209,7 +210,7 @@ void Windows::find_whole_operands() {
 
 // More devices than groups: those of one group share its inputs, and each makes some of its
 // outputs. The input then has a loop of its own, over the groups alone.
-bool Windows::split_inside_groups(FactorDigits& spread) {
+bool WindowExchange::split_inside_groups(FactorDigits& spread) {
   const WindowGroups& loop = *rule_.groups;
   const Digits digits = spread[static_cast<size_t>(loop.factor)];
   const std::vector<int64_t>& dims = rule_.results[0];
@@ -229,7 +230,7 @@ bool Windows::split_inside_groups(FactorDigits& spread) {
 }
 
 // All operands of a concatenation in one exchange, where that is less than one after the other.
-void Windows::plan_joined() {
+void WindowExchange::plan_joined() {
   const int64_t d = *joined_dim_;
   if (!dim(0, d).split) return;
   int64_t received = 0, collectives = 0, before = 0;
@@ -263,7 +264,7 @@ void Windows::plan_joined() {
   if (joined_) on_all_.clear();
 }
 
-Node* Windows::source(size_t i) const {
+Node* WindowExchange::source(size_t i) const {
   Node* operand = node_.operands()[i];
   if (!joined_dim_ || !starts_[i]) return operand;
   const int64_t d = *joined_dim_, factor = rule_.operands[i][static_cast<size_t>(d)];
@@ -274,11 +275,11 @@ Node* Windows::source(size_t i) const {
   return digits.empty() || s.order() != order_ || s.dim(d) != digits ? operand : x;
 }
 
-int64_t Windows::skipped(size_t i) const {
+int64_t WindowExchange::skipped(size_t i) const {
   return source(i) == node_.operands()[i] ? 0 : *starts_[i];
 }
 
-std::optional<int64_t> Windows::rotation() const {
+std::optional<int64_t> WindowExchange::rotation() const {
   if (!joined_dim_ || node_.operands().size() != 2) return std::nullopt;
   const Node *front = node_.operand(0), *back = node_.operand(1), *x = source(0);
   if (x == front || x == back || source(1) != x) return std::nullopt;  // both are pieces of x
@@ -289,7 +290,7 @@ std::optional<int64_t> Windows::rotation() const {
   return by;
 }
 
-Windows::Dim Windows::dim(size_t i, int64_t d) const {
+WindowExchange::Dim WindowExchange::dim(size_t i, int64_t d) const {
   Dim result;
   result.factor = rule_.operands[i][static_cast<size_t>(d)];
   if (result.factor < 0) return result;
@@ -305,11 +306,11 @@ Windows::Dim Windows::dim(size_t i, int64_t d) const {
   return result;
 }
 
-const WindowStep& Windows::step(size_t i, int64_t d) const {
+const WindowStep& WindowExchange::step(size_t i, int64_t d) const {
   return rule_.windows.at(i).at(static_cast<size_t>(d));
 }
 
-bool Windows::serves(size_t i, const Dim& dim) const {
+bool WindowExchange::serves(size_t i, const Dim& dim) const {
   constexpr int64_t kMost = int64_t(1) << 28;
   const WindowStep& s = step(i, dim.from.dim);
   if (s.step < 0)
@@ -318,14 +319,14 @@ bool Windows::serves(size_t i, const Dim& dim) const {
   return is_addressable(dim.from.held, access(i, dim));
 }
 
-WindowAccess Windows::access(size_t i, const Dim& dim) const {
+WindowAccess WindowExchange::access(size_t i, const Dim& dim) const {
   const WindowStep& s = step(i, dim.from.dim);
   return {s.low - skipped(i), s.hole, s.step * dim.part, s.step * (dim.part - 1) + s.reach,
           joined_dim_ ? WindowAccess{}.end : s.step * (dim.size - 1) + s.reach};
 }
 
 // What stands where there is no element.
-Node* Windows::fill(size_t i) {
+Node* WindowExchange::fill(size_t i) {
   if (rule_.outside_operand >= 0) {
     Node* const value = node_.operand(rule_.outside_operand);
     return unreduced_ ? spmd_.held(value).local : spmd_.reshard(value, Sharding::replicated());
@@ -334,7 +335,7 @@ Node* Windows::fill(size_t i) {
   return rule_.outside ? hlo::scalar(spmd_.local(), dtype, *rule_.outside) : nullptr;
 }
 
-Node* Windows::fetch(size_t i, Node* local) {
+Node* WindowExchange::fetch(size_t i, Node* local) {
   if (!any_ || joined_) return local;
   for (int64_t d = 0; d < node_.operands()[i]->rank(); ++d) {
     if (i == 0)
@@ -356,7 +357,7 @@ Node* Windows::fetch(size_t i, Node* local) {
 
 // What a device's iterations of a summed loop read, for every position of the result. A loop that
 // goes backwards begins with the last part.
-Access Windows::access_of(const WindowSum& sum, int64_t tiles) const {
+Access WindowExchange::access_of(const WindowSum& sum, int64_t tiles) const {
   const int64_t part = ceil_div(sum.factor.size, tiles), way = sum.step.step * (part - 1);
   Access access{sum.step.step * part, std::min<int64_t>(0, way) - sum.step.low, 1,
                 std::abs(way) + sum.step.reach};
@@ -367,7 +368,7 @@ Access Windows::access_of(const WindowSum& sum, int64_t tiles) const {
   return access;
 }
 
-Node* Windows::fetch_summed(const WindowSum& sum, Node* local) {
+Node* WindowExchange::fetch_summed(const WindowSum& sum, Node* local) {
   const Digits& digits = spread_[static_cast<size_t>(rule_.operands[0][size_t(sum.dim)])];
   if (digits.empty()) return local;
   const int64_t tiles = tile_count(digits), size = node_.operand(0)->dim(sum.dim);
@@ -375,7 +376,7 @@ Node* Windows::fetch_summed(const WindowSum& sum, Node* local) {
                   access_of(sum, tiles), fill(0));
 }
 
-std::optional<ReshardCost> Windows::fetched(size_t i, int64_t d, int64_t tiles) const {
+std::optional<ReshardCost> WindowExchange::fetched(size_t i, int64_t d, int64_t tiles) const {
   const int64_t factor = rule_.operands[i][static_cast<size_t>(d)];
   const int64_t size = node_.operands()[i]->dim(d);
   const HeldDim held{size, tiles, ceil_div(size, tiles)};
@@ -402,7 +403,7 @@ std::optional<ReshardCost> Windows::fetched(size_t i, int64_t d, int64_t tiles) 
   return price(undilated(access(i, dim)));
 }
 
-PartDim Windows::part_of(int64_t d) const {
+PartDim WindowExchange::part_of(int64_t d) const {
   const int64_t factor = rule_.operands[0][static_cast<size_t>(d)];
   if (factor < 0 || spread_[static_cast<size_t>(factor)].empty()) return PartDim::whole;
   const bool summed = std::any_of(rule_.sums.begin(), rule_.sums.end(), [&](const WindowSum& sum) {
@@ -412,7 +413,7 @@ PartDim Windows::part_of(int64_t d) const {
 }
 
 // Each position of the shard takes the operand that it falls into.
-Node* Windows::concatenate(const std::vector<Node*>& operands) {
+Node* WindowExchange::concatenate(const std::vector<Node*>& operands) {
   const int64_t d = *joined_dim_;
   const Dim dim = this->dim(0, d);
   const IndexNode start = IndexNode(spmd_.digits_index(order_, dim.from.digits)) * dim.part;
@@ -427,7 +428,7 @@ Node* Windows::concatenate(const std::vector<Node*>& operands) {
   return result;
 }
 
-Node* Windows::emit(const std::vector<Node*>& operands) {
+Node* WindowExchange::emit(const std::vector<Node*>& operands) {
   if (!any_) return nullptr;
   if (rotation()) return operands[0];
   if (joined_) {

@@ -13,7 +13,7 @@ namespace gspmd {
 
 // What the choice of a spread looks at: how operands are held and how the result is wanted, as
 // digits per factor over one device order.
-struct SpreadProblem {
+struct FactorShardingProblem {
   const Node* node = nullptr;
   const FactorRule* rule = nullptr;
   DeviceOrder order = nullptr;
@@ -29,7 +29,7 @@ struct SpreadProblem {
   // What a search over all spreads looks at beside.
   std::vector<Sharding> held;                // operands as they are, sums of one reader unmade
   std::vector<std::vector<Sharding>> known;  // [operand]: layouts in which it is there already
-  std::vector<bool> made_anew;               // [operand]: in any layout, nothing is sent
+  std::vector<bool> sends_nothing;           // [operand]: in any layout, nothing is sent
   std::vector<int64_t> repeats;              // [operand]: runs of the node for each of its moves
   // A layout of partial sums that so many nodes share: their sum is moved once.
   std::optional<std::pair<Sharding, int64_t>> shared_sum = std::nullopt;
@@ -46,10 +46,10 @@ bool has_sums(const FactorRule& rule);
 // Digits per factor for the local computation, by cases: the order of arXiv:2105.04663, 4.4, for
 // any op with factors. Loops on which operand and result agree, sums on which all operands agree,
 // what the result wants, what costs less bytes.
-FactorDigits spread_by_cases(const SpreadProblem& problem);
+FactorDigits factor_sharding_by_cases(const FactorShardingProblem& problem);
 
 // A spread and what it sends.
-struct CheapestSpread {
+struct CheapestFactorSharding {
   FactorDigits spread;
   ReshardCost cost;             // on the mesh as it is priced
   ReshardCost first;            // of the spread by cases
@@ -60,15 +60,17 @@ struct CheapestSpread {
 };
 
 // What searches found, by all that they look at: layers of one program ask the same.
-class SpreadMemo;
+class FactorShardingMemo;
 
 // Of an op with sums: the cheapest of all spreads that divide its work as well as that by cases
 // does; that by cases, where it is agreed on and the op is one of many
 // (docs/spec/partitioning.md 2.2).
-CheapestSpread choose_among_sums(const SpreadProblem& problem, SpreadMemo& memo);
+CheapestFactorSharding choose_among_sums(const FactorShardingProblem& problem,
+                                         FactorShardingMemo& memo);
 
 // Of any op. Without sums, and where sums are kept partial: by cases, or in the layout of an
 // operand, unpriced.
-CheapestSpread choose_spread(const SpreadProblem& problem, SpreadMemo& memo);
+CheapestFactorSharding choose_factor_sharding(const FactorShardingProblem& problem,
+                                              FactorShardingMemo& memo);
 
 }  // namespace gspmd

@@ -9,17 +9,17 @@ namespace gspmd {
 
 // What is known of spreads in one program, and of what programs of this process asked alike: those
 // that `explain` compiles differ in an annotation.
-class SpreadMemo {
+class FactorShardingMemo {
  public:
   // What `search` finds, for all nodes that ask the same; it is asked each time where the node asks
   // more than its layouts.
-  CheapestSpread chosen(const SpreadProblem& problem,
-                        CheapestSpread (*search)(const SpreadProblem&));
+  CheapestFactorSharding chosen(const FactorShardingProblem& problem,
+                                CheapestFactorSharding (*search)(const FactorShardingProblem&));
 
   SharedMoves shared;
 
  private:
-  std::map<std::vector<int64_t>, CheapestSpread> chosen_;
+  std::map<std::vector<int64_t>, CheapestFactorSharding> chosen_;
 };
 
 }  // namespace gspmd
