@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/shardy/propagate_shardy.h"
 #include "gspmd/stablehlo/text.h"
@@ -237,7 +238,88 @@ void check_file(const std::string& name, size_t least) {
   }
 }
 
+// What completion says of a function over the mesh <["a"=2, "b"=2]>, which is no function of the
+// dialect; empty: it takes it.
+std::string refusal(const std::string& body, const std::string& argument = "") {
+  const std::string text =
+      "sdy.mesh @mesh = <[\"a\"=2, \"b\"=2]>\n"
+      "func.func @main(%arg0: tensor<8x8xf32>" +
+      argument + ") -> tensor<8x8xf32> {\n" + body + "\n  return %arg0 : tensor<8x8xf32>\n}\n";
+  try {
+    propagate_shardy(*parse_stablehlo(text, "f.mlir"), {});
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Refused {
+  std::string body, argument;  // `argument`: attributes of the function's
+  std::vector<std::string> says;
+};
+
+const std::vector<Refused> kRefused{
+    {"", R"( {sdy.sharding = #sdy.sharding<@mesh, [{"c"}, {}]>})", {"\"c\"", "f.mlir:2"}},
+    {"", R"( {sdy.sharding = #sdy.sharding<@nowhere, [{"a"}, {}]>})", {"@nowhere", "f.mlir:2"}},
+    {"", R"( {sdy.sharding = #sdy.sharding<@mesh, [{"a"}, {"a"}]>})", {"twice", "f.mlir:2"}},
+    {"", R"( {sdy.sharding = #sdy.sharding<@mesh, [{"a"}, {}], replicated={"a"}>})", {"twice"}},
+    {"", R"( {sdy.sharding = #sdy.sharding<@mesh, [{"a":(1)3}, {}]>})", {"does not divide"}},
+    {"", R"( {sdy.sharding = #sdy.sharding<@mesh, [{"a"}]>})", {"1 dims", "rank 2", "f.mlir:2"}},
+    {"", R"( {sdy.sharding = #sdy.sharding<@mesh, [{}p1, {}]>})", {"priority"}},
+    {"",
+     R"( {sdy.sharding = #sdy.sharding<@mesh, [{"a"}p99999999999999999999, {}]>})",
+     {"priority"}},
+    {"  sdy.sharding_group %arg0 group_id=3 : tensor<8x8xf32>\n"
+     "  %0 = stablehlo.slice %arg0 [0:4, 0:8] : (tensor<8x8xf32>) -> tensor<4x8xf32>\n"
+     "  sdy.sharding_group %0 group_id=3 : tensor<4x8xf32>",
+     "",
+     {"group 3", "8,8", "f32[4,8]", "f.mlir:5"}},
+    {R"(  %0 = sdy.manual_computation(%arg0) in_shardings=[<@mesh, [{"a"}, {}]>] out_shardings=[<@mesh, [{"a"}, {}]>] manual_axes={"a"} (%x: tensor<4x8xf32>) {
+    sdy.sharding_group %x group_id=3 : tensor<4x8xf32>
+    sdy.return %x : tensor<4x8xf32>
+  } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = stablehlo.slice %arg0 [0:4, 0:8] : (tensor<8x8xf32>) -> tensor<4x8xf32>
+  sdy.sharding_group %1 group_id=3 : tensor<4x8xf32>)",
+     "",
+     {"group 3", "inside and outside", "f.mlir:8"}},
+    {R"(  %0 = sdy.manual_computation(%arg0) in_shardings=[<@mesh, [{"b", "a"}, {}]>] out_shardings=[<@mesh, [{"a"}, {}]>] manual_axes={"a"} (%x: tensor<4x8xf32>) {
+    sdy.return %x : tensor<4x8xf32>
+  } : (tensor<8x8xf32>) -> tensor<8x8xf32>)",
+     "",
+     {"manual axes come first", "f.mlir:3"}},
+    {R"(  %0 = sdy.manual_computation(%arg0) in_shardings=[<@mesh, [{"a"}, {}]>] out_shardings=[<@mesh, [{"a"}, {}]>] manual_axes={"z"} (%x: tensor<4x8xf32>) {
+    sdy.return %x : tensor<4x8xf32>
+  } : (tensor<8x8xf32>) -> tensor<8x8xf32>)",
+     "",
+     {"\"z\"", "f.mlir:3"}},
+    {"  %0 = sdy.propagation_barrier %arg0 direction=FORWARD : tensor<8x8xf32>",
+     "",
+     {"allowed_direction", "f.mlir:3"}},
+    {R"(  stablehlo.custom_call @f(%arg0) {has_side_effect = true, sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"a"}]>]>} : (tensor<8x8xf32>) -> ())",
+     "",
+     {"no results", "f.mlir:3"}}};
+
 }  // namespace
+
+TEST_CASE("what cannot be said in Shardy's dialect is refused at its place", "[shardy]") {
+  CHECK(refusal("") == "");
+  for (const Refused& refused : kRefused) {
+    const std::string message = refusal(refused.body, refused.argument);
+    INFO(refused.body << refused.argument << "\n" << message);
+    CHECK(!message.empty());
+    for (const std::string& part : refused.says) CHECK(message.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("a mesh that is none is refused where it stands", "[shardy]") {
+  for (const char* mesh : {R"(<["a"=0]>)", R"(<["a"=2, "a"=2]>)", R"(<["a"=2], device_ids=[0, 0]>)",
+                           R"(<[], device_ids=[1, 2]>)", R"(<["a"=4294967296]>)"}) {
+    const std::string text = "sdy.mesh @fine = <[\"a\"=2]>\nsdy.mesh @mesh = " + std::string(mesh) +
+                             "\nfunc.func @main() { return }\n";
+    INFO(text);
+    CHECK_THROWS_WITH(parse_stablehlo(text, "f.mlir"), Catch::Contains("f.mlir:2:1"));
+  }
+}
 
 TEST_CASE("Shardy's rules: elementwise ops", "[shardy]") { check_file("elementwise", 80); }
 TEST_CASE("Shardy's rules: other ops", "[shardy]") { check_file("ops", 120); }

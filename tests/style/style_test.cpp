@@ -235,6 +235,7 @@ constexpr Namer kNamers[] = {
     {"prepare/static_starts.cpp", 8, 4, "slices with starts that are known"},
     {"shardy/import_shardings.cpp", 1, 0, "calls of the dialect, which it makes"},
     {"shardy/lower_sdy.cpp", 3, 0, "calls of the dialect, which it takes away"},
+    {"shardy/prepare_constraints.cpp", 2, 0, "ops that data-flow edges flow into"},
     {"shardy/prepare_module.cpp", 1, 0, "constants, of which each reader has its own"},
     {"shardy/program_builder.cpp", 5, 0, "where XLA looks for annotations"},
     {"shardy/write_back.cpp", 1, 0, "calls of the dialect, which it makes"},

@@ -8,10 +8,11 @@ namespace gspmd {
 namespace {
 
 // Targets whose result is laid out as their operand, dim by dim.
-constexpr std::array<std::string_view, 17> kPointwise{"xla.sdy.PropagationBarrier",
+constexpr std::array<std::string_view, 18> kPointwise{"xla.sdy.PropagationBarrier",
                                                       "Sharding",
                                                       "annotate_device_placement",
                                                       "Cholesky",
+                                                      "CompactWyHelper",
                                                       "InspectSharding",
                                                       "LayoutConstraint",
                                                       "MoveToDevice",
@@ -62,6 +63,48 @@ SdyRule batched_rule(const Node& node) {
   return builder.build();
 }
 
+// The number after `key` in what a call says of itself: a dictionary of MLIR, or JSON.
+std::optional<int64_t> configured(const Node& node, std::string_view key) {
+  std::string_view text;
+  for (const char* name : {"mlir.mhlo.backend_config", "mlir.backend_config"}) {
+    const auto found = node.frontend_attributes.find(name);
+    if (found != node.frontend_attributes.end()) text = found->second;
+  }
+  const auto other = node.attrs.other.find("backend_config");
+  if (text.empty() && other != node.attrs.other.end()) text = other->second;
+  size_t at = text.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  at = text.find_first_not_of(" \t\"\\:=", at + key.size());
+  if (at == std::string_view::npos || text[at] < '0' || text[at] > '9') return std::nullopt;
+  int64_t number = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+    number = std::min<int64_t>(number * 10 + (text[at] - '0'), 1000000);
+  return number;
+}
+
+// Values with their positions, then where each begins; the largest few along one dim.
+std::optional<SdyRule> approximate_top_k_rule(const Node& node) {
+  SdyRuleBuilder builder(node);
+  const std::optional<int64_t> reduced = configured(node, "reduction_dim");
+  const int64_t inputs = builder.operand_count() / 2, results = builder.result_count();
+  if (!reduced || inputs == 0 || results == 0) return std::nullopt;
+  const Dims& x = builder.operand(0);
+  const int64_t rank = std::ssize(x);
+  if (*reduced >= rank) return std::nullopt;
+  for (int64_t i = 0; i < inputs; ++i)
+    if (std::ssize(builder.operand(i)) != rank) return std::nullopt;
+  for (int64_t i = 0; i < results; ++i)
+    if (std::ssize(builder.result(i)) != rank) return std::nullopt;
+  for (int64_t d = 0; d < rank; ++d) {
+    const Dims in(static_cast<size_t>(inputs), d), out(static_cast<size_t>(results), d);
+    builder.add(in, d == *reduced ? Dims{} : out, x[static_cast<size_t>(d)]);
+    if (d == *reduced)
+      builder.add({}, out, builder.result().at(static_cast<size_t>(d)),
+                  SdyFactorKind::need_replication, true);
+  }
+  return builder.build();
+}
+
 }  // namespace
 
 std::optional<SdyRule> top_k_sdy_rule(const Node& node, bool) {
@@ -91,6 +134,7 @@ std::optional<SdyRule> custom_call_sdy_rule(const Node& node, bool conservative)
   if (is_in(kPointwise, target) && !node.shape.is_tuple)
     return pointwise_sdy_rule(node, conservative);
   if (target == "TopK" || target == "mhlo.topk") return top_k_sdy_rule(node, conservative);
+  if (target == "ApproxTopK" || target == "PartialReduce") return approximate_top_k_rule(node);
   if (target == "Eigh" && node.shape.is_tuple) return eigen_rule(node);
   if (target == "Qr") return batched_rule(node);
   return std::nullopt;

@@ -81,6 +81,28 @@ bool is_open(const Module& module, const char* name, size_t i) {
   return false;
 }
 
+Node* result_call(Node* value, std::string sharding) {
+  Attributes attrs;
+  attrs.custom_call_target = "xla.sdy.FuncResultSharding";
+  attrs.other["custom_call_has_side_effect"] = "true";
+  Node* const call =
+      value->parent().append(Opcode::custom_call, value->shape, {value}, std::move(attrs));
+  call->frontend_attributes[kXlaSdySharding] = std::move(sharding);
+  return call;
+}
+
+// Takes an attribute of the module that lists shardings; `count`: how many it has to have.
+std::optional<std::vector<SdySharding>> take_list(Module& module, const char* key, int64_t count,
+                                                  SdyMeshes& meshes) {
+  const auto found = module.frontend_attributes.find(key);
+  if (found == module.frontend_attributes.end()) return std::nullopt;
+  std::vector<SdySharding> list = parse_sdy_shardings(found->second, meshes);
+  if (std::ssize(list) != count)
+    user_error("{}: {} shardings for {} values; give one for each", key, list.size(), count);
+  module.frontend_attributes.erase(found);
+  return list;
+}
+
 class Importer {
  public:
   explicit Importer(Module& module) : module_(module) {
@@ -160,13 +182,7 @@ class Importer {
       std::vector<SdySharding> one{*list[i]};
       if (is_open(module_, "allow_spmd_sharding_propagation_to_output", i)) open(one);
       const auto index = static_cast<int64_t>(i);
-      Attributes attrs;
-      attrs.custom_call_target = "xla.sdy.FuncResultSharding";
-      attrs.other["custom_call_has_side_effect"] = "true";
-      Node* const call = root.parent().append(Opcode::custom_call, root.operand(index)->shape,
-                                              {root.operand(index)}, std::move(attrs));
-      call->frontend_attributes[kXlaSdySharding] = to_attribute(one, meshes_);
-      root.set_operand(index, call);
+      root.set_operand(index, result_call(root.operand(index), to_attribute(one, meshes_)));
     }
     root.parent().sort();
   }
@@ -216,5 +232,47 @@ class Importer {
 }  // namespace
 
 void import_shardings(Module& module) { Importer(module).run(); }
+
+void read_tuple_shardings(Module& module) {
+  Computation& entry = *module.entry();
+  const auto said = module.frontend_attributes.find(kSdyMeshes);
+  SdyMeshes meshes =
+      said == module.frontend_attributes.end() ? SdyMeshes{} : parse_sdy_meshes(said->second);
+  int64_t leaves = 0;
+  for (const Node* parameter : entry.parameters()) leaves += leaf_count(parameter->shape);
+  if (const auto list = take_list(module, "xla.sdy.tuple_args_shardings", leaves, meshes)) {
+    auto next = list->begin();
+    for (Node* parameter : entry.parameters()) {
+      const auto end = next + leaf_count(parameter->shape);
+      parameter->frontend_attributes[kXlaSdySharding] =
+          to_attribute(std::vector<SdySharding>(next, end), meshes);
+      next = end;
+    }
+  }
+  Node* const root = entry.root();
+  const auto list =
+      take_list(module, "xla.sdy.tuple_results_shardings", leaf_count(root->shape), meshes);
+  if (!list) return;
+  if (!root->shape.is_tuple) {
+    entry.set_root(result_call(root, to_attribute(*list, meshes)));
+    return;
+  }
+  Node* results = root;
+  if (!root->is(Opcode::tuple)) {
+    std::vector<Node*> elements;
+    for (int64_t i = 0; i < std::ssize(root->shape.elements); ++i)
+      elements.push_back(hlo::get_tuple_element(root, i));
+    results = hlo::tuple(entry, std::move(elements));
+    entry.set_root(results);
+  }
+  for (size_t i = 0; i < list->size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    if (index == std::ssize(results->operands()) || results->operand(index)->shape.is_tuple)
+      user_error("xla.sdy.tuple_results_shardings: the results are tuples in tuples");
+    results->set_operand(
+        index, result_call(results->operand(index), to_attribute(std::vector{(*list)[i]}, meshes)));
+  }
+  entry.sort();
+}
 
 }  // namespace gspmd

@@ -9,4 +9,9 @@ namespace gspmd {
 // one. UserError, with the node's place, where `sdy` has no word for one.
 void import_shardings(Module& module);
 
+// Of an entry computation with one tuple for all arguments (xla.sdy.use_tuple_args): what the
+// module says of the leaves of arguments and results is said by the parameters and results
+// themselves.
+void read_tuple_shardings(Module& module);
+
 }  // namespace gspmd

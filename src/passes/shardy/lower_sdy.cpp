@@ -4,6 +4,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/passes/shardy/propagate_shardy.h"
+#include "passes/shardy/import_shardings.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
 
@@ -128,6 +129,7 @@ void strip(Module& module, bool completed) {
 bool lower_sdy(Module& module) {
   if (module.entry() == nullptr || !says_sdy(module)) return false;
   const bool completed = module.frontend_attributes.contains(kSdyCompleted);
+  read_tuple_shardings(module);
   give_each_call_its_own(module, false);
   SdyProgram program = build_sdy_program(module, {true, false});
   normalize_axes(program);

@@ -24,18 +24,27 @@ void merge_constants(const std::vector<std::vector<Node*>>& copies);
 
 // Later readers of a value that a chain of constraints reads take the end of the chain.
 void apply_constraint_chains(Module& module);
-// Values get the sharding of the closed constraint, or manual border, that reads them.
+// Of a value that a data-flow edge flows into, and that says nothing, the readers beside a closed
+// constraint take the constraint.
+void read_edges_through_constraints(Module& module);
+// A loop reads values around it that say a sharding through an open constraint: what they are
+// outside does not decide what they are in the loop.
+void read_captures_through_constraints(Module& module);
+// Values get the sharding of the closed constraint, or manual border, that reads them; those that
+// a data-flow edge flows into only of a border.
 void apply_constraints(SdyProgram& program);
 
 // Axes of size 1 leave all shardings; meshes that shardings spell out get names, equal ones are
 // one.
 void normalize_axes(SdyProgram& program);
-// Members of a group get the sharding that some have; where they differ the group is dropped, with
-// a warning.
+// Members of groups that say different shardings are routed through open constraints, which are
+// the group then, with a warning. Whether there were such: the program is of the module before.
+bool route_differing_groups(Module& module, const SdyProgram& program);
+// Members of a group get the sharding that some have.
 void unite_groups(SdyProgram& program);
 
 // What stands after propagation: shardings of arguments, results and borders are cut to what
-// divides, all dims are closed.
+// divides, all dims are closed, nothing is said to be replicated.
 void finish_program(SdyProgram& program);
 
 // The module says what the program knows.

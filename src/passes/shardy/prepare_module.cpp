@@ -73,13 +73,6 @@ void replace_called(Module& module, const std::map<Computation*, Computation*>& 
   for (const auto& [gone, kept] : replaced) module.remove_computation(gone);
 }
 
-bool is_constraint(const Node& node) {
-  return is_call_of(node, "Sharding") && !node.frontend_attributes.contains(kSdyReshard) &&
-         !node.frontend_attributes.contains(kSdyCollective);
-}
-
-bool is_border(const Node& node) { return is_call_of(node, "xla.sdy.GlobalToLocalShape"); }
-
 }  // namespace
 
 std::vector<std::vector<Computation*>> give_each_call_its_own(Module& module, bool calls) {
@@ -227,41 +220,6 @@ void merge_constants(const std::vector<std::vector<Node*>>& copies) {
       if (is_new) continue;
       node->parent().replace_uses(node, found->second);
       node->frontend_attributes["mlir.removed"] = "true";
-    }
-  }
-}
-
-void apply_constraint_chains(Module& module) {
-  for (const auto& computation : module.computations()) {
-    std::map<const Node*, size_t> position;
-    for (size_t i = 0; i < computation->nodes().size(); ++i)
-      position[computation->nodes()[i].get()] = i;
-    const auto readers_that = [](const Node& node, auto predicate) {
-      return std::count_if(node.users().begin(), node.users().end(),
-                           [&](const Node* user) { return predicate(*user); });
-    };
-    for (size_t i = 0; i < computation->nodes().size(); ++i) {
-      Node* const first = computation->nodes()[i].get();
-      if (!is_constraint(*first)) continue;
-      Node* const input = first->operand(0);
-      if (is_constraint(*input) || attribute(*input, kSdySharding) != nullptr ||
-          attribute(*input, kXlaSdySharding) != nullptr)
-        continue;
-      if (readers_that(*input, [](const Node& n) { return is_constraint(n) || is_border(n); }) != 1)
-        continue;
-      Node* last = first;
-      while (last->users().size() == 1 && is_constraint(*last->users()[0])) last = last->users()[0];
-      if (readers_that(*last, [](const Node& n) { return is_constraint(n) || is_border(n); }) != 0)
-        continue;
-      const std::vector<Node*> users = input->users();
-      for (Node* user : users) {
-        const bool returns = user->is_root() && user->is(Opcode::tuple);
-        if (user == first || returns || is_result_call(*user) ||
-            position.at(user) < position.at(last))
-          continue;
-        for (int64_t k = 0; k < std::ssize(user->operands()); ++k)
-          if (user->operand(k) == input) user->set_operand(k, last);
-      }
     }
   }
 }

@@ -20,6 +20,7 @@ bool is_fully_closed(const SdySharding& sharding) {
 struct Wish {
   int64_t operand = 0;
   SdySharding sharding;
+  bool is_border = false;  // of a manual computation
 };
 
 bool is_constraint(const SdyOp& op) {
@@ -35,12 +36,19 @@ std::vector<Wish> wishes_of(const SdyProgram& program) {
   };
   for (const SdyOp& op : program.ops) {
     if (is_constraint(op) && sharding_of(op.results[0]))
-      wishes.push_back({op.operands[0], *sharding_of(op.results[0])});
+      wishes.push_back({op.operands[0], *sharding_of(op.results[0]), false});
     if (op.is_edge && is_call_of(*op.node, "xla.sdy.GlobalToLocalShape") && !op.operands.empty() &&
         sharding_of(op.results[0]))
-      wishes.push_back({op.operands[0], *sharding_of(op.results[0])});
+      wishes.push_back({op.operands[0], *sharding_of(op.results[0]), true});
   }
   return wishes;
+}
+
+bool is_edge_target(const SdyProgram& program, int64_t slot) {
+  const std::vector<int64_t>& edges = program.slots[static_cast<size_t>(slot)].edges;
+  return std::any_of(edges.begin(), edges.end(), [&](int64_t edge) {
+    return program.ops[static_cast<size_t>(edge)].results[0] == slot;
+  });
 }
 
 template <class F>
@@ -97,6 +105,7 @@ void apply_constraints(SdyProgram& program) {
   for (const Wish& wish : wishes) {
     SdySlot& slot = program.slots[static_cast<size_t>(wish.operand)];
     if (slot.sharding || !is_fully_closed(wish.sharding)) continue;
+    if (!wish.is_border && is_edge_target(program, wish.operand)) continue;
     const auto& all = by_operand[wish.operand];
     if (std::all_of(all.begin(), all.end(),
                     [&](const Wish* other) { return other->sharding == wish.sharding; }))
@@ -129,32 +138,13 @@ void normalize_axes(SdyProgram& program) {
 }
 
 void unite_groups(SdyProgram& program) {
-  std::map<int64_t, std::vector<size_t>> groups;
-  for (size_t i = 0; i < program.slots.size(); ++i)
-    if (program.slots[i].group >= 0) groups[program.slots[i].group].push_back(i);
-  for (const auto& [group, members] : groups) {
-    std::optional<SdySharding> said;
-    bool differ = false;
-    for (const size_t i : members) {
-      const std::optional<SdySharding>& sharding = program.slots[i].sharding;
-      if (!sharding) continue;
-      const bool says_nothing = sharding->splits_nothing() && sharding->replicated.empty() &&
-                                sharding->unreduced.empty() &&
-                                std::all_of(sharding->dims.begin(), sharding->dims.end(),
-                                            [](const SdyDim& dim) { return dim.open; });
-      if (says_nothing) continue;
-      differ |= said && *said != *sharding;
-      if (!said) said = sharding;
-    }
-    if (differ)
-      fmt::print(stderr,
-                 "gspmd: warning: sdy.sharding_group: {} values of one group have different "
-                 "shardings; they stay as they are\n",
-                 members.size());
-    for (const size_t i : members) {
-      if (differ) program.slots[i].group = -1;
-      if (!differ && said) program.slots[i].sharding = said;
-    }
+  std::map<int64_t, const SdySharding*> said;
+  for (const SdySlot& slot : program.slots)
+    if (slot.group >= 0 && slot.sharding && !says_nothing(*slot.sharding))
+      said.emplace(slot.group, &*slot.sharding);
+  for (SdySlot& slot : program.slots) {
+    const auto found = said.find(slot.group);
+    if (slot.group >= 0 && found != said.end()) slot.sharding = SdySharding(*found->second);
   }
 }
 
@@ -187,9 +177,11 @@ void finish_program(SdyProgram& program) {
   for (const auto* borders : {&program.in_borders, &program.out_borders})
     for (const SdyBorder& border : *borders)
       for (const int64_t slot : border.outside) cut(slot), across(slot);
-  for (SdySlot& slot : program.slots)
-    if (slot.sharding)
-      for (SdyDim& dim : slot.sharding->dims) dim.open = false;
+  for (SdySlot& slot : program.slots) {
+    if (!slot.sharding) continue;
+    for (SdyDim& dim : slot.sharding->dims) dim.open = false;
+    slot.sharding->replicated.clear();  // what is closed needs no such promise
+  }
 }
 
 }  // namespace gspmd

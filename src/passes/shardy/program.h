@@ -109,6 +109,9 @@ SdySharding without_manual(const SdySharding& outside, const SdyAxes& manual);
 SdySharding with_manual(const SdySharding& inside, const SdySharding& outside,
                         const SdyAxes& manual);
 
+// Whether all dims are open without axes, and no axis is replicated or unreduced.
+bool says_nothing(const SdySharding& sharding);
+
 // Whether the computation is the body of a manual computation.
 bool is_manual_body(const Node& call);
 

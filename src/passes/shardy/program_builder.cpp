@@ -18,6 +18,16 @@ const std::string* attribute(const Node& node, const char* key) {
   return found == node.frontend_attributes.end() ? nullptr : &found->second;
 }
 
+size_t capture_count(const Node& node) {
+  const std::string* text = attribute(node, "mlir.captures");
+  size_t count = 0;
+  if (text != nullptr)
+    for (const char c : *text)
+      if (c >= '0' && c <= '9' && count < 1000000)
+        count = count * 10 + static_cast<size_t>(c - '0');
+  return std::min(count, static_cast<size_t>(leaf_count(node.shape)));
+}
+
 bool is_manual_body(const Node& call) {
   return call.is(Opcode::call) &&
          call.called.at(0)->name().starts_with("xla.sdy.manual_computation_body");
@@ -34,6 +44,12 @@ bool is_result_call(const Node& node) {
              return u == root && (u->is(Opcode::tuple) || u->is(Opcode::get_tuple_element));
            });
   });
+}
+
+bool says_nothing(const SdySharding& sharding) {
+  return sharding.splits_nothing() && sharding.replicated.empty() && sharding.unreduced.empty() &&
+         std::all_of(sharding.dims.begin(), sharding.dims.end(),
+                     [](const SdyDim& dim) { return dim.open; });
 }
 
 SdySharding without_manual(const SdySharding& outside, const SdyAxes& manual) {
@@ -172,7 +188,7 @@ SdySlot& SdyProgramBuilder::slot_of(const SdyLeaf& leaf) {
   return program_.slots.at(static_cast<size_t>(value.slot));
 }
 
-void SdyProgramBuilder::use(const Leaves& leaves) {
+void SdyProgramBuilder::use(std::span<const SdyLeaf> leaves) {
   for (const SdyLeaf& leaf : leaves) ++program_.values.at(static_cast<size_t>(leaf.value)).uses;
 }
 
@@ -235,12 +251,25 @@ std::vector<SdySharding> SdyProgramBuilder::parse_list(const Node& node, const s
   return list;
 }
 
+// An op without results says by one sharding on which device, or that on all, it runs.
+void SdyProgramBuilder::check_of_no_value(const Node& node,
+                                          const std::vector<SdySharding>& list) const {
+  if (list.empty()) return;
+  if (list.size() > 1 || !list[0].dims.empty())
+    user_error("{}: \"{}\" has no results; it may have one sharding without dims, not {}",
+               kSdySharding, node.name(), to_attribute(list, program_.meshes));
+}
+
 std::vector<std::optional<SdySharding>> SdyProgramBuilder::shardings_of(const Node& node) {
-  const auto count = static_cast<size_t>(leaf_count(node.shape));
-  std::vector<std::optional<SdySharding>> result(count);
+  std::vector<std::optional<SdySharding>> result(static_cast<size_t>(leaf_count(node.shape)));
+  const size_t count = result.size() - capture_count(node);
   const std::string* text = attribute(node, kSdySharding);
   if (text == nullptr && is_heard(node)) text = attribute(node, kXlaSdySharding);
   if (text == nullptr) return result;
+  if (count == 0) {
+    check_of_no_value(node, parse_sdy_shardings(*text, program_.meshes));
+    return result;
+  }
   std::vector<SdySharding> list = parse_list(node, *text, count, kSdySharding);
   for (size_t i = 0; i < count; ++i) result[i] = std::move(list[i]);
   return result;
@@ -261,11 +290,10 @@ void SdyProgramBuilder::walk_function(Computation& computation, bool is_main) {
     result.leaf = leaf;
     result.returned = program_.values.at(static_cast<size_t>(leaf.value)).slot;
     result.call = leaf.result_call;
-    std::optional<SdySharding> sharding;
-    if (leaf.result_call != nullptr)
-      sharding = at_node(*leaf.result_call, [&] { return shardings_of(*leaf.result_call).at(0); });
     const Shape shape = slot_of(leaf).shape;
-    result.result = new_slot(shape, std::move(sharding));
+    result.result = leaf.result_call == nullptr ? new_slot(shape) : at_node(*leaf.result_call, [&] {
+      return new_slot(shape, shardings_of(*leaf.result_call).at(0));
+    });
     if (is_main && shape.rank() > 0) {
       SdyOp op;
       op.results = {result.result};
@@ -284,7 +312,8 @@ void SdyProgramBuilder::walk_function(Computation& computation, bool is_main) {
 }
 
 SdyProgramBuilder::Leaves SdyProgramBuilder::walk(Computation& computation,
-                                                  const std::vector<Leaves>& parameters) {
+                                                  const std::vector<Leaves>& parameters,
+                                                  size_t captured) {
   for (const auto& node : computation.nodes()) {
     Leaves leaves;
     if (node->is(Opcode::parameter))
@@ -294,7 +323,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::walk(Computation& computation,
     program_.leaves[node.get()] = std::move(leaves);
   }
   const Leaves& returned = program_.leaves.at(computation.root());
-  use(returned);
+  use(std::span(returned).first(returned.size() - captured));
   return returned;
 }
 
@@ -405,7 +434,22 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_group(Node& node) {
   const std::string* id = attribute(node, kSdyGroup);
   if (id == nullptr || operands.size() != 1)
     user_error("sdy.sharding_group: \"{}\" has no group_id, or not one operand", node.name());
-  join_group(slot_of(operands[0]), *id);
+  SdySlot& slot = slot_of(operands[0]);
+  const std::string number = id->substr(0, id->find(' '));
+  const auto [found, is_first] =
+      first_of_group_.emplace(number, std::pair(slot.shape.dims, manual_body_));
+  const auto& [dims, body] = found->second;
+  if (!is_first && dims != slot.shape.dims)
+    user_error(
+        "sdy.sharding_group: {} joins group {}, which has a value with dims [{}]; values "
+        "of one group have one shape",
+        to_string(slot.shape), number, fmt::join(dims, ","));
+  if (!is_first && body != manual_body_)
+    user_error(
+        "sdy.sharding_group: group {} has values inside and outside of a manual "
+        "computation; use a group on each side",
+        number);
+  join_group(slot, number);
   return new_leaves(node);
 }
 

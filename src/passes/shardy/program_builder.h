@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <set>
+#include <span>
 #include <string>
 
 #include "passes/shardy/program.h"
@@ -26,6 +27,9 @@ bool is_call_of(const Node& node, std::string_view target);
 // Whether the node's FuncResultSharding says only what a function returns: what reads it is the
 // root, the root's tuple, or nothing.
 bool is_result_call(const Node& node);
+// How many of the last values that a loop carries are values around it that its regions read: they
+// are no results of the op in the text.
+size_t capture_count(const Node& node);
 // The attribute of this name; nullptr: none.
 const std::string* attribute(const Node& node, const char* key);
 
@@ -49,7 +53,7 @@ class SdyProgramBuilder {
   Leaves leaves_in(const std::vector<int64_t>& slots);
   SdySlot& slot_of(const SdyLeaf& leaf);
   void join_group(SdySlot& slot, const std::string& id);
-  void use(const Leaves& leaves);
+  void use(std::span<const SdyLeaf> leaves);
   void add_op(SdyOp op);
   // What is read flows into the slot of `target` as through an op that changes nothing.
   void add_edge(const Node& owner, const std::vector<SdyLeaf>& sources, int64_t target);
@@ -60,10 +64,12 @@ class SdyProgramBuilder {
   std::vector<SdySharding> parse_list(const Node& node, const std::string& text, size_t count,
                                       const char* what);
   void check(const SdySharding& sharding, const Shape& shape) const;
+  void check_of_no_value(const Node& node, const std::vector<SdySharding>& list) const;
 
   // --- Walk
   void walk_function(Computation& computation, bool is_main);
-  Leaves walk(Computation& computation, const std::vector<Leaves>& parameters);
+  // What it returns; the last `captured` of that are no uses.
+  Leaves walk(Computation& computation, const std::vector<Leaves>& parameters, size_t captured = 0);
   Leaves visit(Node& node);
   Leaves operand_leaves(const Node& node);
   Leaves visit_op(Node& node);
@@ -97,7 +103,10 @@ class SdyProgramBuilder {
   SdyProgram program_;
   bool explicit_edges_ = false;
   std::optional<std::pair<int64_t, SdyAxes>> manual_;  // of the body that is walked
+  const Computation* manual_body_ = nullptr;           // that body
   std::map<std::string, int64_t> groups_;
+  // Dims of a group's first value, and the body of the manual computation that it is in.
+  std::map<std::string, std::pair<Dims, const Computation*>> first_of_group_;
   std::deque<Computation*> functions_;  // still to be walked
   std::set<const Computation*> seen_functions_;
   std::map<const Computation*, std::vector<const Node*>> calls_;  // of functions, single pass

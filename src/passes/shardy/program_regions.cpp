@@ -34,15 +34,6 @@ const Node* argument_of(const Node& border, size_t i) {
   return nullptr;
 }
 
-int64_t capture_count(const Node& node) {
-  const std::string* text = attribute(node, "mlir.captures");
-  int64_t count = 0;
-  if (text != nullptr)
-    for (const char c : *text)
-      if (c >= '0' && c <= '9' && count < 1000000) count = count * 10 + (c - '0');
-  return count;
-}
-
 }  // namespace
 
 const Node* SdyProgramBuilder::edge_node(const Node& node, int64_t leaf) const {
@@ -80,10 +71,11 @@ std::vector<SdyProgramBuilder::Leaves> SdyProgramBuilder::split(const Computatio
 
 SdyProgramBuilder::Leaves SdyProgramBuilder::visit_while(Node& node) {
   const Leaves initial = operand_leaves(node);
-  use(initial);
   Leaves results = new_leaves(node);
   program_.written.push_back(&node);
-  const int64_t carried = std::ssize(results) - capture_count(node);
+  const size_t captured = capture_count(node);
+  const int64_t carried = std::ssize(results) - static_cast<int64_t>(captured);
+  use(std::span(initial).first(static_cast<size_t>(carried)));
   std::vector<int64_t> slots, condition_slots, body_slots;
   for (int64_t i = 0; i < std::ssize(results); ++i) {
     const auto at = static_cast<size_t>(i);
@@ -106,7 +98,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_while(Node& node) {
   Computation& condition = *node.called.at(0);
   Computation& body = *node.called.at(1);
   walk(condition, split(condition, arguments_of(condition_slots)));
-  const Leaves next = walk(body, split(body, arguments_of(body_slots)));
+  const Leaves next = walk(body, split(body, arguments_of(body_slots)), captured);
   for (int64_t i = 0; i < carried; ++i) {
     const auto at = static_cast<size_t>(i);
     if (!has_edge(node, i)) continue;
@@ -120,7 +112,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_conditional(Node& node) {
   const Leaves operands = operand_leaves(node);
   Leaves results = new_leaves(node);
   program_.written.push_back(&node);
-  use({operands.begin(), operands.begin() + 1});
+  use(std::span(operands).first(1));
   std::vector<Leaves> returned;
   // What a branch is given is the value itself: branches have no arguments in the dialect.
   size_t next = 1;
@@ -323,8 +315,10 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_manual_body(Node& node) {
         axes.second.push_back(axis);
   manual_ = axes;
   Computation& body = *node.called.at(0);
+  const Computation* const outer_body = std::exchange(manual_body_, &body);
   const Leaves returned = walk(body, split(body, leaves_in(slots)));
   manual_ = outer;
+  manual_body_ = outer_body;
   return returned;
 }
 

@@ -47,14 +47,26 @@ bool run_single_pass(Module& module, const ShardyOptions& options) {
   return changed;
 }
 
-bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
-  remove_unused_functions(module);
-  const auto copies = give_each_call_its_own(module, true);
-  const auto constants = split_constants(module);
-  apply_constraint_chains(module);
+SdyProgram constrained_program(Module& module, const ShardyOptions& options) {
   SdyProgram program = build_sdy_program(module, {true, options.conservative});
   normalize_axes(program);
   apply_constraints(program);
+  return program;
+}
+
+bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
+  remove_unused_functions(module);
+  const auto copies = give_each_call_its_own(module, true);
+  // Of a completed module each constant has the readers that agree on its sharding.
+  const auto completed = module.frontend_attributes.find(kSdyCompleted);
+  std::vector<std::vector<Node*>> constants;
+  if (completed == module.frontend_attributes.end() || completed->second != "true")
+    constants = split_constants(module);
+  read_captures_through_constraints(module);
+  read_edges_through_constraints(module);
+  apply_constraint_chains(module);
+  SdyProgram program = constrained_program(module, options);
+  if (route_differing_groups(module, program)) program = constrained_program(module, options);
   unite_groups(program);
   const bool changed = propagate_program(program, propagation_of(options));
   finish_program(program);
@@ -101,6 +113,7 @@ int64_t sdy_devices(const Module& module) {
 
 bool propagate_shardy(Module& module, const ShardyOptions& options) {
   if (module.entry() == nullptr) return false;
+  read_tuple_shardings(module);
   // What is completed has every sharding in both forms.
   if (!module.frontend_attributes.contains(kSdyCompleted)) import_shardings(module);
   if (options.pass == ShardyPass::rules) {
@@ -111,7 +124,8 @@ bool propagate_shardy(Module& module, const ShardyOptions& options) {
   const bool changed = options.pass == ShardyPass::pipeline
                            ? run_pipeline_of_passes(module, options)
                            : run_single_pass(module, options);
-  module.frontend_attributes[kSdyCompleted] = "true";
+  module.frontend_attributes[kSdyCompleted] =
+      options.pass == ShardyPass::pipeline ? "true" : "in part";
   return changed;
 }
 

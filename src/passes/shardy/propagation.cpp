@@ -171,22 +171,28 @@ class Propagation {
 
   // A slot takes a sharding; so do the other side of a border, and the members of its group.
   void set(int64_t index, SdySharding sharding) {
-    SdySlot& target = slot(index);
-    if (target.sharding == sharding) return;
-    target.sharding = std::move(sharding);
-    changed_ = true;
-    notify(target);
-    if (target.border >= 0) {
+    std::vector<std::pair<int64_t, SdySharding>> work{{index, std::move(sharding)}};
+    while (!work.empty()) {
+      auto [next, wanted] = std::move(work.back());
+      work.pop_back();
+      SdySlot& target = slot(next);
+      if (target.sharding == wanted) continue;
+      target.sharding = wanted;
+      changed_ = true;
+      notify(target);
+      if (target.group >= 0) {
+        const std::vector<int64_t>& members = groups_[target.group];
+        for (size_t i = members.size(); i-- > 0;)
+          if (members[i] != next && slot(members[i]).sharding != wanted &&
+              slot(members[i]).shape.dims == target.shape.dims)
+            work.emplace_back(members[i], wanted);
+      }
+      if (target.border < 0) continue;
       const SdySlot& other = slot(target.border);
-      if (target.inside)
-        set(target.border, with_manual(*target.sharding, *other.sharding, target.manual));
-      else
-        set(target.border, without_manual(*target.sharding, target.manual));
+      work.emplace_back(target.border, target.inside
+                                           ? with_manual(wanted, *other.sharding, target.manual)
+                                           : without_manual(wanted, target.manual));
     }
-    if (target.group < 0) return;
-    for (const int64_t member : groups_[target.group])
-      if (member != index && slot(member).shape.dims == target.shape.dims)
-        set(member, *target.sharding);
   }
 
   // Users last in the text go first on the stack, so that the first is on top; edges above them.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
@@ -13,7 +14,7 @@ namespace {
 
 // The shardings of a node's leaves; empty where none has one. Leaves without one beside others are
 // open.
-std::vector<SdySharding> shardings_of(const SdyProgram& program, const std::vector<SdyLeaf>& leaves,
+std::vector<SdySharding> shardings_of(const SdyProgram& program, std::span<const SdyLeaf> leaves,
                                       bool closed) {
   const auto slot_of = [&](const SdyLeaf& leaf) -> const SdySlot& {
     const auto slot = program.values.at(static_cast<size_t>(leaf.value)).slot;
@@ -118,7 +119,7 @@ void write_border(const SdyProgram& program, const SdyBorder& border, const char
   border.node->frontend_attributes[key] = to_attribute(list, program.meshes);
   const SdySlot* first =
       border.outside.empty() ? nullptr : &program.slots[static_cast<size_t>(border.outside[0])];
-  if (first == nullptr || first->manual.empty()) return;
+  if (first == nullptr || program.meshes[first->sharding->mesh].axes.empty()) return;
   const SdyMesh& mesh = program.meshes[first->sharding->mesh];
   std::string names;
   for (const SdyAxis& axis : first->manual)
@@ -131,8 +132,10 @@ void write_border(const SdyProgram& program, const SdyBorder& border, const char
 
 void write_back(Module& module, SdyProgram& program, bool closed_results) {
   for (Node* node : program.written) {
+    const std::span<const SdyLeaf> leaves = program.leaves.at(node);
+    if (leaves.empty()) continue;  // an op without results keeps what it says
     const std::vector<SdySharding> list =
-        shardings_of(program, program.leaves.at(node), closed_results);
+        shardings_of(program, leaves.first(leaves.size() - capture_count(*node)), closed_results);
     // Where XLA looks for it, and for other ops where we do.
     const bool is_parameter = node->is(Opcode::parameter);
     const bool is_xlas = is_parameter || is_call_of(*node, "Sharding");

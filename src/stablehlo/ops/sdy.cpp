@@ -148,9 +148,9 @@ Node* lower_group(OpLowering& op) {
 
 Node* lower_barrier(OpLowering& op) {
   Node* const node = identity_call(op, "xla.sdy.PropagationBarrier");
-  const std::string direction = op.find("allowed_direction")->kind == AttributeKind::integer
-                                    ? std::to_string(op.integer("allowed_direction"))
-                                    : op.word("allowed_direction");
+  const bool is_number = op.attribute("allowed_direction").kind == AttributeKind::integer;
+  const std::string direction =
+      is_number ? std::to_string(op.integer("allowed_direction")) : op.word("allowed_direction");
   const char* const number = direction == "NONE" || direction == "0"       ? "0"
                              : direction == "FORWARD" || direction == "1"  ? "1"
                              : direction == "BACKWARD" || direction == "2" ? "2"

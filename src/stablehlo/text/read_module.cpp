@@ -1,5 +1,7 @@
 #include <cstring>
 
+#include "gspmd/base/error.h"
+#include "gspmd/mesh/sdy.h"
 #include "stablehlo/text/op_reader.h"
 
 namespace gspmd::stablehlo {
@@ -157,6 +159,11 @@ class ModuleReader {
     for (const Mesh& other : syntax_.meshes)
       if (other.name == mesh.name)
         cursor_.fail(mesh.position, "the mesh @{} is given twice", mesh.name);
+    try {
+      parse_sdy_mesh(mesh.text);
+    } catch (const UserError& error) {
+      cursor_.fail(mesh.position, "{}", error.what());
+    }
     syntax_.meshes.push_back(std::move(mesh));
   }
 
