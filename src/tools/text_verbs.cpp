@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -137,6 +138,26 @@ void write_emitted(const Command& command, const Module& module, Language input)
     write_output(emitted_text(command, module, input));
 }
 
+// Partitioned, and no further than it is printed, unless more is asked for.
+struct PartitionedModule {
+  CompiledModule compiled;
+  const Module* local = nullptr;
+};
+
+PartitionedModule partitioned(const Command& command, std::unique_ptr<Module> module) {
+  PipelineOptions options = pipeline_options(command, *module);
+  const bool runs_on = command.memory_limit != INT64_MAX || !command.dump_after.empty() ||
+                       std::getenv("GSPMD_DUMP") != nullptr;
+  if (!runs_on)
+    for (const char* pass : {"keep-local", "fuse", "normalize", "plan-memory"})
+      options.disabled.emplace_back(pass);
+  PartitionedModule result{run_pipeline(std::move(module), options)};
+  const CompiledModule& compiled = result.compiled;
+  result.local = compiled.local ? compiled.local.get() : compiled.program.get();
+  check_memory_limit(compiled.plan, command.memory_limit, command.file);
+  return result;
+}
+
 }  // namespace
 
 int print_verb(const Command& command) {
@@ -180,20 +201,18 @@ int propagate_verb(const Command& command) {
 
 int partition_verb(const Command& command) {
   const std::string input = load_text(command);
-  const std::unique_ptr<Module> module = load_for_devices(command, input);
-  const CompiledModule compiled = run_pipeline(*module, pipeline_options(command, *module));
-  check_memory_limit(compiled.plan, command.memory_limit, command.file);
+  const auto [compiled, local] = partitioned(command, load_for_devices(command, input));
   if (!command.json) {
-    write_emitted(command, *compiled.local, language_of(input));
+    write_emitted(command, *local, language_of(input));
     write_message(to_table(compiled.full_rematerializations));
     return 0;
   }
-  print_json({{"module", emitted_text(command, *compiled.local, language_of(input))},
-              {"collectives",
-               to_json(collective_stats(*compiled.local, mesh_of(*compiled.completed).get()))},
-              {"full_rematerializations", to_json(compiled.full_rematerializations)},
-              {"instructions", instruction_count(*compiled.local)},
-              {"seconds", total_seconds(compiled.seconds)}});
+  print_json(
+      {{"module", emitted_text(command, *local, language_of(input))},
+       {"collectives", to_json(collective_stats(*local, mesh_of(*compiled.completed).get()))},
+       {"full_rematerializations", to_json(compiled.full_rematerializations)},
+       {"instructions", instruction_count(*local)},
+       {"seconds", total_seconds(compiled.seconds)}});
   return 0;
 }
 
