@@ -13,6 +13,7 @@
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/passes/prepare/check_numbers.h"
+#include "passes/disabled.h"
 
 namespace gspmd::detail {
 namespace {
@@ -124,6 +125,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.windowed_einsum.all_gather = options.windowed_einsum;
   pipeline.windowed_einsum.reduce_scatter = options.windowed_einsum;
   pipeline.all_reduce = options.all_reduce;
+  check_disabled(options.disabled_passes);
   pipeline.disabled = options.disabled_passes;
   pipeline.dump_after = options.dump_after;
   pipeline.dump = options.dump;

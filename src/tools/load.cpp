@@ -9,6 +9,7 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
 #include "gspmd/stablehlo/text.h"
+#include "passes/disabled.h"
 #include "tools/command.h"
 #include "tools/partitioner_options.h"
 #include "tools/streams.h"
@@ -136,6 +137,7 @@ PipelineOptions pipeline_options(const Command& command, const Module& module) {
   options.propagate = propagate_options(command, module);
   options.propagate.strategy = Strategy::gspmd;  // what is Shardy's is done when it is loaded
   options.run_propagation = command.propagate;
+  check_disabled(command.disabled);
   options.disabled = command.disabled;
   options.poison_absent = command.poison_absent;
   options.keep_uncombined = false;

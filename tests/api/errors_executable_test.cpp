@@ -93,6 +93,8 @@ TEST_CASE("compile checks threads and passes", "[api][errors]") {
   GSPMD_REQUIRE_ERROR("compile: -1 threads; give 1 to 1024", compile(fn, {.threads = -1}, s));
   GSPMD_REQUIRE_ERROR("disable: there is no pass \"nonsense\"",
                       compile(fn, {.disabled_passes = {"nonsense"}}, s));
+  GSPMD_REQUIRE_ERROR("disable: keep-local keeps a stage of the module that is read later",
+                      compile(fn, {.disabled_passes = {"keep-local"}}, s));
   GSPMD_REQUIRE_ERROR("compile: dump_after names \"nonsense\"; passes are shardy, join-async",
                       compile(fn, {.dump_after = {"nonsense"}}, s));
   GSPMD_REQUIRE_ERROR("compile: 2 argument names for the 1 arguments of step",

@@ -28,6 +28,8 @@ TEST_CASE("a wrong command line, file or module is one message and exit code 2")
       {"run - --seed -1", "--seed"},
       {"run - --threads 100000", "--threads 100000: give an integer of 0 to 1024"},
       {"run - --disable frob", "there is no pass \"frob\""},
+      {"run - --disable keep-local", "keep-local keeps a stage of the module that is read later"},
+      {"cost - --disable keep-completed", "keep-completed keeps a stage of the module"},
       {"run - --dump-after frob", "there is no such pass"},
       {"run - --option frob=1", "there is no option \"frob\"; options are conv_halo"},
       {"run - --option frob", "give name=value"},
