@@ -1,6 +1,7 @@
 #include "gspmd/passes/simplify/simplify.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 
 #include "passes/body_text.h"
 
@@ -175,6 +176,20 @@ TEST_CASE("a chain of 20,000 equal pairs merges in one pass") {
   const auto module = module_of(body + "  ROOT %r = f32[4] add(%v10000, %w10000)");
   CHECK(eliminate_common_subexpressions(*module));
   CHECK(module->entry()->nodes().size() == 10002);
+}
+
+// The numbers of the operands of these sums add up to the same.
+TEST_CASE("many sums of mirrored pairs are told apart in seconds") {
+  constexpr int kCount = 60000;
+  std::string body = "  %v0 = f32[4] parameter(0)\n";
+  for (int i = 1; i <= 2 * kCount; ++i)
+    body += fmt::format("  %v{} = f32[4] tanh(%v{})\n", i, i - 1);
+  for (int i = 1; i <= kCount; ++i)
+    body += fmt::format("  %s{} = f32[4] add(%v{}, %v{})\n", i, kCount - i, kCount + i);
+  const auto module = module_of(body + "  ROOT %r = f32[4] negate(%s1)");
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_FALSE(eliminate_common_subexpressions(*module));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
 }
 
 }  // namespace gspmd

@@ -63,8 +63,11 @@ int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
   }
   std::vector<Placed> near;
   for (int64_t span = first / kSpan; span <= last / kSpan; ++span)
-    for (const Placed& x : buckets_[static_cast<size_t>(span)])
-      if (lives(x)) near.push_back(x);
+    for (const Placed& x : buckets_[static_cast<size_t>(span)]) {
+      // It stands in every span that it lives in.
+      const bool is_first = span == std::max(first, x.first) / kSpan;
+      if (is_first && lives(x)) near.push_back(x);
+    }
   std::sort(near.begin(), near.end(), is_lower);
   auto next = near.begin();
   for (const std::vector<Placed>& chunk : long_)

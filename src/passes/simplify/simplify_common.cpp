@@ -10,6 +10,15 @@ size_t mix(size_t seed, size_t value) {
   return seed ^ (value + 0x9e3779b97f4a7c15u + (seed << 6) + (seed >> 2));
 }
 
+// All bits of a number in all bits of the result (splitmix64): sums of such tell pairs apart whose
+// numbers have the same sum.
+size_t scramble(size_t value) {
+  value += 0x9e3779b97f4a7c15u;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+  return value ^ (value >> 31);
+}
+
 size_t hash_dims(size_t seed, const Dims& dims) {
   for (const int64_t d : dims) seed = mix(seed, static_cast<size_t>(d));
   return mix(seed, dims.size());
@@ -51,9 +60,9 @@ bool same_operand(const Node& a, const Node& b) {
 }
 
 size_t hash_operand(const Node& node) {
-  if (!stays_apart(node)) return mix(1, static_cast<size_t>(node.id()));
+  if (!stays_apart(node)) return scramble(static_cast<size_t>(node.id()));
   const size_t seed = hash_literal(hash_shape(2, node.shape), node.attrs.literal);
-  return node.operands().empty() ? seed : mix(seed, hash_operand(*node.operand(0)));
+  return node.operands().empty() ? scramble(seed) : mix(seed, hash_operand(*node.operand(0)));
 }
 
 bool same_operands(const Node& a, const Node& b) {
