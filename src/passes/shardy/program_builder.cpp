@@ -112,22 +112,8 @@ SdyProgram SdyProgramBuilder::build() {
     functions_.pop_front();
     if (seen_functions_.insert(function).second) walk_function(*function, i < mains);
   }
-  for (const auto& [target, node] : call_edges_) {
-    std::vector<SdyLeaf> sources;
-    const Node& owner = *node->operand(0);
-    if (owner.is(Opcode::parameter)) {
-      for (const Node* call : calls_[&owner.parent()])
-        sources.push_back(program_.leaves.at(call->operand(owner.attrs.index)).at(0));
-    } else {
-      const Node& call = owner.is(Opcode::get_tuple_element) ? *owner.operand(0) : owner;
-      if (call.called.empty()) continue;
-      const size_t leaf = owner.is(Opcode::get_tuple_element)
-                              ? static_cast<size_t>(first_leaf(call.shape, owner.attrs.index))
-                              : 0;
-      sources.push_back(program_.leaves.at(call.called.at(0)->root()).at(leaf));
-    }
-    add_edge(*node, sources, target);
-  }
+  for (const auto& [edge, node] : call_edges_)
+    for (const SdyLeaf& source : call_sources(*node->operand(0))) add_source(edge, source);
   for (SdyOp& op : program_.ops)
     for (size_t i = 0; i < op.operand_values.size(); ++i)
       if (program_.slots[static_cast<size_t>(op.operands[i])].shape.rank() > 0)
@@ -223,12 +209,32 @@ void SdyProgramBuilder::add_edge(const Node& owner, const std::vector<SdyLeaf>& 
     op.rule.factors.push_back({shape.dims[static_cast<size_t>(d)]});
   }
   op.rule.results = {tensor};
-  for (const SdyLeaf& source : sources) {
-    if (slot_of(source).shape.rank() != shape.rank()) continue;
-    op.operands.push_back(program_.values.at(static_cast<size_t>(source.value)).slot);
-    op.rule.operands.push_back(tensor);
-  }
   add_op(std::move(op));
+  for (const SdyLeaf& source : sources) add_source(std::ssize(program_.ops) - 1, source);
+}
+
+void SdyProgramBuilder::add_source(int64_t edge, const SdyLeaf& source) {
+  SdyOp& op = program_.ops[static_cast<size_t>(edge)];
+  SdySlot& slot = slot_of(source);
+  if (slot.shape.rank() != std::ssize(op.rule.results[0])) return;
+  op.operands.push_back(program_.values.at(static_cast<size_t>(source.value)).slot);
+  op.rule.operands.push_back(op.rule.results[0]);
+  slot.edges.push_back(edge);
+}
+
+// What all calls of a function give to its parameter, or what a function returns to its call.
+SdyProgramBuilder::Leaves SdyProgramBuilder::call_sources(const Node& owner) {
+  Leaves sources;
+  if (owner.is(Opcode::parameter)) {
+    for (const Node* call : calls_[&owner.parent()])
+      sources.push_back(program_.leaves.at(call->operand(owner.attrs.index)).at(0));
+    return sources;
+  }
+  const bool is_element = owner.is(Opcode::get_tuple_element);
+  const Node& call = is_element ? *owner.operand(0) : owner;
+  if (!call.is(Opcode::call)) return sources;
+  const int64_t leaf = is_element ? first_leaf(call.shape, owner.attrs.index) : 0;
+  return {program_.leaves.at(call.called.at(0)->root()).at(static_cast<size_t>(leaf))};
 }
 
 // XLA drops its attribute where passes may have copied it from another op; ours is of the op.
@@ -407,12 +413,26 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_edge(Node& node) {
   const Leaves operands = operand_leaves(node);
   use(operands);
   if (options_.pipeline) return operands;
+  if (is_call_of(node, "sdy.FuncDataFlowEdge")) return visit_call_edge(node, operands);
   const auto made = edge_slots_.find(&node);
   const Shape shape = slot_of(operands.at(0)).shape;
   const int64_t index =
       made != edge_slots_.end() ? made->second : new_slot(shape, shardings_of(node).at(0));
   program_.written.push_back(&node);
-  if (is_call_of(node, "sdy.FuncDataFlowEdge")) call_edges_.emplace_back(index, &node);
+  return leaves_in({index});
+}
+
+// The edge of an argument, or of a call's result, has the sharding of that.
+SdyProgramBuilder::Leaves SdyProgramBuilder::visit_call_edge(Node& node, const Leaves& owner) {
+  const int64_t index = program_.values.at(static_cast<size_t>(owner.at(0).value)).slot;
+  SdySlot& slot = program_.slots[static_cast<size_t>(index)];
+  if (!slot.sharding) slot.sharding = shardings_of(node).at(0);
+  if (slot.sharding) check(*slot.sharding, slot.shape);
+  node.frontend_attributes.erase(kSdySharding);
+  if (!slot.shape.is_tuple && slot.shape.rank() > 0) {
+    add_edge(node, {}, index);
+    call_edges_.emplace_back(std::ssize(program_.ops) - 1, &node);
+  }
   return leaves_in({index});
 }
 

@@ -57,6 +57,8 @@ class SdyProgramBuilder {
   void add_op(SdyOp op);
   // What is read flows into the slot of `target` as through an op that changes nothing.
   void add_edge(const Node& owner, const std::vector<SdyLeaf>& sources, int64_t target);
+  void add_source(int64_t edge, const SdyLeaf& source);
+  Leaves call_sources(const Node& owner);
 
   // --- Attributes
   std::vector<std::optional<SdySharding>> shardings_of(const Node& node);
@@ -74,6 +76,7 @@ class SdyProgramBuilder {
   Leaves operand_leaves(const Node& node);
   Leaves visit_op(Node& node);
   Leaves visit_edge(Node& node);
+  Leaves visit_call_edge(Node& node, const Leaves& owner);
   Leaves visit_while(Node& node);
   Leaves visit_conditional(Node& node);
   Leaves visit_barrier_of_tuple(Node& node);
@@ -111,7 +114,7 @@ class SdyProgramBuilder {
   std::set<const Computation*> seen_functions_;
   std::map<const Computation*, std::vector<const Node*>> calls_;  // of functions, single pass
   std::map<const Node*, int64_t> edge_slots_;                     // of the module's own edges
-  std::vector<std::pair<int64_t, Node*>> call_edges_;  // target slot, FuncDataFlowEdge node
+  std::vector<std::pair<int64_t, Node*>> call_edges_;  // number of the op, FuncDataFlowEdge node
 };
 
 }  // namespace gspmd
