@@ -67,6 +67,8 @@ std::string emitted_text(const Command& command, const Module& module, Language 
 // For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.
 std::unique_ptr<Module> load_for_devices(const Command& command);
 std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text);
+// The same before Shardy's rules complete it.
+std::unique_ptr<Module> load_as_given(const Command& command, std::string_view text);
 PipelineOptions pipeline_options(const Command& command, const Module& module);
 // Refuses flag lists that fit neither one value nor one per root element or parameter.
 PropagateOptions propagate_options(const Command& command, const Module& module);

@@ -83,14 +83,27 @@ std::string to_text(const Explanation& e) {
   return text;
 }
 
+// `module` is completed by Shardy's rules, where they are asked for; annotations are those of the
+// text.
+std::vector<Explanation> explained(const Command& command, const std::string& text,
+                                   const Module& module, const PipelineOptions& options) {
+  std::unique_ptr<Module> given = load_as_given(command, text);
+  PipelineOptions from_given = options;
+  from_given.propagate.strategy = propagate_options(command, *given).strategy;
+  const bool by_shardy =
+      command.propagate && given->num_partitions > 1 && uses_shardy(*given, from_given.propagate);
+  return by_shardy ? explain(*given, from_given) : explain(module, options);
+}
+
 }  // namespace
 
 int explain_verb(const Command& command) {
-  const std::unique_ptr<Module> module = load_for_devices(command);
+  const std::string text = load_text(command);
+  const std::unique_ptr<Module> module = load_for_devices(command, text);
   const PipelineOptions options = pipeline_options(command, *module);
   const CompiledModule compiled = run_pipeline(*module, options);
   check_memory_limit(compiled.plan, command.memory_limit, command.file);
-  const std::vector<Explanation> all = explain(*module, options);
+  const std::vector<Explanation> all = explained(command, text, *module, options);
   if (command.json) {
     Json list = Json::array();
     for (const Explanation& e : all)

@@ -83,7 +83,7 @@ std::unique_ptr<Module> load_for_devices(const Command& command) {
   return load_for_devices(command, load_text(command));
 }
 
-std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text) {
+std::unique_ptr<Module> load_as_given(const Command& command, std::string_view text) {
   std::unique_ptr<Module> module = load_module(command, text);
   if (module->num_replicas > 1)
     user_error(
@@ -95,6 +95,11 @@ std::unique_ptr<Module> load_for_devices(const Command& command, std::string_vie
     module->num_partitions = *command.num_devices;
     verify_module(*module);  // groups of all devices have another size now
   }
+  return module;
+}
+
+std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text) {
+  std::unique_ptr<Module> module = load_as_given(command, text);
   PropagateOptions completion = propagate_options(command, *module);
   if (command.propagate && module->num_partitions > 1 && uses_shardy(*module, completion))
     propagate_shardy(*module, completion.shardy);

@@ -8,6 +8,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/shardy/propagate_shardy.h"
 #include "gspmd/stablehlo/text.h"
 
@@ -319,6 +320,50 @@ TEST_CASE("a mesh that is none is refused where it stands", "[shardy]") {
     INFO(text);
     CHECK_THROWS_WITH(parse_stablehlo(text, "f.mlir"), Catch::Contains("f.mlir:2:1"));
   }
+}
+
+// The layouts of all values of this name in the entry computation, without their mesh.
+std::string layouts(const Module& module, const std::string& name) {
+  std::string text;
+  for (const auto& node : module.entry()->nodes()) {
+    const std::string here = node->is(Opcode::parameter) ? fmt::format("%arg{}", node->attrs.index)
+                                                         : node->metadata.op_name;
+    if (here != name || node->attrs.custom_call_target == "xla.sdy.FuncResultSharding") continue;
+    std::string layout = node->sharding ? to_string(*node->sharding) : "{none}";
+    layout = layout.substr(1, layout.size() - 2);
+    if (layout.starts_with("mesh")) layout = layout.substr(layout.find("], ") + 3);
+    text += (text.empty() ? "" : " ") + layout;
+  }
+  return text;
+}
+
+TEST_CASE("the two strategies differ where the documentation says it", "[shardy]") {
+  std::ifstream stream(std::string(GSPMD_SOURCE_DIR) + "/tests/data/shardy/differences.txt");
+  std::stringstream all;
+  all << stream.rdbuf();
+  const std::string text = all.str();
+  int64_t count = 0;
+  for (size_t at = text.find("\n== "); at != std::string::npos; at = text.find("\n== ", at + 1)) {
+    const std::string one = text.substr(at + 4, text.find("\n== ", at + 1) - at - 4);
+    const size_t line = one.find('\n'), bar = one.find(" | "), expect = one.find("-- expect\n");
+    const std::string value = one.substr(bar + 3, line - bar - 3);
+    const std::string function = with_locations(one.substr(line + 1, expect - line - 1));
+    CAPTURE(one);
+    std::string found;
+    for (const Strategy strategy : {Strategy::gspmd, Strategy::shardy}) {
+      const auto module = parse_stablehlo(function);
+      PropagateOptions options;
+      options.strategy = strategy;
+      propagate(*module, options);
+      found += strategy == Strategy::gspmd ? "gspmd " : "shardy ";
+      found += layouts(*module, value) + "\n";
+    }
+    std::string expected = one.substr(expect + 10);
+    if (!expected.ends_with("\n")) expected += "\n";
+    CHECK(found == expected);
+    ++count;
+  }
+  CHECK(count == 18);
 }
 
 TEST_CASE("Shardy's rules: elementwise ops", "[shardy]") { check_file("elementwise", 80); }

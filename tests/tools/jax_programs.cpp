@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <compare>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tools/run_command.h"
 
@@ -84,6 +85,40 @@ TEST_CASE("programs of JAX with sdy shardings send what their shardings say, and
     const CommandResult explained = run_command("explain --json " + path_of(program.name));
     REQUIRE(explained.code == 0);
     CHECK(Json::parse(explained.out)["collectives"].size() == program.sent.size());
+  }
+}
+
+TEST_CASE("a collective of a program of JAX is explained by the annotations of its text") {
+  struct Case {
+    std::string name, op;
+    std::set<std::string> annotations;
+    std::string evidence = "together";  // it is gone without all of them; "each": without any
+  };
+  // The sums behind a contraction are there because of the weights that are split along it.
+  const std::vector<Case> cases{
+      {"transformer_block.mlir", "dot.5", {"arg2", "arg3", "arg4", "arg5"}},
+      {"transformer_block.mlir", "dot.7", {"arg6", "arg7"}},
+      {"transformer_block.hlo", "dot.7", {"arg6", "arg7"}},
+      {"layers_scan.mlir", "dot.3", {"arg1.1", "arg2.1"}},
+      {"layers_scan.hlo", "dot_general.2", {"Arg_1.1", "Arg_2.1"}},
+      // The result that is to be whole; that the other one is split splits it without the argument.
+      {"tuple_arguments.hlo", "custom-call.1", {"custom-call.1"}, "each"}};
+  for (const Case& test : cases) {
+    INFO(test.name << " " << test.op);
+    const CommandResult result = run_command("explain --json " + path_of(test.name));
+    REQUIRE(result.code == 0);
+    int64_t found = 0;
+    const Json all = Json::parse(result.out);
+    for (const Json& collective : all["collectives"]) {
+      if (collective["op"] != test.op) continue;
+      ++found;
+      std::set<std::string> annotations;
+      for (const Json& annotation : collective["annotations"])
+        annotations.insert(annotation["instruction"].get<std::string>());
+      CHECK(annotations == test.annotations);
+      CHECK(collective["evidence"] == test.evidence);
+    }
+    CHECK(found == 1);
   }
 }
 

@@ -11,6 +11,8 @@
 #include "ops/common/completion.h"
 #include "ops/control/control.h"
 #include "passes/explain/trials.h"
+#include "passes/shardy/annotation.h"
+#include "passes/shardy/import_shardings.h"
 
 namespace gspmd {
 namespace {
@@ -90,21 +92,22 @@ class Explainer {
     for (const auto& computation : module_.computations())
       for (const auto& node : computation->nodes()) {
         const auto found = node->frontend_attributes.find(kMirrors);
-        if (found != node->frontend_attributes.end() && node->sharding)
+        if (found != node->frontend_attributes.end() && gspmd::is_annotated(*node))
           mirrors_[found->second].push_back(node->name());
       }
   }
 
   std::shared_ptr<const Mesh> mesh_of_annotations() const {
-    for (const auto& computation : module_.computations())
-      for (const auto& node : computation->nodes()) {
-        if (!node->sharding) continue;
-        const Sharding& s = *node->sharding;
-        if (!s.is_tuple() && s.mesh()) return s.mesh();
-        if (s.is_tuple())
-          for (const Sharding& leaf : s.elements())
-            if (leaf.mesh()) return leaf.mesh();
-      }
+    for (const Module* module : {&module_, completed_module_})
+      for (const auto& computation : module->computations())
+        for (const auto& node : computation->nodes()) {
+          if (!node->sharding) continue;
+          const Sharding& s = *node->sharding;
+          if (!s.is_tuple() && s.mesh()) return s.mesh();
+          if (s.is_tuple())
+            for (const Sharding& leaf : s.elements())
+              if (leaf.mesh()) return leaf.mesh();
+        }
     return nullptr;
   }
 
@@ -277,12 +280,13 @@ class Explainer {
 
   bool is_annotated(const std::string& name) const {
     const Node* const node = find(given_, name);
-    return node != nullptr && node->sharding.has_value();
+    return node != nullptr && gspmd::is_annotated(*node);
   }
 
   NamedSharding named(const std::string& name) const {
     const Node* const node = find(given_, name);
-    return {name, text_of(node), source_line(node->metadata)};
+    const std::string text = annotation_text(*node);
+    return {name, text.empty() ? text_of(node) : text, source_line(node->metadata)};
   }
 
   static void add(std::vector<Candidate>& list, const Node* node,
@@ -332,7 +336,10 @@ class Explainer {
     }
     // An annotation behind it, without one of its split dims.
     for (const NamedSharding& annotation : e.annotations) {
-      const Node& node = *find(given_, annotation.node);
+      const Node* const completed = find(completed_, annotation.node);
+      const Node& given = *find(given_, annotation.node);
+      if (!given.sharding && (completed == nullptr || !completed->sharding)) continue;
+      const Node& node = given.sharding ? given : *completed;
       if (node.sharding->is_tuple() || !node.sharding->is_tiled() ||
           !node.sharding->manual_digits().empty())
         continue;
@@ -378,7 +385,9 @@ class Explainer {
 
 std::vector<Explanation> explain(const Module& module, const PipelineOptions& pipeline,
                                  const ExplainOptions& options) {
-  return Explainer(module, pipeline, options).run();
+  const std::unique_ptr<Module> given = module.clone();
+  if (given->entry() != nullptr) read_tuple_shardings(*given);
+  return Explainer(*given, pipeline, options).run();
 }
 
 }  // namespace gspmd

@@ -16,6 +16,7 @@
 #include "passes/complete/origins.h"
 #include "passes/explain/annotation_graph.h"
 #include "passes/explain/concurrently.h"
+#include "passes/shardy/annotation.h"
 
 namespace gspmd {
 namespace {
@@ -120,7 +121,7 @@ class ShardingSources::Removals {
   void number_annotations() {
     for (const auto& computation : given_.computations())
       for (const auto& node : computation->nodes())
-        if (node->sharding) number(node->name());
+        if (is_annotated(*node)) number(node->name());
     removable_ = names_.size();
   }
 
@@ -172,7 +173,7 @@ class ShardingSources::Removals {
       for (const auto& node : computation->nodes()) {
         const auto found = numbers_.find(node->name());
         if (found != numbers_.end() && std::binary_search(set.begin(), set.end(), found->second))
-          node->sharding.reset();
+          annotate_instead(*node, std::nullopt);
       }
     try {
       propagate(*module, options_.propagate);

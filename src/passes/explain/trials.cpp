@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "passes/explain/concurrently.h"
+#include "passes/shardy/annotation.h"
 
 namespace gspmd {
 namespace {
@@ -55,7 +56,7 @@ void Trials::run(std::span<const std::vector<Candidate>> all) {
 Trials::Result Trials::compiled(const std::vector<Candidate>& candidates) const {
   std::unique_ptr<Module> changed = module_.clone();
   const Nodes nodes = nodes_by_name(*changed);
-  for (const Candidate& c : candidates) find(nodes, c.node)->sharding = c.sharding;
+  for (const Candidate& c : candidates) annotate_instead(*find(nodes, c.node), c.sharding);
   try {
     const CompiledModule compiled = run_pipeline(std::move(changed), pipeline_);
     return collective_stats(*compiled.uncombined, mesh_.get());
