@@ -164,6 +164,7 @@ bool ModuleLowering::is_dynamic(const Function& function) {
 }
 
 void ModuleLowering::lower_functions() {
+  for (const auto& function : syntax_.functions) function_names_.insert(hlo_name(function->name));
   for (const Function* function : callees_first()) {
     if (!function->has_body) {
       if (function == entry_) cursor().fail(function->position, "@{} has no body", function->name);

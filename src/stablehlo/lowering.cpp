@@ -129,9 +129,20 @@ void ModuleLowering::copy_constants(const Region& region, Frame& outer, Frame& i
   }
 }
 
+// Names of computations that functions have are kept for these.
+std::string ModuleLowering::region_name(std::string name) const {
+  const auto is_taken = [&] {
+    if (function_names_.contains(name)) return true;
+    const auto next = function_names_.lower_bound(name + ".");
+    return next != function_names_.end() && next->starts_with(name + ".");
+  };
+  while (is_taken()) name += "_";
+  return name;
+}
+
 Computation* ModuleLowering::lower_region(const Region& region, const std::string& name,
                                           const RegionForm& form) {
-  Computation* const computation = module_.add_computation(name);
+  Computation* const computation = module_.add_computation(region_name(name));
   Frame frame(computation);
   Frame* const outer = frame_;
   form.bind(frame);

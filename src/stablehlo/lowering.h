@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -79,6 +81,8 @@ class ModuleLowering {
     bool tuple = false;
   };
   Computation* lower_region(const Region& region, const std::string& name, const RegionForm& form);
+  // The computation of reductions that apply one op to scalars of a type, once made, is shared.
+  Computation*& applied(std::string_view op, DType dtype) { return applied_[{op, dtype}]; }
   // What regions read of the values around them, constants apart, each once.
   std::vector<Use> captured(std::span<const Region* const> regions);
   // The computation that a call of a function on these values runs.
@@ -110,6 +114,7 @@ class ModuleLowering {
   void copy_constants(const Region& region, Frame& outer, Frame& inner);
   const Function* find_entry() const;
   bool is_dynamic(const Function& function);
+  std::string region_name(std::string name) const;
   std::vector<const Function*> callees_first();
 
   Syntax& syntax_;
@@ -122,6 +127,8 @@ class ModuleLowering {
   const Function* entry_ = nullptr;
   std::unordered_map<const Function*, Computation*> lowered_;
   std::unordered_map<const Function*, bool> dynamic_;
+  std::set<std::string> function_names_;  // as HLO has them
+  std::map<std::pair<std::string_view, DType>, Computation*> applied_;
   std::unordered_map<const Node*, std::optional<Array>> known_;
   std::string donors_;  // of the entry's parameters, as in HLO's header
   int depth_ = 0;       // of functions made for one call

@@ -1,5 +1,6 @@
 // Tokens, transfers to and from the host, random numbers.
 #include "ir/lexer.h"
+#include "stablehlo/annotations.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/text/op_reader.h"
 
@@ -74,13 +75,21 @@ Attributes transfer_attributes(OpLowering& op) {
   return attrs;
 }
 
+// XLA reads the frontend attributes of a transfer where it begins and where it ends.
+void annotate_both(OpLowering& op, Node& start, Node& done) {
+  annotate(op, done);
+  start.frontend_attributes = done.frontend_attributes;
+}
+
 Node* lower_send(OpLowering& op) {
   Node* const data = data_of(op);
   const Attributes attrs = transfer_attributes(op);
   const Shape token(DType::token, {});
   Node* const send = op.emit(Opcode::send, {data, op.operands().back()}, attrs,
                              Shape::tuple({data->shape, Shape(DType::u32, {}), token}));
-  return op.emit(Opcode::send_done, {send}, attrs, token);
+  Node* const done = op.emit(Opcode::send_done, {send}, attrs, token);
+  annotate_both(op, *send, *done);
+  return done;
 }
 
 Node* lower_recv(OpLowering& op) {
@@ -92,6 +101,7 @@ Node* lower_recv(OpLowering& op) {
   Node* const recv = op.emit(Opcode::recv, op.operands(), attrs,
                              Shape::tuple({data, Shape(DType::u32, {}), token}));
   Node* const done = op.emit(Opcode::recv_done, {recv}, attrs, Shape::tuple({data, token}));
+  annotate_both(op, *recv, *done);
   Node* const values = hlo::get_tuple_element(done, 0);
   std::vector<Node*> results;
   if (shapes.size() == 1) results.push_back(values);

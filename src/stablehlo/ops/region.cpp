@@ -15,6 +15,7 @@ void read_applied(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
   Region region;
   region.position = cursor.position();
+  region.is_applied = true;
   Op applied, returned;
   applied.position = returned.position = region.position;
   applied.name = cursor.word("an op that reduces");
@@ -114,13 +115,22 @@ std::vector<Node*> promoted(OpLowering& op, size_t inputs) {
   return operands;
 }
 
+Computation* reducer(OpLowering& op) {
+  const Region& region = op.region(0);
+  if (!region.is_applied) return op.body(0, "region");
+  const DType dtype = region.arguments[0].type->shape.dtype;
+  Computation*& shared = op.lowering().applied(region.ops[0].name, dtype);
+  if (shared == nullptr) shared = op.body(0, "region");
+  return shared;
+}
+
 Node* lower_reduce(OpLowering& op) {
   if (op.count() < 2 || op.count() % 2 != 0)
     op.fail("{} operands; inputs and as many initial values are needed", op.count());
   Attributes attrs;
   attrs.dimensions = op.integers("dimensions");
   std::vector<Node*> operands = promoted(op, op.count() / 2);
-  Computation* const body = op.body(0, "region");
+  Computation* const body = reducer(op);
   return op.emit(Opcode::reduce, std::move(operands), std::move(attrs), {}, {body});
 }
 

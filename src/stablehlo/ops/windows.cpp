@@ -149,6 +149,9 @@ void add_precision(const OpLowering& op, Attributes& attrs) {
   std::string text;
   bool is_default = true;
   for (const Attribute& one : precision->list) {
+    constexpr std::string_view kWords[] = {"DEFAULT", "HIGH", "HIGHEST", "PACKED_NIBBLE"};
+    if (std::find(std::begin(kWords), std::end(kWords), one.text) == std::end(kWords))
+      op.fail("precision_config is a list of DEFAULT, HIGH, HIGHEST");
     text += fmt::format("{}{}", text.empty() ? "" : ",", lower_case(one.text));
     is_default = is_default && one.text == "DEFAULT";
   }

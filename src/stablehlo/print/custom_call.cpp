@@ -155,24 +155,74 @@ void write_manual(OpWriter& op, const Node& call, const std::string& out,
                           operand_types, types));
 }
 
-// "{f32[2,3]{0,1}, ..}": the layouts inside, as MLIR has them.
-std::string layouts_text(const std::string& constraints) {
-  std::string text;
-  for (size_t at = constraints.find("]{"); at != std::string::npos;
-       at = constraints.find("]{", at + 1)) {
-    const size_t end = constraints.find_first_of("}:", at);
-    Dims dims;
-    int64_t number = -1;
-    for (size_t i = at + 2; i <= end && i < constraints.size(); ++i) {
-      if (is_digit(constraints[i])) {
-        number = (number < 0 ? 0 : 10 * number) + (constraints[i] - '0');
-      } else if (number >= 0) {
-        dims.push_back(number);
-        number = -1;
-      }
+// "{0,1}" or "{1,0:T(8,128)}", where a layout stands, else major first, as MLIR has it.
+std::string layout_text(std::string_view layout, int64_t rank) {
+  Dims dims;
+  int64_t number = -1;
+  for (const char c : layout.substr(0, layout.find(':'))) {
+    if (is_digit(c)) {
+      number = (number < 0 ? 0 : 10 * number) + (c - '0');
+    } else if (number >= 0) {
+      dims.push_back(number);
+      number = -1;
     }
-    text += fmt::format("{}dense<{}> : tensor<{}xindex>", text.empty() ? "" : ", ", list_text(dims),
-                        dims.size());
+  }
+  if (number >= 0) dims.push_back(number);
+  if (std::ssize(dims) != rank) {
+    dims.clear();
+    for (int64_t d = rank; d-- > 0;) dims.push_back(d);
+  }
+  return rank == 0 ? "dense<> : tensor<0xindex>"
+                   : fmt::format("dense<{}> : tensor<{}xindex>", list_text(dims), rank);
+}
+
+// Of arrays: "{f32[2,3]{0,1}, f32[]}" as lists of minor to major, and those of the results.
+void add_layouts(const Node& node, const std::string& constraints, Fields& fields) {
+  const auto is_tuple = [](const Shape& shape) { return shape.is_tuple; };
+  const auto has_tuple = [](const Node* operand) { return operand->shape.is_tuple; };
+  const auto& elements = node.shape.elements;
+  if (constraints.empty() || std::any_of(elements.begin(), elements.end(), is_tuple) ||
+      std::any_of(node.operands().begin(), node.operands().end(), has_tuple))
+    return;
+  std::string operands, results;
+  size_t at = 0;
+  for (const Node* operand : node.operands()) {
+    at = std::min(constraints.find(']', at), constraints.size() - 1) + 1;
+    const bool is_written = at < constraints.size() && constraints[at] == '{';
+    const size_t end = is_written ? constraints.find('}', at) : at;
+    operands += (operands.empty() ? "" : ", ") +
+                layout_text(std::string_view(constraints).substr(at, end - at), operand->rank());
+  }
+  const std::span<const Shape> shapes =
+      node.shape.is_tuple ? std::span<const Shape>(elements) : std::span(&node.shape, 1);
+  for (const Shape& shape : shapes)
+    results += (results.empty() ? "" : ", ") + layout_text(shape.layout, shape.rank());
+  fields.emplace_back("operand_layouts", "[" + operands + "]");
+  fields.emplace_back("result_layouts", "[" + results + "]");
+}
+
+// "{{0}: (1, {}), {1}: (0, {2})}".
+std::string aliases_text(const std::string& aliases) {
+  std::string text;
+  std::vector<std::string> parts;  // output, operand, index inside, of one alias
+  std::string list;
+  const auto end_list = [&] {
+    parts.push_back(std::exchange(list, {}));
+    if (parts.size() < 3) return;
+    text += fmt::format(
+        "{}#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
+        "operand_tuple_indices = [{}]>",
+        text.empty() ? "" : ", ", parts[0], parts[1], parts[2]);
+    parts.clear();
+  };
+  for (size_t i = 1; i + 1 < aliases.size(); ++i) {
+    const char c = aliases[i];
+    if (c == '}' || (c == ',' && parts.size() == 1))
+      end_list();
+    else if (is_digit(c))
+      list.push_back(c);
+    else if (c == ',' && !list.empty())
+      list += ", ";
   }
   return "[" + text + "]";
 }
@@ -198,12 +248,9 @@ Fields call_fields(OpWriter& op) {
   if (version == "API_VERSION_TYPED_FFI" || (version.empty() && is_dictionary))
     fields.emplace_back("api_version", "4 : i32");
   if (get("custom_call_has_side_effect") == "true") fields.emplace_back("has_side_effect", "true");
-  const std::string layouts = get("operand_layout_constraints");
-  const bool all_arrays =
-      std::all_of(node.operands().begin(), node.operands().end(),
-                  [](const Node* n) { return !n->shape.is_tuple && n->rank() > 0; });
-  if (!layouts.empty() && all_arrays && !node.operands().empty())
-    fields.emplace_back("operand_layouts", layouts_text(layouts));
+  add_layouts(node, get("operand_layout_constraints"), fields);
+  if (const std::string aliases = get("output_to_operand_aliasing"); !aliases.empty())
+    fields.emplace_back("output_operand_aliases", aliases_text(aliases));
   std::string called;
   for (const Computation* computation : node.called)
     called += fmt::format("{}{}", called.empty() ? "" : ", ",

@@ -371,7 +371,7 @@ std::span<const PrintRow> region_print_rows() { return kRows; }
 const PrintRow* find_print_row(Opcode opcode) {
   static const std::vector<const PrintRow*> table = [] {
     std::vector<const PrintRow*> rows(static_cast<size_t>(opcode_count()), nullptr);
-    for (const auto family : {plain_print_rows, region_print_rows})
+    for (const auto family : {plain_print_rows, region_print_rows, host_print_rows})
       for (const PrintRow& row : family()) rows[static_cast<size_t>(row.opcode)] = &row;
     return rows;
   }();

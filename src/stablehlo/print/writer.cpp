@@ -152,8 +152,13 @@ void Writer::reserve(const Node& node) {
   if (!node.shape.is_tuple || !node.shape.elements.empty()) reserved_[&node] = new_number();
 }
 
+std::string Writer::number_of(const Node& node) {
+  const auto reserved = reserved_.extract(&node);
+  return reserved.empty() ? new_number() : reserved.mapped();
+}
+
 void Writer::line_of_one(const Node& node, const std::string& op) {
-  const std::string name = new_number();
+  const std::string name = number_of(node);
   note_name(node, name);
   bind(&node, {name, {}, false});
   raw_line(name + " = " + op + (options_.locations ? location_text(node.metadata) : ""));
@@ -161,15 +166,12 @@ void Writer::line_of_one(const Node& node, const std::string& op) {
 
 void Writer::line(const Node& node, const std::string& op) {
   const std::string place = options_.locations ? location_text(node.metadata) : "";
-  const auto number = [&] {
-    const auto reserved = reserved_.extract(&node);
-    return reserved.empty() ? new_number() : reserved.mapped();
-  };
   if (!node.shape.is_tuple) {
     const bool is_constant = node.is(Opcode::constant);
     const bool is_integer_constant =
         is_constant && (is_integer(node.shape.dtype) || node.shape.dtype == DType::pred);
-    const std::string name = is_constant ? new_name(is_integer_constant ? "c" : "cst") : number();
+    const std::string name =
+        is_constant ? new_name(is_integer_constant ? "c" : "cst") : number_of(node);
     note_name(node, name);
     bind(&node, {name, {}, false});
     return raw_line(name + " = " + op + place);
@@ -180,7 +182,7 @@ void Writer::line(const Node& node, const std::string& op) {
     bind(&node, std::move(results));
     return raw_line(op + place);
   }
-  const std::string name = number();
+  const std::string name = number_of(node);
   for (size_t i = 0; i < count; ++i)
     results.elements.push_back({count == 1 ? name : fmt::format("{}#{}", name, i), {}, false});
   bind(&node, std::move(results));

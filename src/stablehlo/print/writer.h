@@ -67,6 +67,7 @@ class Writer {
   void reserve(const Node& node);
 
  private:
+  std::string number_of(const Node& node);  // reserved or new
   void write_header(std::string& text);
   void write_function(std::string& text, const Computation& computation);
   Written inside(const Written& value);
@@ -134,6 +135,7 @@ struct PrintRow {
 const PrintRow* find_print_row(Opcode opcode);
 std::span<const PrintRow> plain_print_rows();
 std::span<const PrintRow> region_print_rows();
+std::span<const PrintRow> host_print_rows();
 
 // Writes custom-calls: Shardy's ops and others.
 void write_custom_call(OpWriter& op, std::string_view name);

@@ -40,6 +40,7 @@ struct Region {
   std::vector<Argument> arguments;
   std::vector<Op> ops;
   size_t position = 0;
+  bool is_applied = false;  // of one op, as "applies stablehlo.add" says it
 };
 
 struct OpRow;
