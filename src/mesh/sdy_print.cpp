@@ -97,6 +97,10 @@ void check_sharding(const SdySharding& sharding, const Shape& shape, const SdyMe
   if (std::ssize(sharding.dims) != shape.rank())
     user_error("sdy.sharding: {} has {} dims for {} of rank {}; give one entry per dim",
                to_string(sharding, meshes), sharding.dims.size(), to_string(shape), shape.rank());
+  for (size_t d = 0; d < sharding.dims.size(); ++d)
+    if (shape.dims[d] == 0 && !sharding.dims[d].axes.empty())
+      user_error("sdy.sharding: {} splits dim {} of {}, which has no elements; leave it whole",
+                 to_string(sharding, meshes), d, to_string(shape));
 }
 
 }  // namespace gspmd

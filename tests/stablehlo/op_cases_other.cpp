@@ -163,9 +163,9 @@ const std::vector<OpCase> kCases = {
     {"chlo.broadcast_add", "%a: tensor<2x1xf32>, %b: tensor<3xf32>", "tensor<2x3xf32>",
      "%r = chlo.broadcast_add %a, %b : (tensor<2x1xf32>, tensor<3xf32>) -> tensor<2x3xf32>",
      "%r = \"chlo.broadcast_add\"(%a, %b) : (tensor<2x1xf32>, tensor<3xf32>) -> tensor<2x3xf32>",
-     "s = f32[2] reshape(a)" + kImplicit +
-         "\nx = f32[2,3] broadcast(s), dimensions={0}\ny = f32[2,3] broadcast(b), "
-         "dimensions={1}\nROOT r = f32[2,3] add(x, y)"},
+     "s = f32[2] reshape(a), frontend_attributes={mlir.implicit=\"0 -2\"}\n"
+     "x = f32[2,3] broadcast(s), dimensions={0}\ny = f32[2,3] broadcast(b), "
+     "dimensions={1}\nROOT r = f32[2,3] add(x, y)"},
 };
 
 }  // namespace

@@ -24,7 +24,16 @@ const std::vector<OpCase> kCases = {
      "%r = stablehlo.broadcast_in_dim %a, dims = [1, 0] : (tensor<1x3xf32>) -> tensor<3x2xf32>",
      "%r = \"stablehlo.broadcast_in_dim\"(%a) {broadcast_dimensions = dense<[1, 0]> : "
      "tensor<2xi64>} : (tensor<1x3xf32>) -> tensor<3x2xf32>",
-     "s = f32[3] reshape(a)" + kImplicit + "\nROOT r = f32[3,2] broadcast(s), dimensions={0}"},
+     "s = f32[3] reshape(a), frontend_attributes={mlir.implicit=\"-2 0\"}\n"
+     "ROOT r = f32[3,2] broadcast(s), dimensions={0}"},
+    {"broadcast_in_dim of a dim that grows beside one that does not", "%a: tensor<1x8x1xf32>",
+     "tensor<1x8x4xf32>",
+     "%r = stablehlo.broadcast_in_dim %a, dims = [0, 1, 2] : (tensor<1x8x1xf32>) -> "
+     "tensor<1x8x4xf32>",
+     "%r = \"stablehlo.broadcast_in_dim\"(%a) <{broadcast_dimensions = array<i64: 0, 1, 2>}> : "
+     "(tensor<1x8x1xf32>) -> tensor<1x8x4xf32>",
+     "s = f32[1,8] reshape(a), frontend_attributes={mlir.implicit=\"0 1 -3\"}\n"
+     "ROOT r = f32[1,8,4] broadcast(s), dimensions={0,1}"},
     {"broadcast_in_dim of dims in another order", "%a: tensor<2x3xf32>", "tensor<3x4x2xf32>",
      "%r = stablehlo.broadcast_in_dim %a, dims = [2, 0] : (tensor<2x3xf32>) -> tensor<3x4x2xf32>",
      "%r = \"stablehlo.broadcast_in_dim\"(%a) <{broadcast_dimensions = array<i64: 2, 0>}> : "

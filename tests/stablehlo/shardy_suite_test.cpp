@@ -270,6 +270,9 @@ const std::vector<Refused> kRefused{
     {"",
      R"( {sdy.sharding = #sdy.sharding<@mesh, [{"a"}p99999999999999999999, {}]>})",
      {"priority"}},
+    {R"(  %0 = stablehlo.slice %arg0 [0:0, 0:8] {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"a"}, {}]>]>} : (tensor<8x8xf32>) -> tensor<0x8xf32>)",
+     "",
+     {"dim 0", "no elements", "f.mlir:3"}},
     {"  sdy.sharding_group %arg0 group_id=3 : tensor<8x8xf32>\n"
      "  %0 = stablehlo.slice %arg0 [0:4, 0:8] : (tensor<8x8xf32>) -> tensor<4x8xf32>\n"
      "  sdy.sharding_group %0 group_id=3 : tensor<4x8xf32>",

@@ -35,6 +35,11 @@ struct SdyOperand {
 // `operand`: its number, from 0 to the number of operands less 1.
 GSPMD_API SdyOperand sdy_operand(const Node& node, int64_t operand);
 
+// Where the dims of the operand of a reshape that a reader made under a broadcast are in the result
+// of that; -1 - dim: a dim of size 1 that grows to that dim, and is not in the reshape's result.
+// nullopt: the node does not say so of each dim.
+GSPMD_API std::optional<Dims> sdy_broadcast_dims(const Node& reshape);
+
 // The factor rule of an op, for operands as sdy_operand gives them and the leaves of its result:
 // the user's where the node has one, else that of docs/spec/completion.md 10.3. nullopt: nothing
 // passes through it. UserError: the user's rule does not fit. `conservative`: factors along which

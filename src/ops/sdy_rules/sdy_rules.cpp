@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <unordered_map>
 
 #include "gspmd/base/error.h"
@@ -119,13 +120,12 @@ Rule reduce_window_rule(const Node& node, bool conservative) {
 Rule select_and_scatter_rule(const Node& node, bool conservative) {
   SdyRuleBuilder builder(node);
   for (int64_t d = 0; d < node.rank(); ++d) {
-    const auto i = static_cast<size_t>(d);
-    if (builder.operand(0)[i] == builder.operand(1).at(i)) {
+    if (is_passing(node.attrs.window.at(static_cast<size_t>(d)))) {
       builder.add({d, d}, {d}, node.dim(d));
       continue;
     }
     builder.add({d, kNoDim}, {d}, node.dim(d), kMoved, conservative);
-    builder.own_operand(1, d, kWhole);
+    builder.own_operand(1, d, kWhole, conservative);
   }
   return builder.build();
 }
@@ -309,6 +309,10 @@ int64_t dim_in(const Node& made, int64_t d) {
   if (made.is(Opcode::broadcast)) return dims.at(static_cast<size_t>(d));
   if (made.is(Opcode::transpose)) return std::find(dims.begin(), dims.end(), d) - dims.begin();
   if (!made.is(Opcode::reshape)) return d;
+  if (const std::optional<Dims> said = sdy_broadcast_dims(made)) {
+    if (said->at(static_cast<size_t>(d)) < 0) return kNoDim;
+    return std::count_if(said->begin(), said->begin() + d, [](int64_t e) { return e >= 0; });
+  }
   if (made.operand(0)->dim(d) == 1) return kNoDim;
   int64_t large = 0;  // dims of more than one element before d
   for (int64_t e = 0; e < d; ++e) large += made.operand(0)->dim(e) != 1 ? 1 : 0;
@@ -322,6 +326,22 @@ int64_t dim_in(const Node& made, int64_t d) {
 Rule pointwise_sdy_rule(const Node& node, bool) {
   const Dims sizes = leaf_shapes(node.shape).at(0).dims;
   return by_dim(node, sizes, [](int64_t) { return SdyFactor{1, kPass}; });
+}
+
+std::optional<Dims> sdy_broadcast_dims(const Node& reshape) {
+  const auto found = reshape.frontend_attributes.find("mlir.implicit");
+  if (!reshape.is(Opcode::reshape) || found == reshape.frontend_attributes.end())
+    return std::nullopt;
+  Dims dims;
+  int64_t kept = 0;
+  std::istringstream words(found->second);
+  for (int64_t dim; words >> dim;) {
+    dims.push_back(dim);
+    kept += dim >= 0 ? 1 : 0;
+  }
+  if (!words.eof() || std::ssize(dims) != reshape.operand(0)->rank() || kept != reshape.rank())
+    return std::nullopt;
+  return dims;
 }
 
 SdyOperand sdy_operand(const Node& node, int64_t operand) {

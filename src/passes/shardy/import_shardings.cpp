@@ -148,7 +148,11 @@ class Importer {
       if (list.size() == shapes.size()) return;
       if (sharding.shard_group() > 0 && sharding.shard_group_is_as())
         node.frontend_attributes[kSdyGroup] = fmt::format("{}", sharding.shard_group());
-      list.push_back(imported(node, sharding, shapes[list.size()].rank()));
+      const Shape& shape = shapes[list.size()];
+      list.push_back(imported(node, sharding, shape.rank()));
+      if (!list.back()) return;
+      for (size_t d = 0; d < list.back()->dims.size(); ++d)
+        if (shape.dims.at(d) == 0) list.back()->dims[d].axes.clear();
     });
     if (list.size() != shapes.size()) return;
     if (node.is(Opcode::tuple)) {

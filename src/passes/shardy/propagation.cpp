@@ -164,7 +164,8 @@ class Propagation {
     const std::optional<SdySharding>& old = slot(index).sharding;
     SdySharding next = old ? *old : open_sharding(mesh, std::ssize(dims));
     next.mesh = mesh;
-    for (size_t d = 0; d < dims.size(); ++d) next.dims[d].axes = std::move(dims[d]);
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (slot(index).shape.dims.at(d) > 0) next.dims[d].axes = std::move(dims[d]);
     if (old ? next.dims == old->dims : next.splits_nothing()) return;
     set(index, std::move(next));
   }

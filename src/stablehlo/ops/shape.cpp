@@ -301,6 +301,7 @@ Node* broadcast_in_dim(OpLowering& op, Node* x, const Dims& result, Dims dims) {
     op.fail("{} dims are named for {}", dims.size(), to_string(x->shape));
   std::vector<bool> taken(result.size(), false);
   Dims kept_sizes, kept;
+  std::string said;  // of the reshape: where each dim of the operand goes, -1 - dim: a growing one
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t target = dims[i];
     if (target < 0 || target >= std::ssize(result) || taken[static_cast<size_t>(target)])
@@ -308,14 +309,19 @@ Node* broadcast_in_dim(OpLowering& op, Node* x, const Dims& result, Dims dims) {
               result.size());
     taken[static_cast<size_t>(target)] = true;
     const int64_t size = result[static_cast<size_t>(target)];
-    if (from[i] == 1 && size != 1) continue;
+    const bool grows = from[i] == 1 && size != 1;
+    said += fmt::format("{}{}", said.empty() ? "" : " ", grows ? -1 - target : target);
+    if (grows) continue;
     if (from[i] != size)
       op.fail("dim {} of {} is dim {} of the result, whose size is {}; it has to be equal or 1", i,
               to_string(x->shape), target, size);
     kept_sizes.push_back(from[i]);
     kept.push_back(target);
   }
-  if (kept.size() != dims.size()) x = op.implicit(hlo::reshape(x, kept_sizes));
+  if (kept.size() != dims.size()) {
+    x = op.implicit(hlo::reshape(x, kept_sizes));
+    x->frontend_attributes[kImplicit] = said;
+  }
   if (!std::is_sorted(kept.begin(), kept.end())) {
     Dims order(kept.size());
     std::iota(order.begin(), order.end(), 0);

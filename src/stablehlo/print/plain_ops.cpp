@@ -1,6 +1,7 @@
 // Ops without regions as text.
 #include <algorithm>
 
+#include "gspmd/ops/sdy_rules.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/print/writer.h"
 #include "stablehlo/text/dense.h"
@@ -102,6 +103,23 @@ void write_iota(OpWriter& op, std::string_view name) {
   op.custom(fmt::format("{} dim = {}", name, op.attrs().index), type_text(op.node().shape));
 }
 
+// Whether the reshape under a broadcast says rightly where its operand's dims are in the result;
+// `kept`: where those are that it does not drop, in order. Dims that grow are said as such no more.
+bool are_broadcast_dims(const Dims& from, const Dims& result, const Dims& kept, Dims& dims) {
+  std::vector<bool> taken(result.size(), false);
+  size_t next = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const bool grows = dims[i] < 0;
+    if (grows) dims[i] = -1 - dims[i];
+    if (dims[i] < 0 || dims[i] >= std::ssize(result) || taken[static_cast<size_t>(dims[i])])
+      return false;
+    taken[static_cast<size_t>(dims[i])] = true;
+    if (grows ? from[i] != 1 : next == kept.size() || kept[next] != dims[i]) return false;
+    if (!grows) ++next;
+  }
+  return next == kept.size();
+}
+
 // Reshapes and transposes that were made under it are part of it.
 void write_broadcast(OpWriter& op, std::string_view name) {
   const Node* x = op.node().operand(0);
@@ -116,7 +134,11 @@ void write_broadcast(OpWriter& op, std::string_view name) {
     dims = std::move(moved);
     x = x->operand(0);
   }
-  if (is_beside(Opcode::reshape)) {
+  std::optional<Dims> said = is_beside(Opcode::reshape) ? sdy_broadcast_dims(*x) : std::nullopt;
+  if (said && are_broadcast_dims(x->operand(0)->dims(), op.node().dims(), dims, *said)) {
+    dims = std::move(*said);
+    x = x->operand(0);
+  } else if (is_beside(Opcode::reshape)) {
     const Dims& whole = x->operand(0)->dims();
     std::vector<bool> taken(static_cast<size_t>(op.node().rank()), false);
     for (const int64_t d : dims) taken[static_cast<size_t>(d)] = true;

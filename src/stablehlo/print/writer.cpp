@@ -22,6 +22,12 @@ bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kI
 
 // Whether a node only says the sharding of a function's results: an annotation that nothing but the
 // root reads, whose own sharding does not say it.
+// What is said of a value in `sdy` is not said in HLO's form beside it.
+bool says_in_sdy(const Node& node) {
+  return node.frontend_attributes.contains(kSharding) ||
+         node.frontend_attributes.contains(kOpSharding);
+}
+
 bool is_result_sharding(const Node& node) {
   if (!node.is(Opcode::custom_call)) return false;
   const std::string& target = node.attrs.custom_call_target;
@@ -224,7 +230,7 @@ Fields Writer::discardable(const Node& node, std::span<const std::string_view> s
   }
   if (!frontend.empty())
     fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
-  if (node.sharding) {
+  if (node.sharding && !says_in_sdy(node)) {
     const bool is_one = node.sharding->is_tuple() && node.sharding->elements().size() == 1;
     fields.emplace_back("mhlo.sharding",
                         quote(to_string(is_one ? node.sharding->elements()[0] : *node.sharding)));
@@ -448,9 +454,11 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
   const Node* result = computation.root();
   if (result->is(Opcode::tuple)) result = result->operands()[index];
   Fields fields;
+  const bool said = is_result_sharding(*result) && (result->sharding || says_in_sdy(*result));
   if (is_result_sharding(*result)) {
     Fields frontend;
-    if (result->sharding) fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
+    if (result->sharding && !says_in_sdy(*result))
+      fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
     for (const auto& [name, value] : result->frontend_attributes) {
       if (name == kSharding) {
         // "#sdy.sharding_per_value<[<..>]>" of one value.
@@ -468,7 +476,7 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
       fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
   }
   const Node& root = *computation.root();
-  if (root.is(Opcode::tuple) && root.sharding && root.sharding->is_tuple()) {
+  if (root.is(Opcode::tuple) && root.sharding && root.sharding->is_tuple() && !said) {
     const auto first = static_cast<size_t>(first_leaf(root.shape, static_cast<int64_t>(index)));
     const Shape& shape = root.shape.elements[index];
     const std::vector<Sharding>& all = root.sharding->elements();
