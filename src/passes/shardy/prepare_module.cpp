@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -14,7 +15,6 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kMostCopiedNodes = 10'000'000;
-
 bool is_function_call(const Node& node) {
   return node.is(Opcode::call) && !is_manual_body(node) &&
          !node.frontend_attributes.contains(kSdyNamed);
@@ -72,6 +72,106 @@ void replace_called(Module& module, const std::map<Computation*, Computation*>& 
       }
   for (const auto& [gone, kept] : replaced) module.remove_computation(gone);
 }
+
+// Gives each reader of a constant expression one of its own: the expression itself to its first
+// reader, a copy to every other. What an expression reads twice is one value in each copy.
+class ConstantSplitter {
+ public:
+  explicit ConstantSplitter(Module& module) : module_(module) {
+    constexpr int64_t kFew = 200'000;
+    int64_t nodes = 0;
+    for (const auto& computation : module.computations()) nodes += std::ssize(computation->nodes());
+    left_ = std::max(kFew, 2 * nodes);
+  }
+
+  // The copies of each node, itself first.
+  std::vector<std::vector<Node*>> run() {
+    for (const auto& computation : module_.computations()) split(*computation);
+    if (left_ < 0)
+      fmt::print(stderr,
+                 "gspmd: warning: sdy: a copy of each constant expression per reader would be too "
+                 "many; some readers share one, and so one sharding\n");
+    return std::move(copies_);
+  }
+
+ private:
+  void split(Computation& computation) {
+    const size_t count = computation.nodes().size();
+    constants_.clear();
+    std::vector<const Node*> broadcasts;  // of scalars: they are no part of expressions
+    for (size_t i = 0; i < count; ++i) {
+      const Node& node = *computation.nodes()[i];
+      if (is_sdy_constant(node, constants_))
+        constants_.insert(&node);
+      else if (is_sdy_scalar_broadcast(node))
+        broadcasts.push_back(&node);
+    }
+    constants_.insert(broadcasts.begin(), broadcasts.end());
+    const int64_t before = left_;
+    for (size_t i = 0; i < count; ++i) {
+      Node* const node = computation.nodes()[i].get();
+      if (constants_.contains(node)) continue;
+      for (int64_t k = 0; k < std::ssize(node->operands()); ++k)
+        if (constants_.contains(node->operand(k))) node->set_operand(k, own(node->operand(k)));
+    }
+    if (left_ != before) computation.sort();
+  }
+
+  // The expression that `root` is the value of, operands first.
+  std::vector<Node*> expression(Node* root) const {
+    std::vector<Node*> nodes;
+    std::vector<std::pair<Node*, size_t>> stack{{root, 0}};  // and how many operands are done
+    std::set<const Node*> seen{root};
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (next == node->operands().size()) {
+        nodes.push_back(node);
+        stack.pop_back();
+        continue;
+      }
+      Node* const operand = node->operands()[next++];
+      if (constants_.contains(operand) && seen.insert(operand).second)
+        stack.emplace_back(operand, 0);
+    }
+    return nodes;
+  }
+
+  Node* own(Node* root) {
+    if (left_ < 0) return root;
+    std::map<Node*, Node*> made;
+    const auto now = [&](Node* operand) {
+      const auto found = made.find(operand);
+      return found == made.end() ? operand : found->second;
+    };
+    for (Node* node : expression(root)) {
+      if (taken_.insert(node).second) {
+        for (int64_t k = 0; k < std::ssize(node->operands()); ++k)
+          if (now(node->operand(k)) != node->operand(k))
+            node->set_operand(k, now(node->operand(k)));
+        continue;
+      }
+      std::vector<Node*> operands;
+      for (Node* operand : node->operands()) operands.push_back(now(operand));
+      Node* const copy =
+          node->parent().append(node->opcode(), node->shape, operands, node->attrs, node->name());
+      copy_annotations(*node, *copy);
+      made[node] = copy;
+      constants_.insert(copy);
+      taken_.insert(copy);
+      const auto [found, is_new] = group_.emplace(node, copies_.size());
+      if (is_new) copies_.push_back({node});
+      copies_[found->second].push_back(copy);
+      --left_;
+    }
+    return now(root);
+  }
+
+  Module& module_;
+  int64_t left_ = 0;                         // copies that may be made
+  std::set<const Node*> constants_, taken_;  // `constants_` of the computation at hand
+  std::map<Node*, size_t> group_;
+  std::vector<std::vector<Node*>> copies_;
+};
 
 }  // namespace
 
@@ -164,50 +264,7 @@ void remove_unused_functions(Module& module) {
 }
 
 std::vector<std::vector<Node*>> split_constants(Module& module) {
-  std::vector<std::vector<Node*>> result;
-  std::map<Node*, size_t> group;
-  for (const auto& computation : module.computations()) {
-    const size_t count = computation->nodes().size();
-    std::set<const Node*> constants, taken;  // broadcasts of scalars are no part of expressions
-    std::set<const Node*> broadcasts;
-    for (size_t i = 0; i < count; ++i) {
-      const Node& node = *computation->nodes()[i];
-      if (is_sdy_constant(node, constants))
-        constants.insert(&node);
-      else if (is_sdy_scalar_broadcast(node))
-        broadcasts.insert(&node);
-    }
-    constants.merge(broadcasts);
-    bool changed = false;
-    // The expression itself for its first reader, a copy of it for every other.
-    const auto own = [&](const auto& self, Node* node) -> Node* {
-      if (taken.insert(node).second) {
-        for (int64_t k = 0; k < std::ssize(node->operands()); ++k)
-          if (constants.contains(node->operand(k)))
-            node->set_operand(k, self(self, node->operand(k)));
-        return node;
-      }
-      std::vector<Node*> operands;
-      for (Node* operand : node->operands())
-        operands.push_back(constants.contains(operand) ? self(self, operand) : operand);
-      Node* const made =
-          computation->append(node->opcode(), node->shape, operands, node->attrs, node->name());
-      copy_annotations(*node, *made);
-      const auto [found, is_new] = group.emplace(node, result.size());
-      if (is_new) result.push_back({node});
-      result[found->second].push_back(made);
-      changed = true;
-      return made;
-    };
-    for (size_t i = 0; i < count; ++i) {
-      Node* const node = computation->nodes()[i].get();
-      if (constants.contains(node)) continue;
-      for (int64_t k = 0; k < std::ssize(node->operands()); ++k)
-        if (constants.contains(node->operand(k))) node->set_operand(k, own(own, node->operand(k)));
-    }
-    if (changed) computation->sort();
-  }
-  return result;
+  return ConstantSplitter(module).run();
 }
 
 void merge_constants(const std::vector<std::vector<Node*>>& copies) {

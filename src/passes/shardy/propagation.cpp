@@ -174,26 +174,28 @@ class Propagation {
   void set(int64_t index, SdySharding sharding) {
     std::vector<std::pair<int64_t, SdySharding>> work{{index, std::move(sharding)}};
     while (!work.empty()) {
-      auto [next, wanted] = std::move(work.back());
+      const auto [next, wanted] = std::move(work.back());
       work.pop_back();
-      SdySlot& target = slot(next);
-      if (target.sharding == wanted) continue;
-      target.sharding = wanted;
-      changed_ = true;
-      notify(target);
-      if (target.group >= 0) {
-        const std::vector<int64_t>& members = groups_[target.group];
-        for (size_t i = members.size(); i-- > 0;)
-          if (members[i] != next && slot(members[i]).sharding != wanted &&
-              slot(members[i]).shape.dims == target.shape.dims)
-            work.emplace_back(members[i], wanted);
-      }
-      if (target.border < 0) continue;
-      const SdySlot& other = slot(target.border);
-      work.emplace_back(target.border, target.inside
-                                           ? with_manual(wanted, *other.sharding, target.manual)
-                                           : without_manual(wanted, target.manual));
+      if (slot(next).sharding == wanted) continue;
+      take(next, wanted, work);
+      if (slot(next).group < 0) continue;
+      for (const int64_t member : groups_[slot(next).group])
+        if (slot(member).sharding != wanted && slot(member).shape.dims == slot(next).shape.dims)
+          take(member, wanted, work);
     }
+  }
+
+  void take(int64_t index, const SdySharding& sharding,
+            std::vector<std::pair<int64_t, SdySharding>>& work) {
+    SdySlot& target = slot(index);
+    target.sharding = sharding;
+    changed_ = true;
+    notify(target);
+    if (target.border < 0) return;
+    const SdySlot& other = slot(target.border);
+    work.emplace_back(target.border, target.inside
+                                         ? with_manual(sharding, *other.sharding, target.manual)
+                                         : without_manual(sharding, target.manual));
   }
 
   // Users last in the text go first on the stack, so that the first is on top; edges above them.
