@@ -1,6 +1,7 @@
 #include "gspmd/ir/module.h"
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -21,11 +22,20 @@ std::string_view without_number(std::string_view name) {
 
 // Takes `base` from `names` (name -> last number given), with the first free number if it is taken.
 std::string take_name(std::unordered_map<std::string, int64_t>& names, std::string base) {
-  if (names.try_emplace(base, 0).second) return base;
-  const std::string stem(without_number(base));
-  const auto counter = names.try_emplace(stem, 0).first;
+  const auto [found, is_new] = names.try_emplace(base, 0);
+  if (is_new) return base;
+  const std::string_view stem = without_number(base);
+  int64_t& last = stem.size() == base.size()
+                      ? found->second
+                      : names.try_emplace(std::string(stem), 0).first->second;
+  std::string name(stem);
+  name += '.';
+  const size_t length = name.size();
   for (;;) {
-    std::string name = fmt::format("{}.{}", stem, ++counter->second);
+    char digits[20];
+    const auto end = std::to_chars(std::begin(digits), std::end(digits), ++last).ptr;
+    name.resize(length);
+    name.append(digits, end);
     if (names.try_emplace(name, 0).second) return name;
   }
 }

@@ -51,15 +51,17 @@ bool is_copied(const Node& node) { return node.is(Opcode::constant) || node.is(O
 }  // namespace
 
 void Frame::bind(std::string_view name, std::vector<Node*> values) {
-  values_[name] = {std::move(values), nullptr, 0};
+  values_[name] = {nullptr, std::move(values), nullptr, 0};
 }
 
 void Frame::bind_tuple(std::string_view name, Node* tuple, int64_t first, int64_t count) {
-  values_[name] = {std::vector<Node*>(static_cast<size_t>(count), nullptr), tuple, first};
+  values_[name] = {nullptr, std::vector<Node*>(static_cast<size_t>(count), nullptr), tuple, first};
 }
 
 void Frame::bind_one(const Use& use, Node* value) {
-  std::vector<Node*>& values = values_[use.name].values;
+  Binding& binding = values_[use.name];
+  std::vector<Node*>& values = binding.values;
+  if (binding.one != nullptr) values.assign(1, std::exchange(binding.one, nullptr));
   const auto index = static_cast<size_t>(use.index);
   if (index >= values.size()) values.resize(index + 1, nullptr);
   values[index] = value;
@@ -69,6 +71,7 @@ Node* Frame::value(const Use& use) {
   const auto found = values_.find(use.name);
   if (found == values_.end()) return nullptr;
   Binding& binding = found->second;
+  if (binding.one != nullptr) return use.index == 0 ? binding.one : nullptr;
   if (use.index < 0 || use.index >= std::ssize(binding.values)) return nullptr;
   Node*& node = binding.values[static_cast<size_t>(use.index)];
   if (node == nullptr && binding.tuple != nullptr) {
@@ -165,6 +168,7 @@ Computation* ModuleLowering::lower_region(const Region& region, const std::strin
 
 void ModuleLowering::lower_ops(const std::vector<Op>& ops) {
   Frame& frame = *frame_;
+  frame.reserve(ops.size());
   for (const Op& op : ops) {
     if (frame.has_returned)
       cursor().fail(op.position, "{} stands behind the region's return", op.name);
@@ -234,9 +238,13 @@ void ModuleLowering::bind_results(const Op& op, Node* node, const std::vector<No
       const auto at = [&](int64_t i) {
         return results ? (*results)[static_cast<size_t>(i)] : node;
       };
-      std::vector<Node*> values;
-      for (int64_t i = 0; i < name.count; ++i) values.push_back(at(next + i));
-      frame_->bind(name.name, std::move(values));
+      if (name.count == 1) {
+        frame_->bind(name.name, at(next));
+      } else {
+        std::vector<Node*> values;
+        for (int64_t i = 0; i < name.count; ++i) values.push_back(at(next + i));
+        frame_->bind(name.name, std::move(values));
+      }
     }
     next += name.count;
   }

@@ -38,7 +38,10 @@ class Frame {
   explicit Frame(Computation* computation) : computation_(computation) {}
   Computation& computation() const { return *computation_; }
 
+  void bind(std::string_view name, Node* value) { values_[name].one = value; }
   void bind(std::string_view name, std::vector<Node*> values);
+  // Makes room for so many names more.
+  void reserve(size_t names) { values_.reserve(values_.size() + names); }
   // Results that are the elements of a tuple: taken out where they are used.
   void bind_tuple(std::string_view name, Node* tuple, int64_t first, int64_t count);
   // One result of several that the name may have.
@@ -52,7 +55,9 @@ class Frame {
   bool has_returned = false;
 
  private:
+  // One value, or several: most names have one.
   struct Binding {
+    Node* one = nullptr;
     std::vector<Node*> values;
     Node* tuple = nullptr;
     int64_t first = 0;

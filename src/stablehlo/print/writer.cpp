@@ -20,14 +20,14 @@ bool is_called_as_region(const Node& node) {
 
 bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kImplicit); }
 
-// Whether a node only says the sharding of a function's results: an annotation that nothing but the
-// root reads, whose own sharding does not say it.
 // What is said of a value in `sdy` is not said in HLO's form beside it.
 bool says_in_sdy(const Node& node) {
   return node.frontend_attributes.contains(kSharding) ||
          node.frontend_attributes.contains(kOpSharding);
 }
 
+// Whether a node only says the sharding of a function's results: an annotation that nothing but the
+// root reads, whose own sharding does not say it.
 bool is_result_sharding(const Node& node) {
   if (!node.is(Opcode::custom_call)) return false;
   const std::string& target = node.attrs.custom_call_target;
@@ -62,34 +62,6 @@ std::string location_text(const Metadata& metadata) {
 }
 
 }  // namespace
-
-std::string list_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
-
-std::string array_text(const Dims& dims) {
-  return dims.empty() ? "array<i64>" : fmt::format("array<i64: {}>", fmt::join(dims, ", "));
-}
-
-std::string fields_text(Fields fields) {
-  std::sort(fields.begin(), fields.end());
-  std::string text;
-  for (const auto& [name, value] : fields) {
-    const bool plain =
-        !name.empty() && !is_digit(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
-          return is_letter(c) || is_digit(c) || c == '.' || c == '$';
-        });
-    text += (text.empty() ? "" : ", ") + (plain ? name : quote(name));
-    if (!value.empty()) text += " = " + value;
-  }
-  return text;
-}
-
-std::string symbol_text(const std::string& name) {
-  const bool plain =
-      !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
-        return is_letter(c) || is_digit(c) || c == '.' || c == '$' || c == '-';
-      });
-  return plain ? "@" + name : "@" + quote(name);
-}
 
 std::string Writer::new_number() { return "%" + std::to_string(numbers_++); }
 

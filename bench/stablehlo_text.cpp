@@ -1,0 +1,120 @@
+// How fast StableHLO text is read and printed: ops a second, bytes of constants a second, and the
+// memory that a large constant takes beside its text.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <ctime>
+#include <string>
+
+#include "gspmd/ir/module.h"
+#include "gspmd/stablehlo/text.h"
+
+namespace {
+
+using namespace gspmd;
+
+// `count` ops as JAX prints them, with locations.
+std::string ops_text(int64_t count) {
+  std::string text = R"(module @jit_step attributes {mhlo.num_partitions = 4 : i32} {
+  sdy.mesh @mesh = <["x"=2, "y"=2]>
+  func.func public @main(%arg0: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> tensor<8x16xf32> {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32> loc(#loc1)
+)";
+  std::string before = "arg0";
+  for (int64_t i = 0; i < count / 12; ++i) {  // the shares of ops are those of exported programs
+    fmt::format_to(
+        std::back_inserter(text),
+        R"(    %d{0} = stablehlo.dot_general %{1}, %{1}, contracting_dims = [1] x [1], precision = [DEFAULT, DEFAULT] : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x8xf32> loc(#loc2)
+    %r{0} = stablehlo.reduce(%d{0} init: %cst) applies stablehlo.add across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32> loc(#loc2)
+    %b{0} = stablehlo.broadcast_in_dim %r{0}, dims = [0] : (tensor<8xf32>) -> tensor<8x16xf32> loc(#loc1)
+    %a{0} = stablehlo.add %b{0}, %arg0 : tensor<8x16xf32> loc(#loc1)
+    %cst_{0} = stablehlo.constant dense<{0}.000000e+00> : tensor<f32> loc(#loc1)
+    %c{0} = stablehlo.broadcast_in_dim %cst_{0}, dims = [] : (tensor<f32>) -> tensor<8x16xf32> loc(#loc1)
+    %m{0} = stablehlo.multiply %a{0}, %c{0} : tensor<8x16xf32> loc(#loc1)
+    %z_{0} = stablehlo.constant dense<0.000000e+00> : tensor<f32> loc(#loc1)
+    %z{0} = stablehlo.broadcast_in_dim %z_{0}, dims = [] : (tensor<f32>) -> tensor<8x16xf32> loc(#loc1)
+    %p{0} = stablehlo.compare  GT, %m{0}, %z{0},  FLOAT : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xi1> loc(#loc1)
+    %s{0} = stablehlo.select %p{0}, %m{0}, %z{0} : tensor<8x16xi1>, tensor<8x16xf32> loc(#loc1)
+    %t{0} = stablehlo.tanh %s{0} : tensor<8x16xf32> loc("jit(step)/layer_{0}/tanh"(#loc1))
+)",
+        i, before);
+    before = fmt::format("t{}", i);
+  }
+  fmt::format_to(std::back_inserter(text), R"(    return %{} : tensor<8x16xf32> loc(#loc)
+  }} loc(#loc)
+}} loc(#loc)
+#loc = loc(unknown)
+#loc1 = loc("model.py":10:6 to :11)
+#loc2 = loc("jit(step)/dot_general"(#loc1))
+)",
+                 before);
+  return text;
+}
+
+// One constant of `count` floats, as bytes in hex or as a list.
+std::string constant_text(int64_t count, bool as_bytes) {
+  std::string text = "func.func @main() -> tensor<0xf32> {\n%c = stablehlo.constant dense<";
+  text.reserve(static_cast<size_t>(count) * (as_bytes ? 8 : 14) + 1000);
+  if (as_bytes) text += "\"0x";
+  for (int64_t i = 0; i < count; ++i) {
+    if (as_bytes)
+      fmt::format_to(std::back_inserter(text), "{:08X}", static_cast<uint32_t>(i) * 2654435761U);
+    else
+      fmt::format_to(std::back_inserter(text), "{}{:.6e}", i == 0 ? "[" : ", ",
+                     static_cast<double>(i) * 1.37e-3);
+  }
+  text += as_bytes ? "\"" : "]";
+  fmt::format_to(std::back_inserter(text),
+                 "> : tensor<{0}xf32>\n%s = stablehlo.slice %c [0:0] : (tensor<{0}xf32>) -> "
+                 "tensor<0xf32>\nreturn %s : tensor<0xf32>\n}}\n",
+                 count);
+  return text;
+}
+
+// Of the processor: what else the machine does is left out.
+template <class F>
+double seconds(F&& f) {
+  const std::clock_t start = std::clock();
+  f();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+double peak_megabytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void measure_ops(int64_t count) {
+  const std::string text = ops_text(count);
+  std::unique_ptr<Module> module;
+  std::string printed;
+  const double read = seconds([&] { module = parse_stablehlo(text, "bench.mlir"); });
+  const double written = seconds([&] { printed = to_stablehlo(*module); });
+  fmt::print("{:7} ops, {:5.1f} MB: read {:.3f} s, {:.0f} ops/s; print {:.3f} s, {:.0f} ops/s\n",
+             count, static_cast<double>(text.size()) / 1e6, read, static_cast<double>(count) / read,
+             written, static_cast<double>(count) / written);
+}
+
+void measure_constant(int64_t count, bool as_bytes) {
+  const std::string text = constant_text(count, as_bytes);
+  const double before = peak_megabytes();
+  std::unique_ptr<Module> module;
+  const double read = seconds([&] { module = parse_stablehlo(text, "bench.mlir"); });
+  fmt::print(
+      "constant of {:5.0f} MB as {:5}: text {:5.0f} MB, read {:.3f} s, {:.0f} MB of text/s, peak "
+      "grows by {:.0f} MB\n",
+      static_cast<double>(count) * 4 / 1e6, as_bytes ? "bytes" : "list",
+      static_cast<double>(text.size()) / 1e6, read, static_cast<double>(text.size()) / 1e6 / read,
+      peak_megabytes() - before);
+}
+
+}  // namespace
+
+int main() {
+  // Before others, whose memory would hide what these take.
+  measure_constant(5'000'000, false);
+  measure_constant(50'000'000, true);
+  for (const int64_t count : {24'000, 300'000}) measure_ops(count);
+}
