@@ -31,7 +31,7 @@ std::string symbol_text(const std::string& name) {
       !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
         return is_letter(c) || is_digit(c) || c == '.' || c == '$' || c == '-';
       });
-  return plain ? "@" + name : "@" + quote(name);
+  return fmt::format("@{}", plain ? name : quote(name));
 }
 
 }  // namespace gspmd::stablehlo
