@@ -249,7 +249,7 @@ void ModuleLowering::bind_parameters(const Function& function, Frame& frame,
     Node* value = parameter;
     const std::optional<Array> known = operands.empty() ? std::nullopt : known_value(operands[i]);
     if (known && !known->empty()) value = hlo::constant(frame.computation(), *known);
-    if (!argument.name.empty()) frame.bind(argument.name, {value});
+    if (!argument.name.empty()) frame.bind(argument.name, value);
     ++number;
   }
 }

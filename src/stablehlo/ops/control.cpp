@@ -127,7 +127,7 @@ class Loop {
     for (int64_t i = 0; i < count; ++i) {
       const std::string_view name = region.arguments[static_cast<size_t>(i)].name;
       if (is_bare)
-        frame.bind(name, {state});
+        frame.bind(name, state);
       else
         frame.bind_tuple(name, state, i, 1);
     }
