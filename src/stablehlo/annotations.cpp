@@ -36,6 +36,17 @@ std::string per_value(const std::string& sharding) {
   return "#sdy.sharding_per_value<[" + sharding.substr(kName.size()) + "]>";
 }
 
+std::string of_one_value(const std::string& per_value) {
+  constexpr std::string_view kList = "#sdy.sharding_per_value<[";
+  if (!per_value.starts_with(kList) || !per_value.ends_with("]>")) return per_value;
+  return "#sdy.sharding" + per_value.substr(kList.size(), per_value.size() - kList.size() - 2);
+}
+
+bool says_in_sdy(const Node& node) {
+  return node.frontend_attributes.contains(kSharding) ||
+         node.frontend_attributes.contains(kOpSharding);
+}
+
 Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attribute,
                           const Shape& shape) {
   if (attribute.kind != AttributeKind::string)

@@ -21,6 +21,10 @@ void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribut
 
 // "#sdy.sharding<..>" as the list of one result, and back: "#sdy.sharding_per_value<[<..>]>".
 std::string per_value(const std::string& sharding);
+std::string of_one_value(const std::string& per_value);
+
+// Whether a node says its sharding in `sdy`: it is not said in HLO's form beside that.
+bool says_in_sdy(const Node& node);
 
 // Frontend attributes of this prefix are discardable attributes of the text, as text.
 inline constexpr std::string_view kKept = "mlir.";

@@ -20,12 +20,6 @@ bool is_called_as_region(const Node& node) {
 
 bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kImplicit); }
 
-// What is said of a value in `sdy` is not said in HLO's form beside it.
-bool says_in_sdy(const Node& node) {
-  return node.frontend_attributes.contains(kSharding) ||
-         node.frontend_attributes.contains(kOpSharding);
-}
-
 // Whether a node only says the sharding of a function's results: an annotation that nothing but the
 // root reads, whose own sharding does not say it.
 bool is_result_sharding(const Node& node) {
@@ -433,13 +427,7 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
       fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
     for (const auto& [name, value] : result->frontend_attributes) {
       if (name == kSharding) {
-        // "#sdy.sharding_per_value<[<..>]>" of one value.
-        constexpr std::string_view kOne = "#sdy.sharding_per_value<[";
-        const bool fits = value.starts_with(kOne) && value.ends_with("]>");
-        fields.emplace_back(
-            "sdy.sharding",
-            fits ? "#sdy.sharding" + value.substr(kOne.size(), value.size() - kOne.size() - 2)
-                 : value);
+        fields.emplace_back("sdy.sharding", of_one_value(value));
       } else if (!name.starts_with("mlir.")) {
         frontend.emplace_back(name, quote(value));
       }
