@@ -273,6 +273,10 @@ const std::vector<Refused> kRefused{
     {R"(  %0 = stablehlo.slice %arg0 [0:0, 0:8] {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"a"}, {}]>]>} : (tensor<8x8xf32>) -> tensor<0x8xf32>)",
      "",
      {"dim 0", "no elements", "f.mlir:3"}},
+    {R"(  %0 = stablehlo.optimization_barrier %arg0 : tensor<8x8xf32>
+  %1 = sdy.sharding_constraint %0 <@mesh, [{"a":(1)3}, {}]> : tensor<8x8xf32>)",
+     "",
+     {"does not divide", "f.mlir:4"}},
     {"  sdy.sharding_group %arg0 group_id=3 : tensor<8x8xf32>\n"
      "  %0 = stablehlo.slice %arg0 [0:4, 0:8] : (tensor<8x8xf32>) -> tensor<4x8xf32>\n"
      "  sdy.sharding_group %0 group_id=3 : tensor<4x8xf32>",

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
@@ -98,7 +99,8 @@ std::optional<SdySharding> agreed_wish(const std::vector<Node*>& names, const Sd
       if (!is_constraint(*user)) continue;
       const std::string* text = said_sharding(*user);
       if (text == nullptr) continue;
-      const SdySharding sharding = parse_sdy_sharding(*text, meshes);
+      const SdySharding sharding =
+          at_node(*user, [&] { return parse_sdy_sharding(*text, meshes); });
       const bool open = std::any_of(sharding.dims.begin(), sharding.dims.end(),
                                     [](const SdyDim& dim) { return dim.open; });
       if (open || (agreed && !(*agreed == sharding))) return std::nullopt;
@@ -180,7 +182,8 @@ void read_captures_through_constraints(Module& module) {
         Node* const value = state->operand(k);
         const std::string* text = said_sharding(*value);
         if (text == nullptr || value->shape.is_tuple || value->rank() == 0) continue;
-        const SdySharding sharding = parse_sdy_sharding(*text, meshes);
+        const SdySharding sharding =
+            at_node(*value, [&] { return parse_sdy_sharding(*text, meshes); });
         if (meshes[sharding.mesh].axes.empty() || says_nothing(sharding)) continue;
         state->set_operand(k, open_constraint(*value, sharding.mesh, meshes));
         changed = true;
