@@ -9,7 +9,8 @@ jobs="$(nproc)"
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev libhwy-dev
-                nlohmann-json3-dev libcli11-dev libzip-dev libxxhash-dev zlib1g-dev)
+                nlohmann-json3-dev libcli11-dev libzip-dev libxxhash-dev zlib1g-dev
+                liblapack-dev libblas-dev)
 test_packages=(catch2 librapidcheck-dev)
 data_packages=(python3-sklearn)  # the digits that train_resnet learns
 reference_packages=(doxygen python3)

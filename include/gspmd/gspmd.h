@@ -47,5 +47,6 @@
 #include "gspmd/api/visualize.h"
 #include "gspmd/api/vmap.h"
 #include "gspmd/base/version.h"
+#include "gspmd/io/dlpack.h"
 #include "gspmd/io/npy.h"
 #include "gspmd/io/safetensors.h"

@@ -2,6 +2,7 @@
 #include "gspmd/ir/op.h"
 #include "ops/common/completion_rules.h"
 #include "ops/custom/custom.h"
+#include "ops/library/library.h"
 #include "ops/rows.h"
 #include "ops/sort/sort.h"
 
@@ -51,6 +52,8 @@ const OpInfo& op_info(Opcode opcode) {
 const OpInfo& custom_call_info(const Node& custom_call) {
   const OpInfo* const added = custom_op_info(custom_call);
   if (added != nullptr) return *added;
+  const OpInfo* const library = library_call_info(custom_call);
+  if (library != nullptr) return *library;
   const OpInfo* const top_k = top_k_call_info(custom_call);
   return top_k != nullptr ? *top_k : op_info(Opcode::custom_call);
 }

@@ -40,6 +40,7 @@ struct Command {
       tensors;  // instructions that visualize shows; empty: parameters and root
   bool all_tensors = false;
   std::string inputs, outputs;  // npz files; empty: random inputs, no file
+  std::string expected;         // npz file of the results to compare with; empty: none
   std::vector<std::string> disabled, dump_after;
   std::vector<std::string> options;  // name=value of the partitioner
   std::optional<Language> emit;      // of the printed module; absent: that of the input
@@ -56,6 +57,10 @@ int cost_verb(const Command& command);
 int visualize_verb(const Command& command);
 int ops_verb(const Command& command);
 
+// Where command.file is a folder: its one file *.mlir or *.hlo instead, with the inputs.npz beside
+// it, and, for a run, the outputs.npz to compare with, where these are there and no others are
+// named. UserError: it has no such file, or several.
+void open_folder(Command& command, bool runs);
 // The text in command.file ("-": standard input). UserError where it cannot be read.
 std::string load_text(const Command& command);
 // The module of a text of that file. `any_entry`: of several public functions, none @main, the

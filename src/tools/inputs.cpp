@@ -123,6 +123,27 @@ Array slice_of(const Array& stacked, const Shape& shape, int64_t device) {
 
 }  // namespace
 
+std::vector<Array> read_expected(const Module& module, const std::string& path) {
+  const NpzFile file(path);
+  std::vector<Array> arrays;
+  for (const Shape& leaf : leaf_shapes(module.entry()->root()->shape)) {
+    const std::string name = std::to_string(arrays.size());
+    if (!has_elements(leaf.dtype)) {
+      arrays.emplace_back(Shape(leaf.dtype, leaf.dims));
+      continue;
+    }
+    if (!file.contains(name))
+      user_error("--expected {}: has no array {}; the result has {} leaves, the file has {}", path,
+                 name, leaf_count(module.entry()->root()->shape), fmt::join(file.names(), ", "));
+    const Shape stored = file.shape(name);
+    if (stored.dims != leaf.dims || !could_be(stored.dtype, leaf.dtype))
+      user_error("--expected {}: array \"{}\" is {}, result {} is {}", path, name,
+                 to_string(stored), name, to_string(leaf));
+    arrays.push_back(file.read(name, leaf.dtype));
+  }
+  return arrays;
+}
+
 std::vector<std::string> input_names(const Module& module) {
   std::vector<std::string> names;
   for (const Leaf& leaf : input_leaves(module)) names.push_back(leaf.name);

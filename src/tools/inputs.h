@@ -26,6 +26,9 @@ std::vector<Value> pack_arguments(const Module& module, std::span<const Array> l
 // "0", "1.0", "1.1.2": parameter number, then positions in tuples.
 std::vector<std::string> input_names(const Module& module);
 
+// The file --expected: an array per leaf of the result. UserError for what is missing or does not
+// fit.
+std::vector<Array> read_expected(const Module& module, const std::string& path);
 // Result leaves as arrays "0", "1", ...
 void write_outputs(const std::string& path, std::span<const Array> outputs);
 // UserError when the file could not be written: asked before the work is done.

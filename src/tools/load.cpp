@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
@@ -57,6 +58,26 @@ void warn_of_unknown_calls(const Module& module, const std::string& file) {
 }
 
 }  // namespace
+
+void open_folder(Command& command, bool runs) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (command.file.empty() || !fs::is_directory(command.file, error)) return;
+  const fs::path folder = command.file;
+  std::vector<std::string> programs;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".mlir" || entry.path().extension() == ".hlo")
+      programs.push_back(entry.path().string());
+  if (programs.size() != 1)
+    user_error("{}: a folder with {} files *.mlir or *.hlo; one of them is the program",
+               command.file, programs.size());
+  command.file = programs[0];
+  const auto beside = [&](const char* name, std::string& path) {
+    if (path.empty() && fs::exists(folder / name, error)) path = (folder / name).string();
+  };
+  beside("inputs.npz", command.inputs);
+  if (runs) beside("outputs.npz", command.expected);
+}
 
 std::string load_text(const Command& command) { return read_file(command.file); }
 

@@ -161,7 +161,9 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
   app.footer(verb_footer(verb.name));
   app.add_flag("--json", command.json, "one JSON object on standard output");
   if (verb.may(Stage::read))
-    app.add_option("FILE", command.file, "HLO or StableHLO text; - reads standard input")
+    app.add_option(
+           "FILE", command.file,
+           "HLO or StableHLO text, or a folder with it (help of run); - reads\nstandard input")
         ->required();
   if (verb.run == print_verb || verb.run == propagate_verb || verb.run == partition_verb)
     app.add_option("--emit", texts.emit,
@@ -176,11 +178,23 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
   if (verb.may(Stage::run)) add_run_options(app, command, texts);
   if (verb.run == visualize_verb) add_visualize_options(app, command);
   if (verb.stage == Stage::run) {
+    app.add_option("--expected", command.expected,
+                   "npz file of results to compare with, as verify does; exit code 1 where\n"
+                   "they differ")
+        ->group("Execution");
     app.add_option("--outputs", command.outputs, "npz file for the results")->group("Execution");
     app.add_option("--trace", command.trace,
                    "JSON file for a trace viewer (chrome://tracing, ui.perfetto.dev): what\n"
                    "each device did when")
         ->group("Execution");
+  }
+  if (verb.may(Stage::run)) {
+    app.add_option("--rtol", texts.rtol, "relative tolerance")
+        ->type_name("FLOAT")
+        ->group("Comparison");
+    app.add_option("--atol", texts.atol, "absolute tolerance")
+        ->type_name("FLOAT")
+        ->group("Comparison");
   }
   if (!verb.may(Stage::compare)) return;
   app.add_option("--reference", texts.reference,
@@ -190,15 +204,10 @@ void add_options(CLI::App& app, const Verb& verb, Command& command, Texts& texts
                "on the mesh, devices that do not hold a value get NaN, the largest integer\n"
                "or the opposite truth value of it, so that what reads it there shows")
       ->group("Comparison");
-  app.add_option("--rtol", texts.rtol, "relative tolerance")
-      ->type_name("FLOAT")
-      ->group("Comparison");
-  app.add_option("--atol", texts.atol, "absolute tolerance")
-      ->type_name("FLOAT")
-      ->group("Comparison");
 }
 
 void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts& texts) {
+  open_folder(command, verb.stage == Stage::run);
   command.propagate = !texts.no_propagate;
   command.spmd = !texts.no_spmd;
   if (verb.may(Stage::partition)) {
@@ -247,7 +256,6 @@ void finish(const CLI::App& app, const Verb& verb, Command& command, const Texts
     command.reference = Reference::fast;
   else if (texts.reference != "auto")
     user_error("--reference {}: use oracle or fast", texts.reference);
-  if (!verb.may(Stage::compare)) return;
   if (texts.rtol) command.rtol = parse_tolerance("--rtol", *texts.rtol);
   if (texts.atol) command.atol = parse_tolerance("--atol", *texts.atol);
 }

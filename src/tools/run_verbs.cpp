@@ -182,7 +182,21 @@ void print_outputs(std::span<const Array> outputs, const std::string& prefix) {
     print_out("{}{}: {}\n", prefix, i, to_line(outputs[i]));
 }
 
+// How results differ from those of a file.
+void print_comparison(const Comparison& result) {
+  print_out("{}: largest error {:.3g} absolute, {:.3g} relative\n",
+            result.equal ? "as expected" : "NOT as expected", result.max_abs_error,
+            result.max_rel_error);
+  if (result.first)
+    print_out("first difference: output {} at [{}]: expected {}, found {}\n", result.first->output,
+              fmt::join(result.first->index, ","), element_text(result.first->expected),
+              element_text(result.first->actual));
+}
+
 int run_as_copies(const Module& module, const Command& command) {
+  if (!command.expected.empty())
+    user_error("--expected: each device of {} has results of its own; write them with --outputs",
+               command.file);
   const CopiesProgram program = prepare_copies(module);
   check_memory_limit(program.compiled.plan, command.memory_limit, command.file);
   check_memory(fmt::format("run of {} copies", program.num_devices),
@@ -282,15 +296,28 @@ int run_verb(const Command& command) {
                sum_bytes({prepared.bytes(), input_bytes(*module), output_bytes(*module)}));
   check_time("run", *prepared.compiled.local, prepared.num_devices, command);
   const std::vector<Array> inputs = make_inputs(*module, command);
+  std::vector<Array> expected;
+  if (!command.expected.empty()) expected = read_expected(*module, command.expected);
   const Outcome outcome = execute(prepared, inputs, command);
   if (!command.outputs.empty()) write_outputs(command.outputs, outcome.outputs);
-  if (command.json)
-    print_json({{"outputs", to_json(outcome.outputs)},
-                {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
-                {"seconds", {{"compile", prepared.compile_seconds}, {"run", outcome.seconds}}}});
-  else
+  std::optional<Comparison> comparison;
+  if (!command.expected.empty())
+    comparison = compare(expected, outcome.outputs, false, {command.rtol, command.atol, {}});
+  if (command.json) {
+    Json json = {{"outputs", to_json(outcome.outputs)},
+                 {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
+                 {"seconds", {{"compile", prepared.compile_seconds}, {"run", outcome.seconds}}}};
+    if (comparison)
+      json["expected"] = {{"equal", comparison->equal},
+                          {"max_abs_error", number(comparison->max_abs_error)},
+                          {"max_rel_error", number(comparison->max_rel_error)},
+                          {"first_difference", to_json(comparison->first)}};
+    print_json(json);
+  } else {
     print_outputs(outcome.outputs, "");
-  return 0;
+    if (comparison) print_comparison(*comparison);
+  }
+  return !comparison || comparison->equal ? 0 : 1;
 }
 
 int verify_verb(const Command& command) {

@@ -201,6 +201,12 @@ std::vector<Sample> control_samples() {
       {Opcode::custom_call, "TopK",
        "a = f32[3,9] parameter(0)\nROOT r = (f32[3,2], s32[3,2]) custom-call(a), "
        "custom_call_target=\"TopK\""},
+      {Opcode::custom_call, "LAPACK of a batch",
+       "a = f32[4,3,5] parameter(0)\nROOT r = (f32[4,3,5], s32[4,3], s32[4]) custom-call(a), "
+       "custom_call_target=\"lapack_sgetrf_ffi\", operand_layout_constraints={f32[4,3,5]{1,2,0}}"},
+      {Opcode::custom_call, "Threefry",
+       "k = u32[] parameter(0)\na = u32[3,4] parameter(1)\nROOT r = (u32[3,4], u32[3,4]) "
+       "custom-call(k, k, a, a), custom_call_target=\"threefry2x32\""},
       {Opcode::custom_call, "LayoutConstraint",
        "a = f32[3,4] parameter(0)\nROOT r = f32[3,4] custom-call(a), "
        "custom_call_target=\"LayoutConstraint\""},

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <complex>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -159,6 +161,41 @@ TEST_CASE("what partition prints runs as copies") {
   const CommandResult result = run_command("verify - --json", program.out);
   CHECK(result.err == "");
   CHECK(Json::parse(result.out)["equal"] == true);
+}
+
+TEST_CASE("A folder is its program, with its inputs and the outputs to compare with") {
+  namespace fs = std::filesystem;
+  const fs::path folder = scratch("folder");
+  fs::create_directories(folder);
+  const auto write = [&](const char* name, const Array& array) {
+    write_npz((folder / name).string(), Arrays{{"0", array}});
+  };
+  std::ofstream(folder / "program.mlir")
+      << "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {\n  %0 = stablehlo.negate %x : "
+         "tensor<3xf32>\n  return %0 : tensor<3xf32>\n}\n";
+  write("inputs.npz", Array::of<float>({3}, {1, 2, 3}));
+  const std::string run = "run " + folder.string() + " --json";
+  CHECK(Json::parse(run_command(run).out)["outputs"][0]["data"] == Json({-1.0, -2.0, -3.0}));
+  write("outputs.npz", Array::of<float>({3}, {-1, -2, -3}));
+  CHECK(Json::parse(run_command(run).out)["expected"]["equal"] == true);
+  write("outputs.npz", Array::of<float>({3}, {-1, -2.5, -3}));
+  const CommandResult differs = run_command("run " + folder.string());
+  CHECK(differs.code == 1);
+  CHECK_THAT(differs.out, Contains("NOT as expected: largest error 0.5 absolute, 0.2 relative") &&
+                              Contains("output 0 at [1]: expected -2.5, found -2"));
+  CHECK(run_command("run " + folder.string() + " --rtol 0.3").code == 0);
+  CHECK(run_command("verify " + folder.string() + " --num-devices 2").code == 0);
+  CHECK(run_command("print " + folder.string()).code == 0);
+  write("outputs.npz", Array::of<float>({2}, {-1, -2}));
+  CHECK_THAT(run_command("run " + folder.string()).err,
+             Contains("outputs.npz: array \"0\" is f32[2], result 0 is f32[3]"));
+  write("wrong.npz", Array::of<float>({3}, {0, 0, 0}));
+  CHECK(run_command("run " + folder.string() + " --expected " + (folder / "wrong.npz").string())
+            .code == 1);
+  std::ofstream(folder / "second.hlo") << "HloModule m\n";
+  CHECK_THAT(run_command("print " + folder.string()).err,
+             Contains("a folder with 2 files *.mlir or *.hlo"));
+  fs::remove_all(folder);
 }
 
 }  // namespace gspmd

@@ -12,6 +12,7 @@
 #include "ops/common/open_dims.h"
 #include "ops/control/control.h"
 #include "ops/control/debug_call.h"
+#include "ops/library/library.h"
 #include "ops/sort/sort.h"
 
 namespace gspmd {
@@ -124,7 +125,8 @@ bool is_identity_call(const Node& node) {
 bool is_known_call(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
   return is_elementwise_call(node) || is_in(kRegions, target) || top_k_call_info(node) != nullptr ||
-         is_debug_call(node) || find_custom_op(target) != nullptr;
+         library_call_info(node) != nullptr || is_debug_call(node) ||
+         find_custom_op(target) != nullptr;
 }
 
 bool is_elementwise_call(const Node& node) {
@@ -167,9 +169,8 @@ Value evaluate_custom_call(const EvalContext& context) {
         context.node.name(), target);
   }
   user_error(
-      "custom-call: target \"{}\" is not known, so it cannot run; Sharding, "
-      "SPMDFullToShardShape, SPMDShardToFullShape, ShardBarrierFrom, ShardBarrierTo, TopK, "
-      "X64Combine, X64SplitLow, X64SplitHigh and LayoutConstraint are",
+      "custom-call: target \"{}\" is not known, so it cannot run; docs/spec/command.md 3.3 lists "
+      "those that are. Say what it does with register_op, or take it out",
       target);
 }
 

@@ -73,8 +73,12 @@ Node* lower_composite(OpLowering& op) {
   return node;
 }
 
+// Older files keep the dictionary of a typed call beside an empty backend_config.
 void add_config(OpLowering& op, Attributes& attrs) {
-  const Attribute* const config = op.find("backend_config");
+  const Attribute* config = op.find("backend_config");
+  if (config == nullptr || (config->kind == AttributeKind::string && config->text.empty()))
+    if (const Attribute* const beside = op.find("mhlo.backend_config"))
+      if (beside->kind == AttributeKind::dictionary) config = beside;
   if (config == nullptr) return;
   if (config->kind == AttributeKind::dictionary)
     attrs.other["backend_config"] = op.lowering().text_of(*config);
