@@ -148,7 +148,12 @@ const Sharding& leaf_sharding(const Impl& impl, const std::vector<Sharding>& sha
 
 }  // namespace
 
-std::string ExecutableBase::text() const { return to_text(*impl_->stages.local); }
+std::string ExecutableBase::text(const TextOptions& options) const {
+  const bool completed = options.stage == TextStage::completed;
+  const Module& module = completed ? *impl_->stages.completed : *impl_->stages.local;
+  if (options.form == Language::hlo) return to_text(module);
+  return to_stablehlo(module, {.locations = options.locations});
+}
 const ExecutableStats& ExecutableBase::stats() const { return impl_->stats; }
 const Traced& ExecutableBase::traced() const { return impl_->traced; }
 const CompiledModule& ExecutableBase::module() const { return impl_->stages; }

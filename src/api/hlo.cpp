@@ -13,6 +13,7 @@
 #include "gspmd/api/annotate.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/complete/propagate.h"
 
 namespace gspmd {
 
@@ -48,6 +49,19 @@ void check_callable(const Module& module, const char* what, Site site) {
                what, module.name, module.num_replicas);
 }
 
+// The module with the shardings of Shardy's dialect as HLO's, completed by Shardy's rules where
+// these are the ones to use; nullptr: it has none to translate.
+std::unique_ptr<Module> without_sdy(const Module& module, const PropagateOptions& options) {
+  const bool completes = uses_shardy(module, options);
+  const int64_t devices = sdy_devices(module);
+  if (!completes && !says_sdy(module)) return nullptr;
+  std::unique_ptr<Module> copy = module.clone();
+  if (copy->num_partitions == 1) copy->num_partitions = std::max<int64_t>(1, devices);
+  if (completes && copy->num_partitions > 1) propagate_shardy(*copy, options.shardy);
+  lower_sdy(*copy);
+  return copy;
+}
+
 void check_arguments(const Module& module, const std::vector<Tensor>& arguments) {
   const std::vector<Shape> wanted = argument_shapes(module);
   if (wanted.size() != arguments.size())
@@ -67,21 +81,22 @@ std::shared_ptr<const Module> read_hlo(const std::string& path) {
   if (!file) user_error("{}: cannot be opened: {}", path, std::strerror(errno));
   if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (file.bad() || text.bad()) user_error("{}: cannot be read", path);
-  return parse_module(text.str(), path);
+  return read_module(text.str(), path);
 }
 
-void write_hlo(const Module& module, const std::string& path) {
+void write_hlo(const Module& module, const std::string& path, Language form) {
   std::ofstream file(path, std::ios::binary);
   if (!file) user_error("{}: cannot be opened: {}", path, std::strerror(errno));
-  file << to_text(module);
+  file << (form == Language::hlo ? to_text(module) : to_stablehlo(module));
   file.close();
   if (!file) user_error("{}: cannot be written", path);
 }
 
-std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& arguments,
-                             Site site) {
+std::vector<Tensor> call_hlo(const Module& given, const std::vector<Tensor>& arguments, Site site) {
   return call("call_hlo", site, [&] {
-    check_callable(module, "call_hlo", called_site());
+    check_callable(given, "call_hlo", called_site());
+    const std::unique_ptr<Module> in_hlo = without_sdy(given, {});
+    const Module& module = in_hlo ? *in_hlo : given;
     check_arguments(module, arguments);
     Computation& entry = trace_of_call().here();
     std::vector<Node*> leaves;
@@ -103,9 +118,15 @@ std::vector<Tensor> call_hlo(const Module& module, const std::vector<Tensor>& ar
   });
 }
 
-HloExecutable compile(const Module& module, CompileOptions options) {
+HloExecutable compile(const Module& given, CompileOptions options) {
   options.site = users_line(options.site);
-  check_callable(module, "compile", options.site);
+  check_callable(given, "compile", options.site);
+  PropagateOptions completion;
+  completion.strategy = options.strategy;
+  completion.shardy = options.shardy;
+  const std::unique_ptr<Module> in_hlo = without_sdy(given, completion);
+  const Module& module = in_hlo ? *in_hlo : given;
+  if (in_hlo) options.strategy = Strategy::gspmd;  // what is Shardy's is done
   if (options.mesh.rank() == 0 && module.num_partitions > 1)
     options.mesh = Mesh({{"devices", module.num_partitions}});
   if (options.name == CompileOptions().name) options.name = module.name;

@@ -133,4 +133,71 @@ TEST_CASE("hlo: a loop of a module computes from arrays what its file expects") 
       CHECK(results[leaf].at(i) == Approx(expected[leaf].at(i)).margin(1e-5));
 }
 
+// Rows of x over "data", columns of w over "model": by Shardy's rules so are y's.
+const char* const kShardyLayer = R"(
+sdy.mesh @mesh = <["data"=4, "model"=2]>
+func.func @main(%x: tensor<8x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}, %w: tensor<6x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>}) -> tensor<8x4xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x6xf32>, tensor<6x4xf32>) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+})";
+
+TEST_CASE("hlo: StableHLO with Shardy's shardings is read, compiled by its rules, and run") {
+  const std::string path = fmt::format(GSPMD_BINARY_DIR "/tests/hlo-{}.mlir", getpid());
+  write_hlo(*read_module(kShardyLayer, "layer.mlir"), path, Language::stablehlo);
+  const auto module = read_hlo(path);
+  std::remove(path.c_str());
+  const Array x = counting({8, 6}), w = counting({6, 4});
+  const auto run = compile(*module);
+  CHECK(run.num_devices() == 8);
+  CHECK(to_string(run.parameter_sharding(0)) == "{devices=[4,1,2]<=[8] last_tile_dim_replicate}");
+  CHECK(to_string(run.parameter_sharding(1)) ==
+        "{devices=[1,2,4]<=[4,2]T(1,0) last_tile_dim_replicate}");
+  CHECK(to_string(run.result_sharding(0)) == "{devices=[4,2]<=[8]}");
+  CHECK(bitwise_equal(run({x, w})[0].clone(), product(x, w)));
+  const auto on_mesh = compile(*module, {.mesh = {{"data", 4}, {"model", 2}}});
+  CHECK(to_string(on_mesh.result_sharding(0)) == "{devices=[4,2]<=[8]}");
+  // Inside of a traced function the layouts are those of the module.
+  const auto twice = [&](Tensor a, Tensor b) { return call_hlo(*module, {a, b})[0] * 2.0f; };
+  const auto traced = compile(twice, {.mesh = {{"data", 4}, {"model", 2}}}, x, w);
+  CHECK(to_string(traced.parameter_sharding(0)) ==
+        "{devices=[4,1,2]<=[8] last_tile_dim_replicate}");
+  CHECK(traced(x, w).at(5) == 2 * product(x, w).at(5));
+}
+
+TEST_CASE("hlo: the strategy of the options completes a module") {
+  // A slice of rows: Shardy splits the result as the operand, GSPMD does not.
+  const auto module = parse_module(R"(HloModule slice, num_partitions=2
+ENTRY main {
+  x = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
+  s = f32[4,4] slice(x), slice={[0:4], [0:4]}
+  ROOT y = f32[4,4] negate(s)
+}
+)");
+  const auto layout = [&](Strategy strategy) {
+    return to_string(compile(*module, {.strategy = strategy}).result_sharding(0));
+  };
+  CHECK(layout(Strategy::shardy) == "{devices=[2,1]<=[2]}");
+  CHECK(layout(Strategy::gspmd) == layout(Strategy::automatic));
+  CHECK(layout(Strategy::gspmd) != layout(Strategy::shardy));
+}
+
+TEST_CASE("hlo: programs are printed in either language and read back as themselves") {
+  const Array x = counting({8, 6}), w = counting({6, 4});
+  const auto run = compile(*read_module(kShardyLayer, "layer.mlir"));
+  for (const TextStage stage : {TextStage::local, TextStage::completed}) {
+    const std::string text = run.text({.form = Language::stablehlo, .stage = stage});
+    CHECK(language_of(text) == Language::stablehlo);
+    const auto again = read_module(text, "again.mlir");
+    CHECK(to_stablehlo(*again) == text);
+    CHECK(read_module(run.text({.stage = stage}), "again.hlo")->num_partitions == 8);
+    if (stage == TextStage::local) {
+      CHECK_THAT(text, Contains("tensor<2x6xf32>") && !Contains("tensor<8x6xf32>"));
+      continue;
+    }
+    CHECK_THAT(text, Contains("mhlo.sharding = \"{devices=[4,2]<=[8]}\""));
+    CHECK(bitwise_equal(compile(*again)({x, w})[0].clone(), product(x, w)));
+  }
+  CHECK(run.text() == run.text({.form = Language::hlo}));
+}
+
 }  // namespace gspmd

@@ -12,10 +12,23 @@
 #include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
 #include "gspmd/runtime/run_counters.h"
+#include "gspmd/stablehlo/text.h"
 
 namespace gspmd {
 
 struct CompiledModule;
+
+// Which program of a compilation a text is of.
+enum class TextStage : uint8_t {
+  completed,  // the whole module with every sharding
+  local,      // the one program that every device runs
+};
+// How a compiled program is printed.
+struct TextOptions {
+  Language form = Language::hlo;       // HLO text, or StableHLO with `mhlo.sharding`
+  TextStage stage = TextStage::local;  // before or after partitioning
+  bool locations = false;              // the user's lines as loc(...); HLO has them as metadata
+};
 
 // A compiled program without the types of its arguments; what Executable adds is operator().
 class GSPMD_API ExecutableBase {
@@ -24,7 +37,9 @@ class GSPMD_API ExecutableBase {
   // Used by compile().
   explicit ExecutableBase(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-  std::string text() const;  // the one per-device program, as HLO text
+  // The program as text that reads back as the same: the one per-device program as HLO text where
+  // `options` says nothing else. UserError: StableHLO has no word for an element type.
+  std::string text(const TextOptions& options = {}) const;
   // Collectives with bytes and causes, floating-point operations and peak memory of one device.
   const ExecutableStats& stats() const;
   const Traced& traced() const;  // before completion
