@@ -9,6 +9,7 @@ namespace gspmd {
 namespace {
 
 constexpr std::string_view kThread = "async_execution_thread";
+constexpr std::string_view kPredecessors = "control-predecessors";
 
 std::vector<Node*> nodes_of(const auto& operands) {
   std::vector<Node*> nodes;
@@ -193,8 +194,9 @@ Node* ModuleParser::build_async_start(Instruction& instruction) {
                 "{}: the type is a tuple of the operands' tuple, the result and contexts",
                 instruction.word);
   Attributes outer;
-  if (auto thread = instruction.attrs.other.extract(std::string(kThread)); !thread.empty())
-    outer.other.insert(std::move(thread));
+  for (const std::string_view name : {kThread, kPredecessors})
+    if (auto kept = instruction.attrs.other.extract(std::string(name)); !kept.empty())
+      outer.other.insert(std::move(kept));
 
   Computation* const home = scope_.computation;
   Computation* const wrapper =

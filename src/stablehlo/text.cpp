@@ -1,5 +1,6 @@
 #include "gspmd/stablehlo/text.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "gspmd/ir/text.h"
@@ -91,10 +92,38 @@ std::unique_ptr<Module> parse_stablehlo(std::string_view text, std::string_view 
   return parse_range(text, file, ranges[0].first, ranges[0].second, options);
 }
 
+std::vector<std::unique_ptr<Module>> read_modules(std::string_view text, std::string_view file,
+                                                  const ReadOptions& options) {
+  std::vector<std::unique_ptr<Module>> modules;
+  if (text.find(kSplit) == std::string_view::npos) {
+    modules.push_back(read_module(text, file, options));
+    return modules;
+  }
+  for (const auto& [begin, end] : module_ranges(text, file)) {
+    const std::string_view part = text.substr(begin, end - begin);
+    if (language_of(part) == Language::stablehlo) {
+      modules.push_back(parse_range(text, file, begin, end, options));
+      continue;
+    }
+    // On the lines of the file.
+    std::string alone(static_cast<size_t>(std::count(text.begin(), text.begin() + begin, '\n')),
+                      '\n');
+    alone += part;
+    modules.push_back(parse_module(alone, file));
+  }
+  if (modules.empty()) modules.push_back(parse_module(text, file));  // says that there is none
+  return modules;
+}
+
 std::unique_ptr<Module> read_module(std::string_view text, std::string_view file,
                                     const ReadOptions& options) {
-  return language_of(text) == Language::hlo ? parse_module(text, file)
-                                            : parse_stablehlo(text, file, options);
+  if (language_of(text) == Language::stablehlo) return parse_stablehlo(text, file, options);
+  if (text.find(kSplit) != std::string_view::npos)
+    if (const auto ranges = module_ranges(text, file); ranges.size() > 1)
+      Cursor(text, file, 0, text.size())
+          .fail(ranges[1].first, "{} modules in one file; print shows all, else give each a file",
+                ranges.size());
+  return parse_module(text, file);
 }
 
 }  // namespace gspmd

@@ -67,6 +67,8 @@ std::string load_text(const Command& command);
 // first is the entry; else they are an error.
 std::unique_ptr<Module> load_module(const Command& command, std::string_view text,
                                     bool any_entry = false);
+// All modules of the text of that file, which lines "// -----" split.
+std::vector<std::unique_ptr<Module>> load_modules(const Command& command, std::string_view text);
 // The module as text in the language that --emit asks for, else in that of the input.
 std::string emitted_text(const Command& command, const Module& module, Language input);
 // For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.

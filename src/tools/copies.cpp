@@ -32,13 +32,21 @@ bool is_region_boundary(const Node& node) {
          (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape");
 }
 
+bool is_compiled(const Module& module) {
+  for (const auto& [name, value] : module.header)
+    if (name == "is_scheduled" && value == "true") return true;
+  return module.entry() != nullptr && module.entry()->name().ends_with("_spmd");
+}
+
 }  // namespace
 
 bool runs_as_copies(const Module& module) {
   bool knows_devices = false;
+  const bool compiled = is_compiled(module);
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes()) {
-      if (is_region_boundary(*node) || (node->sharding && splits(*node->sharding))) return false;
+      if (is_region_boundary(*node)) return false;
+      if (!compiled && node->sharding && splits(*node->sharding)) return false;
       knows_devices |= node->op().has(kCollective) || node->is(Opcode::partition_id) ||
                        node->is(Opcode::replica_id);
     }

@@ -5,20 +5,51 @@
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/explain/estimate_cost.h"
 #include "tools/command.h"
+#include "tools/copies.h"
 #include "tools/execute.h"
 #include "tools/report.h"
 #include "tools/streams.h"
 
 namespace gspmd::tools {
 
-int cost_verb(const Command& command) {
+namespace {
+
+// What is priced: a program per device, partitioned here or given as one.
+struct Priced {
+  CompiledModule compiled;
+  std::unique_ptr<Module> given;  // a per-device program, else nullptr
+  int64_t num_devices = 1;
+  const Module& local() const { return given ? *given : *compiled.local; }
+  std::vector<CollectiveStats> collectives() const {
+    if (given) return collective_stats(*given);
+    return collective_stats(*compiled.local, mesh_of(*compiled.completed).get());
+  }
+};
+
+Priced priced(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
-  const Prepared prepared = prepare(*module, pipeline_options(command, *module));
+  Priced result;
+  if (runs_as_copies(*module)) {
+    CopiesProgram copies = prepare_copies(*module);
+    result.given = std::move(copies.module);
+    result.compiled = std::move(copies.compiled);
+    result.num_devices = copies.num_devices;
+  } else {
+    Prepared prepared = prepare(*module, pipeline_options(command, *module));
+    result.compiled = std::move(prepared.compiled);
+    result.num_devices = prepared.num_devices;
+  }
+  return result;
+}
+
+}  // namespace
+
+int cost_verb(const Command& command) {
+  const Priced prepared = priced(command);
   check_memory_limit(prepared.compiled.plan, command.memory_limit, command.file);
   const DeviceModel device;
-  const CostEstimate cost = estimate_cost(*prepared.compiled.local, device);
-  const std::vector<CollectiveStats> collectives =
-      collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
+  const CostEstimate cost = estimate_cost(prepared.local(), device);
+  const std::vector<CollectiveStats> collectives = prepared.collectives();
   if (command.json) {
     std::vector<std::string> peak_tensors;
     for (const HeldTensor& tensor : prepared.compiled.plan.peak_tensors)

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "gspmd/passes/explain/explain.h"
 #include "tools/command.h"
+#include "tools/copies.h"
 #include "tools/report.h"
 #include "tools/streams.h"
 
@@ -95,27 +97,47 @@ std::vector<Explanation> explained(const Command& command, const std::string& te
   return by_shardy ? explain(*given, from_given) : explain(module, options);
 }
 
+int write(const std::vector<Explanation>& all, const std::vector<FullRematerialization>& full,
+          const Command& command) {
+  if (command.json) {
+    Json list = Json::array();
+    for (const Explanation& e : all)
+      list.push_back(to_json(e, tools::to_json(std::vector{e.collective})[0]));
+    print_json({{"collectives", list}, {"full_rematerializations", tools::to_json(full)}});
+    return 0;
+  }
+  if (all.empty()) write_output("no collectives\n");
+  for (const Explanation& e : all) print_out("{}\n", to_text(e));
+  write_output(to_table(full));
+  return 0;
+}
+
+// Of a per-device program it is known what its collectives send and for which line, not what of
+// the whole they hang on.
+std::vector<Explanation> explain_copies(const Module& module) {
+  std::vector<Explanation> all;
+  for (CollectiveStats& collective : collective_stats(*prepare_copies(module).module)) {
+    Explanation explanation;
+    explanation.collective = std::move(collective);
+    all.push_back(std::move(explanation));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Explanation& a, const Explanation& b) {
+    return a.collective.bytes > b.collective.bytes;
+  });
+  return all;
+}
+
 }  // namespace
 
 int explain_verb(const Command& command) {
   const std::string text = load_text(command);
   const std::unique_ptr<Module> module = load_for_devices(command, text);
+  if (runs_as_copies(*module)) return write(explain_copies(*module), {}, command);
   const PipelineOptions options = pipeline_options(command, *module);
   const CompiledModule compiled = run_pipeline(*module, options);
   check_memory_limit(compiled.plan, command.memory_limit, command.file);
-  const std::vector<Explanation> all = explained(command, text, *module, options);
-  if (command.json) {
-    Json list = Json::array();
-    for (const Explanation& e : all)
-      list.push_back(to_json(e, tools::to_json(std::vector{e.collective})[0]));
-    print_json({{"collectives", list},
-                {"full_rematerializations", tools::to_json(compiled.full_rematerializations)}});
-    return 0;
-  }
-  if (all.empty()) write_output("no collectives\n");
-  for (const Explanation& e : all) print_out("{}\n", to_text(e));
-  write_output(to_table(compiled.full_rematerializations));
-  return 0;
+  return write(explained(command, text, *module, options), compiled.full_rematerializations,
+               command);
 }
 
 }  // namespace gspmd::tools

@@ -13,7 +13,7 @@ constexpr VerbText kTexts[] = {
     {"print",
      "Reads HLO or StableHLO text, checks every shape, attribute and call, and prints the module\n"
      "in canonical form. What it prints reads back as an equal module and prints as itself. Of\n"
-     "several modules in a file of StableHLO, split by lines // -----, each is printed.",
+     "several modules in a file, split by lines // -----, each is printed.",
      "JSON\n"
      "  {\"module\": \"<text>\"}\n"
      "\nExamples\n"

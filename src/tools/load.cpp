@@ -9,9 +9,11 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
+#include "gspmd/passes/prepare/join_async.h"
 #include "gspmd/stablehlo/text.h"
 #include "passes/disabled.h"
 #include "tools/command.h"
+#include "tools/copies.h"
 #include "tools/partitioner_options.h"
 #include "tools/streams.h"
 
@@ -38,6 +40,19 @@ std::string read_file(const std::string& name) {
 void check_count(const char* option, size_t given, size_t leaves, size_t values) {
   if (given <= 1 || given == leaves || given == values) return;
   user_error("{}: {} values given; give one, or {}", option, given, leaves);
+}
+
+std::string name_of_file(const Command& command) {
+  return command.file == "-" ? "<stdin>" : command.file;
+}
+
+// Meshes stand in the module's attributes, which have no line.
+void check_meshes(const Module& module, const std::string& file) {
+  try {
+    sdy_devices(module);
+  } catch (const UserError& error) {
+    user_error("{}: {}", file, error.what());
+  }
 }
 
 // They are kept as they are: what they compute is not known.
@@ -82,21 +97,26 @@ void open_folder(Command& command, bool runs) {
 std::string load_text(const Command& command) { return read_file(command.file); }
 
 std::unique_ptr<Module> load_module(const Command& command, std::string_view text, bool any_entry) {
-  const std::string file = command.file == "-" ? "<stdin>" : command.file;
+  const std::string file = name_of_file(command);
   std::unique_ptr<Module> module = read_module(text, file, {.any_entry = any_entry});
-  try {
-    sdy_devices(*module);  // meshes stand in the module's attributes, which have no line
-  } catch (const UserError& error) {
-    user_error("{}: {}", file, error.what());
-  }
+  check_meshes(*module, file);
   return module;
+}
+
+std::vector<std::unique_ptr<Module>> load_modules(const Command& command, std::string_view text) {
+  const std::string file = name_of_file(command);
+  std::vector<std::unique_ptr<Module>> modules = read_modules(text, file, {.any_entry = true});
+  for (const auto& module : modules) check_meshes(*module, file);
+  return modules;
 }
 
 std::string emitted_text(const Command& command, const Module& module, Language input) {
   if (command.emit.value_or(input) == Language::hlo) return to_text(module);
-  if (!is_completed_in_sdy(module)) return to_stablehlo(module);
+  if (input == Language::stablehlo && !is_completed_in_sdy(module)) return to_stablehlo(module);
   const std::unique_ptr<Module> one_form = module.clone();
-  keep_sdy_only(*one_form);
+  if (is_completed_in_sdy(module)) keep_sdy_only(*one_form);
+  // Of what HLO begins and ends apart StableHLO has the async ops only, for what it has ops for.
+  if (input == Language::hlo) join_async(*one_form);
   return to_stablehlo(*one_form);
 }
 
@@ -122,7 +142,8 @@ std::unique_ptr<Module> load_as_given(const Command& command, std::string_view t
 std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text) {
   std::unique_ptr<Module> module = load_as_given(command, text);
   PropagateOptions completion = propagate_options(command, *module);
-  if (command.propagate && module->num_partitions > 1 && uses_shardy(*module, completion))
+  if (command.propagate && module->num_partitions > 1 && !runs_as_copies(*module) &&
+      uses_shardy(*module, completion))
     propagate_shardy(*module, completion.shardy);
   if (lower_sdy(*module)) verify_module(*module);
   warn_of_unknown_calls(*module, command.file);

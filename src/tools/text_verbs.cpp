@@ -10,6 +10,7 @@
 #include "gspmd/passes/explain/explain_sharding.h"
 #include "gspmd/passes/explain/sharding_sources.h"
 #include "tools/command.h"
+#include "tools/copies.h"
 #include "tools/report.h"
 #include "tools/streams.h"
 
@@ -163,18 +164,15 @@ PartitionedModule partitioned(const Command& command, std::unique_ptr<Module> mo
 int print_verb(const Command& command) {
   const std::string input = load_text(command);
   const Language language = language_of(input);
+  const std::vector<std::unique_ptr<Module>> modules = load_modules(command, input);
+  if (modules.size() == 1 && !command.json) {
+    write_emitted(command, *modules[0], language);
+    return 0;
+  }
   std::string text;
-  if (language == Language::hlo) {
-    const std::unique_ptr<Module> module = load_module(command, input);
-    if (!command.json) {
-      write_emitted(command, *module, language);
-      return 0;
-    }
-    text = emitted_text(command, *module, language);
-  } else {
-    const std::string file = command.file == "-" ? "<stdin>" : command.file;
-    for (const auto& module : parse_stablehlo_modules(input, file, {.any_entry = true}))
-      text += (text.empty() ? "" : "// -----\n") + emitted_text(command, *module, language);
+  for (const auto& module : modules) {
+    if (!text.empty()) text += text.ends_with('\n') ? "// -----\n" : "\n// -----\n";
+    text += emitted_text(command, *module, language);
   }
   if (command.json)
     print_json({{"module", text}});
@@ -199,9 +197,29 @@ int propagate_verb(const Command& command) {
   return 0;
 }
 
+namespace {
+
+// A per-device program is what partitioning it gives.
+int partition_copies(const Module& module, const Command& command, Language input) {
+  if (!command.json) {
+    write_emitted(command, module, input);
+    return 0;
+  }
+  print_json({{"module", emitted_text(command, module, input)},
+              {"collectives", to_json(collective_stats(*prepare_copies(module).module))},
+              {"full_rematerializations", Json::array()},
+              {"instructions", instruction_count(module)},
+              {"seconds", 0.0}});
+  return 0;
+}
+
+}  // namespace
+
 int partition_verb(const Command& command) {
   const std::string input = load_text(command);
-  const auto [compiled, local] = partitioned(command, load_for_devices(command, input));
+  std::unique_ptr<Module> module = load_for_devices(command, input);
+  if (runs_as_copies(*module)) return partition_copies(*module, command, language_of(input));
+  const auto [compiled, local] = partitioned(command, std::move(module));
   if (!command.json) {
     write_emitted(command, *local, language_of(input));
     write_message(to_table(compiled.full_rematerializations));

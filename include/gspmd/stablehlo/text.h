@@ -39,6 +39,11 @@ GSPMD_API std::vector<std::unique_ptr<Module>> parse_stablehlo_modules(
 GSPMD_API std::unique_ptr<Module> read_module(std::string_view text, std::string_view file,
                                               const ReadOptions& options = {});
 
+// The modules of a text of either language, which lines "// -----" split; each may be of its own.
+GSPMD_API std::vector<std::unique_ptr<Module>> read_modules(std::string_view text,
+                                                            std::string_view file,
+                                                            const ReadOptions& options = {});
+
 // What printing adds.
 struct StableHloOptions {
   bool locations = false;  // loc(...) behind ops, from their metadata

@@ -123,6 +123,22 @@ std::vector<Node*> nodes_of(const Computation& computation) {
   return nodes;
 }
 
+// Compilers write the user's line at one of an operation's nodes: the start, the end, or what is
+// done between them.
+void take_line(Node& to, const Metadata& from) {
+  if (!to.metadata.op_name.empty() || !to.metadata.source_file.empty()) return;
+  const Site text = to.metadata.text;
+  to.metadata = from;
+  to.metadata.text = text;
+}
+
+void take_lines(Node& joined, const Node& start) {
+  take_line(joined, start.metadata);
+  if (!start.is(Opcode::async_start)) return;
+  for (const auto& node : start.called.at(0)->nodes())
+    if (node->op().has(kCollective)) take_line(*node, joined.metadata);
+}
+
 bool join_pairs(Computation& c) {
   bool changed = false;
   for (Node* done : nodes_of(c)) {
@@ -133,6 +149,7 @@ bool join_pairs(Computation& c) {
     Node* const joined = append_joined(
         c, *pair, start, done->shape, bound_operands(start, done->operand(0), *done), done->name());
     copy_annotations(*done, *joined);
+    take_lines(*joined, start);
     c.replace_uses(done, joined);
     changed = true;
   }

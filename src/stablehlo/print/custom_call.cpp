@@ -227,6 +227,16 @@ std::string aliases_text(const std::string& aliases) {
   return "[" + text + "]";
 }
 
+// Of a configuration in braces: whether it is a dictionary of MLIR, "{key = value}", not JSON.
+bool is_mlir_dictionary(const std::string& config) {
+  if (!config.starts_with('{')) return false;
+  const size_t key = config.find_first_not_of(" \n", 1);
+  if (key == std::string::npos || config[key] != '"') return true;
+  const size_t end = config.find('"', key + 1);
+  const size_t behind = end == std::string::npos ? end : config.find_first_not_of(" \n", end + 1);
+  return behind != std::string::npos && config[behind] == '=';
+}
+
 Fields call_fields(OpWriter& op) {
   const Node& node = op.node();
   const auto& other = node.attrs.other;
@@ -235,13 +245,14 @@ Fields call_fields(OpWriter& op) {
     const auto found = other.find(name);
     return found == other.end() ? std::string() : found->second;
   };
-  if (const std::string config = get("backend_config"); !config.empty())
+  const std::string config = get("backend_config");
+  const bool is_dictionary = is_mlir_dictionary(config);
+  if (config.starts_with('"'))
     fields.emplace_back("backend_config",
-                        config[0] == '"'
-                            ? quote(Lexer(config, "backend_config").quoted("backend_config"))
-                            : config);
+                        quote(Lexer(config, "backend_config").quoted("backend_config")));
+  else if (!config.empty())
+    fields.emplace_back("backend_config", is_dictionary ? config : quote(config));
   const std::string version = get("api_version");
-  const bool is_dictionary = get("backend_config").starts_with('{');
   if (version == "API_VERSION_STATUS_RETURNING") fields.emplace_back("api_version", "2 : i32");
   if (version == "API_VERSION_STATUS_RETURNING_UNIFIED")
     fields.emplace_back("api_version", "3 : i32");
