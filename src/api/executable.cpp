@@ -19,6 +19,26 @@ using NamedArray = std::pair<std::string, Array>;
 
 namespace {
 
+// StableHLO has no copy: one that has a layout is a Sharding call, others are what they copy.
+std::unique_ptr<Module> without_copies(const Module& module) {
+  std::unique_ptr<Module> result = module.clone();
+  for (const auto& computation : result->computations()) {
+    for (const auto& node : computation->nodes()) {
+      if (!node->is(Opcode::copy)) continue;
+      Node* instead = node->operand(0);
+      if (node->sharding && !node->shape.is_tuple) {
+        Attributes attrs;
+        attrs.custom_call_target = "Sharding";
+        instead = computation->append(Opcode::custom_call, node->shape, {instead}, attrs);
+        copy_annotations(*node, *instead);
+      }
+      computation->replace_uses(node.get(), instead);
+    }
+    computation->remove_dead();
+  }
+  return result;
+}
+
 // The machine runs one program at a time.
 std::mutex& run_mutex() {
   static std::mutex mutex;
@@ -152,7 +172,7 @@ std::string ExecutableBase::text(const TextOptions& options) const {
   const bool completed = options.stage == TextStage::completed;
   const Module& module = completed ? *impl_->stages.completed : *impl_->stages.local;
   if (options.form == Language::hlo) return to_text(module);
-  return to_stablehlo(module, {.locations = options.locations});
+  return to_stablehlo(*without_copies(module), {.locations = options.locations});
 }
 const ExecutableStats& ExecutableBase::stats() const { return impl_->stats; }
 const Traced& ExecutableBase::traced() const { return impl_->traced; }

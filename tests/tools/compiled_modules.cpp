@@ -62,7 +62,8 @@ TEST_CASE("every verb takes compiled modules; what they print reads back as itse
 }
 
 TEST_CASE("explain and cost list the collectives of a compiled module by bytes, groups and line") {
-  // 4 x 8 numbers of 4 bytes; groups of 2 ten times, then of 4: the formulas of command.md 4.5.
+  // 4 x 8 numbers of 4 bytes; groups of 2 ten times, then of 4: the formulas of
+  // docs/spec/command.md 4.5.
   const std::vector<std::string> forms = {"all-gather 1 96 [1,4]<=[4] m.py:8",
                                           "all-reduce 1 192 {} a b.py:3",
                                           "all-reduce 10 1280 [2,2]<=[2,2]T(1,0) loop.py:5",

@@ -134,9 +134,9 @@ void take_line(Node& to, const Metadata& from) {
 
 void take_lines(Node& joined, const Node& start) {
   take_line(joined, start.metadata);
-  if (!start.is(Opcode::async_start)) return;
-  for (const auto& node : start.called.at(0)->nodes())
-    if (node->op().has(kCollective)) take_line(*node, joined.metadata);
+  for (const Computation* called : start.called)
+    for (const auto& node : called->nodes())
+      if (node->op().has(kCollective)) take_line(*node, joined.metadata);
 }
 
 bool join_pairs(Computation& c) {
