@@ -9,7 +9,6 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
-#include "gspmd/passes/prepare/join_async.h"
 #include "gspmd/stablehlo/text.h"
 #include "passes/disabled.h"
 #include "tools/command.h"
@@ -112,11 +111,9 @@ std::vector<std::unique_ptr<Module>> load_modules(const Command& command, std::s
 
 std::string emitted_text(const Command& command, const Module& module, Language input) {
   if (command.emit.value_or(input) == Language::hlo) return to_text(module);
-  if (input == Language::stablehlo && !is_completed_in_sdy(module)) return to_stablehlo(module);
+  if (!is_completed_in_sdy(module)) return to_stablehlo(module);
   const std::unique_ptr<Module> one_form = module.clone();
-  if (is_completed_in_sdy(module)) keep_sdy_only(*one_form);
-  // Of what HLO begins and ends apart StableHLO has the async ops only, for what it has ops for.
-  if (input == Language::hlo) join_async(*one_form);
+  keep_sdy_only(*one_form);
   return to_stablehlo(*one_form);
 }
 
