@@ -18,6 +18,8 @@ struct Gap {
     }
     end = std::max(end, x.end);
   }
+  // Whether no other gap is better.
+  bool is_exact() const { return best_size == bytes; }
   int64_t found() const { return best >= 0 ? best : end; }
 };
 
@@ -48,8 +50,10 @@ void PlacedBuffers::add(const Placed& buffer) {
     insert(long_, buffer);
     return;
   }
-  for (int64_t span = buffer.first / kSpan; span <= buffer.last / kSpan; ++span)
-    buckets_[static_cast<size_t>(span)].push_back(buffer);
+  for (int64_t span = buffer.first / kSpan; span <= buffer.last / kSpan; ++span) {
+    std::vector<Placed>& bucket = buckets_[static_cast<size_t>(span)];
+    bucket.insert(std::upper_bound(bucket.begin(), bucket.end(), buffer, is_lower), buffer);
+  }
 }
 
 int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
@@ -57,24 +61,29 @@ int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
   const auto lives = [&](const Placed& x) { return x.first <= last && first <= x.last; };
   if (is_long(first, last)) {
     for (const std::vector<Placed>& chunk : all_)
-      for (const Placed& x : chunk)
+      for (const Placed& x : chunk) {
         if (lives(x)) gap.pass(x);
+        if (gap.is_exact()) return gap.found();
+      }
     return gap.found();
   }
   std::vector<Placed> near;
-  for (int64_t span = first / kSpan; span <= last / kSpan; ++span)
+  for (int64_t span = first / kSpan; span <= last / kSpan; ++span) {
+    const std::ptrdiff_t sorted = std::ssize(near);
     for (const Placed& x : buckets_[static_cast<size_t>(span)]) {
       // It stands in every span that it lives in.
       const bool is_first = span == std::max(first, x.first) / kSpan;
       if (is_first && lives(x)) near.push_back(x);
     }
-  std::sort(near.begin(), near.end(), is_lower);
+    std::inplace_merge(near.begin(), near.begin() + sorted, near.end(), is_lower);
+  }
   auto next = near.begin();
   for (const std::vector<Placed>& chunk : long_)
     for (const Placed& x : chunk) {
       if (!lives(x)) continue;
       for (; next != near.end() && is_lower(*next, x); ++next) gap.pass(*next);
       gap.pass(x);
+      if (gap.is_exact()) return gap.found();
     }
   for (; next != near.end(); ++next) gap.pass(*next);
   return gap.found();

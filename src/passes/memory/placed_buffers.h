@@ -30,7 +30,8 @@ class PlacedBuffers {
   }
   static void insert(std::vector<std::vector<Placed>>& chunks, const Placed& buffer);
 
-  std::vector<std::vector<Placed>> buckets_;  // those that live shortly, in each span they live in
+  // Those that live shortly, in each span they live in, by offset.
+  std::vector<std::vector<Placed>> buckets_;
   // By offset, in chunks so that one more moves few.
   std::vector<std::vector<Placed>> all_, long_;
 };
