@@ -10,9 +10,9 @@
 namespace gspmd::tools {
 
 // Whether the module is a per-device program already: it has collectives or asks for the device's
-// number, and no sharding splits anything, or it is one that XLA has compiled (scheduled, or with an
-// entry named by its partitioner), where shardings only tell of what values were parts. Each of its
-// num_partitions devices then runs the whole of it.
+// number, and no sharding splits anything, or it is one that XLA has compiled (scheduled, or with
+// an entry named by its partitioner), where shardings only tell of what values were parts. Each of
+// its num_partitions devices then runs the whole of it.
 bool runs_as_copies(const Module& module);
 
 // The module as each device runs it. UserError where an op cannot run.
