@@ -200,7 +200,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
     impl->donated[static_cast<size_t>(alias.parameter)] = true;
 
   if (options.check_numbers) insert_number_checks(*module);
-  PipelineOptions pipeline = pipeline_options(options);
+  PipelineOptions pipeline = located(options.site, [&] { return pipeline_options(options); });
   pipeline.shard_updates = shard_updates_options(impl->traced, options);
   impl->stages = located(options.site, [&] { return run_pipeline(std::move(module), pipeline); });
   check_updates(impl->stages, options);
