@@ -98,8 +98,16 @@ ModuleLowering::ModuleLowering(Syntax& syntax, Module& module, const ReadOptions
 }
 
 Site ModuleLowering::site_of(size_t position) const {
-  const auto end = std::lower_bound(line_ends_.begin(), line_ends_.end(), position);
-  return {file_.file, static_cast<int>(end - line_ends_.begin()) + 1};
+  // Most places follow the one asked for last.
+  size_t line = last_line_;
+  const bool is_behind = line == 0 || line_ends_[line - 1] < position;
+  const size_t most = std::min(line + 4, line_ends_.size());
+  while (is_behind && line < most && line_ends_[line] < position) ++line;
+  if (!is_behind || (line < line_ends_.size() && line_ends_[line] < position))
+    line = static_cast<size_t>(std::lower_bound(line_ends_.begin(), line_ends_.end(), position) -
+                               line_ends_.begin());
+  last_line_ = line;
+  return {file_.file, static_cast<int>(line) + 1};
 }
 
 std::string ModuleLowering::text_of(const Attribute& attribute) {

@@ -127,6 +127,7 @@ class ModuleLowering {
   ReadOptions options_;
   Locations locations_;
   std::vector<size_t> line_ends_;
+  mutable size_t last_line_ = 0;  // whose place was asked for last
   Site file_;
   Frame* frame_ = nullptr;
   const Function* entry_ = nullptr;
