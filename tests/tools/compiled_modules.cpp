@@ -1,5 +1,7 @@
 // Modules as XLA dumps them after its passes: scheduled, with fusions, layouts, backend configs,
 // asynchronous pairs and the tables of stack frames.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
