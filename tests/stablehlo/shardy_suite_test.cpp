@@ -344,6 +344,33 @@ std::string layouts(const Module& module, const std::string& name) {
   return text;
 }
 
+TEST_CASE("a loop that reads a value around it as it is, completed again, stays as it is",
+          "[shardy]") {
+  const auto once = [](const std::string& text) {
+    const auto module = parse_stablehlo(text);
+    propagate_shardy(*module, {});
+    keep_sdy_only(*module);
+    return to_stablehlo(*module);
+  };
+  const std::string completed = once(R"(sdy.mesh @mesh = <["a"=2, "b"=2]>
+func.func @main(%arg0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"a"}, {}]>}, %arg1: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = stablehlo.sine %arg1 : tensor<8x8xf32>
+  %1 = stablehlo.while(%iterArg = %arg0) : tensor<8x8xf32>
+   cond {
+    %2 = stablehlo.constant dense<false> : tensor<i1>
+    stablehlo.return %2 : tensor<i1>
+  } do {
+    %3 = stablehlo.add %iterArg, %0 : tensor<8x8xf32>
+    stablehlo.return %3 : tensor<8x8xf32>
+  }
+  return %1 : tensor<8x8xf32>
+}
+)");
+  CHECK(completed.find("sine %arg1 {sdy.sharding") != std::string::npos);
+  CHECK(completed.find("sdy.reshard") == std::string::npos);
+  CHECK(once(completed) == completed);
+}
+
 TEST_CASE("the two strategies differ where the documentation says it", "[shardy]") {
   std::ifstream stream(std::string(GSPMD_SOURCE_DIR) + "/tests/data/shardy/differences.txt");
   std::stringstream all;

@@ -28,8 +28,10 @@ void apply_constraint_chains(Module& module);
 // constraint take the constraint.
 void read_edges_through_constraints(Module& module);
 // A loop reads values around it that say a sharding through an open constraint: what they are
-// outside does not decide what they are in the loop.
-void read_captures_through_constraints(Module& module);
+// outside does not decide what they are in the loop. Returns the constraints.
+std::vector<Node*> read_captures_through_constraints(Module& module);
+// Those that ended up with the sharding of what they read go.
+void remove_idle_constraints(const std::vector<Node*>& constraints);
 // Values get the sharding of the closed constraint, or manual border, that reads them; those that
 // a data-flow edge flows into only of a border.
 void apply_constraints(SdyProgram& program);

@@ -166,7 +166,8 @@ void read_edges_through_constraints(Module& module) {
   }
 }
 
-void read_captures_through_constraints(Module& module) {
+std::vector<Node*> read_captures_through_constraints(Module& module) {
+  std::vector<Node*> made;
   SdyMeshes meshes = meshes_of(module);
   for (const auto& computation : module.computations()) {
     bool changed = false;
@@ -185,11 +186,21 @@ void read_captures_through_constraints(Module& module) {
         const SdySharding sharding =
             at_node(*value, [&] { return parse_sdy_sharding(*text, meshes); });
         if (meshes[sharding.mesh].axes.empty() || says_nothing(sharding)) continue;
-        state->set_operand(k, open_constraint(*value, sharding.mesh, meshes));
+        made.push_back(open_constraint(*value, sharding.mesh, meshes));
+        state->set_operand(k, made.back());
         changed = true;
       }
     }
     if (changed) computation->sort();
+  }
+  return made;
+}
+
+void remove_idle_constraints(const std::vector<Node*>& constraints) {
+  for (Node* constraint : constraints) {
+    if (constraint->sharding != constraint->operand(0)->sharding) continue;
+    constraint->parent().replace_uses(constraint, constraint->operand(0));
+    constraint->frontend_attributes["mlir.removed"] = "true";
   }
 }
 

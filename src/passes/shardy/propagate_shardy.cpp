@@ -57,12 +57,15 @@ SdyProgram constrained_program(Module& module, const ShardyOptions& options) {
 bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
   remove_unused_functions(module);
   const auto copies = give_each_call_its_own(module, true);
-  // Of a completed module each constant has the readers that agree on its sharding.
+  // Of a completed module each constant has the readers that agree on its sharding, and loops read
+  // what they agree with.
   const auto completed = module.frontend_attributes.find(kSdyCompleted);
   std::vector<std::vector<Node*>> constants;
-  if (completed == module.frontend_attributes.end() || completed->second != "true")
+  std::vector<Node*> captures;
+  if (completed == module.frontend_attributes.end() || completed->second != "true") {
     constants = split_constants(module);
-  read_captures_through_constraints(module);
+    captures = read_captures_through_constraints(module);
+  }
   read_edges_through_constraints(module);
   apply_constraint_chains(module);
   SdyProgram program = constrained_program(module, options);
@@ -73,6 +76,7 @@ bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
   write_back(module, program, true);
   write_shardings(module, program, true);
   merge_constants(constants);
+  remove_idle_constraints(captures);
   constraints_to_reshards(module);
   merge_copies(module, copies);
   return changed;
