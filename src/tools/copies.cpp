@@ -29,7 +29,8 @@ bool splits(const Sharding& sharding) {
 bool is_region_boundary(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
   return node.is(Opcode::custom_call) &&
-         (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape");
+         (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape" ||
+          target == "xla.sdy.GlobalToLocalShape" || target == "xla.sdy.LocalToGlobalShape");
 }
 
 bool is_compiled(const Module& module) {
