@@ -66,6 +66,7 @@ const std::map<Opcode, const char*> kWithout = {
 };
 // Samples of other ops that are left out, and why.
 const std::map<std::string, const char*> kLeftOut = {
+    "LAPACK of a batch",
     {"reduce-window, any computation", "its combiner is not associative: the order is open"},
 };
 
