@@ -66,7 +66,7 @@ const std::map<Opcode, const char*> kWithout = {
 };
 // Samples of other ops that are left out, and why.
 const std::map<std::string, const char*> kLeftOut = {
-    "LAPACK of a batch",
+    {"LAPACK of a batch", "calls of libraries have none: JAX hands over what it differentiated"},
     {"reduce-window, any computation", "its combiner is not associative: the order is open"},
 };
 
