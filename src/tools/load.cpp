@@ -83,8 +83,10 @@ void open_folder(Command& command, bool runs) {
     if (entry.path().extension() == ".mlir" || entry.path().extension() == ".hlo")
       programs.push_back(entry.path().string());
   if (programs.size() != 1)
-    user_error("{}: a folder with {} files *.mlir or *.hlo; one of them is the program",
-               command.file, programs.size());
+    user_error(
+        "{} cannot be read: a folder with {} files *.mlir or *.hlo; give one of them, or keep "
+        "one",
+        command.file, programs.size());
   command.file = programs[0];
   const auto beside = [&](const char* name, std::string& path) {
     if (path.empty() && fs::exists(folder / name, error)) path = (folder / name).string();

@@ -286,6 +286,9 @@ int verify_regions(const Module& module, const Command& command) {
 }  // namespace
 
 int run_verb(const Command& command) {
+  if (command.expected.empty() && (command.rtol || command.atol))
+    user_error("{}: run compares with --expected FILE alone; give it, or use verify",
+               command.rtol ? "--rtol" : "--atol");
   check_outputs_path(command.outputs);
   if (!command.trace.empty()) io::check_writable(command.trace);
   const std::unique_ptr<Module> module = load_for_devices(command);
