@@ -58,6 +58,7 @@ std::optional<Sharding> Propagation::better_leaf(const Node& node, const Shape& 
     candidate = candidate.with_unreduced({});
   if (candidate.rank() > shape.rank()) return std::nullopt;
   if (!given(node)) {
+    if (current && *current == candidate) return std::nullopt;  // as most are, in the end
     std::optional<Sharding> better = improve_sharding(shape, current, candidate, options);
     if (better && current && equivalent(*better, *current)) return std::nullopt;
     return better;
