@@ -23,8 +23,10 @@ namespace {
 std::unique_ptr<Module> without_copies(const Module& module) {
   std::unique_ptr<Module> result = module.clone();
   for (const auto& computation : result->computations()) {
-    for (const auto& node : computation->nodes()) {
-      if (!node->is(Opcode::copy)) continue;
+    std::vector<Node*> copies;
+    for (const auto& node : computation->nodes())
+      if (node->is(Opcode::copy)) copies.push_back(node.get());
+    for (Node* node : copies) {
       Node* instead = node->operand(0);
       if (node->sharding && !node->shape.is_tuple) {
         Attributes attrs;
@@ -32,9 +34,10 @@ std::unique_ptr<Module> without_copies(const Module& module) {
         instead = computation->append(Opcode::custom_call, node->shape, {instead}, attrs);
         copy_annotations(*node, *instead);
       }
-      computation->replace_uses(node.get(), instead);
+      computation->replace_uses(node, instead);
     }
     computation->remove_dead();
+    computation->sort();
   }
   return result;
 }
