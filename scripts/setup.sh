@@ -12,7 +12,8 @@ build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev l
                 nlohmann-json3-dev libcli11-dev libzip-dev libxxhash-dev zlib1g-dev
                 liblapack-dev libblas-dev)
 test_packages=(catch2 librapidcheck-dev)
-data_packages=(python3-sklearn)  # the digits that train_resnet learns
+# The digits that train_resnet learns; what tests/conformance compares with, beside NumPy and SciPy.
+data_packages=(python3-sklearn python3-mpmath)
 reference_packages=(doxygen python3)
 sanitizer_packages=(clang-14 libclang-rt-14-dev llvm-14)
 format_packages=(clang-format-14)
