@@ -23,7 +23,7 @@ std::vector<Shape> operand_shapes(const Node& node) {
   for (const Node* operand : node.operands()) {
     if (operand->shape.is_tuple)
       user_error("custom-call: operand \"{}\" of {} is a tuple; its ops take arrays",
-                 operand->name(), node.attrs.custom_call_target);
+                 operand->name(), *node.attrs.custom_call_target);
     shapes.push_back(operand->shape);
   }
   return shapes;

@@ -13,11 +13,24 @@ namespace {
 using Row = AttributeRow;
 using Custom = AttributeRow::Custom;
 
+template <class T>
+T& plain(T& field) {
+  return field;
+}
+template <class T>
+T& plain(Rare<T>& field) {
+  return field.edit();
+}
+template <class T>
+const T& plain(const Rare<T>& field) {
+  return field.get();
+}
+
 // `F` is a lambda from Attributes, const or not, to the member.
 template <class T, class F>
 constexpr AttributeMember<T> member(F) {
-  return {[](Attributes& attrs) -> T& { return F{}(attrs); },
-          [](const Attributes& attrs) -> const T& { return F{}(attrs); }};
+  return {[](Attributes& attrs) -> T& { return plain(F{}(attrs)); },
+          [](const Attributes& attrs) -> const T& { return plain(F{}(attrs)); }};
 }
 template <class F>
 Row dims(std::string_view name, F f) {

@@ -14,8 +14,8 @@ namespace {
 // The dims from the slowest to the fastest: the reverse of "{0,1:T(8,128)}"; tiles do not count.
 Dims major_to_minor(const Shape& shape) {
   Dims dims;
-  const char* at = shape.layout.data() + (shape.layout.empty() ? 0 : 1);
-  const char* const end = shape.layout.data() + shape.layout.size();
+  const char* at = shape.layout->data() + (shape.layout.empty() ? 0 : 1);
+  const char* const end = shape.layout->data() + shape.layout.size();
   for (int64_t dim = 0; at < end; ++at) {
     const auto [next, error] = std::from_chars(at, end, dim);
     if (*at == ':' || *at == '}') break;

@@ -37,7 +37,7 @@ Node* Computation::append(Opcode opcode, Shape shape, std::vector<Node*> operand
 
 Node* Computation::append_as(std::string name, Opcode opcode, Shape shape,
                              std::vector<Node*> operands, Attributes attrs) {
-  module_->names_.try_emplace(name, 0);
+  module_->names_.add(name);
   std::unique_ptr<Node> owned(new Node);
   Node* const node = owned.get();
   node->opcode_ = opcode;

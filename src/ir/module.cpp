@@ -21,13 +21,12 @@ std::string_view without_number(std::string_view name) {
 }
 
 // Takes `base` from `names` (name -> last number given), with the first free number if it is taken.
-std::string take_name(std::unordered_map<std::string, int64_t>& names, std::string base) {
-  const auto [found, is_new] = names.try_emplace(base, 0);
+std::string take_name(NameTable& names, std::string base) {
+  const auto [own, is_new] = names.add(base);
   if (is_new) return base;
   const std::string_view stem = without_number(base);
-  int64_t& last = stem.size() == base.size()
-                      ? found->second
-                      : names.try_emplace(std::string(stem), 0).first->second;
+  // The next name moves the numbers: the last one is put back where it stands then.
+  int64_t last = stem.size() == base.size() ? own : names.add(stem).number;
   std::string name(stem);
   name += '.';
   const size_t length = name.size();
@@ -36,7 +35,9 @@ std::string take_name(std::unordered_map<std::string, int64_t>& names, std::stri
     const auto end = std::to_chars(std::begin(digits), std::end(digits), ++last).ptr;
     name.resize(length);
     name.append(digits, end);
-    if (names.try_emplace(name, 0).second) return name;
+    if (!names.add(name).is_new) continue;
+    names.add(stem).number = last;
+    return name;
   }
 }
 
@@ -184,6 +185,7 @@ int64_t Module::remove_unfit_aliases() {
 
 std::unique_ptr<Module> Module::clone() const {
   auto copy = std::make_unique<Module>(name);
+  copy->names_ = names_;
   copy->num_partitions = num_partitions;
   copy->num_replicas = num_replicas;
   copy->aliases = aliases;
@@ -210,7 +212,6 @@ std::unique_ptr<Module> Module::clone() const {
     if (from->root() != nullptr) to.set_root(nodes.at(from->root()));
   }
   if (entry_ != nullptr) copy->entry_ = computations.at(entry_);
-  copy->names_ = names_;
   copy->computation_names_ = computation_names_;
   return copy;
 }

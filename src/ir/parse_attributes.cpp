@@ -142,7 +142,7 @@ void read_fusion_kind(Lexer& lexer, Attributes& attrs) {
 }
 
 std::string print_fusion_kind(const Attributes& attrs) {
-  return attrs.fusion_kind.empty() ? "kLoop" : attrs.fusion_kind;
+  return attrs.fusion_kind.empty() ? "kLoop" : *attrs.fusion_kind;
 }
 
 Sharding read_sharding(Lexer& lexer, const Shape& shape) {

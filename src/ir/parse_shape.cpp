@@ -68,7 +68,7 @@ void parse_layout(Lexer& lexer, Shape& shape, LayoutPlace place) {
   if (!sees_layout(lexer, place)) return;
   const size_t start = lexer.position();
   shape.layout = tidy(lexer.raw_value("a layout"));
-  check_layout(lexer, start, shape.layout, shape);
+  check_layout(lexer, start, *shape.layout, shape);
 }
 
 Shape parse_array_shape(Lexer& lexer, LayoutPlace place) {

@@ -106,7 +106,7 @@ void read_window(Lexer& lexer, Attributes& attrs) {
       if (other == name) lexer.fail(at, "window: {} is given twice", name);
     seen.push_back(name);
     lexer.expect("=", "after a window field");
-    read_field(lexer, name, at, attrs.window);
+    read_field(lexer, name, at, attrs.window.edit());
   }
 }
 

@@ -112,6 +112,7 @@ Sharding Sharding::tiled(DeviceOrder order, std::vector<Digits> dims, Digits man
 }
 
 constinit const Sharding::Splits Sharding::kNoSplits;
+constinit const Sharding::Notes Sharding::kNoNotes;
 
 const std::vector<Sharding>& Sharding::elements() const {
   static const std::vector<Sharding> none;
@@ -151,41 +152,44 @@ Sharding Sharding::with_dim(int64_t i, Digits digits, int64_t rank, DeviceOrder 
   if (is_unreduced_everywhere() && target)
     unreduced[0].digits = complement(canonical(dims[static_cast<size_t>(i)]), target->count);
   Sharding s = tiled(target, std::move(dims), manual_digits(), std::move(unreduced));
-  s.open_ = open_;
-  s.mesh_ = mesh_;
-  s.shard_group_ = shard_group_;
-  s.shard_group_is_as_ = shard_group_is_as_;
+  s.notes_ = notes_;
   return s;
 }
 
 Sharding Sharding::with_unreduced(std::vector<Unreduced> unreduced) const {
   if (!is_tiled()) internal_error("sharding: unreduced digits set on {}", to_string(*this));
   Sharding s = tiled(order(), splits().dims, manual_digits(), std::move(unreduced));
-  s.open_ = open_;
-  s.mesh_ = mesh_;
-  s.shard_group_ = shard_group_;
-  s.shard_group_is_as_ = shard_group_is_as_;
+  s.notes_ = notes_;
+  return s;
+}
+
+Sharding Sharding::with_notes(Notes notes) const {
+  Sharding s = *this;
+  const bool any = !notes.open.empty() || notes.mesh || notes.shard_group != 0;
+  s.notes_ = any ? std::make_shared<const Notes>(std::move(notes)) : nullptr;
   return s;
 }
 
 Sharding Sharding::with_open(std::vector<bool> open) const {
-  Sharding s = *this;
-  s.open_ = std::move(open);
-  if (std::find(s.open_.begin(), s.open_.end(), true) == s.open_.end()) s.open_.clear();
-  return s;
+  if (std::find(open.begin(), open.end(), true) == open.end()) open.clear();
+  if (open == this->open()) return *this;
+  Notes changed = notes();
+  changed.open = std::move(open);
+  return with_notes(std::move(changed));
 }
 
 Sharding Sharding::with_mesh(std::shared_ptr<const Mesh> mesh) const {
-  Sharding s = *this;
-  s.mesh_ = std::move(mesh);
-  return s;
+  if (mesh == this->mesh()) return *this;
+  Notes changed = notes();
+  changed.mesh = std::move(mesh);
+  return with_notes(std::move(changed));
 }
 
 Sharding Sharding::with_shard_group(int64_t id, bool is_as) const {
-  Sharding s = *this;
-  s.shard_group_ = id;
-  s.shard_group_is_as_ = id != 0 && is_as;
-  return s;
+  Notes changed = notes();
+  changed.shard_group = id;
+  changed.shard_group_is_as = id != 0 && is_as;
+  return with_notes(std::move(changed));
 }
 
 Sharding select_dims(const Sharding& s, const Dims& source) {
@@ -201,7 +205,7 @@ Sharding select_dims(const Sharding& s, const Dims& source) {
     any = any || !splits.dims[d].empty();
   }
   Sharding selected;
-  selected.mesh_ = s.mesh_;
+  if (s.mesh()) selected = selected.with_mesh(s.mesh());
   if (any) selected.splits_ = std::make_shared<const Sharding::Splits>(std::move(splits));
   return selected;
 }
@@ -216,8 +220,10 @@ std::pair<int64_t, int64_t> first_and_next(const Sharding& s, int64_t dim) {
 }  // namespace
 
 bool Sharding::operator==(const Sharding& other) const {
-  if (kind_ != other.kind_ || device_ != other.device_ || open_ != other.open_ ||
-      shard_group_ != other.shard_group_ || shard_group_is_as_ != other.shard_group_is_as_)
+  if (kind_ != other.kind_ || device_ != other.device_) return false;
+  if (notes_ != other.notes_ &&
+      (open() != other.open() || shard_group() != other.shard_group() ||
+       shard_group_is_as() != other.shard_group_is_as()))
     return false;
   if (is_tuple()) return elements_ == other.elements_ || elements() == other.elements();
   if (!is_tiled() || splits_ == other.splits_) return true;

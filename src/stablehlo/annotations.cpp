@@ -77,7 +77,8 @@ namespace {
 
 // Those that HLO has fields for: "gspmd.phase", and attributes of the instruction, "hlo.x".
 void move_to_fields(Node& node) {
-  auto& attributes = node.frontend_attributes;
+  if (node.frontend_attributes.empty()) return;
+  auto& attributes = node.frontend_attributes.edit();
   if (const auto phase = attributes.extract("gspmd.phase"); !phase.empty())
     node.backward = phase.mapped() == "backward";
   for (auto at = attributes.begin(); at != attributes.end();) {
@@ -102,7 +103,7 @@ void annotate(OpLowering& op, Node& node) {
     } else if (name == "mhlo.sharding") {
       node.sharding = sharding_of_text(lowering, named.value, node.shape);
     } else if (name == "mhlo.frontend_attributes") {
-      add_frontend_attributes(lowering, named.value, node.frontend_attributes);
+      add_frontend_attributes(lowering, named.value, node.frontend_attributes.edit());
       move_to_fields(node);
     } else if (name == "sdy.sharding") {
       node.frontend_attributes[is_read_by_xla(node) ? kSharding : kOpSharding] =

@@ -263,7 +263,7 @@ void ModuleLowering::add_parameter_attributes(const Argument& argument, Node* pa
     } else if (named.name == "mhlo.sharding") {
       parameter->sharding = sharding_of_text(*this, value, parameter->shape);
     } else if (named.name == "mhlo.frontend_attributes") {
-      add_frontend_attributes(*this, value, parameter->frontend_attributes);
+      add_frontend_attributes(*this, value, parameter->frontend_attributes.edit());
     } else if (named.name == "tf.aliasing_output" && is_entry) {
       Alias alias;
       const auto results = static_cast<int64_t>(entry_->result_types.size());

@@ -64,7 +64,7 @@ void warn_of_unknown_calls(const Module& module, const std::string& file) {
       fmt::print(stderr,
                  "gspmd: warning: {}: custom-call: \"{}\": target \"{}\" is not known; it "
                  "reads whole values on every device\n",
-                 file, node->name(), node->attrs.custom_call_target);
+                 file, node->name(), *node->attrs.custom_call_target);
     }
   if (count > kShown)
     fmt::print(stderr, "gspmd: warning: {}: {} more custom-calls are not known\n", file,

@@ -33,7 +33,7 @@ std::vector<std::string> steps(const Module& module) {
       for (const auto& inner : node->called[0]->nodes()) {
         if (!inner->is(Opcode::parameter)) inside.emplace_back(opcode_name(inner->opcode()));
       }
-      line = node->attrs.fusion_kind + ": " + fmt::format("{}", fmt::join(inside, " "));
+      line = *node->attrs.fusion_kind + ": " + fmt::format("{}", fmt::join(inside, " "));
     }
     out.push_back(line);
   }

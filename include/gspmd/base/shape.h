@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/base/export.h"
 
 namespace gspmd {
@@ -20,9 +21,9 @@ struct GSPMD_API Shape {
   Dims dims;                    // of an array, major first
   std::vector<Shape> elements;  // of a tuple
   bool is_tuple = false;        // whether `elements` counts
-  std::vector<bool>
-      dynamic_dims;    // f32[<=8]: dims that are upper bounds; empty: none; no part of ==
-  std::string layout;  // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
+  // f32[<=8]: dims that are upper bounds; empty: none; no part of ==
+  Rare<std::vector<bool>> dynamic_dims;
+  Rare<std::string> layout;  // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
 
   Shape() = default;
   Shape(DType type, Dims sizes) : dtype(type), dims(std::move(sizes)) {}  // of an array

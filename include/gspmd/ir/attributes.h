@@ -166,15 +166,15 @@ GSPMD_API Pairs materialize(const Permutation& permutation);
 GSPMD_API bool is_empty(const Permutation& permutation);
 
 // Attributes of all opcodes; an opcode reads the fields that HLO gives it and leaves the others at
-// their defaults.
+// their defaults. A program has millions of them: what few opcodes have is Rare.
 struct Attributes {
   Dims dimensions = {};  // broadcast, reduce, transpose, reverse, concatenate, all-gather, ...
   int64_t index = 0;     // parameter number; get-tuple-element index; iota_dimension
-  Dims starts = {}, limits = {}, strides = {};  // slice
-  Dims slice_sizes = {};                 // gather slice_sizes; dynamic-slice dynamic_slice_sizes
-  std::vector<PaddingDim> padding = {};  // pad: one entry per dim
+  Rare<Dims> starts = {}, limits = {}, strides = {};  // slice
+  Rare<Dims> slice_sizes = {};                 // gather slice_sizes; dynamic_slice_sizes
+  Rare<std::vector<PaddingDim>> padding = {};  // pad: one entry per dim
   // convolution (its spatial dims), reduce-window, select-and-scatter
-  std::vector<WindowDim> window = {};
+  Rare<std::vector<WindowDim>> window = {};
   // --- of the ops they are named for
   Rare<ConvDims> conv = {};
   Rare<RaggedDotDims> ragged = {};
@@ -183,33 +183,33 @@ struct Attributes {
   Rare<DotDims> dot = {};
   Rare<GatherDims> gather = {};
   Rare<ScatterDims> scatter = {};
-  Direction direction = Direction::eq;      // compare
-  std::string compare_type = {};            // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
+  Rare<std::string> compare_type = {};      // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
   Array literal = {};                       // constant; shared, never written
   Rare<ReplicaGroups> replica_groups = {};  // collectives; absent: one group of all
   Rare<Permutation> permutation = {};       // collective-permute
   std::optional<int64_t> channel_id = {};   // collectives: as in the text
+  Direction direction = Direction::eq;      // compare
   bool use_global_device_ids = false;       // collectives: group members are global ids
   bool indices_are_sorted = false;          // gather, scatter: promised by the user
   bool unique_indices = false;              // scatter: promised by the user
-  std::string custom_call_target = {};      // custom-call: what is called
-  std::string fusion_kind = {};             // kLoop, kOutput, ...
+  Rare<std::string> custom_call_target = {};  // custom-call: what is called
+  Rare<std::string> fusion_kind = {};         // kLoop, kOutput, ...
   // Attributes without a field above, name -> raw text as written (operand_precision={..},
   // backend_config=.., is_host_transfer=..): kept, printed, no influence on numbers.
-  std::map<std::string, std::string> other = {};
+  Rare<std::map<std::string, std::string>> other = {};
 };
 GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals compared bit by bit
 
 // What HLO's `metadata={...}` says of an instruction, and where its text stands.
 struct Metadata {
-  std::string op_name = {};                       // the user's name of the value
-  std::string op_type = {};                       // HLO's op_type
-  std::string source_file = {};                   // the user's file
-  int64_t source_line = 0;                        // from 1; 0: not known
-  std::map<std::string, std::string> other = {};  // fields without a member here, raw
+  std::string op_name = {};      // the user's name of the value
+  Rare<std::string> op_type = {};  // HLO's op_type
+  std::string source_file = {};  // the user's file
+  int64_t source_line = 0;       // from 1; 0: not known
+  Rare<std::map<std::string, std::string>> other = {};  // fields without a member here, raw
   // Of nodes that the partitioner makes: the nodes of the completed module that needed them and
   // whose value they move. Not printed, no part of ==.
-  std::string cause = {}, moved = {};
+  Rare<std::string> cause = {}, moved = {};
   // Where the instruction's name stands in the text that it was read from, for errors. Nodes that
   // are made for another have the other's. Not printed, no part of ==.
   Site text = {};

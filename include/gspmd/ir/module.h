@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/base/name_table.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/ir/attributes.h"
 #include "gspmd/ir/opcode.h"
 #include "gspmd/mesh/sharding.h"
@@ -66,7 +68,7 @@ class GSPMD_API Node {
   std::optional<Sharding> sharding;
   std::vector<Origin> origins;
   Metadata metadata;
-  std::map<std::string, std::string> frontend_attributes;
+  Rare<std::map<std::string, std::string>> frontend_attributes;
   bool backward = false;  // phase=backward; printed as frontend attribute gspmd.phase="backward"
 
   // --- Of an array's shape
@@ -177,7 +179,7 @@ class GSPMD_API Module {
   std::vector<std::unique_ptr<Computation>> computations_;
   Computation* entry_ = nullptr;
   int64_t next_id_ = 0;
-  std::unordered_map<std::string, int64_t> names_, computation_names_;  // -> last number given
+  NameTable names_, computation_names_;
   std::map<std::string, Computation*, std::less<>> by_name_;
 };
 

@@ -79,17 +79,17 @@ class GSPMD_API Sharding {
   Sharding with_unreduced(std::vector<Unreduced> unreduced) const;  // needs an order unless empty
 
   // Open dims (V3's `?`, or a Sharding op's unspecified_dims): completion may refine them.
-  const std::vector<bool>& open() const { return open_; }  // empty = none
+  const std::vector<bool>& open() const { return notes().open; }  // empty = none
   Sharding with_open(std::vector<bool> open) const;        // One entry per dim, or none.
   // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
-  const std::shared_ptr<const Mesh>& mesh() const { return mesh_; }
+  const std::shared_ptr<const Mesh>& mesh() const { return notes().mesh; }
   // The same sharding, printed by this mesh's names.
   Sharding with_mesh(std::shared_ptr<const Mesh> mesh) const;
   // shard_as / shard_like group: 0 = none, else one more than the number in the text (which may be
   // 0).
-  int64_t shard_group() const { return shard_group_; }
+  int64_t shard_group() const { return notes().shard_group; }
   // Shard_as: equal layouts; shard_like otherwise.
-  bool shard_group_is_as() const { return shard_group_is_as_; }
+  bool shard_group_is_as() const { return notes().shard_group_is_as; }
   // Id as in shard_group(); 0 leaves the group.
   Sharding with_shard_group(int64_t id, bool is_as) const;
 
@@ -112,17 +112,24 @@ class GSPMD_API Sharding {
     std::vector<std::pair<char, Digits>> subgroup_spelling = {};
     bool operator==(const Splits&) const = default;
   };
+  // What few shardings have; shared likewise.
+  struct Notes {
+    std::vector<bool> open = {};
+    std::shared_ptr<const Mesh> mesh = nullptr;
+    int64_t shard_group = 0;
+    bool shard_group_is_as = false;
+  };
   static const Splits kNoSplits;
+  static const Notes kNoNotes;
   const Splits& splits() const { return splits_ ? *splits_ : kNoSplits; }
+  const Notes& notes() const { return notes_ ? *notes_ : kNoNotes; }
+  Sharding with_notes(Notes notes) const;
 
   ShardingKind kind_ = ShardingKind::tiled;
   std::shared_ptr<const Splits> splits_;  // nullptr: nothing is split
   int64_t device_ = 0;
   std::shared_ptr<const std::vector<Sharding>> elements_;  // of a tuple, shared likewise
-  std::vector<bool> open_;
-  std::shared_ptr<const Mesh> mesh_;
-  int64_t shard_group_ = 0;
-  bool shard_group_is_as_ = false;
+  std::shared_ptr<const Notes> notes_;                     // nullptr: none of them
 };
 
 // The sharding of a value whose dim d is dim `source[d]` of the value that is laid out as `s` (-1:

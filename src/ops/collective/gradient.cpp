@@ -166,7 +166,7 @@ SharedPart shared_part(const Node& call, const Sharding& outside, const Sharding
   const std::optional<Digits> rest = difference(manual, split);
   if (!rest)
     user_error("custom-call: \"{}\" ({}) has no gradient: {} and {} cut devices in different ways",
-               call.name(), call.attrs.custom_call_target, to_string(outside), to_string(inside));
+               call.name(), *call.attrs.custom_call_target, to_string(outside), to_string(inside));
   shared.size = tile_count(*rest);
   if (shared.size > 1) shared.groups = groups_over(order, *rest);
   return shared;
@@ -209,7 +209,7 @@ Node* region_gradient(Node& call, Node* cotangent) {
   Node* const x = call.operand(0);
   if (!call.sharding || !x->sharding)
     user_error("custom-call: \"{}\" ({}) has no gradient: it needs shardings on both sides",
-               call.name(), call.attrs.custom_call_target);
+               call.name(), *call.attrs.custom_call_target);
   if (is_custom_call(call, "SPMDFullToShardShape")) {
     const SharedPart shared = shared_part(call, *x->sharding, *call.sharding);
     Node* const sum = shared.size == 1 ? cotangent : summed_over(cotangent, shared, *call.sharding);

@@ -17,7 +17,7 @@ namespace {
   user_error(
       "custom-call: unspecified_dims of {} \"{}\" {}; write unspecified_dims=[0,1] with dims of "
       "{}, {}, or leave it out",
-      node.attrs.custom_call_target, node.name(), what, to_string(node.shape), dims);
+      *node.attrs.custom_call_target, node.name(), what, to_string(node.shape), dims);
 }
 
 }  // namespace

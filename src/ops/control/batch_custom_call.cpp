@@ -14,7 +14,7 @@
 namespace gspmd {
 namespace {
 
-bool is_region_end(const Node& node) { return node.attrs.custom_call_target.rfind("SPMD", 0) == 0; }
+bool is_region_end(const Node& node) { return node.attrs.custom_call_target.starts_with("SPMD"); }
 
 // The digits of the batch in a layout inside of the function.
 Digits batch_digits(const BatchContext& context, const Node& node, const Sharding& s) {
@@ -81,9 +81,8 @@ std::vector<BatchLeaf> batch_annotation(BatchContext& context, const Node& node)
       std::any_of(users.begin(), users.end(), [](const Node* u) { return is_region_end(*u); });
   const bool open = !manual && context.mesh_axis().empty();
   Attributes attrs = node.attrs;
-  const auto config = attrs.other.find("backend_config");
-  if (config != attrs.other.end())
-    config->second = open_config(unspecified_dims(node), node.rank(), open);
+  if (attrs.other.contains("backend_config"))
+    attrs.other["backend_config"] = open_config(unspecified_dims(node), node.rank(), open);
   Node* const x = with_batch(given, context.size());
   Node* const annotated = emit(x->parent(), node.opcode(), {x}, std::move(attrs),
                                batched_shape(node.shape, context.size()));
@@ -102,7 +101,7 @@ std::vector<BatchLeaf> batch_custom_call(BatchContext& context, const Node& node
   user_error(
       "custom-call: \"{}\" of target \"{}\" cannot be batched by vmap: what it does is not known; "
       "take it out of the function",
-      node.name(), node.attrs.custom_call_target);
+      node.name(), *node.attrs.custom_call_target);
 }
 
 }  // namespace gspmd

@@ -51,7 +51,7 @@ Shape infer_halves(const Node& node) {
     user_error(
         "custom-call: {} of {} is declared as {}; it is between u32 or s32 halves and u64 or s64, "
         "or f32 halves and f64, all of the same dims",
-        node.attrs.custom_call_target, to_string(x), to_string(node.shape));
+        *node.attrs.custom_call_target, to_string(x), to_string(node.shape));
   return node.shape;
 }
 
@@ -119,7 +119,7 @@ Node* annotated_like(Node* value, const Node& annotation) {
 }
 
 bool is_identity_call(const Node& node) {
-  return is_in(kIdentities, node.attrs.custom_call_target);
+  return is_in(kIdentities, *node.attrs.custom_call_target);
 }
 
 bool is_known_call(const Node& node) {

@@ -266,7 +266,7 @@ DebugConfig debug_config(const Node& node) {
     user_error(
         "custom-call: {} \"{}\" has backend_config {}; it is \"once|DEVICES|TEXT\" or "
         "\"every|DEVICES|TEXT\"",
-        node.attrs.custom_call_target, node.name(), text.empty() ? "none" : text);
+        *node.attrs.custom_call_target, node.name(), text.empty() ? "none" : text);
   return {speakers == "once" ? DebugSpeakers::once : DebugSpeakers::every_device,
           plain.substr(first + 1, second - first - 1), plain.substr(second + 1)};
 }
@@ -308,7 +308,7 @@ Shape infer_debug_call(const Node& node) {
     const Shape& x = array_operand(node, i);
     if (checks && i == 0 && x.dtype != DType::pred)
       user_error("custom-call: {} \"{}\" of {}; its first operand has to be pred",
-                 node.attrs.custom_call_target, node.name(), to_string(x));
+                 *node.attrs.custom_call_target, node.name(), to_string(x));
   }
   debug_config(node);  // refuses
   return Shape(DType::pred, {});

@@ -44,7 +44,7 @@ std::vector<Node*> custom_call_gradient(Node& node, const std::vector<Node*>& co
   if (is_elementwise_call(node))
     return std::vector<Node*>(node.operands().size(), cotangent_of_half(node, cotangents[0]));
   user_error("custom-call: \"{}\" has no gradient: target \"{}\" is not known", node.name(),
-             node.attrs.custom_call_target);
+             *node.attrs.custom_call_target);
 }
 
 // Of after-all and the like, and of the copy that copy-start makes.

@@ -98,9 +98,9 @@ std::optional<Partitioned> partition_custom_call(PartitionContext& context, Node
     return Partitioned{
         context.emit(Opcode::custom_call, local_shape(node.shape, s), parts, node.attrs), s};
   }
-  if (node.attrs.custom_call_target.rfind("SPMD", 0) == 0)
+  if (node.attrs.custom_call_target.starts_with("SPMD"))
     user_error("custom-call: {} ({}) starts or ends a manual region, which is not supported",
-               node.name(), node.attrs.custom_call_target);
+               node.name(), *node.attrs.custom_call_target);
   std::vector<Node*> operands;
   for (Node* operand : node.operands()) {
     const size_t leaves = static_cast<size_t>(leaf_count(operand->shape));

@@ -41,7 +41,7 @@ const Entry* find(std::string_view target) {
 }
 
 const CustomOpRow& row_of(const Node& node) {
-  const Entry* const entry = find(node.attrs.custom_call_target);
+  const Entry* const entry = find(*node.attrs.custom_call_target);
   if (entry == nullptr) internal_error("{} has no row", node.name());
   return entry->row;
 }
@@ -103,7 +103,7 @@ std::vector<std::string> custom_op_names() {
 }
 
 const OpInfo* custom_op_info(const Node& custom_call) {
-  const Entry* const entry = find(custom_call.attrs.custom_call_target);
+  const Entry* const entry = find(*custom_call.attrs.custom_call_target);
   return entry == nullptr ? nullptr : &entry->info;
 }
 

@@ -135,7 +135,7 @@ Shape infer_compare(const Node& node) {
   for (const std::string_view kind : kKinds) known |= node.attrs.compare_type == kind;
   if (!known)
     user_error("compare: type={} is none of FLOAT, TOTALORDER, SIGNED, UNSIGNED",
-               node.attrs.compare_type);
+               *node.attrs.compare_type);
   const Direction direction = node.attrs.direction;
   if (is_complex(operand.dtype) && direction != Direction::eq && direction != Direction::ne)
     user_error("compare: {} has no order; compare complex numbers with EQ or NE only",

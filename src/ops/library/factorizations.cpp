@@ -78,7 +78,7 @@ int orgqr(const MatrixItem& x) {
     user_error(
         "custom-call: \"{}\" of target \"{}\" has {} columns of {} rows and {} reflectors; each is "
         "at most the one before",
-        x.node().name(), x.node().attrs.custom_call_target, n, m, l);
+        x.node().name(), *x.node().attrs.custom_call_target, n, m, l);
   x.copy(0, 0);
   return lapack::orgqr(m, n, l, x.result<T>(0), x.operand<T>(1));
 }
@@ -90,7 +90,7 @@ int gehrd(const MatrixItem& x) {
   const int64_t high = x.typed() ? x.number("high", n) : x.argument(2);
   if (n > 0 && (low < 1 || low > high || high > n))
     user_error("custom-call: \"{}\" of target \"{}\" reduces rows {} to {} of {}", x.node().name(),
-               x.node().attrs.custom_call_target, low, high, n);
+               *x.node().attrs.custom_call_target, low, high, n);
   x.copy(0, 0);
   if (n == 0) return 0;
   return lapack::gehrd(n, static_cast<int>(low), static_cast<int>(high), x.result<T>(0),
@@ -131,7 +131,7 @@ int trsm(const MatrixItem& x) {
   const int m = x.size('m'), n = x.size('n');
   if (x.size('a') != (side == 'L' ? m : n))
     user_error("custom-call: \"{}\" of target \"{}\": {} rows of the triangle do not fit {} x {}",
-               x.node().name(), x.node().attrs.custom_call_target, x.size('a'), m, n);
+               x.node().name(), *x.node().attrs.custom_call_target, x.size('a'), m, n);
   x.copy(1, 0);
   return lapack::trsm(side, uplo, transpose, diagonal, m, n, scale_of<T>(x), x.operand<T>(0),
                       x.result<T>(0));

@@ -226,7 +226,7 @@ Value evaluate_fourier(const EvalContext& context) {
   }
   if (!problem.empty())
     user_error("custom-call: \"{}\" of target \"{}\" cannot run: {}", node.name(),
-               node.attrs.custom_call_target, problem);
+               *node.attrs.custom_call_target, problem);
   if (node.attrs.custom_call_target == kDynamic)
     for (const Value& value : context.operands)
       if (value.array.shape().rank() == 0 && is_floating(value.array.dtype()))

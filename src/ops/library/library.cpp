@@ -46,8 +46,7 @@ const CompletionRules kBatchCompletion{
 
 Attributes constraints_on_part(const Node& node, const NodePart& part) {
   Attributes attrs = node.attrs;
-  const auto stated = attrs.other.find(kStatedLayouts);
-  if (stated == attrs.other.end()) return attrs;
+  if (!attrs.other.contains(kStatedLayouts)) return attrs;
   std::string text;
   for (size_t i = 0; i < part.operands.size(); ++i) {
     const Shape& shape = part.operands[i];
@@ -55,7 +54,7 @@ Attributes constraints_on_part(const Node& node, const NodePart& part) {
     text += (i > 0 ? ", " : "") + to_string(shape);
     if (layout && !layout->empty()) text += layout_text(*layout);
   }
-  stated->second = "{" + text + "}";
+  attrs.other[kStatedLayouts] = "{" + text + "}";
   return attrs;
 }
 

@@ -184,7 +184,7 @@ void check_layout(const MatrixCall& call, const Node& node, const Dims& layout) 
     if (layout[layout.size() - 1 - static_cast<size_t>(d)] != d)
       user_error(
           "custom-call: \"{}\" of target \"{}\" states the layout {}; batch dims lie outside",
-          node.name(), node.attrs.custom_call_target, layout_text(layout));
+          node.name(), *node.attrs.custom_call_target, layout_text(layout));
 }
 
 // All of a call in memory.
@@ -227,12 +227,12 @@ Value evaluate_matrix_call(const EvalContext& context) {
   const MatrixCall call = matrix_call(node);
   if (!call.error.empty())
     user_error("custom-call: \"{}\" of target \"{}\" cannot run: {}", node.name(),
-               node.attrs.custom_call_target, call.error);
+               *node.attrs.custom_call_target, call.error);
   if (!lapack::is_there())
     user_error(
         "custom-call: \"{}\" of target \"{}\" cannot run: the library was built without LAPACK; "
         "install it (Debian: liblapack-dev) and build again",
-        node.name(), node.attrs.custom_call_target);
+        node.name(), *node.attrs.custom_call_target);
   const std::vector<Argument> operands = arguments_of(call.routine->operands);
   const std::vector<Argument> specs = arguments_of(call.routine->results);
   const std::vector<Shape> leaves = leaf_shapes(node.shape);
@@ -300,7 +300,7 @@ char MatrixItem::letter(std::string_view name, std::string_view allowed) const {
       allowed.find(static_cast<char>(*value)) != std::string_view::npos)
     return static_cast<char>(*value);
   user_error("custom-call: \"{}\" of target \"{}\": {} is {}; it is the code of one of {}",
-             node_.name(), node_.attrs.custom_call_target, name,
+             node_.name(), *node_.attrs.custom_call_target, name,
              value ? std::to_string(*value) : std::string("not in its backend_config"), allowed);
 }
 
@@ -313,7 +313,7 @@ int64_t MatrixItem::argument(size_t i) const {
     user_error(
         "custom-call: \"{}\" of target \"{}\" has {} numbers in front of its arrays; number "
         "{} is missing",
-        node_.name(), node_.attrs.custom_call_target, call_.operands[0], i);
+        node_.name(), *node_.attrs.custom_call_target, call_.operands[0], i);
   return static_cast<int64_t>(values_[i].array.at(0));
 }
 
@@ -333,12 +333,12 @@ const Routine* find_routine(std::string_view target) {
 
 MatrixCall matrix_call(const Node& node) {
   MatrixCall call;
-  call.routine = find_routine(node.attrs.custom_call_target);
+  call.routine = find_routine(*node.attrs.custom_call_target);
   if (call.routine == nullptr) {
     call.error = "its target is not known";
     return call;
   }
-  const Name name = name_of(node.attrs.custom_call_target);
+  const Name name = name_of(*node.attrs.custom_call_target);
   call.typed = name.typed;
   Dims batch;
   call.error = bind_operands(call, node, name, batch);
@@ -347,7 +347,7 @@ MatrixCall matrix_call(const Node& node) {
 }
 
 const OpInfo* matrix_row(const Node& custom_call) {
-  const Routine* const routine = find_routine(custom_call.attrs.custom_call_target);
+  const Routine* const routine = find_routine(*custom_call.attrs.custom_call_target);
   if (routine == nullptr) return nullptr;
   if (!routine->as_custom_call) return &kRow;
   static const OpInfo row = [] {

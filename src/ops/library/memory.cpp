@@ -123,7 +123,7 @@ std::optional<Dims> stated_layout(const Node& node, int64_t operand) {
 std::optional<Dims> stated_result_layout(const Node& node, int64_t leaf) {
   if (!node.attrs.other.contains(kStatedLayouts)) return std::nullopt;
   const Shape shape = leaf_shapes(node.shape).at(static_cast<size_t>(leaf));
-  return parse_layout(shape.layout, shape.rank());
+  return parse_layout(*shape.layout, shape.rank());
 }
 
 Dims row_major_layout(int64_t rank) {

@@ -45,7 +45,7 @@ void check_singular_sizes(const MatrixItem& x, char mode) {
     user_error(
         "custom-call: \"{}\" of target \"{}\" has {} columns of u and {} rows of vt; by its mode "
         "{} they are {} and {}",
-        x.node().name(), x.node().attrs.custom_call_target, x.size('u'), x.size('v'), mode, u, v);
+        x.node().name(), *x.node().attrs.custom_call_target, x.size('u'), x.size('v'), mode, u, v);
 }
 
 template <class T>

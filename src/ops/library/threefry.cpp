@@ -49,7 +49,7 @@ Value evaluate_threefry(const EvalContext& context) {
   const std::string problem = problem_of(context.node);
   if (!problem.empty())
     user_error("custom-call: \"{}\" of target \"{}\" cannot run: {}", context.node.name(),
-               context.node.attrs.custom_call_target, problem);
+               *context.node.attrs.custom_call_target, problem);
   const std::vector<Shape> leaves = leaf_shapes(context.node.shape);
   const std::vector<Array> results = {Array(Shape(DType::u32, leaves[0].dims)),
                                       Array(Shape(DType::u32, leaves[1].dims))};

@@ -120,7 +120,7 @@ std::optional<SdyRule> top_k_sdy_rule(const Node& node, bool) {
 }
 
 std::optional<SdyRule> custom_call_sdy_rule(const Node& node, bool conservative) {
-  const std::string_view target = node.attrs.custom_call_target;
+  const std::string_view target = *node.attrs.custom_call_target;
   if (node.frontend_attributes.contains("sdy.reshard") ||
       node.frontend_attributes.contains("sdy.collective"))
     return std::nullopt;

@@ -112,7 +112,7 @@ void check_captured(const Node& marker, const MarkerOperands& operands, const Ac
         user_error(
             "{}: the function reads {} from around it, on which the derivative depends and its "
             "rule does not say how; pass it as an argument",
-            marker.attrs.custom_call_target, described(*node));
+            *marker.attrs.custom_call_target, described(*node));
 }
 
 std::vector<Node*> or_zeros(const std::vector<Node*>& given, const std::vector<Node*>& like) {

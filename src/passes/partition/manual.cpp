@@ -21,7 +21,7 @@ bool is_structural(const Node& node) {
 void check_part(const Node& node, const Shape& part, const Shape& expected) {
   if (part.dims != expected.dims)
     user_error("{}: {} makes {} of shards of {}; the sharding of its operand and its shapes differ",
-               node.attrs.custom_call_target, node.name(), to_string(expected), to_string(part));
+               *node.attrs.custom_call_target, node.name(), to_string(expected), to_string(part));
 }
 
 // Digits of dim d of a whole value: those that become manual, then what the region's own layout

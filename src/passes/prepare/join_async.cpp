@@ -57,7 +57,7 @@ std::vector<Node*> bound_operands(const Node& start, const Node* end, const Node
 Node* append_joined(Computation& c, const AsyncPair& pair, const Node& start, const Shape& shape,
                     std::vector<Node*> operands, std::string name) {
   Attributes attrs = start.attrs;
-  std::erase_if(attrs.other, [](const auto& entry) { return entry.first != "slice_sizes"; });
+  std::erase_if(attrs.other.edit(), [](const auto& entry) { return entry.first != "slice_sizes"; });
   Node* const joined =
       c.append(pair.joined, shape, std::move(operands), std::move(attrs), std::move(name));
   joined->called = start.called;

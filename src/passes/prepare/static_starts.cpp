@@ -65,7 +65,7 @@ bool make_static_slice(Node& node) {
   Attributes attrs;
   attrs.starts = attrs.limits = *starts;
   for (size_t d = 0; d < starts->size(); ++d) attrs.limits[d] += node.dims()[d];
-  attrs.strides.assign(starts->size(), 1);
+  attrs.strides->assign(starts->size(), 1);
   replace(node, Opcode::slice, {node.operand(0)}, std::move(attrs));
   return true;
 }

@@ -111,7 +111,7 @@ void strip(Module& module, bool completed) {
               "with --strategy shardy",
               node.name());
       }
-      std::erase_if(node.frontend_attributes, [](const auto& attribute) {
+      std::erase_if(node.frontend_attributes.edit(), [](const auto& attribute) {
         return attribute.first.starts_with("xla.sdy.") || attribute.first.starts_with("sdy.") ||
                attribute.first == "inlineable" || attribute.first == "mlir.removed";
       });

@@ -21,7 +21,7 @@ Digits manual_part(const Digits& digits, const Sharding& inside) {
 const Sharding& sharding_at_border(const Node& border, const Node& value) {
   if (value.sharding && value.sharding->is_tiled()) return *value.sharding;
   user_error("{}: \"{}\" needs a tiled sharding on \"{}\" to bound a manual region",
-             border.attrs.custom_call_target, border.name(), value.name());
+             *border.attrs.custom_call_target, border.name(), value.name());
 }
 
 Sharding inside_of(const Node& value) { return value.sharding.value_or(Sharding::manual()); }

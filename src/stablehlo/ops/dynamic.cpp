@@ -115,7 +115,7 @@ Node* lower_dynamic_reduce_window(OpLowering& op) {
     op.fail("the operands that describe the window differ in size");
   Attributes attrs;
   for (size_t d = 0; d < sizes.size(); ++d)
-    attrs.window.push_back(
+    attrs.window->push_back(
         {sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilations[d], false});
   const Attribute& functions = op.attribute("called_computations");
   if (functions.list.size() != 1)

@@ -196,7 +196,7 @@ void add_layouts(const Node& node, const std::string& constraints, Fields& field
   const std::span<const Shape> shapes =
       node.shape.is_tuple ? std::span<const Shape>(elements) : std::span(&node.shape, 1);
   for (const Shape& shape : shapes)
-    results += (results.empty() ? "" : ", ") + layout_text(shape.layout, shape.rank());
+    results += (results.empty() ? "" : ", ") + layout_text(*shape.layout, shape.rank());
   fields.emplace_back("operand_layouts", "[" + operands + "]");
   fields.emplace_back("result_layouts", "[" + results + "]");
 }
@@ -323,7 +323,7 @@ void write_custom_call(OpWriter& op, std::string_view name) {
       return write_manual(op, *call, list_of(frontend(node, "xla.sdy.out_shardings")),
                           frontend(node, "xla.sdy.manual_axes"));
   const std::string operands = op.operands();
-  op.custom(fmt::format("{} {}({})", name, symbol_text(node.attrs.custom_call_target), operands),
+  op.custom(fmt::format("{} {}({})", name, symbol_text(*node.attrs.custom_call_target), operands),
             op.function_type(), call_fields(op));
 }
 

@@ -50,7 +50,7 @@ std::string location_text(const Metadata& metadata) {
     place = place == "unknown" ? quote(metadata.op_name)
                                : fmt::format("{}({})", quote(metadata.op_name), place);
     if (!metadata.op_type.empty())
-      place = fmt::format("{}({})", quote(metadata.op_type + ":"), place);
+      place = fmt::format("{}({})", quote(*metadata.op_type + ":"), place);
   }
   return fmt::format(" loc({})", place);
 }
