@@ -12,7 +12,7 @@ struct Row {
   int64_t size;
 };
 
-constexpr std::array<Row, 32> kTable{{
+constexpr std::array<Row, 34> kTable{{
     {DType::pred, "pred", 1},
     {DType::s8, "s8", 1},
     {DType::s16, "s16", 2},
@@ -36,6 +36,8 @@ constexpr std::array<Row, 32> kTable{{
     {DType::u2, "u2", 1},
     {DType::u4, "u4", 1},
     {DType::f4e2m1fn, "f4e2m1fn", 1},
+    {DType::f6e2m3fn, "f6e2m3fn", 1},
+    {DType::f6e3m2fn, "f6e3m2fn", 1},
     {DType::f8e3m4, "f8e3m4", 1},
     {DType::f8e4m3, "f8e4m3", 1},
     {DType::f8e4m3b11fnuz, "f8e4m3b11fnuz", 1},

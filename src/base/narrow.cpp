@@ -24,8 +24,10 @@ struct Format {
   Special special;
 };
 
-constexpr std::array<Format, 8> kFormats{{
+constexpr std::array<Format, 10> kFormats{{
     {DType::f4e2m1fn, 2, 1, 1, Special::none},
+    {DType::f6e2m3fn, 2, 3, 1, Special::none},
+    {DType::f6e3m2fn, 3, 2, 3, Special::none},
     {DType::f8e3m4, 3, 4, 3, Special::ieee},
     {DType::f8e4m3, 4, 3, 7, Special::ieee},
     {DType::f8e4m3b11fnuz, 4, 3, 11, Special::sign_nan},
@@ -139,6 +141,9 @@ int narrow_bits(DType dtype) {
     case DType::u4:
     case DType::f4e2m1fn:
       return 4;
+    case DType::f6e2m3fn:
+    case DType::f6e3m2fn:
+      return 6;
     default:
       return 8;
   }

@@ -13,7 +13,7 @@ double narrow_to_double(DType dtype, uint8_t bits);
 // largest where it has neither. Sub-byte integers truncate toward zero and wrap (NaN is 0).
 uint8_t narrow_from_double(DType dtype, double value);
 
-// Bits of one element as they count in storage of the type: 1, 2, 4 or 8.
+// Bits of one element as they count in storage of the type: 1, 2, 4, 6 or 8.
 int narrow_bits(DType dtype);
 
 }  // namespace gspmd

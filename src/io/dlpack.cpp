@@ -28,8 +28,9 @@ constexpr TypeRow kTypes[] = {
     {DType::f8e3m4, 7, 8},      {DType::f8e4m3, 8, 8},      {DType::f8e4m3b11fnuz, 9, 8},
     {DType::f8e4m3fn, 10, 8},   {DType::f8e4m3fnuz, 11, 8}, {DType::f8e5m2, 12, 8},
     {DType::f8e5m2fnuz, 13, 8}, {DType::f8e8m0fnu, 14, 8},  {DType::f4e2m1fn, 17, 4},
-    {DType::s1, 0, 1},          {DType::s2, 0, 2},          {DType::s4, 0, 4},
-    {DType::u1, 1, 1},          {DType::u2, 1, 2},          {DType::u4, 1, 4},
+    {DType::f6e2m3fn, 15, 6},   {DType::f6e3m2fn, 16, 6},   {DType::s1, 0, 1},
+    {DType::s2, 0, 2},          {DType::s4, 0, 4},          {DType::u1, 1, 1},
+    {DType::u2, 1, 2},          {DType::u4, 1, 4},
 };
 
 // Somebody else's elements, given back when nobody shares them any more.

@@ -23,11 +23,13 @@ double default_rtol(DType dtype) {
       return 2e-2;
     case DType::f8e3m4:
       return 0x1p-4;
+    case DType::f6e2m3fn:
     case DType::f8e4m3:
     case DType::f8e4m3b11fnuz:
     case DType::f8e4m3fn:
     case DType::f8e4m3fnuz:
       return 0x1p-3;
+    case DType::f6e3m2fn:
     case DType::f8e5m2:
     case DType::f8e5m2fnuz:
       return 0x1p-2;

@@ -29,6 +29,7 @@ double unit_of_rounding(DType dtype) {
       return 0x1p-8;
     case DType::f8e3m4:
       return 0x1p-5;
+    case DType::f6e3m2fn:
     case DType::f8e5m2:
     case DType::f8e5m2fnuz:
       return 0x1p-3;
@@ -37,7 +38,7 @@ double unit_of_rounding(DType dtype) {
     case DType::f8e8m0fnu:
       return 0x1p-1;
     default:
-      return 0x1p-4;  // 8-bit floats of three bits of mantissa
+      return 0x1p-4;  // short floats of three bits of mantissa
   }
 }
 

@@ -10,9 +10,10 @@
 namespace gspmd {
 namespace {
 
-constexpr DType kFloats[] = {DType::f4e2m1fn,      DType::f8e3m4,     DType::f8e4m3,
-                             DType::f8e4m3b11fnuz, DType::f8e4m3fn,   DType::f8e4m3fnuz,
-                             DType::f8e5m2,        DType::f8e5m2fnuz, DType::f8e8m0fnu};
+constexpr DType kFloats[] = {DType::f4e2m1fn,   DType::f6e2m3fn,   DType::f6e3m2fn,
+                             DType::f8e3m4,     DType::f8e4m3,     DType::f8e4m3b11fnuz,
+                             DType::f8e4m3fn,   DType::f8e4m3fnuz, DType::f8e5m2,
+                             DType::f8e5m2fnuz, DType::f8e8m0fnu};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -62,7 +63,8 @@ TEST_CASE("narrow: what lies beyond the largest number follows the format", "[na
     double largest, beyond;
   };
   const Row rows[] = {
-      {DType::f4e2m1fn, 6, 6},           {DType::f8e3m4, 15.5, kInfinity},
+      {DType::f4e2m1fn, 6, 6},           {DType::f6e2m3fn, 7.5, 7.5},
+      {DType::f6e3m2fn, 28, 28},         {DType::f8e3m4, 15.5, kInfinity},
       {DType::f8e4m3, 240, kInfinity},   {DType::f8e4m3b11fnuz, 30, kNan},
       {DType::f8e4m3fn, 448, kNan},      {DType::f8e4m3fnuz, 240, kNan},
       {DType::f8e5m2, 57344, kInfinity}, {DType::f8e5m2fnuz, 57344, kNan},

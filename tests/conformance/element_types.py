@@ -78,7 +78,8 @@ def wrap(values, type_):
 
 
 def float_table(exponent, mantissa, bias, flavor):
-    """The values of all bit patterns. flavor: ieee, fn (largest pattern is nan) or fnuz (minus zero is nan)."""
+    """The values of all bit patterns. flavor: ieee, fn (largest pattern is nan), fnuz (minus zero is nan)
+    or finite (every pattern is a number)."""
     width = 1 + exponent + mantissa
     table = np.zeros(1 << width)
     for code in range(1 << width):
@@ -99,8 +100,8 @@ def float_table(exponent, mantissa, bias, flavor):
 
 
 def short_float(name, exponent, mantissa, bias, flavor, bits):
-    t = Type(name, "float", bits, table=float_table(exponent, mantissa, bias, flavor))
     width = 1 + exponent + mantissa
+    t = Type(name, "float", bits, width, float_table(exponent, mantissa, bias, flavor))
     top = 1 << (width - 1)
     t.negative_zero = None if flavor == "fnuz" else top
     t.infinity = None
@@ -108,6 +109,9 @@ def short_float(name, exponent, mantissa, bias, flavor, bits):
         pattern = ((1 << exponent) - 1) << mantissa
         t.infinity = {1: pattern, -1: pattern | top}
         t.nan = pattern | (1 << (mantissa - 1))
+    elif flavor == "finite":  # what is too large is the largest; a NaN is minus zero
+        t.infinity = {1: top - 1, -1: 2 * top - 1}
+        t.nan = top
     else:
         t.nan = top if flavor == "fnuz" else top - 1
     return t
@@ -124,6 +128,9 @@ F8E5M2FNUZ = short_float("f8E5M2FNUZ", 5, 2, 16, "fnuz", np.uint8)
 F8E4M3B11FNUZ = short_float("f8E4M3B11FNUZ", 4, 3, 11, "fnuz", np.uint8)
 F8E4M3 = short_float("f8E4M3", 4, 3, 7, "ieee", np.uint8)
 F8E3M4 = short_float("f8E3M4", 3, 4, 3, "ieee", np.uint8)
+F6E2M3FN = short_float("f6E2M3FN", 2, 3, 1, "finite", np.uint8)
+F6E3M2FN = short_float("f6E3M2FN", 3, 2, 3, "finite", np.uint8)
+F4E2M1FN = short_float("f4E2M1FN", 2, 1, 1, "finite", np.uint8)
 C64 = Type("complex<f32>", "complex", np.complex64)
 C128 = Type("complex<f64>", "complex", np.complex128)
 I1 = Type("i1", "bool", np.bool_, 1)
@@ -137,7 +144,7 @@ I2 = Type("i2", "int", np.int8, 2)
 U2 = Type("ui2", "uint", np.uint8, 2)
 NARROW = [I2, U2, I4, U4]
 FLOATS = [BF16, F16, F32, F64]
-SHORT = [F8E5M2, F8E4M3FN, F8E4M3FNUZ, F8E5M2FNUZ, F8E4M3B11FNUZ, F8E4M3, F8E3M4]
+SHORT = [F8E5M2, F8E4M3FN, F8E4M3FNUZ, F8E5M2FNUZ, F8E4M3B11FNUZ, F8E4M3, F8E3M4, F6E2M3FN, F6E3M2FN, F4E2M1FN]
 COMPLEX = [C64, C128]
 ALL = [I1] + INTS + UINTS + FLOATS + COMPLEX
 

@@ -109,7 +109,7 @@ def real_functions():
 def short_floats():
     with np.errstate(all="ignore"):
         for t in SHORT:
-            codes = Value(t, np.arange(256))
+            codes = Value(t, np.arange(len(t.table)))
             for op in ("abs", "negate", "sign", "ceil", "floor", "cosine", "exponential", "sqrt"):
                 if op == "negate" and t.negative_zero is None:
                     continue
@@ -403,7 +403,7 @@ def converted(source, target, array):
         return x.astype(np.complex128).astype(target.bits) if source.kind != "complex" else x.astype(target.bits)
     if source.kind == "complex":
         x = x.real
-    if target.width < 8 and target.kind != "bool" and source.kind in ("int", "uint"):
+    if target.width < 8 and target.kind in ("int", "uint") and source.kind in ("int", "uint"):
         return wrapped(target, array)
     if target.kind == "bool":
         return source.values(array) != 0
@@ -437,7 +437,7 @@ def conversions():
             if source is target:
                 continue
             rng = seeded(source.name + target.name)
-            x = sample(source, rng, 60.0) if source not in SHORT else Value(source, np.arange(256))
+            x = sample(source, rng, 60.0) if source not in SHORT else Value(source, np.arange(len(source.table)))
             if source.kind in ("float", "complex") and target in SHORT:
                 x = Value(source, source.encode(rng.normal(size=200) * np.exp2(rng.integers(-12, 12, 200))))
             if source.kind in ("int", "uint") and source.width > 7 and target in SHORT:

@@ -172,8 +172,8 @@ TEST_CASE("dlpack: every element type goes out and comes back as the same bits",
       {"f8e3m4", 7, 8},      {"f8e4m3", 8, 8},      {"f8e4m3b11fnuz", 9, 8},
       {"f8e4m3fn", 10, 8},   {"f8e4m3fnuz", 11, 8}, {"f8e5m2", 12, 8},
       {"f8e5m2fnuz", 13, 8}, {"f8e8m0fnu", 14, 8},  {"f4e2m1fn", 17, 4},
-      {"s4", 0, 4},          {"u4", 1, 4},          {"s2", 0, 2},
-      {"u2", 1, 2}};
+      {"f6e2m3fn", 15, 6},   {"f6e3m2fn", 16, 6},   {"s4", 0, 4},
+      {"u4", 1, 4},          {"s2", 0, 2},          {"u2", 1, 2}};
   for (const auto& [name, code, bits] : codes) {
     INFO(name);
     const DType dtype = *dtype_from_name(name);

@@ -394,6 +394,8 @@ TEST_CASE("literals of every element type are printed as read") {
       {"f8e4m3b11fnuz[2]", "{30, nan}"},
       {"f8e8m0fnu[3]", "{1, 2, nan}"},
       {"f4e2m1fn[3]", "{6, -1.5, 0}"},
+      {"f6e2m3fn[3]", "{7.5, -0.125, 0}"},
+      {"f6e3m2fn[3]", "{28, -0.0625, 0}"},
       {"f32[3]", "{nan(0x1), -nan(0x7fffff), -nan}"},
       {"f64[2]", "{nan(0x8000000000001), -nan}"},
       {"f16[2]", "{nan(0x3ff), 5.9604645e-08}"},

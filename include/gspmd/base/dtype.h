@@ -18,7 +18,7 @@ enum class DType : uint8_t {
   pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128, token,
   // Narrow types: one byte of storage each, computed in a wider type and rounded back.
   s1, s2, s4, u1, u2, u4,
-  f4e2m1fn, f8e3m4, f8e4m3, f8e4m3b11fnuz, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu,
+  f4e2m1fn, f6e2m3fn, f6e3m2fn, f8e3m4, f8e4m3, f8e4m3b11fnuz, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu,
   opaque,
 };
 // clang-format on

@@ -208,6 +208,10 @@ Shape infer_bitcast_convert(const Node& node) {
   check_bitcast_types(node, x, declared);
   const int64_t from = element_bits(x.dtype);
   const int64_t to = element_bits(declared.dtype);
+  if (std::max(from, to) % std::min(from, to) != 0)
+    user_error(
+        "bitcast-convert: {} of {} bits and {} of {}: elements cannot be parts of one another",
+        dtype_name(x.dtype), from, dtype_name(declared.dtype), to);
   Dims wanted = x.dims;
   if (to < from) {
     wanted.push_back(from / to);

@@ -1,6 +1,7 @@
 // Checks of test programs: that values are what is expected.
 #include <cmath>
 
+#include "base/narrow.h"
 #include "gspmd/ir/effects.h"
 #include "gspmd/ops/debug_calls.h"
 #include "stablehlo/lowering.h"
@@ -104,6 +105,10 @@ Node* over_all(OpLowering& op, Node* each, Opcode opcode) {
 }
 
 // Whether all elements are as expected, a scalar.
+bool is_small_float(DType dtype) {
+  return is_floating(dtype) && is_narrow(dtype) && narrow_bits(dtype) < 8;
+}
+
 Node* lower_comparison(OpLowering& op, Near near) {
   Node* a = op.operand(0);
   Node* b = nullptr;
@@ -124,7 +129,7 @@ Node* lower_comparison(OpLowering& op, Near near) {
   Node* same = nullptr;
   Node* somewhere = nullptr;  // elements as far apart as the largest distance has to be
   for (auto [x, y] : parts) {
-    if (x->shape.dtype == DType::f4e2m1fn) {  // has no integers of its width
+    if (is_small_float(x->shape.dtype)) {  // has no integers of its width
       x = hlo::convert(x, DType::f32);
       y = hlo::convert(y, DType::f32);
     }

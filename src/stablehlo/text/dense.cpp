@@ -30,9 +30,6 @@ void read_bits(Cursor& cursor, std::string_view text, DType dtype, size_t positi
   if (error != std::errc{} || end != digits.data() + digits.size() ||
       (width < 64 && bits >> width != 0))
     cursor.fail(position, "{} does not fit into the {} bits of {}", text, width, dtype_name(dtype));
-  // Sub-byte integers are kept sign extended.
-  if (is_narrow(dtype) && is_signed_integer(dtype) && (bits >> (width - 1)) != 0)
-    bits |= ~uint64_t{0} << width;
   std::memcpy(out, &bits, static_cast<size_t>(dtype_size(dtype)));
 }
 
@@ -260,12 +257,9 @@ Array read_hex_elements(Cursor& cursor, std::string_view hex, const Shape& shape
   Array array(Shape(shape.dtype, is_splat ? Dims{} : shape.dims));
   if (!decode_hex(digits, array.bytes()))
     cursor.fail(position, "a byte of the literal is no hex number");
-  if (is_narrow(shape.dtype) && is_integer(shape.dtype)) {  // of sub-byte integers the low bits
-    for (std::byte& byte : array.bytes()) {
-      const double value = narrow_to_double(shape.dtype, std::to_integer<uint8_t>(byte));
-      byte = std::byte{narrow_from_double(shape.dtype, value)};
-    }
-  }
+  if (is_narrow(shape.dtype) && narrow_bits(shape.dtype) < 8)  // the low bits are the element
+    for (std::byte& byte : array.bytes())
+      byte &= static_cast<std::byte>((1 << narrow_bits(shape.dtype)) - 1);
   return array;
 }
 

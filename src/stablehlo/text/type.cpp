@@ -18,7 +18,8 @@ constexpr ElementRow kElements[] = {
     {"i8", DType::s8}, {"ui8", DType::u8}, {"i16", DType::s16}, {"ui16", DType::u16},
     {"ui64", DType::u64}, {"i2", DType::s2}, {"i4", DType::s4}, {"ui2", DType::u2},
     {"ui4", DType::u4}, {"ui1", DType::u1},
-    {"f4E2M1FN", DType::f4e2m1fn}, {"f8E3M4", DType::f8e3m4}, {"f8E4M3", DType::f8e4m3},
+    {"f4E2M1FN", DType::f4e2m1fn}, {"f6E2M3FN", DType::f6e2m3fn}, {"f6E3M2FN", DType::f6e3m2fn},
+    {"f8E3M4", DType::f8e3m4}, {"f8E4M3", DType::f8e4m3},
     {"f8E4M3B11FNUZ", DType::f8e4m3b11fnuz}, {"f8E4M3FN", DType::f8e4m3fn},
     {"f8E4M3FNUZ", DType::f8e4m3fnuz}, {"f8E5M2", DType::f8e5m2},
     {"f8E5M2FNUZ", DType::f8e5m2fnuz}, {"f8E8M0FNU", DType::f8e8m0fnu},
@@ -189,8 +190,7 @@ DType Types::read_element(Cursor& cursor, Type& type) {
     type.refusal = "complex numbers have parts of f32 or f64";
     return DType::c64;
   }
-  if (word == "f6E2M3FN" || word == "f6E3M2FN" || word == "tf32" || word == "f80" ||
-      word == "f128" ||
+  if (word == "tf32" || word == "f80" || word == "f128" ||
       ((word.starts_with("i") || word.starts_with("ui")) && is_digit(word.back()))) {
     type.refusal =
         fmt::format("the element type {} is not supported; convert to another one", word);
