@@ -80,10 +80,9 @@ const std::vector<OpCase> kCases = {
      "%r = \"stablehlo.all_to_all\"(%a) <{concat_dimension = 1 : i64, replica_groups = "
      "dense<[[0, 1]]> : tensor<1x2xi64>, split_count = 2 : i64, split_dimension = 0 : i64}> : "
      "(tensor<4x2xf32>) -> tensor<2x4xf32>",
-     "p = f32[2,2,2] reshape(a)" + kImplicit +
-         "\nq = f32[2,2,2] all-to-all(p), replica_groups={{0,1}}, dimensions={0}\ns = f32[2,2,2] "
-         "transpose(q), dimensions={1,0,2}" +
-         kImplicit + "\nROOT r = f32[2,4] reshape(s)" + kImplicit},
+     "p = f32[2,2,2] reshape(a)" + kImplicit + "\nq = f32[2,2,2] transpose(p), dimensions={1,0,2}" +
+         kImplicit + "\ns = f32[2,4] reshape(q)" + kImplicit +
+         "\nROOT r = f32[2,4] all-to-all(s), replica_groups={{0,1}}, dimensions={1}"},
     {"collective_permute", "%a: tensor<2xf32>", "tensor<2xf32>", "",
      "%r = \"stablehlo.collective_permute\"(%a) <{channel_handle = "
      "#stablehlo.channel_handle<handle = 3, type = 1>, source_target_pairs = dense<[[0, 1], [1, "

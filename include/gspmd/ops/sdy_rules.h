@@ -40,6 +40,15 @@ GSPMD_API SdyOperand sdy_operand(const Node& node, int64_t operand);
 // nullopt: the node does not say so of each dim.
 GSPMD_API std::optional<Dims> sdy_broadcast_dims(const Node& reshape);
 
+// What an all-to-all exchanges whose text splits its operand along another dim than it joins along:
+// HLO has one dim for both, so a reader moves the parts to the dim where they are joined.
+struct SdyAllToAll {
+  Node* operand = nullptr;  // of the text
+  int64_t split_dim = 0;    // of the operand; it is joined along the node's own dim
+};
+// nullopt: the node is no such all-to-all.
+GSPMD_API std::optional<SdyAllToAll> sdy_all_to_all(const Node& node);
+
 // The factor rule of an op, for operands as sdy_operand gives them and the leaves of its result:
 // the user's where the node has one, else that of docs/spec/completion.md 10.3. nullopt: nothing
 // passes through it. UserError: the user's rule does not fit. `conservative`: factors along which

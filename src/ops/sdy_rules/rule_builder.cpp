@@ -1,11 +1,13 @@
 #include "ops/sdy_rules/rule_builder.h"
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/sdy_rules.h"
 
 namespace gspmd {
 
 SdyRuleBuilder::SdyRuleBuilder(const Node& node) {
   for (const Node* operand : node.operands()) operands_.push_back(operand->shape);
+  if (const auto exchange = sdy_all_to_all(node)) operands_ = {exchange->operand->shape};
   results_ = leaf_shapes(node.shape);
   for (const Shape& shape : operands_)
     rule_.operands.emplace_back(static_cast<size_t>(shape.rank()));

@@ -170,8 +170,9 @@ Rule exchange_rule(const Node& node, bool) {
   SdyRuleBuilder builder(node);
   if (builder.operand_count() != builder.result_count()) return std::nullopt;
   const int64_t rank = std::ssize(builder.operand(0));
+  const std::optional<SdyAllToAll> exchange = sdy_all_to_all(node);
   for (int64_t d = 0; d < rank; ++d) {
-    if (!has(node.attrs.dimensions, d)) {
+    if (!has(node.attrs.dimensions, d) && !(exchange && exchange->split_dim == d)) {
       builder.share(d, rank, builder.operand(0)[static_cast<size_t>(d)]);
       continue;
     }
@@ -303,6 +304,27 @@ void look_through(const Node& node, SdyRule& rule) {
   }
 }
 
+// [.., whole, .., join, ..] as [.., parts, part, .., join, ..] with the parts moved before the dim
+// that they are joined with.
+struct SplitDims {
+  Dims parts, order, joined;
+};
+
+SplitDims split_dims(const Dims& given, int64_t split, int64_t join, int64_t count) {
+  SplitDims dims{given, {}, given};
+  dims.parts[static_cast<size_t>(split)] /= count;
+  dims.parts.insert(dims.parts.begin() + split, count);
+  for (int64_t d = 0; d < std::ssize(dims.parts); ++d) {
+    if (d == split) continue;
+    if (d == (join < split ? join : join + 1)) dims.order.push_back(split);
+    dims.order.push_back(d);
+  }
+  dims.joined[static_cast<size_t>(split)] /= count;
+  int64_t& joined = dims.joined[static_cast<size_t>(join)];
+  joined = saturating_multiply(joined, count);
+  return dims;
+}
+
 // Where dim `d` of the operand of `made`, a node that a reader made, is in its result.
 int64_t dim_in(const Node& made, int64_t d) {
   const Dims& dims = made.attrs.dimensions;
@@ -344,8 +366,36 @@ std::optional<Dims> sdy_broadcast_dims(const Node& reshape) {
   return dims;
 }
 
+std::optional<SdyAllToAll> sdy_all_to_all(const Node& node) {
+  if (!node.is(Opcode::all_to_all) || node.operands().size() != 1 ||
+      node.attrs.dimensions.size() != 1)
+    return std::nullopt;
+  const auto is_made = [](const Node* made, Opcode opcode) {
+    return made->is(opcode) && made->frontend_attributes.contains("mlir.implicit");
+  };
+  const Node* const joined = node.operand(0);
+  if (!is_made(joined, Opcode::reshape)) return std::nullopt;
+  const Node* const moved = joined->operand(0);
+  if (!is_made(moved, Opcode::transpose) || !is_made(moved->operand(0), Opcode::reshape))
+    return std::nullopt;
+  const Node* const parts = moved->operand(0);
+  const Dims& given = parts->operand(0)->dims();
+  const int64_t join = node.attrs.dimensions[0], rank = std::ssize(given);
+  if (rank != node.rank()) return std::nullopt;
+  for (int64_t split = 0; split < rank; ++split) {
+    const int64_t size = node.dim(split), whole = given[static_cast<size_t>(split)];
+    if (split == join || size < 1 || whole % size != 0) continue;
+    const SplitDims dims = split_dims(given, split, join, whole / size);
+    if (dims.parts == parts->dims() && dims.order == moved->attrs.dimensions &&
+        dims.joined == joined->dims())
+      return SdyAllToAll{parts->operand(0), split};
+  }
+  return std::nullopt;
+}
+
 SdyOperand sdy_operand(const Node& node, int64_t operand) {
-  SdyOperand result{node.operand(operand), {}};
+  const std::optional<SdyAllToAll> exchange = sdy_all_to_all(node);
+  SdyOperand result{exchange ? exchange->operand : node.operand(operand), {}};
   for (int64_t d = 0; d < result.node->rank(); ++d) result.dims.push_back(d);
   while (result.node->frontend_attributes.contains("mlir.implicit") &&
          result.node->operands().size() == 1 && !result.node->operand(0)->shape.is_tuple) {

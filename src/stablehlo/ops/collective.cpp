@@ -203,38 +203,34 @@ Node* lower_reduce_scatter(OpLowering& op) {
   return op.emit(Opcode::reduce_scatter, op.operands(), std::move(attrs), declared(op), {body});
 }
 
-// Split along one dim and joined along another: the parts are made a dim of their own, exchanged,
-// and merged with the dim they are joined along.
+// Split along one dim and joined along another: HLO has one dim for both, so the parts are moved to
+// the dim that they are joined along before they are exchanged (sdy_all_to_all).
 Node* all_to_all(OpLowering& op, Node* x, const Attributes& attrs, int64_t split, int64_t concat,
                  int64_t parts) {
-  if (split == concat) {
-    Attributes own = attrs;
-    own.dimensions = {split};
-    return op.emit(Opcode::all_to_all, {x}, std::move(own));
-  }
-  const Dims dims = x->dims();
+  Attributes own = attrs;
+  own.dimensions = {concat};
+  const int64_t devices = group_size(attrs.replica_groups, op.lowering().module().num_partitions);
+  const ReplicaGroups& groups = attrs.replica_groups;
+  if ((!groups.lists.empty() || groups.num_groups > 0) && parts != devices)
+    op.fail("split_count {} for groups of {} devices; each gets one part", parts, devices);
+  if (split == concat) return op.emit(Opcode::all_to_all, {x}, std::move(own));
+  Dims dims = x->dims();
   const auto s = static_cast<size_t>(split), c = static_cast<size_t>(concat);
   if (parts < 1 || dims[s] % parts != 0)
     op.fail("split_count {} does not divide dim {} of {}", parts, split, to_string(x->shape));
-  Dims split_dims = dims;
-  split_dims[s] /= parts;
-  split_dims.insert(split_dims.begin() + split, parts);
-  Node* y = op.implicit(hlo::reshape(x, split_dims));
-  Attributes own = attrs;
-  own.dimensions = {split};
-  y = op.emit(Opcode::all_to_all, {y}, std::move(own));
-  // The dim of parts stands before the dim that it is joined with.
+  dims[s] /= parts;
+  Dims apart = dims;
+  apart.insert(apart.begin() + split, parts);
+  x = op.implicit(hlo::reshape(x, apart));
   Dims order;
-  for (int64_t d = 0; d < std::ssize(split_dims); ++d) {
+  for (int64_t d = 0; d < std::ssize(apart); ++d) {
     if (d == split) continue;
     if (d == (concat < split ? concat : concat + 1)) order.push_back(split);
     order.push_back(d);
   }
-  y = op.implicit(hlo::transpose(y, order));
-  Dims result = dims;
-  result[s] /= parts;
-  result[c] = saturating_multiply(result[c], parts);
-  return op.implicit(hlo::reshape(y, result));
+  x = op.implicit(hlo::transpose(x, order));
+  dims[c] = saturating_multiply(dims[c], parts);
+  return op.emit(Opcode::all_to_all, {op.implicit(hlo::reshape(x, dims))}, std::move(own));
 }
 
 Node* lower_all_to_all(OpLowering& op) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gspmd/ops/builders.h"
+#include "gspmd/ops/sdy_rules.h"
 #include "ir/lexer.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/print/writer.h"
@@ -316,28 +317,97 @@ void write_all_to_all(OpWriter& op, std::string_view name) {
   const int64_t dim = op.attrs().dimensions[0];
   const int64_t parts =
       group_size(op.attrs().replica_groups, op.node().parent().module().num_partitions);
-  fields.emplace_back("split_dimension", fmt::format("{} : i64", dim));
+  const std::optional<SdyAllToAll> exchange = sdy_all_to_all(op.node());
+  fields.emplace_back("split_dimension",
+                      fmt::format("{} : i64", exchange ? exchange->split_dim : dim));
   fields.emplace_back("concat_dimension", fmt::format("{} : i64", dim));
   fields.emplace_back("split_count", fmt::format("{} : i64", parts));
-  op.generic(std::string(name), std::move(fields));
+  if (!exchange) return op.generic(std::string(name), std::move(fields));
+  const std::string operand = op.writer().name_of(exchange->operand);
+  op.writer().line(op.node(), fmt::format("\"{}\"({}) <{{{}}}>{} : ({}) -> {}", name, operand,
+                                          fields_text(std::move(fields)), op.dictionary(),
+                                          type_text(exchange->operand->shape), op.result_types()));
+}
+
+std::pair<std::string, std::string> pairs_field(const OpWriter& op) {
+  std::string text;
+  const auto pairs = materialize(*op.attrs().permutation);
+  for (const auto& [source, target] : pairs)
+    text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", source, target);
+  return {"source_target_pairs",
+          pairs.empty() ? std::string("dense<> : tensor<0x2xi64>")
+                        : fmt::format("dense<[{}]> : tensor<{}x2xi64>", text, pairs.size())};
 }
 
 void write_collective_permute(OpWriter& op, std::string_view name) {
   if (op.node().operands().size() != 1) return write_custom_call(op, "");
   Fields fields = collective_fields(op, false);
-  std::string text;
-  const auto pairs = materialize(*op.attrs().permutation);
-  for (const auto& [source, target] : pairs)
-    text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", source, target);
-  fields.emplace_back("source_target_pairs",
-                      pairs.empty()
-                          ? std::string("dense<> : tensor<0x2xi64>")
-                          : fmt::format("dense<[{}]> : tensor<{}x2xi64>", text, pairs.size()));
+  fields.push_back(pairs_field(op));
   op.generic(std::string(name), std::move(fields));
 }
 
 void write_collective_broadcast(OpWriter& op, std::string_view name) {
   op.generic(std::string(name), collective_fields(op));
+}
+
+// The fields of a start's collective, or nothing where it has no form in the text.
+std::optional<Fields> started_fields(const OpWriter& op) {
+  const gspmd::Attributes& attrs = op.attrs();
+  switch (op.node().opcode()) {
+    case Opcode::all_gather_start: {
+      Fields fields = collective_fields(op);
+      fields.emplace_back("all_gather_dim", fmt::format("{} : i64", attrs.dimensions.at(0)));
+      return fields;
+    }
+    case Opcode::collective_permute_start: {
+      if (op.node().operands().size() != 1) return std::nullopt;
+      Fields fields = collective_fields(op, false);
+      fields.push_back(pairs_field(op));
+      return fields;
+    }
+    default:
+      return collective_fields(op);
+  }
+}
+
+// What begins and ends apart, and is read by its end alone, is the collective that does both: the
+// text has no other form of it. What is between them waits for neither.
+void write_pair(OpWriter& op, std::string_view name) {
+  const Node& start = op.node();
+  const auto is_end = [&](const Node& node) {
+    switch (node.opcode()) {
+      case Opcode::all_reduce_done:
+        return start.is(Opcode::all_reduce_start);
+      case Opcode::all_gather_done:
+        return start.is(Opcode::all_gather_start);
+      case Opcode::collective_permute_done:
+        return start.is(Opcode::collective_permute_start);
+      default:
+        return false;
+    }
+  };
+  if (start.users().size() != 1 || !is_end(*start.users()[0])) return write_custom_call(op, "");
+  const Node& done = *start.users()[0];
+  Writer& writer = op.writer();
+  OpWriter end(writer, done);
+  std::optional<Fields> fields = started_fields(op);
+  Fields said = writer.discardable(done);
+  for (auto& field : writer.discardable(start)) {
+    const auto same = std::find_if(said.begin(), said.end(),
+                                   [&](const auto& other) { return other.first == field.first; });
+    if (same == said.end())
+      said.push_back(std::move(field));
+    else if (same->second != field.second)
+      fields.reset();  // what either says would be lost
+  }
+  if (!fields) return write_custom_call(op, "");
+  const std::string operands = op.operands();
+  writer.reserve(done);
+  std::string text = fmt::format("\"{}\"({}) <{{{}}}>", name, operands, fields_text(*fields));
+  if (!start.called.empty()) text += fmt::format(" ({})", writer.region(*start.called[0], {}));
+  if (!said.empty()) text += fmt::format(" {{{}}}", fields_text(std::move(said)));
+  writer.bind(&start, {});
+  writer.line(done, fmt::format("{} : ({}) -> {}", text, op.operand_types(), end.result_types()));
 }
 
 // clang-format off
@@ -361,6 +431,9 @@ const PrintRow kRows[] = {
     {Opcode::all_to_all, "stablehlo.all_to_all", write_all_to_all},
     {Opcode::collective_permute, "stablehlo.collective_permute", write_collective_permute},
     {Opcode::collective_broadcast, "stablehlo.collective_broadcast", write_collective_broadcast},
+    {Opcode::all_reduce_start, "stablehlo.all_reduce", write_pair},
+    {Opcode::all_gather_start, "stablehlo.all_gather", write_pair},
+    {Opcode::collective_permute_start, "stablehlo.collective_permute", write_pair},
 };
 // clang-format on
 
