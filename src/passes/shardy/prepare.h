@@ -55,5 +55,7 @@ void write_rules(Module& module, const SdyProgram& program, bool conservative);
 // Node::sharding of every node, from the program. `complete`: a value without a sharding is
 // replicated; else it has none.
 void write_shardings(Module& module, SdyProgram& program, bool complete);
+// Where the digits of these shardings came from, as the slots noted it.
+void write_origins(Module& module, const SdyProgram& program);
 
 }  // namespace gspmd

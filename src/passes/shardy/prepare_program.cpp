@@ -19,6 +19,7 @@ bool is_fully_closed(const SdySharding& sharding) {
 // What says how a value has to be where it is read.
 struct Wish {
   int64_t operand = 0;
+  int64_t result = 0;
   SdySharding sharding;
   bool is_border = false;  // of a manual computation
 };
@@ -36,10 +37,10 @@ std::vector<Wish> wishes_of(const SdyProgram& program) {
   };
   for (const SdyOp& op : program.ops) {
     if (is_constraint(op) && sharding_of(op.results[0]))
-      wishes.push_back({op.operands[0], *sharding_of(op.results[0]), false});
+      wishes.push_back({op.operands[0], op.results[0], *sharding_of(op.results[0]), false});
     if (op.is_edge && is_call_of(*op.node, "xla.sdy.GlobalToLocalShape") && !op.operands.empty() &&
         sharding_of(op.results[0]))
-      wishes.push_back({op.operands[0], *sharding_of(op.results[0]), true});
+      wishes.push_back({op.operands[0], op.results[0], *sharding_of(op.results[0]), true});
   }
   return wishes;
 }
@@ -108,8 +109,10 @@ void apply_constraints(SdyProgram& program) {
     if (!wish.is_border && is_edge_target(program, wish.operand)) continue;
     const auto& all = by_operand[wish.operand];
     if (std::all_of(all.begin(), all.end(),
-                    [&](const Wish* other) { return other->sharding == wish.sharding; }))
+                    [&](const Wish* other) { return other->sharding == wish.sharding; })) {
+      note_taken(slot, wish.sharding, [&](size_t, const SdyAxis&) { return wish.result; });
       slot.sharding = wish.sharding;
+    }
   }
 }
 
@@ -138,13 +141,18 @@ void normalize_axes(SdyProgram& program) {
 }
 
 void unite_groups(SdyProgram& program) {
-  std::map<int64_t, const SdySharding*> said;
-  for (const SdySlot& slot : program.slots)
+  std::map<int64_t, int64_t> said;
+  for (size_t i = 0; i < program.slots.size(); ++i) {
+    const SdySlot& slot = program.slots[i];
     if (slot.group >= 0 && slot.sharding && !says_nothing(*slot.sharding))
-      said.emplace(slot.group, &*slot.sharding);
+      said.emplace(slot.group, static_cast<int64_t>(i));
+  }
   for (SdySlot& slot : program.slots) {
     const auto found = said.find(slot.group);
-    if (slot.group >= 0 && found != said.end()) slot.sharding = SdySharding(*found->second);
+    if (slot.group < 0 || found == said.end()) continue;
+    const SdySharding sharding = *program.slots[static_cast<size_t>(found->second)].sharding;
+    note_taken(slot, sharding, [&](size_t, const SdyAxis&) { return found->second; });
+    slot.sharding = sharding;
   }
 }
 

@@ -14,6 +14,13 @@
 
 namespace gspmd {
 
+// Axes of a dim of a slot that came from another slot.
+struct SdyTaken {
+  int64_t dim = 0;
+  SdyAxis axis;
+  int64_t source = -1;  // slot
+};
+
 // One sharding that values share: a value of its own, or the target of a data-flow edge, which is a
 // loop's result and the argument of its body and condition at once.
 struct SdySlot {
@@ -27,10 +34,11 @@ struct SdySlot {
   // Of the manual computation that the value is in: the mesh, and the axes that are manual there.
   int64_t region_mesh = -1;
   SdyAxes region = {};
-  int64_t group = -1;               // sharding group
-  int64_t definer = -1;             // the op that makes it
-  std::vector<int64_t> users = {};  // ops that read it, in program order
-  std::vector<int64_t> edges = {};  // edges that it is a source or the target of
+  int64_t group = -1;                // sharding group
+  int64_t definer = -1;              // the op that makes it
+  std::vector<int64_t> users = {};   // ops that read it, in program order
+  std::vector<int64_t> edges = {};   // edges that it is a source or the target of
+  std::vector<SdyTaken> taken = {};  // where origins are recorded: in order
 };
 
 // One op as propagation sees it; its operands and results are slots.
@@ -108,6 +116,10 @@ SdyProgram build_sdy_program(Module& module, const SdyProgramOptions& options);
 SdySharding without_manual(const SdySharding& outside, const SdyAxes& manual);
 SdySharding with_manual(const SdySharding& inside, const SdySharding& outside,
                         const SdyAxes& manual);
+
+// Notes what `slot` has in `next` and not yet in its sharding as taken from `source`.
+void note_taken(SdySlot& slot, const SdySharding& next,
+                const std::function<int64_t(size_t dim, const SdyAxis& axis)>& source);
 
 // Whether all dims are open without axes, and no axis is replicated or unreduced.
 bool says_nothing(const SdySharding& sharding);

@@ -24,6 +24,7 @@ SdyPropagation propagation_of(const ShardyOptions& options) {
   how.op_priorities = pass == ShardyPass::op_priority || pass == ShardyPass::user_priority ||
                       (pipeline && options.op_priorities);
   how.conservative = options.conservative;
+  how.origins = options.origins;
   return how;
 }
 
@@ -44,6 +45,7 @@ bool run_single_pass(Module& module, const ShardyOptions& options) {
   const bool changed = propagate_program(program, propagation_of(options));
   write_back(module, program, false);
   write_shardings(module, program, true);
+  if (options.origins) write_origins(module, program);
   return changed;
 }
 
@@ -75,6 +77,7 @@ bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
   finish_program(program);
   write_back(module, program, true);
   write_shardings(module, program, true);
+  if (options.origins) write_origins(module, program);
   merge_constants(constants);
   remove_idle_constraints(captures);
   constraints_to_reshards(module);

@@ -153,20 +153,48 @@ class Propagation {
       if (!updated[t]) continue;
       const bool is_operand = projection.is_operand(t);
       const size_t i = is_operand ? t : t - projection.operands;
+      const SdyRule::Tensor& factors = is_operand ? op.rule.operands[i] : op.rule.results[i];
       update(is_operand ? op.operands[i] : op.results[i],
-             project_back(projection.tensors[t],
-                          is_operand ? op.rule.operands[i] : op.rule.results[i], op.rule),
-             mesh);
+             project_back(projection.tensors[t], factors, op.rule), mesh, op, factors);
     }
   }
 
-  void update(int64_t index, std::vector<SdyAxes> dims, int64_t mesh) {
+  // The first other value of the op that has the axis in a dim of one of these factors; -1: none.
+  int64_t source_in(const SdyOp& op, int64_t target, const SdyAxis& axis,
+                    const std::vector<int64_t>& factors) {
+    const auto has_axis = [&](int64_t index, const SdyRule::Tensor& tensor) {
+      const std::optional<SdySharding>& sharding = slot(index).sharding;
+      if (!sharding || index == target) return false;
+      for (size_t d = 0; d < tensor.size() && d < sharding->dims.size(); ++d) {
+        const bool shares = std::any_of(tensor[d].begin(), tensor[d].end(), [&](int64_t factor) {
+          return std::find(factors.begin(), factors.end(), factor) != factors.end();
+        });
+        const SdyAxes& axes = sharding->dims[d].axes;
+        if (shares && std::any_of(axes.begin(), axes.end(),
+                                  [&](const SdyAxis& other) { return overlap(other, axis); }))
+          return true;
+      }
+      return false;
+    };
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      if (has_axis(op.operands[i], op.rule.operands.at(i))) return op.operands[i];
+    for (size_t i = 0; i < op.results.size(); ++i)
+      if (has_axis(op.results[i], op.rule.results.at(i))) return op.results[i];
+    return -1;
+  }
+
+  void update(int64_t index, std::vector<SdyAxes> dims, int64_t mesh, const SdyOp& op,
+              const SdyRule::Tensor& factors) {
     const std::optional<SdySharding>& old = slot(index).sharding;
     SdySharding next = old ? *old : open_sharding(mesh, std::ssize(dims));
     next.mesh = mesh;
     for (size_t d = 0; d < dims.size(); ++d)
       if (slot(index).shape.dims.at(d) > 0) next.dims[d].axes = std::move(dims[d]);
     if (old ? next.dims == old->dims : next.splits_nothing()) return;
+    if (how_.origins)
+      note_taken(slot(index), next, [&](size_t dim, const SdyAxis& axis) {
+        return source_in(op, index, axis, factors.at(dim));
+      });
     set(index, std::move(next));
   }
 
@@ -177,12 +205,20 @@ class Propagation {
       const auto [next, wanted] = std::move(work.back());
       work.pop_back();
       if (slot(next).sharding == wanted) continue;
+      if (next != index) note(next, wanted, slot(next).border);
       take(next, wanted, work);
       if (slot(next).group < 0) continue;
-      for (const int64_t member : groups_[slot(next).group])
-        if (slot(member).sharding != wanted && slot(member).shape.dims == slot(next).shape.dims)
-          take(member, wanted, work);
+      for (const int64_t member : groups_[slot(next).group]) {
+        if (slot(member).sharding == wanted || slot(member).shape.dims != slot(next).shape.dims)
+          continue;
+        note(member, wanted, next);
+        take(member, wanted, work);
+      }
     }
+  }
+
+  void note(int64_t index, const SdySharding& next, int64_t source) {
+    if (how_.origins) note_taken(slot(index), next, [&](size_t, const SdyAxis&) { return source; });
   }
 
   void take(int64_t index, const SdySharding& sharding,

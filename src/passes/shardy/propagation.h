@@ -10,6 +10,7 @@ struct SdyPropagation {
   bool op_priorities = true;
   bool user_priorities = true;
   bool conservative = false;
+  bool origins = false;  // slots note where their axes came from
 };
 
 // Completes the slots' shardings (docs/spec/completion.md 10.4). Returns whether any changed.

@@ -42,7 +42,8 @@ void write_attribute(Node& node, const char* key, const std::string& text) {
     node.frontend_attributes[key] = text;
 }
 
-// The call that says a result's sharding, before the root.
+// The call that says a result's sharding, for the root to read: the computation is sorted after
+// all.
 Node* result_call(Computation& computation, size_t leaf) {
   Node* root = computation.root();
   Attributes attrs;
@@ -67,7 +68,6 @@ Node* result_call(Computation& computation, size_t leaf) {
   if (root->operand(index)->shape.is_tuple) return nullptr;
   Node* const call = call_on(root->operand(index));
   root->set_operand(index, call);
-  computation.sort();
   return call;
 }
 
@@ -78,6 +78,7 @@ std::vector<SdyLeaf> leaves_of_results(const SdyFunction& function) {
 }
 
 void write_results(SdyProgram& program, SdyFunction& function) {
+  bool has_new_calls = false;
   for (size_t i = 0; i < function.results.size(); ++i) {
     SdyResult& result = function.results[i];
     const std::optional<SdySharding>& sharding =
@@ -91,12 +92,15 @@ void write_results(SdyProgram& program, SdyFunction& function) {
       if (result.call == nullptr) continue;
       result.leaf.result_call = result.call;
       program.leaves[result.call] = {result.leaf};
-      program.leaves[function.computation->root()] = leaves_of_results(function);
+      has_new_calls = true;
     }
     result.call->frontend_attributes.erase(kSdySharding);
     write_attribute(*result.call, kXlaSdySharding,
                     sharding ? to_attribute(std::vector{*sharding}, program.meshes) : "");
   }
+  if (!has_new_calls) return;
+  program.leaves[function.computation->root()] = leaves_of_results(function);
+  function.computation->sort();
 }
 
 // A named computation says its shardings beside its operands and results.

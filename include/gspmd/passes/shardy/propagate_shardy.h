@@ -25,6 +25,7 @@ struct ShardyOptions {
   bool conservative = false;    // axes are not split, and nothing propagates that would move data
   bool op_priorities = true;    // of the pipeline
   bool user_priorities = true;  // of the pipeline
+  bool origins = false;         // Origins are recorded on the nodes
 };
 
 // Whether the module says its shardings in `sdy`: meshes, or an attribute or call of the dialect.
