@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <span>
 
 namespace gspmd {
 
@@ -75,7 +76,8 @@ int64_t leaf_count(const Shape& shape) {
 
 int64_t first_leaf(const Shape& tuple, int64_t element) {
   int64_t leaf = 0;
-  for (int64_t i = 0; i < element; ++i) leaf += leaf_count(tuple.elements[static_cast<size_t>(i)]);
+  for (const Shape& before : std::span(tuple.elements).first(static_cast<size_t>(element)))
+    leaf += before.is_tuple ? leaf_count(before) : 1;
   return leaf;
 }
 

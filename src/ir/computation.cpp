@@ -19,9 +19,12 @@ void Node::set_operand(int64_t i, Node* operand) {
   Node*& slot = operands_.at(static_cast<size_t>(i));
   Node* const old = slot;
   if (old == operand) return;
-  // A user stands once in `users`, so the operand list tells whether it already stands there: no
-  // search through the users of a much used constant.
-  const bool known = std::find(operands_.begin(), operands_.end(), operand) != operands_.end();
+  // Whether it is known as a user, by the shorter list: constants have many users, tuples many
+  // operands.
+  const bool known =
+      operand->users_.size() < operands_.size()
+          ? std::find(operand->users_.begin(), operand->users_.end(), this) != operand->users_.end()
+          : std::find(operands_.begin(), operands_.end(), operand) != operands_.end();
   slot = operand;
   if (!known) operand->users_.push_back(this);
   if (std::find(operands_.begin(), operands_.end(), old) == operands_.end())

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gspmd/ir/module.h"
@@ -14,6 +17,27 @@ namespace gspmd::tools {
 
 enum class Values { integers, uniform };
 enum class Reference { automatic, oracle, fast };
+
+// The text of a program: large files are not copied but mapped.
+class InputText {
+ public:
+  explicit InputText(std::string text) : text_(std::move(text)) {}
+  InputText(const char* mapped, size_t size) : mapped_(mapped), size_(size) {}
+  InputText(InputText&& other) noexcept
+      : text_(std::move(other.text_)),
+        mapped_(std::exchange(other.mapped_, nullptr)),
+        size_(other.size_) {}
+  InputText& operator=(InputText&&) = delete;
+  ~InputText();
+  operator std::string_view() const {
+    return mapped_ == nullptr ? std::string_view(text_) : std::string_view(mapped_, size_);
+  }
+
+ private:
+  std::string text_;
+  const char* mapped_ = nullptr;
+  size_t size_ = 0;
+};
 
 // What the command line says, checked for form; shared by all verbs.
 struct Command {
@@ -62,20 +86,25 @@ int ops_verb(const Command& command);
 // named. UserError: it has no such file, or several.
 void open_folder(Command& command, bool runs);
 // The text in command.file ("-": standard input). UserError where it cannot be read.
-std::string load_text(const Command& command);
+InputText load_text(const Command& command);
 // The module of a text of that file. `any_entry`: of several public functions, none @main, the
 // first is the entry; else they are an error.
 std::unique_ptr<Module> load_module(const Command& command, std::string_view text,
                                     bool any_entry = false);
 // All modules of the text of that file, which lines "// -----" split.
 std::vector<std::unique_ptr<Module>> load_modules(const Command& command, std::string_view text);
-// The module as text in the language that --emit asks for, else in that of the input.
+// Writes the module in the language that --emit asks for, else in that of the input, piece by
+// piece.
+void emit_module(const Command& command, const Module& module, Language input,
+                 const std::function<void(std::string_view)>& write);
+// The same as one text.
 std::string emitted_text(const Command& command, const Module& module, Language input);
 // For verbs that partition: num_replicas checked, num_partitions set to the devices asked for.
 std::unique_ptr<Module> load_for_devices(const Command& command);
 std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text);
-// The same before Shardy's rules complete it.
+// The same before Shardy's rules complete it, and then.
 std::unique_ptr<Module> load_as_given(const Command& command, std::string_view text);
+std::unique_ptr<Module> for_devices(const Command& command, std::unique_ptr<Module> module);
 PipelineOptions pipeline_options(const Command& command, const Module& module);
 // Refuses flag lists that fit neither one value nor one per root element or parameter.
 PropagateOptions propagate_options(const Command& command, const Module& module);

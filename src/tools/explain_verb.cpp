@@ -85,16 +85,15 @@ std::string to_text(const Explanation& e) {
   return text;
 }
 
-// `module` is completed by Shardy's rules, where they are asked for; annotations are those of the
-// text.
-std::vector<Explanation> explained(const Command& command, const std::string& text,
+// `module` is `given` completed by Shardy's rules, where they are asked for; annotations are those
+// of the text.
+std::vector<Explanation> explained(const Command& command, const Module& given,
                                    const Module& module, const PipelineOptions& options) {
-  std::unique_ptr<Module> given = load_as_given(command, text);
   PipelineOptions from_given = options;
-  from_given.propagate.strategy = propagate_options(command, *given).strategy;
+  from_given.propagate.strategy = propagate_options(command, given).strategy;
   const bool by_shardy =
-      command.propagate && given->num_partitions > 1 && uses_shardy(*given, from_given.propagate);
-  return by_shardy ? explain(*given, from_given) : explain(module, options);
+      command.propagate && given.num_partitions > 1 && uses_shardy(given, from_given.propagate);
+  return by_shardy ? explain(given, from_given) : explain(module, options);
 }
 
 int write(const std::vector<Explanation>& all, const std::vector<FullRematerialization>& full,
@@ -130,13 +129,13 @@ std::vector<Explanation> explain_copies(const Module& module) {
 }  // namespace
 
 int explain_verb(const Command& command) {
-  const std::string text = load_text(command);
-  const std::unique_ptr<Module> module = load_for_devices(command, text);
+  const std::unique_ptr<Module> given = load_as_given(command, load_text(command));
+  const std::unique_ptr<Module> module = for_devices(command, given->clone());
   if (runs_as_copies(*module)) return write(explain_copies(*module), {}, command);
   const PipelineOptions options = pipeline_options(command, *module);
   const CompiledModule compiled = run_pipeline(*module, options);
   check_memory_limit(compiled.plan, command.memory_limit, command.file);
-  return write(explained(command, text, *module, options), compiled.full_rematerializations,
+  return write(explained(command, *given, *module, options), compiled.full_rematerializations,
                command);
 }
 

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -7,6 +9,7 @@
 #include <filesystem>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ir/print.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
 #include "gspmd/stablehlo/text.h"
@@ -28,12 +31,21 @@ std::string read_all(std::FILE* file, const std::string& name) {
   return text;
 }
 
-std::string read_file(const std::string& name) {
-  if (name == "-") return read_all(stdin, "standard input");
+InputText read_file(const std::string& name) {
+  if (name == "-") return InputText(read_all(stdin, "standard input"));
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "rb"),
                                                              std::fclose);
   if (!file) user_error("{}: cannot be opened: {}", name, std::strerror(errno));
-  return read_all(file.get(), name);
+  // A large one is not copied; a small one is, for somebody may write it meanwhile.
+  constexpr int64_t kLarge = int64_t{64} << 20;
+  struct stat status {};
+  const int number = ::fileno(file.get());
+  if (::fstat(number, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= kLarge) {
+    const auto size = static_cast<size_t>(status.st_size);
+    void* const mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, number, 0);
+    if (mapped != MAP_FAILED) return {static_cast<const char*>(mapped), size};
+  }
+  return InputText(read_all(file.get(), name));
 }
 
 void check_count(const char* option, size_t given, size_t leaves, size_t values) {
@@ -95,7 +107,11 @@ void open_folder(Command& command, bool runs) {
   if (runs) beside("outputs.npz", command.expected);
 }
 
-std::string load_text(const Command& command) { return read_file(command.file); }
+InputText::~InputText() {
+  if (mapped_ != nullptr) ::munmap(const_cast<char*>(mapped_), size_);
+}
+
+InputText load_text(const Command& command) { return read_file(command.file); }
 
 std::unique_ptr<Module> load_module(const Command& command, std::string_view text, bool any_entry) {
   const std::string file = name_of_file(command);
@@ -111,12 +127,19 @@ std::vector<std::unique_ptr<Module>> load_modules(const Command& command, std::s
   return modules;
 }
 
-std::string emitted_text(const Command& command, const Module& module, Language input) {
-  if (command.emit.value_or(input) == Language::hlo) return to_text(module);
-  if (!is_completed_in_sdy(module)) return to_stablehlo(module);
+void emit_module(const Command& command, const Module& module, Language input,
+                 const std::function<void(std::string_view)>& write) {
+  if (command.emit.value_or(input) == Language::hlo) return print_module(module, write);
+  if (!is_completed_in_sdy(module)) return print_stablehlo(module, write);
   const std::unique_ptr<Module> one_form = module.clone();
   keep_sdy_only(*one_form);
-  return to_stablehlo(*one_form);
+  print_stablehlo(*one_form, write);
+}
+
+std::string emitted_text(const Command& command, const Module& module, Language input) {
+  std::string text;
+  emit_module(command, module, input, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command) {
@@ -139,7 +162,10 @@ std::unique_ptr<Module> load_as_given(const Command& command, std::string_view t
 }
 
 std::unique_ptr<Module> load_for_devices(const Command& command, std::string_view text) {
-  std::unique_ptr<Module> module = load_as_given(command, text);
+  return for_devices(command, load_as_given(command, text));
+}
+
+std::unique_ptr<Module> for_devices(const Command& command, std::unique_ptr<Module> module) {
   PropagateOptions completion = propagate_options(command, *module);
   if (command.propagate && module->num_partitions > 1 && !runs_as_copies(*module) &&
       uses_shardy(*module, completion))

@@ -131,12 +131,8 @@ std::string origins_text(const Module& module, const ShardingSources& sources) {
 
 namespace {
 
-// As emitted_text, without holding a text of HLO.
 void write_emitted(const Command& command, const Module& module, Language input) {
-  if (command.emit.value_or(input) == Language::hlo)
-    print_module(module, write_output);
-  else
-    write_output(emitted_text(command, module, input));
+  emit_module(command, module, input, write_output);
 }
 
 // Partitioned, and no further than it is printed, unless more is asked for.
@@ -162,7 +158,7 @@ PartitionedModule partitioned(const Command& command, std::unique_ptr<Module> mo
 }  // namespace
 
 int print_verb(const Command& command) {
-  const std::string input = load_text(command);
+  const InputText input = load_text(command);
   const Language language = language_of(input);
   const std::vector<std::unique_ptr<Module>> modules = load_modules(command, input);
   if (modules.size() == 1 && !command.json) {
@@ -182,10 +178,11 @@ int print_verb(const Command& command) {
 }
 
 int propagate_verb(const Command& command) {
-  const std::string input = load_text(command);
+  const InputText input = load_text(command);
   const std::unique_ptr<Module> module = load_module(command, input, true);
   const std::unique_ptr<Module> given = command.origins ? module->clone() : nullptr;
-  const PropagateOptions options = propagate_options(command, *module);
+  PropagateOptions options = propagate_options(command, *module);
+  options.shardy.origins = command.origins;
   const bool changed = propagate(*module, options);
   std::optional<ShardingSources> sources;
   if (given) sources.emplace(*given, *module, SourcesOptions{.propagate = options});
@@ -216,7 +213,7 @@ int partition_copies(const Module& module, const Command& command, Language inpu
 }  // namespace
 
 int partition_verb(const Command& command) {
-  const std::string input = load_text(command);
+  const InputText input = load_text(command);
   std::unique_ptr<Module> module = load_for_devices(command, input);
   if (runs_as_copies(*module)) return partition_copies(*module, command, language_of(input));
   const auto [compiled, local] = partitioned(command, std::move(module));

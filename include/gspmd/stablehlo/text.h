@@ -2,6 +2,7 @@
 
 // StableHLO text in and out, and text of either language.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,5 +53,9 @@ struct StableHloOptions {
 // `mhlo.sharding`: a fixed point of parse and print. Instructions of HLO that StableHLO has no op
 // for are custom calls `hlo.<opcode>`. UserError: an element type that StableHLO has no word for.
 GSPMD_API std::string to_stablehlo(const Module& module, const StableHloOptions& options = {});
+// The same handed on piece by piece: of large literals no text but the piece being printed exists.
+GSPMD_API void print_stablehlo(const Module& module,
+                               const std::function<void(std::string_view)>& write,
+                               const StableHloOptions& options = {});
 
 }  // namespace gspmd

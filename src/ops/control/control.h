@@ -56,6 +56,9 @@ bool custom_call_may_be_tiled(const Node& node, bool spmd);
 
 // The layout, or layouts, of element i of a tuple whose leaves lie as `tuple` says.
 Sharding element_sharding(const Sharding& tuple, const Shape& shape, int64_t element);
+// The same of the element whose leaves begin at `leaf`, which moves on behind them: for all in
+// turn.
+Sharding next_element_sharding(const Sharding& tuple, const Shape& element, int64_t& leaf);
 // A tuple in the layouts `to`, leaf by leaf; what is in its layout stays as it is.
 Node* tuple_in_layout(PartitionContext& context, const Partitioned& value, const Shape& global,
                       const Sharding& to);

@@ -16,20 +16,31 @@ Node* in_layout(PartitionContext& context, Node* global, const Sharding& to) {
 }  // namespace
 
 Sharding element_sharding(const Sharding& tuple, const Shape& shape, int64_t element) {
-  const auto begin = tuple.elements().begin() + first_leaf(shape, element);
-  const Shape& inner = shape.elements[static_cast<size_t>(element)];
-  return inner.is_tuple ? Sharding::tuple({begin, begin + leaf_count(inner)}) : *begin;
+  int64_t leaf = first_leaf(shape, element);
+  return next_element_sharding(tuple, shape.elements[static_cast<size_t>(element)], leaf);
+}
+
+Sharding next_element_sharding(const Sharding& tuple, const Shape& element, int64_t& leaf) {
+  const auto begin = tuple.elements().begin() + leaf;
+  if (!element.is_tuple) {
+    ++leaf;
+    return *begin;
+  }
+  const int64_t count = leaf_count(element);
+  leaf += count;
+  return Sharding::tuple({begin, begin + count});
 }
 
 Node* tuple_in_layout(PartitionContext& context, const Partitioned& value, const Shape& global,
                       const Sharding& to) {
   if (value.sharding == to) return value.local;
   std::vector<Node*> elements;
+  int64_t leaf = 0, wanted_leaf = 0;
   for (int64_t i = 0; i < std::ssize(global.elements); ++i) {
     const Shape& shape = global.elements[static_cast<size_t>(i)];
     const Partitioned element{hlo::get_tuple_element(value.local, i),
-                              element_sharding(value.sharding, global, i)};
-    const Sharding wanted = element_sharding(to, global, i);
+                              next_element_sharding(value.sharding, shape, leaf)};
+    const Sharding wanted = next_element_sharding(to, shape, wanted_leaf);
     elements.push_back(shape.is_tuple ? tuple_in_layout(context, element, shape, wanted)
                                       : context.reshard(element, shape, wanted));
   }
@@ -39,9 +50,9 @@ Node* tuple_in_layout(PartitionContext& context, const Partitioned& value, const
 std::optional<Partitioned> partition_tuple(PartitionContext& context, Node& node) {
   const Sharding& s = context.sharding(node);
   std::vector<Node*> elements;
-  for (size_t i = 0; i < node.operands().size(); ++i)
-    elements.push_back(in_layout(context, node.operands()[i],
-                                 element_sharding(s, node.shape, static_cast<int64_t>(i))));
+  int64_t leaf = 0;
+  for (Node* operand : node.operands())
+    elements.push_back(in_layout(context, operand, next_element_sharding(s, operand->shape, leaf)));
   return Partitioned{hlo::tuple(context.local(), std::move(elements)), s};
 }
 

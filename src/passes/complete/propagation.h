@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "gspmd/ir/op.h"
@@ -90,8 +91,13 @@ class Propagation {
     return (flags_.at(static_cast<size_t>(node.id())) & kGiven) != 0;
   }
 
+  // Where a user first reads a value.
+  int64_t first_position(const Node& user, const Node& value);
+
   Module& module_;
   PropagateOptions options_;
+  // Of users with many operands: where each stands, looked up anew where they have changed.
+  std::unordered_map<const Node*, std::unordered_map<const Node*, size_t>> positions_;
   std::vector<uint8_t> flags_;                     // by node id
   std::map<int64_t, std::vector<Node*>> related_;  // by node id: must stay equal
   std::map<int64_t, std::vector<Node*>> groups_;   // by shard group id; negative: donated state

@@ -73,13 +73,23 @@ std::optional<Sharding> region_of(const Node& node, int64_t rank) {
 }
 
 // A reader says what it wants of a value where it reads it first.
-int64_t first_position(const Node& user, const Node& value) {
-  int64_t operand = 0;
-  while (user.operand(operand) != &value) ++operand;
-  return operand;
-}
-
 }  // namespace
+
+int64_t Propagation::first_position(const Node& user, const Node& value) {
+  constexpr size_t kMany = 64;
+  const std::vector<Node*>& operands = user.operands();
+  if (operands.size() > kMany) {
+    auto& known = positions_[&user];
+    const auto found = known.find(&value);
+    if (found != known.end() && found->second < operands.size() &&
+        operands[found->second] == &value)
+      return static_cast<int64_t>(found->second);
+    known.clear();
+    for (size_t i = 0; i < operands.size(); ++i) known.emplace(operands[i], i);
+    return static_cast<int64_t>(known.at(&value));
+  }
+  return std::find(operands.begin(), operands.end(), &value) - operands.begin();
+}
 
 bool Propagation::become_manual(Node& node, const Node& via) {
   if (given(node)) return false;

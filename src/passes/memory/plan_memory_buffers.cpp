@@ -1,6 +1,8 @@
 #include "passes/memory/plan_memory_buffers.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/effects.h"
@@ -25,35 +27,60 @@ std::string source_line_of(const Node& node) {
 
 namespace {
 
-// Position in the fused computation after which no node reads the parameter element by element;
-// INT64_MAX where it is read in another way.
-int64_t last_plain_read(const Computation& fused, const Node& parameter) {
-  int64_t last = -1, position = 0;
-  for (const auto& node : fused.nodes()) {
-    const auto& operands = node->operands();
-    if (std::find(operands.begin(), operands.end(), &parameter) != operands.end()) {
-      if (!node->op().has(kElementwise) || node->dims() != parameter.dims()) return INT64_MAX;
-      last = position;
+// What a fused computation does with its parameters, looked up once for all of them.
+class FusedReads {
+ public:
+  explicit FusedReads(const Computation& fused) : fused_(fused) {
+    int64_t position = 0;
+    for (const auto& node : fused.nodes()) {
+      positions_.emplace(node.get(), position);
+      for (const Node* operand : node->operands())
+        if (operand->is(Opcode::parameter)) read(*operand, *node, position);
+      ++position;
     }
-    ++position;
+    if (fused.root()->is(Opcode::parameter)) last_[fused.root()] = INT64_MAX;
   }
-  return parameter.is_root() ? INT64_MAX : last;
-}
 
-bool can_share_fusion(const Node& node, int64_t operand, int64_t leaf) {
-  const Computation& fused = *node.called.at(0);
-  if (node.attrs.fusion_kind != "kLoop") return false;
-  const Node* made = fused.root();
-  if (made->is(Opcode::tuple)) made = made->operand(leaf);
-  const Node& parameter = *fused.parameters().at(static_cast<size_t>(operand));
-  if (made->dims() != parameter.dims() || made == &parameter) return false;
-  const int64_t read = last_plain_read(fused, parameter);
-  int64_t position = 0;
-  for (const auto& inner : fused.nodes()) {
-    if (inner.get() == made) return read <= position;
-    ++position;
+  // Whether the result's leaf may lie where the operand does: it is read before, element by
+  // element.
+  bool may_share(int64_t operand, int64_t leaf) const {
+    const Node* made = fused_.root();
+    if (made->is(Opcode::tuple)) made = made->operand(leaf);
+    const Node& parameter = *fused_.parameters().at(static_cast<size_t>(operand));
+    if (made->dims() != parameter.dims() || made == &parameter) return false;
+    const auto last = last_.find(&parameter);
+    return last == last_.end() || last->second <= positions_.at(made);
   }
-  return false;
+
+ private:
+  void read(const Node& parameter, const Node& reader, int64_t position) {
+    const bool plain = reader.op().has(kElementwise) && reader.dims() == parameter.dims();
+    int64_t& last = last_.emplace(&parameter, -1).first->second;
+    if (last != INT64_MAX) last = plain ? position : INT64_MAX;
+  }
+
+  const Computation& fused_;
+  std::unordered_map<const Node*, int64_t> positions_;
+  std::unordered_map<const Node*, int64_t> last_;  // plain read; INT64_MAX: read in another way
+};
+
+// Whether the result leaf of `node` may be written over `operand`, which nobody reads afterwards:
+// every element is read before, or at, the moment its place is written. `fused`: of a fusion.
+bool can_share(const Node& node, const std::optional<FusedReads>& fused, int64_t operand,
+               int64_t leaf) {
+  const Node& x = *node.operand(operand);
+  if (x.shape.is_tuple) return false;
+  const bool several = node.shape.is_tuple;  // flat, for the ops below
+  if (several && leaf >= std::ssize(node.shape.elements)) return false;
+  const Shape& result = several ? node.shape.elements.at(static_cast<size_t>(leaf)) : node.shape;
+  if (result.is_tuple) return false;
+  if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype))
+    return false;
+  if (node.is(Opcode::fusion)) return fused->may_share(operand, leaf);
+  if (node.is(Opcode::all_reduce)) return operand == leaf;
+  if (node.op().has(kWritesFirst))
+    return operand == 0 && (!several || node.shape.elements.size() == 1);
+  return node.op().has(kElementwise);
 }
 
 // Leaves of a loop's state that its body hands on as they are.
@@ -178,30 +205,46 @@ class Builder {
       table_[results.at(0)].kind = PlannedBuffer::constant;
       return results;
     }
-    for (size_t leaf = 0; leaf < results.size(); ++leaf) {
-      for (size_t i = 0; i < operands.size(); ++i) {
-        if (operands[i]->size() != 1) continue;
-        const int64_t buffer = operands[i]->at(0);
-        if (can_share_all(node, operands, buffer, static_cast<int64_t>(leaf))) {
-          table_.shares.push_back({now(), buffer, results[leaf]});
-        }
-      }
-    }
+    add_shares(node, operands, results);
     if (const auto found = scratch_.find(node.id()); found != scratch_.end() && found->second > 0) {
       make(node, Shape(DType::u8, {found->second}));
     }
     return results;
   }
 
-  // One buffer may be several operands, under names of its own.
-  static bool can_share_all(const Node& node, const std::vector<const Leaves*>& operands,
-                            int64_t buffer, int64_t leaf) {
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const Leaves& leaves = *operands[i];
-      if (std::find(leaves.begin(), leaves.end(), buffer) == leaves.end()) continue;
-      if (leaves.size() != 1 || !can_share(node, static_cast<int64_t>(i), leaf)) return false;
+  // One buffer may be several operands, under names of its own: it has to suit all of them.
+  void add_shares(const Node& node, const std::vector<const Leaves*>& operands,
+                  const Leaves& results) {
+    std::optional<FusedReads> fused;
+    if (node.is(Opcode::fusion)) {
+      if (node.attrs.fusion_kind != "kLoop") return;
+      fused.emplace(*node.called.at(0));
     }
-    return true;
+    std::unordered_map<int64_t, std::vector<size_t>> names;
+    for (size_t i = 0; i < operands.size(); ++i)
+      for (const int64_t buffer : *operands[i]) names[buffer].push_back(i);
+    // Of the size of a result, in order.
+    const auto size = [](const Shape& shape) {
+      return std::pair(shape.dims, dtype_size(shape.dtype));
+    };
+    std::map<std::pair<Dims, int64_t>, std::vector<size_t>> by_size;
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (const Shape& shape = node.operands()[i]->shape; !shape.is_tuple)
+        by_size[size(shape)].push_back(i);
+    const std::vector<Shape> shapes = leaf_shapes(node.shape);
+    for (size_t leaf = 0; leaf < results.size(); ++leaf) {
+      const auto candidates = by_size.find(size(shapes[leaf]));
+      if (candidates == by_size.end()) continue;
+      for (const size_t candidate : candidates->second) {
+        const int64_t buffer = operands[candidate]->at(0);
+        const std::vector<size_t>& all = names.at(buffer);
+        if (std::all_of(all.begin(), all.end(), [&](size_t i) {
+              return operands[i]->size() == 1 &&
+                     can_share(node, fused, static_cast<int64_t>(i), static_cast<int64_t>(leaf));
+            }))
+          table_.shares.push_back({now(), buffer, results[leaf]});
+      }
+    }
   }
 
   static Leaves visit_alias(const Node& node, const std::vector<const Leaves*>& operands) {
@@ -314,22 +357,6 @@ std::vector<const Node*> live_nodes(const Computation& computation) {
   for (const auto& node : computation.nodes())
     if (reached.contains(node.get())) live.push_back(node.get());
   return live;
-}
-
-bool can_share(const Node& node, int64_t operand, int64_t leaf) {
-  const Node& x = *node.operand(operand);
-  if (x.shape.is_tuple) return false;
-  const bool several = node.shape.is_tuple;  // flat, for the ops below
-  if (several && leaf >= std::ssize(node.shape.elements)) return false;
-  const Shape& result = several ? node.shape.elements.at(static_cast<size_t>(leaf)) : node.shape;
-  if (result.is_tuple) return false;
-  if (x.dims() != result.dims || dtype_size(x.shape.dtype) != dtype_size(result.dtype))
-    return false;
-  if (node.is(Opcode::fusion)) return can_share_fusion(node, operand, leaf);
-  if (node.is(Opcode::all_reduce)) return operand == leaf;
-  if (node.op().has(kWritesFirst))
-    return operand == 0 && (!several || node.shape.elements.size() == 1);
-  return node.op().has(kElementwise);
 }
 
 BufferTable table_of_buffers(const Module& module, const std::map<int64_t, int64_t>& scratch) {

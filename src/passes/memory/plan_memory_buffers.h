@@ -11,10 +11,6 @@ namespace gspmd {
 // Nodes that the root reaches, operands first: what runs.
 std::vector<const Node*> live_nodes(const Computation& computation);
 
-// Whether the result leaf of `node` may be written over `operand`, which nobody reads afterwards:
-// every element is read before, or at, the moment its place is written.
-bool can_share(const Node& node, int64_t operand, int64_t leaf);
-
 // The line "file:line" that an instruction comes from; of one that passes made, that of an
 // instruction it reads. Empty where none is known.
 std::string source_line_of(const Node& node);

@@ -256,8 +256,9 @@ void SpmdPartitioner::finish_root(const Computation& global, const Sharding& wan
     return;
   }
   std::vector<Node*> elements;
-  for (int64_t i = 0; i < std::ssize(root->operands()); ++i)
-    elements.push_back(finish(root->operand(i), element_sharding(wanted, root->shape, i)));
+  int64_t leaf = 0;
+  for (Node* operand : root->operands())
+    elements.push_back(finish(operand, next_element_sharding(wanted, operand->shape, leaf)));
   local().set_root(hlo::tuple(local(), std::move(elements)));
 }
 

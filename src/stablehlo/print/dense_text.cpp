@@ -1,4 +1,5 @@
 // Literals as MLIR prints them.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,6 +12,7 @@ namespace {
 
 // More elements are written as their bytes.
 constexpr int64_t kMostListed = 100;
+constexpr size_t kPiece = 1 << 16;  // bytes of a literal that are text at once
 
 template <class T>
 uint64_t bits_of(T value) {
@@ -90,6 +92,17 @@ void put_list(std::string& text, const Array& array, size_t dim, int64_t& next) 
   text += "]";
 }
 
+void append_hex(std::string& text, std::span<const std::byte> bytes) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  const size_t begin = text.size();
+  text.resize(begin + 2 * bytes.size());
+  char* out = text.data() + begin;
+  for (const std::byte byte : bytes) {
+    *out++ = kDigits[std::to_integer<int>(byte) >> 4];
+    *out++ = kDigits[std::to_integer<int>(byte) & 15];
+  }
+}
+
 }  // namespace
 
 bool has_one_value(const Array& array) {
@@ -97,6 +110,23 @@ bool has_one_value(const Array& array) {
   const auto size = static_cast<size_t>(dtype_size(array.dtype()));
   return bytes.size() <= size ||
          std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
+}
+
+bool is_large_text(const Array& array) {
+  return array.size() > kMostListed && array.bytes().size() > kPiece && !has_one_value(array);
+}
+
+void print_dense(const Array& array, const std::function<void(std::string_view)>& write) {
+  if (!is_large_text(array)) return write(dense_text(array));
+  write("dense<\"0x");
+  const std::span<const std::byte> bytes = array.bytes();
+  std::string piece;
+  for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    piece.clear();
+    append_hex(piece, bytes.subspan(at, std::min(kPiece, bytes.size() - at)));
+    write(piece);
+  }
+  write("\"> : " + type_text(array.shape()));
 }
 
 std::string dense_text(const Array& array) {
@@ -110,14 +140,8 @@ std::string dense_text(const Array& array) {
     int64_t next = 0;
     put_list(text, array, 0, next);
   } else {
-    constexpr char kDigits[] = "0123456789ABCDEF";
-    const std::span<const std::byte> bytes = array.bytes();
-    text.reserve(2 * bytes.size() + 64);
     text += "\"0x";
-    for (const std::byte byte : bytes) {
-      text.push_back(kDigits[std::to_integer<int>(byte) >> 4]);
-      text.push_back(kDigits[std::to_integer<int>(byte) & 15]);
-    }
+    append_hex(text, array.bytes());
     text += "\"";
   }
   return text + "> : " + type;

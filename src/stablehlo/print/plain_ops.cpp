@@ -95,7 +95,7 @@ void write_constant(OpWriter& op, std::string_view name) {
   const Array& literal = op.attrs().literal;
   const std::string text = literal.empty()
                                ? "dense_resource<__elided__> : " + type_text(op.node().shape)
-                               : dense_text(literal);
+                               : op.writer().literal(literal);
   op.writer().line(op.node(), fmt::format("{}{} {}", name, op.dictionary(), text));
 }
 

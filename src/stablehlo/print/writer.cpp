@@ -1,6 +1,7 @@
 #include "stablehlo/print/writer.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "gspmd/ir/op.h"
 #include "stablehlo/annotations.h"
@@ -11,6 +12,7 @@ namespace gspmd::stablehlo {
 namespace {
 
 constexpr const char* kRemoved = "mlir.removed";
+constexpr char kMark = '\1';          // around the number of a large literal
 constexpr size_t kFunctionDepth = 2;  // of the lines of a function
 constexpr int64_t kMostLines = 50'000'000;
 
@@ -76,32 +78,29 @@ const Written& Writer::written(const Node* node) {
 }
 
 std::string Writer::name_of(const Node* node) {
-  const Written value = written(node);
+  const Written& value = written(node);
+  return value.is_pack ? name_of(Written(value), node->shape) : value.name;
+}
+
+std::string Writer::name_of(const Written& value, const Shape& shape) {
   if (!value.is_pack) return value.name;
-  const auto name = [&](const auto& self, const Written& w, const Shape& shape) -> std::string {
-    if (!w.is_pack) return w.name;
-    std::string operands;
-    for (size_t i = 0; i < w.elements.size(); ++i)
-      operands += (i ? ", " : "") + self(self, w.elements[i], shape.elements[i]);
-    const std::string made = new_number();
-    raw_line(fmt::format(
-        "{} = \"stablehlo.tuple\"({}) : ({}) -> {}", made, operands,
-        [&] {
-          std::string types;
-          for (const Shape& element : shape.elements)
-            types += (types.empty() ? "" : ", ") + type_text(element);
-          return types;
-        }(),
-        type_text(shape)));
-    return made;
-  };
-  return name(name, value, node->shape);
+  std::string operands, types;
+  for (size_t i = 0; i < value.elements.size(); ++i) {
+    operands += (i ? ", " : "") + name_of(value.elements[i], shape.elements[i]);
+    types += (i ? ", " : "") + type_text(shape.elements[i]);
+  }
+  const std::string made = new_number();
+  raw_line(fmt::format("{} = \"stablehlo.tuple\"({}) : ({}) -> {}", made, operands, types,
+                       type_text(shape)));
+  return made;
 }
 
 std::vector<Written> Writer::elements_of(const Node* node) {
   const Written value = written(node);
-  if (value.is_pack) return value.elements;
   std::vector<Written> elements;
+  for (size_t i = 0; value.is_pack && i < value.elements.size(); ++i)
+    elements.push_back({name_of(value.elements[i], node->shape.elements[i]), {}, false});
+  if (value.is_pack) return elements;
   for (size_t i = 0; i < node->shape.elements.size(); ++i) {
     const std::string made = new_number();
     raw_line(fmt::format("{} = stablehlo.get_tuple_element {}[{}] : ({}) -> {}", made, value.name,
@@ -221,15 +220,13 @@ std::string Writer::symbol(const Computation& computation) {
 void Writer::write_node(const Node& node) {
   if (node.is(Opcode::tuple)) {
     Written pack{"", {}, true};
-    for (const Node* operand : node.operands()) {
-      const Written& value = written(operand);
-      pack.elements.push_back(value.is_pack ? Written{name_of(operand), {}, false} : value);
-    }
+    for (const Node* operand : node.operands()) pack.elements.push_back(written(operand));
     return bind(&node, std::move(pack));
   }
   if (node.is(Opcode::get_tuple_element)) {
-    const Written value = written(node.operand(0));
-    if (value.is_pack) return bind(&node, value.elements[static_cast<size_t>(node.attrs.index)]);
+    const Written& value = written(node.operand(0));
+    if (value.is_pack)
+      return bind(&node, Written(value.elements[static_cast<size_t>(node.attrs.index)]));
   }
   if (depth_ == kFunctionDepth && is_result_sharding(node))
     return bind(&node, Written(written(node.operand(0))));
@@ -449,9 +446,9 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
     fields.emplace_back("mhlo.sharding", quote(to_string(own)));
   }
   const std::string prefix = fmt::format("{}result.{}.{}.", kKept, computation.name(), index);
-  for (const auto& [name, value] : module_.frontend_attributes)
-    if (name.starts_with(prefix))
-      fields.emplace_back(name.substr(prefix.size()), value == "unit" ? "" : value);
+  const auto& all = module_.frontend_attributes;  // sorted
+  for (auto at = all.lower_bound(prefix); at != all.end() && at->first.starts_with(prefix); ++at)
+    fields.emplace_back(at->first.substr(prefix.size()), at->second == "unit" ? "" : at->second);
   return fields.empty() ? "" : " {" + fields_text(std::move(fields)) + "}";
 }
 
@@ -489,64 +486,41 @@ void Writer::write_function(std::string& text, const Computation& computation) {
   text += body(computation, parameters, "return") + "\n";
 }
 
-std::string Writer::write() {
+std::string Writer::literal(const Array& array) {
+  if (!is_large_text(array)) return dense_text(array);
+  literals_.push_back(&array);
+  return fmt::format("{0}{1}{0}", kMark, literals_.size() - 1);
+}
+
+void Writer::hand_on(std::string_view text,
+                     const std::function<void(std::string_view)>& sink) const {
+  size_t begin = 0;
+  for (size_t mark = text.find(kMark); mark != std::string_view::npos;
+       mark = text.find(kMark, begin)) {
+    size_t number = literals_.size();
+    const char* const digits = text.data() + mark + 1;
+    const auto [end, error] = std::from_chars(digits, text.data() + text.size(), number);
+    const auto behind = static_cast<size_t>(end - text.data()) + 1;
+    const bool is_ours =
+        error == std::errc{} && number < literals_.size() && behind <= text.size() && *end == kMark;
+    sink(text.substr(begin, mark + (is_ours ? 0 : 1) - begin));
+    if (is_ours) print_dense(*literals_[number], sink);
+    begin = is_ours ? behind : mark + 1;
+  }
+  sink(text.substr(begin));
+}
+
+void Writer::write(const std::function<void(std::string_view)>& sink) {
   std::string text;
   const std::vector<const Computation*> order = functions();
   for (const Computation* computation : order) symbol(*computation);
   write_header(text);
-  for (const Computation* computation : order) write_function(text, *computation);
-  return text + "}\n";
-}
-
-std::string OpWriter::operands() {
-  std::string text;
-  for (size_t i = 0; i < node_.operands().size(); ++i) text += (i ? ", " : "") + operand(i);
-  return text;
-}
-
-std::string OpWriter::operand_types() {
-  std::string text;
-  for (const Node* operand : node_.operands())
-    text += (text.empty() ? "" : ", ") + type_text(operand->shape);
-  return text;
-}
-
-std::string OpWriter::result_types() {
-  if (!node_.shape.is_tuple) return type_text(node_.shape);
-  if (node_.shape.elements.size() == 1) return type_text(node_.shape.elements[0]);
-  std::string text;
-  for (const Shape& element : node_.shape.elements)
-    text += (text.empty() ? "" : ", ") + type_text(element);
-  return "(" + text + ")";
-}
-
-std::string OpWriter::function_type() {
-  return fmt::format("({}) -> {}", operand_types(), result_types());
-}
-
-std::string OpWriter::region(size_t i) {
-  if (i == 0) {
-    operands();
-    writer_.reserve(node_);
+  for (const Computation* computation : order) {
+    write_function(text, *computation);
+    hand_on(text, sink);
+    text.clear();
   }
-  return writer_.region(*node_.called.at(i), {});
-}
-
-std::string OpWriter::dictionary(Fields own, std::span<const std::string_view> said) const {
-  for (auto& field : writer_.discardable(node_, said)) own.push_back(std::move(field));
-  return own.empty() ? "" : " {" + fields_text(std::move(own)) + "}";
-}
-
-void OpWriter::custom(const std::string& before, const std::string& type, Fields own) {
-  writer_.line(node_, before + dictionary(std::move(own)) + " : " + type);
-}
-
-void OpWriter::generic(const std::string& name, Fields properties, const std::string& regions) {
-  const std::string names = operands();
-  std::string text = fmt::format("\"{}\"({})", name, names);
-  if (!properties.empty()) text += " <{" + fields_text(std::move(properties)) + "}>";
-  if (!regions.empty()) text += " (" + regions + ")";
-  writer_.line(node_, text + dictionary() + " : " + function_type());
+  sink("}\n");
 }
 
 }  // namespace gspmd::stablehlo
@@ -554,8 +528,16 @@ void OpWriter::generic(const std::string& name, Fields properties, const std::st
 namespace gspmd {
 
 std::string to_stablehlo(const Module& module, const StableHloOptions& options) {
+  std::string text;
+  print_stablehlo(
+      module, [&](std::string_view piece) { text += piece; }, options);
+  return text;
+}
+
+void print_stablehlo(const Module& module, const std::function<void(std::string_view)>& write,
+                     const StableHloOptions& options) {
   if (module.entry() == nullptr) user_error("module \"{}\" has no entry computation", module.name);
-  return stablehlo::Writer(module, options).write();
+  stablehlo::Writer(module, options).write(write);
 }
 
 }  // namespace gspmd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -27,12 +28,13 @@ class Writer {
  public:
   Writer(const Module& module, const StableHloOptions& options)
       : module_(module), options_(options) {}
-  std::string write();
+  void write(const std::function<void(std::string_view)>& sink);
 
   // --- For the rows that write ops
   const Module& module() const { return module_; }
   // The name of a value; values that the text has one by one are made a tuple.
   std::string name_of(const Node* node);
+  std::string name_of(const Written& value, const Shape& shape);
   // The elements of a tuple, taken out where the text has it as one value.
   std::vector<Written> elements_of(const Node* node);
   const Written& written(const Node* node);
@@ -46,6 +48,8 @@ class Writer {
   std::string new_number();
   // "%c", "%c_0", ...
   std::string new_name(const std::string& base);
+  // A literal; of a large one a mark that stands for it until the text is handed on.
+  std::string literal(const Array& array);
   std::string new_argument() { return "%arg" + std::to_string(arguments_++); }
 
   // A computation as a region, "{", "^bb0(..):" and lines, "}". `parameters`: what its parameters
@@ -80,6 +84,7 @@ class Writer {
   std::string result_attributes(const Computation& computation, size_t index);
   std::string parameter_attributes(const Node& parameter) const;
   std::vector<const Computation*> functions();
+  void hand_on(std::string_view text, const std::function<void(std::string_view)>& sink) const;
   std::string indent() const { return std::string(2 * depth_, ' '); }
 
   const Module& module_;
@@ -88,6 +93,7 @@ class Writer {
   size_t depth_ = 0;
   int64_t numbers_ = 0, arguments_ = 0, suffixes_ = 0;
   int64_t lines_ = 0;
+  std::vector<const Array*> literals_;  // large ones, by the number of their mark
   std::unordered_map<std::string, const Node*> constants_;  // by name
   const Node* captured_ = nullptr;  // what the only parameter of the next body is
   std::set<std::string> names_;

@@ -144,6 +144,13 @@ std::string_view Cursor::raw_quoted(std::string_view what) {
   const size_t start = position();
   if (adjacent() != '"') fail(start, "expected {}, a string, found {}", what, found());
   size_t end = start + 1;
+  // Most strings have no escape; bytes of large literals are passed at once.
+  const size_t quote = text_.find('"', end);
+  const std::string_view inside = text_.substr(end, quote == text_.npos ? quote : quote - end);
+  if (quote != text_.npos && inside.find('\\') == text_.npos && inside.find('\n') == text_.npos) {
+    at_ = quote + 1;
+    return inside;
+  }
   while (end < text_.size() && text_[end] != '"' && text_[end] != '\n')
     end += text_[end] == '\\' ? 2 : 1;
   if (end >= text_.size() || text_[end] != '"') fail(start, "{}: the string has no end", what);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string_view>
 
 #include "gspmd/base/array.h"
@@ -28,5 +29,8 @@ bool has_one_value(const Array& array);
 
 // A literal as MLIR prints it, "dense<...> : tensor<...>".
 std::string dense_text(const Array& array);
+// Whether its text is large, and then the same piece by piece.
+bool is_large_text(const Array& array);
+void print_dense(const Array& array, const std::function<void(std::string_view)>& write);
 
 }  // namespace gspmd::stablehlo
