@@ -55,7 +55,9 @@ const OpInfo& custom_call_info(const Node& custom_call) {
   const OpInfo* const library = library_call_info(custom_call);
   if (library != nullptr) return *library;
   const OpInfo* const top_k = top_k_call_info(custom_call);
-  return top_k != nullptr ? *top_k : op_info(Opcode::custom_call);
+  if (top_k != nullptr) return *top_k;
+  const OpInfo* const approximate = approximate_top_k_info(custom_call);
+  return approximate != nullptr ? *approximate : op_info(Opcode::custom_call);
 }
 
 }  // namespace gspmd

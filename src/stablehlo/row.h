@@ -51,5 +51,6 @@ std::span<const OpRow> dynamic_rows();
 std::span<const OpRow> chlo_rows();
 std::span<const OpRow> sdy_rows();
 std::span<const OpRow> check_rows();
+std::span<const OpRow> builtin_rows();
 
 }  // namespace gspmd::stablehlo

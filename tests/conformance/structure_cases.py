@@ -272,6 +272,27 @@ def sorts():
         yield Case(f"top_k_{n}", [flat], f"%r:2 = chlo.top_k($0, k = 5) : {x.text_type} -> ({wanted[0].text_type}, {wanted[1].text_type})", wanted)
 
 
+def approximate():
+    """Calls of ApproxTopK: of what may miss some of the first, none is missed."""
+    for t in (F32, I32, BF16):
+        for dim, k, target in ((1, 3, "ApproxTopK"), (0, 5, "ApproxTopK"), (1, 8, "PartialReduce")):
+            name = f"{target}_{t.name}_{dim}"
+            x = Value(t, t.encode(seeded(name).permutation(120).reshape(6, 20)))
+            keys = t.values(x.array)
+            places = np.take(np.argsort(-keys.astype(np.float64), axis=dim, kind="stable"), np.arange(k), dim)
+            wanted = [Value(t, np.take_along_axis(x.array, places, dim)), Value(I32, places)]
+            s, itype = tensor(t, ()), tensor(I32, x.array.shape)
+            order = "SIGNED" if t is I32 else "FLOAT"
+            compare = (f"  func.func private @larger(%x: {s}, %y: {s}, %p: tensor<i32>, %q: tensor<i32>) -> tensor<i1> {{\n"
+                       f"    %z = stablehlo.compare GT, %x, %y, {order} : ({s}, {s}) -> tensor<i1>\n    return %z : tensor<i1>\n  }}\n")
+            text = (f"%i = stablehlo.iota dim = {dim} : {itype}\n%l = stablehlo.constant dense<-1> : tensor<i32>\n"
+                    f"%m = stablehlo.convert %l : (tensor<i32>) -> {s}\n"
+                    f"%r:2 = stablehlo.custom_call @{target}($0, %i, %m, %l) {{called_computations = [@larger], mhlo.backend_config = "
+                    f"{{aggregate_to_topk = true, recall_target = 0.95 : f32, reduction_dim = {dim} : i64, top_k = {k} : i64}}}} : "
+                    f"({x.text_type}, {itype}, {s}, tensor<i32>) -> ({wanted[0].text_type}, {wanted[1].text_type})")
+            yield Case(name, [x], text, wanted, functions=compare)
+
+
 def lexicographic(t, n):
     """By two keys, the second descending, as JAX's sort with num_keys=2 compares."""
     rng = seeded("two" + n)
@@ -331,5 +352,5 @@ def dynamics():
 
 
 def all_cases():
-    for group in (shapes, bitcasts, gathers, scatters, sorts, dynamics):
+    for group in (shapes, bitcasts, gathers, scatters, sorts, approximate, dynamics):
         yield from group()

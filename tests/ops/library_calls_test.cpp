@@ -106,6 +106,7 @@ TEST_CASE("A description of a transform that does not fit is an error", "[librar
 }
 
 TEST_CASE("Layouts that a call states are read as memory, column after column", "[library]") {
+  if (is_without_lapack()) return;
   // The row-major memory of [[4,2],[7,10]] is [[4,7],[2,10]] by columns: its lower triangle is
   // read.
   const auto run = [](const char* layout) {
@@ -124,6 +125,7 @@ TEST_CASE("Layouts that a call states are read as memory, column after column", 
 }
 
 TEST_CASE("What is not finite gives NaN where a routine would not end", "[library]") {
+  if (is_without_lapack()) return;
   const auto run = [](const std::string& value, const std::string& call) {
     return leaves(run_text("a = f32[2,2] constant({{1,2},{2," + value + "}})\nROOT r = " + call));
   };
@@ -141,6 +143,7 @@ TEST_CASE("What is not finite gives NaN where a routine would not end", "[librar
 }
 
 TEST_CASE("Calls that do not fit their routine say so when they run", "[library]") {
+  if (is_without_lapack()) return;
   const std::string a = "a = f32[3,3] broadcast(f32[] constant(1)), dimensions={}\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"ROOT r = (f32[3,3], s32[]) custom-call(a), custom_call_target=\"lapack_dpotrf_ffi\"",

@@ -5,6 +5,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
+#include "kernels/lapack.h"
 #include "ops/common/numeric.h"
 
 namespace gspmd::testing {
@@ -119,6 +120,12 @@ void check_near(const Dense& actual, const Dense& expected, DType dtype) {
   }
   const bool single = dtype == DType::f32 || dtype == DType::c64;
   CHECK(error <= (single ? 1e-4 : 1e-11) * largest);
+}
+
+bool is_without_lapack() {
+  if (lapack::is_there()) return false;
+  WARN("skipped: the library was built without LAPACK (Debian: liblapack-dev)");
+  return true;
 }
 
 std::vector<Array> call(const std::string& target, const std::vector<Array>& operands,

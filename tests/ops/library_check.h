@@ -53,6 +53,9 @@ Array array_of(DType dtype, Dims dims, const std::vector<Dense>& matrices);
 // CHECKs that the matrices are equal but for rounding errors of the type.
 void check_near(const Dense& actual, const Dense& expected, DType dtype);
 
+// Whether the library was built without LAPACK, so that there is nothing to test; says so.
+bool is_without_lapack();
+
 // A call of `target` by its operands and its results' shapes, "f32[2,3], s32[2]", with what else
 // the instruction says; the leaves of its result.
 std::vector<Array> call(const std::string& target, const std::vector<Array>& operands,

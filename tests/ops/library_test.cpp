@@ -64,6 +64,7 @@ const std::vector<std::pair<int64_t, int64_t>> kShapes = {{4, 6}, {6, 4}, {5, 5}
 }  // namespace
 
 TEST_CASE("potrf: a triangle times its adjoint is the matrix, in both interfaces", "[library]") {
+  if (is_without_lapack()) return;
   each_type(kN, kN, [](const MatrixType& type, const Array& random) {
     const Array a = positive(type, random);
     const std::string results = shape(type.dtype, {kN, kN}) + ", " + shape(DType::s32, {});
@@ -89,6 +90,7 @@ TEST_CASE("potrf: a triangle times its adjoint is the matrix, in both interfaces
 
 TEST_CASE("potrf says where a matrix is not positive definite; the others of the batch are right",
           "[library]") {
+  if (is_without_lapack()) return;
   check_case({"one of two",
               "a = f64[2,2,2] constant({{{1,2},{2,1}},{{4,2},{2,10}}})\n"
               "c = (f64[2,2,2], s32[2]) custom-call(a), custom_call_target=\"lapack_dpotrf_ffi\", "
@@ -98,6 +100,7 @@ TEST_CASE("potrf says where a matrix is not positive definite; the others of the
 }
 
 TEST_CASE("getrf: rows exchanged, lower times upper is the matrix", "[library]") {
+  if (is_without_lapack()) return;
   for (const auto& [m, n] : kShapes)
     each_type(m, n, [&, m = m, n = n](const MatrixType& type, const Array& a) {
       const int64_t k = std::min(m, n);
@@ -130,6 +133,7 @@ TEST_CASE("getrf: rows exchanged, lower times upper is the matrix", "[library]")
 }
 
 TEST_CASE("geqrf and orgqr: Q is orthogonal, Q R is the matrix", "[library]") {
+  if (is_without_lapack()) return;
   for (const auto& [m, n] : kShapes)
     each_type(m, n, [&, m = m, n = n](const MatrixType& type, const Array& a) {
       const int64_t k = std::min(m, n);
@@ -161,6 +165,7 @@ TEST_CASE("geqrf and orgqr: Q is orthogonal, Q R is the matrix", "[library]") {
 }
 
 TEST_CASE("geqp3: Q R is the matrix with its columns in another order", "[library]") {
+  if (is_without_lapack()) return;
   each_type(6, 4, [](const MatrixType& type, const Array& a) {
     const Array any(Shape(DType::s32, {kBatch, 4}));
     const auto qr = call(
@@ -180,6 +185,7 @@ TEST_CASE("geqp3: Q R is the matrix with its columns in another order", "[librar
 }
 
 TEST_CASE("gesdd and gesvd: U S V is the matrix, U and V are orthogonal", "[library]") {
+  if (is_without_lapack()) return;
   for (const auto& [m, n] : kShapes)
     each_type(m, n, [&, m = m, n = n](const MatrixType& type, const Array& a) {
       const int64_t k = std::min(m, n);
@@ -212,6 +218,7 @@ TEST_CASE("gesdd and gesvd: U S V is the matrix, U and V are orthogonal", "[libr
 }
 
 TEST_CASE("syevd: of a triangle, vectors times values times vectors is the matrix", "[library]") {
+  if (is_without_lapack()) return;
   each_type(kN, kN, [](const MatrixType& type, const Array& random) {
     const Array a = positive(type, random);
     const std::string results = shape(type.dtype, {kN, kN}) + ", " + shape(type.real, {kN});
@@ -238,6 +245,7 @@ TEST_CASE("syevd: of a triangle, vectors times values times vectors is the matri
 }
 
 TEST_CASE("geev: each side's vectors are those of the values", "[library]") {
+  if (is_without_lapack()) return;
   each_type(kN, kN, [](const MatrixType& type, const Array& a) {
     const std::string values = shape(type.is_complex ? type.complex : type.real, {kN});
     const std::string vectors = shape(type.complex, {kN, kN});
@@ -265,6 +273,7 @@ TEST_CASE("geev: each side's vectors are those of the values", "[library]") {
 }
 
 TEST_CASE("gees, gehrd and sytrd: a matrix similar to the one given", "[library]") {
+  if (is_without_lapack()) return;
   each_type(kN, kN, [](const MatrixType& type, const Array& a) {
     const std::string square = shape(type.dtype, {kN, kN}), info = shape(DType::s32, {});
     const std::string values = shape(type.is_complex ? type.complex : type.real, {kN});
@@ -302,6 +311,7 @@ TEST_CASE("gees, gehrd and sytrd: a matrix similar to the one given", "[library]
 }
 
 TEST_CASE("trsm solves from either side, by any triangle, transposed or not", "[library]") {
+  if (is_without_lapack()) return;
   constexpr int64_t kM = 3, kSystems = 4;
   for (const MatrixType& type : matrix_types())
     for (const char side : {'L', 'R'})
@@ -335,6 +345,7 @@ TEST_CASE("trsm solves from either side, by any triangle, transposed or not", "[
 }
 
 TEST_CASE("gtsv solves tridiagonal systems", "[library]") {
+  if (is_without_lapack()) return;
   each_type(kN, 2, [](const MatrixType& type, const Array& b) {
     const std::string line = shape(type.dtype, {kN});
     const Array low = random_matrices(type.dtype, {kBatch, kN}, 1);

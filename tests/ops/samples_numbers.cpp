@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "kernels/lapack.h"
 #include "ops/samples.h"
 
 namespace gspmd::testing {
@@ -189,7 +190,7 @@ std::vector<Sample> random_samples() {
 }
 
 std::vector<Sample> control_samples() {
-  return {
+  std::vector<Sample> samples = {
       {Opcode::conditional, "conditional of pred",
        "p = pred[] parameter(0)\na = f32[3,4] parameter(1)\nt = s32[] constant(1)\nx = (s32[], "
        "f32[3,4]) tuple(t, a)\nROOT r = (s32[], f32[3,4]) conditional(p, x, x), "
@@ -201,9 +202,6 @@ std::vector<Sample> control_samples() {
       {Opcode::custom_call, "TopK",
        "a = f32[3,9] parameter(0)\nROOT r = (f32[3,2], s32[3,2]) custom-call(a), "
        "custom_call_target=\"TopK\""},
-      {Opcode::custom_call, "LAPACK of a batch",
-       "a = f32[4,3,5] parameter(0)\nROOT r = (f32[4,3,5], s32[4,3], s32[4]) custom-call(a), "
-       "custom_call_target=\"lapack_sgetrf_ffi\", operand_layout_constraints={f32[4,3,5]{1,2,0}}"},
       {Opcode::custom_call, "Threefry",
        "k = u32[] parameter(0)\na = u32[3,4] parameter(1)\nROOT r = (u32[3,4], u32[3,4]) "
        "custom-call(k, k, a, a), custom_call_target=\"threefry2x32\""},
@@ -243,6 +241,13 @@ std::vector<Sample> control_samples() {
        "a = f32[3,4] parameter(0)\ns = ((f32[3,4], f32[3,4]), f32[3,4], s32[]) async-start(a, a), "
        "calls=scaled_sum\nROOT r = f32[3,4] async-done(s)"},
   };
+  if (lapack::is_there())
+    samples.push_back(
+        {Opcode::custom_call, "LAPACK of a batch",
+         "a = f32[4,3,5] parameter(0)\nROOT r = (f32[4,3,5], s32[4,3], s32[4]) custom-call(a), "
+         "custom_call_target=\"lapack_sgetrf_ffi\", "
+         "operand_layout_constraints={f32[4,3,5]{1,2,0}}"});
+  return samples;
 }
 
 std::vector<Sample> collective_samples() {

@@ -87,7 +87,7 @@ const Mistake kInBodies[] = {
     {"%r = stablehlo.dynamic_reshape %a, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
      "it has to be of a few integers"},
     {"%s = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>\n%r = stablehlo.dynamic_reshape "
-     "%a, %s : (tensor<4xf32>, tensor<1xi32>) -> tensor<4xf32>",
+     "%a, %s : (tensor<4xf32>, tensor<1xi32>) -> tensor<?xf32>",
      "operand 1 of stablehlo.dynamic_reshape is not constant: export with static shapes"},
     {"%r = call @g(%a) : (tensor<4xf32>) -> tensor<4xf32>", "there is no function @g"},
     {"%r = call @main(%a, %i) : (tensor<4xf32>, tensor<i32>) -> tensor<4xf32>",
@@ -97,8 +97,8 @@ const Mistake kInBodies[] = {
     {"%r = stablehlo.uniform_quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, "
      "1.0>>",
      "dequantize"},
-    {"%r = stablehlo.convert %a : (tensor<4xf32>) -> tensor<4xf6E2M3FN>",
-     "the element type f6E2M3FN is not supported"},
+    {"%r = stablehlo.convert %a : (tensor<4xf32>) -> tensor<4xtf32>",
+     "the element type tf32 is not supported"},
     {"%r = stablehlo.negate %a : tensor<4xf33>", "\"f33\" is no element type"},
     {"%r = stablehlo.negate %a : tensor<4xfloat>", "\"float\" is no element type"},
     {"%r = stablehlo.negate %a : tensor<*xf32>", "a tensor without a rank is not supported"},
@@ -132,7 +132,7 @@ const Mistake kInBodies[] = {
     {"%r = sdy.propagation_barrier %a allowed_direction=SIDEWAYS : tensor<4xf32>",
      "allowed_direction SIDEWAYS"},
     {"return %a : tensor<4xf32>", "stands behind the region's return"},
-    {"\"cf.br\"()[^bb1] : () -> ()", "no op that is known"},
+    {"\"cf.br\"()[^bb1] : () -> ()", "branches between blocks are not supported"},
 };
 
 const Mistake kAround[] = {

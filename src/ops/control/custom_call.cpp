@@ -125,8 +125,8 @@ bool is_identity_call(const Node& node) {
 bool is_known_call(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
   return is_elementwise_call(node) || is_in(kRegions, target) || top_k_call_info(node) != nullptr ||
-         library_call_info(node) != nullptr || is_debug_call(node) ||
-         find_custom_op(target) != nullptr;
+         approximate_top_k_info(node) != nullptr || library_call_info(node) != nullptr ||
+         is_debug_call(node) || find_custom_op(target) != nullptr;
 }
 
 bool is_elementwise_call(const Node& node) {

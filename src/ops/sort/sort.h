@@ -23,6 +23,8 @@ struct TopKForm {
 std::optional<TopKForm> top_k_form(const Node& node);
 // The row of a custom-call to topk; nullptr: it calls something else.
 const OpInfo* top_k_call_info(const Node& custom_call);
+// The same of one to ApproxTopK or PartialReduce.
+const OpInfo* approximate_top_k_info(const Node& custom_call);
 
 std::vector<ShardingProposal> sort_forward(const Node& node, CompletionMode mode);
 

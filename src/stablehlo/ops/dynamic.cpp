@@ -10,14 +10,24 @@
 namespace gspmd::stablehlo {
 namespace {
 
+// The sizes of the result: those of operand `i`, or, where that is not constant, those that the
+// result declares; of a bounded dim its bound.
+Dims sizes_of_result(OpLowering& op, size_t i) {
+  const Shape& sizes = op.operand(i)->shape;
+  const bool are_sizes =
+      !sizes.is_tuple && is_integer(sizes.dtype) && sizes.dims == Dims{op.result().rank()};
+  return op.is_static() && are_sizes && !op.known_value(i) ? op.result().dims
+                                                           : op.known_integers(i);
+}
+
 Node* lower_dynamic_reshape(OpLowering& op) {
   op.need_operands(2, 2);
-  return hlo::reshape(op.operand(0), op.known_integers(1));
+  return hlo::reshape(op.operand(0), sizes_of_result(op, 1));
 }
 
 Node* lower_dynamic_iota(OpLowering& op) {
   op.need_operands(1, 1);
-  return hlo::iota(op.computation(), Shape(op.result().dtype, op.known_integers(0)),
+  return hlo::iota(op.computation(), Shape(op.result().dtype, sizes_of_result(op, 0)),
                    op.integer("iota_dimension"));
 }
 
@@ -25,7 +35,7 @@ Node* lower_dynamic_broadcast_in_dim(OpLowering& op) {
   op.need_operands(2, 2);
   op.maybe_integers("known_expanding_dimensions");
   op.maybe_integers("known_nonexpanding_dimensions");
-  return broadcast_in_dim(op, op.operand(0), op.known_integers(1),
+  return broadcast_in_dim(op, op.operand(0), sizes_of_result(op, 1),
                           op.integers("broadcast_dimensions"));
 }
 

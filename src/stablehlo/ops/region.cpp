@@ -18,10 +18,7 @@ void read_applied(OpReader& reader, Op& op) {
   region.is_applied = true;
   Op applied, returned;
   applied.position = returned.position = region.position;
-  applied.name = cursor.word("an op that reduces");
-  applied.row = find_row(applied.name);
-  if (applied.row == nullptr)
-    cursor.fail(region.position, "\"{}\" is no op that is known", applied.name);
+  reader.find_op(applied, cursor.word("an op that reduces"));
   applied.operands = {{"lhs", 0, region.position}, {"rhs", 0, region.position}};
   applied.results = {{"value", 1, region.position}};
   returned.name = "stablehlo.return";

@@ -17,6 +17,22 @@ std::string_view full_name(std::string_view name) {
   return name;
 }
 
+// What to do about ops of dialects that are not read.
+struct Dialect {
+  std::string_view prefix, way_out;
+};
+constexpr Dialect kDialects[] = {
+    {"cf.", "branches between blocks are not supported; use stablehlo.if, case or while"},
+    {"scf.", "loops of scf are not supported; use stablehlo.while, if or case"},
+    {"vhlo.", "this is the form of serialized programs; write the program as StableHLO text"},
+    {"interpreter.run_parallel",
+     "programs of several devices in one are not supported; run the program itself, with "
+     "--num-devices"},
+    {"tosa.", "TOSA is not supported; lower the program to StableHLO"},
+    {"linalg.", "linalg is not supported; lower the program to StableHLO"},
+    {"torch.", "torch is not supported; lower the program to StableHLO"},
+};
+
 // The common form: "%a, LT, key = value, %b {..} : T".
 void read_common(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
@@ -114,11 +130,26 @@ void OpReader::read_results(Op& op) {
   cursor_.expect("=", "behind the names of results");
 }
 
-void OpReader::read_generic(Op& op) {
-  op.name = full_name(cursor_.raw_quoted("the name of an op"));
+// Ops of the dialect before StableHLO have the names and forms that they have there.
+void OpReader::find_op(Op& op, std::string_view name) {
+  op.name = full_name(name);
   op.row = find_row(op.name);
-  if (op.row == nullptr)
-    cursor_.fail(op.position, "\"{}\" is no op that is known; see docs/spec/stablehlo.md", op.name);
+  constexpr std::string_view kFormer = "mhlo.";
+  for (const char* dialect : {"stablehlo", "chlo"})
+    if (op.row == nullptr && op.name.starts_with(kFormer))
+      op.row = find_row(fmt::format("{}.{}", dialect, op.name.substr(kFormer.size())));
+  if (op.row != nullptr) {
+    op.name = op.row->name;
+    return;
+  }
+  for (const Dialect& dialect : kDialects)
+    if (op.name.starts_with(dialect.prefix))
+      cursor_.fail(op.position, "\"{}\": {}", op.name, dialect.way_out);
+  cursor_.fail(op.position, "\"{}\" is no op that is known; see docs/spec/stablehlo.md", op.name);
+}
+
+void OpReader::read_generic(Op& op) {
+  find_op(op, cursor_.raw_quoted("the name of an op"));
   cursor_.expect("(", "behind the name of an op");
   read_uses(op.operands);
   cursor_.expect(")", "behind the operands");
@@ -142,10 +173,7 @@ void OpReader::read_generic(Op& op) {
 }
 
 void OpReader::read_custom(Op& op) {
-  op.name = full_name(cursor_.word("an op"));
-  op.row = find_row(op.name);
-  if (op.row == nullptr)
-    cursor_.fail(op.position, "\"{}\" is no op that is known; see docs/spec/stablehlo.md", op.name);
+  find_op(op, cursor_.word("an op"));
   if (op.row->read != nullptr)
     op.row->read(*this, op);
   else

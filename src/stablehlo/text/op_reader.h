@@ -20,6 +20,8 @@ class OpReader {
   void read_ops(std::vector<Op>& ops);
   // An op with its results and location.
   Op read_op();
+  // Name and row of an op by the name in the text.
+  void find_op(Op& op, std::string_view name);
   // "{ ops }" with "^bb0(...):" or without.
   void read_region(Region& region);
   // "(%a: T loc(..), ...)" behind a region's label, or of forms that name arguments themselves.
