@@ -134,9 +134,9 @@ int main(int argc, char** argv) {
   app.add_flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
   CLI11_PARSE(app, argc, argv);
   try {
+    print_from_first_process();
     options.bf16 ? measure_bf16(options) : measure(options);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
+    return end_job(error.what(), 2);
   }
 }

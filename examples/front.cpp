@@ -179,9 +179,10 @@ bool Front::parse(int argc, const char* const* argv, int& exit_code) {
     std::fputs(parts_->app.help().c_str(), stdout);
     return false;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "{}: {}; --help lists the options\n", parts_->name, error.what());
+    if (is_first_process())
+      fmt::print(stderr, "{}: {}; --help lists the options\n", parts_->name, error.what());
   } catch (const UserError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    if (is_first_process()) fmt::print(stderr, "{}\n", error.what());
   }
   exit_code = 2;
   return false;
@@ -206,18 +207,16 @@ std::map<std::string, std::string> Front::identity() const {
 int Front::main(int argc, const char* const* argv,
                 const std::function<std::unique_ptr<Task>()>& make_task) {
   int exit_code = 0;
-  if (!parse(argc, argv, exit_code)) return exit_code;
   try {
+    print_from_first_process();
+    if (!parse(argc, argv, exit_code)) return exit_code;
     return run_training(parts_->name, options(), identity(), *make_task());
   } catch (const UserError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
+    return end_job(error.what(), 2);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "{}: out of memory; choose smaller sizes\n", parts_->name);
-    return 2;
+    return end_job(fmt::format("{}: out of memory; choose smaller sizes", parts_->name), 2);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
+    return end_job(error.what(), 1);
   }
 }
 

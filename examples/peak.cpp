@@ -94,7 +94,7 @@ double one_run(int threads, DType dtype) {
 
 double measure_peak_gflops(int threads, DType dtype) {
   // More threads than cores reach no higher rate, each after the other.
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = std::max(1, default_threads());
   threads = threads < 1 ? cores : std::min(threads, cores);
   std::vector<double> runs;
   for (int i = 0; i < kRuns; ++i) runs.push_back(one_run(threads, dtype));

@@ -15,7 +15,7 @@ namespace {
 bool may_change(const std::string& option) { return option == "lr" || option == "steps"; }
 
 void print_message(const std::string& program, const std::string& message) {
-  fmt::print(stderr, "{}: {}\n", program, message);
+  if (is_first_process()) fmt::print(stderr, "{}: {}\n", program, message);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ int run_training(const std::string& program, const RunOptions& options,
   if (options.compute.empty()) identity["compute"] = dtype_name(task.dtype());
   RunCheckpoints checkpoints(program, options, std::move(identity));
   // A file that cannot be written is told before the training.
-  if (!options.trace.empty()) write_trace(options.trace, RunTrace{});
+  if (!options.trace.empty() && is_first_process()) write_trace(options.trace, RunTrace{});
   Reporter reporter(options, task.unit(), options.batch * task.units_per_row());
   RunReport report;
   report.parameters = models::elements_count(settings.model->parameter_shapes());

@@ -10,7 +10,7 @@ export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev libhwy-dev
                 nlohmann-json3-dev libcli11-dev libzip-dev libxxhash-dev zlib1g-dev
-                liblapack-dev libblas-dev)
+                liblapack-dev libblas-dev libopenmpi-dev openmpi-bin)
 test_packages=(catch2 librapidcheck-dev)
 # The digits that train_resnet learns; what tests/conformance compares with, beside NumPy and SciPy.
 data_packages=(python3-sklearn python3-mpmath)

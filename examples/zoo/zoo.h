@@ -117,11 +117,11 @@ inline bool parse(int argc, char** argv, Options& o) {
 template <class Model>
 int run(int argc, char** argv, Model model, double tolerance) {
   Options o;
-  if (!detail::parse(argc, argv, o)) {
-    fmt::print(stderr, "usage: {} [--mesh DATA,MODEL] [--steps N] [--small]\n", argv[0]);
-    return 2;
-  }
   try {
+    print_from_first_process();
+    if (!detail::parse(argc, argv, o))
+      return end_job(fmt::format("usage: {} [--mesh DATA,MODEL] [--steps N] [--small]", argv[0]),
+                     2);
     bool good = true;
     const Mesh mesh = std::exchange(o.mesh, Mesh{{"data", 1}, {"model", 1}});
     Report one, many;
@@ -146,8 +146,7 @@ int run(int argc, char** argv, Model model, double tolerance) {
     fmt::print("{}\n", good ? "PASS" : "FAIL");
     return good ? 0 : 1;
   } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
+    return end_job(error.what(), 1);
   }
 }
 

@@ -50,3 +50,4 @@
 #include "gspmd/io/dlpack.h"
 #include "gspmd/io/npy.h"
 #include "gspmd/io/safetensors.h"
+#include "gspmd/runtime/processes.h"

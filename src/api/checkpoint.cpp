@@ -10,6 +10,7 @@
 #include "api/device_storage.h"
 #include "gspmd/io/safetensors.h"
 #include "io/atomic_file.h"
+#include "runtime/transport.h"
 
 namespace gspmd {
 
@@ -50,6 +51,29 @@ void check_saved(const std::string& path, const std::string& name, const Array& 
                path, name, storage->taker());
 }
 
+// Gathered by all processes, leaf by leaf, and written by the first; all fail where it does.
+void write_from_first(const std::string& path, std::vector<SafetensorsSource>& sources,
+                      const std::map<std::string, std::string>& metadata, Transport& transport) {
+  agree(transport, std::hash<std::string>()(path), fmt::format("saves {}", path));
+  size_t read = 0;
+  std::string failure;
+  for (SafetensorsSource& source : sources)
+    source.read = [&read, given = std::move(source.read)] {
+      ++read;
+      return given();
+    };
+  if (transport.process() == 0) {
+    try {
+      write_safetensors_streamed(path, sources, metadata);
+    } catch (const UserError& error) {
+      failure = error.what();
+    }
+  }
+  while (read < sources.size()) static_cast<void>(sources[read].read());
+  failure = gather_texts(transport, failure, "saving").at(0);
+  if (!failure.empty()) throw UserError(failure, Site{});
+}
+
 // A tensor of the file in the shards of the devices; equal shards are read once.
 Array read_sharded(const SafetensorsFile& file, const std::string& name, const Sharding& sharding,
                    int64_t num_devices) {
@@ -57,7 +81,7 @@ Array read_sharded(const SafetensorsFile& file, const std::string& name, const S
   auto buffer = std::make_shared<DeviceBuffer>(local_shape(shape, sharding), num_devices);
   const auto bytes = static_cast<size_t>(buffer->shape().bytes());
   std::map<Dims, int64_t> read;  // by the shard's start: the device that has it
-  for (int64_t device = 0; device < num_devices; ++device) {
+  for (int64_t device = buffer->local().first; device < buffer->local().last; ++device) {
     const Box box = shard_box(shape, sharding, device);
     if (box.is_empty()) continue;
     const auto [at, is_new] = read.try_emplace(box.start, device);
@@ -158,7 +182,12 @@ void save_leaves(const std::string& path, const Leaves& leaves,
     check_saved(path, name, array, site);
     sources.push_back({name, array.shape(), [&held = array] { return host_copy(held); }});
   }
-  at_site(site, [&] { write_safetensors_streamed(path, sources, metadata); });
+  at_site(site, [&] {
+    if (process_count() > 1 && current_transport() != nullptr)
+      write_from_first(path, sources, metadata, *current_transport());
+    else
+      write_safetensors_streamed(path, sources, metadata);
+  });
 }
 
 std::vector<Array> load_leaves(const std::string& path, const std::vector<WantedLeaf>& wanted,
@@ -200,7 +229,7 @@ Checkpoints::Checkpoints(std::string folder, CheckpointOptions options, Site sit
     if (made) io::sync_folder((fs::absolute(folder_) / "..").lexically_normal().string());
     steps();
   });
-  io::remove_leftovers(folder_, std::string(kBegin));
+  if (is_first_process()) io::remove_leftovers(folder_, std::string(kBegin));
 }
 
 std::string Checkpoints::path(int64_t step) const {
@@ -253,6 +282,7 @@ void Checkpoints::check_step(int64_t step, Site site) const {
 // Those of later steps are another run's, or damaged: they stay and do not count.
 void Checkpoints::remove_older(int64_t step) {
   damaged_.erase(step);
+  if (!is_first_process()) return;
   std::vector<int64_t> all = steps();
   int64_t kept = 0;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {

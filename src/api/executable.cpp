@@ -50,6 +50,7 @@ std::mutex& run_mutex() {
 
 // One pool for all executables with the same number of threads.
 std::shared_ptr<WorkerPool> shared_pool(int threads) {
+  if (threads == 0) threads = default_threads();
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<WorkerPool>> pools;
   const std::lock_guard lock(mutex);
@@ -203,7 +204,7 @@ RunCounters ExecutableBase::counters() const {
 
 void ExecutableBase::trace(const std::string& path, Site site) const {
   try {
-    write_trace(path, RunTrace{}, impl_->options.name);
+    if (is_first_process()) write_trace(path, RunTrace{}, impl_->options.name);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: trace: {}", impl_->options.name, error.what()), site);
   }
@@ -249,7 +250,7 @@ void ExecutableCall::run(Site site) {
     impl.executor->run(impl.call_buffers, impl.call_outputs, trace_path.empty() ? nullptr : &trace);
   }
   wrap_results(impl);
-  if (!trace_path.empty()) write_trace(trace_path, trace, impl.options.name);
+  if (!trace_path.empty() && is_first_process()) write_trace(trace_path, trace, impl.options.name);
 }
 
 std::string ExecutableBase::argument_name(size_t argument) const {

@@ -32,8 +32,9 @@ inline void unpoison_memory(const std::byte*, int64_t) {}
 class ArenaGuard {
  public:
   ArenaGuard() = default;
-  ArenaGuard(const Program& program, const std::byte* arena, int64_t stride)
-      : program_(&program), arena_(arena), stride_(stride) {
+  // `arena` is that of device `first`; the next devices' follow.
+  ArenaGuard(const Program& program, const std::byte* arena, int64_t stride, int64_t first)
+      : program_(&program), arena_(arena), stride_(stride), first_(first) {
     if constexpr (kGuardBytes == 0) return;
     for (const auto& loop : program.loops) {
       always_.push_back({loop->predicate_argument, 1});
@@ -45,7 +46,7 @@ class ArenaGuard {
   // Nothing of the device's arena but what the executor reads.
   void close(int64_t device) const {
     if constexpr (kGuardBytes == 0) return;
-    poison_memory(arena_ + device * stride_, stride_);
+    poison_memory(arena_ + (device - first_) * stride_, stride_);
     for (const Range& range : always_) open(device, range.first, range.count);
   }
   // The buffers of these entries of the argument table too.
@@ -54,7 +55,7 @@ class ArenaGuard {
     for (int64_t a = first_argument; a < first_argument + count; ++a) {
       const Slot& slot = program_->arguments[static_cast<size_t>(a)];
       if (slot.kind == BufferPlace::arena)
-        unpoison_memory(arena_ + device * stride_ + slot.offset, slot.bytes);
+        unpoison_memory(arena_ + (device - first_) * stride_ + slot.offset, slot.bytes);
     }
   }
 
@@ -64,7 +65,7 @@ class ArenaGuard {
   };
   const Program* program_ = nullptr;
   const std::byte* arena_ = nullptr;
-  int64_t stride_ = 0;
+  int64_t stride_ = 0, first_ = 0;
   std::vector<Range> always_;
 };
 

@@ -11,6 +11,7 @@
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/pipeline.h"
 #include "passes/graph/alias.h"
+#include "passes/graph/trip_count.h"
 #include "passes/memory/plan_memory_buffers.h"
 #include "runtime/collective_run.h"
 #include "runtime/program.h"
@@ -207,6 +208,7 @@ class Builder {
     loop->name = node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
     loop->node = &node;
     loop->repeatable = is_repeatable(node);
+    loop->trips = trip_count(node);
     loop->first_carried = static_cast<int64_t>(p_->arguments.size());
     add_arguments(node);
     for (const Shape& leaf : leaf_shapes(node.shape)) loop->carried_bytes.push_back(leaf.bytes());

@@ -18,45 +18,10 @@ namespace {
 
 constexpr int64_t kChunkBytes = 8192;  // of a reduction: stays in the first-level cache
 
-// Of the members' values; 16-bit floats are combined in f32.
-LoopFunction combining_function(const Node& node, DType stored) {
-  const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
-  if (!combiner || !is_loop_dtype(stored)) return nullptr;
-  const DType dtype = is_half_dtype(stored) ? DType::f32 : stored;
-  switch (*combiner) {
-    case Combiner::sum:
-      return find_loop_function(LoopOp::add, dtype, dtype);
-    case Combiner::product:
-      return find_loop_function(LoopOp::multiply, dtype, dtype);
-    case Combiner::max:
-      return find_loop_function(LoopOp::maximum, dtype, dtype);
-    case Combiner::min:
-      return find_loop_function(LoopOp::minimum, dtype, dtype);
-    case Combiner::logical_and:
-      return find_loop_function(LoopOp::and_, dtype, dtype);
-    case Combiner::logical_or:
-      return find_loop_function(LoopOp::or_, dtype, dtype);
-  }
-  return nullptr;
-}
-
-// An operand seen as outer x (members x row) bytes around the collective's dim.
-struct Rows {
-  int64_t outer = 1;
-  int64_t row = 0;  // bytes of one member's piece of one outer step
-};
-
-Rows rows_of(const Shape& shape, int64_t dim, int64_t pieces) {
-  Rows rows;
-  rows.row = dtype_size(shape.dtype);
-  for (int64_t d = 0; d < shape.rank(); ++d)
-    (d < dim ? rows.outer : rows.row) *= shape.dims[static_cast<size_t>(d)];
-  rows.row /= pieces;
-  return rows;
-}
-
+// The worker that a device's results are made by; -1: none of this process.
 int owner(const CollectiveArgs& args, int64_t device) {
-  return static_cast<int>(device * args.workers / args.num_devices);
+  if (!args.local.contains(device)) return -1;
+  return static_cast<int>((device - args.local.first) * args.workers / args.local.count());
 }
 
 class Runner {
@@ -67,8 +32,9 @@ class Runner {
   void run() {
     if (step_.reference) return run_reference();
     if (step_.node->is(Opcode::collective_permute)) return permute();
-    for (const std::vector<int64_t>& group : step_.groups) {
-      if (!active(group[0])) continue;
+    for (size_t g = 0; g < step_.groups.size(); ++g) {
+      const std::vector<int64_t>& group = step_.groups[g];
+      if (!active(group[0]) || (args_.done != nullptr && (*args_.done)[g] != 0)) continue;
       switch (step_.node->opcode()) {
         case Opcode::all_reduce:
           all_reduce(group);
@@ -141,6 +107,8 @@ class Runner {
 
   // Each worker takes a range of elements, sums all members' and writes to all.
   void all_reduce(const std::vector<int64_t>& group) {
+    const auto is_local = [&](int64_t device) { return args_.local.contains(device); };
+    if (std::none_of(group.begin(), group.end(), is_local)) return;
     alignas(64) std::byte acc[kChunkBytes];
     for (int64_t i = 0; i < step_.operands; ++i) {
       const int64_t lines = ceil_div(operand(i).bytes(), 64);
@@ -150,7 +118,7 @@ class Runner {
         const int64_t bytes = std::min(kChunkBytes, end - from);
         combine(group, i, from, bytes, acc);
         for (const int64_t device : group)
-          std::memcpy(out(device, i) + from, acc, static_cast<size_t>(bytes));
+          if (is_local(device)) std::memcpy(out(device, i) + from, acc, static_cast<size_t>(bytes));
       }
     }
   }
@@ -207,7 +175,7 @@ class Runner {
 
   // Devices that nobody sends to get zeros.
   void permute() {
-    for (int64_t device = 0; device < args_.num_devices; ++device) {
+    for (int64_t device = args_.local.first; device < args_.local.last; ++device) {
       if (owner(args_, device) != worker_ || !active(device)) continue;
       const auto found =
           std::lower_bound(step_.pairs.begin(), step_.pairs.end(), std::pair(device, int64_t{0}));
@@ -232,8 +200,9 @@ class Runner {
       if (!active(device)) continue;
       devices.push_back(device);
       operands.push_back(table(device));
-      results.push_back(table(device) + step_.operands);
+      results.push_back(args_.local.contains(device) ? table(device) + step_.operands : nullptr);
     }
+    if (std::all_of(results.begin(), results.end(), [](auto x) { return x == nullptr; })) return;
     reference_collective(*step_.node, devices, args_.num_devices, operands, results);
   }
 
@@ -262,6 +231,36 @@ bool has_fast_form(const Node& node) {
 }
 
 }  // namespace
+
+LoopFunction combining_function(const Node& node, DType stored) {
+  const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
+  if (!combiner || !is_loop_dtype(stored)) return nullptr;
+  const DType dtype = is_half_dtype(stored) ? DType::f32 : stored;
+  switch (*combiner) {
+    case Combiner::sum:
+      return find_loop_function(LoopOp::add, dtype, dtype);
+    case Combiner::product:
+      return find_loop_function(LoopOp::multiply, dtype, dtype);
+    case Combiner::max:
+      return find_loop_function(LoopOp::maximum, dtype, dtype);
+    case Combiner::min:
+      return find_loop_function(LoopOp::minimum, dtype, dtype);
+    case Combiner::logical_and:
+      return find_loop_function(LoopOp::and_, dtype, dtype);
+    case Combiner::logical_or:
+      return find_loop_function(LoopOp::or_, dtype, dtype);
+  }
+  return nullptr;
+}
+
+Rows rows_of(const Shape& shape, int64_t dim, int64_t pieces) {
+  Rows rows;
+  rows.row = dtype_size(shape.dtype);
+  for (int64_t d = 0; d < shape.rank(); ++d)
+    (d < dim ? rows.outer : rows.row) *= shape.dims[static_cast<size_t>(d)];
+  rows.row /= pieces;
+  return rows;
+}
 
 CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool reference) {
   check_group_size(node, num_devices);

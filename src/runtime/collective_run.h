@@ -2,6 +2,9 @@
 
 #include <memory>
 
+#include "gspmd/runtime/processes.h"
+#include "kernels/loop_functions.h"
+#include "kernels/loop_widen.h"
 #include "runtime/program.h"
 
 namespace gspmd {
@@ -10,14 +13,27 @@ namespace gspmd {
 // group names a device that is not there.
 CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool reference);
 
-// What the workers share while they run one collective: argument tables of the devices and who is
-// active.
+// What the workers share while they run one collective: argument tables of the devices, of which
+// those of other processes have the operands that are read here, and who is active.
 struct CollectiveArgs {
   const std::vector<std::vector<std::byte*>>* tables = nullptr;  // [device][argument]
   const std::vector<char>* active = nullptr;
   int64_t num_devices = 1;
+  DeviceRange local = {0, 1};  // devices of this process
   int workers = 1;
+  const std::vector<char>* done = nullptr;  // by group: results are there; nullptr: of none
 };
+
+// An operand seen as outer x (members x row) bytes around the collective's dim.
+struct Rows {
+  int64_t outer = 1;
+  int64_t row = 0;  // bytes of one member's piece of one outer step
+};
+Rows rows_of(const Shape& shape, int64_t dim, int64_t pieces);
+
+// What combines two members' values, element by element; 16-bit floats as f32. nullptr: none of the
+// loops' does.
+LoopFunction combining_function(const Node& node, DType stored);
 
 // ExecutionError unless every group is wholly inside the active devices or wholly outside.
 void check_active(const CollectiveStep& step, const CollectiveArgs& args);

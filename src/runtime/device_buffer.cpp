@@ -1,7 +1,10 @@
+#include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "gspmd/base/error.h"
@@ -9,6 +12,7 @@
 #include "gspmd/runtime/executor.h"
 #include "runtime/arena_guard.h"
 #include "runtime/pages.h"
+#include "runtime/transport.h"
 
 namespace gspmd {
 
@@ -57,15 +61,17 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
   if (shape_.is_tuple || num_devices < 1 || bytes > INT64_MAX / 2 / num_devices) {
     user_error("device buffer: {} on {} devices cannot be held", to_string(shape_), num_devices);
   }
+  local_ = local_devices(num_devices);
   stride_ = ceil_div(bytes, 64) * 64 + kGuardBytes;
-  data_ = map_pages(stride_ * num_devices_ + kStagger) + next_stagger();
-  for (int64_t d = 0; d < num_devices_; ++d) poison_memory(shard(d) + bytes, stride_ - bytes);
+  data_ = map_pages(stride_ * local_.count() + kStagger) + next_stagger();
+  for (int64_t d = local_.first; d < local_.last; ++d)
+    poison_memory(shard(d) + bytes, stride_ - bytes);
 }
 
 DeviceBuffer::~DeviceBuffer() {
   const auto address = reinterpret_cast<uintptr_t>(data_);
-  unpoison_memory(data_, stride_ * num_devices_);
-  unmap_pages(data_ - address % 4096, stride_ * num_devices_ + kStagger);
+  unpoison_memory(data_, stride_ * local_.count());
+  unmap_pages(data_ - address % 4096, stride_ * local_.count() + kStagger);
 }
 
 namespace {
@@ -94,7 +100,7 @@ std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Shar
   const Shape local = local_shape(global.shape(), sharding);
   auto buffer = std::make_shared<DeviceBuffer>(local, num_devices);  // fresh pages are zero
   const std::byte* source = global.bytes().data();
-  for (int64_t d = 0; d < num_devices; ++d) {
+  for (int64_t d = buffer->local().first; d < buffer->local().last; ++d) {
     const Box box = shard_box(global.shape(), sharding, d);
     if (box.is_empty()) continue;
     run_copy(tile_copy(global.shape(), local, box, true),
@@ -102,6 +108,79 @@ std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Shar
   }
   return buffer;
 }
+
+namespace {
+
+// The first device of each process that has a tile; the same tiles in the same order everywhere.
+struct Tile {
+  std::vector<int64_t> holders;  // ascending
+};
+
+std::vector<Tile> tiles_of(const DeviceBuffer& buffer, const Shape& global,
+                           const Sharding& sharding) {
+  std::vector<Tile> tiles;
+  std::map<Dims, size_t> known;  // by start: replicas hold the same tile
+  const int64_t processes = buffer.num_devices() == 1 ? 1 : process_count();
+  for (int64_t p = 0; p < processes; ++p) {
+    std::set<size_t> here;
+    const DeviceRange range = devices_of_process(buffer.num_devices(), p);
+    for (int64_t d = range.first; d < range.last; ++d) {
+      const Box box = shard_box(global, sharding, d);
+      if (box.is_empty()) continue;
+      const size_t tile = known.try_emplace(box.start, tiles.size()).first->second;
+      if (tile == tiles.size()) tiles.emplace_back();
+      if (here.insert(tile).second) tiles[tile].holders.push_back(d);
+    }
+  }
+  return tiles;
+}
+
+// Of each tile a device that has it and the bytes of its part, in `room` where they came from
+// another process.
+std::vector<std::pair<int64_t, const std::byte*>> parts_of(const DeviceBuffer& buffer,
+                                                           const std::vector<Tile>& tiles,
+                                                           std::vector<std::byte>& room) {
+  const auto bytes = static_cast<size_t>(buffer.shape().bytes());
+  Transport* const transport = buffer.num_devices() == 1 ? nullptr : current_transport();
+  const int64_t processes = transport == nullptr ? 1 : transport->count();
+  std::vector<DeviceRange> blocks;
+  for (int64_t p = 0; p < processes; ++p)
+    blocks.push_back(devices_of_process(buffer.num_devices(), p));
+  const auto holder = [](const Tile& tile, const DeviceRange& range) {
+    for (const int64_t device : tile.holders)
+      if (range.contains(device)) return device;
+    return int64_t{-1};
+  };
+  std::vector<std::pair<int64_t, const std::byte*>> parts;
+  std::vector<Parcel> out, in;
+  bool moves = false;
+  size_t missing = 0;
+  for (const Tile& tile : tiles) missing += holder(tile, buffer.local()) < 0 ? 1 : 0;
+  room.resize(missing * bytes);
+  size_t at = 0;
+  for (const Tile& tile : tiles) {
+    const int64_t mine = holder(tile, buffer.local()), first = tile.holders[0];
+    for (int64_t p = 0; p < processes; ++p) {
+      if (holder(tile, blocks[static_cast<size_t>(p)]) >= 0) continue;
+      moves = true;
+      if (mine == first && bytes > 0) out.push_back({p, {buffer.shard(first), bytes}});
+    }
+    parts.emplace_back(mine >= 0 ? mine : first, mine >= 0 ? buffer.shard(mine) : room.data() + at);
+    if (mine >= 0) continue;
+    const auto from = std::find_if(blocks.begin(), blocks.end(),
+                                   [&](const DeviceRange& range) { return range.contains(first); });
+    if (bytes > 0) in.push_back({from - blocks.begin(), {room.data() + at, bytes}});
+    at += bytes;
+  }
+  if (!moves) return parts;
+  const std::string what =
+      fmt::format("reads an array of {} on each device", to_string(buffer.shape()));
+  agree(*transport, std::hash<std::string>()(what), what);
+  transport->exchange(out, in, "reading of an array");
+  return parts;
+}
+
+}  // namespace
 
 Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Sharding& sharding) {
   const Shape local = local_shape(global, sharding);
@@ -111,14 +190,25 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
   }
   Array result(global);
   std::byte* target = result.bytes().data();
-  std::set<Dims> done;  // replicas hold the same tile
-  for (int64_t d = 0; d < buffer.num_devices(); ++d) {
-    const Box box = shard_box(global, sharding, d);
-    if (box.is_empty() || !done.insert(box.start).second) continue;
-    run_copy(tile_copy(global, local, box, false), buffer.shard(d),
-             target + start_offset(global, box));
+  std::vector<std::byte> room;
+  for (const auto& [device, part] : parts_of(buffer, tiles_of(buffer, global, sharding), room)) {
+    const Box box = shard_box(global, sharding, device);
+    run_copy(tile_copy(global, local, box, false), part, target + start_offset(global, box));
   }
   return result;
+}
+
+std::vector<Array> gather_parts(const DeviceBuffer& buffer) {
+  std::vector<Tile> tiles;
+  for (int64_t d = 0; d < buffer.num_devices(); ++d) tiles.push_back({{d}});
+  std::vector<std::byte> room;
+  std::vector<Array> arrays;
+  for (const auto& [device, part] : parts_of(buffer, tiles, room)) {
+    arrays.emplace_back(buffer.shape());
+    const std::span<std::byte> bytes = arrays.back().bytes();
+    if (!bytes.empty()) std::memcpy(bytes.data(), part, bytes.size());
+  }
+  return arrays;
 }
 
 }  // namespace gspmd

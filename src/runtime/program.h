@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct LoopStep {
   std::vector<int64_t> carried_bytes;  // of each
   bool repeatable = false;             // an iteration depends on these only
   bool lockstep = false;               // a collective is inside
+  std::optional<int64_t> trips;        // how often the body runs, where that is known
   std::string name;
   const Node* node = nullptr;
 };

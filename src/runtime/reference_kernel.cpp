@@ -87,7 +87,8 @@ void reference_collective(const Node& node, const std::vector<int64_t>& devices,
   for (const std::byte* const* buffers : operands) values.push_back(operand_values(node, buffers));
   const std::vector<Value> made =
       evaluate_collective(node, devices, values, num_devices, interpreter.call());
-  for (size_t i = 0; i < made.size(); ++i) write_result(made[i], results[i]);
+  for (size_t i = 0; i < made.size(); ++i)
+    if (results[i] != nullptr) write_result(made[i], results[i]);
 }
 
 }  // namespace gspmd

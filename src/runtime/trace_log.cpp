@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <iterator>
 #include <tuple>
 
@@ -47,6 +48,13 @@ TraceSite collective_site(const Program& program, const Node& node, const Mesh* 
   site.groups = stats.groups;
   site.axes = stats.axes;
   return site;
+}
+
+void sort_events(RunTrace& trace) {
+  std::stable_sort(
+      trace.events.begin(), trace.events.end(), [](const TraceEvent& a, const TraceEvent& b) {
+        return std::tuple(a.device, a.begin, -a.end) < std::tuple(b.device, b.begin, -b.end);
+      });
 }
 
 }  // namespace
@@ -137,10 +145,23 @@ void TraceLog::finish(RunTrace& trace) const {
     trace.events.insert(trace.events.end(), list.events.begin(), list.events.end());
     trace.dropped += list.dropped;
   }
-  std::stable_sort(
-      trace.events.begin(), trace.events.end(), [](const TraceEvent& a, const TraceEvent& b) {
-        return std::tuple(a.device, a.begin, -a.end) < std::tuple(b.device, b.begin, -b.end);
-      });
+  sort_events(trace);
+}
+
+void merge_events(RunTrace& trace, Transport& transport) {
+  const std::string own(reinterpret_cast<const char*>(trace.events.data()),
+                        trace.events.size() * sizeof(TraceEvent));
+  const std::string dropped = fmt::format("{}", trace.dropped);
+  trace.events.clear();
+  trace.dropped = 0;
+  for (const std::string& bytes : gather_texts(transport, own, "the trace")) {
+    const size_t before = trace.events.size();
+    trace.events.resize(before + bytes.size() / sizeof(TraceEvent));
+    if (!bytes.empty()) std::memcpy(trace.events.data() + before, bytes.data(), bytes.size());
+  }
+  for (const std::string& count : gather_texts(transport, dropped, "the trace"))
+    trace.dropped += std::stoll(count);
+  sort_events(trace);
 }
 
 }  // namespace gspmd

@@ -5,6 +5,7 @@
 
 #include "gspmd/runtime/run_trace.h"
 #include "runtime/program.h"
+#include "runtime/transport.h"
 
 namespace gspmd {
 
@@ -14,6 +15,8 @@ class TraceLog {
   // `verbose`: each event is a line on the standard error as well, as soon as it has ended.
   TraceLog(const Program& program, int workers, int64_t max_events, bool verbose);
 
+  // The run begins now.
+  void begin() { start_ = Clock::now(); }
   // Nanoseconds from the beginning.
   int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
@@ -43,5 +46,9 @@ class TraceLog {
   std::vector<List> lists_;
   Clock::time_point start_;
 };
+
+// The events of all processes in each one's trace. Their clocks are those of their runs, which
+// began together.
+void merge_events(RunTrace& trace, Transport& transport);
 
 }  // namespace gspmd

@@ -77,30 +77,27 @@ PerDevice copies_inputs(const CopiesProgram& program, const Command& command) {
 PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, const Command& command,
                      double* seconds) {
   const auto compiled = build_program(program.compiled, {program.num_devices});
-  Executor executor(compiled, make_worker_pool(command.threads));
-  const auto devices = static_cast<size_t>(program.num_devices);
+  Executor executor(compiled, worker_pool(command));
   std::vector<std::shared_ptr<DeviceBuffer>> arguments;
   for (size_t leaf = 0; leaf < inputs[0].size(); ++leaf) {
     arguments.push_back(
         std::make_shared<DeviceBuffer>(inputs[0][leaf].shape(), program.num_devices));
-    for (size_t d = 0; d < devices; ++d)
-      if (const std::span<std::byte> bytes = inputs[d][leaf].bytes(); !bytes.empty())
-        std::memcpy(arguments.back()->shard(static_cast<int64_t>(d)), bytes.data(), bytes.size());
+    const DeviceRange local = arguments.back()->local();
+    for (int64_t d = local.first; d < local.last; ++d)
+      if (const auto bytes = inputs[static_cast<size_t>(d)][leaf].bytes(); !bytes.empty())
+        std::memcpy(arguments.back()->shard(d), bytes.data(), bytes.size());
   }
   const Clock::time_point start = Clock::now();
   std::vector<std::shared_ptr<DeviceBuffer>> results;
   RunTrace trace;
   executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
   *seconds = seconds_since(start);
-  if (!command.trace.empty()) write_trace(command.trace, trace, command.file);
-  PerDevice outputs(devices);
-  for (size_t d = 0; d < devices; ++d)
-    for (const auto& result : results) {
-      Array array(result->shape());
-      if (const std::span<std::byte> bytes = array.bytes(); !bytes.empty())
-        std::memcpy(bytes.data(), result->shard(static_cast<int64_t>(d)), bytes.size());
-      outputs[d].push_back(std::move(array));
-    }
+  if (!command.trace.empty() && is_first_process()) write_trace(command.trace, trace, command.file);
+  PerDevice outputs(static_cast<size_t>(program.num_devices));
+  for (const auto& result : results) {
+    const std::vector<Array> parts = gather_parts(*result);
+    for (size_t d = 0; d < parts.size(); ++d) outputs[d].push_back(parts[d]);
+  }
   return outputs;
 }
 

@@ -52,7 +52,12 @@ int64_t available_bytes() {
 }  // namespace
 
 int64_t Prepared::bytes() const {
-  return saturating_multiply(num_devices, sum_bytes({compiled.plan.peak_bytes, kDeviceBytes}));
+  return saturating_multiply(local_devices(num_devices).count(),
+                             sum_bytes({compiled.plan.peak_bytes, kDeviceBytes}));
+}
+
+std::shared_ptr<WorkerPool> worker_pool(const Command& command) {
+  return make_worker_pool(command.threads == 0 ? default_threads() : command.threads);
 }
 
 Prepared prepare(const Module& module, const PipelineOptions& options) {
@@ -123,7 +128,7 @@ void check_time(const std::string& what, const Module& local, int64_t devices,
 Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command) {
   const Computation& completed = *prepared.compiled.completed->entry();
   const auto program = build_program(prepared.compiled, {prepared.num_devices});
-  Executor executor(program, make_worker_pool(command.threads));
+  Executor executor(program, worker_pool(command));
   std::vector<std::shared_ptr<DeviceBuffer>> arguments;
   for (const Node* parameter : completed.parameters())
     for (const Sharding& sharding : leaf_shardings(*parameter)) {
@@ -137,7 +142,7 @@ Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const C
   if (const auto mesh = mesh_of(*prepared.compiled.completed)) trace.mesh = *mesh;
   executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
   outcome.seconds = seconds_since(start);
-  if (!command.trace.empty()) write_trace(command.trace, trace, command.file);
+  if (!command.trace.empty() && is_first_process()) write_trace(command.trace, trace, command.file);
   const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
   const std::vector<Sharding> shardings = leaf_shardings(*completed.root());
   for (size_t i = 0; i < results.size(); ++i)

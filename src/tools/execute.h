@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "gspmd/kernels/worker_pool.h"
 #include "gspmd/passes/pipeline.h"
 #include "tools/command.h"
 
@@ -19,7 +20,7 @@ struct Prepared {
   CompiledModule compiled;
   double compile_seconds = 0;
   int64_t num_devices = 1;
-  int64_t bytes() const;  // of all devices
+  int64_t bytes() const;  // of all devices of this process
 };
 Prepared prepare(const Module& module, const PipelineOptions& options);
 
@@ -44,7 +45,9 @@ struct Outcome {
   std::vector<Array> outputs;  // result leaves, gathered
   double seconds = 0;          // of the run itself
 };
-// Host arrays to the devices, one run, results back.
+// As many workers as the command says, else as are this process's.
+std::shared_ptr<WorkerPool> worker_pool(const Command& command);
+// Host arrays to the devices, one run, results back; of all processes together.
 Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const Command& command);
 
 }  // namespace gspmd::tools

@@ -14,6 +14,7 @@
 #include "gspmd/ops/custom_calls.h"
 #include "gspmd/stablehlo/text.h"
 #include "passes/disabled.h"
+#include "runtime/transport.h"
 #include "tools/command.h"
 #include "tools/copies.h"
 #include "tools/partitioner_options.h"
@@ -111,7 +112,14 @@ InputText::~InputText() {
   if (mapped_ != nullptr) ::munmap(const_cast<char*>(mapped_), size_);
 }
 
-InputText load_text(const Command& command) { return read_file(command.file); }
+InputText load_text(const Command& command) {
+  Transport* const transport = command.file == "-" ? current_transport() : nullptr;
+  if (transport == nullptr) return read_file(command.file);
+  // The standard input reaches the first process only.
+  std::string own;
+  if (transport->process() == 0) own = std::string_view(read_file(command.file));
+  return InputText(gather_texts(*transport, own, "standard input").at(0));
+}
 
 std::unique_ptr<Module> load_module(const Command& command, std::string_view text, bool any_entry) {
   const std::string file = name_of_file(command);

@@ -7,6 +7,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/base/version.h"
+#include "gspmd/runtime/processes.h"
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/interrupt.h"
@@ -309,8 +310,7 @@ int dispatch(int argc, char** argv) {
 }
 
 int report(const char* message, int code) {
-  write_message(fmt::format("gspmd: {}\n", message));
-  return code;
+  return end_job(fmt::format("gspmd: {}", message), code);
 }
 
 }  // namespace
@@ -321,6 +321,7 @@ int main(int argc, char** argv) {
   try {
     tools::guard_standard_streams();
     tools::end_cleanly_when_interrupted();
+    print_from_first_process();
     const int code = tools::dispatch(argc, argv);
     tools::finish_output();
     return code;

@@ -7,6 +7,7 @@
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/explain/estimate_cost.h"
 #include "gspmd/passes/verify/manual_reference.h"
+#include "gspmd/runtime/processes.h"
 #include "io/atomic_file.h"
 #include "tools/command.h"
 #include "tools/compare.h"
@@ -204,7 +205,8 @@ int run_as_copies(const Module& module, const Command& command) {
   check_time("run", *program.module, program.num_devices, command);
   double seconds = 0;
   const PerDevice outputs = run_copies(program, copies_inputs(program, command), command, &seconds);
-  if (!command.outputs.empty()) write_outputs(command.outputs, stack(outputs));
+  if (!command.outputs.empty() && is_first_process())
+    write_outputs(command.outputs, stack(outputs));
   if (!command.json) {
     for (size_t d = 0; d < outputs.size(); ++d)
       print_outputs(outputs[d], fmt::format("device {}: ", d));
@@ -302,7 +304,8 @@ int run_verb(const Command& command) {
   std::vector<Array> expected;
   if (!command.expected.empty()) expected = read_expected(*module, command.expected);
   const Outcome outcome = execute(prepared, inputs, command);
-  if (!command.outputs.empty()) write_outputs(command.outputs, outcome.outputs);
+  if (!command.outputs.empty() && is_first_process())
+    write_outputs(command.outputs, outcome.outputs);
   std::optional<Comparison> comparison;
   if (!command.expected.empty())
     comparison = compare(expected, outcome.outputs, false, {command.rtol, command.atol, {}});

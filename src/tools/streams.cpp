@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "gspmd/base/error.h"
+#include "gspmd/runtime/processes.h"
 
 namespace gspmd::tools {
 namespace {
@@ -40,6 +41,7 @@ void finish_output() {
 }
 
 void write_message(std::string_view text) {
+  if (!is_first_process()) return;
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
 }
 

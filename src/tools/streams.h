@@ -23,7 +23,8 @@ void print_out(fmt::format_string<Args...> format, Args&&... args) {
 // Writes what is still buffered and closes standard output: the last step of every verb. UserError.
 void finish_output();
 
-// Writes on standard error; there is nowhere to say that this fails.
+// Writes on standard error, from the first process of a job; there is nowhere to say that this
+// fails.
 void write_message(std::string_view text);
 
 }  // namespace gspmd::tools

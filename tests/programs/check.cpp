@@ -12,6 +12,7 @@
 #include "passes/graph/trip_count.h"
 #include "passes/spmd_check.h"
 #include "programs/program.h"
+#include "runtime/thread_transport.h"
 
 namespace gspmd::testing {
 namespace {
@@ -99,6 +100,51 @@ std::vector<Array> expected_of(const Module& module, const CompiledModule& compi
   return first;
 }
 
+// One run of the program, in all processes together, whose results are gathered.
+std::vector<Array> run_program(const std::shared_ptr<const Program>& program,
+                               const CompiledModule& compiled, const std::vector<Value>& arguments,
+                               int64_t* received) {
+  const int64_t devices = compiled.local->num_partitions;
+  Executor executor(program, make_worker_pool(1));
+  std::vector<std::shared_ptr<DeviceBuffer>> buffers;
+  const Computation& completed = *compiled.completed->entry();
+  for (size_t p = 0; p < arguments.size(); ++p) {
+    const std::vector<Array> arrays = leaves(arguments[p]);
+    const std::vector<Sharding> shardings = leaf_shardings(*completed.parameters()[p]);
+    for (size_t i = 0; i < arrays.size(); ++i)
+      buffers.push_back(scatter_to_devices(arrays[i], shardings[i], devices));
+  }
+  const auto results = executor.run(buffers);
+  const std::vector<Sharding> shardings = leaf_shardings(*completed.root());
+  const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
+  std::vector<Array> gathered;
+  for (size_t i = 0; i < results.size(); ++i)
+    gathered.push_back(gather_to_host(*results[i], shapes[i], shardings[i]));
+  if (received != nullptr) *received = executor.counters().bytes_received;
+  return gathered;
+}
+
+// The same in several processes, which threads stand for: 2 to as many as there are devices.
+std::string wrong_in_processes(const std::shared_ptr<const Program>& program,
+                               const CompiledModule& compiled, const std::vector<Value>& arguments,
+                               const std::vector<Array>& expected) {
+  const int64_t devices = compiled.local->num_partitions;
+  if (devices == 1) return {};
+  const auto size = static_cast<int64_t>(compiled.local->entry()->nodes().size());
+  ThreadJob job(2 + size % (devices - 1));
+  std::vector<std::string> wrong(static_cast<size_t>(job.count));
+  const auto errors = run_as_processes(job, [&](int64_t p) {
+    wrong[static_cast<size_t>(p)] =
+        difference(expected, run_program(program, compiled, arguments, nullptr),
+                   fmt::format("process {} of {}", p, job.count).c_str());
+  });
+  for (size_t p = 0; p < wrong.size(); ++p) {
+    if (!errors[p].empty()) return fmt::format("process {} of {}: {}", p, job.count, errors[p]);
+    if (!wrong[p].empty()) return wrong[p];
+  }
+  return {};
+}
+
 std::string check(const Module& module) {
   const int64_t devices = module.num_partitions;
   const std::string text = to_text(module);
@@ -118,22 +164,13 @@ std::string check(const Module& module) {
   ProgramOptions run;
   run.num_devices = devices;
   run.poison = true;
-  Executor executor(build_program(compiled, run), make_worker_pool(1));
-  std::vector<std::shared_ptr<DeviceBuffer>> buffers;
-  const Computation& completed = *compiled.completed->entry();
-  for (size_t p = 0; p < arguments.size(); ++p) {
-    const std::vector<Array> arrays = leaves(arguments[p]);
-    const std::vector<Sharding> shardings = leaf_shardings(*completed.parameters()[p]);
-    for (size_t i = 0; i < arrays.size(); ++i)
-      buffers.push_back(scatter_to_devices(arrays[i], shardings[i], devices));
-  }
-  const auto results = executor.run(buffers);
-  const std::vector<Sharding> shardings = leaf_shardings(*completed.root());
-  const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
-  std::vector<Array> gathered;
-  for (size_t i = 0; i < results.size(); ++i)
-    gathered.push_back(gather_to_host(*results[i], shapes[i], shardings[i]));
+  const auto program = build_program(compiled, run);
+  int64_t received = 0;
+  const std::vector<Array> gathered = run_program(program, compiled, arguments, &received);
   if (std::string wrong = difference(expected, gathered, "executor"); !wrong.empty()) return wrong;
+  if (std::string wrong = wrong_in_processes(program, compiled, arguments, gathered);
+      !wrong.empty())
+    return wrong;
   if (has_absent(*compiled.completed)) {
     options.poison_absent = true;
     const CompiledModule poisoned = run_pipeline(*read, options);
@@ -141,7 +178,7 @@ std::string check(const Module& module) {
     if (std::string wrong = difference(expected, there, "poisoned"); !wrong.empty()) return wrong;
   }
   if (!is_counted(*compiled.local)) return {};
-  return wrong_bytes(compiled, devices, executor.counters().bytes_received);
+  return wrong_bytes(compiled, devices, received);
 }
 
 // The loops of random programs end; those of shrunk ones may not.

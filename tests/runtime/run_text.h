@@ -43,9 +43,9 @@ inline std::vector<std::shared_ptr<DeviceBuffer>> to_buffers(
   std::vector<std::shared_ptr<DeviceBuffer>> buffers;
   for (size_t i = 0; i < flat[0].size(); ++i) {
     buffers.push_back(std::make_shared<DeviceBuffer>(flat[0][i].shape(), int64_t(flat.size())));
-    for (size_t d = 0; d < flat.size(); ++d) {
-      const auto bytes = flat[d][i].bytes();
-      if (!bytes.empty()) std::memcpy(buffers[i]->shard(int64_t(d)), bytes.data(), bytes.size());
+    for (int64_t d = buffers[i]->local().first; d < buffers[i]->local().last; ++d) {
+      const auto bytes = flat[size_t(d)][i].bytes();
+      if (!bytes.empty()) std::memcpy(buffers[i]->shard(d), bytes.data(), bytes.size());
     }
   }
   return buffers;

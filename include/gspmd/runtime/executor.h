@@ -10,27 +10,33 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
+#include "gspmd/runtime/processes.h"
 #include "gspmd/runtime/run_counters.h"
 #include "gspmd/runtime/run_trace.h"
 
 namespace gspmd {
 
-// One leaf on all devices: `shard(d)` is device d's 64-aligned local bytes. Shared by reference; an
-// executor recycles the storage of the buffers it handed out.
+// One leaf on all devices of a mesh, of which this process has the parts of its own: `shard(d)` is
+// device d's 64-aligned local bytes. Shared by reference; an executor recycles the storage of the
+// buffers it handed out.
 class GSPMD_API DeviceBuffer {
  public:
-  DeviceBuffer(Shape local_shape, int64_t num_devices);  // Zeros on every device.
+  // Zeros on every device that this process hosts. UserError: too large, or a mesh smaller than
+  // the number of processes.
+  DeviceBuffer(Shape local_shape, int64_t num_devices);
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer();
   const Shape& shape() const { return shape_; }         // of one device's part
   int64_t num_devices() const { return num_devices_; }  // that hold a part
-  // Row-major elements of one device's part.
-  std::byte* shard(int64_t device) const { return data_ + device * stride_; }
+  const DeviceRange& local() const { return local_; }   // those of them in this process
+  // Row-major elements of one device's part, one of `local()`.
+  std::byte* shard(int64_t device) const { return data_ + (device - local_.first) * stride_; }
 
  private:
   Shape shape_;
   int64_t num_devices_ = 0, stride_ = 0;
+  DeviceRange local_;
   std::byte* data_ = nullptr;
 };
 
@@ -54,16 +60,18 @@ GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
 // Bytes that library kernels need beside the plan, per worker thread.
 GSPMD_API int64_t scratch_bytes(const Program& program);
 
-// Runs a program in lockstep (docs/spec/running.md 1). Owns the arenas. Not thread-safe.
+// Runs a program in lockstep (docs/spec/running.md 1). Owns the arenas. Not thread-safe. Of a job
+// of several processes each runs its own devices, and all call together.
 class GSPMD_API Executor {
  public:
-  // Takes room for the arenas of all devices.
+  // Takes room for the arenas of this process's devices. ExecutionError: other processes have
+  // another program; says which, and where it differs.
   Executor(std::shared_ptr<const Program> program, std::shared_ptr<WorkerPool> pool);
   ~Executor();
 
   // One buffer per entry parameter leaf, local shapes; returns one per result leaf. A parameter
   // leaf that module.aliases donates must not be used by the caller afterwards: the result shares
-  // its storage. ExecutionError names op and devices.
+  // its storage. ExecutionError names op and devices, and the process, where another one failed.
   std::vector<std::shared_ptr<DeviceBuffer>> run(
       std::span<const std::shared_ptr<DeviceBuffer>> arguments);
   // The same into `results`, whose room is reused from call to call. With GSPMD_TRACE=verbose in
@@ -79,12 +87,17 @@ class GSPMD_API Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// Host array <-> shards: the tile of each device by `sharding` (tails of uneven dims zero).
+// Host array -> shards: the tile of each device of this process by `sharding` (tails of uneven dims
+// zero).
 GSPMD_API std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global,
                                                            const Sharding& sharding,
                                                            int64_t num_devices);
-// The whole array; replicated parts are read from the first device that has them.
+// The whole array, in every process: all call it together where the parts lie in several, and none
+// needs to where each process has all of the array. Replicated parts are read from the first device
+// that has them, of this process where one of its devices does.
 GSPMD_API Array gather_to_host(const DeviceBuffer& buffer, const Shape& global,
                                const Sharding& sharding);
+// Each device's part, by device, in every process; all call it together.
+GSPMD_API std::vector<Array> gather_parts(const DeviceBuffer& buffer);
 
 }  // namespace gspmd

@@ -1,0 +1,100 @@
+// All-reduces between processes: this library's, whose sums have the order of the devices, against
+// MPI_Allreduce called directly, in turn in the same processes.
+//   mpirun -n 2 build/bench/processes --devices-per-process 1
+#include "gspmd/runtime/processes.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/runtime/executor.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int kRounds = 5;
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// `count` all-reduces of an f32[elements] on each device, one after the other.
+std::string program_text(int64_t devices, int64_t elements, int64_t count) {
+  const std::string value = fmt::format("f32[{}]", elements);
+  return fmt::format(R"(HloModule sums, num_partitions={0}
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+body {{ s = (s32[], {1}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = {1} get-tuple-element(s), index=1
+  y = {1} all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{}}, to_apply=sum
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], {1}) tuple(j, y) }}
+condition {{ s = (s32[], {1}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({2})
+  ROOT p = pred[] compare(i, n), direction=LT }}
+ENTRY e {{ x = {1} parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], {1}) tuple(zero, x)
+  w = (s32[], {1}) while(t), condition=condition, body=body
+  ROOT y = {1} get-tuple-element(w), index=1 }}
+)",
+                     devices, value, count);
+}
+
+void measure(int64_t devices, int64_t bytes) {
+  const int64_t elements = bytes / 4, count = std::clamp<int64_t>((64 << 20) / bytes, 5, 200);
+  const auto module = parse_module(program_text(devices, elements, count));
+  ProgramOptions options;
+  options.num_devices = devices;
+  Executor executor(build_program(*module, options), make_worker_pool(default_threads()));
+  const std::vector<std::shared_ptr<DeviceBuffer>> arguments = {
+      std::make_shared<DeviceBuffer>(Shape(DType::f32, {elements}), devices)};
+  std::vector<std::shared_ptr<DeviceBuffer>> results;
+  std::vector<float> from(static_cast<size_t>(elements)), to(from.size());
+  std::vector<double> ours, theirs;
+  for (int round = 0; round <= kRounds; ++round) {
+    const double own = seconds_of([&] { executor.run(arguments, results); });
+    const double direct = seconds_of([&] {
+      for (int64_t i = 0; i < count && process_count() > 1; ++i)
+        MPI_Allreduce(from.data(), to.data(), static_cast<int>(elements), MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
+    });
+    if (round == 0) continue;  // pages are touched first
+    ours.push_back(own / double(count) * 1e6);
+    theirs.push_back(direct / double(count) * 1e6);
+  }
+  std::sort(ours.begin(), ours.end());
+  std::sort(theirs.begin(), theirs.end());
+  fmt::print("{:>9} bytes a device: {:>9.1f} us, MPI_Allreduce between the processes {:>9.1f} us\n",
+             bytes, ours[kRounds / 2], theirs[kRounds / 2]);
+}
+
+}  // namespace
+}  // namespace gspmd
+
+int main(int argc, char** argv) {
+  int64_t per_process = 1;
+  CLI::App app{"All-reduces between processes, against MPI_Allreduce. Start it with mpirun."};
+  app.add_option("--devices-per-process", per_process)->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    gspmd::print_from_first_process();
+    const int64_t devices = per_process * gspmd::process_count();
+    fmt::print("{} processes, {} devices; medians of {}\n", gspmd::process_count(), devices,
+               gspmd::kRounds);
+    for (const int64_t bytes : {1 << 10, 64 << 10, 1 << 20, 16 << 20})
+      gspmd::measure(devices, bytes);
+    return 0;
+  } catch (const std::exception& error) {
+    return gspmd::end_job(error.what(), 1);
+  }
+}

@@ -1,0 +1,369 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "gspmd/base/error.h"
+#include "runtime/transport.h"
+
+#ifdef GSPMD_HAS_MPI
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#endif
+
+namespace gspmd {
+namespace {
+
+// What launchers tell the processes they start: OpenMPI's, MPICH's and others' with PMI, PMIx.
+bool started_by_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* const size = std::getenv(name)) return std::atoi(size) > 1;
+  return std::getenv("PMIX_RANK") != nullptr;
+}
+
+}  // namespace
+
+#ifdef GSPMD_HAS_MPI
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kData = 1, kFailed = 2, kLeft = 3, kAnswer = 4;  // tags
+constexpr int64_t kMostBytes = 1 << 30;                        // of one message: counts are ints
+constexpr size_t kMostText = 2000;             // of a failure: sent without a receiver
+constexpr auto kGrace = seconds(2);            // for what was sent before a process left
+constexpr auto kAnswering = seconds(1);        // for those that wait to say that they do
+constexpr auto kPrinting = milliseconds(200);  // for launchers to pass on what was said
+constexpr auto kEnding = seconds(5);           // for the first that failed to end the job
+
+// Seconds that a process waits for another one.
+double time_limit() {
+  constexpr double kUsual = 600;
+  const char* const text = std::getenv("GSPMD_MPI_TIME_LIMIT");
+  if (text == nullptr) return kUsual;
+  char* end = nullptr;
+  const double limit = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(limit > 0) || limit > 1e9)
+    user_error("GSPMD_MPI_TIME_LIMIT={}: give a number of seconds above 0", text);
+  return limit;
+}
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport() {
+    limit_ = time_limit();
+    int has = 0, already = 0;
+    MPI_Initialized(&already);
+    if (already == 0) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &has);
+    owns_ = already == 0;
+    if (already != 0) MPI_Query_thread(&has);
+    MPI_Comm_dup(MPI_COMM_WORLD, &world_);
+    int rank = 0, size = 1;
+    MPI_Comm_rank(world_, &rank);
+    MPI_Comm_size(world_, &size);
+    process_ = rank;
+    count_ = size;
+    left_.resize(static_cast<size_t>(size));
+    if (count_ > 1 && has < MPI_THREAD_SERIALIZED)
+      execution_error(
+          "this MPI allows no calls from several threads; take a build of it that does");
+  }
+
+  int64_t process() const override { return process_; }
+  int64_t count() const override { return count_; }
+  int64_t processes_here() const { return processes_here_; }
+
+  // Processes that share this one's cores: on the same machine, bound to the same set.
+  void count_neighbours() {
+    char name[MPI_MAX_PROCESSOR_NAME] = {};
+    int length = 0;
+    MPI_Get_processor_name(name, &length);
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    ::sched_getaffinity(0, sizeof allowed, &allowed);
+    std::string place(name);
+    place.append(reinterpret_cast<const char*>(&allowed), sizeof allowed);
+    const std::vector<std::string> all = gather_texts(*this, place, "the start of the job");
+    processes_here_ = std::count(all.begin(), all.end(), place);
+  }
+
+  void exchange(std::span<const Parcel> out, std::span<const Parcel> in,
+                std::string_view what) override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) throw ExecutionError(failure_, Site{});
+    requests_.clear();
+    from_.clear();
+    for (const Parcel& parcel : in) post(parcel, true);
+    const size_t receives = requests_.size();
+    for (const Parcel& parcel : out) post(parcel, false);
+    wait(receives, what);
+  }
+
+  void fail(const std::string& message) override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) return;  // another one did, which they know
+    failed_here_ = true;
+    failure_ = fmt::format("process {} of {}: {}", process_, count_, message);
+    tell(kFailed);
+  }
+
+  [[noreturn]] void end(const std::string& message, int code) {
+    fail(message);
+    // The first of those that fail says so; the others leave it the time to end all.
+    const std::lock_guard lock(mutex_);
+    std::fflush(stdout);
+    const auto lower = [&] { return !failed_here_ || first_failed_ < process_; };
+    const auto start = Clock::now();
+    while (!lower() && process_ > 0 && Clock::now() - start < milliseconds(500)) {
+      receive_failure();
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    if (lower()) std::this_thread::sleep_for(kEnding);
+    std::fprintf(stderr, "%s\n", failure_.c_str());
+    std::fflush(stderr);
+    std::this_thread::sleep_for(kPrinting);
+    MPI_Abort(MPI_COMM_WORLD, code);
+    std::_Exit(code);
+  }
+
+  // At the process's end.
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (!owns_) return;
+    if (!failure_.empty()) std::_Exit(EXIT_FAILURE);  // others may wait for ever in MPI_Finalize
+    failure_ = fmt::format("process {} of {} has ended", process_, count_);
+    tell(kLeft);
+    const auto end = Clock::now() + std::chrono::duration<double>(limit_);
+    left_[static_cast<size_t>(process_)] = Clock::now();
+    while (!all_left()) {
+      if (const auto other = receive_failure()) {
+        std::this_thread::sleep_for(kEnding);  // it says so and ends all
+        std::_Exit(EXIT_FAILURE);
+      }
+      if (Clock::now() > end) {
+        std::fprintf(stderr, "process %d of %d ended, but others did not within %g s\n",
+                     static_cast<int>(process_), static_cast<int>(count_), limit_);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+      }
+      std::this_thread::yield();
+    }
+    MPI_Comm_free(&world_);
+    MPI_Finalize();
+  }
+
+ private:
+  void post(const Parcel& parcel, bool receive) {
+    const int other = static_cast<int>(parcel.process);
+    const auto total = static_cast<int64_t>(parcel.bytes.size());
+    for (int64_t at = 0; at < total; at += kMostBytes) {
+      const int size = static_cast<int>(std::min(kMostBytes, total - at));
+      requests_.emplace_back();
+      if (receive) {
+        MPI_Irecv(parcel.bytes.data() + at, size, MPI_BYTE, other, kData, world_,
+                  &requests_.back());
+        from_.push_back(parcel.process);
+      } else {
+        MPI_Isend(parcel.bytes.data() + at, size, MPI_BYTE, other, kData, world_,
+                  &requests_.back());
+      }
+    }
+  }
+
+  void wait(size_t receives, std::string_view what) {
+    constexpr int kSpins = 200;  // between looks at what else came
+    std::optional<Clock::time_point> start;
+    while (true) {
+      for (int i = 0; i < kSpins; ++i) {
+        int done = 0;
+        MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                    MPI_STATUSES_IGNORE);
+        if (done != 0) return;
+        if (i % 4 == 3) std::this_thread::yield();
+      }
+      const auto now = Clock::now();
+      if (!start) start = now;
+      if (const auto other = receive_failure()) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(*other), kAnswer, world_, &request);
+        MPI_Request_free(&request);
+        give_up(receives);
+        throw ExecutionError(failure_, Site{});
+      }
+      for (size_t i = 0; i < receives; ++i) {
+        if (requests_[i] == MPI_REQUEST_NULL) continue;
+        const auto& left = left_[static_cast<size_t>(from_[i])];
+        if (left && now - *left > kGrace)
+          stop(receives, fmt::format("{}: process {} of {} has ended its program before", what,
+                                     from_[i], count_));
+      }
+      if (std::chrono::duration<double>(now - *start).count() > limit_) {
+        stop(receives,
+             fmt::format("{}: nothing came from process {} of {} within {} s; {}see what it does, "
+                         "or set GSPMD_MPI_TIME_LIMIT to more seconds",
+                         what, first_late(receives), count_, limit_, silent_processes()));
+      }
+    }
+  }
+
+  int64_t first_late(size_t receives) const {
+    for (size_t i = 0; i < receives; ++i)
+      if (requests_[i] != MPI_REQUEST_NULL) return from_[i];
+    return process_ == 0 ? 1 : 0;
+  }
+
+  // Who neither waits nor fails: "process 1 does not answer; ". Others wait for what waits for it.
+  std::string silent_processes() {
+    failed_here_ = true;
+    failure_ = fmt::format("process {} of {} waits too long", process_, count_);
+    tell(kFailed);
+    std::vector<int64_t> silent;
+    std::vector<bool> answered(static_cast<size_t>(count_), false);
+    for (const auto start = Clock::now(); Clock::now() - start < kAnswering;) {
+      const auto source = receive(kAnswer);
+      if (source) answered[static_cast<size_t>(*source)] = true;
+      if (const auto other = receive_failure()) answered[static_cast<size_t>(*other)] = true;
+      std::this_thread::yield();
+    }
+    for (int64_t p = 0; p < count_; ++p)
+      if (p != process_ && !answered[static_cast<size_t>(p)]) silent.push_back(p);
+    if (silent.empty()) return "";
+    return fmt::format("process {} does not answer; ", fmt::join(silent, ", "));
+  }
+
+  // Takes in one message of a kind that says nothing else; its sender.
+  std::optional<int64_t> receive(int tag) {
+    int there = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, tag, world_, &there, &status);
+    if (there == 0) return std::nullopt;
+    MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, tag, world_, MPI_STATUS_IGNORE);
+    return status.MPI_SOURCE;
+  }
+
+  [[noreturn]] void stop(size_t receives, const std::string& message) {
+    give_up(receives);
+    failed_here_ = true;
+    failure_ = fmt::format("process {} of {}: {}", process_, count_, message);
+    tell(kFailed);
+    throw ExecutionError(failure_, Site{});
+  }
+
+  // Nothing shall be written into memory that its owner frees now.
+  void give_up(size_t receives) {
+    for (size_t i = 0; i < receives; ++i)
+      if (requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+    for (MPI_Request& request : requests_)
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  }
+
+  // Small enough to go without anybody waiting for it.
+  void tell(int tag) {
+    const std::string& text = said_.emplace_back(failure_.substr(0, kMostText));
+    for (int p = 0; p < static_cast<int>(count_); ++p) {
+      if (p == process_) continue;
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, p, tag, world_, &request);
+      MPI_Request_free(&request);
+    }
+  }
+
+  // Takes in who failed or left. The process that failed, where one did.
+  std::optional<int64_t> receive_failure() {
+    while (true) {
+      int there = 0;
+      MPI_Status status;
+      for (const int tag : {kFailed, kLeft}) {
+        MPI_Iprobe(MPI_ANY_SOURCE, tag, world_, &there, &status);
+        if (there != 0) break;
+      }
+      if (there == 0) return std::nullopt;
+      int size = 0;
+      MPI_Get_count(&status, MPI_BYTE, &size);
+      std::string text(static_cast<size_t>(size), '\0');
+      MPI_Recv(text.data(), size, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world_,
+               MPI_STATUS_IGNORE);
+      if (status.MPI_TAG == kLeft) {
+        left_[static_cast<size_t>(status.MPI_SOURCE)] = Clock::now();
+        continue;
+      }
+      if (failure_.empty()) failure_ = text;
+      first_failed_ = std::min<int64_t>(first_failed_, status.MPI_SOURCE);
+      return status.MPI_SOURCE;
+    }
+  }
+
+  bool all_left() const {
+    return std::all_of(left_.begin(), left_.end(), [](const auto& left) { return left; });
+  }
+
+  std::mutex mutex_;
+  MPI_Comm world_ = MPI_COMM_NULL;
+  bool owns_ = false;  // whether it initialised MPI
+  int64_t process_ = 0, count_ = 1, processes_here_ = 1;
+  double limit_ = 0;                  // seconds
+  std::string failure_;               // what ended the communication; empty: nothing
+  std::deque<std::string> said_;      // of this process to others
+  int64_t first_failed_ = INT64_MAX;  // the lowest of the others that failed
+  bool failed_here_ = false;          // it was this process's
+  std::vector<std::optional<Clock::time_point>> left_;  // since when a process has ended
+  std::vector<MPI_Request> requests_;                   // receives, then sends
+  std::vector<int64_t> from_;                           // of each receive
+};
+
+MpiTransport* connect() {
+  if (!started_by_launcher()) return nullptr;
+  static auto* const transport = new MpiTransport;  // used until the process ends
+  std::atexit([] { transport->leave(); });
+  if (transport->count() == 1) return nullptr;
+  transport->count_neighbours();
+  return transport;
+}
+
+MpiTransport* connected() {
+  static MpiTransport* const transport = connect();
+  return transport;
+}
+
+}  // namespace
+
+Transport* mpi_transport() { return connected(); }
+
+int64_t mpi_processes_here() {
+  const MpiTransport* const transport = connected();
+  return transport == nullptr ? 1 : transport->processes_here();
+}
+
+void mpi_end_job(const std::string& message, int code) {
+  if (MpiTransport* const transport = connected()) transport->end(message, code);
+}
+
+#else
+
+Transport* mpi_transport() {
+  static const bool started = started_by_launcher();
+  if (started)
+    execution_error(
+        "this program was started as several processes, but the library is built without MPI; "
+        "build it with -DGSPMD_MPI=ON, or start it once");
+  return nullptr;
+}
+
+int64_t mpi_processes_here() { return 1; }
+
+void mpi_end_job(const std::string&, int) {}
+
+#endif
+
+}  // namespace gspmd

@@ -1,0 +1,314 @@
+#include "runtime/worker.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "gspmd/ir/place.h"
+#include "runtime/collective_run.h"
+
+namespace gspmd {
+
+Worker::Worker(const RunState& state, std::byte* scratch, int worker, TraceLog* log)
+    : state_(state),
+      program_(state.program),
+      pool_(state.pool),
+      scratch_(scratch),
+      worker_(worker),
+      log_(log) {
+  const int64_t devices = state.local.count(), workers = pool_.size(), first = state.local.first;
+  if (devices >= workers) {
+    for (int64_t d = 0; d < devices; ++d) {
+      if (d * workers / devices == worker) own_.push_back(first + d);
+    }
+  } else {
+    const int64_t device = worker * devices / workers;
+    own_.push_back(first + device);
+    for (int64_t w = 0; w < workers; ++w) {
+      if (w * devices / workers != device) continue;
+      if (w < worker) ++rank_;
+      ++team_;
+    }
+  }
+  if (log_ != nullptr) since_.assign(static_cast<size_t>(program_.options.num_devices), 0);
+}
+
+void Worker::run() {
+  const Active active(static_cast<size_t>(program_.options.num_devices), 1);
+  run_block(program_.main, active);
+}
+
+void Worker::run_block(const Block& block, const Active& active) {
+  for (const Block::Item& item : block.items) {
+    switch (item.kind) {
+      case Block::Item::segment:
+        if (teams()) {
+          pool_.barrier(worker_);
+          run_segment_together(item, active);
+          pool_.barrier(worker_);
+        } else {
+          run_segment(item, active);
+        }
+        break;
+      case Block::Item::collective:
+        run_collective(program_.collectives[static_cast<size_t>(item.first)], active);
+        break;
+      case Block::Item::branch:
+        around(log_ == nullptr ? 0 : log_->branch(item.first), active,
+               [&] { run_branch(*program_.branches[static_cast<size_t>(item.first)], active); });
+        break;
+      case Block::Item::loop:
+        around(log_ == nullptr ? 0 : log_->loop(item.first), active,
+               [&] { run_loop(*program_.loops[static_cast<size_t>(item.first)], active); });
+        break;
+    }
+  }
+}
+
+// Of several workers on one device, the first writes down what it does.
+void Worker::record(int64_t site, int64_t device, int64_t begin, int64_t waited) {
+  const int64_t end = log_->now();
+  log_->add(worker_, {site, device, begin, end, waited}, depth_ > 0);
+  since_[static_cast<size_t>(device)] = end;
+}
+
+// A loop or conditional as an event around those inside.
+template <class F>
+void Worker::around(int64_t site, const Active& active, F&& run) {
+  if (log_ == nullptr) return run();
+  const int64_t begin = log_->now();
+  std::fill(since_.begin(), since_.end(), begin);
+  ++depth_;
+  run();
+  --depth_;
+  for (const int64_t device : own_)
+    if (records() && active[static_cast<size_t>(device)]) record(site, device, begin);
+}
+
+KernelArgs Worker::args_of(const Step& step, int64_t device) const {
+  std::byte* const* table = state_.tables[static_cast<size_t>(device)].data() + step.first_argument;
+  return {table, table + step.operands, scratch_, device, 0};
+}
+
+void Worker::run_parts(const Step& step, int64_t device, int64_t first, int64_t last) const {
+  KernelArgs args = args_of(step, device);
+  try {
+    for (args.part = first; args.part < last; ++args.part) step.kernel.run(args);
+  } catch (const std::exception& error) {
+    const auto* own = dynamic_cast<const Error*>(&error);
+    const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
+    throw ExecutionError(fmt::format("{} on device {}: {}", step.name, device, error.what()),
+                         said.known() ? Site{} : place_of(*step.node));
+  }
+}
+
+void Worker::run_segment(const Block::Item& item, const Active& active) {
+  for (const int64_t device : own_) {
+    if (!active[static_cast<size_t>(device)]) continue;
+    for (int64_t i = item.first; i < item.last; ++i) {
+      const Step& step = program_.steps[static_cast<size_t>(i)];
+      state_.guard.close(device);
+      state_.guard.open(device, step.first_argument, step.operands + step.results);
+      const int64_t begin = log_ == nullptr ? 0 : log_->now();
+      run_parts(step, device, 0, step.kernel.parts);
+      if (log_ != nullptr) record(TraceLog::step(i), device, begin);
+    }
+  }
+}
+
+// Several workers on one device: their steps may overlap, so what all of them touch is open.
+void Worker::open_segment(const Block::Item& item, int64_t device) {
+  if constexpr (kGuardBytes == 0) return;
+  if (rank_ == 0) {
+    state_.guard.close(device);
+    for (int64_t i = item.first; i < item.last; ++i) {
+      const Step& step = program_.steps[static_cast<size_t>(i)];
+      state_.guard.open(device, step.first_argument, step.operands + step.results);
+    }
+  }
+  pool_.barrier(worker_);
+}
+
+// Several workers on one device; a device that sits out still meets the barriers.
+void Worker::run_segment_together(const Block::Item& item, const Active& active) {
+  const int64_t device = own_[0];
+  const bool runs = active[static_cast<size_t>(device)] != 0;
+  open_segment(item, device);
+  for (int64_t i = item.first; i < item.last; ++i) {
+    const Step& step = program_.steps[static_cast<size_t>(i)];
+    const StepSchedule& schedule = state_.schedule[static_cast<size_t>(i)];
+    // Recorded steps do not overlap on their device.
+    if (schedule.barrier_before || log_ != nullptr) pool_.barrier(worker_);
+    if (!runs) continue;
+    const int64_t begin = log_ == nullptr ? 0 : log_->now();
+    const int64_t parts = step.kernel.parts;
+    if (schedule.split) {
+      run_parts(step, device, rank_ * parts / team_, (rank_ + 1) * parts / team_);
+    } else if (rank_ == 0) {
+      run_parts(step, device, 0, parts);
+    }
+    if (records()) record(TraceLog::step(i), device, begin);
+  }
+}
+
+void Worker::open_collective(const CollectiveStep& step) {
+  if constexpr (kGuardBytes == 0) return;
+  for (int64_t d = state_.local.first; worker_ == 0 && d < state_.local.last; ++d) {
+    state_.guard.close(d);
+    state_.guard.open(d, step.first_argument, step.operands + step.results);
+  }
+  pool_.barrier(worker_);
+}
+
+void Worker::run_collective(const CollectiveStep& step, const Active& active) {
+  CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local,
+                      pool_.size()};
+  pool_.barrier(worker_);
+  const int64_t begin = log_ == nullptr ? 0 : log_->now();
+  open_collective(step);
+  at_node(*step.node, [&] {
+    check_active(step, args);
+    if (state_.remote != nullptr) {
+      args.done = &state_.remote->done(step);
+      if (worker_ == 0) state_.remote->fetch(step, active, state_.tables);
+      pool_.barrier(worker_);
+    }
+    gspmd::run_collective(step, args, worker_);
+  });
+  if (worker_ == 0) {
+    ++state_.counters.collectives;
+    state_.counters.bytes_received += bytes_received(step, args);
+    if (state_.remote != nullptr)
+      state_.counters.bytes_across += state_.remote->bytes_across(step, active);
+  }
+  pool_.barrier(worker_);
+  for (const int64_t device : own_) {
+    if (!records() || !active[static_cast<size_t>(device)]) continue;
+    const int64_t since = since_[static_cast<size_t>(device)];
+    record(log_->collective(&step - program_.collectives.data()), device, since, begin - since);
+  }
+}
+
+Worker::Active Worker::members(const Active& before, bool lockstep, bool across) const {
+  if (across || (lockstep && state_.remote == nullptr)) return before;
+  Active active(before.size(), 0);
+  const auto take = [&](int64_t device) {
+    active[static_cast<size_t>(device)] = before[static_cast<size_t>(device)];
+  };
+  if (lockstep)
+    for (int64_t d = state_.local.first; d < state_.local.last; ++d) take(d);
+  else
+    for (const int64_t device : own_) take(device);
+  return active;
+}
+
+template <class F>
+void Worker::tell(const Node& node, const Active& active, F&& value) {
+  if (worker_ != 0) return;
+  for (int64_t d = state_.local.first; d < state_.local.last; ++d)
+    if (active[static_cast<size_t>(d)]) state_.told[static_cast<size_t>(d)] = value(d);
+  at_node(node, [&] { state_.remote->share(state_.told, node); });
+}
+
+bool Worker::predicate(const LoopStep& loop, int64_t device) const {
+  const std::byte* value =
+      state_.tables[static_cast<size_t>(device)][static_cast<size_t>(loop.predicate_argument)];
+  return *value != std::byte{0};
+}
+
+// Takes the devices out whose predicate is false. Whether any is left.
+bool Worker::goes_on(const LoopStep& loop, bool across, int64_t iteration, Active& active) {
+  const bool asks = across && !loop.trips;
+  if (asks) {
+    tell(*loop.node, active, [&](int64_t d) { return predicate(loop, d) ? 1 : 0; });
+    pool_.barrier(worker_);
+  }
+  bool any = false;
+  for (size_t d = 0; d < active.size(); ++d) {
+    if (!active[d]) continue;
+    const auto device = static_cast<int64_t>(d);
+    if (state_.local.contains(device))
+      active[d] = predicate(loop, device);
+    else
+      active[d] = asks ? state_.told[d] != 0 : iteration < *loop.trips;
+    any |= active[d] != 0;
+  }
+  return any;
+}
+
+// Devices whose predicate is false leave the loop. Without a collective inside, each worker goes
+// through it alone with its own devices; else all keep in step, those of other processes too.
+void Worker::run_loop(const LoopStep& loop, const Active& before) {
+  const bool lockstep = loop.lockstep || teams();
+  const bool across = loop.lockstep && state_.remote != nullptr;
+  Active active = members(before, lockstep, across);
+  LoopGuard guard(loop.name, loop.repeatable);
+  int64_t devices = 0;  // that were in the last iteration
+  for (int64_t iteration = 0;; ++iteration) {
+    run_block(loop.condition, active);
+    if (lockstep) pool_.barrier(worker_);
+    const bool any = goes_on(loop, across, iteration, active);
+    const auto still = std::count(active.begin(), active.end(), 1);
+    if (still != devices) guard.restart();
+    devices = still;
+    // In step, one worker watches, while the others wait; the pool ends them when it throws.
+    if (any && (!lockstep || worker_ == 0))
+      at_node(*loop.node, [&] {
+        if (guard.begin_iteration()) watch(loop, across, active, guard);
+      });
+    if (lockstep) pool_.barrier(worker_);  // all have read the predicates
+    if (!any) return;
+    run_block(loop.body, active);
+  }
+}
+
+void Worker::watch(const LoopStep& loop, bool across, const Active& active,
+                   LoopGuard& guard) const {
+  std::vector<std::span<const std::byte>> values;
+  for (size_t d = 0; d < active.size(); ++d) {
+    if (!active[d] || !state_.local.contains(static_cast<int64_t>(d))) continue;
+    std::byte* const* entry = state_.tables[d].data() + loop.first_carried;
+    for (const int64_t bytes : loop.carried_bytes)
+      values.emplace_back(*entry++, static_cast<size_t>(bytes));
+  }
+  if (!across || loop.carried_bytes.empty()) return guard.carried(values);
+  const auto digests = state_.remote->digests(values, *loop.node);
+  guard.carried(std::vector<std::span<const std::byte>>(digests.begin(), digests.end()));
+}
+
+size_t Worker::chosen(const BranchStep& branch, int64_t device) const {
+  const std::byte* value =
+      state_.tables[static_cast<size_t>(device)][static_cast<size_t>(branch.selector_argument)];
+  if (branch.is_pred) return *value != std::byte{0} ? 0 : 1;
+  int32_t index = 0;
+  std::memcpy(&index, value, sizeof(index));
+  const auto last = static_cast<int32_t>(branch.blocks.size()) - 1;
+  return static_cast<size_t>(index < 0 || index > last ? last : index);
+}
+
+// As run_loop: alone with the own devices where no collective is inside. The devices of one
+// branch after those of another.
+void Worker::run_branch(const BranchStep& branch, const Active& before) {
+  const bool lockstep = branch.lockstep || teams();
+  const bool across = branch.lockstep && state_.remote != nullptr;
+  const Active all = members(before, lockstep, across);
+  std::vector<Active> active(branch.blocks.size(), Active(before.size(), 0));
+  if (lockstep) pool_.barrier(worker_);  // all selectors are there
+  if (across) {
+    tell(*branch.node, all, [&](int64_t d) { return static_cast<int32_t>(chosen(branch, d)); });
+    pool_.barrier(worker_);
+  }
+  for (size_t d = 0; d < all.size(); ++d) {
+    if (!all[d]) continue;
+    const auto device = static_cast<int64_t>(d);
+    const bool here = state_.local.contains(device);
+    active[here ? chosen(branch, device) : static_cast<size_t>(state_.told[d])][d] = 1;
+  }
+  if (lockstep) pool_.barrier(worker_);  // all have read the selectors
+  for (size_t i = 0; i < active.size(); ++i) {
+    if (std::find(active[i].begin(), active[i].end(), 1) != active[i].end())
+      run_block(branch.blocks[i], active[i]);
+  }
+}
+
+}  // namespace gspmd

@@ -1,0 +1,90 @@
+#pragma once
+
+// Threads of this process that stand for the processes of a job.
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "gspmd/base/error.h"
+#include "runtime/transport.h"
+
+namespace gspmd {
+
+// What the threads share.
+struct ThreadJob {
+  explicit ThreadJob(int64_t processes) : count(processes) {}
+  const int64_t count;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::pair<int64_t, int64_t>, std::deque<std::vector<std::byte>>> sent;  // {from, to}
+  std::string failure;
+  std::map<std::pair<int64_t, int64_t>, int64_t> bytes;  // {from, to}
+};
+
+// One of them.
+class ThreadTransport final : public Transport {
+ public:
+  ThreadTransport(ThreadJob& job, int64_t process) : job_(job), process_(process) {}
+  int64_t process() const override { return process_; }
+  int64_t count() const override { return job_.count; }
+
+  void exchange(std::span<const Parcel> out, std::span<const Parcel> in,
+                std::string_view what) override {
+    constexpr auto kPatience = std::chrono::seconds(60);  // where the test would hang
+    std::unique_lock lock(job_.mutex);
+    for (const Parcel& parcel : out) {
+      job_.sent[{process_, parcel.process}].emplace_back(parcel.bytes.begin(), parcel.bytes.end());
+      job_.bytes[{process_, parcel.process}] += std::ssize(parcel.bytes);
+    }
+    job_.changed.notify_all();
+    for (const Parcel& parcel : in) {
+      auto& queue = job_.sent[{parcel.process, process_}];
+      const auto ready = [&] { return !queue.empty() || !job_.failure.empty(); };
+      if (!job_.changed.wait_for(lock, kPatience, ready))
+        execution_error("{}: process {} does not come", what, parcel.process);
+      if (!job_.failure.empty()) throw ExecutionError(job_.failure, Site{});
+      if (queue.front().size() != parcel.bytes.size())
+        internal_error("{}: {} bytes come from process {}, expected {}", what, queue.front().size(),
+                       parcel.process, parcel.bytes.size());
+      std::memcpy(parcel.bytes.data(), queue.front().data(), parcel.bytes.size());
+      queue.pop_front();
+    }
+  }
+
+  void fail(const std::string& message) override {
+    const std::lock_guard lock(job_.mutex);
+    if (job_.failure.empty()) job_.failure = fmt::format("process {}: {}", process_, message);
+    job_.changed.notify_all();
+  }
+
+ private:
+  ThreadJob& job_;
+  const int64_t process_;
+};
+
+// body(process) on a thread for each process. Returns what each threw, "" for nothing.
+inline std::vector<std::string> run_as_processes(ThreadJob& job,
+                                                 const std::function<void(int64_t)>& body) {
+  std::vector<std::string> errors(static_cast<size_t>(job.count));
+  std::vector<std::thread> threads;
+  for (int64_t p = 0; p < job.count; ++p)
+    threads.emplace_back([&, p] {
+      ThreadTransport transport(job, p);
+      const TransportScope scope(&transport);
+      try {
+        body(p);
+      } catch (const std::exception& error) {
+        errors[static_cast<size_t>(p)] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+}  // namespace gspmd
