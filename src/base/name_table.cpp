@@ -9,8 +9,8 @@ NameTable::Slot& NameTable::slot_of(uint64_t hash, std::string_view name) {
   for (size_t at = hash & mask;; at = (at + 1) & mask) {
     Slot& slot = slots_[at];
     if (slot.length < 0) return slot;
-    if (slot.hash == hash && std::string_view(text_).substr(
-                                 slot.begin, static_cast<size_t>(slot.length)) == name)
+    if (slot.hash == hash &&
+        std::string_view(text_).substr(slot.begin, static_cast<size_t>(slot.length)) == name)
       return slot;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "gspmd/ir/module.h"
 #include "ir/lexer.h"
+#include "ir/named_nodes.h"
 #include "ir/seen_names.h"
 #include "ir/stack_frames.h"
 
@@ -71,7 +72,7 @@ class ModuleParser {
   // The computation being read; inline computations nest.
   struct Scope {
     Computation* computation = nullptr;
-    std::unordered_map<std::string_view, Node*> nodes;
+    NamedNodes nodes;
     // Instructions above one of their operands, and where they stand by name.
     std::vector<Instruction> deferred;
     std::unordered_map<std::string_view, size_t> deferred_names;

@@ -68,8 +68,27 @@ Digits split_into(const Digits& digits, const Digits& atoms) {
 
 namespace {
 
+// Whether digits that share nothing have a common chain, `high` above `low`.
+bool stands_above(const Digit& high, const Digit& low) {
+  return high.stride % (low.size * low.stride) == 0;
+}
+
+// select_atoms() of at most one digit each that are equal or share nothing, as most are: without
+// atoms. Whether it is such a case.
+bool select_plainly(const Digits& a, const Digits& b, bool wanted, Digits& out) {
+  if (a.size() > 1 || b.size() > 1) return false;
+  bool contained = false;
+  if (a.size() == 1 && b.size() == 1) {
+    contained = a[0] == b[0];
+    if (!contained && !stands_above(a[0], b[0]) && !stands_above(b[0], a[0])) return false;
+  }
+  if (contained == wanted) out = canonical(a);
+  return true;
+}
+
 // The atoms of `a` for which `contained in b` equals `wanted`, in the order of `a`.
 std::optional<Digits> select_atoms(const Digits& a, const Digits& b, bool wanted) {
+  if (Digits plain; select_plainly(a, b, wanted, plain)) return plain;
   const Digits lists[] = {a, b};
   const std::optional<Digits> atoms = common_atoms(lists);
   if (!atoms) return std::nullopt;

@@ -221,9 +221,8 @@ std::pair<int64_t, int64_t> first_and_next(const Sharding& s, int64_t dim) {
 
 bool Sharding::operator==(const Sharding& other) const {
   if (kind_ != other.kind_ || device_ != other.device_) return false;
-  if (notes_ != other.notes_ &&
-      (open() != other.open() || shard_group() != other.shard_group() ||
-       shard_group_is_as() != other.shard_group_is_as()))
+  if (notes_ != other.notes_ && (open() != other.open() || shard_group() != other.shard_group() ||
+                                 shard_group_is_as() != other.shard_group_is_as()))
     return false;
   if (is_tuple()) return elements_ == other.elements_ || elements() == other.elements();
   if (!is_tiled() || splits_ == other.splits_) return true;

@@ -155,14 +155,21 @@ PartitionedModule partitioned(const Command& command, std::unique_ptr<Module> mo
   return result;
 }
 
+// The end of the process frees a module faster than its destructor, which looks at every node.
+void keep_to_the_end(std::unique_ptr<Module> module) {
+  static auto* const kept = new std::vector<std::unique_ptr<Module>>;
+  kept->push_back(std::move(module));
+}
+
 }  // namespace
 
 int print_verb(const Command& command) {
   const InputText input = load_text(command);
   const Language language = language_of(input);
-  const std::vector<std::unique_ptr<Module>> modules = load_modules(command, input);
+  std::vector<std::unique_ptr<Module>> modules = load_modules(command, input);
   if (modules.size() == 1 && !command.json) {
     write_emitted(command, *modules[0], language);
+    keep_to_the_end(std::move(modules[0]));
     return 0;
   }
   std::string text;
@@ -179,7 +186,7 @@ int print_verb(const Command& command) {
 
 int propagate_verb(const Command& command) {
   const InputText input = load_text(command);
-  const std::unique_ptr<Module> module = load_module(command, input, true);
+  std::unique_ptr<Module> module = load_module(command, input, true);
   const std::unique_ptr<Module> given = command.origins ? module->clone() : nullptr;
   PropagateOptions options = propagate_options(command, *module);
   options.shardy.origins = command.origins;
@@ -191,6 +198,7 @@ int propagate_verb(const Command& command) {
   else
     write_emitted(command, *module, language_of(input));
   if (!command.json && sources) write_message(origins_text(*module, *sources));
+  keep_to_the_end(std::move(module));
   return 0;
 }
 

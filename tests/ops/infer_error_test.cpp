@@ -262,11 +262,11 @@ TEST_CASE("hostile attributes are refused or run, never more") {
       node.shape = good_shape;
       for (Dims* dims :
            {&node.attrs.dimensions, &node.attrs.starts.edit(), &node.attrs.limits.edit(),
-            &node.attrs.strides.edit(),
-            &node.attrs.slice_sizes.edit(), &node.attrs.dot->lhs_batch, &node.attrs.dot->rhs_contracting,
-            &node.attrs.gather->offset_dims, &node.attrs.gather->collapsed_slice_dims,
-            &node.attrs.gather->start_index_map, &node.attrs.gather->operand_batching_dims,
-            &node.attrs.scatter->update_window_dims, &node.attrs.scatter->inserted_window_dims,
+            &node.attrs.strides.edit(), &node.attrs.slice_sizes.edit(), &node.attrs.dot->lhs_batch,
+            &node.attrs.dot->rhs_contracting, &node.attrs.gather->offset_dims,
+            &node.attrs.gather->collapsed_slice_dims, &node.attrs.gather->start_index_map,
+            &node.attrs.gather->operand_batching_dims, &node.attrs.scatter->update_window_dims,
+            &node.attrs.scatter->inserted_window_dims,
             &node.attrs.scatter->scatter_dims_to_operand_dims})
         if (!dims->empty() && random() % 2 == 0) damage(*dims);
       for (PaddingDim& padding : node.attrs.padding.edit())

@@ -15,12 +15,13 @@ namespace gspmd {
 // are copies of memory. References to numbers hold until the next add.
 class GSPMD_API NameTable {
  public:
+  // What `add` found.
   struct Entry {
     int64_t& number;  // 0 of a new name
     bool is_new;      // whether `add` added it
   };
-  Entry add(std::string_view name);  // Adds the name where it is absent.
-  size_t size() const { return count_; }
+  Entry add(std::string_view name);       // Adds the name where it is absent.
+  size_t size() const { return count_; }  // number of names
 
  private:
   struct Slot {

@@ -28,8 +28,8 @@ class Rare {
   Rare& operator=(Rare&&) noexcept = default;
   // What T can be assigned.
   template <class U>
-    requires(!std::is_same_v<std::remove_cvref_t<U>, Rare> && std::is_assignable_v<T&, U &&>)
-  Rare& operator=(U&& value) {
+  requires(!std::is_same_v<std::remove_cvref_t<U>, Rare> && std::is_assignable_v<T&, U&&>) Rare&
+  operator=(U&& value) {
     edit() = std::forward<U>(value);
     return *this;
   }
@@ -119,9 +119,9 @@ class Rare {
   bool operator==(const Rare& other) const {
     return value_ == other.value_ || get() == other.get();
   }
+  // Of the value, or T's default.
   template <class U>
-    requires(!std::is_same_v<U, Rare>)
-  bool operator==(const U& value) const {
+  requires(!std::is_same_v<U, Rare>) bool operator==(const U& value) const {
     return get() == value;
   }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gspmd/base/dtype.h"
-#include "gspmd/base/rare.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/rare.h"
 
 namespace gspmd {
 

@@ -171,8 +171,8 @@ struct Attributes {
   Dims dimensions = {};  // broadcast, reduce, transpose, reverse, concatenate, all-gather, ...
   int64_t index = 0;     // parameter number; get-tuple-element index; iota_dimension
   Rare<Dims> starts = {}, limits = {}, strides = {};  // slice
-  Rare<Dims> slice_sizes = {};                 // gather slice_sizes; dynamic_slice_sizes
-  Rare<std::vector<PaddingDim>> padding = {};  // pad: one entry per dim
+  Rare<Dims> slice_sizes = {};                        // gather slice_sizes; dynamic_slice_sizes
+  Rare<std::vector<PaddingDim>> padding = {};         // pad: one entry per dim
   // convolution (its spatial dims), reduce-window, select-and-scatter
   Rare<std::vector<WindowDim>> window = {};
   // --- of the ops they are named for
@@ -183,15 +183,15 @@ struct Attributes {
   Rare<DotDims> dot = {};
   Rare<GatherDims> gather = {};
   Rare<ScatterDims> scatter = {};
-  Rare<std::string> compare_type = {};      // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
-  Array literal = {};                       // constant; shared, never written
-  Rare<ReplicaGroups> replica_groups = {};  // collectives; absent: one group of all
-  Rare<Permutation> permutation = {};       // collective-permute
-  std::optional<int64_t> channel_id = {};   // collectives: as in the text
-  Direction direction = Direction::eq;      // compare
-  bool use_global_device_ids = false;       // collectives: group members are global ids
-  bool indices_are_sorted = false;          // gather, scatter: promised by the user
-  bool unique_indices = false;              // scatter: promised by the user
+  Rare<std::string> compare_type = {};        // "", FLOAT, TOTALORDER, SIGNED, UNSIGNED
+  Array literal = {};                         // constant; shared, never written
+  Rare<ReplicaGroups> replica_groups = {};    // collectives; absent: one group of all
+  Rare<Permutation> permutation = {};         // collective-permute
+  std::optional<int64_t> channel_id = {};     // collectives: as in the text
+  Direction direction = Direction::eq;        // compare
+  bool use_global_device_ids = false;         // collectives: group members are global ids
+  bool indices_are_sorted = false;            // gather, scatter: promised by the user
+  bool unique_indices = false;                // scatter: promised by the user
   Rare<std::string> custom_call_target = {};  // custom-call: what is called
   Rare<std::string> fusion_kind = {};         // kLoop, kOutput, ...
   // Attributes without a field above, name -> raw text as written (operand_precision={..},
@@ -202,10 +202,10 @@ GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals com
 
 // What HLO's `metadata={...}` says of an instruction, and where its text stands.
 struct Metadata {
-  std::string op_name = {};      // the user's name of the value
-  Rare<std::string> op_type = {};  // HLO's op_type
-  std::string source_file = {};  // the user's file
-  int64_t source_line = 0;       // from 1; 0: not known
+  std::string op_name = {};                             // the user's name of the value
+  Rare<std::string> op_type = {};                       // HLO's op_type
+  std::string source_file = {};                         // the user's file
+  int64_t source_line = 0;                              // from 1; 0: not known
   Rare<std::map<std::string, std::string>> other = {};  // fields without a member here, raw
   // Of nodes that the partitioner makes: the nodes of the completed module that needed them and
   // whose value they move. Not printed, no part of ==.

@@ -80,7 +80,7 @@ class GSPMD_API Sharding {
 
   // Open dims (V3's `?`, or a Sharding op's unspecified_dims): completion may refine them.
   const std::vector<bool>& open() const { return notes().open; }  // empty = none
-  Sharding with_open(std::vector<bool> open) const;        // One entry per dim, or none.
+  Sharding with_open(std::vector<bool> open) const;               // One entry per dim, or none.
   // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
   const std::shared_ptr<const Mesh>& mesh() const { return notes().mesh; }
   // The same sharding, printed by this mesh's names.

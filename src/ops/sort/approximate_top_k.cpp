@@ -112,7 +112,7 @@ Value evaluate_approximate(const EvalContext& context) {
   const Node& node = context.node;
   if (const std::string wrong = misfit(node); !wrong.empty())
     user_error("custom-call: \"{}\" of target \"{}\" cannot run: {}", node.name(),
-               node.attrs.custom_call_target, wrong);
+               *node.attrs.custom_call_target, wrong);
   const size_t arrays = node.operands().size() / 2;
   Module scratch("topk");
   Computation* const body = scratch.add_computation("topk");

@@ -3,8 +3,22 @@
 namespace gspmd {
 namespace {
 
+// Whether each dim of `coarse` is whole or that of `fine`, over the same devices: a merge of both
+// has the tiles of `fine`.
+bool adds_nothing(const Sharding& coarse, const Sharding& fine, int64_t rank) {
+  if (coarse.order() != fine.order() || !coarse.manual_digits().empty() ||
+      !fine.manual_digits().empty() || !coarse.unreduced().empty() || !fine.unreduced().empty())
+    return false;
+  for (int64_t d = 0; d < rank; ++d)
+    if (!coarse.dim(d).empty() && coarse.dim(d) != fine.dim(d)) return false;
+  return true;
+}
+
 std::optional<Sharding> merged(const Shape& shape, const Sharding& existing,
                                const Sharding& candidate) {
+  if (adds_nothing(candidate, existing, shape.rank()) ||
+      adds_nothing(existing, candidate, shape.rank()))
+    return std::nullopt;
   const int64_t most = std::max(existing.num_tiles(), candidate.num_tiles());
   const bool named = existing.mesh() && candidate.mesh();
   std::optional<Sharding> result = named ? merge_by_prefix(existing, candidate, shape.rank())

@@ -14,6 +14,20 @@ bool is_reader(const Node& reader, const Node& node) {
   return std::find(operands.begin(), operands.end(), &node) != operands.end();
 }
 
+// Whether `whole` reads all that `part` does.
+bool reads_within(const Digit& part, const Digit& whole) {
+  if (part == whole) return true;
+  const auto rest = difference({part}, {whole});
+  return rest && rest->empty();
+}
+
+// What of `digit` is in none of `found`.
+Digits left_of(const Digit& digit, const Digits& found) {
+  if (found.empty()) return {digit};
+  if (found.size() == 1 && found[0] == digit) return {};
+  return difference({digit}, found).value_or(Digits{});
+}
+
 // Which leaf of its neighbour `via` a leaf of `node` is, for neighbours that hold the same values;
 // -1: not known.
 int64_t leaf_in(const Node& via, const Node& node, int64_t leaf) {
@@ -73,7 +87,7 @@ void append_through(const Node& node, const Node& via, int64_t leaf, int64_t dim
       out.push_back({leaf, dim, part.digit, part.origin->annotation, via.name()});
       found.push_back(part.digit);
     }
-  for (const Digit& rest : difference({digit}, found).value_or(Digits{}))
+  for (const Digit& rest : left_of(digit, found))
     out.push_back({leaf, dim, rest, via.name(), &via == &node ? std::string() : via.name()});
 }
 
@@ -87,13 +101,11 @@ void append_leaf(Node& node, int64_t leaf, const Sharding& sharding,
     for (const Digit& digit : sharding.dim(d)) {
       Digits kept;
       for (auto at = first; at != known.end() && at->leaf == leaf; ++at) {
-        const auto rest = at->dim == d ? difference({at->digit}, {digit}) : std::nullopt;
-        if (!rest || !rest->empty()) continue;
+        if (at->dim != d || !reads_within(at->digit, digit)) continue;
         out.push_back(*at);
         kept.push_back(at->digit);
       }
-      for (const Digit& rest : difference({digit}, kept).value_or(Digits{}))
-        append_through(node, via, leaf, d, rest, out);
+      for (const Digit& rest : left_of(digit, kept)) append_through(node, via, leaf, d, rest, out);
     }
 }
 
@@ -117,6 +129,10 @@ std::vector<OriginPart> origin_parts(const Node& node, int64_t leaf, const Digit
   std::vector<OriginPart> parts;
   Digits rest{digit};
   for (auto at = begin; at != node.origins.end() && (leaf < 0 || at->leaf == leaf); ++at) {
+    if (rest.size() == 1 && rest[0] == at->digit) {
+      parts.push_back({at->digit, &*at});
+      break;
+    }
     const auto common = intersection(rest, {at->digit});
     if (!common || common->empty()) continue;
     for (const Digit& part : *common) parts.push_back({part, &*at});

@@ -50,6 +50,12 @@ bool is_sharding_op(const Node& node) {
   return node.is(Opcode::custom_call) && node.attrs.custom_call_target == "Sharding";
 }
 
+bool has_sharding_ops(const Computation& computation) {
+  const auto& nodes = computation.nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const auto& node) { return is_sharding_op(*node); });
+}
+
 bool divides(const Shape& shape, const Sharding& sharding) {
   for (int64_t d = 0; d < shape.rank(); ++d)
     if (shape.dims[static_cast<size_t>(d)] % sharding.tiles(d) != 0) return false;
@@ -200,9 +206,9 @@ void Propagation::check_boundary_flags() const {
 // annotation of a value speaks first.
 void Propagation::convert_sharding_ops() {
   for (const auto& computation : module_.computations()) {
+    if (!has_sharding_ops(*computation)) continue;
     std::vector<Node*> annotations = post_order(*computation);
     std::erase_if(annotations, [](Node* n) { return !is_sharding_op(*n); });
-    if (annotations.empty()) continue;
     std::reverse(annotations.begin(), annotations.end());
     for (Node* old : annotations) {
       const std::string name = old->name();

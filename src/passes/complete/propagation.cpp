@@ -10,17 +10,24 @@ namespace gspmd {
 
 std::vector<Node*> post_order(const Computation& computation) {
   enum : uint8_t { unseen, open, done };
-  std::unordered_map<const Node*, uint8_t> state;  // only looked up, never iterated
-  state.reserve(computation.nodes().size());
-  for (const auto& node : computation.nodes()) state.emplace(node.get(), unseen);
+  if (computation.nodes().empty()) return {};
+  const auto by_id = [](const auto& a, const auto& b) { return a->id() < b->id(); };
+  const auto& nodes = computation.nodes();
+  const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end(), by_id);
+  const int64_t least = (*first)->id();
+  std::vector<uint8_t> states(static_cast<size_t>((*last)->id() - least) + 1, unseen);
+  const auto state = [&](const Node* node) -> uint8_t& {
+    return states[static_cast<size_t>(node->id() - least)];
+  };
   std::vector<Node*> order;
   std::vector<Node*> stack;
-  for (const auto& start : computation.nodes()) {
+  order.reserve(nodes.size());
+  for (const auto& start : nodes) {
     if (!start->users().empty()) continue;
     stack.push_back(start.get());
     while (!stack.empty()) {
       Node* node = stack.back();
-      uint8_t& mark = state.at(node);
+      uint8_t& mark = state(node);
       if (mark != unseen) {
         stack.pop_back();
         if (mark == open) order.push_back(node);
@@ -30,7 +37,7 @@ std::vector<Node*> post_order(const Computation& computation) {
       mark = open;
       const auto& operands = node->operands();
       for (auto it = operands.rbegin(); it != operands.rend(); ++it)
-        if (state.at(*it) == unseen) stack.push_back(*it);
+        if (state(*it) == unseen) stack.push_back(*it);
     }
   }
   return order;
