@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/text_map.h"
 #include "gspmd/ir/module.h"
 #include "ir/lexer.h"
-#include "ir/named_nodes.h"
 #include "ir/seen_names.h"
 #include "ir/stack_frames.h"
 
@@ -72,10 +72,10 @@ class ModuleParser {
   // The computation being read; inline computations nest.
   struct Scope {
     Computation* computation = nullptr;
-    NamedNodes nodes;
+    TextMap<Node*> nodes;
     // Instructions above one of their operands, and where they stand by name.
     std::vector<Instruction> deferred;
-    std::unordered_map<std::string_view, size_t> deferred_names;
+    TextMap<size_t> deferred_names;
     std::string_view root;     // name of the ROOT instruction
     std::string_view reading;  // name of the instruction being read
     std::vector<std::pair<std::string_view, size_t>> controls;  // predecessors, positions

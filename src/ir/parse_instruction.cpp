@@ -172,8 +172,9 @@ void ModuleParser::parse_nested_instruction(Operand& operand) {
 
 // Sets the node where the operand is defined above; the type that stands before it must be its own.
 void ModuleParser::resolve(Operand& operand) {
-  operand.node = scope_.nodes.find(operand.name);
-  if (operand.node == nullptr) return;
+  Node* const* const found = scope_.nodes.find(operand.name);
+  if (found == nullptr) return;
+  operand.node = *found;
   if (operand.declared && !(*operand.declared == operand.node->shape))
     lexer_.fail(operand.position, "operand \"{}\" is written as {}, but is {}", operand.name,
                 to_string(*operand.declared), to_string(operand.node->shape));

@@ -221,15 +221,15 @@ void ModuleParser::append_deferred() {
         ++next;
         continue;
       }
-      const auto below = scope_.deferred_names.find(operand.name);
-      if (below == scope_.deferred_names.end())
+      const size_t* const below = scope_.deferred_names.find(operand.name);
+      if (below == nullptr)
         lexer_.fail(operand.position, "\"{}\" is not defined in \"{}\"", operand.name,
                     scope_.computation->name());
-      if (marks[below->second] == Mark::open)
+      if (marks[*below] == Mark::open)
         lexer_.fail(operand.position, "\"{}\" reads itself through \"{}\"; operands form no cycle",
                     operand.name, instruction.name);
-      marks[below->second] = Mark::open;
-      stack.emplace_back(below->second, 0);
+      marks[*below] = Mark::open;
+      stack.emplace_back(*below, 0);
     }
   }
 }

@@ -51,16 +51,18 @@ bool is_copied(const Node& node) { return node.is(Opcode::constant) || node.is(O
 }  // namespace
 
 void Frame::bind(std::string_view name, std::vector<Node*> values) {
-  values_[name] = {nullptr, std::move(values), nullptr, 0};
+  values_[name] = {nullptr, std::make_unique<Results>(Results{std::move(values), nullptr, 0})};
 }
 
 void Frame::bind_tuple(std::string_view name, Node* tuple, int64_t first, int64_t count) {
-  values_[name] = {nullptr, std::vector<Node*>(static_cast<size_t>(count), nullptr), tuple, first};
+  std::vector<Node*> values(static_cast<size_t>(count), nullptr);
+  values_[name] = {nullptr, std::make_unique<Results>(Results{std::move(values), tuple, first})};
 }
 
 void Frame::bind_one(const Use& use, Node* value) {
   Binding& binding = values_[use.name];
-  std::vector<Node*>& values = binding.values;
+  if (!binding.several) binding.several = std::make_unique<Results>();
+  std::vector<Node*>& values = binding.several->values;
   if (binding.one != nullptr) values.assign(1, std::exchange(binding.one, nullptr));
   const auto index = static_cast<size_t>(use.index);
   if (index >= values.size()) values.resize(index + 1, nullptr);
@@ -68,15 +70,16 @@ void Frame::bind_one(const Use& use, Node* value) {
 }
 
 Node* Frame::value(const Use& use) {
-  const auto found = values_.find(use.name);
-  if (found == values_.end()) return nullptr;
-  Binding& binding = found->second;
-  if (binding.one != nullptr) return use.index == 0 ? binding.one : nullptr;
-  if (use.index < 0 || use.index >= std::ssize(binding.values)) return nullptr;
-  Node*& node = binding.values[static_cast<size_t>(use.index)];
-  if (node == nullptr && binding.tuple != nullptr) {
-    node = hlo::get_tuple_element(binding.tuple, binding.first + use.index);
-    node->metadata = binding.tuple->metadata;
+  const Binding* const binding = values_.find(use.name);
+  if (binding == nullptr) return nullptr;
+  if (binding->one != nullptr) return use.index == 0 ? binding->one : nullptr;
+  Results* const results = binding->several.get();
+  if (results == nullptr || use.index < 0 || use.index >= std::ssize(results->values))
+    return nullptr;
+  Node*& node = results->values[static_cast<size_t>(use.index)];
+  if (node == nullptr && results->tuple != nullptr) {
+    node = hlo::get_tuple_element(results->tuple, results->first + use.index);
+    node->metadata = results->tuple->metadata;
   }
   return node;
 }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/text_map.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/stablehlo/text.h"
@@ -55,15 +56,19 @@ class Frame {
   bool has_returned = false;
 
  private:
-  // One value, or several: most names have one.
-  struct Binding {
-    Node* one = nullptr;
+  // Several results of one name.
+  struct Results {
     std::vector<Node*> values;
     Node* tuple = nullptr;
     int64_t first = 0;
   };
+  // One value, or several: most names have one.
+  struct Binding {
+    Node* one = nullptr;
+    std::unique_ptr<Results> several;
+  };
   Computation* computation_;
-  std::unordered_map<std::string_view, Binding> values_;
+  TextMap<Binding> values_;
 };
 
 // Makes HLO of a module's text.
