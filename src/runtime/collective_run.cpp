@@ -24,6 +24,11 @@ int owner(const CollectiveArgs& args, int64_t device) {
   return static_cast<int>((device - args.local.first) * args.workers / args.local.count());
 }
 
+// Values without elements have no address.
+void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
 class Runner {
  public:
   Runner(const CollectiveStep& step, const CollectiveArgs& args, int worker)
@@ -75,7 +80,7 @@ class Runner {
     const LoopFunction function = combining_function_of(i);
     const std::byte* first = in(group[0], i) + from;
     if (group.size() == 1) {
-      if (acc != first) std::memcpy(acc, first, static_cast<size_t>(bytes));
+      if (acc != first) copy_bytes(acc, first, bytes);
       return;
     }
     if (is_half_dtype(operand(i).dtype)) return combine_halves(group, i, from, bytes / 2, acc);
@@ -118,7 +123,7 @@ class Runner {
         const int64_t bytes = std::min(kChunkBytes, end - from);
         combine(group, i, from, bytes, acc);
         for (const int64_t device : group)
-          if (is_local(device)) std::memcpy(out(device, i) + from, acc, static_cast<size_t>(bytes));
+          if (is_local(device)) copy_bytes(out(device, i) + from, acc, bytes);
       }
     }
   }
@@ -130,10 +135,8 @@ class Runner {
       std::byte* target = out(group[static_cast<size_t>(self)], i);
       for (int64_t m = 0; m < members; ++m) {
         const std::byte* source = in(group[static_cast<size_t>(m)], i);
-        for (int64_t o = 0; o < rows.outer; ++o) {
-          std::memcpy(target + (o * members + m) * rows.row, source + o * rows.row,
-                      static_cast<size_t>(rows.row));
-        }
+        for (int64_t o = 0; o < rows.outer; ++o)
+          copy_bytes(target + (o * members + m) * rows.row, source + o * rows.row, rows.row);
       }
     }
   }
@@ -157,19 +160,17 @@ class Runner {
     const auto members = static_cast<int64_t>(group.size());
     const int64_t receiver = group[static_cast<size_t>(self)];
     if (step_.node->attrs.dimensions.empty()) {  // operand `self` of every member
-      for (int64_t m = 0; m < members; ++m) {
-        std::memcpy(out(receiver, m), in(group[static_cast<size_t>(m)], self),
-                    static_cast<size_t>(operand(self).bytes()));
-      }
+      for (int64_t m = 0; m < members; ++m)
+        copy_bytes(out(receiver, m), in(group[static_cast<size_t>(m)], self),
+                   operand(self).bytes());
       return;
     }
     const Rows rows = rows_of(operand(0), step_.node->attrs.dimensions[0], members);
     for (int64_t m = 0; m < members; ++m) {
       const std::byte* source = in(group[static_cast<size_t>(m)], 0);
-      for (int64_t o = 0; o < rows.outer; ++o) {
-        std::memcpy(out(receiver, 0) + (o * members + m) * rows.row,
-                    source + (o * members + self) * rows.row, static_cast<size_t>(rows.row));
-      }
+      for (int64_t o = 0; o < rows.outer; ++o)
+        copy_bytes(out(receiver, 0) + (o * members + m) * rows.row,
+                   source + (o * members + self) * rows.row, rows.row);
     }
   }
 
@@ -181,12 +182,11 @@ class Runner {
           std::lower_bound(step_.pairs.begin(), step_.pairs.end(), std::pair(device, int64_t{0}));
       const bool receives = found != step_.pairs.end() && found->first == device;
       for (int64_t i = 0; i < step_.operands; ++i) {
-        const auto bytes = static_cast<size_t>(operand(i).bytes());
-        if (receives) {
-          std::memcpy(out(device, i), in(found->second, i), bytes);
-        } else {
-          std::memset(out(device, i), 0, bytes);
-        }
+        const int64_t bytes = operand(i).bytes();
+        if (receives)
+          copy_bytes(out(device, i), in(found->second, i), bytes);
+        else if (bytes > 0)
+          std::memset(out(device, i), 0, static_cast<size_t>(bytes));
       }
     }
   }

@@ -118,6 +118,25 @@ ENTRY e {
               6);
 }
 
+TEST_CASE("processes: collectives of values without elements", "[processes]") {
+  const std::string end = ", channel_id=1, use_global_device_ids=true, replica_groups={{0,1,2,3}}";
+  expect_same("HloModule m, num_partitions=4" + kSums + R"(
+ENTRY e {
+  x = f32[4,0] parameter(0)
+  s = f32[4,0] all-reduce(x), to_apply=sum)" +
+                  end + R"(
+  g = f32[16,0] all-gather(x), dimensions={0})" +
+                  end + R"(
+  r = f32[1,0] reduce-scatter(x), dimensions={0}, to_apply=sum)" +
+                  end + R"(
+  a = f32[4,0] all-to-all(x), dimensions={0}, channel_id=1, replica_groups={{0,1,2,3}}
+  p = f32[4,0] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,2},{3,0}}
+  ROOT t = (f32[4,0], f32[16,0], f32[1,0], f32[4,0], f32[4,0]) tuple(s, g, r, a, p)
+}
+)",
+              4);
+}
+
 TEST_CASE("processes: large operands are sent as they lie", "[processes]") {
   expect_same("HloModule m, num_partitions=4" + kSums + R"(
 ENTRY e {
