@@ -1,7 +1,6 @@
 #include "passes/complete/propagation.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"

@@ -72,9 +72,9 @@ std::optional<Sharding> region_of(const Node& node, int64_t rank) {
   return whole_except(*s, {}, rank);
 }
 
-// A reader says what it wants of a value where it reads it first.
 }  // namespace
 
+// A reader says what it wants of a value where it reads it first.
 int64_t Propagation::first_position(const Node& user, const Node& value) {
   constexpr size_t kMany = 64;
   const std::vector<Node*>& operands = user.operands();
