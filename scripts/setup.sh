@@ -8,7 +8,7 @@ jobs="$(nproc)"
 # Precompiled headers and ccache go together only with these.
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
 
-build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev libhwy-dev
+build_packages=(g++ cmake ninja-build ccache libfmt-dev libdnnl-dev libtbb-dev libhwy-dev libmimalloc-dev
                 nlohmann-json3-dev libcli11-dev libzip-dev libxxhash-dev zlib1g-dev
                 liblapack-dev libblas-dev libopenmpi-dev openmpi-bin)
 test_packages=(catch2 librapidcheck-dev)

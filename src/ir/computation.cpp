@@ -101,22 +101,26 @@ void Computation::replace_uses(Node* from, Node* to) {
   if (root_ == from) root_ = to;
 }
 
-std::unordered_set<const Node*> needed_by(std::span<const Node* const> values) {
-  std::unordered_set<const Node*> needed;
+void add_needed(std::span<const Node* const> values, FlatSet<const Node*>& needed) {
   std::vector<const Node*> stack(values.begin(), values.end());
   while (!stack.empty()) {
     const Node* const node = stack.back();
     stack.pop_back();
-    if (needed.insert(node).second)
+    if (needed.insert(node))
       stack.insert(stack.end(), node->operands().begin(), node->operands().end());
   }
+}
+
+FlatSet<const Node*> needed_by(std::span<const Node* const> values) {
+  FlatSet<const Node*> needed;
+  add_needed(values, needed);
   return needed;
 }
 
 int64_t Computation::remove_dead() {
-  std::unordered_set<const Node*> live = running_nodes(*this);
-  live.insert(parameters_.begin(), parameters_.end());
-  live.erase(nullptr);  // a parameter that is not there yet
+  FlatSet<const Node*> live = running_nodes(*this);
+  for (const Node* parameter : parameters_)
+    if (parameter != nullptr) live.insert(parameter);  // else one that is not there yet
   const auto dead = [&](const Node* node) { return !live.contains(node); };
   const auto count = static_cast<int64_t>(nodes_.size() - live.size());
   if (count == 0) return 0;
@@ -127,7 +131,7 @@ int64_t Computation::remove_dead() {
 }
 
 void Computation::sort() {
-  std::unordered_map<const Node*, size_t> position;
+  FlatMap<const Node*, size_t> position;
   position.reserve(nodes_.size());
   for (size_t i = 0; i < nodes_.size(); ++i) position.emplace(nodes_[i].get(), i);
 
@@ -175,7 +179,7 @@ Node* inline_computation(const Computation& source, Computation& target,
   if (arguments.size() != source.parameters().size())
     internal_error("inline_computation: \"{}\" has {} parameters, {} arguments were given",
                    source.name(), source.parameters().size(), arguments.size());
-  std::unordered_map<const Node*, Node*> copies;
+  FlatMap<const Node*, Node*> copies;
   copies.reserve(source.nodes().size());
   for (const std::unique_ptr<Node>& node : source.nodes()) {
     if (node->is(Opcode::parameter)) {

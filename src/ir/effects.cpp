@@ -61,8 +61,8 @@ bool has_side_effect(const Node& node) {
   return node.op().has(kSideEffect) || Search().speaks(node);
 }
 
-std::unordered_set<const Node*> running_nodes(const Computation& computation) {
-  std::unordered_set<const Node*> running;
+FlatSet<const Node*> running_nodes(const Computation& computation) {
+  FlatSet<const Node*> running;
   if (const Node* root = computation.root()) running = needed_by({&root, 1});
   Search search;
   std::vector<const Node*> more;
@@ -70,7 +70,7 @@ std::unordered_set<const Node*> running_nodes(const Computation& computation) {
   for (const std::unique_ptr<Node>& node : computation.nodes())
     if (!running.contains(node.get()) && (node->op().has(kSideEffect) || search.speaks(*node)))
       more.push_back(node.get());
-  running.merge(needed_by(more));
+  add_needed(more, running);
   return running;
 }
 

@@ -197,7 +197,7 @@ std::unique_ptr<Module> Module::clone() const {
   for (const std::unique_ptr<Computation>& from : computations_) {
     Computation& to = *computations.at(from.get());
     to.attributes = from->attributes;
-    std::unordered_map<const Node*, Node*> nodes;
+    FlatMap<const Node*, Node*> nodes;
     nodes.reserve(from->nodes().size());
     for (const std::unique_ptr<Node>& node : from->nodes()) {
       std::vector<Node*> operands;

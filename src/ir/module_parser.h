@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/text_map.h"
+#include "gspmd/base/flat_map.h"
 #include "gspmd/ir/module.h"
 #include "ir/lexer.h"
 #include "ir/seen_names.h"
@@ -72,10 +72,10 @@ class ModuleParser {
   // The computation being read; inline computations nest.
   struct Scope {
     Computation* computation = nullptr;
-    TextMap<Node*> nodes;
+    FlatMap<std::string_view, Node*> nodes;
     // Instructions above one of their operands, and where they stand by name.
     std::vector<Instruction> deferred;
-    TextMap<size_t> deferred_names;
+    FlatMap<std::string_view, size_t> deferred_names;
     std::string_view root;     // name of the ROOT instruction
     std::string_view reading;  // name of the instruction being read
     std::vector<std::pair<std::string_view, size_t>> controls;  // predecessors, positions

@@ -56,7 +56,7 @@ void check_sharding(const Node& node) {
 }
 
 void check_edges(const Computation& computation) {
-  std::unordered_map<const Node*, size_t> position;
+  FlatMap<const Node*, size_t> position;
   position.reserve(computation.nodes().size());
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     for (const Node* operand : node->operands())

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/text_map.h"
+#include "gspmd/base/flat_map.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/stablehlo/text.h"
@@ -68,7 +68,7 @@ class Frame {
     std::unique_ptr<Results> several;
   };
   Computation* computation_;
-  TextMap<Binding> values_;
+  FlatMap<std::string_view, Binding> values_;
 };
 
 // Makes HLO of a module's text.

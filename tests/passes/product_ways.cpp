@@ -27,8 +27,8 @@ int64_t draw_size(std::mt19937& random) {
   return draw(random, 12) == 0 ? 3 + draw(random, 30) : kEven[draw(random, 6)];
 }
 
-std::vector<Digit> axes_of(const std::vector<int64_t>& mesh) {
-  std::vector<Digit> axes;
+Digits axes_of(const std::vector<int64_t>& mesh) {
+  Digits axes;
   int64_t stride = 1;
   for (size_t a = mesh.size(); a-- > 0; stride *= mesh[a])
     axes.insert(axes.begin(), {mesh[a], stride});
@@ -38,7 +38,7 @@ std::vector<Digit> axes_of(const std::vector<int64_t>& mesh) {
 // Each axis, now and then each half of it, on some dim or on none.
 Sharding draw_sharding(const Product& p, const Shape& shape, std::mt19937& random) {
   std::vector<Digits> dims(shape.dims.size());
-  std::vector<Digit> parts;
+  Digits parts;
   for (const Digit& axis : axes_of(p.mesh))
     if (axis.size == 8 && draw(random, 3) == 0) {
       parts.push_back({2, axis.stride * 4});
@@ -250,7 +250,7 @@ class Ways {
   const Sharding result_;
   int64_t most_work_;
   DeviceOrder order_;
-  std::vector<Digit> digits_;
+  Digits digits_;
   std::vector<Digits> layout_;
   std::vector<std::map<std::vector<Digits>, int64_t>> known_;
   ProductCost best_;

@@ -2,8 +2,6 @@
 
 // Instructions that do something beside giving a value: they run though nobody reads them.
 
-#include <unordered_set>
-
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 
@@ -24,6 +22,6 @@ inline constexpr const char* kReplaced = "gspmd.replaced";
 // debug call, or a loop, branch or call with one inside.
 GSPMD_API bool has_side_effect(const Node& node);
 // What runs: the root, where there is one, the nodes that have a side effect, and what they need.
-GSPMD_API std::unordered_set<const Node*> running_nodes(const Computation& computation);
+GSPMD_API FlatSet<const Node*> running_nodes(const Computation& computation);
 
 }  // namespace gspmd

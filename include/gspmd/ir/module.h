@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/base/flat_map.h"
 #include "gspmd/base/name_table.h"
 #include "gspmd/base/rare.h"
 #include "gspmd/ir/attributes.h"
@@ -189,7 +190,9 @@ GSPMD_API const Shape* output_shape(const Module& module, const Alias& alias);
 GSPMD_API const Shape* parameter_shape(const Module& module, const Alias& alias);
 
 // These values of one computation and all that they are made of.
-GSPMD_API std::unordered_set<const Node*> needed_by(std::span<const Node* const> values);
+GSPMD_API FlatSet<const Node*> needed_by(std::span<const Node* const> values);
+// Adds them to `needed`, which has of each node that it has all that this is made of.
+GSPMD_API void add_needed(std::span<const Node* const> values, FlatSet<const Node*>& needed);
 
 // Sharding, origins, metadata, frontend attributes and phase.
 GSPMD_API void copy_annotations(const Node& from, Node& to);

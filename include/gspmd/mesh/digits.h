@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/base/inline_vector.h"
 
 namespace gspmd {
 
@@ -21,8 +22,8 @@ struct Digit {
 };
 
 // Digits of one tensor dim, major first: tile index = sum over digits of coordinate * (product of
-// the sizes that follow).
-using Digits = std::vector<Digit>;
+// the sizes that follow). Mostly none, one or two.
+using Digits = InlineVector<Digit, 2>;
 
 GSPMD_API int64_t tile_count(const Digits& digits);                // product of sizes
 GSPMD_API int64_t tile_index(const Digits& digits, int64_t rank);  // of the rank's tile, as above

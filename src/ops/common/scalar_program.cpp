@@ -65,7 +65,7 @@ class ScalarProgram::Compiler {
                 const std::vector<Slots>& arguments) {
     std::unordered_map<const Node*, Slots> values;
     const Node* const wanted = &root;
-    const std::unordered_set<const Node*> live = needed_by({&wanted, 1});
+    const FlatSet<const Node*> live = needed_by({&wanted, 1});
     for (const std::unique_ptr<Node>& node : computation.nodes()) {
       if (!live.contains(node.get())) continue;
       if (++visits_ > kMostVisits) return {};

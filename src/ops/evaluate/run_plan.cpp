@@ -64,8 +64,8 @@ Shape shape_of(const Value& value) {
 }  // namespace
 
 RunPlan make_plan(const Computation& computation) {
-  const std::unordered_set<const Node*> live = running_nodes(computation);
-  std::unordered_map<const Node*, size_t> position;
+  const FlatSet<const Node*> live = running_nodes(computation);
+  FlatMap<const Node*, size_t> position;
   RunPlan plan;
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     if (!live.contains(node.get())) continue;

@@ -76,7 +76,7 @@ class Search {
   }
 
   // Digits of a list one by one, as fine as they may have to be dealt out.
-  std::vector<Digit> parts(const Digits& digits) const {
+  Digits parts(const Digits& digits) const {
     return atoms_.empty() ? digits : split_into(digits, atoms_);
   }
 
@@ -121,7 +121,7 @@ class Search {
     const FactorShardingCost before = cost_;
     for (const Digit& digit : all_digits()) {
       IndexFactorSharding without = start;
-      for (Digits& loop : without.loops) std::erase(loop, digit);
+      for (Digits& loop : without.loops) erase_if(loop, [&](const Digit& d) { return d == digit; });
       consider(without);
       for (size_t l = 0; l < nest_.loops.size(); ++l)
         for (const bool front : {false, true}) {

@@ -39,9 +39,9 @@ std::vector<BatchLeaf> Batcher::run_here(const Computation& source,
     leaves_[parameter] = {next, end};
     next = end;
   }
-  const std::unordered_set<const Node*> needed = running_nodes(source);
+  const FlatSet<const Node*> needed = running_nodes(source);
   for (const std::unique_ptr<Node>& node : source.nodes())
-    if (needed.count(node.get()) != 0 && leaves_.count(node.get()) == 0)
+    if (needed.contains(node.get()) && leaves_.count(node.get()) == 0)
       at_node(*node, [&] { leaves_[node.get()] = visited(*node); });
   return leaves_.at(source.root());
 }

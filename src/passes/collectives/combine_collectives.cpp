@@ -74,8 +74,8 @@ struct Candidate {
 };
 
 std::vector<Candidate> candidates(const Computation& computation) {
-  std::unordered_map<const Node*, size_t> position;
-  std::unordered_map<const Node*, int64_t> depth;
+  FlatMap<const Node*, size_t> position;
+  FlatMap<const Node*, int64_t> depth;
   position.reserve(computation.nodes().size());
   depth.reserve(computation.nodes().size());
   for (const std::unique_ptr<Node>& node : computation.nodes())

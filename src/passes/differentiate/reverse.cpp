@@ -57,9 +57,9 @@ void Reverse::inline_calls() {
     std::vector<const Node*> values;
     std::vector<Node*> calls;
     for (const Seed& seed : seeds_) values.push_back(seed.value);
-    const std::unordered_set<const Node*> needed = needed_by(values);
+    const FlatSet<const Node*> needed = needed_by(values);
     for (Node* node : activity_.nodes())
-      if (stands_for_others(*node) && needed.count(node) != 0) calls.push_back(node);
+      if (stands_for_others(*node) && needed.contains(node)) calls.push_back(node);
     bool changed = false;
     for (Node* node : calls) {
       const size_t first = c_.nodes().size();

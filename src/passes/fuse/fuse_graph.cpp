@@ -42,7 +42,7 @@ bool is_fusible(const Node& node) {
 
 LoopGraph loop_graph(const Computation& computation) {
   LoopGraph graph;
-  std::map<const Node*, int64_t> position;
+  FlatMap<const Node*, int64_t> position;
   for (const auto& owned : computation.nodes()) {
     Node* node = owned.get();
     position[node] = static_cast<int64_t>(graph.nodes.size());

@@ -326,7 +326,7 @@ class Grouper {
   std::vector<Group> groups_;
   std::vector<int64_t> group_of_;
   std::vector<int64_t> stamp_;
-  std::map<const Node*, int64_t> positions_;
+  FlatMap<const Node*, int64_t> positions_;
   std::map<int64_t, std::set<int64_t>> read_by_clones_;  // value -> groups with clones that read it
   int64_t round_ = 0;
 };

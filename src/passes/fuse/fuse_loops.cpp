@@ -8,7 +8,7 @@
 namespace gspmd {
 namespace {
 
-using Positions = std::unordered_map<const Node*, int64_t>;
+using Positions = FlatMap<const Node*, int64_t>;
 // By position in the graph: the groups that compute the value.
 using GroupsOf = std::vector<std::vector<const LoopGroup*>>;
 
@@ -32,7 +32,7 @@ class Rewriter {
   }
 
   void rewrite(const std::vector<int64_t>& outputs) {
-    std::map<const Node*, Node*> copies;
+    FlatMap<const Node*, Node*> copies;
     fused_ = c_.module().add_computation(c_.module().unique_name("fused"));
     std::set<int64_t> live = needed(outputs);
     std::vector<Node*> results;
@@ -85,8 +85,8 @@ class Rewriter {
     return live;
   }
 
-  Node* copy(const Node& node, std::map<const Node*, Node*>& copies) {
-    if (const auto found = copies.find(&node); found != copies.end()) return found->second;
+  Node* copy(const Node& node, FlatMap<const Node*, Node*>& copies) {
+    if (Node* const* found = copies.find(&node)) return *found;
     const int64_t n = position_.at(&node);
     if (!g_.absorbed[static_cast<size_t>(n)] && !group_.contains(n)) {
       inputs_.push_back(g_.nodes[static_cast<size_t>(n)]);

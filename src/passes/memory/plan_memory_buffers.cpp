@@ -48,20 +48,21 @@ class FusedReads {
     if (made->is(Opcode::tuple)) made = made->operand(leaf);
     const Node& parameter = *fused_.parameters().at(static_cast<size_t>(operand));
     if (made->dims() != parameter.dims() || made == &parameter) return false;
-    const auto last = last_.find(&parameter);
-    return last == last_.end() || last->second <= positions_.at(made);
+    const int64_t* const last = last_.find(&parameter);
+    return last == nullptr || *last <= positions_.at(made);
   }
 
  private:
   void read(const Node& parameter, const Node& reader, int64_t position) {
     const bool plain = reader.op().has(kElementwise) && reader.dims() == parameter.dims();
-    int64_t& last = last_.emplace(&parameter, -1).first->second;
+    last_.emplace(&parameter, -1);
+    int64_t& last = last_.at(&parameter);
     if (last != INT64_MAX) last = plain ? position : INT64_MAX;
   }
 
   const Computation& fused_;
-  std::unordered_map<const Node*, int64_t> positions_;
-  std::unordered_map<const Node*, int64_t> last_;  // plain read; INT64_MAX: read in another way
+  FlatMap<const Node*, int64_t> positions_;
+  FlatMap<const Node*, int64_t> last_;  // plain read; INT64_MAX: read in another way
 };
 
 // Whether the result leaf of `node` may be written over `operand`, which nobody reads afterwards:
@@ -352,7 +353,7 @@ class Builder {
 }  // namespace
 
 std::vector<const Node*> live_nodes(const Computation& computation) {
-  const std::unordered_set<const Node*> reached = running_nodes(computation);
+  const FlatSet<const Node*> reached = running_nodes(computation);
   std::vector<const Node*> live;
   for (const auto& node : computation.nodes())
     if (reached.contains(node.get())) live.push_back(node.get());

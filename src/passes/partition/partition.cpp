@@ -147,7 +147,11 @@ void SpmdPartitioner::partition_computation(const Computation& global, Computati
 }
 
 void SpmdPartitioner::keep_layouts() {
-  for (const auto& [id, entry] : frame_->values) {
+  std::vector<int64_t> ids;
+  for (const auto& [id, entry] : frame_->values) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  for (const int64_t id : ids) {
+    const Entry& entry = frame_->values.at(id);
     layouts_.push_back({id, entry.held.local->id(), entry.held.sharding});
     for (const Layout& layout : entry.layouts)
       layouts_.push_back({id, layout.local->id(), layout.sharding});

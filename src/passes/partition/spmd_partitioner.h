@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -65,7 +66,7 @@ class SpmdPartitioner final : public PartitionContext {
   };
   struct Frame {
     Computation* local = nullptr;
-    std::map<int64_t, Entry> values;                          // by global node id
+    std::unordered_map<int64_t, Entry> values;                // by global node id
     std::map<std::pair<DeviceOrder, Digits>, Node*> indices;  // digits_index
     std::map<DeviceOrder, Node*> ranks;  // rank_node of orders that list their devices
     Node* partition_id = nullptr;
@@ -108,11 +109,13 @@ class SpmdPartitioner final : public PartitionContext {
   std::vector<PartitionedValue> layouts_;  // all that values have, where devices are poisoned
   PartitionResult result_;
   std::unique_ptr<Frame> frame_;
-  std::map<int64_t, Sharding> shardings_;  // by global node id
-  std::map<int64_t, Sharding> lifted_;     // the same, of values on some of the devices on all
-  std::map<int64_t, std::vector<bool>> uniform_;  // by global node id: dims of elements alike
-  std::set<int64_t> incomplete_;                  // global nodes that leaves_elements_out has named
-  bool widens_layouts_ = false;  // whether the node being partitioned sees the latter
+  std::unordered_map<int64_t, Sharding> shardings_;  // by global node id
+  std::unordered_map<int64_t, Sharding>
+      lifted_;  // the same, of values on some of the devices on all
+  // By global node id: dims of elements alike.
+  std::unordered_map<int64_t, std::vector<bool>> uniform_;
+  std::set<int64_t> incomplete_;  // global nodes that leaves_elements_out has named
+  bool widens_layouts_ = false;   // whether the node being partitioned sees the latter
   std::map<const Computation*, Computation*> computations_;
   const std::unordered_set<int64_t> open_;
   FactorShardingMemo factor_shardings_;

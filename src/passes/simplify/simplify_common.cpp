@@ -1,4 +1,4 @@
-#include <unordered_map>
+#include <deque>
 
 #include "gspmd/ops/builders.h"
 #include "gspmd/passes/simplify/simplify.h"
@@ -112,10 +112,10 @@ class ValueTable {
 
   // The earlier node that computes the same; nullptr and remembered when there is none.
   Node* find_or_add(Node* node) {
-    std::vector<Node*>& candidates = table_[hash(*node)];
-    for (Node* candidate : candidates)
-      if (same(*candidate, *node)) return candidate;
-    candidates.push_back(node);
+    Entry** entry = &table_[hash(*node)];
+    for (; *entry != nullptr; entry = &(*entry)->next)
+      if (same(*(*entry)->node, *node)) return (*entry)->node;
+    *entry = &entries_.emplace_back(Entry{node, nullptr});
     return nullptr;
   }
 
@@ -137,8 +137,13 @@ class ValueTable {
            same_attributes(a, b);
   }
 
+  struct Entry {
+    Node* node;
+    Entry* next;  // another one of this hash
+  };
   bool across_phases_;
-  std::unordered_map<size_t, std::vector<Node*>> table_;
+  FlatMap<size_t, Entry*> table_;  // by hash, the first
+  std::deque<Entry> entries_;
 };
 
 bool merge_in(Computation& computation, bool across_phases) {
