@@ -2,7 +2,6 @@
 
 // Hash tables in flat memory, for graphs of millions of nodes.
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -52,7 +51,7 @@ class FlatMap {
   T& at(const Key& key) { return const_cast<T&>(std::as_const(*this).at(key)); }
   // What stands there; T's default where there was none.
   T& operator[](const Key& key) {
-    if (2 * (count_ + 1) > slots_.size()) resize(std::max<size_t>(16, 2 * slots_.size()));
+    if (2 * (count_ + 1) > slots_.size()) resize(slots_.empty() ? kLeast : 2 * slots_.size());
     const uint32_t hash = flat_hash(key);
     Slot& slot = slots_[slot_of(hash, key)];
     if (slot.taken) return slot.value;
@@ -72,13 +71,14 @@ class FlatMap {
   }
   // Makes room for so many keys in all.
   void reserve(size_t count) {
-    const size_t slots = std::bit_ceil(std::max<size_t>(16, 2 * count));
+    const size_t slots = 2 * count > kLeast ? std::bit_ceil(2 * count) : kLeast;
     if (slots > slots_.size()) resize(slots);
   }
   size_t size() const { return count_; }  // number of keys
   bool empty() const { return count_ == 0; }
 
  private:
+  static constexpr size_t kLeast = 16;
   struct Slot {
     Key key{};
     uint32_t hash = 0;

@@ -2,13 +2,10 @@
 
 // A vector that keeps few elements in itself.
 
-#include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <iterator>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -109,7 +106,8 @@ class InlineVector {
   // Of a range that is none of these.
   template <std::forward_iterator I>
   iterator insert(const_iterator at, I first, I last) {
-    const size_t count = static_cast<size_t>(std::distance(first, last));
+    size_t count = 0;
+    for (I i = first; i != last; ++i) ++count;
     const iterator gap = open_gap(at, count);
     std::uninitialized_copy(first, last, gap);
     return gap;
@@ -130,16 +128,26 @@ class InlineVector {
   iterator erase(const_iterator at) { return erase(at, at + 1); }
 
   friend bool operator==(const InlineVector& a, const InlineVector& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if (a.size_ != b.size_) return false;
+    for (size_t i = 0; i < a.size_; ++i)
+      if (!(a[i] == b[i])) return false;
+    return true;
   }
-  friend auto operator<=>(const InlineVector& a, const InlineVector& b) {
-    return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end());
+  // Element by element; of two that begin alike, the shorter is less.
+  friend auto operator<=>(const InlineVector& a, const InlineVector& b)
+      -> decltype(std::declval<T>() <=> std::declval<T>()) {
+    for (size_t i = 0; i < a.size_ && i < b.size_; ++i)
+      if (const auto order = a[i] <=> b[i]; order != 0) return order;
+    return a.size_ <=> b.size_;
   }
+  // Takes out those for which it holds; how many there were.
   template <class Predicate>
   friend size_t erase_if(InlineVector& values, Predicate predicate) {
-    const iterator kept = std::remove_if(values.begin(), values.end(), predicate);
+    iterator kept = values.begin();
+    for (const T& value : values)
+      if (!predicate(value)) *kept++ = value;
     const size_t count = static_cast<size_t>(values.end() - kept);
-    values.erase(kept, values.end());
+    values.size_ -= static_cast<uint32_t>(count);
     return count;
   }
 
@@ -164,7 +172,8 @@ class InlineVector {
     other.capacity_ = N;
   }
   void grow(size_t least) {
-    const size_t capacity = std::max<size_t>(least, size_t{2} * capacity_);
+    const size_t twice = size_t{2} * capacity_;
+    const size_t capacity = least > twice ? least : twice;
     T* const fresh = std::allocator<T>().allocate(capacity);
     if (size_ > 0) std::memcpy(static_cast<void*>(fresh), data(), size_ * sizeof(T));
     if (!in_itself()) std::allocator<T>().deallocate(heap(), capacity_);
@@ -187,7 +196,8 @@ class InlineVector {
     return gap;
   }
 
-  alignas(T) alignas(T*) std::byte bytes_[std::max(N * sizeof(T), sizeof(T*))] = {};
+  static constexpr size_t kBytes = N * sizeof(T) > sizeof(T*) ? N * sizeof(T) : sizeof(T*);
+  alignas(T) alignas(T*) std::byte bytes_[kBytes] = {};
   uint32_t size_ = 0;
   uint32_t capacity_ = N;  // N: the elements are in bytes_, whose first are the address else
 };
