@@ -1,6 +1,8 @@
 // The steps of scalar programs: the ops that comparators and combiners are made of. Numbers as the
 // op table's evaluation has them; ops that are not here run through the table.
 
+#include <complex>
+
 #include "ops/common/element_ops.h"
 #include "ops/common/scalar_program.h"
 #include "ops/elementwise/elementwise.h"
@@ -13,14 +15,14 @@ using Frame = ScalarProgram::Frame;
 using Function = ScalarProgram::Function;
 
 template <class T>
-T load(const Frame& frame, size_t slot) {
+T load(const Frame& frame, size_t slot, size_t lane) {
   T value;
-  std::memcpy(&value, frame.slots[slot].bytes, sizeof(T));
+  std::memcpy(&value, frame.slots[slot].bytes + lane * sizeof(T), sizeof(T));
   return value;
 }
 template <class T>
-void store(const Frame& frame, size_t slot, T value) {
-  std::memcpy(frame.slots[slot].bytes, &value, sizeof(T));
+void store(const Frame& frame, size_t slot, size_t lane, T value) {
+  std::memcpy(frame.slots[slot].bytes + lane * sizeof(T), &value, sizeof(T));
 }
 
 template <Opcode kOp>
@@ -30,7 +32,8 @@ Function unary_function(DType dtype) {
     if constexpr (has_element_op<kOp, T>()) {
       return [](const Step& step, const Frame& frame) {
         using C = ComputeType<T>;
-        store(frame, step.out, T(unary_element<kOp, C>(C(load<T>(frame, step.a)))));
+        for (size_t i = 0; i < frame.lanes; ++i)
+          store(frame, step.out, i, T(unary_element<kOp, C>(C(load<T>(frame, step.a, i)))));
       };
     }
     return nullptr;
@@ -44,8 +47,10 @@ Function binary_function(DType dtype) {
     if constexpr (has_element_op<kOp, T>()) {
       return [](const Step& step, const Frame& frame) {
         using C = ComputeType<T>;
-        const C a = C(load<T>(frame, step.a)), b = C(load<T>(frame, step.b));
-        store(frame, step.out, T(binary_element<kOp, C>(a, b)));
+        for (size_t i = 0; i < frame.lanes; ++i) {
+          const C a = C(load<T>(frame, step.a, i)), b = C(load<T>(frame, step.b, i));
+          store(frame, step.out, i, T(binary_element<kOp, C>(a, b)));
+        }
       };
     }
     return nullptr;
@@ -59,8 +64,10 @@ Function real_function_step(DType dtype) {
     using T = typename decltype(tag)::type;
     if constexpr (is_float_v<T>) {
       return [](const Step& step, const Frame& frame) {
-        const double x = convert_element<double>(load<T>(frame, step.a));
-        store(frame, step.out, convert_element<T>(step.function(x)));
+        for (size_t i = 0; i < frame.lanes; ++i) {
+          const double x = convert_element<double>(load<T>(frame, step.a, i));
+          store(frame, step.out, i, convert_element<T>(step.function(x)));
+        }
       };
     }
     return nullptr;
@@ -75,14 +82,17 @@ Function compare_function(DType dtype, bool total) {
     if constexpr (is_float_v<T>) {
       if (total)
         return [](const Step& step, const Frame& frame) {
-          store(frame, step.out,
-                compare_elements(kDirection, total_order(load<T>(frame, step.a)),
-                                 total_order(load<T>(frame, step.b))));
+          for (size_t i = 0; i < frame.lanes; ++i)
+            store(frame, step.out, i,
+                  compare_elements(kDirection, total_order(load<T>(frame, step.a, i)),
+                                   total_order(load<T>(frame, step.b, i))));
         };
     }
     return [](const Step& step, const Frame& frame) {
-      store(frame, step.out,
-            compare_elements(kDirection, C(load<T>(frame, step.a)), C(load<T>(frame, step.b))));
+      for (size_t i = 0; i < frame.lanes; ++i)
+        store(
+            frame, step.out, i,
+            compare_elements(kDirection, C(load<T>(frame, step.a, i)), C(load<T>(frame, step.b, i))));
     };
   });
 }
@@ -96,9 +106,27 @@ Function compare_function(const Node& node) {
       node.operand(0)->shape.dtype, node.attrs.compare_type == "TOTALORDER");
 }
 
+// T: any type of the size of the elements.
+template <class T>
 void select_step(const Step& step, const Frame& frame) {
-  const size_t from = load<bool>(frame, step.a) ? step.b : step.c;
-  frame.slots[step.out] = frame.slots[from];
+  for (size_t i = 0; i < frame.lanes; ++i)
+    store(frame, step.out, i,
+          load<T>(frame, load<bool>(frame, step.a, i) ? step.b : step.c, i));
+}
+
+Function select_function(DType dtype) {
+  switch (dtype_size(dtype)) {
+    case 1:
+      return select_step<uint8_t>;
+    case 2:
+      return select_step<uint16_t>;
+    case 4:
+      return select_step<uint32_t>;
+    case 8:
+      return select_step<uint64_t>;
+    default:
+      return select_step<std::complex<double>>;
+  }
 }
 
 Function convert_function(DType from, DType to) {
@@ -107,7 +135,8 @@ Function convert_function(DType from, DType to) {
     return visit_dtype(to, [](auto to_tag) -> Function {
       using To = typename decltype(to_tag)::type;
       return [](const Step& step, const Frame& frame) {
-        store(frame, step.out, convert_element<To>(load<From>(frame, step.a)));
+        for (size_t i = 0; i < frame.lanes; ++i)
+          store(frame, step.out, i, convert_element<To>(load<From>(frame, step.a, i)));
       };
     });
   });
@@ -142,7 +171,7 @@ bool is_real(DType dtype) { return is_computable(dtype) && !is_complex(dtype); }
 
 ScalarProgram::Function scalar_function(const Node& node) {
   if (node.operands().empty()) return nullptr;
-  if (node.is(Opcode::select)) return select_step;
+  if (node.is(Opcode::select)) return select_function(node.shape.dtype);
   const DType dtype = node.operand(0)->shape.dtype;
   const bool complex = is_complex(dtype);
   if (!all_of(node, complex ? is_complex : is_real)) return nullptr;
