@@ -90,9 +90,9 @@ Function compare_function(DType dtype, bool total) {
     }
     return [](const Step& step, const Frame& frame) {
       for (size_t i = 0; i < frame.lanes; ++i)
-        store(
-            frame, step.out, i,
-            compare_elements(kDirection, C(load<T>(frame, step.a, i)), C(load<T>(frame, step.b, i))));
+        store(frame, step.out, i,
+              compare_elements(kDirection, C(load<T>(frame, step.a, i)),
+                               C(load<T>(frame, step.b, i))));
     };
   });
 }
@@ -110,8 +110,7 @@ Function compare_function(const Node& node) {
 template <class T>
 void select_step(const Step& step, const Frame& frame) {
   for (size_t i = 0; i < frame.lanes; ++i)
-    store(frame, step.out, i,
-          load<T>(frame, load<bool>(frame, step.a, i) ? step.b : step.c, i));
+    store(frame, step.out, i, load<T>(frame, load<bool>(frame, step.a, i) ? step.b : step.c, i));
 }
 
 Function select_function(DType dtype) {

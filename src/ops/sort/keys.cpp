@@ -53,8 +53,10 @@ std::optional<SortKey> key_of(const Node& compare, bool equality) {
     const Node& left = *compare.operand(swapped ? 1 : 0);
     if (!mirror.match(left, *compare.operand(swapped ? 0 : 1)) || mirror.operands().empty())
       continue;
-    return SortKey{&left, {mirror.operands().begin(), mirror.operands().end()},
-                   greater != swapped && !equality, compare.attrs.compare_type == "TOTALORDER"};
+    return SortKey{&left,
+                   {mirror.operands().begin(), mirror.operands().end()},
+                   greater != swapped && !equality,
+                   compare.attrs.compare_type == "TOTALORDER"};
   }
   return std::nullopt;
 }

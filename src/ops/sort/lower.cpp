@@ -116,14 +116,14 @@ class LineSorter {
     const SortKey& key = s_.keys[0];
     const DType dtype = s_.dtypes[0];
     keys_.resize(static_cast<size_t>(s_.size));
-    if (!key_function(dtype)(
-            {operand(0, line), step(0), s_.size, key.descending, key.total_order}, keys_.data()))
+    if (!key_function(dtype)({operand(0, line), step(0), s_.size, key.descending, key.total_order},
+                             keys_.data()))
       return false;
     radix_sort(keys_, other_keys_);
     const auto put = [&]<class T>(T* out) {
       for (int64_t i = 0; i < s_.take; ++i)
-        out[i * s_.inner] = static_cast<T>(
-            element_bits(keys_[static_cast<size_t>(i)], dtype, key.descending));
+        out[i * s_.inner] =
+            static_cast<T>(element_bits(keys_[static_cast<size_t>(i)], dtype, key.descending));
     };
     std::byte* const out = result(0, line);
     if (dtype_size(dtype) == 4) put(reinterpret_cast<uint32_t*>(out));
@@ -196,14 +196,13 @@ class LineSorter {
       columns_[c].clear();
       columns_[c].reserve(static_cast<size_t>(s_.size));
       const bool ordered = for_each_chunk(c, line, [&](const KeyElements& e, int64_t) {
-        return append_ordered(key_dtype(c),
-                              {e.first, e.step, e.count, e.descending, e.total_order}, columns_[c]);
+        return append_ordered(key_dtype(c), {e.first, e.step, e.count, e.descending, e.total_order},
+                              columns_[c]);
       });
       if (!ordered) return false;
     }
-    const std::vector<int64_t> order = columns_.size() == 1
-                                           ? first_of_order(columns_[0], s_.take)
-                                           : stable_order(columns_, s_.size);
+    const std::vector<int64_t> order = columns_.size() == 1 ? first_of_order(columns_[0], s_.take)
+                                                            : stable_order(columns_, s_.size);
     std::copy_n(order.begin(), s_.take, order_.begin());
     return true;
   }
@@ -236,8 +235,8 @@ PreparedKernel prepare(LineSort sort) {
   kernel.parts = elements > 4096 ? std::clamp<int64_t>(sort.lines, 1, 8) : 1;
   kernel.run = [sort = std::move(sort), parts = kernel.parts](const KernelArgs& args) {
     LineSorter sorter(sort, args);
-    for (int64_t line = args.part * sort.lines / parts;
-         line < (args.part + 1) * sort.lines / parts; ++line)
+    for (int64_t line = args.part * sort.lines / parts; line < (args.part + 1) * sort.lines / parts;
+         ++line)
       sorter.run(line);
   };
   return kernel;
@@ -279,8 +278,7 @@ int64_t read_by_slices(const Node& value, size_t dim, int64_t size) {
     const Dims& steps = user->attrs.strides;
     const int64_t step = steps.empty() ? 1 : steps[dim];
     const int64_t count = user->dims()[dim];
-    if (count > 0)
-      most = std::max(most, user->attrs.starts[dim] + (count - 1) * step + 1);
+    if (count > 0) most = std::max(most, user->attrs.starts[dim] + (count - 1) * step + 1);
   }
   return most;
 }
@@ -292,8 +290,8 @@ int64_t elements_read(const Node& sort) {
   if (sort.parent().root() == &sort) return size;
   int64_t most = 0;
   for (const Node* user : sort.users())
-    most = std::max(most, user->is(Opcode::get_tuple_element) ? read_by_slices(*user, dim, size)
-                                                              : size);
+    most = std::max(most,
+                    user->is(Opcode::get_tuple_element) ? read_by_slices(*user, dim, size) : size);
   return most;
 }
 
