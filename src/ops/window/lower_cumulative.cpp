@@ -115,8 +115,8 @@ class Fold {
 
   void run_tile(const T* in, A* so_far, T* out) const {
     alignas(64) std::array<T, kCumulativeLines * kCumulativeLines> tile, sums;
-    const TransposeBlock turn = transpose_block_function();
-    turn(reinterpret_cast<const uint32_t*>(in), c_.size, reinterpret_cast<uint32_t*>(tile.data()),
+    const TransposeBlock turn = transpose_block_function(4);
+    turn(reinterpret_cast<const std::byte*>(in), c_.size, reinterpret_cast<std::byte*>(tile.data()),
          kCumulativeLines);
     for (int64_t n = 0; n < kCumulativeLines; ++n) {
       const int64_t row = c_.form.reverse ? kCumulativeLines - 1 - n : n;
@@ -125,11 +125,9 @@ class Fold {
     }
     const bool whole_lines = stream_ != nullptr && reinterpret_cast<uintptr_t>(out) % 64 == 0 &&
                              c_.positions % kCumulativeLines == 0;
-    turn(reinterpret_cast<const uint32_t*>(sums.data()), kCumulativeLines,
-         reinterpret_cast<uint32_t*>(whole_lines ? tile.data() : out),
-         whole_lines ? kCumulativeLines : c_.positions);
-    for (int64_t line = 0; whole_lines && line < kCumulativeLines; ++line)
-      put(tile.data() + line * kCumulativeLines, kCumulativeLines, out + line * c_.positions);
+    transpose_block_function(4, whole_lines)(reinterpret_cast<const std::byte*>(sums.data()),
+                                             kCumulativeLines, reinterpret_cast<std::byte*>(out),
+                                             c_.positions);
   }
 
   void put(const T* row, int64_t count, T* to) const {
