@@ -14,15 +14,25 @@ using Step = ScalarProgram::Step;
 using Frame = ScalarProgram::Frame;
 using Function = ScalarProgram::Function;
 
+// The lanes of a slot.
 template <class T>
-T load(const Frame& frame, size_t slot, size_t lane) {
-  T value;
-  std::memcpy(&value, frame.slots[slot].bytes + lane * sizeof(T), sizeof(T));
-  return value;
+T* lanes(const Frame& frame, size_t slot) {
+  return reinterpret_cast<T*>(frame.slots[slot].bytes);
 }
-template <class T>
-void store(const Frame& frame, size_t slot, size_t lane, T value) {
-  std::memcpy(frame.slots[slot].bytes + lane * sizeof(T), &value, sizeof(T));
+
+// out = f(a) and out = f(a, b) in all lanes.
+template <class R, class T, class F>
+void each_lane(const Step& step, const Frame& frame, F&& f) {
+  R* const out = lanes<R>(frame, step.out);
+  const T* const a = lanes<T>(frame, step.a);
+  for (size_t i = 0, n = frame.lanes; i < n; ++i) out[i] = f(a[i]);
+}
+template <class R, class T, class F>
+void each_pair(const Step& step, const Frame& frame, F&& f) {
+  R* const out = lanes<R>(frame, step.out);
+  const T* const a = lanes<T>(frame, step.a);
+  const T* const b = lanes<T>(frame, step.b);
+  for (size_t i = 0, n = frame.lanes; i < n; ++i) out[i] = f(a[i], b[i]);
 }
 
 template <Opcode kOp>
@@ -32,8 +42,7 @@ Function unary_function(DType dtype) {
     if constexpr (has_element_op<kOp, T>()) {
       return [](const Step& step, const Frame& frame) {
         using C = ComputeType<T>;
-        for (size_t i = 0; i < frame.lanes; ++i)
-          store(frame, step.out, i, T(unary_element<kOp, C>(C(load<T>(frame, step.a, i)))));
+        each_lane<T, T>(step, frame, [](T a) { return T(unary_element<kOp, C>(C(a))); });
       };
     }
     return nullptr;
@@ -47,10 +56,8 @@ Function binary_function(DType dtype) {
     if constexpr (has_element_op<kOp, T>()) {
       return [](const Step& step, const Frame& frame) {
         using C = ComputeType<T>;
-        for (size_t i = 0; i < frame.lanes; ++i) {
-          const C a = C(load<T>(frame, step.a, i)), b = C(load<T>(frame, step.b, i));
-          store(frame, step.out, i, T(binary_element<kOp, C>(a, b)));
-        }
+        each_pair<T, T>(step, frame,
+                        [](T a, T b) { return T(binary_element<kOp, C>(C(a), C(b))); });
       };
     }
     return nullptr;
@@ -64,10 +71,9 @@ Function real_function_step(DType dtype) {
     using T = typename decltype(tag)::type;
     if constexpr (is_float_v<T>) {
       return [](const Step& step, const Frame& frame) {
-        for (size_t i = 0; i < frame.lanes; ++i) {
-          const double x = convert_element<double>(load<T>(frame, step.a, i));
-          store(frame, step.out, i, convert_element<T>(step.function(x)));
-        }
+        each_lane<T, T>(step, frame, [function = step.function](T a) {
+          return convert_element<T>(function(convert_element<double>(a)));
+        });
       };
     }
     return nullptr;
@@ -82,17 +88,14 @@ Function compare_function(DType dtype, bool total) {
     if constexpr (is_float_v<T>) {
       if (total)
         return [](const Step& step, const Frame& frame) {
-          for (size_t i = 0; i < frame.lanes; ++i)
-            store(frame, step.out, i,
-                  compare_elements(kDirection, total_order(load<T>(frame, step.a, i)),
-                                   total_order(load<T>(frame, step.b, i))));
+          each_pair<bool, T>(step, frame, [](T a, T b) {
+            return compare_elements(kDirection, total_order(a), total_order(b));
+          });
         };
     }
     return [](const Step& step, const Frame& frame) {
-      for (size_t i = 0; i < frame.lanes; ++i)
-        store(frame, step.out, i,
-              compare_elements(kDirection, C(load<T>(frame, step.a, i)),
-                               C(load<T>(frame, step.b, i))));
+      each_pair<bool, T>(step, frame,
+                         [](T a, T b) { return compare_elements(kDirection, C(a), C(b)); });
     };
   });
 }
@@ -109,8 +112,11 @@ Function compare_function(const Node& node) {
 // T: any type of the size of the elements.
 template <class T>
 void select_step(const Step& step, const Frame& frame) {
-  for (size_t i = 0; i < frame.lanes; ++i)
-    store(frame, step.out, i, load<T>(frame, load<bool>(frame, step.a, i) ? step.b : step.c, i));
+  T* const out = lanes<T>(frame, step.out);
+  const bool* const chosen = lanes<bool>(frame, step.a);
+  const T* const b = lanes<T>(frame, step.b);
+  const T* const c = lanes<T>(frame, step.c);
+  for (size_t i = 0, n = frame.lanes; i < n; ++i) out[i] = chosen[i] ? b[i] : c[i];
 }
 
 Function select_function(DType dtype) {
@@ -134,8 +140,7 @@ Function convert_function(DType from, DType to) {
     return visit_dtype(to, [](auto to_tag) -> Function {
       using To = typename decltype(to_tag)::type;
       return [](const Step& step, const Frame& frame) {
-        for (size_t i = 0; i < frame.lanes; ++i)
-          store(frame, step.out, i, convert_element<To>(load<From>(frame, step.a, i)));
+        each_lane<To, From>(step, frame, [](From a) { return convert_element<To>(a); });
       };
     });
   });

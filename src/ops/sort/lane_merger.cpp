@@ -9,13 +9,18 @@ namespace {
 
 constexpr size_t kRun = 8;  // elements of the runs that insertion makes, as in evaluate_sort
 
-// lanes of side[lane][lane] = the element of a column.
+// to[side[i]][i] = element elements[i] of a column.
 template <class T>
 void fetch_column(const MergeColumn& column, std::byte* left, std::byte* right, size_t count,
                   const uint32_t* elements, const uint8_t* side) {
   T* const to[] = {reinterpret_cast<T*>(left), reinterpret_cast<T*>(right)};
-  for (size_t i = 0; i < count; ++i)
-    to[side[i]][i] = *reinterpret_cast<const T*>(column.first + elements[i] * column.step);
+  if (column.step == static_cast<int64_t>(sizeof(T))) {
+    const auto* const in = reinterpret_cast<const T*>(column.first);
+    for (size_t i = 0; i < count; ++i) to[side[i]][i] = in[elements[i]];
+  } else {
+    for (size_t i = 0; i < count; ++i)
+      to[side[i]][i] = *reinterpret_cast<const T*>(column.first + elements[i] * column.step);
+  }
 }
 
 }  // namespace
@@ -49,8 +54,8 @@ void LaneMerger::fetch(size_t count) {
   }
 }
 
-// Each lane makes one run of order[out, end): the element at a + 1, which is being inserted, is
-// compared with that at a; b is the next one to insert.
+// Each lane makes the run [out, end): the element at `at` + 1, which is being inserted, is compared
+// with that at `at`.
 void LaneMerger::insert_runs(std::vector<uint32_t>& order) {
   const size_t n = order.size();
   for (size_t first = 0; first < n; first += kRun * kLanes) {
@@ -58,14 +63,14 @@ void LaneMerger::insert_runs(std::vector<uint32_t>& order) {
     size_t busy = 0;
     for (size_t i = 0; i < count; ++i) {
       const size_t begin = first + i * kRun, end = std::min(n, begin + kRun);
-      lanes_[i] = {begin, 0, begin + 2, end, begin, begin + 1 < end};
+      lanes_[i] = {{begin, begin + 2}, {0, end}, begin, begin + 1 < end};
       busy += lanes_[i].busy ? 1 : 0;
     }
     while (busy > 0) {
       for (uint8_t side = 0; side < 2; ++side) {
         side_.fill(side);
         for (size_t i = 0; i < count; ++i)
-          element_[i] = order[std::min(lanes_[i].a + (side == 0 ? 1 : 0), n - 1)];
+          element_[i] = order[std::min(lanes_[i].head[0] + (side == 0 ? 1 : 0), n - 1)];
         fetch(count);
       }
       compare_.run(count);
@@ -73,16 +78,17 @@ void LaneMerger::insert_runs(std::vector<uint32_t>& order) {
       for (size_t i = 0; i < count; ++i) {
         Lane& lane = lanes_[i];
         if (!lane.busy) continue;
+        auto& [at, next] = lane.head;
         if (less[i] != std::byte{0}) {
-          std::swap(order[lane.a], order[lane.a + 1]);
-          if (lane.a > lane.out) {
-            --lane.a;
+          std::swap(order[at], order[at + 1]);
+          if (at > lane.out) {
+            --at;
             continue;
           }
         }
-        lane.busy = lane.b < lane.end;
+        lane.busy = next < lane.end[1];
         busy -= lane.busy ? 0 : 1;
-        if (lane.busy) lane.a = lane.b++ - 1;
+        if (lane.busy) at = next++ - 1;
       }
     }
   }
@@ -90,33 +96,30 @@ void LaneMerger::insert_runs(std::vector<uint32_t>& order) {
 
 void LaneMerger::merge_lanes(const std::vector<uint32_t>& from, std::vector<uint32_t>& to,
                              size_t count) {
-  size_t busy = 0;
-  for (uint8_t side = 0; side < 2; ++side) {  // both heads: b on the left
+  for (uint8_t side = 0; side < 2; ++side) {
     side_.fill(side);
-    for (size_t i = 0; i < count; ++i) element_[i] = from[side == 0 ? lanes_[i].b : lanes_[i].a];
+    for (size_t i = 0; i < count; ++i) element_[i] = from[lanes_[i].head[side]];
     fetch(count);
   }
-  for (size_t i = 0; i < count; ++i) busy += lanes_[i].busy ? 1 : 0;
-  while (busy > 0) {
+  for (size_t busy = count; busy > 0;) {
     compare_.run(count);
     const std::byte* const less = compare_.result(0);
     for (size_t i = 0; i < count; ++i) {
       Lane& lane = lanes_[i];
       if (!lane.busy) continue;
-      const bool right = less[i] != std::byte{0};
-      to[lane.out++] = from[right ? lane.b : lane.a];
-      size_t& head = right ? lane.b : lane.a;
-      side_[i] = right ? 0 : 1;
-      if (++head == (right ? lane.end : lane.middle)) {
-        const size_t rest = right ? lane.a : lane.b, last = right ? lane.middle : lane.end;
-        std::copy(from.begin() + static_cast<std::ptrdiff_t>(rest),
-                  from.begin() + static_cast<std::ptrdiff_t>(last),
-                  to.begin() + static_cast<std::ptrdiff_t>(lane.out));
-        lane.busy = false;
-        --busy;
+      const size_t side = less[i] == std::byte{0} ? 1 : 0;
+      to[lane.out++] = from[lane.head[side]++];
+      side_[i] = static_cast<uint8_t>(side);
+      if (lane.head[side] < lane.end[side]) {
+        element_[i] = from[lane.head[side]];
         continue;
       }
-      element_[i] = from[head];
+      const size_t other = 1 - side;
+      std::copy(from.begin() + static_cast<std::ptrdiff_t>(lane.head[other]),
+                from.begin() + static_cast<std::ptrdiff_t>(lane.end[other]),
+                to.begin() + static_cast<std::ptrdiff_t>(lane.out));
+      lane.busy = false;
+      --busy;
     }
     fetch(count);
   }
@@ -133,7 +136,7 @@ void LaneMerger::merge_runs(const std::vector<uint32_t>& from, std::vector<uint3
         std::copy(from.begin() + static_cast<std::ptrdiff_t>(begin), from.end(),
                   to.begin() + static_cast<std::ptrdiff_t>(begin));
       else
-        lanes_[count++] = {begin, middle, middle, end, begin, true};
+        lanes_[count++] = {{middle, begin}, {end, middle}, begin, true};
     }
     merge_lanes(from, to, count);
   }

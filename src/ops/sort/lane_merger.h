@@ -26,10 +26,11 @@ class LaneMerger {
 
  private:
   static constexpr size_t kLanes = 64;
-  // A merge of order[a, middle) and order[b, end), or the insertion of order[a] into what is before
-  // it.
+  // A merge of the elements from head[1] to end[1] and those behind, from head[0] to end[0]; or the
+  // insertion of one element into what is before it.
   struct Lane {
-    size_t a = 0, middle = 0, b = 0, end = 0, out = 0;
+    std::array<size_t, 2> head{}, end{};
+    size_t out = 0;
     bool busy = false;
   };
 

@@ -34,6 +34,12 @@ const OpInfo* top_k_call_info(const Node& custom_call);
 // The same of one to ApproxTopK or PartialReduce.
 const OpInfo* approximate_top_k_info(const Node& custom_call);
 
+// topk in place of a slice of the first elements of a sort of values with their indices, where
+// nothing else reads the sort, and of an ApproxTopK of such: it makes the indices itself. nullptr:
+// of anything else.
+Node* topk_of_slice_of_sort(Node& slice);
+Node* topk_of_approximate(Node& custom_call);
+
 std::vector<ShardingProposal> sort_forward(const Node& node, CompletionMode mode);
 
 // A sort of which only the first elements are read: those of each device, then those of all; and
