@@ -32,6 +32,8 @@ Root root_of_unity(int64_t k, int64_t n, int sign) {
   return {left ? -x : x, sign * y};
 }
 
+constexpr int64_t kMostBytes = int64_t{32} << 20;  // of a buffer
+
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
 template <class T>
@@ -254,6 +256,7 @@ class Fft {
 template <class T>
 PreparedKernel prepare_typed(const FftSpec& spec) {
   const auto fft = std::make_shared<const Fft<T>>(spec);
+  if (fft->buffer_bytes() > kMostBytes || fft->copy_bytes() > kMostBytes) return {};
   const bool lines = spec.lengths.size() == 1;
   const int64_t n = spec.lengths.back(), half = n / 2 + 1;
   const bool from_real = spec.kind == FftKind::real_forward;

@@ -18,6 +18,7 @@ struct FftSpec {
   int64_t batch = 1;
   Dims lengths;
 };
+// `run` is empty for lines so long that several side by side would take too much scratch.
 PreparedKernel prepare_fft(const FftSpec& spec);
 
 // Lines go through a transform kFftLanes at a time, element k of all of them as kFftLanes real

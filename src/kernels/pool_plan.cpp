@@ -9,6 +9,8 @@ namespace {
 
 constexpr int64_t kShortRow = 8;  // rows shorter than this leave most of a vector empty
 constexpr int64_t kLanes = 16;    // planes side by side
+constexpr int64_t kFewLanes = 4;  // not worth the turns
+constexpr int64_t kMostBytes = int64_t{4} << 20;  // of planes side by side
 
 int64_t size_of(const PoolAxis& axis) { return static_cast<int64_t>(axis.positions.size()); }
 
@@ -37,10 +39,14 @@ PoolPlan::PoolPlan(PoolSpec spec) : spec_(std::move(spec)) {
          (apart == 0 ||
           spec_.axes[apart - 1].step == spec_.axes[apart].step * size_of(spec_.axes[apart])))
     planes *= size_of(spec_.axes[apart++]);
-  if (apart > 0 && apart < spec_.axes.size() && spec_.inner < kShortRow && planes >= kShortRow) {
+  const bool may_turn = apart > 0 && apart < spec_.axes.size() && spec_.inner < kShortRow;
+  const int64_t plane = may_turn ? spec_.axes[apart - 1].step : 1;
+  const int64_t lanes = std::min(
+      {kLanes, planes, kMostBytes / std::max<int64_t>(plane * dtype_size(spec_.dtype), 1)});
+  if (may_turn && lanes >= kFewLanes) {
     planes_ = planes;
-    groups_ = ceil_div(planes, kLanes);
-    plane_in_ = spec_.axes[apart - 1].step;
+    groups_ = ceil_div(planes, lanes);
+    plane_in_ = plane;
     spec_.axes.erase(spec_.axes.begin(), spec_.axes.begin() + static_cast<std::ptrdiff_t>(apart));
   }
   for (const PoolAxis& axis : spec_.axes) positions_ *= size_of(axis);

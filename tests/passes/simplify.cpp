@@ -135,13 +135,16 @@ ENTRY e {
   k = s32[3,40] iota(), iota_dimension=0
 )";
   const auto sliced = [&](const char* operands, const char* comparator, const char* slice,
-                          int64_t count, const char* rest = "") {
-    return fmt::format(
-        "{0}s = (f32[3,40], s32[3,40]) sort({1}), dimensions={{1}}, to_apply={2}\n"
-        "v = f32[3,40] get-tuple-element(s), index=0\nj = s32[3,40] get-tuple-element(s), "
-        "index=1\n{5}a = f32[3,{4}] slice(v), slice={{{3}}}\nb = s32[3,{4}] slice(j), "
-        "slice={{{3}}}\nROOT r = (f32[3,{4}], s32[3,{4}]) tuple(a, b)\n}}\n",
-        head, operands, comparator, slice, count, rest);
+                          int64_t count, bool other_reader = false) {
+    const std::string part = fmt::format("[3,{}]", count);
+    return head + "s = (f32[3,40], s32[3,40]) sort(" + operands +
+           "), dimensions={1}, to_apply=" + comparator +
+           "\nv = f32[3,40] get-tuple-element(s), index=0\n" +
+           "j = s32[3,40] get-tuple-element(s), index=1\n" +
+           (other_reader ? "n = f32[3,40] negate(v)\n" : "") + "a = f32" + part +
+           " slice(v), slice={" + slice + "}\nb = s32" + part + " slice(j), slice={" + slice +
+           "}\nROOT r = (f32" + part + ", s32" + part +
+           (other_reader ? ", f32[3,40]) tuple(a, b, n)\n}\n" : ") tuple(a, b)\n}\n");
   };
   const auto pass = [](Module& module) { return simplify_algebra(module); };
   const auto module = changed(sliced("x, i", "c", "[0:3], [0:4]", 4), pass);
@@ -158,7 +161,7 @@ ENTRY e {
   for (const std::string& text :
        {sliced("x, k", "c", "[0:3], [0:4]", 4), sliced("x, i", "v", "[0:3], [0:4]", 4),
         sliced("x, i", "c", "[0:3], [1:5]", 4), sliced("x, i", "c", "[0:3], [0:30]", 30),
-        sliced("x, i", "c", "[0:3], [0:4]", 4, "n = f32[3,40] negate(v)\n")}) {
+        sliced("x, i", "c", "[0:3], [0:4]", 4, true)}) {
     auto other = parse_module(text);
     simplify_algebra(*other);
     CHECK(count(*other, Opcode::topk) == 0);

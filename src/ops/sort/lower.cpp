@@ -77,9 +77,12 @@ uint32_t element_bits(uint32_t key, DType dtype, bool descending) {
 class LineSorter {
  public:
   LineSorter(const LineSort& sort, const KernelArgs& args) : s_(sort), args_(args) {
-    for (const SortKey& key : s_.keys)
-      if (s_.comparator != nullptr)
-        programs_.emplace_back(*s_.comparator, *key.left, interpreter_.call(), kChunk);
+    const size_t lanes = std::min(kChunk, static_cast<size_t>(s_.size));
+    for (const SortKey& key : s_.keys) {
+      programs_.emplace_back();
+      if (is_computed(key))
+        programs_.back().emplace(*s_.comparator, *key.left, interpreter_.call(), lanes);
+    }
     order_.resize(static_cast<size_t>(s_.size));
   }
 
@@ -104,6 +107,10 @@ class LineSorter {
     return args_.results[i] + s_.first(line, s_.result_size) * size;
   }
   bool picks() const { return s_.take <= s_.size / kFewFirst; }
+
+  bool is_computed(const SortKey& key) const {
+    return s_.comparator != nullptr && !key.left->is(Opcode::parameter);
+  }
 
   // Whether the key says all of an element, so that sorted keys are the sorted elements.
   bool is_of_elements() const {
@@ -139,16 +146,16 @@ class LineSorter {
     for (int64_t first = 0; first < s_.size; first += kChunk) {
       const int64_t count = std::min<int64_t>(kChunk, s_.size - first);
       KeyElements elements{nullptr, 0, count, key.descending, key.total_order};
-      if (s_.comparator == nullptr || key.left->is(Opcode::parameter)) {
+      if (!is_computed(key)) {
         const size_t from = key.operands[0];
         elements.first = operand(from, line) + first * step(from);
         elements.step = step(from);
       } else {
         for (const size_t from : key.operands)
-          programs_[c].set_lanes(2 * from, operand(from, line) + first * step(from), step(from),
-                                 static_cast<size_t>(count));
-        programs_[c].run(static_cast<size_t>(count));
-        elements.first = programs_[c].result(0);
+          programs_[c]->set_lanes(2 * from, operand(from, line) + first * step(from), step(from),
+                                  static_cast<size_t>(count));
+        programs_[c]->run(static_cast<size_t>(count));
+        elements.first = programs_[c]->result(0);
         elements.step = dtype_size(key.left->shape.dtype);
       }
       if (!f(elements, first)) return false;
@@ -218,7 +225,7 @@ class LineSorter {
   const LineSort& s_;
   const KernelArgs& args_;
   Interpreter interpreter_;
-  std::vector<ScalarProgram> programs_;  // of computed keys
+  std::vector<std::optional<ScalarProgram>> programs_;  // of computed keys
   std::optional<LaneMerger> merger_;
   std::vector<uint32_t> order_, keys_, other_keys_;
   std::vector<uint64_t> items_, other_items_;
