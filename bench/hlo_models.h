@@ -165,4 +165,34 @@ inline std::string bert_layer(int64_t batch, int64_t seq, int64_t model = 768, i
   return t.module(layer_norm(t, t.binary("add", a, linear(t, h, model))));
 }
 
+// Prefix sums of rows as jax.lax.associative_scan writes them: sums of neighbours, their scan, and
+// both interleaved by pads.
+inline HloText::Value associative_scan_of(HloText& text, const HloText::Value& x) {
+  const int64_t rows = x.dims[0], n = x.dims[1];
+  if (n < 2) return x;
+  const auto slice = [&](const HloText::Value& from, int64_t first, int64_t last, int64_t step) {
+    return text.add(
+        {rows, (last - first + step - 1) / step},
+        fmt::format("slice({}), slice={{[0:{}], [{}:{}:{}]}}", from.name, rows, first, last, step));
+  };
+  const HloText::Value odd =
+      associative_scan_of(text, text.binary("add", slice(x, 0, n - 1, 2), slice(x, 1, n, 2)));
+  const int64_t odds = odd.dims[1], evens = n - odds;
+  HloText::Value even = slice(x, 0, 1, 1);
+  if (evens > 1) {
+    const HloText::Value later = text.binary("add", slice(odd, 0, evens - 1, 1), slice(x, 2, n, 2));
+    even = text.add({rows, evens},
+                    fmt::format("concatenate({}, {}), dimensions={{1}}", even.name, later.name));
+  }
+  const auto spread = [&](const HloText::Value& v, int64_t low) {
+    return text.add({rows, n}, fmt::format("pad({}, {}), padding=0_0x{}_{}_1", v.name,
+                                           text.scalar(0).name, low, n - low - 2 * v.dims[1] + 1));
+  };
+  return text.binary("add", spread(even, 0), spread(odd, 1));
+}
+inline std::string associative_scan(int64_t rows, int64_t n) {
+  HloText text;
+  return text.module(associative_scan_of(text, text.parameter({rows, n})));
+}
+
 }  // namespace gspmd::bench

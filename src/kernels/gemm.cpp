@@ -12,8 +12,10 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kRowBlock = 256;      // rows of one product when rows are cut into parts
-constexpr int64_t kLibraryWork = 8192;  // m * n * k below this: plain loops
+constexpr int64_t kRowBlock = 256;  // rows of one product when rows are cut into parts
+// m * n * k below this: plain loops, also where blocks of rows and vectors are full and what a call
+// of the library costs counts.
+constexpr int64_t kLibraryWork = 8192, kLibraryBlocks = 262144;
 constexpr double kPartFlops = 4e6;
 
 using Step = int64_t GemmLoop::*;
@@ -122,9 +124,11 @@ void choose_blocks(GemmPlan& plan) {
 }
 
 bool use_library(const GemmPlan& plan) {
-  return (plan.operand == DType::f32 || is_half_dtype(plan.operand)) &&
-         saturating_multiply(saturating_multiply(plan.m.size, plan.n.size), plan.k_size) >=
-             kLibraryWork;
+  if (plan.operand != DType::f32 && !is_half_dtype(plan.operand)) return false;
+  const bool blocks =
+      plan.operand == DType::f32 && plan.m.size >= 4 && plan.n.size >= 8 && plan.k_size <= 128;
+  return saturating_multiply(saturating_multiply(plan.m.size, plan.n.size), plan.k_size) >=
+         (blocks ? kLibraryBlocks : kLibraryWork);
 }
 
 std::unique_ptr<GemmProduct> product_of(const GemmPlan& plan, const GemmExtents& extents) {

@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
+#include <algorithm>
 #include <type_traits>
 
 #include "gspmd/base/error.h"
@@ -74,6 +75,14 @@ void plain_row(const GemmExtents& e, const T* a, const T* b, T* c, int64_t j0) {
   }
 }
 
+// All rows, columns [j, j + 2 vectors) of b and c.
+template <class T>
+void float_columns(const GemmExtents& e, const T* a, const T* b, T* c, int64_t j) {
+  int64_t i = 0;
+  for (; i + 4 <= e.rows; i += 4) float_block<T, 4>(e, a + i * e.k, b, c + i * e.n, j);
+  for (; i < e.rows; ++i) float_block<T, 1>(e, a + i * e.k, b, c + i * e.n, j);
+}
+
 template <class T>
 void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::byte* b_bytes,
                    std::byte* c_bytes) {
@@ -81,14 +90,26 @@ void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::by
   const T* b = reinterpret_cast<const T*>(b_bytes);
   T* c = reinterpret_cast<T*>(c_bytes);
   const int64_t wide = 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  const int64_t vector_columns = e.n / wide * wide;
+  const int64_t vector_columns = e.n / wide * wide, rest = e.n - vector_columns;
   // A panel of columns of b is read by all rows while it is in cache.
-  for (int64_t j = 0; j < vector_columns; j += wide) {
-    int64_t i = 0;
-    for (; i + 4 <= e.rows; i += 4) float_block<T, 4>(e, a + i * e.k, b, c + i * e.n, j);
-    for (; i < e.rows; ++i) float_block<T, 1>(e, a + i * e.k, b, c + i * e.n, j);
+  for (int64_t j = 0; j < vector_columns; j += wide) float_columns(e, a, b, c, j);
+  if (rest == 0) return;
+  // Columns that fill no vectors: on a panel that zeros fill, a few rows at a time.
+  constexpr int64_t kMostK = 128, kMostRows = 32, kMostWide = 128 / sizeof(T);
+  if (e.k > kMostK || wide > kMostWide) {
+    for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.n, vector_columns);
+    return;
   }
-  for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.n, vector_columns);
+  alignas(64) T panel[kMostK * kMostWide], out[kMostRows * kMostWide];
+  std::fill_n(panel, e.k * wide, T(0));
+  for (int64_t k = 0; k < e.k; ++k)
+    std::copy_n(b + k * e.n + vector_columns, rest, panel + k * wide);
+  for (int64_t i = 0; i < e.rows; i += kMostRows) {
+    const GemmExtents part{std::min(kMostRows, e.rows - i), wide, e.k};
+    float_columns(part, a + i * e.k, panel, out, 0);
+    for (int64_t r = 0; r < part.rows; ++r)
+      std::copy_n(out + r * wide, rest, c + (i + r) * e.n + vector_columns);
+  }
 }
 
 template <class T>

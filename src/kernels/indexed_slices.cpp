@@ -30,16 +30,26 @@ int64_t product(const Dims& dims) {
 // Calls body(dense offset, origin, offset of the index vector) for slices [first, last).
 template <class Body>
 void for_each_slice(const IndexedSlices& s, int64_t first, int64_t last, Body&& body) {
+  const size_t rank = s.counts.size();
+  Dims index(rank, 0);
+  int64_t rest = first, dense = 0, place = 0, origin = 0;
+  const auto move = [&](size_t d, int64_t steps) {
+    dense += steps * s.batch[d];
+    place += steps * s.batch_indices[d];
+    origin += steps * s.batch_origin[d];
+  };
+  for (size_t d = rank; d-- > 0; rest /= s.counts[d]) {
+    index[d] = rest % s.counts[d];
+    move(d, index[d]);
+  }
   for (int64_t slice = first; slice < last; ++slice) {
-    int64_t rest = slice, dense = 0, index = 0, origin = 0;
-    for (size_t d = s.counts.size(); d-- > 0;) {
-      const int64_t i = rest % s.counts[d];
-      rest /= s.counts[d];
-      dense += i * s.batch[d];
-      index += i * s.batch_indices[d];
-      origin += i * s.batch_origin[d];
+    body(dense, origin, place);
+    for (size_t d = rank; d-- > 0;) {
+      move(d, 1);
+      if (++index[d] < s.counts[d]) break;
+      move(d, -s.counts[d]);
+      index[d] = 0;
     }
-    body(dense, origin, index);
   }
 }
 

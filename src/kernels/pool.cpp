@@ -1,125 +1,47 @@
 #include "gspmd/kernels/pool.h"
 
-#include <cmath>
-#include <cstring>
+#include <algorithm>
+
+#include "kernels/pool_windows.h"
 
 namespace gspmd {
-namespace {
 
-// NaN where either is NaN, -0 below +0; written so that it becomes vector selects.
-template <class T>
-T larger(T a, T b) {
-  T result = a > b ? a : b;
-  if constexpr (std::is_floating_point_v<T>) {
-    result = a == b ? (std::signbit(a) ? b : a) : result;
-    result = std::isnan(a) ? a : result;
-  }
-  return result;
-}
-template <class T>
-T smaller(T a, T b) {
-  T result = a < b ? a : b;
-  if constexpr (std::is_floating_point_v<T>) {
-    result = a == b ? (std::signbit(a) ? a : b) : result;
-    result = std::isnan(a) ? a : result;
-  }
-  return result;
-}
-
-template <PoolOp kOp, class T>
-T pooled(T a, T b) {
-  if constexpr (kOp == PoolOp::max) return larger(a, b);
-  if constexpr (kOp == PoolOp::min) return smaller(a, b);
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
-  else
-    return a + b;
-}
-
-template <PoolOp kOp, class T>
-void pool_rows(T* __restrict to, const T* __restrict from, int64_t inner) {
-  for (int64_t i = 0; i < inner; ++i) to[i] = pooled<kOp>(to[i], from[i]);
-}
-
-// Adds the elements of the windows of axes [axis, end) to the row `to`.
-template <PoolOp kOp, class T>
-void pool_window(const PoolSpec& spec, const std::vector<int64_t>& index, size_t axis,
-                 const T* from, T* to) {
-  if (axis == spec.axes.size()) {
-    pool_rows<kOp>(to, from, spec.inner);
-    return;
-  }
-  const PoolAxis& a = spec.axes[axis];
-  const PoolRun& run = a.positions[static_cast<size_t>(index[axis])];
-  from += run.first * a.step;
-  for (int64_t i = 0; i < run.count; ++i, from += run.step * a.step)
-    pool_window<kOp>(spec, index, axis + 1, from, to);
-}
-
-template <PoolOp kOp, class T>
-void pool_part(const PoolSpec& spec, int64_t begin, int64_t end, const T* input, T init, T* out) {
-  std::vector<int64_t> index(spec.axes.size(), 0);
-  int64_t rest = begin;
-  for (size_t d = index.size(); d-- > 0;) {
-    const auto size = static_cast<int64_t>(spec.axes[d].positions.size());
-    index[d] = rest % size;
-    rest /= size;
-  }
-  for (int64_t n = begin; n < end; ++n) {
-    T* const to = out + n * spec.inner;
-    for (int64_t i = 0; i < spec.inner; ++i) to[i] = init;
-    pool_window<kOp>(spec, index, 0, input, to);
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < static_cast<int64_t>(spec.axes[d].positions.size())) break;
-      index[d] = 0;
-    }
-  }
-}
-
-template <class T>
-PreparedKernel prepare_typed(PoolSpec spec) {
-  int64_t rows = 1;
-  double work = static_cast<double>(spec.inner);
-  for (const PoolAxis& axis : spec.axes) {
-    rows *= static_cast<int64_t>(axis.positions.size());
-    double reads = 0;
-    for (const PoolRun& run : axis.positions) reads += static_cast<double>(run.count);
-    work *= reads;
-  }
+PreparedKernel prepare_pool(PoolSpec spec) {
+  const PoolFunction function = pool_function(spec.dtype, spec.op);
+  if (function == nullptr) return {};
+  const auto plan = std::make_shared<const PoolPlan>(std::move(spec));
+  const int64_t size = dtype_size(plan->spec().dtype);
+  const int64_t whole = plan->turns() ? plan->groups() : plan->positions();
   PreparedKernel kernel;
-  kernel.cost = 100 + work;
-  kernel.parts = work > 1e5 ? std::min<int64_t>(rows, 8) : 1;
-  kernel.run = [spec = std::move(spec), rows, parts = kernel.parts](const KernelArgs& args) {
-    const int64_t begin = args.part * rows / parts, end = (args.part + 1) * rows / parts;
-    const auto* const input = reinterpret_cast<const T*>(args.operands[0]);
-    T init;
-    std::memcpy(&init, args.operands[1], sizeof(T));
-    auto* const out = reinterpret_cast<T*>(args.results[0]);
-    switch (spec.op) {
-      case PoolOp::sum:
-        return pool_part<PoolOp::sum>(spec, begin, end, input, init, out);
-      case PoolOp::max:
-        return pool_part<PoolOp::max>(spec, begin, end, input, init, out);
-      case PoolOp::min:
-        return pool_part<PoolOp::min>(spec, begin, end, input, init, out);
+  kernel.cost = 100 + 0.3 * plan->reads();
+  kernel.parts = plan->reads() > kPoolSplitReads ? std::min<int64_t>(whole, 8) : 1;
+  const int64_t lanes = plan->most_lanes(),
+                in_bytes = pool_scratch(plan->plane_in() * lanes * size);
+  if (plan->turns())
+    kernel.scratch_bytes = in_bytes + pool_scratch(plan->plane_out() * lanes * size);
+  const auto run = [plan, function, size](const std::byte* in, int64_t side_by_side, int64_t first,
+                                          int64_t last, const std::byte* init, std::byte* out) {
+    const int64_t row = plan->spec().inner * side_by_side * size;
+    plan->for_each_window(in, side_by_side, first, last,
+                          [&](const PoolWindow& window, int64_t position, int64_t) {
+                            function(window, init, out + position * row);
+                          });
+  };
+  kernel.run = [=, parts = kernel.parts](const KernelArgs& args) {
+    const int64_t begin = args.part * whole / parts, end = (args.part + 1) * whole / parts;
+    if (!plan->turns())
+      return run(args.operands[0], 1, begin, end, args.operands[1], args.results[0]);
+    for (int64_t group = begin; group < end; ++group) {
+      const int64_t first = plan->first_plane(group), count = plan->first_plane(group + 1) - first;
+      std::byte* const out = args.scratch + in_bytes;
+      turn_planes(size, plan->plane_in(), count, false,
+                  args.operands[0] + first * plan->plane_in() * size, args.scratch);
+      run(args.scratch, count, 0, plan->positions(), args.operands[1], out);
+      turn_planes(size, plan->plane_out(), count, true, out,
+                  args.results[0] + first * plan->plane_out() * size);
     }
   };
   return kernel;
-}
-
-}  // namespace
-
-PreparedKernel prepare_pool(PoolSpec spec) {
-  switch (spec.dtype) {
-    case DType::f32:
-      return prepare_typed<float>(std::move(spec));
-    case DType::f64:
-      return prepare_typed<double>(std::move(spec));
-    case DType::s32:
-      return prepare_typed<int32_t>(std::move(spec));
-    default:
-      return {};
-  }
 }
 
 }  // namespace gspmd

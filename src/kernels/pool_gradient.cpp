@@ -2,68 +2,10 @@
 #include <cstring>
 
 #include "gspmd/kernels/pool.h"
+#include "kernels/pool_windows.h"
 
 namespace gspmd {
 namespace {
-
-// Largest block of elements i that is worked on at once: the best so far lives on the stack.
-constexpr int64_t kBlock = 256;
-
-template <class T>
-struct Best {
-  T value[kBlock];
-  int64_t offset[kBlock];
-  bool any = false;
-};
-
-// Keeps, per i, the first largest element of the windows of axes [axis, end): a later one takes
-// over unless the kept one is at least as large (NaN is at least as large as nothing).
-template <class T>
-void find_best(const PoolSpec& spec, const std::vector<int64_t>& index, size_t axis, const T* input,
-               int64_t from, int64_t size, Best<T>& best) {
-  if (axis < spec.axes.size()) {
-    const PoolAxis& a = spec.axes[axis];
-    const PoolRun& run = a.positions[static_cast<size_t>(index[axis])];
-    from += run.first * a.step;
-    for (int64_t i = 0; i < run.count; ++i, from += run.step * a.step)
-      find_best(spec, index, axis + 1, input, from, size, best);
-    return;
-  }
-  for (int64_t i = 0; i < size; ++i) {
-    const T later = input[from + i];
-    const bool stays = best.any && best.value[i] >= later;
-    best.value[i] = stays ? best.value[i] : later;
-    best.offset[i] = stays ? best.offset[i] : from + i;
-  }
-  best.any = true;
-}
-
-template <class T>
-void run_part(const PoolSpec& spec, int64_t begin, int64_t end, const T* input, const T* source,
-              T* out) {
-  std::vector<int64_t> index(spec.axes.size(), 0);
-  int64_t rest = begin;
-  for (size_t d = index.size(); d-- > 0;) {
-    const auto size = static_cast<int64_t>(spec.axes[d].positions.size());
-    index[d] = rest % size;
-    rest /= size;
-  }
-  Best<T> best;
-  for (int64_t n = begin; n < end; ++n) {
-    for (int64_t block = 0; block < spec.inner; block += kBlock) {
-      const int64_t size = std::min(kBlock, spec.inner - block);
-      best.any = false;
-      find_best(spec, index, 0, input, block, size, best);
-      if (!best.any) continue;
-      const T* const added = source + n * spec.inner + block;
-      for (int64_t i = 0; i < size; ++i) out[best.offset[i]] += added[i];
-    }
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < static_cast<int64_t>(spec.axes[d].positions.size())) break;
-      index[d] = 0;
-    }
-  }
-}
 
 // Whether position n of the outermost axis reads element n and nothing else, and every element is
 // read.
@@ -76,47 +18,87 @@ bool is_apart(const PoolAxis& axis, int64_t elements) {
   return true;
 }
 
-template <class T>
-PreparedKernel prepare_typed(PoolSpec spec, int64_t elements) {
-  int64_t rows = 1;
-  double work = static_cast<double>(spec.inner);
-  for (const PoolAxis& axis : spec.axes) {
-    rows *= static_cast<int64_t>(axis.positions.size());
-    double reads = 0;
-    for (const PoolRun& run : axis.positions) reads += static_cast<double>(run.count);
-    work *= reads;
-  }
-  const bool apart = !spec.axes.empty() && is_apart(spec.axes[0], elements);
-  // Positions of the first axis are cut into parts where each has elements of its own.
-  const int64_t positions = apart ? static_cast<int64_t>(spec.axes[0].positions.size()) : 1;
-  PreparedKernel kernel;
-  kernel.cost = 100 + 2 * work;
-  kernel.parts = work > 1e5 ? std::min<int64_t>(positions, 8) : 1;
-  kernel.run = [spec = std::move(spec), rows, elements, positions,
-                parts = kernel.parts](const KernelArgs& args) {
-    const int64_t begin = args.part * positions / parts, end = (args.part + 1) * positions / parts;
-    auto* const out = reinterpret_cast<T*>(args.results[0]);
-    T init;
-    std::memcpy(&init, args.operands[2], sizeof(T));
-    std::fill(out + begin * (elements / positions), out + end * (elements / positions), init);
-    run_part(spec, begin * (rows / positions), end * (rows / positions),
-             reinterpret_cast<const T*>(args.operands[0]),
-             reinterpret_cast<const T*>(args.operands[1]), out);
-  };
-  return kernel;
+void fill(DType dtype, const std::byte* value, std::byte* out, int64_t count) {
+  if (dtype == DType::f32)
+    std::fill_n(reinterpret_cast<float*>(out), count, *reinterpret_cast<const float*>(value));
+  else
+    std::fill_n(reinterpret_cast<double*>(out), count, *reinterpret_cast<const double*>(value));
 }
+
+struct Gradient {
+  PoolPlan plan;
+  PoolGradientFunction function;
+  int64_t size;      // of an element, in bytes
+  int64_t elements;  // of the result
+  int64_t cuts;      // pieces with elements of their own: of the outermost axis, or groups
+
+  // Adds the source rows of positions [first, last) into `out`.
+  void add(const std::byte* in, const std::byte* source, std::byte* out, int64_t lanes,
+           int64_t first, int64_t last) const {
+    const int64_t row = plan.spec().inner * lanes * size;
+    plan.for_each_window(in, lanes, first, last,
+                         [&](const PoolWindow& window, int64_t position, int64_t offset) {
+                           function(window, source + position * row, out + offset * size);
+                         });
+  }
+
+  void run_group(const KernelArgs& args, int64_t group) const {
+    const int64_t first = plan.first_plane(group), lanes = plan.first_plane(group + 1) - first;
+    const int64_t in_bytes = plan.plane_in() * size, out_bytes = plan.plane_out() * size;
+    std::byte* const in = args.scratch;
+    std::byte* const out = in + pool_scratch(in_bytes * plan.most_lanes());
+    std::byte* const source = out + pool_scratch(in_bytes * plan.most_lanes());
+    turn_planes(size, plan.plane_in(), lanes, false, args.operands[0] + first * in_bytes, in);
+    turn_planes(size, plan.plane_out(), lanes, false, args.operands[1] + first * out_bytes, source);
+    fill(plan.spec().dtype, args.operands[2], out, plan.plane_in() * lanes);
+    add(in, source, out, lanes, 0, plan.positions());
+    turn_planes(size, plan.plane_in(), lanes, true, out, args.results[0] + first * in_bytes);
+  }
+
+  void run(const KernelArgs& args, int64_t begin, int64_t end) const {
+    if (plan.turns()) {
+      for (int64_t group = begin; group < end; ++group) run_group(args, group);
+      return;
+    }
+    const int64_t piece = elements / cuts, positions = plan.positions() / cuts;
+    // Piece by piece, so that what is filled is still in cache when it is added to.
+    for (int64_t cut = begin; cut < end; ++cut) {
+      fill(plan.spec().dtype, args.operands[2], args.results[0] + cut * piece * size, piece);
+      add(args.operands[0], args.operands[1], args.results[0], 1, cut * positions,
+          (cut + 1) * positions);
+    }
+  }
+};
 
 }  // namespace
 
 PreparedKernel prepare_pool_gradient(PoolSpec spec, int64_t elements) {
-  switch (spec.dtype) {
-    case DType::f32:
-      return prepare_typed<float>(std::move(spec), elements);
-    case DType::f64:
-      return prepare_typed<double>(std::move(spec), elements);
-    default:
-      return {};
+  const PoolGradientFunction function = pool_gradient_function(spec.dtype);
+  if (function == nullptr) return {};
+  const bool apart = !spec.axes.empty() && is_apart(spec.axes[0], elements);
+  if (!apart && !spec.axes.empty() && elements > 0) {
+    // Not all elements belong to a plane: no planes are told apart.
+    PoolAxis one{elements, {{0, 1, 1}}};
+    spec.axes.insert(spec.axes.begin(), std::move(one));
   }
+  const int64_t size = dtype_size(spec.dtype);
+  const int64_t outermost = apart ? static_cast<int64_t>(spec.axes[0].positions.size()) : 1;
+  auto gradient = std::make_shared<Gradient>(
+      Gradient{PoolPlan(std::move(spec)), function, size, elements, outermost});
+  const PoolPlan& plan = gradient->plan;
+  if (plan.turns()) gradient->cuts = plan.groups();
+  PreparedKernel kernel;
+  kernel.cost = 100 + 0.6 * plan.reads();
+  kernel.parts = plan.reads() > kPoolSplitReads ? std::min<int64_t>(gradient->cuts, 8) : 1;
+  if (plan.turns())
+    kernel.scratch_bytes = 2 * pool_scratch(plan.plane_in() * plan.most_lanes() * size) +
+                           pool_scratch(plan.plane_out() * plan.most_lanes() * size);
+  kernel.run = [gradient = std::shared_ptr<const Gradient>(std::move(gradient)),
+                parts = kernel.parts](const KernelArgs& args) {
+    gradient->run(args, args.part * gradient->cuts / parts,
+                  (args.part + 1) * gradient->cuts / parts);
+  };
+  return kernel;
 }
 
 }  // namespace gspmd

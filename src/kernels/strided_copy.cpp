@@ -4,12 +4,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/stream.h"
 #include "kernels/transpose_block.h"
 
 namespace gspmd {
 namespace {
-
-constexpr int64_t kBlock = 16;  // of 4-byte elements: one cache line
 
 struct Bits128 {  // c128
   uint64_t low, high;
@@ -40,16 +39,22 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
 
 // target[i * t_row + j] = source[j * s_row + i].
 template <class T>
-void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows,
-                     int64_t columns) {
-  [[maybe_unused]] const TransposeBlock block = transpose_block_function();
+void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows, int64_t columns,
+                     bool streamed) {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kBlock = block_side(kSize);
+  const bool whole_lines =
+      reinterpret_cast<uintptr_t>(t) % 64 == 0 && t_row % kBlock == 0 && streamed;
+  [[maybe_unused]] TransposeBlock block = nullptr;
+  if constexpr (kSize <= 8) block = transpose_block_function(kSize, whole_lines);
   for (int64_t j0 = 0; j0 < columns; j0 += kBlock) {
     const int64_t j1 = std::min(columns, j0 + kBlock);
     for (int64_t i0 = 0; i0 < rows; i0 += kBlock) {
       const int64_t i1 = std::min(rows, i0 + kBlock);
-      if constexpr (sizeof(T) == 4) {
+      if constexpr (kSize <= 8) {
         if (i1 - i0 == kBlock && j1 - j0 == kBlock) {
-          block(s + j0 * s_row + i0, s_row, t + i0 * t_row + j0, t_row);
+          block(reinterpret_cast<const std::byte*>(s + j0 * s_row + i0), s_row,
+                reinterpret_cast<std::byte*>(t + i0 * t_row + j0), t_row);
           continue;
         }
       }
@@ -61,7 +66,7 @@ void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t row
 }
 
 template <class T>
-void copy_plane(const StridedCopy& c, const T* source, T* target) {
+void copy_plane(const StridedCopy& c, const T* source, T* target, bool streamed) {
   const size_t rank = c.dims.size();
   if (rank == 0) {
     *target = *source;
@@ -71,7 +76,7 @@ void copy_plane(const StridedCopy& c, const T* source, T* target) {
     const size_t row = rank - 2, inner = rank - 1;
     if (c.source[row] == 1 && c.target[inner] == 1 && c.source[inner] > 1) {
       return transpose_plane(source, c.source[inner], target, c.target[row], c.dims[row],
-                             c.dims[inner]);
+                             c.dims[inner], streamed);
     }
     for (int64_t i = 0; i < c.dims[row]; ++i) {
       copy_row(source + i * c.source[row], c.source[inner], target + i * c.target[row],
@@ -81,10 +86,10 @@ void copy_plane(const StridedCopy& c, const T* source, T* target) {
 }
 
 template <class T>
-void copy_outer(const StridedCopy& c, size_t dim, const T* source, T* target) {
-  if (dim + 2 >= c.dims.size()) return copy_plane(c, source, target);
+void copy_outer(const StridedCopy& c, size_t dim, const T* source, T* target, bool streamed) {
+  if (dim + 2 >= c.dims.size()) return copy_plane(c, source, target, streamed);
   for (int64_t i = 0; i < c.dims[dim]; ++i) {
-    copy_outer(c, dim + 1, source + i * c.source[dim], target + i * c.target[dim]);
+    copy_outer(c, dim + 1, source + i * c.source[dim], target + i * c.target[dim], streamed);
   }
 }
 
@@ -128,32 +133,42 @@ StridedCopy simplified(StridedCopy copy) {
   return out;
 }
 
-void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target) {
+namespace {
+
+void run(const StridedCopy& copy, const std::byte* source, std::byte* target, bool streamed) {
   switch (copy.element_size) {
     case 0:
       return;  // tokens
     case 1:
-      return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target));
+      return copy_outer(copy, 0, as<uint8_t>(source), as<uint8_t>(target), streamed);
     case 2:
-      return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target));
+      return copy_outer(copy, 0, as<uint16_t>(source), as<uint16_t>(target), streamed);
     case 4:
-      return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target));
+      return copy_outer(copy, 0, as<uint32_t>(source), as<uint32_t>(target), streamed);
     case 16:
-      return copy_outer(copy, 0, as<Bits128>(source), as<Bits128>(target));
+      return copy_outer(copy, 0, as<Bits128>(source), as<Bits128>(target), streamed);
     default:
-      return copy_outer(copy, 0, as<uint64_t>(source), as<uint64_t>(target));
+      return copy_outer(copy, 0, as<uint64_t>(source), as<uint64_t>(target), streamed);
   }
+}
+
+}  // namespace
+
+void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* target) {
+  run(copy, source, target, false);
 }
 
 PreparedKernel prepare_copies(std::vector<PlacedCopy> copies) {
   constexpr int64_t kPartElements = 65536;
   std::vector<PlacedCopy> pieces;  // large copies cut along their outermost dim
   double elements = 0;
+  int64_t bytes = 0;
   for (PlacedCopy& placed : copies) {
     placed.copy = simplified(std::move(placed.copy));
     const int64_t n = count(placed.copy);
     if (n == 0) continue;
     elements += static_cast<double>(n);
+    bytes = saturating_add(bytes, saturating_multiply(n, placed.copy.element_size));
     const int64_t rows = placed.copy.dims.empty() ? 1 : placed.copy.dims[0];
     const int64_t cuts = std::clamp<int64_t>(n / kPartElements, 1, std::min<int64_t>(rows, 8));
     for (int64_t i = 0; i < cuts; ++i) {
@@ -173,14 +188,16 @@ PreparedKernel prepare_copies(std::vector<PlacedCopy> copies) {
                             : std::clamp<int64_t>(static_cast<int64_t>(pieces.size()), 1, 8);
   kernel.parts = parts;
   kernel.cost = 20 + 0.15 * elements;
-  kernel.run = [pieces = std::move(pieces), parts](const KernelArgs& args) {
+  kernel.run = [pieces = std::move(pieces), parts,
+                streamed = is_streamed(bytes)](const KernelArgs& args) {
     const int64_t n = static_cast<int64_t>(pieces.size());
     for (int64_t i = args.part * n / parts; i < (args.part + 1) * n / parts; ++i) {
       const PlacedCopy& piece = pieces[static_cast<size_t>(i)];
       const int64_t size = piece.copy.element_size;
-      run_copy(piece.copy, args.operands[piece.operand] + piece.source_offset * size,
-               args.results[0] + piece.target_offset * size);
+      run(piece.copy, args.operands[piece.operand] + piece.source_offset * size,
+          args.results[0] + piece.target_offset * size, streamed);
     }
+    if (streamed) flush_stream();
   };
   return kernel;
 }

@@ -7,7 +7,6 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
-#include <cstring>
 
 #include "kernels/transpose_block.h"
 
@@ -16,13 +15,54 @@ namespace gspmd {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kSide = 16;
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+template <class T>
+void transpose_by_small(const T* source, int64_t source_row, T* target, int64_t target_row) {
+  constexpr int64_t kSide = block_side(sizeof(T));
+  for (int64_t i = 0; i < kSide; ++i)
+    for (int64_t j = 0; j < kSide; ++j) target[i * target_row + j] = source[j * source_row + i];
+}
+
+#else
+
+// Blocks of 16 bytes square: as many rounds of interleaving as an index has bits.
+template <class T>
+void transpose_small(const T* source, int64_t source_row, T* target, int64_t target_row) {
+  constexpr int kLanes = 16 / sizeof(T);
+  const hn::FixedTag<T, kLanes> d;
+  hn::Vec<decltype(d)> a[kLanes], b[kLanes];
+  for (int i = 0; i < kLanes; ++i) a[i] = hn::LoadU(d, source + i * source_row);
+  for (int round = 1; round < kLanes; round *= 2) {
+    for (int i = 0; i < kLanes / 2; ++i) {
+      b[2 * i] = hn::InterleaveLower(d, a[i], a[i + kLanes / 2]);
+      b[2 * i + 1] = hn::InterleaveUpper(d, a[i], a[i + kLanes / 2]);
+    }
+    for (int i = 0; i < kLanes; ++i) a[i] = b[i];
+  }
+  for (int i = 0; i < kLanes; ++i) hn::StoreU(a[i], d, target + i * target_row);
+}
+
+template <class T>
+void transpose_by_small(const T* source, int64_t source_row, T* target, int64_t target_row) {
+  constexpr int64_t kSide = block_side(sizeof(T)), kLanes = 16 / sizeof(T);
+  for (int64_t i = 0; i < kSide; i += kLanes)
+    for (int64_t j = 0; j < kSide; j += kLanes)
+      transpose_small(source + j * source_row + i, source_row, target + i * target_row + j,
+                      target_row);
+}
+
+#endif
 
 #if HWY_TARGET == HWY_AVX3
 
 // Rounds of exchanges over distances 1, 2 (inside quarters), then 4, 8 (quarters between
 // registers).
-void transpose(const uint32_t* source, int64_t source_row, uint32_t* target, int64_t target_row) {
+template <bool kStreamed>
+void transpose_wide(const float* source, int64_t source_row, float* target, int64_t target_row) {
+  constexpr int64_t kSide = 16;
   __m512 a[kSide], b[kSide];
   for (int64_t i = 0; i < kSide; ++i) a[i] = _mm512_loadu_ps(source + i * source_row);
   for (int64_t i = 0; i < kSide; i += 2) {
@@ -48,30 +88,61 @@ void transpose(const uint32_t* source, int64_t source_row, uint32_t* target, int
                            _mm512_shuffle_f32x4(b[4 + c], b[12 + c], 0x88),
                            _mm512_shuffle_f32x4(b[c], b[8 + c], 0xdd),
                            _mm512_shuffle_f32x4(b[4 + c], b[12 + c], 0xdd)};
-    for (int64_t q = 0; q < 4; ++q) _mm512_storeu_ps(target + (4 * q + c) * target_row, rows[q]);
-  }
-}
-
-#else
-
-void transpose(const uint32_t* source, int64_t source_row, uint32_t* target, int64_t target_row) {
-  alignas(64) uint32_t in[kSide * kSide], out[kSide * kSide];
-  for (int64_t j = 0; j < kSide; ++j) {
-    std::memcpy(in + j * kSide, source + j * source_row, sizeof(uint32_t) * kSide);
-  }
-  for (int64_t i = 0; i < kSide; ++i) {
-    for (int64_t j = 0; j < kSide; ++j) out[i * kSide + j] = in[j * kSide + i];
-  }
-  for (int64_t i = 0; i < kSide; ++i) {
-    std::memcpy(target + i * target_row, out + i * kSide, sizeof(uint32_t) * kSide);
+    for (int64_t q = 0; q < 4; ++q) {
+      float* const to = target + (4 * q + c) * target_row;
+      if constexpr (kStreamed)
+        _mm512_stream_ps(to, rows[q]);
+      else
+        _mm512_storeu_ps(to, rows[q]);
+    }
   }
 }
 
 #endif
 
+template <class T, bool kStreamed>
+void transpose(const std::byte* source_bytes, int64_t source_row, std::byte* target_bytes,
+               int64_t target_row) {
+  const auto* const source = reinterpret_cast<const T*>(source_bytes);
+  auto* const target = reinterpret_cast<T*>(target_bytes);
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4)
+    return transpose_wide<kStreamed>(reinterpret_cast<const float*>(source), source_row,
+                                     reinterpret_cast<float*>(target), target_row);
+#endif
+  if constexpr (kStreamed) {
+    constexpr int64_t kSide = block_side(sizeof(T));
+    alignas(64) T lines[kSide * kSide];
+    transpose_by_small(source, source_row, lines, kSide);
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t i = 0; i < kSide; ++i)
+      for (int64_t j = 0; j < kSide; j += lanes)
+        hn::Stream(hn::Load(d, lines + i * kSide + j), d, target + i * target_row + j);
+  } else {
+    transpose_by_small(source, source_row, target, target_row);
+  }
+}
+
+template <bool kStreamed>
+TransposeBlock block_of(int64_t element_size) {
+  switch (element_size) {
+    case 1:
+      return transpose<uint8_t, kStreamed>;
+    case 2:
+      return transpose<uint16_t, kStreamed>;
+    case 4:
+      return transpose<uint32_t, kStreamed>;
+    default:
+      return transpose<uint64_t, kStreamed>;
+  }
+}
+
 }  // namespace
 
-TransposeBlock find_transpose_block() { return transpose; }
+TransposeBlock find_transpose_block(int64_t element_size, bool streamed) {
+  return streamed ? block_of<true>(element_size) : block_of<false>(element_size);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace gspmd
@@ -80,9 +151,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gspmd {
 HWY_EXPORT(find_transpose_block);
-TransposeBlock transpose_block_function() {
-  static const TransposeBlock function = HWY_DYNAMIC_DISPATCH(find_transpose_block)();
-  return function;
+TransposeBlock transpose_block_function(int64_t element_size, bool streamed) {
+  return HWY_DYNAMIC_DISPATCH(find_transpose_block)(element_size, streamed);
 }
 }  // namespace gspmd
 #endif

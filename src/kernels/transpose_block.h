@@ -1,12 +1,19 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gspmd {
 
-// target[i * target_row + j] = source[j * source_row + i] for a block of 16 x 16 4-byte elements.
-using TransposeBlock = void (*)(const uint32_t* source, int64_t source_row, uint32_t* target,
+// target[i * target_row + j] = source[j * source_row + i], 0 <= i, j < block_side; rows in
+// elements.
+using TransposeBlock = void (*)(const std::byte* source, int64_t source_row, std::byte* target,
                                 int64_t target_row);
-TransposeBlock transpose_block_function();  // the fastest for this machine
+
+// Elements in a cache line.
+constexpr int64_t block_side(int64_t element_size) { return 64 / element_size; }
+
+// Of elements of 1, 2, 4 or 8 bytes. `streamed`: past the caches; target rows are whole lines.
+TransposeBlock transpose_block_function(int64_t element_size, bool streamed = false);
 
 }  // namespace gspmd

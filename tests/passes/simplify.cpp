@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "passes/body_text.h"
+#include "passes/rewrite_check.h"
 
 namespace gspmd {
 namespace {
@@ -109,6 +110,62 @@ TEST_CASE("a rewritten node keeps metadata, sharding and phase") {
              Catch::Contains("sharding={devices=[2,1]<=[2]}, "
                              "frontend_attributes={gspmd.phase=\"backward\"}, "
                              "metadata={op_name=\"n\"}"));
+}
+
+// Values of which many are equal: of these the first come first.
+TEST_CASE("the first elements of a sort with indices, and ApproxTopK of them, are a topk") {
+  const std::string head = R"(HloModule m
+c {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER
+}
+v {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
+ENTRY e {
+  x = f32[3,40] parameter(0)
+  i = s32[3,40] iota(), iota_dimension=1
+  k = s32[3,40] iota(), iota_dimension=0
+)";
+  const auto sliced = [&](const char* operands, const char* comparator, const char* slice,
+                          int64_t count, bool other_reader = false) {
+    const std::string part = fmt::format("[3,{}]", count);
+    return head + "s = (f32[3,40], s32[3,40]) sort(" + operands +
+           "), dimensions={1}, to_apply=" + comparator +
+           "\nv = f32[3,40] get-tuple-element(s), index=0\n" +
+           "j = s32[3,40] get-tuple-element(s), index=1\n" +
+           (other_reader ? "n = f32[3,40] negate(v)\n" : "") + "a = f32" + part +
+           " slice(v), slice={" + slice + "}\nb = s32" + part + " slice(j), slice={" + slice +
+           "}\nROOT r = (f32" + part + ", s32" + part +
+           (other_reader ? ", f32[3,40]) tuple(a, b, n)\n}\n" : ") tuple(a, b)\n}\n");
+  };
+  const auto pass = [](Module& module) { return simplify_algebra(module); };
+  const auto module = changed(sliced("x, i", "c", "[0:3], [0:4]", 4), pass);
+  CHECK(count(*module, Opcode::sort) == 0);
+  CHECK(count(*module, Opcode::iota) == 0);
+  const auto call =
+      changed(head +
+                  "f = f32[] constant(-inf)\nn = s32[] constant(-1)\nROOT r = (f32[3,4], s32[3,4]) "
+                  "custom-call(x, i, f, n), custom_call_target=\"ApproxTopK\", "
+                  "called_computations={c}, backend_config={\"reduction_dim\" = 1 : i64}\n}\n",
+              pass);
+  CHECK(count(*call, Opcode::topk) == 1);
+  // Other indices, floats by value (NaN has no order), others than the first, many, another reader.
+  for (const std::string& text :
+       {sliced("x, k", "c", "[0:3], [0:4]", 4), sliced("x, i", "v", "[0:3], [0:4]", 4),
+        sliced("x, i", "c", "[0:3], [1:5]", 4), sliced("x, i", "c", "[0:3], [0:30]", 30),
+        sliced("x, i", "c", "[0:3], [0:4]", 4, true)}) {
+    auto other = parse_module(text);
+    simplify_algebra(*other);
+    CHECK(count(*other, Opcode::topk) == 0);
+  }
 }
 
 TEST_CASE("equal nodes merge, collectives within one phase only") {

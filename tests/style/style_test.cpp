@@ -241,7 +241,7 @@ constexpr Namer kNamers[] = {
     {"shardy/write_back.cpp", 1, 0, "calls of the dialect, which it makes"},
     {"simplify/simplify_arithmetic.cpp", 18, 0, "identities of arithmetic"},
     {"simplify/simplify_common.cpp", 7, 3, "values that are known"},
-    {"simplify/simplify_shape.cpp", 28, 9, "identities of data movement"},
+    {"simplify/simplify_shape.cpp", 30, 9, "identities of data movement"},
     {"update/shard_updates.cpp", 3, 0, "copies, which it makes; what is spread over an update"},
     {"update/stacked_gradients.cpp", 4, 0, "the form of a loop that writes rows"},
     {"update/update_regions.cpp", 4, 0, "what partial sums pass; what is spread over an update"},

@@ -1,6 +1,8 @@
 // The steps of scalar programs: the ops that comparators and combiners are made of. Numbers as the
 // op table's evaluation has them; ops that are not here run through the table.
 
+#include <complex>
+
 #include "ops/common/element_ops.h"
 #include "ops/common/scalar_program.h"
 #include "ops/elementwise/elementwise.h"
@@ -12,15 +14,25 @@ using Step = ScalarProgram::Step;
 using Frame = ScalarProgram::Frame;
 using Function = ScalarProgram::Function;
 
+// The lanes of a slot.
 template <class T>
-T load(const Frame& frame, size_t slot) {
-  T value;
-  std::memcpy(&value, frame.slots[slot].bytes, sizeof(T));
-  return value;
+T* lanes(const Frame& frame, size_t slot) {
+  return reinterpret_cast<T*>(frame.slots[slot].bytes);
 }
-template <class T>
-void store(const Frame& frame, size_t slot, T value) {
-  std::memcpy(frame.slots[slot].bytes, &value, sizeof(T));
+
+// out = f(a) and out = f(a, b) in all lanes.
+template <class R, class T, class F>
+void each_lane(const Step& step, const Frame& frame, F&& f) {
+  R* const out = lanes<R>(frame, step.out);
+  const T* const a = lanes<T>(frame, step.a);
+  for (size_t i = 0, n = frame.lanes; i < n; ++i) out[i] = f(a[i]);
+}
+template <class R, class T, class F>
+void each_pair(const Step& step, const Frame& frame, F&& f) {
+  R* const out = lanes<R>(frame, step.out);
+  const T* const a = lanes<T>(frame, step.a);
+  const T* const b = lanes<T>(frame, step.b);
+  for (size_t i = 0, n = frame.lanes; i < n; ++i) out[i] = f(a[i], b[i]);
 }
 
 template <Opcode kOp>
@@ -30,7 +42,7 @@ Function unary_function(DType dtype) {
     if constexpr (has_element_op<kOp, T>()) {
       return [](const Step& step, const Frame& frame) {
         using C = ComputeType<T>;
-        store(frame, step.out, T(unary_element<kOp, C>(C(load<T>(frame, step.a)))));
+        each_lane<T, T>(step, frame, [](T a) { return T(unary_element<kOp, C>(C(a))); });
       };
     }
     return nullptr;
@@ -44,8 +56,8 @@ Function binary_function(DType dtype) {
     if constexpr (has_element_op<kOp, T>()) {
       return [](const Step& step, const Frame& frame) {
         using C = ComputeType<T>;
-        const C a = C(load<T>(frame, step.a)), b = C(load<T>(frame, step.b));
-        store(frame, step.out, T(binary_element<kOp, C>(a, b)));
+        each_pair<T, T>(step, frame,
+                        [](T a, T b) { return T(binary_element<kOp, C>(C(a), C(b))); });
       };
     }
     return nullptr;
@@ -59,8 +71,9 @@ Function real_function_step(DType dtype) {
     using T = typename decltype(tag)::type;
     if constexpr (is_float_v<T>) {
       return [](const Step& step, const Frame& frame) {
-        const double x = convert_element<double>(load<T>(frame, step.a));
-        store(frame, step.out, convert_element<T>(step.function(x)));
+        each_lane<T, T>(step, frame, [function = step.function](T a) {
+          return convert_element<T>(function(convert_element<double>(a)));
+        });
       };
     }
     return nullptr;
@@ -75,14 +88,14 @@ Function compare_function(DType dtype, bool total) {
     if constexpr (is_float_v<T>) {
       if (total)
         return [](const Step& step, const Frame& frame) {
-          store(frame, step.out,
-                compare_elements(kDirection, total_order(load<T>(frame, step.a)),
-                                 total_order(load<T>(frame, step.b))));
+          each_pair<bool, T>(step, frame, [](T a, T b) {
+            return compare_elements(kDirection, total_order(a), total_order(b));
+          });
         };
     }
     return [](const Step& step, const Frame& frame) {
-      store(frame, step.out,
-            compare_elements(kDirection, C(load<T>(frame, step.a)), C(load<T>(frame, step.b))));
+      each_pair<bool, T>(step, frame,
+                         [](T a, T b) { return compare_elements(kDirection, C(a), C(b)); });
     };
   });
 }
@@ -96,9 +109,29 @@ Function compare_function(const Node& node) {
       node.operand(0)->shape.dtype, node.attrs.compare_type == "TOTALORDER");
 }
 
+// T: any type of the size of the elements.
+template <class T>
 void select_step(const Step& step, const Frame& frame) {
-  const size_t from = load<bool>(frame, step.a) ? step.b : step.c;
-  frame.slots[step.out] = frame.slots[from];
+  T* const out = lanes<T>(frame, step.out);
+  const bool* const chosen = lanes<bool>(frame, step.a);
+  const T* const b = lanes<T>(frame, step.b);
+  const T* const c = lanes<T>(frame, step.c);
+  for (size_t i = 0, n = frame.lanes; i < n; ++i) out[i] = chosen[i] ? b[i] : c[i];
+}
+
+Function select_function(DType dtype) {
+  switch (dtype_size(dtype)) {
+    case 1:
+      return select_step<uint8_t>;
+    case 2:
+      return select_step<uint16_t>;
+    case 4:
+      return select_step<uint32_t>;
+    case 8:
+      return select_step<uint64_t>;
+    default:
+      return select_step<std::complex<double>>;
+  }
 }
 
 Function convert_function(DType from, DType to) {
@@ -107,7 +140,7 @@ Function convert_function(DType from, DType to) {
     return visit_dtype(to, [](auto to_tag) -> Function {
       using To = typename decltype(to_tag)::type;
       return [](const Step& step, const Frame& frame) {
-        store(frame, step.out, convert_element<To>(load<From>(frame, step.a)));
+        each_lane<To, From>(step, frame, [](From a) { return convert_element<To>(a); });
       };
     });
   });
@@ -142,7 +175,7 @@ bool is_real(DType dtype) { return is_computable(dtype) && !is_complex(dtype); }
 
 ScalarProgram::Function scalar_function(const Node& node) {
   if (node.operands().empty()) return nullptr;
-  if (node.is(Opcode::select)) return select_step;
+  if (node.is(Opcode::select)) return select_function(node.shape.dtype);
   const DType dtype = node.operand(0)->shape.dtype;
   const bool complex = is_complex(dtype);
   if (!all_of(node, complex ? is_complex : is_real)) return nullptr;

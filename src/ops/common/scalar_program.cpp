@@ -17,17 +17,20 @@ constexpr size_t kMostVisits = 10 * kMostSteps;  // nodes looked at, also those 
 
 void run_table_step(const ScalarProgram::Step& step, const ScalarProgram::Frame& frame) {
   const ScalarProgram::TableStep& table = frame.table[step.a];
-  std::vector<Value> operands;
-  for (size_t i = 0; i < table.operands.size(); ++i) {
-    const Array array(table.node->operands()[i]->shape);
-    std::memcpy(array.bytes().data(), frame.slots[table.operands[i]].bytes, array.bytes().size());
-    operands.push_back({array, {}, false});
+  for (size_t lane = 0; lane < frame.lanes; ++lane) {
+    std::vector<Value> operands;
+    for (size_t i = 0; i < table.operands.size(); ++i) {
+      const Array array(table.node->operands()[i]->shape);
+      const size_t size = array.bytes().size();
+      std::memcpy(array.bytes().data(), frame.slots[table.operands[i]].bytes + lane * size, size);
+      operands.push_back({array, {}, false});
+    }
+    const Value value = at_node(*table.node, [&] {
+      return table.node->op().evaluate({*table.node, operands, *frame.call});
+    });
+    const std::span<const std::byte> bytes = value.array.bytes();
+    std::memcpy(frame.slots[step.out].bytes + lane * bytes.size(), bytes.data(), bytes.size());
   }
-  const Value value = at_node(*table.node, [&] {
-    return table.node->op().evaluate({*table.node, operands, *frame.call});
-  });
-  const std::span<const std::byte> bytes = value.array.bytes();
-  std::memcpy(frame.slots[step.out].bytes, bytes.data(), bytes.size());
 }
 
 bool is_scalar(const Shape& shape) {
@@ -81,8 +84,8 @@ class ScalarProgram::Compiler {
 
  private:
   size_t fresh_slot() {
-    program_.slots_.emplace_back();
-    return program_.slots_.size() - 1;
+    program_.slots_.resize(program_.slots_.size() + program_.lanes_);
+    return program_.slots_.size() - program_.lanes_;
   }
 
   Slots value_of(const Node& node, const std::vector<Slots>& operands,
@@ -119,7 +122,9 @@ class ScalarProgram::Compiler {
     const size_t out = fresh_slot();
     if (node.is(Opcode::constant)) {
       const std::span<const std::byte> bytes = node.attrs.literal.bytes();
-      std::memcpy(program_.slots_[out].bytes, bytes.data(), std::min<size_t>(bytes.size(), 16));
+      const size_t size = std::min<size_t>(bytes.size(), 16);
+      for (size_t lane = 0; lane < program_.lanes_; ++lane)
+        std::memcpy(program_.slots_[out].bytes + lane * size, bytes.data(), size);
       return {out};
     }
     const auto slot = [&](size_t i) { return i < operands.size() ? operands[i][0] : 0; };
@@ -140,12 +145,13 @@ class ScalarProgram::Compiler {
   size_t visits_ = 0;
 };
 
-ScalarProgram::ScalarProgram(const Computation& computation, const CallComputation& call)
-    : ScalarProgram(computation, *computation.root(), call) {}
+ScalarProgram::ScalarProgram(const Computation& computation, const CallComputation& call,
+                             size_t lanes)
+    : ScalarProgram(computation, *computation.root(), call, lanes) {}
 
 ScalarProgram::ScalarProgram(const Computation& computation, const Node& root,
-                             const CallComputation& call)
-    : call_(&call) {
+                             const CallComputation& call, size_t lanes)
+    : lanes_(lanes), call_(&call) {
   for (const Shape& leaf : leaf_shapes(root.shape))
     result_sizes_.push_back(static_cast<size_t>(dtype_size(leaf.dtype)));
   compile(computation, root);
@@ -155,8 +161,8 @@ ScalarProgram::ScalarProgram(const Computation& computation, const Node& root,
                    computation.name());
   callee_ = &computation;
   for (size_t i = 0; i < result_sizes_.size(); ++i) {
-    slots_.emplace_back();
-    result_slots_.push_back(slots_.size() - 1);
+    slots_.resize(slots_.size() + lanes_);
+    result_slots_.push_back(slots_.size() - lanes_);
   }
 }
 
@@ -165,27 +171,40 @@ void ScalarProgram::compile(const Computation& computation, const Node& root) {
   for (const Node* parameter : computation.parameters()) {
     sizes_.push_back(static_cast<size_t>(dtype_size(parameter->shape.dtype)));
     arguments.push_back({slots_.size()});
-    slots_.emplace_back();
+    slots_.resize(slots_.size() + lanes_);
   }
   result_slots_ = Compiler(*this).compile(computation, root, arguments);
   if (result_slots_.size() != result_sizes_.size()) result_slots_.clear();
 }
 
-void ScalarProgram::run() {
+void ScalarProgram::set_lanes(size_t i, const std::byte* first, int64_t step, size_t count) {
+  std::byte* to = slots_[i * lanes_].bytes;
+  const size_t size = sizes_[i];
+  if (step == static_cast<int64_t>(size)) {
+    std::memcpy(to, first, count * size);
+    return;
+  }
+  for (size_t lane = 0; lane < count; ++lane, to += size, first += step) copy(to, first, size);
+}
+
+void ScalarProgram::run(size_t count) {
   if (callee_ == nullptr) {
-    const Frame frame{slots_.data(), table_.data(), call_};
+    const Frame frame{slots_.data(), table_.data(), call_, count};
     for (const Step& step : steps_) step.run(step, frame);
     return;
   }
-  std::vector<Value> arguments;
-  for (size_t i = 0; i < sizes_.size(); ++i) {
-    const Array array(callee_->parameters()[i]->shape);
-    std::memcpy(array.bytes().data(), slots_[i].bytes, sizes_[i]);
-    arguments.push_back({array, {}, false});
+  for (size_t lane = 0; lane < count; ++lane) {
+    std::vector<Value> arguments;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const Array array(callee_->parameters()[i]->shape);
+      std::memcpy(array.bytes().data(), slots_[i * lanes_].bytes + lane * sizes_[i], sizes_[i]);
+      arguments.push_back({array, {}, false});
+    }
+    const std::vector<Array> values = leaves((*call_)(*callee_, arguments));
+    for (size_t i = 0; i < values.size(); ++i)
+      std::memcpy(slots_[result_slots_[i]].bytes + lane * result_sizes_[i],
+                  values[i].bytes().data(), result_sizes_[i]);
   }
-  const std::vector<Array> values = leaves((*call_)(*callee_, arguments));
-  for (size_t i = 0; i < values.size(); ++i)
-    std::memcpy(slots_[result_slots_[i]].bytes, values[i].bytes().data(), result_sizes_[i]);
 }
 
 }  // namespace gspmd

@@ -1,6 +1,7 @@
 #include "ops/linalg/fft.h"
 
 #include "gspmd/base/error.h"
+#include "kernels/fft.h"
 #include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
@@ -252,6 +253,31 @@ Value evaluate_fft(const EvalContext& context) {
   return {result, {}, false};
 }
 
+PreparedKernel lower_fft(const Node& node) {
+  const Shape& x = node.operand(0)->shape;
+  if (node.shape.elements_count() == 0 || x.elements_count() == 0) return {};
+  FftSpec spec;
+  switch (type_of(node)) {
+    case FftType::fft:
+      spec.kind = FftKind::forward;
+      break;
+    case FftType::ifft:
+      spec.kind = FftKind::backward;
+      break;
+    case FftType::rfft:
+      spec.kind = FftKind::real_forward;
+      break;
+    case FftType::irfft:
+      spec.kind = FftKind::real_backward;
+      break;
+  }
+  spec.is_double = x.dtype == DType::f64 || x.dtype == DType::c128;
+  spec.lengths = node.attrs.dimensions;
+  for (int64_t d = 0; d + std::ssize(spec.lengths) < x.rank(); ++d)
+    spec.batch *= x.dims[static_cast<size_t>(d)];
+  return prepare_fft(spec);
+}
+
 // 5 n log n, the count that transforms are quoted with.
 int64_t fft_flops(const Node& node) {
   int64_t levels = 0;
@@ -269,6 +295,7 @@ const OpInfo kRows[] = {
      .gradient = fft_gradient,
      .completion = kPointwiseCompletion,
      .partition = partition_fft,
+     .lower = lower_fft,
      .flops = fft_flops,
      .batch = batch_as_it_is},
 };

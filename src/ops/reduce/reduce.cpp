@@ -8,7 +8,6 @@
 #include "ops/common/completion.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
-#include "ops/common/loop_lowering.h"
 #include "ops/reduce/form.h"
 #include "ops/rows.h"
 
@@ -77,7 +76,7 @@ const OpInfo kRows[] = {
                     .speakers = Speakers::inputs,
                     .operands_confer = true},
      .partition = partition_variadic_reduce,
-     .lower = lower_loop_node,
+     .lower = lower_reduce,
      .flops = reduce_flops},
 };
 

@@ -5,6 +5,7 @@
 
 #include "gspmd/kernels/indexed_slices.h"
 #include "gspmd/kernels/strided_copy.h"
+#include "kernels/pad.h"
 
 namespace gspmd {
 namespace {
@@ -28,25 +29,6 @@ PreparedKernel one_copy(StridedCopy copy, int64_t source_offset = 0) {
   copies[0].copy = std::move(copy);
   copies[0].source_offset = source_offset;
   return prepare_copies(std::move(copies));
-}
-
-void fill(std::byte* out, const std::byte* value, int64_t size, int64_t count) {
-  switch (size) {
-    case 1:
-      std::memset(out, static_cast<int>(*value), static_cast<size_t>(count));
-      break;
-    case 2:
-      std::fill_n(reinterpret_cast<uint16_t*>(out), count,
-                  *reinterpret_cast<const uint16_t*>(value));
-      break;
-    case 4:
-      std::fill_n(reinterpret_cast<uint32_t*>(out), count,
-                  *reinterpret_cast<const uint32_t*>(value));
-      break;
-    default:
-      std::fill_n(reinterpret_cast<uint64_t*>(out), count,
-                  *reinterpret_cast<const uint64_t*>(value));
-  }
 }
 
 // Start of a dynamic slice from the scalars in operands [first, ...), kept inside.
@@ -145,35 +127,14 @@ PreparedKernel lower_concatenate(const Node& node) {
   return prepare_copies(std::move(copies));
 }
 
-// Fill, then the operand elements whose place is inside; negative padding cuts some off.
 PreparedKernel lower_pad(const Node& node) {
   if (!movable(node)) return {};
-  const Dims& dims = node.operand(0)->dims();
-  StridedCopy copy{
-      dtype_size(node.shape.dtype), {}, row_major_strides(dims), row_major_strides(node.dims())};
-  int64_t from = 0, to = 0;
-  for (size_t d = 0; d < dims.size(); ++d) {
+  std::vector<PadDim> dims;
+  for (size_t d = 0; d < node.dims().size(); ++d) {
     const PaddingDim& padding = node.attrs.padding.at(d);
-    const int64_t step = padding.interior + 1;
-    const int64_t begin = padding.low >= 0 ? 0 : (-padding.low + step - 1) / step;
-    const int64_t room = node.dims()[d] - padding.low;
-    const int64_t end = room <= 0 ? 0 : std::min((room - 1) / step + 1, dims[d]);
-    copy.dims.push_back(std::max<int64_t>(end - begin, 0));
-    if (copy.dims[d] == 0) continue;
-    to += copy.target[d] * (padding.low + begin * step);
-    copy.target[d] *= copy.dims[d] > 1 ? step : 0;
-    from += copy.source[d] * begin;
+    dims.push_back({node.operand(0)->dims()[d], node.dims()[d], padding.low, padding.interior + 1});
   }
-  const int64_t size = copy.element_size, count = node.shape.elements_count();
-  const bool empty = std::find(copy.dims.begin(), copy.dims.end(), 0) != copy.dims.end();
-  copy = simplified(std::move(copy));
-  PreparedKernel kernel;
-  kernel.cost = 50 + 0.2 * static_cast<double>(count);
-  kernel.run = [=](const KernelArgs& args) {
-    fill(args.results[0], args.operands[1], size, count);
-    if (!empty) run_copy(copy, args.operands[0] + from * size, args.results[0] + to * size);
-  };
-  return kernel;
+  return prepare_pad(dtype_size(node.shape.dtype), std::move(dims));
 }
 
 PreparedKernel lower_dynamic_slice(const Node& node) {

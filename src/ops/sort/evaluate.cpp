@@ -113,14 +113,15 @@ class Sorter {
       columns_[c].clear();
       columns_[c].reserve(static_cast<size_t>(lines_.size));
       const DType dtype = key.left->shape.dtype;
-      OrderedElements elements{element(key.operand, first, 0), lines_.inner * sizes_[key.operand],
+      const size_t operand = key.operands[0];
+      OrderedElements elements{element(operand, first, 0), lines_.inner * sizes_[operand],
                                lines_.size, key.descending, key.total_order};
       if (!key.left->is(Opcode::parameter)) {
         elements.step = dtype_size(dtype);
         computed_.resize(static_cast<size_t>(lines_.size * elements.step));
         elements.first = computed_.data();
         for (int64_t i = 0; i < lines_.size; ++i) {
-          program.set(2 * key.operand, element(key.operand, first, i));
+          for (const size_t read : key.operands) program.set(2 * read, element(read, first, i));
           program.run();
           program.take(0, computed_.data() + i * elements.step);
         }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
@@ -16,7 +17,7 @@ namespace {
 // Nodes compared with their mirror images before the comparator is called too large.
 constexpr int kMostVisits = 2000;
 
-// Whether `a` over parameter 2k is the same computation as `b` over parameter 2k + 1.
+// Whether `a` over parameters 2k is the same computation as `b` over parameters 2k + 1.
 class Mirror {
  public:
   bool match(const Node& a, const Node& b) {
@@ -25,8 +26,7 @@ class Mirror {
     if (a.is(Opcode::parameter)) {
       const int64_t left = a.attrs.index;
       if (left % 2 != 0 || b.attrs.index != left + 1) return false;
-      if (operand_ >= 0 && operand_ != left / 2) return false;
-      operand_ = left / 2;
+      operands_.insert(static_cast<size_t>(left / 2));
       return true;
     }
     if (a.op().evaluate == nullptr || a.op().has(kSideEffect)) return false;
@@ -35,11 +35,11 @@ class Mirror {
       if (!match(*a.operands()[i], *b.operands()[i])) return false;
     return true;
   }
-  int64_t operand() const { return operand_; }
+  const std::set<size_t>& operands() const { return operands_; }
 
  private:
   int visits_ = 0;
-  int64_t operand_ = -1;
+  std::set<size_t> operands_;
 };
 
 // A compare of a key with its mirror image, the left element's side first.
@@ -51,8 +51,11 @@ std::optional<SortKey> key_of(const Node& compare, bool equality) {
   for (const bool swapped : {false, true}) {
     Mirror mirror;
     const Node& left = *compare.operand(swapped ? 1 : 0);
-    if (!mirror.match(left, *compare.operand(swapped ? 0 : 1)) || mirror.operand() < 0) continue;
-    return SortKey{&left, static_cast<size_t>(mirror.operand()), greater != swapped && !equality,
+    if (!mirror.match(left, *compare.operand(swapped ? 0 : 1)) || mirror.operands().empty())
+      continue;
+    return SortKey{&left,
+                   {mirror.operands().begin(), mirror.operands().end()},
+                   greater != swapped && !equality,
                    compare.attrs.compare_type == "TOTALORDER"};
   }
   return std::nullopt;

@@ -104,6 +104,7 @@ const OpInfo kRows[] = {
      .leaf_gradient = sort_gradient,
      .completion = {sort_forward, same_number_suggestions},
      .partition = partition_sort,
+     .lower = lower_sort,
      .flops = sort_flops},
     {.opcode = Opcode::topk,
      .traits = kPlacedOnAll | kMadeAsOne,
@@ -114,6 +115,7 @@ const OpInfo kRows[] = {
      .leaf_gradient = topk_gradient,
      .completion = {.speakers = Speakers::first},
      .partition = partition_topk,
+     .lower = lower_topk,
      .flops = topk_flops},
 };
 

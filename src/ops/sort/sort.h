@@ -5,11 +5,19 @@
 #include <vector>
 
 #include "gspmd/ir/op.h"
+#include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
 
 Value evaluate_sort(const EvalContext& context);
 Value evaluate_topk(const EvalContext& context);
+
+// Lines put in order, those of keys as integers. Where nothing but slices of the first elements
+// read a sort, no others are made.
+PreparedKernel lower_sort(const Node& node);
+PreparedKernel lower_topk(const Node& node);  // and custom-calls to it
+// The first elements of n operands, in the order of a comparator of theirs along `dim`.
+PreparedKernel lower_first_of_sort(const Node& node, size_t operands, int64_t dim);
 
 FactorRule topk_factors(const Node& node);
 int64_t topk_flops(const Node& node);
@@ -26,6 +34,12 @@ const OpInfo* top_k_call_info(const Node& custom_call);
 // The same of one to ApproxTopK or PartialReduce.
 const OpInfo* approximate_top_k_info(const Node& custom_call);
 
+// topk in place of a slice of the first elements of a sort of values with their indices, where
+// nothing else reads the sort, and of an ApproxTopK of such: it makes the indices itself. nullptr:
+// of anything else.
+Node* topk_of_slice_of_sort(Node& slice);
+Node* topk_of_approximate(Node& custom_call);
+
 std::vector<ShardingProposal> sort_forward(const Node& node, CompletionMode mode);
 
 // A sort of which only the first elements are read: those of each device, then those of all; and
@@ -39,7 +53,7 @@ std::optional<Partitioned> partition_topk(PartitionContext& context, Node& node)
 // and the same computation of the right ones; a later key decides where the earlier ones are equal.
 struct SortKey {
   const Node* left = nullptr;
-  size_t operand = 0;  // the one operand of the sort that it reads
+  std::vector<size_t> operands;  // of the sort: those that it reads
   bool descending = false;
   bool total_order = false;  // floats: by total order, else NaN is unordered and -0 equals 0
 };

@@ -44,7 +44,7 @@ Shape infer_top_k_call(const Node& node) {
 // parameters. What it computes of them may be anything that grows, or falls, with them.
 std::optional<bool> puts_greater_first(const Computation& comparator) {
   const auto keys = sort_keys(comparator);
-  if (!keys || keys->empty() || keys->front().operand != 0) return std::nullopt;
+  if (!keys || keys->empty() || keys->front().operands.front() != 0) return std::nullopt;
   const DType dtype = comparator.parameters().at(0)->shape.dtype;
   const CallComputation none = [](const Computation& called, std::span<const Value>) -> Value {
     user_error("custom-call: TopK by a comparator that calls {}", called.name());
@@ -137,6 +137,7 @@ const OpInfo kRow{.opcode = Opcode::custom_call,
                   .leaf_gradient = topk_gradient,
                   .completion = {.forward = top_k_call_forward, .speakers = Speakers::first},
                   .partition = partition_topk,
+                  .lower = lower_topk,
                   .flops = topk_flops,
                   .batch = batch_custom_call};
 

@@ -54,6 +54,7 @@ PreparedKernel lower_select_and_scatter(const Node& node) {
 PreparedKernel lower_reduce_window(const Node& node) {
   if (node.operands().size() != 2 || node.shape.is_tuple || node.shape.elements_count() == 0)
     return {};
+  if (PreparedKernel kernel = lower_cumulative(node); kernel.run) return kernel;
   const std::optional<PoolOp> op = pool_op(*node.called[0]);
   if (!op) return {};
   PoolSpec spec;

@@ -27,6 +27,7 @@ bool is_trivial(const WindowDim& dim);
 Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims);
 
 PreparedKernel lower_reduce_window(const Node& node);       // plain sums, maxima and minima
+PreparedKernel lower_cumulative(const Node& node);          // of windows that are cumulative
 PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the largest is
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);

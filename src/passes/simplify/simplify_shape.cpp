@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/sort/sort.h"
 #include "passes/simplify/simplify_rules.h"
 
 namespace gspmd {
@@ -187,6 +188,8 @@ constexpr SimplifyRule kRules[] = {
     {Opcode::transpose, rewrite_transpose},
     {Opcode::broadcast, rewrite_broadcast},
     {Opcode::slice, rewrite_slice},
+    {Opcode::slice, topk_of_slice_of_sort},
+    {Opcode::custom_call, topk_of_approximate},
     {Opcode::reverse, rewrite_reverse},
     {Opcode::concatenate, rewrite_concatenate},
     {Opcode::pad, rewrite_pad},

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+
+#include "gspmd/kernels/pool.h"
+
+namespace gspmd {
+
+// The elements of a window: in[offsets[n] + i] for n < count, rows of `inner` elements i.
+struct PoolWindow {
+  const std::byte* in = nullptr;
+  const int64_t* offsets = nullptr;  // in elements
+  int64_t count = 0, inner = 0;
+};
+
+// out[i] = init combined with the elements of the window, in order.
+using PoolFunction = void (*)(const PoolWindow& window, const std::byte* init, std::byte* out);
+PoolFunction pool_function(DType dtype, PoolOp op);  // nullptr: not f32, f64, s32
+
+// out[offset + i] += source[i] at the first of the largest elements of the window: a later one
+// takes over unless the kept one is at least as large (NaN is at least as large as nothing).
+using PoolGradientFunction = void (*)(const PoolWindow& window, const std::byte* source,
+                                      std::byte* out);
+PoolGradientFunction pool_gradient_function(DType dtype);  // nullptr: not f32, f64
+
+// How a spec runs: position after position; where rows are short and the outermost axes only count
+// planes apart from each other, on planes turned so that several lie side by side in a row.
+class PoolPlan {
+ public:
+  explicit PoolPlan(PoolSpec spec);
+
+  const PoolSpec& spec() const { return spec_; }  // of one plane, or of several side by side
+  int64_t positions() const { return positions_; }
+  double reads() const { return reads_; }  // elements read, of all planes
+
+  int64_t planes() const { return planes_; }        // 1: everything
+  int64_t groups() const { return groups_; }        // of planes
+  int64_t plane_in() const { return plane_in_; }    // elements of a plane
+  int64_t plane_out() const { return plane_out_; }  // positions of one, with their rows
+  int64_t first_plane(int64_t group) const { return group * planes_ / groups_; }
+  int64_t most_lanes() const { return groups_ == 0 ? 1 : (planes_ + groups_ - 1) / groups_; }
+  bool turns() const { return groups_ > 0; }
+
+  // f(window, position, offset of its first element) for positions [first, last), rows and steps
+  // `lanes` times as long.
+  template <class F>
+  void for_each_window(const std::byte* in, int64_t lanes, int64_t first, int64_t last,
+                       F&& f) const;
+
+ private:
+  PoolSpec spec_;
+  int64_t positions_ = 1, planes_ = 1, groups_ = 0, plane_in_ = 0, plane_out_ = 0;
+  double reads_ = 0;
+};
+
+// Offsets of the elements of one window after the other; those of windows of one shape are computed
+// once.
+class PoolOffsets {
+ public:
+  PoolOffsets(const PoolSpec& spec, int64_t lanes, int64_t position);
+  // Of the window: in elements from its first one.
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+  int64_t first() const { return first_; }  // the first element's own offset
+  void next();
+
+ private:
+  const PoolRun& run(size_t axis) const {
+    return spec_.axes[axis].positions[static_cast<size_t>(index_[axis])];
+  }
+  void place();
+  void list(size_t axis, int64_t offset);
+
+  const PoolSpec& spec_;
+  int64_t lanes_, first_ = 0;
+  std::vector<int64_t> index_, offsets_;
+  std::vector<PoolRun> shape_;  // of the windows that `offsets_` holds for
+};
+
+constexpr double kPoolSplitReads = 1e5;  // elements read below which one worker does it all
+
+// Bytes of scratch, whole cache lines.
+constexpr int64_t pool_scratch(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// `lanes` planes of `plane` elements, one after the other, turned so that element e of lane l comes
+// to e * lanes + l; `back`: the other way.
+void turn_planes(int64_t element_size, int64_t plane, int64_t lanes, bool back,
+                 const std::byte* from, std::byte* to);
+
+template <class F>
+void PoolPlan::for_each_window(const std::byte* in, int64_t lanes, int64_t first, int64_t last,
+                               F&& f) const {
+  PoolOffsets window(spec_, lanes, first);
+  const int64_t size = dtype_size(spec_.dtype);
+  for (int64_t position = first; position < last; ++position) {
+    f(PoolWindow{in + window.first() * size, window.offsets().data(),
+                 static_cast<int64_t>(window.offsets().size()), spec_.inner * lanes},
+      position, window.first());
+    window.next();
+  }
+}
+
+}  // namespace gspmd

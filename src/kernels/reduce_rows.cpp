@@ -1,0 +1,96 @@
+#include "kernels/reduce_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gspmd/base/error.h"
+#include "kernels/loop_functions.h"
+#include "kernels/loop_widen.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kShortRow = 64, kFewRows = 8;  // the loop program serves those as well
+constexpr int64_t kColumns = 1024;               // that stay in the first-level cache
+constexpr int64_t kRows = 64;                    // summed up before they join the total
+
+struct Plan {
+  ReduceRows spec;
+  int64_t size = 4;                                // bytes of an element
+  LoopFunction combine = nullptr;                  // of what is summed in
+  LoopFunction widen = nullptr, narrow = nullptr;  // of 16-bit floats
+  int64_t columns = 1, blocks = 1;                 // per block; per outer index
+
+  // `first`: the sum begins with this row.
+  void add(std::byte* sum, const std::byte* row, std::byte* room, int64_t n, bool first) const {
+    if (widen != nullptr) {
+      widen(first ? sum : room, row, nullptr, nullptr, n, 0);
+      if (!first) combine(sum, sum, room, nullptr, n, 0);
+    } else if (first) {
+      std::memcpy(sum, row, static_cast<size_t>(n * size));
+    } else {
+      combine(sum, sum, row, nullptr, n, 0);
+    }
+  }
+
+  void run_block(const KernelArgs& args, int64_t block) const {
+    const int64_t outer = block / blocks, column = block % blocks * columns;
+    const int64_t n = std::min(columns, spec.inner - column);
+    std::byte* const total = args.scratch;
+    std::byte* const part = total + columns * 8;
+    std::byte* const room = part + columns * 8;
+    const std::byte* const in = args.operands[0] + (outer * spec.rows * spec.inner + column) * size;
+    for (int64_t row = 0; row < spec.rows; row += kRows) {
+      std::byte* const sum = row == 0 ? total : part;
+      for (int64_t r = row; r < std::min(spec.rows, row + kRows); ++r)
+        add(sum, in + r * spec.inner * size, room, n, r == row);
+      if (row > 0) combine(total, total, part, nullptr, n, 0);
+    }
+    std::byte* const out = args.results[0] + (outer * spec.inner + column) * size;
+    constexpr uint32_t kFirstIsScalar = 1;
+    if (widen == nullptr) {
+      combine(out, args.operands[1], total, nullptr, n, kFirstIsScalar);
+      return;
+    }
+    widen(part, args.operands[1], nullptr, nullptr, 1, 0);
+    combine(total, part, total, nullptr, n, kFirstIsScalar);
+    narrow(out, total, nullptr, nullptr, n, 0);
+  }
+};
+
+}  // namespace
+
+PreparedKernel prepare_reduce_rows(const ReduceRows& spec) {
+  if (!is_loop_dtype(spec.dtype) || spec.inner < kShortRow || spec.rows < kFewRows) return {};
+  Plan plan;
+  plan.spec = spec;
+  plan.size = dtype_size(spec.dtype);
+  DType held = spec.dtype;
+  if (is_half_dtype(spec.dtype)) {
+    held = DType::f32;
+    plan.widen = find_loop_function(LoopOp::convert, spec.dtype, held);
+    plan.narrow = find_loop_function(LoopOp::convert, held, spec.dtype);
+    if (plan.widen == nullptr || plan.narrow == nullptr) return {};
+  }
+  plan.combine = find_loop_function(combining_op(spec.reduce), held, held);
+  if (plan.combine == nullptr) return {};
+  // Enough blocks for the workers, of whole cache lines.
+  const int64_t wanted = spec.outer >= 4 ? spec.inner : ceil_div(spec.inner, 4 * 64) * 64;
+  plan.columns = std::min(wanted, kColumns);
+  plan.blocks = ceil_div(spec.inner, plan.columns);
+  const int64_t blocks = plan.blocks * spec.outer;
+  const double elements = static_cast<double>(spec.outer) * static_cast<double>(spec.rows) *
+                          static_cast<double>(spec.inner);
+  PreparedKernel kernel;
+  kernel.cost = 100 + 0.2 * elements;
+  kernel.parts = elements > 1e4 ? std::min<int64_t>(blocks, 8) : 1;
+  kernel.scratch_bytes = 3 * plan.columns * 8;
+  kernel.run = [plan, blocks, parts = kernel.parts](const KernelArgs& args) {
+    for (int64_t block = args.part * blocks / parts; block < (args.part + 1) * blocks / parts;
+         ++block)
+      plan.run_block(args, block);
+  };
+  return kernel;
+}
+
+}  // namespace gspmd

@@ -1,0 +1,27 @@
+#include "kernels/reduce_rows.h"
+#include "ops/common/loop_lowering.h"
+#include "ops/reduce/reduce.h"
+
+namespace gspmd {
+
+// Along neighbouring dims with others behind them, row by row; else as a loop program.
+PreparedKernel lower_reduce(const Node& node) {
+  const Shape& x = node.operand(0)->shape;
+  const std::optional<LoopOp> op = loop_op(node);
+  if (node.operands().size() != 2 || !op || x.dtype != node.shape.dtype)
+    return lower_loop_node(node);
+  ReduceRows spec;
+  spec.dtype = x.dtype;
+  spec.reduce = *op;
+  std::vector<bool> reduced(x.dims.size(), false);
+  for (const int64_t d : node.attrs.dimensions) reduced[static_cast<size_t>(d)] = true;
+  size_t d = 0;
+  for (; d < reduced.size() && !reduced[d]; ++d) spec.outer *= x.dims[d];
+  for (; d < reduced.size() && reduced[d]; ++d) spec.rows *= x.dims[d];
+  for (; d < reduced.size() && !reduced[d]; ++d) spec.inner *= x.dims[d];
+  if (d == reduced.size() && x.elements_count() > 0)
+    if (PreparedKernel kernel = prepare_reduce_rows(spec); kernel.run) return kernel;
+  return lower_loop_node(node);
+}
+
+}  // namespace gspmd

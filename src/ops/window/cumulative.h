@@ -1,0 +1,28 @@
+#pragma once
+
+#include "gspmd/kernels/prepared_kernel.h"
+#include "gspmd/ops/builders.h"
+#include "ops/window/window.h"
+
+namespace gspmd {
+
+constexpr int64_t kCumulativeLines = 16;  // lines that go on side by side: a transpose block's
+constexpr int64_t kCumulativeRow = 512;   // columns that do
+
+// Lines along a dim of `size` elements in the input and `positions` in the result, `inner` elements
+// apart. Position i combines the input up to i + shift, or from there on.
+struct Cumulative {
+  Combiner combiner = Combiner::sum;
+  DType dtype = DType::f32;
+  int64_t outer = 1, size = 0, positions = 0, inner = 1;
+  CumulativeDim form;
+
+  // Of the n-th position in the order of the sums.
+  int64_t position(int64_t n) const { return form.reverse ? positions - 1 - n : n; }
+};
+
+// Combines groups [first, last): of lines where they are contiguous, else of columns.
+using CumulativeFunction = void (*)(const Cumulative& c, const KernelArgs& args, int64_t first,
+                                    int64_t last);
+
+}  // namespace gspmd

@@ -1,0 +1,175 @@
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "load.h"
+#include "ops/fast_kernels.h"
+
+namespace gspmd::testing {
+namespace {
+
+struct Random {
+  std::mt19937_64 bits;
+  int64_t below(int64_t n) { return int64_t(bits() % uint64_t(n)); }
+};
+
+const DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::s8,
+                        DType::s16, DType::s32, DType::s64,  DType::u8,  DType::pred};
+
+}  // namespace
+
+TEST_CASE("fast transposes: every permutation of dims of every size of element", "[shape]") {
+  for (int64_t seed = 1; seed <= random_load(200); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    static const int64_t kSizes[] = {1, 2, 5, 8, 16, 17, 33, 64, 70};
+    Dims dims, order, out;
+    const int64_t rank = 2 + random.below(3);
+    for (int64_t d = 0; d < rank; ++d) {
+      dims.push_back(kSizes[random.below(rank == 2 ? 9 : 6)]);
+      order.push_back(d);
+    }
+    std::shuffle(order.begin(), order.end(), random.bits);
+    for (const int64_t d : order) out.push_back(dims[size_t(d)]);
+    const DType type = kTypes[random.below(10)];
+    expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\nROOT r = {} "
+                            "transpose(x), dimensions={{{}}}\n}}\n",
+                            to_string(Shape(type, dims)), to_string(Shape(type, out)),
+                            fmt::join(order, ",")),
+                {special_values(Shape(type, dims), unsigned(seed), true)});
+  }
+}
+
+// Written past the caches: whole lines, and rows that are none.
+TEST_CASE("fast transposes: large ones of every size of element", "[shape]") {
+  for (const DType type : {DType::u8, DType::bf16, DType::f32, DType::f64})
+    for (const int64_t odd : {0, 3}) {
+      const int64_t rows = (int64_t{9} << 20) / dtype_size(type) / 1024 + odd;
+      const Shape from(type, {1024, rows}), to(type, {rows, 1024}), back(type, {1024, rows});
+      const Array x = special_values(from, 3, false);
+      expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\nROOT r = {} "
+                              "transpose(x), dimensions={{1,0}}\n}}\n",
+                              to_string(from), to_string(to)),
+                  {x});
+    }
+}
+
+TEST_CASE("fast pads: low, high and inner ones of any sign", "[shape]") {
+  for (int64_t seed = 1; seed <= random_load(300); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    const DType type = kTypes[random.below(10)];
+    Dims dims, out;
+    std::string padding;
+    const int64_t rank = 1 + random.below(4);
+    for (int64_t d = 0; d < rank; ++d) {
+      const bool plain = random.below(3) == 0;
+      const int64_t size = random.below(10), low = plain ? 0 : random.below(7) - 3;
+      const int64_t high = plain ? 0 : random.below(7) - 3, inner = plain ? 0 : random.below(3);
+      dims.push_back(size);
+      out.push_back(size + low + high + std::max<int64_t>(size - 1, 0) * inner);
+      padding += fmt::format("{}{}_{}_{}", d > 0 ? "x" : "", low, high, inner);
+    }
+    if (std::any_of(out.begin(), out.end(), [](int64_t n) { return n < 0; })) continue;
+    expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\nz = {}[] "
+                            "parameter(1)\nROOT r = {} pad(x, z), padding={}\n}}\n",
+                            to_string(Shape(type, dims)), dtype_name(type),
+                            to_string(Shape(type, out)), padding),
+                {special_values(Shape(type, dims), unsigned(seed), true),
+                 special_values(Shape(type, {}), unsigned(seed) + 1, false)});
+  }
+  // Enough rows for several parts.
+  const Array x = special_values(Shape(DType::f32, {300, 200}), 1, false);
+  expect_fast(
+      "HloModule m\nENTRY e {\nx = f32[300,200] parameter(0)\nz = f32[] parameter(1)\nROOT "
+      "r = f32[303,401] pad(x, z), padding=1_2x1_1_1\n}\n",
+      {x, Array(DType::f32, {})});
+}
+
+TEST_CASE("fast reductions row by row: whole numbers along any dims", "[reduce]") {
+  static const DType kNumbers[] = {DType::f32, DType::f64, DType::bf16, DType::f16,
+                                   DType::s32, DType::s64, DType::u32,  DType::pred};
+  for (int64_t seed = 1; seed <= random_load(200); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    const DType type = kNumbers[random.below(8)];
+    static const int64_t kSizes[] = {1, 2, 7, 8, 9, 64, 65, 130};
+    Dims dims, reduced, out;
+    const int64_t rank = 2 + random.below(3);
+    for (int64_t d = 0; d < rank; ++d) dims.push_back(kSizes[random.below(d + 1 == rank ? 8 : 5)]);
+    if (rank == 2) dims[0] = 1 + random.below(200);
+    const int64_t first = random.below(rank), last = first + random.below(rank - first);
+    for (int64_t d = 0; d < rank; ++d)
+      (d < first || d > last ? out : reduced)
+          .push_back(d < first || d > last ? dims[size_t(d)] : d);
+    static const char* const kOps[] = {"add", "maximum", "minimum", "or"};
+    const int64_t op = random.below(is_floating(type) ? 3 : 4);
+    // Sums of bf16 that are exact in f32 and rounded once.
+    Array x = special_values(Shape(type, dims), unsigned(seed), op != 0);
+    Array init = special_values(Shape(type, {}), unsigned(seed) + 1, false);
+    if (op == 0)
+      for (Array* array : {&x, &init})
+        for (int64_t i = 0; i < array->size(); ++i)
+          array->set(i, type == DType::pred ? double(random.below(2)) : double(random.below(4)));
+    const std::string name(dtype_name(type));
+    expect_fast(fmt::format("HloModule m\nc {{\na = {0}[] parameter(0)\nb = {0}[] "
+                            "parameter(1)\nROOT r = {0}[] {1}(a, b)\n}}\nENTRY e {{\nx = {2} "
+                            "parameter(0)\nz = {0}[] parameter(1)\nROOT r = {3} reduce(x, z), "
+                            "dimensions={{{4}}}, to_apply=c\n}}\n",
+                            name, kOps[op], to_string(Shape(type, dims)),
+                            to_string(Shape(type, out)), fmt::join(reduced, ",")),
+                {x, init});
+  }
+}
+
+TEST_CASE("fast scatters and gathers of rows: batched, repeated and out of range", "[index]") {
+  for (int64_t seed = 1; seed <= random_load(100); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    const int64_t rows = 1 + random.below(20), width = 1 + random.below(40);
+    const int64_t a = 1 + random.below(6), b = 1 + random.below(9);
+    Array places(DType::s32, {a, b});
+    for (int64_t i = 0; i < places.size(); ++i) places.set(i, double(random.below(rows + 4) - 2));
+    const Shape table(DType::f32, {rows, width}), updates(DType::f32, {a, b, width});
+    Array x(table), u(updates);
+    for (int64_t i = 0; i < x.size(); ++i) x.set(i, double(random.below(9) - 4));
+    for (int64_t i = 0; i < u.size(); ++i) u.set(i, double(random.below(9) - 4));
+    expect_fast(fmt::format("HloModule m\nc {{\na = f32[] parameter(0)\nb = f32[] "
+                            "parameter(1)\nROOT r = f32[] add(a, b)\n}}\nENTRY e {{\nx = {0} "
+                            "parameter(0)\ni = {1} parameter(1)\nu = {2} parameter(2)\nROOT r = "
+                            "{0} scatter(x, i, u), update_window_dims={{2}}, "
+                            "inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, "
+                            "index_vector_dim=2, to_apply=c\n}}\n",
+                            to_string(table), to_string(places.shape()), to_string(updates)),
+                {x, places, u});
+    expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\ni = {} "
+                            "parameter(1)\nROOT r = {} gather(x, i), offset_dims={{2}}, "
+                            "collapsed_slice_dims={{0}}, start_index_map={{0}}, "
+                            "index_vector_dim=2, slice_sizes={{1,{}}}\n}}\n",
+                            to_string(table), to_string(places.shape()), to_string(updates), width),
+                {x, places});
+  }
+}
+
+TEST_CASE("fast products: batches of small ones, whole and broken vectors", "[dot]") {
+  for (int64_t seed = 1; seed <= random_load(200); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    const int64_t batch = 1 + random.below(5), m = 1 + random.below(70), n = 1 + random.below(70),
+                  k = 1 + random.below(seed % 10 == 0 ? 200 : 40);
+    const bool turned = random.below(2) == 1;
+    const DType type = random.below(4) == 0 ? DType::f64 : DType::f32;
+    const Shape a(type, {batch, m, k}), b(type, turned ? Dims{batch, n, k} : Dims{batch, k, n});
+    Array x(a), y(b);
+    for (Array* array : {&x, &y})
+      for (int64_t i = 0; i < array->size(); ++i) array->set(i, double(random.below(9) - 4));
+    expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\ny = {} "
+                            "parameter(1)\nROOT r = {} dot(x, y), lhs_batch_dims={{0}}, "
+                            "rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, "
+                            "rhs_contracting_dims={{{}}}\n}}\n",
+                            to_string(a), to_string(b), to_string(Shape(type, {batch, m, n})),
+                            turned ? 2 : 1),
+                {x, y});
+  }
+}
+
+}  // namespace gspmd::testing
