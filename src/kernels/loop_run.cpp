@@ -139,6 +139,9 @@ void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_st
       case LoopInstruction::accumulate:
         in.combine(r[in.out], r[in.out], r[in.a], nullptr, n, in.scalars);
         break;
+      case LoopInstruction::code:
+        in.code_function(r, n);
+        break;
     }
   }
 }
