@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <cstdio>
 
 namespace gspmd {
 
@@ -13,7 +12,6 @@ std::shared_ptr<const CodeMemory> CodeMemory::make(const std::vector<uint8_t>& c
       mmap(nullptr, code.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
   std::memcpy(pages, code.data(), code.size());
-  { char n[99]; snprintf(n,99,"/tmp/w/code_%p.bin",pages); FILE* f=fopen(n,"wb"); fwrite(code.data(),1,code.size(),f); fclose(f);}
   if (mprotect(pages, code.size(), PROT_READ | PROT_EXEC) != 0) {
     munmap(pages, code.size());
     return nullptr;
