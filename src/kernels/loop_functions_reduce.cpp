@@ -101,20 +101,23 @@ void fold_halves(T* lanes) {
   }
 }
 
-// Element i goes to lane i % 64, then lanes are folded in halves: the same order on every machine.
+// Element i goes to lane i % 64, then lanes are folded in halves, those without an element left
+// out: the same order on every machine.
 template <class T, class F>
 void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n,
           uint32_t) {
   constexpr int64_t kLanes = 64;
   const T* x = reinterpret_cast<const T*>(a);
   T& result = *reinterpret_cast<T*>(out);
+  alignas(64) T lanes[kLanes];
   if (n < kLanes) {
-    T acc = x[0];
-    for (int64_t i = 1; i < n; ++i) acc = F::apply(acc, x[i]);
-    result = acc;
+    for (int64_t j = 0; j < n; ++j) lanes[j] = x[j];
+    for (int64_t width = kLanes / 2; width > 0; width /= 2)
+      for (int64_t j = 0; j < width && j + width < n; ++j)
+        lanes[j] = F::apply(lanes[j], lanes[j + width]);
+    result = lanes[0];
     return;
   }
-  alignas(64) T lanes[kLanes];
   for (int64_t j = 0; j < kLanes; ++j) lanes[j] = x[j];
   int64_t i = kLanes;
   for (; i + kLanes <= n; i += kLanes) {

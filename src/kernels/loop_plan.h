@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "gspmd/kernels/loop_program.h"
+#include "kernels/loop_code_memory.h"
 #include "kernels/loop_functions.h"
 
 namespace gspmd {
@@ -23,13 +25,28 @@ struct LoopStream {
   int64_t inner = 0;
 };
 
+using LoopCodeFunction = void (*)(std::byte* const* registers, int64_t n);
+
 struct LoopInstruction {
-  enum Kind : uint8_t { compute, load, fold, accumulate, store } kind = compute;
+  enum Kind : uint8_t { compute, load, fold, accumulate, store, code } kind = compute;
+  LoopOp op = LoopOp::copy;                       // compute; fold, accumulate: the reduce
+  DType input = DType::f32, result = DType::f32;  // of `function`, of what is stored
   LoopFunction function = nullptr;  // compute: the op; fold: of a tile; accumulate: elementwise
   LoopFunction combine = nullptr;   // fold: of two partial results
-  int out = -1, a = -1, b = -1, c = -1;  // registers = value numbers; load, store: out = stream
+  LoopCodeFunction code_function = nullptr;  // code: of registers and the elements of the tile
+  // Registers = value numbers; load, store: out = stream. Store: b points into the result, for
+  // code.
+  int out = -1, a = -1, b = -1, c = -1;
   uint32_t scalars = 0;
   bool wide = true;  // over the tile, else one element
+};
+
+// What a register is for machine code.
+struct LoopRegister {
+  enum Kind : uint8_t { computed, memory, constant } kind = computed;
+  DType dtype = DType::f32;
+  bool wide = false;
+  uint32_t bits = 0;  // of a constant: a lane
 };
 
 // A loop program made ready: dims merged and sorted into kept outer, reduced outer and inner,
@@ -75,6 +92,7 @@ struct LoopPlan {
   std::vector<Fold> folds;  // accumulators to start from init
   int64_t slot_bytes = 0;
   int64_t parts = 1;
+  std::shared_ptr<const CodeMemory> code;  // what `code` instructions run
   int64_t units() const { return kept_count * (inner_reduced ? 1 : tiles); }
 };
 

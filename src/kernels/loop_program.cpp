@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "gspmd/base/error.h"
+#include "kernels/loop_code.h"
 #include "kernels/loop_plan.h"
 #include "kernels/loop_widen.h"
 
@@ -35,7 +37,8 @@ bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; 
 
 class Builder {
  public:
-  explicit Builder(const LoopProgram& program) : p_(program) {}
+  // `code`: for machine code, else for the interpreter.
+  Builder(const LoopProgram& program, bool code) : p_(program), code_(code) {}
 
   // False where the program cannot be run in this form.
   bool build() {
@@ -47,7 +50,9 @@ class Builder {
     if (!add_instructions()) return false;
     add_outputs();
     add_pointers();
-    assign_slots();
+    estimate_cost();
+    if (code_ && !make_code()) return false;
+    code_ ? assign_code_slots() : assign_slots();
     plan_.parts =
         std::min(plan_.units(), std::clamp<int64_t>(elements_ / kPartElements, 1, kMostParts));
     return true;
@@ -55,6 +60,7 @@ class Builder {
 
   LoopPlan plan_;
   int64_t elements_ = 1;
+  double cost_per_element_ = 0;  // rough nanoseconds, for deciding about splitting
 
  private:
   struct Facts {
@@ -183,8 +189,7 @@ class Builder {
     int64_t limit = kTileBytes / widest;
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
     if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kPartElements) {
-      limit =
-          std::clamp<int64_t>(ceil_div(plan_.inner, 64) * 16, 64, limit);  // columns for four parts
+      limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);
     }
     plan_.tiles = ceil_div(plan_.inner, limit);
     plan_.tile = std::min(plan_.inner, ceil_div(ceil_div(plan_.inner, plan_.tiles), 16) * 16);
@@ -267,7 +272,10 @@ class Builder {
     Facts& f = facts(v);
     const int typed = x.op == LoopOp::select ? x.b : x.a;
     LoopInstruction in;
-    in.function = find_loop_function(x.op, value(typed).dtype, x.dtype);
+    in.op = x.op;
+    in.input = value(typed).dtype;
+    in.result = x.dtype;
+    in.function = find_loop_function(x.op, in.input, x.dtype);
     if (in.function == nullptr) return false;
     in.out = v;
     in.a = x.a;
@@ -288,6 +296,8 @@ class Builder {
     const LoopValue& x = value(v);
     const DType dtype = value(x.a).dtype;
     LoopInstruction in;
+    in.op = x.op;
+    in.input = in.result = dtype;
     in.combine = find_loop_function(combining_op(x.op), dtype, dtype);
     in.out = v;
     in.a = x.a;
@@ -295,7 +305,7 @@ class Builder {
     if (plan_.inner_reduced) {
       in.kind = LoopInstruction::fold;
       in.function = find_loop_function(x.op, dtype, dtype);
-      if (!facts(x.a).wide) in.a = add_spread(x.a, list);
+      if (!facts(x.a).wide && !code_) in.a = add_spread(x.a, list);
     } else {
       in.kind = LoopInstruction::accumulate;
       if (!facts(x.a).wide) in.scalars = 2;
@@ -342,7 +352,7 @@ class Builder {
         split_strides(s, strides);
       }
       const bool per_tile = f.phase == 1 || !output.reduced || plan_.reduced_count == 1;
-      if (f.computed && f.wide && !f.directed && per_tile && s.inner == 1) {
+      if (!code_ && f.computed && f.wide && !f.directed && per_tile && s.inner == 1) {
         s.value = output.value;
         s.access = LoopStream::direct;
         f.directed = true;
@@ -371,8 +381,66 @@ class Builder {
     in.kind = LoopInstruction::store;
     in.out = static_cast<int>(plan_.streams.size());
     in.a = v;
+    in.result = s.dtype;
     in.scalars = s.inner != 0 && !facts(v).wide ? 1 : 0;
+    if (code_) {
+      in.b = static_cast<int>(plan_.registers++);
+      plan_.pointers.push_back({in.b, in.out, s.element_size, s.inner * s.element_size});
+    }
     (facts(v).phase == 0 ? plan_.body : plan_.post).push_back(in);
+  }
+
+  void estimate_cost() {
+    cost_per_element_ = 0.05 * static_cast<double>(plan_.streams.size());
+    for (const LoopInstruction& in : plan_.body) cost_per_element_ += in.wide ? 0.05 : 0.0;
+  }
+
+  std::vector<LoopRegister> code_registers() const {
+    std::vector<LoopRegister> registers(static_cast<size_t>(plan_.registers));
+    for (int v = 0; v < count(); ++v) {
+      LoopRegister& r = registers[static_cast<size_t>(v)];
+      const Facts& f = facts_[static_cast<size_t>(v)];
+      r.dtype = value(v).dtype;
+      r.wide = f.wide;
+      if (is_stream(value(v).op) || f.uniform) r.kind = LoopRegister::memory;
+      if (value(v).op != LoopOp::constant || f.element_size == 8) continue;
+      r.kind = LoopRegister::constant;
+      if (r.dtype == DType::pred)
+        r.bits = value(v).constant.at(0) != 0 ? ~0u : 0u;
+      else
+        std::memcpy(&r.bits, value(v).constant.bytes().data(), static_cast<size_t>(f.element_size));
+    }
+    return registers;
+  }
+
+  bool make_code() { return add_loop_code(plan_, code_registers(), kept_); }
+
+  // A slot each: few values are kept.
+  void assign_code_slots() {
+    for (const LoopInstruction& in : plan_.prologue)
+      plan_.slots.push_back({register_of(in), new_slot(8)});
+    add_fold_slots();
+    std::vector<bool> has_slot(static_cast<size_t>(plan_.registers), false);
+    const auto give = [&](int v) {
+      if (has_slot[static_cast<size_t>(v)]) return;
+      has_slot[static_cast<size_t>(v)] = true;
+      plan_.slots.push_back({v, new_slot(facts(v).wide ? plan_.tile * facts(v).element_size : 8)});
+    };
+    for (const LoopPlan::Fold& fold : plan_.folds) has_slot[static_cast<size_t>(fold.value)] = true;
+    for (const auto* list : {&plan_.body, &plan_.post})
+      for (const LoopInstruction& in : *list)
+        if (in.kind == LoopInstruction::compute || in.kind == LoopInstruction::load)
+          give(register_of(in));
+    for (int v = 0; v < count(); ++v)
+      if (kept_[static_cast<size_t>(v)]) give(v);
+  }
+
+  void add_fold_slots() {
+    for (LoopPlan::Fold& fold : plan_.folds) {
+      const int64_t bytes = plan_.inner_reduced ? 8 : plan_.tile * fold.element_size;
+      fold.level_bytes = ceil_div(bytes, 64) * 64;
+      plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
+    }
   }
 
   int64_t new_slot(int64_t bytes) {
@@ -403,11 +471,7 @@ class Builder {
       plan_.slots.push_back({register_of(in), new_slot(8)});
     }
     const int64_t tile_bytes = plan_.tile * 8;
-    for (LoopPlan::Fold& fold : plan_.folds) {
-      const int64_t bytes = plan_.inner_reduced ? 8 : plan_.tile * fold.element_size;
-      fold.level_bytes = ceil_div(bytes, 64) * 64;
-      plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
-    }
+    add_fold_slots();
     std::vector<std::pair<int, int64_t>> live;  // last use, offset
     std::vector<int64_t> free;
     each([&](const LoopInstruction& in) {
@@ -448,29 +512,33 @@ class Builder {
   }
 
   const LoopProgram& p_;
+  const bool code_;
+  std::vector<bool> kept_;  // by code, in memory
   std::vector<Facts> facts_;
   Dims dims_;
   std::vector<bool> reduced_;
   bool has_reduce_ = false;
 };
 
-// Rough nanoseconds per element and instruction, for deciding about splitting.
-double instruction_cost(const LoopInstruction& in) { return in.wide ? 0.05 : 0.0; }
-
 }  // namespace
 
-PreparedKernel prepare_loop(const LoopProgram& given) {
+PreparedKernel prepare_loop(const LoopProgram& given, const LoopOptions& options) {
   const std::optional<LoopProgram> wide = widened(given);
-  Builder builder(wide ? *wide : given);
+  std::optional<Builder> builder;
+  const auto build = [&](bool code) {
+    builder.emplace(wide ? *wide : given, code);
+    return builder->build();
+  };
   PreparedKernel kernel;
-  if (!builder.build()) return kernel;
-  const auto plan = std::make_shared<const LoopPlan>(std::move(builder.plan_));
-  double per_element = 0.05 * static_cast<double>(plan->streams.size());
-  for (const LoopInstruction& in : plan->body) per_element += instruction_cost(in);
+  if (!options.machine_code || !has_loop_code() || !build(true)) {
+    if (!build(false)) return kernel;
+    count_interpreted_loop();
+  }
+  const auto plan = std::make_shared<const LoopPlan>(std::move(builder->plan_));
   kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
   kernel.parts = plan->parts;
   kernel.scratch_bytes = loop_scratch_bytes(*plan);
-  kernel.cost = 50 + per_element * static_cast<double>(builder.elements_);
+  kernel.cost = 50 + builder->cost_per_element_ * static_cast<double>(builder->elements_);
   return kernel;
 }
 

@@ -99,10 +99,25 @@ struct LoopProgram {
 // 16-bit floats, which are computed in f32 and rounded after every op; their sums once, at the end.
 GSPMD_API bool is_loop_dtype(DType dtype);
 
-// A kernel over tiles that stay in the first-level cache, each value one vector loop. Sums are
-// taken in an order fixed by the shape. `run` is empty where this form cannot be run: dims of size
+struct LoopOptions {
+  bool machine_code = true;  // where the machine runs it; the results are the same bit for bit
+};
+
+// A kernel in one or two passes over memory: as machine code made for the program (x86-64 with
+// AVX-512), which holds values in registers; else, or with GSPMD_LOOP_CODE=0 in the environment,
+// each value one vector loop over tiles that stay in the first-level cache. Sums are taken in an
+// order fixed by the shape. `run` is empty where this form cannot be run: dims of size
 // 0, element types beyond is_loop_dtype, a value over all dims that needs a reduction over more
 // than one tile.
-GSPMD_API PreparedKernel prepare_loop(const LoopProgram& program);
+GSPMD_API PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& options = {});
+
+// Kernels that prepare_loop has made in this process.
+struct LoopCodeStats {
+  int64_t generated = 0;    // as machine code of their own
+  int64_t shared = 0;       // as machine code of an equal program
+  int64_t interpreted = 0;  // without any
+  int64_t bytes = 0;        // of the machine code
+};
+GSPMD_API LoopCodeStats loop_code_stats();
 
 }  // namespace gspmd

@@ -1,0 +1,397 @@
+#include "kernels/loop_code_function.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "kernels/loop_code_block.h"
+
+namespace gspmd {
+namespace {
+
+// The stack frame: single elements, spilled lanes, lanes of folds without registers, iotas.
+constexpr int32_t kFrameBytes = 8192;
+constexpr int kAccumulatorSets = 4;  // element i goes to lane i % 64, as in the interpreter
+constexpr int kRegisterFolds = 4;    // folds of a pass whose lanes stay in registers
+constexpr int32_t kIotaPlaces = kFrameBytes - 256, kFoldPlaces = kFrameBytes - 4096;
+constexpr int kStreams = 2;  // vectors whose instructions run in turn
+constexpr std::array kPointerRegisters = {Gpr::rbx, Gpr::r8,  Gpr::r9,  Gpr::r10,
+                                          Gpr::r11, Gpr::r12, Gpr::r13, Gpr::r14};
+constexpr std::array kSaved = {Gpr::rbx, Gpr::r12, Gpr::r13, Gpr::r14, Gpr::r15};
+
+class Writer {
+ public:
+  Writer(const std::vector<LoopRegister>& registers, int streams)
+      : registers_(registers), streams_(streams), block_(code_, registers, frame_, pointers_) {}
+
+  // Sections [begin, end) of a schedule as a function; the place where it starts.
+  size_t write(const LoopSchedule& schedule, size_t begin, size_t end) {
+    while (code_.size() % 16 != 0) code_.return_();
+    const size_t start = code_.size();
+    lay_out_frame(schedule, begin, end);
+    code_.push(Gpr::rbp);
+    for (const Gpr r : kSaved) code_.push(r);
+    code_.move(Gpr::rbp, Gpr::rsp);
+    code_.add(Gpr::rsp, -kFrameBytes);
+    code_.align_stack();
+    for (const int v : imported_) import(v);
+    for (size_t s = begin; s < end; ++s) {
+      narrow(schedule.sections[s].narrow, schedule.kept);
+      pass(schedule.sections[s].pass);
+    }
+    code_.move(Gpr::rsp, Gpr::rbp);
+    for (size_t i = kSaved.size(); i-- > 0;) code_.pop(kSaved[i]);
+    code_.pop(Gpr::rbp);
+    code_.zero_upper();
+    code_.return_();
+    return start;
+  }
+  bool failed() const { return failed_ || block_.failed(); }
+  std::vector<uint8_t> finish() { return code_.finish(); }
+
+ private:
+  const LoopRegister& reg(int v) const { return registers_[static_cast<size_t>(v)]; }
+  static MemoryOperand at(Gpr base, int32_t disp) {
+    MemoryOperand m;
+    m.base = base;
+    m.disp = disp;
+    return m;
+  }
+
+  // A place in the frame for each single element that is read or made, `imported_` those that
+  // stand in memory before.
+  void lay_out_frame(const LoopSchedule& schedule, size_t begin, size_t end) {
+    frame_.single.assign(registers_.size(), -1);
+    imported_.clear();
+    std::vector<bool> made(registers_.size(), false);
+    int32_t top = 0;
+    const auto give_place = [&](int v) {
+      if (v < 0 || frame_.single[static_cast<size_t>(v)] >= 0) return;
+      frame_.single[static_cast<size_t>(v)] = top;
+      top += 4;
+      if (!made[static_cast<size_t>(v)]) imported_.push_back(v);
+    };
+    const auto read = [&](int v) {
+      if (v >= 0 && !reg(v).wide && reg(v).kind != LoopRegister::constant) give_place(v);
+    };
+    const auto visit = [&](const LoopItem& item, bool is_narrow) {
+      if (item.kind == LoopItem::iota) return give_place(item.value);
+      if (item.in != nullptr)
+        for (const int v : {item.in->a, item.in->b, item.in->c})
+          if (item.kind != LoopItem::store || v == item.in->a) read(v);
+      if ((is_narrow && item.kind == LoopItem::compute) || item.kind == LoopItem::fold) {
+        made[static_cast<size_t>(item.value)] = true;
+        give_place(item.value);
+      }
+    };
+    for (size_t s = begin; s < end; ++s) {
+      for (const LoopItem& item : schedule.sections[s].narrow) visit(item, true);
+      for (const LoopItem& item : schedule.sections[s].pass) visit(item, false);
+    }
+    frame_.spill_begin = (top + 63) / 64 * 64;
+    frame_.spill_end = kFoldPlaces;
+    failed_ |= frame_.spill_begin > frame_.spill_end;
+  }
+
+  void import(int v) {
+    const auto place = frame_.single[static_cast<size_t>(v)];
+    code_.load(Gpr::rax, Gpr::rdi, 8 * v);
+    switch (dtype_size(reg(v).dtype)) {
+      case 1:
+        code_.load8(Gpr::rax, Gpr::rax, 0);
+        code_.negate32(Gpr::rax);
+        code_.spread_carry32(Gpr::rax);
+        break;
+      case 2:
+        code_.load16(Gpr::rax, Gpr::rax, 0);
+        break;
+      case 4:
+        code_.load32(Gpr::rax, Gpr::rax, 0);
+        break;
+      default:
+        failed_ = true;
+    }
+    code_.store32(Gpr::rsp, place, Gpr::rax);
+  }
+
+  // The single element in the frame to where a register points.
+  void export_single(int v, int pointer_register) {
+    if (reg(v).kind == LoopRegister::constant)
+      code_.move_constant(Gpr::rdx, static_cast<int32_t>(reg(v).bits));
+    else
+      code_.load32(Gpr::rdx, Gpr::rsp, frame_.single[static_cast<size_t>(v)]);
+    code_.load(Gpr::rax, Gpr::rdi, 8 * pointer_register);
+    switch (dtype_size(reg(v).dtype)) {
+      case 1:
+        code_.and32(Gpr::rdx, 1);
+        return code_.store8(Gpr::rax, 0, Gpr::rdx);
+      case 2:
+        return code_.store16(Gpr::rax, 0, Gpr::rdx);
+      default:
+        return code_.store32(Gpr::rax, 0, Gpr::rdx);
+    }
+  }
+
+  void narrow(const std::vector<LoopItem>& items, const std::vector<bool>& kept) {
+    std::vector<LoopItem> computed;
+    for (const LoopItem& item : items)
+      if (item.kind == LoopItem::compute) computed.push_back(item);
+    frame_.accumulators = 0;
+    block_.begin(computed, {false, false, 0, 0});
+    for (const LoopItem& item : computed) {
+      emit_op(block_, *item.in);
+      block_.store_single(block_.in(item.value), item.value);
+      block_.end_item();
+    }
+    for (const LoopItem& item : items) {
+      if (item.kind == LoopItem::store)
+        export_single(item.value, item.in->b);
+      else if (kept[static_cast<size_t>(item.value)])
+        export_single(item.value, item.value);
+    }
+  }
+
+  void pass(const std::vector<LoopItem>& items) {
+    if (items.empty()) return;
+    folds_.clear();
+    for (const LoopItem& item : items)
+      if (item.kind == LoopItem::fold) folds_.push_back(item.in);
+    frame_.accumulators =
+        kAccumulatorSets * std::min(static_cast<int>(folds_.size()), kRegisterFolds);
+    failed_ |= folds_.size() > 12;
+    if (failed_) return;
+    load_pointers(items);
+    start_folds();
+    const int vectors = folds_.empty() ? streams_ : kAccumulatorSets;
+    frame_.streams = streams_;
+    const auto loop = code_.new_label(), tail = code_.new_label(), done = code_.new_label();
+    code_.clear(Gpr::rcx);
+    code_.move(Gpr::rdx, Gpr::rsi);
+    code_.add(Gpr::rdx, 1 - 16 * vectors);
+    code_.compare(Gpr::rcx, Gpr::rdx);
+    code_.jump(Jump::greater_or_equal, tail);
+    code_.bind(loop);
+    start_iotas(items);
+    for (int v = 0; v < vectors; v += streams_) {
+      std::vector<size_t> begins;
+      for (int stream = 0; stream < streams_; ++stream) {
+        begins.push_back(code_.size());
+        vector(items, {true, false, v + stream, stream}, v + stream);
+      }
+      code_.interleave(begins);
+    }
+    code_.add(Gpr::rcx, 16 * vectors);
+    code_.compare(Gpr::rcx, Gpr::rdx);
+    code_.jump(Jump::less, loop);
+    code_.bind(tail);
+    frame_.streams = 1;
+    for (int v = 0; v < vectors; ++v) {
+      code_.move(Gpr::rax, Gpr::rsi);
+      code_.subtract(Gpr::rax, Gpr::rcx);
+      code_.jump(Jump::less_or_equal, done);
+      code_.move_constant(Gpr::rdx, -1);
+      code_.low_bits(Gpr::rdx, Gpr::rdx, Gpr::rax);
+      code_.mask_from(7, Gpr::rdx);
+      start_iotas(items);
+      vector(items, {true, true, 0, 0}, v);
+      code_.add(Gpr::rcx, 16);
+    }
+    code_.bind(done);
+    frame_.streams = 1;
+    finish_folds();
+  }
+
+  void load_pointers(const std::vector<LoopItem>& items) {
+    pointers_.gpr.assign(registers_.size(), -1);
+    size_t used = 0;
+    const auto give = [&](int v) {
+      int& gpr = pointers_.gpr[static_cast<size_t>(v)];
+      if (gpr >= 0 || used == kPointerRegisters.size()) return;
+      gpr = static_cast<int>(kPointerRegisters[used++]);
+      code_.load(static_cast<Gpr>(gpr), Gpr::rdi, 8 * v);
+    };
+    std::vector<bool> computed(registers_.size(), false);
+    for (const LoopItem& item : items) {
+      if (item.kind == LoopItem::compute || item.kind == LoopItem::iota)
+        computed[static_cast<size_t>(item.value)] = true;
+      if (item.kind == LoopItem::keep || item.kind == LoopItem::accumulate) give(item.value);
+      if (item.kind == LoopItem::store) give(item.in->b);
+      if (item.in == nullptr || item.kind == LoopItem::iota) continue;
+      for (const int v : {item.in->a, item.in->b, item.in->c}) {
+        if (item.kind == LoopItem::store && v != item.in->a) continue;
+        if (v >= 0 && reg(v).wide && !computed[static_cast<size_t>(v)]) give(v);
+      }
+    }
+  }
+
+  // The lanes of fold f of a set, or where they stand in the frame.
+  bool in_registers(size_t f) const { return f < kRegisterFolds; }
+  static Zmm lanes(size_t f, int set) {
+    return Zmm{static_cast<uint8_t>(31 - kAccumulatorSets * static_cast<int>(f) - set)};
+  }
+  static MemoryOperand lanes_in_frame(size_t f, int set) {
+    const int place = kAccumulatorSets * (static_cast<int>(f) - kRegisterFolds) + set;
+    return at(Gpr::rsp, kFoldPlaces + 64 * place);
+  }
+
+  void start_folds() {
+    for (size_t f = 0; f < folds_.size(); ++f) {
+      const uint32_t bits = identity_bits(folds_[f]->op, folds_[f]->input);
+      for (int set = 0; set < kAccumulatorSets; ++set) {
+        const Zmm to = in_registers(f) ? lanes(f, set) : Zmm{0};
+        code_.vector(vector_op::broadcast_ss, to, code_.constant(bits));
+        if (!in_registers(f)) code_.vector(vector_op::store_ps, to, lanes_in_frame(f, set));
+      }
+    }
+  }
+
+  void vector(const std::vector<LoopItem>& items, BlockEmitter::Place place, int set) {
+    block_.begin(items, place);
+    size_t fold = 0;
+    int iota_count = 0;
+    for (const LoopItem& item : items) {
+      switch (item.kind) {
+        case LoopItem::compute:
+          emit_op(block_, *item.in);
+          break;
+        case LoopItem::iota:
+          iota(item.value, iota_count++);
+          break;
+        case LoopItem::fold:
+          fold_vector(*item.in, fold++, set);
+          break;
+        case LoopItem::accumulate:
+          accumulate(*item.in);
+          break;
+        case LoopItem::keep:
+          block_.store(block_.in(item.value), item.value, reg(item.value).dtype);
+          break;
+        case LoopItem::store:
+          block_.store(block_.in(item.value), item.in->b, reg(item.value).dtype);
+          break;
+      }
+      block_.end_item();
+    }
+  }
+
+  // What element rcx of each iota is, for the vectors that follow.
+  void start_iotas(const std::vector<LoopItem>& items) {
+    int32_t place = kIotaPlaces;
+    for (const LoopItem& item : items) {
+      if (item.kind != LoopItem::iota) continue;
+      code_.load32(Gpr::rax, Gpr::rsp, frame_.single[static_cast<size_t>(item.value)]);
+      code_.add(Gpr::rax, Gpr::rcx);
+      code_.store32(Gpr::rsp, place, Gpr::rax);
+      place += 4;
+      failed_ |= place > kFrameBytes;
+    }
+  }
+
+  void iota(int v, int which) {
+    std::array<uint32_t, 16> steps;
+    std::iota(steps.begin(), steps.end(), static_cast<uint32_t>(16 * block_.place().vector));
+    const Zmm to = block_.out(v);
+    code_.vector(vector_op::load_ps, to, code_.constant(steps));
+    MemoryOperand first = at(Gpr::rsp, kIotaPlaces + 4 * which);
+    first.broadcast = true;
+    code_.vector(vector_op::add_d, to, to, first);
+  }
+
+  void fold_vector(const LoopInstruction& in, size_t f, int set) {
+    const Zmm x = block_.in(in.a);
+    const bool tail = block_.place().tail;
+    Zmm sum = lanes(f, set);
+    if (!in_registers(f)) {
+      sum = block_.temporary();
+      code_.vector(vector_op::load_ps, sum, lanes_in_frame(f, set));
+    }
+    if (!tail) {
+      emit_combine(block_, in.op, in.input, sum, sum, x);
+    } else {
+      const Zmm next = block_.temporary();
+      emit_combine(block_, in.op, in.input, next, sum, x);
+      code_.vector(vector_op::move_ps, sum, Zmm{}, next, 0, {7, false});
+    }
+    if (!in_registers(f)) code_.vector(vector_op::store_ps, sum, lanes_in_frame(f, set));
+  }
+
+  void accumulate(const LoopInstruction& in) {
+    const Zmm x = block_.in(in.a);
+    // Until here it stands in memory only.
+    const Zmm sum = block_.temporary(), to = block_.out(in.out);
+    const int gpr = pointers_.gpr[static_cast<size_t>(in.out)];
+    const Gpr base = gpr >= 0 ? static_cast<Gpr>(gpr) : block_.pointer();
+    MemoryOperand m = at(base, 64 * block_.place().vector);
+    if (gpr < 0) code_.load(base, Gpr::rdi, 8 * in.out);
+    m.kind = MemoryOperand::at_base_and_index;
+    m.scale = 4;
+    const bool tail = block_.place().tail;
+    code_.vector(vector_op::load_ps, sum, m,
+                 LoopEncoder::Masking{static_cast<uint8_t>(tail ? 7 : 0), tail});
+    emit_combine(block_, in.op, in.input, to, sum, x);
+    block_.store(to, in.out, reg(in.out).dtype);
+  }
+
+  // Lanes in halves, then with what the accumulator holds.
+  void finish_folds() {
+    for (size_t f = 0; f < folds_.size(); ++f) {
+      const LoopInstruction& in = *folds_[f];
+      block_.begin({}, {false, false, 0, 0});
+      std::array<Zmm, kAccumulatorSets> sets;
+      for (int set = 0; set < kAccumulatorSets; ++set) {
+        Zmm& s = sets[static_cast<size_t>(set)];
+        s = in_registers(f) ? lanes(f, set) : block_.temporary();
+        if (!in_registers(f)) code_.vector(vector_op::load_ps, s, lanes_in_frame(f, set));
+      }
+      const Zmm t = block_.temporary();
+      const auto combine = [&](Zmm to, Zmm a, Zmm b) {
+        emit_combine(block_, in.op, in.input, to, a, b);
+      };
+      combine(sets[0], sets[0], sets[2]);
+      combine(sets[1], sets[1], sets[3]);
+      combine(sets[0], sets[0], sets[1]);
+      for (const int halves : {0x4E, 0xB1}) {
+        code_.vector(vector_op::shuffle_quarters, t, sets[0], sets[0], halves);
+        combine(sets[0], sets[0], t);
+      }
+      for (const int halves : {0x4E, 0xB1}) {
+        code_.vector(vector_op::permute_ps, t, Zmm{}, sets[0], halves);
+        combine(sets[0], sets[0], t);
+      }
+      code_.load(Gpr::rax, Gpr::rdi, 8 * in.out);
+      code_.vector(vector_op::broadcast_ss, t, at(Gpr::rax, 0));
+      combine(t, t, sets[0]);
+      code_.vector(vector_op::store_ss, t, at(Gpr::rax, 0));
+      block_.store_single(t, in.out);
+    }
+  }
+
+  const std::vector<LoopRegister>& registers_;
+  const int streams_;
+  LoopEncoder code_;
+  BlockEmitter::Frame frame_;
+  BlockEmitter::Pointers pointers_;
+  BlockEmitter block_;
+  std::vector<int> imported_;
+  std::vector<const LoopInstruction*> folds_;  // of the pass
+  bool failed_ = false;
+};
+
+}  // namespace
+
+bool write_functions(const std::vector<LoopRegister>& registers,
+                     const std::vector<CodeFunction>& functions, std::vector<uint8_t>& code,
+                     std::vector<size_t>& starts) {
+  for (int streams = kStreams; streams > 0; --streams) {
+    Writer writer(registers, streams);
+    starts.clear();
+    for (const CodeFunction& f : functions)
+      starts.push_back(writer.write(*f.schedule, f.begin, f.end));
+    if (writer.failed()) continue;  // too few registers for so many streams
+    code = writer.finish();
+    return true;
+  }
+  return false;
+}
+
+}  // namespace gspmd

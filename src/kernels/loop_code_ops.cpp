@@ -1,0 +1,389 @@
+// The instructions of each op: lane by lane what the functions of loop_functions_*.cpp give, for
+// the functions of mathematics by the same steps.
+#include <bit>
+#include <limits>
+
+#include "kernels/loop_code_block.h"
+#include "kernels/loop_code_math.h"
+
+namespace gspmd {
+namespace {
+
+using namespace vector_op;
+
+constexpr uint32_t kSignBit = 0x80000000u, kAllBits = 0xffffffffu;
+
+bool is_whole(DType dtype) { return dtype == DType::s32 || dtype == DType::u32; }
+
+// a, b or c of compare_ps and compare_d, unsigned where that matters.
+int compare_code(LoopOp op, bool is_float) {
+  switch (op) {
+    case LoopOp::eq:
+      return 0;
+    case LoopOp::ne:
+      return 4;
+    case LoopOp::ge:
+      return is_float ? 0x1D : 5;
+    case LoopOp::gt:
+      return is_float ? 0x1E : 6;
+    case LoopOp::le:
+      return is_float ? 0x12 : 2;
+    default:
+      return is_float ? 0x11 : 1;
+  }
+}
+
+bool is_compare(LoopOp op) { return op >= LoopOp::eq && op <= LoopOp::lt; }
+
+const VectorOp* simple_op(LoopOp op, DType dtype) {
+  const bool is_float = dtype == DType::f32, is_pred = dtype == DType::pred;
+  switch (op) {
+    case LoopOp::add:
+      return is_float ? &add_ps : is_pred ? &or_d : &add_d;
+    case LoopOp::subtract:
+      return is_float ? &sub_ps : &sub_d;
+    case LoopOp::multiply:
+      return is_float ? &mul_ps : is_pred ? &and_d : &mul_d;
+    case LoopOp::divide:
+      return &div_ps;
+    case LoopOp::and_:
+      return &and_d;
+    case LoopOp::or_:
+      return &or_d;
+    case LoopOp::xor_:
+      return &xor_d;
+    case LoopOp::shift_left:
+      return &shift_left_vd;
+    case LoopOp::shift_right_logical:
+      return &shift_right_vd;
+    case LoopOp::shift_right_arithmetic:
+      return &shift_right_arithmetic_vd;
+    case LoopOp::maximum:
+      return is_pred               ? &or_d
+             : dtype == DType::u32 ? &max_ud
+             : dtype == DType::s32 ? &max_sd
+                                   : nullptr;
+    case LoopOp::minimum:
+      return is_pred               ? &and_d
+             : dtype == DType::u32 ? &min_ud
+             : dtype == DType::s32 ? &min_sd
+                                   : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+bool commutes(LoopOp op) {
+  switch (op) {
+    case LoopOp::add:
+    case LoopOp::multiply:
+    case LoopOp::and_:
+    case LoopOp::or_:
+    case LoopOp::xor_:
+    case LoopOp::maximum:
+    case LoopOp::minimum:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// NaN where either is NaN, and -0 < +0.
+void emit_extreme(BlockEmitter& x, bool maximum, Zmm to, Zmm a, Zmm b) {
+  LoopEncoder& code = x.code;
+  const Zmm other = x.temporary(), one = x.temporary();
+  code.vector(maximum ? max_ps : min_ps, one, b, a);
+  code.vector(maximum ? max_ps : min_ps, other, a, b);
+  // Of zeros each gives another; of numbers both are the same.
+  if (!maximum) {  // what is NaN stays so with more bits
+    code.vector(or_d, to, one, other);
+    return;
+  }
+  code.vector(compare_ps, x.mask(0), a, b, 3);  // either is NaN
+  code.vector(and_d, one, one, other);
+  code.vector(or_d, one, a, b, 0, x.where(0));  // has the bits of a NaN
+  code.vector(move_ps, to, one);
+}
+
+void emit_sign(BlockEmitter& x, const LoopInstruction& in) {
+  const Zmm a = x.in(in.a), to = x.out(in.out);
+  LoopEncoder& code = x.code;
+  if (in.input == DType::f32) {
+    const Zmm zero = x.temporary();
+    code.vector(xor_d, zero, zero, zero);
+    code.vector(compare_ps, x.mask(0), a, zero, 0x1E);
+    code.vector(compare_ps, x.mask(1), a, zero, 0x11);
+    code.vector(blend_ps, to, a, x.constant(1.0f), 0, x.where(0));
+    code.vector(blend_ps, to, to, x.constant(-1.0f), 0, x.where(1));
+  } else if (in.input == DType::s32) {
+    code.vector(max_sd, to, a, x.constant(kAllBits));
+    code.vector(min_sd, to, to, x.constant(1u));
+  } else {
+    code.vector(min_ud, to, a, x.constant(1u));
+  }
+}
+
+void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
+  LoopEncoder& code = x.code;
+  const Zmm a = x.in(in.a), to = x.out(in.out);
+  const bool is_float = in.input == DType::f32;
+  switch (in.op) {
+    case LoopOp::negate:
+      if (is_float) return code.vector(xor_d, to, a, x.constant(kSignBit));
+      code.vector(xor_d, to, a, x.constant(kAllBits));
+      return code.vector(sub_d, to, to, x.constant(kAllBits));
+    case LoopOp::abs:
+      if (is_float) return code.vector(and_d, to, a, x.constant(~kSignBit));
+      return code.vector(in.input == DType::s32 ? abs_d : move_ps, to, Zmm{}, a);
+    case LoopOp::not_:
+      return code.vector(xor_d, to, a, x.constant(kAllBits));
+    case LoopOp::floor:
+      return code.vector(round_ps, to, Zmm{}, a, 9);
+    case LoopOp::ceil:
+      return code.vector(round_ps, to, Zmm{}, a, 10);
+    case LoopOp::sqrt:
+      return code.vector(sqrt_ps, to, a);
+    case LoopOp::is_finite:
+      code.vector(and_d, to, a, x.constant(~kSignBit));
+      code.vector(compare_ps, x.mask(0), to, x.constant(std::numeric_limits<float>::max()), 0x12);
+      return code.vector(mask_to_vector, to, x.mask(0));
+    default:
+      return code.vector(move_ps, to, a);
+  }
+}
+
+// Nearest even, in the low half of the lane.
+void emit_round_to_bf16(BlockEmitter& x, Zmm to, Zmm a) {
+  LoopEncoder& code = x.code;
+  const Zmm upper = x.temporary();
+  code.shift(right_digit, upper, a, 16);
+  code.vector(compare_ps, x.mask(0), a, a, 3);
+  code.vector(and_d, to, upper, x.constant(1u));
+  code.vector(add_d, to, to, a);
+  code.vector(add_d, to, to, x.constant(0x7fffu));
+  code.shift(right_digit, to, to, 16);
+  code.vector(or_d, to, upper, x.constant(0x40u), 0, x.where(0));
+}
+
+void emit_from_float(BlockEmitter& x, DType result, Zmm to, Zmm a) {
+  LoopEncoder& code = x.code;
+  const Zmm zero = x.temporary();
+  code.vector(xor_d, zero, zero, zero);
+  switch (result) {
+    case DType::pred:
+      code.vector(compare_ps, x.mask(0), a, zero, 4);
+      return code.vector(mask_to_vector, to, x.mask(0));
+    case DType::s32:  // too low: the lowest; NaN: 0
+      code.vector(compare_ps, x.mask(0), a, x.constant(2147483648.0f), 0x1D);
+      code.vector(compare_ps, x.mask(1), a, a, 3);
+      code.vector(float_to_int, to, a);
+      code.vector(broadcast_ss, to, x.constant(0x7fffffffu), x.where(0));
+      return code.vector(move_ps, to, Zmm{}, zero, 0, x.where(1));
+    case DType::u32:
+      code.vector(compare_ps, x.mask(0), a, zero, 0x1E);
+      return code.vector(float_to_uint, to, Zmm{}, a, 0, x.where(0, true));
+    case DType::bf16:
+      return emit_round_to_bf16(x, to, a);
+    default:
+      return code.vector(move_ps, to, a);
+  }
+}
+
+void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
+  LoopEncoder& code = x.code;
+  if (in.input == DType::pred && in.result != DType::pred) {
+    const Zmm mask = x.mask_of_value(in.a);
+    const uint32_t one = in.result == DType::f32 ? std::bit_cast<uint32_t>(1.0f) : 1u;
+    return code.vector(broadcast_ss, x.out(in.out), x.constant(one), {mask.id, true});
+  }
+  const Zmm a = x.in(in.a), to = x.out(in.out);
+  if (in.input == DType::f32) return emit_from_float(x, in.result, to, a);
+  if (in.input == DType::pred) return code.vector(move_ps, to, a);
+  if (in.input == DType::bf16) return code.shift(left_digit, to, a, 16);
+  if (in.result == DType::pred) {
+    code.vector(test_d, x.mask(0), a, a);
+    return code.vector(mask_to_vector, to, x.mask(0));
+  }
+  if (in.result == DType::f32)
+    return code.vector(in.input == DType::s32 ? int_to_float : uint_to_float, to, a);
+  code.vector(move_ps, to, a);
+}
+
+void emit_compare(BlockEmitter& x, const LoopInstruction& in) {
+  const bool is_float = in.input == DType::f32;
+  const Zmm a = x.in(in.a);
+  const LoopSource b = x.source(in.b);
+  const VectorOp& op = is_float ? compare_ps : in.input == DType::s32 ? compare_d : compare_ud;
+  const bool stays = x.stays_mask(in.out);
+  const Zmm mask = stays ? x.held_mask() : x.mask(0);
+  x.op(op, mask, a, b, compare_code(in.op, is_float));
+  if (stays)
+    x.hold_mask(in.out);
+  else
+    x.code.vector(mask_to_vector, x.out(in.out), mask);
+}
+
+void emit_select(BlockEmitter& x, const LoopInstruction& in) {
+  const Zmm other = x.in(in.c);
+  const LoopSource chosen = x.source(in.b);
+  const Zmm mask = x.mask_of_value(in.a);
+  x.op(blend_ps, x.out(in.out), other, chosen, 0, {mask.id, false});
+}
+
+void emit_binary(BlockEmitter& x, LoopOp op, DType dtype, const LoopInstruction& in) {
+  const VectorOp* simple = simple_op(op, dtype);
+  if (simple == nullptr) {
+    const Zmm a = x.in(in.a), b = x.in(in.b);
+    return emit_extreme(x, op == LoopOp::maximum, x.out(in.out), a, b);
+  }
+  LoopSource first = x.source(in.a);
+  if (first.in_memory && commutes(op)) {
+    const Zmm b = x.in(in.b);
+    const LoopSource a = x.source(in.a);
+    return x.op(*simple, x.out(in.out), b, a);
+  }
+  const Zmm a = x.in(in.a);
+  const LoopSource b = x.source(in.b);
+  x.op(*simple, x.out(in.out), a, b);
+}
+
+void emit_clamp(BlockEmitter& x, const LoopInstruction& in) {  // of low, x, high
+  const Zmm low = x.in(in.a), value = x.in(in.b), high = x.in(in.c), to = x.out(in.out);
+  emit_combine(x, LoopOp::reduce_max, in.input, to, low, value);
+  emit_combine(x, LoopOp::reduce_min, in.input, to, to, high);
+}
+
+bool has_convert(DType from, DType to) {
+  const auto known = [](DType d) { return is_whole(d) || d == DType::f32 || d == DType::pred; };
+  if (known(from) && known(to)) return true;
+  return (from == DType::bf16 && to == DType::f32) || (from == DType::f32 && to == DType::bf16);
+}
+
+bool has_float_op(LoopOp op) {
+  switch (op) {
+    case LoopOp::remainder:
+    case LoopOp::power:
+    case LoopOp::sine:
+    case LoopOp::cosine:
+    case LoopOp::round_to_f16:
+    case LoopOp::not_:
+      return false;
+    default:
+      return op < LoopOp::and_ || is_compare(op);
+  }
+}
+
+bool has_whole_op(LoopOp op) {
+  switch (op) {
+    case LoopOp::copy:
+    case LoopOp::negate:
+    case LoopOp::abs:
+    case LoopOp::sign:
+    case LoopOp::not_:
+    case LoopOp::add:
+    case LoopOp::subtract:
+    case LoopOp::multiply:
+    case LoopOp::maximum:
+    case LoopOp::minimum:
+      return true;
+    default:
+      return op >= LoopOp::and_ && op <= LoopOp::lt;
+  }
+}
+
+bool has_pred_op(LoopOp op) {
+  switch (op) {
+    case LoopOp::copy:
+    case LoopOp::not_:
+    case LoopOp::add:
+    case LoopOp::multiply:
+    case LoopOp::maximum:
+    case LoopOp::minimum:
+    case LoopOp::and_:
+    case LoopOp::or_:
+    case LoopOp::xor_:
+      return true;
+    default:
+      return is_compare(op);
+  }
+}
+
+}  // namespace
+
+bool is_code_dtype(DType dtype) {
+  return dtype == DType::f32 || is_whole(dtype) || dtype == DType::pred || dtype == DType::bf16;
+}
+
+bool has_code(const LoopInstruction& in) {
+  if (in.kind == LoopInstruction::fold || in.kind == LoopInstruction::accumulate) {
+    if (in.input == DType::f32) return in.op <= LoopOp::reduce_min;
+    return is_whole(in.input);
+  }
+  if (in.kind != LoopInstruction::compute) return false;
+  if (in.op == LoopOp::convert) return has_convert(in.input, in.result);
+  if (in.op == LoopOp::select)
+    return is_whole(in.input) || in.input == DType::f32 || in.input == DType::pred;
+  if (in.op == LoopOp::clamp) return is_whole(in.input) || in.input == DType::f32;
+  if (in.input == DType::f32) return has_float_op(in.op);
+  if (is_whole(in.input)) return has_whole_op(in.op);
+  return in.input == DType::pred && has_pred_op(in.op);
+}
+
+void emit_combine(BlockEmitter& x, LoopOp reduce, DType dtype, Zmm to, Zmm a, Zmm b) {
+  const LoopOp op = combining_op(reduce);
+  if (const VectorOp* simple = simple_op(op, dtype)) return x.code.vector(*simple, to, a, b);
+  emit_extreme(x, op == LoopOp::maximum, to, a, b);
+}
+
+uint32_t identity_bits(LoopOp reduce, DType dtype) {
+  const bool is_float = dtype == DType::f32, is_signed = dtype == DType::s32;
+  switch (reduce) {
+    case LoopOp::reduce_sum:
+      return is_float ? kSignBit : 0;
+    case LoopOp::reduce_product:
+      return is_float ? std::bit_cast<uint32_t>(1.0f) : 1u;
+    case LoopOp::reduce_max:
+      return is_float ? 0xff800000u : is_signed ? kSignBit : 0;
+    case LoopOp::reduce_min:
+      return is_float ? 0x7f800000u : is_signed ? ~kSignBit : kAllBits;
+    case LoopOp::reduce_and:
+      return kAllBits;
+    default:
+      return 0;
+  }
+}
+
+void emit_op(BlockEmitter& x, const LoopInstruction& in) {
+  switch (in.op) {
+    case LoopOp::convert:
+      return emit_convert(x, in);
+    case LoopOp::select:
+      return emit_select(x, in);
+    case LoopOp::clamp:
+      return emit_clamp(x, in);
+    case LoopOp::sign:
+      return emit_sign(x, in);
+    case LoopOp::round_to_bf16: {
+      const Zmm a = x.in(in.a), to = x.out(in.out);
+      emit_round_to_bf16(x, to, a);
+      return x.code.shift(left_digit, to, to, 16);
+    }
+    case LoopOp::exp:
+    case LoopOp::expm1:
+    case LoopOp::log:
+    case LoopOp::log1p:
+    case LoopOp::tanh:
+    case LoopOp::rsqrt:
+    case LoopOp::logistic: {
+      const Zmm a = x.in(in.a);
+      return emit_math(x, in.op, x.out(in.out), a);
+    }
+    default:
+      break;
+  }
+  if (is_compare(in.op)) return emit_compare(x, in);
+  if (in.b >= 0) return emit_binary(x, in.op, in.input, in);
+  emit_unary(x, in);
+}
+
+}  // namespace gspmd
