@@ -12,9 +12,6 @@
 namespace gspmd::stablehlo {
 namespace {
 
-// Elements of values that are computed while a module is read.
-constexpr int64_t kMostKnown = 65536;
-
 bool is_return(const Op& op) { return op.name.ends_with(".return"); }
 
 // What names mean in a region: those it makes, and those it only reads.
@@ -259,66 +256,6 @@ void ModuleLowering::bind_results(const Op& op, Node* node, const std::vector<No
     }
     next += name.count;
   }
-}
-
-std::optional<Array> ModuleLowering::known_value(Node* node) {
-  std::vector<Node*> stack = {node};
-  const auto source = [](Node* n) -> Node* {  // whose value it is
-    if (n->is(Opcode::call)) return n->called[0]->root();
-    if (!n->is(Opcode::get_tuple_element)) return nullptr;
-    Node* tuple = n->operand(0);
-    if (tuple->is(Opcode::call)) tuple = tuple->called[0]->root();
-    return tuple->is(Opcode::tuple) ? tuple->operand(n->attrs.index) : nullptr;
-  };
-  while (!stack.empty()) {
-    Node* const at = stack.back();
-    if (known_.contains(at)) {
-      stack.pop_back();
-      continue;
-    }
-    std::optional<Array>& value = known_[at];
-    value.reset();
-    Node* const same = source(at);
-    const OpInfo& op = at->op();
-    const bool computes =
-        !at->shape.is_tuple && at->shape.elements_count() <= kMostKnown &&
-        (same != nullptr ||
-         (at->called.empty() && op.evaluate != nullptr && !op.has(kSideEffect) &&
-          !op.has(kCollective) && !at->is(Opcode::parameter) && !at->is(Opcode::custom_call) &&
-          !at->is(Opcode::rng) && !at->is(Opcode::partition_id) && !at->is(Opcode::replica_id)));
-    if (!computes) {
-      stack.pop_back();
-      continue;
-    }
-    std::vector<Node*> reads = same != nullptr ? std::vector<Node*>{same} : at->operands();
-    bool is_ready = true, is_known = true;
-    for (Node* operand : reads) {
-      const auto found = known_.find(operand);
-      if (found == known_.end()) {
-        stack.push_back(operand);
-        is_ready = false;
-      } else if (!found->second) {
-        is_known = false;
-      }
-    }
-    if (!is_ready) {
-      known_.erase(at);
-      continue;
-    }
-    stack.pop_back();
-    if (!is_known) continue;
-    if (same != nullptr) {
-      known_[at] = known_[same];
-      continue;
-    }
-    std::vector<Value> values;
-    for (Node* operand : reads) values.push_back({*known_[operand], {}, false});
-    const CallComputation no_calls = [](const Computation&, std::span<const Value>) -> Value {
-      internal_error("a constant calls a computation");
-    };
-    known_[at] = op.evaluate({*at, values, no_calls}).array;
-  }
-  return known_[node];
 }
 
 }  // namespace gspmd::stablehlo

@@ -25,9 +25,6 @@ constexpr Dialect kDialects[] = {
     {"cf.", "branches between blocks are not supported; use stablehlo.if, case or while"},
     {"scf.", "loops of scf are not supported; use stablehlo.while, if or case"},
     {"vhlo.", "this is the form of serialized programs; write the program as StableHLO text"},
-    {"interpreter.run_parallel",
-     "programs of several devices in one are not supported; run the program itself, with "
-     "--num-devices"},
     {"tosa.", "TOSA is not supported; lower the program to StableHLO"},
     {"linalg.", "linalg is not supported; lower the program to StableHLO"},
     {"torch.", "torch is not supported; lower the program to StableHLO"},
