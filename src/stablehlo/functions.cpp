@@ -113,7 +113,7 @@ void ModuleLowering::read_module_attributes() {
     } else if (named.name == "mhlo.frontend_attributes") {
       add_frontend_attributes(*this, value, module_.frontend_attributes);
     } else {
-      module_.frontend_attributes[std::string(kKept) + named.name] = text_of(value);
+      module_.frontend_attributes[fmt::format("{}{}", kKept, named.name)] = text_of(value);
     }
   }
   if (syntax_.meshes.empty()) return;
@@ -193,7 +193,7 @@ std::vector<const Function*> ModuleLowering::callees_first(
 bool ModuleLowering::is_dynamic(const Function& function) {
   const auto [found, is_new] = dynamic_.try_emplace(&function, false);
   if (!is_new) return found->second;
-  const std::vector<Argument>& arguments = function.body.arguments;
+  const List<Argument>& arguments = function.body.arguments;
   const bool is_given_integers =
       std::any_of(arguments.begin(), arguments.end(), [](const Argument& argument) {
         return !argument.type->shape.is_tuple && is_integer(argument.type->shape.dtype);
@@ -315,7 +315,8 @@ void ModuleLowering::bind_parameters(const Function& function, Frame& frame,
     if (may_be_size)
       if (const std::optional<Array> known = known_value(operands[i]); known && !known->empty())
         value = hlo::constant(frame.computation(), *known);
-    if (!argument.name.empty()) frame.bind(argument.name, value);
+    if (!argument.name.empty() && !frame.bind(argument.name, value))
+      cursor().fail(argument.position, "%{} is defined twice", argument.name);
     ++number;
   }
 }
@@ -341,7 +342,7 @@ void ModuleLowering::add_parameter_attributes(const Argument& argument, Node* pa
     } else if (named.name == "jax.buffer_donor" && is_entry) {
       donors_ += fmt::format("{} ({}, {{}})", donors_.empty() ? "" : ",", parameter->attrs.index);
     } else {
-      parameter->frontend_attributes[std::string(kKept) + named.name] = text_of(value);
+      parameter->frontend_attributes[fmt::format("{}{}", kKept, named.name)] = text_of(value);
     }
   }
 }

@@ -174,7 +174,7 @@ Computation* ModuleLowering::lower_region(const Region& region, const std::strin
   return computation;
 }
 
-void ModuleLowering::lower_ops(const std::vector<Op>& ops) {
+void ModuleLowering::lower_ops(const Ops& ops) {
   Frame& frame = *frame_;
   frame.reserve(ops.size());
   for (const Op& op : ops) {
@@ -239,15 +239,14 @@ void ModuleLowering::bind_results(const Op& op, Node* node, const std::vector<No
   }
   int64_t next = 0;
   for (const ResultName& name : op.results) {
-    if (frame_->knows(name.name)) cursor().fail(name.position, "%{} is defined twice", name.name);
-    if (is_elements) {
-      frame_->bind_tuple(name.name, node, next, name.count);
+    const auto twice = [&] { cursor().fail(name.position, "%{} is defined twice", name.name); };
+    const auto at = [&](int64_t i) { return results ? (*results)[static_cast<size_t>(i)] : node; };
+    if (!is_elements && name.count == 1) {
+      if (!frame_->bind(name.name, at(next))) twice();
     } else {
-      const auto at = [&](int64_t i) {
-        return results ? (*results)[static_cast<size_t>(i)] : node;
-      };
-      if (name.count == 1) {
-        frame_->bind(name.name, at(next));
+      if (frame_->knows(name.name)) twice();
+      if (is_elements) {
+        frame_->bind_tuple(name.name, node, next, name.count);
       } else {
         std::vector<Node*> values;
         for (int64_t i = 0; i < name.count; ++i) values.push_back(at(next + i));

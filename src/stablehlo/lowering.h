@@ -39,7 +39,13 @@ class Frame {
   explicit Frame(Computation* computation) : computation_(computation) {}
   Computation& computation() const { return *computation_; }
 
-  void bind(std::string_view name, Node* value) { values_[name].one = value; }
+  // Whether the name is new; a known one keeps what it stands for.
+  bool bind(std::string_view name, Node* value) {
+    Binding& binding = values_[name];
+    if (binding.one != nullptr || binding.several != nullptr) return false;
+    binding.one = value;
+    return true;
+  }
   void bind(std::string_view name, std::vector<Node*> values);
   // Makes room for so many names more.
   void reserve(size_t names) { values_.reserve(values_.size() + names); }
@@ -131,7 +137,7 @@ class ModuleLowering {
   Node* finish_function(const Function& function, Frame& frame, bool is_entry);
   void add_parameter_attributes(const Argument& argument, Node* parameter, bool is_entry);
   Node* add_result_attributes(const Function& function, size_t index, Node* result);
-  void lower_ops(const std::vector<Op>& ops);
+  void lower_ops(const Ops& ops);
   void lower_op(const Op& op);
   void bind_results(const Op& op, Node* node, const std::vector<Node*>* results);
   void copy_constants(const Region& region, Frame& outer, Frame& inner);

@@ -12,7 +12,7 @@ namespace {
 // "(%iterArg = %a, ..) : T, T attributes {..} cond {..} do {..}".
 void read_while(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
-  std::vector<Argument> arguments;
+  List<Argument> arguments;
   cursor.expect("(", "before the values of a loop");
   while (!cursor.accept(")")) {
     if (!arguments.empty()) cursor.expect(",", "between the values of a loop");

@@ -282,8 +282,14 @@ void AttributeReader::read_dictionary(Cursor& cursor, Dictionary& into, bool is_
     NamedAttribute named;
     named.position = cursor.position();
     named.is_property = is_property;
-    named.name = cursor.peek() == '"' ? cursor.quoted("an attribute's name")
-                                      : std::string(cursor.word("an attribute's name"));
+    if (cursor.peek() != '"') {
+      named.name = cursor.word("an attribute's name");
+    } else {
+      Cursor raw = cursor;
+      named.name = raw.raw_quoted("an attribute's name");
+      std::string decoded = cursor.quoted("an attribute's name");
+      if (decoded != named.name) named.name = names_.emplace_back(std::move(decoded));
+    }
     for (const NamedAttribute& other : into)
       if (other.name == named.name)
         cursor.fail(named.position, "the attribute {} is given twice", named.name);
@@ -340,7 +346,8 @@ std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
     case AttributeKind::dictionary: {
       std::string text = "{";
       for (const NamedAttribute& entry : attribute.entries) {
-        text += (text.size() > 1 ? ", " : "") + entry.name;
+        text += text.size() > 1 ? ", " : "";
+        text += entry.name;
         if (entry.value.kind != AttributeKind::unit)
           text += " = " + attribute_text(attributes, cursor, entry.value);
       }

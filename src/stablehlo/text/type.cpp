@@ -62,7 +62,7 @@ const Type* Types::of(Shape shape) {
   return owned_.emplace_back(std::move(type)).get();
 }
 
-const Type* Types::function(std::vector<const Type*> inputs, std::vector<const Type*> results) {
+const Type* Types::function(List<const Type*> inputs, List<const Type*> results) {
   auto type = std::make_unique<Type>();
   type->is_function = true;
   type->refusal = "a function is no value";
@@ -287,7 +287,7 @@ void Types::read_tuple(Cursor& cursor, Type& type) {
 void Types::read_function(Cursor& cursor, Type& type) {
   type.is_function = true;
   type.refusal = "a function is no value";
-  const auto list = [&](std::vector<const Type*>& types) {
+  const auto list = [&](List<const Type*>& types) {
     while (!cursor.accept(")")) {
       if (!types.empty()) cursor.expect(",", "between types");
       types.push_back(read(cursor));
