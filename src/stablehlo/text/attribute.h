@@ -96,8 +96,11 @@ class AttributeReader {
   std::unordered_map<std::string_view, Alias> aliases_;
   std::deque<std::string> names_;  // those written with escapes
   int depth_ = 0;
+  int of_alias_ = -1;  // what the outermost alias that is open has stood for so far; -1: none is
 };
 
+// The key of a dictionary, quoted where it is no bare id.
+std::string key_text(std::string_view name);
 // The attribute as text with one blank behind commas and none inside brackets, aliases resolved.
 std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
                            const Attribute& attribute);
