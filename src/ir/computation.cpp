@@ -93,8 +93,13 @@ void Computation::replace_uses(Node* from, Node* to) {
       kept.push_back(user);
       continue;
     }
+    // By the shorter list, as above.
     const std::vector<Node*>& read = user->operands_;
-    if (std::find(read.begin(), read.end(), to) == read.end()) to->users_.push_back(user);
+    const std::vector<Node*>& readers = to->users_;
+    const bool known = readers.size() < read.size()
+                           ? std::find(readers.begin(), readers.end(), user) != readers.end()
+                           : std::find(read.begin(), read.end(), to) != read.end();
+    if (!known) to->users_.push_back(user);
     std::replace(user->operands_.begin(), user->operands_.end(), from, to);
   }
   from->users_ = std::move(kept);

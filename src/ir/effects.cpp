@@ -8,6 +8,16 @@
 namespace gspmd {
 namespace {
 
+// A size that may be less than the full one: setting it ends the run.
+bool checks_size(const Node& node) {
+  if (!node.is(Opcode::set_dimension_size) || node.operands().size() != 2) return false;
+  const Node& size = *node.operand(1);
+  const auto dim = node.attrs.dimensions.empty() ? -1 : node.attrs.dimensions[0];
+  return !size.is(Opcode::constant) || size.attrs.literal.empty() || dim < 0 ||
+         dim >= node.shape.rank() ||
+         size.attrs.literal.at(0) != static_cast<double>(node.shape.dims[static_cast<size_t>(dim)]);
+}
+
 // The computations that run where the node runs.
 std::span<Computation* const> run_by(const Node& node) {
   const std::span<Computation* const> called(node.called);
@@ -18,7 +28,8 @@ std::span<Computation* const> run_by(const Node& node) {
   return {};
 }
 
-// Whether instructions have debug calls inside; a computation without them is looked into once.
+// Whether instructions have debug calls and the like inside; a computation without them is looked
+// into once.
 class Search {
  public:
   bool speaks(const Node& node) {
@@ -38,12 +49,13 @@ class Search {
   }
 
  private:
-  // Whether the node itself is a debug call; what it runs is left to be looked into.
+  // Whether the node itself is a debug call or may end the run; what it runs is left to be looked
+  // into.
   static bool speaks(const Node& node, std::vector<const Computation*>& open) {
     if (node.frontend_attributes.count(kReplaced) != 0) return false;
     const std::span<Computation* const> inside = run_by(node);
     open.insert(open.end(), inside.begin(), inside.end());
-    return is_debug_call(node);
+    return is_debug_call(node) || checks_size(node);
   }
 
   std::unordered_set<const Computation*> silent_;

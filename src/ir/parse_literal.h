@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gspmd/base/array.h"
@@ -14,6 +16,10 @@ namespace gspmd {
 Array parse_literal(Lexer& lexer, const Shape& shape);
 // Of a tuple "(1, {2,3})", elements with or without their shapes before them: the leaves in order.
 std::vector<Array> parse_tuple_literal(Lexer& lexer, const Shape& shape);
-std::string print_literal(const Array& literal);
+
+using PieceWriter = std::function<void(std::string_view)>;
+inline constexpr size_t kPiece = size_t{1} << 20;  // characters that are handed on at once
+// Behind `text`, which is handed on and cleared where it gets long, if there is a writer.
+void print_literal(std::string& text, const Array& literal, const PieceWriter& write);
 
 }  // namespace gspmd

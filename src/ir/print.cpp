@@ -19,11 +19,14 @@ void put(Text& text, fmt::format_string<Args...> format, Args&&... args) {
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-void put_arguments(Text& text, const Node& node) {
+void put_arguments(Text& text, const Node& node, const PieceWriter& write) {
   if (node.is(Opcode::parameter)) {
     put(text, "{}", node.attrs.index);
   } else if (node.is(Opcode::constant)) {
-    text += node.attrs.literal.empty() ? "{...}" : print_literal(node.attrs.literal);
+    if (node.attrs.literal.empty())
+      text += "{...}";
+    else
+      print_literal(text, node.attrs.literal, write);
   } else {
     bool first = true;
     for (const Node* operand : node.operands()) {
@@ -97,27 +100,25 @@ void put_annotations(Text& text, const Node& node, const PrintOptions& options, 
   if (!metadata.empty()) put(text, ", metadata={}", metadata);
 }
 
-void put_node(Text& text, const Node& node, const PrintOptions& options, Names& names) {
+void put_node(Text& text, const Node& node, const PrintOptions& options, Names& names,
+              const PieceWriter& write = {}) {
   put(text, "{}%{} = {} {}(", node.is_root() ? "ROOT " : "", node.name(), shape_text(node.shape),
       opcode_name(node.opcode()));
-  put_arguments(text, node);
+  put_arguments(text, node, write);
   text += ")";
   put_attributes(text, node);
   put_annotations(text, node, options, names);
 }
 
-using Write = std::function<void(std::string_view)>;
-
 // Hands on what has come together, if it is much.
-void hand_on(Text& text, const Write& write) {
-  constexpr size_t kMuch = size_t{1} << 20;
-  if (!write || text.size() < kMuch) return;
+void hand_on(Text& text, const PieceWriter& write) {
+  if (!write || text.size() < kPiece) return;
   write(text);
   text.clear();
 }
 
 void put_computation(Text& text, const Computation& computation, const PrintOptions& options,
-                     const Write& write = {}) {
+                     const PieceWriter& write = {}) {
   const bool is_entry = computation.module().entry() == &computation;
   put(text, "{}%{} (", is_entry ? "ENTRY " : "", computation.name());
   bool first = true;
@@ -134,7 +135,7 @@ void put_computation(Text& text, const Computation& computation, const PrintOpti
   Names names;
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     text += "  ";
-    put_node(text, *node, options, names);
+    put_node(text, *node, options, names, write);
     text += "\n";
     hand_on(text, write);
   }
@@ -211,7 +212,8 @@ std::string to_text(const Computation& computation, const PrintOptions& options)
 
 namespace {
 
-void put_module(Text& text, const Module& module, const PrintOptions& options, const Write& write) {
+void put_module(Text& text, const Module& module, const PrintOptions& options,
+                const PieceWriter& write) {
   put_header(text, module);
   for (const std::unique_ptr<Computation>& computation : module.computations()) {
     if (computation.get() == module.entry()) continue;
@@ -231,7 +233,7 @@ std::string to_text(const Module& module, const PrintOptions& options) {
   return text;
 }
 
-void print_module(const Module& module, const Write& write, const PrintOptions& options) {
+void print_module(const Module& module, const PieceWriter& write, const PrintOptions& options) {
   Text text;
   put_module(text, module, options, write);
   write(text);

@@ -77,11 +77,14 @@ void print_any(std::string& text, const Array& literal, int64_t index) {
 
 }  // namespace
 
-std::string print_literal(const Array& literal) {
+void print_literal(std::string& text, const Array& literal, const PieceWriter& write) {
   const Dims& dims = literal.dims();
   const int64_t count = literal.size();
-  if (count == 0) return "{}";
-  std::string text(dims.size(), '{');
+  if (count == 0) {
+    text += "{}";
+    return;
+  }
+  text.append(dims.size(), '{');
   // Counts like an odometer: behind an element a brace closes, and before the next one opens, for
   // each dim that wraps there.
   Dims at(dims.size(), 0);
@@ -93,8 +96,11 @@ std::string print_literal(const Array& literal) {
     if (i + 1 == count) break;
     text += ", ";
     text.append(wrapped, '{');
+    if (write && text.size() >= kPiece) {
+      write(text);
+      text.clear();
+    }
   }
-  return text;
 }
 
 }  // namespace gspmd

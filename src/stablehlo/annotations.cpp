@@ -69,8 +69,9 @@ void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribut
     lowering.cursor().fail(attribute.position,
                            "mhlo.frontend_attributes is a dictionary of strings");
   for (const NamedAttribute& entry : attribute.entries)
-    into[entry.name] = entry.value.kind == AttributeKind::string ? entry.value.text
-                                                                 : lowering.text_of(entry.value);
+    into[std::string(entry.name)] = entry.value.kind == AttributeKind::string
+                                        ? entry.value.text
+                                        : lowering.text_of(entry.value);
 }
 
 namespace {
@@ -97,7 +98,7 @@ void annotate(OpLowering& op, Node& node) {
   ModuleLowering& lowering = op.lowering();
   for (const NamedAttribute& named : op.op().attributes) {
     if (named.used) continue;
-    const std::string& name = named.name;
+    const std::string_view name = named.name;
     if (is_passed_over(name)) {
       named.used = true;
     } else if (name == "mhlo.sharding") {
@@ -110,10 +111,10 @@ void annotate(OpLowering& op, Node& node) {
           per_value(lowering.text_of(named.value));
     } else if (name == "sdy.sharding_rule") {
       node.frontend_attributes["xla.sdy.sharding_rule"] = lowering.text_of(named.value);
-    } else if (named.is_property && name.find('.') == std::string::npos) {
+    } else if (named.is_property && name.find('.') == std::string_view::npos) {
       continue;  // one of its own, refused below
     } else {
-      node.frontend_attributes[std::string(kKept) + name] = lowering.text_of(named.value);
+      node.frontend_attributes[fmt::format("{}{}", kKept, name)] = lowering.text_of(named.value);
     }
     named.used = true;
   }

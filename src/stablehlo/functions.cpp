@@ -6,6 +6,7 @@
 #include "gspmd/ir/place.h"
 #include "stablehlo/annotations.h"
 #include "stablehlo/lowering.h"
+#include "stablehlo/ops/targets.h"
 
 namespace gspmd::stablehlo {
 namespace {
@@ -26,14 +27,27 @@ void collect_calls(const Region& region, std::vector<const std::string*>& names)
   }
 }
 
+bool is_open(const Type* type) { return !type->known && type->refusal.empty(); }
+
 bool has_open_types(const Region& region) {
-  const auto is_open = [](const Type* type) { return !type->known && type->refusal.empty(); };
-  for (const Argument& argument : region.arguments)
-    if (is_open(argument.type)) return true;
-  for (const Op& op : region.ops) {
-    if (std::any_of(op.result_types.begin(), op.result_types.end(), is_open)) return true;
-    if (std::any_of(op.regions.begin(), op.regions.end(), has_open_types)) return true;
-  }
+  return std::any_of(region.arguments.begin(), region.arguments.end(),
+                     [](const Argument& argument) { return is_open(argument.type); }) ||
+         std::any_of(region.ops.begin(), region.ops.end(), [](const Op& op) {
+           return std::any_of(op.result_types.begin(), op.result_types.end(), is_open) ||
+                  std::any_of(op.regions.begin(), op.regions.end(), has_open_types);
+         });
+}
+
+bool stands_in(const OpRow* row, std::span<const OpRow> rows) {
+  return row >= rows.data() && row < rows.data() + rows.size();
+}
+
+// Whether the op has operands that are sizes.
+bool reads_sizes(const Op& op) {
+  if (stands_in(op.row, dynamic_rows())) return true;
+  for (const NamedAttribute& named : op.attributes)
+    if (named.name == "call_target_name")
+      return stands_in(find_target(named.value.text), dynamic_targets());
   return false;
 }
 
@@ -63,9 +77,26 @@ std::string hlo_name(std::string_view name) {
 void ModuleLowering::run() {
   read_module_attributes();
   entry_ = find_entry();
-  lower_functions();
+  std::vector<const Function*> functions;
+  for (const auto& function : syntax_.functions) functions.push_back(function.get());
+  lower_functions(callees_first(functions));
   module_.set_entry(lowered_.at(entry_));
   module_.sort_computations();
+}
+
+std::unique_ptr<Module> ModuleLowering::program_of(const Function& function,
+                                                   const Processes& processes) const {
+  auto module = std::make_unique<Module>();
+  module->name = hlo_name(function.name);
+  module->num_partitions = processes.replicas * processes.partitions;
+  ModuleLowering lowering(syntax_, *module, options_);
+  lowering.entry_ = &function;
+  lowering.processes_ = processes;
+  const Function* const one[] = {&function};
+  lowering.lower_functions(callees_first(one));
+  module->set_entry(lowering.lowered_.at(&function));
+  module->sort_computations();
+  return module;
 }
 
 void ModuleLowering::read_module_attributes() {
@@ -82,7 +113,7 @@ void ModuleLowering::read_module_attributes() {
     } else if (named.name == "mhlo.frontend_attributes") {
       add_frontend_attributes(*this, value, module_.frontend_attributes);
     } else {
-      module_.frontend_attributes[std::string(kKept) + named.name] = text_of(value);
+      module_.frontend_attributes[fmt::format("{}{}", kKept, named.name)] = text_of(value);
     }
   }
   if (syntax_.meshes.empty()) return;
@@ -117,7 +148,8 @@ const Function* ModuleLowering::find_entry() const {
 }
 
 // What a function calls stands before it; nothing calls itself.
-std::vector<const Function*> ModuleLowering::callees_first() {
+std::vector<const Function*> ModuleLowering::callees_first(
+    std::span<const Function* const> functions) const {
   enum class Mark : uint8_t { unseen, open, done };
   std::unordered_map<const Function*, Mark> marks;
   std::vector<const Function*> order;
@@ -137,8 +169,8 @@ std::vector<const Function*> ModuleLowering::callees_first() {
     marks[function] = Mark::open;
     stack.push_back(std::move(step));
   };
-  for (const auto& function : syntax_.functions) {
-    if (marks[function.get()] == Mark::unseen) enter(function.get());
+  for (const Function* function : functions) {
+    if (marks[function] == Mark::unseen) enter(function);
     while (!stack.empty()) {
       Step& step = stack.back();
       if (step.next == step.callees.size()) {
@@ -157,23 +189,51 @@ std::vector<const Function*> ModuleLowering::callees_first() {
   return order;
 }
 
+// Whether sizes in the function may follow from what it is given: it is made for each call then.
 bool ModuleLowering::is_dynamic(const Function& function) {
   const auto [found, is_new] = dynamic_.try_emplace(&function, false);
-  if (is_new) found->second = has_open_types(function.body);
-  return found->second;
+  if (!is_new) return found->second;
+  const List<Argument>& arguments = function.body.arguments;
+  const bool is_given_integers =
+      std::any_of(arguments.begin(), arguments.end(), [](const Argument& argument) {
+        return !argument.type->shape.is_tuple && is_integer(argument.type->shape.dtype);
+      });
+  const bool result =
+      has_open_types(function.body) || (is_given_integers && passes_sizes(function.body));
+  return dynamic_[&function] = result;
 }
 
-void ModuleLowering::lower_functions() {
+// Whether ops of the region read sizes, or call functions in which sizes are open.
+bool ModuleLowering::passes_sizes(const Region& region) {
+  const auto calls_open = [&](const Op& op) {
+    if (op.row->opcode != Opcode::call) return false;
+    const Attribute* callee = op.find("callee");
+    if (callee == nullptr) callee = op.find("decomposition");
+    const auto found = callee ? syntax_.by_name.find(callee->text) : syntax_.by_name.end();
+    return found != syntax_.by_name.end() && is_dynamic(*found->second);
+  };
+  return std::any_of(region.ops.begin(), region.ops.end(), [&](const Op& op) {
+    return reads_sizes(op) || calls_open(op) ||
+           std::any_of(op.regions.begin(), op.regions.end(),
+                       [&](const Region& inner) { return passes_sizes(inner); });
+  });
+}
+
+void ModuleLowering::lower_functions(const std::vector<const Function*>& order) {
   for (const auto& function : syntax_.functions) function_names_.insert(hlo_name(function->name));
-  for (const Function* function : callees_first()) {
+  for (const Function* function : order) {
     if (!function->has_body) {
       if (function == entry_) cursor().fail(function->position, "@{} has no body", function->name);
       continue;
     }
-    // One with open sizes is made where it is called, for the sizes of the call.
-    if (function != entry_ && is_dynamic(*function)) continue;
-    lowered_[function] = lower_function(*function, {});
+    if (function == entry_ || !is_dynamic(*function))
+      lowered_[function] = lower_function(*function, {});
   }
+  // What nothing calls is kept where it says its sizes itself.
+  for (const Function* function : order)
+    if (function->has_body && !lowered(*function) && !made_for_calls_.contains(function) &&
+        !has_open_types(function->body))
+      lowered_[function] = lower_function(*function, {});
 }
 
 Computation* ModuleLowering::lowered(const Function& function) const {
@@ -195,6 +255,7 @@ Computation* ModuleLowering::callee(const std::string& name, std::span<Node* con
   if (known != lowered_.end()) return known->second;
   if (++depth_ > kMaxDepth || ++copies_ > kMostCopies)
     cursor().fail(position, "@{} has open sizes and is called too often or too deep", name);
+  made_for_calls_.insert(&function);
   Computation* const made = lower_function(function, operands);
   --depth_;
   return made;
@@ -247,9 +308,15 @@ void ModuleLowering::bind_parameters(const Function& function, Frame& frame,
     parameter->metadata.text = site_of(argument.position);
     add_parameter_attributes(argument, parameter, is_entry);
     Node* value = parameter;
-    const std::optional<Array> known = operands.empty() ? std::nullopt : known_value(operands[i]);
-    if (known && !known->empty()) value = hlo::constant(frame.computation(), *known);
-    if (!argument.name.empty()) frame.bind(argument.name, value);
+    // What may be a size is a constant in there.
+    const bool may_be_size =
+        !operands.empty() && !parameter->shape.is_tuple &&
+        (is_integer(parameter->shape.dtype) || parameter->shape.dtype == DType::pred);
+    if (may_be_size)
+      if (const std::optional<Array> known = known_value(operands[i]); known && !known->empty())
+        value = hlo::constant(frame.computation(), *known);
+    if (!argument.name.empty() && !frame.bind(argument.name, value))
+      cursor().fail(argument.position, "%{} is defined twice", argument.name);
     ++number;
   }
 }
@@ -275,7 +342,7 @@ void ModuleLowering::add_parameter_attributes(const Argument& argument, Node* pa
     } else if (named.name == "jax.buffer_donor" && is_entry) {
       donors_ += fmt::format("{} ({}, {{}})", donors_.empty() ? "" : ",", parameter->attrs.index);
     } else {
-      parameter->frontend_attributes[std::string(kKept) + named.name] = text_of(value);
+      parameter->frontend_attributes[fmt::format("{}{}", kKept, named.name)] = text_of(value);
     }
   }
 }

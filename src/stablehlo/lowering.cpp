@@ -12,9 +12,6 @@
 namespace gspmd::stablehlo {
 namespace {
 
-// Elements of values that are computed while a module is read.
-constexpr int64_t kMostKnown = 65536;
-
 bool is_return(const Op& op) { return op.name.ends_with(".return"); }
 
 // What names mean in a region: those it makes, and those it only reads.
@@ -177,7 +174,7 @@ Computation* ModuleLowering::lower_region(const Region& region, const std::strin
   return computation;
 }
 
-void ModuleLowering::lower_ops(const std::vector<Op>& ops) {
+void ModuleLowering::lower_ops(const Ops& ops) {
   Frame& frame = *frame_;
   frame.reserve(ops.size());
   for (const Op& op : ops) {
@@ -242,15 +239,14 @@ void ModuleLowering::bind_results(const Op& op, Node* node, const std::vector<No
   }
   int64_t next = 0;
   for (const ResultName& name : op.results) {
-    if (frame_->knows(name.name)) cursor().fail(name.position, "%{} is defined twice", name.name);
-    if (is_elements) {
-      frame_->bind_tuple(name.name, node, next, name.count);
+    const auto twice = [&] { cursor().fail(name.position, "%{} is defined twice", name.name); };
+    const auto at = [&](int64_t i) { return results ? (*results)[static_cast<size_t>(i)] : node; };
+    if (!is_elements && name.count == 1) {
+      if (!frame_->bind(name.name, at(next))) twice();
     } else {
-      const auto at = [&](int64_t i) {
-        return results ? (*results)[static_cast<size_t>(i)] : node;
-      };
-      if (name.count == 1) {
-        frame_->bind(name.name, at(next));
+      if (frame_->knows(name.name)) twice();
+      if (is_elements) {
+        frame_->bind_tuple(name.name, node, next, name.count);
       } else {
         std::vector<Node*> values;
         for (int64_t i = 0; i < name.count; ++i) values.push_back(at(next + i));
@@ -259,66 +255,6 @@ void ModuleLowering::bind_results(const Op& op, Node* node, const std::vector<No
     }
     next += name.count;
   }
-}
-
-std::optional<Array> ModuleLowering::known_value(Node* node) {
-  std::vector<Node*> stack = {node};
-  const auto source = [](Node* n) -> Node* {  // whose value it is
-    if (n->is(Opcode::call)) return n->called[0]->root();
-    if (!n->is(Opcode::get_tuple_element)) return nullptr;
-    Node* tuple = n->operand(0);
-    if (tuple->is(Opcode::call)) tuple = tuple->called[0]->root();
-    return tuple->is(Opcode::tuple) ? tuple->operand(n->attrs.index) : nullptr;
-  };
-  while (!stack.empty()) {
-    Node* const at = stack.back();
-    if (known_.contains(at)) {
-      stack.pop_back();
-      continue;
-    }
-    std::optional<Array>& value = known_[at];
-    value.reset();
-    Node* const same = source(at);
-    const OpInfo& op = at->op();
-    const bool computes =
-        !at->shape.is_tuple && at->shape.elements_count() <= kMostKnown &&
-        (same != nullptr ||
-         (at->called.empty() && op.evaluate != nullptr && !op.has(kSideEffect) &&
-          !op.has(kCollective) && !at->is(Opcode::parameter) && !at->is(Opcode::custom_call) &&
-          !at->is(Opcode::rng) && !at->is(Opcode::partition_id) && !at->is(Opcode::replica_id)));
-    if (!computes) {
-      stack.pop_back();
-      continue;
-    }
-    std::vector<Node*> reads = same != nullptr ? std::vector<Node*>{same} : at->operands();
-    bool is_ready = true, is_known = true;
-    for (Node* operand : reads) {
-      const auto found = known_.find(operand);
-      if (found == known_.end()) {
-        stack.push_back(operand);
-        is_ready = false;
-      } else if (!found->second) {
-        is_known = false;
-      }
-    }
-    if (!is_ready) {
-      known_.erase(at);
-      continue;
-    }
-    stack.pop_back();
-    if (!is_known) continue;
-    if (same != nullptr) {
-      known_[at] = known_[same];
-      continue;
-    }
-    std::vector<Value> values;
-    for (Node* operand : reads) values.push_back({*known_[operand], {}, false});
-    const CallComputation no_calls = [](const Computation&, std::span<const Value>) -> Value {
-      internal_error("a constant calls a computation");
-    };
-    known_[at] = op.evaluate({*at, values, no_calls}).array;
-  }
-  return known_[node];
 }
 
 }  // namespace gspmd::stablehlo

@@ -39,7 +39,13 @@ class Frame {
   explicit Frame(Computation* computation) : computation_(computation) {}
   Computation& computation() const { return *computation_; }
 
-  void bind(std::string_view name, Node* value) { values_[name].one = value; }
+  // Whether the name is new; a known one keeps what it stands for.
+  bool bind(std::string_view name, Node* value) {
+    Binding& binding = values_[name];
+    if (binding.one != nullptr || binding.several != nullptr) return false;
+    binding.one = value;
+    return true;
+  }
   void bind(std::string_view name, std::vector<Node*> values);
   // Makes room for so many names more.
   void reserve(size_t names) { values_.reserve(values_.size() + names); }
@@ -71,6 +77,13 @@ class Frame {
   FlatMap<std::string_view, Binding> values_;
 };
 
+// The processes of a program that runs inside another one: process `replica * partitions +
+// partition`.
+struct Processes {
+  int64_t replicas = 1;
+  int64_t partitions = 1;
+};
+
 // Makes HLO of a module's text.
 class ModuleLowering {
  public:
@@ -97,10 +110,16 @@ class ModuleLowering {
   std::vector<Use> captured(std::span<const Region* const> regions);
   // The computation that a call of a function on these values runs.
   Computation* callee(const std::string& name, std::span<Node* const> operands, size_t position);
+  // A function as the program of one process: a module of its own, for one replica of as many
+  // partitions as there are processes, to which groups and ids are translated.
+  std::unique_ptr<Module> program_of(const Function& function, const Processes& processes) const;
+  const std::optional<Processes>& processes() const { return processes_; }
   // The computation of a function with known sizes that has been made; nullptr: there is none yet.
   Computation* lowered(const Function& function) const;
   // The value of a node of constants; nullopt where it depends on a parameter.
-  std::optional<Array> known_value(Node* node);
+  std::optional<Array> known_value(const Node* node);
+  // Tells that a node of a region is a value around it.
+  void is_same(const Node* inner, Node* outer) { same_[inner] = outer; }
 
   Site site_of(size_t position) const;
   // Numbers of sharding groups and the like are those of the text.
@@ -111,21 +130,28 @@ class ModuleLowering {
  private:
   friend class OpLowering;
   void read_module_attributes();
-  void lower_functions();
+  void lower_functions(const std::vector<const Function*>& callees_first);
   Computation* lower_function(const Function& function, std::span<Node* const> operands);
   void bind_parameters(const Function& function, Frame& frame, std::span<Node* const> operands,
                        bool is_entry);
   Node* finish_function(const Function& function, Frame& frame, bool is_entry);
   void add_parameter_attributes(const Argument& argument, Node* parameter, bool is_entry);
   Node* add_result_attributes(const Function& function, size_t index, Node* result);
-  void lower_ops(const std::vector<Op>& ops);
+  void lower_ops(const Ops& ops);
   void lower_op(const Op& op);
   void bind_results(const Op& op, Node* node, const std::vector<Node*>* results);
   void copy_constants(const Region& region, Frame& outer, Frame& inner);
   const Function* find_entry() const;
   bool is_dynamic(const Function& function);
+  bool passes_sizes(const Region& region);
   std::string region_name(std::string name) const;
-  std::vector<const Function*> callees_first();
+  // These and what they call, each behind what it calls.
+  std::vector<const Function*> callees_first(std::span<const Function* const> functions) const;
+  double work_of(const Node& node);
+  double work_of(const Computation& body);
+  Node* source_of(const Node& node) const;
+  static const Node& runs_for(const Node& node);
+  std::optional<Array> computed_value(const Node& node);
 
   Syntax& syntax_;
   Module& module_;
@@ -136,11 +162,15 @@ class ModuleLowering {
   Site file_;
   Frame* frame_ = nullptr;
   const Function* entry_ = nullptr;
+  std::optional<Processes> processes_;  // of a program inside another
   std::unordered_map<const Function*, Computation*> lowered_;
   std::unordered_map<const Function*, bool> dynamic_;
+  std::set<const Function*> made_for_calls_;
   std::set<std::string> function_names_;  // as HLO has them
   std::map<std::pair<std::string_view, DType>, Computation*> applied_;
   std::unordered_map<const Node*, std::optional<Array>> known_;
+  std::unordered_map<const Node*, Node*> same_;          // values around regions, by those inside
+  std::unordered_map<const Computation*, double> work_;  // of running them
   std::string donors_;  // of the entry's parameters, as in HLO's header
   int depth_ = 0;       // of functions made for one call
   int64_t copies_ = 0;  // of them

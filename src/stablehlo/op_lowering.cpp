@@ -221,7 +221,7 @@ Computation* OpLowering::body(size_t index, std::string_view name) {
             fail("an argument of its region is {}; its size has to be known", argument.type->text);
           Node* const parameter = hlo::parameter(frame.computation(), number++,
                                                  argument.type->shape, hlo_name(argument.name));
-          frame.bind(argument.name, parameter);
+          if (!frame.bind(argument.name, parameter)) fail("%{} is defined twice", argument.name);
         }
       }});
 }

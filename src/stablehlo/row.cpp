@@ -26,9 +26,9 @@ const OpRow* find_in(const Table& table, std::string_view name) {
 
 const OpRow* find_row(std::string_view name) {
   static constexpr std::span<const OpRow> (*kFamilies[])() = {
-      elementwise_rows, shape_rows, contraction_rows, region_rows, indexing_rows,
-      control_rows,     call_rows,  collective_rows,  host_rows,   dynamic_rows,
-      chlo_rows,        sdy_rows,   check_rows,       builtin_rows};
+      elementwise_rows, shape_rows, contraction_rows, region_rows,  indexing_rows,
+      control_rows,     call_rows,  collective_rows,  host_rows,    dynamic_rows,
+      chlo_rows,        sdy_rows,   check_rows,       builtin_rows, parallel_rows};
   static const Table table = table_of(kFamilies);
   return find_in(table, name);
 }

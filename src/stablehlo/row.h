@@ -52,5 +52,6 @@ std::span<const OpRow> chlo_rows();
 std::span<const OpRow> sdy_rows();
 std::span<const OpRow> check_rows();
 std::span<const OpRow> builtin_rows();
+std::span<const OpRow> parallel_rows();
 
 }  // namespace gspmd::stablehlo

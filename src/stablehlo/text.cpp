@@ -38,6 +38,8 @@ std::vector<std::pair<size_t, size_t>> module_ranges(std::string_view text, std:
 
 std::unique_ptr<Module> parse_range(std::string_view text, std::string_view file, size_t begin,
                                     size_t end, const ReadOptions& options) {
+  stablehlo::Arena arena;
+  const stablehlo::ArenaScope scope(arena);
   const std::unique_ptr<stablehlo::Syntax> syntax = stablehlo::read_syntax(text, file, begin, end);
   auto module = std::make_unique<Module>();
   stablehlo::ModuleLowering(*syntax, *module, options).run();

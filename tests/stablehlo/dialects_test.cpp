@@ -71,22 +71,6 @@ func.func @main(%a: tensor<2x3xf32>) -> (tensor<?x?xf32>, tensor<i64>) {
   CHECK(results[1].at(0) == 2);
 }
 
-TEST_CASE("an op whose result declares its sizes, or their bounds, needs no constant ones",
-          "[dialects]") {
-  const std::string bounded = "tensor<?x3xf32, #stablehlo.bounds<10, ?>>";
-  const auto module = read(
-      in_main("%a: " + bounded + ", %s: tensor<2xi32>", bounded,
-              "%0 = stablehlo.dynamic_reshape %a, %s : (" + bounded +
-                  ", tensor<2xi32>) -> tensor<5x6xf32>\n"
-                  "%c = stablehlo.constant dense<2.0> : tensor<3xf32>\n"
-                  "%r = stablehlo.dynamic_broadcast_in_dim %c, %s, dims = [1] : (tensor<3xf32>, "
-                  "tensor<2xi32>) -> " +
-                  bounded + "\n"));
-  const Shape& root = module->entry()->root()->shape;
-  CHECK(root.dims == Dims{10, 3});
-  CHECK(root.dynamic_dims == std::vector<bool>{true, false});
-}
-
 TEST_CASE("dialects that are not read are refused with the way out", "[dialects]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"cf.br ^bb1(%a : tensor<f32>)\n", "use stablehlo.if, case or while"},
@@ -94,8 +78,6 @@ TEST_CASE("dialects that are not read are refused with the way out", "[dialects]
       {"%r = scf.if %a -> tensor<f32> {}\n", "use stablehlo.while, if or case"},
       {"%r = \"tosa.add\"(%a, %a) : (tensor<f32>, tensor<f32>) -> tensor<f32>\n",
        "lower the program to StableHLO"},
-      {"%r = \"interpreter.run_parallel\"(%a) {programs = [[@f]]} : (tensor<f32>) -> tensor<f32>\n",
-       "run the program itself, with --num-devices"},
       {"%r = foo.bar %a : tensor<f32>\n", "no op that is known"}};
   for (const auto& [op, message] : cases)
     CHECK_THROWS_WITH(read(in_main("%a: tensor<f32>", "tensor<f32>", op)),

@@ -85,10 +85,37 @@ const Mistake kInBodies[] = {
     {"%r = \"stablehlo.negate\"(%a) {a = 1, a = 2} : (tensor<4xf32>) -> tensor<4xf32>",
      "the attribute a is given twice"},
     {"%r = stablehlo.dynamic_reshape %a, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
+     "it has to be the 1 sizes of the result"},
+    {"%s = stablehlo.slice %a [0:1] : (tensor<4xf32>) -> tensor<1xf32>\n%r = "
+     "stablehlo.dynamic_reshape %a, %s : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>",
      "it has to be of a few integers"},
     {"%s = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>\n%r = stablehlo.dynamic_reshape "
      "%a, %s : (tensor<4xf32>, tensor<1xi32>) -> tensor<?xf32>",
      "operand 1 of stablehlo.dynamic_reshape is not constant: export with static shapes"},
+    {"%s = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>\n%r = stablehlo.dynamic_reshape "
+     "%a, %s : (tensor<4xf32>, tensor<1xi32>) -> tensor<4xf32>",
+     "operand 1 of stablehlo.dynamic_reshape is not constant: export with static shapes"},
+    {"%s = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>\n%r = stablehlo.dynamic_iota "
+     "%s, dim = 0 : (tensor<1xi32>) -> tensor<?xf32, #stablehlo.bounds<4>>",
+     "operand 0 of stablehlo.dynamic_iota is not constant: export with static shapes"},
+    {"%s = stablehlo.constant dense<3> : tensor<1xi32>\n%r = stablehlo.dynamic_iota %s, dim = 0 : "
+     "(tensor<1xi32>) -> tensor<?xf32, #stablehlo.bounds<4>>",
+     "operand 0 gives dim 0 of the result the size 3"},
+    {"%s = stablehlo.constant dense<[-2, -2]> : tensor<2xi32>\n%r = stablehlo.dynamic_reshape "
+     "%a, %s : (tensor<4xf32>, tensor<2xi32>) -> tensor<?x?xf32>",
+     "operand 1 gives dim 0 of the result the size -2"},
+    {"%s = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>\n%c = stablehlo.constant "
+     "dense<2> : tensor<1xi32>\n%r = stablehlo.real_dynamic_slice %a, %s, %s, %c : "
+     "(tensor<4xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<2xf32>",
+     "operand 1 of stablehlo.real_dynamic_slice is not constant: export with static shapes"},
+    {"%r = stablehlo.real_dynamic_slice %a, %i, %i, %i : (tensor<4xf32>, tensor<i32>, "
+     "tensor<i32>, tensor<i32>) -> tensor<2xf32>",
+     "operand 1 is s32[]; it has to be 1 integers, one for each dim of f32[4]"},
+    {"%c = stablehlo.constant dense<4> : tensor<i32>\n%no = stablehlo.compare GT, %c, %c : "
+     "(tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.custom_call @shape_assertion(%no, %c) "
+     "{error_message = \"b > 4, it is {0}\", has_side_effect = true} : (tensor<i1>, tensor<i32>) "
+     "-> ()",
+     "b > 4, it is 4"},
     {"%r = call @g(%a) : (tensor<4xf32>) -> tensor<4xf32>", "there is no function @g"},
     {"%r = call @main(%a, %i) : (tensor<4xf32>, tensor<i32>) -> tensor<4xf32>",
      "@main calls itself through @main"},

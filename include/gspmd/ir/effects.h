@@ -19,7 +19,8 @@ GSPMD_API bool is_debug_call(const Node& node);  // Of one of these targets.
 inline constexpr const char* kReplaced = "gspmd.replaced";
 
 // Whether the instruction runs though nobody reads it: its opcode says so (kSideEffect), or it is a
-// debug call, or a loop, branch or call with one inside.
+// debug call, or sets a size that is not known to be the full one (which ends the run), or is a
+// loop, branch or call with one inside.
 GSPMD_API bool has_side_effect(const Node& node);
 // What runs: the root, where there is one, the nodes that have a side effect, and what they need.
 GSPMD_API FlatSet<const Node*> running_nodes(const Computation& computation);

@@ -44,7 +44,9 @@ Value evaluate_set(const EvalContext& context) {
   if (size != x.dim(dim))
     user_error(
         "set-dimension-size: \"{}\" sets dim {} of {} to {}; sizes that change while a "
-        "module runs are not supported, only the full size {} is",
+        "module runs are not supported, only the full size {} is: take a slice, or mask the rest "
+        "with "
+        "a select",
         context.node.name(), dim, to_string(x.shape()), size, x.dim(dim));
   return context.operands[0];
 }

@@ -109,16 +109,15 @@ void append_leaf(Node& node, int64_t leaf, const Sharding& sharding,
     }
 }
 
-// For a leaf of a tuple of values: the value that it is; the tuple where that has no layout, so
-// that the tuple was given its own.
-const Node& supplier(const Node& node, const Node& via, int64_t leaf) {
-  if (!node.is(Opcode::tuple) || &via != &node) return via;
-  for (const Node* operand : node.operands()) {
-    const int64_t leaves = leaf_count(operand->shape);
-    if (leaf < leaves) return operand->origins.empty() ? via : *operand;
-    leaf -= leaves;
-  }
-  return via;
+// For each leaf of a tuple of values: the value that it is; the tuple where that has no layout, so
+// that the tuple was given its own. Empty: all leaves have theirs from `via`.
+std::vector<const Node*> suppliers(const Node& node, const Node& via) {
+  std::vector<const Node*> result;
+  if (!node.is(Opcode::tuple) || &via != &node) return result;
+  for (const Node* operand : node.operands())
+    result.insert(result.end(), static_cast<size_t>(leaf_count(operand->shape)),
+                  operand->origins.empty() ? &via : operand);
+  return result;
 }
 
 }  // namespace
@@ -163,12 +162,14 @@ void record_origins(Node& node, const Node& via, const std::vector<const Node*>&
   if (!node.sharding) return;
   const bool tuple = node.sharding->is_tuple();
   const size_t count = tuple ? node.sharding->elements().size() : 1;
+  const std::vector<const Node*> of_values = suppliers(node, via);
   std::vector<Origin> origins;
   for (size_t i = 0; i < count; ++i) {
     const auto leaf = static_cast<int64_t>(i);
     const Sharding& s = tuple ? node.sharding->elements()[i] : *node.sharding;
     const Node* known = i < by_leaf.size() ? by_leaf[i] : nullptr;
-    append_leaf(node, leaf, s, node.origins, known ? *known : supplier(node, via, leaf), origins);
+    if (known == nullptr) known = i < of_values.size() ? of_values[i] : &via;
+    append_leaf(node, leaf, s, node.origins, *known, origins);
   }
   node.origins = std::move(origins);
 }

@@ -78,13 +78,15 @@ void leave_region(const SdyProgram& program, const SdyBorder& border) {
   node.parent().replace_uses(&node, all);
 }
 
+// Bodies inside bodies too: what is inlined stands behind, and is looked at as well. Borders were
+// added at the end of their computations: in order of use they can be copied.
 void inline_bodies(Computation& computation) {
-  std::vector<Node*> calls;
-  for (const auto& node : computation.nodes())
-    if (is_manual_body(*node)) calls.push_back(node.get());
-  for (Node* call : calls) {
-    Node* root = inline_computation(*call->called.at(0), computation, call->operands());
-    computation.replace_uses(call, root);
+  for (size_t i = 0; i < computation.nodes().size(); ++i) {
+    Node* const call = computation.nodes()[i].get();
+    if (!is_manual_body(*call)) continue;
+    Computation& body = *call->called.at(0);
+    body.sort();
+    computation.replace_uses(call, inline_computation(body, computation, call->operands()));
   }
 }
 
@@ -106,10 +108,12 @@ void strip(Module& module, bool completed) {
         if (node.shape == node.operand(0)->shape)
           computation->replace_uses(&node, node.operand(0));
         else if (target == "xla.sdy.ShardingGroup" && !completed && module.num_partitions > 1)
-          user_error(
-              "sdy.sharding_group: \"{}\": groups are known to Shardy's rules; complete "
-              "with --strategy shardy",
-              node.name());
+          at_node(node, [&] {
+            user_error(
+                "sdy.sharding_group: \"{}\": groups are known to Shardy's rules; complete with "
+                "--strategy shardy",
+                node.name());
+          });
       }
       std::erase_if(node.frontend_attributes.edit(), [](const auto& attribute) {
         return attribute.first.starts_with("xla.sdy.") || attribute.first.starts_with("sdy.") ||

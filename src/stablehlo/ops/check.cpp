@@ -1,4 +1,6 @@
 // Checks of test programs: that values are what is expected.
+#include "stablehlo/ops/check.h"
+
 #include <cmath>
 
 #include "base/narrow.h"
@@ -151,15 +153,8 @@ Node* lower_comparison(OpLowering& op, Near near) {
 }
 
 Node* lower_check(OpLowering& op, Near near, const char* relation) {
-  Node* const holds = lower_comparison(op, near);
-  Attributes attrs;
-  attrs.custom_call_target = kDebugCheck;
-  DebugConfig config;
-  config.format = fmt::format("line {}: the value is not {} what is expected",
-                              op.lowering().site_of(op.op().position).line, relation);
-  attrs.other["backend_config"] = debug_config_text(config);
-  Node* const check =
-      op.emit(Opcode::custom_call, {holds}, std::move(attrs), Shape(DType::pred, {}));
+  Node* const check = emit_check(op, lower_comparison(op, near),
+                                 fmt::format("the value is not {} what is expected", relation));
   op.set_results({});
   return check;
 }
@@ -193,6 +188,16 @@ const OpRow kTargets[] = {
 // clang-format on
 
 }  // namespace
+
+Node* emit_check(OpLowering& op, Node* holds, const std::string& what) {
+  Attributes attrs;
+  attrs.custom_call_target = kDebugCheck;
+  DebugConfig config;
+  config.format = fmt::format("line {}: {}", op.lowering().site_of(op.op().position).line, what);
+  attrs.other["backend_config"] = debug_config_text(config);
+  return op.emit(Opcode::custom_call, {over_all(op, holds, Opcode::and_)}, std::move(attrs),
+                 Shape(DType::pred, {}));
+}
 
 std::span<const OpRow> check_rows() { return kRows; }
 std::span<const OpRow> check_targets() { return kTargets; }

@@ -159,12 +159,48 @@ void add_channel(OpLowering& op, Attributes& attrs) {
     attrs.channel_id = id->integer;
 }
 
-Attributes collective_attributes(OpLowering& op) {
+// Groups of processes of a program inside another one, as groups of partitions (2.6 of the
+// specification: process_groups). `reduces`: ops that may be over replicas and partitions at once.
+std::vector<std::vector<int64_t>> process_groups(const OpLowering& op, const Attributes& attrs,
+                                                 const Processes& grid, bool reduces) {
+  const bool is_flat = attrs.use_global_device_ids;
+  const bool of_partitions = attrs.channel_id && !reduces;
+  const int64_t ids = is_flat         ? grid.replicas * grid.partitions
+                      : of_partitions ? grid.partitions
+                                      : grid.replicas;
+  std::vector<std::vector<int64_t>> result;
+  for (const std::vector<int64_t>& group : materialize(attrs.replica_groups, ids)) {
+    for (const int64_t id : group)
+      if (id >= ids) op.fail("replica_groups: there is no process {}, there are {}", id, ids);
+    if (is_flat) {
+      result.push_back(group);
+    } else if (of_partitions) {
+      for (int64_t r = 0; r < grid.replicas; ++r)
+        for (auto& made = result.emplace_back(); const int64_t p : group)
+          made.push_back(r * grid.partitions + p);
+    } else {
+      for (int64_t p = 0; p < grid.partitions; ++p) {
+        if (p == 0 || !attrs.channel_id) result.emplace_back();
+        for (const int64_t r : group) result.back().push_back(r * grid.partitions + p);
+      }
+    }
+  }
+  return result;
+}
+
+Attributes collective_attributes(OpLowering& op, bool reduces = false) {
   Attributes attrs;
   if (const Attribute* const groups = op.find("replica_groups"))
     attrs.replica_groups = Groups(op).read(*groups);
   add_channel(op, attrs);
   attrs.use_global_device_ids = op.flag("use_global_device_ids", false);
+  if (const std::optional<Processes>& grid = op.lowering().processes()) {
+    ReplicaGroups groups;
+    groups.lists = process_groups(op, attrs, *grid, reduces);
+    attrs.replica_groups = std::move(groups);
+    attrs.channel_id = 1;
+    attrs.use_global_device_ids = reduces;
+  }
   return attrs;
 }
 
@@ -176,20 +212,20 @@ Shape declared(const OpLowering& op) {
 
 // Several operands of all_reduce and all_gather are one exchange with a tuple.
 Node* lower_all_gather(OpLowering& op) {
-  Attributes attrs = collective_attributes(op);
+  Attributes attrs = collective_attributes(op, true);
   attrs.dimensions = {op.integer("all_gather_dim")};
   return op.emit(Opcode::all_gather, op.operands(), std::move(attrs), declared(op));
 }
 
 Node* lower_all_reduce(OpLowering& op) {
-  Attributes attrs = collective_attributes(op);
+  Attributes attrs = collective_attributes(op, true);
   Computation* const body = op.body(0, "region");
   return op.emit(Opcode::all_reduce, op.operands(), std::move(attrs), declared(op), {body});
 }
 
 Node* lower_cross_replica_sum(OpLowering& op) {
   op.need_operands(1, 1);
-  Attributes attrs = collective_attributes(op);
+  Attributes attrs = collective_attributes(op, true);
   Computation* const body =
       binary_computation(op.lowering().module(), Opcode::add, op.operand(0)->shape.dtype);
   return op.emit(Opcode::all_reduce, op.operands(), std::move(attrs), declared(op), {body});
@@ -197,7 +233,7 @@ Node* lower_cross_replica_sum(OpLowering& op) {
 
 Node* lower_reduce_scatter(OpLowering& op) {
   op.need_operands(1, 1);
-  Attributes attrs = collective_attributes(op);
+  Attributes attrs = collective_attributes(op, true);
   attrs.dimensions = {op.integer("scatter_dimension")};
   Computation* const body = op.body(0, "region");
   return op.emit(Opcode::reduce_scatter, op.operands(), std::move(attrs), declared(op), {body});
@@ -248,12 +284,35 @@ Node* lower_all_to_all(OpLowering& op) {
   return results.empty() ? nullptr : results[0];
 }
 
+// The same of pairs.
+std::vector<std::pair<int64_t, int64_t>> process_pairs(const OpLowering& op, const Processes& grid,
+                                                       const Attributes& attrs) {
+  const bool of_partitions = attrs.channel_id.has_value();
+  const int64_t ids = of_partitions ? grid.partitions : grid.replicas;
+  const int64_t others = of_partitions ? grid.replicas : grid.partitions;
+  const auto process = [&](int64_t id, int64_t other) {
+    return of_partitions ? other * grid.partitions + id : id * grid.partitions + other;
+  };
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (const auto& [source, target] : attrs.permutation->pairs) {
+    if (source >= ids || target >= ids)
+      op.fail("source_target_pairs: {} to {}, there are {} processes", source, target, ids);
+    for (int64_t other = 0; other < others; ++other)
+      pairs.emplace_back(process(source, other), process(target, other));
+  }
+  return pairs;
+}
+
 Node* lower_collective_permute(OpLowering& op) {
   Attributes attrs;
   add_channel(op, attrs);
   attrs.permutation->pairs = op.pairs("source_target_pairs");
   for (const auto& [source, target] : attrs.permutation->pairs)
     if (source < 0 || target < 0) op.fail("source_target_pairs: {} to {}", source, target);
+  if (const std::optional<Processes>& grid = op.lowering().processes()) {
+    attrs.permutation->pairs = process_pairs(op, *grid, attrs);
+    attrs.channel_id = 1;
+  }
   return op.emit(Opcode::collective_permute, op.operands(), std::move(attrs), declared(op));
 }
 
@@ -270,7 +329,15 @@ Node* lower_collective_reduce(OpLowering& op) {
   return lower_all_reduce(op);
 }
 
-Node* lower_id(OpLowering& op) { return op.emit(op.opcode(), {}, {}, Shape(DType::u32, {})); }
+Node* lower_id(OpLowering& op) {
+  const std::optional<Processes>& grid = op.lowering().processes();
+  if (!grid) return op.emit(op.opcode(), {}, {}, Shape(DType::u32, {}));
+  Node* const process = op.emit(Opcode::partition_id, {}, {}, Shape(DType::u32, {}));
+  Node* const count =
+      hlo::scalar(op.computation(), DType::u32, static_cast<double>(grid->partitions));
+  return hlo::binary(op.opcode() == Opcode::replica_id ? Opcode::divide : Opcode::remainder,
+                     process, count);
+}
 
 // clang-format off
 const OpRow kRows[] = {

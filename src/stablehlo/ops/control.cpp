@@ -12,7 +12,7 @@ namespace {
 // "(%iterArg = %a, ..) : T, T attributes {..} cond {..} do {..}".
 void read_while(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
-  std::vector<Argument> arguments;
+  List<Argument> arguments;
   cursor.expect("(", "before the values of a loop");
   while (!cursor.accept(")")) {
     if (!arguments.empty()) cursor.expect(",", "between the values of a loop");
@@ -135,9 +135,10 @@ class Loop {
       const auto place = std::find_if(captured_.begin(), captured_.end(), [&](const Use& other) {
         return other.name == use.name && other.index == use.index;
       });
-      frame.bind_one(use, is_bare
-                              ? state
-                              : hlo::get_tuple_element(state, count + (place - captured_.begin())));
+      const int64_t at = count + (place - captured_.begin());
+      Node* const inner = is_bare ? state : hlo::get_tuple_element(state, at);
+      frame.bind_one(use, inner);
+      lowering_.is_same(inner, state_[static_cast<size_t>(at)]);
     }
   }
 
@@ -166,11 +167,13 @@ Node* lower_branches(OpLowering& op) {
     branches.push_back(lowering.lower_region(
         region, fmt::format("branch_{}", branches.size()), {.bind = [&](Frame& frame) {
           Node* const parameter = hlo::parameter(frame.computation(), 0, operand->shape, "operand");
-          for (size_t i = 0; i < captured.size(); ++i)
-            frame.bind_one(captured[i],
-                           captured.size() == 1
-                               ? parameter
-                               : hlo::get_tuple_element(parameter, static_cast<int64_t>(i)));
+          for (size_t i = 0; i < captured.size(); ++i) {
+            Node* const inner = captured.size() == 1
+                                    ? parameter
+                                    : hlo::get_tuple_element(parameter, static_cast<int64_t>(i));
+            frame.bind_one(captured[i], inner);
+            lowering.is_same(inner, values[i]);
+          }
         }}));
   }
   return op.emit(Opcode::conditional, std::move(operands), {}, {}, std::move(branches));

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "stablehlo/lowering.h"
+#include "stablehlo/ops/check.h"
 #include "stablehlo/ops/indexing.h"
 #include "stablehlo/ops/shape_ops.h"
 #include "stablehlo/ops/targets.h"
@@ -10,14 +11,21 @@
 namespace gspmd::stablehlo {
 namespace {
 
-// The sizes of the result: those of operand `i`, or, where that is not constant, those that the
-// result declares; of a bounded dim its bound.
+// The result's sizes are operand `i`, one a dim.
 Dims sizes_of_result(OpLowering& op, size_t i) {
-  const Shape& sizes = op.operand(i)->shape;
-  const bool are_sizes =
-      !sizes.is_tuple && is_integer(sizes.dtype) && sizes.dims == Dims{op.result().rank()};
-  return op.is_static() && are_sizes && !op.known_value(i) ? op.result().dims
-                                                           : op.known_integers(i);
+  const int64_t rank = op.result().rank();
+  if (!(op.operand(i)->dims() == Dims{rank}))
+    op.fail("operand {} is {}; it has to be the {} sizes of the result", i,
+            to_string(op.operand(i)->shape), rank);
+  Dims sizes = op.known_integers(i);
+  const Dims& declared = op.result().dims;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] < 0 || (declared[d] != kUnknown && declared[d] != sizes[d]))
+      op.fail(
+          "operand {} gives dim {} of the result the size {}, it is declared as {}: export with "
+          "static shapes, those that the operand says",
+          i, d, sizes[d], type_text(op.result()));
+  return sizes;
 }
 
 Node* lower_dynamic_reshape(OpLowering& op) {
@@ -52,25 +60,49 @@ Node* lower_dynamic_pad(OpLowering& op) {
   return hlo::pad(op.operand(0), op.operand(1), std::move(padding));
 }
 
-// Starts may change while the program runs where the sizes do not.
-Node* lower_real_dynamic_slice(OpLowering& op) {
-  op.need_operands(4, 4);
-  const std::optional<Array> start = op.known_value(1), limit = op.known_value(2);
-  const Dims strides = op.known_integers(3);
+// Starts that change while the program runs, of sizes that do not: the run checks that the limits
+// are these starts and the sizes that the result declares.
+Node* slice_at(OpLowering& op, const Dims& strides) {
   Node* const x = op.operand(0);
-  if (start && limit) {
-    Dims limits = op.known_integers(2);
-    return hlo::slice(x, op.known_integers(1), std::move(limits), strides);
-  }
-  if (!op.is_static() ||
-      std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s != 1; }))
-    op.fail("operand {} of {} is not constant: export with static shapes", start ? 2 : 1,
-            op.op().name);
+  if (!op.is_static() || strides != Dims(strides.size(), 1))
+    op.fail("operand {} of {} is not constant: export with static shapes",
+            op.known_value(1) ? 2 : 1, op.op().name);
+  const Dims& sizes = op.result().dims;
+  const auto like = [&](const Dims& values) {
+    Array array(op.operand(1)->shape);
+    for (size_t d = 0; d < values.size(); ++d)
+      array.set(static_cast<int64_t>(d), static_cast<double>(values[d]));
+    return hlo::constant(op.computation(), std::move(array));
+  };
+  Dims last = x->dims();
+  for (size_t d = 0; d < last.size(); ++d) last[d] -= sizes[d];
+  Node* const start = op.operand(1);
+  Node* holds = hlo::compare(hlo::subtract(op.operand(2), start), like(sizes), Direction::eq);
+  const auto also = [&](Node* more) { holds = hlo::binary(Opcode::and_, holds, more); };
+  also(hlo::compare(start, like(Dims(sizes.size(), 0)), Direction::ge));
+  also(hlo::compare(start, like(last), Direction::le));
+  emit_check(
+      op, holds,
+      fmt::format("the limits of the slice are not its starts and the sizes [{}], or outside",
+                  fmt::join(sizes, ", ")));
   std::vector<Node*> starts;
   for (int64_t d = 0; d < x->rank(); ++d)
     starts.push_back(
-        op.implicit(hlo::reshape(op.implicit(hlo::slice(op.operand(1), {d}, {d + 1}, {1})), {})));
-  return hlo::dynamic_slice(x, std::move(starts), op.result().dims);
+        op.implicit(hlo::reshape(op.implicit(hlo::slice(start, {d}, {d + 1}, {1})), {})));
+  return hlo::dynamic_slice(x, std::move(starts), sizes);
+}
+
+Node* lower_real_dynamic_slice(OpLowering& op) {
+  op.need_operands(4, 4);
+  Node* const x = op.operand(0);
+  for (size_t i = 1; i < 4; ++i)
+    if (!(op.operand(i)->dims() == Dims{x->rank()}) || !is_integer(op.operand(i)->shape.dtype))
+      op.fail("operand {} is {}; it has to be {} integers, one for each dim of {}", i,
+              to_string(op.operand(i)->shape), x->rank(), to_string(x->shape));
+  const Dims strides = op.known_integers(3);
+  if (!op.known_value(1) || !op.known_value(2)) return slice_at(op, strides);
+  Dims limits = op.known_integers(2);
+  return hlo::slice(x, op.known_integers(1), std::move(limits), strides);
 }
 
 Node* lower_dynamic_gather(OpLowering& op) {
@@ -144,8 +176,16 @@ Node* lower_dynamic_reduce_window(OpLowering& op) {
 Node* lower_shape_assertion(OpLowering& op) {
   const std::optional<Array> holds = op.known_value(0);
   if (!holds) op.fail("operand 0 of shape_assertion is not constant: export with static shapes");
-  if (holds->at(0) == 0)
-    op.fail("{}", op.string("error_message", "a shape assertion does not hold"));
+  if (holds->at(0) == 0) {
+    std::string message = op.string("error_message", "a shape assertion does not hold");
+    for (size_t i = 1; i < op.count(); ++i) {  // "{0}" is the operand behind the condition
+      const std::string field = fmt::format("{{{}}}", i - 1);
+      const size_t at = message.find(field);
+      if (at != std::string::npos)
+        message.replace(at, field.size(), fmt::format("{}", fmt::join(op.known_integers(i), ",")));
+    }
+    op.fail_with(message);
+  }
   op.string("error_message");
   op.set_results({});
   return nullptr;

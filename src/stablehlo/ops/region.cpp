@@ -13,10 +13,11 @@ namespace {
 // "applies stablehlo.add": the region that does it.
 void read_applied(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
-  Region region;
+  Region& region = op.regions.emplace_back();
   region.position = cursor.position();
   region.is_applied = true;
-  Op applied, returned;
+  Op& applied = region.ops.add();
+  Op& returned = region.ops.add();
   applied.position = returned.position = region.position;
   reader.find_op(applied, cursor.word("an op that reduces"));
   applied.operands = {{"lhs", 0, region.position}, {"rhs", 0, region.position}};
@@ -24,9 +25,6 @@ void read_applied(OpReader& reader, Op& op) {
   returned.name = "stablehlo.return";
   returned.row = find_row(returned.name);
   returned.operands = {{"value", 0, region.position}};
-  region.ops.push_back(std::move(applied));
-  region.ops.push_back(std::move(returned));
-  op.regions.push_back(std::move(region));
 }
 
 // Scalars of the first input's element type.
@@ -49,10 +47,10 @@ void finish_applied(OpReader& reader, Op& op) {
 void read_reducer(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
   cursor.expect_word("reducer", "behind the type of a reduction");
-  std::vector<Argument> accumulators, elements;
+  List<Argument> accumulators, elements;
   while (cursor.peek() == '(') {
     const size_t at = cursor.position();
-    std::vector<Argument> pair;
+    List<Argument> pair;
     reader.read_arguments(pair);
     if (pair.size() != 2) cursor.fail(at, "a reducer names pairs of accumulator and element");
     accumulators.push_back(pair[0]);
@@ -67,7 +65,7 @@ void read_reducer(OpReader& reader, Op& op) {
 // "(%x init: %i), (%y init: %j) applies OP across dimensions = [1] {..} : FT", or with a reducer.
 void read_reduce(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
-  std::vector<Use> inits;
+  List<Use> inits;
   do {
     cursor.expect("(", "before an input of a reduction");
     op.operands.push_back(reader.read_use());
@@ -97,7 +95,7 @@ void read_reduce(OpReader& reader, Op& op) {
 // converted to it.
 std::vector<Node*> promoted(OpLowering& op, size_t inputs) {
   std::vector<Node*> operands = op.operands();
-  const std::vector<Argument>& arguments = op.region(0).arguments;
+  const List<Argument>& arguments = op.region(0).arguments;
   if (arguments.size() != 2 * inputs)
     op.fail("its region has {} arguments, it needs {}", arguments.size(), 2 * inputs);
   for (size_t i = 0; i < operands.size(); ++i) {

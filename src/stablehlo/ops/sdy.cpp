@@ -75,7 +75,7 @@ void read_body_op(OpReader& reader, Op& op) {
   cursor.expect(")", "behind the operands");
   for (const char* name : {"in_shardings", "out_shardings", "manual_axes"})
     if (cursor.accept_word(name)) read_list_attribute(reader, op, name);
-  std::vector<Argument> arguments;
+  List<Argument> arguments;
   if (cursor.peek() == '(') reader.read_arguments(arguments);
   Region& region = op.regions.emplace_back();
   reader.read_region(region);

@@ -16,11 +16,7 @@ std::string fields_text(Fields fields) {
   std::sort(fields.begin(), fields.end());
   std::string text;
   for (const auto& [name, value] : fields) {
-    const bool plain =
-        !name.empty() && !is_digit(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
-          return is_letter(c) || is_digit(c) || c == '.' || c == '$';
-        });
-    text += (text.empty() ? "" : ", ") + (plain ? name : quote(name));
+    text += (text.empty() ? "" : ", ") + key_text(name);
     if (!value.empty()) text += " = " + value;
   }
   return text;

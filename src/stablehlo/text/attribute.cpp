@@ -1,5 +1,6 @@
 #include "stablehlo/text/attribute.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -9,6 +10,8 @@ namespace gspmd::stablehlo {
 namespace {
 
 constexpr int kMaxDepth = 64;
+// What one use of an alias may stand for, aliases inside it resolved.
+constexpr int kMostOfAlias = 1 << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -37,6 +40,12 @@ Attribute AttributeReader::read(Cursor& cursor) {
                 kMaxDepth);
   Attribute attribute = read_new(cursor);
   --depth_;
+  if (of_alias_ >= 0) {
+    const size_t more = 1 + attribute.text.size() / 64 + attribute.integers.size() / 8;
+    of_alias_ += static_cast<int>(std::min<size_t>(more, kMostOfAlias));
+    if (of_alias_ > kMostOfAlias)
+      cursor.fail(begin, "an alias stands for more than {} attributes", kMostOfAlias);
+  }
   attribute.position = begin;
   attribute.end = cursor.position();
   while (attribute.end > begin && is_blank(cursor.text()[attribute.end - 1])) --attribute.end;
@@ -267,8 +276,11 @@ Attribute AttributeReader::read_alias(Cursor& cursor) {
   if (found == aliases_.end()) cursor.fail(begin, "there is no attribute alias \"#{}\"", name);
   if (found->second.open) cursor.fail(begin, "the attribute alias \"#{}\" stands for itself", name);
   found->second.open = true;
+  const bool is_outermost = of_alias_ < 0;
+  if (is_outermost) of_alias_ = 0;
   Cursor at = cursor.from(found->second.position);
   Attribute attribute = read(at);
+  if (is_outermost) of_alias_ = -1;
   aliases_[name].open = false;
   return attribute;
 }
@@ -282,8 +294,14 @@ void AttributeReader::read_dictionary(Cursor& cursor, Dictionary& into, bool is_
     NamedAttribute named;
     named.position = cursor.position();
     named.is_property = is_property;
-    named.name = cursor.peek() == '"' ? cursor.quoted("an attribute's name")
-                                      : std::string(cursor.word("an attribute's name"));
+    if (cursor.peek() != '"') {
+      named.name = cursor.word("an attribute's name");
+    } else {
+      Cursor raw = cursor;
+      named.name = raw.raw_quoted("an attribute's name");
+      std::string decoded = cursor.quoted("an attribute's name");
+      if (decoded != named.name) named.name = names_.emplace_back(std::move(decoded));
+    }
     for (const NamedAttribute& other : into)
       if (other.name == named.name)
         cursor.fail(named.position, "the attribute {} is given twice", named.name);
@@ -321,6 +339,14 @@ std::string tidy_text(const Cursor& cursor, size_t begin, size_t end) {
   return result;
 }
 
+std::string key_text(std::string_view name) {
+  const bool is_bare =
+      !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
+        return is_letter(c) || is_digit(c) || c == '$' || c == '.';
+      });
+  return is_bare ? std::string(name) : quote(name);
+}
+
 std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
                            const Attribute& attribute) {
   const auto typed = [&](std::string text) {
@@ -340,7 +366,8 @@ std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
     case AttributeKind::dictionary: {
       std::string text = "{";
       for (const NamedAttribute& entry : attribute.entries) {
-        text += (text.size() > 1 ? ", " : "") + entry.name;
+        text += text.size() > 1 ? ", " : "";
+        text += key_text(entry.name);
         if (entry.value.kind != AttributeKind::unit)
           text += " = " + attribute_text(attributes, cursor, entry.value);
       }

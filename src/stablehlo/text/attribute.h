@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/base/array.h"
+#include "stablehlo/text/arena.h"
 #include "stablehlo/text/type.h"
 
 namespace gspmd::stablehlo {
@@ -30,7 +32,7 @@ enum class AttributeKind : uint8_t {
 
 struct Attribute;
 struct NamedAttribute;
-using Dictionary = std::vector<NamedAttribute>;
+using Dictionary = List<NamedAttribute>;
 
 // The value of an attribute. Fields that its kind does not name are at their defaults.
 struct Attribute {
@@ -50,7 +52,7 @@ struct Attribute {
 };
 
 struct NamedAttribute {
-  std::string name;
+  std::string_view name;  // of the text, or of one that lasts as long
   Attribute value;
   size_t position = 0;
   bool is_property = false;   // stands in <{...}>
@@ -92,9 +94,13 @@ class AttributeReader {
   };
   Types& types_;
   std::unordered_map<std::string_view, Alias> aliases_;
+  std::deque<std::string> names_;  // those written with escapes
   int depth_ = 0;
+  int of_alias_ = -1;  // what the outermost alias that is open has stood for so far; -1: none is
 };
 
+// The key of a dictionary, quoted where it is no bare id.
+std::string key_text(std::string_view name);
 // The attribute as text with one blank behind commas and none inside brackets, aliases resolved.
 std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
                            const Attribute& attribute);

@@ -5,6 +5,7 @@ namespace {
 
 // Deeper ones say nothing more.
 constexpr int kMaxDepth = 64;
+constexpr int kMostParts = 10000;
 
 }  // namespace
 
@@ -13,28 +14,28 @@ const Metadata& Locations::metadata(std::string_view location) {
   if (is_new && !location.empty()) {
     const auto begin = static_cast<size_t>(location.data() - cursor_.text().data());
     Cursor cursor = cursor_.sub(begin, begin + location.size());
-    read(cursor, found->second, true, 0);
+    int parts = 0;
+    read(cursor, found->second, true, 0, parts);
   }
   return found->second;
 }
 
-// `names`: whether names met on this way are those of the op.
-void Locations::read(Cursor& cursor, Metadata& metadata, bool names, int depth) {
-  if (depth > kMaxDepth || cursor.at_end()) return;
+void Locations::read(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts) {
+  if (depth > kMaxDepth || ++parts > kMostParts || cursor.at_end()) return;
   if (cursor.accept("#")) {
     const std::string_view name = cursor.suffix_id("a location");
     const size_t at = attributes_.alias_position(name);
     if (at == std::string_view::npos) return;
     Cursor alias = cursor_.from(at);
     if (!alias.accept_word("loc") || !alias.accept("(")) return;
-    return read(alias, metadata, names, depth + 1);
+    return read(alias, metadata, names, depth + 1, parts);
   }
-  if (cursor.peek() == '"') return read_string(cursor, metadata, names, depth);
-  read_word(cursor, metadata, names, depth);
+  if (cursor.peek() == '"') return read_string(cursor, metadata, names, depth, parts);
+  read_word(cursor, metadata, names, depth, parts);
 }
 
 // "name", "name"(child), "file":1:2, "file":1:2 to 3:4.
-void Locations::read_string(Cursor& cursor, Metadata& metadata, bool names, int depth) {
+void Locations::read_string(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts) {
   std::string text = cursor.quoted("a location");
   if (!cursor.accept(":")) {
     const bool is_type = text.size() > 1 && text.ends_with(':');
@@ -42,7 +43,7 @@ void Locations::read_string(Cursor& cursor, Metadata& metadata, bool names, int 
       metadata.op_type = text.substr(0, text.size() - 1);
     else if (names && !is_type && metadata.op_name.empty())
       metadata.op_name = std::move(text);
-    if (cursor.accept("(")) read_inside(cursor, metadata, names, depth);
+    if (cursor.accept("(")) read_inside(cursor, metadata, names, depth, parts);
     return;
   }
   const int64_t line = cursor.integer("a line");
@@ -65,20 +66,21 @@ void Locations::read_string(Cursor& cursor, Metadata& metadata, bool names, int 
 }
 
 // What stands in parentheses; the cursor stands behind them then.
-void Locations::read_inside(Cursor& cursor, Metadata& metadata, bool names, int depth) {
+void Locations::read_inside(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts) {
   const size_t begin = cursor.position();
   cursor.balanced("a location");
   Cursor inside = cursor.sub(begin, cursor.position());
-  read(inside, metadata, names, depth + 1);
+  read(inside, metadata, names, depth + 1, parts);
   cursor.accept(")");
 }
 
-void Locations::read_word(Cursor& cursor, Metadata& metadata, bool names, int depth) {
+void Locations::read_word(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts) {
   const std::string_view word = cursor.peek_word();
   if (word.empty()) return;
   cursor.word("a location");
   // Of a call the inner side: the outer one says where it is called.
-  if (word == "callsite" && cursor.accept("(")) return read_inside(cursor, metadata, names, depth);
+  if (word == "callsite" && cursor.accept("("))
+    return read_inside(cursor, metadata, names, depth, parts);
   if (word != "fused") return;
   if (cursor.accept("<")) {
     cursor.balanced("a location");
@@ -88,7 +90,7 @@ void Locations::read_word(Cursor& cursor, Metadata& metadata, bool names, int de
   std::string joined;
   while (!cursor.at_end() && cursor.peek() != ']') {
     Metadata one;
-    read(cursor, one, names, depth + 1);
+    read(cursor, one, names, depth + 1, parts);
     if (!one.op_name.empty()) joined += (joined.empty() ? "" : ";") + one.op_name;
     if (metadata.op_type.empty()) metadata.op_type = one.op_type;
     if (metadata.source_file.empty()) {

@@ -17,10 +17,11 @@ class Locations {
   const Metadata& metadata(std::string_view location);
 
  private:
-  void read(Cursor& cursor, Metadata& metadata, bool names, int depth);
-  void read_string(Cursor& cursor, Metadata& metadata, bool names, int depth);
-  void read_inside(Cursor& cursor, Metadata& metadata, bool names, int depth);
-  void read_word(Cursor& cursor, Metadata& metadata, bool names, int depth);
+  // `names`: whether names met on this way are those of the op; `parts`: how many have been read.
+  void read(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts);
+  void read_string(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts);
+  void read_inside(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts);
+  void read_word(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts);
 
   const AttributeReader& attributes_;
   const Cursor& cursor_;

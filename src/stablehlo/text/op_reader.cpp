@@ -25,9 +25,6 @@ constexpr Dialect kDialects[] = {
     {"cf.", "branches between blocks are not supported; use stablehlo.if, case or while"},
     {"scf.", "loops of scf are not supported; use stablehlo.while, if or case"},
     {"vhlo.", "this is the form of serialized programs; write the program as StableHLO text"},
-    {"interpreter.run_parallel",
-     "programs of several devices in one are not supported; run the program itself, with "
-     "--num-devices"},
     {"tosa.", "TOSA is not supported; lower the program to StableHLO"},
     {"linalg.", "linalg is not supported; lower the program to StableHLO"},
     {"torch.", "torch is not supported; lower the program to StableHLO"},
@@ -84,19 +81,32 @@ void Op::set(std::string_view attribute, Attribute value) {
   attributes.push_back(std::move(named));
 }
 
-void OpReader::read_ops(std::vector<Op>& ops) {
+Ops::~Ops() {
+  ArenaAllocator<Op> memory(ops_.get_allocator());
+  for (Op* const op : ops_) {
+    std::destroy_at(op);
+    memory.deallocate(op, 1);
+  }
+}
+
+Op& Ops::add() {
+  Op* const op = ArenaAllocator<Op>(ops_.get_allocator()).allocate(1);
+  ops_.push_back(std::construct_at(op));
+  return *op;
+}
+
+void OpReader::read_ops(Ops& ops) {
   while (!cursor_.accept("}")) {
     if (cursor_.at_end()) cursor_.fail(cursor_.position(), "a \"}}\" is missing at the end");
     if (cursor_.peek() == '^')
       cursor_.fail(cursor_.position(),
                    "a second block: branches between blocks are not supported, use stablehlo.if or "
                    "stablehlo.while");
-    ops.push_back(read_op());
+    read_op(ops.add());
   }
 }
 
-Op OpReader::read_op() {
-  Op op;
+void OpReader::read_op(Op& op) {
   op.position = cursor_.position();
   if (cursor_.peek() == '%') read_results(op);
   op.position = cursor_.position();
@@ -110,7 +120,6 @@ Op OpReader::read_op() {
   if (!op.results.empty() && names != std::ssize(op.result_types))
     cursor_.fail(op.results[0].position, "{}: {} names for {} results", op.name, names,
                  op.result_types.size());
-  return op;
 }
 
 void OpReader::read_results(Op& op) {
@@ -196,7 +205,7 @@ void OpReader::read_region(Region& region) {
   --depth_;
 }
 
-void OpReader::read_arguments(std::vector<Argument>& arguments, bool with_attributes) {
+void OpReader::read_arguments(List<Argument>& arguments, bool with_attributes) {
   cursor_.expect("(", "before arguments");
   bool first = true;
   while (!cursor_.accept(")")) {
@@ -229,7 +238,7 @@ Use OpReader::read_use() {
   return use;
 }
 
-void OpReader::read_uses(std::vector<Use>& uses) {
+void OpReader::read_uses(List<Use>& uses) {
   if (cursor_.peek() != '%') return;
   do {
     uses.push_back(read_use());
@@ -240,7 +249,7 @@ void OpReader::read_dictionary(Op& op) {
   if (cursor_.peek() == '{') attributes().read_dictionary(cursor_, op.attributes);
 }
 
-void OpReader::read_type_list(std::vector<const Type*>& list) {
+void OpReader::read_type_list(List<const Type*>& list) {
   do {
     list.push_back(types().read(cursor_));
   } while (cursor_.accept(","));
@@ -265,7 +274,7 @@ void OpReader::read_types(Op& op) {
   cursor_.expect(":", "before the types of an op");
   if (cursor_.peek() == '(') return read_function_type(op);
   const size_t at = cursor_.position();
-  std::vector<const Type*> list;
+  List<const Type*> list;
   read_type_list(list);
   if (cursor_.accept("->")) {
     op.operand_types = std::move(list);

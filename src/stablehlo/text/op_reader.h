@@ -17,19 +17,19 @@ class OpReader {
   Types& types() { return syntax_.types; }
 
   // Ops up to the closing brace.
-  void read_ops(std::vector<Op>& ops);
+  void read_ops(Ops& ops);
   // An op with its results and location.
-  Op read_op();
+  void read_op(Op& op);
   // Name and row of an op by the name in the text.
   void find_op(Op& op, std::string_view name);
   // "{ ops }" with "^bb0(...):" or without.
   void read_region(Region& region);
   // "(%a: T loc(..), ...)" behind a region's label, or of forms that name arguments themselves.
-  void read_arguments(std::vector<Argument>& arguments, bool with_attributes = false);
+  void read_arguments(List<Argument>& arguments, bool with_attributes = false);
   // "%0#1".
   Use read_use();
   // "%a, %b" up to what is no value; may be empty.
-  void read_uses(std::vector<Use>& uses);
+  void read_uses(List<Use>& uses);
   // "{...}" where there is one.
   void read_dictionary(Op& op);
   // ": T" or ": (T, ..) -> R": the types as they are written. One type alone is of all operands
@@ -37,7 +37,7 @@ class OpReader {
   void read_types(Op& op);
   // Behind a colon: "(T, T) -> R", into operands and results.
   void read_function_type(Op& op);
-  void read_type_list(std::vector<const Type*>& types);
+  void read_type_list(List<const Type*>& types);
   // "loc(...)", what stands inside; empty where there is none.
   std::string_view read_location();
   // A value of the pretty forms: "[1, 0]", "[0] x [1]", "LT", "<...>", "e5m10", 3, "text".

@@ -217,7 +217,7 @@ class ModuleReader {
     cursor_.expect("(", "behind the name of an op");
     cursor_.expect(")", "behind the operands");
     Dictionary dictionary;
-    std::vector<Region> regions;
+    List<Region> regions;
     if (cursor_.accept("<")) {
       syntax_.attributes_table.read_dictionary(cursor_, dictionary);
       cursor_.expect(">", "behind the properties");

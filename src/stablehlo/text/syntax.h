@@ -1,5 +1,6 @@
 #pragma once
 
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,10 +36,55 @@ struct Argument {
   size_t position = 0;
 };
 
+// Ops in order, each at a place of its own.
+class Ops {
+ public:
+  Ops() = default;
+  Ops(Ops&& other) noexcept : ops_(std::exchange(other.ops_, {})) {}
+  Ops& operator=(Ops&& other) noexcept {
+    std::swap(ops_, other.ops_);
+    return *this;
+  }
+  ~Ops();
+
+  Op& add();  // A new one behind the others.
+  size_t size() const { return ops_.size(); }
+  bool empty() const { return ops_.empty(); }
+  Op& operator[](size_t i) const { return *ops_[i]; }
+
+  template <class Element>
+  class Iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = Element;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Element*;
+    using reference = Element&;
+    Iterator() = default;
+    explicit Iterator(Op* const* at) : at_(at) {}
+    Element& operator*() const { return **at_; }
+    Element* operator->() const { return *at_; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) { return Iterator(at_++); }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    Op* const* at_ = nullptr;
+  };
+  Iterator<const Op> begin() const { return Iterator<const Op>(ops_.data()); }
+  Iterator<const Op> end() const { return Iterator<const Op>(ops_.data() + ops_.size()); }
+
+ private:
+  List<Op*> ops_;
+};
+
 // One block.
 struct Region {
-  std::vector<Argument> arguments;
-  std::vector<Op> ops;
+  List<Argument> arguments;
+  Ops ops;
   size_t position = 0;
   bool is_applied = false;  // of one op, as "applies stablehlo.add" says it
 };
@@ -50,11 +96,11 @@ struct Op {
   std::string_view name;  // "stablehlo.add"
   size_t position = 0;
   const OpRow* row = nullptr;
-  std::vector<ResultName> results;
-  std::vector<Use> operands;
+  List<ResultName> results;
+  List<Use> operands;
   Dictionary attributes;
-  std::vector<Region> regions;
-  std::vector<const Type*> operand_types, result_types;
+  List<Region> regions;
+  List<const Type*> operand_types, result_types;
   std::string_view location;
 
   const Attribute* find(std::string_view attribute) const;  // marks it as used
@@ -67,7 +113,7 @@ struct Function {
   std::string_view visibility;  // "private", "public", "nested" or empty
   Region body;
   bool has_body = false;
-  std::vector<const Type*> result_types;
+  List<const Type*> result_types;
   std::vector<Dictionary> result_attributes;  // one per result
   Dictionary attributes;
   std::string_view location;

@@ -28,6 +28,14 @@ constexpr ElementRow kElements[] = {
 };
 // clang-format on
 
+constexpr size_t kMostParts = size_t{1} << 20;  // of a tuple
+
+size_t parts_of(const Shape& shape) {
+  size_t count = 1;
+  for (const Shape& element : shape.elements) count += parts_of(element);
+  return count;
+}
+
 std::string_view slice(Cursor& cursor, size_t begin) {
   return cursor.text().substr(begin, cursor.position() - begin);
 }
@@ -62,7 +70,7 @@ const Type* Types::of(Shape shape) {
   return owned_.emplace_back(std::move(type)).get();
 }
 
-const Type* Types::function(std::vector<const Type*> inputs, std::vector<const Type*> results) {
+const Type* Types::function(List<const Type*> inputs, List<const Type*> results) {
   auto type = std::make_unique<Type>();
   type->is_function = true;
   type->refusal = "a function is no value";
@@ -272,6 +280,8 @@ void Types::read_bounds(Cursor& cursor, Type& type) {
 }
 
 void Types::read_tuple(Cursor& cursor, Type& type) {
+  const size_t begin = cursor.position();
+  size_t parts = 0;
   cursor.expect("<", "behind tuple");
   std::vector<Shape> elements;
   while (!cursor.accept(">")) {
@@ -279,6 +289,9 @@ void Types::read_tuple(Cursor& cursor, Type& type) {
     const Type* const element = read(cursor);
     if (!element->refusal.empty()) type.refusal = element->refusal;
     type.known = type.known && element->known;
+    parts += parts_of(element->shape);
+    if (parts > kMostParts)
+      cursor.fail(begin, "a tuple of more than {} types, those inside it counted", kMostParts);
     elements.push_back(element->shape);
   }
   type.shape = Shape::tuple(std::move(elements));
@@ -287,7 +300,7 @@ void Types::read_tuple(Cursor& cursor, Type& type) {
 void Types::read_function(Cursor& cursor, Type& type) {
   type.is_function = true;
   type.refusal = "a function is no value";
-  const auto list = [&](std::vector<const Type*>& types) {
+  const auto list = [&](List<const Type*>& types) {
     while (!cursor.accept(")")) {
       if (!types.empty()) cursor.expect(",", "between types");
       types.push_back(read(cursor));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/base/shape.h"
+#include "stablehlo/text/arena.h"
 #include "stablehlo/text/cursor.h"
 
 namespace gspmd::stablehlo {
@@ -19,9 +20,9 @@ struct Type {
   Shape shape;
   bool is_future = false;
   bool is_function = false;
-  std::string refusal;                       // why HLO has none; empty where it has
-  std::string_view text;                     // as written
-  std::vector<const Type*> inputs, results;  // of a function
+  std::string refusal;                // why HLO has none; empty where it has
+  std::string_view text;              // as written
+  List<const Type*> inputs, results;  // of a function
   // Whether every size is known and HLO has the type.
   bool is_static() const { return known; }
   bool known = true;
@@ -39,7 +40,7 @@ class Types {
   void add_alias(std::string_view name, size_t position);
   // A type that is not written.
   const Type* of(Shape shape);
-  const Type* function(std::vector<const Type*> inputs, std::vector<const Type*> results);
+  const Type* function(List<const Type*> inputs, List<const Type*> results);
 
  private:
   const Type* read_new(Cursor& cursor);
