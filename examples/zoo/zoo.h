@@ -23,8 +23,9 @@ using namespace gspmd;
 // What a model is told. Its mesh has the axes "data" and "model".
 struct Options {
   Mesh mesh{{"data", 2}, {"model", 4}};
-  int64_t steps = 0;   // of training; 0: as many as the model takes
-  bool small = false;  // sizes and steps for a test of a second
+  int64_t steps = 0;                              // of training; 0: as many as the model takes
+  bool small = false;                             // sizes and steps for a test of a second
+  std::vector<int64_t> devices_per_process = {};  // that each process hosts; empty: equal blocks
 
   // The steps asked for, else these.
   int64_t steps_or(int64_t usual, int64_t few) const {
@@ -97,6 +98,9 @@ inline bool parse(int argc, char** argv, Options& o) {
       o.small = true;
     } else if (name == "--steps" && parse_number(value, o.steps)) {
       ++i;
+    } else if (name == "--devices-per-process" && parse_number(value, data)) {
+      o.devices_per_process = {data};
+      ++i;
     } else if (name == "--mesh" && comma != value.npos &&
                parse_number(value.substr(0, comma), data) &&
                parse_number(value.substr(comma + 1), model) && data <= 64 && model <= 64) {
@@ -120,8 +124,11 @@ int run(int argc, char** argv, Model model, double tolerance) {
   try {
     print_from_first_process();
     if (!detail::parse(argc, argv, o))
-      return end_job(fmt::format("usage: {} [--mesh DATA,MODEL] [--steps N] [--small]", argv[0]),
+      return end_job(fmt::format("usage: {} [--mesh DATA,MODEL] [--steps N] [--small] "
+                                 "[--devices-per-process N]",
+                                 argv[0]),
                      2);
+    set_devices_per_process(o.devices_per_process);
     bool good = true;
     const Mesh mesh = std::exchange(o.mesh, Mesh{{"data", 1}, {"model", 1}});
     Report one, many;
