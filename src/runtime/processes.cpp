@@ -153,6 +153,14 @@ DeviceRange devices_of_process(int64_t num_devices, int64_t process) {
   return {process * num_devices / processes, (process + 1) * num_devices / processes};
 }
 
+std::vector<int64_t> process_of_devices(int64_t num_devices) {
+  std::vector<int64_t> processes;
+  for (int64_t p = 0; num_devices > 1 && process_count() > 1 && p < process_count(); ++p)
+    processes.insert(processes.end(),
+                     static_cast<size_t>(devices_of_process(num_devices, p).count()), p);
+  return processes;
+}
+
 DeviceRange local_devices(int64_t num_devices) {
   return devices_of_process(num_devices, process_index());
 }

@@ -64,7 +64,9 @@ Prepared prepare(const Module& module, const PipelineOptions& options) {
   const Clock::time_point start = Clock::now();
   Prepared prepared;
   prepared.num_devices = options.num_devices;
-  prepared.compiled = run_pipeline(module, options);
+  PipelineOptions all = options;
+  all.schedule.process_of = process_of_devices(options.num_devices);
+  prepared.compiled = run_pipeline(module, all);
   prepared.compile_seconds = seconds_since(start);
   return prepared;
 }

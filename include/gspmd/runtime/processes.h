@@ -33,6 +33,10 @@ GSPMD_API bool is_first_process();  // of index 0: the one that prints and write
 GSPMD_API DeviceRange devices_of_process(int64_t num_devices, int64_t process);
 GSPMD_API DeviceRange local_devices(int64_t num_devices);  // of this process
 
+// The process of each device, by device; empty where the program runs by itself, and for a mesh of
+// one device.
+GSPMD_API std::vector<int64_t> process_of_devices(int64_t num_devices);
+
 // For main(), before the first mesh: how many devices of every mesh of several each process hosts;
 // one number for all, or one for each, in order. Empty: an equal block each, as before. All
 // processes call it with the same numbers; ExecutionError otherwise. UserError: a number below 1,
