@@ -142,22 +142,20 @@ void ChainReduce::compute() {
   const DType dtype = step_.node->operand(job.operand)->shape.dtype;
   const int64_t size = dtype_size(dtype), last = std::ssize(*job.runs) - 1;
   const int64_t chunk = at_ - job.own, done = at_ - 2 * last + job.own;
-  if (is_chunk(chunk)) fold(chunk);
-  if (job.own == last && is_chunk(chunk)) {
-    if (partial_size(dtype) != size)
-      find_loop_function(LoopOp::convert, DType::f32, dtype)(result(0, chunk), partial_.data(),
-                                                             nullptr, nullptr, count(chunk), 0);
-    else
-      std::memcpy(result(0, chunk), partial_.data(), static_cast<size_t>(count(chunk) * size));
-  }
+  const bool rounds = partial_size(dtype) != size, ends = job.own == last && is_chunk(chunk);
+  if (is_chunk(chunk)) fold(chunk, ends && !rounds ? result(0, chunk) : partial_.data());
+  if (ends && rounds)
+    find_loop_function(LoopOp::convert, DType::f32, dtype)(result(0, chunk), partial_.data(),
+                                                           nullptr, nullptr, count(chunk), 0);
   if (is_chunk(done))
     for (size_t d = 1; d < own.devices.size(); ++d)
       std::memcpy(result(d, done), result(0, done), static_cast<size_t>(count(done) * size));
   std::swap(handed_, partial_);
 }
 
-// The chunk's partial sum, in `partial_`, with the values of the run's devices.
-void ChainReduce::fold(int64_t chunk) {
+// What came as the chunk's partial sum, with the values of the run's devices. `target` may be where
+// the first device's values are.
+void ChainReduce::fold(int64_t chunk, std::byte* target) {
   constexpr int64_t kBlock = 2048;
   const Job& job = jobs_.front();
   const DType dtype = step_.node->operand(job.operand)->shape.dtype;
@@ -169,8 +167,9 @@ void ChainReduce::fold(int64_t chunk) {
   alignas(64) std::byte wide[kBlock * 4];
   for (int64_t begin = 0; begin < count(chunk); begin += kBlock) {
     const int64_t n = std::min(kBlock, count(chunk) - begin);
-    std::byte* const sum = partial_.data() + begin * partial_size(dtype);
-    bool is_sum = job.own > 0;
+    const int64_t at = begin * partial_size(dtype);
+    std::byte* const sum = target + at;
+    const std::byte* so_far = job.own > 0 ? partial_.data() + at : nullptr;
     for (const int64_t device : (*job.runs)[static_cast<size_t>(job.own)].devices) {
       const std::byte* next = (*tables_)[static_cast<size_t>(device)][argument] +
                               (chunk * kChunk + begin) * dtype_size(dtype);
@@ -178,11 +177,11 @@ void ChainReduce::fold(int64_t chunk) {
         read(wide, next, nullptr, nullptr, n, 0);
         next = wide;
       }
-      if (is_sum)
-        function(sum, sum, next, nullptr, n, 0);
+      if (so_far != nullptr)
+        function(sum, so_far, next, nullptr, n, 0);
       else
         std::memcpy(sum, next, static_cast<size_t>(n * partial_size(dtype)));
-      is_sum = true;
+      so_far = sum;
     }
   }
 }

@@ -51,7 +51,7 @@ class ChainReduce {
   std::byte* result(size_t device, int64_t chunk) const;
   void exchange();
   void compute();
-  void fold(int64_t chunk);
+  void fold(int64_t chunk, std::byte* target);
 
   const CollectiveStep& step_;
   int64_t self_;
