@@ -70,20 +70,21 @@ TEST_CASE("mpi: training has one process's losses, and goes on in any number of 
   scratch("text");
 }
 
-TEST_CASE("mpi: a process that cannot write its part is named, and the checkpoint before is used") {
-  const std::string folder = scratch("checkpoints"), text = short_text();
-  const std::string line = kTrain + "--text " + text + " --checkpoint " + folder +
-                           " --checkpoint-every 2 --resume --steps ";
-  REQUIRE(run_job(2, line + "2").code == 0);
-  const JobResult full =
-      run_job(2, "trap '' XFSZ; if [ $P = 1 ]; then ulimit -f 8; fi; exec " + line + "4");
-  CHECK_THAT(full.err, Catch::Contains("process 1: " + folder + "/step-000004.part-2-of-2-") &&
-                           Catch::Contains("cannot be written: File too large"));
-  CHECK(full.code != 0);
-  CHECK(parts_in(folder) == 2);  // of step 2
-  const JobResult rest = run_job(4, line + "4");
+TEST_CASE("mpi: a part that the first process does not see is named, and nothing is left of it") {
+  const std::string folder = scratch("folders"), text = short_text();
+  for (const char* const own : {"/0", "/1"}) std::filesystem::create_directories(folder + own);
+  const std::string line =
+      kTrain + "--text " + text + " --checkpoint kept --checkpoint-every 2 --steps 4";
+  const JobResult apart = run_job(2, "cd " + folder + "/$P && exec " + line);
+  CHECK_THAT(apart.err, Catch::Contains("kept/step-000002.part-2-of-2-") &&
+                            Catch::Contains("another process wrote it, and it is not seen here"));
+  CHECK(apart.code != 0);
+  for (const char* const own : {"/0", "/1"}) CHECK(parts_in(folder + own + "/kept") == 0);
+  // The checkpoint before is there.
+  const JobResult rest = run_job(4, "cd " + folder + "/0 && exec " + line + " --resume");
   CHECK(rest.code == 0);
-  CHECK(losses(rest).size() == 2);
+  CHECK(losses(rest).size() == 4);
+  CHECK(parts_in(folder + "/0/kept") == 3 * 4);
   std::filesystem::remove_all(folder);
   scratch("text");
 }
