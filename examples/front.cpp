@@ -92,6 +92,12 @@ void Front::Parts::declare_run() {
   add("compute", o.compute,
       "f32, bf16 or f16: what loss and gradients are computed in (default: dtype)");
   add("seed", o.seed, "of weights, batches and whatever else is drawn");
+  app.add_option("--devices-per-process", o.devices_per_process,
+                 "of several processes: devices that each hosts, or N,N,... one by one (default: "
+                 "equal blocks)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->take_all();
   add("threads", o.threads, "worker threads; 0: the machine's cores")->check(CLI::Range(0, 1024));
   app.add_flag("--check", o.check,
                "run the single-device program beside it and compare every step");
@@ -210,6 +216,7 @@ int Front::main(int argc, const char* const* argv,
   try {
     print_from_first_process();
     if (!parse(argc, argv, exit_code)) return exit_code;
+    set_devices_per_process(options().devices_per_process);
     return run_training(parts_->name, options(), identity(), *make_task());
   } catch (const UserError& error) {
     return end_job(error.what(), 2);

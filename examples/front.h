@@ -33,6 +33,7 @@ struct RunOptions {
   int64_t checkpoint_every = 100;
   int64_t checkpoint_keep = 3;
   bool resume = false;
+  std::vector<int64_t> devices_per_process;
   std::string trace;  // file; empty: none
   bool check = false;
   bool json = false;

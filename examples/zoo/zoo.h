@@ -23,8 +23,10 @@ using namespace gspmd;
 // What a model is told. Its mesh has the axes "data" and "model".
 struct Options {
   Mesh mesh{{"data", 2}, {"model", 4}};
-  int64_t steps = 0;   // of training; 0: as many as the model takes
-  bool small = false;  // sizes and steps for a test of a second
+  int64_t steps = 0;                              // of training; 0: as many as the model takes
+  bool small = false;                             // sizes and steps for a test of a second
+  bool bits = false;                              // numbers with all of their bits, hexadecimal
+  std::vector<int64_t> devices_per_process = {};  // that each process hosts; empty: equal blocks
 
   // The steps asked for, else these.
   int64_t steps_or(int64_t usual, int64_t few) const {
@@ -95,7 +97,12 @@ inline bool parse(int argc, char** argv, Options& o) {
     const size_t comma = value.find(',');
     if (name == "--small") {
       o.small = true;
+    } else if (name == "--bits") {
+      o.bits = true;
     } else if (name == "--steps" && parse_number(value, o.steps)) {
+      ++i;
+    } else if (name == "--devices-per-process" && parse_number(value, data)) {
+      o.devices_per_process = {data};
       ++i;
     } else if (name == "--mesh" && comma != value.npos &&
                parse_number(value.substr(0, comma), data) &&
@@ -120,8 +127,11 @@ int run(int argc, char** argv, Model model, double tolerance) {
   try {
     print_from_first_process();
     if (!detail::parse(argc, argv, o))
-      return end_job(fmt::format("usage: {} [--mesh DATA,MODEL] [--steps N] [--small]", argv[0]),
+      return end_job(fmt::format("usage: {} [--mesh DATA,MODEL] [--steps N] [--small] [--bits] "
+                                 "[--devices-per-process N]",
+                                 argv[0]),
                      2);
+    set_devices_per_process(o.devices_per_process);
     bool good = true;
     const Mesh mesh = std::exchange(o.mesh, Mesh{{"data", 1}, {"model", 1}});
     Report one, many;
@@ -139,7 +149,10 @@ int run(int argc, char** argv, Model model, double tolerance) {
       const auto& [name, a] = one.numbers()[i];
       const double b = many.numbers().at(i).second;
       const bool equal = std::abs(a - b) <= tolerance * std::max(1., std::abs(a));
-      fmt::print("{} {:.6g} on one device, {:.6g} on the mesh{}\n", name, a, b,
+      const auto text = [&](double x) {
+        return o.bits ? fmt::format("{:a}", x) : fmt::format("{:.6g}", x);
+      };
+      fmt::print("{} {} on one device, {} on the mesh{}\n", name, text(a), text(b),
                  equal ? "" : fmt::format(": further apart than {}", tolerance));
       good = good && equal;
     }

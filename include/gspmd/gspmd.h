@@ -22,6 +22,7 @@
 #include "gspmd/api/init.h"
 #include "gspmd/api/layers.h"
 #include "gspmd/api/linalg.h"
+#include "gspmd/api/local_shards.h"
 #include "gspmd/api/losses.h"
 #include "gspmd/api/math.h"
 #include "gspmd/api/nn.h"

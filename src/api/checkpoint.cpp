@@ -4,13 +4,16 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <utility>
 
+#include "api/checkpoint_set.h"
 #include "api/device_storage.h"
 #include "gspmd/io/safetensors.h"
 #include "io/atomic_file.h"
-#include "runtime/transport.h"
+#include "io/safetensors_set.h"
 
 namespace gspmd {
 
@@ -32,15 +35,6 @@ auto at_site(Site site, F f) {
   }
 }
 
-// An array's elements on the host; of one on devices, without the copy that reading it would keep.
-Array host_copy(const Array& array) {
-  const detail::DeviceStorage* const storage = detail::device_storage(array);
-  if (storage == nullptr || !storage->buffer()) return array;
-  const Array host =
-      gather_to_host(*storage->buffer(), storage->global_shape(), storage->sharding());
-  return {array.shape(), host.storage()};
-}
-
 void check_saved(const std::string& path, const std::string& name, const Array& array, Site site) {
   if (array.empty())
     user_error(site, "save: {}: \"{}\" has no value; give every leaf of the tree one", path, name);
@@ -49,29 +43,6 @@ void check_saved(const std::string& path, const std::string& name, const Array& 
   if (!storage->taker().empty())
     user_error(site, "save: {}: \"{}\" was donated to {}; save the array that the call returned",
                path, name, storage->taker());
-}
-
-// Gathered by all processes, leaf by leaf, and written by the first; all fail where it does.
-void write_from_first(const std::string& path, std::vector<SafetensorsSource>& sources,
-                      const std::map<std::string, std::string>& metadata, Transport& transport) {
-  agree(transport, std::hash<std::string>()(path), fmt::format("saves {}", path));
-  size_t read = 0;
-  std::string failure;
-  for (SafetensorsSource& source : sources)
-    source.read = [&read, given = std::move(source.read)] {
-      ++read;
-      return given();
-    };
-  if (transport.process() == 0) {
-    try {
-      write_safetensors_streamed(path, sources, metadata);
-    } catch (const UserError& error) {
-      failure = error.what();
-    }
-  }
-  while (read < sources.size()) static_cast<void>(sources[read].read());
-  failure = gather_texts(transport, failure, "saving").at(0);
-  if (!failure.empty()) throw UserError(failure, Site{});
 }
 
 // A tensor of the file in the shards of the devices; equal shards are read once.
@@ -109,14 +80,6 @@ Place place_of(const detail::WantedLeaf& leaf, const LoadOptions& options) {
   return {storage->sharding(), storage->buffer()->num_devices()};
 }
 
-// One more than the highest device that a sharding names.
-int64_t devices_needed(const Sharding& sharding) {
-  if (sharding.kind() == ShardingKind::maximal) return sharding.device() + 1;
-  const DeviceOrder order = sharding.order();
-  if (order == nullptr) return 1;
-  return order->last() + 1;
-}
-
 void check_place(const std::string& file, const std::string& name, const Shape& shape,
                  const Place& place) {
   const Sharding& sharding = *place.sharding;
@@ -126,7 +89,7 @@ void check_place(const std::string& file, const std::string& name, const Shape& 
   if (!whole)
     user_error("load: {}: tensor \"{}\", {}, cannot be laid out as {}; give a sharding of its dims",
                file, name, to_string(shape), to_string(sharding));
-  const int64_t devices = devices_needed(sharding);
+  const int64_t devices = detail::devices_needed(sharding);
   if (place.num_devices < devices)
     user_error(
         "load: {}: tensor \"{}\": {} needs {} devices, num_devices is {}; give at least as many",
@@ -171,6 +134,38 @@ void check_names(const SafetensorsFile& file, const std::string& path,
           path, tensor.name, to_string(tensor.shape), wanted.size());
 }
 
+// The file with all that is wanted, and what goes to devices verified. Several processes share that
+// work where they share the devices: all of them then load, and all fail where one does.
+std::optional<SafetensorsFile> open_checked(const std::string& path,
+                                            const std::vector<detail::WantedLeaf>& wanted,
+                                            const std::vector<Place>& places,
+                                            const LoadOptions& options) {
+  std::optional<SafetensorsFile> file;
+  Transport* transport = detail::job_transport();
+  if (std::all_of(places.begin(), places.end(),
+                  [](const Place& place) { return !place.sharding || place.num_devices == 1; }))
+    transport = nullptr;
+  const auto share = static_cast<size_t>(transport == nullptr ? 1 : transport->count());
+  const auto own = static_cast<size_t>(transport == nullptr ? 0 : transport->process());
+  const auto open = [&] {
+    file.emplace(path);
+    check_names(*file, path, wanted, options);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!places[i].sharding) continue;
+      const std::string name = named(options, wanted[i].name);
+      check_place(path, name, wanted[i].shape, places[i]);
+      if (i % share == own) file->verify(name);
+    }
+  };
+  if (transport == nullptr) {
+    open();
+    return file;
+  }
+  agree(*transport, std::hash<std::string>()(path), fmt::format("loads {}", path));
+  detail::together(*transport, "loading", open);
+  return file;
+}
+
 }  // namespace
 
 namespace detail {
@@ -183,29 +178,25 @@ void save_leaves(const std::string& path, const Leaves& leaves,
     sources.push_back({name, array.shape(), [&held = array] { return host_copy(held); }});
   }
   at_site(site, [&] {
-    if (process_count() > 1 && current_transport() != nullptr)
-      write_from_first(path, sources, metadata, *current_transport());
-    else
-      write_safetensors_streamed(path, sources, metadata);
+    if (Transport* const transport = job_transport())
+      return save_by_all(path, leaves, metadata, *transport);
+    write_safetensors_streamed(path, sources, metadata);
+    io::remove_parts(io::index_path(path), {});
   });
 }
 
 std::vector<Array> load_leaves(const std::string& path, const std::vector<WantedLeaf>& wanted,
                                const LoadOptions& options, Site site) {
   return at_site(site, [&] {
-    const SafetensorsFile file(path);
-    check_names(file, path, wanted, options);
+    std::vector<Place> places;
+    for (const WantedLeaf& leaf : wanted) places.push_back(place_of(leaf, options));
+    const std::optional<SafetensorsFile> file = open_checked(path, wanted, places, options);
     std::vector<Array> arrays;
-    for (const WantedLeaf& leaf : wanted) {
-      const std::string name = named(options, leaf.name);
-      const Place place = place_of(leaf, options);
-      if (!place.sharding) {
-        arrays.push_back(file.read(name));
-        continue;
-      }
-      check_place(path, name, leaf.shape, place);
-      file.verify(name);
-      arrays.push_back(read_sharded(file, name, *place.sharding, place.num_devices));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const std::string name = named(options, wanted[i].name);
+      arrays.push_back(places[i].sharding
+                           ? read_sharded(*file, name, *places[i].sharding, places[i].num_devices)
+                           : file->read(name));
     }
     return arrays;
   });
@@ -229,7 +220,9 @@ Checkpoints::Checkpoints(std::string folder, CheckpointOptions options, Site sit
     if (made) io::sync_folder((fs::absolute(folder_) / "..").lexically_normal().string());
     steps();
   });
-  if (is_first_process()) io::remove_leftovers(folder_, std::string(kBegin));
+  if (!is_first_process()) return;
+  io::remove_leftovers(folder_, std::string(kBegin));
+  io::remove_lost_parts(folder_, std::string(kBegin));
 }
 
 std::string Checkpoints::path(int64_t step) const {
@@ -253,20 +246,48 @@ std::vector<int64_t> Checkpoints::steps() const {
   return steps;
 }
 
+// All checksums of a file; of several processes, each reads a share of the tensors.
+void Checkpoints::verify(int64_t step) const {
+  Transport* const transport = detail::job_transport();
+  const size_t share = transport == nullptr ? 1 : static_cast<size_t>(transport->count());
+  const size_t own = transport == nullptr ? 0 : static_cast<size_t>(transport->process());
+  const auto read = [&] {
+    const SafetensorsFile file(path(step));
+    if (!file.has_checksums()) user_error("{}: has no checksums", path(step));
+    for (size_t i = own; i < file.tensors().size(); i += share) file.verify(file.tensors()[i].name);
+  };
+  if (transport == nullptr) return read();
+  detail::together(*transport, "reading of a checkpoint", read);
+}
+
+// Of the first process, in all: it removes older ones while others look.
+std::vector<int64_t> Checkpoints::steps_of_job() const {
+  Transport* const transport = detail::job_transport();
+  if (transport == nullptr) return steps();
+  agree(*transport, std::hash<std::string>()(folder_),
+        fmt::format("looks for checkpoints in {}", folder_));
+  std::vector<int64_t> all;
+  detail::together(*transport, "looking for checkpoints", [&] { all = steps(); });
+  const std::string said =
+      gather_texts(*transport, fmt::format("{} ", fmt::join(all, " ")), "looking for checkpoints")
+          .at(0);
+  std::istringstream text(said);
+  all.assign(std::istream_iterator<int64_t>(text), {});
+  return all;
+}
+
 std::optional<int64_t> Checkpoints::newest(Site site) {
-  const std::vector<int64_t> all = at_site(site, [&] { return steps(); });
+  const std::vector<int64_t> all = at_site(site, [&] { return steps_of_job(); });
   std::string last;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     try {
-      const SafetensorsFile file(path(*at));
-      if (!file.has_checksums()) user_error("{}: has no checksums", path(*at));
-      file.verify();
+      verify(*at);
       damaged_.erase(*at);
       return *at;
     } catch (const UserError& error) {
       last = error.what();
       std::string& told = damaged_[*at];
-      if (std::exchange(told, last) != last && options_.log)
+      if (std::exchange(told, last) != last && options_.log && is_first_process())
         options_.log(fmt::format("checkpoint of step {} is passed over: {}", *at, last));
     }
   }
@@ -296,7 +317,9 @@ void Checkpoints::remove_older(int64_t step) {
     fs::remove(path(*at), failed);
     if (failed && options_.log)
       options_.log(fmt::format("{} cannot be removed: {}", path(*at), failed.message()));
-    if (!failed) damaged_.erase(*at);
+    if (failed) continue;
+    io::remove_parts(path(*at), {});
+    damaged_.erase(*at);
   }
 }
 

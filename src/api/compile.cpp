@@ -117,6 +117,7 @@ void check_updates(const CompiledModule& stages, const CompileOptions& options) 
 PipelineOptions pipeline_options(const CompileOptions& options) {
   PipelineOptions pipeline;
   pipeline.num_devices = options.mesh.num_devices();
+  if (options.prepare) pipeline.schedule.process_of = process_of_devices(pipeline.num_devices);
   pipeline.propagate.replicate_indivisible_boundary = false;
   pipeline.propagate.strategy = options.strategy;
   pipeline.propagate.shardy = options.shardy;

@@ -54,6 +54,13 @@ std::string taker_of_host_array(const Array& array) {
   return found == donated.takers.end() || found->second.first.expired() ? "" : found->second.second;
 }
 
+int64_t devices_needed(const Sharding& sharding) {
+  if (sharding.kind() == ShardingKind::maximal) return sharding.device() + 1;
+  const DeviceOrder order = sharding.order();
+  if (order == nullptr) return 1;
+  return order->last() + 1;
+}
+
 DeviceStorage* device_storage(const Array& array) {
   return dynamic_cast<DeviceStorage*>(array.storage().get());
 }

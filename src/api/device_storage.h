@@ -40,6 +40,9 @@ class DeviceStorage final : public ArrayStorage {
 void donate_host_array(const Array& array, std::string taker);
 std::string taker_of_host_array(const Array& array);
 
+// One more than the highest device that a sharding names.
+int64_t devices_needed(const Sharding& sharding);
+
 // The device storage of an array, or nullptr for host arrays.
 DeviceStorage* device_storage(const Array& array);
 

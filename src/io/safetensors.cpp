@@ -10,9 +10,11 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "io/box_rows.h"
 #include "io/file.h"
 #include "io/narrow_bytes.h"
 #include "io/safetensors_format.h"
+#include "io/safetensors_set.h"
 
 namespace gspmd {
 
@@ -132,6 +134,7 @@ struct SafetensorsFile::Impl {
   void check(const SafetensorsEntry& tensor, const Checksum& checksum) const;
   // The elements in the type that the writer had.
   Array typed(const SafetensorsEntry& tensor, const Array& stored) const {
+    if (set) return stored;
     const auto at = notes.find(std::string(kElementType) + tensor.name);
     if (at == notes.end()) {
       fix_pred(stored);
@@ -139,10 +142,11 @@ struct SafetensorsFile::Impl {
     }
     return narrow_array(stored, tensor.shape.dtype);
   }
-  // The box's elements into `to`, an array whose row-major strides are those of `target`.
+  // The box's elements to the beginning of `to`.
   void read_rows(const SafetensorsEntry& tensor, const Box& box, const Array& to) const;
 
   InputFile file;
+  std::unique_ptr<SafetensorsSet> set;  // where the file is the index of one
   std::vector<SafetensorsEntry> tensors;
   std::map<std::string, size_t> index;
   std::map<std::string, std::string> metadata, notes;  // the user's, our own
@@ -151,33 +155,12 @@ struct SafetensorsFile::Impl {
 
 void SafetensorsFile::Impl::read_rows(const SafetensorsEntry& tensor, const Box& box,
                                       const Array& to) const {
-  const Dims& dims = tensor.shape.dims;
-  if (box.is_empty()) return;
+  if (set) return set->read(index.at(tensor.name), box, to);
   const int64_t width = dtype_size(tensor.shape.dtype);
-  const Dims from_strides = row_major_strides(dims);
-  const Dims to_strides = row_major_strides(to.dims());
-  // Trailing dims that are whole in file, box and target lie in one piece with the dim before them.
-  size_t rows = dims.size();
-  int64_t piece = width;
-  while (rows > 0) {
-    const size_t d = rows - 1;
-    piece *= box.size[d];
-    rows = d;
-    if (box.size[d] != dims[d] || to.dim(static_cast<int64_t>(d)) != dims[d]) break;
-  }
   std::byte* const target = to.bytes().data();
-  Dims at(rows, 0);
-  while (true) {
-    int64_t from = 0, into = 0;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      from += (box.start[d] + (d < rows ? at[d] : 0)) * from_strides[d];
-      into += (d < rows ? at[d] : 0) * to_strides[d];
-    }
-    read(tensor.offset + from * width, {target + into * width, static_cast<size_t>(piece)});
-    size_t d = rows;
-    while (d > 0 && ++at[d - 1] == box.size[d - 1]) at[--d] = 0;
-    if (d == 0) break;
-  }
+  each_row(tensor.shape.dims, box, to.dims(), [&](int64_t from, int64_t into, int64_t count) {
+    read(tensor.offset + from * width, {target + into * width, static_cast<size_t>(count * width)});
+  });
 }
 
 // A file with anything of ours in its metadata must have all of it.
@@ -214,7 +197,10 @@ void SafetensorsFile::Impl::check(const SafetensorsEntry& tensor, const Checksum
         file.path(), tensor.name, to_string(tensor.shape), checksum.digits(), given);
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(path, true) {}
+
+SafetensorsFile::SafetensorsFile(const std::string& path, bool may_be_index)
+    : impl_(std::make_unique<Impl>(path)) {
   const InputFile& file = impl_->file;
   if (file.size() < kLengthBytes)
     user_error("{}: is no safetensors file: {} bytes, without the header's length", path,
@@ -246,8 +232,13 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_uniq
   check_layout(impl_->tensors, data_bytes, path);
   impl_->check_header(text);
   impl_->take_notes();
+  if (const std::string set = note(kSetNote); may_be_index && !set.empty()) {
+    if (!impl_->tensors.empty()) user_error("{}: is an index, but has tensors itself", path);
+    impl_->set = std::make_unique<SafetensorsSet>(path, set);
+    impl_->tensors = impl_->set->entries();
+  }
   for (size_t i = 0; i < impl_->tensors.size(); ++i) {
-    impl_->tensors[i].offset += start;
+    impl_->tensors[i].offset += impl_->set ? 0 : start;
     impl_->index[impl_->tensors[i].name] = i;
   }
 }
@@ -265,7 +256,18 @@ bool SafetensorsFile::contains(const std::string& name) const {
 const Shape& SafetensorsFile::shape(const std::string& name) const {
   return impl_->find(name).shape;
 }
-int64_t SafetensorsFile::bytes_read() const { return impl_->bytes_read; }
+int64_t SafetensorsFile::bytes_read() const {
+  return impl_->set ? impl_->set->bytes_read() : impl_->bytes_read.load();
+}
+
+std::vector<std::string> SafetensorsFile::files() const {
+  return impl_->set ? impl_->set->files() : std::vector{impl_->file.path()};
+}
+
+std::string SafetensorsFile::note(std::string_view key) const {
+  const auto at = impl_->notes.find(std::string(key));
+  return at == impl_->notes.end() ? "" : at->second;
+}
 
 bool SafetensorsFile::has_checksums() const { return !impl_->notes.empty(); }
 
@@ -273,6 +275,7 @@ void SafetensorsFile::verify(const std::string& name) const {
   if (!has_checksums()) return;
   constexpr int64_t kPiece = 1 << 20;
   const SafetensorsEntry& tensor = impl_->find(name);
+  if (impl_->set) return impl_->set->verify(impl_->index.at(name));
   const int64_t bytes = tensor.shape.bytes();
   std::vector<std::byte> piece(static_cast<size_t>(std::min(bytes, kPiece)));
   Checksum checksum;
@@ -291,6 +294,11 @@ void SafetensorsFile::verify() const {
 Array SafetensorsFile::read(const std::string& name) const {
   const SafetensorsEntry& tensor = impl_->find(name);
   const Array array(tensor.shape);
+  if (impl_->set) {
+    impl_->set->verify(impl_->index.at(name));
+    impl_->read_rows(tensor, {Dims(tensor.shape.dims.size(), 0), tensor.shape.dims}, array);
+    return array;
+  }
   impl_->read(tensor.offset, array.bytes());
   Checksum checksum;
   checksum.add(array.bytes());

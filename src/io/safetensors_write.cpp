@@ -1,3 +1,5 @@
+#include "io/safetensors_write.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -22,9 +24,11 @@ using Json = nlohmann::ordered_json;
 
 // The header with every checksum's digits still zeros.
 Json make_header(const std::string& path, std::span<const SafetensorsSource> tensors,
-                 const std::map<std::string, std::string>& metadata) {
+                 const std::map<std::string, std::string>& metadata,
+                 const std::map<std::string, std::string>& notes) {
   const std::string zeros(kChecksumDigits, '0');
   std::map<std::string, std::string> all = metadata;
+  all.insert(notes.begin(), notes.end());
   for (const auto& [key, value] : metadata)
     if (key.starts_with(kOwnKeys))
       user_error("{}: metadata \"{}\": names that begin with \"{}\" are taken; give it another",
@@ -66,9 +70,11 @@ std::string header_text(const std::string& path, const Json& header) {
 
 }  // namespace
 
-void write_safetensors_streamed(const std::string& path, std::span<const SafetensorsSource> tensors,
-                                const std::map<std::string, std::string>& metadata) {
-  Json header = make_header(path, tensors, metadata);
+io::WrittenFile io::write_with_notes(const std::string& path,
+                                     std::span<const SafetensorsSource> tensors,
+                                     const std::map<std::string, std::string>& metadata,
+                                     const std::map<std::string, std::string>& own) {
+  Json header = make_header(path, tensors, metadata, own);
   Json& notes = header["__metadata__"];
   const uint64_t length = header_text(path, header).size();
   AtomicFile file(path);
@@ -86,11 +92,18 @@ void write_safetensors_streamed(const std::string& path, std::span<const Safeten
     file.write(offset, bytes);
     offset += static_cast<int64_t>(bytes.size());
   }
-  notes[std::string(kHeaderChecksum)] = header_checksum(header_text(path, header));
+  const std::string digits = header_checksum(header_text(path, header));
+  notes[std::string(kHeaderChecksum)] = digits;
   file.write(0, std::as_bytes(std::span(&length, 1)));
   const std::string text = header_text(path, header);
   file.write(sizeof length, std::as_bytes(std::span(text)));
   file.commit();
+  return {offset, digits};
+}
+
+void write_safetensors_streamed(const std::string& path, std::span<const SafetensorsSource> tensors,
+                                const std::map<std::string, std::string>& metadata) {
+  write_with_notes(path, tensors, metadata, {});
 }
 
 void write_safetensors(const std::string& path,

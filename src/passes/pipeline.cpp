@@ -170,6 +170,7 @@ const Pass kPasses[] = {
        if (s.options.fuse) fuse(*s.module);
      }},
     {"normalize", [](State& s) { normalize(*s.module); }},
+    {"schedule", [](State& s) { schedule_collectives(*s.module, s.options.schedule); }},
     {"plan-memory", [](State& s) { s.result.plan = plan_to_run(*s.module); }},
 };
 
@@ -227,13 +228,14 @@ CompiledModule run_pipeline(std::unique_ptr<Module> module, const PipelineOption
   return std::move(state.result);
 }
 
-CompiledModule prepare_local(const Module& local) {
+CompiledModule prepare_local(const Module& local, const ScheduleOptions& schedule) {
   if (local.entry() == nullptr)
     user_error("prepare_local: module {} has no entry computation", local.name);
   std::unique_ptr<Module> module = local.clone();
   join_async(*module);
   inline_calls(*module, Fusions::kernels);
   normalize(*module);
+  schedule_collectives(*module, schedule);
   CompiledModule result;
   result.plan = plan_to_run(*module);
   result.program = std::move(module);

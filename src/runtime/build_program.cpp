@@ -111,9 +111,9 @@ class Builder {
     return slot;
   }
 
-  void add_arguments(const Node& node) {
+  void add_arguments(const Node& node, int64_t first = 0) {
     const int64_t leaves = leaf_count(node.shape);
-    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    for (int64_t leaf = first; leaf < leaves; ++leaf) {
       Slot s = slot(node, leaf);
       if (s.kind == BufferPlace::constant) s.index = constant_index(s.index);
       p_->arguments.push_back(s);
@@ -164,6 +164,9 @@ class Builder {
       add_conditional(node, block);
     } else if (node.op().has(kCollective)) {
       add_collective(node, block);
+    } else if (const auto begun = begun_.find(node.operands().empty() ? nullptr : node.operand(0));
+               begun != begun_.end() && !is_alias(node)) {
+      block.items.push_back({Block::Item::collective, begun->second, begun->second});
     } else {
       const auto first = static_cast<int64_t>(p_->arguments.size());
       int64_t operands = 0;
@@ -191,11 +194,16 @@ class Builder {
         prepare_collective(node, p_->options.num_devices, p_->options.reference_kernels);
     step.first_argument = static_cast<int64_t>(p_->arguments.size());
     step.operands = static_cast<int64_t>(node.operands().size());
-    step.results = leaf_count(node.shape);
     for (const Node* operand : node.operands()) add_arguments(*operand);
-    add_arguments(node);
+    // A start's operands may stand before its results.
+    const bool is_pair = step.is_split && step.opcode != Opcode::all_reduce;
+    const int64_t first = is_pair ? first_leaf(node.shape, 1) : 0;
+    add_arguments(node, first);
+    step.results = leaf_count(node.shape) - first;
     const auto index = static_cast<int64_t>(p_->collectives.size());
-    block.items.push_back({Block::Item::collective, index, index});
+    block.items.push_back(
+        {step.is_split ? Block::Item::start : Block::Item::collective, index, index});
+    if (step.is_split) begun_[&node] = index;
     p_->collectives.push_back(std::move(step));
   }
 
@@ -263,6 +271,7 @@ class Builder {
   std::shared_ptr<Program> p_;
   std::vector<int64_t> first_parameter_leaf_;
   std::map<int64_t, int64_t> constants_;  // place index -> Program::constants
+  std::map<const Node*, int64_t> begun_;  // starts -> Program::collectives
   std::set<const Computation*> walked_;
 };
 

@@ -36,11 +36,11 @@ class Runner {
 
   void run() {
     if (step_.reference) return run_reference();
-    if (step_.node->is(Opcode::collective_permute)) return permute();
+    if (step_.opcode == Opcode::collective_permute) return permute();
     for (size_t g = 0; g < step_.groups.size(); ++g) {
       const std::vector<int64_t>& group = step_.groups[g];
       if (!active(group[0]) || (args_.done != nullptr && (*args_.done)[g] != 0)) continue;
-      switch (step_.node->opcode()) {
+      switch (step_.opcode) {
         case Opcode::all_reduce:
           all_reduce(group);
           break;
@@ -216,8 +216,8 @@ class Runner {
 namespace {
 
 // The kinds that Runner knows; others run by their reference kernels.
-bool has_fast_form(const Node& node) {
-  switch (node.opcode()) {
+bool has_fast_form(const Node& node, Opcode opcode) {
+  switch (opcode) {
     case Opcode::all_reduce:
     case Opcode::all_gather:
     case Opcode::reduce_scatter:
@@ -266,15 +266,17 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
   check_group_size(node, num_devices);
   CollectiveStep step;
   step.node = &node;
-  step.reference = reference || !has_fast_form(node);
+  step.opcode = sync_form(node.opcode());
+  step.is_split = step.opcode != node.opcode();
+  step.reference = reference || !has_fast_form(node, step.opcode);
   step.covered.assign(static_cast<size_t>(num_devices), false);
   const auto check = [&](int64_t device) {
     if (device >= 0 && device < num_devices) return;
     user_error("{}: \"{}\" names device {}, there are {}", opcode_name(node.opcode()), node.name(),
                device, num_devices);
   };
-  if (node.is(Opcode::collective_permute)) {
-    if (static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape))
+  if (step.opcode == Opcode::collective_permute) {
+    if (!step.is_split && static_cast<int64_t>(node.operands().size()) != leaf_count(node.shape))
       user_error(
           "collective-permute: \"{}\" writes into a buffer (slice_sizes), which is read and "
           "printed only",
@@ -295,7 +297,7 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
     }
   }
   std::erase_if(step.groups, [](const auto& group) { return group.empty(); });
-  const bool combines = node.is(Opcode::all_reduce) || node.is(Opcode::reduce_scatter);
+  const bool combines = step.opcode == Opcode::all_reduce || step.opcode == Opcode::reduce_scatter;
   for (const Node* operand : node.operands()) {
     step.reference |= combines && combining_function(node, operand->shape.dtype) == nullptr;
   }
@@ -312,7 +314,7 @@ void check_active(const CollectiveStep& step, const CollectiveArgs& args) {
     execution_error("{}: \"{}\" is reached by one of devices {} and {} only", op, step.node->name(),
                     source, target);
   }
-  if (step.node->is(Opcode::collective_permute)) return;
+  if (step.opcode == Opcode::collective_permute) return;
   for (const std::vector<int64_t>& group : step.groups) {
     const auto reached = std::count_if(group.begin(), group.end(), is_active);
     if (reached == 0 || reached == static_cast<std::ptrdiff_t>(group.size())) continue;
@@ -346,7 +348,7 @@ int64_t bytes_received(const CollectiveStep& step, const CollectiveArgs& args) {
   for (const std::vector<int64_t>& group : step.groups) {
     if (!is_active(group[0])) continue;
     const auto others = static_cast<int64_t>(group.size()) - 1;
-    switch (step.node->opcode()) {
+    switch (step.opcode) {
       // Every element is summed in one place, which reads the others', and read from there by the
       // others.
       case Opcode::all_reduce:

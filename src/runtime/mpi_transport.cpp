@@ -40,13 +40,14 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kData = 1, kFailed = 2, kLeft = 3, kAnswer = 4;  // tags
-constexpr int64_t kMostBytes = 1 << 30;                        // of one message: counts are ints
-constexpr size_t kMostText = 2000;             // of a failure: sent without a receiver
-constexpr auto kGrace = seconds(2);            // for what was sent before a process left
-constexpr auto kAnswering = seconds(1);        // for those that wait to say that they do
-constexpr auto kPrinting = milliseconds(200);  // for launchers to pass on what was said
-constexpr auto kEnding = seconds(5);           // for the first that failed to end the job
+constexpr int kFailed = 2, kLeft = 3, kAnswer = 4;  // tags
+constexpr int kData = 16;                           // and those above
+constexpr int64_t kMostBytes = 1 << 30;             // of one message: counts are ints
+constexpr size_t kMostText = 2000;                  // of a failure: sent without a receiver
+constexpr auto kGrace = seconds(2);                 // for what was sent before a process left
+constexpr auto kAnswering = seconds(1);             // for those that wait to say that they do
+constexpr auto kPrinting = milliseconds(200);       // for launchers to pass on what was said
+constexpr auto kEnding = seconds(5);                // for the first that failed to end the job
 
 // Seconds that a process waits for another one.
 double time_limit() {
@@ -99,21 +100,39 @@ class MpiTransport final : public Transport {
     processes_here_ = std::count(all.begin(), all.end(), place);
   }
 
-  void exchange(std::span<const Parcel> out, std::span<const Parcel> in,
-                std::string_view what) override {
+  ExchangeId begin(std::span<const Parcel> out, std::span<const Parcel> in, int tag) override {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) throw ExecutionError(failure_, Site{});
-    requests_.clear();
-    from_.clear();
-    for (const Parcel& parcel : in) post(parcel, true);
-    const size_t receives = requests_.size();
-    for (const Parcel& parcel : out) post(parcel, false);
-    wait(receives, what);
+    size_t id = 0;
+    while (id < exchanges_.size() && exchanges_[id].begun) ++id;
+    if (id == exchanges_.size()) exchanges_.emplace_back();
+    Exchange& exchange = exchanges_[id];
+    exchange.begun = true;
+    for (const Parcel& parcel : in) post(exchange, parcel, kData + tag, true);
+    exchange.receives = exchange.requests.size();
+    for (const Parcel& parcel : out) post(exchange, parcel, kData + tag, false);
+    return static_cast<ExchangeId>(id);
+  }
+
+  bool is_done(ExchangeId id) override {
+    const std::lock_guard lock(mutex_);
+    return !failure_.empty() || test(exchanges_[static_cast<size_t>(id)]);
+  }
+
+  void finish(ExchangeId id, std::string_view what) override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) throw ExecutionError(failure_, Site{});
+    Exchange& exchange = exchanges_[static_cast<size_t>(id)];
+    wait(exchange, what);
+    exchange.begun = false;
+    exchange.requests.clear();
+    exchange.from.clear();
   }
 
   void fail(const std::string& message) override {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return;  // another one did, which they know
+    give_up();
     failed_here_ = true;
     failure_ = fmt::format("process {} of {}: {}", process_, count_, message);
     tell(kFailed);
@@ -164,32 +183,41 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  void post(const Parcel& parcel, bool receive) {
+  struct Exchange {
+    std::vector<MPI_Request> requests;  // receives, then sends
+    std::vector<int64_t> from;          // of each receive
+    size_t receives = 0;
+    bool begun = false;
+  };
+
+  void post(Exchange& exchange, const Parcel& parcel, int tag, bool receive) {
     const int other = static_cast<int>(parcel.process);
     const auto total = static_cast<int64_t>(parcel.bytes.size());
     for (int64_t at = 0; at < total; at += kMostBytes) {
       const int size = static_cast<int>(std::min(kMostBytes, total - at));
-      requests_.emplace_back();
+      MPI_Request& request = exchange.requests.emplace_back();
       if (receive) {
-        MPI_Irecv(parcel.bytes.data() + at, size, MPI_BYTE, other, kData, world_,
-                  &requests_.back());
-        from_.push_back(parcel.process);
+        MPI_Irecv(parcel.bytes.data() + at, size, MPI_BYTE, other, tag, world_, &request);
+        exchange.from.push_back(parcel.process);
       } else {
-        MPI_Isend(parcel.bytes.data() + at, size, MPI_BYTE, other, kData, world_,
-                  &requests_.back());
+        MPI_Isend(parcel.bytes.data() + at, size, MPI_BYTE, other, tag, world_, &request);
       }
     }
   }
 
-  void wait(size_t receives, std::string_view what) {
+  static bool test(Exchange& exchange) {
+    int done = 0;
+    MPI_Testall(static_cast<int>(exchange.requests.size()), exchange.requests.data(), &done,
+                MPI_STATUSES_IGNORE);
+    return done != 0;
+  }
+
+  void wait(Exchange& exchange, std::string_view what) {
     constexpr int kSpins = 200;  // between looks at what else came
     std::optional<Clock::time_point> start;
     while (true) {
       for (int i = 0; i < kSpins; ++i) {
-        int done = 0;
-        MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                    MPI_STATUSES_IGNORE);
-        if (done != 0) return;
+        if (test(exchange)) return;
         if (i % 4 == 3) std::this_thread::yield();
       }
       const auto now = Clock::now();
@@ -198,28 +226,28 @@ class MpiTransport final : public Transport {
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(*other), kAnswer, world_, &request);
         MPI_Request_free(&request);
-        give_up(receives);
+        give_up();
         throw ExecutionError(failure_, Site{});
       }
-      for (size_t i = 0; i < receives; ++i) {
-        if (requests_[i] == MPI_REQUEST_NULL) continue;
-        const auto& left = left_[static_cast<size_t>(from_[i])];
+      for (size_t i = 0; i < exchange.receives; ++i) {
+        if (exchange.requests[i] == MPI_REQUEST_NULL) continue;
+        const auto& left = left_[static_cast<size_t>(exchange.from[i])];
         if (left && now - *left > kGrace)
-          stop(receives, fmt::format("{}: process {} of {} has ended its program before", what,
-                                     from_[i], count_));
+          stop(fmt::format("{}: process {} of {} has ended its program before", what,
+                           exchange.from[i], count_));
       }
       if (std::chrono::duration<double>(now - *start).count() > limit_) {
-        stop(receives,
-             fmt::format("{}: nothing came from process {} of {} within {} s; {}see what it does, "
-                         "or set GSPMD_MPI_TIME_LIMIT to more seconds",
-                         what, first_late(receives), count_, limit_, silent_processes()));
+        stop(
+            fmt::format("{}: nothing came from process {} of {} within {} s; {}see what it does, "
+                        "or set GSPMD_MPI_TIME_LIMIT to more seconds",
+                        what, first_late(exchange), count_, limit_, silent_processes()));
       }
     }
   }
 
-  int64_t first_late(size_t receives) const {
-    for (size_t i = 0; i < receives; ++i)
-      if (requests_[i] != MPI_REQUEST_NULL) return from_[i];
+  int64_t first_late(const Exchange& exchange) const {
+    for (size_t i = 0; i < exchange.receives; ++i)
+      if (exchange.requests[i] != MPI_REQUEST_NULL) return exchange.from[i];
     return process_ == 0 ? 1 : 0;
   }
 
@@ -252,8 +280,8 @@ class MpiTransport final : public Transport {
     return status.MPI_SOURCE;
   }
 
-  [[noreturn]] void stop(size_t receives, const std::string& message) {
-    give_up(receives);
+  [[noreturn]] void stop(const std::string& message) {
+    give_up();
     failed_here_ = true;
     failure_ = fmt::format("process {} of {}: {}", process_, count_, message);
     tell(kFailed);
@@ -261,11 +289,14 @@ class MpiTransport final : public Transport {
   }
 
   // Nothing shall be written into memory that its owner frees now.
-  void give_up(size_t receives) {
-    for (size_t i = 0; i < receives; ++i)
-      if (requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
-    for (MPI_Request& request : requests_)
-      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  void give_up() {
+    for (Exchange& exchange : exchanges_) {
+      for (size_t i = 0; i < exchange.receives; ++i)
+        if (exchange.requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&exchange.requests[i]);
+      for (MPI_Request& request : exchange.requests)
+        if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+      exchange = {};
+    }
   }
 
   // Small enough to go without anybody waiting for it.
@@ -318,8 +349,7 @@ class MpiTransport final : public Transport {
   int64_t first_failed_ = INT64_MAX;  // the lowest of the others that failed
   bool failed_here_ = false;          // it was this process's
   std::vector<std::optional<Clock::time_point>> left_;  // since when a process has ended
-  std::vector<MPI_Request> requests_;                   // receives, then sends
-  std::vector<int64_t> from_;                           // of each receive
+  std::deque<Exchange> exchanges_;                      // by id
 };
 
 MpiTransport* connect() {

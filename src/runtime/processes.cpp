@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -20,6 +21,37 @@ namespace {
 thread_local std::optional<Transport*> thread_transport;
 
 constexpr size_t kSaid = 192;  // bytes of what a process says it does
+
+// Of every process, or of each; empty: equal blocks.
+struct DevicesPerProcess {
+  std::mutex mutex;
+  std::vector<int64_t> devices;
+};
+DevicesPerProcess& devices_per_process() {
+  static DevicesPerProcess all;
+  return all;
+}
+
+// The blocks that were set, nullopt where none were.
+std::optional<DeviceRange> block_as_set(int64_t num_devices, int64_t process) {
+  DevicesPerProcess& all = devices_per_process();
+  const std::lock_guard lock(all.mutex);
+  if (all.devices.empty()) return std::nullopt;
+  DeviceRange range;
+  int64_t sum = 0;
+  for (int64_t p = 0; p < process_count(); ++p) {
+    const int64_t own = all.devices[all.devices.size() == 1 ? 0 : static_cast<size_t>(p)];
+    if (p == process) range = {sum, sum + own};
+    sum += own;
+  }
+  if (sum != num_devices)
+    user_error(
+        "a mesh of {} devices on {} process{} that host {}, which makes {}; change the devices per "
+        "process, or leave them out for equal blocks",
+        num_devices, process_count(), process_count() == 1 ? "" : "es", fmt::join(all.devices, ","),
+        sum);
+  return range;
+}
 
 struct Intent {
   uint64_t key = 0;
@@ -110,7 +142,9 @@ bool is_first_process() { return process_index() == 0; }
 
 DeviceRange devices_of_process(int64_t num_devices, int64_t process) {
   const int64_t processes = process_count();
-  if (processes == 1 || num_devices <= 1) return {0, num_devices};
+  if (num_devices <= 1) return {0, num_devices};
+  if (const auto block = block_as_set(num_devices, process)) return *block;
+  if (processes == 1) return {0, num_devices};
   if (num_devices < processes)
     user_error(
         "a mesh of {} devices on {} processes: each hosts at least one; start {} processes at "
@@ -119,8 +153,34 @@ DeviceRange devices_of_process(int64_t num_devices, int64_t process) {
   return {process * num_devices / processes, (process + 1) * num_devices / processes};
 }
 
+std::vector<int64_t> process_of_devices(int64_t num_devices) {
+  std::vector<int64_t> processes;
+  for (int64_t p = 0; num_devices > 1 && process_count() > 1 && p < process_count(); ++p)
+    processes.insert(processes.end(),
+                     static_cast<size_t>(devices_of_process(num_devices, p).count()), p);
+  return processes;
+}
+
 DeviceRange local_devices(int64_t num_devices) {
   return devices_of_process(num_devices, process_index());
+}
+
+void set_devices_per_process(std::vector<int64_t> devices) {
+  const std::string text = fmt::format("{}", fmt::join(devices, ","));
+  for (const int64_t own : devices)
+    if (own < 1 || own > INT32_MAX)
+      user_error("devices per process {}: each process hosts at least 1", text);
+  if (devices.size() > 1 && std::ssize(devices) != process_count())
+    user_error(
+        "devices per process {}: {} numbers for {} process{}; give one for all, or one for each, "
+        "and start as many processes",
+        text, devices.size(), process_count(), process_count() == 1 ? "" : "es");
+  if (process_count() > 1)
+    agree(*current_transport(), std::hash<std::string>()(text),
+          fmt::format("has {} devices per process", text.empty() ? "equal" : text));
+  DevicesPerProcess& all = devices_per_process();
+  const std::lock_guard lock(all.mutex);
+  all.devices = std::move(devices);
 }
 
 int default_threads() {

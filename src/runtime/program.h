@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/ir/opcode.h"
 #include "gspmd/kernels/prepared_kernel.h"
 #include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/runtime/executor.h"
@@ -33,6 +34,8 @@ struct Step {
 // A collective over groups of devices; its buffers are entries of each device's argument table.
 struct CollectiveStep {
   const Node* node = nullptr;
+  Opcode opcode = Opcode::all_reduce;  // of a start, that of the whole
+  bool is_split = false;               // it begins before it is done
   std::vector<std::vector<int64_t>> groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // of a collective-permute
   std::vector<bool> covered;                       // devices in some group
@@ -48,7 +51,8 @@ struct BranchStep;
 // device runs by itself.
 struct Block {
   struct Item {
-    enum Kind : uint8_t { segment, collective, loop, branch } kind = segment;
+    // collective: all of it, or the end of one that has begun; start: its beginning
+    enum Kind : uint8_t { segment, collective, loop, branch, start } kind = segment;
     int64_t first = 0, last = 0;  // segment: steps; others: index
   };
   std::vector<Item> items;

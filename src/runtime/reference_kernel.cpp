@@ -87,8 +87,11 @@ void reference_collective(const Node& node, const std::vector<int64_t>& devices,
   for (const std::byte* const* buffers : operands) values.push_back(operand_values(node, buffers));
   const std::vector<Value> made =
       evaluate_collective(node, devices, values, num_devices, interpreter.call());
+  // What a start gives has the operands before the results.
+  const bool is_pair =
+      node.is(Opcode::all_gather_start) || node.is(Opcode::collective_permute_start);
   for (size_t i = 0; i < made.size(); ++i)
-    if (results[i] != nullptr) write_result(made[i], results[i]);
+    if (results[i] != nullptr) write_result(is_pair ? made[i].elements[1] : made[i], results[i]);
 }
 
 }  // namespace gspmd

@@ -68,11 +68,10 @@ class Remote::Planner {
     plan_ = {};
     seen_.clear();
     bytes_.clear();
-    const Node& node = *step.node;
     if (step.reference) {
       for (int64_t source = 0; source < std::ssize(process_of_); ++source)
         for (int64_t to = 0; to <= process_of_.back(); ++to) operands(source, to);
-    } else if (node.is(Opcode::collective_permute)) {
+    } else if (step.opcode == Opcode::collective_permute) {
       for (const auto& [target, source] : step.pairs) operands(source, process(target));
     } else {
       for (size_t g = 0; g < step.groups.size(); ++g)
@@ -117,7 +116,7 @@ class Remote::Planner {
 
   void add_group(const std::vector<int64_t>& group) {
     const bool is_whole =
-        step_->node->is(Opcode::all_reduce) || step_->node->is(Opcode::all_gather);
+        step_->opcode == Opcode::all_reduce || step_->opcode == Opcode::all_gather;
     const auto members = std::ssize(group);
     if (is_whole) {
       std::set<int64_t> processes;
@@ -154,10 +153,7 @@ Remote::Remote(const Program& program, Transport& transport)
   const std::string text = to_text(*program.module);
   key_ = hash_of(text);
   check_same_program(transport, text, key_);
-  std::vector<int64_t> process_of;
-  for (int64_t p = 0; p < transport.count(); ++p)
-    process_of.insert(process_of.end(),
-                      static_cast<size_t>(blocks_[static_cast<size_t>(p)].count()), p);
+  const std::vector<int64_t> process_of = process_of_devices(program.options.num_devices);
   Planner planner(process_of, transport.process());
   for (const CollectiveStep& step : program.collectives) {
     chains_.emplace_back(step, process_of, transport.process());
@@ -166,11 +162,11 @@ Remote::Remote(const Program& program, Transport& transport)
     places_.push_back(places_of(plans_.back(), step, bytes));
     room_bytes_ = std::max(room_bytes_, bytes);
   }
-  room_ = map_pages(room_bytes_);
-  packed_.resize(static_cast<size_t>(2 * transport.count()));
 }
 
-Remote::~Remote() { unmap_pages(room_, room_bytes_); }
+Remote::~Remote() {
+  for (const Flight& flight : flights_) unmap_pages(flight.room, room_bytes_);
+}
 
 std::vector<Remote::Place> Remote::places_of(const Plan& plan, const CollectiveStep& step,
                                              int64_t& bytes) const {
@@ -189,55 +185,112 @@ void Remote::begin_run(int64_t run) {
         fmt::format("runs the program \"{}\", run {}", program_.module->name, run + 1));
 }
 
-void Remote::fetch(const CollectiveStep& step, const std::vector<char>& active,
+Remote::Flight& Remote::free_flight() {
+  for (Flight& flight : flights_)
+    if (flight.step == nullptr) return flight;
+  Flight& flight = flights_.emplace_back();
+  flight.room = map_pages(room_bytes_);
+  flight.packed.resize(static_cast<size_t>(2 * transport_.count()));
+  return flight;
+}
+
+std::byte*& Remote::entry_of(const Flight& flight, int64_t device, int64_t operand) {
+  return (*flight.tables)[static_cast<size_t>(device)]
+                         [static_cast<size_t>(flight.step->first_argument + operand)];
+}
+
+void Remote::begin(const CollectiveStep& step, const std::vector<char>& active,
                    std::vector<std::vector<std::byte*>>& tables) {
-  const auto index = static_cast<size_t>(&step - program_.collectives.data());
-  const Plan& plan = plans_[index];
-  chains_[index].run(active, tables, transport_, said(*step.node));
-  const auto entry = [&](int64_t device, int64_t operand) -> std::byte*& {
-    return tables[static_cast<size_t>(device)][static_cast<size_t>(step.first_argument + operand)];
-  };
+  constexpr uint32_t kTags = 16000;  // more than are under way at any time
+  const size_t index = index_of(step);
+  const auto tag = static_cast<int>(2 * (begun_++ % kTags));
+  Flight& flight = free_flight();
+  flight.step = &step;
+  flight.active = active;
+  flight.tables = &tables;
   for (const Place& place : places_[index])
-    entry(place.device, place.operand) = room_ + place.offset;
-  const auto count = static_cast<size_t>(transport_.count());
+    entry_of(flight, place.device, place.operand) = flight.room + place.offset;
   std::vector<Parcel> out, in;
-  const auto is_alone = [](const Transfer& t) { return t.whole() && t.bytes() >= kAlone; };
-  const auto runs = [&](const Transfer& t) { return active[static_cast<size_t>(t.source)] != 0; };
-  // Rows that are not alone share a message per process, the last to it.
-  for (std::vector<std::byte>& message : packed_) message.clear();
+  pack(flight, out, in);
+  flight.exchange.reset();
+  if (!out.empty() || !in.empty()) flight.exchange = transport_.begin(out, in, tag + 2);
+  chains_[index].begin(active, tables, transport_, tag + 1);
+  chains_[index].progress(false, said(*step.node));
+}
+
+namespace {
+
+// Rows without gaps that are large go as they lie; others share a message per process, the last to
+// it.
+template <class Transfer>
+bool is_alone(const Transfer& t) {
+  return t.whole() && t.bytes() >= kAlone;
+}
+
+}  // namespace
+
+void Remote::pack(Flight& flight, std::vector<Parcel>& out, std::vector<Parcel>& in) const {
+  const Plan& plan = plans_[index_of(*flight.step)];
+  const auto count = static_cast<size_t>(transport_.count());
+  const auto entry = [&](const Transfer& t) {
+    return entry_of(flight, t.source, t.operand) + t.offset;
+  };
+  for (std::vector<std::byte>& message : flight.packed) message.clear();
   for (const Transfer& t : plan.out) {
-    if (!runs(t)) continue;
-    std::byte* const from = entry(t.source, t.operand) + t.offset;
+    if (!flight.active[static_cast<size_t>(t.source)]) continue;
+    std::byte* const from = entry(t);
     if (is_alone(t)) {
       out.push_back({t.to, {from, static_cast<size_t>(t.bytes())}});
       continue;
     }
-    std::vector<std::byte>& message = packed_[static_cast<size_t>(t.to)];
+    std::vector<std::byte>& message = flight.packed[static_cast<size_t>(t.to)];
     for (int64_t r = 0; r < t.rows; ++r)
       message.insert(message.end(), from + r * t.stride, from + r * t.stride + t.row);
   }
   for (const Transfer& t : plan.in) {
-    if (!runs(t)) continue;
-    std::vector<std::byte>& message = packed_[count + static_cast<size_t>(t.from)];
+    if (!flight.active[static_cast<size_t>(t.source)]) continue;
+    std::vector<std::byte>& message = flight.packed[count + static_cast<size_t>(t.from)];
     if (is_alone(t))
-      in.push_back(
-          {t.from, {entry(t.source, t.operand) + t.offset, static_cast<size_t>(t.bytes())}});
+      in.push_back({t.from, {entry(t), static_cast<size_t>(t.bytes())}});
     else
       message.resize(message.size() + static_cast<size_t>(t.bytes()));
   }
   for (size_t p = 0; p < count; ++p) {
     const auto process = static_cast<int64_t>(p);
-    if (!packed_[p].empty()) out.push_back({process, packed_[p]});
-    if (!packed_[count + p].empty()) in.push_back({process, packed_[count + p]});
+    if (!flight.packed[p].empty()) out.push_back({process, flight.packed[p]});
+    if (!flight.packed[count + p].empty()) in.push_back({process, flight.packed[count + p]});
   }
-  if (out.empty() && in.empty()) return;
-  transport_.exchange(out, in, said(*step.node));
+}
+
+void Remote::finish(const CollectiveStep& step) {
+  const auto found = std::find_if(flights_.begin(), flights_.end(),
+                                  [&](const Flight& flight) { return flight.step == &step; });
+  Flight& flight = *found;
+  const std::string what = said(*step.node);
+  chains_[index_of(step)].progress(true, what);
+  if (flight.exchange) transport_.finish(*flight.exchange, what);
+  unpack(flight);
+  flight.step = nullptr;
+}
+
+void Remote::progress() {
+  for (const Flight& flight : flights_) {
+    if (flight.step == nullptr) continue;
+    chains_[index_of(*flight.step)].progress(false, "");
+    if (flight.exchange) static_cast<void>(transport_.is_done(*flight.exchange));
+  }
+}
+
+// Rows out of the messages to where they are read.
+void Remote::unpack(const Flight& flight) {
+  const size_t index = index_of(*flight.step);
+  const auto count = static_cast<size_t>(transport_.count());
   std::vector<size_t> read(count, 0);
-  for (const Transfer& t : plan.in) {
-    if (!runs(t) || is_alone(t)) continue;
+  for (const Transfer& t : plans_[index].in) {
+    if (!flight.active[static_cast<size_t>(t.source)] || is_alone(t)) continue;
     size_t& at = read[static_cast<size_t>(t.from)];
-    const std::vector<std::byte>& message = packed_[count + static_cast<size_t>(t.from)];
-    std::byte* const to = entry(t.source, t.operand) + t.offset;
+    const std::vector<std::byte>& message = flight.packed[count + static_cast<size_t>(t.from)];
+    std::byte* const to = entry_of(flight, t.source, t.operand) + t.offset;
     for (int64_t r = 0; r < t.rows; ++r, at += static_cast<size_t>(t.row))
       std::memcpy(to + r * t.stride, message.data() + at, static_cast<size_t>(t.row));
   }
@@ -247,15 +300,14 @@ int64_t Remote::bytes_across(const CollectiveStep& step, const std::vector<char>
   int64_t bytes = 0;
   for (size_t g = 0; g < step.groups.size(); ++g)
     if (done(step)[g] != 0 && active[static_cast<size_t>(step.groups[g][0])] != 0)
-      bytes += chains_[static_cast<size_t>(&step - program_.collectives.data())].bytes(g);
-  for (const auto& [device, sent] :
-       plans_[static_cast<size_t>(&step - program_.collectives.data())].across)
+      bytes += chains_[index_of(step)].bytes(g);
+  for (const auto& [device, sent] : plans_[index_of(step)].across)
     if (active[static_cast<size_t>(device)] != 0) bytes += sent;
   return bytes;
 }
 
 const std::vector<char>& Remote::done(const CollectiveStep& step) const {
-  return chains_[static_cast<size_t>(&step - program_.collectives.data())].chained();
+  return chains_[index_of(step)].chained();
 }
 
 void Remote::share(std::vector<int32_t>& values, const Node& node) {

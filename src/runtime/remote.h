@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,11 +26,16 @@ class Remote {
 
   // The same run begins on all processes. ExecutionError otherwise.
   void begin_run(int64_t run);
-  // Puts operands of other processes' devices into memory of this one, and their addresses into the
-  // tables, [device][argument]: of those that devices here read.
-  void fetch(const CollectiveStep& step, const std::vector<char>& active,
+  // Begins to put operands of other processes' devices into memory of this one, and puts their
+  // addresses into the tables, [device][argument]: of those that devices here read. Operands and
+  // results stay where they are until finish(); several collectives may have begun.
+  void begin(const CollectiveStep& step, const std::vector<char>& active,
              std::vector<std::vector<std::byte*>>& tables);
-  // By group: whether fetch() has made its results.
+  // Waits until they are there.
+  void finish(const CollectiveStep& step);
+  // Goes on with what has begun, without waiting.
+  void progress();
+  // By group: whether finish() has made its results.
   const std::vector<char>& done(const CollectiveStep& step) const;
   // Bytes that a collective moves between all processes.
   int64_t bytes_across(const CollectiveStep& step, const std::vector<char>& active) const;
@@ -61,7 +67,24 @@ class Remote {
     int64_t device = 0, operand = 0, offset = 0;
   };
 
+  // A collective that has begun.
+  struct Flight {
+    const CollectiveStep* step = nullptr;        // nullptr: none
+    std::byte* room = nullptr;                   // of operands, for the largest collective
+    std::vector<std::vector<std::byte>> packed;  // messages, by process: out, then in
+    std::vector<char> active;
+    std::vector<std::vector<std::byte*>>* tables = nullptr;
+    std::optional<ExchangeId> exchange;
+  };
+
   class Planner;
+  size_t index_of(const CollectiveStep& step) const {
+    return static_cast<size_t>(&step - program_.collectives.data());
+  }
+  Flight& free_flight();
+  static std::byte*& entry_of(const Flight& flight, int64_t device, int64_t operand);
+  void pack(Flight& flight, std::vector<Parcel>& out, std::vector<Parcel>& in) const;
+  void unpack(const Flight& flight);
   std::vector<Place> places_of(const Plan& plan, const CollectiveStep& step, int64_t& bytes) const;
 
   const Program& program_;
@@ -72,9 +95,9 @@ class Remote {
   std::vector<Plan> plans_;          // by collective
   std::vector<std::vector<Place>> places_;
   std::vector<ChainReduce> chains_;
-  std::byte* room_ = nullptr;  // of operands, for the largest collective
   int64_t room_bytes_ = 0;
-  std::vector<std::vector<std::byte>> packed_;  // messages, by process: out, then in
+  std::vector<Flight> flights_;
+  uint32_t begun_ = 0;  // collectives so far: the same in every process
 };
 
 }  // namespace gspmd

@@ -15,8 +15,12 @@ struct Parcel {
   std::span<std::byte> bytes;
 };
 
+// An exchange that has begun, of those of one transport.
+using ExchangeId = int64_t;
+
 // What carries bytes between the processes of a job. Inside a process devices read each other's
-// memory. All processes make the same calls in the same order; one thread at a time.
+// memory. All processes make the same calls in the same order, but for those of different tags; one
+// thread at a time.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -26,8 +30,15 @@ class Transport {
   // p sends to q are what q receives from p: as many, of the same sizes, in the same order. `what`
   // names the operation in messages. ExecutionError: another process failed or ended (with what it
   // said), or has not come within the time limit.
-  virtual void exchange(std::span<const Parcel> out, std::span<const Parcel> in,
-                        std::string_view what) = 0;
+  void exchange(std::span<const Parcel> out, std::span<const Parcel> in, std::string_view what) {
+    finish(begin(out, in, 0), what);
+  }
+  // The same in two steps, several at a time; their bytes stay until the exchange is finished.
+  // Parcels between two processes meet by `tag`, 0 to 32,000, and among those of one tag in order.
+  virtual ExchangeId begin(std::span<const Parcel> out, std::span<const Parcel> in, int tag) = 0;
+  // Whether finish() would not wait. Errors wait until then.
+  virtual bool is_done(ExchangeId id) = 0;
+  virtual void finish(ExchangeId id, std::string_view what) = 0;
   // This process failed: says so to the others, whose waits end with `message`. No exchange is
   // possible after it.
   virtual void fail(const std::string& message) = 0;

@@ -50,6 +50,9 @@ void Worker::run_block(const Block& block, const Active& active) {
           run_segment(item, active);
         }
         break;
+      case Block::Item::start:
+        start_collective(program_.collectives[static_cast<size_t>(item.first)], active);
+        break;
       case Block::Item::collective:
         run_collective(program_.collectives[static_cast<size_t>(item.first)], active);
         break;
@@ -111,6 +114,7 @@ void Worker::run_segment(const Block::Item& item, const Active& active) {
       state_.guard.open(device, step.first_argument, step.operands + step.results);
       const int64_t begin = log_ == nullptr ? 0 : log_->now();
       run_parts(step, device, 0, step.kernel.parts);
+      progress();
       if (log_ != nullptr) record(TraceLog::step(i), device, begin);
     }
   }
@@ -147,6 +151,7 @@ void Worker::run_segment_together(const Block::Item& item, const Active& active)
     } else if (rank_ == 0) {
       run_parts(step, device, 0, parts);
     }
+    progress();
     if (records()) record(TraceLog::step(i), device, begin);
   }
 }
@@ -160,6 +165,24 @@ void Worker::open_collective(const CollectiveStep& step) {
   pool_.barrier(worker_);
 }
 
+// Under AddressSanitizer nothing may touch what no step has open: there all is done at the end.
+void Worker::start_collective(const CollectiveStep& step, const Active& active) {
+  if (kGuardBytes > 0 || state_.remote == nullptr) return;
+  pool_.barrier(worker_);  // all operands are there
+  if (worker_ != 0) return;
+  const CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local,
+                            pool_.size()};
+  at_node(*step.node, [&] {
+    check_active(step, args);
+    state_.remote->begin(step, active, state_.tables);
+  });
+}
+
+// What has begun goes on between the steps of this worker.
+void Worker::progress() {
+  if (worker_ == 0 && state_.remote != nullptr) state_.remote->progress();
+}
+
 void Worker::run_collective(const CollectiveStep& step, const Active& active) {
   CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local,
                       pool_.size()};
@@ -170,13 +193,17 @@ void Worker::run_collective(const CollectiveStep& step, const Active& active) {
     check_active(step, args);
     if (state_.remote != nullptr) {
       args.done = &state_.remote->done(step);
-      if (worker_ == 0) state_.remote->fetch(step, active, state_.tables);
+      if (worker_ == 0) {
+        if (kGuardBytes > 0 || !step.is_split) state_.remote->begin(step, active, state_.tables);
+        state_.remote->finish(step);
+      }
       pool_.barrier(worker_);
     }
     gspmd::run_collective(step, args, worker_);
   });
   if (worker_ == 0) {
     ++state_.counters.collectives;
+    if (step.is_split) ++state_.counters.overlapped;
     state_.counters.bytes_received += bytes_received(step, args);
     if (state_.remote != nullptr)
       state_.counters.bytes_across += state_.remote->bytes_across(step, active);

@@ -52,6 +52,8 @@ class Worker {
   void open_segment(const Block::Item& item, int64_t device);
   void run_segment_together(const Block::Item& item, const Active& active);
   void open_collective(const CollectiveStep& step);
+  void start_collective(const CollectiveStep& step, const Active& active);
+  void progress();
   void run_collective(const CollectiveStep& step, const Active& active);
 
   // Devices that go into a loop or branch together: those that this worker, this process or all

@@ -49,7 +49,8 @@ struct Command {
   bool cse_prevention_only = false;
   Strategy strategy = Strategy::automatic;
   bool poison_absent = false;
-  std::optional<int64_t> num_devices;  // absent: the module's num_partitions
+  std::optional<int64_t> num_devices;        // absent: the module's num_partitions
+  std::vector<int64_t> devices_per_process;  // of a job of several; empty: equal blocks
   std::vector<bool> allow_output, allow_parameters;
   uint64_t seed = 0;
   Values values = Values::integers;

@@ -64,7 +64,9 @@ Prepared prepare(const Module& module, const PipelineOptions& options) {
   const Clock::time_point start = Clock::now();
   Prepared prepared;
   prepared.num_devices = options.num_devices;
-  prepared.compiled = run_pipeline(module, options);
+  PipelineOptions all = options;
+  all.schedule.process_of = process_of_devices(options.num_devices);
+  prepared.compiled = run_pipeline(module, all);
   prepared.compile_seconds = seconds_since(start);
   return prepared;
 }
@@ -142,6 +144,7 @@ Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const C
   if (const auto mesh = mesh_of(*prepared.compiled.completed)) trace.mesh = *mesh;
   executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
   outcome.seconds = seconds_since(start);
+  outcome.counters = executor.counters();
   if (!command.trace.empty() && is_first_process()) write_trace(command.trace, trace, command.file);
   const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
   const std::vector<Sharding> shardings = leaf_shardings(*completed.root());

@@ -8,6 +8,7 @@
 #include "gspmd/base/array.h"
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/passes/pipeline.h"
+#include "gspmd/runtime/run_counters.h"
 #include "tools/command.h"
 
 namespace gspmd::tools {
@@ -44,6 +45,7 @@ void check_time(const std::string& what, const Module& local, int64_t devices,
 struct Outcome {
   std::vector<Array> outputs;  // result leaves, gathered
   double seconds = 0;          // of the run itself
+  RunCounters counters;
 };
 // As many workers as the command says, else as are this process's.
 std::shared_ptr<WorkerPool> worker_pool(const Command& command);

@@ -146,6 +146,12 @@ void add_memory_option(CLI::App& app, Texts& texts) {
 
 void add_run_options(CLI::App& app, Command& command, Texts& texts) {
   const char* const kGroup = "Execution";
+  app.add_option("--devices-per-process", command.devices_per_process,
+                 "of several processes: devices that each hosts, or N,N,... one by one;\n"
+                 "default: equal blocks")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kGroup);
   app.add_option("--inputs", command.inputs, "npz file with the arguments")->group(kGroup);
   app.add_option("--seed", texts.seed, "of random inputs, 0 to 2^64-1; default 0")
       ->type_name("UINT")
@@ -316,6 +322,7 @@ int dispatch(int argc, char** argv) {
   for (size_t i = 0; i < parsers.size(); ++i)
     if (parsers[i]->parsed()) {
       finish(*parsers[i], kVerbs[i], command, texts);
+      set_devices_per_process(command.devices_per_process);
       return kVerbs[i].run(command);
     }
   return kWrongInput;

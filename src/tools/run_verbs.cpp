@@ -313,6 +313,11 @@ int run_verb(const Command& command) {
     Json json = {{"outputs", to_json(outcome.outputs)},
                  {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
                  {"seconds", {{"compile", prepared.compile_seconds}, {"run", outcome.seconds}}}};
+    if (process_count() > 1)
+      json["processes"] = {{"count", process_count()},
+                           {"bytes_received", outcome.counters.bytes_received},
+                           {"bytes_across", outcome.counters.bytes_across},
+                           {"collectives_overlapped", outcome.counters.overlapped}};
     if (comparison)
       json["expected"] = {{"equal", comparison->equal},
                           {"max_abs_error", number(comparison->max_abs_error)},

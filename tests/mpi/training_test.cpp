@@ -33,6 +33,14 @@ std::map<int64_t, std::string> losses(const JobResult& job) {
   return found;
 }
 
+// Files of sets in a folder.
+int64_t parts_in(const std::string& folder) {
+  int64_t parts = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    parts += entry.path().filename().string().find(".part-") != std::string::npos ? 1 : 0;
+  return parts;
+}
+
 }  // namespace
 
 TEST_CASE("mpi: training has one process's losses, and goes on in any number of processes") {
@@ -50,6 +58,8 @@ TEST_CASE("mpi: training has one process's losses, and goes on in any number of 
     CHECK(whole.err == "");
     REQUIRE(whole.code == 0);
     CHECK(losses(whole) == expected);
+    // Each process wrote a part, of the newest three steps.
+    CHECK(parts_in(folder) == 3 * before);
     REQUIRE(std::filesystem::remove(folder + "/step-000006.safetensors"));
     const JobResult rest = run_job(processes, train + " --resume" + keep);
     CHECK(rest.err == "");
@@ -57,6 +67,41 @@ TEST_CASE("mpi: training has one process's losses, and goes on in any number of 
     std::filesystem::remove_all(folder);
     before = 2;
   }
+  scratch("text");
+}
+
+TEST_CASE("mpi: a part that the first process does not see is named, and nothing is left of it") {
+  const std::string folder = scratch("folders"), text = short_text();
+  for (const char* const own : {"/0", "/1"}) std::filesystem::create_directories(folder + own);
+  const std::string line =
+      kTrain + "--text " + text + " --checkpoint kept --checkpoint-every 2 --steps 4";
+  const JobResult apart = run_job(2, "cd " + folder + "/$P && exec " + line);
+  CHECK_THAT(apart.err, Catch::Contains("kept/step-000002.part-2-of-2-") &&
+                            Catch::Contains("another process wrote it, and it is not seen here"));
+  CHECK(apart.code != 0);
+  for (const char* const own : {"/0", "/1"}) CHECK(parts_in(folder + own + "/kept") == 0);
+  // The checkpoint before is there.
+  const JobResult rest = run_job(4, "cd " + folder + "/0 && exec " + line + " --resume");
+  CHECK(rest.code == 0);
+  CHECK(losses(rest).size() == 4);
+  CHECK(parts_in(folder + "/0/kept") == 3 * 4);
+  std::filesystem::remove_all(folder);
+  scratch("text");
+}
+
+TEST_CASE("mpi: devices are shared as the command line says") {
+  const std::string train = kTrain + "--steps 2 --text " + short_text();
+  const auto expected = losses(run_job(1, train));
+  for (const char* const devices : {"1,7", "6,2", "4"}) {
+    CAPTURE(devices);
+    const JobResult job = run_job(2, train + " --devices-per-process " + devices);
+    CHECK(job.err == "");
+    CHECK(losses(job) == expected);
+  }
+  CHECK_THAT(run_job(2, train + " --devices-per-process 3").err,
+             Catch::Contains("8 devices on 2 processes that host 3, which makes 6"));
+  CHECK_THAT(run_job(2, train + " --devices-per-process $((3 + 2 * P)),5").err,
+             Catch::Contains("process 0 has 3,5 devices per process, process 1 has 5,5"));
   scratch("text");
 }
 

@@ -124,19 +124,30 @@ std::vector<Array> run_program(const std::shared_ptr<const Program>& program,
   return gathered;
 }
 
-// The same in several processes, which threads stand for: 2 to as many as there are devices.
-std::string wrong_in_processes(const std::shared_ptr<const Program>& program,
-                               const CompiledModule& compiled, const std::vector<Value>& arguments,
+// The same in several processes, which threads stand for: 2 to as many as there are devices; with
+// collectives at once, or (`overlap`) between computations.
+std::string wrong_in_processes(const Module& module, PipelineOptions options, bool overlap,
+                               const std::vector<Value>& arguments,
                                const std::vector<Array>& expected) {
-  const int64_t devices = compiled.local->num_partitions;
+  const int64_t devices = options.num_devices;
   if (devices == 1) return {};
-  const auto size = static_cast<int64_t>(compiled.local->entry()->nodes().size());
+  const auto size = static_cast<int64_t>(module.entry()->nodes().size());
   ThreadJob job(2 + size % (devices - 1));
+  if (overlap) {
+    ThreadTransport first(job, 0);
+    const TransportScope scope(&first);
+    options.schedule.process_of = process_of_devices(devices);
+  }
+  const CompiledModule compiled = run_pipeline(module, options);
+  ProgramOptions run;
+  run.num_devices = devices;
+  run.poison = true;
+  const auto program = build_program(compiled, run);
   std::vector<std::string> wrong(static_cast<size_t>(job.count));
   const auto errors = run_as_processes(job, [&](int64_t p) {
-    wrong[static_cast<size_t>(p)] =
-        difference(expected, run_program(program, compiled, arguments, nullptr),
-                   fmt::format("process {} of {}", p, job.count).c_str());
+    wrong[static_cast<size_t>(p)] = difference(
+        expected, run_program(program, compiled, arguments, nullptr),
+        fmt::format("process {} of {}{}", p, job.count, overlap ? ", overlapping" : "").c_str());
   });
   for (size_t p = 0; p < wrong.size(); ++p) {
     if (!errors[p].empty()) return fmt::format("process {} of {}: {}", p, job.count, errors[p]);
@@ -168,9 +179,10 @@ std::string check(const Module& module) {
   int64_t received = 0;
   const std::vector<Array> gathered = run_program(program, compiled, arguments, &received);
   if (std::string wrong = difference(expected, gathered, "executor"); !wrong.empty()) return wrong;
-  if (std::string wrong = wrong_in_processes(program, compiled, arguments, gathered);
-      !wrong.empty())
-    return wrong;
+  for (const bool overlap : {false, true})
+    if (std::string wrong = wrong_in_processes(*read, options, overlap, arguments, gathered);
+        !wrong.empty())
+      return wrong;
   if (has_absent(*compiled.completed)) {
     options.poison_absent = true;
     const CompiledModule poisoned = run_pipeline(*read, options);

@@ -1,8 +1,10 @@
 // Programs in several processes, which threads stand for: bit by bit what one process gives.
 #include "gspmd/runtime/processes.h"
 
+#include <array>
 #include <cmath>
 
+#include "gspmd/passes/pipeline.h"
 #include "runtime/run_text.h"
 #include "runtime/thread_transport.h"
 
@@ -24,12 +26,16 @@ std::vector<std::vector<Value>> rounding_arguments(const Module& module, int64_t
 using Results = std::vector<std::vector<Array>>;  // [leaf][device]
 
 Results run(const Module& module, const std::vector<std::vector<Value>>& arguments,
-            bool reference = false, int workers = 1, RunCounters* counters = nullptr) {
+            bool reference = false, int workers = 1, RunCounters* counters = nullptr,
+            bool overlap = false) {
   ProgramOptions options;
   options.num_devices = std::ssize(arguments);
   options.reference_kernels = reference;
   options.poison = true;
-  Executor executor(build_program(module, options), make_worker_pool(workers, PoolKind::threads));
+  ScheduleOptions schedule;
+  if (overlap) schedule.process_of = process_of_devices(options.num_devices);
+  Executor executor(build_program(prepare_local(module, schedule), options),
+                    make_worker_pool(workers, PoolKind::threads));
   Results results;
   for (int again = 0; again < 2; ++again) {
     results.clear();
@@ -47,14 +53,16 @@ void expect_same(const std::string& text, int64_t devices, bool by_reference = t
     if (reference && !by_reference) break;
     const Results alone = run(*module, arguments, reference);
     for (int64_t processes = 2; processes <= devices; ++processes) {
-      for (const int workers : {1, 3}) {
+      for (const auto& [workers, overlap] :
+           {std::pair(1, false), {3, false}, {1, true}, {3, true}}) {
         ThreadJob job(processes);
         std::vector<Results> found(static_cast<size_t>(processes));
-        const auto errors = run_as_processes(job, [&](int64_t p) {
-          found[size_t(p)] = run(*module, arguments, reference, workers);
-        });
+        const auto errors =
+            run_as_processes(job, [&, workers = workers, overlap = overlap](int64_t p) {
+              found[size_t(p)] = run(*module, arguments, reference, workers, nullptr, overlap);
+            });
         for (size_t p = 0; p < found.size(); ++p) {
-          CAPTURE(processes, workers, reference, p);
+          CAPTURE(processes, workers, overlap, reference, p, errors[p]);
           REQUIRE(errors[p].empty());
           REQUIRE(found[p].size() == alone.size());
           for (size_t leaf = 0; leaf < alone.size(); ++leaf)
@@ -210,6 +218,91 @@ ENTRY e {
 }
 )",
               4);
+}
+
+// A program of collectives of all kinds and sizes between elementwise ops, in an order of its own.
+std::string random_program(unsigned seed, int64_t n) {
+  std::mt19937 random(seed);
+  const auto any = [&](size_t below) { return random() % below; };
+  std::vector<std::string> values = {"x", "y"};
+  std::string text = "HloModule m, num_partitions=6" + kSums + "\nENTRY e {\n";
+  const std::string type = fmt::format("f32[{}]", n);
+  for (int i = 0; i < 2; ++i)
+    text += fmt::format("  {} = {} parameter({})\n", values[size_t(i)], type, i);
+  const char* const groups[] = {"{{0,1,2,3,4,5}}", "{{0,3},{1,4},{2,5}}", "{{5,1},{4,2},{3,0}}",
+                                "{{0,1,2},{3,4,5}}"};
+  for (int i = 0; i < 24; ++i) {
+    const std::string name = fmt::format("v{}", i), &a = values[any(values.size())];
+    const std::string end = fmt::format(
+        "channel_id={}, use_global_device_ids=true, replica_groups={}", i + 1, groups[any(4)]);
+    switch (any(6)) {
+      case 0:
+        text += fmt::format("  {} = {} all-reduce({}), {}, to_apply=sum\n", name, type, a, end);
+        break;
+      case 1:
+        text += fmt::format(
+            "  {} = {} collective-permute({}), channel_id={}, "
+            "source_target_pairs={{{{0,3}},{{3,1}},{{1,0}},{{2,4}}}}\n",
+            name, type, a, i + 1);
+        break;
+      case 2:
+        text += fmt::format(
+            "  g{0} = f32[{1}] all-gather({2}), dimensions={{0}}, channel_id={3}, "
+            "use_global_device_ids=true, replica_groups={{{{0,1,2,3,4,5}}}}\n"
+            "  {4} = {5} slice(g{0}), slice={{[{6}:{7}]}}\n",
+            i, 6 * n, a, i + 1, name, type, n + 1, 2 * n + 1);
+        break;
+      default:
+        text += fmt::format("  {} = {} {}({}, {})\n", name, type,
+                            std::array{"add", "subtract", "multiply"}[any(3)], a,
+                            values[any(values.size())]);
+    }
+    values.push_back(name);
+  }
+  text += fmt::format("  ROOT r = ({0}, {0}, {0}) tuple({1}, {2}, {3})\n}}\n", type,
+                      values[values.size() - 1], values[values.size() - 2], values[any(20)]);
+  return text;
+}
+
+TEST_CASE("processes: collectives that go on while devices compute have the same bits",
+          "[processes]") {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    expect_same(random_program(seed, seed % 3 == 0 ? 20011 : 7), 6, seed % 4 == 1);
+  }
+}
+
+TEST_CASE("processes: what goes on while devices compute is counted, and all of it is off in one",
+          "[processes]") {
+  const auto module = parse_module("HloModule m, num_partitions=4" + kSums + R"(
+ENTRY e {
+  x = f32[70000] parameter(0)
+  a = f32[70000] all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=sum
+  b = f32[70000] negate(x)
+  c = f32[70000] add(a, b)
+  d = f32[70000] all-reduce(c), channel_id=2, use_global_device_ids=true, replica_groups={{0,1},{2,3}}, to_apply=sum
+  e = f32[70000] multiply(c, c)
+  p = f32[70000] collective-permute(e), channel_id=3, source_target_pairs={{0,2}}
+  q = f32[70000] add(p, d)
+  ROOT t = (f32[70000], f32[70000]) tuple(q, e)
+}
+)");
+  ThreadJob job(2);
+  RunCounters on[2], off[2], alone;
+  for (const auto& error : run_as_processes(job, [&](int64_t p) {
+         run(*module, small_arguments(*module, 4), false, 1, &on[p], true);
+         run(*module, small_arguments(*module, 4), false, 1, &off[p], false);
+       }))
+    CHECK(error == "");
+  // The first is; the second is inside the processes; nothing is left to do beside the third.
+  for (int p = 0; p < 2; ++p) {
+    CHECK(on[p].overlapped == 2 * 1);
+    CHECK(on[p].collectives == 2 * 3);
+    CHECK(on[p].bytes_across == off[p].bytes_across);
+    CHECK(off[p].overlapped == 0);
+  }
+  run(*module, small_arguments(*module, 4), false, 1, &alone, true);
+  CHECK(alone.overlapped == 0);
 }
 
 TEST_CASE("processes: bytes that go from one to another are counted", "[processes]") {

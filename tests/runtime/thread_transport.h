@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 #include "gspmd/base/error.h"
 #include "runtime/transport.h"
@@ -22,7 +23,8 @@ struct ThreadJob {
   const int64_t count;
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::pair<int64_t, int64_t>, std::deque<std::vector<std::byte>>> sent;  // {from, to}
+  std::map<std::tuple<int64_t, int64_t, int>, std::deque<std::vector<std::byte>>>
+      sent;  // {from, to, tag}
   std::string failure;
   std::map<std::pair<int64_t, int64_t>, int64_t> bytes;  // {from, to}
 };
@@ -34,17 +36,43 @@ class ThreadTransport final : public Transport {
   int64_t process() const override { return process_; }
   int64_t count() const override { return job_.count; }
 
-  void exchange(std::span<const Parcel> out, std::span<const Parcel> in,
-                std::string_view what) override {
-    constexpr auto kPatience = std::chrono::seconds(60);  // where the test would hang
-    std::unique_lock lock(job_.mutex);
+  ExchangeId begin(std::span<const Parcel> out, std::span<const Parcel> in, int tag) override {
+    const std::lock_guard lock(job_.mutex);
     for (const Parcel& parcel : out) {
-      job_.sent[{process_, parcel.process}].emplace_back(parcel.bytes.begin(), parcel.bytes.end());
+      job_.sent[{process_, parcel.process, tag}].emplace_back(parcel.bytes.begin(),
+                                                              parcel.bytes.end());
       job_.bytes[{process_, parcel.process}] += std::ssize(parcel.bytes);
     }
     job_.changed.notify_all();
+    begun_[++last_] = {{in.begin(), in.end()}, tag};
+    for (const Parcel& parcel : out)
+      lent_[last_].emplace_back(parcel,
+                                std::vector<std::byte>(parcel.bytes.begin(), parcel.bytes.end()));
+    return last_;
+  }
+
+  bool is_done(ExchangeId id) override {
+    const std::lock_guard lock(job_.mutex);
+    const auto& [in, tag] = begun_.at(id);
+    std::map<int64_t, size_t> wanted;
+    for (const Parcel& parcel : in) ++wanted[parcel.process];
+    for (const auto& [process, count] : wanted)
+      if (job_.sent[{process, process_, tag}].size() < count && job_.failure.empty()) return false;
+    return true;
+  }
+
+  void finish(ExchangeId id, std::string_view what) override {
+    constexpr auto kPatience = std::chrono::seconds(60);  // where the test would hang
+    std::unique_lock lock(job_.mutex);
+    const auto [in, tag] = std::move(begun_.at(id));
+    begun_.erase(id);
+    for (const auto& [parcel, bytes] : lent_[id])  // what goes out stays as it was until then
+      if (std::memcmp(parcel.bytes.data(), bytes.data(), bytes.size()) != 0)
+        internal_error("{}: {} bytes for process {} changed on their way", what, bytes.size(),
+                       parcel.process);
+    lent_.erase(id);
     for (const Parcel& parcel : in) {
-      auto& queue = job_.sent[{parcel.process, process_}];
+      auto& queue = job_.sent[{parcel.process, process_, tag}];
       const auto ready = [&] { return !queue.empty() || !job_.failure.empty(); };
       if (!job_.changed.wait_for(lock, kPatience, ready))
         execution_error("{}: process {} does not come", what, parcel.process);
@@ -66,6 +94,9 @@ class ThreadTransport final : public Transport {
  private:
   ThreadJob& job_;
   const int64_t process_;
+  ExchangeId last_ = 0;
+  std::map<ExchangeId, std::pair<std::vector<Parcel>, int>> begun_;
+  std::map<ExchangeId, std::vector<std::pair<Parcel, std::vector<std::byte>>>> lent_;
 };
 
 // body(process) on a thread for each process. Returns what each threw, "" for nothing.

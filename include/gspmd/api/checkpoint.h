@@ -123,21 +123,32 @@ std::vector<WantedLeaf> wanted_leaves(const Tree& tree) {
 
 }  // namespace detail
 
-// Writes all leaves of a tree into one file. A tensor's name is the leaf's path: "layers.0.w_in"
-// for field w_in of element 0 of field layers. Leaves are arrays, on the host or on devices, and
-// C++ numbers, which are stored as arrays without dims (s64, u64, f32, f64, pred). What lies on
-// devices is gathered leaf by leaf. The file appears whole or not at all (written aside, synced,
-// renamed), with a checksum of every tensor and of the header. `metadata` is text by name beside
-// the tensors. UserError: what cannot be written, and why.
+// Writes all leaves of a tree into one file, or by several processes into a set of files. A
+// tensor's name is the leaf's path: "layers.0.w_in" for field w_in of element 0 of field layers.
+// Leaves are arrays, on the host or on devices, and C++ numbers, which are stored as arrays without
+// dims (s64, u64, f32, f64, pred). What lies on devices is gathered leaf by leaf. The file appears
+// whole or not at all (written aside, synced, renamed), with a checksum of every tensor and of the
+// header. `metadata` is text by name beside the tensors. UserError: what cannot be written, and
+// why.
+//
+// In a job of several processes all call it, on a folder that all see. Each writes shards that it
+// has, and no other process the same, into a file "NAME.part-2-of-4-ID.safetensors" beside `path`,
+// a tensor for each: "w[0:4,8:16]" for a box of "w". When all are on the disk, the first process
+// writes the index of them under `path`: then the set is there, whole, for all, and parts of an
+// older one of that path go. Where it writes all, there is one file as in one process. Both are
+// read alike, in any number of processes. UserError in all, where one fails, with its number.
 template <class Tree>
 void save(const std::string& path, const Tree& tree,
           const std::map<std::string, std::string>& metadata = {}, Site site = Site::here()) {
   detail::save_leaves(path, detail::stored_leaves(tree), metadata, site);
 }
 
-// Reads a file into a tree of the same names, shapes and dtypes, whatever mesh it was saved from;
-// the tree is left as it is where that fails. UserError naming file, tensor and both shapes:
-// tensors that differ, are missing, or are in the file only; a damaged file.
+// Reads a file, or the set of files whose index it is, into a tree of the same names, shapes and
+// dtypes, whatever mesh it was saved from; the tree is left as it is where that fails. UserError
+// naming file, tensor and both shapes: tensors that differ, are missing, or are in the file only; a
+// damaged file; a part of the set that is missing, truncated or of another set. Where leaves lie on
+// devices of several processes, all call it, each reads what its devices have, and all fail where
+// one does.
 template <class Tree>
 void load_into(const std::string& path, Tree& tree, const LoadOptions& options = {},
                Site site = Site::here()) {
@@ -176,8 +187,9 @@ struct CheckpointOptions {
   std::function<void(const std::string& message)> log = {};
 };
 
-// A folder of checkpoints, one file a step: "step-000123.safetensors". An older one is removed only
-// when a newer one is whole on the disk. One process writes at a time.
+// A folder of checkpoints, one file a step: "step-000123.safetensors", with its parts where several
+// processes saved it. An older one is removed, with all of its parts, only when a newer one is
+// whole on the disk. One job writes at a time; its processes make the same calls.
 class GSPMD_API Checkpoints {
  public:
   // Makes the folder where there is none, and removes the unfinished files of killed writers.
@@ -211,6 +223,8 @@ class GSPMD_API Checkpoints {
 
  private:
   void check_step(int64_t step, Site site) const;
+  void verify(int64_t step) const;
+  std::vector<int64_t> steps_of_job() const;
   void remove_older(int64_t step);
 
   std::string folder_;

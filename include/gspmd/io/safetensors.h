@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,17 +17,24 @@
 
 namespace gspmd {
 
+namespace io {
+class SafetensorsSet;
+}
+
 // One tensor of a file.
 struct SafetensorsEntry {
   std::string name = {};  // unique in the file
   Shape shape = {};       // of the whole tensor
-  int64_t offset = 0;     // of the first byte, from the beginning of the file
+  // Of the first byte, from the beginning of the file; 0 where it lies in the parts of a set.
+  int64_t offset = 0;
 };
 
 // A safetensors file opened for reading. Opening reads and checks the header: its length, types,
 // shapes, duplicate names, and that the tensors' bytes follow each other without gap or overlap to
 // the end of the file; and its checksum, where it has one (files of this library do, those of
 // others are read without). UserError, naming file and tensor, for whatever does not hold.
+// The index of a set of files, as several processes save it (gspmd/api/checkpoint.h), is read as
+// the one file that they stand for; its parts are opened with it.
 class GSPMD_API SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);  // UserError names file and tensor.
@@ -53,8 +61,14 @@ class GSPMD_API SafetensorsFile {
   Array read_shard(const std::string& name, const Sharding& sharding, int64_t device) const;
   // How many bytes of tensors were read so far.
   int64_t bytes_read() const;
+  // Paths of the files that the tensors lie in: this one, or the parts of a set.
+  std::vector<std::string> files() const;
 
  private:
+  friend class io::SafetensorsSet;
+  SafetensorsFile(const std::string& path, bool may_be_index);
+  std::string note(std::string_view key) const;  // of the library's own metadata; "": none
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -11,6 +11,7 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
 #include "gspmd/passes/collectives/all_reduce.h"
+#include "gspmd/passes/collectives/schedule.h"
 #include "gspmd/passes/collectives/windowed_einsum.h"
 #include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/memory/plan_memory.h"
@@ -38,6 +39,7 @@ struct PipelineOptions {
   bool keep_uncombined = true;                 // false: nobody reads CompiledModule::uncombined
   WindowedEinsumOptions windowed_einsum = {};  // of looped products
   AllReduceOptions all_reduce = {};            // how all-reduces are carried out
+  ScheduleOptions schedule = {};               // of collectives between processes
   bool cse_across_phases = false;              // docs/spec/partitioning.md 5.4
   std::vector<std::string> disabled = {};      // pass names
   std::vector<std::string> dump_after = {};    // pass names; "all"
@@ -66,7 +68,7 @@ GSPMD_API CompiledModule run_pipeline(std::unique_ptr<Module> module,
 
 // Of a module that is per-device as it was given: `program` and `plan` alone. Its fusions run as
 // kernels.
-GSPMD_API CompiledModule prepare_local(const Module& local);
+GSPMD_API CompiledModule prepare_local(const Module& local, const ScheduleOptions& schedule = {});
 
 GSPMD_API std::vector<std::string> pass_names();  // in the order in which they run
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "gspmd/base/export.h"
 
@@ -26,10 +27,21 @@ GSPMD_API int64_t process_count();  // at least 1
 GSPMD_API bool is_first_process();  // of index 0: the one that prints and writes files
 
 // The devices of a mesh of `num_devices` that a process hosts: an equal block each, where the
-// number divides. A mesh of one device is hosted by every process, each for itself. UserError where
-// there are fewer devices, but more than one, than processes.
+// number divides, or as many as set_devices_per_process says. A mesh of one device is hosted by
+// every process, each for itself. UserError where there are fewer devices, but more than one, than
+// processes, or another number than was set.
 GSPMD_API DeviceRange devices_of_process(int64_t num_devices, int64_t process);
 GSPMD_API DeviceRange local_devices(int64_t num_devices);  // of this process
+
+// The process of each device, by device; empty where the program runs by itself, and for a mesh of
+// one device.
+GSPMD_API std::vector<int64_t> process_of_devices(int64_t num_devices);
+
+// For main(), before the first mesh: how many devices of every mesh of several each process hosts;
+// one number for all, or one for each, in order. Empty: an equal block each, as before. All
+// processes call it with the same numbers; ExecutionError otherwise. UserError: a number below 1,
+// as many numbers as there are not processes.
+GSPMD_API void set_devices_per_process(std::vector<int64_t> devices);
 
 // Worker threads of this process where nobody says how many: the machine's cores, shared among the
 // processes of the job on it.

@@ -13,6 +13,7 @@ struct RunCounters {
   int64_t bytes_received = 0;  // all devices, read from other devices' shards
   int64_t bytes_across = 0;    // all processes, sent from one to another by collectives
   int64_t collectives = 0;     // run so far, of all runs
+  int64_t overlapped = 0;      // of these, between processes while devices computed
 };
 
 }  // namespace gspmd

@@ -12,6 +12,9 @@ std::vector<Value> evaluate_collective(const Node& node, const std::vector<int64
                                        const std::vector<std::vector<Value>>& operands,
                                        int64_t num_devices, const CallComputation& call);
 
+// The collective that a -start begins; others are themselves.
+Opcode sync_form(Opcode opcode);
+
 // Whether a collective of a module that is not partitioned yet gives its operands (a permute
 // without pairs: zeros): one without a channel is over replicas, of which there is one.
 bool is_over_one_replica(const Node& node);

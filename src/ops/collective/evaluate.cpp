@@ -104,7 +104,8 @@ Array joined(const std::vector<Array>& arrays, size_t dim) {
   return concatenated(Array(shape), arrays, dim);
 }
 
-// The collective that a -start begins; others are themselves.
+}  // namespace
+
 Opcode sync_form(Opcode opcode) {
   switch (opcode) {
     case Opcode::all_reduce_start:
@@ -117,6 +118,8 @@ Opcode sync_form(Opcode opcode) {
       return opcode;
   }
 }
+
+namespace {
 
 // What member `self` of a group gets for operand `i`.
 Array group_result(const Node& node, const Operands& operands, const std::vector<size_t>& lanes,

@@ -198,6 +198,8 @@ class Builder {
     for (const Leaves* leaves : operands) {
       for (const int64_t buffer : *leaves) read(buffer, now());
     }
+    if (begins(node)) return visit_start(node, operands);
+    if (ends(node)) return visit_done(node, *operands.at(0));
     if (node.is(Opcode::while_)) return visit_while(node, *operands.at(0));
     if (node.is(Opcode::call)) return visit_call(node, operands);
     if (node.is(Opcode::conditional)) return visit_conditional(node, operands);
@@ -211,6 +213,39 @@ class Builder {
       make(node, Shape(DType::u8, {found->second}));
     }
     return results;
+  }
+
+  static bool begins(const Node& node) {
+    return node.is(Opcode::all_reduce_start) || starts_with_operands(node);
+  }
+  static bool starts_with_operands(const Node& node) {
+    return node.is(Opcode::all_gather_start) || node.is(Opcode::collective_permute_start);
+  }
+  static bool ends(const Node& node) {
+    return node.is(Opcode::all_reduce_done) || node.is(Opcode::all_gather_done) ||
+           node.is(Opcode::collective_permute_done);
+  }
+
+  // Operands are read, and results written, at any time until the done.
+  Leaves visit_start(const Node& node, const std::vector<const Leaves*>& operands) {
+    Leaves given;
+    for (const Leaves* leaves : operands) given.insert(given.end(), leaves->begin(), leaves->end());
+    begun_[&node] = given;
+    if (!starts_with_operands(node)) return fresh(node);
+    Leaves all = given;
+    for (size_t i = 1; i < node.shape.elements.size(); ++i)
+      for (const Shape& shape : leaf_shapes(node.shape.elements[i]))
+        all.push_back(make(node, shape));
+    return all;
+  }
+
+  Leaves visit_done(const Node& node, const Leaves& started) {
+    const Node& start = *node.operand(0);
+    const Leaves& given = begun_.at(&start);
+    for (const int64_t buffer : given) read(buffer, now());
+    const size_t first = starts_with_operands(start) ? given.size() : 0;
+    const auto begin = started.begin() + static_cast<std::ptrdiff_t>(first);
+    return Leaves(begin, begin + static_cast<std::ptrdiff_t>(leaf_count(node.shape)));
   }
 
   // One buffer may be several operands, under names of its own: it has to suit all of them.
@@ -345,6 +380,7 @@ class Builder {
     Leaves roots;
   };
   const std::map<int64_t, int64_t>& scratch_;
+  std::unordered_map<const Node*, Leaves> begun_;  // a start's operands
   std::map<const Computation*, int> call_sites_;
   std::map<const Computation*, Visit> visits_;
   BufferTable table_;
