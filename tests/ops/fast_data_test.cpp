@@ -93,11 +93,17 @@ TEST_CASE("fast reductions row by row: whole numbers along any dims", "[reduce]"
     Random random{std::mt19937_64(uint64_t(seed))};
     const DType type = kNumbers[random.below(8)];
     static const int64_t kSizes[] = {1, 2, 7, 8, 9, 64, 65, 130};
+    static const int64_t kRows[] = {1, 8, 63, 64, 65, 128, 129, 200};
     Dims dims, reduced, out;
     const int64_t rank = 2 + random.below(3);
     for (int64_t d = 0; d < rank; ++d) dims.push_back(kSizes[random.below(d + 1 == rank ? 8 : 5)]);
-    if (rank == 2) dims[0] = 1 + random.below(200);
-    const int64_t first = random.below(rank), last = first + random.below(rank - first);
+    int64_t first = random.below(rank), last = first + random.below(rank - first);
+    if (seed % 2 == 0) {  // rows where blocks of them end
+      dims.assign(size_t(rank), 1 + random.below(3));
+      first = last = rank - 2;
+      dims[size_t(first)] = kRows[random.below(8)];
+      dims.back() = 64 + random.below(70);
+    }
     for (int64_t d = 0; d < rank; ++d)
       (d < first || d > last ? out : reduced)
           .push_back(d < first || d > last ? dims[size_t(d)] : d);
