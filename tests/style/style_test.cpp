@@ -209,6 +209,7 @@ constexpr Namer kNamers[] = {
     {"collectives/collective_motion.cpp", 4, 0, "what means and sums in wider types are made of"},
     {"collectives/reduce_scatter.cpp", 5, 0,
      "the slice of its own part, and what may stand before"},
+    {"collectives/schedule.cpp", 1, 0, "constants, which are no computation"},
     {"collectives/windowed_einsum.cpp", 5, 3, "tails that partitioning cuts and pads"},
     {"complete/manual_constants.cpp", 3, 0, "values that a region may make anew"},
     {"complete/propagate.cpp", 6, 0, "annotations, and the copies that hold two of them"},

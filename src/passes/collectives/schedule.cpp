@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gspmd/ir/module.h"
 #include "gspmd/ir/op.h"
 #include "passes/graph/alias.h"
 

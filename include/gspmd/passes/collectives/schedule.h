@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
-#include "gspmd/ir/module.h"
+#include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
 
