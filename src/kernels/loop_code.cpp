@@ -98,12 +98,8 @@ Rewritten rewrite(const LoopPlan& plan, const LoopSchedule& schedule, AddFunctio
 
 // The code of these functions, from an equal program where there is one; nullptr where there is
 // none to be had.
-struct Function {
-  const LoopSchedule* schedule;
-  size_t begin, end;
-};
 std::shared_ptr<const CodeMemory> code_of(const std::string& key,
-                                          const std::vector<Function>& functions,
+                                          const std::vector<CodeFunction>& functions,
                                           const std::vector<LoopRegister>& registers,
                                           std::vector<size_t>& starts) {
   const std::lock_guard lock(generated_mutex);
@@ -115,11 +111,8 @@ std::shared_ptr<const CodeMemory> code_of(const std::string& key,
     starts = entry.starts;
     return memory;
   }
-  FunctionWriter writer(registers);
-  entry.starts.clear();
-  for (const Function& f : functions) entry.starts.push_back(writer.write(*f.schedule, f.begin, f.end));
-  if (writer.failed()) return nullptr;
-  const std::vector<uint8_t> code = writer.finish();
+  std::vector<uint8_t> code;
+  if (!write_functions(registers, functions, code, entry.starts)) return nullptr;
   std::shared_ptr<const CodeMemory> memory = CodeMemory::make(code);
   if (memory == nullptr) return nullptr;
   ++stats.generated;
@@ -188,7 +181,7 @@ bool add_loop_code(LoopPlan& plan, std::vector<LoopRegister> registers, std::vec
   if (!body || !post) return false;
   keep_over_breaks(*body);
   keep_over_breaks(*post);
-  std::vector<Function> functions;
+  std::vector<CodeFunction> functions;
   const auto add = [&](const LoopSchedule& schedule, size_t begin, size_t end) {
     functions.push_back({&schedule, begin, end});
   };

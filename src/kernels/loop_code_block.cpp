@@ -12,15 +12,19 @@ constexpr int kNever = std::numeric_limits<int>::max();
 }  // namespace
 
 void BlockEmitter::begin(const std::vector<LoopItem>& items, Place place) {
+  items_ = &items;
   place_ = place;
   item_ = 0;
+  masked_ = -1;
   held_ = {};
   uses_.assign(registers_.size(), {});
   register_of_.assign(registers_.size(), -1);
   spilled_.assign(registers_.size(), -1);
   made_.assign(registers_.size(), false);
   free_spills_.clear();
-  spill_top_ = frame_.spill_begin;
+  const int32_t places = (frame_.spill_end - frame_.spill_begin) / 64 / frame_.streams;
+  spill_top_ = frame_.spill_begin + 64 * places * place.stream;
+  spill_end_ = spill_top_ + 64 * places;
   for (size_t i = 0; i < items.size(); ++i) {
     const LoopItem& item = items[i];
     const auto use = [&](int value) {
@@ -55,6 +59,30 @@ void BlockEmitter::end_item() {
   ++item_;
 }
 
+bool BlockEmitter::stays_mask(int value) const {
+  const std::vector<int>& uses = uses_[static_cast<size_t>(value)];
+  if (!place_.wide || uses.empty()) return false;
+  for (int at = item_ + 1; at <= uses.back(); ++at) {
+    const LoopItem& item = (*items_)[static_cast<size_t>(at)];
+    const bool reads = std::find(uses.begin(), uses.end(), at) != uses.end();
+    if (item.kind == LoopItem::compute && item.in->op >= LoopOp::eq && item.in->op <= LoopOp::lt)
+      return false;
+    if (!reads) continue;
+    const bool as_mask =
+        item.kind == LoopItem::compute &&
+        ((item.in->op == LoopOp::select && item.in->b != value && item.in->c != value) ||
+         (item.in->op == LoopOp::convert && item.in->result != DType::pred));
+    if (!as_mask) return false;
+  }
+  return true;
+}
+
+Zmm BlockEmitter::mask_of_value(int value) {
+  if (masked_ == value) return held_mask();
+  code.vector(vector_op::vector_to_mask, mask(0), in(value));
+  return mask(0);
+}
+
 MemoryOperand BlockEmitter::frame_place(int32_t offset) const {
   MemoryOperand m;
   m.base = Gpr::rsp;
@@ -76,7 +104,7 @@ void BlockEmitter::evict(size_t at) {
     } else {
       place = spill_top_;
       spill_top_ += 64;
-      failed_ |= spill_top_ > frame_.spill_end;
+      failed_ |= spill_top_ > spill_end_;
     }
     code.vector(vector_op::store_ps, Zmm{static_cast<uint8_t>(at)}, frame_place(place));
   }
@@ -84,11 +112,19 @@ void BlockEmitter::evict(size_t at) {
   held_[at].value = -1;
 }
 
+size_t BlockEmitter::register_count() const {
+  return (held_.size() - static_cast<size_t>(frame_.accumulators)) /
+         static_cast<size_t>(frame_.streams);
+}
+size_t BlockEmitter::first_register() const {
+  return register_count() * static_cast<size_t>(place_.stream);
+}
+
 Zmm BlockEmitter::take(int value) {
-  const size_t count = held_.size() - static_cast<size_t>(frame_.accumulators);
-  size_t best = count;
+  const size_t end = first_register() + register_count();
+  size_t best = end;
   int latest = -1;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = first_register(); i < end; ++i) {
     if (held_[i].pinned) continue;
     if (held_[i].value < 0) {
       best = i;
@@ -100,7 +136,7 @@ Zmm BlockEmitter::take(int value) {
       best = i;
     }
   }
-  if (best == count) {
+  if (best == end) {
     failed_ = true;
     return Zmm{0};
   }
@@ -125,11 +161,8 @@ MemoryOperand BlockEmitter::tile(int pointer_register, DType dtype) {
   MemoryOperand m;
   m.kind = MemoryOperand::at_base_and_index;
   const int gpr = pointers_.gpr[static_cast<size_t>(pointer_register)];
-  m.base = Gpr::rax;
-  if (gpr >= 0)
-    m.base = static_cast<Gpr>(gpr);
-  else
-    code.load(Gpr::rax, Gpr::rdi, 8 * pointer_register);
+  m.base = gpr >= 0 ? static_cast<Gpr>(gpr) : pointer();
+  if (gpr < 0) code.load(m.base, Gpr::rdi, 8 * pointer_register);
   const auto size = static_cast<int32_t>(dtype_size(dtype));
   m.scale = static_cast<uint8_t>(size);
   m.disp = 16 * size * place_.vector;
@@ -155,8 +188,8 @@ void BlockEmitter::load(Zmm to, int value) {
                             : vector_op::widen_bytes,
                 to, m, masking);
     if (r.dtype == DType::pred) {
-      code.vector(vector_op::test_d, Zmm{1}, to, to);
-      code.vector(vector_op::mask_to_vector, to, Zmm{1});
+      code.vector(vector_op::test_d, mask(0), to, to);
+      code.vector(vector_op::mask_to_vector, to, mask(0));
     }
   }
 }

@@ -28,6 +28,7 @@ class BlockEmitter {
     std::vector<int32_t> single;
     int32_t spill_begin = 0, spill_end = 0;
     int accumulators = 0;  // registers from 31 downwards that belong to the pass
+    int streams = 1;       // blocks that run in turn share what is left: registers, masks, places
   };
   // How a wide register is found in memory: by a pointer in a general register or in the table.
   struct Pointers {
@@ -41,7 +42,7 @@ class BlockEmitter {
   // of single elements.
   struct Place {
     bool wide = true, tail = false;
-    int vector = 0;
+    int vector = 0, stream = 0;
   };
   void begin(const std::vector<LoopItem>& items, Place place);
   void end_item();  // of an item, in order: its temporaries are free, dead values too
@@ -52,6 +53,14 @@ class BlockEmitter {
   Zmm in(int value);             // its lanes in a register
   LoopSource source(int value);  // or where one instruction can read them
   Zmm temporary();
+  Zmm mask(int which) const { return Zmm{static_cast<uint8_t>(1 + 2 * place_.stream + which)}; }
+  // A comparison that selects and conversions alone read stays a mask, until the next one.
+  bool stays_mask(int value) const;
+  Zmm mask_of_value(int value);  // of a pred, a mask register
+  void hold_mask(int value) { masked_ = value; }
+  Zmm held_mask() const { return Zmm{static_cast<uint8_t>(5 + place_.stream)}; }
+  LaneMasking where(int which, bool zero = false) const { return {mask(which).id, zero}; }
+  Gpr pointer() const { return place_.stream == 0 ? Gpr::rax : Gpr::r15; }  // for one access
   Zmm out(int value);  // a new register that holds it from now on
   void store(Zmm lanes, int pointer_register, DType dtype);
   void store_single(Zmm lanes, int value);  // into the frame
@@ -73,6 +82,8 @@ class BlockEmitter {
   Zmm take(int value);
   void evict(size_t at);
   void load(Zmm to, int value);
+  size_t first_register() const;
+  size_t register_count() const;
   bool is_in_memory(int value) const;
   MemoryOperand tile(int pointer_register, DType dtype);
   MemoryOperand frame_place(int32_t offset) const;
@@ -80,15 +91,17 @@ class BlockEmitter {
   const std::vector<LoopRegister>& registers_;
   const Frame& frame_;
   const Pointers& pointers_;
+  const std::vector<LoopItem>* items_ = nullptr;
   Place place_;
   int item_ = 0;
+  int masked_ = -1;  // whose lanes the held mask has
   std::array<Held, 32> held_;
   std::vector<std::vector<int>> uses_;  // per register: items that read it
   std::vector<int> register_of_;        // -1: none
   std::vector<int32_t> spilled_;        // -1: not
   std::vector<bool> made_;              // computed in this block
   std::vector<int32_t> free_spills_;
-  int32_t spill_top_ = 0;
+  int32_t spill_top_ = 0, spill_end_ = 0;
   bool failed_ = false;
 };
 

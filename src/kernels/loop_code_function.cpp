@@ -9,17 +9,20 @@
 namespace gspmd {
 namespace {
 
-constexpr int32_t kFrameBytes = 8192;  // of the stack
+// The stack frame: single elements, spilled lanes, lanes of folds without registers, iotas.
+constexpr int32_t kFrameBytes = 8192;
 constexpr int kAccumulatorSets = 4;     // element i goes to lane i % 64, as in the interpreter
 constexpr int kRegisterFolds = 4;       // folds of a pass whose lanes stay in registers
+constexpr int32_t kIotaPlaces = kFrameBytes - 256, kFoldPlaces = kFrameBytes - 4096;
+constexpr int kStreams = 2;             // vectors whose instructions run in turn
 constexpr std::array kPointerRegisters = {Gpr::rbx, Gpr::r8,  Gpr::r9,  Gpr::r10, Gpr::r11,
-                                          Gpr::r12, Gpr::r13, Gpr::r14, Gpr::r15};
+                                          Gpr::r12, Gpr::r13, Gpr::r14};
 constexpr std::array kSaved = {Gpr::rbx, Gpr::r12, Gpr::r13, Gpr::r14, Gpr::r15};
 
 class Writer {
  public:
-  explicit Writer(const std::vector<LoopRegister>& registers)
-      : registers_(registers), block_(code_, registers, frame_, pointers_) {}
+  Writer(const std::vector<LoopRegister>& registers, int streams)
+      : registers_(registers), streams_(streams), block_(code_, registers, frame_, pointers_) {}
 
   // Sections [begin, end) of a schedule as a function; the place where it starts.
   size_t write(const LoopSchedule& schedule, size_t begin, size_t end) {
@@ -86,7 +89,7 @@ class Writer {
       for (const LoopItem& item : schedule.sections[s].pass) visit(item, false);
     }
     frame_.spill_begin = (top + 63) / 64 * 64;
-    frame_.spill_end = kFrameBytes - 4096;  // behind it: lanes of folds that have no registers
+    frame_.spill_end = kFoldPlaces;
     failed_ |= frame_.spill_begin > frame_.spill_end;
   }
 
@@ -134,7 +137,7 @@ class Writer {
     for (const LoopItem& item : items)
       if (item.kind == LoopItem::compute) computed.push_back(item);
     frame_.accumulators = 0;
-    block_.begin(computed, {false, false, 0});
+    block_.begin(computed, {false, false, 0, 0});
     for (const LoopItem& item : computed) {
       emit_op(block_, *item.in);
       block_.store_single(block_.in(item.value), item.value);
@@ -155,11 +158,12 @@ class Writer {
       if (item.kind == LoopItem::fold) folds_.push_back(item.in);
     frame_.accumulators =
         kAccumulatorSets * std::min(static_cast<int>(folds_.size()), kRegisterFolds);
-    failed_ |= folds_.size() > 16;
+    failed_ |= folds_.size() > 12;
     if (failed_) return;
     load_pointers(items);
     start_folds();
-    const int vectors = folds_.empty() ? 1 : kAccumulatorSets;
+    const int vectors = folds_.empty() ? streams_ : kAccumulatorSets;
+    frame_.streams = streams_;
     const auto loop = code_.new_label(), tail = code_.new_label(), done = code_.new_label();
     code_.clear(Gpr::rcx);
     code_.move(Gpr::rdx, Gpr::rsi);
@@ -167,11 +171,20 @@ class Writer {
     code_.compare(Gpr::rcx, Gpr::rdx);
     code_.jump(Jump::greater_or_equal, tail);
     code_.bind(loop);
-    for (int v = 0; v < vectors; ++v) vector(items, {true, false, v}, v);
+    start_iotas(items);
+    for (int v = 0; v < vectors; v += streams_) {
+      std::vector<size_t> begins;
+      for (int stream = 0; stream < streams_; ++stream) {
+        begins.push_back(code_.size());
+        vector(items, {true, false, v + stream, stream}, v + stream);
+      }
+      code_.interleave(begins);
+    }
     code_.add(Gpr::rcx, 16 * vectors);
     code_.compare(Gpr::rcx, Gpr::rdx);
     code_.jump(Jump::less, loop);
     code_.bind(tail);
+    frame_.streams = 1;
     for (int v = 0; v < vectors; ++v) {
       code_.move(Gpr::rax, Gpr::rsi);
       code_.subtract(Gpr::rax, Gpr::rcx);
@@ -179,10 +192,12 @@ class Writer {
       code_.move_constant(Gpr::rdx, -1);
       code_.low_bits(Gpr::rdx, Gpr::rdx, Gpr::rax);
       code_.mask_from(7, Gpr::rdx);
-      vector(items, {true, true, 0}, v);
+      start_iotas(items);
+      vector(items, {true, true, 0, 0}, v);
       code_.add(Gpr::rcx, 16);
     }
     code_.bind(done);
+    frame_.streams = 1;
     finish_folds();
   }
 
@@ -216,7 +231,7 @@ class Writer {
   }
   static MemoryOperand lanes_in_frame(size_t f, int set) {
     const int place = kAccumulatorSets * (static_cast<int>(f) - kRegisterFolds) + set;
-    return at(Gpr::rsp, kFrameBytes - 4096 + 64 * place);
+    return at(Gpr::rsp, kFoldPlaces + 64 * place);
   }
 
   void start_folds() {
@@ -233,13 +248,14 @@ class Writer {
   void vector(const std::vector<LoopItem>& items, BlockEmitter::Place place, int set) {
     block_.begin(items, place);
     size_t fold = 0;
+    int iota_count = 0;
     for (const LoopItem& item : items) {
       switch (item.kind) {
         case LoopItem::compute:
           emit_op(block_, *item.in);
           break;
         case LoopItem::iota:
-          iota(item.value);
+          iota(item.value, iota_count++);
           break;
         case LoopItem::fold:
           fold_vector(*item.in, fold++, set);
@@ -258,14 +274,25 @@ class Writer {
     }
   }
 
-  // The first element stands in the frame.
-  void iota(int v) {
+  // What element rcx of each iota is, for the vectors that follow.
+  void start_iotas(const std::vector<LoopItem>& items) {
+    int32_t place = kIotaPlaces;
+    for (const LoopItem& item : items) {
+      if (item.kind != LoopItem::iota) continue;
+      code_.load32(Gpr::rax, Gpr::rsp, frame_.single[static_cast<size_t>(item.value)]);
+      code_.add(Gpr::rax, Gpr::rcx);
+      code_.store32(Gpr::rsp, place, Gpr::rax);
+      place += 4;
+      failed_ |= place > kFrameBytes;
+    }
+  }
+
+  void iota(int v, int which) {
     std::array<uint32_t, 16> steps;
     std::iota(steps.begin(), steps.end(), static_cast<uint32_t>(16 * block_.place().vector));
     const Zmm to = block_.out(v);
-    code_.vector(vector_op::broadcast_gpr, to, Zmm{static_cast<uint8_t>(Gpr::rcx)});
-    code_.vector(vector_op::add_d, to, to, code_.constant(steps));
-    MemoryOperand first = at(Gpr::rsp, frame_.single[static_cast<size_t>(v)]);
+    code_.vector(vector_op::load_ps, to, code_.constant(steps));
+    MemoryOperand first = at(Gpr::rsp, kIotaPlaces + 4 * which);
     first.broadcast = true;
     code_.vector(vector_op::add_d, to, to, first);
   }
@@ -293,8 +320,9 @@ class Writer {
     // Until here it stands in memory only.
     const Zmm sum = block_.temporary(), to = block_.out(in.out);
     const int gpr = pointers_.gpr[static_cast<size_t>(in.out)];
-    MemoryOperand m = at(gpr >= 0 ? static_cast<Gpr>(gpr) : Gpr::rax, 64 * block_.place().vector);
-    if (gpr < 0) code_.load(Gpr::rax, Gpr::rdi, 8 * in.out);
+    const Gpr base = gpr >= 0 ? static_cast<Gpr>(gpr) : block_.pointer();
+    MemoryOperand m = at(base, 64 * block_.place().vector);
+    if (gpr < 0) code_.load(base, Gpr::rdi, 8 * in.out);
     m.kind = MemoryOperand::at_base_and_index;
     m.scale = 4;
     const bool tail = block_.place().tail;
@@ -308,7 +336,7 @@ class Writer {
   void finish_folds() {
     for (size_t f = 0; f < folds_.size(); ++f) {
       const LoopInstruction& in = *folds_[f];
-      block_.begin({}, {false, false, 0});
+      block_.begin({}, {false, false, 0, 0});
       std::array<Zmm, kAccumulatorSets> sets;
       for (int set = 0; set < kAccumulatorSets; ++set) {
         Zmm& s = sets[static_cast<size_t>(set)];
@@ -339,6 +367,7 @@ class Writer {
   }
 
   const std::vector<LoopRegister>& registers_;
+  const int streams_;
   LoopEncoder code_;
   BlockEmitter::Frame frame_;
   BlockEmitter::Pointers pointers_;
@@ -350,16 +379,19 @@ class Writer {
 
 }  // namespace
 
-struct FunctionWriter::State : Writer {
-  using Writer::Writer;
-};
-FunctionWriter::FunctionWriter(const std::vector<LoopRegister>& registers)
-    : state_(std::make_unique<State>(registers)) {}
-FunctionWriter::~FunctionWriter() = default;
-size_t FunctionWriter::write(const LoopSchedule& schedule, size_t begin, size_t end) {
-  return state_->write(schedule, begin, end);
+bool write_functions(const std::vector<LoopRegister>& registers,
+                     const std::vector<CodeFunction>& functions, std::vector<uint8_t>& code,
+                     std::vector<size_t>& starts) {
+  for (int streams = kStreams; streams > 0; --streams) {
+    Writer writer(registers, streams);
+    starts.clear();
+    for (const CodeFunction& f : functions)
+      starts.push_back(writer.write(*f.schedule, f.begin, f.end));
+    if (writer.failed()) continue;  // too few registers for so many streams
+    code = writer.finish();
+    return true;
+  }
+  return false;
 }
-bool FunctionWriter::failed() const { return state_->failed(); }
-std::vector<uint8_t> FunctionWriter::finish() { return state_->finish(); }
 
 }  // namespace gspmd

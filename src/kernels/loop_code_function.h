@@ -1,27 +1,21 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "kernels/loop_code_passes.h"
 
 namespace gspmd {
 
-// Writes functions of (rdi: table of registers, rsi: elements of the tile), one after another.
-class FunctionWriter {
- public:
-  explicit FunctionWriter(const std::vector<LoopRegister>& registers);
-  ~FunctionWriter();
-
-  // Sections [begin, end) of a schedule as a function; the place where it starts.
-  size_t write(const LoopSchedule& schedule, size_t begin, size_t end);
-  // More values at once than registers and frame hold: the code is of no use.
-  bool failed() const;
-  std::vector<uint8_t> finish();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+// Sections [begin, end) of a schedule.
+struct CodeFunction {
+  const LoopSchedule* schedule;
+  size_t begin, end;
 };
+
+// Machine code of functions of (rdi: table of registers, rsi: elements of the tile), and where each
+// starts. False where more values are in use at once than registers and a stack frame hold.
+bool write_functions(const std::vector<LoopRegister>& registers,
+                     const std::vector<CodeFunction>& functions, std::vector<uint8_t>& code,
+                     std::vector<size_t>& starts);
 
 }  // namespace gspmd

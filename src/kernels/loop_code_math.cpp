@@ -25,7 +25,7 @@ class Maths {
     const Zmm n = x.temporary(), r = x.temporary(), p = x.temporary();
     // From here down it is 0; scalef does not touch those lanes: results below the normal range
     // cost a processor assist each.
-    code.vector(compare_ps, Zmm{1}, a, x.constant(-104.0f), 0x16);  // not a <= -104
+    code.vector(compare_ps, x.mask(0), a, x.constant(-104.0f), 0x16);  // not a <= -104
     code.vector(broadcast_ss, r, x.constant(130.0f));
     code.vector(min_ps, r, r, a);  // NaN stays: the second is the result then
     code.vector(mul_ps, n, r, x.constant(1.44269504f));
@@ -37,30 +37,32 @@ class Maths {
     code.vector(mul_ps, square, r, r);
     code.vector(add_ps, r, r, x.constant(1.0f));
     code.vector(fmadd213_ps, p, square, r);
-    code.vector(scalef_ps, to, p, n, 0, {1, true});
+    code.vector(scalef_ps, to, p, n, 0, x.where(0, true));
   }
 
   void expm1(Zmm to, Zmm a) {
     const Zmm bounded = x.temporary();
     code.vector(min_ps, bounded, a, x.constant(88.72283935546875f));
     code.vector(max_ps, bounded, bounded, x.constant(-45.0f));
-    reduced(to, bounded);
-    code.vector(compare_ps, Zmm{1}, a, x.constant(88.72283935546875f), kGreater);
-    code.vector(broadcast_ss, to, x.constant(kInfinity), {1, false});
+    reduced(to, bounded, true);
+    code.vector(compare_ps, x.mask(0), a, x.constant(88.72283935546875f), kGreater);
+    code.vector(broadcast_ss, to, x.constant(kInfinity), x.where(0));
     keep_tiny_and_nan(to, a);
   }
 
   void tanh(Zmm to, Zmm a) {
     const Zmm size = x.temporary(), e = x.temporary(), far = x.temporary();
     code.vector(and_d, size, a, x.constant(~kSignBit));
-    code.vector(min_ps, to, size, x.constant(20.0f));
+    code.vector(broadcast_ss, to, x.constant(20.0f));
+    code.vector(min_ps, to, to, size);  // NaN stays, to the end
     code.vector(add_ps, to, to, to);
-    reduced(e, to);
+    reduced(e, to, false);
     code.vector(add_ps, e, e, x.constant(2.0f));
     code.vector(broadcast_ss, far, x.constant(2.0f));
     code.vector(div_ps, far, far, e);
     code.vector(broadcast_ss, e, x.constant(1.0f));
     code.vector(sub_ps, far, e, far);
+    // Of what is so small that its square is 0 this makes itself.
     const Zmm z = e, p = to;
     code.vector(mul_ps, z, size, size);
     polynomial(p, z,
@@ -68,16 +70,9 @@ class Maths {
                 -3.33332819422e-1f});
     code.vector(mul_ps, p, p, z);
     code.vector(fmadd213_ps, p, size, size);
-    code.vector(compare_ps, Zmm{1}, size, x.constant(0.625f), kOrderedLess);
-    code.vector(blend_ps, to, far, p, 0, {1, false});
-    code.vector(compare_ps, Zmm{1}, size, x.constant(kLeast), kOrderedLess);
-    code.vector(move_ps, to, Zmm{}, size, 0, {1, false});
-    // The sign of a: bits of `to` without the sign, the rest of a.
-    code.vector(broadcast_ss, far, x.constant(~kSignBit));
-    code.vector(ternary_d, far, to, a, 0xCA);  // far ? to : a
-    code.vector(compare_ps, Zmm{1}, a, a, kUnordered);
-    code.vector(move_ps, far, Zmm{}, a, 0, {1, false});
-    code.vector(move_ps, to, far);
+    code.vector(compare_ps, x.mask(0), size, x.constant(0.625f), kOrderedLess);
+    code.vector(blend_ps, to, far, p, 0, x.where(0));
+    code.vector(ternary_d, to, a, x.constant(kSignBit), 0xF8);  // to | (a & sign)
   }
 
   void log(Zmm to, Zmm a) {
@@ -88,13 +83,13 @@ class Maths {
   void log1p(Zmm to, Zmm a) {
     const Zmm y = x.temporary(), divisor = x.temporary();
     code.vector(add_ps, y, a, x.constant(1.0f));
-    code.vector(compare_ps, Zmm{2}, y, x.constant(1.0f), 4);  // not a pole: not equal
-    code.vector(move_ps, divisor, Zmm{}, y, 0, {2, true});
+    code.vector(compare_ps, x.mask(1), y, x.constant(1.0f), 4);  // not a pole: not equal
+    code.vector(move_ps, divisor, Zmm{}, y, 0, x.where(1, true));
     code.vector(sub_ps, divisor, divisor, x.constant(1.0f));
     log_of(to, y, false);
     code.vector(div_ps, divisor, a, divisor);
     code.vector(mul_ps, to, to, divisor);
-    code.vector(blend_ps, to, a, to, 0, {2, false});
+    code.vector(blend_ps, to, a, to, 0, x.where(1));
     limits(to, a, -1.0f);
   }
 
@@ -132,8 +127,8 @@ class Maths {
                {0.00139262134663f, 0.00836320297158f, 0.0416665544377f, 0.16666576846f, 0.5f});
   }
 
-  // e^a - 1; a is lost.
-  void reduced(Zmm to, Zmm a) {
+  // e^a - 1; a is lost. `exact`: also where |a| < 0.3 and half the result is subnormal.
+  void reduced(Zmm to, Zmm a, bool exact) {
     const Zmm n = x.temporary(), low = x.temporary(), r = x.temporary(), p = x.temporary();
     code.vector(mul_ps, n, a, x.constant(1.44269504f));
     code.vector(round_ps, n, Zmm{}, n, 8);
@@ -156,16 +151,17 @@ class Maths {
     code.shift(left_digit, half, half, 23);
     code.vector(sub_ps, low, half, x.constant(0.5f));
     code.vector(fmadd213_ps, half, q, low);
-    code.vector(compare_ps, Zmm{1}, n, x.constant(0.0f), kEqual);
     code.vector(add_ps, to, half, half);
-    code.vector(move_ps, to, Zmm{}, q, 0, {1, false});
+    if (!exact) return;
+    code.vector(compare_ps, x.mask(0), n, x.constant(0.0f), kEqual);
+    code.vector(move_ps, to, Zmm{}, q, 0, x.where(0));
   }
 
   void keep_tiny_and_nan(Zmm to, Zmm a) {
     const Zmm size = x.temporary();
     code.vector(and_d, size, a, x.constant(~kSignBit));
-    code.vector(compare_ps, Zmm{1}, size, x.constant(kLeast), kNotGreaterOrEqual);
-    code.vector(move_ps, to, Zmm{}, a, 0, {1, false});
+    code.vector(compare_ps, x.mask(0), size, x.constant(kLeast), kNotGreaterOrEqual);
+    code.vector(move_ps, to, Zmm{}, a, 0, x.where(0));
   }
 
   // For numbers above 0 (hwy/contrib/math: Log).
@@ -173,13 +169,13 @@ class Maths {
     const Zmm y = x.temporary(), bits = x.temporary(), e = x.temporary();
     code.vector(move_ps, y, a);
     if (subnormals) {
-      code.vector(compare_ps, Zmm{1}, a, x.constant(1.175494351e-38f), kOrderedLess);
-      code.vector(mul_ps, y, a, x.constant(3.355443200e+7f), 0, {1, false});
+      code.vector(compare_ps, x.mask(0), a, x.constant(1.175494351e-38f), kOrderedLess);
+      code.vector(mul_ps, y, a, x.constant(3.355443200e+7f), 0, x.where(0));
     }
     code.vector(add_d, bits, y, x.constant(0x3F800000u - 0x3F3504F3u));
     code.shift(right_digit, e, bits, 23);
     code.vector(sub_d, e, e, x.constant(127u));
-    if (subnormals) code.vector(sub_d, e, e, x.constant(25u), 0, {1, false});
+    if (subnormals) code.vector(sub_d, e, e, x.constant(25u), 0, x.where(0));
     code.vector(int_to_float, e, e);
     code.vector(and_d, bits, bits, x.constant(0x7FFFFFu));
     code.vector(add_d, y, bits, x.constant(0x3F3504F3u));
@@ -205,12 +201,12 @@ class Maths {
 
   // Infinity stays, the pole gives -infinity, below it and of NaN: NaN.
   void limits(Zmm to, Zmm a, float pole) {
-    code.vector(compare_ps, Zmm{1}, a, x.constant(kInfinity), kEqual);
-    code.vector(broadcast_ss, to, x.constant(kInfinity), {1, false});
-    code.vector(compare_ps, Zmm{1}, a, x.constant(pole), kEqual);
-    code.vector(broadcast_ss, to, x.constant(-kInfinity), {1, false});
-    code.vector(compare_ps, Zmm{1}, a, x.constant(pole), kNotGreaterOrEqual);
-    code.vector(broadcast_ss, to, x.constant(std::numeric_limits<float>::quiet_NaN()), {1, false});
+    code.vector(compare_ps, x.mask(0), a, x.constant(kInfinity), kEqual);
+    code.vector(broadcast_ss, to, x.constant(kInfinity), x.where(0));
+    code.vector(compare_ps, x.mask(0), a, x.constant(pole), kEqual);
+    code.vector(broadcast_ss, to, x.constant(-kInfinity), x.where(0));
+    code.vector(compare_ps, x.mask(0), a, x.constant(pole), kNotGreaterOrEqual);
+    code.vector(broadcast_ss, to, x.constant(std::numeric_limits<float>::quiet_NaN()), x.where(0));
   }
 
   BlockEmitter& x;

@@ -95,9 +95,9 @@ void emit_extreme(BlockEmitter& x, bool maximum, Zmm to, Zmm a, Zmm b) {
     code.vector(or_d, to, one, other);
     return;
   }
-  code.vector(compare_ps, Zmm{1}, a, b, 3);  // either is NaN
+  code.vector(compare_ps, x.mask(0), a, b, 3);  // either is NaN
   code.vector(and_d, one, one, other);
-  code.vector(add_ps, one, a, b, 0, {1, false});
+  code.vector(or_d, one, a, b, 0, x.where(0));  // has the bits of a NaN
   code.vector(move_ps, to, one);
 }
 
@@ -107,10 +107,10 @@ void emit_sign(BlockEmitter& x, const LoopInstruction& in) {
   if (in.input == DType::f32) {
     const Zmm zero = x.temporary();
     code.vector(xor_d, zero, zero, zero);
-    code.vector(compare_ps, Zmm{1}, a, zero, 0x1E);
-    code.vector(compare_ps, Zmm{2}, a, zero, 0x11);
-    code.vector(blend_ps, to, a, x.constant(1.0f), 0, {1, false});
-    code.vector(blend_ps, to, to, x.constant(-1.0f), 0, {2, false});
+    code.vector(compare_ps, x.mask(0), a, zero, 0x1E);
+    code.vector(compare_ps, x.mask(1), a, zero, 0x11);
+    code.vector(blend_ps, to, a, x.constant(1.0f), 0, x.where(0));
+    code.vector(blend_ps, to, to, x.constant(-1.0f), 0, x.where(1));
   } else if (in.input == DType::s32) {
     code.vector(max_sd, to, a, x.constant(kAllBits));
     code.vector(min_sd, to, to, x.constant(1u));
@@ -141,8 +141,8 @@ void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
       return code.vector(sqrt_ps, to, a);
     case LoopOp::is_finite:
       code.vector(and_d, to, a, x.constant(~kSignBit));
-      code.vector(compare_ps, Zmm{1}, to, x.constant(std::numeric_limits<float>::max()), 0x12);
-      return code.vector(mask_to_vector, to, Zmm{1});
+      code.vector(compare_ps, x.mask(0), to, x.constant(std::numeric_limits<float>::max()), 0x12);
+      return code.vector(mask_to_vector, to, x.mask(0));
     default:
       return code.vector(move_ps, to, a);
   }
@@ -153,12 +153,12 @@ void emit_round_to_bf16(BlockEmitter& x, Zmm to, Zmm a) {
   LoopEncoder& code = x.code;
   const Zmm upper = x.temporary();
   code.shift(right_digit, upper, a, 16);
-  code.vector(compare_ps, Zmm{1}, a, a, 3);
+  code.vector(compare_ps, x.mask(0), a, a, 3);
   code.vector(and_d, to, upper, x.constant(1u));
   code.vector(add_d, to, to, a);
   code.vector(add_d, to, to, x.constant(0x7fffu));
   code.shift(right_digit, to, to, 16);
-  code.vector(or_d, to, upper, x.constant(0x40u), 0, {1, false});
+  code.vector(or_d, to, upper, x.constant(0x40u), 0, x.where(0));
 }
 
 void emit_from_float(BlockEmitter& x, DType result, Zmm to, Zmm a) {
@@ -167,17 +167,17 @@ void emit_from_float(BlockEmitter& x, DType result, Zmm to, Zmm a) {
   code.vector(xor_d, zero, zero, zero);
   switch (result) {
     case DType::pred:
-      code.vector(compare_ps, Zmm{1}, a, zero, 4);
-      return code.vector(mask_to_vector, to, Zmm{1});
+      code.vector(compare_ps, x.mask(0), a, zero, 4);
+      return code.vector(mask_to_vector, to, x.mask(0));
     case DType::s32:  // too low: the lowest; NaN: 0
-      code.vector(compare_ps, Zmm{1}, a, x.constant(2147483648.0f), 0x1D);
-      code.vector(compare_ps, Zmm{2}, a, a, 3);
+      code.vector(compare_ps, x.mask(0), a, x.constant(2147483648.0f), 0x1D);
+      code.vector(compare_ps, x.mask(1), a, a, 3);
       code.vector(float_to_int, to, a);
-      code.vector(broadcast_ss, to, x.constant(0x7fffffffu), {1, false});
-      return code.vector(move_ps, to, Zmm{}, zero, 0, {2, false});
+      code.vector(broadcast_ss, to, x.constant(0x7fffffffu), x.where(0));
+      return code.vector(move_ps, to, Zmm{}, zero, 0, x.where(1));
     case DType::u32:
-      code.vector(compare_ps, Zmm{1}, a, zero, 0x1E);
-      return code.vector(float_to_uint, to, Zmm{}, a, 0, {1, true});
+      code.vector(compare_ps, x.mask(0), a, zero, 0x1E);
+      return code.vector(float_to_uint, to, Zmm{}, a, 0, x.where(0, true));
     case DType::bf16:
       return emit_round_to_bf16(x, to, a);
     default:
@@ -187,16 +187,18 @@ void emit_from_float(BlockEmitter& x, DType result, Zmm to, Zmm a) {
 
 void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
   LoopEncoder& code = x.code;
+  if (in.input == DType::pred && in.result != DType::pred) {
+    const Zmm mask = x.mask_of_value(in.a);
+    const uint32_t one = in.result == DType::f32 ? std::bit_cast<uint32_t>(1.0f) : 1u;
+    return code.vector(broadcast_ss, x.out(in.out), x.constant(one), {mask.id, true});
+  }
   const Zmm a = x.in(in.a), to = x.out(in.out);
   if (in.input == DType::f32) return emit_from_float(x, in.result, to, a);
-  if (in.input == DType::pred) {
-    const uint32_t one = in.result == DType::f32 ? std::bit_cast<uint32_t>(1.0f) : 1u;
-    return code.vector(and_d, to, a, x.constant(in.result == DType::pred ? kAllBits : one));
-  }
+  if (in.input == DType::pred) return code.vector(move_ps, to, a);
   if (in.input == DType::bf16) return code.shift(left_digit, to, a, 16);
   if (in.result == DType::pred) {
-    code.vector(test_d, Zmm{1}, a, a);
-    return code.vector(mask_to_vector, to, Zmm{1});
+    code.vector(test_d, x.mask(0), a, a);
+    return code.vector(mask_to_vector, to, x.mask(0));
   }
   if (in.result == DType::f32)
     return code.vector(in.input == DType::s32 ? int_to_float : uint_to_float, to, a);
@@ -208,16 +210,20 @@ void emit_compare(BlockEmitter& x, const LoopInstruction& in) {
   const Zmm a = x.in(in.a);
   const LoopSource b = x.source(in.b);
   const VectorOp& op = is_float ? compare_ps : in.input == DType::s32 ? compare_d : compare_ud;
-  x.op(op, Zmm{1}, a, b, compare_code(in.op, is_float));
-  x.code.vector(mask_to_vector, x.out(in.out), Zmm{1});
+  const bool stays = x.stays_mask(in.out);
+  const Zmm mask = stays ? x.held_mask() : x.mask(0);
+  x.op(op, mask, a, b, compare_code(in.op, is_float));
+  if (stays)
+    x.hold_mask(in.out);
+  else
+    x.code.vector(mask_to_vector, x.out(in.out), mask);
 }
 
 void emit_select(BlockEmitter& x, const LoopInstruction& in) {
-  const Zmm which = x.in(in.a), other = x.in(in.c);
+  const Zmm other = x.in(in.c);
   const LoopSource chosen = x.source(in.b);
-  const Zmm to = x.out(in.out);
-  x.code.vector(vector_to_mask, Zmm{1}, which);
-  x.op(blend_ps, to, other, chosen, 0, {1, false});
+  const Zmm mask = x.mask_of_value(in.a);
+  x.op(blend_ps, x.out(in.out), other, chosen, 0, {mask.id, false});
 }
 
 void emit_binary(BlockEmitter& x, LoopOp op, DType dtype, const LoopInstruction& in) {

@@ -31,6 +31,7 @@ void LoopEncoder::word(int64_t value) {
 
 void LoopEncoder::evex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x,
                        unsigned high_b, bool broadcast, Masking masking) {
+  starts_.push_back(bytes_.size());
   byte(0x62);
   byte(((~reg >> 3) & 1u) << 7 | (~high_x & 1u) << 6 | (~high_b & 1u) << 5 |
        ((~reg >> 4) & 1u) << 4 | op.map);
@@ -95,6 +96,7 @@ void LoopEncoder::rex(bool wide, unsigned reg, unsigned base) {
 }
 
 void LoopEncoder::plain(unsigned opcode, unsigned reg, Gpr base, int32_t disp, bool wide) {
+  starts_.push_back(bytes_.size());
   rex(wide, reg, id(base));
   if (opcode > 0xff) byte(opcode >> 8);
   byte(opcode & 0xffu);
@@ -224,6 +226,43 @@ MemoryOperand LoopEncoder::constant(const std::array<uint32_t, 16>& bits) {
   m.kind = MemoryOperand::at_constant;
   m.disp = static_cast<int32_t>(found - constants_.begin()) * 4;
   return m;
+}
+
+void LoopEncoder::interleave(const std::vector<size_t>& begins) {
+  if (begins.size() < 2) return;
+  struct Piece {
+    size_t begin, end;
+    double turn;  // how far on in its stream
+  };
+  std::vector<Piece> pieces;
+  for (size_t s = 0; s < begins.size(); ++s) {
+    const size_t end = s + 1 < begins.size() ? begins[s + 1] : bytes_.size();
+    const auto from = std::lower_bound(starts_.begin(), starts_.end(), begins[s]);
+    const auto to = std::lower_bound(from, starts_.end(), end);
+    for (auto at = from; at != to; ++at)
+      pieces.push_back({*at, at + 1 == to ? end : *(at + 1),
+                        static_cast<double>(at - from) / static_cast<double>(to - from)});
+  }
+  std::vector<Piece> order = pieces;
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Piece& a, const Piece& b) { return a.turn < b.turn; });
+  const std::vector<uint8_t> old(bytes_.begin() + static_cast<std::ptrdiff_t>(begins[0]),
+                                 bytes_.end());
+  std::vector<std::pair<size_t, size_t>> moved;  // begin of a piece, to where
+  bytes_.resize(begins[0]);
+  starts_.erase(std::lower_bound(starts_.begin(), starts_.end(), begins[0]), starts_.end());
+  for (const Piece& piece : order) {
+    moved.emplace_back(piece.begin, bytes_.size());
+    starts_.push_back(bytes_.size());
+    const auto from = old.begin() + static_cast<std::ptrdiff_t>(piece.begin - begins[0]);
+    bytes_.insert(bytes_.end(), from, from + static_cast<std::ptrdiff_t>(piece.end - piece.begin));
+  }
+  std::sort(moved.begin(), moved.end());
+  for (size_t i = constant_uses_.size(); i-- > 0 && constant_uses_[i].at >= begins[0];) {
+    const auto next = std::upper_bound(moved.begin(), moved.end(),
+                                       std::pair{constant_uses_[i].at, bytes_.size()});
+    constant_uses_[i].at = constant_uses_[i].at - (next - 1)->first + (next - 1)->second;
+  }
 }
 
 std::vector<uint8_t> LoopEncoder::finish() {

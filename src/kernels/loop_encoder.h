@@ -143,6 +143,11 @@ class LoopEncoder {
   MemoryOperand constant(const std::array<uint32_t, 16>& bits);
 
   size_t size() const { return bytes_.size(); }
+
+  // Streams of vector instructions (and loads of pointers) without jumps that do not depend on each
+  // other, one behind the other from `begins` on to the end: puts them in turn, instruction by
+  // instruction, so that the processor has work while one of them waits.
+  void interleave(const std::vector<size_t>& begins);
   // Jumps and constants put in; nothing may be written after it.
   std::vector<uint8_t> finish();
 
@@ -157,6 +162,7 @@ class LoopEncoder {
   void pair(unsigned opcode, unsigned reg, Gpr rm, bool wide);
 
   std::vector<uint8_t> bytes_;
+  std::vector<size_t> starts_;  // of vector instructions and loads
   std::vector<int64_t> labels_;  // -1: not bound
   struct Reference {
     size_t at;     // of the 32 bits

@@ -15,7 +15,7 @@ struct Frame {
   int64_t* kept_offsets;  // stream -> elements
   int64_t* offsets;       // stream -> elements, with the reduced dims
   int64_t* index;         // counters of the reduced outer dims
-  int64_t flat_start = 0;
+  int64_t* row_index;     // counters of the kept outer dims
 };
 
 template <class T>
@@ -222,19 +222,34 @@ void for_each_reduced(Frame& f, Body&& body) {
   }
 }
 
-void run_unit(Frame& f, int64_t row, int64_t tile) {
+void start_rows(Frame& f, int64_t row) {
   const LoopPlan& plan = f.plan;
-  const size_t kept = plan.kept.size(), streams = plan.streams.size();
-  if (kept == 1) {
-    for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = row * plan.streams[s].kept[0];
-  } else {
-    for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = 0;
-    for (size_t d = kept; d-- > 0;) {
-      const int64_t i = row % plan.kept[d];
-      row /= plan.kept[d];
-      for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] += i * plan.streams[s].kept[d];
-    }
+  const size_t streams = plan.streams.size();
+  for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = 0;
+  for (size_t d = plan.kept.size(); d-- > 0;) {
+    const int64_t i = row % plan.kept[d];
+    row /= plan.kept[d];
+    f.row_index[d] = i;
+    for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] += i * plan.streams[s].kept[d];
   }
+}
+
+void next_row(Frame& f) {
+  const LoopPlan& plan = f.plan;
+  const size_t streams = plan.streams.size();
+  for (size_t d = plan.kept.size(); d-- > 0;) {
+    const bool carry = ++f.row_index[d] == plan.kept[d];
+    const int64_t steps = carry ? 1 - plan.kept[d] : 1;
+    for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] += steps * plan.streams[s].kept[d];
+    if (!carry) break;
+    f.row_index[d] = 0;
+  }
+}
+
+// Of the row at hand.
+void run_unit(Frame& f, int64_t tile) {
+  const LoopPlan& plan = f.plan;
+  const size_t streams = plan.streams.size();
   const auto length = [&](int64_t t) { return std::min(plan.tile, plan.inner - t * plan.tile); };
   const int64_t folded = plan.inner_reduced ? 1 : length(tile);
   int64_t last_start = 0, last_n = 1, steps = 0;
@@ -263,7 +278,7 @@ void run_unit(Frame& f, int64_t row, int64_t tile) {
 
 int64_t table_bytes(const LoopPlan& plan) {
   const int64_t words = plan.registers + 1 + 3 * static_cast<int64_t>(plan.streams.size()) +
-                        static_cast<int64_t>(plan.reduced.size());
+                        static_cast<int64_t>(plan.reduced.size() + plan.kept.size());
   return ceil_div(words * 8, 64) * 64;
 }
 
@@ -287,7 +302,8 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
           take(streams, static_cast<std::byte**>(nullptr)),
           take(streams, static_cast<int64_t*>(nullptr)),
           take(streams, static_cast<int64_t*>(nullptr)),
-          take(static_cast<int64_t>(plan.reduced.size()), static_cast<int64_t*>(nullptr))};
+          take(static_cast<int64_t>(plan.reduced.size()), static_cast<int64_t*>(nullptr)),
+          take(static_cast<int64_t>(plan.kept.size()), static_cast<int64_t*>(nullptr))};
   std::byte* slots = args.scratch + table_bytes(plan);
   for (const LoopPlan::Slot& slot : plan.slots) f.registers[slot.value] = slots + slot.offset;
   for (const auto& [value, constant] : plan.constants) f.registers[value] = constant.bytes().data();
@@ -303,8 +319,15 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
   execute(f, plan.prologue, 0, 1);
   const int64_t units = plan.units();
   const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;
-  for (int64_t u = args.part * units / plan.parts; u < (args.part + 1) * units / plan.parts; ++u) {
-    run_unit(f, u / per_row, u % per_row);
+  const int64_t begin = args.part * units / plan.parts;
+  const int64_t end = (args.part + 1) * units / plan.parts;
+  int64_t tile = begin % per_row;
+  start_rows(f, begin / per_row);
+  for (int64_t u = begin; u < end; ++u) {
+    run_unit(f, tile);
+    if (++tile < per_row) continue;
+    tile = 0;
+    next_row(f);
   }
 }
 
