@@ -31,8 +31,7 @@ struct Loop {
     LoopValue v;
     v.operand = static_cast<int64_t>(sizes.size());
     int64_t size = 1;
-    for (size_t d = 0; d < strides.size(); ++d)
-      size += (program.dims[d] - 1) * strides[d];
+    for (size_t d = 0; d < strides.size(); ++d) size += (program.dims[d] - 1) * strides[d];
     sizes.push_back(size);
     v.strides = std::move(strides);
     return push(v);
@@ -109,12 +108,11 @@ Loop gelu_gradient(int64_t rows, int64_t d) {
   const int x = l.operand({d, 1}), g = l.operand({d, 1}), bias = l.operand({0, 1});
   const int h = l.add(x, bias);
   const int square = l.mul(h, h);
-  const int inner = l.mul(l.number(0.79788456F),
-                          l.add(h, l.mul(l.number(0.044715F), l.mul(square, h))));
+  const int inner =
+      l.mul(l.number(0.79788456F), l.add(h, l.mul(l.number(0.044715F), l.mul(square, h))));
   const int t = l.op(LoopOp::tanh, inner);
   const int half = l.number(0.5F), one = l.number(1);
-  const int slope = l.mul(l.number(0.79788456F),
-                          l.add(one, l.mul(l.number(0.134145F), square)));
+  const int slope = l.mul(l.number(0.79788456F), l.add(one, l.mul(l.number(0.134145F), square)));
   const int left = l.mul(half, l.add(one, t));
   const int right = l.mul(l.mul(half, h), l.mul(l.sub(one, l.mul(t, t)), slope));
   const int result = l.mul(g, l.add(left, right));
@@ -130,8 +128,8 @@ Loop adam(int64_t n) {
   const int new_m = l.add(l.mul(m, l.number(0.9F)), l.mul(g, l.number(0.1F)));
   const int new_v = l.add(l.mul(v, l.number(0.999F)), l.mul(l.mul(g, g), l.number(0.001F)));
   const int root = l.op(LoopOp::sqrt, l.op(LoopOp::divide, new_v, second));
-  const int step = l.op(LoopOp::divide, l.op(LoopOp::divide, new_m, first),
-                        l.add(root, l.number(1e-8F)));
+  const int step =
+      l.op(LoopOp::divide, l.op(LoopOp::divide, new_m, first), l.add(root, l.number(1e-8F)));
   l.output(l.sub(p, l.mul(rate, step)));
   l.output(new_m);
   l.output(new_v);
@@ -215,11 +213,12 @@ void measure(const Loop& loop, int rounds) {
   }
   fmt::print(
       "{{\"loop\":\"{}\",\"dims\":\"{}\",\"interpreter_us\":{:.0f},\"code_us\":{:.0f},"
-      "\"ratio\":{:.3f},\"least_us\":[{:.0f},{:.0f}],\"code_gb_s\":{:.1f},\"prepare_us\":[{:.0f},{:.0f},{:.0f}]}}\n",
+      "\"ratio\":{:.3f},\"least_us\":[{:.0f},{:.0f}],\"code_gb_s\":{:.1f},\"prepare_us\":[{:.0f},{:"
+      ".0f},{:.0f}]}}\n",
       loop.name, fmt::join(loop.program.dims, ","), median(plain_us), median(code_us),
       median(ratios), *std::min_element(plain_us.begin(), plain_us.end()),
-      *std::min_element(code_us.begin(), code_us.end()), bytes / median(code_us) * 1e-3, plain.microseconds, code.microseconds,
-      again.microseconds);
+      *std::min_element(code_us.begin(), code_us.end()), bytes / median(code_us) * 1e-3,
+      plain.microseconds, code.microseconds, again.microseconds);
   std::fflush(stdout);
 }
 
@@ -234,10 +233,8 @@ int main(int argc, char** argv) {
   app.add_option("--divide", divide, "rows by this: what caches hold")->check(CLI::PositiveNumber);
   app.add_option("--only", only, "those whose name holds this");
   CLI11_PARSE(app, argc, argv);
-  for (const Loop& loop :
-       {softmax(64 / divide, 256), softmax_gradient(16384 / divide, 256),
-        layer_norm(2048 / divide, 512),
-        gelu_gradient(2048 / divide, 2048), adam((1 << 20) / divide),
-        cross_entropy(2048 / divide, 8192)})
+  for (const Loop& loop : {softmax(64 / divide, 256), softmax_gradient(16384 / divide, 256),
+                           layer_norm(2048 / divide, 512), gelu_gradient(2048 / divide, 2048),
+                           adam((1 << 20) / divide), cross_entropy(2048 / divide, 8192)})
     if (loop.name.find(only) != std::string::npos) measure(loop, rounds);
 }

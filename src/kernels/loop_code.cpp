@@ -171,9 +171,8 @@ bool add_loop_code(LoopPlan& plan, std::vector<LoopRegister> registers, std::vec
   std::vector<LoopRegister> later = registers;
   for (const LoopInstruction& in : plan.body) {
     if (in.kind == LoopInstruction::store) continue;
-    const int out = in.kind == LoopInstruction::load
-                        ? plan.streams[static_cast<size_t>(in.out)].value
-                        : in.out;
+    const int out =
+        in.kind == LoopInstruction::load ? plan.streams[static_cast<size_t>(in.out)].value : in.out;
     later[static_cast<size_t>(out)].kind = LoopRegister::memory;
   }
   outside.assign(registers.size(), false);

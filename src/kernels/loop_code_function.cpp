@@ -11,12 +11,12 @@ namespace {
 
 // The stack frame: single elements, spilled lanes, lanes of folds without registers, iotas.
 constexpr int32_t kFrameBytes = 8192;
-constexpr int kAccumulatorSets = 4;     // element i goes to lane i % 64, as in the interpreter
-constexpr int kRegisterFolds = 4;       // folds of a pass whose lanes stay in registers
+constexpr int kAccumulatorSets = 4;  // element i goes to lane i % 64, as in the interpreter
+constexpr int kRegisterFolds = 4;    // folds of a pass whose lanes stay in registers
 constexpr int32_t kIotaPlaces = kFrameBytes - 256, kFoldPlaces = kFrameBytes - 4096;
-constexpr int kStreams = 2;             // vectors whose instructions run in turn
-constexpr std::array kPointerRegisters = {Gpr::rbx, Gpr::r8,  Gpr::r9,  Gpr::r10, Gpr::r11,
-                                          Gpr::r12, Gpr::r13, Gpr::r14};
+constexpr int kStreams = 2;  // vectors whose instructions run in turn
+constexpr std::array kPointerRegisters = {Gpr::rbx, Gpr::r8,  Gpr::r9,  Gpr::r10,
+                                          Gpr::r11, Gpr::r12, Gpr::r13, Gpr::r14};
 constexpr std::array kSaved = {Gpr::rbx, Gpr::r12, Gpr::r13, Gpr::r14, Gpr::r15};
 
 class Writer {
@@ -346,7 +346,7 @@ class Writer {
       const Zmm t = block_.temporary();
       const auto combine = [&](Zmm to, Zmm a, Zmm b) {
         emit_combine(block_, in.op, in.input, to, a, b);
-        };
+      };
       combine(sets[0], sets[0], sets[2]);
       combine(sets[1], sets[1], sets[3]);
       combine(sets[0], sets[0], sets[1]);

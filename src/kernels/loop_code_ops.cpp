@@ -59,11 +59,15 @@ const VectorOp* simple_op(LoopOp op, DType dtype) {
     case LoopOp::shift_right_arithmetic:
       return &shift_right_arithmetic_vd;
     case LoopOp::maximum:
-      return is_pred ? &or_d : dtype == DType::u32 ? &max_ud : dtype == DType::s32 ? &max_sd
-                                                                                    : nullptr;
+      return is_pred               ? &or_d
+             : dtype == DType::u32 ? &max_ud
+             : dtype == DType::s32 ? &max_sd
+                                   : nullptr;
     case LoopOp::minimum:
-      return is_pred ? &and_d : dtype == DType::u32 ? &min_ud : dtype == DType::s32 ? &min_sd
-                                                                                     : nullptr;
+      return is_pred               ? &and_d
+             : dtype == DType::u32 ? &min_ud
+             : dtype == DType::s32 ? &min_sd
+                                   : nullptr;
     default:
       return nullptr;
   }
@@ -317,7 +321,8 @@ bool has_code(const LoopInstruction& in) {
   }
   if (in.kind != LoopInstruction::compute) return false;
   if (in.op == LoopOp::convert) return has_convert(in.input, in.result);
-  if (in.op == LoopOp::select) return is_whole(in.input) || in.input == DType::f32 || in.input == DType::pred;
+  if (in.op == LoopOp::select)
+    return is_whole(in.input) || in.input == DType::f32 || in.input == DType::pred;
   if (in.op == LoopOp::clamp) return is_whole(in.input) || in.input == DType::f32;
   if (in.input == DType::f32) return has_float_op(in.op);
   if (is_whole(in.input)) return has_whole_op(in.op);

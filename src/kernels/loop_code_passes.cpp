@@ -213,9 +213,8 @@ class Scheduler {
         end.narrow.push_back({LoopItem::store, s.in->a, s.in});
     }
     for (LoopSection& s : result_.sections) {
-      std::stable_sort(s.pass.begin(), s.pass.end(), [](const LoopItem& a, const LoopItem& b) {
-        return a.value < b.value;
-      });
+      std::stable_sort(s.pass.begin(), s.pass.end(),
+                       [](const LoopItem& a, const LoopItem& b) { return a.value < b.value; });
     }
   }
 

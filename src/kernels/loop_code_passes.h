@@ -12,8 +12,8 @@ namespace gspmd {
 // What a pass does with a vector of one value, in the order in which it does it.
 struct LoopItem {
   enum Kind : uint8_t { compute, iota, fold, accumulate, keep, store } kind = compute;
-  int value = -1;                         // what is computed, kept or stored
-  const LoopInstruction* in = nullptr;    // nullptr for keep and iota
+  int value = -1;                       // what is computed, kept or stored
+  const LoopInstruction* in = nullptr;  // nullptr for keep and iota
 };
 
 // Between passes single elements are computed: first what has no machine code, by its function.
@@ -27,7 +27,7 @@ struct LoopSection {
 struct LoopSchedule {
   std::vector<LoopSection> sections;
   std::vector<const LoopInstruction*> loads;  // before all
-  std::vector<bool> kept;       // per register: has a tile or an element of memory
+  std::vector<bool> kept;                     // per register: has a tile or an element of memory
 };
 
 // Whether there is machine code for it.

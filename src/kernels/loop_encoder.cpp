@@ -50,7 +50,8 @@ void LoopEncoder::memory(unsigned reg, const MemoryOperand& m, int32_t unit, int
     word(0);
     return;
   }
-  const bool is_short = unit > 0 && m.disp % unit == 0 && m.disp / unit >= -128 && m.disp / unit < 128;
+  const bool is_short =
+      unit > 0 && m.disp % unit == 0 && m.disp / unit >= -128 && m.disp / unit < 128;
   const unsigned mod = is_short ? 0x40u : 0x80u;
   if (m.kind == MemoryOperand::at_base_and_index) {
     byte(mod | field | 4u);
@@ -68,8 +69,7 @@ void LoopEncoder::memory(unsigned reg, const MemoryOperand& m, int32_t unit, int
     word(m.disp);
 }
 
-void LoopEncoder::vector(const VectorOp& op, Zmm to, Zmm a, Zmm b, int immediate,
-                         Masking masking) {
+void LoopEncoder::vector(const VectorOp& op, Zmm to, Zmm a, Zmm b, int immediate, Masking masking) {
   evex(op, to.id, a.id, b.id >> 4, b.id >> 3, false, masking);
   byte(0xC0u | (to.id & 7u) << 3 | (b.id & 7u));
   if (op.has_immediate) byte(static_cast<unsigned>(immediate));

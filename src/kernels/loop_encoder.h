@@ -81,8 +81,17 @@ inline constexpr VectorOp shift_d{1, 1, 0x72, true};
 inline constexpr uint8_t left_digit = 6, right_digit = 2, right_arithmetic_digit = 4;
 }  // namespace vector_op
 
-enum class Jump : uint8_t { below = 2, above_or_equal = 3, equal = 4, not_equal = 5, above = 7,
-                            less = 12, greater_or_equal = 13, less_or_equal = 14, greater = 15 };
+enum class Jump : uint8_t {
+  below = 2,
+  above_or_equal = 3,
+  equal = 4,
+  not_equal = 5,
+  above = 7,
+  less = 12,
+  greater_or_equal = 13,
+  less_or_equal = 14,
+  greater = 15
+};
 
 // Lanes of that mask register only; others stay or, with `zero`, become 0. Mask 0: all lanes.
 struct LaneMasking {
@@ -112,8 +121,8 @@ class LoopEncoder {
   void load8(Gpr to, Gpr base, int32_t disp);
   void store16(Gpr base, int32_t disp, Gpr a);
   void store8(Gpr base, int32_t disp, Gpr a);
-  void negate32(Gpr a);           // carry: whether it was not 0
-  void spread_carry32(Gpr a);     // -1 with carry, else 0
+  void negate32(Gpr a);        // carry: whether it was not 0
+  void spread_carry32(Gpr a);  // -1 with carry, else 0
   void and32(Gpr a, int8_t with);
   void move(Gpr to, Gpr from);
   void move_constant(Gpr to, int32_t value);
@@ -123,7 +132,7 @@ class LoopEncoder {
   void subtract(Gpr a, Gpr b);
   void compare(Gpr a, Gpr b);
   void compare(Gpr a, int32_t value);
-  void align_stack();            // to 64 bytes, downwards
+  void align_stack();                          // to 64 bytes, downwards
   void low_bits(Gpr to, Gpr from, Gpr count);  // the lowest `count` bits
   void shift_right(Gpr a, uint8_t count);
   void mask_from(uint8_t mask, Gpr a);  // 16 lanes
@@ -162,7 +171,7 @@ class LoopEncoder {
   void pair(unsigned opcode, unsigned reg, Gpr rm, bool wide);
 
   std::vector<uint8_t> bytes_;
-  std::vector<size_t> starts_;  // of vector instructions and loads
+  std::vector<size_t> starts_;   // of vector instructions and loads
   std::vector<int64_t> labels_;  // -1: not bound
   struct Reference {
     size_t at;     // of the 32 bits

@@ -34,7 +34,8 @@ struct LoopInstruction {
   LoopFunction function = nullptr;  // compute: the op; fold: of a tile; accumulate: elementwise
   LoopFunction combine = nullptr;   // fold: of two partial results
   LoopCodeFunction code_function = nullptr;  // code: of registers and the elements of the tile
-  // Registers = value numbers; load, store: out = stream. Store: b points into the result, for code.
+  // Registers = value numbers; load, store: out = stream. Store: b points into the result, for
+  // code.
   int out = -1, a = -1, b = -1, c = -1;
   uint32_t scalars = 0;
   bool wide = true;  // over the tile, else one element

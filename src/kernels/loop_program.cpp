@@ -189,8 +189,7 @@ class Builder {
     int64_t limit = kTileBytes / widest;
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
     if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kPartElements) {
-      limit =
-          std::clamp<int64_t>(ceil_div(plan_.inner, 64) * 16, 64, limit);  // columns for four parts
+      limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);
     }
     plan_.tiles = ceil_div(plan_.inner, limit);
     plan_.tile = std::min(plan_.inner, ceil_div(ceil_div(plan_.inner, plan_.tiles), 16) * 16);
@@ -425,8 +424,7 @@ class Builder {
     const auto give = [&](int v) {
       if (has_slot[static_cast<size_t>(v)]) return;
       has_slot[static_cast<size_t>(v)] = true;
-      plan_.slots.push_back(
-          {v, new_slot(facts(v).wide ? plan_.tile * facts(v).element_size : 8)});
+      plan_.slots.push_back({v, new_slot(facts(v).wide ? plan_.tile * facts(v).element_size : 8)});
     };
     for (const LoopPlan::Fold& fold : plan_.folds) has_slot[static_cast<size_t>(fold.value)] = true;
     for (const auto* list : {&plan_.body, &plan_.post})

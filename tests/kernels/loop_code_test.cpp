@@ -92,9 +92,10 @@ int64_t differing(DType dtype, const std::vector<uint8_t>& a, const std::vector<
 }
 
 float special(uint64_t i) {
-  static const float values[] = {NAN,    INFINITY, -INFINITY, -0.0f,  0.0f,     1e-40f,   -3e-42f,
-                                 3e38f,  -3e38f,   1e-38f,    88.5f,  -87.5f,   -103.97f, 1.0f,
-                                 -1.0f,  0.5f,     2147483648.0f, -2147483648.0f, 4294967296.0f};
+  static const float values[] = {NAN,    INFINITY,      -INFINITY,      -0.0f,        0.0f,
+                                 1e-40f, -3e-42f,       3e38f,          -3e38f,       1e-38f,
+                                 88.5f,  -87.5f,        -103.97f,       1.0f,         -1.0f,
+                                 0.5f,   2147483648.0f, -2147483648.0f, 4294967296.0f};
   return values[i % std::size(values)];
 }
 
@@ -162,8 +163,8 @@ class Generator {
     return int(c_.program.values.size()) - 1;
   }
   void add_operand() {
-    static const DType types[] = {DType::f32, DType::f32, DType::f32,  DType::f32,
-                                  DType::s32, DType::u32, DType::pred, DType::bf16, DType::s64};
+    static const DType types[] = {DType::f32, DType::f32,  DType::f32,  DType::f32, DType::s32,
+                                  DType::u32, DType::pred, DType::bf16, DType::s64};
     LoopValue v;
     v.dtype = types[below(9)];
     v.operand = int64_t(c_.operands.size());
@@ -349,10 +350,9 @@ TEST_CASE("loop code: functions of mathematics give the interpreter's bits on al
     x.push_back(std::bit_cast<float>(uint32_t(bits)));
   for (int i = -20000; i <= 20000; ++i) x.push_back(float(i) / 150);
   const auto n = int64_t(x.size());
-  for (const LoopOp op :
-       {LoopOp::exp, LoopOp::expm1, LoopOp::log, LoopOp::log1p, LoopOp::tanh, LoopOp::logistic,
-        LoopOp::sqrt, LoopOp::rsqrt, LoopOp::floor, LoopOp::ceil, LoopOp::sign, LoopOp::is_finite,
-        LoopOp::round_to_bf16}) {
+  for (const LoopOp op : {LoopOp::exp, LoopOp::expm1, LoopOp::log, LoopOp::log1p, LoopOp::tanh,
+                          LoopOp::logistic, LoopOp::sqrt, LoopOp::rsqrt, LoopOp::floor,
+                          LoopOp::ceil, LoopOp::sign, LoopOp::is_finite, LoopOp::round_to_bf16}) {
     Case c;
     c.program.dims = {n};
     LoopValue in, v;
@@ -368,6 +368,61 @@ TEST_CASE("loop code: functions of mathematics give the interpreter's bits on al
     const auto got = run(prepare_loop(c.program), c, {-1}, false);
     INFO("op " << int(op));
     CHECK(differing(v.dtype, want[0], got[0]) == 0);
+  }
+}
+
+TEST_CASE(
+    "loop code: more values than registers, more operands than pointers, more sums than lanes",
+    "[loop]") {
+  constexpr int kOperands = 40;
+  for (const bool rows : {true, false}) {
+    Case c;
+    c.program.dims = {9, 403};
+    c.program.reduced = {!rows, rows};
+    const auto push = [&](LoopValue v) {
+      c.program.values.push_back(v);
+      return int(c.program.values.size()) - 1;
+    };
+    const auto op = [&](LoopOp o, int a, int b) {
+      LoopValue v;
+      v.op = o;
+      v.a = a;
+      v.b = b;
+      return push(v);
+    };
+    LoopValue number;
+    number.op = LoopOp::constant;
+    number.constant = Array::scalar<float>(0.75F);
+    const int factor = push(number);
+    std::vector<int> products;
+    for (int i = 0; i < kOperands; ++i) {
+      LoopValue v;
+      v.operand = i;
+      v.strides = {403, 1};
+      Array data(DType::f32, {9, 403});
+      for (int64_t e = 0; e < data.size(); ++e) data.set(e, double((e * (i + 3)) % 101) / 9 - 4);
+      c.operands.push_back(data);
+      products.push_back(op(LoopOp::multiply, push(v), factor));
+    }
+    int total = factor;
+    for (const int product : products) total = op(LoopOp::subtract, product, total);
+    c.program.outputs.push_back({total, false});
+    c.results.emplace_back(DType::f32, Dims{9, 403});
+    for (int i = 0; i < 8; ++i) {
+      const int first = products[size_t(i)];
+      c.program.outputs.push_back(
+          {op(i % 3 == 0 ? LoopOp::reduce_max : LoopOp::reduce_sum, first, factor), true});
+      c.results.emplace_back(DType::f32, Dims{rows ? 9 : 403});
+    }
+    const std::vector<int> nowhere(c.results.size(), -1);
+    const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, nowhere, false);
+    const LoopCodeStats before = loop_code_stats();
+    const auto got = run(prepare_loop(c.program), c, nowhere, false);
+    for (size_t o = 0; o < want.size(); ++o) {
+      INFO("rows " << rows << " output " << o);
+      CHECK(differing(DType::f32, want[o], got[o]) == 0);
+    }
+    if (before.generated > 0) CHECK(loop_code_stats().generated == before.generated + 1);
   }
 }
 

@@ -196,8 +196,8 @@ TEST_CASE("encoder: code in executable memory runs", "[loop]") {
   e.return_();
   const std::shared_ptr<const CodeMemory> memory = CodeMemory::make(e.finish());
   REQUIRE(memory != nullptr);
-  const auto quotient = reinterpret_cast<int64_t (*)(int64_t, int64_t)>(
-      reinterpret_cast<uintptr_t>(memory->at(0)));
+  const auto quotient =
+      reinterpret_cast<int64_t (*)(int64_t, int64_t)>(reinterpret_cast<uintptr_t>(memory->at(0)));
   CHECK(quotient(100, 7) == 14);
 #endif
 }
