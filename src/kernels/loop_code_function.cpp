@@ -336,16 +336,17 @@ class Writer {
   void finish_folds() {
     for (size_t f = 0; f < folds_.size(); ++f) {
       const LoopInstruction& in = *folds_[f];
-      block_.begin({}, {false, false, 0, 0});
       std::array<Zmm, kAccumulatorSets> sets;
       for (int set = 0; set < kAccumulatorSets; ++set) {
         Zmm& s = sets[static_cast<size_t>(set)];
-        s = in_registers(f) ? lanes(f, set) : block_.temporary();
+        s = lanes(in_registers(f) ? f : 0, set);  // those of the first are done with
         if (!in_registers(f)) code_.vector(vector_op::load_ps, s, lanes_in_frame(f, set));
       }
-      const Zmm t = block_.temporary();
-      const auto combine = [&](Zmm to, Zmm a, Zmm b) {
-        emit_combine(block_, in.op, in.input, to, a, b);
+      const Zmm t{0};
+      const auto combine = [&](Zmm to, Zmm x, Zmm y) {
+        block_.begin({}, {false, false, 0, 0});
+        block_.temporary();  // t
+        emit_combine(block_, in.op, in.input, to, x, y);
       };
       combine(sets[0], sets[0], sets[2]);
       combine(sets[1], sets[1], sets[3]);
