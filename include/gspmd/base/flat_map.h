@@ -41,7 +41,7 @@ class FlatMap {
     return slot.taken ? &slot.value : nullptr;
   }
   T* find(const Key& key) { return const_cast<T*>(std::as_const(*this).find(key)); }
-  bool contains(const Key& key) const { return find(key) != nullptr; }
+  bool contains(const Key& key) const { return find(key) != nullptr; }  // whether it has it
   // std::out_of_range where there is none.
   const T& at(const Key& key) const {
     const T* const found = find(key);
@@ -74,8 +74,8 @@ class FlatMap {
     const size_t slots = 2 * count > kLeast ? std::bit_ceil(2 * count) : kLeast;
     if (slots > slots_.size()) resize(slots);
   }
-  size_t size() const { return count_; }  // number of keys
-  bool empty() const { return count_ == 0; }
+  size_t size() const { return count_; }      // number of keys
+  bool empty() const { return count_ == 0; }  // whether it has no key
 
  private:
   static constexpr size_t kLeast = 16;
@@ -109,11 +109,11 @@ class FlatMap {
 template <class Key>
 class FlatSet {
  public:
-  bool insert(const Key& key) { return keys_.emplace(key, {}); }  // whether it was not there
-  bool contains(const Key& key) const { return keys_.contains(key); }
-  void reserve(size_t count) { keys_.reserve(count); }
-  size_t size() const { return keys_.size(); }
-  bool empty() const { return keys_.empty(); }
+  bool insert(const Key& key) { return keys_.emplace(key, {}); }       // whether it was not there
+  bool contains(const Key& key) const { return keys_.contains(key); }  // whether it has it
+  void reserve(size_t count) { keys_.reserve(count); }                 // for so many in all
+  size_t size() const { return keys_.size(); }                         // number of keys
+  bool empty() const { return keys_.empty(); }                         // whether it has no key
 
  private:
   struct Nothing {};

@@ -20,14 +20,14 @@ class InlineVector {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> && N > 0);
 
  public:
-  using value_type = T;
-  using size_type = size_t;
-  using difference_type = std::ptrdiff_t;
-  using reference = T&;
-  using const_reference = const T&;
-  using iterator = T*;
-  using const_iterator = const T*;
-
+  using value_type = T;                    // as of std::vector
+  using size_type = size_t;                // as of std::vector
+  using difference_type = std::ptrdiff_t;  // as of std::vector
+  using reference = T&;                    // as of std::vector
+  using const_reference = const T&;        // as of std::vector
+  using iterator = T*;                     // as of std::vector
+  using const_iterator = const T*;         // as of std::vector
+  // --- As std::vector's.
   constexpr InlineVector() {}
   explicit InlineVector(size_t count, const T& value = T()) { resize(count, value); }
   InlineVector(std::initializer_list<T> values) { append(values.begin(), values.size()); }
@@ -50,7 +50,7 @@ class InlineVector {
     return *this;
   }
   ~InlineVector() { release(); }
-
+  // --- As std::vector's.
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   size_t capacity() const { return capacity_; }
@@ -70,13 +70,13 @@ class InlineVector {
   auto rbegin() const { return std::reverse_iterator(end()); }
   auto rend() { return std::reverse_iterator(begin()); }
   auto rend() const { return std::reverse_iterator(begin()); }
-
+  // --- As std::vector's; a value may be one of these.
   void reserve(size_t count) {
     if (count > capacity_) grow(count);
   }
   void clear() { size_ = 0; }
   void push_back(const T& value) {
-    const T copy = value;  // which may be one of these
+    const T copy = value;
     if (size_ == capacity_) grow(size_ + 1);
     std::construct_at(end(), copy);
     ++size_;
@@ -112,6 +112,7 @@ class InlineVector {
     std::uninitialized_copy(first, last, gap);
     return gap;
   }
+  // --- As std::vector's.
   iterator insert(const_iterator at, const T& value) {
     const T copy = value;
     const iterator gap = open_gap(at, 1);
@@ -126,7 +127,7 @@ class InlineVector {
     return to;
   }
   iterator erase(const_iterator at) { return erase(at, at + 1); }
-
+  // Element by element.
   friend bool operator==(const InlineVector& a, const InlineVector& b) {
     if (a.size_ != b.size_) return false;
     for (size_t i = 0; i < a.size_; ++i)

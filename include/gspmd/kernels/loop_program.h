@@ -98,7 +98,7 @@ struct LoopProgram {
 // Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers, and
 // 16-bit floats, which are computed in f32 and rounded after every op; their sums once, at the end.
 GSPMD_API bool is_loop_dtype(DType dtype);
-
+// How a loop is made ready.
 struct LoopOptions {
   bool machine_code = true;  // where the machine runs it; the results are the same bit for bit
 };
@@ -118,6 +118,6 @@ struct LoopCodeStats {
   int64_t interpreted = 0;  // without any
   int64_t bytes = 0;        // of the machine code
 };
-GSPMD_API LoopCodeStats loop_code_stats();
+GSPMD_API LoopCodeStats loop_code_stats();  // of all threads
 
 }  // namespace gspmd
