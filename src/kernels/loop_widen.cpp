@@ -44,9 +44,12 @@ class Widening {
       const DType dtype = from_.values[v].dtype;
       add(from_.values[v]);
       stored.push_back(wide_[v].exact);
-      // At once: an output behind it may take the place of what it reads.
+      // At once: an output behind it may take the place of what it reads. And not before: this one
+      // may take the place of what is read before it.
       if (is_output[v] && is_half_dtype(dtype))
         stored[v] = push_unary(LoopOp::convert, dtype, stored[v]);
+      else if (is_output[v] && stored[v] + 1 != std::ssize(to_.values))
+        stored[v] = push_unary(LoopOp::copy, dtype, stored[v]);
     }
     for (const LoopOutput& output : from_.outputs)
       to_.outputs.push_back({stored[static_cast<size_t>(output.value)], output.reduced});

@@ -22,4 +22,43 @@ ENTRY e {{
   }
 }
 
+// The late result may lie where `q` does, which is read before it; what it is a view of is computed
+// before that.
+TEST_CASE("executor: a result that is a view of an earlier value waits for what lies in its place",
+          "[executor]") {
+  struct View {
+    const char *given, *early, *late;
+  };
+  const View views[] = {
+      {"f32[4,4]", "bf16[4,4] convert(p)", "f32[4,4] convert(early)"},
+      {"f32[4,4]", "f16[4,4] convert(p)", "f32[4,4] convert(early)"},
+      {"f32[4]", "f32[4] negate(p)", "f32[4,4] broadcast(early), dimensions={1}"},
+      {"f32[4]", "f32[4] negate(p)", "f32[4,4] broadcast(early), dimensions={0}"},
+      {"f32[4,4]", "f32[4,4] negate(p)", "f32[4,4] transpose(early), dimensions={1,0}"},
+      {"f32[4,1,4]", "f32[4,1,4] negate(p)", "f32[4,4] reshape(early)"},
+  };
+  for (const View& view : views) {
+    INFO(view.early << " as " << view.late);
+    expect_oracle(fmt::format(R"(HloModule m
+fused {{ p = {0} parameter(0)
+  early = {1}
+  q = f32[4,4] parameter(1)
+  sum = f32[4,4] add(q, q)
+  late = {2}
+  most = f32[4,4] maximum(late, sum)
+  ROOT t = (f32[4,4], f32[4,4]) tuple(late, most) }}
+ENTRY e {{ x = {0} parameter(0)
+  y = f32[4,4] parameter(1)
+  r = f32[4,4] reverse(y), dimensions={{0}}
+  f = (f32[4,4], f32[4,4]) fusion(x, r), kind=kLoop, calls=fused
+  late = f32[4,4] get-tuple-element(f), index=0
+  most = f32[4,4] get-tuple-element(f), index=1
+  s = f32[4,4] reverse(late), dimensions={{1}}
+  ROOT t = (f32[4,4], f32[4,4]) tuple(s, most) }}
+)",
+                              view.given, view.early, view.late),
+                  1, {1});
+  }
+}
+
 }  // namespace gspmd

@@ -230,6 +230,19 @@ bool LoopLowering::emit(const Node& node, const Embedding& embedding) {
   return true;
 }
 
+// An output is written where its value stands, into the place of an operand that is read before the
+// node, but not before what the node is another view of.
+void LoopLowering::put_here(const Node& node, const Embedding& embedding) {
+  int& value = values_.at({&node, embedding});
+  if (value + 1 == std::ssize(program_.values)) return;
+  LoopValue copy;
+  copy.op = LoopOp::copy;
+  copy.dtype = node.shape.dtype;
+  copy.a = value;
+  value = static_cast<int>(program_.values.size());
+  program_.values.push_back(std::move(copy));
+}
+
 std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& nodes,
                                                const std::vector<const Node*>& outputs) {
   Dims kept_dims;
@@ -250,8 +263,10 @@ std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& n
   for (const Node* node : nodes) {
     const auto found = demanded_.find(node);
     if (found == demanded_.end()) continue;
+    const bool is_output = std::find(outputs.begin(), outputs.end(), node) != outputs.end();
     for (const Embedding& embedding : found->second) {
       if (!emit(*node, embedding)) return std::nullopt;
+      if (is_output) put_here(*node, embedding);
     }
   }
   for (const Node* output : outputs) {

@@ -32,6 +32,7 @@ class LoopLowering {
   std::optional<Embedding> operand_embedding(const Node& node, int64_t operand,
                                              const Embedding& embedding) const;
   bool emit(const Node& node, const Embedding& embedding);
+  void put_here(const Node& node, const Embedding& embedding);
   int value_of(const Node& node, const Embedding& embedding) const;
   LoopValue input(const Node& node, int64_t number, const Embedding& embedding) const;
 
