@@ -11,8 +11,7 @@ namespace {
 using namespace vector_op;
 
 constexpr uint32_t kSignBit = 0x80000000u;
-constexpr int kOrderedLess = 0x11, kUnordered = 3, kEqual = 0, kGreater = 0x1E,
-              kNotGreaterOrEqual = 0x19;
+constexpr int kOrderedLess = 0x11, kEqual = 0, kGreater = 0x1E, kNotGreaterOrEqual = 0x19;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLeast = std::numeric_limits<float>::min();
 
