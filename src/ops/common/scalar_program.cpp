@@ -15,6 +15,11 @@ namespace {
 constexpr size_t kMostSteps = 10000;
 constexpr size_t kMostVisits = 10 * kMostSteps;  // nodes looked at, also those that make no step
 
+// Bytes of the lanes of a value, which lie in its slots one behind the other.
+std::byte* bytes_behind(ScalarSlot& first, size_t offset) {
+  return reinterpret_cast<std::byte*>(&first) + offset;
+}
+
 void run_table_step(const ScalarProgram::Step& step, const ScalarProgram::Frame& frame) {
   const ScalarProgram::TableStep& table = frame.table[step.a];
   for (size_t lane = 0; lane < frame.lanes; ++lane) {
@@ -22,14 +27,16 @@ void run_table_step(const ScalarProgram::Step& step, const ScalarProgram::Frame&
     for (size_t i = 0; i < table.operands.size(); ++i) {
       const Array array(table.node->operands()[i]->shape);
       const size_t size = array.bytes().size();
-      std::memcpy(array.bytes().data(), frame.slots[table.operands[i]].bytes + lane * size, size);
+      std::memcpy(array.bytes().data(), bytes_behind(frame.slots[table.operands[i]], lane * size),
+                  size);
       operands.push_back({array, {}, false});
     }
     const Value value = at_node(*table.node, [&] {
       return table.node->op().evaluate({*table.node, operands, *frame.call});
     });
     const std::span<const std::byte> bytes = value.array.bytes();
-    std::memcpy(frame.slots[step.out].bytes + lane * bytes.size(), bytes.data(), bytes.size());
+    std::memcpy(bytes_behind(frame.slots[step.out], lane * bytes.size()), bytes.data(),
+                bytes.size());
   }
 }
 
@@ -124,7 +131,7 @@ class ScalarProgram::Compiler {
       const std::span<const std::byte> bytes = node.attrs.literal.bytes();
       const size_t size = std::min<size_t>(bytes.size(), 16);
       for (size_t lane = 0; lane < program_.lanes_; ++lane)
-        std::memcpy(program_.slots_[out].bytes + lane * size, bytes.data(), size);
+        std::memcpy(bytes_behind(program_.slots_[out], lane * size), bytes.data(), size);
       return {out};
     }
     const auto slot = [&](size_t i) { return i < operands.size() ? operands[i][0] : 0; };
@@ -197,12 +204,13 @@ void ScalarProgram::run(size_t count) {
     std::vector<Value> arguments;
     for (size_t i = 0; i < sizes_.size(); ++i) {
       const Array array(callee_->parameters()[i]->shape);
-      std::memcpy(array.bytes().data(), slots_[i * lanes_].bytes + lane * sizes_[i], sizes_[i]);
+      std::memcpy(array.bytes().data(), bytes_behind(slots_[i * lanes_], lane * sizes_[i]),
+                  sizes_[i]);
       arguments.push_back({array, {}, false});
     }
     const std::vector<Array> values = leaves((*call_)(*callee_, arguments));
     for (size_t i = 0; i < values.size(); ++i)
-      std::memcpy(slots_[result_slots_[i]].bytes + lane * result_sizes_[i],
+      std::memcpy(bytes_behind(slots_[result_slots_[i]], lane * result_sizes_[i]),
                   values[i].bytes().data(), result_sizes_[i]);
   }
 }
