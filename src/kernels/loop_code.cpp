@@ -158,9 +158,6 @@ void count_interpreted_loop() {
 }
 
 bool add_loop_code(LoopPlan& plan, std::vector<LoopRegister> registers, std::vector<bool>& kept) {
-  // Breaks for f16 numbers have been seen to give wrong values: the interpreter runs those.
-  for (const LoopStream& s : plan.streams)
-    if (s.dtype == DType::f16) return false;
   for (const LoopInstruction& in : plan.body)
     if (is_lane_iota(plan, in))
       registers[static_cast<size_t>(plan.streams[static_cast<size_t>(in.out)].value)].kind =

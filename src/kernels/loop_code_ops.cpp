@@ -225,8 +225,9 @@ void emit_compare(BlockEmitter& x, const LoopInstruction& in) {
 
 void emit_select(BlockEmitter& x, const LoopInstruction& in) {
   const Zmm other = x.in(in.c);
-  const LoopSource chosen = x.source(in.b);
+  LoopSource chosen = x.source(in.b);
   const Zmm mask = x.mask_of_value(in.a);
+  if (chosen.in_memory) chosen = x.source(in.b);  // the mask may have needed the one free pointer
   x.op(blend_ps, x.out(in.out), other, chosen, 0, {mask.id, false});
 }
 
