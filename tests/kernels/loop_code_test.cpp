@@ -426,6 +426,44 @@ TEST_CASE(
   }
 }
 
+// More places than pointer registers: conditions and values both come by the one free pointer.
+TEST_CASE("loop code: selects among more values in memory than there are pointers", "[loop]") {
+  constexpr int kChoices = 12;
+  constexpr int64_t kElements = 403;
+  Case c;
+  c.program.dims = {kElements};
+  const auto operand = [&](DType dtype, int salt) {
+    LoopValue v;
+    v.dtype = dtype;
+    v.operand = int64_t(c.operands.size());
+    v.strides = {1};
+    Array data(dtype, {kElements});
+    for (int64_t e = 0; e < kElements; ++e)
+      data.set(e, dtype == DType::pred ? double((e + salt) % 3 == 0) : double(1000 * salt + e));
+    c.operands.push_back(data);
+    c.program.values.push_back(v);
+    return int(c.program.values.size()) - 1;
+  };
+  int chosen = operand(DType::f32, 0);
+  std::vector<std::pair<int, int>> choices;
+  for (int i = 1; i <= kChoices; ++i)
+    choices.emplace_back(operand(DType::pred, i), operand(DType::f32, i));
+  for (const auto& [condition, value] : choices) {
+    LoopValue v;
+    v.op = LoopOp::select;
+    v.a = condition;
+    v.b = value;
+    v.c = chosen;
+    c.program.values.push_back(v);
+    chosen = int(c.program.values.size()) - 1;
+  }
+  c.program.outputs = {{chosen, false}};
+  c.results.emplace_back(DType::f32, Dims{kElements});
+  const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, {-1}, false);
+  const auto got = run(prepare_loop(c.program), c, {-1}, false);
+  CHECK(differing(DType::f32, want[0], got[0]) == 0);
+}
+
 TEST_CASE("loop code: equal programs share it", "[loop]") {
   LoopProgram p;
   p.dims = {1000};
