@@ -8,14 +8,8 @@
 #include "gspmd/kernels/strided_copy.h"
 
 namespace gspmd {
-namespace {
 
-struct Root {
-  double real = 1, imaginary = 0;
-};
-
-// e^(sign 2 pi i k / n), 0 <= k < n, from an angle within an eighth of a turn.
-Root root_of_unity(int64_t k, int64_t n, int sign) {
+std::complex<double> root_of_unity(int64_t k, int64_t n, int sign) {
   int64_t angle = 8 * k;  // a full turn is 8n
   if (angle > 4 * n) {
     angle = 8 * n - angle;
@@ -32,14 +26,16 @@ Root root_of_unity(int64_t k, int64_t n, int sign) {
   return {left ? -x : x, sign * y};
 }
 
+namespace {
+
 constexpr int64_t kMostBytes = int64_t{32} << 20;  // of a buffer
 
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
 template <class T>
-void append(std::vector<T>& out, Root root) {
-  out.push_back(static_cast<T>(root.real));
-  out.push_back(static_cast<T>(root.imaginary));
+void append(std::vector<T>& out, std::complex<double> root) {
+  out.push_back(static_cast<T>(root.real()));
+  out.push_back(static_cast<T>(root.imag()));
 }
 
 // Factors 4, 2, 3 and 5; empty where there are others.
@@ -74,7 +70,7 @@ template <class T>
 void add_chirp(FftPlan<T>& plan) {
   int64_t size = 1;
   while (size < 2 * plan.n - 1) size *= 2;
-  std::vector<Root> chirp;
+  std::vector<std::complex<double>> chirp;
   int64_t square = 0;  // k * k modulo 2n
   for (int64_t k = 0; k < plan.n; ++k) {
     chirp.push_back(root_of_unity(square, 2 * plan.n, plan.sign));
@@ -85,12 +81,12 @@ void add_chirp(FftPlan<T>& plan) {
   for (LaneElement<double>& element : x) std::fill_n(element.numbers, 2 * kFftLanes, 0.0);
   for (int64_t k = 0; k < plan.n; ++k)
     for (const int64_t at : {k, (size - k) % size}) {
-      x[static_cast<size_t>(at)].numbers[0] = chirp[static_cast<size_t>(k)].real;
-      x[static_cast<size_t>(at)].numbers[kFftLanes] = -chirp[static_cast<size_t>(k)].imaginary;
+      x[static_cast<size_t>(at)].numbers[0] = chirp[static_cast<size_t>(k)].real();
+      x[static_cast<size_t>(at)].numbers[kFftLanes] = -chirp[static_cast<size_t>(k)].imag();
     }
   fft_loops(double{}).transform(*make_plan<double>(size, -1), x[0].numbers, work[0].numbers);
   for (const LaneElement<double>& element : x)
-    append(plan.spectrum, Root{element.numbers[0], element.numbers[kFftLanes]});
+    append(plan.spectrum, std::complex<double>{element.numbers[0], element.numbers[kFftLanes]});
   plan.forward = make_plan<T>(size, -1);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <complex>
 #include <memory>
 #include <vector>
 
@@ -7,6 +8,9 @@
 #include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
+
+// e^(sign 2 pi i k / n), 0 <= k < n, from an angle within an eighth of a turn.
+std::complex<double> root_of_unity(int64_t k, int64_t n, int sign);
 
 enum class FftKind : uint8_t { forward, backward, real_forward, real_backward };
 

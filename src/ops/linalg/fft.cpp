@@ -77,24 +77,6 @@ Complex product(Complex a, Complex b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 
-// e^(sign * 2 pi i k / n), 0 <= k < n, from an angle within an eighth of a turn.
-Complex root_of_unity(int64_t k, int64_t n, int sign) {
-  int64_t angle = 8 * k;  // a full turn is 8n
-  if (angle > 4 * n) {
-    angle = 8 * n - angle;
-    sign = -sign;
-  }
-  const bool left = angle > 2 * n;
-  if (left) angle = 4 * n - angle;
-  const bool steep = angle > n;
-  if (steep) angle = 2 * n - angle;
-  const double radians =
-      0.78539816339744830962 * static_cast<double>(angle) / static_cast<double>(n);
-  const double c = std::cos(radians), s = std::sin(radians);
-  const double x = steep ? s : c, y = steep ? c : s;
-  return {left ? -x : x, sign * y};
-}
-
 // Transforms of one length and sign (-1 forward, +1 backward, neither scaled).
 class Transform {
  public:
