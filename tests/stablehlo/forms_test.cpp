@@ -1,4 +1,6 @@
 // Forms that have no field of HLO's own, printed as they are written.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -122,6 +124,19 @@ TEST_CASE("reductions that apply one op share its computation", "[forms]") {
 )",
       "forms.mlir");
   CHECK(module->computations().size() == 4);  // two adders, a maximum, the entry
+}
+
+TEST_CASE("sizes of a type may stand apart", "[forms]") {
+  const auto text = [](const std::string& type) {
+    return module_of(
+        fmt::format("  func.func public @main(%arg0: {0}) -> {0} {{\n"
+                    "    return %arg0 : {0}\n  }}\n",
+                    type));
+  };
+  for (const char* type : {"tensor<2 x3xf32>", "tensor<2x 3 xf32>", "tensor< 2 x\n3 x f32 >"})
+    CHECK(to_stablehlo(*parse_stablehlo(text(type), "forms.mlir")) == text("tensor<2x3xf32>"));
+  CHECK_THROWS_WITH(parse_stablehlo(text("tensor<2 3xf32>"), "forms.mlir"),
+                    Catch::Contains("expected \"x\" behind a size"));
 }
 
 TEST_CASE("a precision that is no word is refused", "[forms]") {

@@ -41,6 +41,9 @@ bool is_result_sharding(const Node& node) {
          (&root == &node || !root.sharding);
 }
 
+// Whether it is "%12", not "%cst_1".
+bool is_number(const std::string& name) { return name.size() > 1 && is_digit(name[1]); }
+
 std::string location_text(const Metadata& metadata) {
   std::string place = "unknown";
   if (!metadata.source_file.empty()) {
@@ -62,19 +65,21 @@ std::string location_text(const Metadata& metadata) {
 std::string Writer::new_number() { return "%" + std::to_string(numbers_++); }
 
 std::string Writer::new_name(const std::string& base) {
-  if (names_.insert(base).second) return "%" + base;
+  if (names_.add(base).is_new) return "%" + base;
   std::string name;
   do name = fmt::format("{}_{}", base, suffixes_++);
-  while (!names_.insert(name).second);
+  while (!names_.add(name).is_new);
   return "%" + name;
 }
 
 const Written& Writer::written(const Node* node) {
-  const auto found = values_.find(node);
-  if (found != values_.end()) return found->second;
-  // What stands beside an op is written where it is read.
-  write_node(*node);
-  return values_.at(node);
+  const Written* found = values_.find(node);
+  if (found == nullptr) {  // what stands beside an op is written where it is read
+    write_node(*node);
+    found = values_.find(node);
+  }
+  if (found == nullptr) internal_error("\"{}\" is written without a name", node->name());
+  return *found;
 }
 
 std::string Writer::name_of(const Node* node) {
@@ -124,6 +129,7 @@ void Writer::reserve(const Node& node) {
 }
 
 std::string Writer::number_of(const Node& node) {
+  if (reserved_.empty()) return new_number();
   const auto reserved = reserved_.extract(&node);
   return reserved.empty() ? new_number() : reserved.mapped();
 }
@@ -238,7 +244,8 @@ void Writer::write_node(const Node& node) {
 
 void Writer::write_nodes(const Computation& computation) {
   for (const auto& node : computation.nodes()) {
-    if (node->is(Opcode::parameter) || is_implicit(*node) || values_.contains(node.get())) continue;
+    if (node->is(Opcode::parameter) || is_implicit(*node) || values_.find(node.get()) != nullptr)
+      continue;
     if (node->frontend_attributes.contains(kRemoved) && node->users().empty()) continue;
     if (node->is(Opcode::tuple) || is_part_of_manual(*node)) continue;  // where it is read
     write_node(*node);
@@ -269,7 +276,7 @@ std::string Writer::body(const Computation& computation, const std::vector<Writt
   std::string outer;
   std::swap(outer, out_);
   const int64_t numbers = numbers_, arguments = arguments_, suffixes = suffixes_;
-  std::set<std::string> names;
+  NameTable names;
   if (isolated) {
     std::swap(names, names_);
     numbers_ = suffixes_ = 0;
@@ -284,7 +291,7 @@ std::string Writer::body(const Computation& computation, const std::vector<Writt
   raw_line(last);
   --depth_;
   // The same computation may be a region elsewhere, under other names.
-  for (const auto& node : computation.nodes()) values_.erase(node.get());
+  for (const auto& node : computation.nodes()) values_.extract(node.get());
   numbers_ = numbers;
   if (isolated) {
     std::swap(names, names_);
@@ -302,20 +309,24 @@ Written Writer::inside(const Written& value) {
     for (const Written& element : value.elements) pack.elements.push_back(inside(element));
     return pack;
   }
-  const auto found = constants_.find(value.name);
-  if (found == constants_.end()) return value;
+  const auto& constants = is_number(value.name) ? iotas_ : constants_;
+  const auto found = constants.find(value.name);
+  if (found == constants.end()) return value;
   const Node* const constant = found->second;
-  const auto before = values_.extract(constant);
+  const std::unique_ptr<Written> before = values_.extract(constant);
   write_node(*constant);
   Written copy = written(constant);
-  values_.erase(constant);
-  if (!before.empty()) bind(constant, before.mapped());
+  values_.extract(constant);
+  if (before) bind(constant, std::move(*before));
   return copy;
 }
 
 void Writer::note_name(const Node& node, const std::string& name) {
-  constants_.erase(name);
-  if (node.is(Opcode::constant) || node.is(Opcode::iota)) constants_[name] = &node;
+  auto& constants = is_number(name) ? iotas_ : constants_;
+  if (node.is(Opcode::constant) || node.is(Opcode::iota))
+    constants[name] = &node;
+  else if (!constants.empty())
+    constants.erase(name);
 }
 
 std::string Writer::branch(const Computation& computation, const Node* operand) {
@@ -454,9 +465,10 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
 
 void Writer::write_function(std::string& text, const Computation& computation) {
   numbers_ = arguments_ = suffixes_ = 0;
-  names_.clear();
+  names_ = {};
   values_.clear();
   constants_.clear();
+  iotas_.clear();
   std::string arguments;
   std::vector<Written> parameters;
   for (const Node* parameter : computation.parameters()) {

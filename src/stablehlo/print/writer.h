@@ -1,14 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "gspmd/base/name_table.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/stablehlo/text.h"
 
@@ -19,6 +21,29 @@ struct Written {
   std::string name;
   std::vector<Written> elements;
   bool is_pack = false;
+};
+
+// What nodes of a module stand for, by their ids; what it holds stays where it is.
+class WrittenValues {
+ public:
+  const Written* find(const Node* node) const {
+    const auto id = static_cast<size_t>(node->id());
+    return id < values_.size() ? values_[id].get() : nullptr;
+  }
+  void set(const Node* node, Written value) {
+    const auto id = static_cast<size_t>(node->id());
+    if (id >= values_.size()) values_.resize(std::max(id + 1, 2 * values_.size()));
+    values_[id] = std::make_unique<Written>(std::move(value));
+  }
+  // Takes it out; nullptr where there is none.
+  std::unique_ptr<Written> extract(const Node* node) {
+    const auto id = static_cast<size_t>(node->id());
+    return id < values_.size() ? std::move(values_[id]) : nullptr;
+  }
+  void clear() { values_.clear(); }
+
+ private:
+  std::vector<std::unique_ptr<Written>> values_;
 };
 
 using Fields = std::vector<std::pair<std::string, std::string>>;  // name, text; "" is a key alone
@@ -38,7 +63,7 @@ class Writer {
   // The elements of a tuple, taken out where the text has it as one value.
   std::vector<Written> elements_of(const Node* node);
   const Written& written(const Node* node);
-  void bind(const Node* node, Written value) { values_[node] = std::move(value); }
+  void bind(const Node* node, Written value) { values_.set(node, std::move(value)); }
   // A line of one op: its results are those of the node, by its shape.
   void line(const Node& node, const std::string& op);
   // The same of an op whose result is one value, also where that is a tuple.
@@ -94,11 +119,12 @@ class Writer {
   int64_t numbers_ = 0, arguments_ = 0, suffixes_ = 0;
   int64_t lines_ = 0;
   std::vector<const Array*> literals_;  // large ones, by the number of their mark
-  std::unordered_map<std::string, const Node*> constants_;  // by name
+  // Constants by name; iotas, which have numbers as other values do.
+  std::unordered_map<std::string, const Node*> constants_, iotas_;
   const Node* captured_ = nullptr;  // what the only parameter of the next body is
-  std::set<std::string> names_;
+  NameTable names_;
   std::unordered_map<const Node*, std::string> reserved_;
-  std::unordered_map<const Node*, Written> values_;
+  WrittenValues values_;
   std::map<std::string, const Computation*> symbols_;
   std::unordered_map<const Computation*, std::string> symbol_of_;
 };

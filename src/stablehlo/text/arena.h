@@ -1,7 +1,10 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
@@ -20,8 +23,7 @@ class Arena {
     size_t begin = (used_ + alignment - 1) & ~(alignment - 1);
     if (begin + bytes > size_) {
       size_ = std::max(bytes, std::clamp(2 * size_, kLeast, kMost));
-      // Not set to zeros: pages are touched when they are used.
-      blocks_.emplace_back(new std::byte[size_]);
+      blocks_.push_back(make_block(size_));
       begin = 0;
     }
     used_ = begin + bytes;
@@ -36,7 +38,24 @@ class Arena {
 
  private:
   static constexpr size_t kLeast = size_t{1} << 14, kMost = size_t{1} << 25;  // of a block
-  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  static constexpr size_t kLargePage = size_t{1} << 21;
+  struct Free {
+    void operator()(std::byte* block) const { std::free(block); }
+  };
+  using Block = std::unique_ptr<std::byte, Free>;
+
+  // Not set to zeros: pages are touched when they are used, large ones where the system has them.
+  static Block make_block(size_t bytes) {
+    const bool is_large = bytes >= 2 * kLargePage;
+    const size_t alignment = is_large ? kLargePage : alignof(std::max_align_t);
+    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    Block block(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+    if (block == nullptr) throw std::bad_alloc();
+    if (is_large) ::madvise(block.get(), rounded, MADV_HUGEPAGE);  // a hint
+    return block;
+  }
+
+  std::vector<Block> blocks_;
   size_t size_ = 0, used_ = 0;  // of the last block
 };
 

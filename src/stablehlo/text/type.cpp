@@ -230,9 +230,11 @@ void Types::read_tensor(Cursor& cursor, Type& type) {
         next = static_cast<size_t>(end - text.data());
       }
       type.shape.dims.push_back(size);
-      if (next >= text.size() || text[next] != 'x')
+      cursor.seek(next);
+      if (cursor.peek() != 'x')
         cursor.fail(next, "expected \"x\" behind a size, as in tensor<2x3xf32>");
-      ++next;
+      cursor.seek(cursor.position() + 1);
+      next = cursor.position();  // blanks may stand on either side
     }
     cursor.seek(next);
     type.shape.dtype = read_element(cursor, type);
