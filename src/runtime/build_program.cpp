@@ -163,7 +163,9 @@ class Builder {
     } else if (node.is(Opcode::conditional)) {
       add_conditional(node, block);
     } else if (node.op().has(kCollective)) {
-      add_collective(node, block);
+      add_collective(node, node, block);
+    } else if (node.is(Opcode::async_start)) {  // the pass schedule makes them, of collectives
+      add_collective(node, *node.called.at(0)->root(), block);
     } else if (const auto begun = begun_.find(node.operands().empty() ? nullptr : node.operand(0));
                begun != begun_.end() && !is_alias(node)) {
       block.items.push_back({Block::Item::collective, begun->second, begun->second});
@@ -189,9 +191,11 @@ class Builder {
     return reference_kernel(node);
   }
 
-  void add_collective(const Node& node, Block& block) {
+  // `collective` is the node, or what the node begins.
+  void add_collective(const Node& node, const Node& collective, Block& block) {
     CollectiveStep step =
-        prepare_collective(node, p_->options.num_devices, p_->options.reference_kernels);
+        prepare_collective(collective, p_->options.num_devices, p_->options.reference_kernels);
+    step.is_split |= &collective != &node;
     step.first_argument = static_cast<int64_t>(p_->arguments.size());
     step.operands = static_cast<int64_t>(node.operands().size());
     for (const Node* operand : node.operands()) add_arguments(*operand);

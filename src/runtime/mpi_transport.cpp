@@ -18,16 +18,25 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+
+#include "runtime/shared_memory.h"
 #endif
 
 namespace gspmd {
 namespace {
 
-// What launchers tell the processes they start: OpenMPI's, MPICH's and others' with PMI, PMIx.
-bool started_by_launcher() {
+// Processes, as launchers tell those they start: OpenMPI's, MPICH's and others' with PMI; 0 where
+// nothing does.
+int launched_processes() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* const size = std::getenv(name)) return std::atoi(size) > 1;
-  return std::getenv("PMIX_RANK") != nullptr;
+    if (const char* const size = std::getenv(name)) return std::atoi(size);
+  return 0;
+}
+
+// Others with PMIx say no number.
+bool started_by_launcher() {
+  const int processes = launched_processes();
+  return processes > 1 || (processes == 0 && std::getenv("PMIX_RANK") != nullptr);
 }
 
 }  // namespace
@@ -44,6 +53,7 @@ constexpr int kFailed = 2, kLeft = 3, kAnswer = 4;  // tags
 constexpr int kData = 16;                           // and those above
 constexpr int64_t kMostBytes = 1 << 30;             // of one message: counts are ints
 constexpr size_t kMostText = 2000;                  // of a failure: sent without a receiver
+constexpr auto kPatience = milliseconds(5);         // before a core of one's own is left to others
 constexpr auto kGrace = seconds(2);                 // for what was sent before a process left
 constexpr auto kAnswering = seconds(1);             // for those that wait to say that they do
 constexpr auto kPrinting = milliseconds(200);       // for launchers to pass on what was said
@@ -98,7 +108,9 @@ class MpiTransport final : public Transport {
     place.append(reinterpret_cast<const char*>(&allowed), sizeof allowed);
     const std::vector<std::string> all = gather_texts(*this, place, "the start of the job");
     processes_here_ = std::count(all.begin(), all.end(), place);
+    shares_cores_ = processes_here_ > CPU_COUNT(&allowed);
   }
+  void share_memory() { shared_.emplace(*this, kSharedBytes); }
 
   ExchangeId begin(std::span<const Parcel> out, std::span<const Parcel> in, int tag) override {
     const std::lock_guard lock(mutex_);
@@ -122,12 +134,21 @@ class MpiTransport final : public Transport {
   void finish(ExchangeId id, std::string_view what) override {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) throw ExecutionError(failure_, Site{});
+    wait({&id, 1}, what);
     Exchange& exchange = exchanges_[static_cast<size_t>(id)];
-    wait(exchange, what);
     exchange.begun = false;
     exchange.requests.clear();
     exchange.from.clear();
   }
+
+  void wait_any(std::span<const ExchangeId> ids, std::string_view what) override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) throw ExecutionError(failure_, Site{});
+    wait(ids, what);
+  }
+
+  std::span<std::byte> shared_memory(int64_t process) override { return shared_->of(process); }
+  bool touches(int64_t of, int64_t by) const override { return shared_->touches(of, by); }
 
   void fail(const std::string& message) override {
     const std::lock_guard lock(mutex_);
@@ -212,16 +233,20 @@ class MpiTransport final : public Transport {
     return done != 0;
   }
 
-  void wait(Exchange& exchange, std::string_view what) {
+  // For one of them.
+  void wait(std::span<const ExchangeId> ids, std::string_view what) {
     constexpr int kSpins = 200;  // between looks at what else came
     std::optional<Clock::time_point> start;
+    bool yields = shares_cores_;
     while (true) {
       for (int i = 0; i < kSpins; ++i) {
-        if (test(exchange)) return;
-        if (i % 4 == 3) std::this_thread::yield();
+        for (const ExchangeId id : ids)
+          if (test(exchanges_[static_cast<size_t>(id)])) return;
+        if (yields && i % 4 == 3) std::this_thread::yield();
       }
       const auto now = Clock::now();
       if (!start) start = now;
+      yields |= now - *start > kPatience;
       if (const auto other = receive_failure()) {
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(*other), kAnswer, world_, &request);
@@ -229,25 +254,35 @@ class MpiTransport final : public Transport {
         give_up();
         throw ExecutionError(failure_, Site{});
       }
-      for (size_t i = 0; i < exchange.receives; ++i) {
-        if (exchange.requests[i] == MPI_REQUEST_NULL) continue;
-        const auto& left = left_[static_cast<size_t>(exchange.from[i])];
+      for (const int64_t process : awaited(ids)) {
+        const auto& left = left_[static_cast<size_t>(process)];
         if (left && now - *left > kGrace)
-          stop(fmt::format("{}: process {} of {} has ended its program before", what,
-                           exchange.from[i], count_));
+          stop(fmt::format("{}: process {} of {} has ended its program before", what, process,
+                           count_));
       }
       if (std::chrono::duration<double>(now - *start).count() > limit_) {
         stop(
             fmt::format("{}: nothing came from process {} of {} within {} s; {}see what it does, "
                         "or set GSPMD_MPI_TIME_LIMIT to more seconds",
-                        what, first_late(exchange), count_, limit_, silent_processes()));
+                        what, first_late(ids), count_, limit_, silent_processes()));
       }
     }
   }
 
-  int64_t first_late(const Exchange& exchange) const {
-    for (size_t i = 0; i < exchange.receives; ++i)
-      if (exchange.requests[i] != MPI_REQUEST_NULL) return exchange.from[i];
+  // Processes that something has to come from.
+  std::vector<int64_t> awaited(std::span<const ExchangeId> ids) const {
+    std::vector<int64_t> processes;
+    for (const ExchangeId id : ids) {
+      const Exchange& exchange = exchanges_[static_cast<size_t>(id)];
+      for (size_t i = 0; i < exchange.receives; ++i)
+        if (exchange.requests[i] != MPI_REQUEST_NULL) processes.push_back(exchange.from[i]);
+    }
+    return processes;
+  }
+
+  int64_t first_late(std::span<const ExchangeId> ids) const {
+    const std::vector<int64_t> processes = awaited(ids);
+    if (!processes.empty()) return processes[0];
     return process_ == 0 ? 1 : 0;
   }
 
@@ -343,6 +378,7 @@ class MpiTransport final : public Transport {
   MPI_Comm world_ = MPI_COMM_NULL;
   bool owns_ = false;  // whether it initialised MPI
   int64_t process_ = 0, count_ = 1, processes_here_ = 1;
+  bool shares_cores_ = true;          // with processes of the job: waiting keeps them from theirs
   double limit_ = 0;                  // seconds
   std::string failure_;               // what ended the communication; empty: nothing
   std::deque<std::string> said_;      // of this process to others
@@ -350,14 +386,26 @@ class MpiTransport final : public Transport {
   bool failed_here_ = false;          // it was this process's
   std::vector<std::optional<Clock::time_point>> left_;  // since when a process has ended
   std::deque<Exchange> exchanges_;                      // by id
+  std::optional<SharedMemory> shared_;                  // with processes of this machine
 };
 
 MpiTransport* connect() {
   if (!started_by_launcher()) return nullptr;
   static auto* const transport = new MpiTransport;  // used until the process ends
+  if (transport->count() == 1 && launched_processes() > 1) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const std::string_view text(version);
+    execution_error(
+        "{} processes were started, but each is alone: by the mpirun of another MPI than the one "
+        "that the library is built with, which is {}; start it with that one's",
+        launched_processes(), text.substr(0, text.find_first_of(",\n")));
+  }
   std::atexit([] { transport->leave(); });
   if (transport->count() == 1) return nullptr;
   transport->count_neighbours();
+  transport->share_memory();
   return transport;
 }
 

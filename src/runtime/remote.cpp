@@ -189,6 +189,7 @@ Remote::Flight& Remote::free_flight() {
   for (Flight& flight : flights_)
     if (flight.step == nullptr) return flight;
   Flight& flight = flights_.emplace_back();
+  flight.number = std::ssize(flights_) - 1;
   flight.room = map_pages(room_bytes_);
   flight.packed.resize(static_cast<size_t>(2 * transport_.count()));
   return flight;
@@ -214,7 +215,7 @@ void Remote::begin(const CollectiveStep& step, const std::vector<char>& active,
   pack(flight, out, in);
   flight.exchange.reset();
   if (!out.empty() || !in.empty()) flight.exchange = transport_.begin(out, in, tag + 2);
-  chains_[index].begin(active, tables, transport_, tag + 1);
+  chains_[index].begin(active, tables, transport_, tag + 1, flight.chunks, flight.number);
   chains_[index].progress(false, said(*step.node));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,8 +71,10 @@ class Remote {
   // A collective that has begun.
   struct Flight {
     const CollectiveStep* step = nullptr;        // nullptr: none
+    int64_t number = 0;                          // of the flight: the same in every process
     std::byte* room = nullptr;                   // of operands, for the largest collective
     std::vector<std::vector<std::byte>> packed;  // messages, by process: out, then in
+    std::vector<std::byte> chunks;               // of sums
     std::vector<char> active;
     std::vector<std::vector<std::byte*>>* tables = nullptr;
     std::optional<ExchangeId> exchange;
@@ -96,8 +99,8 @@ class Remote {
   std::vector<std::vector<Place>> places_;
   std::vector<ChainReduce> chains_;
   int64_t room_bytes_ = 0;
-  std::vector<Flight> flights_;
-  uint32_t begun_ = 0;  // collectives so far: the same in every process
+  std::deque<Flight> flights_;  // chains keep the address of their room
+  uint32_t begun_ = 0;          // collectives so far: the same in every process
 };
 
 }  // namespace gspmd

@@ -15,6 +15,8 @@ struct Parcel {
   std::span<std::byte> bytes;
 };
 
+constexpr int64_t kSharedBytes = 32 << 20;  // of a process; pages that nobody touches take none
+
 // An exchange that has begun, of those of one transport.
 using ExchangeId = int64_t;
 
@@ -39,6 +41,13 @@ class Transport {
   // Whether finish() would not wait. Errors wait until then.
   virtual bool is_done(ExchangeId id) = 0;
   virtual void finish(ExchangeId id, std::string_view what) = 0;
+  // Waits until one of them, of at least one, is done, or for an error.
+  virtual void wait_any(std::span<const ExchangeId> ids, std::string_view what) = 0;
+  // Memory of a process, `kSharedBytes`, that processes of the same machine touch as well: where
+  // `touches(of, by)`, which all processes know alike. Empty where this one does not. What is
+  // written before a parcel is sent is there when it has come.
+  virtual std::span<std::byte> shared_memory(int64_t) { return {}; }
+  virtual bool touches(int64_t /*of*/, int64_t /*by*/) const { return false; }
   // This process failed: says so to the others, whose waits end with `message`. No exchange is
   // possible after it.
   virtual void fail(const std::string& message) = 0;

@@ -1,5 +1,6 @@
 // The command in several processes that mpirun starts.
 #include <algorithm>
+#include <filesystem>
 
 #include "mpi/run_job.h"
 
@@ -120,10 +121,44 @@ ENTRY e { p = u32[] partition-id() q = u32[] collective-permute(p), channel_id=1
   scratch("copies.txt");
 }
 
+TEST_CASE("mpi: one process that mpirun starts is as one that starts by itself") {
+  const std::string program = file("program.txt", kProgram);
+  const std::string line = kGspmd + "run --values uniform --seed 3 " + program;
+  const JobResult job = run_started(GSPMD_MPIEXEC " -n 1", line);
+  CHECK(job.err == "");
+  CHECK(job.out == run_job(1, line).out);
+  scratch("program.txt");
+}
+
+TEST_CASE("mpi: another MPI's mpirun starts processes that are alone, and say so") {
+  const std::string own = GSPMD_MPIEXEC, program = file("program.txt", kProgram);
+  const auto launcher = std::filesystem::canonical(own.substr(0, own.find(' ')));
+  int others = 0;
+  for (const std::string name : {"/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich"}) {
+    if (!std::filesystem::exists(name) || std::filesystem::canonical(name) == launcher) continue;
+    ++others;
+    const JobResult job = run_started(name + " -n 2", kGspmd + "run " + program);
+    CHECK(job.code != 0);
+    CHECK(job.code != 124);
+    CHECK(job.out == "");
+    CHECK_THAT(job.err, Catch::Contains("2 processes were started, but each is alone"));
+  }
+  if (others == 0) WARN("there is no other MPI here");
+  scratch("program.txt");
+}
+
 TEST_CASE("mpi: what all do wrong is said once") {
   const JobResult job = run_job(3, kGspmd + "run nowhere.txt");
   CHECK(job.code == 2);
   CHECK(count(job.err, "nowhere.txt: cannot be opened") == 1);
+  const std::string pair = file("pair.txt",
+                                "HloModule pair, num_partitions=2\n"
+                                "ENTRY e { x = f32[4] parameter(0) ROOT y = f32[4] "
+                                "negate(x) }\n");
+  const JobResult few = run_job(3, kGspmd + "run " + pair);
+  CHECK(few.code != 0);
+  CHECK(count(few.err, "a mesh of 2 devices on 3 processes") == 1);
+  scratch("pair.txt");
 }
 
 TEST_CASE("mpi: a process with another program is named, with the instruction") {

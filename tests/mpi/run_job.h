@@ -13,6 +13,10 @@ struct JobResult {
 // mpirun; 1 without it. `set` is put in front: "NAME=VALUE".
 JobResult run_job(int processes, const std::string& line, const std::string& set = "");
 
+// The same, started by `start`: "mpirun -n 2".
+JobResult run_started(const std::string& start, const std::string& line,
+                      const std::string& set = "");
+
 // A name in the folder of the tests, of this process alone; what has it is removed.
 std::string scratch(const std::string& name);
 std::string read_file(const std::string& path);

@@ -61,6 +61,29 @@ TEST_CASE("schedule: starts behind their operands, dones before their readers") 
   CHECK(scheduled(text, {0, 0, 0, 0}) == whole);
 }
 
+TEST_CASE("schedule: kinds without a start of their own begin as asynchronous calls") {
+  const std::string text =
+      "ENTRY e {\n  x = f32[8] parameter(0)\n  y = f32[8] parameter(1)\n"
+      "  r = f32[2] reduce-scatter(x), dimensions={0}, to_apply=sum" +
+      kEnd +
+      "{{0,1,2,3}}\n  a = f32[8] negate(y)\n  t = f32[8] all-to-all(a), dimensions={0}, "
+      "channel_id=2, replica_groups={{0,1,2,3}}\n"
+      "  u = (f32[8], f32[8]) all-to-all(a, x), channel_id=3, replica_groups={{0,2},{1,3}}\n"
+      "  b = f32[8] abs(a)\n  u0 = f32[8] get-tuple-element(u), index=0\n"
+      "  ROOT all = (f32[2], f32[8], f32[8], f32[8]) tuple(r, t, u0, b)\n}\n";
+  CHECK(scheduled(text, {0, 0, 1, 1}) == Lines{"r-start=async-start(x)", "a=negate(y)",
+                                               "t-start=async-start(a)", "u-start=async-start(a,x)",
+                                               "b=abs(a)", "u=async-done(u-start)",
+                                               "u0=get-tuple-element(u)", "r=async-done(r-start)",
+                                               "t=async-done(t-start)", "all=tuple(r,t,u0,b)"});
+  const auto module = parse_module("HloModule m, num_partitions=4\n" + kSum + text);
+  CHECK(schedule_collectives(*module, {{0, 0, 1, 1}}));
+  const Node& start = *module->entry()->root()->operand(0)->operand(0);
+  CHECK(to_string(start.shape) == "((f32[8]), f32[2])");
+  CHECK(start.called.at(0)->root()->is(Opcode::reduce_scatter));
+  CHECK(start.called[0]->root()->called.at(0)->name() == "sum");
+}
+
 TEST_CASE("schedule: groups inside processes, and pairs with nothing between, stay") {
   const std::string text = "ENTRY e {\n  x = f32[8] parameter(0)\n  a = f32[8] all-reduce(x)" +
                            kEnd + "{{0,1},{2,3}}, to_apply=sum\n  b = f32[8] all-reduce(a)" + kEnd +

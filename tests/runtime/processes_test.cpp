@@ -55,7 +55,7 @@ void expect_same(const std::string& text, int64_t devices, bool by_reference = t
     for (int64_t processes = 2; processes <= devices; ++processes) {
       for (const auto& [workers, overlap] :
            {std::pair(1, false), {3, false}, {1, true}, {3, true}}) {
-        ThreadJob job(processes);
+        ThreadJob job(processes, processes % 2 != workers % 2);  // some touch others' memory
         std::vector<Results> found(static_cast<size_t>(processes));
         const auto errors =
             run_as_processes(job, [&, workers = workers, overlap = overlap](int64_t p) {
@@ -220,6 +220,63 @@ ENTRY e {
               4);
 }
 
+TEST_CASE("processes: in loops and branches collectives go on beside what each of them computes",
+          "[processes]") {
+  const std::string end = ", channel_id=1, use_global_device_ids=true, replica_groups=";
+  const std::string text = "HloModule m, num_partitions=4" + kSums + R"(
+pieces { x = f32[8] parameter(0)
+  r = f32[4] reduce-scatter(x), dimensions={0}, to_apply=sum)" +
+                           end + R"({{0,2},{1,3}}
+  y = f32[8] sine(x)
+  z = f32[8] multiply(y, x)
+  b = f32[8] concatenate(r, r), dimensions={0}
+  ROOT o = f32[8] add(b, z) }
+turns { x = f32[8] parameter(0)
+  t = f32[8] all-to-all(x), dimensions={0}, channel_id=2, replica_groups={{0,1,2,3}}
+  u = (f32[8], f32[8]) all-to-all(x, t), channel_id=3, replica_groups={{0,3},{1,2}}
+  y = f32[8] cosine(x)
+  u0 = f32[8] get-tuple-element(u), index=0
+  u1 = f32[8] get-tuple-element(u), index=1
+  a = f32[8] subtract(u0, u1)
+  ROOT o = f32[8] add(a, y) }
+body { s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  r = f32[2] reduce-scatter(x), dimensions={0}, to_apply=sum)" +
+                           end + R"({{0,1,2,3}}
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  b = s32[] and(j, one)
+  y = f32[8] conditional(b, x, x), branch_computations={pieces, turns}
+  g = f32[8] all-gather(r), dimensions={0})" +
+                           end + R"({{0,1,2,3}}
+  h = f32[8] tanh(y)
+  z = f32[8] add(h, g)
+  ROOT o = (s32[], f32[8]) tuple(j, z) }
+condition { s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT p = pred[] compare(i, n), direction=LT }
+ENTRY e {
+  x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  init = (s32[], f32[8]) tuple(zero, x)
+  w = (s32[], f32[8]) while(init), condition=condition, body=body
+  ROOT v = f32[8] get-tuple-element(w), index=1
+}
+)";
+  expect_same(text, 4);
+  ThreadJob job(2);
+  RunCounters counters[2];
+  const auto module = parse_module(text);
+  for (const auto& error : run_as_processes(job, [&](int64_t p) {
+         run(*module, small_arguments(*module, 4), false, 1, &counters[p], true);
+       }))
+    CHECK(error == "");
+  // Two runs of five iterations: two of each, and one of the branch that it takes.
+  CHECK(counters[0].overlapped == 2 * 5 * 3);
+}
+
 // A program of collectives of all kinds and sizes between elementwise ops, in an order of its own.
 std::string random_program(unsigned seed, int64_t n) {
   std::mt19937 random(seed);
@@ -231,11 +288,13 @@ std::string random_program(unsigned seed, int64_t n) {
     text += fmt::format("  {} = {} parameter({})\n", values[size_t(i)], type, i);
   const char* const groups[] = {"{{0,1,2,3,4,5}}", "{{0,3},{1,4},{2,5}}", "{{5,1},{4,2},{3,0}}",
                                 "{{0,1,2},{3,4,5}}"};
+  const int64_t members[] = {6, 2, 2, 3};
   for (int i = 0; i < 24; ++i) {
     const std::string name = fmt::format("v{}", i), &a = values[any(values.size())];
+    const size_t g = any(4);
     const std::string end = fmt::format(
-        "channel_id={}, use_global_device_ids=true, replica_groups={}", i + 1, groups[any(4)]);
-    switch (any(6)) {
+        "channel_id={}, use_global_device_ids=true, replica_groups={}", i + 1, groups[g]);
+    switch (any(9)) {
       case 0:
         text += fmt::format("  {} = {} all-reduce({}), {}, to_apply=sum\n", name, type, a, end);
         break;
@@ -251,6 +310,21 @@ std::string random_program(unsigned seed, int64_t n) {
             "use_global_device_ids=true, replica_groups={{{{0,1,2,3,4,5}}}}\n"
             "  {4} = {5} slice(g{0}), slice={{[{6}:{7}]}}\n",
             i, 6 * n, a, i + 1, name, type, n + 1, 2 * n + 1);
+        break;
+      case 3:
+        text += fmt::format(
+            "  g{0} = f32[{1}] concatenate({2}), dimensions={{0}}\n"
+            "  {3} = {4} reduce-scatter(g{0}), dimensions={{0}}, {5}, to_apply=sum\n",
+            i, members[g] * n, fmt::join(std::vector(size_t(members[g]), a), ", "), name, type,
+            end);
+        break;
+      case 4:
+        text += fmt::format(
+            "  g{0} = f32[{1}] concatenate({2}), dimensions={{0}}\n"
+            "  h{0} = f32[{1}] all-to-all(g{0}), dimensions={{0}}, channel_id={3}, "
+            "replica_groups={4}\n  {5} = {6} slice(h{0}), slice={{[{7}:{8}]}}\n",
+            i, members[g] * n, fmt::join(std::vector(size_t(members[g]), a), ", "), i + 1,
+            groups[g], name, type, n - 1, 2 * n - 1);
         break;
       default:
         text += fmt::format("  {} = {} {}({}, {})\n", name, type,

@@ -2,12 +2,14 @@
 
 // Threads of this process that stand for the processes of a job.
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <tuple>
@@ -19,12 +21,17 @@ namespace gspmd {
 
 // What the threads share.
 struct ThreadJob {
-  explicit ThreadJob(int64_t processes) : count(processes) {}
+  // `shares`: processes touch each other's memory.
+  explicit ThreadJob(int64_t processes, bool shares = false) : count(processes) {
+    for (int64_t p = 0; shares && p < processes; ++p)
+      shared.push_back(std::make_unique_for_overwrite<std::byte[]>(kSharedBytes));
+  }
   const int64_t count;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::tuple<int64_t, int64_t, int>, std::deque<std::vector<std::byte>>>
-      sent;  // {from, to, tag}
+      sent;                                          // {from, to, tag}
+  std::vector<std::unique_ptr<std::byte[]>> shared;  // by process; empty: none touches another's
   std::string failure;
   std::map<std::pair<int64_t, int64_t>, int64_t> bytes;  // {from, to}
 };
@@ -35,6 +42,14 @@ class ThreadTransport final : public Transport {
   ThreadTransport(ThreadJob& job, int64_t process) : job_(job), process_(process) {}
   int64_t process() const override { return process_; }
   int64_t count() const override { return job_.count; }
+
+  std::span<std::byte> shared_memory(int64_t process) override {
+    return {job_.shared.at(size_t(process)).get(), kSharedBytes};
+  }
+  // All but the last process that of the one before.
+  bool touches(int64_t, int64_t by) const override {
+    return !job_.shared.empty() && by + 1 < job_.count;
+  }
 
   ExchangeId begin(std::span<const Parcel> out, std::span<const Parcel> in, int tag) override {
     const std::lock_guard lock(job_.mutex);
@@ -53,16 +68,19 @@ class ThreadTransport final : public Transport {
 
   bool is_done(ExchangeId id) override {
     const std::lock_guard lock(job_.mutex);
-    const auto& [in, tag] = begun_.at(id);
-    std::map<int64_t, size_t> wanted;
-    for (const Parcel& parcel : in) ++wanted[parcel.process];
-    for (const auto& [process, count] : wanted)
-      if (job_.sent[{process, process_, tag}].size() < count && job_.failure.empty()) return false;
-    return true;
+    return is_there(id);
+  }
+
+  void wait_any(std::span<const ExchangeId> ids, std::string_view what) override {
+    std::unique_lock lock(job_.mutex);
+    const auto any = [&] {
+      return std::any_of(ids.begin(), ids.end(), [&](ExchangeId id) { return is_there(id); });
+    };
+    if (!job_.changed.wait_for(lock, kPatience, any)) execution_error("{}: nothing comes", what);
+    if (!job_.failure.empty()) throw ExecutionError(job_.failure, Site{});
   }
 
   void finish(ExchangeId id, std::string_view what) override {
-    constexpr auto kPatience = std::chrono::seconds(60);  // where the test would hang
     std::unique_lock lock(job_.mutex);
     const auto [in, tag] = std::move(begun_.at(id));
     begun_.erase(id);
@@ -92,6 +110,19 @@ class ThreadTransport final : public Transport {
   }
 
  private:
+  static constexpr auto kPatience = std::chrono::seconds(60);  // where the test would hang
+
+  // With the mutex. Of those of one tag, the first that is not finished.
+  bool is_there(ExchangeId id) {
+    const auto& [in, tag] = begun_.at(id);
+    std::map<int64_t, size_t> wanted;
+    for (const Parcel& parcel : in) ++wanted[parcel.process];
+    return !job_.failure.empty() ||
+           std::all_of(wanted.begin(), wanted.end(), [&, tag = tag](const auto& want) {
+             return job_.sent[{want.first, process_, tag}].size() >= want.second;
+           });
+  }
+
   ThreadJob& job_;
   const int64_t process_;
   ExchangeId last_ = 0;

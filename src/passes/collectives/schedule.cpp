@@ -1,5 +1,7 @@
 #include "gspmd/passes/collectives/schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -14,13 +16,17 @@ namespace {
 
 struct Pair {
   Opcode whole, start, done;
-  bool keeps_operands;  // the start's value is (operands, results), not the results
+  // What the start's value is: the results, (operands, results), or that of an asynchronous call of
+  // a computation that holds the collective: HLO has no start of its own for all kinds.
+  enum class Value : uint8_t { results, both, call } value;
 };
 constexpr Pair kPairs[] = {
-    {Opcode::all_reduce, Opcode::all_reduce_start, Opcode::all_reduce_done, false},
-    {Opcode::all_gather, Opcode::all_gather_start, Opcode::all_gather_done, true},
+    {Opcode::all_reduce, Opcode::all_reduce_start, Opcode::all_reduce_done, Pair::Value::results},
+    {Opcode::all_gather, Opcode::all_gather_start, Opcode::all_gather_done, Pair::Value::both},
     {Opcode::collective_permute, Opcode::collective_permute_start, Opcode::collective_permute_done,
-     true},
+     Pair::Value::both},
+    {Opcode::reduce_scatter, Opcode::async_start, Opcode::async_done, Pair::Value::call},
+    {Opcode::all_to_all, Opcode::async_start, Opcode::async_done, Pair::Value::call},
 };
 
 const Pair* pair_of(const Node& node) {
@@ -145,8 +151,7 @@ class Rewriter {
         made_[&node] = copy(node, node.opcode(), node.shape, node.name());
         break;
       case Order::Part::start:
-        started_[&node] = copy(node, pair->start, started_shape(node, *pair),
-                               to_.module().unique_name(node.name() + "-start"));
+        started_[&node] = start(node, *pair, to_.module().unique_name(node.name() + "-start"));
         break;
       case Order::Part::done:
         made_[&node] = to_.append_as(node.name(), pair->done, node.shape, {started_.at(&node)});
@@ -158,22 +163,53 @@ class Rewriter {
   Node* made(const Node* node) const { return made_.at(node); }
 
  private:
-  Node* copy(const Node& node, Opcode opcode, Shape shape, std::string name) {
+  std::vector<Node*> operands_of(const Node& node) const {
     std::vector<Node*> operands;
     for (const Node* operand : node.operands()) operands.push_back(made_.at(operand));
+    return operands;
+  }
+
+  Node* copy(const Node& node, Opcode opcode, Shape shape, std::string name) {
     Node* const made =
-        to_.append_as(std::move(name), opcode, std::move(shape), std::move(operands), node.attrs);
+        to_.append_as(std::move(name), opcode, std::move(shape), operands_of(node), node.attrs);
     made->called = node.called;
     copy_annotations(node, *made);
     return made;
   }
 
-  static Shape started_shape(const Node& node, const Pair& pair) {
-    if (!pair.keeps_operands) return node.shape;
+  Node* start(const Node& node, const Pair& pair, std::string name) {
+    if (pair.value == Pair::Value::results) return copy(node, pair.start, node.shape, name);
     std::vector<Shape> operands;
     for (const Node* operand : node.operands()) operands.push_back(operand->shape);
-    const bool bare = operands.size() == 1;
-    return Shape::tuple({bare ? operands[0] : Shape::tuple(std::move(operands)), node.shape});
+    const bool bare = pair.value == Pair::Value::both && operands.size() == 1;
+    Shape shape =
+        Shape::tuple({bare ? operands[0] : Shape::tuple(std::move(operands)), node.shape});
+    if (pair.value == Pair::Value::both) return copy(node, pair.start, std::move(shape), name);
+    Computation* const wrapper = wrap(node);
+    Node* const made =
+        to_.append_as(std::move(name), pair.start, std::move(shape), operands_of(node));
+    made->called = {wrapper};
+    copy_annotations(node, *made);
+    return made;
+  }
+
+  // A computation that is the collective.
+  Computation* wrap(const Node& node) {
+    Computation* const wrapper =
+        to_.module().add_computation(fmt::format("async_{}", opcode_name(node.opcode())));
+    std::vector<Node*> parameters;
+    for (const Node* operand : node.operands()) {
+      Attributes attrs;
+      attrs.index = std::ssize(parameters);
+      parameters.push_back(
+          wrapper->append(Opcode::parameter, operand->shape, {}, std::move(attrs)));
+    }
+    Node* const wrapped = wrapper->append(node.opcode(), node.shape, std::move(parameters),
+                                          node.attrs, std::string(opcode_name(node.opcode())));
+    wrapped->called = node.called;
+    copy_annotations(node, *wrapped);
+    wrapper->set_root(wrapped);
+    return wrapper;
   }
 
   Computation& to_;

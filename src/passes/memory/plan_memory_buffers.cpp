@@ -219,11 +219,12 @@ class Builder {
     return node.is(Opcode::all_reduce_start) || starts_with_operands(node);
   }
   static bool starts_with_operands(const Node& node) {
-    return node.is(Opcode::all_gather_start) || node.is(Opcode::collective_permute_start);
+    return node.is(Opcode::all_gather_start) || node.is(Opcode::collective_permute_start) ||
+           node.is(Opcode::async_start);
   }
   static bool ends(const Node& node) {
     return node.is(Opcode::all_reduce_done) || node.is(Opcode::all_gather_done) ||
-           node.is(Opcode::collective_permute_done);
+           node.is(Opcode::collective_permute_done) || node.is(Opcode::async_done);
   }
 
   // Operands are read, and results written, at any time until the done.
