@@ -1,6 +1,7 @@
 // All-reduces between processes: this library's, whose sums have the order of the devices, against
-// MPI_Allreduce called directly, in turn in the same processes.
-//   mpirun -n 2 build/bench/processes --devices-per-process 1
+// MPI_Allreduce called directly, in turn in the same processes. With --overlap, collectives beside
+// products, against the same one after the other.
+//   mpirun -n 2 build/bench/processes --devices-per-process 4 [--overlap]
 #include "gspmd/runtime/processes.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "gspmd/ir/text.h"
+#include "gspmd/passes/pipeline.h"
 #include "gspmd/runtime/executor.h"
 
 namespace gspmd {
@@ -50,6 +52,82 @@ ENTRY e {{ x = {1} parameter(0)
                      devices, value, count);
 }
 
+// Each time round a collective of every kind on f32[elements], and products beside them.
+std::string overlap_text(int64_t devices, int64_t elements, int64_t products, int64_t count) {
+  constexpr int64_t kSize = 384;
+  const std::string w = fmt::format("f32[{}]", elements), x = fmt::format("f32[{0},{0}]", kSize);
+  const std::string state = fmt::format("(s32[], {}, {})", w, x);
+  std::string text = fmt::format(R"(HloModule overlap, num_partitions={0}
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+body {{ s = {2} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  w = {1} get-tuple-element(s), index=1
+  x0 = {3} get-tuple-element(s), index=2
+  a = {1} all-reduce(w), channel_id=1, use_global_device_ids=true, replica_groups={{}}, to_apply=sum
+  r = f32[{4}] reduce-scatter(w), channel_id=2, use_global_device_ids=true, replica_groups={{}}, dimensions={{0}}, to_apply=sum
+  t = {1} all-to-all(w), channel_id=3, replica_groups={{}}, dimensions={{0}}
+)",
+                                 devices, w, state, x, elements / devices);
+  for (int64_t i = 0; i < products; ++i)
+    text += fmt::format(
+        "  x{} = {} dot(x{}, x0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n", i + 1,
+        x, i);
+  text += fmt::format(
+      R"(  g = {0} all-gather(r), channel_id=4, use_global_device_ids=true, replica_groups={{}}, dimensions={{0}}
+  b = {0} add(a, t)
+  c = {0} subtract(b, g)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT o = {1} tuple(j, c, x{2}) }}
+condition {{ s = {1} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({3})
+  ROOT p = pred[] compare(i, n), direction=LT }}
+ENTRY e {{ w = {0} parameter(0)
+  x = {4} parameter(1)
+  zero = s32[] constant(0)
+  t = {1} tuple(zero, w, x)
+  ROOT l = {1} while(t), condition=condition, body=body }}
+)",
+      w, state, products, count, x);
+  return text;
+}
+
+// Milliseconds of one time round.
+double time_overlap(int64_t devices, int64_t elements, int64_t products, bool overlaps) {
+  constexpr int64_t kCount = 4;
+  const auto module = parse_module(overlap_text(devices, elements, products, kCount));
+  ScheduleOptions schedule;
+  if (overlaps) schedule.process_of = process_of_devices(devices);
+  ProgramOptions options;
+  options.num_devices = devices;
+  Executor executor(build_program(prepare_local(*module, schedule), options),
+                    make_worker_pool(default_threads()));
+  std::vector<std::shared_ptr<DeviceBuffer>> arguments, results;
+  for (const Node* parameter : module->entry()->parameters())
+    arguments.push_back(std::make_shared<DeviceBuffer>(parameter->shape, devices));
+  std::vector<double> seconds;
+  for (int round = 0; round <= kRounds; ++round) {
+    const double took = seconds_of([&] { executor.run(arguments, results); });
+    if (round > 0) seconds.push_back(took);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kRounds / 2] / kCount * 1e3;
+}
+
+void measure_overlap(int64_t devices, int64_t bytes) {
+  constexpr int64_t kProducts = 24;
+  const int64_t elements = bytes / 4;
+  const double apart = time_overlap(devices, elements, 1, false);
+  const double in_turn = time_overlap(devices, elements, kProducts, false);
+  const double beside = time_overlap(devices, elements, kProducts, true);
+  fmt::print(
+      "{:>9} bytes a device: collectives {:.1f} ms, then products {:.1f} ms, beside them {:.1f} "
+      "ms: "
+      "{:.2f}\n",
+      bytes, apart, in_turn, beside, beside / in_turn);
+}
+
 void measure(int64_t devices, int64_t bytes) {
   const int64_t elements = bytes / 4, count = std::clamp<int64_t>((64 << 20) / bytes, 5, 200);
   const auto module = parse_module(program_text(devices, elements, count));
@@ -85,6 +163,8 @@ int main(int argc, char** argv) {
   int64_t per_process = 1;
   CLI::App app{"All-reduces between processes, against MPI_Allreduce. Start it with mpirun."};
   app.add_option("--devices-per-process", per_process)->check(CLI::PositiveNumber);
+  bool overlap = false;
+  app.add_flag("--overlap", overlap, "collectives beside products, and one after the other");
   CLI11_PARSE(app, argc, argv);
   try {
     gspmd::print_from_first_process();
@@ -92,7 +172,9 @@ int main(int argc, char** argv) {
     fmt::print("{} processes, {} devices; medians of {}\n", gspmd::process_count(), devices,
                gspmd::kRounds);
     for (const int64_t bytes : {1 << 10, 64 << 10, 1 << 20, 16 << 20})
-      gspmd::measure(devices, bytes);
+      if (!overlap) gspmd::measure(devices, bytes);
+    for (const int64_t bytes : {64 << 10, 256 << 10, 1 << 20})
+      if (overlap) gspmd::measure_overlap(devices, bytes);
     return 0;
   } catch (const std::exception& error) {
     return gspmd::end_job(error.what(), 1);
