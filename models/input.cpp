@@ -29,6 +29,14 @@ std::vector<int64_t> part_of(const std::vector<int64_t>& rows, const HostPart& p
 
 }  // namespace
 
+Array scaled(Array values, double factor) {
+  if (values.dtype() == DType::f64)
+    for (double& x : values.data<double>()) x *= factor;
+  else
+    for (float& x : values.data<float>()) x = static_cast<float>(x * factor);
+  return values;
+}
+
 std::vector<int64_t> random_order(int64_t n, uint32_t seed, int64_t stream) {
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t{0});

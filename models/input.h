@@ -3,7 +3,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "gspmd/base/array.h"
+
 namespace gspmd::models {
+
+// The elements, of f32 or f64, times a factor, which is not rounded before; in their place.
+Array scaled(Array values, double factor);
 
 // The part of a host: of every global batch, hosts read as many rows each, one after the other.
 struct HostPart {

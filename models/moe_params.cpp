@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "models/input.h"
 #include "models/moe_model.h"
 
 namespace gspmd::models {
@@ -24,9 +25,7 @@ MoeParams<Array> initial_experts(const MoeTransformerConfig& c, uint32_t seed, i
   constexpr int64_t kStreams = 1 << 20;  // behind those of the dense model
   int64_t stream = kStreams + 3 * layer;
   const auto normal = [&](const Shape& shape, double deviation) {
-    Array values = random_normal_array(shape, seed, stream++);
-    for (int64_t i = 0; i < values.size(); ++i) values.set(i, values.at(i) * deviation);
-    return values;
+    return scaled(random_normal_array(shape, seed, stream++), deviation);
   };
   const MoeParams<Shape> shapes = parameter_shapes(c.moe);
   const double model = 1 / std::sqrt(double(c.moe.model));

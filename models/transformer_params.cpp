@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "models/input.h"
 #include "models/transformer.h"
 
 namespace gspmd::models {
@@ -54,9 +55,7 @@ Array initial_value(const std::string& path, const Shape& shape, const Transform
   const Rule rule = rule_of(path, config);
   if (rule.draw == Draw::ones) return Array::full(shape, 1);
   if (rule.draw == Draw::zeros) return Array(shape);
-  Array values = random_normal_array(shape, seed, stream);
-  for (int64_t i = 0; i < values.size(); ++i) values.set(i, values.at(i) * rule.deviation);
-  return values;
+  return scaled(random_normal_array(shape, seed, stream), rule.deviation);
 }
 
 BlockParams<Shape> block_shapes(const TransformerConfig& c) {

@@ -154,6 +154,21 @@ void read_shardings(ExecutableBase::Impl& impl) {
   }
 }
 
+void share_layouts(ExecutableBase::Impl& impl) {
+  std::vector<std::shared_ptr<const DeviceLayout>> known;
+  const auto layout = [&](const Shape& shape, const Sharding& sharding) {
+    DeviceLayout wanted{shape, sharding};
+    const auto same = std::find_if(known.begin(), known.end(),
+                                   [&](const auto& other) { return *other == wanted; });
+    if (same != known.end()) return *same;
+    return known.emplace_back(std::make_shared<const DeviceLayout>(std::move(wanted)));
+  };
+  for (size_t i = 0; i < impl.parameter_shapes.size(); ++i)
+    impl.parameter_layouts.push_back(layout(impl.parameter_shapes[i], impl.parameter_shardings[i]));
+  for (size_t i = 0; i < impl.result_shapes.size(); ++i)
+    impl.result_layouts.push_back(layout(impl.result_shapes[i], impl.result_shardings[i]));
+}
+
 void log_rematerializations(const ExecutableBase::Impl& impl) {
   for (const FullRematerialization& full : impl.stages.full_rematerializations)
     impl.log(fmt::format("full rematerialization of {} {} from {} to {} for {} {}{}{}", full.tensor,
@@ -191,6 +206,8 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   auto impl = std::make_shared<ExecutableBase::Impl>();
   impl->traced = std::move(traced);
   impl->options = options;
+  for (size_t i = options.argument_names.size(); i < impl->traced.argument_types().size(); ++i)
+    impl->options.argument_names.push_back(fmt::format("arg{}", i));
   std::unique_ptr<Module> module = impl->traced.module().clone();
   check_mesh(impl->traced, options, has_annotation(*module));
   check_regions_end(impl->traced, options);
@@ -207,6 +224,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   check_updates(impl->stages, options);
   std::vector<PassTime>& seconds = impl->stages.seconds;
   read_shardings(*impl);
+  share_layouts(*impl);
   log_rematerializations(*impl);
   if (options.prepare) {
     const auto start = Clock::now();
@@ -214,6 +232,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
     program.num_devices = options.mesh.num_devices();
     program.reference_kernels = options.reference_kernels;
     program.poison = options.poison;
+    program.alone_below = 2e4;  // another thread wakes in 15 us
     impl->program = located(options.site, [&] { return build_program(impl->stages, program); });
     seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
     if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);

@@ -1,5 +1,6 @@
 #include "api/device_storage.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -14,8 +15,8 @@ std::span<std::byte> DeviceStorage::host_bytes() {
     user_error(
         "array: the elements of {} were donated to {}; use the array that the step returned, or "
         "do not donate",
-        to_string(global_), taker_);
-  if (host_.empty()) host_ = gather_to_host(*buffer_, global_, sharding_);
+        to_string(layout_->global), taker_);
+  if (host_.empty()) host_ = gather_to_host(*buffer_, layout_->global, layout_->sharding);
   return host_.bytes();
 }
 
@@ -28,6 +29,7 @@ std::shared_ptr<DeviceBuffer> DeviceStorage::donate(std::string taker) {
 namespace {
 
 struct DonatedHostArrays {
+  std::atomic<bool> any{false};
   std::mutex mutex;
   std::map<const ArrayStorage*, std::pair<std::weak_ptr<ArrayStorage>, std::string>> takers;
 };
@@ -43,11 +45,13 @@ void donate_host_array(const Array& array, std::string taker) {
   DonatedHostArrays& donated = donated_host_arrays();
   const std::lock_guard lock(donated.mutex);
   std::erase_if(donated.takers, [](const auto& entry) { return entry.second.first.expired(); });
+  donated.any.store(true);
   donated.takers[array.storage().get()] = {array.storage(), std::move(taker)};
 }
 
 std::string taker_of_host_array(const Array& array) {
   DonatedHostArrays& donated = donated_host_arrays();
+  if (!donated.any.load()) return "";
   const std::lock_guard lock(donated.mutex);
   const auto found = donated.takers.find(array.storage().get());
   // Another array may have got the address of one that is gone.
@@ -62,7 +66,9 @@ int64_t devices_needed(const Sharding& sharding) {
 }
 
 DeviceStorage* device_storage(const Array& array) {
-  return dynamic_cast<DeviceStorage*>(array.storage().get());
+  ArrayStorage* const storage = array.storage().get();
+  if (storage == nullptr || storage->on_host()) return nullptr;
+  return dynamic_cast<DeviceStorage*>(storage);
 }
 
 }  // namespace detail

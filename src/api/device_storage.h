@@ -9,18 +9,28 @@
 
 namespace gspmd::detail {
 
+// How an array lies on the devices: as itself or flat, [elements], and by which sharding.
+struct DeviceLayout {
+  Shape global;
+  Sharding sharding;
+  bool operator==(const DeviceLayout&) const = default;
+};
+
 // An array that lives on the devices of a mesh, sharded. Reading it on the host gathers it once.
 class DeviceStorage final : public ArrayStorage {
  public:
+  DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, std::shared_ptr<const DeviceLayout> layout)
+      : buffer_(std::move(buffer)), layout_(std::move(layout)) {}
   DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, Shape global, Sharding sharding)
-      : buffer_(std::move(buffer)), global_(std::move(global)), sharding_(std::move(sharding)) {}
+      : DeviceStorage(std::move(buffer), std::make_shared<const DeviceLayout>(DeviceLayout{
+                                             std::move(global), std::move(sharding)})) {}
 
   std::span<std::byte> host_bytes() override;
   bool on_host() const override { return false; }
 
-  const Sharding& sharding() const { return sharding_; }
-  // As it lies on the devices: the array's, or flat, [elements].
-  const Shape& global_shape() const { return global_; }
+  const std::shared_ptr<const DeviceLayout>& layout() const { return layout_; }
+  const Sharding& sharding() const { return layout_->sharding; }
+  const Shape& global_shape() const { return layout_->global; }
   // nullptr once donated.
   const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }
   // Gives the elements away; `taker` is used in messages: "argument params.wq of step 3".
@@ -29,8 +39,7 @@ class DeviceStorage final : public ArrayStorage {
 
  private:
   std::shared_ptr<DeviceBuffer> buffer_;
-  Shape global_;
-  Sharding sharding_;
+  std::shared_ptr<const DeviceLayout> layout_;
   Array host_;  // gathered
   std::string taker_;
 };

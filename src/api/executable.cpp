@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -10,12 +11,13 @@
 #include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "runtime/scatter.h"
 
 namespace gspmd {
 
+using detail::DeviceLayout;
 using detail::DeviceStorage;
 using Impl = ExecutableBase::Impl;
-using NamedArray = std::pair<std::string, Array>;
 
 namespace {
 
@@ -59,97 +61,107 @@ std::shared_ptr<WorkerPool> shared_pool(int threads) {
   return pool;
 }
 
-// An argument leaf in the layout of the program: its own buffer where it already lies so.
-std::shared_ptr<DeviceBuffer> place(const Array& array, const Shape& shape,
-                                    const Sharding& sharding, int64_t num_devices) {
+// An argument leaf in the layout of the program: its own buffer where it already lies so. A host
+// array goes where the last one went, where nobody keeps that.
+std::shared_ptr<DeviceBuffer> place(const Array& array, const DeviceLayout& layout,
+                                    int64_t num_devices, std::shared_ptr<DeviceBuffer>* staged) {
   const DeviceStorage* storage = detail::device_storage(array);
   if (storage && storage->buffer() && storage->buffer()->num_devices() == num_devices &&
-      storage->global_shape() == shape && storage->sharding() == sharding)
+      (storage->layout().get() == &layout || *storage->layout() == layout))
     return storage->buffer();
-  return scatter_to_devices(Array(shape, array.storage()), sharding, num_devices);
+  const auto scatter = [&](const Array& global) {
+    if (staged == nullptr) return scatter_to_devices(global, layout.sharding, num_devices);
+    if (*staged != nullptr && staged->use_count() == 1)
+      scatter_into(global, layout.sharding, **staged);
+    else
+      *staged = scatter_to_devices(global, layout.sharding, num_devices);
+    return *staged;
+  };
+  return array.shape() == layout.global ? scatter(array)
+                                        : scatter(Array(layout.global, array.storage()));
 }
 
 std::string where(const Impl& impl, const std::string& path) {
   return fmt::format("argument {} of call {}", path, impl.calls + 1);
 }
 
-void check_structure(const Impl& impl, const std::vector<NamedArray>& leaves, Site site) {
+void check_structure(const Impl& impl, Site site) {
   const std::vector<TracedLeaf>& wanted = impl.traced.arguments();
-  for (size_t i = 0; i < std::max(leaves.size(), wanted.size()); ++i) {
-    if (i < leaves.size() && i < wanted.size() && leaves[i].first == wanted[i].path) continue;
-    const std::string given = i < leaves.size() ? leaves[i].first : "nothing";
-    const std::string expected = i < wanted.size() ? wanted[i].path : "nothing";
-    user_error(
-        site,
-        "{}: the arguments of call {} have {} where the compiled function has {} ({} leaves, "
-        "compiled for {}); pass trees of the same structure or compile again",
-        impl.options.name, impl.calls + 1, given, expected, leaves.size(), wanted.size());
-  }
+  const size_t given = impl.call_leaves.size();
+  if (!impl.wrong_leaf && given == wanted.size()) return;
+  const size_t at = impl.wrong_leaf ? impl.wrong_leaf->first : given;
+  user_error(site,
+             "{}: the arguments of call {} have {} where the compiled function has {} ({} leaves, "
+             "compiled for {}); pass trees of the same structure or compile again",
+             impl.options.name, impl.calls + 1,
+             impl.wrong_leaf ? impl.wrong_leaf->second : "nothing",
+             at < wanted.size() ? wanted[at].path : "nothing", given, wanted.size());
 }
 
-void check_leaf(const Impl& impl, const NamedArray& leaf, const TracedLeaf& wanted, Site site) {
-  const auto& [path, array] = leaf;
+void check_leaf(const Impl& impl, const Array& array, const TracedLeaf& wanted, Site site) {
   if (array.empty())
-    user_error(site, "{}: {} has no value; it must be {}", impl.options.name, where(impl, path),
-               to_string(wanted.shape));
+    user_error(site, "{}: {} has no value; it must be {}", impl.options.name,
+               where(impl, wanted.path), to_string(wanted.shape));
   if (!(array.shape() == wanted.shape))
     user_error(site,
                "{}: {} is {}, but the function was compiled for {}; pass that shape and dtype or "
                "compile again",
-               impl.options.name, where(impl, path), to_string(array.shape()),
+               impl.options.name, where(impl, wanted.path), to_string(array.shape()),
                to_string(wanted.shape));
   const DeviceStorage* storage = detail::device_storage(array);
   const std::string taker = storage ? storage->taker() : detail::taker_of_host_array(array);
   if (!taker.empty())
     user_error(site, "{}: {} was donated to {}; pass the array that call returned",
-               impl.options.name, where(impl, path), taker);
+               impl.options.name, where(impl, wanted.path), taker);
 }
 
-void check_donated_once(const Impl& impl, const std::vector<NamedArray>& leaves, Site site) {
+void check_donated_once(const Impl& impl, Site site) {
+  if (std::find(impl.donated.begin(), impl.donated.end(), true) == impl.donated.end()) return;
+  const std::vector<Array>& leaves = impl.call_leaves;
+  const std::vector<TracedLeaf>& wanted = impl.traced.arguments();
   std::map<const ArrayStorage*, size_t> first;
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const auto [at, is_new] = first.try_emplace(leaves[i].second.storage().get(), i);
+    const auto [at, is_new] = first.try_emplace(leaves[i].storage().get(), i);
     if (is_new || (!impl.donated[i] && !impl.donated[at->second])) continue;
     user_error(
         site,
         "{}: the array passed as {} is also argument {} of the same call, and one of them is "
         "donated; clone() one or do not donate",
-        impl.options.name, where(impl, leaves[i].first), leaves[at->second].first);
+        impl.options.name, where(impl, wanted[i].path), wanted[at->second].path);
   }
 }
 
 void place_arguments(Impl& impl) {
-  const std::vector<NamedArray>& leaves = impl.call_leaves;
+  const std::vector<Array>& leaves = impl.call_leaves;
+  impl.staged.resize(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i)
-    impl.call_buffers.push_back(place(leaves[i].second, impl.parameter_shapes[i],
-                                      impl.parameter_shardings[i], impl.num_devices()));
+    impl.call_buffers.push_back(place(leaves[i], *impl.parameter_layouts[i], impl.num_devices(),
+                                      impl.donated[i] ? nullptr : &impl.staged[i]));
   // Only when every argument is in place: an error before leaves all arrays usable.
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (!impl.donated[i]) continue;
-    const std::string taker = fmt::format("argument {} of call {} of {}", leaves[i].first,
-                                          impl.calls + 1, impl.options.name);
-    if (DeviceStorage* storage = detail::device_storage(leaves[i].second))
+    const std::string taker =
+        fmt::format("argument {} of call {} of {}", impl.traced.arguments()[i].path, impl.calls + 1,
+                    impl.options.name);
+    if (DeviceStorage* storage = detail::device_storage(leaves[i]))
       storage->donate(taker);
     else
-      detail::donate_host_array(leaves[i].second, taker);
+      detail::donate_host_array(leaves[i], taker);
   }
   if (impl.captured.empty()) {
     const std::vector<Array>& arrays = impl.traced.captured();
     for (size_t i = 0; i < arrays.size(); ++i)
-      impl.captured.push_back(place(arrays[i], arrays[i].shape(),
-                                    impl.parameter_shardings[leaves.size() + i],
-                                    impl.num_devices()));
+      impl.captured.push_back(place(arrays[i], *impl.parameter_layouts[leaves.size() + i],
+                                    impl.num_devices(), nullptr));
   }
   impl.call_buffers.insert(impl.call_buffers.end(), impl.captured.begin(), impl.captured.end());
 }
 
 void wrap_results(Impl& impl) {
-  for (size_t i = 0; i < impl.call_outputs.size(); ++i) {
-    const Shape& shape = impl.traced.results()[i].shape;
+  for (size_t i = 0; i < impl.call_outputs.size(); ++i)
     impl.call_results.emplace_back(
-        shape, std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]),
-                                               impl.result_shapes[i], impl.result_shardings[i]));
-  }
+        impl.traced.results()[i].shape,
+        std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]), impl.result_layouts[i]));
 }
 
 int64_t find_leaf(const Impl& impl, const std::vector<TracedLeaf>& leaves, const std::string& path,
@@ -216,6 +228,7 @@ ExecutableCall::ExecutableCall(ExecutableBase::Impl& impl) : impl_(impl) { impl.
 
 ExecutableCall::~ExecutableCall() {
   impl_.call_leaves.clear();
+  impl_.wrong_leaf.reset();
   impl_.call_buffers.clear();
   impl_.call_outputs.clear();
   impl_.call_results.clear();
@@ -223,34 +236,38 @@ ExecutableCall::~ExecutableCall() {
 }
 
 void ExecutableCall::argument(const std::string& path, const Array& array) {
-  impl_.call_leaves.emplace_back(path, array);
+  const std::vector<TracedLeaf>& wanted = impl_.traced.arguments();
+  const size_t at = impl_.call_leaves.size();
+  if (!impl_.wrong_leaf && (at >= wanted.size() || wanted[at].path != path))
+    impl_.wrong_leaf.emplace(at, path);
+  impl_.call_leaves.push_back(array);
 }
 
 const Array& ExecutableCall::result(size_t leaf) const { return impl_.call_results.at(leaf); }
 
 void ExecutableCall::run(Site site) {
   Impl& impl = impl_;
-  const std::vector<NamedArray>& leaves = impl.call_leaves;
   if (!impl.program)
     user_error(site,
                "{}: compiled with prepare = false, only to be inspected; compile again to run it",
                impl.options.name);
-  check_structure(impl, leaves, site);
-  for (size_t i = 0; i < leaves.size(); ++i)
-    check_leaf(impl, leaves[i], impl.traced.arguments()[i], site);
-  check_donated_once(impl, leaves, site);
+  check_structure(impl, site);
+  for (size_t i = 0; i < impl.call_leaves.size(); ++i)
+    check_leaf(impl, impl.call_leaves[i], impl.traced.arguments()[i], site);
+  check_donated_once(impl, site);
   if (!impl.executor)
     impl.executor = std::make_unique<Executor>(impl.program, shared_pool(impl.options.threads));
   place_arguments(impl);
   ++impl.calls;
   const std::string trace_path = std::exchange(impl.trace_path, "");
-  RunTrace trace{.mesh = impl.options.mesh};
+  std::optional<RunTrace> trace;
+  if (!trace_path.empty()) trace.emplace(RunTrace{.mesh = impl.options.mesh});
   {
     const std::lock_guard lock(run_mutex());
-    impl.executor->run(impl.call_buffers, impl.call_outputs, trace_path.empty() ? nullptr : &trace);
+    impl.executor->run(impl.call_buffers, impl.call_outputs, trace ? &*trace : nullptr);
   }
   wrap_results(impl);
-  if (!trace_path.empty() && is_first_process()) write_trace(trace_path, trace, impl.options.name);
+  if (trace && is_first_process()) write_trace(trace_path, *trace, impl.options.name);
 }
 
 std::string ExecutableBase::argument_name(size_t argument) const {

@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "api/device_storage.h"
 #include "gspmd/api/compile.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/passes/memory/plan_memory.h"
@@ -21,6 +23,8 @@ struct ExecutableBase::Impl {
   std::vector<Sharding>
       parameter_shardings;  // entry parameters: argument leaves, then captured arrays
   std::vector<Sharding> result_shardings;
+  // The same, as arrays on the devices have them; equal ones are one object.
+  std::vector<std::shared_ptr<const detail::DeviceLayout>> parameter_layouts, result_layouts;
   // As they lie on the devices; others than the traced ones are flat, [elements].
   std::vector<Shape> parameter_shapes, result_shapes;
   std::vector<bool> donated;               // per argument leaf
@@ -33,7 +37,10 @@ struct ExecutableBase::Impl {
   std::string trace_path;  // of the next call; empty: not recorded
   // Room of the call in progress, kept between calls.
   std::mutex call_mutex;
-  std::vector<std::pair<std::string, Array>> call_leaves;
+  std::vector<Array> call_leaves;
+  std::optional<std::pair<size_t, std::string>> wrong_leaf;  // the first with another path
+  // By argument leaf: where arrays of the host are put, from call to call.
+  std::vector<std::shared_ptr<DeviceBuffer>> staged;
   std::vector<std::shared_ptr<DeviceBuffer>> call_buffers;
   std::vector<std::shared_ptr<DeviceBuffer>> call_outputs;
   std::vector<Array> call_results;

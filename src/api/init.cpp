@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "api/random_fill.h"
+#include "api/threefry.h"
 #include "gspmd/api/random.h"
 #include "gspmd/base/error.h"
 
@@ -61,9 +63,12 @@ Array uniform_array(const char* op, const Shape& shape, uint32_t seed, double va
                     int64_t stream, Site site) {
   check_random(op, shape, stream, site);
   const double limit = std::sqrt(3 * variance);
-  const Array numbers = random_uniform_array(Shape(DType::f64, shape.dims), seed, stream);
   Array result(shape);
-  for (int64_t i = 0; i < result.size(); ++i) result.set(i, (2 * numbers.at(i) - 1) * limit);
+  detail::each_random_chunk(shape, seed, stream, [&](const detail::RandomChunk& c) {
+    detail::write_numbers(result, c.first, c.n, [&](int64_t i) {
+      return (2 * detail::uniform_f64(c.words0[i], c.words1[i]) - 1) * limit;
+    });
+  });
   return result;
 }
 
@@ -87,13 +92,15 @@ Array normal_array(const char* op, const Shape& shape, uint32_t seed,
   check_random(op, shape, o.stream, site);
   const double low = std::erf(o.lower / std::numbers::sqrt2);
   const double high = std::erf(o.upper / std::numbers::sqrt2);
-  const Array numbers = random_uniform_array(Shape(DType::f64, shape.dims), seed, o.stream);
   Array result(shape);
-  for (int64_t i = 0; i < result.size(); ++i) {
-    const double u = numbers.at(i) + 0x1p-54;  // neither 0 nor 1
-    const double x = std::numbers::sqrt2 * inverse_erf(low + u * (high - low));
-    result.set(i, std::clamp(x, o.lower, o.upper) * o.stddev);
-  }
+  detail::each_random_chunk(shape, seed, o.stream, [&](const detail::RandomChunk& c) {
+    detail::write_numbers(result, c.first, c.n, [&](int64_t i) {
+      // Neither 0 nor 1.
+      const double u = detail::uniform_f64(c.words0[i], c.words1[i]) + 0x1p-54;
+      const double x = std::numbers::sqrt2 * inverse_erf(low + u * (high - low));
+      return std::clamp(x, o.lower, o.upper) * o.stddev;
+    });
+  });
   return result;
 }
 

@@ -1,22 +1,19 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "api/random_fill.h"
 #include "api/threefry.h"
 #include "gspmd/api/random.h"
+#include "kernels/host_threads.h"
+#include "kernels/random_numbers.h"
 
 namespace gspmd {
-namespace {
 
-using namespace detail;
+namespace detail {
 
-Array fill(const char* op, const Shape& shape, uint32_t seed, int64_t stream,
-           double (*number)(const std::array<uint32_t, 2>& words, bool is_double)) {
-  if (!is_floating(shape.dtype))
-    user_error("{}: numbers of type {} are not made; use a floating type", op,
-               dtype_name(shape.dtype));
-  if (stream < 0 || stream > 4294967295)
-    user_error("{}: stream {} is wrong; give 0 to 4294967295", op, stream);
-  Array array(shape);
+void each_random_chunk(const Shape& shape, uint32_t seed, int64_t stream,
+                       const std::function<void(const RandomChunk&)>& f) {
   // As in a trace: the counter's low word runs over the trailing dims that stay below 2^32.
   int64_t below = 1;
   for (size_t i = shape.dims.size(); i-- > 0;) {
@@ -24,35 +21,67 @@ Array fill(const char* op, const Shape& shape, uint32_t seed, int64_t stream,
     if (next > (int64_t{1} << 32)) break;
     below = next;
   }
-  for (int64_t i = 0; i < array.size(); ++i) {
-    const auto words = threefry(HostWords{}, seed, static_cast<uint32_t>(stream),
-                                static_cast<uint32_t>(i % below), static_cast<uint32_t>(i / below));
-    array.set(i, number(words, shape.dtype == DType::f64));
-  }
-  return array;
+  constexpr int64_t kThreadNumbers = 64 * kRandomChunk;  // worth a thread's turn
+  in_ranges(shape.elements_count(), kThreadNumbers, [&](int64_t begin, int64_t end) {
+    uint32_t words0[kRandomChunk], words1[kRandomChunk];
+    while (begin < end) {
+      const int64_t n = std::min({end - begin, kRandomChunk, below - begin % below});
+      threefry_words({seed, static_cast<uint32_t>(stream), static_cast<uint32_t>(begin % below),
+                      static_cast<uint32_t>(begin / below)},
+                     n, words0, words1);
+      f({begin, n, words0, words1});
+      begin += n;
+    }
+  });
 }
 
-double uniform(const std::array<uint32_t, 2>& words, bool is_double) {
-  return is_double ? uniform_f64(words[0], words[1]) : uniform_f32(words[0]);
+}  // namespace detail
+
+namespace {
+
+using namespace detail;
+
+Array new_array(const char* op, const Shape& shape, int64_t stream) {
+  if (!is_floating(shape.dtype))
+    user_error("{}: numbers of type {} are not made; use a floating type", op,
+               dtype_name(shape.dtype));
+  if (stream < 0 || stream > 4294967295)
+    user_error("{}: stream {} is wrong; give 0 to 4294967295", op, stream);
+  return Array(shape);
 }
 
-double normal(const std::array<uint32_t, 2>& words, bool is_double) {
-  if (is_double)
-    return std::sqrt(-2 * std::log((words[0] + 1.0) * 0x1p-32)) *
-           std::cos(2 * std::numbers::pi * (words[1] * 0x1p-32));
-  const float u1 = (static_cast<float>(words[0] >> 8) + 1) * 0x1p-24f;
-  const float u2 = uniform_f32(words[1]);
-  return std::sqrt(-2 * std::log(u1)) * std::cos(static_cast<float>(2 * std::numbers::pi) * u2);
+double normal_f64(uint32_t word0, uint32_t word1) {
+  return std::sqrt(-2 * std::log((word0 + 1.0) * 0x1p-32)) *
+         std::cos(2 * std::numbers::pi * (word1 * 0x1p-32));
 }
 
 }  // namespace
 
 Array random_uniform_array(const Shape& shape, uint32_t seed, int64_t stream) {
-  return fill("random_uniform_array", shape, seed, stream, uniform);
+  Array array = new_array("random_uniform_array", shape, stream);
+  const bool is_double = shape.dtype == DType::f64;
+  each_random_chunk(shape, seed, stream, [&](const RandomChunk& c) {
+    if (is_double)
+      write_numbers(array, c.first, c.n,
+                    [&](int64_t i) { return uniform_f64(c.words0[i], c.words1[i]); });
+    else
+      write_numbers(array, c.first, c.n, [&](int64_t i) { return uniform_f32(c.words0[i]); });
+  });
+  return array;
 }
 
 Array random_normal_array(const Shape& shape, uint32_t seed, int64_t stream) {
-  return fill("random_normal_array", shape, seed, stream, normal);
+  Array array = new_array("random_normal_array", shape, stream);
+  const bool is_double = shape.dtype == DType::f64;
+  each_random_chunk(shape, seed, stream, [&](const RandomChunk& c) {
+    if (is_double)
+      return write_numbers(array, c.first, c.n,
+                           [&](int64_t i) { return normal_f64(c.words0[i], c.words1[i]); });
+    float numbers[kRandomChunk];
+    normal_numbers(c.words0, c.words1, c.n, numbers);
+    write_numbers(array, c.first, c.n, [&](int64_t i) { return numbers[i]; });
+  });
+  return array;
 }
 
 }  // namespace gspmd

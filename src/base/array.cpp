@@ -1,34 +1,62 @@
 #include "gspmd/base/array.h"
 
+#include <atomic>
 #include <cmath>
 #include <complex>
 #include <cstdlib>
 #include <limits>
 #include <new>
 
+#include "base/guard_bytes.h"
+#include "base/host_storage.h"
 #include "base/narrow.h"
+#include "base/pages.h"
 
 namespace gspmd {
 namespace {
 
+#ifdef GSPMD_GUARD_ARENA
+constexpr size_t kMappedBytes = SIZE_MAX;  // AddressSanitizer watches what is allocated
+#else
+constexpr size_t kMappedBytes = size_t{1} << 20;
+#endif
+
 class HostStorage final : public ArrayStorage {
  public:
   explicit HostStorage(int64_t bytes) : size_(static_cast<size_t>(bytes)) {
-    const size_t rounded = (size_ + 63) / 64 * 64;
-    data_ = static_cast<std::byte*>(std::aligned_alloc(64, rounded ? rounded : 64));
+    if (is_mapped()) {
+      data_ = map_pages(bytes, PageCount::at_once);
+    } else {
+      const size_t rounded = (size_ + 63) / 64 * 64;
+      data_ = static_cast<std::byte*>(std::aligned_alloc(64, rounded ? rounded : 64));
+      if (data_) std::memset(data_, 0, size_);
+    }
     if (!data_) user_error("array: {} bytes cannot be allocated", bytes);
-    std::memset(data_, 0, size_);
   }
   HostStorage(const HostStorage&) = delete;
   HostStorage& operator=(const HostStorage&) = delete;
-  ~HostStorage() override { std::free(data_); }
+  ~HostStorage() override {
+    if (is_mapped())
+      unmap_pages(data_, static_cast<int64_t>(size_));
+    else
+      std::free(data_);
+  }
 
-  std::span<std::byte> host_bytes() override { return {data_, size_}; }
+  std::span<std::byte> host_bytes() override {
+    if (untouched_.load(std::memory_order_relaxed))
+      untouched_.store(false, std::memory_order_relaxed);
+    return {data_, size_};
+  }
   bool on_host() const override { return true; }
+  bool is_untouched() const { return untouched_.load(std::memory_order_relaxed); }
 
  private:
+  // Large arrays get pages of their own, which cost nothing before they are touched.
+  bool is_mapped() const { return size_ >= kMappedBytes; }
+
   size_t size_;
   std::byte* data_;
+  std::atomic<bool> untouched_{true};
 };
 
 // Saturates to integers; NaN is 0 there.
@@ -107,9 +135,22 @@ const Array::Parts& Array::value() const {
   return value_ ? *value_ : empty;
 }
 
+bool is_untouched_zero(const Array& array) {
+  const auto* storage = dynamic_cast<const HostStorage*>(array.storage().get());
+  return storage != nullptr && storage->is_untouched();
+}
+
 Array Array::full(Shape shape, double value) {
   Array array(std::move(shape));
-  for (int64_t i = 0; i < array.size(); ++i) array.set(i, value);
+  if (array.size() == 0 || dtype_size(array.dtype()) == 0) return array;
+  array.set(0, value);
+  // The bytes of the first element behind it, then those of all so far behind them.
+  const std::span<std::byte> all = array.bytes();
+  for (size_t done = static_cast<size_t>(dtype_size(array.dtype())); done < all.size();) {
+    const size_t more = std::min({done, all.size() - done, size_t{1} << 14});
+    std::memcpy(all.data() + done, all.data(), more);
+    done += more;
+  }
   return array;
 }
 

@@ -19,7 +19,7 @@
 #include "gspmd/passes/simplify/simplify.h"
 #include "ir/call_nesting.h"
 #include "passes/collectives/merge_reduce_scatters.h"
-#include "passes/memory/guard_bytes.h"
+#include "base/guard_bytes.h"
 #include "passes/partition/agree_layouts.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "passes/memory/guard_bytes.h"
+#include "base/guard_bytes.h"
 #include "runtime/program.h"
 
 #ifdef GSPMD_GUARD_ARENA

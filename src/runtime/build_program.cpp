@@ -73,6 +73,7 @@ class Builder {
     read_aliases(entry);
     walk(entry, p_->main);
     finish_outputs(entry);
+    mark_met(p_->main, true, true);
     for (const Step& step : p_->steps) {
       p_->scratch_bytes = std::max(p_->scratch_bytes, step.kernel.scratch_bytes);
     }
@@ -80,6 +81,24 @@ class Builder {
   }
 
  private:
+  // Segments between two points where all workers meet; whether they do before a block, and behind.
+  void mark_met(Block& block, bool before, bool behind) const {
+    const auto count = static_cast<int64_t>(block.items.size());
+    const auto meets = [&](int64_t i) {
+      if (i < 0) return before;
+      return i == count ? behind
+                        : block.items[static_cast<size_t>(i)].kind == Block::Item::collective;
+    };
+    for (int64_t i = 0; i < count; ++i) {
+      Block::Item& item = block.items[static_cast<size_t>(i)];
+      item.met = item.kind == Block::Item::segment && meets(i - 1) && meets(i + 1);
+      if (item.kind != Block::Item::loop) continue;  // branches follow each other
+      LoopStep& loop = *p_->loops[static_cast<size_t>(item.first)];
+      mark_met(loop.condition, false, loop.lockstep);
+      mark_met(loop.body, loop.lockstep, false);
+    }
+  }
+
   void read_aliases(const Computation& entry) {
     p_->donor.assign(p_->result_leaves.size(), -1);
     for (const Alias& alias : p_->module->aliases) {

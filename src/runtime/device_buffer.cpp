@@ -1,17 +1,20 @@
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
 
+#include "base/host_storage.h"
+#include "base/pages.h"
 #include "gspmd/base/error.h"
 #include "gspmd/kernels/strided_copy.h"
 #include "gspmd/runtime/executor.h"
+#include "kernels/host_threads.h"
 #include "runtime/arena_guard.h"
-#include "runtime/pages.h"
+#include "runtime/scatter.h"
 #include "runtime/transport.h"
 
 namespace gspmd {
@@ -19,6 +22,7 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kStagger = 4096;
+constexpr int64_t kPagesFrom = 1 << 16;  // bytes; smaller buffers come from the heap
 
 // Buffers start at different places of a page: equal elements of several buffers would otherwise
 // fight for the same cache sets.
@@ -27,33 +31,26 @@ int64_t next_stagger() {
   return count.fetch_add(1, std::memory_order_relaxed) * 5 % 64 * 64;
 }
 
-}  // namespace
-
-std::byte* map_pages(int64_t bytes) {
-  constexpr int64_t kHuge = 1 << 21;
-  if (bytes <= 0) return nullptr;
-  // Huge pages need their own alignment, which the system does not choose by itself.
-  const int64_t slack = bytes >= kHuge ? kHuge : 0;
-  void* mapped = mmap(nullptr, static_cast<size_t>(bytes + slack), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) execution_error("executor: no memory for {} bytes", bytes);
-  auto* memory = static_cast<std::byte*>(mapped);
-  if (slack == 0) return memory;
-  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory) % kHuge);
-  const int64_t before = past == 0 ? 0 : kHuge - past;
-  if (before > 0) munmap(memory, static_cast<size_t>(before));
-  memory += before;
-  const int64_t end = ceil_div(bytes, 4096) * 4096;
-  const int64_t rest = ceil_div(bytes + slack, 4096) * 4096 - before - end;
-  if (rest > 0) munmap(memory + end, static_cast<size_t>(rest));
-  // First touch of small pages is ten times slower.
-  madvise(memory, static_cast<size_t>(end), MADV_HUGEPAGE);
+// Zeros. `bytes` is a multiple of 64.
+std::byte* take_memory(int64_t bytes) {
+  std::byte* memory = nullptr;
+  if (bytes >= kPagesFrom) {
+    memory = map_pages(bytes + kStagger);
+    if (memory != nullptr) memory += next_stagger();
+  } else {
+    memory = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(bytes)));
+    if (memory != nullptr) std::memset(memory, 0, static_cast<size_t>(bytes));
+  }
+  if (memory == nullptr) execution_error("executor: no memory for {} bytes", bytes);
   return memory;
 }
 
-void unmap_pages(std::byte* memory, int64_t bytes) {
-  if (memory != nullptr) munmap(memory, static_cast<size_t>(bytes));
+void give_memory_back(std::byte* memory, int64_t bytes) {
+  if (bytes < kPagesFrom) return std::free(memory);
+  unmap_pages(memory - reinterpret_cast<uintptr_t>(memory) % 4096, bytes + kStagger);
 }
+
+}  // namespace
 
 DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
     : shape_(std::move(local_shape)), num_devices_(num_devices) {
@@ -63,15 +60,14 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
   }
   local_ = local_devices(num_devices);
   stride_ = ceil_div(bytes, 64) * 64 + kGuardBytes;
-  data_ = map_pages(stride_ * local_.count() + kStagger) + next_stagger();
+  data_ = take_memory(stride_ * local_.count());
   for (int64_t d = local_.first; d < local_.last; ++d)
     poison_memory(shard(d) + bytes, stride_ - bytes);
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  const auto address = reinterpret_cast<uintptr_t>(data_);
   unpoison_memory(data_, stride_ * local_.count());
-  unmap_pages(data_ - address % 4096, stride_ * local_.count() + kStagger);
+  give_memory_back(data_, stride_ * local_.count());
 }
 
 namespace {
@@ -95,17 +91,65 @@ int64_t start_offset(const Shape& global, const Box& box) {
 
 }  // namespace
 
+namespace {
+
+// One copy to run, of addresses.
+struct Piece {
+  StridedCopy copy;
+  const std::byte* source;
+  std::byte* target;
+};
+
+constexpr int64_t kThreadBytes = 1 << 20;  // what is worth a thread's turn
+
+// Cuts a copy along its outermost dim, so that several threads can run it.
+void add_pieces(std::vector<Piece>& pieces, const Piece& whole) {
+  const StridedCopy& copy = whole.copy;
+  int64_t bytes = copy.element_size;
+  for (const int64_t d : copy.dims) bytes *= d;
+  const int64_t rows = copy.dims.empty() ? 1 : copy.dims[0];
+  const int64_t cuts = std::clamp<int64_t>(bytes / kThreadBytes, 1, rows);
+  for (int64_t i = 0; i < cuts; ++i) {
+    Piece& piece = pieces.emplace_back(whole);
+    if (cuts == 1) return;
+    const int64_t first = i * rows / cuts;
+    piece.copy.dims[0] = (i + 1) * rows / cuts - first;
+    piece.source += first * copy.source[0] * copy.element_size;
+    piece.target += first * copy.target[0] * copy.element_size;
+  }
+}
+
+void run_pieces(const std::vector<Piece>& pieces, int64_t bytes) {
+  const int64_t n = std::ssize(pieces);
+  in_ranges(n, bytes < 2 * kThreadBytes ? n : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Piece& piece = pieces[static_cast<size_t>(i)];
+      run_copy(piece.copy, piece.source, piece.target);
+    }
+  });
+}
+
+}  // namespace
+
+void scatter_into(const Array& global, const Sharding& sharding, DeviceBuffer& buffer) {
+  const Shape& local = buffer.shape();
+  const std::byte* source = global.bytes().data();
+  std::vector<Piece> pieces;
+  for (int64_t d = buffer.local().first; d < buffer.local().last; ++d) {
+    const Box box = shard_box(global.shape(), sharding, d);
+    if (box.size != local.dims && local.bytes() > 0)
+      std::memset(buffer.shard(d), 0, static_cast<size_t>(local.bytes()));
+    if (box.is_empty()) continue;
+    add_pieces(pieces, {tile_copy(global.shape(), local, box, true),
+                        source + start_offset(global.shape(), box), buffer.shard(d)});
+  }
+  run_pieces(pieces, local.bytes() * buffer.local().count());
+}
+
 std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Sharding& sharding,
                                                  int64_t num_devices) {
-  const Shape local = local_shape(global.shape(), sharding);
-  auto buffer = std::make_shared<DeviceBuffer>(local, num_devices);  // fresh pages are zero
-  const std::byte* source = global.bytes().data();
-  for (int64_t d = buffer->local().first; d < buffer->local().last; ++d) {
-    const Box box = shard_box(global.shape(), sharding, d);
-    if (box.is_empty()) continue;
-    run_copy(tile_copy(global.shape(), local, box, true),
-             source + start_offset(global.shape(), box), buffer->shard(d));
-  }
+  auto buffer = std::make_shared<DeviceBuffer>(local_shape(global.shape(), sharding), num_devices);
+  if (!is_untouched_zero(global)) scatter_into(global, sharding, *buffer);
   return buffer;
 }
 
@@ -191,10 +235,13 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
   Array result(global);
   std::byte* target = result.bytes().data();
   std::vector<std::byte> room;
+  std::vector<Piece> pieces;
   for (const auto& [device, part] : parts_of(buffer, tiles_of(buffer, global, sharding), room)) {
     const Box box = shard_box(global, sharding, device);
-    run_copy(tile_copy(global, local, box, false), part, target + start_offset(global, box));
+    add_pieces(pieces,
+               {tile_copy(global, local, box, false), part, target + start_offset(global, box)});
   }
+  run_pieces(pieces, global.bytes());
   return result;
 }
 

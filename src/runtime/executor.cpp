@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string_view>
 
+#include "base/pages.h"
 #include "gspmd/base/error.h"
 #include "runtime/arena_guard.h"
-#include "runtime/pages.h"
 #include "runtime/program.h"
 #include "runtime/schedule.h"
 #include "runtime/trace_log.h"
@@ -20,6 +21,7 @@ struct Executor::Impl {
   std::shared_ptr<const Program> program;
   std::shared_ptr<WorkerPool> pool;
   RunCounters counters;
+  std::vector<Shape> wanted;           // of argument leaves, without layouts
   std::vector<StepSchedule> schedule;  // fewer devices than workers
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
@@ -31,6 +33,12 @@ struct Executor::Impl {
   DeviceRange local;               // devices of this process
   std::unique_ptr<Remote> remote;  // nullptr: there are no other processes
   std::vector<int32_t> told;       // by device
+  std::vector<Claims> claims;
+  FirstFailure failure;
+  std::optional<RunState> state;
+  std::vector<Worker> crew;
+  TraceLog* log = nullptr;                // of the run in progress
+  std::function<void(int)> walk_through;  // one worker
 
   int64_t devices() const { return program->options.num_devices; }
   int workers() const { return pool->size(); }
@@ -48,13 +56,17 @@ struct Executor::Impl {
 
   void prepare() {
     local = local_devices(devices());
+    for (const Shape& leaf : program->parameter_leaves) wanted.emplace_back(leaf.dtype, leaf.dims);
     Transport* const transport = devices() == 1 ? nullptr : current_transport();
     if (transport != nullptr) remote = std::make_unique<Remote>(*program, *transport);
     told.resize(static_cast<size_t>(devices()));
+    if (block_cost(program->main) * static_cast<double>(local.count()) <
+        program->options.alone_below)
+      pool = make_worker_pool(1, PoolKind::threads);
     arena_stride = ceil_div(program->plan.arena_bytes, 64) * 64;
     scratch_stride = ceil_div(program->scratch_bytes, 4096) * 4096;
-    arena = map_pages(arena_stride * local.count());
-    scratch = map_pages(scratch_stride * workers());
+    arena = pages_for(arena_stride * local.count());
+    scratch = pages_for(scratch_stride * workers());
     counters.arena_bytes = program->plan.arena_bytes;
     guard = ArenaGuard(*program, arena, arena_stride, local.first);
     for (int w = 0; w < workers(); ++w) {
@@ -63,25 +75,22 @@ struct Executor::Impl {
     }
     recycled.resize(program->result_leaves.size());
     if (local.count() < workers()) schedule = schedule_steps(*program);
-    tables.assign(static_cast<size_t>(devices()),
-                  std::vector<std::byte*>(program->arguments.size()));
-    for (size_t a = 0; a < program->arguments.size(); ++a) {
-      const Slot& slot = program->arguments[a];
-      if (slot.kind == BufferPlace::parameter || slot.kind == BufferPlace::output) {
-        moving.push_back(static_cast<int64_t>(a));
-        continue;
-      }
-      for (int64_t d = local.first; d < local.last; ++d) {
-        std::byte*& entry = tables[static_cast<size_t>(d)][a];
-        entry = slot.kind == BufferPlace::arena
-                    ? arena_of(d) + slot.offset
-                    : program->constants[static_cast<size_t>(slot.index)].bytes().data();
-      }
-    }
+    fill_tables();
+    gather_crew();
+  }
+
+  // Nanoseconds that one device takes, roughly; infinite where nobody knows.
+  double block_cost(const Block& block) const;
+  void fill_tables();
+  void gather_crew();
+
+  static std::byte* pages_for(int64_t bytes) {
+    std::byte* memory = map_pages(bytes);
+    if (memory == nullptr && bytes > 0) execution_error("executor: no memory for {} bytes", bytes);
+    return memory;
   }
 
   void check_arguments(std::span<const std::shared_ptr<DeviceBuffer>> arguments) const {
-    const std::vector<Shape>& wanted = program->parameter_leaves;
     if (arguments.size() != wanted.size()) {
       user_error("executor: {} argument buffers for {} parameter leaves", arguments.size(),
                  wanted.size());
@@ -89,13 +98,11 @@ struct Executor::Impl {
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (arguments[i] == nullptr) user_error("executor: argument {} is null", i);
       const Shape& shape = arguments[i]->shape();
-      if (!(shape == Shape(wanted[i].dtype, wanted[i].dims)) ||
-          arguments[i]->num_devices() != devices()) {
+      if (!(shape == wanted[i]) || arguments[i]->num_devices() != devices()) {
         user_error("executor: argument {} is {} on {} devices; the program takes {} on {}", i,
                    to_string(shape), arguments[i]->num_devices(), to_string(wanted[i]), devices());
       }
     }
-    std::vector<const DeviceBuffer*> donated;
     for (const int64_t donor : program->donor) {
       if (donor < 0) continue;
       const DeviceBuffer* buffer = arguments[static_cast<size_t>(donor)].get();
@@ -118,7 +125,7 @@ struct Executor::Impl {
   void poison(const std::vector<std::shared_ptr<DeviceBuffer>>& results) const;
   void place(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
              const std::vector<std::shared_ptr<DeviceBuffer>>& results);
-  void walk(TraceLog* log);
+  void walk(TraceLog* run_log);
 };
 
 namespace {
@@ -132,6 +139,66 @@ bool is_verbose() {
 constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer
 
 }  // namespace
+
+double Executor::Impl::block_cost(const Block& block) const {
+  double cost = 0;
+  for (const Block::Item& item : block.items) {
+    const auto index = static_cast<size_t>(item.first);
+    if (item.kind == Block::Item::segment) {
+      for (int64_t i = item.first; i < item.last; ++i)
+        cost += std::max(20.0, program->steps[static_cast<size_t>(i)].kernel.cost);
+    } else if (item.kind == Block::Item::collective) {
+      double bytes = 0;
+      for (const Node* operand : program->collectives[index].node->operands())
+        bytes += static_cast<double>(operand->shape.bytes());
+      cost += 100 + 0.1 * bytes * static_cast<double>(devices());
+    } else if (item.kind == Block::Item::loop) {
+      const LoopStep& loop = *program->loops[index];
+      if (!loop.trips) return std::numeric_limits<double>::infinity();
+      cost += static_cast<double>(*loop.trips + 1) *
+              (block_cost(loop.condition) + block_cost(loop.body));
+    } else if (item.kind == Block::Item::branch) {
+      double most = 0;
+      for (const Block& inner : program->branches[index]->blocks)
+        most = std::max(most, block_cost(inner));
+      cost += most;
+    }
+  }
+  return cost;
+}
+
+void Executor::Impl::fill_tables() {
+  tables.assign(static_cast<size_t>(devices()), std::vector<std::byte*>(program->arguments.size()));
+  for (size_t a = 0; a < program->arguments.size(); ++a) {
+    const Slot& slot = program->arguments[a];
+    if (slot.kind == BufferPlace::parameter || slot.kind == BufferPlace::output) {
+      moving.push_back(static_cast<int64_t>(a));
+      continue;
+    }
+    for (int64_t d = local.first; d < local.last; ++d) {
+      std::byte*& entry = tables[static_cast<size_t>(d)][a];
+      entry = slot.kind == BufferPlace::arena
+                  ? arena_of(d) + slot.offset
+                  : program->constants[static_cast<size_t>(slot.index)].bytes().data();
+    }
+  }
+}
+
+void Executor::Impl::gather_crew() {
+  if (schedule.empty()) {
+    claims.emplace_back(workers());
+  } else {  // as Worker counts them
+    std::vector<int64_t> team(static_cast<size_t>(local.count()));
+    for (int64_t w = 0; w < workers(); ++w)
+      ++team[static_cast<size_t>(w * local.count() / workers())];
+    for (const int64_t size : team) claims.emplace_back(size);
+  }
+  state.emplace(RunState{*program, *pool, schedule, guard, local, remote.get(), counters, tables,
+                         told, claims, failure});
+  crew.reserve(static_cast<size_t>(workers()));
+  for (int w = 0; w < workers(); ++w) crew.emplace_back(*state, scratch + w * scratch_stride, w);
+  walk_through = [this](int worker) { crew[static_cast<size_t>(worker)].run(log); };
+}
 
 void Executor::Impl::poison(const std::vector<std::shared_ptr<DeviceBuffer>>& results) const {
   const int64_t bytes = arena_stride * local.count();
@@ -162,21 +229,24 @@ void Executor::Impl::place(std::span<const std::shared_ptr<DeviceBuffer>> argume
 }
 
 // All workers through the program, and all processes.
-void Executor::Impl::walk(TraceLog* log) {
-  const RunState state{*program,     *pool,    schedule, guard, local,
-                       remote.get(), counters, tables,   told};
-  const auto run = [&] {
+void Executor::Impl::walk(TraceLog* run_log) {
+  log = run_log;
+  failure.reset();
+  for (Claims& shared : claims) shared.reset();
+  try {
     if (remote) remote->begin_run(counters.runs);
     if (log != nullptr) log->begin();
-    pool->run(
-        [&](int worker) { Worker(state, scratch + worker * scratch_stride, worker, log).run(); });
-  };
-  if (!remote) return run();
-  try {
-    run();
-  } catch (const std::exception& error) {  // the others would wait for this process
-    remote->transport().fail(error.what());
-    throw;
+    pool->run(walk_through);
+  } catch (const std::exception&) {
+    const std::exception_ptr first =
+        failure.error() != nullptr ? failure.error() : std::current_exception();
+    if (!remote) std::rethrow_exception(first);
+    try {
+      std::rethrow_exception(first);
+    } catch (const std::exception& error) {  // the others would wait for this process
+      remote->transport().fail(error.what());
+      throw;
+    }
   }
 }
 

@@ -54,6 +54,7 @@ struct Block {
     // collective: all of it, or the end of one that has begun; start: its beginning
     enum Kind : uint8_t { segment, collective, loop, branch, start } kind = segment;
     int64_t first = 0, last = 0;  // segment: steps; others: index
+    bool met = false;             // segment: all workers meet before and behind it
   };
   std::vector<Item> items;
 };

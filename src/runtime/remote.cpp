@@ -9,10 +9,10 @@
 #include <map>
 #include <set>
 
+#include "base/pages.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "runtime/collective_run.h"
-#include "runtime/pages.h"
 
 namespace gspmd {
 namespace {
@@ -191,6 +191,8 @@ Remote::Flight& Remote::free_flight() {
   Flight& flight = flights_.emplace_back();
   flight.number = std::ssize(flights_) - 1;
   flight.room = map_pages(room_bytes_);
+  if (flight.room == nullptr && room_bytes_ > 0)
+    execution_error("executor: no memory for {} bytes of other processes", room_bytes_);
   flight.packed.resize(static_cast<size_t>(2 * transport_.count()));
   return flight;
 }

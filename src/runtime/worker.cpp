@@ -9,13 +9,13 @@
 
 namespace gspmd {
 
-Worker::Worker(const RunState& state, std::byte* scratch, int worker, TraceLog* log)
+Worker::Worker(const RunState& state, std::byte* scratch, int worker)
     : state_(state),
       program_(state.program),
       pool_(state.pool),
       scratch_(scratch),
       worker_(worker),
-      log_(log) {
+      all_(static_cast<size_t>(program_.options.num_devices), 1) {
   const int64_t devices = state.local.count(), workers = pool_.size(), first = state.local.first;
   if (devices >= workers) {
     for (int64_t d = 0; d < devices; ++d) {
@@ -30,12 +30,14 @@ Worker::Worker(const RunState& state, std::byte* scratch, int worker, TraceLog* 
       ++team_;
     }
   }
-  if (log_ != nullptr) since_.assign(static_cast<size_t>(program_.options.num_devices), 0);
 }
 
-void Worker::run() {
-  const Active active(static_cast<size_t>(program_.options.num_devices), 1);
-  run_block(program_.main, active);
+void Worker::run(TraceLog* log) {
+  log_ = log;
+  round_ = 0;
+  depth_ = 0;
+  if (log_ != nullptr) since_.assign(static_cast<size_t>(program_.options.num_devices), 0);
+  run_block(program_.main, all_);
 }
 
 void Worker::run_block(const Block& block, const Active& active) {
@@ -95,29 +97,47 @@ KernelArgs Worker::args_of(const Step& step, int64_t device) const {
 
 void Worker::run_parts(const Step& step, int64_t device, int64_t first, int64_t last) const {
   KernelArgs args = args_of(step, device);
+  args.part = first;
   try {
-    for (args.part = first; args.part < last; ++args.part) step.kernel.run(args);
+    for (; args.part < last; ++args.part) step.kernel.run(args);
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
     const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
-    throw ExecutionError(fmt::format("{} on device {}: {}", step.name, device, error.what()),
-                         said.known() ? Site{} : place_of(*step.node));
+    ExecutionError located(fmt::format("{} on device {}: {}", step.name, device, error.what()),
+                           said.known() ? Site{} : place_of(*step.node));
+    state_.failure.note({round_, device, args.part}, std::make_exception_ptr(located));
+    throw located;
   }
 }
 
-void Worker::run_segment(const Block::Item& item, const Active& active) {
-  for (const int64_t device : own_) {
-    if (!active[static_cast<size_t>(device)]) continue;
-    for (int64_t i = item.first; i < item.last; ++i) {
-      const Step& step = program_.steps[static_cast<size_t>(i)];
-      state_.guard.close(device);
-      state_.guard.open(device, step.first_argument, step.operands + step.results);
-      const int64_t begin = log_ == nullptr ? 0 : log_->now();
-      run_parts(step, device, 0, step.kernel.parts);
-      progress();
-      if (log_ != nullptr) record(TraceLog::step(i), device, begin);
-    }
+void Worker::run_segment_on(int64_t device, const Block::Item& item) {
+  for (int64_t i = item.first; i < item.last; ++i) {
+    const Step& step = program_.steps[static_cast<size_t>(i)];
+    state_.guard.close(device);
+    state_.guard.open(device, step.first_argument, step.operands + step.results);
+    const int64_t begin = log_ == nullptr ? 0 : log_->now();
+    run_parts(step, device, 0, step.kernel.parts);
+    progress();
+    if (log_ != nullptr) record(TraceLog::step(i), device, begin);
   }
+}
+
+// Between two points where all meet, who is through with its own devices goes on with others'.
+// A recorded run shows whose they are.
+void Worker::run_segment(const Block::Item& item, const Active& active) {
+  const auto run = [&](int64_t device) {
+    if (active[static_cast<size_t>(device)]) run_segment_on(device, item);
+  };
+  const int64_t devices = state_.local.count();
+  if (!item.met || log_ != nullptr || pool_.size() == 1 || devices > Claims::kMost) {
+    for (const int64_t device : own_) run(device);
+    return;
+  }
+  ++round_;
+  Claims& claims = state_.claims[0];
+  for (int64_t d = claims.take(round_, worker_, devices); d >= 0;
+       d = claims.take(round_, worker_, devices))
+    run(state_.local.first + d);
 }
 
 // Several workers on one device: their steps may overlap, so what all of them touch is open.
@@ -133,6 +153,18 @@ void Worker::open_segment(const Block::Item& item, int64_t device) {
   pool_.barrier(worker_);
 }
 
+// The parts of a step among the workers of its device: who is through with its own takes others'.
+void Worker::share_parts(const Step& step, int64_t device) {
+  Claims& claims = state_.claims[static_cast<size_t>(device - state_.local.first)];
+  const int64_t parts = step.kernel.parts;
+  if (log_ != nullptr || parts > Claims::kMost)
+    return run_parts(step, device, claims.begin(rank_, parts), claims.begin(rank_ + 1, parts));
+  ++round_;
+  for (int64_t part = claims.take(round_, rank_, parts); part >= 0;
+       part = claims.take(round_, rank_, parts))
+    run_parts(step, device, part, part + 1);
+}
+
 // Several workers on one device; a device that sits out still meets the barriers.
 void Worker::run_segment_together(const Block::Item& item, const Active& active) {
   const int64_t device = own_[0];
@@ -145,11 +177,10 @@ void Worker::run_segment_together(const Block::Item& item, const Active& active)
     if (schedule.barrier_before || log_ != nullptr) pool_.barrier(worker_);
     if (!runs) continue;
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
-    const int64_t parts = step.kernel.parts;
     if (schedule.split) {
-      run_parts(step, device, rank_ * parts / team_, (rank_ + 1) * parts / team_);
+      share_parts(step, device);
     } else if (rank_ == 0) {
-      run_parts(step, device, 0, parts);
+      run_parts(step, device, 0, step.kernel.parts);
     }
     progress();
     if (records()) record(TraceLog::step(i), device, begin);

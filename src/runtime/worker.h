@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <vector>
 
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/runtime/processes.h"
 #include "runtime/arena_guard.h"
+#include "runtime/claims.h"
 #include "runtime/program.h"
 #include "runtime/remote.h"
 #include "runtime/schedule.h"
@@ -14,7 +17,30 @@
 
 namespace gspmd {
 
-// What the workers of one run share.
+// What went wrong first in the order of the program: which worker meets it is a matter of luck.
+class FirstFailure {
+ public:
+  struct Place {
+    uint32_t round = 0;
+    int64_t device = 0, part = 0;
+    auto operator<=>(const Place&) const = default;
+  };
+  void reset() { error_ = nullptr; }
+  void note(const Place& place, std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error_ != nullptr && place_ <= place) return;
+    place_ = place;
+    error_ = std::move(error);
+  }
+  const std::exception_ptr& error() const { return error_; }  // after the run
+
+ private:
+  std::mutex mutex_;
+  Place place_;
+  std::exception_ptr error_;
+};
+
+// What the workers of an executor share.
 struct RunState {
   const Program& program;
   WorkerPool& pool;
@@ -24,17 +50,19 @@ struct RunState {
   Remote* remote;     // nullptr: there are no other processes
   RunCounters& counters;
   std::vector<std::vector<std::byte*>>& tables;  // [device][argument]
-  std::vector<int32_t>& told;  // by device: what other processes say of loops and branches
+  std::vector<int32_t>& told;   // by device: what other processes say of loops and branches
+  std::vector<Claims>& claims;  // of the devices, or, fewer than workers, of each one's parts
+  FirstFailure& failure;
 };
 
 // One worker's walk through the program. All workers walk alike, so that they meet at the same
 // barriers; and so do the processes, at loops, branches and collectives that they share.
 class Worker {
  public:
-  // `log` nullptr: nothing is written down.
-  Worker(const RunState& state, std::byte* scratch, int worker, TraceLog* log);
+  Worker(const RunState& state, std::byte* scratch, int worker);
 
-  void run();
+  // Once through the program. `log` nullptr: nothing is written down.
+  void run(TraceLog* log);
 
  private:
   using Active = std::vector<char>;  // by device
@@ -49,6 +77,8 @@ class Worker {
   KernelArgs args_of(const Step& step, int64_t device) const;
   void run_parts(const Step& step, int64_t device, int64_t first, int64_t last) const;
   void run_segment(const Block::Item& item, const Active& active);
+  void run_segment_on(int64_t device, const Block::Item& item);
+  void share_parts(const Step& step, int64_t device);
   void open_segment(const Block::Item& item, int64_t device);
   void run_segment_together(const Block::Item& item, const Active& active);
   void open_collective(const CollectiveStep& step);
@@ -76,9 +106,11 @@ class Worker {
   int worker_;
   std::vector<int64_t> own_;
   int64_t rank_ = 0, team_ = 0;  // among the workers of one device
-  TraceLog* log_;                // nullptr: nothing is written down
-  std::vector<int64_t> since_;   // by device: the end of its last event
-  int64_t depth_ = 0;            // of loops and conditionals
+  const Active all_;
+  uint32_t round_ = 0;          // of claims in this run
+  TraceLog* log_ = nullptr;     // nullptr: nothing is written down
+  std::vector<int64_t> since_;  // by device: the end of its last event
+  int64_t depth_ = 0;           // of loops and conditionals
 };
 
 }  // namespace gspmd

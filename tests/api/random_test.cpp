@@ -95,3 +95,46 @@ TEST_CASE("host arrays hold the numbers of a trace", "[api]") {
   CHECK(expect_close({random_normal_array({DType::f32, {33}}, 5)},
                      {run([] { return random_normal(5, {33}); })}, {1e-5, 1e-5}));
 }
+
+TEST_CASE("host arrays hold each element's number, of any size and type", "[api]") {
+  const auto words = [](int64_t i, uint32_t seed, uint32_t stream) {
+    return detail::threefry(detail::HostWords{}, seed, stream, static_cast<uint32_t>(i), 0u);
+  };
+  for (const int64_t n : {1, 63, 65, 1025, 65536 + 1, 3 * 65536}) {  // of chunks and of threads
+    const Array f32 = random_uniform_array({DType::f32, {n}}, 3, 4);
+    const Array f64 = random_uniform_array({DType::f64, {n}}, 3, 4);
+    const Array bf16 = random_uniform_array({DType::bf16, {n}}, 3, 4);
+    const Array f8 = random_uniform_array({DType::f8e5m2, {n}}, 3, 4);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto [x0, x1] = words(i, 3, 4);
+      const float x = detail::uniform_f32(x0);
+      wrong += f32.data<float>()[size_t(i)] != x;
+      wrong += f64.data<double>()[size_t(i)] != detail::uniform_f64(x0, x1);
+      wrong += bf16.at(i) != float(bfloat16(x));
+      if (i < 100) {
+        Array narrow(DType::f8e5m2, {1});
+        narrow.set(0, x);
+        wrong += f8.at(i) != narrow.at(0);
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("normal host arrays have the same bits on every machine", "[api]") {
+  const Array x = random_normal_array({DType::f32, {200001}}, 7, 2);
+  // What std::log and std::cos of glibc gave on a machine with fused multiply-adds.
+  uint64_t hash = 0;
+  for (const uint32_t bits : std::span(reinterpret_cast<const uint32_t*>(x.bytes().data()), 200001))
+    hash = hash * 0x9e3779b97f4a7c15 + bits;
+  CHECK(hash == 0xa9bc713999897091);
+  const Array wide = random_normal_array({DType::f64, {9}}, 7, 2);
+  CHECK(wide.at(8) == Approx(-1.6226720029145698).epsilon(1e-14));
+  // No farther from the formula than float's rounding.
+  for (const int64_t i : {0, 1, 2, 77777, 200000}) {
+    const auto [x0, x1] = detail::threefry(detail::HostWords{}, 7u, 2u, uint32_t(i), 0u);
+    const double u1 = double((x0 >> 8) + 1) * 0x1p-24, u2 = double(x1 >> 8) * 0x1p-24;
+    CHECK(x.at(i) == Approx(std::sqrt(-2 * std::log(u1)) * std::cos(2 * M_PI * u2)).epsilon(1e-5));
+  }
+}

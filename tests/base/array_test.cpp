@@ -52,6 +52,20 @@ TEST_CASE("arrays: every dtype stores and gives back small numbers", "[array]") 
   CHECK(Array::of<float16>({1}, {float16(1.5f)}).item() == 1.5);
 }
 
+TEST_CASE("arrays: full() is the same element everywhere, of any size and type", "[array]") {
+  for (const DType dtype : {DType::pred, DType::s8, DType::f16, DType::f32, DType::s64, DType::c64,
+                            DType::c128, DType::f8e4m3fn})
+    for (const int64_t n : {0, 1, 3, 1000, 20000, 300000}) {
+      const Array array = Array::full(Shape(dtype, {n}), 3);
+      Array one(dtype, {1});
+      one.set(0, 3);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < n; i += 7) wrong += array.at(i) != one.at(0);
+      if (n > 0) wrong += array.at(n - 1) != one.at(0);
+      CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("arrays: bitwise equality sees the sign of zero, and any NaN as any other", "[array]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Array a = Array::of<float>({2}, {nan, 0.0f});

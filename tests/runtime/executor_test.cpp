@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "base/host_storage.h"
 #include "runtime/run_text.h"
+#include "runtime/scatter.h"
 
 namespace gspmd {
 namespace {
@@ -340,6 +342,91 @@ TEST_CASE("executor: wrong arguments are refused", "[executor]") {
   ProgramOptions none;
   none.num_devices = 0;
   CHECK_THROWS_WITH(build_program(*module, none), "build_program: 0 devices; give 1 or more");
+}
+
+TEST_CASE("executor: small programs run on the calling thread, with the same bits and errors",
+          "[executor]") {
+  const auto module = parse_module("HloModule m, num_partitions=4" + kSum + R"(
+ENTRY e {
+  x = f32[64]{0} parameter(0)
+  z = f32[] constant(0)
+  n = f32[64]{0} exponential(x)
+  s = f32[64]{0} all-reduce(n), replica_groups={}, to_apply=sum, channel_id=1, use_global_device_ids=true
+  ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=sum
+}
+)");
+  const auto arguments = to_buffers(small_arguments(*module, 4));
+  std::vector<Array> results;
+  for (const double alone_below : {0., 1e9}) {
+    ProgramOptions options;
+    options.num_devices = 4;
+    options.alone_below = alone_below;
+    Executor executor(build_program(*module, options), make_worker_pool(3));
+    results.push_back(shard_array(*executor.run(arguments)[0], 3));
+    CHECK(executor.counters().collectives == 1);
+  }
+  CHECK(bitwise_equal(results[0], results[1]));
+}
+
+TEST_CASE("executor: of devices that fail the first is named, whoever runs it", "[executor]") {
+  // Devices 3 to 7 make a size below the 4 that there are.
+  const auto module = parse_module(R"(HloModule m, num_partitions=8
+ENTRY e {
+  x = s32[4]{0} parameter(0)
+  id = u32[] partition-id()
+  n = s32[] convert(id)
+  six = s32[] constant(6)
+  rest = s32[] subtract(six, n)
+  four = s32[] constant(4)
+  size = s32[] minimum(rest, four)
+  set = s32[<=4]{0} set-dimension-size(x, size), dimensions={0}
+  ROOT r = s32[] get-dimension-size(set), dimensions={0}
+}
+)");
+  const auto arguments = to_buffers(small_arguments(*module, 8));
+  for (const double alone_below : {0., 1e9}) {
+    ProgramOptions options;
+    options.num_devices = 8;
+    options.alone_below = alone_below;
+    Executor executor(build_program(*module, options), make_worker_pool(3));
+    for (int run = 0; run < 50; ++run)
+      CHECK_THROWS_WITH(executor.run(arguments), Catch::Contains("on device 3:"));
+  }
+}
+
+TEST_CASE("device buffers: what a buffer held before is gone, tails of uneven dims too",
+          "[executor]") {
+  const Sharding sharding = parse_sharding("{devices=[4]<=[4]}");
+  const auto buffer = scatter_to_devices(Array::of<float>({5}, {1, 2, 3, 4, 5}), sharding, 4);
+  const Array zeros(DType::f32, {5});
+  std::memset(buffer->shard(0), 0xff, 2 * sizeof(float) * 4);
+  scatter_into(Array::of<float>({5}, {6, 7, 8, 9, 10}), sharding, *buffer);
+  CHECK(shard_array(*buffer, 2).at(0) == 10);
+  CHECK(shard_array(*buffer, 2).at(1) == 0);
+  CHECK(shard_array(*buffer, 3).at(1) == 0);
+  CHECK(gather_to_host(*buffer, zeros.shape(), sharding).at(4) == 10);
+}
+
+TEST_CASE(
+    "device buffers: large arrays are moved in parts, and zeros that nobody touched not at all",
+    "[executor]") {
+  const Shape shape(DType::s32, {1000, 1500});
+  Array numbers(shape);
+  for (size_t i = 0; i < numbers.data<int32_t>().size(); ++i)
+    numbers.data<int32_t>()[i] = static_cast<int32_t>(i);
+  for (const char* text : {"{devices=[3,1]<=[3]}", "{devices=[1,3]<=[3]}", "{replicated}"}) {
+    const Sharding sharding = parse_sharding(text);
+    const auto buffer = scatter_to_devices(numbers, sharding, 3);
+    CHECK(bitwise_equal(gather_to_host(*buffer, shape, sharding), numbers));
+    const Array zeros(shape);
+    CHECK(is_untouched_zero(zeros));
+    const auto empty = scatter_to_devices(zeros, sharding, 3);
+    CHECK(is_untouched_zero(zeros));
+    CHECK(bitwise_equal(gather_to_host(*empty, shape, sharding), zeros));
+    zeros.data<int32_t>()[7] = 5;
+    CHECK_FALSE(is_untouched_zero(zeros));
+    CHECK(gather_to_host(*scatter_to_devices(zeros, sharding, 3), shape, sharding).at(7) == 5);
+  }
 }
 
 TEST_CASE("device buffers: a global array is scattered into uneven shards and gathered again",

@@ -45,6 +45,9 @@ struct ProgramOptions {
   int64_t num_devices = 1;         // of the mesh
   bool reference_kernels = false;  // every op by its reference kernel
   bool poison = false;  // fill arena and outputs with NaN / 0x80 patterns before each run
+  // A program that one thread runs in less time, by a rough estimate, runs on the calling thread:
+  // waking others takes longer than they save. In nanoseconds.
+  double alone_below = 0;
 };
 
 // A per-device module made ready to run: kernels prepared, memory planned. Immutable; one program

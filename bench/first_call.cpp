@@ -1,0 +1,145 @@
+// What comes before a program runs at its speed: building the trainer of bench/transformer_step and
+// its first steps, and calls of programs that take microseconds. Wall and processor time, since
+// others on the machine disturb the first; one JSON object per line.
+//   first_call [--threads 2] [--rounds 7] [--calls 20000] [--no-trainer]
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "gspmd/gspmd.h"
+#include "models/transformer_run.h"
+
+namespace {
+
+using namespace gspmd;
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  int threads = 2;
+  int rounds = 7, calls = 20000;
+  bool trainer = true;
+};
+
+double processor_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Prints what `f` takes once.
+template <class F>
+void measure_once(std::string_view what, F&& f) {
+  const double processor = processor_seconds();
+  const auto start = Clock::now();
+  f();
+  fmt::print("{{\"what\":\"{}\",\"wall_ms\":{:.1f},\"processor_ms\":{:.1f}}}\n", what,
+             seconds_since(start) * 1e3, (processor_seconds() - processor) * 1e3);
+  std::fflush(stdout);
+}
+
+void measure_trainer(const Mesh& mesh, const BenchOptions& options) {
+  models::TransformerRun run;
+  run.config.layers = 4;
+  run.config.model = 512;
+  run.config.hidden = 2048;
+  run.config.heads = 8;
+  run.config.seq = 256;
+  run.config.vocab = 8192;
+  run.config.norm = models::Norm::layer;
+  run.config.bias = true;
+  run.config.head = models::Head::untied;
+  run.mesh = mesh;
+  run.layout = models::layout_of_recipe("2d", mesh);
+  run.batch = 8;
+  run.threads = options.threads;
+  const std::string on = mesh.num_devices() == 1 ? "one device" : "(2,4) mesh";
+  std::unique_ptr<models::Trainer> trainer;
+  measure_once("initial parameters, " + on, [&] {
+    models::TransformerModel(run.config, mesh, run.layout).initial_parameters(0);
+  });
+  measure_once("building the trainer, " + on, [&] { trainer = models::make_trainer(run); });
+  fmt::print("{{\"what\":\"of it compiling, {}\",\"wall_ms\":{:.1f}}}\n", on,
+             trainer->executable().stats().total_compile_seconds * 1e3);
+  const models::Leaves<Array> batch = models::random_batch(run.config, run.batch, 1);
+  for (const char* which : {"first", "second", "third"})
+    measure_once(fmt::format("{} step, {}", which, on), [&] { trainer->step(batch, 1e-3); });
+}
+
+// Microseconds of one call: the median of rounds of calls one behind the other.
+template <class F>
+void measure_calls(std::string_view what, const BenchOptions& options, F&& call) {
+  for (int i = 0; i < 100; ++i) call();
+  std::vector<double> wall, processor, paused;
+  for (int round = 0; round < options.rounds; ++round) {
+    const double before = processor_seconds();
+    const auto start = Clock::now();
+    for (int i = 0; i < options.calls; ++i) call();
+    wall.push_back(seconds_since(start) / options.calls * 1e6);
+    processor.push_back((processor_seconds() - before) / options.calls * 1e6);
+    for (int i = 0; i < 20; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      const auto awake = Clock::now();
+      call();
+      paused.push_back(seconds_since(awake) * 1e6);
+    }
+  }
+  fmt::print(
+      "{{\"what\":\"{}\",\"wall_us\":{:.3f},\"processor_us\":{:.3f},"
+      "\"after_2_ms_pause_us\":{:.2f}}}\n",
+      what, median(wall), median(processor), median(paused));
+  std::fflush(stdout);
+}
+
+void measure_small_calls(const BenchOptions& options) {
+  const auto sum = [](Tensor x, Tensor y) { return x * 2 + y; };
+  const Array x = Array::of<float>({4}, {1, 2, 3, 4}), y = Array::of<float>({4}, {5, 6, 7, 8});
+  for (const bool sharded : {false, true}) {
+    const Mesh mesh = sharded ? Mesh{{"x", 4}} : Mesh();
+    const std::string on = sharded ? "4 devices" : "one device";
+    const auto split = [&](Tensor a, Tensor b) {
+      return sharded ? sum(mesh_split(a, mesh, {"x"}), b) : sum(a, b);
+    };
+    const auto program =
+        compile(split, {.mesh = mesh, .threads = options.threads}, x.shape(), y.shape());
+    const Array on_devices = program(x, y);
+    measure_calls("2x + y of 4 floats on the devices, " + on, options,
+                  [&] { program(on_devices, on_devices); });
+    measure_calls("2x + y of 4 floats of the host, " + on, options, [&] { program(x, y); });
+    measure_calls("the same and read, " + on, options, [&] { program(x, y).data<float>(); });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  BenchOptions options;
+  CLI::App app{"First calls and small calls."};
+  app.add_option("--threads", options.threads);
+  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
+  app.add_option("--calls", options.calls)->check(CLI::PositiveNumber);
+  app.add_flag("!--no-trainer", options.trainer, "small calls only");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    measure_small_calls(options);
+    if (!options.trainer) return 0;
+    measure_trainer(Mesh(), options);
+    measure_trainer(Mesh{{"data", 2}, {"model", 4}}, options);
+  } catch (const std::exception& error) {
+    return end_job(error.what(), 2);
+  }
+}

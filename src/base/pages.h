@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gspmd {
+
+// Whether pages are counted before they are touched: more than the machine has is then refused.
+enum class PageCount : bool { when_touched, at_once };
+
+// Zeroed pages straight from the system, huge where it can; nullptr where there are none, or
+// `bytes` is 0.
+std::byte* map_pages(int64_t bytes, PageCount count = PageCount::when_touched);
+void unmap_pages(std::byte* memory, int64_t bytes);
+
+}  // namespace gspmd

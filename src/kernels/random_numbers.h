@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace gspmd {
+
+// Here all arrays have room for n rounded up to a multiple of 64.
+
+// Threefry-2x32 with 20 rounds of n counters {low + i, high}, 0 <= i < n, as api/threefry.h.
+struct ThreefryCounters {
+  uint32_t key0 = 0, key1 = 0, low = 0, high = 0;
+};
+void threefry_words(const ThreefryCounters& counters, int64_t n, uint32_t* words0,
+                    uint32_t* words1);
+
+// Normal numbers of pairs of words, by Box and Muller: sqrt(-2 log u1) cos(2 pi u2). The same bits
+// on every machine.
+void normal_numbers(const uint32_t* words0, const uint32_t* words1, int64_t n, float* numbers);
+
+}  // namespace gspmd
