@@ -10,23 +10,33 @@
 #include "gspmd/ops/builders.h"
 #include "kernels/loop_functions.h"
 #include "kernels/loop_widen.h"
+#include "kernels/stream.h"
 #include "ops/collective/collective.h"
 #include "runtime/reference_kernel.h"
 
 namespace gspmd {
 namespace {
 
-constexpr int64_t kChunkBytes = 8192;  // of a reduction: stays in the first-level cache
+constexpr int64_t kChunkBytes = 8192;       // of a reduction: stays in the first-level cache
+constexpr int64_t kWindowBytes = 1 << 15;   // of results that are written row by row
+constexpr int64_t kPieceBytes = 1 << 18;    // of a result that one worker takes at once
+constexpr int64_t kTurnBytes = 1 << 21;     // of operands, from which members take turns
+constexpr int64_t kReducedBytes = 1 << 14;  // the same of an all-reduce, which goes to all
 
-// The worker that a device's results are made by; -1: none of this process.
-int owner(const CollectiveArgs& args, int64_t device) {
-  if (!args.local.contains(device)) return -1;
-  return static_cast<int>((device - args.local.first) * args.workers / args.local.count());
-}
+// A piece of what is around a collective's dim: some of the outer steps, or of each row a part.
+struct Piece {
+  int64_t first = 0, rows = 0;  // outer steps
+  int64_t from = 0, bytes = 0;  // of each row
+};
 
-// Values without elements have no address.
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+Piece piece_of(const Rows& rows, int64_t piece, int64_t pieces) {
+  if (rows.outer >= pieces) {
+    const int64_t first = piece * rows.outer / pieces;
+    return {first, (piece + 1) * rows.outer / pieces - first, 0, rows.row};
+  }
+  const int64_t lines = ceil_div(rows.row, 64);
+  const int64_t from = std::min(rows.row, piece * lines / pieces * 64);
+  return {0, rows.outer, from, std::min(rows.row, (piece + 1) * lines / pieces * 64) - from};
 }
 
 class Runner {
@@ -36,58 +46,118 @@ class Runner {
 
   void run() {
     if (step_.reference) return run_reference();
-    if (step_.opcode == Opcode::collective_permute) return permute();
-    for (size_t g = 0; g < step_.groups.size(); ++g) {
-      const std::vector<int64_t>& group = step_.groups[g];
-      if (!active(group[0]) || (args_.done != nullptr && (*args_.done)[g] != 0)) continue;
-      switch (step_.opcode) {
-        case Opcode::all_reduce:
-          all_reduce(group);
-          break;
-        case Opcode::all_gather:
-          each_receiver(group, [&](int64_t self) { all_gather(group, self); });
-          break;
-        case Opcode::reduce_scatter:
-          each_receiver(group, [&](int64_t self) { reduce_scatter(group, self); });
-          break;
-        default:
-          each_receiver(group, [&](int64_t self) { all_to_all(group, self); });
-          break;
-      }
-    }
+    streamed_ = is_streamed(saturating_multiply(step_.result_bytes, args_.local.count()) / 2);
+    if (step_.opcode == Opcode::all_reduce)
+      all_reduce();
+    else if (takes_turns())
+      each_group();
+    else
+      each_receiver();
+    if (streamed_) flush_stream();
   }
 
  private:
   bool active(int64_t device) const { return (*args_.active)[static_cast<size_t>(device)] != 0; }
+  bool is_done(int64_t group) const {
+    return args_.done != nullptr && (*args_.done)[static_cast<size_t>(group)] != 0;
+  }
   std::byte* const* table(int64_t device) const {
     return (*args_.tables)[static_cast<size_t>(device)].data() + step_.first_argument;
   }
   const std::byte* in(int64_t device, int64_t i) const { return table(device)[i]; }
   std::byte* out(int64_t device, int64_t i) const { return table(device)[step_.operands + i]; }
   const Shape& operand(int64_t i) const { return step_.node->operand(i)->shape; }
+  // Whether rows go past the caches: whole lines only.
+  bool streams(int64_t row) const { return streamed_ && row % 64 == 0; }
 
+  // This worker's turns of n.
   template <class F>
-  void each_receiver(const std::vector<int64_t>& group, F&& f) {
-    for (size_t self = 0; self < group.size(); ++self) {
-      if (owner(args_, group[self]) == worker_) f(static_cast<int64_t>(self));
-    }
+  void each_turn(int64_t n, F&& f) {
+    for (int64_t i = args_.claims->take(args_.round, worker_, n); i >= 0;
+         i = args_.claims->take(args_.round, worker_, n))
+      f(i);
   }
 
-  // acc = the members' bytes [from, from + bytes) combined in the group's order.
-  void combine(const std::vector<int64_t>& group, int64_t i, int64_t from, int64_t bytes,
-               std::byte* acc) const {
-    const int64_t size = dtype_size(operand(i).dtype);
-    const LoopFunction function = combining_function_of(i);
-    const std::byte* first = in(group[0], i) + from;
-    if (group.size() == 1) {
-      if (acc != first) copy_bytes(acc, first, bytes);
+  // Each of this process's devices by itself, in pieces of its result.
+  void each_receiver() {
+    const int64_t devices = args_.local.count();
+    if (devices > Claims::kMost) {  // too many to share
+      for (int64_t d = args_.local.first; d < args_.local.last && worker_ == 0; ++d)
+        make_result(d, 0, 1);
       return;
     }
-    if (is_half_dtype(operand(i).dtype)) return combine_halves(group, i, from, bytes / 2, acc);
-    function(acc, first, in(group[1], i) + from, nullptr, bytes / size, 0);
-    for (size_t m = 2; m < group.size(); ++m) {
-      function(acc, acc, in(group[m], i) + from, nullptr, bytes / size, 0);
+    const int64_t pieces = pieces_of(step_.result_bytes, devices);
+    each_turn(devices * pieces,
+              [&](int64_t i) { make_result(args_.local.first + i / pieces, i % pieces, pieces); });
+  }
+
+  static int64_t pieces_of(int64_t bytes, int64_t many) {
+    return std::clamp<int64_t>(bytes / kPieceBytes, 1, Claims::kMost / many);
+  }
+
+  // Whether the members read small parts of rows that are too many for a cache.
+  bool takes_turns() const {
+    if (step_.opcode != Opcode::reduce_scatter && step_.opcode != Opcode::all_to_all) return false;
+    if (step_.groups.empty() || std::ssize(step_.groups) > Claims::kMost) return false;
+    const Dims& dims = step_.node->attrs.dimensions;
+    if (dims.empty() || rows_of(operand(0), dims[0], 1).outer == 1) return false;
+    return saturating_multiply(operand(0).bytes(), args_.local.count()) > kTurnBytes;
+  }
+
+  // All members of a group one after the other with some outer steps: what one reads of a row
+  // brings near what the next reads.
+  void each_group() {
+    const int64_t groups = std::ssize(step_.groups);
+    const int64_t members = std::ssize(step_.groups[0]);
+    const int64_t pieces = pieces_of(saturating_multiply(operand(0).bytes(), 4 * members), groups);
+    each_turn(groups * pieces, [&](int64_t i) {
+      for (const int64_t device : step_.groups[static_cast<size_t>(i / pieces)])
+        if (args_.local.contains(device)) make_result(device, i % pieces, pieces);
+    });
+  }
+
+  void make_result(int64_t device, int64_t piece, int64_t pieces) {
+    if (!active(device)) return;
+    if (step_.opcode == Opcode::collective_permute) return permute(device, piece, pieces);
+    const auto [index, self] = step_.member[static_cast<size_t>(device)];
+    if (index < 0 || is_done(index)) return;
+    const std::vector<int64_t>& group = step_.groups[static_cast<size_t>(index)];
+    if (step_.opcode == Opcode::all_gather)
+      all_gather(group, device, piece, pieces);
+    else if (step_.opcode == Opcode::reduce_scatter)
+      reduce_scatter(group, device, self, piece, pieces);
+    else
+      all_to_all(group, device, self, piece, pieces);
+  }
+
+  // target = rows of the members, combined in the group's order. Each begins at `from` of operand
+  // i.
+  void combine(const std::vector<int64_t>& group, int64_t i, int64_t from, const RowBlock& block,
+               std::byte* target, int64_t target_step, int64_t source_step, bool streamed) const {
+    if (block.bytes == 0) return;
+    if (group.size() == 1)
+      return copy_rows(block, target, target_step, in(group[0], i) + from, source_step, streamed);
+    constexpr size_t kMost = 64;
+    if (step_.sum_rows != nullptr && group.size() <= kMost) {
+      const std::byte* sources[kMost];
+      for (size_t m = 0; m < group.size(); ++m) sources[m] = in(group[m], i) + from;
+      return step_.sum_rows(block, target, target_step, std::span(sources, group.size()),
+                            source_step, streamed);
     }
+    for (int64_t r = 0; r < block.rows; ++r)
+      for (int64_t at = 0; at < block.bytes; at += kChunkBytes)
+        combine_chunk(group, i, from + r * source_step + at,
+                      std::min(kChunkBytes, block.bytes - at), target + r * target_step + at);
+  }
+
+  void combine_chunk(const std::vector<int64_t>& group, int64_t i, int64_t from, int64_t bytes,
+                     std::byte* acc) const {
+    const int64_t size = dtype_size(operand(i).dtype);
+    const LoopFunction function = combining_function_of(i);
+    if (is_half_dtype(operand(i).dtype)) return combine_halves(group, i, from, bytes / 2, acc);
+    function(acc, in(group[0], i) + from, in(group[1], i) + from, nullptr, bytes / size, 0);
+    for (size_t m = 2; m < group.size(); ++m)
+      function(acc, acc, in(group[m], i) + from, nullptr, bytes / size, 0);
   }
 
   // As combine, of n 16-bit floats: the partial results stay f32.
@@ -110,84 +180,116 @@ class Runner {
     return combining_function(*step_.node, operand(i).dtype);
   }
 
-  // Each worker takes a range of elements, sums all members' and writes to all.
-  void all_reduce(const std::vector<int64_t>& group) {
+  // Lines of all operands of all groups, one behind the other, in pieces: a piece is summed over
+  // the members and goes to all that are here.
+  void all_reduce() {
+    if (step_.groups.empty()) return;
+    int64_t lines = 0;
+    for (int64_t i = 0; i < step_.operands; ++i) lines += ceil_div(operand(i).bytes(), 64);
+    const int64_t groups = std::ssize(step_.groups);
+    const int64_t pieces = std::clamp<int64_t>(lines * 64 / kReducedBytes, 1,
+                                               std::max<int64_t>(Claims::kMost / groups, 1));
+    const auto run = [&](int64_t g, int64_t piece) {
+      const std::vector<int64_t>& group = step_.groups[static_cast<size_t>(g)];
+      if (active(group[0]) && !is_done(g))
+        reduce_lines(group, piece * lines / pieces, (piece + 1) * lines / pieces);
+    };
+    if (groups > Claims::kMost) {
+      for (int64_t g = 0; g < groups && worker_ == 0; ++g) run(g, 0);
+      return;
+    }
+    each_turn(groups * pieces, [&](int64_t i) { run(i / pieces, i % pieces); });
+  }
+
+  void reduce_lines(const std::vector<int64_t>& group, int64_t first, int64_t last) {
     const auto is_local = [&](int64_t device) { return args_.local.contains(device); };
     if (std::none_of(group.begin(), group.end(), is_local)) return;
     alignas(64) std::byte acc[kChunkBytes];
-    for (int64_t i = 0; i < step_.operands; ++i) {
-      const int64_t lines = ceil_div(operand(i).bytes(), 64);
-      const int64_t begin = worker_ * lines / args_.workers * 64;
-      const int64_t end = std::min(operand(i).bytes(), (worker_ + 1) * lines / args_.workers * 64);
+    int64_t before = 0;  // lines of operands so far
+    for (int64_t i = 0; i < step_.operands && before < last; ++i) {
+      const int64_t all = operand(i).bytes(), lines = ceil_div(all, 64);
+      const int64_t begin = std::max<int64_t>(first - before, 0) * 64;
+      const int64_t end = std::min(all, (last - before) * 64);
       for (int64_t from = begin; from < end; from += kChunkBytes) {
         const int64_t bytes = std::min(kChunkBytes, end - from);
-        combine(group, i, from, bytes, acc);
+        combine(group, i, from, {1, bytes}, acc, bytes, bytes, false);
         for (const int64_t device : group)
-          if (is_local(device)) copy_bytes(out(device, i) + from, acc, bytes);
+          if (is_local(device))
+            copy_rows({1, bytes}, out(device, i) + from, 0, acc, 0, streams(bytes));
       }
+      before += lines;
     }
   }
 
-  void all_gather(const std::vector<int64_t>& group, int64_t self) {
+  // Pieces of all members' rows side by side, written in the order of the result. `source(m, o)`:
+  // where member m's row of outer step o begins.
+  template <class F>
+  void join_rows(const Rows& rows, int64_t members, const Piece& piece, std::byte* target,
+                 int64_t source_step, F&& source) {
+    const int64_t window =
+        std::max<int64_t>(kWindowBytes / std::max<int64_t>(members * piece.bytes, 1), 1);
+    for (int64_t o = piece.first; o < piece.first + piece.rows; o += window) {
+      const int64_t n = std::min(window, piece.first + piece.rows - o);
+      for (int64_t m = 0; m < members; ++m)
+        copy_rows({n, piece.bytes}, target + (o * members + m) * rows.row + piece.from,
+                  members * rows.row, source(m, o) + piece.from, source_step, streams(rows.row));
+    }
+  }
+
+  void all_gather(const std::vector<int64_t>& group, int64_t device, int64_t piece,
+                  int64_t pieces) {
     const auto members = static_cast<int64_t>(group.size());
     for (int64_t i = 0; i < step_.operands; ++i) {
       const Rows rows = rows_of(operand(i), step_.node->attrs.dimensions[0], 1);
-      std::byte* target = out(group[static_cast<size_t>(self)], i);
-      for (int64_t m = 0; m < members; ++m) {
-        const std::byte* source = in(group[static_cast<size_t>(m)], i);
-        for (int64_t o = 0; o < rows.outer; ++o)
-          copy_bytes(target + (o * members + m) * rows.row, source + o * rows.row, rows.row);
-      }
+      join_rows(rows, members, piece_of(rows, piece, pieces), out(device, i), rows.row,
+                [&](int64_t m, int64_t o) {
+                  return in(group[static_cast<size_t>(m)], i) + o * rows.row;
+                });
     }
   }
 
-  void reduce_scatter(const std::vector<int64_t>& group, int64_t self) {
+  void reduce_scatter(const std::vector<int64_t>& group, int64_t device, int64_t self,
+                      int64_t piece, int64_t pieces) {
     const auto members = static_cast<int64_t>(group.size());
     for (int64_t i = 0; i < step_.operands; ++i) {
       const Rows rows = rows_of(operand(i), step_.node->attrs.dimensions[0], members);
-      std::byte* target = out(group[static_cast<size_t>(self)], i);
-      for (int64_t o = 0; o < rows.outer; ++o) {
-        for (int64_t from = 0; from < rows.row; from += kChunkBytes) {
-          const int64_t bytes = std::min(kChunkBytes, rows.row - from);
-          combine(group, i, (o * members + self) * rows.row + from, bytes,
-                  target + o * rows.row + from);
-        }
-      }
+      const Piece part = piece_of(rows, piece, pieces);
+      combine(group, i, (part.first * members + self) * rows.row + part.from,
+              {part.rows, part.bytes}, out(device, i) + part.first * rows.row + part.from, rows.row,
+              members * rows.row, streams(rows.row));
     }
   }
 
-  void all_to_all(const std::vector<int64_t>& group, int64_t self) {
+  void all_to_all(const std::vector<int64_t>& group, int64_t device, int64_t self, int64_t piece,
+                  int64_t pieces) {
     const auto members = static_cast<int64_t>(group.size());
-    const int64_t receiver = group[static_cast<size_t>(self)];
     if (step_.node->attrs.dimensions.empty()) {  // operand `self` of every member
+      const Rows rows{1, operand(self).bytes()};
+      const Piece part = piece_of(rows, piece, pieces);
       for (int64_t m = 0; m < members; ++m)
-        copy_bytes(out(receiver, m), in(group[static_cast<size_t>(m)], self),
-                   operand(self).bytes());
+        copy_rows({1, part.bytes}, out(device, m) + part.from, 0,
+                  in(group[static_cast<size_t>(m)], self) + part.from, 0, streams(part.bytes));
       return;
     }
     const Rows rows = rows_of(operand(0), step_.node->attrs.dimensions[0], members);
-    for (int64_t m = 0; m < members; ++m) {
-      const std::byte* source = in(group[static_cast<size_t>(m)], 0);
-      for (int64_t o = 0; o < rows.outer; ++o)
-        copy_bytes(out(receiver, 0) + (o * members + m) * rows.row,
-                   source + (o * members + self) * rows.row, rows.row);
-    }
+    join_rows(rows, members, piece_of(rows, piece, pieces), out(device, 0), members * rows.row,
+              [&](int64_t m, int64_t o) {
+                return in(group[static_cast<size_t>(m)], 0) + (o * members + self) * rows.row;
+              });
   }
 
   // Devices that nobody sends to get zeros.
-  void permute() {
-    for (int64_t device = args_.local.first; device < args_.local.last; ++device) {
-      if (owner(args_, device) != worker_ || !active(device)) continue;
-      const auto found =
-          std::lower_bound(step_.pairs.begin(), step_.pairs.end(), std::pair(device, int64_t{0}));
-      const bool receives = found != step_.pairs.end() && found->first == device;
-      for (int64_t i = 0; i < step_.operands; ++i) {
-        const int64_t bytes = operand(i).bytes();
-        if (receives)
-          copy_bytes(out(device, i), in(found->second, i), bytes);
-        else if (bytes > 0)
-          std::memset(out(device, i), 0, static_cast<size_t>(bytes));
-      }
+  void permute(int64_t device, int64_t piece, int64_t pieces) {
+    const auto found =
+        std::lower_bound(step_.pairs.begin(), step_.pairs.end(), std::pair(device, int64_t{0}));
+    const bool receives = found != step_.pairs.end() && found->first == device;
+    for (int64_t i = 0; i < step_.operands; ++i) {
+      const Piece part = piece_of({1, operand(i).bytes()}, piece, pieces);
+      if (receives)
+        copy_rows({1, part.bytes}, out(device, i) + part.from, 0, in(found->second, i) + part.from,
+                  0, streams(part.bytes));
+      else if (part.bytes > 0)
+        std::memset(out(device, i) + part.from, 0, static_cast<size_t>(part.bytes));
     }
   }
 
@@ -209,6 +311,7 @@ class Runner {
   const CollectiveStep& step_;
   const CollectiveArgs& args_;
   int worker_;
+  bool streamed_ = false;
 };
 
 }  // namespace
@@ -253,6 +356,18 @@ LoopFunction combining_function(const Node& node, DType stored) {
   return nullptr;
 }
 
+namespace {
+
+// What adds up rows of all operands; nullptr: they are not all of one type, or not added up.
+SumRows sum_rows_of(const Node& node) {
+  const DType dtype = node.operand(0)->shape.dtype;
+  for (const Node* operand : node.operands())
+    if (operand->shape.dtype != dtype) return nullptr;
+  return recognize_combiner(*node.called.at(0)) == Combiner::sum ? find_sum_rows(dtype) : nullptr;
+}
+
+}  // namespace
+
 Rows rows_of(const Shape& shape, int64_t dim, int64_t pieces) {
   Rows rows;
   rows.row = dtype_size(shape.dtype);
@@ -270,6 +385,7 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
   step.is_split = step.opcode != node.opcode();
   step.reference = reference || !has_fast_form(node, step.opcode);
   step.covered.assign(static_cast<size_t>(num_devices), false);
+  for (const Shape& leaf : leaf_shapes(node.shape)) step.result_bytes += leaf.bytes();
   const auto check = [&](int64_t device) {
     if (device >= 0 && device < num_devices) return;
     user_error("{}: \"{}\" names device {}, there are {}", opcode_name(node.opcode()), node.name(),
@@ -289,6 +405,7 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
     std::sort(step.pairs.begin(), step.pairs.end());
     return step;
   }
+  step.member.assign(static_cast<size_t>(num_devices), {-1, -1});
   step.groups = materialize(node.attrs.replica_groups, num_devices);
   for (const std::vector<int64_t>& group : step.groups) {
     for (const int64_t device : group) {
@@ -297,10 +414,15 @@ CollectiveStep prepare_collective(const Node& node, int64_t num_devices, bool re
     }
   }
   std::erase_if(step.groups, [](const auto& group) { return group.empty(); });
+  for (size_t g = 0; g < step.groups.size(); ++g)
+    for (size_t i = 0; i < step.groups[g].size(); ++i)
+      step.member[static_cast<size_t>(step.groups[g][i])] = {static_cast<int64_t>(g),
+                                                             static_cast<int64_t>(i)};
   const bool combines = step.opcode == Opcode::all_reduce || step.opcode == Opcode::reduce_scatter;
   for (const Node* operand : node.operands()) {
     step.reference |= combines && combining_function(node, operand->shape.dtype) == nullptr;
   }
+  if (combines && !step.reference) step.sum_rows = sum_rows_of(node);
   return step;
 }
 

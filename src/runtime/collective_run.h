@@ -5,6 +5,7 @@
 #include "gspmd/runtime/processes.h"
 #include "kernels/loop_functions.h"
 #include "kernels/loop_widen.h"
+#include "runtime/claims.h"
 #include "runtime/program.h"
 
 namespace gspmd {
@@ -20,7 +21,8 @@ struct CollectiveArgs {
   const std::vector<char>* active = nullptr;
   int64_t num_devices = 1;
   DeviceRange local = {0, 1};  // devices of this process
-  int workers = 1;
+  Claims* claims = nullptr;    // of all workers; this collective is a round
+  uint32_t round = 0;
   const std::vector<char>* done = nullptr;  // by group: results are there; nullptr: of none
 };
 
@@ -37,7 +39,7 @@ LoopFunction combining_function(const Node& node, DType stored);
 
 // ExecutionError unless every group is wholly inside the active devices or wholly outside.
 void check_active(const CollectiveStep& step, const CollectiveArgs& args);
-// One worker's share; shares are disjoint and results do not depend on how many there are.
+// What one worker takes of it, piece by piece. Results do not depend on how many there are.
 void run_collective(const CollectiveStep& step, const CollectiveArgs& args, int worker);
 // Bytes that all active devices read from other devices' shards.
 int64_t bytes_received(const CollectiveStep& step, const CollectiveArgs& args);

@@ -107,6 +107,7 @@ void add_pieces(std::vector<Piece>& pieces, const Piece& whole) {
   const StridedCopy& copy = whole.copy;
   int64_t bytes = copy.element_size;
   for (const int64_t d : copy.dims) bytes *= d;
+  if (bytes == 0) return;
   const int64_t rows = copy.dims.empty() ? 1 : copy.dims[0];
   const int64_t cuts = std::clamp<int64_t>(bytes / kThreadBytes, 1, rows);
   for (int64_t i = 0; i < cuts; ++i) {
@@ -121,6 +122,7 @@ void add_pieces(std::vector<Piece>& pieces, const Piece& whole) {
 
 void run_pieces(const std::vector<Piece>& pieces, int64_t bytes) {
   const int64_t n = std::ssize(pieces);
+  if (n == 0) return;
   in_ranges(n, bytes < 2 * kThreadBytes ? n : 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const Piece& piece = pieces[static_cast<size_t>(i)];

@@ -34,6 +34,7 @@ struct Executor::Impl {
   std::unique_ptr<Remote> remote;  // nullptr: there are no other processes
   std::vector<int32_t> told;       // by device
   std::vector<Claims> claims;
+  Claims collective_claims;
   FirstFailure failure;
   std::optional<RunState> state;
   std::vector<Worker> crew;
@@ -185,6 +186,7 @@ void Executor::Impl::fill_tables() {
 }
 
 void Executor::Impl::gather_crew() {
+  collective_claims = Claims(workers());
   if (schedule.empty()) {
     claims.emplace_back(workers());
   } else {  // as Worker counts them
@@ -194,7 +196,7 @@ void Executor::Impl::gather_crew() {
     for (const int64_t size : team) claims.emplace_back(size);
   }
   state.emplace(RunState{*program, *pool, schedule, guard, local, remote.get(), counters, tables,
-                         told, claims, failure});
+                         told, claims, collective_claims, failure});
   crew.reserve(static_cast<size_t>(workers()));
   for (int w = 0; w < workers(); ++w) crew.emplace_back(*state, scratch + w * scratch_stride, w);
   walk_through = [this](int worker) { crew[static_cast<size_t>(worker)].run(log); };
@@ -233,6 +235,7 @@ void Executor::Impl::walk(TraceLog* run_log) {
   log = run_log;
   failure.reset();
   for (Claims& shared : claims) shared.reset();
+  collective_claims.reset();
   try {
     if (remote) remote->begin_run(counters.runs);
     if (log != nullptr) log->begin();

@@ -9,6 +9,7 @@
 #include "gspmd/kernels/prepared_kernel.h"
 #include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/runtime/executor.h"
+#include "kernels/rows.h"
 
 namespace gspmd {
 
@@ -39,6 +40,10 @@ struct CollectiveStep {
   std::vector<std::vector<int64_t>> groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // of a collective-permute
   std::vector<bool> covered;                       // devices in some group
+  // By device: its group and its place there; -1: none.
+  std::vector<std::pair<int64_t, int64_t>> member;
+  int64_t result_bytes = 0;    // of one device
+  SumRows sum_rows = nullptr;  // of sums of types that have one
   int64_t first_argument = 0;
   int64_t operands = 0, results = 0;
   bool reference = false;  // by the reference kernel

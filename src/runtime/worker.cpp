@@ -34,7 +34,7 @@ Worker::Worker(const RunState& state, std::byte* scratch, int worker)
 
 void Worker::run(TraceLog* log) {
   log_ = log;
-  round_ = 0;
+  round_ = collective_round_ = 0;
   depth_ = 0;
   if (log_ != nullptr) since_.assign(static_cast<size_t>(program_.options.num_devices), 0);
   run_block(program_.main, all_);
@@ -201,8 +201,7 @@ void Worker::start_collective(const CollectiveStep& step, const Active& active) 
   if (kGuardBytes > 0 || state_.remote == nullptr) return;
   pool_.barrier(worker_);  // all operands are there
   if (worker_ != 0) return;
-  const CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local,
-                            pool_.size()};
+  const CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local};
   at_node(*step.node, [&] {
     check_active(step, args);
     state_.remote->begin(step, active, state_.tables);
@@ -215,8 +214,12 @@ void Worker::progress() {
 }
 
 void Worker::run_collective(const CollectiveStep& step, const Active& active) {
-  CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local,
-                      pool_.size()};
+  CollectiveArgs args{&state_.tables,
+                      &active,
+                      program_.options.num_devices,
+                      state_.local,
+                      &state_.collective_claims,
+                      ++collective_round_};
   pool_.barrier(worker_);
   const int64_t begin = log_ == nullptr ? 0 : log_->now();
   open_collective(step);

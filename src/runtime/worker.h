@@ -52,6 +52,7 @@ struct RunState {
   std::vector<std::vector<std::byte*>>& tables;  // [device][argument]
   std::vector<int32_t>& told;   // by device: what other processes say of loops and branches
   std::vector<Claims>& claims;  // of the devices, or, fewer than workers, of each one's parts
+  Claims& collective_claims;    // of all workers: pieces of collectives
   FirstFailure& failure;
 };
 
@@ -107,10 +108,10 @@ class Worker {
   std::vector<int64_t> own_;
   int64_t rank_ = 0, team_ = 0;  // among the workers of one device
   const Active all_;
-  uint32_t round_ = 0;          // of claims in this run
-  TraceLog* log_ = nullptr;     // nullptr: nothing is written down
-  std::vector<int64_t> since_;  // by device: the end of its last event
-  int64_t depth_ = 0;           // of loops and conditionals
+  uint32_t round_ = 0, collective_round_ = 0;  // of claims in this run
+  TraceLog* log_ = nullptr;                    // nullptr: nothing is written down
+  std::vector<int64_t> since_;                 // by device: the end of its last event
+  int64_t depth_ = 0;                          // of loops and conditionals
 };
 
 }  // namespace gspmd

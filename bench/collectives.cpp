@@ -1,0 +1,162 @@
+// Collectives between 8 devices beside a memcpy of the bytes that they must move, in turn: the
+// larger of what is read and what is written. Sizes are those of the larger of operand and result
+// of one device; the dim is the first (contiguous pieces) or the last (rows). One JSON object per
+// line.
+//   collectives [--threads 2] [--rounds 9] [--only NAME]
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/runtime/executor.h"
+
+namespace {
+
+using namespace gspmd;
+
+constexpr int64_t kDevices = 8;
+
+struct BenchOptions {
+  int threads = 2, rounds = 9;
+  std::string only;
+};
+
+struct Case {
+  std::string name, text;
+  int64_t bytes = 0;  // that one device must read or write
+};
+
+// The module of one collective whose larger side is f32[rows,columns] on each device.
+Case case_of(const std::string& op, int64_t dim, int64_t bytes) {
+  const int64_t columns = 1024, rows = bytes / 4 / columns;
+  const int64_t small_rows = dim == 0 ? rows / kDevices : rows;
+  const int64_t small_columns = dim == 0 ? columns : columns / kDevices;
+  const std::string large = fmt::format("f32[{},{}]", rows, columns);
+  const std::string small = fmt::format("f32[{},{}]", small_rows, small_columns);
+  const bool gathers = op == "all-gather", scatters = op == "reduce-scatter";
+  const bool permutes = op == "collective-permute", sums = scatters || op == "all-reduce";
+  std::string attributes = ", replica_groups={}, channel_id=1";
+  if (permutes)
+    attributes =
+        ", source_target_pairs={{0,1},{1,2},{2,3},{3,4},{4,5},{5,6},{6,7},{7,0}}, channel_id=1";
+  if (op == "all-to-all") attributes = ", replica_groups={{0,1,2,3,4,5,6,7}}, channel_id=1";
+  if (!permutes && op != "all-reduce") attributes += fmt::format(", dimensions={{{}}}", dim);
+  if (sums) attributes += ", to_apply=sum";
+  if (sums || gathers) attributes += ", use_global_device_ids=true";
+  return {op,
+          fmt::format(
+              "HloModule m, num_partitions={}\n"
+              "sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}\n"
+              "ENTRY e {{ x = {} parameter(0) ROOT r = {} {}(x){} }}\n",
+              kDevices, gathers ? small : large, scatters ? small : large, op, attributes),
+          bytes};
+}
+
+struct Seconds {
+  double wall = 0, processor = 0;
+};
+
+template <class F>
+Seconds timed(F&& f) {
+  const auto processor = [] {
+    timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  const double before = processor();
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+          processor() - before};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(const Case& c, int64_t dim, const BenchOptions& options) {
+  const auto pool = make_worker_pool(options.threads);
+  ProgramOptions program;
+  program.num_devices = kDevices;
+  Executor executor(build_program(*parse_module(c.text), program), pool);
+  const bool gathers = c.name == "all-gather";
+  const int64_t columns = 1024, rows = c.bytes / 4 / columns;
+  const Shape large(DType::f32, {rows, columns});
+  Shape small = large;
+  small.dims[static_cast<size_t>(dim)] /= kDevices;
+  const std::vector arguments = {std::make_shared<DeviceBuffer>(gathers ? small : large, kDevices)};
+  for (int64_t d = 0; d < kDevices; ++d)
+    std::memset(arguments[0]->shard(d), 1, static_cast<size_t>(arguments[0]->shape().bytes()));
+  const DeviceBuffer from(large, kDevices), to(large, kDevices);
+  for (int64_t d = 0; d < kDevices; ++d)
+    std::memset(from.shard(d), 1, static_cast<size_t>(c.bytes));
+  std::vector<std::shared_ptr<DeviceBuffer>> results;
+  const auto collective = [&] { executor.run(arguments, results); };
+  // Every worker copies its devices' bytes; of an all-gather all read the same.
+  const auto copy = [&] {
+    pool->run([&](int worker) {
+      for (int64_t d = 0; d < kDevices; ++d) {
+        if (d * pool->size() / kDevices != worker) continue;
+        const auto piece = static_cast<size_t>(c.bytes / kDevices);
+        for (int64_t m = 0; m < kDevices; ++m)
+          std::memcpy(
+              to.shard(d) + static_cast<size_t>(m) * piece,
+              gathers ? arguments[0]->shard(m) : from.shard(d) + static_cast<size_t>(m) * piece,
+              piece);
+      }
+    });
+  };
+  const int64_t times = std::max<int64_t>(1, (int64_t{1} << 24) / c.bytes / 4);
+  std::vector<double> ours, copies, ratios, processor_ratios;
+  for (int round = -1; round < options.rounds; ++round) {
+    const auto repeated = [&](auto&& f) {
+      return timed([&] {
+        for (int64_t i = 0; i < times; ++i) f();
+      });
+    };
+    const Seconds one = repeated(collective), other = repeated(copy);
+    if (round < 0) continue;  // warms up
+    ours.push_back(one.wall / static_cast<double>(times));
+    copies.push_back(other.wall / static_cast<double>(times));
+    ratios.push_back(one.wall / other.wall);
+    processor_ratios.push_back(one.processor / other.processor);
+  }
+  fmt::print(
+      "{{\"op\":\"{}\",\"bytes\":{},\"dim\":\"{}\",\"us\":{:.1f},\"memcpy_us\":{:.1f},"
+      "\"ratio\":{:.2f},\"processor_ratio\":{:.2f}}}\n",
+      c.name, c.bytes, dim == 0 ? "first" : "last", median(ours) * 1e6, median(copies) * 1e6,
+      median(ratios), median(processor_ratios));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  BenchOptions options;
+  CLI::App app{"Collectives beside a memcpy of their bytes."};
+  app.add_option("--threads", options.threads);
+  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
+  app.add_option("--only", options.only, "one op");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    for (const char* op :
+         {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"}) {
+      if (!options.only.empty() && options.only != op) continue;
+      const bool has_dim =
+          std::string(op) != "all-reduce" && std::string(op) != "collective-permute";
+      for (const int64_t bytes :
+           {int64_t{1} << 16, int64_t{1} << 20, int64_t{1} << 24, int64_t{1} << 26})
+        for (int64_t dim = 0; dim < (has_dim ? 2 : 1); ++dim)
+          measure(case_of(op, dim, bytes), dim, options);
+    }
+  } catch (const std::exception& error) {
+    return end_job(error.what(), 2);
+  }
+}

@@ -1,0 +1,118 @@
+// Collectives of sizes that go in pieces, in turns and past the caches, against plain loops.
+#include <catch2/catch.hpp>
+
+#include "runtime/run_text.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kDevices = 4;
+
+struct Sizes {
+  int64_t rows = 1, columns = 1;  // of the larger of operand and result
+};
+
+// Element i of device d: whole numbers, of which sums are exact in any type.
+float element(int64_t d, int64_t i) { return static_cast<float>((d * 7 + i * 13) % 31) - 8; }
+
+std::string text_of(const std::string& op, int64_t dim, const std::string& dtype, const Sizes& s) {
+  const auto shape = [&](bool part) {
+    return fmt::format("{}[{},{}]", dtype, dim == 0 && part ? s.rows / kDevices : s.rows,
+                       dim == 1 && part ? s.columns / kDevices : s.columns);
+  };
+  const bool gathers = op == "all-gather", scatters = op == "reduce-scatter";
+  std::string attributes =
+      op == "collective-permute"
+          ? ", source_target_pairs={{0,2},{2,1},{3,3}}"
+          : fmt::format(", replica_groups={{{{0,1,2,3}}}}, dimensions={{{}}}", dim);
+  if (scatters) attributes += ", to_apply=sum";
+  if (scatters || gathers) attributes += ", use_global_device_ids=true";
+  return fmt::format(
+      "HloModule m, num_partitions={}\n"
+      "sum {{ a = {}[] parameter(0) b = {}[] parameter(1) ROOT r = {}[] add(a, b) }}\n"
+      "ENTRY e {{ x = {} parameter(0) ROOT r = {} {}(x), channel_id=1{} }}\n",
+      kDevices, dtype, dtype, dtype, shape(gathers), shape(scatters), op, attributes);
+}
+
+// Element (r, c) of device d's result.
+float wanted(const std::string& op, int64_t dim, const Sizes& s, int64_t d, int64_t r, int64_t c) {
+  if (op == "collective-permute") {
+    const int64_t source[kDevices] = {-1, 2, 0, 3};
+    return source[d] < 0 ? 0 : element(source[d], r * s.columns + c);
+  }
+  const int64_t part = (dim == 0 ? s.rows : s.columns) / kDevices, at = dim == 0 ? r : c;
+  if (op == "all-gather") {
+    const int64_t columns = dim == 0 ? s.columns : part;
+    return element(at / part, dim == 0 ? (r % part) * columns + c : r * columns + c % part);
+  }
+  const auto in = [&](int64_t from, int64_t place) {  // `place` along the dim
+    return element(from, dim == 0 ? place * s.columns + c : r * s.columns + place);
+  };
+  if (op == "all-to-all") return in(at / part, d * part + at % part);
+  float sum = 0;
+  for (int64_t m = 0; m < kDevices; ++m) sum += in(m, d * part + at);
+  return sum;
+}
+
+void check(const std::string& op, int64_t dim, const std::string& dtype, const Sizes& s) {
+  const std::string text = text_of(op, dim, dtype, s);
+  INFO(text);
+  const auto module = parse_module(text);
+  std::vector<std::vector<Value>> arguments;
+  for (int64_t d = 0; d < kDevices; ++d) {
+    Array array(module->entry()->parameters()[0]->shape);
+    for (int64_t i = 0; i < array.size(); ++i) array.set(i, element(d, i));
+    arguments.push_back({Value{array, {}}});
+  }
+  const auto buffers = to_buffers(arguments);
+  ProgramOptions options;
+  options.num_devices = kDevices;
+  options.poison = true;
+  const auto program = build_program(*module, options);
+  for (const int workers : {1, 3}) {
+    if (workers == 1 && s.rows * s.columns > 1000000) continue;  // to save time
+    Executor executor(program, make_worker_pool(workers));
+    const auto result = executor.run(buffers)[0];
+    int64_t wrong = 0;
+    for (int64_t d = 0; d < kDevices; ++d) {
+      const Array array = shard_array(*result, d);
+      const int64_t columns = array.dim(1);
+      for (int64_t i = 0; i < array.size(); ++i)
+        wrong += array.at(i) != wanted(op, dim, s, d, i / columns, i % columns);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("collectives: pieces, turns and results past the caches have every element in its place",
+          "[executor]") {
+  // A line each; parts of lines; two pieces; turns of members; past the caches, whole lines or not.
+  for (const Sizes s : {Sizes{4, 64}, Sizes{20, 28}, Sizes{8, 16 * 1031}, Sizes{1024, 544},
+                        Sizes{1028, 1024}, Sizes{1028, 1036}})
+    for (const char* op : {"all-gather", "reduce-scatter", "all-to-all", "collective-permute"})
+      for (int64_t dim = 0; dim < 2; ++dim) check(op, dim, "f32", s);
+  for (const char* op : {"all-gather", "reduce-scatter", "all-to-all"})
+    for (int64_t dim = 0; dim < 2; ++dim) {
+      check(op, dim, "bf16", {1032, 564});
+      check(op, dim, "f64", {260, 564});
+      check(op, dim, "s32", {260, 12});
+    }
+}
+
+TEST_CASE("collectives: several operands of an all-reduce are pieces of one list", "[executor]") {
+  expect_oracle(R"(HloModule m, num_partitions=3
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[5000]{0} parameter(0)
+  y = f32[] parameter(1)
+  z = f32[0]{0} parameter(2)
+  w = f32[3,2100]{1,0} parameter(3)
+  ROOT r = (f32[5000]{0}, f32[], f32[0]{0}, f32[3,2100]{1,0}) all-reduce(x, y, z, w), replica_groups={{2,0},{1}}, to_apply=sum, channel_id=1, use_global_device_ids=true
+}
+)",
+                3);
+}
+
+}  // namespace gspmd
