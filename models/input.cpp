@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "gspmd/gspmd.h"
-
 namespace gspmd::models {
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gspmd/base/array.h"
+#include "gspmd/gspmd.h"
 
 namespace gspmd::models {
 

@@ -131,11 +131,21 @@ void run_pieces(const std::vector<Piece>& pieces, int64_t bytes) {
   });
 }
 
+// One device has all, and it takes no time: no plan is made.
+bool is_small_and_whole(const DeviceBuffer& buffer, const Shape& global) {
+  return buffer.num_devices() == 1 && buffer.shape().dims == global.dims &&
+         buffer.shape().bytes() < kThreadBytes;
+}
+
 }  // namespace
 
 void scatter_into(const Array& global, const Sharding& sharding, DeviceBuffer& buffer) {
   const Shape& local = buffer.shape();
   const std::byte* source = global.bytes().data();
+  if (is_small_and_whole(buffer, global.shape())) {
+    if (local.bytes() > 0) std::memcpy(buffer.shard(0), source, static_cast<size_t>(local.bytes()));
+    return;
+  }
   std::vector<Piece> pieces;
   for (int64_t d = buffer.local().first; d < buffer.local().last; ++d) {
     const Box box = shard_box(global.shape(), sharding, d);
@@ -236,6 +246,11 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
   }
   Array result(global);
   std::byte* target = result.bytes().data();
+  if (is_small_and_whole(buffer, global)) {
+    if (global.bytes() > 0)
+      std::memcpy(target, buffer.shard(0), static_cast<size_t>(global.bytes()));
+    return result;
+  }
   std::vector<std::byte> room;
   std::vector<Piece> pieces;
   for (const auto& [device, part] : parts_of(buffer, tiles_of(buffer, global, sharding), room)) {
