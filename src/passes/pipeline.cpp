@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/guard_bytes.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/collectives/all_reduce.h"
@@ -19,7 +20,6 @@
 #include "gspmd/passes/simplify/simplify.h"
 #include "ir/call_nesting.h"
 #include "passes/collectives/merge_reduce_scatters.h"
-#include "base/guard_bytes.h"
 #include "passes/partition/agree_layouts.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"

@@ -11,6 +11,7 @@
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/pipeline.h"
 #include "passes/graph/alias.h"
+#include "passes/graph/started_collective.h"
 #include "passes/graph/trip_count.h"
 #include "passes/memory/plan_memory_buffers.h"
 #include "runtime/collective_run.h"
@@ -183,7 +184,7 @@ class Builder {
       add_conditional(node, block);
     } else if (node.op().has(kCollective)) {
       add_collective(node, node, block);
-    } else if (node.is(Opcode::async_start)) {  // the pass schedule makes them, of collectives
+    } else if (begins_collective(node)) {
       add_collective(node, *node.called.at(0)->root(), block);
     } else if (const auto begun = begun_.find(node.operands().empty() ? nullptr : node.operand(0));
                begun != begun_.end() && !is_alias(node)) {

@@ -208,7 +208,7 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
   Random random{std::mt19937_64(20)};
   constexpr DType kTypes[] = {DType::f32, DType::f32, DType::bf16,
                               DType::f64, DType::s32, DType::s8};
-  int fast = 0, from_library = 0;
+  int fast = 0, of_f32 = 0, from_library = 0;
   for (int n = 0; n < 400; ++n) {
     const DType type = kTypes[n % 6];
     const Case c = random_case(random, type);
@@ -227,11 +227,14 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
     const PreparedKernel kernel = node->op().lower(*node);
     if (!kernel.run) continue;
     ++fast;
-    if (kernel.scratch_bytes > 0) ++from_library;  // it packs the kernel; plain loops need no room
+    // It packs the kernel; plain loops need no room. Narrow types depend on the processor.
+    if (type == DType::f32) ++of_f32;
+    if (type == DType::f32 && kernel.scratch_bytes > 0) ++from_library;
     CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {c.output})[0], expected));
   }
   CHECK(fast > 300);
-  CHECK(from_library > 150);
+  INFO(of_f32 << " of f32");
+  CHECK(from_library > 100);
 }
 
 TEST_CASE("convolution takes complex and narrow numbers", "[convolution]") {

@@ -9,6 +9,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "passes/graph/alias.h"
+#include "passes/graph/started_collective.h"
 
 namespace gspmd {
 
@@ -220,11 +221,12 @@ class Builder {
   }
   static bool starts_with_operands(const Node& node) {
     return node.is(Opcode::all_gather_start) || node.is(Opcode::collective_permute_start) ||
-           node.is(Opcode::async_start);
+           begins_collective(node);
   }
   static bool ends(const Node& node) {
     return node.is(Opcode::all_reduce_done) || node.is(Opcode::all_gather_done) ||
-           node.is(Opcode::collective_permute_done) || node.is(Opcode::async_done);
+           node.is(Opcode::collective_permute_done) ||
+           (node.is(Opcode::async_done) && begins_collective(*node.operand(0)));
   }
 
   // Operands are read, and results written, at any time until the done.
