@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/runtime/executor.h"
 
@@ -74,11 +75,6 @@ Seconds timed(F&& f) {
   f();
   return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
           processor() - before};
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void measure(const Case& c, int64_t dim, const BenchOptions& options) {

@@ -15,6 +15,7 @@
 #include <map>
 #include <vector>
 
+#include "bench/measure.h"
 #include "gspmd/ir/module.h"
 #include "models/transformer_run.h"
 
@@ -49,11 +50,6 @@ double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 Mesh mesh_of(const std::string& text) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/measure.h"
 #include "gspmd/gspmd.h"
 #include "models/transformer_run.h"
 
@@ -34,11 +35,6 @@ double processor_seconds() {
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // Prints what `f` takes once.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "gspmd/kernels/loop_program.h"
 
 namespace {
@@ -161,11 +162,6 @@ double now() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void measure(const Loop& loop, int rounds) {

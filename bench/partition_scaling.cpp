@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/measure.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/pipeline.h"
@@ -59,11 +60,6 @@ int64_t instructions(const Module& module) {
   for (const auto& computation : module.computations())
     count += static_cast<int64_t>(computation->nodes().size());
   return count;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // `count` ops in a row, of which every seventh is laid out anew, in turn.

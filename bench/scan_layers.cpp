@@ -17,6 +17,7 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/measure.h"
 #include "models/transformer_run.h"
 
 namespace {
@@ -30,11 +31,6 @@ struct BenchOptions {
   std::string recipe = "2d";
   bool mesh = false;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

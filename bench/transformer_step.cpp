@@ -11,6 +11,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/measure.h"
 #include "examples/peak.h"
 #include "gspmd/kernels/loop_program.h"
 #include "models/transformer_run.h"
@@ -57,11 +58,6 @@ double timed_step(models::Trainer& trainer, const models::Leaves<Array>& batch) 
   const auto start = std::chrono::steady_clock::now();
   trainer.step(batch, 1e-3);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void measure(const BenchOptions& options) {

@@ -41,9 +41,6 @@ bool is_result_sharding(const Node& node) {
          (&root == &node || !root.sharding);
 }
 
-// Whether it is "%12", not "%cst_1".
-bool is_number(const std::string& name) { return name.size() > 1 && is_digit(name[1]); }
-
 std::string location_text(const Metadata& metadata) {
   std::string place = "unknown";
   if (!metadata.source_file.empty()) {
@@ -104,7 +101,9 @@ std::vector<Written> Writer::elements_of(const Node* node) {
   const Written value = written(node);
   std::vector<Written> elements;
   for (size_t i = 0; value.is_pack && i < value.elements.size(); ++i)
-    elements.push_back({name_of(value.elements[i], node->shape.elements[i]), {}, false});
+    elements.push_back(value.elements[i].is_pack
+                           ? Written{name_of(value.elements[i], node->shape.elements[i]), {}, false}
+                           : value.elements[i]);
   if (value.is_pack) return elements;
   for (size_t i = 0; i < node->shape.elements.size(); ++i) {
     const std::string made = new_number();
@@ -136,7 +135,6 @@ std::string Writer::number_of(const Node& node) {
 
 void Writer::line_of_one(const Node& node, const std::string& op) {
   const std::string name = number_of(node);
-  note_name(node, name);
   bind(&node, {name, {}, false});
   raw_line(name + " = " + op + (options_.locations ? location_text(node.metadata) : ""));
 }
@@ -149,8 +147,8 @@ void Writer::line(const Node& node, const std::string& op) {
         is_constant && (is_integer(node.shape.dtype) || node.shape.dtype == DType::pred);
     const std::string name =
         is_constant ? new_name(is_integer_constant ? "c" : "cst") : number_of(node);
-    note_name(node, name);
-    bind(&node, {name, {}, false});
+    const bool is_copied = is_constant || node.is(Opcode::iota);
+    bind(&node, {name, {}, false, is_copied ? &node : nullptr});
     return raw_line(name + " = " + op + place);
   }
   const size_t count = node.shape.elements.size();
@@ -309,24 +307,14 @@ Written Writer::inside(const Written& value) {
     for (const Written& element : value.elements) pack.elements.push_back(inside(element));
     return pack;
   }
-  const auto& constants = is_number(value.name) ? iotas_ : constants_;
-  const auto found = constants.find(value.name);
-  if (found == constants.end()) return value;
-  const Node* const constant = found->second;
+  const Node* const constant = value.constant;
+  if (constant == nullptr) return value;
   const std::unique_ptr<Written> before = values_.extract(constant);
   write_node(*constant);
   Written copy = written(constant);
   values_.extract(constant);
   if (before) bind(constant, std::move(*before));
   return copy;
-}
-
-void Writer::note_name(const Node& node, const std::string& name) {
-  auto& constants = is_number(name) ? iotas_ : constants_;
-  if (node.is(Opcode::constant) || node.is(Opcode::iota))
-    constants[name] = &node;
-  else if (!constants.empty())
-    constants.erase(name);
 }
 
 std::string Writer::branch(const Computation& computation, const Node* operand) {
@@ -467,8 +455,6 @@ void Writer::write_function(std::string& text, const Computation& computation) {
   numbers_ = arguments_ = suffixes_ = 0;
   names_ = {};
   values_.clear();
-  constants_.clear();
-  iotas_.clear();
   std::string arguments;
   std::vector<Written> parameters;
   for (const Node* parameter : computation.parameters()) {

@@ -21,6 +21,7 @@ struct Written {
   std::string name;
   std::vector<Written> elements;
   bool is_pack = false;
+  const Node* constant = nullptr;  // that regions make anew: a constant or iota
 };
 
 // What nodes of a module stand for, by their ids; what it holds stays where it is.
@@ -100,7 +101,6 @@ class Writer {
   void write_header(std::string& text);
   void write_function(std::string& text, const Computation& computation);
   Written inside(const Written& value);
-  void note_name(const Node& node, const std::string& name);
   void write_nodes(const Computation& computation);
   void write_node(const Node& node);
   std::string write_return(const Computation& computation, std::string_view terminator,
@@ -119,9 +119,7 @@ class Writer {
   int64_t numbers_ = 0, arguments_ = 0, suffixes_ = 0;
   int64_t lines_ = 0;
   std::vector<const Array*> literals_;  // large ones, by the number of their mark
-  // Constants by name; iotas, which have numbers as other values do.
-  std::unordered_map<std::string, const Node*> constants_, iotas_;
-  const Node* captured_ = nullptr;  // what the only parameter of the next body is
+  const Node* captured_ = nullptr;      // what the only parameter of the next body is
   NameTable names_;
   std::unordered_map<const Node*, std::string> reserved_;
   WrittenValues values_;

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
+
+#include "base/pages.h"
 
 namespace gspmd::stablehlo {
 
@@ -23,7 +23,9 @@ class Arena {
     size_t begin = (used_ + alignment - 1) & ~(alignment - 1);
     if (begin + bytes > size_) {
       size_ = std::max(bytes, std::clamp(2 * size_, kLeast, kMost));
-      blocks_.push_back(make_block(size_));
+      std::byte* const pages = map_pages(static_cast<int64_t>(size_));
+      if (pages == nullptr) throw std::bad_alloc();
+      blocks_.emplace_back(pages, Unmap{static_cast<int64_t>(size_)});
       begin = 0;
     }
     used_ = begin + bytes;
@@ -38,24 +40,11 @@ class Arena {
 
  private:
   static constexpr size_t kLeast = size_t{1} << 14, kMost = size_t{1} << 25;  // of a block
-  static constexpr size_t kLargePage = size_t{1} << 21;
-  struct Free {
-    void operator()(std::byte* block) const { std::free(block); }
+  struct Unmap {
+    int64_t bytes = 0;
+    void operator()(std::byte* pages) const { unmap_pages(pages, bytes); }
   };
-  using Block = std::unique_ptr<std::byte, Free>;
-
-  // Not set to zeros: pages are touched when they are used, large ones where the system has them.
-  static Block make_block(size_t bytes) {
-    const bool is_large = bytes >= 2 * kLargePage;
-    const size_t alignment = is_large ? kLargePage : alignof(std::max_align_t);
-    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    Block block(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
-    if (block == nullptr) throw std::bad_alloc();
-    if (is_large) ::madvise(block.get(), rounded, MADV_HUGEPAGE);  // a hint
-    return block;
-  }
-
-  std::vector<Block> blocks_;
+  std::vector<std::unique_ptr<std::byte, Unmap>> blocks_;
   size_t size_ = 0, used_ = 0;  // of the last block
 };
 
