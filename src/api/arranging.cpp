@@ -17,7 +17,7 @@ void check_counted(DType dtype) {
     call_error("type {} does not count; use an integer or floating type", dtype_name(dtype));
 }
 
-Node* counted(int64_t count, DType dtype) {
+Node* counting(int64_t count, DType dtype) {
   return hlo::iota(trace_of_call().here(), Shape(dtype, {count}), 0);
 }
 
@@ -52,7 +52,7 @@ Tensor arange(double start, double stop, double step, DType dtype, Site site) {
     if (!is_floating(dtype) && (start != std::trunc(start) || step != std::trunc(step)))
       call_error("start {} and step {} are no {}; give a floating dtype", start, step,
                  dtype_name(dtype));
-    Node* node = counted(std::max<int64_t>(static_cast<int64_t>(count), 0), dtype);
+    Node* node = counting(std::max<int64_t>(static_cast<int64_t>(count), 0), dtype);
     if (step != 1) node = multiply(node, splat_like(node, step));
     return tensor_of(start == 0 ? node : add(node, start));
   });
@@ -70,7 +70,7 @@ Tensor linspace(double start, double stop, int64_t num, const LinspaceOptions& o
       call_error("type {} has no numbers between others; use a floating type",
                  dtype_name(options.dtype));
     const int64_t steps = options.endpoint ? num - 1 : num;
-    Node* places = counted(num, options.dtype);
+    Node* places = counting(num, options.dtype);
     if (steps <= 0) return tensor_of(add(multiply(places, 0.0), start));
     Node* node = add(multiply(places, (stop - start) / static_cast<double>(steps)), start);
     if (!options.endpoint) return tensor_of(node);

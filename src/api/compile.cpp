@@ -36,7 +36,7 @@ bool has_annotation(const Module& module) {
   return false;
 }
 
-void check_options(const Traced& traced, const CompileOptions& options) {
+void check_compile_options(const Traced& traced, const CompileOptions& options) {
   if (options.threads < 0 || options.threads > 1024)
     user_error(options.site, "compile: {} threads; give 1 to 1024, or 0 for the machine's cores",
                options.threads);
@@ -202,7 +202,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
                                                      const CompileOptions& given_options) {
   CompileOptions options = given_options;
   options.site = users_line(options.site);
-  check_options(traced, options);
+  check_compile_options(traced, options);
   auto impl = std::make_shared<ExecutableBase::Impl>();
   impl->traced = std::move(traced);
   impl->options = options;

@@ -20,7 +20,7 @@ struct Over {
   int64_t size = 1;
 };
 
-Over over(const AxisNames& axes) {
+Over group_over(const AxisNames& axes) {
   const ManualRegion* region = trace_of_call().region;
   if (axes.names().empty()) call_error("no axis is given; name one of the mesh");
   if (region == nullptr)
@@ -47,11 +47,11 @@ Over over(const AxisNames& axes) {
   return result;
 }
 
-Node* exchanged(Opcode opcode, Node* x, const Over& over, Dims dims, Shape shape,
+Node* exchanged(Opcode opcode, Node* x, const Over& group, Dims dims, Shape shape,
                 bool combines = false) {
   Attributes attrs;
   attrs.dimensions = std::move(dims);
-  attrs.replica_groups = groups_over(over.region.mesh.order(), over.digits);
+  attrs.replica_groups = groups_over(group.region.mesh.order(), group.digits);
   attrs.channel_id = 1;
   attrs.use_global_device_ids = opcode != Opcode::all_to_all;
   std::vector<Computation*> called;
@@ -60,10 +60,10 @@ Node* exchanged(Opcode opcode, Node* x, const Over& over, Dims dims, Shape shape
   return emit(x->parent(), opcode, {x}, std::move(attrs), std::move(shape), std::move(called));
 }
 
-Node* reduced(Node* x, const Over& over, Opcode combiner) {
-  if (over.digits.empty()) return x;
+Node* reduced(Node* x, const Over& group, Opcode combiner) {
+  if (group.digits.empty()) return x;
   Attributes attrs;
-  attrs.replica_groups = groups_over(over.region.mesh.order(), over.digits);
+  attrs.replica_groups = groups_over(group.region.mesh.order(), group.digits);
   attrs.channel_id = 1;
   attrs.use_global_device_ids = true;
   return emit(x->parent(), Opcode::all_reduce, {x}, std::move(attrs), x->shape,
@@ -73,7 +73,7 @@ Node* reduced(Node* x, const Over& over, Opcode combiner) {
 Tensor reduction(const char* op, const Operand& x, const AxisNames& axes, Opcode combiner,
                  Needs needs) {
   return call(op, x.site(), [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Node* node = node_of(x);
     check_needs(node, needs);
     return tensor_of(reduced(node, along, combiner));
@@ -164,7 +164,7 @@ Tensor pmin(Operand x, const AxisNames& axes) {
 
 Tensor pmean(Operand x, const AxisNames& axes) {
   return call("pmean", x.site(), [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Node* node = node_of(x);
     check_needs(node, Needs::analytic);
     Node* sum = reduced(node, along, Opcode::add);
@@ -174,7 +174,7 @@ Tensor pmean(Operand x, const AxisNames& axes) {
 
 Tensor all_gather(Operand x, const AxisNames& axes, const GatherOptions& options) {
   return call("all_gather", x.site(), [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Node* node = node_of(x);
     const int64_t dim = dim_of(options.axis, node->rank() + (options.tiled ? 0 : 1), "axis", node);
     if (!options.tiled) node = with_dim(node, dim, 1);
@@ -188,7 +188,7 @@ Tensor all_gather(Operand x, const AxisNames& axes, const GatherOptions& options
 
 Tensor psum_scatter(Operand x, const AxisNames& axes, const GatherOptions& options) {
   return call("psum_scatter", x.site(), [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Node* node = node_of(x);
     check_needs(node, Needs::number);
     const int64_t dim = dim_of(options.axis, node->rank(), "axis", node);
@@ -204,7 +204,7 @@ Tensor psum_scatter(Operand x, const AxisNames& axes, const GatherOptions& optio
 
 Tensor all_to_all(Operand x, const AxisNames& axes, const AllToAllOptions& options) {
   return call("all_to_all", x.site(), [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Node* node = node_of(x);
     const int64_t split = dim_of(options.split_axis, node->rank(), "split_axis", node);
     const int64_t concat = dim_of(options.concat_axis, node->rank(), "concat_axis", node);
@@ -222,7 +222,7 @@ Tensor all_to_all(Operand x, const AxisNames& axes, const AllToAllOptions& optio
 Tensor ppermute(Operand x, const AxisNames& axes,
                 const std::vector<std::pair<int64_t, int64_t>>& permutation) {
   return call("ppermute", x.site(), [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Node* node = node_of(x);
     check_permutation(permutation, along.size);
     if (along.digits.empty()) return tensor_of(permutation.empty() ? splat_like(node, 0) : node);
@@ -240,7 +240,7 @@ Tensor ppermute(Operand x, const AxisNames& axes,
 
 Tensor axis_index(const AxisNames& axes, Site site) {
   return call("axis_index", site, [&] {
-    const Over along = over(axes);
+    const Over along = group_over(axes);
     Computation& c = trace_of_call().here();
     if (along.digits.empty()) return tensor_of(hlo::scalar(c, DType::s32, 0));
     const Mesh& mesh = along.region.mesh;
@@ -261,7 +261,7 @@ Tensor axis_index(const AxisNames& axes, Site site) {
 }
 
 int64_t axis_size(const AxisNames& axes, Site site) {
-  return call("axis_size", site, [&] { return over(axes).size; });
+  return call("axis_size", site, [&] { return group_over(axes).size; });
 }
 
 }  // namespace gspmd

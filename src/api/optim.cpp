@@ -60,7 +60,7 @@ struct Moments {
   Node* first;
   Node* second;
 };
-Moments next_moments(Node* grad, const Leaves& beside, double beta1, double beta2) {
+Moments next_moments(Node* grad, const LeafNodes& beside, double beta1, double beta2) {
   return {moving_average(beside[1], grad, beta1),
           moving_average(beside[2], multiply(grad, grad), beta2)};
 }
@@ -79,12 +79,13 @@ Node* corrected(const Moments& moments, Node* rate, Node* step, double beta1, do
 // As update_leaves, with the number of the update, which is returned behind.
 LeafLists update_counted(const char* op, const PathLeaves& params,
                          const std::vector<Beside>& beside, const Tensor& step, Site site,
-                         const std::function<Leaves(Node*, const Leaves&, Node*)>& update) {
+                         const std::function<LeafNodes(Node*, const LeafNodes&, Node*)>& update) {
   Node* next = nullptr;
-  LeafLists lists = update_leaves(op, params, beside, site, [&](Node* param, const Leaves& others) {
-    if (!next) next = counted(step);
-    return update(param, others, next);
-  });
+  LeafLists lists =
+      update_leaves(op, params, beside, site, [&](Node* param, const LeafNodes& others) {
+        if (!next) next = counted(step);
+        return update(param, others, next);
+      });
   lists.push_back({call(op, site, [&] { return tensor_of(next ? next : counted(step)); })});
   return lists;
 }
@@ -97,14 +98,15 @@ LeafLists sgd_update(const PathLeaves& params, const PathLeaves& grads, const Pa
                      const SgdOptions& options, Site site) {
   const std::vector<Beside> beside = {{"gradient", "gradients", grads},
                                       {"velocity", "velocities", velocity}};
-  return update_leaves("sgd", params, beside, site, [&](Node* p, const Leaves& leaf) -> Leaves {
-    check_number("momentum", options.momentum, 0, kInfinity);
-    check_number("weight decay", options.weight_decay, 0, kInfinity);
-    Node* const g = with_decay(leaf[0], p, options.weight_decay);
-    Node* const v = add(multiply(leaf[1], options.momentum), g);
-    Node* const direction = options.nesterov ? add(g, multiply(v, options.momentum)) : v;
-    return {minus_step(p, learning_rate(options.lr, p), direction), v};
-  });
+  return update_leaves(
+      "sgd", params, beside, site, [&](Node* p, const LeafNodes& leaf) -> LeafNodes {
+        check_number("momentum", options.momentum, 0, kInfinity);
+        check_number("weight decay", options.weight_decay, 0, kInfinity);
+        Node* const g = with_decay(leaf[0], p, options.weight_decay);
+        Node* const v = add(multiply(leaf[1], options.momentum), g);
+        Node* const direction = options.nesterov ? add(g, multiply(v, options.momentum)) : v;
+        return {minus_step(p, learning_rate(options.lr, p), direction), v};
+      });
 }
 
 LeafLists adam_update(const PathLeaves& params, const PathLeaves& grads, const PathLeaves& m,
@@ -114,7 +116,8 @@ LeafLists adam_update(const PathLeaves& params, const PathLeaves& grads, const P
                                       {"first moment", "first moments", m},
                                       {"second moment", "second moments", v}};
   return update_counted(
-      "adam", params, beside, step, site, [&](Node* p, const Leaves& leaf, Node* count) -> Leaves {
+      "adam", params, beside, step, site,
+      [&](Node* p, const LeafNodes& leaf, Node* count) -> LeafNodes {
         check_options(options);
         Node* const g = decoupled ? leaf[0] : with_decay(leaf[0], p, options.weight_decay);
         const Moments moments = next_moments(g, leaf, options.beta1, options.beta2);
@@ -133,7 +136,8 @@ LeafLists lamb_update(const PathLeaves& params, const PathLeaves& grads, const P
                                       {"first moment", "first moments", m},
                                       {"second moment", "second moments", v}};
   return update_counted(
-      "lamb", params, beside, step, site, [&](Node* p, const Leaves& leaf, Node* count) -> Leaves {
+      "lamb", params, beside, step, site,
+      [&](Node* p, const LeafNodes& leaf, Node* count) -> LeafNodes {
         check_options({.beta1 = options.beta1,
                        .beta2 = options.beta2,
                        .eps = options.eps,
@@ -156,28 +160,29 @@ LeafLists lars_update(const PathLeaves& params, const PathLeaves& grads, const P
                       const LarsOptions& options, Site site) {
   const std::vector<Beside> beside = {{"gradient", "gradients", grads},
                                       {"velocity", "velocities", velocity}};
-  return update_leaves("lars", params, beside, site, [&](Node* p, const Leaves& leaf) -> Leaves {
-    check_number("momentum", options.momentum, 0, kInfinity);
-    check_number("weight decay", options.weight_decay, 0, kInfinity);
-    check_number("trust coefficient", options.trust_coefficient, 0, kInfinity);
-    check_number("eps", options.eps, 0, kInfinity);
-    Node* g = leaf[0];
-    Node* rate = learning_rate(options.lr, p);
-    if (p->rank() >= options.min_rank) {
-      Node* const own = length_of(p);
-      Node* const length = length_of(g);
-      Node* divisor = with_decay(length, own, options.weight_decay);
-      if (options.eps != 0) divisor = add(divisor, options.eps);
-      Node* const trusted = multiply(own, options.trust_coefficient);
-      rate = multiply(rate, ratio_or_1(own, trusted, length, divisor));
-      g = with_decay(g, p, options.weight_decay);
-    }
-    const bool scaled = options.variant == LarsMomentum::scaled;
-    Node* const part = scaled ? g : multiply(over(rate, g), g);
-    Node* const v = add(multiply(leaf[1], options.momentum), part);
-    Node* const direction = options.nesterov ? add(part, multiply(v, options.momentum)) : v;
-    return {scaled ? minus_step(p, rate, direction) : subtract(p, direction), v};
-  });
+  return update_leaves(
+      "lars", params, beside, site, [&](Node* p, const LeafNodes& leaf) -> LeafNodes {
+        check_number("momentum", options.momentum, 0, kInfinity);
+        check_number("weight decay", options.weight_decay, 0, kInfinity);
+        check_number("trust coefficient", options.trust_coefficient, 0, kInfinity);
+        check_number("eps", options.eps, 0, kInfinity);
+        Node* g = leaf[0];
+        Node* rate = learning_rate(options.lr, p);
+        if (p->rank() >= options.min_rank) {
+          Node* const own = length_of(p);
+          Node* const length = length_of(g);
+          Node* divisor = with_decay(length, own, options.weight_decay);
+          if (options.eps != 0) divisor = add(divisor, options.eps);
+          Node* const trusted = multiply(own, options.trust_coefficient);
+          rate = multiply(rate, ratio_or_1(own, trusted, length, divisor));
+          g = with_decay(g, p, options.weight_decay);
+        }
+        const bool scaled = options.variant == LarsMomentum::scaled;
+        Node* const part = scaled ? g : multiply(over(rate, g), g);
+        Node* const v = add(multiply(leaf[1], options.momentum), part);
+        Node* const direction = options.nesterov ? add(part, multiply(v, options.momentum)) : v;
+        return {scaled ? minus_step(p, rate, direction) : subtract(p, direction), v};
+      });
 }
 
 LeafLists rmsprop_update(const PathLeaves& params, const PathLeaves& grads, const PathLeaves& v,
@@ -185,32 +190,35 @@ LeafLists rmsprop_update(const PathLeaves& params, const PathLeaves& grads, cons
   const std::vector<Beside> beside = {{"gradient", "gradients", grads},
                                       {"mean of squares", "means of squares", v},
                                       {"velocity", "velocities", velocity}};
-  return update_leaves("rmsprop", params, beside, site, [&](Node* p, const Leaves& leaf) -> Leaves {
-    check_number("decay", options.decay, 0, 1);
-    check_number("eps", options.eps, 0, kInfinity);
-    check_number("momentum", options.momentum, 0, kInfinity);
-    check_number("weight decay", options.weight_decay, 0, kInfinity);
-    Node* const g = with_decay(leaf[0], p, options.weight_decay);
-    Node* const squares = moving_average(leaf[1], multiply(g, g), options.decay);
-    Node* const scaled = divide(g, add(hlo::unary(Opcode::sqrt, squares), options.eps));
-    Node* const next = add(multiply(leaf[2], options.momentum), scaled);
-    return {minus_step(p, learning_rate(options.lr, p), next), squares, next};
-  });
+  return update_leaves(
+      "rmsprop", params, beside, site, [&](Node* p, const LeafNodes& leaf) -> LeafNodes {
+        check_number("decay", options.decay, 0, 1);
+        check_number("eps", options.eps, 0, kInfinity);
+        check_number("momentum", options.momentum, 0, kInfinity);
+        check_number("weight decay", options.weight_decay, 0, kInfinity);
+        Node* const g = with_decay(leaf[0], p, options.weight_decay);
+        Node* const squares = moving_average(leaf[1], multiply(g, g), options.decay);
+        Node* const scaled = divide(g, add(hlo::unary(Opcode::sqrt, squares), options.eps));
+        Node* const next = add(multiply(leaf[2], options.momentum), scaled);
+        return {minus_step(p, learning_rate(options.lr, p), next), squares, next};
+      });
 }
 
 LeafLists lion_update(const PathLeaves& params, const PathLeaves& grads, const PathLeaves& momentum,
                       const LionOptions& options, Site site) {
   const std::vector<Beside> beside = {{"gradient", "gradients", grads},
                                       {"momentum", "momenta", momentum}};
-  return update_leaves("lion", params, beside, site, [&](Node* p, const Leaves& leaf) -> Leaves {
-    check_number("beta1", options.beta1, 0, 1);
-    check_number("beta2", options.beta2, 0, 1);
-    check_number("weight decay", options.weight_decay, 0, kInfinity);
-    Node* const sign = hlo::unary(Opcode::sign, moving_average(leaf[1], leaf[0], options.beta1));
-    Node* const direction = with_decay(sign, p, options.weight_decay);
-    return {minus_step(p, learning_rate(options.lr, p), direction),
-            moving_average(leaf[1], leaf[0], options.beta2)};
-  });
+  return update_leaves(
+      "lion", params, beside, site, [&](Node* p, const LeafNodes& leaf) -> LeafNodes {
+        check_number("beta1", options.beta1, 0, 1);
+        check_number("beta2", options.beta2, 0, 1);
+        check_number("weight decay", options.weight_decay, 0, kInfinity);
+        Node* const sign =
+            hlo::unary(Opcode::sign, moving_average(leaf[1], leaf[0], options.beta1));
+        Node* const direction = with_decay(sign, p, options.weight_decay);
+        return {minus_step(p, learning_rate(options.lr, p), direction),
+                moving_average(leaf[1], leaf[0], options.beta2)};
+      });
 }
 
 }  // namespace detail
@@ -255,8 +263,8 @@ Node* average_by(Node* rate, Node* old, Node* value) {
 }
 
 // The direction of a leaf and its new state: {direction, row, column, v}.
-Leaves factored_direction(Node* g, Node* squares, const Leaves& leaf, Node* rate,
-                          const FactoredDims& dims) {
+LeafNodes factored_direction(Node* g, Node* squares, const LeafNodes& leaf, Node* rate,
+                             const FactoredDims& dims) {
   Node* const row = average_by(rate, leaf[1], mean_along(squares, dims.larger));
   Node* const column = average_by(rate, leaf[2], mean_along(squares, dims.smaller));
   // Of `row` the smaller dim is the only one of the two that is left.
@@ -267,7 +275,7 @@ Leaves factored_direction(Node* g, Node* squares, const Leaves& leaf, Node* rate
   return {multiply(multiply(g, by_row), by_column), row, column, leaf[3]};
 }
 
-Leaves full_direction(Node* g, Node* squares, const Leaves& leaf, Node* rate) {
+LeafNodes full_direction(Node* g, Node* squares, const LeafNodes& leaf, Node* rate) {
   Node* const v = average_by(rate, leaf[3], squares);
   return {multiply(g, hlo::unary(Opcode::rsqrt, v)), leaf[1], leaf[2], v};
 }
@@ -282,7 +290,7 @@ void check_adafactor(const AdafactorOptions& options) {
 }
 
 // The state of a leaf has to be what zeros_like makes for some least dim.
-FactoredDims factored_as_state(Node* p, const Leaves& leaf) {
+FactoredDims factored_as_state(Node* p, const LeafNodes& leaf) {
   FactoredDims dims = factored_dims(p->dims(), 1);
   if (leaf[3]->shape == p->shape) return {};
   if (!dims.any || !(leaf[1]->shape == without(p->shape, dims.larger)) ||
@@ -313,7 +321,7 @@ LeafLists adafactor_update(const PathLeaves& params, const PathLeaves& grads, co
                                       {"second moment", "second moments", v, false}};
   return update_counted(
       "adafactor", params, beside, step, site,
-      [&](Node* p, const Leaves& leaf, Node* count) -> Leaves {
+      [&](Node* p, const LeafNodes& leaf, Node* count) -> LeafNodes {
         check_adafactor(options);
         const DType dtype = p->shape.dtype;
         Node* const t = hlo::convert(count, dtype);
@@ -321,8 +329,8 @@ LeafLists adafactor_update(const PathLeaves& params, const PathLeaves& grads, co
         Node* const rate = subtract(splat_like(t, 1), fresh);
         Node* const squares = add(multiply(leaf[0], leaf[0]), options.eps);
         const FactoredDims dims = factored_as_state(p, leaf);
-        Leaves next = dims.any ? factored_direction(leaf[0], squares, leaf, rate, dims)
-                               : full_direction(leaf[0], squares, leaf, rate);
+        LeafNodes next = dims.any ? factored_direction(leaf[0], squares, leaf, rate, dims)
+                                  : full_direction(leaf[0], squares, leaf, rate);
         Node* const direction = next[0];
         Node* const excess = divide(root_mean_square(direction), options.clip_threshold);
         Node* const lr = learning_rate(options.lr, p);

@@ -20,7 +20,7 @@ using Tensors = std::vector<Tensor>;
 
 // Where a mesh's axes lie on the dims of operands and results: for each axis and value the dim, -1:
 // on none.
-using Layout = std::vector<std::vector<int64_t>>;
+using Places = std::vector<std::vector<int64_t>>;
 
 class CustomOpChecker {
  public:
@@ -105,16 +105,16 @@ class CustomOpChecker {
   }
 
   // All layouts where they are few, else some.
-  std::vector<Layout> layouts(int64_t axes) const {
+  std::vector<Places> layouts(int64_t axes) const {
     const std::vector<int64_t> ranks = this->ranks();
     double ways = 1;
     for (const int64_t rank : ranks) ways *= std::pow(double(rank + 1), double(axes));
     const bool all = ways <= double(check_.shardings);
     const auto count = all ? static_cast<int64_t>(ways) : check_.shardings;
     std::mt19937_64 random(7);
-    std::vector<Layout> layouts;
+    std::vector<Places> layouts;
     for (int64_t i = 0; i < count; ++i) {
-      Layout layout(static_cast<size_t>(axes));
+      Places layout(static_cast<size_t>(axes));
       int64_t rest = i;
       for (std::vector<int64_t>& dims : layout)
         for (const int64_t rank : ranks) {
@@ -127,7 +127,7 @@ class CustomOpChecker {
     return layouts;
   }
 
-  Tensor split(const Tensor& x, const Mesh& mesh, const Layout& layout, size_t value) const {
+  Tensor split(const Tensor& x, const Mesh& mesh, const Places& layout, size_t value) const {
     std::vector<std::vector<std::string>> dims(static_cast<size_t>(x.rank()));
     bool any = false;
     for (size_t axis = 0; axis < layout.size(); ++axis) {
@@ -138,7 +138,7 @@ class CustomOpChecker {
     return any ? mesh_split(x, mesh, std::vector<DimSplit>(dims.begin(), dims.end())) : x;
   }
 
-  Expectation part(const Mesh& mesh, const Layout& layout) const {
+  Expectation part(const Mesh& mesh, const Places& layout) const {
     const auto on_mesh = [&](const Tensors& x) {
       const auto laid_out = [&](const Tensors& given) {
         Tensors parts, results;
@@ -170,7 +170,7 @@ class CustomOpChecker {
 
   Expectation parts() const {
     for (const Mesh& mesh : {Mesh{{"x", 2}}, Mesh{{"x", 3}}, Mesh{{"x", 2}, {"y", 2}}})
-      for (const Layout& layout : layouts(mesh.rank())) {
+      for (const Places& layout : layouts(mesh.rank())) {
         const Expectation holds = part(mesh, layout);
         if (!holds) return holds;
       }

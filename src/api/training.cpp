@@ -65,14 +65,14 @@ std::vector<std::vector<Tensor>> update_leaves(const char* op, const PathLeaves&
     std::vector<std::vector<Tensor>> lists(beside.size());
     for (size_t i = 0; i < params.size(); ++i) {
       Node* const param = floating_node(params[i].second);
-      Leaves others;
+      LeafNodes others;
       for (const Beside& other : beside) {
         Node* const node = others.emplace_back(node_of(other.leaves[i].second));
         if (other.like_params && !(node->shape == param->shape))
           call_error("the {} {} differs from its parameter {}; shapes and dtypes must be equal",
                      other.one, describe(node), describe(param));
       }
-      const Leaves next = update(param, others);
+      const LeafNodes next = update(param, others);
       lists.resize(next.size());
       for (size_t j = 0; j < next.size(); ++j) lists[j].push_back(tensor_of(next[j]));
     }
@@ -241,7 +241,7 @@ std::vector<Tensor> moved_averages(const PathLeaves& params, const PathLeaves& a
   Node* next = nullptr;
   auto lists =
       update_leaves(op, params, {{"average", "averages", average}}, site,
-                    [&](Node* param, const Leaves& leaf) -> Leaves {
+                    [&](Node* param, const LeafNodes& leaf) -> LeafNodes {
                       check_number("decay", options.decay, 0, 1);
                       if (!next) next = counted(step);
                       // The weight of an update, of those of all updates so far.

@@ -22,8 +22,8 @@ struct Beside {
   bool like_params = true;  // of the parameters' shapes
 };
 // The new values of a leaf: the parameter, then each part of the state.
-using Leaves = std::vector<Node*>;
-using LeafUpdate = std::function<Leaves(Node* param, const Leaves& beside)>;
+using LeafNodes = std::vector<Node*>;
+using LeafUpdate = std::function<LeafNodes(Node* param, const LeafNodes& beside)>;
 // Every leaf of the parameters and what is beside it through `update`; results[j] has the leaves
 // of its j-th value. UserError at `site`: trees that differ, a leaf that is not floating or not of
 // its parameter's shape.

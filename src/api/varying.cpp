@@ -10,9 +10,9 @@
 namespace gspmd::detail {
 namespace {
 
-using Leaves = std::vector<AxisSet>;
+using LeafAxes = std::vector<AxisSet>;
 
-AxisSet union_of(const Leaves& leaves) {
+AxisSet union_of(const LeafAxes& leaves) {
   AxisSet all = 0;
   for (const AxisSet set : leaves) all |= set;
   return all;
@@ -23,8 +23,8 @@ class Varying {
   explicit Varying(const ManualRegion& region) : region_(region) {}
 
   // `branch`: along which axes devices may not be here together.
-  Leaves run(const Computation& c, const std::vector<Leaves>& parameters, AxisSet branch) {
-    std::unordered_map<const Node*, Leaves> known;
+  LeafAxes run(const Computation& c, const std::vector<LeafAxes>& parameters, AxisSet branch) {
+    std::unordered_map<const Node*, LeafAxes> known;
     for (const std::unique_ptr<Node>& node : c.nodes())
       known[node.get()] =
           node->is(Opcode::parameter)
@@ -34,17 +34,18 @@ class Varying {
   }
 
  private:
-  static std::vector<Leaves> operands_of(const Node& node,
-                                         const std::unordered_map<const Node*, Leaves>& known) {
-    std::vector<Leaves> operands;
+  static std::vector<LeafAxes> operands_of(const Node& node,
+                                           const std::unordered_map<const Node*, LeafAxes>& known) {
+    std::vector<LeafAxes> operands;
     for (const Node* operand : node.operands()) operands.push_back(known.at(operand));
     return operands;
   }
 
-  Leaves visited(const Node& node, const std::vector<Leaves>& operands, AxisSet branch) {
+  LeafAxes visited(const Node& node, const std::vector<LeafAxes>& operands, AxisSet branch) {
     if (node.is(Opcode::tuple)) {
-      Leaves all;
-      for (const Leaves& operand : operands) all.insert(all.end(), operand.begin(), operand.end());
+      LeafAxes all;
+      for (const LeafAxes& operand : operands)
+        all.insert(all.end(), operand.begin(), operand.end());
       return all;
     }
     if (node.is(Opcode::get_tuple_element)) {
@@ -57,7 +58,7 @@ class Varying {
     if (node.is(Opcode::call) || marker_of(node) != Marker::none)
       return run(*node.called.at(0), shortened(operands, *node.called[0]), branch);
     AxisSet all = 0;
-    for (const Leaves& operand : operands) all |= union_of(operand);
+    for (const LeafAxes& operand : operands) all |= union_of(operand);
     if (const auto named = node.frontend_attributes.find(kVariesAlong);
         named != node.frontend_attributes.end())
       all = named_axes(named->second);
@@ -65,19 +66,20 @@ class Varying {
       all = every_axis();
     else if (node.op().has(kCollective))
       all = of_collective(node, all, branch);
-    return Leaves(static_cast<size_t>(leaf_count(node.shape)), all);
+    return LeafAxes(static_cast<size_t>(leaf_count(node.shape)), all);
   }
 
   // A marker has the operands of its rules behind those of the function itself.
-  static std::vector<Leaves> shortened(std::vector<Leaves> operands, const Computation& called) {
+  static std::vector<LeafAxes> shortened(std::vector<LeafAxes> operands,
+                                         const Computation& called) {
     operands.resize(called.parameters().size());
     return operands;
   }
 
-  Leaves of_loop(const Node& node, Leaves state, AxisSet branch) {
+  LeafAxes of_loop(const Node& node, LeafAxes state, AxisSet branch) {
     while (true) {
       const AxisSet going = union_of(run(*node.called[0], {state}, branch));
-      Leaves next = run(*node.called[1], {state}, branch | going);
+      LeafAxes next = run(*node.called[1], {state}, branch | going);
       for (size_t i = 0; i < next.size(); ++i) next[i] |= state[i] | going;
       if (next == state) {
         run(*node.called[0], {state}, branch | going);  // collectives in the condition
@@ -87,11 +89,11 @@ class Varying {
     }
   }
 
-  Leaves of_branches(const Node& node, const std::vector<Leaves>& operands, AxisSet branch) {
+  LeafAxes of_branches(const Node& node, const std::vector<LeafAxes>& operands, AxisSet branch) {
     const AxisSet selector = union_of(operands[0]);
-    Leaves all(static_cast<size_t>(leaf_count(node.shape)), selector);
+    LeafAxes all(static_cast<size_t>(leaf_count(node.shape)), selector);
     for (size_t i = 0; i < node.called.size(); ++i) {
-      const Leaves results = run(*node.called[i], {operands[i + 1]}, branch | selector);
+      const LeafAxes results = run(*node.called[i], {operands[i + 1]}, branch | selector);
       for (size_t l = 0; l < all.size(); ++l) all[l] |= results[l];
     }
     return all;
@@ -158,7 +160,7 @@ class Varying {
 
 std::vector<AxisSet> varying_results(const Computation& body, const ManualRegion& region,
                                      const std::vector<AxisSet>& parameters) {
-  std::vector<Leaves> each;
+  std::vector<LeafAxes> each;
   for (const AxisSet set : parameters) each.push_back({set});
   return Varying(region).run(body, each, 0);
 }

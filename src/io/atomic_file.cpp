@@ -26,11 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".tmp-";
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = fs::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
 // A writer holds a lock on its file: one that can be locked has lost its writer.
 bool remove_leftover(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -59,6 +54,11 @@ Unfinished& unfinished() {
 }
 
 }  // namespace
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
 
 int64_t remove_leftovers(const std::string& folder, const std::string& prefix) {
   DIR* const directory = ::opendir(folder.c_str());

@@ -38,6 +38,9 @@ class AtomicFile {
 // Returns how many; errors are passed over: the next write meets them.
 int64_t remove_leftovers(const std::string& folder, const std::string& prefix);
 
+// The folder of a file: "." where the path names none.
+std::string folder_of(const std::string& path);
+
 // UserError where an AtomicFile of this path could not be made; leaves everything as it is.
 void check_writable(const std::string& path);
 

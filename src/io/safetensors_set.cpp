@@ -10,6 +10,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "io/atomic_file.h"
 #include "io/box_rows.h"
 #include "io/safetensors_format.h"
 
@@ -22,11 +23,6 @@ namespace {
 
 constexpr std::string_view kEnd = ".safetensors", kPart = ".part-";
 constexpr size_t kIdDigits = 16;
-
-std::string folder_of(const std::string& path) {
-  const std::string folder = fs::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
 
 std::string without_end(const std::string& name) {
   return name.ends_with(kEnd) ? name.substr(0, name.size() - kEnd.size()) : name;

@@ -20,12 +20,12 @@ namespace {
 // narrow types that it lacks; nothing for c128.
 DType stored_type(DType dtype) { return format_name(dtype).empty() ? storage_type(dtype) : dtype; }
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // The header with every checksum's digits still zeros.
-Json make_header(const std::string& path, std::span<const SafetensorsSource> tensors,
-                 const std::map<std::string, std::string>& metadata,
-                 const std::map<std::string, std::string>& notes) {
+OrderedJson make_header(const std::string& path, std::span<const SafetensorsSource> tensors,
+                        const std::map<std::string, std::string>& metadata,
+                        const std::map<std::string, std::string>& notes) {
   const std::string zeros(kChecksumDigits, '0');
   std::map<std::string, std::string> all = metadata;
   all.insert(notes.begin(), notes.end());
@@ -34,7 +34,7 @@ Json make_header(const std::string& path, std::span<const SafetensorsSource> ten
       user_error("{}: metadata \"{}\": names that begin with \"{}\" are taken; give it another",
                  path, key, kOwnKeys);
   all[std::string(kHeaderChecksum)] = zeros;
-  Json header = {{"__metadata__", Json::object()}};
+  OrderedJson header = {{"__metadata__", OrderedJson::object()}};
   int64_t offset = 0;
   for (const SafetensorsSource& tensor : tensors) {
     const DType dtype = tensor.shape.dtype, stored = stored_type(dtype);
@@ -58,12 +58,12 @@ Json make_header(const std::string& path, std::span<const SafetensorsSource> ten
 }
 
 // Padded to the format's 8 bytes: its length does not depend on the digits of checksums.
-std::string header_text(const std::string& path, const Json& header) {
+std::string header_text(const std::string& path, const OrderedJson& header) {
   try {
     std::string text = header.dump();
     text.append((8 - text.size() % 8) % 8, ' ');
     return text;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     user_error("{}: a name is not UTF-8: {}", path, error.what());
   }
 }
@@ -74,8 +74,8 @@ io::WrittenFile io::write_with_notes(const std::string& path,
                                      std::span<const SafetensorsSource> tensors,
                                      const std::map<std::string, std::string>& metadata,
                                      const std::map<std::string, std::string>& own) {
-  Json header = make_header(path, tensors, metadata, own);
-  Json& notes = header["__metadata__"];
+  OrderedJson header = make_header(path, tensors, metadata, own);
+  OrderedJson& notes = header["__metadata__"];
   const uint64_t length = header_text(path, header).size();
   AtomicFile file(path);
   auto offset = static_cast<int64_t>(sizeof length + length);

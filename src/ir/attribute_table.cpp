@@ -63,7 +63,7 @@ Row word(std::string_view name, F f) {
 
 // clang-format off
 #define AT(path) [](auto& a) -> auto& { return a.path; }
-const Row kRows[] = {
+const Row kAttributeRows[] = {
     dims("dimensions", AT(dimensions)),
     integer("iota_dimension", AT(index)),
     integer("index", AT(index)),
@@ -225,7 +225,7 @@ const OpcodeRow kOpcodeRows[] = {
 // clang-format on
 
 const AttributeRow* find_row(std::string_view name) {
-  for (const AttributeRow& row : kRows)
+  for (const AttributeRow& row : kAttributeRows)
     if (row.name == name) return &row;
   internal_error("attribute table: no row \"{}\"", name);
 }

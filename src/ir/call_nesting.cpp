@@ -57,7 +57,7 @@ CallNesting nesting_of(const Computation& computation, const Known& below) {
   return all;
 }
 
-std::vector<const Computation*> callees(const Computation& computation) {
+std::vector<const Computation*> called_by(const Computation& computation) {
   std::vector<const Computation*> result;
   for (const std::unique_ptr<Node>& node : computation.nodes())
     for (const Computation* called : node->called)
@@ -65,9 +65,9 @@ std::vector<const Computation*> callees(const Computation& computation) {
   return result;
 }
 
-struct Visit {
+struct CallVisit {
   const Computation* computation;
-  std::vector<const Computation*> callees;
+  std::vector<const Computation*> called_by;
   size_t next = 0;
 };
 
@@ -77,21 +77,21 @@ std::vector<std::pair<const Computation*, CallNesting>> call_nesting(
   std::vector<std::pair<const Computation*, CallNesting>> result;
   Known known;
   std::unordered_set<const Computation*> open;
-  std::vector<Visit> stack;  // no recursion: the depth is what is asked for
+  std::vector<CallVisit> stack;  // no recursion: the depth is what is asked for
   const auto enter = [&](const Computation* computation) {
     if (known.contains(computation)) return;
     if (!open.insert(computation).second)
       user_error(place_of(*computation),
                  "{}: the computation calls itself; HLO has no recursion, write a while loop",
                  computation->name());
-    stack.push_back({computation, callees(*computation)});
+    stack.push_back({computation, called_by(*computation)});
   };
   for (const Computation* root : roots) {
     enter(root);
     while (!stack.empty()) {
-      Visit& visit = stack.back();
-      if (visit.next < visit.callees.size()) {
-        enter(visit.callees[visit.next++]);
+      CallVisit& visit = stack.back();
+      if (visit.next < visit.called_by.size()) {
+        enter(visit.called_by[visit.next++]);
         continue;
       }
       result.emplace_back(visit.computation, nesting_of(*visit.computation, known));

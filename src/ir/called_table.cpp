@@ -13,7 +13,7 @@ struct OpcodeCalls {
 };
 
 // clang-format off
-const OpcodeCalls kRows[] = {
+const OpcodeCalls kCalledRows[] = {
     {Opcode::map, {{{"to_apply"}}, 1, 1}},
     {Opcode::reduce, {{{"to_apply"}}, 1, 1}},
     {Opcode::reduce_window, {{{"to_apply"}}, 1, 1}},
@@ -38,9 +38,9 @@ const OpcodeCalls kRows[] = {
 };
 // clang-format on
 
-std::vector<CalledRow> build_index() {
+std::vector<CalledRow> index_of_calls() {
   std::vector<CalledRow> index(static_cast<size_t>(opcode_count()));
-  for (const OpcodeCalls& calls : kRows) index[static_cast<size_t>(calls.opcode)] = calls.row;
+  for (const OpcodeCalls& calls : kCalledRows) index[static_cast<size_t>(calls.opcode)] = calls.row;
   return index;
 }
 
@@ -64,7 +64,7 @@ std::string name_of(const Computation* called) {
 }  // namespace
 
 const CalledRow& called_row(Opcode opcode) {
-  static const std::vector<CalledRow> index = build_index();
+  static const std::vector<CalledRow> index = index_of_calls();
   return index[static_cast<size_t>(opcode)];
 }
 

@@ -7,7 +7,7 @@ namespace gspmd {
 namespace {
 
 // Deeper tuples than any program has; keeps the recursion here and in Shape's functions short.
-constexpr int kMaxDepth = 64;
+constexpr int kMaxTupleDepth = 64;
 // Elements and bytes of one array: sums and products of a few sizes then fit into 64 bits.
 constexpr int64_t kMaxSize = (int64_t{1} << 62) - 1;
 
@@ -96,9 +96,9 @@ Shape parse_array_shape(Lexer& lexer, LayoutPlace place) {
 
 Shape parse_nested(Lexer& lexer, LayoutPlace place, int depth) {
   if (lexer.peek() != '(') return parse_array_shape(lexer, place);
-  if (depth == kMaxDepth)
+  if (depth == kMaxTupleDepth)
     lexer.fail(lexer.position(), "tuple types nested more than {} deep are not supported",
-               kMaxDepth);
+               kMaxTupleDepth);
   lexer.expect("(", "before a tuple type");
   std::vector<Shape> elements;
   while (!lexer.accept(")")) {

@@ -8,11 +8,11 @@ namespace {
 constexpr std::string_view kTables[] = {"FileNames", "FunctionNames", "FileLocations",
                                         "StackFrames"};
 
-using Row = std::map<std::string_view, int64_t>;
+using FrameRow = std::map<std::string_view, int64_t>;
 
 // {file_name_id=1 line=3}
-Row read_row(Lexer& lexer) {
-  Row row;
+FrameRow read_row(Lexer& lexer) {
+  FrameRow row;
   lexer.expect("{", "before a table row");
   while (!lexer.accept("}")) {
     const std::string_view key = lexer.word("a field of a table row");
@@ -38,7 +38,7 @@ bool StackFrames::read_table(Lexer& lexer) {
       if (table == "FileNames") files_[id] = std::move(text);
       continue;
     }
-    Row row = read_row(lexer);
+    FrameRow row = read_row(lexer);
     if (table == "FileLocations") locations_[id] = {row["file_name_id"], row["line"]};
     if (table == "StackFrames") frames_[id] = row["file_location_id"];
   }

@@ -18,6 +18,11 @@ bool fits(Digits digits, int64_t count);
 // What fitting digits leave of `count`, by descending stride.
 Digits complement(Digits digits, int64_t count);
 
+// All that a sharding's dims, its manual digits and its unreduced ones name.
+struct Unreduced;
+Digits all_digits(const std::vector<Digits>& dims, const Digits& manual,
+                  const std::vector<Unreduced>& unreduced);
+
 // The digits without their order: by descending stride, canonical.
 Digits as_set(Digits digits);
 

@@ -10,7 +10,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kMaxDevices = int64_t{1} << 31;
+constexpr int64_t kMostDevices = int64_t{1} << 31;
 constexpr size_t kMaxAxes = 256;  // 31 axes of size 2 are the most that split anything
 
 std::string axis_list(const std::vector<MeshAxis>& axes) {
@@ -41,7 +41,7 @@ void check_axes(const std::vector<MeshAxis>& axes, Site site) {
         user_error(site, "mesh: axes {} and {} are both named \"{}\"; names must differ", j, i,
                    axis.name);
     count = saturating_multiply(count, axis.size);
-    if (count > kMaxDevices)
+    if (count > kMostDevices)
       user_error(site, "mesh: [{}] has more than 2^31 devices; make its axes smaller",
                  axis_list(axes));
   }

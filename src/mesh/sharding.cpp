@@ -37,6 +37,8 @@ std::vector<Unreduced> normalized(const std::vector<Unreduced>& unreduced) {
   return out;
 }
 
+}  // namespace
+
 Digits all_digits(const std::vector<Digits>& dims, const Digits& manual,
                   const std::vector<Unreduced>& unreduced) {
   Digits all;
@@ -45,8 +47,6 @@ Digits all_digits(const std::vector<Digits>& dims, const Digits& manual,
   for (const Unreduced& u : unreduced) all.insert(all.end(), u.digits.begin(), u.digits.end());
   return all;
 }
-
-}  // namespace
 
 std::string_view combiner_name(Combiner combiner) {
   return kCombinerNames[static_cast<size_t>(combiner)];

@@ -46,14 +46,6 @@ std::optional<Coordinates> unreduced_by_device(const std::vector<int64_t>& devic
   return coordinates(devices, a.order(), x);
 }
 
-Digits all_digits(const std::vector<Digits>& dims, const Digits& manual,
-                  const std::vector<Unreduced>& unreduced) {
-  Digits all = manual;
-  for (const Digits& d : dims) all.insert(all.end(), d.begin(), d.end());
-  for (const Unreduced& u : unreduced) all.insert(all.end(), u.digits.begin(), u.digits.end());
-  return all;
-}
-
 // What arithmetic can say of a merge: a result, or that there is none.
 struct ByStep {
   bool known = false;

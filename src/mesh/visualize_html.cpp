@@ -8,8 +8,8 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kMaxDrawn = 12;              // rows and columns of tiles
-constexpr int64_t kMaxSlices = 8;              // drawings of one tensor
+constexpr int64_t kMaxDrawnTiles = 12;         // rows and columns of tiles
+constexpr int64_t kMaxDrawings = 8;            // drawings of one tensor
 constexpr int64_t kMaxStripes = 8;             // devices shown in one tile
 constexpr size_t kFewStripes = 4;              // of those that more devices hold
 constexpr int64_t kMaxLegend = 64;             // devices in the legend
@@ -87,7 +87,7 @@ struct Side {
       size = global.dims[static_cast<size_t>(dim)];
       parts = sharding.tiles(dim);
     }
-    tiles = drawn_tiles(parts, kMaxDrawn);
+    tiles = drawn_tiles(parts, kMaxDrawnTiles);
     edges.push_back(start);
     int64_t shown = 0;
     for (const int64_t tile : tiles) shown += elements(tile);
@@ -215,7 +215,7 @@ std::string draw(const Shape& global, const Sharding& sharding) {
   int64_t count = 1;
   for (const int64_t dim : plan.sliced) count = saturating_multiply(count, sharding.tiles(dim));
   std::string html = "<div class=\"slices\">\n";
-  for (int64_t slice = 0; slice < std::min(count, kMaxSlices); ++slice) {
+  for (int64_t slice = 0; slice < std::min(count, kMaxDrawings); ++slice) {
     std::string where;
     int64_t rest = slice;
     for (size_t i = plan.sliced.size(); i-- > 0;) {
@@ -230,7 +230,8 @@ std::string draw(const Shape& global, const Sharding& sharding) {
                         draw_slice(global, sharding, plan, tiles));
   }
   html += "</div>\n";
-  if (count > kMaxSlices) html += fmt::format("<p>… and {} slices more</p>\n", count - kMaxSlices);
+  if (count > kMaxDrawings)
+    html += fmt::format("<p>… and {} slices more</p>\n", count - kMaxDrawings);
   return html;
 }
 

@@ -7,7 +7,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kMostBytes = 1 << 16;   // of sums that are handed on at once: in a core's cache
+constexpr int64_t kSumBytes = 1 << 16;    // of sums that are handed on at once: in a core's cache
 constexpr int64_t kFewBytes = 1 << 14;    // and where there are so few that processes would wait
 constexpr int64_t kLeastBytes = 1 << 16;  // below, one exchange is faster than several
 constexpr int64_t kBlock = 2048;          // elements that are added at once: in the nearest cache
@@ -160,7 +160,7 @@ void ChainReduce::cut(const Chain& chain) {
   for (int64_t i = 0; i < step_.operands; ++i)
     bytes += shape(i).elements_count() * partial_size(shape(i).dtype);
   bytes *= std::ssize(chain.groups);
-  const int64_t most = std::clamp(bytes / (2 * kAhead), kFewBytes, kMostBytes);
+  const int64_t most = std::clamp(bytes / (2 * kAhead), kFewBytes, kSumBytes);
   for (const size_t group : chain.groups)
     for (int64_t i = 0; i < step_.operands; ++i)
       add_pieces({&runs_[group][chain.own].devices, i, 0, shape(i).elements_count()}, most);

@@ -94,7 +94,7 @@ int64_t start_offset(const Shape& global, const Box& box) {
 namespace {
 
 // One copy to run, of addresses.
-struct Piece {
+struct CopyPiece {
   StridedCopy copy;
   const std::byte* source;
   std::byte* target;
@@ -103,7 +103,7 @@ struct Piece {
 constexpr int64_t kThreadBytes = 1 << 20;  // what is worth a thread's turn
 
 // Cuts a copy along its outermost dim, so that several threads can run it.
-void add_pieces(std::vector<Piece>& pieces, const Piece& whole) {
+void add_pieces(std::vector<CopyPiece>& pieces, const CopyPiece& whole) {
   const StridedCopy& copy = whole.copy;
   int64_t bytes = copy.element_size;
   for (const int64_t d : copy.dims) bytes *= d;
@@ -111,7 +111,7 @@ void add_pieces(std::vector<Piece>& pieces, const Piece& whole) {
   const int64_t rows = copy.dims.empty() ? 1 : copy.dims[0];
   const int64_t cuts = std::clamp<int64_t>(bytes / kThreadBytes, 1, rows);
   for (int64_t i = 0; i < cuts; ++i) {
-    Piece& piece = pieces.emplace_back(whole);
+    CopyPiece& piece = pieces.emplace_back(whole);
     if (cuts == 1) return;
     const int64_t first = i * rows / cuts;
     piece.copy.dims[0] = (i + 1) * rows / cuts - first;
@@ -120,12 +120,12 @@ void add_pieces(std::vector<Piece>& pieces, const Piece& whole) {
   }
 }
 
-void run_pieces(const std::vector<Piece>& pieces, int64_t bytes) {
+void run_pieces(const std::vector<CopyPiece>& pieces, int64_t bytes) {
   const int64_t n = std::ssize(pieces);
   if (n == 0) return;
   in_ranges(n, bytes < 2 * kThreadBytes ? n : 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const Piece& piece = pieces[static_cast<size_t>(i)];
+      const CopyPiece& piece = pieces[static_cast<size_t>(i)];
       run_copy(piece.copy, piece.source, piece.target);
     }
   });
@@ -146,7 +146,7 @@ void scatter_into(const Array& global, const Sharding& sharding, DeviceBuffer& b
     if (local.bytes() > 0) std::memcpy(buffer.shard(0), source, static_cast<size_t>(local.bytes()));
     return;
   }
-  std::vector<Piece> pieces;
+  std::vector<CopyPiece> pieces;
   for (int64_t d = buffer.local().first; d < buffer.local().last; ++d) {
     const Box box = shard_box(global.shape(), sharding, d);
     if (box.size != local.dims && local.bytes() > 0)
@@ -252,7 +252,7 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
     return result;
   }
   std::vector<std::byte> room;
-  std::vector<Piece> pieces;
+  std::vector<CopyPiece> pieces;
   for (const auto& [device, part] : parts_of(buffer, tiles_of(buffer, global, sharding), room)) {
     const Box box = shard_box(global, sharding, device);
     add_pieces(pieces,

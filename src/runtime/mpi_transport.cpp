@@ -51,7 +51,7 @@ using std::chrono::seconds;
 
 constexpr int kFailed = 2, kLeft = 3, kAnswer = 4;  // tags
 constexpr int kData = 16;                           // and those above
-constexpr int64_t kMostBytes = 1 << 30;             // of one message: counts are ints
+constexpr int64_t kMessageBytes = 1 << 30;          // of one message: counts are ints
 constexpr size_t kMostText = 2000;                  // of a failure: sent without a receiver
 constexpr auto kPatience = milliseconds(5);         // before a core of one's own is left to others
 constexpr auto kGrace = seconds(2);                 // for what was sent before a process left
@@ -214,8 +214,8 @@ class MpiTransport final : public Transport {
   void post(Exchange& exchange, const Parcel& parcel, int tag, bool receive) {
     const int other = static_cast<int>(parcel.process);
     const auto total = static_cast<int64_t>(parcel.bytes.size());
-    for (int64_t at = 0; at < total; at += kMostBytes) {
-      const int size = static_cast<int>(std::min(kMostBytes, total - at));
+    for (int64_t at = 0; at < total; at += kMessageBytes) {
+      const int size = static_cast<int>(std::min(kMessageBytes, total - at));
       MPI_Request& request = exchange.requests.emplace_back();
       if (receive) {
         MPI_Irecv(parcel.bytes.data() + at, size, MPI_BYTE, other, tag, world_, &request);

@@ -11,9 +11,9 @@
 namespace gspmd::stablehlo {
 namespace {
 
-constexpr int kMaxDepth = 64;           // calls of functions with open sizes inside one another
+constexpr int kMaxCallDepth = 64;       // calls of functions with open sizes inside one another
 constexpr int64_t kMostCopies = 10000;  // of functions with open sizes
-constexpr int64_t kMostDevices = int64_t{1} << 31;
+constexpr int64_t kMostCounted = int64_t{1} << 31;
 
 void collect_symbols(const Attribute& attribute, std::vector<const std::string*>& names) {
   if (attribute.kind == AttributeKind::symbol) names.push_back(&attribute.text);
@@ -56,7 +56,7 @@ int64_t mesh_devices(const std::string& text) {
   int64_t count = 1;
   for (size_t at = text.find("\"="); at != std::string::npos; at = text.find("\"=", at + 1)) {
     int64_t size = 0;
-    for (size_t i = at + 2; i < text.size() && is_digit(text[i]) && size < kMostDevices; ++i)
+    for (size_t i = at + 2; i < text.size() && is_digit(text[i]) && size < kMostCounted; ++i)
       size = 10 * size + (text[i] - '0');
     count = saturating_multiply(count, size);
   }
@@ -105,8 +105,8 @@ void ModuleLowering::read_module_attributes() {
   for (const NamedAttribute& named : syntax_.attributes) {
     const Attribute& value = named.value;
     if (named.name == "mhlo.num_partitions" || named.name == "mhlo.num_replicas") {
-      if (value.kind != AttributeKind::integer || value.integer < 1 || value.integer > kMostDevices)
-        cursor().fail(named.position, "{} is no number from 1 to {}", named.name, kMostDevices);
+      if (value.kind != AttributeKind::integer || value.integer < 1 || value.integer > kMostCounted)
+        cursor().fail(named.position, "{} is no number from 1 to {}", named.name, kMostCounted);
       const bool is_partitions = named.name == "mhlo.num_partitions";
       (is_partitions ? module_.num_partitions : module_.num_replicas) = value.integer;
       counted = counted || is_partitions;
@@ -125,7 +125,7 @@ void ModuleLowering::read_module_attributes() {
   }
   module_.frontend_attributes["xla.sdy.meshes"] = "{" + meshes + "}";
   // A text without a count is for the devices of its meshes.
-  if (!counted && devices <= kMostDevices) module_.num_partitions = devices;
+  if (!counted && devices <= kMostCounted) module_.num_partitions = devices;
 }
 
 const Function* ModuleLowering::find_entry() const {
@@ -253,7 +253,7 @@ Computation* ModuleLowering::callee(const std::string& name, std::span<Node* con
                   function.body.arguments.size(), operands.size());
   const auto known = lowered_.find(&function);
   if (known != lowered_.end()) return known->second;
-  if (++depth_ > kMaxDepth || ++copies_ > kMostCopies)
+  if (++depth_ > kMaxCallDepth || ++copies_ > kMostCopies)
     cursor().fail(position, "@{} has open sizes and is called too often or too deep", name);
   made_for_calls_.insert(&function);
   Computation* const made = lower_function(function, operands);

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
+double time_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -66,7 +66,7 @@ CopiesProgram prepare_copies(const Module& module) {
   program.num_devices = program.module->num_partitions = module.num_partitions;
   join_async(*program.module);
   program.compiled = prepare_local(*program.module);
-  program.compile_seconds = seconds_since(start);
+  program.compile_seconds = time_since(start);
   return program;
 }
 
@@ -91,7 +91,7 @@ PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, cons
   std::vector<std::shared_ptr<DeviceBuffer>> results;
   RunTrace trace;
   executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
-  *seconds = seconds_since(start);
+  *seconds = time_since(start);
   if (!command.trace.empty() && is_first_process()) write_trace(command.trace, trace, command.file);
   PerDevice outputs(static_cast<size_t>(program.num_devices));
   for (const auto& result : results) {

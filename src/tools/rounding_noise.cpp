@@ -42,7 +42,7 @@ double unit_of_rounding(DType dtype) {
   }
 }
 
-bool is_rounded(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
+bool rounds(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
 
 // Ops that choose or move numbers and compute none.
 bool chooses(const Node& node) {
@@ -106,7 +106,7 @@ class Shaker {
   void shake(const Node& node, std::span<const Value> operands, const Value& result,
              const CallComputation& call) {
     const DType dtype = result.array.dtype();
-    if (result.is_tuple || chooses(node) || !is_rounded(dtype)) return;
+    if (result.is_tuple || chooses(node) || !rounds(dtype)) return;
     for (const Value& operand : operands)  // the operand itself: nothing was computed
       if (!operand.is_tuple && operand.array.storage() == result.array.storage()) return;
     Array terms = result.array;

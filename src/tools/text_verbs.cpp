@@ -211,7 +211,7 @@ int partition_copies(const Module& module, const Command& command, Language inpu
     return 0;
   }
   print_json({{"module", emitted_text(command, module, input)},
-              {"collectives", to_json(collective_stats(*prepare_copies(module).module))},
+              {"collectives", tools::to_json(collective_stats(*prepare_copies(module).module))},
               {"full_rematerializations", Json::array()},
               {"instructions", instruction_count(module)},
               {"seconds", 0.0}});

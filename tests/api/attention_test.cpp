@@ -3,6 +3,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace attention_test {
 namespace {
 
 const Shape kQ{DType::f32, {2, 5, 4, 6}}, kK{DType::f32, {2, 7, 2, 6}};
@@ -187,3 +188,5 @@ TEST_CASE("layers of attention name sizes, caches and positions that do not fit"
   GSPMD_REQUIRE_ERROR("must be [5], as dim 1 of arg0 f32[2,5,4,6]",
                       trace([](Tensor t) { return rotary_embedding(t, arange(4)); }, kQ));
 }
+
+}  // namespace attention_test

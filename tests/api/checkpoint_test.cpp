@@ -11,6 +11,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -304,3 +305,5 @@ TEST_CASE("checkpoints: every mistake is told", "[api][checkpoint]") {
   fs::remove_all(folder.file("run"));
   GSPMD_REQUIRE_ERROR("the folder cannot be read", checkpoints.newest());
 }
+
+}  // namespace checkpoint_test

@@ -15,6 +15,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace debug_test {
 namespace {
 
 // The lines printed while f runs, sorted where devices print them.
@@ -374,3 +375,5 @@ TEST_CASE("cross_entropy finds labels that are no class where it is asked to", "
   auto unchecked = compile(loss(false), {.mesh = kMesh}, logits, labels({0, 1, 2, 0}));
   CHECK_NOTHROW(unchecked(logits, labels({0, 1, 2, 3})));
 }
+
+}  // namespace debug_test

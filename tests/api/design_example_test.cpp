@@ -6,6 +6,7 @@
 
 using namespace gspmd;
 
+namespace design_example_test {
 namespace {
 
 // clang-format off
@@ -79,3 +80,5 @@ TEST_CASE("the example of the design compiles, runs on the mesh and equals the r
   CHECK(step.parameter_sharding("arg0.blocks.1.wk").dim(1) == heads.dim(1));
   CHECK(step.parameter_sharding("arg0.blocks.0.wv").dim(1) == heads.dim(1));
 }
+
+}  // namespace design_example_test

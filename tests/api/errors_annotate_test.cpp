@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_annotate_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}};
@@ -124,3 +125,5 @@ TEST_CASE("visualize needs a value", "[api][errors]") {
                       trace([](Tensor x) { return visualize(Tensor()), x; }, kF));
   CHECK(message_of<UserError>([] { visualize(Array()); }).find("visualize: an empty Array") == 0);
 }
+
+}  // namespace errors_annotate_test

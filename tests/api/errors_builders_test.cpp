@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_builders_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}}, kS{DType::s32, {2, 3}}, kP{DType::pred, {2, 3}};
@@ -135,3 +136,5 @@ TEST_CASE("loops, branches and transforms, by name", "[api][errors]") {
                      })(x),
           kF);
 }
+
+}  // namespace errors_builders_test

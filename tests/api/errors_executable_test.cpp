@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_executable_test {
 namespace {
 
 template <class T>
@@ -152,3 +153,5 @@ TEST_CASE("arrays on the devices cannot be written element by element", "[api][e
   CHECK(copy.at(0) == 7);
   CHECK(x.at(0) == 0);
 }
+
+}  // namespace errors_executable_test

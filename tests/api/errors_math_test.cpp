@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_math_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}};
@@ -156,3 +157,5 @@ TEST_CASE("convert refuses types that cannot be computed with", "[api][errors]")
   GSPMD_REQUIRE_ERROR("stop_gradient: a tensor has no value yet",
                       trace([](Tensor) { return stop_gradient(Tensor()); }, kF));
 }
+
+}  // namespace errors_math_test

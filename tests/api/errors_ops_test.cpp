@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_ops_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}}, kS{DType::s32, {2, 3}}, kP{DType::pred, {2, 3}};
@@ -187,3 +188,5 @@ TEST_CASE("products and systems name dims and sizes", "[api][errors]") {
   REFUSED("rfft: complex numbers like arg0 c64[2,3]", rfft(x), kC);
   REFUSED("fftn: s has 1 sizes and axes 2 dims", fftn(x, {.s = {4}, .axes = {0, 1}}), kF);
 }
+
+}  // namespace errors_ops_test

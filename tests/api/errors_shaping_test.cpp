@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_shaping_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}};
@@ -192,3 +193,5 @@ TEST_CASE("random numbers check seed, stream, type and size", "[api][errors]") {
           random_normal_array(Shape(DType::f32, {2}), 1, -1);
         }).find("random_normal_array: stream -1") == 0);
 }
+
+}  // namespace errors_shaping_test

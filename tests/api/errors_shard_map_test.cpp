@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_shard_map_test {
 namespace {
 
 const Mesh kMesh{{"x", 2}, {"y", 3}};
@@ -151,3 +152,5 @@ TEST_CASE("a tensor that leaves the function given to shard_map is an error",
     return t + 1.;
   });
 }
+
+}  // namespace errors_shard_map_test

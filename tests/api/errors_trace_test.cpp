@@ -7,6 +7,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_trace_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}};
@@ -178,3 +179,5 @@ TEST_CASE("names that HLO text does not take still give text that is read back",
     CHECK(to_text(*parse_module(traced.text())) == traced.text());
   }
 }
+
+}  // namespace errors_trace_test

@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace errors_training_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}}, kOther{DType::f32, {3}};
@@ -93,3 +94,5 @@ TEST_CASE("optimizers take empty trees", "[api]") {
   };
   CHECK(reference_results(f, Array(kF))[1].item() == 1);
 }
+
+}  // namespace errors_training_test

@@ -7,6 +7,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace executable_test {
 namespace {
 
 template <class T>
@@ -336,3 +337,5 @@ TEST_CASE("a host array that was donated is not taken again", "[api][executable]
   CHECK(values(step(y)) == std::vector<double>{4, 8, 12, 16});
   CHECK(values(step(x.clone())) == std::vector<double>{2, 4, 6, 8});
 }
+
+}  // namespace executable_test

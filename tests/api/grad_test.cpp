@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace grad_test {
 namespace {
 
 template <class T>
@@ -279,3 +280,5 @@ TEST_CASE("vjp's pull back works in the bodies of vmap, scan and cond", "[api]")
   // and such a matrix can be differentiated
   CHECK(gradient_is_right([&](Tensor t) { return sum(square(by_vmap(t))); }, x));
 }
+
+}  // namespace grad_test

@@ -3,6 +3,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace layers_test {
 namespace {
 
 const BatchStatistics<Tensor> rows_of(const Tensor& state) { return {state(0), state(1)}; }
@@ -157,3 +158,5 @@ TEST_CASE("norms name groups, features and running averages that do not fit", "[
   GSPMD_REQUIRE_ERROR("group_norm: the scale",
                       trace([&](Tensor x) { return group_norm(x, x, x, {.groups = 2}); }, kX));
 }
+
+}  // namespace layers_test

@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace losses_test {
 namespace {
 
 const Shape kF{DType::f32, {2, 3}}, kS{DType::s32, {2}}, kLine{DType::f32, {4}};
@@ -87,3 +88,5 @@ TEST_CASE("losses name shapes, types and options that do not fit", "[api][errors
       "cross_entropy: z_loss -1 is wrong; give 0 or more, and finite",
       trace(two([](Tensor x, Tensor y) { return cross_entropy(x, y, {.z_loss = -1}); }), kF, kS));
 }
+
+}  // namespace losses_test

@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace newcomer_mistakes_test {
 namespace {
 
 const Mesh kMesh{{"data", 2}, {"model", 4}};
@@ -133,3 +134,5 @@ TEST_CASE("indices by which nothing can be taken", "[api][errors]") {
   SAYS(trace([](Tensor x) { return x(x > 0); }, kX), "mask", "where()");
   SAYS(trace([](Tensor x) { return reshape(x, {8, 17}); }, kX), "reshape", "128", "136");
 }
+
+}  // namespace newcomer_mistakes_test

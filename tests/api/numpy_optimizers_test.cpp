@@ -3,6 +3,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace numpy_optimizers_test {
 namespace {
 
 using Params = std::vector<Tensor>;
@@ -86,3 +87,5 @@ TEST_CASE("a moving average weighs updates by their age, from the first one on",
     return mean.average;
   });
 }
+
+}  // namespace numpy_optimizers_test

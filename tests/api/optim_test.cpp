@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace optim_test {
 namespace {
 
 template <class T>
@@ -97,3 +98,5 @@ TEST_CASE("clip_by_global_norm scales only norms above the limit", "[api]") {
     CHECK(seen[2].item() == Approx(norm).epsilon(1e-12));
   }
 }
+
+}  // namespace optim_test

@@ -14,6 +14,7 @@ using namespace gspmd;
 using namespace gspmd::test;
 using namespace gspmd::testing;
 
+namespace origins_step_test {
 namespace {
 
 constexpr int64_t kBatch = 8, kSeq = 4, kModel = 16, kHeads = 8, kHeadDim = 2;
@@ -224,3 +225,5 @@ TEST_CASE("every collective of a step is another one without the annotations nam
     }
   }
 }
+
+}  // namespace origins_step_test

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 template <class T>              // Tensor while tracing, Array on the host or the devices
 struct Ffn { T w_in, w_out; GSPMD_FIELDS(w_in, w_out) };
 
+namespace readme_test {
 namespace {
 
 const Mesh mesh{{"data", 2}, {"model", 4}};
@@ -134,3 +135,5 @@ TEST_CASE("README: gradients of each example add up to that of all", "[readme]")
   CHECK(each.dims() == w.dims());
   for (int64_t i = 0; i < w.size(); ++i) CHECK(each.at(i) == Approx(all_of.at(i)).margin(1e-4));
 }
+
+}  // namespace readme_test

@@ -3,6 +3,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace recurrent_test {
 namespace {
 
 std::vector<Tensor> listed(const std::pair<Tensor, LstmState<Tensor>>& result) {
@@ -103,3 +104,5 @@ TEST_CASE("recurrent layers name sizes and states that do not fit", "[api][error
   GSPMD_REQUIRE_ERROR("lstm: unroll is 0; give 1 or more",
                       trace([&](Tensor x) { return lstm(x, state, {.unroll = 0}).first; }, kX));
 }
+
+}  // namespace recurrent_test

@@ -7,6 +7,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace regions_test {
 namespace {
 
 const Mesh kMesh{{"x", 2}, {"y", 4}};
@@ -205,3 +206,5 @@ TEST_CASE("a result of compiled code is no part of a manual region", "[api][regi
                     Catch::Contains("is a part, f32[2], of a manual region") &&
                         Catch::Contains("manual_to_auto()"));
 }
+
+}  // namespace regions_test

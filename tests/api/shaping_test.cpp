@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace shaping_test {
 namespace {
 
 Array counting(Dims dims) {
@@ -94,3 +95,5 @@ TEST_CASE("one_hot marks the index, nothing when it is outside", "[api]") {
   CHECK(values(run([](Tensor i) { return one_hot(i, 3); }, which)) ==
         std::vector<double>{0, 1, 0, 0, 0, 1, 0, 0, 0});
 }
+
+}  // namespace shaping_test

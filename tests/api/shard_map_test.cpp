@@ -8,6 +8,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace shard_map_test {
 namespace {
 
 using Parts = std::vector<std::vector<double>>;  // by device
@@ -441,3 +442,5 @@ TEST_CASE("axes that are not manual stay automatic in shard_map", "[shard_map]")
   CHECK(
       expect_close({step(kX, kWeight)}, reference_results(averaged, kX, kWeight), {1e-12, 1e-12}));
 }
+
+}  // namespace shard_map_test

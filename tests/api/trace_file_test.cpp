@@ -17,6 +17,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace trace_file_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -282,3 +283,5 @@ TEST_CASE("trace: names that are no UTF-8, and quotes, are text", "[api][trace]"
   CHECK(events[0].at("name").get<std::string>().substr(0, 5) == "a\"b\\\n");
   CHECK(nanos(events[0].at("dur")) == 1234567);
 }
+
+}  // namespace trace_file_test

@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace trace_test {
 namespace {
 
 template <class T>
@@ -126,3 +127,5 @@ TEST_CASE("the same function traces to the same text", "[api]") {
   };
   CHECK(once() == once());
 }
+
+}  // namespace trace_test

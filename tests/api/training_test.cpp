@@ -6,6 +6,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace training_test {
 namespace {
 
 template <class T>
@@ -217,3 +218,5 @@ TEST_CASE("accumulation, clipping and averages name what is wrong", "[api][error
                           },
                           kF, Shape(DType::f32, {3})));
 }
+
+}  // namespace training_test

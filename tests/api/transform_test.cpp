@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace transform_test {
 namespace {
 
 Tensor block(Tensor x, Tensor w) {
@@ -152,3 +153,5 @@ TEST_CASE("custom_jvp is what is differentiated, in forward and reverse mode", "
   };
   CHECK(run(forward, x).item() == Approx(expected(0.5) + expected(2)));
 }
+
+}  // namespace transform_test

@@ -3,6 +3,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace tree_test {
 namespace {
 
 template <class T>
@@ -107,3 +108,5 @@ TEST_CASE("what flatten gives is a tree of the same paths", "[api]") {
   CHECK(doubled[3].first == "layers.1.bias");
   CHECK(doubled[3].second.at(0) == 1);
 }
+
+}  // namespace tree_test

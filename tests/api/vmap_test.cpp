@@ -4,6 +4,7 @@
 using namespace gspmd;
 using namespace gspmd::test;
 
+namespace vmap_test {
 namespace {
 
 Array f64(Dims dims, unsigned seed) { return random_array({DType::f64, std::move(dims)}, seed); }
@@ -331,3 +332,5 @@ TEST_CASE("what vmap cannot do is an error of the user's line", "[api]") {
                           },
                           s));
 }
+
+}  // namespace vmap_test

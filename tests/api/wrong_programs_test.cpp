@@ -7,6 +7,7 @@
 
 using namespace gspmd;
 
+namespace wrong_programs_test {
 namespace {
 
 std::string output_of(const std::string& command) {
@@ -204,3 +205,5 @@ TEST_CASE("compilers say in words what is wrong with a program", "[api][errors]"
     }
   }
 }
+
+}  // namespace wrong_programs_test

@@ -7,7 +7,7 @@
 #include "convnets/small_convnets.h"
 #include "test_folder.h"
 
-namespace gspmd::models {
+namespace gspmd::models::evaluation_test {
 namespace {
 
 const Mesh kMesh{{"data", 2}, {"height", 4}};
@@ -133,4 +133,4 @@ TEST_CASE("logits that are no numbers are no hits", "[evaluation]") {
   CHECK(averages.at(2).second == 0);
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::evaluation_test

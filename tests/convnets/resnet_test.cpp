@@ -9,7 +9,7 @@
 #include "gspmd/ir/module.h"
 #include "gspmd/passes/pipeline.h"
 
-namespace gspmd::models {
+namespace gspmd::models::resnet_test {
 namespace {
 
 constexpr int64_t kRows = 8;
@@ -191,4 +191,4 @@ TEST_CASE("resnet: wrong sizes and layouts are told", "[resnet][errors]") {
   CHECK_THROWS_WITH(image_layout_of_recipe("2d", kMesh, 2), Contains("data, spatial, combined"));
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::resnet_test

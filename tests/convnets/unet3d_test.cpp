@@ -6,7 +6,7 @@
 #include "convnets/halos.h"
 #include "convnets/small_convnets.h"
 
-namespace gspmd::models {
+namespace gspmd::models::unet3d_test {
 namespace {
 
 constexpr int64_t kRows = 2;
@@ -164,4 +164,4 @@ TEST_CASE("unet3d: floating point operations are those of the convolutions", "[u
   CHECK(UNet3d(config, Mesh(), {}).training_flops(3) == 18 * products);
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::unet3d_test

@@ -5,7 +5,7 @@
 namespace gspmd::test {
 namespace {
 
-const Array kAt = f64({3, 5}, 51);
+const Array kControlAt = f64({3, 5}, 51);
 
 Tensor wave(Tensor t) { return sin(t) * t; }
 
@@ -94,40 +94,41 @@ ENTRY e { x = f64[3,5] parameter(0)
 
 std::vector<Case> control_cases() {
   return {
-      GSPMD_CASE("scan", kAt, steps(t, {.reverse = true})),
-      GSPMD_CASE("scan: unrolled", kAt, steps(t, {.unroll = 2})),
-      GSPMD_CASE("fori_loop", kAt, loop(t)),
-      GSPMD_CASE("map", kAt, gspmd::map([](Tensor row) { return softmax(row * 3.); }, t)),
-      GSPMD_CASE("cond", kAt,
+      GSPMD_CASE("scan", kControlAt, steps(t, {.reverse = true})),
+      GSPMD_CASE("scan: unrolled", kControlAt, steps(t, {.unroll = 2})),
+      GSPMD_CASE("fori_loop", kControlAt, loop(t)),
+      GSPMD_CASE("map", kControlAt, gspmd::map([](Tensor row) { return softmax(row * 3.); }, t)),
+      GSPMD_CASE("cond", kControlAt,
                  cond(
                      t(0, 0) > 5., wave, [](Tensor s) { return exp(s); }, t) *
                      t),
-      GSPMD_CASE("switch_case", kAt, choice(t)),
-      GSPMD_CASE("checkpoint", kAt, checkpoint(wave)(exp(t)) * t),
-      GSPMD_CASE("checkpoint: of products", kAt,
+      GSPMD_CASE("switch_case", kControlAt, choice(t)),
+      GSPMD_CASE("checkpoint", kControlAt, checkpoint(wave)(exp(t)) * t),
+      GSPMD_CASE("checkpoint: of products", kControlAt,
                  checkpoint([](Tensor s) { return sin(matmul(s, transpose(sin(s)))); },
                             CheckpointPolicy::dots())(t)),
-      GSPMD_CASE("checkpoint: of names", kAt,
+      GSPMD_CASE("checkpoint: of names", kControlAt,
                  checkpoint([](Tensor s) { return sin(named(exp(s), "grown")) * s; },
                             CheckpointPolicy::save_only({"grown"}))(t)),
-      GSPMD_CASE("custom_vjp", kAt, own_vjp(t)),
-      GSPMD_CASE("custom_jvp", kAt, own_jvp(t)),
-      GSPMD_CASE("vmap", kAt, vmap([](Tensor row) { return softmax(row * 3.) * sum(row); })(t)),
-      GSPMD_CASE("vmap: of columns", kAt,
+      GSPMD_CASE("custom_vjp", kControlAt, own_vjp(t)),
+      GSPMD_CASE("custom_jvp", kControlAt, own_jvp(t)),
+      GSPMD_CASE("vmap", kControlAt,
+                 vmap([](Tensor row) { return softmax(row * 3.) * sum(row); })(t)),
+      GSPMD_CASE("vmap: of columns", kControlAt,
                  vmap([](Tensor column) { return cumsum(column * column); },
                       {.in_axes = 1, .out_axes = -1})(t)),
-      GSPMD_CASE("grad", kAt, grad([](Tensor s) { return sum(exp(s) * sin(s)); })(t)),
-      GSPMD_CASE("value_and_grad", kAt,
+      GSPMD_CASE("grad", kControlAt, grad([](Tensor s) { return sum(exp(s) * sin(s)); })(t)),
+      GSPMD_CASE("value_and_grad", kControlAt,
                  [&] {
                    const auto [value, gradient] =
                        value_and_grad([](Tensor s) { return mean(square(sin(s))); })(t);
                    return value * gradient;
                  }()),
-      GSPMD_CASE("vjp", kAt, vjp(wave, std::tuple{t}).second(t * t)),
-      GSPMD_CASE("jvp", kAt, jvp(wave, std::tuple{t}, std::tuple{exp(t)}).second),
-      GSPMD_CASE("optimization_barrier", kAt, optimization_barrier(t * t) * t),
-      GSPMD_CASE("custom_call", kAt, affine(t)),
-      GSPMD_CASE("call_hlo", kAt, module_of_hlo(t)),
+      GSPMD_CASE("vjp", kControlAt, vjp(wave, std::tuple{t}).second(t * t)),
+      GSPMD_CASE("jvp", kControlAt, jvp(wave, std::tuple{t}, std::tuple{exp(t)}).second),
+      GSPMD_CASE("optimization_barrier", kControlAt, optimization_barrier(t * t) * t),
+      GSPMD_CASE("custom_call", kControlAt, affine(t)),
+      GSPMD_CASE("call_hlo", kControlAt, module_of_hlo(t)),
   };
 }
 

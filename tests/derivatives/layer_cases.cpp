@@ -3,8 +3,8 @@
 namespace gspmd::test {
 namespace {
 
-const Array kAt = f64({3, 5}, 41, -1, 1);
-const Array kSquare = f64({5, 5}, 42, -1, 1);
+const Array kLayerAt = f64({3, 5}, 41, -1, 1);
+const Array kSquareImage = f64({5, 5}, 42, -1, 1);
 const Array kSequence = f64({3, 4, 2}, 43, -1, 1);  // b, t, in
 
 Lstm<Tensor> lstm(Tensor t) {
@@ -21,14 +21,14 @@ Gru<Tensor> gru(Tensor t) {
 
 std::vector<Case> layers() {
   return {
-      GSPMD_CASE("Linear", kAt, (Linear<Tensor>{transpose(sin(t)), t(0, range(0, 3))}(t))),
-      GSPMD_CASE("Embedding", kAt, Embedding<Tensor>{t * t}(s32({2, 2}, {2, 0, 2, 1}))),
-      GSPMD_CASE("Embedding: of logits", kAt, Embedding<Tensor>{sin(t)}.attend(t)),
-      GSPMD_CASE("LayerNorm", kAt, (LayerNorm<Tensor>{t(0) + 2., t(1)}(t))),
-      GSPMD_CASE("RmsNorm", kAt, RmsNorm<Tensor>{t(0) + 2.}(t)),
+      GSPMD_CASE("Linear", kLayerAt, (Linear<Tensor>{transpose(sin(t)), t(0, range(0, 3))}(t))),
+      GSPMD_CASE("Embedding", kLayerAt, Embedding<Tensor>{t * t}(s32({2, 2}, {2, 0, 2, 1}))),
+      GSPMD_CASE("Embedding: of logits", kLayerAt, Embedding<Tensor>{sin(t)}.attend(t)),
+      GSPMD_CASE("LayerNorm", kLayerAt, (LayerNorm<Tensor>{t(0) + 2., t(1)}(t))),
+      GSPMD_CASE("RmsNorm", kLayerAt, RmsNorm<Tensor>{t(0) + 2.}(t)),
       GSPMD_CASE("GroupNorm", kSequence,
                  (GroupNorm<Tensor>{t(0, 0) + 2., t(0, 1)}(t, {.groups = 1}))),
-      GSPMD_CASE("BatchNorm", kAt,
+      GSPMD_CASE("BatchNorm", kLayerAt,
                  (BatchNorm<Tensor>{t(0) + 2., t(1)}
                       .train(t, BatchStatistics<Tensor>{t(0) * 0., t(0) * 0. + 1.})
                       .first)),
@@ -36,7 +36,7 @@ std::vector<Case> layers() {
                  (BatchNorm<Tensor>{t(0) + 2., t(1)}
                       .train(t, BatchStatistics<Tensor>{t(0), t(0)}, {.eps = 0.1, .groups = 2})
                       .first)),
-      GSPMD_CASE("BatchNorm: of running averages", kAt,
+      GSPMD_CASE("BatchNorm: of running averages", kLayerAt,
                  (BatchNorm<Tensor>{t(0) + 2., t(1)}.infer(
                      t, BatchStatistics<Tensor>{t(2), t(1) * t(1) + 1.}))),
       GSPMD_CASE("Lstm", kSequence,
@@ -51,16 +51,16 @@ std::vector<Case> layers() {
 // By numbers that do not depend on the distribution's parameters.
 std::vector<Case> draws() {
   return {
-      GSPMD_CASE("dropout", kAt, dropout(3, t * t, 0.4)),
-      GSPMD_CASE("random_normal", kAt,
+      GSPMD_CASE("dropout", kLayerAt, dropout(3, t * t, 0.4)),
+      GSPMD_CASE("random_normal", kLayerAt,
                  t + sin(t) * random_normal(3, {3, 5}, {.dtype = DType::f64})),
-      GSPMD_CASE("random_uniform", kAt,
+      GSPMD_CASE("random_uniform", kLayerAt,
                  t * random_uniform(4, {3, 5}, {.dtype = DType::f64}) * t(0)),
-      GSPMD_CASE("random_truncated_normal", kAt,
+      GSPMD_CASE("random_truncated_normal", kLayerAt,
                  t * t * random_truncated_normal(5, -1, 2, {5}, {.dtype = DType::f64})),
-      GSPMD_CASE("random_exponential", kAt,
+      GSPMD_CASE("random_exponential", kLayerAt,
                  exp(t) * random_exponential(6, {3, 5}, {.dtype = DType::f64})),
-      GSPMD_CASE("random_gumbel", kAt,
+      GSPMD_CASE("random_gumbel", kLayerAt,
                  softmax((t + random_gumbel(7, {3, 5}, {.dtype = DType::f64})) * 2.)),
   };
 }
@@ -85,21 +85,21 @@ Tensor accumulated(Tensor t) {
 
 std::vector<Case> training() {
   return {
-      GSPMD_CASE("Sgd", kAt, second_step<Sgd>(t)),
-      GSPMD_CASE("Adam", kAt, second_step<Adam>(t)),
-      GSPMD_CASE("AdamW", kAt, second_step<AdamW>(t)),
-      GSPMD_CASE("Lamb", kAt, second_step<Lamb>(t)),
-      GSPMD_CASE("Lars", kAt, second_step<Lars>(t)),
-      GSPMD_CASE("RmsProp", kAt, second_step<RmsProp>(t)),
-      GSPMD_CASE("Lion", kAt, second_step<Lion>(t) * t),
-      GSPMD_CASE("Adafactor", kAt, second_step<Adafactor>(t)),
-      GSPMD_CASE("ExponentialMovingAverage", kAt, average(t)),
-      GSPMD_CASE("accumulate_gradients", kSquare, accumulated(t)),
-      GSPMD_CASE("select_tree", kAt, select_tree(t(0, 0) > 9., t * t, sin(t))),
-      GSPMD_CASE("global_norm", kAt, global_norm({t, sin(t)}) * t),
-      GSPMD_CASE("global_norm_of", kAt, global_norm_of(std::pair{t, sin(t)}) * t),
-      GSPMD_CASE("clip_by_global_norm", kAt, clip_by_global_norm(t, 1.).first),
-      GSPMD_CASE("clip_by_value", kAt, clip_by_value(t, 0.5) * t),
+      GSPMD_CASE("Sgd", kLayerAt, second_step<Sgd>(t)),
+      GSPMD_CASE("Adam", kLayerAt, second_step<Adam>(t)),
+      GSPMD_CASE("AdamW", kLayerAt, second_step<AdamW>(t)),
+      GSPMD_CASE("Lamb", kLayerAt, second_step<Lamb>(t)),
+      GSPMD_CASE("Lars", kLayerAt, second_step<Lars>(t)),
+      GSPMD_CASE("RmsProp", kLayerAt, second_step<RmsProp>(t)),
+      GSPMD_CASE("Lion", kLayerAt, second_step<Lion>(t) * t),
+      GSPMD_CASE("Adafactor", kLayerAt, second_step<Adafactor>(t)),
+      GSPMD_CASE("ExponentialMovingAverage", kLayerAt, average(t)),
+      GSPMD_CASE("accumulate_gradients", kSquareImage, accumulated(t)),
+      GSPMD_CASE("select_tree", kLayerAt, select_tree(t(0, 0) > 9., t * t, sin(t))),
+      GSPMD_CASE("global_norm", kLayerAt, global_norm({t, sin(t)}) * t),
+      GSPMD_CASE("global_norm_of", kLayerAt, global_norm_of(std::pair{t, sin(t)}) * t),
+      GSPMD_CASE("clip_by_global_norm", kLayerAt, clip_by_global_norm(t, 1.).first),
+      GSPMD_CASE("clip_by_value", kLayerAt, clip_by_value(t, 0.5) * t),
   };
 }
 

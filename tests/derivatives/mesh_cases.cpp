@@ -4,7 +4,7 @@ namespace gspmd::test {
 namespace {
 
 const Mesh kMesh{{"x", 2}, {"y", 2}};
-const Array kAt = f64({4, 6}, 61);
+const Array kMeshAt = f64({4, 6}, 61);
 const Array kUneven = f64({3, 5}, 62);
 
 // What each device does with its part, of rows over "x" and columns over "y".
@@ -14,7 +14,7 @@ Case on_parts(const std::string& name, Fn fn) {
           [fn](Tensor t) {
             return shard_map(fn, kMesh, {{"x", "y"}}, {{"x", "y"}})(t);
           },
-          kAt, kMesh};
+          kMeshAt, kMesh};
 }
 
 std::vector<Case> annotations() {
@@ -59,10 +59,10 @@ std::vector<Case> regions() {
     return shard_map([](Tensor a, Tensor b) { return psum(matmul(a, b), "y"); }, kMesh,
                      {{_, "y"}, {"y", _}}, {}, {"y"})(t, transpose(sin(t)));
   };
-  return {{"auto_to_manual", by_hand, kAt, kMesh},
-          {"manual_to_auto", by_hand, kAt, kMesh},
-          {"shard_map", shared, kAt, kMesh},
-          {"shard_map: of one axis", summed, kAt, kMesh}};
+  return {{"auto_to_manual", by_hand, kMeshAt, kMesh},
+          {"manual_to_auto", by_hand, kMeshAt, kMesh},
+          {"shard_map", shared, kMeshAt, kMesh},
+          {"shard_map: of one axis", summed, kMeshAt, kMesh}};
 }
 
 std::vector<Case> collectives() {

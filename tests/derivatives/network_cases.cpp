@@ -3,39 +3,41 @@
 namespace gspmd::test {
 namespace {
 
-const Array kAt = f64({3, 5}, 31, -1, 1);
+const Array kNetworkAt = f64({3, 5}, 31, -1, 1);
 const Array kTarget = f64({3, 5}, 32);
 const Array kLabels = s32({3}, {4, 0, 2});
 
 std::vector<Case> activations_and_norms() {
   return {
-      GSPMD_CASE("relu", kAt, relu(t) * t),
-      GSPMD_CASE("gelu", kAt, gelu(t * 2.)),
-      GSPMD_CASE("silu", kAt, silu(t * 2.)),
-      GSPMD_CASE("rms_norm", kAt, rms_norm(t, t(0) + 2.)),
-      GSPMD_CASE("layer_norm", kAt, layer_norm(t, t(0) + 2., t(1))),
-      GSPMD_CASE("layer_norm: without bias", kAt, layer_norm(t, t(1) + 2., {.eps = 0.1})),
+      GSPMD_CASE("relu", kNetworkAt, relu(t) * t),
+      GSPMD_CASE("gelu", kNetworkAt, gelu(t * 2.)),
+      GSPMD_CASE("silu", kNetworkAt, silu(t * 2.)),
+      GSPMD_CASE("rms_norm", kNetworkAt, rms_norm(t, t(0) + 2.)),
+      GSPMD_CASE("layer_norm", kNetworkAt, layer_norm(t, t(0) + 2., t(1))),
+      GSPMD_CASE("layer_norm: without bias", kNetworkAt, layer_norm(t, t(1) + 2., {.eps = 0.1})),
       GSPMD_CASE("group_norm", f64({3, 2, 6}, 33, -1, 1),
                  group_norm(t, t(0, 0) + 2., t(0, 1), {.groups = 3})),
-      GSPMD_CASE("causal_mask", kAt, softmax(causal_mask(t * 2.)) * t),
+      GSPMD_CASE("causal_mask", kNetworkAt, softmax(causal_mask(t * 2.)) * t),
   };
 }
 
 std::vector<Case> losses() {
   return {
-      GSPMD_CASE("mse_loss", kAt, mse_loss(t, kTarget * t(0), {.reduction = Reduction::none})),
-      GSPMD_CASE("mse_loss: mean", kAt, mse_loss(t, kTarget)),
-      GSPMD_CASE("huber_loss", kAt,
+      GSPMD_CASE("mse_loss", kNetworkAt,
+                 mse_loss(t, kTarget * t(0), {.reduction = Reduction::none})),
+      GSPMD_CASE("mse_loss: mean", kNetworkAt, mse_loss(t, kTarget)),
+      GSPMD_CASE("huber_loss", kNetworkAt,
                  huber_loss(t, kTarget * t(0), {.delta = 0.6, .reduction = Reduction::none})),
-      GSPMD_CASE("binary_cross_entropy_with_logits", kAt,
+      GSPMD_CASE("binary_cross_entropy_with_logits", kNetworkAt,
                  binary_cross_entropy_with_logits(
                      t * 2., sigmoid(t(0)),
                      {.pos_weight = 3, .label_smoothing = 0.1, .reduction = Reduction::none})),
       GSPMD_CASE(
-          "cross_entropy", kAt,
+          "cross_entropy", kNetworkAt,
           cross_entropy(t * 3., kLabels,
                         {.label_smoothing = 0.1, .z_loss = 0.2, .reduction = Reduction::none})),
-      GSPMD_CASE("cross_entropy: mean", kAt, cross_entropy(t * 3., kLabels, {.ignore_index = 0})),
+      GSPMD_CASE("cross_entropy: mean", kNetworkAt,
+                 cross_entropy(t * 3., kLabels, {.ignore_index = 0})),
   };
 }
 

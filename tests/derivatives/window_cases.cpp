@@ -7,7 +7,7 @@ const Array kLine = f64({3, 5, 2}, 13, -1, 1);  // n, x, c
 const Array kLines = f64({2, 2, 2}, 14, -1, 1);
 const Array kImage = f64({1, 3, 5, 2}, 15, -1, 1);
 const Array kKernel = f64({2, 2, 2, 2}, 16, -1, 1);
-const Array kAt = f64({3, 5}, 17);
+const Array kWindowAt = f64({3, 5}, 17);
 
 // As cases of the input and, with a constant input, of the kernel.
 void add_both(std::vector<Case>& cases, const std::string& name, const Array& x,
@@ -49,8 +49,8 @@ Tensor times(Tensor a, Tensor b) { return a * b; }
 
 std::vector<Case> windows() {
   return {
-      GSPMD_CASE("reduce_window", kAt, reduce_window(t + 0.3, 1., times, {2, 3})),
-      GSPMD_CASE("reduce_window: dilated", kAt,
+      GSPMD_CASE("reduce_window", kWindowAt, reduce_window(t + 0.3, 1., times, {2, 3})),
+      GSPMD_CASE("reduce_window: dilated", kWindowAt,
                  reduce_window(t, 0., [](Tensor a, Tensor b) { return a + b; }, {2, 2},
                                {.strides = {1, 2},
                                 .padding = Padding::same,

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace gspmd::examples {
+namespace gspmd::examples::train_moe_test {
 namespace {
 
 struct Outcome {
@@ -103,4 +103,4 @@ TEST_CASE("train_moe: every wrong option is one message and exit code 2", "[exam
   }
 }
 
-}  // namespace gspmd::examples
+}  // namespace gspmd::examples::train_moe_test

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace gspmd::examples {
+namespace gspmd::examples::train_transformer_test {
 namespace {
 
 struct Outcome {
@@ -224,4 +224,4 @@ TEST_CASE("train_transformer: --help lists every option of its contract", "[exam
   }
 }
 
-}  // namespace gspmd::examples
+}  // namespace gspmd::examples::train_transformer_test

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace gspmd::examples {
+namespace gspmd::examples::zoo_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,4 +114,4 @@ TEST_CASE("zoo: models have at most 150 lines, a test and a row in the table", "
   CHECK(models >= 12);
 }
 
-}  // namespace gspmd::examples
+}  // namespace gspmd::examples::zoo_test

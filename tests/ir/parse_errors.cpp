@@ -4,7 +4,7 @@
 #include "gspmd/ir/text.h"
 #include "load.h"
 
-namespace gspmd {
+namespace gspmd::parse_errors_test {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -197,4 +197,4 @@ ENTRY %main (a: f32[4,8]) -> (f32[4], f32[4,8]) {
   CHECK(refused > random_load(10000));
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::parse_errors_test

@@ -8,7 +8,7 @@
 #include "gspmd/kernels/loop_program.h"
 #include "load.h"
 
-namespace gspmd {
+namespace gspmd::loop_code_test {
 namespace {
 
 constexpr size_t kGuard = 256;
@@ -486,4 +486,4 @@ TEST_CASE("loop code: equal programs share it", "[loop]") {
   CHECK(after.bytes == before.bytes);
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::loop_code_test

@@ -9,7 +9,7 @@
 #include "kernels/run_kernel.h"
 #include "load.h"
 
-namespace gspmd {
+namespace gspmd::loop_program_test {
 namespace {
 
 // Values as doubles over all dims (or over the kept dims, broadcast), one op at a time.
@@ -385,8 +385,8 @@ TEST_CASE("loop program: 16-bit floats are read and rounded as their C++ types d
     for (const uint32_t low : {0x0000u, 0x7fffu, 0x8000u, 0x8001u})
       floats.push_back(std::bit_cast<float>((uint32_t(b) << 16) | low));
     for (const float step : {0.5f, 0.4999f, 0.5001f})
-      floats.push_back(half_to_float(b) +
-                       step * (half_to_float(uint16_t(b + 1)) - half_to_float(b)));
+      floats.push_back(gspmd::half_to_float(b) +
+                       step * (gspmd::half_to_float(uint16_t(b + 1)) - gspmd::half_to_float(b)));
   }
   for (const DType dtype : {DType::bf16, DType::f16}) {
     Array stored(dtype, {n});
@@ -558,4 +558,4 @@ TEST_CASE(
   CHECK(bitwise_equal(got[2], Array::of<int32_t>({5}, {-1, -1, 0, 1, -1})));
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::loop_program_test

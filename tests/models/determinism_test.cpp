@@ -9,7 +9,7 @@
 
 #include "models/small_models.h"
 
-namespace gspmd::models {
+namespace gspmd::models::determinism_test {
 namespace {
 
 const Mesh kMesh{{"X", 2}, {"Y", 4}};
@@ -89,4 +89,4 @@ TEST_CASE("prints the program of the 2d recipe", "[.][print-program]") {
   std::cout << make_trainer(options)->executable().text();
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::determinism_test

@@ -8,7 +8,7 @@
 #include "ops/evaluate_cases.h"
 #include "ops/samples.h"
 
-namespace gspmd::testing {
+namespace gspmd::testing::convolution_test {
 namespace {
 
 struct Random {
@@ -359,4 +359,4 @@ TEST_CASE("convolution cut into parts gives the bits of one", "[convolution]") {
   }
 }
 
-}  // namespace gspmd::testing
+}  // namespace gspmd::testing::convolution_test

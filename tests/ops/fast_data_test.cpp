@@ -4,7 +4,7 @@
 #include "load.h"
 #include "ops/fast_kernels.h"
 
-namespace gspmd::testing {
+namespace gspmd::testing::fast_data_test {
 namespace {
 
 struct Random {
@@ -178,4 +178,4 @@ TEST_CASE("fast products: batches of small ones, whole and broken vectors", "[do
   }
 }
 
-}  // namespace gspmd::testing
+}  // namespace gspmd::testing::fast_data_test

@@ -6,7 +6,7 @@
 #include "load.h"
 #include "ops/fast_kernels.h"
 
-namespace gspmd::testing {
+namespace gspmd::testing::fast_sort_test {
 namespace {
 
 const DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::s8,
@@ -166,4 +166,4 @@ ENTRY e {
   }
 }
 
-}  // namespace gspmd::testing
+}  // namespace gspmd::testing::fast_sort_test

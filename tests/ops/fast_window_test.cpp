@@ -4,7 +4,7 @@
 #include "load.h"
 #include "ops/fast_kernels.h"
 
-namespace gspmd::testing {
+namespace gspmd::testing::fast_window_test {
 namespace {
 
 struct Random {
@@ -218,4 +218,4 @@ TEST_CASE("fast Fourier transforms: the numbers of the reference for any length 
   }
 }
 
-}  // namespace gspmd::testing
+}  // namespace gspmd::testing::fast_window_test

@@ -5,7 +5,7 @@
 
 #include "ops/evaluate_cases.h"
 
-namespace gspmd::testing {
+namespace gspmd::testing::numbers_test {
 namespace {
 
 // The op on constants of one type: operands and result as literals.
@@ -376,4 +376,4 @@ TEST_CASE("custom calls that are known run, sizes that change do not", "[numbers
              Catch::Contains("infeed: \"r\" cannot run here"));
 }
 
-}  // namespace gspmd::testing
+}  // namespace gspmd::testing::numbers_test

@@ -6,7 +6,7 @@
 namespace gspmd::testing {
 namespace {
 
-struct Pointwise {
+struct PointwiseNumbers {
   Opcode opcode;
   int operands;
   const char* type;
@@ -16,7 +16,7 @@ struct Pointwise {
   const char* attributes = "";
 };
 
-const Pointwise kPointwise[] = {
+const PointwiseNumbers kPointwiseNumbers[] = {
     {Opcode::acos, 1, "f32", -1, 1},
     {Opcode::acosh, 1, "f32", 1, 4},
     {Opcode::asin, 1, "f32", -1, 1},
@@ -65,7 +65,7 @@ const Pointwise kPointwise[] = {
     {Opcode::copy, 1, "c128"},
 };
 
-std::string pointwise_body(const Pointwise& row) {
+std::string pointwise_body(const PointwiseNumbers& row) {
   std::string body;
   std::string operands;
   for (int i = 0; i < row.operands; ++i) {
@@ -250,7 +250,7 @@ std::vector<Sample> control_samples() {
   return samples;
 }
 
-std::vector<Sample> collective_samples() {
+std::vector<Sample> collective_number_samples() {
   return {
       {Opcode::replica_id, "replica-id", "ROOT r = u32[] replica-id()", -4, 4, 3},
       {Opcode::collective_broadcast, "collective-broadcast",
@@ -293,13 +293,13 @@ std::vector<Sample> collective_samples() {
 
 std::vector<Sample> number_samples() {
   std::vector<Sample> result;
-  for (const Pointwise& row : kPointwise)
+  for (const PointwiseNumbers& row : kPointwiseNumbers)
     result.push_back({row.opcode,
                       fmt::format("{} {} to {}", opcode_name(row.opcode), row.type,
                                   row.result ? row.result : "itself"),
                       pointwise_body(row), row.low, row.high});
   for (const auto family :
-       {bit_samples, type_samples, random_samples, control_samples, collective_samples})
+       {bit_samples, type_samples, random_samples, control_samples, collective_number_samples})
     for (Sample& sample : family()) result.push_back(std::move(sample));
   return result;
 }

@@ -7,7 +7,7 @@
 namespace gspmd {
 namespace {
 
-const char* const kSum = R"(HloModule m, num_partitions=4
+const char* const kSumModule = R"(HloModule m, num_partitions=4
 %sum {
   %x = f32[] parameter(0)
   %y = f32[] parameter(1)
@@ -16,13 +16,13 @@ const char* const kSum = R"(HloModule m, num_partitions=4
 )";
 
 std::string entry(const std::string& body) {
-  return std::string(kSum) + "ENTRY %main {\n" + body + "\n}\n";
+  return std::string(kSumModule) + "ENTRY %main {\n" + body + "\n}\n";
 }
 
 // A loop of three iterations over (counter, accumulator, weight); `work` makes %next of %acc and
 // %w.
 std::string loop(const std::string& work) {
-  return std::string(kSum) + R"(%body {
+  return std::string(kSumModule) + R"(%body {
   %p = (s32[], f32[4], f32[2]) parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
   %acc = f32[4] get-tuple-element(%p), index=1

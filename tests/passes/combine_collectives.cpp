@@ -4,10 +4,10 @@
 
 #include "passes/body_text.h"
 
-namespace gspmd {
+namespace gspmd::combine_collectives_test {
 namespace {
 
-int64_t count(const Module& module, Opcode opcode) {
+int64_t count_of(const Module& module, Opcode opcode) {
   int64_t n = 0;
   for (const auto& node : module.entry()->nodes()) n += node->is(opcode) ? 1 : 0;
   return n;
@@ -44,16 +44,16 @@ TEST_CASE("independent all-reduces of one kind become one with a tuple result") 
 TEST_CASE(
     "collectives that depend on each other, or on each other's kinds crosswise, stay acyclic") {
   const std::string head = "  %a = f32[4] parameter(0)\n  %b = f32[4] parameter(1)\n";
-  CHECK(count(*combined(head + "  %x = f32[4] all-reduce(%a)" + kReduce +
-                        "  %n = f32[4] negate(%x)\n  %y = f32[4] all-reduce(%n)" + kReduce +
-                        "  ROOT %t = (f32[4], f32[4]) tuple(%x, %y)"),
-              Opcode::all_reduce) == 2);
+  CHECK(count_of(*combined(head + "  %x = f32[4] all-reduce(%a)" + kReduce +
+                           "  %n = f32[4] negate(%x)\n  %y = f32[4] all-reduce(%n)" + kReduce +
+                           "  ROOT %t = (f32[4], f32[4]) tuple(%x, %y)"),
+                 Opcode::all_reduce) == 2);
   // x0 (sum) -> y0 (gather), y1 (gather) -> x1 (sum): joining both kinds would close a cycle.
   const auto crossed = combined(
       head + "  %x0 = f32[4] all-reduce(%a)" + kReduce + "  %y0 = f32[16] all-gather(%x0)" +
       kGather + "  %y1 = f32[16] all-gather(%b)" + kGather + "  %x1 = f32[16] all-reduce(%y1)" +
       kReduce + "  ROOT %t = (f32[16], f32[16]) tuple(%y0, %x1)");
-  CHECK(count(*crossed, Opcode::all_reduce) == 2);
+  CHECK(count_of(*crossed, Opcode::all_reduce) == 2);
 }
 
 TEST_CASE("groups, combiner, type, phase and size keep collectives apart") {
@@ -64,10 +64,10 @@ TEST_CASE("groups, combiner, type, phase and size keep collectives apart") {
                "  %y = f32[4] all-reduce(%a), replica_groups={{0,1,2,3}}, to_apply=%sum, "
                "frontend_attributes={gspmd.phase=\"backward\"}\n");
   const std::string tail = "  ROOT %t = (f32[4], f32[4]) tuple(%x, %y)";
-  CHECK(count(*combined(head + other + tail), Opcode::all_reduce) == 2);
+  CHECK(count_of(*combined(head + other + tail), Opcode::all_reduce) == 2);
   const std::string same = "  %y = f32[4] all-reduce(%a)" + std::string(kReduce);
-  CHECK(count(*combined(head + same + tail), Opcode::all_reduce) == 1);
-  CHECK(count(*combined(head + same + tail, 31), Opcode::all_reduce) == 2);
+  CHECK(count_of(*combined(head + same + tail), Opcode::all_reduce) == 1);
+  CHECK(count_of(*combined(head + same + tail, 31), Opcode::all_reduce) == 2);
 }
 
 TEST_CASE("all-gathers join only where no other collective stands between their readers") {
@@ -76,10 +76,10 @@ TEST_CASE("all-gathers join only where no other collective stands between their 
                            "  %y = f32[16] all-gather(%b)" + kGather +
                            "  %nx = f32[16] negate(%x)\n";
   const std::string tail = "  ROOT %t = (f32[16], f32[16]) tuple(%nx, %ny)";
-  CHECK(count(*combined(head + "  %ny = f32[16] negate(%y)\n" + tail), Opcode::all_gather) == 1);
+  CHECK(count_of(*combined(head + "  %ny = f32[16] negate(%y)\n" + tail), Opcode::all_gather) == 1);
   const std::string between = "  %r = f32[4] all-reduce(%b)" + std::string(kReduce);
-  CHECK(count(*combined(head + between + "  %ny = f32[16] negate(%y)\n" + tail),
-              Opcode::all_gather) == 2);
+  CHECK(count_of(*combined(head + between + "  %ny = f32[16] negate(%y)\n" + tail),
+                 Opcode::all_gather) == 2);
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::combine_collectives_test

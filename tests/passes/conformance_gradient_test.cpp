@@ -12,7 +12,7 @@
 #include "gspmd/passes/differentiate/differentiate.h"
 #include "ops/samples.h"
 
-namespace gspmd::testing {
+namespace gspmd::testing::conformance_gradient_test {
 namespace {
 
 // Ops whose samples are not differentiated, and why.
@@ -360,4 +360,4 @@ TEST_CASE("gradients that do not exist are errors that say why") {
                     Catch::Contains("custom-call: \"r\" has no gradient: target \"Mystery\""));
 }
 
-}  // namespace gspmd::testing
+}  // namespace gspmd::testing::conformance_gradient_test

@@ -8,6 +8,7 @@
 
 using namespace gspmd;
 
+namespace error_lines_test {
 namespace {
 
 struct Fault {
@@ -211,3 +212,5 @@ TEST_CASE("error lines: the memory plan", "[lines]") {
       " ROOT t = (f32[4], f32[4]) tuple(a, b)\n}\n"};
   check_place(fault, fault_of(fault.text, [](const Module& module) { plan_memory(module); }));
 }
+
+}  // namespace error_lines_test

@@ -7,7 +7,7 @@
 #include "load.h"
 #include "passes/random_body.h"
 
-namespace gspmd {
+namespace gspmd::fuse_test {
 namespace {
 
 const char* const kHeader = R"(HloModule m
@@ -187,4 +187,4 @@ TEST_CASE("fuse: random graphs compute the same", "[fuse]") {
   }
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::fuse_test

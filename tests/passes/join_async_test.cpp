@@ -5,7 +5,7 @@
 #include "passes/rewrite_check.h"
 #include "passes/spmd_check.h"
 
-namespace gspmd {
+namespace gspmd::join_async_test {
 namespace {
 
 const char* const kApart = R"(HloModule m, num_partitions=2
@@ -137,4 +137,4 @@ ENTRY e {
   CHECK(count(*module, Opcode::fusion) == 0);
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::join_async_test

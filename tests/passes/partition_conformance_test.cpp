@@ -13,6 +13,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_conformance_test {
 namespace {
 
 // Beside the samples of the op table: sizes and forms where partitioning has cases. Computations
@@ -331,3 +332,5 @@ TEST_CASE("each op equals itself under random shardings of all its values", "[co
       }
     }
 }
+
+}  // namespace partition_conformance_test

@@ -22,6 +22,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_field_cases_test {
 namespace {
 
 struct Case {
@@ -144,3 +145,5 @@ TEST_CASE("partitioning of the field's cases", "[field]") {
   const int64_t step = random_load(8) == 8 ? 1 : 4;  // sanitizer builds take each fourth
   for (size_t i = 0; i < all.size(); i += static_cast<size_t>(step)) check(all[i]);
 }
+
+}  // namespace partition_field_cases_test

@@ -16,6 +16,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_index_random_test {
 namespace {
 
 class Draw {
@@ -352,3 +353,5 @@ TEST_CASE("random gathers and scatters under random shardings equal themselves",
 TEST_CASE("random dynamic slices and updates under random shardings equal themselves", "[index]") {
   check_many(Kind::dynamic);
 }
+
+}  // namespace partition_index_random_test

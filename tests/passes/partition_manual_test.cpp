@@ -8,6 +8,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_manual_test {
 namespace {
 
 // Empty when both modules give the same bits, the first on devices and the second whole.
@@ -287,3 +288,5 @@ ENTRY e {
   CHECK_THROWS_WITH(run_pipeline(*parse_module(text), options),
                     Catch::Contains("manual on 4 of 8 devices"));
 }
+
+}  // namespace partition_manual_test

@@ -9,6 +9,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_order_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -164,3 +165,5 @@ TEST_CASE("the size of a dim is known everywhere", "[order]") {
               "devices=[4,1]<=[4]", 4)
             .empty());
 }
+
+}  // namespace partition_order_test

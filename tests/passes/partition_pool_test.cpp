@@ -11,6 +11,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_pool_test {
 namespace {
 
 struct Axis {
@@ -191,3 +192,5 @@ TEST_CASE("padding of a select-and-scatter over two dims is never chosen", "[spe
     check(c, random);
   }
 }
+
+}  // namespace partition_pool_test

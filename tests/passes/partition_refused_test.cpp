@@ -8,6 +8,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_refused_test {
 namespace {
 
 std::string refusal(const std::string& body) {
@@ -112,3 +113,5 @@ ENTRY e {
     CHECK(difference.empty());
   }
 }
+
+}  // namespace partition_refused_test

@@ -13,6 +13,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_special_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -251,3 +252,5 @@ TEST_CASE("batch normalisation over a split batch sums features over the devices
         split, 4));
   }
 }
+
+}  // namespace partition_special_test

@@ -8,6 +8,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace partition_windows_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -177,3 +178,5 @@ TEST_CASE("windows of every kind on uneven dims compute the same bits", "[window
       CHECK(n < 64);
     }
 }
+
+}  // namespace partition_windows_test

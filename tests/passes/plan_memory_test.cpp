@@ -9,7 +9,7 @@
 #include "passes/graph/alias.h"
 #include "passes/memory/plan_memory_buffers.h"
 
-namespace gspmd {
+namespace gspmd::plan_memory_test {
 namespace {
 
 // Walks a program along its plan and keeps, for every 64 bytes, which value was written there last.
@@ -428,4 +428,4 @@ ENTRY e { i = s32[] parameter(0) x = f32[256] parameter(1)
     CHECK(plan.places.at({branch->operand(0)->id(), 0}).kind == BufferPlace::parameter);
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::plan_memory_test

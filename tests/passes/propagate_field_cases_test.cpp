@@ -14,6 +14,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace propagate_field_cases_test {
 namespace {
 
 struct Case {
@@ -97,3 +98,5 @@ TEST_CASE("completion of the field's cases") {
     CHECK(to_text(*again) == to_text(*module));
   }
 }
+
+}  // namespace propagate_field_cases_test

@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace propagate_field_combine_test {
 namespace {
 
 const char* const kMore = R"(pair { x = f32[] parameter(0)
@@ -187,3 +188,5 @@ TEST_CASE("completion of ops that cannot be split: replicated beside replicated 
  ROOT out = f32[8,8] copy(r))";
   CHECK(completed_as(back, "n") == "{devices=[4,1]<=[4]}");
 }
+
+}  // namespace propagate_field_combine_test

@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace propagate_field_index_test {
 namespace {
 
 std::string of(const std::string& s) { return s.empty() ? s : ", sharding=" + s; }
@@ -233,3 +234,5 @@ TEST_CASE("completion of gathers: dims that operand and indices share by name, i
   CHECK(completes(body("{devices=[2,1,2]<=[4]}", ""), "g", without_spmd()) ==
         "{devices=[2,1,1,2]<=[4] last_tile_dim_replicate}");
 }
+
+}  // namespace propagate_field_index_test

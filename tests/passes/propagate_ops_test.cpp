@@ -5,6 +5,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace propagate_ops_test {
 namespace {
 
 struct Row {
@@ -332,3 +333,5 @@ TEST_CASE("propagate: reshape keeps digits that stay contiguous") {
        "a", "{devices=[4,2]<=[8]}"},
   });
 }
+
+}  // namespace propagate_ops_test

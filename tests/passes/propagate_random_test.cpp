@@ -7,6 +7,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace propagate_random_test {
 namespace {
 
 const char* const kModule = R"(HloModule m
@@ -155,3 +156,5 @@ TEST_CASE("propagate: any annotations of any ops come to rest, and stay as they 
   }
   CHECK(kept > 0);
 }
+
+}  // namespace propagate_random_test

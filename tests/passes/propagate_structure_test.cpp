@@ -6,6 +6,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace propagate_structure_test {
 namespace {
 
 const char* const kLoop = R"(
@@ -393,3 +394,5 @@ TEST_CASE("propagate: without SPMD nothing is split over part of the devices") {
   CHECK(completes(joined, "a", options) == "{devices=[3]3,2,1}");
   CHECK(completes(joined, "b", options) == "none");  // one device: nobody takes that over
 }
+
+}  // namespace propagate_structure_test

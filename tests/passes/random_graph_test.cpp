@@ -12,6 +12,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace random_graph_test {
 namespace {
 
 struct Random {
@@ -283,3 +284,5 @@ TEST_CASE("random programs under random annotations equal themselves", "[random]
   }
   CHECK(failures == 0);
 }
+
+}  // namespace random_graph_test

@@ -9,6 +9,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace reshard_cases_test {
 namespace {
 
 struct Moved {
@@ -207,3 +208,5 @@ TEST_CASE("reshard case: the pads of a stencil send one column to a neighbour ea
                        4) ==
         std::vector<std::string>{"collective-permute ", "collective-permute "});
 }
+
+}  // namespace reshard_cases_test

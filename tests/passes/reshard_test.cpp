@@ -12,6 +12,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace reshard_test {
 namespace {
 
 struct Case {
@@ -313,3 +314,5 @@ TEST_CASE("reshard: 65,536 devices are planned like 8") {
   CHECK(plan_text("f32[65536,65536]", "{devices=[256,256]<=[65536]}",
                   "{devices=[256,256]<=[256,256]T(1,0)}") == "collective-permute");
 }
+
+}  // namespace reshard_test

@@ -3,7 +3,7 @@
 #include "gspmd/ir/text.h"
 #include "passes/rewrite_check.h"
 
-namespace gspmd {
+namespace gspmd::schedule_test {
 namespace {
 
 const std::string kSum =
@@ -124,4 +124,4 @@ ENTRY e {
         std::vector<std::string>{"s", "i", "x", "w", "g-start", "y", "g", "z", "one", "j", "r"});
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::schedule_test

@@ -11,6 +11,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace silent_failures_test {
 namespace {
 
 struct Checked {
@@ -276,3 +277,5 @@ TEST_CASE("silent failure: a sharding that cannot be is refused with names and n
                     Catch::Contains("a (model.py:12)") && Catch::Contains("device 7") &&
                         Catch::Contains("4 devices") && Catch::Contains("at least 8"));
 }
+
+}  // namespace silent_failures_test

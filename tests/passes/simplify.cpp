@@ -6,7 +6,7 @@
 #include "passes/body_text.h"
 #include "passes/rewrite_check.h"
 
-namespace gspmd {
+namespace gspmd::simplify_test {
 namespace {
 
 // The root's line after simplification, for a root `line` over a,b: f32[4,8], i: s32[], p:
@@ -249,4 +249,4 @@ TEST_CASE("many sums of mirrored pairs are told apart in seconds") {
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::simplify_test

@@ -15,6 +15,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace survey_test {
 namespace {
 
 constexpr int64_t kDevices = 4;
@@ -290,3 +291,5 @@ TEST_CASE("the survey of what each op sends", "[.survey]") {
       std::puts(fmt::format("| {} | {} |{}", op.name, splits, row).c_str());
   }
 }
+
+}  // namespace survey_test

@@ -7,6 +7,7 @@
 using namespace gspmd;
 using namespace gspmd::testing;
 
+namespace table_reshard_test {
 namespace {
 
 struct Kinds {
@@ -79,3 +80,5 @@ TEST_CASE("a table that is only gathered, or only moved, goes the cheapest way",
   same(mesh_sharding(mesh, {{1}, {0}}), Sharding::replicated());
   same(Sharding::replicated(), mesh_sharding(mesh, {{1}, {0}}));
 }
+
+}  // namespace table_reshard_test

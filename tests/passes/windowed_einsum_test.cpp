@@ -7,7 +7,7 @@
 #include "gspmd/passes/memory/plan_memory.h"
 #include "passes/rewrite_check.h"
 
-namespace gspmd {
+namespace gspmd::windowed_einsum_test {
 namespace {
 
 WindowedEinsumOptions always(bool bidirectional = false, bool unroll = false) {
@@ -182,4 +182,4 @@ TEST_CASE("at most two slices of the moving operand are alive, four where it mov
   CHECK(arena(always(true)) < 5 * slice + 65536);
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::windowed_einsum_test

@@ -6,7 +6,7 @@
 #include "models/pipeline.h"
 #include "pipeline/stacks.h"
 
-namespace gspmd::models {
+namespace gspmd::models::loop_test {
 namespace {
 
 using Weights = ResidualLayer<Tensor>;
@@ -280,4 +280,4 @@ TEST_CASE("pipeline: what layers say of their micro-batches is summed up by laye
     }
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::loop_test

@@ -6,7 +6,7 @@
 #include "models/pipeline_schedule.h"
 #include "pipeline/stacks.h"
 
-namespace gspmd::models {
+namespace gspmd::models::schedule_test {
 namespace {
 
 std::string error_of(const std::function<void()>& fn) {
@@ -159,4 +159,4 @@ TEST_CASE("pipeline: wrong weights and inputs are told", "[pipeline][errors]") {
              Catch::Contains("3 microbatches do not divide the 4 rows of the batch"));
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::schedule_test

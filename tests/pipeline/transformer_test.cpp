@@ -7,7 +7,7 @@
 #include "models/trainer.h"
 #include "test_folder.h"
 
-namespace gspmd::models {
+namespace gspmd::models::transformer_test {
 namespace {
 
 TransformerConfig small_config(Form form) {
@@ -254,4 +254,4 @@ TEST_CASE("pipelined transformer: what does not fit is told", "[pipeline][errors
                     Catch::Contains("7 microbatches do not divide the 16 rows"));
 }
 
-}  // namespace gspmd::models
+}  // namespace gspmd::models::transformer_test

@@ -8,7 +8,7 @@
 namespace gspmd::testing {
 namespace {
 
-constexpr int kDepth = 1;  // loops, branches and calls inside, but none in these
+constexpr int kRegionDepth = 1;  // loops, branches and calls inside, but none in these
 
 using Axes = std::vector<size_t>;
 
@@ -27,7 +27,7 @@ class Region {
   Node* run(Node* x) {
     const size_t begin = b_.c.nodes().size();
     const size_t called = b_.c.module().computations().size();
-    Builder inner(b_.c, b_.draws, kDepth);
+    Builder inner(b_.c, b_.draws, kRegionDepth);
     const double bound_of_x = b_.bound(x);
     inner.add(entered(x), bound_of_x);
     if (b_.draws.chance(50)) {

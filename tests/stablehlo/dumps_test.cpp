@@ -11,7 +11,7 @@
 #include "gspmd/passes/shardy/propagate_shardy.h"
 #include "gspmd/stablehlo/text.h"
 
-namespace gspmd::stablehlo {
+namespace gspmd::stablehlo::dumps_test {
 namespace {
 
 std::unique_ptr<Module> read(const std::string& text) {
@@ -138,4 +138,4 @@ TEST_CASE("a large literal of HLO text is printed in pieces that make up the tex
   CHECK(longest < text.size() / 2);
 }
 
-}  // namespace gspmd::stablehlo
+}  // namespace gspmd::stablehlo::dumps_test

@@ -7,7 +7,7 @@
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/stablehlo/text.h"
 
-namespace gspmd::stablehlo {
+namespace gspmd::stablehlo::dynamic_test {
 namespace {
 
 std::unique_ptr<Module> read(const std::string& text) {
@@ -207,4 +207,4 @@ TEST_CASE("a size that is set to less ends the run, whoever reads it", "[dynamic
   }
 }
 
-}  // namespace gspmd::stablehlo
+}  // namespace gspmd::stablehlo::dynamic_test

@@ -11,7 +11,7 @@ const std::string kRegion =
     "tensor<f32>\nstablehlo.return %z : tensor<f32>})";
 const std::string kImplicit = ", frontend_attributes={mlir.implicit=\"true\"}";
 
-const std::vector<OpCase> kCases = {
+const std::vector<OpCase> kOtherCases = {
     {"while", "%a: tensor<i32>, %n: tensor<i32>", "tensor<i32>",
      "%r = stablehlo.while(%i = %a) : tensor<i32>\n cond {\n%c = stablehlo.compare LT, %i, %n : "
      "(tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %c : tensor<i1>\n} do {\n%j = "
@@ -169,6 +169,6 @@ const std::vector<OpCase> kCases = {
 
 }  // namespace
 
-std::vector<OpCase> other_cases() { return kCases; }
+std::vector<OpCase> other_cases() { return kOtherCases; }
 
 }  // namespace gspmd::stablehlo

@@ -4,19 +4,19 @@ namespace gspmd::stablehlo {
 
 namespace {
 
-const std::string kAdd =
+const std::string kAddRegion =
     "f { x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT z = f32[] add(x, y) }";
-const std::string kRegion =
+const std::string kRegionText =
     "({^bb0(%x: tensor<f32>, %y: tensor<f32>):\n%z = stablehlo.add %x, %y : "
     "tensor<f32>\nstablehlo.return %z : tensor<f32>})";
 
-const std::vector<OpCase> kCases = {
+const std::vector<OpCase> kRegionCases = {
     {"reduce", "%a: tensor<4x8xf32>, %i: tensor<f32>", "tensor<4xf32>",
      "%r = stablehlo.reduce(%a init: %i) applies stablehlo.add across dimensions = [1] : "
      "(tensor<4x8xf32>, tensor<f32>) -> tensor<4xf32>",
-     "%r = \"stablehlo.reduce\"(%a, %i) <{dimensions = array<i64: 1>}> " + kRegion +
+     "%r = \"stablehlo.reduce\"(%a, %i) <{dimensions = array<i64: 1>}> " + kRegionText +
          " : (tensor<4x8xf32>, tensor<f32>) -> tensor<4xf32>",
-     "ROOT r = f32[4] reduce(a, i), dimensions={1}, to_apply=f", kAdd},
+     "ROOT r = f32[4] reduce(a, i), dimensions={1}, to_apply=f", kAddRegion},
     {"reduce of two", "%a: tensor<4xf32>, %b: tensor<4xi32>, %i: tensor<f32>, %j: tensor<i32>",
      "tensor<i32>",
      "%s, %r = stablehlo.reduce(%a init: %i), (%b init: %j) across dimensions = [0] : "
@@ -38,10 +38,10 @@ const std::vector<OpCase> kCases = {
      "%r = \"stablehlo.reduce_window\"(%a, %i) <{base_dilations = array<i64: 1, 1>, padding = "
      "dense<[[0, 0], [1, 0]]> : tensor<2x2xi64>, window_dilations = array<i64: 1, 2>, "
      "window_dimensions = array<i64: 1, 2>, window_strides = array<i64: 1, 2>}> " +
-         kRegion + " : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x3xf32>",
+         kRegionText + " : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x3xf32>",
      "ROOT r = f32[4,3] reduce-window(a, i), window={size=1x2 stride=1x2 pad=0_0x1_0 "
      "rhs_dilate=1x2}, to_apply=f",
-     kAdd},
+     kAddRegion},
     {"select_and_scatter", "%a: tensor<4xf32>, %s: tensor<2xf32>, %i: tensor<f32>", "tensor<4xf32>",
      "",
      "%r = \"stablehlo.select_and_scatter\"(%a, %s, %i) <{window_dimensions = array<i64: 2>, "
@@ -51,8 +51,9 @@ const std::vector<OpCase> kCases = {
      "tensor<f32>\nstablehlo.return %z : tensor<f32>}) : (tensor<4xf32>, tensor<2xf32>, "
      "tensor<f32>) -> tensor<4xf32>",
      "ROOT r = f32[4] select-and-scatter(a, s, i), window={size=2 stride=2}, select=g, scatter=f",
-     kAdd + "\ng { x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT z = pred[] compare(x, y), "
-            "direction=GE }"},
+     kAddRegion +
+         "\ng { x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT z = pred[] compare(x, y), "
+         "direction=GE }"},
     {"sort", "%a: tensor<3x4xf32>", "tensor<3x4xf32>", "",
      "%r = \"stablehlo.sort\"(%a) <{dimension = -1 : i64, is_stable = true}> ({^bb0(%x: "
      "tensor<f32>, %y: tensor<f32>):\n%z = stablehlo.compare LT, %x, %y, TOTALORDER : "
@@ -81,10 +82,11 @@ const std::vector<OpCase> kCases = {
      "%r = \"stablehlo.scatter\"(%a, %i, %u) <{scatter_dimension_numbers = "
      "#stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], "
      "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, unique_indices = true}> " +
-         kRegion + " : (tensor<10x8xf32>, tensor<5x1xi32>, tensor<5x8xf32>) -> tensor<10x8xf32>",
+         kRegionText +
+         " : (tensor<10x8xf32>, tensor<5x1xi32>, tensor<5x8xf32>) -> tensor<10x8xf32>",
      "ROOT r = f32[10,8] scatter(a, i, u), update_window_dims={1}, inserted_window_dims={0}, "
      "scatter_dims_to_operand_dims={0}, index_vector_dim=1, unique_indices=true, to_apply=f",
-     kAdd},
+     kAddRegion},
     {"gather with batching dims", "%a: tensor<2x10xf32>, %i: tensor<2x5x1xi32>", "tensor<2x5xf32>",
      "",
      "%r = \"stablehlo.gather\"(%a, %i) <{dimension_numbers = "
@@ -99,6 +101,6 @@ const std::vector<OpCase> kCases = {
 
 }  // namespace
 
-std::vector<OpCase> region_cases() { return kCases; }
+std::vector<OpCase> region_cases() { return kRegionCases; }
 
 }  // namespace gspmd::stablehlo

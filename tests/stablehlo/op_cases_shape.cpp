@@ -4,9 +4,9 @@ namespace gspmd::stablehlo {
 
 namespace {
 
-const std::string kImplicit = ", frontend_attributes={mlir.implicit=\"true\"}";
+const std::string kImplicitResult = ", frontend_attributes={mlir.implicit=\"true\"}";
 
-const std::vector<OpCase> kCases = {
+const std::vector<OpCase> kShapeCases = {
     {"constant", "", "tensor<2x2xi32>",
      "%r = stablehlo.constant dense<[[1, -2], [3, 4]]> : tensor<2x2xi32>",
      "%r = \"stablehlo.constant\"() <{value = dense<[[1, -2], [3, 4]]> : tensor<2x2xi32>}> : () "
@@ -38,7 +38,7 @@ const std::vector<OpCase> kCases = {
      "%r = stablehlo.broadcast_in_dim %a, dims = [2, 0] : (tensor<2x3xf32>) -> tensor<3x4x2xf32>",
      "%r = \"stablehlo.broadcast_in_dim\"(%a) <{broadcast_dimensions = array<i64: 2, 0>}> : "
      "(tensor<2x3xf32>) -> tensor<3x4x2xf32>",
-     "s = f32[3,2] transpose(a), dimensions={1,0}" + kImplicit +
+     "s = f32[3,2] transpose(a), dimensions={1,0}" + kImplicitResult +
          "\nROOT r = f32[3,4,2] broadcast(s), dimensions={0,2}"},
     {"broadcast", "%a: tensor<4xf32>", "tensor<2x3x4xf32>",
      "%r = stablehlo.broadcast %a, sizes = [2, 3] : (tensor<4xf32>) -> tensor<2x3x4xf32>",
@@ -177,6 +177,6 @@ const std::vector<OpCase> kCases = {
 
 }  // namespace
 
-std::vector<OpCase> shape_cases() { return kCases; }
+std::vector<OpCase> shape_cases() { return kShapeCases; }
 
 }  // namespace gspmd::stablehlo

@@ -10,7 +10,7 @@
 #include "tools/elements.h"
 #include "tools/run_command.h"
 
-namespace gspmd {
+namespace gspmd::numerics_test {
 namespace {
 
 using tools::element_at;
@@ -154,4 +154,4 @@ TEST_CASE("what talks to the world outside prints, and is refused by run") {
   CHECK_THAT(result.err, Catch::Contains("cannot run here"));
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::numerics_test

@@ -16,7 +16,7 @@
 #include "test_folder.h"
 #include "tools/run_command.h"
 
-namespace gspmd {
+namespace gspmd::streams_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ TEST_CASE("a file of results that cannot be written whole is not left in part") 
   }
 }
 
-}  // namespace gspmd
+}  // namespace gspmd::streams_test

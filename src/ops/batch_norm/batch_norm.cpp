@@ -173,7 +173,7 @@ FactorRule batch_norm_factors(const Node& node) {
   return rule;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kBatchNormRows[] = {
     {.opcode = Opcode::batch_norm_training,
      .operands = {3, 3},
      .infer = infer_training,
@@ -202,6 +202,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> batch_norm_rows() { return kRows; }
+std::span<const OpInfo> batch_norm_rows() { return kBatchNormRows; }
 
 }  // namespace gspmd

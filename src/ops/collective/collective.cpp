@@ -332,7 +332,7 @@ constexpr OpInfo per_device(Opcode opcode, uint32_t traits, decltype(OpInfo::inf
           .batch = refuse_batch};
 }
 
-const OpInfo kRows[] = {
+const OpInfo kCollectiveRows[] = {
     exchange(Opcode::all_reduce, infer_all_reduce, all_reduce_gradient, same_dims_factors,
              kPointwise, kTogether),
     exchange(Opcode::all_gather, infer_all_gather, all_gather_gradient),
@@ -379,7 +379,7 @@ void check_group_size(const Node& node, int64_t num_devices) {
   }
 }
 
-std::span<const OpInfo> collective_rows() { return kRows; }
+std::span<const OpInfo> collective_rows() { return kCollectiveRows; }
 
 bool is_over_one_replica(const Node& node) {
   if (!node.op().has(kCollective) || node.attrs.channel_id || node.attrs.use_global_device_ids)

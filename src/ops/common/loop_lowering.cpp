@@ -7,11 +7,11 @@
 namespace gspmd {
 namespace {
 
-struct Row {
+struct LoopLoweringRow {
   Opcode opcode;
   LoopOp op;
 };
-constexpr Row kRows[] = {
+constexpr LoopLoweringRow kLoopLoweringRows[] = {
     {Opcode::copy, LoopOp::copy},
     {Opcode::convert, LoopOp::convert},
     {Opcode::negate, LoopOp::negate},
@@ -99,7 +99,7 @@ bool is_reduced(const Node& reduce, int64_t dim) {
 std::optional<LoopOp> loop_op(const Node& node) {
   if (node.is(Opcode::compare)) return compare_op(node);
   if (node.is(Opcode::reduce)) return reduce_op(node);
-  for (const Row& row : kRows) {
+  for (const LoopLoweringRow& row : kLoopLoweringRows) {
     if (row.opcode == node.opcode()) return row.op;
   }
   return std::nullopt;

@@ -10,12 +10,12 @@
 namespace gspmd {
 namespace {
 
-struct Row {
+struct NamedCombinerRow {
   Opcode opcode;
   Combiner combiner;
   Combiner of_pred;  // what it is on pred: add is "or", ...
 };
-constexpr Row kRows[] = {
+constexpr NamedCombinerRow kNamedCombinerRows[] = {
     {Opcode::add, Combiner::sum, Combiner::logical_or},
     {Opcode::multiply, Combiner::product, Combiner::logical_and},
     {Opcode::maximum, Combiner::max, Combiner::logical_or},
@@ -77,7 +77,7 @@ Computation* binary_computation(Module& module, Opcode opcode, DType dtype) {
 std::optional<Combiner> combiner_of(Opcode opcode, DType dtype) {
   const bool extremum = opcode == Opcode::maximum || opcode == Opcode::minimum;
   if (extremum && is_complex(dtype)) return std::nullopt;
-  for (const Row& row : kRows)
+  for (const NamedCombinerRow& row : kNamedCombinerRows)
     if (row.opcode == opcode) return dtype == DType::pred ? row.of_pred : row.combiner;
   return std::nullopt;
 }
@@ -88,7 +88,7 @@ std::optional<Combiner> recognize_combiner(const Computation& computation) {
 }
 
 Opcode combiner_opcode(Combiner combiner) {
-  for (const Row& row : kRows)
+  for (const NamedCombinerRow& row : kNamedCombinerRows)
     if (row.combiner == combiner) return row.opcode;
   internal_error("combiner: no opcode for {}", combiner_name(combiner));
 }

@@ -146,21 +146,23 @@ Function convert_function(DType from, DType to) {
   });
 }
 
-struct Row {
+struct ScalarFunctionRow {
   Opcode opcode;
   Function (*function)(DType dtype);
 };
 template <Opcode kOp>
-constexpr Row kUnary{kOp, unary_function<kOp>};
+constexpr ScalarFunctionRow kUnaryFunction{kOp, unary_function<kOp>};
 template <Opcode kOp>
-constexpr Row kBinary{kOp, binary_function<kOp>};
+constexpr ScalarFunctionRow kBinaryFunction{kOp, binary_function<kOp>};
 
-constexpr Row kRows[] = {
-    kUnary<Opcode::abs>,       kUnary<Opcode::negate>,   kUnary<Opcode::not_>,
-    kUnary<Opcode::sign>,      kBinary<Opcode::add>,     kBinary<Opcode::subtract>,
-    kBinary<Opcode::multiply>, kBinary<Opcode::divide>,  kBinary<Opcode::remainder>,
-    kBinary<Opcode::maximum>,  kBinary<Opcode::minimum>, kBinary<Opcode::and_>,
-    kBinary<Opcode::or_>,      kBinary<Opcode::xor_>,
+constexpr ScalarFunctionRow kScalarFunctionsRows[] = {
+    kUnaryFunction<Opcode::abs>,        kUnaryFunction<Opcode::negate>,
+    kUnaryFunction<Opcode::not_>,       kUnaryFunction<Opcode::sign>,
+    kBinaryFunction<Opcode::add>,       kBinaryFunction<Opcode::subtract>,
+    kBinaryFunction<Opcode::multiply>,  kBinaryFunction<Opcode::divide>,
+    kBinaryFunction<Opcode::remainder>, kBinaryFunction<Opcode::maximum>,
+    kBinaryFunction<Opcode::minimum>,   kBinaryFunction<Opcode::and_>,
+    kBinaryFunction<Opcode::or_>,       kBinaryFunction<Opcode::xor_>,
 };
 
 bool all_of(const Node& node, bool (*accepts)(DType)) {
@@ -179,7 +181,7 @@ ScalarProgram::Function scalar_function(const Node& node) {
   const DType dtype = node.operand(0)->shape.dtype;
   const bool complex = is_complex(dtype);
   if (!all_of(node, complex ? is_complex : is_real)) return nullptr;
-  for (const Row& row : kRows)
+  for (const ScalarFunctionRow& row : kScalarFunctionsRows)
     if (row.opcode == node.opcode()) return row.function(dtype);
   if (complex) return nullptr;
   if (node.is(Opcode::compare)) return compare_function(node);

@@ -92,7 +92,7 @@ Shape infer_async_update(const Node& node) {
   return result;
 }
 
-Shape infer_done(const Node& node) { return operand_element(node, 1); }
+Shape infer_async_done(const Node& node) { return operand_element(node, 1); }
 
 // How many operands are bound at a start, or an update behind it; the start.
 std::pair<const Node*, size_t> bound_at(const Node& node) {
@@ -203,7 +203,7 @@ constexpr OpInfo transfer(Opcode opcode, OperandCount operands,
           .completion = completion};
 }
 
-const OpInfo kRows[] = {
+const OpInfo kAsyncRows[] = {
     row(Opcode::after_all, {0, -1}, infer_after_all, whole_factors, evaluate_after_all),
     row(Opcode::add_dependency, {2, 2}, infer_add_dependency, pointwise_factors, evaluate_operand,
         first_operand_gradient),
@@ -213,7 +213,7 @@ const OpInfo kRows[] = {
         first_operand_gradient),
     row(Opcode::async_start, {0, -1}, infer_async_start, whole_factors, evaluate_async_start),
     row(Opcode::async_update, {1, -1}, infer_async_update, whole_factors, evaluate_async_update),
-    row(Opcode::async_done, {1, 1}, infer_done, whole_factors, evaluate_async_done),
+    row(Opcode::async_done, {1, 1}, infer_async_done, whole_factors, evaluate_async_done),
     row(Opcode::domain, {1, 1}, infer_domain, pointwise_factors, evaluate_operand,
         identity_gradient),
     transfer(Opcode::infeed, {0, 1}, kNoCompletion),
@@ -243,6 +243,6 @@ Value started_value(const Shape& shape, std::vector<Value> operands, Value resul
   return value;
 }
 
-std::span<const OpInfo> async_rows() { return kRows; }
+std::span<const OpInfo> async_rows() { return kAsyncRows; }
 
 }  // namespace gspmd

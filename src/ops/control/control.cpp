@@ -86,14 +86,14 @@ FactorRule barrier_factors(const Node& node) {
 }
 
 // Results follow their computations, which completion ties to them.
-constexpr CompletionRules kWhole{
+constexpr CompletionRules kWholeRules{
     .forward = same_forward, .suggestions = same_suggestions, .level = 0};
 
 PreparedKernel lower_fusion(const Node& node) {
   return node.attrs.fusion_kind == "kOutput" ? lower_dot_fusion(node) : lower_loop_fusion(node);
 }
 
-const OpInfo kRows[] = {
+const OpInfo kControlRows[] = {
     {.opcode = Opcode::tuple,
      .traits = kIntegerPreserving | kPlacedAnywhere,
      .operands = {0, -1},
@@ -115,7 +115,7 @@ const OpInfo kRows[] = {
      .operands = {1, 1},
      .infer = infer_while,
      .evaluate = evaluate_while,
-     .completion = kWhole,
+     .completion = kWholeRules,
      .partition = partition_while,
      .batch = batch_while},
     {.opcode = Opcode::conditional,
@@ -149,7 +149,7 @@ const OpInfo kRows[] = {
      .factors = barrier_factors,
      .evaluate = evaluate_operand,
      .leaf_gradient = identity_gradient,
-     .completion = kWhole,
+     .completion = kWholeRules,
      .partition = partition_opt_barrier,
      .batch = batch_opt_barrier},
     {.opcode = Opcode::custom_call,
@@ -166,6 +166,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> control_rows() { return kRows; }
+std::span<const OpInfo> control_rows() { return kControlRows; }
 
 }  // namespace gspmd

@@ -196,7 +196,7 @@ int64_t convolution_flops(const Node& node) {
   return flops;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kConvolutionRows[] = {
     {.opcode = Opcode::convolution,
      .traits = kLinearInEach | kIntegerPreserving,
      .operands = {2, 2},
@@ -218,6 +218,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> convolution_rows() { return kRows; }
+std::span<const OpInfo> convolution_rows() { return kConvolutionRows; }
 
 }  // namespace gspmd

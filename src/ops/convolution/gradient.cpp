@@ -8,7 +8,7 @@ namespace {
 
 using Nodes = std::vector<Node*>;
 
-int64_t dilated(int64_t size, int64_t by) { return size == 0 ? 0 : (size - 1) * by + 1; }
+int64_t spread_size(int64_t size, int64_t by) { return size == 0 ? 0 : (size - 1) * by + 1; }
 
 Node* convolve(Node* input, Node* kernel, std::vector<WindowDim> window, ConvDims dims,
                DType dtype) {
@@ -49,8 +49,8 @@ Node* to_input(Node& y, Node* c) {
     w.stride = from.base_dilation;
     w.base_dilation = from.stride;
     w.pad_low = (from.size - 1) * from.window_dilation - from.pad_low;
-    w.pad_high = dilated(x->dim(conv.input_spatial[i]), from.base_dilation) -
-                 dilated(y.dim(conv.output_spatial[i]), from.stride) + from.pad_low;
+    w.pad_high = spread_size(x->dim(conv.input_spatial[i]), from.base_dilation) -
+                 spread_size(y.dim(conv.output_spatial[i]), from.stride) + from.pad_low;
     w.reversal = !from.reversal;
     window.push_back(w);
   }
@@ -106,8 +106,8 @@ Node* spread_to_kernel(Node& y, Node* c) {
     w.window_dilation = from.base_dilation;
     w.base_dilation = from.stride;
     w.pad_low = (from.size - 1) * from.window_dilation - from.pad_low;
-    w.pad_high = from.pad_low + dilated(elements, from.base_dilation) -
-                 dilated(y.dim(conv.output_spatial[i]), from.stride);
+    w.pad_high = from.pad_low + spread_size(elements, from.base_dilation) -
+                 spread_size(y.dim(conv.output_spatial[i]), from.stride);
     w.reversal = false;
     if (!from.reversal) reversed.push_back(conv.kernel_spatial[i]);
     window.push_back(w);
@@ -141,8 +141,8 @@ Node* to_kernel(Node& y, Node* c) {
     w.size = positions;
     w.stride = from.window_dilation;
     w.window_dilation = from.stride;
-    w.pad_high = (from.size - 1) * from.window_dilation + dilated(positions, from.stride) -
-                 dilated(x->dim(conv.input_spatial[i]), from.base_dilation) - from.pad_low;
+    w.pad_high = (from.size - 1) * from.window_dilation + spread_size(positions, from.stride) -
+                 spread_size(x->dim(conv.input_spatial[i]), from.base_dilation) - from.pad_low;
     w.reversal = false;
     if (from.reversal) reversed.push_back(conv.kernel_spatial[i]);
     window.push_back(w);

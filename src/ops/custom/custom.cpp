@@ -21,19 +21,19 @@ struct Entry {
 };
 
 // Rows stay for good: nodes and programs may outlive whoever added them.
-struct Table {
+struct CallTable {
   std::shared_mutex mutex;
   std::map<std::string, std::unique_ptr<Entry>, std::less<>> entries;
   std::atomic<bool> any = false;
 };
 
-Table& table() {
-  static Table& table = *new Table;
+CallTable& table() {
+  static CallTable& table = *new CallTable;
   return table;
 }
 
 const Entry* find(std::string_view target) {
-  Table& t = table();
+  CallTable& t = table();
   if (!t.any.load(std::memory_order_acquire)) return nullptr;
   const std::shared_lock lock(t.mutex);
   const auto found = t.entries.find(target);
@@ -78,7 +78,7 @@ void add_custom_op(CustomOpRow row) {
   if (find(row.target) == nullptr && is_known_call(*call))
     user_error("register_op: \"{}\" is a custom-call of the library; give another name",
                row.target);
-  Table& t = table();
+  CallTable& t = table();
   const std::unique_lock lock(t.mutex);
   if (t.entries.contains(row.target))
     user_error("register_op: there is an op \"{}\" already; give another name", row.target);
@@ -95,7 +95,7 @@ const CustomOpRow* find_custom_op(std::string_view target) {
 }
 
 std::vector<std::string> custom_op_names() {
-  Table& t = table();
+  CallTable& t = table();
   const std::shared_lock lock(t.mutex);
   std::vector<std::string> names;
   for (const auto& [name, entry] : t.entries) names.push_back(name);

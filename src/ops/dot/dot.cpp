@@ -52,7 +52,7 @@ int64_t dot_flops(const Node& node) {
   return flops;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kDotRows[] = {
     {.opcode = Opcode::dot,
      .traits = kLinearInEach | kIntegerPreserving | kFixedLayout | kTakesViews,
      .operands = {2, 2},
@@ -121,6 +121,6 @@ void check_pairs(const Node& node, const char* kind, const Dims& lhs_dims, const
                  kind, lhs_dims[i], to_string(lhs), rhs_dims[i], to_string(rhs));
 }
 
-std::span<const OpInfo> dot_rows() { return kRows; }
+std::span<const OpInfo> dot_rows() { return kDotRows; }
 
 }  // namespace gspmd

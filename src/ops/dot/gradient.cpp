@@ -54,7 +54,7 @@ Node* cotangent_of(const Side& side, const Side& other, Node* c, bool cotangent_
   return hlo::convert(transposed(product, permutation), side.node->shape.dtype);
 }
 
-std::vector<Node*> gradient(Node& y, Node* c) {
+std::vector<Node*> dot_gradient_by(Node& y, Node* c) {
   const DotDims& dims = y.attrs.dot;
   const auto batch = static_cast<int64_t>(dims.lhs_batch.size());
   const Side lhs{y.operand(0), dims.lhs_batch, dims.lhs_contracting,
@@ -68,7 +68,7 @@ std::vector<Node*> gradient(Node& y, Node* c) {
 }  // namespace
 
 std::vector<Node*> dot_gradient(Node& node, Node* cotangent) {
-  return inexact_only<gradient>(node, cotangent);
+  return inexact_only<dot_gradient_by>(node, cotangent);
 }
 
 }  // namespace gspmd

@@ -234,7 +234,7 @@ int64_t ragged_dot_flops(const Node& node) {
   return flops;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kRaggedDotRows[] = {
     {.opcode = Opcode::ragged_dot,
      .traits = kIntegerPreserving,
      .operands = {3, 3},
@@ -249,6 +249,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> ragged_dot_rows() { return kRows; }
+std::span<const OpInfo> ragged_dot_rows() { return kRaggedDotRows; }
 
 }  // namespace gspmd

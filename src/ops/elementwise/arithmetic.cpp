@@ -74,16 +74,16 @@ Value sign(const EvalContext& context) {
                                                        : unary<Opcode::sign>(context);
 }
 
-struct Row {
+struct ArithmeticRow {
   Opcode opcode;
   Value (*evaluate)(const EvalContext& context);
 };
 template <Opcode kOp>
-constexpr Row kUnary{kOp, unary<kOp>};
+constexpr ArithmeticRow kUnary{kOp, unary<kOp>};
 template <Opcode kOp>
-constexpr Row kBinary{kOp, binary<kOp>};
+constexpr ArithmeticRow kBinary{kOp, binary<kOp>};
 
-constexpr Row kRows[] = {
+constexpr ArithmeticRow kArithmeticRows[] = {
     {Opcode::abs, absolute},
     {Opcode::sign, sign},
     {Opcode::power, power},
@@ -109,7 +109,7 @@ constexpr Row kRows[] = {
 }  // namespace
 
 decltype(OpInfo::evaluate) arithmetic_kernel(Opcode opcode) {
-  for (const Row& row : kRows)
+  for (const ArithmeticRow& row : kArithmeticRows)
     if (row.opcode == opcode) return row.evaluate;
   return nullptr;
 }

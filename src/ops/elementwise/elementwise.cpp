@@ -264,7 +264,7 @@ FactorRule bitcast_convert_factors(const Node& node) {
   return rule;
 }
 
-struct Row {
+struct ElementwiseRow {
   Opcode opcode;
   int operands;
   uint32_t traits;  // besides kElementwise
@@ -274,7 +274,7 @@ struct Row {
 };
 
 constexpr uint32_t kExact = kIntegerPreserving;
-constexpr Row kRows[] = {
+constexpr ElementwiseRow kElementwiseRows[] = {
     {Opcode::abs, 1, kExact, infer_abs},
     {Opcode::ceil, 1, kExact, infer_unary<Types::floating>},
     {Opcode::acos, 1, 0, infer_unary<Types::analytic>},
@@ -336,7 +336,7 @@ constexpr Row kRows[] = {
 
 std::vector<OpInfo> build_rows() {
   std::vector<OpInfo> rows;
-  for (const Row& row : kRows) {
+  for (const ElementwiseRow& row : kElementwiseRows) {
     OpInfo& info = rows.emplace_back();
     info.opcode = row.opcode;
     info.traits = row.traits | kElementwise;

@@ -189,12 +189,12 @@ Value clamp(const EvalContext& context) {
   return {result, {}, false};
 }
 
-struct Row {
+struct EvaluateRow {
   Opcode opcode;
   Value (*evaluate)(const EvalContext& context);
 };
 // Of these the element type may be any that infer lets pass.
-constexpr Row kAnyType[] = {
+constexpr EvaluateRow kAnyType[] = {
     {Opcode::copy, copy},
     {Opcode::convert, convert},
     {Opcode::bitcast_convert, evaluate_bitcast_convert},
@@ -204,7 +204,7 @@ constexpr Row kAnyType[] = {
     {Opcode::stochastic_convert, evaluate_stochastic_convert},
 };
 // These see no narrow types.
-constexpr Row kWide[] = {
+constexpr EvaluateRow kWide[] = {
     {Opcode::atan2, evaluate_atan2},
     {Opcode::clamp, clamp},
     {Opcode::compare, compare},
@@ -216,7 +216,7 @@ constexpr Row kWide[] = {
 
 decltype(OpInfo::evaluate) wide_kernel(Opcode opcode) {
   if (real_function(opcode)) return evaluate_function;
-  for (const Row& row : kWide)
+  for (const EvaluateRow& row : kWide)
     if (row.opcode == opcode) return row.evaluate;
   return arithmetic_kernel(opcode);
 }
@@ -228,7 +228,7 @@ Value evaluate_wide(const EvalContext& context) {
 }  // namespace
 
 decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode) {
-  for (const Row& row : kAnyType)
+  for (const EvaluateRow& row : kAnyType)
     if (row.opcode == opcode) return row.evaluate;
   return wide_kernel(opcode) != nullptr ? evaluate_wide : nullptr;
 }

@@ -12,7 +12,7 @@ namespace {
 using Nodes = std::vector<Node*>;
 
 Node* mul(Node* a, Node* b) { return hlo::binary(Opcode::multiply, a, b); }
-Node* add(Node* a, Node* b) { return hlo::binary(Opcode::add, a, b); }
+using hlo::add;
 Node* sub(Node* a, Node* b) { return hlo::binary(Opcode::subtract, a, b); }
 Node* div(Node* a, Node* b) { return hlo::binary(Opcode::divide, a, b); }
 Node* neg(Node* a) { return hlo::unary(Opcode::negate, a); }
@@ -192,11 +192,11 @@ Nodes clamp(Node& y, Node* c) {
           to_bound(y.operand(2), hlo::select(above, c, zero))};
 }
 
-struct Row {
+struct ElementwiseGradientRow {
   Opcode opcode;
   GradientFunction gradient;
 };
-constexpr Row kRows[] = {
+constexpr ElementwiseGradientRow kElementwiseGradientRows[] = {
     {Opcode::abs, inexact_only<abs>},
     {Opcode::acos, inexact_only<acos>},
     {Opcode::acosh, inexact_only<acosh>},
@@ -260,7 +260,7 @@ constexpr Row kRows[] = {
 }  // namespace
 
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode) {
-  for (const Row& row : kRows)
+  for (const ElementwiseGradientRow& row : kElementwiseGradientRows)
     if (row.opcode == opcode) return row.gradient;
   return nullptr;
 }

@@ -51,7 +51,7 @@ Node* map_form(Node& node) { return call_elementwise(*node.called[0], node.opera
 
 namespace {
 
-const OpInfo kRows[] = {
+const OpInfo kMapRows[] = {
     {.opcode = Opcode::map,
      .traits = kPointwise | kFirstLeads,
      .operands = {1, -1},
@@ -65,6 +65,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> map_rows() { return kRows; }
+std::span<const OpInfo> map_rows() { return kMapRows; }
 
 }  // namespace gspmd

@@ -424,7 +424,7 @@ SliceDims slice_dims(int64_t operand_rank, int64_t result_rank, int64_t indices_
   return dims;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kGatherScatterRows[] = {
     {.opcode = Opcode::gather,
      .traits = kDataMovement | kIntegerPreserving | kFixedLayout | kPlacedOnAll,
      .operands = {2, 2},
@@ -471,6 +471,6 @@ SliceDims scatter_slice_dims(const Node& node) {
       dims.scatter_indices_batching_dims, dims.scatter_dims_to_operand_dims, dims.index_vector_dim);
 }
 
-std::span<const OpInfo> gather_scatter_rows() { return kRows; }
+std::span<const OpInfo> gather_scatter_rows() { return kGatherScatterRows; }
 
 }  // namespace gspmd

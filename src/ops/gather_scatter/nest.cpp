@@ -4,11 +4,12 @@
 #include <optional>
 
 #include "gspmd/base/error.h"
+#include "ops/common/check.h"
 
 namespace gspmd {
 namespace {
 
-constexpr int kMostSteps = 64;  // through how many nodes a value is followed
+constexpr int kMostNodes = 64;  // through how many nodes a value is followed
 constexpr int64_t kMostElements = 65'536;
 
 // The one node that runs a computation; nullptr where there are several.
@@ -73,7 +74,7 @@ const Node* element_of(const Node* tuple, int64_t index, int steps) {
 // The node that a value is a copy of.
 const Node* source_of(const Node& value) {
   const Node* at = &value;
-  for (int steps = kMostSteps; steps > 0; --steps) {
+  for (int steps = kMostNodes; steps > 0; --steps) {
     const Node* next = nullptr;
     if (at->is(Opcode::copy))
       next = at->operand(0);
@@ -123,7 +124,7 @@ std::vector<int64_t> counting_components(const Node& indices, int64_t vector_dim
                                          size_t components) {
   std::vector<int64_t> result(components, -1);
   const auto set = [&](const Node& part, size_t begin, size_t count) {
-    const int64_t dim = counting_dim(part, kMostSteps);
+    const int64_t dim = counting_dim(part, kMostNodes);
     for (size_t i = begin; i < std::min(components, begin + count); ++i)
       if (dim != vector_dim) result[i] = dim;
   };
@@ -145,10 +146,6 @@ constexpr int64_t kNone = -1;
 constexpr int64_t kMostPositions = int64_t(1) << 31;  // a device's offset along a dim is an s32
 
 size_t at(int64_t d) { return static_cast<size_t>(d); }
-
-bool contains(const Dims& dims, int64_t d) {
-  return std::find(dims.begin(), dims.end(), d) != dims.end();
-}
 
 // The dim of the slices that runs over dim `d` of the indices.
 int64_t slices_dim_of(const SliceDims& dims, int64_t d) {

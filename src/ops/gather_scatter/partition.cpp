@@ -11,7 +11,7 @@
 namespace gspmd {
 namespace {
 
-size_t at(int64_t d) { return static_cast<size_t>(d); }
+size_t slot(int64_t d) { return static_cast<size_t>(d); }
 
 bool is_wide(DType type) { return type == DType::s64 || type == DType::u64 || type == DType::u32; }
 
@@ -35,7 +35,7 @@ class Components {
     }
     shape_ = indices->dims();
     if (vector_dim() == indices->rank()) shape_.push_back(1);
-    shape_[at(vector_dim())] = 1;
+    shape_[slot(vector_dim())] = 1;
     // Clamped starts fit the dims; others are as wide as they come.
     const int64_t largest =
         operand.dims.empty() ? 0 : *std::max_element(operand.dims.begin(), operand.dims.end());
@@ -82,7 +82,7 @@ class Components {
     return hlo::convert(part, type_);
   }
 
-  int64_t last_start(int64_t d) const { return nest_.operand[at(d)] - nest_.window[at(d)]; }
+  int64_t last_start(int64_t d) const { return nest_.operand[slot(d)] - nest_.window[slot(d)]; }
 
   Node* relative(Node* part, int64_t d, LocalIndices& result) {
     for (const IndexLoop& loop : parts_) {
@@ -91,7 +91,7 @@ class Components {
           hlo::convert(spmd_.offset(slices_, Shape(type_, nest_.slices), loop.slices), type_);
       return hlo::binary(Opcode::add, part, hlo::broadcast(offset, shape_, {}));
     }
-    const bool is_window = nest_.window[at(d)] == nest_.operand[at(d)];
+    const bool is_window = nest_.window[slot(d)] == nest_.operand[slot(d)];
     const bool is_cut = std::count(cut_.begin(), cut_.end(), d) > 0;
     if (layout_.dim(d).empty() || (is_window && !is_cut)) return part;
     Node* const global = part;
@@ -102,8 +102,8 @@ class Components {
       batch.erase(batch.begin() + vector_dim());
       result.starts.emplace_back(d, hlo::reshape(part, batch));
     }
-    if (rooms_[at(d)] == 0) return part;  // what is outside of the dim is outside of every part
-    part = IndexNode(part) + rooms_[at(d)];
+    if (rooms_[slot(d)] == 0) return part;  // what is outside of the dim is outside of every part
+    part = IndexNode(part) + rooms_[slot(d)];
     if (mode_ == OutOfRange::clamp) return part;
     Node* inside = hlo::binary(Opcode::and_, compare(IndexNode(global), number(0), Direction::ge),
                                compare(IndexNode(global), number(last_start(d)), Direction::le));
@@ -138,7 +138,7 @@ Dims rooms(const IndexNest& nest, const IndexFactorSharding& spread) {
   Dims result(nest.operand.size(), 0);
   for (size_t l = 0; l < nest.loops.size(); ++l)
     if (nest.loops[l].method == IndexMethod::cut && !spread.loops[l].empty())
-      result[at(nest.loops[l].operand)] = nest.window[at(nest.loops[l].operand)] - 1;
+      result[slot(nest.loops[l].operand)] = nest.window[slot(nest.loops[l].operand)] - 1;
   return result;
 }
 

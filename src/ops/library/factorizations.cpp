@@ -147,7 +147,7 @@ int gtsv(const MatrixItem& x) {
   return info;
 }
 
-const Routine kRoutines[] = {
+const Routine kFactorizationRoutines[] = {
     {.name = "potrf", .operands = "T:nn", .results = "T:nn I:", .run = GSPMD_ALL(potrf)},
     {.name = "getrf", .operands = "T:mn", .results = "T:mn I:k I:", .run = GSPMD_ALL(getrf)},
     {.name = "geqrf", .operands = "T:mn", .results = "T:mn T:k", .run = GSPMD_ALL(geqrf)},
@@ -203,6 +203,6 @@ const Routine kRoutines[] = {
 
 }  // namespace
 
-std::span<const Routine> factor_routines() { return kRoutines; }
+std::span<const Routine> factor_routines() { return kFactorizationRoutines; }
 
 }  // namespace gspmd::library

@@ -23,9 +23,9 @@ constexpr std::string_view kStatic = "ducc_fft", kDynamic = "dynamic_ducc_fft";
 
 // A table of FlatBuffers: fields by number, at offsets that a second table lists. What lies outside
 // of the bytes reads as absent.
-class Table {
+class TransformTable {
  public:
-  explicit Table(std::span<const std::byte> bytes) : bytes_(bytes) {
+  explicit TransformTable(std::span<const std::byte> bytes) : bytes_(bytes) {
     table_ = read<uint32_t>(0).value_or(0);
     fields_ = int64_t{table_} - read<int32_t>(table_).value_or(0);
   }
@@ -76,7 +76,7 @@ struct Transform {
 
 Transform transform_of(const Node& node, const Array& descriptor) {
   Transform transform;
-  const Table table(descriptor.bytes());
+  const TransformTable table(descriptor.bytes());
   const bool is_static = node.attrs.custom_call_target == kStatic;
   transform.axes = table.list(is_static ? 5 : 3);
   transform.forward = table.number<uint8_t>(is_static ? 6 : 4, 0) != 0;
@@ -104,7 +104,7 @@ Transform transform_of(const Node& node, const Array& descriptor) {
 }
 
 // What is wrong with the operands, or "".
-std::string problem_of(const Node& node) {
+std::string fourier_problem(const Node& node) {
   const auto has_type = [](const Shape& shape) {
     return !shape.is_tuple && (shape.dtype == DType::f32 || shape.dtype == DType::f64 ||
                                shape.dtype == DType::c64 || shape.dtype == DType::c128);
@@ -120,7 +120,7 @@ std::string problem_of(const Node& node) {
 
 FactorRule fourier_factors(const Node& node) {
   FactorRule rule = whole_factors(node);
-  if (!problem_of(node).empty() || node.operand(0)->attrs.literal.empty()) return rule;
+  if (!fourier_problem(node).empty() || node.operand(0)->attrs.literal.empty()) return rule;
   const Transform transform = transform_of(node, node.operand(0)->attrs.literal);
   if (!transform.problem.empty()) return rule;
   rule.scalars_start = false;
@@ -218,7 +218,7 @@ Grid transformed(Grid grid, const Transform& transform, bool from_real, bool to_
 
 Value evaluate_fourier(const EvalContext& context) {
   const Node& node = context.node;
-  std::string problem = problem_of(node);
+  std::string problem = fourier_problem(node);
   Transform transform;
   if (problem.empty()) {
     transform = transform_of(node, context.operands[0].array);
@@ -244,24 +244,25 @@ Value evaluate_fourier(const EvalContext& context) {
   return {result, {}, false};
 }
 
-const OpInfo kRow{.opcode = Opcode::custom_call,
-                  .operands = {1, -1},
-                  .infer =
-                      [](const Node& node) {
-                        for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
-                        return node.shape;
-                      },
-                  .factors = fourier_factors,
-                  .evaluate = evaluate_fourier,
-                  .completion = kBatchCompletion,
-                  .on_part = constraints_on_part,
-                  .batch = batch_in_loop};
+const OpInfo kFourierRow{.opcode = Opcode::custom_call,
+                         .operands = {1, -1},
+                         .infer =
+                             [](const Node& node) {
+                               for (const Shape& leaf : leaf_shapes(node.shape))
+                                 checked_size(node, leaf);
+                               return node.shape;
+                             },
+                         .factors = fourier_factors,
+                         .evaluate = evaluate_fourier,
+                         .completion = kBatchCompletion,
+                         .on_part = constraints_on_part,
+                         .batch = batch_in_loop};
 
 }  // namespace
 
 const OpInfo* fourier_row(const Node& custom_call) {
   const std::string& target = custom_call.attrs.custom_call_target;
-  return target == kStatic || target == kDynamic ? &kRow : nullptr;
+  return target == kStatic || target == kDynamic ? &kFourierRow : nullptr;
 }
 
 }  // namespace gspmd::library

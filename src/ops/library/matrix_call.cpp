@@ -273,20 +273,21 @@ int64_t matrix_call_flops(const Node& node) {
   return saturating_multiply(a.elements_count(), longest);
 }
 
-const OpInfo kRow{.opcode = Opcode::custom_call,
-                  .traits = kMadeAsOne,
-                  .operands = {1, -1},
-                  .infer =
-                      [](const Node& node) {
-                        for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
-                        return node.shape;
-                      },
-                  .factors = matrix_call_factors,
-                  .evaluate = evaluate_matrix_call,
-                  .completion = kBatchCompletion,
-                  .on_part = constraints_on_part,
-                  .flops = matrix_call_flops,
-                  .batch = batch_in_loop};
+const OpInfo kMatrixCallRow{.opcode = Opcode::custom_call,
+                            .traits = kMadeAsOne,
+                            .operands = {1, -1},
+                            .infer =
+                                [](const Node& node) {
+                                  for (const Shape& leaf : leaf_shapes(node.shape))
+                                    checked_size(node, leaf);
+                                  return node.shape;
+                                },
+                            .factors = matrix_call_factors,
+                            .evaluate = evaluate_matrix_call,
+                            .completion = kBatchCompletion,
+                            .on_part = constraints_on_part,
+                            .flops = matrix_call_flops,
+                            .batch = batch_in_loop};
 
 }  // namespace
 
@@ -349,9 +350,9 @@ MatrixCall matrix_call(const Node& node) {
 const OpInfo* matrix_row(const Node& custom_call) {
   const Routine* const routine = find_routine(*custom_call.attrs.custom_call_target);
   if (routine == nullptr) return nullptr;
-  if (!routine->as_custom_call) return &kRow;
+  if (!routine->as_custom_call) return &kMatrixCallRow;
   static const OpInfo row = [] {
-    OpInfo info = kRow;
+    OpInfo info = kMatrixCallRow;
     info.completion = op_info(Opcode::custom_call).completion;
     return info;
   }();

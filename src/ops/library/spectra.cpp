@@ -109,7 +109,7 @@ int gees(const MatrixItem& x) {
 
 constexpr std::string_view kSingular = "T:mn R:k T:mu T:vn I:";
 
-const Routine kRoutines[] = {
+const Routine kSpectraRoutines[] = {
     {.name = "syevd",
      .kinds = "sd",
      .operands = "T:nn",
@@ -153,6 +153,6 @@ const Routine kRoutines[] = {
 
 }  // namespace
 
-std::span<const Routine> spectral_routines() { return kRoutines; }
+std::span<const Routine> spectral_routines() { return kSpectraRoutines; }
 
 }  // namespace gspmd::library

@@ -13,13 +13,13 @@
 namespace gspmd::library {
 namespace {
 
-constexpr std::string_view kTargets[] = {"threefry2x32",     "threefry2x32_ffi",
-                                         "cu_threefry2x32",  "cu_threefry2x32_ffi",
-                                         "hip_threefry2x32", "hip_threefry2x32_ffi"};
+constexpr std::string_view kThreefryTargets[] = {"threefry2x32",     "threefry2x32_ffi",
+                                                 "cu_threefry2x32",  "cu_threefry2x32_ffi",
+                                                 "hip_threefry2x32", "hip_threefry2x32_ffi"};
 constexpr size_t kWords = 4;  // operands that are words; lengths may stand behind them
 
 // What is wrong with the call, or "".
-std::string problem_of(const Node& node) {
+std::string threefry_problem(const Node& node) {
   const std::vector<Shape> leaves = leaf_shapes(node.shape);
   if (node.operands().size() < kWords || leaves.size() != 2)
     return fmt::format("{} operands and {} results; it has two keys, two counters and two results",
@@ -37,7 +37,7 @@ std::string problem_of(const Node& node) {
 }
 
 FactorRule threefry_factors(const Node& node) {
-  if (!problem_of(node).empty()) return whole_factors(node);
+  if (!threefry_problem(node).empty()) return whole_factors(node);
   const Dims& dims = node.operand(2)->shape.dims;
   std::vector<bool> operands(node.operands().size(), false);
   for (size_t i = 0; i < kWords; ++i)
@@ -46,7 +46,7 @@ FactorRule threefry_factors(const Node& node) {
 }
 
 Value evaluate_threefry(const EvalContext& context) {
-  const std::string problem = problem_of(context.node);
+  const std::string problem = threefry_problem(context.node);
   if (!problem.empty())
     user_error("custom-call: \"{}\" of target \"{}\" cannot run: {}", context.node.name(),
                *context.node.attrs.custom_call_target, problem);
@@ -65,26 +65,28 @@ Value evaluate_threefry(const EvalContext& context) {
   return pack(context.node.shape, results);
 }
 
-const OpInfo kRow{.opcode = Opcode::custom_call,
-                  .traits = kIntegerPreserving | kMadeAsOne,
-                  .operands = {1, -1},
-                  .infer =
-                      [](const Node& node) {
-                        for (const Shape& leaf : leaf_shapes(node.shape)) checked_size(node, leaf);
-                        return node.shape;
-                      },
-                  .factors = threefry_factors,
-                  .evaluate = evaluate_threefry,
-                  .completion = kBatchCompletion,
-                  .on_part = constraints_on_part,
-                  .batch = batch_in_loop};
+const OpInfo kThreefryRow{.opcode = Opcode::custom_call,
+                          .traits = kIntegerPreserving | kMadeAsOne,
+                          .operands = {1, -1},
+                          .infer =
+                              [](const Node& node) {
+                                for (const Shape& leaf : leaf_shapes(node.shape))
+                                  checked_size(node, leaf);
+                                return node.shape;
+                              },
+                          .factors = threefry_factors,
+                          .evaluate = evaluate_threefry,
+                          .completion = kBatchCompletion,
+                          .on_part = constraints_on_part,
+                          .batch = batch_in_loop};
 
 }  // namespace
 
 const OpInfo* random_row(const Node& custom_call) {
   const std::string& target = custom_call.attrs.custom_call_target;
-  return std::find(std::begin(kTargets), std::end(kTargets), target) != std::end(kTargets)
-             ? &kRow
+  return std::find(std::begin(kThreefryTargets), std::end(kThreefryTargets), target) !=
+                 std::end(kThreefryTargets)
+             ? &kThreefryRow
              : nullptr;
 }
 

@@ -268,7 +268,7 @@ int64_t fft_flops(const Node& node) {
   return saturating_multiply(saturating_multiply(5, levels), node.shape.elements_count());
 }
 
-const OpInfo kRows[] = {
+const OpInfo kFftRows[] = {
     {.opcode = Opcode::fft,
      .operands = {1, 1},
      .infer = infer_fft,
@@ -284,6 +284,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> fft_rows() { return kRows; }
+std::span<const OpInfo> fft_rows() { return kFftRows; }
 
 }  // namespace gspmd

@@ -8,8 +8,8 @@ namespace {
 
 using Nodes = std::vector<Node*>;
 
-Node* mul(Node* a, Node* b) { return hlo::binary(Opcode::multiply, a, b); }
-Node* neg(Node* a) { return hlo::unary(Opcode::negate, a); }
+Node* product(Node* a, Node* b) { return hlo::binary(Opcode::multiply, a, b); }
+Node* negated(Node* a) { return hlo::unary(Opcode::negate, a); }
 
 // Of the two last dims.
 Node* matrix_transposed(Node* x) {
@@ -40,7 +40,7 @@ Node* triangle(Node* x, bool lower, double on_diagonal) {
   Node* const row = hlo::iota(c, places, x->rank() - 2);
   Node* const column = hlo::iota(c, places, x->rank() - 1);
   Node* const zero = zeros_like(*x);
-  Node* const diagonal = on_diagonal == 0 ? zero : mul(x, hlo::splat(c, x->shape, on_diagonal));
+  Node* const diagonal = on_diagonal == 0 ? zero : product(x, hlo::splat(c, x->shape, on_diagonal));
   Node* const rest = hlo::select(hlo::compare(row, column, Direction::eq), diagonal, zero);
   return hlo::select(hlo::compare(row, column, lower ? Direction::gt : Direction::lt), x, rest);
 }
@@ -64,8 +64,8 @@ Nodes triangular_solve(Node& y, Node* c) {
   TriangularDims back = dims;
   back.transpose_a = transposes ? "NO_TRANSPOSE" : "TRANSPOSE";
   Node* const to_b = solve(adjoint ? conjugated(a) : a, c, back);
-  Node* to_a = neg(dims.left_side ? matrix_product(to_b, matrix_transposed(&y))
-                                  : matrix_product(matrix_transposed(&y), to_b));
+  Node* to_a = negated(dims.left_side ? matrix_product(to_b, matrix_transposed(&y))
+                                      : matrix_product(matrix_transposed(&y), to_b));
   if (transposes) to_a = matrix_transposed(to_a);
   if (adjoint) to_a = conjugated(to_a);
   return {triangle(to_a, dims.lower, dims.unit_diagonal ? 0 : 1), to_b};
@@ -104,8 +104,8 @@ Nodes fft(Node& y, Node* c) {
     double scale = 1;
     for (const int64_t length : lengths) scale /= static_cast<double>(length);
     Node* const half = transform(c, "RFFT", lengths, x->shape);
-    Node* const scaled = mul(half, hlo::splat(c->parent(), half->shape, scale));
-    return {conjugated(mul(scaled, multiplicities(half, lengths.back())))};
+    Node* const scaled = product(half, hlo::splat(c->parent(), half->shape, scale));
+    return {conjugated(product(scaled, multiplicities(half, lengths.back())))};
   }
   return {transform(c, type.c_str(), lengths, x->shape)};
 }

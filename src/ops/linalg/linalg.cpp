@@ -230,7 +230,7 @@ int64_t triangular_solve_flops(const Node& node) {
   return saturating_multiply(node.shape.elements_count(), node.operand(0)->dims().back());
 }
 
-const OpInfo kRows[] = {
+const OpInfo kLinalgRows[] = {
     {.opcode = Opcode::cholesky,
      .operands = {1, 1},
      .infer = infer_cholesky,
@@ -252,6 +252,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> linalg_rows() { return kRows; }
+std::span<const OpInfo> linalg_rows() { return kLinalgRows; }
 
 }  // namespace gspmd

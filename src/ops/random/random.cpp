@@ -132,7 +132,7 @@ std::vector<Node*> drawn_gradient(Node& node, Node*) {
   return std::vector<Node*>(node.operands().size(), nullptr);
 }
 
-const OpInfo kRows[] = {
+const OpInfo kRandomRows[] = {
     {.opcode = Opcode::rng,
      .traits = kIntegerPreserving | kPointwise | kPlacedAnywhere,
      .operands = {2, 2},
@@ -164,6 +164,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> random_rows() { return kRows; }
+std::span<const OpInfo> random_rows() { return kRandomRows; }
 
 }  // namespace gspmd

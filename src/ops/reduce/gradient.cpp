@@ -42,7 +42,7 @@ std::vector<Node*> extremum_cotangents(Node& y, Node* c) {
   return {to_x, y.rank() == 0 ? to_init : hlo::reduce_sum(to_init, all_dims(y.rank()))};
 }
 
-std::vector<Node*> gradient(Node& y, Node* c) {
+std::vector<Node*> reduce_gradient_by(Node& y, Node* c) {
   const std::optional<Combiner> combiner = recognize_combiner(*y.called[0]);
   if (combiner == Combiner::sum)
     return {spread(y, c), y.rank() == 0 ? c : hlo::reduce_sum(c, all_dims(y.rank()))};
@@ -95,8 +95,8 @@ std::vector<Node*> combined(const Computation& combiner, std::vector<Node*> valu
 
 std::vector<Node*> reduce_gradient(Node& node, Node* cotangent) {
   const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
-  return combiner == Combiner::sum ? inexact_only<gradient>(node, cotangent)
-                                   : floats_only<gradient>(node, cotangent);
+  return combiner == Combiner::sum ? inexact_only<reduce_gradient_by>(node, cotangent)
+                                   : floats_only<reduce_gradient_by>(node, cotangent);
 }
 
 Node* reduce_form(Node& node) {

@@ -63,7 +63,7 @@ int64_t reduce_flops(const Node& node) {
                              node.operand(0)->shape.elements_count());
 }
 
-const OpInfo kRows[] = {
+const OpInfo kReduceRows[] = {
     {.opcode = Opcode::reduce,
      .traits = kIntegerPreserving | kMadeAsOne,
      .operands = {2, -1},
@@ -82,6 +82,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> reduce_rows() { return kRows; }
+std::span<const OpInfo> reduce_rows() { return kReduceRows; }
 
 }  // namespace gspmd

@@ -106,7 +106,7 @@ int64_t scan_flops(const Node& node) {
   return flops;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kScanRows[] = {
     {.opcode = Opcode::scan,
      .traits = kFixedLayout | kMadeAsOne,
      .operands = {1, -1},
@@ -157,6 +157,6 @@ ScanParts scan_parts(const Node& node) {
   return parts;
 }
 
-std::span<const OpInfo> scan_rows() { return kRows; }
+std::span<const OpInfo> scan_rows() { return kScanRows; }
 
 }  // namespace gspmd

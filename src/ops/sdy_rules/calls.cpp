@@ -8,24 +8,24 @@ namespace gspmd {
 namespace {
 
 // Targets whose result is laid out as their operand, dim by dim.
-constexpr std::array<std::string_view, 18> kPointwise{"xla.sdy.PropagationBarrier",
-                                                      "Sharding",
-                                                      "annotate_device_placement",
-                                                      "Cholesky",
-                                                      "CompactWyHelper",
-                                                      "InspectSharding",
-                                                      "LayoutConstraint",
-                                                      "MoveToDevice",
-                                                      "MoveToHost",
-                                                      "mhlo.erf",
-                                                      "X64SplitHigh",
-                                                      "X64SplitLow",
-                                                      "PinToDevice",
-                                                      "PinToDeviceSram",
-                                                      "ShardBarrierFrom",
-                                                      "ShardBarrierTo",
-                                                      "X64Combine",
-                                                      "xla.sdy.FuncResultSharding"};
+constexpr std::array<std::string_view, 18> kPointwiseTargets{"xla.sdy.PropagationBarrier",
+                                                             "Sharding",
+                                                             "annotate_device_placement",
+                                                             "Cholesky",
+                                                             "CompactWyHelper",
+                                                             "InspectSharding",
+                                                             "LayoutConstraint",
+                                                             "MoveToDevice",
+                                                             "MoveToHost",
+                                                             "mhlo.erf",
+                                                             "X64SplitHigh",
+                                                             "X64SplitLow",
+                                                             "PinToDevice",
+                                                             "PinToDeviceSram",
+                                                             "ShardBarrierFrom",
+                                                             "ShardBarrierTo",
+                                                             "X64Combine",
+                                                             "xla.sdy.FuncResultSharding"};
 
 bool is_in(const auto& list, std::string_view target) {
   return std::find(list.begin(), list.end(), target) != list.end();
@@ -131,7 +131,7 @@ std::optional<SdyRule> custom_call_sdy_rule(const Node& node, bool conservative)
       builder.share(d, node.rank(), node.dim(d), SdyFactorKind::need_replication, true);
     return builder.build();
   }
-  if (is_in(kPointwise, target) && !node.shape.is_tuple)
+  if (is_in(kPointwiseTargets, target) && !node.shape.is_tuple)
     return pointwise_sdy_rule(node, conservative);
   if (target == "TopK" || target == "mhlo.topk") return top_k_sdy_rule(node, conservative);
   if (target == "ApproxTopK" || target == "PartialReduce") return approximate_top_k_rule(node);

@@ -1,18 +1,15 @@
 #include <algorithm>
 
 #include "gspmd/ir/op.h"
+#include "ops/common/check.h"
 #include "ops/sdy_rules/rule_builder.h"
 
 namespace gspmd {
 namespace {
 
-constexpr SdyFactorKind kPass = SdyFactorKind::pass_through;
-constexpr SdyFactorKind kReduction = SdyFactorKind::reduction;
-constexpr SdyFactorKind kWhole = SdyFactorKind::need_replication;
-
-bool has(const Dims& list, int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
+constexpr SdyFactorKind kPassThrough = SdyFactorKind::pass_through;
+constexpr SdyFactorKind kReduced = SdyFactorKind::reduction;
+constexpr SdyFactorKind kReplicated = SdyFactorKind::need_replication;
 
 // Dims of the indices that are positions, in order: all but the one of the index vector.
 Dims batch_dims_of_indices(int64_t rank, int64_t index_vector_dim) {
@@ -48,29 +45,31 @@ std::optional<SdyRule> gather_sdy_rule(const Node& node, bool) {
   size_t position = 0;
   for (int64_t d = 0; d < std::ssize(out); ++d) {
     const int64_t size = out[static_cast<size_t>(d)];
-    if (!has(dims.offset_dims, d)) {
+    if (!contains(dims.offset_dims, d)) {
       const int64_t i = positions.at(position++);
       const int64_t batched =
           batching_dim(dims.operand_batching_dims, dims.start_indices_batching_dims, i);
       builder.add({batched, i}, {d}, size);
       continue;
     }
-    while (has(dims.collapsed_slice_dims, x_dim) || has(dims.operand_batching_dims, x_dim)) ++x_dim;
+    while (contains(dims.collapsed_slice_dims, x_dim) ||
+           contains(dims.operand_batching_dims, x_dim))
+      ++x_dim;
     const int64_t x_size = x.at(static_cast<size_t>(x_dim));
     if (x_size == size) {
       builder.add({x_dim, kNoDim}, {d}, size);
     } else if (size == 1) {
-      builder.own_operand(0, x_dim, kReduction);
-      builder.own_result(0, d, kWhole);
+      builder.own_operand(0, x_dim, kReduced);
+      builder.own_result(0, d, kReplicated);
     } else {
-      builder.add({x_dim, kNoDim}, {d}, x_size, kWhole, true);
+      builder.add({x_dim, kNoDim}, {d}, x_size, kReplicated, true);
     }
     ++x_dim;
   }
   for (const int64_t d : dims.collapsed_slice_dims)
-    builder.own_operand(0, d, x.at(static_cast<size_t>(d)) == 1 ? kWhole : kReduction);
+    builder.own_operand(0, d, x.at(static_cast<size_t>(d)) == 1 ? kReplicated : kReduced);
   if (dims.index_vector_dim < std::ssize(indices))
-    builder.own_operand(1, dims.index_vector_dim, kWhole);
+    builder.own_operand(1, dims.index_vector_dim, kReplicated);
   return builder.build();
 }
 
@@ -94,30 +93,31 @@ std::optional<SdyRule> scatter_sdy_rule(const Node& node, bool) {
   size_t position = 0;
   for (int64_t d = 0; d < std::ssize(updates); ++d) {
     const int64_t size = updates[static_cast<size_t>(d)];
-    if (!has(dims.update_window_dims, d)) {
+    if (!contains(dims.update_window_dims, d)) {
       const int64_t i = positions.at(position++);
       const int64_t batched =
           batching_dim(dims.input_batching_dims, dims.scatter_indices_batching_dims, i);
       if (batched != kNoDim)
-        add(batched, i, d, size, kPass);
+        add(batched, i, d, size, kPassThrough);
       else
-        add(kNoDim, i, d, size, reduces ? kReduction : kWhole);
+        add(kNoDim, i, d, size, reduces ? kReduced : kReplicated);
       continue;
     }
-    while (has(dims.inserted_window_dims, x_dim) || has(dims.input_batching_dims, x_dim)) ++x_dim;
+    while (contains(dims.inserted_window_dims, x_dim) || contains(dims.input_batching_dims, x_dim))
+      ++x_dim;
     const int64_t x_size = x.at(static_cast<size_t>(x_dim));
     if (x_size == size) {
-      add(x_dim, kNoDim, d, size, kPass);
+      add(x_dim, kNoDim, d, size, kPassThrough);
     } else {
-      add(x_dim, kNoDim, kNoDim, x_size, kWhole);
-      add(kNoDim, kNoDim, d, size, kWhole);
+      add(x_dim, kNoDim, kNoDim, x_size, kReplicated);
+      add(kNoDim, kNoDim, d, size, kReplicated);
     }
     ++x_dim;
   }
   for (const int64_t d : dims.inserted_window_dims)
-    add(d, kNoDim, kNoDim, x.at(static_cast<size_t>(d)), kPass);
+    add(d, kNoDim, kNoDim, x.at(static_cast<size_t>(d)), kPassThrough);
   if (dims.index_vector_dim < std::ssize(indices))
-    builder.own_operand(inputs, dims.index_vector_dim, kWhole);
+    builder.own_operand(inputs, dims.index_vector_dim, kReplicated);
   return builder.build();
 }
 
@@ -127,7 +127,7 @@ std::optional<SdyRule> dynamic_slice_sdy_rule(const Node& node, bool) {
   for (size_t d = 0; d < x.size(); ++d) {
     const auto dim = static_cast<int64_t>(d);
     const bool whole = x[d] == out.at(d);
-    builder.add({dim}, {dim}, x[d], whole ? kPass : kWhole, !whole);
+    builder.add({dim}, {dim}, x[d], whole ? kPassThrough : kReplicated, !whole);
   }
   return builder.build();
 }
@@ -144,7 +144,7 @@ std::optional<SdyRule> dynamic_update_slice_sdy_rule(const Node& node, bool) {
       continue;
     }
     builder.add({dim, kNoDim}, {dim}, x[d]);
-    builder.own_operand(1, dim, constant ? kPass : kWhole);
+    builder.own_operand(1, dim, constant ? kPassThrough : kReplicated);
   }
   return builder.build();
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/common/check.h"
 #include "ops/sdy_rules/rule_builder.h"
 
 namespace gspmd {
@@ -7,15 +8,11 @@ namespace {
 
 int64_t size_at(const Dims& dims, int64_t d) { return dims.at(static_cast<size_t>(d)); }
 
-bool has(const Dims& list, int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
-
 // Dims of a tensor of `rank` in neither list.
-Dims free_dims(int64_t rank, const Dims& batch, const Dims& contracting) {
+Dims dims_of_one_side(int64_t rank, const Dims& batch, const Dims& contracting) {
   Dims dims;
   for (int64_t d = 0; d < rank; ++d)
-    if (!has(batch, d) && !has(contracting, d)) dims.push_back(d);
+    if (!contains(batch, d) && !contains(contracting, d)) dims.push_back(d);
   return dims;
 }
 
@@ -28,9 +25,9 @@ std::optional<SdyRule> dot_sdy_rule(const Node& node, bool) {
   int64_t out = 0;
   for (size_t i = 0; i < dot.lhs_batch.size(); ++i, ++out)
     builder.add({dot.lhs_batch[i], dot.rhs_batch[i]}, {out}, size_at(l, dot.lhs_batch[i]));
-  for (const int64_t d : free_dims(std::ssize(l), dot.lhs_batch, dot.lhs_contracting))
+  for (const int64_t d : dims_of_one_side(std::ssize(l), dot.lhs_batch, dot.lhs_contracting))
     builder.add({d, kNoDim}, {out++}, size_at(l, d));
-  for (const int64_t d : free_dims(std::ssize(r), dot.rhs_batch, dot.rhs_contracting))
+  for (const int64_t d : dims_of_one_side(std::ssize(r), dot.rhs_batch, dot.rhs_contracting))
     builder.add({kNoDim, d}, {out++}, size_at(r, d));
   for (size_t i = 0; i < dot.lhs_contracting.size(); ++i)
     builder.add({dot.lhs_contracting[i], dot.rhs_contracting[i]}, {},
@@ -45,19 +42,19 @@ std::optional<SdyRule> ragged_dot_sdy_rule(const Node& node, bool) {
   const RaggedDotDims& ragged = *node.attrs.ragged;
   const Dims &l = builder.operand(0), &r = builder.operand(1);
   const auto kind_of = [&](int64_t d, SdyFactorKind kind) {
-    return has(ragged.lhs_ragged, d) ? SdyFactorKind::need_replication : kind;
+    return contains(ragged.lhs_ragged, d) ? SdyFactorKind::need_replication : kind;
   };
   const bool ragged_is_contracting =
-      !ragged.lhs_ragged.empty() && has(dot.lhs_contracting, ragged.lhs_ragged[0]);
+      !ragged.lhs_ragged.empty() && contains(dot.lhs_contracting, ragged.lhs_ragged[0]);
   int64_t out = ragged_is_contracting ? 1 : 0;
   if (ragged_is_contracting) builder.own_result(0, 0, SdyFactorKind::need_replication);
   for (size_t i = 0; i < dot.lhs_batch.size(); ++i, ++out)
     builder.add({dot.lhs_batch[i], dot.rhs_batch[i]}, {out}, size_at(l, dot.lhs_batch[i]),
                 kind_of(dot.lhs_batch[i], SdyFactorKind::pass_through));
-  for (const int64_t d : free_dims(std::ssize(l), dot.lhs_batch, dot.lhs_contracting))
+  for (const int64_t d : dims_of_one_side(std::ssize(l), dot.lhs_batch, dot.lhs_contracting))
     builder.add({d, kNoDim}, {out++}, size_at(l, d), kind_of(d, SdyFactorKind::pass_through));
-  for (const int64_t d : free_dims(std::ssize(r), dot.rhs_batch, dot.rhs_contracting))
-    if (!has(ragged.rhs_group, d)) builder.add({kNoDim, d}, {out++}, size_at(r, d));
+  for (const int64_t d : dims_of_one_side(std::ssize(r), dot.rhs_batch, dot.rhs_contracting))
+    if (!contains(ragged.rhs_group, d)) builder.add({kNoDim, d}, {out++}, size_at(r, d));
   for (size_t i = 0; i < dot.lhs_contracting.size(); ++i)
     builder.add({dot.lhs_contracting[i], dot.rhs_contracting[i]}, {},
                 size_at(l, dot.lhs_contracting[i]),

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "gspmd/base/error.h"
+#include "ops/common/check.h"
 #include "ops/control/control.h"
 #include "ops/sdy_rules/rule_builder.h"
 
@@ -17,10 +18,6 @@ constexpr SdyFactorKind kReduction = SdyFactorKind::reduction;
 constexpr SdyFactorKind kWhole = SdyFactorKind::need_replication;
 constexpr SdyFactorKind kMoved = SdyFactorKind::permutation;
 using Rule = std::optional<SdyRule>;
-
-bool has(const Dims& list, int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
 
 // One factor per dim of operand 0 and the results of its rank; `kind_of(d)` says which.
 template <class KindOf>
@@ -55,7 +52,7 @@ Rule transpose_rule(const Node& node, bool) {
 
 Rule reverse_rule(const Node& node, bool) {
   return by_dim(node, node.dims(), [&](int64_t d) {
-    return SdyFactor{1, has(node.attrs.dimensions, d) ? kMoved : kPass};
+    return SdyFactor{1, contains(node.attrs.dimensions, d) ? kMoved : kPass};
   });
 }
 
@@ -76,7 +73,7 @@ Rule concatenate_rule(const Node& node, bool conservative) {
   SdyRuleBuilder builder(node);
   const bool moved = joins_slices(node);
   for (int64_t d = 0; d < node.rank(); ++d) {
-    const bool joined = has(node.attrs.dimensions, d);
+    const bool joined = contains(node.attrs.dimensions, d);
     if (joined && moved && conservative) continue;
     builder.share(d, node.rank(), node.dim(d), !joined ? kPass : moved ? kMoved : kWhole);
   }
@@ -97,7 +94,7 @@ Rule reduce_rule(const Node& node, bool) {
   const auto results = static_cast<size_t>(builder.result_count());
   int64_t out = 0;
   for (int64_t d = 0; d < std::ssize(builder.operand(0)); ++d) {
-    const bool reduced = has(node.attrs.dimensions, d);
+    const bool reduced = contains(node.attrs.dimensions, d);
     builder.add(Dims(results, d), reduced ? Dims{} : Dims(results, out),
                 builder.operand(0)[static_cast<size_t>(d)], reduced ? kReduction : kPass);
     if (!reduced) ++out;
@@ -172,7 +169,7 @@ Rule exchange_rule(const Node& node, bool) {
   const int64_t rank = std::ssize(builder.operand(0));
   const std::optional<SdyAllToAll> exchange = sdy_all_to_all(node);
   for (int64_t d = 0; d < rank; ++d) {
-    if (!has(node.attrs.dimensions, d) && !(exchange && exchange->split_dim == d)) {
+    if (!contains(node.attrs.dimensions, d) && !(exchange && exchange->split_dim == d)) {
       builder.share(d, rank, builder.operand(0)[static_cast<size_t>(d)]);
       continue;
     }
@@ -235,45 +232,45 @@ Rule scan_rule(const Node& node, bool) {
 // The ops with a rule that are not elementwise by their traits. An op that is in neither has none.
 // The loop nest of an op (FactorRule) does not say these: the order of factors is that of the text,
 // kinds differ (a slice moves data and still propagates), and a dim may be several factors.
-struct Row {
+struct SdyRuleRow {
   Opcode opcode;
   SdyRuleFunction rule;
 };
-constexpr std::array kRows{
-    Row{Opcode::all_reduce, pointwise_sdy_rule},
-    Row{Opcode::collective_permute, pointwise_sdy_rule},
-    Row{Opcode::collective_broadcast, pointwise_sdy_rule},
-    Row{Opcode::copy, pointwise_sdy_rule},
-    Row{Opcode::broadcast, broadcast_rule},
-    Row{Opcode::reshape, reshape_sdy_rule},
-    Row{Opcode::transpose, transpose_rule},
-    Row{Opcode::reverse, reverse_rule},
-    Row{Opcode::concatenate, concatenate_rule},
-    Row{Opcode::slice, resize_rule},
-    Row{Opcode::pad, resize_rule},
-    Row{Opcode::dynamic_slice, dynamic_slice_sdy_rule},
-    Row{Opcode::dynamic_update_slice, dynamic_update_slice_sdy_rule},
-    Row{Opcode::gather, gather_sdy_rule},
-    Row{Opcode::scatter, scatter_sdy_rule},
-    Row{Opcode::reduce, reduce_rule},
-    Row{Opcode::reduce_window, reduce_window_rule},
-    Row{Opcode::select_and_scatter, select_and_scatter_rule},
-    Row{Opcode::sort, sort_rule},
-    Row{Opcode::topk, top_k_sdy_rule},
-    Row{Opcode::cholesky, cholesky_rule},
-    Row{Opcode::triangular_solve, triangular_solve_sdy_rule},
-    Row{Opcode::fft, fft_rule},
-    Row{Opcode::rng_bit_generator, generator_rule},
-    Row{Opcode::all_gather, exchange_rule},
-    Row{Opcode::reduce_scatter, exchange_rule},
-    Row{Opcode::all_to_all, exchange_rule},
-    Row{Opcode::batch_norm_inference, batch_norm_rule},
-    Row{Opcode::bitcast_convert, bitcast_convert_rule},
-    Row{Opcode::dot, dot_sdy_rule},
-    Row{Opcode::ragged_dot, ragged_dot_sdy_rule},
-    Row{Opcode::convolution, convolution_sdy_rule},
-    Row{Opcode::scan, scan_rule},
-    Row{Opcode::custom_call, custom_call_sdy_rule},
+constexpr std::array kSdyRuleRows{
+    SdyRuleRow{Opcode::all_reduce, pointwise_sdy_rule},
+    SdyRuleRow{Opcode::collective_permute, pointwise_sdy_rule},
+    SdyRuleRow{Opcode::collective_broadcast, pointwise_sdy_rule},
+    SdyRuleRow{Opcode::copy, pointwise_sdy_rule},
+    SdyRuleRow{Opcode::broadcast, broadcast_rule},
+    SdyRuleRow{Opcode::reshape, reshape_sdy_rule},
+    SdyRuleRow{Opcode::transpose, transpose_rule},
+    SdyRuleRow{Opcode::reverse, reverse_rule},
+    SdyRuleRow{Opcode::concatenate, concatenate_rule},
+    SdyRuleRow{Opcode::slice, resize_rule},
+    SdyRuleRow{Opcode::pad, resize_rule},
+    SdyRuleRow{Opcode::dynamic_slice, dynamic_slice_sdy_rule},
+    SdyRuleRow{Opcode::dynamic_update_slice, dynamic_update_slice_sdy_rule},
+    SdyRuleRow{Opcode::gather, gather_sdy_rule},
+    SdyRuleRow{Opcode::scatter, scatter_sdy_rule},
+    SdyRuleRow{Opcode::reduce, reduce_rule},
+    SdyRuleRow{Opcode::reduce_window, reduce_window_rule},
+    SdyRuleRow{Opcode::select_and_scatter, select_and_scatter_rule},
+    SdyRuleRow{Opcode::sort, sort_rule},
+    SdyRuleRow{Opcode::topk, top_k_sdy_rule},
+    SdyRuleRow{Opcode::cholesky, cholesky_rule},
+    SdyRuleRow{Opcode::triangular_solve, triangular_solve_sdy_rule},
+    SdyRuleRow{Opcode::fft, fft_rule},
+    SdyRuleRow{Opcode::rng_bit_generator, generator_rule},
+    SdyRuleRow{Opcode::all_gather, exchange_rule},
+    SdyRuleRow{Opcode::reduce_scatter, exchange_rule},
+    SdyRuleRow{Opcode::all_to_all, exchange_rule},
+    SdyRuleRow{Opcode::batch_norm_inference, batch_norm_rule},
+    SdyRuleRow{Opcode::bitcast_convert, bitcast_convert_rule},
+    SdyRuleRow{Opcode::dot, dot_sdy_rule},
+    SdyRuleRow{Opcode::ragged_dot, ragged_dot_sdy_rule},
+    SdyRuleRow{Opcode::convolution, convolution_sdy_rule},
+    SdyRuleRow{Opcode::scan, scan_rule},
+    SdyRuleRow{Opcode::custom_call, custom_call_sdy_rule},
 };
 
 bool is_elementwise(const Node& node) {
@@ -422,10 +419,10 @@ Rule sdy_rule(const Node& node, bool conservative) {
   }
   for (const Node* operand : node.operands())
     if (operand->shape.is_tuple) return std::nullopt;
-  const auto row =
-      std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return node.is(r.opcode); });
-  if (row == kRows.end() && !is_elementwise(node)) return std::nullopt;
-  Rule rule = (row == kRows.end() ? pointwise_sdy_rule : row->rule)(node, conservative);
+  const auto row = std::find_if(kSdyRuleRows.begin(), kSdyRuleRows.end(),
+                                [&](const SdyRuleRow& r) { return node.is(r.opcode); });
+  if (row == kSdyRuleRows.end() && !is_elementwise(node)) return std::nullopt;
+  Rule rule = (row == kSdyRuleRows.end() ? pointwise_sdy_rule : row->rule)(node, conservative);
   if (rule) look_through(node, *rule);
   return rule;
 }

@@ -8,10 +8,6 @@
 namespace gspmd {
 namespace {
 
-bool carries_all(const Dims& from, const Dims& to, const Sharding& s) {
-  return reshape_sharding(from, to, s).num_tiles() == s.num_tiles();
-}
-
 bool is_splat(const Array& literal) {
   const std::span<std::byte> bytes = literal.bytes();
   const auto size = static_cast<size_t>(dtype_size(literal.dtype()));

@@ -12,10 +12,6 @@
 namespace gspmd {
 namespace {
 
-bool carries_all(const Dims& from, const Dims& to, const Sharding& s) {
-  return reshape_sharding(from, to, s).num_tiles() == s.num_tiles();
-}
-
 // Dims [first, last) of one side.
 struct Span {
   int64_t first = 0, last = 0;

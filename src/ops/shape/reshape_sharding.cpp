@@ -91,4 +91,8 @@ Sharding reshape_sharding(const Dims& from, const Dims& to, const Sharding& shar
       .with_mesh(sharding.mesh());
 }
 
+bool carries_all(const Dims& from, const Dims& to, const Sharding& sharding) {
+  return reshape_sharding(from, to, sharding).num_tiles() == sharding.num_tiles();
+}
+
 }  // namespace gspmd

@@ -9,4 +9,7 @@ namespace gspmd {
 // that the reshape keeps pass uneven digits too; merged or split dims only digits that divide.
 Sharding reshape_sharding(const Dims& from, const Dims& to, const Sharding& sharding);
 
+// Whether all digits of `sharding` are kept so.
+bool carries_all(const Dims& from, const Dims& to, const Sharding& sharding);
+
 }  // namespace gspmd

@@ -23,7 +23,7 @@ PreparedKernel lower_any_broadcast(const Node& node) {
   return kernel.run ? std::move(kernel) : lower_broadcast(node);
 }
 
-const OpInfo kRows[] = {
+const OpInfo kShapeRows[] = {
     {.opcode = Opcode::reshape,
      .traits = kMoves | kLinear | kAlias,
      .operands = {1, 1},
@@ -118,6 +118,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> shape_rows() { return kRows; }
+std::span<const OpInfo> shape_rows() { return kShapeRows; }
 
 }  // namespace gspmd

@@ -150,24 +150,25 @@ int64_t approximate_flops(const Node& node) {
   return shape.is_tuple || shape.rank() == 0 ? 0 : topk_flops(node);
 }
 
-constexpr std::array<std::string_view, 2> kTargets{"ApproxTopK", "PartialReduce"};
+constexpr std::array<std::string_view, 2> kApproximateTopKTargets{"ApproxTopK", "PartialReduce"};
 
-const OpInfo kRow{.opcode = Opcode::custom_call,
-                  .traits = kIntegerPreserving | kMadeAsOne,
-                  .operands = {1, -1},
-                  .infer = infer_approximate,
-                  .factors = approximate_factors,
-                  .evaluate = evaluate_approximate,
-                  .lower = lower_approximate,
-                  .flops = approximate_flops,
-                  .batch = batch_custom_call};
+const OpInfo kApproximateTopKRow{.opcode = Opcode::custom_call,
+                                 .traits = kIntegerPreserving | kMadeAsOne,
+                                 .operands = {1, -1},
+                                 .infer = infer_approximate,
+                                 .factors = approximate_factors,
+                                 .evaluate = evaluate_approximate,
+                                 .lower = lower_approximate,
+                                 .flops = approximate_flops,
+                                 .batch = batch_custom_call};
 
 }  // namespace
 
 const OpInfo* approximate_top_k_info(const Node& custom_call) {
   const std::string& target = custom_call.attrs.custom_call_target;
-  const bool is_it = std::find(kTargets.begin(), kTargets.end(), target) != kTargets.end();
-  return is_it && !custom_call.operands().empty() ? &kRow : nullptr;
+  const bool is_it = std::find(kApproximateTopKTargets.begin(), kApproximateTopKTargets.end(),
+                               target) != kApproximateTopKTargets.end();
+  return is_it && !custom_call.operands().empty() ? &kApproximateTopKRow : nullptr;
 }
 
 }  // namespace gspmd

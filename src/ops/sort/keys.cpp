@@ -15,13 +15,14 @@ namespace gspmd {
 namespace {
 
 // Nodes compared with their mirror images before the comparator is called too large.
-constexpr int kMostVisits = 2000;
+constexpr int kMostKeyVisits = 2000;
 
 // Whether `a` over parameters 2k is the same computation as `b` over parameters 2k + 1.
 class Mirror {
  public:
   bool match(const Node& a, const Node& b) {
-    if (++visits_ > kMostVisits || a.opcode() != b.opcode() || !(a.shape == b.shape)) return false;
+    if (++visits_ > kMostKeyVisits || a.opcode() != b.opcode() || !(a.shape == b.shape))
+      return false;
     if (!a.called.empty() || a.shape.is_tuple || a.rank() != 0) return false;
     if (a.is(Opcode::parameter)) {
       const int64_t left = a.attrs.index;
@@ -63,7 +64,7 @@ std::optional<SortKey> key_of(const Node& compare, bool equality) {
 
 bool same_key(const Node& a, const Node& b, int& visits) {
   if (&a == &b) return true;
-  if (++visits > kMostVisits || a.opcode() != b.opcode() || !(a.shape == b.shape)) return false;
+  if (++visits > kMostKeyVisits || a.opcode() != b.opcode() || !(a.shape == b.shape)) return false;
   if (a.is(Opcode::parameter) || !equal(a.attrs, b.attrs)) return false;
   if (!a.called.empty() || a.operands().size() != b.operands().size()) return false;
   for (size_t i = 0; i < a.operands().size(); ++i)
@@ -92,7 +93,7 @@ struct Item {
 };
 
 // One stable pass per byte that differs between keys.
-void radix_sort(std::vector<Item>& items) {
+void sort_by_radix(std::vector<Item>& items) {
   uint64_t all = ~uint64_t(0), any = 0;
   for (const Item& item : items) {
     all &= item.key;
@@ -220,7 +221,7 @@ std::vector<int64_t> stable_order(std::span<const std::vector<uint64_t>> columns
       std::stable_sort(items.begin(), items.end(),
                        [](const Item& a, const Item& b) { return a.key < b.key; });
     else
-      radix_sort(items);
+      sort_by_radix(items);
   }
   std::vector<int64_t> order;
   order.reserve(items.size());

@@ -16,8 +16,8 @@
 namespace gspmd {
 namespace {
 
-constexpr size_t kChunk = 1024;   // elements whose keys are computed at once
-constexpr int64_t kFewFirst = 8;  // up to a kFewFirst-th of a line is picked out, not sorted
+constexpr size_t kChunk = 1024;    // elements whose keys are computed at once
+constexpr int64_t kFewPicked = 8;  // up to a kFewPicked-th of a line is picked out, not sorted
 
 // Lines of n arrays along one dim, of which the first `take` elements in order are wanted. Element
 // i of line l of an operand is at (l / inner) * size * inner + l % inner + i * inner; results have
@@ -106,7 +106,7 @@ class LineSorter {
     const int64_t size = i < s_.dtypes.size() ? dtype_size(s_.dtypes[i]) : 4;
     return args_.results[i] + s_.first(line, s_.result_size) * size;
   }
-  bool picks() const { return s_.take <= s_.size / kFewFirst; }
+  bool picks() const { return s_.take <= s_.size / kFewPicked; }
 
   bool is_computed(const SortKey& key) const {
     return s_.comparator != nullptr && !key.left->is(Opcode::parameter);
@@ -238,7 +238,7 @@ PreparedKernel prepare(LineSort sort) {
     if (permute_function(dtype) == nullptr) return {};
   const double elements = static_cast<double>(sort.lines) * static_cast<double>(sort.size);
   PreparedKernel kernel;
-  kernel.cost = 100 + elements * (sort.take <= sort.size / kFewFirst ? 1 : 20);
+  kernel.cost = 100 + elements * (sort.take <= sort.size / kFewPicked ? 1 : 20);
   kernel.parts = elements > 4096 ? std::clamp<int64_t>(sort.lines, 1, 8) : 1;
   kernel.run = [sort = std::move(sort), parts = kernel.parts](const KernelArgs& args) {
     LineSorter sorter(sort, args);

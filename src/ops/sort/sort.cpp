@@ -94,7 +94,7 @@ int64_t topk_flops(const Node& node) {
 
 namespace {
 
-const OpInfo kRows[] = {
+const OpInfo kSortRows[] = {
     {.opcode = Opcode::sort,
      .traits = kMadeAsOne,
      .operands = {1, -1},
@@ -121,6 +121,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> sort_rows() { return kRows; }
+std::span<const OpInfo> sort_rows() { return kSortRows; }
 
 }  // namespace gspmd

@@ -126,27 +126,28 @@ std::vector<ShardingProposal> top_k_call_forward(const Node& node, CompletionMod
   return proposals;
 }
 
-constexpr std::array<std::string_view, 2> kTargets{"TopK", "mhlo.topk"};
+constexpr std::array<std::string_view, 2> kTopKTargets{"TopK", "mhlo.topk"};
 
-const OpInfo kRow{.opcode = Opcode::custom_call,
-                  .traits = kIntegerPreserving | kPlacedOnAll | kMadeAsOne,
-                  .operands = {1, 1},
-                  .infer = infer_top_k_call,
-                  .factors = topk_factors,
-                  .evaluate = evaluate_top_k_call,
-                  .leaf_gradient = topk_gradient,
-                  .completion = {.forward = top_k_call_forward, .speakers = Speakers::first},
-                  .partition = partition_topk,
-                  .lower = lower_topk,
-                  .flops = topk_flops,
-                  .batch = batch_custom_call};
+const OpInfo kTopKRow{.opcode = Opcode::custom_call,
+                      .traits = kIntegerPreserving | kPlacedOnAll | kMadeAsOne,
+                      .operands = {1, 1},
+                      .infer = infer_top_k_call,
+                      .factors = topk_factors,
+                      .evaluate = evaluate_top_k_call,
+                      .leaf_gradient = topk_gradient,
+                      .completion = {.forward = top_k_call_forward, .speakers = Speakers::first},
+                      .partition = partition_topk,
+                      .lower = lower_topk,
+                      .flops = topk_flops,
+                      .batch = batch_custom_call};
 
 }  // namespace
 
 const OpInfo* top_k_call_info(const Node& custom_call) {
   const std::string& target = custom_call.attrs.custom_call_target;
-  const bool is_top_k = std::find(kTargets.begin(), kTargets.end(), target) != kTargets.end();
-  return is_top_k ? &kRow : nullptr;
+  const bool is_top_k =
+      std::find(kTopKTargets.begin(), kTopKTargets.end(), target) != kTopKTargets.end();
+  return is_top_k ? &kTopKRow : nullptr;
 }
 
 std::optional<TopKForm> top_k_form(const Node& node) {

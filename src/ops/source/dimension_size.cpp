@@ -109,7 +109,7 @@ std::vector<Node*> resized_gradient(Node& node, Node* cotangent) {
   return result;
 }
 
-const OpInfo kRows[] = {
+const OpInfo kDimensionSizeRows[] = {
     {.opcode = Opcode::get_dimension_size,
      .traits = kIntegerPreserving,
      .operands = {1, 1},
@@ -141,6 +141,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> dimension_size_rows() { return kRows; }
+std::span<const OpInfo> dimension_size_rows() { return kDimensionSizeRows; }
 
 }  // namespace gspmd

@@ -68,7 +68,7 @@ std::optional<Partitioned> partition_replica_id(PartitionContext& context, Node&
                      Sharding::replicated()};
 }
 
-const OpInfo kRows[] = {
+const OpInfo kSourceRows[] = {
     {.opcode = Opcode::parameter,
      .traits = kIntegerPreserving | kPlacedAnywhere,
      .infer = infer_parameter,
@@ -101,6 +101,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> source_rows() { return kRows; }
+std::span<const OpInfo> source_rows() { return kSourceRows; }
 
 }  // namespace gspmd

@@ -10,7 +10,7 @@ namespace {
 
 using Nodes = std::vector<Node*>;
 
-int64_t dilated(int64_t size, int64_t by) { return size == 0 ? 0 : (size - 1) * by + 1; }
+int64_t dilated_size(int64_t size, int64_t by) { return size == 0 ? 0 : (size - 1) * by + 1; }
 
 // Of sums: every element gets the cotangents of the windows that read it, which lie at the places
 // of a window too; holes between windows become holes between elements and the other way round.
@@ -23,8 +23,8 @@ Node* summed_back(Node& y, Node* c) {
         .size = from.size, .stride = from.base_dilation, .window_dilation = from.window_dilation};
     w.base_dilation = from.stride;
     w.pad_low = reach - from.pad_low;
-    w.pad_high = dilated(y.operand(0)->dims()[d], from.base_dilation) -
-                 dilated(y.dims()[d], from.stride) + from.pad_low;
+    w.pad_high = dilated_size(y.operand(0)->dims()[d], from.base_dilation) -
+                 dilated_size(y.dims()[d], from.stride) + from.pad_low;
     attrs.window.push_back(w);
   }
   Computation* const add = binary_computation(y.parent().module(), Opcode::add, y.shape.dtype);

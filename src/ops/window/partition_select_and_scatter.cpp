@@ -249,7 +249,7 @@ class Pool {
   Node* const nothing_;  // what changes no sum
 };
 
-bool is_plain(const WindowDim& w) { return w == WindowDim{}; }
+bool is_default(const WindowDim& w) { return w == WindowDim{}; }
 
 }  // namespace
 
@@ -263,7 +263,7 @@ std::optional<Partitioned> partition_select_and_scatter(PartitionContext& spmd, 
   constexpr int64_t kMost = int64_t(1) << 20;
   for (int64_t d = 0; d < node.rank(); ++d) {
     const WindowDim& w = node.attrs.window[static_cast<size_t>(d)];
-    if (layout.dim(d).empty() || is_plain(w)) continue;
+    if (layout.dim(d).empty() || is_default(w)) continue;
     if (w.size >= kMost || w.stride >= kMost || w.pad_low >= kMost || w.pad_low <= -kMost ||
         node.dim(d) >= kMost || layout.tiles(d) >= kMost)
       return std::nullopt;

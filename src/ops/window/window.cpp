@@ -250,7 +250,7 @@ Proposals select_and_scatter_forward(const Node& node, CompletionMode mode) {
   return nest_forward(node, mode);
 }
 
-const OpInfo kRows[] = {
+const OpInfo kWindowRows[] = {
     {.opcode = Opcode::reduce_window,
      .traits = kIntegerPreserving | kMadeAsOne,
      .operands = {2, -1},
@@ -281,6 +281,6 @@ const OpInfo kRows[] = {
 
 }  // namespace
 
-std::span<const OpInfo> window_rows() { return kRows; }
+std::span<const OpInfo> window_rows() { return kWindowRows; }
 
 }  // namespace gspmd

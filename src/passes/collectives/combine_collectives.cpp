@@ -66,21 +66,21 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
-struct Candidate {
+struct Combinable {
   Node* node;
   Kind kind;
   int64_t depth;
   size_t position;  // of its first reader for all-gather, else its own
 };
 
-std::vector<Candidate> candidates(const Computation& computation) {
+std::vector<Combinable> candidates(const Computation& computation) {
   FlatMap<const Node*, size_t> position;
   FlatMap<const Node*, int64_t> depth;
   position.reserve(computation.nodes().size());
   depth.reserve(computation.nodes().size());
   for (const std::unique_ptr<Node>& node : computation.nodes())
     position.emplace(node.get(), position.size());
-  std::vector<Candidate> found;
+  std::vector<Combinable> found;
   for (const std::unique_ptr<Node>& node : computation.nodes()) {
     int64_t below = 0;
     for (const Node* operand : node->operands())
@@ -100,13 +100,14 @@ std::vector<Candidate> candidates(const Computation& computation) {
 // Candidates that become one, in program order.
 using Groups = std::map<std::tuple<Kind, Place>, std::vector<Node*>>;
 
-Groups group(std::vector<Candidate> all) {
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.position < b.position; });
+Groups group(std::vector<Combinable> all) {
+  std::stable_sort(all.begin(), all.end(), [](const Combinable& a, const Combinable& b) {
+    return a.position < b.position;
+  });
   std::map<Kind, int64_t> seen;  // collectives of this kind so far
   int64_t total = 0;
   Groups groups;
-  for (const Candidate& c : all) {
+  for (const Combinable& c : all) {
     int64_t& same = seen[c.kind];
     const int64_t others = total - same;
     const bool anywhere = c.kind.opcode == Opcode::all_reduce;

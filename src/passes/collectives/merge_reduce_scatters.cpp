@@ -9,7 +9,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kMaxDevices = 1024;  // places in groups are compared for each of them
+constexpr int64_t kMaxCompared = 1024;  // places in groups are compared for each of them
 
 using Lists = std::vector<std::vector<int64_t>>;
 
@@ -155,7 +155,7 @@ bool merge(Node& last, int64_t num_devices) {
 
 bool merge_reduce_scatters(Module& module) {
   const int64_t num_devices = module.num_partitions;
-  if (num_devices < 2 || num_devices > kMaxDevices) return false;
+  if (num_devices < 2 || num_devices > kMaxCompared) return false;
   return rewrite_each(module, [&](Computation& computation) {
     bool changed = false;
     for (size_t i = 0; i < computation.nodes().size(); ++i)

@@ -20,7 +20,7 @@ struct Pair {
   // a computation that holds the collective: HLO has no start of its own for all kinds.
   enum class Value : uint8_t { results, both, call } value;
 };
-constexpr Pair kPairs[] = {
+constexpr Pair kStartedPairs[] = {
     {Opcode::all_reduce, Opcode::all_reduce_start, Opcode::all_reduce_done, Pair::Value::results},
     {Opcode::all_gather, Opcode::all_gather_start, Opcode::all_gather_done, Pair::Value::both},
     {Opcode::collective_permute, Opcode::collective_permute_start, Opcode::collective_permute_done,
@@ -30,9 +30,9 @@ constexpr Pair kPairs[] = {
 };
 
 const Pair* pair_of(const Node& node) {
-  const auto found = std::find_if(std::begin(kPairs), std::end(kPairs),
+  const auto found = std::find_if(std::begin(kStartedPairs), std::end(kStartedPairs),
                                   [&](const Pair& pair) { return node.is(pair.whole); });
-  return found == std::end(kPairs) ? nullptr : found;
+  return found == std::end(kStartedPairs) ? nullptr : found;
 }
 
 bool computes(const Node& node) {
@@ -139,9 +139,9 @@ class Order {
 };
 
 // The computation anew, in another order.
-class Rewriter {
+class Splitter {
  public:
-  Rewriter(Computation& from, Computation& to) : to_(to) { to.attributes = from.attributes; }
+  Splitter(Computation& from, Computation& to) : to_(to) { to.attributes = from.attributes; }
 
   void add(const Order::Place& place) {
     const Node& node = *place.node;
@@ -218,7 +218,7 @@ class Rewriter {
 
 void replace(Module& module, Computation& old, const Order& order) {
   Computation* const made = module.add_computation(old.name());
-  Rewriter rewriter(old, *made);
+  Splitter rewriter(old, *made);
   for (const Order::Place& place : order.places()) rewriter.add(place);
   made->set_root(rewriter.made(old.root()));
   for (const auto& computation : module.computations())

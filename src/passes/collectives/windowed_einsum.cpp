@@ -17,7 +17,7 @@ namespace {
 enum class DimKind : uint8_t { free, batch, contracting };
 
 // A product one of whose operands is cut into slices along one dim, a slice per device of the ring.
-struct Cut {
+struct WindowCut {
   Node* dot = nullptr;
   int64_t operand = 0;  // the one that is cut
   int64_t dim = 0;      // its dim
@@ -43,10 +43,10 @@ bool is_einsum(const Node& node) {
 }
 
 // Which loop of the product `dim` of `operand` is.
-Cut cut_along(Node& dot, int64_t operand, int64_t dim) {
+WindowCut cut_along(Node& dot, int64_t operand, int64_t dim) {
   const FactorRule rule = dot.op().factors(dot);
   const int64_t factor = rule.operands[static_cast<size_t>(operand)][static_cast<size_t>(dim)];
-  Cut cut{&dot, operand, dim};
+  WindowCut cut{&dot, operand, dim};
   cut.other_dim = find(rule.operands[static_cast<size_t>(1 - operand)], factor);
   cut.result_dim = find(rule.results[0], factor);
   if (cut.other_dim >= 0) cut.kind = cut.result_dim >= 0 ? DimKind::batch : DimKind::contracting;
@@ -54,10 +54,10 @@ Cut cut_along(Node& dot, int64_t operand, int64_t dim) {
 }
 
 // The loops of result dim `dim`: the cut of the operand that has it (the left one for batch dims).
-Cut cut_of_result(Node& dot, int64_t dim) {
+WindowCut cut_of_result(Node& dot, int64_t dim) {
   for (int64_t operand = 0; operand < 2; ++operand)
     for (int64_t d = 0; d < dot.operand(operand)->rank(); ++d)
-      if (const Cut cut = cut_along(dot, operand, d); cut.result_dim == dim) return cut;
+      if (const WindowCut cut = cut_along(dot, operand, d); cut.result_dim == dim) return cut;
   internal_error("{}: no operand has dim {} of the result", dot.name(), dim);
 }
 
@@ -80,7 +80,7 @@ Node* zero_behind(Node* slice, int64_t dim, IndexNode place, int64_t size) {
                      hlo::splat(c, slice->shape, 0));
 }
 
-Node* product(const Cut& cut, Node* mine, Node* other, DType dtype) {
+Node* product(const WindowCut& cut, Node* mine, Node* other, DType dtype) {
   Node* const lhs = cut.operand == 0 ? mine : other;
   Node* const rhs = cut.operand == 0 ? other : mine;
   Dims dims = cut.dot->dims();
@@ -110,7 +110,7 @@ std::vector<Node*> move_all(Computation& c, std::vector<Node*> state, int64_t mo
 // Where only the first elements of what is gathered are read, the last slices have a tail.
 class GatherLoop {
  public:
-  GatherLoop(const Cut& cut, Ring ring, const WindowedEinsumOptions& options)
+  GatherLoop(const WindowCut& cut, Ring ring, const WindowedEinsumOptions& options)
       : cut_(cut),
         ring_(std::move(ring)),
         both_ways_(options.bidirectional && ring_.size() % 2 == 0),
@@ -166,7 +166,7 @@ class GatherLoop {
     return put_block(result, part, cut_.result_dim, block);
   }
 
-  Cut cut_;
+  WindowCut cut_;
   Ring ring_;
   bool both_ways_;
   int64_t unroll_;
@@ -178,7 +178,7 @@ class GatherLoop {
 // ones of them may be a tail.
 class ScatterLoop {
  public:
-  ScatterLoop(const Cut& cut, Ring ring, int64_t size, const WindowedEinsumOptions& options)
+  ScatterLoop(const WindowCut& cut, Ring ring, int64_t size, const WindowedEinsumOptions& options)
       : cut_(cut),
         ring_(std::move(ring)),
         size_(size),
@@ -224,7 +224,7 @@ class ScatterLoop {
     return next;
   }
 
-  Cut cut_;
+  WindowCut cut_;
   Ring ring_;
   int64_t size_;
   bool both_ways_;
@@ -319,7 +319,7 @@ class Windowing {
       const std::optional<Ring> ring = ring_of(collective);
       if (!ring) continue;
       const EmissionScope scope(dot.metadata, dot.backward);
-      const Cut cut = cut_along(dot, i, collective.attrs.dimensions.at(0));
+      const WindowCut cut = cut_along(dot, i, collective.attrs.dimensions.at(0));
       Node* const result = GatherLoop(cut, *ring, options_).emit_instead(collective.operand(0));
       dot.parent().replace_uses(&dot, result);
       return true;
@@ -341,7 +341,7 @@ class Windowing {
     const std::optional<Ring> ring = ring_of(collective);
     if (!ring) return false;
     const EmissionScope scope(dot.metadata, dot.backward);
-    const Cut cut = cut_of_result(dot, dim);
+    const WindowCut cut = cut_of_result(dot, dim);
     ScatterLoop loop(cut, *ring, collective.dim(dim), options_);
     dot.parent().replace_uses(&collective, loop.emit_instead());
     return true;

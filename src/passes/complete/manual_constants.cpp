@@ -10,7 +10,7 @@
 namespace gspmd {
 namespace {
 
-using Nodes = std::set<const Node*>;
+using NodeSet = std::set<const Node*>;
 
 // Ops that only rewrite what they are given, so that making them twice changes nothing.
 bool rewrites(const Node& node) {
@@ -18,13 +18,13 @@ bool rewrites(const Node& node) {
          !has_effects(node) && !node.is(Opcode::custom_call);
 }
 
-bool is_all_in(const Nodes& nodes, const std::vector<Node*>& of) {
+bool is_all_in(const NodeSet& nodes, const std::vector<Node*>& of) {
   return std::all_of(of.begin(), of.end(), [&](Node* n) { return nodes.contains(n); });
 }
 
 // What is made of constants alone and has no annotation.
-Nodes made_of_constants(const Computation& computation) {
-  Nodes found;
+NodeSet made_of_constants(const Computation& computation) {
+  NodeSet found;
   for (const auto& node : computation.nodes()) {
     if (node->sharding || node->shape.is_tuple) continue;
     const bool leaf = node->is(Opcode::constant) || node->is(Opcode::iota);
@@ -35,14 +35,14 @@ Nodes made_of_constants(const Computation& computation) {
 }
 
 // Whether it reads its operands in a region, not as a region's start.
-bool reads_inside(const Node& user, const Nodes& manual) {
+bool reads_inside(const Node& user, const NodeSet& manual) {
   return manual.contains(&user) && user.attrs.custom_call_target != "SPMDFullToShardShape";
 }
 
 // What is manual or computed from such, up to the end of its region; and what such is computed from
 // that is no constant, back to the start of the region.
-Nodes inside_manual(const Computation& computation, const Nodes& constants) {
-  Nodes found;
+NodeSet inside_manual(const Computation& computation, const NodeSet& constants) {
+  NodeSet found;
   for (const auto& node : computation.nodes()) {
     if (node->shape.is_tuple || node->attrs.custom_call_target == "SPMDShardToFullShape") continue;
     const bool follows = !node->sharding &&
@@ -61,8 +61,8 @@ Nodes inside_manual(const Computation& computation, const Nodes& constants) {
 }
 
 bool split(Computation& computation) {
-  const Nodes constants = made_of_constants(computation);
-  Nodes manual = inside_manual(computation, constants);
+  const NodeSet constants = made_of_constants(computation);
+  NodeSet manual = inside_manual(computation, constants);
   if (manual.empty()) return false;
   std::vector<Node*> readers_first;
   for (const auto& node : computation.nodes())

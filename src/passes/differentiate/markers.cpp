@@ -15,13 +15,13 @@
 namespace gspmd {
 namespace {
 
-std::string attribute(const Node& node, const char* name) {
+std::string marker_attribute(const Node& node, const char* name) {
   const auto found = node.frontend_attributes.find(name);
   return found == node.frontend_attributes.end() ? "" : found->second;
 }
 
 size_t number(const Node& node, const char* name) {
-  return static_cast<size_t>(std::stoll(attribute(node, name)));
+  return static_cast<size_t>(std::stoll(marker_attribute(node, name)));
 }
 
 // A product of two arrays, summed over loops that both have.
@@ -58,14 +58,14 @@ Marker marker_of(const Node& node) {
 }
 
 bool saves_everything(const Node& checkpoint) {
-  return attribute(checkpoint, kSaves) == "everything";
+  return marker_attribute(checkpoint, kSaves) == "everything";
 }
 
 bool is_saved(const Node& checkpoint, const Node& value) {
   if (value.shape.is_tuple) return false;
-  const std::string saves = attribute(checkpoint, kSaves);
+  const std::string saves = marker_attribute(checkpoint, kSaves);
   if (saves == "dots") return is_contraction(value);
-  std::istringstream names(attribute(checkpoint, kSavedNames));
+  std::istringstream names(marker_attribute(checkpoint, kSavedNames));
   for (std::string name; std::getline(names, name, ',');)
     if (is_called(value, name)) return true;
   return false;

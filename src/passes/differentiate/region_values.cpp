@@ -14,7 +14,7 @@ namespace {
 
 // The start of the region that a value is in; nullptr outside of regions, and where the whole
 // computation is in one.
-class Search {
+class ValueSearch {
  public:
   const Node* start(const Node* value) {
     std::vector<const Node*> stack{value};
@@ -87,7 +87,7 @@ Shape with_front(Shape shape, int64_t size) {
 }  // namespace
 
 HandedValue::HandedValue(const Node& value) : value_(value.shape), shape_(value.shape) {
-  const Node* const start = value.shape.is_tuple ? nullptr : Search().start(&value);
+  const Node* const start = value.shape.is_tuple ? nullptr : ValueSearch().start(&value);
   if (start == nullptr || !start->sharding) return;
   const DeviceOrder order = order_at(*start);
   if (order == nullptr) return;

@@ -53,10 +53,10 @@ bool is_view(const Node& node) {
          !node.operand(0)->shape.is_tuple && node.operand(0)->shape.bytes() <= node.shape.bytes();
 }
 
-class Search {
+class ResidualSearch {
  public:
-  Search(const PulledBack& body, const std::vector<bool>& free, bool recompute,
-         const std::function<bool(const Node&)>& saved)
+  ResidualSearch(const PulledBack& body, const std::vector<bool>& free, bool recompute,
+                 const std::function<bool(const Node&)>& saved)
       : body_(body), saved_(saved), cotangents_(body.cotangents.begin(), body.cotangents.end()) {
     const std::vector<Node*>& parameters = body.form.parameters;
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -142,7 +142,7 @@ class Search {
 
 Residuals residuals_of(const PulledBack& body, const std::vector<bool>& free, bool recompute,
                        const std::function<bool(const Node&)>& saved) {
-  return Search(body, free, recompute, saved).run();
+  return ResidualSearch(body, free, recompute, saved).run();
 }
 
 }  // namespace gspmd

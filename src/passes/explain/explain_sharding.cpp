@@ -42,7 +42,7 @@ const Origin* same_digit(const Node& node, const Origin& wanted) {
   return best;
 }
 
-std::string place(const Node& node) {
+std::string where_is(const Node& node) {
   const std::string source = source_line(node.metadata);
   if (source.empty() || node.metadata.op_name.empty())
     return fmt::format("%{}{}{}", node.name(), source.empty() ? "" : " at ", source);
@@ -61,7 +61,7 @@ std::string axis_text(const Sharding* sharding, const Digit& digit) {
   return fmt::format("({},{})", digit.size, digit.stride);
 }
 
-bool is_annotated(const Node& node) {
+bool has_own_origin(const Node& node) {
   return std::any_of(node.origins.begin(), node.origins.end(),
                      [](const Origin& o) { return o.via.empty(); });
 }
@@ -99,7 +99,7 @@ std::optional<LostAnnotation> conflict(const Node& value, const Node& reader,
     for (int64_t e = 0; e < value.rank() && !lost.winner; ++e)
       for (const Digit& digit : kept->dim(e))
         if (!disjoint({digit}, wanted.dim(d))) lost.winner = annotation_of(value, digit);
-    if (!lost.winner && is_annotated(value)) lost.winner = &value;
+    if (!lost.winner && has_own_origin(value)) lost.winner = &value;
     if (lost.annotation && lost.annotation != lost.winner) return lost;
   }
   return std::nullopt;
@@ -134,11 +134,11 @@ std::string describe_origin(const Node& node, const Origin& origin) {
   std::string text = fmt::format("dim {} over {}: ", origin.dim,
                                  axis_text(leaf_of(node, origin.leaf), origin.digit));
   if (node.shape.is_tuple) text = fmt::format("leaf {}, ", origin.leaf) + text;
-  if (origin.via.empty()) return text + "given by " + place(node);
+  if (origin.via.empty()) return text + "given by " + where_is(node);
   constexpr size_t kMost = 8;
   const std::vector<const Node*> path = origin_path(node, origin, kMost + 1);
   const Node* annotation = neighbour(node, origin.annotation);
-  text += "from " + (annotation ? place(*annotation) : "%" + origin.annotation);
+  text += "from " + (annotation ? where_is(*annotation) : "%" + origin.annotation);
   std::vector<std::string> through;
   for (size_t i = path.size(); i-- > 0;)
     if (path[i]->name() != origin.annotation)
@@ -174,7 +174,7 @@ ShardingLint lint_shardings(const Module& completed) {
     }
   for (const auto& computation : completed.computations())
     for (const auto& node : computation->nodes())
-      if (is_annotated(*node) && !used.contains(node->name())) lint.unused.push_back(node.get());
+      if (has_own_origin(*node) && !used.contains(node->name())) lint.unused.push_back(node.get());
   return lint;
 }
 
@@ -194,19 +194,19 @@ std::string to_string(const ShardingLint& lint) {
   std::string text;
   for (const LostAnnotation& lost : lint.lost) {
     const std::string winner =
-        lost.winner ? "to " + place(*lost.winner) : std::string("to no other annotation");
+        lost.winner ? "to " + where_is(*lost.winner) : std::string("to no other annotation");
     // An annotation is found by its line, not by the name of its instruction.
-    const std::string at = is_annotated(*lost.at) ? place(*lost.at) : "%" + lost.at->name();
+    const std::string at = has_own_origin(*lost.at) ? where_is(*lost.at) : "%" + lost.at->name();
     text += fmt::format("{} lost {} on dim {} of {}, which {} %{} wants otherwise\n",
-                        place(*lost.annotation), winner, lost.dim, at,
+                        where_is(*lost.annotation), winner, lost.dim, at,
                         opcode_name(lost.reader->opcode()), lost.reader->name());
   }
   for (const Node* node : lint.unused)
-    text += fmt::format("{} is used by no other value\n", place(*node));
+    text += fmt::format("{} is used by no other value\n", where_is(*node));
   for (const Node* node : lint.redundant)
-    text += fmt::format("{} changes nothing: the other annotations say as much\n", place(*node));
+    text += fmt::format("{} changes nothing: the other annotations say as much\n", where_is(*node));
   for (const Node* node : lint.alone)
-    text += fmt::format("{} says nothing: only one of its two results is used\n", place(*node));
+    text += fmt::format("{} says nothing: only one of its two results is used\n", where_is(*node));
   return text;
 }
 

@@ -13,10 +13,10 @@ using Positions = FlatMap<const Node*, int64_t>;
 using GroupsOf = std::vector<std::vector<const LoopGroup*>>;
 
 // Makes one group into a fusion node.
-class Rewriter {
+class FusionRewriter {
  public:
-  Rewriter(Computation& computation, const LoopGraph& graph, const Positions& positions,
-           const LoopGroup& group)
+  FusionRewriter(Computation& computation, const LoopGraph& graph, const Positions& positions,
+                 const LoopGroup& group)
       : c_(computation), g_(graph), position_(positions), group_(group) {}
 
   // Members whose value somebody outside reads, given who else computes it for themselves.
@@ -129,11 +129,11 @@ bool fuse_loops(Computation& computation) {
   for (const LoopGroup& group : groups)
     for (const std::set<int64_t>* part : {&group.members, &group.clones})
       for (const int64_t n : *part) groups_of[static_cast<size_t>(n)].push_back(&group);
-  std::vector<std::pair<Rewriter, std::vector<int64_t>>>
+  std::vector<std::pair<FusionRewriter, std::vector<int64_t>>>
       rewriters;  // all read the graph before it changes
   for (const LoopGroup& group : groups) {
     if (!worth_it(graph, positions, group)) continue;
-    Rewriter rewriter(computation, graph, positions, group);
+    FusionRewriter rewriter(computation, graph, positions, group);
     std::vector<int64_t> outputs = rewriter.outputs(groups_of);
     if (!outputs.empty()) rewriters.emplace_back(std::move(rewriter), std::move(outputs));
   }

@@ -18,7 +18,7 @@ constexpr int64_t kManyWeight = 4;
 // The layouts that are tried for one.
 constexpr size_t kMostLayouts = 12;
 
-bool is_pointwise(const Node& node) {
+bool has_pointwise_factors(const Node& node) {
   return node.op().has(kElementwise) && node.op().factors && !node.operands().empty() &&
          !node.shape.is_tuple;
 }
@@ -26,7 +26,7 @@ bool is_pointwise(const Node& node) {
 // What has no way of its own (docs/spec/partitioning.md 2.4) and reads no windows, whose halos are
 // not priced here.
 bool has_sums(const Node& node) {
-  if (node.op().partition || is_pointwise(node) || node.op().has(kDataMovement) ||
+  if (node.op().partition || has_pointwise_factors(node) || node.op().has(kDataMovement) ||
       !node.op().factors || node.op().has(kCollective))
     return false;
   const FactorRule rule = node.op().factors(node);
@@ -64,7 +64,7 @@ class Agreement {
   bool may_change(const Node& node) const {
     if (!spmd_.is_open(node) || node.is_root() || node.shape.is_tuple || node.rank() == 0)
       return false;
-    if (!is_pointwise(node) && !has_sums(node)) return false;
+    if (!has_pointwise_factors(node) && !has_sums(node)) return false;
     const Sharding& s = spmd_.sharding(node);
     return s.is_tiled() && s.manual_digits().empty() &&
            (!s.order() || s.order()->count == spmd_.num_devices());
@@ -89,22 +89,22 @@ class Agreement {
       Node& value = *group.values[v];
       if (group.values.size() > kMostValues || value.users().size() > kMostValues)
         return std::nullopt;
-      if (is_pointwise(value)) {
+      if (has_pointwise_factors(value)) {
         for (Node* operand : value.operands())
           if (belongs(*operand, first)) add(*operand);
       }
       for (Node* user : value.users())
-        if (is_pointwise(*user) && belongs(*user, first)) add(*user);
+        if (has_pointwise_factors(*user) && belongs(*user, first)) add(*user);
     }
     for (Node* value : group.values) {
-      if (!is_pointwise(*value)) add_once(group.products, value);
-      if (is_pointwise(*value))
+      if (!has_pointwise_factors(*value)) add_once(group.products, value);
+      if (has_pointwise_factors(*value))
         for (Node* operand : value->operands())
           if (!inside.contains(operand->id()) && operand->rank() > 0 && !is_uniform(*operand) &&
               !operand->op().has(kConstantLike))
             add_once(group.entering, operand);
       for (Node* user : value->users()) {
-        if (inside.contains(user->id()) && is_pointwise(*user)) continue;
+        if (inside.contains(user->id()) && has_pointwise_factors(*user)) continue;
         if (has_sums(*user) && is_plain(*user))
           add_once(group.products, user);
         else

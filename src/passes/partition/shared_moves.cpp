@@ -21,16 +21,16 @@ bool is_product(const Node& node) {
          !node.shape.is_tuple;
 }
 
-Node* only_user(const Node& node) {
+Node* single_user(const Node& node) {
   return node.users().size() == 1 && !node.is_root() ? node.users()[0] : nullptr;
 }
 
-bool is_sum(const Node& node) {
+bool is_sum_of_some(const Node& node) {
   return node.op().has(kLinear) && node.op().has(kElementwise) && node.operands().size() > 1;
 }
 
 int64_t count_addends(const Node& node, int depth) {
-  if (!is_sum(node) || depth == 0) return 1;
+  if (!is_sum_of_some(node) || depth == 0) return 1;
   int64_t count = 0;
   for (const Node* operand : node.operands()) count += count_addends(*operand, depth - 1);
   return count;
@@ -61,7 +61,7 @@ bool is_invariant(const Node& node, int depth) {
 // What a loop adds to its state: the sum is made behind it.
 bool is_accumulated(const Node& sum) {
   const Node* root = sum.parent().root();
-  const Node* user = only_user(sum);
+  const Node* user = single_user(sum);
   if (!user || user != root || !root->is(Opcode::tuple)) return false;
   for (const Node* operand : sum.operands()) {
     const int64_t i = state_read(*operand);
@@ -179,10 +179,10 @@ std::vector<Sharding> SharedMoves::layouts(SpmdPartitioner& spmd, Node& value, c
 
 // The layout of partial sums in which a node by cases leaves its value; nullptr: whole.
 const Sharding* SharedMoves::left_unreduced(SpmdPartitioner& spmd, Node& node) {
-  if (is_sum(node)) {
+  if (is_sum_of_some(node)) {
     const Sharding* common = nullptr;
     for (Node* operand : node.operands()) {
-      const Sharding* left = only_user(*operand) ? left_unreduced(spmd, *operand) : nullptr;
+      const Sharding* left = single_user(*operand) ? left_unreduced(spmd, *operand) : nullptr;
       if (!left || (common && !(*common == *left))) return nullptr;
       common = left;
     }
@@ -196,15 +196,16 @@ const Sharding* SharedMoves::left_unreduced(SpmdPartitioner& spmd, Node& node) {
 std::optional<std::pair<Sharding, int64_t>> SharedMoves::sum_with_others(SpmdPartitioner& spmd,
                                                                          Node& node) {
   if (!is_product(node) || !is_plain(spmd, node)) return std::nullopt;
-  Node* const sum = only_user(node);
-  if (!sum || !is_sum(*sum)) return std::nullopt;
+  Node* const sum = single_user(node);
+  if (!sum || !is_sum_of_some(*sum)) return std::nullopt;
   const Sharding& mine = first(spmd, node).result;
   if (mine.unreduced().empty()) return std::nullopt;
   if (is_accumulated(*sum)) return std::pair{mine, runs(node.parent())};
   const Sharding* common = left_unreduced(spmd, *sum);
   if (!common) return std::nullopt;
   const Node* top = sum;
-  for (const Node* above = only_user(*top); above && is_sum(*above); above = only_user(*top)) {
+  for (const Node* above = single_user(*top); above && is_sum_of_some(*above);
+       above = single_user(*top)) {
     if (!left_unreduced(spmd, const_cast<Node&>(*above))) break;
     top = above;
   }

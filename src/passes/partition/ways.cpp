@@ -32,7 +32,7 @@ bool rearranges(const Node& node) {
                      [](const Factor& f) { return f.kind == FactorKind::pass; });
 }
 
-bool is_by_element(const Node& node) {
+bool is_partitioned_by_element(const Node& node) {
   const OpInfo& op = node.op();
   return op.has(kElementwise) && !op.has(kSideEffect) && !op.has(kCollective) && !op.partition &&
          op.factors && !node.shape.is_tuple && node.called.empty() && !node.operands().empty();
@@ -66,7 +66,7 @@ std::vector<bool> SpmdPartitioner::uniform_dims(const Node& node, int operands_b
   const auto known = uniform_.find(node.id());
   if (known != uniform_.end()) return known->second;
   std::vector<bool> uniform(node.dims().size(), false);
-  if (operands_back > 0 && (is_by_element(node) || rearranges(node))) {
+  if (operands_back > 0 && (is_partitioned_by_element(node) || rearranges(node))) {
     const FactorRule rule = node.op().factors(node);
     for (size_t d = 0; d < uniform.size(); ++d)
       uniform[d] = node.dims()[d] > 1 && rule.results[0][d] >= 0;

@@ -100,7 +100,7 @@ bool make_static_update(Node& node) {
   return true;
 }
 
-bool rewrite(Computation& computation) {
+bool use_starts_in(Computation& computation) {
   std::vector<Node*> nodes;
   for (const auto& node : computation.nodes()) nodes.push_back(node.get());
   bool changed = false;
@@ -115,6 +115,6 @@ bool rewrite(Computation& computation) {
 
 }  // namespace
 
-bool use_static_starts(Module& module) { return rewrite_each(module, rewrite); }
+bool use_static_starts(Module& module) { return rewrite_each(module, use_starts_in); }
 
 }  // namespace gspmd

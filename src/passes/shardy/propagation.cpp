@@ -8,11 +8,11 @@
 namespace gspmd {
 namespace {
 
-constexpr int kRounds = 5;
+constexpr int kPropagationRounds = 5;
 
-class Propagation {
+class ShardyPropagation {
  public:
-  Propagation(SdyProgram& program, const SdyPropagation& how)
+  ShardyPropagation(SdyProgram& program, const SdyPropagation& how)
       : program_(program), how_(how), queued_(program.ops.size()) {
     for (size_t i = 0; i < program.slots.size(); ++i)
       if (program.slots[i].group >= 0)
@@ -39,7 +39,7 @@ class Propagation {
       run_round(-1);
       return;
     }
-    for (int round = 0; round < kRounds; ++round) run_round(round);
+    for (int round = 0; round < kPropagationRounds; ++round) run_round(round);
   }
 
   // --- User priorities: dims of a later one are closed and whole, their axes nobody's
@@ -276,7 +276,7 @@ std::vector<SdyDirection> sdy_directions(const SdyOp& op, int round) {
 }
 
 bool propagate_program(SdyProgram& program, const SdyPropagation& how) {
-  return Propagation(program, how).run();
+  return ShardyPropagation(program, how).run();
 }
 
 }  // namespace gspmd

@@ -106,7 +106,7 @@ void cut_across(SdyAxes& axes, const TensorProjection& tensor, int64_t factor,
 }
 
 // Who says the agreed axes of a factor, which orders factors.
-struct Source {
+struct FactorSource {
   int64_t factor = 0;
   int64_t elements = 0;  // of the largest tensor that begins with the agreed axes
   int64_t parts = 1;     // of the agreed axes
@@ -121,12 +121,13 @@ int64_t elements_of(const TensorProjection& tensor, const SdyRule& rule) {
 }
 
 // Factors that have something to say, those of larger tensors first.
-std::vector<Source> sources_of(const Projection& projection, const std::vector<SdyAxes>& agreed,
-                               const SdyStep& step) {
-  std::vector<Source> sources;
+std::vector<FactorSource> sources_of(const Projection& projection,
+                                     const std::vector<SdyAxes>& agreed, const SdyStep& step) {
+  std::vector<FactorSource> sources;
   for (size_t f = 0; f < agreed.size(); ++f) {
     if (agreed[f].empty()) continue;
-    Source source{static_cast<int64_t>(f), -1, step.elementwise ? shard_count(agreed[f]) : 1, 0};
+    FactorSource source{static_cast<int64_t>(f), -1, step.elementwise ? shard_count(agreed[f]) : 1,
+                        0};
     for (size_t t = 0; t < projection.tensors.size(); ++t) {
       const FactorSharding* sharding = projection.tensors[t].find(source.factor);
       if (sharding == nullptr || !is_prefix(agreed[f], sharding->axes)) continue;
@@ -137,11 +138,12 @@ std::vector<Source> sources_of(const Projection& projection, const std::vector<S
     }
     sources.push_back(source);
   }
-  std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
-    if (a.elements != b.elements) return a.elements > b.elements;
-    if (a.parts != b.parts) return a.parts > b.parts;
-    return a.tensor < b.tensor;
-  });
+  std::stable_sort(sources.begin(), sources.end(),
+                   [](const FactorSource& a, const FactorSource& b) {
+                     if (a.elements != b.elements) return a.elements > b.elements;
+                     if (a.parts != b.parts) return a.parts > b.parts;
+                     return a.tensor < b.tensor;
+                   });
   return sources;
 }
 
@@ -153,11 +155,11 @@ void limit_to_results(SdyAxes& axes, const Projection& projection, int64_t facto
   }
 }
 
-bool update_tensor(Projection& projection, size_t tensor, const std::vector<Source>& sources,
+bool update_tensor(Projection& projection, size_t tensor, const std::vector<FactorSource>& sources,
                    const std::vector<SdyAxes>& agreed, const SdyStep& step) {
   TensorProjection& target = projection.tensors[tensor];
   bool updated = false;
-  for (const Source& source : sources) {
+  for (const FactorSource& source : sources) {
     FactorSharding* sharding = target.find(source.factor);
     if (sharding == nullptr) continue;
     SdyAxes axes = agreed[static_cast<size_t>(source.factor)];
@@ -218,7 +220,7 @@ std::vector<bool> propagate_aggressive(Projection& projection, const SdyStep& st
   std::vector<SdyAxes> agreed;
   for (size_t f = 0; f < step.rule.factors.size(); ++f)
     agreed.push_back(compatible_axes(projection, static_cast<int64_t>(f), step.directions.at(f)));
-  const std::vector<Source> sources = sources_of(projection, agreed, step);
+  const std::vector<FactorSource> sources = sources_of(projection, agreed, step);
   if (sources.empty()) return updated;
   for (size_t t = projection.operands; t < projection.tensors.size(); ++t)
     updated[t] = update_tensor(projection, t, sources, agreed, step);

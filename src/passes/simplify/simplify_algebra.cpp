@@ -15,7 +15,7 @@ std::vector<std::vector<SimplifyRule>> build_index() {
   return index;
 }
 
-Node* rewrite(Node& node) {
+Node* rewritten(Node& node) {
   static const std::vector<std::vector<SimplifyRule>> index = build_index();
   for (const SimplifyRule& rule : index[static_cast<size_t>(node.opcode())])
     if (Node* const to = rule.rewrite(node)) return to;
@@ -41,7 +41,7 @@ bool simplify_once(Computation& computation) {
     Node& node = *computation.nodes()[i];
     if (node.users().empty() && !node.is_root()) continue;
     const size_t before = computation.nodes().size();
-    Node* const to = at_node(node, [&] { return rewrite(node); });
+    Node* const to = at_node(node, [&] { return rewritten(node); });
     if (to == nullptr) continue;
     const bool is_new =
         before < computation.nodes().size() && to->id() >= computation.nodes()[before]->id();

@@ -106,7 +106,7 @@ Node* rewrite_remainder(Node& node) {
   return bound && *bound <= static_cast<int64_t>(*divisor) ? node.operand(0) : nullptr;
 }
 
-constexpr SimplifyRule kRules[] = {
+constexpr SimplifyRule kArithmeticRules[] = {
     {Opcode::add, rewrite_add},           {Opcode::subtract, rewrite_subtract},
     {Opcode::multiply, rewrite_multiply}, {Opcode::divide, rewrite_divide},
     {Opcode::and_, rewrite_and},          {Opcode::or_, rewrite_or},
@@ -167,7 +167,7 @@ Node* fold_constants(Node& node) {
   return node.parent().append(Opcode::constant, node.shape, {}, std::move(attrs));
 }
 
-std::span<const SimplifyRule> arithmetic_rules() { return kRules; }
+std::span<const SimplifyRule> arithmetic_rules() { return kArithmeticRules; }
 std::span<const SimplifyRule> collective_rules() { return kCollectiveRules; }
 
 }  // namespace gspmd

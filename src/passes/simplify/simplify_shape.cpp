@@ -182,7 +182,7 @@ Node* rewrite_convert(Node& node) {
   return c.append(Opcode::convert, node.shape, {source});
 }
 
-constexpr SimplifyRule kRules[] = {
+constexpr SimplifyRule kShapeRules[] = {
     {Opcode::copy, rewrite_copy},
     {Opcode::reshape, rewrite_reshape},
     {Opcode::transpose, rewrite_transpose},
@@ -219,6 +219,6 @@ std::optional<double> splat_value(Node* node) {
   return scalar->attrs.literal.at(0);
 }
 
-std::span<const SimplifyRule> shape_rules() { return kRules; }
+std::span<const SimplifyRule> shape_rules() { return kShapeRules; }
 
 }  // namespace gspmd

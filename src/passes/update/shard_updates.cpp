@@ -19,9 +19,9 @@ struct Format {
   bool flat = false;
 };
 
-class Rewriter {
+class UpdateRewriter {
  public:
-  Rewriter(Module& module, const ShardUpdatesOptions& options)
+  UpdateRewriter(Module& module, const ShardUpdatesOptions& options)
       : entry_(*module.entry()),
         options_(options),
         axes_(options.split.dim(0)),
@@ -295,7 +295,7 @@ class Rewriter {
 
 int64_t shard_updates(Module& module, const ShardUpdatesOptions& options) {
   if (options.split.is_replicated() || !module.entry()->root()->shape.is_tuple) return 0;
-  return Rewriter(module, options).run();
+  return UpdateRewriter(module, options).run();
 }
 
 }  // namespace gspmd

@@ -45,9 +45,9 @@ bool is_reduction(const Node& node) {
                      [](const Factor& factor) { return factor.kind == FactorKind::reduction; });
 }
 
-class Search {
+class RegionSearch {
  public:
-  Search(const Module& module, const std::vector<StatePair>& state)
+  RegionSearch(const Module& module, const std::vector<StatePair>& state)
       : entry_(*module.entry()), pairs_(state) {
     for (const StatePair& pair : pairs_)
       state_.insert(entry_.parameters().at(static_cast<size_t>(pair.parameter)));
@@ -174,7 +174,7 @@ class Search {
 }  // namespace
 
 Updates find_updates(const Module& module, const std::vector<StatePair>& state) {
-  return Search(module, state).run();
+  return RegionSearch(module, state).run();
 }
 
 }  // namespace gspmd

@@ -11,7 +11,7 @@ namespace {
 // --- Pretty forms
 
 // "{..} 1 : index", "dense<..> : tensor<..>".
-void read_constant(OpReader& reader, Op& op) {
+void read_arith_constant(OpReader& reader, Op& op) {
   Cursor& cursor = reader.cursor();
   if (cursor.peek() == '(') {  // "() <{value = ..}> : () -> T"
     cursor.expect("(", "behind the name of an op");
@@ -93,7 +93,7 @@ void read_probe(OpReader& reader, Op& op) {
 
 // --- HLO
 
-Node* lower_constant(OpLowering& op) {
+Node* lower_arith_constant(OpLowering& op) {
   const Attribute& value = op.attribute("value");
   const Shape shape(op.result().dtype, op.result().dims);
   if (value.kind == AttributeKind::dense) {
@@ -120,7 +120,7 @@ Node* lower_cast(OpLowering& op) {
   return hlo::convert(op.operand(0), op.result().dtype);
 }
 
-Node* lower_binary(OpLowering& op) {
+Node* lower_arith_binary(OpLowering& op) {
   op.need_operands(2, 2);
   op.find("overflowFlags");
   return op.emit(op.opcode(), op.operands());
@@ -172,19 +172,19 @@ Node* lower_same(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
-    {"arith.constant", lower_constant, Opcode::constant, read_constant},
+const OpRow kBuiltinRows[] = {
+    {"arith.constant", lower_arith_constant, Opcode::constant, read_arith_constant},
     {"arith.index_cast", lower_cast, Opcode::convert, read_cast},
     {"arith.index_castui", lower_cast, Opcode::convert, read_cast},
     {"arith.extsi", lower_cast, Opcode::convert, read_cast},
     {"arith.trunci", lower_cast, Opcode::convert, read_cast},
-    {"arith.addi", lower_binary, Opcode::add},
-    {"arith.subi", lower_binary, Opcode::subtract},
-    {"arith.muli", lower_binary, Opcode::multiply},
-    {"arith.divsi", lower_binary, Opcode::divide},
-    {"arith.remsi", lower_binary, Opcode::remainder},
-    {"arith.maxsi", lower_binary, Opcode::maximum},
-    {"arith.minsi", lower_binary, Opcode::minimum},
+    {"arith.addi", lower_arith_binary, Opcode::add},
+    {"arith.subi", lower_arith_binary, Opcode::subtract},
+    {"arith.muli", lower_arith_binary, Opcode::multiply},
+    {"arith.divsi", lower_arith_binary, Opcode::divide},
+    {"arith.remsi", lower_arith_binary, Opcode::remainder},
+    {"arith.maxsi", lower_arith_binary, Opcode::maximum},
+    {"arith.minsi", lower_arith_binary, Opcode::minimum},
     {"tensor.dim", lower_dim, Opcode::constant, read_of_tensor},
     {"tensor.extract", lower_extract, Opcode::reshape, read_of_tensor},
     {"tensor.from_elements", lower_from_elements, Opcode::concatenate, read_elements},
@@ -196,6 +196,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> builtin_rows() { return kRows; }
+std::span<const OpRow> builtin_rows() { return kBuiltinRows; }
 
 }  // namespace gspmd::stablehlo

@@ -227,7 +227,7 @@ Node* lower_async_done(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kCallRows[] = {
     {"func.call", lower_call, Opcode::call, read_call},
     {"stablehlo.composite", lower_composite, Opcode::call, read_composite},
     {"stablehlo.custom_call", lower_custom_call, Opcode::custom_call, read_custom_call},
@@ -258,6 +258,6 @@ Node* lower_as(OpLowering& op, const OpRow& row, const Attribute* attributes) {
   return node;
 }
 
-std::span<const OpRow> call_rows() { return kRows; }
+std::span<const OpRow> call_rows() { return kCallRows; }
 
 }  // namespace gspmd::stablehlo

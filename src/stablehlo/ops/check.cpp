@@ -47,14 +47,15 @@ Node* splat_like(Node* x, double value) {
   return hlo::splat(x->parent(), Shape(x->shape.dtype, x->dims()), value);
 }
 
-Node* both(Node* a, Node* b) { return hlo::binary(Opcode::and_, a, b); }
+Node* both_hold(Node* a, Node* b) { return hlo::binary(Opcode::and_, a, b); }
 Node* either(Node* a, Node* b) { return hlo::binary(Opcode::or_, a, b); }
 
 // Equal, or both no number.
 Node* are_same(Node* a, Node* b) {
   Node* const equal = hlo::compare(a, b, Direction::eq);
   if (!is_floating(a->shape.dtype)) return equal;
-  return either(equal, both(hlo::compare(a, a, Direction::ne), hlo::compare(b, b, Direction::ne)));
+  return either(equal,
+                both_hold(hlo::compare(a, a, Direction::ne), hlo::compare(b, b, Direction::ne)));
 }
 
 // The bits of floats as integers in the order of the numbers.
@@ -82,9 +83,9 @@ Node* within_steps(const OpLowering& op, Node* a, Node* b) {
   const auto most = static_cast<double>(op.integer("max_ulp_difference", 3));
   Node* const steps = steps_between(a, b);
   Node* const are_numbers =
-      both(hlo::compare(a, a, Direction::eq), hlo::compare(b, b, Direction::eq));
-  return either(are_same(a, b),
-                both(are_numbers, hlo::compare(steps, splat_like(steps, most), Direction::le)));
+      both_hold(hlo::compare(a, a, Direction::eq), hlo::compare(b, b, Direction::eq));
+  return either(are_same(a, b), both_hold(are_numbers, hlo::compare(steps, splat_like(steps, most),
+                                                                    Direction::le)));
 }
 
 Node* within_tolerance(const OpLowering& op, Node* a, Node* b) {
@@ -137,7 +138,7 @@ Node* lower_comparison(OpLowering& op, Near near) {
     }
     const bool is_inexact = near != nullptr && is_floating(x->shape.dtype);
     Node* const part = is_inexact ? near(op, x, y) : are_same(x, y);
-    same = same == nullptr ? part : both(same, part);
+    same = same == nullptr ? part : both_hold(same, part);
     if (is_inexact && least > 0) {
       Node* const steps = steps_between(x, y);
       Node* const far = hlo::compare(steps, splat_like(steps, least), Direction::ge);
@@ -148,7 +149,7 @@ Node* lower_comparison(OpLowering& op, Near near) {
   op.find("tolerance");
   op.find("has_side_effect");
   Node* holds = over_all(op, same, Opcode::and_);
-  if (somewhere != nullptr) holds = both(holds, over_all(op, somewhere, Opcode::or_));
+  if (somewhere != nullptr) holds = both_hold(holds, over_all(op, somewhere, Opcode::or_));
   return holds;
 }
 
@@ -171,7 +172,7 @@ Node* refuse_serialized(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kCheckRows[] = {
     {"check.expect_eq", lower_equal, Opcode::custom_call, read_close},
     {"check.expect_eq_const", lower_equal, Opcode::custom_call, read_against_literal},
     {"check.expect_almost_eq", lower_almost, Opcode::custom_call, read_close},
@@ -179,7 +180,7 @@ const OpRow kRows[] = {
     {"check.expect_close", lower_close, Opcode::custom_call, read_close},
     {"check.expect_serialized_eq", refuse_serialized, Opcode::custom_call},
 };
-const OpRow kTargets[] = {
+const OpRow kCheckTargets[] = {
     {"check.expect_eq", lower_equal, Opcode::custom_call},
     {"check.expect_almost_eq", lower_almost, Opcode::custom_call},
     {"check.expect_close", lower_close, Opcode::custom_call},
@@ -199,7 +200,7 @@ Node* emit_check(OpLowering& op, Node* holds, const std::string& what) {
                  Shape(DType::pred, {}));
 }
 
-std::span<const OpRow> check_rows() { return kRows; }
-std::span<const OpRow> check_targets() { return kTargets; }
+std::span<const OpRow> check_rows() { return kCheckRows; }
+std::span<const OpRow> check_targets() { return kCheckTargets; }
 
 }  // namespace gspmd::stablehlo

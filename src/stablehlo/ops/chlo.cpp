@@ -51,7 +51,7 @@ void read_scan(OpReader& reader, Op& op) {
   reader.read_types(op);
 }
 
-void read_constant(OpReader& reader, Op& op) {
+void read_chlo_constant(OpReader& reader, Op& op) {
   reader.read_dictionary(op);
   Attribute value = reader.attributes().read(reader.cursor());
   if (value.kind != AttributeKind::dense)
@@ -88,7 +88,7 @@ Node* in_wide_binary(OpLowering& op) {
   return wide_binary(op, op.operand(0), op.operand(1), function);
 }
 
-Node* lower_unary(OpLowering& op) {
+Node* lower_chlo_unary(OpLowering& op) {
   op.need_operands(1, 1);
   return op.emit(op.opcode(), op.operands());
 }
@@ -122,7 +122,7 @@ Node* lower_is_infinite(OpLowering& op) {
   return hlo::compare(x, constant_like(x, sign < 0 ? -infinity : infinity), Direction::eq);
 }
 
-Node* lower_constant(OpLowering& op) {
+Node* lower_chlo_constant(OpLowering& op) {
   const Attribute& value = op.attribute("value");
   if (value.kind != AttributeKind::dense) op.fail("the attribute value is no literal");
   Node* const node = hlo::constant(op.computation(), value.array);
@@ -226,16 +226,16 @@ Node* lower_broadcasting(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
-    {"chlo.erf", lower_unary, Opcode::erf},
-    {"chlo.acos", lower_unary, Opcode::acos},
-    {"chlo.acosh", lower_unary, Opcode::acosh},
-    {"chlo.asin", lower_unary, Opcode::asin},
-    {"chlo.asinh", lower_unary, Opcode::asinh},
-    {"chlo.atanh", lower_unary, Opcode::atanh},
-    {"chlo.cosh", lower_unary, Opcode::cosh},
-    {"chlo.sinh", lower_unary, Opcode::sinh},
-    {"chlo.tan", lower_unary, Opcode::tan},
+const OpRow kChloRows[] = {
+    {"chlo.erf", lower_chlo_unary, Opcode::erf},
+    {"chlo.acos", lower_chlo_unary, Opcode::acos},
+    {"chlo.acosh", lower_chlo_unary, Opcode::acosh},
+    {"chlo.asin", lower_chlo_unary, Opcode::asin},
+    {"chlo.asinh", lower_chlo_unary, Opcode::asinh},
+    {"chlo.atanh", lower_chlo_unary, Opcode::atanh},
+    {"chlo.cosh", lower_chlo_unary, Opcode::cosh},
+    {"chlo.sinh", lower_chlo_unary, Opcode::sinh},
+    {"chlo.tan", lower_chlo_unary, Opcode::tan},
     {"chlo.atan", lower_atan},
     {"chlo.square", lower_square},
     {"chlo.conj", lower_conj},
@@ -251,7 +251,7 @@ const OpRow kRows[] = {
     {"chlo.is_inf", lower_is_infinite<0>},
     {"chlo.is_pos_inf", lower_is_infinite<1>},
     {"chlo.is_neg_inf", lower_is_infinite<-1>},
-    {"chlo.constant", lower_constant, Opcode::constant, read_constant},
+    {"chlo.constant", lower_chlo_constant, Opcode::constant, read_chlo_constant},
     {"chlo.constant_like", lower_constant_like},
     {"chlo.top_k", lower_top_k, Opcode::topk, read_top_k},
     {"chlo.ragged_dot", lower_ragged_dot, Opcode::ragged_dot},
@@ -278,23 +278,23 @@ const OpRow kRows[] = {
     {"chlo.broadcast_xor", lower_broadcasting, Opcode::xor_},
     {"chlo.broadcast_zeta", lower_broadcasting},
 };
-const OpRow kTargets[] = {
-    {"mhlo.erf", lower_unary, Opcode::erf},
-    {"mhlo.tan", lower_unary, Opcode::tan},
-    {"mhlo.acos", lower_unary, Opcode::acos},
-    {"mhlo.acosh", lower_unary, Opcode::acosh},
-    {"mhlo.asin", lower_unary, Opcode::asin},
-    {"mhlo.asinh", lower_unary, Opcode::asinh},
-    {"mhlo.atanh", lower_unary, Opcode::atanh},
-    {"mhlo.cosh", lower_unary, Opcode::cosh},
-    {"mhlo.sinh", lower_unary, Opcode::sinh},
+const OpRow kChloTargets[] = {
+    {"mhlo.erf", lower_chlo_unary, Opcode::erf},
+    {"mhlo.tan", lower_chlo_unary, Opcode::tan},
+    {"mhlo.acos", lower_chlo_unary, Opcode::acos},
+    {"mhlo.acosh", lower_chlo_unary, Opcode::acosh},
+    {"mhlo.asin", lower_chlo_unary, Opcode::asin},
+    {"mhlo.asinh", lower_chlo_unary, Opcode::asinh},
+    {"mhlo.atanh", lower_chlo_unary, Opcode::atanh},
+    {"mhlo.cosh", lower_chlo_unary, Opcode::cosh},
+    {"mhlo.sinh", lower_chlo_unary, Opcode::sinh},
     {"mhlo.topk", lower_top_k, Opcode::topk},
 };
 // clang-format on
 
 }  // namespace
 
-std::span<const OpRow> chlo_rows() { return kRows; }
-std::span<const OpRow> chlo_targets() { return kTargets; }
+std::span<const OpRow> chlo_rows() { return kChloRows; }
+std::span<const OpRow> chlo_targets() { return kChloTargets; }
 
 }  // namespace gspmd::stablehlo

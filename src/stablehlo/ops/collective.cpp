@@ -340,7 +340,7 @@ Node* lower_id(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kCollectiveRows[] = {
     {"stablehlo.all_gather", lower_all_gather, Opcode::all_gather},
     {"stablehlo.all_reduce", lower_all_reduce, Opcode::all_reduce},
     {"stablehlo.reduce_scatter", lower_reduce_scatter, Opcode::reduce_scatter},
@@ -356,6 +356,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> collective_rows() { return kRows; }
+std::span<const OpRow> collective_rows() { return kCollectiveRows; }
 
 }  // namespace gspmd::stablehlo

@@ -225,7 +225,7 @@ constexpr KeyName kLower[] = {{"lower", "lower"}};
 constexpr KeyName kFft[] = {{"type", "fft_type"}, {"length", "fft_length"}};
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kContractionRows[] = {
     {"stablehlo.dot_general", lower_dot_general, Opcode::dot, nullptr, kDot},
     {"stablehlo.dot", lower_dot, Opcode::dot, nullptr, kPrecision},
     {"stablehlo.einsum", lower_einsum, Opcode::dot, nullptr, kConfig},
@@ -242,6 +242,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> contraction_rows() { return kRows; }
+std::span<const OpRow> contraction_rows() { return kContractionRows; }
 
 }  // namespace gspmd::stablehlo

@@ -201,7 +201,7 @@ Node* lower_barrier(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kControlRows[] = {
     {"stablehlo.while", lower_while, Opcode::while_, read_while},
     {"stablehlo.if", lower_if, Opcode::conditional},
     {"stablehlo.case", lower_case, Opcode::conditional},
@@ -216,6 +216,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> control_rows() { return kRows; }
+std::span<const OpRow> control_rows() { return kControlRows; }
 
 }  // namespace gspmd::stablehlo

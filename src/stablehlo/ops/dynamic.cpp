@@ -195,7 +195,7 @@ constexpr KeyName kIota[] = {{"dim", "iota_dimension"}};
 constexpr KeyName kInDim[] = {{"dims", "broadcast_dimensions"}};
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kDynamicRows[] = {
     {"stablehlo.dynamic_reshape", lower_dynamic_reshape, Opcode::reshape},
     {"stablehlo.dynamic_iota", lower_dynamic_iota, Opcode::iota, nullptr, kIota},
     {"stablehlo.dynamic_broadcast_in_dim", lower_dynamic_broadcast_in_dim, Opcode::broadcast, nullptr, kInDim},
@@ -204,7 +204,7 @@ const OpRow kRows[] = {
     {"stablehlo.dynamic_gather", lower_dynamic_gather, Opcode::gather},
     {"stablehlo.dynamic_conv", lower_dynamic_conv, Opcode::convolution},
 };
-const OpRow kTargets[] = {
+const OpRow kDynamicTargets[] = {
     {"stablehlo.dynamic_rng_bit_generator", lower_dynamic_rng_bit_generator, Opcode::rng_bit_generator},
     {"stablehlo.dynamic_top_k", lower_dynamic_top_k, Opcode::topk},
     {"stablehlo.dynamic_reduce_window", lower_dynamic_reduce_window, Opcode::reduce_window},
@@ -214,7 +214,7 @@ const OpRow kTargets[] = {
 
 }  // namespace
 
-std::span<const OpRow> dynamic_rows() { return kRows; }
-std::span<const OpRow> dynamic_targets() { return kTargets; }
+std::span<const OpRow> dynamic_rows() { return kDynamicRows; }
+std::span<const OpRow> dynamic_targets() { return kDynamicTargets; }
 
 }  // namespace gspmd::stablehlo

@@ -177,7 +177,7 @@ Node* refuse_quantized(OpLowering& op) {
 constexpr KeyName kFormat[] = {{"format", "format"}};
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kElementwiseRows[] = {
     {"stablehlo.abs", lower_unary, Opcode::abs},
     {"stablehlo.cbrt", lower_unary, Opcode::cbrt},
     {"stablehlo.ceil", lower_unary, Opcode::ceil},
@@ -232,6 +232,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> elementwise_rows() { return kRows; }
+std::span<const OpRow> elementwise_rows() { return kElementwiseRows; }
 
 }  // namespace gspmd::stablehlo

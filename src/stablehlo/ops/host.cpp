@@ -148,7 +148,7 @@ constexpr KeyName kAlgorithm[] = {{"algorithm", "rng_algorithm"}};
 constexpr std::string_view kLayout[] = {"layout"};
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kHostRows[] = {
     {"stablehlo.after_all", lower_after_all, Opcode::after_all},
     {"stablehlo.create_token", lower_after_all, Opcode::after_all},
     {"stablehlo.infeed", lower_infeed, Opcode::infeed, nullptr, {}, kLayout},
@@ -162,6 +162,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> host_rows() { return kRows; }
+std::span<const OpRow> host_rows() { return kHostRows; }
 
 }  // namespace gspmd::stablehlo

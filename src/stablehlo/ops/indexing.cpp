@@ -39,7 +39,7 @@ Node* lower_scatter(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kIndexingRows[] = {
     {"stablehlo.gather", lower_gather, Opcode::gather},
     {"stablehlo.scatter", lower_scatter, Opcode::scatter},
 };
@@ -73,6 +73,6 @@ Node* emit_gather(OpLowering& op, Dims slice_sizes) {
   return op.emit(Opcode::gather, {op.operand(0), op.operand(1)}, std::move(attrs));
 }
 
-std::span<const OpRow> indexing_rows() { return kRows; }
+std::span<const OpRow> indexing_rows() { return kIndexingRows; }
 
 }  // namespace gspmd::stablehlo

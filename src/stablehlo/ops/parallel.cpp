@@ -10,7 +10,7 @@ namespace gspmd::stablehlo {
 namespace {
 
 constexpr int64_t kMostProcesses = 1024;
-constexpr double kMostWork = 1 << 28;  // elements that all processes compute
+constexpr double kMostParallelWork = 1 << 28;  // elements that all processes compute
 
 // "[[@f, @f], [@f, @f]]": a list per replica, a program per partition; all the same.
 std::pair<Processes, const Function*> read_programs(OpLowering& op) {
@@ -50,11 +50,11 @@ void check_work(OpLowering& op, const Module& program, int64_t processes) {
         work += static_cast<double>(leaf.elements_count());
     }
   }
-  if (work * static_cast<double>(processes) > kMostWork)
+  if (work * static_cast<double>(processes) > kMostParallelWork)
     op.fail(
         "its processes compute {:.0f} elements, {:.0f} at most while the text is read; give "
         "the program a file, and run it with --num-devices",
-        work * static_cast<double>(processes), kMostWork);
+        work * static_cast<double>(processes), kMostParallelWork);
 }
 
 Node* lower_run_parallel(OpLowering& op) {
@@ -92,12 +92,12 @@ Node* lower_run_parallel(OpLowering& op) {
   return nullptr;
 }
 
-const OpRow kRows[] = {
+const OpRow kParallelRows[] = {
     {"interpreter.run_parallel", lower_run_parallel, Opcode::constant},
 };
 
 }  // namespace
 
-std::span<const OpRow> parallel_rows() { return kRows; }
+std::span<const OpRow> parallel_rows() { return kParallelRows; }
 
 }  // namespace gspmd::stablehlo

@@ -164,7 +164,7 @@ Node* lower_sort(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kRegionRows[] = {
     {"stablehlo.reduce", lower_reduce, Opcode::reduce, read_reduce},
     {"stablehlo.reduce_window", lower_reduce_window, Opcode::reduce_window},
     {"stablehlo.select_and_scatter", lower_select_and_scatter, Opcode::select_and_scatter},
@@ -174,6 +174,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> region_rows() { return kRows; }
+std::span<const OpRow> region_rows() { return kRegionRows; }
 
 }  // namespace gspmd::stablehlo

@@ -146,7 +146,7 @@ Node* lower_group(OpLowering& op) {
   return node;
 }
 
-Node* lower_barrier(OpLowering& op) {
+Node* lower_propagation_barrier(OpLowering& op) {
   Node* const node = identity_call(op, "xla.sdy.PropagationBarrier");
   const bool is_number = op.attribute("allowed_direction").kind == AttributeKind::integer;
   const std::string direction =
@@ -266,11 +266,11 @@ Node* lower_named(OpLowering& op) {
 }
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kSdyRows[] = {
     {"sdy.sharding_constraint", lower_constraint, Opcode::custom_call, read_constraint},
     {"sdy.reshard", lower_constraint, Opcode::custom_call, read_constraint},
     {"sdy.sharding_group", lower_group, Opcode::custom_call, read_group},
-    {"sdy.propagation_barrier", lower_barrier, Opcode::custom_call, read_keyed},
+    {"sdy.propagation_barrier", lower_propagation_barrier, Opcode::custom_call, read_keyed},
     {"sdy.data_flow_edge", lower_edge, Opcode::custom_call, read_keyed},
     {"sdy.func_data_flow_edge", lower_edge, Opcode::custom_call, read_keyed},
     {"sdy.manual_computation", lower_manual, Opcode::custom_call, read_manual},
@@ -288,6 +288,6 @@ const OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> sdy_rows() { return kRows; }
+std::span<const OpRow> sdy_rows() { return kSdyRows; }
 
 }  // namespace gspmd::stablehlo

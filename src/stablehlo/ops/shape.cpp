@@ -259,8 +259,8 @@ Node* lower_torch_index_select(OpLowering& op) {
   return hlo::gather(x, index, std::move(dims), std::move(sizes));
 }
 
-constexpr KeyName kIota[] = {{"dim", "iota_dimension"}};
-constexpr KeyName kInDim[] = {{"dims", "broadcast_dimensions"}};
+constexpr KeyName kIotaName[] = {{"dim", "iota_dimension"}};
+constexpr KeyName kInDimName[] = {{"dims", "broadcast_dimensions"}};
 constexpr KeyName kSizes[] = {{"sizes", "broadcast_sizes"}};
 constexpr KeyName kPermutation[] = {{"dims", "permutation"}};
 constexpr KeyName kDimensions[] = {{"dims", "dimensions"}};
@@ -270,11 +270,11 @@ constexpr KeyName kPadding[] = {
     {"low", "edge_padding_low"}, {"high", "edge_padding_high"}, {"interior", "interior_padding"}};
 
 // clang-format off
-const OpRow kRows[] = {
+const OpRow kShapeRows[] = {
     {"stablehlo.constant", lower_constant, Opcode::constant, read_constant},
     {"sdy.constant", lower_constant, Opcode::constant, read_constant},
-    {"stablehlo.iota", lower_iota, Opcode::iota, nullptr, kIota},
-    {"stablehlo.broadcast_in_dim", lower_broadcast_in_dim, Opcode::broadcast, nullptr, kInDim},
+    {"stablehlo.iota", lower_iota, Opcode::iota, nullptr, kIotaName},
+    {"stablehlo.broadcast_in_dim", lower_broadcast_in_dim, Opcode::broadcast, nullptr, kInDimName},
     {"stablehlo.broadcast", lower_broadcast, Opcode::broadcast, nullptr, kSizes},
     {"stablehlo.reshape", lower_reshape, Opcode::reshape},
     {"stablehlo.bitcast_convert", lower_bitcast_convert, Opcode::bitcast_convert},
@@ -363,6 +363,6 @@ std::vector<Node*> broadcast_together(OpLowering& op, std::vector<Node*> operand
   return operands;
 }
 
-std::span<const OpRow> shape_rows() { return kRows; }
+std::span<const OpRow> shape_rows() { return kShapeRows; }
 
 }  // namespace gspmd::stablehlo

@@ -186,7 +186,7 @@ void write_async_done(OpWriter& op, std::string_view name) {
                   op.result_types()));
 }
 
-constexpr PrintRow kRows[] = {
+constexpr PrintRow kPrintedHostOpsRows[] = {
     {Opcode::infeed, "stablehlo.infeed", write_infeed},
     {Opcode::outfeed, "stablehlo.outfeed", write_outfeed},
     {Opcode::send, "stablehlo.send", write_send},
@@ -197,6 +197,6 @@ constexpr PrintRow kRows[] = {
 
 }  // namespace
 
-std::span<const PrintRow> host_print_rows() { return kRows; }
+std::span<const PrintRow> host_print_rows() { return kPrintedHostOpsRows; }
 
 }  // namespace gspmd::stablehlo

@@ -436,7 +436,7 @@ void write_top_k(OpWriter& op, std::string_view name) {
 }
 
 // clang-format off
-const PrintRow kRows[] = {
+const PrintRow kPrintedPlainOpsRows[] = {
     {Opcode::abs, "stablehlo.abs", write_elementwise},
     {Opcode::cbrt, "stablehlo.cbrt", write_elementwise},
     {Opcode::ceil, "stablehlo.ceil", write_elementwise},
@@ -527,6 +527,6 @@ const PrintRow kRows[] = {
 
 }  // namespace
 
-std::span<const PrintRow> plain_print_rows() { return kRows; }
+std::span<const PrintRow> plain_print_rows() { return kPrintedPlainOpsRows; }
 
 }  // namespace gspmd::stablehlo

@@ -411,7 +411,7 @@ void write_pair(OpWriter& op, std::string_view name) {
 }
 
 // clang-format off
-const PrintRow kRows[] = {
+const PrintRow kPrintedRegionOpsRows[] = {
     {Opcode::reduce, "stablehlo.reduce", write_reduce},
     {Opcode::reduce_window, "stablehlo.reduce_window", write_reduce_window},
     {Opcode::select_and_scatter, "stablehlo.select_and_scatter", write_select_and_scatter},
@@ -439,7 +439,7 @@ const PrintRow kRows[] = {
 
 }  // namespace
 
-std::span<const PrintRow> region_print_rows() { return kRows; }
+std::span<const PrintRow> region_print_rows() { return kPrintedRegionOpsRows; }
 
 const PrintRow* find_print_row(Opcode opcode) {
   static const std::vector<const PrintRow*> table = [] {

@@ -9,7 +9,6 @@
 namespace gspmd::stablehlo {
 namespace {
 
-constexpr int kMaxDepth = 64;
 // What one use of an alias may stand for, aliases inside it resolved.
 constexpr int kMostOfAlias = 1 << 20;
 

@@ -101,6 +101,9 @@ class Cursor {
   size_t at_;
 };
 
+// How deep types, attributes, locations and regions may stand inside one another.
+inline constexpr int kMaxDepth = 64;
+
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';

@@ -4,8 +4,7 @@ namespace gspmd::stablehlo {
 namespace {
 
 // Deeper ones say nothing more.
-constexpr int kMaxDepth = 64;
-constexpr int kMostParts = 10000;
+constexpr int kMostLocations = 10000;
 
 }  // namespace
 
@@ -21,7 +20,7 @@ const Metadata& Locations::metadata(std::string_view location) {
 }
 
 void Locations::read(Cursor& cursor, Metadata& metadata, bool names, int depth, int& parts) {
-  if (depth > kMaxDepth || ++parts > kMostParts || cursor.at_end()) return;
+  if (depth > kMaxDepth || ++parts > kMostLocations || cursor.at_end()) return;
   if (cursor.accept("#")) {
     const std::string_view name = cursor.suffix_id("a location");
     const size_t at = attributes_.alias_position(name);

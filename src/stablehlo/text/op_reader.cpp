@@ -6,7 +6,6 @@ namespace gspmd::stablehlo {
 namespace {
 
 // Regions inside one another; keeps the recursion short.
-constexpr int kMaxDepth = 64;
 constexpr int64_t kMostResults = 65536;
 
 // Words that stand for ops of other dialects where these are the default.

@@ -5,8 +5,6 @@
 namespace gspmd::stablehlo {
 namespace {
 
-constexpr int kMaxDepth = 64;
-
 struct ElementRow {
   std::string_view text;
   DType dtype;
