@@ -360,8 +360,8 @@ Tensor reduce_precision(Operand x, int64_t exponent_bits, int64_t mantissa_bits)
       call_error("{} exponent bits and {} mantissa bits; give 1 or more and 0 or more",
                  exponent_bits, mantissa_bits);
     Attributes attrs;
-    attrs.scalar->exponent_bits = exponent_bits;
-    attrs.scalar->mantissa_bits = mantissa_bits;
+    attrs.scalar.edit().exponent_bits = exponent_bits;
+    attrs.scalar.edit().mantissa_bits = mantissa_bits;
     return tensor_of(
         emit(node->parent(), Opcode::reduce_precision, {node}, std::move(attrs), node->shape));
   });

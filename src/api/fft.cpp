@@ -46,7 +46,7 @@ Node* resized(Node* x, int64_t axis, int64_t size) {
 // One op: along the last dims, at most three.
 Node* transform_last(Node* x, const char* type, const Dims& sizes) {
   Attributes attrs;
-  attrs.scalar->fft_type = type;
+  attrs.scalar.edit().fft_type = type;
   attrs.dimensions = sizes;
   return emit(x->parent(), Opcode::fft, {x}, std::move(attrs));
 }

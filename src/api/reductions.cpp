@@ -201,7 +201,7 @@ Tensor cumulative(const char* op, Opcode opcode, Needs needs, const Operand& x,
     if (size <= 1 || node->shape.elements_count() == 0) return tensor_of(node);
     Attributes attrs;
     attrs.window.resize(node->dims().size());
-    WindowDim& window = attrs.window[static_cast<size_t>(axis)];
+    WindowDim& window = attrs.window.edit()[static_cast<size_t>(axis)];
     window.size = size;
     (options.reverse ? window.pad_high : window.pad_low) = size - 1;
     const DType dtype = node->shape.dtype;

@@ -70,7 +70,7 @@ std::vector<Node*> sorted(const std::vector<Node*>& operands, const SortOptions&
                  describe(first), describe(x));
   Attributes attrs;
   attrs.dimensions = {axis};
-  attrs.scalar->is_stable = options.stable;
+  attrs.scalar.edit().is_stable = options.stable;
   Computation* compare = comparator(operands, options);
   return hlo::leaves(
       emit(first->parent(), Opcode::sort, operands, std::move(attrs), {}, {compare}));
@@ -125,8 +125,8 @@ std::pair<Tensor, Tensor> top_k(Operand x, int64_t k, const TopKOptions& options
       call_error("k {} of the {} elements along axis {} of {}; give 0 to {}", k, node->dim(axis),
                  axis, describe(node), node->dim(axis));
     Attributes attrs;
-    attrs.scalar->k = k;
-    attrs.scalar->largest = options.largest;
+    attrs.scalar.edit().k = k;
+    attrs.scalar.edit().largest = options.largest;
     Node* both = emit(node->parent(), Opcode::topk, {moved_to_end(node, axis)}, std::move(attrs));
     return std::pair{tensor_of(moved_from_end(hlo::get_tuple_element(both, 0), axis)),
                      tensor_of(moved_from_end(hlo::get_tuple_element(both, 1), axis))};

@@ -195,7 +195,7 @@ Node* ModuleParser::build_async_start(Instruction& instruction) {
                 instruction.word);
   Attributes outer;
   for (const std::string_view name : {kThread, kPredecessors})
-    if (auto kept = instruction.attrs.other->extract(std::string(name)); !kept.empty())
+    if (auto kept = instruction.attrs.other.edit().extract(std::string(name)); !kept.empty())
       outer.other.insert(std::move(kept));
 
   Computation* const home = scope_.computation;

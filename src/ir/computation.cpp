@@ -33,14 +33,20 @@ void Node::set_operand(int64_t i, Node* operand) {
 
 Node* Computation::append(Opcode opcode, Shape shape, std::vector<Node*> operands, Attributes attrs,
                           std::string name) {
-  std::string unique = module_->unique_name(name.empty() ? std::string(opcode_name(opcode)) : name);
-  return append_as(std::move(unique), opcode, std::move(shape), std::move(operands),
-                   std::move(attrs));
+  if (name.empty()) name = opcode_name(opcode);
+  return append_named(module_->unique_name(std::move(name)), opcode, std::move(shape),
+                      std::move(operands), std::move(attrs));
 }
 
 Node* Computation::append_as(std::string name, Opcode opcode, Shape shape,
                              std::vector<Node*> operands, Attributes attrs) {
   module_->names_.add(name);
+  return append_named(std::move(name), opcode, std::move(shape), std::move(operands),
+                      std::move(attrs));
+}
+
+Node* Computation::append_named(std::string name, Opcode opcode, Shape shape,
+                                std::vector<Node*> operands, Attributes attrs) {
   std::unique_ptr<Node> owned(new Node);
   Node* const node = owned.get();
   node->opcode_ = opcode;

@@ -7,21 +7,16 @@ namespace {
 
 struct MetadataString {
   std::string_view name;
-  const std::string& (*get)(const Metadata&);
-  std::string& (*edit)(Metadata&);
+  Rare<std::string> Metadata::*field;
 };
-constexpr MetadataString kMetadataStrings[] = {
-    {"op_type", [](const Metadata& m) -> const std::string& { return m.op_type; },
-     [](Metadata& m) -> std::string& { return m.op_type.edit(); }},
-    {"op_name", [](const Metadata& m) -> const std::string& { return m.op_name; },
-     [](Metadata& m) -> std::string& { return m.op_name; }},
-    {"source_file", [](const Metadata& m) -> const std::string& { return m.source_file; },
-     [](Metadata& m) -> std::string& { return m.source_file; }}};
+constexpr MetadataString kMetadataStrings[] = {{"op_type", &Metadata::op_type},
+                                               {"op_name", &Metadata::op_name},
+                                               {"source_file", &Metadata::source_file}};
 
 bool read_known_metadata(Lexer& lexer, std::string_view key, Metadata& metadata) {
   for (const MetadataString& row : kMetadataStrings)
     if (row.name == key) {
-      row.edit(metadata) = lexer.quoted(key);
+      metadata.*row.field = lexer.quoted(key);
       return true;
     }
   if (key != "source_line") return false;
@@ -59,7 +54,7 @@ std::string print_metadata(const Metadata& metadata) {
     fmt::format_to(std::back_inserter(text), "{}{}={}", text.empty() ? "" : " ", key, value);
   };
   for (const MetadataString& row : kMetadataStrings)
-    if (!(row.get(metadata)).empty()) add(row.name, quote(row.get(metadata)));
+    if (!(*(metadata.*row.field)).empty()) add(row.name, quote(*(metadata.*row.field)));
   if (metadata.source_line != 0) add("source_line", fmt::format("{}", metadata.source_line));
   for (const auto& [key, value] : metadata.other) add(key, value);
   return text.empty() ? text : fmt::format("{{{}}}", text);

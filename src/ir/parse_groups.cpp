@@ -127,7 +127,7 @@ void read_replica_groups(Lexer& lexer, Attributes& attrs) {
     lexer.fail(twice->position, "replica_groups: device {} stands in two places", twice->device);
   // {{}}, {} and no groups at all are one group of all devices.
   if (all.empty()) lists.clear();
-  attrs.replica_groups->lists = std::move(lists);
+  attrs.replica_groups.edit().lists = std::move(lists);
 }
 
 std::string print_replica_groups(const Attributes& attrs) {

@@ -43,13 +43,13 @@ Site lasting_site(std::string_view file, int64_t line) {
 
 std::string source_line(const Metadata& metadata) {
   if (metadata.source_file.empty()) return "";
-  return fmt::format("{}:{}", metadata.source_file, metadata.source_line);
+  return fmt::format("{}:{}", *metadata.source_file, metadata.source_line);
 }
 
 Site place_of(const Node& node) {
   const Metadata& metadata = placed(node).metadata;
   if (metadata.text.known() || !has_place(metadata)) return metadata.text;
-  return lasting_site(metadata.source_file, metadata.source_line);
+  return lasting_site(*metadata.source_file, metadata.source_line);
 }
 
 void add_place(Error& error, const Node& node) {

@@ -237,7 +237,7 @@ class Builder {
       add_copy(block, slot(*node.operand(0), i), slot(node, i), node);
     }
     auto loop = std::make_unique<LoopStep>();
-    loop->name = node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
+    loop->name = node.metadata.op_name.empty() ? node.name() : *node.metadata.op_name;
     loop->node = &node;
     loop->repeatable = is_repeatable(node);
     loop->trips = trip_count(node);

@@ -120,7 +120,7 @@ std::string TraceLog::line_of(const TraceEvent& event) const {
   if (!node->operands().empty()) add(" of");
   for (const Node* operand : node->operands()) add(" {}", to_string(operand->shape));
   if (event.waited > 0) add(", waited {:.1f} us", static_cast<double>(event.waited) / 1e3);
-  add(": {}", node->metadata.op_name.empty() ? node->name() : node->metadata.op_name);
+  add(": {}", node->metadata.op_name.empty() ? node->name() : *node->metadata.op_name);
   const std::string source = source_line_of(*node);
   if (!source.empty()) add(" ({})", source);
   add("\n");

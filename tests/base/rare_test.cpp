@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -25,7 +26,7 @@ TEST_CASE("rare: copies have a value of their own", "[rare]") {
   Rare<std::vector<int>> copy = list;
   CHECK(copy == list);
   copy.push_back(3);
-  copy[0] = 7;
+  copy.edit()[0] = 7;
   CHECK(list == std::vector<int>{1, 2});
   CHECK(copy == std::vector<int>{7, 2, 3});
   list = copy;
@@ -43,6 +44,65 @@ TEST_CASE("rare: copies have a value of their own", "[rare]") {
   Rare<std::string> text;
   text = "SPMD";
   CHECK((text == "SPMD" && text.starts_with("SP") && *text + "!" == "SPMD!"));
+}
+
+namespace {
+
+// Counts how often it is copied.
+struct Counted {
+  Counted() = default;
+  Counted(const Counted& other) : number(other.number) { ++copies; }
+  Counted(Counted&& other) = default;
+  Counted& operator=(const Counted&) = default;
+  Counted& operator=(Counted&&) = default;
+  bool operator==(const Counted& other) const { return number == other.number; }
+
+  int number = 0;
+  static inline int copies = 0;
+};
+
+}  // namespace
+
+TEST_CASE("rare: copies share the value until one of them is written", "[rare]") {
+  Counted::copies = 0;
+  Rare<Counted> first;
+  first.edit().number = 1;
+  Rare<Counted> second = first, third;
+  third = second;
+  CHECK(Counted::copies == 0);
+  CHECK((&second.get() == &first.get() && &third.get() == &first.get()));
+  const Counted& before = first.get();
+  first.edit().number = 2;
+  CHECK(Counted::copies == 1);
+  CHECK((first->number == 2 && second->number == 1 && third->number == 1 && before.number == 1));
+  second.reset();
+  third.edit().number = 3;  // the last owner writes where the value is
+  CHECK((Counted::copies == 1 && third->number == 3 && &third.get() == &before));
+  third = std::move(first);
+  CHECK((third->number == 2 && !first.present()));
+  third = *&third;
+  CHECK(third->number == 2);
+  Rare<std::vector<int>> list = std::vector<int>{1, 2, 3};
+  list = std::vector<int>(list.begin() + 1, list.end());  // made of itself
+  CHECK(list == std::vector<int>{2, 3});
+}
+
+TEST_CASE("rare: copies that share a value are written and dropped by threads of their own",
+          "[rare]") {
+  Rare<std::vector<int>> shared = std::vector<int>(100, 1);
+  std::vector<std::thread> threads;
+  std::vector<int64_t> sums(4);
+  for (size_t t = 0; t < sums.size(); ++t)
+    threads.emplace_back([copy = shared, &sum = sums[t], t] {
+      for (int i = 0; i < 1000; ++i) {
+        Rare<std::vector<int>> mine = copy;
+        if (i % 2 == 0) mine.edit()[0] = static_cast<int>(t);
+        sum += mine[0] + mine[99];
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t t = 0; t < sums.size(); ++t) CHECK(sums[t] == 1500 + 500 * static_cast<int64_t>(t));
+  CHECK(shared == std::vector<int>(100, 1));
 }
 
 TEST_CASE("name table: agrees with a map of names", "[names]") {

@@ -122,7 +122,7 @@ TEST_CASE("resnet: a device has its part of every activation, and exactly the ha
   int64_t activations = 0, convolutions = 0;
   for (const auto& node : step.executable().module().local->entry()->nodes()) {
     if (node->shape.is_tuple || node->rank() != 4 || node->dim(0) != kRows / 2) continue;
-    INFO(node->name() << " " << to_string(node->shape) << " of " << node->metadata.op_name);
+    INFO(node->name() << " " << to_string(node->shape) << " of " << *node->metadata.op_name);
     const bool in_conv = node->metadata.op_name.find("/conv") != std::string::npos;
     if (!in_conv || node->is(Opcode::convolution)) {
       CHECK(node->dim(1) == rows.at(node->dim(2)));

@@ -64,11 +64,11 @@ Attributes attributes_of_part(const Case& op, const Cut& cut, int64_t begin, int
   Attributes attrs = op.node->attrs;
   const int64_t dim = cut.operands.empty() ? -1 : cut.operands[0];
   if (dim >= 0 && dim < static_cast<int64_t>(attrs.limits.size()))
-    attrs.limits[static_cast<size_t>(dim)] = end - begin;
+    attrs.limits.edit()[static_cast<size_t>(dim)] = end - begin;
   // A batching dim keeps its slice size of one.
   if (dim >= 0 && dim < static_cast<int64_t>(attrs.slice_sizes.size()) &&
       attrs.slice_sizes[static_cast<size_t>(dim)] == op.operands[0].dim(dim))
-    attrs.slice_sizes[static_cast<size_t>(dim)] = end - begin;
+    attrs.slice_sizes.edit()[static_cast<size_t>(dim)] = end - begin;
   if (!attrs.literal.empty()) attrs.literal = part_of(attrs.literal, cut.results[0], begin, end);
   return attrs;
 }

@@ -202,10 +202,10 @@ TEST_CASE("builders refuse called computations, groups and sizes that do not fit
   refused(Opcode::while_, {a}, {}, {}, {"below_ten", "next"},
           "while: parameter 0 of computation below_ten");
   Attributes groups;
-  groups.replica_groups->lists = {{0, 0}};
+  groups.replica_groups.edit().lists = {{0, 0}};
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
           "all-reduce: device 0 is twice in replica_groups");
-  groups.replica_groups->lists = {{0, -1}};
+  groups.replica_groups.edit().lists = {{0, -1}};
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
           "all-reduce: device -1 in replica_groups is negative");
   groups.replica_groups = ReplicaGroups{{}, 2, 2, {3}, {}};
@@ -215,7 +215,7 @@ TEST_CASE("builders refuse called computations, groups and sizes that do not fit
   refused(Opcode::all_reduce, {a}, groups, {}, {"sum"},
           "all-reduce: replica_groups T={0,0} names dim 0 twice");
   Attributes pairs;
-  pairs.permutation->pairs = {{0, 1}, {0, 2}};
+  pairs.permutation.edit().pairs = {{0, 1}, {0, 2}};
   refused(Opcode::collective_permute, {a}, pairs, {}, {},
           "collective-permute: device 0 is a source twice");
   Attributes type;
@@ -262,12 +262,14 @@ TEST_CASE("hostile attributes are refused or run, never more") {
       node.shape = good_shape;
       for (Dims* dims :
            {&node.attrs.dimensions, &node.attrs.starts.edit(), &node.attrs.limits.edit(),
-            &node.attrs.strides.edit(), &node.attrs.slice_sizes.edit(), &node.attrs.dot->lhs_batch,
-            &node.attrs.dot->rhs_contracting, &node.attrs.gather->offset_dims,
-            &node.attrs.gather->collapsed_slice_dims, &node.attrs.gather->start_index_map,
-            &node.attrs.gather->operand_batching_dims, &node.attrs.scatter->update_window_dims,
-            &node.attrs.scatter->inserted_window_dims,
-            &node.attrs.scatter->scatter_dims_to_operand_dims})
+            &node.attrs.strides.edit(), &node.attrs.slice_sizes.edit(),
+            &node.attrs.dot.edit().lhs_batch, &node.attrs.dot.edit().rhs_contracting,
+            &node.attrs.gather.edit().offset_dims, &node.attrs.gather.edit().collapsed_slice_dims,
+            &node.attrs.gather.edit().start_index_map,
+            &node.attrs.gather.edit().operand_batching_dims,
+            &node.attrs.scatter.edit().update_window_dims,
+            &node.attrs.scatter.edit().inserted_window_dims,
+            &node.attrs.scatter.edit().scatter_dims_to_operand_dims})
         if (!dims->empty() && random() % 2 == 0) damage(*dims);
       for (PaddingDim& padding : node.attrs.padding.edit())
         (random() % 2 == 0   ? padding.low
@@ -275,7 +277,8 @@ TEST_CASE("hostile attributes are refused or run, never more") {
                              : padding.interior) = any();
       if (random() % 3 == 0) node.attrs.index = any();
       if (random() % 3 == 0)
-        node.attrs.gather->index_vector_dim = node.attrs.scatter->index_vector_dim = any();
+        node.attrs.gather.edit().index_vector_dim = node.attrs.scatter.edit().index_vector_dim =
+            any();
       if (random() % 3 == 0) damage(node.shape.dims);
       try {
         node.shape = node.op().infer(node);

@@ -163,7 +163,7 @@ class ProgramBuilder {
       return emit(c_, Opcode::reverse, {x}, attrs);
     }
     attrs.window.resize(x->dims().size());
-    attrs.window[d] = {
+    attrs.window.edit()[d] = {
         2,    1 + random_.below(2), 1 + random_.below(2), random_.below(3), 1 + random_.below(3), 1,
         false};
     const bool sums = random_.chance(50);

@@ -124,7 +124,7 @@ class Region {
     attrs.permutation = Permutation{};
     for (int64_t device = 0; device < devices(); ++device) {
       const int64_t at = device / along.stride % along.size;
-      attrs.permutation->pairs.edit().emplace_back(
+      attrs.permutation.edit().pairs.edit().emplace_back(
           device, device + ((at + 1) % along.size - at) * along.stride);
     }
     return collective(Opcode::collective_permute, x, attrs, {});

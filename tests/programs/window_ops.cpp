@@ -39,7 +39,7 @@ Node* windows_reduced(Builder& b, Node* x) {
   if (dims.empty()) dims = {b.draws.below(x->rank())};
   for (const int64_t d : dims) {
     const WindowDim w = window_over(b, x->dim(d), 3, true);
-    attrs.window[static_cast<size_t>(d)] = w;
+    attrs.window.edit()[static_cast<size_t>(d)] = w;
     count *= double(w.size);
   }
   const bool sums = b.draws.chance(60);
@@ -59,8 +59,9 @@ Node* cumulated(Builder& b, Node* x) {
   if (sums) x = b.fitting(x, largest(x->shape.dtype) / double(size + 1));
   Attributes attrs;
   attrs.window.resize(x->dims().size());
-  attrs.window[d].size = size;
-  (b.draws.chance(70) ? attrs.window[d].pad_low : attrs.window[d].pad_high) = size - 1;
+  WindowDim& window = attrs.window.edit()[d];
+  window.size = size;
+  (b.draws.chance(70) ? window.pad_low : window.pad_high) = size - 1;
   const double bound = std::max(b.bound(x) * (sums ? double(size) : 1), 7.0);
   const DType dtype = x->shape.dtype;
   Node* start = b.scalar(dtype, sums || is_unsigned_integer(dtype) ? 0 : -7);
@@ -87,7 +88,7 @@ Node* selected_and_scattered(Builder& b, Node* x) {
     WindowDim w = window_over(b, x->dim(d), 3, false);
     const int64_t outputs = outputs_of(x->dim(d), w);
     if (outputs == 0) return nullptr;
-    attrs.window[static_cast<size_t>(d)] = w;
+    attrs.window.edit()[static_cast<size_t>(d)] = w;
     source.dims[static_cast<size_t>(d)] = outputs;
   }
   Node* s = b.fitting(b.of_shape(source), 100);

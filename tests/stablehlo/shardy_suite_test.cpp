@@ -334,7 +334,7 @@ std::string layouts(const Module& module, const std::string& name) {
   std::string text;
   for (const auto& node : module.entry()->nodes()) {
     const std::string here = node->is(Opcode::parameter) ? fmt::format("%arg{}", node->attrs.index)
-                                                         : node->metadata.op_name;
+                                                         : *node->metadata.op_name;
     if (here != name || node->attrs.custom_call_target == "xla.sdy.FuncResultSharding") continue;
     std::string layout = node->sharding ? to_string(*node->sharding) : "{none}";
     layout = layout.substr(1, layout.size() - 2);

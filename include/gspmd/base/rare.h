@@ -2,74 +2,91 @@
 
 // Values that are mostly absent, in one pointer.
 
+#include <atomic>
 #include <initializer_list>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
 namespace gspmd {
 
 // A value that most owners leave at its default: one pointer, null until it is first set. Copies
-// copy the value. Reading one that was never set gives T's default; writing through `->` or
-// edit() makes it. Where T is a list, a map or a string it is read by T's own names.
+// share the value until one of them is written. Reading one that was never set gives T's default;
+// writing is by edit(), which makes the value where it is absent or shared. Where T is a list, a
+// map or a string it is read by T's own names. What edit() gives is not written to any more once
+// the owner has been copied.
 template <class T>
 class Rare {
  public:
   Rare() = default;
-  Rare(T value) : value_(std::make_unique<T>(std::move(value))) {}  // present, with this value
-  // Copies the value.
-  Rare(const Rare& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
-  Rare(Rare&&) noexcept = default;
-  // --- Copies or moves the value
-  Rare& operator=(const Rare& other) {
-    if (this != &other) value_ = other.value_ ? std::make_unique<T>(*other.value_) : nullptr;
+  Rare(T value) : box_(new Box{std::move(value)}) {}  // present, with this value
+  // --- Copies share the value, moved ones leave theirs absent
+  Rare(const Rare& other) noexcept : box_(other.box_) {
+    if (box_) box_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  Rare(Rare&& other) noexcept : box_(std::exchange(other.box_, nullptr)) {}
+  Rare& operator=(const Rare& other) noexcept {
+    Rare copy(other);
+    std::swap(box_, copy.box_);
     return *this;
   }
-  Rare& operator=(Rare&&) noexcept = default;
+  Rare& operator=(Rare&& other) noexcept {
+    std::swap(box_, other.box_);
+    if (this != &other) other.reset();
+    return *this;
+  }
+  ~Rare() { reset(); }
   // What T can be assigned.
   template <class U>
   requires(!std::is_same_v<std::remove_cvref_t<U>, Rare> && std::is_assignable_v<T&, U&&>) Rare&
   operator=(U&& value) {
-    edit() = std::forward<U>(value);
+    if constexpr (std::is_constructible_v<T, U&&>)
+      *this = Rare(T(std::forward<U>(value)));
+    else
+      edit() = std::forward<U>(value);
     return *this;
   }
   // The elements of a list or map; {} makes it absent.
   template <class U = T>
   Rare& operator=(std::initializer_list<typename U::value_type> elements) {
-    value_ = elements.size() == 0 ? nullptr : std::make_unique<T>(elements);
+    if (elements.size() == 0)
+      reset();
+    else
+      *this = Rare(T(elements));
     return *this;
   }
 
-  bool present() const { return value_ != nullptr; }  // whether it was set
-  void reset() { value_.reset(); }                    // Absent, as it was made.
+  bool present() const { return box_ != nullptr; }  // whether it was set
+  // Absent, as it was made.
+  void reset() {
+    Box* const box = std::exchange(box_, nullptr);
+    if (box && box->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete box;
+  }
   // The value, or T's default.
   const T& get() const {
     static const T none{};
-    return value_ ? *value_ : none;
+    return box_ ? box_->value : none;
   }
-  // The value, made where it was absent.
+  // The value of this owner alone, made where it was absent or shared.
   T& edit() {
-    if (!value_) value_ = std::make_unique<T>();
-    return *value_;
+    if (!box_)
+      box_ = new Box{T()};
+    else if (box_->owners.load(std::memory_order_acquire) != 1)
+      *this = Rare(T(box_->value));
+    return box_->value;
   }
-  // --- Reads as get(), writes as edit()
+  // --- Reads as get()
   operator const T&() const { return get(); }
   const T& operator*() const { return get(); }
   const T* operator->() const { return &get(); }
-  T* operator->() { return &edit(); }
 
   // --- Of lists, maps and strings: absent ones are empty
-  bool empty() const { return !value_ || value_->empty(); }
-  size_t size() const { return value_ ? value_->size() : 0; }
+  bool empty() const { return !box_ || box_->value.empty(); }
+  size_t size() const { return box_ ? box_->value.size() : 0; }
   auto begin() const { return get().begin(); }
   auto end() const { return get().end(); }
-  template <class Key>
-  decltype(auto) operator[](const Key& key) const {
+  template <class Key, class U = T>
+  requires(!requires { typename U::mapped_type; }) decltype(auto) operator[](const Key& key) const {
     return get()[key];
-  }
-  template <class Key>
-  decltype(auto) operator[](const Key& key) {
-    return edit()[key];
   }
   template <class Key>
   decltype(auto) at(const Key& key) const {
@@ -85,18 +102,22 @@ class Rare {
   }
   template <class Key>
   size_t count(const Key& key) const {
-    return value_ ? value_->count(key) : 0;
+    return box_ ? box_->value.count(key) : 0;
   }
   template <class Key>
   bool contains(const Key& key) const {
-    return value_ && value_->contains(key);
+    return box_ && box_->value.contains(key);
   }
 
-  // --- Writing to them
+  // --- Writing to them, as edit(); [] writes to maps only
+  template <class Key, class U = T>
+  typename U::mapped_type& operator[](Key&& key) {
+    return edit()[std::forward<Key>(key)];
+  }
   void clear() { reset(); }
-  template <class... Args>
-  void push_back(Args&&... args) {
-    edit().push_back(std::forward<Args>(args)...);
+  template <class U = T>
+  void push_back(typename U::value_type value) {
+    edit().push_back(std::move(value));
   }
   template <class... Args>
   void resize(Args&&... args) {
@@ -116,9 +137,7 @@ class Rare {
   }
 
   // One that is absent equals T's default.
-  bool operator==(const Rare& other) const {
-    return value_ == other.value_ || get() == other.get();
-  }
+  bool operator==(const Rare& other) const { return box_ == other.box_ || get() == other.get(); }
   // Of the value, or T's default.
   template <class U>
   requires(!std::is_same_v<U, Rare>) bool operator==(const U& value) const {
@@ -126,7 +145,11 @@ class Rare {
   }
 
  private:
-  std::unique_ptr<T> value_;
+  struct Box {
+    T value;
+    std::atomic<int> owners{1};
+  };
+  Box* box_ = nullptr;
 };
 
 }  // namespace gspmd

@@ -202,9 +202,9 @@ GSPMD_API bool equal(const Attributes& a, const Attributes& b);  // literals com
 
 // What HLO's `metadata={...}` says of an instruction, and where its text stands.
 struct Metadata {
-  std::string op_name = {};                             // the user's name of the value
+  Rare<std::string> op_name = {};                       // the user's name of the value
   Rare<std::string> op_type = {};                       // HLO's op_type
-  std::string source_file = {};                         // the user's file
+  Rare<std::string> source_file = {};                   // the user's file
   int64_t source_line = 0;                              // from 1; 0: not known
   Rare<std::map<std::string, std::string>> other = {};  // fields without a member here, raw
   // Of nodes that the partitioner makes: the nodes of the completed module that needed them and

@@ -124,6 +124,9 @@ class GSPMD_API Computation {
  private:
   friend class Module;
   Computation() = default;
+  // As append_as, of a name that the module knows.
+  Node* append_named(std::string name, Opcode opcode, Shape shape, std::vector<Node*> operands,
+                     Attributes attrs);
   std::string name_;
   Module* module_ = nullptr;
   std::vector<std::unique_ptr<Node>> nodes_;

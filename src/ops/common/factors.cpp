@@ -45,7 +45,7 @@ WindowStep window_step(const WindowDim& w) {
 Attributes slice_sizes_on_part(const Node& node, const NodePart& part) {
   Attributes attrs = node.attrs;
   for (size_t d = 0; d < part.dims.size(); ++d)
-    if (part.dims[d] == PartDim::cut) attrs.slice_sizes->at(d) = part.operands[0].dims[d];
+    if (part.dims[d] == PartDim::cut) attrs.slice_sizes.edit().at(d) = part.operands[0].dims[d];
   return attrs;
 }
 

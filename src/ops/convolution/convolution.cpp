@@ -158,7 +158,7 @@ Attributes convolution_on_part(const Node& node, const NodePart& part) {
   const Shape &lhs = part.operands[0], &rhs = part.operands[1];
   for (size_t i = 0; i < conv.input_spatial.size(); ++i) {
     if (part.dims[static_cast<size_t>(conv.input_spatial[i])] != PartDim::fetched) continue;
-    WindowDim& w = attrs.window[i];
+    WindowDim& w = attrs.window.edit()[i];
     w.size = dim_of(rhs, conv.kernel_spatial[i]);
     w.pad_low = w.pad_high = 0;
     w.base_dilation = 1;

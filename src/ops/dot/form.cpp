@@ -35,7 +35,7 @@ Node* running_sums(Node* sizes) {
   Attributes attrs;
   attrs.window.resize(sizes->dims().size());
   const int64_t count = sizes->dims().back();
-  attrs.window->back() = {.size = count, .pad_low = count - 1};
+  attrs.window.edit().back() = {.size = count, .pad_low = count - 1};
   return emit(c, Opcode::reduce_window, {sizes, hlo::scalar(c, sizes->shape.dtype, 0)},
               std::move(attrs), sizes->shape,
               {binary_computation(c.module(), Opcode::add, sizes->shape.dtype)});

@@ -121,7 +121,7 @@ Node* emit_pieces(PartitionContext& spmd, Node* x, const Shape& after,
 Node* emit_broadcast(PartitionContext& spmd, Node* x, const PieceTransfer& transfer) {
   Attributes attrs;
   attrs.channel_id = 1;
-  attrs.replica_groups->lists = transfer.groups;
+  attrs.replica_groups.edit().lists = transfer.groups;
   Node* sent = spmd.emit(Opcode::collective_broadcast, x->shape, {x}, std::move(attrs));
   Table reached(static_cast<size_t>(spmd.num_devices()), 0);
   for (const std::vector<int64_t>& group : transfer.groups)

@@ -262,14 +262,14 @@ std::optional<Partitioned> partition_gather(PartitionContext& spmd, Node& node) 
   const LocalIndices local =
       local_indices(spmd, indices, nest, spread, node.operand(0)->shape, OutOfRange::clamp);
   Attributes attrs = node.attrs;
-  attrs.gather->start_index_map = local.map;
+  attrs.gather.edit().start_index_map = local.map;
   for (const IndexLoop& loop : nest.loops)
     if (loop.method == IndexMethod::window)
-      attrs.slice_sizes[static_cast<size_t>(loop.operand)] = operand->dim(loop.operand);
+      attrs.slice_sizes.edit()[static_cast<size_t>(loop.operand)] = operand->dim(loop.operand);
   const Shape shape = local_shape(node.shape, result);
   for (const IndexLoop& loop : nest.loops)
     if (loop.method == IndexMethod::part)
-      attrs.slice_sizes[static_cast<size_t>(loop.operand)] =
+      attrs.slice_sizes.edit()[static_cast<size_t>(loop.operand)] =
           shape.dims[static_cast<size_t>(loop.slices)];
   operand = with_tails(with_room(operand, rooms(nest, spread)), nest, spread);
   Node* slices = spmd.emit(Opcode::gather, shape, {operand, local.indices}, attrs);
@@ -337,7 +337,7 @@ class Scatter {
     operands.push_back(local.indices);
     operands.insert(operands.end(), updates.begin(), updates.end());
     Attributes attrs = node_.attrs;
-    attrs.scatter->scatter_dims_to_operand_dims = local.map;
+    attrs.scatter.edit().scatter_dims_to_operand_dims = local.map;
     Node* result = spmd_.emit(Opcode::scatter, inputs_ == 1 ? shapes[0] : Shape::tuple(shapes),
                               operands, attrs, {spmd_.local_computation(*node_.called.at(0))});
     if (inputs_ == 1)

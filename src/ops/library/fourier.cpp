@@ -150,7 +150,7 @@ Grid along(const Grid& grid, int64_t axis, const char* type, int64_t length, int
   Node* const x = body->append(Opcode::parameter,
                                Shape(name == "RFFT" ? DType::f64 : DType::c128, {lines, n}), {});
   Attributes attrs;
-  attrs.scalar->fft_type = name;
+  attrs.scalar.edit().fft_type = name;
   attrs.dimensions = {length};
   const Node* const fft = body->append(
       Opcode::fft, Shape(name == "IRFFT" ? DType::f64 : DType::c128, {lines, size}), {x}, attrs);

@@ -73,7 +73,7 @@ Nodes triangular_solve(Node& y, Node* c) {
 
 Node* transform(Node* x, const char* type, const Dims& lengths, const Shape& shape) {
   Attributes attrs;
-  attrs.scalar->fft_type = type;
+  attrs.scalar.edit().fft_type = type;
   attrs.dimensions = lengths;
   return emit(x->parent(), Opcode::fft, {x}, std::move(attrs), shape);
 }
@@ -120,7 +120,7 @@ Nodes cholesky_gradient(Node& node, Node* cotangent) {
 Node* cholesky_form(Node& node) {
   if (node.attrs.triangular->lower) return nullptr;
   Attributes attrs = node.attrs;
-  attrs.triangular->lower = true;
+  attrs.triangular.edit().lower = true;
   Node* const lower = emit(node.parent(), Opcode::cholesky,
                            {conjugated(matrix_transposed(node.operand(0)))}, attrs);
   return conjugated(matrix_transposed(lower));

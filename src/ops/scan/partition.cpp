@@ -196,7 +196,7 @@ class ScanInParts {
                     const std::vector<Node*>& starts, std::vector<Shape> outputs) {
     Attributes attrs = node_.attrs;
     attrs.dimensions = {dim};
-    attrs.scalar->num_carries = parts_.carries;
+    attrs.scalar.edit().num_carries = parts_.carries;
     std::vector<Node*> operands = values;
     for (Node* value : values) operands.push_back(hlo::broadcast(taken, value->dims(), {dim}));
     Computation* body = masked_body(!outputs.empty());

@@ -106,7 +106,7 @@ FactorRule pad_factors(const Node& node) {
 Attributes pad_on_part(const Node& node, const NodePart& part) {
   Attributes attrs = node.attrs;
   for (size_t d = 0; d < part.dims.size(); ++d)
-    if (part.dims[d] == PartDim::fetched) attrs.padding[d] = {};
+    if (part.dims[d] == PartDim::fetched) attrs.padding.edit()[d] = {};
   return attrs;
 }
 
@@ -123,10 +123,10 @@ FactorRule slice_factors(const Node& node) {
 Attributes slice_on_part(const Node& node, const NodePart& part) {
   Attributes attrs = node.attrs;
   for (size_t d = 0; d < part.dims.size(); ++d) {
-    if (part.dims[d] == PartDim::cut) attrs.limits[d] = part.operands[0].dims[d];
+    if (part.dims[d] == PartDim::cut) attrs.limits.edit()[d] = part.operands[0].dims[d];
     if (part.dims[d] != PartDim::fetched) continue;
-    attrs.starts[d] = 0;
-    attrs.limits[d] = attrs.strides[d] * (part.results[0].dims[d] - 1) + 1;
+    attrs.starts.edit()[d] = 0;
+    attrs.limits.edit()[d] = attrs.strides[d] * (part.results[0].dims[d] - 1) + 1;
   }
   return attrs;
 }

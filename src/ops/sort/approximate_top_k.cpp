@@ -126,7 +126,7 @@ Value evaluate_approximate(const EvalContext& context) {
   }
   Attributes attrs;
   attrs.dimensions = {reduced_dim(node)};
-  attrs.scalar->is_stable = true;
+  attrs.scalar.edit().is_stable = true;
   Node* const sort = body->append(Opcode::sort, arrays == 1 ? shapes[0] : Shape::tuple(shapes),
                                   parameters, std::move(attrs), node.name());
   sort->called = node.called;

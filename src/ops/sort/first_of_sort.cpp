@@ -31,8 +31,8 @@ Node* topk_of(Node* x, int64_t k, bool largest) {
   Dims dims = x->dims();
   dims.back() = k;
   Attributes attrs;
-  attrs.scalar->k = k;
-  attrs.scalar->largest = largest;
+  attrs.scalar.edit().k = k;
+  attrs.scalar.edit().largest = largest;
   return x->parent().append(Opcode::topk,
                             Shape::tuple({Shape(x->shape.dtype, dims), Shape(DType::s32, dims)}),
                             {x}, std::move(attrs));

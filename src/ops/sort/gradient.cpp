@@ -24,7 +24,7 @@ Nodes sorted(Nodes arrays, const Attributes& attrs, const Computation* comparato
   }
   Attributes own;
   own.dimensions = attrs.dimensions;
-  own.scalar->is_stable = attrs.scalar->is_stable;
+  own.scalar.edit().is_stable = attrs.scalar->is_stable;
   Node* const result = emit(c, Opcode::sort, std::move(arrays), std::move(own), {}, {less});
   return hlo::leaves(result);
 }

@@ -111,7 +111,7 @@ class TwoLevelSort {
   // Stable, so that equal elements come as in one sort. What is `behind` comes last.
   std::vector<Node*> sorted(std::vector<Node*> values, Node* behind) {
     Attributes attrs = node_.attrs;
-    attrs.scalar->is_stable = true;
+    attrs.scalar.edit().is_stable = true;
     if (behind) values.insert(values.begin(), behind);
     std::vector<Shape> shapes;
     for (Node* value : values) shapes.emplace_back(value->shape.dtype, value->dims());
@@ -167,7 +167,7 @@ std::optional<Partitioned> partition_slice_of_sort(PartitionContext& spmd, Node&
     const auto at = static_cast<size_t>(d);
     if (choice->whole.dim(d).empty()) continue;
     if (node.dim(d) != operand->dim(d)) return std::nullopt;  // what is cut there is another's
-    attrs.limits[at] = ceil_div(operand->dim(d), choice->whole.tiles(d));
+    attrs.limits.edit()[at] = ceil_div(operand->dim(d), choice->whole.tiles(d));
   }
   Node* x = spmd.reshard(operand, choice->whole);
   return Partitioned{spmd.emit(Opcode::slice, local_shape(node.shape, choice->whole), {x}, attrs),

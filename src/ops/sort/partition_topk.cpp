@@ -40,8 +40,8 @@ std::optional<Partitioned> partition_topk(PartitionContext& spmd, Node& node) {
   Shape values(type, x->dims()), places(DType::s32, x->dims());
   values.dims.back() = places.dims.back() = mine;
   Attributes attrs;
-  attrs.scalar->largest = form->largest;
-  attrs.scalar->k = mine;
+  attrs.scalar.edit().largest = form->largest;
+  attrs.scalar.edit().k = mine;
   Node* first = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {x}, attrs);
   Node* begin = hlo::broadcast(spmd.offset(have, operand->shape, last), places.dims, {});
   Node* place = hlo::add(hlo::get_tuple_element(first, 1), begin);
@@ -49,7 +49,7 @@ std::optional<Partitioned> partition_topk(PartitionContext& spmd, Node& node) {
       gather_along(spmd, hlo::get_tuple_element(first, 0), last, have.order(), split);
   Node* all_places = gather_along(spmd, place, last, have.order(), split);
   values.dims.back() = places.dims.back() = k;
-  attrs.scalar->k = k;
+  attrs.scalar.edit().k = k;
   Node* best = spmd.emit(Opcode::topk, Shape::tuple({values, places}), {all_values}, attrs);
   GatherDims g;
   for (int64_t d = 0; d < last; ++d) {

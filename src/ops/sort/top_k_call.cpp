@@ -112,8 +112,8 @@ Value evaluate_top_k_call(const EvalContext& context) {
   Computation* const body = scratch.add_computation("topk");
   Node* const x = body->append(Opcode::parameter, context.node.operand(0)->shape, {});
   Attributes attrs;
-  attrs.scalar->k = form->k;
-  attrs.scalar->largest = form->largest;
+  attrs.scalar.edit().k = form->k;
+  attrs.scalar.edit().largest = form->largest;
   const Node* const node =
       body->append(Opcode::topk, context.node.shape, {x}, attrs, context.node.name());
   return evaluate_topk({*node, context.operands, context.call});

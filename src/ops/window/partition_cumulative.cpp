@@ -52,7 +52,7 @@ class Cumulate {
     }
     if (!combiner_) parts.push_back(inside(parts[0]->dims(), dims.at(0)));
     for (const SplitDim& dim : dims) {
-      WindowDim& w = attrs.window[static_cast<size_t>(dim.from.dim)];
+      WindowDim& w = attrs.window.edit()[static_cast<size_t>(dim.from.dim)];
       w = WindowDim{};
       w.size = dim.part;
       (dim.form.reverse ? w.pad_high : w.pad_low) = dim.part - 1;

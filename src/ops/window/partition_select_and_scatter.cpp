@@ -130,7 +130,7 @@ class Pool {
       source =
           exchange(spmd_, source, held(p, node_.operand(1)),
                    {p.part, p.offset, p.stride, p.windows, WindowAccess{}.end, p.until}, nothing_);
-      WindowDim& w = attrs.window[static_cast<size_t>(p.dim)];
+      WindowDim& w = attrs.window.edit()[static_cast<size_t>(p.dim)];
       w.pad_low = w.pad_high = 0;
       folds = folds || p.over_edge;
     }

@@ -171,7 +171,7 @@ FactorRule reduce_window_factors(const Node& node) {
 Attributes reduce_window_on_part(const Node& node, const NodePart& part) {
   Attributes attrs = node.attrs;
   for (size_t d = 0; d < part.dims.size(); ++d) {
-    WindowDim& w = attrs.window[d];
+    WindowDim& w = attrs.window.edit()[d];
     if (part.dims[d] == PartDim::whole || is_trivial(w)) continue;
     if (part.dims[d] == PartDim::cut) w = {.size = part.operands[0].dims[d]};
     w.pad_low = w.pad_high = 0;

@@ -16,7 +16,7 @@ bool has_derivative(DType dtype) { return is_floating(dtype) || is_complex(dtype
 
 std::string described(const Node& node) {
   std::string text = fmt::format("{} {}", node.name(), to_string(node.shape));
-  if (!node.metadata.op_name.empty()) text += fmt::format(", {}", node.metadata.op_name);
+  if (!node.metadata.op_name.empty()) text += fmt::format(", {}", *node.metadata.op_name);
   if (const std::string source = source_line(node.metadata); !source.empty())
     text += fmt::format(" ({})", source);
   return text;

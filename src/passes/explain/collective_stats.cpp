@@ -150,7 +150,7 @@ CollectiveStats describe_cause(const Node& node) {
   stats.kind = opcode_name(node.opcode());
   stats.groups = groups_text(node);
   const Metadata& why = node.metadata;
-  stats.op = why.op_name.empty() ? node.name() : why.op_name;
+  stats.op = why.op_name.empty() ? node.name() : *why.op_name;
   stats.instruction = why.cause.empty() ? stats.op : *why.cause;
   stats.tensor = why.moved.empty() ? stats.instruction : *why.moved;
   stats.source = source_line(why);

@@ -46,7 +46,7 @@ std::string where_is(const Node& node) {
   const std::string source = source_line(node.metadata);
   if (source.empty() || node.metadata.op_name.empty())
     return fmt::format("%{}{}{}", node.name(), source.empty() ? "" : " at ", source);
-  return fmt::format("{} at {}", node.metadata.op_name, source);
+  return fmt::format("{} at {}", *node.metadata.op_name, source);
 }
 
 const Sharding* leaf_of(const Node& node, int64_t leaf) { return leaf_sharding(node, leaf); }

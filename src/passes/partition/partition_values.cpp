@@ -187,7 +187,7 @@ void SpmdPartitioner::report(const Shape& shape, const Sharding& from, const Sha
   remat.from = to_string(from);
   remat.to = to_string(to);
   const auto name = [](const Node& node) {
-    return node.metadata.op_name.empty() ? node.name() : node.metadata.op_name;
+    return node.metadata.op_name.empty() ? node.name() : *node.metadata.op_name;
   };
   const Node* moved = moved_ && moved_->shape == shape ? moved_ : reader_;
   if (moved) remat.tensor = name(*moved);

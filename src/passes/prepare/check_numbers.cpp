@@ -85,7 +85,7 @@ class Checker {
     attrs.other["backend_config"] = debug_config_text(
         {DebugSpeakers::every_device, "",
          std::string(opcode_name(maker->opcode())) + " \"" +
-             (maker->metadata.op_name.empty() ? maker->name() : maker->metadata.op_name) + "\""});
+             (maker->metadata.op_name.empty() ? maker->name() : *maker->metadata.op_name) + "\""});
     attrs.other["custom_call_has_side_effect"] = "true";
     emit(value->parent(), Opcode::custom_call, std::move(operands), std::move(attrs),
          Shape(DType::pred, {}));

@@ -64,8 +64,8 @@ bool make_static_slice(Node& node) {
   if (!starts || !split_alike(operand, node)) return false;
   Attributes attrs;
   attrs.starts = attrs.limits = *starts;
-  for (size_t d = 0; d < starts->size(); ++d) attrs.limits[d] += node.dims()[d];
-  attrs.strides->assign(starts->size(), 1);
+  for (size_t d = 0; d < starts->size(); ++d) attrs.limits.edit()[d] += node.dims()[d];
+  attrs.strides.edit().assign(starts->size(), 1);
   replace(node, Opcode::slice, {node.operand(0)}, std::move(attrs));
   return true;
 }

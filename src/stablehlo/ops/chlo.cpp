@@ -153,8 +153,8 @@ Node* lower_mulhi(OpLowering& op) {
 Node* lower_top_k(OpLowering& op) {
   op.need_operands(1, 1);
   Attributes attrs;
-  attrs.scalar->k = op.integer("k");
-  attrs.scalar->largest = op.flag("largest", true);
+  attrs.scalar.edit().k = op.integer("k");
+  attrs.scalar.edit().largest = op.flag("largest", true);
   op.flag("is_stable", true);
   return op.emit(Opcode::topk, op.operands(), std::move(attrs));
 }
@@ -165,17 +165,17 @@ Node* lower_ragged_dot(OpLowering& op) {
   for (const NamedAttribute& field : op.fields(op.attribute("ragged_dot_dimension_numbers"))) {
     const Dims values = op.integers_of(field.value, field.name);
     if (field.name == "lhs_batching_dimensions")
-      attrs.dot->lhs_batch = values;
+      attrs.dot.edit().lhs_batch = values;
     else if (field.name == "rhs_batching_dimensions")
-      attrs.dot->rhs_batch = values;
+      attrs.dot.edit().rhs_batch = values;
     else if (field.name == "lhs_contracting_dimensions")
-      attrs.dot->lhs_contracting = values;
+      attrs.dot.edit().lhs_contracting = values;
     else if (field.name == "rhs_contracting_dimensions")
-      attrs.dot->rhs_contracting = values;
+      attrs.dot.edit().rhs_contracting = values;
     else if (field.name == "lhs_ragged_dimensions")
-      attrs.ragged->lhs_ragged = values;
+      attrs.ragged.edit().lhs_ragged = values;
     else if (field.name == "rhs_group_dimensions")
-      attrs.ragged->rhs_group = values;
+      attrs.ragged.edit().rhs_group = values;
     else
       op.fail("ragged_dot_dimension_numbers has no {}", field.name);
   }
@@ -188,12 +188,13 @@ Node* lower_ragged_dot(OpLowering& op) {
 Node* lower_scan(OpLowering& op) {
   Attributes attrs;
   attrs.dimensions = {op.integer("dimension")};
-  attrs.scalar->is_reverse = op.flag("is_reverse", false);
-  if (op.find("is_associative")) attrs.scalar->is_associative = op.flag("is_associative", false);
+  attrs.scalar.edit().is_reverse = op.flag("is_reverse", false);
+  if (op.find("is_associative"))
+    attrs.scalar.edit().is_associative = op.flag("is_associative", false);
   const Dims segments = op.maybe_integers("operandSegmentSizes").value_or(Dims{});
-  attrs.scalar->num_carries = segments.size() == 2
-                                  ? segments[1]
-                                  : op.integer("num_carries", static_cast<int64_t>(op.count() / 2));
+  attrs.scalar.edit().num_carries =
+      segments.size() == 2 ? segments[1]
+                           : op.integer("num_carries", static_cast<int64_t>(op.count() / 2));
   op.maybe_integers("resultSegmentSizes");
   Computation* const body = op.body(0, "scan");
   std::vector<Shape> results;

@@ -306,11 +306,11 @@ std::vector<std::pair<int64_t, int64_t>> process_pairs(const OpLowering& op, con
 Node* lower_collective_permute(OpLowering& op) {
   Attributes attrs;
   add_channel(op, attrs);
-  attrs.permutation->pairs = op.pairs("source_target_pairs");
+  attrs.permutation.edit().pairs = op.pairs("source_target_pairs");
   for (const auto& [source, target] : attrs.permutation->pairs)
     if (source < 0 || target < 0) op.fail("source_target_pairs: {} to {}", source, target);
   if (const std::optional<Processes>& grid = op.lowering().processes()) {
-    attrs.permutation->pairs = process_pairs(op, *grid, attrs);
+    attrs.permutation.edit().pairs = process_pairs(op, *grid, attrs);
     attrs.channel_id = 1;
   }
   return op.emit(Opcode::collective_permute, op.operands(), std::move(attrs), declared(op));

@@ -104,8 +104,8 @@ Node* lower_dot(OpLowering& op) {
   if (rank < 1 || rank > 2 || op.operand(1)->rank() < 1 || op.operand(1)->rank() > 2)
     op.fail("{} and {} are no vectors or matrices", to_string(op.operand(0)->shape),
             to_string(op.operand(1)->shape));
-  attrs.dot->lhs_contracting = {rank - 1};
-  attrs.dot->rhs_contracting = {0};
+  attrs.dot.edit().lhs_contracting = {rank - 1};
+  attrs.dot.edit().rhs_contracting = {0};
   add_precision(op, attrs);
   return op.emit(Opcode::dot, op.operands(), std::move(attrs), Shape(op.result().dtype, {}));
 }
@@ -137,14 +137,13 @@ Node* lower_einsum(OpLowering& op) {
     Node* const y = op.operand(1);
     check(right, y);
     Attributes attrs;
+    DotDims& dot = attrs.dot.edit();
     for (size_t i = 0; i < left.size(); ++i) {
       const size_t j = right.find(left[i]);
       if (j == std::string::npos) continue;
       const bool is_batch = has(out, left[i]);
-      (is_batch ? attrs.dot->lhs_batch : attrs.dot->lhs_contracting)
-          .push_back(static_cast<int64_t>(i));
-      (is_batch ? attrs.dot->rhs_batch : attrs.dot->rhs_contracting)
-          .push_back(static_cast<int64_t>(j));
+      (is_batch ? dot.lhs_batch : dot.lhs_contracting).push_back(static_cast<int64_t>(i));
+      (is_batch ? dot.rhs_batch : dot.rhs_contracting).push_back(static_cast<int64_t>(j));
       if (is_batch) labels.push_back(left[i]);
     }
     for (const char c : left)
@@ -186,31 +185,31 @@ Node* lower_convolution(OpLowering& op) {
 Node* lower_cholesky(OpLowering& op) {
   op.need_operands(1, 1);
   Attributes attrs;
-  attrs.triangular->lower = op.flag("lower", false);
+  attrs.triangular.edit().lower = op.flag("lower", false);
   return op.emit(Opcode::cholesky, op.operands(), std::move(attrs));
 }
 
 Node* lower_triangular_solve(OpLowering& op) {
   op.need_operands(2, 2);
   Attributes attrs;
-  attrs.triangular->left_side = op.flag("left_side", false);
-  attrs.triangular->lower = op.flag("lower", false);
-  attrs.triangular->unit_diagonal = op.flag("unit_diagonal", false);
-  attrs.triangular->transpose_a = op.word("transpose_a");
+  attrs.triangular.edit().left_side = op.flag("left_side", false);
+  attrs.triangular.edit().lower = op.flag("lower", false);
+  attrs.triangular.edit().unit_diagonal = op.flag("unit_diagonal", false);
+  attrs.triangular.edit().transpose_a = op.word("transpose_a");
   return op.emit(Opcode::triangular_solve, op.operands(), std::move(attrs));
 }
 
 Node* lower_fft(OpLowering& op) {
   op.need_operands(1, 1);
   Attributes attrs;
-  attrs.scalar->fft_type = op.word("fft_type");
+  attrs.scalar.edit().fft_type = op.word("fft_type");
   attrs.dimensions = op.integers("fft_length");
   return op.emit(Opcode::fft, op.operands(), std::move(attrs));
 }
 
 Node* lower_batch_norm(OpLowering& op) {
   Attributes attrs;
-  attrs.scalar->epsilon = op.real("epsilon");
+  attrs.scalar.edit().epsilon = op.real("epsilon");
   attrs.index = op.integer("feature_index");
   return op.emit(op.opcode(), op.operands(), std::move(attrs));
 }

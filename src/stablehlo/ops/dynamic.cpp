@@ -128,9 +128,9 @@ Node* lower_dynamic_rng_bit_generator(OpLowering& op) {
   const Attribute* const algorithm = op.find("rng_algorithm");
   const std::string name = algorithm == nullptr ? "DEFAULT" : algorithm->text;
   Attributes attrs;
-  attrs.scalar->algorithm = name == "THREE_FRY" ? "rng_three_fry"
-                            : name == "PHILOX"  ? "rng_philox"
-                                                : "rng_default";
+  attrs.scalar.edit().algorithm = name == "THREE_FRY" ? "rng_three_fry"
+                                  : name == "PHILOX"  ? "rng_philox"
+                                                      : "rng_default";
   return op.emit(
       Opcode::rng_bit_generator, {op.operand(0)}, std::move(attrs),
       Shape::tuple({op.operand(0)->shape, Shape(op.result(1).dtype, op.known_integers(1))}));
@@ -141,7 +141,7 @@ Node* lower_dynamic_top_k(OpLowering& op) {
   const Dims k = op.known_integers(1);
   if (k.size() != 1) op.fail("operand 1 is to be one number");
   Attributes attrs;
-  attrs.scalar->k = k[0];
+  attrs.scalar.edit().k = k[0];
   return op.emit(Opcode::topk, {op.operand(0)}, std::move(attrs));
 }
 
@@ -157,7 +157,7 @@ Node* lower_dynamic_reduce_window(OpLowering& op) {
     op.fail("the operands that describe the window differ in size");
   Attributes attrs;
   for (size_t d = 0; d < sizes.size(); ++d)
-    attrs.window->push_back(
+    attrs.window.push_back(
         {sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilations[d], false});
   const Attribute& functions = op.attribute("called_computations");
   if (functions.list.size() != 1)

@@ -154,11 +154,11 @@ Node* lower_reduce_precision(OpLowering& op) {
       return value;
     };
     if (!fits) op.fail("format is no eXmY, as e5m10");
-    attrs.scalar->exponent_bits = number(1, m);
-    attrs.scalar->mantissa_bits = number(m + 1, text.size());
+    attrs.scalar.edit().exponent_bits = number(1, m);
+    attrs.scalar.edit().mantissa_bits = number(m + 1, text.size());
   } else {
-    attrs.scalar->exponent_bits = op.integer("exponent_bits");
-    attrs.scalar->mantissa_bits = op.integer("mantissa_bits");
+    attrs.scalar.edit().exponent_bits = op.integer("exponent_bits");
+    attrs.scalar.edit().mantissa_bits = op.integer("mantissa_bits");
   }
   return op.emit(Opcode::reduce_precision, op.operands(), std::move(attrs));
 }

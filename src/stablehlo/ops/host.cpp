@@ -122,7 +122,7 @@ Node* lower_rng(OpLowering& op) {
   if (op.operand(2)->is(Opcode::constant) && op.operand(2)->users().empty())
     op.implicit(op.operand(2));
   Attributes attrs;
-  attrs.scalar->distribution = distribution == "UNIFORM" ? "rng_uniform" : "rng_normal";
+  attrs.scalar.edit().distribution = distribution == "UNIFORM" ? "rng_uniform" : "rng_normal";
   return op.emit(Opcode::rng, {op.operand(0), op.operand(1)}, std::move(attrs),
                  Shape(op.result().dtype, sizes));
 }
@@ -135,7 +135,7 @@ Node* lower_rng_bit_generator(OpLowering& op) {
   const std::string algorithm = op.word("rng_algorithm");
   Attributes attrs;
   for (const auto& [text, name] : kAlgorithms)
-    if (text == algorithm) attrs.scalar->algorithm = name;
+    if (text == algorithm) attrs.scalar.edit().algorithm = name;
   if (attrs.scalar->algorithm.empty())
     op.fail("rng_algorithm {} is none of DEFAULT, THREE_FRY, PHILOX", algorithm);
   if (!op.is_static(1)) op.fail("the result has an open size: export with static shapes");

@@ -158,7 +158,7 @@ Node* lower_sort(OpLowering& op) {
   int64_t dim = op.integer("dimension", -1);
   if (op.count() > 0 && dim < 0) dim += op.operand(0)->rank();
   attrs.dimensions = {dim};
-  attrs.scalar->is_stable = op.flag("is_stable", false);
+  attrs.scalar.edit().is_stable = op.flag("is_stable", false);
   Computation* const body = op.body(0, "compare");
   return op.emit(Opcode::sort, op.operands(), std::move(attrs), {}, {body});
 }

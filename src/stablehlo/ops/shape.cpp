@@ -186,7 +186,7 @@ Node* lower_pad(OpLowering& op) {
     op.fail("{}, {} and {} amounts of padding for the {} dims of {}", low.size(), high.size(),
             interior.size(), rank, to_string(op.operand(0)->shape));
   Attributes attrs;
-  for (size_t d = 0; d < rank; ++d) attrs.padding->push_back({low[d], high[d], interior[d]});
+  for (size_t d = 0; d < rank; ++d) attrs.padding.push_back({low[d], high[d], interior[d]});
   return op.emit(Opcode::pad, op.operands(), std::move(attrs));
 }
 

@@ -183,7 +183,7 @@ void add_algorithm(const OpLowering& op, Attributes& attrs) {
                       {"tf32", "f32", {1, 3}}, {"f32", "f32", {1}},
                       {"f64", "f64", {1}}};
   if (lhs.starts_with("f8") && rhs.starts_with("f8") && accumulation == "f32" && operations == 1) {
-    attrs.scalar->algorithm =
+    attrs.scalar.edit().algorithm =
         imprecise ? "dot_any_f8_any_f8_f32_fast_accum" : "dot_any_f8_any_f8_f32";
     return;
   }
@@ -192,8 +192,8 @@ void add_algorithm(const OpLowering& op, Attributes& attrs) {
         lhs == row.type && rhs == row.type && accumulation == row.accumulation && !imprecise &&
         std::find(row.operations.begin(), row.operations.end(), operations) != row.operations.end();
     if (!fits) continue;
-    attrs.scalar->algorithm = fmt::format("dot_{}_{}_{}", lhs, rhs, accumulation);
-    if (operations > 1) attrs.scalar->algorithm += fmt::format("_x{}", operations);
+    attrs.scalar.edit().algorithm = fmt::format("dot_{}_{}_{}", lhs, rhs, accumulation);
+    if (operations > 1) attrs.scalar.edit().algorithm += fmt::format("_x{}", operations);
     return;
   }
   op.fail("the algorithm of {} x {} -> {} in {} operations is not known", lhs, rhs, accumulation,

@@ -45,12 +45,12 @@ std::string location_text(const Metadata& metadata) {
   std::string place = "unknown";
   if (!metadata.source_file.empty()) {
     const auto column = metadata.other.find("source_column");
-    place = fmt::format("{}:{}:{}", quote(metadata.source_file), metadata.source_line,
+    place = fmt::format("{}:{}:{}", quote(*metadata.source_file), metadata.source_line,
                         column == metadata.other.end() ? "0" : column->second);
   }
   if (!metadata.op_name.empty()) {
-    place = place == "unknown" ? quote(metadata.op_name)
-                               : fmt::format("{}({})", quote(metadata.op_name), place);
+    place = place == "unknown" ? quote(*metadata.op_name)
+                               : fmt::format("{}({})", quote(*metadata.op_name), place);
     if (!metadata.op_type.empty())
       place = fmt::format("{}({})", quote(*metadata.op_type + ":"), place);
   }

@@ -90,7 +90,7 @@ void Locations::read_word(Cursor& cursor, Metadata& metadata, bool names, int de
   while (!cursor.at_end() && cursor.peek() != ']') {
     Metadata one;
     read(cursor, one, names, depth + 1, parts);
-    if (!one.op_name.empty()) joined += (joined.empty() ? "" : ";") + one.op_name;
+    if (!one.op_name.empty()) joined += (joined.empty() ? "" : ";") + *one.op_name;
     if (metadata.op_type.empty()) metadata.op_type = one.op_type;
     if (metadata.source_file.empty()) {
       metadata.source_file = one.source_file;
