@@ -64,7 +64,7 @@ HWY_EXPORT(multiply_add_f64);
 constexpr int kRuns = 5;
 constexpr int64_t kRounds = 2'000'000;
 
-double seconds_now() {
+double time_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -77,9 +77,9 @@ double one_run(int threads, DType dtype) {
       const auto kernel = dtype == DType::f64 ? HWY_DYNAMIC_DISPATCH(multiply_add_f64)
                                               : HWY_DYNAMIC_DISPATCH(multiply_add_f32);
       kernel(kRounds / 8, &sinks[t]);
-      const double start = seconds_now();
+      const double start = time_now();
       const double operations = kernel(kRounds, &sinks[t]);
-      rates[t] = operations / (seconds_now() - start) * 1e-9;
+      rates[t] = operations / (time_now() - start) * 1e-9;
     });
   }
   double total = 0;

@@ -9,7 +9,7 @@ namespace {
 constexpr double kEpsilon = 1e-5;
 
 // The first axis list wins what two lists of one weight share.
-AxisList without(const AxisList& list, const AxisList& used) {
+AxisList unused_of(const AxisList& list, const AxisList& used) {
   AxisList kept;
   for (const std::string& axis : list)
     if (std::find(used.begin(), used.end(), axis) == used.end()) kept.push_back(axis);
@@ -80,14 +80,14 @@ Tensor ConformerLayer::split(Tensor x, const std::vector<AxisList>& dims) const 
 }
 
 Tensor ConformerLayer::feed_forward(const ConformerFeedForward<Tensor>& params, Tensor x) const {
-  const AxisList in = layout_.weight_model, hidden = without(layout_.weight_hidden, in);
+  const AxisList in = layout_.weight_model, hidden = unused_of(layout_.weight_hidden, in);
   const Tensor y = layer_norm(x, params.norm, params.norm_bias);
   const Tensor h = einsum("btm,mh->bth", y, split(params.w_in, {in, hidden})) + params.b_in;
   return einsum("bth,hm->btm", silu(h), split(params.w_out, {hidden, in})) + params.b_out;
 }
 
 Tensor ConformerLayer::attention(const ConformerBlock<Tensor>& params, Tensor x) const {
-  const AxisList in = layout_.weight_model, heads = without(layout_.weight_heads, in);
+  const AxisList in = layout_.weight_model, heads = unused_of(layout_.weight_heads, in);
   const Tensor y = layer_norm(x, params.attention_norm, params.attention_norm_bias);
   const Tensor places = arange(config_.frames);
   const auto project = [&](const Tensor& w) {
@@ -102,7 +102,7 @@ Tensor ConformerLayer::attention(const ConformerBlock<Tensor>& params, Tensor x)
 }
 
 Tensor ConformerLayer::convolved(const ConformerBlock<Tensor>& params, Tensor x) const {
-  const AxisList in = layout_.weight_model, out = without(layout_.weight_heads, in);
+  const AxisList in = layout_.weight_model, out = unused_of(layout_.weight_heads, in);
   const Tensor y = layer_norm(x, params.conv_norm, params.conv_norm_bias);
   const Tensor gated = einsum("btm,mc->btc", y, split(params.w_value, {in, out})) *
                        sigmoid(einsum("btm,mc->btc", y, split(params.w_gate, {in, out})));
@@ -122,7 +122,7 @@ Tensor ConformerLayer::batch_normalized(const ConformerBlock<Tensor>& params, Te
                                         const ConformerStatistics<Tensor>& statistics) const {
   const Tensor variance = maximum(statistics.square - square(statistics.mean), 0);
   const Tensor y = (x - statistics.mean) * rsqrt(variance + kEpsilon);
-  const AxisList in = layout_.weight_model, out = without(layout_.weight_heads, in);
+  const AxisList in = layout_.weight_model, out = unused_of(layout_.weight_heads, in);
   return einsum("btc,cm->btm", silu(y * params.batch_norm + params.batch_norm_bias),
                 split(params.w_conv, {out, in}));
 }

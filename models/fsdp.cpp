@@ -5,7 +5,7 @@
 namespace gspmd::models {
 namespace {
 
-std::vector<std::string> axes_of(const FsdpOptions& o) {
+std::vector<std::string> axes_of_options(const FsdpOptions& o) {
   if (!o.axes.empty()) return o.axes;
   std::vector<std::string> all;
   for (const MeshAxis& axis : o.mesh.axes()) all.push_back(axis.name);
@@ -17,7 +17,7 @@ class FsdpModel : public Model {
   FsdpModel(std::shared_ptr<const Model> model, const FsdpOptions& options)
       : model_(std::move(model)),
         mesh_(options.mesh),
-        axes_(axes_of(options)),
+        axes_(axes_of_options(options)),
         dims_(fsdp_dims(model_->parameter_shapes(), options)) {}
 
   Leaves<Shape> parameter_shapes() const override { return model_->parameter_shapes(); }
@@ -61,7 +61,7 @@ class FsdpModel : public Model {
 
 std::vector<std::pair<std::string, int64_t>> fsdp_dims(const Leaves<Shape>& params,
                                                        const FsdpOptions& options) {
-  const int64_t parts = sharding_of(options.mesh, {DimSplit(axes_of(options))}).tiles(0);
+  const int64_t parts = sharding_of(options.mesh, {DimSplit(axes_of_options(options))}).tiles(0);
   std::vector<std::pair<std::string, int64_t>> result;
   for (const auto& param : params) {
     const Shape& shape = param.second;

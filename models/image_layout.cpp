@@ -23,12 +23,12 @@ std::vector<AxisList> spread(const AxisList& axes, int64_t spatial_dims) {
   return lists;
 }
 
-struct Recipe {
+struct ImageRecipe {
   const char* name;
   ImageLayout (*layout)(const Mesh&, int64_t);
 };
 
-constexpr Recipe kRecipes[] = {
+constexpr ImageRecipe kImageRecipes[] = {
     {"data", [](const Mesh& mesh, int64_t) { return image_data_layout(mesh); }},
     {"spatial", image_spatial_layout},
     {"combined", image_combined_layout},
@@ -56,7 +56,7 @@ ImageLayout image_fsdp_layout(const Mesh& mesh) {
 
 ImageLayout image_layout_of_recipe(std::string_view recipe, const Mesh& mesh,
                                    int64_t spatial_dims) {
-  for (const Recipe& row : kRecipes) {
+  for (const ImageRecipe& row : kImageRecipes) {
     if (recipe == row.name) return row.layout(mesh, spatial_dims);
   }
   user_error("recipe: there is no \"{}\"; the recipes are {}", recipe,
@@ -66,7 +66,7 @@ ImageLayout image_layout_of_recipe(std::string_view recipe, const Mesh& mesh,
 const std::vector<std::string>& image_recipe_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const Recipe& row : kRecipes) list.emplace_back(row.name);
+    for (const ImageRecipe& row : kImageRecipes) list.emplace_back(row.name);
     return list;
   }();
   return names;

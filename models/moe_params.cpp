@@ -122,12 +122,12 @@ double training_flops(const MoeTransformerConfig& c, int64_t batch) {
 
 namespace {
 
-struct MeshAxes {
+struct MoeAxes {
   AxisList x, y, all;
 };
 
-MeshAxes axes_of(const Mesh& mesh) {
-  MeshAxes axes;
+MoeAxes moe_axes_of(const Mesh& mesh) {
+  MoeAxes axes;
   for (const MeshAxis& axis : mesh.axes()) {
     (axes.x.empty() ? axes.x : axes.y).push_back(axis.name);
     axes.all.push_back(axis.name);
@@ -135,7 +135,7 @@ MeshAxes axes_of(const Mesh& mesh) {
   return axes;
 }
 
-MoeTransformerLayout on_all(const MeshAxes& axes, const AxisList& experts) {
+MoeTransformerLayout on_all(const MoeAxes& axes, const AxisList& experts) {
   MoeTransformerLayout layout;
   layout.dense.batch = layout.moe.groups = axes.all;
   layout.moe.experts = experts;
@@ -145,7 +145,7 @@ MoeTransformerLayout on_all(const MeshAxes& axes, const AxisList& experts) {
 }  // namespace
 
 MoeTransformerLayout moe_layout_of_recipe(std::string_view recipe, const Mesh& mesh) {
-  const MeshAxes axes = axes_of(mesh);
+  const MoeAxes axes = moe_axes_of(mesh);
   if (recipe == "experts") return on_all(axes, axes.all);
   if (recipe == "experts-y") return on_all(axes, axes.y.empty() ? axes.x : axes.y);
   if (recipe == "data") return on_all(axes, {});

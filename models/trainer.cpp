@@ -7,7 +7,7 @@
 namespace gspmd::models {
 namespace {
 
-constexpr int64_t kSeedStep = 0x3c6ef372;  // from one microbatch's seed to the next
+constexpr int64_t kMicrobatchStep = 0x3c6ef372;  // from one microbatch's seed to the next
 
 bool counts_rows(const Shape& shape) { return shape.rank() > 0; }
 
@@ -45,7 +45,7 @@ Leaves<Tensor> with_rows(const Leaves<Tensor>& batch, int64_t rows) {
     if (counts_rows(leaf.shape())) return leaf;
     const Tensor each = broadcast_to(leaf, {rows});
     if (!is_integer(leaf.dtype())) return each;
-    return each + iota(each.shape(), 0) * kSeedStep;
+    return each + iota(each.shape(), 0) * kMicrobatchStep;
   });
 }
 

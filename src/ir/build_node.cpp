@@ -196,7 +196,7 @@ Node* ModuleParser::build_async_start(Instruction& instruction) {
   Attributes outer;
   for (const std::string_view name : {kThread, kPredecessors})
     if (auto kept = instruction.attrs.other.edit().extract(std::string(name)); !kept.empty())
-      outer.other.insert(std::move(kept));
+      outer.other.edit().insert(std::move(kept));
 
   Computation* const home = scope_.computation;
   Computation* const wrapper =
@@ -243,7 +243,7 @@ void ModuleParser::annotate(Node* node, Instruction& instruction) {
   const auto phase = node->frontend_attributes.find("gspmd.phase");
   if (phase != node->frontend_attributes.end() && phase->second == "backward") {
     node->backward = true;
-    node->frontend_attributes.erase(phase);
+    node->frontend_attributes.erase(phase->first);
   }
   if (instruction.sharding_position && !instruction.sharding) {
     const size_t behind = lexer_.position();

@@ -61,7 +61,7 @@ void StackFrames::resolve(Metadata& metadata) const {
     metadata.source_file = file->second;
     metadata.source_line = location->second.line;
   }
-  metadata.other.erase(reference);
+  metadata.other.erase(reference->first);
 }
 
 }  // namespace gspmd

@@ -127,13 +127,10 @@ class Rare {
   auto emplace(Args&&... args) {
     return edit().emplace(std::forward<Args>(args)...);
   }
-  template <class... Args>
-  auto insert(Args&&... args) {
-    return edit().insert(std::forward<Args>(args)...);
-  }
-  template <class... Args>
-  auto erase(Args&&... args) {
-    return edit().erase(std::forward<Args>(args)...);
+  // By key, not by place: places are those of the shared value.
+  template <class U = T>
+  auto erase(const typename U::key_type& key) {
+    return edit().erase(key);
   }
 
   // One that is absent equals T's default.

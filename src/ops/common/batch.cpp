@@ -80,7 +80,7 @@ Attributes attributes_behind_batch(const Node& node, int64_t size) {
   Attributes attrs = node.attrs;
   attrs.dimensions = behind_batch(attrs.dimensions);
   const auto begin_with = [](auto& list, auto first) {
-    if (!list.empty()) list.insert(list.begin(), first);
+    if (!list.empty()) list.edit().insert(list.edit().begin(), first);
   };
   begin_with(attrs.starts, int64_t(0));
   begin_with(attrs.limits, size);

@@ -16,7 +16,8 @@ std::vector<BatchLeaf> batch_gather(BatchContext& context, const Node& node) {
     dims.collapsed_slice_dims = behind_batch(dims.collapsed_slice_dims);
     dims.start_index_map = behind_batch(dims.start_index_map);
     dims.operand_batching_dims = behind_batch(dims.operand_batching_dims);
-    attrs.slice_sizes.insert(attrs.slice_sizes.begin(), indices.batched ? 1 : context.size());
+    Dims& sizes = attrs.slice_sizes.edit();
+    sizes.insert(sizes.begin(), indices.batched ? 1 : context.size());
   }
   if (indices.batched) {
     dims.start_indices_batching_dims = behind_batch(dims.start_indices_batching_dims);

@@ -170,8 +170,9 @@ namespace {
 
 // What is said of `node` holds for the leaves of `value` from `first` on.
 void carry_annotations(const Node& node, Node& value, int64_t first) {
-  value.frontend_attributes.insert(node.frontend_attributes.begin(),
-                                   node.frontend_attributes.end());
+  if (!node.frontend_attributes.empty())
+    value.frontend_attributes.edit().insert(node.frontend_attributes.begin(),
+                                            node.frontend_attributes.end());
   if (!node.sharding) return;
   std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(value.shape)), Sharding::unknown());
   for (int64_t i = 0; i < leaf_count(node.shape); ++i)
