@@ -297,7 +297,7 @@ TEST_CASE("each op that can be partitioned has a case", "[conformance]") {
 }
 
 TEST_CASE("each op equals itself under every sharding of one of its values", "[conformance]") {
-  const int64_t stride = 16 / random_load(16);  // a sanitizer build takes each sixteenth
+  const int64_t stride = 8 / random_load(8);  // a sanitizer build takes each eighth
   int64_t turn = 0;
   for (const Case& c : all_cases())
     for (const Mesh& mesh : meshes())

@@ -136,7 +136,7 @@ std::string broken_way(const ReshardPlan& plan, const Sharding& from, const Shar
 }  // namespace
 
 TEST_CASE("reshard: steps lead to the target, by no more than a gather and slice") {
-  const int64_t every = 16 / random_load(16);
+  const int64_t every = 8 / random_load(8);
   int64_t pair = 0;
   for (const Case& c : cases()) {
     const Shape shape(DType::f32, c.dims);
