@@ -14,9 +14,12 @@ constexpr int64_t kFewBytes = 1 << 14;    // and where there are so few that pro
 constexpr int64_t kLeastBytes = 1 << 16;  // below, one exchange is faster than several
 constexpr int64_t kBlock = 2048;          // elements that are added at once: in the nearest cache
 constexpr int64_t kAlign = 16;            // bytes: of pieces in a chunk
-constexpr int64_t kAhead = 8;             // chunks under way beside those that other processes have
-constexpr int64_t kFlights = 4;           // parts of the shared memory
-constexpr int64_t kMostRows = 64;         // that are added up at once
+constexpr int64_t kParts = 16;            // chunks of values that are not large
+constexpr int64_t kAhead = 96;      // chunks that may be under way: processes that share cores
+                                    // do as many at a time
+constexpr int64_t kLeastAhead = 8;  // beside those that other processes have
+constexpr int64_t kFlights = 4;     // parts of the shared memory
+constexpr int64_t kMostRows = 64;   // that are added up at once
 
 int64_t partial_size(DType dtype) { return is_half_dtype(dtype) ? 4 : dtype_size(dtype); }
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlign) * kAlign; }
@@ -146,7 +149,7 @@ void ChainReduce::begin_chain() {
 // Of one of the chain's processes: the later, the sooner its chunks come back.
 int64_t ChainReduce::places(size_t position) const {
   const auto behind = static_cast<int64_t>(chain_.processes.size() - 1 - position);
-  return std::min(std::ssize(chunks_), kAhead + 2 * behind);
+  return std::min(std::ssize(chunks_), std::max(kAhead, kLeastAhead + 2 * behind));
 }
 
 // The room of a process where the next one touches it, else nullptr: both come to the same.
@@ -166,7 +169,7 @@ void ChainReduce::cut(const Chain& chain) {
   for (int64_t i = 0; i < step_.operands; ++i)
     bytes += shape(i).elements_count() * partial_size(shape(i).dtype);
   bytes *= std::ssize(chain.groups);
-  const int64_t most = std::clamp(bytes / (2 * kAhead), kFewBytes, kSumBytes);
+  const int64_t most = std::clamp(bytes / kParts, kFewBytes, kSumBytes);
   for (const size_t group : chain.groups)
     for (int64_t i = 0; i < step_.operands; ++i)
       add_pieces({&runs_[group][chain.own].devices, i, 0, shape(i).elements_count()}, most);

@@ -181,6 +181,17 @@ ENTRY e {
               6, false);
 }
 
+TEST_CASE("processes: sums of more chunks than are under way at once, written past the caches",
+          "[processes]") {
+  const std::string reduce = GENERATE("to_apply=sum", "to_apply=most");
+  expect_same("HloModule m, num_partitions=3" + kSums + R"(
+ENTRY e {
+  x = f32[2150003] parameter(0)
+  ROOT s = f32[2150003] all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{0,1,2}}, )" +
+                  reduce + "\n}\n",
+              3, false);
+}
+
 TEST_CASE("processes: loops and branches that go different ways on each device", "[processes]") {
   expect_same("HloModule m, num_partitions=4" + kSums + R"(
 pairs { x = f32[3] parameter(0)
