@@ -3,7 +3,9 @@
 // them. One JSON object per line, the last with medians and ratios, before it how fused loops run.
 //   transformer_step [--steps 7] [--layers 4] [--d 512] [--ff 2048] [--heads 8] [--seq 256]
 //   [--batch 8]
-//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16]
+//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16] [--mesh]
+// In several processes: mpirun -n 2 transformer_step --mesh --threads 1, against transformer_step
+// --mesh.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +27,7 @@ struct BenchOptions {
   int64_t layers = 4, d = 512, ff = 2048, heads = 8, seq = 256, batch = 8, vocab = 8192;
   int threads = 2;
   std::string recipe = "2d";
-  bool bf16 = false;
+  bool bf16 = false, mesh = false;
 };
 
 models::TransformerConfig config_of(const BenchOptions& options) {
@@ -94,6 +96,20 @@ void measure(const BenchOptions& options) {
       median(peaks), gflop / median(single_seconds), median(percents), median(ratios));
 }
 
+// Steps on the mesh and nothing between them, for which processes would wait.
+void measure_mesh(const BenchOptions& options) {
+  const Mesh mesh{{"data", 2}, {"model", 4}};
+  const auto trainer = trainer_on(mesh, options);
+  const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
+    const double took = timed_step(*trainer, batch);
+    if (i >= options.warm_up) seconds.push_back(took);
+  }
+  fmt::print("{{\"processes\":{},\"threads\":{},\"mesh_ms_median\":{:.1f}}}\n", process_count(),
+             options.threads, median(seconds) * 1e3);
+}
+
 // Steps in f32 and in bf16 in turn, on one device and on the mesh.
 void measure_bf16(const BenchOptions& options) {
   const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
@@ -133,11 +149,15 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.vocab);
   app.add_option("--threads", options.threads);
   app.add_option("--recipe", options.recipe);
+  app.add_flag("--mesh", options.mesh, "the mesh alone: of several processes, with mpirun");
   app.add_flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
   CLI11_PARSE(app, argc, argv);
   try {
     print_from_first_process();
-    options.bf16 ? measure_bf16(options) : measure(options);
+    if (options.mesh)
+      measure_mesh(options);
+    else
+      options.bf16 ? measure_bf16(options) : measure(options);
   } catch (const std::exception& error) {
     return end_job(error.what(), 2);
   }
