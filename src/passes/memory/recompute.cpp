@@ -327,6 +327,7 @@ RecomputeResult recompute(const Module& program, int64_t limit, const PlanOption
   RecomputeResult best;
   int64_t least = plan.peak_bytes;
   const std::unique_ptr<Module> module = program.clone();
+  plan = plan_memory(*module, options);  // places go by ids, which are others there
   std::vector<Recomputation> done;
   for (int round = 0, in_vain = 0; round < kMostRounds && in_vain < kMostInVain; ++round) {
     const std::vector<Recomputation> more = free_at_peak(*module, plan, plan.peak_bytes - limit);
