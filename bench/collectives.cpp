@@ -1,8 +1,7 @@
 // Collectives between 8 devices beside a memcpy of the bytes that they must move, in turn: the
 // larger of what is read and what is written. Sizes are those of the larger of operand and result
-// of one device; the dim is the first (contiguous pieces) or the last (rows). One JSON object per
-// line.
-//   collectives [--threads 2] [--rounds 9] [--only NAME]
+// of one device; the dim is the first (contiguous pieces) or the last (rows).
+//   collectives [--threads 2] [--rounds 9] [--only NAME] [--json FILE]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/runtime/executor.h"
 
@@ -77,7 +77,7 @@ Seconds timed(F&& f) {
           processor() - before};
 }
 
-void measure(const Case& c, int64_t dim, const BenchOptions& options) {
+void measure(const Case& c, int64_t dim, const BenchOptions& options, Report& report) {
   const auto pool = make_worker_pool(options.threads);
   ProgramOptions program;
   program.num_devices = kDevices;
@@ -124,12 +124,11 @@ void measure(const Case& c, int64_t dim, const BenchOptions& options) {
     ratios.push_back(one.wall / other.wall);
     processor_ratios.push_back(one.processor / other.processor);
   }
-  fmt::print(
-      "{{\"op\":\"{}\",\"bytes\":{},\"dim\":\"{}\",\"us\":{:.1f},\"memcpy_us\":{:.1f},"
-      "\"ratio\":{:.2f},\"processor_ratio\":{:.2f}}}\n",
-      c.name, c.bytes, dim == 0 ? "first" : "last", median(ours) * 1e6, median(copies) * 1e6,
-      median(ratios), median(processor_ratios));
-  std::fflush(stdout);
+  report.add(fmt::format("{}, {} bytes, {} dim", c.name, c.bytes, dim == 0 ? "first" : "last"),
+             {{"us", median(ours) * 1e6},
+              {"memcpy_us", median(copies) * 1e6},
+              {"ratio", median(ratios)},
+              {"processor_ratio", median(processor_ratios)}});
 }
 
 }  // namespace
@@ -140,6 +139,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads);
   app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
   app.add_option("--only", options.only, "one op");
+  Report report(app, "collectives");
   CLI11_PARSE(app, argc, argv);
   try {
     for (const char* op :
@@ -150,8 +150,9 @@ int main(int argc, char** argv) {
       for (const int64_t bytes :
            {int64_t{1} << 16, int64_t{1} << 20, int64_t{1} << 24, int64_t{1} << 26})
         for (int64_t dim = 0; dim < (has_dim ? 2 : 1); ++dim)
-          measure(case_of(op, dim, bytes), dim, options);
+          measure(case_of(op, dim, bytes), dim, options, report);
     }
+    report.write();
   } catch (const std::exception& error) {
     return end_job(error.what(), 2);
   }

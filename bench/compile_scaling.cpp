@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "gspmd/ir/module.h"
 #include "models/transformer_run.h"
 
@@ -78,24 +79,23 @@ void compile_once(const BenchOptions& options, const std::string& mesh, Measured
   measured.counts = opcode_counts(*compiled->executable().module().local);
 }
 
-std::string to_json(const Measured& measured, const std::string& mesh) {
-  std::vector<std::string> passes, counts;
+void report_mesh(const Measured& measured, const std::string& mesh, Report& report) {
+  std::vector<Figure> passes, counts;
   for (const auto& [pass, seconds] : measured.passes)
-    passes.push_back(fmt::format("\"{}\":{:.4f}", pass, median(seconds)));
+    passes.push_back({pass + "_s", median(seconds)});
   int64_t instructions = 0;
   for (const auto& [opcode, count] : measured.counts) {
-    counts.push_back(fmt::format("\"{}\":{}", opcode, count));
+    counts.push_back({opcode, double(count), Better::same});
     instructions += count;
   }
-  return fmt::format(
-      "{{\"mesh\":\"{}\",\"instructions\":{},\"seconds_median\":{:.4f},\"cpu_seconds_median\":{:."
-      "4f},"
-      "\"passes\":{{{}}},\"opcodes\":{{{}}}}}",
-      mesh, instructions, median(measured.wall), median(measured.cpu), fmt::join(passes, ","),
-      fmt::join(counts, ","));
+  report.add(mesh, {{"instructions", double(instructions), Better::same},
+                    {"wall_s", median(measured.wall)},
+                    {"processor_s", median(measured.cpu)}});
+  report.add(mesh + ", by pass", passes);
+  report.add(mesh + ", by opcode", counts);
 }
 
-int measure(const BenchOptions& options) {
+int measure(const BenchOptions& options, Report& report) {
   std::vector<Measured> measured(options.meshes.size());
   for (int64_t round = 0; round < options.rounds; ++round)
     for (size_t i = 0; i < measured.size(); ++i)
@@ -103,16 +103,17 @@ int measure(const BenchOptions& options) {
   std::vector<double> wall, cpu;
   bool same = true;
   for (size_t i = 0; i < measured.size(); ++i) {
-    fmt::print("{}\n", to_json(measured[i], options.meshes[i]));
+    report_mesh(measured[i], options.meshes[i], report);
     wall.push_back(median(measured[i].wall));
     cpu.push_back(median(measured[i].cpu));
     same = same && measured[i].counts == measured[0].counts;
   }
   const auto [fastest, slowest] = std::minmax_element(wall.begin(), wall.end());
   const auto [least, most] = std::minmax_element(cpu.begin(), cpu.end());
-  fmt::print(
-      "{{\"same_opcodes\":{},\"slowest_to_fastest\":{:.3f},\"cpu_slowest_to_fastest\":{:.3f}}}\n",
-      same, *slowest / *fastest, *most / *least);
+  report.add("all meshes", {{"same_opcodes", double(same), Better::same},
+                            {"slowest_to_fastest", *slowest / *fastest},
+                            {"processor_slowest_to_fastest", *most / *least}});
+  report.write();
   return same ? 0 : 1;
 }
 
@@ -139,9 +140,10 @@ int main(int argc, char** argv) {
   app.add_option("--batch", options.trainer.batch);
   app.add_option("--recipe", options.recipe);
   app.add_option("--mesh", options.meshes);
+  Report report(app, "compile_scaling");
   CLI11_PARSE(app, argc, argv);
   try {
-    return measure(options);
+    return measure(options, report);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

@@ -2,8 +2,10 @@
 // devices.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 
+#include "bench/report.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/complete/propagate.h"
 
@@ -46,7 +48,7 @@ ENTRY main {{
   return text;
 }
 
-void measure(int64_t instructions, int64_t devices) {
+void measure(int64_t instructions, int64_t devices, Report& report) {
   const auto module = parse_module(module_text(instructions, devices));
   PropagateStats stats;
   PropagateOptions options;
@@ -55,13 +57,23 @@ void measure(int64_t instructions, int64_t devices) {
   const auto start = std::chrono::steady_clock::now();
   propagate(*module, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print("{:>8} {:>8} {:>10.3f} {:>8}\n", instructions, devices, seconds.count(), stats.sweeps);
+  report.add(fmt::format("{} instructions, {} devices", instructions, devices),
+             {{"s", seconds.count()}, {"sweeps", double(stats.sweeps), Better::same}});
 }
 
 }  // namespace
 
-int main() {
-  fmt::print("{:>8} {:>8} {:>10} {:>8}\n", "nodes", "devices", "seconds", "sweeps");
-  for (const int64_t instructions : {1024, 4096, 16'384, 65'536}) measure(instructions, 8);
-  for (const int64_t devices : {64, 4096, 65'536}) measure(16'384, devices);
+int main(int argc, char** argv) {
+  CLI::App app{"Time to complete shardings."};
+  Report report(app, "completion");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    for (const int64_t instructions : {1024, 4096, 16'384, 65'536})
+      measure(instructions, 8, report);
+    for (const int64_t devices : {64, 4096, 65'536}) measure(16'384, devices, report);
+    report.write();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
 }

@@ -1,18 +1,19 @@
 // What comes before a program runs at its speed: building the trainer of bench/transformer_step and
 // its first steps, and calls of programs that take microseconds. Wall and processor time, since
-// others on the machine disturb the first; one JSON object per line.
-//   first_call [--threads 2] [--rounds 7] [--calls 20000] [--no-trainer]
+// others on the machine disturb the first.
+//   first_call [--threads 2] [--rounds 7] [--calls 20000] [--no-trainer] [--json FILE]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <string_view>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "gspmd/gspmd.h"
 #include "models/transformer_run.h"
 
@@ -37,18 +38,17 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Prints what `f` takes once.
+// Reports what `f` takes once.
 template <class F>
-void measure_once(std::string_view what, F&& f) {
+void measure_once(const std::string& what, Report& report, F&& f) {
   const double processor = processor_seconds();
   const auto start = Clock::now();
   f();
-  fmt::print("{{\"what\":\"{}\",\"wall_ms\":{:.1f},\"processor_ms\":{:.1f}}}\n", what,
-             seconds_since(start) * 1e3, (processor_seconds() - processor) * 1e3);
-  std::fflush(stdout);
+  report.add(what, {{"wall_ms", seconds_since(start) * 1e3},
+                    {"processor_ms", (processor_seconds() - processor) * 1e3}});
 }
 
-void measure_trainer(const Mesh& mesh, const BenchOptions& options) {
+void measure_trainer(const Mesh& mesh, const BenchOptions& options, Report& report) {
   models::TransformerRun run;
   run.config.layers = 4;
   run.config.model = 512;
@@ -65,20 +65,21 @@ void measure_trainer(const Mesh& mesh, const BenchOptions& options) {
   run.threads = options.threads;
   const std::string on = mesh.num_devices() == 1 ? "one device" : "(2,4) mesh";
   std::unique_ptr<models::Trainer> trainer;
-  measure_once("initial parameters, " + on, [&] {
+  measure_once("initial parameters, " + on, report, [&] {
     models::TransformerModel(run.config, mesh, run.layout).initial_parameters(0);
   });
-  measure_once("building the trainer, " + on, [&] { trainer = models::make_trainer(run); });
-  fmt::print("{{\"what\":\"of it compiling, {}\",\"wall_ms\":{:.1f}}}\n", on,
-             trainer->executable().stats().total_compile_seconds * 1e3);
+  measure_once("building the trainer, " + on, report, [&] { trainer = models::make_trainer(run); });
+  report.add("of it compiling, " + on,
+             {{"wall_ms", trainer->executable().stats().total_compile_seconds * 1e3}});
   const models::Leaves<Array> batch = models::random_batch(run.config, run.batch, 1);
   for (const char* which : {"first", "second", "third"})
-    measure_once(fmt::format("{} step, {}", which, on), [&] { trainer->step(batch, 1e-3); });
+    measure_once(fmt::format("{} step, {}", which, on), report,
+                 [&] { trainer->step(batch, 1e-3); });
 }
 
 // Microseconds of one call: the median of rounds of calls one behind the other.
 template <class F>
-void measure_calls(std::string_view what, const BenchOptions& options, F&& call) {
+void measure_calls(const std::string& what, const BenchOptions& options, Report& report, F&& call) {
   for (int i = 0; i < 100; ++i) call();
   std::vector<double> wall, processor, paused;
   for (int round = 0; round < options.rounds; ++round) {
@@ -94,14 +95,12 @@ void measure_calls(std::string_view what, const BenchOptions& options, F&& call)
       paused.push_back(seconds_since(awake) * 1e6);
     }
   }
-  fmt::print(
-      "{{\"what\":\"{}\",\"wall_us\":{:.3f},\"processor_us\":{:.3f},"
-      "\"after_2_ms_pause_us\":{:.2f}}}\n",
-      what, median(wall), median(processor), median(paused));
-  std::fflush(stdout);
+  report.add(what, {{"wall_us", median(wall)},
+                    {"processor_us", median(processor)},
+                    {"after_2_ms_pause_us", median(paused)}});
 }
 
-void measure_small_calls(const BenchOptions& options) {
+void measure_small_calls(const BenchOptions& options, Report& report) {
   const auto sum = [](Tensor x, Tensor y) { return x * 2 + y; };
   const Array x = Array::of<float>({4}, {1, 2, 3, 4}), y = Array::of<float>({4}, {5, 6, 7, 8});
   for (const bool sharded : {false, true}) {
@@ -113,10 +112,11 @@ void measure_small_calls(const BenchOptions& options) {
     const auto program =
         compile(split, {.mesh = mesh, .threads = options.threads}, x.shape(), y.shape());
     const Array on_devices = program(x, y);
-    measure_calls("2x + y of 4 floats on the devices, " + on, options,
+    measure_calls("2x + y of 4 floats on the devices, " + on, options, report,
                   [&] { program(on_devices, on_devices); });
-    measure_calls("2x + y of 4 floats of the host, " + on, options, [&] { program(x, y); });
-    measure_calls("the same and read, " + on, options, [&] { program(x, y).data<float>(); });
+    measure_calls("2x + y of 4 floats of the host, " + on, options, report, [&] { program(x, y); });
+    measure_calls("the same and read, " + on, options, report,
+                  [&] { program(x, y).data<float>(); });
   }
 }
 
@@ -129,12 +129,14 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
   app.add_option("--calls", options.calls)->check(CLI::PositiveNumber);
   app.add_flag("!--no-trainer", options.trainer, "small calls only");
+  Report report(app, "first_call");
   CLI11_PARSE(app, argc, argv);
   try {
-    measure_small_calls(options);
-    if (!options.trainer) return 0;
-    measure_trainer(Mesh(), options);
-    measure_trainer(Mesh{{"data", 2}, {"model", 4}}, options);
+    measure_small_calls(options, report);
+    if (options.trainer)
+      for (const Mesh& mesh : {Mesh(), Mesh{{"data", 2}, {"model", 4}}})
+        measure_trainer(mesh, options, report);
+    report.write();
   } catch (const std::exception& error) {
     return end_job(error.what(), 2);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "gspmd/kernels/loop_program.h"
 
 namespace {
@@ -164,7 +165,7 @@ double now() {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
 }
 
-void measure(const Loop& loop, int rounds) {
+void measure(const Loop& loop, int rounds, Report& report) {
   std::vector<Array> arrays;
   std::vector<const std::byte*> operands;
   std::vector<std::byte*> results;
@@ -207,15 +208,16 @@ void measure(const Loop& loop, int rounds) {
     code_us.push_back(b);
     ratios.push_back(b / a);
   }
-  fmt::print(
-      "{{\"loop\":\"{}\",\"dims\":\"{}\",\"interpreter_us\":{:.0f},\"code_us\":{:.0f},"
-      "\"ratio\":{:.3f},\"least_us\":[{:.0f},{:.0f}],\"code_gb_s\":{:.1f},\"prepare_us\":[{:.0f},{:"
-      ".0f},{:.0f}]}}\n",
-      loop.name, fmt::join(loop.program.dims, ","), median(plain_us), median(code_us),
-      median(ratios), *std::min_element(plain_us.begin(), plain_us.end()),
-      *std::min_element(code_us.begin(), code_us.end()), bytes / median(code_us) * 1e-3,
-      plain.microseconds, code.microseconds, again.microseconds);
-  std::fflush(stdout);
+  report.add(fmt::format("{} of [{}]", loop.name, fmt::join(loop.program.dims, ",")),
+             {{"interpreter_us", median(plain_us)},
+              {"code_us", median(code_us)},
+              {"code_to_interpreter", median(ratios)},
+              {"least_interpreter_us", *std::min_element(plain_us.begin(), plain_us.end())},
+              {"least_code_us", *std::min_element(code_us.begin(), code_us.end())},
+              {"code_gb_per_s", bytes / median(code_us) * 1e-3, Better::higher},
+              {"prepare_interpreter_us", plain.microseconds},
+              {"prepare_code_us", code.microseconds},
+              {"prepare_code_again_us", again.microseconds}});
 }
 
 }  // namespace
@@ -228,9 +230,16 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
   app.add_option("--divide", divide, "rows by this: what caches hold")->check(CLI::PositiveNumber);
   app.add_option("--only", only, "those whose name holds this");
+  Report report(app, "fused_loops");
   CLI11_PARSE(app, argc, argv);
-  for (const Loop& loop : {softmax(64 / divide, 256), softmax_gradient(16384 / divide, 256),
-                           layer_norm(2048 / divide, 512), gelu_gradient(2048 / divide, 2048),
-                           adam((1 << 20) / divide), cross_entropy(2048 / divide, 8192)})
-    if (loop.name.find(only) != std::string::npos) measure(loop, rounds);
+  try {
+    for (const Loop& loop : {softmax(64 / divide, 256), softmax_gradient(16384 / divide, 256),
+                             layer_norm(2048 / divide, 512), gelu_gradient(2048 / divide, 2048),
+                             adam((1 << 20) / divide), cross_entropy(2048 / divide, 8192)})
+      if (loop.name.find(only) != std::string::npos) measure(loop, rounds, report);
+    report.write();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
 }

@@ -11,6 +11,7 @@
 
 #include "bench/hlo_models.h"
 #include "bench/op_limits.h"
+#include "bench/report.h"
 #include "examples/peak.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
@@ -359,13 +360,16 @@ class Program {
 
 class Bench {
  public:
-  Bench(int threads, int repeat)
-      : pool_(make_worker_pool(threads)),
+  Bench(int threads, int repeat, Report& report)
+      : report_(report),
+        pool_(make_worker_pool(threads)),
         repeat_(repeat),
         peak_(examples::measure_peak_gflops(threads) * 1e9) {
     const double bytes = 256e6;
-    fmt::print("{{\"threads\":{},\"product_gflops\":{:.0f},\"copy_gb_per_s\":{:.1f}}}\n", threads,
-               peak_ * 1e-9, bytes / best(bench::copy_limit(pool_, bytes), {}).first * 1e-9);
+    const double seconds = best(bench::copy_limit(pool_, bytes), {}).first;
+    report_.add(fmt::format("limits of {} threads", threads),
+                {{"product_gflops", peak_ * 1e-9, Better::higher},
+                 {"copy_gb_per_s", bytes / seconds * 1e-9, Better::higher}});
   }
 
   void report(const std::string& name, const std::string& text, Bound bound,
@@ -378,12 +382,11 @@ class Bench {
     if (bound == Bound::own) limit = own(pool_);
     const auto [seconds, measured] = best([&] { program.run(); }, limit);
     if (limit) limit_seconds = measured;
-    fmt::print(
-        "{{\"op\":\"{}\",\"ms\":{:.3f},\"limit_ms\":{:.3f},\"ratio\":{:.2f},\"gflops\":{:.1f},"
-        "\"gb_per_s\":{:.1f}}}\n",
-        name, seconds * 1e3, limit_seconds * 1e3, seconds / limit_seconds,
-        program.flops / seconds * 1e-9, program.bytes / seconds * 1e-9);
-    std::fflush(stdout);
+    report_.add(name, {{"ms", seconds * 1e3},
+                       {"limit_ms", limit_seconds * 1e3},
+                       {"ratio", seconds / limit_seconds},
+                       {"gflops", program.flops / seconds * 1e-9, Better::higher},
+                       {"gb_per_s", program.bytes / seconds * 1e-9, Better::higher}});
   }
 
  private:
@@ -397,6 +400,7 @@ class Bench {
     return least;
   }
 
+  Report& report_;
   Pool pool_;
   int repeat_;
   double peak_;
@@ -412,13 +416,14 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", repeat)->check(CLI::PositiveNumber);
   app.add_option("--only", only, "ops whose name has this text");
   app.add_option("--write", write, "print a model as HLO text: resnet50 or bert-layer");
+  Report figures(app, "hlo_ops");
   CLI11_PARSE(app, argc, argv);
   try {
     if (!write.empty()) {
       fmt::print("{}", write == "resnet50" ? bench::resnet50(8) : bench::bert_layer(8, 512));
       return 0;
     }
-    Bench timing(threads, repeat);
+    Bench timing(threads, repeat, figures);
     const auto report = [&](const char* name, const std::string& text, Bound bound,
                             Limit (*limit)(const Pool&)) {
       if (std::string(name).find(only) != std::string::npos)
@@ -431,6 +436,7 @@ int main(int argc, char** argv) {
            nullptr);
     report("resnet50, batch 8", bench::resnet50(8), Bound::products, nullptr);
     report("bert layer, 8x512", bench::bert_layer(8, 512), Bound::products, nullptr);
+    figures.write();
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

@@ -1,8 +1,10 @@
 // How long reading, verifying and printing HLO text takes, and whether that is linear in the text.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 
+#include "bench/report.h"
 #include "gspmd/ir/text.h"
 
 namespace {
@@ -49,7 +51,10 @@ double seconds(F&& f) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  CLI::App app{"Time to read, verify and print HLO text."};
+  Report report(app, "hlo_text");
+  CLI11_PARSE(app, argc, argv);
   for (const int64_t count : {20'000, 200'000}) {
     const std::string text = module_text(count);
     std::unique_ptr<Module> module;
@@ -57,10 +62,17 @@ int main() {
     const double read = seconds([&] { module = parse_module(text); });
     const double verified = seconds([&] { verify_module(*module); });
     const double written = seconds([&] { printed = to_text(*module); });
-    fmt::print(
-        "{:7} instructions, {:5.1f} MB: read {:.3f} s, verify {:.3f} s, print {:.3f} s; {:.2f} us "
-        "each\n",
-        count, static_cast<double>(text.size()) / 1e6, read, verified, written,
-        (read + verified + written) / static_cast<double>(count) * 1e6);
+    report.add(fmt::format("{} instructions", count),
+               {{"text_mb", double(text.size()) / 1e6, Better::same},
+                {"read_s", read},
+                {"verify_s", verified},
+                {"print_s", written},
+                {"us_an_instruction", (read + verified + written) / double(count) * 1e6}});
+  }
+  try {
+    report.write();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
   }
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/pipeline.h"
@@ -147,7 +148,7 @@ void measure_once(const Module& module, int64_t devices, Measured& measured) {
   measured.after = instructions(*compiled.local);
 }
 
-void report(const std::string& name, const BenchOptions& options) {
+void measure(const std::string& name, const BenchOptions& options, Report& report) {
   const std::vector<int64_t> devices = {8, 1024, 65536};
   std::vector<std::unique_ptr<Module>> modules;
   for (const int64_t n : devices) {
@@ -163,24 +164,22 @@ void report(const std::string& name, const BenchOptions& options) {
   std::vector<Measured> all(devices.size());
   for (int64_t run = 0; run < options.runs; ++run)
     for (size_t i = 0; i < devices.size(); ++i) measure_once(*modules[i], devices[i], all[i]);
-  fmt::print("{}\n", name);
   for (size_t i = 0; i < devices.size(); ++i)
-    fmt::print(
-        "{:>7} devices: {} instructions, {} of the per-device program, {:.3f} s, {:.1f} MB\n",
-        devices[i], all[i].before, all[i].after, median(all[i].seconds),
-        static_cast<double>(all[i].bytes) / 1e6);
-  for (const auto& [pass, seconds] : all.front().of_pass) {
-    if (median(all.back().of_pass.at(pass)) < 0.02 * median(all.back().seconds)) continue;
-    fmt::print("  {:<24}", pass);
-    for (Measured& measured : all) fmt::print("{:>10.4f}", median(measured.of_pass.at(pass)));
-    fmt::print("\n");
+    report.add(fmt::format("{}, {} devices", name, devices[i]),
+               {{"instructions", double(all[i].before), Better::same},
+                {"instructions_per_device", double(all[i].after)},
+                {"s", median(all[i].seconds)},
+                {"mb", double(all[i].bytes) / 1e6}});
+  for (size_t i = 0; i < devices.size(); ++i) {
+    std::vector<Figure> passes;
+    for (const auto& [pass, seconds] : all[i].of_pass)
+      if (median(all.back().of_pass.at(pass)) >= 0.02 * median(all.back().seconds))
+        passes.push_back({pass + "_s", median(seconds)});
+    report.add(fmt::format("{}, {} devices, by pass", name, devices[i]), passes);
   }
-  fmt::print(
-      "{{\"program\":\"{}\",\"seconds_8\":{:.4f},\"seconds_65536\":{:.4f},\"ratio\":{:.3f},"
-      "\"memory_ratio\":{:.3f}}}\n",
-      name, median(all.front().seconds), median(all.back().seconds),
-      median(all.back().seconds) / median(all.front().seconds),
-      static_cast<double>(all.back().bytes) / static_cast<double>(all.front().bytes));
+  report.add(name + ", 65536 devices to 8",
+             {{"time_ratio", median(all.back().seconds) / median(all.front().seconds)},
+              {"memory_ratio", double(all.back().bytes) / double(all.front().bytes)}});
 }
 
 }  // namespace
@@ -193,9 +192,11 @@ int main(int argc, char** argv) {
   app.add_option("--count", options.count)->check(CLI::PositiveNumber);
   app.add_option("--recipe", options.recipe);
   app.add_option("--only", options.only);
+  Report report(app, "partition_scaling");
   CLI11_PARSE(app, argc, argv);
   try {
-    for (const std::string& name : options.only) report(name, options);
+    for (const std::string& name : options.only) measure(name, options, report);
+    report.write();
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

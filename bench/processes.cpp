@@ -12,6 +12,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/report.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/pipeline.h"
 #include "gspmd/runtime/executor.h"
@@ -111,20 +112,19 @@ double time_overlap(int64_t devices, int64_t elements, int64_t products, bool ov
   return median(seconds) / kCount * 1e3;
 }
 
-void measure_overlap(int64_t devices, int64_t bytes) {
+void measure_overlap(int64_t devices, int64_t bytes, Report& report) {
   constexpr int64_t kProducts = 24;
   const int64_t elements = bytes / 4;
   const double apart = time_overlap(devices, elements, 1, false);
   const double in_turn = time_overlap(devices, elements, kProducts, false);
   const double beside = time_overlap(devices, elements, kProducts, true);
-  fmt::print(
-      "{:>9} bytes a device: collectives {:.1f} ms, then products {:.1f} ms, beside them {:.1f} "
-      "ms: "
-      "{:.2f}\n",
-      bytes, apart, in_turn, beside, beside / in_turn);
+  report.add(fmt::format("{} bytes a device, overlap", bytes), {{"collectives_ms", apart},
+                                                                {"then_products_ms", in_turn},
+                                                                {"beside_products_ms", beside},
+                                                                {"ratio", beside / in_turn}});
 }
 
-void measure(int64_t devices, int64_t bytes) {
+void measure(int64_t devices, int64_t bytes, Report& report) {
   const int64_t elements = bytes / 4, count = std::clamp<int64_t>((64 << 20) / bytes, 5, 200);
   const auto module = parse_module(program_text(devices, elements, count));
   ProgramOptions options;
@@ -147,10 +147,8 @@ void measure(int64_t devices, int64_t bytes) {
     theirs.push_back(direct / double(count) * 1e6);
     ratios.push_back(own / direct);
   }
-  fmt::print(
-      "{:>9} bytes a device: {:>9.1f} us, MPI_Allreduce between the processes {:>9.1f} us: {:.2f} "
-      "times\n",
-      bytes, median(ours), median(theirs), median(ratios));
+  report.add(fmt::format("{} bytes a device", bytes),
+             {{"us", median(ours)}, {"mpi_us", median(theirs)}, {"ratio", median(ratios)}});
 }
 
 }  // namespace
@@ -164,6 +162,7 @@ int main(int argc, char** argv) {
   app.add_flag("--overlap", overlap, "collectives beside products, and one after the other");
   std::vector<int64_t> sizes = {1 << 10, 64 << 10, 1 << 20, 16 << 20};
   app.add_option("--bytes", sizes, "of each device, of all-reduces")->check(CLI::PositiveNumber);
+  gspmd::Report report(app, "processes");
   CLI11_PARSE(app, argc, argv);
   try {
     gspmd::print_from_first_process();
@@ -171,9 +170,10 @@ int main(int argc, char** argv) {
     fmt::print("{} processes, {} devices; medians of {}\n", gspmd::process_count(), devices,
                overlap ? gspmd::kRounds : gspmd::kTurns);
     for (const int64_t bytes : sizes)
-      if (!overlap) gspmd::measure(devices, bytes);
+      if (!overlap) gspmd::measure(devices, bytes, report);
     for (const int64_t bytes : {64 << 10, 256 << 10, 1 << 20})
-      if (overlap) gspmd::measure_overlap(devices, bytes);
+      if (overlap) gspmd::measure_overlap(devices, bytes, report);
+    report.write();
     return 0;
   } catch (const std::exception& error) {
     return gspmd::end_job(error.what(), 1);

@@ -13,6 +13,7 @@
 #include <map>
 #include <vector>
 
+#include "bench/report.h"
 #include "passes/product_ways.h"
 
 namespace {
@@ -44,13 +45,15 @@ struct Tally {
     least += double(outcome.least);
   }
 
-  void print(const std::string& what) const {
-    fmt::print(
-        "{{\"what\":\"{}\",\"count\":{},\"at_least\":{:.3f},\"above_1.5\":{:.3f},\"above_2\":{:.3f}"
-        ","
-        "\"worst\":{:.2f},\"total\":{:.3f},\"below\":{},\"seconds\":{:.2f}}}\n",
-        what, count, double(at_least) / double(count), double(above_half) / double(count),
-        double(above_twice) / double(count), worst, sent / std::max(1.0, least), below, seconds);
+  std::vector<Figure> figures() const {
+    return {{"count", double(count), Better::same},
+            {"share_at_least", double(at_least) / double(count), Better::higher},
+            {"share_above_1.5", double(above_half) / double(count)},
+            {"share_above_2", double(above_twice) / double(count)},
+            {"worst_ratio", worst},
+            {"total_ratio", sent / std::max(1.0, least)},
+            {"below", double(below), Better::same},
+            {"s", seconds}};
   }
 };
 
@@ -61,9 +64,10 @@ const std::map<ProductKind, std::string> kNames = {{ProductKind::dot, "dot"},
 const std::vector<std::vector<int64_t>> kMeshes = {{2, 4}, {2, 2, 2}, {8}, {4, 4}};
 
 // The worst of all, and whether enough are at the least.
-int report(const std::map<std::string, Tally>& tallies, std::vector<Outcome> outcomes,
-           size_t worst) {
-  for (const auto& [what, tally] : tallies) tally.print(what);
+int judge(const std::map<std::string, Tally>& tallies, std::vector<Outcome> outcomes, size_t worst,
+          Report& report) {
+  for (const auto& [what, tally] : tallies) report.add(what, tally.figures());
+  report.write();
   std::stable_sort(outcomes.begin(), outcomes.end(),
                    [](const Outcome& a, const Outcome& b) { return a.ratio() > b.ratio(); });
   for (size_t i = 0; i < std::min(worst, outcomes.size()); ++i)
@@ -73,7 +77,7 @@ int report(const std::map<std::string, Tally>& tallies, std::vector<Outcome> out
   return double(all.at_least) >= 0.95 * double(all.count) && all.above_half == 0 ? 0 : 1;
 }
 
-int run_chains(int64_t count, uint32_t seed, size_t worst) {
+int run_chains(int64_t count, uint32_t seed, size_t worst, Report& report) {
   std::map<std::string, Tally> tallies;
   std::vector<Outcome> outcomes;
   for (int64_t n = 0; n < count; ++n) {
@@ -87,10 +91,10 @@ int run_chains(int64_t count, uint32_t seed, size_t worst) {
          {std::string("all"), fmt::format("mesh {}", fmt::join(mesh, " by "))})
       tallies[key].add(outcomes.back());
   }
-  return report(tallies, std::move(outcomes), worst);
+  return judge(tallies, std::move(outcomes), worst, report);
 }
 
-int run(int64_t count, uint32_t seed, size_t worst) {
+int run(int64_t count, uint32_t seed, size_t worst, Report& report) {
   std::map<std::string, Tally> tallies;
   std::vector<Outcome> outcomes;
   double work = 0, least_work = 0;
@@ -113,8 +117,9 @@ int run(int64_t count, uint32_t seed, size_t worst) {
     work += double(program.cost.work);
     least_work += double(least.work);
   }
-  fmt::print("{{\"work\":{:.0f},\"work_of_least\":{:.0f}}}\n", work, least_work);
-  return report(tallies, std::move(outcomes), worst);
+  report.add("work",
+             {{"elements", work, Better::same}, {"elements_of_least", least_work, Better::same}});
+  return judge(tallies, std::move(outcomes), worst, report);
 }
 
 }  // namespace
@@ -129,9 +134,10 @@ int main(int argc, char** argv) {
   app.add_option("--worst", worst, "print so many of the worst programs");
   bool chains = false;
   app.add_flag("--chains", chains, "two products in a row");
+  Report report(app, "products");
   CLI11_PARSE(app, argc, argv);
   try {
-    return chains ? run_chains(count, seed, worst) : run(count, seed, worst);
+    return chains ? run_chains(count, seed, worst, report) : run(count, seed, worst, report);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

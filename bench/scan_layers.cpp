@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "models/transformer_run.h"
 
 namespace {
@@ -63,16 +64,15 @@ double compile_seconds(const BenchOptions& o, int64_t layers) {
   return seconds_now() - start;
 }
 
-void compare_compilation(const BenchOptions& o) {
+void compare_compilation(const BenchOptions& o, Report& report) {
   std::vector<double> shallow, deep, ratios;
   for (int64_t round = 0; round < o.rounds; ++round) {
     shallow.push_back(compile_seconds(o, 2));
     deep.push_back(compile_seconds(o, o.deep));
     ratios.push_back(deep.back() / shallow.back());
   }
-  fmt::print("{{\"compile\":{{\"layers_2_s\":{:.3f},\"layers_{}_s\":{:.3f},\"ratio\":{:.3f}}}}}\n",
-             median(shallow), o.deep, median(deep), median(ratios));
-  std::fflush(stdout);
+  report.add(fmt::format("compiling {} layers and 2", o.deep),
+             {{"deep_s", median(deep)}, {"shallow_s", median(shallow)}, {"ratio", median(ratios)}});
 }
 
 // Of the program of loss and gradients, beside arguments and results.
@@ -94,21 +94,19 @@ int64_t arena(const BenchOptions& o, int64_t layers, bool scan, bool remat) {
       .arena_bytes;
 }
 
-void compare_arenas(const BenchOptions& o) {
+void compare_arenas(const BenchOptions& o, Report& report) {
   const auto per_block = [&](bool scan, bool remat) {
     return (arena(o, 2 * o.layers, scan, remat) - arena(o, o.layers, scan, remat)) / o.layers;
   };
   const int64_t devices = o.mesh ? 8 : 1;
   for (const bool remat : {false, true})
-    fmt::print(
-        "{{\"arena\":{{\"checkpoint\":{},\"scan_bytes_per_block\":{},"
-        "\"unrolled_bytes_per_block\":{},\"input_bytes_per_block\":{}}}}}\n",
-        remat, per_block(true, remat), per_block(false, remat),
-        o.batch * o.seq * o.d * 4 / devices);
-  std::fflush(stdout);
+    report.add(remat ? "arena of a block, made again" : "arena of a block",
+               {{"scan_bytes", double(per_block(true, remat))},
+                {"unrolled_bytes", double(per_block(false, remat))},
+                {"input_bytes", double(o.batch * o.seq * o.d * 4 / devices), Better::same}});
 }
 
-void compare_steps(const BenchOptions& o) {
+void compare_steps(const BenchOptions& o, Report& report) {
   const auto by_scan = models::make_trainer(trainer_options(o, o.layers, true));
   const auto unrolled = models::make_trainer(trainer_options(o, o.layers, false));
   std::vector<double> scan_seconds, unrolled_seconds, ratios;
@@ -127,10 +125,10 @@ void compare_steps(const BenchOptions& o) {
     unrolled_seconds.push_back(end - middle);
     ratios.push_back((middle - start) / (end - middle));
   }
-  fmt::print(
-      "{{\"step\":{{\"scan_ms\":{:.1f},\"unrolled_ms\":{:.1f},\"ratio\":{:.3f},"
-      "\"worst_loss_difference\":{:.2e}}}}}\n",
-      median(scan_seconds) * 1e3, median(unrolled_seconds) * 1e3, median(ratios), worst);
+  report.add("step", {{"scan_ms", median(scan_seconds) * 1e3},
+                      {"unrolled_ms", median(unrolled_seconds) * 1e3},
+                      {"ratio", median(ratios)},
+                      {"worst_loss_difference", worst}});
 }
 
 }  // namespace
@@ -151,11 +149,13 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads);
   app.add_option("--recipe", options.recipe);
   app.add_flag("--mesh", options.mesh, "on a (2,4) mesh of 8 devices; else on one device");
+  Report report(app, "scan_layers");
   CLI11_PARSE(app, argc, argv);
   try {
-    compare_compilation(options);
-    compare_arenas(options);
-    compare_steps(options);
+    compare_compilation(options, report);
+    compare_arenas(options, report);
+    compare_steps(options, report);
+    report.write();
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 #include <string>
 
+#include "bench/report.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/stablehlo/text.h"
 
@@ -86,35 +88,48 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-void measure_ops(int64_t count) {
+void measure_ops(int64_t count, Report& report) {
   const std::string text = ops_text(count);
   std::unique_ptr<Module> module;
   std::string printed;
   const double read = seconds([&] { module = parse_stablehlo(text, "bench.mlir"); });
   const double written = seconds([&] { printed = to_stablehlo(*module); });
-  fmt::print("{:7} ops, {:5.1f} MB: read {:.3f} s, {:.0f} ops/s; print {:.3f} s, {:.0f} ops/s\n",
-             count, static_cast<double>(text.size()) / 1e6, read, static_cast<double>(count) / read,
-             written, static_cast<double>(count) / written);
+  report.add(fmt::format("{} ops", count),
+             {{"text_mb", double(text.size()) / 1e6, Better::same},
+              {"read_s", read},
+              {"read_ops_per_s", double(count) / read, Better::higher},
+              {"print_s", written},
+              {"print_ops_per_s", double(count) / written, Better::higher}});
 }
 
-void measure_constant(int64_t count, bool as_bytes) {
+void measure_constant(int64_t count, bool as_bytes, Report& report) {
   const std::string text = constant_text(count, as_bytes);
   const double before = peak_megabytes();
   std::unique_ptr<Module> module;
   const double read = seconds([&] { module = parse_stablehlo(text, "bench.mlir"); });
-  fmt::print(
-      "constant of {:5.0f} MB as {:5}: text {:5.0f} MB, read {:.3f} s, {:.0f} MB of text/s, peak "
-      "grows by {:.0f} MB\n",
-      static_cast<double>(count) * 4 / 1e6, as_bytes ? "bytes" : "list",
-      static_cast<double>(text.size()) / 1e6, read, static_cast<double>(text.size()) / 1e6 / read,
-      peak_megabytes() - before);
+  const double text_mb = double(text.size()) / 1e6;
+  report.add(
+      fmt::format("constant of {} MB as {}", count * 4 / 1'000'000, as_bytes ? "bytes" : "list"),
+      {{"text_mb", text_mb, Better::same},
+       {"read_s", read},
+       {"text_mb_per_s", text_mb / read, Better::higher},
+       {"peak_grows_by_mb", peak_megabytes() - before}});
 }
 
 }  // namespace
 
-int main() {
-  // Before others, whose memory would hide what these take.
-  measure_constant(5'000'000, false);
-  measure_constant(50'000'000, true);
-  for (const int64_t count : {24'000, 300'000}) measure_ops(count);
+int main(int argc, char** argv) {
+  CLI::App app{"Time to read and print StableHLO text."};
+  Report report(app, "stablehlo_text");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    // Before others, whose memory would hide what these take.
+    measure_constant(5'000'000, false, report);
+    measure_constant(50'000'000, true, report);
+    for (const int64_t count : {24'000, 300'000}) measure_ops(count, report);
+    report.write();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
 }

@@ -1,9 +1,9 @@
 // One training step of a decoder-only Transformer (layer norm, biases, learned positions, f32,
 // Adam) on one device and on a (2,4) mesh with recipe 2d, in turn, with the peak measured between
-// them. One JSON object per line, the last with medians and ratios, before it how fused loops run.
+// them; the last line has medians and ratios, that before it how fused loops run.
 //   transformer_step [--steps 7] [--layers 4] [--d 512] [--ff 2048] [--heads 8] [--seq 256]
 //   [--batch 8]
-//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16] [--mesh]
+//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16] [--mesh] [--json FILE]
 // In several processes: mpirun -n 2 transformer_step --mesh --threads 1, against transformer_step
 // --mesh.
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/report.h"
 #include "examples/peak.h"
 #include "gspmd/kernels/loop_program.h"
 #include "models/transformer_run.h"
@@ -62,7 +63,7 @@ double timed_step(models::Trainer& trainer, const models::Leaves<Array>& batch) 
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void measure(const BenchOptions& options) {
+void measure(const BenchOptions& options, Report& report) {
   const Mesh mesh{{"data", 2}, {"model", 4}};
   const auto single = trainer_on(Mesh(), options);
   const auto sharded = trainer_on(mesh, options);
@@ -84,20 +85,21 @@ void measure(const BenchOptions& options) {
     ratios.push_back(eight / one);
   }
   const LoopCodeStats loops = loop_code_stats();
-  fmt::print(
-      "{{\"fused_loops\":{{\"generated\":{},\"shared\":{},\"interpreted\":{},\"code_bytes\":{}}}}}"
-      "\n",
-      loops.generated, loops.shared, loops.interpreted, loops.bytes);
-  fmt::print(
-      "{{\"gflop_per_step\":{:.2f},\"threads\":{},\"single_ms_median\":{:.1f},"
-      "\"mesh_ms_median\":{:.1f},\"peak_gflops_median\":{:.1f},\"single_gflops\":{:.1f},"
-      "\"single_percent_of_peak\":{:.1f},\"mesh_to_single\":{:.3f}}}\n",
-      gflop, options.threads, median(single_seconds) * 1e3, median(mesh_seconds) * 1e3,
-      median(peaks), gflop / median(single_seconds), median(percents), median(ratios));
+  report.add("fused loops", {{"generated", double(loops.generated), Better::same},
+                             {"shared", double(loops.shared), Better::same},
+                             {"interpreted", double(loops.interpreted), Better::same},
+                             {"code_bytes", double(loops.bytes), Better::same}});
+  report.add(fmt::format("step of {:.2f} GFLOP, {} threads", gflop, options.threads),
+             {{"single_ms", median(single_seconds) * 1e3},
+              {"mesh_ms", median(mesh_seconds) * 1e3},
+              {"peak_gflops", median(peaks), Better::higher},
+              {"single_gflops", gflop / median(single_seconds), Better::higher},
+              {"single_percent_of_peak", median(percents), Better::higher},
+              {"mesh_to_single", median(ratios)}});
 }
 
 // Steps on the mesh and nothing between them, for which processes would wait.
-void measure_mesh(const BenchOptions& options) {
+void measure_mesh(const BenchOptions& options, Report& report) {
   const Mesh mesh{{"data", 2}, {"model", 4}};
   const auto trainer = trainer_on(mesh, options);
   const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
@@ -106,12 +108,13 @@ void measure_mesh(const BenchOptions& options) {
     const double took = timed_step(*trainer, batch);
     if (i >= options.warm_up) seconds.push_back(took);
   }
-  fmt::print("{{\"processes\":{},\"threads\":{},\"mesh_ms_median\":{:.1f}}}\n", process_count(),
-             options.threads, median(seconds) * 1e3);
+  report.add(
+      fmt::format("the mesh in {} processes of {} threads", process_count(), options.threads),
+      {{"mesh_ms", median(seconds) * 1e3}});
 }
 
 // Steps in f32 and in bf16 in turn, on one device and on the mesh.
-void measure_bf16(const BenchOptions& options) {
+void measure_bf16(const BenchOptions& options, Report& report) {
   const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
   for (const Mesh& mesh : {Mesh(), Mesh{{"data", 2}, {"model", 4}}}) {
     const auto wide = trainer_on(mesh, options);
@@ -125,12 +128,10 @@ void measure_bf16(const BenchOptions& options) {
       bf16_seconds.push_back(bf16);
       ratios.push_back(bf16 / f32);
     }
-    fmt::print(
-        "{{\"devices\":{},\"threads\":{},\"f32_ms_median\":{:.1f},\"bf16_ms_median\":{:.1f},"
-        "\"bf16_to_f32\":{:.3f}}}\n",
-        mesh.num_devices(), options.threads, median(f32_seconds) * 1e3, median(bf16_seconds) * 1e3,
-        median(ratios));
-    std::fflush(stdout);
+    report.add(fmt::format("{} devices, {} threads", mesh.num_devices(), options.threads),
+               {{"f32_ms", median(f32_seconds) * 1e3},
+                {"bf16_ms", median(bf16_seconds) * 1e3},
+                {"bf16_to_f32", median(ratios)}});
   }
 }
 
@@ -151,13 +152,15 @@ int main(int argc, char** argv) {
   app.add_option("--recipe", options.recipe);
   app.add_flag("--mesh", options.mesh, "the mesh alone: of several processes, with mpirun");
   app.add_flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
+  Report report(app, "transformer_step");
   CLI11_PARSE(app, argc, argv);
   try {
     print_from_first_process();
     if (options.mesh)
-      measure_mesh(options);
+      measure_mesh(options, report);
     else
-      options.bf16 ? measure_bf16(options) : measure(options);
+      options.bf16 ? measure_bf16(options, report) : measure(options, report);
+    report.write();
   } catch (const std::exception& error) {
     return end_job(error.what(), 2);
   }

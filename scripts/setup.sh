@@ -15,7 +15,7 @@ test_packages=(catch2 librapidcheck-dev)
 # The digits that train_resnet learns; what tests/conformance compares with, beside NumPy and SciPy.
 data_packages=(python3-sklearn python3-mpmath)
 reference_packages=(doxygen python3)
-sanitizer_packages=(clang-14 libclang-rt-14-dev llvm-14)
+sanitizer_packages=(clang-14 libclang-rt-14-dev llvm-14 lld-14)
 format_packages=(clang-format-14)
 
 # Prints those of the packages named that are not installed.

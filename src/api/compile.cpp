@@ -126,6 +126,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.windowed_einsum.all_gather = options.windowed_einsum;
   pipeline.windowed_einsum.reduce_scatter = options.windowed_einsum;
   pipeline.all_reduce = options.all_reduce;
+  pipeline.memory_limit = options.memory_limit;
   check_disabled(options.disabled_passes);
   pipeline.disabled = options.disabled_passes;
   pipeline.dump_after = options.dump_after;

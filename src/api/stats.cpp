@@ -84,6 +84,7 @@ ExecutableStats program_stats(const ExecutableBase::Impl& impl) {
   stats.predicted_peak_bytes = plan.peak_bytes;
   stats.arena_bytes = plan.arena_bytes;
   stats.peak_live_bytes = plan.peak_live_bytes;
+  stats.recomputations = impl.stages.recomputations;
   stats.parameter_bytes = plan.parameter_bytes;
   if (impl.program) stats.scratch_bytes = scratch_bytes(*impl.program);
   stats.peak_op = plan.peak_op;
@@ -113,6 +114,8 @@ std::string to_string(const ExecutableStats& stats) {
                       bytes_text(stats.parameter_bytes), bytes_text(stats.arena_bytes));
   for (size_t i = 0; i < stats.peak_tensors.size() && i < kListedTensors; ++i)
     text += fmt::format("  {}\n", to_string(stats.peak_tensors[i]));
+  for (const Recomputation& recomputation : stats.recomputations)
+    text += fmt::format("  made again: {}\n", to_string(recomputation));
   text += fmt::format("compiled in {:.3f} s\n", stats.total_compile_seconds);
   return text;
 }
@@ -127,6 +130,14 @@ std::string to_json(const ExecutableStats& stats) {
                     {"op", f.op},
                     {"source", f.source},
                     {"avoid", f.avoid}});
+  nlohmann::json again = nlohmann::json::array();
+  for (const Recomputation& r : stats.recomputations)
+    again.push_back({{"name", r.name},
+                     {"shape", to_string(r.shape)},
+                     {"before", r.before},
+                     {"bytes", r.bytes},
+                     {"flops", r.flops},
+                     {"source", r.source}});
   nlohmann::json seconds = nlohmann::json::object();
   for (const PassTime& time : stats.compile_seconds)
     seconds[time.pass] = seconds.value(time.pass, 0.0) + time.seconds;
@@ -140,6 +151,7 @@ std::string to_json(const ExecutableStats& stats) {
                               {"predicted_peak_bytes", stats.predicted_peak_bytes},
                               {"arena_bytes", stats.arena_bytes},
                               {"peak_live_bytes", stats.peak_live_bytes},
+                              {"recomputations", again},
                               {"parameter_bytes", stats.parameter_bytes},
                               {"scratch_bytes", stats.scratch_bytes},
                               {"peak_op", stats.peak_op},

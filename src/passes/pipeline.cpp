@@ -100,6 +100,15 @@ MemoryPlan plan_to_run(const Module& program) {
   return plan_memory(program, {.guard_bytes = kGuardBytes, .scratch = {}});
 }
 
+// Of what is planned: without a plan nothing runs.
+void recompute(State& state) {
+  if (state.options.memory_limit == INT64_MAX) return;
+  RecomputeResult result =
+      recompute(*state.module, state.options.memory_limit, {.guard_bytes = kGuardBytes});
+  if (result.program) state.module = std::move(result.program);
+  state.result.recomputations = std::move(result.recomputations);
+}
+
 struct Pass {
   const char* name;
   void (*run)(State& state);
@@ -171,6 +180,7 @@ const Pass kPasses[] = {
      }},
     {"normalize", [](State& s) { normalize(*s.module); }},
     {"schedule", [](State& s) { schedule_collectives(*s.module, s.options.schedule); }},
+    {"recompute", recompute},
     {"plan-memory", [](State& s) { s.result.plan = plan_to_run(*s.module); }},
 };
 

@@ -54,12 +54,21 @@ int cost_verb(const Command& command) {
     std::vector<std::string> peak_tensors;
     for (const HeldTensor& tensor : prepared.compiled.plan.peak_tensors)
       peak_tensors.push_back(to_string(tensor));
+    Json again = Json::array();
+    for (const Recomputation& r : prepared.compiled.recomputations)
+      again.push_back({{"name", r.name},
+                       {"shape", to_string(r.shape)},
+                       {"before", r.before},
+                       {"bytes", r.bytes},
+                       {"flops", r.flops},
+                       {"source", r.source}});
     print_json({{"flops_per_device", cost.flops},
                 {"memory_bytes_per_device", cost.memory_bytes},
                 {"collective_bytes_per_device", cost.collective_bytes},
                 {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
                 {"peak_op", prepared.compiled.plan.peak_op},
                 {"peak_tensors", peak_tensors},
+                {"recomputations", again},
                 {"seconds", cost.seconds},
                 {"device",
                  {{"flops_per_second", device.flops_per_second},
@@ -77,6 +86,8 @@ int cost_verb(const Command& command) {
   print_out("  peak memory        {} bytes, at {}\n", prepared.compiled.plan.peak_bytes,
             prepared.compiled.plan.peak_op.empty() ? "no intermediate value"
                                                    : prepared.compiled.plan.peak_op);
+  for (const Recomputation& recomputation : prepared.compiled.recomputations)
+    print_out("  made again         {}\n", to_string(recomputation));
   print_out(
       "  estimated time     {:.3g} s on devices of {:.3g} FLOP/s, {:.3g} B/s memory, {:.3g} B/s "
       "links\n",

@@ -143,7 +143,8 @@ constexpr VerbText kTexts[] = {
      "the time on a device of the given rates.",
      "JSON\n"
      "  {\"flops_per_device\", \"memory_bytes_per_device\", \"collective_bytes_per_device\",\n"
-     "   \"peak_bytes_per_device\", \"peak_op\", \"peak_tensors\", \"seconds\",\n"
+     "   \"peak_bytes_per_device\", \"peak_op\", \"peak_tensors\", \"recomputations\", "
+     "\"seconds\",\n"
      "   \"device\": {rates}, \"collectives\": [...]}\n"
      "\nExamples\n"
      "  gspmd cost model.hlo --num-devices 65536"},

@@ -221,6 +221,7 @@ PipelineOptions pipeline_options(const Command& command, const Module& module) {
   options.disabled = command.disabled;
   options.poison_absent = command.poison_absent;
   options.keep_uncombined = false;
+  options.memory_limit = command.memory_limit;
   options.dump_after = command.dump_after;
   for (const std::string& text : command.options) set_partitioner_option(text, options);
   options.dump = [](const std::string& pass, const std::string& text) {

@@ -139,7 +139,8 @@ void add_partition_options(CLI::App& app, Command& command, Texts& texts) {
 
 void add_memory_option(CLI::App& app, Texts& texts) {
   app.add_option("--memory-limit", texts.memory_limit,
-                 "bytes per device, or 40GB, 512MiB, ...: a program that needs more is an\n"
+                 "bytes per device, or 40GB, 512MiB, ...: a program that needs more makes\n"
+                 "values again instead of keeping them; where that is not enough, it is an\n"
                  "error that lists its largest tensors")
       ->group("Partitioning");
 }

@@ -46,6 +46,8 @@ Prepared prepare_run(const Module& module, const Command& command) {
     prepared = prepare(*single, single_options(*single, command));
   }
   check_memory_limit(prepared.compiled.plan, command.memory_limit, command.file);
+  for (const Recomputation& recomputation : prepared.compiled.recomputations)
+    write_message(fmt::format("made again: {}\n", to_string(recomputation)));
   return prepared;
 }
 

@@ -3,12 +3,13 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "load.h"
 #include "models/small_models.h"
 
 namespace gspmd::models {
 namespace {
 
-constexpr int64_t kSteps = 20;
+const int64_t kSteps = random_load(20);
 
 double largest_difference(const std::vector<double>& actual, const std::vector<double>& expected) {
   double worst = 0;

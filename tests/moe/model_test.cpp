@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "load.h"
 #include "models/moe_model.h"
 #include "models/trainer.h"
 #include "models/transformer_model.h"
@@ -76,15 +77,16 @@ const Mesh kGrid{{"X", 2}, {"Y", 4}};
 }  // namespace
 
 TEST_CASE("moe transformer: 20 steps on (8), (2,4) and one device have the same losses", "[moe]") {
+  const int64_t steps = random_load(20);
   for (const GatingForm form : {GatingForm::published, GatingForm::released}) {
     MoeTransformerConfig c = small_config();
     c.moe.gating.form = form;
-    const std::vector<double> expected = losses(options_of(c, Mesh(), "experts"), c, 20);
-    REQUIRE(expected.back() < 0.95 * expected.front());
+    const std::vector<double> expected = losses(options_of(c, Mesh(), "experts"), c, steps);
+    REQUIRE(expected.back() < (steps < 20 ? 1 : 0.95) * expected.front());
     for (const Mesh& mesh : {kRow, kGrid})
       for (const std::string& recipe : moe_recipe_names()) {
         INFO("form " << int(form) << ", " << recipe << " on " << to_string(mesh));
-        const auto actual = losses(options_of(c, mesh, recipe), c, 20);
+        const auto actual = losses(options_of(c, mesh, recipe), c, steps);
         CHECK(largest_difference(actual, expected) < 1e-4);
       }
   }

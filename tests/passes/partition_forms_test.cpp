@@ -3,6 +3,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
+#include "load.h"
 #include "passes/spmd_check.h"
 
 using namespace gspmd;
@@ -56,8 +57,11 @@ std::string message_of(const std::string& text, int64_t devices) {
 }  // namespace
 
 TEST_CASE("every sharding form on operands and result computes the same bits", "[forms]") {
+  const size_t stride = random_load(8) == 8 ? 1 : 5;  // some of each with sanitizers
+  size_t turn = 0;
   for (const std::string& a : forms())
     for (const std::string& r : forms()) {
+      if (turn++ % stride != 0) continue;
       const std::string b = forms()[(a.size() * 7 + r.size()) % forms().size()];
       const std::string text = text_with(a, b, r);
       const std::string message = message_of(text, 8);

@@ -184,6 +184,23 @@ std::string wrong_in_job(const Module& module) {
   return {};
 }
 
+// The same in as little memory as values made again bring about.
+std::string wrong_in_less_memory(const Module& module, PipelineOptions options,
+                                 const std::vector<Value>& arguments, int64_t peak,
+                                 const std::vector<Array>& expected) {
+  options.memory_limit = 0;
+  const CompiledModule compiled = run_pipeline(module, options);
+  if (compiled.recomputations.empty()) return {};
+  if (compiled.plan.peak_bytes >= peak)
+    return fmt::format("less memory: {} bytes, {} before", compiled.plan.peak_bytes, peak);
+  ProgramOptions run;
+  run.num_devices = options.num_devices;
+  run.poison = true;
+  return difference(expected,
+                    run_program(build_program(compiled, run), compiled, arguments, nullptr),
+                    "less memory");
+}
+
 std::string check(const Module& module) {
   const int64_t devices = module.num_partitions;
   const std::string text = to_text(module);
@@ -211,6 +228,10 @@ std::string check(const Module& module) {
     if (std::string wrong = wrong_in_processes(*read, options, overlap, arguments, gathered);
         !wrong.empty())
       return wrong;
+  if (std::string wrong =
+          wrong_in_less_memory(*read, options, arguments, compiled.plan.peak_bytes, gathered);
+      !wrong.empty())
+    return wrong;
   if (has_absent(*compiled.completed)) {
     options.poison_absent = true;
     const CompiledModule poisoned = run_pipeline(*read, options);

@@ -59,7 +59,9 @@ struct CompileOptions {
   bool windowed_einsum = false;
   AllReduceOptions all_reduce = {};  // one collective, or several that come to the same
   bool prepare = true;               // false: only inspect; nothing can be run
-  int64_t memory_limit = INT64_MAX;  // bytes per device; a plan above it is an error
+  // Bytes per device. Where the plan is above it, values are made again where they are read late,
+  // which stats().recomputations lists; UserError where that is not enough.
+  int64_t memory_limit = INT64_MAX;
   std::vector<std::string> disabled_passes = {};  // names as in pass_names()
   // Messages, one call each; the library itself never prints.
   std::function<void(const std::string& message)> log = {};

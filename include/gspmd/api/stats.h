@@ -27,6 +27,9 @@ struct ExecutableStats {
   int64_t flops = 0;                 // one device, from shapes
   int64_t predicted_peak_bytes = 0;  // one device: arena, parameters, constants, undonated results
   int64_t arena_bytes = 0;           // one device: planned for values, and what a run allocates
+  // Values made again where they are read late, to stay below CompileOptions::memory_limit; `flops`
+  // does not have theirs.
+  std::vector<Recomputation> recomputations;
   int64_t peak_live_bytes = 0;       // one device: of the arena's values at its highest point
   int64_t parameter_bytes = 0;       // one device
   int64_t scratch_bytes = 0;         // one worker thread, of library kernels; 0 when not prepared

@@ -15,6 +15,7 @@
 #include "gspmd/passes/collectives/windowed_einsum.h"
 #include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/memory/plan_memory.h"
+#include "gspmd/passes/memory/recompute.h"
 #include "gspmd/passes/partition/partition.h"
 #include "gspmd/passes/update/shard_updates.h"
 
@@ -41,6 +42,7 @@ struct PipelineOptions {
   AllReduceOptions all_reduce = {};            // how all-reduces are carried out
   ScheduleOptions schedule = {};               // of collectives between processes
   bool cse_across_phases = false;              // docs/spec/partitioning.md 5.4
+  int64_t memory_limit = INT64_MAX;            // bytes per device: above it, recompute()
   std::vector<std::string> disabled = {};      // pass names
   std::vector<std::string> dump_after = {};    // pass names; "all"
   // Called with the text after each pass of dump_after.
@@ -56,6 +58,7 @@ struct CompiledModule {
   std::shared_ptr<const Module> program;  // what runs
   int64_t sharded_updates = 0;            // as shard_updates() returned
   MemoryPlan plan;  // of the program; no places where plan-memory was disabled
+  std::vector<Recomputation> recomputations;  // what is made again to stay below memory_limit
   std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
   std::vector<PassTime> seconds;                               // one per pass, in order
 };

@@ -5,6 +5,7 @@
 
 #include "gspmd/ir/op.h"
 #include "gspmd/passes/explain/collective_stats.h"
+#include "passes/explain/node_cost.h"
 #include "passes/graph/trip_count.h"
 
 namespace gspmd {
@@ -56,6 +57,8 @@ double work_of(const Node& node) {
 
 }  // namespace
 
+NodeCost cost_of(const Node& node) { return {work_of(node), bytes_of(node)}; }
+
 CostEstimate estimate_cost(const Module& local, const DeviceModel& device) {
   CostEstimate cost;
   const auto counts = run_counts(local);
@@ -65,8 +68,7 @@ CostEstimate estimate_cost(const Module& local, const DeviceModel& device) {
     if (found == counts.end() || fused.contains(computation.get())) continue;
     const auto runs = static_cast<double>(found->second);
     for (const auto& node : computation->nodes()) {
-      const double flops = work_of(*node);
-      const double bytes = bytes_of(*node);
+      const auto [flops, bytes] = cost_of(*node);
       cost.flops += runs * flops;
       cost.memory_bytes += runs * bytes;
       cost.seconds +=

@@ -50,6 +50,7 @@ class Explainer {
         trials_(module, pipeline_, 0) {
     pipeline_.combine = pipeline_.fuse = false;
     pipeline_.keep_uncombined = true;
+    pipeline_.memory_limit = INT64_MAX;
     for (const char* pass : {"keep-local", "normalize", "plan-memory"})  // nothing here runs
       pipeline_.disabled.emplace_back(pass);
     pipeline_.dump = nullptr;
