@@ -339,7 +339,7 @@ class Shrinker {
 
 }  // namespace
 
-std::string failure_of(const Module& module) { return failure_within(module, 120); }
+std::string failure_of(const Module& module) { return failure_within(module, 600); }
 
 std::unique_ptr<Module> shrunk(std::unique_ptr<Module> module) {
   return Shrinker(std::move(module)).run();
