@@ -1,7 +1,7 @@
 // All-reduces between processes: this library's, whose sums have the order of the devices, against
 // MPI_Allreduce called directly, in turn in the same processes. With --overlap, collectives beside
 // products, against the same one after the other.
-//   mpirun -n 2 build/bench/processes --devices-per-process 4 [--overlap]
+//   mpirun -n 2 build/bench/processes --devices-per-process 4 [--bytes 16777216] [--overlap]
 #include "gspmd/runtime/processes.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/measure.h"
 #include "bench/report.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/pipeline.h"
@@ -21,6 +22,12 @@ namespace gspmd {
 namespace {
 
 constexpr int kRounds = 5;
+constexpr int kTurns = 15;  // of all-reduces: ours, then MPI's
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
 
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
@@ -28,29 +35,20 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// `count` all-reduces of an f32[elements] on each device, one after the other.
+// `count` all-reduces of an f32[elements] on each device, each of the result of the one before.
 std::string program_text(int64_t devices, int64_t elements, int64_t count) {
   const std::string value = fmt::format("f32[{}]", elements);
-  return fmt::format(R"(HloModule sums, num_partitions={0}
+  std::string text = fmt::format(R"(HloModule sums, num_partitions={}
 sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
-body {{ s = (s32[], {1}) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  x = {1} get-tuple-element(s), index=1
-  y = {1} all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{}}, to_apply=sum
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  ROOT r = (s32[], {1}) tuple(j, y) }}
-condition {{ s = (s32[], {1}) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant({2})
-  ROOT p = pred[] compare(i, n), direction=LT }}
-ENTRY e {{ x = {1} parameter(0)
-  zero = s32[] constant(0)
-  t = (s32[], {1}) tuple(zero, x)
-  w = (s32[], {1}) while(t), condition=condition, body=body
-  ROOT y = {1} get-tuple-element(w), index=1 }}
+ENTRY e {{ x0 = {} parameter(0)
 )",
-                     devices, value, count);
+                                 devices, value);
+  for (int64_t i = 1; i <= count; ++i)
+    text += fmt::format(
+        "  {}x{} = {} all-reduce(x{}), channel_id=1, use_global_device_ids=true, "
+        "replica_groups={{}}, to_apply=sum\n",
+        i == count ? "ROOT " : "", i, value, i - 1);
+  return text + "}\n";
 }
 
 // Each time round a collective of every kind on f32[elements], and products beside them.
@@ -112,8 +110,7 @@ double time_overlap(int64_t devices, int64_t elements, int64_t products, bool ov
     const double took = seconds_of([&] { executor.run(arguments, results); });
     if (round > 0) seconds.push_back(took);
   }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[kRounds / 2] / kCount * 1e3;
+  return median(seconds) / kCount * 1e3;
 }
 
 void measure_overlap(int64_t devices, int64_t bytes, Report& report) {
@@ -138,8 +135,8 @@ void measure(int64_t devices, int64_t bytes, Report& report) {
       std::make_shared<DeviceBuffer>(Shape(DType::f32, {elements}), devices)};
   std::vector<std::shared_ptr<DeviceBuffer>> results;
   std::vector<float> from(static_cast<size_t>(elements)), to(from.size());
-  std::vector<double> ours, theirs;
-  for (int round = 0; round <= kRounds; ++round) {
+  std::vector<double> ours, theirs, ratios;
+  for (int round = 0; round <= kTurns; ++round) {
     const double own = seconds_of([&] { executor.run(arguments, results); });
     const double direct = seconds_of([&] {
       for (int64_t i = 0; i < count && process_count() > 1; ++i)
@@ -149,13 +146,10 @@ void measure(int64_t devices, int64_t bytes, Report& report) {
     if (round == 0) continue;  // pages are touched first
     ours.push_back(own / double(count) * 1e6);
     theirs.push_back(direct / double(count) * 1e6);
+    ratios.push_back(own / direct);
   }
-  std::sort(ours.begin(), ours.end());
-  std::sort(theirs.begin(), theirs.end());
   report.add(fmt::format("{} bytes a device", bytes),
-             {{"us", ours[kRounds / 2]},
-              {"mpi_us", theirs[kRounds / 2]},
-              {"ratio", ours[kRounds / 2] / theirs[kRounds / 2]}});
+             {{"us", median(ours)}, {"mpi_us", median(theirs)}, {"ratio", median(ratios)}});
 }
 
 }  // namespace
@@ -167,14 +161,16 @@ int main(int argc, char** argv) {
   app.add_option("--devices-per-process", per_process)->check(CLI::PositiveNumber);
   bool overlap = false;
   app.add_flag("--overlap", overlap, "collectives beside products, and one after the other");
+  std::vector<int64_t> sizes = {1 << 10, 64 << 10, 1 << 20, 16 << 20};
+  app.add_option("--bytes", sizes, "of each device, of all-reduces")->check(CLI::PositiveNumber);
   gspmd::Report report(app, "processes");
   CLI11_PARSE(app, argc, argv);
   try {
     gspmd::print_from_first_process();
     const int64_t devices = per_process * gspmd::process_count();
     fmt::print("{} processes, {} devices; medians of {}\n", gspmd::process_count(), devices,
-               gspmd::kRounds);
-    for (const int64_t bytes : {1 << 10, 64 << 10, 1 << 20, 16 << 20})
+               overlap ? gspmd::kRounds : gspmd::kTurns);
+    for (const int64_t bytes : sizes)
       if (!overlap) gspmd::measure(devices, bytes, report);
     for (const int64_t bytes : {64 << 10, 256 << 10, 1 << 20})
       if (overlap) gspmd::measure_overlap(devices, bytes, report);

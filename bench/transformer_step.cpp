@@ -3,7 +3,9 @@
 // them; the last line has medians and ratios, that before it how fused loops run.
 //   transformer_step [--steps 7] [--layers 4] [--d 512] [--ff 2048] [--heads 8] [--seq 256]
 //   [--batch 8]
-//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16] [--json FILE]
+//                    [--vocab 8192] [--threads 2] [--recipe 2d] [--bf16] [--mesh] [--json FILE]
+// In several processes: mpirun -n 2 transformer_step --mesh --threads 1, against transformer_step
+// --mesh.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,7 +28,7 @@ struct BenchOptions {
   int64_t layers = 4, d = 512, ff = 2048, heads = 8, seq = 256, batch = 8, vocab = 8192;
   int threads = 2;
   std::string recipe = "2d";
-  bool bf16 = false;
+  bool bf16 = false, mesh = false;
 };
 
 models::TransformerConfig config_of(const BenchOptions& options) {
@@ -96,6 +98,20 @@ void measure(const BenchOptions& options, Report& report) {
               {"mesh_to_single", median(ratios)}});
 }
 
+// Steps on the mesh and nothing between them, for which processes would wait.
+void measure_mesh(const BenchOptions& options, Report& report) {
+  const Mesh mesh{{"data", 2}, {"model", 4}};
+  const auto trainer = trainer_on(mesh, options);
+  const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
+    const double took = timed_step(*trainer, batch);
+    if (i >= options.warm_up) seconds.push_back(took);
+  }
+  report.add(fmt::format("{} processes, {} threads", process_count(), options.threads),
+             {{"mesh_ms", median(seconds) * 1e3}});
+}
+
 // Steps in f32 and in bf16 in turn, on one device and on the mesh.
 void measure_bf16(const BenchOptions& options, Report& report) {
   const models::Leaves<Array> batch = models::random_batch(config_of(options), options.batch, 1);
@@ -133,12 +149,16 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.vocab);
   app.add_option("--threads", options.threads);
   app.add_option("--recipe", options.recipe);
+  app.add_flag("--mesh", options.mesh, "the mesh alone: of several processes, with mpirun");
   app.add_flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
   Report report(app, "transformer_step");
   CLI11_PARSE(app, argc, argv);
   try {
     print_from_first_process();
-    options.bf16 ? measure_bf16(options, report) : measure(options, report);
+    if (options.mesh)
+      measure_mesh(options, report);
+    else
+      options.bf16 ? measure_bf16(options, report) : measure(options, report);
     report.write();
   } catch (const std::exception& error) {
     return end_job(error.what(), 2);

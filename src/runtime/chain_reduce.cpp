@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include "kernels/stream.h"
+
 namespace gspmd {
 namespace {
 
@@ -12,8 +14,12 @@ constexpr int64_t kFewBytes = 1 << 14;    // and where there are so few that pro
 constexpr int64_t kLeastBytes = 1 << 16;  // below, one exchange is faster than several
 constexpr int64_t kBlock = 2048;          // elements that are added at once: in the nearest cache
 constexpr int64_t kAlign = 16;            // bytes: of pieces in a chunk
-constexpr int64_t kAhead = 8;             // chunks under way beside those that other processes have
-constexpr int64_t kFlights = 4;           // parts of the shared memory
+constexpr int64_t kParts = 16;            // chunks of values that are not large
+constexpr int64_t kAhead = 96;      // chunks that may be under way: processes that share cores
+                                    // do as many at a time
+constexpr int64_t kLeastAhead = 8;  // beside those that other processes have
+constexpr int64_t kFlights = 4;     // parts of the shared memory
+constexpr int64_t kMostRows = 64;   // that are added up at once
 
 int64_t partial_size(DType dtype) { return is_half_dtype(dtype) ? 4 : dtype_size(dtype); }
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlign) * kAlign; }
@@ -30,6 +36,8 @@ ChainReduce::ChainReduce(const CollectiveStep& step, const std::vector<int64_t>&
     if (chained_[g] == 0) runs_[g].clear();
     add_to_chain(g);
   }
+  const auto here = std::count(process_of.begin(), process_of.end(), self);
+  streamed_ = is_streamed(saturating_multiply(step.result_bytes, here) / 2);
 }
 
 std::vector<ChainReduce::Run> ChainReduce::runs_of(const std::vector<int64_t>& group,
@@ -108,6 +116,7 @@ bool ChainReduce::progress(bool waits, const std::string& what) {
       if (!waits) return false;
       transport_->wait_any(awaited(), what);
     } else if (later_.empty()) {
+      if (streamed_) flush_stream();
       return true;
     } else {
       begin_chain();
@@ -140,7 +149,7 @@ void ChainReduce::begin_chain() {
 // Of one of the chain's processes: the later, the sooner its chunks come back.
 int64_t ChainReduce::places(size_t position) const {
   const auto behind = static_cast<int64_t>(chain_.processes.size() - 1 - position);
-  return std::min(std::ssize(chunks_), kAhead + 2 * behind);
+  return std::min(std::ssize(chunks_), std::max(kAhead, kLeastAhead + 2 * behind));
 }
 
 // The room of a process where the next one touches it, else nullptr: both come to the same.
@@ -160,7 +169,7 @@ void ChainReduce::cut(const Chain& chain) {
   for (int64_t i = 0; i < step_.operands; ++i)
     bytes += shape(i).elements_count() * partial_size(shape(i).dtype);
   bytes *= std::ssize(chain.groups);
-  const int64_t most = std::clamp(bytes / (2 * kAhead), kFewBytes, kSumBytes);
+  const int64_t most = std::clamp(bytes / kParts, kFewBytes, kSumBytes);
   for (const size_t group : chain.groups)
     for (int64_t i = 0; i < step_.operands; ++i)
       add_pieces({&runs_[group][chain.own].devices, i, 0, shape(i).elements_count()}, most);
@@ -266,29 +275,50 @@ std::byte* ChainReduce::entry(int64_t device, int64_t argument, int64_t element)
 // process's devices; on the last process the results, which are copied to them.
 void ChainReduce::fold(const Piece& piece, const std::byte* from, std::byte* chunk) const {
   const DType dtype = shape(piece.operand).dtype;
+  const bool joins = step_.sum_rows != nullptr && std::ssize(*piece.devices) < kMostRows;
+  for (int64_t begin = 0; begin < piece.count; begin += kBlock) {
+    const int64_t n = std::min(kBlock, piece.count - begin);
+    const int64_t at = piece.sum_at + begin * partial_size(dtype);
+    const std::byte* const so_far = is_first() ? nullptr : from + at;
+    if (joins)
+      join(piece, begin, n, so_far, chunk + at);
+    else
+      add_in_turn(piece, begin, n, so_far, chunk + at);
+    if (is_last()) finish_block(piece, begin, n, chunk);
+  }
+}
+
+// All devices' rows at once: what is added to is written once.
+void ChainReduce::join(const Piece& piece, int64_t begin, int64_t n, const std::byte* so_far,
+                       std::byte* sum) const {
+  const std::byte* rows[kMostRows];
+  size_t count = 0;
+  if (so_far != nullptr) rows[count++] = so_far;
+  for (const int64_t device : *piece.devices)
+    rows[count++] = entry(device, piece.operand, piece.first + begin);
+  const int64_t bytes = n * dtype_size(shape(piece.operand).dtype);
+  step_.sum_rows({1, bytes}, sum, bytes, std::span(rows, count), bytes, false);
+}
+
+void ChainReduce::add_in_turn(const Piece& piece, int64_t begin, int64_t n, const std::byte* so_far,
+                              std::byte* sum) const {
+  const DType dtype = shape(piece.operand).dtype;
   const bool is_half = is_half_dtype(dtype);
   const LoopFunction function = combining_function(*step_.node, dtype);
   const LoopFunction read =
       is_half ? find_loop_function(LoopOp::convert, dtype, DType::f32) : nullptr;
   alignas(64) std::byte wide[kBlock * 4];
-  for (int64_t begin = 0; begin < piece.count; begin += kBlock) {
-    const int64_t n = std::min(kBlock, piece.count - begin);
-    const int64_t at = piece.sum_at + begin * partial_size(dtype);
-    std::byte* const sum = chunk + at;
-    const std::byte* so_far = is_first() ? nullptr : from + at;
-    for (const int64_t device : *piece.devices) {
-      const std::byte* next = entry(device, piece.operand, piece.first + begin);
-      if (is_half) {
-        std::byte* const to = so_far == nullptr ? sum : wide;
-        read(to, next, nullptr, nullptr, n, 0);
-        next = to;
-      }
-      if (so_far != nullptr) function(sum, so_far, next, nullptr, n, 0);
-      so_far = so_far == nullptr ? next : sum;
+  for (const int64_t device : *piece.devices) {
+    const std::byte* next = entry(device, piece.operand, piece.first + begin);
+    if (is_half) {
+      std::byte* const to = so_far == nullptr ? sum : wide;
+      read(to, next, nullptr, nullptr, n, 0);
+      next = to;
     }
-    if (so_far != sum) std::memcpy(sum, so_far, static_cast<size_t>(n * partial_size(dtype)));
-    if (is_last()) finish_block(piece, begin, n, chunk);
+    if (so_far != nullptr) function(sum, so_far, next, nullptr, n, 0);
+    so_far = so_far == nullptr ? next : sum;
   }
+  if (so_far != sum) std::memcpy(sum, so_far, static_cast<size_t>(n * partial_size(dtype)));
 }
 
 // Results of sums, to where the chunk's results are, which may be over sums that were read, and to
@@ -303,17 +333,25 @@ void ChainReduce::finish_block(const Piece& piece, int64_t begin, int64_t n,
     find_loop_function(LoopOp::convert, DType::f32, dtype)(narrow, done, nullptr, nullptr, n, 0);
     done = narrow;
   }
-  const auto bytes = static_cast<size_t>(n * size);
+  give_block(piece, begin, n, done);
+  std::byte* const result = chunk + piece.result_at + begin * size;
+  if (result != done) std::memmove(result, done, static_cast<size_t>(n * size));
+}
+
+// To the devices: past the caches where nobody would find it there.
+void ChainReduce::give_block(const Piece& piece, int64_t begin, int64_t n,
+                             const std::byte* done) const {
+  const int64_t bytes = n * dtype_size(shape(piece.operand).dtype);
   for (const int64_t device : *piece.devices)
-    std::memcpy(entry(device, step_.operands + piece.operand, piece.first + begin), done, bytes);
-  std::memmove(chunk + piece.result_at + begin * size, done, bytes);
+    copy_rows({1, bytes}, entry(device, step_.operands + piece.operand, piece.first + begin), 0,
+              done, 0, streamed_ && bytes % 64 == 0);
 }
 
 void ChainReduce::give(const Piece& piece, const std::byte* chunk) const {
-  const auto bytes = static_cast<size_t>(piece.count * dtype_size(shape(piece.operand).dtype));
-  for (const int64_t device : *piece.devices)
-    std::memcpy(entry(device, step_.operands + piece.operand, piece.first), chunk + piece.result_at,
-                bytes);
+  const int64_t size = dtype_size(shape(piece.operand).dtype);
+  for (int64_t begin = 0; begin < piece.count; begin += kBlock)
+    give_block(piece, begin, std::min(kBlock, piece.count - begin),
+               chunk + piece.result_at + begin * size);
 }
 
 }  // namespace gspmd

@@ -89,11 +89,17 @@ class ChainReduce {
   void exchange(Slot& slot, bool sends, size_t with, int64_t bytes);
   std::vector<ExchangeId> awaited() const;
   void fold(const Piece& piece, const std::byte* from, std::byte* chunk) const;
+  void join(const Piece& piece, int64_t begin, int64_t n, const std::byte* so_far,
+            std::byte* sum) const;
+  void add_in_turn(const Piece& piece, int64_t begin, int64_t n, const std::byte* so_far,
+                   std::byte* sum) const;
   void finish_block(const Piece& piece, int64_t begin, int64_t n, std::byte* chunk) const;
+  void give_block(const Piece& piece, int64_t begin, int64_t n, const std::byte* done) const;
   void give(const Piece& piece, const std::byte* chunk) const;
 
   const CollectiveStep& step_;
   int64_t self_;
+  bool streamed_ = false;  // results go past the caches
   std::vector<char> chained_;
   std::vector<std::vector<Run>> runs_;  // by group; empty: not chained
   std::vector<Chain> chains_;           // that this process is in

@@ -173,6 +173,34 @@ std::string wrong_in_less_memory(const Module& module, PipelineOptions options,
                     "less memory");
 }
 
+// The same in the processes of this job.
+std::string wrong_in_job(const Module& module) {
+  const int64_t devices = module.num_partitions;
+  const std::vector<Value> arguments = integer_arguments(module, 99);
+  PipelineOptions options;
+  options.num_devices = devices;
+  options.windowed_einsum = loops_of(module);
+  ProgramOptions run;
+  run.num_devices = devices;
+  run.poison = true;
+  std::vector<Array> expected;
+  {
+    const TransportScope alone(nullptr);
+    const CompiledModule compiled = run_pipeline(module, options);
+    expected = run_program(build_program(compiled, run), compiled, arguments, nullptr);
+  }
+  for (const bool overlap : {false, true}) {
+    if (overlap) options.schedule.process_of = process_of_devices(devices);
+    const CompiledModule compiled = run_pipeline(module, options);
+    const std::vector<Array> found =
+        run_program(build_program(compiled, run), compiled, arguments, nullptr);
+    if (std::string wrong = difference(expected, found, overlap ? "overlapping" : "at once");
+        !wrong.empty())
+      return wrong;
+  }
+  return {};
+}
+
 std::string check(const Module& module) {
   const int64_t devices = module.num_partitions;
   const std::string text = to_text(module);
@@ -340,6 +368,14 @@ class Shrinker {
 }  // namespace
 
 std::string failure_of(const Module& module) { return failure_within(module, 600); }
+
+std::string failure_in_job(const Module& module) {
+  try {
+    return wrong_in_job(module);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
 
 std::unique_ptr<Module> shrunk(std::unique_ptr<Module> module) {
   return Shrinker(std::move(module)).run();

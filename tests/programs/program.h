@@ -20,6 +20,10 @@ std::unique_ptr<Module> random_program(std::span<const uint32_t> numbers);
 // differs.
 std::string failure_of(const Module& module);
 
+// Empty where the program, on the processes of this job, computes bit for bit what it computes in
+// one, with collectives at once and between computations; else what differs. All processes call.
+std::string failure_in_job(const Module& module);
+
 // The smallest module found that still fails: annotations dropped, values made parameters or
 // constants, results left out.
 std::unique_ptr<Module> shrunk(std::unique_ptr<Module> module);

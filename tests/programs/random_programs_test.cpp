@@ -6,9 +6,11 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <random>
 #include <sstream>
 
 #include "gspmd/ir/text.h"
+#include "gspmd/runtime/processes.h"
 #include "load.h"
 #include "programs/program.h"
 
@@ -87,4 +89,23 @@ TEST_CASE("all failures of many random programs", "[.survey]") {
     std::cout << to_text(*module) << "SHRUNK " << failure_of(*module) << "\n" << std::endl;
   }
   std::cout << failures << " failures" << std::endl;
+}
+
+// mpirun -n 4 build/tests/test_programs "[processes]"; scripts/many_processes --programs 500
+TEST_CASE("random programs in the processes of a job have one process's bits", "[.processes]") {
+  print_from_first_process();
+  const int64_t count = setting("GSPMD_PROGRAMS", 500), processes = process_count();
+  std::mt19937 random(static_cast<uint32_t>(setting("GSPMD_SEED", 20261126)));
+  for (int64_t n = 0; n < count;) {
+    std::vector<uint32_t> program(6 + random() % (n % 3 == 0 ? 55 : 14));
+    for (uint32_t& number : program) number = static_cast<uint32_t>(random());
+    const auto module = random_program(program);
+    if (module->num_partitions < processes) continue;  // each hosts at least one device
+    ++n;
+    const std::string failure = failure_in_job(*module);
+    if (failure.empty()) continue;
+    if (!is_first_process()) std::cerr << failure << std::endl;
+    FAIL("program " << n << "\n" << to_text(*module) << failure);
+  }
+  std::cout << count << " random programs on " << processes << " processes" << std::endl;
 }

@@ -175,10 +175,22 @@ ENTRY e {
   t = (f32[70001], f32[70001]) all-reduce(s, x), channel_id=3, use_global_device_ids=true, replica_groups={{0,1,2,3,4,5}}, to_apply=sum
   t0 = f32[70001] get-tuple-element(t), index=0
   t1 = f32[70001] get-tuple-element(t), index=1
-  ROOT r = (f32[70001], f32[70001], bf16[66000]) tuple(t0, t1, b)
+  m = f32[70001] all-reduce(y), channel_id=4, use_global_device_ids=true, replica_groups={{0,1,2,3,4,5}}, to_apply=most
+  ROOT r = (f32[70001], f32[70001], bf16[66000], f32[70001]) tuple(t0, t1, b, m)
 }
 )",
               6, false);
+}
+
+TEST_CASE("processes: sums of more chunks than are under way at once, written past the caches",
+          "[processes]") {
+  expect_same("HloModule m, num_partitions=4" + kSums + R"(
+ENTRY e {
+  x = f32[2150003] parameter(0)
+  ROOT s = f32[2150003] all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=sum
+}
+)",
+              4, false);
 }
 
 TEST_CASE("processes: loops and branches that go different ways on each device", "[processes]") {
