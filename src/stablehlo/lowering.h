@@ -209,10 +209,10 @@ class ModuleLowering {
   std::unordered_map<const Node*, std::optional<Array>> known_;
   std::unordered_map<const Node*, Node*> same_;          // values around regions, by those inside
   std::unordered_map<const Computation*, double> work_;  // of running them
-  std::string donors_;  // of the entry's parameters, as in HLO's header
+  std::string donors_;     // of the entry's parameters, as in HLO's header
   bool has_read_ = false;  // ops that were left unread
   int depth_ = 0;          // of functions made for one call
-  int64_t copies_ = 0;  // of them
+  int64_t copies_ = 0;     // of them
 };
 
 // One op while it becomes HLO: its operands and attributes, and what it emits.

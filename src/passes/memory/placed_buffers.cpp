@@ -81,10 +81,18 @@ void PlacedBuffers::add(const Placed& buffer) {
   }
 }
 
+// Whether the spans hold so many that looking at all there are, chunk by chunk, is faster.
+bool PlacedBuffers::has_most(int64_t first, int64_t last) const {
+  size_t near = 0;
+  for (int64_t span = first / kSpan; span <= last / kSpan; ++span)
+    near += buckets_[static_cast<size_t>(span)].size();
+  return near > kChunk && 4 * near > kChunk * all_.size();
+}
+
 int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
   Gap gap{bytes};
   const auto lives = [&](const Placed& x) { return x.first <= last && first <= x.last; };
-  if (is_long(first, last)) {
+  if (is_long(first, last) || has_most(first, last)) {
     for (const Chunk& chunk : all_) {
       if (bytes > 0 && chunk.is_solid(first, last)) {
         gap.pass(chunk.buffers.front());

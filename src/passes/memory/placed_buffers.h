@@ -43,6 +43,7 @@ class PlacedBuffers {
   static bool is_long(int64_t first, int64_t last) {
     return last / kSpan - first / kSpan >= kMostBuckets;
   }
+  bool has_most(int64_t first, int64_t last) const;
   static void insert(std::vector<Chunk>& chunks, const Placed& buffer);
 
   // Those that live shortly, in each span they live in, by offset.
