@@ -24,11 +24,6 @@ namespace {
 constexpr int kRounds = 5;
 constexpr int kTurns = 15;  // of all-reduces: ours, then MPI's
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
