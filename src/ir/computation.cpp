@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/effects.h"
@@ -10,60 +8,6 @@
 #include "gspmd/ir/op.h"
 
 namespace gspmd {
-
-namespace {
-
-// Where each operand stands in one node of many, such as the root of thousands of results, so that
-// replacing them one after the other does not look at all for each. It is of the node whose
-// operands this thread has replaced last, and holds as long as no node of many operands has been
-// made or changed elsewhere.
-class WideOperands {
- public:
-  static constexpr size_t kWide = 1024;
-  static WideOperands& of_thread() {
-    thread_local WideOperands wide;
-    return wide;
-  }
-  // Tells all threads that operands of such a node are others now.
-  static void note_change(const std::vector<Node*>& operands) {
-    if (operands.size() >= kWide) ++changes_;
-  }
-
-  // Puts `to` where `from` stands; whether `to` was an operand before.
-  bool replace(const Node* node, std::vector<Node*>& operands, Node* from, Node* to) {
-    if (node_ != node || seen_ != changes_) look_at(node, operands);
-    const bool was_there = places_.contains(to) && places_.at(to) != kNone;
-    size_t& first = places_[from];
-    for (size_t at = std::exchange(first, kNone); at != kNone;) {
-      operands[at] = to;
-      at = std::exchange(next_[at], std::exchange(place_of(to), at));
-    }
-    seen_ = ++changes_;
-    return was_there;
-  }
-
- private:
-  static constexpr size_t kNone = SIZE_MAX;
-
-  size_t& place_of(const Node* operand) {
-    if (!places_.contains(operand)) places_[operand] = kNone;
-    return places_[operand];
-  }
-  void look_at(const Node* node, const std::vector<Node*>& operands) {
-    node_ = node;
-    places_ = {};
-    next_.resize(operands.size());
-    for (size_t i = operands.size(); i-- > 0;) next_[i] = std::exchange(place_of(operands[i]), i);
-  }
-
-  inline static std::atomic<uint64_t> changes_ = 0;
-  const Node* node_ = nullptr;
-  uint64_t seen_ = 0;
-  FlatMap<const Node*, size_t> places_;  // the first place of an operand
-  std::vector<size_t> next_;             // by place, the next one of the same operand
-};
-
-}  // namespace
 
 const OpInfo& Node::op() const {
   return opcode_ == Opcode::custom_call ? custom_call_info(*this) : op_info(opcode_);
@@ -82,7 +26,6 @@ void Node::set_operand(int64_t i, Node* operand) {
           ? std::find(operand->users_.begin(), operand->users_.end(), this) != operand->users_.end()
           : std::find(operands_.begin(), operands_.end(), operand) != operands_.end();
   slot = operand;
-  WideOperands::note_change(operands_);
   if (!known) operand->users_.push_back(this);
   if (std::find(operands_.begin(), operands_.end(), old) == operands_.end())
     old->users_.erase(std::find(old->users_.begin(), old->users_.end(), this));
@@ -113,7 +56,6 @@ Node* Computation::append_named(std::string name, Opcode opcode, Shape shape,
   node->shape = std::move(shape);
   node->attrs = std::move(attrs);
   node->operands_ = std::move(operands);
-  WideOperands::note_change(node->operands_);
   for (Node* operand : node->operands_) {
     if (operand == nullptr || operand->parent_ != this)
       internal_error("{}: an operand of \"{}\" is not a node of computation \"{}\"",
@@ -155,11 +97,6 @@ void Computation::replace_uses(Node* from, Node* to) {
   for (Node* user : from->users_) {
     if (user == to) {
       kept.push_back(user);
-      continue;
-    }
-    if (user->operands_.size() >= WideOperands::kWide) {
-      if (!WideOperands::of_thread().replace(user, user->operands_, from, to))
-        to->users_.push_back(user);
       continue;
     }
     // By the shorter list, as above.

@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <random>
 #include <set>
 #include <string>
 
@@ -242,41 +240,6 @@ ENTRY e { x = f32[4] parameter(0)
     if (running.contains(node.get())) names.insert(node->name());
   CHECK(names == std::set<std::string>{"x", "two", "a", "c", "r"});
   CHECK(entry.remove_dead() == 1);
-}
-
-TEST_CASE("replacing operands of a node of thousands replaces all of them", "[graph]") {
-  Module module;
-  Computation* const c = module.add_computation("main");
-  std::vector<Node*> values;
-  for (int i = 0; i < 200; ++i) values.push_back(parameter(*c, i));
-  std::minstd_rand random(11);
-  const auto any = [&] { return values[random() % values.size()]; };
-  std::vector<Node*> expected[2];  // of two wide nodes
-  for (std::vector<Node*>& operands : expected)
-    for (int i = 0; i < 2000; ++i) operands.push_back(any());
-  Node* const wide[] = {c->append(Opcode::tuple, kScalar, expected[0]),
-                        c->append(Opcode::tuple, kScalar, expected[1])};
-  for (int step = 0; step < 300; ++step) {
-    if (random() % 4 == 0) {  // one place of one of them
-      const size_t which = random() % 2, at = random() % 2000;
-      Node* const value = any();
-      wide[which]->set_operand(static_cast<int64_t>(at), value);
-      expected[which][at] = value;
-    } else {
-      Node *const from = any(), *const to = any();
-      c->replace_uses(from, to);
-      for (std::vector<Node*>& operands : expected)
-        std::replace(operands.begin(), operands.end(), from, to);
-    }
-    for (const size_t which : {0, 1}) REQUIRE(wide[which]->operands() == expected[which]);
-  }
-  for (const Node* value : values)
-    for (const size_t which : {0, 1})
-      CHECK(
-          std::count(value->users().begin(), value->users().end(), wide[which]) ==
-          (std::find(expected[which].begin(), expected[which].end(), value) == expected[which].end()
-               ? 0
-               : 1));
 }
 
 }  // namespace gspmd
