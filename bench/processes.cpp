@@ -12,6 +12,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/measure.h"
 #include "bench/report.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/pipeline.h"
@@ -22,11 +23,6 @@ namespace {
 
 constexpr int kRounds = 5;
 constexpr int kTurns = 15;  // of all-reduces: ours, then MPI's
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();

@@ -108,9 +108,8 @@ void measure_mesh(const BenchOptions& options, Report& report) {
     const double took = timed_step(*trainer, batch);
     if (i >= options.warm_up) seconds.push_back(took);
   }
-  report.add(
-      fmt::format("the mesh in {} processes of {} threads", process_count(), options.threads),
-      {{"mesh_ms", median(seconds) * 1e3}});
+  report.add(fmt::format("{} processes, {} threads", process_count(), options.threads),
+             {{"mesh_ms", median(seconds) * 1e3}});
 }
 
 // Steps in f32 and in bf16 in turn, on one device and on the mesh.

@@ -3,6 +3,16 @@
 #include <functional>
 
 namespace gspmd {
+namespace {
+
+// Names that differ in their last character stand near one another: most are numbered in order.
+uint64_t hash_of(std::string_view name) {
+  if (name.empty()) return 0;
+  const uint64_t stem = std::hash<std::string_view>{}(name.substr(0, name.size() - 1));
+  return (stem & ~uint64_t{15}) | (static_cast<uint64_t>(name.back()) & 15U);
+}
+
+}  // namespace
 
 NameTable::Slot& NameTable::slot_of(uint64_t hash, std::string_view name) {
   const size_t mask = slots_.size() - 1;
@@ -29,7 +39,7 @@ void NameTable::grow() {
 
 NameTable::Entry NameTable::add(std::string_view name) {
   if (2 * (count_ + 1) > slots_.size()) grow();
-  const uint64_t hash = std::hash<std::string_view>{}(name);
+  const uint64_t hash = hash_of(name);
   Slot& slot = slot_of(hash, name);
   if (slot.length >= 0) return {slot.number, false};
   slot = {hash, text_.size(), static_cast<int64_t>(name.size()), 0};

@@ -25,19 +25,18 @@ std::string take_name(NameTable& names, std::string base) {
   const auto [own, is_new] = names.add(base);
   if (is_new) return base;
   const std::string_view stem = without_number(base);
-  // The next name moves the numbers: the last one is put back where it stands then.
-  int64_t last = stem.size() == base.size() ? own : names.add(stem).number;
+  // The number stands there only until a name is added.
+  int64_t* number = stem.size() == base.size() ? &own : &names.add(stem).number;
   std::string name(stem);
   name += '.';
   const size_t length = name.size();
   for (;;) {
     char digits[20];
-    const auto end = std::to_chars(std::begin(digits), std::end(digits), ++last).ptr;
+    const auto end = std::to_chars(std::begin(digits), std::end(digits), ++*number).ptr;
     name.resize(length);
     name.append(digits, end);
-    if (!names.add(name).is_new) continue;
-    names.add(stem).number = last;
-    return name;
+    if (names.add(name).is_new) return name;
+    number = &names.add(stem).number;
   }
 }
 

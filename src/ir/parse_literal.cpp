@@ -1,9 +1,11 @@
 #include "ir/parse_literal.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "base/narrow.h"
 #include "ir/float_bits.h"
@@ -12,14 +14,27 @@
 namespace gspmd {
 namespace {
 
-// Appends one element's bytes. The text bounds how much is appended.
-using Bytes = std::vector<std::byte>;
+// Where elements are written, one behind the other; the one who reads them has made room.
+class Bytes {
+ public:
+  explicit Bytes(std::span<std::byte> room) : room_(room) {}
+  size_t size() const { return size_; }
+  const std::byte* data() const { return room_.data(); }
+  void append(const void* value, size_t bytes) {
+    if (bytes > room_.size() - size_) internal_error("constant: {} bytes are full", room_.size());
+    std::memcpy(room_.data() + size_, value, bytes);
+    size_ += bytes;
+  }
+
+ private:
+  std::span<std::byte> room_;
+  size_t size_ = 0;
+};
+using OneElement = std::array<std::byte, 16>;  // of any type
 
 template <class T>
 void push(Bytes& bytes, T value) {
-  const size_t at = bytes.size();
-  bytes.resize(at + sizeof(T));
-  std::memcpy(bytes.data() + at, &value, sizeof(T));
+  bytes.append(&value, sizeof(T));
 }
 
 // "-12", "0x1f", "true"; all of it.
@@ -207,12 +222,52 @@ void read_element(Lexer& lexer, DType dtype, Bytes& bytes) {
   });
 }
 
+// Reads "1, 2.5, " up to `most` elements, as long as each is a plain number with a comma behind it;
+// how many it has read.
+template <class T>
+int64_t read_plain(Lexer& lexer, int64_t most, Bytes& bytes) {
+  const char* at = lexer.text().data() + lexer.position();
+  const char* const end = lexer.text().data() + lexer.text().size();
+  int64_t count = 0;
+  for (const char* next = at; count < most; ++count) {
+    while (next != end && (*next == ' ' || *next == '\n')) ++next;
+    // Words such as nan, and numbers with a plus, are for the one who reads one by one.
+    if (next == end || !(*next == '-' || (*next >= '0' && *next <= '9'))) break;
+    T value{};
+    const auto [behind, error] = std::from_chars(next, end, value);
+    if (error != std::errc{} || behind == end || *behind != ',') break;
+    if constexpr (std::is_floating_point_v<T>)
+      if (!std::isfinite(value)) break;
+    push(bytes, value);
+    at = next = behind + 1;
+  }
+  lexer.seek(static_cast<size_t>(at - lexer.text().data()));
+  return count;
+}
+
+int64_t read_plain(Lexer& lexer, DType dtype, int64_t most, Bytes& bytes) {
+  switch (dtype) {
+    case DType::f32:
+      return read_plain<float>(lexer, most, bytes);
+    case DType::f64:
+      return read_plain<double>(lexer, most, bytes);
+    case DType::s32:
+      return read_plain<int32_t>(lexer, most, bytes);
+    case DType::s64:
+      return read_plain<int64_t>(lexer, most, bytes);
+    default:
+      return 0;
+  }
+}
+
 // Walks the braces of an array literal, checking each closing brace against the dims.
 class ElementReader {
  public:
-  ElementReader(Lexer& lexer, const Shape& shape) : lexer_(lexer), shape_(shape) {}
+  ElementReader(Lexer& lexer, const Shape& shape, std::span<std::byte> room)
+      : lexer_(lexer), shape_(shape), bytes_(room) {}
 
-  Bytes read() {
+  // The bytes of all elements, which it has written.
+  size_t read() {
     bool comma_wanted = false;
     do {
       const size_t at = lexer_.position();
@@ -232,11 +287,15 @@ class ElementReader {
       if (counts_.size() != shape_.dims.size())
         lexer_.fail(element, "constant: an element inside {} braces; {} needs {}", counts_.size(),
                     to_string(shape_), shape_.dims.size());
-      count(element);
+      // The last one of a row has no comma.
+      if (!counts_.empty())
+        counts_.back() +=
+            read_plain(lexer_, shape_.dtype, shape_.dims.back() - counts_.back() - 1, bytes_);
+      count(lexer_.position());
       read_element(lexer_, shape_.dtype, bytes_);
       comma_wanted = true;
     } while (!counts_.empty());
-    return std::move(bytes_);
+    return bytes_.size();
   }
 
  private:
@@ -295,7 +354,8 @@ Array read_splat(Lexer& lexer, const Shape& shape) {
   // Few characters make it: what they may allocate is bounded.
   constexpr int64_t kMostBytes = int64_t{1} << 28;
   const size_t start = lexer.position();
-  Bytes element;
+  OneElement room;
+  Bytes element(room);
   read_element(lexer, shape.dtype, element);
   if (shape.bytes() > kMostBytes)
     lexer.fail(start,
@@ -343,19 +403,23 @@ Array parse_literal(Lexer& lexer, const Shape& shape) {
     if (lexer.peek() == '{') {
       read_empty(lexer, shape);
     } else {  // a value for all of its elements
-      Bytes unused;
+      OneElement room;
+      Bytes unused(room);
       read_element(lexer, shape.dtype, unused);
     }
     return Array(Shape(shape.dtype, shape.dims));
   }
   if (shape.rank() > 0 && read_elided(lexer)) return {};
   if (shape.rank() > 0 && lexer.peek() != '{') return read_splat(lexer, shape);
-  const Bytes bytes = ElementReader(lexer, shape).read();
-  if (static_cast<int64_t>(bytes.size()) != shape.bytes())
+  // Room for what is declared where the text is long enough for it, an element taking a digit and a
+  // comma; else for what it may have, which is found to be too few.
+  const auto most = static_cast<int64_t>((lexer.text().size() - start) / 2 + 1);
+  const bool fits = shape.elements_count() <= most;
+  Array literal(fits ? Shape(shape.dtype, shape.dims) : Shape(shape.dtype, {most}));
+  const size_t bytes = ElementReader(lexer, shape, literal.bytes()).read();
+  if (static_cast<int64_t>(bytes) != shape.bytes())
     lexer.fail(start, "constant: {} elements given for {}",
-               static_cast<int64_t>(bytes.size()) / dtype_size(shape.dtype), to_string(shape));
-  Array literal(Shape(shape.dtype, shape.dims));
-  std::memcpy(literal.bytes().data(), bytes.data(), bytes.size());
+               static_cast<int64_t>(bytes) / dtype_size(shape.dtype), to_string(shape));
   return literal;
 }
 

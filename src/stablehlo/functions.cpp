@@ -15,18 +15,6 @@ constexpr int kMaxCallDepth = 64;       // calls of functions with open sizes in
 constexpr int64_t kMostCopies = 10000;  // of functions with open sizes
 constexpr int64_t kMostCounted = int64_t{1} << 31;
 
-void collect_symbols(const Attribute& attribute, std::vector<const std::string*>& names) {
-  if (attribute.kind == AttributeKind::symbol) names.push_back(&attribute.text);
-  for (const Attribute& element : attribute.list) collect_symbols(element, names);
-}
-
-void collect_calls(const Region& region, std::vector<const std::string*>& names) {
-  for (const Op& op : region.ops) {
-    for (const NamedAttribute& named : op.attributes) collect_symbols(named.value, names);
-    for (const Region& inner : op.regions) collect_calls(inner, names);
-  }
-}
-
 bool is_open(const Type* type) { return !type->known && type->refusal.empty(); }
 
 bool has_open_types(const Region& region) {
@@ -147,6 +135,32 @@ const Function* ModuleLowering::find_entry() const {
       open.size(), open.empty() ? "" : ": ", names);
 }
 
+void ModuleLowering::add_callee(std::string_view name, Callees& callees) const {
+  const auto found = syntax_.by_name.find(std::string(name));
+  if (found != syntax_.by_name.end() && callees.known.insert(found->second))
+    callees.in_order.push_back(found->second);
+}
+
+void ModuleLowering::add_callees(const Op& op, Callees& callees) const {
+  for (const NamedAttribute& named : op.attributes) {
+    const auto add = [&](const auto& self, const Attribute& attribute) -> void {
+      if (attribute.kind == AttributeKind::symbol) add_callee(attribute.text, callees);
+      for (const Attribute& element : attribute.list) self(self, element);
+    };
+    add(add, named.value);
+  }
+  for (const Region& region : op.regions)
+    for (const Op& inner : region.ops) add_callees(inner, callees);
+}
+
+std::vector<const Function*> ModuleLowering::callees_of(const Function& function) const {
+  Callees callees;
+  for (const Op& op : function.body.ops) add_callees(op, callees);
+  if (function.unread)
+    for (const std::string_view name : function.unread->mentions) add_callee(name, callees);
+  return std::move(callees.in_order);
+}
+
 // What a function calls stands before it; nothing calls itself.
 std::vector<const Function*> ModuleLowering::callees_first(
     std::span<const Function* const> functions) const {
@@ -160,14 +174,8 @@ std::vector<const Function*> ModuleLowering::callees_first(
   };
   std::vector<Step> stack;
   const auto enter = [&](const Function* function) {
-    Step step{function, {}, 0};
-    std::vector<const std::string*> names;
-    collect_calls(function->body, names);
-    for (const std::string* name : names)
-      if (const auto found = syntax_.by_name.find(*name); found != syntax_.by_name.end())
-        step.callees.push_back(found->second);
     marks[function] = Mark::open;
-    stack.push_back(std::move(step));
+    stack.push_back({function, callees_of(*function)});
   };
   for (const Function* function : functions) {
     if (marks[function] == Mark::unseen) enter(function);
@@ -273,7 +281,10 @@ Computation* ModuleLowering::lower_function(const Function& function,
   Frame* const outer = frame_;
   bind_parameters(function, frame, operands, is_entry);
   frame_ = &frame;
-  lower_ops(function.body.ops);
+  if (function.unread)
+    lower_unread(*function.unread);
+  else
+    lower_ops(function.body.ops);
   if (!frame.has_returned)
     cursor().fail(function.body.position, "@{} does not end with a return", function.name);
   computation->set_root(finish_function(function, frame, is_entry));

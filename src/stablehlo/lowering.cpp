@@ -8,6 +8,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "stablehlo/annotations.h"
+#include "stablehlo/text/op_reader.h"
 
 namespace gspmd::stablehlo {
 namespace {
@@ -48,16 +49,16 @@ bool is_copied(const Node& node) { return node.is(Opcode::constant) || node.is(O
 }  // namespace
 
 void Frame::bind(std::string_view name, std::vector<Node*> values) {
-  values_[name] = {nullptr, std::make_unique<Results>(Results{std::move(values), nullptr, 0})};
+  values_[{name}] = {nullptr, std::make_unique<Results>(Results{std::move(values), nullptr, 0})};
 }
 
 void Frame::bind_tuple(std::string_view name, Node* tuple, int64_t first, int64_t count) {
   std::vector<Node*> values(static_cast<size_t>(count), nullptr);
-  values_[name] = {nullptr, std::make_unique<Results>(Results{std::move(values), tuple, first})};
+  values_[{name}] = {nullptr, std::make_unique<Results>(Results{std::move(values), tuple, first})};
 }
 
 void Frame::bind_one(const Use& use, Node* value) {
-  Binding& binding = values_[use.name];
+  Binding& binding = values_[{use.name}];
   if (!binding.several) binding.several = std::make_unique<Results>();
   std::vector<Node*>& values = binding.several->values;
   if (binding.one != nullptr) values.assign(1, std::exchange(binding.one, nullptr));
@@ -67,7 +68,7 @@ void Frame::bind_one(const Use& use, Node* value) {
 }
 
 Node* Frame::value(const Use& use) {
-  const Binding* const binding = values_.find(use.name);
+  const Binding* const binding = values_.find({use.name});
   if (binding == nullptr) return nullptr;
   if (binding->one != nullptr) return use.index == 0 ? binding->one : nullptr;
   Results* const results = binding->several.get();
@@ -175,18 +176,41 @@ Computation* ModuleLowering::lower_region(const Region& region, const std::strin
 }
 
 void ModuleLowering::lower_ops(const Ops& ops) {
-  Frame& frame = *frame_;
-  frame.reserve(ops.size());
-  for (const Op& op : ops) {
-    if (frame.has_returned)
-      cursor().fail(op.position, "{} stands behind the region's return", op.name);
-    if (!is_return(op)) {
-      lower_op(op);
-      continue;
+  frame_->reserve(ops.size());
+  for (const Op& op : ops) lower_next(op);
+}
+
+// Reads and lowers op by op, in memory that is used again for each.
+void ModuleLowering::lower_unread(const UnreadBody& body) {
+  if (std::exchange(has_read_, true) || processes_) throw ReadWhole{};
+  // An op has a line, and is not shorter than this.
+  constexpr size_t kShortest = 16;
+  frame_->reserve(std::min(body.lines, (body.end - body.begin) / kShortest));
+  const std::vector<const Function*> expected = callees_of(*entry_);
+  Callees callees;
+  OpReader reader(syntax_);
+  Cursor& cursor = syntax_.cursor;
+  cursor.seek(body.begin);
+  Arena arena;
+  const ArenaScope scope(arena);
+  while (!cursor.sees("}")) {
+    {
+      Op op;
+      reader.read_op(op);
+      add_callees(op, callees);
+      lower_next(op);
     }
-    frame.returned = OpLowering(*this, op).operands();
-    frame.has_returned = true;
+    arena.clear();
   }
+  if (cursor.position() != body.end || callees.in_order != expected) throw ReadWhole{};
+}
+
+void ModuleLowering::lower_next(const Op& op) {
+  if (frame_->has_returned)
+    cursor().fail(op.position, "{} stands behind the region's return", op.name);
+  if (!is_return(op)) return lower_op(op);
+  frame_->returned = OpLowering(*this, op).operands();
+  frame_->has_returned = true;
 }
 
 void ModuleLowering::lower_op(const Op& op) {

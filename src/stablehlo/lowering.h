@@ -33,6 +33,29 @@ inline constexpr const char* kCaptures = "mlir.captures";
 inline constexpr const char* kOpSharding = "sdy.sharding";
 inline constexpr const char* kSharding = "xla.sdy.sharding";
 
+// A name of the text as a key.
+struct ValueName {
+  std::string_view text;
+  bool operator==(const ValueName&) const = default;
+};
+
+}  // namespace gspmd::stablehlo
+
+namespace gspmd {
+
+// Names that differ in their last character stand near one another: most are numbered in order.
+template <>
+inline uint32_t flat_hash(const stablehlo::ValueName& name) {
+  if (name.text.empty()) return 0;
+  const std::string_view stem = name.text.substr(0, name.text.size() - 1);
+  return (static_cast<uint32_t>(std::hash<std::string_view>{}(stem)) & ~uint32_t{15}) |
+         (static_cast<uint32_t>(name.text.back()) & 15U);
+}
+
+}  // namespace gspmd
+
+namespace gspmd::stablehlo {
+
 // The values that the text's names stand for in one computation.
 class Frame {
  public:
@@ -41,7 +64,7 @@ class Frame {
 
   // Whether the name is new; a known one keeps what it stands for.
   bool bind(std::string_view name, Node* value) {
-    Binding& binding = values_[name];
+    Binding& binding = values_[{name}];
     if (binding.one != nullptr || binding.several != nullptr) return false;
     binding.one = value;
     return true;
@@ -53,7 +76,7 @@ class Frame {
   void bind_tuple(std::string_view name, Node* tuple, int64_t first, int64_t count);
   // One result of several that the name may have.
   void bind_one(const Use& use, Node* value);
-  bool knows(std::string_view name) const { return values_.contains(name); }
+  bool knows(std::string_view name) const { return values_.contains({name}); }
   bool knows(const Use& use) { return value(use) != nullptr; }
   // nullptr: the name has no such result.
   Node* value(const Use& use);
@@ -74,7 +97,7 @@ class Frame {
     std::unique_ptr<Results> several;
   };
   Computation* computation_;
-  FlatMap<std::string_view, Binding> values_;
+  FlatMap<ValueName, Binding> values_;
 };
 
 // The processes of a program that runs inside another one: process `replica * partitions +
@@ -84,10 +107,15 @@ struct Processes {
   int64_t partitions = 1;
 };
 
+// The ops of @main are not where the lines of the text said, or call others than the text said: the
+// text has to be read as a whole.
+struct ReadWhole {};
+
 // Makes HLO of a module's text.
 class ModuleLowering {
  public:
   ModuleLowering(Syntax& syntax, Module& module, const ReadOptions& options);
+  // Also ReadWhole, and any UserError where that is the cause, of a text with unread ops.
   void run();
 
   Syntax& syntax() { return syntax_; }
@@ -138,10 +166,20 @@ class ModuleLowering {
   void add_parameter_attributes(const Argument& argument, Node* parameter, bool is_entry);
   Node* add_result_attributes(const Function& function, size_t index, Node* result);
   void lower_ops(const Ops& ops);
+  void lower_unread(const UnreadBody& body);
+  void lower_next(const Op& op);
   void lower_op(const Op& op);
   void bind_results(const Op& op, Node* node, const std::vector<Node*>* results);
   void copy_constants(const Region& region, Frame& outer, Frame& inner);
   const Function* find_entry() const;
+  // The functions that something calls, each once, in order.
+  struct Callees {
+    std::vector<const Function*> in_order;
+    FlatSet<const Function*> known;
+  };
+  void add_callee(std::string_view name, Callees& callees) const;
+  void add_callees(const Op& op, Callees& callees) const;
+  std::vector<const Function*> callees_of(const Function& function) const;
   bool is_dynamic(const Function& function);
   bool passes_sizes(const Region& region);
   std::string region_name(std::string name) const;
@@ -171,9 +209,10 @@ class ModuleLowering {
   std::unordered_map<const Node*, std::optional<Array>> known_;
   std::unordered_map<const Node*, Node*> same_;          // values around regions, by those inside
   std::unordered_map<const Computation*, double> work_;  // of running them
-  std::string donors_;  // of the entry's parameters, as in HLO's header
-  int depth_ = 0;       // of functions made for one call
-  int64_t copies_ = 0;  // of them
+  std::string donors_;     // of the entry's parameters, as in HLO's header
+  bool has_read_ = false;  // ops that were left unread
+  int depth_ = 0;          // of functions made for one call
+  int64_t copies_ = 0;     // of them
 };
 
 // One op while it becomes HLO: its operands and attributes, and what it emits.

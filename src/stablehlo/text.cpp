@@ -36,14 +36,28 @@ std::vector<std::pair<size_t, size_t>> module_ranges(std::string_view text, std:
   return ranges;
 }
 
-std::unique_ptr<Module> parse_range(std::string_view text, std::string_view file, size_t begin,
-                                    size_t end, const ReadOptions& options) {
+std::unique_ptr<Module> read_range(std::string_view text, std::string_view file, size_t begin,
+                                   size_t end, const ReadOptions& options,
+                                   stablehlo::Reading reading) {
   stablehlo::Arena arena;
   const stablehlo::ArenaScope scope(arena);
-  const std::unique_ptr<stablehlo::Syntax> syntax = stablehlo::read_syntax(text, file, begin, end);
+  const auto syntax = stablehlo::read_syntax(text, file, begin, end, reading);
   auto module = std::make_unique<Module>();
   stablehlo::ModuleLowering(*syntax, *module, options).run();
   return module;
+}
+
+// Op by op where that can be. A text that is wrong, or in a form of which it cannot be known before
+// where its functions end and what they call, is read again as a whole: errors are those of its
+// order.
+std::unique_ptr<Module> parse_range(std::string_view text, std::string_view file, size_t begin,
+                                    size_t end, const ReadOptions& options) {
+  try {
+    return read_range(text, file, begin, end, options, stablehlo::Reading::main_later);
+  } catch (const UserError&) {
+  } catch (const stablehlo::ReadWhole&) {
+  }
+  return read_range(text, file, begin, end, options, stablehlo::Reading::whole);
 }
 
 }  // namespace

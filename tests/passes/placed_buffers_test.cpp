@@ -48,3 +48,26 @@ TEST_CASE("placed buffers: the tightest gap is found, whoever lives shortly or l
     CHECK(gaps > 100);  // some were put below others
   }
 }
+
+TEST_CASE("placed buffers: the tightest gap is found where almost all live to the end") {
+  std::mt19937 random(5);
+  const auto below = [&](int64_t n) { return int64_t(random() % uint32_t(n)); };
+  constexpr int64_t kCount = 4000;
+  for (const int64_t positions : {kCount, int64_t{8}}) {  // of one value each, or of many
+    PlacedBuffers buffers(positions);
+    std::vector<PlacedBuffers::Placed> all;
+    int64_t below_others = 0, top = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      const int64_t first = i * positions / kCount;
+      const int64_t last = below(50) == 0 ? first : positions - 1;
+      const int64_t bytes = below(20) == 0 ? 32 : 64;
+      const int64_t at = buffers.best_gap(first, last, bytes);
+      REQUIRE(at == plain_gap(all, first, last, bytes));
+      below_others += at < top;
+      top = std::max(top, at + bytes);
+      all.push_back({first, last, at, at + bytes});
+      buffers.add(all.back());
+    }
+    CHECK(below_others > 30);
+  }
+}

@@ -156,6 +156,23 @@ std::string wrong_in_processes(const Module& module, PipelineOptions options, bo
   return {};
 }
 
+// The same in as little memory as values made again bring about.
+std::string wrong_in_less_memory(const Module& module, PipelineOptions options,
+                                 const std::vector<Value>& arguments, int64_t peak,
+                                 const std::vector<Array>& expected) {
+  options.memory_limit = 0;
+  const CompiledModule compiled = run_pipeline(module, options);
+  if (compiled.recomputations.empty()) return {};
+  if (compiled.plan.peak_bytes >= peak)
+    return fmt::format("less memory: {} bytes, {} before", compiled.plan.peak_bytes, peak);
+  ProgramOptions run;
+  run.num_devices = options.num_devices;
+  run.poison = true;
+  return difference(expected,
+                    run_program(build_program(compiled, run), compiled, arguments, nullptr),
+                    "less memory");
+}
+
 // The same in the processes of this job.
 std::string wrong_in_job(const Module& module) {
   const int64_t devices = module.num_partitions;
@@ -182,23 +199,6 @@ std::string wrong_in_job(const Module& module) {
       return wrong;
   }
   return {};
-}
-
-// The same in as little memory as values made again bring about.
-std::string wrong_in_less_memory(const Module& module, PipelineOptions options,
-                                 const std::vector<Value>& arguments, int64_t peak,
-                                 const std::vector<Array>& expected) {
-  options.memory_limit = 0;
-  const CompiledModule compiled = run_pipeline(module, options);
-  if (compiled.recomputations.empty()) return {};
-  if (compiled.plan.peak_bytes >= peak)
-    return fmt::format("less memory: {} bytes, {} before", compiled.plan.peak_bytes, peak);
-  ProgramOptions run;
-  run.num_devices = options.num_devices;
-  run.poison = true;
-  return difference(expected,
-                    run_program(build_program(compiled, run), compiled, arguments, nullptr),
-                    "less memory");
 }
 
 std::string check(const Module& module) {
@@ -367,7 +367,7 @@ class Shrinker {
 
 }  // namespace
 
-std::string failure_of(const Module& module) { return failure_within(module, 120); }
+std::string failure_of(const Module& module) { return failure_within(module, 600); }
 
 std::string failure_in_job(const Module& module) {
   try {

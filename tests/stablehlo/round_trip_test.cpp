@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "stablehlo/op_cases.h"
@@ -51,6 +52,60 @@ TEST_CASE("examples print as a fixed point and read as the same module", "[round
     CHECK(structurally_equal(*parse_stablehlo(to_stablehlo(*read)), *read));
     CHECK(read->frontend_attributes == module->frontend_attributes);
   }
+}
+
+namespace {
+
+// The text with its lines at the margin, where their indentation does not tell which brace ends a
+// function: it is read as a whole then.
+std::string at_margin(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, line.find_first_not_of(' '));
+    result += line + "\n";
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a module is the same however its lines are indented", "[round_trip]") {
+  for (const fs::path& path : files("stablehlo", ".mlir")) {
+    INFO(path);
+    const std::string text = read_file(path);
+    CHECK(to_text(*parse_stablehlo(text)) == to_text(*parse_stablehlo(at_margin(text))));
+  }
+  // What @main calls stands behind it, in another order; one is called in a region and by another.
+  const std::string text = R"(module @calls {
+  func.func public @main(%arg0: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %0 = call @third(%arg0) : (tensor<4xf32>) -> tensor<4xf32> loc("not @second"("a.py":1:2))
+    %1 = stablehlo.reduce_precision %0, format = e5m10 : tensor<4xf32>
+    %2 = func.call @first(%1) : (tensor<4xf32>) -> tensor<4xf32>
+    %3 = stablehlo.composite "x.y" %2 {decomposition = @second} : (tensor<4xf32>) -> tensor<4xf32>
+    return %3, %0 : tensor<4xf32>, tensor<4xf32>
+  }
+  func.func private @first(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = call @second(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+  func.func private @unused(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+    return %arg0 : tensor<4xf32>
+  }
+  func.func private @second(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.tanh %arg0 : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+  func.func private @third(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.sine %arg0 : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+)";
+  const std::string unmentioned = std::regex_replace(text, std::regex("not @second"), "not it");
+  for (const std::string& one : {text, unmentioned})
+    CHECK(to_text(*parse_stablehlo(one)) == to_text(*parse_stablehlo(at_margin(one))));
 }
 
 TEST_CASE("every op prints as itself", "[round_trip]") {

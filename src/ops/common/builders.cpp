@@ -40,8 +40,9 @@ void check_parameter_number(const Computation& c, int64_t number) {
     user_error("parameter: number {} of computation {} is there already", number, c.name());
 }
 
-Node* checked_append(Computation& c, Opcode opcode, std::vector<Node*> operands, Attributes attrs,
-                     Shape declared, std::vector<Computation*> called, std::string name) {
+Node* checked_append(Computation& c, Opcode opcode, std::vector<Node*>&& operands,
+                     Attributes&& attrs, Shape&& declared, std::vector<Computation*>&& called,
+                     std::string&& name) {
   check_operands(c, opcode, operands);
   if (opcode == Opcode::parameter) check_parameter_number(c, attrs.index);
   Node* const node =

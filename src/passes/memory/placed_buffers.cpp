@@ -28,20 +28,45 @@ struct Gap {
 PlacedBuffers::PlacedBuffers(int64_t positions)
     : buckets_(static_cast<size_t>(positions / kSpan + 1)) {}
 
-void PlacedBuffers::insert(std::vector<std::vector<Placed>>& chunks, const Placed& buffer) {
+void PlacedBuffers::Chunk::count_in(const Placed& x) {
+  last_first = std::max(last_first, x.first);
+  first_last = std::min(first_last, x.last);
+  has_gaps = has_gaps || x.offset > end;
+  end = std::max(end, x.end);
+}
+
+void PlacedBuffers::Chunk::sum_up() {
+  last_first = 0;
+  first_last = INT64_MAX;
+  end = buffers.front().end;
+  has_gaps = false;
+  for (const Placed& x : buffers) count_in(x);
+}
+
+void PlacedBuffers::insert(std::vector<Chunk>& chunks, const Placed& buffer) {
   auto chunk = std::lower_bound(
       chunks.begin(), chunks.end(), buffer,
-      [](const std::vector<Placed>& c, const Placed& b) { return c.back().offset <= b.offset; });
+      [](const Chunk& c, const Placed& b) { return c.buffers.back().offset <= b.offset; });
   if (chunk == chunks.end()) {
-    if (chunks.empty() || chunks.back().size() >= kChunk) chunks.emplace_back();
-    chunks.back().push_back(buffer);
-    return;
+    if (chunks.empty() || chunks.back().buffers.size() >= kChunk) chunks.emplace_back();
+    chunk = chunks.end() - 1;
   }
-  chunk->insert(std::upper_bound(chunk->begin(), chunk->end(), buffer, is_lower), buffer);
-  if (chunk->size() < 2 * kChunk) return;
-  std::vector<Placed> rest(chunk->begin() + kChunk, chunk->end());
-  chunk->resize(kChunk);
-  chunks.insert(chunk + 1, std::move(rest));
+  std::vector<Placed>& buffers = chunk->buffers;
+  const auto at = std::upper_bound(buffers.begin(), buffers.end(), buffer, is_lower);
+  const bool is_lowest = at == buffers.begin();
+  buffers.insert(at, buffer);
+  if (is_lowest)
+    chunk->sum_up();
+  else
+    chunk->count_in(buffer);
+  if (buffers.size() >= 2 * kChunk) {
+    Chunk rest;
+    rest.buffers.assign(buffers.begin() + kChunk, buffers.end());
+    rest.sum_up();
+    buffers.resize(kChunk);
+    chunk->sum_up();
+    chunks.insert(chunk + 1, std::move(rest));
+  }
 }
 
 void PlacedBuffers::add(const Placed& buffer) {
@@ -56,15 +81,30 @@ void PlacedBuffers::add(const Placed& buffer) {
   }
 }
 
+// Whether the spans hold so many that looking at all there are, chunk by chunk, is faster.
+bool PlacedBuffers::has_most(int64_t first, int64_t last) const {
+  size_t near = 0;
+  for (int64_t span = first / kSpan; span <= last / kSpan; ++span)
+    near += buckets_[static_cast<size_t>(span)].size();
+  return near > kChunk && 4 * near > kChunk * all_.size();
+}
+
 int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
   Gap gap{bytes};
   const auto lives = [&](const Placed& x) { return x.first <= last && first <= x.last; };
-  if (is_long(first, last)) {
-    for (const std::vector<Placed>& chunk : all_)
-      for (const Placed& x : chunk) {
+  if (is_long(first, last) || has_most(first, last)) {
+    for (const Chunk& chunk : all_) {
+      if (bytes > 0 && chunk.is_solid(first, last)) {
+        gap.pass(chunk.buffers.front());
+        gap.end = std::max(gap.end, chunk.end);
+        if (gap.is_exact()) return gap.found();
+        continue;
+      }
+      for (const Placed& x : chunk.buffers) {
         if (lives(x)) gap.pass(x);
         if (gap.is_exact()) return gap.found();
       }
+    }
     return gap.found();
   }
   std::vector<Placed> near;
@@ -78,13 +118,17 @@ int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
     std::inplace_merge(near.begin(), near.begin() + sorted, near.end(), is_lower);
   }
   auto next = near.begin();
-  for (const std::vector<Placed>& chunk : long_)
-    for (const Placed& x : chunk) {
+  for (const Chunk& chunk : long_) {
+    const bool is_solid = bytes > 0 && chunk.is_solid(first, last);
+    for (const Placed& x : chunk.buffers) {
       if (!lives(x)) continue;
       for (; next != near.end() && is_lower(*next, x); ++next) gap.pass(*next);
       gap.pass(x);
       if (gap.is_exact()) return gap.found();
+      if (is_solid) break;
     }
+    if (is_solid) gap.end = std::max(gap.end, chunk.end);
+  }
   for (; next != near.end(); ++next) gap.pass(*next);
   return gap.found();
 }

@@ -25,15 +25,31 @@ class PlacedBuffers {
   static constexpr int64_t kMostBuckets = 16;  // of one that lives shortly
   static constexpr size_t kChunk = 1024;
 
+  // Buffers by offset, and what they have in common.
+  struct Chunk {
+    std::vector<Placed> buffers;
+    int64_t last_first = 0, first_last = 0;  // positions at which all of them live, if in order
+    int64_t end = 0;                         // the largest
+    bool has_gaps = false;                   // maybe, between them when all of them live
+    void sum_up();
+    void count_in(const Placed& buffer);
+    // Whether all of them live at some of the positions, without a gap: all but the first one is
+    // passed at once.
+    bool is_solid(int64_t first, int64_t last) const {
+      return !has_gaps && last_first <= last && first <= first_last;
+    }
+  };
+
   static bool is_long(int64_t first, int64_t last) {
     return last / kSpan - first / kSpan >= kMostBuckets;
   }
-  static void insert(std::vector<std::vector<Placed>>& chunks, const Placed& buffer);
+  bool has_most(int64_t first, int64_t last) const;
+  static void insert(std::vector<Chunk>& chunks, const Placed& buffer);
 
   // Those that live shortly, in each span they live in, by offset.
   std::vector<std::vector<Placed>> buckets_;
   // By offset, in chunks so that one more moves few.
-  std::vector<std::vector<Placed>> all_, long_;
+  std::vector<Chunk> all_, long_;
 };
 
 }  // namespace gspmd

@@ -286,12 +286,24 @@ class Builder {
     }
   }
 
-  static Leaves visit_alias(const Node& node, const std::vector<const Leaves*>& operands) {
-    if (node.is(Opcode::get_tuple_element)) {
+  // The position among the leaves of a tuple where those of an element begin; of one tuple after
+  // another, whose many elements may all be taken.
+  int64_t first_leaf_of(const Node& tuple, int64_t element) {
+    if (counted_ != &tuple) {
+      counted_ = &tuple;
+      first_leaves_.clear();
       int64_t first = 0;
-      const std::vector<Shape>& elements = node.operand(0)->shape.elements;
-      for (int64_t i = 0; i < node.attrs.index; ++i)
-        first += leaf_count(elements[static_cast<size_t>(i)]);
+      for (const Shape& shape : tuple.shape.elements) {
+        first_leaves_.push_back(first);
+        first += leaf_count(shape);
+      }
+    }
+    return first_leaves_.at(static_cast<size_t>(element));
+  }
+
+  Leaves visit_alias(const Node& node, const std::vector<const Leaves*>& operands) {
+    if (node.is(Opcode::get_tuple_element)) {
+      const int64_t first = first_leaf_of(*node.operand(0), node.attrs.index);
       const auto begin = operands[0]->begin() + static_cast<std::ptrdiff_t>(first);
       return Leaves(begin, begin + static_cast<std::ptrdiff_t>(leaf_count(node.shape)));
     }
@@ -384,6 +396,8 @@ class Builder {
   };
   const std::map<int64_t, int64_t>& scratch_;
   std::unordered_map<const Node*, Leaves> begun_;  // a start's operands
+  const Node* counted_ = nullptr;
+  std::vector<int64_t> first_leaves_;  // of its elements
   std::map<const Computation*, int> call_sites_;
   std::map<const Computation*, Visit> visits_;
   BufferTable table_;

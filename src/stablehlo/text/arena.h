@@ -32,6 +32,12 @@ class Arena {
     return blocks_.back().get() + begin;
   }
 
+  // Takes back all that was given out, of which nothing is read any more.
+  void clear() {
+    if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);
+    used_ = 0;
+  }
+
   // The one that lists of this thread are made in; nullptr: each allocates for itself.
   static Arena*& current() {
     thread_local Arena* arena = nullptr;
@@ -48,10 +54,12 @@ class Arena {
   size_t size_ = 0, used_ = 0;  // of the last block
 };
 
-// Lists that are made while it lives are made in the arena, which outlives them.
+// Lists that are made while it lives are made in the arena, which outlives them; nullptr: each
+// allocates for itself.
 class ArenaScope {
  public:
-  explicit ArenaScope(Arena& arena) : before_(std::exchange(Arena::current(), &arena)) {}
+  explicit ArenaScope(Arena& arena) : ArenaScope(&arena) {}
+  explicit ArenaScope(Arena* arena) : before_(std::exchange(Arena::current(), arena)) {}
   ~ArenaScope() { Arena::current() = before_; }
   ArenaScope(const ArenaScope&) = delete;
   ArenaScope& operator=(const ArenaScope&) = delete;

@@ -9,7 +9,10 @@ constexpr int kMostLocations = 10000;
 }  // namespace
 
 const Metadata& Locations::metadata(std::string_view location) {
+  // Most ops have that of the one before them.
+  if (last_ != nullptr && location == last_->first) return last_->second;
   const auto [found, is_new] = by_text_.try_emplace(location);
+  last_ = &*found;
   if (is_new && !location.empty()) {
     const auto begin = static_cast<size_t>(location.data() - cursor_.text().data());
     Cursor cursor = cursor_.sub(begin, begin + location.size());

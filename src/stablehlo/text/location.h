@@ -26,6 +26,7 @@ class Locations {
   const AttributeReader& attributes_;
   const Cursor& cursor_;
   std::unordered_map<std::string_view, Metadata> by_text_;
+  const std::pair<const std::string_view, Metadata>* last_ = nullptr;
 };
 
 }  // namespace gspmd::stablehlo

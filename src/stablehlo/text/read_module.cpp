@@ -9,8 +9,8 @@ namespace {
 
 class ModuleReader {
  public:
-  explicit ModuleReader(Syntax& syntax)
-      : syntax_(syntax), cursor_(syntax.cursor), reader_(syntax) {}
+  ModuleReader(Syntax& syntax, Reading reading)
+      : syntax_(syntax), cursor_(syntax.cursor), reader_(syntax), reading_(reading) {}
 
   void read() {
     find_aliases();
@@ -190,9 +190,47 @@ class ModuleReader {
       function.has_body = true;
       function.body.position = cursor_.position();
       cursor_.expect("{", "before the body of a function");
-      reader_.read_ops(function.body.ops);
+      if (reading_ == Reading::main_later && function.name == "main") leave_body(function);
+      if (function.unread)
+        cursor_.expect("}", "behind the body of a function");
+      else
+        reader_.read_ops(function.body.ops);
     }
     function.location = reader_.read_location();
+  }
+
+  // Passes the ops of a function up to the line of its closing brace, which is indented as the
+  // function is; where there is no such line it leaves none.
+  void leave_body(Function& function) {
+    const std::string_view text = cursor_.text();
+    const auto indentation = [&](size_t line) {
+      size_t at = line;
+      while (at < text.size() && text[at] == ' ') ++at;
+      return at - line;
+    };
+    const size_t start = text.rfind('\n', function.position) + 1;  // 0 where it is the first line
+    const size_t indented = indentation(start);
+    if (start + indented != function.position) return;
+    UnreadBody body;
+    body.begin = cursor_.position();
+    for (size_t line = text.find('\n', body.begin); line != text.npos;
+         line = text.find('\n', line)) {
+      ++line;
+      ++body.lines;
+      const size_t blanks = indentation(line);
+      if (blanks > indented || line + blanks >= text.size() || text[line + blanks] != '}') continue;
+      body.end = line + blanks;
+      break;
+    }
+    if (body.end == 0) return;
+    for (size_t at = text.find('@', body.begin); at < body.end; at = text.find('@', at)) {
+      Cursor name = cursor_.sub(++at, body.end);
+      const char c = name.adjacent();
+      if (c == '"') body.mentions.push_back(name.raw_quoted("a name"));
+      if (is_letter(c) || is_digit(c)) body.mentions.push_back(name.suffix_id("a name"));
+    }
+    cursor_.seek(body.end);
+    function.unread = std::move(body);
   }
 
   void read_results(Function& function) {
@@ -284,15 +322,16 @@ class ModuleReader {
   Syntax& syntax_;
   Cursor& cursor_;
   OpReader reader_;
+  Reading reading_;
   bool seen_module_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<Syntax> read_syntax(std::string_view text, std::string_view file, size_t begin,
-                                    size_t end) {
+                                    size_t end, Reading reading) {
   auto syntax = std::make_unique<Syntax>(text, file, begin, end);
-  ModuleReader(*syntax).read();
+  ModuleReader(*syntax, reading).read();
   return syntax;
 }
 

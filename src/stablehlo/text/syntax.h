@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -108,11 +109,19 @@ struct Op {
   void set(std::string_view attribute, Attribute value);
 };
 
+// A function's body that is still text.
+struct UnreadBody {
+  size_t begin = 0, end = 0;               // in the text, without the braces
+  size_t lines = 0;                        // in it
+  std::vector<std::string_view> mentions;  // names behind an @, in order
+};
+
 struct Function {
   std::string name;
   std::string_view visibility;  // "private", "public", "nested" or empty
   Region body;
   bool has_body = false;
+  std::optional<UnreadBody> unread;  // of which `body` has the arguments only
   List<const Type*> result_types;
   std::vector<Dictionary> result_attributes;  // one per result
   Dictionary attributes;
@@ -143,8 +152,13 @@ struct Syntax {
   std::unordered_map<std::string, Function*> by_name;
 };
 
-// Reads text[begin, end), one module.
+// Whether the ops of @main are read with all others, or are left for the one who makes HLO of them
+// to read, each when it is needed.
+enum class Reading : bool { whole, main_later };
+
+// Reads text[begin, end), one module. Where @main ends is told by the lines' indentation when it is
+// left for later: the one who reads it sees whether it ends there.
 std::unique_ptr<Syntax> read_syntax(std::string_view text, std::string_view file, size_t begin,
-                                    size_t end);
+                                    size_t end, Reading reading = Reading::whole);
 
 }  // namespace gspmd::stablehlo

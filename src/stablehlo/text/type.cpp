@@ -68,13 +68,14 @@ const Type* Types::of(Shape shape) {
   return owned_.emplace_back(std::move(type)).get();
 }
 
-const Type* Types::function(List<const Type*> inputs, List<const Type*> results) {
+const Type* Types::function(const List<const Type*>& inputs, const List<const Type*>& results) {
+  const ArenaScope lasting(arena_);
   auto type = std::make_unique<Type>();
   type->is_function = true;
   type->refusal = "a function is no value";
   type->known = false;
-  type->inputs = std::move(inputs);
-  type->results = std::move(results);
+  type->inputs.assign(inputs.begin(), inputs.end());
+  type->results.assign(results.begin(), results.end());
   return owned_.emplace_back(std::move(type)).get();
 }
 
@@ -117,6 +118,7 @@ const Type* Types::read(Cursor& cursor) {
 }
 
 const Type* Types::read_new(Cursor& cursor) {
+  const ArenaScope lasting(arena_);
   const size_t begin = cursor.position();
   auto type = std::make_unique<Type>();
   if (cursor.peek() == '(') {

@@ -40,7 +40,7 @@ class Types {
   void add_alias(std::string_view name, size_t position);
   // A type that is not written.
   const Type* of(Shape shape);
-  const Type* function(List<const Type*> inputs, List<const Type*> results);
+  const Type* function(const List<const Type*>& inputs, const List<const Type*>& results);
 
  private:
   const Type* read_new(Cursor& cursor);
@@ -56,6 +56,7 @@ class Types {
     bool open = false;  // being read
     const Type* type = nullptr;
   };
+  Arena* const arena_ = Arena::current();  // of what lives as long as this
   std::unordered_map<std::string_view, const Type*> by_text_;
   std::unordered_map<std::string_view, Alias> aliases_;
   std::vector<std::unique_ptr<Type>> owned_;
