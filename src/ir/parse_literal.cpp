@@ -288,10 +288,16 @@ class ElementReader {
         lexer_.fail(element, "constant: an element inside {} braces; {} needs {}", counts_.size(),
                     to_string(shape_), shape_.dims.size());
       // The last one of a row has no comma.
-      if (!counts_.empty())
-        counts_.back() +=
-            read_plain(lexer_, shape_.dtype, shape_.dims.back() - counts_.back() - 1, bytes_);
-      count(lexer_.position());
+      if (const int64_t plain = counts_.empty()
+                                    ? 0
+                                    : read_plain(lexer_, shape_.dtype,
+                                                 shape_.dims.back() - counts_.back() - 1, bytes_);
+          plain > 0) {
+        counts_.back() += plain;
+        comma_wanted = false;
+        continue;
+      }
+      count(element);
       read_element(lexer_, shape_.dtype, bytes_);
       comma_wanted = true;
     } while (!counts_.empty());

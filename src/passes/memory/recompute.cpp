@@ -11,9 +11,8 @@
 
 #include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
-#include "gspmd/passes/explain/estimate_cost.h"
-#include "passes/explain/node_cost.h"
 #include "passes/graph/alias.h"
+#include "passes/graph/node_cost.h"
 #include "passes/memory/plan_memory_buffers.h"
 #include "passes/memory/value_reads.h"
 
@@ -29,18 +28,11 @@ bool may_run_twice(const Node& node) {
   const OpInfo& op = node.op();
   if (op.has(kCollective) || op.has(kSideEffect) || has_side_effect(node) || is_alias(node))
     return false;
-  if (node.is(Opcode::parameter) || node.is(Opcode::constant) || node.is(Opcode::rng) ||
-      node.is(Opcode::custom_call) || node.is(Opcode::while_) || node.is(Opcode::call) ||
-      node.is(Opcode::conditional))
+  if (node.is(Opcode::parameter) || node.is(Opcode::custom_call) || node.is(Opcode::while_) ||
+      node.is(Opcode::call) || node.is(Opcode::conditional))
     return false;
   const std::string_view name = opcode_name(node.opcode());
   return !name.ends_with("-start") && !name.ends_with("-update") && !name.ends_with("-done");
-}
-
-double seconds_of(const NodeCost& cost) {
-  const DeviceModel device;
-  return std::max(cost.flops / device.flops_per_second,
-                  cost.bytes / device.memory_bytes_per_second);
 }
 
 // Where in a computation the peak is: at an instruction of it, or inside of one.
@@ -190,10 +182,11 @@ class Candidates {
 
   // Held until the reader runs, whatever is done here: by other readers, or for the whole run.
   bool is_there(const ReadValue& value, int64_t reader) const {
-    if (value.last() >= reader || value.made_by->is(Opcode::constant)) return true;
+    if (value.last() >= reader) return true;
     const auto place = plan_.places.find({value.made_by->id(), value.leaf});
-    return place != plan_.places.end() && place->second.kind == BufferPlace::parameter &&
-           !is_donated(*value.made_by);
+    if (place == plan_.places.end()) return false;
+    return place->second.kind == BufferPlace::constant ||
+           (place->second.kind == BufferPlace::parameter && !is_donated(*value.made_by));
   }
 
   static bool is_donated(const Node& parameter) {

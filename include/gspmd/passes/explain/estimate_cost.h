@@ -4,18 +4,9 @@
 
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
+#include "gspmd/passes/graph/device_model.h"
 
 namespace gspmd {
-
-// What one device of the mesh can do. The defaults are of the size of one CPU core with its share
-// of memory and of a network; ratios between programs are what the estimate is for.
-struct DeviceModel {
-  // --- per device
-  double flops_per_second = 2e11;
-  double memory_bytes_per_second = 3e10;
-  double link_bytes_per_second = 1e10;
-  double collective_latency_seconds = 5e-6;
-};
 
 // Of one device and one run of a per-device program, loops counted where their trip count is known.
 struct CostEstimate {
