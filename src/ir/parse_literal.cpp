@@ -288,10 +288,13 @@ class ElementReader {
         lexer_.fail(element, "constant: an element inside {} braces; {} needs {}", counts_.size(),
                     to_string(shape_), shape_.dims.size());
       // The last one of a row has no comma.
-      if (!counts_.empty())
-        counts_.back() +=
-            read_plain(lexer_, shape_.dtype, shape_.dims.back() - counts_.back() - 1, bytes_);
-      count(lexer_.position());
+      const int64_t most = counts_.empty() ? 0 : shape_.dims.back() - counts_.back() - 1;
+      if (const int64_t plain = read_plain(lexer_, shape_.dtype, most, bytes_)) {
+        counts_.back() += plain;
+        comma_wanted = false;
+        continue;
+      }
+      count(element);
       read_element(lexer_, shape_.dtype, bytes_);
       comma_wanted = true;
     } while (!counts_.empty());
