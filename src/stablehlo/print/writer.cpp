@@ -36,9 +36,10 @@ bool is_result_sharding(const Node& node) {
   // Elements of tuples have no sharding of their own in the text.
   const Node& x = *node.operand(0);
   const std::optional<Sharding> own = x.is(Opcode::get_tuple_element) ? std::nullopt : x.sharding;
-  return target == "Sharding" && node.sharding && !(own && *own == *node.sharding) &&
-         node.frontend_attributes.empty() && node.attrs.other.empty() &&
-         (&root == &node || !root.sharding);
+  // A group is of an instruction: what a parameter has of one is an instruction in the text too.
+  return target == "Sharding" && node.sharding && node.sharding->shard_group() == 0 &&
+         !(own && *own == *node.sharding) && node.frontend_attributes.empty() &&
+         node.attrs.other.empty() && (&root == &node || !root.sharding);
 }
 
 std::string location_text(const Metadata& metadata) {
