@@ -143,10 +143,10 @@ void memory() {
                    kept.stats().predicted_peak_bytes, donated.stats().predicted_peak_bytes));
 }
 
-//! With `memory_limit` a program that needs more makes values again where they are read late instead
-//! of keeping them, the cheapest first and with the same bits. Where that is not enough, the
-//! compiler refuses it and lists the largest tensors with the lines that made them. Since compiling
-//! needs shapes only, you can ask this of a model far larger than your machine.
+//! With `memory_limit` a program that needs more makes values again where they are read late
+//! instead of keeping them, the cheapest first and with the same bits. Where that is not enough,
+//! the compiler refuses it and lists the largest tensors with the lines that made them. Since
+//! compiling needs shapes only, you can ask this of a model far larger than your machine.
 
 void a_limit() {
   const auto less = compiled({.mesh = mesh, .prepare = false, .memory_limit = 5000});

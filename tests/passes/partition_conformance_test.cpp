@@ -272,7 +272,8 @@ const std::vector<Mesh>& meshes() {
   return list;
 }
 
-// Of all cases in turn: each, and one in so many (no divisor of their numbers) in a sanitizer build.
+// Of all cases in turn: each, and one in so many (no divisor of their numbers) in a sanitizer
+// build.
 const bool kAll = random_load(8) == 8;
 const int64_t kStride = kAll ? 1 : 31;
 const int64_t kStrideOfRandom = kAll ? 1 : 13;

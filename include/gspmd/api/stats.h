@@ -30,10 +30,10 @@ struct ExecutableStats {
   // Values made again where they are read late, to stay below CompileOptions::memory_limit; `flops`
   // does not have theirs.
   std::vector<Recomputation> recomputations;
-  int64_t peak_live_bytes = 0;       // one device: of the arena's values at its highest point
-  int64_t parameter_bytes = 0;       // one device
-  int64_t scratch_bytes = 0;         // one worker thread, of library kernels; 0 when not prepared
-  std::string peak_op;               // instruction at the arena's highest point
+  int64_t peak_live_bytes = 0;  // one device: of the arena's values at its highest point
+  int64_t parameter_bytes = 0;  // one device
+  int64_t scratch_bytes = 0;    // one worker thread, of library kernels; 0 when not prepared
+  std::string peak_op;          // instruction at the arena's highest point
   std::vector<HeldTensor> peak_tensors;   // what one device holds then, largest first
   std::vector<PassTime> compile_seconds;  // by pass, in order
   double total_compile_seconds = 0;       // of all passes
