@@ -108,6 +108,37 @@ TEST_CASE("a module is the same however its lines are indented", "[round_trip]")
     CHECK(to_text(*parse_stablehlo(one)) == to_text(*parse_stablehlo(at_margin(one))));
 }
 
+TEST_CASE("annotations that are returned print as themselves, of groups and through tuples too",
+          "[round_trip]") {
+  for (const char* body :
+       {// A parameter's group is a call in the text; the other call is returned.
+        "  x = f32[2] parameter(0), sharding={unknown shard_as 0}\n"
+        "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "
+        "sharding={unknown shard_as 0}\n"
+        "  a = f32[2] abs(x)\n  ROOT r = (f32[2], f32[2]) tuple(s, a)\n",
+        // A tuple on the way, whose elements are all that reads it.
+        "  x = f32[2] parameter(0)\n  a = f32[2] abs(x)\n"
+        "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "
+        "sharding={devices=[2]<=[2]}\n"
+        "  t = (f32[2], f32[2]) tuple(s, a)\n  g = f32[2] get-tuple-element(t), index=0\n"
+        "  b = f32[2] get-tuple-element(t), index=1\n  c = f32[2] negate(b)\n"
+        "  ROOT r = (f32[2], f32[2]) tuple(c, g)\n",
+        "  x = f32[2] parameter(0)\n"
+        "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "
+        "sharding={devices=[2]<=[2]}\n"
+        "  t = (f32[2], f32[2]) tuple(s, x)\n  ROOT g = f32[2] get-tuple-element(t), index=0\n",
+        // And one that something else reads as well.
+        "  x = f32[2] parameter(0)\n"
+        "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "
+        "sharding={devices=[2]<=[2]}\n"
+        "  t = (f32[2], f32[2]) tuple(s, x)\n  g = f32[2] get-tuple-element(t), index=0\n"
+        "  c = f32[2] negate(g)\n  ROOT r = (f32[2], f32[2]) tuple(c, g)\n"}) {
+    const std::unique_ptr<Module> module =
+        parse_module(std::string("HloModule m, num_partitions=2\nENTRY main {\n") + body + "}\n");
+    check_round_trip(*module);
+  }
+}
+
 TEST_CASE("every op prints as itself", "[round_trip]") {
   for (const auto family :
        {elementwise_cases, shape_cases, contraction_cases, region_cases, other_cases})

@@ -22,15 +22,39 @@ bool is_called_as_region(const Node& node) {
 
 bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kImplicit); }
 
+// The text has no tuples: an element of one is the value that was put in.
+constexpr int kMostTuples = 64;
+
+const Node& behind_tuples(const Node& node) {
+  const Node* at = &node;
+  for (int i = 0; i < kMostTuples; ++i) {
+    if (!at->is(Opcode::get_tuple_element) || !at->operand(0)->is(Opcode::tuple)) break;
+    at = at->operand(0)->operand(at->attrs.index);
+  }
+  return *at;
+}
+
+// Whether the function's results are all that reads the value, through so many tuples at most.
+bool is_only_returned(const Node& node, int tuples) {
+  if (node.users().empty()) return node.is_root();
+  return std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
+    if (!user->is(Opcode::tuple)) return false;
+    if (user->is_root()) return true;
+    return tuples > 0 &&
+           std::all_of(user->users().begin(), user->users().end(), [&](const Node* element) {
+             return element->is(Opcode::get_tuple_element) &&
+                    (user->operand(element->attrs.index) != &node ||
+                     is_only_returned(*element, tuples - 1));
+           });
+  });
+}
+
 // Whether a node only says the sharding of a function's results: an annotation that nothing but the
 // root reads, whose own sharding does not say it.
 bool is_result_sharding(const Node& node) {
   if (!node.is(Opcode::custom_call)) return false;
   const std::string& target = node.attrs.custom_call_target;
-  const bool only_root =
-      std::all_of(node.users().begin(), node.users().end(),
-                  [](const Node* user) { return user->is_root() && user->is(Opcode::tuple); });
-  if (!only_root || (node.users().empty() && !node.is_root())) return false;
+  if (!is_only_returned(node, kMostTuples)) return false;
   if (target == "xla.sdy.FuncResultSharding") return true;
   const Node& root = *node.parent().root();
   // Elements of tuples have no sharding of their own in the text.
@@ -416,6 +440,7 @@ std::string Writer::parameter_attributes(const Node& parameter) const {
 std::string Writer::result_attributes(const Computation& computation, size_t index) {
   const Node* result = computation.root();
   if (result->is(Opcode::tuple)) result = result->operands()[index];
+  result = &behind_tuples(*result);
   Fields fields;
   const bool said = is_result_sharding(*result) && (result->sharding || says_in_sdy(*result));
   if (is_result_sharding(*result)) {
