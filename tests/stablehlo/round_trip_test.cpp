@@ -127,6 +127,11 @@ TEST_CASE("annotations that are returned print as themselves, of groups and thro
         "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "
         "sharding={devices=[2]<=[2]}\n"
         "  t = (f32[2], f32[2]) tuple(s, x)\n  ROOT g = f32[2] get-tuple-element(t), index=0\n",
+        // Of an element that has the sharding already.
+        "  x = f32[2] parameter(0)\n  a = f32[2] abs(x), sharding={devices=[2]<=[2]}\n"
+        "  t = (f32[2], f32[2]) tuple(a, x)\n  g = f32[2] get-tuple-element(t), index=0\n"
+        "  s = f32[2] custom-call(g), custom_call_target=\"Sharding\", "
+        "sharding={devices=[2]<=[2]}\n  ROOT r = (f32[2], f32[2]) tuple(s, x)\n",
         // And one that something else reads as well.
         "  x = f32[2] parameter(0)\n"
         "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "

@@ -34,6 +34,15 @@ const Node& behind_tuples(const Node& node) {
   return *at;
 }
 
+// Elements of tuples have no sharding of their own in the text, but where there is only one.
+std::optional<Sharding> sharding_in_text(const Node& node) {
+  const Node& value = behind_tuples(node);
+  if (!value.is(Opcode::get_tuple_element)) return value.sharding;
+  const std::optional<Sharding>& all = value.operand(0)->sharding;
+  if (!all || !all->is_tuple() || all->elements().size() != 1) return std::nullopt;
+  return all->elements()[0];
+}
+
 // Whether the function's results are all that reads the value, through so many tuples at most.
 bool is_only_returned(const Node& node, int tuples) {
   if (node.users().empty()) return node.is_root();
@@ -57,9 +66,7 @@ bool is_result_sharding(const Node& node) {
   if (!is_only_returned(node, kMostTuples)) return false;
   if (target == "xla.sdy.FuncResultSharding") return true;
   const Node& root = *node.parent().root();
-  // Elements of tuples have no sharding of their own in the text.
-  const Node& x = *node.operand(0);
-  const std::optional<Sharding> own = x.is(Opcode::get_tuple_element) ? std::nullopt : x.sharding;
+  const std::optional<Sharding> own = sharding_in_text(*node.operand(0));
   // A group is of an instruction: what a parameter has of one is an instruction in the text too.
   return target == "Sharding" && node.sharding && node.sharding->shard_group() == 0 &&
          !(own && *own == *node.sharding) && node.frontend_attributes.empty() &&
