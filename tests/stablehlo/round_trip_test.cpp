@@ -132,6 +132,12 @@ TEST_CASE("annotations that are returned print as themselves, of groups and thro
         "  t = (f32[2], f32[2]) tuple(a, x)\n  g = f32[2] get-tuple-element(t), index=0\n"
         "  s = f32[2] custom-call(g), custom_call_target=\"Sharding\", "
         "sharding={devices=[2]<=[2]}\n  ROOT r = (f32[2], f32[2]) tuple(s, x)\n",
+        // One that nobody takes out of the tuple.
+        "  x = f32[2] parameter(0)\n  a = f32[2] abs(x)\n"
+        "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "
+        "sharding={devices=[2]<=[2]}\n"
+        "  t = (f32[2], f32[2]) tuple(a, s)\n  g = f32[2] get-tuple-element(t), index=0\n"
+        "  ROOT r = (f32[2], f32[2]) tuple(g, x)\n",
         // And one that something else reads as well.
         "  x = f32[2] parameter(0)\n"
         "  s = f32[2] custom-call(x), custom_call_target=\"Sharding\", "

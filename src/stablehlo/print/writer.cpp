@@ -49,12 +49,14 @@ bool is_only_returned(const Node& node, int tuples) {
   return std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
     if (!user->is(Opcode::tuple)) return false;
     if (user->is_root()) return true;
-    return tuples > 0 &&
-           std::all_of(user->users().begin(), user->users().end(), [&](const Node* element) {
-             return element->is(Opcode::get_tuple_element) &&
-                    (user->operand(element->attrs.index) != &node ||
-                     is_only_returned(*element, tuples - 1));
-           });
+    bool is_read = false;  // an element that nobody takes out is not returned
+    for (const Node* element : user->users()) {
+      if (!element->is(Opcode::get_tuple_element)) return false;
+      if (user->operand(element->attrs.index) != &node) continue;
+      if (tuples == 0 || !is_only_returned(*element, tuples - 1)) return false;
+      is_read = true;
+    }
+    return is_read;
   });
 }
 
