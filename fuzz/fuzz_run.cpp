@@ -1,5 +1,4 @@
-#include <cstring>
-
+#include "custom_mutate.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
@@ -77,18 +76,9 @@ void check(std::string_view text) {
 }  // namespace
 }  // namespace gspmd
 
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
-
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                           unsigned int seed) {
-  std::minstd_rand random(seed);
-  if (random() % 16 == 0) return LLVMFuzzerMutate(data, size, max_size);
-  std::string text(reinterpret_cast<const char*>(data), size);
-  for (size_t changes = 1 + random() % 3; changes > 0; --changes)
-    text = gspmd::fuzz::mutate_text(std::move(text), random);
-  text.resize(std::min(text.size(), max_size));
-  if (!text.empty()) std::memcpy(data, text.data(), text.size());
-  return text.size();
+  return gspmd::fuzz::custom_mutate(data, size, max_size, seed, gspmd::fuzz::mutate_text);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -166,7 +166,7 @@ class GSPMD_API Module {
   Computation* entry() const { return entry_; }           // where execution begins
   void set_entry(Computation* entry) { entry_ = entry; }  // a computation of this module
   Computation* find(std::string_view computation) const;  // nullptr: none of this name
-  std::unique_ptr<Module> clone() const;                  // a copy with the same names and ids
+  std::unique_ptr<Module> clone() const;                  // a copy with the same names; ids anew
   void remove_computation(Computation* computation);      // one that nobody calls
   // Restores "callees first, the entry last", else in the present order. UserError on recursion.
   void sort_computations();

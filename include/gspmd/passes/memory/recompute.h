@@ -36,7 +36,9 @@ struct RecomputeResult {
 // whose recomputation takes the least time per byte that is freed, with what they are made of where
 // that is not there any more, until the plan fits or nothing helps. Collectives, loops, calls,
 // branches, custom-calls and what has side effects never run twice; results are the same bits. Of a
-// per-device program as it runs. Where nothing brings the peak down, it stays as it is.
+// per-device program as it runs, bytes of one device. Where nothing brings the peak down, it stays
+// as it is. UserError as plan_memory() has it. After XLA's rematerialization
+// (HloRematerialization).
 GSPMD_API RecomputeResult recompute(const Module& program, int64_t limit,
                                     const PlanOptions& options = {});
 
