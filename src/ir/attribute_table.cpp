@@ -1,5 +1,6 @@
 #include "ir/attribute_table.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -100,6 +101,7 @@ const Row kAttributeRows[] = {
     flag("unique_indices", AT(unique_indices)),
     {"direction", Custom{read_direction, print_direction}},
     {"type", Custom{read_compare_type, print_compare_type}},
+    {"order", Custom{read_compare_order, print_compare_order}},
     {"channel_id", Custom{read_channel_id, print_channel_id}},
     {"replica_groups", Custom{read_replica_groups, print_replica_groups}},
     {"source_target_pairs", Custom{read_pairs, print_pairs}},
@@ -157,7 +159,7 @@ const OpcodeRow kOpcodeRows[] = {
       {"scatter_dims_to_operand_dims", always}, {"input_batching_dims", optional},
       {"scatter_indices_batching_dims", optional}, {"scatter:index_vector_dim", required},
       {"indices_are_sorted", optional}, {"unique_indices", optional}}},
-    {Opcode::compare, {{"direction", required}, {"type", optional}}},
+    {Opcode::compare, {{"direction", required}, {"type", optional}, {"order", optional}}},
     {Opcode::map, {{"dimensions", optional}}},
     {Opcode::dot,
      {{"lhs_batch_dims", optional}, {"lhs_contracting_dims", always},
@@ -176,7 +178,7 @@ const OpcodeRow kOpcodeRows[] = {
     {Opcode::reduce_window, {{"window", optional}}},
     {Opcode::select_and_scatter, {{"window", optional}}},
     {Opcode::sort, {{"dimensions", required}, {"is_stable", optional}}},
-    {Opcode::topk, {{"k", required}, {"largest", always}}},
+    {Opcode::topk, {{"k", required}, {"largest", always}, {"is_stable", optional}}},
     {Opcode::scan,
      {{"dimensions", required}, {"is_reverse", optional}, {"is_associative", optional},
       {"num_carries", optional}}},
@@ -315,6 +317,52 @@ std::span<const OpcodeAttribute> attributes_of(Opcode opcode) {
 std::string_view spelling(const AttributeRow& row) {
   const size_t colon = row.name.find(':');
   return colon == std::string_view::npos ? row.name : row.name.substr(colon + 1);
+}
+
+bool is_kept_attribute(std::string_view name) {
+  constexpr std::string_view kKept[] = {"alias_passthrough_params",
+                                        "api_version",
+                                        "async_execution_thread",
+                                        "backend_config",
+                                        "called_computations",
+                                        "calls",
+                                        "channel_id",
+                                        "collective_id",
+                                        "constrain_layout",
+                                        "control-predecessors",
+                                        "cross_program_prefetch_index",
+                                        "custom_call_has_side_effect",
+                                        "custom_call_schedule",
+                                        "dim_labels",
+                                        "entry",
+                                        "exit",
+                                        "execution_thread",
+                                        "infeed_config",
+                                        "is_composite",
+                                        "is_cross_program_prefetch",
+                                        "is_host_transfer",
+                                        "is_pipelined",
+                                        "is_sync",
+                                        "literal",
+                                        "operand_layout_constraints",
+                                        "operand_precision",
+                                        "origin",
+                                        "original_value",
+                                        "outfeed_config",
+                                        "outfeed_shape",
+                                        "output_operand_aliasing",
+                                        "output_to_operand_aliasing",
+                                        "padding_type",
+                                        "parameter_replication",
+                                        "precision",
+                                        "replicated",
+                                        "result_accuracy",
+                                        "schedule",
+                                        "source_target_pairs",
+                                        "sparsity",
+                                        "statistics",
+                                        "window"};
+  return std::find(std::begin(kKept), std::end(kKept), name) != std::end(kKept);
 }
 
 void read_attribute(const AttributeRow& row, Lexer& lexer, Attributes& attrs) {

@@ -54,6 +54,9 @@ std::span<const OpcodeAttribute> attributes_of(Opcode opcode);
 void read_attribute(const AttributeRow& row, Lexer& lexer, Attributes& attrs);
 // "dimensions": the name in HLO text (rows that share one differ by a prefix).
 std::string_view spelling(const AttributeRow& row);
+// Whether HLO has an attribute of this name that no field holds and that changes no value: what is
+// kept as text may be anything else too.
+bool is_kept_attribute(std::string_view name);
 // The text behind "name="; empty for an optional attribute at its default.
 std::string print_attribute(const OpcodeAttribute& attribute, const Attributes& attrs);
 

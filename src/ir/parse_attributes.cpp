@@ -14,7 +14,8 @@ struct DirectionName {
 constexpr DirectionName kDirections[] = {{Direction::eq, "EQ"}, {Direction::ne, "NE"},
                                          {Direction::ge, "GE"}, {Direction::gt, "GT"},
                                          {Direction::le, "LE"}, {Direction::lt, "LT"}};
-constexpr std::string_view kCompareTypes[] = {"FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"};
+constexpr std::string_view kTotalOrder = "TOTALORDER";
+constexpr std::string_view kCompareTypes[] = {"FLOAT", kTotalOrder, "SIGNED", "UNSIGNED"};
 
 // "{a,b,c}" with `element` reading one item.
 template <class Element>
@@ -121,13 +122,25 @@ void read_compare_type(Lexer& lexer, Attributes& attrs) {
   const std::string_view name = lexer.word("a compare type");
   for (const std::string_view known : kCompareTypes)
     if (known == name) {
-      attrs.compare_type = name;
+      // "type=FLOAT, order=TOTAL" are in total order, whichever is read first.
+      if (attrs.compare_type != kTotalOrder) attrs.compare_type = name;
       return;
     }
   lexer.fail(start, "\"{}\" is no compare type; use FLOAT, TOTALORDER, SIGNED or UNSIGNED", name);
 }
 
 std::string print_compare_type(const Attributes& attrs) { return attrs.compare_type; }
+
+void read_compare_order(Lexer& lexer, Attributes& attrs) {
+  const size_t start = lexer.position();
+  const std::string_view name = lexer.word("an order");
+  if (name == "TOTAL")
+    attrs.compare_type = std::string(kTotalOrder);
+  else if (name != "PARTIAL")
+    lexer.fail(start, "\"{}\" is no order of compare; use TOTAL or PARTIAL", name);
+}
+
+std::string print_compare_order(const Attributes&) { return ""; }
 
 void read_channel_id(Lexer& lexer, Attributes& attrs) {
   attrs.channel_id = lexer.integer("channel_id");

@@ -20,6 +20,8 @@ void read_direction(Lexer& lexer, Attributes& attrs);  // LT
 std::string print_direction(const Attributes& attrs);
 void read_compare_type(Lexer& lexer, Attributes& attrs);  // TOTALORDER
 std::string print_compare_type(const Attributes& attrs);
+void read_compare_order(Lexer& lexer, Attributes& attrs);  // TOTAL: the type TOTALORDER
+std::string print_compare_order(const Attributes& attrs);  // never printed: the type says it
 void read_channel_id(Lexer& lexer, Attributes& attrs);
 std::string print_channel_id(const Attributes& attrs);
 void read_replica_groups(Lexer& lexer, Attributes& attrs);  // {{0,1},{2,3}}, [2,2]<=[4]

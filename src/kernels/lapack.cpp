@@ -32,6 +32,8 @@ using C128 = std::complex<double>;
   void p##geqp3_(const int*, const int*, T*, const int*, int*, T*, T*, const int*, int*);         \
   void p##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,    \
                  int*);                                                                           \
+  void p##ormqr_(const char*, const char*, const int*, const int*, const int*, const T*,          \
+                 const int*, const T*, T*, const int*, T*, const int*, int*, size_t, size_t);     \
   void p##sytrd_(const char*, const int*, T*, const int*, T*, T*, T*, T*, const int*, int*,       \
                  size_t);                                                                         \
   void p##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,  \
@@ -50,6 +52,8 @@ using C128 = std::complex<double>;
   void p##geqp3_(const int*, const int*, T*, const int*, int*, T*, T*, const int*, R*, int*);     \
   void p##ungqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,    \
                  int*);                                                                           \
+  void p##unmqr_(const char*, const char*, const int*, const int*, const int*, const T*,          \
+                 const int*, const T*, T*, const int*, T*, const int*, int*, size_t, size_t);     \
   void p##hetrd_(const char*, const int*, T*, const int*, R*, R*, T*, T*, const int*, int*,       \
                  size_t);                                                                         \
   void p##heevd_(const char*, const char*, const int*, T*, const int*, R*, T*, const int*, R*,    \
@@ -75,7 +79,7 @@ namespace {
 
 // clang-format off
 template <class T> struct Names;
-#define GSPMD_NAMES(T, p, Orthogonal, Tridiagonal, Eigen)                                         \
+#define GSPMD_NAMES(T, p, Orthogonal, Multiply, Tridiagonal, Eigen)                               \
   template <> struct Names<T> {                                                                   \
     static constexpr auto potrf = p##potrf_; static constexpr auto getrf = p##getrf_;             \
     static constexpr auto geqrf = p##geqrf_; static constexpr auto geqp3 = p##geqp3_;             \
@@ -84,13 +88,14 @@ template <class T> struct Names;
     static constexpr auto gesvd = p##gesvd_; static constexpr auto geev = p##geev_;               \
     static constexpr auto gees = p##gees_;                                                        \
     static constexpr auto orgqr = p##Orthogonal##_;                                               \
+    static constexpr auto ormqr = p##Multiply##_;                                                 \
     static constexpr auto sytrd = p##Tridiagonal##_;                                              \
     static constexpr auto syevd = p##Eigen##_;                                                    \
   };
-GSPMD_NAMES(float, s, orgqr, sytrd, syevd)
-GSPMD_NAMES(double, d, orgqr, sytrd, syevd)
-GSPMD_NAMES(C64, c, ungqr, hetrd, heevd)
-GSPMD_NAMES(C128, z, ungqr, hetrd, heevd)
+GSPMD_NAMES(float, s, orgqr, ormqr, sytrd, syevd)
+GSPMD_NAMES(double, d, orgqr, ormqr, sytrd, syevd)
+GSPMD_NAMES(C64, c, ungqr, unmqr, hetrd, heevd)
+GSPMD_NAMES(C128, z, ungqr, unmqr, hetrd, heevd)
 // clang-format on
 
 template <class T>
@@ -174,6 +179,16 @@ int orgqr(int m, int n, int k, T* a, const T* tau) {
   int info = 0;
   with_work<T>(leading(n), [&](T* work, int length) {
     Names<T>::orgqr(&m, &n, &k, a, &lda, tau, work, &length, &info);
+  });
+  return info;
+}
+
+template <class T>
+int ormqr(char side, char adjoint, int m, int n, int k, const T* a, const T* tau, T* c) {
+  const int lda = leading(side == 'L' ? m : n), ldc = leading(m);
+  int info = 0;
+  with_work<T>(leading(side == 'L' ? n : m), [&](T* work, int length) {
+    Names<T>::ormqr(&side, &adjoint, &m, &n, &k, a, &lda, tau, c, &ldc, work, &length, &info, 1, 1);
   });
   return info;
 }
@@ -383,6 +398,7 @@ template <class T> int getrf(int, int, T*, int*) { absent(); }
 template <class T> int geqrf(int, int, T*, T*) { absent(); }
 template <class T> int geqp3(int, int, T*, int*, T*) { absent(); }
 template <class T> int orgqr(int, int, int, T*, const T*) { absent(); }
+template <class T> int ormqr(char, char, int, int, int, const T*, const T*, T*) { absent(); }
 template <class T> int gehrd(int, int, int, T*, T*) { absent(); }
 template <class T> int sytrd(char, int, T*, Real<T>*, Real<T>*, T*) { absent(); }
 template <class T> int syevd(char, char, int, T*, Real<T>*) { absent(); }
@@ -404,6 +420,7 @@ template <class T> int gtsv(int, int, T*, T*, T*, T*) { absent(); }
   template int geqrf(int, int, T*, T*);                                                           \
   template int geqp3(int, int, T*, int*, T*);                                                     \
   template int orgqr(int, int, int, T*, const T*);                                                \
+  template int ormqr(char, char, int, int, int, const T*, const T*, T*);                          \
   template int gehrd(int, int, int, T*, T*);                                                      \
   template int sytrd(char, int, T*, Real<T>*, Real<T>*, T*);                                      \
   template int syevd(char, char, int, T*, Real<T>*);                                              \

@@ -40,6 +40,10 @@ template <class T>
 int geqp3(int m, int n, T* a, int* pivots, T* tau);
 template <class T>
 int orgqr(int m, int n, int k, T* a, const T* tau);
+// `c`, m by n, becomes its product with Q of geqrf, or with Q's adjoint (`adjoint` T or C), from
+// the side L or R; `a` has as many rows as Q.
+template <class T>
+int ormqr(char side, char adjoint, int m, int n, int k, const T* a, const T* tau, T* c);
 template <class T>
 int gehrd(int n, int low, int high, T* a, T* tau);
 template <class T>

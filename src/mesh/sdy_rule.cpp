@@ -114,7 +114,8 @@ class RuleParser {
                          sdy_factor_name(std::ssize(rule_.factors))));
       parser_.expect('=', "after the name of a factor");
       rule_.factors.push_back({parser_.integer("size of a factor")});
-      if (rule_.factors.back().size < 1) fail(fmt::format("factor {} has no iterations", name));
+      if (rule_.factors.back().size < 0)
+        fail(fmt::format("factor {} has fewer than no iterations", name));
     }
   }
 

@@ -112,8 +112,10 @@ void ModuleLowering::read_module_attributes() {
     devices = std::max(devices, mesh_devices(mesh.text));
   }
   module_.frontend_attributes["xla.sdy.meshes"] = "{" + meshes + "}";
+  if (counted) return;
   // A text without a count is for the devices of its meshes.
-  if (!counted && devices <= kMostCounted) module_.num_partitions = devices;
+  module_.frontend_attributes[kUncounted] = "true";
+  if (devices <= kMostCounted) module_.num_partitions = devices;
 }
 
 const Function* ModuleLowering::find_entry() const {

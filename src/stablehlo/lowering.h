@@ -25,6 +25,9 @@ std::string hlo_name(std::string_view name);
 // Marks nodes that stand beside the node that is an op of the text: reshapes and transposes around
 // it, broadcasts of its scalars.
 inline constexpr const char* kImplicit = "mlir.implicit";
+// Of a module with meshes whose text does not say for how many partitions it is: not one that was
+// written for XLA.
+inline constexpr const char* kUncounted = "mlir.uncounted";
 // Attribute of computations: "private" or "public" of functions other than the entry.
 inline constexpr const char* kVisibility = "mlir.visibility";
 // Of a loop: how many of the last elements of its state are values around it that it only reads.

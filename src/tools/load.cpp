@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/print.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/custom_calls.h"
 #include "gspmd/stablehlo/text.h"
+#include "ir/attribute_table.h"
 #include "passes/disabled.h"
 #include "runtime/transport.h"
 #include "tools/command.h"
@@ -82,6 +84,22 @@ void warn_of_unknown_calls(const Module& module, const std::string& file) {
   if (count > kShown)
     fmt::print(stderr, "gspmd: warning: {}: {} more custom-calls are not known\n", file,
                count - kShown);
+}
+
+// They are kept and printed as they are: what they mean is not known.
+void warn_of_unknown_attributes(const Module& module, const std::string& file) {
+  std::map<std::pair<std::string_view, std::string_view>, const Node*> first;  // by opcode and name
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      if (!node->attrs.other.empty() && !node->is(Opcode::custom_call))
+        for (const auto& [name, text] : *node->attrs.other)
+          if (!is_kept_attribute(name))
+            first.try_emplace({opcode_name(node->opcode()), name}, node.get());
+  for (const auto& [what, node] : first)
+    fmt::print(stderr,
+               "gspmd: warning: {}: {}: \"{}\": attribute {} is not known; it is kept and changes "
+               "no value\n",
+               file, what.first, node->name(), what.second);
 }
 
 }  // namespace
@@ -180,6 +198,7 @@ std::unique_ptr<Module> for_devices(const Command& command, std::unique_ptr<Modu
     propagate_shardy(*module, completion.shardy);
   if (lower_sdy(*module)) verify_module(*module);
   warn_of_unknown_calls(*module, command.file);
+  warn_of_unknown_attributes(*module, command.file);
   return module;
 }
 

@@ -191,7 +191,7 @@ TEST_CASE("wrong sdy rules are refused", "[sdy]") {
         "<([ii])->([i]) {i=2}>", "<([i])->([i]) {i=2} reduction={i}>",
         "<([ij])->([ij]) {i=1, j=2}>", "<([i, j])->([i, j]) {i=2, j=2} permutation={j, i}>",
         "<([i, j])->([i]) {i=2, j=2} reduction={j} permutation={j}>", "<([a])->([a]) {a=2}>",
-        "<([i])->([i]) {i=2} sideways={i}>", "<([i])->([i]) {i=0}>",
+        "<([i])->([i]) {i=2} sideways={i}>", "<([i])->([i]) {i=-1}>",
         "<([i])->([i]) {i=2}, mine>"}) {
     CAPTURE(text);
     CHECK_THROWS_AS(parse_sdy_rule(text), UserError);

@@ -142,6 +142,30 @@ TEST_CASE("What is not finite gives NaN where a routine would not end", "[librar
     }
 }
 
+TEST_CASE("a sparse matrix by rows times a vector and a matrix", "[library]") {
+  const std::string matrix =
+      "v = f32[4] constant({2,3,5,7})\ns = s32[4] constant({0,1,1,4})\n"
+      "c = s32[4] constant({1,0,1,1})\n";
+  const std::string call =
+      " custom-call(v, s, c, d), custom_call_target=\"cpu_csr_sparse_dense_ffi\"";
+  check_case({"by a matrix",
+              matrix + "d = f32[2,3] constant({{1,10,100},{2,20,200}})\nROOT r = f32[3,3]" + call,
+              "f32[3,3] {{4,40,400},{0,0,0},{27,270,2700}}"});
+  check_case({"by a vector", matrix + "d = f32[2] constant({1,2})\nROOT r = f32[3]" + call,
+              "f32[3] {4,0,27}"});
+  CHECK_THAT(error_of(matrix + "d = f32[1] constant({1})\nROOT r = f32[3]" + call),
+             Catch::Contains("element 0 is in column 1 of 1"));
+  CHECK_THAT(error_of("v = f32[1] constant({2})\ns = s32[2] constant({0,3})\n"
+                      "c = s32[1] constant({0})\nd = f32[1] constant({1})\nROOT r = f32[1]" +
+                      call),
+             Catch::Contains("row 0 has elements 0 to 3 of 1"));
+  CHECK_THAT(error_of(matrix + "d = f32[2] constant({1,2})\nROOT r = f32[4]" + call),
+             Catch::Contains("its result is f32[4]") && Catch::Contains("make f32[3]"));
+  check_case({"an empty buffer",
+              "ROOT r = s32[2] custom-call(), custom_call_target=\"AllocateBuffer\"",
+              "s32[2] {0,0}"});
+}
+
 TEST_CASE("Calls that do not fit their routine say so when they run", "[library]") {
   if (is_without_lapack()) return;
   const std::string a = "a = f32[3,3] broadcast(f32[] constant(1)), dimensions={}\n";

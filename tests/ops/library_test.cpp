@@ -164,6 +164,33 @@ TEST_CASE("geqrf and orgqr: Q is orthogonal, Q R is the matrix", "[library]") {
     });
 }
 
+TEST_CASE("ormqr: a matrix times Q of geqrf, from either side", "[library]") {
+  if (is_without_lapack()) return;
+  for (const auto& [m, n] : kShapes)
+    each_type(m, n, [&, m = m, n = n](const MatrixType& type, const Array& a) {
+      const std::string factors =
+          shape(type.dtype, {m, n}) + ", " + shape(type.dtype, {std::min(m, n)});
+      const auto qr = call(name(type, "geqrf"), {a}, factors);
+      const std::string multiply = type.is_complex ? "unmqr" : "ormqr";
+      const auto product = [&](const Array& c, bool left, bool transpose) {
+        return call(
+            name(type, multiply), {qr[0], qr[1], c}, shape(type.dtype, {c.dim(1), c.dim(2)}),
+            fmt::format(", backend_config={{left = {}, transpose = {}}}", left, transpose))[0];
+      };
+      std::vector<Dense> adjoints;
+      for (int64_t i = 0; i < kBatch; ++i) adjoints.push_back(adjoint(matrix_of(a, i)));
+      const Array turned = array_of(type.dtype, {kBatch, n, m}, adjoints);
+      const Array r = product(a, true, true), r_adjoint = product(turned, false, false);
+      const Array back = product(r, true, false);
+      for (int64_t i = 0; i < kBatch; ++i) {
+        const Dense wanted = upper(matrix_of(qr[0], i));
+        check_near(matrix_of(r, i), wanted, type.dtype);
+        check_near(matrix_of(r_adjoint, i), adjoint(wanted), type.dtype);
+        check_near(matrix_of(back, i), matrix_of(a, i), type.dtype);
+      }
+    });
+}
+
 TEST_CASE("geqp3: Q R is the matrix with its columns in another order", "[library]") {
   if (is_without_lapack()) return;
   each_type(6, 4, [](const MatrixType& type, const Array& a) {

@@ -222,6 +222,10 @@ TEST_CASE("narrow numbers are computed in a wider type and rounded back", "[numb
 TEST_CASE("bits are counted, cut off, rounded away and regrouped", "[numbers]") {
   check_rows({
       {"popcnt", "s32[3]", {"{-1,0,255}"}, "s32[3]", "{32,0,8}"},
+      {"mulhi", "s8[4]", {"{-128,-1,127,16}", "{-128,1,127,16}"}, "s8[4]", "{64,-1,63,1}"},
+      {"mulhi", "u16[2]", {"{65535,256}", "{65535,255}"}, "u16[2]", "{65534,0}"},
+      {"mulhi", "u64[1]", {"{18446744073709551615}", "{3}"}, "u64[1]", "{2}"},
+      {"mulhi", "s64[2]", {"{-9223372036854775808,-1}", "{2,1}"}, "s64[2]", "{-1,-1}"},
       {"count-leading-zeros", "s16[3]", {"{-1,0,255}"}, "s16[3]", "{0,16,8}"},
       {"reduce-precision exponent_bits=8, mantissa_bits=7",
        "f32[4]",

@@ -45,6 +45,7 @@ const Pointwise kPointwise[] = {
     {Opcode::add, 2, "f32 s8 bf16 pred"},
     {Opcode::subtract, 2, "f32 u8"},
     {Opcode::multiply, 2, "f32 s16 f16 pred"},
+    {Opcode::mulhi, 2, "s8 u16 s64"},
     {Opcode::divide, 2, "f32 s32 u32", 1, 4},
     {Opcode::remainder, 2, "f32 s32", 1, 4},
     {Opcode::power, 2, "f32 s32", 1, 3},

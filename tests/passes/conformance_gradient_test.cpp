@@ -30,6 +30,7 @@ const std::map<Opcode, const char*> kWithout = {
     {Opcode::shift_left, "integers"},
     {Opcode::shift_right_arithmetic, "integers"},
     {Opcode::shift_right_logical, "integers"},
+    {Opcode::mulhi, "integers"},
     {Opcode::popcnt, "integers"},
     {Opcode::count_leading_zeros, "integers"},
     {Opcode::compare, "the result is pred"},

@@ -47,7 +47,7 @@ func.func private @floor_divide(%a: tensor<i64>, %b: tensor<i64>) -> tensor<i64>
 func.func private @f(%b: tensor<i64> {jax.global_constant = "b"}, %a: tensor<?x4xf32>) -> tensor<?x3xf32> {
   %c4 = stablehlo.constant dense<4> : tensor<i64>
   %ok = stablehlo.compare GE, %b, %c4 : (tensor<i64>, tensor<i64>) -> tensor<i1>
-  stablehlo.custom_call @shape_assertion(%ok, %b) {error_message = "b >= 4, but is {0}", has_side_effect = true} : (tensor<i1>, tensor<i64>) -> ()
+  "stablehlo.custom_call"(%ok, %b) <{api_version = 2 : i32, call_target_name = "shape_assertion", has_side_effect = true}> {error_message = "b >= 4, but is {0}"} : (tensor<i1>, tensor<i64>) -> ()
   %0 = stablehlo.multiply %b, %c4 : tensor<i64>
   %c3 = stablehlo.constant dense<3> : tensor<i64>
   %1 = call @floor_divide(%0, %c3) : (tensor<i64>, tensor<i64>) -> tensor<i64>

@@ -190,6 +190,22 @@ TEST_CASE("an unknown custom call is kept by print and propagate, and refused by
   }
 }
 
+TEST_CASE("an attribute that nobody knows is kept, with a warning") {
+  const std::string text =
+      "HloModule m\nENTRY e { a = f32[4] parameter(0)\n"
+      " n = f32[4] negate(a), rounding=UP, result_accuracy={mode=highest}\n"
+      " ROOT r = f32[4] negate(n), rounding=UP }";
+  for (const char* verb : {"run", "cost"}) {
+    CAPTURE(verb);
+    const CommandResult kept = run_command(std::string(verb) + " - ", text);
+    CHECK(kept.code == 0);
+    CHECK(kept.err ==
+          "gspmd: warning: -: negate: \"n\": attribute rounding is not known; it is kept and "
+          "changes no value\n");
+  }
+  CHECK_THAT(run_command("print -", text).out, Catch::Contains("rounding=UP"));
+}
+
 TEST_CASE("an unknown custom call keeps the computations that it calls") {
   const CommandResult result = run_command(
       "partition - --num-devices 2",

@@ -39,6 +39,7 @@ constexpr bool has_element_op() {
     case Opcode::power:
     case Opcode::popcnt:
     case Opcode::count_leading_zeros:
+    case Opcode::mulhi:
     case Opcode::shift_left:
     case Opcode::shift_right_arithmetic:
     case Opcode::shift_right_logical:
@@ -127,6 +128,13 @@ T power_of_integers(T a, T b) {
   return result;
 }
 
+// The bits of the product that do not fit into T.
+template <class T>
+T upper_half_of_product(T a, T b) {
+  using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+  return static_cast<T>((static_cast<Wide>(a) * b) >> (8 * sizeof(T)));
+}
+
 // Shifts by a negative amount or by the width and more: all bits leave (the sign stays in an
 // arithmetic shift).
 template <Opcode kOp, class T>
@@ -146,6 +154,7 @@ T binary_element(T a, T b) {
   if constexpr (kOp == Opcode::add) return add_elements(a, b);
   if constexpr (kOp == Opcode::subtract) return subtract_elements(a, b);
   if constexpr (kOp == Opcode::multiply) return multiply_elements(a, b);
+  if constexpr (kOp == Opcode::mulhi) return upper_half_of_product(a, b);
   if constexpr (kOp == Opcode::divide) return divide_elements(a, b);
   if constexpr (kOp == Opcode::remainder) return remainder_of_elements(a, b);
   if constexpr (kOp == Opcode::power) return power_of_integers(a, b);

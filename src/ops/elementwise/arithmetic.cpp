@@ -94,6 +94,7 @@ constexpr ArithmeticRow kArithmeticRows[] = {
     kBinary<Opcode::add>,
     kBinary<Opcode::subtract>,
     kBinary<Opcode::multiply>,
+    kBinary<Opcode::mulhi>,
     kBinary<Opcode::divide>,
     kBinary<Opcode::remainder>,
     kBinary<Opcode::maximum>,

@@ -124,6 +124,14 @@ Shape infer_stochastic_convert(const Node& node) {
   return declared;
 }
 
+Shape infer_mulhi(const Node& node) {
+  const Shape shape = infer_binary<Types::integer>(node);
+  if (is_narrow(shape.dtype))
+    user_error("mulhi: {} has no upper half of whole bytes; convert the operands to s8 or u8",
+               to_string(shape));
+  return shape;
+}
+
 Shape infer_is_finite(const Node& node) {
   return Shape(DType::pred, infer_unary<Types::floating>(node).dims);
 }
@@ -315,6 +323,7 @@ constexpr ElementwiseRow kElementwiseRows[] = {
     {Opcode::add, 2, kExact | kCommutative | kLinear, infer_binary<Types::any>},
     {Opcode::subtract, 2, kExact | kLinear, infer_binary<Types::number>},
     {Opcode::multiply, 2, kExact | kCommutative | kLinearInEach, infer_binary<Types::any>},
+    {Opcode::mulhi, 2, kExact | kCommutative, infer_mulhi},
     {Opcode::divide, 2, 0, infer_binary<Types::number>, 3},
     {Opcode::remainder, 2, kExact, infer_binary<Types::real_number>, 40},
     {Opcode::atan2, 2, 0, infer_binary<Types::analytic>},

@@ -234,6 +234,7 @@ constexpr ElementwiseGradientRow kElementwiseGradientRows[] = {
     {Opcode::negate, inexact_only<negate>},
     {Opcode::not_, none},
     {Opcode::or_, none},
+    {Opcode::mulhi, none},
     {Opcode::popcnt, none},
     {Opcode::power, inexact_only<power>},
     {Opcode::real, inexact_only<real>},

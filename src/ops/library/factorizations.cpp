@@ -84,6 +84,25 @@ int orgqr(const MatrixItem& x) {
 }
 
 template <class T>
+int ormqr(const MatrixItem& x) {
+  const bool left = x.number("left", 1) != 0, adjoint = x.number("transpose", 0) != 0;
+  const int m = x.size('m'), n = x.size('n'), l = x.size('l'), rows = left ? m : n;
+  if (!x.typed() || x.size('a') != rows || l > rows || l > x.size('b'))
+    user_error(
+        "custom-call: \"{}\" of target \"{}\" has {} reflectors in {} x {} for {} x {}; they have "
+        "as many rows as that from its {}",
+        x.node().name(), *x.node().attrs.custom_call_target, l, x.size('a'), x.size('b'), m, n,
+        left ? "left" : "right");
+  x.copy(2, 0);
+  constexpr bool is_real = std::is_same_v<T, lapack::Real<T>>;
+  return lapack::ormqr(left ? 'L' : 'R',
+                       !adjoint  ? 'N'
+                       : is_real ? 'T'
+                                 : 'C',
+                       m, n, l, x.operand<T>(0), x.operand<T>(1), x.result<T>(0));
+}
+
+template <class T>
 int gehrd(const MatrixItem& x) {
   const int n = x.size('n');
   const int64_t low = x.typed() ? x.number("low", 1) : x.argument(1);
@@ -162,6 +181,16 @@ const Routine kFactorizationRoutines[] = {
      .operands = "T:mn T:l",
      .results = "T:mn",
      .run = GSPMD_ALL(orgqr)},
+    {.name = "ormqr",
+     .kinds = "sd",
+     .operands = "T:ab T:l T:mn",
+     .results = "T:mn",
+     .run = GSPMD_ALL(ormqr)},
+    {.name = "unmqr",
+     .kinds = "cz",
+     .operands = "T:ab T:l T:mn",
+     .results = "T:mn",
+     .run = GSPMD_ALL(ormqr)},
     {.name = "gehrd", .operands = "T:nn", .results = "T:nn T:h I:", .run = GSPMD_ALL(gehrd)},
     {.name = "sytrd",
      .kinds = "sd",

@@ -61,7 +61,8 @@ Attributes constraints_on_part(const Node& node, const NodePart& part) {
 }  // namespace library
 
 const OpInfo* library_call_info(const Node& custom_call) {
-  for (const auto row : {library::matrix_row, library::random_row, library::fourier_row})
+  for (const auto row : {library::matrix_row, library::random_row, library::fourier_row,
+                         library::sparse_row, library::buffer_row})
     if (const OpInfo* const info = row(custom_call)) return info;
   return nullptr;
 }

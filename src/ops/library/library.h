@@ -5,7 +5,8 @@
 namespace gspmd {
 
 // The row of a custom-call into a library of JAX or XLA that is understood: LAPACK and the
-// factorizations of XLA, Fourier transforms of DUCC, Threefry. nullptr: of any other target.
+// factorizations of XLA, Fourier transforms of DUCC, Threefry, products of sparse matrices, empty
+// buffers. nullptr: of any other target.
 const OpInfo* library_call_info(const Node& custom_call);
 
 namespace library {
@@ -13,6 +14,8 @@ namespace library {
 const OpInfo* matrix_row(const Node& custom_call);   // factorizations.cpp
 const OpInfo* fourier_row(const Node& custom_call);  // fourier.cpp
 const OpInfo* random_row(const Node& custom_call);   // threefry.cpp
+const OpInfo* sparse_row(const Node& custom_call);   // sparse.cpp
+const OpInfo* buffer_row(const Node& custom_call);   // sparse.cpp
 
 // The nest of a call whose first dims are batches: of the operands and result leaves that are
 // marked, the first `batch` dims pass, all others are whole.

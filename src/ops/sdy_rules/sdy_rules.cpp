@@ -411,11 +411,14 @@ Rule sdy_rule(const Node& node, bool conservative) {
   const auto given = node.frontend_attributes.find("xla.sdy.sharding_rule");
   if (given != node.frontend_attributes.end()) {
     SdyRule rule = parse_sdy_rule(given->second);
-    std::vector<Shape> operands;
-    for (int64_t i = 0; i < std::ssize(node.operands()); ++i)
-      operands.push_back(sdy_operand(node, i).node->shape);
-    check_rule(rule, operands, leaf_shapes(node.shape));
-    return rule;
+    // Compilers hand the attributes of a custom-call on to what they make of it and beside it.
+    if (node.is(Opcode::custom_call) || !rule.custom) {
+      std::vector<Shape> operands;
+      for (int64_t i = 0; i < std::ssize(node.operands()); ++i)
+        operands.push_back(sdy_operand(node, i).node->shape);
+      check_rule(rule, operands, leaf_shapes(node.shape));
+      return rule;
+    }
   }
   for (const Node* operand : node.operands())
     if (operand->shape.is_tuple) return std::nullopt;
@@ -427,9 +430,21 @@ Rule sdy_rule(const Node& node, bool conservative) {
   return rule;
 }
 
+namespace {
+
+// XLA makes reshapes of broadcasts that add dims of size 1 alone before it completes a program. A
+// text that counts no partitions is none of XLA's.
+bool is_reshape_to_xla(const Node& node) {
+  return node.is(Opcode::broadcast) &&
+         sdy_operand(node, 0).node->shape.elements_count() == node.shape.elements_count() &&
+         !node.parent().module().frontend_attributes.contains("mlir.uncounted");
+}
+
+}  // namespace
+
 SdyTraits sdy_traits(const Node& node) {
   if (is_elementwise(node)) return {true, SdyRound::pass_through};
-  if (node.is(Opcode::reshape) || node.is(Opcode::transpose) ||
+  if (node.is(Opcode::reshape) || node.is(Opcode::transpose) || is_reshape_to_xla(node) ||
       is_custom_call(node, "MoveToHost") || is_custom_call(node, "MoveToDevice"))
     return {false, SdyRound::pass_through};
   if (node.is(Opcode::dynamic_slice) || node.is(Opcode::dynamic_update_slice))
@@ -448,7 +463,8 @@ bool is_sdy_constant(const Node& node, const std::set<const Node*>& constants) {
 }
 
 bool is_sdy_scalar_broadcast(const Node& node) {
-  return node.is(Opcode::broadcast) && sdy_operand(node, 0).node->rank() == 0;
+  return node.is(Opcode::broadcast) && sdy_operand(node, 0).node->rank() == 0 &&
+         !is_reshape_to_xla(node);
 }
 
 }  // namespace gspmd

@@ -63,7 +63,7 @@ Shape infer_topk(const Node& node) {
   if (k < 0 || k > operand.dims.back())
     user_error("topk: k={} of {}; there are {} elements along the last dim", k, to_string(operand),
                operand.dims.back());
-  if (!is_floating(operand.dtype) && !is_integer(operand.dtype))
+  if (is_complex(operand.dtype))
     user_error("topk: elements of {} have no order; use numbers that are not complex",
                dtype_name(operand.dtype));
   Dims dims = operand.dims;

@@ -147,7 +147,7 @@ Node* lower_mulhi(OpLowering& op) {
   op.need_operands(2, 2);
   if (!is_integer(op.operand(0)->shape.dtype) || is_narrow(op.operand(0)->shape.dtype))
     op.fail("the operands are no integers of 8 to 64 bits");
-  return mulhi(op.operand(0), op.operand(1));
+  return op.emit(Opcode::mulhi, {op.operand(0), op.operand(1)});
 }
 
 Node* lower_top_k(OpLowering& op) {
@@ -289,7 +289,7 @@ const OpRow kChloTargets[] = {
     {"mhlo.atanh", lower_chlo_unary, Opcode::atanh},
     {"mhlo.cosh", lower_chlo_unary, Opcode::cosh},
     {"mhlo.sinh", lower_chlo_unary, Opcode::sinh},
-    {"mhlo.topk", lower_top_k, Opcode::topk},
+    {"mhlo.topk", lower_top_k, Opcode::topk, read_top_k},
 };
 // clang-format on
 

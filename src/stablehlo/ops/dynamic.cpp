@@ -186,7 +186,7 @@ Node* lower_shape_assertion(OpLowering& op) {
     }
     op.fail_with(message);
   }
-  op.string("error_message");
+  for (const char* const name : {"error_message", "has_side_effect", "api_version"}) op.find(name);
   op.set_results({});
   return nullptr;
 }

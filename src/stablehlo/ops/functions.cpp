@@ -223,19 +223,6 @@ Node* bits(Node* x, DType dtype) {
   return emit(x->parent(), Opcode::bitcast_convert, {x}, {}, Shape(dtype, x->dims()));
 }
 
-// The upper half of a product of u64, from products of halves.
-Node* mulhi_u64(Node* x, Node* y) {
-  const auto shift = [](Opcode opcode, Node* a) { return binary(opcode, a, k(a, 32)); };
-  const auto low = [&](Node* a) {
-    return shift(Opcode::shift_right_logical, shift(Opcode::shift_left, a));
-  };
-  const auto high = [&](Node* a) { return shift(Opcode::shift_right_logical, a); };
-  Node* const low_product = multiply(low(x), low(y));
-  Node* const middle = add(multiply(high(x), low(y)), high(low_product));
-  Node* const other = add(multiply(low(x), high(y)), low(middle));
-  return add(add(multiply(high(x), high(y)), high(middle)), high(other));
-}
-
 }  // namespace
 
 Node* constant_like(Node* like, double value) {
@@ -380,22 +367,6 @@ Node* next_after(Node* x, Node* y) {
   Node* const is_nan =
       binary(Opcode::or_, compare(x, x, Direction::ne), compare(y, y, Direction::ne));
   return select(is_nan, add(x, y), result);
-}
-
-Node* mulhi(Node* x, Node* y) {
-  const DType dtype = x->shape.dtype;
-  const bool is_signed = is_signed_integer(dtype);
-  const int64_t width = 8 * dtype_size(dtype);
-  if (width < 64) {
-    const DType wide = is_signed ? DType::s64 : DType::u64;
-    Node* const product = multiply(convert(x, wide), convert(y, wide));
-    const Opcode shift = is_signed ? Opcode::shift_right_arithmetic : Opcode::shift_right_logical;
-    return convert(binary(shift, product, k(product, static_cast<double>(width))), dtype);
-  }
-  if (!is_signed) return mulhi_u64(x, y);
-  Node* result = convert(mulhi_u64(convert(x, DType::u64), convert(y, DType::u64)), dtype);
-  result = subtract(result, select(less(x, k(x, 0)), y, k(x, 0)));
-  return subtract(result, select(less(y, k(y, 0)), x, k(x, 0)));
 }
 
 }  // namespace gspmd::stablehlo

@@ -15,7 +15,6 @@ Node* polygamma(Node* n, Node* x);
 Node* bessel_i1e(Node* x);
 // --- Of any number type
 Node* next_after(Node* x, Node* y);
-Node* mulhi(Node* x, Node* y);  // the upper half of the product of integers
 
 // A scalar as an array of the shape of `like`.
 Node* constant_like(Node* like, double value);

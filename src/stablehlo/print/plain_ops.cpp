@@ -24,10 +24,13 @@ void write_convert(OpWriter& op, std::string_view name) {
   op.custom(fmt::format("{} {}", name, operands), op.function_type());
 }
 
-// "chlo.erf %0 : T -> T".
+// "chlo.erf %0 : T -> T", "chlo.mulhi %0, %1 : T, T -> T".
 void write_chlo(OpWriter& op, std::string_view name) {
   const std::string operands = op.operands();
-  op.custom(fmt::format("{} {}", name, operands), op.operand_types() + " -> " + op.result_types());
+  std::string types;
+  for (const Node* operand : op.node().operands())
+    types += (types.empty() ? "" : ", ") + type_text(operand->shape);
+  op.custom(fmt::format("{} {}", name, operands), types + " -> " + op.result_types());
 }
 
 void write_complex(OpWriter& op, std::string_view name) {
@@ -453,6 +456,7 @@ const PrintRow kPrintedPlainOpsRows[] = {
     {Opcode::logistic, "stablehlo.logistic", write_elementwise},
     {Opcode::negate, "stablehlo.negate", write_elementwise},
     {Opcode::not_, "stablehlo.not", write_elementwise},
+    {Opcode::mulhi, "chlo.mulhi", write_chlo},
     {Opcode::popcnt, "stablehlo.popcnt", write_elementwise},
     {Opcode::real, "stablehlo.real", write_elementwise},
     {Opcode::round_nearest_afz, "stablehlo.round_nearest_afz", write_elementwise},

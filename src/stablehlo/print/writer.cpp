@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "gspmd/ir/op.h"
+#include "gspmd/mesh/sdy.h"
 #include "stablehlo/annotations.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/text/dense.h"
@@ -18,6 +19,17 @@ constexpr int64_t kMostLines = 50'000'000;
 
 bool is_called_as_region(const Node& node) {
   return !node.is(Opcode::call) && !node.is(Opcode::fusion) && !node.is(Opcode::custom_call);
+}
+
+// Whether the text it was read from left the number of partitions to its meshes, which have it.
+bool counts_meshes(const Module& module) {
+  const auto& attributes = module.frontend_attributes;
+  const auto text = attributes.find("xla.sdy.meshes");
+  if (text == attributes.end() || !attributes.contains(kUncounted)) return false;
+  const SdyMeshes meshes = parse_sdy_meshes(text->second);
+  int64_t devices = 1;
+  for (int64_t i = 0; i < meshes.size(); ++i) devices = std::max(devices, meshes[i].num_devices());
+  return devices == module.num_partitions;
 }
 
 bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kImplicit); }
@@ -402,7 +414,9 @@ std::vector<const Computation*> Writer::functions() {
 void Writer::write_header(std::string& text) {
   Fields fields, frontend;
   for (const auto& [name, value] : module_.frontend_attributes) {
-    if (name == "xla.sdy.meshes" || name.starts_with(std::string(kKept) + "result.")) continue;
+    if (name == "xla.sdy.meshes" || name == kUncounted ||
+        name.starts_with(std::string(kKept) + "result."))
+      continue;
     if (name.starts_with(kKept))
       fields.emplace_back(name.substr(kKept.size()), value == "unit" ? "" : value);
     else
@@ -410,7 +424,8 @@ void Writer::write_header(std::string& text) {
   }
   if (!frontend.empty())
     fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
-  fields.emplace_back("mhlo.num_partitions", fmt::format("{} : i32", module_.num_partitions));
+  if (!counts_meshes(module_))
+    fields.emplace_back("mhlo.num_partitions", fmt::format("{} : i32", module_.num_partitions));
   fields.emplace_back("mhlo.num_replicas", fmt::format("{} : i32", module_.num_replicas));
   text += fmt::format("module {} attributes {{{}}} {{\n", symbol_text(module_.name),
                       fields_text(fields));
