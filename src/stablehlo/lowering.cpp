@@ -8,7 +8,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
 #include "stablehlo/annotations.h"
-#include "stablehlo/text/op_reader.h"
+#include "stablehlo/text/op_stream.h"
 
 namespace gspmd::stablehlo {
 namespace {
@@ -180,7 +180,7 @@ void ModuleLowering::lower_ops(const Ops& ops) {
   for (const Op& op : ops) lower_next(op);
 }
 
-// Reads and lowers op by op, in memory that is used again for each.
+// Lowers op by op as they are read.
 void ModuleLowering::lower_unread(const UnreadBody& body) {
   if (std::exchange(has_read_, true) || processes_) throw ReadWhole{};
   // An op has a line, and is not shorter than this.
@@ -188,21 +188,13 @@ void ModuleLowering::lower_unread(const UnreadBody& body) {
   frame_->reserve(std::min(body.lines, (body.end - body.begin) / kShortest));
   const std::vector<const Function*> expected = callees_of(*entry_);
   Callees callees;
-  OpReader reader(syntax_);
-  Cursor& cursor = syntax_.cursor;
-  cursor.seek(body.begin);
-  Arena arena;
-  const ArenaScope scope(arena);
-  while (!cursor.sees("}")) {
-    {
-      Op op;
-      reader.read_op(op);
-      add_callees(op, callees);
-      lower_next(op);
-    }
-    arena.clear();
+  const ArenaScope no_arena(nullptr);
+  OpStream ops(syntax_, body);
+  while (const Op* const op = ops.next()) {
+    add_callees(*op, callees);
+    lower_next(*op);
   }
-  if (cursor.position() != body.end || callees.in_order != expected) throw ReadWhole{};
+  if (ops.end() != body.end || callees.in_order != expected) throw ReadWhole{};
 }
 
 void ModuleLowering::lower_next(const Op& op) {

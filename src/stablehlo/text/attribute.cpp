@@ -27,6 +27,10 @@ void AttributeReader::add_alias(std::string_view name, size_t position) {
   aliases_[name].position = position;
 }
 
+void AttributeReader::know_aliases_of(const AttributeReader& other) {
+  for (const auto& [name, alias] : other.aliases_) add_alias(name, alias.position);
+}
+
 size_t AttributeReader::alias_position(std::string_view name) const {
   const auto found = aliases_.find(name);
   return found == aliases_.end() ? std::string_view::npos : found->second.position;

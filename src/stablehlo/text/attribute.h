@@ -67,6 +67,7 @@ class AttributeReader {
 
   // "#x = attribute": read when it is first used.
   void add_alias(std::string_view name, size_t position);
+  void know_aliases_of(const AttributeReader& other);
   // Where the attribute that "#x" stands for is written; npos: there is no such alias.
   size_t alias_position(std::string_view name) const;
 

@@ -139,6 +139,11 @@ struct Mesh {
 struct Syntax {
   Syntax(std::string_view text, std::string_view file, size_t begin, size_t end)
       : cursor(text, file, begin, end), attributes_table(types) {}
+  // To read a part of the module's text anew, knowing its aliases.
+  Syntax(const Cursor& part, const Syntax& module) : cursor(part), attributes_table(types) {
+    types.know_aliases_of(module.types);
+    attributes_table.know_aliases_of(module.attributes_table);
+  }
   Syntax(const Syntax&) = delete;
   Syntax& operator=(const Syntax&) = delete;
 

@@ -83,6 +83,10 @@ void Types::add_alias(std::string_view name, size_t position) {
   aliases_[name].position = position;
 }
 
+void Types::know_aliases_of(const Types& other) {
+  for (const auto& [name, alias] : other.aliases_) add_alias(name, alias.position);
+}
+
 const Type* Types::read_alias(Cursor& cursor, std::string_view name, size_t position) {
   const auto found = aliases_.find(name);
   if (found == aliases_.end()) cursor.fail(position, "there is no type alias \"!{}\"", name);

@@ -38,6 +38,7 @@ class Types {
   const Type* read(Cursor& cursor);
   // "!x = type": what the alias stands for is read when it is first used.
   void add_alias(std::string_view name, size_t position);
+  void know_aliases_of(const Types& other);
   // A type that is not written.
   const Type* of(Shape shape);
   const Type* function(const List<const Type*>& inputs, const List<const Type*>& results);
