@@ -112,6 +112,7 @@ class ModuleParser {
   void parse_arguments(Instruction& instruction);
   Operand parse_operand();
   void parse_nested_instruction(Operand& operand);
+  void take_element(Operand& operand);
   std::string parse_controls();
   void resolve(Operand& operand);
   Node* implicit_parameter(const Operand& operand);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include "ir/attribute_table.h"
 #include "ir/called_table.h"
@@ -144,6 +145,7 @@ ModuleParser::Operand ModuleParser::parse_operand() {
                 "the attribute {} among operands; an instruction written as an operand has none, "
                 "give it a name and a line",
                 operand.name);
+  take_element(operand);
   resolve(operand);
   if (operand.node == nullptr && implicit && operand.name != scope_.reading)
     operand.node = implicit_parameter(operand);
@@ -168,6 +170,38 @@ void ModuleParser::parse_nested_instruction(Operand& operand) {
   operand.name = instruction.key;
   finish(std::move(instruction));
   resolve(operand);
+}
+
+// "%t#1" is element 1 of the tuple %t, by a get-tuple-element that has no line of its own: one for
+// all who read it.
+void ModuleParser::take_element(Operand& operand) {
+  const size_t mark = operand.name.rfind('#');
+  if (mark == std::string_view::npos || scope_.nodes.contains(operand.name) ||
+      scope_.deferred_names.find(operand.name) != nullptr)
+    return;
+  Instruction element;
+  const char* const end = operand.name.data() + operand.name.size();
+  const auto [last, error] =
+      std::from_chars(operand.name.data() + mark + 1, end, element.attrs.index);
+  if (error != std::errc() || last != end || element.attrs.index < 0) return;
+  Operand tuple;
+  tuple.name = operand.name.substr(0, mark);
+  tuple.position = operand.position;
+  if (++depth_ > kMaxNested)
+    lexer_.fail(operand.position, "elements of elements more than {} deep are not supported",
+                kMaxNested);
+  take_element(tuple);
+  --depth_;
+  resolve(tuple);
+  element.position = element.word_position = operand.position;
+  element.word = opcode_name(Opcode::get_tuple_element);
+  element.opcode = Opcode::get_tuple_element;
+  std::string name(operand.name);
+  for (size_t at; (at = name.find('#')) != std::string::npos;) name.replace(at, 1, ".element");
+  element.name = made_names_.emplace_back(module_->unique_name(std::move(name)));
+  element.key = operand.name;
+  element.operands.push_back(std::move(tuple));
+  finish(std::move(element));
 }
 
 // Sets the node where the operand is defined above; the type that stands before it must be its own.

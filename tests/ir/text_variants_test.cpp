@@ -48,6 +48,31 @@ TEST_CASE("an instruction may stand as an operand") {
         "  ROOT %r = f32[4] negate(%abs)");
 }
 
+TEST_CASE("an element of a tuple may stand as an operand, %t#1") {
+  CHECK(read("t = (f32[4], s32[]) parameter(0)\nn = f32[4] negate(%t#0)\n"
+             "ROOT r = (f32[4], f32[4], s32[]) tuple(n, %t#0, s32[] %t#1)") ==
+        "  %t = (f32[4], s32[]) parameter(0)\n"
+        "  %t.element0 = f32[4] get-tuple-element(%t), index=0\n"
+        "  %n = f32[4] negate(%t.element0)\n"
+        "  %t.element1 = s32[] get-tuple-element(%t), index=1\n"
+        "  ROOT %r = (f32[4], f32[4], s32[]) tuple(%n, %t.element0, %t.element1)");
+  // Of an element, of a tuple that stands below, beside names of the text.
+  CHECK(read("ROOT r = f32[] add(%t#0#1, %t#1)\nt.element1 = f32[] constant(2)\n"
+             "t = ((s32[], f32[]), f32[]) parameter(0)") ==
+        "  %t.element1 = f32[] constant(2)\n  %t = ((s32[], f32[]), f32[]) parameter(0)\n"
+        "  %t.element0 = (s32[], f32[]) get-tuple-element(%t), index=0\n"
+        "  %t.element0.element1 = f32[] get-tuple-element(%t.element0), index=1\n"
+        "  %t.element1_ = f32[] get-tuple-element(%t), index=1\n"
+        "  ROOT %r = f32[] add(%t.element0.element1, %t.element1_)");
+  CHECK_THROWS_WITH(read("t = (f32[], f32[]) parameter(0)\nROOT r = f32[] negate(%t#2)"),
+                    Catch::Contains("m.hlo:4:"));
+  CHECK_THROWS_WITH(read("ROOT r = f32[] negate(%t#0)"), Catch::Contains("\"t\" is not defined"));
+  CHECK_THROWS_WITH(read("t = f32[4] parameter(0)\nROOT r = f32[4] negate(%t#0)"),
+                    Catch::Contains("m.hlo:4:"));
+  CHECK_THROWS_WITH(read("t = (f32[], f32[]) parameter(0)\nROOT r = f32[] negate(%t#x)"),
+                    Catch::Contains("\"t#x\" is not defined"));
+}
+
 TEST_CASE("an instruction as an operand has no attributes, and nests 64 deep at most") {
   CHECK_THROWS_WITH(read("p = f32[2,3] parameter(0)\nROOT r = f32[3,2] copy(transpose(p))"),
                     Catch::Contains("m.hlo:4:24: transpose: the attribute dimensions"));

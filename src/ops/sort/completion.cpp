@@ -8,10 +8,10 @@
 namespace gspmd {
 namespace {
 
-// Some other dim is whole and takes the tiles of `dim`.
+// Some other dim takes the tiles of `dim` beside its own.
 bool can_move_tiles(const Node& node, const Sharding& s, int64_t dim) {
   for (int64_t d = 0; d < node.rank(); ++d)
-    if (d != dim && s.tiles(d) == 1 && node.dim(d) % s.tiles(dim) == 0) return true;
+    if (d != dim && node.dim(d) % (s.tiles(d) * s.tiles(dim)) == 0) return true;
   return false;
 }
 

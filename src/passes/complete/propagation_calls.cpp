@@ -109,7 +109,7 @@ void Propagation::link_related_nodes() {
   for (Computation* computation : computations_)
     for (const auto& node : computation->nodes()) {
       if (node->is(Opcode::while_)) {
-        caller_[node->called[1]] = node.get();
+        for (Computation* called : node->called) caller_[called] = node.get();
         link({node.get(), node->called[1]->root(), node->called[1]->parameters().at(0),
               node->called[0]->parameters().at(0)});
       } else if (node->is(Opcode::call)) {
