@@ -101,7 +101,7 @@ class SingleParser {
     if (word == "device_ids" && named_.started()) return named_.device_ids();
     const bool axes = word == "manual" || word == "replicated" || word == "unreduced";
     if (axes && named_.started() && text_.peek() == '=') return named_.axes_of(word);
-    if (word == "replicated" && named_.started()) return;
+    if (axes && named_.started()) return everywhere(word, column);
     if (axes || word == "unknown") {
       head(word, column);
       if (word == "unreduced" && text_.accept('=')) combiner();
@@ -116,6 +116,14 @@ class SingleParser {
       return named_.mesh();
     }
     unknown_piece(word, column);
+  }
+
+  // "mesh['x'=2], manual": of every axis.
+  void everywhere(std::string_view word, size_t column) {
+    if (word == "replicated") return;
+    if (named_.has_dims() || head_ != "mesh")
+      text_.fail_at(column, "{} beside dims or {}; name the axes: {}={{'x'}}", word, head_, word);
+    head_ = word;
   }
 
   [[noreturn]] void unknown_piece(std::string_view word, size_t column) {
@@ -203,7 +211,7 @@ class SingleParser {
   }
 
   Sharding build() {
-    if (named_.started()) return named();
+    if (head_ == "mesh") return named();
     if (head_ == "replicated") return Sharding::replicated();
     if (head_ == "manual") return Sharding::manual();
     if (head_ == "unknown") return Sharding::unknown();

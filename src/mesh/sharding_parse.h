@@ -31,6 +31,7 @@ class NamedShardingParser {
   void dims();                             // at '['
   void axes_of(std::string_view keyword);  // at '=' after unreduced, replicated or manual
   bool started() const { return started_; }
+  bool has_dims() const { return has_dims_; }
   int64_t num_dims() const { return static_cast<int64_t>(dims_.size()); }
   Sharding build();
 

@@ -61,6 +61,12 @@ TEST_CASE("mesh_sharding: dims list their axes major first", "[mesh]") {
   CHECK(mesh_sharding(mesh, {{}, {}}).is_replicated());
 }
 
+TEST_CASE("a named mesh and a word for all of its axes", "[mesh]") {
+  CHECK(parse_sharding("{mesh['x'=2,'y'=4], manual}") == Sharding::manual());
+  CHECK(parse_sharding("{mesh['x'=2], unreduced}") == parse_sharding("{unreduced}"));
+  CHECK(parse_sharding("{mesh['x'=2,'y'=4], replicated}").is_replicated());
+}
+
 TEST_CASE("mesh_sharding: mistakes name axis and dims", "[mesh][error]") {
   const Mesh mesh{{"x", 2}, {"y", 4}};
   CHECK_THROWS_WITH(mesh_sharding(mesh, {{0}, {}, {1, 0}}, {}, Site::here()),

@@ -31,13 +31,24 @@ func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) -> tensor<2xf32> {
   %2 = mhlo.tanh %0 : tensor<2x2xf32>
   %3 = mhlo.reduce(%2 init: %1) applies mhlo.add across dimensions = [0] : (tensor<2x2xf32>, tensor<f32>) -> tensor<2xf32>
   %4 = "mhlo.erf"(%3) : (tensor<2xf32>) -> tensor<2xf32>
+  %5:2 = mhlo.top_k(%4, k = 1) : tensor<2xf32> -> (tensor<1xf32>, tensor<1xi32>)
   return %4 : tensor<2xf32>
 }
 )";
   std::string same = text;
   for (size_t at = 0; (at = same.find("mhlo", at)) != same.npos;)
-    same.replace(at, 4, same.substr(at, 8) == "mhlo.erf" ? "chlo" : "stablehlo");
+    same.replace(at, 4,
+                 same[at + 5] == 'e' || same.substr(at + 5, 3) == "top" ? "chlo" : "stablehlo");
   CHECK(structurally_equal(*read(text), *read(same)));
+  const auto own = read(R"(
+func.func @main(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<2xf32>) {
+  %0 = mhlo.copy %a : tensor<4xf32>
+  %1:2 = mhlo.topk(%0, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)
+  return %0, %1#0 : tensor<4xf32>, tensor<2xf32>
+}
+)");
+  const auto& nodes = own->entry()->nodes();
+  CHECK((nodes[1]->is(Opcode::copy) && nodes[2]->is(Opcode::topk)));
 }
 
 TEST_CASE("sizes of tensors and arithmetic on them are known while the text is read",

@@ -54,7 +54,7 @@ TEST_CASE("a long @main is read ahead into the same ops", "[ahead]") {
 
 TEST_CASE("the first mistake of a long @main is told, whoever finds it", "[ahead]") {
   const std::string shapes = "%v1001 = stablehlo.add %v1000, %v0 : tensor<5xf32>";
-  const std::string syntax = "%v1005 = stablehlo.negate %v1004 : tensor<4xf32";
+  const std::string syntax = "%v1005 = stablehlo.negate %v1004 tensor<4xf32>";
   const std::string name = "%v5501 = stablehlo.negate %nowhere : tensor<4xf32>";
   CHECK_THAT(error_of(text_with({{1000, shapes}})), Catch::StartsWith("long.mlir:1004:"));
   CHECK_THAT(error_of(text_with({{5500, name}})),

@@ -255,6 +255,7 @@ const OpRow kChloRows[] = {
     {"chlo.constant", lower_chlo_constant, Opcode::constant, read_chlo_constant},
     {"chlo.constant_like", lower_constant_like},
     {"chlo.top_k", lower_top_k, Opcode::topk, read_top_k},
+    {"mhlo.topk", lower_top_k, Opcode::topk, read_top_k},
     {"chlo.ragged_dot", lower_ragged_dot, Opcode::ragged_dot},
     {"chlo.scan", lower_scan, Opcode::scan, read_scan},
     {"chlo.broadcast_add", lower_broadcasting, Opcode::add},
@@ -289,7 +290,7 @@ const OpRow kChloTargets[] = {
     {"mhlo.atanh", lower_chlo_unary, Opcode::atanh},
     {"mhlo.cosh", lower_chlo_unary, Opcode::cosh},
     {"mhlo.sinh", lower_chlo_unary, Opcode::sinh},
-    {"mhlo.topk", lower_top_k, Opcode::topk, read_top_k},
+    {"mhlo.topk", lower_top_k, Opcode::topk},
 };
 // clang-format on
 

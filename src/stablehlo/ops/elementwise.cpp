@@ -195,6 +195,7 @@ const OpRow kElementwiseRows[] = {
     {"stablehlo.negate", lower_unary, Opcode::negate},
     {"stablehlo.not", lower_unary, Opcode::not_},
     {"stablehlo.popcnt", lower_unary, Opcode::popcnt},
+    {"mhlo.copy", lower_unary, Opcode::copy},
     {"stablehlo.real", lower_part, Opcode::real},
     {"stablehlo.round_nearest_afz", lower_unary, Opcode::round_nearest_afz},
     {"stablehlo.round_nearest_even", lower_unary, Opcode::round_nearest_even},
