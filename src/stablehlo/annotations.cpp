@@ -1,6 +1,7 @@
 #include "stablehlo/annotations.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "ir/sharding_text.h"
 
@@ -63,6 +64,49 @@ Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attri
   }
 }
 
+size_t captures_of(const Node& loop) {
+  const auto found = loop.frontend_attributes.find(kCaptures);
+  if (found == loop.frontend_attributes.end()) return 0;
+  size_t count = 0;
+  const std::string& text = found->second;
+  std::from_chars(text.data(), text.data() + text.size(), count);
+  return count < loop.shape.elements.size() ? count : 0;
+}
+
+std::string sharding_text_of(const Node& node) {
+  if (!node.sharding->is_tuple()) return to_string(*node.sharding);
+  std::vector<Sharding> leaves = node.sharding->elements();
+  for (size_t i = 0, captures = captures_of(node); i < captures; ++i)
+    leaves.resize(leaves.size() - static_cast<size_t>(leaf_count(node.shape.elements.rbegin()[i])));
+  return to_string(leaves.size() == 1 ? leaves[0] : Sharding::tuple(std::move(leaves)));
+}
+
+namespace {
+
+// The text says nothing of values around a loop that the loop only reads: they are manual with all
+// others, or are held as they are.
+Sharding sharding_of_node(const ModuleLowering& lowering, const Attribute& attribute,
+                          const Node& node) {
+  const size_t captures = captures_of(node);
+  if (captures == 0) return sharding_of_text(lowering, attribute, node.shape);
+  Shape results = node.shape;
+  results.elements.resize(results.elements.size() - captures);
+  std::vector<Sharding> leaves = sharding_of_text(lowering, attribute, results).elements();
+  const bool all_manual =
+      std::all_of(leaves.begin(), leaves.end(), [](const Sharding& s) { return s.is_manual(); });
+  for (size_t i = results.elements.size(); i < node.shape.elements.size(); ++i) {
+    const Node& value = *node.operand(0)->operand(static_cast<int64_t>(i));
+    if (!all_manual && value.sharding && !value.sharding->is_tuple() && !value.shape.is_tuple)
+      leaves.push_back(*value.sharding);
+    else
+      leaves.resize(leaves.size() + static_cast<size_t>(leaf_count(value.shape)),
+                    all_manual ? Sharding::manual() : Sharding::unknown());
+  }
+  return Sharding::tuple(std::move(leaves));
+}
+
+}  // namespace
+
 void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribute,
                              std::map<std::string, std::string>& into) {
   if (attribute.kind != AttributeKind::dictionary)
@@ -102,7 +146,7 @@ void annotate(OpLowering& op, Node& node) {
     if (is_passed_over(name)) {
       named.used = true;
     } else if (name == "mhlo.sharding") {
-      node.sharding = sharding_of_text(lowering, named.value, node.shape);
+      node.sharding = sharding_of_node(lowering, named.value, node);
     } else if (name == "mhlo.frontend_attributes") {
       add_frontend_attributes(lowering, named.value, node.frontend_attributes.edit());
       move_to_fields(node);

@@ -15,6 +15,11 @@ void refuse_unread(OpLowering& op);
 Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attribute,
                           const Shape& shape);
 
+// How many of the last values of a loop's state are values around it that it only reads.
+size_t captures_of(const Node& loop);
+// A node's sharding as `mhlo.sharding` says it: of a loop without what it only reads.
+std::string sharding_text_of(const Node& node);
+
 // `mhlo.frontend_attributes = {k = "v"}` into a map.
 void add_frontend_attributes(ModuleLowering& lowering, const Attribute& attribute,
                              std::map<std::string, std::string>& into);

@@ -51,7 +51,7 @@ const std::vector<Mistake> kMistakes{
     {"{devices=[2,2]<=[4]}", "2 dims for a value of rank 3", 9, 3},
     {"{devices=[2,2]<=[4] last_tile_dim_replicate}", "1 dims for a value of rank 2", 9, 2},
     {"{mesh['x'=2], [{'x'}]}", "1 dims for a value of rank 2", 1, 2},
-    {"{mesh['x'=2], [{'x'}], manual}", "manual beside dims", 24},
+    {"{mesh['x'=2], [{'x'}], manual}", "manual beside dims", 23},
     {"{mesh['x'=2], [{'y'}]}", "axis 'y' is not in mesh['x'=2]", 16},
     {"{mesh['x'=2], [{'x'}, {'x'}]}", "is used twice", 23},
     {"{mesh['x'=8], [{'x':(1)4, 'x':(2)2}]}", "is used twice", 26},

@@ -4,6 +4,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
+#include "gspmd/passes/complete/propagate.h"
 #include "gspmd/stablehlo/text.h"
 
 namespace gspmd::stablehlo {
@@ -49,6 +50,40 @@ func.func @main(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<2xf32>) {
 )");
   const auto& nodes = own->entry()->nodes();
   CHECK((nodes[1]->is(Opcode::copy) && nodes[2]->is(Opcode::topk)));
+}
+
+TEST_CASE("the sharding of a loop is of its results, not of what it reads from around it",
+          "[dialects]") {
+  const auto module = read(R"(
+module @m attributes {mhlo.num_partitions = 2 : i32} {
+func.func @main(%arg0: tensor<8xf32> {mhlo.sharding = "{devices=[2]<=[2]}"}, %w: tensor<8xf32>) -> (tensor<i32>, tensor<8xf32>) {
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %5 = stablehlo.add %w, %w : tensor<8xf32>
+  %0:2 = stablehlo.while(%i = %c, %x = %arg0) : tensor<i32>, tensor<8xf32> attributes {mhlo.sharding = "{{replicated}, {devices=[2]<=[2]}}"}
+   cond {
+    %n = stablehlo.constant dense<3> : tensor<i32>
+    %1 = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %2 = stablehlo.add %i, %one : tensor<i32>
+    %3 = stablehlo.multiply %x, %5 : tensor<8xf32>
+    stablehlo.return %2, %3 : tensor<i32>, tensor<8xf32>
+  }
+  return %0#0, %0#1 : tensor<i32>, tensor<8xf32>
+}
+}
+)");
+  const Node* loop = nullptr;
+  for (const auto& node : module->entry()->nodes())
+    if (node->is(Opcode::while_)) loop = node.get();
+  REQUIRE((loop != nullptr && loop->sharding && loop->shape.elements.size() == 3));
+  const std::vector<Sharding>& leaves = loop->sharding->elements();
+  REQUIRE(leaves.size() == 3);
+  CHECK(leaves[0].is_replicated());
+  CHECK(to_string(leaves[1]) == "{devices=[2]<=[2]}");
+  CHECK(leaves[2] == Sharding::unknown());
+  CHECK(propagate(*module));
 }
 
 TEST_CASE("sizes of tensors and arithmetic on them are known while the text is read",

@@ -4,6 +4,7 @@
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/sdy_rules.h"
 #include "ir/lexer.h"
+#include "stablehlo/annotations.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/print/writer.h"
 #include "stablehlo/row.h"
@@ -150,16 +151,6 @@ void write_scan(OpWriter& op, std::string_view name) {
                                           inits, op.attrs().dimensions[0],
                                           dictionary.empty() ? "" : " attributes" + dictionary,
                                           region, op.function_type()));
-}
-
-// The last values of the state that the loop only reads.
-size_t captures_of(const Node& loop) {
-  const auto found = loop.frontend_attributes.find(kCaptures);
-  if (found == loop.frontend_attributes.end()) return 0;
-  size_t count = 0;
-  for (const char c : found->second)
-    count = is_digit(c) && count < 1000000 ? 10 * count + static_cast<size_t>(c - '0') : count;
-  return count;
 }
 
 void write_while(OpWriter& op, std::string_view name) {

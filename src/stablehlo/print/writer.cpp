@@ -245,11 +245,8 @@ Fields Writer::discardable(const Node& node, std::span<const std::string_view> s
   }
   if (!frontend.empty())
     fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
-  if (node.sharding && !says_in_sdy(node)) {
-    const bool is_one = node.sharding->is_tuple() && node.sharding->elements().size() == 1;
-    fields.emplace_back("mhlo.sharding",
-                        quote(to_string(is_one ? node.sharding->elements()[0] : *node.sharding)));
-  }
+  if (node.sharding && !says_in_sdy(node))
+    fields.emplace_back("mhlo.sharding", quote(sharding_text_of(node)));
   return fields;
 }
 
