@@ -73,6 +73,19 @@ int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+TEST_CASE("partition: parts of an iota of few bits are rounded as the whole is", "[partition]") {
+  for (const char* type : {"bf16", "f16", "f8e4m3fn", "f32", "u8", "c64"})
+    for (const int devices : {5, 8}) {
+      const Sent none = sent(
+          fmt::format(" i = {0}[4410] iota(), iota_dimension=0, sharding={{devices=[{1}]<=[{1}]}}\n"
+                      " b = f32[4410] {2}\n"
+                      " ROOT r = f32[4410] multiply(b, b), sharding={{devices=[{1}]<=[{1}]}}\n",
+                      type, devices, type == std::string("c64") ? "real(i)" : "convert(i)"),
+          devices);
+      CHECK(none.bytes == 0);
+    }
+}
+
 TEST_CASE("a custom-call to TopK is the opcode topk, however it says its order", "[moves]") {
   struct Form {
     std::string call;

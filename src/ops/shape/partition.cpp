@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "gspmd/ir/partition_context.h"
 #include "gspmd/ops/builders.h"
 #include "ops/emission/factor_sharding.h"
@@ -14,6 +16,24 @@ bool is_splat(const Array& literal) {
   for (size_t i = size; i < bytes.size(); ++i)
     if (bytes[i] != bytes[i - size]) return false;
   return literal.size() > 0;
+}
+
+// Up to which whole numbers are of the type, and sums of them exact; integers wrap around alike.
+int64_t exact_integers(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+    case DType::c128:
+      return int64_t{1} << 53;
+    case DType::f32:
+    case DType::c64:
+      return int64_t{1} << 24;
+    case DType::f16:
+      return 1 << 11;
+    case DType::bf16:
+      return 1 << 8;
+    default:
+      return is_floating(dtype) ? 0 : std::numeric_limits<int64_t>::max();
+  }
 }
 
 }  // namespace
@@ -52,10 +72,18 @@ MaybePartitioned partition_reshape(PartitionContext& context, Node& node) {
 MaybePartitioned partition_iota(PartitionContext& context, Node& node) {
   const Sharding& s = context.sharding(node);
   const Shape shape = local_shape(node.shape, s);
-  Node* local = hlo::iota(context.local(), shape, node.attrs.index);
-  if (s.dim(node.attrs.index).empty()) return Partitioned{local, s};
-  Node* start = hlo::convert(context.offset(s, node.shape, node.attrs.index), shape.dtype);
-  return Partitioned{hlo::add(local, hlo::broadcast(start, shape.dims, {})), s};
+  const int64_t dim = node.attrs.index;
+  if (s.dim(dim).empty()) return Partitioned{hlo::iota(context.local(), shape, dim), s};
+  // The sum of two rounded numbers is not the rounded sum: a part is counted in integers then.
+  const int64_t padded = shape.dims[static_cast<size_t>(dim)] * s.tiles(dim);
+  const bool counts = padded > exact_integers(shape.dtype);
+  const DType counted = !counts                                        ? shape.dtype
+                        : padded > std::numeric_limits<int32_t>::max() ? DType::s64
+                                                                       : DType::s32;
+  Node* const local = hlo::iota(context.local(), Shape(counted, shape.dims), dim);
+  Node* const start = hlo::convert(context.offset(s, node.shape, dim), counted);
+  Node* const sum = hlo::add(local, hlo::broadcast(start, shape.dims, {}));
+  return Partitioned{counts ? hlo::convert(sum, shape.dtype) : sum, s};
 }
 
 MaybePartitioned partition_constant(PartitionContext& context, Node& node) {
