@@ -9,7 +9,7 @@ namespace {
 
 using namespace vector_op;
 
-Zmm z(int id) { return Zmm{static_cast<uint8_t>(id)}; }
+Vec z(int id) { return Vec{static_cast<uint8_t>(id)}; }
 MemoryOperand at(Gpr base, int32_t disp) {
   MemoryOperand m;
   m.base = base;
@@ -75,7 +75,7 @@ const Row kRows[] = {
     {[](LoopEncoder& e) { e.vector(move_ps, z(25), z(2)); }, "62617c4828ca", "vmovaps %zmm2,%zmm25"},
     {[](LoopEncoder& e) { e.vector(add_ps, z(1), z(2), z(19), 0, {7, false}); }, "62b16c4f58cb", "vaddps %zmm19,%zmm2,%zmm1{%k7}"},
     {[](LoopEncoder& e) { e.vector(mul_ps, z(30), z(2), z(9), 0, {1, true}); }, "62416cc959f1", "vmulps %zmm9,%zmm2,%zmm30{%k1}{z}"},
-    {[](LoopEncoder& e) { e.vector(round_ps, z(4), Zmm{}, z(27), 9); }, "62937d4808e309", "vrndscaleps $9,%zmm27,%zmm4"},
+    {[](LoopEncoder& e) { e.vector(round_ps, z(4), Vec{}, z(27), 9); }, "62937d4808e309", "vrndscaleps $9,%zmm27,%zmm4"},
     {[](LoopEncoder& e) { e.vector(ternary_d, z(4), z(20), z(27), 0xCA); }, "62935d4025e3ca", "vpternlogd $0xca,%zmm27,%zmm20,%zmm4"},
     {[](LoopEncoder& e) { e.vector(compare_ps, z(1), z(20), z(7), 0x1E); }, "62f15c40c2cf1e", "vcmpps $0x1e,%zmm7,%zmm20,%k1"},
     {[](LoopEncoder& e) { e.vector(compare_d, z(3), z(2), z(27), 6); }, "62936d481fdb06", "vpcmpd $6,%zmm27,%zmm2,%k3"},
@@ -84,9 +84,9 @@ const Row kRows[] = {
     {[](LoopEncoder& e) { e.vector(mask_to_vector, z(25), z(1)); }, "62627e4838c9", "vpmovm2d %k1,%zmm25"},
     {[](LoopEncoder& e) { e.vector(vector_to_mask, z(2), z(25)); }, "62927e4839d1", "vpmovd2m %zmm25,%k2"},
     {[](LoopEncoder& e) { e.vector(shuffle_quarters, z(2), z(25), z(12), 0x4E); }, "62d3354023d44e", "vshuff32x4 $0x4e,%zmm12,%zmm25,%zmm2"},
-    {[](LoopEncoder& e) { e.vector(permute_ps, z(2), Zmm{}, z(25), 0xB1); }, "62937d4804d1b1", "vpermilps $0xb1,%zmm25,%zmm2"},
-    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Zmm{static_cast<uint8_t>(Gpr::rcx)}); }, "62e27d487ce9", "vpbroadcastd %ecx,%zmm21"},
-    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Zmm{static_cast<uint8_t>(Gpr::r9)}); }, "62c27d487ce9", "vpbroadcastd %r9d,%zmm21"},
+    {[](LoopEncoder& e) { e.vector(permute_ps, z(2), Vec{}, z(25), 0xB1); }, "62937d4804d1b1", "vpermilps $0xb1,%zmm25,%zmm2"},
+    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Vec{static_cast<uint8_t>(Gpr::rcx)}); }, "62e27d487ce9", "vpbroadcastd %ecx,%zmm21"},
+    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Vec{static_cast<uint8_t>(Gpr::r9)}); }, "62c27d487ce9", "vpbroadcastd %r9d,%zmm21"},
     {[](LoopEncoder& e) { e.shift(left_digit, z(3), z(24), 23); }, "6291654872f017", "vpslld $23,%zmm24,%zmm3"},
     {[](LoopEncoder& e) { e.shift(right_digit, z(19), z(4), 16); }, "62f1654072d410", "vpsrld $16,%zmm4,%zmm19"},
     {[](LoopEncoder& e) { e.shift(right_arithmetic_digit, z(19), z(4), 31); }, "62f1654072e41f", "vpsrad $31,%zmm4,%zmm19"},
