@@ -164,6 +164,12 @@ Vec BlockEmitter::take(int value) {
 
 Vec BlockEmitter::temporary() { return take(-1); }
 
+void BlockEmitter::release(Vec temporary) {
+  if (target.has_masks || held_[temporary.id].value >= 0) return;
+  held_[temporary.id].pinned = false;
+}
+void BlockEmitter::claim(Vec released) { held_[released.id] = {-1, true}; }
+
 Vec BlockEmitter::out(int value) {
   made_[static_cast<size_t>(value)] = true;
   return take(value);

@@ -57,6 +57,9 @@ class BlockEmitter {
   Vec in(int value);             // its lanes in a register
   LoopSource source(int value);  // or where one instruction can read them
   Vec temporary();
+  // A temporary that is done with before its item, where registers are few, or used once more.
+  void release(Vec temporary);
+  void claim(Vec released);
   Vec mask(int which);  // 0 or 1
   // With masks a comparison that selects and conversions alone read stays a mask, until the next
   // one.

@@ -29,6 +29,7 @@ class Maths {
     if (!x.target.has_masks) x.only(n, a, x.mask(0));
     // NaN stays: the second is the result then.
     code.vector(min_ps, r, r, x.target.has_masks ? a : n);
+    x.release(a);
     code.vector(mul_ps, n, r, x.constant(1.44269504f));
     code.vector(round_ps, n, Vec{}, n, 8);
     code.vector(fnmadd231_ps, r, n, x.constant(0.693359375f));
@@ -59,7 +60,9 @@ class Maths {
     code.vector(broadcast_ss, to, x.constant(20.0f));
     code.vector(min_ps, to, to, size);  // NaN stays, to the end
     code.vector(add_ps, to, to, to);
+    x.release(far);
     reduced(e, to, false);
+    x.claim(far);
     code.vector(add_ps, e, e, x.constant(2.0f));
     code.vector(broadcast_ss, far, x.constant(2.0f));
     code.vector(div_ps, far, far, e);
@@ -133,16 +136,17 @@ class Maths {
                {0.00139262134663f, 0.00836320297158f, 0.0416665544377f, 0.16666576846f, 0.5f});
   }
 
-  // p * 2^n in two steps, as 2^n itself may be out of range; n is lost.
+  // p * 2^n, |p| about 1, in two steps as 2^n itself may be out of range: half of n goes straight
+  // into the exponent. Of NaN n has no bits that get there. n is lost.
   void scale(Vec p, Vec n, Vec half) {
     code.vector(float_to_int, n, n);
     code.shift(right_arithmetic_digit, half, n, 1);
     code.vector(sub_d, n, n, half);
-    for (const Vec power : {half, n}) {
-      code.vector(add_d, power, power, x.constant(127u));
-      code.shift(left_digit, power, power, 23);
-      code.vector(mul_ps, p, p, power);
-    }
+    code.shift(left_digit, half, half, 23);
+    code.vector(add_d, p, p, half);
+    code.vector(add_d, n, n, x.constant(127u));
+    code.shift(left_digit, n, n, 23);
+    code.vector(mul_ps, p, p, n);
   }
 
   // e^a - 1; a is lost. `exact`: also where |a| < 0.3 and half the result is subnormal.
@@ -170,9 +174,11 @@ class Maths {
     code.vector(sub_ps, low, half, x.constant(0.5f));
     code.vector(fmadd213_ps, half, q, low);
     code.vector(add_ps, to, half, half);
-    if (!exact) return;
-    code.vector(compare_ps, x.mask(0), n, x.constant(0.0f), kEqual);
-    x.put(to, q, x.mask(0));
+    if (exact) {
+      code.vector(compare_ps, x.mask(0), n, x.constant(0.0f), kEqual);
+      x.put(to, q, x.mask(0));
+    }
+    for (const Vec done : {n, low, r, p}) x.release(done);
   }
 
   void keep_tiny_and_nan(Vec to, Vec a) {
