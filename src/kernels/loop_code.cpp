@@ -132,7 +132,7 @@ bool is_switched_off() {
 // A page that can be executed, once.
 bool gives_executable_memory() { return CodeMemory::make({0xC3}) != nullptr; }
 
-bool runs(LoopTarget target) {
+bool runs([[maybe_unused]] LoopTarget target) {
 #if defined(__x86_64__)
   if (target == LoopTarget::avx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

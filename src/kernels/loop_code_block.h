@@ -60,11 +60,11 @@ class BlockEmitter {
   // A temporary that is done with before its item, where registers are few, or used once more.
   void release(Vec temporary);
   void claim(Vec released);
-  Vec mask(int which);  // 0 or 1
-  // With masks a comparison that selects and conversions alone read stays a mask, until the next
+  Vec mask(int which);  // 0 or 1: a mask register or, where there are none, a temporary
+  // A comparison that selects and conversions alone read stays in a mask register, until the next
   // one.
   bool stays_mask(int value) const;
-  Vec mask_of_value(int value);  // of a pred, a mask register
+  Vec mask_of_value(int value);  // of a pred
   void hold_mask(int value) { masked_ = value; }
   Vec held_mask() const { return Vec{static_cast<uint8_t>(5 + place_.stream)}; }
   Vec tail_mask() const;
@@ -77,7 +77,8 @@ class BlockEmitter {
   void op(const VectorOp& o, Vec to, Vec a, const LoopSource& b, int immediate = 0,
           LoopEncoder::Masking masking = {});
 
-  // What depends on how masks live, in loop_code_lanes.cpp.
+  // What depends on how masks live, in loop_code_lanes.cpp. Of `only` and `put` memory is a
+  // constant.
   void blend(Vec to, Vec a, const LoopSource& b, Vec mask);  // b where the mask is set, else a
   void only(Vec to, const LoopSource& a, Vec mask);          // else 0
   void put(Vec to, const LoopSource& a, Vec mask);           // else `to` stays
@@ -85,7 +86,7 @@ class BlockEmitter {
   // Lanes of a pred: of a comparison of floats, and whether a whole number is not 0.
   void compare(Vec to, Vec a, const LoopSource& b, int predicate);
   void nonzero(Vec to, Vec a);
-  // Of 4-byte elements; with a tail only its lanes.
+  // Of 4-byte elements; of a tail only its own.
   void load_lanes(Vec to, const MemoryOperand& from);
   MemoryOperand constant(uint32_t bits) { return code.constant(bits); }
   MemoryOperand constant(float value);

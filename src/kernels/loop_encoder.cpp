@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gspmd/base/error.h"
+
 namespace gspmd {
 namespace {
 
@@ -31,7 +33,6 @@ void LoopEncoder::word(int64_t value) {
 
 void LoopEncoder::evex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x,
                        unsigned high_b, bool broadcast, Masking masking) {
-  starts_.push_back(bytes_.size());
   byte(0x62);
   byte(((~reg >> 3) & 1u) << 7 | (~high_x & 1u) << 6 | (~high_b & 1u) << 5 |
        ((~reg >> 4) & 1u) << 4 | op.map);
@@ -43,7 +44,6 @@ void LoopEncoder::evex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned
 
 void LoopEncoder::vex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x,
                       unsigned high_b) {
-  starts_.push_back(bytes_.size());
   const unsigned high_r = (~reg >> 3) & 1u;
   const unsigned rest = (~vvvv & 15u) << 3 | (op.length == 0 ? 0u : 4u) | op.prefix;
   if (op.map == 1 && !op.w && ((high_x | high_b) & 1u) == 0) {
@@ -85,11 +85,17 @@ void LoopEncoder::memory(unsigned reg, const MemoryOperand& m, int32_t unit, int
     word(m.disp);
 }
 
+void LoopEncoder::prefix(const VectorOp& op, Vec to, Vec a, unsigned high_x, unsigned high_b,
+                         bool broadcast, Masking masking) {
+  starts_.push_back(bytes_.size());
+  if (form_ == VectorForm::evex) return evex(op, to.id, a.id, high_x, high_b, broadcast, masking);
+  if (masking.mask != 0 || broadcast)
+    internal_error("loop encoder: VEX has no masks and broadcasts");
+  vex(op, to.id, a.id, high_x, high_b);
+}
+
 void LoopEncoder::vector(const VectorOp& op, Vec to, Vec a, Vec b, int immediate, Masking masking) {
-  if (form_ == VectorForm::vex)
-    vex(op, to.id, a.id, 0, b.id >> 3);
-  else
-    evex(op, to.id, a.id, b.id >> 4, b.id >> 3, false, masking);
+  prefix(op, to, a, b.id >> 4, b.id >> 3, false, masking);
   byte(0xC0u | (to.id & 7u) << 3 | (b.id & 7u));
   if (op.has_immediate) byte(static_cast<unsigned>(immediate));
 }
@@ -99,12 +105,9 @@ void LoopEncoder::vector(const VectorOp& op, Vec to, Vec a, const MemoryOperand&
   const bool indexed = b.kind == MemoryOperand::at_base_and_index;
   const unsigned base = b.kind == MemoryOperand::at_constant ? 0 : id(b.base) >> 3;
   const unsigned index = indexed ? id(b.index) >> 3 : 0;
-  // It broadcasts by itself.
+  // broadcast_ss broadcasts by itself.
   const bool broadcast = b.broadcast && !is_same(op, vector_op::broadcast_ss);
-  if (form_ == VectorForm::vex)
-    vex(op, to.id, a.id, index, base);
-  else
-    evex(op, to.id, a.id, index, base, broadcast, masking);
+  prefix(op, to, a, index, base, broadcast, masking);
   const int32_t unit = form_ == VectorForm::vex ? 1 : unit_of(op, broadcast);
   memory(to.id, b, unit, op.has_immediate ? 1 : 0);
   if (op.has_immediate) byte(static_cast<unsigned>(immediate));

@@ -184,6 +184,8 @@ class LoopEncoder {
  private:
   void byte(unsigned value) { bytes_.push_back(static_cast<uint8_t>(value)); }
   void word(int64_t value);
+  void prefix(const VectorOp& op, Vec to, Vec a, unsigned high_x, unsigned high_b, bool broadcast,
+              Masking masking);
   void evex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x, unsigned high_b,
             bool broadcast, Masking masking);
   void vex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x, unsigned high_b);
