@@ -421,6 +421,39 @@ TEST_CASE("loop code: selects among more values in memory than there are pointer
   }
 }
 
+// In programs with 16-bit floats, which are rewritten in f32.
+TEST_CASE("loop code: a result takes the place of what a conversion to the same type has read",
+          "[loop]") {
+  constexpr int64_t kElements = 403;
+  Case c;
+  c.program.dims = {kElements};
+  LoopValue x, half, same, wide, sum;
+  x.strides = half.strides = {1};
+  half.operand = 1;
+  half.dtype = DType::bf16;
+  same.op = wide.op = LoopOp::convert;
+  same.a = 0;
+  wide.a = 1;
+  sum.op = LoopOp::add;
+  sum.a = 2;
+  sum.b = 3;
+  c.program.values = {x, half, same, wide, sum};
+  c.program.outputs = {{3, false}, {4, false}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    c.operands.emplace_back(dtype, Dims{kElements});
+    for (int64_t e = 0; e < kElements; ++e)
+      c.operands.back().set(e, double(e % 100) + dtype_size(dtype));
+    c.results.emplace_back(DType::f32, Dims{kElements});
+  }
+  const PreparedKernel plain = prepare_loop(c.program, {.machine_code = false});
+  const auto want = run(plain, c, {-1, -1}, false);
+  CHECK(differing(DType::f32, want[1], run(plain, c, {0, -1}, false)[1]) == 0);
+  for (const LoopTarget target : targets()) {
+    const PreparedKernel code = prepare_loop(c.program, {.target = target});
+    CHECK(differing(DType::f32, want[1], run(code, c, {0, -1}, false)[1]) == 0);
+  }
+}
+
 TEST_CASE("loop code: equal programs share it", "[loop]") {
   LoopProgram p;
   p.dims = {1000};
