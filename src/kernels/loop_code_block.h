@@ -13,8 +13,8 @@ namespace gspmd {
 // Where the second source of an instruction lies.
 struct LoopSource {
   LoopSource() = default;
-  LoopSource(Vec v) : vec(v) {}  // NOLINT(google-explicit-constructor)
-  LoopSource(const MemoryOperand& m) : in_memory(true), memory(m) {}  // NOLINT
+  LoopSource(Vec v) : vec(v) {}
+  LoopSource(const MemoryOperand& m) : in_memory(true), memory(m) {}
   bool in_memory = false;
   Vec vec;
   MemoryOperand memory;

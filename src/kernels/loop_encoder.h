@@ -4,6 +4,7 @@
 // (EVEX) and the pages of the instructions.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
