@@ -26,9 +26,10 @@ struct LoopCodeTarget {
 
 inline constexpr LoopCodeTarget kAvx512Code{
     LoopTarget::avx512, VectorForm::evex, true, 16, 32, 4, 4, 8192};
-// Its frame is no whole number of 4096 bytes: stores to the lanes of folds, which stand at the end,
-// would hold up loads of single elements, at the begin, on processors that compare low bits first.
+// Its frame holds as many single elements. It is no whole number of 4096 bytes: stores to the lanes
+// of folds, which stand at the end, would hold up loads of single elements, at the begin, on
+// processors that compare low bits first.
 inline constexpr LoopCodeTarget kAvx2Code{
-    LoopTarget::avx2, VectorForm::vex, false, 8, 16, 0, 32, 18432};
+    LoopTarget::avx2, VectorForm::vex, false, 8, 16, 0, 32, 38912};
 
 }  // namespace gspmd

@@ -380,6 +380,41 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("loop code: hundreds of single elements between passes", "[loop]") {
+  constexpr int64_t kRows = 3, kElements = 77;
+  Case c;
+  c.program.dims = {kRows, kElements};
+  c.program.reduced = {false, true};
+  LoopValue x, start, v;
+  x.strides = {kElements, 1};
+  start.op = LoopOp::constant;
+  start.constant = Array::scalar<float>(0.5F);
+  v.op = LoopOp::reduce_sum;
+  v.a = 0;
+  v.b = 1;
+  c.program.values = {x, start, v};
+  for (int i = 0; i < 900; ++i) {
+    v.op = i % 2 == 0 ? LoopOp::add : LoopOp::multiply;
+    v.a = 2 + i;
+    c.program.values.push_back(v);
+  }
+  v.op = LoopOp::subtract;
+  v.a = 0;
+  v.b = int(c.program.values.size()) - 1;
+  c.program.values.push_back(v);
+  c.program.outputs = {{v.b + 1, false}};
+  c.operands.emplace_back(DType::f32, Dims{kRows * kElements});
+  for (int64_t e = 0; e < kRows * kElements; ++e) c.operands[0].set(e, double(e % 19));
+  c.results.emplace_back(DType::f32, c.program.dims);
+  const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, {-1}, false);
+  for (const LoopTarget target : targets()) {
+    const auto got = run(prepare_loop(c.program, {.target = target}), c, {-1}, false);
+    CHECK(differing(DType::f32, want[0], got[0]) == 0);
+  }
+  CHECK(plan_loop(c.program, &kAvx512Code).has_value());
+  CHECK(plan_loop(c.program, &kAvx2Code).has_value());
+}
+
 // More places than pointer registers: conditions and values both come by the one free pointer.
 TEST_CASE("loop code: selects among more values in memory than there are pointers", "[loop]") {
   constexpr int kChoices = 12;
