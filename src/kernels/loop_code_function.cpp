@@ -381,9 +381,15 @@ class Writer {
     if (gpr < 0) code_.load(base, Gpr::rdi, 8 * in.out);
     m.kind = MemoryOperand::at_base_and_index;
     m.scale = 4;
-    block_.load_lanes(sum, m);
+    if (target_.has_masks) {
+      block_.load_lanes(sum, m);
+      emit_combine(block_, in.op, in.input, to, sum, x);
+      return block_.store(to, in.out, reg(in.out).dtype);
+    }
+    // It has room up to the next 64 bytes, and the next row waits for what is stored masked.
+    code_.vector(vector_op::load_ps, sum, m);
     emit_combine(block_, in.op, in.input, to, sum, x);
-    block_.store(to, in.out, reg(in.out).dtype);
+    code_.vector(vector_op::store_ps, to, m);
   }
 
   // Lanes in halves, then with what the accumulator holds.

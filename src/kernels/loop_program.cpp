@@ -439,6 +439,7 @@ class Builder {
   void add_fold_slots() {
     for (LoopPlan::Fold& fold : plan_.folds) {
       const int64_t bytes = plan_.inner_reduced ? 8 : plan_.tile * fold.element_size;
+      // Code reads and writes whole vectors of it.
       fold.level_bytes = ceil_div(bytes, 64) * 64;
       plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
     }
