@@ -28,13 +28,15 @@ std::map<std::string, Generated>& generated() {
 LoopCodeStats stats;  // under the same mutex
 
 // All that the code depends on.
-std::string content(const LoopPlan& plan, const std::vector<LoopRegister>& registers) {
+std::string content(const LoopCodeTarget& target, const LoopPlan& plan,
+                    const std::vector<LoopRegister>& registers) {
   std::string key;
   const auto put = [&](auto value) {
     char bytes[sizeof value];
     std::memcpy(bytes, &value, sizeof value);
     key.append(bytes, sizeof value);
   };
+  put(target.name);
   put(plan.flat);
   for (const LoopRegister& r : registers) {
     put(r.kind), put(r.dtype), put(r.wide);
@@ -98,7 +100,7 @@ Rewritten rewrite(const LoopPlan& plan, const LoopSchedule& schedule, AddFunctio
 
 // The code of these functions, from an equal program where there is one; nullptr where there is
 // none to be had.
-std::shared_ptr<const CodeMemory> code_of(const std::string& key,
+std::shared_ptr<const CodeMemory> code_of(const std::string& key, const LoopCodeTarget& target,
                                           const std::vector<CodeFunction>& functions,
                                           const std::vector<LoopRegister>& registers,
                                           std::vector<size_t>& starts) {
@@ -112,7 +114,7 @@ std::shared_ptr<const CodeMemory> code_of(const std::string& key,
     return memory;
   }
   std::vector<uint8_t> code;
-  if (!write_functions(registers, functions, code, entry.starts)) return nullptr;
+  if (!write_functions(target, registers, functions, code, entry.starts)) return nullptr;
   std::shared_ptr<const CodeMemory> memory = CodeMemory::make(code);
   if (memory == nullptr) return nullptr;
   ++stats.generated;
@@ -130,21 +132,35 @@ bool is_switched_off() {
 // A page that can be executed, once.
 bool gives_executable_memory() { return CodeMemory::make({0xC3}) != nullptr; }
 
-bool has_instructions() {
+bool runs([[maybe_unused]] LoopTarget target) {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("bmi2");
+  if (target == LoopTarget::avx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return target == LoopTarget::avx512 && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2");
 #else
   return false;
 #endif
 }
 
+const LoopCodeTarget* best_target() {
+  if (is_switched_off() || !gives_executable_memory()) return nullptr;
+  if (runs(LoopTarget::avx512)) return &kAvx512Code;
+  return runs(LoopTarget::avx2) ? &kAvx2Code : nullptr;
+}
+
 }  // namespace
 
-bool has_loop_code() {
-  static const bool has = has_instructions() && !is_switched_off() && gives_executable_memory();
-  return has;
+bool runs_loop_target(LoopTarget target) {
+  static const bool has_pages = gives_executable_memory();
+  return target == LoopTarget::best || (has_pages && runs(target));
+}
+
+const LoopCodeTarget* loop_code_target(LoopTarget wanted) {
+  static const LoopCodeTarget* const best = best_target();
+  if (wanted == LoopTarget::best) return best;
+  return wanted == LoopTarget::avx512 ? &kAvx512Code : &kAvx2Code;
 }
 
 LoopCodeStats loop_code_stats() {
@@ -157,12 +173,13 @@ void count_interpreted_loop() {
   ++stats.interpreted;
 }
 
-bool add_loop_code(LoopPlan& plan, std::vector<LoopRegister> registers, std::vector<bool>& kept) {
+bool add_loop_code(const LoopCodeTarget& target, LoopPlan& plan,
+                   std::vector<LoopRegister> registers, std::vector<bool>& kept) {
   for (const LoopInstruction& in : plan.body)
     if (is_lane_iota(plan, in))
       registers[static_cast<size_t>(plan.streams[static_cast<size_t>(in.out)].value)].kind =
           LoopRegister::computed;
-  const std::string key = content(plan, registers);
+  const std::string key = content(target, plan, registers);
   std::vector<bool> outside(registers.size(), false);
   for (const LoopInstruction& in : plan.post)
     for (const int v : {in.a, in.b, in.c})
@@ -186,7 +203,7 @@ bool add_loop_code(LoopPlan& plan, std::vector<LoopRegister> registers, std::vec
   };
   Rewritten new_body = rewrite(plan, *body, add), new_post = rewrite(plan, *post, add);
   std::vector<size_t> starts;
-  plan.code = code_of(key, functions, registers, starts);
+  plan.code = code_of(key, target, functions, registers, starts);
   if (plan.code == nullptr) return false;
   size_t next = 0;
   for (Rewritten* list : {&new_body, &new_post})

@@ -16,15 +16,17 @@ void BlockEmitter::begin(const std::vector<LoopItem>& items, Place place) {
   place_ = place;
   item_ = 0;
   masked_ = -1;
+  masks_ = {-1, -1};
   held_ = {};
   uses_.assign(registers_.size(), {});
   register_of_.assign(registers_.size(), -1);
   spilled_.assign(registers_.size(), -1);
   made_.assign(registers_.size(), false);
   free_spills_.clear();
-  const int32_t places = (frame_.spill_end - frame_.spill_begin) / 64 / frame_.streams;
-  spill_top_ = frame_.spill_begin + 64 * places * place.stream;
-  spill_end_ = spill_top_ + 64 * places;
+  const int32_t places =
+      (frame_.spill_end - frame_.spill_begin) / target.vector_bytes() / frame_.streams;
+  spill_top_ = frame_.spill_begin + target.vector_bytes() * places * place.stream;
+  spill_end_ = spill_top_ + target.vector_bytes() * places;
   for (size_t i = 0; i < items.size(); ++i) {
     const LoopItem& item = items[i];
     const auto use = [&](int value) {
@@ -56,12 +58,13 @@ void BlockEmitter::end_item() {
     free_spills_.push_back(at);
     at = -1;
   }
+  masks_ = {-1, -1};
   ++item_;
 }
 
 bool BlockEmitter::stays_mask(int value) const {
   const std::vector<int>& uses = uses_[static_cast<size_t>(value)];
-  if (!place_.wide || uses.empty()) return false;
+  if (!target.has_masks || !place_.wide || uses.empty()) return false;
   for (int at = item_ + 1; at <= uses.back(); ++at) {
     const LoopItem& item = (*items_)[static_cast<size_t>(at)];
     const bool reads = std::find(uses.begin(), uses.end(), at) != uses.end();
@@ -77,7 +80,20 @@ bool BlockEmitter::stays_mask(int value) const {
   return true;
 }
 
-Zmm BlockEmitter::mask_of_value(int value) {
+Vec BlockEmitter::mask(int which) {
+  if (target.has_masks) return Vec{static_cast<uint8_t>(1 + 2 * place_.stream + which)};
+  int& at = masks_[static_cast<size_t>(which)];
+  if (at < 0) at = temporary().id;
+  return Vec{static_cast<uint8_t>(at)};
+}
+
+Vec BlockEmitter::tail_mask() const {
+  return Vec{
+      static_cast<uint8_t>(target.has_masks ? 7 : target.registers - frame_.accumulators - 1)};
+}
+
+Vec BlockEmitter::mask_of_value(int value) {
+  if (!target.has_masks) return in(value);
   if (masked_ == value) return held_mask();
   code.vector(vector_op::vector_to_mask, mask(0), in(value));
   return mask(0);
@@ -103,24 +119,24 @@ void BlockEmitter::evict(size_t at) {
       free_spills_.pop_back();
     } else {
       place = spill_top_;
-      spill_top_ += 64;
+      spill_top_ += target.vector_bytes();
       failed_ |= spill_top_ > spill_end_;
     }
-    code.vector(vector_op::store_ps, Zmm{static_cast<uint8_t>(at)}, frame_place(place));
+    code.vector(vector_op::store_ps, Vec{static_cast<uint8_t>(at)}, frame_place(place));
   }
   register_of_[static_cast<size_t>(value)] = -1;
   held_[at].value = -1;
 }
 
 size_t BlockEmitter::register_count() const {
-  return (held_.size() - static_cast<size_t>(frame_.accumulators)) /
-         static_cast<size_t>(frame_.streams);
+  const int of_mask = place_.tail && !target.has_masks ? 1 : 0;
+  return static_cast<size_t>((target.registers - frame_.accumulators - of_mask) / frame_.streams);
 }
 size_t BlockEmitter::first_register() const {
   return register_count() * static_cast<size_t>(place_.stream);
 }
 
-Zmm BlockEmitter::take(int value) {
+Vec BlockEmitter::take(int value) {
   const size_t end = first_register() + register_count();
   size_t best = end;
   int latest = -1;
@@ -138,17 +154,23 @@ Zmm BlockEmitter::take(int value) {
   }
   if (best == end) {
     failed_ = true;
-    return Zmm{0};
+    return Vec{0};
   }
   if (held_[best].value >= 0) evict(best);
   held_[best] = {value, true};
   if (value >= 0) register_of_[static_cast<size_t>(value)] = static_cast<int>(best);
-  return Zmm{static_cast<uint8_t>(best)};
+  return Vec{static_cast<uint8_t>(best)};
 }
 
-Zmm BlockEmitter::temporary() { return take(-1); }
+Vec BlockEmitter::temporary() { return take(-1); }
 
-Zmm BlockEmitter::out(int value) {
+void BlockEmitter::release(Vec temporary) {
+  if (target.has_masks || held_[temporary.id].value >= 0) return;
+  held_[temporary.id].pinned = false;
+}
+void BlockEmitter::claim(Vec released) { held_[released.id] = {-1, true}; }
+
+Vec BlockEmitter::out(int value) {
   made_[static_cast<size_t>(value)] = true;
   return take(value);
 }
@@ -165,11 +187,11 @@ MemoryOperand BlockEmitter::tile(int pointer_register, DType dtype) {
   if (gpr < 0) code.load(m.base, Gpr::rdi, 8 * pointer_register);
   const auto size = static_cast<int32_t>(dtype_size(dtype));
   m.scale = static_cast<uint8_t>(size);
-  m.disp = 16 * size * place_.vector;
+  m.disp = target.lanes * size * place_.vector;
   return m;
 }
 
-void BlockEmitter::load(Zmm to, int value) {
+void BlockEmitter::load(Vec to, int value) {
   const LoopRegister& r = reg(value);
   if (spilled_[static_cast<size_t>(value)] >= 0) {
     code.vector(vector_op::load_ps, to, frame_place(spilled_[static_cast<size_t>(value)]));
@@ -180,27 +202,22 @@ void BlockEmitter::load(Zmm to, int value) {
     failed_ |= at < 0;
     code.vector(vector_op::broadcast_ss, to, frame_place(at));
   } else {
-    const LoopEncoder::Masking masking{static_cast<uint8_t>(place_.tail ? 7 : 0), place_.tail};
-    const MemoryOperand m = tile(value, r.dtype);
-    const int64_t size = dtype_size(r.dtype);
-    code.vector(size == 4   ? vector_op::load_ps
-                : size == 2 ? vector_op::widen_words
-                            : vector_op::widen_bytes,
-                to, m, masking);
-    if (r.dtype == DType::pred) {
-      code.vector(vector_op::test_d, mask(0), to, to);
-      code.vector(vector_op::mask_to_vector, to, mask(0));
-    }
+    const MemoryOperand from = tile(value, r.dtype);
+    if (dtype_size(r.dtype) == 4)
+      load_lanes(to, from);
+    else
+      load_narrow(to, from);
+    if (r.dtype == DType::pred) nonzero(to, to);
   }
 }
 
-Zmm BlockEmitter::in(int value) {
+Vec BlockEmitter::in(int value) {
   const int at = register_of_[static_cast<size_t>(value)];
   if (at >= 0) {
     held_[static_cast<size_t>(at)].pinned = true;
-    return Zmm{static_cast<uint8_t>(at)};
+    return Vec{static_cast<uint8_t>(at)};
   }
-  const Zmm to = take(value);
+  const Vec to = take(value);
   load(to, value);
   return to;
 }
@@ -211,7 +228,7 @@ LoopSource BlockEmitter::source(int value) {
   s.in_memory = register_of_[static_cast<size_t>(value)] < 0;
   const bool once = next_use(value) == kNever;
   if (!s.in_memory) {
-    s.zmm = in(value);
+    s.vec = in(value);
   } else if (spilled_[static_cast<size_t>(value)] >= 0) {
     s.memory = frame_place(spilled_[static_cast<size_t>(value)]);
   } else if (r.kind == LoopRegister::constant) {
@@ -220,43 +237,22 @@ LoopSource BlockEmitter::source(int value) {
     const int32_t at = frame_.single[static_cast<size_t>(value)];
     failed_ |= at < 0;
     s.memory = frame_place(at);
-    s.memory.broadcast = true;
+    s.memory.broadcast = target.single_bytes == 4;
   } else if (once && !place_.tail && dtype_size(r.dtype) == 4) {
     s.memory = tile(value, r.dtype);
   } else {
     s.in_memory = false;
-    s.zmm = in(value);
+    s.vec = in(value);
   }
   return s;
 }
 
-void BlockEmitter::op(const VectorOp& o, Zmm to, Zmm a, const LoopSource& b, int immediate,
+void BlockEmitter::op(const VectorOp& o, Vec to, Vec a, const LoopSource& b, int immediate,
                       LoopEncoder::Masking masking) {
   if (b.in_memory)
     code.vector(o, to, a, b.memory, immediate, masking);
   else
-    code.vector(o, to, a, b.zmm, immediate, masking);
-}
-
-void BlockEmitter::store(Zmm lanes, int pointer_register, DType dtype) {
-  Zmm from = lanes;
-  if (dtype == DType::pred) {
-    from = temporary();
-    code.shift(vector_op::right_digit, from, lanes, 31);
-  }
-  const MemoryOperand m = tile(pointer_register, dtype);
-  const LoopEncoder::Masking masking{static_cast<uint8_t>(place_.tail ? 7 : 0), false};
-  const int64_t size = dtype_size(dtype);
-  code.vector(size == 4   ? vector_op::store_ps
-              : size == 2 ? vector_op::narrow_to_words
-                          : vector_op::narrow_to_bytes,
-              from, m, masking);
-}
-
-void BlockEmitter::store_single(Zmm lanes, int value) {
-  const int32_t at = frame_.single[static_cast<size_t>(value)];
-  failed_ |= at < 0;
-  code.vector(vector_op::store_ss, lanes, frame_place(at));
+    code.vector(o, to, a, b.vec, immediate, masking);
 }
 
 }  // namespace gspmd

@@ -6,40 +6,44 @@
 #include <vector>
 
 #include "kernels/loop_code_passes.h"
-#include "kernels/loop_encoder.h"
+#include "kernels/loop_code_target.h"
 
 namespace gspmd {
 
 // Where the second source of an instruction lies.
 struct LoopSource {
+  LoopSource() = default;
+  LoopSource(Vec v) : vec(v) {}
+  LoopSource(const MemoryOperand& m) : in_memory(true), memory(m) {}
   bool in_memory = false;
-  Zmm zmm;
+  Vec vec;
   MemoryOperand memory;
 };
 
 // Writes the instructions of items for one vector. Values are lanes: f32, s32 and u32 as they are,
 // pred as all bits or none, 16-bit floats in the low half of 32 bits. Single elements stand in all
-// lanes and come from a frame on the stack, 4 bytes each.
+// lanes and come from a frame on the stack.
 class BlockEmitter {
  public:
   // Of single elements, where each register's stands in the frame (-1: nowhere), and free places
-  // of the frame for 64-byte lanes.
+  // of the frame for vectors.
   struct Frame {
     std::vector<int32_t> single;
     int32_t spill_begin = 0, spill_end = 0;
-    int accumulators = 0;  // registers from 31 downwards that belong to the pass
+    int accumulators = 0;  // registers from the last downwards that belong to the pass
     int streams = 1;       // blocks that run in turn share what is left: registers, masks, places
   };
   // How a wide register is found in memory: by a pointer in a general register or in the table.
   struct Pointers {
     std::vector<int> gpr;  // per register: -1 = load the pointer from the table each time
   };
-  BlockEmitter(LoopEncoder& code, const std::vector<LoopRegister>& registers, const Frame& frame,
+  BlockEmitter(const LoopCodeTarget& target, LoopEncoder& code,
+               const std::vector<LoopRegister>& registers, const Frame& frame,
                const Pointers& pointers)
-      : code(code), registers_(registers), frame_(frame), pointers_(pointers) {}
+      : target(target), code(code), registers_(registers), frame_(frame), pointers_(pointers) {}
 
-  // `wide`: of the tile, at element rcx + 16 * `vector`, with `tail` the lanes of mask 7 only; else
-  // of single elements.
+  // `wide`: of the tile, `vector` vectors behind element rcx, with `tail` the lanes of the tail's
+  // mask only, as many elements as are left; else of single elements.
   struct Place {
     bool wide = true, tail = false;
     int vector = 0, stream = 0;
@@ -50,27 +54,44 @@ class BlockEmitter {
   bool failed() const { return failed_; }
 
   // For the item at hand.
-  Zmm in(int value);             // its lanes in a register
+  Vec in(int value);             // its lanes in a register
   LoopSource source(int value);  // or where one instruction can read them
-  Zmm temporary();
-  Zmm mask(int which) const { return Zmm{static_cast<uint8_t>(1 + 2 * place_.stream + which)}; }
-  // A comparison that selects and conversions alone read stays a mask, until the next one.
+  Vec temporary();
+  // A temporary that is done with before its item, where registers are few, or used once more.
+  void release(Vec temporary);
+  void claim(Vec released);
+  Vec mask(int which);  // 0 or 1: a mask register or, where there are none, a temporary
+  // A comparison that selects and conversions alone read stays in a mask register, until the next
+  // one.
   bool stays_mask(int value) const;
-  Zmm mask_of_value(int value);  // of a pred, a mask register
+  Vec mask_of_value(int value);  // of a pred
   void hold_mask(int value) { masked_ = value; }
-  Zmm held_mask() const { return Zmm{static_cast<uint8_t>(5 + place_.stream)}; }
-  LaneMasking where(int which, bool zero = false) const { return {mask(which).id, zero}; }
+  Vec held_mask() const { return Vec{static_cast<uint8_t>(5 + place_.stream)}; }
+  Vec tail_mask() const;
   Gpr pointer() const { return place_.stream == 0 ? Gpr::rax : Gpr::r15; }  // for one access
-  Zmm out(int value);  // a new register that holds it from now on
-  void store(Zmm lanes, int pointer_register, DType dtype);
-  void store_single(Zmm lanes, int value);  // into the frame
+  Vec out(int value);  // a new register that holds it from now on
+  void store(Vec lanes, int pointer_register, DType dtype);
+  void store_single(Vec lanes, int value);  // into the frame
   const LoopRegister& reg(int value) const { return registers_[static_cast<size_t>(value)]; }
 
-  void op(const VectorOp& o, Zmm to, Zmm a, const LoopSource& b, int immediate = 0,
+  void op(const VectorOp& o, Vec to, Vec a, const LoopSource& b, int immediate = 0,
           LoopEncoder::Masking masking = {});
+
+  // What depends on how masks live, in loop_code_lanes.cpp. Of `only` and `put` memory is a
+  // constant.
+  void blend(Vec to, Vec a, const LoopSource& b, Vec mask);  // b where the mask is set, else a
+  void only(Vec to, const LoopSource& a, Vec mask);          // else 0
+  void put(Vec to, const LoopSource& a, Vec mask);           // else `to` stays
+  void merge(const VectorOp& o, Vec to, Vec a, const LoopSource& b, Vec mask);  // else `to` stays
+  // Lanes of a pred: of a comparison of floats, and whether a whole number is not 0.
+  void compare(Vec to, Vec a, const LoopSource& b, int predicate);
+  void nonzero(Vec to, Vec a);
+  // Of 4-byte elements; of a tail only its own.
+  void load_lanes(Vec to, const MemoryOperand& from);
   MemoryOperand constant(uint32_t bits) { return code.constant(bits); }
   MemoryOperand constant(float value);
 
+  const LoopCodeTarget& target;
   LoopEncoder& code;
 
  private:
@@ -79,13 +100,16 @@ class BlockEmitter {
     bool pinned = false;
   };
   int next_use(int value) const;
-  Zmm take(int value);
+  Vec take(int value);
   void evict(size_t at);
-  void load(Zmm to, int value);
+  void load(Vec to, int value);
   size_t first_register() const;
   size_t register_count() const;
   bool is_in_memory(int value) const;
   MemoryOperand tile(int pointer_register, DType dtype);
+  void load_narrow(Vec to, const MemoryOperand& from);  // of 1 or 2 bytes, widened
+  void store_narrow(Vec lanes, const MemoryOperand& to);
+  Vec packed(Vec lanes, int64_t size);
   MemoryOperand frame_place(int32_t offset) const;
 
   const std::vector<LoopRegister>& registers_;
@@ -94,7 +118,8 @@ class BlockEmitter {
   const std::vector<LoopItem>* items_ = nullptr;
   Place place_;
   int item_ = 0;
-  int masked_ = -1;  // whose lanes the held mask has
+  int masked_ = -1;                      // whose lanes the held mask has
+  std::array<int, 2> masks_ = {-1, -1};  // of the item at hand, without mask registers
   std::array<Held, 32> held_;
   std::vector<std::vector<int>> uses_;  // per register: items that read it
   std::vector<int> register_of_;        // -1: none
@@ -108,7 +133,7 @@ class BlockEmitter {
 // The instructions of one op, in loop_code_ops.cpp.
 void emit_op(BlockEmitter& block, const LoopInstruction& in);
 // acc = acc op x, both of `dtype`.
-void emit_combine(BlockEmitter& block, LoopOp reduce, DType dtype, Zmm to, Zmm a, Zmm b);
+void emit_combine(BlockEmitter& block, LoopOp reduce, DType dtype, Vec to, Vec a, Vec b);
 // A lane with which nothing changes.
 uint32_t identity_bits(LoopOp reduce, DType dtype);
 

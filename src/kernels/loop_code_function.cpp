@@ -9,20 +9,23 @@
 namespace gspmd {
 namespace {
 
-// The stack frame: single elements, spilled lanes, lanes of folds without registers, iotas.
-constexpr int32_t kFrameBytes = 8192;
-constexpr int kAccumulatorSets = 4;  // element i goes to lane i % 64, as in the interpreter
-constexpr int kRegisterFolds = 4;    // folds of a pass whose lanes stay in registers
-constexpr int32_t kIotaPlaces = kFrameBytes - 256, kFoldPlaces = kFrameBytes - 4096;
-constexpr int kStreams = 2;  // vectors whose instructions run in turn
+// At the end of the stack frame; before it single elements and spilled vectors.
+constexpr int32_t kIotaBytes = 256, kFoldAndIotaBytes = 4096;
+constexpr size_t kMostFolds = 12;
+constexpr int kStreams = 2;        // vectors whose instructions run in turn
+constexpr int kSetOfElement = -1;  // of a fold's lanes those that element rcx goes to
 constexpr std::array kPointerRegisters = {Gpr::rbx, Gpr::r8,  Gpr::r9,  Gpr::r10,
                                           Gpr::r11, Gpr::r12, Gpr::r13, Gpr::r14};
 constexpr std::array kSaved = {Gpr::rbx, Gpr::r12, Gpr::r13, Gpr::r14, Gpr::r15};
 
 class Writer {
  public:
-  Writer(const std::vector<LoopRegister>& registers, int streams)
-      : registers_(registers), streams_(streams), block_(code_, registers, frame_, pointers_) {}
+  Writer(const LoopCodeTarget& target, const std::vector<LoopRegister>& registers, int streams)
+      : target_(target),
+        registers_(registers),
+        streams_(streams),
+        code_(target.form),
+        block_(target, code_, registers, frame_, pointers_) {}
 
   // Sections [begin, end) of a schedule as a function; the place where it starts.
   size_t write(const LoopSchedule& schedule, size_t begin, size_t end) {
@@ -32,7 +35,7 @@ class Writer {
     code_.push(Gpr::rbp);
     for (const Gpr r : kSaved) code_.push(r);
     code_.move(Gpr::rbp, Gpr::rsp);
-    code_.add(Gpr::rsp, -kFrameBytes);
+    code_.add(Gpr::rsp, -target_.frame_bytes);
     code_.align_stack();
     for (const int v : imported_) import(v);
     for (size_t s = begin; s < end; ++s) {
@@ -68,7 +71,7 @@ class Writer {
     const auto give_place = [&](int v) {
       if (v < 0 || frame_.single[static_cast<size_t>(v)] >= 0) return;
       frame_.single[static_cast<size_t>(v)] = top;
-      top += 4;
+      top += target_.single_bytes;
       if (!made[static_cast<size_t>(v)]) imported_.push_back(v);
     };
     const auto read = [&](int v) {
@@ -89,7 +92,7 @@ class Writer {
       for (const LoopItem& item : schedule.sections[s].pass) visit(item, false);
     }
     frame_.spill_begin = (top + 63) / 64 * 64;
-    frame_.spill_end = kFoldPlaces;
+    frame_.spill_end = fold_places();
     failed_ |= frame_.spill_begin > frame_.spill_end;
   }
 
@@ -112,6 +115,9 @@ class Writer {
         failed_ = true;
     }
     code_.store32(Gpr::rsp, place, Gpr::rax);
+    if (target_.single_bytes == 4) return;
+    code_.vector(vector_op::broadcast_ss, Vec{0}, at(Gpr::rsp, place));
+    code_.vector(vector_op::store_ps, Vec{0}, at(Gpr::rsp, place));
   }
 
   // The single element in the frame to where a register points.
@@ -157,48 +163,79 @@ class Writer {
     for (const LoopItem& item : items)
       if (item.kind == LoopItem::fold) folds_.push_back(item.in);
     frame_.accumulators =
-        kAccumulatorSets * std::min(static_cast<int>(folds_.size()), kRegisterFolds);
-    failed_ |= folds_.size() > 12;
+        target_.fold_vectors() * std::min(static_cast<int>(folds_.size()), target_.register_folds);
+    failed_ |= folds_.size() > kMostFolds;
     if (failed_) return;
     load_pointers(items);
     start_folds();
-    const int vectors = folds_.empty() ? streams_ : kAccumulatorSets;
-    frame_.streams = streams_;
-    const auto loop = code_.new_label(), tail = code_.new_label(), done = code_.new_label();
+    const int vectors = folds_.empty() ? streams_ : target_.fold_vectors();
+    const auto tail = code_.new_label(), done = code_.new_label();
     code_.clear(Gpr::rcx);
+    whole_vectors(items, vectors, tail);
+    code_.bind(tail);
+    frame_.streams = 1;
+    if (target_.has_masks)
+      masked_vectors(items, vectors, done);
+    else
+      last_vectors(items, vectors, done);
+    code_.bind(done);
+    finish_folds();
+  }
+
+  // While there are as many elements as `vectors` have.
+  void whole_vectors(const std::vector<LoopItem>& items, int vectors, LoopEncoder::Label tail) {
+    frame_.streams = std::min(streams_, vectors);
+    const auto loop = code_.new_label();
     code_.move(Gpr::rdx, Gpr::rsi);
-    code_.add(Gpr::rdx, 1 - 16 * vectors);
+    code_.add(Gpr::rdx, 1 - target_.lanes * vectors);
     code_.compare(Gpr::rcx, Gpr::rdx);
     code_.jump(Jump::greater_or_equal, tail);
     code_.bind(loop);
     start_iotas(items);
-    for (int v = 0; v < vectors; v += streams_) {
+    for (int v = 0; v < vectors; v += frame_.streams) {
       std::vector<size_t> begins;
-      for (int stream = 0; stream < streams_; ++stream) {
+      for (int stream = 0; stream < frame_.streams; ++stream) {
         begins.push_back(code_.size());
-        vector(items, {true, false, v + stream, stream}, v + stream);
+        vector(items, {true, false, v + stream, stream}, vectors > 1 ? v + stream : kSetOfElement);
       }
       code_.interleave(begins);
     }
-    code_.add(Gpr::rcx, 16 * vectors);
+    code_.add(Gpr::rcx, target_.lanes * vectors);
     code_.compare(Gpr::rcx, Gpr::rdx);
     code_.jump(Jump::less, loop);
-    code_.bind(tail);
-    frame_.streams = 1;
+  }
+
+  // The rest, each vector masked.
+  void masked_vectors(const std::vector<LoopItem>& items, int vectors, LoopEncoder::Label done) {
     for (int v = 0; v < vectors; ++v) {
       code_.move(Gpr::rax, Gpr::rsi);
       code_.subtract(Gpr::rax, Gpr::rcx);
       code_.jump(Jump::less_or_equal, done);
       code_.move_constant(Gpr::rdx, -1);
       code_.low_bits(Gpr::rdx, Gpr::rdx, Gpr::rax);
-      code_.mask_from(7, Gpr::rdx);
+      code_.mask_from(static_cast<uint8_t>(block_.tail_mask().id), Gpr::rdx);
       start_iotas(items);
       vector(items, {true, true, 0, 0}, v);
-      code_.add(Gpr::rcx, 16);
+      code_.add(Gpr::rcx, target_.lanes);
     }
-    code_.bind(done);
-    frame_.streams = 1;
-    finish_folds();
+  }
+
+  // The rest where masks cost more: whole vectors one by one, then one masked.
+  void last_vectors(const std::vector<LoopItem>& items, int vectors, LoopEncoder::Label done) {
+    const auto rest = code_.new_label();
+    if (vectors > 1) whole_vectors(items, 1, rest);
+    code_.bind(rest);
+    code_.move(Gpr::rax, Gpr::rsi);
+    code_.subtract(Gpr::rax, Gpr::rcx);
+    code_.jump(Jump::less_or_equal, done);
+    const Vec mask = block_.tail_mask();
+    std::array<uint32_t, 16> lanes;
+    std::iota(lanes.begin(), lanes.end(), 0u);
+    code_.vector(vector_op::from_gpr, mask, Vec{static_cast<uint8_t>(Gpr::rax)});
+    code_.vector(vector_op::broadcast_d, mask, mask);
+    code_.vector(vector_op::greater_d, mask, mask, code_.constant(lanes));
+    start_iotas(items);
+    vector(items, {true, true, 0, 0}, kSetOfElement);
   }
 
   void load_pointers(const std::vector<LoopItem>& items) {
@@ -224,21 +261,31 @@ class Writer {
     }
   }
 
+  int32_t iota_places() const { return target_.frame_bytes - kIotaBytes; }
+  int32_t fold_places() const { return target_.frame_bytes - kFoldAndIotaBytes; }
+
   // The lanes of fold f of a set, or where they stand in the frame.
-  bool in_registers(size_t f) const { return f < kRegisterFolds; }
-  static Zmm lanes(size_t f, int set) {
-    return Zmm{static_cast<uint8_t>(31 - kAccumulatorSets * static_cast<int>(f) - set)};
+  bool in_registers(size_t f) const { return f < static_cast<size_t>(target_.register_folds); }
+  Vec lanes(size_t f, int set) const {
+    const int before = target_.fold_vectors() * static_cast<int>(f) + set;
+    return Vec{static_cast<uint8_t>(target_.registers - 1 - before)};
   }
-  static MemoryOperand lanes_in_frame(size_t f, int set) {
-    const int place = kAccumulatorSets * (static_cast<int>(f) - kRegisterFolds) + set;
-    return at(Gpr::rsp, kFoldPlaces + 64 * place);
+  MemoryOperand lanes_in_frame(size_t f, int set) const {
+    const int before = target_.fold_vectors() * (static_cast<int>(f) - target_.register_folds);
+    const int32_t place = fold_places() + target_.vector_bytes() * before;
+    if (set != kSetOfElement) return at(Gpr::rsp, place + target_.vector_bytes() * set);
+    MemoryOperand m = at(Gpr::rsp, place);
+    m.kind = MemoryOperand::at_base_and_index;
+    m.index = Gpr::r15;
+    m.scale = 4;
+    return m;
   }
 
   void start_folds() {
     for (size_t f = 0; f < folds_.size(); ++f) {
       const uint32_t bits = identity_bits(folds_[f]->op, folds_[f]->input);
-      for (int set = 0; set < kAccumulatorSets; ++set) {
-        const Zmm to = in_registers(f) ? lanes(f, set) : Zmm{0};
+      for (int set = 0; set < target_.fold_vectors(); ++set) {
+        const Vec to = in_registers(f) ? lanes(f, set) : Vec{0};
         code_.vector(vector_op::broadcast_ss, to, code_.constant(bits));
         if (!in_registers(f)) code_.vector(vector_op::store_ps, to, lanes_in_frame(f, set));
       }
@@ -276,31 +323,40 @@ class Writer {
 
   // What element rcx of each iota is, for the vectors that follow.
   void start_iotas(const std::vector<LoopItem>& items) {
-    int32_t place = kIotaPlaces;
+    int32_t place = iota_places();
     for (const LoopItem& item : items) {
       if (item.kind != LoopItem::iota) continue;
       code_.load32(Gpr::rax, Gpr::rsp, frame_.single[static_cast<size_t>(item.value)]);
       code_.add(Gpr::rax, Gpr::rcx);
       code_.store32(Gpr::rsp, place, Gpr::rax);
       place += 4;
-      failed_ |= place > kFrameBytes;
+      failed_ |= place > target_.frame_bytes;
     }
   }
 
   void iota(int v, int which) {
     std::array<uint32_t, 16> steps;
-    std::iota(steps.begin(), steps.end(), static_cast<uint32_t>(16 * block_.place().vector));
-    const Zmm to = block_.out(v);
-    code_.vector(vector_op::load_ps, to, code_.constant(steps));
-    MemoryOperand first = at(Gpr::rsp, kIotaPlaces + 4 * which);
-    first.broadcast = true;
-    code_.vector(vector_op::add_d, to, to, first);
+    std::iota(steps.begin(), steps.end(),
+              static_cast<uint32_t>(target_.lanes * block_.place().vector));
+    const Vec to = block_.out(v);
+    MemoryOperand first = at(Gpr::rsp, iota_places() + 4 * which);
+    if (target_.has_masks) {
+      code_.vector(vector_op::load_ps, to, code_.constant(steps));
+      first.broadcast = true;
+      return code_.vector(vector_op::add_d, to, to, first);
+    }
+    code_.vector(vector_op::broadcast_ss, to, first);
+    code_.vector(vector_op::add_d, to, to, code_.constant(steps));
   }
 
   void fold_vector(const LoopInstruction& in, size_t f, int set) {
-    const Zmm x = block_.in(in.a);
+    const Vec x = block_.in(in.a);
     const bool tail = block_.place().tail;
-    Zmm sum = lanes(f, set);
+    Vec sum = lanes(f, std::max(set, 0));
+    if (set == kSetOfElement) {
+      code_.move(Gpr::r15, Gpr::rcx);
+      code_.and32(Gpr::r15, 63);
+    }
     if (!in_registers(f)) {
       sum = block_.temporary();
       code_.vector(vector_op::load_ps, sum, lanes_in_frame(f, set));
@@ -308,65 +364,82 @@ class Writer {
     if (!tail) {
       emit_combine(block_, in.op, in.input, sum, sum, x);
     } else {
-      const Zmm next = block_.temporary();
+      const Vec next = block_.temporary();
       emit_combine(block_, in.op, in.input, next, sum, x);
-      code_.vector(vector_op::move_ps, sum, Zmm{}, next, 0, {7, false});
+      block_.put(sum, next, block_.tail_mask());
     }
     if (!in_registers(f)) code_.vector(vector_op::store_ps, sum, lanes_in_frame(f, set));
   }
 
   void accumulate(const LoopInstruction& in) {
-    const Zmm x = block_.in(in.a);
+    const Vec x = block_.in(in.a);
     // Until here it stands in memory only.
-    const Zmm sum = block_.temporary(), to = block_.out(in.out);
+    const Vec sum = block_.temporary(), to = block_.out(in.out);
     const int gpr = pointers_.gpr[static_cast<size_t>(in.out)];
     const Gpr base = gpr >= 0 ? static_cast<Gpr>(gpr) : block_.pointer();
-    MemoryOperand m = at(base, 64 * block_.place().vector);
+    MemoryOperand m = at(base, target_.vector_bytes() * block_.place().vector);
     if (gpr < 0) code_.load(base, Gpr::rdi, 8 * in.out);
     m.kind = MemoryOperand::at_base_and_index;
     m.scale = 4;
-    const bool tail = block_.place().tail;
-    code_.vector(vector_op::load_ps, sum, m,
-                 LoopEncoder::Masking{static_cast<uint8_t>(tail ? 7 : 0), tail});
+    if (target_.has_masks) {
+      block_.load_lanes(sum, m);
+      emit_combine(block_, in.op, in.input, to, sum, x);
+      return block_.store(to, in.out, reg(in.out).dtype);
+    }
+    // It has room up to the next 64 bytes, and the next row waits for what is stored masked.
+    code_.vector(vector_op::load_ps, sum, m);
     emit_combine(block_, in.op, in.input, to, sum, x);
-    block_.store(to, in.out, reg(in.out).dtype);
+    code_.vector(vector_op::store_ps, to, m);
   }
 
   // Lanes in halves, then with what the accumulator holds.
   void finish_folds() {
+    const int count = target_.fold_vectors();
+    frame_.accumulators = std::max(frame_.accumulators, folds_.empty() ? 0 : count);
     for (size_t f = 0; f < folds_.size(); ++f) {
       const LoopInstruction& in = *folds_[f];
-      std::array<Zmm, kAccumulatorSets> sets;
-      for (int set = 0; set < kAccumulatorSets; ++set) {
-        Zmm& s = sets[static_cast<size_t>(set)];
+      std::vector<Vec> sets(static_cast<size_t>(count));
+      for (int set = 0; set < count; ++set) {
+        Vec& s = sets[static_cast<size_t>(set)];
         s = lanes(in_registers(f) ? f : 0, set);  // those of the first are done with
         if (!in_registers(f)) code_.vector(vector_op::load_ps, s, lanes_in_frame(f, set));
       }
-      const Zmm t{0};
-      const auto combine = [&](Zmm to, Zmm x, Zmm y) {
+      const auto combine = [&](Vec to, Vec x, Vec y) {
         block_.begin({}, {false, false, 0, 0});
-        block_.temporary();  // t
+        block_.temporary();  // register 0, which holds the other half
         emit_combine(block_, in.op, in.input, to, x, y);
       };
-      combine(sets[0], sets[0], sets[2]);
-      combine(sets[1], sets[1], sets[3]);
-      combine(sets[0], sets[0], sets[1]);
-      for (const int halves : {0x4E, 0xB1}) {
-        code_.vector(vector_op::shuffle_quarters, t, sets[0], sets[0], halves);
-        combine(sets[0], sets[0], t);
-      }
-      for (const int halves : {0x4E, 0xB1}) {
-        code_.vector(vector_op::permute_ps, t, Zmm{}, sets[0], halves);
-        combine(sets[0], sets[0], t);
-      }
+      for (size_t half = sets.size() / 2; half > 0; half /= 2)
+        for (size_t set = 0; set < half; ++set) combine(sets[set], sets[set], sets[set + half]);
+      const Vec t{0};
+      fold_lanes(sets[0], t, combine);
       code_.load(Gpr::rax, Gpr::rdi, 8 * in.out);
       code_.vector(vector_op::broadcast_ss, t, at(Gpr::rax, 0));
       combine(t, t, sets[0]);
       code_.vector(vector_op::store_ss, t, at(Gpr::rax, 0));
+      if (target_.single_bytes != 4) code_.vector(vector_op::broadcast_ss, t, t);
       block_.store_single(t, in.out);
     }
   }
 
+  // A vector's lanes in halves, into the first.
+  template <class Combine>
+  void fold_lanes(Vec sum, Vec other, Combine&& combine) {
+    const auto permute = [&](const VectorOp& op, Vec first, int order) {
+      code_.vector(op, other, first, sum, order);
+      combine(sum, sum, other);
+    };
+    if (target_.lanes == 16) {
+      permute(vector_op::shuffle_quarters, sum, 0x4E);
+      permute(vector_op::shuffle_quarters, sum, 0xB1);
+    } else {
+      permute(vector_op::swap_halves, sum, 1);
+    }
+    permute(vector_op::permute_ps, Vec{}, 0x4E);
+    permute(vector_op::permute_ps, Vec{}, 0xB1);
+  }
+
+  const LoopCodeTarget& target_;
   const std::vector<LoopRegister>& registers_;
   const int streams_;
   LoopEncoder code_;
@@ -380,11 +453,11 @@ class Writer {
 
 }  // namespace
 
-bool write_functions(const std::vector<LoopRegister>& registers,
+bool write_functions(const LoopCodeTarget& target, const std::vector<LoopRegister>& registers,
                      const std::vector<CodeFunction>& functions, std::vector<uint8_t>& code,
                      std::vector<size_t>& starts) {
   for (int streams = kStreams; streams > 0; --streams) {
-    Writer writer(registers, streams);
+    Writer writer(target, registers, streams);
     starts.clear();
     for (const CodeFunction& f : functions)
       starts.push_back(writer.write(*f.schedule, f.begin, f.end));

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/loop_code_passes.h"
+#include "kernels/loop_code_target.h"
 
 namespace gspmd {
 
@@ -14,7 +15,7 @@ struct CodeFunction {
 
 // Machine code of functions of (rdi: table of registers, rsi: elements of the tile), and where each
 // starts. False where more values are in use at once than registers and a stack frame hold.
-bool write_functions(const std::vector<LoopRegister>& registers,
+bool write_functions(const LoopCodeTarget& target, const std::vector<LoopRegister>& registers,
                      const std::vector<CodeFunction>& functions, std::vector<uint8_t>& code,
                      std::vector<size_t>& starts);
 

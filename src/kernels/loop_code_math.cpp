@@ -20,49 +20,56 @@ class Maths {
   explicit Maths(BlockEmitter& block) : x(block), code(block.code) {}
 
   // 2^n * e^r, |r| <= ln(2) / 2.
-  void exp(Zmm to, Zmm a) {
-    const Zmm n = x.temporary(), r = x.temporary(), p = x.temporary();
-    // From here down it is 0; scalef does not touch those lanes: results below the normal range
+  void exp(Vec to, Vec a) {
+    const Vec n = x.temporary(), r = x.temporary(), p = x.temporary();
+    // From here down it is 0; those lanes are not scaled, or by 1: results below the normal range
     // cost a processor assist each.
     code.vector(compare_ps, x.mask(0), a, x.constant(-104.0f), 0x16);  // not a <= -104
     code.vector(broadcast_ss, r, x.constant(130.0f));
-    code.vector(min_ps, r, r, a);  // NaN stays: the second is the result then
+    if (!x.target.has_masks) x.only(n, a, x.mask(0));
+    // NaN stays: the second is the result then.
+    code.vector(min_ps, r, r, x.target.has_masks ? a : n);
+    x.release(a);
     code.vector(mul_ps, n, r, x.constant(1.44269504f));
-    code.vector(round_ps, n, Zmm{}, n, 8);
+    code.vector(round_ps, n, Vec{}, n, 8);
     code.vector(fnmadd231_ps, r, n, x.constant(0.693359375f));
     code.vector(fnmadd231_ps, r, n, x.constant(-2.12194440e-4f));
     tail(p, r);
-    const Zmm square = x.temporary();
+    const Vec square = x.temporary();
     code.vector(mul_ps, square, r, r);
     code.vector(add_ps, r, r, x.constant(1.0f));
     code.vector(fmadd213_ps, p, square, r);
-    code.vector(scalef_ps, to, p, n, 0, x.where(0, true));
+    if (x.target.has_masks) return code.vector(scalef_ps, to, p, n, 0, {x.mask(0).id, true});
+    scale(p, n, square);
+    x.only(to, p, x.mask(0));
   }
 
-  void expm1(Zmm to, Zmm a) {
-    const Zmm bounded = x.temporary();
+  void expm1(Vec to, Vec a) {
+    const Vec bounded = x.temporary();
     code.vector(min_ps, bounded, a, x.constant(88.72283935546875f));
     code.vector(max_ps, bounded, bounded, x.constant(-45.0f));
     reduced(to, bounded, true);
     code.vector(compare_ps, x.mask(0), a, x.constant(88.72283935546875f), kGreater);
-    code.vector(broadcast_ss, to, x.constant(kInfinity), x.where(0));
+    x.put(to, x.constant(kInfinity), x.mask(0));
     keep_tiny_and_nan(to, a);
   }
 
-  void tanh(Zmm to, Zmm a) {
-    const Zmm size = x.temporary(), e = x.temporary(), far = x.temporary();
+  void tanh(Vec to, Vec a) {
+    const Vec size = x.temporary(), e = x.temporary(), far = x.temporary();
     code.vector(and_d, size, a, x.constant(~kSignBit));
     code.vector(broadcast_ss, to, x.constant(20.0f));
     code.vector(min_ps, to, to, size);  // NaN stays, to the end
     code.vector(add_ps, to, to, to);
+    x.release(far);
     reduced(e, to, false);
+    x.claim(far);
     code.vector(add_ps, e, e, x.constant(2.0f));
     code.vector(broadcast_ss, far, x.constant(2.0f));
     code.vector(div_ps, far, far, e);
     code.vector(broadcast_ss, e, x.constant(1.0f));
     code.vector(sub_ps, far, e, far);
     // Of what is so small that its square is 0 this makes itself.
-    const Zmm z = e, p = to;
+    const Vec z = e, p = to;
     code.vector(mul_ps, z, size, size);
     polynomial(p, z,
                {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
@@ -70,37 +77,40 @@ class Maths {
     code.vector(mul_ps, p, p, z);
     code.vector(fmadd213_ps, p, size, size);
     code.vector(compare_ps, x.mask(0), size, x.constant(0.625f), kOrderedLess);
-    code.vector(blend_ps, to, far, p, 0, x.where(0));
-    code.vector(ternary_d, to, a, x.constant(kSignBit), 0xF8);  // to | (a & sign)
+    x.blend(to, far, p, x.mask(0));
+    if (x.target.has_masks)
+      return code.vector(ternary_d, to, a, x.constant(kSignBit), 0xF8);  // to | (a & sign)
+    code.vector(and_d, far, a, x.constant(kSignBit));
+    code.vector(or_d, to, to, far);
   }
 
-  void log(Zmm to, Zmm a) {
+  void log(Vec to, Vec a) {
     log_of(to, a, true);
     limits(to, a, 0.0f);
   }
 
-  void log1p(Zmm to, Zmm a) {
-    const Zmm y = x.temporary(), divisor = x.temporary();
+  void log1p(Vec to, Vec a) {
+    const Vec y = x.temporary(), divisor = x.temporary();
     code.vector(add_ps, y, a, x.constant(1.0f));
     code.vector(compare_ps, x.mask(1), y, x.constant(1.0f), 4);  // not a pole: not equal
-    code.vector(move_ps, divisor, Zmm{}, y, 0, x.where(1, true));
+    x.only(divisor, y, x.mask(1));
     code.vector(sub_ps, divisor, divisor, x.constant(1.0f));
     log_of(to, y, false);
     code.vector(div_ps, divisor, a, divisor);
     code.vector(mul_ps, to, to, divisor);
-    code.vector(blend_ps, to, a, to, 0, x.where(1));
+    x.blend(to, a, to, x.mask(1));
     limits(to, a, -1.0f);
   }
 
-  void rsqrt(Zmm to, Zmm a) {
-    const Zmm root = x.temporary();
+  void rsqrt(Vec to, Vec a) {
+    const Vec root = x.temporary();
     code.vector(sqrt_ps, root, a);
     code.vector(broadcast_ss, to, x.constant(1.0f));
     code.vector(div_ps, to, to, root);
   }
 
-  void logistic(Zmm to, Zmm a) {
-    const Zmm negative = x.temporary(), e = x.temporary();
+  void logistic(Vec to, Vec a) {
+    const Vec negative = x.temporary(), e = x.temporary();
     code.vector(xor_d, negative, a, x.constant(kSignBit));
     exp(e, negative);
     code.vector(add_ps, e, e, x.constant(1.0f));
@@ -110,7 +120,7 @@ class Maths {
 
  private:
   // Horner's scheme, the highest power first.
-  void polynomial(Zmm p, Zmm r, std::initializer_list<float> factors) {
+  void polynomial(Vec p, Vec r, std::initializer_list<float> factors) {
     bool first = true;
     for (const float factor : factors) {
       if (first)
@@ -121,70 +131,85 @@ class Maths {
     }
   }
   // (e^r - 1 - r) / r^2.
-  void tail(Zmm p, Zmm r) {
+  void tail(Vec p, Vec r) {
     polynomial(p, r,
                {0.00139262134663f, 0.00836320297158f, 0.0416665544377f, 0.16666576846f, 0.5f});
   }
 
+  // p * 2^n, |p| about 1, in two steps as 2^n itself may be out of range: half of n goes straight
+  // into the exponent. Of NaN n has no bits that get there. n is lost.
+  void scale(Vec p, Vec n, Vec half) {
+    code.vector(float_to_int, n, n);
+    code.shift(right_arithmetic_digit, half, n, 1);
+    code.vector(sub_d, n, n, half);
+    code.shift(left_digit, half, half, 23);
+    code.vector(add_d, p, p, half);
+    code.vector(add_d, n, n, x.constant(127u));
+    code.shift(left_digit, n, n, 23);
+    code.vector(mul_ps, p, p, n);
+  }
+
   // e^a - 1; a is lost. `exact`: also where |a| < 0.3 and half the result is subnormal.
-  void reduced(Zmm to, Zmm a, bool exact) {
-    const Zmm n = x.temporary(), low = x.temporary(), r = x.temporary(), p = x.temporary();
+  void reduced(Vec to, Vec a, bool exact) {
+    const Vec n = x.temporary(), low = x.temporary(), r = x.temporary(), p = x.temporary();
     code.vector(mul_ps, n, a, x.constant(1.44269504f));
-    code.vector(round_ps, n, Zmm{}, n, 8);
-    const Zmm high = a;
+    code.vector(round_ps, n, Vec{}, n, 8);
+    const Vec high = a;
     code.vector(fnmadd231_ps, high, n, x.constant(0.693359375f));
     code.vector(mul_ps, low, n, x.constant(-2.12194440e-4f));
     code.vector(sub_ps, r, high, low);
     code.vector(sub_ps, high, high, r);
-    const Zmm rest = high;
+    const Vec rest = high;
     code.vector(sub_ps, rest, high, low);
     tail(p, r);
     code.vector(mul_ps, low, r, r);
     code.vector(fmadd213_ps, p, low, rest);
-    const Zmm q = r;
+    const Vec q = r;
     code.vector(add_ps, q, r, p);
     // Half of 2^n; 2^n itself may be out of range.
-    const Zmm half = p;
+    const Vec half = p;
     code.vector(float_to_int, half, n);
     code.vector(add_d, half, half, x.constant(126u));
     code.shift(left_digit, half, half, 23);
     code.vector(sub_ps, low, half, x.constant(0.5f));
     code.vector(fmadd213_ps, half, q, low);
     code.vector(add_ps, to, half, half);
-    if (!exact) return;
-    code.vector(compare_ps, x.mask(0), n, x.constant(0.0f), kEqual);
-    code.vector(move_ps, to, Zmm{}, q, 0, x.where(0));
+    if (exact) {
+      code.vector(compare_ps, x.mask(0), n, x.constant(0.0f), kEqual);
+      x.put(to, q, x.mask(0));
+    }
+    for (const Vec done : {n, low, r, p}) x.release(done);
   }
 
-  void keep_tiny_and_nan(Zmm to, Zmm a) {
-    const Zmm size = x.temporary();
+  void keep_tiny_and_nan(Vec to, Vec a) {
+    const Vec size = x.temporary();
     code.vector(and_d, size, a, x.constant(~kSignBit));
     code.vector(compare_ps, x.mask(0), size, x.constant(kLeast), kNotGreaterOrEqual);
-    code.vector(move_ps, to, Zmm{}, a, 0, x.where(0));
+    x.put(to, a, x.mask(0));
   }
 
   // For numbers above 0 (hwy/contrib/math: Log).
-  void log_of(Zmm to, Zmm a, bool subnormals) {
-    const Zmm y = x.temporary(), bits = x.temporary(), e = x.temporary();
+  void log_of(Vec to, Vec a, bool subnormals) {
+    const Vec y = x.temporary(), bits = x.temporary(), e = x.temporary();
     code.vector(move_ps, y, a);
     if (subnormals) {
       code.vector(compare_ps, x.mask(0), a, x.constant(1.175494351e-38f), kOrderedLess);
-      code.vector(mul_ps, y, a, x.constant(3.355443200e+7f), 0, x.where(0));
+      x.merge(mul_ps, y, a, x.constant(3.355443200e+7f), x.mask(0));
     }
     code.vector(add_d, bits, y, x.constant(0x3F800000u - 0x3F3504F3u));
     code.shift(right_digit, e, bits, 23);
     code.vector(sub_d, e, e, x.constant(127u));
-    if (subnormals) code.vector(sub_d, e, e, x.constant(25u), 0, x.where(0));
+    if (subnormals) x.merge(sub_d, e, e, x.constant(25u), x.mask(0));
     code.vector(int_to_float, e, e);
     code.vector(and_d, bits, bits, x.constant(0x7FFFFFu));
     code.vector(add_d, y, bits, x.constant(0x3F3504F3u));
-    const Zmm less = bits, z = x.temporary(), z2 = x.temporary(), z4 = x.temporary();
+    const Vec less = bits, z = x.temporary(), z2 = x.temporary(), z4 = x.temporary();
     code.vector(sub_ps, less, y, x.constant(1.0f));
     code.vector(add_ps, y, y, x.constant(1.0f));
     code.vector(div_ps, z, less, y);
     code.vector(mul_ps, z2, z, z);
     code.vector(mul_ps, z4, z2, z2);
-    const Zmm even = x.temporary();
+    const Vec even = x.temporary();
     polynomial(y, z4, {0.24279078841f, 0.40000972152f});
     polynomial(even, z4, {0.28498786688f, 0.66666662693f});
     code.vector(mul_ps, y, y, z4);
@@ -199,13 +224,13 @@ class Maths {
   }
 
   // Infinity stays, the pole gives -infinity, below it and of NaN: NaN.
-  void limits(Zmm to, Zmm a, float pole) {
+  void limits(Vec to, Vec a, float pole) {
     code.vector(compare_ps, x.mask(0), a, x.constant(kInfinity), kEqual);
-    code.vector(broadcast_ss, to, x.constant(kInfinity), x.where(0));
+    x.put(to, x.constant(kInfinity), x.mask(0));
     code.vector(compare_ps, x.mask(0), a, x.constant(pole), kEqual);
-    code.vector(broadcast_ss, to, x.constant(-kInfinity), x.where(0));
+    x.put(to, x.constant(-kInfinity), x.mask(0));
     code.vector(compare_ps, x.mask(0), a, x.constant(pole), kNotGreaterOrEqual);
-    code.vector(broadcast_ss, to, x.constant(std::numeric_limits<float>::quiet_NaN()), x.where(0));
+    x.put(to, x.constant(std::numeric_limits<float>::quiet_NaN()), x.mask(0));
   }
 
   BlockEmitter& x;
@@ -214,7 +239,7 @@ class Maths {
 
 }  // namespace
 
-void emit_math(BlockEmitter& block, LoopOp op, Zmm to, Zmm a) {
+void emit_math(BlockEmitter& block, LoopOp op, Vec to, Vec a) {
   Maths maths(block);
   switch (op) {
     case LoopOp::exp:

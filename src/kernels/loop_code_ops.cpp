@@ -89,9 +89,9 @@ bool commutes(LoopOp op) {
 }
 
 // NaN where either is NaN, and -0 < +0.
-void emit_extreme(BlockEmitter& x, bool maximum, Zmm to, Zmm a, Zmm b) {
+void emit_extreme(BlockEmitter& x, bool maximum, Vec to, Vec a, Vec b) {
   LoopEncoder& code = x.code;
-  const Zmm other = x.temporary(), one = x.temporary();
+  const Vec other = x.temporary(), one = x.temporary();
   code.vector(maximum ? max_ps : min_ps, one, b, a);
   code.vector(maximum ? max_ps : min_ps, other, a, b);
   // Of zeros each gives another; of numbers both are the same.
@@ -99,22 +99,24 @@ void emit_extreme(BlockEmitter& x, bool maximum, Zmm to, Zmm a, Zmm b) {
     code.vector(or_d, to, one, other);
     return;
   }
-  code.vector(compare_ps, x.mask(0), a, b, 3);  // either is NaN
+  const Vec either_nan = x.mask(0);
+  code.vector(compare_ps, either_nan, a, b, 3);
   code.vector(and_d, one, one, other);
-  code.vector(or_d, one, a, b, 0, x.where(0));  // has the bits of a NaN
+  if (!x.target.has_masks) return code.vector(or_d, to, one, either_nan);  // all bits are a NaN
+  x.merge(or_d, one, a, b, either_nan);                                    // has the bits of a NaN
   code.vector(move_ps, to, one);
 }
 
 void emit_sign(BlockEmitter& x, const LoopInstruction& in) {
-  const Zmm a = x.in(in.a), to = x.out(in.out);
+  const Vec a = x.in(in.a), to = x.out(in.out);
   LoopEncoder& code = x.code;
   if (in.input == DType::f32) {
-    const Zmm zero = x.temporary();
+    const Vec zero = x.temporary();
     code.vector(xor_d, zero, zero, zero);
     code.vector(compare_ps, x.mask(0), a, zero, 0x1E);
     code.vector(compare_ps, x.mask(1), a, zero, 0x11);
-    code.vector(blend_ps, to, a, x.constant(1.0f), 0, x.where(0));
-    code.vector(blend_ps, to, to, x.constant(-1.0f), 0, x.where(1));
+    x.blend(to, a, x.constant(1.0f), x.mask(0));
+    x.blend(to, to, x.constant(-1.0f), x.mask(1));
   } else if (in.input == DType::s32) {
     code.vector(max_sd, to, a, x.constant(kAllBits));
     code.vector(min_sd, to, to, x.constant(1u));
@@ -125,7 +127,7 @@ void emit_sign(BlockEmitter& x, const LoopInstruction& in) {
 
 void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
   LoopEncoder& code = x.code;
-  const Zmm a = x.in(in.a), to = x.out(in.out);
+  const Vec a = x.in(in.a), to = x.out(in.out);
   const bool is_float = in.input == DType::f32;
   switch (in.op) {
     case LoopOp::negate:
@@ -134,54 +136,82 @@ void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
       return code.vector(sub_d, to, to, x.constant(kAllBits));
     case LoopOp::abs:
       if (is_float) return code.vector(and_d, to, a, x.constant(~kSignBit));
-      return code.vector(in.input == DType::s32 ? abs_d : move_ps, to, Zmm{}, a);
+      return code.vector(in.input == DType::s32 ? abs_d : move_ps, to, Vec{}, a);
     case LoopOp::not_:
       return code.vector(xor_d, to, a, x.constant(kAllBits));
     case LoopOp::floor:
-      return code.vector(round_ps, to, Zmm{}, a, 9);
+      return code.vector(round_ps, to, Vec{}, a, 9);
     case LoopOp::ceil:
-      return code.vector(round_ps, to, Zmm{}, a, 10);
+      return code.vector(round_ps, to, Vec{}, a, 10);
     case LoopOp::sqrt:
       return code.vector(sqrt_ps, to, a);
     case LoopOp::is_finite:
       code.vector(and_d, to, a, x.constant(~kSignBit));
-      code.vector(compare_ps, x.mask(0), to, x.constant(std::numeric_limits<float>::max()), 0x12);
-      return code.vector(mask_to_vector, to, x.mask(0));
+      return x.compare(to, to, x.constant(std::numeric_limits<float>::max()), 0x12);
     default:
       return code.vector(move_ps, to, a);
   }
 }
 
 // Nearest even, in the low half of the lane.
-void emit_round_to_bf16(BlockEmitter& x, Zmm to, Zmm a) {
+void emit_round_to_bf16(BlockEmitter& x, Vec to, Vec a) {
   LoopEncoder& code = x.code;
-  const Zmm upper = x.temporary();
+  const Vec upper = x.temporary();
   code.shift(right_digit, upper, a, 16);
   code.vector(compare_ps, x.mask(0), a, a, 3);
   code.vector(and_d, to, upper, x.constant(1u));
   code.vector(add_d, to, to, a);
   code.vector(add_d, to, to, x.constant(0x7fffu));
   code.shift(right_digit, to, to, 16);
-  code.vector(or_d, to, upper, x.constant(0x40u), 0, x.where(0));
+  x.merge(or_d, to, upper, x.constant(0x40u), x.mask(0));
 }
 
-void emit_from_float(BlockEmitter& x, DType result, Zmm to, Zmm a) {
+// Towards zero: too high gives the highest, below 0 and NaN 0.
+void emit_to_unsigned(BlockEmitter& x, Vec to, Vec a, Vec zero) {
   LoopEncoder& code = x.code;
-  const Zmm zero = x.temporary();
+  const Vec positive = x.mask(0), high = zero;
+  code.vector(compare_ps, positive, a, zero, 0x1E);
+  if (x.target.has_masks) return code.vector(float_to_uint, to, Vec{}, a, 0, {positive.id, true});
+  const Vec rest = x.temporary();  // less 2^31 where that leaves a number that fits 31 bits
+  code.vector(compare_ps, high, a, x.constant(2147483648.0f), 0x1D);
+  code.vector(and_d, rest, high, x.constant(2147483648.0f));
+  code.vector(sub_ps, rest, a, rest);
+  code.vector(float_to_int, to, rest);
+  code.vector(and_d, high, high, x.constant(kSignBit));
+  code.vector(xor_d, to, to, high);
+  code.vector(compare_ps, high, a, x.constant(4294967296.0f), 0x1D);
+  code.vector(or_d, to, to, high);
+  code.vector(and_d, to, to, positive);
+}
+
+// Rounded once: the upper half of the bits is exact, and so is the lower.
+void emit_from_unsigned(BlockEmitter& x, Vec to, Vec a) {
+  LoopEncoder& code = x.code;
+  if (x.target.has_masks) return code.vector(uint_to_float, to, a);
+  const Vec upper = x.temporary();
+  code.shift(right_digit, upper, a, 16);
+  code.vector(int_to_float, upper, upper);
+  code.vector(mul_ps, upper, upper, x.constant(65536.0f));
+  code.vector(and_d, to, a, x.constant(0xffffu));
+  code.vector(int_to_float, to, to);
+  code.vector(add_ps, to, to, upper);
+}
+
+void emit_from_float(BlockEmitter& x, DType result, Vec to, Vec a) {
+  LoopEncoder& code = x.code;
+  const Vec zero = x.temporary();
   code.vector(xor_d, zero, zero, zero);
   switch (result) {
     case DType::pred:
-      code.vector(compare_ps, x.mask(0), a, zero, 4);
-      return code.vector(mask_to_vector, to, x.mask(0));
+      return x.compare(to, a, zero, 4);
     case DType::s32:  // too low: the lowest; NaN: 0
       code.vector(compare_ps, x.mask(0), a, x.constant(2147483648.0f), 0x1D);
       code.vector(compare_ps, x.mask(1), a, a, 3);
       code.vector(float_to_int, to, a);
-      code.vector(broadcast_ss, to, x.constant(0x7fffffffu), x.where(0));
-      return code.vector(move_ps, to, Zmm{}, zero, 0, x.where(1));
+      x.put(to, x.constant(0x7fffffffu), x.mask(0));
+      return x.put(to, zero, x.mask(1));
     case DType::u32:
-      code.vector(compare_ps, x.mask(0), a, zero, 0x1E);
-      return code.vector(float_to_uint, to, Zmm{}, a, 0, x.where(0, true));
+      return emit_to_unsigned(x, to, a, zero);
     case DType::bf16:
       return emit_round_to_bf16(x, to, a);
     default:
@@ -192,30 +222,57 @@ void emit_from_float(BlockEmitter& x, DType result, Zmm to, Zmm a) {
 void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
   LoopEncoder& code = x.code;
   if (in.input == DType::pred && in.result != DType::pred) {
-    const Zmm mask = x.mask_of_value(in.a);
+    const Vec mask = x.mask_of_value(in.a);
     const uint32_t one = in.result == DType::f32 ? std::bit_cast<uint32_t>(1.0f) : 1u;
-    return code.vector(broadcast_ss, x.out(in.out), x.constant(one), {mask.id, true});
+    return x.only(x.out(in.out), x.constant(one), mask);
   }
-  const Zmm a = x.in(in.a), to = x.out(in.out);
+  const Vec a = x.in(in.a), to = x.out(in.out);
   if (in.input == DType::f32) return emit_from_float(x, in.result, to, a);
   if (in.input == DType::pred) return code.vector(move_ps, to, a);
   if (in.input == DType::bf16) return code.shift(left_digit, to, a, 16);
-  if (in.result == DType::pred) {
-    code.vector(test_d, x.mask(0), a, a);
-    return code.vector(mask_to_vector, to, x.mask(0));
+  if (in.result == DType::pred) return x.nonzero(to, a);
+  if (in.result == DType::f32 && in.input == DType::u32) return emit_from_unsigned(x, to, a);
+  code.vector(in.result == DType::f32 ? int_to_float : move_ps, to, a);
+}
+
+// AVX2 has "equal" and, of signed numbers, "greater"; the rest are these turned around.
+void emit_compare_whole(BlockEmitter& x, LoopOp op, bool is_signed, Vec to, Vec a, Vec b) {
+  LoopEncoder& code = x.code;
+  bool inverted = false;
+  if (op == LoopOp::eq || op == LoopOp::ne) {
+    code.vector(equal_d, to, a, b);
+    inverted = op == LoopOp::ne;
+  } else if (is_signed) {
+    const bool b_is_greater = op == LoopOp::lt || op == LoopOp::ge;
+    code.vector(greater_d, to, b_is_greater ? b : a, b_is_greater ? a : b);
+    inverted = op == LoopOp::ge || op == LoopOp::le;
+  } else {  // a >= b where a is the greater of both
+    const bool at_least = op == LoopOp::ge || op == LoopOp::lt;
+    code.vector(at_least ? max_ud : min_ud, to, a, b);
+    code.vector(equal_d, to, to, a);
+    inverted = op == LoopOp::lt || op == LoopOp::gt;
   }
-  if (in.result == DType::f32)
-    return code.vector(in.input == DType::s32 ? int_to_float : uint_to_float, to, a);
-  code.vector(move_ps, to, a);
+  if (inverted) code.vector(xor_d, to, to, x.constant(kAllBits));
+}
+
+void emit_compare_lanes(BlockEmitter& x, const LoopInstruction& in) {
+  const Vec a = x.in(in.a);
+  if (in.input == DType::f32) {
+    const LoopSource b = x.source(in.b);
+    return x.compare(x.out(in.out), a, b, compare_code(in.op, true));
+  }
+  const Vec b = x.in(in.b);
+  emit_compare_whole(x, in.op, in.input == DType::s32, x.out(in.out), a, b);
 }
 
 void emit_compare(BlockEmitter& x, const LoopInstruction& in) {
+  if (!x.target.has_masks) return emit_compare_lanes(x, in);
   const bool is_float = in.input == DType::f32;
-  const Zmm a = x.in(in.a);
+  const Vec a = x.in(in.a);
   const LoopSource b = x.source(in.b);
   const VectorOp& op = is_float ? compare_ps : in.input == DType::s32 ? compare_d : compare_ud;
   const bool stays = x.stays_mask(in.out);
-  const Zmm mask = stays ? x.held_mask() : x.mask(0);
+  const Vec mask = stays ? x.held_mask() : x.mask(0);
   x.op(op, mask, a, b, compare_code(in.op, is_float));
   if (stays)
     x.hold_mask(in.out);
@@ -224,32 +281,32 @@ void emit_compare(BlockEmitter& x, const LoopInstruction& in) {
 }
 
 void emit_select(BlockEmitter& x, const LoopInstruction& in) {
-  const Zmm other = x.in(in.c);
+  const Vec other = x.in(in.c);
   LoopSource chosen = x.source(in.b);
-  const Zmm mask = x.mask_of_value(in.a);
+  const Vec mask = x.mask_of_value(in.a);
   if (chosen.in_memory) chosen = x.source(in.b);  // the mask may have needed the one free pointer
-  x.op(blend_ps, x.out(in.out), other, chosen, 0, {mask.id, false});
+  x.blend(x.out(in.out), other, chosen, mask);
 }
 
 void emit_binary(BlockEmitter& x, LoopOp op, DType dtype, const LoopInstruction& in) {
   const VectorOp* simple = simple_op(op, dtype);
   if (simple == nullptr) {
-    const Zmm a = x.in(in.a), b = x.in(in.b);
+    const Vec a = x.in(in.a), b = x.in(in.b);
     return emit_extreme(x, op == LoopOp::maximum, x.out(in.out), a, b);
   }
   LoopSource first = x.source(in.a);
   if (first.in_memory && commutes(op)) {
-    const Zmm b = x.in(in.b);
+    const Vec b = x.in(in.b);
     const LoopSource a = x.source(in.a);
     return x.op(*simple, x.out(in.out), b, a);
   }
-  const Zmm a = x.in(in.a);
+  const Vec a = x.in(in.a);
   const LoopSource b = x.source(in.b);
   x.op(*simple, x.out(in.out), a, b);
 }
 
 void emit_clamp(BlockEmitter& x, const LoopInstruction& in) {  // of low, x, high
-  const Zmm low = x.in(in.a), value = x.in(in.b), high = x.in(in.c), to = x.out(in.out);
+  const Vec low = x.in(in.a), value = x.in(in.b), high = x.in(in.c), to = x.out(in.out);
   emit_combine(x, LoopOp::reduce_max, in.input, to, low, value);
   emit_combine(x, LoopOp::reduce_min, in.input, to, to, high);
 }
@@ -330,7 +387,7 @@ bool has_code(const LoopInstruction& in) {
   return in.input == DType::pred && has_pred_op(in.op);
 }
 
-void emit_combine(BlockEmitter& x, LoopOp reduce, DType dtype, Zmm to, Zmm a, Zmm b) {
+void emit_combine(BlockEmitter& x, LoopOp reduce, DType dtype, Vec to, Vec a, Vec b) {
   const LoopOp op = combining_op(reduce);
   if (const VectorOp* simple = simple_op(op, dtype)) return x.code.vector(*simple, to, a, b);
   emit_extreme(x, op == LoopOp::maximum, to, a, b);
@@ -365,7 +422,7 @@ void emit_op(BlockEmitter& x, const LoopInstruction& in) {
     case LoopOp::sign:
       return emit_sign(x, in);
     case LoopOp::round_to_bf16: {
-      const Zmm a = x.in(in.a), to = x.out(in.out);
+      const Vec a = x.in(in.a), to = x.out(in.out);
       emit_round_to_bf16(x, to, a);
       return x.code.shift(left_digit, to, to, 16);
     }
@@ -376,7 +433,7 @@ void emit_op(BlockEmitter& x, const LoopInstruction& in) {
     case LoopOp::tanh:
     case LoopOp::rsqrt:
     case LoopOp::logistic: {
-      const Zmm a = x.in(in.a);
+      const Vec a = x.in(in.a);
       return emit_math(x, in.op, x.out(in.out), a);
     }
     default:

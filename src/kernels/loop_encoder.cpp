@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gspmd/base/error.h"
+
 namespace gspmd {
 namespace {
 
@@ -31,13 +33,27 @@ void LoopEncoder::word(int64_t value) {
 
 void LoopEncoder::evex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x,
                        unsigned high_b, bool broadcast, Masking masking) {
-  starts_.push_back(bytes_.size());
   byte(0x62);
   byte(((~reg >> 3) & 1u) << 7 | (~high_x & 1u) << 6 | (~high_b & 1u) << 5 |
        ((~reg >> 4) & 1u) << 4 | op.map);
   byte((op.w ? 0x80u : 0u) | (~vvvv & 15u) << 3 | 4u | op.prefix);
   byte((masking.zero ? 0x80u : 0u) | unsigned{op.length} << 5 | (broadcast ? 0x10u : 0u) |
        ((~vvvv >> 4) & 1u) << 3 | masking.mask);
+  byte(op.opcode);
+}
+
+void LoopEncoder::vex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x,
+                      unsigned high_b) {
+  const unsigned high_r = (~reg >> 3) & 1u;
+  const unsigned rest = (~vvvv & 15u) << 3 | (op.length == 0 ? 0u : 4u) | op.prefix;
+  if (op.map == 1 && !op.w && ((high_x | high_b) & 1u) == 0) {
+    byte(0xC5);
+    byte(high_r << 7 | rest);
+  } else {
+    byte(0xC4);
+    byte(high_r << 7 | (~high_x & 1u) << 6 | (~high_b & 1u) << 5 | op.map);
+    byte((op.w ? 0x80u : 0u) | rest);
+  }
   byte(op.opcode);
 }
 
@@ -69,25 +85,36 @@ void LoopEncoder::memory(unsigned reg, const MemoryOperand& m, int32_t unit, int
     word(m.disp);
 }
 
-void LoopEncoder::vector(const VectorOp& op, Zmm to, Zmm a, Zmm b, int immediate, Masking masking) {
-  evex(op, to.id, a.id, b.id >> 4, b.id >> 3, false, masking);
+void LoopEncoder::prefix(const VectorOp& op, Vec to, Vec a, unsigned high_x, unsigned high_b,
+                         bool broadcast, Masking masking) {
+  starts_.push_back(bytes_.size());
+  if (form_ == VectorForm::evex) return evex(op, to.id, a.id, high_x, high_b, broadcast, masking);
+  if (masking.mask != 0 || broadcast)
+    internal_error("loop encoder: VEX has no masks and broadcasts");
+  vex(op, to.id, a.id, high_x, high_b);
+}
+
+void LoopEncoder::vector(const VectorOp& op, Vec to, Vec a, Vec b, int immediate, Masking masking) {
+  prefix(op, to, a, b.id >> 4, b.id >> 3, false, masking);
   byte(0xC0u | (to.id & 7u) << 3 | (b.id & 7u));
   if (op.has_immediate) byte(static_cast<unsigned>(immediate));
 }
 
-void LoopEncoder::vector(const VectorOp& op, Zmm to, Zmm a, const MemoryOperand& b, int immediate,
+void LoopEncoder::vector(const VectorOp& op, Vec to, Vec a, const MemoryOperand& b, int immediate,
                          Masking masking) {
   const bool indexed = b.kind == MemoryOperand::at_base_and_index;
   const unsigned base = b.kind == MemoryOperand::at_constant ? 0 : id(b.base) >> 3;
-  // It broadcasts by itself.
+  const unsigned index = indexed ? id(b.index) >> 3 : 0;
+  // broadcast_ss broadcasts by itself.
   const bool broadcast = b.broadcast && !is_same(op, vector_op::broadcast_ss);
-  evex(op, to.id, a.id, indexed ? id(b.index) >> 3 : 0, base, broadcast, masking);
-  memory(to.id, b, unit_of(op, broadcast), op.has_immediate ? 1 : 0);
+  prefix(op, to, a, index, base, broadcast, masking);
+  const int32_t unit = form_ == VectorForm::vex ? 1 : unit_of(op, broadcast);
+  memory(to.id, b, unit, op.has_immediate ? 1 : 0);
   if (op.has_immediate) byte(static_cast<unsigned>(immediate));
 }
 
-void LoopEncoder::shift(uint8_t digit, Zmm to, Zmm a, int count) {
-  vector(vector_op::shift_d, Zmm{digit}, to, a, count);
+void LoopEncoder::shift(uint8_t digit, Vec to, Vec a, int count) {
+  vector(vector_op::shift_d, Vec{digit}, to, a, count);
 }
 
 void LoopEncoder::rex(bool wide, unsigned reg, unsigned base) {
@@ -209,23 +236,26 @@ void LoopEncoder::jump(Jump when, Label label) {
   word(0);
 }
 
-MemoryOperand LoopEncoder::constant(uint32_t bits) {
-  auto found = std::find(constants_.begin(), constants_.end(), bits);
-  if (found == constants_.end()) found = constants_.insert(found, bits);
+MemoryOperand LoopEncoder::constants(const uint32_t* begin, const uint32_t* end) {
+  auto found = std::search(constants_.begin(), constants_.end(), begin, end);
+  if (found == constants_.end()) found = constants_.insert(found, begin, end);
   MemoryOperand m;
   m.kind = MemoryOperand::at_constant;
   m.disp = static_cast<int32_t>(found - constants_.begin()) * 4;
-  m.broadcast = true;
+  return m;
+}
+
+MemoryOperand LoopEncoder::constant(uint32_t bits) {
+  std::array<uint32_t, 8> lanes;
+  lanes.fill(bits);
+  const bool repeats = form_ == VectorForm::vex;
+  MemoryOperand m = constants(lanes.data(), lanes.data() + (repeats ? lanes.size() : 1));
+  m.broadcast = !repeats;
   return m;
 }
 
 MemoryOperand LoopEncoder::constant(const std::array<uint32_t, 16>& bits) {
-  auto found = std::search(constants_.begin(), constants_.end(), bits.begin(), bits.end());
-  if (found == constants_.end()) found = constants_.insert(found, bits.begin(), bits.end());
-  MemoryOperand m;
-  m.kind = MemoryOperand::at_constant;
-  m.disp = static_cast<int32_t>(found - constants_.begin()) * 4;
-  return m;
+  return constants(bits.data(), bits.data() + (form_ == VectorForm::vex ? 8 : bits.size()));
 }
 
 void LoopEncoder::interleave(const std::vector<size_t>& begins) {

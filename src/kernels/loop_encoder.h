@@ -1,9 +1,10 @@
 #pragma once
 
-// Machine code of x86-64 with AVX-512, as bytes. Intel's manual, volume 2: 2.7 (EVEX) and the
-// pages of the instructions.
+// Machine code of x86-64 with AVX-512 or AVX2, as bytes. Intel's manual, volume 2: 2.3 (VEX), 2.7
+// (EVEX) and the pages of the instructions.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,9 +29,13 @@ enum class Gpr : uint8_t {
   r15
 };
 
-struct Zmm {
-  uint8_t id = 0;  // 0 to 31; of a mask register 0 to 7
+// A vector register.
+struct Vec {
+  uint8_t id = 0;  // 0 to 31 of EVEX, to 15 of VEX; of a mask register 0 to 7
 };
+
+// How vector instructions are written: zmm of AVX-512 or ymm of AVX2.
+enum class VectorForm : uint8_t { evex, vex };
 
 // What stands in memory: base + index * scale + disp, or a place of the constants.
 struct MemoryOperand {
@@ -38,15 +43,15 @@ struct MemoryOperand {
   Gpr base = Gpr::rsp, index = Gpr::rcx;
   uint8_t scale = 1;       // 1, 2, 4, 8
   int32_t disp = 0;        // bytes; of at_constant: into the constants
-  bool broadcast = false;  // one element of 32 bits for all lanes
+  bool broadcast = false;  // one element of 32 bits for all lanes; EVEX only
 };
 
-// A vector instruction: prefix, opcode map, opcode, and what of the vector's 512 bits is used.
+// A vector instruction: prefix, opcode map, opcode, and what of the vector is used.
 struct VectorOp {
   uint8_t map, prefix, opcode;  // map 1: 0F, 2: 0F38, 3: 0F3A; prefix 0: none, 1: 66, 2: F3, 3: F2
   bool has_immediate = false;
   bool w = false;
-  uint8_t length = 2;  // 0: 128 bits, 1: 256, 2: 512
+  uint8_t length = 2;  // 0: 128 bits, 1: 256, 2: the whole
 };
 
 namespace vector_op {
@@ -79,6 +84,20 @@ inline constexpr VectorOp half_to_float{2, 1, 0x13}, float_to_half{3, 1, 0x1D, t
 // By a count in the instruction: `digit` is a part of the opcode.
 inline constexpr VectorOp shift_d{1, 1, 0x72, true};
 inline constexpr uint8_t left_digit = 6, right_digit = 2, right_arithmetic_digit = 4;
+
+// Of VEX only. Masks are vectors of all bits or none; of blend_mask the immediate is one << 4.
+inline constexpr VectorOp blend_mask{3, 1, 0x4A, true}, load_where{2, 1, 0x2C},
+    store_where{2, 1, 0x2E}, equal_d{1, 1, 0x76}, greater_d{1, 1, 0x66};
+inline constexpr VectorOp swap_halves{3, 1, 0x06, true}, upper_half{3, 1, 0x19, true};
+inline constexpr VectorOp broadcast_d{2, 1, 0x58}, from_gpr{1, 1, 0x6E, false, false, 0};
+// Of 128 bits: what is narrower than a lane, packed.
+inline constexpr VectorOp pack_words{2, 1, 0x2B, false, false, 0},
+    pack_bytes{1, 1, 0x67, false, false, 0}, store_128{1, 0, 0x11, false, false, 0},
+    store_64{1, 1, 0xD6, false, false, 0}, clear_128{1, 1, 0xEF, false, false, 0};
+inline constexpr VectorOp insert_byte{3, 1, 0x20, true, false, 0},
+    insert_word{1, 1, 0xC4, true, false, 0}, extract_byte{3, 1, 0x14, true, false, 0},
+    extract_word{3, 1, 0x15, true, false, 0}, shift_bytes{1, 1, 0x73, true, false, 0};
+inline constexpr uint8_t bytes_left_digit = 7, bytes_right_digit = 3;
 }  // namespace vector_op
 
 enum class Jump : uint8_t {
@@ -103,16 +122,18 @@ struct LaneMasking {
 class LoopEncoder {
  public:
   using Masking = LaneMasking;
+  explicit LoopEncoder(VectorForm form = VectorForm::evex) : form_(form) {}
+
   // Vector instructions: result, first source, second source.
-  void vector(const VectorOp& op, Zmm to, Zmm a, Zmm b, int immediate = 0, Masking masking = {});
-  void vector(const VectorOp& op, Zmm to, Zmm a, const MemoryOperand& b, int immediate = 0,
+  void vector(const VectorOp& op, Vec to, Vec a, Vec b, int immediate = 0, Masking masking = {});
+  void vector(const VectorOp& op, Vec to, Vec a, const MemoryOperand& b, int immediate = 0,
               Masking masking = {});
   // With one source: `to` is the register operand, also of a store.
-  void vector(const VectorOp& op, Zmm to, Zmm a) { vector(op, to, Zmm{}, a); }
-  void vector(const VectorOp& op, Zmm to, const MemoryOperand& b, Masking masking = {}) {
-    vector(op, to, Zmm{}, b, 0, masking);
+  void vector(const VectorOp& op, Vec to, Vec a) { vector(op, to, Vec{}, a); }
+  void vector(const VectorOp& op, Vec to, const MemoryOperand& b, Masking masking = {}) {
+    vector(op, to, Vec{}, b, 0, masking);
   }
-  void shift(uint8_t digit, Zmm to, Zmm a, int count);
+  void shift(uint8_t digit, Vec to, Vec a, int count);
 
   void load(Gpr to, Gpr base, int32_t disp);    // 64 bits
   void store32(Gpr base, int32_t disp, Gpr a);  // 32 bits
@@ -147,7 +168,8 @@ class LoopEncoder {
   void jump(Label label);
   void jump(Jump when, Label label);
 
-  // Places of constants, equal ones once; `vector`s of 64 bytes.
+  // Places of constants, equal ones once: one element for all lanes, which of VEX stands there as
+  // often as there are lanes, and lanes of which VEX takes the first eight.
   MemoryOperand constant(uint32_t bits);
   MemoryOperand constant(const std::array<uint32_t, 16>& bits);
 
@@ -163,13 +185,18 @@ class LoopEncoder {
  private:
   void byte(unsigned value) { bytes_.push_back(static_cast<uint8_t>(value)); }
   void word(int64_t value);
+  void prefix(const VectorOp& op, Vec to, Vec a, unsigned high_x, unsigned high_b, bool broadcast,
+              Masking masking);
   void evex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x, unsigned high_b,
             bool broadcast, Masking masking);
+  void vex(const VectorOp& op, unsigned reg, unsigned vvvv, unsigned high_x, unsigned high_b);
+  MemoryOperand constants(const uint32_t* begin, const uint32_t* end);
   void memory(unsigned reg, const MemoryOperand& m, int32_t unit, int after);
   void rex(bool wide, unsigned reg, unsigned base);
   void plain(unsigned opcode, unsigned reg, Gpr base, int32_t disp, bool wide);
   void pair(unsigned opcode, unsigned reg, Gpr rm, bool wide);
 
+  const VectorForm form_;
   std::vector<uint8_t> bytes_;
   std::vector<size_t> starts_;   // of vector instructions and loads
   std::vector<int64_t> labels_;  // -1: not bound

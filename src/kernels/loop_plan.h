@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gspmd/kernels/loop_program.h"
@@ -98,6 +99,15 @@ struct LoopPlan {
 
 constexpr int64_t kSumBlock = 128;
 
+struct LoopCodeTarget;
+
+// The plan of a program as machine code or, with nullptr, for the interpreter, and what running it
+// costs in nanoseconds, roughly; nullopt where it cannot be run in this form.
+struct PlannedLoop {
+  LoopPlan plan;
+  double cost = 0;
+};
+std::optional<PlannedLoop> plan_loop(const LoopProgram& program, const LoopCodeTarget* target);
 void run_loop(const LoopPlan& plan, const KernelArgs& args);
 int64_t loop_scratch_bytes(const LoopPlan& plan);
 

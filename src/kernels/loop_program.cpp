@@ -37,8 +37,9 @@ bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; 
 
 class Builder {
  public:
-  // `code`: for machine code, else for the interpreter.
-  Builder(const LoopProgram& program, bool code) : p_(program), code_(code) {}
+  // `target`: of machine code, nullptr for the interpreter.
+  Builder(const LoopProgram& program, const LoopCodeTarget* target)
+      : p_(program), target_(target), code_(target != nullptr) {}
 
   // False where the program cannot be run in this form.
   bool build() {
@@ -413,7 +414,7 @@ class Builder {
     return registers;
   }
 
-  bool make_code() { return add_loop_code(plan_, code_registers(), kept_); }
+  bool make_code() { return add_loop_code(*target_, plan_, code_registers(), kept_); }
 
   // A slot each: few values are kept.
   void assign_code_slots() {
@@ -438,6 +439,7 @@ class Builder {
   void add_fold_slots() {
     for (LoopPlan::Fold& fold : plan_.folds) {
       const int64_t bytes = plan_.inner_reduced ? 8 : plan_.tile * fold.element_size;
+      // Code reads and writes whole vectors of it.
       fold.level_bytes = ceil_div(bytes, 64) * 64;
       plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
     }
@@ -512,6 +514,7 @@ class Builder {
   }
 
   const LoopProgram& p_;
+  const LoopCodeTarget* const target_;
   const bool code_;
   std::vector<bool> kept_;  // by code, in memory
   std::vector<Facts> facts_;
@@ -522,23 +525,32 @@ class Builder {
 
 }  // namespace
 
-PreparedKernel prepare_loop(const LoopProgram& given, const LoopOptions& options) {
+std::optional<PlannedLoop> plan_loop(const LoopProgram& given, const LoopCodeTarget* target) {
   const std::optional<LoopProgram> wide = widened(given);
-  std::optional<Builder> builder;
-  const auto build = [&](bool code) {
-    builder.emplace(wide ? *wide : given, code);
-    return builder->build();
-  };
+  Builder builder(wide ? *wide : given, target);
+  if (!builder.build()) return std::nullopt;
+  const double cost = 50 + builder.cost_per_element_ * static_cast<double>(builder.elements_);
+  return PlannedLoop{std::move(builder.plan_), cost};
+}
+
+PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& options) {
+  if (!runs_loop_target(options.target))
+    user_error("prepare_loop: this machine does not run the machine code that is asked for");
+  const LoopCodeTarget* const target =
+      options.machine_code ? loop_code_target(options.target) : nullptr;
+  std::optional<PlannedLoop> planned;
+  if (target != nullptr) planned = plan_loop(program, target);
   PreparedKernel kernel;
-  if (!options.machine_code || !has_loop_code() || !build(true)) {
-    if (!build(false)) return kernel;
+  if (!planned) {
+    planned = plan_loop(program, nullptr);
+    if (!planned) return kernel;
     count_interpreted_loop();
   }
-  const auto plan = std::make_shared<const LoopPlan>(std::move(builder->plan_));
+  kernel.cost = planned->cost;
+  const auto plan = std::make_shared<const LoopPlan>(std::move(planned->plan));
   kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
   kernel.parts = plan->parts;
   kernel.scratch_bytes = loop_scratch_bytes(*plan);
-  kernel.cost = 50 + builder->cost_per_element_ * static_cast<double>(builder->elements_);
   return kernel;
 }
 

@@ -105,7 +105,11 @@ class Widening {
     const DType operand = is_half_dtype(before) ? DType::f32 : before;
     const DType result = is_half_dtype(value.dtype) ? DType::f32 : value.dtype;
     int index = rounded(value.a);
-    if (operand != result) index = push_unary(LoopOp::convert, result, index);
+    if (operand != result)
+      index = push_unary(LoopOp::convert, result, index);
+    else if (before == result && value.dtype == result)
+      // What reads this may come behind a result that takes the place of an operand read here.
+      index = push_unary(LoopOp::copy, result, index);
     const bool stays = !is_half_dtype(value.dtype) || before == value.dtype;
     add_rounded(index, value.dtype, stays);
   }

@@ -1,95 +1,14 @@
 // Machine code of loop programs against their interpreter: bit for bit, NaN equal to NaN.
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
+#include "kernels/loop_code.h"
+
 #include <random>
 
-#include "gspmd/kernels/loop_program.h"
+#include "kernels/loop_plan.h"
 #include "load.h"
+#include "loop_code_case.h"
 
 namespace gspmd::loop_code_test {
 namespace {
-
-constexpr size_t kGuard = 256;
-constexpr uint8_t kPoison = 0xA5;
-
-// Bytes between guards.
-struct Guarded {
-  explicit Guarded(size_t bytes) : size(bytes), memory(bytes + 2 * kGuard + 64, kPoison) {
-    const auto address = reinterpret_cast<uintptr_t>(memory.data() + kGuard);
-    at = kGuard + (64 - address % 64) % 64;
-  }
-  std::byte* data() { return reinterpret_cast<std::byte*>(memory.data() + at); }
-  bool is_whole() const {
-    const auto is_poison = [](uint8_t b) { return b == kPoison; };
-    const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(at);
-    return std::all_of(memory.begin(), begin, is_poison) &&
-           std::all_of(begin + static_cast<std::ptrdiff_t>(size), memory.end(), is_poison);
-  }
-  size_t size, at = 0;
-  std::vector<uint8_t> memory;
-};
-
-struct Case {
-  LoopProgram program;
-  std::vector<Array> operands;
-  std::vector<Shape> results;
-};
-
-// Results of a run; `in_place`: per result the operand whose place it takes, -1 = none.
-std::vector<std::vector<uint8_t>> run(const PreparedKernel& kernel, const Case& c,
-                                      const std::vector<int>& in_place, bool parts_backwards) {
-  std::vector<Guarded> operands, results;
-  std::vector<const std::byte*> in;
-  std::vector<std::byte*> out;
-  for (const Array& a : c.operands) {
-    operands.emplace_back(a.bytes().size());
-    std::memcpy(operands.back().data(), a.bytes().data(), a.bytes().size());
-  }
-  for (Guarded& g : operands) in.push_back(g.data());
-  for (const Shape& s : c.results) results.emplace_back(static_cast<size_t>(s.bytes()));
-  for (size_t o = 0; o < results.size(); ++o)
-    out.push_back(in_place[o] < 0 ? results[o].data() : operands[size_t(in_place[o])].data());
-  Guarded scratch(static_cast<size_t>(kernel.scratch_bytes));
-  for (int64_t i = 0; i < kernel.parts; ++i) {
-    const int64_t part = parts_backwards ? kernel.parts - 1 - i : i;
-    std::memset(scratch.data(), 0xff, scratch.size);
-    kernel.run({in.data(), out.data(), scratch.data(), 0, part});
-  }
-  std::vector<std::vector<uint8_t>> bytes;
-  for (size_t o = 0; o < results.size(); ++o) {
-    const auto* from = reinterpret_cast<const uint8_t*>(out[o]);
-    bytes.emplace_back(from, from + results[o].size);
-    CHECK(results[o].is_whole());
-  }
-  for (const Guarded& g : operands) CHECK(g.is_whole());
-  CHECK(scratch.is_whole());
-  return bytes;
-}
-
-template <class T>
-int64_t differing(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
-  int64_t count = 0;
-  for (size_t i = 0; i < a.size(); i += sizeof(T)) {
-    T x, y;
-    std::memcpy(&x, a.data() + i, sizeof(T));
-    std::memcpy(&y, b.data() + i, sizeof(T));
-    bool both_nan = false;
-    if constexpr (std::is_same_v<T, float>) both_nan = std::isnan(x) && std::isnan(y);
-    if constexpr (std::is_same_v<T, uint16_t>)  // bf16
-      both_nan = std::isnan(std::bit_cast<float>(uint32_t{x} << 16)) &&
-                 std::isnan(std::bit_cast<float>(uint32_t{y} << 16));
-    count += !both_nan && std::memcmp(&x, &y, sizeof(T)) != 0;
-  }
-  return count;
-}
-
-int64_t differing(DType dtype, const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
-  if (dtype == DType::f32) return differing<float>(a, b);
-  if (dtype == DType::bf16) return differing<uint16_t>(a, b);
-  return differing<uint8_t>(a, b);
-}
 
 float special(uint64_t i) {
   static const float values[] = {NAN,    INFINITY,      -INFINITY,      -0.0f,        0.0f,
@@ -322,17 +241,20 @@ TEST_CASE("loop code: random programs give what the interpreter gives, bit by bi
     Generator generator{uint64_t(seed)};
     const Case c = generator.make();
     const std::vector<int> nowhere(c.results.size(), -1), places = generator.places(c);
-    const PreparedKernel code = prepare_loop(c.program);
     const PreparedKernel plain = prepare_loop(c.program, {.machine_code = false});
-    REQUIRE(bool(code.run) == bool(plain.run));
-    if (!code.run) continue;
-    ++ran;
-    const auto want = run(plain, c, nowhere, false);
-    const auto got = run(code, c, nowhere, true), in_place = run(code, c, places, false);
-    for (size_t o = 0; o < want.size(); ++o) {
-      INFO("seed " << seed << " output " << o << " " << to_string(c.results[o]));
-      REQUIRE(differing(c.results[o].dtype, want[o], got[o]) == 0);
-      REQUIRE(differing(c.results[o].dtype, want[o], in_place[o]) == 0);
+    for (const LoopTarget target : targets()) {
+      const PreparedKernel code = prepare_loop(c.program, {.target = target});
+      REQUIRE(bool(code.run) == bool(plain.run));
+      if (!code.run) continue;
+      ++ran;
+      const auto want = run(plain, c, nowhere, false);
+      const auto got = run(code, c, nowhere, true), in_place = run(code, c, places, false);
+      for (size_t o = 0; o < want.size(); ++o) {
+        INFO("target " << int(target) << " seed " << seed << " output " << o << " "
+                       << to_string(c.results[o]));
+        REQUIRE(differing(c.results[o].dtype, want[o], got[o]) == 0);
+        REQUIRE(differing(c.results[o].dtype, want[o], in_place[o]) == 0);
+      }
     }
   }
   CHECK(ran > random_load(500));
@@ -340,6 +262,34 @@ TEST_CASE("loop code: random programs give what the interpreter gives, bit by bi
   const int64_t made = after.generated + after.shared - before.generated - before.shared;
   const bool has_any = made > 0;  // else this machine runs none
   if (has_any) CHECK(made > ran * 9 / 10);
+}
+
+TEST_CASE("loop code: what becomes code for one target becomes code for the other", "[loop]") {
+  int64_t made = 0;
+  for (int64_t seed = 1; seed <= random_load(900); ++seed) {
+    const Case c = Generator{uint64_t(seed)}.make();
+    const auto wide = plan_loop(c.program, &kAvx512Code), narrow = plan_loop(c.program, &kAvx2Code);
+    INFO("seed " << seed);
+    REQUIRE(wide.has_value() == narrow.has_value());
+    if (!wide) continue;
+    ++made;
+    const auto functions = [](const LoopPlan& plan) {
+      int64_t count = 0;
+      for (const auto* list : {&plan.body, &plan.post})
+        for (const LoopInstruction& in : *list) count += in.kind == LoopInstruction::code;
+      return count;
+    };
+    REQUIRE(functions(wide->plan) == functions(narrow->plan));
+  }
+  CHECK(made > random_load(500));
+}
+
+TEST_CASE("loop code: is refused for what the machine has not", "[loop]") {
+  for (const LoopTarget target : {LoopTarget::avx2, LoopTarget::avx512}) {
+    if (runs_loop_target(target)) continue;
+    CHECK_THROWS_WITH(prepare_loop(LoopProgram{}, {.target = target}),
+                      Catch::Contains("this machine does not run the machine code"));
+  }
 }
 
 TEST_CASE("loop code: functions of mathematics give the interpreter's bits on all kinds of numbers",
@@ -365,9 +315,11 @@ TEST_CASE("loop code: functions of mathematics give the interpreter's bits on al
     c.operands = {Array::of<float>({n}, x)};
     c.results = {Shape(v.dtype, {n})};
     const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, {-1}, false);
-    const auto got = run(prepare_loop(c.program), c, {-1}, false);
-    INFO("op " << int(op));
-    CHECK(differing(v.dtype, want[0], got[0]) == 0);
+    for (const LoopTarget target : targets()) {
+      const auto got = run(prepare_loop(c.program, {.target = target}), c, {-1}, false);
+      INFO("target " << int(target) << " op " << int(op));
+      CHECK(differing(v.dtype, want[0], got[0]) == 0);
+    }
   }
 }
 
@@ -416,14 +368,51 @@ TEST_CASE(
     }
     const std::vector<int> nowhere(c.results.size(), -1);
     const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, nowhere, false);
-    const LoopCodeStats before = loop_code_stats();
-    const auto got = run(prepare_loop(c.program), c, nowhere, false);
-    for (size_t o = 0; o < want.size(); ++o) {
-      INFO("rows " << rows << " output " << o);
-      CHECK(differing(DType::f32, want[o], got[o]) == 0);
+    for (const LoopTarget target : targets()) {
+      const LoopCodeStats before = loop_code_stats();
+      const auto got = run(prepare_loop(c.program, {.target = target}), c, nowhere, false);
+      for (size_t o = 0; o < want.size(); ++o) {
+        INFO("target " << int(target) << " rows " << rows << " output " << o);
+        CHECK(differing(DType::f32, want[o], got[o]) == 0);
+      }
+      if (before.generated > 0) CHECK(loop_code_stats().generated == before.generated + 1);
     }
-    if (before.generated > 0) CHECK(loop_code_stats().generated == before.generated + 1);
   }
+}
+
+TEST_CASE("loop code: hundreds of single elements between passes", "[loop]") {
+  constexpr int64_t kRows = 3, kElements = 77;
+  Case c;
+  c.program.dims = {kRows, kElements};
+  c.program.reduced = {false, true};
+  LoopValue x, start, v;
+  x.strides = {kElements, 1};
+  start.op = LoopOp::constant;
+  start.constant = Array::scalar<float>(0.5F);
+  v.op = LoopOp::reduce_sum;
+  v.a = 0;
+  v.b = 1;
+  c.program.values = {x, start, v};
+  for (int i = 0; i < 900; ++i) {
+    v.op = i % 2 == 0 ? LoopOp::add : LoopOp::multiply;
+    v.a = 2 + i;
+    c.program.values.push_back(v);
+  }
+  v.op = LoopOp::subtract;
+  v.a = 0;
+  v.b = int(c.program.values.size()) - 1;
+  c.program.values.push_back(v);
+  c.program.outputs = {{v.b + 1, false}};
+  c.operands.emplace_back(DType::f32, Dims{kRows * kElements});
+  for (int64_t e = 0; e < kRows * kElements; ++e) c.operands[0].set(e, double(e % 19));
+  c.results.emplace_back(DType::f32, c.program.dims);
+  const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, {-1}, false);
+  for (const LoopTarget target : targets()) {
+    const auto got = run(prepare_loop(c.program, {.target = target}), c, {-1}, false);
+    CHECK(differing(DType::f32, want[0], got[0]) == 0);
+  }
+  CHECK(plan_loop(c.program, &kAvx512Code).has_value());
+  CHECK(plan_loop(c.program, &kAvx2Code).has_value());
 }
 
 // More places than pointer registers: conditions and values both come by the one free pointer.
@@ -460,8 +449,44 @@ TEST_CASE("loop code: selects among more values in memory than there are pointer
   c.program.outputs = {{chosen, false}};
   c.results.emplace_back(DType::f32, Dims{kElements});
   const auto want = run(prepare_loop(c.program, {.machine_code = false}), c, {-1}, false);
-  const auto got = run(prepare_loop(c.program), c, {-1}, false);
-  CHECK(differing(DType::f32, want[0], got[0]) == 0);
+  for (const LoopTarget target : targets()) {
+    const auto got = run(prepare_loop(c.program, {.target = target}), c, {-1}, false);
+    INFO("target " << int(target));
+    CHECK(differing(DType::f32, want[0], got[0]) == 0);
+  }
+}
+
+// In programs with 16-bit floats, which are rewritten in f32.
+TEST_CASE("loop code: a result takes the place of what a conversion to the same type has read",
+          "[loop]") {
+  constexpr int64_t kElements = 403;
+  Case c;
+  c.program.dims = {kElements};
+  LoopValue x, half, same, wide, sum;
+  x.strides = half.strides = {1};
+  half.operand = 1;
+  half.dtype = DType::bf16;
+  same.op = wide.op = LoopOp::convert;
+  same.a = 0;
+  wide.a = 1;
+  sum.op = LoopOp::add;
+  sum.a = 2;
+  sum.b = 3;
+  c.program.values = {x, half, same, wide, sum};
+  c.program.outputs = {{3, false}, {4, false}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    c.operands.emplace_back(dtype, Dims{kElements});
+    for (int64_t e = 0; e < kElements; ++e)
+      c.operands.back().set(e, double(e % 100) + dtype_size(dtype));
+    c.results.emplace_back(DType::f32, Dims{kElements});
+  }
+  const PreparedKernel plain = prepare_loop(c.program, {.machine_code = false});
+  const auto want = run(plain, c, {-1, -1}, false);
+  CHECK(differing(DType::f32, want[1], run(plain, c, {0, -1}, false)[1]) == 0);
+  for (const LoopTarget target : targets()) {
+    const PreparedKernel code = prepare_loop(c.program, {.target = target});
+    CHECK(differing(DType::f32, want[1], run(code, c, {0, -1}, false)[1]) == 0);
+  }
 }
 
 TEST_CASE("loop code: equal programs share it", "[loop]") {

@@ -1,6 +1,7 @@
 #include "kernels/loop_encoder.h"
 
 #include <catch2/catch.hpp>
+#include <numeric>
 
 #include "kernels/loop_code_memory.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 using namespace vector_op;
 
-Zmm z(int id) { return Zmm{static_cast<uint8_t>(id)}; }
+Vec z(int id) { return Vec{static_cast<uint8_t>(id)}; }
 MemoryOperand at(Gpr base, int32_t disp) {
   MemoryOperand m;
   m.base = base;
@@ -21,8 +22,9 @@ MemoryOperand one(Gpr base, int32_t disp) {
   m.broadcast = true;
   return m;
 }
-MemoryOperand tile(Gpr base, int scale, int32_t disp) {
+MemoryOperand tile(Gpr base, int scale, int32_t disp, Gpr index = Gpr::rcx) {
   MemoryOperand m = at(base, disp);
+  m.index = index;
   m.kind = MemoryOperand::at_base_and_index;
   m.scale = static_cast<uint8_t>(scale);
   return m;
@@ -75,7 +77,7 @@ const Row kRows[] = {
     {[](LoopEncoder& e) { e.vector(move_ps, z(25), z(2)); }, "62617c4828ca", "vmovaps %zmm2,%zmm25"},
     {[](LoopEncoder& e) { e.vector(add_ps, z(1), z(2), z(19), 0, {7, false}); }, "62b16c4f58cb", "vaddps %zmm19,%zmm2,%zmm1{%k7}"},
     {[](LoopEncoder& e) { e.vector(mul_ps, z(30), z(2), z(9), 0, {1, true}); }, "62416cc959f1", "vmulps %zmm9,%zmm2,%zmm30{%k1}{z}"},
-    {[](LoopEncoder& e) { e.vector(round_ps, z(4), Zmm{}, z(27), 9); }, "62937d4808e309", "vrndscaleps $9,%zmm27,%zmm4"},
+    {[](LoopEncoder& e) { e.vector(round_ps, z(4), Vec{}, z(27), 9); }, "62937d4808e309", "vrndscaleps $9,%zmm27,%zmm4"},
     {[](LoopEncoder& e) { e.vector(ternary_d, z(4), z(20), z(27), 0xCA); }, "62935d4025e3ca", "vpternlogd $0xca,%zmm27,%zmm20,%zmm4"},
     {[](LoopEncoder& e) { e.vector(compare_ps, z(1), z(20), z(7), 0x1E); }, "62f15c40c2cf1e", "vcmpps $0x1e,%zmm7,%zmm20,%k1"},
     {[](LoopEncoder& e) { e.vector(compare_d, z(3), z(2), z(27), 6); }, "62936d481fdb06", "vpcmpd $6,%zmm27,%zmm2,%k3"},
@@ -84,9 +86,9 @@ const Row kRows[] = {
     {[](LoopEncoder& e) { e.vector(mask_to_vector, z(25), z(1)); }, "62627e4838c9", "vpmovm2d %k1,%zmm25"},
     {[](LoopEncoder& e) { e.vector(vector_to_mask, z(2), z(25)); }, "62927e4839d1", "vpmovd2m %zmm25,%k2"},
     {[](LoopEncoder& e) { e.vector(shuffle_quarters, z(2), z(25), z(12), 0x4E); }, "62d3354023d44e", "vshuff32x4 $0x4e,%zmm12,%zmm25,%zmm2"},
-    {[](LoopEncoder& e) { e.vector(permute_ps, z(2), Zmm{}, z(25), 0xB1); }, "62937d4804d1b1", "vpermilps $0xb1,%zmm25,%zmm2"},
-    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Zmm{static_cast<uint8_t>(Gpr::rcx)}); }, "62e27d487ce9", "vpbroadcastd %ecx,%zmm21"},
-    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Zmm{static_cast<uint8_t>(Gpr::r9)}); }, "62c27d487ce9", "vpbroadcastd %r9d,%zmm21"},
+    {[](LoopEncoder& e) { e.vector(permute_ps, z(2), Vec{}, z(25), 0xB1); }, "62937d4804d1b1", "vpermilps $0xb1,%zmm25,%zmm2"},
+    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Vec{static_cast<uint8_t>(Gpr::rcx)}); }, "62e27d487ce9", "vpbroadcastd %ecx,%zmm21"},
+    {[](LoopEncoder& e) { e.vector(broadcast_gpr, z(21), Vec{static_cast<uint8_t>(Gpr::r9)}); }, "62c27d487ce9", "vpbroadcastd %r9d,%zmm21"},
     {[](LoopEncoder& e) { e.shift(left_digit, z(3), z(24), 23); }, "6291654872f017", "vpslld $23,%zmm24,%zmm3"},
     {[](LoopEncoder& e) { e.shift(right_digit, z(19), z(4), 16); }, "62f1654072d410", "vpsrld $16,%zmm4,%zmm19"},
     {[](LoopEncoder& e) { e.shift(right_arithmetic_digit, z(19), z(4), 31); }, "62f1654072e41f", "vpsrad $31,%zmm4,%zmm19"},
@@ -143,18 +145,112 @@ const Row kRows[] = {
     {[](LoopEncoder& e) { e.zero_upper(); }, "c5f877", "vzeroupper"},
     {[](LoopEncoder& e) { e.return_(); }, "c3", "ret"},
 };
+
+const Row kVexRows[] = {
+    {[](LoopEncoder& e) { e.vector(add_ps, z(0), z(1), z(2)); }, "c5f458c2", "vaddps %ymm2,%ymm1,%ymm0"},
+    {[](LoopEncoder& e) { e.vector(mul_ps, z(9), z(10), z(3)); }, "c52c59cb", "vmulps %ymm3,%ymm10,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(sub_ps, z(3), z(10), z(15)); }, "c4c12c5cdf", "vsubps %ymm15,%ymm10,%ymm3"},
+    {[](LoopEncoder& e) { e.vector(div_ps, z(12), z(15), z(8)); }, "c441045ee0", "vdivps %ymm8,%ymm15,%ymm12"},
+    {[](LoopEncoder& e) { e.vector(max_ps, z(1), z(14), z(6)); }, "c58c5fce", "vmaxps %ymm6,%ymm14,%ymm1"},
+    {[](LoopEncoder& e) { e.vector(and_d, z(4), z(5), z(6)); }, "c5d5dbe6", "vpand %ymm6,%ymm5,%ymm4"},
+    {[](LoopEncoder& e) { e.vector(or_d, z(4), z(5), z(13)); }, "c4c155ebe5", "vpor %ymm13,%ymm5,%ymm4"},
+    {[](LoopEncoder& e) { e.vector(xor_d, z(15), z(15), z(15)); }, "c44105efff", "vpxor %ymm15,%ymm15,%ymm15"},
+    {[](LoopEncoder& e) { e.vector(add_d, z(7), z(8), z(9)); }, "c4c13dfef9", "vpaddd %ymm9,%ymm8,%ymm7"},
+    {[](LoopEncoder& e) { e.vector(sub_d, z(8), z(7), z(1)); }, "c545fac1", "vpsubd %ymm1,%ymm7,%ymm8"},
+    {[](LoopEncoder& e) { e.vector(mul_d, z(13), z(2), z(8)); }, "c4426d40e8", "vpmulld %ymm8,%ymm2,%ymm13"},
+    {[](LoopEncoder& e) { e.vector(min_sd, z(3), z(13), z(13)); }, "c4c21539dd", "vpminsd %ymm13,%ymm13,%ymm3"},
+    {[](LoopEncoder& e) { e.vector(max_ud, z(9), z(14), z(12)); }, "c4420d3fcc", "vpmaxud %ymm12,%ymm14,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(abs_d, z(12), z(1)); }, "c4627d1ee1", "vpabsd %ymm1,%ymm12"},
+    {[](LoopEncoder& e) { e.vector(shift_left_vd, z(6), z(5), z(4)); }, "c4e25547f4", "vpsllvd %ymm4,%ymm5,%ymm6"},
+    {[](LoopEncoder& e) { e.vector(shift_right_vd, z(6), z(5), z(14)); }, "c4c25545f6", "vpsrlvd %ymm14,%ymm5,%ymm6"},
+    {[](LoopEncoder& e) { e.vector(shift_right_arithmetic_vd, z(10), z(15), z(11)); }, "c4420546d3", "vpsravd %ymm11,%ymm15,%ymm10"},
+    {[](LoopEncoder& e) { e.vector(fmadd213_ps, z(5), z(6), z(7)); }, "c4e24da8ef", "vfmadd213ps %ymm7,%ymm6,%ymm5"},
+    {[](LoopEncoder& e) { e.vector(fmsub213_ps, z(9), z(6), z(12)); }, "c4424daacc", "vfmsub213ps %ymm12,%ymm6,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(fnmadd231_ps, z(10), z(11), z(15)); }, "c44225bcd7", "vfnmadd231ps %ymm15,%ymm11,%ymm10"},
+    {[](LoopEncoder& e) { e.vector(sqrt_ps, z(3), z(12)); }, "c4c17c51dc", "vsqrtps %ymm12,%ymm3"},
+    {[](LoopEncoder& e) { e.vector(round_ps, z(4), Vec{}, z(11), 9); }, "c4c37d08e309", "vroundps $9,%ymm11,%ymm4"},
+    {[](LoopEncoder& e) { e.vector(int_to_float, z(2), z(14)); }, "c4c17c5bd6", "vcvtdq2ps %ymm14,%ymm2"},
+    {[](LoopEncoder& e) { e.vector(float_to_int, z(10), z(7)); }, "c57e5bd7", "vcvttps2dq %ymm7,%ymm10"},
+    {[](LoopEncoder& e) { e.vector(move_ps, z(9), z(2)); }, "c57c28ca", "vmovaps %ymm2,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(compare_ps, z(1), z(2), z(7), 0x1E); }, "c5ecc2cf1e", "vcmpps $0x1e,%ymm7,%ymm2,%ymm1"},
+    {[](LoopEncoder& e) { e.vector(equal_d, z(1), z(12), z(7)); }, "c59d76cf", "vpcmpeqd %ymm7,%ymm12,%ymm1"},
+    {[](LoopEncoder& e) { e.vector(greater_d, z(11), z(2), z(7)); }, "c56d66df", "vpcmpgtd %ymm7,%ymm2,%ymm11"},
+    {[](LoopEncoder& e) { e.vector(blend_mask, z(1), z(2), z(3), 4 << 4); }, "c4e36d4acb40", "vblendvps %ymm4,%ymm3,%ymm2,%ymm1"},
+    {[](LoopEncoder& e) { e.vector(blend_mask, z(9), z(12), z(13), 15 << 4); }, "c4431d4acdf0", "vblendvps %ymm15,%ymm13,%ymm12,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(swap_halves, z(9), z(2), z(13), 1); }, "c4436d06cd01", "vperm2f128 $1,%ymm13,%ymm2,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(upper_half, z(9), Vec{}, z(2), 1); }, "c4637d19ca01", "vextractf128 $1,%ymm9,%xmm2"},
+    {[](LoopEncoder& e) { e.vector(permute_ps, z(2), Vec{}, z(9), 0xB1); }, "c4c37d04d1b1", "vpermilps $0xb1,%ymm9,%ymm2"},
+    {[](LoopEncoder& e) { e.vector(broadcast_ss, z(2), z(9)); }, "c4c27d18d1", "vbroadcastss %xmm9,%ymm2"},
+    {[](LoopEncoder& e) { e.vector(broadcast_d, z(15), z(15)); }, "c4427d58ff", "vpbroadcastd %xmm15,%ymm15"},
+    {[](LoopEncoder& e) { e.vector(from_gpr, z(15), Vec{static_cast<uint8_t>(Gpr::rax)}); }, "c5796ef8", "vmovd %eax,%xmm15"},
+    {[](LoopEncoder& e) { e.vector(from_gpr, z(1), Vec{static_cast<uint8_t>(Gpr::r9)}); }, "c4c1796ec9", "vmovd %r9d,%xmm1"},
+    {[](LoopEncoder& e) { e.vector(pack_words, z(1), z(2), z(13)); }, "c4c2692bcd", "vpackusdw %xmm13,%xmm2,%xmm1"},
+    {[](LoopEncoder& e) { e.vector(pack_bytes, z(1), z(2), z(3)); }, "c5e967cb", "vpackuswb %xmm3,%xmm2,%xmm1"},
+    {[](LoopEncoder& e) { e.vector(clear_128, z(8), z(8), z(8)); }, "c44139efc0", "vpxor %xmm8,%xmm8,%xmm8"},
+    {[](LoopEncoder& e) { e.vector(shift_bytes, Vec{bytes_left_digit}, z(3), z(12), 2); }, "c4c16173fc02", "vpslldq $2,%xmm12,%xmm3"},
+    {[](LoopEncoder& e) { e.vector(shift_bytes, Vec{bytes_right_digit}, z(13), z(2), 1); }, "c59173da01", "vpsrldq $1,%xmm2,%xmm13"},
+    {[](LoopEncoder& e) { e.shift(left_digit, z(3), z(14), 23); }, "c4c16572f617", "vpslld $23,%ymm14,%ymm3"},
+    {[](LoopEncoder& e) { e.shift(right_arithmetic_digit, z(9), z(4), 31); }, "c5b572e41f", "vpsrad $31,%ymm4,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(load_ps, z(3), tile(Gpr::rbx, 4, 0)); }, "c5fc105c8b00", "{disp8} vmovups 0(%rbx,%rcx,4),%ymm3"},
+    {[](LoopEncoder& e) { e.vector(load_ps, z(13), tile(Gpr::r13, 4, 96)); }, "c4417c106c8d60", "vmovups 96(%r13,%rcx,4),%ymm13"},
+    {[](LoopEncoder& e) { e.vector(load_ps, z(13), tile(Gpr::r13, 4, 128)); }, "c4417c10ac8d80000000", "vmovups 128(%r13,%rcx,4),%ymm13"},
+    {[](LoopEncoder& e) { e.vector(store_ps, z(9), tile(Gpr::r12, 4, 64)); }, "c4417c114c8c40", "vmovups %ymm9,64(%r12,%rcx,4)"},
+    {[](LoopEncoder& e) { e.vector(load_where, z(9), z(15), tile(Gpr::r12, 4, 64)); }, "c442052c4c8c40", "vmaskmovps 64(%r12,%rcx,4),%ymm15,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(store_where, z(1), z(15), tile(Gpr::rbx, 4, 64)); }, "c4e2052e4c8b40", "vmaskmovps %ymm1,%ymm15,64(%rbx,%rcx,4)"},
+    {[](LoopEncoder& e) { e.vector(add_ps, z(9), z(7), tile(Gpr::r8, 4, 100)); }, "c44144584c8864", "vaddps 100(%r8,%rcx,4),%ymm7,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(add_ps, z(9), z(7), tile(Gpr::rbx, 4, -8192)); }, "c544588c8b00e0ffff", "vaddps -8192(%rbx,%rcx,4),%ymm7,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(blend_mask, z(9), z(7), at(Gpr::rsp, 64), 3 << 4); }, "c463454a4c244030", "vblendvps %ymm3,64(%rsp),%ymm7,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(widen_bytes, z(9), tile(Gpr::r8, 1, 16)); }, "c4427d314c0810", "vpmovzxbd 16(%r8,%rcx,1),%ymm9"},
+    {[](LoopEncoder& e) { e.vector(widen_words, z(9), tile(Gpr::r8, 2, 32)); }, "c4427d334c4820", "vpmovzxwd 32(%r8,%rcx,2),%ymm9"},
+    {[](LoopEncoder& e) { e.vector(widen_words, z(9), z(2)); }, "c4627d33ca", "vpmovzxwd %xmm2,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(store_128, z(9), tile(Gpr::r8, 2, 32)); }, "c44178114c4820", "vmovups %xmm9,32(%r8,%rcx,2)"},
+    {[](LoopEncoder& e) { e.vector(store_64, z(9), tile(Gpr::r8, 1, 8)); }, "c44179d64c0808", "vmovq %xmm9,8(%r8,%rcx,1)"},
+    {[](LoopEncoder& e) { e.vector(insert_byte, z(9), z(9), tile(Gpr::r8, 1, -1, Gpr::rdx), 0); }, "c44331204c10ff00", "vpinsrb $0,-1(%r8,%rdx,1),%xmm9,%xmm9"},
+    {[](LoopEncoder& e) { e.vector(insert_word, z(1), z(1), tile(Gpr::rbx, 2, -2, Gpr::rdx), 0); }, "c5f1c44c53fe00", "vpinsrw $0,-2(%rbx,%rdx,2),%xmm1,%xmm1"},
+    {[](LoopEncoder& e) { e.vector(extract_byte, z(9), Vec{}, tile(Gpr::r8, 1, 4, Gpr::rdx), 0); }, "c44379144c100400", "vpextrb $0,%xmm9,4(%r8,%rdx,1)"},
+    {[](LoopEncoder& e) { e.vector(extract_word, z(1), Vec{}, tile(Gpr::rbx, 2, 4, Gpr::rdx), 0); }, "c4e379154c530400", "vpextrw $0,%xmm1,4(%rbx,%rdx,2)"},
+    {[](LoopEncoder& e) { e.vector(broadcast_ss, z(9), at(Gpr::rsp, 12)); }, "c4627d184c240c", "vbroadcastss 12(%rsp),%ymm9"},
+    {[](LoopEncoder& e) { e.vector(store_ss, z(9), at(Gpr::rax, 4)); }, "c57a114804", "vmovss %xmm9,4(%rax)"},
+    {[](LoopEncoder& e) { e.vector(load_ps, z(9), tile(Gpr::rsp, 4, 512, Gpr::r15)); }, "c4217c108cbc00020000", "vmovups 512(%rsp,%r15,4),%ymm9"},
+};
 // clang-format on
 
 }  // namespace
 
 TEST_CASE("encoder: instructions are the bytes that an assembler gives", "[loop]") {
-  for (const Row& row : kRows) {
-    LoopEncoder e;
+  const auto check = [](const Row& row, VectorForm form) {
+    LoopEncoder e(form);
     row.write(e);
     const size_t size = e.size();
     INFO(row.text);
     CHECK(hex(e.finish(), size) == row.bytes);
-  }
+  };
+  for (const Row& row : kRows) check(row, VectorForm::evex);
+  for (const Row& row : kVexRows) check(row, VectorForm::vex);
+}
+
+TEST_CASE("encoder: constants of VEX stand there for every lane", "[loop]") {
+  LoopEncoder e(VectorForm::vex);
+  e.vector(add_ps, z(1), z(2), e.constant(0x3f800000u));
+  e.vector(compare_ps, z(1), z(2), e.constant(0x40000000u), 4);
+  e.vector(add_ps, z(1), z(2), e.constant(0x3f800000u));
+  std::array<uint32_t, 16> counting;
+  std::iota(counting.begin(), counting.end(), 0u);
+  e.vector(add_d, z(1), z(2), e.constant(counting));
+  const size_t size = e.size();
+  const std::vector<uint8_t> code = e.finish();
+  REQUIRE(size == 33);
+  CHECK(hex(code, size) ==
+        "c5ec580d38000000"
+        "c5ecc20d4f00000004"
+        "c5ec580d27000000"
+        "c5edfe0d5f000000");
+  REQUIRE(code.size() == 64 + 96);
+  std::string want;
+  for (int i = 0; i < 8; ++i) want += "0000803f";
+  for (int i = 0; i < 8; ++i) want += "00000040";
+  for (int i = 0; i < 8; ++i) want += fmt::format("{:02x}000000", i);
+  CHECK(hex({code.begin() + 64, code.end()}, 96) == want);
 }
 
 TEST_CASE("encoder: jumps and constants are found, also by instructions with a count behind",

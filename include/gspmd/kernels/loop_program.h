@@ -98,15 +98,21 @@ struct LoopProgram {
 // Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers, and
 // 16-bit floats, which are computed in f32 and rounded after every op; their sums once, at the end.
 GSPMD_API bool is_loop_dtype(DType dtype);
-// How a loop is made ready.
+
+// Instruction sets of x86-64 for which loops become machine code; `best`: what the machine has.
+enum class LoopTarget : uint8_t { best, avx2, avx512 };
+GSPMD_API bool runs_loop_target(LoopTarget target);  // whether this machine does
+
+// How a loop is made ready; the results are the same bit for bit.
 struct LoopOptions {
-  bool machine_code = true;  // where the machine runs it; the results are the same bit for bit
+  bool machine_code = true;  // where the machine runs it
+  LoopTarget target = LoopTarget::best;
 };
 
 // A kernel in one or two passes over memory: as machine code made for the program (x86-64 with
-// AVX-512), which holds values in registers; else, or with GSPMD_LOOP_CODE=0 in the environment,
-// each value one vector loop over tiles that stay in the first-level cache. Sums are taken in an
-// order fixed by the shape. `run` is empty where this form cannot be run: dims of size
+// AVX-512 or AVX2), which holds values in registers; else, or with GSPMD_LOOP_CODE=0 in the
+// environment, each value one vector loop over tiles that stay in the first-level cache. Sums are
+// taken in an order fixed by the shape. `run` is empty where this form cannot be run: dims of size
 // 0, element types beyond is_loop_dtype, a value over all dims that needs a reduction over more
 // than one tile.
 GSPMD_API PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& options = {});
