@@ -80,7 +80,9 @@ MaybePartitioned partition_iota(PartitionContext& context, Node& node) {
   const DType counted = !counts                                        ? shape.dtype
                         : padded > std::numeric_limits<int32_t>::max() ? DType::s64
                                                                        : DType::s32;
-  Node* const local = hlo::iota(context.local(), Shape(counted, shape.dims), dim);
+  Shape whole_numbers = shape;
+  whole_numbers.dtype = counted;
+  Node* const local = hlo::iota(context.local(), std::move(whole_numbers), dim);
   Node* const start = hlo::convert(context.offset(s, node.shape, dim), counted);
   Node* const sum = hlo::add(local, hlo::broadcast(start, shape.dims, {}));
   return Partitioned{counts ? hlo::convert(sum, shape.dtype) : sum, s};
