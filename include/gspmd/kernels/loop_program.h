@@ -105,8 +105,8 @@ GSPMD_API bool runs_loop_target(LoopTarget target);  // whether this machine doe
 
 // How a loop is made ready; the results are the same bit for bit.
 struct LoopOptions {
-  bool machine_code = true;  // where the machine runs it
-  LoopTarget target = LoopTarget::best;
+  bool machine_code = true;              // where the machine runs it
+  LoopTarget target = LoopTarget::best;  // UserError where the machine has not what is asked for
 };
 
 // A kernel in one or two passes over memory: as machine code made for the program (x86-64 with
