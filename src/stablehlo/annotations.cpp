@@ -66,7 +66,7 @@ Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attri
 
 size_t captures_of(const Node& loop) {
   const auto found = loop.frontend_attributes.find(kCaptures);
-  if (found == loop.frontend_attributes.end()) return 0;
+  if (found == loop.frontend_attributes.end() || !loop.is(Opcode::while_)) return 0;
   size_t count = 0;
   const std::string& text = found->second;
   std::from_chars(text.data(), text.data() + text.size(), count);

@@ -153,6 +153,11 @@ TEST_CASE("a sparse matrix by rows times a vector and a matrix", "[library]") {
               "f32[3,3] {{4,40,400},{0,0,0},{27,270,2700}}"});
   check_case({"by a vector", matrix + "d = f32[2] constant({1,2})\nROOT r = f32[3]" + call,
               "f32[3] {4,0,27}"});
+  check_case({"of integers, wrapping",
+              "v = s32[2] constant({2147483647,2147483647})\ns = s32[2] constant({0,2})\n"
+              "c = s32[2] constant({0,0})\nd = s32[1] constant({2})\nROOT r = s32[1]" +
+                  call,
+              "s32[1] {-4}"});
   CHECK_THAT(error_of(matrix + "d = f32[1] constant({1})\nROOT r = f32[3]" + call),
              Catch::Contains("element 0 is in column 1 of 1"));
   CHECK_THAT(error_of("v = f32[1] constant({2})\ns = s32[2] constant({0,3})\n"

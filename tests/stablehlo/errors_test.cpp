@@ -49,6 +49,9 @@ const Mistake kInBodies[] = {
     {"%r = stablehlo.negate %a : (tensor<4xf32>) -> tensor<4xf64>",
      "the result is declared as tensor<4xf64>, but the operands give tensor<4xf32>"},
     {"%r:2 = stablehlo.negate %a : tensor<4xf32>", "2 names for 1 results"},
+    {"%r:2 = stablehlo.custom_call @f(%a) {mhlo.frontend_attributes = {mlir.captures = \"1\"}, "
+     "mhlo.sharding = \"{{replicated}}\"} : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)",
+     "1 elements for the 2 leaves"},
     {"%r = stablehlo.negate %a : tensor<4xf32>\n%r = stablehlo.negate %a : tensor<4xf32>",
      "%r is defined twice"},
     {"%r = stablehlo.compare XX, %a, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>",

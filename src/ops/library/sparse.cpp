@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "ops/common/batch.h"
 #include "ops/common/check.h"
+#include "ops/common/element_ops.h"
 #include "ops/common/factors.h"
 #include "ops/library/library.h"
 
@@ -70,8 +71,7 @@ void multiply_sparse(const EvalContext& context, const SparseSizes& sizes, const
   const auto starts = context.operands[1].array.data<I>();
   const auto columns = context.operands[2].array.data<I>();
   const auto dense = context.operands[3].array.data<T>();
-  const auto out = result.data<T>();
-  std::fill(out.begin(), out.end(), T(0));
+  const auto out = result.data<T>();  // arrays begin as zeros
   for (int64_t row = 0; row < sizes.rows; ++row) {
     const auto first = static_cast<int64_t>(starts[static_cast<size_t>(row)]);
     const auto last = static_cast<int64_t>(starts[static_cast<size_t>(row + 1)]);
@@ -83,9 +83,12 @@ void multiply_sparse(const EvalContext& context, const SparseSizes& sizes, const
       if (column < 0 || column >= sizes.inner)
         user_error("custom-call: \"{}\": element {} is in column {} of {}", context.node.name(), e,
                    column, sizes.inner);
-      for (int64_t k = 0; k < sizes.width; ++k)
-        out[static_cast<size_t>(row * sizes.width + k)] +=
-            elements[static_cast<size_t>(e)] * dense[static_cast<size_t>(column * sizes.width + k)];
+      const T element = elements[static_cast<size_t>(e)];
+      for (int64_t k = 0; k < sizes.width; ++k) {
+        T& sum = out[static_cast<size_t>(row * sizes.width + k)];
+        const T factor = dense[static_cast<size_t>(column * sizes.width + k)];
+        sum = add_elements(sum, multiply_elements(element, factor));
+      }
     }
   }
 }
