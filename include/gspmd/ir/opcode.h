@@ -30,9 +30,10 @@ namespace gspmd {
   V(exponential_minus_one, "exponential-minus-one") V(floor, "floor") V(imag, "imag")             \
   V(is_finite, "is-finite") V(log, "log") V(log_plus_one, "log-plus-one")                         \
   V(logistic, "logistic") V(maximum, "maximum") V(minimum, "minimum") V(mulhi, "mulhi")           \
-  V(multiply, "multiply") V(negate, "negate") V(not_, "not") V(or_, "or") V(popcnt, "popcnt") V(power, "power")           \
-  V(real, "real") V(remainder, "remainder") V(round_nearest_afz, "round-nearest-afz")             \
-  V(round_nearest_even, "round-nearest-even") V(rsqrt, "rsqrt") V(shift_left, "shift-left")       \
+  V(multiply, "multiply") V(negate, "negate") V(not_, "not") V(or_, "or") V(popcnt, "popcnt")     \
+  V(power, "power") V(real, "real") V(remainder, "remainder")                                     \
+  V(round_nearest_afz, "round-nearest-afz") V(round_nearest_even, "round-nearest-even")           \
+  V(rsqrt, "rsqrt") V(shift_left, "shift-left")                                                   \
   V(shift_right_arithmetic, "shift-right-arithmetic")                                             \
   V(shift_right_logical, "shift-right-logical") V(sign, "sign") V(sine, "sine") V(sinh, "sinh")   \
   V(sqrt, "sqrt") V(subtract, "subtract") V(tan, "tan") V(tanh, "tanh") V(xor_, "xor")            \
