@@ -17,6 +17,8 @@ constexpr int64_t kRowBlock = 256;  // rows of one product when rows are cut int
 // of the library costs counts.
 constexpr int64_t kLibraryWork = 8192, kLibraryBlocks = 262144;
 constexpr double kPartFlops = 4e6;
+// Products with as many rows, columns and summands hide what packing their operands costs.
+constexpr int64_t kPackedRows = 48, kPackedColumns = 48, kPackedK = 32;
 
 using Step = int64_t GemmLoop::*;
 
@@ -70,6 +72,7 @@ struct GemmPlan {
   bool swapped = false;  // operand 1 plays a
   bool pack_a = false, pack_b = false, pack_c = false;
   bool b_transposed = false;
+  bool packed = false;            // products pack their operands themselves, whatever their steps
   int64_t block = 1, blocks = 1;  // rows
   int64_t outer_parts = 1, parts = 1;
   StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
@@ -107,6 +110,11 @@ std::vector<GemmLoop> joined(const GemmLoop& first, std::vector<GemmLoop> rest) 
 
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
+bool packs_itself(const GemmPlan& plan) {
+  return plan.operand == DType::f32 && packs_products() && plan.m.size >= kPackedRows &&
+         plan.n.size >= kPackedColumns && plan.k_size >= kPackedK;
+}
+
 void choose_blocks(GemmPlan& plan) {
   const double flops = 2.0 * static_cast<double>(plan.m.size) * static_cast<double>(plan.n.size) *
                        static_cast<double>(plan.k_size);
@@ -119,6 +127,12 @@ void choose_blocks(GemmPlan& plan) {
   const double all = flops * static_cast<double>(plan.outer_count);
   const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(all / kPartFlops), 1, 8);
   plan.outer_parts = std::min(plan.outer_count, wanted);
+  // What is packed of operand b serves all rows of a part.
+  if (plan.packed) {
+    plan.blocks = plan.outer_parts >= wanted ? 1 : std::min(plan.blocks, wanted);
+    plan.block = ceil_div(plan.m.size, plan.blocks);
+    plan.blocks = ceil_div(plan.m.size, plan.block);
+  }
   const int64_t block_parts = plan.outer_parts >= wanted ? 1 : plan.blocks;
   plan.parts = plan.outer_parts * block_parts;
 }
@@ -150,11 +164,25 @@ void choose_packing(GemmPlan& plan) {
                         int64_t step) {
     return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
   };
+  if (plan.packed) {
+    plan.pack_a = plan.pack_b = !one_k;
+    plan.pack_c = plan.n.size > 1 && plan.n.c != 1;
+    return;
+  }
   plan.pack_a = !one_k || !dense(plan.m, plan.m.a, k, k.a);
   plan.b_transposed =
       library && one_k && !dense(k, k.b, plan.n, plan.n.b) && dense(plan.n, plan.n.b, k, k.b);
   plan.pack_b = !plan.b_transposed && (!one_k || !dense(k, k.b, plan.n, plan.n.b));
   plan.pack_c = !dense(plan.m, plan.m.c, plan.n, plan.n.c);
+}
+
+std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t rows) {
+  const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
+  PackedExtents extents{rows, plan.n.size, plan.k_size, plan.m.a, k.a, k.b, plan.n.b, plan.m.c};
+  if (plan.pack_a) extents.a_row = plan.k_size, extents.a_k = 1;
+  if (plan.pack_b) extents.b_k = plan.n.size, extents.b_n = 1;
+  if (plan.pack_c) extents.c_row = plan.n.size;
+  return packed_product(extents);
 }
 
 void prepare_products(GemmPlan& plan) {
@@ -164,7 +192,7 @@ void prepare_products(GemmPlan& plan) {
     m.size = rows;
     if (i == 1 && rows == plan.block) break;
     const GemmExtents extents{rows, plan.n.size, plan.k_size, plan.b_transposed};
-    plan.products[i] = product_of(plan, extents);
+    plan.products[i] = plan.packed ? packed_product_of(plan, rows) : product_of(plan, extents);
     plan.bytes_library = std::max(plan.bytes_library, aligned(plan.products[i]->scratch_bytes()));
     if (plan.pack_a) plan.copy_a[i] = pack(plan.operand_size, &GemmLoop::a, joined(m, plan.k));
     if (plan.pack_c) {
@@ -260,6 +288,7 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
+  plan->packed = packs_itself(*plan);
   choose_blocks(*plan);
   choose_packing(*plan);
   prepare_products(*plan);

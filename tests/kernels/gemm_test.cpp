@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "kernels/gemm_product.h"
 #include "kernels/run_kernel.h"
 #include "load.h"
 
@@ -143,6 +144,54 @@ TEST_CASE("gemm: integers wrap around", "[gemm]") {
   const Array got =
       run_kernel(prepare_gemm(plain(DType::s32, 1, 1, 2)), {a, b}, {Shape(DType::s32, {1})})[0];
   CHECK(bitwise_equal(got, Array::of<int32_t>({1}, {-(1 << 30)})));
+}
+
+// Whichever product this processor prefers. Scratch and what lies between the rows of the result
+// are left alone; sums of small integers are exact.
+TEST_CASE("gemm: packed products take operands in any order, across panels and their edges",
+          "[gemm]") {
+  std::mt19937 random{20261127};
+  const auto below = [&](int64_t n) { return int64_t(random() % unsigned(n)); };
+  constexpr int64_t kGuard = 64;
+  for (int64_t i = 0; i < random_load(120); ++i) {
+    PackedExtents e{1 + below(i % 8 == 0 ? 300 : 40), 1 + below(i % 8 == 1 ? 2200 : 80),
+                    1 + below(i % 8 == 2 ? 1100 : 70)};
+    if (i % 8 == 3) e.rows = 96, e.n = 64, e.k = 320;
+    const int64_t a_gap = 1 + below(3), b_gap = 1 + below(3);
+    e.a_row = a_gap * e.k, e.a_k = a_gap;
+    e.b_k = b_gap * e.n, e.b_n = b_gap;
+    if (below(2) == 1) e.a_row = a_gap, e.a_k = a_gap * e.rows;
+    if (below(2) == 1) e.b_k = b_gap, e.b_n = b_gap * e.k;
+    e.c_row = e.n + below(3);
+    INFO("case " << i << ": " << e.rows << "x" << e.n << "x" << e.k << ", steps " << e.a_row << " "
+                 << e.a_k << ", " << e.b_k << " " << e.b_n << ", " << e.c_row);
+    // As many elements as the strides reach: an address sanitizer sees what is read behind them.
+    std::vector<float> a(size_t((e.rows - 1) * e.a_row + (e.k - 1) * e.a_k + 1)),
+        b(size_t((e.k - 1) * e.b_k + (e.n - 1) * e.b_n + 1));
+    for (auto* operand : {&a, &b})
+      for (float& x : *operand) x = float(below(7)) - 3;
+    std::vector<float> c(size_t(e.rows * e.c_row), 77);
+    const auto product = packed_product(e);
+    const int64_t used = product->scratch_bytes();
+    std::vector<std::byte> room(size_t(used + kGuard + 64), std::byte{0xff});
+    void* scratch = room.data();
+    size_t space = room.size();
+    std::align(64, size_t(used + kGuard), scratch, space);
+    product->run(reinterpret_cast<const std::byte*>(a.data()),
+                 reinterpret_cast<const std::byte*>(b.data()),
+                 reinterpret_cast<std::byte*>(c.data()), static_cast<std::byte*>(scratch));
+    const auto* const guard = static_cast<const std::byte*>(scratch) + used;
+    REQUIRE(std::all_of(guard, guard + kGuard, [](std::byte x) { return x == std::byte{0xff}; }));
+    bool equal = true;
+    for (int64_t y = 0; y < e.rows; ++y)
+      for (int64_t x = 0; x < e.c_row; ++x) {
+        double sum = x < e.n ? 0 : 77;
+        for (int64_t k = 0; x < e.n && k < e.k; ++k)
+          sum += double(a[size_t(y * e.a_row + k * e.a_k)]) * b[size_t(k * e.b_k + x * e.b_n)];
+        equal &= c[size_t(y * e.c_row + x)] == float(sum);
+      }
+    REQUIRE(equal);
+  }
 }
 
 }  // namespace gspmd
