@@ -25,25 +25,6 @@ Digits digits_of(const SdyMesh& mesh, const SdyAxes& axes) {
   return digits;
 }
 
-// The axes and parts of axes that read the digits; nullopt: the mesh has no such parts.
-std::optional<SdyAxes> axes_of(const SdyMesh& mesh, const Digits& digits) {
-  SdyAxes axes;
-  for (const Digit& digit : digits) {
-    int64_t top = digit.stride * digit.size;
-    for (size_t i = 0; i < mesh.axes.size() && top > digit.stride; ++i) {
-      const int64_t low = stride_of(mesh, static_cast<int64_t>(i));
-      const int64_t high = low * mesh.axes[i].size;
-      if (low >= top || top > high) continue;
-      const int64_t bottom = std::max(low, digit.stride);
-      if (high % top != 0 || top % bottom != 0 || bottom % low != 0) return std::nullopt;
-      append_axis(axes, {static_cast<int64_t>(i), high / top, top / bottom});
-      top = bottom;
-    }
-    if (top > digit.stride) return std::nullopt;
-  }
-  return axes;
-}
-
 // A mesh whose axes are the parts that the lists of digits read, and what lies between them.
 std::optional<SdyMesh> mesh_of_digits(const std::vector<Digits>& lists, DeviceOrder order) {
   const std::optional<Digits> atoms = common_atoms(lists);
@@ -73,6 +54,12 @@ bool is_of_all(const DeviceOrderValue& order) {
                      [&](int64_t device) { return device < order.count; });
 }
 
+SdySharding with_open_dims(SdySharding result, const Sharding& sharding) {
+  for (size_t d = 0; d < sharding.open().size() && d < result.dims.size(); ++d)
+    result.dims[d].open = sharding.open()[d];
+  return result;
+}
+
 SdyMesh from_mesh(const Mesh& mesh) {
   SdyMesh result;
   result.axes = mesh.axes();
@@ -87,6 +74,24 @@ Mesh to_mesh(const SdyMesh& mesh) { return {mesh.axes, mesh.device_ids, Site{}};
 Digit to_digit(const SdyMesh& mesh, const SdyAxis& axis) {
   const int64_t whole = mesh.axes.at(static_cast<size_t>(axis.axis)).size;
   return {axis.size, stride_of(mesh, axis.axis) * (whole / (axis.pre * axis.size))};
+}
+
+std::optional<SdyAxes> to_axes(const SdyMesh& mesh, const Digits& digits) {
+  SdyAxes axes;
+  for (const Digit& digit : digits) {
+    int64_t top = digit.stride * digit.size;
+    for (size_t i = 0; i < mesh.axes.size() && top > digit.stride; ++i) {
+      const int64_t low = stride_of(mesh, static_cast<int64_t>(i));
+      const int64_t high = low * mesh.axes[i].size;
+      if (low >= top || top > high) continue;
+      const int64_t bottom = std::max(low, digit.stride);
+      if (high % top != 0 || top % bottom != 0 || bottom % low != 0) return std::nullopt;
+      append_axis(axes, {static_cast<int64_t>(i), high / top, top / bottom});
+      top = bottom;
+    }
+    if (top > digit.stride) return std::nullopt;
+  }
+  return axes;
 }
 
 Sharding to_sharding(const SdySharding& sharding, const SdyMeshes& meshes, const SdyAxes& manual,
@@ -118,7 +123,8 @@ std::optional<SdySharding> from_sharding(const Sharding& sharding, int64_t rank,
     return closed_sharding(meshes.inlined({{}, {sharding.device()}}), 0);
   if (!sharding.is_tiled() || sharding.is_unreduced_everywhere()) return std::nullopt;
   if (sharding.order() != nullptr && !is_of_all(*sharding.order())) return std::nullopt;
-  if (sharding.order() == nullptr) return closed_sharding(meshes.inlined({}), rank);
+  if (sharding.order() == nullptr)
+    return with_open_dims(closed_sharding(meshes.inlined({}), rank), sharding);
   std::vector<Digits> lists;
   for (int64_t d = 0; d < rank; ++d) lists.push_back(sharding.dim(d));
   for (const Unreduced& unreduced : sharding.unreduced()) lists.push_back(unreduced.digits);
@@ -128,14 +134,12 @@ std::optional<SdySharding> from_sharding(const Sharding& sharding, int64_t rank,
   if (!mesh || sharding.unreduced().size() > 1) return std::nullopt;
   SdySharding result = closed_sharding(meshes.inlined(*mesh), rank);
   for (size_t d = 0; d < lists.size(); ++d) {
-    const std::optional<SdyAxes> axes = axes_of(*mesh, lists[d]);
+    const std::optional<SdyAxes> axes = to_axes(*mesh, lists[d]);
     if (!axes) return std::nullopt;
     (d < static_cast<size_t>(rank) ? result.dims[d].axes : result.unreduced) = *axes;
   }
   if (!result.unreduced.empty()) result.combiner = sharding.unreduced()[0].combiner;
-  for (size_t d = 0; d < sharding.open().size() && d < result.dims.size(); ++d)
-    result.dims[d].open = sharding.open()[d];
-  return result;
+  return with_open_dims(std::move(result), sharding);
 }
 
 }  // namespace gspmd

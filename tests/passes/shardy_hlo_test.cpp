@@ -226,4 +226,66 @@ TEST_CASE("copies per call of functions that call each other twice end in an err
   CHECK(!error_of(text).empty());
 }
 
+// With named shardings alone the borders of a manual computation say nothing: the calls before it
+// and its results' own shardings do, and what is inside names the manual axes.
+TEST_CASE("sdy in HLO: borders of manual computations in text whose shardings are named",
+          "[shardy]") {
+  const auto text = [](const std::string& to_local, const std::string& to_global) {
+    const std::string mesh = "mesh['x'=2,'y'=4], ";
+    return "HloModule m, num_partitions=8, frontend_attributes={xla.sdy.meshes={mesh = "
+           "#sdy.mesh<[\"x\"=2, \"y\"=4]>}}\n"
+           "xla.sdy.manual_computation_body {\n"
+           "  a = f32[4,16] parameter(0)\n"
+           "  b = f32[16,32] parameter(1)\n"
+           "  d = f32[4,32] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+           "  c = f32[4,32] custom-call(d), custom_call_target=\"Sharding\", sharding={" +
+           mesh + "[{}, {'y'}]}\n" +
+           "  ROOT s = f32[4,32] sine(c)\n}\n"
+           "ENTRY e {\n"
+           "  p = f32[8,16] parameter(0)\n"
+           "  q = f32[16,32] parameter(1)\n" +
+           to_local +
+           "  in0 = f32[4,16] get-tuple-element(in), index=0\n"
+           "  in1 = f32[16,32] get-tuple-element(in), index=1\n"
+           "  r = f32[4,32] call(in0, in1), to_apply=xla.sdy.manual_computation_body, sharding={" +
+           mesh + "[{?}, {?}], manual={'x'}}, frontend_attributes={inlineable=\"xla_late\"}\n" +
+           "  ROOT out = f32[8,32] custom-call(r), "
+           "custom_call_target=\"xla.sdy.LocalToGlobalShape\", " +
+           to_global + "\n}\n";
+  };
+  const std::string call = "  in = (f32[4,16], f32[16,32]) custom-call(";
+  const std::string target = "), custom_call_target=\"xla.sdy.GlobalToLocalShape\", ";
+  const std::string axes = "xla.sdy.manual_axes=\"#sdy<manual_axes{\\\"x\\\"}>\"}";
+  const std::string named = text(
+      "  ps = f32[8,16] custom-call(p), custom_call_target=\"Sharding\", "
+      "sharding={mesh['x'=2,'y'=4], [{'x', ?}, {?}]}\n"
+      "  qs = f32[16,32] custom-call(q), custom_call_target=\"Sharding\", "
+      "sharding={mesh['x'=2,'y'=4], [{?}, {?}]}\n" +
+          call + "ps, qs" + target +
+          "sharding={{mesh['x'=2,'y'=4], [{?}, {?}], manual={'x'}}, {mesh['x'=2,'y'=4], [{?}, "
+          "{?}], manual={'x'}}}\n",
+      "sharding={mesh['x'=2,'y'=4], [{'x', ?}, {?}]}");
+  const std::string attributes = text(call + "p, q" + target +
+                                          "frontend_attributes={xla.sdy.in_shardings=\"#sdy."
+                                          "sharding_per_value<[<@mesh, [{\\\"x\\\", "
+                                          "?}, {?}]>, <@mesh, [{?}, {?}]>]>\"," +
+                                          axes + "\n",
+                                      "frontend_attributes={xla.sdy.out_shardings=\"#sdy.sharding_"
+                                      "per_value<[<@mesh, [{\\\"x\\\", ?}, "
+                                      "{?}]>]>\"," +
+                                          axes);
+  for (const Strategy strategy : {Strategy::shardy, Strategy::gspmd}) {
+    PropagateOptions options;
+    options.strategy = strategy;
+    const auto module = completed(named, options), same = completed(attributes, options);
+    for (const char* name : {"p", "q", "d", "s", "out"}) {
+      INFO(name);
+      CHECK(layout(*module, name) == layout(*same, name));
+    }
+  }
+  CHECK(layout(*completed(named), "q") == "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}");
+  CHECK(count_of(*partitioned(named).local, Opcode::custom_call) == 0);
+  CHECK(to_text(*partitioned(named).local) == to_text(*partitioned(attributes).local));
+}
+
 }  // namespace gspmd

@@ -122,6 +122,8 @@ GSPMD_API SdySharding closed_sharding(int64_t mesh, int64_t rank);
 GSPMD_API Mesh to_mesh(const SdyMesh& mesh);
 // The digits of an axis of the mesh.
 GSPMD_API Digit to_digit(const SdyMesh& mesh, const SdyAxis& axis);
+// The axes and parts of axes that read the digits; nullopt: the mesh has no such parts.
+GSPMD_API std::optional<SdyAxes> to_axes(const SdyMesh& mesh, const Digits& digits);
 // The layout, with `manual` axes beside it, and the mesh attached. Dims become closed unless
 // `keep_open`; priorities are of the annotation and go.
 GSPMD_API Sharding to_sharding(const SdySharding& sharding, const SdyMeshes& meshes,

@@ -120,10 +120,15 @@ class Importer {
       const size_t count = computation->nodes().size();
       for (size_t i = 0; i < count; ++i) {
         Node& node = *computation->nodes()[i];
+        if (is_silent_border(node)) at_node(node, [&] { import_border(node); });
+      }
+      for (size_t i = 0; i < count; ++i) {
+        Node& node = *computation->nodes()[i];
         if (node.sharding) at_node(node, [&] { import(node); });
-        node.sharding.reset();
       }
     }
+    for (const auto& computation : module_.computations())
+      for (const auto& node : computation->nodes()) node->sharding.reset();
     if (meshes_.size() > 0) module_.frontend_attributes[kSdyMeshes] = to_string(meshes_);
   }
 
@@ -136,8 +141,71 @@ class Importer {
   }
 
   static bool is_manual_border(const Node& node) {
-    return is_call_of(node, "xla.sdy.GlobalToLocalShape") ||
-           is_call_of(node, "xla.sdy.LocalToGlobalShape") || is_manual_body(node);
+    return is_call_of(node, kToLocalShape) || is_call_of(node, kToGlobalShape) ||
+           is_manual_body(node);
+  }
+
+  // The borders of a manual computation say their shardings in HLO's form where its shardings are
+  // named: those of the operands by calls before it, those of the results as its own, the manual
+  // axes by what is inside.
+  void import_border(Node& node) {
+    const bool enters = is_call_of(node, kToLocalShape);
+    std::vector<SdySharding> list;
+    if (enters) {
+      for (size_t i = 0; i < node.operands().size(); ++i) {
+        Node& value = *node.operand(static_cast<int64_t>(i));
+        add_border(list, value);
+        if (is_call_of(value, "Sharding") && value.operand(0)->shape == value.shape)
+          node.set_operand(static_cast<int64_t>(i), value.operand(0));
+      }
+    } else {
+      add_border(list, node);
+    }
+    if (list.empty()) return;
+    node.frontend_attributes[enters ? kSdyInShardings : kSdyOutShardings] =
+        to_attribute(list, meshes_);
+    const Node* inside = &node;
+    if (!enters && !node.operands().empty()) inside = node.operand(0);
+    if (inside->is(Opcode::get_tuple_element)) inside = inside->operand(0);
+    if (attribute(node, kSdyManualAxes) == nullptr)
+      node.frontend_attributes[kSdyManualAxes] = manual_axes(*inside, list);
+  }
+
+  void add_border(std::vector<SdySharding>& list, const Node& value) {
+    const std::vector<Shape> shapes = leaf_shapes(value.shape);
+    std::vector<Sharding> shardings;
+    if (value.sharding)
+      for_each_leaf(*value.sharding, [&](const Sharding& leaf) { shardings.push_back(leaf); });
+    shardings.resize(shapes.size(), Sharding::replicated());
+    for (size_t i = 0; i < shapes.size(); ++i)
+      if (const auto sharding = imported(value, shardings[i], shapes[i].rank()))
+        list.push_back(*sharding);
+  }
+
+  // The attribute that names the axes along which a value inside is manual.
+  std::string manual_axes(const Node& inside, const std::vector<SdySharding>& list) const {
+    std::optional<Sharding> sharding = inside.sharding;
+    if (sharding && sharding->is_tuple()) {
+      if (sharding->elements().empty())
+        sharding.reset();
+      else
+        sharding = Sharding(sharding->elements()[0]);
+    }
+    std::string names;
+    for (const SdySharding& border : list) {
+      const SdyMesh& mesh = meshes_[border.mesh];
+      if (mesh.axes.empty() || !sharding || !names.empty()) continue;
+      SdyAxes all;
+      for (int64_t i = 0; i < std::ssize(mesh.axes); ++i)
+        all.push_back({i, 1, mesh.axes[static_cast<size_t>(i)].size});
+      const auto axes = sharding->is_manual()  ? std::optional(all)
+                        : sharding->is_tiled() ? to_axes(mesh, sharding->manual_digits())
+                                               : std::nullopt;
+      for (const SdyAxis& axis : axes.value_or(SdyAxes{}))
+        names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ",
+                             mesh.axes[static_cast<size_t>(axis.axis)].name);
+    }
+    return fmt::format("#sdy<manual_axes{{{}}}>", names);
   }
 
   void import(Node& node) {
@@ -217,7 +285,12 @@ class Importer {
     if (!sharding.is_tiled()) return std::nullopt;
     for (int64_t i = 0; i < meshes_.size(); ++i) {
       if (meshes_.name(i).empty() || meshes_[i].axes.empty()) continue;
-      if (sharding.order() == nullptr) return closed_sharding(i, rank);
+      if (sharding.order() == nullptr) {
+        SdySharding result = closed_sharding(i, rank);
+        for (size_t d = 0; d < sharding.open().size() && d < result.dims.size(); ++d)
+          result.dims[d].open = sharding.open()[d];
+        return result;
+      }
       const auto mesh = std::make_shared<const Mesh>(to_mesh(meshes_[i]));
       if (mesh->order() != sharding.order()) continue;
       std::optional<SdySharding> result = from_sharding(sharding.with_mesh(mesh), rank, meshes_);
@@ -234,6 +307,11 @@ class Importer {
 };
 
 }  // namespace
+
+bool is_silent_border(const Node& node) {
+  return (is_call_of(node, kToLocalShape) && attribute(node, kSdyInShardings) == nullptr) ||
+         (is_call_of(node, kToGlobalShape) && attribute(node, kSdyOutShardings) == nullptr);
+}
 
 void import_shardings(Module& module) { Importer(module).run(); }
 

@@ -9,6 +9,10 @@ namespace gspmd {
 // one. UserError, with the node's place, where `sdy` has no word for one.
 void import_shardings(Module& module);
 
+// Whether the node is a border of a manual computation without the dialect's attributes: in HLO
+// whose shardings are named, the calls and values around it say them.
+bool is_silent_border(const Node& node);
+
 // Of an entry computation with one tuple for all arguments (xla.sdy.use_tuple_args): what the
 // module says of the leaves of arguments and results is said by the parameters and results
 // themselves.

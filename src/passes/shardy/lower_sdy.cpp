@@ -134,6 +134,14 @@ bool lower_sdy(Module& module) {
   if (module.entry() == nullptr || !says_sdy(module)) return false;
   const bool completed = module.frontend_attributes.contains(kSdyCompleted);
   read_tuple_shardings(module);
+  const auto is_silent = [](const auto& computation) {
+    const auto& nodes = computation->nodes();
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [](const auto& node) { return is_silent_border(*node); });
+  };
+  if (!completed &&
+      std::any_of(module.computations().begin(), module.computations().end(), is_silent))
+    import_shardings(module);
   give_each_call_its_own(module, false);
   SdyProgram program = build_sdy_program(module, {true, false});
   normalize_axes(program);

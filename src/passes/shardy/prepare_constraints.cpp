@@ -20,7 +20,7 @@ bool is_constraint(const Node& node) {
          !node.frontend_attributes.contains(kSdyCollective);
 }
 
-bool is_border(const Node& node) { return is_call_of(node, "xla.sdy.GlobalToLocalShape"); }
+bool is_border(const Node& node) { return is_call_of(node, kToLocalShape); }
 
 const std::string* said_sharding(const Node& node) {
   const std::string* text = attribute(node, kXlaSdySharding);

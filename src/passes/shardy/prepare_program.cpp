@@ -38,7 +38,7 @@ std::vector<Wish> wishes_of(const SdyProgram& program) {
   for (const SdyOp& op : program.ops) {
     if (is_constraint(op) && sharding_of(op.results[0]))
       wishes.push_back({op.operands[0], op.results[0], *sharding_of(op.results[0]), false});
-    if (op.is_edge && is_call_of(*op.node, "xla.sdy.GlobalToLocalShape") && !op.operands.empty() &&
+    if (op.is_edge && is_call_of(*op.node, kToLocalShape) && !op.operands.empty() &&
         sharding_of(op.results[0]))
       wishes.push_back({op.operands[0], op.results[0], *sharding_of(op.results[0]), true});
   }

@@ -365,8 +365,8 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit(Node& node) {
   if (is_call_of(node, "sdy.DataFlowEdge") || is_call_of(node, "sdy.FuncDataFlowEdge"))
     return visit_edge(node);
   if (is_call_of(node, "xla.sdy.ShardingGroup")) return visit_group(node);
-  if (is_call_of(node, "xla.sdy.GlobalToLocalShape")) return visit_to_local(node);
-  if (is_call_of(node, "xla.sdy.LocalToGlobalShape")) return visit_to_global(node);
+  if (is_call_of(node, kToLocalShape)) return visit_to_local(node);
+  if (is_call_of(node, kToGlobalShape)) return visit_to_global(node);
   if (node.is(Opcode::while_)) return visit_while(node);
   if (node.is(Opcode::conditional)) return visit_conditional(node);
   if (node.is(Opcode::optimization_barrier)) return visit_barrier_of_tuple(node);

@@ -21,6 +21,8 @@ constexpr const char* kSdyReshard = "sdy.reshard";
 constexpr const char* kSdyCollective = "sdy.collective";
 constexpr const char* kSdyGroup = "xla.sdy.sharding_group_id";
 constexpr const char* kImplicit = "mlir.implicit";
+constexpr const char* kToLocalShape = "xla.sdy.GlobalToLocalShape";  // borders of a manual
+constexpr const char* kToGlobalShape = "xla.sdy.LocalToGlobalShape";  // computation
 constexpr const char* kSdyCompleted = "sdy.completed";  // of the module
 
 bool is_call_of(const Node& node, std::string_view target);

@@ -291,7 +291,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_manual_body(Node& node) {
   std::pair<int64_t, SdyAxes> axes{-1, {}};
   const auto border = [&](const Node* at) {
     if (at->is(Opcode::get_tuple_element)) at = at->operand(0);
-    if (!is_call_of(*at, "xla.sdy.GlobalToLocalShape")) return false;
+    if (!is_call_of(*at, kToLocalShape)) return false;
     const std::vector<SdyLeaf>& leaves = program_.leaves.at(at);
     if (leaves.empty()) return false;
     axes = {slot_of(leaves[0]).region_mesh, slot_of(leaves[0]).region};
@@ -301,7 +301,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_manual_body(Node& node) {
   for (const Node* user : node.users()) {
     const Node* at = user;
     if (at->is(Opcode::get_tuple_element) && !at->users().empty()) at = at->users()[0];
-    if (found || !is_call_of(*at, "xla.sdy.LocalToGlobalShape")) continue;
+    if (found || !is_call_of(*at, kToGlobalShape)) continue;
     const std::string* text = attribute(*at, kSdyOutShardings);
     if (text == nullptr) continue;
     axes = manual_axes(*at, parse_sdy_shardings(*text, program_.meshes));
