@@ -110,9 +110,15 @@ std::vector<GemmLoop> joined(const GemmLoop& first, std::vector<GemmLoop> rest) 
 
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
-bool packs_itself(const GemmPlan& plan) {
-  return plan.operand == DType::f32 && packs_products() && plan.m.size >= kPackedRows &&
-         plan.n.size >= kPackedColumns && plan.k_size >= kPackedK;
+bool is_worth_packing(const GemmPlan& plan) {
+  return packs_products() && plan.m.size >= kPackedRows && plan.n.size >= kPackedColumns &&
+         plan.k_size >= kPackedK;
+}
+
+PackedExtents dense_steps(const GemmExtents& e) {
+  PackedExtents packed{e.rows, e.n, e.k, e.k, 1, e.n, 1, e.n};
+  if (e.b_transposed) packed.b_k = 1, packed.b_n = e.k;
+  return packed;
 }
 
 void choose_blocks(GemmPlan& plan) {
@@ -127,8 +133,8 @@ void choose_blocks(GemmPlan& plan) {
   const double all = flops * static_cast<double>(plan.outer_count);
   const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(all / kPartFlops), 1, 8);
   plan.outer_parts = std::min(plan.outer_count, wanted);
-  // What is packed of operand b serves all rows of a part.
-  if (plan.packed) {
+  // What is packed, or widened, of operand b serves all rows of a part.
+  if (is_worth_packing(plan)) {
     plan.blocks = plan.outer_parts >= wanted ? 1 : std::min(plan.blocks, wanted);
     plan.block = ceil_div(plan.m.size, plan.blocks);
     plan.blocks = ceil_div(plan.m.size, plan.block);
@@ -152,8 +158,9 @@ std::unique_ptr<GemmProduct> product_of(const GemmPlan& plan, const GemmExtents&
   if (!use_library(plan))
     return widened_product(loop_product(DType::f32, extents), plan.operand, plan.result, extents);
   if (auto direct = library_product(plan.operand, plan.result, extents)) return direct;
-  return widened_product(library_product(DType::f32, DType::f32, extents), plan.operand,
-                         plan.result, extents);
+  auto widened = is_worth_packing(plan) ? packed_product(dense_steps(extents))
+                                        : library_product(DType::f32, DType::f32, extents);
+  return widened_product(std::move(widened), plan.operand, plan.result, extents);
 }
 
 void choose_packing(GemmPlan& plan) {
@@ -288,7 +295,7 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  plan->packed = packs_itself(*plan);
+  plan->packed = plan->operand == DType::f32 && is_worth_packing(*plan);
   choose_blocks(*plan);
   choose_packing(*plan);
   prepare_products(*plan);
