@@ -21,9 +21,11 @@ constexpr const char* kSdyReshard = "sdy.reshard";
 constexpr const char* kSdyCollective = "sdy.collective";
 constexpr const char* kSdyGroup = "xla.sdy.sharding_group_id";
 constexpr const char* kImplicit = "mlir.implicit";
-constexpr const char* kToLocalShape = "xla.sdy.GlobalToLocalShape";  // borders of a manual
-constexpr const char* kToGlobalShape = "xla.sdy.LocalToGlobalShape";  // computation
 constexpr const char* kSdyCompleted = "sdy.completed";  // of the module
+
+// Borders of a manual computation.
+constexpr const char* kToLocalShape = "xla.sdy.GlobalToLocalShape";
+constexpr const char* kToGlobalShape = "xla.sdy.LocalToGlobalShape";
 
 bool is_call_of(const Node& node, std::string_view target);
 // Whether the node's FuncResultSharding says only what a function returns: what reads it is the

@@ -93,9 +93,8 @@ bool says_sdy(const Module& module) {
     return true;
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes())
-      if (is_silent_border(*node) ||
-          std::any_of(node->frontend_attributes.begin(), node->frontend_attributes.end(),
-                      is_sdy_attribute))
+      if (is_silent_border(*node) || std::any_of(node->frontend_attributes.begin(),
+                                                 node->frontend_attributes.end(), is_sdy_attribute))
         return true;
   return false;
 }
