@@ -155,7 +155,8 @@ class Importer {
       for (size_t i = 0; i < node.operands().size(); ++i) {
         Node& value = *node.operand(static_cast<int64_t>(i));
         add_border(list, value);
-        if (is_call_of(value, "Sharding") && value.operand(0)->shape == value.shape)
+        if (is_call_of(value, "Sharding") && value.operands().size() == 1 &&
+            value.operand(0)->shape == value.shape)
           node.set_operand(static_cast<int64_t>(i), value.operand(0));
       }
     } else {
