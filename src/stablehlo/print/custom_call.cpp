@@ -108,16 +108,20 @@ const Node* source_of(const Node* node) {
   return node->is(Opcode::get_tuple_element) ? node->operand(0) : node;
 }
 
-// The call between the borders of a manual computation; nullptr: it is none.
+// The call between the borders of a manual computation; nullptr: it is none, or its borders say
+// nothing in the dialect.
 const Node* manual_call(const Node& to_global) {
-  if (to_global.operands().empty()) return nullptr;
+  if (to_global.operands().empty() || frontend(to_global, "xla.sdy.out_shardings").empty())
+    return nullptr;
   const Node* const call = source_of(to_global.operand(0));
   if (!call->is(Opcode::call)) return nullptr;
   for (const Node* operand : to_global.operands())
     if (source_of(operand) != call) return nullptr;
-  if (!call->operands().empty() && !is_target(*source_of(call->operand(0)), kToLocal))
-    return nullptr;
-  return call;
+  if (call->operands().empty()) return call;
+  const Node& to_local = *source_of(call->operand(0));
+  const bool says =
+      is_target(to_local, kToLocal) && !frontend(to_local, "xla.sdy.in_shardings").empty();
+  return says ? call : nullptr;
 }
 
 // Also of a call without results, which stands for itself: `shape` has no element.
@@ -296,13 +300,17 @@ void write_instruction(OpWriter& op) {
 
 }  // namespace
 
+bool is_manual_call(const Node& call) {
+  return !frontend(call, "xla.sdy.manual_axes").empty() || is_part_of_manual(call);
+}
+
 bool is_part_of_manual(const Node& node) {
   if (is_target(node, kToLocal))
     return std::any_of(node.users().begin(), node.users().end(), [](const Node* user) {
       if (user->is(Opcode::get_tuple_element))
         return std::any_of(user->users().begin(), user->users().end(),
-                           [](const Node* n) { return n->is(Opcode::call); });
-      return user->is(Opcode::call);
+                           [](const Node* n) { return n->is(Opcode::call) && is_manual_call(*n); });
+      return user->is(Opcode::call) && is_manual_call(*user);
     });
   if (node.is(Opcode::get_tuple_element)) return is_part_of_manual(*node.operand(0));
   if (!node.is(Opcode::call)) return false;

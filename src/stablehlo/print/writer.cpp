@@ -393,7 +393,7 @@ std::vector<const Computation*> Writer::functions() {
     for (const auto& node : computation->nodes())
       for (const Computation* called : node->called) {
         const bool is_region = is_called_as_region(*node) ||
-                               called->name().starts_with("xla.sdy.manual_computation_body") ||
+                               (node->is(Opcode::call) && is_manual_call(*node)) ||
                                node->frontend_attributes.contains("sdy.named_computation");
         self(self, called, !is_region);
       }

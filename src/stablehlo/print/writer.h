@@ -173,6 +173,8 @@ void write_custom_call(OpWriter& op, std::string_view name);
 bool write_sdy_call(OpWriter& op);
 // Whether the node is the part of a manual computation that its last part is written for.
 bool is_part_of_manual(const Node& node);
+// Whether the call is written as a manual computation, its computation as the region.
+bool is_manual_call(const Node& call);
 
 // --- Pieces of text
 std::string list_text(const Dims& dims);           // "[1, 0]"
