@@ -159,6 +159,11 @@ const Mistake kInBodies[] = {
      "#stablehlo.replica_group_mesh_axes<mesh = @m, axes = []>}> : (tensor<4xf32>) -> "
      "tensor<8xf32>",
      "there is no mesh @m"},
+    {"%r = \"stablehlo.all_gather\"(%a) <{all_gather_dim = 0 : i64, replica_groups = "
+     "#stablehlo.replica_group_mesh_axes<mesh = #stablehlo.mesh<axes = [<name = \"x\", size = "
+     "2>]>, "
+     "axes = [<name = \"x\">, <name = \"x\">]>}> : (tensor<4xf32>) -> tensor<8xf32>",
+     "is listed twice"},
     {"%r = sdy.propagation_barrier %a allowed_direction=SIDEWAYS : tensor<4xf32>",
      "allowed_direction SIDEWAYS"},
     {"return %a : tensor<4xf32>", "stands behind the region's return"},

@@ -80,7 +80,13 @@ class Groups {
       op_.fail("replica_groups: the mesh has {} devices", count);
     for (const NamedAttribute& field : fields)
       if (field.name == "axes")
-        for (const Attribute& axis : field.value.list) digits.push_back(digit_of(mesh, axis));
+        for (const Attribute& axis : field.value.list) {
+          const Digit next = digit_of(mesh, axis);
+          for (const Digit& digit : digits)
+            if (next.stride < digit.stride * digit.size && digit.stride < next.stride * next.size)
+              op_.fail("replica_groups: an axis, or a part of one, is listed twice");
+          digits.push_back(next);
+        }
     if (!mesh.devices.empty() && std::ssize(mesh.devices) != count)
       op_.fail("replica_groups: {} device_ids for {} devices", mesh.devices.size(), count);
     std::vector<int64_t> sorted = mesh.devices;
