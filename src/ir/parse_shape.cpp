@@ -108,6 +108,14 @@ Shape parse_nested(Lexer& lexer, LayoutPlace place, int depth) {
   return Shape::tuple(std::move(elements));
 }
 
+}  // namespace
+
+bool sees_array_shape(Lexer& lexer) { return lexer.peek() != '%' && lexer.after_name() == '['; }
+
+bool sees_shape(Lexer& lexer) { return lexer.peek() == '(' || sees_array_shape(lexer); }
+
+Shape parse_shape(Lexer& lexer, LayoutPlace place) { return parse_nested(lexer, place, 0); }
+
 void put_shape(std::string& text, const Shape& shape, bool layouts) {
   if (shape.is_tuple) {
     text += "(";
@@ -123,19 +131,11 @@ void put_shape(std::string& text, const Shape& shape, bool layouts) {
   for (size_t i = 0; i < shape.dims.size(); ++i) {
     if (i) text += ",";
     if (i < shape.dynamic_dims.size() && shape.dynamic_dims[i]) text += "<=";
-    fmt::format_to(std::back_inserter(text), "{}", shape.dims[i]);
+    text += std::to_string(shape.dims[i]);
   }
   text += "]";
   if (layouts) text += shape.layout;
 }
-
-}  // namespace
-
-bool sees_array_shape(Lexer& lexer) { return lexer.peek() != '%' && lexer.after_name() == '['; }
-
-bool sees_shape(Lexer& lexer) { return lexer.peek() == '(' || sees_array_shape(lexer); }
-
-Shape parse_shape(Lexer& lexer, LayoutPlace place) { return parse_nested(lexer, place, 0); }
 
 std::string shape_text(const Shape& shape, bool layouts) {
   std::string text;

@@ -16,5 +16,6 @@ Shape parse_shape(Lexer& lexer, LayoutPlace place = LayoutPlace::behind_blanks);
 
 // "f32[<=2,3]{1,0}", with the layouts as kept or without them.
 std::string shape_text(const Shape& shape, bool layouts = true);
+void put_shape(std::string& text, const Shape& shape, bool layouts = true);
 
 }  // namespace gspmd

@@ -21,7 +21,7 @@ void put(Text& text, fmt::format_string<Args...> format, Args&&... args) {
 
 void put_arguments(Text& text, const Node& node, const PieceWriter& write) {
   if (node.is(Opcode::parameter)) {
-    put(text, "{}", node.attrs.index);
+    text += std::to_string(node.attrs.index);
   } else if (node.is(Opcode::constant)) {
     if (node.attrs.literal.empty())
       text += "{...}";
@@ -30,7 +30,8 @@ void put_arguments(Text& text, const Node& node, const PieceWriter& write) {
   } else {
     bool first = true;
     for (const Node* operand : node.operands()) {
-      put(text, "{}%{}", first ? "" : ", ", operand->name());
+      text += first ? "%" : ", %";
+      text += operand->name();
       first = false;
     }
   }
@@ -43,8 +44,11 @@ void put_attributes(Text& text, const Node& node) {
     const std::string_view name = spelling(*attribute.row);
     // What the fields cannot say is kept as text, and printed with the others.
     const bool kept = value.empty() && node.attrs.other.contains(std::string(name));
-    if (!kept && (!value.empty() || attribute.presence == Presence::required))
-      put(text, ", {}={}", name, value);
+    if (kept || (value.empty() && attribute.presence != Presence::required)) continue;
+    text += ", ";
+    text += name;
+    text += "=";
+    text += value;
   }
   text += print_called(node);
 }
@@ -88,11 +92,12 @@ void put_sharding(Text& text, const Node& node) {
 
 void put_annotations(Text& text, const Node& node, const PrintOptions& options, Names& names) {
   if (options.shardings && node.sharding) put_sharding(text, node);
-  std::map<std::string, std::string> attributes = node.frontend_attributes;
-  attributes.erase(kCsePreventionAttribute);
-  if (node.backward || !attributes.empty()) {
+  if (node.backward || !node.frontend_attributes.empty()) {
+    std::map<std::string, std::string> attributes = node.frontend_attributes;
+    attributes.erase(kCsePreventionAttribute);
     if (node.backward) attributes["gspmd.phase"] = "backward";
-    put(text, ", frontend_attributes={}", print_frontend_attributes(attributes));
+    if (!attributes.empty())
+      put(text, ", frontend_attributes={}", print_frontend_attributes(attributes));
   }
   put_other(text, node, names);
   if (!options.metadata) return;
@@ -102,8 +107,13 @@ void put_annotations(Text& text, const Node& node, const PrintOptions& options, 
 
 void put_node(Text& text, const Node& node, const PrintOptions& options, Names& names,
               const PieceWriter& write = {}) {
-  put(text, "{}%{} = {} {}(", node.is_root() ? "ROOT " : "", node.name(), shape_text(node.shape),
-      opcode_name(node.opcode()));
+  text += node.is_root() ? "ROOT %" : "%";
+  text += node.name();
+  text += " = ";
+  put_shape(text, node.shape);
+  text += " ";
+  text += opcode_name(node.opcode());
+  text += "(";
   put_arguments(text, node, write);
   text += ")";
   put_attributes(text, node);

@@ -50,6 +50,8 @@ std::span<const OpRow> host_rows();
 std::span<const OpRow> dynamic_rows();
 std::span<const OpRow> chlo_rows();
 std::span<const OpRow> sdy_rows();
+// "all_gather", ...: whether Shardy has a collective of the name.
+bool is_sdy_collective(std::string_view name);
 std::span<const OpRow> check_rows();
 std::span<const OpRow> builtin_rows();
 std::span<const OpRow> parallel_rows();

@@ -155,9 +155,11 @@ class Importer {
       for (size_t i = 0; i < node.operands().size(); ++i) {
         Node& value = *node.operand(static_cast<int64_t>(i));
         add_border(list, value);
-        if (is_call_of(value, "Sharding") && value.operands().size() == 1 &&
-            value.operand(0)->shape == value.shape)
-          node.set_operand(static_cast<int64_t>(i), value.operand(0));
+        if (!is_call_of(value, "Sharding") || value.operands().size() != 1 ||
+            !(value.operand(0)->shape == value.shape))
+          continue;
+        node.set_operand(static_cast<int64_t>(i), value.operand(0));
+        if (value.users().empty()) value.frontend_attributes["mlir.removed"] = "true";
       }
     } else {
       add_border(list, node);

@@ -34,8 +34,16 @@ void constraints_to_reshards(Module& module) {
     for (const auto& node : computation->nodes()) {
       if (is_call_of(*node, "xla.sdy.ShardingGroup"))
         node->frontend_attributes["mlir.removed"] = "true";
-      if (is_call_of(*node, "Sharding") && !node->frontend_attributes.contains(kSdyCollective))
-        node->frontend_attributes[kSdyReshard] = "true";
+      if (!is_call_of(*node, "Sharding") || node->frontend_attributes.contains(kSdyCollective))
+        continue;
+      node->frontend_attributes[kSdyReshard] = "true";
+      // One that HLO's form says stands with its value so far.
+      auto& attributes = node->frontend_attributes.edit();
+      if (const auto own = attributes.find(kSdySharding);
+          own != attributes.end() && !attributes.contains(kXlaSdySharding)) {
+        attributes[kXlaSdySharding] = own->second;
+        attributes.erase(kSdySharding);
+      }
     }
 }
 

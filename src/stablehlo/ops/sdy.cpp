@@ -1,4 +1,6 @@
 // Shardy's ops, carried in HLO as XLA carries them (docs/design/0033-stablehlo-is-a-door.md).
+#include <algorithm>
+
 #include "stablehlo/annotations.h"
 #include "stablehlo/lowering.h"
 #include "stablehlo/text/op_reader.h"
@@ -289,5 +291,11 @@ const OpRow kSdyRows[] = {
 }  // namespace
 
 std::span<const OpRow> sdy_rows() { return kSdyRows; }
+
+bool is_sdy_collective(std::string_view name) {
+  return std::any_of(std::begin(kSdyRows), std::end(kSdyRows), [&](const OpRow& row) {
+    return row.lower == lower_sdy_collective && row.name.substr(4) == name;
+  });
+}
 
 }  // namespace gspmd::stablehlo

@@ -1,163 +1,13 @@
-// Custom-calls as text: Shardy's ops, custom code, and instructions that StableHLO has no op for.
+// Custom-calls as text: custom code, and instructions that StableHLO has no op for.
 #include <algorithm>
 
 #include "gspmd/ir/text.h"
 #include "ir/lexer.h"
 #include "stablehlo/annotations.h"
-#include "stablehlo/lowering.h"
 #include "stablehlo/print/writer.h"
 
 namespace gspmd::stablehlo {
 namespace {
-
-constexpr const char* kToLocal = "xla.sdy.GlobalToLocalShape";
-constexpr const char* kToGlobal = "xla.sdy.LocalToGlobalShape";
-
-bool is_target(const Node& node, std::string_view target) {
-  return node.is(Opcode::custom_call) && node.attrs.custom_call_target == target;
-}
-
-std::string frontend(const Node& node, const std::string& name) {
-  const auto found = node.frontend_attributes.find(name);
-  return found == node.frontend_attributes.end() ? "" : found->second;
-}
-
-// "#sdy.sharding_per_value<[<..>]>" without its name and brackets: "<..>".
-std::string one_of(const std::string& shardings) {
-  constexpr std::string_view kList = "#sdy.sharding_per_value<[";
-  if (shardings.starts_with(kList) && shardings.ends_with("]>"))
-    return shardings.substr(kList.size(), shardings.size() - kList.size() - 2);
-  constexpr std::string_view kOne = "#sdy.sharding";
-  return shardings.starts_with(kOne) ? shardings.substr(kOne.size()) : shardings;
-}
-
-// "[<..>, <..>]".
-std::string list_of(const std::string& shardings) {
-  constexpr std::string_view kList = "#sdy.sharding_per_value<";
-  if (shardings.starts_with(kList))
-    return shardings.substr(kList.size(), shardings.size() - kList.size() - 1);
-  return fmt::format("[{}]", shardings.empty() ? std::string() : one_of(shardings));
-}
-
-// Discardable attributes without those that the op's own form says.
-std::string rest(const OpWriter& op, std::initializer_list<std::string_view> said) {
-  return op.dictionary({}, std::span(said.begin(), said.size()));
-}
-
-bool write_constraint(OpWriter& op) {
-  const Node& node = op.node();
-  if (!is_target(node, "Sharding") || !node.frontend_attributes.contains(kSharding)) return false;
-  const std::string sharding = one_of(frontend(node, kSharding));
-  if (!sharding.starts_with('<')) return false;
-  const std::string x = op.operand(0), type = type_text(node.shape);
-  const std::string collective = frontend(node, "sdy.collective");
-  if (!collective.empty()) {
-    const std::string parameters = frontend(node, "sdy.collective_parameters");
-    op.writer().line(
-        node,
-        fmt::format("sdy.{} {}{}{} out_sharding={}{} : {}", collective, parameters,
-                    parameters.empty() ? "" : " ", x, sharding,
-                    rest(op, {kSharding, "sdy.collective", "sdy.collective_parameters"}), type));
-    return true;
-  }
-  const bool moves = node.frontend_attributes.contains("sdy.reshard");
-  op.writer().line(node,
-                   fmt::format("sdy.{} {} {}{} : {}", moves ? "reshard" : "sharding_constraint", x,
-                               sharding, rest(op, {kSharding, "sdy.reshard"}), type));
-  return true;
-}
-
-bool write_other_sdy(OpWriter& op) {
-  const Node& node = op.node();
-  const std::string& target = node.attrs.custom_call_target;
-  if (target == "xla.sdy.ShardingGroup" && node.operands().size() == 1) {
-    std::string id = frontend(node, "xla.sdy.sharding_group_id");
-    id = id.substr(0, id.find(' '));
-    const std::string x = op.operand(0);
-    op.writer().bind(&node, {"", {}, true});
-    op.writer().raw_line(fmt::format("sdy.sharding_group {} group_id={}{} : {}", x, id,
-                                     rest(op, {"xla.sdy.sharding_group_id"}),
-                                     type_text(node.operand(0)->shape)));
-    return true;
-  }
-  if (target == "xla.sdy.PropagationBarrier" && node.operands().size() == 1) {
-    const std::string number = frontend(node, "xla.sdy.allowed_direction");
-    const char* const direction = number.starts_with("1")   ? "FORWARD"
-                                  : number.starts_with("2") ? "BACKWARD"
-                                                            : "NONE";
-    const std::string x = op.operand(0);
-    op.writer().line(
-        node, fmt::format("sdy.propagation_barrier {} allowed_direction={}{} : {}", x, direction,
-                          rest(op, {"xla.sdy.allowed_direction"}), type_text(node.shape)));
-    return true;
-  }
-  if ((target == "sdy.DataFlowEdge" || target == "sdy.FuncDataFlowEdge") &&
-      node.operands().size() == 1) {
-    const std::string x = op.operand(0), sharding = one_of(frontend(node, kOpSharding));
-    op.writer().line(
-        node, fmt::format("sdy.{} {}{}{} : {}",
-                          target == "sdy.DataFlowEdge" ? "data_flow_edge" : "func_data_flow_edge",
-                          x, sharding.empty() ? "" : " sharding=" + sharding,
-                          rest(op, {kOpSharding}), type_text(node.shape)));
-    return true;
-  }
-  return false;
-}
-
-const Node* source_of(const Node* node) {
-  return node->is(Opcode::get_tuple_element) ? node->operand(0) : node;
-}
-
-// The call between the borders of a manual computation; nullptr: it is none, or its borders say
-// nothing in the dialect.
-const Node* manual_call(const Node& to_global) {
-  if (to_global.operands().empty() || frontend(to_global, "xla.sdy.out_shardings").empty())
-    return nullptr;
-  const Node* const call = source_of(to_global.operand(0));
-  if (!call->is(Opcode::call)) return nullptr;
-  for (const Node* operand : to_global.operands())
-    if (source_of(operand) != call) return nullptr;
-  if (call->operands().empty()) return call;
-  const Node& to_local = *source_of(call->operand(0));
-  const bool says =
-      is_target(to_local, kToLocal) && !frontend(to_local, "xla.sdy.in_shardings").empty();
-  return says ? call : nullptr;
-}
-
-// Also of a call without results, which stands for itself: `shape` has no element.
-void write_manual(OpWriter& op, const Node& call, const std::string& out,
-                  const std::string& axes_text) {
-  Writer& writer = op.writer();
-  const Node* const to_local = call.operands().empty() ? nullptr : source_of(call.operand(0));
-  std::string operands, operand_types, arguments;
-  std::vector<Written> parameters;
-  for (size_t i = 0; to_local != nullptr && i < to_local->operands().size(); ++i) {
-    const Node* const operand = to_local->operands()[i];
-    operands += fmt::format("{}{}", i ? ", " : "", writer.name_of(operand));
-    operand_types += fmt::format("{}{}", i ? ", " : "", type_text(operand->shape));
-  }
-  for (const Node* parameter : call.called[0]->parameters()) {
-    parameters.push_back({writer.new_argument(), {}, false});
-    arguments += fmt::format("{}{}: {}", arguments.empty() ? "" : ", ", parameters.back().name,
-                             type_text(parameter->shape));
-  }
-  constexpr std::string_view kAxes = "#sdy<manual_axes";
-  const std::string axes = axes_text.starts_with(kAxes) && axes_text.ends_with('>')
-                               ? axes_text.substr(kAxes.size(), axes_text.size() - kAxes.size() - 1)
-                               : axes_text;
-  const std::string in =
-      to_local == nullptr ? "[]" : list_of(frontend(*to_local, "xla.sdy.in_shardings"));
-  writer.reserve(op.node());
-  const std::string body = writer.body(*call.called[0], parameters, "sdy.return", 0, true);
-  const std::string types =
-      op.node().shape.is_tuple && op.node().shape.elements.empty() ? "()" : op.result_types();
-  writer.line(op.node(),
-              fmt::format("sdy.manual_computation({}) in_shardings={} out_shardings={} "
-                          "manual_axes={} ({}) {}{} : ({}) -> {}",
-                          operands, in, out, axes, arguments, body,
-                          rest(op, {"xla.sdy.out_shardings", "xla.sdy.manual_axes", "inlineable"}),
-                          operand_types, types));
-}
 
 // "{0,1}" or "{1,0:T(8,128)}", where a layout stands, else major first, as MLIR has it.
 std::string layout_text(std::string_view layout, int64_t rank) {
@@ -300,71 +150,13 @@ void write_instruction(OpWriter& op) {
 
 }  // namespace
 
-bool is_manual_call(const Node& call) {
-  return !frontend(call, "xla.sdy.manual_axes").empty() || is_part_of_manual(call);
-}
-
-bool is_part_of_manual(const Node& node) {
-  if (is_target(node, kToLocal))
-    return std::any_of(node.users().begin(), node.users().end(), [](const Node* user) {
-      if (user->is(Opcode::get_tuple_element))
-        return std::any_of(user->users().begin(), user->users().end(),
-                           [](const Node* n) { return n->is(Opcode::call) && is_manual_call(*n); });
-      return user->is(Opcode::call) && is_manual_call(*user);
-    });
-  if (node.is(Opcode::get_tuple_element)) return is_part_of_manual(*node.operand(0));
-  if (!node.is(Opcode::call)) return false;
-  for (const Node* user : node.users()) {
-    const Node* const reader =
-        user->is(Opcode::get_tuple_element) && !user->users().empty() ? user->users()[0] : user;
-    if (is_target(*reader, kToGlobal) && manual_call(*reader) == &node) return true;
-  }
-  return false;
-}
-
 void write_custom_call(OpWriter& op, std::string_view name) {
   const Node& node = op.node();
   if (name.empty() || !node.is(Opcode::custom_call)) return write_instruction(op);
-  if (write_constraint(op) || write_other_sdy(op)) return;
-  if (is_target(node, kToGlobal))
-    if (const Node* const call = manual_call(node))
-      return write_manual(op, *call, list_of(frontend(node, "xla.sdy.out_shardings")),
-                          frontend(node, "xla.sdy.manual_axes"));
+  if (write_sdy_custom_call(op)) return;
   const std::string operands = op.operands();
   op.custom(fmt::format("{} {}({})", name, symbol_text(*node.attrs.custom_call_target), operands),
             op.function_type(), call_fields(op));
-}
-
-bool write_sdy_call(OpWriter& op) {
-  const Node& node = op.node();
-  const std::string axes = frontend(node, "xla.sdy.manual_axes");
-  if (!axes.empty()) {
-    write_manual(op, node, "[]", axes);
-    return true;
-  }
-  const std::string name = frontend(node, "sdy.named_computation");
-  if (name.empty()) return false;
-  Writer& writer = op.writer();
-  const std::string operands = op.operands();
-  std::string arguments;
-  std::vector<Written> parameters;
-  for (const Node* parameter : node.called[0]->parameters()) {
-    parameters.push_back({writer.new_argument(), {}, false});
-    arguments += fmt::format("{}{}: {}", arguments.empty() ? "" : ", ", parameters.back().name,
-                             type_text(parameter->shape));
-  }
-  std::string shardings;
-  for (const char* key : {"in_shardings", "out_shardings"})
-    if (const std::string text = frontend(node, fmt::format("xla.sdy.{}", key)); !text.empty())
-      shardings += fmt::format(" {}={}", key, list_of(text));
-  writer.reserve(node);
-  const std::string body = writer.body(*node.called[0], parameters, "sdy.return", 0, true);
-  writer.line(node, fmt::format("sdy.named_computation<{}>({}){} ({}) {}{} : {}", quote(name),
-                                operands, shardings, arguments, body,
-                                rest(op, {"sdy.named_computation", "xla.sdy.in_shardings",
-                                          "xla.sdy.out_shardings"}),
-                                op.function_type()));
-  return true;
 }
 
 }  // namespace gspmd::stablehlo

@@ -30,4 +30,16 @@ std::string symbol_text(const std::string& name) {
   return fmt::format("@{}", plain ? name : quote(name));
 }
 
+void add_attribute(std::string_view own, const std::string& name, const std::string& value,
+                   Fields& fields, Fields& frontend) {
+  if (own.empty())
+    frontend.emplace_back(name, quote(value));
+  else if (value == "unit")
+    fields.emplace_back(own, "");
+  else if (std::optional<std::string> text = whole_attribute_text(value))
+    fields.emplace_back(own, std::move(*text));
+  else
+    frontend.emplace_back(name, quote(value));
+}
+
 }  // namespace gspmd::stablehlo

@@ -216,14 +216,13 @@ Fields Writer::discardable(const Node& node, std::span<const std::string_view> s
   for (const auto& [name, value] : node.frontend_attributes) {
     if (name == kImplicit || name == kCaptures || name == kRemoved) continue;
     if (std::find(said.begin(), said.end(), name) != said.end()) continue;
-    if (name == kOpSharding || (name == kSharding && node.is(Opcode::parameter)))
-      fields.emplace_back("sdy.sharding", value);
-    else if (name == "xla.sdy.sharding_rule")
-      fields.emplace_back("sdy.sharding_rule", value);
-    else if (name.starts_with(kKept))
-      fields.emplace_back(name.substr(kKept.size()), value == "unit" ? "" : value);
-    else if (!name.starts_with("composite."))
-      frontend.emplace_back(name, quote(value));
+    if (name.starts_with("composite.")) continue;
+    const bool is_parameter = node.is(Opcode::parameter);
+    std::string_view own =
+        std::string_view(name).substr(name.starts_with(kKept) ? kKept.size() : name.size());
+    if (name == kOpSharding || (name == kSharding && is_parameter)) own = "sdy.sharding";
+    if (name == "xla.sdy.sharding_rule") own = "sdy.sharding_rule";
+    add_attribute(own, name, value, fields, frontend);
   }
   if (node.backward) frontend.emplace_back("gspmd.phase", "\"backward\"");
   for (const auto& [name, value] : node.attrs.other) {
@@ -414,10 +413,9 @@ void Writer::write_header(std::string& text) {
     if (name == "xla.sdy.meshes" || name == kUncounted ||
         name.starts_with(std::string(kKept) + "result."))
       continue;
-    if (name.starts_with(kKept))
-      fields.emplace_back(name.substr(kKept.size()), value == "unit" ? "" : value);
-    else
-      frontend.emplace_back(name, quote(value));
+    const bool is_kept = name.starts_with(kKept);
+    add_attribute(is_kept ? std::string_view(name).substr(kKept.size()) : "", name, value, fields,
+                  frontend);
   }
   if (!frontend.empty())
     fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
@@ -469,11 +467,11 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
     if (result->sharding && !says_in_sdy(*result))
       fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
     for (const auto& [name, value] : result->frontend_attributes) {
-      if (name == kSharding) {
-        fields.emplace_back("sdy.sharding", of_one_value(value));
-      } else if (!name.starts_with("mlir.")) {
+      if (name.starts_with(kKept)) continue;
+      if (name == kSharding)
+        add_attribute("sdy.sharding", name, of_one_value(value), fields, frontend);
+      else
         frontend.emplace_back(name, quote(value));
-      }
     }
     if (!frontend.empty())
       fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");

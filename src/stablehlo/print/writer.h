@@ -169,6 +169,8 @@ std::span<const PrintRow> host_print_rows();
 
 // Writes custom-calls: Shardy's ops and others.
 void write_custom_call(OpWriter& op, std::string_view name);
+// A custom-call that stands for an op of Shardy; whether it did.
+bool write_sdy_custom_call(OpWriter& op);
 // A call of a manual or named computation; whether it was one.
 bool write_sdy_call(OpWriter& op);
 // Whether the node is the part of a manual computation that its last part is written for.
@@ -181,5 +183,9 @@ std::string list_text(const Dims& dims);           // "[1, 0]"
 std::string array_text(const Dims& dims);          // "array<i64: 1, 0>"
 std::string fields_text(Fields fields);            // "a = 1, b", sorted
 std::string symbol_text(const std::string& name);  // "@f"
+// A frontend attribute, as the attribute of its `own` name where its value is one, else as it is
+// among the frontend attributes. `own`: "" where it has none.
+void add_attribute(std::string_view own, const std::string& name, const std::string& value,
+                   Fields& fields, Fields& frontend);
 
 }  // namespace gspmd::stablehlo

@@ -319,7 +319,9 @@ std::string tidy_text(const Cursor& cursor, size_t begin, size_t end) {
   bool blank = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (is_blank(c)) {
+    const bool comment = text.substr(i).starts_with("//");
+    if (comment) i = std::min(text.find('\n', i), text.size());
+    if (comment || is_blank(c)) {
       blank = true;
       continue;
     }
@@ -391,6 +393,32 @@ std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
       const Attribute value = attributes.read(alias);
       return attribute_text(attributes, cursor, value);
     }
+  }
+}
+
+std::optional<std::string> whole_attribute_text(std::string_view text) {
+  Cursor cursor(text, "", 0, text.size());
+  Types types;
+  AttributeReader attributes(types);
+  try {
+    const Attribute attribute = attributes.read(cursor);
+    if (!cursor.at_end()) return std::nullopt;
+    return attribute_text(attributes, cursor, attribute);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::string> bracketed_text(std::string_view text, char open) {
+  if (!text.starts_with(open)) return std::nullopt;
+  Cursor cursor(text, "", 1, text.size());
+  try {
+    cursor.balanced("an attribute");
+    if (!cursor.accept(open == '<' ? ">" : open == '[' ? "]" : "}") || !cursor.at_end())
+      return std::nullopt;
+    return tidy_text(cursor, 0, text.size());
+  } catch (const UserError&) {
+    return std::nullopt;
   }
 }
 

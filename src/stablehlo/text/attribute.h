@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -107,5 +108,9 @@ std::string attribute_text(AttributeReader& attributes, const Cursor& cursor,
                            const Attribute& attribute);
 // The same of a piece of text.
 std::string tidy_text(const Cursor& cursor, size_t begin, size_t end);
+// The same of a text that is an attribute, or brackets from `open` to the one that closes it, and
+// nothing else; nullopt: it is not, and would not be read back as one.
+std::optional<std::string> whole_attribute_text(std::string_view text);
+std::optional<std::string> bracketed_text(std::string_view text, char open);
 
 }  // namespace gspmd::stablehlo
