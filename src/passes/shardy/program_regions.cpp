@@ -211,8 +211,9 @@ void check_manual(const Node& node, const SdySharding& sharding, const Shape& gl
         global.dims[d] != saturating_multiply(local.dims[d], parts))
       user_error(
           "sdy.manual_computation: \"{}\" takes {} to {} where dim {} is split {} ways by "
-          "manual axes",
-          node.name(), to_string(global), to_string(local), d, parts);
+          "manual axes; state the manual axes that split it in {} and {} or {}",
+          node.name(), to_string(global), to_string(local), d, parts, kSdyManualAxes,
+          kSdyInShardings, kSdyOutShardings);
   }
 }
 
