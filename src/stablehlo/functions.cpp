@@ -145,6 +145,7 @@ void ModuleLowering::add_callee(std::string_view name, Callees& callees) const {
 
 void ModuleLowering::add_callees(const Op& op, Callees& callees) const {
   for (const NamedAttribute& named : op.attributes) {
+    if (named.name == "call_target_name") continue;  // no function of the module
     const auto add = [&](const auto& self, const Attribute& attribute) -> void {
       if (attribute.kind == AttributeKind::symbol) add_callee(attribute.text, callees);
       for (const Attribute& element : attribute.list) self(self, element);

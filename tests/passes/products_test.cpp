@@ -66,6 +66,33 @@ TEST_CASE("products: two in a row agree on what is between them") {
   CHECK(10 * sent <= 12 * least);
 }
 
+// Fewer bytes than these send where each device computes all of the first two: that is no way.
+TEST_CASE("products: no layout that several agree on makes devices compute more") {
+  const CompiledModule program = compiled(R"(HloModule chain
+ENTRY e {
+  x = f32[64,8] parameter(0), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
+  w = f32[8,256] parameter(1), sharding={devices=[1,8]<=[8]}
+  v = f32[256,64] parameter(2)
+  u = f32[64,64] parameter(3), sharding={devices=[8,1]<=[8]}
+  p = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[64,256] tanh(p)
+  q = f32[64,64] dot(t, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[64,64] sine(q)
+  ROOT r = f32[64,64] dot(s, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+)",
+                                          8);
+  int64_t products = 0;
+  for (const auto& node : program.local->entry()->nodes()) {
+    if (!node->is(Opcode::dot)) continue;
+    INFO(to_text(*node));
+    const int64_t summed = node->operand(0)->dim(node->attrs.dot->lhs_contracting.at(0));
+    const int64_t whole[] = {64 * 256 * 8, 64 * 64 * 256, 64 * 64 * 64};
+    CHECK(8 * node->shape.elements_count() * summed == whole[products++]);
+  }
+  CHECK(products == 3);
+}
+
 TEST_CASE("products: the same instructions on 8 devices and on 65,536") {
   const auto opcodes = [](int64_t x, int64_t y) {
     const CompiledModule program = compiled(fmt::format(R"(HloModule ffn

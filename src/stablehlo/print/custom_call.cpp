@@ -100,17 +100,17 @@ Fields call_fields(OpWriter& op) {
     return found == other.end() ? std::string() : found->second;
   };
   const std::string config = get("backend_config");
-  const bool is_dictionary = is_mlir_dictionary(config);
+  const auto dictionary = is_mlir_dictionary(config) ? whole_attribute_text(config) : std::nullopt;
   if (config.starts_with('"'))
     fields.emplace_back("backend_config",
                         quote(Lexer(config, "backend_config").quoted("backend_config")));
   else if (!config.empty())
-    fields.emplace_back("backend_config", is_dictionary ? config : quote(config));
+    fields.emplace_back("backend_config", dictionary ? *dictionary : quote(config));
   const std::string version = get("api_version");
   if (version == "API_VERSION_STATUS_RETURNING") fields.emplace_back("api_version", "2 : i32");
   if (version == "API_VERSION_STATUS_RETURNING_UNIFIED")
     fields.emplace_back("api_version", "3 : i32");
-  if (version == "API_VERSION_TYPED_FFI" || (version.empty() && is_dictionary))
+  if (version == "API_VERSION_TYPED_FFI" || (version.empty() && dictionary))
     fields.emplace_back("api_version", "4 : i32");
   if (get("custom_call_has_side_effect") == "true") fields.emplace_back("has_side_effect", "true");
   add_layouts(node, get("operand_layout_constraints"), fields);

@@ -1,5 +1,7 @@
 #include "stablehlo/text/cursor.h"
 
+#include <algorithm>
+
 #include <charconv>
 #include <limits>
 
@@ -190,6 +192,10 @@ std::string_view Cursor::balanced(std::string_view what) {
     const char c = text_[at_];
     if (c == '"') {
       raw_quoted(what);
+      continue;
+    }
+    if (text_.substr(at_).starts_with("//")) {
+      at_ = std::min(text_.find('\n', at_), text_.size());
       continue;
     }
     if (c == '(' || c == '[' || c == '{' || c == '<') {

@@ -224,6 +224,11 @@ class ModuleReader {
     }
     if (body.end == 0) return;
     for (size_t at = text.find('@', body.begin); at < body.end; at = text.find('@', at)) {
+      const std::string_view before = text.substr(0, text.find_last_not_of(' ', at - 1) + 1);
+      if (before.ends_with("custom_call") || before.ends_with("call_target_name =")) {
+        ++at;
+        continue;
+      }
       Cursor name = cursor_.sub(++at, body.end);
       const char c = name.adjacent();
       if (c == '"') body.mentions.push_back(name.raw_quoted("a name"));
