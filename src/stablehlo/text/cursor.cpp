@@ -1,7 +1,6 @@
 #include "stablehlo/text/cursor.h"
 
 #include <algorithm>
-
 #include <charconv>
 #include <limits>
 
