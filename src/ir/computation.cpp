@@ -112,6 +112,36 @@ void Computation::replace_uses(Node* from, Node* to) {
   if (root_ == from) root_ = to;
 }
 
+void Computation::replace_uses(std::span<const std::pair<Node*, Node*>> pairs) {
+  FlatMap<const Node*, Node*> instead;
+  instead.reserve(pairs.size());
+  for (const auto& [from, to] : pairs)
+    if (!instead.emplace(from, to))
+      internal_error("replace_uses: \"{}\" is replaced twice", from->name_);
+  FlatSet<const Node*> seen;
+  std::vector<Node*> readers;
+  for (const auto& [from, to] : pairs) {
+    if (instead.contains(to))
+      internal_error("replace_uses: \"{}\" replaces \"{}\" and is itself replaced", to->name_,
+                     from->name_);
+    for (Node* user : from->users_)
+      if (seen.insert(user)) readers.push_back(user);
+    // `to` may itself read `from`, as above.
+    std::erase_if(from->users_, [to = to](const Node* user) { return user != to; });
+    if (root_ == from) root_ = to;
+  }
+  for (Node* reader : readers) {
+    FlatSet<const Node*> read;
+    for (const Node* operand : reader->operands_) read.insert(operand);
+    for (Node*& operand : reader->operands_) {
+      Node** const found = instead.find(operand);
+      if (found == nullptr || *found == reader) continue;
+      operand = *found;
+      if (read.insert(operand)) operand->users_.push_back(reader);
+    }
+  }
+}
+
 void add_needed(std::span<const Node* const> values, FlatSet<const Node*>& needed) {
   std::vector<const Node*> stack(values.begin(), values.end());
   while (!stack.empty()) {

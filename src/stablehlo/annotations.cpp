@@ -26,7 +26,7 @@ bool is_passed_over(std::string_view name) {
 bool is_read_by_xla(const Node& node) {
   if (!node.is(Opcode::custom_call)) return false;
   const std::string& target = node.attrs.custom_call_target;
-  return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
+  return target == "Sharding" || target == kSdyResultTarget;
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ std::string of_one_value(const std::string& per_value) {
 }
 
 bool says_in_sdy(const Node& node) {
-  return node.frontend_attributes.contains(kSharding) ||
-         node.frontend_attributes.contains(kOpSharding);
+  return node.frontend_attributes.contains(kXlaSdySharding) ||
+         node.frontend_attributes.contains(kSdySharding);
 }
 
 Sharding sharding_of_text(const ModuleLowering& lowering, const Attribute& attribute,
@@ -151,10 +151,10 @@ void annotate(OpLowering& op, Node& node) {
       add_frontend_attributes(lowering, named.value, node.frontend_attributes.edit());
       move_to_fields(node);
     } else if (name == "sdy.sharding") {
-      node.frontend_attributes[is_read_by_xla(node) ? kSharding : kOpSharding] =
+      node.frontend_attributes[is_read_by_xla(node) ? kXlaSdySharding : kSdySharding] =
           per_value(lowering.text_of(named.value));
     } else if (name == "sdy.sharding_rule") {
-      node.frontend_attributes["xla.sdy.sharding_rule"] = lowering.text_of(named.value);
+      node.frontend_attributes[kSdyRule] = lowering.text_of(named.value);
     } else if (named.is_property && name.find('.') == std::string_view::npos) {
       continue;  // one of its own, refused below
     } else {

@@ -111,7 +111,7 @@ void ModuleLowering::read_module_attributes() {
     meshes += fmt::format("{}{} = {}", meshes.empty() ? "" : ", ", mesh.name, mesh.text);
     devices = std::max(devices, mesh_devices(mesh.text));
   }
-  module_.frontend_attributes["xla.sdy.meshes"] = "{" + meshes + "}";
+  module_.frontend_attributes[kSdyMeshes] = "{" + meshes + "}";
   if (counted) return;
   // A text without a count is for the devices of its meshes.
   module_.frontend_attributes[kUncounted] = "true";
@@ -340,7 +340,7 @@ void ModuleLowering::add_parameter_attributes(const Argument& argument, Node* pa
   for (const NamedAttribute& named : argument.attributes) {
     const Attribute& value = named.value;
     if (named.name == "sdy.sharding") {
-      parameter->frontend_attributes[kSharding] = text_of(value);
+      parameter->frontend_attributes[kXlaSdySharding] = text_of(value);
     } else if (named.name == "mhlo.sharding") {
       parameter->sharding = sharding_of_text(*this, value, parameter->shape);
     } else if (named.name == "mhlo.frontend_attributes") {
@@ -404,7 +404,7 @@ Node* ModuleLowering::add_result_attributes(const Function& function, size_t ind
   std::optional<Sharding> sharding;
   for (const NamedAttribute& named : attributes) {
     if (named.name == "sdy.sharding")
-      kept[kSharding] = per_value(text_of(named.value));
+      kept[kXlaSdySharding] = per_value(text_of(named.value));
     else if (named.name == "mhlo.sharding")
       sharding = sharding_of_text(*this, named.value, result->shape);
     else if (named.name == "mhlo.frontend_attributes")
@@ -414,7 +414,7 @@ Node* ModuleLowering::add_result_attributes(const Function& function, size_t ind
                                               named.name)] = text_of(named.value);
   }
   if (!kept.empty()) {
-    named_result = result = call("xla.sdy.FuncResultSharding");
+    named_result = result = call(kSdyResultTarget);
     result->attrs.other["custom_call_has_side_effect"] = "true";
     result->frontend_attributes = std::move(kept);
   }

@@ -14,6 +14,7 @@
 #include "gspmd/ir/module.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/stablehlo/text.h"
+#include "ir/sdy_names.h"
 #include "stablehlo/row.h"
 #include "stablehlo/text/location.h"
 
@@ -21,20 +22,6 @@ namespace gspmd::stablehlo {
 
 // A name of the text as HLO has it, which knows fewer characters.
 std::string hlo_name(std::string_view name);
-
-// Marks nodes that stand beside the node that is an op of the text: reshapes and transposes around
-// it, broadcasts of its scalars.
-inline constexpr const char* kImplicit = "mlir.implicit";
-// Of a module with meshes whose text does not say for how many partitions it is: not one that was
-// written for XLA.
-inline constexpr const char* kUncounted = "mlir.uncounted";
-// Attribute of computations: "private" or "public" of functions other than the entry.
-inline constexpr const char* kVisibility = "mlir.visibility";
-// Of a loop: how many of the last elements of its state are values around it that it only reads.
-inline constexpr const char* kCaptures = "mlir.captures";
-// Shardings of Shardy on ops that XLA's own reader passes over.
-inline constexpr const char* kOpSharding = "sdy.sharding";
-inline constexpr const char* kSharding = "xla.sdy.sharding";
 
 // A name of the text as a key.
 struct ValueName {

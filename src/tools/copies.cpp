@@ -8,6 +8,7 @@
 #include "gspmd/ops/evaluate.h"
 #include "gspmd/passes/prepare/join_async.h"
 #include "gspmd/runtime/executor.h"
+#include "ir/sdy_names.h"
 #include "tools/inputs.h"
 
 namespace gspmd::tools {
@@ -30,7 +31,7 @@ bool is_region_boundary(const Node& node) {
   const std::string& target = node.attrs.custom_call_target;
   return node.is(Opcode::custom_call) &&
          (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape" ||
-          target == "xla.sdy.GlobalToLocalShape" || target == "xla.sdy.LocalToGlobalShape");
+          target == kToLocalShape || target == kToGlobalShape);
 }
 
 bool is_compiled(const Module& module) {

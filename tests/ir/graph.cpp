@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <random>
 #include <set>
 #include <string>
 
@@ -79,6 +81,59 @@ TEST_CASE("replace_uses moves readers and the root, but not the replacement's ow
   CHECK(names(reader->operands()) == Names{"negate", "negate"});
   CHECK(names(old->users()) == Names{"negate"});
   CHECK(names(wrapped->users()) == Names{"add.1"});
+}
+
+TEST_CASE("replace_uses of many at once is that of one after the other") {
+  std::mt19937 random(20261127);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+  for (int round = 0; round < 200; ++round) {
+    // Two equal graphs; some nodes get a replacement, which may read what it replaces.
+    Module module;
+    std::vector<Computation*> twins{module.add_computation("f"), module.add_computation("g")};
+    std::vector<std::vector<Node*>> nodes(2);
+    std::vector<std::vector<std::pair<Node*, Node*>>> pairs(2);
+    const size_t count = 3 + below(8);
+    std::vector<std::pair<size_t, size_t>> reads;
+    for (size_t i = 1; i < count; ++i) reads.emplace_back(below(i), below(i));
+    std::vector<size_t> wide;
+    for (size_t i = 0; i < 6; ++i) wide.push_back(below(count));
+    const size_t first = below(count), root = below(count);
+    const bool wraps = below(2) == 0;
+    for (size_t t = 0; t < 2; ++t) {
+      Computation& c = *twins[t];
+      auto& all = nodes[t];
+      all.push_back(parameter(c, 0, "x" + std::to_string(t)));
+      for (const auto& [a, b] : reads) all.push_back(add(c, all[a], all[b]));
+      std::vector<Node*> elements;
+      for (const size_t i : wide) elements.push_back(all[i]);
+      all.push_back(
+          c.append(Opcode::tuple, Shape::tuple(std::vector<Shape>(6, kScalar)), elements));
+      c.set_root(all[root]);
+      Node* const shared = parameter(c, 1, "y" + std::to_string(t));
+      for (size_t i = first; i < count; i += 2)
+        pairs[t].emplace_back(all[i], wraps ? c.append(Opcode::negate, kScalar, {all[i]}) : shared);
+    }
+    for (const auto& [from, to] : pairs[0]) twins[0]->replace_uses(from, to);
+    twins[1]->replace_uses(pairs[1]);
+    const auto place = [&](size_t t, const Node* node) {
+      const auto& list = twins[t]->nodes();
+      return std::find_if(list.begin(), list.end(),
+                          [&](const auto& n) { return n.get() == node; }) -
+             list.begin();
+    };
+    CHECK(place(0, twins[0]->root()) == place(1, twins[1]->root()));
+    for (size_t i = 0; i < twins[0]->nodes().size(); ++i) {
+      std::vector<std::set<std::ptrdiff_t>> users(2);
+      std::vector<std::vector<std::ptrdiff_t>> operands(2);
+      for (size_t t = 0; t < 2; ++t) {
+        const Node& node = *twins[t]->nodes()[i];
+        for (const Node* user : node.users()) CHECK(users[t].insert(place(t, user)).second);
+        for (const Node* operand : node.operands()) operands[t].push_back(place(t, operand));
+      }
+      CHECK(users[0] == users[1]);
+      CHECK(operands[0] == operands[1]);
+    }
+  }
 }
 
 TEST_CASE("remove_dead keeps parameters and what the root reaches") {

@@ -2,30 +2,20 @@
 #include <array>
 #include <string_view>
 
+#include "ir/sdy_names.h"
 #include "ops/sdy_rules/rule_builder.h"
 
 namespace gspmd {
 namespace {
 
 // Targets whose result is laid out as their operand, dim by dim.
-constexpr std::array<std::string_view, 18> kPointwiseTargets{"xla.sdy.PropagationBarrier",
-                                                             "Sharding",
-                                                             "annotate_device_placement",
-                                                             "Cholesky",
-                                                             "CompactWyHelper",
-                                                             "InspectSharding",
-                                                             "LayoutConstraint",
-                                                             "MoveToDevice",
-                                                             "MoveToHost",
-                                                             "mhlo.erf",
-                                                             "X64SplitHigh",
-                                                             "X64SplitLow",
-                                                             "PinToDevice",
-                                                             "PinToDeviceSram",
-                                                             "ShardBarrierFrom",
-                                                             "ShardBarrierTo",
-                                                             "X64Combine",
-                                                             "xla.sdy.FuncResultSharding"};
+constexpr std::array<std::string_view, 18> kPointwiseTargets{
+    kSdyBarrierTarget,  "Sharding",        "annotate_device_placement",
+    "Cholesky",         "CompactWyHelper", "InspectSharding",
+    "LayoutConstraint", "MoveToDevice",    "MoveToHost",
+    "mhlo.erf",         "X64SplitHigh",    "X64SplitLow",
+    "PinToDevice",      "PinToDeviceSram", "ShardBarrierFrom",
+    "ShardBarrierTo",   "X64Combine",      kSdyResultTarget};
 
 bool is_in(const auto& list, std::string_view target) {
   return std::find(list.begin(), list.end(), target) != list.end();
@@ -121,8 +111,8 @@ std::optional<SdyRule> top_k_sdy_rule(const Node& node, bool) {
 
 std::optional<SdyRule> custom_call_sdy_rule(const Node& node, bool conservative) {
   const std::string_view target = *node.attrs.custom_call_target;
-  if (node.frontend_attributes.contains("sdy.reshard") ||
-      node.frontend_attributes.contains("sdy.collective"))
+  if (node.frontend_attributes.contains(kSdyReshard) ||
+      node.frontend_attributes.contains(kSdyCollective))
     return std::nullopt;
   if (node.operands().empty() || leaf_shapes(node.shape).empty()) return std::nullopt;
   if (target == "X64Combine" && is_used_by_generator(node)) {

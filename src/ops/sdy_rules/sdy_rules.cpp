@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "gspmd/base/error.h"
+#include "ir/sdy_names.h"
 #include "ops/common/check.h"
 #include "ops/control/control.h"
 #include "ops/sdy_rules/rule_builder.h"
@@ -277,8 +278,8 @@ bool is_elementwise(const Node& node) {
   if (node.is(Opcode::map) || node.is(Opcode::rng) || node.shape.is_tuple) return false;
   if (node.is(Opcode::bitcast_convert)) return node.operand(0)->dims() == node.dims();
   if (is_custom_call(node, "Sharding"))
-    return !node.frontend_attributes.contains("sdy.reshard") &&
-           !node.frontend_attributes.contains("sdy.collective");
+    return !node.frontend_attributes.contains(kSdyReshard) &&
+           !node.frontend_attributes.contains(kSdyCollective);
   return node.is(Opcode::copy) || node.op().has(kElementwise);
 }
 
@@ -348,7 +349,7 @@ Rule pointwise_sdy_rule(const Node& node, bool) {
 }
 
 std::optional<Dims> sdy_broadcast_dims(const Node& reshape) {
-  const auto found = reshape.frontend_attributes.find("mlir.implicit");
+  const auto found = reshape.frontend_attributes.find(kImplicit);
   if (!reshape.is(Opcode::reshape) || found == reshape.frontend_attributes.end())
     return std::nullopt;
   Dims dims;
@@ -368,7 +369,7 @@ std::optional<SdyAllToAll> sdy_all_to_all(const Node& node) {
       node.attrs.dimensions.size() != 1)
     return std::nullopt;
   const auto is_made = [](const Node* made, Opcode opcode) {
-    return made->is(opcode) && made->frontend_attributes.contains("mlir.implicit");
+    return made->is(opcode) && made->frontend_attributes.contains(kImplicit);
   };
   const Node* const joined = node.operand(0);
   if (!is_made(joined, Opcode::reshape)) return std::nullopt;
@@ -394,7 +395,7 @@ SdyOperand sdy_operand(const Node& node, int64_t operand) {
   const std::optional<SdyAllToAll> exchange = sdy_all_to_all(node);
   SdyOperand result{exchange ? exchange->operand : node.operand(operand), {}};
   for (int64_t d = 0; d < result.node->rank(); ++d) result.dims.push_back(d);
-  while (result.node->frontend_attributes.contains("mlir.implicit") &&
+  while (result.node->frontend_attributes.contains(kImplicit) &&
          result.node->operands().size() == 1 && !result.node->operand(0)->shape.is_tuple) {
     const Node& made = *result.node;
     std::vector<int64_t> dims;
@@ -408,7 +409,7 @@ SdyOperand sdy_operand(const Node& node, int64_t operand) {
 }
 
 Rule sdy_rule(const Node& node, bool conservative) {
-  const auto given = node.frontend_attributes.find("xla.sdy.sharding_rule");
+  const auto given = node.frontend_attributes.find(kSdyRule);
   if (given != node.frontend_attributes.end()) {
     SdyRule rule = parse_sdy_rule(given->second);
     // Compilers hand the attributes of a custom-call on to what they make of it and beside it.
@@ -437,7 +438,7 @@ namespace {
 bool is_reshape_to_xla(const Node& node) {
   return node.is(Opcode::broadcast) &&
          sdy_operand(node, 0).node->shape.elements_count() == node.shape.elements_count() &&
-         !node.parent().module().frontend_attributes.contains("mlir.uncounted");
+         !node.parent().module().frontend_attributes.contains(kUncounted);
 }
 
 }  // namespace

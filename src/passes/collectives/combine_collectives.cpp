@@ -130,6 +130,7 @@ void join(Computation& computation, std::span<Node* const> members) {
                                           std::move(operands), first.attrs);
   copy_annotations(first, *joined);
   joined->called = first.called;
+  std::vector<std::pair<Node*, Node*>> elements;
   for (size_t i = 0; i < members.size(); ++i) {
     Attributes attrs;
     attrs.index = static_cast<int64_t>(i);
@@ -137,8 +138,9 @@ void join(Computation& computation, std::span<Node* const> members) {
                                              std::move(attrs));
     element->backward = members[i]->backward;
     element->metadata = members[i]->metadata;
-    computation.replace_uses(members[i], element);
+    elements.emplace_back(members[i], element);
   }
+  computation.replace_uses(elements);
 }
 
 // Splits a group where its operands would exceed the limit.

@@ -9,6 +9,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
+#include "ir/sdy_names.h"
 #include "mesh/device_terms.h"
 #include "ops/common/open_dims.h"
 #include "passes/shardy/program_builder.h"
@@ -83,7 +84,7 @@ bool is_open(const Module& module, const char* name, size_t i) {
 
 Node* result_call(Node* value, std::string sharding) {
   Attributes attrs;
-  attrs.custom_call_target = "xla.sdy.FuncResultSharding";
+  attrs.custom_call_target = kSdyResultTarget;
   attrs.other["custom_call_has_side_effect"] = "true";
   Node* const call =
       value->parent().append(Opcode::custom_call, value->shape, {value}, std::move(attrs));
@@ -159,7 +160,7 @@ class Importer {
             !(value.operand(0)->shape == value.shape))
           continue;
         node.set_operand(static_cast<int64_t>(i), value.operand(0));
-        if (value.users().empty()) value.frontend_attributes["mlir.removed"] = "true";
+        if (value.users().empty()) value.frontend_attributes[kRemoved] = "true";
       }
     } else {
       add_border(list, node);

@@ -4,6 +4,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
 #include "gspmd/passes/shardy/propagate_shardy.h"
+#include "ir/sdy_names.h"
 #include "passes/shardy/import_shardings.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
@@ -97,7 +98,7 @@ void strip(Module& module, bool completed) {
     for (size_t i = 0; i < count; ++i) {
       Node& node = *computation->nodes()[i];
       const std::string target = node.attrs.custom_call_target;
-      if (node.is(Opcode::custom_call) && target == "xla.sdy.FuncResultSharding") {
+      if (node.is(Opcode::custom_call) && target == kSdyResultTarget) {
         node.attrs.custom_call_target = "Sharding";
         node.attrs.other.erase("custom_call_has_side_effect");
         if (!node.sharding) computation->replace_uses(&node, node.operand(0));
@@ -107,7 +108,7 @@ void strip(Module& module, bool completed) {
         node.attrs.other.erase("custom_call_has_side_effect");
         if (node.shape == node.operand(0)->shape)
           computation->replace_uses(&node, node.operand(0));
-        else if (target == "xla.sdy.ShardingGroup" && !completed && module.num_partitions > 1)
+        else if (target == kSdyGroupTarget && !completed && module.num_partitions > 1)
           at_node(node, [&] {
             user_error(
                 "sdy.sharding_group: \"{}\": groups are known to Shardy's rules; complete with "
@@ -117,7 +118,7 @@ void strip(Module& module, bool completed) {
       }
       std::erase_if(node.frontend_attributes.edit(), [](const auto& attribute) {
         return attribute.first.starts_with("xla.sdy.") || attribute.first.starts_with("sdy.") ||
-               attribute.first == "inlineable" || attribute.first == "mlir.removed";
+               attribute.first == "inlineable" || attribute.first == kRemoved;
       });
     }
     computation->remove_dead();

@@ -7,6 +7,7 @@
 
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
+#include "ir/sdy_names.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
 
@@ -200,7 +201,7 @@ void remove_idle_constraints(const std::vector<Node*>& constraints) {
   for (Node* constraint : constraints) {
     if (constraint->sharding != constraint->operand(0)->sharding) continue;
     constraint->parent().replace_uses(constraint, constraint->operand(0));
-    constraint->frontend_attributes["mlir.removed"] = "true";
+    constraint->frontend_attributes[kRemoved] = "true";
   }
 }
 
@@ -230,7 +231,7 @@ bool route_differing_groups(Module& module, const SdyProgram& program) {
     const size_t count = computation->nodes().size();
     for (size_t i = 0; i < count; ++i) {
       Node* const node = computation->nodes()[i].get();
-      const bool is_group_call = is_call_of(*node, "xla.sdy.ShardingGroup");
+      const bool is_group_call = is_call_of(*node, kSdyGroupTarget);
       if (!is_group_call && attribute(*node, kSdyGroup) == nullptr) continue;
       Node* const value = is_group_call ? node->operand(0) : node;
       const auto leaves = program.leaves.find(value);

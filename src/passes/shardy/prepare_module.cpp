@@ -8,6 +8,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "ir/call_nesting.h"
+#include "ir/sdy_names.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
 
@@ -245,7 +246,7 @@ void merge_copies(Module& module, std::vector<std::vector<Computation*>> copies)
 }
 
 void remove_unused_functions(Module& module) {
-  const std::pair<std::string, std::string> is_private{"mlir.visibility", "private"};
+  const std::pair<std::string, std::string> is_private{kVisibility, "private"};
   while (true) {
     std::set<const Computation*> called{module.entry()};
     for (const auto& computation : module.computations())
@@ -276,7 +277,7 @@ void merge_constants(const std::vector<std::vector<Node*>>& copies) {
       const auto [found, is_new] = kept.emplace(text == nullptr ? "" : *text, node);
       if (is_new) continue;
       node->parent().replace_uses(node, found->second);
-      node->frontend_attributes["mlir.removed"] = "true";
+      node->frontend_attributes[kRemoved] = "true";
     }
   }
 }

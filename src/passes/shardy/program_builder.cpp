@@ -19,7 +19,7 @@ const std::string* attribute(const Node& node, const char* key) {
 }
 
 size_t capture_count(const Node& node) {
-  const std::string* text = attribute(node, "mlir.captures");
+  const std::string* text = attribute(node, kCaptures);
   size_t count = 0;
   if (text != nullptr)
     for (const char c : *text)
@@ -34,7 +34,7 @@ bool is_manual_body(const Node& call) {
 }
 
 bool is_result_call(const Node& node) {
-  if (!is_call_of(node, "xla.sdy.FuncResultSharding")) return false;
+  if (!is_call_of(node, kSdyResultTarget)) return false;
   const Node* root = node.parent().root();
   return std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
     const bool plumbing = user->is(Opcode::tuple) || user->is(Opcode::get_tuple_element);
@@ -94,7 +94,7 @@ SdyProgramBuilder::SdyProgramBuilder(Module& module, const SdyProgramOptions& op
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes())
       explicit_edges_ |=
-          is_call_of(*node, "sdy.DataFlowEdge") || is_call_of(*node, "sdy.FuncDataFlowEdge");
+          is_call_of(*node, kSdyEdgeTarget) || is_call_of(*node, kSdyFunctionEdgeTarget);
 }
 
 SdyProgram SdyProgramBuilder::build() {
@@ -244,7 +244,7 @@ bool SdyProgramBuilder::is_heard(const Node& node) const {
     return true;
   if (!node.is(Opcode::custom_call)) return false;
   const std::string& target = node.attrs.custom_call_target;
-  return target == "Sharding" || target == "xla.sdy.FuncResultSharding" || target == "X64Combine" ||
+  return target == "Sharding" || target == kSdyResultTarget || target == "X64Combine" ||
          (target.find("python") != std::string::npos && target.ends_with("callback"));
 }
 
@@ -362,9 +362,9 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit(Node& node) {
     for (SdyLeaf& leaf : leaves) leaf.result_call = &node;
     return leaves;
   }
-  if (is_call_of(node, "sdy.DataFlowEdge") || is_call_of(node, "sdy.FuncDataFlowEdge"))
+  if (is_call_of(node, kSdyEdgeTarget) || is_call_of(node, kSdyFunctionEdgeTarget))
     return visit_edge(node);
-  if (is_call_of(node, "xla.sdy.ShardingGroup")) return visit_group(node);
+  if (is_call_of(node, kSdyGroupTarget)) return visit_group(node);
   if (is_call_of(node, kToLocalShape)) return visit_to_local(node);
   if (is_call_of(node, kToGlobalShape)) return visit_to_global(node);
   if (node.is(Opcode::while_)) return visit_while(node);
@@ -383,11 +383,11 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_op(Node& node) {
   const std::string* group = attribute(node, kSdyGroup);
   if (group != nullptr && results.size() == 1) join_group(slot_of(results[0]), *group);
   std::optional<SdyRule> rule;
-  const bool is_barrier = is_call_of(node, "xla.sdy.PropagationBarrier");
+  const bool is_barrier = is_call_of(node, kSdyBarrierTarget);
   if (node.shape.is_tuple || node.rank() >= 0) rule = sdy_rule(node, options_.conservative);
   SdyOp op;
   if (is_barrier) {
-    const std::string* text = attribute(node, "xla.sdy.allowed_direction");
+    const std::string* text = attribute(node, kSdyDirection);
     if (text == nullptr || text->empty() || (*text)[0] < '0' || (*text)[0] > '2')
       user_error(
           "sdy.propagation_barrier: \"{}\" has no allowed_direction; it is 0 (NONE), 1 "
@@ -413,7 +413,7 @@ SdyProgramBuilder::Leaves SdyProgramBuilder::visit_edge(Node& node) {
   const Leaves operands = operand_leaves(node);
   use(operands);
   if (options_.pipeline) return operands;
-  if (is_call_of(node, "sdy.FuncDataFlowEdge")) return visit_call_edge(node, operands);
+  if (is_call_of(node, kSdyFunctionEdgeTarget)) return visit_call_edge(node, operands);
   const auto made = edge_slots_.find(&node);
   const Shape shape = slot_of(operands.at(0)).shape;
   const int64_t index =

@@ -5,27 +5,10 @@
 #include <span>
 #include <string>
 
+#include "ir/sdy_names.h"
 #include "passes/shardy/program.h"
 
 namespace gspmd {
-
-// Attributes and targets by which the dialect travels in HLO (docs/spec/completion.md 10.1).
-constexpr const char* kSdySharding = "sdy.sharding";
-constexpr const char* kXlaSdySharding = "xla.sdy.sharding";
-constexpr const char* kSdyInShardings = "xla.sdy.in_shardings";
-constexpr const char* kSdyOutShardings = "xla.sdy.out_shardings";
-constexpr const char* kSdyManualAxes = "xla.sdy.manual_axes";
-constexpr const char* kSdyMeshes = "xla.sdy.meshes";
-constexpr const char* kSdyNamed = "sdy.named_computation";
-constexpr const char* kSdyReshard = "sdy.reshard";
-constexpr const char* kSdyCollective = "sdy.collective";
-constexpr const char* kSdyGroup = "xla.sdy.sharding_group_id";
-constexpr const char* kImplicit = "mlir.implicit";
-constexpr const char* kSdyCompleted = "sdy.completed";  // of the module
-
-// Borders of a manual computation.
-constexpr const char* kToLocalShape = "xla.sdy.GlobalToLocalShape";
-constexpr const char* kToGlobalShape = "xla.sdy.LocalToGlobalShape";
 
 bool is_call_of(const Node& node, std::string_view target);
 // Whether the node's FuncResultSharding says only what a function returns: what reads it is the

@@ -12,7 +12,7 @@ namespace {
 // The reader of leaf `leaf` of a value that says that data flows into it; nullptr: none.
 const Node* edge_reader(const Node& node, int64_t leaf) {
   for (const Node* user : node.users()) {
-    if (is_call_of(*user, "sdy.DataFlowEdge") && !node.shape.is_tuple && leaf == 0) return user;
+    if (is_call_of(*user, kSdyEdgeTarget) && !node.shape.is_tuple && leaf == 0) return user;
     if (!user->is(Opcode::get_tuple_element)) continue;
     const int64_t first = first_leaf(node.shape, user->attrs.index);
     if (leaf < first || leaf >= first + leaf_count(user->shape)) continue;

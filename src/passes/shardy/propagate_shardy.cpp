@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/ir/text.h"
+#include "ir/sdy_names.h"
 #include "passes/shardy/import_shardings.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
@@ -32,8 +33,7 @@ SdyPropagation propagation_of(const ShardyOptions& options) {
 void constraints_to_reshards(Module& module) {
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes()) {
-      if (is_call_of(*node, "xla.sdy.ShardingGroup"))
-        node->frontend_attributes["mlir.removed"] = "true";
+      if (is_call_of(*node, kSdyGroupTarget)) node->frontend_attributes[kRemoved] = "true";
       if (!is_call_of(*node, "Sharding") || node->frontend_attributes.contains(kSdyCollective))
         continue;
       node->frontend_attributes[kSdyReshard] = "true";

@@ -6,6 +6,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/builders.h"
+#include "ir/sdy_names.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
 
@@ -47,7 +48,7 @@ void write_attribute(Node& node, const char* key, const std::string& text) {
 Node* result_call(Computation& computation, size_t leaf) {
   Node* root = computation.root();
   Attributes attrs;
-  attrs.custom_call_target = "xla.sdy.FuncResultSharding";
+  attrs.custom_call_target = kSdyResultTarget;
   attrs.other["custom_call_has_side_effect"] = "true";
   const auto call_on = [&](Node* value) {
     return computation.append(Opcode::custom_call, value->shape, {value}, attrs);
@@ -166,7 +167,7 @@ void write_rules(Module& module, const SdyProgram& program, bool conservative) {
         continue;
       const std::optional<SdyRule> rule =
           at_node(*node, [&] { return sdy_rule(*node, conservative); });
-      if (rule) node->frontend_attributes["xla.sdy.sharding_rule"] = to_string(*rule);
+      if (rule) node->frontend_attributes[kSdyRule] = to_string(*rule);
     }
 }
 

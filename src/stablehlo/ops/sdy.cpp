@@ -131,25 +131,25 @@ std::string shardings_text(OpLowering& op, std::string_view name) {
 
 Node* lower_constraint(OpLowering& op) {
   Node* const node = identity_call(op, "Sharding");
-  node->frontend_attributes[kSharding] = per_value(op.lowering().text_of(op.attribute("sharding")));
-  if (op.op().name == "sdy.reshard") node->frontend_attributes["sdy.reshard"] = "true";
+  node->frontend_attributes[kXlaSdySharding] =
+      per_value(op.lowering().text_of(op.attribute("sharding")));
+  if (op.op().name == "sdy.reshard") node->frontend_attributes[kSdyReshard] = "true";
   return node;
 }
 
 Node* lower_group(OpLowering& op) {
   op.need_operands(1, 1);
   Attributes attrs;
-  attrs.custom_call_target = "xla.sdy.ShardingGroup";
+  attrs.custom_call_target = kSdyGroupTarget;
   attrs.other["custom_call_has_side_effect"] = "true";
   Node* const node =
       op.emit(Opcode::custom_call, op.operands(), std::move(attrs), Shape::tuple({}));
-  node->frontend_attributes["xla.sdy.sharding_group_id"] =
-      fmt::format("{} : i64", op.integer("group_id"));
+  node->frontend_attributes[kSdyGroup] = fmt::format("{} : i64", op.integer("group_id"));
   return node;
 }
 
 Node* lower_propagation_barrier(OpLowering& op) {
-  Node* const node = identity_call(op, "xla.sdy.PropagationBarrier");
+  Node* const node = identity_call(op, kSdyBarrierTarget);
   const bool is_number = op.attribute("allowed_direction").kind == AttributeKind::integer;
   const std::string direction =
       is_number ? std::to_string(op.integer("allowed_direction")) : op.word("allowed_direction");
@@ -159,24 +159,24 @@ Node* lower_propagation_barrier(OpLowering& op) {
                                                                            : nullptr;
   if (number == nullptr)
     op.fail("allowed_direction {} is none of NONE, FORWARD, BACKWARD", direction);
-  node->frontend_attributes["xla.sdy.allowed_direction"] = fmt::format("{} : i32", number);
+  node->frontend_attributes[kSdyDirection] = fmt::format("{} : i32", number);
   return node;
 }
 
 Node* lower_edge(OpLowering& op) {
   Node* const node = identity_call(
-      op, op.op().name == "sdy.data_flow_edge" ? "sdy.DataFlowEdge" : "sdy.FuncDataFlowEdge");
+      op, op.op().name == "sdy.data_flow_edge" ? kSdyEdgeTarget : kSdyFunctionEdgeTarget);
   if (op.find("sharding") != nullptr)
-    node->frontend_attributes[kOpSharding] =
+    node->frontend_attributes[kSdySharding] =
         per_value(op.lowering().text_of(op.attribute("sharding")));
   return node;
 }
 
 Node* lower_sdy_collective(OpLowering& op) {
   Node* const node = identity_call(op, "Sharding");
-  node->frontend_attributes[kSharding] =
+  node->frontend_attributes[kXlaSdySharding] =
       per_value(op.lowering().text_of(op.attribute("out_sharding")));
-  node->frontend_attributes["sdy.collective"] = op.op().name.substr(4);
+  node->frontend_attributes[kSdyCollective] = op.op().name.substr(4);
   std::string parameters;
   for (const NamedAttribute& named : op.op().attributes) {
     if (named.used || !named.is_property) continue;
@@ -187,7 +187,7 @@ Node* lower_sdy_collective(OpLowering& op) {
       parameters += (parameters.empty() ? "" : ", ") +
                     fmt::format("{} = {}", named.name, op.lowering().text_of(named.value));
   }
-  if (!parameters.empty()) node->frontend_attributes["sdy.collective_parameters"] = parameters;
+  if (!parameters.empty()) node->frontend_attributes[kSdyParameters] = parameters;
   return node;
 }
 
@@ -230,26 +230,26 @@ Node* lower_manual(OpLowering& op) {
     attrs.other["custom_call_has_side_effect"] = "true";
     Node* const node = op.emit(Opcode::custom_call, std::move(operands), std::move(attrs), shape);
     node->frontend_attributes[key] = shardings;
-    node->frontend_attributes["xla.sdy.manual_axes"] = axes;
+    node->frontend_attributes[kSdyManualAxes] = axes;
     return node;
   };
   std::vector<Node*> local;
   if (op.count() > 0)
-    local = elements(border("xla.sdy.GlobalToLocalShape", op.operands(),
-                            together(shapes_of(std::vector<Node*>(body->parameters()))),
-                            "xla.sdy.in_shardings", in),
-                     op.count());
+    local = elements(
+        border(kToLocalShape, op.operands(),
+               together(shapes_of(std::vector<Node*>(body->parameters()))), kSdyInShardings, in),
+        op.count());
   Node* const call = op.emit(Opcode::call, local, {}, {}, {body});
   call->frontend_attributes["inlineable"] = "xla_late";
   std::vector<Shape> results;
   for (size_t i = 0; i < op.result_count(); ++i) results.push_back(op.result(i));
   if (results.empty()) {
-    call->frontend_attributes["xla.sdy.manual_axes"] = axes;
+    call->frontend_attributes[kSdyManualAxes] = axes;
     op.set_results({});
     return call;
   }
-  Node* const global = border("xla.sdy.LocalToGlobalShape", elements(call, results.size()),
-                              together(results), "xla.sdy.out_shardings", out);
+  Node* const global = border(kToGlobalShape, elements(call, results.size()), together(results),
+                              kSdyOutShardings, out);
   if (results.size() == 1) op.set_results({global});
   return global;
 }
@@ -260,7 +260,7 @@ Node* lower_named(OpLowering& op) {
     op.fail("{} arguments for {} operands", op.region(0).arguments.size(), op.count());
   Computation* const body = op.body(0, "named_computation");
   Node* const call = op.emit(Opcode::call, op.operands(), {}, {}, {body});
-  call->frontend_attributes["sdy.named_computation"] = name;
+  call->frontend_attributes[kSdyNamed] = name;
   for (const char* key : {"in_shardings", "out_shardings"})
     if (const std::string text = shardings_text(op, key); !text.empty())
       call->frontend_attributes[fmt::format("xla.sdy.{}", key)] = text;

@@ -234,22 +234,12 @@ void write_barrier(OpWriter& op, std::string_view name) {
 void write_call(OpWriter& op, std::string_view) {
   if (write_sdy_call(op)) return;
   const Node& node = op.node();
-  const auto& frontend = node.frontend_attributes;
   const std::string operands = op.operands();
   const std::string callee = symbol_text(op.writer().symbol(*node.called[0]));
-  const auto name = frontend.find("composite.name");
-  if (node.attrs.other.contains("is_composite") && name != frontend.end()) {
-    const auto text = [&](const char* key, const char* standard) {
-      const auto found = frontend.find(key);
-      return found == frontend.end() ? std::string(standard) : found->second;
-    };
-    Fields own = {{"decomposition", callee}};
-    if (const std::string attributes = text("composite.attributes", "{}"); attributes != "{}")
-      own.emplace_back("composite_attributes", attributes);
-    if (const std::string version = text("composite.version", "0"); version != "0")
-      own.emplace_back("version", version + " : i32");
-    return op.custom(fmt::format("stablehlo.composite {} {}", quote(name->second), operands),
-                     op.function_type(), std::move(own));
+  if (std::optional<CompositeForm> composite = composite_form(node)) {
+    composite->fields.emplace_back("decomposition", callee);
+    return op.custom(fmt::format("stablehlo.composite {} {}", quote(composite->name), operands),
+                     op.function_type(), std::move(composite->fields));
   }
   op.custom(fmt::format("func.call {}({})", callee, operands), op.function_type());
 }
@@ -429,6 +419,29 @@ const PrintRow kPrintedRegionOpsRows[] = {
 // clang-format on
 
 }  // namespace
+
+std::optional<CompositeForm> composite_form(const Node& node) {
+  const auto& frontend = node.frontend_attributes;
+  const auto name = frontend.find("composite.name");
+  if (!node.is(Opcode::call) || !node.attrs.other.contains("is_composite") ||
+      name == frontend.end())
+    return std::nullopt;
+  CompositeForm form{name->second, {}};
+  if (const auto found = frontend.find("composite.attributes"); found != frontend.end()) {
+    std::optional<std::string> attributes = whole_attribute_text(found->second);
+    if (!attributes || !attributes->starts_with('{')) return std::nullopt;
+    if (*attributes != "{}")
+      form.fields.emplace_back("composite_attributes", std::move(*attributes));
+  }
+  if (const auto found = frontend.find("composite.version"); found != frontend.end()) {
+    const std::string& text = found->second;
+    int32_t version = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    if (version != 0) form.fields.emplace_back("version", fmt::format("{} : i32", version));
+  }
+  return form;
+}
 
 std::span<const PrintRow> region_print_rows() { return kPrintedRegionOpsRows; }
 

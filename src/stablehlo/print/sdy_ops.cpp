@@ -11,13 +11,6 @@
 namespace gspmd::stablehlo {
 namespace {
 
-constexpr const char* kToLocal = "xla.sdy.GlobalToLocalShape";
-constexpr const char* kToGlobal = "xla.sdy.LocalToGlobalShape";
-constexpr const char* kInShardings = "xla.sdy.in_shardings";
-constexpr const char* kOutShardings = "xla.sdy.out_shardings";
-constexpr const char* kManualAxes = "xla.sdy.manual_axes";
-constexpr const char* kNamedComputation = "sdy.named_computation";
-
 using Said = std::vector<std::string_view>;  // names of the attributes that a form says
 using MaybeText = std::optional<std::string>;
 
@@ -54,7 +47,7 @@ MaybeText sharding_list(const Node& node, const std::string& name) {
 
 // "{"x"}" of "#sdy<manual_axes{"x"}>".
 MaybeText manual_axes(const Node& node) {
-  const std::string text = frontend(node, kManualAxes);
+  const std::string text = frontend(node, kSdyManualAxes);
   return bracketed_text(without(text, "#sdy<manual_axes", ">"), '{');
 }
 
@@ -63,7 +56,7 @@ std::string rest(const OpWriter& op, const Said& said) { return op.dictionary({}
 
 // "sum [{"b"}, {}]": what a collective may have before its operand.
 MaybeText collective_parameters(const Node& node) {
-  const std::string text = frontend(node, "sdy.collective_parameters");
+  const std::string text = frontend(node, kSdyParameters);
   std::string_view lists = text;
   std::string words;
   for (const std::string_view word : {"sum", "max", "min"})
@@ -81,26 +74,25 @@ MaybeText collective_parameters(const Node& node) {
 
 bool write_collective(OpWriter& op, const std::string& sharding) {
   const Node& node = op.node();
-  const std::string collective = frontend(node, "sdy.collective");
+  const std::string collective = frontend(node, kSdyCollective);
   const MaybeText parameters = collective_parameters(node);
   if (!parameters || !is_sdy_collective(collective)) return false;
   const std::string x = op.operand(0);
-  op.writer().line(node,
-                   fmt::format("sdy.{} {}{}{} out_sharding={}{} : {}", collective, *parameters,
-                               parameters->empty() ? "" : " ", x, sharding,
-                               rest(op, {kSharding, "sdy.collective", "sdy.collective_parameters"}),
-                               type_text(node.shape)));
+  op.writer().line(node, fmt::format("sdy.{} {}{}{} out_sharding={}{} : {}", collective,
+                                     *parameters, parameters->empty() ? "" : " ", x, sharding,
+                                     rest(op, {kXlaSdySharding, kSdyCollective, kSdyParameters}),
+                                     type_text(node.shape)));
   return true;
 }
 
 bool write_constraint(OpWriter& op) {
   const Node& node = op.node();
-  const MaybeText sharding = one_sharding(node, kSharding);
+  const MaybeText sharding = one_sharding(node, kXlaSdySharding);
   if (!sharding) return false;
-  if (node.frontend_attributes.contains("sdy.collective")) return write_collective(op, *sharding);
-  const bool moves = frontend(node, "sdy.reshard") == "true";
-  Said said{kSharding};
-  if (moves) said.emplace_back("sdy.reshard");
+  if (node.frontend_attributes.contains(kSdyCollective)) return write_collective(op, *sharding);
+  const bool moves = frontend(node, kSdyReshard) == "true";
+  Said said{kXlaSdySharding};
+  if (moves) said.emplace_back(kSdyReshard);
   const std::string x = op.operand(0);
   op.writer().line(node,
                    fmt::format("sdy.{} {} {}{} : {}", moves ? "reshard" : "sharding_constraint", x,
@@ -110,38 +102,37 @@ bool write_constraint(OpWriter& op) {
 
 bool write_group(OpWriter& op) {
   const Node& node = op.node();
-  const std::string text = frontend(node, "xla.sdy.sharding_group_id");
+  const std::string text = frontend(node, kSdyGroup);
   int64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc{} || (*end != '\0' && *end != ' ')) return false;
   const std::string x = op.operand(0);
   op.writer().bind(&node, {"", {}, true});
   op.writer().raw_line(fmt::format("sdy.sharding_group {} group_id={}{} : {}", x, id,
-                                   rest(op, {"xla.sdy.sharding_group_id"}),
-                                   type_text(node.operand(0)->shape)));
+                                   rest(op, {kSdyGroup}), type_text(node.operand(0)->shape)));
   return true;
 }
 
 bool write_barrier(OpWriter& op) {
-  const std::string number = frontend(op.node(), "xla.sdy.allowed_direction");
+  const std::string number = frontend(op.node(), kSdyDirection);
   const char* const direction = number.starts_with("1")   ? "FORWARD"
                                 : number.starts_with("2") ? "BACKWARD"
                                                           : "NONE";
   const std::string x = op.operand(0);
   op.writer().line(
       op.node(), fmt::format("sdy.propagation_barrier {} allowed_direction={}{} : {}", x, direction,
-                             rest(op, {"xla.sdy.allowed_direction"}), type_text(op.node().shape)));
+                             rest(op, {kSdyDirection}), type_text(op.node().shape)));
   return true;
 }
 
 bool write_edge(OpWriter& op, const char* name) {
-  const MaybeText sharding = one_sharding(op.node(), kOpSharding);
+  const MaybeText sharding = one_sharding(op.node(), kSdySharding);
   const std::string x = op.operand(0);
   op.writer().line(
       op.node(),
       fmt::format("sdy.{} {}{}{} : {}", name, x,
                   sharding ? fmt::format(" sharding={}", *sharding) : std::string(),
-                  rest(op, sharding ? Said{kOpSharding} : Said{}), type_text(op.node().shape)));
+                  rest(op, sharding ? Said{kSdySharding} : Said{}), type_text(op.node().shape)));
   return true;
 }
 
@@ -150,14 +141,14 @@ const Node* source_of(const Node* node) {
 }
 
 bool enters_manual(const Node& node) {
-  return is_target(node, kToLocal) && sharding_list(node, kInShardings);
+  return is_target(node, kToLocalShape) && sharding_list(node, kSdyInShardings);
 }
 
 // The call between the borders of a manual computation; nullptr: it is none, or its borders say
 // nothing in the dialect.
 const Node* manual_call(const Node& to_global) {
-  if (!is_target(to_global, kToGlobal) || to_global.operands().empty() ||
-      !sharding_list(to_global, kOutShardings) || !manual_axes(to_global))
+  if (!is_target(to_global, kToGlobalShape) || to_global.operands().empty() ||
+      !sharding_list(to_global, kSdyOutShardings) || !manual_axes(to_global))
     return nullptr;
   const Node* const call = source_of(to_global.operand(0));
   if (!call->is(Opcode::call)) return nullptr;
@@ -190,7 +181,7 @@ void write_manual(OpWriter& op, const Node& call, const std::string& out, const 
                              type_text(parameter->shape));
   }
   const std::string in =
-      to_local == nullptr ? "[]" : sharding_list(*to_local, kInShardings).value_or("[]");
+      to_local == nullptr ? "[]" : sharding_list(*to_local, kSdyInShardings).value_or("[]");
   writer.reserve(op.node());
   const std::string body = writer.body(*call.called[0], parameters, "sdy.return", 0, true);
   const std::string types =
@@ -198,7 +189,7 @@ void write_manual(OpWriter& op, const Node& call, const std::string& out, const 
   writer.line(op.node(), fmt::format("sdy.manual_computation({}) in_shardings={} out_shardings={} "
                                      "manual_axes={} ({}) {}{} : ({}) -> {}",
                                      operands, in, out, axes, arguments, body,
-                                     rest(op, {kOutShardings, kManualAxes, "inlineable"}),
+                                     rest(op, {kSdyOutShardings, kSdyManualAxes, "inlineable"}),
                                      operand_types, types));
 }
 
@@ -213,9 +204,9 @@ void write_named(OpWriter& op) {
     arguments += fmt::format("{}{}: {}", arguments.empty() ? "" : ", ", parameters.back().name,
                              type_text(parameter->shape));
   }
-  Said said{kNamedComputation};
+  Said said{kSdyNamed};
   std::string shardings;
-  for (const char* key : {kInShardings, kOutShardings})
+  for (const char* key : {kSdyInShardings, kSdyOutShardings})
     if (const MaybeText list = sharding_list(node, key)) {
       shardings += fmt::format(" {}={}", without(key, "xla.sdy.", ""), *list);
       said.emplace_back(key);
@@ -223,8 +214,8 @@ void write_named(OpWriter& op) {
   writer.reserve(node);
   const std::string body = writer.body(*node.called[0], parameters, "sdy.return", 0, true);
   writer.line(node, fmt::format("sdy.named_computation<{}>({}){} ({}) {}{} : {}",
-                                quote(frontend(node, kNamedComputation)), operands, shardings,
-                                arguments, body, rest(op, said), op.function_type()));
+                                quote(frontend(node, kSdyNamed)), operands, shardings, arguments,
+                                body, rest(op, said), op.function_type()));
 }
 
 }  // namespace
@@ -234,7 +225,7 @@ bool is_manual_call(const Node& call) {
 }
 
 bool is_part_of_manual(const Node& node) {
-  if (is_target(node, kToLocal))
+  if (is_target(node, kToLocalShape))
     return std::any_of(node.users().begin(), node.users().end(), [](const Node* user) {
       if (user->is(Opcode::get_tuple_element))
         return std::any_of(user->users().begin(), user->users().end(),
@@ -254,15 +245,15 @@ bool is_part_of_manual(const Node& node) {
 bool write_sdy_custom_call(OpWriter& op) {
   const Node& node = op.node();
   if (const Node* const call = manual_call(node)) {
-    write_manual(op, *call, *sharding_list(node, kOutShardings), *manual_axes(node));
+    write_manual(op, *call, *sharding_list(node, kSdyOutShardings), *manual_axes(node));
     return true;
   }
   if (node.operands().size() != 1) return false;
   if (is_target(node, "Sharding")) return write_constraint(op);
-  if (is_target(node, "xla.sdy.ShardingGroup")) return write_group(op);
-  if (is_target(node, "xla.sdy.PropagationBarrier")) return write_barrier(op);
-  if (is_target(node, "sdy.DataFlowEdge")) return write_edge(op, "data_flow_edge");
-  if (is_target(node, "sdy.FuncDataFlowEdge")) return write_edge(op, "func_data_flow_edge");
+  if (is_target(node, kSdyGroupTarget)) return write_group(op);
+  if (is_target(node, kSdyBarrierTarget)) return write_barrier(op);
+  if (is_target(node, kSdyEdgeTarget)) return write_edge(op, "data_flow_edge");
+  if (is_target(node, kSdyFunctionEdgeTarget)) return write_edge(op, "func_data_flow_edge");
   return false;
 }
 
@@ -272,7 +263,7 @@ bool write_sdy_call(OpWriter& op) {
     write_manual(op, node, "[]", *manual_axes(node));
     return true;
   }
-  if (!node.frontend_attributes.contains(kNamedComputation)) return false;
+  if (!node.frontend_attributes.contains(kSdyNamed)) return false;
   write_named(op);
   return true;
 }

@@ -12,7 +12,6 @@
 namespace gspmd::stablehlo {
 namespace {
 
-constexpr const char* kRemoved = "mlir.removed";
 constexpr char kMark = '\1';          // around the number of a large literal
 constexpr size_t kFunctionDepth = 2;  // of the lines of a function
 constexpr int64_t kMostLines = 50'000'000;
@@ -24,7 +23,7 @@ bool is_called_as_region(const Node& node) {
 // Whether the text it was read from left the number of partitions to its meshes, which have it.
 bool counts_meshes(const Module& module) {
   const auto& attributes = module.frontend_attributes;
-  const auto text = attributes.find("xla.sdy.meshes");
+  const auto text = attributes.find(kSdyMeshes);
   if (text == attributes.end() || !attributes.contains(kUncounted)) return false;
   const SdyMeshes meshes = parse_sdy_meshes(text->second);
   int64_t devices = 1;
@@ -33,59 +32,6 @@ bool counts_meshes(const Module& module) {
 }
 
 bool is_implicit(const Node& node) { return node.frontend_attributes.contains(kImplicit); }
-
-// The text has no tuples: an element of one is the value that was put in.
-constexpr int kMostTuples = 64;
-
-const Node& behind_tuples(const Node& node) {
-  const Node* at = &node;
-  for (int i = 0; i < kMostTuples; ++i) {
-    if (!at->is(Opcode::get_tuple_element) || !at->operand(0)->is(Opcode::tuple)) break;
-    at = at->operand(0)->operand(at->attrs.index);
-  }
-  return *at;
-}
-
-// Elements of tuples have no sharding of their own in the text, but where there is only one.
-std::optional<Sharding> sharding_in_text(const Node& node) {
-  const Node& value = behind_tuples(node);
-  if (!value.is(Opcode::get_tuple_element)) return value.sharding;
-  const std::optional<Sharding>& all = value.operand(0)->sharding;
-  if (!all || !all->is_tuple() || all->elements().size() != 1) return std::nullopt;
-  return all->elements()[0];
-}
-
-// Whether the function's results are all that reads the value, through so many tuples at most.
-bool is_only_returned(const Node& node, int tuples) {
-  if (node.users().empty()) return node.is_root();
-  return std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
-    if (!user->is(Opcode::tuple)) return false;
-    if (user->is_root()) return true;
-    bool is_read = false;  // an element that nobody takes out is not returned
-    for (const Node* element : user->users()) {
-      if (!element->is(Opcode::get_tuple_element)) return false;
-      if (user->operand(element->attrs.index) != &node) continue;
-      if (tuples == 0 || !is_only_returned(*element, tuples - 1)) return false;
-      is_read = true;
-    }
-    return is_read;
-  });
-}
-
-// Whether a node only says the sharding of a function's results: an annotation that nothing but the
-// root reads, whose own sharding does not say it.
-bool is_result_sharding(const Node& node) {
-  if (!node.is(Opcode::custom_call)) return false;
-  const std::string& target = node.attrs.custom_call_target;
-  if (!is_only_returned(node, kMostTuples)) return false;
-  if (target == "xla.sdy.FuncResultSharding") return true;
-  const Node& root = *node.parent().root();
-  const std::optional<Sharding> own = sharding_in_text(*node.operand(0));
-  // A group is of an instruction: what a parameter has of one is an instruction in the text too.
-  return target == "Sharding" && node.sharding && node.sharding->shard_group() == 0 &&
-         !(own && *own == *node.sharding) && node.frontend_attributes.empty() &&
-         node.attrs.other.empty() && (&root == &node || !root.sharding);
-}
 
 std::string location_text(const Metadata& metadata) {
   std::string place = "unknown";
@@ -213,15 +159,16 @@ void Writer::line(const Node& node, const std::string& op) {
 
 Fields Writer::discardable(const Node& node, std::span<const std::string_view> said) const {
   Fields fields, frontend;
+  const bool is_composite = composite_form(node).has_value();
   for (const auto& [name, value] : node.frontend_attributes) {
     if (name == kImplicit || name == kCaptures || name == kRemoved) continue;
     if (std::find(said.begin(), said.end(), name) != said.end()) continue;
-    if (name.starts_with("composite.")) continue;
+    if (is_composite && name.starts_with("composite.")) continue;
     const bool is_parameter = node.is(Opcode::parameter);
     std::string_view own =
         std::string_view(name).substr(name.starts_with(kKept) ? kKept.size() : name.size());
-    if (name == kOpSharding || (name == kSharding && is_parameter)) own = "sdy.sharding";
-    if (name == "xla.sdy.sharding_rule") own = "sdy.sharding_rule";
+    if (name == kSdySharding || (name == kXlaSdySharding && is_parameter)) own = "sdy.sharding";
+    if (name == kSdyRule) own = "sdy.sharding_rule";
     add_attribute(own, name, value, fields, frontend);
   }
   if (node.backward) frontend.emplace_back("gspmd.phase", "\"backward\"");
@@ -233,12 +180,12 @@ Fields Writer::discardable(const Node& node, std::span<const std::string_view> s
                                              "custom_call_has_side_effect",
                                              "operand_layout_constraints",
                                              "output_to_operand_aliasing",
-                                             "is_composite",
                                              "is_host_transfer",
                                              "source_target_pairs",
                                              "infeed_config",
                                              "outfeed_config",
                                              "control-predecessors"};
+    if (is_composite && name == "is_composite") continue;
     if (std::find(std::begin(kWritten), std::end(kWritten), name) == std::end(kWritten))
       frontend.emplace_back("hlo." + name, quote(value));
   }
@@ -393,7 +340,7 @@ std::vector<const Computation*> Writer::functions() {
       for (const Computation* called : node->called) {
         const bool is_region = is_called_as_region(*node) ||
                                (node->is(Opcode::call) && is_manual_call(*node)) ||
-                               node->frontend_attributes.contains("sdy.named_computation");
+                               node->frontend_attributes.contains(kSdyNamed);
         self(self, called, !is_region);
       }
   };
@@ -410,9 +357,7 @@ std::vector<const Computation*> Writer::functions() {
 void Writer::write_header(std::string& text) {
   Fields fields, frontend;
   for (const auto& [name, value] : module_.frontend_attributes) {
-    if (name == "xla.sdy.meshes" || name == kUncounted ||
-        name.starts_with(std::string(kKept) + "result."))
-      continue;
+    if (name == kSdyMeshes || name == kUncounted || is_said_by_result(name, value)) continue;
     const bool is_kept = name.starts_with(kKept);
     add_attribute(is_kept ? std::string_view(name).substr(kKept.size()) : "", name, value, fields,
                   frontend);
@@ -424,9 +369,9 @@ void Writer::write_header(std::string& text) {
   fields.emplace_back("mhlo.num_replicas", fmt::format("{} : i32", module_.num_replicas));
   text += fmt::format("module {} attributes {{{}}} {{\n", symbol_text(module_.name),
                       fields_text(fields));
-  const auto meshes = module_.frontend_attributes.find("xla.sdy.meshes");
+  const auto meshes = module_.frontend_attributes.find(kSdyMeshes);
   if (meshes == module_.frontend_attributes.end()) return;
-  Cursor cursor(meshes->second, "xla.sdy.meshes", 0, meshes->second.size());
+  Cursor cursor(meshes->second, kSdyMeshes, 0, meshes->second.size());
   cursor.expect("{", "before meshes");
   while (!cursor.accept("}")) {
     const std::string name =
@@ -456,46 +401,6 @@ std::string Writer::parameter_attributes(const Node& parameter) const {
   return fields.empty() ? "" : " {" + fields_text(std::move(fields)) + "}";
 }
 
-std::string Writer::result_attributes(const Computation& computation, size_t index) {
-  const Node* result = computation.root();
-  if (result->is(Opcode::tuple)) result = result->operands()[index];
-  result = &behind_tuples(*result);
-  Fields fields;
-  const bool said = is_result_sharding(*result) && (result->sharding || says_in_sdy(*result));
-  if (is_result_sharding(*result)) {
-    Fields frontend;
-    if (result->sharding && !says_in_sdy(*result))
-      fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
-    for (const auto& [name, value] : result->frontend_attributes) {
-      if (name.starts_with(kKept)) continue;
-      if (name == kSharding)
-        add_attribute("sdy.sharding", name, of_one_value(value), fields, frontend);
-      else
-        frontend.emplace_back(name, quote(value));
-    }
-    if (!frontend.empty())
-      fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
-  }
-  const Node& root = *computation.root();
-  if (root.is(Opcode::tuple) && root.sharding && root.sharding->is_tuple() && !said) {
-    const auto first = static_cast<size_t>(first_leaf(root.shape, static_cast<int64_t>(index)));
-    const Shape& shape = root.shape.elements[index];
-    const std::vector<Sharding>& all = root.sharding->elements();
-    const Sharding own =
-        shape.is_tuple
-            ? Sharding::tuple({all.begin() + static_cast<std::ptrdiff_t>(first),
-                               all.begin() + static_cast<std::ptrdiff_t>(
-                                                 first + static_cast<size_t>(leaf_count(shape)))})
-            : all.at(first);
-    fields.emplace_back("mhlo.sharding", quote(to_string(own)));
-  }
-  const std::string prefix = fmt::format("{}result.{}.{}.", kKept, computation.name(), index);
-  const auto& all = module_.frontend_attributes;  // sorted
-  for (auto at = all.lower_bound(prefix); at != all.end() && at->first.starts_with(prefix); ++at)
-    fields.emplace_back(at->first.substr(prefix.size()), at->second == "unit" ? "" : at->second);
-  return fields.empty() ? "" : " {" + fields_text(std::move(fields)) + "}";
-}
-
 void Writer::write_function(std::string& text, const Computation& computation) {
   numbers_ = arguments_ = suffixes_ = 0;
   names_ = {};
@@ -510,7 +415,7 @@ void Writer::write_function(std::string& text, const Computation& computation) {
       arguments += location_text(parameter->metadata);
   }
   const Shape& shape = computation.root()->shape;
-  const size_t count = shape.is_tuple ? shape.elements.size() : 1;
+  const size_t count = result_count(computation);
   std::string results;
   bool has_attributes = false;
   for (size_t i = 0; i < count; ++i) {
@@ -556,7 +461,10 @@ void Writer::hand_on(std::string_view text,
 void Writer::write(const std::function<void(std::string_view)>& sink) {
   std::string text;
   const std::vector<const Computation*> order = functions();
-  for (const Computation* computation : order) symbol(*computation);
+  for (const Computation* computation : order) {
+    symbol(*computation);
+    result_counts_[computation->name()] = result_count(*computation);
+  }
   write_header(text);
   for (const Computation* computation : order) {
     write_function(text, *computation);

@@ -107,6 +107,8 @@ class Writer {
                            size_t drop);
   std::vector<Written> results_of(const Computation& computation);
   std::string result_attributes(const Computation& computation, size_t index);
+  // Whether an attribute of the module is written at the result of a function.
+  bool is_said_by_result(const std::string& name, const std::string& value) const;
   std::string parameter_attributes(const Node& parameter) const;
   std::vector<const Computation*> functions();
   void hand_on(std::string_view text, const std::function<void(std::string_view)>& sink) const;
@@ -125,6 +127,7 @@ class Writer {
   WrittenValues values_;
   std::map<std::string, const Computation*> symbols_;
   std::unordered_map<const Computation*, std::string> symbol_of_;
+  std::map<std::string_view, size_t> result_counts_;  // of functions, by the computation's name
 };
 
 // One op while it is written.
@@ -173,8 +176,18 @@ void write_custom_call(OpWriter& op, std::string_view name);
 bool write_sdy_custom_call(OpWriter& op);
 // A call of a manual or named computation; whether it was one.
 bool write_sdy_call(OpWriter& op);
+// Whether a node only says the sharding of a function's results: an annotation that nothing but the
+// root reads, whose own sharding does not say it.
+bool is_result_sharding(const Node& node);
+size_t result_count(const Computation& function);
 // Whether the node is the part of a manual computation that its last part is written for.
 bool is_part_of_manual(const Node& node);
+// How the call of a composite is written; none where what it carries is no composite's.
+struct CompositeForm {
+  std::string name;
+  Fields fields;
+};
+std::optional<CompositeForm> composite_form(const Node& call);
 // Whether the call is written as a manual computation, its computation as the region.
 bool is_manual_call(const Node& call);
 
