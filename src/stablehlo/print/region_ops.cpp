@@ -1,5 +1,6 @@
 // Ops with regions, calls, collectives and transfers as text.
 #include <algorithm>
+#include <charconv>
 
 #include "gspmd/ops/builders.h"
 #include "gspmd/ops/sdy_rules.h"
