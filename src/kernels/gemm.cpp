@@ -16,9 +16,14 @@ constexpr int64_t kRowBlock = 256;  // rows of one product when rows are cut int
 // m * n * k below this: plain loops, also where blocks of rows and vectors are full and what a call
 // of the library costs counts.
 constexpr int64_t kLibraryWork = 8192, kLibraryBlocks = 262144;
-constexpr double kPartFlops = 4e6;
+// The least work of a part; of one that packs operands, which others pack too.
+constexpr double kPartFlops = 4e6, kPackedPartFlops = 256e6;
 // Products with as many rows, columns and summands hide what packing their operands costs.
 constexpr int64_t kPackedRows = 48, kPackedColumns = 48, kPackedK = 32;
+// The least that a part of such a product has; its rows and columns are whole blocks of registers.
+constexpr int64_t kPartRows = 96, kPartColumns = 64, kBlockRows = 12, kBlockColumns = 32;
+// What it costs to read an element of a again, beside packing one.
+constexpr double kReadShare = 0.25;
 
 using Step = int64_t GemmLoop::*;
 
@@ -74,12 +79,15 @@ struct GemmPlan {
   bool b_transposed = false;
   bool packed = false;            // products pack their operands themselves, whatever their steps
   int64_t block = 1, blocks = 1;  // rows
-  int64_t outer_parts = 1, parts = 1;
+  int64_t column_block = 1, column_blocks = 1;  // columns; one part each
+  int64_t outer_parts = 1, row_parts = 1, parts = 1;
   StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
-  std::unique_ptr<GemmProduct> products[2];
+  std::unique_ptr<GemmProduct> products[2]
+                                       [2];  // of rows, of columns; [1]: of the last, shorter block
   int64_t bytes_a = 0, bytes_b = 0, bytes_c = 0, bytes_library = 0;
 
   int64_t rows(int64_t i) const { return std::min(block, m.size - i * block); }
+  int64_t columns(int64_t i) const { return std::min(column_block, n.size - i * column_block); }
 };
 
 void swap_operands(GemmPlan& plan) {
@@ -111,9 +119,18 @@ std::vector<GemmLoop> joined(const GemmLoop& first, std::vector<GemmLoop> rest) 
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
 bool is_worth_packing(const GemmPlan& plan) {
-  return packs_products() && plan.m.size >= kPackedRows && plan.n.size >= kPackedColumns &&
-         plan.k_size >= kPackedK;
+  return plan.m.size >= kPackedRows && plan.n.size >= kPackedColumns && plan.k_size >= kPackedK;
 }
+
+// With vectors of 8 lanes our own code is the faster one; with 16 it is the library's, unless it
+// would have a transposed before.
+bool is_packed(const GemmPlan& plan) {
+  if (plan.operand != DType::f32 || !is_worth_packing(plan)) return false;
+  return packed_lanes() == 8 || (packed_lanes() == 16 && plan.k.size() == 1 && plan.m.a == 1);
+}
+
+// Of operands that are widened before.
+bool packs_widened(const GemmPlan& plan) { return packed_lanes() == 8 && is_worth_packing(plan); }
 
 PackedExtents dense_steps(const GemmExtents& e) {
   PackedExtents packed{e.rows, e.n, e.k, e.k, 1, e.n, 1, e.n};
@@ -121,26 +138,65 @@ PackedExtents dense_steps(const GemmExtents& e) {
   return packed;
 }
 
+void cut_rows(GemmPlan& plan, int64_t blocks, int64_t multiple = 1) {
+  plan.block = ceil_div(ceil_div(plan.m.size, blocks), multiple) * multiple;
+  plan.blocks = ceil_div(plan.m.size, plan.block);
+}
+
+void cut_columns(GemmPlan& plan, int64_t blocks, int64_t multiple) {
+  plan.column_block = ceil_div(ceil_div(plan.n.size, blocks), multiple) * multiple;
+  plan.column_blocks = ceil_div(plan.n.size, plan.column_block);
+}
+
+// Each part packs its columns of b, and its rows of a unless it reads them where they lie: the grid
+// of parts for which that is least.
+void choose_grid(GemmPlan& plan, int64_t parts) {
+  const double k = static_cast<double>(plan.k_size);
+  const double a = k * static_cast<double>(plan.m.size), b = k * static_cast<double>(plan.n.size);
+  const bool reads_a = plan.k.size() == 1 && plan.k[0].a == 1;
+  for (; parts > 1; --parts) {
+    double least = 0;
+    int64_t best = 0;
+    for (int64_t rows = 1; rows <= parts; ++rows) {
+      const int64_t columns = parts / rows;
+      if (rows * columns != parts || (rows > 1 && plan.m.size < rows * kPartRows) ||
+          (columns > 1 &&
+           (plan.pack_c || plan.k.size() > 1 || plan.n.size < columns * kPartColumns)))
+        continue;
+      const double cost = b * static_cast<double>(rows) +
+                          a * static_cast<double>(columns) * (reads_a ? kReadShare : 1.0);
+      if (best == 0 || cost < least) best = rows, least = cost;
+    }
+    if (best == 0) continue;
+    cut_rows(plan, best, kBlockRows);
+    return cut_columns(plan, parts / best, kBlockColumns);
+  }
+}
+
+int64_t parts_of(double flops, double least) {
+  return std::clamp<int64_t>(static_cast<int64_t>(flops / least), 1, 8);
+}
+
 void choose_blocks(GemmPlan& plan) {
   const double flops = 2.0 * static_cast<double>(plan.m.size) * static_cast<double>(plan.n.size) *
                        static_cast<double>(plan.k_size);
   plan.block = plan.m.size;
-  if (plan.m.size >= 2 * kRowBlock && flops >= 2 * kPartFlops) {
-    plan.blocks = plan.m.size / kRowBlock;
-    plan.block = ceil_div(plan.m.size, plan.blocks);
-    plan.blocks = ceil_div(plan.m.size, plan.block);
-  }
+  plan.column_block = plan.n.size;
   const double all = flops * static_cast<double>(plan.outer_count);
-  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(all / kPartFlops), 1, 8);
+  const int64_t wanted = parts_of(all, kPartFlops);
   plan.outer_parts = std::min(plan.outer_count, wanted);
-  // What is packed, or widened, of operand b serves all rows of a part.
-  if (is_worth_packing(plan)) {
-    plan.blocks = plan.outer_parts >= wanted ? 1 : std::min(plan.blocks, wanted);
-    plan.block = ceil_div(plan.m.size, plan.blocks);
-    plan.blocks = ceil_div(plan.m.size, plan.block);
+  const bool whole = plan.outer_parts >= wanted;
+  if (plan.packed) {
+    const int64_t parts = std::max(parts_of(all, kPackedPartFlops),
+                                   std::min<int64_t>(2, parts_of(all, 2 * kPartFlops)));
+    if (!whole) choose_grid(plan, std::max<int64_t>(1, parts / plan.outer_parts));
+  } else if (plan.m.size >= 2 * kRowBlock && flops >= 2 * kPartFlops) {
+    // What is widened of operand b serves all rows of a part.
+    const int64_t blocks = plan.m.size / kRowBlock;
+    cut_rows(plan, !packs_widened(plan) ? blocks : whole ? 1 : std::min(blocks, wanted));
   }
-  const int64_t block_parts = plan.outer_parts >= wanted ? 1 : plan.blocks;
-  plan.parts = plan.outer_parts * block_parts;
+  plan.row_parts = whole ? 1 : plan.blocks;
+  plan.parts = plan.outer_parts * plan.row_parts * plan.column_blocks;
 }
 
 bool use_library(const GemmPlan& plan) {
@@ -158,8 +214,8 @@ std::unique_ptr<GemmProduct> product_of(const GemmPlan& plan, const GemmExtents&
   if (!use_library(plan))
     return widened_product(loop_product(DType::f32, extents), plan.operand, plan.result, extents);
   if (auto direct = library_product(plan.operand, plan.result, extents)) return direct;
-  auto widened = is_worth_packing(plan) ? packed_product(dense_steps(extents))
-                                        : library_product(DType::f32, DType::f32, extents);
+  auto widened = packs_widened(plan) ? packed_product(dense_steps(extents))
+                                     : library_product(DType::f32, DType::f32, extents);
   return widened_product(std::move(widened), plan.operand, plan.result, extents);
 }
 
@@ -183,9 +239,10 @@ void choose_packing(GemmPlan& plan) {
   plan.pack_c = !dense(plan.m, plan.m.c, plan.n, plan.n.c);
 }
 
-std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t rows) {
+std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t rows,
+                                               int64_t columns) {
   const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
-  PackedExtents extents{rows, plan.n.size, plan.k_size, plan.m.a, k.a, k.b, plan.n.b, plan.m.c};
+  PackedExtents extents{rows, columns, plan.k_size, plan.m.a, k.a, k.b, plan.n.b, plan.m.c};
   if (plan.pack_a) extents.a_row = plan.k_size, extents.a_k = 1;
   if (plan.pack_b) extents.b_k = plan.n.size, extents.b_n = 1;
   if (plan.pack_c) extents.c_row = plan.n.size;
@@ -199,8 +256,13 @@ void prepare_products(GemmPlan& plan) {
     m.size = rows;
     if (i == 1 && rows == plan.block) break;
     const GemmExtents extents{rows, plan.n.size, plan.k_size, plan.b_transposed};
-    plan.products[i] = plan.packed ? packed_product_of(plan, rows) : product_of(plan, extents);
-    plan.bytes_library = std::max(plan.bytes_library, aligned(plan.products[i]->scratch_bytes()));
+    const int64_t last = plan.columns(plan.column_blocks - 1);
+    for (int j = 0; j < (last == plan.column_block ? 1 : 2); ++j) {
+      auto& made = plan.products[i][j];
+      made = plan.packed ? packed_product_of(plan, rows, j == 0 ? plan.column_block : last)
+                         : product_of(plan, extents);
+      plan.bytes_library = std::max(plan.bytes_library, aligned(made->scratch_bytes()));
+    }
     if (plan.pack_a) plan.copy_a[i] = pack(plan.operand_size, &GemmLoop::a, joined(m, plan.k));
     if (plan.pack_c) {
       plan.copy_c[i] = pack(plan.result_size, &GemmLoop::c, {m, plan.n});
@@ -220,8 +282,12 @@ void prepare_products(GemmPlan& plan) {
   if (plan.pack_c) plan.bytes_c = aligned(plan.block * plan.n.size * plan.result_size);
 }
 
-void run_outer(const GemmPlan& plan, int64_t outer, int64_t first_block, int64_t last_block,
-               const std::byte* a, const std::byte* b, std::byte* c, std::byte* scratch) {
+struct Blocks {
+  int64_t first_rows = 0, last_rows = 0, columns = 0;
+};
+
+void run_outer(const GemmPlan& plan, int64_t outer, const Blocks& blocks, const std::byte* a,
+               const std::byte* b, std::byte* c, std::byte* scratch) {
   const int64_t e = plan.operand_size, e_result = plan.result_size;
   for (size_t i = plan.outer.size(); i-- > 0;) {
     const GemmLoop& loop = plan.outer[i];
@@ -231,32 +297,38 @@ void run_outer(const GemmPlan& plan, int64_t outer, int64_t first_block, int64_t
     b += at * loop.b * e;
     c += at * loop.c * e_result;
   }
+  b += blocks.columns * plan.column_block * plan.n.b * e;
+  c += blocks.columns * plan.column_block * plan.n.c * e_result;
+  const size_t which_columns = plan.columns(blocks.columns) == plan.column_block ? 0 : 1;
   std::byte* packed_a = scratch;
   std::byte* packed_b = packed_a + plan.bytes_a;
   std::byte* packed_c = packed_b + plan.bytes_b;
   std::byte* library = packed_c + plan.bytes_c;
   if (plan.pack_b) run_copy(plan.copy_b, b, packed_b);
-  for (int64_t i = first_block; i < last_block; ++i) {
+  for (int64_t i = blocks.first_rows; i < blocks.last_rows; ++i) {
     const size_t which = plan.rows(i) == plan.block ? 0 : 1;
     const std::byte* block_a = a + i * plan.block * plan.m.a * e;
     std::byte* block_c = c + i * plan.block * plan.m.c * e_result;
     if (plan.pack_a) run_copy(plan.copy_a[which], block_a, packed_a);
-    plan.products[which]->run(plan.pack_a ? packed_a : block_a, plan.pack_b ? packed_b : b,
-                              plan.pack_c ? packed_c : block_c, library);
+    plan.products[which][which_columns]->run(plan.pack_a ? packed_a : block_a,
+                                             plan.pack_b ? packed_b : b,
+                                             plan.pack_c ? packed_c : block_c, library);
     if (plan.pack_c) run_copy(plan.copy_c[which], packed_c, block_c);
   }
 }
 
 void run_part(const GemmPlan& plan, const KernelArgs& args) {
-  const int64_t block_parts = plan.parts / plan.outer_parts;
-  const int64_t outer_part = args.part / block_parts, block_part = args.part % block_parts;
+  const int64_t inner = plan.row_parts * plan.column_blocks;
+  const int64_t outer_part = args.part / inner, row_part = args.part % inner / plan.column_blocks;
   const int64_t first = outer_part * plan.outer_count / plan.outer_parts;
   const int64_t last = (outer_part + 1) * plan.outer_count / plan.outer_parts;
+  const Blocks blocks{row_part * plan.blocks / plan.row_parts,
+                      (row_part + 1) * plan.blocks / plan.row_parts,
+                      args.part % plan.column_blocks};
   const std::byte* a = args.operands[plan.swapped ? 1 : 0];
   const std::byte* b = args.operands[plan.swapped ? 0 : 1];
   for (int64_t i = first; i < last; ++i) {
-    run_outer(plan, i, block_part * plan.blocks / block_parts,
-              (block_part + 1) * plan.blocks / block_parts, a, b, args.results[0], args.scratch);
+    run_outer(plan, i, blocks, a, b, args.results[0], args.scratch);
   }
 }
 
@@ -295,9 +367,9 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  plan->packed = plan->operand == DType::f32 && is_worth_packing(*plan);
-  choose_blocks(*plan);
+  plan->packed = is_packed(*plan);
   choose_packing(*plan);
+  choose_blocks(*plan);
   prepare_products(*plan);
   PreparedKernel kernel;
   kernel.parts = plan->parts;

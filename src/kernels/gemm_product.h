@@ -28,9 +28,9 @@ struct PackedExtents {
   int64_t a_row = 0, a_k = 0, b_k = 0, b_n = 0, c_row = 0;
 };
 
-// f32 over any strides. Where vectors have 8 lanes it is faster than the library.
+// f32 over any strides.
 std::unique_ptr<GemmProduct> packed_product(const PackedExtents& extents);
-bool packs_products();  // whether this is such a processor
+int64_t packed_lanes();  // floats in a vector of this processor
 
 // f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,

@@ -113,7 +113,7 @@ TEST_CASE("gemm: 16-bit floats are summed in f32 and rounded once", "[gemm]") {
   CHECK_FALSE(prepare_gemm({DType::bf16, DType::f16, {}, {}, {}, {{2, 1, 1, 0}}}).run);
 }
 
-TEST_CASE("gemm: large products are cut into parts by rows, the last one shorter", "[gemm]") {
+TEST_CASE("gemm: large products are cut into parts, the last one shorter", "[gemm]") {
   const int64_t m = 1100, n = 96, k = random_load(8) == 8 ? 130 : 40;
   const GemmSpec specs[] = {
       plain(DType::f32, m, n, k),
@@ -121,7 +121,8 @@ TEST_CASE("gemm: large products are cut into parts by rows, the last one shorter
       {DType::f32, DType::f32, {}, {{m, 1, 0, 1}}, {{n, 0, k, m}}, {{k, m, 1, 0}}}};
   for (const GemmSpec& spec : specs) {
     const PreparedKernel kernel = prepare_gemm(spec);
-    CHECK((kernel.parts > 1) == (spec.m[0].c != 1));  // stored by columns: its rows are the 96
+    // Stored by columns, its rows are the 96, which are cut only where columns are cut too.
+    if (spec.m[0].c != 1) CHECK(kernel.parts > 1);
     const Case c{spec, m * k, n * k, m * n};
     Array a(DType::f32, {m * k}), b(DType::f32, {n * k});
     for (int64_t i = 0; i < m * k; ++i) a.set(i, double(i % 5 - 2));
@@ -157,10 +158,12 @@ TEST_CASE("gemm: packed products take operands in any order, across panels and t
     PackedExtents e{1 + below(i % 8 == 0 ? 300 : 40), 1 + below(i % 8 == 1 ? 2200 : 80),
                     1 + below(i % 8 == 2 ? 1100 : 70)};
     if (i % 8 == 3) e.rows = 96, e.n = 64, e.k = 320;
+    if (i % 8 == 4) e.rows = 130, e.n = 530, e.k = 520;
     const int64_t a_gap = 1 + below(3), b_gap = 1 + below(3);
     e.a_row = a_gap * e.k, e.a_k = a_gap;
     e.b_k = b_gap * e.n, e.b_n = b_gap;
     if (below(2) == 1) e.a_row = a_gap, e.a_k = a_gap * e.rows;
+    if (i % 8 == 5) e.a_row = 1024, e.a_k = 1, e.n += i % 16 == 5 ? 200 : 0;  // whole pages
     if (below(2) == 1) e.b_k = b_gap, e.b_n = b_gap * e.k;
     e.c_row = e.n + below(3);
     INFO("case " << i << ": " << e.rows << "x" << e.n << "x" << e.k << ", steps " << e.a_row << " "
@@ -192,6 +195,33 @@ TEST_CASE("gemm: packed products take operands in any order, across panels and t
       }
     REQUIRE(equal);
   }
+}
+
+// A grid of parts, the last of each kind smaller, beside the whole product. Sums of small integers
+// are exact.
+TEST_CASE("gemm: large products are cut into rows and columns", "[gemm]") {
+  const int64_t m = 610, n = 733, k = 1203;
+  const bool is_transposed = GENERATE(true, false);
+  const GemmSpec spec{DType::f32,
+                      DType::f32,
+                      {},
+                      {{m, is_transposed ? 1 : k, 0, n}},
+                      {{n, 0, 1, 1}},
+                      {{k, is_transposed ? m : 1, n, 0}}};
+  Array a(DType::f32, {m * k}), b(DType::f32, {n * k}), whole(DType::f32, {m * n});
+  for (int64_t i = 0; i < m * k; ++i) a.set(i, double(i % 7 - 3));
+  for (int64_t i = 0; i < n * k; ++i) b.set(i, double(i % 11 - 5));
+  const auto product =
+      packed_product({m, n, k, spec.m[0].a, spec.k[0].a, spec.k[0].b, spec.n[0].b, n});
+  std::vector<std::byte> scratch(size_t(product->scratch_bytes()) + 64);
+  void* base = scratch.data();
+  size_t space = scratch.size();
+  std::align(64, size_t(product->scratch_bytes()), base, space);
+  product->run(a.bytes().data(), b.bytes().data(), whole.bytes().data(),
+               static_cast<std::byte*>(base));
+  const PreparedKernel kernel = prepare_gemm(spec);
+  CHECK(kernel.parts >= 2);
+  CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], whole));
 }
 
 }  // namespace gspmd
