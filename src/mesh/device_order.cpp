@@ -67,8 +67,13 @@ std::optional<Places> places_of(const Steps& steps) {
   return places;
 }
 
-// The steps by which the list counts, where it does.
+// The steps by which the list counts, where it does. Of ids beyond those of any mesh, by which
+// steps could not be multiplied, it stays a list.
 std::optional<Steps> steps_of(const std::vector<int64_t>& devices) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (std::any_of(devices.begin(), devices.end(),
+                  [](int64_t id) { return id < -kMost || id > kMost; }))
+    return std::nullopt;
   const auto count = std::ssize(devices);
   const auto at = [&](int64_t k) { return devices[static_cast<size_t>(k)] - devices[0]; };
   Steps steps;  // minor first

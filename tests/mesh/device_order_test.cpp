@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <random>
 
 #include "mesh/device_terms.h"
@@ -62,6 +63,21 @@ std::map<int64_t, int64_t> tiles_by_device(DeviceOrder order, const Digits& digi
 }
 
 }  // namespace
+
+// Steps between such ids could not be multiplied (UBSan sees it).
+TEST_CASE("device order: ids beyond every mesh stay a list") {
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  for (const std::vector<int64_t>& ids :
+       {std::vector<int64_t>{7, most, 1, 5}, std::vector<int64_t>{0, most - 1, 2, most},
+        std::vector<int64_t>{most, 0}, std::vector<int64_t>{0, most / 2, most - 1, 5}}) {
+    const DeviceOrder order = list_order(ids);
+    CHECK_FALSE(order->counts());
+    CHECK(order->devices() == ids);
+    CHECK(order->last() == *std::max_element(ids.begin(), ids.end()));
+    for (size_t i = 0; i < ids.size(); ++i) CHECK(order->rank(ids[i]) == int64_t(i));
+    CHECK(order->rank(3) == -1);
+  }
+}
 
 TEST_CASE("device order: what counts by steps holds no list, and finds every rank") {
   for (int i = 0; i < 2000; ++i) {

@@ -178,4 +178,41 @@ TEST_CASE("stablehlo: a custom call whose target has the name of the function ar
   CHECK(to_stablehlo(*parse_stablehlo(printed, "printed")) == printed);
 }
 
+TEST_CASE("stablehlo: what HLO says of results and composites is printed where it is an attribute",
+          "[stablehlo]") {
+  const auto module_text = [](const std::string& value) {
+    return "HloModule m, frontend_attributes={" +
+           attribute("mlir.result.e.0.jax.result_info", value) + "," +
+           attribute("mlir.result.other.0.x", "1 : i32") + "," +
+           attribute("mlir.result.e.1.x", "1 : i32") + "," + attribute("mlir.result.e.0.", "unit") +
+           "}\nENTRY e {\n  ROOT a = f32[8] parameter(0)\n}\n";
+  };
+  for (const std::string value :
+       {"\"ok\"", "unit", "3 : i32", "no attribute", "]", "\"open", "{a = 1"}) {
+    CAPTURE(value);
+    const auto module = parse_module(module_text(value));
+    const std::string text = to_stablehlo(*module);
+    INFO(text);
+    const bool is_attribute = value == "unit" || value == "\"ok\"" || value == "3 : i32";
+    CHECK(contains(text, "-> (tensor<8xf32> {jax.result_info") == is_attribute);
+    const auto again = parse_stablehlo(text, "printed");
+    CHECK(again->frontend_attributes == module->frontend_attributes);
+    CHECK(to_stablehlo(*again) == text);
+  }
+  const auto call = [](const std::string& attributes, const std::string& version) {
+    return "HloModule m\nf {\n  ROOT a = f32[8] parameter(0)\n}\nENTRY e {\n  a = f32[8] "
+           "parameter(0)\n"
+           "  ROOT c = f32[8] call(a), to_apply=f, is_composite=true, frontend_attributes={" +
+           attribute("composite.name", "a.b") + "," +
+           attribute("composite.attributes", attributes) + "," +
+           attribute("composite.version", version) + "}\n}\n";
+  };
+  CHECK(contains(printed(call("{k = 1 : i64}", "2")), "stablehlo.composite \"a.b\""));
+  CHECK(contains(printed(call("{}", "0")), "stablehlo.composite \"a.b\""));
+  for (const std::string attributes : {"}{", "[1]", "{k = }", "", "{} {}"})
+    CHECK(contains(printed(call(attributes, "0")), "call @f("));
+  for (const std::string version : {"", "x", "1 : i32", "99999999999", "-"})
+    CHECK(contains(printed(call("{}", version)), "call @f("));
+}
+
 }  // namespace gspmd
