@@ -31,6 +31,21 @@ bool is_read_by_xla(const Node& node) {
 
 }  // namespace
 
+std::string_view name_in_text(const Node& node, const std::string& name, const std::string& value) {
+  const bool is_parameter = node.is(Opcode::parameter);
+  if (is_parameter && name == kXlaSdySharding) return "sdy.sharding";
+  if (!is_parameter && name == kSdyRule) return "sdy.sharding_rule";
+  if (!is_parameter && name == kSdySharding && !is_read_by_xla(node) && per_value(value) == value)
+    return "sdy.sharding";
+  if (!name.starts_with(kKept)) return {};
+  const std::string_view own = std::string_view(name).substr(kKept.size());
+  // What stands for something else under these names.
+  if (own == "sdy.sharding" || own == "mhlo.sharding" || own == "mhlo.frontend_attributes")
+    return {};
+  if (is_parameter) return own == "tf.aliasing_output" || own == "jax.buffer_donor" ? "" : own;
+  return is_passed_over(own) || own == "sdy.sharding_rule" ? "" : own;
+}
+
 std::string per_value(const std::string& sharding) {
   constexpr std::string_view kName = "#sdy.sharding";
   if (!sharding.starts_with("#sdy.sharding<")) return sharding;

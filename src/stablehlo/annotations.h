@@ -31,6 +31,10 @@ std::string of_one_value(const std::string& per_value);
 // Whether a node says its sharding in `sdy`: it is not said in HLO's form beside that.
 bool says_in_sdy(const Node& node);
 
+// The attribute of the text that is read as the node's frontend attribute of this name and value,
+// if it is one; "": there is none, and it stands among the frontend attributes.
+std::string_view name_in_text(const Node& node, const std::string& name, const std::string& value);
+
 // Frontend attributes of this prefix are discardable attributes of the text, as text.
 inline constexpr std::string_view kKept = "mlir.";
 

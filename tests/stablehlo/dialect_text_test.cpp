@@ -215,4 +215,31 @@ TEST_CASE("stablehlo: what HLO says of results and composites is printed where i
     CHECK(contains(printed(call("{}", version)), "call @f("));
 }
 
+// Attributes of the text that stand for something else are not what HLO has under their names.
+TEST_CASE(
+    "stablehlo: frontend attributes named like other attributes of the text stay what they are",
+    "[stablehlo]") {
+  const std::string value =
+      GENERATE("host", "1 : i32", "#sdy.sharding<@mesh, [{}, {}]>", "\"{replicated}\"");
+  for (const char* name :
+       {"sdy.sharding", "xla.sdy.sharding_rule", "mlir.sdy.sharding", "mlir.sdy.sharding_rule",
+        "mlir.mhlo.sharding", "mlir.mhlo.frontend_attributes", "mlir.mhlo.version",
+        "mlir.sdy.sharding_origins", "mlir.foo"}) {
+    CAPTURE(name, value);
+    printed(
+        call_text("Sharding", attribute("xla.sdy.sharding", kGood) + "," + attribute(name, value)));
+    printed(call_text("f", attribute(name, value)));
+    const auto module =
+        parse_module("HloModule m, frontend_attributes={" + attribute(name, value) +
+                     "}\nENTRY e {\n" + "  ROOT a = f32[8,4] parameter(0), frontend_attributes={" +
+                     attribute(name, value) + "}\n}\n");
+    const std::string text = to_stablehlo(*module);
+    INFO(text);
+    const auto again = parse_stablehlo(text, "printed");
+    CHECK(again->frontend_attributes == module->frontend_attributes);
+    CHECK(*again->entry()->root()->frontend_attributes ==
+          *module->entry()->root()->frontend_attributes);
+  }
+}
+
 }  // namespace gspmd

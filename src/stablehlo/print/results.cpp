@@ -13,8 +13,10 @@ namespace {
 // result's number and the attribute's own name, with dots between them.
 constexpr std::string_view kOfResults = "mlir.result.";
 
-bool is_attribute_value(const std::string& value) {
-  return value == "unit" || whole_attribute_text(value);
+// Whether a result can say it: others of its attributes stand for something else.
+bool can_be_said(std::string_view name, const std::string& value) {
+  return !name.empty() && name != "sdy.sharding" && name != "mhlo.sharding" &&
+         name != "mhlo.frontend_attributes" && (value == "unit" || whole_attribute_text(value));
 }
 
 // The text has no tuples: an element of one is the value that was put in.
@@ -85,10 +87,9 @@ bool Writer::is_said_by_result(const std::string& name, const std::string& value
     size_t index = 0;
     const auto [end, error] = std::from_chars(behind.data(), behind.data() + behind.size(), index);
     const auto digits = static_cast<size_t>(end - behind.data());
-    const bool is_named = behind.size() > digits + 1 && behind[digits] == '.';
-    if (error == std::errc{} && is_named && std::to_string(index) == behind.substr(0, digits) &&
-        index < function->second)
-      return is_attribute_value(value);
+    if (error == std::errc{} && digits < behind.size() && behind[digits] == '.' &&
+        std::to_string(index) == behind.substr(0, digits) && index < function->second)
+      return can_be_said(behind.substr(digits + 1), value);
   }
   return false;
 }
@@ -104,7 +105,7 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
     if (result->sharding && !says_in_sdy(*result))
       fields.emplace_back("mhlo.sharding", quote(to_string(*result->sharding)));
     for (const auto& [name, value] : result->frontend_attributes) {
-      if (name.starts_with(kKept)) continue;
+      if (name == kImplicit || name == kCaptures || name == kRemoved) continue;
       if (name == kXlaSdySharding)
         add_attribute("sdy.sharding", name, of_one_value(value), fields, frontend);
       else
@@ -129,10 +130,10 @@ std::string Writer::result_attributes(const Computation& computation, size_t ind
   const std::string prefix = fmt::format("{}{}.{}.", kOfResults, computation.name(), index);
   const auto& all = module_.frontend_attributes;  // sorted
   for (auto at = all.lower_bound(prefix); at != all.end() && at->first.starts_with(prefix); ++at)
-    if (at->first.size() > prefix.size() && is_attribute_value(at->second)) {
+    if (const std::string_view own = std::string_view(at->first).substr(prefix.size());
+        can_be_said(own, at->second)) {
       Fields left;  // none: it is an attribute
-      add_attribute(std::string_view(at->first).substr(prefix.size()), at->first, at->second,
-                    fields, left);
+      add_attribute(own, at->first, at->second, fields, left);
     }
   return fields.empty() ? "" : " {" + fields_text(std::move(fields)) + "}";
 }

@@ -164,12 +164,7 @@ Fields Writer::discardable(const Node& node, std::span<const std::string_view> s
     if (name == kImplicit || name == kCaptures || name == kRemoved) continue;
     if (std::find(said.begin(), said.end(), name) != said.end()) continue;
     if (is_composite && name.starts_with("composite.")) continue;
-    const bool is_parameter = node.is(Opcode::parameter);
-    std::string_view own =
-        std::string_view(name).substr(name.starts_with(kKept) ? kKept.size() : name.size());
-    if (name == kSdySharding || (name == kXlaSdySharding && is_parameter)) own = "sdy.sharding";
-    if (name == kSdyRule) own = "sdy.sharding_rule";
-    add_attribute(own, name, value, fields, frontend);
+    add_attribute(name_in_text(node, name, value), name, value, fields, frontend);
   }
   if (node.backward) frontend.emplace_back("gspmd.phase", "\"backward\"");
   for (const auto& [name, value] : node.attrs.other) {
@@ -358,9 +353,12 @@ void Writer::write_header(std::string& text) {
   Fields fields, frontend;
   for (const auto& [name, value] : module_.frontend_attributes) {
     if (name == kSdyMeshes || name == kUncounted || is_said_by_result(name, value)) continue;
-    const bool is_kept = name.starts_with(kKept);
-    add_attribute(is_kept ? std::string_view(name).substr(kKept.size()) : "", name, value, fields,
-                  frontend);
+    std::string_view own;
+    if (name.starts_with(kKept)) own = std::string_view(name).substr(kKept.size());
+    if (own == "mhlo.num_partitions" || own == "mhlo.num_replicas" ||
+        own == "mhlo.frontend_attributes")
+      own = {};  // what stands for something else
+    add_attribute(own, name, value, fields, frontend);
   }
   if (!frontend.empty())
     fields.emplace_back("mhlo.frontend_attributes", "{" + fields_text(std::move(frontend)) + "}");
