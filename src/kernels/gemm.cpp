@@ -187,8 +187,7 @@ void choose_blocks(GemmPlan& plan) {
   plan.outer_parts = std::min(plan.outer_count, wanted);
   const bool whole = plan.outer_parts >= wanted;
   if (plan.packed) {
-    const int64_t parts = std::max(parts_of(all, kPackedPartFlops),
-                                   std::min<int64_t>(2, parts_of(all, 2 * kPartFlops)));
+    const int64_t parts = std::max(parts_of(all, kPackedPartFlops), std::min<int64_t>(2, wanted));
     if (!whole) choose_grid(plan, std::max<int64_t>(1, parts / plan.outer_parts));
   } else if (plan.m.size >= 2 * kRowBlock && flops >= 2 * kPartFlops) {
     // What is widened of operand b serves all rows of a part.
