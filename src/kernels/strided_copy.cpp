@@ -47,19 +47,25 @@ void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t row
       reinterpret_cast<uintptr_t>(t) % 64 == 0 && t_row % kBlock == 0 && streamed;
   [[maybe_unused]] TransposeBlock block = nullptr;
   if constexpr (kSize <= 8) block = transpose_block_function(kSize, whole_lines);
-  for (int64_t j0 = 0; j0 < columns; j0 += kBlock) {
-    const int64_t j1 = std::min(columns, j0 + kBlock);
+  // Blocks side by side in the target: neighbouring lines of a row are written one after the other,
+  // as memory likes it.
+  constexpr int64_t kWide = 4 * kBlock;
+  for (int64_t w0 = 0; w0 < columns; w0 += kWide) {
+    const int64_t w1 = std::min(columns, w0 + kWide);
     for (int64_t i0 = 0; i0 < rows; i0 += kBlock) {
       const int64_t i1 = std::min(rows, i0 + kBlock);
-      if constexpr (kSize <= 8) {
-        if (i1 - i0 == kBlock && j1 - j0 == kBlock) {
-          block(reinterpret_cast<const std::byte*>(s + j0 * s_row + i0), s_row,
-                reinterpret_cast<std::byte*>(t + i0 * t_row + j0), t_row);
-          continue;
+      for (int64_t j0 = w0; j0 < w1; j0 += kBlock) {
+        const int64_t j1 = std::min(w1, j0 + kBlock);
+        if constexpr (kSize <= 8) {
+          if (i1 - i0 == kBlock && j1 - j0 == kBlock) {
+            block(reinterpret_cast<const std::byte*>(s + j0 * s_row + i0), s_row,
+                  reinterpret_cast<std::byte*>(t + i0 * t_row + j0), t_row);
+            continue;
+          }
         }
-      }
-      for (int64_t i = i0; i < i1; ++i) {
-        for (int64_t j = j0; j < j1; ++j) t[i * t_row + j] = s[j * s_row + i];
+        for (int64_t i = i0; i < i1; ++i) {
+          for (int64_t j = j0; j < j1; ++j) t[i * t_row + j] = s[j * s_row + i];
+        }
       }
     }
   }
