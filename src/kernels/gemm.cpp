@@ -82,8 +82,8 @@ struct GemmPlan {
   int64_t column_block = 1, column_blocks = 1;  // columns; one part each
   int64_t outer_parts = 1, row_parts = 1, parts = 1;
   StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
-  std::unique_ptr<GemmProduct> products[2]
-                                       [2];  // of rows, of columns; [1]: of the last, shorter block
+  // By rows and columns; [1]: of the last, smaller block.
+  std::unique_ptr<GemmProduct> products[2][2];
   int64_t bytes_a = 0, bytes_b = 0, bytes_c = 0, bytes_library = 0;
 
   int64_t rows(int64_t i) const { return std::min(block, m.size - i * block); }

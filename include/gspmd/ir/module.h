@@ -112,7 +112,7 @@ class GSPMD_API Computation {
   // Makes every user of `from` (and the root) read `to`; only `to` itself keeps reading `from`.
   void replace_uses(Node* from, Node* to);
   // The same of many (from, to) in the time that all their readers' operands take: each reader is
-  // gone through once. No node is replaced twice, and none that replaces is itself replaced.
+  // gone through once. InternalError where a node is replaced twice, or replaces and is replaced.
   void replace_uses(std::span<const std::pair<Node*, Node*>> pairs);
   // Removes nodes that neither the root nor a node with side effects reaches; parameters stay.
   // Returns how many.

@@ -422,11 +422,10 @@ const PrintRow kPrintedRegionOpsRows[] = {
 }  // namespace
 
 std::optional<CompositeForm> composite_form(const Node& node) {
+  if (!node.is(Opcode::call) || !node.attrs.other.contains("is_composite")) return std::nullopt;
   const auto& frontend = node.frontend_attributes;
   const auto name = frontend.find("composite.name");
-  if (!node.is(Opcode::call) || !node.attrs.other.contains("is_composite") ||
-      name == frontend.end())
-    return std::nullopt;
+  if (name == frontend.end()) return std::nullopt;
   CompositeForm form{name->second, {}};
   if (const auto found = frontend.find("composite.attributes"); found != frontend.end()) {
     std::optional<std::string> attributes = whole_attribute_text(found->second);
