@@ -21,9 +21,14 @@ constexpr double kPartFlops = 4e6, kPackedPartFlops = 256e6;
 // Products with as many rows, columns and summands hide what packing their operands costs.
 constexpr int64_t kPackedRows = 48, kPackedColumns = 48, kPackedK = 32;
 // The least that a part of such a product has; its rows and columns are whole blocks of registers.
-constexpr int64_t kPartRows = 96, kPartColumns = 64, kBlockRows = 12, kBlockColumns = 32;
+constexpr int64_t kPartRows = 96, kPartColumns = 64, kBlockRows = 12, kBlockColumns = 64;
 // What it costs to read an element of a again, beside packing one.
 constexpr double kReadShare = 0.25;
+
+// Operand b is laid out once for all rows where these are many, and it does not take much memory;
+// nor a block of rows of a that are not dense.
+constexpr int64_t kPrepackedRows = 256, kPrepackedParts = 8, kPrepackedMultiple = 16;
+constexpr int64_t kPrepackedBytes = int64_t{16} << 20, kPrepackedRowBytes = int64_t{4} << 20;
 
 using Step = int64_t GemmLoop::*;
 
@@ -64,6 +69,10 @@ GemmLoop take_main(std::vector<GemmLoop>& loops, std::vector<GemmLoop>& outer) {
   return main;
 }
 
+// What products read: operands that are dense, or copied to be; operands of any steps, which they
+// pack themselves; or dense rows of a, and b as it was laid out for all of them before.
+enum class Way : uint8_t { plain, packed, prepacked };
+
 // A product as it runs: outer loops around blocks of rows, operands packed where they are not
 // dense.
 struct GemmPlan {
@@ -77,7 +86,7 @@ struct GemmPlan {
   bool swapped = false;  // operand 1 plays a
   bool pack_a = false, pack_b = false, pack_c = false;
   bool b_transposed = false;
-  bool packed = false;            // products pack their operands themselves, whatever their steps
+  Way way = Way::plain;
   int64_t block = 1, blocks = 1;  // rows
   int64_t column_block = 1, column_blocks = 1;  // columns; one part each
   int64_t outer_parts = 1, row_parts = 1, parts = 1;
@@ -129,6 +138,43 @@ bool is_packed(const GemmPlan& plan) {
   return packed_lanes() == 8 || (packed_lanes() == 16 && plan.k.size() == 1 && plan.m.a == 1);
 }
 
+int64_t parts_of(double flops, double least) {
+  return std::clamp<int64_t>(static_cast<int64_t>(flops / least), 1, 8);
+}
+
+// Of one product of the outer loops.
+double flops_of(const GemmPlan& plan) {
+  return 2.0 * static_cast<double>(plan.m.size) * static_cast<double>(plan.n.size) *
+         static_cast<double>(plan.k_size);
+}
+
+bool is_half(const GemmPlan& plan) { return plan.operand == DType::bf16; }
+
+bool is_dense(const GemmLoop& row, int64_t row_step, const GemmLoop& column, int64_t step) {
+  return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
+}
+
+int64_t prepacked_block(const GemmPlan& plan) {
+  return plan.m.size < kPrepackedRows * kPrepackedParts ? kPrepackedRows / 2 : kPrepackedRows;
+}
+
+// The library reads b in strips where vectors have 16 lanes.
+bool is_prepacked(const GemmPlan& plan) {
+  if (packed_lanes() != 16 || (plan.operand != DType::f32 && !is_half(plan))) return false;
+  if (!is_worth_packing(plan) || plan.outer_count != 1 || plan.k.size() != 1 ||
+      plan.m.size < kPrepackedRows || parts_of(flops_of(plan), kPartFlops) < 2)
+    return false;
+  const int64_t block = prepacked_block(plan);
+  const bool is_dense_a = is_dense(plan.m, plan.m.a, plan.k[0], plan.k[0].a);
+  return prepacked_bytes(plan.n.size, plan.k_size, is_half(plan)) <= kPrepackedBytes &&
+         (is_dense_a || block * plan.k_size * plan.operand_size <= kPrepackedRowBytes) &&
+         prepacked_product(plan.operand, plan.result, {block, plan.n.size, plan.k_size}) != nullptr;
+}
+
+Way way_of(const GemmPlan& plan) {
+  return is_prepacked(plan) ? Way::prepacked : is_packed(plan) ? Way::packed : Way::plain;
+}
+
 // Of operands that are widened before.
 bool packs_widened(const GemmPlan& plan) { return packed_lanes() == 8 && is_worth_packing(plan); }
 
@@ -173,20 +219,17 @@ void choose_grid(GemmPlan& plan, int64_t parts) {
   }
 }
 
-int64_t parts_of(double flops, double least) {
-  return std::clamp<int64_t>(static_cast<int64_t>(flops / least), 1, 8);
-}
-
 void choose_blocks(GemmPlan& plan) {
-  const double flops = 2.0 * static_cast<double>(plan.m.size) * static_cast<double>(plan.n.size) *
-                       static_cast<double>(plan.k_size);
+  const double flops = flops_of(plan);
   plan.block = plan.m.size;
   plan.column_block = plan.n.size;
   const double all = flops * static_cast<double>(plan.outer_count);
   const int64_t wanted = parts_of(all, kPartFlops);
   plan.outer_parts = std::min(plan.outer_count, wanted);
   const bool whole = plan.outer_parts >= wanted;
-  if (plan.packed) {
+  if (plan.way == Way::prepacked) {
+    cut_rows(plan, ceil_div(plan.m.size, prepacked_block(plan)), kPrepackedMultiple);
+  } else if (plan.way == Way::packed) {
     const int64_t parts = std::max(parts_of(all, kPackedPartFlops), std::min<int64_t>(2, wanted));
     if (!whole) choose_grid(plan, std::max<int64_t>(1, parts / plan.outer_parts));
   } else if (plan.m.size >= 2 * kRowBlock && flops >= 2 * kPartFlops) {
@@ -222,20 +265,17 @@ void choose_packing(GemmPlan& plan) {
   const bool library = use_library(plan);
   const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
   const bool one_k = plan.k.size() <= 1;
-  const auto dense = [](const GemmLoop& row, int64_t row_step, const GemmLoop& column,
-                        int64_t step) {
-    return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
-  };
-  if (plan.packed) {
+  if (plan.way == Way::packed) {
     plan.pack_a = plan.pack_b = !one_k;
     plan.pack_c = plan.n.size > 1 && plan.n.c != 1;
     return;
   }
-  plan.pack_a = !one_k || !dense(plan.m, plan.m.a, k, k.a);
+  plan.pack_a = !one_k || !is_dense(plan.m, plan.m.a, k, k.a);
+  plan.pack_c = !is_dense(plan.m, plan.m.c, plan.n, plan.n.c);
+  if (plan.way == Way::prepacked) return;
   plan.b_transposed =
-      library && one_k && !dense(k, k.b, plan.n, plan.n.b) && dense(plan.n, plan.n.b, k, k.b);
-  plan.pack_b = !plan.b_transposed && (!one_k || !dense(k, k.b, plan.n, plan.n.b));
-  plan.pack_c = !dense(plan.m, plan.m.c, plan.n, plan.n.c);
+      library && one_k && !is_dense(k, k.b, plan.n, plan.n.b) && is_dense(plan.n, plan.n.b, k, k.b);
+  plan.pack_b = !plan.b_transposed && (!one_k || !is_dense(k, k.b, plan.n, plan.n.b));
 }
 
 std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t rows,
@@ -258,8 +298,12 @@ void prepare_products(GemmPlan& plan) {
     const int64_t last = plan.columns(plan.column_blocks - 1);
     for (int j = 0; j < (last == plan.column_block ? 1 : 2); ++j) {
       auto& made = plan.products[i][j];
-      made = plan.packed ? packed_product_of(plan, rows, j == 0 ? plan.column_block : last)
-                         : product_of(plan, extents);
+      if (plan.way == Way::packed)
+        made = packed_product_of(plan, rows, j == 0 ? plan.column_block : last);
+      else if (plan.way == Way::prepacked)
+        made = prepacked_product(plan.operand, plan.result, extents);
+      else
+        made = product_of(plan, extents);
       plan.bytes_library = std::max(plan.bytes_library, aligned(made->scratch_bytes()));
     }
     if (plan.pack_a) plan.copy_a[i] = pack(plan.operand_size, &GemmLoop::a, joined(m, plan.k));
@@ -286,7 +330,7 @@ struct Blocks {
 };
 
 void run_outer(const GemmPlan& plan, int64_t outer, const Blocks& blocks, const std::byte* a,
-               const std::byte* b, std::byte* c, std::byte* scratch) {
+               const std::byte* b, std::byte* c, std::byte* scratch, const std::byte* shared) {
   const int64_t e = plan.operand_size, e_result = plan.result_size;
   for (size_t i = plan.outer.size(); i-- > 0;) {
     const GemmLoop& loop = plan.outer[i];
@@ -303,6 +347,7 @@ void run_outer(const GemmPlan& plan, int64_t outer, const Blocks& blocks, const 
   std::byte* packed_b = packed_a + plan.bytes_a;
   std::byte* packed_c = packed_b + plan.bytes_b;
   std::byte* library = packed_c + plan.bytes_c;
+  if (plan.way == Way::prepacked) b = shared;
   if (plan.pack_b) run_copy(plan.copy_b, b, packed_b);
   for (int64_t i = blocks.first_rows; i < blocks.last_rows; ++i) {
     const size_t which = plan.rows(i) == plan.block ? 0 : 1;
@@ -327,8 +372,24 @@ void run_part(const GemmPlan& plan, const KernelArgs& args) {
   const std::byte* a = args.operands[plan.swapped ? 1 : 0];
   const std::byte* b = args.operands[plan.swapped ? 0 : 1];
   for (int64_t i = first; i < last; ++i) {
-    run_outer(plan, i, blocks, a, b, args.results[0], args.scratch);
+    run_outer(plan, i, blocks, a, b, args.results[0], args.scratch, args.shared);
   }
+}
+
+// The first stage of products whose b is laid out before.
+void add_prepacking(const std::shared_ptr<const GemmPlan>& plan, PreparedKernel& kernel) {
+  const int64_t strips = ceil_div(plan->n.size, kStripOfLibrary);
+  const int64_t parts = std::min(strips, kPrepackedParts);
+  PackedExtents extents;
+  extents.n = plan->n.size, extents.k = plan->k_size;
+  extents.b_k = plan->k[0].b, extents.b_n = plan->n.b;
+  kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, is_half(*plan));
+  kernel.prepare_parts = parts;
+  kernel.prepare = [=, halves = is_half(*plan), operand = plan->swapped ? 0 : 1](
+                       const KernelArgs& args) {
+    prepack(extents, halves, args.operands[operand], args.part * strips / parts,
+            (args.part + 1) * strips / parts, args.shared);
+  };
 }
 
 // Nothing to sum: zeros.
@@ -366,18 +427,17 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  plan->packed = is_packed(*plan);
+  plan->way = way_of(*plan);
   choose_packing(*plan);
   choose_blocks(*plan);
   prepare_products(*plan);
   PreparedKernel kernel;
   kernel.parts = plan->parts;
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;
-  const double flops = 2.0 * static_cast<double>(plan->outer_count) *
-                       static_cast<double>(plan->m.size) * static_cast<double>(plan->n.size) *
-                       static_cast<double>(plan->k_size);
+  const double flops = flops_of(*plan) * static_cast<double>(plan->outer_count);
   const bool fast = spec.dtype == DType::f32 || is_half_dtype(spec.dtype);
   kernel.cost = 100 + flops / (fast ? 200 : 10);
+  if (plan->way == Way::prepacked) add_prepacking(plan, kernel);
   kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {
     run_part(*plan, args);
   };

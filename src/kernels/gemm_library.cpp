@@ -18,20 +18,41 @@ bool multiplies_bf16() {
   return (isa & kNeeded) == kNeeded;
 }
 
+// Of b: as it is stored, or in whatever layout the library reads fastest.
+enum class Stored { plain, prepacked };
+
 class LibraryProduct final : public GemmProduct {
  public:
-  LibraryProduct(DType operand, DType result, const GemmExtents& e) {
+  LibraryProduct(DType operand, DType result, const GemmExtents& e, Stored stored) {
     using Tag = dnnl::memory::format_tag;
     const OneThread one;
+    const Tag plain = e.b_transposed ? Tag::ba : Tag::ab;
     a_ = dnnl::memory::desc({e.rows, e.k}, library_type(operand), Tag::ab);
-    b_ = dnnl::memory::desc({e.k, e.n}, library_type(operand), e.b_transposed ? Tag::ba : Tag::ab);
+    b_ = dnnl::memory::desc({e.k, e.n}, library_type(operand),
+                            stored == Stored::plain ? plain : Tag::any);
     c_ = dnnl::memory::desc({e.rows, e.n}, library_type(result), Tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(
         dnnl::scratchpad_mode::user);  // the library's own is not reentrant
     const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a_, b_, c_), attributes, cpu());
+    b_ = desc.weights_desc();
     scratch_ = desc.scratchpad_desc();
     primitive_ = dnnl::matmul(desc);
+  }
+
+  // Whether b is read as `prepack` lays it out.
+  bool reads_prepacked(const GemmExtents& e, bool halves) const {
+    const dnnl_memory_desc_t& b = b_.data;
+    const dnnl_blocking_desc_t& blocks = b.format_desc.blocking;
+    const int64_t strip = prepacked_bytes(1, e.k, halves) / (halves ? 2 : 4);
+    const int inner = halves ? 3 : 2;
+    if (b.format_kind != dnnl_blocked || b.extra.flags != 0 || blocks.inner_nblks != inner ||
+        blocks.strides[1] != strip || blocks.strides[0] != 16 * kStripOfLibrary * (halves ? 2 : 1))
+      return false;
+    const bool lines = blocks.inner_blks[0] == 16 && blocks.inner_idxs[0] == 0 &&
+                       blocks.inner_blks[1] == kStripOfLibrary && blocks.inner_idxs[1] == 1;
+    return lines && (!halves || (blocks.inner_blks[2] == 2 && blocks.inner_idxs[2] == 0)) &&
+           static_cast<int64_t>(b_.get_size()) == prepacked_bytes(e.n, e.k, halves);
   }
 
   int64_t scratch_bytes() const override { return static_cast<int64_t>(scratch_.get_size()); }
@@ -61,12 +82,23 @@ std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents) {
   if (operand == DType::bf16 ? !multiplies_bf16() : operand != DType::f32) return nullptr;
   try {
-    return std::make_unique<LibraryProduct>(operand, result, extents);
+    return std::make_unique<LibraryProduct>(operand, result, extents, Stored::plain);
   } catch (const dnnl::error& error) {
     if (operand == DType::bf16) return nullptr;
     internal_error("dot: oneDNN cannot prepare a product of {}x{}x{}: {}", extents.rows, extents.n,
                    extents.k, error.what());
   }
+}
+
+std::unique_ptr<GemmProduct> prepacked_product(DType operand, DType result,
+                                               const GemmExtents& extents) {
+  if (operand == DType::bf16 ? !multiplies_bf16() : operand != DType::f32) return nullptr;
+  try {
+    auto made = std::make_unique<LibraryProduct>(operand, result, extents, Stored::prepacked);
+    if (made->reads_prepacked(extents, operand == DType::bf16)) return made;
+  } catch (const dnnl::error&) {  // it has none: other ways are left
+  }
+  return nullptr;
 }
 
 }  // namespace gspmd

@@ -24,19 +24,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 
-// As many rows of a as fill half the registers with two vectors of each row: of 32, or of 16.
-constexpr int64_t kStripRows = HWY_MAX_BYTES == 64 ? 12 : 6;
+// A block of registers: rows of a, and vectors of each row: 24 of 32 registers, or 12 of 16. Four
+// neighbouring vectors, as rows of c may be a power of two apart, and few lines then fit beside
+// each other into a cache.
+constexpr int64_t kStripRows = 6;
+constexpr int64_t kStripVectors = HWY_MAX_BYTES == 64 ? 4 : 2;
 
 // Rows of memory from what is packed to what is fetched meanwhile.
 constexpr int64_t kAhead = 8;
 
-// Columns of b in a strip: two vectors.
-int64_t strip_columns() { return 2 * static_cast<int64_t>(hn::Lanes(Tag())); }
+// Columns of b in a strip.
+int64_t strip_columns() { return kStripVectors * static_cast<int64_t>(hn::Lanes(Tag())); }
 
 // Floats from one strip to the next. The lines between them keep strips of a power of two off one
 // another's cache sets.
 int64_t strip_of_a(int64_t k) { return k * kStripRows + 16; }
-int64_t strip_of_b(int64_t k) { return k * strip_columns() + 32; }
+[[maybe_unused]] int64_t strip_of_b(int64_t k) { return k * strip_columns() + 32; }
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -72,17 +75,12 @@ int64_t pack_strip(const float* a, int64_t row, int64_t k, float* to) {
   return i;
 }
 
-// One k of a strip of a that is contiguous along its rows. Of 12 rows, four values too many are
-// written, which the next k overwrites; the last ones lie between the strips.
+// One k of a strip of a that is contiguous along its rows.
 HWY_INLINE void copy_rows(const float* from, float* to) {
-  if constexpr (HWY_MAX_BYTES == 64) {
-    const Tag wide;
-    return hn::StoreU(hn::MaskedLoad(hn::FirstN(wide, kStripRows), wide, from), wide, to);
-  }
   const hn::FixedTag<float, 4> d;
   for (int64_t i = 0; i + 4 <= kStripRows; i += 4) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
   constexpr int64_t kLast = kStripRows - 4;
-  if constexpr (kStripRows % 4 != 0) hn::StoreU(hn::LoadU(d, from + kLast), d, to + kLast);
+  hn::StoreU(hn::LoadU(d, from + kLast), d, to + kLast);
 }
 
 #else
@@ -117,29 +115,35 @@ int64_t pack_rows_of_a(const PackedExtents& e, const float* a, int64_t rows, int
   return full;
 }
 
+// How strips of b lie: `wide` columns each, a multiple of a vector, `step` floats from one to the
+// next.
+struct Strips {
+  int64_t wide, step;
+};
+
 int64_t pack_rows_of_b(const PackedExtents& e, const float* b, int64_t k, int64_t columns,
-                       float* to) {
+                       Strips strips, float* to) {
   constexpr int64_t kTogether = 4;
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t wide = 2 * lanes, full = columns / wide * wide, step = strip_of_b(k);
+  const int64_t wide = strips.wide, full = columns / wide * wide;
   for (int64_t i = 0; i < k; i += kTogether) {
     const int64_t end = std::min(k, i + kTogether);
     float* strip = to;
-    for (int64_t j = 0; j < full; j += wide, strip += step) {
+    for (int64_t j = 0; j < full; j += wide, strip += strips.step) {
       for (int64_t r = i; r < end; ++r) {
         const float* const p = b + r * e.b_k + j;
-        __builtin_prefetch(p + kAhead * e.b_k);
-        __builtin_prefetch(p + kAhead * e.b_k + lanes);
-        hn::Store(hn::LoadU(d, p), d, strip + r * wide);
-        hn::Store(hn::LoadU(d, p + lanes), d, strip + r * wide + lanes);
+        for (int64_t v = 0; v < wide; v += lanes) {
+          __builtin_prefetch(p + kAhead * e.b_k + v);
+          hn::StoreU(hn::LoadU(d, p + v), d, strip + r * wide + v);
+        }
       }
     }
   }
   return full;
 }
 
-void pack_a(const PackedExtents& e, const float* a, int64_t rows, int64_t k, float* to) {
+[[maybe_unused]] void pack_a(const PackedExtents& e, const float* a, int64_t rows, int64_t k, float* to) {
   int64_t i = e.a_row == 1 ? pack_rows_of_a(e, a, rows, k, to) : 0;
   for (to += i / kStripRows * strip_of_a(k); i < rows; i += kStripRows, to += strip_of_a(k)) {
     const int64_t count = std::min(kStripRows, rows - i);
@@ -149,10 +153,11 @@ void pack_a(const PackedExtents& e, const float* a, int64_t rows, int64_t k, flo
   }
 }
 
-void pack_b(const PackedExtents& e, const float* b, int64_t k, int64_t columns, float* to) {
-  const int64_t wide = strip_columns();
-  int64_t j = e.b_n == 1 ? pack_rows_of_b(e, b, k, columns, to) : 0;
-  for (to += j / wide * strip_of_b(k); j < columns; j += wide, to += strip_of_b(k)) {
+void pack_b(const PackedExtents& e, const float* b, int64_t k, int64_t columns, Strips strips,
+            float* to) {
+  const int64_t wide = strips.wide;
+  int64_t j = e.b_n == 1 ? pack_rows_of_b(e, b, k, columns, strips, to) : 0;
+  for (to += j / wide * strips.step; j < columns; j += wide, to += strips.step) {
     const int64_t count = std::min(wide, columns - j);
     const float* const strip = b + j * e.b_n;
     int64_t done = 0;

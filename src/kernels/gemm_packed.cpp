@@ -22,7 +22,7 @@ namespace gspmd {
 struct PackedFunctions {
   void (*run)(const PackedExtents& e, const float* a, const float* b, float* c, float* scratch);
   int64_t (*scratch)(const PackedExtents& e);  // floats
-  int64_t strip_columns;                       // of b, in one block of registers
+  int64_t lanes;
 };
 
 }  // namespace gspmd
@@ -43,19 +43,19 @@ constexpr int64_t kFewStrips = 4;  // of b: reading rows of a so often costs les
 // How rows of a lie: packed, contiguous along k, or contiguous along the rows.
 enum class Lie { packed, along_k, along_rows };
 
-// One block of registers: c[strip of rows, two vectors] = or += a * strip of b. `step`: from one
-// row of a to the next, or, of what is contiguous along the rows, from one k to the next.
+// One block of registers: c[strip of rows, strip of columns] = or += a * strip of b. `step`: from
+// one row of a to the next, or, of what is contiguous along the rows, from one k to the next.
 template <bool kAdd, Lie kLie>
 HWY_INLINE void register_block(int64_t k, const float* HWY_RESTRICT a, int64_t a_step,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c, int64_t c_row) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  Vector x[kStripRows], y[kStripRows];
-  for (int64_t i = 0; i < kStripRows; ++i) {
-    x[i] = y[i] = hn::Zero(d);
-    __builtin_prefetch(c + i * c_row);
-    __builtin_prefetch(c + i * c_row + 2 * lanes - 1);
-  }
+  Vector x[kStripRows][kStripVectors];
+  for (int64_t i = 0; i < kStripRows; ++i)
+    for (int64_t v = 0; v < kStripVectors; ++v) {
+      x[i][v] = hn::Zero(d);
+      __builtin_prefetch(c + i * c_row + v * lanes);
+    }
   // Few registers hold addresses: every third row, and one and two rows behind it.
   const float* rows[kStripRows / 3];
   for (int64_t i = 0; i < kStripRows / 3; ++i) rows[i] = a + 3 * i * a_step;
@@ -65,11 +65,12 @@ HWY_INLINE void register_block(int64_t k, const float* HWY_RESTRICT a, int64_t a
     return a[p * a_step + i];
   };
   const auto step = [&](int64_t p) HWY_ATTR {
-    const Vector u = hn::Load(d, b + p * 2 * lanes), v = hn::Load(d, b + (p * 2 + 1) * lanes);
+    Vector u[kStripVectors];
+    for (int64_t v = 0; v < kStripVectors; ++v)
+      u[v] = hn::Load(d, b + (p * kStripVectors + v) * lanes);
     for (int64_t i = 0; i < kStripRows; ++i) {
       const Vector r = hn::Set(d, element(i, p));
-      x[i] = hn::MulAdd(r, u, x[i]);
-      y[i] = hn::MulAdd(r, v, y[i]);
+      for (int64_t v = 0; v < kStripVectors; ++v) x[i][v] = hn::MulAdd(r, u[v], x[i][v]);
     }
   };
   int64_t p = 0;
@@ -80,15 +81,12 @@ HWY_INLINE void register_block(int64_t k, const float* HWY_RESTRICT a, int64_t a
     step(p + 3);
   }
   for (; p < k; ++p) step(p);
-  for (int64_t i = 0; i < kStripRows; ++i) {
-    float* const to = c + i * c_row;
-    if constexpr (kAdd) {
-      x[i] = hn::Add(hn::LoadU(d, to), x[i]);
-      y[i] = hn::Add(hn::LoadU(d, to + lanes), y[i]);
+  for (int64_t i = 0; i < kStripRows; ++i)
+    for (int64_t v = 0; v < kStripVectors; ++v) {
+      float* const to = c + i * c_row + v * lanes;
+      if constexpr (kAdd) x[i][v] = hn::Add(hn::LoadU(d, to), x[i][v]);
+      hn::StoreU(x[i][v], d, to);
     }
-    hn::StoreU(x[i], d, to);
-    hn::StoreU(y[i], d, to + lanes);
-  }
 }
 
 // Rows of a for one panel product: where they lie, or packed. What is left behind the last full
@@ -138,7 +136,7 @@ template <bool kAdd>
 void panel_product(int64_t rows, int64_t k, int64_t columns, const RowsOfA& a, const float* b,
                    float* c, int64_t c_row, Ahead ahead) {
   const int64_t wide = strip_columns();
-  alignas(64) float edge[kStripRows * 2 * HWY_MAX_BYTES / sizeof(float)];
+  alignas(64) float edge[kStripRows * kStripVectors * HWY_MAX_BYTES / sizeof(float)];
   for (int64_t j = 0; j < columns; j += wide, b += strip_of_b(k)) {
     const float* strip = a.full;
     for (int64_t i = 0; i < rows; i += kStripRows, strip += a.strip) {
@@ -215,7 +213,7 @@ void run_packed(const PackedExtents& e, const float* a, const float* b, float* c
     const int64_t columns = std::min(kPanelColumns, e.n - j);
     for (int64_t p = 0; p < e.k; p += k_step) {
       const int64_t k = std::min(k_step, e.k - p);
-      pack_b(e, b + p * e.b_k + j * e.b_n, k, columns, packed_b);
+      pack_b(e, b + p * e.b_k + j * e.b_n, k, columns, {strip_columns(), strip_of_b(k)}, packed_b);
       for (int64_t i = 0; i < e.rows; i += kPanelRows) {
         const int64_t rows = std::min(kPanelRows, e.rows - i);
         const RowsOfA panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, packed_a);
@@ -232,7 +230,7 @@ void run_packed(const PackedExtents& e, const float* a, const float* b, float* c
 
 }  // namespace
 
-PackedFunctions find_packed() { return {run_packed, scratch_floats, strip_columns()}; }
+PackedFunctions find_packed() { return {run_packed, scratch_floats, static_cast<int64_t>(hn::Lanes(Tag()))}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace gspmd
@@ -265,7 +263,7 @@ class PackedProduct final : public GemmProduct {
 }  // namespace
 
 int64_t packed_lanes() {
-  static const int64_t lanes = HWY_DYNAMIC_DISPATCH(find_packed)().strip_columns / 2;
+  static const int64_t lanes = HWY_DYNAMIC_DISPATCH(find_packed)().lanes;
   return lanes;
 }
 

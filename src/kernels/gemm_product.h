@@ -35,6 +35,16 @@ int64_t packed_lanes();  // floats in a vector of this processor
 // f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents);
+// The library's, of f32 or of bf16 to bf16 or f32, for which `prepack` has laid out b; nullptr where
+// the library or the processor has none that reads that layout.
+std::unique_ptr<GemmProduct> prepacked_product(DType operand, DType result,
+                                               const GemmExtents& extents);
+constexpr int64_t kStripOfLibrary = 64;  // columns
+// Of b, `halves`: of bf16.
+int64_t prepacked_bytes(int64_t n, int64_t k, bool halves);
+// Strips `first` to `last` of b, whose n, k and steps `extents` has; `to`: of strip 0.
+void prepack(const PackedExtents& extents, bool halves, const std::byte* b, int64_t first,
+             int64_t last, std::byte* to);
 // b not transposed; of types that are computed as they are stored.
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents);
 // Around a product of f32: reads 16-bit floats into f32 first, and rounds the result.

@@ -77,6 +77,7 @@ class Builder {
     mark_met(p_->main, true, true);
     for (const Step& step : p_->steps) {
       p_->scratch_bytes = std::max(p_->scratch_bytes, step.kernel.scratch_bytes);
+      p_->shared_bytes = std::max(p_->shared_bytes, step.kernel.shared_bytes);
     }
     return p_;
   }
@@ -310,6 +311,8 @@ std::shared_ptr<const Program> build_program(const Module& local, const ProgramO
   return build_program(prepare_local(local), options);
 }
 
-int64_t scratch_bytes(const Program& program) { return program.scratch_bytes; }
+int64_t scratch_bytes(const Program& program) {
+  return program.scratch_bytes + program.shared_bytes;
+}
 
 }  // namespace gspmd

@@ -25,7 +25,8 @@ struct Executor::Impl {
   std::vector<StepSchedule> schedule;  // fewer devices than workers
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
-  int64_t arena_stride = 0, scratch_stride = 0;
+  std::byte* shared = nullptr;  // of each worker, or of each device where these are fewer
+  int64_t arena_stride = 0, scratch_stride = 0, shared_stride = 0;
   std::vector<std::vector<std::byte*>> tables;  // [device][argument]
   std::vector<int64_t> moving;                  // arguments whose address changes from run to run
   std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> recycled;  // [result leaf]
@@ -47,9 +48,13 @@ struct Executor::Impl {
   ~Impl() {
     unpoison_memory(arena, arena_stride * local.count());
     unpoison_memory(scratch, scratch_stride * workers());
+    unpoison_memory(shared, shared_stride * shares());
     unmap_pages(arena, arena_stride * local.count());
     unmap_pages(scratch, scratch_stride * workers());
+    unmap_pages(shared, shared_stride * shares());
   }
+
+  int64_t shares() const { return std::min<int64_t>(local.count(), workers()); }
 
   std::byte* arena_of(int64_t device) const {
     return arena + (device - local.first) * arena_stride;
@@ -66,13 +71,19 @@ struct Executor::Impl {
       pool = make_worker_pool(1, PoolKind::threads);
     arena_stride = ceil_div(program->plan.arena_bytes, 64) * 64;
     scratch_stride = ceil_div(program->scratch_bytes, 4096) * 4096;
+    shared_stride = ceil_div(program->shared_bytes, 4096) * 4096;
     arena = pages_for(arena_stride * local.count());
     scratch = pages_for(scratch_stride * workers());
+    shared = pages_for(shared_stride * shares());
     counters.arena_bytes = program->plan.arena_bytes;
     guard = ArenaGuard(*program, arena, arena_stride, local.first);
     for (int w = 0; w < workers(); ++w) {
       const int64_t used = program->scratch_bytes;
       poison_memory(scratch + w * scratch_stride + used, scratch_stride - used);
+    }
+    for (int64_t i = 0; i < shares(); ++i) {
+      const int64_t used = program->shared_bytes;
+      poison_memory(shared + i * shared_stride + used, shared_stride - used);
     }
     recycled.resize(program->result_leaves.size());
     if (local.count() < workers()) schedule = schedule_steps(*program);
@@ -198,7 +209,12 @@ void Executor::Impl::gather_crew() {
   state.emplace(RunState{*program, *pool, schedule, guard, local, remote.get(), counters, tables,
                          told, claims, collective_claims, failure});
   crew.reserve(static_cast<size_t>(workers()));
-  for (int w = 0; w < workers(); ++w) crew.emplace_back(*state, scratch + w * scratch_stride, w);
+  for (int64_t w = 0; w < workers(); ++w) {
+    const int64_t share = schedule.empty() ? w : w * local.count() / workers();
+    crew.emplace_back(*state,
+                      WorkerMemory{scratch + w * scratch_stride, shared + share * shared_stride},
+                      static_cast<int>(w));
+  }
   walk_through = [this](int worker) { crew[static_cast<size_t>(worker)].run(log); };
 }
 
@@ -208,6 +224,9 @@ void Executor::Impl::poison(const std::vector<std::shared_ptr<DeviceBuffer>>& re
   if (bytes > 0) std::memset(arena, kPoison, static_cast<size_t>(bytes));
   for (int w = 0; w < workers() && scratch_stride > 0; ++w) {
     std::memset(scratch + w * scratch_stride, kPoison, static_cast<size_t>(program->scratch_bytes));
+  }
+  for (int64_t i = 0; i < shares() && shared_stride > 0; ++i) {
+    std::memset(shared + i * shared_stride, kPoison, static_cast<size_t>(program->shared_bytes));
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (program->donor[i] >= 0) continue;

@@ -101,6 +101,7 @@ class Program {
   std::vector<Shape> parameter_leaves, result_leaves;
   std::vector<int64_t> donor;  // result leaf -> parameter leaf, or -1
   int64_t scratch_bytes = 0;   // per worker
+  int64_t shared_bytes = 0;    // per worker, or per device where these are fewer
 };
 
 }  // namespace gspmd

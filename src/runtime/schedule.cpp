@@ -1,6 +1,7 @@
 #include "runtime/schedule.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace gspmd {
 namespace {
@@ -9,7 +10,7 @@ constexpr double kSplitCost = 3000;  // nanoseconds
 
 // A range of bytes that somebody read or wrote since the last barrier.
 struct Access {
-  int64_t space = 0;  // 0: arena; 2i+1: parameter i; 2i+2: result i
+  int64_t space = 0;  // 0: arena; 2i+1: parameter i; 2i+2: result i; -1-i: constant i
   int64_t begin = 0, end = 0;
   bool write = false, split = false;
 };
@@ -25,6 +26,8 @@ Access access_of(const Program& program, int64_t argument, bool write, bool spli
   if (slot.kind == BufferPlace::constant) access.space = -1 - slot.index;
   return access;
 }
+
+constexpr int64_t kShared = std::numeric_limits<int64_t>::min();  // what parts of a kernel share
 
 bool conflict(const Access& a, const Access& b) {
   if (a.space != b.space || a.end <= b.begin || b.end <= a.begin) return false;
@@ -54,11 +57,14 @@ void schedule_block(const Program& program, const Block& block, std::vector<Step
         own.push_back(
             access_of(program, step.first_argument + a, a >= step.operands, schedule.split));
       }
+      schedule.barrier_between = schedule.split && step.kernel.prepare;
+      if (step.kernel.prepare)
+        own.push_back({kShared, 0, step.kernel.shared_bytes, true, schedule.split});
       for (const Access& before : since) {
         schedule.barrier_before |= std::any_of(
             own.begin(), own.end(), [&](const Access& x) { return conflict(before, x); });
       }
-      if (schedule.barrier_before) since.clear();
+      if (schedule.barrier_before || schedule.barrier_between) since.clear();
       since.insert(since.end(), own.begin(), own.end());
     }
   }

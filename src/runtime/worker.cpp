@@ -9,11 +9,11 @@
 
 namespace gspmd {
 
-Worker::Worker(const RunState& state, std::byte* scratch, int worker)
+Worker::Worker(const RunState& state, WorkerMemory memory, int worker)
     : state_(state),
       program_(state.program),
       pool_(state.pool),
-      scratch_(scratch),
+      memory_(memory),
       worker_(worker),
       all_(static_cast<size_t>(program_.options.num_devices), 1) {
   const int64_t devices = state.local.count(), workers = pool_.size(), first = state.local.first;
@@ -92,14 +92,16 @@ void Worker::around(int64_t site, const Active& active, F&& run) {
 
 KernelArgs Worker::args_of(const Step& step, int64_t device) const {
   std::byte* const* table = state_.tables[static_cast<size_t>(device)].data() + step.first_argument;
-  return {table, table + step.operands, scratch_, device, 0};
+  return {table, table + step.operands, memory_.scratch, device, 0, memory_.shared};
 }
 
-void Worker::run_parts(const Step& step, int64_t device, int64_t first, int64_t last) const {
+void Worker::run_parts(const Step& step, Stage stage, int64_t device, int64_t first,
+                       int64_t last) const {
   KernelArgs args = args_of(step, device);
   args.part = first;
   try {
-    for (; args.part < last; ++args.part) step.kernel.run(args);
+    const auto& run = step.kernel.*stage;
+    for (; args.part < last; ++args.part) run(args);
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
     const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
@@ -110,13 +112,20 @@ void Worker::run_parts(const Step& step, int64_t device, int64_t first, int64_t 
   }
 }
 
+// All of it by this worker.
+void Worker::run_step(const Step& step, int64_t device) const {
+  if (step.kernel.prepare)
+    run_parts(step, &PreparedKernel::prepare, device, 0, step.kernel.prepare_parts);
+  run_parts(step, &PreparedKernel::run, device, 0, step.kernel.parts);
+}
+
 void Worker::run_segment_on(int64_t device, const Block::Item& item) {
   for (int64_t i = item.first; i < item.last; ++i) {
     const Step& step = program_.steps[static_cast<size_t>(i)];
     state_.guard.close(device);
     state_.guard.open(device, step.first_argument, step.operands + step.results);
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
-    run_parts(step, device, 0, step.kernel.parts);
+    run_step(step, device);
     progress();
     if (log_ != nullptr) record(TraceLog::step(i), device, begin);
   }
@@ -154,15 +163,15 @@ void Worker::open_segment(const Block::Item& item, int64_t device) {
 }
 
 // The parts of a step among the workers of its device: who is through with its own takes others'.
-void Worker::share_parts(const Step& step, int64_t device) {
+void Worker::share_parts(const Step& step, Stage stage, int64_t device, int64_t parts) {
   Claims& claims = state_.claims[static_cast<size_t>(device - state_.local.first)];
-  const int64_t parts = step.kernel.parts;
   if (log_ != nullptr || parts > Claims::kMost)
-    return run_parts(step, device, claims.begin(rank_, parts), claims.begin(rank_ + 1, parts));
+    return run_parts(step, stage, device, claims.begin(rank_, parts),
+                     claims.begin(rank_ + 1, parts));
   ++round_;
   for (int64_t part = claims.take(round_, rank_, parts); part >= 0;
        part = claims.take(round_, rank_, parts))
-    run_parts(step, device, part, part + 1);
+    run_parts(step, stage, device, part, part + 1);
 }
 
 // Several workers on one device; a device that sits out still meets the barriers.
@@ -175,12 +184,16 @@ void Worker::run_segment_together(const Block::Item& item, const Active& active)
     const StepSchedule& schedule = state_.schedule[static_cast<size_t>(i)];
     // Recorded steps do not overlap on their device.
     if (schedule.barrier_before || log_ != nullptr) pool_.barrier(worker_);
-    if (!runs) continue;
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
+    if (schedule.barrier_between) {
+      if (runs) share_parts(step, &PreparedKernel::prepare, device, step.kernel.prepare_parts);
+      pool_.barrier(worker_);
+    }
+    if (!runs) continue;
     if (schedule.split) {
-      share_parts(step, device);
+      share_parts(step, &PreparedKernel::run, device, step.kernel.parts);
     } else if (rank_ == 0) {
-      run_parts(step, device, 0, step.kernel.parts);
+      run_step(step, device);
     }
     progress();
     if (records()) record(TraceLog::step(i), device, begin);

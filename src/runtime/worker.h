@@ -56,11 +56,16 @@ struct RunState {
   FirstFailure& failure;
 };
 
+struct WorkerMemory {
+  std::byte* scratch = nullptr;  // of this worker
+  std::byte* shared = nullptr;   // of all workers of its device
+};
+
 // One worker's walk through the program. All workers walk alike, so that they meet at the same
 // barriers; and so do the processes, at loops, branches and collectives that they share.
 class Worker {
  public:
-  Worker(const RunState& state, std::byte* scratch, int worker);
+  Worker(const RunState& state, WorkerMemory memory, int worker);
 
   // Once through the program. `log` nullptr: nothing is written down.
   void run(TraceLog* log);
@@ -76,10 +81,12 @@ class Worker {
 
   void run_block(const Block& block, const Active& active);
   KernelArgs args_of(const Step& step, int64_t device) const;
-  void run_parts(const Step& step, int64_t device, int64_t first, int64_t last) const;
+  using Stage = std::function<void(const KernelArgs&)> PreparedKernel::*;
+  void run_parts(const Step& step, Stage stage, int64_t device, int64_t first, int64_t last) const;
+  void run_step(const Step& step, int64_t device) const;
   void run_segment(const Block::Item& item, const Active& active);
   void run_segment_on(int64_t device, const Block::Item& item);
-  void share_parts(const Step& step, int64_t device);
+  void share_parts(const Step& step, Stage stage, int64_t device, int64_t parts);
   void open_segment(const Block::Item& item, int64_t device);
   void run_segment_together(const Block::Item& item, const Active& active);
   void open_collective(const CollectiveStep& step);
@@ -103,7 +110,7 @@ class Worker {
   const RunState& state_;
   const Program& program_;
   WorkerPool& pool_;
-  std::byte* scratch_;
+  WorkerMemory memory_;
   int worker_;
   std::vector<int64_t> own_;
   int64_t rank_ = 0, team_ = 0;  // among the workers of one device

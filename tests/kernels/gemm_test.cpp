@@ -224,4 +224,70 @@ TEST_CASE("gemm: large products are cut into rows and columns", "[gemm]") {
   CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], whole));
 }
 
+// Strips of 64 columns, in each line 64 floats or 64 pairs of bf16 of two k; zeros where there is
+// no element. Nothing is written behind the strips asked for.
+TEST_CASE("gemm: operands are laid out in strips, from any steps", "[gemm]") {
+  std::mt19937 random{20261128};
+  const auto below = [&](int64_t n) { return int64_t(random() % unsigned(n)); };
+  for (int64_t i = 0; i < random_load(120); ++i) {
+    const bool halves = i % 2 == 1;
+    PackedExtents e;
+    e.k = 1 + below(70), e.n = 1 + below(200);
+    const int64_t gap = i % 4 < 2 ? 1 : 1 + below(3);
+    e.b_k = gap * e.n, e.b_n = gap;
+    if (i % 3 == 0) e.b_k = gap, e.b_n = gap * e.k;
+    INFO("case " << i << ": " << e.k << "x" << e.n << ", steps " << e.b_k << " " << e.b_n);
+    const int64_t size = halves ? 2 : 4, pair = halves ? 2 : 1, strips = (e.n + 63) / 64;
+    std::vector<std::byte> b(size_t(((e.k - 1) * e.b_k + (e.n - 1) * e.b_n + 1) * size));
+    for (std::byte& x : b) x = std::byte(1 + below(250));
+    const int64_t lines = (e.k + 16 * pair - 1) / (16 * pair) * 16;
+    REQUIRE(prepacked_bytes(e.n, e.k, halves) == strips * lines * 64 * 4);
+    const int64_t first = below(strips), last = first + 1 + below(strips - first);
+    const Rubbish to(strips * lines * 256);
+    prepack(e, halves, b.data(), first, last, to.data());
+    bool equal = true;
+    for (int64_t at = 0; at < strips * lines * 64 * pair; ++at) {
+      const int64_t strip = at / (lines * 64 * pair), in = at % (lines * 64 * pair);
+      const int64_t column = strip * 64 + in % (64 * pair) / pair;
+      const int64_t k = in / (64 * pair) * pair + in % pair;
+      for (int64_t x = 0; x < size; ++x) {
+        std::byte expected{0xff};
+        if (strip >= first && strip < last)
+          expected = column < e.n && k < e.k ? b[size_t((k * e.b_k + column * e.b_n) * size + x)]
+                                             : std::byte{0};
+        equal &= to.data()[at * size + x] == expected;
+      }
+    }
+    REQUIRE(equal);
+  }
+}
+
+TEST_CASE("gemm: products of many rows read what was laid out for all of them", "[gemm]") {
+  std::mt19937 random{20261129};
+  const auto below = [&](int64_t n) { return int64_t(random() % unsigned(n)); };
+  int64_t prepared = 0, cases = random_load(32);
+  for (int64_t i = 0; i < cases; ++i) {
+    const DType dtype = i % 4 == 3 ? DType::bf16 : DType::f32;
+    const int64_t m = 256 + below(300), n = 90 + below(150), k = 90 + below(100);
+    GemmSpec spec = plain(dtype, m, n, k);
+    if (i % 8 == 7) spec.result = DType::f32;
+    if (below(2) == 1) spec.m[0].a = 1, spec.k[0].a = m;
+    if (below(2) == 1) spec.n[0].b = k, spec.k[0].b = 1;
+    if (below(4) == 0) spec.m[0].c = 1, spec.n[0].c = m;
+    if (below(8) == 0) std::swap(spec.m, spec.n), std::swap(spec.m[0].a, spec.m[0].b),
+        std::swap(spec.n[0].a, spec.n[0].b), std::swap(spec.k[0].a, spec.k[0].b);
+    const bool is_swapped = spec.m[0].size == n && m != n;
+    const Case c{spec, (is_swapped ? n : m) * k, (is_swapped ? m : n) * k, m * n};
+    Array a(dtype, {c.a_size}), b(dtype, {c.b_size});
+    for (Array* operand : {&a, &b})
+      for (int64_t j = 0; j < operand->size(); ++j) operand->set(j, double(below(5)) - 2);
+    const PreparedKernel kernel = prepare_gemm(spec);
+    if (kernel.prepare) ++prepared;
+    INFO("case " << i << ": " << m << "x" << n << "x" << k << " of " << dtype_name(dtype));
+    REQUIRE(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(spec.result, {m * n})})[0],
+                          reference(c, a, b)));
+  }
+  if (packed_lanes() == 16) CHECK(prepared >= cases / 2);
+}
+
 }  // namespace gspmd

@@ -8,6 +8,24 @@
 
 namespace gspmd {
 
+// 64-byte aligned memory full of rubbish.
+class Rubbish {
+ public:
+  explicit Rubbish(int64_t bytes) : held_(size_t(bytes) + 64), bytes_(size_t(bytes)) {
+    void* base = held_.data();
+    size_t space = held_.size();
+    at_ = static_cast<std::byte*>(std::align(64, bytes_, base, space));
+    refill();
+  }
+  void refill() { std::memset(at_, 0xff, bytes_); }
+  std::byte* data() const { return at_; }
+
+ private:
+  std::vector<std::byte> held_;
+  size_t bytes_;
+  std::byte* at_ = nullptr;
+};
+
 // Runs all parts, last one first, with scratch full of rubbish; results start as 77.
 inline std::vector<Array> run_kernel(const PreparedKernel& kernel,
                                      const std::vector<Array>& operands,
@@ -20,13 +38,17 @@ inline std::vector<Array> run_kernel(const PreparedKernel& kernel,
     arrays.push_back(Array::full(shape, 77));
     out.push_back(arrays.back().bytes().data());
   }
-  std::vector<std::byte> scratch(size_t(kernel.scratch_bytes) + 64);
-  void* base = scratch.data();
-  size_t space = scratch.size();
-  std::align(64, size_t(kernel.scratch_bytes), base, space);
-  for (int64_t part = kernel.parts; part-- > 0;) {
-    std::memset(base, 0xff, size_t(kernel.scratch_bytes));
-    kernel.run({in.data(), out.data(), static_cast<std::byte*>(base), 0, part});
+  Rubbish scratch(kernel.scratch_bytes);
+  const Rubbish shared(kernel.shared_bytes);
+  KernelArgs args{in.data(), out.data(), scratch.data()};
+  args.shared = shared.data();
+  for (args.part = kernel.prepare_parts; args.part-- > 0;) {
+    scratch.refill();
+    kernel.prepare(args);
+  }
+  for (args.part = kernel.parts; args.part-- > 0;) {
+    scratch.refill();
+    kernel.run(args);
   }
   return arrays;
 }

@@ -38,6 +38,47 @@ ENTRY e {
                 1);
 }
 
+// What products lay out for all their rows is one memory of the workers of a device: products that
+// have nothing else in common follow each other, alone and in loops.
+TEST_CASE("executor: products of many rows, one after the other, equal the oracle", "[executor]") {
+  for (const int64_t devices : {1, 2})
+    expect_oracle("HloModule m, num_partitions=" + std::to_string(devices) + R"(
+goes_on { s = (s32[], f32[1030,64]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(2) ROOT r = pred[] compare(i, n), direction=LT }
+body {
+  s = (s32[], f32[1030,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[1030,64]{1,0} get-tuple-element(s), index=1
+  j = s32[64,64]{1,0} iota(), iota_dimension=0
+  k = s32[64,64]{1,0} iota(), iota_dimension=1
+  p = pred[64,64]{1,0} compare(j, k), direction=GT
+  w = f32[64,64]{1,0} convert(p)
+  y = f32[1030,64]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[1030,64]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  d = f32[1030,64]{1,0} subtract(y, z)
+  ROOT r = (s32[], f32[1030,64]{1,0}) tuple(next, d)
+}
+ENTRY e {
+  x = f32[1030,64]{1,0} parameter(0)
+  t = f32[64,1030]{1,0} parameter(1)
+  u = f32[64,80]{1,0} parameter(2)
+  v = f32[72,64]{1,0} parameter(3)
+  w = f32[80,64]{1,0} parameter(4)
+  q = f32[1030,80]{1,0} dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  k = f32[1030,72]{1,0} dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  l = f32[1030,80]{1,0} dot(t, u), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  o = f32[1030,64]{1,0} dot(q, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  zero = s32[] constant(0)
+  s = (s32[], f32[1030,64]{1,0}) tuple(zero, x)
+  loop = (s32[], f32[1030,64]{1,0}) while(s), condition=goes_on, body=body
+  y = f32[1030,64]{1,0} get-tuple-element(loop), index=1
+  ROOT r = (f32[1030,72]{1,0}, f32[1030,80]{1,0}, f32[1030,64]{1,0}, f32[1030,64]{1,0}) tuple(k, l, o, y)
+}
+)",
+                  devices, {1, 2, 3});
+}
+
 TEST_CASE("executor: collectives on subgroups equal the oracle", "[executor]") {
   expect_oracle("HloModule m, num_partitions=8" + kSum + R"(
 ENTRY e {

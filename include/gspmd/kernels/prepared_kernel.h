@@ -16,6 +16,7 @@ struct KernelArgs {
   std::byte* scratch = nullptr;                // nullptr where none is needed
   int64_t device = 0;                          // which device's shards these are
   int64_t part = 0;                            // 0 <= part < PreparedKernel::parts
+  std::byte* shared = nullptr;                 // `shared_bytes` that all parts on a device read
 };
 
 // A kernel chosen and prepared when the program is compiled: no allocation, no set-up per call.
@@ -26,6 +27,11 @@ struct PreparedKernel {
   int64_t parts = 1;                           // from 1
   int64_t scratch_bytes = 0;                   // of one worker
   double cost = 0;  // rough nanoseconds of all parts, for deciding whether to split
+  // What all parts read of their operands, made before the first of them runs: a stage of
+  // `prepare_parts` parts that write KernelArgs::shared. Empty: there is none.
+  std::function<void(const KernelArgs&)> prepare;
+  int64_t prepare_parts = 0;
+  int64_t shared_bytes = 0;  // of one device; 64-byte aligned
 };
 
 }  // namespace gspmd

@@ -60,7 +60,8 @@ GSPMD_API std::shared_ptr<const Program> build_program(const CompiledModule& com
 // Of a module that is per-device as it was given.
 GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
                                                        const ProgramOptions& options);
-// Bytes that library kernels need beside the plan, per worker thread.
+// Bytes that kernels need beside the plan, per worker thread; a part of them per device where
+// devices are fewer.
 GSPMD_API int64_t scratch_bytes(const Program& program);
 
 // Runs a program in lockstep (docs/spec/running.md 1). Owns the arenas. Not thread-safe. Of a job
