@@ -115,10 +115,8 @@ Value evaluate_convolution(const EvalContext& context) {
     using A = typename decltype(accumulator)::type;
     const std::vector<A> a = to_accumulators<A>(lhs);
     const std::vector<A> b = pack_kernel<A>(nest, rhs);
-    visit_number(result.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      convolve<A>(nest, a.data(), b.data(), result.data<T>().data(), 0, nest.rows());
-    });
+    convolve<A>(nest, a.data(), b.data(), result.bytes().data(), store_sums_as<A>(result.dtype()),
+                0, nest.rows());
   });
   return {result, {}, false};
 }

@@ -53,16 +53,13 @@ PreparedKernel loops_of(const Node& node) {
   visit_dtype(type, [&](auto operand) {
     using T = typename decltype(operand)::type;
     using A = ProductAccumulator<T>;
-    visit_dtype(node.shape.dtype, [&](auto result) {
-      using R = typename decltype(result)::type;
-      kernel.run = [nest, parts = kernel.parts](const KernelArgs& args) {
-        const int64_t rows = nest.rows();
-        const int64_t begin = args.part * rows / parts, end = (args.part + 1) * rows / parts;
-        convolve<A>(nest, reinterpret_cast<const T*>(args.operands[0]),
-                    reinterpret_cast<const T*>(args.operands[1]),
-                    reinterpret_cast<R*>(args.results[0]), begin, end);
-      };
-    });
+    kernel.run = [nest, parts = kernel.parts, store = store_sums_as<A>(node.shape.dtype)](
+                     const KernelArgs& args) {
+      const int64_t rows = nest.rows();
+      const int64_t begin = args.part * rows / parts, end = (args.part + 1) * rows / parts;
+      convolve<A>(nest, reinterpret_cast<const T*>(args.operands[0]),
+                  reinterpret_cast<const T*>(args.operands[1]), args.results[0], store, begin, end);
+    };
   });
   return kernel;
 }

@@ -50,11 +50,30 @@ void add_products(std::vector<A>& sums, A left, const T* right, int64_t stride) 
   }
 }
 
+// Writes results next to each other in the output feature, `stride` elements apart.
+template <class A>
+using StoreSums = void (*)(const std::vector<A>& sums, std::byte* out, int64_t offset,
+                           int64_t stride);
+
+template <class A, class R>
+void store_sums(const std::vector<A>& sums, std::byte* out, int64_t offset, int64_t stride) {
+  R* const to = reinterpret_cast<R*>(out) + offset;
+  for (size_t j = 0; j < sums.size(); ++j)
+    to[static_cast<int64_t>(j) * stride] = from_accumulator<R>(sums[j]);
+}
+
+template <class A>
+StoreSums<A> store_sums_as(DType result) {
+  return visit_number(result, [](auto tag) -> StoreSums<A> {
+    return &store_sums<A, typename decltype(tag)::type>;
+  });
+}
+
 // Rows [begin, end), each result by one plain sum in A: floats in double, rounded once; integers
-// wrap in 64 bits.
-template <class A, class T, class R>
-void convolve(const ConvolutionNest& nest, const T* lhs, const T* rhs, R* out, int64_t begin,
-              int64_t end) {
+// wrap in 64 bits. Results are of the type that `store` writes.
+template <class A, class T>
+void convolve(const ConvolutionNest& nest, const T* lhs, const T* rhs, std::byte* out,
+              StoreSums<A> store, int64_t begin, int64_t end) {
   const Dims dims = nest.row_dims();
   Dims index(dims.size(), 0);
   int64_t rest = begin;
@@ -70,8 +89,7 @@ void convolve(const ConvolutionNest& nest, const T* lhs, const T* rhs, R* out, i
         });
     int64_t offset = index[1] * (nest.block - 1) * nest.out[1];
     for (size_t d = 0; d < index.size(); ++d) offset += index[d] * nest.out[d];
-    for (size_t j = 0; j < sums.size(); ++j)
-      out[offset + static_cast<int64_t>(j) * nest.out[1]] = from_accumulator<R>(sums[j]);
+    store(sums, out, offset, nest.out[1]);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < dims[d]) break;
       index[d] = 0;
