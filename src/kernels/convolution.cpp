@@ -14,6 +14,9 @@ namespace {
 constexpr double kPartFlops = 8e6;
 constexpr int64_t kMostParts = 4;  // every part packs its kernel
 constexpr size_t kMostAxes = 3;
+// Gradients of kernels up to this size are summed from parts of the batch: with few output features
+// in each part the library's blocks are not full.
+constexpr int64_t kSummedBytes = int64_t{4} << 20;
 
 // Offsets in elements into input, kernel and result.
 struct Offsets {
@@ -23,7 +26,8 @@ struct Offsets {
 // A loop over parts of a convolution: `count` parts of `size` (the last one may be shorter), each a
 // step further in the three arrays.
 struct Split {
-  enum class Over : uint8_t { nothing, batch, features, groups };
+  // sums: of products over the input features, whose parts are results to be added
+  enum class Over : uint8_t { nothing, batch, features, groups, sums };
   Over over = Over::nothing;
   int64_t extent = 1, size = 1, count = 1;
   Offsets step;  // per element of the loop
@@ -58,12 +62,32 @@ ConvolutionForm form_of(const ConvolutionSpec& spec) {
              : ConvolutionForm::forward;
 }
 
+int64_t result_bytes(const ConvolutionSpec& spec) {
+  const int64_t positions = product_of(spec.axes, &ConvolutionAxis::output);
+  return saturating_multiply(saturating_multiply(spec.batch, spec.out_features),
+                             saturating_multiply(positions, dtype_size(spec.result)));
+}
+
+// Into `wanted` parts or fewer, of whole units but for the last.
+Split cut(Split split, int64_t wanted, int64_t unit) {
+  split.size = ceil_div(ceil_div(split.extent, wanted), unit) * unit;
+  split.count = ceil_div(split.extent, split.size);
+  return split;
+}
+
 Split split_of(const ConvolutionSpec& spec, ConvolutionForm form) {
   Split split;
   const int64_t wanted =
       std::clamp<int64_t>(static_cast<int64_t>(flops_of(spec) / kPartFlops), 1, kMostParts);
   if (wanted == 1) return split;
   const int64_t groups = spec.feature_groups * spec.batch_groups;
+  if (form == ConvolutionForm::kernel_gradient && groups == 1 && spec.result == DType::f32 &&
+      spec.in_features >= wanted && result_bytes(spec) <= kSummedBytes) {
+    split.over = Split::Over::sums;
+    split.extent = spec.in_features;
+    split.step = {spec.input_feature, spec.kernel_input, 0};
+    return cut(split, wanted, 1);
+  }
   const double input = static_cast<double>(spec.batch) *
                        static_cast<double>(product_of(spec.axes, &ConvolutionAxis::input));
   const double kernel = static_cast<double>(spec.out_features) *
@@ -88,14 +112,13 @@ Split split_of(const ConvolutionSpec& spec, ConvolutionForm form) {
     split.extent = spec.batch;
     split.step = {spec.input_batch, 0, spec.output_batch};
   }
-  split.size = ceil_div(ceil_div(split.extent, wanted), unit) * unit;
-  split.count = ceil_div(split.extent, split.size);
-  return split;
+  return cut(split, wanted, unit);
 }
 
 ConvolutionSpec part_of(ConvolutionSpec spec, const Split& split, int64_t size) {
   if (split.over == Split::Over::batch) spec.batch = size;
   if (split.over == Split::Over::features) spec.out_features = size;
+  if (split.over == Split::Over::sums) spec.in_features = size;
   if (split.over == Split::Over::groups) {
     spec.out_features = spec.out_features / split.extent * size;
     (spec.batch_groups > 1 ? spec.batch_groups : spec.feature_groups) = size;
@@ -336,15 +359,36 @@ struct Plan {
   int64_t operand_size = 4, result_size = 4;
   std::optional<PreparedPart> parts[2];  // [1]: the last, shorter one
 
-  void run(const KernelArgs& args) const {
+  void run(const KernelArgs& args, std::byte* result) const {
     const int64_t at = args.part * split.size;
     const bool shorter = split.extent - at < split.size;
     parts[shorter ? 1 : 0]->run(args.operands[0] + at * split.step.input * operand_size,
                                 args.operands[1] + at * split.step.kernel * operand_size,
-                                args.results[0] + at * split.step.output * result_size,
-                                args.scratch, operand_size);
+                                result + at * split.step.output * result_size, args.scratch,
+                                operand_size);
   }
 };
+
+// Results of parts, each laid out as the whole one, that are added up in their order.
+void add_sums(std::shared_ptr<const Plan> plan, int64_t bytes, PreparedKernel& kernel) {
+  const int64_t count = plan->split.count, elements = bytes / 4, parts = kMostParts;
+  const int64_t stride = ceil_div(bytes, 64) * 64;
+  kernel.shared_bytes = count * stride;
+  kernel.prepare_parts = count;
+  kernel.prepare = [plan = std::move(plan), stride](const KernelArgs& args) {
+    plan->run(args, args.shared + args.part * stride);
+  };
+  kernel.parts = parts;
+  kernel.run = [=](const KernelArgs& args) {
+    const int64_t begin = args.part * elements / parts, end = (args.part + 1) * elements / parts;
+    auto* const to = reinterpret_cast<float*>(args.results[0]);
+    std::copy_n(reinterpret_cast<const float*>(args.shared) + begin, end - begin, to + begin);
+    for (int64_t p = 1; p < count; ++p) {
+      const auto* const from = reinterpret_cast<const float*>(args.shared + p * stride);
+      for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+    }
+  };
+}
 
 }  // namespace
 
@@ -364,10 +408,14 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
     if (!plan->parts[i]) return {};
     kernel.scratch_bytes = std::max(kernel.scratch_bytes, plan->parts[i]->scratch_bytes());
   }
-  kernel.parts = split.count;
   kernel.cost = 1000 + flops_of(spec) / 150;
+  if (split.over == Split::Over::sums) {
+    add_sums(plan, result_bytes(spec), kernel);
+    return kernel;
+  }
+  kernel.parts = split.count;
   kernel.run = [plan = std::shared_ptr<const Plan>(std::move(plan))](const KernelArgs& args) {
-    plan->run(args);
+    plan->run(args, args.results[0]);
   };
   return kernel;
 }

@@ -87,7 +87,7 @@ struct GemmPlan {
   bool pack_a = false, pack_b = false, pack_c = false;
   bool b_transposed = false;
   Way way = Way::plain;
-  int64_t block = 1, blocks = 1;  // rows
+  int64_t block = 1, blocks = 1;                // rows
   int64_t column_block = 1, column_blocks = 1;  // columns; one part each
   int64_t outer_parts = 1, row_parts = 1, parts = 1;
   StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
@@ -164,15 +164,10 @@ bool is_prepacked(const GemmPlan& plan) {
   if (!is_worth_packing(plan) || plan.outer_count != 1 || plan.k.size() != 1 ||
       plan.m.size < kPrepackedRows || parts_of(flops_of(plan), kPartFlops) < 2)
     return false;
-  const int64_t block = prepacked_block(plan);
   const bool is_dense_a = is_dense(plan.m, plan.m.a, plan.k[0], plan.k[0].a);
   return prepacked_bytes(plan.n.size, plan.k_size, is_half(plan)) <= kPrepackedBytes &&
-         (is_dense_a || block * plan.k_size * plan.operand_size <= kPrepackedRowBytes) &&
-         prepacked_product(plan.operand, plan.result, {block, plan.n.size, plan.k_size}) != nullptr;
-}
-
-Way way_of(const GemmPlan& plan) {
-  return is_prepacked(plan) ? Way::prepacked : is_packed(plan) ? Way::packed : Way::plain;
+         (is_dense_a ||
+          prepacked_block(plan) * plan.k_size * plan.operand_size <= kPrepackedRowBytes);
 }
 
 // Of operands that are widened before.
@@ -288,7 +283,8 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   return packed_product(extents);
 }
 
-void prepare_products(GemmPlan& plan) {
+// False: the library has no product that reads what was laid out before.
+bool prepare_products(GemmPlan& plan) {
   for (int i = 0; i < 2; ++i) {
     const int64_t rows = i == 0 ? plan.block : plan.rows(plan.blocks - 1);
     GemmLoop m = plan.m;
@@ -304,6 +300,7 @@ void prepare_products(GemmPlan& plan) {
         made = prepacked_product(plan.operand, plan.result, extents);
       else
         made = product_of(plan, extents);
+      if (made == nullptr) return false;
       plan.bytes_library = std::max(plan.bytes_library, aligned(made->scratch_bytes()));
     }
     if (plan.pack_a) plan.copy_a[i] = pack(plan.operand_size, &GemmLoop::a, joined(m, plan.k));
@@ -323,6 +320,19 @@ void prepare_products(GemmPlan& plan) {
   if (plan.pack_a) plan.bytes_a = aligned(plan.block * plan.k_size * plan.operand_size);
   if (plan.pack_b) plan.bytes_b = aligned(plan.n.size * plan.k_size * plan.operand_size);
   if (plan.pack_c) plan.bytes_c = aligned(plan.block * plan.n.size * plan.result_size);
+  return true;
+}
+
+// False: that way is not there.
+bool prepare_as(GemmPlan& plan, Way way) {
+  plan.way = way;
+  plan.blocks = plan.column_blocks = 1;
+  plan.bytes_library = 0;
+  for (auto& products : plan.products)
+    for (auto& made : products) made = nullptr;
+  choose_packing(plan);
+  choose_blocks(plan);
+  return prepare_products(plan);
 }
 
 struct Blocks {
@@ -385,8 +395,8 @@ void add_prepacking(const std::shared_ptr<const GemmPlan>& plan, PreparedKernel&
   extents.b_k = plan->k[0].b, extents.b_n = plan->n.b;
   kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, is_half(*plan));
   kernel.prepare_parts = parts;
-  kernel.prepare = [=, halves = is_half(*plan), operand = plan->swapped ? 0 : 1](
-                       const KernelArgs& args) {
+  kernel.prepare = [=, halves = is_half(*plan),
+                    operand = plan->swapped ? 0 : 1](const KernelArgs& args) {
     prepack(extents, halves, args.operands[operand], args.part * strips / parts,
             (args.part + 1) * strips / parts, args.shared);
   };
@@ -427,10 +437,8 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  plan->way = way_of(*plan);
-  choose_packing(*plan);
-  choose_blocks(*plan);
-  prepare_products(*plan);
+  if (!is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
+    prepare_as(*plan, is_packed(*plan) ? Way::packed : Way::plain);
   PreparedKernel kernel;
   kernel.parts = plan->parts;
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;

@@ -143,7 +143,8 @@ int64_t pack_rows_of_b(const PackedExtents& e, const float* b, int64_t k, int64_
   return full;
 }
 
-[[maybe_unused]] void pack_a(const PackedExtents& e, const float* a, int64_t rows, int64_t k, float* to) {
+[[maybe_unused]] void pack_a(const PackedExtents& e, const float* a, int64_t rows, int64_t k,
+                             float* to) {
   int64_t i = e.a_row == 1 ? pack_rows_of_a(e, a, rows, k, to) : 0;
   for (to += i / kStripRows * strip_of_a(k); i < rows; i += kStripRows, to += strip_of_a(k)) {
     const int64_t count = std::min(kStripRows, rows - i);

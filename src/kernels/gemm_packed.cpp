@@ -230,7 +230,9 @@ void run_packed(const PackedExtents& e, const float* a, const float* b, float* c
 
 }  // namespace
 
-PackedFunctions find_packed() { return {run_packed, scratch_floats, static_cast<int64_t>(hn::Lanes(Tag()))}; }
+PackedFunctions find_packed() {
+  return {run_packed, scratch_floats, static_cast<int64_t>(hn::Lanes(Tag()))};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace gspmd

@@ -35,8 +35,8 @@ int64_t packed_lanes();  // floats in a vector of this processor
 // f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents);
-// The library's, of f32 or of bf16 to bf16 or f32, for which `prepack` has laid out b; nullptr where
-// the library or the processor has none that reads that layout.
+// The library's, of f32 or of bf16 to bf16 or f32, for which `prepack` has laid out b; nullptr
+// where the library or the processor has none that reads that layout.
 std::unique_ptr<GemmProduct> prepacked_product(DType operand, DType result,
                                                const GemmExtents& extents);
 constexpr int64_t kStripOfLibrary = 64;  // columns

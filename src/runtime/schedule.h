@@ -8,7 +8,7 @@ namespace gspmd {
 struct StepSchedule {
   bool barrier_before =
       false;           // something it touches was touched by other workers since the last barrier
-  bool split = false;            // parts over all workers; else all on the first
+  bool split = false;  // parts over all workers; else all on the first
   bool barrier_between = false;  // of a split kernel that prepares what its parts share
 };
 std::vector<StepSchedule> schedule_steps(const Program& program);

@@ -338,6 +338,14 @@ TEST_CASE("convolution cut into parts gives the bits of one", "[convolution]") {
        "x = f32[6,14,14,48] parameter(0)\nw = f32[3,3,48,32] parameter(1)\nROOT r = "
        "f32[6,28,28,32] convolution(x, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2}, "
        "dim_labels=b01f_01io->b01f"},
+      {"kernel gradient, the last part smaller",
+       "x = f32[7,28,28,24] parameter(0)\nw = f32[7,14,14,80] parameter(1)\nROOT r = "
+       "f32[3,3,24,80] convolution(x, w), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, "
+       "dim_labels=f01b_i01o->01bf"},
+      {"kernel gradient of a small batch",
+       "x = f32[2,56,56,24] parameter(0)\nw = f32[2,28,28,80] parameter(1)\nROOT r = "
+       "f32[80,24,3,3] convolution(x, w), window={size=28x28 pad=0_1x0_1 rhs_dilate=2x2}, "
+       "dim_labels=f01b_i01o->fb01"},
       {"kernel gradient",
        "x = f32[6,28,28,24] parameter(0)\nw = f32[6,14,14,80] parameter(1)\nROOT r = "
        "f32[3,3,24,80] convolution(x, w), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, "

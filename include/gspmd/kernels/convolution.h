@@ -29,7 +29,7 @@ struct ConvolutionSpec {
   int64_t feature_groups = 1, batch_groups = 1;          // 1: ungrouped
   int64_t input_batch = 0, input_feature = 0;            // steps in the input
   int64_t kernel_input = 0, kernel_output = 0;           // steps in the kernel
-  int64_t output_batch = 0, output_feature = 0;          // steps in the result
+  int64_t output_batch = 0, output_feature = 0;          // steps in the result, which is dense
   std::vector<ConvolutionAxis> axes;                     // spatial dims, major first
 };
 

@@ -53,8 +53,8 @@ PreparedKernel loops_of(const Node& node) {
   visit_dtype(type, [&](auto operand) {
     using T = typename decltype(operand)::type;
     using A = ProductAccumulator<T>;
-    kernel.run = [nest, parts = kernel.parts, store = store_sums_as<A>(node.shape.dtype)](
-                     const KernelArgs& args) {
+    kernel.run = [nest, parts = kernel.parts,
+                  store = store_sums_as<A>(node.shape.dtype)](const KernelArgs& args) {
       const int64_t rows = nest.rows();
       const int64_t begin = args.part * rows / parts, end = (args.part + 1) * rows / parts;
       convolve<A>(nest, reinterpret_cast<const T*>(args.operands[0]),
