@@ -12,6 +12,8 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "kernels/extrema-inl.h"
+#include "kernels/loop_functions.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gspmd {
@@ -99,6 +101,58 @@ void ternary_loop(std::byte* out, const std::byte* a, const std::byte* b, const 
     for (int64_t i = 0; i < n; ++i) r[i] = F::apply(x[i], s, z[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) r[i] = F::apply(x[i * sx], y[i * sy], z[i * sz]);
+  }
+}
+
+// An element as it is.
+struct Plain {
+  template <class T>
+  static T read(T x) {
+    return x;
+  }
+  template <class D, class T>
+  static HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, const T* x) {
+    return hwy::HWY_NAMESPACE::LoadU(d, x);
+  }
+};
+
+// kFoldRows rows, `step` elements apart; Read makes a T, or a vector of them, what is combined.
+template <bool kMax, class A, class T, class Read>
+void fold_extreme_rows(A* r, const T* x, int64_t step, int64_t n, bool starts) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const auto fold = [&](auto d, int64_t i) HWY_ATTR {
+    Extremum<kMax, decltype(d)> best(d, starts ? Read::load(d, x + i) : hn::LoadU(d, r + i));
+    for (int64_t k = starts ? 1 : 0; k < kFoldRows; ++k) best.add(Read::load(d, x + k * step + i));
+    hn::StoreU(best.value(), d, r + i);
+  };
+  const hn::ScalableTag<A> d;
+  const hn::CappedTag<A, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) fold(d, i);
+  for (; i < n; ++i) fold(one, i);
+}
+
+template <class A, class T, class F, class Read>
+void fold_rows(std::byte* sum, const std::byte* rows, int64_t step, int64_t n, bool starts) {
+  A* __restrict r = reinterpret_cast<A*>(sum);
+  const T* __restrict x = reinterpret_cast<const T*>(rows);
+  constexpr bool kMax = std::is_same_v<F, Maximum>;
+  if constexpr (std::is_floating_point_v<A> && (kMax || std::is_same_v<F, Minimum>)) {
+    fold_extreme_rows<kMax, A, T, Read>(r, x, step, n, starts);
+  } else {
+    const auto rest = [&](A value, int64_t i, int64_t first) {
+      for (int64_t k = first; k < kFoldRows; ++k)
+        value = F::apply(value, Read::read(x[k * step + i]));
+      return value;
+    };
+    if (starts) {
+      GSPMD_IVDEP
+      for (int64_t i = 0; i < n; ++i) r[i] = rest(Read::read(x[i]), i, 1);
+    } else {
+      GSPMD_IVDEP
+      for (int64_t i = 0; i < n; ++i) r[i] = rest(r[i], i, 0);
+    }
   }
 }
 

@@ -9,6 +9,8 @@ LoopFunction number_loop(LoopOp op, DType input);  // arithmetic, compare, selec
 LoopFunction math_loop(LoopOp op, DType input);    // exp, log, tanh and their kin
 LoopFunction convert_loop(DType input, DType result);
 LoopFunction reduce_loop(LoopOp op, DType input);
+FoldRows number_fold_rows(LoopOp reduce, DType input);
+FoldRows half_fold_rows(LoopOp reduce, DType input);
 // Of bf16 and f16: conversion from and to f32, rounding, combining of stored numbers.
 LoopFunction half_loop(LoopOp op, DType input, DType result);
 

@@ -15,6 +15,10 @@ LoopFunction find_loop_function(LoopOp op, DType input, DType result) {
   return number != nullptr ? number : math_loop(op, input);
 }
 
+FoldRows find_fold_rows(LoopOp reduce, DType input) {
+  return is_half_dtype(input) ? half_fold_rows(reduce, input) : number_fold_rows(reduce, input);
+}
+
 LoopOp combining_op(LoopOp reduce) {
   switch (reduce) {
     case LoopOp::reduce_sum:

@@ -17,6 +17,15 @@ using LoopFunction = void (*)(std::byte* out, const std::byte* a, const std::byt
 // into out[0], in an order fixed by n.
 LoopFunction find_loop_function(LoopOp op, DType input, DType result);
 
+// Combines kFoldRows rows of n elements, `step` elements apart, in their order into `sum`, where
+// `starts` from the first of them: several rows at once keep as many reads of memory under way, and
+// what is combined in registers.
+constexpr int64_t kFoldRows = 8;
+using FoldRows = void (*)(std::byte* sum, const std::byte* rows, int64_t step, int64_t n,
+                          bool starts);
+// Of `reduce` on rows of type `input`, bf16 combined in f32; nullptr where there is none (f16).
+FoldRows find_fold_rows(LoopOp reduce, DType input);
+
 // The elementwise function that combines two partial results of a reduce.
 LoopOp combining_op(LoopOp reduce);
 

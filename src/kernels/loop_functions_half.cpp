@@ -21,6 +21,13 @@ namespace {
 // that loops over them vectorise.
 struct Brain {
   static float read(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+  template <class D>
+  static HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, const uint16_t* x) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const hn::Rebind<uint16_t, D> narrow;
+    const hn::RebindToUnsigned<D> wide;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, x))));
+  }
   static uint16_t round(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
@@ -155,7 +162,25 @@ LoopFunction find_half(LoopOp op, DType input, DType result) {
   return input == DType::f32 ? round_loop<H> : nullptr;
 }
 
+template <class F>
+constexpr FoldRows kBrainRows = fold_rows<float, uint16_t, F, Brain>;
+
 }  // namespace
+FoldRows find_half_rows(LoopOp reduce, DType input) {
+  if (input != DType::bf16) return nullptr;
+  switch (reduce) {
+    case LoopOp::reduce_sum:
+      return kBrainRows<Add>;
+    case LoopOp::reduce_product:
+      return kBrainRows<Multiply>;
+    case LoopOp::reduce_max:
+      return kBrainRows<Maximum>;
+    case LoopOp::reduce_min:
+      return kBrainRows<Minimum>;
+    default:
+      return nullptr;
+  }
+}
 LoopFunction find_half_loop(LoopOp op, DType input, DType result) {
   if (op == LoopOp::round_to_bf16) return narrow_loop<Brain>;
   if (op == LoopOp::round_to_f16) return narrow_loop<Half>;
@@ -169,8 +194,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gspmd {
 HWY_EXPORT(find_half_loop);
+HWY_EXPORT(find_half_rows);
 LoopFunction half_loop(LoopOp op, DType input, DType result) {
   return HWY_DYNAMIC_DISPATCH(find_half_loop)(op, input, result);
+}
+FoldRows half_fold_rows(LoopOp reduce, DType input) {
+  return HWY_DYNAMIC_DISPATCH(find_half_rows)(reduce, input);
 }
 }  // namespace gspmd
 #endif

@@ -129,40 +129,54 @@ void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*
   result = lanes[0];
 }
 
-template <class T>
-LoopFunction find_fold(LoopOp op) {
-  if (op == LoopOp::reduce_sum) return fold<T, Sum>;
-  if (op == LoopOp::reduce_product) return fold<T, Product>;
+// Fold<T, F>::get() with the F of `op`.
+template <class T, template <class, class> class Fold>
+auto find_fold(LoopOp op) -> decltype(Fold<T, Sum>::get()) {
+  if (op == LoopOp::reduce_sum) return Fold<T, Sum>::get();
+  if (op == LoopOp::reduce_product) return Fold<T, Product>::get();
   if constexpr (!std::is_floating_point_v<T>) {
-    if (op == LoopOp::reduce_and) return fold<T, And>;
-    if (op == LoopOp::reduce_or) return fold<T, Or>;
+    if (op == LoopOp::reduce_and) return Fold<T, And>::get();
+    if (op == LoopOp::reduce_or) return Fold<T, Or>::get();
   }
-  if (op == LoopOp::reduce_max) return fold<T, Maximum>;
-  if (op == LoopOp::reduce_min) return fold<T, Minimum>;
+  if (op == LoopOp::reduce_max) return Fold<T, Maximum>::get();
+  if (op == LoopOp::reduce_min) return Fold<T, Minimum>::get();
   return nullptr;
 }
 
-}  // namespace
-LoopFunction find_reduce_loop(LoopOp op, DType input) {
+template <class T, class F>
+struct OfLine {
+  static LoopFunction get() { return fold<T, F>; }
+};
+template <class T, class F>
+struct OfRows {
+  static FoldRows get() { return fold_rows<T, T, F, Plain>; }
+};
+
+template <template <class, class> class Fold>
+auto find_fold_of(LoopOp op, DType input) -> decltype(Fold<float, Sum>::get()) {
   switch (input) {
     case DType::pred:
-      return find_fold<bool>(op);
+      return find_fold<bool, Fold>(op);
     case DType::s32:
-      return find_fold<int32_t>(op);
+      return find_fold<int32_t, Fold>(op);
     case DType::s64:
-      return find_fold<int64_t>(op);
+      return find_fold<int64_t, Fold>(op);
     case DType::u32:
-      return find_fold<uint32_t>(op);
+      return find_fold<uint32_t, Fold>(op);
     case DType::u64:
-      return find_fold<uint64_t>(op);
+      return find_fold<uint64_t, Fold>(op);
     case DType::f32:
-      return find_fold<float>(op);
+      return find_fold<float, Fold>(op);
     case DType::f64:
-      return find_fold<double>(op);
+      return find_fold<double, Fold>(op);
     default:
       return nullptr;
   }
 }
+
+}  // namespace
+LoopFunction find_reduce_loop(LoopOp op, DType input) { return find_fold_of<OfLine>(op, input); }
+FoldRows find_rows(LoopOp op, DType input) { return find_fold_of<OfRows>(op, input); }
 LoopFunction find_convert_loop(DType input, DType result) {
   switch (input) {
     case DType::pred:
@@ -190,9 +204,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gspmd {
 HWY_EXPORT(find_reduce_loop);
+HWY_EXPORT(find_rows);
 HWY_EXPORT(find_convert_loop);
 LoopFunction reduce_loop(LoopOp op, DType input) {
   return HWY_DYNAMIC_DISPATCH(find_reduce_loop)(op, input);
+}
+FoldRows number_fold_rows(LoopOp reduce, DType input) {
+  return HWY_DYNAMIC_DISPATCH(find_rows)(reduce, input);
 }
 LoopFunction convert_loop(DType input, DType result) {
   return HWY_DYNAMIC_DISPATCH(find_convert_loop)(input, result);

@@ -18,6 +18,7 @@ struct Plan {
   ReduceRows spec;
   int64_t size = 4;                                // bytes of an element
   LoopFunction combine = nullptr;                  // of what is summed in
+  FoldRows fold = nullptr;                         // of kFoldRows at once
   LoopFunction widen = nullptr, narrow = nullptr;  // of 16-bit floats
   int64_t columns = 1, blocks = 1;                 // per block; per outer index
 
@@ -42,8 +43,11 @@ struct Plan {
     const std::byte* const in = args.operands[0] + (outer * spec.rows * spec.inner + column) * size;
     for (int64_t row = 0; row < spec.rows; row += kRows) {
       std::byte* const sum = row == 0 ? total : part;
-      for (int64_t r = row; r < std::min(spec.rows, row + kRows); ++r)
-        add(sum, in + r * spec.inner * size, room, n, r == row);
+      const int64_t end = std::min(spec.rows, row + kRows);
+      int64_t r = row;
+      for (; fold != nullptr && r + kFoldRows <= end; r += kFoldRows)
+        fold(sum, in + r * spec.inner * size, spec.inner, n, r == row);
+      for (; r < end; ++r) add(sum, in + r * spec.inner * size, room, n, r == row);
       if (row > 0) combine(total, total, part, nullptr, n, 0);
     }
     std::byte* const out = args.results[0] + (outer * spec.inner + column) * size;
@@ -74,6 +78,7 @@ PreparedKernel prepare_reduce_rows(const ReduceRows& spec) {
   }
   plan.combine = find_loop_function(combining_op(spec.reduce), held, held);
   if (plan.combine == nullptr) return {};
+  plan.fold = find_fold_rows(spec.reduce, spec.dtype);
   // Enough blocks for the workers, of whole cache lines.
   const int64_t wanted = spec.outer >= 4 ? spec.inner : ceil_div(spec.inner, 4 * 64) * 64;
   plan.columns = std::min(wanted, kColumns);
