@@ -38,12 +38,12 @@ void check_cumulative(unsigned seed) {
   static const DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::s8,
                                  DType::s32, DType::s64, DType::u16,  DType::u32, DType::pred};
   const DType type = kTypes[random.below(10)];
-  static const int64_t kSizes[] = {2, 3, 15, 16, 17, 48, 130};
-  static const int64_t kOthers[] = {1, 2, 15, 16, 17, 33, 600};
+  static const int64_t kSizes[] = {2, 3, 15, 16, 17, 64, 130, 300};
+  static const int64_t kOthers[] = {1, 2, 15, 16, 17, 33, 70, 600};
   const int64_t rank = 1 + random.below(3), along = random.below(rank);
   Dims dims;
   for (int64_t d = 0; d < rank; ++d)
-    dims.push_back(d == along ? kSizes[random.below(7)] : kOthers[random.below(d == 0 ? 7 : 6)]);
+    dims.push_back(d == along ? kSizes[random.below(8)] : kOthers[random.below(d == 0 ? 8 : 7)]);
   if (Shape(type, dims).elements_count() > 60000) return;
   const int64_t n = dims[size_t(along)];
   // Inclusive, exclusive by some, or with more positions than elements.
@@ -131,6 +131,24 @@ TEST_CASE("fast cumulative windows: the bits of the reference along any dim", "[
     INFO("seed " << seed);
     check_cumulative(unsigned(seed));
   }
+}
+
+TEST_CASE("fast cumulative windows: large results, whole cache lines or not", "[window]") {
+  for (const int64_t n : {8192, 8195})
+    for (const bool columns : {false, true})
+      for (const bool reverse : {false, true}) {
+        const Dims dims = columns ? Dims{n, 259} : Dims{259, n};
+        const std::string pad = reverse ? fmt::format("0_{}", n - 1) : fmt::format("{}_0", n - 1);
+        const Shape shape(DType::f32, dims);
+        INFO(to_string(shape) << (reverse ? " from behind" : ""));
+        expect_fast(fmt::format("HloModule m\nc {}ENTRY e {{\nx = {} parameter(0)\nz = f32[] "
+                                "parameter(1)\nROOT r = {} reduce-window(x, z), window={{{}}}, "
+                                "to_apply=c\n}}\n",
+                                computation("add", DType::f32), to_string(shape), to_string(shape),
+                                columns ? fmt::format("size={}x1 pad={}x0_0", n, pad)
+                                        : fmt::format("size=1x{} pad=0_0x{}", n, pad)),
+                    {whole_values(shape, 5, false), Array(DType::f32, {})});
+      }
 }
 
 TEST_CASE("fast pools: the bits of the reference for any window", "[window]") {
