@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
-#include "kernels/pool_windows.h"
+#include "kernels/pool_lines.h"
 
 namespace gspmd {
 
 PreparedKernel prepare_pool(PoolSpec spec) {
-  const PoolFunction function = pool_function(spec.dtype, spec.op);
+  const PoolFunctions functions = pool_functions(spec.dtype, spec.op);
+  const PoolFunction function = functions.window;
   if (function == nullptr) return {};
+  if (functions.line != nullptr)
+    if (const auto line = pool_line_of(spec)) return prepare_pool_lines(spec, *line, functions);
   const auto plan = std::make_shared<const PoolPlan>(std::move(spec));
   const int64_t size = dtype_size(plan->spec().dtype);
   const int64_t whole = plan->turns() ? plan->groups() : plan->positions();

@@ -6,8 +6,11 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
+#include <algorithm>
 #include <cstring>
 
+#include "hwy/cache_control.h"
+#include "kernels/extrema-inl.h"
 #include "kernels/extrema.h"
 #include "kernels/pool_windows.h"
 
@@ -17,6 +20,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kAhead = 4096;  // bytes that are fetched ahead
 
 // Integers wrap around.
 template <PoolOp kOp, class T>
@@ -29,56 +34,108 @@ T pooled(T a, T b) {
     return a + b;
 }
 
-// The same of vectors: of equal numbers zeros alone differ in bits, by their sign.
-template <PoolOp kOp, class V>
-V pooled_vectors(V a, V b) {
-  if constexpr (kOp == PoolOp::sum) {
-    return hn::Add(a, b);
-  } else if constexpr (std::is_integral_v<hn::TFromV<V>>) {
-    return kOp == PoolOp::max ? hn::Max(a, b) : hn::Min(a, b);
-  } else {
-    const V extreme = kOp == PoolOp::max ? hn::IfThenElse(hn::Gt(a, b), a, b)
-                                         : hn::IfThenElse(hn::Lt(a, b), a, b);
-    const V zero = kOp == PoolOp::max ? hn::And(a, b) : hn::Or(a, b);
-    return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Eq(a, b), zero, extreme));
+// The same of vectors, one after the other.
+template <PoolOp kOp, class D>
+class PooledVectors {
+ public:
+  using V = hn::Vec<D>;
+  HWY_INLINE PooledVectors(D, V first) : value_(first) {}
+  HWY_INLINE void add(V x) {
+    if constexpr (kOp == PoolOp::sum) value_ = hn::Add(value_, x);
+    if constexpr (kOp == PoolOp::max) value_ = hn::Max(value_, x);
+    if constexpr (kOp == PoolOp::min) value_ = hn::Min(value_, x);
   }
-}
+  HWY_INLINE V value() const { return value_; }
+
+ private:
+  V value_;
+};
+template <PoolOp kOp, class D>
+using Pooled = std::conditional_t<kOp != PoolOp::sum && hwy::IsFloat<hn::TFromD<D>>(),
+                                  Extremum<kOp == PoolOp::max, D>, PooledVectors<kOp, D>>;
 
 template <PoolOp kOp, class T>
 void pool(const PoolWindow& w, const std::byte* init_bytes, std::byte* out_bytes) {
   const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
+  using P = Pooled<kOp, hn::ScalableTag<T>>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto* const in = reinterpret_cast<const T*>(w.in);
   auto* const out = reinterpret_cast<T*>(out_bytes);
   T init;
   std::memcpy(&init, init_bytes, sizeof(T));
-  const V start = hn::Set(d, init);
+  const auto start = hn::Set(d, init);
   int64_t i = 0;
   for (; i + 4 * lanes <= w.inner; i += 4 * lanes) {
-    V a = start, b = start, c = start, e = start;
+    P a(d, start), b(d, start), c(d, start), e(d, start);
     for (int64_t n = 0; n < w.count; ++n) {
       const T* const from = in + w.offsets[n] + i;
-      a = pooled_vectors<kOp>(a, hn::LoadU(d, from));
-      b = pooled_vectors<kOp>(b, hn::LoadU(d, from + lanes));
-      c = pooled_vectors<kOp>(c, hn::LoadU(d, from + 2 * lanes));
-      e = pooled_vectors<kOp>(e, hn::LoadU(d, from + 3 * lanes));
+      for (int64_t ahead = 0; ahead < 4; ++ahead)
+        hwy::Prefetch(from + kAhead / sizeof(T) + ahead * lanes);
+      a.add(hn::LoadU(d, from));
+      b.add(hn::LoadU(d, from + lanes));
+      c.add(hn::LoadU(d, from + 2 * lanes));
+      e.add(hn::LoadU(d, from + 3 * lanes));
     }
-    hn::StoreU(a, d, out + i);
-    hn::StoreU(b, d, out + i + lanes);
-    hn::StoreU(c, d, out + i + 2 * lanes);
-    hn::StoreU(e, d, out + i + 3 * lanes);
+    hn::StoreU(a.value(), d, out + i);
+    hn::StoreU(b.value(), d, out + i + lanes);
+    hn::StoreU(c.value(), d, out + i + 2 * lanes);
+    hn::StoreU(e.value(), d, out + i + 3 * lanes);
   }
-  for (; i + lanes <= w.inner; i += lanes) {
-    V a = start;
-    for (int64_t n = 0; n < w.count; ++n)
-      a = pooled_vectors<kOp>(a, hn::LoadU(d, in + w.offsets[n] + i));
-    hn::StoreU(a, d, out + i);
+  const auto vector = [&](int64_t at) HWY_ATTR {
+    P a(d, start);
+    for (int64_t n = 0; n < w.count; ++n) {
+      const T* const from = in + w.offsets[n] + at;
+      hwy::Prefetch(from + kAhead / sizeof(T));
+      a.add(hn::LoadU(d, from));
+    }
+    hn::StoreU(a.value(), d, out + at);
+  };
+  for (; i + lanes <= w.inner; i += lanes) vector(i);
+  if (i < w.inner && w.inner >= lanes) {  // some of them once more
+    vector(w.inner - lanes);
+    return;
   }
   for (; i < w.inner; ++i) {
     T a = init;
     for (int64_t n = 0; n < w.count; ++n) a = pooled<kOp>(a, in[w.offsets[n] + i]);
     out[i] = a;
+  }
+}
+
+// Elements `stride` apart: those of every other element are picked out of two vectors.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_apart(D d, const T* from, int64_t stride) {
+  if (stride == 1) return hn::LoadU(d, from);
+#if HWY_TARGET != HWY_SCALAR
+  if (stride == 2) {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    return hn::ConcatEven(d, hn::LoadU(d, from + lanes), hn::LoadU(d, from));
+  }
+#endif
+  const hn::RebindToSigned<D> di;
+  using Index = hn::TFromD<decltype(di)>;
+  return hn::GatherIndex(d, from,
+                         hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<Index>(stride))));
+}
+
+template <PoolOp kOp, class T>
+void pool_line(const PoolLine& line, const std::byte* row_bytes, std::byte* out_bytes) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* const row = reinterpret_cast<const T*>(row_bytes);
+  auto* const out = reinterpret_cast<T*>(out_bytes);
+  for (int64_t i = 0; i < line.positions; i += lanes) {
+    const T* const from = row + i * line.stride;
+    Pooled<kOp, hn::ScalableTag<T>> best(d, load_apart(d, from, line.stride));
+    for (int64_t k = 1; k < line.count; ++k)
+      best.add(load_apart(d, from + k * line.step, line.stride));
+    if (i + lanes <= line.positions) {
+      hn::StoreU(best.value(), d, out + i);
+      continue;
+    }
+    HWY_ALIGN T last[HWY_LANES(T)];
+    hn::Store(best.value(), d, last);
+    std::copy_n(last, line.positions - i, out + i);
   }
 }
 
@@ -125,25 +182,25 @@ void pool_gradient(const PoolWindow& w, const std::byte* source_bytes, std::byte
 }
 
 template <class T>
-PoolFunction pool_of(PoolOp op) {
+PoolFunctions pool_of(PoolOp op) {
   switch (op) {
     case PoolOp::sum:
-      return pool<PoolOp::sum, T>;
+      return {pool<PoolOp::sum, T>, nullptr};
     case PoolOp::max:
-      return pool<PoolOp::max, T>;
+      return {pool<PoolOp::max, T>, pool_line<PoolOp::max, T>};
     case PoolOp::min:
-      return pool<PoolOp::min, T>;
+      return {pool<PoolOp::min, T>, pool_line<PoolOp::min, T>};
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace
 
-PoolFunction find_pool(DType dtype, PoolOp op) {
+PoolFunctions find_pool(DType dtype, PoolOp op) {
   if (dtype == DType::f32) return pool_of<float>(op);
   if (dtype == DType::f64) return pool_of<double>(op);
   if (dtype == DType::s32) return pool_of<int32_t>(op);
-  return nullptr;
+  return {};
 }
 
 PoolGradientFunction find_pool_gradient(DType dtype) {
@@ -162,7 +219,7 @@ namespace gspmd {
 HWY_EXPORT(find_pool);
 HWY_EXPORT(find_pool_gradient);
 
-PoolFunction pool_function(DType dtype, PoolOp op) {
+PoolFunctions pool_functions(DType dtype, PoolOp op) {
   return HWY_DYNAMIC_DISPATCH(find_pool)(dtype, op);
 }
 PoolGradientFunction pool_gradient_function(DType dtype) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "gspmd/kernels/pool.h"
 
@@ -15,7 +17,27 @@ struct PoolWindow {
 
 // out[i] = init combined with the elements of the window, in order.
 using PoolFunction = void (*)(const PoolWindow& window, const std::byte* init, std::byte* out);
-PoolFunction pool_function(DType dtype, PoolOp op);  // nullptr: not f32, f64, s32
+
+// Windows along a row of neighbours: position i reads the elements i * stride + k * step, k <
+// count.
+struct PoolLine {
+  int64_t positions = 0, stride = 1, count = 1, step = 1;
+  // Elements of the row: those of the input from `first` on, and what lies before and behind them.
+  int64_t first = 0, input = 0, before = 0, behind = 0;
+};
+// out[i] = the extreme element of window i; reads up to pool_line_room() elements of the row.
+constexpr int64_t pool_line_room(const PoolLine& line) {
+  constexpr int64_t kMostLanes = 64;
+  return (line.positions + 2 * kMostLanes) * std::max<int64_t>(line.stride, 2) +
+         line.count * line.step;
+}
+using PoolLineFunction = void (*)(const PoolLine& line, const std::byte* row, std::byte* out);
+
+struct PoolFunctions {
+  PoolFunction window = nullptr;    // nullptr: not f32, f64, s32
+  PoolLineFunction line = nullptr;  // nullptr: sums, whose order is that of windows
+};
+PoolFunctions pool_functions(DType dtype, PoolOp op);
 
 // out[offset + i] += source[i] at the first of the largest elements of the window: a later one
 // takes over unless the kept one is at least as large (NaN is at least as large as nothing).

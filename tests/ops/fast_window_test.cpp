@@ -95,7 +95,7 @@ Window random_window(Random& random, const Dims& dims, bool dilate, int64_t apar
               rhs = " rhs_dilate=";
   for (size_t d = 0; d < dims.size(); ++d) {
     const bool plain = int64_t(d) < apart || random.below(3) == 0;
-    const int64_t n = plain ? 1 : 1 + random.below(3), s = plain ? 1 : 1 + random.below(2);
+    const int64_t n = plain ? 1 : 1 + random.below(4), s = plain ? 1 : 1 + random.below(3);
     const int64_t low = plain ? 0 : random.below(4) - 1, high = plain ? 0 : random.below(4) - 1;
     const int64_t base = plain || !dilate ? 1 : 1 + random.below(2);
     const int64_t hole = plain || !dilate ? 1 : 1 + random.below(2);
@@ -117,10 +117,11 @@ Dims random_dims(Random& random, int64_t& apart) {
   const int64_t kind = random.below(4);
   apart = kind == 0 ? 2 : kind == 1 ? 1 : 0;
   if (kind == 0)
-    return {1 + random.below(3), 1 + random.below(20), 1 + random.below(9), 1 + random.below(9)};
+    return {1 + random.below(3), 1 + random.below(20), 1 + random.below(9),
+            1 + random.below(random.below(2) == 0 ? 9 : 60)};
   if (kind == 1)
     return {1 + random.below(3), 1 + random.below(7), 1 + random.below(7), 1 + random.below(80)};
-  if (kind == 2) return {1 + random.below(40)};
+  if (kind == 2) return {1 + random.below(90)};
   return {1 + random.below(9), 1 + random.below(9), 1 + random.below(9)};
 }
 
@@ -153,7 +154,7 @@ TEST_CASE("fast cumulative windows: large results, whole cache lines or not", "[
 
 TEST_CASE("fast pools: the bits of the reference for any window", "[window]") {
   int64_t checked = 0;
-  for (int64_t seed = 1; seed <= random_load(400); ++seed) {
+  for (int64_t seed = 1; seed <= random_load(800); ++seed) {
     INFO("seed " << seed);
     Random random{std::mt19937_64(uint64_t(seed))};
     static const DType kTypes[] = {DType::f32, DType::f64, DType::s32};
@@ -174,12 +175,12 @@ TEST_CASE("fast pools: the bits of the reference for any window", "[window]") {
                     to_string(Shape(type, window.positions)), window.text),
         {x, special_values(Shape(type, {}), unsigned(seed) % 5, false)});
   }
-  CHECK(checked > random_load(200));
+  CHECK(checked > random_load(400));
 }
 
 TEST_CASE("fast gradients of max-pools: the bits of the reference for any window", "[window]") {
   int64_t checked = 0;
-  for (int64_t seed = 1; seed <= random_load(400); ++seed) {
+  for (int64_t seed = 1; seed <= random_load(800); ++seed) {
     INFO("seed " << seed);
     Random random{std::mt19937_64(uint64_t(seed))};
     const DType type = random.below(3) == 0 ? DType::f64 : DType::f32;
@@ -199,7 +200,7 @@ TEST_CASE("fast gradients of max-pools: the bits of the reference for any window
         {special_values(shape, unsigned(seed), true), whole_values(source, unsigned(seed), false),
          whole_values(Shape(type, {}), unsigned(seed), false)});
   }
-  CHECK(checked > random_load(200));
+  CHECK(checked > random_load(400));
 }
 
 TEST_CASE("fast Fourier transforms: the numbers of the reference for any length and dims",
