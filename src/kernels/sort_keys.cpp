@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "hwy/cache_control.h"
 #include "kernels/sort_keys.h"
 
 #ifndef GSPMD_FIRST_BELOW_TYPE
@@ -52,8 +53,15 @@ template <class U, class F>
 void for_each_bits(const KeyElements& e, uint32_t* keys, F&& f) {
   const uint32_t flip = e.descending ? ~uint32_t{0} : 0;
   if (e.step == static_cast<int64_t>(sizeof(U))) {
+    constexpr int64_t kBlock = 256 / sizeof(U), kAhead = 4096 / sizeof(U);
     const auto* const in = reinterpret_cast<const U*>(e.first);
-    for (int64_t i = 0; i < e.count; ++i) keys[i] = f(in[i]) ^ flip;
+    int64_t i = 0;
+    for (; i + kBlock <= e.count; i += kBlock) {
+      for (int64_t line = 0; line < kBlock; line += 64 / sizeof(U))
+        hwy::Prefetch(in + i + kAhead + line);
+      for (int64_t j = i; j < i + kBlock; ++j) keys[j] = f(in[j]) ^ flip;
+    }
+    for (; i < e.count; ++i) keys[i] = f(in[i]) ^ flip;
     return;
   }
   const std::byte* at = e.first;
@@ -83,14 +91,21 @@ bool integer_keys(const KeyElements& e, uint32_t* keys) {
   return true;
 }
 
-// Blocks are looked through as a whole.
+// Four vectors are looked through as a whole.
 int64_t first_below_bound(const uint32_t* keys, int64_t n, uint32_t bound) {
-  constexpr int64_t kBlock = 64;
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto most = hn::Set(d, bound);
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    uint32_t any = 0;
-    for (int64_t j = 0; j < kBlock; ++j) any |= keys[i + j] < bound ? 1 : 0;
-    if (any != 0) break;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto load = [&](int64_t v) HWY_ATTR { return hn::LoadU(d, keys + i + v * lanes); };
+    const auto least = hn::Min(hn::Min(load(0), load(1)), hn::Min(load(2), load(3)));
+    if (!hn::AllFalse(d, hn::Lt(least, most))) break;
+  }
+  for (; i + lanes <= n; i += lanes) {
+    const auto found = hn::FindFirstTrue(d, hn::Lt(hn::LoadU(d, keys + i), most));
+    if (found >= 0) return i + static_cast<int64_t>(found);
   }
   while (i < n && keys[i] >= bound) ++i;
   return i;
