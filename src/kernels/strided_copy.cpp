@@ -25,6 +25,15 @@ T* as(std::byte* p) {
 }
 
 template <class T>
+const std::byte* as_bytes(const T* p) {
+  return reinterpret_cast<const std::byte*>(p);
+}
+template <class T>
+std::byte* as_bytes(T* p) {
+  return reinterpret_cast<std::byte*>(p);
+}
+
+template <class T>
 void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int64_t n) {
   if (target_step != 1) {
     for (int64_t i = 0; i < n; ++i) target[i * target_step] = source[i * step];
@@ -37,38 +46,99 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
   }
 }
 
-// target[i * t_row + j] = source[j * s_row + i].
+// A part of target[i * t_row + j] = source[j * s_row + i].
 template <class T>
-void transpose_plane(const T* s, int64_t s_row, T* t, int64_t t_row, int64_t rows, int64_t columns,
-                     bool streamed) {
+struct Plane {
+  const T* s;
+  int64_t s_row;
+  T* t;
+  int64_t t_row;
+  int64_t rows, columns;  // i, j
+
+  Plane part(int64_t i, int64_t j, int64_t part_rows, int64_t part_columns) const {
+    return {s + j * s_row + i, s_row, t + i * t_row + j, t_row, part_rows, part_columns};
+  }
+};
+
+template <class T>
+void transpose_part(const Plane<T>& p, bool whole_lines) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   constexpr int64_t kBlock = block_side(kSize);
-  const bool whole_lines =
-      reinterpret_cast<uintptr_t>(t) % 64 == 0 && t_row % kBlock == 0 && streamed;
   [[maybe_unused]] TransposeBlock block = nullptr;
   if constexpr (kSize <= 8) block = transpose_block_function(kSize, whole_lines);
   // Blocks side by side in the target: neighbouring lines of a row are written one after the other,
   // as memory likes it.
   constexpr int64_t kWide = 4 * kBlock;
-  for (int64_t w0 = 0; w0 < columns; w0 += kWide) {
-    const int64_t w1 = std::min(columns, w0 + kWide);
-    for (int64_t i0 = 0; i0 < rows; i0 += kBlock) {
-      const int64_t i1 = std::min(rows, i0 + kBlock);
+  for (int64_t w0 = 0; w0 < p.columns; w0 += kWide) {
+    const int64_t w1 = std::min(p.columns, w0 + kWide);
+    for (int64_t i0 = 0; i0 < p.rows; i0 += kBlock) {
+      const int64_t i1 = std::min(p.rows, i0 + kBlock);
       for (int64_t j0 = w0; j0 < w1; j0 += kBlock) {
         const int64_t j1 = std::min(w1, j0 + kBlock);
         if constexpr (kSize <= 8) {
           if (i1 - i0 == kBlock && j1 - j0 == kBlock) {
-            block(reinterpret_cast<const std::byte*>(s + j0 * s_row + i0), s_row,
-                  reinterpret_cast<std::byte*>(t + i0 * t_row + j0), t_row);
+            const Plane<T> q = p.part(i0, j0, kBlock, kBlock);
+            block(as_bytes(q.s), q.s_row, as_bytes(q.t), q.t_row);
             continue;
           }
         }
         for (int64_t i = i0; i < i1; ++i) {
-          for (int64_t j = j0; j < j1; ++j) t[i * t_row + j] = s[j * s_row + i];
+          for (int64_t j = j0; j < j1; ++j) p.t[i * p.t_row + j] = p.s[j * p.s_row + i];
         }
       }
     }
   }
+}
+
+// Lines of a source row that are read together, and of a target row that are written together.
+template <class T>
+constexpr int64_t kLinesRead = std::min<int64_t>(4, sizeof(T));
+constexpr int64_t kLinesWritten = 4;
+
+// A block of whole lines, past the caches, turned around in a buffer: several neighbouring lines
+// are read and written one after the other. For rows that share one place of the caches, of which
+// no more are fetched ahead than stay there; where rows lie otherwise, it gains nothing.
+constexpr int64_t kOnePlace = int64_t{64} << 10;  // bytes that rows are apart, or a multiple
+
+template <class T>
+void stream_block(const Plane<T>& p, TransposeBlock block, StreamFunction stream) {
+  constexpr int64_t kBlock = block_side(sizeof(T));
+  constexpr int64_t kTall = kLinesRead<T> * kBlock, kWide = kLinesWritten * kBlock;
+  alignas(64) T turned[kTall * kWide];
+  for (int64_t j = 0; j < kWide; j += kBlock)
+    for (int64_t i = 0; i < kTall; i += kBlock) {
+      const T* const from = p.s + j * p.s_row + i;
+      if (j + kBlock < p.columns)
+        for (int64_t row = kBlock; row < 2 * kBlock; ++row)
+          __builtin_prefetch(from + row * p.s_row);
+      block(as_bytes(from), p.s_row, as_bytes(turned + i * kWide + j), kWide);
+    }
+  for (int64_t i = 0; i < kTall; ++i)
+    stream(as_bytes(p.t + i * p.t_row), as_bytes(turned + i * kWide),
+           kWide * static_cast<int64_t>(sizeof(T)));
+}
+
+template <class T>
+void transpose_plane(const Plane<T>& p, bool streamed) {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kBlock = block_side(kSize);
+  const bool whole_lines =
+      reinterpret_cast<uintptr_t>(p.t) % 64 == 0 && p.t_row % kBlock == 0 && streamed;
+  if constexpr (kSize <= 8) {
+    constexpr int64_t kTall = kLinesRead<T> * kBlock, kWide = kLinesWritten * kBlock;
+    if (whole_lines && p.s_row * kSize % kOnePlace == 0) {
+      const TransposeBlock block = transpose_block_function(kSize);
+      const StreamFunction stream = stream_function();
+      const int64_t rows = p.rows / kTall * kTall, columns = p.columns / kWide * kWide;
+      for (int64_t i = 0; i < rows; i += kTall)
+        for (int64_t j = 0; j < columns; j += kWide)
+          stream_block(p.part(i, j, kTall, columns - j), block, stream);
+      transpose_part(p.part(0, columns, rows, p.columns - columns), false);
+      transpose_part(p.part(rows, 0, p.rows - rows, p.columns), false);
+      return;
+    }
+  }
+  transpose_part(p, whole_lines);
 }
 
 template <class T>
@@ -81,8 +151,8 @@ void copy_plane(const StridedCopy& c, const T* source, T* target, bool streamed)
   } else {
     const size_t row = rank - 2, inner = rank - 1;
     if (c.source[row] == 1 && c.target[inner] == 1 && c.source[inner] > 1) {
-      return transpose_plane(source, c.source[inner], target, c.target[row], c.dims[row],
-                             c.dims[inner], streamed);
+      return transpose_plane<T>(
+          {source, c.source[inner], target, c.target[row], c.dims[row], c.dims[inner]}, streamed);
     }
     for (int64_t i = 0; i < c.dims[row]; ++i) {
       copy_row(source + i * c.source[row], c.source[inner], target + i * c.target[row],

@@ -53,6 +53,20 @@ TEST_CASE("fast transposes: large ones of every size of element", "[shape]") {
     }
 }
 
+TEST_CASE("fast transposes: rows that share one place of the caches", "[shape]") {
+  for (const DType type : {DType::u8, DType::bf16, DType::f32, DType::f64})
+    for (const int64_t between : {8, 512}) {
+      if (between == 512 && type != DType::f32) continue;       // fewer rows than a block has
+      const int64_t last = 65536 / dtype_size(type) / between;  // rows 64 KiB apart
+      const Shape x(type, {136, between, last}), y(type, {last, between, 136});
+      INFO(to_string(x));
+      expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\nROOT r = {} "
+                              "transpose(x), dimensions={{2,1,0}}\n}}\n",
+                              to_string(x), to_string(y)),
+                  {special_values(x, 3, true)});
+    }
+}
+
 TEST_CASE("fast pads: low, high and inner ones of any sign", "[shape]") {
   for (int64_t seed = 1; seed <= random_load(300); ++seed) {
     INFO("seed " << seed);
