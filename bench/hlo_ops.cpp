@@ -313,6 +313,13 @@ const Op kOps[] = {
      "lhs_contracting_dims={2}, rhs_contracting_dims={1}"},
 };
 
+// Matrices whose diagonal outweighs their rows: positive definite as their triangles say.
+void make_positive(Array& values) {
+  const int64_t n = values.dims().back();
+  for (int64_t i = 0; i < values.size() / n; ++i)
+    values.set(i * n + i % n, static_cast<double>(n) + values.at(i * n + i % n));
+}
+
 // Floats of [-1, 1), whole numbers below 32,000, pred of either value.
 std::vector<std::shared_ptr<DeviceBuffer>> random_arguments(const Module& module) {
   std::mt19937 random(1);
@@ -330,6 +337,8 @@ std::vector<std::shared_ptr<DeviceBuffer>> random_arguments(const Module& module
                       : shape.dtype == DType::pred ? static_cast<double>(random() % 2)
                                                    : uniform(random));
     }
+    for (const Node* user : parameter->users())
+      if (user->is(Opcode::cholesky)) make_positive(values);
     arguments.push_back(std::make_shared<DeviceBuffer>(shape, 1));
     std::memcpy(arguments.back()->shard(0), values.bytes().data(), values.bytes().size());
   }

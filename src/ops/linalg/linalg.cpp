@@ -1,4 +1,5 @@
 #include "gspmd/base/error.h"
+#include "kernels/cholesky.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -222,6 +223,13 @@ Value evaluate_triangular_solve(const EvalContext& context) {
   return {result, {}, false};
 }
 
+PreparedKernel lower_cholesky(const Node& node) {
+  const Shape& a = node.shape;
+  const int64_t n = a.dims.back();
+  if (a.elements_count() == 0) return {};
+  return prepare_cholesky({a.dtype, a.elements_count() / (n * n), n, node.attrs.triangular->lower});
+}
+
 int64_t cholesky_flops(const Node& node) {
   return saturating_multiply(node.shape.elements_count(),
                              node.rank() > 0 ? node.dims().back() / 3 : 0);
@@ -239,6 +247,7 @@ const OpInfo kLinalgRows[] = {
      .gradient = cholesky_gradient,
      .differentiable_form = cholesky_form,
      .completion = kMatrixCompletion,
+     .lower = lower_cholesky,
      .flops = cholesky_flops},
     {.opcode = Opcode::triangular_solve,
      .operands = {2, 2},
