@@ -1,7 +1,7 @@
 // Collectives between 8 devices beside a memcpy of the bytes that they must move, in turn: the
 // larger of what is read and what is written. Sizes are those of the larger of operand and result
 // of one device; the dim is the first (contiguous pieces) or the last (rows).
-//   collectives [--threads 2] [--rounds 9] [--only NAME] [--json FILE]
+//   collectives [--threads 2] [--rounds 9] [--only NAME] [--bytes N] [--json FILE]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,6 +26,7 @@ constexpr int64_t kDevices = 8;
 struct BenchOptions {
   int threads = 2, rounds = 9;
   std::string only;
+  std::vector<int64_t> bytes = {1 << 16, 1 << 20, 1 << 24, 1 << 26};
 };
 
 struct Case {
@@ -139,6 +140,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads);
   app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
   app.add_option("--only", options.only, "one op");
+  app.add_option("--bytes", options.bytes, "of the larger of operand and result, of one device")
+      ->check(CLI::Range(1 << 12, 1 << 30));
   Report report(app, "collectives");
   CLI11_PARSE(app, argc, argv);
   try {
@@ -147,8 +150,7 @@ int main(int argc, char** argv) {
       if (!options.only.empty() && options.only != op) continue;
       const bool has_dim =
           std::string(op) != "all-reduce" && std::string(op) != "collective-permute";
-      for (const int64_t bytes :
-           {int64_t{1} << 16, int64_t{1} << 20, int64_t{1} << 24, int64_t{1} << 26})
+      for (const int64_t bytes : options.bytes)
         for (int64_t dim = 0; dim < (has_dim ? 2 : 1); ++dim)
           measure(case_of(op, dim, bytes), dim, options, report);
     }
