@@ -33,4 +33,10 @@ void unmap_pages(std::byte* memory, int64_t bytes) {
   if (memory != nullptr) munmap(memory, static_cast<size_t>(bytes));
 }
 
+int64_t step_between(int64_t bytes) {
+  constexpr int64_t kPage = 4096, kPast = 9 * 64;  // seven buffers until lines meet again
+  if (bytes < 16 * kPage) return ceil_div(bytes, 64) * 64;
+  return ceil_div(bytes - kPast, kPage) * kPage + kPast;
+}
+
 }  // namespace gspmd

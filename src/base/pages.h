@@ -13,4 +13,9 @@ enum class PageCount : bool { when_touched, at_once };
 std::byte* map_pages(int64_t bytes, PageCount count = PageCount::when_touched);
 void unmap_pages(std::byte* memory, int64_t bytes);
 
+// A step of at least `bytes` between buffers of one kind, a multiple of 64. From 64 KiB it is some
+// lines past whole pages: equal elements of buffers whole pages apart would fight for the same few
+// sets of the caches.
+int64_t step_between(int64_t bytes);
+
 }  // namespace gspmd

@@ -59,7 +59,7 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
     user_error("device buffer: {} on {} devices cannot be held", to_string(shape_), num_devices);
   }
   local_ = local_devices(num_devices);
-  stride_ = ceil_div(bytes, 64) * 64 + kGuardBytes;
+  stride_ = (num_devices == 1 ? ceil_div(bytes, 64) * 64 : step_between(bytes)) + kGuardBytes;
   data_ = take_memory(stride_ * local_.count());
   for (int64_t d = local_.first; d < local_.last; ++d)
     poison_memory(shard(d) + bytes, stride_ - bytes);

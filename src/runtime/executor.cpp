@@ -69,7 +69,7 @@ struct Executor::Impl {
     if (block_cost(program->main) * static_cast<double>(local.count()) <
         program->options.alone_below)
       pool = make_worker_pool(1, PoolKind::threads);
-    arena_stride = ceil_div(program->plan.arena_bytes, 64) * 64;
+    arena_stride = step_between(program->plan.arena_bytes);
     scratch_stride = ceil_div(program->scratch_bytes, 4096) * 4096;
     shared_stride = ceil_div(program->shared_bytes, 4096) * 4096;
     arena = pages_for(arena_stride * local.count());
