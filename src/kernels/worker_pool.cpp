@@ -82,8 +82,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     if (running_on_this_thread()) internal_error("worker pool: run() inside run()");
     const std::lock_guard lock(run_mutex_);
     task_ = &f;
-    arrived_.store(0, std::memory_order_relaxed);
-    left_.store(0, std::memory_order_relaxed);
+    const uint64_t all_left = left_before_ + slots_.size();
     generation_.fetch_add(1);
     if (size() > 1) {
       generation_.notify_all();
@@ -95,7 +94,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
       }
     }
     work(0);
-    spin_until(patient_, [&] { return left_.load(std::memory_order_acquire) == size(); });
+    spin_until(patient_, [&] { return left_.load(std::memory_order_acquire) == all_left; });
+    left_before_ = all_left;
     task_ = nullptr;
     rethrow();
   }
@@ -111,7 +111,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     bool abandoned = false;
     spin_until(patient_, [&] {
       // A worker leaves after it passed all its barriers, so `left_` is read before the phase.
-      abandoned = left_.load(std::memory_order_acquire) > 0;
+      abandoned = left_.load(std::memory_order_acquire) > left_before_;
       if (phase_.load(std::memory_order_acquire) != phase) {
         abandoned = false;
         return true;
@@ -250,13 +250,15 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   // No thread could be had for some slot: the others must not wait for it, nor for the caller.
   void give_up() {
-    int missing = 1;
+    uint64_t missing = 1;
     for (size_t i = 1; i < slots_.size(); ++i) {
       int expected = invited;
       if (slots_[i].state.compare_exchange_strong(expected, vacant)) ++missing;
     }
+    const uint64_t all_left = left_before_ + slots_.size();
     left_.fetch_add(missing);
-    spin_until(patient_, [&] { return left_.load(std::memory_order_acquire) == size(); });
+    spin_until(patient_, [&] { return left_.load(std::memory_order_acquire) == all_left; });
+    left_before_ = all_left;
     rethrow();
   }
 
@@ -276,7 +278,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
   }
 
   void rethrow() {
-    const bool abandoned = abandoned_.exchange(false);
+    const bool abandoned = abandoned_.load() && abandoned_.exchange(false);
+    if (abandoned) arrived_.store(0);  // who left a barrier had come to it
     for (Slot& slot : slots_) {
       if (slot.error == nullptr) continue;
       std::exception_ptr error = std::move(slot.error);
@@ -290,12 +293,15 @@ class Crew : public std::enable_shared_from_this<Crew> {
   bool patient_ = true;
   std::mutex run_mutex_;
   const std::function<void(int)>* task_ = nullptr;
+  uint64_t left_before_ = 0;  // left_ when the run began
   alignas(64) std::atomic<uint64_t> generation_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> abandoned_{false};
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint64_t> phase_{0};
-  alignas(64) std::atomic<int> left_{0};
+  // Grows by one for each worker and run: what nobody resets need not be fetched from where it was
+  // last written.
+  alignas(64) std::atomic<uint64_t> left_{0};
 #ifdef GSPMD_HAS_TBB
   bool tbb_ = false;
   tbb::task_arena arena_{tbb::task_arena::automatic};

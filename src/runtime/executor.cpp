@@ -41,6 +41,7 @@ struct Executor::Impl {
   std::vector<Worker> crew;
   TraceLog* log = nullptr;                // of the run in progress
   std::function<void(int)> walk_through;  // one worker
+  bool ended_early = true;                // the last run, or there was none
 
   int64_t devices() const { return program->options.num_devices; }
   int workers() const { return pool->size(); }
@@ -137,6 +138,7 @@ struct Executor::Impl {
   void poison(const std::vector<std::shared_ptr<DeviceBuffer>>& results) const;
   void place(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
              const std::vector<std::shared_ptr<DeviceBuffer>>& results);
+  void begin_rounds();
   void walk(TraceLog* run_log);
 };
 
@@ -249,16 +251,29 @@ void Executor::Impl::place(std::span<const std::shared_ptr<DeviceBuffer>> argume
   }
 }
 
+// Claims go on with the rounds of the last run, unless workers left it in different ones.
+void Executor::Impl::begin_rounds() {
+  constexpr uint32_t kMostRounds = 1u << 30;
+  const bool begins = ended_early || std::any_of(crew.begin(), crew.end(), [](const Worker& w) {
+                        return w.rounds() > kMostRounds;
+                      });
+  ended_early = true;  // until it has ended
+  if (!begins) return;
+  for (Claims& shared : claims) shared.reset();
+  collective_claims.reset();
+  for (Worker& worker : crew) worker.begin_rounds();
+}
+
 // All workers through the program, and all processes.
 void Executor::Impl::walk(TraceLog* run_log) {
   log = run_log;
   failure.reset();
-  for (Claims& shared : claims) shared.reset();
-  collective_claims.reset();
+  begin_rounds();
   try {
     if (remote) remote->begin_run(counters.runs);
     if (log != nullptr) log->begin();
     pool->run(walk_through);
+    ended_early = false;
   } catch (const std::exception&) {
     const std::exception_ptr first =
         failure.error() != nullptr ? failure.error() : std::current_exception();

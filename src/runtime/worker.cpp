@@ -34,39 +34,57 @@ Worker::Worker(const RunState& state, WorkerMemory memory, int worker)
 
 void Worker::run(TraceLog* log) {
   log_ = log;
-  round_ = collective_round_ = 0;
+  done_ = Since::nothing;
   depth_ = 0;
   if (log_ != nullptr) since_.assign(static_cast<size_t>(program_.options.num_devices), 0);
   run_block(program_.main, all_);
 }
 
+void Worker::meet() {
+  pool_.barrier(worker_);
+  done_ = Since::nothing;
+}
+
+// All meet if they have done that much since they met.
+void Worker::meet_after(Since since) {
+  if (done_ >= since) meet();
+}
+
+// Who is through with an exchange need not wait for the others until somebody wants its results, or
+// writes where they read.
 void Worker::run_block(const Block& block, const Active& active) {
   for (const Block::Item& item : block.items) {
+    const auto index = static_cast<size_t>(item.first);
+    if (item.kind == Block::Item::collective) {
+      run_collective(program_.collectives[index], active);
+      continue;
+    }
+    meet_after(Since::exchange);
     switch (item.kind) {
       case Block::Item::segment:
         if (teams()) {
-          pool_.barrier(worker_);
+          meet_after(Since::own_devices);
           run_segment_together(item, active);
-          pool_.barrier(worker_);
         } else {
           run_segment(item, active);
         }
         break;
       case Block::Item::start:
-        start_collective(program_.collectives[static_cast<size_t>(item.first)], active);
-        break;
-      case Block::Item::collective:
-        run_collective(program_.collectives[static_cast<size_t>(item.first)], active);
+        start_collective(program_.collectives[index], active);
         break;
       case Block::Item::branch:
         around(log_ == nullptr ? 0 : log_->branch(item.first), active,
-               [&] { run_branch(*program_.branches[static_cast<size_t>(item.first)], active); });
+               [&] { run_branch(*program_.branches[index], active); });
         break;
       case Block::Item::loop:
         around(log_ == nullptr ? 0 : log_->loop(item.first), active,
-               [&] { run_loop(*program_.loops[static_cast<size_t>(item.first)], active); });
+               [&] { run_loop(*program_.loops[index], active); });
+        break;
+      case Block::Item::collective:
         break;
     }
+    done_ = Since::own_devices;
+    if (item.kind == Block::Item::segment && teams()) meet();
   }
 }
 
@@ -212,7 +230,7 @@ void Worker::open_collective(const CollectiveStep& step) {
 // Under AddressSanitizer nothing may touch what no step has open: there all is done at the end.
 void Worker::start_collective(const CollectiveStep& step, const Active& active) {
   if (kGuardBytes > 0 || state_.remote == nullptr) return;
-  pool_.barrier(worker_);  // all operands are there
+  meet_after(Since::own_devices);  // all operands are there
   if (worker_ != 0) return;
   const CollectiveArgs args{&state_.tables, &active, program_.options.num_devices, state_.local};
   at_node(*step.node, [&] {
@@ -233,7 +251,7 @@ void Worker::run_collective(const CollectiveStep& step, const Active& active) {
                       state_.local,
                       &state_.collective_claims,
                       ++collective_round_};
-  pool_.barrier(worker_);
+  meet_after(Since::own_devices);
   const int64_t begin = log_ == nullptr ? 0 : log_->now();
   open_collective(step);
   at_node(*step.node, [&] {
@@ -255,7 +273,9 @@ void Worker::run_collective(const CollectiveStep& step, const Active& active) {
     if (state_.remote != nullptr)
       state_.counters.bytes_across += state_.remote->bytes_across(step, active);
   }
-  pool_.barrier(worker_);
+  done_ = Since::exchange;
+  if (log_ == nullptr) return;
+  meet();
   for (const int64_t device : own_) {
     if (!records() || !active[static_cast<size_t>(device)]) continue;
     const int64_t since = since_[static_cast<size_t>(device)];
@@ -320,7 +340,7 @@ void Worker::run_loop(const LoopStep& loop, const Active& before) {
   int64_t devices = 0;  // that were in the last iteration
   for (int64_t iteration = 0;; ++iteration) {
     run_block(loop.condition, active);
-    if (lockstep) pool_.barrier(worker_);
+    if (lockstep) meet();
     const bool any = goes_on(loop, across, iteration, active);
     const auto still = std::count(active.begin(), active.end(), 1);
     if (still != devices) guard.restart();
@@ -330,7 +350,7 @@ void Worker::run_loop(const LoopStep& loop, const Active& before) {
       at_node(*loop.node, [&] {
         if (guard.begin_iteration()) watch(loop, across, active, guard);
       });
-    if (lockstep) pool_.barrier(worker_);  // all have read the predicates
+    if (lockstep) meet();  // all have read the predicates
     if (!any) return;
     run_block(loop.body, active);
   }
@@ -367,7 +387,7 @@ void Worker::run_branch(const BranchStep& branch, const Active& before) {
   const bool across = branch.lockstep && state_.remote != nullptr;
   const Active all = members(before, lockstep, across);
   std::vector<Active> active(branch.blocks.size(), Active(before.size(), 0));
-  if (lockstep) pool_.barrier(worker_);  // all selectors are there
+  if (lockstep) meet();  // all selectors are there
   if (across) {
     tell(*branch.node, all, [&](int64_t d) { return static_cast<int32_t>(chosen(branch, d)); });
     pool_.barrier(worker_);
@@ -378,7 +398,7 @@ void Worker::run_branch(const BranchStep& branch, const Active& before) {
     const bool here = state_.local.contains(device);
     active[here ? chosen(branch, device) : static_cast<size_t>(state_.told[d])][d] = 1;
   }
-  if (lockstep) pool_.barrier(worker_);  // all have read the selectors
+  if (lockstep) meet();  // all have read the selectors
   for (size_t i = 0; i < active.size(); ++i) {
     if (std::find(active[i].begin(), active[i].end(), 1) != active[i].end())
       run_block(branch.blocks[i], active[i]);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -69,8 +70,15 @@ class Worker {
 
   // Once through the program. `log` nullptr: nothing is written down.
   void run(TraceLog* log);
+  // Of claims so far. They go on from run to run; begin_rounds() where the claims are reset.
+  uint32_t rounds() const { return std::max(round_, collective_round_); }
+  void begin_rounds() { round_ = collective_round_ = 0; }
 
  private:
+  // What workers have done since all met.
+  enum class Since : uint8_t { nothing, own_devices, exchange };
+  void meet();
+  void meet_after(Since since);
   using Active = std::vector<char>;  // by device
 
   bool teams() const { return !state_.schedule.empty(); }
@@ -115,10 +123,11 @@ class Worker {
   std::vector<int64_t> own_;
   int64_t rank_ = 0, team_ = 0;  // among the workers of one device
   const Active all_;
-  uint32_t round_ = 0, collective_round_ = 0;  // of claims in this run
-  TraceLog* log_ = nullptr;                    // nullptr: nothing is written down
-  std::vector<int64_t> since_;                 // by device: the end of its last event
-  int64_t depth_ = 0;                          // of loops and conditionals
+  uint32_t round_ = 0, collective_round_ = 0;  // of claims
+  Since done_ = Since::nothing;
+  TraceLog* log_ = nullptr;     // nullptr: nothing is written down
+  std::vector<int64_t> since_;  // by device: the end of its last event
+  int64_t depth_ = 0;           // of loops and conditionals
 };
 
 }  // namespace gspmd
