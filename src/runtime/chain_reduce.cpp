@@ -297,7 +297,7 @@ void ChainReduce::join(const Piece& piece, int64_t begin, int64_t n, const std::
   for (const int64_t device : *piece.devices)
     rows[count++] = entry(device, piece.operand, piece.first + begin);
   const int64_t bytes = n * dtype_size(shape(piece.operand).dtype);
-  step_.sum_rows({1, bytes}, sum, bytes, std::span(rows, count), bytes, false);
+  step_.sum_rows({1, bytes}, std::span(&sum, 1), bytes, std::span(rows, count), bytes, false);
 }
 
 void ChainReduce::add_in_turn(const Piece& piece, int64_t begin, int64_t n, const std::byte* so_far,

@@ -23,6 +23,7 @@ class Claims {
     for (Part& part : parts_) part.word.store(0, std::memory_order_relaxed);
   }
 
+  int64_t workers() const { return std::ssize(parts_); }
   // Worker w's own pieces of n are begin(w, n) to begin(w + 1, n).
   int64_t begin(int64_t worker, int64_t n) const {
     const auto workers = static_cast<int64_t>(parts_.size());

@@ -18,10 +18,11 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kChunkBytes = 8192;       // of a reduction: stays in the first-level cache
-constexpr int64_t kWindowBytes = 1 << 15;   // of results that are written row by row
 constexpr int64_t kPieceBytes = 1 << 18;    // of a result that one worker takes at once
-constexpr int64_t kTurnBytes = 1 << 21;     // of operands, from which members take turns
-constexpr int64_t kReducedBytes = 1 << 14;  // the same of an all-reduce, which goes to all
+constexpr int64_t kFarBytes = 1 << 21;      // of operands: more than second-level caches hold
+constexpr int64_t kTurnBytes = 1 << 13;     // of a device's operand, about, in a turn
+constexpr int64_t kShortRow = 256;          // bytes: several devices' rows share a line or two
+constexpr int64_t kReducedBytes = 1 << 14;  // of an all-reduce: they go to all from that cache
 
 // A piece of what is around a collective's dim: some of the outer steps, or of each row a part.
 struct Piece {
@@ -49,8 +50,10 @@ class Runner {
     streamed_ = is_streamed(saturating_multiply(step_.result_bytes, args_.local.count()) / 2);
     if (step_.opcode == Opcode::all_reduce)
       all_reduce();
+    else if (step_.opcode == Opcode::all_gather || splits_dim())
+      each_part();
     else if (takes_turns())
-      each_group();
+      each_turn();
     else
       each_receiver();
     if (streamed_) flush_stream();
@@ -70,12 +73,22 @@ class Runner {
   // Whether rows go past the caches: whole lines only.
   bool streams(int64_t row) const { return streamed_ && row % 64 == 0; }
 
-  // This worker's turns of n.
+  // This worker's pieces of n. What stays in caches is dealt out: who helped would take results
+  // from where the next step looks for them, which costs more than the help is worth.
   template <class F>
-  void each_turn(int64_t n, F&& f) {
-    for (int64_t i = args_.claims->take(args_.round, worker_, n); i >= 0;
-         i = args_.claims->take(args_.round, worker_, n))
+  void each_piece(int64_t n, F&& f) {
+    Claims& claims = *args_.claims;
+    if (!streamed_) {
+      for (int64_t i = claims.begin(worker_, n); i < claims.begin(worker_ + 1, n); ++i) f(i);
+      return;
+    }
+    for (int64_t i = claims.take(args_.round, worker_, n); i >= 0;
+         i = claims.take(args_.round, worker_, n))
       f(i);
+  }
+
+  static int64_t pieces_of(int64_t bytes, int64_t many) {
+    return std::clamp<int64_t>(bytes / kPieceBytes, 1, Claims::kMost / many);
   }
 
   // Each of this process's devices by itself, in pieces of its result.
@@ -87,32 +100,61 @@ class Runner {
       return;
     }
     const int64_t pieces = pieces_of(step_.result_bytes, devices);
-    each_turn(devices * pieces,
-              [&](int64_t i) { make_result(args_.local.first + i / pieces, i % pieces, pieces); });
+    each_piece(devices * pieces,
+               [&](int64_t i) { make_result(args_.local.first + i / pieces, i % pieces, pieces); });
   }
 
-  static int64_t pieces_of(int64_t bytes, int64_t many) {
-    return std::clamp<int64_t>(bytes / kPieceBytes, 1, Claims::kMost / many);
+  // Parts of this process's devices: those of a worker, so that it finds their results in its
+  // caches; all of them where results go past these.
+  int64_t parts() const {
+    return streamed_ ? 1 : std::min(args_.claims->workers(), args_.local.count());
+  }
+  DeviceRange part(int64_t i, int64_t parts) const {
+    const auto begin = [&](int64_t p) {
+      return args_.local.first + ceil_div(p * args_.local.count(), parts);
+    };
+    return {begin(i), begin(i + 1)};
   }
 
-  // Whether the members read small parts of rows that are too many for a cache.
+  // An all-to-all of parts of one operand, not of operands.
+  bool splits_dim() const {
+    return step_.opcode == Opcode::all_to_all && !step_.node->attrs.dimensions.empty();
+  }
+
+  // Pieces of the results of each part's devices.
+  void each_part() {
+    const int64_t many = parts();
+    const int64_t pieces =
+        streamed_ ? pieces_of(step_.result_bytes, many) : ceil_div(args_.claims->workers(), many);
+    each_piece(many * pieces, [&](int64_t i) { join(part(i / pieces, many), i % pieces, pieces); });
+  }
+
+  // Whether devices sum parts of rows that are too many for a cache.
   bool takes_turns() const {
-    if (step_.opcode != Opcode::reduce_scatter && step_.opcode != Opcode::all_to_all) return false;
-    if (step_.groups.empty() || std::ssize(step_.groups) > Claims::kMost) return false;
-    const Dims& dims = step_.node->attrs.dimensions;
-    if (dims.empty() || rows_of(operand(0), dims[0], 1).outer == 1) return false;
-    return saturating_multiply(operand(0).bytes(), args_.local.count()) > kTurnBytes;
+    if (step_.opcode != Opcode::reduce_scatter || step_.groups.empty()) return false;
+    const int64_t dim = step_.node->attrs.dimensions[0];
+    const Rows rows = rows_of(operand(0), dim, std::ssize(step_.groups[0]));
+    return rows.outer > 1 && (streamed_ || rows.row < kShortRow) && is_far();
+  }
+  // Whether operands are too many for a cache.
+  bool is_far() const {
+    return saturating_multiply(operand(0).bytes(), args_.local.count()) > kFarBytes;
   }
 
-  // All members of a group one after the other with some outer steps: what one reads of a row
+  // All devices of a part one after the other with a few outer steps: what one reads of a row
   // brings near what the next reads.
-  void each_group() {
-    const int64_t groups = std::ssize(step_.groups);
-    const int64_t members = std::ssize(step_.groups[0]);
-    const int64_t pieces = pieces_of(saturating_multiply(operand(0).bytes(), 4 * members), groups);
-    each_turn(groups * pieces, [&](int64_t i) {
-      for (const int64_t device : step_.groups[static_cast<size_t>(i / pieces)])
-        if (args_.local.contains(device)) make_result(device, i % pieces, pieces);
+  void each_turn() {
+    const int64_t outer = rows_of(operand(0), step_.node->attrs.dimensions[0], 1).outer;
+    const int64_t turns = std::clamp<int64_t>(operand(0).bytes() / kTurnBytes, 1, outer);
+    const int64_t many = parts(), devices = ceil_div(args_.local.count(), many);
+    const int64_t pieces =
+        std::min(turns, pieces_of(saturating_multiply(operand(0).bytes(), devices), many));
+    each_piece(many * pieces, [&](int64_t i) {
+      const DeviceRange here = part(i / pieces, many);
+      const int64_t p = i % pieces;
+      for (int64_t turn = p * turns / pieces; turn < (p + 1) * turns / pieces; ++turn)
+        for (int64_t device = here.first; device < here.last; ++device)
+          make_result(device, turn, turns);
     });
   }
 
@@ -122,12 +164,23 @@ class Runner {
     const auto [index, self] = step_.member[static_cast<size_t>(device)];
     if (index < 0 || is_done(index)) return;
     const std::vector<int64_t>& group = step_.groups[static_cast<size_t>(index)];
-    if (step_.opcode == Opcode::all_gather)
-      all_gather(group, device, piece, pieces);
-    else if (step_.opcode == Opcode::reduce_scatter)
+    if (step_.opcode == Opcode::reduce_scatter)
       reduce_scatter(group, device, self, piece, pieces);
     else
       all_to_all(group, device, self, piece, pieces);
+  }
+
+  static constexpr size_t kMostSummed = 64;
+  bool sums_rows(const std::vector<int64_t>& group) const {
+    return step_.sum_rows != nullptr && group.size() <= kMostSummed;
+  }
+  void sum(const std::vector<int64_t>& group, int64_t i, int64_t from, const RowBlock& block,
+           std::span<std::byte* const> targets, int64_t target_step, int64_t source_step,
+           bool streamed) const {
+    const std::byte* sources[kMostSummed];
+    for (size_t m = 0; m < group.size(); ++m) sources[m] = in(group[m], i) + from;
+    step_.sum_rows(block, targets, target_step, std::span(sources, group.size()), source_step,
+                   streamed);
   }
 
   // target = rows of the members, combined in the group's order. Each begins at `from` of operand
@@ -137,13 +190,8 @@ class Runner {
     if (block.bytes == 0) return;
     if (group.size() == 1)
       return copy_rows(block, target, target_step, in(group[0], i) + from, source_step, streamed);
-    constexpr size_t kMost = 64;
-    if (step_.sum_rows != nullptr && group.size() <= kMost) {
-      const std::byte* sources[kMost];
-      for (size_t m = 0; m < group.size(); ++m) sources[m] = in(group[m], i) + from;
-      return step_.sum_rows(block, target, target_step, std::span(sources, group.size()),
-                            source_step, streamed);
-    }
+    if (sums_rows(group))
+      return sum(group, i, from, block, std::span(&target, 1), target_step, source_step, streamed);
     for (int64_t r = 0; r < block.rows; ++r)
       for (int64_t at = 0; at < block.bytes; at += kChunkBytes)
         combine_chunk(group, i, from + r * source_step + at,
@@ -198,20 +246,27 @@ class Runner {
       for (int64_t g = 0; g < groups && worker_ == 0; ++g) run(g, 0);
       return;
     }
-    each_turn(groups * pieces, [&](int64_t i) { run(i / pieces, i % pieces); });
+    each_piece(groups * pieces, [&](int64_t i) { run(i / pieces, i % pieces); });
   }
 
   void reduce_lines(const std::vector<int64_t>& group, int64_t first, int64_t last) {
     const auto is_local = [&](int64_t device) { return args_.local.contains(device); };
     if (std::none_of(group.begin(), group.end(), is_local)) return;
-    alignas(64) std::byte acc[kChunkBytes];
+    alignas(64) std::byte acc[kReducedBytes];
     int64_t before = 0;  // lines of operands so far
     for (int64_t i = 0; i < step_.operands && before < last; ++i) {
       const int64_t all = operand(i).bytes(), lines = ceil_div(all, 64);
       const int64_t begin = std::max<int64_t>(first - before, 0) * 64;
       const int64_t end = std::min(all, (last - before) * 64);
-      for (int64_t from = begin; from < end; from += kChunkBytes) {
-        const int64_t bytes = std::min(kChunkBytes, end - from);
+      for (int64_t from = begin; from < end; from += kReducedBytes) {
+        const int64_t bytes = std::min(kReducedBytes, end - from);
+        if (streamed_ && sums_rows(group)) {  // straight past the caches
+          targets_.clear();
+          for (const int64_t device : group)
+            if (is_local(device)) targets_.push_back(out(device, i) + from);
+          sum(group, i, from, {1, bytes}, targets_, bytes, bytes, true);
+          continue;
+        }
         combine(group, i, from, {1, bytes}, acc, bytes, bytes, false);
         for (const int64_t device : group)
           if (is_local(device))
@@ -221,30 +276,33 @@ class Runner {
     }
   }
 
-  // Pieces of all members' rows side by side, written in the order of the result. `source(m, o)`:
-  // where member m's row of outer step o begins.
-  template <class F>
-  void join_rows(const Rows& rows, int64_t members, const Piece& piece, std::byte* target,
-                 int64_t source_step, F&& source) {
-    const int64_t window =
-        std::max<int64_t>(kWindowBytes / std::max<int64_t>(members * piece.bytes, 1), 1);
-    for (int64_t o = piece.first; o < piece.first + piece.rows; o += window) {
-      const int64_t n = std::min(window, piece.first + piece.rows - o);
-      for (int64_t m = 0; m < members; ++m)
-        copy_rows({n, piece.bytes}, target + (o * members + m) * rows.row + piece.from,
-                  members * rows.row, source(m, o) + piece.from, source_step, streams(rows.row));
-    }
-  }
-
-  void all_gather(const std::vector<int64_t>& group, int64_t device, int64_t piece,
-                  int64_t pieces) {
-    const auto members = static_cast<int64_t>(group.size());
-    for (int64_t i = 0; i < step_.operands; ++i) {
-      const Rows rows = rows_of(operand(i), step_.node->attrs.dimensions[0], 1);
-      join_rows(rows, members, piece_of(rows, piece, pieces), out(device, i), rows.row,
-                [&](int64_t m, int64_t o) {
-                  return in(group[static_cast<size_t>(m)], i) + o * rows.row;
-                });
+  // A piece of the results on some devices: rows of all members side by side, of an all-gather all
+  // their rows, of an all-to-all those that are for the device.
+  void join(const DeviceRange& devices, int64_t piece, int64_t pieces) {
+    const bool gathers = step_.opcode == Opcode::all_gather;
+    for (size_t g = 0; g < step_.groups.size(); ++g) {
+      const std::vector<int64_t>& group = step_.groups[g];
+      if (!active(group[0]) || is_done(static_cast<int64_t>(g))) continue;
+      const auto members = std::ssize(group);
+      for (int64_t i = 0; i < step_.operands; ++i) {
+        const Rows rows =
+            rows_of(operand(i), step_.node->attrs.dimensions[0], gathers ? 1 : members);
+        const Piece at = piece_of(rows, piece, pieces);
+        const int64_t row = members * rows.row, source_step = gathers ? rows.row : row;
+        sources_.clear();
+        targets_.clear();
+        offsets_.clear();
+        for (int64_t m = 0; m < members; ++m) {
+          const int64_t device = group[static_cast<size_t>(m)];
+          sources_.push_back(in(device, i) + at.first * source_step + at.from);
+          if (!devices.contains(device)) continue;
+          targets_.push_back(out(device, i) + at.first * row + at.from);
+          if (!gathers) offsets_.push_back(m * rows.row);
+        }
+        if (targets_.empty()) break;
+        join_rows({at.rows, at.bytes, source_step, row, rows.row, is_far()}, targets_, offsets_,
+                  sources_, streamed_);
+      }
     }
   }
 
@@ -260,22 +318,13 @@ class Runner {
     }
   }
 
+  // Operand `self` of every member.
   void all_to_all(const std::vector<int64_t>& group, int64_t device, int64_t self, int64_t piece,
                   int64_t pieces) {
-    const auto members = static_cast<int64_t>(group.size());
-    if (step_.node->attrs.dimensions.empty()) {  // operand `self` of every member
-      const Rows rows{1, operand(self).bytes()};
-      const Piece part = piece_of(rows, piece, pieces);
-      for (int64_t m = 0; m < members; ++m)
-        copy_rows({1, part.bytes}, out(device, m) + part.from, 0,
-                  in(group[static_cast<size_t>(m)], self) + part.from, 0, streams(part.bytes));
-      return;
-    }
-    const Rows rows = rows_of(operand(0), step_.node->attrs.dimensions[0], members);
-    join_rows(rows, members, piece_of(rows, piece, pieces), out(device, 0), members * rows.row,
-              [&](int64_t m, int64_t o) {
-                return in(group[static_cast<size_t>(m)], 0) + (o * members + self) * rows.row;
-              });
+    const Piece part = piece_of({1, operand(self).bytes()}, piece, pieces);
+    for (int64_t m = 0; m < std::ssize(group); ++m)
+      copy_rows({1, part.bytes}, out(device, m) + part.from, 0,
+                in(group[static_cast<size_t>(m)], self) + part.from, 0, streams(part.bytes));
   }
 
   // Devices that nobody sends to get zeros.
@@ -312,6 +361,10 @@ class Runner {
   const CollectiveArgs& args_;
   int worker_;
   bool streamed_ = false;
+  // Of one group at a time.
+  std::vector<const std::byte*> sources_;
+  std::vector<std::byte*> targets_;
+  std::vector<int64_t> offsets_;
 };
 
 }  // namespace

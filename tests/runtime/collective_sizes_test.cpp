@@ -99,6 +99,98 @@ TEST_CASE("collectives: pieces, turns and results past the caches have every ele
       check(op, dim, "f64", {260, 564});
       check(op, dim, "s32", {260, 12});
     }
+  // Rows of a few bytes: one after the other in a cache, in turns, and past the caches.
+  for (const char* op : {"all-gather", "reduce-scatter", "all-to-all"})
+    for (const int64_t columns : {4, 12, 20, 40}) {
+      check(op, 1, "s8", {60, columns});
+      check(op, 1, "bf16", {36, columns});
+      check(op, 1, "f32", {12, columns});
+    }
+  for (const char* op : {"all-gather", "all-to-all"})
+    for (const int64_t columns : {4, 12}) check(op, 1, "f32", {1050000 / columns, columns});
+  check("reduce-scatter", 1, "f32", {132000, 8});
+}
+
+namespace {
+
+// Groups of two processes' worth of devices, neither in order nor side by side: {2,0} and {1,3}.
+void check_groups(const std::string& op, int64_t rows, int64_t columns, int workers) {
+  const bool gathers = op == "all-gather", scatters = op == "reduce-scatter";
+  const std::string text = fmt::format(
+      "HloModule m, num_partitions=4\n"
+      "sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}\n"
+      "ENTRY e {{ x = f32[{},{}] parameter(0) ROOT r = f32[{},{}] {}(x), channel_id=1, "
+      "replica_groups={{{{2,0}},{{1,3}}}}, dimensions={{1}}{}{} }}\n",
+      rows, columns, rows, gathers ? 2 * columns : (scatters ? columns / 2 : columns), op,
+      scatters ? ", to_apply=sum" : "", op == "all-to-all" ? "" : ", use_global_device_ids=true");
+  INFO(text << workers << " workers");
+  const auto module = parse_module(text);
+  std::vector<std::vector<Value>> arguments;
+  for (int64_t d = 0; d < kDevices; ++d) {
+    Array array(module->entry()->parameters()[0]->shape);
+    for (int64_t i = 0; i < array.size(); ++i) array.set(i, element(d, i));
+    arguments.push_back({Value{array, {}}});
+  }
+  ProgramOptions options;
+  options.num_devices = kDevices;
+  options.poison = true;
+  Executor executor(build_program(*module, options), make_worker_pool(workers));
+  const int64_t group[kDevices][2] = {{2, 0}, {1, 3}, {2, 0}, {1, 3}},
+                self[kDevices] = {1, 0, 0, 1};
+  int64_t wrong = 0;
+  for (int run = 0; run < 2; ++run) {  // pieces are claimed anew
+    const auto result = executor.run(to_buffers(arguments))[0];
+    for (int64_t d = 0; d < kDevices; ++d) {
+      const Array array = shard_array(*result, d);
+      for (int64_t i = 0; i < array.size(); ++i) {
+        const int64_t r = i / array.dim(1), c = i % array.dim(1), half = columns / 2;
+        float want = 0;
+        if (gathers)
+          want = element(group[d][c / columns], r * columns + c % columns);
+        else if (scatters)
+          want = element(group[d][0], r * columns + self[d] * half + c) +
+                 element(group[d][1], r * columns + self[d] * half + c);
+        else
+          want = element(group[d][c / half], r * columns + self[d] * half + c % half);
+        wrong += array.at(i) != want;
+      }
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("collectives: several groups in any order, few and many bytes, any number of workers",
+          "[executor]") {
+  for (const char* op : {"all-gather", "reduce-scatter", "all-to-all"})
+    for (const int workers : {1, 2, 3, 6}) {
+      check_groups(op, 10, 6, workers);
+      check_groups(op, 64, 128, workers);
+      check_groups(op, 700, 1000, workers);
+      if (workers == 3) check_groups(op, 1100, 1024, workers);
+    }
+}
+
+TEST_CASE("collectives: one after the other, and beside steps that read what they write",
+          "[executor]") {
+  // Each reads what the last one wrote on other devices.
+  for (const int64_t n : {8, 4096, 300000}) {
+    INFO(n << " elements");
+    expect_oracle(fmt::format(R"(HloModule m, num_partitions=4
+sum {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] add(a, b) }}
+ENTRY e {{
+  x = s32[{0}] parameter(0)
+  a = s32[{0}] collective-permute(x), channel_id=1, source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}
+  b = s32[{0}] all-reduce(a), channel_id=2, replica_groups={{{{0,1}},{{2,3}}}}, to_apply=sum, use_global_device_ids=true
+  c = s32[{0}] collective-permute(b), channel_id=3, source_target_pairs={{{{0,2}},{{1,3}},{{2,0}},{{3,1}}}}
+  d = s32[{0}] add(c, x)
+  ROOT e = s32[{0}] all-reduce(d), channel_id=4, replica_groups={{{{1,3}},{{2,0}}}}, to_apply=sum, use_global_device_ids=true
+}}
+)",
+                              n),
+                  4, {1, 2, 3, 6});
+  }
 }
 
 TEST_CASE("collectives: several operands of an all-reduce are pieces of one list", "[executor]") {
