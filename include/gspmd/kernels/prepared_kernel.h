@@ -30,8 +30,8 @@ struct PreparedKernel {
   // What all parts read of their operands, made before the first of them runs: a stage of
   // `prepare_parts` parts that write KernelArgs::shared. Empty: there is none.
   std::function<void(const KernelArgs&)> prepare;
-  int64_t prepare_parts = 0;
-  int64_t shared_bytes = 0;  // of one device; 64-byte aligned
+  int64_t prepare_parts = 0;  // of that stage
+  int64_t shared_bytes = 0;   // of one device; 64-byte aligned
 };
 
 }  // namespace gspmd
