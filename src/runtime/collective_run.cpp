@@ -282,7 +282,10 @@ class Runner {
     const bool gathers = step_.opcode == Opcode::all_gather;
     for (size_t g = 0; g < step_.groups.size(); ++g) {
       const std::vector<int64_t>& group = step_.groups[g];
-      if (!active(group[0]) || is_done(static_cast<int64_t>(g))) continue;
+      const auto is_here = [&](int64_t device) { return devices.contains(device); };
+      if (!active(group[0]) || is_done(static_cast<int64_t>(g)) ||
+          std::none_of(group.begin(), group.end(), is_here))
+        continue;
       const auto members = std::ssize(group);
       for (int64_t i = 0; i < step_.operands; ++i) {
         const Rows rows =
@@ -295,11 +298,10 @@ class Runner {
         for (int64_t m = 0; m < members; ++m) {
           const int64_t device = group[static_cast<size_t>(m)];
           sources_.push_back(in(device, i) + at.first * source_step + at.from);
-          if (!devices.contains(device)) continue;
+          if (!is_here(device)) continue;
           targets_.push_back(out(device, i) + at.first * row + at.from);
           if (!gathers) offsets_.push_back(m * rows.row);
         }
-        if (targets_.empty()) break;
         join_rows({at.rows, at.bytes, source_step, row, rows.row, is_far()}, targets_, offsets_,
                   sources_, streamed_);
       }
