@@ -1,12 +1,15 @@
 #include "gspmd/kernels/convolution.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "gspmd/base/shape.h"
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/convolution_library.h"
+#include "kernels/rows.h"
 
 namespace gspmd {
 namespace {
@@ -379,14 +382,15 @@ void add_sums(std::shared_ptr<const Plan> plan, int64_t bytes, PreparedKernel& k
     plan->run(args, args.shared + args.part * stride);
   };
   kernel.parts = parts;
-  kernel.run = [=](const KernelArgs& args) {
-    const int64_t begin = args.part * elements / parts, end = (args.part + 1) * elements / parts;
-    auto* const to = reinterpret_cast<float*>(args.results[0]);
-    std::copy_n(reinterpret_cast<const float*>(args.shared) + begin, end - begin, to + begin);
-    for (int64_t p = 1; p < count; ++p) {
-      const auto* const from = reinterpret_cast<const float*>(args.shared + p * stride);
-      for (int64_t i = begin; i < end; ++i) to[i] += from[i];
-    }
+  kernel.run = [=, sum = find_sum_rows(DType::f32)](const KernelArgs& args) {
+    const int64_t begin = args.part * elements / parts * 4;
+    const int64_t end = (args.part + 1) * elements / parts * 4;
+    std::array<const std::byte*, kMostParts> from{};
+    for (int64_t p = 0; p < count; ++p)
+      from[static_cast<size_t>(p)] = args.shared + p * stride + begin;
+    std::byte* const to = args.results[0] + begin;
+    sum({1, end - begin}, std::span(&to, 1), 0, std::span(from).first(static_cast<size_t>(count)),
+        0, false);
   };
 }
 

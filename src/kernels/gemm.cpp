@@ -148,7 +148,7 @@ double flops_of(const GemmPlan& plan) {
          static_cast<double>(plan.k_size);
 }
 
-bool is_half(const GemmPlan& plan) { return plan.operand == DType::bf16; }
+bool is_bf16(const GemmPlan& plan) { return plan.operand == DType::bf16; }
 
 bool is_dense(const GemmLoop& row, int64_t row_step, const GemmLoop& column, int64_t step) {
   return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
@@ -160,12 +160,12 @@ int64_t prepacked_block(const GemmPlan& plan) {
 
 // The library reads b in strips where vectors have 16 lanes.
 bool is_prepacked(const GemmPlan& plan) {
-  if (packed_lanes() != 16 || (plan.operand != DType::f32 && !is_half(plan))) return false;
+  if (packed_lanes() != 16 || (plan.operand != DType::f32 && !is_bf16(plan))) return false;
   if (!is_worth_packing(plan) || plan.outer_count != 1 || plan.k.size() != 1 ||
       plan.m.size < kPrepackedRows || parts_of(flops_of(plan), kPartFlops) < 2)
     return false;
   const bool is_dense_a = is_dense(plan.m, plan.m.a, plan.k[0], plan.k[0].a);
-  return prepacked_bytes(plan.n.size, plan.k_size, is_half(plan)) <= kPrepackedBytes &&
+  return prepacked_bytes(plan.n.size, plan.k_size, is_bf16(plan)) <= kPrepackedBytes &&
          (is_dense_a ||
           prepacked_block(plan) * plan.k_size * plan.operand_size <= kPrepackedRowBytes);
 }
@@ -393,9 +393,9 @@ void add_prepacking(const std::shared_ptr<const GemmPlan>& plan, PreparedKernel&
   PackedExtents extents;
   extents.n = plan->n.size, extents.k = plan->k_size;
   extents.b_k = plan->k[0].b, extents.b_n = plan->n.b;
-  kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, is_half(*plan));
+  kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, is_bf16(*plan));
   kernel.prepare_parts = parts;
-  kernel.prepare = [=, halves = is_half(*plan),
+  kernel.prepare = [=, halves = is_bf16(*plan),
                     operand = plan->swapped ? 0 : 1](const KernelArgs& args) {
     prepack(extents, halves, args.operands[operand], args.part * strips / parts,
             (args.part + 1) * strips / parts, args.shared);

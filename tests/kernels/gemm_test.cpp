@@ -176,14 +176,11 @@ TEST_CASE("gemm: packed products take operands in any order, across panels and t
     std::vector<float> c(size_t(e.rows * e.c_row), 77);
     const auto product = packed_product(e);
     const int64_t used = product->scratch_bytes();
-    std::vector<std::byte> room(size_t(used + kGuard + 64), std::byte{0xff});
-    void* scratch = room.data();
-    size_t space = room.size();
-    std::align(64, size_t(used + kGuard), scratch, space);
+    const Rubbish scratch(used + kGuard);
     product->run(reinterpret_cast<const std::byte*>(a.data()),
                  reinterpret_cast<const std::byte*>(b.data()),
-                 reinterpret_cast<std::byte*>(c.data()), static_cast<std::byte*>(scratch));
-    const auto* const guard = static_cast<const std::byte*>(scratch) + used;
+                 reinterpret_cast<std::byte*>(c.data()), scratch.data());
+    const std::byte* const guard = scratch.data() + used;
     REQUIRE(std::all_of(guard, guard + kGuard, [](std::byte x) { return x == std::byte{0xff}; }));
     bool equal = true;
     for (int64_t y = 0; y < e.rows; ++y)
@@ -213,12 +210,8 @@ TEST_CASE("gemm: large products are cut into rows and columns", "[gemm]") {
   for (int64_t i = 0; i < n * k; ++i) b.set(i, double(i % 11 - 5));
   const auto product =
       packed_product({m, n, k, spec.m[0].a, spec.k[0].a, spec.k[0].b, spec.n[0].b, n});
-  std::vector<std::byte> scratch(size_t(product->scratch_bytes()) + 64);
-  void* base = scratch.data();
-  size_t space = scratch.size();
-  std::align(64, size_t(product->scratch_bytes()), base, space);
   product->run(a.bytes().data(), b.bytes().data(), whole.bytes().data(),
-               static_cast<std::byte*>(base));
+               Rubbish(product->scratch_bytes()).data());
   const PreparedKernel kernel = prepare_gemm(spec);
   CHECK(kernel.parts >= 2);
   CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], whole));
