@@ -23,6 +23,7 @@ struct PackedFunctions {
   void (*run)(const PackedExtents& e, const float* a, const float* b, float* c, float* scratch);
   int64_t (*scratch)(const PackedExtents& e);  // floats
   int64_t lanes;
+  StripFunctions strips;
 };
 
 }  // namespace gspmd
@@ -131,13 +132,13 @@ class Ahead {
   int64_t row_ = 0, lines_ = 1, left_ = 0, share_ = 0, at_ = 0;
 };
 
-// c[rows, columns] = or += a * packed b.
+// c[rows, columns] = or += a * packed b, whose strips are `b_strip` floats apart.
 template <bool kAdd>
 void panel_product(int64_t rows, int64_t k, int64_t columns, const RowsOfA& a, const float* b,
-                   float* c, int64_t c_row, Ahead ahead) {
+                   int64_t b_strip, float* c, int64_t c_row, Ahead ahead) {
   const int64_t wide = strip_columns();
   alignas(64) float edge[kStripRows * kStripVectors * HWY_MAX_BYTES / sizeof(float)];
-  for (int64_t j = 0; j < columns; j += wide, b += strip_of_b(k)) {
+  for (int64_t j = 0; j < columns; j += wide, b += b_strip) {
     const float* strip = a.full;
     for (int64_t i = 0; i < rows; i += kStripRows, strip += a.strip) {
       float* const to = c + i * c_row + j;
@@ -220,10 +221,46 @@ void run_packed(const PackedExtents& e, const float* a, const float* b, float* c
         const Ahead ahead = next_rows(e, a, i, p, k_step, columns);
         float* const to = c + i * e.c_row + j;
         if (p == 0)
-          panel_product<false>(rows, k, columns, panel, packed_b, to, e.c_row, ahead);
+          panel_product<false>(rows, k, columns, panel, packed_b, strip_of_b(k), to, e.c_row,
+                               ahead);
         else
-          panel_product<true>(rows, k, columns, panel, packed_b, to, e.c_row, ahead);
+          panel_product<true>(rows, k, columns, panel, packed_b, strip_of_b(k), to, e.c_row, ahead);
       }
+    }
+  }
+}
+
+// --- b laid out once
+
+PackedExtents extents_of(const StripExtents& e) {
+  return {e.rows, e.n, e.k, e.a_row, e.a_k, 0, 0, e.c_row};
+}
+
+void lay_out_strips(const PackedExtents& e, const float* b, float* strips) {
+  pack_b(e, b, e.k, e.n, {strip_columns(), strip_of_b(e.k)}, strips);
+}
+
+int64_t strips_scratch(const StripExtents& strips) {
+  const PackedExtents e = extents_of(strips);
+  const int64_t rows = lie_of(e) == Lie::packed ? std::min(kPanelRows, e.rows) : kStripRows;
+  return ceil_div(rows, kStripRows) * strip_of_a(std::min(kPanelK, ceil_div(e.k, 4) * 4));
+}
+
+void multiply_strips(const StripExtents& strips, bool adds, const float* a, const float* b,
+                     float* c, float* scratch) {
+  const PackedExtents e = extents_of(strips);
+  const int64_t k_step = panel_k(e);
+  for (int64_t p = 0; p < e.k; p += k_step) {
+    const int64_t k = std::min(k_step, e.k - p);
+    for (int64_t i = 0; i < e.rows; i += kPanelRows) {
+      const int64_t rows = std::min(kPanelRows, e.rows - i);
+      const RowsOfA panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, scratch);
+      const float* const from = b + p * strip_columns();
+      float* const to = c + i * e.c_row;
+      if (adds || p > 0)
+        panel_product<true>(rows, k, e.n, panel, from, strips.strip, to, e.c_row, {});
+      else
+        panel_product<false>(rows, k, e.n, panel, from, strips.strip, to, e.c_row, {});
     }
   }
 }
@@ -231,7 +268,11 @@ void run_packed(const PackedExtents& e, const float* a, const float* b, float* c
 }  // namespace
 
 PackedFunctions find_packed() {
-  return {run_packed, scratch_floats, static_cast<int64_t>(hn::Lanes(Tag()))};
+  return {run_packed,
+          scratch_floats,
+          static_cast<int64_t>(hn::Lanes(Tag())),
+          {strip_columns(), [](int64_t k) { return strip_of_b(k); }, lay_out_strips,
+           multiply_strips, strips_scratch}};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -263,6 +304,11 @@ class PackedProduct final : public GemmProduct {
 };
 
 }  // namespace
+
+const StripFunctions& strip_functions() {
+  static const StripFunctions functions = HWY_DYNAMIC_DISPATCH(find_packed)().strips;
+  return functions;
+}
 
 int64_t packed_lanes() {
   static const int64_t lanes = HWY_DYNAMIC_DISPATCH(find_packed)().lanes;

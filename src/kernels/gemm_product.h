@@ -32,6 +32,25 @@ struct PackedExtents {
 std::unique_ptr<GemmProduct> packed_product(const PackedExtents& extents);
 int64_t packed_lanes();  // floats in a vector of this processor
 
+// Products of f32 whose operand b is laid out once and multiplied often: in strips of some columns,
+// each of them with all k, line by line.
+struct StripExtents {
+  int64_t rows = 1, n = 1, k = 1;
+  int64_t a_row = 0, a_k = 0, c_row = 0;
+  int64_t strip = 0;  // floats from one strip to the next
+};
+struct StripFunctions {
+  int64_t columns;              // of a strip
+  int64_t (*step)(int64_t k);   // floats from one strip to the next
+  // The n, k and steps of b that `extents` has.
+  void (*lay_out)(const PackedExtents& extents, const float* b, float* strips);
+  // c = or, with `adds`, += a * strips; `strips` may begin at any line of k and any strip.
+  void (*multiply)(const StripExtents& extents, bool adds, const float* a, const float* strips,
+                   float* c, float* scratch);
+  int64_t (*scratch)(const StripExtents& extents);  // floats
+};
+const StripFunctions& strip_functions();  // of this processor
+
 // f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents);

@@ -7,6 +7,7 @@
 #include "ops/common/loop_lowering.h"
 #include "ops/control/batch.h"
 #include "ops/dot/dot.h"
+#include "ops/dot/row_blocks.h"
 #include "ops/rows.h"
 
 namespace gspmd {
@@ -90,7 +91,9 @@ constexpr CompletionRules kWholeRules{
     .forward = same_forward, .suggestions = same_suggestions, .level = 0};
 
 PreparedKernel lower_fusion(const Node& node) {
-  return node.attrs.fusion_kind == "kOutput" ? lower_dot_fusion(node) : lower_loop_fusion(node);
+  if (node.attrs.fusion_kind == "kOutput") return lower_dot_fusion(node);
+  if (node.attrs.fusion_kind == "kCustom") return lower_row_blocks(node);
+  return lower_loop_fusion(node);
 }
 
 const OpInfo kControlRows[] = {

@@ -54,6 +54,7 @@ bool fuse(Module& local) {
   if (local.entry() != nullptr) collect(local.entry(), seen, running);
   bool changed = false;
   for (Computation* computation : running) {
+    changed |= fuse_row_blocks(*computation);
     changed |= fuse_dots(*computation);
     changed |= fuse_loops(*computation);
   }

@@ -12,8 +12,15 @@ bool takes_views(const Node& node) { return node.op().has(kTakesViews); }
 
 bool is_transposing_view(const Node& node) { return is_view_op(node) && !node.op().has(kAlias); }
 
-// The last transpose above the dot to which it can be written directly; the dot itself where there
-// is none.
+bool only_dots_read(const Node& node) {
+  if (node.is_root()) return false;
+  return std::all_of(node.users().begin(), node.users().end(), [](const Node* user) {
+    return takes_views(*user) || (is_view_op(*user) && only_dots_read(*user));
+  });
+}
+
+}  // namespace
+
 Node* written_as(Node* dot) {
   Node* best = dot;
   for (Node* at = dot; at->users().size() == 1 && !at->is_root(); at = at->users()[0]) {
@@ -25,14 +32,6 @@ Node* written_as(Node* dot) {
   return best;
 }
 
-bool only_dots_read(const Node& node) {
-  if (node.is_root()) return false;
-  return std::all_of(node.users().begin(), node.users().end(), [](const Node* user) {
-    return takes_views(*user) || (is_view_op(*user) && only_dots_read(*user));
-  });
-}
-
-// Where the dot reads the operand from: through transposes that nothing but products needs.
 Node* read_from(Node* operand) {
   Node* best = operand;
   bool transposed = false;
@@ -44,11 +43,17 @@ Node* read_from(Node* operand) {
   return best;
 }
 
-// Copies the view ops from `source` up to `node`, reading `parameter` in place of the source.
 Node* copy_chain(Computation& fused, const Node& node, const Node& source, Node* parameter) {
   if (&node == &source) return parameter;
   return copy_into(fused, node, {copy_chain(fused, *node.operand(0), source, parameter)});
 }
+
+Node* copy_views(Computation& fused, const Node& dot, Node* root, Node* copy) {
+  if (root == &dot) return copy;
+  return copy_into(fused, *root, {copy_views(fused, dot, root->operand(0), copy)});
+}
+
+namespace {
 
 void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2]) {
   Computation* fused = c.module().add_computation(c.module().unique_name("fused_dot"));
@@ -63,14 +68,8 @@ void build_fusion(Computation& c, Node* dot, Node* root, Node* const sources[2])
     }
     operands[i] = copy_chain(*fused, *dot->operand(i), *sources[i], parameter);
   }
-  std::vector<Node*> chain;
-  for (Node* at = root; at != dot; at = at->operand(0)) chain.push_back(at);
-  Node* result = copy_into(*fused, *dot, {operands[0], operands[1]});
-  while (!chain.empty()) {
-    result = copy_into(*fused, *chain.back(), {result});
-    chain.pop_back();
-  }
-  fused->set_root(result);
+  Node* const product = copy_into(*fused, *dot, {operands[0], operands[1]});
+  fused->set_root(copy_views(*fused, *dot, root, product));
   c.replace_uses(root, append_fusion(c, *fused, std::move(inputs), "kOutput", *dot));
 }
 

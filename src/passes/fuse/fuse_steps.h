@@ -10,6 +10,20 @@ namespace gspmd {
 // Transposes around a product become its strides: the dot and they turn into one kOutput fusion.
 bool fuse_dots(Computation& computation);
 
+// Products whose results only loops and other products read, row by row, become one kCustom fusion
+// with these: attention, whose scores are never in memory.
+bool fuse_row_blocks(Computation& computation);
+
+// The last transpose above the dot to which it can be written directly; the dot itself where there
+// is none.
+Node* written_as(Node* dot);
+// Where a dot reads the operand from: through transposes that nothing but products needs.
+Node* read_from(Node* operand);
+// Copies the view ops from `source` up to `node`, reading `parameter` in place of the source.
+Node* copy_chain(Computation& fused, const Node& node, const Node& source, Node* parameter);
+// Copies the view ops behind `dot` up to `root`, reading `copy`.
+Node* copy_views(Computation& fused, const Node& dot, Node* root, Node* copy);
+
 // A node of a computation that is to be fused, on other operands.
 Node* copy_into(Computation& fused, const Node& node, std::vector<Node*> operands);
 // The parameter of a fused computation that stands for what is read last of `inputs`.

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+
+#include "kernels/row_blocks.h"
+#include "ops/dot/dot.h"
+
+namespace gspmd {
+
+// A kCustom fusion: products of parameters over equal result dims (batch, rows, one dim of columns
+// last), elementwise ops and reductions over the columns, and products that sum what these give
+// over the columns or over all rows. Results: of the latter, under transposes and reshapes, and
+// reductions. nullopt: the computation has another form.
+std::optional<RowBlockSpec> row_block_spec(const Computation& fused);
+
+// How a product of the values of such a space with another operand sums them.
+struct SpaceSum {
+  int64_t side = 0;  // the operand that has the space's dims
+  bool over_columns = true;
+};
+// nullopt: `dot`, whose operand `side` has dims of a space with `batch` leading dims of batches,
+// sums over something else.
+std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch);
+
+// A product whose result can be such a space; its last dim are the columns.
+bool makes_space(const Node& dot);
+
+PreparedKernel lower_row_blocks(const Node& fusion);
+
+}  // namespace gspmd
