@@ -142,7 +142,8 @@ Tensor attended(const Tensor& query, const Tensor& key, const Tensor& value,
                            ? options.scale
                            : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(query.dim(3), 1)));
   const Tensor q = reshape(query * scale, {d.batch, d.queries, d.heads, d.groups, query.dim(3)});
-  Tensor scores = einsum("btkgd,bskd->bkgts", q, key);
+  // Queries are turned, not scores.
+  Tensor scores = einsum("bkgtd,bskd->bkgts", transpose(q, {0, 2, 3, 1, 4}), key);
   // Weights of many keys are too many sums for 8 or 11 bits.
   if (scores.dtype() != DType::f64) scores = convert(scores, DType::f32);
   if (const std::optional<Tensor> visible = visible_keys(options, d))
