@@ -154,6 +154,17 @@ TEST_CASE("attention of hidden rows, infinite and huge scores is what the refere
   check("NaN");
 }
 
+TEST_CASE("scores and their gradients may be turned on the way", "[api][rows]") {
+  const auto step = value_and_grad<0, 1, 2>([](Tensor q, Tensor k, Tensor v, Tensor w) {
+    const Tensor grouped = reshape(q, {2, 70, 2, 3, 8});
+    const Tensor scores = causal_mask(einsum("btkgd,bskd->kbgts", grouped, k));
+    const Tensor y = einsum("kbgts,bskd->btkgd", softmax(scores), v);
+    return sum(square(reshape(y, {2, 70, 6, 8})) * w);
+  });
+  const Inputs x = inputs_of({.keys = 90, .groups = 3, .dim = 8}, DType::f32, 9);
+  REQUIRE(runs_as_reference(step, x, Mesh(), kTight, 2));
+}
+
 TEST_CASE("attention is one fusion with its gradient where that does not wait for it",
           "[api][rows]") {
   const auto step = value_and_grad<0, 1, 2>([](Tensor q, Tensor k, Tensor v, Tensor w) {

@@ -392,7 +392,8 @@ bool fuse_row_blocks(Computation& computation) {
       computation.nodes().begin(), computation.nodes().end(),
       [](const std::unique_ptr<Node>& node) { return node->is(Opcode::dot) && makes_space(*node); });
   if (!has_dot) return false;
-  const bool changed = computation.remove_dead() > 0;
+  bool changed = computation.remove_dead() > 0;
+  changed |= turn_spaces(computation);
   return RowBlockFuser(computation).run() || changed;
 }
 
