@@ -115,13 +115,17 @@ void check(const Module& module, const std::vector<Array>& arguments, double tol
   for (const Array& argument : arguments) values.push_back({argument, {}, false});
   const std::vector<Array> expected = leaves(evaluate(module, values));
   const std::vector<Array> got = run(module, arguments);
-  for (size_t r = 0; r < expected.size(); ++r)
+  for (size_t r = 0; r < expected.size(); ++r) {
+    double largest = 1;
+    for (int64_t i = 0; i < expected[r].size(); ++i)
+      if (!std::isnan(expected[r].at(i))) largest = std::max(largest, std::fabs(expected[r].at(i)));
     for (int64_t i = 0; i < expected[r].size(); ++i) {
       const double x = got[r].at(i), y = expected[r].at(i);
       INFO("result " << r << " element " << i);
       if (std::isnan(y)) REQUIRE(std::isnan(x));
-      else REQUIRE(x == Approx(y).epsilon(tolerance).margin(tolerance));
+      else REQUIRE(x == Approx(y).margin(tolerance * largest));
     }
+  }
 }
 
 std::vector<std::pair<int64_t, int64_t>> live_columns(const Module& module) {
