@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ namespace {
 
 using namespace gspmd;
 
-// A program with operands of f32 over `dims`; strides of a row, a column or all of it.
+// A program with operands of `dtype` over `dims`; strides of a row, a column or all of it.
 struct Loop {
-  Loop(std::string title, Dims dims, std::vector<bool> reduced) : name(std::move(title)) {
+  Loop(std::string title, Dims dims, std::vector<bool> reduced, DType dtype = DType::f32)
+      : name(std::move(title)), dtype(dtype) {
+    if (dtype != DType::f32) name += fmt::format(", {}", dtype_name(dtype));
     program.dims = std::move(dims);
     program.reduced = std::move(reduced);
   }
@@ -35,19 +38,21 @@ struct Loop {
     int64_t size = 1;
     for (size_t d = 0; d < strides.size(); ++d) size += (program.dims[d] - 1) * strides[d];
     sizes.push_back(size);
+    v.dtype = dtype;
     v.strides = std::move(strides);
     return push(v);
   }
   int number(float x) {
     LoopValue v;
     v.op = LoopOp::constant;
-    v.constant = Array::scalar<float>(x);
+    v.dtype = dtype;
+    v.constant = Array::full(Shape(dtype, {}), x);
     return push(v);
   }
-  int op(LoopOp o, int a, int b = -1, int c = -1, DType dtype = DType::f32) {
+  int op(LoopOp o, int a, int b = -1, int c = -1, std::optional<DType> result = std::nullopt) {
     LoopValue v;
     v.op = o;
-    v.dtype = dtype;
+    v.dtype = result.value_or(dtype);
     v.a = a;
     v.b = b;
     v.c = c;
@@ -68,12 +73,13 @@ struct Loop {
   void output(int value, bool reduced = false) { program.outputs.push_back({value, reduced}); }
 
   std::string name;
+  DType dtype;
   LoopProgram program;
   std::vector<int64_t> sizes;  // elements of operands
 };
 
-Loop softmax(int64_t rows, int64_t seq) {
-  Loop l("causal softmax", {rows, seq, seq}, {false, false, true});
+Loop softmax(int64_t rows, int64_t seq, DType dtype) {
+  Loop l("causal softmax", {rows, seq, seq}, {false, false, true}, dtype);
   const int x = l.operand({seq * seq, seq, 1});
   const int scaled = l.mul(x, l.number(0.125F));
   const int shown = l.op(LoopOp::ge, l.iota(1), l.iota(2), -1, DType::pred);
@@ -83,8 +89,8 @@ Loop softmax(int64_t rows, int64_t seq) {
   return l;
 }
 
-Loop softmax_gradient(int64_t rows, int64_t seq) {
-  Loop l("softmax gradient", {rows, seq}, {false, true});
+Loop softmax_gradient(int64_t rows, int64_t seq, DType dtype) {
+  Loop l("softmax gradient", {rows, seq}, {false, true}, dtype);
   const int y = l.operand({seq, 1}), g = l.operand({seq, 1});
   l.output(l.mul(l.mul(y, l.sub(g, l.sum(l.mul(y, g)))), l.number(0.125F)));
   return l;
@@ -104,9 +110,20 @@ Loop layer_norm(int64_t rows, int64_t d) {
   return l;
 }
 
-// tanh's form; of x and what comes from above.
-Loop gelu_gradient(int64_t rows, int64_t d) {
-  Loop l("gelu gradient and bias sums", {rows, d}, {true, false});
+// tanh's form, of x with its bias.
+Loop gelu(int64_t rows, int64_t d, DType dtype) {
+  Loop l("gelu", {rows, d}, {false, false}, dtype);
+  const int h = l.add(l.operand({d, 1}), l.operand({0, 1}));
+  const int cube = l.mul(l.mul(h, h), h);
+  const int inner = l.mul(l.add(h, l.mul(cube, l.number(0.044715F))), l.number(0.79788456F));
+  const int shifted = l.add(l.op(LoopOp::tanh, inner), l.number(1));
+  l.output(l.mul(l.mul(h, l.number(0.5F)), shifted));
+  return l;
+}
+
+// Of x and what comes from above.
+Loop gelu_gradient(int64_t rows, int64_t d, DType dtype) {
+  Loop l("gelu gradient and bias sums", {rows, d}, {true, false}, dtype);
   const int x = l.operand({d, 1}), g = l.operand({d, 1}), bias = l.operand({0, 1});
   const int h = l.add(x, bias);
   const int square = l.mul(h, h);
@@ -171,17 +188,17 @@ void measure(const Loop& loop, int rounds, Report& report) {
   std::vector<std::byte*> results;
   double bytes = 0;
   for (const int64_t size : loop.sizes) {
-    Array a(DType::f32, {size});
-    for (int64_t i = 0; i < size; ++i) a.data<float>()[i] = static_cast<float>(i % 997) / 400;
-    arrays.push_back(a);
+    arrays.emplace_back(loop.dtype, Dims{size});
+    for (int64_t i = 0; i < size; ++i) arrays.back().set(i, static_cast<double>(i % 997) / 400);
     operands.push_back(arrays.back().bytes().data());
-    bytes += 4 * static_cast<double>(size);
+    bytes += static_cast<double>(arrays.back().bytes().size());
   }
   for (const LoopOutput& output : loop.program.outputs) {
     Dims dims;
     for (size_t d = 0; d < loop.program.dims.size(); ++d)
       if (!output.reduced || !loop.program.reduced[d]) dims.push_back(loop.program.dims[d]);
-    arrays.push_back(Array::full(Shape(DType::f32, dims), 1));
+    const DType dtype = loop.program.values[static_cast<size_t>(output.value)].dtype;
+    arrays.push_back(Array::full(Shape(dtype, dims), 1));
     results.push_back(arrays.back().bytes().data());
     bytes += static_cast<double>(arrays.back().bytes().size());
   }
@@ -233,9 +250,17 @@ int main(int argc, char** argv) {
   Report report(app, "fused_loops");
   CLI11_PARSE(app, argc, argv);
   try {
-    for (const Loop& loop : {softmax(64 / divide, 256), softmax_gradient(16384 / divide, 256),
-                             layer_norm(2048 / divide, 512), gelu_gradient(2048 / divide, 2048),
-                             adam((1 << 20) / divide), cross_entropy(2048 / divide, 8192)})
+    std::vector<Loop> loops;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      loops.push_back(softmax(64 / divide, 256, dtype));
+      loops.push_back(softmax_gradient(16384 / divide, 256, dtype));
+      loops.push_back(gelu(2048 / divide, 2048, dtype));
+      loops.push_back(gelu_gradient(2048 / divide, 2048, dtype));
+    }
+    loops.push_back(layer_norm(2048 / divide, 512));
+    loops.push_back(adam((1 << 20) / divide));
+    loops.push_back(cross_entropy(2048 / divide, 8192));
+    for (const Loop& loop : loops)
       if (loop.name.find(only) != std::string::npos) measure(loop, rounds, report);
     report.write();
   } catch (const std::exception& error) {

@@ -10,6 +10,7 @@
 
 #include "kernels/loop_code_function.h"
 #include "kernels/loop_code_passes.h"
+#include "kernels/loop_code_rounding.h"
 
 namespace gspmd {
 namespace {
@@ -39,7 +40,7 @@ std::string content(const LoopCodeTarget& target, const LoopPlan& plan,
   put(target.name);
   put(plan.flat);
   for (const LoopRegister& r : registers) {
-    put(r.kind), put(r.dtype), put(r.wide);
+    put(r.kind), put(r.dtype), put(r.wide), put(r.is_bf16), put(r.short_nan);
     if (r.kind == LoopRegister::constant) put(r.bits);
   }
   for (const LoopStream& s : plan.streams)
@@ -179,6 +180,7 @@ bool add_loop_code(const LoopCodeTarget& target, LoopPlan& plan,
     if (is_lane_iota(plan, in))
       registers[static_cast<size_t>(plan.streams[static_cast<size_t>(in.out)].value)].kind =
           LoopRegister::computed;
+  mark_bf16(target, plan, registers);
   const std::string key = content(target, plan, registers);
   std::vector<bool> outside(registers.size(), false);
   for (const LoopInstruction& in : plan.post)

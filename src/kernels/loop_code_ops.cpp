@@ -153,17 +153,23 @@ void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
   }
 }
 
-// Nearest even, in the low half of the lane.
-void emit_round_to_bf16(BlockEmitter& x, Vec to, Vec a) {
+// Nearest even, in the high half of the lane; the low half is left as it comes.
+void emit_round_to_bf16(BlockEmitter& x, Vec to, Vec a, const LoopRegister& value) {
   LoopEncoder& code = x.code;
-  const Vec upper = x.temporary();
-  code.shift(right_digit, upper, a, 16);
+  if (value.is_bf16 && value.short_nan) return code.vector(move_ps, to, a);
+  if (x.target.has_masks) {  // half of the last digit, and less where that digit is 0
+    code.vector(test_d, x.mask(0), a, x.constant(0x10000u));
+    code.vector(add_d, to, a, x.constant(0x7fffu));
+    code.vector(add_d, to, a, x.constant(0x8000u), 0, {x.mask(0).id, false});
+  } else {
+    code.shift(right_digit, to, a, 16);
+    code.vector(and_d, to, to, x.constant(1u));
+    code.vector(add_d, to, to, a);
+    code.vector(add_d, to, to, x.constant(0x7fffu));
+  }
+  if (value.short_nan) return;
   code.vector(compare_ps, x.mask(0), a, a, 3);
-  code.vector(and_d, to, upper, x.constant(1u));
-  code.vector(add_d, to, to, a);
-  code.vector(add_d, to, to, x.constant(0x7fffu));
-  code.shift(right_digit, to, to, 16);
-  x.merge(or_d, to, upper, x.constant(0x40u), x.mask(0));
+  x.merge(or_d, to, a, x.constant(0x400000u), x.mask(0));
 }
 
 // Towards zero: too high gives the highest, below 0 and NaN 0.
@@ -197,11 +203,17 @@ void emit_from_unsigned(BlockEmitter& x, Vec to, Vec a) {
   code.vector(add_ps, to, to, upper);
 }
 
-void emit_from_float(BlockEmitter& x, DType result, Vec to, Vec a) {
+void emit_from_float(BlockEmitter& x, const LoopInstruction& in, Vec to, Vec a) {
   LoopEncoder& code = x.code;
+  if (in.result == DType::bf16) {
+    const LoopRegister& value = x.reg(in.a);
+    if (value.is_bf16 && value.short_nan) return code.shift(right_digit, to, a, 16);
+    emit_round_to_bf16(x, to, a, value);
+    return code.shift(right_digit, to, to, 16);
+  }
   const Vec zero = x.temporary();
   code.vector(xor_d, zero, zero, zero);
-  switch (result) {
+  switch (in.result) {
     case DType::pred:
       return x.compare(to, a, zero, 4);
     case DType::s32:  // too low: the lowest; NaN: 0
@@ -212,8 +224,6 @@ void emit_from_float(BlockEmitter& x, DType result, Vec to, Vec a) {
       return x.put(to, zero, x.mask(1));
     case DType::u32:
       return emit_to_unsigned(x, to, a, zero);
-    case DType::bf16:
-      return emit_round_to_bf16(x, to, a);
     default:
       return code.vector(move_ps, to, a);
   }
@@ -227,7 +237,7 @@ void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
     return x.only(x.out(in.out), x.constant(one), mask);
   }
   const Vec a = x.in(in.a), to = x.out(in.out);
-  if (in.input == DType::f32) return emit_from_float(x, in.result, to, a);
+  if (in.input == DType::f32) return emit_from_float(x, in, to, a);
   if (in.input == DType::pred) return code.vector(move_ps, to, a);
   if (in.input == DType::bf16) return code.shift(left_digit, to, a, 16);
   if (in.result == DType::pred) return x.nonzero(to, a);
@@ -423,8 +433,8 @@ void emit_op(BlockEmitter& x, const LoopInstruction& in) {
       return emit_sign(x, in);
     case LoopOp::round_to_bf16: {
       const Vec a = x.in(in.a), to = x.out(in.out);
-      emit_round_to_bf16(x, to, a);
-      return x.code.shift(left_digit, to, to, 16);
+      emit_round_to_bf16(x, to, a, x.reg(in.a));
+      return x.code.vector(and_d, to, to, x.constant(0xffff0000u));
     }
     case LoopOp::exp:
     case LoopOp::expm1:

@@ -48,6 +48,9 @@ struct LoopRegister {
   DType dtype = DType::f32;
   bool wide = false;
   uint32_t bits = 0;  // of a constant: a lane
+  // Of f32 (mark_bf16): whether its numbers are numbers of bf16, and whether no NaN among them has
+  // a bit that bf16 has not.
+  bool is_bf16 = false, short_nan = false;
 };
 
 // A loop program made ready: dims merged and sorted into kept outer, reduced outer and inner,

@@ -36,14 +36,18 @@ class Widening {
   }
 
   LoopProgram run() {
-    std::vector<bool> is_output(from_.values.size());
+    std::vector<bool> is_output(from_.values.size()), is_read(from_.values.size());
     for (const LoopOutput& output : from_.outputs)
       is_output[static_cast<size_t>(output.value)] = true;
+    for (const LoopValue& value : from_.values)
+      for (const int input : {value.a, value.b, value.c})
+        if (input >= 0) is_read[static_cast<size_t>(input)] = true;
     std::vector<int> stored;  // of the values of `from_`: what outputs of them store
     for (size_t v = 0; v < from_.values.size(); ++v) {
       const DType dtype = from_.values[v].dtype;
       add(from_.values[v]);
-      stored.push_back(wide_[v].exact);
+      // What is rounded for others need not be rounded again.
+      stored.push_back(is_read[v] ? wide_[v].rounded : wide_[v].exact);
       // At once: an output behind it may take the place of what it reads. And not before: this one
       // may take the place of what is read before it.
       if (is_output[v] && is_half_dtype(dtype))
