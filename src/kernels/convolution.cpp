@@ -1,15 +1,14 @@
 #include "gspmd/kernels/convolution.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
-#include <span>
 
 #include "gspmd/base/shape.h"
 #include "gspmd/kernels/strided_copy.h"
+#include "kernels/convolution_direct.h"
 #include "kernels/convolution_library.h"
-#include "kernels/rows.h"
+#include "kernels/summed_parts.h"
 
 namespace gspmd {
 namespace {
@@ -372,32 +371,11 @@ struct Plan {
   }
 };
 
-// Results of parts, each laid out as the whole one, that are added up in their order.
-void add_sums(std::shared_ptr<const Plan> plan, int64_t bytes, PreparedKernel& kernel) {
-  const int64_t count = plan->split.count, elements = bytes / 4, parts = kMostParts;
-  const int64_t stride = ceil_div(bytes, 64) * 64;
-  kernel.shared_bytes = count * stride;
-  kernel.prepare_parts = count;
-  kernel.prepare = [plan = std::move(plan), stride](const KernelArgs& args) {
-    plan->run(args, args.shared + args.part * stride);
-  };
-  kernel.parts = parts;
-  kernel.run = [=, sum = find_sum_rows(DType::f32)](const KernelArgs& args) {
-    const int64_t begin = args.part * elements / parts * 4;
-    const int64_t end = (args.part + 1) * elements / parts * 4;
-    std::array<const std::byte*, kMostParts> from{};
-    for (int64_t p = 0; p < count; ++p)
-      from[static_cast<size_t>(p)] = args.shared + p * stride + begin;
-    std::byte* const to = args.results[0] + begin;
-    sum({1, end - begin}, std::span(&to, 1), 0, std::span(from).first(static_cast<size_t>(count)),
-        0, false);
-  };
-}
-
 }  // namespace
 
 PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (!is_library_type(spec) || !sizes_fit(spec)) return {};
+  if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
   const ConvolutionForm form = form_of(spec);
   auto plan = std::make_shared<Plan>();
   plan->operand_size = dtype_size(spec.operand);
@@ -414,7 +392,13 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   }
   kernel.cost = 1000 + flops_of(spec) / 150;
   if (split.over == Split::Over::sums) {
-    add_sums(plan, result_bytes(spec), kernel);
+    const int64_t bytes = result_bytes(spec);
+    kernel.prepare_parts = split.count;
+    kernel.prepare = [plan = std::shared_ptr<const Plan>(std::move(plan)),
+                      step = summed_step(bytes)](const KernelArgs& args) {
+      plan->run(args, args.shared + args.part * step);
+    };
+    sum_parts(kernel, kernel.prepare_parts, bytes);
     return kernel;
   }
   kernel.parts = split.count;

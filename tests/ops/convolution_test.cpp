@@ -367,4 +367,49 @@ TEST_CASE("convolution cut into parts gives the bits of one", "[convolution]") {
   }
 }
 
+TEST_CASE("gradients of kernels agree with the reference in every size", "[convolution]") {
+  Random random{std::mt19937_64(22)};
+  const auto any = [&](int64_t low, int64_t high) { return random(low, high); };
+  for (int n = 0; n < 60; ++n) {
+    const int64_t rank = any(1, 3), images = any(1, 5), in = any(1, 14), out = any(8, 150);
+    Dims x{images}, g{images}, c;
+    std::string window[4], spatial;
+    for (int64_t d = 0; d < rank; ++d) {
+      const bool last = d == rank - 1;
+      const int64_t positions = last ? any(4, 40) : any(1, 6), taps = any(1, 4);
+      const int64_t stride = any(1, 3), dilation = any(1, 2), pad = any(-2, 3), behind = any(-2, 3);
+      const int64_t input = (positions - 1) * stride + (taps - 1) * dilation + 1 - pad - behind;
+      if (input < 1) break;
+      x.push_back(input);
+      g.push_back(positions);
+      c.push_back(taps);
+      const char* const times = last ? "" : "x";
+      window[0] += fmt::format("{}{}", positions, times);
+      window[1] += fmt::format("{}{}", dilation, times);
+      window[2] += fmt::format("{}_{}{}", pad, behind, times);
+      window[3] += fmt::format("{}{}", stride, times);
+      spatial += std::to_string(d);
+    }
+    if (std::ssize(spatial) < rank) continue;
+    x.push_back(in);
+    g.push_back(out);
+    c.insert(c.end(), {in, out});
+    const Shape shapes[] = {Shape(DType::f32, x), Shape(DType::f32, g), Shape(DType::f32, c)};
+    const std::string body = fmt::format(
+        "x = {} parameter(0)\ng = {} parameter(1)\nROOT r = {} convolution(x, g), window={{size={} "
+        "stride={} pad={} rhs_dilate={}}}, dim_labels=f{}b_i{}o->{}bf",
+        to_string(shapes[0]), to_string(shapes[1]), to_string(shapes[2]), window[0], window[1],
+        window[2], window[3], spatial, spatial, spatial);
+    INFO(body);
+    const std::unique_ptr<Module> module = parse_module(with_entry(body));
+    const Node& node = *module->entry()->root();
+    const Array a = whole_numbers(shapes[0], random), b = whole_numbers(shapes[1], random);
+    const PreparedKernel kernel = node.op().lower(node);
+    REQUIRE(kernel.run);
+    const std::vector<Value> arguments{{a, {}, false}, {b, {}, false}};
+    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {node.shape})[0],
+                        evaluate(*module, arguments).array));
+  }
+}
+
 }  // namespace gspmd::testing::convolution_test

@@ -1,0 +1,105 @@
+#include "kernels/convolution_direct.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "gspmd/base/shape.h"
+#include "kernels/summed_parts.h"
+
+namespace gspmd {
+namespace {
+
+constexpr double kPartFlops = 8e6;
+constexpr int64_t kMostParts = 4;
+constexpr int64_t kLeastRow = 4;  // positions; below, the start of a row costs more than its sums
+constexpr int64_t kLeastColumns = 8;
+// Results up to this size are summed from parts of the rows, which then read everything once;
+// larger ones are cut into columns first.
+constexpr int64_t kSummedBytes = int64_t{1} << 20;
+
+std::optional<KernelGradient> gradient_of(const ConvolutionSpec& spec) {
+  if (spec.operand != DType::f32 || spec.result != DType::f32 || spec.axes.empty() ||
+      spec.axes.size() > kDirectAxes)
+    return std::nullopt;
+  if (spec.feature_groups * spec.batch_groups > 1 || spec.out_features < kLeastColumns ||
+      spec.axes.back().kernel < kLeastRow)
+    return std::nullopt;
+  if (spec.input_batch != 1 || spec.kernel_output != 1 || spec.output_feature != 1)
+    return std::nullopt;
+  KernelGradient gradient;
+  gradient.images = spec.in_features;
+  gradient.in = spec.batch;
+  gradient.out = spec.out_features;
+  gradient.x_image = spec.input_feature;
+  gradient.g_image = spec.kernel_input;
+  gradient.c_row = spec.output_batch;
+  for (size_t i = 0; i < spec.axes.size(); ++i) {
+    const ConvolutionAxis& a = spec.axes[i];
+    if (a.base_dilation != 1 || a.reversal) return std::nullopt;
+    gradient.axes[kDirectAxes - spec.axes.size() + i] = {
+        a.input,   a.output,     a.kernel,      a.window_dilation, a.stride,
+        a.pad_low, a.input_step, a.kernel_step, a.output_step};
+  }
+  return gradient;
+}
+
+// Which part of the columns, and of the rows, each part is.
+struct Cut {
+  int64_t columns = 1, rows = 1;
+};
+
+Cut cut_of(const KernelGradient& e, double flops, int64_t result_bytes) {
+  const int64_t parts =
+      std::clamp<int64_t>(static_cast<int64_t>(flops / kPartFlops), 1, kMostParts);
+  Cut cut;
+  if (result_bytes > kSummedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
+  cut.rows = std::min(parts / cut.columns, e.rows());
+  return cut;
+}
+
+GradientPart part_at(const KernelGradient& e, const Cut& cut, int64_t part) {
+  const int64_t strip = gradient_strip(), strips = ceil_div(e.out, strip);
+  const int64_t column = part % cut.columns, row = part / cut.columns;
+  return {row * e.rows() / cut.rows, (row + 1) * e.rows() / cut.rows,
+          column * strips / cut.columns * strip,
+          std::min(e.out, (column + 1) * strips / cut.columns * strip)};
+}
+
+}  // namespace
+
+PreparedKernel prepare_kernel_gradient(const ConvolutionSpec& spec) {
+  const std::optional<KernelGradient> gradient = gradient_of(spec);
+  if (!gradient) return {};
+  const KernelGradient& e = *gradient;
+  double taps = 1, flops = 2;
+  for (const KernelGradient::Axis& axis : e.axes) {
+    taps *= static_cast<double>(axis.taps);
+    flops *= static_cast<double>(axis.positions);
+  }
+  const double size = taps * static_cast<double>(e.in) * static_cast<double>(e.out);
+  flops *= size * static_cast<double>(e.images);
+  const auto bytes = static_cast<int64_t>(size) * 4;
+  const Cut cut = cut_of(e, flops, bytes);
+  PreparedKernel kernel;
+  kernel.cost = 1000 + flops / 150;
+  kernel.scratch_bytes = gradient_scratch_bytes(e);
+  const auto run = [e, cut](const KernelArgs& args, std::byte* to) {
+    run_kernel_gradient(e, part_at(e, cut, args.part),
+                        reinterpret_cast<const float*>(args.operands[0]),
+                        reinterpret_cast<const float*>(args.operands[1]),
+                        reinterpret_cast<float*>(to), reinterpret_cast<float*>(args.scratch));
+  };
+  if (cut.rows == 1) {
+    kernel.parts = cut.columns;
+    kernel.run = [run](const KernelArgs& args) { run(args, args.results[0]); };
+    return kernel;
+  }
+  kernel.prepare_parts = cut.columns * cut.rows;
+  kernel.prepare = [run, columns = cut.columns, step = summed_step(bytes)](const KernelArgs& args) {
+    run(args, args.shared + args.part / columns * step);
+  };
+  sum_parts(kernel, cut.rows, bytes);
+  return kernel;
+}
+
+}  // namespace gspmd

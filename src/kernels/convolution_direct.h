@@ -1,0 +1,43 @@
+#pragma once
+
+// Convolutions of f32 whose features are contiguous, without a library.
+
+#include <array>
+#include <cstdint>
+
+#include "gspmd/kernels/convolution.h"
+
+namespace gspmd {
+
+constexpr size_t kDirectAxes = 3;
+
+// The gradient of a kernel: c[tap, i, o] = sum over images and positions of
+// x[image, position * stride + tap * dilation - pad, i] * g[image, position, o]. Steps in elements;
+// i, and o, follow one another in memory.
+struct KernelGradient {
+  struct Axis {
+    int64_t input = 1, taps = 1, positions = 1, stride = 1, dilation = 1, pad = 0;
+    int64_t x_step = 0, g_step = 0, c_step = 0;  // of an element of x, a position, a tap
+  };
+  int64_t images = 1, in = 1, out = 1;
+  int64_t x_image = 0, g_image = 0, c_row = 0;  // c_row: of i
+  std::array<Axis, kDirectAxes> axes;           // major first; those that are not there are of ones
+  // Positions along the last axis are a row.
+  int64_t rows() const { return images * axes[0].positions * axes[1].positions; }
+};
+
+// Rows of positions, and columns of c.
+struct GradientPart {
+  int64_t first_row = 0, last_row = 0, first = 0, last = 0;
+};
+
+int64_t gradient_scratch_bytes(const KernelGradient& gradient);
+// Writes the part's columns of c, summed over its rows.
+void run_kernel_gradient(const KernelGradient& gradient, const GradientPart& part, const float* x,
+                         const float* g, float* c, float* scratch);
+int64_t gradient_strip();  // columns that are computed at a time
+
+// `run` is empty where `spec` is no gradient of f32 in this order of memory.
+PreparedKernel prepare_kernel_gradient(const ConvolutionSpec& spec);
+
+}  // namespace gspmd
