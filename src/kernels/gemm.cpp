@@ -81,6 +81,7 @@ struct GemmPlan {
   std::vector<GemmLoop> outer;
   int64_t outer_count = 1;
   GemmLoop m, n;
+  GemmLoop groups;  // more rows, which read the same b and stay out of the outer loops
   std::vector<GemmLoop> k;
   int64_t k_size = 1;
   bool swapped = false;  // operand 1 plays a
@@ -142,9 +143,11 @@ int64_t parts_of(double flops, double least) {
   return std::clamp<int64_t>(static_cast<int64_t>(flops / least), 1, 8);
 }
 
+int64_t rows_of(const GemmPlan& plan) { return plan.groups.size * plan.m.size; }
+
 // Of one product of the outer loops.
 double flops_of(const GemmPlan& plan) {
-  return 2.0 * static_cast<double>(plan.m.size) * static_cast<double>(plan.n.size) *
+  return 2.0 * static_cast<double>(rows_of(plan)) * static_cast<double>(plan.n.size) *
          static_cast<double>(plan.k_size);
 }
 
@@ -170,6 +173,29 @@ bool is_prepacked(const GemmPlan& plan) {
           prepacked_block(plan) * plan.k_size * plan.operand_size <= kPrepackedRowBytes);
 }
 
+// Takes the outer loop that leaves b as it is, where there is one, so that b is packed once for all
+// of its rows: several groups of rows by one matrix, as tokens by the weights of an expert. Whether
+// it did.
+bool take_groups(GemmPlan& plan) {
+  if (plan.operand != DType::f32 || packed_lanes() < 8 || plan.k.size() != 1 ||
+      (plan.n.size > 1 && plan.n.c != 1))
+    return false;
+  size_t best = plan.outer.size();
+  for (size_t i = 0; i < plan.outer.size(); ++i) {
+    const GemmLoop& loop = plan.outer[i];
+    if (loop.b == 0 && (best == plan.outer.size() || loop.size > plan.outer[best].size)) best = i;
+  }
+  if (best == plan.outer.size()) return false;
+  plan.groups = plan.outer[best];
+  if (rows_of(plan) < kPackedRows || plan.n.size < kPackedColumns || plan.k_size < kPackedK) {
+    plan.groups = {};
+    return false;
+  }
+  plan.outer.erase(plan.outer.begin() + static_cast<std::ptrdiff_t>(best));
+  plan.outer_count /= plan.groups.size;
+  return true;
+}
+
 // Of operands that are widened before.
 bool packs_widened(const GemmPlan& plan) { return packed_lanes() == 8 && is_worth_packing(plan); }
 
@@ -193,7 +219,7 @@ void cut_columns(GemmPlan& plan, int64_t blocks, int64_t multiple) {
 // of parts for which that is least.
 void choose_grid(GemmPlan& plan, int64_t parts) {
   const double k = static_cast<double>(plan.k_size);
-  const double a = k * static_cast<double>(plan.m.size), b = k * static_cast<double>(plan.n.size);
+  const double a = k * static_cast<double>(rows_of(plan)), b = k * static_cast<double>(plan.n.size);
   const bool reads_a = plan.k.size() == 1 && plan.k[0].a == 1;
   for (; parts > 1; --parts) {
     double least = 0;
@@ -280,6 +306,9 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   if (plan.pack_a) extents.a_row = plan.k_size, extents.a_k = 1;
   if (plan.pack_b) extents.b_k = plan.n.size, extents.b_n = 1;
   if (plan.pack_c) extents.c_row = plan.n.size;
+  extents.groups = plan.groups.size;
+  extents.a_group = plan.groups.a;
+  extents.c_group = plan.groups.c;
   return packed_product(extents);
 }
 
@@ -438,7 +467,7 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
   if (!is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
-    prepare_as(*plan, is_packed(*plan) ? Way::packed : Way::plain);
+    prepare_as(*plan, take_groups(*plan) || is_packed(*plan) ? Way::packed : Way::plain);
   PreparedKernel kernel;
   kernel.parts = plan->parts;
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;

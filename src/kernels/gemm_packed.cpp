@@ -167,16 +167,21 @@ Lie lie_of(const PackedExtents& e) {
   return e.a_row == 1 && !is_reread ? Lie::along_rows : Lie::packed;
 }
 
-// The rows of a behind row i of panel p; else the first ones of the next panel.
-Ahead next_rows(const PackedExtents& e, const float* a, int64_t i, int64_t p, int64_t k_step,
-                int64_t columns) {
-  const int64_t blocks =
-      ceil_div(std::min(kPanelRows, e.rows - i), kStripRows) * ceil_div(columns, strip_columns());
-  i += kPanelRows;
-  if (i >= e.rows) i = 0, p += k_step;
-  if (p >= e.k) return {};
-  const int64_t rows = std::min(kPanelRows, e.rows - i), k = std::min(k_step, e.k - p);
-  const float* const from = a + i * e.a_row + p * e.a_k;
+// Where a panel product begins.
+struct Panel {
+  int64_t group = 0, row = 0, k = 0;
+};
+
+// The rows of a behind a panel's: of its group, of the next one, or of the next values of k.
+Ahead next_rows(const PackedExtents& e, const float* a, Panel at, int64_t k_step, int64_t columns) {
+  const int64_t blocks = ceil_div(std::min(kPanelRows, e.rows - at.row), kStripRows) *
+                         ceil_div(columns, strip_columns());
+  at.row += kPanelRows;
+  if (at.row >= e.rows) at.row = 0, ++at.group;
+  if (at.group >= e.groups) at.group = 0, at.k += k_step;
+  if (at.k >= e.k) return {};
+  const int64_t rows = std::min(kPanelRows, e.rows - at.row), k = std::min(k_step, e.k - at.k);
+  const float* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
   if (e.a_k == 1) return {from, e.a_row, rows, k, blocks};
   if (e.a_row == 1) return {from, e.a_k, k, rows, blocks};
   return {};
@@ -210,22 +215,25 @@ void run_packed(const PackedExtents& e, const float* a, const float* b, float* c
   const int64_t k_step = panel_k(e);
   float* const packed_b = scratch;
   float* const packed_a = packed_b + floats_of_b(e);
+  const auto run_panel = [&](const Panel& at, int64_t j) {
+    const int64_t columns = std::min(kPanelColumns, e.n - j), k = std::min(k_step, e.k - at.k);
+    const int64_t rows = std::min(kPanelRows, e.rows - at.row);
+    const float* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
+    const RowsOfA panel = rows_of_a(e, from, rows, k, packed_a);
+    const Ahead ahead = next_rows(e, a, at, k_step, columns);
+    float* const to = c + at.group * e.c_group + at.row * e.c_row + j;
+    if (at.k == 0)
+      panel_product<false>(rows, k, columns, panel, packed_b, strip_of_b(k), to, e.c_row, ahead);
+    else
+      panel_product<true>(rows, k, columns, panel, packed_b, strip_of_b(k), to, e.c_row, ahead);
+  };
   for (int64_t j = 0; j < e.n; j += kPanelColumns) {
     const int64_t columns = std::min(kPanelColumns, e.n - j);
     for (int64_t p = 0; p < e.k; p += k_step) {
       const int64_t k = std::min(k_step, e.k - p);
       pack_b(e, b + p * e.b_k + j * e.b_n, k, columns, {strip_columns(), strip_of_b(k)}, packed_b);
-      for (int64_t i = 0; i < e.rows; i += kPanelRows) {
-        const int64_t rows = std::min(kPanelRows, e.rows - i);
-        const RowsOfA panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, packed_a);
-        const Ahead ahead = next_rows(e, a, i, p, k_step, columns);
-        float* const to = c + i * e.c_row + j;
-        if (p == 0)
-          panel_product<false>(rows, k, columns, panel, packed_b, strip_of_b(k), to, e.c_row,
-                               ahead);
-        else
-          panel_product<true>(rows, k, columns, panel, packed_b, strip_of_b(k), to, e.c_row, ahead);
-      }
+      for (int64_t g = 0; g < e.groups; ++g)
+        for (int64_t i = 0; i < e.rows; i += kPanelRows) run_panel({g, i, p}, j);
     }
   }
 }

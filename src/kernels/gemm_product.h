@@ -22,10 +22,12 @@ struct GemmExtents {
   bool b_transposed = false;
 };
 
-// Sizes, and steps in elements; rows of c are contiguous.
+// Sizes, and steps in elements; rows of c are contiguous. `groups`: so many times the rows, a step
+// further in a and c, by the same b.
 struct PackedExtents {
   int64_t rows = 1, n = 1, k = 1;
   int64_t a_row = 0, a_k = 0, b_k = 0, b_n = 0, c_row = 0;
+  int64_t groups = 1, a_group = 0, c_group = 0;
 };
 
 // f32 over any strides.

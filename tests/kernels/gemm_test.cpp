@@ -217,6 +217,31 @@ TEST_CASE("gemm: large products are cut into rows and columns", "[gemm]") {
   CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], whole));
 }
 
+// Tables g,e,c,k by the weights of each expert e: all groups of rows g read the same ones.
+TEST_CASE("gemm: groups of rows share the operand that they have in common", "[gemm]") {
+  struct Sizes {
+    int64_t groups, experts, rows, n, k;
+  };
+  const bool is_transposed = GENERATE(true, false);
+  for (const Sizes& s : {Sizes{5, 3, 37, 131, 48}, Sizes{3, 2, 17, 70, 1030},
+                         Sizes{2, 1, 190, 600, 40}, Sizes{4, 1, 100, 64, 32}}) {
+    const int64_t ga = s.experts * s.rows * s.k, gc = s.experts * s.rows * s.n;
+    const GemmSpec spec{DType::f32,
+                        DType::f32,
+                        {{s.experts, s.rows * s.k, s.k * s.n, s.rows * s.n}},
+                        {{s.groups, ga, 0, gc}, {s.rows, s.k, 0, s.n}},
+                        {{s.n, 0, is_transposed ? s.k : 1, 1}},
+                        {{s.k, 1, is_transposed ? 1 : s.n, 0}}};
+    const Case c{spec, s.groups * ga, s.experts * s.k * s.n, s.groups * gc};
+    Array a(DType::f32, {c.a_size}), b(DType::f32, {c.b_size});
+    for (int64_t i = 0; i < c.a_size; ++i) a.set(i, double(i % 7 - 3));
+    for (int64_t i = 0; i < c.b_size; ++i) b.set(i, double(i % 11 - 5));
+    INFO(s.groups << " groups of " << s.rows << " rows, " << s.experts << " experts");
+    CHECK(bitwise_equal(run_kernel(prepare_gemm(spec), {a, b}, {Shape(DType::f32, {c.c_size})})[0],
+                        reference(c, a, b)));
+  }
+}
+
 // Strips of 64 columns, in each line 64 floats or 64 pairs of bf16 of two k; zeros where there is
 // no element. Nothing is written behind the strips asked for.
 TEST_CASE("gemm: operands are laid out in strips, from any steps", "[gemm]") {
