@@ -35,16 +35,6 @@ struct Split {
   Offsets step;  // per element of the loop
 };
 
-double flops_of(const ConvolutionSpec& spec) {
-  double flops = 2.0 * static_cast<double>(spec.batch) * static_cast<double>(spec.out_features) *
-                 static_cast<double>(spec.in_features);
-  for (const ConvolutionAxis& axis : spec.axes) {
-    const int64_t met = std::min(axis.kernel, axis.input);
-    flops *= static_cast<double>(axis.output) * static_cast<double>(met);
-  }
-  return flops;
-}
-
 int64_t product_of(const std::vector<ConvolutionAxis>& axes, int64_t ConvolutionAxis::*size) {
   int64_t product = 1;
   for (const ConvolutionAxis& axis : axes) product = saturating_multiply(product, axis.*size);
@@ -79,8 +69,8 @@ Split cut(Split split, int64_t wanted, int64_t unit) {
 
 Split split_of(const ConvolutionSpec& spec, ConvolutionForm form) {
   Split split;
-  const int64_t wanted =
-      std::clamp<int64_t>(static_cast<int64_t>(flops_of(spec) / kPartFlops), 1, kMostParts);
+  const int64_t wanted = std::clamp<int64_t>(
+      static_cast<int64_t>(convolution_flops(spec) / kPartFlops), 1, kMostParts);
   if (wanted == 1) return split;
   const int64_t groups = spec.feature_groups * spec.batch_groups;
   if (form == ConvolutionForm::kernel_gradient && groups == 1 && spec.result == DType::f32 &&
@@ -373,9 +363,20 @@ struct Plan {
 
 }  // namespace
 
+double convolution_flops(const ConvolutionSpec& spec) {
+  double flops = 2.0 * static_cast<double>(spec.batch) * static_cast<double>(spec.out_features) *
+                 static_cast<double>(spec.in_features);
+  for (const ConvolutionAxis& axis : spec.axes) {
+    const int64_t met = std::min(axis.kernel, axis.input);
+    flops *= static_cast<double>(axis.output) * static_cast<double>(met);
+  }
+  return flops;
+}
+
 PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (!is_library_type(spec) || !sizes_fit(spec)) return {};
   if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
+  if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;
   const ConvolutionForm form = form_of(spec);
   auto plan = std::make_shared<Plan>();
   plan->operand_size = dtype_size(spec.operand);
@@ -390,7 +391,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
     if (!plan->parts[i]) return {};
     kernel.scratch_bytes = std::max(kernel.scratch_bytes, plan->parts[i]->scratch_bytes());
   }
-  kernel.cost = 1000 + flops_of(spec) / 150;
+  kernel.cost = 1000 + convolution_flops(spec) / 150;
   if (split.over == Split::Over::sums) {
     const int64_t bytes = result_bytes(spec);
     kernel.prepare_parts = split.count;

@@ -13,6 +13,11 @@ constexpr double kPartFlops = 8e6;
 constexpr int64_t kMostParts = 4;
 constexpr int64_t kLeastRow = 4;  // positions; below, the start of a row costs more than its sums
 constexpr int64_t kLeastColumns = 8;
+// Features that fill the blocks of registers, and the taps of which are worth gathering.
+constexpr int64_t kLeastFeatures = 64;
+// Kernels up to this size are packed by parts of the positions, larger ones by parts of the
+// columns.
+constexpr int64_t kPackedBytes = int64_t{1} << 20;
 // Results up to this size are summed from parts of the rows, which then read everything once;
 // larger ones are cut into columns first.
 constexpr int64_t kSummedBytes = int64_t{1} << 20;
@@ -48,37 +53,96 @@ struct Cut {
   int64_t columns = 1, rows = 1;
 };
 
+int64_t parts_of(double flops) {
+  return std::clamp<int64_t>(static_cast<int64_t>(flops / kPartFlops), 1, kMostParts);
+}
+
 Cut cut_of(const KernelGradient& e, double flops, int64_t result_bytes) {
-  const int64_t parts =
-      std::clamp<int64_t>(static_cast<int64_t>(flops / kPartFlops), 1, kMostParts);
+  const int64_t parts = parts_of(flops);
   Cut cut;
   if (result_bytes > kSummedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
   cut.rows = std::min(parts / cut.columns, e.rows());
   return cut;
 }
 
+// Where the columns of a part begin, of so many columns in all.
+int64_t column_of(const Cut& cut, int64_t part, int64_t columns) {
+  const int64_t strip = gradient_strip(), strips = ceil_div(columns, strip);
+  return std::min(columns, part * strips / cut.columns * strip);
+}
+
 GradientPart part_at(const KernelGradient& e, const Cut& cut, int64_t part) {
-  const int64_t strip = gradient_strip(), strips = ceil_div(e.out, strip);
   const int64_t column = part % cut.columns, row = part / cut.columns;
-  return {row * e.rows() / cut.rows, (row + 1) * e.rows() / cut.rows,
-          column * strips / cut.columns * strip,
-          std::min(e.out, (column + 1) * strips / cut.columns * strip)};
+  return {row * e.rows() / cut.rows, (row + 1) * e.rows() / cut.rows, column_of(cut, column, e.out),
+          column_of(cut, column + 1, e.out)};
+}
+
+std::optional<DirectConvolution> convolution_of(const ConvolutionSpec& spec) {
+  if (spec.operand != DType::f32 || spec.result != DType::f32 || spec.axes.empty() ||
+      spec.axes.size() > kDirectAxes)
+    return std::nullopt;
+  // With fewer lanes the library's have not been measured beside these.
+  if (spec.feature_groups * spec.batch_groups > 1 || direct_lanes() < 16 ||
+      spec.in_features < kLeastFeatures || spec.out_features < kLeastFeatures)
+    return std::nullopt;
+  if (spec.input_feature != 1 || spec.output_feature != 1) return std::nullopt;
+  DirectConvolution e;
+  e.images = spec.batch;
+  e.in = spec.in_features;
+  e.out = spec.out_features;
+  e.x_image = spec.input_batch;
+  e.y_image = spec.output_batch;
+  e.w_in = spec.kernel_input;
+  e.w_out = spec.kernel_output;
+  for (size_t i = 0; i < spec.axes.size(); ++i) {
+    const ConvolutionAxis& a = spec.axes[i];
+    if (a.reversal) e.w_first += (a.kernel - 1) * a.kernel_step;
+    e.axes[kDirectAxes - spec.axes.size() + i] = {
+        a.input,      a.kernel,          a.output,
+        a.stride,     a.window_dilation, a.base_dilation,
+        a.pad_low,    a.input_step,      a.reversal ? -a.kernel_step : a.kernel_step,
+        a.output_step};
+  }
+  return e;
 }
 
 }  // namespace
+
+PreparedKernel prepare_direct_convolution(const ConvolutionSpec& spec) {
+  const std::optional<DirectConvolution> convolution = convolution_of(spec);
+  if (!convolution) return {};
+  const DirectConvolution& e = *convolution;
+  const double flops = convolution_flops(spec);
+  int64_t kernel_bytes = e.in * e.out * 4;
+  for (const DirectConvolution::Axis& axis : e.axes) kernel_bytes *= axis.taps;
+  const int64_t parts = parts_of(flops);
+  Cut cut;
+  if (kernel_bytes > kPackedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
+  cut.rows = parts / cut.columns;
+  PreparedKernel kernel;
+  kernel.cost = 1000 + flops / 150;
+  kernel.scratch_bytes = convolution_scratch_bytes(e);
+  kernel.parts = cut.columns * cut.rows;
+  kernel.run = [e, cut](const KernelArgs& args) {
+    const int64_t column = args.part % cut.columns;
+    run_direct_convolution(e,
+                           {args.part / cut.columns, cut.rows, column_of(cut, column, e.out),
+                            column_of(cut, column + 1, e.out)},
+                           reinterpret_cast<const float*>(args.operands[0]),
+                           reinterpret_cast<const float*>(args.operands[1]),
+                           reinterpret_cast<float*>(args.results[0]),
+                           reinterpret_cast<float*>(args.scratch));
+  };
+  return kernel;
+}
 
 PreparedKernel prepare_kernel_gradient(const ConvolutionSpec& spec) {
   const std::optional<KernelGradient> gradient = gradient_of(spec);
   if (!gradient) return {};
   const KernelGradient& e = *gradient;
-  double taps = 1, flops = 2;
-  for (const KernelGradient::Axis& axis : e.axes) {
-    taps *= static_cast<double>(axis.taps);
-    flops *= static_cast<double>(axis.positions);
-  }
-  const double size = taps * static_cast<double>(e.in) * static_cast<double>(e.out);
-  flops *= size * static_cast<double>(e.images);
-  const auto bytes = static_cast<int64_t>(size) * 4;
+  int64_t bytes = e.in * e.out * 4;
+  for (const KernelGradient::Axis& axis : e.axes) bytes *= axis.taps;
+  const double flops = convolution_flops(spec);
   const Cut cut = cut_of(e, flops, bytes);
   PreparedKernel kernel;
   kernel.cost = 1000 + flops / 150;

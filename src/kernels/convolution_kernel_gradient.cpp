@@ -27,7 +27,7 @@ constexpr int64_t kAllRuns = kMostChunk;
 struct GradientFunctions {
   void (*run)(const KernelGradient& e, const GradientPart& part, const float* x, const float* g,
               float* c, float* scratch);
-  int64_t strip;
+  int64_t lanes, strip;
 };
 
 // Positions of a row at one tap of the outer axes.
@@ -292,7 +292,9 @@ void run_gradient(const KernelGradient& e, const GradientPart& part, const float
 
 }  // namespace
 
-GradientFunctions find_kernel_gradient() { return {run_gradient, kBlockVectors * lanes_of()}; }
+GradientFunctions find_kernel_gradient() {
+  return {run_gradient, lanes_of(), kBlockVectors * lanes_of()};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace gspmd
@@ -304,9 +306,15 @@ namespace {
 
 HWY_EXPORT(find_kernel_gradient);
 
+const GradientFunctions& functions() {
+  static const GradientFunctions found = HWY_DYNAMIC_DISPATCH(find_kernel_gradient)();
+  return found;
+}
+
 }  // namespace
 
-int64_t gradient_strip() { return HWY_DYNAMIC_DISPATCH(find_kernel_gradient)().strip; }
+int64_t direct_lanes() { return functions().lanes; }
+int64_t gradient_strip() { return functions().strip; }
 
 int64_t gradient_scratch_bytes(const KernelGradient& gradient) {
   const int64_t strip = gradient_strip();
@@ -315,8 +323,7 @@ int64_t gradient_scratch_bytes(const KernelGradient& gradient) {
 
 void run_kernel_gradient(const KernelGradient& gradient, const GradientPart& part, const float* x,
                          const float* g, float* c, float* scratch) {
-  static const GradientFunctions functions = HWY_DYNAMIC_DISPATCH(find_kernel_gradient)();
-  functions.run(gradient, part, x, g, c, scratch);
+  functions().run(gradient, part, x, g, c, scratch);
 }
 
 }  // namespace gspmd

@@ -412,4 +412,51 @@ TEST_CASE("gradients of kernels agree with the reference in every size", "[convo
   }
 }
 
+TEST_CASE("convolutions of many features agree with the reference in every size", "[convolution]") {
+  Random random{std::mt19937_64(23)};
+  for (int n = 0; n < 40; ++n) {
+    const int64_t rank = random(1, 3), images = random(1, 3);
+    const int64_t in = n % 8 == 0 ? random(513, 600) : random(64, 150), out = random(64, 150);
+    Dims x{images}, w, y{images};
+    std::string window[6], spatial;
+    for (int64_t d = 0; d < rank; ++d) {
+      const int64_t taps = random(1, rank == 1 ? 9 : 3), input = random(1, rank == 3 ? 3 : 9);
+      const int64_t stride = random(1, 3), dilation = random(1, 2), spread = random(1, 3);
+      const int64_t pad = random(-1, 3), behind = random(-1, 3);
+      const int64_t room = (input - 1) * spread + 1 + pad + behind - (taps - 1) * dilation - 1;
+      if (room < 0) break;
+      x.push_back(input);
+      w.push_back(taps);
+      y.push_back(room / stride + 1);
+      const std::string texts[] = {
+          std::to_string(taps),   std::to_string(stride),   fmt::format("{}_{}", pad, behind),
+          std::to_string(spread), std::to_string(dilation), std::to_string(random(0, 1))};
+      for (size_t i = 0; i < 6; ++i) window[i] += (d > 0 ? "x" : "") + texts[i];
+      spatial += std::to_string(d);
+    }
+    if (std::ssize(spatial) < rank) continue;
+    const bool is_turned = random(0, 1) == 1;
+    x.push_back(in);
+    w.insert(w.end(), {is_turned ? out : in, is_turned ? in : out});
+    y.push_back(out);
+    const Shape shapes[] = {Shape(DType::f32, x), Shape(DType::f32, w), Shape(DType::f32, y)};
+    const std::string body = fmt::format(
+        "x = {} parameter(0)\nw = {} parameter(1)\nROOT r = {} convolution(x, w), "
+        "window={{size={} stride={} pad={} lhs_dilate={} rhs_dilate={} rhs_reversal={}}}, "
+        "dim_labels=b{}f_{}{}->b{}f",
+        to_string(shapes[0]), to_string(shapes[1]), to_string(shapes[2]), window[0], window[1],
+        window[2], window[3], window[4], window[5], spatial, spatial, is_turned ? "oi" : "io",
+        spatial);
+    INFO(body);
+    const std::unique_ptr<Module> module = parse_module(with_entry(body));
+    const Node& node = *module->entry()->root();
+    const Array a = whole_numbers(shapes[0], random), b = whole_numbers(shapes[1], random);
+    const PreparedKernel kernel = node.op().lower(node);
+    REQUIRE(kernel.run);
+    const std::vector<Value> arguments{{a, {}, false}, {b, {}, false}};
+    CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {node.shape})[0],
+                        evaluate(*module, arguments).array));
+  }
+}
+
 }  // namespace gspmd::testing::convolution_test
