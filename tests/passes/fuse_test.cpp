@@ -118,6 +118,18 @@ TEST_CASE("fuse: a value that needs two more arrays is kept", "[fuse]") {
         Lines{"kLoop: add multiply tuple", "dot", "multiply"});
 }
 
+TEST_CASE("fuse: a value is computed again from one that is kept anyway", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[64,64]{1,0} parameter(0)
+    u = f32[64,64]{1,0} parameter(1)
+    w = f32[64,64]{1,0} parameter(2)
+    y = f32[64,64]{1,0} add(x, u)
+    z = f32[64,64]{1,0} multiply(y, y)
+    d = f32[64,64]{1,0} dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT e = f32[64,64]{1,0} multiply(d, z))") ==
+        Lines{"kLoop: add", "dot", "kLoop: multiply multiply"});
+}
+
 TEST_CASE("fuse: transposes around a product become its strides", "[fuse]") {
   CHECK(fused(R"(
     x = f32[2,6,3,4]{3,2,1,0} parameter(0)

@@ -248,8 +248,10 @@ class Grouper {
         for (const int64_t read : g_.reads[index(n)]) readers[index(read)].push_back(n);
       }
     }
+    stored_.assign(g_.nodes.size(), false);
     for (int64_t n = 0; n < size(); ++n) {
-      if (group_of_[index(n)] >= 0 && !g_.folds(n)) compute_again(n, readers[index(n)]);
+      if (group_of_[index(n)] < 0 || g_.folds(n)) continue;
+      stored_[index(n)] = !compute_again(n, readers[index(n)]);
     }
   }
 
@@ -260,17 +262,18 @@ class Grouper {
     return positions_.at(wanted);
   }
 
-  void compute_again(int64_t n, const std::vector<int64_t>& readers) {
+  // False: others read the value from memory.
+  bool compute_again(int64_t n, const std::vector<int64_t>& readers) {
     const int64_t own = group_of_[index(n)];
-    if (node(n).is_root() || node(n).shape.elements_count() < kWorthAgain) return;
+    if (node(n).is_root() || node(n).shape.elements_count() < kWorthAgain) return false;
     std::set<int64_t> others;
     for (const int64_t reader : readers) {
       const int64_t unit = group_of_[index(reader)];
       if (unit == own) continue;
-      if (unit < 0 || group(unit).domain != group(own).domain) return;  // it has to be in memory
+      if (unit < 0 || group(unit).domain != group(own).domain) return false;
       others.insert(unit);
     }
-    if (others.empty()) return;
+    if (others.empty()) return true;
     if (const auto found = read_by_clones_.find(n); found != read_by_clones_.end())
       for (const int64_t unit : found->second)
         if (unit != own && !group(unit).body.contains(n)) others.insert(unit);
@@ -279,17 +282,17 @@ class Grouper {
     collect_cone(own, n, cone, leaves);
     int64_t cost = 0;
     for (const int64_t m : cone) cost += node(m).op().additions;
-    if (cost > kMostAgain) return;
+    if (cost > kMostAgain) return false;
     for (const int64_t unit : others) {
       if (group(unit).body.members.size() + group(unit).body.clones.size() + cone.size() >
           kMostMembers)
-        return;
+        return false;
       int64_t extra = 0;
       const std::set<int64_t> present = inputs_of(unit);
       for (const int64_t leaf : leaves) {
         extra += node(leaf).dims() == group(own).domain && present.count(leaf) == 0;
       }
-      if (extra > 1) return;
+      if (extra > 1) return false;
     }
     for (const int64_t unit : others) {
       for (const int64_t m : cone) {
@@ -298,10 +301,12 @@ class Grouper {
         for (const int64_t read : g_.reads[index(m)]) read_by_clones_[read].insert(unit);
       }
     }
+    return true;
   }
 
+  // Down to what is in memory: what the group reads, and what it writes for others anyway.
   void collect_cone(int64_t own, int64_t n, std::set<int64_t>& cone, std::set<int64_t>& leaves) {
-    if (!group(own).body.contains(n)) {
+    if (!group(own).body.contains(n) || stored_[index(n)]) {
       leaves.insert(n);
       return;
     }
@@ -327,6 +332,7 @@ class Grouper {
   std::vector<int64_t> group_of_;
   std::vector<int64_t> stamp_;
   FlatMap<const Node*, int64_t> positions_;
+  std::vector<bool> stored_;                             // members that others read from memory
   std::map<int64_t, std::set<int64_t>> read_by_clones_;  // value -> groups with clones that read it
   int64_t round_ = 0;
 };
