@@ -13,8 +13,8 @@ using namespace detail;
 
 namespace {
 
-// A parameter of shape [size] along dim `axis` of x.
-Node* along(const Operand& parameter, const char* what, Node* x, int64_t axis) {
+// A parameter of shape [size] as dim `axis` of x has it.
+Node* parameter_along(const Operand& parameter, const char* what, Node* x, int64_t axis) {
   Node* node = node_of(parameter, x->shape.dtype);
   if (node->shape.dtype != x->shape.dtype)
     call_error("dtypes of {} and the {} {} differ; convert(x, DType::{}) one of them", describe(x),
@@ -22,7 +22,12 @@ Node* along(const Operand& parameter, const char* what, Node* x, int64_t axis) {
   if (node->rank() != 1 || node->dim(0) != x->dim(axis))
     call_error("the {} {} must have one dim of {}, as dim {} of {}", what, describe(node),
                x->dim(axis), axis, describe(x));
-  return hlo::broadcast(node, x->dims(), {axis});
+  return node;
+}
+
+// The same along that dim.
+Node* along(const Operand& parameter, const char* what, Node* x, int64_t axis) {
+  return hlo::broadcast(parameter_along(parameter, what, x, axis), x->dims(), {axis});
 }
 
 Node* floating_node(const Operand& x) {
@@ -52,6 +57,20 @@ Statistics statistics_over(Node* x, const std::vector<int64_t>& dims) {
   s.mean = mean_over(x, dims);
   s.centered = subtract(x, stretch(s.mean, x->dims(), dims));
   s.variance = mean_over(multiply(s.centered, s.centered), dims);
+  return s;
+}
+
+// The same, with derivatives that need fewer sums over x: the variance is taken around a constant,
+// and the square of the mean's distance to it, which is 0, taken off. The mean then adds nothing to
+// the variance's first derivative, as it has to, and what it adds to the second stays.
+Statistics batch_statistics(Node* x, const std::vector<int64_t>& dims) {
+  Statistics s;
+  s.mean = mean_over(x, dims);
+  Node* const pivot = stop_gradient_node(s.mean);
+  Node* const around = subtract(x, stretch(pivot, x->dims(), dims));
+  Node* const distance = subtract(s.mean, pivot);
+  s.variance = subtract(mean_over(multiply(around, around), dims), multiply(distance, distance));
+  s.centered = subtract(x, stretch(s.mean, x->dims(), dims));
   return s;
 }
 
@@ -174,14 +193,19 @@ std::vector<Tensor> batch_norm_train(const Operand& x, const Operand& scale, con
     if (groups < 1 || batch % groups != 0)
       call_error("{} groups do not divide dim 0 of {}, the batch of {}", groups, describe(node),
                  batch);
-    const Affine affine = affine_along(scale, bias, node, axis);
+    Node* const factor = parameter_along(scale, "scale", node, axis);
+    Node* const shift = along(bias, "bias", node, axis);
     Node* grouped = groups == 1 ? node : split_dim(node, 0, groups, batch / groups);
     std::vector<int64_t> kept = {axis};
     if (groups > 1) kept = {0, axis + 1};
     const std::vector<int64_t> dims = dims_but(grouped, kept);
-    const Statistics s = statistics_over(in_32_bits(grouped), dims);
-    Node* y = in_type_of(standardized(s, dims, options.eps), node);
+    const Statistics s = batch_statistics(in_32_bits(grouped), dims);
+    Node* spread = hlo::unary(Opcode::rsqrt, add(s.variance, options.eps));
+    const int64_t feature = spread->rank() - 1;
+    spread = multiply(spread, hlo::broadcast(in_32_bits(factor), spread->dims(), {feature}));
+    Node* y = multiply(s.centered, stretch(spread, s.centered->dims(), dims));
     if (groups > 1) y = hlo::reshape(y, node->dims());
+    y = in_type_of(add(y, in_32_bits(shift)), node);
 
     const auto running = [&](const Operand& old, const char* what, Node* now) {
       Node* before = node_of(old, node->shape.dtype);
@@ -197,7 +221,7 @@ std::vector<Tensor> batch_norm_train(const Operand& x, const Operand& scale, con
     };
     const Tensor new_mean = running(mean, "mean", s.mean);
     const Tensor new_variance = running(variance, "variance", s.variance);
-    return std::vector{tensor_of(affine(y)), new_mean, new_variance};
+    return std::vector{tensor_of(y), new_mean, new_variance};
   });
 }
 
