@@ -36,8 +36,9 @@ Array whole_values(const Shape& shape, unsigned seed, bool product) {
 void check_cumulative(unsigned seed) {
   Random random{std::mt19937_64(seed)};
   static const DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::s8,
-                                 DType::s32, DType::s64, DType::u16,  DType::u32, DType::pred};
-  const DType type = kTypes[random.below(10)];
+                                 DType::s16, DType::u8,  DType::u64,  DType::s32, DType::s64,
+                                 DType::u16, DType::u32, DType::pred};
+  const DType type = kTypes[random.below(13)];
   static const int64_t kSizes[] = {2, 3, 15, 16, 17, 64, 130, 300};
   static const int64_t kOthers[] = {1, 2, 15, 16, 17, 33, 70, 600};
   const int64_t rank = 1 + random.below(3), along = random.below(rank);

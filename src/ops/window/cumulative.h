@@ -28,8 +28,4 @@ struct Cumulative {
   int64_t position(int64_t n) const { return form.reverse ? positions - 1 - n : n; }
 };
 
-// Combines groups [first, last): of lines where they are contiguous, else of columns.
-using CumulativeFunction = void (*)(const Cumulative& c, const KernelArgs& args, int64_t first,
-                                    int64_t last);
-
 }  // namespace gspmd

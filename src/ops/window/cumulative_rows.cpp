@@ -1,0 +1,271 @@
+// What cumulative windows combine, in vectors: of f32, f64, s32 and s64. Other types are converted
+// to one of these, so that few loops are compiled for every instruction set.
+#include "kernels/loop_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/window/cumulative_rows.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// After foreach_target.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "hwy/cache_control.h"
+#include "kernels/stream.h"
+#include "ops/common/combine_values.h"
+#include "ops/window/cumulative_rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gspmd {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <Combiner kCombiner>
+constexpr bool kExtreme = kCombiner == Combiner::max || kCombiner == Combiner::min;
+
+// What is folded: of extrema of floats integers in the order of the numbers, which one instruction
+// compares.
+template <Combiner kCombiner, class T>
+using FoldType =
+    std::conditional_t<!kExtreme<kCombiner>, AccumulatorOf<T>,
+                       std::conditional_t<std::is_same_v<T, double>, int64_t,
+                                          std::conditional_t<is_float_v<T>, int32_t, T>>>;
+
+// Vectors of T in memory, of what is folded in registers.
+template <Combiner kCombiner, class T>
+struct Fold {
+  using A = FoldType<kCombiner, T>;
+  static constexpr bool kOrdered = kExtreme<kCombiner> && std::is_floating_point_v<T>;
+  // -0 below +0, NaN beyond all on the side of the combiner.
+  static constexpr A kNaN =
+      kCombiner == Combiner::max ? std::numeric_limits<A>::max() : std::numeric_limits<A>::min();
+
+  // Negative floats are ordered the other way round; it is its own inverse.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> turn(D d, hn::Vec<D> bits) {
+    const auto most = hn::Set(d, std::numeric_limits<A>::max());
+    return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), most));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+    const hn::Rebind<T, D> stored;
+    const auto x = hn::LoadU(stored, from);
+    if constexpr (kOrdered)
+      return hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(x)), hn::Set(d, kNaN),
+                            turn(d, hn::BitCast(d, x)));
+    else if constexpr (sizeof(A) != sizeof(T))
+      return hn::PromoteTo(d, x);
+    else
+      return x;
+  }
+  template <class D>
+  static HWY_INLINE void store(D d, hn::Vec<D> value, T* to) {
+    const hn::Rebind<T, D> stored;
+    if constexpr (kOrdered)
+      hn::StoreU(hn::BitCast(stored, turn(d, value)), stored, to);
+    else if constexpr (sizeof(A) != sizeof(T))
+      hn::StoreU(hn::DemoteTo(stored, value), stored, to);
+    else
+      hn::StoreU(value, stored, to);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> combine(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    if constexpr (kCombiner == Combiner::sum)
+      return hn::Add(a, b);
+    else if constexpr (kCombiner == Combiner::product && std::is_same_v<A, int64_t>)
+      return multiply(d, a, b);
+    else if constexpr (kCombiner == Combiner::product)
+      return hn::Mul(a, b);
+    else if constexpr (kCombiner == Combiner::max)
+      return hn::Max(a, b);
+    else if constexpr (kCombiner == Combiner::min)
+      return hn::Min(a, b);
+    else if constexpr (kCombiner == Combiner::logical_and)
+      return hn::And(a, b);
+    else
+      return hn::Or(a, b);
+  }
+  // Not every instruction set has products of 64 bits.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> multiply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    alignas(64) std::array<A, hn::MaxLanes(D())> x, y;
+    hn::Store(a, d, x.data());
+    hn::Store(b, d, y.data());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = multiply_elements(x[i], y[i]);
+    return hn::Load(d, x.data());
+  }
+};
+
+template <Combiner kCombiner, bool kPlain, class T, class D>
+HWY_INLINE void add_vectors(D d, const FoldedRows& rows, int64_t i, const T* start,
+                            FoldType<kCombiner, T>* so_far) {
+  using F = Fold<kCombiner, T>;
+  const hn::CappedTag<FoldType<kCombiner, T>, 1> one;
+  auto sum = hn::LoadU(d, so_far + i);
+  [[maybe_unused]] const auto init = hn::Set(d, hn::GetLane(F::load(one, start)));
+  const T* from = reinterpret_cast<const T*>(rows.from) + i;
+  T* to = reinterpret_cast<T*>(rows.to) + i;
+  for (int64_t k = 0; k < rows.count; ++k, from += rows.from_step, to += rows.to_step) {
+    if (rows.from != nullptr) sum = F::combine(d, sum, F::load(d, from));
+    if constexpr (kPlain)
+      F::store(d, sum, to);
+    else
+      F::store(d, F::combine(d, init, sum), to);
+  }
+  hn::StoreU(sum, d, so_far + i);
+}
+
+template <Combiner kCombiner, bool kPlain, class T>
+void add_rows(const FoldedRows& rows, int64_t lanes, const std::byte* init, std::byte* so_far) {
+  using A = FoldType<kCombiner, T>;
+  const auto* const start = reinterpret_cast<const T*>(init);
+  auto* const sums = reinterpret_cast<A*>(so_far);
+  const hn::ScalableTag<A> d;
+  const hn::CappedTag<A, 1> one;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t whole = lanes / step * step;
+  for (int64_t i = 0; i < whole; i += step) add_vectors<kCombiner, kPlain>(d, rows, i, start, sums);
+  for (int64_t i = whole; i < lanes; ++i) add_vectors<kCombiner, kPlain>(one, rows, i, start, sums);
+}
+
+template <Combiner kCombiner, bool kPlain, class T>
+void begin_rows(const std::byte* init, int64_t lanes, std::byte* so_far) {
+  const hn::CappedTag<FoldType<kCombiner, T>, 1> one;
+  const T neutral = kCombiner == Combiner::sum ? T(-0.0) : T(1);
+  const T* const start = kPlain ? reinterpret_cast<const T*>(init) : &neutral;
+  auto* const sums = reinterpret_cast<FoldType<kCombiner, T>*>(so_far);
+  std::fill_n(sums, lanes, hn::GetLane(Fold<kCombiner, T>::load(one, start)));
+}
+
+template <class T>
+void find_loops(Combiner combiner, bool plain, CumulativeRows& rows) {
+  const auto use = [&]<Combiner kCombiner, bool kPlain>() {
+    rows.fold_size = sizeof(FoldType<kCombiner, T>);
+    rows.wide = dtype_of<T>();
+    rows.begin = begin_rows<kCombiner, kPlain, T>;
+    rows.add = add_rows<kCombiner, kPlain, T>;
+  };
+  const auto use_either = [&]<Combiner kCombiner>() {
+    if constexpr (std::is_floating_point_v<T>)
+      if (!plain) return use.template operator()<kCombiner, false>();
+    use.template operator()<kCombiner, true>();
+  };
+  switch (combiner) {
+    case Combiner::sum:
+      return use_either.template operator()<Combiner::sum>();
+    case Combiner::product:
+      return use_either.template operator()<Combiner::product>();
+    case Combiner::max:
+      return use.template operator()<Combiner::max, true>();
+    case Combiner::min:
+      return use.template operator()<Combiner::min, true>();
+    case Combiner::logical_and:
+      if constexpr (std::is_integral_v<T>) use.template operator()<Combiner::logical_and, true>();
+      return;
+    case Combiner::logical_or:
+      if constexpr (std::is_integral_v<T>) use.template operator()<Combiner::logical_or, true>();
+      return;
+  }
+}
+
+// `kFlip`: unsigned numbers in the order of signed ones.
+template <class From, class To, bool kFlip>
+void convert(const std::byte* from, int64_t count, std::byte* to) {
+  const auto* const x = reinterpret_cast<const From*>(from);
+  auto* const y = reinterpret_cast<To*>(to);
+  GSPMD_IVDEP
+  for (int64_t i = 0; i < count; ++i) {
+    if constexpr (kFlip)
+      y[i] = static_cast<To>(x[i] ^ static_cast<From>(From(1) << (sizeof(From) * 8 - 1)));
+    else
+      y[i] = convert_element<To>(x[i]);
+  }
+}
+
+template <class T, class Wide, bool kFlip = false>
+void find_wide(Combiner combiner, bool plain, CumulativeRows& rows) {
+  find_loops<Wide>(combiner, plain, rows);
+  if constexpr (kFlip) {
+    using Unsigned = std::make_unsigned_t<Wide>;
+    rows.widen = convert<Unsigned, Unsigned, true>;
+    rows.narrow = rows.widen;
+  } else {
+    rows.widen = convert<T, Wide, false>;
+    rows.narrow = convert<Wide, T, false>;
+  }
+}
+
+void stream_rows(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                 int64_t bytes, int64_t rows) {
+  static const StreamFunction any = stream_function();
+  const hn::ScalableTag<uint8_t> d;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < rows; ++k, from += from_step, to += to_step) {
+    if ((reinterpret_cast<uintptr_t>(to) | static_cast<uintptr_t>(bytes)) % 64 != 0) {
+      any(to, from, bytes);
+      continue;
+    }
+    for (int64_t i = 0; i < bytes; i += step)
+      hn::Stream(hn::LoadU(d, reinterpret_cast<const uint8_t*>(from) + i), d,
+                 reinterpret_cast<uint8_t*>(to) + i);
+  }
+}
+
+CumulativeRows find_rows(Combiner combiner, DType dtype, bool plain) {
+  CumulativeRows rows;
+  const bool extreme = combiner == Combiner::max || combiner == Combiner::min;
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, bool>) {  // sums of truth values are or, products and
+      if (combiner == Combiner::sum) combiner = Combiner::logical_or;
+      if (combiner == Combiner::product) combiner = Combiner::logical_and;
+    }
+    if constexpr (is_float16_v<T>) {
+      if (extreme)
+        find_wide<T, float>(combiner, plain, rows);
+      else
+        find_wide<T, double>(combiner, plain, rows);
+    } else if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, int32_t> ||
+                         std::is_same_v<T, int64_t>) {
+      find_loops<T>(combiner, plain, rows);
+    } else if constexpr (sizeof(T) < 4) {
+      find_wide<T, int32_t>(combiner, plain, rows);
+    } else if (extreme) {
+      find_wide<T, std::make_signed_t<T>, true>(combiner, plain, rows);
+    } else {
+      find_loops<std::make_signed_t<T>>(combiner, plain, rows);
+    }
+  });
+  return rows;
+}
+
+}  // namespace
+
+CumulativeRows find_cumulative_rows(Combiner combiner, DType dtype, bool plain) {
+  return find_rows(combiner, dtype, plain);
+}
+
+StreamRows find_stream_rows() { return stream_rows; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace gspmd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gspmd {
+
+HWY_EXPORT(find_cumulative_rows);
+
+CumulativeRows cumulative_rows(Combiner combiner, DType dtype, bool plain) {
+  return HWY_DYNAMIC_DISPATCH(find_cumulative_rows)(combiner, dtype, plain);
+}
+
+HWY_EXPORT(find_stream_rows);
+
+StreamRows stream_rows_function() { return HWY_DYNAMIC_DISPATCH(find_stream_rows)(); }
+
+}  // namespace gspmd
+#endif
