@@ -1,5 +1,5 @@
-"""Shows a public header to Doxygen: `reference_filter.py HEADER` prints it with its plain comments as
-documentation. Lines keep their numbers, so that warnings name the header's own.
+"""Shows public headers to Doxygen: `filter.py INCLUDE SHOWN` writes each of INCLUDE under its whole path into SHOWN, with
+its plain comments as documentation. Lines keep their numbers, so that warnings name the header's own.
 
 A comment documents the declaration under it and overloads that follow; one that begins with `---` all declarations
 up to the next blank line or comment; one at the end of a line what that line declares; an enumerator without one has
@@ -8,6 +8,7 @@ language says already (defaulted and deleted members, friends, destructors witho
 """
 import re
 import sys
+from pathlib import Path
 
 SILENT = re.compile(r"^\s*(friend\b.*;|.*=\s*(default|delete);|~\w+\(\);|virtual ~\w+\(\)[^;]*;|\w+\(\w+&&\) noexcept;|\w+& operator=\(\w+&&\) noexcept;)\s*$")
 SEVERAL = re.compile(r"^\s*([\w:]+(?:<[\w:]+>)?)\s+(\w+(?:\s*=\s*(?:[\w:.+-]+|\{\}))?(?:,\s*\w+(?:\s*=\s*(?:[\w:.+-]+|\{\}))?)+);\s*$")
@@ -280,10 +281,12 @@ class Filter:
 
 
 def main():
-    path = sys.argv[1]
-    page = path[path.rfind("include/") + len("include/"):]
-    with open(path, encoding="utf-8") as file:
-        sys.stdout.write(Filter(file.read().splitlines(), page).run())
+    root, shown = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+    for header in root.rglob("*.h"):
+        page = str(header.relative_to(root))
+        to = shown / header.relative_to("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(Filter(header.read_text("utf-8").splitlines(), page).run(), "utf-8")
 
 
 main()
