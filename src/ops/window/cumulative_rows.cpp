@@ -106,14 +106,15 @@ HWY_INLINE void add_vectors(D d, const FoldedRows& rows, int64_t i, const T* sta
   const hn::CappedTag<FoldType<kCombiner, T>, 1> one;
   auto sum = hn::LoadU(d, so_far + i);
   [[maybe_unused]] const auto init = hn::Set(d, hn::GetLane(F::load(one, start)));
-  const T* from = reinterpret_cast<const T*>(rows.from) + i;
+  const auto* const from = reinterpret_cast<const T*>(rows.from);
   T* to = reinterpret_cast<T*>(rows.to) + i;
-  for (int64_t k = 0; k < rows.count; ++k, from += rows.from_step, to += rows.to_step) {
-    if (rows.from != nullptr) sum = F::combine(d, sum, F::load(d, from));
+  for (int64_t k = 0; k < rows.count; ++k) {
+    if (from != nullptr) sum = F::combine(d, sum, F::load(d, from + k * rows.from_step + i));
     if constexpr (kPlain)
       F::store(d, sum, to);
     else
       F::store(d, F::combine(d, init, sum), to);
+    to += rows.to_step;
   }
   hn::StoreU(sum, d, so_far + i);
 }
