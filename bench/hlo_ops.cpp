@@ -173,6 +173,13 @@ const Op kOps[] = {
      Bound::tenth},
     {"cholesky 16x256",
      "a = f32[16,256,256] parameter(0)\nROOT r = f32[16,256,256] cholesky(a), lower=true"},
+    {"triangular-solve 16x256 of 256",
+     "a = f32[16,256,256] parameter(0)\nb = f32[16,256,256] parameter(1)\nROOT r = "
+     "f32[16,256,256] triangular-solve(a, b), left_side=true, lower=true, "
+     "transpose_a=NO_TRANSPOSE"},
+    {"triangular-solve 1024 of 256 from the right, transposed",
+     "a = f32[1024,1024] parameter(0)\nb = f32[256,1024] parameter(1)\nROOT r = f32[256,1024] "
+     "triangular-solve(a, b), lower=true, transpose_a=TRANSPOSE"},
     {"reduce 4096x4096",
      "a = f32[4096,4096] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[4096] reduce(a, z), "
      "dimensions={1}, to_apply=sum",
@@ -313,7 +320,8 @@ const Op kOps[] = {
      "lhs_contracting_dims={2}, rhs_contracting_dims={1}"},
 };
 
-// Matrices whose diagonal outweighs their rows: positive definite as their triangles say.
+// Matrices whose diagonal outweighs their rows: positive definite as their triangles say, and
+// easily solved.
 void make_positive(Array& values) {
   const int64_t n = values.dims().back();
   for (int64_t i = 0; i < values.size() / n; ++i)
@@ -338,7 +346,9 @@ std::vector<std::shared_ptr<DeviceBuffer>> random_arguments(const Module& module
                                                    : uniform(random));
     }
     for (const Node* user : parameter->users())
-      if (user->is(Opcode::cholesky)) make_positive(values);
+      if (user->is(Opcode::cholesky) ||
+          (user->is(Opcode::triangular_solve) && user->operand(0) == parameter))
+        make_positive(values);
     arguments.push_back(std::make_shared<DeviceBuffer>(shape, 1));
     std::memcpy(arguments.back()->shard(0), values.bytes().data(), values.bytes().size());
   }

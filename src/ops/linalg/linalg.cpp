@@ -1,5 +1,6 @@
 #include "gspmd/base/error.h"
 #include "kernels/cholesky.h"
+#include "kernels/triangular_solve.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
 #include "ops/common/factors.h"
@@ -230,6 +231,23 @@ PreparedKernel lower_cholesky(const Node& node) {
   return prepare_cholesky({a.dtype, a.elements_count() / (n * n), n, node.attrs.triangular->lower});
 }
 
+PreparedKernel lower_triangular_solve(const Node& node) {
+  const Shape& b = node.shape;
+  if (b.elements_count() == 0) return {};
+  const TriangularDims& triangular = *node.attrs.triangular;
+  const int64_t n = node.operand(0)->shape.dims.back();
+  const int64_t systems = b.dims[static_cast<size_t>(b.rank() - (triangular.left_side ? 1 : 2))];
+  return prepare_triangular_solve(
+      {.dtype = b.dtype,
+       .matrices = b.elements_count() / (n * systems),
+       .n = n,
+       .systems = systems,
+       .left_side = triangular.left_side,
+       .lower = triangular.lower,
+       .transposed = triangular.transpose_a == "TRANSPOSE" || triangular.transpose_a == "ADJOINT",
+       .unit_diagonal = triangular.unit_diagonal});
+}
+
 int64_t cholesky_flops(const Node& node) {
   return saturating_multiply(node.shape.elements_count(),
                              node.rank() > 0 ? node.dims().back() / 3 : 0);
@@ -256,6 +274,7 @@ const OpInfo kLinalgRows[] = {
      .evaluate = any_width<evaluate_triangular_solve>,
      .gradient = triangular_solve_gradient,
      .completion = kMatrixCompletion,
+     .lower = lower_triangular_solve,
      .flops = triangular_solve_flops},
 };
 
