@@ -42,12 +42,11 @@ void transpose_small(const T* source, int64_t source_row, T* target, int64_t tar
 #if HWY_TARGET == HWY_AVX3
 
 // Rounds of exchanges over distances 1, 2 (inside quarters), then 4, 8 (quarters between
-// registers).
-template <bool kStreamed>
-void transpose_wide(const float* source, int64_t source_row, float* target, int64_t target_row) {
+// registers) of 16 rows; store(column, its elements).
+template <class Store>
+HWY_INLINE void transpose_registers(__m512 (&a)[16], Store&& store) {
   constexpr int64_t kSide = 16;
-  __m512 a[kSide], b[kSide];
-  for (int64_t i = 0; i < kSide; ++i) a[i] = _mm512_loadu_ps(source + i * source_row);
+  __m512 b[kSide];
   for (int64_t i = 0; i < kSide; i += 2) {
     b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
     b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
@@ -71,13 +70,41 @@ void transpose_wide(const float* source, int64_t source_row, float* target, int6
                            _mm512_shuffle_f32x4(b[4 + c], b[12 + c], 0x88),
                            _mm512_shuffle_f32x4(b[c], b[8 + c], 0xdd),
                            _mm512_shuffle_f32x4(b[4 + c], b[12 + c], 0xdd)};
-    for (int64_t q = 0; q < 4; ++q) {
-      float* const to = target + (4 * q + c) * target_row;
-      if constexpr (kStreamed)
-        _mm512_stream_ps(to, rows[q]);
-      else
-        _mm512_storeu_ps(to, rows[q]);
+    for (int64_t q = 0; q < 4; ++q) store(4 * q + c, rows[q]);
+  }
+}
+
+template <bool kStreamed>
+HWY_INLINE void store_line(__m512 line, void* to) {
+  if constexpr (kStreamed)
+    _mm512_stream_ps(reinterpret_cast<float*>(to), line);
+  else
+    _mm512_storeu_ps(to, line);
+}
+
+template <bool kStreamed>
+void transpose_wide(const float* source, int64_t source_row, float* target, int64_t target_row) {
+  __m512 a[16];
+  for (int64_t i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(source + i * source_row);
+  transpose_registers(a, [&](int64_t i, __m512 line)
+                             HWY_ATTR { store_line<kStreamed>(line, target + i * target_row); });
+}
+
+// Pairs of rows as rows of pairs: columns 0-3, 8-11, ... first, then those between.
+template <bool kStreamed>
+void transpose_wide(const uint16_t* source, int64_t source_row, uint16_t* target,
+                    int64_t target_row) {
+  for (int64_t half = 0; half < 2; ++half) {
+    __m512 a[16];
+    for (int64_t i = 0; i < 16; ++i) {
+      const uint16_t* const row = source + 2 * i * source_row;
+      const __m512i x = _mm512_loadu_si512(row), y = _mm512_loadu_si512(row + source_row);
+      a[i] = _mm512_castsi512_ps(half == 0 ? _mm512_unpacklo_epi16(x, y)
+                                           : _mm512_unpackhi_epi16(x, y));
     }
+    transpose_registers(a, [&](int64_t i, __m512 line) HWY_ATTR {
+      store_line<kStreamed>(line, target + (8 * (i / 4) + 4 * half + i % 4) * target_row);
+    });
   }
 }
 

@@ -49,6 +49,8 @@ void transpose(const std::byte* source_bytes, int64_t source_row, std::byte* tar
   if constexpr (sizeof(T) == 4)
     return transpose_wide<kStreamed>(reinterpret_cast<const float*>(source), source_row,
                                      reinterpret_cast<float*>(target), target_row);
+  else if constexpr (sizeof(T) == 2)
+    return transpose_wide<kStreamed>(source, source_row, target, target_row);
 #endif
   if constexpr (kStreamed) {
     constexpr int64_t kSide = block_side(sizeof(T));
