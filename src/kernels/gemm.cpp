@@ -294,8 +294,8 @@ void choose_packing(GemmPlan& plan) {
   plan.pack_a = !one_k || !is_dense(plan.m, plan.m.a, k, k.a);
   plan.pack_c = !is_dense(plan.m, plan.m.c, plan.n, plan.n.c);
   if (plan.way == Way::prepacked) return;
-  plan.b_transposed =
-      library && one_k && !is_dense(k, k.b, plan.n, plan.n.b) && is_dense(plan.n, plan.n.b, k, k.b);
+  plan.b_transposed = (library || reads_transposed(plan.operand, plan.k_size)) && one_k &&
+                      !is_dense(k, k.b, plan.n, plan.n.b) && is_dense(plan.n, plan.n.b, k, k.b);
   plan.pack_b = !plan.b_transposed && (!one_k || !is_dense(k, k.b, plan.n, plan.n.b));
 }
 

@@ -11,13 +11,15 @@
 
 #include "gspmd/base/error.h"
 #include "kernels/gemm_product.h"
+#include "kernels/transpose-inl.h"
 
 #ifndef GSPMD_GEMM_LOOP_TYPE
 #define GSPMD_GEMM_LOOP_TYPE
 namespace gspmd {
+constexpr int64_t kLoopDepth = 128;  // summands of what is turned around first
 using GemmLoopFunction = void (*)(const GemmExtents& e, const std::byte* a, const std::byte* b,
                                   std::byte* c);
-}
+}  // namespace gspmd
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -27,88 +29,107 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// kRows rows, columns [j, j + 2 vectors).
-template <class T, int kRows>
-void float_block(const GemmExtents& e, const T* a, const T* b, T* c, int64_t j) {
+// Operands where rows are so many elements apart; a's are k apart.
+template <class T>
+struct Rows {
+  const T* b;
+  int64_t b_row;
+  T* c;
+  int64_t c_row, k;
+};
+
+// kRows rows, kVectors vectors of columns; kMasked: of the last one the first `rest`.
+template <int kRows, int kVectors, bool kMasked, class T>
+void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t j, int64_t rest) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   using V = hn::Vec<decltype(d)>;
-  V x0 = hn::Zero(d), x1 = x0, x2 = x0, x3 = x0, y0 = x0, y1 = x0, y2 = x0, y3 = x0;
-  for (int64_t k = 0; k < e.k; ++k) {
-    const V p = hn::LoadU(d, b + k * e.n + j), q = hn::LoadU(d, b + k * e.n + j + lanes);
-    const V s0 = hn::Set(d, a[k]);
-    x0 = hn::MulAdd(s0, p, x0);
-    y0 = hn::MulAdd(s0, q, y0);
-    if constexpr (kRows == 4) {
-      const V s1 = hn::Set(d, a[e.k + k]), s2 = hn::Set(d, a[2 * e.k + k]),
-              s3 = hn::Set(d, a[3 * e.k + k]);
-      x1 = hn::MulAdd(s1, p, x1);
-      y1 = hn::MulAdd(s1, q, y1);
-      x2 = hn::MulAdd(s2, p, x2);
-      y2 = hn::MulAdd(s2, q, y2);
-      x3 = hn::MulAdd(s3, p, x3);
-      y3 = hn::MulAdd(s3, q, y3);
+  const auto mask = hn::FirstN(d, static_cast<size_t>(rest));
+  V sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+  a += row * rows.k;
+  const T* b = rows.b + j;
+  for (int64_t k = 0; k < rows.k; ++k, b += rows.b_row) {
+    V x[kVectors];
+    for (int v = 0; v < kVectors; ++v)
+      x[v] = kMasked && v == kVectors - 1 ? hn::MaskedLoad(mask, d, b + v * lanes)
+                                          : hn::LoadU(d, b + v * lanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V s = hn::Set(d, a[r * rows.k + k]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(s, x[v], sums[r][v]);
     }
   }
-  const auto put = [&](int64_t row, V x, V y) {
-    hn::StoreU(x, d, c + row * e.n + j);
-    hn::StoreU(y, d, c + row * e.n + j + lanes);
-  };
-  put(0, x0, y0);
-  if constexpr (kRows == 4) {
-    put(1, x1, y1);
-    put(2, x2, y2);
-    put(3, x3, y3);
-  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) {
+      T* const to = rows.c + (row + r) * rows.c_row + j + v * lanes;
+      if (kMasked && v == kVectors - 1)
+        hn::BlendedStore(sums[r][v], mask, d, to);
+      else
+        hn::StoreU(sums[r][v], d, to);
+    }
 }
 
 // One row, any columns: c = sum of rows of b. Integers wrap around, on the unsigned type.
 template <class T>
-void plain_row(const GemmExtents& e, const T* a, const T* b, T* c, int64_t j0) {
-  if (j0 >= e.n) return;
-  for (int64_t j = j0; j < e.n; ++j) c[j] = T(0);
+void plain_row(const GemmExtents& e, const T* a, const T* b, T* c) {
+  for (int64_t j = 0; j < e.n; ++j) c[j] = T(0);
   for (int64_t k = 0; k < e.k; ++k) {
     const T s = a[k];
     const T* row = b + k * e.n;
     GSPMD_IVDEP
-    for (int64_t j = j0; j < e.n; ++j) c[j] = c[j] + s * row[j];
+    for (int64_t j = 0; j < e.n; ++j) c[j] = c[j] + s * row[j];
   }
 }
 
-// All rows, columns [j, j + 2 vectors) of b and c.
-template <class T>
-void float_columns(const GemmExtents& e, const T* a, const T* b, T* c, int64_t j) {
+// All rows, kVectors vectors of columns of b and c.
+template <int kVectors, bool kMasked, class T>
+void float_columns(const Rows<T>& rows, const T* a, int64_t count, int64_t j, int64_t rest) {
   int64_t i = 0;
-  for (; i + 4 <= e.rows; i += 4) float_block<T, 4>(e, a + i * e.k, b, c + i * e.n, j);
-  for (; i < e.rows; ++i) float_block<T, 1>(e, a + i * e.k, b, c + i * e.n, j);
+  for (; i + 4 <= count; i += 4) float_block<4, kVectors, kMasked>(rows, a, i, j, rest);
+  for (; i < count; ++i) float_block<1, kVectors, kMasked>(rows, a, i, j, rest);
 }
 
+// panel[k * wide + c] = b[c * depth + k] of `columns` columns.
+template <class T>
+void fill_panel(const T* b, int64_t depth, int64_t columns, T* panel, int64_t wide) {
+  int64_t k0 = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = 16 / sizeof(T);
+  const int64_t whole = columns / kSide * kSide;
+  for (; k0 + kSide <= depth; k0 += kSide) {
+    for (int64_t c = 0; c < whole; c += kSide)
+      transpose_small(b + c * depth + k0, depth, panel + k0 * wide + c, wide);
+    for (int64_t c = whole; c < columns; ++c)
+      for (int64_t k = k0; k < k0 + kSide; ++k) panel[k * wide + c] = b[c * depth + k];
+  }
+#endif
+  for (; k0 < depth; ++k0)
+    for (int64_t c = 0; c < columns; ++c) panel[k0 * wide + c] = b[c * depth + k0];
+}
+
+// A panel of two vectors of columns of b is read by all rows while it is in cache.
 template <class T>
 void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::byte* b_bytes,
                    std::byte* c_bytes) {
   const T* a = reinterpret_cast<const T*>(a_bytes);
   const T* b = reinterpret_cast<const T*>(b_bytes);
-  T* c = reinterpret_cast<T*>(c_bytes);
-  const int64_t wide = 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  const int64_t vector_columns = e.n / wide * wide, rest = e.n - vector_columns;
-  // A panel of columns of b is read by all rows while it is in cache.
-  for (int64_t j = 0; j < vector_columns; j += wide) float_columns(e, a, b, c, j);
-  if (rest == 0) return;
-  // Columns that fill no vectors: on a panel that zeros fill, a few rows at a time.
-  constexpr int64_t kMostK = 128, kMostRows = 32, kMostWide = 128 / sizeof(T);
-  if (e.k > kMostK || wide > kMostWide) {
-    for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.n, vector_columns);
-    return;
-  }
-  alignas(64) T panel[kMostK * kMostWide], out[kMostRows * kMostWide];
-  std::fill_n(panel, e.k * wide, T(0));
-  for (int64_t k = 0; k < e.k; ++k)
-    std::copy_n(b + k * e.n + vector_columns, rest, panel + k * wide);
-  for (int64_t i = 0; i < e.rows; i += kMostRows) {
-    const GemmExtents part{std::min(kMostRows, e.rows - i), wide, e.k};
-    float_columns(part, a + i * e.k, panel, out, 0);
-    for (int64_t r = 0; r < part.rows; ++r)
-      std::copy_n(out + r * wide, rest, c + (i + r) * e.n + vector_columns);
+  Rows<T> rows{b, e.n, reinterpret_cast<T*>(c_bytes), e.n, e.k};
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())), wide = 2 * lanes;
+  alignas(64) T panel[kLoopDepth * 128 / sizeof(T)];
+  for (int64_t j = 0; j < e.n; j += wide) {
+    const int64_t columns = std::min(wide, e.n - j);
+    if (e.b_transposed) {
+      fill_panel(b + j * e.k, e.k, columns, panel, wide);
+      rows.b = panel - j;
+      rows.b_row = wide;
+    }
+    if (columns == wide)
+      float_columns<2, false>(rows, a, e.rows, j, lanes);
+    else if (columns > lanes)
+      float_columns<2, true>(rows, a, e.rows, j, columns - lanes);
+    else
+      float_columns<1, true>(rows, a, e.rows, j, columns);
   }
 }
 
@@ -118,7 +139,7 @@ void integer_product(const GemmExtents& e, const std::byte* a_bytes, const std::
   const T* a = reinterpret_cast<const T*>(a_bytes);
   const T* b = reinterpret_cast<const T*>(b_bytes);
   T* c = reinterpret_cast<T*>(c_bytes);
-  for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.n, 0);
+  for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.n);
 }
 
 }  // namespace
@@ -166,9 +187,13 @@ class LoopProduct final : public GemmProduct {
 
 }  // namespace
 
+bool reads_transposed(DType dtype, int64_t k) {
+  return (dtype == DType::f32 || dtype == DType::f64) && k <= kLoopDepth;
+}
+
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents) {
   const GemmLoopFunction function = HWY_DYNAMIC_DISPATCH(find_gemm_loop)(dtype);
-  if (function == nullptr || extents.b_transposed) {
+  if (function == nullptr || (extents.b_transposed && !reads_transposed(dtype, extents.k))) {
     internal_error("gemm: no loop for {}", dtype_name(dtype));
   }
   return std::make_unique<LoopProduct>(function, extents);

@@ -66,8 +66,9 @@ int64_t prepacked_bytes(int64_t n, int64_t k, bool halves);
 // Strips `first` to `last` of b, whose n, k and steps `extents` has; `to`: of strip 0.
 void prepack(const PackedExtents& extents, bool halves, const std::byte* b, int64_t first,
              int64_t last, std::byte* to);
-// b not transposed; of types that are computed as they are stored.
+// Of types that are computed as they are stored; b transposed where `reads_transposed` says so.
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents);
+bool reads_transposed(DType dtype, int64_t k);
 // Around a product of f32: reads 16-bit floats into f32 first, and rounds the result.
 std::unique_ptr<GemmProduct> widened_product(std::unique_ptr<GemmProduct> product, DType operand,
                                              DType result, const GemmExtents& extents);
