@@ -28,6 +28,29 @@ const char* const kComputations = R"(sum {
   b = f32[] parameter(1)
   ROOT c = f32[] add(a, b)
 }
+sum_bf16 {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT c = bf16[] add(a, b)
+}
+below {
+  t = (s32[], f32[1024,4096], f32[1024,4096]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(1024)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+put_row {
+  t = (s32[], f32[1024,4096], f32[1024,4096]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[1024,4096] get-tuple-element(t), index=1
+  y = f32[1024,4096] get-tuple-element(t), index=2
+  z = s32[] constant(0)
+  one = s32[] constant(1)
+  row = f32[1,4096] dynamic-slice(x, i, z), dynamic_slice_sizes={1,4096}
+  new = f32[1024,4096] dynamic-update-slice(y, row, i, z)
+  j = s32[] add(i, one)
+  ROOT u = (s32[], f32[1024,4096], f32[1024,4096]) tuple(j, x, new)
+}
 most {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -294,6 +317,47 @@ const Op kOps[] = {
     {"slice 4096x4096 by 2",
      "a = f32[4096,4096] parameter(0)\nROOT r = f32[4096,2048] slice(a), slice={[0:4096], "
      "[0:4096:2]}",
+     Bound::copies},
+    {"reverse 4096x4096 along dim 1",
+     "a = f32[4096,4096] parameter(0)\nROOT r = f32[4096,4096] reverse(a), dimensions={1}",
+     Bound::copies},
+    {"reverse 4096x4096 along dim 0",
+     "a = f32[4096,4096] parameter(0)\nROOT r = f32[4096,4096] reverse(a), dimensions={0}",
+     Bound::copies},
+    {"sum pool 3x3/2",
+     "a = f32[8,112,112,64] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[8,56,56,64] "
+     "reduce-window(a, z), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0}, "
+     "to_apply=sum",
+     Bound::copies},
+    {"sum pool 7x7 channels first",
+     "a = f32[8,512,14,14] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[8,512,2,2] "
+     "reduce-window(a, z), window={size=1x1x7x7 stride=1x1x7x7}, to_apply=sum",
+     Bound::reads},
+    {"concatenate 1Mx3 and 1Mx5",
+     "a = f32[1048576,3] parameter(0)\nb = f32[1048576,5] parameter(1)\nROOT r = "
+     "f32[1048576,8] concatenate(a, b), dimensions={1}",
+     Bound::copies},
+    {"reduce 64x512x512 of bf16 along dim 1",
+     "a = bf16[64,512,512] parameter(0)\nz = bf16[] constant(0)\nROOT r = bf16[64,512] "
+     "reduce(a, z), dimensions={1}, to_apply=sum_bf16",
+     Bound::reads},
+    {"causal mask 4096x4096",
+     "a = f32[4096,4096] parameter(0)\ni = s32[4096,4096] iota(), iota_dimension=0\nj = "
+     "s32[4096,4096] iota(), iota_dimension=1\np = pred[4096,4096] compare(i, j), "
+     "direction=GE\nm = f32[] constant(-inf)\nn = f32[4096,4096] broadcast(m), dimensions={}\n"
+     "ROOT r = f32[4096,4096] select(p, a, n)",
+     Bound::copies},
+    {"gather 65536 columns of 128",
+     "a = f32[128,32000] parameter(0)\ni = s32[65536] parameter(1)\nROOT r = "
+     "f32[128,65536] gather(a, i), offset_dims={0}, collapsed_slice_dims={1}, "
+     "start_index_map={1}, index_vector_dim=1, slice_sizes={128,1}",
+     Bound::copies},
+    {"rows written in a loop 1024x4096",
+     "a = f32[1024,4096] parameter(0)\nn = s32[] constant(0)\nz = f32[] constant(0)\n"
+     "b = f32[1024,4096] broadcast(z), dimensions={}\n"
+     "t = (s32[], f32[1024,4096], f32[1024,4096]) tuple(n, a, b)\n"
+     "w = (s32[], f32[1024,4096], f32[1024,4096]) while(t), condition=below, body=put_row\n"
+     "ROOT r = f32[1024,4096] get-tuple-element(w), index=2",
      Bound::copies},
     {"gather 65536 rows of 128",
      "a = f32[32000,128] parameter(0)\ni = s32[65536] parameter(1)\nROOT r = "
