@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/rows.h"
 #include "kernels/stream.h"
 #include "kernels/transpose_block.h"
 
@@ -41,8 +42,26 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
     std::memcpy(target, source, static_cast<size_t>(n) * sizeof(T));
   } else if (step == 0) {
     std::fill_n(target, n, *source);
+  } else if (step == -1) {
+    for (int64_t i = 0; i < n; ++i) target[i] = source[-i];
   } else {
     for (int64_t i = 0; i < n; ++i) target[i] = source[i * step];
+  }
+}
+
+// A row from behind, past the caches: pieces are turned around in a buffer.
+template <class T>
+void stream_reversed(const T* source, T* target, int64_t n) {
+  constexpr int64_t kPiece = 4096 / sizeof(T);
+  alignas(64) T piece[kPiece];
+  const StreamFunction stream = stream_function();
+  for (int64_t i = 0; i < n; i += kPiece) {
+    const int64_t count = std::min(kPiece, n - i);
+    // The next piece; beyond the row, asked for in vain.
+    for (int64_t k = kPiece; k < 2 * kPiece; k += block_side(sizeof(T)))
+      __builtin_prefetch(source - i - k);
+    copy_row(source - i, -1, piece, 1, count);
+    stream(as_bytes(target + i), as_bytes(piece), count * static_cast<int64_t>(sizeof(T)));
   }
 }
 
@@ -141,6 +160,8 @@ void transpose_plane(const Plane<T>& p, bool streamed) {
   transpose_part(p, whole_lines);
 }
 
+constexpr int64_t kShortRow = 256;  // bytes: a call for each costs more than the row
+
 template <class T>
 void copy_plane(const StridedCopy& c, const T* source, T* target, bool streamed) {
   const size_t rank = c.dims.size();
@@ -154,9 +175,19 @@ void copy_plane(const StridedCopy& c, const T* source, T* target, bool streamed)
       return transpose_plane<T>(
           {source, c.source[inner], target, c.target[row], c.dims[row], c.dims[inner]}, streamed);
     }
+    const auto size = static_cast<int64_t>(sizeof(T)), bytes = c.dims[inner] * size;
+    if (c.source[inner] == 1 && c.target[inner] == 1 && bytes <= kShortRow) {
+      return copy_rows({c.dims[row], bytes}, as_bytes(target), c.target[row] * size,
+                       as_bytes(source), c.source[row] * size, false);
+    }
+    const bool reversed = streamed && c.source[inner] == -1 && c.target[inner] == 1;
     for (int64_t i = 0; i < c.dims[row]; ++i) {
-      copy_row(source + i * c.source[row], c.source[inner], target + i * c.target[row],
-               c.target[inner], c.dims[inner]);
+      const T* const from = source + i * c.source[row];
+      T* const to = target + i * c.target[row];
+      if (reversed)
+        stream_reversed(from, to, c.dims[inner]);
+      else
+        copy_row(from, c.source[inner], to, c.target[inner], c.dims[inner]);
     }
   }
 }
@@ -234,19 +265,34 @@ void run_copy(const StridedCopy& copy, const std::byte* source, std::byte* targe
   run(copy, source, target, false);
 }
 
+// Short parts of the same rows of the result, as of a concatenation along the last dim: written
+// some rows at a time, so that lines are whole before they leave the caches.
+bool share_rows(const std::vector<PlacedCopy>& copies) {
+  return copies.size() > 1 &&
+         std::all_of(copies.begin(), copies.end(), [&](const PlacedCopy& placed) {
+           const StridedCopy &copy = placed.copy, &first = copies[0].copy;
+           return copy.dims.size() >= 2 && copy.dims[0] == first.dims[0] &&
+                  copy.target[0] == first.target[0] && copy.target.back() == 1 &&
+                  copy.dims.back() * copy.element_size <= kShortRow;
+         });
+}
+
 PreparedKernel prepare_copies(std::vector<PlacedCopy> copies) {
-  constexpr int64_t kPartElements = 65536;
+  constexpr int64_t kPartElements = 65536, kSharedElements = 8192, kMostShared = 1024;
   std::vector<PlacedCopy> pieces;  // large copies cut along their outermost dim
   double elements = 0;
   int64_t bytes = 0;
-  for (PlacedCopy& placed : copies) {
-    placed.copy = simplified(std::move(placed.copy));
+  std::erase_if(copies, [](const PlacedCopy& placed) { return count(placed.copy) == 0; });
+  for (PlacedCopy& placed : copies) placed.copy = simplified(std::move(placed.copy));
+  const bool shared = share_rows(copies);
+  for (const PlacedCopy& placed : copies) {
     const int64_t n = count(placed.copy);
-    if (n == 0) continue;
     elements += static_cast<double>(n);
     bytes = saturating_add(bytes, saturating_multiply(n, placed.copy.element_size));
     const int64_t rows = placed.copy.dims.empty() ? 1 : placed.copy.dims[0];
-    const int64_t cuts = std::clamp<int64_t>(n / kPartElements, 1, std::min<int64_t>(rows, 8));
+    const int64_t all = shared ? rows * placed.copy.target[0] : n;
+    const int64_t cuts = std::clamp<int64_t>(all / (shared ? kSharedElements : kPartElements), 1,
+                                             std::min<int64_t>(rows, shared ? kMostShared : 8));
     for (int64_t i = 0; i < cuts; ++i) {
       PlacedCopy piece = placed;
       if (cuts > 1) {
@@ -258,6 +304,10 @@ PreparedKernel prepare_copies(std::vector<PlacedCopy> copies) {
       pieces.push_back(std::move(piece));
     }
   }
+  if (shared)
+    std::stable_sort(pieces.begin(), pieces.end(), [](const PlacedCopy& a, const PlacedCopy& b) {
+      return a.target_offset < b.target_offset;
+    });
   PreparedKernel kernel;
   const int64_t parts = elements < 2 * kPartElements
                             ? 1

@@ -170,6 +170,36 @@ TEST_CASE("fast scatters and gathers of rows: batched, repeated and out of range
   }
 }
 
+// Past the caches and not, whole pieces and what is left of them.
+TEST_CASE("fast reverses: rows of every size of element", "[shape]") {
+  for (const DType type : {DType::u8, DType::bf16, DType::f32, DType::f64})
+    for (const int64_t n : {1, 5, 4096, 4099})
+      for (const int64_t bytes : {int64_t{1} << 12, int64_t{9} << 20}) {  // streamed or not
+        const Shape shape(type, {std::max<int64_t>(bytes / n / dtype_size(type), 2), n});
+        const bool is_large = bytes > 1 << 20;
+        if (is_large && (n < 4096 || (type != DType::u8 && type != DType::f32))) continue;
+        expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = {0} parameter(0)\nROOT r = {0} "
+                                "reverse(x), dimensions={{1}}\n}}\n",
+                                to_string(shape)),
+                    {special_values(shape, unsigned(n), false)});
+      }
+}
+
+TEST_CASE("fast concatenations: short rows of several operands, few and many", "[shape]") {
+  for (const DType type : {DType::u8, DType::bf16, DType::f32, DType::f64})
+    for (const int64_t rows : {1, 5, 3000, 70001})
+      for (const int64_t second : {5, 300}) {
+        const Shape x(type, {rows, 3}), y(type, {rows, second}), z(type, {rows, 1});
+        if (rows * second > 1000000) continue;
+        const Shape r(type, {rows, 4 + second});
+        expect_fast(
+            fmt::format("HloModule m\nENTRY e {{\nx = {} parameter(0)\ny = {} parameter(1)\nz = "
+                        "{} parameter(2)\nROOT r = {} concatenate(x, y, z), dimensions={{1}}\n}}\n",
+                        to_string(x), to_string(y), to_string(z), to_string(r)),
+            {special_values(x, 1, true), special_values(y, 2, true), special_values(z, 3, true)});
+      }
+}
+
 TEST_CASE("fast products: batches of small ones, whole and broken vectors", "[dot]") {
   for (int64_t seed = 1; seed <= random_load(200); ++seed) {
     INFO("seed " << seed);
