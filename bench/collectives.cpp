@@ -1,7 +1,8 @@
 // Collectives between 8 devices beside a memcpy of the bytes that they must move, in turn: the
 // larger of what is read and what is written. Sizes are those of the larger of operand and result
 // of one device; the dim is the first (contiguous pieces) or the last (rows).
-//   collectives [--threads 2] [--rounds 9] [--only NAME] [--bytes N] [--json FILE]
+//   collectives [--threads 2] [--rounds 9] [--only NAME] [--bytes N] [--type f32]
+//     [--json FILE]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,11 +10,13 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/measure.h"
 #include "bench/report.h"
+#include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/runtime/executor.h"
 
@@ -25,7 +28,7 @@ constexpr int64_t kDevices = 8;
 
 struct BenchOptions {
   int threads = 2, rounds = 9;
-  std::string only;
+  std::string only, type = "f32";
   std::vector<int64_t> bytes = {1 << 16, 1 << 20, 1 << 24, 1 << 26};
 };
 
@@ -34,13 +37,14 @@ struct Case {
   int64_t bytes = 0;  // that one device must read or write
 };
 
-// The module of one collective whose larger side is f32[rows,columns] on each device.
-Case case_of(const std::string& op, int64_t dim, int64_t bytes) {
-  const int64_t columns = 1024, rows = bytes / 4 / columns;
+// The module of one collective whose larger side is [rows,columns] of the type on each device.
+Case case_of(const std::string& op, int64_t dim, int64_t bytes, const Shape& large_shape) {
+  const int64_t rows = large_shape.dims[0], columns = large_shape.dims[1];
+  const std::string_view type = dtype_name(large_shape.dtype);
   const int64_t small_rows = dim == 0 ? rows / kDevices : rows;
   const int64_t small_columns = dim == 0 ? columns : columns / kDevices;
-  const std::string large = fmt::format("f32[{},{}]", rows, columns);
-  const std::string small = fmt::format("f32[{},{}]", small_rows, small_columns);
+  const std::string large = fmt::format("{}[{},{}]", type, rows, columns);
+  const std::string small = fmt::format("{}[{},{}]", type, small_rows, small_columns);
   const bool gathers = op == "all-gather", scatters = op == "reduce-scatter";
   const bool permutes = op == "collective-permute", sums = scatters || op == "all-reduce";
   std::string attributes = ", replica_groups={}, channel_id=1";
@@ -53,10 +57,10 @@ Case case_of(const std::string& op, int64_t dim, int64_t bytes) {
   if (sums || gathers) attributes += ", use_global_device_ids=true";
   return {op,
           fmt::format(
-              "HloModule m, num_partitions={}\n"
-              "sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}\n"
-              "ENTRY e {{ x = {} parameter(0) ROOT r = {} {}(x){} }}\n",
-              kDevices, gathers ? small : large, scatters ? small : large, op, attributes),
+              "HloModule m, num_partitions={0}\n"
+              "sum {{ a = {1}[] parameter(0) b = {1}[] parameter(1) ROOT r = {1}[] add(a, b) }}\n"
+              "ENTRY e {{ x = {2} parameter(0) ROOT r = {3} {4}(x){5} }}\n",
+              kDevices, type, gathers ? small : large, scatters ? small : large, op, attributes),
           bytes};
 }
 
@@ -78,14 +82,13 @@ Seconds timed(F&& f) {
           processor() - before};
 }
 
-void measure(const Case& c, int64_t dim, const BenchOptions& options, Report& report) {
+void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions& options,
+             Report& report) {
   const auto pool = make_worker_pool(options.threads);
   ProgramOptions program;
   program.num_devices = kDevices;
   Executor executor(build_program(*parse_module(c.text), program), pool);
   const bool gathers = c.name == "all-gather";
-  const int64_t columns = 1024, rows = c.bytes / 4 / columns;
-  const Shape large(DType::f32, {rows, columns});
   Shape small = large;
   small.dims[static_cast<size_t>(dim)] /= kDevices;
   const std::vector arguments = {std::make_shared<DeviceBuffer>(gathers ? small : large, kDevices)};
@@ -142,17 +145,23 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "one op");
   app.add_option("--bytes", options.bytes, "of the larger of operand and result, of one device")
       ->check(CLI::Range(1 << 12, 1 << 30));
+  app.add_option("--type", options.type, "of the elements");
   Report report(app, "collectives");
   CLI11_PARSE(app, argc, argv);
   try {
+    const std::optional<DType> type = dtype_from_name(options.type);
+    if (!type) user_error("--type {}: no type of elements", options.type);
     for (const char* op :
          {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"}) {
       if (!options.only.empty() && options.only != op) continue;
       const bool has_dim =
           std::string(op) != "all-reduce" && std::string(op) != "collective-permute";
       for (const int64_t bytes : options.bytes)
-        for (int64_t dim = 0; dim < (has_dim ? 2 : 1); ++dim)
-          measure(case_of(op, dim, bytes), dim, options, report);
+        for (int64_t dim = 0; dim < (has_dim ? 2 : 1); ++dim) {
+          constexpr int64_t kColumns = 1024;
+          const Shape large(*type, {bytes / dtype_size(*type) / kColumns, kColumns});
+          measure(case_of(op, dim, bytes, large), large, dim, options, report);
+        }
     }
     report.write();
   } catch (const std::exception& error) {
