@@ -19,8 +19,81 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// How elements are read into what is added up, and stored.
+template <class T>
+struct Stored {
+  static constexpr int64_t kSize = sizeof(T);
+  using Added = T;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
+    return hn::LoadU(d, reinterpret_cast<const T*>(from));
+  }
+  template <bool kStreamed, class D>
+  static HWY_INLINE void store(D d, hn::Vec<D> value, std::byte* to) {
+    if constexpr (kStreamed)
+      hn::Stream(value, d, reinterpret_cast<T*>(to));
+    else
+      hn::StoreU(value, d, reinterpret_cast<T*>(to));
+  }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+
+// 16-bit floats are added up in f32 and rounded once, to nearest even; NaN stays NaN.
+struct BrainFloats {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+    const hn::RebindToUnsigned<D> wide;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D d, hn::Vec<D> value) {
+    const hn::RebindToUnsigned<D> wide;
+    const hn::RebindToSigned<D> whole;
+    const auto bits = hn::BitCast(wide, value), high = hn::ShiftRight<16>(bits);
+    const auto odd = hn::And(high, hn::Set(wide, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(wide, 0x7fff)), odd));
+    const auto nan = hn::Or(high, hn::Set(wide, 0x40));
+    const auto is_nan = hn::RebindMask(wide, hn::IsNaN(value));
+    return hn::DemoteTo(hn::Rebind<uint16_t, D>(),
+                        hn::BitCast(whole, hn::IfThenElse(is_nan, nan, rounded)));
+  }
+};
+struct HalfFloats {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D, hn::Vec<D> value) {
+    return hn::BitCast(hn::Rebind<uint16_t, D>(),
+                       hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), value));
+  }
+};
+template <class Floats>
+struct StoredHalves {
+  static constexpr int64_t kSize = 2;
+  using Added = float;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
+    const hn::Rebind<uint16_t, D> narrow;
+    return Floats::read(d, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(from)));
+  }
+  template <bool kStreamed, class D>
+  static HWY_INLINE void store(D d, hn::Vec<D> value, std::byte* to) {
+    const hn::Rebind<uint16_t, D> narrow;
+    const auto bits = Floats::round(d, value);
+    if constexpr (kStreamed)
+      hn::Stream(bits, narrow, reinterpret_cast<uint16_t*>(to));
+    else
+      hn::StoreU(bits, narrow, reinterpret_cast<uint16_t*>(to));
+  }
+};
+
+#endif
+
 // Rows of so many sources; kMany 0: as many as there are.
-template <class T, size_t kMany>
+template <class Elements, size_t kMany>
 class Sums {
  public:
   Sums(std::span<std::byte* const> targets, std::span<const std::byte* const> sources)
@@ -29,14 +102,10 @@ class Sums {
   // `to` and `from`: where the row begins in targets and sources.
   template <bool kStreamed>
   HWY_INLINE void row(int64_t to, int64_t from, int64_t bytes) const {
-    const hn::ScalableTag<T> d;
+    const hn::ScalableTag<Added> d;
     const auto step = static_cast<int64_t>(hn::Lanes(d)) * kSize;
-    const auto store = [&](auto value, std::byte* at) HWY_ATTR {
-      if constexpr (kStreamed)
-        hn::Stream(value, d, reinterpret_cast<T*>(at));
-      else
-        hn::StoreU(value, d, reinterpret_cast<T*>(at));
-    };
+    const auto store = [&](auto value, std::byte* at)
+                           HWY_ATTR { Elements::template store<kStreamed>(d, value, at); };
     int64_t i = 0;
     if constexpr (kStreamed)  // up to where whole vectors begin
       i = rest<1>(to, from, 0,
@@ -68,15 +137,14 @@ class Sums {
   }
 
  private:
-  static constexpr int64_t kSize = sizeof(T);
+  static constexpr int64_t kSize = Elements::kSize;
+  using Added = typename Elements::Added;
   static constexpr intptr_t kPast = 63;  // of an address: bytes behind the beginning of a line
 
   // Elements at `at` of all sources, added up in their order.
   template <class D>
   HWY_INLINE auto sum(D d, int64_t at) const {
-    const auto load = [&](size_t i) HWY_ATTR {
-      return hn::LoadU(d, reinterpret_cast<const T*>(sources_[i] + at));
-    };
+    const auto load = [&](size_t i) HWY_ATTR { return Elements::load(d, sources_[i] + at); };
     auto total = load(0);
     if constexpr (kMany == 0) {
       for (size_t i = 1; i < many_; ++i) total = hn::Add(total, load(i));
@@ -90,12 +158,12 @@ class Sums {
   // From `i`, so many elements at a time, as far as whole ones go.
   template <size_t kElements>
   HWY_INLINE int64_t rest(int64_t to, int64_t from, int64_t i, int64_t bytes) const {
-    const hn::CappedTag<T, kElements> d;
+    const hn::CappedTag<Added, kElements> d;
     const auto step = static_cast<int64_t>(hn::Lanes(d)) * kSize;
     for (; i + step <= bytes; i += step) {
       const auto total = sum(d, from + i);
       for (std::byte* const target : targets_)
-        hn::StoreU(total, d, reinterpret_cast<T*>(target + to + i));
+        Elements::template store<false>(d, total, target + to + i);
     }
     return i;
   }
@@ -105,10 +173,10 @@ class Sums {
   const std::byte* const* sources_;
 };
 
-template <class T, size_t kMany>
+template <class Elements, size_t kMany>
 void sums_of(const RowBlock& block, std::span<std::byte* const> targets, int64_t target_step,
              std::span<const std::byte* const> sources, int64_t source_step, bool streamed) {
-  const Sums<T, kMany> sums(targets, sources);
+  const Sums<Elements, kMany> sums(targets, sources);
   const bool past = streamed && sums.alike();
   for (int64_t r = 0; r < block.rows; ++r) {
     if (past)
@@ -126,13 +194,13 @@ void sums(const RowBlock& block, std::span<std::byte* const> targets, int64_t ta
   };
   switch (sources.size()) {
     case 2:
-      return run(sums_of<T, 2>);
+      return run(sums_of<Stored<T>, 2>);
     case 4:
-      return run(sums_of<T, 4>);
+      return run(sums_of<Stored<T>, 4>);
     case 8:
-      return run(sums_of<T, 8>);
+      return run(sums_of<Stored<T>, 8>);
     default:
-      return run(sums_of<T, 0>);
+      return run(sums_of<Stored<T>, 0>);
   }
 }
 
@@ -344,6 +412,10 @@ SumRows find_sums(DType dtype) {
   if (dtype == DType::s32) return sums<int32_t>;
 #if HWY_HAVE_FLOAT64
   if (dtype == DType::f64) return sums<double>;
+#endif
+#if HWY_TARGET != HWY_SCALAR
+  if (dtype == DType::bf16) return sums_of<StoredHalves<BrainFloats>, 0>;
+  if (dtype == DType::f16) return sums_of<StoredHalves<HalfFloats>, 0>;
 #endif
   return nullptr;
 }

@@ -37,7 +37,7 @@ void join_rows(const JoinedRows& joined, std::span<std::byte* const> targets,
 
 // target = ((s0 + s1) + s2) + ... of rows, in all targets: read once and written once to each.
 // Sources have one step and targets another; a single target may be a source where these are equal.
-// nullptr: not for this type.
+// Of 16-bit floats the sums are f32 and rounded once. nullptr: not for this type.
 using SumRows = void (*)(const RowBlock& block, std::span<std::byte* const> targets,
                          int64_t target_step, std::span<const std::byte* const> sources,
                          int64_t source_step, bool streamed);

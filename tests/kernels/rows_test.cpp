@@ -106,6 +106,15 @@ TEST_CASE("joined rows: every byte in its place in all targets, none beside them
 
 namespace {
 
+// What values of a type are added up in, and back.
+template <class T>
+auto widened(T value) {
+  if constexpr (sizeof(T) == 2)
+    return static_cast<float>(value);
+  else
+    return value;
+}
+
 template <class T>
 void check_sums(DType dtype) {
   std::mt19937 random(2);
@@ -124,7 +133,8 @@ void check_sums(DType dtype) {
           for (int64_t m = 0; m < members; ++m) {
             sources.emplace_back(kRows * step, kSize, 0);
             for (int64_t i = 0; i < kRows * step / kSize; ++i) {
-              const auto value = T(int32_t(random()) / 1024) / T(7);
+              using Wide = decltype(widened(T()));
+              const auto value = T(Wide(int32_t(random()) / 1024 % 30000) / Wide(7));
               std::memcpy(sources.back().data() + i * kSize, &value, size_t(kSize));
             }
           }
@@ -133,13 +143,14 @@ void check_sums(DType dtype) {
           Room same(kRows * to, past, 0xa5), other(kRows * to, (past + 40) % 64, 0xa5);
           for (int64_t r = 0; r < kRows; ++r)
             for (int64_t c = 0; c < columns; ++c) {
-              T total = 0;
+              decltype(widened(T())) total = 0;
               for (int64_t m = 0; m < members; ++m) {
                 T value;
                 std::memcpy(&value, from[size_t(m)] + r * step + c * kSize, size_t(kSize));
-                total = m == 0 ? value : T(total + value);
+                total = m == 0 ? widened(value) : decltype(total)(total + widened(value));
               }
-              std::memcpy(wanted.data() + r * to + c * kSize, &total, size_t(kSize));
+              const T rounded(total);
+              std::memcpy(wanted.data() + r * to + c * kSize, &rounded, size_t(kSize));
             }
           std::byte* const one[] = {got.data()};
           std::byte* const two[] = {got.data(), same.data()};
@@ -163,6 +174,8 @@ TEST_CASE("sums of rows: in the order of the sources, any length and alignment",
   check_sums<float>(DType::f32);
   check_sums<double>(DType::f64);
   check_sums<int32_t>(DType::s32);
+  check_sums<bfloat16>(DType::bf16);
+  check_sums<float16>(DType::f16);
 }
 
 }  // namespace gspmd
