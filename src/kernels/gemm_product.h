@@ -42,8 +42,8 @@ struct StripExtents {
   int64_t strip = 0;  // floats from one strip to the next
 };
 struct StripFunctions {
-  int64_t columns;              // of a strip
-  int64_t (*step)(int64_t k);   // floats from one strip to the next
+  int64_t columns;             // of a strip
+  int64_t (*step)(int64_t k);  // floats from one strip to the next
   // The n, k and steps of b that `extents` has.
   void (*lay_out)(const PackedExtents& extents, const float* b, float* strips);
   // c = or, with `adds`, += a * strips; `strips` may begin at any line of k and any strip.

@@ -127,10 +127,14 @@ class RowBlocks {
     for (LoopValue& value : program.values) {
       if (value.op != LoopOp::operand) continue;
       const BlockArray& array = s_.loop_operands.at(static_cast<size_t>(value.operand));
-      if (array.kind == BlockArray::tile) value.strides = {count, 1};
-      else if (array.kind == BlockArray::row_values) value.strides = {1, 0};
-      else if (array.kind == BlockArray::position) value.strides = {0, 0};
-      else value.strides = {array.row, array.column};
+      if (array.kind == BlockArray::tile)
+        value.strides = {count, 1};
+      else if (array.kind == BlockArray::row_values)
+        value.strides = {1, 0};
+      else if (array.kind == BlockArray::position)
+        value.strides = {0, 0};
+      else
+        value.strides = {array.row, array.column};
     }
     PreparedKernel loop = prepare_loop(program);
     if (!loop.run || loop.prepare) return false;
@@ -167,8 +171,7 @@ class RowBlocks {
       product(s_.columns, p.inner, rows, 1, s_.columns);
     }
     column_strips_ = layout_.take(strips * 4);
-    for (int64_t t = 0; t < s_.tiles; ++t)
-      tiles_.push_back(layout_.take(rows * s_.columns * 4));
+    for (int64_t t = 0; t < s_.tiles; ++t) tiles_.push_back(layout_.take(rows * s_.columns * 4));
     for (const DType dtype : s_.row_values)
       row_values_.push_back(layout_.take(rows * dtype_size(dtype)));
     positions_ = layout_.take(std::ssize(s_.loop_operands) * 8);
@@ -224,15 +227,15 @@ class RowBlocks {
   void begin_batch(Run& r) const {
     for (size_t i = 0; i < s_.scores.size(); ++i) {
       const BlockProduct& p = s_.scores[i];
-      const Matrix y = widened_matrix(p.y, base_of(r, p.y), p.y.column, s_.columns, p.inner,
-                                      floats(r, spare_));
+      const Matrix y =
+          widened_matrix(p.y, base_of(r, p.y), p.y.column, s_.columns, p.inner, floats(r, spare_));
       strips_.lay_out({1, s_.columns, p.inner, 0, 0, y.minor, y.major, 0}, y.data,
                       floats(r, score_strips_[i]));
     }
     for (size_t i = 0; i < s_.row_sums.size(); ++i) {
       const BlockProduct& p = s_.row_sums[i];
-      const Matrix y = widened_matrix(p.y, base_of(r, p.y), p.y.column, s_.columns, p.inner,
-                                      floats(r, spare_));
+      const Matrix y =
+          widened_matrix(p.y, base_of(r, p.y), p.y.column, s_.columns, p.inner, floats(r, spare_));
       strips_.lay_out({1, p.inner, s_.columns, 0, 0, y.major, y.minor, 0}, y.data,
                       floats(r, sum_strips_[i]));
     }
@@ -282,7 +285,8 @@ class RowBlocks {
         widened_matrix(p.x, place_of(r, p.x), p.x.row, r.rows, p.inner, floats(r, spare_));
     const int64_t strip = strips_.step(p.inner);
     strips_.multiply({r.rows, r.count(), p.inner, x.major, x.minor, r.count(), strip}, false,
-                     x.data, floats(r, score_strips_[i]) + r.columns.first / strips_.columns * strip,
+                     x.data,
+                     floats(r, score_strips_[i]) + r.columns.first / strips_.columns * strip,
                      floats(r, tiles_[static_cast<size_t>(p.tile)]), floats(r, product_scratch_));
   }
 
@@ -308,10 +312,14 @@ class RowBlocks {
                                                      : r.index[static_cast<size_t>(array.index)];
     std::byte* const to = r.args.scratch + positions_ + static_cast<int64_t>(operand) * 8;
     const auto write = [&](auto value) { std::memcpy(to, &value, sizeof value); };
-    if (array.dtype == DType::f32) write(static_cast<float>(at));
-    else if (array.dtype == DType::f64) write(static_cast<double>(at));
-    else if (dtype_size(array.dtype) == 8) write(at);
-    else write(static_cast<int32_t>(at));
+    if (array.dtype == DType::f32)
+      write(static_cast<float>(at));
+    else if (array.dtype == DType::f64)
+      write(static_cast<double>(at));
+    else if (dtype_size(array.dtype) == 8)
+      write(at);
+    else
+      write(static_cast<int32_t>(at));
     return to;
   }
 

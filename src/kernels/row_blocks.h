@@ -44,23 +44,23 @@ struct BlockColumns {
 // What has to hold for rows whose columns are not all gone through: a value of each row, f32.
 struct BlockGuard {
   BlockArray value;
-  float least = 0;           // at least this
-  bool is_divisor = false;   // neither zero nor NaN, whatever `least` is
+  float least = 0;          // at least this
+  bool is_divisor = false;  // neither zero nor NaN, whatever `least` is
 };
 
 // For each index of the outer dims and each block of rows: `scores` (T = X Y'), `loop`, `row_sums`
 // (X = T Y), and `column_sums` (Y = T' X, summed over all rows).
 struct RowBlockSpec {
-  Dims outer;             // sizes of the outer dims
-  int64_t batch = 0;      // of them, the first: those that every Y has; the others are rows of sums
+  Dims outer;         // sizes of the outer dims
+  int64_t batch = 0;  // of them, the first: those that every Y has; the others are rows of sums
   int64_t rows = 1, columns = 1;
   std::vector<BlockProduct> scores, row_sums, column_sums;
   // Over dims (row, column), the column reduced, with tiles and positions among its operands.
   // Tiles it reads or writes are f32. No values: there is none.
   LoopProgram loop;
   std::vector<BlockArray> loop_operands, loop_results;
-  int64_t tiles = 0;                 // how many
-  std::vector<DType> row_values;     // how many, of which types
+  int64_t tiles = 0;              // how many
+  std::vector<DType> row_values;  // how many, of which types
   // The columns of these rows that count: others would add nothing if the guards hold. A multiple
   // of 64 is first. Empty: all count.
   std::function<BlockColumns(int64_t first_row, int64_t last_row)> live;

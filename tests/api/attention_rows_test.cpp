@@ -112,8 +112,12 @@ TEST_CASE("attention of random sizes is what the reference gives", "[api][rows]"
   for (int64_t seed = 1; seed <= random_load(40); ++seed) {
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % uint64_t(n)); };
-    Sizes s{.batch = 2 + below(3), .queries = 16 + below(200), .keys = 32 + below(300),
-            .kv_heads = 2, .groups = 1 + below(3), .dim = 1 + below(70)};
+    Sizes s{.batch = 2 + below(3),
+            .queries = 16 + below(200),
+            .keys = 32 + below(300),
+            .kv_heads = 2,
+            .groups = 1 + below(3),
+            .dim = 1 + below(70)};
     AttentionOptions options;
     options.causal = below(2) == 0;
     if (below(3) == 0) options.window = 1 + below(100);
@@ -200,10 +204,12 @@ TEST_CASE("attention without a softmax, and one in another, are what the referen
               v = random_array({DType::f32, {4, 96, 8}}, 3);
   const auto executable = compile(linear, {}, q, k, v);
   CHECK(fusions_of_rows(executable) == 1);
-  REQUIRE(expect_close(std::vector<Array>{executable(q, k, v)}, reference_results(linear, q, k, v), kTight, "linear"));
+  REQUIRE(expect_close(std::vector<Array>{executable(q, k, v)}, reference_results(linear, q, k, v),
+                       kTight, "linear"));
   const auto other = compile(nested, {}, k, k, v);
   CHECK(fusions_of_rows(other) == 3);
-  REQUIRE(expect_close(std::vector<Array>{other(k, k, v)}, reference_results(nested, k, k, v), kTight, "nested"));
+  REQUIRE(expect_close(std::vector<Array>{other(k, k, v)}, reference_results(nested, k, k, v),
+                       kTight, "nested"));
 }
 
 TEST_CASE("attention of 16-bit floats is what the reference gives", "[api][rows]") {

@@ -21,11 +21,13 @@ struct Sizes {
 
 // Attention of turned queries, [batch, groups] of them, with `mask` over [rows, columns], and the
 // gradients of values and scores.
-std::unique_ptr<Module> attention(const Sizes& s, const std::string& mask, const std::string& fill) {
+std::unique_ptr<Module> attention(const Sizes& s, const std::string& mask,
+                                  const std::string& fill) {
   const std::string space = fmt::format("[{},{},{},{}]", s.batch, s.groups, s.rows, s.columns);
   const std::string rows = fmt::format("[{},{},{}]", s.batch, s.groups, s.rows);
   const std::string two = fmt::format("[{},{}]", s.rows, s.columns);
-  return parse_module(fmt::format(R"(HloModule m
+  return parse_module(
+      fmt::format(R"(HloModule m
 sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
 most {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }}
 ENTRY e {{
@@ -59,12 +61,10 @@ ENTRY e {{
   ROOT r = (f32[{b},{g},{t},{f}], f32[{b},{s},{f}], f32[{b},{s},{d}], f32{rows}) tuple(y, dv, dkt, l)
 }}
 )",
-                                  fmt::arg("b", s.batch), fmt::arg("g", s.groups),
-                                  fmt::arg("t", s.rows), fmt::arg("s", s.columns),
-                                  fmt::arg("d", s.inner), fmt::arg("f", s.width),
-                                  fmt::arg("space", space), fmt::arg("rows", rows),
-                                  fmt::arg("two", two), fmt::arg("mask", mask),
-                                  fmt::arg("fill", fill)));
+                  fmt::arg("b", s.batch), fmt::arg("g", s.groups), fmt::arg("t", s.rows),
+                  fmt::arg("s", s.columns), fmt::arg("d", s.inner), fmt::arg("f", s.width),
+                  fmt::arg("space", space), fmt::arg("rows", rows), fmt::arg("two", two),
+                  fmt::arg("mask", mask), fmt::arg("fill", fill)));
 }
 
 std::string causal(const Sizes& s) {
@@ -88,8 +88,7 @@ std::vector<Array> random_arguments(const Module& module, uint64_t seed, double 
   std::vector<Array> arguments;
   for (const Node* parameter : module.entry()->parameters()) {
     arguments.emplace_back(parameter->shape);
-    for (int64_t i = 0; i < arguments.back().size(); ++i)
-      arguments.back().set(i, uniform(random));
+    for (int64_t i = 0; i < arguments.back().size(); ++i) arguments.back().set(i, uniform(random));
   }
   return arguments;
 }
@@ -122,8 +121,10 @@ void check(const Module& module, const std::vector<Array>& arguments, double tol
     for (int64_t i = 0; i < expected[r].size(); ++i) {
       const double x = got[r].at(i), y = expected[r].at(i);
       INFO("result " << r << " element " << i);
-      if (std::isnan(y)) REQUIRE(std::isnan(x));
-      else REQUIRE(x == Approx(y).margin(tolerance * largest));
+      if (std::isnan(y))
+        REQUIRE(std::isnan(x));
+      else
+        REQUIRE(x == Approx(y).margin(tolerance * largest));
     }
   }
 }
@@ -132,7 +133,8 @@ std::vector<std::pair<int64_t, int64_t>> live_columns(const Module& module) {
   const std::optional<RowBlockSpec> spec = row_block_spec(*module.entry());
   std::vector<std::pair<int64_t, int64_t>> found;
   for (int64_t first = 0; spec->live && first < spec->rows; first += row_block_rows(*spec)) {
-    const auto [begin, end] = spec->live(first, std::min(spec->rows, first + row_block_rows(*spec)));
+    const auto [begin, end] =
+        spec->live(first, std::min(spec->rows, first + row_block_rows(*spec)));
     found.emplace_back(begin, end);
   }
   return found;
@@ -159,8 +161,8 @@ TEST_CASE("row blocks: results are the reference's, and the same bits with all c
   for (int64_t seed = 1; seed <= random_load(60); ++seed) {
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % uint64_t(n)); };
-    Sizes s{1 + below(3), 1 + below(3), 1 + below(280), 1 + below(280), 1 + below(80),
-            1 + below(80)};
+    Sizes s{1 + below(3),   1 + below(3),  1 + below(280),
+            1 + below(280), 1 + below(80), 1 + below(80)};
     if (below(2) == 0) s.columns = s.rows;
     const char* const fills[] = {"-inf", "-1e30", "-3e38", "-200", "-1", "0"};
     const std::string mask = below(2) == 0 ? causal(s) : window(s, 1 + below(90));

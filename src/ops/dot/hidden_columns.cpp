@@ -22,6 +22,36 @@ std::optional<double> scalar_of(const Node& node) {
   return node.attrs.literal.at(0);
 }
 
+bool drops_ones(const Node& x) {
+  if (!x.is(Opcode::reshape)) return false;
+  Dims from = x.operand(0)->dims(), to = x.dims();
+  std::erase(from, 1);
+  std::erase(to, 1);
+  return from == to;
+}
+
+// How the operand of a reshape that only moves dims of size 1 lies; -1: such a dim.
+std::vector<int64_t> reshaped(const Node& x, const std::vector<int64_t>& embedding) {
+  std::vector<int64_t> inner;
+  size_t at = 0;
+  for (const int64_t size : x.operand(0)->dims()) {
+    while (size != 1 && x.dims()[at] == 1) ++at;
+    inner.push_back(size == 1 ? -1 : embedding[at++]);
+  }
+  return inner;
+}
+
+// The value of rows behind dims of size 1 that come and go.
+const Node& without_views(const Node& x) {
+  const Node* at = &x;
+  while (drops_ones(*at) || (at->is(Opcode::broadcast) &&
+                             at->shape.elements_count() == at->operand(0)->shape.elements_count() &&
+                             std::is_sorted(at->attrs.dimensions.begin(),
+                                            at->attrs.dimensions.end())))
+    at = at->operand(0);
+  return *at;
+}
+
 // The least float that is `kFarBelow` above a number.
 float far_above(double number) {
   auto least = static_cast<float>(number + kFarBelow);
@@ -61,16 +91,14 @@ Truth compared(Direction direction, const Range& a, const Range& b) {
 
 }  // namespace
 
-HiddenColumns::HiddenColumns(const Computation& fused, Dims space,
-                             std::vector<const Node*> summed)
+HiddenColumns::HiddenColumns(const Computation& fused, Dims space, std::vector<const Node*> summed)
     : fused_(fused), space_(std::move(space)), summed_(std::move(summed)) {
   rows_.assign(space_.begin(), space_.end() - 1);
 }
 
 BlockColumns HiddenColumns::live(int64_t first, int64_t last) {
   const int64_t columns = space_.back();
-  const int64_t step =
-      ceil_div(ceil_div(columns, kColumnSteps), kColumnMultiple) * kColumnMultiple;
+  const int64_t step = ceil_div(ceil_div(columns, kColumnSteps), kColumnMultiple) * kColumnMultiple;
   box_.clear();
   for (const int64_t size : space_) box_.emplace_back(0, size);
   box_[box_.size() - 2] = {first, last};
@@ -79,15 +107,19 @@ BlockColumns HiddenColumns::live(int64_t first, int64_t last) {
   int64_t low = 1, high = ceil_div(columns, step);
   while (low < high) {
     const int64_t middle = (low + high) / 2;
-    if (add_nothing(middle * step, columns)) high = middle;
-    else low = middle + 1;
+    if (add_nothing(middle * step, columns))
+      high = middle;
+    else
+      low = middle + 1;
   }
   live.last = std::min(columns, high * step);
   low = 0, high -= 1;
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
-    if (add_nothing(0, middle * step)) low = middle;
-    else high = middle - 1;
+    if (add_nothing(0, middle * step))
+      low = middle;
+    else
+      high = middle - 1;
   }
   live.first = low * step;
   if (live.last < columns) add_nothing(live.last, columns);
@@ -106,9 +138,8 @@ bool HiddenColumns::add_nothing(int64_t first_column, int64_t last_column) {
   for (const auto& node : fused_.nodes())
     if (node->is(Opcode::reduce) && node->operand(0)->dims() == space_ && !reduces_to_same(*node))
       return false;
-  return std::all_of(summed_.begin(), summed_.end(), [&](const Node* node) {
-    return state_of(*node, whole).kind == State::zero;
-  });
+  return std::all_of(summed_.begin(), summed_.end(),
+                     [&](const Node* node) { return state_of(*node, whole).kind == State::zero; });
 }
 
 // Whether the result is the same without the columns.
@@ -139,8 +170,10 @@ HiddenColumns::State HiddenColumns::computed_state(const Node& node, const Embed
   Embedding kept;
   for (size_t d = 0; d < rows_.size(); ++d) kept.push_back(static_cast<int64_t>(d));
   const bool is_small_float = node.shape.dtype == DType::f32 || node.shape.dtype == DType::bf16;
-  if (node.dims() == rows_ && embedding == kept)
-    return is_small_float ? State{State::row, 0, &node} : State{};
+  if (node.dims() == rows_ && embedding == kept) {
+    const Node& row = without_views(node);
+    return is_small_float && row.dims() == rows_ ? State{State::row, 0, &row} : State{};
+  }
   if (is_widest(node)) return {};
   const auto operand = [&](int64_t i) { return state_of(*node.operand(i), embedding); };
   switch (node.opcode()) {
@@ -217,6 +250,17 @@ HiddenColumns::Interval HiddenColumns::combined_truth(const Node& node, const In
   return {true, std::max(a.low, b.low), std::max(a.high, b.high)};
 }
 
+HiddenColumns::Interval HiddenColumns::chosen_interval(const Node& select,
+                                                       const Embedding& embedding) const {
+  if (select.operand(0)->dims() != select.dims()) return {};
+  const Interval by = interval_of(*select.operand(0), embedding);
+  if (by.is_known && by.low == by.high)
+    return interval_of(*select.operand(by.low != 0 ? 1 : 2), embedding);
+  const Interval a = interval_of(*select.operand(1), embedding);
+  const Interval b = interval_of(*select.operand(2), embedding);
+  return {a.is_known && b.is_known, std::min(a.low, b.low), std::max(a.high, b.high)};
+}
+
 HiddenColumns::Interval HiddenColumns::interval_of(const Node& node,
                                                    const Embedding& embedding) const {
   if (const std::optional<double> number = scalar_of(node)) return {true, *number, *number};
@@ -226,8 +270,15 @@ HiddenColumns::Interval HiddenColumns::interval_of(const Node& node,
       inner.push_back(embedding.at(static_cast<size_t>(d)));
     return interval_of(*node.operand(0), inner);
   }
+  if (drops_ones(node)) return interval_of(*node.operand(0), reshaped(node, embedding));
+  if (node.is(Opcode::not_) && node.shape.dtype == DType::pred) {
+    const Interval x = interval_of(*node.operand(0), embedding);
+    return {x.is_known, 1 - x.high, 1 - x.low};
+  }
+  if (node.is(Opcode::select)) return chosen_interval(node, embedding);
   if (node.is(Opcode::iota)) {
     const int64_t d = embedding.at(static_cast<size_t>(node.attrs.index));
+    if (d < 0) return {true, 0, 0};
     const auto [first, last] = box_.at(static_cast<size_t>(d));
     if (dtype_size(node.shape.dtype) < 4) return {};
     return {true, static_cast<double>(first), static_cast<double>(last - 1)};

@@ -37,7 +37,7 @@ class HiddenColumns {
   // What a value is in columns that are looked at.
   struct State {
     enum Kind : uint8_t { unknown, number, row, low, zero } kind = unknown;
-    double number_is = 0;           // number
+    double number_is = 0;             // number
     const Node* row_value = nullptr;  // row: that value
   };
   struct Interval {
@@ -54,6 +54,7 @@ class HiddenColumns {
   State difference_state(const State& a, const State& b);
   bool reduces_to_same(const Node& reduce);
   Interval combined_truth(const Node& node, const Interval& a, const Interval& b) const;
+  Interval chosen_interval(const Node& select, const Embedding& embedding) const;
   Interval interval_of(const Node& node, const Embedding& embedding) const;
 
   const Computation& fused_;

@@ -81,9 +81,7 @@ class SpecBuilder {
   // Sets the step of a dim of the space.
   void set_step(BlockArray& array, int64_t space_dim, int64_t step) const {
     const auto d = static_cast<size_t>(space_dim);
-    (d + 1 == rank()   ? array.column
-     : d + 2 == rank() ? array.row
-                       : array.outer[d]) = step;
+    (d + 1 == rank() ? array.column : d + 2 == rank() ? array.row : array.outer[d]) = step;
   }
 
   // What the kernel reads and writes: 16-bit floats in lines along one of the two dims.
@@ -128,6 +126,10 @@ class SpecBuilder {
     for (const auto& owned : fused_.nodes()) {
       const Node* node = owned.get();
       nodes.push_back(node);
+      const bool reads_scores =
+          std::any_of(node->operands().begin(), node->operands().end(),
+                      [&](const Node* operand) { return from_scores_.contains(operand); });
+      if (tile_of_.contains(node) || reads_scores) from_scores_.insert(node);
       if (node->is(Opcode::parameter)) inputs[node] = node->attrs.index;
       if (tile_of_.contains(node))
         inputs[node] = std::ssize(fused_.parameters()) + tile_of_.at(node);
@@ -145,7 +147,7 @@ class SpecBuilder {
       results.push_back(output.value);
     }
     for (const auto& node : fused_.nodes())  // a guard may look at it
-      if (node->is(Opcode::reduce) && node->dims() == rows_ &&
+      if (is_computed_row(*node) &&
           std::find(results.begin(), results.end(), node.get()) == results.end())
         results.push_back(node.get());
     if (results.empty()) return true;
@@ -159,6 +161,11 @@ class SpecBuilder {
     for (size_t i = 0; i < results.size(); ++i)
       add_result(*results[i], program->outputs[i], i < tiles);
     return true;
+  }
+
+  bool is_computed_row(const Node& node) const {
+    return node.dims() == rows_ && (node.is(Opcode::reduce) || node.op().has(kElementwise)) &&
+           from_scores_.contains(&node);
   }
 
   // The operand of a sum that is a value of the space.
@@ -376,6 +383,7 @@ class SpecBuilder {
   std::vector<Output> outputs_;
   std::vector<const Node*> scores_, summed_;  // the latter by sum
   std::map<const Node*, int64_t> tile_of_;
+  std::set<const Node*> from_scores_;  // what follows from scores
   std::map<const Node*, BlockArray> row_arrays_;
   std::vector<int> numbers_;  // of values of the whole loop in that of a block
 };

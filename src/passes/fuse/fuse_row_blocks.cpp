@@ -23,16 +23,20 @@ using NodeSet = std::set<int64_t>;
 // What becomes one fusion.
 struct RowGroup {
   std::vector<int64_t> sums;  // the products that sum, in order
-  NodeSet body;             // what they need of the space, and copies of masks and broadcasts
-  NodeSet inputs;           // what these read
+  NodeSet body;               // what they need of the space, and copies of masks and broadcasts
+  NodeSet inputs;             // what these read
   bool is_active = true;
 };
 
 class RowBlockFuser {
  public:
   explicit RowBlockFuser(Computation& computation)
-      : c_(computation), g_(loop_graph(computation)), kind_(g_.nodes.size(), Kind::other),
-        batch_(g_.nodes.size(), 0), positional_(g_.nodes.size(), false),
+      : c_(computation),
+        g_(loop_graph(computation)),
+        kind_(g_.nodes.size(), Kind::other),
+        batch_(g_.nodes.size(), 0),
+        positional_(g_.nodes.size(), false),
+        row_of_(g_.nodes.size(), -1),
         owner_(g_.nodes.size(), -1) {
     for (size_t n = 0; n < g_.nodes.size(); ++n) position_[g_.nodes[n]] = static_cast<int64_t>(n);
   }
@@ -47,8 +51,9 @@ class RowBlockFuser {
   }
 
  private:
-  // Of a space: a product that makes one, a value with its dims, a value of each row.
-  enum class Kind : uint8_t { other, score, tile, row };
+  // Of a space: a product that makes one, a value with its dims, a value of each row, and such a
+  // value under other dims of size 1, which each reader makes for itself.
+  enum class Kind : uint8_t { other, score, tile, row, view };
 
   static size_t index(int64_t n) { return static_cast<size_t>(n); }
   int64_t size() const { return std::ssize(g_.nodes); }
@@ -61,33 +66,59 @@ class RowBlockFuser {
 
   void classify(int64_t n) {
     const Node& x = node(n);
-    const auto reads_positional = [&](const Node* operand) {
-      return positional_[index(position(operand))];
-    };
-    positional_[index(n)] = x.is(Opcode::iota) || (x.is(Opcode::constant) && x.rank() == 0);
-    if (g_.absorbed[index(n)] || (g_.fusible[index(n)] && !g_.folds(n)))
-      positional_[index(n)] =
-          positional_[index(n)] || (!x.operands().empty() &&
-                                    std::all_of(x.operands().begin(), x.operands().end(),
-                                                reads_positional));
+    positional_[index(n)] = is_positional(n);
     if (x.is(Opcode::dot) && is_space(x)) {
       kind_[index(n)] = Kind::score;
       batch_[index(n)] = std::ssize(x.attrs.dot->lhs_batch);
     }
-    if (!g_.fusible[index(n)] || x.is_root()) return;
-    for (const int64_t read : g_.reads[index(n)]) {
-      const bool is_tile = has_space_dims(read) && g_.domain[index(n)] == node(read).dims();
-      const bool is_row = kind(read) == Kind::row && x.dims() == node(read).dims();
-      if (!is_tile && !is_row) continue;
-      if (is_tile && g_.folds(n)) {
-        if (g_.folded[index(n)] != Dims{node(read).rank() - 1}) return;
-        kind_[index(n)] = Kind::row;
-      } else {
-        kind_[index(n)] = is_tile ? Kind::tile : Kind::row;
-      }
-      batch_[index(n)] = batch_[index(read)];
-      return;
+    if (is_other_view(x) && row_of_[index(position(x.operand(0)))] >= 0) {
+      row_of_[index(n)] = row_of_[index(position(x.operand(0)))];
+      if (!g_.absorbed[index(n)]) kind_[index(n)] = Kind::view;
     }
+    if (!g_.fusible[index(n)] || x.is_root()) return;
+    for (const int64_t read : g_.reads[index(n)])
+      if (has_space_dims(read) && g_.domain[index(n)] == node(read).dims())
+        return g_.folds(n) ? set_row_of_tile(n, read) : set_kind(n, Kind::tile, read);
+    for (const int64_t read : g_.reads[index(n)]) {
+      const int64_t row = row_of_[index(read)];
+      if (row >= 0 && !g_.folds(n) && without_ones(x.dims()) == without_ones(node(row).dims()))
+        return set_kind(n, Kind::row, row);
+    }
+  }
+
+  void set_kind(int64_t n, Kind kind, int64_t from) {
+    kind_[index(n)] = kind;
+    batch_[index(n)] = batch_[index(from)];
+    if (kind == Kind::row) row_of_[index(n)] = n;
+  }
+  void set_row_of_tile(int64_t n, int64_t tile) {
+    if (g_.folded[index(n)] == Dims{node(tile).rank() - 1}) set_kind(n, Kind::row, tile);
+  }
+
+  static Dims without_ones(Dims dims) {
+    std::erase(dims, 1);
+    return dims;
+  }
+  // A reshape or broadcast that only adds or drops dims of size 1.
+  static bool is_other_view(const Node& x) {
+    return (x.is(Opcode::reshape) || x.is(Opcode::broadcast)) && !x.is_root() &&
+           without_ones(x.dims()) == without_ones(x.operand(0)->dims()) &&
+           (x.is(Opcode::reshape) ||
+            std::is_sorted(x.attrs.dimensions.begin(), x.attrs.dimensions.end()));
+  }
+
+  bool is_positional(int64_t n) const {
+    const Node& x = node(n);
+    if (x.is(Opcode::iota) || (x.is(Opcode::constant) && x.rank() == 0)) return true;
+    const bool is_copied = g_.absorbed[index(n)] || (g_.fusible[index(n)] && !g_.folds(n)) ||
+                           is_other_view_of_any(x);
+    return is_copied && !x.operands().empty() &&
+           std::all_of(x.operands().begin(), x.operands().end(), [&](const Node* operand) {
+             return positional_[index(position(operand))];
+           });
+  }
+  static bool is_other_view_of_any(const Node& x) {
+    return x.operands().size() == 1 && is_other_view(x);
   }
 
   bool is_space(const Node& dot) const {
@@ -125,8 +156,10 @@ class RowBlockFuser {
     }
     if (!to.body.insert(n).second) return;
     for (const Node* operand : node(n).operands()) {
-      if (kind(n) == Kind::score) to.inputs.insert(position(read_from(mutable_node(operand))));
-      else need(position(operand), own, to);
+      if (kind(n) == Kind::score)
+        to.inputs.insert(position(read_from(mutable_node(operand))));
+      else
+        need(position(operand), own, to);
     }
   }
   static Node* mutable_node(const Node* node) { return const_cast<Node*>(node); }
@@ -212,9 +245,9 @@ class RowBlockFuser {
 
   bool is_fused(int64_t n) const {
     return std::any_of(groups_.begin(), groups_.end(), [&](const RowGroup& group) {
-      return group.is_active && ((is_in_space(n) && group.body.contains(n)) ||
-                                 std::find(group.sums.begin(), group.sums.end(), n) !=
-                                     group.sums.end());
+      return group.is_active &&
+             ((is_in_space(n) && group.body.contains(n)) ||
+              std::find(group.sums.begin(), group.sums.end(), n) != group.sums.end());
     });
   }
 
@@ -298,7 +331,7 @@ class RowBlockFuser {
     const auto& users = node(n).users();
     return std::any_of(users.begin(), users.end(), [&](const Node* user) {
       const int64_t at = position(user);
-      if (g_.absorbed[index(at)]) return is_read_outside(at, group);
+      if (g_.absorbed[index(at)] || kind(at) == Kind::view) return is_read_outside(at, group);
       return !groups_[index(group)].body.contains(at);
     });
   }
@@ -330,9 +363,12 @@ class RowBlockFuser {
       Node* const x = g_.nodes[index(n)];
       std::vector<Node*> operands;
       for (Node* operand : x->operands()) {
-        if (kind(n) == Kind::score) operands.push_back(view(body, operand));
-        else if (group.body.contains(position(operand))) operands.push_back(body.copies.at(operand));
-        else operands.push_back(input(body, operand));
+        if (kind(n) == Kind::score)
+          operands.push_back(view(body, operand));
+        else if (group.body.contains(position(operand)))
+          operands.push_back(body.copies.at(operand));
+        else
+          operands.push_back(input(body, operand));
       }
       body.copies[x] = copy_into(*body.fused, *x, std::move(operands));
     }
@@ -379,20 +415,23 @@ class RowBlockFuser {
   LoopGraph g_;
   FlatMap<const Node*, int64_t> position_;
   std::vector<Kind> kind_;
-  std::vector<int64_t> batch_;     // dims of batches, of what is in a space
-  std::vector<bool> positional_;   // made of positions and constants only: copied, not read
-  std::vector<int64_t> owner_;     // of values of rows: the group that gives them
+  std::vector<int64_t> batch_;    // dims of batches, of what is in a space
+  std::vector<bool> positional_;  // made of positions and constants only: copied, not read
+  std::vector<int64_t> row_of_;   // the value of a row that this is, under whatever dims; -1: none
+  std::vector<int64_t> owner_;    // of values of rows: the group that gives them
   std::vector<RowGroup> groups_;
 };
 
 }  // namespace
 
 bool fuse_row_blocks(Computation& computation) {
-  const bool has_dot = std::any_of(
-      computation.nodes().begin(), computation.nodes().end(),
-      [](const std::unique_ptr<Node>& node) { return node->is(Opcode::dot) && makes_space(*node); });
+  const bool has_dot = std::any_of(computation.nodes().begin(), computation.nodes().end(),
+                                   [](const std::unique_ptr<Node>& node) {
+                                     return node->is(Opcode::dot) && makes_space(*node);
+                                   });
   if (!has_dot) return false;
   bool changed = computation.remove_dead() > 0;
+  changed |= drop_reductions_of_one(computation);
   changed |= turn_spaces(computation);
   return RowBlockFuser(computation).run() || changed;
 }

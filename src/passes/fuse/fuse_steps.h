@@ -17,6 +17,8 @@ bool fuse_row_blocks(Computation& computation);
 // Before that: products give their results in the dims that a transpose behind them makes, and
 // products read such results without transposes.
 bool turn_spaces(Computation& computation);
+// And reductions of one element each become reshapes.
+bool drop_reductions_of_one(Computation& computation);
 
 // The last transpose above the dot to which it can be written directly; the dot itself where there
 // is none.

@@ -2,6 +2,7 @@
 // of their product turned, from turned queries; and what products sum is read as it is.
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "gspmd/ops/builders.h"
@@ -117,6 +118,18 @@ Node* product_of_whole(Node* dot, int64_t side, const Dims& turn) {
   return transposed_to(named_as(product, *dot), place, *dot);
 }
 
+// Whether a sum starts from zero, a maximum from the least number.
+bool starts_neutral(const Node& reduce) {
+  const Node& start = *reduce.operand(1);
+  if (!start.is(Opcode::constant) || start.attrs.literal.empty() ||
+      !is_floating(start.shape.dtype))
+    return false;
+  const double number = start.attrs.literal.at(0);
+  const std::optional<Combiner> combiner = recognize_combiner(*reduce.called.at(0));
+  return (combiner == Combiner::sum && number == 0) ||
+         (combiner == Combiner::max && number == -std::numeric_limits<double>::infinity());
+}
+
 void replace(Computation& c, const std::vector<std::pair<Node*, Node*>>& replaced) {
   c.replace_uses(replaced);
   c.remove_dead();
@@ -124,6 +137,22 @@ void replace(Computation& c, const std::vector<std::pair<Node*, Node*>>& replace
 }
 
 }  // namespace
+
+bool drop_reductions_of_one(Computation& c) {
+  std::vector<std::pair<Node*, Node*>> replaced;
+  std::vector<Node*> reductions;
+  for (const auto& node : c.nodes())
+    if (node->is(Opcode::reduce) && !node->shape.is_tuple &&
+        node->shape.elements_count() == node->operand(0)->shape.elements_count() &&
+        node->shape.dtype == node->operand(0)->shape.dtype &&
+        node->shape.elements_count() > 0 && starts_neutral(*node))
+      reductions.push_back(node.get());
+  for (Node* node : reductions)
+    replaced.emplace_back(node, named_as(hlo::reshape(node->operand(0), node->dims()), *node));
+  if (replaced.empty()) return false;
+  replace(c, replaced);
+  return true;
+}
 
 bool turn_spaces(Computation& c) {
   std::vector<std::pair<Node*, Node*>> replaced;
