@@ -64,7 +64,7 @@ void BlockEmitter::end_item() {
 
 bool BlockEmitter::stays_mask(int value) const {
   const std::vector<int>& uses = uses_[static_cast<size_t>(value)];
-  if (!target.has_masks || !place_.wide || uses.empty()) return false;
+  if (masks_per_stream() < 2 || !place_.wide || uses.empty()) return false;
   for (int at = item_ + 1; at <= uses.back(); ++at) {
     const LoopItem& item = (*items_)[static_cast<size_t>(at)];
     const bool reads = std::find(uses.begin(), uses.end(), at) != uses.end();
@@ -81,7 +81,10 @@ bool BlockEmitter::stays_mask(int value) const {
 }
 
 Vec BlockEmitter::mask(int which) {
-  if (target.has_masks) return Vec{static_cast<uint8_t>(1 + 2 * place_.stream + which)};
+  if (target.has_masks) {
+    failed_ |= which > 0 && masks_per_stream() < 3;
+    return stream_mask(which);
+  }
   int& at = masks_[static_cast<size_t>(which)];
   if (at < 0) at = temporary().id;
   return Vec{static_cast<uint8_t>(at)};
@@ -95,7 +98,15 @@ Vec BlockEmitter::tail_mask() const {
 Vec BlockEmitter::mask_of_value(int value) {
   if (!target.has_masks) return in(value);
   if (masked_ == value) return held_mask();
-  code.vector(vector_op::vector_to_mask, mask(0), in(value));
+  const bool in_tile = register_of_[static_cast<size_t>(value)] < 0 && place_.wide &&
+                       reg(value).wide && !made_[static_cast<size_t>(value)];
+  if (in_tile && next_use(value) == kNever) {  // read once: straight into the mask
+    const Vec bytes = temporary();
+    load_narrow(bytes, tile(value, DType::pred));
+    code.vector(vector_op::test_d, mask(0), bytes, bytes);
+  } else {
+    code.vector(vector_op::vector_to_mask, mask(0), in(value));
+  }
   return mask(0);
 }
 
@@ -162,14 +173,18 @@ Vec BlockEmitter::take(int value) {
   return Vec{static_cast<uint8_t>(best)};
 }
 
+Gpr BlockEmitter::pointer() {
+  constexpr std::array free = {Gpr::rax, Gpr::r15};
+  failed_ |= place_.stream >= std::ssize(free);
+  return free[static_cast<size_t>(place_.stream) % free.size()];
+}
+
 Vec BlockEmitter::temporary() { return take(-1); }
 
 void BlockEmitter::release(Vec temporary) {
-  if (target.has_masks || held_[temporary.id].value >= 0) return;
+  if (held_[temporary.id].value >= 0) return;
   held_[temporary.id].pinned = false;
 }
-void BlockEmitter::claim(Vec released) { held_[released.id] = {-1, true}; }
-
 Vec BlockEmitter::out(int value) {
   made_[static_cast<size_t>(value)] = true;
   return take(value);

@@ -2,6 +2,7 @@
 
 // Registers of machine code for one vector of each value.
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -57,18 +58,17 @@ class BlockEmitter {
   Vec in(int value);             // its lanes in a register
   LoopSource source(int value);  // or where one instruction can read them
   Vec temporary();
-  // A temporary that is done with before its item, where registers are few, or used once more.
-  void release(Vec temporary);
-  void claim(Vec released);
-  Vec mask(int which);  // 0 or 1: a mask register or, where there are none, a temporary
+  void release(Vec temporary);  // is done with before its item
+  Vec mask(int which);          // 0 or 1: a mask register or, where there are none, a temporary
   // A comparison that selects and conversions alone read stays in a mask register, until the next
   // one.
   bool stays_mask(int value) const;
   Vec mask_of_value(int value);  // of a pred
   void hold_mask(int value) { masked_ = value; }
-  Vec held_mask() const { return Vec{static_cast<uint8_t>(5 + place_.stream)}; }
+  Vec held_mask() const { return stream_mask(masks_per_stream() - 1); }
+  static constexpr Vec upper_halves() { return Vec{6}; }  // of lanes, a mask of 16-bit words
   Vec tail_mask() const;
-  Gpr pointer() const { return place_.stream == 0 ? Gpr::rax : Gpr::r15; }  // for one access
+  Gpr pointer();       // for one access
   Vec out(int value);  // a new register that holds it from now on
   void store(Vec lanes, int pointer_register, DType dtype);
   void store_single(Vec lanes, int value);  // into the frame
@@ -100,6 +100,13 @@ class BlockEmitter {
     bool pinned = false;
   };
   int next_use(int value) const;
+  // Of 1 to 5 and 7, which of a tail is the tail's, but then there is one stream, which uses three.
+  // One is for the item at hand, of three two; the last is held.
+  int masks_per_stream() const { return target.has_masks ? std::min(6 / frame_.streams, 3) : 0; }
+  Vec stream_mask(int which) const {
+    const int at = 1 + masks_per_stream() * place_.stream + which;
+    return Vec{static_cast<uint8_t>(at == upper_halves().id ? 7 : at)};
+  }
   Vec take(int value);
   void evict(size_t at);
   void load(Vec to, int value);

@@ -12,7 +12,7 @@ namespace {
 // At the end of the stack frame; before it single elements and spilled vectors.
 constexpr int32_t kIotaBytes = 256, kFoldAndIotaBytes = 4096;
 constexpr size_t kMostFolds = 12;
-constexpr int kStreams = 2;        // vectors whose instructions run in turn
+constexpr int kStreams = 4;        // most vectors whose instructions run in turn
 constexpr int kSetOfElement = -1;  // of a fold's lanes those that element rcx goes to
 constexpr std::array kPointerRegisters = {Gpr::rbx, Gpr::r8,  Gpr::r9,  Gpr::r10,
                                           Gpr::r11, Gpr::r12, Gpr::r13, Gpr::r14};
@@ -37,6 +37,10 @@ class Writer {
     code_.move(Gpr::rbp, Gpr::rsp);
     code_.add(Gpr::rsp, -target_.frame_bytes);
     code_.align_stack();
+    if (target_.has_masks) {
+      code_.move_constant(Gpr::rdx, static_cast<int32_t>(0xaaaaaaaau));
+      code_.word_mask_from(BlockEmitter::upper_halves().id, Gpr::rdx);
+    }
     for (const int v : imported_) import(v);
     for (size_t s = begin; s < end; ++s) {
       narrow(schedule.sections[s].narrow, schedule.kept);
@@ -173,6 +177,11 @@ class Writer {
     code_.clear(Gpr::rcx);
     whole_vectors(items, vectors, tail);
     code_.bind(tail);
+    if (folds_.empty() && vectors > 2) {  // of the rest what two hold, in turn too
+      const auto rest = code_.new_label();
+      whole_vectors(items, 2, rest);
+      code_.bind(rest);
+    }
     frame_.streams = 1;
     if (target_.has_masks)
       masked_vectors(items, vectors, done);
@@ -184,7 +193,8 @@ class Writer {
 
   // While there are as many elements as `vectors` have.
   void whole_vectors(const std::vector<LoopItem>& items, int vectors, LoopEncoder::Label tail) {
-    frame_.streams = std::min(streams_, vectors);
+    frame_.streams = streams_;
+    while (vectors % frame_.streams != 0) --frame_.streams;
     const auto loop = code_.new_label();
     code_.move(Gpr::rdx, Gpr::rsi);
     code_.add(Gpr::rdx, 1 - target_.lanes * vectors);

@@ -55,14 +55,14 @@ class Maths {
   }
 
   void tanh(Vec to, Vec a) {
-    const Vec size = x.temporary(), e = x.temporary(), far = x.temporary();
-    code.vector(and_d, size, a, x.constant(~kSignBit));
+    const Vec e = x.temporary();
+    code.vector(and_d, e, a, x.constant(~kSignBit));
     code.vector(broadcast_ss, to, x.constant(20.0f));
-    code.vector(min_ps, to, to, size);  // NaN stays, to the end
+    code.vector(min_ps, to, to, e);  // NaN stays, to the end
     code.vector(add_ps, to, to, to);
-    x.release(far);
     reduced(e, to, false);
-    x.claim(far);
+    const Vec size = x.temporary(), far = x.temporary();
+    code.vector(and_d, size, a, x.constant(~kSignBit));  // again: registers are few
     code.vector(add_ps, e, e, x.constant(2.0f));
     code.vector(broadcast_ss, far, x.constant(2.0f));
     code.vector(div_ps, far, far, e);
@@ -151,7 +151,8 @@ class Maths {
 
   // e^a - 1; a is lost. `exact`: also where |a| < 0.3 and half the result is subnormal.
   void reduced(Vec to, Vec a, bool exact) {
-    const Vec n = x.temporary(), low = x.temporary(), r = x.temporary(), p = x.temporary();
+    const Vec n = x.temporary(), low = x.temporary(), p = x.temporary();
+    const Vec r = exact ? x.temporary() : to;
     code.vector(mul_ps, n, a, x.constant(1.44269504f));
     code.vector(round_ps, n, Vec{}, n, 8);
     const Vec high = a;
@@ -178,7 +179,7 @@ class Maths {
       code.vector(compare_ps, x.mask(0), n, x.constant(0.0f), kEqual);
       x.put(to, q, x.mask(0));
     }
-    for (const Vec done : {n, low, r, p}) x.release(done);
+    for (const Vec done : {n, low, p}) x.release(done);
   }
 
   void keep_tiny_and_nan(Vec to, Vec a) {

@@ -30,8 +30,7 @@ class Marking {
 
   // What functions of the interpreter give too.
   static bool is_rounded(const LoopInstruction& in) {
-    return in.op == LoopOp::round_to_bf16 ||
-           (in.op == LoopOp::convert && in.input == DType::bf16);
+    return in.op == LoopOp::round_to_bf16 || (in.op == LoopOp::convert && in.input == DType::bf16);
   }
 
   // Lanes are as they are, or a choice among them.
@@ -57,7 +56,8 @@ class Marking {
   bool is_scale(int v) {
     const LoopRegister& r = reg(v);
     return r.kind == LoopRegister::constant && (r.bits & kFraction) == 0 &&
-           (r.bits & kExponent) >= std::bit_cast<uint32_t>(1.0f) && (r.bits & kExponent) != kExponent;
+           (r.bits & kExponent) >= std::bit_cast<uint32_t>(1.0f) &&
+           (r.bits & kExponent) != kExponent;
   }
 
   Facts facts_of(const LoopInstruction& in) {

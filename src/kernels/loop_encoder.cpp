@@ -206,6 +206,15 @@ void LoopEncoder::mask_from(uint8_t mask, Gpr a) {
   byte(0xC0u | unsigned{mask} << 3 | (id(a) & 7u));
 }
 
+// VEX.L0.F2.0F.W0 92 /r.
+void LoopEncoder::word_mask_from(uint8_t mask, Gpr a) {
+  byte(0xC4);
+  byte(0xC0u | ((~id(a) >> 3) & 1u) << 5 | 1u);
+  byte(0x7B);
+  byte(0x92);
+  byte(0xC0u | unsigned{mask} << 3 | (id(a) & 7u));
+}
+
 void LoopEncoder::push(Gpr a) {
   if (id(a) > 7) byte(0x41);
   byte(0x50u | (id(a) & 7u));

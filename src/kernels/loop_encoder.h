@@ -80,6 +80,7 @@ inline constexpr VectorOp broadcast_ss{2, 1, 0x18}, broadcast_gpr{2, 1, 0x7C};
 inline constexpr VectorOp store_ss{1, 2, 0x11, false, false, 0};
 inline constexpr VectorOp widen_bytes{2, 1, 0x31}, narrow_to_bytes{2, 2, 0x31},
     widen_words{2, 1, 0x33}, narrow_to_words{2, 2, 0x33};
+inline constexpr VectorOp move_words{1, 3, 0x6F, false, true};
 inline constexpr VectorOp half_to_float{2, 1, 0x13}, float_to_half{3, 1, 0x1D, true};
 // By a count in the instruction: `digit` is a part of the opcode.
 inline constexpr VectorOp shift_d{1, 1, 0x72, true};
@@ -156,7 +157,8 @@ class LoopEncoder {
   void align_stack();                          // to 64 bytes, downwards
   void low_bits(Gpr to, Gpr from, Gpr count);  // the lowest `count` bits
   void shift_right(Gpr a, uint8_t count);
-  void mask_from(uint8_t mask, Gpr a);  // 16 lanes
+  void mask_from(uint8_t mask, Gpr a);       // 16 lanes
+  void word_mask_from(uint8_t mask, Gpr a);  // 32 words
   void push(Gpr a);
   void pop(Gpr a);
   void zero_upper();
