@@ -23,9 +23,9 @@
 namespace gspmd {
 
 constexpr int64_t kBlockPositions = 6;
-constexpr int64_t kPanelSums = 1152;                 // taps times features of x
+constexpr int64_t kPanelSums = 2304;                 // taps times features of x
 constexpr int64_t kPanelFeatures = 512;              // of x
-constexpr int64_t kPanelBytes = int64_t{320} << 10;  // of strips beside each other
+constexpr int64_t kPanelBytes = int64_t{600} << 10;  // of strips beside each other
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::min() / 4;
 constexpr int64_t kMostTaps = kPanelSums / 16;  // of a panel
 

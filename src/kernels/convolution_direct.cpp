@@ -13,8 +13,8 @@ constexpr double kPartFlops = 8e6;
 constexpr int64_t kMostParts = 4;
 constexpr int64_t kLeastRow = 4;  // positions; below, the start of a row costs more than its sums
 constexpr int64_t kLeastColumns = 8;
-// Features that fill the blocks of registers, and the taps of which are worth gathering.
-constexpr int64_t kLeastFeatures = 64;
+// With fewer features of x, or plain products, the library's are as fast or faster.
+constexpr int64_t kLeastInput = 128, kLeastOutput = 64;
 // Kernels up to this size are packed by parts of the positions, larger ones by parts of the
 // columns.
 constexpr int64_t kPackedBytes = int64_t{1} << 20;
@@ -77,13 +77,20 @@ GradientPart part_at(const KernelGradient& e, const Cut& cut, int64_t part) {
           column_of(cut, column + 1, e.out)};
 }
 
+// Of one tap for each element of the input.
+bool is_product(const ConvolutionSpec& spec) {
+  return std::all_of(spec.axes.begin(), spec.axes.end(), [](const ConvolutionAxis& a) {
+    return a.kernel == 1 && a.stride == 1 && a.base_dilation == 1;
+  });
+}
+
 std::optional<DirectConvolution> convolution_of(const ConvolutionSpec& spec) {
   if (spec.operand != DType::f32 || spec.result != DType::f32 || spec.axes.empty() ||
       spec.axes.size() > kDirectAxes)
     return std::nullopt;
   // With fewer lanes the library's have not been measured beside these.
   if (spec.feature_groups * spec.batch_groups > 1 || direct_lanes() < 16 ||
-      spec.in_features < kLeastFeatures || spec.out_features < kLeastFeatures)
+      spec.in_features < kLeastInput || spec.out_features < kLeastOutput || is_product(spec))
     return std::nullopt;
   if (spec.input_feature != 1 || spec.output_feature != 1) return std::nullopt;
   DirectConvolution e;
