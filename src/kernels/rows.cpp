@@ -47,7 +47,7 @@ struct BrainFloats {
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
   }
   template <class D>
-  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D d, hn::Vec<D> value) {
+  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D, hn::Vec<D> value) {
     const hn::RebindToUnsigned<D> wide;
     const hn::RebindToSigned<D> whole;
     const auto bits = hn::BitCast(wide, value), high = hn::ShiftRight<16>(bits);
