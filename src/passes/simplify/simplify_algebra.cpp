@@ -10,8 +10,7 @@ constexpr int kRounds = 8;
 
 std::vector<std::vector<SimplifyRule>> build_index() {
   std::vector<std::vector<SimplifyRule>> index(static_cast<size_t>(opcode_count()));
-  for (const auto rules :
-       {shape_rules(), arithmetic_rules(), collective_rules(), convolution_rules()})
+  for (const auto rules : {shape_rules(), arithmetic_rules(), collective_rules()})
     for (const SimplifyRule& rule : rules) index[static_cast<size_t>(rule.opcode)].push_back(rule);
   return index;
 }

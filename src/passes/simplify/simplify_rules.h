@@ -17,10 +17,7 @@ struct SimplifyRule {
 std::span<const SimplifyRule> shape_rules();       // data movement, tuples, conversions
 std::span<const SimplifyRule> arithmetic_rules();  // identities of elementwise ops
 std::span<const SimplifyRule> collective_rules();  // groups of one device
-// What is padded with zeros, or cut, before a convolution. Zeros are left out, not multiplied: by
-// infinity too.
-std::span<const SimplifyRule> convolution_rules();
-Node* fold_constants(Node& node);  // any elementwise op on small constants
+Node* fold_constants(Node& node);                  // any elementwise op on small constants
 
 // The scalar node that every element of `node` is equal to (itself, when it is a scalar): looks
 // through broadcasts and reshapes. nullptr when there is none.
