@@ -40,7 +40,7 @@ struct Rows {
 
 // kRows rows, kVectors vectors of columns; kMasked: of the last one the first `rest`.
 template <int kRows, int kVectors, bool kMasked, class T>
-void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t j, int64_t rest) {
+void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t rest) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   using V = hn::Vec<decltype(d)>;
@@ -49,7 +49,7 @@ void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t j, int64_
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
   a += row * rows.k;
-  const T* b = rows.b + j;
+  const T* b = rows.b;
   for (int64_t k = 0; k < rows.k; ++k, b += rows.b_row) {
     V x[kVectors];
     for (int v = 0; v < kVectors; ++v)
@@ -62,7 +62,7 @@ void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t j, int64_
   }
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) {
-      T* const to = rows.c + (row + r) * rows.c_row + j + v * lanes;
+      T* const to = rows.c + (row + r) * rows.c_row + v * lanes;
       if (kMasked && v == kVectors - 1)
         hn::BlendedStore(sums[r][v], mask, d, to);
       else
@@ -84,10 +84,10 @@ void plain_row(const GemmExtents& e, const T* a, const T* b, T* c) {
 
 // All rows, kVectors vectors of columns of b and c.
 template <int kVectors, bool kMasked, class T>
-void float_columns(const Rows<T>& rows, const T* a, int64_t count, int64_t j, int64_t rest) {
+void float_columns(const Rows<T>& rows, const T* a, int64_t count, int64_t rest) {
   int64_t i = 0;
-  for (; i + 4 <= count; i += 4) float_block<4, kVectors, kMasked>(rows, a, i, j, rest);
-  for (; i < count; ++i) float_block<1, kVectors, kMasked>(rows, a, i, j, rest);
+  for (; i + 4 <= count; i += 4) float_block<4, kVectors, kMasked>(rows, a, i, rest);
+  for (; i < count; ++i) float_block<1, kVectors, kMasked>(rows, a, i, rest);
 }
 
 // panel[k * wide + c] = b[c * depth + k] of `columns` columns.
@@ -114,22 +114,20 @@ void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::by
                    std::byte* c_bytes) {
   const T* a = reinterpret_cast<const T*>(a_bytes);
   const T* b = reinterpret_cast<const T*>(b_bytes);
-  Rows<T> rows{b, e.n, reinterpret_cast<T*>(c_bytes), e.n, e.k};
+  T* const c = reinterpret_cast<T*>(c_bytes);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())), wide = 2 * lanes;
   alignas(64) T panel[kLoopDepth * 128 / sizeof(T)];
   for (int64_t j = 0; j < e.n; j += wide) {
     const int64_t columns = std::min(wide, e.n - j);
-    if (e.b_transposed) {
-      fill_panel(b + j * e.k, e.k, columns, panel, wide);
-      rows.b = panel - j;
-      rows.b_row = wide;
-    }
+    if (e.b_transposed) fill_panel(b + j * e.k, e.k, columns, panel, wide);
+    const Rows<T> rows{e.b_transposed ? panel : b + j, e.b_transposed ? wide : e.n, c + j, e.n,
+                       e.k};
     if (columns == wide)
-      float_columns<2, false>(rows, a, e.rows, j, lanes);
+      float_columns<2, false>(rows, a, e.rows, lanes);
     else if (columns > lanes)
-      float_columns<2, true>(rows, a, e.rows, j, columns - lanes);
+      float_columns<2, true>(rows, a, e.rows, columns - lanes);
     else
-      float_columns<1, true>(rows, a, e.rows, j, columns);
+      float_columns<1, true>(rows, a, e.rows, columns);
   }
 }
 
