@@ -44,10 +44,10 @@ std::vector<int64_t> reshaped(const Node& x, const std::vector<int64_t>& embeddi
 // The value of rows behind dims of size 1 that come and go.
 const Node& without_views(const Node& x) {
   const Node* at = &x;
-  while (drops_ones(*at) || (at->is(Opcode::broadcast) &&
-                             at->shape.elements_count() == at->operand(0)->shape.elements_count() &&
-                             std::is_sorted(at->attrs.dimensions.begin(),
-                                            at->attrs.dimensions.end())))
+  while (drops_ones(*at) ||
+         (at->is(Opcode::broadcast) &&
+          at->shape.elements_count() == at->operand(0)->shape.elements_count() &&
+          std::is_sorted(at->attrs.dimensions.begin(), at->attrs.dimensions.end())))
     at = at->operand(0);
   return *at;
 }

@@ -390,7 +390,10 @@ class SpecBuilder {
 
 }  // namespace
 
+int64_t space_batches(const Node& dot) { return std::ssize(dot.attrs.dot->lhs_batch); }
+
 bool makes_space(const Node& dot) {
+  if (!dot.is(Opcode::dot)) return false;
   const DotDims& dims = *dot.attrs.dot;
   if (!is_product_type(dot.shape.dtype) || dot.operand(0)->shape.dtype != dot.shape.dtype ||
       dot.operand(1)->shape.dtype != dot.shape.dtype || dims.lhs_contracting.size() != 1)
@@ -405,6 +408,7 @@ bool makes_space(const Node& dot) {
 }
 
 std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch) {
+  if (!dot.is(Opcode::dot)) return std::nullopt;
   const DotDims& dims = *dot.attrs.dot;
   const Node& tile = *dot.operand(side);
   const int64_t rank = tile.rank();

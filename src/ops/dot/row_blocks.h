@@ -23,7 +23,14 @@ struct SpaceSum {
 std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch);
 
 // A product whose result can be such a space; its last dim are the columns.
-bool makes_space(const Node& dot);
+bool makes_space(const Node& node);
+int64_t space_batches(const Node& dot);  // how many of its first dims are batches
+
+// Of all such products: results in the dims that a transpose behind them makes, and products that
+// read such results without transposes.
+bool turn_spaces(Computation& computation);
+// Reductions of one element each become reshapes.
+bool drop_reductions_of_one(Computation& computation);
 
 PreparedKernel lower_row_blocks(const Node& fusion);
 

@@ -7,7 +7,6 @@
 
 #include "gspmd/ops/builders.h"
 #include "ops/dot/row_blocks.h"
-#include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
 namespace {
@@ -121,8 +120,7 @@ Node* product_of_whole(Node* dot, int64_t side, const Dims& turn) {
 // Whether a sum starts from zero, a maximum from the least number.
 bool starts_neutral(const Node& reduce) {
   const Node& start = *reduce.operand(1);
-  if (!start.is(Opcode::constant) || start.attrs.literal.empty() ||
-      !is_floating(start.shape.dtype))
+  if (!start.is(Opcode::constant) || start.attrs.literal.empty() || !is_floating(start.shape.dtype))
     return false;
   const double number = start.attrs.literal.at(0);
   const std::optional<Combiner> combiner = recognize_combiner(*reduce.called.at(0));
@@ -144,8 +142,8 @@ bool drop_reductions_of_one(Computation& c) {
   for (const auto& node : c.nodes())
     if (node->is(Opcode::reduce) && !node->shape.is_tuple &&
         node->shape.elements_count() == node->operand(0)->shape.elements_count() &&
-        node->shape.dtype == node->operand(0)->shape.dtype &&
-        node->shape.elements_count() > 0 && starts_neutral(*node))
+        node->shape.dtype == node->operand(0)->shape.dtype && node->shape.elements_count() > 0 &&
+        starts_neutral(*node))
       reductions.push_back(node.get());
   for (Node* node : reductions)
     replaced.emplace_back(node, named_as(hlo::reshape(node->operand(0), node->dims()), *node));

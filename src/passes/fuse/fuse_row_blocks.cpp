@@ -67,9 +67,9 @@ class RowBlockFuser {
   void classify(int64_t n) {
     const Node& x = node(n);
     positional_[index(n)] = is_positional(n);
-    if (x.is(Opcode::dot) && is_space(x)) {
+    if (is_space(x)) {
       kind_[index(n)] = Kind::score;
-      batch_[index(n)] = std::ssize(x.attrs.dot->lhs_batch);
+      batch_[index(n)] = space_batches(x);
     }
     if (is_other_view(x) && row_of_[index(position(x.operand(0)))] >= 0) {
       row_of_[index(n)] = row_of_[index(position(x.operand(0)))];
@@ -110,12 +110,11 @@ class RowBlockFuser {
   bool is_positional(int64_t n) const {
     const Node& x = node(n);
     if (x.is(Opcode::iota) || (x.is(Opcode::constant) && x.rank() == 0)) return true;
-    const bool is_copied = g_.absorbed[index(n)] || (g_.fusible[index(n)] && !g_.folds(n)) ||
-                           is_other_view_of_any(x);
+    const bool is_copied =
+        g_.absorbed[index(n)] || (g_.fusible[index(n)] && !g_.folds(n)) || is_other_view_of_any(x);
     return is_copied && !x.operands().empty() &&
-           std::all_of(x.operands().begin(), x.operands().end(), [&](const Node* operand) {
-             return positional_[index(position(operand))];
-           });
+           std::all_of(x.operands().begin(), x.operands().end(),
+                       [&](const Node* operand) { return positional_[index(position(operand))]; });
   }
   static bool is_other_view_of_any(const Node& x) {
     return x.operands().size() == 1 && is_other_view(x);
@@ -125,8 +124,7 @@ class RowBlockFuser {
     if (!makes_space(dot) || dot.is_root()) return false;
     const int64_t columns = dot.dims().back();
     int64_t rows = 1;
-    for (int64_t d = std::ssize(dot.attrs.dot->lhs_batch); d + 1 < dot.rank(); ++d)
-      rows *= dot.dim(d);
+    for (int64_t d = space_batches(dot); d + 1 < dot.rank(); ++d) rows *= dot.dim(d);
     return dot.dim(dot.rank() - 2) >= kLeastRows && columns >= kLeastColumns &&
            dot.shape.elements_count() >= kLeastElements && rows > 0;
   }
@@ -134,7 +132,7 @@ class RowBlockFuser {
   // Of a product that sums values of a space: which; else -1.
   int64_t summed_operand(int64_t n) const {
     const Node& x = node(n);
-    if (!x.is(Opcode::dot)) return -1;
+    if (x.operands().size() != 2) return -1;
     for (const int64_t side : {0, 1}) {
       const int64_t tile = position(x.operand(side)), other = position(x.operand(1 - side));
       if (has_space_dims(tile) && kind(other) == Kind::other &&
@@ -425,10 +423,9 @@ class RowBlockFuser {
 }  // namespace
 
 bool fuse_row_blocks(Computation& computation) {
-  const bool has_dot = std::any_of(computation.nodes().begin(), computation.nodes().end(),
-                                   [](const std::unique_ptr<Node>& node) {
-                                     return node->is(Opcode::dot) && makes_space(*node);
-                                   });
+  const bool has_dot =
+      std::any_of(computation.nodes().begin(), computation.nodes().end(),
+                  [](const std::unique_ptr<Node>& node) { return makes_space(*node); });
   if (!has_dot) return false;
   bool changed = computation.remove_dead() > 0;
   changed |= drop_reductions_of_one(computation);

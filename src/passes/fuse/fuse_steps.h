@@ -14,12 +14,6 @@ bool fuse_dots(Computation& computation);
 // with these: attention, whose scores are never in memory.
 bool fuse_row_blocks(Computation& computation);
 
-// Before that: products give their results in the dims that a transpose behind them makes, and
-// products read such results without transposes.
-bool turn_spaces(Computation& computation);
-// And reductions of one element each become reshapes.
-bool drop_reductions_of_one(Computation& computation);
-
 // The last transpose above the dot to which it can be written directly; the dot itself where there
 // is none.
 Node* written_as(Node* dot);
