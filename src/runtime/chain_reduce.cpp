@@ -275,7 +275,9 @@ std::byte* ChainReduce::entry(int64_t device, int64_t argument, int64_t element)
 // process's devices; on the last process the results, which are copied to them.
 void ChainReduce::fold(const Piece& piece, const std::byte* from, std::byte* chunk) const {
   const DType dtype = shape(piece.operand).dtype;
-  const bool joins = step_.sum_rows != nullptr && std::ssize(*piece.devices) < kMostRows;
+  // Sums of 16-bit floats are f32 on their way, which rows are not.
+  const bool joins = step_.sum_rows != nullptr && !is_half_dtype(shape(piece.operand).dtype) &&
+                     std::ssize(*piece.devices) < kMostRows;
   for (int64_t begin = 0; begin < piece.count; begin += kBlock) {
     const int64_t n = std::min(kBlock, piece.count - begin);
     const int64_t at = piece.sum_at + begin * partial_size(dtype);

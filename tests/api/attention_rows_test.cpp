@@ -169,6 +169,20 @@ TEST_CASE("scores and their gradients may be turned on the way", "[api][rows]") 
   REQUIRE(runs_as_reference(step, x, Mesh(), kTight, 2));
 }
 
+TEST_CASE("values of rows may keep a dim of size 1", "[api][rows]") {
+  // The derivative of a softmax as JAX writes it, and log-sum-exp.
+  const auto step = value_and_grad<0, 1, 2>([](Tensor q, Tensor k, Tensor v, Tensor w) {
+    const Tensor scores = causal_mask(einsum("btnd,bsnd->bnts", q, k));
+    const Tensor most = stop_gradient(max(scores, {.axes = -1, .keep_dims = true}));
+    const Tensor powers = exp(scores - most);
+    const Tensor all = log(sum(powers, {.axes = -1, .keep_dims = true})) + most;
+    const Tensor y = einsum("bnts,bsnd->btnd", exp(scores - all), v);
+    return sum(square(y) * w);
+  });
+  const Inputs x = inputs_of({.queries = 150, .keys = 150}, DType::f32, 15);
+  REQUIRE(runs_as_reference(step, x, Mesh(), kTight, 2));
+}
+
 TEST_CASE("attention is one fusion with its gradient where that does not wait for it",
           "[api][rows]") {
   const auto step = value_and_grad<0, 1, 2>([](Tensor q, Tensor k, Tensor v, Tensor w) {

@@ -48,7 +48,10 @@ class SpecBuilder {
     const Node& root = *fused_.root();
     std::vector<const Node*> roots{&root};
     if (root.is(Opcode::tuple)) roots.assign(root.operands().begin(), root.operands().end());
-    for (const Node* node : roots) outputs_.push_back({node, storage_of(node)});
+    for (const Node* node : roots) {
+      const Node* const below = storage_of(node);
+      outputs_.push_back({node, below->is(Opcode::dot) ? below : node});
+    }
     for (const auto& node : fused_.nodes())
       if (node->is(Opcode::dot) && reads_parameters(*node)) scores_.push_back(node.get());
     if (scores_.empty()) return false;

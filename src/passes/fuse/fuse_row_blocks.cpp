@@ -305,10 +305,28 @@ class RowBlockFuser {
 
   // --- Fusions
 
+  // Without the groups whose fusions have no kernel, and those that share values with them.
+  void drop_unfit() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int64_t i = 0; i < std::ssize(groups_); ++i) {
+        if (!groups_[index(i)].is_active) continue;
+        const Body body = body_of(i);
+        std::optional<RowBlockSpec> spec = row_block_spec(*body.fused);
+        groups_[index(i)].is_active = spec && prepare_row_blocks(std::move(*spec)).run;
+        changed |= !groups_[index(i)].is_active;
+        c_.module().remove_computation(body.fused);
+      }
+      if (changed) keep_whole_spaces();
+    }
+  }
+
   bool rewrite() {
+    drop_unfit();
     std::vector<std::pair<Node*, Node*>> replaced;
     for (int64_t i = 0; i < std::ssize(groups_); ++i)
-      if (groups_[index(i)].is_active) build(i, replaced);
+      if (groups_[index(i)].is_active)
+        add_fusion(body_of(i), node(groups_[index(i)].sums.front()), replaced);
     if (replaced.empty()) return false;
     c_.replace_uses(replaced);
     c_.remove_dead();
@@ -338,6 +356,7 @@ class RowBlockFuser {
     Computation* fused = nullptr;
     std::vector<Node*> inputs = {};
     std::map<const Node*, Node*> copies = {};
+    std::vector<Node*> given = {};  // what its results replace
   };
 
   static Node* input(Body& body, Node* source) {
@@ -354,7 +373,7 @@ class RowBlockFuser {
     return copy_chain(*body.fused, *operand, *source, input(body, source));
   }
 
-  void build(int64_t number, std::vector<std::pair<Node*, Node*>>& replaced) {
+  Body body_of(int64_t number) const {
     const RowGroup& group = groups_[index(number)];
     Body body{c_.module().add_computation(c_.module().unique_name("fused_rows"))};
     for (const int64_t n : group.body) {
@@ -370,39 +389,39 @@ class RowBlockFuser {
       }
       body.copies[x] = copy_into(*body.fused, *x, std::move(operands));
     }
-    std::vector<Node*> results, given;
+    std::vector<Node*> results;
     for (const int64_t n : group.sums) {
       Node* const x = g_.nodes[index(n)];
       std::vector<Node*> operands;
       for (Node* operand : x->operands())
         operands.push_back(position(operand) == summed_operand(n) ? body.copies.at(operand)
                                                                   : view(body, operand));
-      given.push_back(written_as(x));
+      body.given.push_back(written_as(x));
       Node* const product = copy_into(*body.fused, *x, std::move(operands));
-      results.push_back(copy_views(*body.fused, *x, given.back(), product));
+      results.push_back(copy_views(*body.fused, *x, body.given.back(), product));
     }
+    Dims rows = node(summed_operand(group.sums.front())).dims();
+    rows.pop_back();
     for (const int64_t n : rows_given(number)) {
-      given.push_back(g_.nodes[index(n)]);
-      results.push_back(body.copies.at(given.back()));
+      body.given.push_back(g_.nodes[index(n)]);
+      Node* const copy = body.copies.at(body.given.back());
+      results.push_back(copy->dims() == rows ? copy : hlo::reshape(copy, rows));
     }
     body.fused->set_root(results.size() == 1 ? results[0] : hlo::tuple(*body.fused, results));
-    std::optional<RowBlockSpec> spec = row_block_spec(*body.fused);
-    if (!spec || !prepare_row_blocks(std::move(*spec)).run) {
-      c_.module().remove_computation(body.fused);
-      return;
-    }
-    add_fusion(body, given, node(group.sums.front()), replaced);
+    return body;
   }
 
-  void add_fusion(const Body& body, const std::vector<Node*>& given, const Node& model,
+  void add_fusion(const Body& body, const Node& model,
                   std::vector<std::pair<Node*, Node*>>& replaced) {
+    const std::vector<Node*>& given = body.given;
     Node* const fusion = append_fusion(c_, *body.fused, body.inputs, "kCustom", model);
     if (given.size() == 1) {
       replaced.emplace_back(given[0], fusion);
       return;
     }
     for (size_t i = 0; i < given.size(); ++i) {
-      Node* const value = hlo::get_tuple_element(fusion, static_cast<int64_t>(i));
+      Node* value = hlo::get_tuple_element(fusion, static_cast<int64_t>(i));
+      if (value->dims() != given[i]->dims()) value = hlo::reshape(value, given[i]->dims());
       value->metadata = given[i]->metadata;
       value->backward = model.backward;
       replaced.emplace_back(given[i], value);
