@@ -102,7 +102,7 @@ TEST_CASE("attention with every mask is what the reference gives", "[api][rows]"
 TEST_CASE("attention on a mesh is what the reference gives", "[api][rows]") {
   const Mesh mesh{{"data", 2}, {"model", 2}};
   for (const int64_t groups : {1, 2}) {
-    const Sizes sizes{.batch = 8, .queries = 100, .keys = 100, .kv_heads = 2, .groups = groups};
+    const Sizes sizes{.batch = 8, .queries = 140, .keys = 140, .kv_heads = 2, .groups = groups};
     const Inputs x = inputs_of(sizes, DType::f32, 3);
     REQUIRE(runs_as_reference(step_of({.causal = true}, mesh), x, mesh, kTight, 2));
   }
@@ -125,7 +125,7 @@ TEST_CASE("attention of random sizes is what the reference gives", "[api][rows]"
     INFO("seed " << seed << ": " << s.batch << " " << s.queries << " " << s.keys << " " << s.groups
                  << " " << s.dim << " causal " << options.causal << " window "
                  << options.window.value_or(0));
-    const bool is_large = s.batch * s.kv_heads * s.groups * s.queries * s.keys >= 32768;
+    const bool is_large = s.batch * s.kv_heads * s.groups * s.queries * s.keys >= 65536;
     const Inputs x = inputs_of(s, DType::f32, static_cast<unsigned>(seed));
     REQUIRE(runs_as_reference(step_of(options), x, Mesh(), kTight, is_large ? 2 : 0));
   }
@@ -213,9 +213,9 @@ TEST_CASE("attention without a softmax, and one in another, are what the referen
     const Tensor y = einsum("bts,bsd->btd", softmax(einsum("btd,bsd->bts", q, k)), v);
     return einsum("bts,bsd->btd", softmax(einsum("btd,bsd->bts", y, k) * 2.), linear(y, q, v));
   };
-  const Array q = random_array({DType::f32, {4, 128, 8}}, 1),
-              k = random_array({DType::f32, {4, 96, 8}}, 2),
-              v = random_array({DType::f32, {4, 96, 8}}, 3);
+  const Array q = random_array({DType::f32, {8, 128, 8}}, 1),
+              k = random_array({DType::f32, {8, 96, 8}}, 2),
+              v = random_array({DType::f32, {8, 96, 8}}, 3);
   const auto executable = compile(linear, {}, q, k, v);
   CHECK(fusions_of_rows(executable) == 1);
   REQUIRE(expect_close(std::vector<Array>{executable(q, k, v)}, reference_results(linear, q, k, v),

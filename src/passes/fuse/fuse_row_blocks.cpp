@@ -15,7 +15,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kLeastRows = 16, kLeastColumns = 32, kLeastElements = 32768;  // of a space
+constexpr int64_t kLeastRows = 16, kLeastColumns = 32, kLeastElements = 65536;  // of a space
 constexpr int64_t kLeastBatches = 4;  // for sums over rows, which a batch does alone
 
 using NodeSet = std::set<int64_t>;

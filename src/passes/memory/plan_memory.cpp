@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 
 #include "gspmd/base/error.h"
@@ -16,6 +18,8 @@ namespace {
 
 constexpr int64_t kAlign = 64;
 constexpr int64_t kStaggered = 16384;
+constexpr int64_t kMostReordered = 20000;  // buffers for which several orders are tried,
+constexpr double kTight = 1.02;            // unless the first is that near to what cannot be less
 
 int64_t flat_leaf(const Shape& shape, const Dims& path) {
   int64_t leaf = 0;
@@ -153,23 +157,64 @@ class Planner {
     return x.last < y.first || (x.last == y.first && may_share_at(y.first, donor, root));
   }
 
-  // Largest first, each into the tightest gap between those that live at the same time.
+  // Each into the tightest gap between those that live at the same time: largest first, or, where
+  // that leaves gaps and another order does not, what takes most bytes for most positions or lives
+  // longest.
   void place_arena() {
     std::vector<int64_t> order;
     for (size_t i = 0; i < table_.buffers.size(); ++i) {
       const PlannedBuffer& b = table_.buffers[i];
       if (b.merged < 0 && b.kind == PlannedBuffer::arena) order.push_back(static_cast<int64_t>(i));
     }
+    const auto bytes = [&](int64_t i) { return static_cast<double>(table_[i].bytes); };
+    const auto lives = [&](int64_t i) {
+      return static_cast<double>(table_[i].last - table_[i].first + 1);
+    };
     std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return table_[a].bytes > table_[b].bytes; });
-    PlacedBuffers placed(std::ssize(table_.at));
-    for (const int64_t i : order) {
-      PlannedBuffer& b = table_[i];
-      b.offset = placed.best_gap(b.first, b.last, aligned(b.bytes));
-      const int64_t end = b.offset + aligned(b.bytes);
-      placed.add({b.first, b.last, b.offset, end});
-      plan_.arena_bytes = std::max(plan_.arena_bytes, end);
+                     [&](int64_t x, int64_t y) { return table_[x].bytes > table_[y].bytes; });
+    std::vector<int64_t> offsets = place_in(order);
+    if (std::ssize(order) <= kMostReordered) {
+      const std::function<double(int64_t)> weights[] = {
+          [&](int64_t i) { return bytes(i) * lives(i); },
+          [&](int64_t i) { return bytes(i) * std::sqrt(lives(i)); }, lives};
+      for (const auto& weight : weights) {
+        if (static_cast<double>(end_of(order, offsets)) <=
+            kTight * static_cast<double>(most_live()))
+          break;
+        std::vector<int64_t> other = order;
+        std::stable_sort(other.begin(), other.end(),
+                         [&](int64_t x, int64_t y) { return weight(x) > weight(y); });
+        std::vector<int64_t> found = place_in(other);
+        if (end_of(other, found) >= end_of(order, offsets)) continue;
+        order = std::move(other);
+        offsets = std::move(found);
+      }
     }
+    for (size_t i = 0; i < order.size(); ++i) table_[order[i]].offset = offsets[i];
+    plan_.arena_bytes = end_of(order, offsets);
+  }
+
+  std::vector<int64_t> place_in(const std::vector<int64_t>& order) {
+    PlacedBuffers placed(std::ssize(table_.at));
+    std::vector<int64_t> offsets;
+    for (const int64_t i : order) {
+      const PlannedBuffer& b = table_[i];
+      offsets.push_back(placed.best_gap(b.first, b.last, aligned(b.bytes)));
+      placed.add({b.first, b.last, offsets.back(), offsets.back() + aligned(b.bytes)});
+    }
+    return offsets;
+  }
+
+  int64_t end_of(const std::vector<int64_t>& order, const std::vector<int64_t>& offsets) {
+    int64_t end = 0;
+    for (size_t i = 0; i < order.size(); ++i)
+      end = std::max(end, offsets[i] + aligned(table_[order[i]].bytes));
+    return end;
+  }
+
+  int64_t most_live() {
+    find_peak();
+    return plan_.peak_live_bytes;
   }
 
   // Large buffers get some lines more, so that those used together do not all start at the same
