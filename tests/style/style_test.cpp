@@ -220,7 +220,6 @@ constexpr Namer kNamers[] = {
     {"differentiate/region_values.cpp", 1, 0, "the borders of regions, which it makes"},
     {"graph/node_cost.cpp", 2, 0, "what is no work"},
     {"fuse/fuse_graph.cpp", 3, 0, "what a loop makes from its index"},
-    {"fuse/fuse_row_blocks.cpp", 5, 0, "positions, and dims of size 1 that come and go"},
     {"graph/started_collective.cpp", 2, 0, "asynchronous calls, which hold it"},
     {"graph/trip_count.cpp", 4, 1, "the form of a counted loop"},
     {"memory/plan_memory_buffers.cpp", 2, 0, "what lies in the program; asynchronous calls"},

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "gspmd/ops/builders.h"
+#include "ops/dot/row_blocks.h"
 
 namespace gspmd {
 namespace {
@@ -22,14 +23,6 @@ std::optional<double> scalar_of(const Node& node) {
   return node.attrs.literal.at(0);
 }
 
-bool drops_ones(const Node& x) {
-  if (!x.is(Opcode::reshape)) return false;
-  Dims from = x.operand(0)->dims(), to = x.dims();
-  std::erase(from, 1);
-  std::erase(to, 1);
-  return from == to;
-}
-
 // How the operand of a reshape that only moves dims of size 1 lies; -1: such a dim.
 std::vector<int64_t> reshaped(const Node& x, const std::vector<int64_t>& embedding) {
   std::vector<int64_t> inner;
@@ -44,11 +37,7 @@ std::vector<int64_t> reshaped(const Node& x, const std::vector<int64_t>& embeddi
 // The value of rows behind dims of size 1 that come and go.
 const Node& without_views(const Node& x) {
   const Node* at = &x;
-  while (drops_ones(*at) ||
-         (at->is(Opcode::broadcast) &&
-          at->shape.elements_count() == at->operand(0)->shape.elements_count() &&
-          std::is_sorted(at->attrs.dimensions.begin(), at->attrs.dimensions.end())))
-    at = at->operand(0);
+  while (moves_ones(*at)) at = at->operand(0);
   return *at;
 }
 
@@ -270,7 +259,8 @@ HiddenColumns::Interval HiddenColumns::interval_of(const Node& node,
       inner.push_back(embedding.at(static_cast<size_t>(d)));
     return interval_of(*node.operand(0), inner);
   }
-  if (drops_ones(node)) return interval_of(*node.operand(0), reshaped(node, embedding));
+  if (node.is(Opcode::reshape) && moves_ones(node))
+    return interval_of(*node.operand(0), reshaped(node, embedding));
   if (node.is(Opcode::not_) && node.shape.dtype == DType::pred) {
     const Interval x = interval_of(*node.operand(0), embedding);
     return {x.is_known, 1 - x.high, 1 - x.low};

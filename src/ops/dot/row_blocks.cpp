@@ -393,6 +393,17 @@ class SpecBuilder {
 
 }  // namespace
 
+bool moves_ones(const Node& node) {
+  if (!node.is(Opcode::reshape) && !node.is(Opcode::broadcast)) return false;
+  const auto without_ones = [](Dims dims) {
+    std::erase(dims, 1);
+    return dims;
+  };
+  const Dims& order = node.attrs.dimensions;  // of a broadcast
+  return without_ones(node.dims()) == without_ones(node.operand(0)->dims()) &&
+         (node.is(Opcode::reshape) || std::is_sorted(order.begin(), order.end()));
+}
+
 int64_t space_batches(const Node& dot) { return std::ssize(dot.attrs.dot->lhs_batch); }
 
 bool makes_space(const Node& dot) {

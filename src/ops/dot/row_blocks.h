@@ -26,6 +26,9 @@ std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch);
 bool makes_space(const Node& node);
 int64_t space_batches(const Node& dot);  // how many of its first dims are batches
 
+// Whether a node only adds or drops dims of size 1 of its operand: a reshape or a broadcast.
+bool moves_ones(const Node& node);
+
 // Of all such products: results in the dims that a transpose behind them makes, and products that
 // read such results without transposes.
 bool turn_spaces(Computation& computation);

@@ -55,7 +55,7 @@ std::vector<Node*> dots_of(const Computation& c) {
   return dots;
 }
 
-// The product whose result has the dims of `turned`, a view of that of `dot`; nullptr: batches and
+// The product whose result is that of `dot` with dims in the order `turn`; nullptr: batches and
 // rows would mix.
 Node* turned_product(Node* dot, const Dims& turn) {
   const DotDims& dims = *dot->attrs.dot;

@@ -71,7 +71,7 @@ class RowBlockFuser {
       kind_[index(n)] = Kind::score;
       batch_[index(n)] = space_batches(x);
     }
-    if (is_other_view(x) && row_of_[index(position(x.operand(0)))] >= 0) {
+    if (moves_ones(x) && !x.is_root() && row_of_[index(position(x.operand(0)))] >= 0) {
       row_of_[index(n)] = row_of_[index(position(x.operand(0)))];
       if (!g_.absorbed[index(n)]) kind_[index(n)] = Kind::view;
     }
@@ -99,34 +99,20 @@ class RowBlockFuser {
     std::erase(dims, 1);
     return dims;
   }
-  // A reshape or broadcast that only adds or drops dims of size 1.
-  static bool is_other_view(const Node& x) {
-    return (x.is(Opcode::reshape) || x.is(Opcode::broadcast)) && !x.is_root() &&
-           without_ones(x.dims()) == without_ones(x.operand(0)->dims()) &&
-           (x.is(Opcode::reshape) ||
-            std::is_sorted(x.attrs.dimensions.begin(), x.attrs.dimensions.end()));
-  }
 
+  // Positions and scalars are absorbed nodes that read nothing.
   bool is_positional(int64_t n) const {
     const Node& x = node(n);
-    if (x.is(Opcode::iota) || (x.is(Opcode::constant) && x.rank() == 0)) return true;
     const bool is_copied =
-        g_.absorbed[index(n)] || (g_.fusible[index(n)] && !g_.folds(n)) || is_other_view_of_any(x);
-    return is_copied && !x.operands().empty() &&
-           std::all_of(x.operands().begin(), x.operands().end(),
-                       [&](const Node* operand) { return positional_[index(position(operand))]; });
-  }
-  static bool is_other_view_of_any(const Node& x) {
-    return x.operands().size() == 1 && is_other_view(x);
+        g_.absorbed[index(n)] || (g_.fusible[index(n)] && !g_.folds(n)) || moves_ones(x);
+    return is_copied && std::all_of(x.operands().begin(), x.operands().end(), [&](Node* operand) {
+             return positional_[index(position(operand))];
+           });
   }
 
-  bool is_space(const Node& dot) const {
-    if (!makes_space(dot) || dot.is_root()) return false;
-    const int64_t columns = dot.dims().back();
-    int64_t rows = 1;
-    for (int64_t d = space_batches(dot); d + 1 < dot.rank(); ++d) rows *= dot.dim(d);
-    return dot.dim(dot.rank() - 2) >= kLeastRows && columns >= kLeastColumns &&
-           dot.shape.elements_count() >= kLeastElements && rows > 0;
+  static bool is_space(const Node& dot) {
+    return makes_space(dot) && !dot.is_root() && dot.dim(dot.rank() - 2) >= kLeastRows &&
+           dot.dims().back() >= kLeastColumns && dot.shape.elements_count() >= kLeastElements;
   }
 
   // Of a product that sums values of a space: which; else -1.
@@ -305,28 +291,36 @@ class RowBlockFuser {
 
   // --- Fusions
 
-  // Without the groups whose fusions have no kernel, and those that share values with them.
-  void drop_unfit() {
-    for (bool changed = true; changed;) {
-      changed = false;
+  struct Body {
+    Computation* fused = nullptr;
+    std::vector<Node*> inputs = {};
+    std::map<const Node*, Node*> copies = {};
+    std::vector<Node*> given = {};  // what its results replace
+  };
+
+  // Of the groups whose fusions have kernels, without those that share values with others.
+  std::vector<std::pair<const RowGroup*, Body>> runnable_bodies() {
+    while (true) {
+      std::vector<std::pair<const RowGroup*, Body>> bodies;
+      bool all_run = true;
       for (int64_t i = 0; i < std::ssize(groups_); ++i) {
-        if (!groups_[index(i)].is_active) continue;
-        const Body body = body_of(i);
-        std::optional<RowBlockSpec> spec = row_block_spec(*body.fused);
-        groups_[index(i)].is_active = spec && prepare_row_blocks(std::move(*spec)).run;
-        changed |= !groups_[index(i)].is_active;
-        c_.module().remove_computation(body.fused);
+        RowGroup& group = groups_[index(i)];
+        if (!group.is_active) continue;
+        bodies.emplace_back(&group, body_of(i));
+        std::optional<RowBlockSpec> spec = row_block_spec(*bodies.back().second.fused);
+        group.is_active = spec && prepare_row_blocks(std::move(*spec)).run;
+        all_run &= group.is_active;
       }
-      if (changed) keep_whole_spaces();
+      if (all_run) return bodies;
+      for (const auto& [group, body] : bodies) c_.module().remove_computation(body.fused);
+      keep_whole_spaces();
     }
   }
 
   bool rewrite() {
-    drop_unfit();
     std::vector<std::pair<Node*, Node*>> replaced;
-    for (int64_t i = 0; i < std::ssize(groups_); ++i)
-      if (groups_[index(i)].is_active)
-        add_fusion(body_of(i), node(groups_[index(i)].sums.front()), replaced);
+    for (const auto& [group, body] : runnable_bodies())
+      add_fusion(body, node(group->sums.front()), replaced);
     if (replaced.empty()) return false;
     c_.replace_uses(replaced);
     c_.remove_dead();
@@ -351,13 +345,6 @@ class RowBlockFuser {
       return !groups_[index(group)].body.contains(at);
     });
   }
-
-  struct Body {
-    Computation* fused = nullptr;
-    std::vector<Node*> inputs = {};
-    std::map<const Node*, Node*> copies = {};
-    std::vector<Node*> given = {};  // what its results replace
-  };
 
   static Node* input(Body& body, Node* source) {
     Node*& parameter = body.copies[source];
