@@ -2,13 +2,23 @@
 
 #include <sys/mman.h>
 
+#include "base/guard_bytes.h"
+#include "base/page_pool.h"
 #include "gspmd/base/shape.h"
 
 namespace gspmd {
 
+namespace {
+
+// Under AddressSanitizer every buffer has pages of its own: a use after the end is then seen.
+bool is_pooled(int64_t bytes) { return kGuardBytes == 0 && PagePool::holds(bytes); }
+
+}  // namespace
+
 std::byte* map_pages(int64_t bytes, PageCount count) {
-  constexpr int64_t kHuge = 1 << 21;
+  constexpr int64_t kHuge = PagePool::kHuge;
   if (bytes <= 0) return nullptr;
+  if (is_pooled(bytes)) return PagePool::of_process().take(bytes);
   // Huge pages need their own alignment, which the system does not choose by itself.
   const int64_t slack = bytes >= kHuge ? kHuge : 0;
   const int reserve = count == PageCount::at_once ? 0 : MAP_NORESERVE;
@@ -30,7 +40,9 @@ std::byte* map_pages(int64_t bytes, PageCount count) {
 }
 
 void unmap_pages(std::byte* memory, int64_t bytes) {
-  if (memory != nullptr) munmap(memory, static_cast<size_t>(bytes));
+  if (memory == nullptr) return;
+  if (is_pooled(bytes)) return PagePool::of_process().give_back(memory, bytes);
+  munmap(memory, static_cast<size_t>(bytes));
 }
 
 int64_t step_between(int64_t bytes) {

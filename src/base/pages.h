@@ -8,8 +8,8 @@ namespace gspmd {
 // Whether pages are counted before they are touched: more than the machine has is then refused.
 enum class PageCount : bool { when_touched, at_once };
 
-// Zeroed pages straight from the system, huge where it can; nullptr where there are none, or
-// `bytes` is 0.
+// Zeroed pages, huge where the system can: from the system itself or, below the size of a huge
+// page, from the pool of the process (page_pool.h). nullptr where there are none, or `bytes` is 0.
 std::byte* map_pages(int64_t bytes, PageCount count = PageCount::when_touched);
 void unmap_pages(std::byte* memory, int64_t bytes);
 
