@@ -169,6 +169,91 @@ TEST_CASE("scores and their gradients may be turned on the way", "[api][rows]") 
   REQUIRE(runs_as_reference(step, x, Mesh(), kTight, 2));
 }
 
+// Attention in which q, k, v, the scores before and after their scale and mask, and the result each
+// have their dims in another order: b, k batches, g, t rows, s columns, d what is summed.
+struct TurnedAttention {
+  std::string q, k, v, product, scores, result;
+  std::map<char, int64_t> size;
+  bool is_causal = false, has_bias = false, has_soft_cap = false;
+
+  explicit TurnedAttention(std::mt19937_64& random) {
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % uint64_t(n)); };
+    size = {{'b', 1 + below(4)},    {'k', 1 + below(4)},    {'g', 1 + below(3)},
+            {'t', 16 + below(150)}, {'s', 32 + below(200)}, {'d', 1 + below(20)}};
+    const auto shuffled = [&](std::string dims) {
+      std::shuffle(dims.begin(), dims.end(), random);
+      return dims;
+    };
+    q = shuffled("btkgd"), k = shuffled("bskd"), v = shuffled("bskd");
+    product = shuffled("bkgts"), scores = shuffled("bkgts"), result = shuffled("btkgd");
+    is_causal = below(2) == 0, has_bias = below(2) == 0, has_soft_cap = below(2) == 0;
+  }
+
+  Dims dims(const std::string& letters) const {
+    Dims dims;
+    for (const char c : letters) dims.push_back(size.at(c));
+    return dims;
+  }
+  static Tensor turned(const Tensor& x, const std::string& from, const std::string& to) {
+    std::vector<int64_t> permutation;
+    for (const char c : to) permutation.push_back(static_cast<int64_t>(from.find(c)));
+    return transpose(x, permutation);
+  }
+
+  Tensor operator()(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& bias) const {
+    Tensor x = einsum(runtime_spec(q + "," + k + "->" + product), a, b) * 0.25;
+    if (has_soft_cap) x = tanh(x) * 3.;
+    x = turned(x, product, scores);
+    if (has_bias) {
+      std::string heads;  // the bias has the dims k, g, t, s
+      for (const char letter : scores)
+        if (letter != 'b') heads += letter;
+      Dims with_batch = dims(scores);
+      with_batch[scores.find('b')] = 1;
+      x = x + reshape(turned(bias, "kgts", heads), with_batch);
+    }
+    if (is_causal) {
+      const auto place = [&](char letter) {
+        return iota({DType::s32, dims(scores)}, static_cast<int64_t>(scores.find(letter)));
+      };
+      x = where(place('t') + (size.at('s') - size.at('t')) >= place('s'), x, -1e30);
+    }
+    const Tensor weights = softmax(x, {.axis = static_cast<int64_t>(scores.find('s'))});
+    return einsum(runtime_spec(scores + "," + v + "->" + result), weights, c);
+  }
+};
+
+TEST_CASE("attention in any order of dims is what the reference gives", "[api][rows]") {
+  int64_t fused = 0;
+  for (int64_t seed = 1; seed <= random_load(40); ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    const TurnedAttention attention(random);
+    INFO("seed " << seed << ": " << attention.q << "," << attention.k << "->" << attention.product
+                 << " " << attention.scores << "," << attention.v << "->" << attention.result);
+    const auto step = value_and_grad<0, 1, 2, 3>([&](Tensor q, Tensor k, Tensor v, Tensor bias) {
+      return sum(square(attention(q, k, v, bias)) * 0.5);
+    });
+    const auto of = [&](const std::string& letters, unsigned number) {
+      return random_array({DType::f32, attention.dims(letters)}, number);
+    };
+    const Array q = of(attention.q, 1), k = of(attention.k, 2), v = of(attention.v, 3),
+                bias = of("kgts", 4);
+    const auto executable = compile(step, {}, q, k, v, bias);
+    const auto [loss, grads] = executable(q, k, v, bias);
+    REQUIRE(expect_close(
+        {loss, std::get<0>(grads), std::get<1>(grads), std::get<2>(grads), std::get<3>(grads)},
+        reference_results(step, q, k, v, bias), kTight, "attention"));
+    const auto& size = attention.size;
+    const int64_t batches = size.at('b') * size.at('k');
+    const bool is_large = batches * size.at('g') * size.at('t') * size.at('s') >= 65536;
+    // The gradient of a bias needs the scores' gradient itself.
+    if (!is_large || batches < 4 || attention.has_bias) continue;
+    CHECK(fusions_of_rows(executable) == 2);
+    ++fused;
+  }
+  CHECK(fused > 4);
+}
+
 TEST_CASE("values of rows may keep a dim of size 1", "[api][rows]") {
   // The derivative of a softmax as JAX writes it, and log-sum-exp.
   const auto step = value_and_grad<0, 1, 2>([](Tensor q, Tensor k, Tensor v, Tensor w) {

@@ -95,8 +95,7 @@ class SpecBuilder {
   bool add_scores() {
     for (const Node* dot : scores_) {
       if (!makes_space(*dot) || dot->dims() != space_ ||
-          std::ssize(dot->attrs.dot->lhs_batch) != spec_.batch ||
-          dot->shape.dtype != scores_[0]->shape.dtype)
+          std::ssize(dot->attrs.dot->lhs_batch) != spec_.batch)
         return false;
       BlockProduct product;
       const std::optional<ViewDims> lhs = view_of(*dot->operand(0), product.x);
@@ -406,19 +405,31 @@ bool moves_ones(const Node& node) {
 
 int64_t space_batches(const Node& dot) { return std::ssize(dot.attrs.dot->lhs_batch); }
 
+// Products of one dim, of operands and with a result that kernels of blocks can be made for.
+static bool has_product_types(const Node& dot) {
+  const DType from = dot.operand(0)->shape.dtype, to = dot.shape.dtype;
+  return is_product_type(from) && dot.operand(1)->shape.dtype == from &&
+         (to == from || to == DType::f32) && dot.attrs.dot->lhs_contracting.size() == 1 &&
+         dot.shape.elements_count() > 0 && dot.operand(0)->shape.elements_count() > 0;
+}
+
+bool may_make_space(const Node& dot) {
+  if (!dot.is(Opcode::dot) || dot.is_root() || !has_product_types(dot)) return false;
+  const int64_t batches = space_batches(dot);
+  const auto first = dot.dims().begin();
+  return dot.shape.elements_count() >= kLeastSpaceElements &&
+         std::any_of(first, first + batches, [](int64_t size) { return size > 1; });
+}
+
 bool makes_space(const Node& dot) {
-  if (!dot.is(Opcode::dot)) return false;
+  if (!dot.is(Opcode::dot) || !has_product_types(dot)) return false;
   const DotDims& dims = *dot.attrs.dot;
-  if (!is_product_type(dot.shape.dtype) || dot.operand(0)->shape.dtype != dot.shape.dtype ||
-      dot.operand(1)->shape.dtype != dot.shape.dtype || dims.lhs_contracting.size() != 1)
-    return false;
   const auto free = [&](int64_t side) {
     return free_dims(dot.operand(side)->rank(), side == 0 ? dims.lhs_batch : dims.rhs_batch,
                      side == 0 ? dims.lhs_contracting : dims.rhs_contracting)
         .size();
   };
-  return free(0) >= 1 && free(1) == 1 && dot.shape.elements_count() > 0 &&
-         dot.operand(0)->shape.elements_count() > 0;
+  return free(0) >= 1 && free(1) == 1;
 }
 
 std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch) {
@@ -440,6 +451,12 @@ std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch) 
   const auto taken = static_cast<int64_t>(shared.size() + summed.size());
   if (other.rank() - taken != 1 || other.shape.elements_count() == 0) return std::nullopt;
   return SpaceSum{side, summed != rows};
+}
+
+bool gives_lines(const Node& dot, const SpaceSum& sum, const Node& root) {
+  const int64_t inner = sum.side == 0 ? dot.rank() - 1 : space_batches(dot);
+  const std::optional<ViewDims> into = view_into(dot, root);
+  return into && (stride(*into, inner) == 1 || dot.dim(inner) == 1);
 }
 
 std::optional<RowBlockSpec> row_block_spec(const Computation& fused) {

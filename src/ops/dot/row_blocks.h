@@ -22,15 +22,21 @@ struct SpaceSum {
 // sums over something else.
 std::optional<SpaceSum> space_sum(const Node& dot, int64_t side, int64_t batch);
 
+// Whether what such a sum gives lies in lines where `root`, a view of it, is written.
+bool gives_lines(const Node& dot, const SpaceSum& sum, const Node& root);
+
 // A product whose result can be such a space; its last dim are the columns.
 bool makes_space(const Node& node);
+// Whether a product with batches is worth that it is, with its dims in another order.
+bool may_make_space(const Node& node);
+constexpr int64_t kLeastSpaceElements = 65536;  // what is worth it
 int64_t space_batches(const Node& dot);  // how many of its first dims are batches
 
 // Whether a node only adds or drops dims of size 1 of its operand: a reshape or a broadcast.
 bool moves_ones(const Node& node);
 
-// Of all such products: results in the dims that a transpose behind them makes, and products that
-// read such results without transposes.
+// Values of spaces that a program turns on the way, in one order of dims: batches, rows, columns;
+// none of size 1.
 bool turn_spaces(Computation& computation);
 // Reductions of one element each become reshapes.
 bool drop_reductions_of_one(Computation& computation);

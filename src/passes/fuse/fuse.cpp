@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "ops/dot/dot.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
@@ -54,6 +55,7 @@ bool fuse(Module& local) {
   if (local.entry() != nullptr) collect(local.entry(), seen, running);
   bool changed = false;
   for (Computation* computation : running) {
+    changed |= widen_mixed_products(*computation);
     changed |= fuse_row_blocks(*computation);
     changed |= fuse_dots(*computation);
     changed |= fuse_loops(*computation);

@@ -15,7 +15,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kLeastRows = 16, kLeastColumns = 32, kLeastElements = 65536;  // of a space
+constexpr int64_t kLeastRows = 16, kLeastColumns = 32;  // of a space
 constexpr int64_t kLeastBatches = 4;  // for sums over rows, which a batch does alone
 
 using NodeSet = std::set<int64_t>;
@@ -112,7 +112,7 @@ class RowBlockFuser {
 
   static bool is_space(const Node& dot) {
     return makes_space(dot) && !dot.is_root() && dot.dim(dot.rank() - 2) >= kLeastRows &&
-           dot.dims().back() >= kLeastColumns && dot.shape.elements_count() >= kLeastElements;
+           dot.dims().back() >= kLeastColumns && dot.shape.elements_count() >= kLeastSpaceElements;
   }
 
   // Of a product that sums values of a space: which; else -1.
@@ -235,13 +235,18 @@ class RowBlockFuser {
     });
   }
 
+  std::optional<SpaceSum> sum_of(int64_t n) const {
+    const int64_t tile = summed_operand(n);
+    const int64_t side = position(node(n).operand(0)) == tile ? 0 : 1;
+    return space_sum(node(n), side, batch_[index(tile)]);
+  }
+
   bool fits(const RowGroup& group) const {
     for (const int64_t n : group.sums) {
-      const int64_t tile = summed_operand(n), batch = batch_[index(tile)];
-      const int64_t side = position(node(n).operand(0)) == tile ? 0 : 1;
+      const int64_t tile = summed_operand(n);
       int64_t batches = 1;
-      for (int64_t d = 0; d < batch; ++d) batches *= node(tile).dim(d);
-      if (!space_sum(node(n), side, batch)->over_columns && batches < kLeastBatches) return false;
+      for (int64_t d = 0; d < batch_[index(tile)]; ++d) batches *= node(tile).dim(d);
+      if (!sum_of(n)->over_columns && batches < kLeastBatches) return false;
     }
     return true;
   }
@@ -360,6 +365,13 @@ class RowBlockFuser {
     return copy_chain(*body.fused, *operand, *source, input(body, source));
   }
 
+  // Of sum n: the value that the fusion writes.
+  Node* result_of(int64_t n) const {
+    Node* const x = g_.nodes[index(n)];
+    Node* const root = written_as(x);
+    return gives_lines(*x, *sum_of(n), *root) ? root : x;
+  }
+
   Body body_of(int64_t number) const {
     const RowGroup& group = groups_[index(number)];
     Body body{c_.module().add_computation(c_.module().unique_name("fused_rows"))};
@@ -383,7 +395,7 @@ class RowBlockFuser {
       for (Node* operand : x->operands())
         operands.push_back(position(operand) == summed_operand(n) ? body.copies.at(operand)
                                                                   : view(body, operand));
-      body.given.push_back(written_as(x));
+      body.given.push_back(result_of(n));
       Node* const product = copy_into(*body.fused, *x, std::move(operands));
       results.push_back(copy_views(*body.fused, *x, body.given.back(), product));
     }
@@ -429,9 +441,10 @@ class RowBlockFuser {
 }  // namespace
 
 bool fuse_row_blocks(Computation& computation) {
-  const bool has_dot =
-      std::any_of(computation.nodes().begin(), computation.nodes().end(),
-                  [](const std::unique_ptr<Node>& node) { return makes_space(*node); });
+  const bool has_dot = std::any_of(computation.nodes().begin(), computation.nodes().end(),
+                                   [](const std::unique_ptr<Node>& node) {
+                                     return makes_space(*node) || may_make_space(*node);
+                                   });
   if (!has_dot) return false;
   bool changed = computation.remove_dead() > 0;
   changed |= drop_reductions_of_one(computation);
