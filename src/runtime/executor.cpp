@@ -21,8 +21,8 @@ struct Executor::Impl {
   std::shared_ptr<const Program> program;
   std::shared_ptr<WorkerPool> pool;
   RunCounters counters;
-  std::vector<Shape> wanted;           // of argument leaves, without layouts
-  std::vector<StepSchedule> schedule;  // fewer devices than workers
+  std::vector<Shape> wanted;  // of argument leaves, without layouts
+  TeamSchedule schedule;      // empty unless there are fewer devices than workers
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
   std::byte* shared = nullptr;  // of each worker, or of each device where these are fewer
@@ -200,7 +200,7 @@ void Executor::Impl::fill_tables() {
 
 void Executor::Impl::gather_crew() {
   collective_claims = Claims(workers());
-  if (schedule.empty()) {
+  if (schedule.steps.empty()) {
     claims.emplace_back(workers());
   } else {  // as Worker counts them
     std::vector<int64_t> team(static_cast<size_t>(local.count()));
@@ -212,7 +212,7 @@ void Executor::Impl::gather_crew() {
                          told, claims, collective_claims, failure});
   crew.reserve(static_cast<size_t>(workers()));
   for (int64_t w = 0; w < workers(); ++w) {
-    const int64_t share = schedule.empty() ? w : w * local.count() / workers();
+    const int64_t share = schedule.steps.empty() ? w : w * local.count() / workers();
     crew.emplace_back(*state,
                       WorkerMemory{scratch + w * scratch_stride, shared + share * shared_stride},
                       static_cast<int>(w));

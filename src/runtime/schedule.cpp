@@ -34,46 +34,70 @@ bool conflict(const Access& a, const Access& b) {
   return (a.write || b.write) && (a.split || b.split);
 }
 
-void schedule_block(const Program& program, const Block& block, std::vector<StepSchedule>& out) {
+void schedule_segment(const Program& program, const Block::Item& segment, TeamSchedule& out) {
+  std::vector<Access> since;  // segments start and end with a barrier
+  for (int64_t i = segment.first; i < segment.last; ++i) {
+    const Step& step = program.steps[static_cast<size_t>(i)];
+    StepSchedule& schedule = out.steps[static_cast<size_t>(i)];
+    schedule.split = step.kernel.parts > 1 && step.kernel.cost > kSplitCost;
+    std::vector<Access> own;
+    for (int64_t a = 0; a < step.operands + step.results; ++a) {
+      own.push_back(
+          access_of(program, step.first_argument + a, a >= step.operands, schedule.split));
+    }
+    schedule.barrier_between = schedule.split && step.kernel.prepare;
+    if (step.kernel.prepare)
+      own.push_back({kShared, 0, step.kernel.shared_bytes, true, schedule.split});
+    for (const Access& before : since) {
+      schedule.barrier_before |=
+          std::any_of(own.begin(), own.end(), [&](const Access& x) { return conflict(before, x); });
+    }
+    if (schedule.barrier_before || schedule.barrier_between) since.clear();
+    since.insert(since.end(), own.begin(), own.end());
+  }
+}
+
+// Whether the first worker does all of the block.
+bool schedule_block(const Program& program, const Block& block, TeamSchedule& out) {
+  bool alone = true;
   for (const Block::Item& item : block.items) {
-    if (item.kind == Block::Item::loop) {
-      const LoopStep& loop = *program.loops[static_cast<size_t>(item.first)];
-      schedule_block(program, loop.condition, out);
-      schedule_block(program, loop.body, out);
-    }
-    if (item.kind == Block::Item::branch) {
-      for (const Block& inner : program.branches[static_cast<size_t>(item.first)]->blocks) {
-        schedule_block(program, inner, out);
+    const auto index = static_cast<size_t>(item.first);
+    switch (item.kind) {
+      case Block::Item::loop: {
+        const LoopStep& loop = *program.loops[index];
+        const bool condition = schedule_block(program, loop.condition, out);
+        const bool body = schedule_block(program, loop.body, out);
+        out.loops_alone[index] = static_cast<char>(condition && body);
+        alone &= condition && body;
+        break;
       }
-    }
-    if (item.kind != Block::Item::segment) continue;
-    std::vector<Access> since;  // segments start and end with a barrier
-    for (int64_t i = item.first; i < item.last; ++i) {
-      const Step& step = program.steps[static_cast<size_t>(i)];
-      StepSchedule& schedule = out[static_cast<size_t>(i)];
-      schedule.split = step.kernel.parts > 1 && step.kernel.cost > kSplitCost;
-      std::vector<Access> own;
-      for (int64_t a = 0; a < step.operands + step.results; ++a) {
-        own.push_back(
-            access_of(program, step.first_argument + a, a >= step.operands, schedule.split));
+      case Block::Item::branch: {
+        char& all = out.branches_alone[index] = 1;
+        for (const Block& inner : program.branches[index]->blocks)
+          all &= static_cast<char>(schedule_block(program, inner, out));
+        alone &= all != 0;
+        break;
       }
-      schedule.barrier_between = schedule.split && step.kernel.prepare;
-      if (step.kernel.prepare)
-        own.push_back({kShared, 0, step.kernel.shared_bytes, true, schedule.split});
-      for (const Access& before : since) {
-        schedule.barrier_before |= std::any_of(
-            own.begin(), own.end(), [&](const Access& x) { return conflict(before, x); });
-      }
-      if (schedule.barrier_before || schedule.barrier_between) since.clear();
-      since.insert(since.end(), own.begin(), own.end());
+      case Block::Item::segment:
+        schedule_segment(program, item, out);
+        for (int64_t i = item.first; i < item.last; ++i)
+          alone &= !out.steps[static_cast<size_t>(i)].split;
+        break;
+      case Block::Item::collective:
+      case Block::Item::start:
+        alone = false;
+        break;
     }
   }
+  return alone;
 }
 
 }  // namespace
 
-std::vector<StepSchedule> schedule_steps(const Program& program) {
-  std::vector<StepSchedule> schedule(program.steps.size());
+TeamSchedule schedule_steps(const Program& program) {
+  TeamSchedule schedule{std::vector<StepSchedule>(program.steps.size()),
+                        std::vector<char>(program.loops.size()),
+                        std::vector<char>(program.branches.size())};
   schedule_block(program, program.main, schedule);
   return schedule;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "runtime/program.h"
 
 namespace gspmd {
@@ -11,6 +13,12 @@ struct StepSchedule {
   bool split = false;  // parts over all workers; else all on the first
   bool barrier_between = false;  // of a split kernel that prepares what its parts share
 };
-std::vector<StepSchedule> schedule_steps(const Program& program);
+struct TeamSchedule {
+  std::vector<StepSchedule> steps;
+  // Loops and branches that the first worker of a device goes through alone: nothing inside is
+  // split, nor a collective. The others wait behind them.
+  std::vector<char> loops_alone, branches_alone;
+};
+TeamSchedule schedule_steps(const Program& program);
 
 }  // namespace gspmd

@@ -35,6 +35,7 @@ Worker::Worker(const RunState& state, WorkerMemory memory, int worker)
 void Worker::run(TraceLog* log) {
   log_ = log;
   done_ = Since::nothing;
+  alone_ = false;
   depth_ = 0;
   if (log_ != nullptr) since_.assign(static_cast<size_t>(program_.options.num_devices), 0);
   run_block(program_.main, all_);
@@ -73,12 +74,16 @@ void Worker::run_block(const Block& block, const Active& active) {
         start_collective(program_.collectives[index], active);
         break;
       case Block::Item::branch:
-        around(log_ == nullptr ? 0 : log_->branch(item.first), active,
-               [&] { run_branch(*program_.branches[index], active); });
+        with_team(state_.schedule.branches_alone, index, [&] {
+          around(log_ == nullptr ? 0 : log_->branch(item.first), active,
+                 [&] { run_branch(*program_.branches[index], active); });
+        });
         break;
       case Block::Item::loop:
-        around(log_ == nullptr ? 0 : log_->loop(item.first), active,
-               [&] { run_loop(*program_.loops[index], active); });
+        with_team(state_.schedule.loops_alone, index, [&] {
+          around(log_ == nullptr ? 0 : log_->loop(item.first), active,
+                 [&] { run_loop(*program_.loops[index], active); });
+        });
         break;
       case Block::Item::collective:
         break;
@@ -93,6 +98,16 @@ void Worker::record(int64_t site, int64_t device, int64_t begin, int64_t waited)
   const int64_t end = log_->now();
   log_->add(worker_, {site, device, begin, end, waited}, depth_ > 0);
   since_[static_cast<size_t>(device)] = end;
+}
+
+// Who meets nobody in a loop of small steps takes half the time.
+template <class F>
+void Worker::with_team(const std::vector<char>& by_one, size_t index, F&& run) {
+  if (!teams() || by_one[index] == 0) return run();
+  if (rank_ != 0) return;
+  alone_ = true;
+  run();
+  alone_ = false;
 }
 
 // A loop or conditional as an event around those inside.
@@ -199,7 +214,7 @@ void Worker::run_segment_together(const Block::Item& item, const Active& active)
   open_segment(item, device);
   for (int64_t i = item.first; i < item.last; ++i) {
     const Step& step = program_.steps[static_cast<size_t>(i)];
-    const StepSchedule& schedule = state_.schedule[static_cast<size_t>(i)];
+    const StepSchedule& schedule = state_.schedule.steps[static_cast<size_t>(i)];
     // Recorded steps do not overlap on their device.
     if (schedule.barrier_before || log_ != nullptr) pool_.barrier(worker_);
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
@@ -336,11 +351,11 @@ void Worker::run_loop(const LoopStep& loop, const Active& before) {
   const bool lockstep = loop.lockstep || teams();
   const bool across = loop.lockstep && state_.remote != nullptr;
   Active active = members(before, lockstep, across);
-  LoopGuard guard(loop.name, loop.repeatable);
+  LoopGuard guard(loop.name, loop.repeatable, loop.trips);
   int64_t devices = 0;  // that were in the last iteration
   for (int64_t iteration = 0;; ++iteration) {
     run_block(loop.condition, active);
-    if (lockstep) meet();
+    if (lockstep) meet_after(Since::own_devices);
     const bool any = goes_on(loop, across, iteration, active);
     const auto still = std::count(active.begin(), active.end(), 1);
     if (still != devices) guard.restart();

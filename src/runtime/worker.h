@@ -45,7 +45,7 @@ class FirstFailure {
 struct RunState {
   const Program& program;
   WorkerPool& pool;
-  const std::vector<StepSchedule>& schedule;  // empty: each device has one worker
+  const TeamSchedule& schedule;  // empty: each device has one worker
   const ArenaGuard& guard;
   DeviceRange local;  // devices of this process
   Remote* remote;     // nullptr: there are no other processes
@@ -81,9 +81,13 @@ class Worker {
   void meet_after(Since since);
   using Active = std::vector<char>;  // by device
 
-  bool teams() const { return !state_.schedule.empty(); }
+  // Whether several workers share the steps of a device.
+  bool teams() const { return !alone_ && !state_.schedule.steps.empty(); }
   bool records() const { return log_ != nullptr && rank_ == 0; }
   void record(int64_t site, int64_t device, int64_t begin, int64_t waited = 0);
+  // run() by the first worker of each device, without its team, where `by_one` says so.
+  template <class F>
+  void with_team(const std::vector<char>& by_one, size_t index, F&& run);
   template <class F>
   void around(int64_t site, const Active& active, F&& run);
 
@@ -122,6 +126,7 @@ class Worker {
   int worker_;
   std::vector<int64_t> own_;
   int64_t rank_ = 0, team_ = 0;  // among the workers of one device
+  bool alone_ = false;           // the team waits behind the loop or branch
   const Active all_;
   uint32_t round_ = 0, collective_round_ = 0;  // of claims
   Since done_ = Since::nothing;

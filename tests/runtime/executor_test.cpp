@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/host_storage.h"
+#include "gspmd/ops/loop_guard.h"
 #include "runtime/run_text.h"
 #include "runtime/scatter.h"
 
@@ -192,6 +193,71 @@ ENTRY e {
 
 TEST_CASE("executor: a loop may end at another time on each device", "[executor]") {
   expect_oracle(divergent("add(x, x)"), 4);
+}
+
+TEST_CASE("executor: loops are watched behind the iterations that they are known to have",
+          "[executor]") {
+  for (const auto& [trips, wanted] : std::vector<std::pair<std::optional<int64_t>, int64_t>>{
+           {std::nullopt, 1001}, {int64_t{20}, 1001}, {int64_t{1500}, 1501}}) {
+    const std::string name = "loop";
+    LoopGuard guard(name, true, trips);
+    int64_t first = 1;
+    while (!guard.begin_iteration()) ++first;
+    CHECK(first == wanted);
+  }
+}
+
+// Of small steps: the first of a device's workers goes through them alone, and the others meet it
+// behind, where they share what is large.
+TEST_CASE("executor: small loops and branches between large steps equal the oracle", "[executor]") {
+  for (const int64_t devices : {1, 2})
+    expect_oracle("HloModule m, num_partitions=" + std::to_string(devices) + kSum + R"(
+few { s = (s32[], f32[512]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(3) ROOT r = pred[] compare(i, n), direction=LT }
+twice {
+  s = (s32[], f32[512]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[512]{0} get-tuple-element(s), index=1
+  y = f32[512]{0} add(x, x)
+  ROOT r = (s32[], f32[512]{0}) tuple(next, y)
+}
+up { x = f32[512] parameter(0) ROOT y = f32[512]{0} add(x, x) }
+down {
+  x = f32[512] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[512]{0}) tuple(zero, x)
+  w = (s32[], f32[512]{0}) while(t), condition=few, body=twice
+  ROOT y = f32[512]{0} get-tuple-element(w), index=1
+}
+goes_on { s = (s32[], f32[512,512]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(4) ROOT r = pred[] compare(i, n), direction=LT }
+body {
+  s = (s32[], f32[512,512]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[512,512]{1,0} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  zero = s32[] constant(0)
+  low = f32[] constant(-9)
+  y = f32[512]{0} reduce(x, low), dimensions={0}, to_apply=most
+  inner = (s32[], f32[512]{0}) tuple(zero, y)
+  w = (s32[], f32[512]{0}) while(inner), condition=few, body=twice
+  z = f32[512]{0} get-tuple-element(w), index=1
+  odd = s32[] and(i, one)
+  branch = f32[512]{0} conditional(odd, z, y), branch_computations={up, down}
+  turned = f32[512,512]{1,0} transpose(x), dimensions={1,0}
+  b = f32[512,512]{1,0} broadcast(branch), dimensions={1}
+  sum = f32[512,512]{1,0} add(turned, b)
+  ROOT r = (s32[], f32[512,512]{1,0}) tuple(next, sum)
+}
+ENTRY e {
+  x = f32[512,512]{1,0} parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[512,512]{1,0}) tuple(zero, x)
+  ROOT w = (s32[], f32[512,512]{1,0}) while(t), condition=goes_on, body=body
+}
+)",
+                  devices);
 }
 
 TEST_CASE("executor: a collective in a loop that some of its group have left is an error",

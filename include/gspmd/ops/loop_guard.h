@@ -3,6 +3,8 @@
 // Loops that would never end.
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,10 +32,13 @@ class GSPMD_API LoopDeadline {
 // those of an earlier iteration, since it then never ends.
 class GSPMD_API LoopGuard {
  public:
-  // `repeatable`: an iteration depends on the carried values only.
-  LoopGuard(const std::string& name, bool repeatable) : name_(name), repeatable_(repeatable) {}
+  // `repeatable`: an iteration depends on the carried values only. `trips`: how often the body is
+  // thought to run, where somebody knows.
+  LoopGuard(const std::string& name, bool repeatable, std::optional<int64_t> trips = {})
+      : name_(name), repeatable_(repeatable), trips_(trips.value_or(0)) {}
 
-  // Once per iteration. Whether carried() wants to see the values: not in the first thousand.
+  // Once per iteration. Whether carried() wants to see the values: not in the first thousand, nor
+  // in those that the loop is thought to have.
   bool begin_iteration();
   // The carried values' bytes; the same pieces in every iteration.
   void carried(std::span<const std::span<const std::byte>> values);
@@ -43,6 +48,7 @@ class GSPMD_API LoopGuard {
  private:
   const std::string& name_;
   bool repeatable_;
+  int64_t trips_;
   int64_t iteration_ = 0;
   int64_t saved_at_ = 0, save_next_ = 0;
   std::vector<std::byte> saved_;

@@ -1,5 +1,6 @@
 #include "gspmd/ops/loop_guard.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -62,7 +63,7 @@ bool LoopGuard::begin_iteration() {
         "while: \"{}\" did not end in the time given, after {} iterations; give more time, or mend "
         "its condition",
         name_, iteration_ - 1);
-  return repeatable_ && iteration_ > kUnwatched;
+  return repeatable_ && iteration_ > std::max(kUnwatched, trips_);
 }
 
 // Brent's cycle detection: compare with the values of the latest iteration whose number is a power
