@@ -6,7 +6,9 @@
 #include <type_traits>
 
 #include "gspmd/base/error.h"
+#include "kernels/gather_columns.h"
 #include "kernels/loop_functions.h"
+#include "kernels/slice_walk.h"
 
 namespace gspmd {
 namespace {
@@ -25,32 +27,6 @@ int64_t product(const Dims& dims) {
   int64_t n = 1;
   for (const int64_t d : dims) n = saturating_multiply(n, d);
   return n;
-}
-
-// Calls body(dense offset, origin, offset of the index vector) for slices [first, last).
-template <class Body>
-void for_each_slice(const IndexedSlices& s, int64_t first, int64_t last, Body&& body) {
-  const size_t rank = s.counts.size();
-  Dims index(rank, 0);
-  int64_t rest = first, dense = 0, place = 0, origin = 0;
-  const auto move = [&](size_t d, int64_t steps) {
-    dense += steps * s.batch[d];
-    place += steps * s.batch_indices[d];
-    origin += steps * s.batch_origin[d];
-  };
-  for (size_t d = rank; d-- > 0; rest /= s.counts[d]) {
-    index[d] = rest % s.counts[d];
-    move(d, index[d]);
-  }
-  for (int64_t slice = first; slice < last; ++slice) {
-    body(dense, origin, place);
-    for (size_t d = rank; d-- > 0;) {
-      move(d, 1);
-      if (++index[d] < s.counts[d]) break;
-      move(d, -s.counts[d]);
-      index[d] = 0;
-    }
-  }
 }
 
 // An element of each of the slices that begin at `origins`, side by side; then the next one of all.
@@ -158,6 +134,8 @@ PreparedKernel prepare_gather(IndexedSlices slices) {
     return kernel;
   }
   const bool beside = are_beside(slices);
+  if (beside)
+    if (PreparedKernel columns = prepare_gather_columns(slices); columns.run) return columns;
   if (beside) kernel.scratch_bytes = kBeside * static_cast<int64_t>(sizeof(int64_t));
   kernel.run = [s = std::move(slices), reader, count, beside,
                 parts = kernel.parts](const KernelArgs& args) {
@@ -171,10 +149,7 @@ PreparedKernel prepare_gather(IndexedSlices slices) {
     };
     for_each_slice(s, args.part * count / parts, (args.part + 1) * count / parts,
                    [&](int64_t dense, int64_t origin, int64_t index) {
-                     for (const IndexedSlices::Component& c : s.components)
-                       origin += std::clamp<int64_t>(reader(args.operands[1], index + c.element), 0,
-                                                     c.last) *
-                                 c.stride;
+                     origin = clamped_origin(s, reader, args.operands[1], origin, index);
                      if (!beside)
                        return run_copy(s.window, args.operands[0] + origin * size,
                                        args.results[0] + dense * size);
