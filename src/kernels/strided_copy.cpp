@@ -42,6 +42,8 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
     std::memcpy(target, source, static_cast<size_t>(n) * sizeof(T));
   } else if (step == 0) {
     std::fill_n(target, n, *source);
+  } else if (step == 2) {  // a loop that vectorises
+    for (int64_t i = 0; i < n; ++i) target[i] = source[2 * i];
   } else if (step == -1) {
     for (int64_t i = 0; i < n; ++i) target[i] = source[-i];
   } else {

@@ -191,6 +191,50 @@ TEST_CASE("fast gathers of columns: the result's rows are written whole", "[inde
       }
 }
 
+// Sums, or ors, of two arrays that are padded between elements: every place has one of them, and
+// the pad's value beside it.
+TEST_CASE("fast interleaves: slices in turn along any dim, with zeros of both signs", "[shape]") {
+  const auto check = [](DType type, Dims dims, int64_t dim, bool swapped) {
+    const int64_t size = dims[size_t(dim)], odds = size / 2, evens = size - odds;
+    const Shape result(type, dims);
+    const auto part = [&](int64_t count) {
+      Dims of = dims;
+      of[size_t(dim)] = count;
+      return Shape(type, of);
+    };
+    const auto padding = [&](int64_t low, int64_t count) {
+      std::vector<std::string> all(dims.size(), "0_0");
+      all[size_t(dim)] =
+          fmt::format("{}_{}_1", low, size - low - std::max<int64_t>(2 * count - 1, 0));
+      return fmt::format("{}", fmt::join(all, "x"));
+    };
+    INFO(to_string(result) << " along " << dim << (swapped ? ", the other first" : ""));
+    const std::string name(dtype_name(type));
+    expect_fast(
+        fmt::format("HloModule m\nf {{\na = {1} parameter(0)\nb = {2} parameter(1)\n"
+                    "z = {0}[] constant({9})\np = {3} pad(a, z), padding={4}\n"
+                    "q = {3} pad(b, z), padding={5}\nROOT r = {3} {6}({7}, {8})\n}}\n"
+                    "ENTRY e {{\na = {1} parameter(0)\nb = {2} parameter(1)\n"
+                    "ROOT r = {3} fusion(a, b), kind=kCustom, calls=f\n}}\n",
+                    name, to_string(part(evens)), to_string(part(odds)), to_string(result),
+                    padding(0, evens), padding(1, odds), type == DType::pred ? "or" : "add",
+                    swapped ? "q" : "p", swapped ? "p" : "q", type == DType::pred ? "false" : "0"),
+        {special_values(part(evens), unsigned(size), true),
+         special_values(part(odds), unsigned(size) + 1, true)});
+  };
+  for (const DType type :
+       {DType::f32, DType::f64, DType::bf16, DType::f16, DType::s32, DType::pred})
+    for (const int64_t size : {2, 3, 16, 129})
+      for (const bool swapped : {false, true}) {
+        check(type, {3, size}, 1, swapped);
+        check(type, {size, 5}, 0, swapped);
+        check(type, {2, size, 3, 7}, 1, swapped);
+        check(type, {size * 40}, 0, swapped);
+      }
+  check(DType::f32, {3, 700001}, 1, false);  // past the caches
+  check(DType::bf16, {4097, 1031}, 0, true);
+}
+
 // Past the caches and not, whole pieces and what is left of them.
 TEST_CASE("fast reverses: rows of every size of element", "[shape]") {
   for (const DType type : {DType::u8, DType::bf16, DType::f32, DType::f64})

@@ -148,6 +148,23 @@ TEST_CASE("fuse: a transpose that others read stays", "[fuse]") {
     ROOT r = (f32[4,6]{1,0}, f32[4,4]{1,0}) tuple(xt, d))") == Lines{"transpose", "dot"});
 }
 
+TEST_CASE("fuse: pads whose elements stand in turn are one pass with their sum", "[fuse]") {
+  const auto sum_of = [](const char* x_padding, const char* y_padding) {
+    return fused(fmt::format(R"(
+    x = f32[4,3]{{1,0}} parameter(0)
+    y = f32[4,2]{{1,0}} parameter(1)
+    z = f32[] constant(0)
+    p = f32[4,5]{{1,0}} pad(x, z), padding={}
+    q = f32[4,5]{{1,0}} pad(y, z), padding={}
+    s = f32[4,5]{{1,0}} add(q, p)
+    ROOT t = (f32[4,5]{{1,0}}) tuple(s))",
+                             x_padding, y_padding));
+  };
+  CHECK(sum_of("0_0x0_0_1", "0_0x1_1_1") == Lines{"kCustom: constant pad pad add"});
+  // The second one does not begin behind the first.
+  CHECK(sum_of("0_0x0_0_1", "0_0x0_2_1") == Lines{"constant", "pad", "pad", "add"});
+}
+
 TEST_CASE("fuse: bodies of loops are fused", "[fuse]") {
   const auto module = parse_module(std::string(kHeader) + R"(
 body {

@@ -9,6 +9,7 @@
 #include "ops/dot/dot.h"
 #include "ops/dot/row_blocks.h"
 #include "ops/rows.h"
+#include "ops/shape/interleave.h"
 
 namespace gspmd {
 namespace {
@@ -92,7 +93,10 @@ constexpr CompletionRules kWholeRules{
 
 PreparedKernel lower_fusion(const Node& node) {
   if (node.attrs.fusion_kind == "kOutput") return lower_dot_fusion(node);
-  if (node.attrs.fusion_kind == "kCustom") return lower_row_blocks(node);
+  if (node.attrs.fusion_kind == "kCustom") {
+    PreparedKernel kernel = lower_interleave(node);
+    return kernel.run ? kernel : lower_row_blocks(node);
+  }
   return lower_loop_fusion(node);
 }
 

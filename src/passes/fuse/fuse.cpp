@@ -57,6 +57,7 @@ bool fuse(Module& local) {
   for (Computation* computation : running) {
     changed |= widen_mixed_products(*computation);
     changed |= fuse_row_blocks(*computation);
+    changed |= fuse_interleaves(*computation);
     changed |= fuse_dots(*computation);
     changed |= fuse_loops(*computation);
   }

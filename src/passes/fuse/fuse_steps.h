@@ -14,6 +14,9 @@ bool fuse_dots(Computation& computation);
 // with these: attention, whose scores are never in memory.
 bool fuse_row_blocks(Computation& computation);
 
+// Sums of two pads between elements, which stand in turn in the result, become a kCustom fusion.
+bool fuse_interleaves(Computation& computation);
+
 // The last transpose above the dot to which it can be written directly; the dot itself where there
 // is none.
 Node* written_as(Node* dot);

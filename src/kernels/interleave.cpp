@@ -1,0 +1,113 @@
+#include "kernels/interleave.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/loop_functions.h"
+#include "kernels/stream.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kChunk = 4096;  // bytes that are combined at a time
+
+// Elements in turn; of the first array one more if n is odd.
+template <class T>
+void zip(const std::byte* first, const std::byte* second, int64_t n, std::byte* out) {
+  const T* const a = reinterpret_cast<const T*>(first);
+  const T* const b = reinterpret_cast<const T*>(second);
+  T* const to = reinterpret_cast<T*>(out);
+  for (int64_t i = 0; i < n / 2; ++i) {
+    to[2 * i] = a[i];
+    to[2 * i + 1] = b[i];
+  }
+  if (n % 2 != 0) to[n - 1] = a[n / 2];
+}
+
+struct Plan {
+  Interleave spec;
+  LoopFunction function = nullptr;
+  int64_t element = 4;  // bytes
+  bool streamed = false;
+  void (*zip_elements)(const std::byte*, const std::byte*, int64_t, std::byte*) = nullptr;
+
+  // out = `from` op `other`, `bytes` of them. The first half of the scratch is full of `other`.
+  void combine(const KernelArgs& args, const std::byte* from, int64_t bytes, std::byte* out) const {
+    if (!streamed) return function(out, from, args.scratch, nullptr, bytes / element, 0);
+    std::byte* const made = args.scratch + kChunk;
+    function(made, from, args.scratch, nullptr, bytes / element, 0);
+    stream_function()(out, made, bytes);
+  }
+
+  // How many bytes come next, so that those behind begin a line.
+  static int64_t next(const std::byte* out, int64_t bytes) {
+    return std::min(bytes, kChunk - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64));
+  }
+
+  // Elements [first, last) along the dim, the first one even, of row `row`.
+  void run_row(const KernelArgs& args, int64_t row, int64_t first, int64_t last) const {
+    const int64_t block = spec.inner * element, odds = spec.size / 2, evens = spec.size - odds;
+    const std::byte* a = args.operands[0] + (row * evens + first / 2) * block;
+    const std::byte* b = args.operands[1] + (row * odds + first / 2) * block;
+    std::byte* out = args.results[0] + (row * spec.size + first) * block;
+    if (spec.inner == 1) {
+      std::byte* const zipped = args.scratch + 2 * kChunk;
+      for (int64_t n = 0; first < last; first += n, out += n * element) {
+        n = std::min(last - first, std::max<int64_t>(next(out, kChunk) / element / 2, 1) * 2);
+        zip_elements(a, b, n, zipped);
+        combine(args, zipped, n * element, out);
+        a += n / 2 * element;
+        b += n / 2 * element;
+      }
+      return;
+    }
+    for (; first < last; ++first, out += block) {
+      const std::byte*& from = first % 2 == 0 ? a : b;
+      for (int64_t at = 0, bytes = 0; at < block; at += bytes) {
+        bytes = next(out + at, block - at);
+        combine(args, from + at, bytes, out + at);
+      }
+      from += block;
+    }
+  }
+
+  void run(const KernelArgs& args, int64_t parts) const {
+    for (int64_t at = 0; at < kChunk; at += element)
+      std::memcpy(args.scratch + at, spec.other.bytes().data(), static_cast<size_t>(element));
+    // Pairs of elements, of all rows.
+    const int64_t pairs = spec.size / 2 + spec.size % 2, all = spec.outer * pairs;
+    int64_t pair = args.part * all / parts;
+    const int64_t end = (args.part + 1) * all / parts;
+    while (pair < end) {
+      const int64_t first = pair % pairs, count = std::min(pairs - first, end - pair);
+      run_row(args, pair / pairs, 2 * first, std::min(2 * (first + count), spec.size));
+      pair += count;
+    }
+    if (streamed) flush_stream();
+  }
+};
+
+}  // namespace
+
+PreparedKernel prepare_interleave(Interleave spec) {
+  const DType type = spec.other.dtype();
+  if (!is_loop_dtype(type)) return {};
+  Plan plan{spec, find_loop_function(spec.op, type, type), dtype_size(type)};
+  if (plan.function == nullptr) return {};
+  plan.zip_elements = plan.element == 1   ? zip<uint8_t>
+                      : plan.element == 2 ? zip<uint16_t>
+                      : plan.element == 4 ? zip<uint32_t>
+                                          : zip<uint64_t>;
+  const int64_t elements = spec.outer * spec.size * spec.inner;
+  plan.streamed = is_streamed(elements * plan.element);
+  PreparedKernel kernel;
+  kernel.scratch_bytes = 3 * kChunk;
+  kernel.parts = std::clamp<int64_t>(elements / 65536, 1, 8);
+  kernel.cost = 100 + 0.1 * static_cast<double>(elements);
+  kernel.run = [plan = std::move(plan), parts = kernel.parts](const KernelArgs& args) {
+    plan.run(args, parts);
+  };
+  return kernel;
+}
+
+}  // namespace gspmd
