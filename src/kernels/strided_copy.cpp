@@ -51,18 +51,17 @@ void copy_row(const T* source, int64_t step, T* target, int64_t target_step, int
   }
 }
 
-// A row from behind, past the caches: pieces are turned around in a buffer.
+// A row from behind, past the caches: pieces are turned around in a buffer, the last of the target
+// first, so that the source is read in the order in which it lies.
 template <class T>
 void stream_reversed(const T* source, T* target, int64_t n) {
   constexpr int64_t kPiece = 4096 / sizeof(T);
   alignas(64) T piece[kPiece];
   const StreamFunction stream = stream_function();
-  for (int64_t i = 0; i < n; i += kPiece) {
+  for (int64_t i = (n - 1) / kPiece * kPiece; i >= 0; i -= kPiece) {
     const int64_t count = std::min(kPiece, n - i);
-    // The next piece; beyond the row, asked for in vain.
-    for (int64_t k = kPiece; k < 2 * kPiece; k += block_side(sizeof(T)))
-      __builtin_prefetch(source - i - k);
-    copy_row(source - i, -1, piece, 1, count);
+    const T* const from = source - i - (count - 1);
+    for (int64_t k = 0; k < count; ++k) piece[count - 1 - k] = from[k];
     stream(as_bytes(target + i), as_bytes(piece), count * static_cast<int64_t>(sizeof(T)));
   }
 }
