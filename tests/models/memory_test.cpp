@@ -98,9 +98,9 @@ TransformerConfig step_config() {
   return config;
 }
 
-// Whether the arena of one step is at most 1.25 times the live bytes.
-void check_arena(const std::string& recipe, const Mesh& mesh, Norm norm, int64_t batch,
-                 LiveBytes::Until until) {
+// The arena of one step, divided by the live bytes: at most 1.1.
+double check_arena(const std::string& recipe, const Mesh& mesh, Norm norm, int64_t batch,
+                   LiveBytes::Until until) {
   TransformerConfig config = step_config();
   config.norm = norm;
   config.bias = norm == Norm::layer;
@@ -112,7 +112,8 @@ void check_arena(const std::string& recipe, const Mesh& mesh, Norm norm, int64_t
   INFO(recipe << " on " << to_string(mesh) << ", " << stats.arena_bytes << " bytes of arena for "
               << live << " live ones at " << stats.peak_op);
   CHECK(live > 0);
-  CHECK(double(stats.arena_bytes) <= 1.25 * double(live));
+  CHECK(double(stats.arena_bytes) <= 1.1 * double(live));
+  return double(stats.arena_bytes) / double(live);
 }
 
 }  // namespace
@@ -127,19 +128,27 @@ TEST_CASE("memory: the arena of every recipe's step is little more than the live
                                  Mesh{{"x", 4}, {"y", 4}}};
   const std::vector<Norm> norms{Norm::rms, Norm::layer};
 #endif
+  double sum = 0, steps = 0;
   for (const std::string& recipe : recipe_names())
     for (const Mesh& mesh : meshes)
-      for (const Norm norm : norms)
-        check_arena(recipe, mesh, norm, 16, LiveBytes::Until::last_reader);
+      for (const Norm norm : norms) {
+        sum += check_arena(recipe, mesh, norm, 16, LiveBytes::Until::last_reader);
+        ++steps;
+      }
+  CHECK(sum / steps <= 1.05);
 }
 
 // Where three devices share dims of 128, shards are padded, and a padded result cannot lie where
 // its operand did: both are alive while it is made, and are counted.
 TEST_CASE("memory: the arena is little more than the live values where shards are uneven",
           "[models]") {
+  double sum = 0, steps = 0;
   for (const std::string& recipe : recipe_names())
-    for (const Mesh& mesh : {Mesh{{"x", 3}}, Mesh{{"x", 2}, {"y", 3}}, Mesh{{"x", 7}}})
-      check_arena(recipe, mesh, Norm::layer, 5, LiveBytes::Until::last_reader_is_done);
+    for (const Mesh& mesh : {Mesh{{"x", 3}}, Mesh{{"x", 2}, {"y", 3}}, Mesh{{"x", 7}}}) {
+      sum += check_arena(recipe, mesh, Norm::layer, 5, LiveBytes::Until::last_reader_is_done);
+      ++steps;
+    }
+  CHECK(sum / steps <= 1.05);
 }
 
 TEST_CASE("memory: the plan is the arena, and the plan of what is only inspected is the same",

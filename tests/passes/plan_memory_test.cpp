@@ -8,6 +8,7 @@
 #include "load.h"
 #include "passes/graph/alias.h"
 #include "passes/memory/plan_memory_buffers.h"
+#include "passes/prepare/normalize.h"
 
 namespace gspmd::plan_memory_test {
 namespace {
@@ -100,22 +101,47 @@ class Simulation {
       for (const Node* operand : node->operands()) {
         for (int64_t i = 0; i < leaf_count(operand->shape); ++i) read(*operand, i);
       }
+      if (node->is(Opcode::conditional)) walk_branches(*node);
       define(*node);
       if (node->is(Opcode::while_)) walk_loop(*node);
     }
   }
+  // One after the other, and each writes the results.
+  void walk_branches(const Node& node) {
+    for (size_t i = 0; i < node.called.size(); ++i) {
+      const Node& operand = *node.operand(int64_t(i) + 1);
+      const Node& parameter = *node.called[i]->parameters()[0];
+      for (int64_t leaf = 0; leaf < leaf_count(operand.shape); ++leaf)
+        tags_[{parameter.id(), leaf}] = tags_.at({operand.id(), leaf});
+      walk(*node.called[i]);
+      for (int64_t leaf = 0; leaf < leaf_count(node.shape); ++leaf)
+        read(*node.called[i]->root(), leaf);
+      define(node);
+    }
+  }
+  // Whether the body hands a leaf on as it is.
+  static bool stays(const Node& loop, int64_t leaf) {
+    const Node& value = *loop.called[1]->root()->operand(leaf);
+    return value.is(Opcode::get_tuple_element) && value.attrs.index == leaf &&
+           value.operand(0) == loop.called[1]->parameters()[0];
+  }
   void walk_loop(const Node& node) {
+    for (int64_t i = 0; i < leaf_count(node.shape); ++i)
+      if (stays(node, i)) {  // it may lie where it did
+        tags_[{node.id(), i}] = tags_.at({node.operand(0)->id(), i});
+        write(node, i, tags_[{node.id(), i}]);
+      }
     for (int iteration = 0; iteration < 3; ++iteration) {
       for (const Computation* called : node.called) {
         const Node& state = *called->parameters()[0];
         for (int64_t i = 0; i < leaf_count(node.shape); ++i)
-          tags_[{state.id(), i}] = {node.id(), i};
+          tags_[{state.id(), i}] = tags_.at({node.id(), i});
         walk(*called);
         if (called == node.called[0]) read(*called->root(), 0);
       }
       const Node& next = *node.called[1]->root();
       for (int64_t i = 0; i < leaf_count(node.shape); ++i) read(next, i);
-      for (int64_t i = 0; i < leaf_count(node.shape); ++i) write(node, i, {node.id(), i});
+      for (int64_t i = 0; i < leaf_count(node.shape); ++i) write(node, i, tags_.at({node.id(), i}));
     }
   }
 
@@ -321,6 +347,70 @@ ENTRY e {
   Simulation(*module, plan).run();
 }
 
+TEST_CASE(
+    "plan_memory: a loop's state is free for others between its last reader and its next value",
+    "[plan]") {
+  const auto module = parse_module(R"(HloModule m
+body {
+  s = (s32[], f32[1024]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[1024]{0} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  a = f32[1000]{0} slice(x), slice={[24:1024]}
+  b = f32[1000]{0} reverse(a), dimensions={0}
+  c = f32[1000]{0} reverse(b), dimensions={0}
+  zero = f32[] constant(0)
+  y = f32[1024]{0} pad(c, zero), padding=24_0
+  ROOT r = (s32[], f32[1024]{0}) tuple(j, y)
+}
+condition {
+  s = (s32[], f32[1024]{0}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  ten = s32[] constant(10)
+  ROOT p = pred[] compare(i, ten), direction=LT
+}
+ENTRY e {
+  x = f32[1024]{0} parameter(0)
+  zero = s32[] constant(0)
+  n = f32[1024]{0} negate(x)
+  init = (s32[], f32[1024]{0}) tuple(zero, n)
+  w = (s32[], f32[1024]{0}) while(init), condition=condition, body=body
+  o = f32[1024]{0} get-tuple-element(w), index=1
+  ROOT r = f32[512]{0} slice(o), slice={[0:512]}
+}
+)");
+  const MemoryPlan plan = plan_memory(*module);
+  // The state, where b and y lie too, a and c, and the counter; the predicate lies where a does.
+  CHECK(plan.arena_bytes == 4096 + 4032 + 64);
+  CHECK(place_of(*module, plan, "b").offset == place_of(*module, plan, "w", 1).offset);
+  Simulation(*module, plan).run();
+}
+
+TEST_CASE("plan_memory: results of branches take no memory while the first one runs", "[plan]") {
+  const auto module = parse_module(R"(HloModule m
+half {
+  x = f32[1024]{0} parameter(0)
+  a = f32[1000]{0} slice(x), slice={[24:1024]}
+  b = f32[1000]{0} reverse(a), dimensions={0}
+  ROOT c = f32[500]{0} slice(b), slice={[0:500]}
+}
+other {
+  x = f32[1024]{0} parameter(0)
+  ROOT c = f32[500]{0} slice(x), slice={[0:500]}
+}
+ENTRY e {
+  x = f32[1024]{0} parameter(0)
+  p = pred[] parameter(1)
+  w = f32[500]{0} conditional(p, x, x), true_computation=half, false_computation=other
+  ROOT r = f32[100]{0} slice(w), slice={[0:100]}
+}
+)");
+  const MemoryPlan plan = plan_memory(*module);
+  CHECK(plan.arena_bytes == 4032 + 4032);  // a and b; the branch's result and w lie where a did
+  Simulation(*module, plan).run();
+}
+
 namespace {
 
 std::string random_module(std::mt19937_64& random) {
@@ -368,6 +458,49 @@ TEST_CASE("plan_memory: no value is overwritten while somebody needs it", "[plan
             ? "HloModule m, input_output_alias={ {0}: (1, {}, may-alias), {2}: (2, {}, may-alias) }"
             : "HloModule m");
     if (fused) fuse(*module);
+    INFO("seed " << seed << "\n" << to_text(*module));
+    const MemoryPlan plan = plan_memory(*module);
+    Simulation(*module, plan).run();
+  }
+}
+
+TEST_CASE("plan_memory: nothing in a loop or branch is overwritten while somebody needs it",
+          "[plan]") {
+  const std::string one = "f32[40]{0}", state = "(" + one + ", " + one + ", " + one + ")";
+  const auto computation = [&](const std::string& name, std::mt19937_64& random) {
+    std::string text = name + " {\n s = " + state + " parameter(0)\n" + random_module(random);
+    for (const char* i : {"0", "1", "2"}) {
+      const std::string parameter = std::string("parameter(") + i + ")";
+      text.replace(text.find(parameter, text.find("p0 =")), parameter.size(),
+                   std::string("get-tuple-element(s), index=") + i);
+    }
+    return text + "\n}\n";
+  };
+  for (int64_t seed = 1; seed <= random_load(300); ++seed) {
+    std::mt19937_64 random(seed);
+    const bool nested = random() % 2 == 0, fused = random() % 2 == 0;
+    std::string text = "HloModule m\n" + computation("left", random) +
+                       computation("right", random) + computation("inner", random);
+    const std::string condition = " {\n s = " + state + " parameter(0)\n x = " + one +
+                                  " get-tuple-element(s), index=2\n z = f32[] constant(0)\n f = "
+                                  "f32[1]{0} slice(x), slice={[3:4]}\n g = f32[] reshape(f)\n "
+                                  "ROOT p = pred[] compare(g, z), direction=LT\n}\n";
+    text += "test" + condition + "test2" + condition;
+    const std::string loop =
+        nested ? " w = " + state + " while(s), condition=test, body=inner\n" : "";
+    text += "outer {\n s = " + state + " parameter(0)\n" + loop + " x = " + one +
+            " get-tuple-element(s), index=0\n f = f32[1]{0} slice(x), slice={[3:4]}\n g = f32[] "
+            "reshape(f)\n z = f32[] constant(0)\n p = pred[] compare(g, z), direction=LT\n ROOT c "
+            "= " +
+            state + " conditional(p, " + (nested ? "w, s" : "s, s") +
+            "), true_computation=left, false_computation=right\n}\n";
+    text += "ENTRY e {\n a = " + one + " parameter(0)\n b = " + one + " parameter(1)\n n = " + one +
+            " negate(a)\n t = " + state + " tuple(n, b, n)\n w = " + state +
+            " while(t), condition=test2, body=outer\n ROOT r = " + one +
+            " get-tuple-element(w), index=1\n}\n";
+    const auto module = parse_module(text);
+    if (fused) fuse(*module);
+    normalize(*module);
     INFO("seed " << seed << "\n" << to_text(*module));
     const MemoryPlan plan = plan_memory(*module);
     Simulation(*module, plan).run();

@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kStaggered = 16384;
 constexpr int64_t kMostReordered = 20000;  // buffers for which several orders are tried,
+constexpr int64_t kMostPlaced = 20000;     // or, one order after the other made better, in all,
 constexpr double kTight = 1.02;            // unless the first is that near to what cannot be less
 
 int64_t flat_leaf(const Shape& shape, const Dims& path) {
@@ -55,10 +56,25 @@ class Planner {
   }
 
  private:
+  // Takes the positions of `other` out of those at which `buffer` holds nothing.
+  static void keep_out(PlannedBuffer& buffer, const PlannedBuffer& other) {
+    if (other.last < buffer.free_first || buffer.free_last < other.first) return;
+    if (other.first > buffer.free_first)
+      buffer.free_last = other.first - 1;
+    else
+      buffer.free_first = other.last + 1;
+  }
+
   // `from` becomes part of `into`.
   void merge(int64_t from, int64_t into) {
     PlannedBuffer& a = table_[into];
     PlannedBuffer& b = table_[from];
+    keep_out(a, b);
+    keep_out(b, a);
+    if (b.free_last - b.free_first > a.free_last - a.free_first) {
+      a.free_first = b.free_first;
+      a.free_last = b.free_last;
+    }
     a.first = std::min(a.first, b.first);
     a.last = std::max(a.last, b.last);
     a.last_inside = std::max(a.last_inside, b.last_inside);
@@ -158,8 +174,8 @@ class Planner {
   }
 
   // Each into the tightest gap between those that live at the same time: largest first, or, where
-  // that leaves gaps and another order does not, what takes most bytes for most positions or lives
-  // longest.
+  // that leaves gaps and another order leaves fewer, what takes most bytes for most positions or
+  // lives longest.
   void place_arena() {
     std::vector<int64_t> order;
     for (size_t i = 0; i < table_.buffers.size(); ++i) {
@@ -172,49 +188,77 @@ class Planner {
     };
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t x, int64_t y) { return table_[x].bytes > table_[y].bytes; });
-    std::vector<int64_t> offsets = place_in(order);
+    find_peak();
+    Placement best = place_in(order);
     if (std::ssize(order) <= kMostReordered) {
       const std::function<double(int64_t)> weights[] = {
           [&](int64_t i) { return bytes(i) * lives(i); },
           [&](int64_t i) { return bytes(i) * std::sqrt(lives(i)); }, lives};
       for (const auto& weight : weights) {
-        if (static_cast<double>(end_of(order, offsets)) <=
-            kTight * static_cast<double>(most_live()))
-          break;
+        if (is_tight(best)) break;
         std::vector<int64_t> other = order;
         std::stable_sort(other.begin(), other.end(),
                          [&](int64_t x, int64_t y) { return weight(x) > weight(y); });
-        std::vector<int64_t> found = place_in(other);
-        if (end_of(other, found) >= end_of(order, offsets)) continue;
-        order = std::move(other);
-        offsets = std::move(found);
+        Placement found = place_in(std::move(other));
+        if (found.end < best.end) best = std::move(found);
       }
+      best = improve(std::move(best));
     }
-    for (size_t i = 0; i < order.size(); ++i) table_[order[i]].offset = offsets[i];
-    plan_.arena_bytes = end_of(order, offsets);
+    for (size_t i = 0; i < best.order.size(); ++i) table_[best.order[i]].offset = best.offsets[i];
+    plan_.arena_bytes = best.end;
   }
 
-  std::vector<int64_t> place_in(const std::vector<int64_t>& order) {
-    PlacedBuffers placed(std::ssize(table_.at));
-    std::vector<int64_t> offsets;
-    for (const int64_t i : order) {
-      const PlannedBuffer& b = table_[i];
-      offsets.push_back(placed.best_gap(b.first, b.last, aligned(b.bytes)));
-      placed.add({b.first, b.last, offsets.back(), offsets.back() + aligned(b.bytes)});
-    }
-    return offsets;
-  }
-
-  int64_t end_of(const std::vector<int64_t>& order, const std::vector<int64_t>& offsets) {
+  // Where buffers came to lie that were placed one after the other.
+  struct Placement {
+    std::vector<int64_t> order, offsets;
     int64_t end = 0;
-    for (size_t i = 0; i < order.size(); ++i)
-      end = std::max(end, offsets[i] + aligned(table_[order[i]].bytes));
-    return end;
+  };
+
+  Placement place_in(std::vector<int64_t> order) const {
+    PlacedBuffers placed(std::ssize(table_.at));
+    Placement result;
+    for (const int64_t i : order) {
+      const PlannedBuffer& b = table_.buffers[static_cast<size_t>(i)];
+      const int64_t offset = placed.best_gap(b.first, b.last, size_of(i));
+      const int64_t end = offset + size_of(i);
+      if (b.free_first > b.free_last) {
+        placed.add({b.first, b.last, offset, end});
+      } else {
+        placed.add({b.first, b.free_first - 1, offset, end});
+        placed.add({b.free_last + 1, b.last, offset, end});
+      }
+      result.offsets.push_back(offset);
+      result.end = std::max(result.end, end);
+    }
+    result.order = std::move(order);
+    return result;
   }
 
-  int64_t most_live() {
-    find_peak();
-    return plan_.peak_live_bytes;
+  bool is_tight(const Placement& placement) const {
+    return static_cast<double>(placement.end) <=
+           kTight * static_cast<double>(plan_.peak_live_bytes);
+  }
+
+  // Buffers that came to lie high are placed before the others, once more and again: after "Squeaky
+  // wheel optimization", Joslin and Clements 1999.
+  Placement improve(Placement best) const {
+    const int64_t rounds = kMostPlaced / std::max<int64_t>(1, std::ssize(best.order));
+    Placement at = best;
+    for (int64_t round = 0; round < rounds && !is_tight(best); ++round) {
+      const int64_t high = (plan_.peak_live_bytes + at.end) / 2;
+      std::vector<int64_t> order, others;
+      for (size_t i = 0; i < at.order.size(); ++i)
+        (at.offsets[i] + size_of(at.order[i]) > high ? order : others).push_back(at.order[i]);
+      order.insert(order.end(), others.begin(), others.end());
+      if (order == at.order) break;
+      at = place_in(std::move(order));
+      if (at.end < best.end) best = at;
+    }
+    return best;
+  }
+
+  int64_t size_of(int64_t buffer) const {
+    return aligned(table_.buffers[static_cast<size_t>(buffer)].bytes);
   }
 
   // Large buffers get some lines more, so that those used together do not all start at the same
@@ -231,6 +275,9 @@ class Planner {
       if (b.merged >= 0 || b.kind != PlannedBuffer::arena) continue;
       change[static_cast<size_t>(b.first)] += aligned(b.bytes);
       change[static_cast<size_t>(b.last) + 1] -= aligned(b.bytes);
+      if (b.free_first > b.free_last) continue;
+      change[static_cast<size_t>(b.free_first)] -= aligned(b.bytes);
+      change[static_cast<size_t>(b.free_last) + 1] += aligned(b.bytes);
     }
     int64_t live = 0, most = 0, peak = -1;
     for (size_t i = 0; i < table_.at.size(); ++i) {

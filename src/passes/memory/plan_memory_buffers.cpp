@@ -317,7 +317,8 @@ class Builder {
   Leaves visit_while(const Node& node, const Leaves& initial) {
     const int64_t start = now();
     std::vector<bool> stays = invariant_leaves(*node.called.at(1));
-    if (call_sites_.at(node.called.at(1)) != 1) stays.assign(stays.size(), false);
+    const bool is_alone = call_sites_.at(node.called.at(1)) == 1;
+    if (!is_alone) stays.assign(stays.size(), false);
     Leaves carried;
     for (const Shape& shape : leaf_shapes(node.shape)) {
       const size_t i = carried.size();
@@ -325,7 +326,8 @@ class Builder {
       if (!stays[i]) table_.shares.push_back({start, initial[i], carried[i]});
     }
     const Leaves condition = walk_once(*node.called.at(0), carried);
-    for (const int64_t buffer : condition) read(buffer, step(node));
+    const int64_t begin = step(node);
+    for (const int64_t buffer : condition) read(buffer, begin);
     const Leaves next = walk_once(*node.called.at(1), carried);
     for (size_t i = 0; i < carried.size(); ++i)
       if (!stays[i]) table_[carried[i]].last_inside = table_[carried[i]].last;
@@ -333,18 +335,25 @@ class Builder {
     for (size_t i = 0; i < carried.size(); ++i) {
       read(next[i], end);
       read(carried[i], end);
-      if (!stays[i]) table_.carries.push_back({carried[i], next[i]});
+      if (stays[i]) continue;
+      table_.carries.push_back({carried[i], next[i]});
+      // Copied to the body's own at every iteration, or what another leaf takes on.
+      if (!is_alone || std::find(next.begin(), next.end(), carried[i]) != next.end()) continue;
+      PlannedBuffer& buffer = table_[carried[i]];
+      buffer.free_first = std::max(begin, buffer.last_inside) + 1;
+      buffer.free_last = end - 1;
     }
     return carried;
   }
 
   // Branches lie one after the other; each reads its operand where it is, and its roots are copied
-  // to the conditional's buffers, which hold from before the first branch to after the last.
+  // to the conditional's buffers, which hold from the end of the first branch to after the last.
   Leaves visit_conditional(const Node& node, const std::vector<const Leaves*>& operands) {
-    const Leaves results = fresh(node);
+    Leaves results;
     for (size_t i = 0; i < node.called.size(); ++i) {
       const Leaves roots = walk_once(*node.called[i], *operands.at(i + 1));
       const int64_t end = step(node);
+      if (i == 0) results = fresh(node);
       for (const int64_t buffer : roots) read(buffer, end);
       for (const int64_t buffer : results) read(buffer, end);
     }

@@ -22,9 +22,10 @@ struct PlannedBuffer {
   int64_t index = 0;  // parameter: flat leaf; output: flat result leaf
   int64_t bytes = 0;
   int64_t first = 0, last = 0;
-  int64_t last_inside = -1;  // loop-carried: the last read inside condition and body
-  int64_t merged = -1;       // became part of that buffer
-  int64_t shared_at = -1;    // where a result was last put over an operand
+  int64_t last_inside = -1;                // loop-carried: the last read inside condition and body
+  int64_t free_first = 0, free_last = -1;  // loop-carried: where in the body it holds nothing
+  int64_t merged = -1;                     // became part of that buffer
+  int64_t shared_at = -1;                  // where a result was last put over an operand
   int64_t offset = 0;
   const Node* node = nullptr;  // it was made for
   Shape shape;

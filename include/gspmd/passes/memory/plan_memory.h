@@ -62,7 +62,8 @@ struct PlanOptions {
 
 // Liveness over the program tree (entry, while bodies, calls) in node order, in-place reuse
 // (elementwise, dynamic-update-slice, scatter onto a dying operand), donation by module.aliases,
-// loop-carried buffers; then best-fit offsets. Deterministic.
+// loop-carried buffers, which others use while they hold nothing; then best-fit offsets.
+// Deterministic.
 GSPMD_API MemoryPlan plan_memory(const Module& local, const PlanOptions& options = {});
 
 // UserError where the plan's peak is above `limit` bytes: the numbers, the op at the peak, and the
