@@ -168,6 +168,66 @@ ENTRY e {
   }
 }
 
+TEST_CASE("convolutions read what was padded with zeros or cut before, with another window") {
+  const auto folded = [](const std::string& line) {
+    const auto module = module_of(R"(  %x = f32[2,5,6,3] parameter(0)
+  %w = f32[3,3,3,4] parameter(1)
+  %zero = f32[] constant(0)
+  %one = f32[] constant(1)
+  )" + line,
+                                  1);
+    const std::vector<Value> inputs = arguments(*module, 1)[0];
+    const Array before = evaluate(*module, inputs).array;
+    simplify_algebra(*module);
+    verify_module(*module);
+    CHECK(bitwise_equal(evaluate(*module, inputs).array, before));
+    const std::string text = to_text(*module->entry()->root());
+    return text.substr(text.find("convolution("));
+  };
+  const std::string labels = ", dim_labels=b01f_01io->b01f", half = ", padding=0_0x1_1_1x0_0x0_0";
+  const std::string padded =
+      "%p = f32[2,11,6,3] pad(%x, %zero)" + half +
+      "\n  %s = f32[2,10,6,3] slice(%p), slice={[0:2], [0:10], [0:6], [0:3]}\n";
+  CHECK(folded(padded +
+               "ROOT %r = f32[2,8,6,4] convolution(%s, %w), window={size=3x3 pad=0_0x1_1}" +
+               labels) ==
+        "convolution(%x, %w), window={size=3x3 pad=1_0x1_1 lhs_dilate=2x1}" + labels);
+  CHECK(folded("%s = f32[2,3,6,3] slice(%x), slice={[0:2], [1:4], [0:6], [0:3]}\n  ROOT %r = "
+               "f32[2,1,3,4] convolution(%s, %w), window={size=3x3 stride=2x2 pad=0_0x1_1}" +
+               labels) ==
+        "convolution(%x, %w), window={size=3x3 stride=2x2 pad=-1_-1x1_1}" + labels);
+  CHECK(
+      folded("%p = f32[2,8,6,3] pad(%x, %zero), padding=0_0x2_1x0_0x0_0\n  ROOT %r = f32[2,6,4,4] "
+             "convolution(%p, %w), window={size=3x3}" +
+             labels) == "convolution(%x, %w), window={size=3x3 pad=2_1x0_0}" + labels);
+  // What was cut is not read where zeros were put in its place, by a pad or by the window.
+  CHECK(folded("%s = f32[2,3,6,3] slice(%x), slice={[0:2], [1:4], [0:6], [0:3]}\n  %p = "
+               "f32[2,5,6,3] pad(%s, %zero), padding=0_0x1_1x0_0x0_0\n  ROOT %r = f32[2,3,4,4] "
+               "convolution(%p, %w), window={size=3x3}" +
+               labels) == "convolution(%s, %w), window={size=3x3 pad=1_1x0_0}" + labels);
+  for (const char* padding : {"1_0", "0_1"}) {
+    const std::string line =
+        "%s = f32[2,3,6,3] slice(%x), slice={[0:2], [1:4], [0:6], [0:3]}\n  ROOT %r = f32[2,2,4,4] "
+        "convolution(%s, %w), window={size=3x3 pad=";
+    CHECK_THAT(folded(line + padding + "x0_0}" + labels), Catch::StartsWith("convolution(%s, %w)"));
+  }
+  // Other values than zeros, strides over what would be spread, padding that a whole window lies
+  // in, spread twice, batches.
+  for (const std::string& line :
+       {"%p = f32[2,11,6,3] pad(%x, %one)" + half +
+            "\n  ROOT %r = f32[2,9,4,4] convolution(%p, %w), window={size=3x3}",
+        "%p = f32[2,11,6,3] pad(%x, %zero)" + half +
+            "\n  ROOT %r = f32[2,5,2,4] convolution(%p, %w), window={size=3x3 stride=2x2}",
+        "%p = f32[2,13,6,3] pad(%x, %zero), padding=0_0x3_1_1x0_0x0_0\n  ROOT %r = f32[2,11,4,4] "
+        "convolution(%p, %w), window={size=3x3}" +
+            std::string(),
+        "%p = f32[2,11,6,3] pad(%x, %zero)" + half +
+            "\n  ROOT %r = f32[2,19,4,4] convolution(%p, %w), window={size=3x3 lhs_dilate=2x1}",
+        std::string("%p = f32[3,5,6,3] pad(%x, %zero), padding=0_1x0_0x0_0x0_0\n  ROOT %r = "
+                    "f32[3,3,4,4] convolution(%p, %w), window={size=3x3}")})
+    CHECK_THAT(folded(line + labels), Catch::StartsWith("convolution(%p, %w)"));
+}
+
 TEST_CASE("equal nodes merge, collectives within one phase only") {
   const std::string body = R"(  %a = f32[4] parameter(0)
   %b = f32[4] parameter(1)

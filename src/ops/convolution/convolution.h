@@ -9,6 +9,11 @@ Value evaluate_convolution(const EvalContext& context);
 PreparedKernel lower_convolution(const Node& node);
 std::vector<BatchLeaf> batch_convolution(BatchContext& context, const Node& node);
 
+// convolution(slice(pad(x, 0))) -> convolution(x) with other padding and base dilation; nullptr
+// where `node` is none, or would have no fast kernel. Zeros are left out, not multiplied: by
+// infinity too.
+Node* fold_padding(Node& node);
+
 // Completion (completion.cpp).
 FactorRule convolution_nest(const Node& node, CompletionMode mode);
 std::vector<ShardingProposal> convolution_forward(const Node& node, CompletionMode mode);

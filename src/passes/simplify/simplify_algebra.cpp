@@ -1,5 +1,6 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/passes/simplify/simplify.h"
+#include "ops/convolution/convolution.h"
 #include "passes/simplify/simplify_rules.h"
 
 namespace gspmd {
@@ -19,6 +20,7 @@ Node* rewritten(Node& node) {
   static const std::vector<std::vector<SimplifyRule>> index = build_index();
   for (const SimplifyRule& rule : index[static_cast<size_t>(node.opcode())])
     if (Node* const to = rule.rewrite(node)) return to;
+  if (Node* const to = fold_padding(node)) return to;
   return fold_constants(node);
 }
 
