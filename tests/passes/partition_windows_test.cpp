@@ -111,6 +111,40 @@ TEST_CASE("a convolution over a split spatial dim exchanges its halos", "[window
               4) == Strings{"collective-permute f32[2,1,3]", "collective-permute f32[2,1,3]"});
 }
 
+TEST_CASE("what nobody sends beside full shards is not set to zero again", "[windows]") {
+  const auto selects = [](const std::string& op, int64_t size, const std::string& fill) {
+    const std::string body =
+        fmt::format(
+            "a = f32[{},1,4] parameter(0), @\n k = f32[4,4,3] parameter(1)\n z = f32[] "
+            "constant({})\n ROOT r = f32[",
+            size, fill) +
+        op + ", @";
+    const auto module =
+        parse_module(fmt::format("HloModule m\n{}{}ENTRY e {{\n{}\n}}\n", kSum, kMost,
+                                 with_sharding(body, "devices=[4,1,1]<=[4]")));
+    const std::string difference = difference_when_partitioned(*module, 4, 1);
+    INFO(difference);
+    CHECK(difference.empty());
+    PipelineOptions options;
+    options.num_devices = 4;
+    const std::string text = to_text(*run_pipeline(*module, options).local);
+    return text.find(" select(") != std::string::npos;
+  };
+  const std::string convolution = "convolution(a, k), window={size=4 pad=2_",
+                    labels = "}, dim_labels=0bf_0io->0bf",
+                    pad = "16,1,4] pad(a, z), padding=1_-1x0_0x0_0";
+  CHECK(!selects("16,1,3] " + convolution + "1" + labels, 16, "0"));
+  CHECK(!selects("8,1,3] " + convolution + "1 stride=2" + labels, 16, "0"));
+  CHECK(!selects("32,1,3] " + convolution + "2 lhs_dilate=2" + labels, 16, "0"));
+  CHECK(!selects(pad, 16, "0"));
+  // Tails behind shards that are not full, other values, and parts that do not read at the same
+  // place of their neighbours.
+  CHECK(selects("15,1,3] " + convolution + "1" + labels, 15, "0"));
+  CHECK(selects(pad, 16, "-0"));
+  CHECK(selects(pad, 16, "1"));
+  CHECK(selects("12,1,4] pad(a, z), padding=3_1x0_0x0_0", 8, "0"));
+}
+
 TEST_CASE("elements that a window grows to itself are no halo", "[windows]") {
   const auto grown = [](int size, int stride, const char* pads) {
     const std::string body = fmt::format(
