@@ -20,7 +20,7 @@
 namespace gspmd {
 
 // Positions whose x and g stay in the second-level cache while all taps and features read them.
-constexpr int64_t kChunkBytes = int64_t{640} << 10, kLeastChunk = 128, kMostChunk = 1024;
+constexpr int64_t kChunkBytes = int64_t{640} << 10, kLeastChunk = 128, kMostChunk = 512;
 constexpr int64_t kInPlaceBytes = 512;  // rows of g that are closer are not copied
 constexpr int64_t kAllRuns = kMostChunk;
 
@@ -85,8 +85,8 @@ struct BlockArgs {
   int64_t c_row;
 };
 
-// c[kRows, kVectors vectors] += the sum over all positions.
-template <int64_t kRows, int64_t kVectors>
+// c[kRows, kVectors vectors] = or += the sum over all positions.
+template <bool kAdd, int64_t kRows, int64_t kVectors>
 void add_block(const BlockArgs& a) {
   const Tag d;
   const int64_t lanes = lanes_of();
@@ -111,36 +111,38 @@ void add_block(const BlockArgs& a) {
   for (int64_t i = 0; i < kRows; ++i)
     for (int64_t v = 0; v < kVectors; ++v) {
       float* const to = a.c + i * a.c_row + v * lanes;
-      hn::StoreU(hn::Add(hn::LoadU(d, to), sums[i][v]), d, to);
+      if constexpr (kAdd) sums[i][v] = hn::Add(hn::LoadU(d, to), sums[i][v]);
+      hn::StoreU(sums[i][v], d, to);
     }
 }
 
 using AddBlock = void (*)(const BlockArgs& a);
 
-template <int64_t kVectors>
+template <bool kAdd, int64_t kVectors>
 AddBlock block_of_rows(int64_t rows) {
   switch (rows) {
     case 1:
-      return add_block<1, kVectors>;
+      return add_block<kAdd, 1, kVectors>;
     case 2:
-      return add_block<2, kVectors>;
+      return add_block<kAdd, 2, kVectors>;
     case 3:
-      return add_block<3, kVectors>;
+      return add_block<kAdd, 3, kVectors>;
     case 4:
-      return add_block<4, kVectors>;
+      return add_block<kAdd, 4, kVectors>;
     case 5:
-      return add_block<5, kVectors>;
+      return add_block<kAdd, 5, kVectors>;
     default:
-      return add_block<6, kVectors>;
+      return add_block<kAdd, 6, kVectors>;
   }
 }
 
+template <bool kAdd>
 AddBlock block_of(int64_t rows, int64_t vectors) {
   if constexpr (kBlockVectors == 4) {
-    if (vectors == 4) return block_of_rows<4>(rows);
-    if (vectors == 3) return block_of_rows<3>(rows);
+    if (vectors == 4) return block_of_rows<kAdd, 4>(rows);
+    if (vectors == 3) return block_of_rows<kAdd, 3>(rows);
   }
-  return vectors == 2 ? block_of_rows<2>(rows) : block_of_rows<1>(rows);
+  return vectors == 2 ? block_of_rows<kAdd, 2>(rows) : block_of_rows<kAdd, 1>(rows);
 }
 
 // A strip of columns: the last vector may be beyond them.
@@ -155,11 +157,12 @@ class Gradient {
 
   void run(const GradientPart& part) {
     const int64_t lanes = lanes_of(), wide = kBlockVectors * lanes;
-    clear(part);
+    if (part.first_row == part.last_row) return clear(part.first, part.last);
     const int64_t step = rows_of_chunk(e_, wide);
     for (int64_t row = part.first_row; row < part.last_row; row += step) {
       first_ = row;
       end_ = std::min(part.last_row, row + step);
+      adds_ = row > part.first_row;
       for (int64_t o = part.first; o < part.last; o += wide) {
         const int64_t columns = std::min(wide, part.last - o);
         add_strip({o, columns, ceil_div(columns, lanes)});
@@ -168,19 +171,21 @@ class Gradient {
   }
 
  private:
-  void clear(const GradientPart& part) {
-    const auto bytes = static_cast<size_t>(part.last - part.first) * sizeof(float);
-    each_tap([&](int64_t, int64_t, int64_t, float* c) {
-      for (int64_t i = 0; i < e_.in; ++i) std::memset(c + i * e_.c_row + part.first, 0, bytes);
-    });
-  }
-
-  template <class F>
-  void each_tap(F&& f) {
+  // All taps of some columns.
+  void clear(int64_t first, int64_t last) {
     for (int64_t t0 = 0; t0 < e_.axes[0].taps; ++t0)
       for (int64_t t1 = 0; t1 < e_.axes[1].taps; ++t1)
         for (int64_t t2 = 0; t2 < last_.taps; ++t2)
-          f(t0, t1, t2, c_ + t0 * e_.axes[0].c_step + t1 * e_.axes[1].c_step + t2 * last_.c_step);
+          clear_tap(tap_at(t0, t1) + t2 * last_.c_step + first, 0, e_.in, last - first);
+  }
+
+  float* tap_at(int64_t t0, int64_t t1) const {
+    return c_ + t0 * e_.axes[0].c_step + t1 * e_.axes[1].c_step;
+  }
+
+  void clear_tap(float* c, int64_t first_row, int64_t rows, int64_t columns) {
+    for (int64_t i = first_row; i < first_row + rows; ++i)
+      std::memset(c + i * e_.c_row, 0, static_cast<size_t>(columns) * sizeof(float));
   }
 
   // Image and positions of a row.
@@ -238,8 +243,8 @@ class Gradient {
     for (int64_t t0 = 0; t0 < e_.axes[0].taps; ++t0)
       for (int64_t t1 = 0; t1 < e_.axes[1].taps; ++t1) {
         const int64_t runs = runs_at(t0, t1, strip);
-        if (runs == 0) continue;
-        float* const c = c_ + t0 * e_.axes[0].c_step + t1 * e_.axes[1].c_step + strip.first;
+        if (runs == 0 && adds_) continue;
+        float* const c = tap_at(t0, t1) + strip.first;
         for (int64_t i = 0; i < e_.in; i += kBlockRows) add_features(strip, runs, i, c);
       }
   }
@@ -248,10 +253,14 @@ class Gradient {
   void add_features(const Strip& strip, int64_t runs, int64_t i, float* c) {
     const int64_t rows = std::min(kBlockRows, e_.in - i), wide = strip.vectors * lanes_of();
     alignas(64) float edge[kBlockRows * kBlockVectors * HWY_MAX_BYTES / sizeof(float)];
-    const AddBlock add = block_of(rows, strip.vectors);
+    const AddBlock write =
+        adds_ ? block_of<true>(rows, strip.vectors) : block_of<false>(rows, strip.vectors);
     for (int64_t t = 0; t < last_.taps; ++t) {
       const Met met = met_by(last_, t);
-      if (met.count == 0) continue;
+      if (met.count == 0) {
+        if (!adds_) clear_tap(c + t * last_.c_step, i, rows, strip.columns);
+        continue;
+      }
       BlockArgs args{runs_,
                      runs,
                      met.count,
@@ -262,16 +271,18 @@ class Gradient {
                      c + t * last_.c_step + i * e_.c_row,
                      e_.c_row};
       if (strip.columns == wide) {
-        add(args);
+        write(args);
         continue;
       }
-      std::fill_n(edge, rows * wide, 0.0F);
       float* const to = args.c;
       args.c = edge;
       args.c_row = wide;
-      add(args);
+      block_of<false>(rows, strip.vectors)(args);
       for (int64_t y = 0; y < rows; ++y)
-        for (int64_t j = 0; j < strip.columns; ++j) to[y * e_.c_row + j] += edge[y * wide + j];
+        for (int64_t j = 0; j < strip.columns; ++j) {
+          float* const at = to + y * e_.c_row + j;
+          *at = edge[y * wide + j] + (adds_ ? *at : 0.0F);
+        }
     }
   }
 
@@ -279,8 +290,8 @@ class Gradient {
   const KernelGradient::Axis& last_;
   const float *x_, *g_;
   float *c_, *packed_;
-  int64_t first_ = 0, end_ = 0;  // rows of the chunk
-  bool is_packed_ = false;
+  int64_t first_ = 0, end_ = 0;            // rows of the chunk
+  bool is_packed_ = false, adds_ = false;  // to what chunks before it have written
   int64_t g_step_ = 0;
   Run runs_[kAllRuns];
 };

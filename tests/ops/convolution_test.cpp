@@ -376,8 +376,10 @@ TEST_CASE("gradients of kernels agree with the reference in every size", "[convo
     std::string window[4], spatial;
     for (int64_t d = 0; d < rank; ++d) {
       const bool last = d == rank - 1;
-      const int64_t positions = last ? any(4, 40) : any(1, 6), taps = any(1, 4);
-      const int64_t stride = any(1, 3), dilation = any(1, 2), pad = any(-2, 3), behind = any(-2, 3);
+      const bool is_short = n % 3 == 0;  // so that some taps meet padding only
+      const int64_t positions = last ? any(4, is_short ? 6 : 40) : any(1, 6), taps = any(1, 4);
+      const int64_t stride = any(1, is_short ? 1 : 3), dilation = any(1, 2);
+      const int64_t pad = any(-2, 6), behind = any(-2, 6);
       const int64_t input = (positions - 1) * stride + (taps - 1) * dilation + 1 - pad - behind;
       if (input < 1) break;
       x.push_back(input);
