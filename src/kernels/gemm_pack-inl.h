@@ -32,6 +32,7 @@ constexpr int64_t kStripVectors = HWY_MAX_BYTES == 64 ? 4 : 2;
 
 // Rows of memory from what is packed to what is fetched meanwhile.
 constexpr int64_t kAhead = 8;
+constexpr int64_t kLinesAhead = 4;  // and lines along k
 
 // Columns of b in a strip.
 int64_t strip_columns() { return kStripVectors * static_cast<int64_t>(hn::Lanes(Tag())); }
@@ -54,6 +55,9 @@ int64_t pack_columns(const float* b, int64_t column, int64_t k, int64_t wide, fl
   for (; i + kSide <= k; i += kSide)
     for (int64_t j = 0; j < wide; j += kSide) {
 #if HWY_TARGET == HWY_AVX3
+      // More columns than the processor follows by itself.
+      for (int64_t r = 0; r < kSide; ++r)
+        __builtin_prefetch(b + (j + r) * column + i + kLinesAhead * kSide);
       transpose_wide<false>(b + j * column + i, column, to + i * wide + j, wide);
 #else
       transpose_small(b + j * column + i, column, to + i * wide + j, wide);
