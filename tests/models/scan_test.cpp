@@ -16,7 +16,7 @@ TransformerConfig deep_config(int64_t layers, bool scan, bool remat) {
 }
 
 // Of the program of loss and gradients: bytes that one device needs beside arguments and results.
-int64_t arena(int64_t layers, bool scan, bool remat, const Mesh& mesh) {
+int64_t most_live(int64_t layers, bool scan, bool remat, const Mesh& mesh) {
   const TransformerConfig config = deep_config(layers, scan, remat);
   const Transformer model(config, mesh, layout_of_recipe("2d", mesh));
   const auto step = [model](TransformerParams<Tensor> params, Tensor tokens, Tensor labels) {
@@ -27,7 +27,7 @@ int64_t arena(int64_t layers, bool scan, bool remat, const Mesh& mesh) {
   options.mesh = mesh;
   options.prepare = false;
   const Shape tokens(DType::s32, {7, config.seq});
-  return compile(step, options, parameter_shapes(config), tokens, tokens).stats().arena_bytes;
+  return compile(step, options, parameter_shapes(config), tokens, tokens).stats().peak_live_bytes;
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ TEST_CASE("models: a further block of a loop takes no more memory than one that 
           "[models]") {
   for (const Mesh& mesh : {Mesh(), Mesh{{"a", 2}, {"b", 2}}})
     for (const bool remat : {false, true}) {
-      const int64_t by_scan = arena(16, true, remat, mesh) - arena(8, true, remat, mesh);
-      const int64_t unrolled = arena(16, false, remat, mesh) - arena(8, false, remat, mesh);
+      const int64_t by_scan = most_live(16, true, remat, mesh) - most_live(8, true, remat, mesh);
+      const int64_t unrolled = most_live(16, false, remat, mesh) - most_live(8, false, remat, mesh);
       INFO((remat ? "remat" : "all kept") << " on " << to_string(mesh));
       CHECK(by_scan <= unrolled);
     }
