@@ -30,7 +30,7 @@ bool makes_space(const Node& node);
 // Whether a product with batches is worth that it is, with its dims in another order.
 bool may_make_space(const Node& node);
 constexpr int64_t kLeastSpaceElements = 65536;  // what is worth it
-int64_t space_batches(const Node& dot);  // how many of its first dims are batches
+int64_t space_batches(const Node& dot);         // how many of its first dims are batches
 
 // Whether a node only adds or drops dims of size 1 of its operand: a reshape or a broadcast.
 bool moves_ones(const Node& node);
