@@ -148,6 +148,32 @@ TEST_CASE("fuse: a transpose that others read stays", "[fuse]") {
     ROOT r = (f32[4,6]{1,0}, f32[4,4]{1,0}) tuple(xt, d))") == Lines{"transpose", "dot"});
 }
 
+TEST_CASE("fuse: products of two floating types have operands of one", "[fuse]") {
+  // An interpreter has no need of it; a kernel has, and gives the same bits.
+  const auto steps_of = [](const char* x, const char* y, const char* result) {
+    const auto module = entry(fmt::format(R"(
+    x = {}[8,4]{{1,0}} parameter(0)
+    y = {}[4,6]{{1,0}} parameter(1)
+    ROOT d = {}[8,6]{{1,0}} dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}})",
+                                          x, y, result));
+    std::vector<Value> inputs;
+    for (const Node* parameter : module->entry()->parameters()) {
+      Array array(parameter->shape);
+      for (int64_t i = 0; i < array.size(); ++i) array.set(i, 1.0 / static_cast<double>(i + 3));
+      inputs.push_back({array, {}, false});
+    }
+    const Array wanted = leaves(evaluate(*module, inputs))[0];
+    fuse(*module);
+    verify_module(*module);
+    CHECK(bitwise_equal(leaves(evaluate(*module, inputs))[0], wanted));
+    return steps(*module);
+  };
+  CHECK(steps_of("f32", "bf16", "f32") == Lines{"convert", "dot"});
+  CHECK(steps_of("f16", "bf16", "bf16") == Lines{"convert", "convert", "dot"});
+  CHECK(steps_of("f64", "f32", "f64") == Lines{"convert", "dot"});
+  CHECK(steps_of("bf16", "bf16", "f32") == Lines{"dot"});
+}
+
 TEST_CASE("fuse: pads whose elements stand in turn are one pass with their sum", "[fuse]") {
   const auto sum_of = [](const char* x_padding, const char* y_padding) {
     return fused(fmt::format(R"(
