@@ -9,7 +9,8 @@ namespace gspmd {
 enum class PageCount : bool { when_touched, at_once };
 
 // Zeroed pages, huge where the system can: from the system itself or, below the size of a huge
-// page, from the pool of the process (page_pool.h). nullptr where there are none, or `bytes` is 0.
+// page, from the pool of the process (page_pool.h), whose pages are counted when touched. nullptr
+// where there are none, or `bytes` is 0.
 std::byte* map_pages(int64_t bytes, PageCount count = PageCount::when_touched);
 void unmap_pages(std::byte* memory, int64_t bytes);
 

@@ -83,9 +83,9 @@ void SpaceLabels::add_product(Node* dot) {
     labels.push_back(size == 1 ? -1 : std::ssize(parent_));
     if (size == 1) continue;
     parent_.push_back(labels.back());
-    products_of_.push_back({std::ssize(products_)});
+    products_of_.push_back({products_});
   }
-  products_.push_back(dot);
+  ++products_;
   values_.push_back(dot);
 }
 
@@ -144,9 +144,13 @@ bool SpaceLabels::share_product(int64_t a, int64_t b) const {
 bool SpaceLabels::join(const Labels& a, const Labels& b) {
   for (size_t d = 0; d < a.size(); ++d) {
     if (a[d] < 0) continue;
-    const int64_t into = root(a[d]), from = root(b[d]);
+    int64_t into = root(a[d]), from = root(b[d]);
     if (into == from) continue;
     if (share_product(into, from)) return false;
+    // The smaller goes into the larger, so that no way to a root is long.
+    if (products_of_[static_cast<size_t>(into)].size() <
+        products_of_[static_cast<size_t>(from)].size())
+      std::swap(into, from);
     parent_[static_cast<size_t>(from)] = into;
     std::vector<int64_t>&all = products_of_[static_cast<size_t>(into)],
     &more = products_of_[static_cast<size_t>(from)];

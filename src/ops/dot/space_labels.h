@@ -49,7 +49,8 @@ class SpaceLabels {
   bool is_turned(const Space& space, const Node& value) const;
 
   FlatMap<const Node*, Labels> labels_;
-  std::vector<Node*> values_, products_;
+  std::vector<Node*> values_;
+  int64_t products_ = 0;                           // how many
   std::vector<int64_t> parent_;                    // of labels
   std::vector<std::vector<int64_t>> products_of_;  // of roots: the products that have this dim
 };

@@ -288,26 +288,24 @@ class SpaceTurner {
     Node* const other = dot->operand(1 - side);
     SideDims made, made_other;
     std::set<int64_t> dropped;  // dims of the other operand that meet dims of size 1
-    Dims result;                // of the dot's, those that the new one has
-    for (size_t i = 0; i < mine.batch.size(); ++i) {
-      const int64_t place = places[static_cast<size_t>(mine.batch[i])];
-      if (place < 0) {
-        dropped.insert(others.batch[i]);
-        continue;
+    // Which of the pairs stay.
+    const auto meet = [&](const Dims& dims, const Dims& met, Dims& to, Dims& to_met) {
+      Dims stay;
+      for (size_t i = 0; i < dims.size(); ++i) {
+        const int64_t place = places[static_cast<size_t>(dims[i])];
+        if (place < 0) {
+          dropped.insert(met[i]);
+          continue;
+        }
+        to.push_back(place);
+        to_met.push_back(met[i]);
+        stay.push_back(static_cast<int64_t>(i));
       }
-      made.batch.push_back(place);
-      made_other.batch.push_back(others.batch[i]);
-      result.push_back(static_cast<int64_t>(i));
-    }
-    for (size_t i = 0; i < mine.summed.size(); ++i) {
-      const int64_t place = places[static_cast<size_t>(mine.summed[i])];
-      if (place < 0) {
-        dropped.insert(others.summed[i]);
-        continue;
-      }
-      made.summed.push_back(place);
-      made_other.summed.push_back(others.summed[i]);
-    }
+      return stay;
+    };
+    // Of the dot's dims, those that the new one has.
+    Dims result = meet(mine.batch, others.batch, made.batch, made_other.batch);
+    meet(mine.summed, others.summed, made.summed, made_other.summed);
     if (made.summed.empty()) return nullptr;
     Dims kept;
     for (int64_t d = 0; d < other->rank(); ++d)
