@@ -17,6 +17,7 @@
 #include "bench/report.h"
 #include "examples/peak.h"
 #include "gspmd/kernels/loop_program.h"
+#include "models/step_memory.h"
 #include "models/transformer_run.h"
 
 namespace {
@@ -63,6 +64,16 @@ double timed_step(models::Trainer& trainer, const models::Leaves<Array>& batch) 
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// What is planned for a device, and what theory asks for, in MB.
+void report_memory(const std::string& name, const models::Trainer& trainer, Report& report) {
+  const ExecutableStats& stats = trainer.executable().stats();
+  const models::StepMemory theory = models::step_memory(trainer);
+  report.add(name, {{"predicted_peak_mb", double(stats.predicted_peak_bytes) * 1e-6},
+                    {"arena_mb", double(stats.arena_bytes) * 1e-6},
+                    {"theory_mb", theory.total() * 1e-6, Better::same},
+                    {"predicted_to_theory", double(stats.predicted_peak_bytes) / theory.total()}});
+}
+
 void measure(const BenchOptions& options, Report& report) {
   const Mesh mesh{{"data", 2}, {"model", 4}};
   const auto single = trainer_on(Mesh(), options);
@@ -89,6 +100,8 @@ void measure(const BenchOptions& options, Report& report) {
                              {"shared", double(loops.shared), Better::same},
                              {"interpreted", double(loops.interpreted), Better::same},
                              {"code_bytes", double(loops.bytes), Better::same}});
+  report_memory("memory of one device", *single, report);
+  report_memory("memory of a device of the mesh", *sharded, report);
   report.add(fmt::format("step of {:.2f} GFLOP, {} threads", gflop, options.threads),
              {{"single_ms", median(single_seconds) * 1e3},
               {"mesh_ms", median(mesh_seconds) * 1e3},

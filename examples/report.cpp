@@ -94,6 +94,15 @@ std::string step_json(const StepReport& report) {
   return json.dump();
 }
 
+std::string theory_text(const models::StepMemory& theory) {
+  const auto text = [](double bytes) { return bytes_text(int64_t(bytes)); };
+  std::string result = fmt::format("{} parameters and slots, {} gradients", text(theory.state),
+                                   text(theory.gradients));
+  if (theory.activations > 0)
+    result += fmt::format(", {} activations: {}", text(theory.activations), text(theory.total()));
+  return result;
+}
+
 double percent_of_peak(const RunReport& r) {
   return r.peak_gflops > 0 ? 100 * r.gflops / r.peak_gflops : 0;
 }
@@ -132,6 +141,9 @@ std::string Reporter::json(const RunReport& r) const {
   json["bytes_per_device_per_step"] = r.stats.collective_bytes;
   json["predicted_peak_bytes"] = r.stats.predicted_peak_bytes;
   json["arena_bytes"] = r.stats.arena_bytes;
+  json["theory_bytes"] = {{"state", int64_t(r.theory.state)},
+                          {"gradients", int64_t(r.theory.gradients)},
+                          {"activations", int64_t(r.theory.activations)}};
   json["compile_seconds"] = compile_seconds;
   if (r.max_check_difference) {
     json["check"] = {{"max_relative_difference", number(*r.max_check_difference)},
@@ -153,6 +165,7 @@ std::string Reporter::table(const RunReport& r) const {
   add("memory per device",
       fmt::format("{} predicted at the peak, {} of them the arena",
                   bytes_text(r.stats.predicted_peak_bytes), bytes_text(r.stats.arena_bytes)));
+  add("  in theory", theory_text(r.theory));
   add("compile time", fmt::format("{:.2f} s", r.stats.total_compile_seconds));
   add("communication", fmt::format("{} per device and step, {} collectives",
                                    bytes_text(r.stats.collective_bytes), r.stats.collective_count));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "examples/front.h"
+#include "models/step_memory.h"
 
 namespace gspmd::examples {
 
@@ -31,6 +32,7 @@ struct RunReport {
   std::optional<double> max_check_difference = {};  // relative
   bool check_passed = true;
   ExecutableStats stats;
+  models::StepMemory theory;
 };
 
 // Prints while a run goes on: JSON lines, or one progress line that overwrites itself on a

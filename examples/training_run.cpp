@@ -132,6 +132,7 @@ int run_training(const std::string& program, const RunOptions& options,
       Run{options, task, trainer, check.get(), checkpoints, reporter}.train();
 
   report.stats = trainer.executable().stats();
+  report.theory = models::step_memory(trainer);
   if (seconds.size() > 1) seconds.erase(seconds.begin());
   report.seconds_per_step = median(seconds);
   // No step was left to a run that was resumed at its end.

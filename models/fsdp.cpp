@@ -36,6 +36,7 @@ class FsdpModel : public Model {
     return model_->evaluate(split(params), state, batch, weight);
   }
   double training_flops(int64_t rows) const override { return model_->training_flops(rows); }
+  double kept_activations(int64_t rows) const override { return model_->kept_activations(rows); }
 
  private:
   Leaves<Tensor> split(const Leaves<Tensor>& params) const {

@@ -50,6 +50,10 @@ class Model {
 
   // Floating point operations of one forward and backward pass over `rows` examples.
   virtual double training_flops(int64_t rows) const = 0;
+  // Elements of the values of a forward pass over `rows` examples that its gradient reads again, as
+  // text books count them: what products, norms and activations read, nothing made again. 0: not
+  // known.
+  virtual double kept_activations(int64_t /*rows*/) const { return 0; }
 };
 
 // Number of elements of all leaves.

@@ -155,4 +155,13 @@ double MoeTransformerModel::training_flops(int64_t rows) const {
   return models::training_flops(config_, rows);
 }
 
+double MoeTransformerModel::kept_activations(int64_t rows) const {
+  const TransformerConfig& dense = config_.dense;
+  // Tokens go to two experts, which read and give a row of `model` and have two of `hidden`.
+  const double sparse = 2 * (2 * double(config_.moe.model) + 2 * double(config_.moe.hidden)) +
+                        double(config_.moe.gating.experts) - 2 * double(dense.hidden);
+  return models::kept_activations(dense, rows) +
+         double(dense.layers) / 2 * double(rows) * double(dense.seq) * sparse;
+}
+
 }  // namespace gspmd::models

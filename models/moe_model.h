@@ -93,6 +93,7 @@ class MoeTransformerModel : public Model {
   Leaves<Tensor> evaluate(const Leaves<Tensor>& params, const Leaves<Tensor>& state,
                           const Leaves<Tensor>& batch, const Tensor& weight) const override;
   double training_flops(int64_t rows) const override;
+  double kept_activations(int64_t rows) const override;
 
  private:
   using Report = MoeReport<Tensor>;

@@ -249,4 +249,12 @@ double ResNet::training_flops(int64_t rows) const {
   return 6 * products * double(rows);
 }
 
+double ResNet::kept_activations(int64_t rows) const {
+  double elements = double(config_.height * config_.width * config_.channels);  // of one image
+  // What a norm reads, and what it gives behind its activation.
+  for (const ConvSize& c : convolution_sizes(config_))
+    elements += 2 * double(c.out_height * c.out_width) * double(c.out);
+  return elements * double(rows);
+}
+
 }  // namespace gspmd::models

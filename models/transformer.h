@@ -151,6 +151,11 @@ class Transformer {
 // Floating point operations of one forward and backward pass over batch * seq tokens: 6 per weight
 // and token in products, and the attention products.
 double training_flops(const TransformerConfig& config, int64_t batch);
+// As Model::kept_activations. Of a token and a block: what both norms read and give, queries, keys,
+// values and what attention gives, and the feed-forward part before and behind its activation; no
+// scores of attention, two numbers of each of their rows instead (Dao et al., FlashAttention,
+// 2022).
+double kept_activations(const TransformerConfig& config, int64_t batch);
 int64_t parameter_count(const TransformerConfig& config);
 
 }  // namespace gspmd::models

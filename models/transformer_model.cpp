@@ -58,6 +58,10 @@ double TransformerModel::training_flops(int64_t rows) const {
   return models::training_flops(transformer_.config(), rows);
 }
 
+double TransformerModel::kept_activations(int64_t rows) const {
+  return models::kept_activations(transformer_.config(), rows);
+}
+
 TransformerParams<Array> transformer_params(const TransformerConfig& config,
                                             const Leaves<Array>& params) {
   return tree_of(parameter_shapes(config), params);

@@ -22,6 +22,7 @@ class TransformerModel : public Model {
   Leaves<Tensor> evaluate(const Leaves<Tensor>& params, const Leaves<Tensor>& state,
                           const Leaves<Tensor>& batch, const Tensor& weight) const override;
   double training_flops(int64_t rows) const override;
+  double kept_activations(int64_t rows) const override;
 
  private:
   Transformer transformer_;

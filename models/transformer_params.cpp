@@ -168,6 +168,12 @@ double training_flops(const TransformerConfig& c, int64_t batch) {
   return 6 * weights * tokens + 12 * double(c.layers) * double(c.seq) * m * tokens;
 }
 
+double kept_activations(const TransformerConfig& c, int64_t batch) {
+  const double m = double(c.model), tokens = double(batch) * double(c.seq);
+  const double block = 8 * m + 2 * double(c.hidden) + 2 * double(c.heads);
+  return tokens * (double(c.layers) * block + 2 * m + double(c.vocab));
+}
+
 int64_t parameter_count(const TransformerConfig& config) {
   int64_t count = 0;
   const TransformerParams<Shape> shapes = parameter_shapes(config);

@@ -6,6 +6,7 @@
 
 #include "gspmd/ir/module.h"
 #include "models/small_models.h"
+#include "models/step_memory.h"
 
 namespace gspmd::models {
 namespace {
@@ -201,6 +202,29 @@ TEST_CASE("memory: fsdp on eight devices holds an eighth, rounded up, of weights
   }
   CHECK(checked > 3 * 10 * options.config.layers / 2);
   CHECK(step.stats().parameter_bytes == bytes);
+}
+
+TEST_CASE("memory: a step in theory is its state, its gradients and what these read", "[models]") {
+  const TransformerConfig c = step_config();
+  const double parameters = 4. * double(parameter_count(c)), m = 128, h = 384;
+  // f32, 16 rows of 64 tokens: values as a text book lists them, of a block and behind all blocks.
+  const double kept = 4. * 16 * 64 * (3 * (8 * m + 2 * h + 2 * 8) + 2 * m + 500);
+  TransformerRun options = trainer_on(c, Mesh{}, "2d", 16);
+  options.prepare = false;
+  const auto one = make_trainer(options);
+  const StepMemory whole = step_memory(*one);
+  CHECK(whole.state == 3 * parameters + 4);  // Adam's two slots and its step
+  CHECK(whole.gradients == parameters);
+  CHECK(whole.activations == kept);
+  const double planned = double(one->executable().stats().predicted_peak_bytes);
+  CHECK(planned <= 1.05 * whole.total());
+  CHECK(planned >= whole.state + 0.5 * whole.activations);
+  options = trainer_on(c, Mesh{{"x", 8}}, "fsdp", 16);
+  options.prepare = false;
+  const StepMemory split = step_memory(*make_trainer(options));
+  CHECK(split.gradients >= parameters / 8);
+  CHECK(split.gradients < 1.01 * parameters / 8);  // rounded up
+  CHECK(split.activations == kept / 8);
 }
 
 TEST_CASE("memory: a limit below the peak is an error with the largest tensors and their lines",
