@@ -1,23 +1,30 @@
 #include "models/step_memory.h"
 
-#include "gspmd/ir/module.h"
-
 namespace gspmd::models {
+namespace {
+
+// Of one device.
+double bytes_of(const Shape& whole, const Sharding& sharding) {
+  // Of what lies flat (WeightUpdate), the elements are split.
+  const bool is_flat = !sharding.is_replicated() && sharding.rank() != whole.rank();
+  const Shape shape = is_flat ? Shape(whole.dtype, {whole.elements_count()}) : whole;
+  return double(local_shape(shape, sharding).bytes());
+}
+
+}  // namespace
 
 StepMemory step_memory(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
   const ExecutableBase& step = trainer.executable();
-  const std::vector<TracedLeaf>& arguments = step.traced().arguments();
-  const Computation& program = *step.module().program->entry();
   StepMemory memory;
   DType dtype = options.precision.compute;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& path = arguments[i].path;
-    const double bytes = double(program.parameters().at(i)->shape.bytes());
-    if (path.starts_with("params.")) {
+  int64_t leaf = 0;
+  for (const TracedLeaf& argument : step.traced().arguments()) {
+    const double bytes = bytes_of(argument.shape, step.parameter_sharding(leaf++));
+    if (argument.path.starts_with("params.")) {
       memory.gradients += bytes;
-      if (options.precision.compute == DType::f32) dtype = arguments[i].shape.dtype;
-    } else if (!path.starts_with("state.") && !path.starts_with("model_state.")) {
+      if (options.precision.compute == DType::f32) dtype = argument.shape.dtype;
+    } else if (!argument.path.starts_with("state.") && !argument.path.starts_with("model_state.")) {
       continue;
     }
     memory.state += bytes;

@@ -225,6 +225,15 @@ TEST_CASE("memory: a step in theory is its state, its gradients and what these r
   CHECK(split.gradients >= parameters / 8);
   CHECK(split.gradients < 1.01 * parameters / 8);  // rounded up
   CHECK(split.activations == kept / 8);
+  // Weights and slots that lie flat, in parts of devices that divide no dim.
+  options = trainer_on(c, Mesh{{"data", 7}}, "data", 14);
+  options.weight_update.axes = {"data"};
+  options.prepare = false;
+  const StepMemory shared = step_memory(*make_trainer(options));
+  CHECK(shared.gradients >= parameters / 7);
+  CHECK(shared.gradients < 1.01 * parameters / 7);
+  CHECK(shared.state >= 3 * parameters / 7);
+  CHECK(shared.state < 1.01 * 3 * parameters / 7);
 }
 
 TEST_CASE("memory: a limit below the peak is an error with the largest tensors and their lines",
