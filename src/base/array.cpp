@@ -165,18 +165,35 @@ double Array::item() const {
   return at(0);
 }
 
+namespace {
+
+// Where element `i` lies; elements of no size lie nowhere.
+std::byte* element_at(const Array& array, int64_t i) {
+  const int64_t size = dtype_size(array.dtype());
+  const std::span<std::byte> bytes = array.bytes();
+  const int64_t count = size == 0 ? array.size() : std::ssize(bytes) / size;
+  if (i < 0 || i >= count)
+    user_error("array: index {} is outside the {} elements of {}", i, count,
+               to_string(array.shape()));
+  return size == 0 ? nullptr : bytes.data() + i * size;
+}
+
+template <class T>
+T& as(std::byte* element) {
+  return *reinterpret_cast<T*>(element);
+}
+
+}  // namespace
+
 double Array::at(int64_t flat_index) const {
-  if (flat_index < 0 || flat_index >= size())
-    user_error("array: index {} is outside the {} elements of {}", flat_index, size(),
-               to_string(shape()));
-  const auto i = static_cast<size_t>(flat_index);
-  if (dtype_size(dtype()) == 0) return 0;  // a token has no value
-  if (is_narrow(dtype())) return narrow_to_double(dtype(), static_cast<uint8_t>(bytes()[i]));
-  if (dtype() == DType::c64) return data<std::complex<float>>()[i].real();
-  if (dtype() == DType::c128) return data<std::complex<double>>()[i].real();
-  return visit_dtype(dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return static_cast<double>(data<T>()[i]);
+  std::byte* const element = element_at(*this, flat_index);
+  if (element == nullptr) return 0;  // a token has no value
+  const DType type = dtype();
+  if (is_narrow(type)) return narrow_to_double(type, std::to_integer<uint8_t>(*element));
+  if (type == DType::c64) return as<std::complex<float>>(element).real();
+  if (type == DType::c128) return as<std::complex<double>>(element).real();
+  return visit_dtype(type, [&](auto tag) {
+    return static_cast<double>(as<typename decltype(tag)::type>(element));
   });
 }
 
@@ -185,21 +202,19 @@ void Array::set(int64_t flat_index, double value) {
     user_error(
         "array: {} lives on the devices and cannot be written element by element; clone() it",
         to_string(shape()));
-  if (flat_index < 0 || flat_index >= size())
-    user_error("array: index {} is outside the {} elements of {}", flat_index, size(),
-               to_string(shape()));
-  const auto i = static_cast<size_t>(flat_index);
-  if (dtype_size(dtype()) == 0) return;
-  if (is_narrow(dtype())) {
-    bytes()[i] = std::byte(narrow_from_double(dtype(), value));
-  } else if (dtype() == DType::c64) {
-    data<std::complex<float>>()[i] = static_cast<float>(value);
-  } else if (dtype() == DType::c128) {
-    data<std::complex<double>>()[i] = value;
+  std::byte* const element = element_at(*this, flat_index);
+  if (element == nullptr) return;
+  const DType type = dtype();
+  if (is_narrow(type)) {
+    *element = std::byte(narrow_from_double(type, value));
+  } else if (type == DType::c64) {
+    as<std::complex<float>>(element) = static_cast<float>(value);
+  } else if (type == DType::c128) {
+    as<std::complex<double>>(element) = value;
   } else {
-    visit_dtype(dtype(), [&](auto tag) {
+    visit_dtype(type, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      data<T>()[i] = element_of<T>(value);
+      as<T>(element) = element_of<T>(value);
     });
   }
 }

@@ -35,21 +35,29 @@ std::string text_of(const std::string& op, int64_t dim, const std::string& dtype
       kDevices, dtype, dtype, dtype, shape(gathers), shape(scatters), op, attributes);
 }
 
+// As an enumeration: it is asked for each element.
+enum class Op { all_gather, reduce_scatter, all_to_all, collective_permute };
+Op op_of(const std::string& name) {
+  if (name == "all-gather") return Op::all_gather;
+  if (name == "reduce-scatter") return Op::reduce_scatter;
+  return name == "all-to-all" ? Op::all_to_all : Op::collective_permute;
+}
+
 // Element (r, c) of device d's result.
-float wanted(const std::string& op, int64_t dim, const Sizes& s, int64_t d, int64_t r, int64_t c) {
-  if (op == "collective-permute") {
+float wanted(Op op, int64_t dim, const Sizes& s, int64_t d, int64_t r, int64_t c) {
+  if (op == Op::collective_permute) {
     const int64_t source[kDevices] = {-1, 2, 0, 3};
     return source[d] < 0 ? 0 : element(source[d], r * s.columns + c);
   }
   const int64_t part = (dim == 0 ? s.rows : s.columns) / kDevices, at = dim == 0 ? r : c;
-  if (op == "all-gather") {
+  if (op == Op::all_gather) {
     const int64_t columns = dim == 0 ? s.columns : part;
     return element(at / part, dim == 0 ? (r % part) * columns + c : r * columns + c % part);
   }
   const auto in = [&](int64_t from, int64_t place) {  // `place` along the dim
     return element(from, dim == 0 ? place * s.columns + c : r * s.columns + place);
   };
-  if (op == "all-to-all") return in(at / part, d * part + at % part);
+  if (op == Op::all_to_all) return in(at / part, d * part + at % part);
   float sum = 0;
   for (int64_t m = 0; m < kDevices; ++m) sum += in(m, d * part + at);
   return sum;
@@ -70,6 +78,7 @@ void check(const std::string& op, int64_t dim, const std::string& dtype, const S
   options.num_devices = kDevices;
   options.poison = true;
   const auto program = build_program(*module, options);
+  const Op kind = op_of(op);
   for (const int workers : {1, 3}) {
     if (workers == 1 && s.rows * s.columns > 1000000) continue;  // to save time
     Executor executor(program, make_worker_pool(workers));
@@ -79,7 +88,7 @@ void check(const std::string& op, int64_t dim, const std::string& dtype, const S
       const Array array = shard_array(*result, d);
       const int64_t columns = array.dim(1);
       for (int64_t i = 0; i < array.size(); ++i)
-        wrong += array.at(i) != wanted(op, dim, s, d, i / columns, i % columns);
+        wrong += array.at(i) != wanted(kind, dim, s, d, i / columns, i % columns);
     }
     CHECK(wrong == 0);
   }

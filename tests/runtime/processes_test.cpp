@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gspmd/passes/pipeline.h"
+#include "load.h"
 #include "runtime/run_text.h"
 #include "runtime/thread_transport.h"
 
@@ -53,14 +54,15 @@ void expect_same(const std::string& text, int64_t devices, bool by_reference = t
     if (reference && !by_reference) break;
     const Results alone = run(*module, arguments, reference);
     for (int64_t processes = 2; processes <= devices; ++processes) {
-      for (const auto& [workers, overlap] :
-           {std::pair(1, false), {3, false}, {1, true}, {3, true}}) {
-        ThreadJob job(processes, processes % 2 != workers % 2);  // some touch others' memory
+      // With sanitizers, which have many pages to map for each: few, uneven blocks, and one each.
+      if (random_load(8) < 8 && processes > 2 && processes < devices - 1) continue;
+      for (const bool overlap : {false, true}) {
+        const int workers = overlap == (processes % 2 == 0) ? 1 : 3;
+        ThreadJob job(processes, processes % 4 < 2);  // some touch others' memory
         std::vector<Results> found(static_cast<size_t>(processes));
-        const auto errors =
-            run_as_processes(job, [&, workers = workers, overlap = overlap](int64_t p) {
-              found[size_t(p)] = run(*module, arguments, reference, workers, nullptr, overlap);
-            });
+        const auto errors = run_as_processes(job, [&](int64_t p) {
+          found[size_t(p)] = run(*module, arguments, reference, workers, nullptr, overlap);
+        });
         for (size_t p = 0; p < found.size(); ++p) {
           CAPTURE(processes, workers, overlap, reference, p, errors[p]);
           REQUIRE(errors[p].empty());
@@ -352,7 +354,7 @@ std::string random_program(unsigned seed, int64_t n) {
 
 TEST_CASE("processes: collectives that go on while devices compute have the same bits",
           "[processes]") {
-  for (unsigned seed = 0; seed < 12; ++seed) {
+  for (unsigned seed = 0; seed < unsigned(random_load(12)); ++seed) {
     CAPTURE(seed);
     expect_same(random_program(seed, seed % 3 == 0 ? 20011 : 7), 6, seed % 4 == 1);
   }
