@@ -38,7 +38,9 @@ std::string content(const LoopCodeTarget& target, const LoopPlan& plan,
     key.append(bytes, sizeof value);
   };
   put(target.name);
-  put(plan.flat);
+  put(plan.flat), put(plan.by_rows);
+  if (plan.by_rows)
+    for (const LoopPlan::Pointer& p : plan.pointers) put(p.value);
   for (const LoopRegister& r : registers) {
     put(r.kind), put(r.dtype), put(r.wide), put(r.is_bf16), put(r.short_nan);
     if (r.kind == LoopRegister::constant) put(r.bits);
@@ -97,6 +99,24 @@ Rewritten rewrite(const LoopPlan& plan, const LoopSchedule& schedule, AddFunctio
     begin = end;
   }
   return result;
+}
+
+// What code moves from row to row. False where anything but code computes between rows.
+bool add_row_steps(LoopPlan& plan, const std::vector<LoopInstruction>& list,
+                   const std::vector<bool>& kept) {
+  for (const LoopPlan::Pointer& p : plan.pointers) plan.row_steps.push_back({p.value, 0});
+  bool is_computed = false;
+  for (const LoopInstruction& in : list) {
+    const bool fits = in.kind == (is_computed ? LoopInstruction::store : LoopInstruction::code);
+    if (in.kind == LoopInstruction::load && !is_computed)
+      plan.row_steps.push_back({plan.streams[static_cast<size_t>(in.out)].value, 0});
+    else if (!fits)
+      return false;
+    is_computed |= in.kind == LoopInstruction::code;
+  }
+  for (size_t v = 0; v < kept.size(); ++v)
+    if (kept[v]) plan.row_steps.push_back({static_cast<int>(v), 0});
+  return is_computed;
 }
 
 // The code of these functions, from an equal program where there is one; nullptr where there is
@@ -201,9 +221,10 @@ bool add_loop_code(const LoopCodeTarget& target, LoopPlan& plan,
   keep_over_breaks(*post);
   std::vector<CodeFunction> functions;
   const auto add = [&](const LoopSchedule& schedule, size_t begin, size_t end) {
-    functions.push_back({&schedule, begin, end});
+    functions.push_back({&schedule, begin, end, &plan});
   };
   Rewritten new_body = rewrite(plan, *body, add), new_post = rewrite(plan, *post, add);
+  if (plan.by_rows && !add_row_steps(plan, new_body.list, body->kept)) return false;
   std::vector<size_t> starts;
   plan.code = code_of(key, target, functions, registers, starts);
   if (plan.code == nullptr) return false;

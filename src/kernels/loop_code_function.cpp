@@ -27,8 +27,10 @@ class Writer {
         code_(target.form),
         block_(target, code_, registers, frame_, pointers_) {}
 
-  // Sections [begin, end) of a schedule as a function; the place where it starts.
-  size_t write(const LoopSchedule& schedule, size_t begin, size_t end) {
+  // The place where the function starts.
+  size_t write(const CodeFunction& function) {
+    const auto& [schedule_at, begin, end, plan] = function;
+    const LoopSchedule& schedule = *schedule_at;
     while (code_.size() % 16 != 0) code_.return_();
     const size_t start = code_.size();
     lay_out_frame(schedule, begin, end);
@@ -41,11 +43,14 @@ class Writer {
       code_.move_constant(Gpr::rdx, static_cast<int32_t>(0xaaaaaaaau));
       code_.word_mask_from(BlockEmitter::upper_halves().id, Gpr::rdx);
     }
+    const auto row = code_.new_label();
+    code_.bind(row);
     for (const int v : imported_) import(v);
     for (size_t s = begin; s < end; ++s) {
       narrow(schedule.sections[s].narrow, schedule.kept);
       pass(schedule.sections[s].pass);
     }
+    if (plan->by_rows) next_row(plan->row_steps, row);
     code_.move(Gpr::rsp, Gpr::rbp);
     for (size_t i = kSaved.size(); i-- > 0;) code_.pop(kSaved[i]);
     code_.pop(Gpr::rbp);
@@ -98,6 +103,22 @@ class Writer {
     frame_.spill_begin = (top + 63) / 64 * 64;
     frame_.spill_end = fold_places();
     failed_ |= frame_.spill_begin > frame_.spill_end;
+  }
+
+  // Moves the registers and begins again unless that was the last row.
+  void next_row(const std::vector<LoopPlan::RowStep>& steps, LoopEncoder::Label row) {
+    const auto count = static_cast<int32_t>(8 * registers_.size());
+    int32_t bytes = count;
+    for (const LoopPlan::RowStep& step : steps) {
+      code_.load(Gpr::rax, Gpr::rdi, 8 * step.value);
+      code_.load(Gpr::rdx, Gpr::rdi, bytes += 8);
+      code_.add(Gpr::rax, Gpr::rdx);
+      code_.store(Gpr::rdi, 8 * step.value, Gpr::rax);
+    }
+    code_.load(Gpr::rax, Gpr::rdi, count);
+    code_.add(Gpr::rax, -1);
+    code_.store(Gpr::rdi, count, Gpr::rax);
+    code_.jump(Jump::not_equal, row);
   }
 
   void import(int v) {
@@ -469,8 +490,7 @@ bool write_functions(const LoopCodeTarget& target, const std::vector<LoopRegiste
   for (int streams = kStreams; streams > 0; --streams) {
     Writer writer(target, registers, streams);
     starts.clear();
-    for (const CodeFunction& f : functions)
-      starts.push_back(writer.write(*f.schedule, f.begin, f.end));
+    for (const CodeFunction& f : functions) starts.push_back(writer.write(f));
     if (writer.failed()) continue;  // too few registers for so many streams
     code = writer.finish();
     return true;

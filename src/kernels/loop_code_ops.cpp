@@ -389,6 +389,7 @@ bool has_code(const LoopInstruction& in) {
     if (in.input == DType::f32) return in.op <= LoopOp::reduce_min;
     return is_whole(in.input);
   }
+  if (in.kind == LoopInstruction::store) return in.b >= 0 && is_code_dtype(in.result);
   if (in.kind != LoopInstruction::compute) return false;
   if (in.op == LoopOp::convert) return has_convert(in.input, in.result);
   if (in.op == LoopOp::select)

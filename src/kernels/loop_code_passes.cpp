@@ -76,7 +76,11 @@ class Scheduler {
       if (one && reg(in.a).wide) return false;
       stores_.push_back({&in, available(in.a)});
       last_ = std::max(last_, available(in.a));
-      if (!is_code_dtype(in.result)) needs_memory_.push_back(in.a);
+      if (!has_code(in)) needs_memory_.push_back(in.a);
+      if (in.c >= 0) {
+        last_ = std::max(last_, available(in.c));
+        needs_memory_.push_back(in.c);
+      }
       return true;
     }
     const int out = in.kind == LoopInstruction::load
@@ -169,7 +173,7 @@ class Scheduler {
       }
     }
     for (const Store& s : stores_)
-      if (is_code_dtype(s.in->result) && reg(s.in->a).wide) demand(s.in->a, s.pass);
+      if (has_code(*s.in) && reg(s.in->a).wide) demand(s.in->a, s.pass);
   }
 
   // A result may lie in the place of an operand that is read elementwise.
@@ -205,7 +209,7 @@ class Scheduler {
     for (const Store& s : stores_) {
       const bool wide = reg(s.in->a).wide;
       const bool one = plan_.streams[static_cast<size_t>(s.in->out)].inner == 0;
-      if (!is_code_dtype(s.in->result))
+      if (!has_code(*s.in))
         end.interpreted.push_back(s.in);
       else if (wide || !one)
         section(wide ? s.pass : last_).pass.push_back({LoopItem::store, s.in->a, s.in});
@@ -250,7 +254,7 @@ class Scheduler {
 }  // namespace
 
 bool is_lane_iota(const LoopPlan& plan, const LoopInstruction& in) {
-  if (in.kind != LoopInstruction::load || !in.wide || plan.flat) return false;
+  if (in.kind != LoopInstruction::load || !in.wide || plan.flat || plan.by_rows) return false;
   const LoopStream& s = plan.streams[static_cast<size_t>(in.out)];
   return s.kind == LoopStream::iota && s.inner == 1 && s.dtype == DType::s32;
 }

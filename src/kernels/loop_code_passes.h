@@ -30,7 +30,7 @@ struct LoopSchedule {
   std::vector<bool> kept;                     // per register: has a tile or an element of memory
 };
 
-// Whether there is machine code for it.
+// Whether there is machine code for it; of a store, where it goes to elements side by side.
 bool has_code(const LoopInstruction& in);
 bool is_code_dtype(DType dtype);
 // Counting up along the tile, as lanes.

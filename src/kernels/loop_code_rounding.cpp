@@ -22,7 +22,7 @@ class Marking {
       if (in.kind == LoopInstruction::compute && is_rounded(in)) mark(in);
     for (const auto* list : {&plan_.body, &plan_.post})
       for (const LoopInstruction& in : *list)
-        if (has_code(in)) mark(in);
+        if (in.kind != LoopInstruction::store && has_code(in)) mark(in);
   }
 
  private:

@@ -147,6 +147,7 @@ void LoopEncoder::load16(Gpr to, Gpr base, int32_t disp) {
 void LoopEncoder::load8(Gpr to, Gpr base, int32_t disp) {
   plain(0x0FB6, id(to), base, disp, false);
 }
+void LoopEncoder::store(Gpr base, int32_t disp, Gpr a) { plain(0x89, id(a), base, disp, true); }
 void LoopEncoder::store32(Gpr base, int32_t disp, Gpr a) { plain(0x89, id(a), base, disp, false); }
 void LoopEncoder::store16(Gpr base, int32_t disp, Gpr a) {
   byte(0x66);

@@ -55,4 +55,22 @@ bool is_loop_dtype(DType dtype) {
   }
 }
 
+namespace {
+
+template <class T>
+void spread(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n,
+            uint32_t) {
+  T* r = reinterpret_cast<T*>(out);
+  const T x = *reinterpret_cast<const T*>(a);
+  for (int64_t i = 0; i < n; ++i) r[i] = x;
+}
+
+}  // namespace
+
+LoopFunction spread_function(int64_t element_size) {
+  if (element_size == 1) return spread<uint8_t>;
+  if (element_size == 2) return spread<uint16_t>;
+  return element_size == 4 ? spread<uint32_t> : spread<uint64_t>;
+}
+
 }  // namespace gspmd

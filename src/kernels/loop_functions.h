@@ -29,4 +29,7 @@ FoldRows find_fold_rows(LoopOp reduce, DType input);
 // The elementwise function that combines two partial results of a reduce.
 LoopOp combining_op(LoopOp reduce);
 
+// Fills with the element at `a`.
+LoopFunction spread_function(int64_t element_size);
+
 }  // namespace gspmd

@@ -18,12 +18,15 @@ struct LoopStream {
   int64_t index = 0;  // operand or result number; unused for iota
   enum Kind : uint8_t { operand, iota, output } kind = operand;
   // How an operand or iota reaches the functions: `direct` pointers need no work per element;
-  // `gather` copies the tile's elements into the value's register first.
+  // `gather` copies the tile's elements into the value's register first, of an output from there
+  // afterwards.
   enum Access : uint8_t { direct, gather } access = direct;
   int64_t element_size = 4;
   DType dtype = DType::f32;
   Dims kept, reduced;
+  int64_t row = 0;  // where the plan goes by rows
   int64_t inner = 0;
+  int64_t offset = 0;  // elements before the first
 };
 
 using LoopCodeFunction = void (*)(std::byte* const* registers, int64_t n);
@@ -36,7 +39,7 @@ struct LoopInstruction {
   LoopFunction combine = nullptr;   // fold: of two partial results
   LoopCodeFunction code_function = nullptr;  // code: of registers and the elements of the tile
   // Registers = value numbers; load, store: out = stream. Store: b points into the result, for
-  // code.
+  // code; c, if any, holds the elements between those of a.
   int out = -1, a = -1, b = -1, c = -1;
   uint32_t scalars = 0;
   bool wide = true;  // over the tile, else one element
@@ -62,7 +65,11 @@ struct LoopPlan {
   // The inner dim is all dims flattened; streams that are not dense gather with `flat_dims`.
   bool flat = false;
   Dims flat_dims;
-  int64_t tile = 1, tiles = 1;  // of the inner dim
+  // The inner dim is short, and machine code goes through `rows` of them, the innermost of the
+  // other dims, in tiles of rows.
+  bool by_rows = false;
+  int64_t rows = 1;
+  int64_t tile = 1, tiles = 1;  // of the inner dim or of rows
   int64_t kept_count = 1, reduced_count = 1;
 
   int64_t registers = 0;  // number of values
@@ -83,6 +90,13 @@ struct LoopPlan {
   };
   std::vector<Pointer> pointers;
   std::vector<std::pair<int, int>> fixed;  // (value, stream)
+  // Registers that code moves from row to row; behind the registers stand a count of rows and these
+  // bytes.
+  struct RowStep {
+    int value;
+    int64_t bytes;
+  };
+  std::vector<RowStep> row_steps;
   struct Fold {
     int value;
     int init;
@@ -98,9 +112,12 @@ struct LoopPlan {
   int64_t parts = 1;
   std::shared_ptr<const CodeMemory> code;  // what `code` instructions run
   int64_t units() const { return kept_count * (inner_reduced ? 1 : tiles); }
+  int64_t tiled() const { return by_rows ? rows : inner; }
 };
 
 constexpr int64_t kSumBlock = 128;
+constexpr int64_t kLoopPartElements = 32768;
+constexpr int64_t kMostLoopParts = 8;
 
 struct LoopCodeTarget;
 
@@ -111,6 +128,8 @@ struct PlannedLoop {
   double cost = 0;
 };
 std::optional<PlannedLoop> plan_loop(const LoopProgram& program, const LoopCodeTarget* target);
+// A later output whose elements stand in turn with those of this one; itself: there is none.
+size_t other_half(const LoopProgram& program, size_t output);
 void run_loop(const LoopPlan& plan, const KernelArgs& args);
 int64_t loop_scratch_bytes(const LoopPlan& plan);
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "gspmd/base/error.h"
 #include "kernels/loop_code.h"
 #include "kernels/loop_plan.h"
 #include "kernels/loop_widen.h"
@@ -15,22 +14,7 @@ namespace {
 constexpr int64_t kTileBytes = 4096;    // of a register: a dozen fit the first-level cache
 constexpr int64_t kLongestRow = 16384;  // elements of a row kept whole
 constexpr int64_t kFlatBelow = 192;     // inner dims shorter than this are flattened
-constexpr int64_t kPartElements = 32768;
-constexpr int64_t kMostParts = 8;
-
-template <class T>
-void spread(std::byte* out, const std::byte* a, const std::byte*, const std::byte*, int64_t n,
-            uint32_t) {
-  T* r = reinterpret_cast<T*>(out);
-  const T x = *reinterpret_cast<const T*>(a);
-  for (int64_t i = 0; i < n; ++i) r[i] = x;
-}
-
-LoopFunction spread_function(int64_t element_size) {
-  if (element_size == 1) return spread<uint8_t>;
-  if (element_size == 2) return spread<uint16_t>;
-  return element_size == 4 ? spread<uint32_t> : spread<uint64_t>;
-}
+constexpr int64_t kLeastColumns = 4;    // of inner dims that code goes through row by row
 
 bool is_reduce(LoopOp op) { return op >= LoopOp::reduce_sum; }
 bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; }
@@ -38,8 +22,8 @@ bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; 
 class Builder {
  public:
   // `target`: of machine code, nullptr for the interpreter.
-  Builder(const LoopProgram& program, const LoopCodeTarget* target)
-      : p_(program), target_(target), code_(target != nullptr) {}
+  Builder(const LoopProgram& program, const LoopCodeTarget* target, bool by_rows)
+      : p_(program), target_(target), code_(target != nullptr), may_go_by_rows_(by_rows) {}
 
   // False where the program cannot be run in this form.
   bool build() {
@@ -54,8 +38,9 @@ class Builder {
     estimate_cost();
     if (code_ && !make_code()) return false;
     code_ ? assign_code_slots() : assign_slots();
-    plan_.parts =
-        std::min(plan_.units(), std::clamp<int64_t>(elements_ / kPartElements, 1, kMostParts));
+    if (plan_.by_rows) add_row_steps();
+    plan_.parts = std::min(plan_.units(),
+                           std::clamp<int64_t>(elements_ / kLoopPartElements, 1, kMostLoopParts));
     return true;
   }
 
@@ -100,15 +85,20 @@ class Builder {
 
   // Dims of size 1 dropped, neighbours merged where every stream walks both with one stride.
   void normalize() {
+    piece_strides_.resize(p_.outputs.size());
     for (size_t d = 0; d < p_.dims.size(); ++d) {
       if (p_.dims[d] == 1) continue;
       dims_.push_back(p_.dims[d]);
       reduced_.push_back(has_reduce_ && !p_.reduced.empty() && p_.reduced[d]);
       for (int v = 0; v < count(); ++v) {
         const LoopValue& x = value(v);
-        if (x.op == LoopOp::operand) facts(v).strides.push_back(x.strides[d]);
-        if (x.op == LoopOp::iota) facts(v).strides.push_back(x.operand == static_cast<int64_t>(d));
+        if (is_stream(x.op) && !x.strides.empty())
+          facts(v).strides.push_back(x.strides[d]);
+        else if (x.op == LoopOp::iota)
+          facts(v).strides.push_back(x.operand == static_cast<int64_t>(d));
       }
+      for (size_t o = 0; o < p_.outputs.size(); ++o)
+        if (is_piece(o)) piece_strides_[o].push_back(p_.outputs[o].strides[d]);
     }
     for (size_t d = dims_.size(); d-- > 1;) {
       bool mergeable = reduced_[d] == reduced_[d - 1];
@@ -116,6 +106,10 @@ class Builder {
         if (!is_stream(value(v).op) || !facts(v).needed) continue;
         const Dims& s = facts(v).strides;
         mergeable = s[d - 1] == s[d] * dims_[d];
+      }
+      for (size_t o = 0; o < p_.outputs.size() && mergeable; ++o) {
+        const Dims& s = piece_strides_[o];
+        mergeable = !is_piece(o) || s[d - 1] == s[d] * dims_[d];
       }
       if (!mergeable) continue;
       const auto at = static_cast<std::ptrdiff_t>(d);
@@ -125,6 +119,8 @@ class Builder {
       for (int v = 0; v < count(); ++v) {
         if (is_stream(value(v).op)) facts(v).strides.erase(facts(v).strides.begin() + at - 1);
       }
+      for (size_t o = 0; o < p_.outputs.size(); ++o)
+        if (is_piece(o)) piece_strides_[o].erase(piece_strides_[o].begin() + at - 1);
     }
     if (!dims_.empty()) return;
     dims_ = {1};
@@ -132,22 +128,31 @@ class Builder {
     for (int v = 0; v < count(); ++v) {
       if (is_stream(value(v).op)) facts(v).strides = {0};
     }
+    for (Dims& strides : piece_strides_) strides = {1};
   }
+
+  bool is_piece(size_t output) const { return !p_.outputs[output].strides.empty(); }
 
   void choose_loops() {
     plan_.inner_reduced = reduced_.back();
-    plan_.flat = !has_reduce_ && dims_.size() > 1 && dims_.back() < kFlatBelow;
+    const bool is_short = !has_reduce_ && dims_.size() > 1 && dims_.back() < kFlatBelow;
+    plan_.by_rows = is_short && code_ && may_go_by_rows_ && dims_.back() >= kLeastColumns;
+    plan_.flat = is_short && !plan_.by_rows;
     if (plan_.flat) {
       plan_.flat_dims = dims_;
       plan_.inner = elements_;
       return;
     }
     plan_.inner = dims_.back();
-    for (size_t d = 0; d + 1 < dims_.size(); ++d) {
+    if (plan_.by_rows) plan_.rows = dims_[dims_.size() - 2];
+    for (size_t d = 0; d < outer_dims(); ++d) {
       (reduced_[d] ? plan_.reduced : plan_.kept).push_back(dims_[d]);
       (reduced_[d] ? plan_.reduced_count : plan_.kept_count) *= dims_[d];
     }
   }
+
+  // Dims that neither code nor the functions of a tile go through.
+  size_t outer_dims() const { return dims_.size() - (plan_.by_rows ? 2 : 1); }
 
   bool level() {
     int64_t widest = 1;
@@ -189,8 +194,14 @@ class Builder {
   bool choose_tile(int64_t widest, bool whole_row) {
     int64_t limit = kTileBytes / widest;
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
-    if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kPartElements) {
+    if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kLoopPartElements) {
       limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);
+    }
+    if (plan_.by_rows) {
+      plan_.tiles = ceil_div(plan_.rows, std::max<int64_t>(limit / plan_.inner, 1));
+      plan_.tile = ceil_div(plan_.rows, plan_.tiles);
+      plan_.tiles = ceil_div(plan_.rows, plan_.tile);
+      return true;
     }
     plan_.tiles = ceil_div(plan_.inner, limit);
     plan_.tile = std::min(plan_.inner, ceil_div(ceil_div(plan_.inner, plan_.tiles), 16) * 16);
@@ -209,7 +220,8 @@ class Builder {
       return;
     }
     stream.inner = strides.back();
-    for (size_t d = 0; d + 1 < dims_.size(); ++d) {
+    if (plan_.by_rows) stream.row = strides[strides.size() - 2];
+    for (size_t d = 0; d < outer_dims(); ++d) {
       (reduced_[d] ? stream.reduced : stream.kept).push_back(strides[d]);
     }
   }
@@ -223,6 +235,7 @@ class Builder {
       LoopStream s;
       s.value = v;
       s.index = x.operand;
+      s.offset = x.offset;
       s.kind = x.op == LoopOp::iota ? LoopStream::iota : LoopStream::operand;
       s.element_size = f.element_size;
       s.dtype = x.dtype;
@@ -335,33 +348,54 @@ class Builder {
   void add_outputs() {
     Dims kept_dims;
     for (size_t d = 0; d < dims_.size(); ++d) kept_dims.push_back(reduced_[d] ? 1 : dims_[d]);
+    std::vector<bool> paired(p_.outputs.size(), false);
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
+      if (paired[o]) continue;
       const LoopOutput& output = p_.outputs[o];
       Facts& f = facts(output.value);
-      Dims strides = row_major_strides(output.reduced ? kept_dims : dims_);
+      const Dims dense = row_major_strides(output.reduced ? kept_dims : dims_);
+      Dims strides = is_piece(o) ? piece_strides_[o] : dense;
       for (size_t d = 0; d < dims_.size(); ++d) {
         if (output.reduced && reduced_[d]) strides[d] = 0;
       }
       LoopStream s;
-      s.index = static_cast<int64_t>(o);
+      s.index = output.result >= 0 ? output.result : static_cast<int64_t>(o);
       s.kind = LoopStream::output;
       s.element_size = f.element_size;
       s.dtype = value(output.value).dtype;
-      if (plan_.flat) {
+      s.offset = output.offset;
+      if (plan_.flat && strides == dense) {
         s.inner = 1;
       } else {
         split_strides(s, strides);
+        if (plan_.flat || (s.inner != 0 && s.inner != 1)) s.access = LoopStream::gather;
       }
       const bool per_tile = f.phase == 1 || !output.reduced || plan_.reduced_count == 1;
-      if (!code_ && f.computed && f.wide && !f.directed && per_tile && s.inner == 1) {
+      if (!code_ && f.computed && f.wide && !f.directed && per_tile && s.inner == 1 &&
+          s.access == LoopStream::direct) {
         s.value = output.value;
         s.access = LoopStream::direct;
         f.directed = true;
       } else {
         add_store(output.value, s);
+        if (const size_t other = other_half(p_, o); other > o && s.inner == 2 && !plan_.flat) {
+          paired[other] = true;
+          pair_store(output, p_.outputs[other], s);
+        }
       }
       plan_.streams.push_back(std::move(s));
     }
+  }
+
+  // The store of one becomes that of both.
+  void pair_store(const LoopOutput& one, const LoopOutput& other, LoopStream& s) {
+    LoopInstruction& in = (facts(one.value).phase == 0 ? plan_.body : plan_.post).back();
+    in.c = other.value;
+    in.scalars |= facts(other.value).wide ? 0 : 2;
+    if (other.offset > one.offset) return;
+    std::swap(in.a, in.c);
+    in.scalars = in.scalars >> 1 | (in.scalars & 1) << 1;
+    s.offset = other.offset;
   }
 
   void add_pointers() {
@@ -372,9 +406,14 @@ class Builder {
       if (s.kind == LoopStream::operand && facts(s.value).uniform) {
         plan_.fixed.emplace_back(s.value, stream);
       } else {
-        plan_.pointers.push_back({s.value, stream, s.element_size, s.inner * s.element_size});
+        add_pointer(s.value, stream, s);
       }
     }
+  }
+
+  void add_pointer(int v, int stream, const LoopStream& s) {
+    const int64_t step = plan_.by_rows ? s.row : s.inner;
+    plan_.pointers.push_back({v, stream, s.element_size, step * s.element_size});
   }
 
   void add_store(int v, const LoopStream& s) {
@@ -383,10 +422,11 @@ class Builder {
     in.out = static_cast<int>(plan_.streams.size());
     in.a = v;
     in.result = s.dtype;
-    in.scalars = s.inner != 0 && !facts(v).wide ? 1 : 0;
-    if (code_) {
+    const bool is_scattered = s.access == LoopStream::gather;
+    in.scalars = (is_scattered || s.inner != 0) && !facts(v).wide ? 1 : 0;
+    if (code_ && !is_scattered) {
       in.b = static_cast<int>(plan_.registers++);
-      plan_.pointers.push_back({in.b, in.out, s.element_size, s.inner * s.element_size});
+      add_pointer(in.b, in.out, s);
     }
     (facts(v).phase == 0 ? plan_.body : plan_.post).push_back(in);
   }
@@ -416,6 +456,23 @@ class Builder {
 
   bool make_code() { return add_loop_code(*target_, plan_, code_registers(), kept_); }
 
+  // Elements of a tile in memory.
+  int64_t tile_elements(int v) {
+    if (plan_.by_rows) return plan_.tile * (facts(v).wide ? plan_.inner : 1);
+    return facts(v).wide ? plan_.tile : 1;
+  }
+
+  // In the order in which code moves the registers.
+  void add_row_steps() {
+    for (LoopPlan::RowStep& step : plan_.row_steps) {
+      const auto is_of = [&](const LoopPlan::Pointer& p) { return p.value == step.value; };
+      const auto pointer = std::find_if(plan_.pointers.begin(), plan_.pointers.end(), is_of);
+      step.bytes = pointer != plan_.pointers.end() ? pointer->inner_bytes
+                                                   : facts(step.value).element_size *
+                                                         (facts(step.value).wide ? plan_.inner : 1);
+    }
+  }
+
   // A slot each: few values are kept.
   void assign_code_slots() {
     for (const LoopInstruction& in : plan_.prologue)
@@ -425,7 +482,7 @@ class Builder {
     const auto give = [&](int v) {
       if (has_slot[static_cast<size_t>(v)]) return;
       has_slot[static_cast<size_t>(v)] = true;
-      plan_.slots.push_back({v, new_slot(facts(v).wide ? plan_.tile * facts(v).element_size : 8)});
+      plan_.slots.push_back({v, new_slot(tile_elements(v) * facts(v).element_size)});
     };
     for (const LoopPlan::Fold& fold : plan_.folds) has_slot[static_cast<size_t>(fold.value)] = true;
     for (const auto* list : {&plan_.body, &plan_.post})
@@ -515,11 +572,12 @@ class Builder {
 
   const LoopProgram& p_;
   const LoopCodeTarget* const target_;
-  const bool code_;
+  const bool code_, may_go_by_rows_;
   std::vector<bool> kept_;  // by code, in memory
   std::vector<Facts> facts_;
   Dims dims_;
   std::vector<bool> reduced_;
+  std::vector<Dims> piece_strides_;  // of outputs that are pieces, over dims_
   bool has_reduce_ = false;
 };
 
@@ -527,31 +585,16 @@ class Builder {
 
 std::optional<PlannedLoop> plan_loop(const LoopProgram& given, const LoopCodeTarget* target) {
   const std::optional<LoopProgram> wide = widened(given);
-  Builder builder(wide ? *wide : given, target);
-  if (!builder.build()) return std::nullopt;
-  const double cost = 50 + builder.cost_per_element_ * static_cast<double>(builder.elements_);
-  return PlannedLoop{std::move(builder.plan_), cost};
-}
-
-PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& options) {
-  if (!runs_loop_target(options.target))
-    user_error("prepare_loop: this machine does not run the machine code that is asked for");
-  const LoopCodeTarget* const target =
-      options.machine_code ? loop_code_target(options.target) : nullptr;
-  std::optional<PlannedLoop> planned;
-  if (target != nullptr) planned = plan_loop(program, target);
-  PreparedKernel kernel;
-  if (!planned) {
-    planned = plan_loop(program, nullptr);
-    if (!planned) return kernel;
-    count_interpreted_loop();
+  const LoopProgram& program = wide ? *wide : given;
+  for (const bool by_rows : {true, false}) {
+    Builder builder(program, target, by_rows);
+    if (builder.build()) {
+      const double cost = 50 + builder.cost_per_element_ * static_cast<double>(builder.elements_);
+      return PlannedLoop{std::move(builder.plan_), cost};
+    }
+    if (!builder.plan_.by_rows) break;
   }
-  kernel.cost = planned->cost;
-  const auto plan = std::make_shared<const LoopPlan>(std::move(planned->plan));
-  kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
-  kernel.parts = plan->parts;
-  kernel.scratch_bytes = loop_scratch_bytes(*plan);
-  return kernel;
+  return std::nullopt;
 }
 
 }  // namespace gspmd

@@ -26,8 +26,50 @@ void gather_strided(std::byte* out, const std::byte* from, int64_t stride, int64
     for (int64_t i = 0; i < n; ++i) r[i] = *x;
   } else if (stride == 1) {
     std::memcpy(r, x, static_cast<size_t>(n) * sizeof(T));
+  } else if (stride == 2) {  // a loop that vectorises
+    for (int64_t i = 0; i < n; ++i) r[i] = x[2 * i];
   } else {
     for (int64_t i = 0; i < n; ++i) r[i] = x[i * stride];
+  }
+}
+
+template <class T>
+void scatter_strided(std::byte* to, const std::byte* from, int64_t stride, int64_t step,
+                     int64_t n) {
+  T* r = reinterpret_cast<T*>(to);
+  const T* x = reinterpret_cast<const T*>(from);
+  if (stride == 2 && step == 1) {
+    for (int64_t i = 0; i < n; ++i) r[2 * i] = x[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) r[i * stride] = x[i * step];
+}
+
+// f of a number as wide as an element.
+template <class F>
+auto by_size(int64_t element_size, F&& f) {
+  if (element_size == 1) return f(uint8_t{});
+  if (element_size == 2) return f(uint16_t{});
+  return element_size == 4 ? f(uint32_t{}) : f(uint64_t{});
+}
+
+// Elements in turn of arrays whose own are `a_step` and `b_step` (0 or 1) apart.
+template <class T>
+void zip_strided(std::byte* to, const std::byte* a, int64_t a_step, const std::byte* b,
+                 int64_t b_step, int64_t n) {
+  T* r = reinterpret_cast<T*>(to);
+  const T* x = reinterpret_cast<const T*>(a);
+  const T* y = reinterpret_cast<const T*>(b);
+  if (a_step == 1 && b_step == 1) {
+    for (int64_t i = 0; i < n; ++i) {
+      r[2 * i] = x[i];
+      r[2 * i + 1] = y[i];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    r[2 * i] = x[i * a_step];
+    r[2 * i + 1] = y[i * b_step];
   }
 }
 
@@ -51,67 +93,121 @@ void gather_run(const LoopStream& s, std::byte* out, const std::byte* base, int6
     });
   }
   const std::byte* from = base + offset * s.element_size;
-  switch (s.element_size) {
-    case 1:
-      return gather_strided<uint8_t>(out, from, stride, n);
-    case 2:
-      return gather_strided<uint16_t>(out, from, stride, n);
-    case 4:
-      return gather_strided<uint32_t>(out, from, stride, n);
-    default:
-      return gather_strided<uint64_t>(out, from, stride, n);
-  }
+  by_size(s.element_size, [&]<class T>(T) { gather_strided<T>(out, from, stride, n); });
 }
 
-// Elements [start, start + n) of the flattened dims, runs along the last dim.
-void gather_flat(const LoopPlan& plan, const LoopStream& s, std::byte* out, const std::byte* base,
-                 int64_t start, int64_t n) {
+// Elements [start, start + n) of the flattened dims: visit(offset, stride, elements) of each run
+// along the last dim.
+template <class Visit>
+void each_flat_run(const LoopPlan& plan, const LoopStream& s, int64_t start, int64_t n,
+                   Visit&& visit) {
   const size_t rank = plan.flat_dims.size();
   const int64_t last = plan.flat_dims[rank - 1];
   while (n > 0) {
-    int64_t rest = start / last, offset = 0;
+    int64_t rest = start / last, offset = s.offset;
     const int64_t column = start % last;
     for (size_t d = rank - 1; d-- > 0;) {
       offset += (rest % plan.flat_dims[d]) * s.kept[d];
       rest /= plan.flat_dims[d];
     }
     const int64_t run = std::min(n, last - column);
-    gather_run(s, out, base, offset + column * s.kept[rank - 1], s.kept[rank - 1], run);
-    out += run * s.element_size;
+    visit(offset + column * s.kept[rank - 1], s.kept[rank - 1], run);
     start += run;
     n -= run;
   }
 }
 
+void gather_flat(const LoopPlan& plan, const LoopStream& s, std::byte* out, const std::byte* base,
+                 int64_t start, int64_t n) {
+  each_flat_run(plan, s, start, n, [&](int64_t offset, int64_t stride, int64_t run) {
+    gather_run(s, out, base, offset, stride, run);
+    out += run * s.element_size;
+  });
+}
+
 void fill(std::byte* out, const std::byte* value, int64_t element_size, int64_t n) {
-  switch (element_size) {
-    case 1:
-      return gather_strided<uint8_t>(out, value, 0, n);
-    case 2:
-      return gather_strided<uint16_t>(out, value, 0, n);
-    case 4:
-      return gather_strided<uint32_t>(out, value, 0, n);
-    default:
-      return gather_strided<uint64_t>(out, value, 0, n);
-  }
+  by_size(element_size, [&]<class T>(T) { gather_strided<T>(out, value, 0, n); });
 }
 
 void load(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
   const LoopStream& s = f.plan.streams[static_cast<size_t>(in.out)];
   std::byte* out = f.registers[s.value];
   if (f.plan.flat) return gather_flat(f.plan, s, out, f.bases[in.out], tile_start, n);
-  gather_run(s, out, f.bases[in.out], f.offsets[in.out] + tile_start * s.inner, s.inner,
-             in.wide ? n : 1);
+  int64_t offset = f.offsets[in.out] + tile_start * s.inner, columns = in.wide ? n : 1, rows = 1;
+  if (f.plan.by_rows) {
+    offset = f.offsets[in.out] + tile_start * s.row;
+    columns = in.wide ? f.plan.inner : 1;
+    rows = n;
+    if (s.kind == LoopStream::operand && s.row == s.inner * columns) {  // as one
+      columns *= rows;
+      rows = 1;
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row, offset += s.row, out += columns * s.element_size)
+    gather_run(s, out, f.bases[in.out], offset, s.inner, columns);
+}
+
+// What a register holds, from row to row.
+struct Held {
+  const std::byte* at = nullptr;
+  int64_t step = 1, row_bytes = 0;
+};
+Held held(const Frame& f, int value, bool is_single) {
+  Held held{f.registers[value], is_single ? 0 : 1};
+  for (const LoopPlan::RowStep& moved : f.plan.row_steps)
+    if (moved.value == value) held.row_bytes = moved.bytes;
+  return held;
+}
+
+// To elements that do not lie side by side, or by rows.
+void scatter(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
+  const LoopStream& s = f.plan.streams[static_cast<size_t>(in.out)];
+  Held a = held(f, in.a, (in.scalars & 1) != 0), b = held(f, in.c, (in.scalars & 2) != 0);
+  const auto run = [&](std::byte* out, int64_t stride, int64_t count) {
+    by_size(s.element_size, [&]<class T>(T) {
+      if (in.c < 0) return scatter_strided<T>(out, a.at, stride, a.step, count);
+      zip_strided<T>(out, a.at, a.step, b.at, b.step, count);
+    });
+  };
+  if (f.plan.flat)
+    return each_flat_run(f.plan, s, tile_start, n,
+                         [&](int64_t offset, int64_t stride, int64_t count) {
+                           run(f.bases[in.out] + offset * s.element_size, stride, count);
+                           a.at += a.step * count * s.element_size;
+                         });
+  int64_t rows = f.plan.by_rows ? n : 1, columns = f.plan.by_rows ? f.plan.inner : n;
+  const int64_t first = tile_start * (f.plan.by_rows ? s.row : s.inner);
+  std::byte* out = f.bases[in.out] + (f.offsets[in.out] + first) * s.element_size;
+  const auto is_dense = [&](const Held& h) {
+    return h.step == 1 && h.row_bytes == columns * s.element_size;
+  };
+  if (f.plan.by_rows && s.row == s.inner * columns && is_dense(a) && (in.c < 0 || is_dense(b))) {
+    columns *= rows;
+    rows = 1;
+  }
+  for (int64_t row = 0; row < rows; ++row, out += s.row * s.element_size) {
+    run(out, s.inner, columns);
+    a.at += a.row_bytes;
+    b.at += b.row_bytes;
+  }
 }
 
 void store(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
   const LoopStream& s = f.plan.streams[static_cast<size_t>(in.out)];
+  if (s.access == LoopStream::gather || f.plan.by_rows) return scatter(f, in, tile_start, n);
   std::byte* out = f.bases[in.out] + (f.offsets[in.out] + tile_start * s.inner) * s.element_size;
   const int64_t count = s.inner == 0 ? 1 : n;
   if (in.scalars != 0) return fill(out, f.registers[in.a], s.element_size, count);
   if (out != f.registers[in.a]) {
     std::memmove(out, f.registers[in.a], static_cast<size_t>(count * s.element_size));
   }
+}
+
+void run_code(Frame& f, const LoopInstruction& in, int64_t n) {
+  if (!f.plan.by_rows) return in.code_function(f.registers, n);
+  f.registers[f.plan.registers] = reinterpret_cast<std::byte*>(n);
+  in.code_function(f.registers, f.plan.inner);
+  for (const LoopPlan::RowStep& step : f.plan.row_steps) f.registers[step.value] -= n * step.bytes;
 }
 
 void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_start, int64_t n) {
@@ -140,7 +236,7 @@ void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_st
         in.combine(r[in.out], r[in.out], r[in.a], nullptr, n, in.scalars);
         break;
       case LoopInstruction::code:
-        in.code_function(r, n);
+        run_code(f, in, n);
         break;
     }
   }
@@ -225,7 +321,7 @@ void for_each_reduced(Frame& f, Body&& body) {
 void start_rows(Frame& f, int64_t row) {
   const LoopPlan& plan = f.plan;
   const size_t streams = plan.streams.size();
-  for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = 0;
+  for (size_t s = 0; s < streams; ++s) f.kept_offsets[s] = plan.streams[s].offset;
   for (size_t d = plan.kept.size(); d-- > 0;) {
     const int64_t i = row % plan.kept[d];
     row /= plan.kept[d];
@@ -250,7 +346,7 @@ void next_row(Frame& f) {
 void run_unit(Frame& f, int64_t tile) {
   const LoopPlan& plan = f.plan;
   const size_t streams = plan.streams.size();
-  const auto length = [&](int64_t t) { return std::min(plan.tile, plan.inner - t * plan.tile); };
+  const auto length = [&](int64_t t) { return std::min(plan.tile, plan.tiled() - t * plan.tile); };
   const int64_t folded = plan.inner_reduced ? 1 : length(tile);
   int64_t last_start = 0, last_n = 1, steps = 0;
   const auto step = [&](int64_t t) {
@@ -277,7 +373,8 @@ void run_unit(Frame& f, int64_t tile) {
 }
 
 int64_t table_bytes(const LoopPlan& plan) {
-  const int64_t words = plan.registers + 1 + 3 * static_cast<int64_t>(plan.streams.size()) +
+  const int64_t words = plan.registers + 2 + static_cast<int64_t>(plan.row_steps.size()) +
+                        3 * static_cast<int64_t>(plan.streams.size()) +
                         static_cast<int64_t>(plan.reduced.size() + plan.kept.size());
   return ceil_div(words * 8, 64) * 64;
 }
@@ -287,6 +384,10 @@ int64_t table_bytes(const LoopPlan& plan) {
 int64_t loop_scratch_bytes(const LoopPlan& plan) { return table_bytes(plan) + plan.slot_bytes; }
 
 void run_loop(const LoopPlan& plan, const KernelArgs& args) {
+  const int64_t units = plan.units();
+  const int64_t begin = args.part * units / plan.parts;
+  const int64_t end = (args.part + 1) * units / plan.parts;
+  if (begin == end) return;
   std::byte* memory = args.scratch;
   const auto take = [&]<class T>(int64_t count, T*) {
     T* words = reinterpret_cast<T*>(memory);
@@ -295,8 +396,13 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
   };
   const int64_t streams = static_cast<int64_t>(plan.streams.size());
   // Register -1 (an absent input) reads a harmless null pointer at the table's start.
-  std::byte** registers = take(plan.registers + 1, static_cast<std::byte**>(nullptr)) + 1;
+  // Behind them stands what code needs to go from row to row.
+  const int64_t steps = static_cast<int64_t>(plan.row_steps.size());
+  std::byte** registers = take(plan.registers + 2 + steps, static_cast<std::byte**>(nullptr)) + 1;
   registers[-1] = nullptr;
+  for (int64_t i = 0; i < steps; ++i)
+    registers[plan.registers + 1 + i] =
+        reinterpret_cast<std::byte*>(plan.row_steps[static_cast<size_t>(i)].bytes);
   Frame f{plan,
           registers,
           take(streams, static_cast<std::byte**>(nullptr)),
@@ -313,14 +419,14 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
     f.bases[i] = nullptr;
     if (s.kind == LoopStream::operand) f.bases[i] = const_cast<std::byte*>(args.operands[s.index]);
     if (s.kind == LoopStream::output) f.bases[i] = args.results[s.index];
-    f.offsets[i] = 0;
+    f.offsets[i] = s.offset;
   }
-  for (const auto& [value, stream] : plan.fixed) f.registers[value] = f.bases[stream];
+  for (const auto& [value, stream] : plan.fixed) {
+    const LoopStream& s = plan.streams[static_cast<size_t>(stream)];
+    f.registers[value] = f.bases[stream] + s.offset * s.element_size;
+  }
   execute(f, plan.prologue, 0, 1);
-  const int64_t units = plan.units();
   const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;
-  const int64_t begin = args.part * units / plan.parts;
-  const int64_t end = (args.part + 1) * units / plan.parts;
   int64_t tile = begin % per_row;
   start_rows(f, begin / per_row);
   for (int64_t u = begin; u < end; ++u) {

@@ -55,8 +55,8 @@ class Widening {
       else if (is_output[v] && stored[v] + 1 != std::ssize(to_.values))
         stored[v] = push_unary(LoopOp::copy, dtype, stored[v]);
     }
-    for (const LoopOutput& output : from_.outputs)
-      to_.outputs.push_back({stored[static_cast<size_t>(output.value)], output.reduced});
+    to_.outputs = from_.outputs;
+    for (LoopOutput& output : to_.outputs) output.value = stored[static_cast<size_t>(output.value)];
     return std::move(to_);
   }
 

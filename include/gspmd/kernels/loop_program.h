@@ -74,14 +74,22 @@ struct LoopValue {
   DType dtype = DType::f32;     // of the result
   int a = -1, b = -1, c = -1;   // indices of earlier values
   int64_t operand = 0;          // operand: which one; iota: along which dim
-  Dims strides = {};            // operand: elements per step of each dim; 0 = broadcast
-  Array constant = {};          // one element
+  // operand: elements per step of each dim, 0 = broadcast; iota: what it counts on per step, where
+  // that is not 1 along its dim.
+  Dims strides = {};
+  int64_t offset = 0;   // operand: which element the first step reads; iota: what it counts from
+  Array constant = {};  // one element
 };
 
 // One result.
 struct LoopOutput {
   int value = 0;         // index of a value
   bool reduced = false;  // stored over the kept dims instead of all
+  // Of a piece of a result: elements per step of each dim, and before what the first step writes.
+  // Empty: dense.
+  Dims strides = {};
+  int64_t offset = 0;
+  int64_t result = -1;  // which one it is a piece of; -1: its own, the outputs before counted
 };
 
 // A loop nest over `dims` in which every step computes `values` in order: elementwise chains,
@@ -116,6 +124,11 @@ struct LoopOptions {
 // 0, element types beyond is_loop_dtype, a value over all dims that needs a reduction over more
 // than one tile.
 GSPMD_API PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& options = {});
+
+// Loops that each write a piece of the same results, in turn by small parts, so that what several
+// read is in a cache. `run` is empty where it is for one of them.
+GSPMD_API PreparedKernel prepare_loop_pieces(const std::vector<LoopProgram>& pieces,
+                                             const LoopOptions& options = {});
 
 // Kernels that prepare_loop has made in this process.
 struct LoopCodeStats {
