@@ -190,6 +190,33 @@ inline HloText::Value associative_scan_of(HloText& text, const HloText::Value& x
   };
   return text.binary("add", spread(even, 0), spread(odd, 1));
 }
+// x * cos + (-its second half, its first half) * sin along the innermost dim of [b,s,h,d].
+inline std::string rotary_embedding(int64_t b, int64_t s, int64_t h, int64_t d,
+                                    const std::string& dtype) {
+  const auto shape = [&](int64_t n) { return fmt::format("{}[{},{},{},{}]", dtype, b, s, h, n); };
+  const auto slice = [&](int64_t first, int64_t last) {
+    return fmt::format("{} slice(x), slice={{[0:{}], [0:{}], [0:{}], [{}:{}]}}", shape(d / 2), b, s,
+                       h, first, last);
+  };
+  return fmt::format(R"(HloModule m
+ENTRY main {{
+  x = {0} parameter(0)
+  c = {1}[{2},{3}] parameter(1)
+  s = {1}[{2},{3}] parameter(2)
+  cs = {0} broadcast(c), dimensions={{1,3}}
+  ss = {0} broadcast(s), dimensions={{1,3}}
+  first = {4}
+  second = {5}
+  minus = {6} negate(second)
+  turned = {0} concatenate(minus, first), dimensions={{3}}
+  y = {0} multiply(x, cs)
+  z = {0} multiply(turned, ss)
+  ROOT r = {0} add(y, z)
+}}
+)",
+                     shape(d), dtype, s, d, slice(0, d / 2), slice(d / 2, d), shape(d / 2));
+}
+
 inline std::string associative_scan(int64_t rows, int64_t n) {
   HloText text;
   return text.module(associative_scan_of(text, text.parameter({rows, n})));

@@ -3,12 +3,15 @@
 // bytes where that takes longer, copies or reads of the same bytes for ops that move data, plain
 // loops and the standard library's sorts for others. One JSON object per line: milliseconds, the
 // limit's, and their ratio.
-//   hlo_ops [--threads 2] [--repeat 5] [--only TEXT] [--write resnet50|bert-layer]
+//   hlo_ops [--threads 2] [--repeat 5] [--only TEXT] [--file FILE.hlo ...] [--write
+//   resnet50|bert-layer]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <fstream>
 #include <random>
+#include <span>
 
 #include "bench/hlo_models.h"
 #include "bench/op_limits.h"
@@ -497,10 +500,12 @@ class Bench {
 int main(int argc, char** argv) {
   int threads = 2, repeat = 5;
   std::string only, write;
+  std::vector<std::string> files;
   CLI::App app{"Hot HLO ops against the rates of products and copies."};
   app.add_option("--threads", threads)->check(CLI::PositiveNumber);
   app.add_option("--repeat", repeat)->check(CLI::PositiveNumber);
   app.add_option("--only", only, "ops whose name has this text");
+  app.add_option("--file", files, "these programs instead, beside copies of their bytes");
   app.add_option("--write", write, "print a model as HLO text: resnet50 or bert-layer");
   Report figures(app, "hlo_ops");
   CLI11_PARSE(app, argc, argv);
@@ -515,9 +520,18 @@ int main(int argc, char** argv) {
       if (std::string(name).find(only) != std::string::npos)
         timing.report(name, text, bound, limit);
     };
-    for (const Op& op : kOps)
+    for (const std::string& file : files) {
+      std::ifstream in(file);
+      timing.report(file, std::string(std::istreambuf_iterator<char>(in), {}), Bound::copies,
+                    nullptr);
+    }
+    for (const Op& op : files.empty() ? std::span<const Op>(kOps) : std::span<const Op>())
       report(op.name, fmt::format("HloModule m\n{}ENTRY main {{\n{}\n}}\n", kComputations, op.body),
              op.bound, op.limit);
+    if (!files.empty()) return figures.write(), 0;
+    for (const char* dtype : {"f32", "bf16"})
+      report(fmt::format("rotary embedding {}[4,512,16,64]", dtype).c_str(),
+             bench::rotary_embedding(4, 512, 16, 64, dtype), Bound::copies, nullptr);
     report("associative scan 1024x4096", bench::associative_scan(1024, 4096), Bound::copies,
            nullptr);
     report("resnet50, batch 8", bench::resnet50(8), Bound::products, nullptr);

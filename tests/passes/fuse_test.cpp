@@ -188,7 +188,49 @@ TEST_CASE("fuse: pads whose elements stand in turn are one pass with their sum",
   };
   CHECK(sum_of("0_0x0_0_1", "0_0x1_1_1") == Lines{"kCustom: constant pad pad add"});
   // The second one does not begin behind the first.
-  CHECK(sum_of("0_0x0_0_1", "0_0x0_2_1") == Lines{"constant", "pad", "pad", "add"});
+  CHECK(sum_of("0_0x0_0_1", "0_0x0_2_1") == Lines{"kLoop: constant pad pad add"});
+}
+
+TEST_CASE("fuse: a loop reads slices where they lie and writes concatenations piece by piece",
+          "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[4,6]{1,0} parameter(0)
+    c = f32[6]{0} parameter(1)
+    cs = f32[4,6]{1,0} broadcast(c), dimensions={1}
+    a = f32[4,3]{1,0} slice(x), slice={[0:4], [0:3]}
+    b = f32[4,3]{1,0} slice(x), slice={[0:4], [3:6]}
+    n = f32[4,3]{1,0} negate(b)
+    turned = f32[4,6]{1,0} concatenate(n, a), dimensions={1}
+    s = f32[4,6]{1,0} multiply(turned, cs)
+    ROOT r = f32[4,6]{1,0} add(x, s))") ==
+        Lines{"kLoop: slice negate slice concatenate broadcast multiply add"});
+  // What only slices read is computed where they are.
+  CHECK(fused(R"(
+    x = bf16[4,6]{1,0} parameter(0)
+    w = f32[4,6]{1,0} convert(x)
+    a = f32[4,3]{1,0} slice(w), slice={[0:4], [0:3]}
+    b = f32[4,3]{1,0} slice(w), slice={[0:4], [3:6]}
+    ROOT r = f32[4,3]{1,0} multiply(a, b))") == Lines{"kLoop: convert slice slice multiply"});
+}
+
+TEST_CASE("fuse: what a loop reads at other places is in memory before it", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[4,6]{1,0} parameter(0)
+    y = f32[4,6]{1,0} parameter(1)
+    p = f32[4,6]{1,0} multiply(x, y)
+    a = f32[4,2]{1,0} slice(p), slice={[0:4], [0:2]}
+    b = f32[4,4]{1,0} slice(p), slice={[0:4], [2:6]}
+    rolled = f32[4,6]{1,0} concatenate(b, a), dimensions={1}
+    ROOT r = f32[4,6]{1,0} subtract(p, rolled))") ==
+        Lines{"multiply", "kLoop: slice slice concatenate subtract"});
+  // A reduction is in no pieces.
+  CHECK(fused(R"(
+    x = f32[4,6]{1,0} parameter(0)
+    zero = f32[] constant(0)
+    moved = f32[4,6]{1,0} pad(x, zero), padding=1_-1x0_0
+    d = f32[4,6]{1,0} subtract(x, moved)
+    ROOT r = f32[4]{0} reduce(d, zero), dimensions={1}, to_apply=sum)") ==
+        Lines{"constant", "kLoop: constant pad subtract", "reduce"});
 }
 
 TEST_CASE("fuse: bodies of loops are fused", "[fuse]") {

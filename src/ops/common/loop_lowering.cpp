@@ -1,6 +1,7 @@
 #include "ops/common/loop_lowering.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "gspmd/ops/builders.h"
 
@@ -89,6 +90,11 @@ std::optional<LoopOp> reduce_op(const Node& node) {
   return std::nullopt;
 }
 
+bool is_view(Opcode opcode) {
+  return opcode == Opcode::broadcast || opcode == Opcode::transpose || opcode == Opcode::reshape ||
+         opcode == Opcode::slice || opcode == Opcode::concatenate || opcode == Opcode::pad;
+}
+
 bool is_reduced(const Node& reduce, int64_t dim) {
   const Dims& dims = reduce.attrs.dimensions;
   return std::find(dims.begin(), dims.end(), dim) != dims.end();
@@ -107,13 +113,40 @@ std::optional<LoopOp> loop_op(const Node& node) {
 
 LoopLowering::LoopLowering(Dims space, std::vector<bool> reduced,
                            std::map<const Node*, int64_t> inputs)
-    : inputs_(std::move(inputs)) {
-  program_.dims = std::move(space);
+    : LoopLowering(space, {Dims(space.size(), 0), space, Dims(space.size(), 1)}, std::move(reduced),
+                   std::move(inputs)) {}
+
+LoopLowering::LoopLowering(Dims space, LoopBox box, std::vector<bool> reduced,
+                           std::map<const Node*, int64_t> inputs)
+    : space_(std::move(space)), box_(std::move(box)), inputs_(std::move(inputs)) {
+  program_.dims = box_.count;
   program_.reduced = std::move(reduced);
-  for (size_t d = 0; d < program_.dims.size(); ++d) {
-    whole_.push_back(static_cast<int64_t>(d));
-    if (!program_.reduced[d]) kept_.push_back(static_cast<int64_t>(d));
+  for (size_t d = 0; d < space_.size(); ++d) {
+    whole_.push_back({static_cast<int64_t>(d), box_.step[d], box_.first[d]});
+    if (program_.reduced[d]) continue;
+    kept_.push_back(whole_.back());
+    kept_dims_.push_back(space_[d]);
   }
+}
+
+// Only dims of size 1 come or go.
+std::optional<LoopLowering::Embedding> LoopLowering::reshaped(const Node& node,
+                                                              const Embedding& embedding) const {
+  Embedding out;
+  size_t from = 0;
+  for (const int64_t size : node.operand(0)->dims()) {
+    while (from < embedding.size() && node.dims()[from] == 1) ++from;
+    if (size == 1) {
+      out.push_back({});
+    } else if (from < embedding.size() && node.dims()[from] == size) {
+      out.push_back(embedding[from++]);
+    } else {
+      return std::nullopt;
+    }
+  }
+  while (from < embedding.size() && node.dims()[from] == 1) ++from;
+  if (from != embedding.size()) return std::nullopt;
+  return out;
 }
 
 // How an operand lies in the space when the node lies as `embedding` says.
@@ -132,22 +165,15 @@ std::optional<LoopLowering::Embedding> LoopLowering::operand_embedding(
         out[static_cast<size_t>(node.attrs.dimensions.at(d))] = embedding[d];
       }
       return out;
-    case Opcode::reshape: {  // only dims of size 1 come or go
-      size_t from = 0;
-      for (const int64_t size : x.dims()) {
-        while (from < embedding.size() && node.dims()[from] == 1) ++from;
-        if (size == 1) {
-          out.push_back(-1);
-        } else if (from < embedding.size() && node.dims()[from] == size) {
-          out.push_back(embedding[from++]);
-        } else {
-          return std::nullopt;
-        }
+    case Opcode::slice:
+      for (size_t d = 0; d < embedding.size(); ++d) {
+        const int64_t step = node.attrs.strides.empty() ? 1 : node.attrs.strides[d];
+        const Place& at = embedding[d];
+        out.push_back({at.dim, at.scale * step, at.start * step + node.attrs.starts[d]});
       }
-      while (from < embedding.size() && node.dims()[from] == 1) ++from;
-      if (from != embedding.size()) return std::nullopt;
       return out;
-    }
+    case Opcode::reshape:
+      return reshaped(node, embedding);
     case Opcode::reduce: {
       if (operand == 1) return Embedding{};
       if (embedding != kept_ || x.dims() != program_.dims) return std::nullopt;
@@ -163,18 +189,96 @@ std::optional<LoopLowering::Embedding> LoopLowering::operand_embedding(
   }
 }
 
+int64_t LoopLowering::last(const Place& place) const {
+  if (place.dim < 0) return place.start;
+  return place.start + place.scale * (box_.count[static_cast<size_t>(place.dim)] - 1);
+}
+
+// At the first step whose index is not below this one.
+void LoopLowering::cut_before(const Place& place, int64_t index) {
+  cut_ = LoopCut{static_cast<size_t>(place.dim), ceil_div(index - place.start, place.scale), 1};
+}
+
+std::optional<std::vector<LoopLowering::Reading>> LoopLowering::concatenated(
+    const Node& node, const Embedding& embedding) {
+  const auto dim = static_cast<size_t>(node.attrs.dimensions.at(0));
+  const Place& at = embedding.at(dim);
+  int64_t begin = 0;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const int64_t end = begin + node.operands()[i]->dims()[dim];
+    if (at.start >= begin && at.start < end) {
+      if (last(at) >= end) {
+        cut_before(at, end);
+        return std::nullopt;
+      }
+      Embedding inner = embedding;
+      inner[dim].start -= begin;
+      return std::vector<Reading>{{static_cast<int64_t>(i), std::move(inner)}};
+    }
+    begin = end;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<LoopLowering::Reading>> LoopLowering::padded(const Node& node,
+                                                                       const Embedding& embedding) {
+  const Dims& dims = node.operand(0)->dims();
+  const std::vector<Reading> padding{{1, {}}};
+  Embedding inner = embedding;
+  std::optional<LoopCut> cut;
+  const auto wants = [&](const Place& place, int64_t index) {
+    cut_before(place, index);
+    cut = cut_;
+    cut_.reset();
+  };
+  for (size_t d = 0; d < embedding.size(); ++d) {
+    const PaddingDim& padding_of = node.attrs.padding.at(d);
+    const int64_t low = padding_of.low, apart = padding_of.interior + 1;
+    const int64_t end = low + (dims[d] - 1) * apart;  // the last element
+    const Place& at = embedding[d];
+    if (last(at) < low || at.start > end) return padding;
+    if (at.scale % apart != 0) {
+      cut = LoopCut{static_cast<size_t>(at.dim), 0, apart / std::gcd(at.scale, apart)};
+    } else if ((at.start - low) % apart != 0) {
+      return padding;
+    } else if (at.start < low) {
+      wants(at, low);
+    } else if (last(at) > end) {
+      wants(at, end + 1);
+    } else {
+      inner[d] = {at.dim, at.scale / apart, (at.start - low) / apart};
+    }
+  }
+  if (!cut) return std::vector<Reading>{{0, std::move(inner)}};
+  cut_ = cut;
+  return std::nullopt;
+}
+
+// What is read of which operands.
+std::optional<std::vector<LoopLowering::Reading>> LoopLowering::readings(
+    const Node& node, const Embedding& embedding) {
+  if (node.is(Opcode::concatenate)) return concatenated(node, embedding);
+  if (node.is(Opcode::pad)) return padded(node, embedding);
+  std::vector<Reading> all;
+  for (size_t i = 0; i < node.operands().size(); ++i) {
+    const auto operand = static_cast<int64_t>(i);
+    std::optional<Embedding> inner = operand_embedding(node, operand, embedding);
+    if (!inner) return std::nullopt;
+    all.push_back({operand, std::move(*inner)});
+  }
+  return all;
+}
+
 bool LoopLowering::demand(const Node& node, const Embedding& embedding) {
   demanded_[&node].insert(embedding);
   return !node.shape.is_tuple && is_loop_dtype(node.shape.dtype);
 }
 
 bool LoopLowering::demand_operands(const Node& node, const Embedding& embedding) {
-  for (size_t i = 0; i < node.operands().size(); ++i) {
-    const auto operand = static_cast<int64_t>(i);
-    const std::optional<Embedding> inner = operand_embedding(node, operand, embedding);
-    if (!inner || !demand(*node.operand(operand), *inner)) return false;
-  }
-  return true;
+  const std::optional<std::vector<Reading>> all = readings(node, embedding);
+  return all && std::all_of(all->begin(), all->end(), [&](const Reading& r) {
+           return demand(*node.operand(r.operand), r.embedding);
+         });
 }
 
 int LoopLowering::value_of(const Node& node, const Embedding& embedding) const {
@@ -189,9 +293,28 @@ LoopValue LoopLowering::input(const Node& node, int64_t number, const Embedding&
   v.strides.assign(program_.dims.size(), 0);
   const Dims strides = row_major_strides(node.dims());
   for (size_t d = 0; d < embedding.size(); ++d) {
-    if (embedding[d] >= 0 && node.dims()[d] != 1)
-      v.strides[static_cast<size_t>(embedding[d])] += strides[d];
+    const Place& at = embedding[d];
+    v.offset += at.start * strides[d];
+    if (at.dim >= 0 && node.dims()[d] != 1)
+      v.strides[static_cast<size_t>(at.dim)] += at.scale * strides[d];
   }
+  return v;
+}
+
+LoopValue LoopLowering::iota(const Node& node, const Place& place) const {
+  LoopValue v;
+  v.dtype = node.shape.dtype;
+  if (place.dim < 0) {
+    v.op = LoopOp::constant;
+    v.constant = Array::full(Shape(node.shape.dtype, {}), static_cast<double>(place.start));
+    return v;
+  }
+  v.op = LoopOp::iota;
+  v.operand = place.dim;
+  v.offset = place.start;
+  if (place.scale == 1) return v;
+  v.strides.assign(program_.dims.size(), 0);
+  v.strides[static_cast<size_t>(place.dim)] = place.scale;
   return v;
 }
 
@@ -205,25 +328,19 @@ bool LoopLowering::emit(const Node& node, const Embedding& embedding) {
     v.op = LoopOp::constant;
     v.constant = node.attrs.literal;
   } else if (node.is(Opcode::iota)) {
-    v.op = LoopOp::iota;
-    v.operand = embedding.at(static_cast<size_t>(node.attrs.index));
-    if (v.operand < 0) {  // a dim of size 1
-      v.op = LoopOp::constant;
-      v.constant = Array(Shape(node.shape.dtype, {}));
-    }
-  } else if (node.is(Opcode::broadcast) || node.is(Opcode::transpose) || node.is(Opcode::reshape)) {
-    values_[{&node, embedding}] =
-        value_of(*node.operand(0), *operand_embedding(node, 0, embedding));
+    v = iota(node, embedding.at(static_cast<size_t>(node.attrs.index)));
+  } else if (is_view(node.opcode())) {
+    const Reading read = readings(node, embedding)->at(0);
+    values_[{&node, embedding}] = value_of(*node.operand(read.operand), read.embedding);
     return true;
   } else {
     const std::optional<LoopOp> op = loop_op(node);
     if (!op || node.operands().size() > 3) return false;
     v.op = *op;
     int* const slots[] = {&v.a, &v.b, &v.c};
-    for (size_t i = 0; i < node.operands().size(); ++i) {
-      const auto operand = static_cast<int64_t>(i);
-      *slots[i] = value_of(*node.operand(operand), *operand_embedding(node, operand, embedding));
-    }
+    const std::optional<std::vector<Reading>> all = readings(node, embedding);
+    for (const Reading& read : *all)
+      *slots[read.operand] = value_of(*node.operand(read.operand), read.embedding);
   }
   values_[{&node, embedding}] = static_cast<int>(program_.values.size());
   program_.values.push_back(std::move(v));
@@ -245,11 +362,9 @@ void LoopLowering::put_here(const Node& node, const Embedding& embedding) {
 
 std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& nodes,
                                                const std::vector<const Node*>& outputs) {
-  Dims kept_dims;
-  for (const int64_t d : kept_) kept_dims.push_back(program_.dims[static_cast<size_t>(d)]);
   for (const Node* output : outputs) {
-    const bool whole = output->dims() == program_.dims;
-    if (!whole && output->dims() != kept_dims) return std::nullopt;
+    const bool whole = output->dims() == space_;
+    if (!whole && (output->dims() != kept_dims_ || box_.count != space_)) return std::nullopt;
     if (!demand(*output, whole ? whole_ : kept_)) return std::nullopt;
   }
   for (size_t i = nodes.size(); i-- > 0;) {
@@ -269,62 +384,20 @@ std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& n
       if (is_output) put_here(*node, embedding);
     }
   }
-  for (const Node* output : outputs) {
-    const bool whole = output->dims() == program_.dims;
-    program_.outputs.push_back({value_of(*output, whole ? whole_ : kept_), !whole});
-  }
+  for (const Node* node : outputs) program_.outputs.push_back(output(*node));
   return program_;
 }
 
-namespace {
-
-PreparedKernel prepare(const std::vector<const Node*>& nodes,
-                       const std::vector<const Node*>& outputs,
-                       std::map<const Node*, int64_t> inputs) {
-  Dims space = outputs.at(0)->dims();
-  for (const Node* output : outputs) {
-    if (output->shape.is_tuple) return {};
-    if (output->shape.elements_count() > Shape(DType::pred, space).elements_count())
-      space = output->dims();
+LoopOutput LoopLowering::output(const Node& node) const {
+  const bool whole = node.dims() == space_;
+  LoopOutput out{value_of(node, whole ? whole_ : kept_), !whole, {}, 0};
+  if (box_.count == space_) return out;
+  out.strides = row_major_strides(space_);
+  for (size_t d = 0; d < space_.size(); ++d) {
+    out.offset += box_.first[d] * out.strides[d];
+    out.strides[d] *= box_.step[d];
   }
-  std::vector<bool> reduced(space.size(), false);
-  for (const Node* node : nodes) {
-    if (!node->is(Opcode::reduce) || inputs.count(node) > 0) continue;
-    space = node->operand(0)->dims();
-    reduced.assign(space.size(), false);
-    for (const int64_t d : node->attrs.dimensions) reduced[static_cast<size_t>(d)] = true;
-  }
-  const std::optional<LoopProgram> program =
-      LoopLowering(space, std::move(reduced), std::move(inputs)).lower(nodes, outputs);
-  return program ? prepare_loop(*program) : PreparedKernel{};
-}
-
-}  // namespace
-
-PreparedKernel lower_loop_node(const Node& node) {
-  std::vector<const Node*> nodes;
-  std::map<const Node*, int64_t> inputs;
-  for (size_t i = 0; i < node.operands().size(); ++i) {
-    if (inputs.emplace(node.operands()[i], static_cast<int64_t>(i)).second)
-      nodes.push_back(node.operands()[i]);
-  }
-  nodes.push_back(&node);
-  return prepare(nodes, {&node}, std::move(inputs));
-}
-
-PreparedKernel lower_loop_fusion(const Node& node) {
-  const Computation& fused = *node.called.at(0);
-  std::vector<const Node*> nodes;
-  std::map<const Node*, int64_t> inputs;
-  for (const auto& inner : fused.nodes()) {
-    nodes.push_back(inner.get());
-    if (inner->is(Opcode::parameter)) inputs[inner.get()] = inner->attrs.index;
-  }
-  std::vector<const Node*> outputs{fused.root()};
-  if (fused.root()->is(Opcode::tuple)) {
-    outputs.assign(fused.root()->operands().begin(), fused.root()->operands().end());
-  }
-  return prepare(nodes, outputs, std::move(inputs));
+  return out;
 }
 
 }  // namespace gspmd

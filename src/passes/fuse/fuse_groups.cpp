@@ -38,7 +38,8 @@ class Grouper {
   struct Group {
     LoopGroup body;
     Dims domain;
-    Dims reduced;  // dims that its reductions fold; empty = none yet
+    Dims reduced;        // dims that its reductions fold; empty = none yet
+    bool joins = false;  // is in pieces, which have no reductions
   };
   static size_t index(int64_t i) { return static_cast<size_t>(i); }
   int64_t size() const { return static_cast<int64_t>(g_.nodes.size()); }
@@ -53,7 +54,9 @@ class Grouper {
   bool fits(const Group& group, int64_t n) const {
     if (group.body.members.size() >= kMostMembers || group.domain != g_.domain[index(n)])
       return false;
-    return !g_.folds(n) || group.reduced.empty() || group.reduced == g_.folded[index(n)];
+    if (g_.joins[index(n)]) return group.reduced.empty();
+    if (!g_.folds(n)) return true;
+    return !group.joins && (group.reduced.empty() || group.reduced == g_.folded[index(n)]);
   }
 
   int64_t choose(int64_t n, const std::map<int64_t, int64_t>& last_reader) {
@@ -66,7 +69,8 @@ class Grouper {
       }
     };
     for (const int64_t read : g_.reads[index(n)]) {
-      const bool direct = !g_.folds(read) && node(read).dims() == g_.domain[index(n)];
+      const bool direct =
+          !g_.folds(read) && !g_.reads_apart(n, read) && node(read).dims() == g_.domain[index(n)];
       if (direct) consider(group_of_[index(read)]);
     }
     for (const int64_t read : g_.reads[index(n)]) {
@@ -101,6 +105,7 @@ class Grouper {
     group(to).body.members.insert(n);
     group_of_[index(n)] = to;
     if (g_.folds(n)) group(to).reduced = g_.folded[index(n)];
+    group(to).joins |= g_.joins[index(n)];
   }
 
   void merge(int64_t into, int64_t from) {
@@ -143,8 +148,9 @@ class Grouper {
   bool can_join(int64_t target, int64_t n) {
     for (const int64_t read : g_.reads[index(n)]) {
       if (group_of_[index(read)] != target && reaches(read, target, -1)) return false;
-      // A reduction's result exists only after the loop.
-      if (group_of_[index(read)] == target && g_.folds(read)) return false;
+      // A reduction's result exists only after the loop, as what is read elsewhere.
+      if (group_of_[index(read)] == target && (g_.folds(read) || g_.reads_apart(n, read)))
+        return false;
     }
     return true;
   }
@@ -155,13 +161,16 @@ class Grouper {
         group(a).reduced != group(b).reduced) {
       return false;
     }
+    if ((group(a).joins && !group(b).reduced.empty()) ||
+        (group(b).joins && !group(a).reduced.empty()))
+      return false;
     for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
       for (const int64_t n : group(one).body.members) {
         for (const int64_t read : g_.reads[index(n)]) {
           const int64_t unit = group_of_[index(read)];
           if (unit == one) continue;
           if (unit == other) {
-            if (g_.folds(read)) return false;
+            if (g_.folds(read) || g_.reads_apart(n, read)) return false;
             continue;
           }
           if (reaches(read, other, -1)) return false;
@@ -269,6 +278,7 @@ class Grouper {
     std::set<int64_t> others;
     for (const int64_t reader : readers) {
       const int64_t unit = group_of_[index(reader)];
+      if (g_.reads_apart(reader, n)) return false;
       if (unit == own) continue;
       if (unit < 0 || group(unit).domain != group(own).domain) return false;
       others.insert(unit);

@@ -22,6 +22,12 @@ void build_fusion(Computation& c, Node* node) {
   c.replace_uses(node, append_fusion(c, *fused, std::move(inputs), "kCustom", *node));
 }
 
+// Whether a loop computes what the pad spreads, and can write it there.
+bool is_computed_for(const Node& pad) {
+  const Node& x = *pad.operand(0);
+  return (x.op().has(kElementwise) || x.is(Opcode::concatenate)) && x.users().size() == 1;
+}
+
 }  // namespace
 
 bool fuse_interleaves(Computation& c) {
@@ -30,7 +36,8 @@ bool fuse_interleaves(Computation& c) {
     if (!is_interleave(*node)) continue;
     const bool alone =
         node->operand(0)->users().size() == 1 && node->operand(1)->users().size() == 1;
-    if (alone) found.push_back(node.get());
+    const bool in_loop = is_computed_for(*node->operand(0)) || is_computed_for(*node->operand(1));
+    if (alone && !in_loop) found.push_back(node.get());
   }
   if (found.empty()) return false;
   for (Node* node : found) build_fusion(c, node);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "gspmd/ops/builders.h"
+#include "ops/common/loop_lowering.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
@@ -31,7 +32,8 @@ class FusionRewriter {
     return out;
   }
 
-  void rewrite(const std::vector<int64_t>& outputs) {
+  // False, and nothing has changed, where it is too many pieces.
+  bool rewrite(const std::vector<int64_t>& outputs) {
     FlatMap<const Node*, Node*> copies;
     fused_ = c_.module().add_computation(c_.module().unique_name("fused"));
     std::set<int64_t> live = needed(outputs);
@@ -44,6 +46,10 @@ class FusionRewriter {
     }
     for (const int64_t n : outputs) results.push_back(copies.at(g_.nodes[static_cast<size_t>(n)]));
     fused_->set_root(results.size() == 1 ? results[0] : hlo::tuple(*fused_, results));
+    if (has_views() && !is_loop_program(*fused_)) {
+      c_.module().remove_computation(fused_);
+      return false;
+    }
     const Node& last = *g_.nodes[static_cast<size_t>(outputs.back())];
     Node* fusion = append_fusion(c_, *fused_, inputs_, reduces ? "kInput" : "kLoop", last);
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -55,6 +61,7 @@ class FusionRewriter {
       }
       replacements_.emplace_back(g_.nodes[static_cast<size_t>(outputs[i])], value);
     }
+    return true;
   }
 
   const std::vector<std::pair<Node*, Node*>>& replacements() const { return replacements_; }
@@ -70,6 +77,13 @@ class FusionRewriter {
     for (const LoopGroup* group : all[static_cast<size_t>(at)])
       if (!group->contains(n)) return true;
     return !g_.fusible[static_cast<size_t>(at)];
+  }
+
+  bool has_views() const {
+    const auto& nodes = fused_->nodes();
+    return std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+      return node->is(Opcode::slice) || node->is(Opcode::concatenate) || node->is(Opcode::pad);
+    });
   }
 
   std::set<int64_t> needed(const std::vector<int64_t>& outputs) const {
@@ -118,9 +132,12 @@ bool worth_it(const LoopGraph& graph, const Positions& positions, const LoopGrou
 
 }  // namespace
 
-bool fuse_loops(Computation& computation) {
-  const bool changed = computation.remove_dead() > 0;  // dead readers would ask for results
-  const LoopGraph graph = loop_graph(computation);
+namespace {
+
+// With slices, concatenations and pads or without. `left`: whether some that would be in too many
+// pieces are left.
+bool fuse_loops(Computation& computation, bool views, bool& left) {
+  const LoopGraph graph = loop_graph(computation, views);
   const std::vector<LoopGroup> groups = group_loops(graph);
   Positions positions;
   for (size_t n = 0; n < graph.nodes.size(); ++n)
@@ -139,15 +156,28 @@ bool fuse_loops(Computation& computation) {
   }
   std::vector<std::pair<Node*, Node*>> replacements;
   for (auto& [rewriter, outputs] : rewriters) {
-    rewriter.rewrite(outputs);
+    if (!rewriter.rewrite(outputs)) {
+      left = true;
+      continue;
+    }
     const auto& made = rewriter.replacements();
     replacements.insert(replacements.end(), made.begin(), made.end());
   }
   for (const auto& [from, to] : replacements) computation.replace_uses(from, to);
-  if (replacements.empty()) return changed;
+  if (replacements.empty()) return false;
   computation.remove_dead();
   computation.sort();
   return true;
+}
+
+}  // namespace
+
+bool fuse_loops(Computation& computation) {
+  bool changed = computation.remove_dead() > 0;  // dead readers would ask for results
+  bool left = false;
+  changed |= fuse_loops(computation, true, left);
+  if (left) changed |= fuse_loops(computation, false, left);
+  return changed;
 }
 
 }  // namespace gspmd

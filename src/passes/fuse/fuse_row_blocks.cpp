@@ -32,7 +32,7 @@ class RowBlockFuser {
  public:
   explicit RowBlockFuser(Computation& computation)
       : c_(computation),
-        g_(loop_graph(computation)),
+        g_(loop_graph(computation, false)),
         kind_(g_.nodes.size(), Kind::other),
         batch_(g_.nodes.size(), 0),
         positional_(g_.nodes.size(), false),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -47,14 +48,22 @@ struct LoopGroup {
 // The nodes of a computation as loop fusion sees them.
 struct LoopGraph {
   std::vector<Node*> nodes;    // by position
-  std::vector<bool> fusible;   // elementwise or reducing, of element types loops have
-  std::vector<bool> absorbed;  // broadcast, iota, scalar constant: copied into each reader
+  std::vector<bool> fusible;   // elementwise, reducing or put together, of types loops have
+  std::vector<bool> absorbed;  // broadcast, iota, scalar constant, view: copied into each reader
+  std::vector<bool> joins;     // concatenations and pads: a loop in pieces
   std::vector<Dims> domain;    // of fusible nodes: the dims they loop over
   std::vector<Dims> folded;    // and which of them they combine; none: elementwise
   std::vector<std::vector<int64_t>> reads;  // what a node reads, absorbed nodes looked through
+  // Of these what it reads at other places than its own, so that it has to be in memory.
+  std::vector<std::vector<int64_t>> apart;
+  bool reads_apart(int64_t position, int64_t read) const {
+    const std::vector<int64_t>& all = apart[static_cast<size_t>(position)];
+    return std::binary_search(all.begin(), all.end(), read);
+  }
   bool folds(int64_t position) const { return !folded[static_cast<size_t>(position)].empty(); }
 };
-LoopGraph loop_graph(const Computation& computation);
+// `views`: slices, concatenations and pads too.
+LoopGraph loop_graph(const Computation& computation, bool views);
 
 // Groups nodes over the same dims, so that no path leaves a group and comes back; then lets readers
 // compute again what costs less than the memory between them.

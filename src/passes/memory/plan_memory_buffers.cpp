@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "gspmd/base/error.h"
@@ -33,6 +34,7 @@ class FusedReads {
  public:
   explicit FusedReads(const Computation& fused) : fused_(fused) {
     int64_t position = 0;
+    find_moved();
     for (const auto& node : fused.nodes()) {
       positions_.emplace(node.get(), position);
       for (const Node* operand : node->operands())
@@ -54,8 +56,20 @@ class FusedReads {
   }
 
  private:
+  // Values that slices, concatenations and the like read at other places than their own, and what
+  // these are computed from.
+  void find_moved() {
+    const auto& nodes = fused_.nodes();
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      const bool in_place = (*node)->op().has(kElementwise) && moved_.count(node->get()) == 0;
+      if (in_place || (*node)->is(Opcode::tuple)) continue;
+      for (const Node* operand : (*node)->operands()) moved_.insert(operand);
+    }
+  }
+
   void read(const Node& parameter, const Node& reader, int64_t position) {
-    const bool plain = reader.op().has(kElementwise) && reader.dims() == parameter.dims();
+    const bool plain = reader.op().has(kElementwise) && reader.dims() == parameter.dims() &&
+                       moved_.count(&reader) == 0;
     last_.emplace(&parameter, -1);
     int64_t& last = last_.at(&parameter);
     if (last != INT64_MAX) last = plain ? position : INT64_MAX;
@@ -63,6 +77,7 @@ class FusedReads {
 
   const Computation& fused_;
   FlatMap<const Node*, int64_t> positions_;
+  std::set<const Node*> moved_;
   FlatMap<const Node*, int64_t> last_;  // plain read; INT64_MAX: read in another way
 };
 
