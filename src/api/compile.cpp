@@ -234,6 +234,8 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
     program.reference_kernels = options.reference_kernels;
     program.poison = options.poison;
     program.alone_below = 2e4;  // another thread wakes in 15 us
+    for (const auto& layout : impl->parameter_layouts)
+      program.parameters.push_back({layout->global, layout->sharding});
     impl->program = located(options.site, [&] { return build_program(impl->stages, program); });
     seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
     if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);

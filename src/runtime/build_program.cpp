@@ -17,6 +17,7 @@
 #include "runtime/collective_run.h"
 #include "runtime/program.h"
 #include "runtime/reference_kernel.h"
+#include "runtime/shared_values.h"
 
 namespace gspmd {
 namespace {
@@ -56,7 +57,7 @@ int64_t flat_leaf(const Shape& shape, const Dims& path) {
 class Builder {
  public:
   Builder(const CompiledModule& compiled, const ProgramOptions& options)
-      : p_(std::make_shared<Program>()) {
+      : compiled_(compiled), p_(std::make_shared<Program>()) {
     if (options.num_devices < 1)
       user_error("build_program: {} devices; give 1 or more", options.num_devices);
     p_->options = options;
@@ -72,6 +73,9 @@ class Builder {
     }
     p_->result_leaves = leaf_shapes(entry.root()->shape);
     read_aliases(entry);
+    shared_ = find_shared_values(compiled_, p_->options);
+    p_->shared_results = shared_.results;
+    p_->shared_results.resize(p_->result_leaves.size());
     walk(entry, p_->main);
     finish_outputs(entry);
     mark_met(p_->main, true, true);
@@ -89,7 +93,8 @@ class Builder {
     const auto meets = [&](int64_t i) {
       if (i < 0) return before;
       return i == count ? behind
-                        : block.items[static_cast<size_t>(i)].kind == Block::Item::collective;
+                        : block.items[static_cast<size_t>(i)].kind == Block::Item::collective ||
+                              block.items[static_cast<size_t>(i)].shared;
     };
     for (int64_t i = 0; i < count; ++i) {
       Block::Item& item = block.items[static_cast<size_t>(i)];
@@ -146,14 +151,24 @@ class Builder {
   void add_step(Block& block, PreparedKernel kernel, const Node& node, int64_t first_argument,
                 int64_t operands, int64_t results) {
     const auto index = static_cast<int64_t>(p_->steps.size());
+    const Replicas* const replicas = shared_.nodes.find(&node);
+    const bool shared = replicas != nullptr;
     if (block.items.empty() || block.items.back().kind != Block::Item::segment ||
-        block.items.back().last != index) {
-      block.items.push_back({Block::Item::segment, index, index});
+        block.items.back().last != index || block.items.back().shared != shared) {
+      block.items.push_back({Block::Item::segment, index, index, false, shared});
     }
     block.items.back().last = index + 1;
     p_->steps.push_back({std::move(kernel), first_argument, operands, results,
                          fmt::format("{}: \"{}\"", opcode_name(node.opcode()), node.name()),
                          &node});
+    if (shared) p_->steps.back().devices = holders_of(*replicas);
+  }
+
+  static std::vector<int64_t> holders_of(const Replicas& replicas) {
+    std::vector<int64_t> holders;
+    for (int64_t d = 0; d < std::ssize(replicas); ++d)
+      if (replicas[static_cast<size_t>(d)] == d) holders.push_back(d);
+    return holders;
   }
 
   void add_copy(Block& block, const Slot& from, const Slot& to, const Node& node) {
@@ -225,6 +240,11 @@ class Builder {
     const int64_t first = is_pair ? first_leaf(node.shape, 1) : 0;
     add_arguments(node, first);
     step.results = leaf_count(node.shape) - first;
+    if (const Replicas* const replicas = shared_.nodes.find(&node)) {
+      step.receives.assign(replicas->size(), false);
+      for (const int64_t device : holders_of(*replicas))
+        step.receives[static_cast<size_t>(device)] = true;
+    }
     const auto index = static_cast<int64_t>(p_->collectives.size());
     block.items.push_back(
         {step.is_split ? Block::Item::start : Block::Item::collective, index, index});
@@ -293,7 +313,9 @@ class Builder {
     }
   }
 
+  const CompiledModule& compiled_;
   std::shared_ptr<Program> p_;
+  SharedValues shared_;
   std::vector<int64_t> first_parameter_leaf_;
   std::map<int64_t, int64_t> constants_;  // place index -> Program::constants
   std::map<const Node*, int64_t> begun_;  // starts -> Program::collectives

@@ -250,7 +250,10 @@ class Runner {
   }
 
   void reduce_lines(const std::vector<int64_t>& group, int64_t first, int64_t last) {
-    const auto is_local = [&](int64_t device) { return args_.local.contains(device); };
+    const auto is_local = [&](int64_t device) {
+      return args_.local.contains(device) && (!args_.shares || step_.receives.empty() ||
+                                              step_.receives[static_cast<size_t>(device)]);
+    };
     if (std::none_of(group.begin(), group.end(), is_local)) return;
     alignas(64) std::byte acc[kReducedBytes];
     int64_t before = 0;  // lines of operands so far

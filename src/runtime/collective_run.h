@@ -23,6 +23,7 @@ struct CollectiveArgs {
   DeviceRange local = {0, 1};  // devices of this process
   Claims* claims = nullptr;    // of all workers; this collective is a round
   uint32_t round = 0;
+  bool shares = false;                      // results go only to devices that need them
   const std::vector<char>* done = nullptr;  // by group: results are there; nullptr: of none
 };
 

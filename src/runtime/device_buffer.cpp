@@ -65,6 +65,25 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
     poison_memory(shard(d) + bytes, stride_ - bytes);
 }
 
+void DeviceBuffer::share(const std::vector<int64_t>& holders) {
+  std::vector<int64_t> wanted;
+  for (int64_t d = local_.first; d < local_.last; ++d)
+    wanted.push_back(holders.at(static_cast<size_t>(d)) - local_.first);
+  if (holders_ == wanted) return;
+  separate();
+  holders_ = std::move(wanted);
+}
+
+void DeviceBuffer::separate() {
+  const std::vector<int64_t> holders = std::exchange(holders_, {});
+  for (int64_t at = 0; at < std::ssize(holders); ++at) {
+    const int64_t holder = holders[static_cast<size_t>(at)];
+    if (holder != at && shape_.bytes() > 0)
+      std::memcpy(shard(local_.first + at), shard(local_.first + holder),
+                  static_cast<size_t>(shape_.bytes()));
+  }
+}
+
 DeviceBuffer::~DeviceBuffer() {
   unpoison_memory(data_, stride_ * local_.count());
   give_memory_back(data_, stride_ * local_.count());

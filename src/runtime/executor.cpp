@@ -23,6 +23,8 @@ struct Executor::Impl {
   RunCounters counters;
   std::vector<Shape> wanted;  // of argument leaves, without layouts
   TeamSchedule schedule;      // empty unless there are fewer devices than workers
+  std::vector<char> shared_waits;
+  bool shares_values = false;  // values that are the same on several devices are made and kept once
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
   std::byte* shared = nullptr;  // of each worker, or of each device where these are fewer
@@ -88,6 +90,8 @@ struct Executor::Impl {
     }
     recycled.resize(program->result_leaves.size());
     if (local.count() < workers()) schedule = schedule_steps(*program);
+    shares_values = remote == nullptr && schedule.steps.empty() && local.count() <= Claims::kMost;
+    shared_waits = waits_of_shared(*program);
     fill_tables();
     gather_crew();
   }
@@ -133,6 +137,17 @@ struct Executor::Impl {
     recycled[leaf].push_back(
         std::make_shared<DeviceBuffer>(Shape(shape.dtype, shape.dims), devices()));
     return recycled[leaf].back();
+  }
+
+  // Each result's memory as the program writes it: of donated arguments too.
+  void share_results(const std::vector<std::shared_ptr<DeviceBuffer>>& results) const {
+    for (size_t i = 0; i < results.size(); ++i) {
+      const std::vector<int64_t>& holders = program->shared_results[i];
+      if (shares_values && !holders.empty())
+        results[i]->share(holders);
+      else
+        results[i]->separate();
+    }
   }
 
   void poison(const std::vector<std::shared_ptr<DeviceBuffer>>& results) const;
@@ -208,8 +223,9 @@ void Executor::Impl::gather_crew() {
       ++team[static_cast<size_t>(w * local.count() / workers())];
     for (const int64_t size : team) claims.emplace_back(size);
   }
-  state.emplace(RunState{*program, *pool, schedule, guard, local, remote.get(), counters, tables,
-                         told, claims, collective_claims, failure});
+  state.emplace(RunState{*program, *pool, schedule, shared_waits, guard, local, remote.get(),
+                         counters, tables, told, claims, collective_claims, shares_values,
+                         failure});
   crew.reserve(static_cast<size_t>(workers()));
   for (int64_t w = 0; w < workers(); ++w) {
     const int64_t share = schedule.steps.empty() ? w : w * local.count() / workers();
@@ -312,6 +328,7 @@ void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
     const int64_t donor = impl.program->donor[i];
     results.push_back(donor >= 0 ? arguments[static_cast<size_t>(donor)] : impl.result_buffer(i));
   }
+  impl.share_results(results);
   impl.place(arguments, results);
   if (impl.program->options.poison) impl.poison(results);
   std::optional<TraceLog> log;

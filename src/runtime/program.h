@@ -30,6 +30,8 @@ struct Step {
   std::string name;  // for messages
   const Node* node = nullptr;
   bool is_copy = false;  // of the node's value to where it is wanted
+  // Of values that devices share: those that run it. Empty: all.
+  std::vector<int64_t> devices = {};
 };
 
 // A collective over groups of devices; its buffers are entries of each device's argument table.
@@ -42,6 +44,7 @@ struct CollectiveStep {
   std::vector<bool> covered;                       // devices in some group
   // By device: its group and its place there; -1: none.
   std::vector<std::pair<int64_t, int64_t>> member;
+  std::vector<bool> receives;  // devices that need the results; empty: all
   int64_t result_bytes = 0;    // of one device
   SumRows sum_rows = nullptr;  // of sums of types that have one
   int64_t first_argument = 0;
@@ -60,6 +63,7 @@ struct Block {
     enum Kind : uint8_t { segment, collective, loop, branch, start } kind = segment;
     int64_t first = 0, last = 0;  // segment: steps; others: index
     bool met = false;             // segment: all workers meet before and behind it
+    bool shared = false;          // segment: of values that devices share
   };
   std::vector<Item> items;
 };
@@ -100,8 +104,10 @@ class Program {
   std::vector<Array> constants;
   std::vector<Shape> parameter_leaves, result_leaves;
   std::vector<int64_t> donor;  // result leaf -> parameter leaf, or -1
-  int64_t scratch_bytes = 0;   // per worker
-  int64_t shared_bytes = 0;    // per worker, or per device where these are fewer
+  // By result leaf and device, whose storage has the result; empty: each device's own.
+  std::vector<std::vector<int64_t>> shared_results;
+  int64_t scratch_bytes = 0;  // per worker
+  int64_t shared_bytes = 0;   // per worker, or per device where these are fewer
 };
 
 }  // namespace gspmd

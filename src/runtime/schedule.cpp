@@ -57,6 +57,23 @@ void schedule_segment(const Program& program, const Block::Item& segment, TeamSc
   }
 }
 
+void schedule_shared(const Program& program, const Block::Item& segment, std::vector<char>& waits) {
+  std::vector<Access> since;
+  for (int64_t i = segment.first; i < segment.last; ++i) {
+    const Step& step = program.steps[static_cast<size_t>(i)];
+    std::vector<Access> own;
+    for (int64_t a = 0; a < step.operands + step.results; ++a)
+      own.push_back(access_of(program, step.first_argument + a, a >= step.operands, true));
+    const bool waits_here = std::any_of(since.begin(), since.end(), [&](const Access& before) {
+      return std::any_of(own.begin(), own.end(),
+                         [&](const Access& x) { return conflict(before, x); });
+    });
+    waits[static_cast<size_t>(i)] = waits_here ? 1 : 0;
+    if (waits_here) since.clear();
+    since.insert(since.end(), own.begin(), own.end());
+  }
+}
+
 // Whether the first worker does all of the block.
 bool schedule_block(const Program& program, const Block& block, TeamSchedule& out) {
   bool alone = true;
@@ -93,6 +110,13 @@ bool schedule_block(const Program& program, const Block& block, TeamSchedule& ou
 }
 
 }  // namespace
+
+std::vector<char> waits_of_shared(const Program& program) {
+  std::vector<char> waits(program.steps.size());
+  for (const Block::Item& item : program.main.items)
+    if (item.shared) schedule_shared(program, item, waits);
+  return waits;
+}
 
 TeamSchedule schedule_steps(const Program& program) {
   TeamSchedule schedule{std::vector<StepSchedule>(program.steps.size()),

@@ -21,4 +21,8 @@ struct TeamSchedule {
 };
 TeamSchedule schedule_steps(const Program& program);
 
+// Of steps of values that devices share: whether all workers meet before it, since it touches what
+// they touched since they met.
+std::vector<char> waits_of_shared(const Program& program);
+
 }  // namespace gspmd

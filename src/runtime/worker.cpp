@@ -63,7 +63,10 @@ void Worker::run_block(const Block& block, const Active& active) {
     meet_after(Since::exchange);
     switch (item.kind) {
       case Block::Item::segment:
-        if (teams()) {
+        if (item.shared) meet_after(Since::own_devices);
+        if (item.shared && state_.shares) {
+          run_shared(item);
+        } else if (teams()) {
           meet_after(Since::own_devices);
           run_segment_together(item, active);
         } else {
@@ -89,7 +92,7 @@ void Worker::run_block(const Block& block, const Active& active) {
         break;
     }
     done_ = Since::own_devices;
-    if (item.kind == Block::Item::segment && teams()) meet();
+    if (item.kind == Block::Item::segment && (teams() || item.shared)) meet();
   }
 }
 
@@ -233,6 +236,47 @@ void Worker::run_segment_together(const Block::Item& item, const Active& active)
   }
 }
 
+void Worker::open_shared(const Block::Item& item) {
+  if constexpr (kGuardBytes == 0) return;
+  for (int64_t d = state_.local.first; worker_ == 0 && d < state_.local.last; ++d) {
+    state_.guard.close(d);
+    for (int64_t i = item.first; i < item.last; ++i) {
+      const Step& step = program_.steps[static_cast<size_t>(i)];
+      state_.guard.open(d, step.first_argument, step.operands + step.results);
+    }
+  }
+  pool_.barrier(worker_);
+}
+
+// All workers together, each step on the devices that hold its results, part by part.
+void Worker::run_shared(const Block::Item& item) {
+  open_shared(item);
+  Claims& claims = state_.claims[0];
+  for (int64_t i = item.first; i < item.last; ++i) {
+    const Step& step = program_.steps[static_cast<size_t>(i)];
+    if (state_.shared_waits[static_cast<size_t>(i)] != 0 || log_ != nullptr) pool_.barrier(worker_);
+    const int64_t begin = log_ == nullptr ? 0 : log_->now();
+    const auto devices = std::ssize(step.devices);
+    // A kernel that prepares what its parts share has one worker.
+    const int64_t parts =
+        step.kernel.prepare || devices * step.kernel.parts > Claims::kMost ? 1 : step.kernel.parts;
+    ++round_;
+    for (int64_t piece = claims.take(round_, worker_, devices * parts); piece >= 0;
+         piece = claims.take(round_, worker_, devices * parts)) {
+      const int64_t device = step.devices[static_cast<size_t>(piece / parts)];
+      if (parts == 1)
+        run_step(step, device);
+      else
+        run_parts(step, &PreparedKernel::run, device, piece % parts, piece % parts + 1);
+    }
+    if (log_ == nullptr) continue;
+    pool_.barrier(worker_);
+    for (const int64_t device : own_)
+      if (std::binary_search(step.devices.begin(), step.devices.end(), device))
+        record(TraceLog::step(i), device, begin);
+  }
+}
+
 void Worker::open_collective(const CollectiveStep& step) {
   if constexpr (kGuardBytes == 0) return;
   for (int64_t d = state_.local.first; worker_ == 0 && d < state_.local.last; ++d) {
@@ -265,7 +309,8 @@ void Worker::run_collective(const CollectiveStep& step, const Active& active) {
                       program_.options.num_devices,
                       state_.local,
                       &state_.collective_claims,
-                      ++collective_round_};
+                      ++collective_round_,
+                      state_.shares};
   meet_after(Since::own_devices);
   const int64_t begin = log_ == nullptr ? 0 : log_->now();
   open_collective(step);

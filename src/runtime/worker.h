@@ -45,7 +45,8 @@ class FirstFailure {
 struct RunState {
   const Program& program;
   WorkerPool& pool;
-  const TeamSchedule& schedule;  // empty: each device has one worker
+  const TeamSchedule& schedule;           // empty: each device has one worker
+  const std::vector<char>& shared_waits;  // as waits_of_shared() says
   const ArenaGuard& guard;
   DeviceRange local;  // devices of this process
   Remote* remote;     // nullptr: there are no other processes
@@ -54,6 +55,7 @@ struct RunState {
   std::vector<int32_t>& told;   // by device: what other processes say of loops and branches
   std::vector<Claims>& claims;  // of the devices, or, fewer than workers, of each one's parts
   Claims& collective_claims;    // of all workers: pieces of collectives
+  bool shares;                  // values that devices share are made once
   FirstFailure& failure;
 };
 
@@ -101,6 +103,8 @@ class Worker {
   void share_parts(const Step& step, Stage stage, int64_t device, int64_t parts);
   void open_segment(const Block::Item& item, int64_t device);
   void run_segment_together(const Block::Item& item, const Active& active);
+  void open_shared(const Block::Item& item);
+  void run_shared(const Block::Item& item);
   void open_collective(const CollectiveStep& step);
   void start_collective(const CollectiveStep& step, const Active& active);
   void progress();

@@ -31,13 +31,21 @@ class GSPMD_API DeviceBuffer {
   int64_t num_devices() const { return num_devices_; }  // that hold a part
   const DeviceRange& local() const { return local_; }   // those of them in this process
   // Row-major elements of one device's part, one of `local()`.
-  std::byte* shard(int64_t device) const { return data_ + (device - local_.first) * stride_; }
+  std::byte* shard(int64_t device) const {
+    const int64_t at = device - local_.first;
+    return data_ + (holders_.empty() ? at : holders_[static_cast<size_t>(at)]) * stride_;
+  }
+  // From now on device d of this process has the part of device holders[d], which is its own
+  // holder.
+  void share(const std::vector<int64_t>& holders);
+  void separate();  // Again a part for each device, with the same elements.
 
  private:
   Shape shape_;
   int64_t num_devices_ = 0, stride_ = 0;
   DeviceRange local_;
   std::byte* data_ = nullptr;
+  std::vector<int64_t> holders_;  // by device from local_.first on; empty: each its own
 };
 
 // How a program is prepared.
@@ -48,6 +56,15 @@ struct ProgramOptions {
   // A program that one thread runs in less time, by a rough estimate, runs on the calling thread:
   // waking others takes longer than they save. In nanoseconds.
   double alone_below = 0;
+  // How an array lies on the devices.
+  struct Layout {
+    Shape global;
+    Sharding sharding;
+  };
+  // Of the parameter leaves. Where several devices have the same part of one that is donated, and
+  // of what becomes of it, the executor keeps it once for them: then only the first one's part is
+  // read. Empty: not known.
+  std::vector<Layout> parameters = {};
 };
 
 // A per-device module made ready to run: kernels prepared, memory planned. Immutable; one program

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "gspmd/base/flat_map.h"
+#include "gspmd/passes/pipeline.h"
+#include "gspmd/runtime/executor.h"
+
+namespace gspmd {
+
+// By device, the first of those that have the same value.
+using Replicas = std::vector<int64_t>;
+
+// Devices whose parts of an array that lies so are the same.
+Replicas replicas_of(const Shape& global, const Sharding& sharding, int64_t num_devices);
+
+// What is made and kept once for all devices that have the same of it, where they share memory:
+// donated state, such as weights and what an optimizer keeps with them, and what only its new value
+// is made from. Other values stay in each device's own memory, also where they are the same.
+struct SharedValues {
+  FlatMap<const Node*, Replicas> nodes;  // of the entry: steps and all-reduces
+  std::vector<Replicas> results;         // by result leaf; empty: each device has its own
+};
+
+// Of a module with flat results; nothing where it is not known how its parameters lie.
+SharedValues find_shared_values(const CompiledModule& compiled, const ProgramOptions& options);
+
+}  // namespace gspmd
