@@ -186,7 +186,7 @@ void sums_of(const RowBlock& block, std::span<std::byte* const> targets, int64_t
   }
 }
 
-template <class T>
+template <class Elements>
 void sums(const RowBlock& block, std::span<std::byte* const> targets, int64_t target_step,
           std::span<const std::byte* const> sources, int64_t source_step, bool streamed) {
   const auto run = [&](auto of) {
@@ -194,13 +194,13 @@ void sums(const RowBlock& block, std::span<std::byte* const> targets, int64_t ta
   };
   switch (sources.size()) {
     case 2:
-      return run(sums_of<Stored<T>, 2>);
+      return run(sums_of<Elements, 2>);
     case 4:
-      return run(sums_of<Stored<T>, 4>);
+      return run(sums_of<Elements, 4>);
     case 8:
-      return run(sums_of<Stored<T>, 8>);
+      return run(sums_of<Elements, 8>);
     default:
-      return run(sums_of<Stored<T>, 0>);
+      return run(sums_of<Elements, 0>);
   }
 }
 
@@ -408,14 +408,14 @@ void joins(const JoinedRows& joined, std::span<std::byte* const> targets,
 decltype(&copy_rows) find_copies() { return copies; }
 decltype(&join_rows) find_joins() { return joins; }
 SumRows find_sums(DType dtype) {
-  if (dtype == DType::f32) return sums<float>;
-  if (dtype == DType::s32) return sums<int32_t>;
+  if (dtype == DType::f32) return sums<Stored<float>>;
+  if (dtype == DType::s32) return sums<Stored<int32_t>>;
 #if HWY_HAVE_FLOAT64
-  if (dtype == DType::f64) return sums<double>;
+  if (dtype == DType::f64) return sums<Stored<double>>;
 #endif
 #if HWY_TARGET != HWY_SCALAR
-  if (dtype == DType::bf16) return sums_of<StoredHalves<BrainFloats>, 0>;
-  if (dtype == DType::f16) return sums_of<StoredHalves<HalfFloats>, 0>;
+  if (dtype == DType::bf16) return sums<StoredHalves<BrainFloats>>;
+  if (dtype == DType::f16) return sums<StoredHalves<HalfFloats>>;
 #endif
   return nullptr;
 }
