@@ -20,6 +20,7 @@ namespace gspmd {
 namespace {
 
 constexpr size_t kMostMadeAgain = 16;  // instructions for one value
+constexpr int64_t kMostTries = 256;    // values looked at for one: the ways double with each
 constexpr int kMostRounds = 300;
 constexpr int kMostInVain = 8;  // in a row
 
@@ -128,6 +129,7 @@ class Candidates {
     }
     if (result.values.empty()) return std::nullopt;
     std::set<int64_t> kept;
+    tries_ = 0;
     if (!add(node, result, kept)) return std::nullopt;
     for (const int64_t id : kept) result.freed -= reads_[id].bytes;
     if (result.freed <= 0) return std::nullopt;
@@ -161,6 +163,7 @@ class Candidates {
   }
 
   bool add_if_less(Node& node, int64_t bytes, Candidate& result, std::set<int64_t>& kept) const {
+    if (++tries_ > kMostTries) return false;
     Candidate trial = result;
     std::set<int64_t> trial_kept = kept;
     if (!add(node, trial, trial_kept)) return false;
@@ -201,6 +204,7 @@ class Candidates {
   const MemoryPlan& plan_;
   ValueReads reads_;
   int64_t peak_;
+  mutable int64_t tries_ = 0;  // for the candidate at hand
 };
 
 // Makes the candidate's value again, and has late readers read that; the computation is left to be
