@@ -223,6 +223,15 @@ TEST_CASE("fuse: what a loop reads at other places is in memory before it", "[fu
     rolled = f32[4,6]{1,0} concatenate(b, a), dimensions={1}
     ROOT r = f32[4,6]{1,0} subtract(p, rolled))") ==
         Lines{"multiply", "kLoop: slice slice concatenate subtract"});
+  // Read in place too.
+  CHECK(fused(R"(
+    x = f32[4,6]{1,0} parameter(0)
+    p = f32[4,6]{1,0} negate(x)
+    first = f32[4,1]{1,0} slice(p), slice={[0:4], [0:1]}
+    row = f32[4]{0} reshape(first)
+    rows = f32[4,6]{1,0} broadcast(row), dimensions={0}
+    ROOT r = f32[4,6]{1,0} subtract(p, rows))") ==
+        Lines{"negate", "kLoop: slice reshape broadcast subtract"});
   // A reduction is in no pieces.
   CHECK(fused(R"(
     x = f32[4,6]{1,0} parameter(0)
