@@ -14,6 +14,11 @@ namespace gspmd {
 // The loop op of an elementwise or reducing node; nullopt where loops have none.
 std::optional<LoopOp> loop_op(const Node& node);
 
+// What a node is that computes nothing: a slice, a reshape by which only dims of size 1 come or go,
+// or what puts values together, which a loop writes by pieces.
+enum class LoopView : uint8_t { none, slice, unit_reshape, join };
+LoopView loop_view(const Node& node);
+
 // Of each dim some indices: `count` from `first` on, `step` apart.
 struct LoopBox {
   Dims first, count, step;

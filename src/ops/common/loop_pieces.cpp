@@ -5,6 +5,19 @@
 #include "ops/common/loop_lowering.h"
 
 namespace gspmd {
+
+LoopView loop_view(const Node& node) {
+  if (node.is(Opcode::slice)) return LoopView::slice;
+  if (node.is(Opcode::concatenate) || node.is(Opcode::pad)) return LoopView::join;
+  if (!node.is(Opcode::reshape)) return LoopView::none;
+  const auto others = [](const Node& of) {
+    Dims dims = of.dims();
+    std::erase(dims, 1);
+    return dims;
+  };
+  return others(node) == others(*node.operand(0)) ? LoopView::unit_reshape : LoopView::none;
+}
+
 namespace {
 
 constexpr size_t kMostPieces = 16;

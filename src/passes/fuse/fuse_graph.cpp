@@ -25,35 +25,28 @@ bool is_absorbed(const Node& node) {
 
 // A concatenation or a pad whose pieces a loop can write.
 bool is_join(const Node& node) {
-  const bool joins = node.is(Opcode::concatenate) || node.is(Opcode::pad);
+  const bool joins = loop_view(node) == LoopView::join;
   if (!joins || !is_loop_value(node) || node.operands().size() > kMostJoined) return false;
   return std::all_of(node.operands().begin(), node.operands().end(),
                      [](const Node* operand) { return is_loop_value(*operand); });
 }
 
 bool is_slice(const Node& node) {
-  if (!node.is(Opcode::slice) || !is_loop_value(node) || !loop_typed(*node.operand(0)))
+  if (loop_view(node) != LoopView::slice || !is_loop_value(node) || !loop_typed(*node.operand(0)))
     return false;
   const Node& x = *node.operand(0);
-  return x.is(Opcode::parameter) ||
+  return x.operands().empty() ||
          node.shape.elements_count() * kLeastSlice >= x.shape.elements_count();
 }
 
-// Only dims of size 1 come or go.
 bool is_unit_reshape(const Node& node) {
-  if (!node.is(Opcode::reshape) || !is_loop_value(node)) return false;
-  const auto others = [](const Node& of) {
-    Dims dims = of.dims();
-    std::erase(dims, 1);
-    return dims;
-  };
-  return others(node) == others(*node.operand(0));
+  return loop_view(node) == LoopView::unit_reshape && is_loop_value(node);
 }
 
 // The dims that a reduction combines, as its nest says.
 Dims folded_dims(const Node& node) {
   Dims folded;
-  if (!node.is(Opcode::reduce)) return folded;
+  if (node.op().has(kElementwise)) return folded;
   const FactorRule rule = node.op().factors(node);
   for (size_t d = 0; d < rule.operands[0].size(); ++d)
     if (rule.factors[static_cast<size_t>(rule.operands[0][d])].kind == FactorKind::reduction)
@@ -103,7 +96,7 @@ class GraphBuilder {
     graph_.absorbed.push_back(absorbed);
     views_of_.push_back(view);
     graph_.fusible.push_back(fusible);
-    graph_.folded.push_back(fusible ? folded_dims(node) : Dims{});
+    graph_.folded.push_back(fusible && !join ? folded_dims(node) : Dims{});
     graph_.domain.push_back(!fusible                       ? Dims{}
                             : graph_.folded.back().empty() ? node.dims()
                                                            : node.operand(0)->dims());
@@ -158,7 +151,7 @@ class GraphBuilder {
     int64_t elements = 0, additions = 0, whole = 0;
     for (const Node* user : node.users()) {
       const size_t u = at(*user);
-      const bool reads_slice = views_of_[u] && user->is(Opcode::slice);
+      const bool reads_slice = views_of_[u] && loop_view(*user) == LoopView::slice;
       if (!reads_slice && again_[u] < 0) return false;
       if (reads_slice) elements += user->shape.elements_count();
       additions = std::max(additions, again_[u]);

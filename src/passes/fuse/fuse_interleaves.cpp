@@ -1,6 +1,7 @@
 // Sums of pads between elements, as recursive scans end with: one pass over memory instead of
 // three.
 
+#include "ops/common/loop_lowering.h"
 #include "ops/shape/interleave.h"
 #include "passes/fuse/fuse_steps.h"
 
@@ -25,7 +26,7 @@ void build_fusion(Computation& c, Node* node) {
 // Whether a loop computes what the pad spreads, and can write it there.
 bool is_computed_for(const Node& pad) {
   const Node& x = *pad.operand(0);
-  return (x.op().has(kElementwise) || x.is(Opcode::concatenate)) && x.users().size() == 1;
+  return (x.op().has(kElementwise) || loop_view(x) == LoopView::join) && x.users().size() == 1;
 }
 
 }  // namespace

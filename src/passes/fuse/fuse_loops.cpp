@@ -81,9 +81,8 @@ class FusionRewriter {
 
   bool has_views() const {
     const auto& nodes = fused_->nodes();
-    return std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
-      return node->is(Opcode::slice) || node->is(Opcode::concatenate) || node->is(Opcode::pad);
-    });
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [](const auto& node) { return loop_view(*node) != LoopView::none; });
   }
 
   std::set<int64_t> needed(const std::vector<int64_t>& outputs) const {
