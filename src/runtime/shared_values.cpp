@@ -266,22 +266,25 @@ class Finder {
       if (state == nullptr || key.first == state->parameter->id()) continue;
       const auto node = entry.find(key.first);
       if (node != entry.end() && node->second->is(Opcode::tuple)) continue;  // of such values
-      if (node == entry.end() || !is_shared(made_by(node->second))) drop(*state);
+      if (node == entry.end() || !is_made_once(made_by(node->second), *state)) drop(*state);
     }
     for (const auto& [result, index] : states_by_result_) {
       State& state = states_[index];
       const Node* const value = root_.operands().at(static_cast<size_t>(result));
       const Node& made = made_by(value);
       const auto place = plan_.places.find({value->id(), 0});
-      const bool written =
-          is_shared(made) && place != plan_.places.end() && state_in(place->second) == &state;
+      const bool written = is_made_once(made, state) && place != plan_.places.end() &&
+                           state_in(place->second) == &state;
       if (!written && &made != state.parameter) drop(state);
     }
     return any;
   }
 
-  bool is_shared(const Node& made) const {
-    return made.is(Opcode::parameter) || chosen_.contains(&made);
+  // On one of the devices that share it: another one's would read what the first has written.
+  bool is_made_once(const Node& made, const State& state) const {
+    const auto chosen = chosen_.find(&made);
+    return made.is(Opcode::parameter) ||
+           (chosen != chosen_.end() && chosen->second == state.division);
   }
   // Whose old or new value lies there.
   State* state_in(const BufferPlace& place) {

@@ -85,11 +85,9 @@ struct LoopValue {
 struct LoopOutput {
   int value = 0;         // index of a value
   bool reduced = false;  // stored over the kept dims instead of all
-  // Of a piece of a result: elements per step of each dim, and before what the first step writes.
-  // Empty: dense.
-  Dims strides = {};
-  int64_t offset = 0;
-  int64_t result = -1;  // which one it is a piece of; -1: its own, the outputs before counted
+  Dims strides = {};     // of a piece of a result: elements per step of each dim; empty: dense
+  int64_t offset = 0;    // of a piece: elements before what the first step writes
+  int64_t result = -1;   // which one it is a piece of; -1: its own, the outputs before counted
 };
 
 // A loop nest over `dims` in which every step computes `values` in order: elementwise chains,

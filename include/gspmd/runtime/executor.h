@@ -58,8 +58,8 @@ struct ProgramOptions {
   double alone_below = 0;
   // How an array lies on the devices.
   struct Layout {
-    Shape global;
-    Sharding sharding;
+    Shape global;       // of the whole array
+    Sharding sharding;  // over all devices
   };
   // Of the parameter leaves. Where several devices have the same part of one that is donated, and
   // of what becomes of it, the executor keeps it once for them: then only the first one's part is
