@@ -15,7 +15,7 @@ namespace gspmd {
 namespace {
 
 // Steps in a row that write less are not worth two meetings of all workers.
-constexpr int64_t kLeastBytes = 1 << 16;
+constexpr int64_t kLeastSharedBytes = 1 << 16;
 
 // For each device a number; the first device of each number.
 template <class Key>
@@ -299,7 +299,7 @@ class Finder {
     std::vector<const Node*> run;
     int64_t bytes = 0;
     const auto end_run = [&] {
-      if (bytes < kLeastBytes) banned_.insert(run.begin(), run.end());
+      if (bytes < kLeastSharedBytes) banned_.insert(run.begin(), run.end());
       run.clear();
       bytes = 0;
     };

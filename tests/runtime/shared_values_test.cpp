@@ -8,7 +8,7 @@
 namespace gspmd {
 namespace {
 
-const std::string kSum =
+const std::string kAddition =
     "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n";
 
 // A training step of four devices: gradients are summed over the devices of `groups`. The state is
@@ -16,7 +16,7 @@ const std::string kSum =
 std::string step_text(int64_t n, const std::string& groups, const std::string& gradient = "x") {
   const std::string f = "f32[" + std::to_string(n) + "]{0}";
   return "HloModule step, input_output_alias={ {0}: (0, {}), {1}: (1, {}) }, num_partitions=4\n" +
-         kSum + "ENTRY e {\n  w = " + f + " parameter(0)\n  v = " + f +
+         kAddition + "ENTRY e {\n  w = " + f + " parameter(0)\n  v = " + f +
          " parameter(1)\n  x = " + f +
          " parameter(2)\n  rate = f32[] parameter(3)\n  id = u32[] partition-id()\n" +
          "  own = f32[] convert(id)\n  owns = " + f + " broadcast(own), dimensions={}\n  y = " + f +
