@@ -53,9 +53,8 @@ double TransformerTask::estimated_bytes(const Mesh& mesh) const {
   const double tokens = double(options().batch) * double(c.seq);
   const double m = double(c.model), h = double(c.hidden);
   const double weights = double(c.layers) * (4 * m * m + 2 * m * h) + m * double(c.vocab + c.seq);
-  const double activations =
-      tokens *
-      (double(c.layers) * (8 * m + 2 * h + double(c.heads) * double(c.seq)) + double(c.vocab));
+  const double scores = tokens * double(c.layers) * double(c.heads) * double(c.seq);
+  const double activations = models::kept_activations(c, options().batch) + scores;
   const double devices = double(mesh.num_devices());
   // Weights that no recipe splits are whole on every device.
   const models::Layout split = layout(mesh);
