@@ -3,6 +3,7 @@
 // What benchmarks measure with.
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 namespace gspmd {
@@ -11,6 +12,14 @@ namespace gspmd {
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+// Of what `value` says of each, a member or a function.
+template <typename T, typename Value>
+double median(const std::vector<T>& of, Value value) {
+  std::vector<double> values;
+  for (const T& each : of) values.push_back(std::invoke(value, each));
+  return median(std::move(values));
 }
 
 }  // namespace gspmd
