@@ -1,3 +1,4 @@
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)  // as the library's kernels
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "examples/peak.cpp"  // this file again, once per instruction set
 #include "hwy/foreach_target.h"
