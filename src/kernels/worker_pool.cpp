@@ -157,9 +157,13 @@ class Crew : public std::enable_shared_from_this<Crew> {
     return tasks;
   }
 
-  enum State : int { vacant, invited, claimed, present };  // claimed: a thread is being made
+  // Of a slot, in the lowest two bits; above them, of a vacant one, the run that it last served, so
+  // that a caller who comes late to look does not have it served twice. Claimed: a thread is being
+  // made.
+  enum State : uint64_t { vacant, invited, claimed, present };
+  static constexpr uint64_t kStates = 4;
   struct alignas(64) Slot {
-    std::atomic<int> state{vacant};
+    std::atomic<uint64_t> state{vacant};
     std::exception_ptr error;
     std::thread thread;
   };
@@ -190,15 +194,15 @@ class Crew : public std::enable_shared_from_this<Crew> {
   // Body of a oneTBB task that was invited into a slot during the current run.
   void serve_for_a_while(int index) {
     Slot& slot = slots_[static_cast<size_t>(index)];
-    int expected = invited;
+    uint64_t expected = invited;
     if (!slot.state.compare_exchange_strong(expected, present)) return;  // came too late
     uint64_t seen = generation_.load() - 1;
     while (true) {
       const auto changed = [&] { return generation_.load() != seen; };
       while (!spin_for(kSpin, patient_, changed)) {
-        slot.state.store(vacant);
+        expected = seen * kStates + vacant;
+        slot.state.store(expected);
         if (!changed()) return;  // a run that starts now finds the slot vacant and invites again
-        expected = vacant;
         if (!slot.state.compare_exchange_strong(expected, present)) return;
       }
       seen = generation_.load();
@@ -214,10 +218,13 @@ class Crew : public std::enable_shared_from_this<Crew> {
 #ifdef GSPMD_HAS_TBB
     constexpr auto kArrival = std::chrono::microseconds(300);  // for an invited task to arrive
     if (!tbb_) return;
+    const uint64_t run = generation_.load();
     bool any = false;
     for (int i = 1; i < size(); ++i) {
-      int expected = vacant;
-      if (!slots_[static_cast<size_t>(i)].state.compare_exchange_strong(expected, invited))
+      std::atomic<uint64_t>& state = slots_[static_cast<size_t>(i)].state;
+      uint64_t seen = state.load();
+      if (seen % kStates != vacant || seen / kStates == run ||
+          !state.compare_exchange_strong(seen, invited))
         continue;
       any = true;
       tasks_under_way().add(shared_from_this());
@@ -235,8 +242,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
     };
     if (spin_for(kArrival, patient_, all_present)) return;
     for (int i = 1; i < size(); ++i) {
-      int expected = invited;
-      std::atomic<int>& state = slots_[static_cast<size_t>(i)].state;
+      uint64_t expected = invited;
+      std::atomic<uint64_t>& state = slots_[static_cast<size_t>(i)].state;
       if (!state.compare_exchange_strong(expected, claimed)) continue;
       try {
         start_thread(i);
@@ -252,7 +259,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void give_up() {
     uint64_t missing = 1;
     for (size_t i = 1; i < slots_.size(); ++i) {
-      int expected = invited;
+      uint64_t expected = invited;
       if (slots_[i].state.compare_exchange_strong(expected, vacant)) ++missing;
     }
     const uint64_t all_left = left_before_ + slots_.size();

@@ -103,6 +103,24 @@ TEST_CASE("worker pool: several pools and several callers work side by side", "[
   CHECK(calls == 3 * 20 * 4);
 }
 
+// A caller that loses its core when it has begun a run finds that a worker has come, gone through
+// it and left.
+TEST_CASE("worker pool: each worker runs once per run on a machine with too few cores", "[pool]") {
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int c = 0; c < 6; ++c)
+    callers.emplace_back([&] {
+      const auto pool = make_worker_pool(2);
+      for (int run = 0; run < 2000; ++run) {
+        std::atomic<int> calls{0};
+        pool->run([&](int) { ++calls; });
+        if (calls != 2) ++wrong;
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("worker pool: a number of workers that cannot be is refused", "[pool]") {
   CHECK_THROWS_WITH(make_worker_pool(-1),
                     "make_worker_pool: -1 workers; give 0 (the machine's cores) or 1 to 1024");
