@@ -81,7 +81,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void run(const std::function<void(int)>& f) {
     if (running_on_this_thread()) internal_error("worker pool: run() inside run()");
     const std::lock_guard lock(run_mutex_);
+    is_running_ = true;
     task_ = &f;
+    left_before_ = left_.load(std::memory_order_relaxed);
     const uint64_t all_left = left_before_ + slots_.size();
     generation_.fetch_add(1);
     if (size() > 1) {
@@ -95,8 +97,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     }
     work(0);
     spin_until(patient_, [&] { return left_.load(std::memory_order_acquire) == all_left; });
-    left_before_ = all_left;
-    task_ = nullptr;
+    is_running_ = false;
     rethrow();
   }
 
@@ -175,7 +176,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   void start_thread(int index) {
     Slot& slot = slots_[static_cast<size_t>(index)];
-    const uint64_t seen = generation_.load() - (task_ != nullptr ? 1 : 0);
+    const uint64_t seen = generation_.load() - (is_running_ ? 1 : 0);
     slot.thread = std::thread([this, index, seen] { serve_forever(index, seen); });
     slot.state.store(present);
   }
@@ -265,13 +266,13 @@ class Crew : public std::enable_shared_from_this<Crew> {
     const uint64_t all_left = left_before_ + slots_.size();
     left_.fetch_add(missing);
     spin_until(patient_, [&] { return left_.load(std::memory_order_acquire) == all_left; });
-    left_before_ = all_left;
+    is_running_ = false;
     rethrow();
   }
 
   void work(int index) {
     Slot& slot = slots_[static_cast<size_t>(index)];
-    slot.error = nullptr;
+    if (slot.error != nullptr) slot.error = nullptr;
     running_on_this_thread() = true;
     try {
       (*task_)(index);
@@ -296,23 +297,27 @@ class Crew : public std::enable_shared_from_this<Crew> {
     if (abandoned) internal_error("worker pool: a worker left while others wait at a barrier");
   }
 
+  // A line that another core wrote takes hundreds of nanoseconds, so what is written in every run
+  // is kept apart from what is only read: two lines go to and fro in a run, one at its beginning
+  // and one at its end.
   std::vector<Slot> slots_;
   bool patient_ = true;
-  std::mutex run_mutex_;
-  const std::function<void(int)>* task_ = nullptr;
-  uint64_t left_before_ = 0;  // left_ when the run began
-  alignas(64) std::atomic<uint64_t> generation_{0};
+#ifdef GSPMD_HAS_TBB
+  bool tbb_ = false;
+  tbb::task_arena arena_{tbb::task_arena::automatic};
+#endif
   std::atomic<bool> stop_{false};
   std::atomic<bool> abandoned_{false};
+  alignas(64) std::mutex run_mutex_;  // of the callers, as is the next
+  bool is_running_ = false;
+  alignas(64) std::atomic<uint64_t> generation_{0};
+  const std::function<void(int)>* task_ = nullptr;  // of the last run
+  uint64_t left_before_ = 0;                        // left_ when that run began
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint64_t> phase_{0};
   // Grows by one for each worker and run: what nobody resets need not be fetched from where it was
   // last written.
   alignas(64) std::atomic<uint64_t> left_{0};
-#ifdef GSPMD_HAS_TBB
-  bool tbb_ = false;
-  tbb::task_arena arena_{tbb::task_arena::automatic};
-#endif
 };
 
 class CrewPool final : public WorkerPool {

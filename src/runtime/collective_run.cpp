@@ -295,9 +295,7 @@ class Runner {
             rows_of(operand(i), step_.node->attrs.dimensions[0], gathers ? 1 : members);
         const Piece at = piece_of(rows, piece, pieces);
         const int64_t row = members * rows.row, source_step = gathers ? rows.row : row;
-        sources_.clear();
-        targets_.clear();
-        offsets_.clear();
+        for_members(members);
         for (int64_t m = 0; m < members; ++m) {
           const int64_t device = group[static_cast<size_t>(m)];
           sources_.push_back(in(device, i) + at.first * source_step + at.from);
@@ -309,6 +307,16 @@ class Runner {
                   sources_, streamed_);
       }
     }
+  }
+
+  void for_members(int64_t members) {
+    const auto room = [&](auto& list) {
+      list.clear();
+      list.reserve(static_cast<size_t>(members));
+    };
+    room(sources_);
+    room(targets_);
+    room(offsets_);
   }
 
   void reduce_scatter(const std::vector<int64_t>& group, int64_t device, int64_t self,

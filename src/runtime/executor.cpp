@@ -20,7 +20,6 @@ namespace gspmd {
 struct Executor::Impl {
   std::shared_ptr<const Program> program;
   std::shared_ptr<WorkerPool> pool;
-  RunCounters counters;
   std::vector<Shape> wanted;  // of argument leaves, without layouts
   TeamSchedule schedule;      // empty unless there are fewer devices than workers
   std::vector<char> shared_waits;
@@ -43,7 +42,9 @@ struct Executor::Impl {
   std::vector<Worker> crew;
   TraceLog* log = nullptr;                // of the run in progress
   std::function<void(int)> walk_through;  // one worker
-  bool ended_early = true;                // the last run, or there was none
+  // The caller writes these in every run: in lines that other workers do not read.
+  alignas(64) RunCounters counters;
+  bool ended_early = true;  // the last run, or there was none
 
   int64_t devices() const { return program->options.num_devices; }
   int workers() const { return pool->size(); }
@@ -262,7 +263,9 @@ void Executor::Impl::place(std::span<const std::shared_ptr<DeviceBuffer>> argume
     const DeviceBuffer& buffer =
         slot.kind == BufferPlace::parameter ? *arguments[index] : *results[index];
     for (int64_t d = local.first; d < local.last; ++d) {
-      tables[static_cast<size_t>(d)][static_cast<size_t>(a)] = buffer.shard(d);
+      std::byte*& entry = tables[static_cast<size_t>(d)][static_cast<size_t>(a)];
+      std::byte* const shard = buffer.shard(d);
+      if (entry != shard) entry = shard;  // else all workers would fetch its line again
     }
   }
 }
@@ -282,7 +285,7 @@ void Executor::Impl::begin_rounds() {
 
 // All workers through the program, and all processes.
 void Executor::Impl::walk(TraceLog* run_log) {
-  log = run_log;
+  if (log != run_log) log = run_log;
   failure.reset();
   begin_rounds();
   try {

@@ -26,7 +26,9 @@ class FirstFailure {
     int64_t device = 0, part = 0;
     auto operator<=>(const Place&) const = default;
   };
-  void reset() { error_ = nullptr; }
+  void reset() {
+    if (error_ != nullptr) error_ = nullptr;
+  }
   void note(const Place& place, std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (error_ != nullptr && place_ <= place) return;
@@ -66,7 +68,7 @@ struct WorkerMemory {
 
 // One worker's walk through the program. All workers walk alike, so that they meet at the same
 // barriers; and so do the processes, at loops, branches and collectives that they share.
-class Worker {
+class alignas(64) Worker {
  public:
   Worker(const RunState& state, WorkerMemory memory, int worker);
 
