@@ -1,7 +1,9 @@
 // Collectives between 8 devices beside a memcpy of the bytes that they must move, in turn: the
-// larger of what is read and what is written. Sizes are those of the larger of operand and result
-// of one device; the dim is the first (contiguous pieces) or the last (rows).
-//   collectives [--threads 2] [--rounds 9] [--only NAME] [--bytes N] [--type f32]
+// larger of what is read and what is written, from and to the same buffers where shapes agree.
+// Sizes are those of the larger of operand and result of one device; the dim is the first
+// (contiguous pieces) or the last (rows). Times are lower quartiles of rounds, without those in
+// which a worker had no core of its own.
+//   collectives [--threads 2] [--rounds 40] [--only NAME] [--bytes N] [--type f32]
 //     [--json FILE]
 #include <fmt/format.h>
 
@@ -27,7 +29,7 @@ using namespace gspmd;
 constexpr int64_t kDevices = 8;
 
 struct BenchOptions {
-  int threads = 2, rounds = 9;
+  int threads = 2, rounds = 40;
   std::string only, type = "f32";
   std::vector<int64_t> bytes = {1 << 16, 1 << 20, 1 << 24, 1 << 26};
 };
@@ -66,6 +68,28 @@ Case case_of(const std::string& op, int64_t dim, int64_t bytes, const Shape& lar
 
 struct Seconds {
   double wall = 0, processor = 0;
+  // Whether every worker, which never sleeps, had a core all the time.
+  bool is_quiet(int workers) const { return processor > 0.9 * workers * wall; }
+};
+
+// Of one thing in all rounds; of those that were not quiet only where there are no others.
+class Times {
+ public:
+  int64_t count() const { return std::ssize(quiet_); }
+  void add(const Seconds& all, bool is_quiet, int64_t times) {
+    const auto n = static_cast<double>(times);
+    (is_quiet ? quiet_ : disturbed_).push_back({all.wall / n, all.processor / n});
+  }
+  double wall() const { return quartile(&Seconds::wall); }
+  double processor() const { return quartile(&Seconds::processor); }
+
+ private:
+  double quartile(double Seconds::*which) const {
+    std::vector<double> values;
+    for (const Seconds& one : quiet_.empty() ? disturbed_ : quiet_) values.push_back(one.*which);
+    return lower_quartile(values);
+  }
+  std::vector<Seconds> quiet_, disturbed_;
 };
 
 template <class F>
@@ -94,11 +118,13 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
   const std::vector arguments = {std::make_shared<DeviceBuffer>(gathers ? small : large, kDevices)};
   for (int64_t d = 0; d < kDevices; ++d)
     std::memset(arguments[0]->shard(d), 1, static_cast<size_t>(arguments[0]->shape().bytes()));
-  const DeviceBuffer from(large, kDevices), to(large, kDevices);
-  for (int64_t d = 0; d < kDevices; ++d)
-    std::memset(from.shard(d), 1, static_cast<size_t>(c.bytes));
   std::vector<std::shared_ptr<DeviceBuffer>> results;
   const auto collective = [&] { executor.run(arguments, results); };
+  collective();
+  const DeviceBuffer& from = *arguments[0];
+  const std::shared_ptr<DeviceBuffer> to = results[0]->shape().bytes() == c.bytes
+                                               ? results[0]
+                                               : std::make_shared<DeviceBuffer>(large, kDevices);
   // Every worker copies its devices' bytes; of an all-gather all read the same.
   const auto copy = [&] {
     pool->run([&](int worker) {
@@ -106,16 +132,15 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
         if (d * pool->size() / kDevices != worker) continue;
         const auto piece = static_cast<size_t>(c.bytes / kDevices);
         for (int64_t m = 0; m < kDevices; ++m)
-          std::memcpy(
-              to.shard(d) + static_cast<size_t>(m) * piece,
-              gathers ? arguments[0]->shard(m) : from.shard(d) + static_cast<size_t>(m) * piece,
-              piece);
+          std::memcpy(to->shard(d) + static_cast<size_t>(m) * piece,
+                      gathers ? from.shard(m) : from.shard(d) + static_cast<size_t>(m) * piece,
+                      piece);
       }
     });
   };
-  const int64_t times = std::max<int64_t>(1, (int64_t{1} << 24) / c.bytes / 4);
-  std::vector<double> ours, copies, ratios, processor_ratios;
-  for (int round = -1; round < options.rounds; ++round) {
+  const int64_t times = std::clamp<int64_t>((int64_t{1} << 24) / c.bytes, 1, 64);
+  Times ours, copies;
+  for (int round = -1; round < 4 * options.rounds && ours.count() < options.rounds; ++round) {
     const auto repeated = [&](auto&& f) {
       return timed([&] {
         for (int64_t i = 0; i < times; ++i) f();
@@ -123,16 +148,15 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
     };
     const Seconds one = repeated(collective), other = repeated(copy);
     if (round < 0) continue;  // warms up
-    ours.push_back(one.wall / static_cast<double>(times));
-    copies.push_back(other.wall / static_cast<double>(times));
-    ratios.push_back(one.wall / other.wall);
-    processor_ratios.push_back(one.processor / other.processor);
+    const bool is_quiet = one.is_quiet(options.threads) && other.is_quiet(options.threads);
+    ours.add(one, is_quiet, times);
+    copies.add(other, is_quiet, times);
   }
   report.add(fmt::format("{}, {} bytes, {} dim", c.name, c.bytes, dim == 0 ? "first" : "last"),
-             {{"us", median(ours) * 1e6},
-              {"memcpy_us", median(copies) * 1e6},
-              {"ratio", median(ratios)},
-              {"processor_ratio", median(processor_ratios)}});
+             {{"us", ours.wall() * 1e6},
+              {"memcpy_us", copies.wall() * 1e6},
+              {"ratio", ours.wall() / copies.wall()},
+              {"processor_ratio", ours.processor() / copies.processor()}});
 }
 
 }  // namespace
