@@ -28,11 +28,15 @@ constexpr int64_t kPanelFeatures = 512;              // of x
 constexpr int64_t kPanelBytes = int64_t{600} << 10;  // of strips beside each other
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::min() / 4;
 constexpr int64_t kMostTaps = kPanelSums / 16;  // of a panel
+constexpr int64_t kPackingParts = 8;            // about, of a whole kernel
 
 struct ConvolutionFunctions {
   void (*run)(const DirectConvolution& e, const ConvolutionPart& part, const float* x,
-              const float* w, float* y, float* scratch);
+              const ConvolutionWeights& w, float* y, float* scratch);
   int64_t (*scratch)(const DirectConvolution& e);  // floats
+  void (*pack)(const DirectConvolution& e, int64_t part, const float* w, float* packed);
+  int64_t (*packed)(const DirectConvolution& e);  // floats
+  int64_t (*packing_parts)(const DirectConvolution& e);
 };
 
 // Positions along an axis that fall on the same place between two elements of x: every `step`th.
@@ -139,9 +143,12 @@ struct Panels {
   int64_t features, taps, columns;
 };
 
+int64_t taps_of(const DirectConvolution& e) {
+  return e.axes[0].taps * e.axes[1].taps * e.axes[2].taps;
+}
+
 Panels panels_of(const DirectConvolution& e) {
-  int64_t taps = 1;
-  for (const auto& axis : e.axes) taps *= axis.taps;
+  const int64_t taps = taps_of(e);
   Panels panels;
   panels.features = ceil_div(e.in, ceil_div(e.in, kPanelFeatures));
   const int64_t most = std::clamp<int64_t>(kPanelSums / panels.features, 1, kMostTaps);
@@ -154,6 +161,77 @@ Panels panels_of(const DirectConvolution& e) {
 // Floats of a packed strip.
 int64_t strip_floats(const Panels& panels) { return strip_of_b(panels.taps * panels.features); }
 
+// Where a panel is in a kernel that is packed as a whole: by features, then taps, then columns.
+struct PanelAt {
+  int64_t feature = 0, features = 0, tap = 0, taps = 0;  // which, and how many
+};
+
+PanelAt panel_at(const DirectConvolution& e, const Panels& panels, int64_t panel) {
+  const int64_t taps = taps_of(e), across = ceil_div(taps, panels.taps);
+  PanelAt at;
+  at.feature = panel / across * panels.features;
+  at.features = std::min(panels.features, e.in - at.feature);
+  at.tap = panel % across * panels.taps;
+  at.taps = std::min(panels.taps, taps - at.tap);
+  return at;
+}
+
+int64_t panel_count(const DirectConvolution& e, const Panels& panels) {
+  return ceil_div(e.in, panels.features) * ceil_div(taps_of(e), panels.taps);
+}
+
+int64_t strips_of(const DirectConvolution& e) { return ceil_div(e.out, strip_columns()); }
+
+int64_t packed_floats_of(const DirectConvolution& e) {
+  const Panels panels = panels_of(e);
+  return panel_count(e, panels) * strips_of(e) * strip_floats(panels);
+}
+
+// Parts of each panel, so that there are enough.
+int64_t packing_cuts(const DirectConvolution& e) {
+  const int64_t panels = panel_count(e, panels_of(e));
+  return std::min(ceil_div(kPackingParts, panels), strips_of(e));
+}
+
+int64_t packing_parts_of(const DirectConvolution& e) {
+  return panel_count(e, panels_of(e)) * packing_cuts(e);
+}
+
+struct Tap {
+  int64_t at[kDirectAxes];
+};
+
+Tap tap_at(const DirectConvolution& e, int64_t tap) {
+  const int64_t n2 = e.axes[2].taps, n1 = e.axes[1].taps;
+  return {{tap / n2 / n1, tap / n2 % n1, tap % n2}};
+}
+
+// Strips of a panel, of these columns.
+void pack_strips(const DirectConvolution& e, const Panels& panels, const PanelAt& panel,
+                 int64_t column, int64_t columns, const float* w, float* to) {
+  PackedExtents extents;
+  extents.b_k = e.w_in;
+  extents.b_n = e.w_out;
+  const int64_t wide = strip_columns();
+  for (int64_t t = 0; t < panel.taps; ++t) {
+    const Tap tap = tap_at(e, panel.tap + t);
+    const float* from = w + e.w_first + panel.feature * e.w_in + column * e.w_out;
+    for (size_t a = 0; a < kDirectAxes; ++a) from += tap.at[a] * e.axes[a].w_step;
+    pack_b(extents, from, panel.features, columns, {wide, strip_floats(panels)},
+           to + t * panel.features * wide);
+  }
+}
+
+void pack_kernel(const DirectConvolution& e, int64_t part, const float* w, float* packed) {
+  const Panels panels = panels_of(e);
+  const int64_t cuts = packing_cuts(e), strips = strips_of(e), wide = strip_columns();
+  const int64_t panel = part / cuts, cut = part % cuts;
+  const int64_t first = cut * strips / cuts, last = (cut + 1) * strips / cuts;
+  pack_strips(e, panels, panel_at(e, panels, panel), first * wide,
+              std::min(e.out, last * wide) - first * wide, w,
+              packed + (panel * strips + first) * strip_floats(panels));
+}
+
 int64_t scratch_floats_of(const DirectConvolution& e) {
   const Panels panels = panels_of(e);
   int64_t reached = 0;  // of tables, two floats each
@@ -164,54 +242,37 @@ int64_t scratch_floats_of(const DirectConvolution& e) {
 
 class Convolution {
  public:
-  Convolution(const DirectConvolution& e, const float* x, const float* w, float* y, float* scratch)
+  Convolution(const DirectConvolution& e, const float* x, const ConvolutionWeights& w, float* y,
+              float* scratch)
       : e_(e), panels_(panels_of(e)), x_(x), w_(w), y_(y), packed_(scratch) {
     zeros_ = scratch + panels_.columns / strip_columns() * strip_floats(panels_);
     std::fill_n(zeros_, panels_.features, 0.0F);
     make_tables(zeros_ + ceil_div(panels_.features, int64_t{16}) * 16);
-    taps_ = e.axes[0].taps * e.axes[1].taps * e.axes[2].taps;
   }
 
   void run(const ConvolutionPart& part) {
     for (column_ = part.first; column_ < part.last; column_ += panels_.columns) {
       columns_ = std::min(panels_.columns, part.last - column_);
-      for (feature_ = 0; feature_ < e_.in; feature_ += panels_.features)
-        for (tap_ = 0; tap_ < taps_; tap_ += panels_.taps) run_panel(part);
+      const int64_t panels = panel_count(e_, panels_);
+      for (int64_t panel = 0; panel < panels; ++panel) run_panel(part, panel);
     }
   }
 
  private:
-  struct Tap {
-    int64_t at[kDirectAxes];
-  };
-  Tap tap_at(int64_t tap) const {
-    const int64_t n2 = e_.axes[2].taps, n1 = e_.axes[1].taps;
-    return {{tap / n2 / n1, tap / n2 % n1, tap % n2}};
-  }
-
-  void run_panel(const ConvolutionPart& part) {
-    features_ = std::min(panels_.features, e_.in - feature_);
-    count_ = std::min(panels_.taps, taps_ - tap_);
-    pack();
+  void run_panel(const ConvolutionPart& part, int64_t panel) {
+    panel_ = panel_at(e_, panels_, panel);
+    if (w_.packed != nullptr) {
+      strips_ =
+          w_.packed + (panel * strips_of(e_) + column_ / strip_columns()) * strip_floats(panels_);
+    } else {
+      pack_strips(e_, panels_, panel_, column_, columns_, w_.plain, packed_);
+      strips_ = packed_;
+    }
     each_range(e_, [&](const BlockRange& range) {
       // A share of each, since they differ in the taps that they have.
       run_blocks(range, part.share * range.blocks / part.shares,
                  (part.share + 1) * range.blocks / part.shares);
     });
-  }
-
-  void pack() {
-    PackedExtents extents;
-    extents.b_k = e_.w_in;
-    extents.b_n = e_.w_out;
-    const int64_t wide = strip_columns();
-    for (int64_t t = 0; t < count_; ++t) {
-      const Tap tap = tap_at(tap_ + t);
-      const float* from = w_ + e_.w_first + feature_ * e_.w_in + column_ * e_.w_out;
-      for (size_t a = 0; a < kDirectAxes; ++a) from += tap.at[a] * e_.axes[a].w_step;
-      pack_b(extents, from, features_, columns_, {wide, strip_floats(panels_)},
-             packed_ + t * features_ * wide);
-    }
   }
 
   // For each tap and position of an axis where in x the tap leads it; a large negative number where
@@ -265,8 +326,8 @@ class Convolution {
   // What the block reads at each tap of the panel that leads one of its positions to x.
   int64_t segments_of(const Block& block) {
     int64_t count = 0;
-    for (int64_t t = 0; t < count_; ++t) {
-      const Tap tap = tap_at(tap_ + t);
+    for (int64_t t = 0; t < panel_.taps; ++t) {
+      const Tap tap = tap_at(e_, panel_.tap + t);
       const int64_t* table[kDirectAxes];
       for (size_t a = 0; a < kDirectAxes; ++a)
         table[a] = tables_[a] + tap.at[a] * e_.axes[a].positions;
@@ -276,17 +337,17 @@ class Convolution {
         const int64_t at =
             table[0][block.at[0][i]] + table[1][block.at[1][i]] + table[2][block.at[2][i]];
         any |= at >= 0;
-        segment.x[i] = at >= 0 ? x_ + block.image[i] + at + feature_ : zeros_;
+        segment.x[i] = at >= 0 ? x_ + block.image[i] + at + panel_.feature : zeros_;
       }
       for (int64_t i = block.count; i < kBlockPositions; ++i) segment.x[i] = zeros_;
-      segment.w = t * features_ * strip_columns();
+      segment.w = t * panel_.features * strip_columns();
       count += any;
     }
     return count;
   }
 
   void run_blocks(const BlockRange& range, int64_t first, int64_t last) {
-    const bool adds = feature_ > 0 || tap_ > 0;
+    const bool adds = panel_.feature > 0 || panel_.tap > 0;
     const int64_t wide = strip_columns(), lanes = static_cast<int64_t>(hn::Lanes(Tag()));
     alignas(64) float edge[kBlockPositions * kStripVectors * HWY_MAX_BYTES / sizeof(float)];
     float* to_edge[kBlockPositions];
@@ -294,15 +355,15 @@ class Convolution {
     for (int64_t b = first; b < last; ++b) {
       const Block block = block_at(range, b);
       const int64_t segments = segments_of(block);
-      const float* strip = packed_;
+      const float* strip = strips_;
       for (int64_t j = 0; j < columns_; j += wide, strip += strip_floats(panels_)) {
         const int64_t columns = std::min(wide, columns_ - j), vectors = ceil_div(columns, lanes);
         if (block.count == kBlockPositions && columns == vectors * lanes) {
-          (adds ? block_of<true>(vectors) : block_of<false>(vectors))(segments_, segments,
-                                                                      features_, strip, block.y, j);
+          (adds ? block_of<true>(vectors) : block_of<false>(vectors))(
+              segments_, segments, panel_.features, strip, block.y, j);
           continue;
         }
-        block_of<false>(vectors)(segments_, segments, features_, strip, to_edge, 0);
+        block_of<false>(vectors)(segments_, segments, panel_.features, strip, to_edge, 0);
         for (int64_t i = 0; i < block.count; ++i)
           for (int64_t c = 0; c < columns; ++c) {
             float* const to = block.y[i] + j + c;
@@ -314,22 +375,26 @@ class Convolution {
 
   const DirectConvolution& e_;
   const Panels panels_;
-  const float *x_, *w_;
+  const float* x_;
+  const ConvolutionWeights w_;
   float *y_, *packed_, *zeros_;
+  const float* strips_ = nullptr;  // of the panel
   const int64_t* tables_[kDirectAxes] = {};
-  int64_t taps_ = 1;
-  int64_t column_ = 0, columns_ = 0, feature_ = 0, features_ = 0, tap_ = 0, count_ = 0;
+  PanelAt panel_;
+  int64_t column_ = 0, columns_ = 0;
   Segment segments_[kMostTaps];
 };
 
 void run_convolution(const DirectConvolution& e, const ConvolutionPart& part, const float* x,
-                     const float* w, float* y, float* scratch) {
+                     const ConvolutionWeights& w, float* y, float* scratch) {
   Convolution(e, x, w, y, scratch).run(part);
 }
 
 }  // namespace
 
-ConvolutionFunctions find_direct_convolution() { return {run_convolution, scratch_floats_of}; }
+ConvolutionFunctions find_direct_convolution() {
+  return {run_convolution, scratch_floats_of, pack_kernel, packed_floats_of, packing_parts_of};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace gspmd
@@ -353,8 +418,21 @@ int64_t convolution_scratch_bytes(const DirectConvolution& convolution) {
 }
 
 void run_direct_convolution(const DirectConvolution& convolution, const ConvolutionPart& part,
-                            const float* x, const float* w, float* y, float* scratch) {
+                            const float* x, const ConvolutionWeights& w, float* y, float* scratch) {
   functions().run(convolution, part, x, w, y, scratch);
+}
+
+int64_t packed_kernel_bytes(const DirectConvolution& convolution) {
+  return functions().packed(convolution) * 4;
+}
+
+int64_t packing_parts(const DirectConvolution& convolution) {
+  return functions().packing_parts(convolution);
+}
+
+void pack_kernel_part(const DirectConvolution& convolution, int64_t part, const float* w,
+                      float* packed) {
+  functions().pack(convolution, part, w, packed);
 }
 
 }  // namespace gspmd

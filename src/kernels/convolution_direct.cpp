@@ -136,9 +136,17 @@ PreparedKernel prepare_direct_convolution(const ConvolutionSpec& spec) {
                            {args.part / cut.columns, cut.rows, column_of(cut, column, e.out),
                             column_of(cut, column + 1, e.out)},
                            reinterpret_cast<const float*>(args.operands[0]),
-                           reinterpret_cast<const float*>(args.operands[1]),
+                           {reinterpret_cast<const float*>(args.operands[1]),
+                            reinterpret_cast<const float*>(args.common)},
                            reinterpret_cast<float*>(args.results[0]),
                            reinterpret_cast<float*>(args.scratch));
+  };
+  kernel.common.operand = 1;
+  kernel.common.bytes = ceil_div(packed_kernel_bytes(e), int64_t{64}) * 64;
+  kernel.common.parts = packing_parts(e);
+  kernel.common.prepare = [e](const KernelArgs& args) {
+    pack_kernel_part(e, args.part, reinterpret_cast<const float*>(args.operands[1]),
+                     reinterpret_cast<float*>(args.common));
   };
   return kernel;
 }

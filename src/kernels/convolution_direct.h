@@ -60,9 +60,19 @@ struct ConvolutionPart {
   int64_t share = 0, shares = 1, first = 0, last = 0;
 };
 
+// The kernel of a convolution: as it is given, and, or nullptr, as it is read.
+struct ConvolutionWeights {
+  const float *plain = nullptr, *packed = nullptr;
+};
+
 int64_t convolution_scratch_bytes(const DirectConvolution& convolution);
 void run_direct_convolution(const DirectConvolution& convolution, const ConvolutionPart& part,
-                            const float* x, const float* w, float* y, float* scratch);
+                            const float* x, const ConvolutionWeights& w, float* y, float* scratch);
+// The whole kernel as it is read, in independent parts.
+int64_t packed_kernel_bytes(const DirectConvolution& convolution);
+int64_t packing_parts(const DirectConvolution& convolution);
+void pack_kernel_part(const DirectConvolution& convolution, int64_t part, const float* w,
+                      float* packed);
 
 // `run` is empty where `spec` is none of f32 in this order of memory, or the library has the faster
 // one.

@@ -17,6 +17,7 @@
 #include "runtime/collective_run.h"
 #include "runtime/program.h"
 #include "runtime/reference_kernel.h"
+#include "runtime/schedule.h"
 #include "runtime/shared_values.h"
 
 namespace gspmd {
@@ -78,6 +79,7 @@ class Builder {
     p_->shared_results.resize(p_->result_leaves.size());
     walk(entry, p_->main);
     finish_outputs(entry);
+    place_common_stages(*p_, shared_);
     mark_met(p_->main, true, true);
     for (const Step& step : p_->steps) {
       p_->scratch_bytes = std::max(p_->scratch_bytes, step.kernel.scratch_bytes);
@@ -155,7 +157,7 @@ class Builder {
     const bool shared = replicas != nullptr;
     if (block.items.empty() || block.items.back().kind != Block::Item::segment ||
         block.items.back().last != index || block.items.back().shared != shared) {
-      block.items.push_back({Block::Item::segment, index, index, false, shared});
+      block.items.push_back({Block::Item::segment, index, index, false, shared, false});
     }
     block.items.back().last = index + 1;
     p_->steps.push_back({std::move(kernel), first_argument, operands, results,

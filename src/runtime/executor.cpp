@@ -27,6 +27,7 @@ struct Executor::Impl {
   std::byte* arena = nullptr;
   std::byte* scratch = nullptr;
   std::byte* shared = nullptr;  // of each worker, or of each device where these are fewer
+  std::byte* common = nullptr;  // of all devices; nullptr: their steps do without
   int64_t arena_stride = 0, scratch_stride = 0, shared_stride = 0;
   std::vector<std::vector<std::byte*>> tables;  // [device][argument]
   std::vector<int64_t> moving;                  // arguments whose address changes from run to run
@@ -56,6 +57,7 @@ struct Executor::Impl {
     unmap_pages(arena, arena_stride * local.count());
     unmap_pages(scratch, scratch_stride * workers());
     unmap_pages(shared, shared_stride * shares());
+    if (common != nullptr) unmap_pages(common, program->common_bytes);
   }
 
   int64_t shares() const { return std::min<int64_t>(local.count(), workers()); }
@@ -92,6 +94,7 @@ struct Executor::Impl {
     recycled.resize(program->result_leaves.size());
     if (local.count() < workers()) schedule = schedule_steps(*program);
     shares_values = remote == nullptr && schedule.steps.empty() && local.count() <= Claims::kMost;
+    if (shares_values && program->common_bytes > 0) common = pages_for(program->common_bytes);
     shared_waits = waits_of_shared(*program);
     fill_tables();
     gather_crew();
@@ -225,7 +228,7 @@ void Executor::Impl::gather_crew() {
     for (const int64_t size : team) claims.emplace_back(size);
   }
   state.emplace(RunState{*program, *pool, schedule, shared_waits, guard, local, remote.get(),
-                         counters, tables, told, claims, collective_claims, shares_values,
+                         counters, tables, told, claims, collective_claims, shares_values, common,
                          failure});
   crew.reserve(static_cast<size_t>(workers()));
   for (int64_t w = 0; w < workers(); ++w) {
@@ -247,6 +250,7 @@ void Executor::Impl::poison(const std::vector<std::shared_ptr<DeviceBuffer>>& re
   for (int64_t i = 0; i < shares() && shared_stride > 0; ++i) {
     std::memset(shared + i * shared_stride, kPoison, static_cast<size_t>(program->shared_bytes));
   }
+  if (common != nullptr) std::memset(common, kPoison, static_cast<size_t>(program->common_bytes));
   for (size_t i = 0; i < results.size(); ++i) {
     if (program->donor[i] >= 0) continue;
     for (int64_t d = local.first; d < local.last; ++d) {

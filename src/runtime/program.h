@@ -22,6 +22,12 @@ struct Slot {
   auto operator<=>(const Slot&) const = default;
 };
 
+// Where devices find what a step's CommonStage has made: in the executor's common memory.
+struct CommonPlace {
+  std::vector<int64_t> holders;  // devices on which the stage runs; empty: it does not
+  std::vector<int64_t> offset;   // by device
+};
+
 // One kernel on one device. Its buffers are entries of the argument table: operands, then results.
 struct Step {
   PreparedKernel kernel;
@@ -32,6 +38,7 @@ struct Step {
   bool is_copy = false;  // of the node's value to where it is wanted
   // Of values that devices share: those that run it. Empty: all.
   std::vector<int64_t> devices = {};
+  CommonPlace common = {};
 };
 
 // A collective over groups of devices; its buffers are entries of each device's argument table.
@@ -64,6 +71,7 @@ struct Block {
     int64_t first = 0, last = 0;  // segment: steps; others: index
     bool met = false;             // segment: all workers meet before and behind it
     bool shared = false;          // segment: of values that devices share
+    bool common = false;          // segment: common stages of its steps run before it
   };
   std::vector<Item> items;
 };
@@ -108,6 +116,7 @@ class Program {
   std::vector<std::vector<int64_t>> shared_results;
   int64_t scratch_bytes = 0;  // per worker
   int64_t shared_bytes = 0;   // per worker, or per device where these are fewer
+  int64_t common_bytes = 0;   // of all devices
 };
 
 }  // namespace gspmd

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/claims.h"
+
 namespace gspmd {
 namespace {
 
@@ -74,6 +76,46 @@ void schedule_shared(const Program& program, const Block::Item& segment, std::ve
   }
 }
 
+// Common memory that a segment may ask for: one without collectives has all kernels of a model.
+constexpr int64_t kMostCommonBytes = int64_t{64} << 20;
+
+// The stages of a segment; its bytes.
+int64_t place_segment(Program& program, Block::Item& segment, const SharedValues& values) {
+  std::vector<Access> written;
+  int64_t bytes = 0;
+  for (int64_t i = segment.first; i < segment.last; ++i) {
+    Step& step = program.steps[static_cast<size_t>(i)];
+    const CommonStage& stage = step.kernel.common;
+    const Replicas* same = nullptr;
+    if (stage.prepare && !step.is_copy && step.operands == std::ssize(step.node->operands()))
+      same = values.same(step.node->operand(static_cast<size_t>(stage.operand)));
+    const Access read = access_of(program, step.first_argument + stage.operand, false, true);
+    const bool is_there = std::none_of(written.begin(), written.end(),
+                                       [&](const Access& w) { return conflict(w, read); });
+    if (same != nullptr && is_there) {
+      CommonPlace place;
+      int64_t end = bytes;
+      for (int64_t d = 0; d < std::ssize(*same); ++d) {
+        const int64_t first = (*same)[static_cast<size_t>(d)];
+        place.offset.push_back(first == d ? end : place.offset[static_cast<size_t>(first)]);
+        if (first != d) continue;
+        place.holders.push_back(d);
+        end = saturating_add(end, stage.bytes);
+      }
+      const int64_t holders = std::ssize(place.holders);
+      if (holders < std::ssize(*same) && end <= kMostCommonBytes &&
+          holders * stage.parts <= Claims::kMost) {
+        step.common = std::move(place);
+        segment.common = true;
+        bytes = end;
+      }
+    }
+    for (int64_t a = step.operands; a < step.operands + step.results; ++a)
+      written.push_back(access_of(program, step.first_argument + a, true, true));
+  }
+  return bytes;
+}
+
 // Whether the first worker does all of the block.
 bool schedule_block(const Program& program, const Block& block, TeamSchedule& out) {
   bool alone = true;
@@ -110,6 +152,12 @@ bool schedule_block(const Program& program, const Block& block, TeamSchedule& ou
 }
 
 }  // namespace
+
+void place_common_stages(Program& program, const SharedValues& values) {
+  for (Block::Item& item : program.main.items)
+    if (item.kind == Block::Item::segment && !item.shared)
+      program.common_bytes = std::max(program.common_bytes, place_segment(program, item, values));
+}
 
 std::vector<char> waits_of_shared(const Program& program) {
   std::vector<char> waits(program.steps.size());

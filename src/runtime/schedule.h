@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "runtime/shared_values.h"
 
 namespace gspmd {
 
@@ -24,5 +25,9 @@ TeamSchedule schedule_steps(const Program& program);
 // Of steps of values that devices share: whether all workers meet before it, since it touches what
 // they touched since they met.
 std::vector<char> waits_of_shared(const Program& program);
+
+// Steps of the main block whose operand is the same on several devices, and there when the segment
+// begins, get a place for their common stage.
+void place_common_stages(Program& program, const SharedValues& values);
 
 }  // namespace gspmd

@@ -41,6 +41,7 @@ class Divisions {
   const Replicas& operator[](int64_t division) const {
     return list_[static_cast<size_t>(division)];
   }
+  const std::vector<Replicas>& list() const { return list_; }
   int64_t number(const Replicas& replicas) {
     const auto [at, is_new] = numbers_.try_emplace(replicas, std::ssize(list_));
     if (is_new) list_.push_back(replicas);
@@ -97,7 +98,8 @@ class Finder {
         divisions_(options.num_devices) {}
 
   SharedValues find() {
-    if (!collect_state()) return {};
+    if (!collect_parameters()) return {};
+    collect_state();
     for (const Node* node : live_nodes(*module_.entry()))
       if (!node->is(Opcode::parameter)) nodes_.push_back(node);
     live_.insert(nodes_.begin(), nodes_.end());
@@ -105,6 +107,8 @@ class Finder {
       divide_values();
     } while (forget_unequal());
     for (State& state : states_) state.shared = state.equal;
+    if (std::none_of(states_.begin(), states_.end(), [](const State& s) { return s.equal; }))
+      return shared();
     do {  // what is taken from the choice may take more with it
       choose();
     } while (drop_unwritten() || drop_short_runs());
@@ -125,16 +129,23 @@ class Finder {
     return found == states_by_result_.end() ? nullptr : &states_[found->second];
   }
 
-  bool collect_state() {
-    const Computation& entry = *module_.entry();
-    const auto is_array = [](const Node* node) { return !node->shape.is_tuple; };
-    if (!root_.is(Opcode::tuple) ||
-        !std::all_of(root_.operands().begin(), root_.operands().end(), is_array) ||
-        !std::all_of(entry.parameters().begin(), entry.parameters().end(), is_array) ||
-        options_.parameters.size() != entry.parameters().size())
+  static bool is_array(const Node* node) { return !node->shape.is_tuple; }
+
+  bool collect_parameters() {
+    const auto& parameters = module_.entry()->parameters();
+    if (!std::all_of(parameters.begin(), parameters.end(), is_array) ||
+        options_.parameters.size() != parameters.size())
       return false;
     for (const ProgramOptions::Layout& layout : options_.parameters)
       parameters_.push_back(division_of(layout));
+    return true;
+  }
+
+  void collect_state() {
+    const Computation& entry = *module_.entry();
+    if (!root_.is(Opcode::tuple) ||
+        !std::all_of(root_.operands().begin(), root_.operands().end(), is_array))
+      return;
     for (const Alias& alias : module_.aliases) {
       if (alias.output.size() != 1 || !alias.parameter_index.empty()) continue;
       const int64_t division = parameters_.at(static_cast<size_t>(alias.parameter));
@@ -142,7 +153,6 @@ class Finder {
       states_.push_back({entry.parameters()[static_cast<size_t>(alias.parameter)], division,
                          division != Divisions::kApart});
     }
-    return std::any_of(states_.begin(), states_.end(), [](const State& s) { return s.equal; });
   }
 
   // Most lie as another one does.
@@ -319,6 +329,8 @@ class Finder {
   SharedValues shared() {
     SharedValues out;
     for (const auto& [node, division] : chosen_) out.nodes.emplace(node, divisions_[division]);
+    for (const auto& [node, division] : division_) out.divisions.emplace(node, division);
+    out.replicas = divisions_.list();
     out.results.resize(root_.operands().size());
     for (const auto& [result, index] : states_by_result_)
       if (states_[index].shared)
@@ -355,7 +367,7 @@ Replicas replicas_of(const Shape& global, const Sharding& sharding, int64_t num_
 SharedValues find_shared_values(const CompiledModule& compiled, const ProgramOptions& options) {
   const Computation& entry = *compiled.program->entry();
   if (options.num_devices == 1 || options.reference_kernels || options.parameters.empty() ||
-      compiled.program->aliases.empty() || entry.root() == nullptr)
+      entry.root() == nullptr)
     return {};
   return Finder(compiled, options).find();
 }

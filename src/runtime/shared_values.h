@@ -18,8 +18,16 @@ Replicas replicas_of(const Shape& global, const Sharding& sharding, int64_t num_
 // donated state, such as weights and what an optimizer keeps with them, and what only its new value
 // is made from. Other values stay in each device's own memory, also where they are the same.
 struct SharedValues {
-  FlatMap<const Node*, Replicas> nodes;  // of the entry: steps and all-reduces
-  std::vector<Replicas> results;         // by result leaf; empty: each device has its own
+  FlatMap<const Node*, Replicas> nodes;     // of the entry: steps and all-reduces
+  std::vector<Replicas> results;            // by result leaf; empty: each device has its own
+  FlatMap<const Node*, int64_t> divisions;  // of the entry: as which of `replicas`
+  std::vector<Replicas> replicas;
+
+  // Devices that have the same of a value of the entry; nullptr: nobody knows.
+  const Replicas* same(const Node* value) const {
+    const int64_t* const division = divisions.find(value);
+    return division == nullptr ? nullptr : &replicas[static_cast<size_t>(*division)];
+  }
 };
 
 // Of a module with flat results; nothing where it is not known how its parameters lie.

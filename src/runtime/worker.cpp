@@ -70,6 +70,7 @@ void Worker::run_block(const Block& block, const Active& active) {
           meet_after(Since::own_devices);
           run_segment_together(item, active);
         } else {
+          if (item.common && state_.common != nullptr) run_common_stages(item);
           run_segment(item, active);
         }
         break;
@@ -128,7 +129,10 @@ void Worker::around(int64_t site, const Active& active, F&& run) {
 
 KernelArgs Worker::args_of(const Step& step, int64_t device) const {
   std::byte* const* table = state_.tables[static_cast<size_t>(device)].data() + step.first_argument;
-  return {table, table + step.operands, memory_.scratch, device, 0, memory_.shared};
+  std::byte* const common = state_.common == nullptr || step.common.holders.empty()
+                                ? nullptr
+                                : state_.common + step.common.offset[static_cast<size_t>(device)];
+  return {table, table + step.operands, memory_.scratch, device, 0, memory_.shared, common};
 }
 
 void Worker::run_parts(const Step& step, Stage stage, int64_t device, int64_t first,
@@ -136,8 +140,7 @@ void Worker::run_parts(const Step& step, Stage stage, int64_t device, int64_t fi
   KernelArgs args = args_of(step, device);
   args.part = first;
   try {
-    const auto& run = step.kernel.*stage;
-    for (; args.part < last; ++args.part) run(args);
+    for (; args.part < last; ++args.part) stage(args);
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
     const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
@@ -151,8 +154,8 @@ void Worker::run_parts(const Step& step, Stage stage, int64_t device, int64_t fi
 // All of it by this worker.
 void Worker::run_step(const Step& step, int64_t device) const {
   if (step.kernel.prepare)
-    run_parts(step, &PreparedKernel::prepare, device, 0, step.kernel.prepare_parts);
-  run_parts(step, &PreparedKernel::run, device, 0, step.kernel.parts);
+    run_parts(step, step.kernel.prepare, device, 0, step.kernel.prepare_parts);
+  run_parts(step, step.kernel.run, device, 0, step.kernel.parts);
 }
 
 void Worker::run_segment_on(int64_t device, const Block::Item& item) {
@@ -222,18 +225,38 @@ void Worker::run_segment_together(const Block::Item& item, const Active& active)
     if (schedule.barrier_before || log_ != nullptr) pool_.barrier(worker_);
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
     if (schedule.barrier_between) {
-      if (runs) share_parts(step, &PreparedKernel::prepare, device, step.kernel.prepare_parts);
+      if (runs) share_parts(step, step.kernel.prepare, device, step.kernel.prepare_parts);
       pool_.barrier(worker_);
     }
     if (!runs) continue;
     if (schedule.split) {
-      share_parts(step, &PreparedKernel::run, device, step.kernel.parts);
+      share_parts(step, step.kernel.run, device, step.kernel.parts);
     } else if (rank_ == 0) {
       run_step(step, device);
     }
     progress();
     if (records()) record(TraceLog::step(i), device, begin);
   }
+}
+
+// All workers together, before any device begins the segment: parts of what its steps lay out once
+// for several devices.
+void Worker::run_common_stages(const Block::Item& item) {
+  meet_after(Since::own_devices);  // nobody reads what the last segment's have written
+  open_shared(item);
+  Claims& claims = state_.claims[0];
+  for (int64_t i = item.first; i < item.last; ++i) {
+    const Step& step = program_.steps[static_cast<size_t>(i)];
+    const int64_t parts = step.kernel.common.parts, holders = std::ssize(step.common.holders);
+    if (holders == 0) continue;
+    ++round_;
+    for (int64_t piece = claims.take(round_, worker_, holders * parts); piece >= 0;
+         piece = claims.take(round_, worker_, holders * parts))
+      run_parts(step, step.kernel.common.prepare,
+                step.common.holders[static_cast<size_t>(piece / parts)], piece % parts,
+                piece % parts + 1);
+  }
+  meet();
 }
 
 void Worker::open_shared(const Block::Item& item) {
@@ -267,7 +290,7 @@ void Worker::run_shared(const Block::Item& item) {
       if (parts == 1)
         run_step(step, device);
       else
-        run_parts(step, &PreparedKernel::run, device, piece % parts, piece % parts + 1);
+        run_parts(step, step.kernel.run, device, piece % parts, piece % parts + 1);
     }
     if (log_ == nullptr) continue;
     pool_.barrier(worker_);

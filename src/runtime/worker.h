@@ -58,6 +58,7 @@ struct RunState {
   std::vector<Claims>& claims;  // of the devices, or, fewer than workers, of each one's parts
   Claims& collective_claims;    // of all workers: pieces of collectives
   bool shares;                  // values that devices share are made once
+  std::byte* common;            // what common stages write; nullptr: they do not run
   FirstFailure& failure;
 };
 
@@ -97,7 +98,7 @@ class alignas(64) Worker {
 
   void run_block(const Block& block, const Active& active);
   KernelArgs args_of(const Step& step, int64_t device) const;
-  using Stage = std::function<void(const KernelArgs&)> PreparedKernel::*;
+  using Stage = const std::function<void(const KernelArgs&)>&;
   void run_parts(const Step& step, Stage stage, int64_t device, int64_t first, int64_t last) const;
   void run_step(const Step& step, int64_t device) const;
   void run_segment(const Block::Item& item, const Active& active);
@@ -105,6 +106,7 @@ class alignas(64) Worker {
   void share_parts(const Step& step, Stage stage, int64_t device, int64_t parts);
   void open_segment(const Block::Item& item, int64_t device);
   void run_segment_together(const Block::Item& item, const Active& active);
+  void run_common_stages(const Block::Item& item);
   void open_shared(const Block::Item& item);
   void run_shared(const Block::Item& item);
   void open_collective(const CollectiveStep& step);

@@ -237,6 +237,45 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
   CHECK(from_library > 100);
 }
 
+// Kernels of many features are laid out panel by panel, or once before.
+TEST_CASE("convolution reads a kernel that was laid out before, and that alone", "[convolution]") {
+  const char* const bodies[] = {
+      "x = f32[2,5,7,133] parameter(0)\nw = f32[3,3,133,70] parameter(1)\nROOT r = f32[2,5,7,70] "
+      "convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+      "x = f32[1,3,4,600] parameter(0)\nw = f32[3,3,65,600] parameter(1)\nROOT r = f32[1,6,8,65] "
+      "convolution(x, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+      "dim_labels=b01f_01oi->b01f",
+      "x = f32[2,9,128] parameter(0)\nw = f32[5,128,256] parameter(1)\nROOT r = f32[2,3,256] "
+      "convolution(x, w), window={size=5 stride=2}, dim_labels=b0f_0io->b0f"};
+  Random random{std::mt19937_64(7)};
+  for (const char* const body : bodies) {
+    INFO(body);
+    const auto module = parse_module(with_entry(body));
+    const Node& node = *module->entry()->root();
+    const PreparedKernel kernel = node.op().lower(node);
+    const Array x = whole_numbers(node.operand(0)->shape, random);
+    const Array w = whole_numbers(node.operand(1)->shape, random);
+    const std::vector<Value> arguments{{x, {}, false}, {w, {}, false}};
+    const Array expected = evaluate(*module->entry(), arguments).array;
+    CHECK(bitwise_equal(run_kernel(kernel, {x, w}, {node.shape})[0], expected));
+    const CommonStage& stage = kernel.common;
+    if (!stage.prepare) continue;  // fewer lanes
+    REQUIRE(stage.operand == 1);
+    const Rubbish common(stage.bytes);
+    const std::byte* const operands[] = {nullptr, w.bytes().data()};
+    KernelArgs args{operands};
+    args.common = common.data();
+    for (args.part = stage.parts; args.part-- > 0;) stage.prepare(args);
+    PreparedKernel rest = kernel;
+    rest.run = [&](KernelArgs with) {
+      with.common = common.data();
+      kernel.run(with);
+    };
+    const Array rubbish = Array::full(w.shape(), 1e30);
+    CHECK(bitwise_equal(run_kernel(rest, {x, rubbish}, {node.shape})[0], expected));
+  }
+}
+
 TEST_CASE("convolution takes complex and narrow numbers", "[convolution]") {
   const std::vector<EvaluateCase> cases = {
       {"complex",

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "gspmd/ir/text.h"
+#include "runtime/program.h"
 #include "runtime/run_text.h"
 
 namespace gspmd {
@@ -197,6 +198,108 @@ TEST_CASE("shared values: a program that keeps state apart takes shared state, a
   CHECK(known.first == std::vector<Replicas>{kOne, kApart});
   CHECK(unknown.first == std::vector<Replicas>{kApart, kApart});
   CHECK(known.second == unknown.second);
+}
+
+namespace {
+
+struct Convolutions {
+  std::string text;
+  ProgramOptions options;  // with what is known of the kernel's layout
+};
+
+// Two convolutions of four devices, the second with its kernel turned and the input spread; between
+// them an exchange where `meets`. `kernel` says what the first one's kernel is computed from w by.
+Convolutions convolutions(const char* layout, int64_t parts, const std::string& kernel,
+                          bool meets = true) {
+  Convolutions c;
+  c.text = "HloModule convolutions, num_partitions=4\n" + kAddition +
+           "ENTRY e {\n  x = f32[2,4,3,130]{3,2,1,0} parameter(0)\n"
+           "  w = f32[3,3,130,130]{3,2,1,0} parameter(1)\n  k = f32[3,3,130,130]{3,2,1,0} " +
+           kernel +
+           "\n  y = f32[2,4,3,130]{3,2,1,0} convolution(x, k), window={size=3x3 pad=1_1x1_1}, "
+           "dim_labels=b01f_01io->b01f\n  z = f32[2,4,3,130]{3,2,1,0} " +
+           (meets ? "all-reduce(y), replica_groups={}, to_apply=sum, channel_id=1, "
+                    "use_global_device_ids=true"
+                  : "negate(y)") +
+           "\n  ROOT r = f32[2,8,6,130]{3,2,1,0} convolution(z, w), window={size=3x3 "
+           "pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, dim_labels=b01f_01oi->b01f\n}\n";
+  c.options.num_devices = 4;
+  c.options.parameters = {
+      {Shape(DType::f32, {8, 4, 3, 130}), parse_sharding("{devices=[4,1,1,1]<=[4]}")},
+      {Shape(DType::f32, {3, 3, 130 * parts, 130}), parse_sharding(layout)}};
+  return c;
+}
+
+std::vector<std::string> run_convolutions(const std::string& text, const ProgramOptions& options,
+                                          int workers, const Replicas& same) {
+  const auto module = parse_module(text);
+  Buffers arguments;
+  for (const Node* parameter : module->entry()->parameters()) {
+    const Shape& shape = parameter->shape;
+    arguments.push_back(std::make_shared<DeviceBuffer>(Shape(shape.dtype, shape.dims), 4));
+    for (int64_t d = 0; d < 4; ++d) {
+      const bool is_kernel = arguments.size() == 2;
+      std::mt19937 random(static_cast<unsigned>(is_kernel ? same[static_cast<size_t>(d)] : 9 + d));
+      auto* const to = reinterpret_cast<float*>(arguments.back()->shard(d));
+      for (int64_t i = 0; i < shape.elements_count(); ++i)
+        to[i] = static_cast<float>(static_cast<int>(random() % 7) - 3);
+    }
+  }
+  Executor executor(build_program(*module, options), make_worker_pool(workers));
+  executor.run(arguments);
+  return contents(executor.run(arguments));
+}
+
+// By step that is a convolution, on which devices its kernel is laid out for others.
+std::vector<Replicas> layout_holders(const Convolutions& c) {
+  const auto program = build_program(*parse_module(c.text), c.options);
+  std::vector<Replicas> out;
+  for (const Step& step : program->steps)
+    if (step.node->is(Opcode::convolution)) out.push_back(step.common.holders);
+  return out;
+}
+
+void check_convolutions(const Convolutions& c, const Replicas& same) {
+  ProgramOptions reference = c.options;
+  reference.reference_kernels = true;
+  const std::vector<std::string> expected = run_convolutions(c.text, reference, 1, same);
+  for (const int workers : {1, 2, 3, 5}) {
+    for (const bool poison : {false, true}) {
+      INFO("workers: " << workers << ", poison: " << poison);
+      ProgramOptions options = c.options;
+      options.poison = poison;
+      CHECK((run_convolutions(c.text, options, workers, same) == expected));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("common stages: a kernel of a convolution is laid out once for all that have it",
+          "[shared]") {
+  const std::string kernel = "copy(w)";  // before the exchange, so in the same segment as its use
+  const char* const pairs = "{devices=[1,1,2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}";
+  const Convolutions whole = convolutions("{replicated}", 1, kernel);
+  const Convolutions split = convolutions(pairs, 2, kernel);
+  const Convolutions own = convolutions("{devices=[1,1,4,1]<=[4]}", 4, kernel);
+  if (layout_holders(whole).empty()) return;
+  check_convolutions(whole, kOne);
+  check_convolutions(split, kPairs);
+  check_convolutions(own, kApart);
+  const auto module = parse_module(whole.text);
+  const Node& second = *module->entry()->root();
+  if (!second.op().lower(second).common.prepare) return;  // fewer lanes: none is laid out
+  // The first one's kernel is not there yet when its segment begins.
+  CHECK(layout_holders(whole) == std::vector<Replicas>{{}, {0}});
+  CHECK(layout_holders(split) == std::vector<Replicas>{{}, {0, 1}});
+  CHECK(layout_holders(own) == std::vector<Replicas>{{}, {}});
+  // Several in one segment.
+  const Convolutions both = convolutions("{replicated}", 1, "bitcast(w)", false);
+  check_convolutions(both, kOne);
+  CHECK(layout_holders(both) == std::vector<Replicas>{{0}, {0}});
+  ProgramOptions unknown = both.options;
+  unknown.parameters.clear();
+  CHECK(layout_holders({both.text, unknown}) == std::vector<Replicas>{{}, {}});
 }
 
 TEST_CASE("device buffer: devices that share a part have it again when separated", "[shared]") {

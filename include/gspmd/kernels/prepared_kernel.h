@@ -17,6 +17,16 @@ struct KernelArgs {
   int64_t device = 0;                          // which device's shards these are
   int64_t part = 0;                            // 0 <= part < PreparedKernel::parts
   std::byte* shared = nullptr;                 // `shared_bytes` that all parts on a device read
+  std::byte* common = nullptr;                 // CommonStage::bytes; nullptr: nobody made them
+};
+
+// What may be laid out of one operand once for all devices that have the same of it: independent
+// parts write KernelArgs::common, and read nothing else.
+struct CommonStage {
+  std::function<void(const KernelArgs&)> prepare;  // runs one part; empty: there is none
+  int64_t operand = 0;
+  int64_t parts = 0;
+  int64_t bytes = 0;  // 64-byte aligned
 };
 
 // A kernel chosen and prepared when the program is compiled: no allocation, no set-up per call.
@@ -32,6 +42,7 @@ struct PreparedKernel {
   std::function<void(const KernelArgs&)> prepare;
   int64_t prepare_parts = 0;  // of that stage
   int64_t shared_bytes = 0;   // of one device; 64-byte aligned
+  CommonStage common;         // where it was not run, all else does without
 };
 
 }  // namespace gspmd
