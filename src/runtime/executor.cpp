@@ -38,6 +38,7 @@ struct Executor::Impl {
   std::vector<int32_t> told;       // by device
   std::vector<Claims> claims;
   Claims collective_claims;
+  std::optional<Offers> offers;
   FirstFailure failure;
   std::optional<RunState> state;
   std::vector<Worker> crew;
@@ -219,6 +220,7 @@ void Executor::Impl::fill_tables() {
 
 void Executor::Impl::gather_crew() {
   collective_claims = Claims(workers());
+  offers.emplace(workers());
   if (schedule.steps.empty()) {
     claims.emplace_back(workers());
   } else {  // as Worker counts them
@@ -228,8 +230,8 @@ void Executor::Impl::gather_crew() {
     for (const int64_t size : team) claims.emplace_back(size);
   }
   state.emplace(RunState{*program, *pool, schedule, shared_waits, guard, local, remote.get(),
-                         counters, tables, told, claims, collective_claims, shares_values, common,
-                         failure});
+                         counters, tables, told, claims, collective_claims, *offers, shares_values,
+                         common, failure});
   crew.reserve(static_cast<size_t>(workers()));
   for (int64_t w = 0; w < workers(); ++w) {
     const int64_t share = schedule.steps.empty() ? w : w * local.count() / workers();
@@ -284,6 +286,7 @@ void Executor::Impl::begin_rounds() {
   if (!begins) return;
   for (Claims& shared : claims) shared.reset();
   collective_claims.reset();
+  offers->reset();
   for (Worker& worker : crew) worker.begin_rounds();
 }
 

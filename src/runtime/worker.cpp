@@ -2,12 +2,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "runtime/collective_run.h"
 
 namespace gspmd {
+namespace {
+
+// Nanoseconds of a part that is worth another worker's fetching its data.
+constexpr double kOfferedCost = 20000;
+
+void wait_a_little(int64_t turn) {
+  constexpr int64_t kSpins = 200;
+  if (turn > kSpins) std::this_thread::yield();
+}
+
+}  // namespace
 
 Worker::Worker(const RunState& state, WorkerMemory memory, int worker)
     : state_(state),
@@ -138,15 +150,18 @@ KernelArgs Worker::args_of(const Step& step, int64_t device) const {
 void Worker::run_parts(const Step& step, Stage stage, int64_t device, int64_t first,
                        int64_t last) const {
   KernelArgs args = args_of(step, device);
-  args.part = first;
+  for (args.part = first; args.part < last; ++args.part) run_part(step, stage, args);
+}
+
+void Worker::run_part(const Step& step, Stage stage, const KernelArgs& args) const {
   try {
-    for (; args.part < last; ++args.part) stage(args);
+    stage(args);
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
     const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
-    ExecutionError located(fmt::format("{} on device {}: {}", step.name, device, error.what()),
+    ExecutionError located(fmt::format("{} on device {}: {}", step.name, args.device, error.what()),
                            said.known() ? Site{} : place_of(*step.node));
-    state_.failure.note({round_, device, args.part}, std::make_exception_ptr(located));
+    state_.failure.note({round_, args.device, args.part}, std::make_exception_ptr(located));
     throw located;
   }
 }
@@ -158,34 +173,93 @@ void Worker::run_step(const Step& step, int64_t device) const {
   run_parts(step, step.kernel.run, device, 0, step.kernel.parts);
 }
 
-void Worker::run_segment_on(int64_t device, const Block::Item& item) {
+// One part of what some worker has put up, perhaps this one.
+void Worker::take_offered(OfferedParts& offer, int64_t part) const {
+  const OfferedParts::Work work = offer.work();
+  KernelArgs args = args_of(*work.step, work.device);
+  args.shared = work.shared;
+  args.part = part;
+  try {
+    run_part(*work.step, *work.stage, args);
+  } catch (...) {
+    offer.done();
+    throw;
+  }
+  offer.done();
+}
+
+// All parts of a stage, of which others may do some.
+void Worker::offer_parts(const Step& step, Stage stage, int64_t device, int64_t parts) {
+  if (parts == 1 || step.kernel.cost < kOfferedCost * static_cast<double>(parts))
+    return run_parts(step, stage, device, 0, parts);
+  OfferedParts& offer = state_.offers.list[static_cast<size_t>(worker_)];
+  offer.put_up({&step, &stage, device, memory_.shared}, parts);
+  for (int64_t part = offer.take(); part >= 0; part = offer.take()) take_offered(offer, part);
+  for (int64_t turn = 0; offer.parts_done() < parts; ++turn) wait_a_little(turn);
+}
+
+// Parts of what others have put up, until all devices are through with the segment.
+void Worker::help() {
+  Offers& offers = state_.offers;
+  int64_t turn = 0;
+  while (offers.devices_done.load(std::memory_order_acquire) < devices_done_ &&
+         !offers.failed.load(std::memory_order_relaxed)) {
+    bool any = false;
+    for (OfferedParts& offer : offers.list) {
+      const int64_t part = offer.take();
+      if (part < 0) continue;
+      take_offered(offer, part);
+      any = true;
+    }
+    turn = any ? 0 : turn + 1;
+    wait_a_little(turn);
+  }
+}
+
+void Worker::run_segment_on(int64_t device, const Block::Item& item, bool offers) {
   for (int64_t i = item.first; i < item.last; ++i) {
     const Step& step = program_.steps[static_cast<size_t>(i)];
     state_.guard.close(device);
     state_.guard.open(device, step.first_argument, step.operands + step.results);
     const int64_t begin = log_ == nullptr ? 0 : log_->now();
-    run_step(step, device);
+    if (offers && step.kernel.prepare)
+      offer_parts(step, step.kernel.prepare, device, step.kernel.prepare_parts);
+    if (offers)
+      offer_parts(step, step.kernel.run, device, step.kernel.parts);
+    else
+      run_step(step, device);
     progress();
     if (log_ != nullptr) record(TraceLog::step(i), device, begin);
   }
 }
 
-// Between two points where all meet, who is through with its own devices goes on with others'.
+// Between two points where all meet, who is through with its own devices goes on with others', and
+// then with parts of what others are at.
 // A recorded run shows whose they are.
 void Worker::run_segment(const Block::Item& item, const Active& active) {
-  const auto run = [&](int64_t device) {
-    if (active[static_cast<size_t>(device)]) run_segment_on(device, item);
-  };
   const int64_t devices = state_.local.count();
-  if (!item.met || log_ != nullptr || pool_.size() == 1 || devices > Claims::kMost) {
+  const bool helps = item.met && log_ == nullptr && pool_.size() > 1 && devices <= Claims::kMost;
+  const auto run = [&](int64_t device) {
+    if (active[static_cast<size_t>(device)]) run_segment_on(device, item, helps);
+  };
+  if (!helps) {
     for (const int64_t device : own_) run(device);
     return;
   }
   ++round_;
+  devices_done_ += static_cast<uint64_t>(devices);
   Claims& claims = state_.claims[0];
-  for (int64_t d = claims.take(round_, worker_, devices); d >= 0;
-       d = claims.take(round_, worker_, devices))
-    run(state_.local.first + d);
+  try {
+    for (int64_t d = claims.take(round_, worker_, devices); d >= 0;
+         d = claims.take(round_, worker_, devices)) {
+      run(state_.local.first + d);
+      state_.offers.devices_done.fetch_add(1, std::memory_order_release);
+    }
+    help();
+  } catch (...) {
+    state_.offers.failed.store(true, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 // Several workers on one device: their steps may overlap, so what all of them touch is open.

@@ -11,6 +11,7 @@
 #include "gspmd/runtime/processes.h"
 #include "runtime/arena_guard.h"
 #include "runtime/claims.h"
+#include "runtime/offers.h"
 #include "runtime/program.h"
 #include "runtime/remote.h"
 #include "runtime/schedule.h"
@@ -57,6 +58,7 @@ struct RunState {
   std::vector<int32_t>& told;   // by device: what other processes say of loops and branches
   std::vector<Claims>& claims;  // of the devices, or, fewer than workers, of each one's parts
   Claims& collective_claims;    // of all workers: pieces of collectives
+  Offers& offers;               // of all workers: parts of steps
   bool shares;                  // values that devices share are made once
   std::byte* common;            // what common stages write; nullptr: they do not run
   FirstFailure& failure;
@@ -77,7 +79,10 @@ class alignas(64) Worker {
   void run(TraceLog* log);
   // Of claims so far. They go on from run to run; begin_rounds() where the claims are reset.
   uint32_t rounds() const { return std::max(round_, collective_round_); }
-  void begin_rounds() { round_ = collective_round_ = 0; }
+  void begin_rounds() {
+    round_ = collective_round_ = 0;
+    devices_done_ = 0;
+  }
 
  private:
   // What workers have done since all met.
@@ -100,9 +105,13 @@ class alignas(64) Worker {
   KernelArgs args_of(const Step& step, int64_t device) const;
   using Stage = const std::function<void(const KernelArgs&)>&;
   void run_parts(const Step& step, Stage stage, int64_t device, int64_t first, int64_t last) const;
+  void run_part(const Step& step, Stage stage, const KernelArgs& args) const;
   void run_step(const Step& step, int64_t device) const;
   void run_segment(const Block::Item& item, const Active& active);
-  void run_segment_on(int64_t device, const Block::Item& item);
+  void run_segment_on(int64_t device, const Block::Item& item, bool offers);
+  void offer_parts(const Step& step, Stage stage, int64_t device, int64_t parts);
+  void take_offered(OfferedParts& offer, int64_t part) const;
+  void help();
   void share_parts(const Step& step, Stage stage, int64_t device, int64_t parts);
   void open_segment(const Block::Item& item, int64_t device);
   void run_segment_together(const Block::Item& item, const Active& active);
@@ -137,6 +146,7 @@ class alignas(64) Worker {
   bool alone_ = false;           // the team waits behind the loop or branch
   const Active all_;
   uint32_t round_ = 0, collective_round_ = 0;  // of claims
+  uint64_t devices_done_ = 0;                  // when all are through with the segments so far
   Since done_ = Since::nothing;
   TraceLog* log_ = nullptr;     // nullptr: nothing is written down
   std::vector<int64_t> since_;  // by device: the end of its last event
