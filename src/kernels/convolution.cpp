@@ -271,23 +271,32 @@ struct PreparedPart {
   int64_t flip_offset = 0, flip_bytes = 0;  // first element of the kernel that is copied
 
   int64_t scratch_bytes() const { return flip_bytes + primitive->scratch_bytes(); }
+  // The kernel operand as the library is given it.
+  const std::byte* turned(const std::byte* kernel, std::byte* scratch, int64_t operand_size) const {
+    if (!flips) return kernel;
+    run_copy(flip, kernel + flip_offset * operand_size, scratch);
+    return scratch;
+  }
+  // Of forms that read the kernel operand.
+  void lay_out(const std::byte* kernel, std::byte* to, std::byte* scratch,
+               int64_t operand_size) const {
+    auto* const given = const_cast<std::byte*>(turned(kernel, scratch, operand_size));
+    primitive->lay_out_weights(given, to, scratch + flip_bytes);
+  }
   void run(const std::byte* input, const std::byte* kernel, std::byte* output, std::byte* scratch,
-           int64_t operand_size) const {
+           int64_t operand_size, const std::byte* laid_out) const {
     input += first.input * operand_size;
-    if (flips) {
-      run_copy(flip, kernel + flip_offset * operand_size, scratch);
-      kernel = scratch;
-    }
+    if (laid_out == nullptr) kernel = turned(kernel, scratch, operand_size);
     auto* const a = const_cast<std::byte*>(input);
     auto* const b = const_cast<std::byte*>(kernel);
     scratch += flip_bytes;
     switch (form) {
       case ConvolutionForm::forward:
-        return primitive->run(a, b, output, scratch);
+        return primitive->run(a, b, output, scratch, laid_out);
       case ConvolutionForm::input_gradient:
-        return primitive->run(output, b, a, scratch);
+        return primitive->run(output, b, a, scratch, laid_out);
       case ConvolutionForm::kernel_gradient:
-        return primitive->run(a, output, b, scratch);
+        return primitive->run(a, output, b, scratch, nullptr);
     }
   }
 };
@@ -357,9 +366,27 @@ struct Plan {
     parts[shorter ? 1 : 0]->run(args.operands[0] + at * split.step.input * operand_size,
                                 args.operands[1] + at * split.step.kernel * operand_size,
                                 result + at * split.step.output * result_size, args.scratch,
-                                operand_size);
+                                operand_size, args.common);
+  }
+  // Bytes of the kernel operand as all parts read it; 0: they read it as it is, or differ.
+  int64_t laid_out_bytes() const {
+    const bool same = split.step.kernel == 0 &&
+                      (!parts[1] || parts[1]->primitive->reads_as(*parts[0]->primitive));
+    return same ? parts[0]->primitive->laid_out_bytes() : 0;
   }
 };
+
+CommonStage lay_out_once(const std::shared_ptr<const Plan>& plan) {
+  CommonStage stage;
+  stage.bytes = plan->laid_out_bytes();
+  if (stage.bytes == 0) return stage;
+  stage.operand = 1;
+  stage.parts = 1;
+  stage.prepare = [plan](const KernelArgs& args) {
+    plan->parts[0]->lay_out(args.operands[1], args.common, args.scratch, plan->operand_size);
+  };
+  return stage;
+}
 
 }  // namespace
 
@@ -403,6 +430,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
     return kernel;
   }
   kernel.parts = split.count;
+  kernel.common = lay_out_once(plan);
   kernel.run = [plan = std::shared_ptr<const Plan>(std::move(plan))](const KernelArgs& args) {
     plan->run(args, args.results[0]);
   };

@@ -110,13 +110,31 @@ class Primitive final : public ConvolutionPrimitive {
   bool is_fast() const { return is_fast_; }
   int64_t scratch_bytes() const override { return bytes_; }
 
-  void run(std::byte* src, std::byte* weights, std::byte* dst, std::byte* scratch) const override {
+  int64_t laid_out_bytes() const override {
+    const Side& weights = sides_[kWeights];
+    return result() != kWeights && weights.copy ? aligned(weights.wanted.get_size()) : 0;
+  }
+  void lay_out_weights(std::byte* weights, std::byte* to, std::byte* scratch) const override {
+    const OneThread one;
+    const Side& side = sides_[kWeights];
+    side.run(side.given, weights, side.wanted, to, scratch + library_offset_);
+  }
+  bool reads_as(const ConvolutionPrimitive& other) const override {
+    return sides_[kWeights].wanted == static_cast<const Primitive&>(other).sides_[kWeights].wanted;
+  }
+
+  void run(std::byte* src, std::byte* weights, std::byte* dst, std::byte* scratch,
+           const std::byte* laid_out) const override {
     const OneThread one;
     std::byte* const given[] = {src, weights, dst};
     std::byte* used[3];
     std::byte* const library = scratch + library_offset_;
     for (size_t i = 0; i < 3; ++i) {
       const Side& side = sides_[i];
+      if (i == kWeights && laid_out != nullptr) {
+        used[i] = const_cast<std::byte*>(laid_out);
+        continue;
+      }
       used[i] = side.copy ? scratch + side.offset : given[i];
       if (side.copy && i != result()) side.run(side.given, given[i], side.wanted, used[i], library);
     }
@@ -136,6 +154,7 @@ class Primitive final : public ConvolutionPrimitive {
 
  private:
   using Forward = dnnl::convolution_forward::primitive_desc;
+  static constexpr size_t kWeights = 1;  // of sides_
 
   size_t result() const {
     return form_ == ConvolutionForm::input_gradient    ? 0

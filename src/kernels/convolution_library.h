@@ -33,9 +33,15 @@ class ConvolutionPrimitive {
  public:
   virtual ~ConvolutionPrimitive() = default;
   virtual int64_t scratch_bytes() const = 0;
-  // Pointers to the first elements of the tensors: the form's result is written.
-  virtual void run(std::byte* src, std::byte* weights, std::byte* dst,
-                   std::byte* scratch) const = 0;
+  // Pointers to the first elements of the tensors: the form's result is written. `laid_out`:
+  // nullptr, or what lay_out_weights() has written of the weights, which are not read then.
+  virtual void run(std::byte* src, std::byte* weights, std::byte* dst, std::byte* scratch,
+                   const std::byte* laid_out) const = 0;
+  // Of operands: bytes of the weights as they are read; 0: they are read as they are given.
+  virtual int64_t laid_out_bytes() const = 0;
+  virtual void lay_out_weights(std::byte* weights, std::byte* to, std::byte* scratch) const = 0;
+  // Whether what the other one lays out is what this one reads.
+  virtual bool reads_as(const ConvolutionPrimitive& other) const = 0;
 };
 
 // nullptr where the library has no such primitive.

@@ -237,13 +237,18 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
   CHECK(from_library > 100);
 }
 
-// Kernels of many features are laid out panel by panel, or once before.
+// Kernels are laid out where they are used, those of many features panel by panel, or once before.
 TEST_CASE("convolution reads a kernel that was laid out before, and that alone", "[convolution]") {
   const char* const bodies[] = {
       "x = f32[2,5,7,133] parameter(0)\nw = f32[3,3,133,70] parameter(1)\nROOT r = f32[2,5,7,70] "
       "convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
       "x = f32[1,3,4,600] parameter(0)\nw = f32[3,3,65,600] parameter(1)\nROOT r = f32[1,6,8,65] "
       "convolution(x, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+      "dim_labels=b01f_01oi->b01f",
+      "x = f32[7,9,33,48] parameter(0)\nw = f32[3,3,48,64] parameter(1)\nROOT r = f32[7,9,33,64] "
+      "convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+      "x = f32[7,9,33,64] parameter(0)\nw = f32[3,3,32,64] parameter(1)\nROOT r = f32[7,9,33,32] "
+      "convolution(x, w), window={size=3x3 pad=1_1x1_1 rhs_reversal=1x1}, "
       "dim_labels=b01f_01oi->b01f",
       "x = f32[2,9,128] parameter(0)\nw = f32[5,128,256] parameter(1)\nROOT r = f32[2,3,256] "
       "convolution(x, w), window={size=5 stride=2}, dim_labels=b0f_0io->b0f"};
@@ -263,9 +268,14 @@ TEST_CASE("convolution reads a kernel that was laid out before, and that alone",
     REQUIRE(stage.operand == 1);
     const Rubbish common(stage.bytes);
     const std::byte* const operands[] = {nullptr, w.bytes().data()};
+    Rubbish scratch(kernel.scratch_bytes);
     KernelArgs args{operands};
+    args.scratch = scratch.data();
     args.common = common.data();
-    for (args.part = stage.parts; args.part-- > 0;) stage.prepare(args);
+    for (args.part = stage.parts; args.part-- > 0;) {
+      scratch.refill();
+      stage.prepare(args);
+    }
     PreparedKernel rest = kernel;
     rest.run = [&](KernelArgs with) {
       with.common = common.data();
