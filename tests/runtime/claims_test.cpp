@@ -1,14 +1,10 @@
 #include "runtime/claims.h"
 
-#include <algorithm>
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
-
-#include "runtime/offers.h"
 
 namespace gspmd {
 
@@ -53,39 +49,6 @@ TEST_CASE("claims: of many rounds without a barrier every piece is taken once", 
   for (uint32_t round = 1; round <= kRounds; ++round)
     for (int64_t i = 0; i < pieces(round); ++i) wanted.emplace(round, i);
   CHECK(all == wanted);
-}
-
-// The owner waits for what others took; helpers may look at any moment, also between two works.
-TEST_CASE("offers: every part of every work is done once, whoever takes it", "[claims]") {
-  constexpr int64_t kWorks = 2000, kParts = 5;
-  OfferedParts offer;
-  std::vector<std::atomic<int>> done(kWorks * kParts);
-  std::atomic<bool> ended{false};
-  const auto run = [&](int64_t part) {  // the work's device is its number
-    ++done[static_cast<size_t>(offer.work().device * kParts + part)];
-    offer.done();
-  };
-  std::vector<std::thread> helpers;
-  for (int i = 0; i < 2; ++i)
-    helpers.emplace_back([&] {
-      while (!ended) {
-        const int64_t part = offer.take();
-        if (part >= 0)
-          run(part);
-        else
-          std::this_thread::yield();
-      }
-    });
-  for (int64_t work = 0; work < kWorks; ++work) {
-    OfferedParts::Work next;
-    next.device = work;
-    offer.put_up(next, kParts);
-    for (int64_t part = offer.take(); part >= 0; part = offer.take()) run(part);
-    while (offer.parts_done() < kParts) std::this_thread::yield();
-  }
-  ended = true;
-  for (std::thread& helper : helpers) helper.join();
-  CHECK(std::all_of(done.begin(), done.end(), [](const auto& n) { return n == 1; }));
 }
 
 }  // namespace gspmd
