@@ -71,7 +71,7 @@ struct WorkerMemory {
 
 // One worker's walk through the program. All workers walk alike, so that they meet at the same
 // barriers; and so do the processes, at loops, branches and collectives that they share.
-class alignas(64) Worker {
+class Worker {
  public:
   Worker(const RunState& state, WorkerMemory memory, int worker);
 
@@ -136,7 +136,7 @@ class alignas(64) Worker {
   template <class F>
   void tell(const Node& node, const Active& active, F&& value);
 
-  const RunState& state_;
+  alignas(64) const RunState& state_;  // no line is shared with another worker
   const Program& program_;
   WorkerPool& pool_;
   WorkerMemory memory_;

@@ -24,9 +24,9 @@ struct KernelArgs {
 // parts write KernelArgs::common, and read nothing else.
 struct CommonStage {
   std::function<void(const KernelArgs&)> prepare;  // runs one part; empty: there is none
-  int64_t operand = 0;
-  int64_t parts = 0;
-  int64_t bytes = 0;  // 64-byte aligned
+  int64_t operand = 0;                             // which one is laid out
+  int64_t parts = 0;                               // of `prepare`
+  int64_t bytes = 0;                               // of what it writes; 64-byte aligned
 };
 
 // A kernel chosen and prepared when the program is compiled: no allocation, no set-up per call.
