@@ -13,7 +13,7 @@
 namespace gspmd {
 namespace {
 
-constexpr double kPartFlops = 8e6;
+constexpr double kConvolutionPartFlops = 8e6;
 constexpr int64_t kMostParts = 4;  // every part packs its kernel
 constexpr size_t kMostAxes = 3;
 // Gradients of kernels up to this size are summed from parts of the batch: with few output features
@@ -70,7 +70,7 @@ Split cut(Split split, int64_t wanted, int64_t unit) {
 Split split_of(const ConvolutionSpec& spec, ConvolutionForm form) {
   Split split;
   const int64_t wanted = std::clamp<int64_t>(
-      static_cast<int64_t>(convolution_flops(spec) / kPartFlops), 1, kMostParts);
+      static_cast<int64_t>(convolution_flops(spec) / kConvolutionPartFlops), 1, kMostParts);
   if (wanted == 1) return split;
   const int64_t groups = spec.feature_groups * spec.batch_groups;
   if (form == ConvolutionForm::kernel_gradient && groups == 1 && spec.result == DType::f32 &&
@@ -355,7 +355,7 @@ bool sizes_fit(const ConvolutionSpec& spec) {
   return spec.axes.size() <= kMostAxes;
 }
 
-struct Plan {
+struct PreparedConvolution {
   Split split;
   int64_t operand_size = 4, result_size = 4;
   std::optional<PreparedPart> parts[2];  // [1]: the last, shorter one
@@ -376,7 +376,7 @@ struct Plan {
   }
 };
 
-CommonStage lay_out_once(const std::shared_ptr<const Plan>& plan) {
+CommonStage lay_out_once(const std::shared_ptr<const PreparedConvolution>& plan) {
   CommonStage stage;
   stage.bytes = plan->laid_out_bytes();
   if (stage.bytes == 0) return stage;
@@ -405,7 +405,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
   if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;
   const ConvolutionForm form = form_of(spec);
-  auto plan = std::make_shared<Plan>();
+  auto plan = std::make_shared<PreparedConvolution>();
   plan->operand_size = dtype_size(spec.operand);
   plan->result_size = dtype_size(spec.result);
   plan->split = split_of(spec, form);
@@ -422,7 +422,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (split.over == Split::Over::sums) {
     const int64_t bytes = result_bytes(spec);
     kernel.prepare_parts = split.count;
-    kernel.prepare = [plan = std::shared_ptr<const Plan>(std::move(plan)),
+    kernel.prepare = [plan = std::shared_ptr<const PreparedConvolution>(std::move(plan)),
                       step = summed_step(bytes)](const KernelArgs& args) {
       plan->run(args, args.shared + args.part * step);
     };
@@ -431,7 +431,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   }
   kernel.parts = split.count;
   kernel.common = lay_out_once(plan);
-  kernel.run = [plan = std::shared_ptr<const Plan>(std::move(plan))](const KernelArgs& args) {
+  kernel.run = [plan = std::shared_ptr<const PreparedConvolution>(std::move(plan))](const KernelArgs& args) {
     plan->run(args, args.results[0]);
   };
   return kernel;

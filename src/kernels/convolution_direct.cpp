@@ -9,10 +9,10 @@
 namespace gspmd {
 namespace {
 
-constexpr double kPartFlops = 8e6;
-constexpr int64_t kMostParts = 4;
+constexpr double kDirectPartFlops = 8e6;
+constexpr int64_t kMostDirectParts = 4;
 constexpr int64_t kLeastRow = 4;  // positions; below, the start of a row costs more than its sums
-constexpr int64_t kLeastColumns = 8;
+constexpr int64_t kLeastFeatures = 8;
 // With fewer features of x, or plain products, the library's are as fast or faster.
 constexpr int64_t kLeastInput = 128, kLeastOutput = 64;
 // Kernels up to this size are packed by parts of the positions, larger ones by parts of the
@@ -20,13 +20,13 @@ constexpr int64_t kLeastInput = 128, kLeastOutput = 64;
 constexpr int64_t kPackedBytes = int64_t{1} << 20;
 // Results up to this size are summed from parts of the rows, which then read everything once;
 // larger ones are cut into columns first.
-constexpr int64_t kSummedBytes = int64_t{1} << 20;
+constexpr int64_t kDirectSummedBytes = int64_t{1} << 20;
 
 std::optional<KernelGradient> gradient_of(const ConvolutionSpec& spec) {
   if (spec.operand != DType::f32 || spec.result != DType::f32 || spec.axes.empty() ||
       spec.axes.size() > kDirectAxes)
     return std::nullopt;
-  if (spec.feature_groups * spec.batch_groups > 1 || spec.out_features < kLeastColumns ||
+  if (spec.feature_groups * spec.batch_groups > 1 || spec.out_features < kLeastFeatures ||
       spec.axes.back().kernel < kLeastRow)
     return std::nullopt;
   if (spec.input_batch != 1 || spec.kernel_output != 1 || spec.output_feature != 1)
@@ -53,14 +53,14 @@ struct Cut {
   int64_t columns = 1, rows = 1;
 };
 
-int64_t parts_of(double flops) {
-  return std::clamp<int64_t>(static_cast<int64_t>(flops / kPartFlops), 1, kMostParts);
+int64_t parts_of_direct(double flops) {
+  return std::clamp<int64_t>(static_cast<int64_t>(flops / kDirectPartFlops), 1, kMostDirectParts);
 }
 
 Cut cut_of(const KernelGradient& e, double flops, int64_t result_bytes) {
-  const int64_t parts = parts_of(flops);
+  const int64_t parts = parts_of_direct(flops);
   Cut cut;
-  if (result_bytes > kSummedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
+  if (result_bytes > kDirectSummedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
   cut.rows = std::min(parts / cut.columns, e.rows());
   return cut;
 }
@@ -122,7 +122,7 @@ PreparedKernel prepare_direct_convolution(const ConvolutionSpec& spec) {
   const double flops = convolution_flops(spec);
   int64_t kernel_bytes = e.in * e.out * 4;
   for (const DirectConvolution::Axis& axis : e.axes) kernel_bytes *= axis.taps;
-  const int64_t parts = parts_of(flops);
+  const int64_t parts = parts_of_direct(flops);
   Cut cut;
   if (kernel_bytes > kPackedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
   cut.rows = parts / cut.columns;

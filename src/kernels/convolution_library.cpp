@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/dnnl_call.h"
+#include "kernels/lines.h"
 
 namespace gspmd {
 namespace {
@@ -12,10 +13,6 @@ namespace {
 using dnnl_call::cpu, dnnl_call::OneThread, dnnl_call::stream_of_this_thread, dnnl_call::View;
 using Desc = dnnl::memory::desc;
 
-constexpr int64_t kAlignment = 64;
-int64_t aligned(size_t bytes) {
-  return (static_cast<int64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -54,7 +51,7 @@ dnnl::primitive_attr user_scratch() {
   return attributes;
 }
 
-void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* args, int count) {
+void run_primitive(const dnnl::primitive& primitive, const dnnl_exec_arg_t* args, int count) {
   const dnnl_status_t status =
       dnnl_primitive_execute(primitive.get(), stream_of_this_thread(), count, args);
   if (status != dnnl_success)
@@ -79,7 +76,7 @@ struct Side {
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source.get()},
                                     {DNNL_ARG_TO, target.get()},
                                     {DNNL_ARG_SCRATCHPAD, work.get()}};
-    execute(*copy, args, 3);
+    run_primitive(*copy, args, 3);
   }
 };
 
@@ -112,7 +109,7 @@ class Primitive final : public ConvolutionPrimitive {
 
   int64_t laid_out_bytes() const override {
     const Side& weights = sides_[kWeights];
-    return result() != kWeights && weights.copy ? aligned(weights.wanted.get_size()) : 0;
+    return result() != kWeights && weights.copy ? in_lines(static_cast<int64_t>(weights.wanted.get_size())) : 0;
   }
   void lay_out_weights(std::byte* weights, std::byte* to, std::byte* scratch) const override {
     const OneThread one;
@@ -147,7 +144,7 @@ class Primitive final : public ConvolutionPrimitive {
         {weights_out ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, vw.get()},
         {src_out || weights_out ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, vd.get()},
         {DNNL_ARG_SCRATCHPAD, work.get()}};
-    execute(primitive_, args, 4);
+    run_primitive(primitive_, args, 4);
     const Side& out = sides_[result()];
     if (out.copy) out.run(out.wanted, used[result()], out.given, given[result()], library);
   }
@@ -221,11 +218,11 @@ class Primitive final : public ConvolutionPrimitive {
     for (Side& side : sides_) {
       if (!side.copy) continue;
       side.offset = bytes_;
-      bytes_ += aligned(side.wanted.get_size());
+      bytes_ += in_lines(static_cast<int64_t>(side.wanted.get_size()));
       work = std::max(work, side.copy_scratch.get_size());
     }
     library_offset_ = bytes_;
-    bytes_ += aligned(work);
+    bytes_ += in_lines(static_cast<int64_t>(work));
   }
 
   ConvolutionForm form_;

@@ -6,6 +6,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/kernels/strided_copy.h"
+#include "kernels/lines.h"
 
 namespace gspmd {
 
@@ -28,9 +29,8 @@ std::complex<double> root_of_unity(int64_t k, int64_t n, int sign) {
 
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{32} << 20;  // of a buffer
+constexpr int64_t kMostBufferBytes = int64_t{32} << 20;  // of a buffer
 
-int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
 template <class T>
 void append(std::vector<T>& out, std::complex<double> root) {
@@ -133,12 +133,12 @@ class Fft {
 
   int64_t rows() const { return rows_; }
   int64_t buffer_bytes() const {
-    return aligned(room_ * static_cast<int64_t>(sizeof(LaneElement<T>)));
+    return in_lines(room_ * static_cast<int64_t>(sizeof(LaneElement<T>)));
   }
   // Of the spectrum of one array on its way to a real one.
   int64_t copy_bytes() const {
     const bool copies = spec_.kind == FftKind::real_backward && !outer_.empty();
-    return copies ? aligned(rows_ * spectrum_ * 2 * static_cast<int64_t>(sizeof(T))) : 0;
+    return copies ? in_lines(rows_ * spectrum_ * 2 * static_cast<int64_t>(sizeof(T))) : 0;
   }
 
   // Lines [first, last) of all arrays, where they are one-dimensional.
@@ -252,7 +252,7 @@ class Fft {
 template <class T>
 PreparedKernel prepare_typed(const FftSpec& spec) {
   const auto fft = std::make_shared<const Fft<T>>(spec);
-  if (fft->buffer_bytes() > kMostBytes || fft->copy_bytes() > kMostBytes) return {};
+  if (fft->buffer_bytes() > kMostBufferBytes || fft->copy_bytes() > kMostBufferBytes) return {};
   const bool lines = spec.lengths.size() == 1;
   const int64_t n = spec.lengths.back(), half = n / 2 + 1;
   const bool from_real = spec.kind == FftKind::real_forward;

@@ -10,7 +10,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kChunk = 4096;  // bytes of the result that are gathered before they leave
+constexpr int64_t kGatheredChunk = 4096;  // bytes of the result that are gathered before they leave
 
 // Rows of the result: for each run of slices that are side by side, one per element of a slice.
 struct Columns {
@@ -69,7 +69,7 @@ struct Columns {
   // Meanwhile the row of the sliced array that is read next comes near, where most of it is read.
   template <class T, class Origin>
   void gather_row(const T* in, const T* next, const Origin* origins, int64_t n, T* out) const {
-    constexpr int64_t kLine = 64 / int64_t{sizeof(T)}, kMost = kChunk / int64_t{sizeof(T)};
+    constexpr int64_t kLine = 64 / int64_t{sizeof(T)}, kMost = kGatheredChunk / int64_t{sizeof(T)};
     constexpr int64_t kNear = 1 << 19;  // bytes
     const int64_t lines = reach / kLine + 1;
     if (lines > n || lines * 64 > kNear) next = nullptr;

@@ -7,6 +7,7 @@
 #include "gspmd/kernels/loop_program.h"
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/gemm_product.h"
+#include "kernels/lines.h"
 #include "kernels/loop_widen.h"
 
 namespace gspmd {
@@ -126,7 +127,6 @@ std::vector<GemmLoop> joined(const GemmLoop& first, std::vector<GemmLoop> rest) 
   return rest;
 }
 
-int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
 bool is_worth_packing(const GemmPlan& plan) {
   return plan.m.size >= kPackedRows && plan.n.size >= kPackedColumns && plan.k_size >= kPackedK;
@@ -270,7 +270,7 @@ bool use_library(const GemmPlan& plan) {
          (blocks ? kLibraryBlocks : kLibraryWork);
 }
 
-std::unique_ptr<GemmProduct> product_of(const GemmPlan& plan, const GemmExtents& extents) {
+std::unique_ptr<GemmProduct> library_product_of(const GemmPlan& plan, const GemmExtents& extents) {
   if (!is_half_dtype(plan.operand))
     return use_library(plan) ? library_product(plan.operand, plan.result, extents)
                              : loop_product(plan.operand, extents);
@@ -328,9 +328,9 @@ bool prepare_products(GemmPlan& plan) {
       else if (plan.way == Way::prepacked)
         made = prepacked_product(plan.operand, plan.result, extents);
       else
-        made = product_of(plan, extents);
+        made = library_product_of(plan, extents);
       if (made == nullptr) return false;
-      plan.bytes_library = std::max(plan.bytes_library, aligned(made->scratch_bytes()));
+      plan.bytes_library = std::max(plan.bytes_library, in_lines(made->scratch_bytes()));
     }
     if (plan.pack_a) plan.copy_a[i] = pack(plan.operand_size, &GemmLoop::a, joined(m, plan.k));
     if (plan.pack_c) {
@@ -346,9 +346,9 @@ bool prepare_products(GemmPlan& plan) {
     loops.push_back(plan.n);
     plan.copy_b = pack(plan.operand_size, &GemmLoop::b, loops);
   }
-  if (plan.pack_a) plan.bytes_a = aligned(plan.block * plan.k_size * plan.operand_size);
-  if (plan.pack_b) plan.bytes_b = aligned(plan.n.size * plan.k_size * plan.operand_size);
-  if (plan.pack_c) plan.bytes_c = aligned(plan.block * plan.n.size * plan.result_size);
+  if (plan.pack_a) plan.bytes_a = in_lines(plan.block * plan.k_size * plan.operand_size);
+  if (plan.pack_b) plan.bytes_b = in_lines(plan.n.size * plan.k_size * plan.operand_size);
+  if (plan.pack_c) plan.bytes_c = in_lines(plan.block * plan.n.size * plan.result_size);
   return true;
 }
 

@@ -1,13 +1,13 @@
 #include <algorithm>
 
 #include "kernels/gemm_product.h"
+#include "kernels/lines.h"
 #include "kernels/loop_functions.h"
 #include "kernels/loop_widen.h"
 
 namespace gspmd {
 namespace {
 
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class WidenedProduct final : public GemmProduct {
  public:
@@ -36,10 +36,10 @@ class WidenedProduct final : public GemmProduct {
   }
 
  private:
-  int64_t a_bytes() const { return aligned(extents_.rows * extents_.k * 4); }
-  int64_t b_bytes() const { return aligned(extents_.k * extents_.n * 4); }
+  int64_t a_bytes() const { return in_lines(extents_.rows * extents_.k * 4); }
+  int64_t b_bytes() const { return in_lines(extents_.k * extents_.n * 4); }
   int64_t c_bytes() const {
-    return round_ != nullptr ? aligned(extents_.rows * extents_.n * 4) : 0;
+    return round_ != nullptr ? in_lines(extents_.rows * extents_.n * 4) : 0;
   }
 
   std::unique_ptr<GemmProduct> product_;

@@ -23,7 +23,7 @@ int64_t read_index(const std::byte* indices, int64_t i) {
   }
 }
 
-int64_t product(const Dims& dims) {
+int64_t product_of_dims(const Dims& dims) {
   int64_t n = 1;
   for (const int64_t d : dims) n = saturating_multiply(n, d);
   return n;
@@ -122,9 +122,9 @@ PreparedKernel prepare_gather(IndexedSlices slices) {
   const IndexReader reader = index_reader(slices.index_dtype);
   if (reader == nullptr) return {};
   slices.window = simplified(std::move(slices.window));
-  const int64_t count = product(slices.counts);
+  const int64_t count = product_of_dims(slices.counts);
   const int64_t bytes =
-      saturating_multiply(count, product(slices.window.dims)) * slices.window.element_size;
+      saturating_multiply(count, product_of_dims(slices.window.dims)) * slices.window.element_size;
   PreparedKernel kernel;
   kernel.parts =
       std::min(std::max<int64_t>(count, 1), std::clamp<int64_t>(bytes / (1 << 18), 1, 8));
@@ -168,12 +168,12 @@ PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, i
   const LoopFunction function = find_loop_function(op_of(combiner), slices.dtype, slices.dtype);
   if (function == nullptr) return {};
   slices.window = simplified(std::move(slices.window));
-  const int64_t count = product(slices.window.dims) == 0 ? 0 : product(slices.counts);
+  const int64_t count = product_of_dims(slices.window.dims) == 0 ? 0 : product_of_dims(slices.counts);
   const int64_t bytes = elements * slices.window.element_size;
   PreparedKernel kernel;
   kernel.cost =
       50 + 0.05 * static_cast<double>(bytes) +
-      static_cast<double>(count) * (10 + 0.3 * static_cast<double>(product(slices.window.dims)));
+      static_cast<double>(count) * (10 + 0.3 * static_cast<double>(product_of_dims(slices.window.dims)));
   kernel.run = [s = std::move(slices), reader, function, count, bytes](const KernelArgs& args) {
     if (args.results[0] != args.operands[0] && bytes > 0) {
       std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));

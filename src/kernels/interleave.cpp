@@ -9,7 +9,7 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kChunk = 4096;  // bytes that are combined at a time
+constexpr int64_t kZippedChunk = 4096;  // bytes that are combined at a time
 
 // Elements in turn; of the first array one more if n is odd.
 template <class T>
@@ -24,7 +24,7 @@ void zip(const std::byte* first, const std::byte* second, int64_t n, std::byte* 
   if (n % 2 != 0) to[n - 1] = a[n / 2];
 }
 
-struct Plan {
+struct InterleavePlan {
   Interleave spec;
   LoopFunction function = nullptr;
   int64_t element = 4;  // bytes
@@ -34,14 +34,14 @@ struct Plan {
   // out = `from` op `other`, `bytes` of them. The first half of the scratch is full of `other`.
   void combine(const KernelArgs& args, const std::byte* from, int64_t bytes, std::byte* out) const {
     if (!streamed) return function(out, from, args.scratch, nullptr, bytes / element, 0);
-    std::byte* const made = args.scratch + kChunk;
+    std::byte* const made = args.scratch + kZippedChunk;
     function(made, from, args.scratch, nullptr, bytes / element, 0);
     stream_function()(out, made, bytes);
   }
 
   // How many bytes come next, so that those behind begin a line.
   static int64_t next(const std::byte* out, int64_t bytes) {
-    return std::min(bytes, kChunk - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64));
+    return std::min(bytes, kZippedChunk - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64));
   }
 
   // Elements [first, last) along the dim, the first one even, of row `row`.
@@ -51,9 +51,9 @@ struct Plan {
     const std::byte* b = args.operands[1] + (row * odds + first / 2) * block;
     std::byte* out = args.results[0] + (row * spec.size + first) * block;
     if (spec.inner == 1) {
-      std::byte* const zipped = args.scratch + 2 * kChunk;
+      std::byte* const zipped = args.scratch + 2 * kZippedChunk;
       for (int64_t n = 0; first < last; first += n, out += n * element) {
-        n = std::min(last - first, std::max<int64_t>(next(out, kChunk) / element / 2, 1) * 2);
+        n = std::min(last - first, std::max<int64_t>(next(out, kZippedChunk) / element / 2, 1) * 2);
         zip_elements(a, b, n, zipped);
         combine(args, zipped, n * element, out);
         a += n / 2 * element;
@@ -72,7 +72,7 @@ struct Plan {
   }
 
   void run(const KernelArgs& args, int64_t parts) const {
-    for (int64_t at = 0; at < kChunk; at += element)
+    for (int64_t at = 0; at < kZippedChunk; at += element)
       std::memcpy(args.scratch + at, spec.other.bytes().data(), static_cast<size_t>(element));
     // Pairs of elements, of all rows.
     const int64_t pairs = spec.size / 2 + spec.size % 2, all = spec.outer * pairs;
@@ -92,7 +92,7 @@ struct Plan {
 PreparedKernel prepare_interleave(Interleave spec) {
   const DType type = spec.other.dtype();
   if (!is_loop_dtype(type)) return {};
-  Plan plan{spec, find_loop_function(spec.op, type, type), dtype_size(type)};
+  InterleavePlan plan{spec, find_loop_function(spec.op, type, type), dtype_size(type)};
   if (plan.function == nullptr) return {};
   plan.zip_elements = plan.element == 1   ? zip<uint8_t>
                       : plan.element == 2 ? zip<uint16_t>
@@ -101,7 +101,7 @@ PreparedKernel prepare_interleave(Interleave spec) {
   const int64_t elements = spec.outer * spec.size * spec.inner;
   plan.streamed = is_streamed(elements * plan.element);
   PreparedKernel kernel;
-  kernel.scratch_bytes = 3 * kChunk;
+  kernel.scratch_bytes = 3 * kZippedChunk;
   kernel.parts = std::clamp<int64_t>(elements / 65536, 1, 8);
   kernel.cost = 100 + 0.1 * static_cast<double>(elements);
   kernel.run = [plan = std::move(plan), parts = kernel.parts](const KernelArgs& args) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace vector_op;
 
-constexpr uint32_t kSignBit = 0x80000000u;
+constexpr uint32_t kSign = 0x80000000u;
 constexpr int kOrderedLess = 0x11, kEqual = 0, kGreater = 0x1E, kNotGreaterOrEqual = 0x19;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLeast = std::numeric_limits<float>::min();
@@ -56,13 +56,13 @@ class Maths {
 
   void tanh(Vec to, Vec a) {
     const Vec e = x.temporary();
-    code.vector(and_d, e, a, x.constant(~kSignBit));
+    code.vector(and_d, e, a, x.constant(~kSign));
     code.vector(broadcast_ss, to, x.constant(20.0f));
     code.vector(min_ps, to, to, e);  // NaN stays, to the end
     code.vector(add_ps, to, to, to);
     reduced(e, to, false);
     const Vec size = x.temporary(), far = x.temporary();
-    code.vector(and_d, size, a, x.constant(~kSignBit));  // again: registers are few
+    code.vector(and_d, size, a, x.constant(~kSign));  // again: registers are few
     code.vector(add_ps, e, e, x.constant(2.0f));
     code.vector(broadcast_ss, far, x.constant(2.0f));
     code.vector(div_ps, far, far, e);
@@ -79,8 +79,8 @@ class Maths {
     code.vector(compare_ps, x.mask(0), size, x.constant(0.625f), kOrderedLess);
     x.blend(to, far, p, x.mask(0));
     if (x.target.has_masks)
-      return code.vector(ternary_d, to, a, x.constant(kSignBit), 0xF8);  // to | (a & sign)
-    code.vector(and_d, far, a, x.constant(kSignBit));
+      return code.vector(ternary_d, to, a, x.constant(kSign), 0xF8);  // to | (a & sign)
+    code.vector(and_d, far, a, x.constant(kSign));
     code.vector(or_d, to, to, far);
   }
 
@@ -111,7 +111,7 @@ class Maths {
 
   void logistic(Vec to, Vec a) {
     const Vec negative = x.temporary(), e = x.temporary();
-    code.vector(xor_d, negative, a, x.constant(kSignBit));
+    code.vector(xor_d, negative, a, x.constant(kSign));
     exp(e, negative);
     code.vector(add_ps, e, e, x.constant(1.0f));
     code.vector(broadcast_ss, to, x.constant(1.0f));
@@ -184,7 +184,7 @@ class Maths {
 
   void keep_tiny_and_nan(Vec to, Vec a) {
     const Vec size = x.temporary();
-    code.vector(and_d, size, a, x.constant(~kSignBit));
+    code.vector(and_d, size, a, x.constant(~kSign));
     code.vector(compare_ps, x.mask(0), size, x.constant(kLeast), kNotGreaterOrEqual);
     x.put(to, a, x.mask(0));
   }

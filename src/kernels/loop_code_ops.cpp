@@ -11,9 +11,9 @@ namespace {
 
 using namespace vector_op;
 
-constexpr uint32_t kSignBit = 0x80000000u, kAllBits = 0xffffffffu;
+constexpr uint32_t kSignBit = 0x80000000u, kEveryBit = 0xffffffffu;
 
-bool is_whole(DType dtype) { return dtype == DType::s32 || dtype == DType::u32; }
+bool is_word(DType dtype) { return dtype == DType::s32 || dtype == DType::u32; }
 
 // a, b or c of compare_ps and compare_d, unsigned where that matters.
 int compare_code(LoopOp op, bool is_float) {
@@ -118,7 +118,7 @@ void emit_sign(BlockEmitter& x, const LoopInstruction& in) {
     x.blend(to, a, x.constant(1.0f), x.mask(0));
     x.blend(to, to, x.constant(-1.0f), x.mask(1));
   } else if (in.input == DType::s32) {
-    code.vector(max_sd, to, a, x.constant(kAllBits));
+    code.vector(max_sd, to, a, x.constant(kEveryBit));
     code.vector(min_sd, to, to, x.constant(1u));
   } else {
     code.vector(min_ud, to, a, x.constant(1u));
@@ -132,13 +132,13 @@ void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
   switch (in.op) {
     case LoopOp::negate:
       if (is_float) return code.vector(xor_d, to, a, x.constant(kSignBit));
-      code.vector(xor_d, to, a, x.constant(kAllBits));
-      return code.vector(sub_d, to, to, x.constant(kAllBits));
+      code.vector(xor_d, to, a, x.constant(kEveryBit));
+      return code.vector(sub_d, to, to, x.constant(kEveryBit));
     case LoopOp::abs:
       if (is_float) return code.vector(and_d, to, a, x.constant(~kSignBit));
       return code.vector(in.input == DType::s32 ? abs_d : move_ps, to, Vec{}, a);
     case LoopOp::not_:
-      return code.vector(xor_d, to, a, x.constant(kAllBits));
+      return code.vector(xor_d, to, a, x.constant(kEveryBit));
     case LoopOp::floor:
       return code.vector(round_ps, to, Vec{}, a, 9);
     case LoopOp::ceil:
@@ -264,7 +264,7 @@ void emit_compare_whole(BlockEmitter& x, LoopOp op, bool is_signed, Vec to, Vec 
     code.vector(equal_d, to, to, a);
     inverted = op == LoopOp::lt || op == LoopOp::gt;
   }
-  if (inverted) code.vector(xor_d, to, to, x.constant(kAllBits));
+  if (inverted) code.vector(xor_d, to, to, x.constant(kEveryBit));
 }
 
 void emit_compare_lanes(BlockEmitter& x, const LoopInstruction& in) {
@@ -324,7 +324,7 @@ void emit_clamp(BlockEmitter& x, const LoopInstruction& in) {  // of low, x, hig
 }
 
 bool has_convert(DType from, DType to) {
-  const auto known = [](DType d) { return is_whole(d) || d == DType::f32 || d == DType::pred; };
+  const auto known = [](DType d) { return is_word(d) || d == DType::f32 || d == DType::pred; };
   if (known(from) && known(to)) return true;
   return (from == DType::bf16 && to == DType::f32) || (from == DType::f32 && to == DType::bf16);
 }
@@ -381,22 +381,22 @@ bool has_pred_op(LoopOp op) {
 }  // namespace
 
 bool is_code_dtype(DType dtype) {
-  return dtype == DType::f32 || is_whole(dtype) || dtype == DType::pred || dtype == DType::bf16;
+  return dtype == DType::f32 || is_word(dtype) || dtype == DType::pred || dtype == DType::bf16;
 }
 
 bool has_code(const LoopInstruction& in) {
   if (in.kind == LoopInstruction::fold || in.kind == LoopInstruction::accumulate) {
     if (in.input == DType::f32) return in.op <= LoopOp::reduce_min;
-    return is_whole(in.input);
+    return is_word(in.input);
   }
   if (in.kind == LoopInstruction::store) return in.b >= 0 && is_code_dtype(in.result);
   if (in.kind != LoopInstruction::compute) return false;
   if (in.op == LoopOp::convert) return has_convert(in.input, in.result);
   if (in.op == LoopOp::select)
-    return is_whole(in.input) || in.input == DType::f32 || in.input == DType::pred;
-  if (in.op == LoopOp::clamp) return is_whole(in.input) || in.input == DType::f32;
+    return is_word(in.input) || in.input == DType::f32 || in.input == DType::pred;
+  if (in.op == LoopOp::clamp) return is_word(in.input) || in.input == DType::f32;
   if (in.input == DType::f32) return has_float_op(in.op);
-  if (is_whole(in.input)) return has_whole_op(in.op);
+  if (is_word(in.input)) return has_whole_op(in.op);
   return in.input == DType::pred && has_pred_op(in.op);
 }
 
@@ -416,9 +416,9 @@ uint32_t identity_bits(LoopOp reduce, DType dtype) {
     case LoopOp::reduce_max:
       return is_float ? 0xff800000u : is_signed ? kSignBit : 0;
     case LoopOp::reduce_min:
-      return is_float ? 0x7f800000u : is_signed ? ~kSignBit : kAllBits;
+      return is_float ? 0x7f800000u : is_signed ? ~kSignBit : kEveryBit;
     case LoopOp::reduce_and:
-      return kAllBits;
+      return kEveryBit;
     default:
       return 0;
   }

@@ -11,10 +11,10 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kTileBytes = 4096;    // of a register: a dozen fit the first-level cache
+constexpr int64_t kRegisterBytes = 4096;    // of a register: a dozen fit the first-level cache
 constexpr int64_t kLongestRow = 16384;  // elements of a row kept whole
 constexpr int64_t kFlatBelow = 192;     // inner dims shorter than this are flattened
-constexpr int64_t kLeastColumns = 4;    // of inner dims that code goes through row by row
+constexpr int64_t kLeastRowColumns = 4;    // of inner dims that code goes through row by row
 
 bool is_reduce(LoopOp op) { return op >= LoopOp::reduce_sum; }
 bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; }
@@ -136,7 +136,7 @@ class Builder {
   void choose_loops() {
     plan_.inner_reduced = reduced_.back();
     const bool is_short = !has_reduce_ && dims_.size() > 1 && dims_.back() < kFlatBelow;
-    plan_.by_rows = is_short && code_ && may_go_by_rows_ && dims_.back() >= kLeastColumns;
+    plan_.by_rows = is_short && code_ && may_go_by_rows_ && dims_.back() >= kLeastRowColumns;
     plan_.flat = is_short && !plan_.by_rows;
     if (plan_.flat) {
       plan_.flat_dims = dims_;
@@ -192,7 +192,7 @@ class Builder {
   }
 
   bool choose_tile(int64_t widest, bool whole_row) {
-    int64_t limit = kTileBytes / widest;
+    int64_t limit = kRegisterBytes / widest;
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
     if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kLoopPartElements) {
       limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);

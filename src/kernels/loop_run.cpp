@@ -125,7 +125,7 @@ void gather_flat(const LoopPlan& plan, const LoopStream& s, std::byte* out, cons
   });
 }
 
-void fill(std::byte* out, const std::byte* value, int64_t element_size, int64_t n) {
+void fill_elements(std::byte* out, const std::byte* value, int64_t element_size, int64_t n) {
   by_size(element_size, [&]<class T>(T) { gather_strided<T>(out, value, 0, n); });
 }
 
@@ -197,7 +197,7 @@ void store(Frame& f, const LoopInstruction& in, int64_t tile_start, int64_t n) {
   if (s.access == LoopStream::gather || f.plan.by_rows) return scatter(f, in, tile_start, n);
   std::byte* out = f.bases[in.out] + (f.offsets[in.out] + tile_start * s.inner) * s.element_size;
   const int64_t count = s.inner == 0 ? 1 : n;
-  if (in.scalars != 0) return fill(out, f.registers[in.a], s.element_size, count);
+  if (in.scalars != 0) return fill_elements(out, f.registers[in.a], s.element_size, count);
   if (out != f.registers[in.a]) {
     std::memmove(out, f.registers[in.a], static_cast<size_t>(count * s.element_size));
   }
@@ -210,7 +210,7 @@ void run_code(Frame& f, const LoopInstruction& in, int64_t n) {
   for (const LoopPlan::RowStep& step : f.plan.row_steps) f.registers[step.value] -= n * step.bytes;
 }
 
-void execute(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_start, int64_t n) {
+void run_instructions(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_start, int64_t n) {
   std::byte** r = f.registers;
   for (const LoopInstruction& in : list) {
     switch (in.kind) {
@@ -260,12 +260,12 @@ void clear(const LoopPlan::Fold& fold, std::byte* sums, int64_t n) {
   const double wide = -0.0;
   const void* zero = &wide;
   if (fold.element_size == 4) zero = &narrow;
-  fill(sums, static_cast<const std::byte*>(zero), fold.element_size, n);
+  fill_elements(sums, static_cast<const std::byte*>(zero), fold.element_size, n);
 }
 
 void start_folds(Frame& f, int64_t n) {
   for (const LoopPlan::Fold& fold : f.plan.folds) {
-    fill(accumulator(f, fold, 0), f.registers[fold.init], fold.element_size, n);
+    fill_elements(accumulator(f, fold, 0), f.registers[fold.init], fold.element_size, n);
     for (int level = 1; level < fold.levels; ++level) clear(fold, accumulator(f, fold, level), n);
   }
 }
@@ -353,7 +353,7 @@ void run_unit(Frame& f, int64_t tile) {
     last_start = t * plan.tile;
     last_n = length(t);
     point(f, last_start);
-    execute(f, plan.body, last_start, last_n);
+    run_instructions(f, plan.body, last_start, last_n);
     if (++steps % kSumBlock == 0) carry_blocks(f, steps, folded);
   };
   start_folds(f, folded);
@@ -369,7 +369,7 @@ void run_unit(Frame& f, int64_t tile) {
   if (!plan.reduced.empty()) std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
   if (plan.inner_reduced && plan.tiles > 1) last_start = 0;
   point(f, last_start);
-  execute(f, plan.post, last_start, last_n);
+  run_instructions(f, plan.post, last_start, last_n);
 }
 
 int64_t table_bytes(const LoopPlan& plan) {
@@ -425,7 +425,7 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
     const LoopStream& s = plan.streams[static_cast<size_t>(stream)];
     f.registers[value] = f.bases[stream] + s.offset * s.element_size;
   }
-  execute(f, plan.prologue, 0, 1);
+  run_instructions(f, plan.prologue, 0, 1);
   const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;
   int64_t tile = begin % per_row;
   start_rows(f, begin / per_row);

@@ -8,10 +8,10 @@
 namespace gspmd {
 namespace {
 
-bool is_whole(const PadDim& dim) { return dim.low == 0 && dim.step == 1 && dim.in == dim.out; }
+bool is_copied_whole(const PadDim& dim) { return dim.low == 0 && dim.step == 1 && dim.in == dim.out; }
 
 // Rows: of the last dim that is padded, in blocks of `block` elements.
-struct Plan {
+struct PadPlan {
   std::vector<PadDim> outer;
   PadDim row;
   int64_t block = 1, rows = 1;
@@ -84,8 +84,8 @@ struct Plan {
 }  // namespace
 
 PreparedKernel prepare_pad(int64_t element_size, std::vector<PadDim> dims) {
-  Plan plan;
-  while (!dims.empty() && is_whole(dims.back())) {
+  PadPlan plan;
+  while (!dims.empty() && is_copied_whole(dims.back())) {
     plan.block *= dims.back().in;
     dims.pop_back();
   }

@@ -9,7 +9,7 @@ namespace {
 
 // Whether position n of the outermost axis reads element n and nothing else, and every element is
 // read.
-bool is_apart(const PoolAxis& axis, int64_t elements) {
+bool may_lie_apart(const PoolAxis& axis, int64_t elements) {
   if (axis.step * static_cast<int64_t>(axis.positions.size()) != elements) return false;
   for (size_t n = 0; n < axis.positions.size(); ++n) {
     const PoolRun& run = axis.positions[n];
@@ -18,7 +18,7 @@ bool is_apart(const PoolAxis& axis, int64_t elements) {
   return true;
 }
 
-void fill(DType dtype, const std::byte* value, std::byte* out, int64_t count) {
+void fill_plane(DType dtype, const std::byte* value, std::byte* out, int64_t count) {
   if (dtype == DType::f32)
     std::fill_n(reinterpret_cast<float*>(out), count, *reinterpret_cast<const float*>(value));
   else
@@ -50,7 +50,7 @@ struct Gradient {
     std::byte* const source = out + pool_scratch(in_bytes * plan.most_lanes());
     turn_planes(size, plan.plane_in(), lanes, false, args.operands[0] + first * in_bytes, in);
     turn_planes(size, plan.plane_out(), lanes, false, args.operands[1] + first * out_bytes, source);
-    fill(plan.spec().dtype, args.operands[2], out, plan.plane_in() * lanes);
+    fill_plane(plan.spec().dtype, args.operands[2], out, plan.plane_in() * lanes);
     add(in, source, out, lanes, 0, plan.positions());
     turn_planes(size, plan.plane_in(), lanes, true, out, args.results[0] + first * in_bytes);
   }
@@ -63,7 +63,7 @@ struct Gradient {
     const int64_t piece = elements / cuts, positions = plan.positions() / cuts;
     // Piece by piece, so that what is filled is still in cache when it is added to.
     for (int64_t cut = begin; cut < end; ++cut) {
-      fill(plan.spec().dtype, args.operands[2], args.results[0] + cut * piece * size, piece);
+      fill_plane(plan.spec().dtype, args.operands[2], args.results[0] + cut * piece * size, piece);
       add(args.operands[0], args.operands[1], args.results[0], 1, cut * positions,
           (cut + 1) * positions);
     }
@@ -75,7 +75,7 @@ struct Gradient {
 PreparedKernel prepare_pool_gradient(PoolSpec spec, int64_t elements) {
   const PoolGradientFunction function = pool_gradient_function(spec.dtype);
   if (function == nullptr) return {};
-  const bool apart = !spec.axes.empty() && is_apart(spec.axes[0], elements);
+  const bool apart = !spec.axes.empty() && may_lie_apart(spec.axes[0], elements);
   if (!apart && !spec.axes.empty() && elements > 0) {
     // Not all elements belong to a plane: no planes are told apart.
     PoolAxis one{elements, {{0, 1, 1}}};

@@ -7,10 +7,10 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kShortRow = 8;  // rows shorter than this leave most of a vector empty
+constexpr int64_t kShortPoolRow = 8;  // rows shorter than this leave most of a vector empty
 constexpr int64_t kLanes = 16;    // planes side by side
 constexpr int64_t kFewLanes = 4;  // not worth the turns
-constexpr int64_t kMostBytes = int64_t{4} << 20;  // of planes side by side
+constexpr int64_t kMostPlaneBytes = int64_t{4} << 20;  // of planes side by side
 
 int64_t size_of(const PoolAxis& axis) { return static_cast<int64_t>(axis.positions.size()); }
 
@@ -39,10 +39,10 @@ PoolPlan::PoolPlan(PoolSpec spec) : spec_(std::move(spec)) {
          (apart == 0 ||
           spec_.axes[apart - 1].step == spec_.axes[apart].step * size_of(spec_.axes[apart])))
     planes *= size_of(spec_.axes[apart++]);
-  const bool may_turn = apart > 0 && apart < spec_.axes.size() && spec_.inner < kShortRow;
+  const bool may_turn = apart > 0 && apart < spec_.axes.size() && spec_.inner < kShortPoolRow;
   const int64_t plane = may_turn ? spec_.axes[apart - 1].step : 1;
   const int64_t lanes = std::min(
-      {kLanes, planes, kMostBytes / std::max<int64_t>(plane * dtype_size(spec_.dtype), 1)});
+      {kLanes, planes, kMostPlaneBytes / std::max<int64_t>(plane * dtype_size(spec_.dtype), 1)});
   if (may_turn && lanes >= kFewLanes) {
     planes_ = planes;
     groups_ = ceil_div(planes, lanes);

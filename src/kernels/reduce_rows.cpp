@@ -10,11 +10,11 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kShortRow = 64, kFewRows = 8;  // the loop program serves those as well
+constexpr int64_t kShortReducedRow = 64, kFewRows = 8;  // the loop program serves those as well
 constexpr int64_t kColumns = 1024;               // that stay in the first-level cache
 constexpr int64_t kRows = 64;                    // summed up before they join the total
 
-struct Plan {
+struct RowsPlan {
   ReduceRows spec;
   int64_t size = 4;                                // bytes of an element
   LoopFunction combine = nullptr;                  // of what is summed in
@@ -65,8 +65,8 @@ struct Plan {
 }  // namespace
 
 PreparedKernel prepare_reduce_rows(const ReduceRows& spec) {
-  if (!is_loop_dtype(spec.dtype) || spec.inner < kShortRow || spec.rows < kFewRows) return {};
-  Plan plan;
+  if (!is_loop_dtype(spec.dtype) || spec.inner < kShortReducedRow || spec.rows < kFewRows) return {};
+  RowsPlan plan;
   plan.spec = spec;
   plan.size = dtype_size(spec.dtype);
   DType held = spec.dtype;

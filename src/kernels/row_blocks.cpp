@@ -11,6 +11,7 @@
 
 #include "gspmd/base/shape.h"
 #include "kernels/gemm_product.h"
+#include "kernels/lines.h"
 #include "kernels/loop_functions.h"
 #include "kernels/loop_widen.h"
 
@@ -22,13 +23,12 @@ constexpr int64_t kTileBytes = 384 << 10;  // all tiles of a block: in the secon
 constexpr int64_t kParts = 8;              // as many as there may be, where batches are fewer
 constexpr size_t kMostOuter = 12;
 
-int64_t aligned(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 bool is_half(const BlockArray& array) { return is_half_dtype(array.dtype); }
 
 // What one worker needs, in bytes from its scratch on.
 class Layout {
  public:
-  int64_t take(int64_t bytes) { return std::exchange(bytes_, bytes_ + aligned(bytes)); }
+  int64_t take(int64_t bytes) { return std::exchange(bytes_, bytes_ + in_lines(bytes)); }
   int64_t bytes() const { return bytes_; }
 
  private:

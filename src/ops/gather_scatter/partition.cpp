@@ -293,7 +293,7 @@ std::optional<Combiner> partial_combiner(const Node& node) {
   return combiner;
 }
 
-const Node* scalar_of(const Node& node) {
+const Node* splatted_scalar(const Node& node) {
   const Node* value = &node;
   while (value->is(Opcode::broadcast)) value = value->operand(0);
   return value->rank() == 0 ? value : nullptr;
@@ -301,7 +301,7 @@ const Node* scalar_of(const Node& node) {
 
 // A constant that changes nothing, so that every device may start from it.
 bool is_identity(const Node& node, Combiner combiner) {
-  const Node* value = scalar_of(node);
+  const Node* value = splatted_scalar(node);
   return value && value->is(Opcode::constant) && !is_complex(value->shape.dtype) &&
          value->attrs.literal.at(0) == combiner_identity(combiner, value->shape.dtype);
 }
@@ -366,7 +366,7 @@ class Scatter {
       const IndexArray array = i < inputs_    ? IndexArray::operand
                                : i == inputs_ ? IndexArray::indices
                                               : IndexArray::slices;
-      const bool is_splat = node_.operand(i)->is(Opcode::broadcast) && scalar_of(*node_.operand(i));
+      const bool is_splat = node_.operand(i)->is(Opcode::broadcast) && splatted_scalar(*node_.operand(i));
       p.values.push_back(
           {array, node_.operand(i)->shape, layout_before(spmd_, node_, i), false, !is_splat});
     }

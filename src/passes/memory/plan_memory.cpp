@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
 #include <set>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "ir/call_nesting.h"
+#include "passes/memory/most_in_range.h"
 #include "passes/memory/placed_buffers.h"
 #include "passes/memory/plan_memory_buffers.h"
 
@@ -21,6 +23,8 @@ constexpr int64_t kStaggered = 16384;
 constexpr int64_t kMostReordered = 20000;  // buffers for which several orders are tried,
 constexpr int64_t kMostPlaced = 20000;     // or, one order after the other made better, in all,
 constexpr double kTight = 1.02;            // unless the first is that near to what cannot be less
+constexpr int64_t kMostDrawn = 200000;     // buffers placed in orders by lot, in all,
+constexpr double kNear = 1.04;             // where the orders above come not that near
 
 int64_t flat_leaf(const Shape& shape, const Dims& path) {
   int64_t leaf = 0;
@@ -183,9 +187,6 @@ class Planner {
       if (b.merged < 0 && b.kind == PlannedBuffer::arena) order.push_back(static_cast<int64_t>(i));
     }
     const auto bytes = [&](int64_t i) { return static_cast<double>(table_[i].bytes); };
-    const auto lives = [&](int64_t i) {
-      return static_cast<double>(table_[i].last - table_[i].first + 1);
-    };
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t x, int64_t y) { return table_[x].bytes > table_[y].bytes; });
     find_peak();
@@ -193,19 +194,33 @@ class Planner {
     if (std::ssize(order) <= kMostReordered) {
       const std::function<double(int64_t)> weights[] = {
           [&](int64_t i) { return bytes(i) * lives(i); },
-          [&](int64_t i) { return bytes(i) * std::sqrt(lives(i)); }, lives};
+          [&](int64_t i) { return bytes(i) * std::sqrt(lives(i)); },
+          [&](int64_t i) { return lives(i); }};
       for (const auto& weight : weights) {
-        if (is_tight(best)) break;
-        std::vector<int64_t> other = order;
-        std::stable_sort(other.begin(), other.end(),
-                         [&](int64_t x, int64_t y) { return weight(x) > weight(y); });
-        Placement found = place_in(std::move(other));
+        if (is_within(best, kTight)) break;
+        Placement found = place_in(heaviest_first(order, weight));
         if (found.end < best.end) best = std::move(found);
       }
-      best = improve(std::move(best));
+      best = draw(improve(std::move(best)), order);
     }
     for (size_t i = 0; i < best.order.size(); ++i) table_[best.order[i]].offset = best.offsets[i];
     plan_.arena_bytes = best.end;
+  }
+
+  // How many positions a buffer lives at.
+  double lives(int64_t i) const {
+    const PlannedBuffer& b = table_.buffers[static_cast<size_t>(i)];
+    return static_cast<double>(b.last - b.first + 1);
+  }
+
+  static std::vector<int64_t> heaviest_first(std::vector<int64_t> order,
+                                             const std::function<double(int64_t)>& weight) {
+    std::vector<std::pair<double, int64_t>> weighed;
+    for (const int64_t i : order) weighed.emplace_back(weight(i), i);
+    std::stable_sort(weighed.begin(), weighed.end(),
+                     [](const auto& x, const auto& y) { return x.first > y.first; });
+    for (size_t i = 0; i < order.size(); ++i) order[i] = weighed[i].second;
+    return order;
   }
 
   // Where buffers came to lie that were placed one after the other.
@@ -234,9 +249,9 @@ class Planner {
     return result;
   }
 
-  bool is_tight(const Placement& placement) const {
-    return static_cast<double>(placement.end) <=
-           kTight * static_cast<double>(plan_.peak_live_bytes);
+  // Whether the arena is so many times what lives at the fullest moment, or less.
+  bool is_within(const Placement& placement, double times) const {
+    return static_cast<double>(placement.end) <= times * static_cast<double>(plan_.peak_live_bytes);
   }
 
   // Buffers that came to lie high are placed before the others, once more and again: after "Squeaky
@@ -244,7 +259,7 @@ class Planner {
   Placement improve(Placement best) const {
     const int64_t rounds = kMostPlaced / std::max<int64_t>(1, std::ssize(best.order));
     Placement at = best;
-    for (int64_t round = 0; round < rounds && !is_tight(best); ++round) {
+    for (int64_t round = 0; round < rounds && !is_within(best, kTight); ++round) {
       const int64_t high = (plan_.peak_live_bytes + at.end) / 2;
       std::vector<int64_t> order, others;
       for (size_t i = 0; i < at.order.size(); ++i)
@@ -253,6 +268,32 @@ class Planner {
       if (order == at.order) break;
       at = place_in(std::move(order));
       if (at.end < best.end) best = at;
+    }
+    return best;
+  }
+
+  // Where the best order leaves much: orders by weights drawn by lot, in all of which size, length
+  // of life and, most, how full the fullest moment of that life is count.
+  Placement draw(Placement best, const std::vector<int64_t>& order) const {
+    if (is_within(best, kNear)) return best;
+    const MostInRange most(live_);
+    std::mt19937 random;  // the same draws for every program
+    const auto lot = [&](double below) {
+      return below * static_cast<double>(random()) / static_cast<double>(std::mt19937::max());
+    };
+    const int64_t rounds = kMostDrawn / std::max<int64_t>(1, std::ssize(order));
+    for (int64_t round = 0; round < rounds && !is_within(best, kNear); ++round) {
+      const double of_bytes = lot(2), of_life = lot(0.7), of_fullness = 4 + lot(8),
+                   noise = lot(0.5);
+      Placement found = place_in(heaviest_first(order, [&](int64_t i) {
+        const PlannedBuffer& b = table_.buffers[static_cast<size_t>(i)];
+        return of_bytes * std::log(static_cast<double>(std::max<int64_t>(1, b.bytes))) +
+               of_life * std::log(lives(i)) +
+               of_fullness *
+                   std::log(static_cast<double>(std::max<int64_t>(1, most(b.first, b.last)))) +
+               lot(noise);
+      }));
+      if (found.end < best.end) best = std::move(found);
     }
     return best;
   }
@@ -280,8 +321,9 @@ class Planner {
       change[static_cast<size_t>(b.free_last) + 1] += aligned(b.bytes);
     }
     int64_t live = 0, most = 0, peak = -1;
+    live_.assign(table_.at.size(), 0);
     for (size_t i = 0; i < table_.at.size(); ++i) {
-      live += change[i];
+      live_[i] = live += change[i];
       int64_t& at_node = plan_.live_bytes[table_.at[i]->id()];
       at_node = std::max(at_node, live);
       if (live <= most) continue;
@@ -360,6 +402,7 @@ class Planner {
   BufferTable table_;
   std::vector<std::pair<int64_t, int64_t>> lifetimes_;  // of the table's buffers before any sharing
   std::map<int64_t, int64_t> donated_;                  // result leaf -> parameter leaf
+  std::vector<int64_t> live_;                           // bytes of the arena's values by position
   MemoryPlan plan_;
 };
 
