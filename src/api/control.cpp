@@ -160,7 +160,7 @@ struct LoopTrace::Impl {
 
 LoopTrace::LoopTrace(const char* op, const PathLeaves& init, const PathLeaves& xs,
                      const ScanOptions& options, Site site)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(make_owned<Impl>()) {
   call(op, site, [&] {
     impl_->op = op;
     impl_->site = site;
@@ -242,7 +242,7 @@ struct WhileTrace::Impl {
   }
 };
 
-WhileTrace::WhileTrace(const PathLeaves& init, Site site) : impl_(std::make_unique<Impl>()) {
+WhileTrace::WhileTrace(const PathLeaves& init, Site site) : impl_(make_owned<Impl>()) {
   call("while_loop", site, [&] {
     impl_->site = site;
     impl_->init = init;
@@ -312,7 +312,7 @@ struct BranchTrace::Impl {
 };
 
 BranchTrace::BranchTrace(const char* op, Operand selector, size_t branches, Site site)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(make_owned<Impl>()) {
   call(op, site, [&] {
     impl_->op = op;
     impl_->site = site;

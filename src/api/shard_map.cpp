@@ -204,7 +204,7 @@ struct ShardMapTrace::Impl {
 ShardMapTrace::ShardMapTrace(const PathLeaves& arguments, size_t count, const Mesh& mesh,
                              const Layouts& layouts, const std::vector<std::string>& axes,
                              const ShardMapOptions& options, Site site)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(make_owned<Impl>()) {
   call("shard_map", site, [&] {
     impl_->site = site;
     impl_->region.mesh = mesh;

@@ -27,7 +27,7 @@ struct TraceSession::Impl {
   }
 };
 
-TraceSession::TraceSession(const TraceOptions& options) : impl_(std::make_unique<Impl>()) {
+TraceSession::TraceSession(const TraceOptions& options) : impl_(make_owned<Impl>()) {
   impl_->options = options;
   impl_->options.site = users_line(options.site);
   impl_->module = std::make_shared<Module>(identifier(options.name));

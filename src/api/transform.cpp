@@ -43,7 +43,7 @@ struct MarkedTrace::Impl {
 };
 
 MarkedTrace::MarkedTrace(const char* op, const PathLeaves& arguments, Site site)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(make_owned<Impl>()) {
   call(op, site, [&] {
     impl_->op = op;
     impl_->site = site;

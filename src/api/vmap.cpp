@@ -95,7 +95,7 @@ struct VmapTrace::Impl {
 
 VmapTrace::VmapTrace(const PathLeaves& arguments, size_t count, const VmapOptions& options,
                      Site site)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(make_owned<Impl>()) {
   call("vmap", site, [&] {
     impl_->site = site;
     impl_->options = options;

@@ -118,7 +118,7 @@ struct NpzFile::Impl {
   }
 };
 
-NpzFile::NpzFile(const std::string& path) : impl_(std::make_unique<Impl>()) {
+NpzFile::NpzFile(const std::string& path) : impl_(make_owned<Impl>()) {
   impl_->path = path;
   int code = 0;
   impl_->archive.reset(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));

@@ -200,7 +200,7 @@ void SafetensorsFile::Impl::check(const SafetensorsEntry& tensor, const Checksum
 SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(path, true) {}
 
 SafetensorsFile::SafetensorsFile(const std::string& path, bool may_be_index)
-    : impl_(std::make_unique<Impl>(path)) {
+    : impl_(make_owned<Impl>(path)) {
   const InputFile& file = impl_->file;
   if (file.size() < kLengthBytes)
     user_error("{}: is no safetensors file: {} bytes, without the header's length", path,

@@ -3,7 +3,6 @@
 // Loops and branches as functions of functions, on trees of tensors.
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 
 namespace gspmd {
 
@@ -69,7 +69,7 @@ class GSPMD_API LoopTrace {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 // A loop that runs as long as a condition holds.
@@ -86,7 +86,7 @@ class GSPMD_API WhileTrace {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 // One of several branches by a selector.
@@ -103,7 +103,7 @@ class GSPMD_API BranchTrace {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 template <class Fn, class... Args>

@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "gspmd/api/control.h"
 #include "gspmd/api/transform.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 
 namespace gspmd {
 
@@ -95,7 +95,7 @@ class GSPMD_API ShardMapTrace {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 }  // namespace detail

@@ -10,8 +10,10 @@
 
 #include "gspmd/base/export.h"
 #include "gspmd/passes/explain/collective_stats.h"
-#include "gspmd/passes/memory/plan_memory.h"
-#include "gspmd/passes/pipeline.h"
+#include "gspmd/passes/memory/held_tensor.h"
+#include "gspmd/passes/memory/recomputation.h"
+#include "gspmd/passes/partition/full_rematerialization.h"
+#include "gspmd/passes/pass_time.h"
 
 namespace gspmd {
 

@@ -15,6 +15,7 @@
 #include "gspmd/api/operand.h"
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 #include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
@@ -96,7 +97,7 @@ class GSPMD_API TraceSession {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 namespace detail {

@@ -2,7 +2,6 @@
 
 // Functions of functions that say how a function is differentiated.
 
-#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,6 +9,8 @@
 
 #include "gspmd/api/control.h"
 #include "gspmd/api/grad.h"
+#include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 
 namespace gspmd {
 
@@ -53,7 +54,7 @@ class GSPMD_API MarkedTrace {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 template <class... Args>

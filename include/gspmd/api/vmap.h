@@ -4,13 +4,14 @@
 
 #include <concepts>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gspmd/api/control.h"
 #include "gspmd/api/transform.h"
+#include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 
 namespace gspmd {
 
@@ -81,7 +82,7 @@ class GSPMD_API VmapTrace {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 }  // namespace detail

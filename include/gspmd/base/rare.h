@@ -2,7 +2,6 @@
 
 // Values that are mostly absent, in one pointer.
 
-#include <atomic>
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
@@ -21,7 +20,7 @@ class Rare {
   Rare(T value) : box_(new Box{std::move(value)}) {}  // present, with this value
   // --- Copies share the value, moved ones leave theirs absent
   Rare(const Rare& other) noexcept : box_(other.box_) {
-    if (box_) box_->owners.fetch_add(1, std::memory_order_relaxed);
+    if (box_) __atomic_fetch_add(&box_->owners, 1, __ATOMIC_RELAXED);
   }
   Rare(Rare&& other) noexcept : box_(std::exchange(other.box_, nullptr)) {}
   Rare& operator=(const Rare& other) noexcept {
@@ -59,7 +58,7 @@ class Rare {
   // Absent, as it was made.
   void reset() {
     Box* const box = std::exchange(box_, nullptr);
-    if (box && box->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete box;
+    if (box && __atomic_fetch_sub(&box->owners, 1, __ATOMIC_ACQ_REL) == 1) delete box;
   }
   // The value, or T's default.
   const T& get() const {
@@ -70,7 +69,7 @@ class Rare {
   T& edit() {
     if (!box_)
       box_ = new Box{T()};
-    else if (box_->owners.load(std::memory_order_acquire) != 1)
+    else if (__atomic_load_n(&box_->owners, __ATOMIC_ACQUIRE) != 1)
       *this = Rare(T(box_->value));
     return box_->value;
   }
@@ -144,7 +143,7 @@ class Rare {
  private:
   struct Box {
     T value;
-    std::atomic<int> owners{1};
+    int owners = 1;  // by atomic builtins: <atomic> would be read by every user's file
   };
   Box* box_ = nullptr;
 };

@@ -3,7 +3,6 @@
 // Arrays in NumPy's files.
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "gspmd/base/array.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 
 namespace gspmd {
 
@@ -51,7 +51,7 @@ class GSPMD_API NpzFile {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 // Named arrays in file order; names are unique. Equal arrays give equal files.

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "gspmd/base/array.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/owned.h"
 #include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
@@ -70,7 +70,7 @@ class GSPMD_API SafetensorsFile {
   std::string note(std::string_view key) const;  // of the library's own metadata; "": none
 
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 // Tensors in the order given; names are unique. Narrow types that the format lacks are stored as I8

@@ -17,15 +17,10 @@
 #include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/memory/recompute.h"
 #include "gspmd/passes/partition/partition.h"
+#include "gspmd/passes/pass_time.h"
 #include "gspmd/passes/update/shard_updates.h"
 
 namespace gspmd {
-
-// How long one pass took.
-struct PassTime {
-  std::string pass;    // as in pass_names()
-  double seconds = 0;  // wall clock
-};
 
 // How a module is compiled. What CompileOptions has by the same name means the same.
 struct PipelineOptions {
@@ -72,7 +67,5 @@ GSPMD_API CompiledModule run_pipeline(std::unique_ptr<Module> module,
 // Of a module that is per-device as it was given: `program` and `plan` alone. Its fusions run as
 // kernels.
 GSPMD_API CompiledModule prepare_local(const Module& local, const ScheduleOptions& schedule = {});
-
-GSPMD_API std::vector<std::string> pass_names();  // in the order in which they run
 
 }  // namespace gspmd

@@ -10,18 +10,9 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module_fwd.h"
 #include "gspmd/mesh/sharding.h"
+#include "gspmd/passes/partition/full_rematerialization.h"
 
 namespace gspmd {
-
-// Replicate-then-slice where no direct way was found: the complaint to be able to explain.
-struct FullRematerialization {
-  std::string tensor;    // the value that is moved
-  std::string shape;     // "f32[8,16]"
-  std::string from, to;  // shardings
-  std::string op;        // the reader that needed it
-  std::string source;    // file:line, may be empty
-  std::string avoid;     // annotations of either side, tried, that need none; empty: none was found
-};
 
 // Where the value of a node of the completed module is in the per-device module: maybe as partial
 // sums (unreduced). A node has one per call of its computation from differently sharded places.
