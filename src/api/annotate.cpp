@@ -9,6 +9,22 @@ namespace gspmd {
 
 using namespace detail;
 
+AxisRef::AxisRef(const char* axis) : name(axis == nullptr ? "" : axis) {}
+AxisRef::AxisRef(std::string axis) : name(std::move(axis)) {}
+AxisRef::AxisRef(OpenDim) : is_open(true) {}
+
+DimSplit::DimSplit(Unsplit) {}
+DimSplit::DimSplit(OpenDim marker) : axes_({AxisRef(marker)}) {}
+DimSplit::DimSplit(const char* axis) : axes_({AxisRef(axis)}) {}
+DimSplit::DimSplit(const std::string& axis) : axes_({AxisRef(axis)}) {}
+DimSplit::DimSplit(std::initializer_list<AxisRef> axes) : axes_(axes) {}
+DimSplit::DimSplit(const std::vector<std::string>& axes) : axes_(axes.begin(), axes.end()) {}
+DimSplit::DimSplit(std::vector<AxisRef> axes) : axes_(std::move(axes)) {}
+void DimSplit::split_over(int64_t axis) { axes_.emplace_back(axis); }
+
+SplitDims::SplitDims(std::initializer_list<DimSplit> dims) : dims_(dims) {}
+SplitDims::SplitDims(std::vector<DimSplit> dims) : dims_(std::move(dims)) {}
+
 namespace {
 
 struct Split {

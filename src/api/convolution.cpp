@@ -10,6 +10,11 @@ namespace gspmd {
 
 using namespace detail;
 
+Padding::Padding(Rule rule) : rule_(rule) {}
+Padding::Padding(Amounts amounts) : amounts_(std::move(amounts)), given_(true) {}
+Padding::Padding(std::initializer_list<std::pair<int64_t, int64_t>> amounts)
+    : amounts_(amounts), given_(true) {}
+
 namespace {
 
 // Places of the letters of one array of a convolution.

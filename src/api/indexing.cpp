@@ -10,6 +10,8 @@ namespace gspmd {
 
 using namespace detail;
 
+At::At(Operand x, std::vector<Index> indices) : x_(std::move(x)), indices_(std::move(indices)) {}
+
 namespace {
 
 // The elements of one dim that a range takes, from the least on.

@@ -15,6 +15,18 @@ namespace gspmd {
 
 using namespace detail;
 
+ShardSpecs::ShardSpecs(Unsplit) : kind_(Kind::unsplit) {}
+ShardSpecs::ShardSpecs(const char* axis) : kind_(Kind::axis), axis_(AxisRef(axis).name) {}
+ShardSpecs::ShardSpecs(const std::string& axis) : kind_(Kind::axis), axis_(axis) {}
+ShardSpecs::ShardSpecs(std::initializer_list<ShardSpecs> parts) : parts_(parts) {}
+
+AxisNames::AxisNames(const char* axis) : names_({AxisRef(axis).name}) {}
+AxisNames::AxisNames(const std::string& axis) : names_({axis}) {}
+AxisNames::AxisNames(std::initializer_list<const char*> axes) {
+  for (const char* axis : axes) names_.push_back(AxisRef(axis).name);
+}
+AxisNames::AxisNames(const std::vector<std::string>& axes) : names_(axes) {}
+
 namespace {
 
 bool is_number(const std::string& part) {

@@ -6,7 +6,22 @@
 #include "api/emit.h"
 #include "gspmd/passes/differentiate/differentiate.h"
 
+namespace gspmd {
+
+CheckpointPolicy CheckpointPolicy::nothing() { return {}; }
+CheckpointPolicy CheckpointPolicy::dots() { return {Saves::dots, {}}; }
+CheckpointPolicy CheckpointPolicy::everything() { return {Saves::everything, {}}; }
+CheckpointPolicy CheckpointPolicy::save_only(std::vector<std::string> names) {
+  return {Saves::nothing, std::move(names)};
+}
+
+}  // namespace gspmd
+
 namespace gspmd::detail {
+
+void append_leaves(PathLeaves& all, const PathLeaves& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
 
 struct MarkedTrace::Impl {
   const char* op;

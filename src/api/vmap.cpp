@@ -12,6 +12,16 @@ namespace gspmd {
 
 using namespace detail;
 
+BatchAxes::BatchAxes(NotBatched none) { use_for_all(none); }
+BatchAxes::BatchAxes(std::initializer_list<BatchAxes> parts) : parts_(parts), has_parts_(true) {}
+
+void BatchAxes::use_for_all(BatchAxis axis) {
+  leaves_ = {{"", axis}};
+  one_for_all_ = true;
+}
+
+int64_t BatchAxes::parts() const { return has_parts_ ? std::ssize(parts_) : -1; }
+
 BatchAxis BatchAxes::at(const std::string& path, const std::string& what) const {
   if (one_for_all_) return leaves_[0].second;
   if (has_parts_) {

@@ -8,6 +8,7 @@
 
 #include "gspmd/base/error.h"
 #include "mesh/digit_tools.h"
+#include "mesh/sharding_parts.h"
 #include "mesh/sharding_text.h"
 
 namespace gspmd {
@@ -113,6 +114,17 @@ Sharding Sharding::tiled(DeviceOrder order, std::vector<Digits> dims, Digits man
 
 constinit const Sharding::Splits Sharding::kNoSplits;
 constinit const Sharding::Notes Sharding::kNoNotes;
+const Sharding::Splits& Sharding::splits() const { return splits_ ? *splits_ : kNoSplits; }
+const Sharding::Notes& Sharding::notes() const { return notes_ ? *notes_ : kNoNotes; }
+
+DeviceOrder Sharding::order() const { return splits().order; }
+int64_t Sharding::rank() const { return std::ssize(splits().dims); }
+const Digits& Sharding::manual_digits() const { return splits().manual; }
+const std::vector<Unreduced>& Sharding::unreduced() const { return splits().unreduced; }
+const std::vector<bool>& Sharding::open() const { return notes().open; }
+const std::shared_ptr<const Mesh>& Sharding::mesh() const { return notes().mesh; }
+int64_t Sharding::shard_group() const { return notes().shard_group; }
+bool Sharding::shard_group_is_as() const { return notes().shard_group_is_as; }
 
 const std::vector<Sharding>& Sharding::elements() const {
   static const std::vector<Sharding> none;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/mesh/sharding.h"
+#include "mesh/sharding_parts.h"
 
 namespace gspmd {
 

@@ -27,13 +27,13 @@ struct OpenDim {
 inline constexpr OpenDim open_dim{};  // the mark of a dim that completion may split
 
 // One mesh axis, by name or number.
-struct AxisRef {
+struct GSPMD_API AxisRef {
   // --- By name, by number (0 is the mesh's first axis), or the mark of an open dim
-  AxisRef(const char* axis) : name(axis == nullptr ? "" : axis) {}  // nullptr: no axis's name
-  AxisRef(std::string axis) : name(std::move(axis)) {}
+  AxisRef(const char* axis);  // nullptr: no axis's name
+  AxisRef(std::string axis);
   template <std::integral T>
   AxisRef(T axis) : number(static_cast<int64_t>(axis)), is_number(true) {}
-  AxisRef(OpenDim) : is_open(true) {}
+  AxisRef(OpenDim);
 
   std::string name;        // of an axis given by name
   int64_t number = -1;     // of an axis given by number
@@ -42,34 +42,36 @@ struct AxisRef {
 };
 
 // How one tensor dim is split: "data", _, open_dim, 0, -1, {"data", "model"}, {"data", open_dim}.
-class DimSplit {
+class GSPMD_API DimSplit {
  public:
   // --- Not split; open to completion; over one axis by name or number (-1: not split); over
   // several axes, major first
-  DimSplit(Unsplit) {}
-  DimSplit(OpenDim marker) : axes_({AxisRef(marker)}) {}
-  DimSplit(const char* axis) : axes_({AxisRef(axis)}) {}
-  DimSplit(const std::string& axis) : axes_({AxisRef(axis)}) {}
+  DimSplit(Unsplit);
+  DimSplit(OpenDim marker);
+  DimSplit(const char* axis);
+  DimSplit(const std::string& axis);
   template <std::integral T>
   DimSplit(T axis) {
-    if (axis != T(-1)) axes_.push_back(AxisRef(axis));
+    if (axis != T(-1)) split_over(static_cast<int64_t>(axis));
   }
-  DimSplit(std::initializer_list<AxisRef> axes) : axes_(axes) {}
-  DimSplit(const std::vector<std::string>& axes) : axes_(axes.begin(), axes.end()) {}
-  DimSplit(std::vector<AxisRef> axes) : axes_(std::move(axes)) {}
+  DimSplit(std::initializer_list<AxisRef> axes);
+  DimSplit(const std::vector<std::string>& axes);
+  DimSplit(std::vector<AxisRef> axes);
   const std::vector<AxisRef>& axes() const { return axes_; }  // major first; empty: not split
 
  private:
+  void split_over(int64_t axis);
+
   std::vector<AxisRef> axes_;  // major first; empty: not split
 };
 
 // One entry per tensor dim: {"data", _, {"x", "y"}}. An own type, because {"a", "b"} would make a
 // std::string from two iterators.
-class SplitDims {
+class GSPMD_API SplitDims {
  public:
   // --- One entry per tensor dim
-  SplitDims(std::initializer_list<DimSplit> dims) : dims_(dims) {}
-  SplitDims(std::vector<DimSplit> dims) : dims_(std::move(dims)) {}
+  SplitDims(std::initializer_list<DimSplit> dims);
+  SplitDims(std::vector<DimSplit> dims);
   const std::vector<DimSplit>& dims() const { return dims_; }  // one per tensor dim
 
  private:

@@ -12,16 +12,16 @@
 namespace gspmd {
 
 // What stands around the dims that a window slides over.
-class Padding {
+class GSPMD_API Padding {
  public:
   // `valid`: nothing; `same`: as much as gives ceil(size / stride) positions, the odd one behind.
   enum Rule : uint8_t { valid, same };
   using Amounts = std::vector<std::pair<int64_t, int64_t>>;  // before and behind, per dim
 
   // --- A rule, or amounts, which may be negative
-  Padding(Rule rule) : rule_(rule) {}
-  Padding(Amounts amounts) : amounts_(std::move(amounts)), given_(true) {}
-  Padding(std::initializer_list<std::pair<int64_t, int64_t>> amounts) : Padding(Amounts(amounts)) {}
+  Padding(Rule rule);
+  Padding(Amounts amounts);
+  Padding(std::initializer_list<std::pair<int64_t, int64_t>> amounts);
 
   bool given() const { return given_; }                // amounts, no rule
   Rule rule() const { return rule_; }                  // where !given()

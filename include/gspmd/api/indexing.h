@@ -79,7 +79,7 @@ Tensor Tensor::operator()(const Index& first, const More&... more) const {
 class GSPMD_API At {
  public:
   // What at() makes.
-  At(Operand x, std::vector<Index> indices) : x_(std::move(x)), indices_(std::move(indices)) {}
+  At(Operand x, std::vector<Index> indices);
 
   Tensor get() const;  // as x(...)
   // --- All of x, where the part is what the function's name says of it and the value

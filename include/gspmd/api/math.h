@@ -3,7 +3,6 @@
 // Elementwise arithmetic, comparisons and reductions.
 
 #include <initializer_list>
-#include <optional>
 #include <vector>
 
 #include "gspmd/api/operand.h"
@@ -54,12 +53,13 @@ class Axes {
   Axes(int axis) : Axes(std::vector<int64_t>{axis}) {}
   Axes(int64_t axis) : Axes(std::vector<int64_t>{axis}) {}
   Axes(std::initializer_list<int64_t> axes) : Axes(std::vector<int64_t>(axes)) {}
-  Axes(std::vector<int64_t> axes) : axes_(std::move(axes)) {}
-  bool all() const { return !axes_.has_value(); }              // no dim was named
-  const std::vector<int64_t>& list() const { return *axes_; }  // as given; not where all() holds
+  Axes(std::vector<int64_t> axes) : axes_(std::move(axes)), all_(false) {}
+  bool all() const { return all_; }                           // no dim was named
+  const std::vector<int64_t>& list() const { return axes_; }  // as given; not where all() holds
 
  private:
-  std::optional<std::vector<int64_t>> axes_;
+  std::vector<int64_t> axes_;
+  bool all_ = true;
 };
 
 // Which dims a reduction removes.

@@ -24,10 +24,10 @@ namespace gspmd {
 class GSPMD_API ShardSpecs {
  public:
   // --- What stands in a list: a dim that is not cut, one cut over an axis; a list; a tree
-  ShardSpecs(Unsplit) : kind_(Kind::unsplit) {}
-  ShardSpecs(const char* axis) : kind_(Kind::axis), axis_(AxisRef(axis).name) {}
-  ShardSpecs(const std::string& axis) : kind_(Kind::axis), axis_(axis) {}
-  ShardSpecs(std::initializer_list<ShardSpecs> parts) : parts_(parts) {}
+  ShardSpecs(Unsplit);
+  ShardSpecs(const char* axis);
+  ShardSpecs(const std::string& axis);
+  ShardSpecs(std::initializer_list<ShardSpecs> parts);
   template <class Tree>
   requires std::same_as<leaf_t<Tree>, SplitDims> ShardSpecs(const Tree& tree)
       : kind_(Kind::tree), leaves_(flatten(tree)) {}
@@ -51,15 +51,13 @@ class GSPMD_API ShardSpecs {
 
 // One mesh axis or several, major first: "data", {"data", "model"}. An own type, because {"a", "b"}
 // would make a std::string from two iterators.
-class AxisNames {
+class GSPMD_API AxisNames {
  public:
   // --- One; several
-  AxisNames(const char* axis) : names_({AxisRef(axis).name}) {}
-  AxisNames(const std::string& axis) : names_({axis}) {}
-  AxisNames(std::initializer_list<const char*> axes) {
-    for (const char* axis : axes) names_.push_back(AxisRef(axis).name);
-  }
-  AxisNames(const std::vector<std::string>& axes) : names_(axes) {}
+  AxisNames(const char* axis);
+  AxisNames(const std::string& axis);
+  AxisNames(std::initializer_list<const char*> axes);
+  AxisNames(const std::vector<std::string>& axes);
   const std::vector<std::string>& names() const { return names_; }  // major first
 
  private:

@@ -15,18 +15,16 @@
 namespace gspmd {
 
 // What checkpoint() keeps of a function for its gradient; the rest is made again.
-struct CheckpointPolicy {
+struct GSPMD_API CheckpointPolicy {
   enum class Saves : uint8_t { nothing, dots, everything };  // besides what is named
   Saves saves = Saves::nothing;                              // which of them
   std::vector<std::string> names = {};                       // of values given to named()
 
   // --- As jax.checkpoint_policies
-  static CheckpointPolicy nothing() { return {}; }
-  static CheckpointPolicy dots() { return {Saves::dots, {}}; }  // products: matrix, convolution
-  static CheckpointPolicy everything() { return {Saves::everything, {}}; }
-  static CheckpointPolicy save_only(std::vector<std::string> names) {
-    return {Saves::nothing, std::move(names)};
-  }
+  static CheckpointPolicy nothing();
+  static CheckpointPolicy dots();  // products: matrix, convolution
+  static CheckpointPolicy everything();
+  static CheckpointPolicy save_only(std::vector<std::string> names);
 };
 
 namespace detail {
@@ -57,15 +55,13 @@ class GSPMD_API MarkedTrace {
   Owned<Impl> impl_;
 };
 
+GSPMD_API void append_leaves(PathLeaves& all, const PathLeaves& more);
+
 template <class... Args>
 PathLeaves leaves_of_arguments(const Args&... args) {
   PathLeaves all;
   size_t i = 0;
-  const auto add = [&](const auto& arg) {
-    const PathLeaves leaves = flatten(arg, std::to_string(i++));
-    all.insert(all.end(), leaves.begin(), leaves.end());
-  };
-  (add(args), ...);
+  (append_leaves(all, flatten(args, std::to_string(i++))), ...);
   return all;
 }
 

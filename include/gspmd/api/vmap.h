@@ -39,9 +39,11 @@ class GSPMD_API BatchAxes {
  public:
   // --- One for all leaves; an entry for each part; a tree
   template <std::integral T>
-  BatchAxes(T axis) : leaves_({{"", axis}}), one_for_all_(true) {}
-  BatchAxes(NotBatched none) : leaves_({{"", none}}), one_for_all_(true) {}
-  BatchAxes(std::initializer_list<BatchAxes> parts) : parts_(parts), has_parts_(true) {}
+  BatchAxes(T axis) {
+    use_for_all(BatchAxis(axis));
+  }
+  BatchAxes(NotBatched none);
+  BatchAxes(std::initializer_list<BatchAxes> parts);
   template <class Tree>
   requires std::same_as<leaf_t<Tree>, BatchAxis> BatchAxes(const Tree& tree)
       : leaves_(flatten(tree)) {}
@@ -50,9 +52,11 @@ class GSPMD_API BatchAxes {
   // leaf.
   BatchAxis at(const std::string& path, const std::string& what) const;
   // Number of entries of a list; -1: it is none.
-  int64_t parts() const { return has_parts_ ? std::ssize(parts_) : -1; }
+  int64_t parts() const;
 
  private:
+  void use_for_all(BatchAxis axis);
+
   std::vector<BatchAxes> parts_;
   std::vector<std::pair<std::string, BatchAxis>> leaves_;
   bool has_parts_ = false, one_for_all_ = false;

@@ -12,7 +12,7 @@ namespace gspmd {
 template <class T>
 class Owned {
  public:
-  Owned() = default;                                // of nothing
+  Owned() = default;                                 // of nothing
   explicit Owned(T* value) noexcept : at_(value) {}  // which was made by `new`
   // --- The moved one has nothing
   Owned(Owned&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}

@@ -61,14 +61,14 @@ class GSPMD_API Sharding {
   bool is_manual() const { return kind_ == ShardingKind::manual; }  // of the whole value
   int64_t device() const { return device_; }                        // of maximal
   const std::vector<Sharding>& elements() const;                    // of a tuple
-  DeviceOrder order() const { return splits().order; }              // nullptr when replicated
+  DeviceOrder order() const;                                        // nullptr when replicated
   const Digits& dim(int64_t i) const;                               // empty beyond what is stored
-  int64_t rank() const { return std::ssize(splits().dims); }        // 0 when replicated
+  int64_t rank() const;                                             // 0 when replicated
   int64_t tiles(int64_t i) const { return tile_count(dim(i)); }     // number of parts of dim i
   int64_t num_tiles() const;                                        // over data dims
-  const Digits& manual_digits() const { return splits().manual; }   // axes where code is manual
+  const Digits& manual_digits() const;                              // axes where code is manual
   // What is still to be combined.
-  const std::vector<Unreduced>& unreduced() const { return splits().unreduced; }
+  const std::vector<Unreduced>& unreduced() const;
   // What no dim, manual or unreduced digit reads, by descending stride.
   Digits replicated_digits() const;
 
@@ -79,17 +79,17 @@ class GSPMD_API Sharding {
   Sharding with_unreduced(std::vector<Unreduced> unreduced) const;  // needs an order unless empty
 
   // Open dims (V3's `?`, or a Sharding op's unspecified_dims): completion may refine them.
-  const std::vector<bool>& open() const { return notes().open; }  // empty = none
-  Sharding with_open(std::vector<bool> open) const;               // One entry per dim, or none.
+  const std::vector<bool>& open() const;             // empty = none
+  Sharding with_open(std::vector<bool> open) const;  // One entry per dim, or none.
   // The mesh whose axis names spell this sharding; printing uses V3 then. Not part of ==.
-  const std::shared_ptr<const Mesh>& mesh() const { return notes().mesh; }
+  const std::shared_ptr<const Mesh>& mesh() const;
   // The same sharding, printed by this mesh's names.
   Sharding with_mesh(std::shared_ptr<const Mesh> mesh) const;
   // shard_as / shard_like group: 0 = none, else one more than the number in the text (which may be
   // 0).
-  int64_t shard_group() const { return notes().shard_group; }
+  int64_t shard_group() const;
   // Shard_as: equal layouts; shard_like otherwise.
-  bool shard_group_is_as() const { return notes().shard_group_is_as; }
+  bool shard_group_is_as() const;
   // Id as in shard_group(); 0 leaves the group.
   Sharding with_shard_group(int64_t id, bool is_as) const;
 
@@ -100,29 +100,12 @@ class GSPMD_API Sharding {
  private:
   friend class ShardingText;
   friend Sharding select_dims(const Sharding& s, const Dims& source);
-  // What is tiled; copies share it, since it never changes.
-  struct Splits {
-    DeviceOrder order = nullptr;
-    std::vector<Digits> dims = {};
-    Digits manual = {};
-    std::vector<Unreduced> unreduced = {};
-    // Trailing subgroups as written, when not the canonical manual, unreduced, replicated by
-    // descending stride: type 'm', 'u' or 'r' with its digits. Keeps the device array of imported
-    // modules.
-    std::vector<std::pair<char, Digits>> subgroup_spelling = {};
-    bool operator==(const Splits&) const = default;
-  };
-  // What few shardings have; shared likewise.
-  struct Notes {
-    std::vector<bool> open = {};
-    std::shared_ptr<const Mesh> mesh = nullptr;
-    int64_t shard_group = 0;
-    bool shard_group_is_as = false;
-  };
+  struct Splits;  // what is tiled; copies share it, since it never changes
+  struct Notes;   // what few shardings have; shared likewise
   static const Splits kNoSplits;
   static const Notes kNoNotes;
-  const Splits& splits() const { return splits_ ? *splits_ : kNoSplits; }
-  const Notes& notes() const { return notes_ ? *notes_ : kNoNotes; }
+  const Splits& splits() const;
+  const Notes& notes() const;
   Sharding with_notes(Notes notes) const;
 
   ShardingKind kind_ = ShardingKind::tiled;
