@@ -14,16 +14,29 @@ AxisRef::AxisRef(std::string axis) : name(std::move(axis)) {}
 AxisRef::AxisRef(OpenDim) : is_open(true) {}
 
 DimSplit::DimSplit(Unsplit) {}
-DimSplit::DimSplit(OpenDim marker) : axes_({AxisRef(marker)}) {}
-DimSplit::DimSplit(const char* axis) : axes_({AxisRef(axis)}) {}
-DimSplit::DimSplit(const std::string& axis) : axes_({AxisRef(axis)}) {}
-DimSplit::DimSplit(std::initializer_list<AxisRef> axes) : axes_(axes) {}
-DimSplit::DimSplit(const std::vector<std::string>& axes) : axes_(axes.begin(), axes.end()) {}
+DimSplit::DimSplit(OpenDim marker) : axes_(std::vector{AxisRef(marker)}) {}
+DimSplit::DimSplit(const char* axis) : axes_(std::vector{AxisRef(axis)}) {}
+DimSplit::DimSplit(const std::string& axis) : axes_(std::vector{AxisRef(axis)}) {}
+DimSplit::DimSplit(std::initializer_list<AxisRef> axes) : axes_(std::vector(axes)) {}
+DimSplit::DimSplit(const std::vector<std::string>& axes)
+    : axes_(std::vector<AxisRef>(axes.begin(), axes.end())) {}
 DimSplit::DimSplit(std::vector<AxisRef> axes) : axes_(std::move(axes)) {}
-void DimSplit::split_over(int64_t axis) { axes_.emplace_back(axis); }
+DimSplit::DimSplit(const DimSplit& other) noexcept = default;
+DimSplit::DimSplit(DimSplit&& other) noexcept = default;
+DimSplit& DimSplit::operator=(const DimSplit& other) noexcept = default;
+DimSplit& DimSplit::operator=(DimSplit&& other) noexcept = default;
+DimSplit::~DimSplit() = default;
+const std::vector<AxisRef>& DimSplit::axes() const { return axes_.get(); }
+void DimSplit::split_over(int64_t axis) { axes_ = std::vector{AxisRef(axis)}; }
 
-SplitDims::SplitDims(std::initializer_list<DimSplit> dims) : dims_(dims) {}
+SplitDims::SplitDims(std::initializer_list<DimSplit> dims) : dims_(std::vector(dims)) {}
 SplitDims::SplitDims(std::vector<DimSplit> dims) : dims_(std::move(dims)) {}
+SplitDims::SplitDims(const SplitDims& other) noexcept = default;
+SplitDims::SplitDims(SplitDims&& other) noexcept = default;
+SplitDims& SplitDims::operator=(const SplitDims& other) noexcept = default;
+SplitDims& SplitDims::operator=(SplitDims&& other) noexcept = default;
+SplitDims::~SplitDims() = default;
+const std::vector<DimSplit>& SplitDims::dims() const { return dims_.get(); }
 
 namespace {
 

@@ -264,9 +264,9 @@ Tensor self_attention(const Operand& x, const Operand& memory, const AttentionWe
   });
 }
 
-std::vector<Tensor> cached_attention(const Operand& x, const Operand& key, const Operand& value,
-                                     const Operand& length, const AttentionWeights& weights,
-                                     const SelfAttentionOptions& options, Site site) {
+std::pair<Tensor, KeyValueCache<Tensor>> cached_attention(
+    const Operand& x, const Operand& key, const Operand& value, const Operand& length,
+    const AttentionWeights& weights, const SelfAttentionOptions& options, Site site) {
   return call("attention", site, [&] {
     const Tensor input = tensor_from(x), past = integers_from(length, "the length of the cache");
     const Projections w = checked_projections(input, weights);
@@ -293,7 +293,8 @@ std::vector<Tensor> cached_attention(const Operand& x, const Operand& key, const
     seen.query_positions = positions;
     const Tensor y =
         attended(turned(projected(input, w.query), positions, options), keys, values, seen);
-    return std::vector{einsum("btnd,ndm->btm", y, w.out), keys, values, past + t};
+    return std::pair{einsum("btnd,ndm->btm", y, w.out),
+                     KeyValueCache<Tensor>{keys, values, past + t}};
   });
 }
 

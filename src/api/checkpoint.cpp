@@ -282,11 +282,11 @@ std::optional<int64_t> Checkpoints::newest(Site site) {
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     try {
       verify(*at);
-      damaged_.erase(*at);
+      damaged_.erase(path(*at));
       return *at;
     } catch (const UserError& error) {
       last = error.what();
-      std::string& told = damaged_[*at];
+      std::string& told = damaged_[path(*at)];
       if (std::exchange(told, last) != last && options_.log && is_first_process())
         options_.log(fmt::format("checkpoint of step {} is passed over: {}", *at, last));
     }
@@ -302,13 +302,13 @@ void Checkpoints::check_step(int64_t step, Site site) const {
 
 // Those of later steps are another run's, or damaged: they stay and do not count.
 void Checkpoints::remove_older(int64_t step) {
-  damaged_.erase(step);
+  damaged_.erase(path(step));
   if (!is_first_process()) return;
   std::vector<int64_t> all = steps();
   int64_t kept = 0;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     if (*at > step) continue;
-    const bool counts = !damaged_.contains(*at);
+    const bool counts = !damaged_.contains(path(*at));
     if (kept < options_.keep) {
       kept += counts ? 1 : 0;
       continue;
@@ -319,7 +319,7 @@ void Checkpoints::remove_older(int64_t step) {
       options_.log(fmt::format("{} cannot be removed: {}", path(*at), failed.message()));
     if (failed) continue;
     io::remove_parts(path(*at), {});
-    damaged_.erase(*at);
+    damaged_.erase(path(*at));
   }
 }
 

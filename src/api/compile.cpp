@@ -199,6 +199,10 @@ Site users_line(Site site) {
   return is(compile_options.site) || is(trace_options.site) ? Site{} : site;
 }
 
+TraceOptions trace_options_of(const CompileOptions& options) {
+  return {options.name, options.argument_names, options.site};
+}
+
 std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
                                                      const CompileOptions& given_options) {
   CompileOptions options = given_options;

@@ -14,6 +14,11 @@ Padding::Padding(Rule rule) : rule_(rule) {}
 Padding::Padding(Amounts amounts) : amounts_(std::move(amounts)), given_(true) {}
 Padding::Padding(std::initializer_list<std::pair<int64_t, int64_t>> amounts)
     : amounts_(amounts), given_(true) {}
+Padding::Padding(const Padding& other) = default;
+Padding::Padding(Padding&& other) noexcept = default;
+Padding& Padding::operator=(const Padding& other) = default;
+Padding& Padding::operator=(Padding&& other) noexcept = default;
+Padding::~Padding() = default;
 
 namespace {
 

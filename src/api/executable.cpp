@@ -184,6 +184,8 @@ const Sharding& leaf_sharding(const Impl& impl, const std::vector<Sharding>& sha
 
 }  // namespace
 
+ExecutableBase::ExecutableBase(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
 std::string ExecutableBase::text(const TextOptions& options) const {
   const bool completed = options.stage == TextStage::completed;
   const Module& module = completed ? *impl_->stages.completed : *impl_->stages.local;

@@ -110,8 +110,7 @@ Node* split_dim(Node* x, int64_t axis, int64_t major, int64_t minor) {
 
 namespace detail {
 
-void check_sizes(const char* op, std::initializer_list<std::pair<const char*, int64_t>> sizes,
-                 Site site) {
+void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, Site site) {
   for (const auto& [what, size] : sizes)
     if (size < 1) user_error(site, "{}: {} is {}; give 1 or more", op, what, size);
 }
@@ -178,9 +177,9 @@ Tensor convolve(const Operand& x, const Operand& kernel, const std::optional<Ope
   });
 }
 
-std::vector<Tensor> batch_norm_train(const Operand& x, const Operand& scale, const Operand& bias,
-                                     const Operand& mean, const Operand& variance,
-                                     const BatchNormOptions& options, Site site) {
+std::pair<Tensor, BatchStatistics<Tensor>> batch_norm_train(
+    const Operand& x, const Operand& scale, const Operand& bias, const Operand& mean,
+    const Operand& variance, const BatchNormOptions& options, Site site) {
   return call("batch_norm", site, [&] {
     Node* node = floating_node(x);
     check_eps(options.eps);
@@ -221,7 +220,7 @@ std::vector<Tensor> batch_norm_train(const Operand& x, const Operand& scale, con
     };
     const Tensor new_mean = running(mean, "mean", s.mean);
     const Tensor new_variance = running(variance, "variance", s.variance);
-    return std::vector{tensor_of(y), new_mean, new_variance};
+    return std::pair{tensor_of(y), BatchStatistics<Tensor>{new_mean, new_variance}};
   });
 }
 

@@ -6,6 +6,11 @@ namespace gspmd {
 
 using namespace detail;
 
+Axes::Axes(int axis) : Axes(int64_t{axis}) {}
+Axes::Axes(int64_t axis) : Axes(std::vector<int64_t>{axis}) {}
+Axes::Axes(std::initializer_list<int64_t> axes) : Axes(std::vector<int64_t>(axes)) {}
+Axes::Axes(std::vector<int64_t> axes) : axes_(std::move(axes)), all_(false) {}
+
 namespace {
 
 Tensor reduction(const char* op, Opcode opcode, Needs needs, const Operand& x,

@@ -98,16 +98,17 @@ Array recurrent_hidden(int64_t gates, int64_t hidden, uint32_t seed, DType dtype
   return weights;
 }
 
-std::vector<Tensor> run_lstm(const Operand& x, const Operand& hidden, const Operand& cell,
-                             const Operand& w_input, const Operand& w_hidden, const Operand& bias,
-                             const RecurrentOptions& options, Site site) {
+std::pair<Tensor, LstmState<Tensor>> run_lstm(const Operand& x, const Operand& hidden,
+                                              const Operand& cell, const Operand& w_input,
+                                              const Operand& w_hidden, const Operand& bias,
+                                              const RecurrentOptions& options, Site site) {
   return call("lstm", site, [&] {
     const Recurrence r = checked_recurrence(x, hidden, w_input, w_hidden, bias, 4);
     const LstmState<Tensor> first{r.hidden, tensor_of(node_of(cell))};
     check_dims("cell", first.cell, r.hidden.dims(), "[b,hidden]", r.x);
     if (r.one_step) {
       const LstmState<Tensor> next = lstm_step(r, from_input(r), first);
-      return std::vector{next.hidden, next.hidden, next.cell};
+      return std::pair{next.hidden, next};
     }
     const auto result = scan(
         [&](const LstmState<Tensor>& state, const Tensor& from_x) {
@@ -115,21 +116,21 @@ std::vector<Tensor> run_lstm(const Operand& x, const Operand& hidden, const Oper
           return std::pair{next, next.hidden};
         },
         first, from_input(r), scan_options(options), site);
-    return std::vector{batch_first(result.second), result.first.hidden, result.first.cell};
+    return std::pair{batch_first(result.second), result.first};
   });
 }
 
-std::vector<Tensor> run_gru(const Operand& x, const Operand& hidden, const Operand& w_input,
-                            const Operand& w_hidden, const Operand& bias,
-                            const Operand& hidden_bias, const RecurrentOptions& options,
-                            Site site) {
+std::pair<Tensor, Tensor> run_gru(const Operand& x, const Operand& hidden, const Operand& w_input,
+                                  const Operand& w_hidden, const Operand& bias,
+                                  const Operand& hidden_bias, const RecurrentOptions& options,
+                                  Site site) {
   return call("gru", site, [&] {
     const Recurrence r = checked_recurrence(x, hidden, w_input, w_hidden, bias, 3);
     const Tensor own_bias = tensor_of(node_of(hidden_bias));
     check_dims("bias of the hidden values", own_bias, r.bias.dims(), "[gates,hidden]", r.x);
     if (r.one_step) {
       const Tensor next = gru_step(r, own_bias, from_input(r), r.hidden);
-      return std::vector{next, next};
+      return std::pair{next, next};
     }
     const auto result = scan(
         [&](const Tensor& state, const Tensor& from_x) {
@@ -137,7 +138,7 @@ std::vector<Tensor> run_gru(const Operand& x, const Operand& hidden, const Opera
           return std::pair{next, next};
         },
         r.hidden, from_input(r), scan_options(options), site);
-    return std::vector{batch_first(result.second), result.first};
+    return std::pair{batch_first(result.second), result.first};
   });
 }
 

@@ -18,7 +18,12 @@ using namespace detail;
 ShardSpecs::ShardSpecs(Unsplit) : kind_(Kind::unsplit) {}
 ShardSpecs::ShardSpecs(const char* axis) : kind_(Kind::axis), axis_(AxisRef(axis).name) {}
 ShardSpecs::ShardSpecs(const std::string& axis) : kind_(Kind::axis), axis_(axis) {}
-ShardSpecs::ShardSpecs(std::initializer_list<ShardSpecs> parts) : parts_(parts) {}
+ShardSpecs::ShardSpecs(std::initializer_list<ShardSpecs> parts) : parts_(std::vector(parts)) {}
+ShardSpecs::ShardSpecs(const ShardSpecs& other) = default;
+ShardSpecs::ShardSpecs(ShardSpecs&& other) noexcept = default;
+ShardSpecs& ShardSpecs::operator=(const ShardSpecs& other) = default;
+ShardSpecs& ShardSpecs::operator=(ShardSpecs&& other) noexcept = default;
+ShardSpecs::~ShardSpecs() = default;
 
 AxisNames::AxisNames(const char* axis) : names_({AxisRef(axis).name}) {}
 AxisNames::AxisNames(const std::string& axis) : names_({axis}) {}

@@ -9,7 +9,27 @@ namespace gspmd {
 
 using namespace detail;
 
-std::string Traced::text() const { return to_text(*module_); }
+struct Traced::Parts {
+  std::shared_ptr<const Module> module = nullptr;
+  std::vector<TracedLeaf> arguments = {}, results = {};
+  std::vector<Array> captured = {};
+  std::vector<TypeAddress> argument_types = {}, result_types = {};
+};
+
+Traced::Traced() = default;
+Traced::Traced(const Traced& other) noexcept = default;
+Traced::Traced(Traced&& other) noexcept = default;
+Traced& Traced::operator=(const Traced& other) noexcept = default;
+Traced& Traced::operator=(Traced&& other) noexcept = default;
+Traced::~Traced() = default;
+
+const Module& Traced::module() const { return *parts_->module; }
+std::string Traced::text() const { return to_text(module()); }
+const std::vector<TracedLeaf>& Traced::arguments() const { return parts_->arguments; }
+const std::vector<TracedLeaf>& Traced::results() const { return parts_->results; }
+const std::vector<Array>& Traced::captured() const { return parts_->captured; }
+const std::vector<TypeAddress>& Traced::argument_types() const { return parts_->argument_types; }
+const std::vector<TypeAddress>& Traced::result_types() const { return parts_->result_types; }
 
 struct TraceSession::Impl {
   TraceOptions options;
@@ -52,7 +72,7 @@ TraceSession::~TraceSession() {
 }
 
 void TraceSession::begin_argument(TypeAddress type) {
-  impl_->traced.argument_types_.push_back(type);
+  impl_->traced.parts_.edit().argument_types.push_back(type);
 }
 
 Tensor TraceSession::parameter(const std::string& inner_path, const Shape& shape) {
@@ -65,15 +85,15 @@ Tensor TraceSession::parameter(const std::string& inner_path, const Shape& shape
     if (d < 0)
       user_error(impl_->options.site, "{}: argument {} is {}; sizes must be 0 or more",
                  impl_->options.name, path, to_string(shape));
-  Traced& traced = impl_->traced;
+  Traced::Parts& traced = impl_->traced.parts_.edit();
   Computation& entry = *impl_->state->entry;
   const auto number = static_cast<int64_t>(entry.parameters().size());
   Metadata metadata;
   metadata.op_name = path;
   const EmissionScope scope(std::move(metadata));
   Node* node = hlo::parameter(entry, number, shape, path);
-  traced.arguments_.push_back(
-      {path, shape, static_cast<int64_t>(traced.argument_types_.size()) - 1, inner_path});
+  traced.arguments.push_back(
+      {path, shape, static_cast<int64_t>(traced.argument_types.size()) - 1, inner_path});
   return TensorAccess::make(node, impl_->state);
 }
 
@@ -85,18 +105,20 @@ Tensor TraceSession::parameter(const std::string& inner_path, const Array& array
   return parameter(inner_path, array.shape());
 }
 
-void TraceSession::begin_result(TypeAddress type) { impl_->traced.result_types_.push_back(type); }
+void TraceSession::begin_result(TypeAddress type) {
+  impl_->traced.parts_.edit().result_types.push_back(type);
+}
 
 void TraceSession::result(const std::string& inner_path, const Tensor& tensor) {
-  Traced& traced = impl_->traced;
-  const auto element = static_cast<int64_t>(traced.result_types_.size()) - 1;
+  Traced::Parts& traced = impl_->traced.parts_.edit();
+  const auto element = static_cast<int64_t>(traced.result_types.size()) - 1;
   const std::string path = join_path(fmt::format("result{}", element), inner_path);
   call(impl_->options.name.c_str(), impl_->options.site, [&] {
     if (!TensorAccess::trace(tensor))
       call_error("{} has no value; the function must assign every leaf that it returns", path);
     Node* node = node_of(tensor);
     impl_->results.push_back(node);
-    traced.results_.push_back({path, node->shape, element, inner_path});
+    traced.results.push_back({path, node->shape, element, inner_path});
   });
 }
 
@@ -126,8 +148,8 @@ Traced TraceSession::finish() {
   if (impl_->state->num_devices > 0) module.num_partitions = impl_->state->num_devices;
   module.frontend_attributes["gspmd.open_parameters"] = "true";
   module.frontend_attributes["gspmd.open_outputs"] = "true";
-  impl_->traced.captured_ = impl_->state->captured;
-  impl_->traced.module_ = impl_->module;
+  impl_->traced.parts_.edit().captured = impl_->state->captured;
+  impl_->traced.parts_.edit().module = impl_->module;
   return std::move(impl_->traced);
 }
 

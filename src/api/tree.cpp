@@ -4,6 +4,11 @@
 
 namespace gspmd::detail {
 
+std::string join_path(const std::string& path, std::string_view name) {
+  if (name.empty()) return path;
+  return path.empty() ? std::string(name) : path + "." + std::string(name);
+}
+
 void trees_differ(const std::string& path) {
   user_error("map_leaves: the trees differ at \"{}\"; give trees of one structure", path);
 }

@@ -12,15 +12,18 @@ namespace gspmd {
 
 using namespace detail;
 
-BatchAxes::BatchAxes(NotBatched none) { use_for_all(none); }
-BatchAxes::BatchAxes(std::initializer_list<BatchAxes> parts) : parts_(parts), has_parts_(true) {}
+BatchAxes::BatchAxes(BatchAxis axis, ForAll)
+    : leaves_(std::vector{std::pair{std::string(), axis}}), one_for_all_(true) {}
+BatchAxes::BatchAxes(NotBatched none) : BatchAxes(BatchAxis(none), ForAll()) {}
+BatchAxes::BatchAxes(std::initializer_list<BatchAxes> parts)
+    : parts_(std::vector(parts)), has_parts_(true) {}
+BatchAxes::BatchAxes(const BatchAxes& other) = default;
+BatchAxes::BatchAxes(BatchAxes&& other) noexcept = default;
+BatchAxes& BatchAxes::operator=(const BatchAxes& other) = default;
+BatchAxes& BatchAxes::operator=(BatchAxes&& other) noexcept = default;
+BatchAxes::~BatchAxes() = default;
 
-void BatchAxes::use_for_all(BatchAxis axis) {
-  leaves_ = {{"", axis}};
-  one_for_all_ = true;
-}
-
-int64_t BatchAxes::parts() const { return has_parts_ ? std::ssize(parts_) : -1; }
+int64_t BatchAxes::parts() const { return has_parts_ ? static_cast<int64_t>(parts_.size()) : -1; }
 
 BatchAxis BatchAxes::at(const std::string& path, const std::string& what) const {
   if (one_for_all_) return leaves_[0].second;

@@ -1,5 +1,6 @@
 #include "gspmd/base/array.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <complex>
@@ -116,6 +117,15 @@ bool equal_narrow(const Array& a, const Array& b) {
 
 }  // namespace
 
+struct Array::Parts {
+  Shape shape;
+  std::shared_ptr<ArrayStorage> storage;
+};
+
+const Shape& Array::shape() const { return value().shape; }
+const std::shared_ptr<ArrayStorage>& Array::storage() const { return value().storage; }
+
+Array::Array(DType dtype, Dims dims) : Array(Shape(dtype, std::move(dims))) {}
 Array::Array(Shape shape) {
   if (shape.is_tuple) internal_error("array: a tuple shape {} has no elements", to_string(shape));
   for (const int64_t d : shape.dims)

@@ -18,6 +18,14 @@ int64_t saturating_multiply(int64_t a, int64_t b) {
   return product;
 }
 
+Shape::Shape() = default;
+Shape::Shape(DType type, Dims sizes) : dtype(type), dims(std::move(sizes)) {}
+Shape::Shape(const Shape& other) = default;
+Shape::Shape(Shape&& other) noexcept = default;
+Shape& Shape::operator=(const Shape& other) = default;
+Shape& Shape::operator=(Shape&& other) noexcept = default;
+Shape::~Shape() = default;
+
 Shape Shape::tuple(std::vector<Shape> elements) {
   Shape shape;
   shape.is_tuple = true;

@@ -61,7 +61,7 @@ Sharding ShardingText::assemble(DeviceOrder order, std::vector<Digits> array, in
   if (sharding.order() && written != canonical_subgroups(sharding)) {
     Sharding::Splits splits = sharding.splits();
     splits.subgroup_spelling = std::move(written);
-    sharding.splits_ = std::make_shared<const Sharding::Splits>(std::move(splits));
+    sharding.splits_ = Rare<Sharding::Splits>(std::move(splits));
   }
   return sharding;
 }

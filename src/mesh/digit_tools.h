@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "gspmd/mesh/digits.h"
+#include "gspmd/mesh/replica_groups.h"
 
 // What the files of this module share about digits, beyond the public algebra.
 

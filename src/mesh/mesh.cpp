@@ -77,6 +77,16 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<int64_t> devices, Site site)
 Mesh::Mesh(std::initializer_list<MeshAxis> axes, Site site)
     : Mesh(std::vector<MeshAxis>(axes), {}, site) {}
 
+Mesh::Mesh() = default;
+Mesh::Mesh(const Mesh& other) noexcept = default;
+Mesh::Mesh(Mesh&& other) noexcept = default;
+Mesh& Mesh::operator=(const Mesh& other) noexcept = default;
+Mesh& Mesh::operator=(Mesh&& other) noexcept = default;
+Mesh::~Mesh() = default;
+bool Mesh::operator==(const Mesh& other) const = default;
+
+const std::vector<MeshAxis>& Mesh::axes() const { return axes_.get(); }
+int64_t Mesh::rank() const { return static_cast<int64_t>(axes_.size()); }
 int64_t Mesh::num_devices() const { return order_->count; }
 
 bool Mesh::has(std::string_view axis) const {

@@ -5,7 +5,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/base/shape.h"
-#include "gspmd/mesh/digits.h"
+#include "gspmd/mesh/replica_groups.h"
 #include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 

@@ -84,13 +84,13 @@ Sharding Sharding::tuple(std::vector<Sharding> elements) {
         flat.push_back(element);
     elements = std::move(flat);
   }
-  s.elements_ = std::make_shared<const std::vector<Sharding>>(std::move(elements));
+  s.elements_ = Rare<std::vector<Sharding>>(std::move(elements));
   return s;
 }
 
 Sharding Sharding::unreduced_everywhere(Combiner combiner) {
   Sharding s;
-  s.splits_ = std::make_shared<const Splits>(Splits{.unreduced = {{{}, combiner}}});
+  s.splits_ = Rare<Splits>(Splits{.unreduced = {{{}, combiner}}});
   return s;
 }
 
@@ -107,15 +107,24 @@ Sharding Sharding::tiled(DeviceOrder order, std::vector<Digits> dims, Digits man
     internal_error("sharding: digits {} overlap or do not fit {} devices", digits_text(all),
                    order->count);
   if (tile_count(manual) == order->count) return Sharding::manual();
-  s.splits_ = std::make_shared<const Splits>(
-      Splits{order, std::move(dims), std::move(manual), std::move(unreduced)});
+  s.splits_ = Rare<Splits>(Splits{order, std::move(dims), std::move(manual), std::move(unreduced)});
   return s;
 }
 
-constinit const Sharding::Splits Sharding::kNoSplits;
-constinit const Sharding::Notes Sharding::kNoNotes;
-const Sharding::Splits& Sharding::splits() const { return splits_ ? *splits_ : kNoSplits; }
-const Sharding::Notes& Sharding::notes() const { return notes_ ? *notes_ : kNoNotes; }
+Sharding Sharding::tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual) {
+  return tiled(order, std::move(dims), std::move(manual), {});
+}
+
+Sharding::Sharding() = default;
+Sharding Sharding::replicated() { return {}; }
+Sharding::Sharding(const Sharding& other) noexcept = default;
+Sharding::Sharding(Sharding&& other) noexcept = default;
+Sharding& Sharding::operator=(const Sharding& other) noexcept = default;
+Sharding& Sharding::operator=(Sharding&& other) noexcept = default;
+Sharding::~Sharding() = default;
+
+const Sharding::Splits& Sharding::splits() const { return splits_.get(); }
+const Sharding::Notes& Sharding::notes() const { return notes_.get(); }
 
 DeviceOrder Sharding::order() const { return splits().order; }
 int64_t Sharding::rank() const { return std::ssize(splits().dims); }
@@ -126,14 +135,13 @@ const std::shared_ptr<const Mesh>& Sharding::mesh() const { return notes().mesh;
 int64_t Sharding::shard_group() const { return notes().shard_group; }
 bool Sharding::shard_group_is_as() const { return notes().shard_group_is_as; }
 
-const std::vector<Sharding>& Sharding::elements() const {
-  static const std::vector<Sharding> none;
-  return elements_ ? *elements_ : none;
+const std::vector<Sharding>& Sharding::elements() const { return elements_.get(); }
+
+bool Sharding::is_replicated() const { return is_tiled() && !splits_.present(); }
+
+bool Sharding::is_unreduced_everywhere() const {
+  return is_tiled() && splits_.present() && !order();
 }
-
-bool Sharding::is_replicated() const { return is_tiled() && !splits_; }
-
-bool Sharding::is_unreduced_everywhere() const { return is_tiled() && splits_ && !order(); }
 
 const Digits& Sharding::dim(int64_t i) const {
   static const Digits none;
@@ -178,7 +186,7 @@ Sharding Sharding::with_unreduced(std::vector<Unreduced> unreduced) const {
 Sharding Sharding::with_notes(Notes notes) const {
   Sharding s = *this;
   const bool any = !notes.open.empty() || notes.mesh || notes.shard_group != 0;
-  s.notes_ = any ? std::make_shared<const Notes>(std::move(notes)) : nullptr;
+  s.notes_ = any ? Rare<Notes>(std::move(notes)) : Rare<Notes>();
   return s;
 }
 
@@ -218,7 +226,7 @@ Sharding select_dims(const Sharding& s, const Dims& source) {
   }
   Sharding selected;
   if (s.mesh()) selected = selected.with_mesh(s.mesh());
-  if (any) selected.splits_ = std::make_shared<const Sharding::Splits>(std::move(splits));
+  if (any) selected.splits_ = Rare<Sharding::Splits>(std::move(splits));
   return selected;
 }
 
@@ -233,10 +241,11 @@ std::pair<int64_t, int64_t> first_and_next(const Sharding& s, int64_t dim) {
 
 bool Sharding::operator==(const Sharding& other) const {
   if (kind_ != other.kind_ || device_ != other.device_) return false;
-  if (notes_ != other.notes_ && (open() != other.open() || shard_group() != other.shard_group() ||
-                                 shard_group_is_as() != other.shard_group_is_as()))
+  if ((notes_.present() || other.notes_.present()) &&
+      (open() != other.open() || shard_group() != other.shard_group() ||
+       shard_group_is_as() != other.shard_group_is_as()))
     return false;
-  if (is_tuple()) return elements_ == other.elements_ || elements() == other.elements();
+  if (is_tuple()) return elements_ == other.elements_;
   if (!is_tiled() || splits_ == other.splits_) return true;
   if (order() == other.order()) return splits() == other.splits();
   // Different orders may still list the same devices; one of them is then an explicit list, so the

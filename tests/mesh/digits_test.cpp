@@ -5,6 +5,7 @@
 #include <set>
 
 #include "gspmd/base/error.h"
+#include "gspmd/mesh/replica_groups.h"
 
 using namespace gspmd;
 using Catch::Matchers::Contains;

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "gspmd/mesh/replica_groups.h"
 #include "gspmd/mesh/sharding.h"
 
 using namespace gspmd;

@@ -48,15 +48,13 @@ Headers public_headers() {
 }
 
 // Measured with g++ 12, as a file of only these and as the cost of one more: together 0.55 s, of
-// which <string>, <memory> and <vector> are 0.4; <cstdlib> comes with <string>, and of <atomic>
-// most with <memory> (4 % more). Left out for what they add: fmt/format.h 0.15 s, <complex> 0.10,
-// <iostream>, <sstream>, <regex>, <filesystem>, <mutex>, <thread>, <chrono>, <unordered_map>,
-// <algorithm>, <ranges>.
+// which <string>, <memory> and <vector> are 0.4; <cstdlib> comes with <string>. Left out for what
+// they add: fmt/format.h 0.15 s, <complex> 0.10, <atomic> 4 %, <iostream>, <sstream>, <regex>,
+// <filesystem>, <mutex>, <thread>, <chrono>, <unordered_map>, <algorithm>, <ranges>.
 const std::set<std::string> kAllowed = {
-    "array",    "atomic",      "concepts",   "cstddef",   "cstdint",          "cstdlib",
-    "cstring",  "fmt/core.h",  "functional", "map",       "initializer_list", "memory",
-    "optional", "set",         "span",       "stdexcept", "string",           "string_view",
-    "tuple",    "type_traits", "utility",    "vector"};
+    "array",      "concepts", "cstddef",          "cstdint", "cstdlib",     "cstring", "fmt/core.h",
+    "functional", "map",      "initializer_list", "memory",  "optional",    "set",     "span",
+    "stdexcept",  "string",   "string_view",      "tuple",   "type_traits", "utility", "vector"};
 
 }  // namespace
 
@@ -75,8 +73,9 @@ TEST_CASE("gspmd/gspmd.h brings in no header that is slow to compile", "[style]"
   CHECK(reached.ours.size() > 20);
   CHECK(beyond(reached.others, kAllowed) == std::vector<std::string>{});
   // The graph and what works on it stay behind names (gspmd/ir/module_fwd.h).
-  for (const char* heavy : {"gspmd/ir/module.h", "gspmd/ir/attributes.h", "gspmd/ir/op.h",
-                            "gspmd/runtime/executor.h", "gspmd/xtensor.h"}) {
+  for (const char* heavy :
+       {"gspmd/ir/module.h", "gspmd/ir/attributes.h", "gspmd/ir/op.h", "gspmd/passes/pipeline.h",
+        "gspmd/runtime/executor.h", "gspmd/xtensor.h"}) {
     INFO(heavy);
     CHECK(headers.count(heavy) == 1);
     CHECK(reached.ours.count(heavy) == 0);

@@ -10,6 +10,7 @@
 
 #include "gspmd/api/operand.h"
 #include "gspmd/base/export.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/mesh/sharding.h"
 
 namespace gspmd {
@@ -57,12 +58,18 @@ class GSPMD_API DimSplit {
   DimSplit(std::initializer_list<AxisRef> axes);
   DimSplit(const std::vector<std::string>& axes);
   DimSplit(std::vector<AxisRef> axes);
-  const std::vector<AxisRef>& axes() const { return axes_; }  // major first; empty: not split
+  // --- Copies share the axes
+  DimSplit(const DimSplit& other) noexcept;
+  DimSplit(DimSplit&& other) noexcept;
+  DimSplit& operator=(const DimSplit& other) noexcept;
+  DimSplit& operator=(DimSplit&& other) noexcept;
+  ~DimSplit();
+  const std::vector<AxisRef>& axes() const;  // major first; empty: not split
 
  private:
   void split_over(int64_t axis);
 
-  std::vector<AxisRef> axes_;  // major first; empty: not split
+  Rare<std::vector<AxisRef>> axes_;  // as axes()
 };
 
 // One entry per tensor dim: {"data", _, {"x", "y"}}. An own type, because {"a", "b"} would make a
@@ -72,10 +79,16 @@ class GSPMD_API SplitDims {
   // --- One entry per tensor dim
   SplitDims(std::initializer_list<DimSplit> dims);
   SplitDims(std::vector<DimSplit> dims);
-  const std::vector<DimSplit>& dims() const { return dims_; }  // one per tensor dim
+  // --- Copies share the dims
+  SplitDims(const SplitDims& other) noexcept;
+  SplitDims(SplitDims&& other) noexcept;
+  SplitDims& operator=(const SplitDims& other) noexcept;
+  SplitDims& operator=(SplitDims&& other) noexcept;
+  ~SplitDims();
+  const std::vector<DimSplit>& dims() const;  // one per tensor dim
 
  private:
-  std::vector<DimSplit> dims_;
+  Rare<std::vector<DimSplit>> dims_;
 };
 
 // The same value, split over the mesh: arXiv:2105.04663, 3.6. UserError: an axis that the mesh

@@ -83,11 +83,10 @@ struct AttentionWeights {
 GSPMD_API Tensor self_attention(const Operand& x, const Operand& memory,
                                 const AttentionWeights& weights,
                                 const SelfAttentionOptions& options, Site site);
-// {y, key, value, length}
-GSPMD_API std::vector<Tensor> cached_attention(const Operand& x, const Operand& key,
-                                               const Operand& value, const Operand& length,
-                                               const AttentionWeights& weights,
-                                               const SelfAttentionOptions& options, Site site);
+// {y, the cache with the new positions}
+GSPMD_API std::pair<Tensor, KeyValueCache<Tensor>> cached_attention(
+    const Operand& x, const Operand& key, const Operand& value, const Operand& length,
+    const AttentionWeights& weights, const SelfAttentionOptions& options, Site site);
 }  // namespace detail
 
 // Attention with its projections: x [b,t,m] -> [b,t,m].
@@ -127,9 +126,8 @@ struct Attention {
   std::pair<Tensor, KeyValueCache<Tensor>> decode(const Operand& x, const KeyValueCache<C>& cache,
                                                   const SelfAttentionOptions& options = {}) const {
     const Site s = x.site();
-    const auto result = detail::cached_attention(x, Operand(cache.key, s), Operand(cache.value, s),
-                                                 Operand(cache.length, s), weights(s), options, s);
-    return {result[0], {result[1], result[2], result[3]}};
+    return detail::cached_attention(x, Operand(cache.key, s), Operand(cache.value, s),
+                                    Operand(cache.length, s), weights(s), options, s);
   }
 
  private:

@@ -90,7 +90,7 @@ Array number_array(Number number) {
 
 template <class Tree>
 Leaves stored_leaves(const Tree& tree) {
-  Leaves leaves;
+  late_t<Leaves, Tree> leaves;
   const auto add = [&](const std::string& path, const auto& leaf) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     static_assert(is_stored_leaf<Leaf> && !std::is_same_v<Leaf, Shape>,
@@ -106,7 +106,7 @@ Leaves stored_leaves(const Tree& tree) {
 
 template <class Tree>
 std::vector<WantedLeaf> wanted_leaves(const Tree& tree) {
-  std::vector<WantedLeaf> wanted;
+  late_t<std::vector<WantedLeaf>, Tree> wanted;
   const auto add = [&](const std::string& path, const auto& leaf) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     static_assert(is_stored_leaf<Leaf>, "load: leaves are Array, Shape or C++ numbers");
@@ -152,8 +152,7 @@ void save(const std::string& path, const Tree& tree,
 template <class Tree>
 void load_into(const std::string& path, Tree& tree, const LoadOptions& options = {},
                Site site = Site::here()) {
-  const std::vector<Array> arrays =
-      detail::load_leaves(path, detail::wanted_leaves(tree), options, site);
+  const auto arrays = detail::load_leaves(path, detail::wanted_leaves(tree), options, site);
   size_t next = 0;
   const auto take = [&](const std::string&, auto& leaf) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
@@ -174,8 +173,7 @@ void load_into(const std::string& path, Tree& tree, const LoadOptions& options =
 template <class Tree>
 rebind_t<Tree, Array> load(const std::string& path, const Tree& like,
                            const LoadOptions& options = {}, Site site = Site::here()) {
-  const std::vector<Array> arrays =
-      detail::load_leaves(path, detail::wanted_leaves(like), options, site);
+  const auto arrays = detail::load_leaves(path, detail::wanted_leaves(like), options, site);
   size_t next = 0;
   return map_tree(like, [&](const std::string&, const leaf_t<Tree>&) { return arrays[next++]; });
 }
@@ -229,7 +227,7 @@ class GSPMD_API Checkpoints {
 
   std::string folder_;
   CheckpointOptions options_;
-  std::map<int64_t, std::string> damaged_;  // what was logged of each
+  std::map<std::string, std::string> damaged_;  // what was logged of each, by path()
 };
 
 // The metadata that `save` was given.

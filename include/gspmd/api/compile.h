@@ -72,6 +72,7 @@ struct CompileOptions {
 };
 
 namespace detail {
+GSPMD_API TraceOptions trace_options_of(const CompileOptions& options);
 GSPMD_API std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
                                                                const CompileOptions& options);
 }  // namespace detail
@@ -87,8 +88,8 @@ auto compile(Fn fn, const CompileOptions& options, const Args&... args) {
   if constexpr (detail::check_traced<Fn, Args...>()) {
     using Result = rebind_t<detail::traced_result_t<Fn, Args...>, Array>;
     Result prototype;
-    Traced traced = detail::trace_function(
-        TraceOptions{options.name, options.argument_names, options.site}, fn, &prototype, args...);
+    Traced traced =
+        detail::trace_function(detail::trace_options_of(options), fn, &prototype, args...);
     return Executable<Result, rebind_t<Args, Array>...>(
         detail::compile_traced(std::move(traced), options), std::move(prototype));
   }

@@ -42,7 +42,8 @@ using PathLeaves = std::vector<std::pair<std::string, Tensor>>;  // with their p
 
 // A tree like `tree` of other leaves, in order.
 template <class Tree>
-Tree with_leaves(const Tree& tree, const std::vector<Tensor>& leaves, size_t first = 0) {
+Tree with_leaves(const Tree& tree, const late_t<std::vector<Tensor>, Tree>& leaves,
+                 size_t first = 0) {
   return map_tree(tree, [&](const std::string&, const Tensor&) { return leaves.at(first++); });
 }
 
@@ -121,7 +122,7 @@ auto scan_as(const char* op, Body& body, const Carry& init, const Xs& xs,
   auto result =
       std::invoke(body, with_leaves(init, loop.carries()), with_leaves(xs, loop.slices()));
   const auto& [carry, y] = result;
-  const std::vector<Tensor> leaves = loop.finish(flatten(carry), flatten(y));
+  const auto leaves = loop.finish(flatten(carry), flatten(y));
   const auto carries = static_cast<size_t>(leaf_count_of(init));
   return std::pair{with_leaves(init, leaves), with_leaves(y, leaves, carries)};
 }

@@ -22,6 +22,11 @@ class GSPMD_API Padding {
   Padding(Rule rule);
   Padding(Amounts amounts);
   Padding(std::initializer_list<std::pair<int64_t, int64_t>> amounts);
+  Padding(const Padding& other);
+  Padding(Padding&& other) noexcept;
+  Padding& operator=(const Padding& other);
+  Padding& operator=(Padding&& other) noexcept;
+  ~Padding();
 
   bool given() const { return given_; }                // amounts, no rule
   Rule rule() const { return rule_; }                  // where !given()

@@ -11,12 +11,11 @@
 #include "gspmd/api/trace.h"
 #include "gspmd/base/export.h"
 #include "gspmd/mesh/sharding.h"
+#include "gspmd/passes/compiled_module.h"
 #include "gspmd/runtime/run_counters.h"
 #include "gspmd/stablehlo/text.h"
 
 namespace gspmd {
-
-struct CompiledModule;
 
 // Which program of a compilation a text is of.
 enum class TextStage : uint8_t {
@@ -35,7 +34,7 @@ class GSPMD_API ExecutableBase {
  public:
   struct Impl;
   // Used by compile().
-  explicit ExecutableBase(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit ExecutableBase(std::shared_ptr<Impl> impl);
 
   // The program as text that reads back as the same: the one per-device program as HLO text where
   // `options` says nothing else. UserError: StableHLO has no word for an element type.
@@ -43,7 +42,8 @@ class GSPMD_API ExecutableBase {
   // Collectives with bytes and causes, floating-point operations and peak memory of one device.
   const ExecutableStats& stats() const;
   const Traced& traced() const;  // before completion
-  // Stages: completed, uncombined, local, program (gspmd/passes/pipeline.h, gspmd/ir/module.h).
+  // Stages: completed, uncombined, local, program (gspmd/passes/compiled_module.h,
+  // gspmd/ir/module.h).
   const CompiledModule& module() const;
   const Mesh& mesh() const;     // as given to compile
   int64_t num_devices() const;  // of the mesh

@@ -46,20 +46,20 @@ const Tensor& loss_of(const std::pair<First, Second>& value) {
 
 template <class Tree>
 std::vector<Tensor> tensors_of(const Tree& tree) {
-  std::vector<Tensor> leaves;
+  late_t<std::vector<Tensor>, Tree> leaves;
   for_each_leaf(tree, [&](const std::string&, const Tensor& leaf) { leaves.push_back(leaf); });
   return leaves;
 }
 
 // `tree` with the leaves from position `next` on, which it moves.
 template <class Tree>
-Tree take_leaves(const Tree& tree, const std::vector<Tensor>& leaves, size_t& next) {
+Tree take_leaves(const Tree& tree, const late_t<std::vector<Tensor>, Tree>& leaves, size_t& next) {
   return map_tree(tree, [&](const std::string&, const Tensor&) { return leaves.at(next++); });
 }
 
 // Marks every leaf of a tree; appends the marked ones.
 template <class Tree>
-void mark_inputs(Tree& tree, std::vector<Tensor>& marked, const char* op, Site site) {
+void mark_inputs(Tree& tree, late_t<std::vector<Tensor>, Tree>& marked, const char* op, Site site) {
   static_assert(std::same_as<leaf_t<Tree>, Tensor>,
                 "the differentiated argument is a tensor or a tree of them: tuples, pairs, "
                 "vectors, and structs that list their members in GSPMD_FIELDS");
@@ -73,12 +73,12 @@ void mark_inputs(Tree& tree, std::vector<Tensor>& marked, const char* op, Site s
 template <class Value, class... Args>
 struct MarkedCall {
   std::tuple<Args...> inputs;
-  std::vector<Tensor> marked;  // the leaves of the inputs
+  late_t<std::vector<Tensor>, Value> marked;  // the leaves of the inputs
   Value value;
 };
 template <class Fn, class... Args>
 auto call_marked(Fn fn, std::tuple<Args...> inputs, const char* op, Site site) {
-  std::vector<Tensor> marked;
+  late_t<std::vector<Tensor>, Fn> marked;
   std::apply([&](auto&... input) { (mark_inputs(input, marked, op, site), ...); }, inputs);
   auto value = std::apply(fn, inputs);
   return MarkedCall<decltype(value), Args...>{std::move(inputs), std::move(marked),
@@ -101,12 +101,11 @@ auto value_and_grad(Fn fn, Site site = Site::here()) {
                   detail::check_trees<std::tuple_element_t<Argument, Arguments>,
                                       std::tuple_element_t<Others, Arguments>...>()) {
       auto inputs = std::make_tuple(args...);
-      std::vector<Tensor> marked;
+      detail::late_t<std::vector<Tensor>, Fn> marked;
       detail::mark_inputs(std::get<Argument>(inputs), marked, "value_and_grad", site);
       (detail::mark_inputs(std::get<Others>(inputs), marked, "value_and_grad", site), ...);
       auto value = std::apply(fn, inputs);
-      const std::vector<Tensor> gradients =
-          detail::differentiate_inputs(detail::loss_of(value), marked, site);
+      const auto gradients = detail::differentiate_inputs(detail::loss_of(value), marked, site);
       size_t next = 0;
       if constexpr (sizeof...(Others) == 0) {
         auto grads = detail::take_leaves(std::get<Argument>(inputs), gradients, next);
@@ -139,8 +138,8 @@ auto vjp(Fn fn, const std::tuple<Args...>& primals, Site site = Site::here()) {
   auto pull_back = [=](const decltype(whole.value)& cotangent, Site at = Site::here()) {
     const auto run =
         detail::emitted_here(whole.marked) ? whole : detail::call_marked(fn, primals, "vjp", site);
-    const std::vector<Tensor> found = detail::pull_back_inputs(
-        detail::tensors_of(run.value), detail::tensors_of(cotangent), run.marked, at);
+    const auto found = detail::pull_back_inputs(detail::tensors_of(run.value),
+                                                detail::tensors_of(cotangent), run.marked, at);
     size_t next = 0;
     if constexpr (sizeof...(Args) == 1)
       return detail::take_leaves(std::get<0>(run.inputs), found, next);
@@ -160,7 +159,7 @@ auto vjp(Fn, const Primals&, Site = Site::here()) {
   static_assert(detail::never<Primals>,
                 "vjp: the primals are a tuple with an element for each argument of the function: "
                 "vjp(f, std::tuple{x})");
-  return std::pair{Tensor(), [](const auto&) { return Tensor(); }};
+  return std::pair{detail::late_t<Tensor, Fn>(), [](const auto&) { return Tensor(); }};
 }
 
 // {fn(primals...), its derivative along the tangents}: `tangents` holds a tree like each primal,
@@ -170,11 +169,11 @@ template <class Fn, class... Args>
 auto jvp(Fn fn, const std::tuple<Args...>& primals, const std::tuple<Args...>& tangents,
          Site site = Site::here()) {
   auto inputs = primals;
-  std::vector<Tensor> marked;
+  detail::late_t<std::vector<Tensor>, Fn> marked;
   std::apply([&](auto&... input) { (detail::mark_inputs(input, marked, "jvp", site), ...); },
              inputs);
   auto value = std::apply(fn, inputs);
-  std::vector<Tensor> given;
+  detail::late_t<std::vector<Tensor>, Fn> given;
   std::apply(
       [&](const auto&... tangent) {
         (for_each_leaf(tangent,
@@ -182,8 +181,7 @@ auto jvp(Fn fn, const std::tuple<Args...>& primals, const std::tuple<Args...>& t
          ...);
       },
       tangents);
-  const std::vector<Tensor> found =
-      detail::push_forward_inputs(detail::tensors_of(value), marked, given, site);
+  const auto found = detail::push_forward_inputs(detail::tensors_of(value), marked, given, site);
   size_t next = 0;
   auto derivative = detail::take_leaves(value, found, next);
   return std::pair{std::move(value), std::move(derivative)};
@@ -195,7 +193,7 @@ auto jvp(Fn, const Primals&, const Tangents&, Site = Site::here()) {
   static_assert(detail::never<Primals>,
                 "jvp: primals and tangents are tuples of one type with an element for each "
                 "argument of the function: jvp(f, std::tuple{x}, std::tuple{v})");
-  return std::pair{Tensor(), Tensor()};
+  return std::pair{detail::late_t<Tensor, Fn>(), Tensor()};
 }
 
 }  // namespace gspmd

@@ -30,8 +30,11 @@ GSPMD_API Tensor attend_embedding(const Operand& x, const Operand& table, Site s
 GSPMD_API Tensor convolve(const Operand& x, const Operand& kernel,
                           const std::optional<Operand>& bias, std::string_view layout,
                           const ConvOptions& options, Site site);
-GSPMD_API void check_sizes(const char* op, std::initializer_list<std::pair<const char*, int64_t>>,
-                           Site site);
+struct NamedSize {
+  const char* name;
+  int64_t size;
+};
+GSPMD_API void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, Site site);
 }  // namespace detail
 
 // How Linear and Conv are made.
@@ -211,11 +214,10 @@ struct BatchStatistics {
 };
 
 namespace detail {
-// {y, mean, variance}
-GSPMD_API std::vector<Tensor> batch_norm_train(const Operand& x, const Operand& scale,
-                                               const Operand& bias, const Operand& mean,
-                                               const Operand& variance,
-                                               const BatchNormOptions& options, Site site);
+// {y, running averages}
+GSPMD_API std::pair<Tensor, BatchStatistics<Tensor>> batch_norm_train(
+    const Operand& x, const Operand& scale, const Operand& bias, const Operand& mean,
+    const Operand& variance, const BatchNormOptions& options, Site site);
 GSPMD_API Tensor batch_norm_infer(const Operand& x, const Operand& scale, const Operand& bias,
                                   const Operand& mean, const Operand& variance,
                                   const BatchNormOptions& options, Site site);
@@ -242,10 +244,9 @@ struct BatchNorm {
                                                    const BatchStatistics<S>& running,
                                                    const BatchNormOptions& options = {}) const {
     const Site s = x.site();
-    const auto result =
-        detail::batch_norm_train(x, Operand(scale, s), Operand(bias, s), Operand(running.mean, s),
-                                 Operand(running.variance, s), options, s);
-    return {result[0], {result[1], result[2]}};
+    return detail::batch_norm_train(x, Operand(scale, s), Operand(bias, s),
+                                    Operand(running.mean, s), Operand(running.variance, s), options,
+                                    s);
   }
   // Normalised by the running averages.
   template <class S>

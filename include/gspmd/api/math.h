@@ -46,14 +46,14 @@ GSPMD_API Tensor select(Operand condition, Operand a, Operand b);  // as where
 GSPMD_API Tensor clamp(Operand low, Operand x, Operand high);      // min(max(x, low), high)
 
 // Dims to reduce: `-1`, `{0, 2}`, or by default all of them. Negative counts from the end.
-class Axes {
+class GSPMD_API Axes {
  public:
   Axes() = default;
   // --- One dim, several, or all where none is named
-  Axes(int axis) : Axes(std::vector<int64_t>{axis}) {}
-  Axes(int64_t axis) : Axes(std::vector<int64_t>{axis}) {}
-  Axes(std::initializer_list<int64_t> axes) : Axes(std::vector<int64_t>(axes)) {}
-  Axes(std::vector<int64_t> axes) : axes_(std::move(axes)), all_(false) {}
+  Axes(int axis);
+  Axes(int64_t axis);
+  Axes(std::initializer_list<int64_t> axes);
+  Axes(std::vector<int64_t> axes);
   bool all() const { return all_; }                           // no dim was named
   const std::vector<int64_t>& list() const { return axes_; }  // as given; not where all() holds
 

@@ -63,7 +63,7 @@ GSPMD_API LeafLists adam_update(const PathLeaves& params, const PathLeaves& grad
 // {new params, new state} of optimizers with two moments and a counter.
 template <class State, class Tree>
 std::pair<Tree, State> moments_result(const State& state, const Tree& params,
-                                      const LeafLists& next) {
+                                      const late_t<LeafLists, Tree>& next) {
   return {with_leaves(params, next[0]),
           {with_leaves(state.m, next[1]), with_leaves(state.v, next[2]), next[3].at(0)}};
 }

@@ -37,16 +37,17 @@ GSPMD_API Array recurrent_input(int64_t in, int64_t gates, int64_t hidden, uint3
 GSPMD_API Array recurrent_hidden(int64_t gates, int64_t hidden, uint32_t seed, DType dtype,
                                  Site site);
 
-// {outputs, hidden, cell}; of x [b,in] one step, of [b,t,in] all of them.
-GSPMD_API std::vector<Tensor> run_lstm(const Operand& x, const Operand& hidden, const Operand& cell,
-                                       const Operand& w_input, const Operand& w_hidden,
-                                       const Operand& bias, const RecurrentOptions& options,
-                                       Site site);
-// {outputs, hidden}
-GSPMD_API std::vector<Tensor> run_gru(const Operand& x, const Operand& hidden,
-                                      const Operand& w_input, const Operand& w_hidden,
-                                      const Operand& bias, const Operand& hidden_bias,
-                                      const RecurrentOptions& options, Site site);
+// {outputs, the last state}; of x [b,in] one step, of [b,t,in] all of them.
+GSPMD_API std::pair<Tensor, LstmState<Tensor>> run_lstm(const Operand& x, const Operand& hidden,
+                                                        const Operand& cell, const Operand& w_input,
+                                                        const Operand& w_hidden,
+                                                        const Operand& bias,
+                                                        const RecurrentOptions& options, Site site);
+// {outputs, the last hidden}
+GSPMD_API std::pair<Tensor, Tensor> run_gru(const Operand& x, const Operand& hidden,
+                                            const Operand& w_input, const Operand& w_hidden,
+                                            const Operand& bias, const Operand& hidden_bias,
+                                            const RecurrentOptions& options, Site site);
 }  // namespace detail
 
 // Long short-term memory (Hochreiter and Schmidhuber 1997), with gates i, f, g, o of z = x w_input
@@ -73,19 +74,17 @@ struct Lstm {
   std::pair<Tensor, LstmState<Tensor>> operator()(const Operand& x, const LstmState<S>& state,
                                                   const RecurrentOptions& options = {}) const {
     const Site s = x.site();
-    const auto result =
-        detail::run_lstm(x, Operand(state.hidden, s), Operand(state.cell, s), Operand(w_input, s),
-                         Operand(w_hidden, s), Operand(bias, s), options, s);
-    return {result[0], {result[1], result[2]}};
+    return detail::run_lstm(x, Operand(state.hidden, s), Operand(state.cell, s),
+                            Operand(w_input, s), Operand(w_hidden, s), Operand(bias, s), options,
+                            s);
   }
   // One step: x [b,in].
   template <class S>
   LstmState<Tensor> step(const Operand& x, const LstmState<S>& state) const {
     const Site s = x.site();
-    const auto result =
-        detail::run_lstm(x, Operand(state.hidden, s), Operand(state.cell, s), Operand(w_input, s),
-                         Operand(w_hidden, s), Operand(bias, s), {}, s);
-    return {result[1], result[2]};
+    return detail::run_lstm(x, Operand(state.hidden, s), Operand(state.cell, s),
+                            Operand(w_input, s), Operand(w_hidden, s), Operand(bias, s), {}, s)
+        .second;
   }
 };
 
@@ -111,15 +110,14 @@ struct Gru {
   // x [b,t,in], hidden [b,hidden]: {the hidden values of each step [b,t,hidden], the last of them}.
   std::pair<Tensor, Tensor> operator()(const Operand& x, const Operand& hidden,
                                        const RecurrentOptions& options = {}) const {
-    const auto result = run(x, hidden, options);
-    return {result[0], result[1]};
+    return run(x, hidden, options);
   }
   // One step: x [b,in].
-  Tensor step(const Operand& x, const Operand& hidden) const { return run(x, hidden, {})[1]; }
+  Tensor step(const Operand& x, const Operand& hidden) const { return run(x, hidden, {}).second; }
 
  private:
-  std::vector<Tensor> run(const Operand& x, const Operand& hidden,
-                          const RecurrentOptions& options) const {
+  std::pair<Tensor, Tensor> run(const Operand& x, const Operand& hidden,
+                                const RecurrentOptions& options) const {
     const Site s = x.site();
     return detail::run_gru(x, hidden, Operand(w_input, s), Operand(w_hidden, s), Operand(bias, s),
                            Operand(hidden_bias, s), options, s);

@@ -13,6 +13,7 @@
 #include "gspmd/api/transform.h"
 #include "gspmd/base/export.h"
 #include "gspmd/base/owned.h"
+#include "gspmd/base/rare.h"
 
 namespace gspmd {
 
@@ -31,6 +32,12 @@ class GSPMD_API ShardSpecs {
   template <class Tree>
   requires std::same_as<leaf_t<Tree>, SplitDims> ShardSpecs(const Tree& tree)
       : kind_(Kind::tree), leaves_(flatten(tree)) {}
+  // --- Copies share what they hold
+  ShardSpecs(const ShardSpecs& other);
+  ShardSpecs(ShardSpecs&& other) noexcept;
+  ShardSpecs& operator=(const ShardSpecs& other);
+  ShardSpecs& operator=(ShardSpecs&& other) noexcept;
+  ~ShardSpecs();
 
   // The layout of the leaf at this path, "0.blocks.1.wq". UserError: there is none; `what` names
   // the leaf.
@@ -45,8 +52,8 @@ class GSPMD_API ShardSpecs {
 
   Kind kind_ = Kind::list;
   std::string axis_;
-  std::vector<ShardSpecs> parts_;
-  std::vector<std::pair<std::string, SplitDims>> leaves_;
+  Rare<std::vector<ShardSpecs>> parts_;
+  Rare<std::vector<std::pair<std::string, SplitDims>>> leaves_;
 };
 
 // One mesh axis or several, major first: "data", {"data", "model"}. An own type, because {"a", "b"}

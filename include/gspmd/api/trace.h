@@ -16,6 +16,7 @@
 #include "gspmd/api/tree.h"
 #include "gspmd/base/export.h"
 #include "gspmd/base/owned.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/ir/module_fwd.h"
 
 namespace gspmd {
@@ -45,26 +46,30 @@ struct TracedLeaf {
 // the captured arrays; the root is a tuple of the result leaves.
 class GSPMD_API Traced {
  public:
-  const Module& module() const { return *module_; }  // the program, before completion
-  std::string text() const;                          // canonical HLO text
+  // --- Copies share the program
+  Traced();
+  Traced(const Traced& other) noexcept;
+  Traced(Traced&& other) noexcept;
+  Traced& operator=(const Traced& other) noexcept;
+  Traced& operator=(Traced&& other) noexcept;
+  ~Traced();
+
+  const Module& module() const;  // the program, before completion
+  std::string text() const;      // canonical HLO text
   // Leaves, in order of the entry's parameters.
-  const std::vector<TracedLeaf>& arguments() const { return arguments_; }
+  const std::vector<TracedLeaf>& arguments() const;
   // Leaves, in order of the root's elements.
-  const std::vector<TracedLeaf>& results() const { return results_; }
-  const std::vector<Array>& captured() const {
-    return captured_;
-  }  // values of the hidden parameters
+  const std::vector<TracedLeaf>& results() const;
+  const std::vector<Array>& captured() const;  // values of the hidden parameters
   // Types of the arguments and result elements with Array leaves, which donation matches.
-  const std::vector<detail::TypeAddress>& argument_types() const { return argument_types_; }
+  const std::vector<detail::TypeAddress>& argument_types() const;
   // As argument_types.
-  const std::vector<detail::TypeAddress>& result_types() const { return result_types_; }
+  const std::vector<detail::TypeAddress>& result_types() const;
 
  private:
   friend class TraceSession;
-  std::shared_ptr<const Module> module_;
-  std::vector<TracedLeaf> arguments_, results_;
-  std::vector<Array> captured_;
-  std::vector<detail::TypeAddress> argument_types_, result_types_;
+  struct Parts;
+  Rare<Parts> parts_;
 };
 
 // How a trace is named.

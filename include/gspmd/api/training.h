@@ -93,14 +93,14 @@ template <class F, class Params, class Batch>
 auto accumulate_gradients(F f, const Params& params, const Batch& batch,
                           const AccumulateOptions& options = {}, Site site = Site::here()) {
   const int64_t n = options.microbatches;
-  const std::vector<Tensor> leaves = detail::tensors_of(params);
+  const auto leaves = detail::tensors_of(params);
   const auto slices = detail::with_leaves(batch, detail::microbatches_of(flatten(batch), n, site));
-  using Sums = std::pair<Tensor, std::vector<Tensor>>;
+  using Sums = std::pair<leaf_t<Params>, std::vector<leaf_t<Params>>>;  // of tensors
   const auto [sums, rest] = scan(
       [&](const Sums& so_far, const Batch& part) {
         const auto value_and_grads = value_and_grad(f, site)(params, part);
-        const std::vector<Tensor> loss{detail::loss_of(value_and_grads.first)};
-        const std::vector<Tensor> grads = detail::tensors_of(value_and_grads.second);
+        const std::vector loss{detail::loss_of(value_and_grads.first)};
+        const auto grads = detail::tensors_of(value_and_grads.second);
         return std::pair{Sums{detail::accumulated({so_far.first}, loss, site).at(0),
                               detail::accumulated(so_far.second, grads, site)},
                          detail::rest_of(value_and_grads.first)};

@@ -59,7 +59,7 @@ GSPMD_API void append_leaves(PathLeaves& all, const PathLeaves& more);
 
 template <class... Args>
 PathLeaves leaves_of_arguments(const Args&... args) {
-  PathLeaves all;
+  late_t<PathLeaves, Args...> all;
   size_t i = 0;
   (append_leaves(all, flatten(args, std::to_string(i++))), ...);
   return all;
@@ -67,14 +67,15 @@ PathLeaves leaves_of_arguments(const Args&... args) {
 
 // A tuple of trees like `args` with these leaves.
 template <class... Args>
-std::tuple<Args...> arguments_with(const std::vector<Tensor>& leaves, const Args&... args) {
+std::tuple<Args...> arguments_with(const late_t<std::vector<Tensor>, Args...>& leaves,
+                                   const Args&... args) {
   size_t next = 0;
   return std::tuple<Args...>{take_leaves(args, leaves, next)...};
 }
 
 template <class... Trees>
 std::vector<Tensor> tensors_of_all(const Trees&... trees) {
-  std::vector<Tensor> all;
+  late_t<std::vector<Tensor>, Trees...> all;
   (for_each_leaf(trees, [&](const std::string&, const Tensor& leaf) { all.push_back(leaf); }), ...);
   return all;
 }
@@ -108,13 +109,13 @@ auto custom_vjp(Fn fn, Forward forward, Backward backward, Site site = Site::her
       detail::MarkedTrace trace("custom_vjp", detail::leaves_of_arguments(args...), site);
       const auto value =
           std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
-      const std::vector<Tensor> values = detail::tensors_of(value);
+      const auto values = detail::tensors_of(value);
       trace.end(values);
 
       const auto [same, residuals] =
           std::apply(forward, detail::arguments_with(trace.begin(trace.arguments()), args...));
       trace.check(detail::tensors_of(same), values, "forward");
-      const std::vector<Tensor> kept = detail::tensors_of(residuals);
+      const auto kept = detail::tensors_of(residuals);
       trace.end(detail::tensors_of_all(same, residuals));
 
       const auto [kept_again, cotangent] = detail::arguments_with(
@@ -137,7 +138,7 @@ auto custom_jvp(Fn fn, Jvp jvp, Site site = Site::here()) {
       detail::MarkedTrace trace("custom_jvp", detail::leaves_of_arguments(args...), site);
       const auto value =
           std::apply(fn, detail::arguments_with(trace.begin(trace.arguments()), args...));
-      const std::vector<Tensor> values = detail::tensors_of(value);
+      const auto values = detail::tensors_of(value);
       trace.end(values);
 
       const std::tuple arguments(args...);

@@ -27,6 +27,15 @@ concept HasFields = requires(T& tree) {
 
 namespace detail {
 
+// T, of which a compiler knows nothing before the template that names it is used with `Args`: what
+// the template does with it is compiled only then.
+template <class T, class... Args>
+struct Late {
+  using type = T;
+};
+template <class T, class... Args>
+using late_t = typename Late<T, Args...>::type;
+
 // What kind of node a type is in a tree of values; everything unknown is a leaf.
 template <class T>
 struct TreeNode;
@@ -39,10 +48,7 @@ constexpr std::string_view field_name(std::string_view names, size_t position) {
   return names.substr(begin, names.find(',', begin) - begin);
 }
 
-inline std::string join_path(const std::string& path, std::string_view name) {
-  if (name.empty()) return path;
-  return path.empty() ? std::string(name) : path + "." + std::string(name);
-}
+GSPMD_API std::string join_path(const std::string& path, std::string_view name);
 
 // The errors of map_leaves.
 [[noreturn]] GSPMD_API void trees_differ(const std::string& path);

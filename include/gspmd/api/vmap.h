@@ -12,6 +12,7 @@
 #include "gspmd/api/transform.h"
 #include "gspmd/base/export.h"
 #include "gspmd/base/owned.h"
+#include "gspmd/base/rare.h"
 
 namespace gspmd {
 
@@ -39,11 +40,15 @@ class GSPMD_API BatchAxes {
  public:
   // --- One for all leaves; an entry for each part; a tree
   template <std::integral T>
-  BatchAxes(T axis) {
-    use_for_all(BatchAxis(axis));
-  }
+  BatchAxes(T axis) : BatchAxes(BatchAxis(axis), ForAll()) {}
   BatchAxes(NotBatched none);
   BatchAxes(std::initializer_list<BatchAxes> parts);
+  // --- Copies share what they hold
+  BatchAxes(const BatchAxes& other);
+  BatchAxes(BatchAxes&& other) noexcept;
+  BatchAxes& operator=(const BatchAxes& other);
+  BatchAxes& operator=(BatchAxes&& other) noexcept;
+  ~BatchAxes();
   template <class Tree>
   requires std::same_as<leaf_t<Tree>, BatchAxis> BatchAxes(const Tree& tree)
       : leaves_(flatten(tree)) {}
@@ -55,10 +60,13 @@ class GSPMD_API BatchAxes {
   int64_t parts() const;
 
  private:
-  void use_for_all(BatchAxis axis);
+  struct ForAll {
+    explicit ForAll() = default;
+  };
+  BatchAxes(BatchAxis axis, ForAll);
 
-  std::vector<BatchAxes> parts_;
-  std::vector<std::pair<std::string, BatchAxis>> leaves_;
+  Rare<std::vector<BatchAxes>> parts_;
+  Rare<std::vector<std::pair<std::string, BatchAxis>>> leaves_;
   bool has_parts_ = false, one_for_all_ = false;
 };
 

@@ -32,7 +32,7 @@ class GSPMD_API Array {
   Array() = default;
   // Zeros. UserError when the size in bytes overflows.
   explicit Array(Shape shape);
-  Array(DType dtype, Dims dims) : Array(Shape(dtype, std::move(dims))) {}
+  Array(DType dtype, Dims dims);
   Array(Shape shape, std::shared_ptr<ArrayStorage> storage);
 
   // An array of these dims with these values, row-major. UserError: another count than the dims
@@ -54,7 +54,7 @@ class GSPMD_API Array {
 
   bool empty() const { return value_ == nullptr; }  // default-constructed
   // --- Of an empty array: f32[]
-  const Shape& shape() const { return value().shape; }
+  const Shape& shape() const;
   DType dtype() const { return shape().dtype; }
   const Dims& dims() const { return shape().dims; }
   int64_t dim(int64_t i) const { return dims().at(size_t(i < 0 ? i + shape().rank() : i)); }
@@ -76,13 +76,10 @@ class GSPMD_API Array {
   void set(int64_t flat_index, double value);
   Array clone() const;  // on the host
   // nullptr of an empty array.
-  const std::shared_ptr<ArrayStorage>& storage() const { return value().storage; }
+  const std::shared_ptr<ArrayStorage>& storage() const;
 
  private:
-  struct Parts {
-    Shape shape;
-    std::shared_ptr<ArrayStorage> storage;
-  };
+  struct Parts;
   const Parts& value() const;  // of an empty array: a scalar shape without storage
   void check_count(size_t count) const;
   void check_type(DType dtype) const;

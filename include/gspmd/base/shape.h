@@ -25,9 +25,15 @@ struct GSPMD_API Shape {
   Rare<std::vector<bool>> dynamic_dims;
   Rare<std::string> layout;  // as written, "{1,0:T(8,128)}"; kept for printing, no part of ==
 
-  Shape() = default;
-  Shape(DType type, Dims sizes) : dtype(type), dims(std::move(sizes)) {}  // of an array
-  static Shape tuple(std::vector<Shape> elements);                        // of these elements
+  Shape();
+  Shape(DType type, Dims sizes);                    // of an array
+  static Shape tuple(std::vector<Shape> elements);  // of these elements
+  // --- Not in this header: every user's file would compile them
+  Shape(const Shape& other);
+  Shape(Shape&& other) noexcept;
+  Shape& operator=(const Shape& other);
+  Shape& operator=(Shape&& other) noexcept;
+  ~Shape();
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }  // number of dims
   int64_t elements_count() const;                                     // product of dims; tuples: 0

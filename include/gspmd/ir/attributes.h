@@ -15,7 +15,7 @@
 #include "gspmd/base/rare.h"
 #include "gspmd/base/site.h"
 #include "gspmd/ir/padding.h"
-#include "gspmd/mesh/digits.h"
+#include "gspmd/mesh/replica_groups.h"
 
 namespace gspmd {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/base/site.h"
 #include "gspmd/mesh/digits.h"
 
@@ -24,15 +25,21 @@ struct MeshAxis {
 // arXiv:2105.04663, 2.2.
 class GSPMD_API Mesh {
  public:
-  Mesh() = default;  // no axes: one device
+  Mesh();  // no axes: one device
   // UserError: empty, quoted or repeated names, sizes below 1, more than 256 axes or 2^31 devices,
   // `devices` that is not a list of prod(sizes) distinct ids (empty = 0, 1, 2, ...).
   Mesh(std::vector<MeshAxis> axes, std::vector<int64_t> devices = {}, Site site = Site::here());
   Mesh(std::initializer_list<MeshAxis> axes, Site site = Site::here());
+  // --- Copies share the axes
+  Mesh(const Mesh& other) noexcept;
+  Mesh(Mesh&& other) noexcept;
+  Mesh& operator=(const Mesh& other) noexcept;
+  Mesh& operator=(Mesh&& other) noexcept;
+  ~Mesh();
 
-  int64_t num_devices() const;                                         // product of the axes' sizes
-  const std::vector<MeshAxis>& axes() const { return axes_; }          // major first
-  int64_t rank() const { return static_cast<int64_t>(axes_.size()); }  // number of axes
+  int64_t num_devices() const;                                 // product of the axes' sizes
+  const std::vector<MeshAxis>& axes() const;                   // major first
+  int64_t rank() const;                                        // number of axes
   bool has(std::string_view axis) const;                       // whether an axis has this name
   int64_t index(std::string_view axis, Site site = {}) const;  // UserError lists the axes there are
   int64_t size(std::string_view axis, Site site = {}) const;   // as index()
@@ -40,10 +47,10 @@ class GSPMD_API Mesh {
   // (p / stride) % size along the axis.
   Digit digit(int64_t axis) const;
   DeviceOrder order() const { return order_; }  // position -> device id
-  bool operator==(const Mesh&) const = default;
+  bool operator==(const Mesh& other) const;
 
  private:
-  std::vector<MeshAxis> axes_;
+  Rare<std::vector<MeshAxis>> axes_;
   DeviceOrder order_ = iota_order(1);
 };
 

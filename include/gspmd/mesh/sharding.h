@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/base/export.h"
+#include "gspmd/base/rare.h"
 #include "gspmd/base/shape.h"
 #include "gspmd/mesh/digits.h"
 #include "gspmd/mesh/mesh.h"
@@ -37,8 +38,8 @@ enum class ShardingKind : uint8_t { tiled, maximal, manual, unknown, tuple };
 // arXiv:2105.04663, 3.1; text forms: HLO V1, V2 and named V3.
 class GSPMD_API Sharding {
  public:
-  Sharding() = default;                                   // replicated
-  static Sharding replicated() { return {}; }             // the whole value on every device
+  Sharding();                                             // replicated
+  static Sharding replicated();                           // the whole value on every device
   static Sharding maximal(int64_t device);                // the whole value on one device
   static Sharding manual();                               // the whole value, all devices
   static Sharding unknown();                              // not decided
@@ -47,10 +48,17 @@ class GSPMD_API Sharding {
   // devices. Tiled, without an order, with one Unreduced whose digits are empty; the first with_dim
   // or merge that brings an order is told its digits.
   static Sharding unreduced_everywhere(Combiner combiner = Combiner::sum);
+  // --- Copies share what they are made of
+  Sharding(const Sharding& other) noexcept;
+  Sharding(Sharding&& other) noexcept;
+  Sharding& operator=(const Sharding& other) noexcept;
+  Sharding& operator=(Sharding&& other) noexcept;
+  ~Sharding();
   // Digits are made canonical, digits of one combiner joined, empty Unreduced entries dropped; all
   // digits manual makes manual(). InternalError where digits overlap or exceed the order's count.
-  static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual = {},
-                        std::vector<Unreduced> unreduced = {});
+  static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual,
+                        std::vector<Unreduced> unreduced);
+  static Sharding tiled(DeviceOrder order, std::vector<Digits> dims, Digits manual = {});
 
   // --- What kind it is; manual is a kind only where the whole value is manual
   ShardingKind kind() const { return kind_; }
@@ -102,17 +110,15 @@ class GSPMD_API Sharding {
   friend Sharding select_dims(const Sharding& s, const Dims& source);
   struct Splits;  // what is tiled; copies share it, since it never changes
   struct Notes;   // what few shardings have; shared likewise
-  static const Splits kNoSplits;
-  static const Notes kNoNotes;
   const Splits& splits() const;
   const Notes& notes() const;
   Sharding with_notes(Notes notes) const;
 
   ShardingKind kind_ = ShardingKind::tiled;
-  std::shared_ptr<const Splits> splits_;  // nullptr: nothing is split
+  Rare<Splits> splits_;  // absent: nothing is split
   int64_t device_ = 0;
-  std::shared_ptr<const std::vector<Sharding>> elements_;  // of a tuple, shared likewise
-  std::shared_ptr<const Notes> notes_;                     // nullptr: none of them
+  Rare<std::vector<Sharding>> elements_;  // of a tuple
+  Rare<Notes> notes_;
 };
 
 // The sharding of a value whose dim d is dim `source[d]` of the value that is laid out as `s` (-1:

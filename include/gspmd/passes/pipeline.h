@@ -13,6 +13,7 @@
 #include "gspmd/passes/collectives/all_reduce.h"
 #include "gspmd/passes/collectives/schedule.h"
 #include "gspmd/passes/collectives/windowed_einsum.h"
+#include "gspmd/passes/compiled_module.h"
 #include "gspmd/passes/complete/propagate.h"
 #include "gspmd/passes/memory/plan_memory.h"
 #include "gspmd/passes/memory/recompute.h"
@@ -43,19 +44,6 @@ struct PipelineOptions {
   // Called with the text after each pass of dump_after.
   std::function<void(const std::string& pass, const std::string& text)> dump = {};
   std::function<void(const PassTime& time)> on_pass = {};  // as each pass ends
-};
-
-// The module at four stages, and what to know of it.
-struct CompiledModule {
-  std::unique_ptr<Module> completed;      // global shapes, every sharding known
-  std::unique_ptr<Module> uncombined;     // per-device, before combining; nullptr: not kept
-  std::unique_ptr<Module> local;          // per-device, combined; before fusing
-  std::shared_ptr<const Module> program;  // what runs
-  int64_t sharded_updates = 0;            // as shard_updates() returned
-  MemoryPlan plan;  // of the program; no places where plan-memory was disabled
-  std::vector<Recomputation> recomputations;  // what is made again to stay below memory_limit
-  std::vector<FullRematerialization> full_rematerializations;  // as PartitionResult has them
-  std::vector<PassTime> seconds;                               // one per pass, in order
 };
 
 // The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's

@@ -12,25 +12,9 @@
 #include "gspmd/base/shape.h"
 #include "gspmd/base/site.h"
 #include "gspmd/ir/module_fwd.h"
-#include "gspmd/passes/memory/held_tensor.h"
+#include "gspmd/passes/memory/memory_plan.h"
 
 namespace gspmd {
-
-// The storage of one device.
-struct MemoryPlan {
-  std::map<std::pair<int64_t, int64_t>, BufferPlace> places;          // (node id, leaf)
-  int64_t arena_bytes = 0;                                            // per device
-  int64_t parameter_bytes = 0, output_bytes = 0, constant_bytes = 0;  // outputs: those not donated
-  int64_t peak_bytes = 0;                                             // all of the above
-  // By node id: what the arena's values take while it runs, each rounded as it is placed; and the
-  // most.
-  std::map<int64_t, int64_t> live_bytes;
-  int64_t peak_live_bytes = 0;  // at most arena_bytes: gaps between buffers are not counted
-  std::string peak_op;          // at the arena's highest live point
-  // What a device holds then, largest first: the arena's, parameters, results that are not donated,
-  // constants.
-  std::vector<HeldTensor> peak_tensors;
-};
 
 // What the plan keeps free.
 struct PlanOptions {
