@@ -2,6 +2,7 @@
 
 // Values that are mostly absent, in one pointer.
 
+#include <cstddef>
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
