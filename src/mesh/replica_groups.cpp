@@ -1,3 +1,5 @@
+#include "gspmd/mesh/replica_groups.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/base/shape.h"
-#include "gspmd/mesh/replica_groups.h"
 #include "mesh/device_terms.h"
 #include "mesh/digit_tools.h"
 

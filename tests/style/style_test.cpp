@@ -61,12 +61,12 @@ std::string module_of_include(const std::string& name) {
   return ours ? "api" : "";
 }
 
-// The rooms of src/passes, low to high, and the page that is the compiler. Each includes itself and
-// lower ones.
-const std::vector<std::string> kRooms = {"graph",         "simplify",  "prepare",     "shardy",
-                                         "complete",      "partition", "collectives", "update",
-                                         "fuse",          "memory",    "pipeline",    "explain",
-                                         "differentiate", "batch",     "verify"};
+// The rooms of src/passes, low to high, and the page that is the compiler, with what it gives. Each
+// includes itself and lower ones.
+const std::vector<std::string> kRooms = {
+    "graph",       "simplify", "prepare",       "shardy", "complete",  "partition",
+    "collectives", "update",   "fuse",          "memory", "pass_time", "compiled_module",
+    "pipeline",    "explain",  "differentiate", "batch",  "verify"};
 
 // "src/passes/fuse/fuse.cpp" and "gspmd/passes/fuse/fuse.h" -> "fuse"; "" outside of the passes.
 std::string room_of(std::string path) {
