@@ -1,7 +1,7 @@
 #include "passes/memory/most_in_range.h"
 
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
+#include <catch2/catch.hpp>
 #include <random>
 
 using gspmd::MostInRange;
