@@ -431,9 +431,8 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   }
   kernel.parts = split.count;
   kernel.common = lay_out_once(plan);
-  kernel.run = [plan = std::shared_ptr<const PreparedConvolution>(std::move(plan))](const KernelArgs& args) {
-    plan->run(args, args.results[0]);
-  };
+  kernel.run = [plan = std::shared_ptr<const PreparedConvolution>(std::move(plan))](
+                   const KernelArgs& args) { plan->run(args, args.results[0]); };
   return kernel;
 }
 

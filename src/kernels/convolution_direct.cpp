@@ -60,7 +60,8 @@ int64_t parts_of_direct(double flops) {
 Cut cut_of(const KernelGradient& e, double flops, int64_t result_bytes) {
   const int64_t parts = parts_of_direct(flops);
   Cut cut;
-  if (result_bytes > kDirectSummedBytes) cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
+  if (result_bytes > kDirectSummedBytes)
+    cut.columns = std::min(parts, ceil_div(e.out, gradient_strip()));
   cut.rows = std::min(parts / cut.columns, e.rows());
   return cut;
 }

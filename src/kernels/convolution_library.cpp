@@ -13,7 +13,6 @@ namespace {
 using dnnl_call::cpu, dnnl_call::OneThread, dnnl_call::stream_of_this_thread, dnnl_call::View;
 using Desc = dnnl::memory::desc;
 
-
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
@@ -109,7 +108,9 @@ class Primitive final : public ConvolutionPrimitive {
 
   int64_t laid_out_bytes() const override {
     const Side& weights = sides_[kWeights];
-    return result() != kWeights && weights.copy ? in_lines(static_cast<int64_t>(weights.wanted.get_size())) : 0;
+    return result() != kWeights && weights.copy
+               ? in_lines(static_cast<int64_t>(weights.wanted.get_size()))
+               : 0;
   }
   void lay_out_weights(std::byte* weights, std::byte* to, std::byte* scratch) const override {
     const OneThread one;

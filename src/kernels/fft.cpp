@@ -31,7 +31,6 @@ namespace {
 
 constexpr int64_t kMostBufferBytes = int64_t{32} << 20;  // of a buffer
 
-
 template <class T>
 void append(std::vector<T>& out, std::complex<double> root) {
   out.push_back(static_cast<T>(root.real()));

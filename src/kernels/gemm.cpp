@@ -127,7 +127,6 @@ std::vector<GemmLoop> joined(const GemmLoop& first, std::vector<GemmLoop> rest) 
   return rest;
 }
 
-
 bool is_worth_packing(const GemmPlan& plan) {
   return plan.m.size >= kPackedRows && plan.n.size >= kPackedColumns && plan.k_size >= kPackedK;
 }

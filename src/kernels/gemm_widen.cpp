@@ -8,7 +8,6 @@
 namespace gspmd {
 namespace {
 
-
 class WidenedProduct final : public GemmProduct {
  public:
   WidenedProduct(std::unique_ptr<GemmProduct> product, DType operand, DType result,

@@ -168,12 +168,13 @@ PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, i
   const LoopFunction function = find_loop_function(op_of(combiner), slices.dtype, slices.dtype);
   if (function == nullptr) return {};
   slices.window = simplified(std::move(slices.window));
-  const int64_t count = product_of_dims(slices.window.dims) == 0 ? 0 : product_of_dims(slices.counts);
+  const int64_t count =
+      product_of_dims(slices.window.dims) == 0 ? 0 : product_of_dims(slices.counts);
   const int64_t bytes = elements * slices.window.element_size;
   PreparedKernel kernel;
-  kernel.cost =
-      50 + 0.05 * static_cast<double>(bytes) +
-      static_cast<double>(count) * (10 + 0.3 * static_cast<double>(product_of_dims(slices.window.dims)));
+  kernel.cost = 50 + 0.05 * static_cast<double>(bytes) +
+                static_cast<double>(count) *
+                    (10 + 0.3 * static_cast<double>(product_of_dims(slices.window.dims)));
   kernel.run = [s = std::move(slices), reader, function, count, bytes](const KernelArgs& args) {
     if (args.results[0] != args.operands[0] && bytes > 0) {
       std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));

@@ -41,7 +41,8 @@ struct InterleavePlan {
 
   // How many bytes come next, so that those behind begin a line.
   static int64_t next(const std::byte* out, int64_t bytes) {
-    return std::min(bytes, kZippedChunk - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64));
+    return std::min(bytes,
+                    kZippedChunk - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % 64));
   }
 
   // Elements [first, last) along the dim, the first one even, of row `row`.

@@ -11,10 +11,10 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kRegisterBytes = 4096;    // of a register: a dozen fit the first-level cache
-constexpr int64_t kLongestRow = 16384;  // elements of a row kept whole
-constexpr int64_t kFlatBelow = 192;     // inner dims shorter than this are flattened
-constexpr int64_t kLeastRowColumns = 4;    // of inner dims that code goes through row by row
+constexpr int64_t kRegisterBytes = 4096;  // of a register: a dozen fit the first-level cache
+constexpr int64_t kLongestRow = 16384;    // elements of a row kept whole
+constexpr int64_t kFlatBelow = 192;       // inner dims shorter than this are flattened
+constexpr int64_t kLeastRowColumns = 4;   // of inner dims that code goes through row by row
 
 bool is_reduce(LoopOp op) { return op >= LoopOp::reduce_sum; }
 bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; }

@@ -210,7 +210,8 @@ void run_code(Frame& f, const LoopInstruction& in, int64_t n) {
   for (const LoopPlan::RowStep& step : f.plan.row_steps) f.registers[step.value] -= n * step.bytes;
 }
 
-void run_instructions(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_start, int64_t n) {
+void run_instructions(Frame& f, const std::vector<LoopInstruction>& list, int64_t tile_start,
+                      int64_t n) {
   std::byte** r = f.registers;
   for (const LoopInstruction& in : list) {
     switch (in.kind) {

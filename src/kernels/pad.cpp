@@ -8,7 +8,9 @@
 namespace gspmd {
 namespace {
 
-bool is_copied_whole(const PadDim& dim) { return dim.low == 0 && dim.step == 1 && dim.in == dim.out; }
+bool is_copied_whole(const PadDim& dim) {
+  return dim.low == 0 && dim.step == 1 && dim.in == dim.out;
+}
 
 // Rows: of the last dim that is padded, in blocks of `block` elements.
 struct PadPlan {

@@ -8,8 +8,8 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kShortPoolRow = 8;  // rows shorter than this leave most of a vector empty
-constexpr int64_t kLanes = 16;    // planes side by side
-constexpr int64_t kFewLanes = 4;  // not worth the turns
+constexpr int64_t kLanes = 16;        // planes side by side
+constexpr int64_t kFewLanes = 4;      // not worth the turns
 constexpr int64_t kMostPlaneBytes = int64_t{4} << 20;  // of planes side by side
 
 int64_t size_of(const PoolAxis& axis) { return static_cast<int64_t>(axis.positions.size()); }

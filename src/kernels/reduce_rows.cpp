@@ -11,8 +11,8 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kShortReducedRow = 64, kFewRows = 8;  // the loop program serves those as well
-constexpr int64_t kColumns = 1024;               // that stay in the first-level cache
-constexpr int64_t kRows = 64;                    // summed up before they join the total
+constexpr int64_t kColumns = 1024;                      // that stay in the first-level cache
+constexpr int64_t kRows = 64;                           // summed up before they join the total
 
 struct RowsPlan {
   ReduceRows spec;
@@ -65,7 +65,8 @@ struct RowsPlan {
 }  // namespace
 
 PreparedKernel prepare_reduce_rows(const ReduceRows& spec) {
-  if (!is_loop_dtype(spec.dtype) || spec.inner < kShortReducedRow || spec.rows < kFewRows) return {};
+  if (!is_loop_dtype(spec.dtype) || spec.inner < kShortReducedRow || spec.rows < kFewRows)
+    return {};
   RowsPlan plan;
   plan.spec = spec;
   plan.size = dtype_size(spec.dtype);

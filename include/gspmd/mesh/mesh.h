@@ -47,7 +47,7 @@ class GSPMD_API Mesh {
   // (p / stride) % size along the axis.
   Digit digit(int64_t axis) const;
   DeviceOrder order() const { return order_; }  // position -> device id
-  bool operator==(const Mesh& other) const;
+  bool operator==(const Mesh& other) const;     // axes and order
 
  private:
   Rare<std::vector<MeshAxis>> axes_;

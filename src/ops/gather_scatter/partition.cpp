@@ -366,7 +366,8 @@ class Scatter {
       const IndexArray array = i < inputs_    ? IndexArray::operand
                                : i == inputs_ ? IndexArray::indices
                                               : IndexArray::slices;
-      const bool is_splat = node_.operand(i)->is(Opcode::broadcast) && splatted_scalar(*node_.operand(i));
+      const bool is_splat =
+          node_.operand(i)->is(Opcode::broadcast) && splatted_scalar(*node_.operand(i));
       p.values.push_back(
           {array, node_.operand(i)->shape, layout_before(spmd_, node_, i), false, !is_splat});
     }

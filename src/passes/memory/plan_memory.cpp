@@ -24,7 +24,7 @@ constexpr int64_t kMostReordered = 20000;  // buffers for which several orders a
 constexpr int64_t kMostPlaced = 20000;     // or, one order after the other made better, in all,
 constexpr double kTight = 1.02;            // unless the first is that near to what cannot be less
 constexpr int64_t kMostDrawn = 200000;     // buffers placed in orders by lot, in all,
-constexpr double kNear = 1.04;             // where the orders above come not that near
+constexpr double kNear = 1.025;            // where the orders above come not that near
 
 int64_t flat_leaf(const Shape& shape, const Dims& path) {
   int64_t leaf = 0;
