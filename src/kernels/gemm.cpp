@@ -150,7 +150,11 @@ double flops_of(const GemmPlan& plan) {
          static_cast<double>(plan.k_size);
 }
 
-bool is_bf16(const GemmPlan& plan) { return plan.operand == DType::bf16; }
+// As the library reads b where it is laid out before.
+StripKind strips_of(const GemmPlan& plan) {
+  if (plan.operand != DType::bf16) return StripKind::floats;
+  return multiplies_bf16() ? StripKind::halves : StripKind::widened;
+}
 
 bool is_dense(const GemmLoop& row, int64_t row_step, const GemmLoop& column, int64_t step) {
   return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
@@ -162,12 +166,13 @@ int64_t prepacked_block(const GemmPlan& plan) {
 
 // The library reads b in strips where vectors have 16 lanes.
 bool is_prepacked(const GemmPlan& plan) {
-  if (packed_lanes() != 16 || (plan.operand != DType::f32 && !is_bf16(plan))) return false;
+  if (packed_lanes() != 16 || (plan.operand != DType::f32 && plan.operand != DType::bf16))
+    return false;
   if (!is_worth_packing(plan) || plan.outer_count != 1 || plan.k.size() != 1 ||
       plan.m.size < kPrepackedRows || parts_of(flops_of(plan), kPartFlops) < 2)
     return false;
   const bool is_dense_a = is_dense(plan.m, plan.m.a, plan.k[0], plan.k[0].a);
-  return prepacked_bytes(plan.n.size, plan.k_size, is_bf16(plan)) <= kPrepackedBytes &&
+  return prepacked_bytes(plan.n.size, plan.k_size, strips_of(plan)) <= kPrepackedBytes &&
          (is_dense_a ||
           prepacked_block(plan) * plan.k_size * plan.operand_size <= kPrepackedRowBytes);
 }
@@ -281,6 +286,15 @@ std::unique_ptr<GemmProduct> library_product_of(const GemmPlan& plan, const Gemm
   return widened_product(std::move(widened), plan.operand, plan.result, extents);
 }
 
+std::unique_ptr<GemmProduct> prepacked_product_of(const GemmPlan& plan,
+                                                  const GemmExtents& extents) {
+  if (strips_of(plan) != StripKind::widened)
+    return prepacked_product(plan.operand, plan.result, extents);
+  auto wide = prepacked_product(DType::f32, DType::f32, extents);
+  if (wide == nullptr) return nullptr;
+  return widened_product(std::move(wide), plan.operand, plan.result, extents, true);
+}
+
 void choose_packing(GemmPlan& plan) {
   const bool library = use_library(plan);
   const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
@@ -325,7 +339,7 @@ bool prepare_products(GemmPlan& plan) {
       if (plan.way == Way::packed)
         made = packed_product_of(plan, rows, j == 0 ? plan.column_block : last);
       else if (plan.way == Way::prepacked)
-        made = prepacked_product(plan.operand, plan.result, extents);
+        made = prepacked_product_of(plan, extents);
       else
         made = library_product_of(plan, extents);
       if (made == nullptr) return false;
@@ -421,11 +435,11 @@ void add_prepacking(const std::shared_ptr<const GemmPlan>& plan, PreparedKernel&
   PackedExtents extents;
   extents.n = plan->n.size, extents.k = plan->k_size;
   extents.b_k = plan->k[0].b, extents.b_n = plan->n.b;
-  kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, is_bf16(*plan));
+  kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, strips_of(*plan));
   kernel.prepare_parts = parts;
-  kernel.prepare = [=, halves = is_bf16(*plan),
+  kernel.prepare = [=, kind = strips_of(*plan),
                     operand = plan->swapped ? 0 : 1](const KernelArgs& args) {
-    prepack(extents, halves, args.operands[operand], args.part * strips / parts,
+    prepack(extents, kind, args.operands[operand], args.part * strips / parts,
             (args.part + 1) * strips / parts, args.shared);
   };
 }

@@ -11,13 +11,6 @@ dnnl::memory::data_type library_type(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-// Whether the processor has instructions for it; without them the library's are slower than f32.
-bool multiplies_bf16() {
-  constexpr unsigned kNeeded = dnnl_cpu_isa_avx512_core_bf16;
-  static const unsigned isa = dnnl_get_effective_cpu_isa();
-  return (isa & kNeeded) == kNeeded;
-}
-
 // Of b: as it is stored, or in whatever layout the library reads fastest.
 enum class Stored { plain, prepacked };
 
@@ -41,10 +34,11 @@ class LibraryProduct final : public GemmProduct {
   }
 
   // Whether b is read as `prepack` lays it out.
-  bool reads_prepacked(const GemmExtents& e, bool halves) const {
+  bool reads_prepacked(const GemmExtents& e, StripKind kind) const {
+    const bool halves = kind == StripKind::halves;
     const dnnl_memory_desc_t& b = b_.data;
     const dnnl_blocking_desc_t& blocks = b.format_desc.blocking;
-    const int64_t strip = prepacked_bytes(1, e.k, halves) / (halves ? 2 : 4);
+    const int64_t strip = prepacked_bytes(1, e.k, kind) / (halves ? 2 : 4);
     const int inner = halves ? 3 : 2;
     if (b.format_kind != dnnl_blocked || b.extra.flags != 0 || blocks.inner_nblks != inner ||
         blocks.strides[1] != strip || blocks.strides[0] != 16 * kStripOfLibrary * (halves ? 2 : 1))
@@ -52,7 +46,7 @@ class LibraryProduct final : public GemmProduct {
     const bool lines = blocks.inner_blks[0] == 16 && blocks.inner_idxs[0] == 0 &&
                        blocks.inner_blks[1] == kStripOfLibrary && blocks.inner_idxs[1] == 1;
     return lines && (!halves || (blocks.inner_blks[2] == 2 && blocks.inner_idxs[2] == 0)) &&
-           static_cast<int64_t>(b_.get_size()) == prepacked_bytes(e.n, e.k, halves);
+           static_cast<int64_t>(b_.get_size()) == prepacked_bytes(e.n, e.k, kind);
   }
 
   int64_t scratch_bytes() const override { return static_cast<int64_t>(scratch_.get_size()); }
@@ -76,7 +70,20 @@ class LibraryProduct final : public GemmProduct {
   dnnl::matmul primitive_;
 };
 
+bool finds_quick_bf16() {
+  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  const auto has = [&](unsigned needed) { return (isa & needed) == needed; };
+  if (has(dnnl_cpu_isa_avx512_core_amx)) return true;
+  // Intel's cores have one such instruction in four cycles, two of f32 in one.
+  return has(dnnl_cpu_isa_avx512_core_bf16) && !__builtin_cpu_is("intel");
+}
+
 }  // namespace
+
+bool multiplies_bf16() {
+  static const bool quick = finds_quick_bf16();
+  return quick;
+}
 
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents) {
@@ -95,7 +102,9 @@ std::unique_ptr<GemmProduct> prepacked_product(DType operand, DType result,
   if (operand == DType::bf16 ? !multiplies_bf16() : operand != DType::f32) return nullptr;
   try {
     auto made = std::make_unique<LibraryProduct>(operand, result, extents, Stored::prepacked);
-    if (made->reads_prepacked(extents, operand == DType::bf16)) return made;
+    if (made->reads_prepacked(extents,
+                              operand == DType::bf16 ? StripKind::halves : StripKind::floats))
+      return made;
   } catch (const dnnl::error&) {  // it has none: other ways are left
   }
   return nullptr;

@@ -55,22 +55,45 @@ void pack_strip_of_halves(const PackedExtents& e, const uint16_t* b, int64_t col
   pack_pairs(e, b, pairs, columns, to);
 }
 
-void prepack_strips(const PackedExtents& e, bool halves, const std::byte* b, int64_t first,
+// Lines of pairs of bf16 that stand in the second half of their strip become two lines of floats
+// each.
+void widen_strip(int64_t pairs, uint32_t* strip) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto upper = hn::Set(d, 0xffff0000u);
+  const uint32_t* const from = strip + pairs * kStripOfLibrary;
+  for (int64_t i = 0; i < pairs; ++i) {
+    uint32_t* const line = strip + 2 * i * kStripOfLibrary;
+    for (int64_t j = 0; j < kStripOfLibrary; j += lanes) {
+      const auto both = hn::LoadU(d, from + i * kStripOfLibrary + j);
+      hn::StoreU(hn::ShiftLeft<16>(both), d, line + j);
+      hn::StoreU(hn::And(both, upper), d, line + kStripOfLibrary + j);
+    }
+  }
+}
+
+void prepack_strips(const PackedExtents& e, StripKind kind, const std::byte* b, int64_t first,
                     int64_t last, std::byte* to) {
-  const int64_t size = halves ? 2 : 4, strip = prepacked_bytes(1, e.k, halves);
+  const bool halves = kind == StripKind::halves, widened = kind == StripKind::widened;
+  const int64_t size = kind == StripKind::floats ? 4 : 2, strip = prepacked_bytes(1, e.k, kind);
+  const int64_t pairs = ceil_div(e.k, 2);
+  const int64_t before = widened ? pairs * kStripOfLibrary * 4 : 0;  // where lines of pairs begin
   const int64_t column = first * kStripOfLibrary, end = std::min(e.n, last * kStripOfLibrary);
   b += column * e.b_n * size;
   to += first * strip;
-  if (halves) {
-    for (int64_t j = 0; j < end - column; j += kStripOfLibrary)
+  if (kind != StripKind::floats) {
+    for (int64_t j = 0; j < end - column; j += kStripOfLibrary) {
+      std::byte* const at = to + j / kStripOfLibrary * strip;
       pack_strip_of_halves(e, reinterpret_cast<const uint16_t*>(b) + j * e.b_n,
                            std::min(kStripOfLibrary, end - column - j),
-                           reinterpret_cast<uint16_t*>(to + j / kStripOfLibrary * strip));
+                           reinterpret_cast<uint16_t*>(at + before));
+      if (widened) widen_strip(pairs, reinterpret_cast<uint32_t*>(at));
+    }
   } else {
     pack_b(e, reinterpret_cast<const float*>(b), e.k, end - column, {kStripOfLibrary, strip / 4},
            reinterpret_cast<float*>(to));
   }
-  const int64_t lines = halves ? ceil_div(e.k, 2) : e.k;
+  const int64_t lines = halves ? pairs : e.k;
   const int64_t used = lines * kStripOfLibrary * 4;
   for (int64_t i = first; i < last; ++i, to += strip)
     std::memset(to + used, 0, static_cast<size_t>(strip - used));
@@ -92,14 +115,14 @@ HWY_EXPORT(find_prepack);
 
 }  // namespace
 
-int64_t prepacked_bytes(int64_t n, int64_t k, bool halves) {
-  const int64_t lines = halves ? ceil_div(k, 32) * 16 : ceil_div(k, 16) * 16;
+int64_t prepacked_bytes(int64_t n, int64_t k, StripKind kind) {
+  const int64_t lines = kind == StripKind::halves ? ceil_div(k, 32) * 16 : ceil_div(k, 16) * 16;
   return ceil_div(n, kStripOfLibrary) * lines * kStripOfLibrary * 4;
 }
 
-void prepack(const PackedExtents& extents, bool halves, const std::byte* b, int64_t first,
+void prepack(const PackedExtents& extents, StripKind kind, const std::byte* b, int64_t first,
              int64_t last, std::byte* to) {
-  HWY_DYNAMIC_DISPATCH(find_prepack)()(extents, halves, b, first, last, to);
+  HWY_DYNAMIC_DISPATCH(find_prepack)()(extents, kind, b, first, last, to);
 }
 
 }  // namespace gspmd

@@ -53,6 +53,8 @@ struct StripFunctions {
 };
 const StripFunctions& strip_functions();  // of this processor
 
+// Whether the processor has instructions for products of bf16 that are quicker than those of f32.
+bool multiplies_bf16();
 // f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents);
@@ -61,16 +63,19 @@ std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
 std::unique_ptr<GemmProduct> prepacked_product(DType operand, DType result,
                                                const GemmExtents& extents);
 constexpr int64_t kStripOfLibrary = 64;  // columns
-// Of b, `halves`: of bf16.
-int64_t prepacked_bytes(int64_t n, int64_t k, bool halves);
+// What b is and what its strips are: floats, bf16, or bf16 that become floats.
+enum class StripKind : uint8_t { floats, halves, widened };
+int64_t prepacked_bytes(int64_t n, int64_t k, StripKind kind);
 // Strips `first` to `last` of b, whose n, k and steps `extents` has; `to`: of strip 0.
-void prepack(const PackedExtents& extents, bool halves, const std::byte* b, int64_t first,
+void prepack(const PackedExtents& extents, StripKind kind, const std::byte* b, int64_t first,
              int64_t last, std::byte* to);
 // Of types that are computed as they are stored; b transposed where `reads_transposed` says so.
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents);
 bool reads_transposed(DType dtype, int64_t k);
-// Around a product of f32: reads 16-bit floats into f32 first, and rounds the result.
+// Around a product of f32: reads 16-bit floats into f32 first, but b where it is f32 by then, and
+// rounds the result.
 std::unique_ptr<GemmProduct> widened_product(std::unique_ptr<GemmProduct> product, DType operand,
-                                             DType result, const GemmExtents& extents);
+                                             DType result, const GemmExtents& extents,
+                                             bool b_is_wide = false);
 
 }  // namespace gspmd

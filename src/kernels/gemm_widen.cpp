@@ -11,9 +11,10 @@ namespace {
 class WidenedProduct final : public GemmProduct {
  public:
   WidenedProduct(std::unique_ptr<GemmProduct> product, DType operand, DType result,
-                 const GemmExtents& e)
+                 const GemmExtents& e, bool b_is_wide)
       : product_(std::move(product)),
         extents_(e),
+        b_is_wide_(b_is_wide),
         read_(find_loop_function(LoopOp::convert, operand, DType::f32)),
         round_(is_half_dtype(result) ? find_loop_function(LoopOp::convert, DType::f32, result)
                                      : nullptr) {}
@@ -29,28 +30,30 @@ class WidenedProduct final : public GemmProduct {
     std::byte* const wide_c = wide_b + b_bytes();
     std::byte* const rest = wide_c + c_bytes();
     read_(wide_a, a, nullptr, nullptr, extents_.rows * extents_.k, 0);
-    read_(wide_b, b, nullptr, nullptr, extents_.k * extents_.n, 0);
-    product_->run(wide_a, wide_b, round_ != nullptr ? wide_c : c, rest);
+    if (!b_is_wide_) read_(wide_b, b, nullptr, nullptr, extents_.k * extents_.n, 0);
+    product_->run(wide_a, b_is_wide_ ? b : wide_b, round_ != nullptr ? wide_c : c, rest);
     if (round_ != nullptr) round_(c, wide_c, nullptr, nullptr, extents_.rows * extents_.n, 0);
   }
 
  private:
   int64_t a_bytes() const { return in_lines(extents_.rows * extents_.k * 4); }
-  int64_t b_bytes() const { return in_lines(extents_.k * extents_.n * 4); }
+  int64_t b_bytes() const { return b_is_wide_ ? 0 : in_lines(extents_.k * extents_.n * 4); }
   int64_t c_bytes() const {
     return round_ != nullptr ? in_lines(extents_.rows * extents_.n * 4) : 0;
   }
 
   std::unique_ptr<GemmProduct> product_;
   GemmExtents extents_;
+  bool b_is_wide_;
   LoopFunction read_, round_;  // round_ is nullptr where the result is f32
 };
 
 }  // namespace
 
 std::unique_ptr<GemmProduct> widened_product(std::unique_ptr<GemmProduct> product, DType operand,
-                                             DType result, const GemmExtents& extents) {
-  return std::make_unique<WidenedProduct>(std::move(product), operand, result, extents);
+                                             DType result, const GemmExtents& extents,
+                                             bool b_is_wide) {
+  return std::make_unique<WidenedProduct>(std::move(product), operand, result, extents, b_is_wide);
 }
 
 }  // namespace gspmd

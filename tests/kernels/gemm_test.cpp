@@ -243,12 +243,16 @@ TEST_CASE("gemm: groups of rows share the operand that they have in common", "[g
 }
 
 // Strips of 64 columns, in each line 64 floats or 64 pairs of bf16 of two k; zeros where there is
-// no element. Nothing is written behind the strips asked for.
+// no element. Of bf16 that are widened the upper halves of floats. Nothing is written behind the
+// strips asked for.
 TEST_CASE("gemm: operands are laid out in strips, from any steps", "[gemm]") {
   std::mt19937 random{20261128};
   const auto below = [&](int64_t n) { return int64_t(random() % unsigned(n)); };
   for (int64_t i = 0; i < random_load(120); ++i) {
-    const bool halves = i % 2 == 1;
+    const StripKind kind = i % 2 == 0  ? StripKind::floats
+                           : i % 8 < 4 ? StripKind::halves
+                                       : StripKind::widened;
+    const bool halves = kind == StripKind::halves, widened = kind == StripKind::widened;
     PackedExtents e;
     e.k = 1 + below(70), e.n = 1 + below(200);
     const int64_t gap = i % 4 < 2 ? 1 : 1 + below(3);
@@ -256,13 +260,14 @@ TEST_CASE("gemm: operands are laid out in strips, from any steps", "[gemm]") {
     if (i % 3 == 0) e.b_k = gap, e.b_n = gap * e.k;
     INFO("case " << i << ": " << e.k << "x" << e.n << ", steps " << e.b_k << " " << e.b_n);
     const int64_t size = halves ? 2 : 4, pair = halves ? 2 : 1, strips = (e.n + 63) / 64;
-    std::vector<std::byte> b(size_t(((e.k - 1) * e.b_k + (e.n - 1) * e.b_n + 1) * size));
+    const int64_t from = widened ? 2 : size;  // bytes of an element of b
+    std::vector<std::byte> b(size_t(((e.k - 1) * e.b_k + (e.n - 1) * e.b_n + 1) * from));
     for (std::byte& x : b) x = std::byte(1 + below(250));
     const int64_t lines = (e.k + 16 * pair - 1) / (16 * pair) * 16;
-    REQUIRE(prepacked_bytes(e.n, e.k, halves) == strips * lines * 64 * 4);
+    REQUIRE(prepacked_bytes(e.n, e.k, kind) == strips * lines * 64 * 4);
     const int64_t first = below(strips), last = first + 1 + below(strips - first);
     const Rubbish to(strips * lines * 256);
-    prepack(e, halves, b.data(), first, last, to.data());
+    prepack(e, kind, b.data(), first, last, to.data());
     bool equal = true;
     for (int64_t at = 0; at < strips * lines * 64 * pair; ++at) {
       const int64_t strip = at / (lines * 64 * pair), in = at % (lines * 64 * pair);
@@ -271,8 +276,9 @@ TEST_CASE("gemm: operands are laid out in strips, from any steps", "[gemm]") {
       for (int64_t x = 0; x < size; ++x) {
         std::byte expected{0xff};
         if (strip >= first && strip < last)
-          expected = column < e.n && k < e.k ? b[size_t((k * e.b_k + column * e.b_n) * size + x)]
-                                             : std::byte{0};
+          expected = column < e.n && k < e.k && x >= size - from
+                         ? b[size_t((k * e.b_k + column * e.b_n) * from + x - (size - from))]
+                         : std::byte{0};
         equal &= to.data()[at * size + x] == expected;
       }
     }
