@@ -24,7 +24,7 @@ struct PlannedBuffer {
   int64_t first = 0, last = 0;
   int64_t last_inside = -1;                // loop-carried: the last read inside condition and body
   int64_t free_first = 0, free_last = -1;  // loop-carried: where in the body it holds nothing
-  int64_t merged = -1;                     // became part of that buffer
+  mutable int64_t merged = -1;             // became part of that buffer; find() shortens the way
   int64_t shared_at = -1;                  // where a result was last put over an operand
   int64_t offset = 0;
   const Node* node = nullptr;  // it was made for
@@ -51,10 +51,13 @@ struct BufferTable {
   std::vector<int64_t> roots;       // flat result leaves -> buffer
   std::vector<const Node*> at;      // position -> node
   int64_t find(int64_t buffer) const {
-    while (buffers[static_cast<size_t>(buffer)].merged >= 0) {
-      buffer = buffers[static_cast<size_t>(buffer)].merged;
+    for (;;) {
+      const PlannedBuffer& b = buffers[static_cast<size_t>(buffer)];
+      if (b.merged < 0) return buffer;
+      const int64_t further = buffers[static_cast<size_t>(b.merged)].merged;
+      if (further >= 0) b.merged = further;  // the next way is half as long
+      buffer = b.merged;
     }
-    return buffer;
   }
   PlannedBuffer& operator[](int64_t buffer) { return buffers[static_cast<size_t>(find(buffer))]; }
 };
