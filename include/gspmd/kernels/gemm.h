@@ -28,7 +28,7 @@ struct GemmSpec {
 // Operands a, b; result c. f32 runs on prepared library primitives, large products on one that
 // reads operand b as a first stage lays it out for all rows, or, where vectors have 8 lanes or a of
 // a batch is transposed, on blocks of registers of our own (docs/design/0042); bf16 on the library
-// too where the processor multiplies it; other 16-bit floats are widened to f32 on the way, and all
+// too where that is quicker than f32; other 16-bit floats are widened to f32 on the way, and all
 // of them are summed in f32 and rounded once. Other types run on blocked loops. Parts are ranges of
 // batches, or blocks of rows and columns. `run` is empty for types that are not is_loop_dtype,
 // pred, and other types of the result.
