@@ -9,14 +9,16 @@
 namespace gspmd {
 namespace {
 
+bool same_set(const Digits& a, const Digits& b) { return a == b || as_set(a) == as_set(b); }
+
 bool equivalent_digits(const Sharding& a, const Sharding& b) {
-  for (int64_t i = 0; i < std::max(a.rank(), b.rank()); ++i)
+  for (int64_t i = 0, rank = std::max(a.rank(), b.rank()); i < rank; ++i)
     if (a.dim(i) != b.dim(i)) return false;
-  if (as_set(a.manual_digits()) != as_set(b.manual_digits())) return false;
+  if (!same_set(a.manual_digits(), b.manual_digits())) return false;
   if (a.unreduced().size() != b.unreduced().size()) return false;
   for (size_t i = 0; i < a.unreduced().size(); ++i)
     if (a.unreduced()[i].combiner != b.unreduced()[i].combiner ||
-        as_set(a.unreduced()[i].digits) != as_set(b.unreduced()[i].digits))
+        !same_set(a.unreduced()[i].digits, b.unreduced()[i].digits))
       return false;
   return true;
 }

@@ -59,7 +59,7 @@ std::optional<Sharding> Propagation::better_leaf(const Node& node, const Shape& 
                                                  const std::optional<Sharding>& current,
                                                  Sharding candidate,
                                                  const ImproveOptions& options) const {
-  candidate = candidate.with_open({});
+  if (!candidate.open().empty()) candidate = candidate.with_open({});
   if (candidate.is_tiled() && !candidate.unreduced().empty())
     candidate = candidate.with_unreduced({});
   if (candidate.rank() > shape.rank()) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "gspmd/base/flat_map.h"
 #include "passes/partition/factor_sharding_problem.h"
 #include "passes/partition/factor_sharding_search.h"
 
@@ -25,7 +26,7 @@ bool has_pointwise_factors(const Node& node) {
 
 // What has no way of its own (docs/spec/partitioning.md 2.4) and reads no windows, whose halos are
 // not priced here.
-bool has_sums(const Node& node) {
+bool is_product(const Node& node) {
   if (node.op().partition || has_pointwise_factors(node) || node.op().has(kDataMovement) ||
       !node.op().factors || node.op().has(kCollective))
     return false;
@@ -61,7 +62,13 @@ class Agreement {
   }
 
  private:
-  bool may_change(const Node& node) const {
+  // As is_product(), found once.
+  bool has_sums(const Node& node) {
+    if (const bool* known = has_sums_.find(&node)) return *known;
+    return has_sums_[&node] = is_product(node);
+  }
+
+  bool may_change(const Node& node) {
     if (!spmd_.is_open(node) || node.is_root() || node.shape.is_tuple || node.rank() == 0)
       return false;
     if (!has_pointwise_factors(node) && !has_sums(node)) return false;
@@ -70,7 +77,7 @@ class Agreement {
            (!s.order() || s.order()->count == spmd_.num_devices());
   }
 
-  bool belongs(const Node& node, const Node& first) const {
+  bool belongs(const Node& node, const Node& first) {
     return may_change(node) && node.dims() == first.dims() &&
            equivalent(spmd_.sharding(node), spmd_.sharding(first));
   }
@@ -78,8 +85,10 @@ class Agreement {
   std::optional<Group> group_of(Node& first) {
     Group group;
     std::unordered_set<int64_t> inside;
+    bool meets_crowd = false;
     const auto add = [&](Node& node) {
       if (inside.insert(node.id()).second) group.values.push_back(&node);
+      meets_crowd = meets_crowd || crowded_.contains(node.id());
     };
     const auto add_once = [](auto& list, const auto& item) {
       if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
@@ -87,8 +96,10 @@ class Agreement {
     add(first);
     for (size_t v = 0; v < group.values.size(); ++v) {
       Node& value = *group.values[v];
-      if (group.values.size() > kMostValues || value.users().size() > kMostValues)
+      if (meets_crowd || group.values.size() > kMostValues || value.users().size() > kMostValues) {
+        for (const Node* member : group.values) crowded_.insert(member->id());
         return std::nullopt;
+      }
       if (has_pointwise_factors(value)) {
         for (Node* operand : value.operands())
           if (belongs(*operand, first)) add(*operand);
@@ -247,6 +258,8 @@ class Agreement {
   const Computation& computation_;
   DeviceOrder order_ = nullptr;  // of the last spread
   std::unordered_set<int64_t> seen_;
+  std::unordered_set<int64_t> crowded_;  // values of groups that are too large
+  FlatMap<const Node*, bool> has_sums_;
 };
 
 }  // namespace

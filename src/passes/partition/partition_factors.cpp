@@ -150,6 +150,30 @@ struct ShardedNest {
   CheapestFactorSharding found;
 };
 
+// Element by element of operands that are all held as the result is wanted: nothing is chosen.
+// nullopt for anything else.
+std::optional<Partitioned> partition_alike(SpmdPartitioner& spmd, Node& node) {
+  const OpInfo& op = node.op();
+  if (!op.has(kElementwise) || op.on_part || op.called_on_part || !node.called.empty() ||
+      node.operands().empty() || node.shape.is_tuple)
+    return std::nullopt;
+  const Sharding& want = spmd.sharding(node);
+  if (!is_plain(want) || is_partial(want, spmd.num_devices())) return std::nullopt;
+  for (Node* operand : node.operands()) {
+    if (operand->shape.is_tuple || operand->dims() != node.dims()) return std::nullopt;
+    const Sharding& have = spmd.sharding(*operand);
+    if (have.order() != want.order() || !is_plain(have) || !equivalent(have, want) ||
+        !spmd.held(operand).sharding.unreduced().empty())
+      return std::nullopt;
+  }
+  const Sharding layout = want;  // resharding may move what `want` refers to
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) operands.push_back(spmd.reshard(operand, layout));
+  return Partitioned{
+      spmd.emit(node.opcode(), local_shape(node.shape, layout), std::move(operands), node.attrs),
+      layout};
+}
+
 // A copy is its operand in the layout that is wanted, so that other readers of the operand find it
 // there too. nullopt: partial sums that it may keep, or no plain layouts.
 std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
@@ -158,10 +182,7 @@ std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
       spmd.keeps_unreduced(node, 0))
     return std::nullopt;
   const Sharding want = spmd.sharding(node), have = spmd.sharding(*node.operand(0));
-  const auto plain = [](const Sharding& s) {
-    return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
-  };
-  if (!plain(want) || !plain(have)) return std::nullopt;
+  if (!is_plain(want) || !is_plain(have)) return std::nullopt;
   const Sharding layout = spmd.is_only_cut(node, have) ? have : want;
   Node* const local = spmd.reshard(node.operand(0), layout);
   return Partitioned{spmd.emit(node.opcode(), local->shape, {local}, node.attrs), layout};
@@ -170,6 +191,7 @@ std::optional<Partitioned> partition_copy(SpmdPartitioner& spmd, Node& node) {
 }  // namespace
 
 Partitioned partition_by_factors(SpmdPartitioner& spmd, Node& node) {
+  if (auto alike = partition_alike(spmd, node)) return std::move(*alike);
   if (auto copy = partition_copy(spmd, node)) return std::move(*copy);
   const Pending kept = unreduced_through(spmd, node);
   auto nest = std::make_unique<ShardedNest>(spmd, node, kept, WindowSums::of_all);

@@ -73,6 +73,10 @@ std::optional<int64_t> device_of(const Node& node, const Placed& placed, int64_t
 
 }  // namespace
 
+bool is_plain(const Sharding& s) {
+  return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
+}
+
 bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,
                     int64_t num_devices) {
   if (node.op().has(kPlacedAnywhere) || is_annotation(node)) return true;

@@ -11,6 +11,10 @@
 
 namespace gspmd {
 
+// Whether a sharding says where parts are and no more: tiled, nothing manual or still to be
+// combined.
+bool is_plain(const Sharding& s);
+
 // Whether the partitioning of a node takes operands and results on some of the devices as they are:
 // what only hands values on, and what the factor rule or `partition_where_placed` serves.
 bool sees_placement(const Node& node, const std::function<const Sharding&(const Node&)>& placed,

@@ -4,9 +4,9 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/builders.h"
-#include "moves/some_devices.h"
 #include "ops/emission/factor_sharding.h"
 #include "ops/emission/index.h"
+#include "passes/partition/some_devices.h"
 #include "passes/partition/spmd_partitioner.h"
 
 namespace gspmd {
@@ -15,10 +15,6 @@ namespace {
 // How far back a value is looked for: through copies of copies, and what they are transposes of.
 constexpr int kMostOrigins = 4;
 constexpr int kMostBack = 12;  // of operands that say whether elements are alike
-
-bool is_plain(const Sharding& s) {
-  return s.is_tiled() && s.manual_digits().empty() && s.unreduced().empty();
-}
 
 // Whether each element of the result is one of the only operand, at a place that its own place
 // says dim by dim: copies, transposes, broadcasts.
