@@ -94,6 +94,87 @@ TEST_CASE("fuse: reductions of a loop's values join it, what follows them does n
         Lines{"kInput: multiply constant reduce", "rsqrt", "kLoop: broadcast multiply"});
 }
 
+// x / sum(x), of n rows; the sum is read as row `dim` of the result says.
+std::vector<std::string> shares(int rows, int row, int dim) {
+  return fused(fmt::format(R"(
+    x = f32[{0},{1}] parameter(0)
+    zero = f32[] constant(0)
+    s = f32[{0}] reduce(x, zero), dimensions={{1}}, to_apply=sum
+    q = f32[{0}] rsqrt(s)
+    qb = f32[{0},{1}] broadcast(q), dimensions={{{2}}}
+    ROOT z = f32[{0},{1}] multiply(x, qb))",
+                           rows, row, dim));
+}
+
+TEST_CASE("fuse: reductions of rows and what reads them with the rows are one loop", "[fuse]") {
+  const Lines one{"kInput: constant reduce rsqrt broadcast multiply"};
+  const Lines several{"constant", "reduce", "rsqrt", "kLoop: broadcast multiply"};
+  CHECK(shares(100, 64, 0) == one);
+  CHECK(shares(3, 16384, 0) == one);
+  CHECK(shares(100, 63, 0) == several);   // too short to be gone through row by row
+  CHECK(shares(3, 16385, 0) == several);  // too long to be kept
+  CHECK(shares(64, 64, 0) == one);
+  CHECK(shares(64, 64, 1) == several);  // of column j what is of row j
+}
+
+TEST_CASE("fuse: softmax and its cross entropy with the gradient are one loop", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[8,16,512] parameter(0)
+    labels = s32[8,16] parameter(1)
+    given = f32[8,16] parameter(2)
+    zero = f32[] constant(0)
+    low = f32[] constant(-inf)
+    m = f32[8,16] reduce(x, low), dimensions={2}, to_apply=most
+    mb = f32[8,16,512] broadcast(m), dimensions={0,1}
+    d = f32[8,16,512] subtract(x, mb)
+    e = f32[8,16,512] exponential(d)
+    s = f32[8,16] reduce(e, zero), dimensions={2}, to_apply=sum
+    l = f32[8,16] log(s)
+    at = s32[8,16,512] iota(), iota_dimension=2
+    lb = s32[8,16,512] broadcast(labels), dimensions={0,1}
+    is = pred[8,16,512] compare(at, lb), direction=EQ
+    zeros = f32[8,16,512] broadcast(zero), dimensions={}
+    picked = f32[8,16,512] select(is, d, zeros)
+    p = f32[8,16] reduce(picked, zero), dimensions={2}, to_apply=sum
+    loss = f32[8,16] subtract(l, p)
+    n = f32[8,16] negate(given)
+    g = f32[8,16] divide(given, s)
+    gb = f32[8,16,512] broadcast(g), dimensions={0,1}
+    nb = f32[8,16,512] broadcast(n), dimensions={0,1}
+    own = f32[8,16,512] select(is, nb, zeros)
+    all = f32[8,16,512] multiply(gb, e)
+    dx = f32[8,16,512] add(own, all)
+    ROOT r = (f32[8,16], f32[8,16,512]) tuple(loss, dx))")
+            .size() == 2);  // and the loss, which only rows make
+}
+
+TEST_CASE("fuse: norms whose means keep a dim of size 1 are one loop", "[fuse]") {
+  CHECK(fused(R"(
+    x = f32[32,128] parameter(0)
+    w = f32[128] parameter(1)
+    zero = f32[] constant(0)
+    count = f32[] constant(128)
+    counts = f32[32,1] broadcast(count), dimensions={}
+    s = f32[32] reduce(x, zero), dimensions={1}, to_apply=sum
+    s1 = f32[32,1] reshape(s)
+    mean = f32[32,1] divide(s1, counts)
+    mean0 = f32[32] reshape(mean)
+    mb = f32[32,128] broadcast(mean0), dimensions={0}
+    c = f32[32,128] subtract(x, mb)
+    c2 = f32[32,128] multiply(c, c)
+    v = f32[32] reduce(c2, zero), dimensions={1}, to_apply=sum
+    v1 = f32[32,1] reshape(v)
+    var = f32[32,1] divide(v1, counts)
+    r1 = f32[32,1] rsqrt(var)
+    r0 = f32[32] reshape(r1)
+    rb = f32[32,128] broadcast(r0), dimensions={0}
+    y = f32[32,128] multiply(c, rb)
+    wb = f32[32,128] broadcast(w), dimensions={1}
+    z = f32[32,128] multiply(y, wb)
+    ROOT t = (f32[32,128], f32[32,1]) tuple(z, r1))")
+            .size() == 1);
+}
+
 TEST_CASE("fuse: a cheap value is computed again rather than kept for a later loop", "[fuse]") {
   CHECK(fused(R"(
     x = f32[64,64]{1,0} parameter(0)
@@ -273,23 +354,37 @@ ENTRY e {
   CHECK(fusions == 1);
 }
 
+// The results of a random graph before and behind fusing, on small integers.
+void expect_same_when_fused(const std::string& body, std::mt19937_64& random) {
+  const auto module = entry(body);
+  std::vector<Value> arguments;
+  for (const Node* parameter : module->entry()->parameters()) {
+    Array array(parameter->shape);
+    for (int64_t i = 0; i < array.size(); ++i) array.set(i, double(int(random() % 9) - 4));
+    arguments.push_back({array, {}, false});
+  }
+  const std::vector<Array> wanted = leaves(evaluate(*module, arguments));
+  fuse(*module);
+  INFO(to_text(*module));
+  verify_module(*module);
+  const std::vector<Array> got = leaves(evaluate(*module, arguments));
+  for (size_t i = 0; i < wanted.size(); ++i) REQUIRE(bitwise_equal(got[i], wanted[i]));
+}
+
 TEST_CASE("fuse: random graphs compute the same", "[fuse]") {
   for (int64_t seed = 1; seed <= random_load(400); ++seed) {
     std::mt19937_64 random(seed);
-    const std::string body = random_loop_body(random);
-    const auto module = entry(body);
-    std::vector<Value> arguments;
-    for (const Node* parameter : module->entry()->parameters()) {
-      Array array(parameter->shape);
-      for (int64_t i = 0; i < array.size(); ++i) array.set(i, double(int(random() % 9) - 4));
-      arguments.push_back({array, {}, false});
-    }
-    const std::vector<Array> wanted = leaves(evaluate(*module, arguments));
-    fuse(*module);
-    INFO("seed " << seed << "\n" << to_text(*module));
-    verify_module(*module);
-    const std::vector<Array> got = leaves(evaluate(*module, arguments));
-    for (size_t i = 0; i < wanted.size(); ++i) REQUIRE(bitwise_equal(got[i], wanted[i]));
+    INFO("seed " << seed);
+    expect_same_when_fused(random_loop_body(random), random);
+  }
+}
+
+TEST_CASE("fuse: random graphs over long rows compute the same", "[fuse]") {
+  for (int64_t seed = 1; seed <= random_load(100); ++seed) {
+    std::mt19937_64 random(seed);
+    INFO("seed " << seed);
+    expect_same_when_fused(
+        seed % 4 == 0 ? random_loop_body(random, 64) : random_rows_body(random, 64), random);
   }
 }
 

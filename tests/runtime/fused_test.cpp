@@ -5,20 +5,33 @@
 
 namespace gspmd {
 
-TEST_CASE("executor: random fused graphs have the oracle's bits", "[executor]") {
-  for (int64_t seed = 1; seed <= random_load(60); ++seed) {
-    std::mt19937_64 random(seed);
-    const std::string text = fmt::format(R"(HloModule m
+void expect_oracle_when_fused(const std::string& body) {
+  const auto module = parse_module(fmt::format(R"(HloModule m
 sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+most {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }}
 ENTRY e {{
 {}
 }}
 )",
-                                         random_loop_body(random));
-    const auto module = parse_module(text);
-    fuse(*module);
+                                               body));
+  fuse(*module);
+  expect_oracle(to_text(*module), 1, {1, 3});
+}
+
+TEST_CASE("executor: random fused graphs have the oracle's bits", "[executor]") {
+  for (int64_t seed = 1; seed <= random_load(60); ++seed) {
+    std::mt19937_64 random(seed);
     INFO("seed " << seed);
-    expect_oracle(to_text(*module), 1, {1, 3});
+    expect_oracle_when_fused(random_loop_body(random));
+  }
+}
+
+TEST_CASE("executor: random graphs over long rows have the oracle's bits", "[executor]") {
+  for (int64_t seed = 1; seed <= random_load(60); ++seed) {
+    std::mt19937_64 random(seed);
+    INFO("seed " << seed);
+    expect_oracle_when_fused(seed % 4 == 0 ? random_loop_body(random, 64)
+                                           : random_rows_body(random, 64));
   }
 }
 

@@ -111,6 +111,11 @@ std::optional<LoopOp> loop_op(const Node& node) {
   return std::nullopt;
 }
 
+const Dims* loop_steps(const Node& node) {
+  if (node.op().has(kElementwise)) return &node.dims();
+  return node.is(Opcode::reduce) && !node.shape.is_tuple ? &node.operand(0)->dims() : nullptr;
+}
+
 LoopLowering::LoopLowering(Dims space, std::vector<bool> reduced,
                            std::map<const Node*, int64_t> inputs)
     : LoopLowering(space, {Dims(space.size(), 0), space, Dims(space.size(), 1)}, std::move(reduced),
@@ -360,12 +365,28 @@ void LoopLowering::put_here(const Node& node, const Embedding& embedding) {
   program_.values.push_back(std::move(copy));
 }
 
+// Over the whole space, or over the kept dims, between which dims of size 1 may stand.
+std::optional<LoopLowering::Embedding> LoopLowering::place_of_output(const Node& node) const {
+  if (node.dims() == space_) return whole_;
+  if (box_.count != space_) return std::nullopt;
+  Embedding place;
+  size_t kept = 0;
+  for (const int64_t size : node.dims()) {
+    if (kept < kept_dims_.size() && size == kept_dims_[kept])
+      place.push_back(kept_[kept++]);
+    else if (size == 1)
+      place.push_back({});
+    else
+      return std::nullopt;
+  }
+  return kept == kept_dims_.size() ? std::optional(std::move(place)) : std::nullopt;
+}
+
 std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& nodes,
                                                const std::vector<const Node*>& outputs) {
   for (const Node* output : outputs) {
-    const bool whole = output->dims() == space_;
-    if (!whole && (output->dims() != kept_dims_ || box_.count != space_)) return std::nullopt;
-    if (!demand(*output, whole ? whole_ : kept_)) return std::nullopt;
+    const std::optional<Embedding> place = place_of_output(*output);
+    if (!place || !demand(*output, *place)) return std::nullopt;
   }
   for (size_t i = nodes.size(); i-- > 0;) {
     if (inputs_.count(nodes[i]) > 0) continue;
@@ -390,7 +411,7 @@ std::optional<LoopProgram> LoopLowering::lower(const std::vector<const Node*>& n
 
 LoopOutput LoopLowering::output(const Node& node) const {
   const bool whole = node.dims() == space_;
-  LoopOutput out{value_of(node, whole ? whole_ : kept_), !whole, {}, 0};
+  LoopOutput out{value_of(node, *place_of_output(node)), !whole, {}, 0};
   if (box_.count == space_) return out;
   out.strides = row_major_strides(space_);
   for (size_t d = 0; d < space_.size(); ++d) {

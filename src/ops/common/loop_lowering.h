@@ -14,6 +14,10 @@ namespace gspmd {
 // The loop op of an elementwise or reducing node; nullopt where loops have none.
 std::optional<LoopOp> loop_op(const Node& node);
 
+// The dims of the steps in which a loop computes a node, each reading operands of these dims at its
+// own place: the node's, or those of what it folds. nullptr: it is neither elementwise nor a fold.
+const Dims* loop_steps(const Node& node);
+
 // What a node is that computes nothing: a slice, a reshape by which only dims of size 1 come or go,
 // or what puts values together, which a loop writes by pieces.
 enum class LoopView : uint8_t { none, slice, unit_reshape, join };
@@ -70,6 +74,7 @@ class LoopLowering {
   std::optional<std::vector<Reading>> padded(const Node& node, const Embedding& embedding);
   int64_t last(const Place& place) const;
   void cut_before(const Place& place, int64_t index);
+  std::optional<Embedding> place_of_output(const Node& node) const;
   LoopOutput output(const Node& node) const;
   bool emit(const Node& node, const Embedding& embedding);
   LoopValue iota(const Node& node, const Place& place) const;

@@ -69,14 +69,13 @@ class FusionRewriter {
  private:
   bool read_outside(int64_t n, const Node& user, const GroupsOf& all) const {
     const int64_t at = position_.at(&user);
-    if (g_.absorbed[static_cast<size_t>(at)]) {
-      // A smaller value that is broadcast: its readers read it from outside, the broadcast itself
-      // too.
-      return true;
-    }
+    if (g_.absorbed[static_cast<size_t>(at)])  // copied into its readers
+      return user.is_root() ||
+             std::any_of(user.users().begin(), user.users().end(),
+                         [&](const Node* reader) { return read_outside(n, *reader, all); });
     for (const LoopGroup* group : all[static_cast<size_t>(at)])
       if (!group->contains(n)) return true;
-    return !g_.fusible[static_cast<size_t>(at)];
+    return all[static_cast<size_t>(at)].empty();
   }
 
   bool has_views() const {

@@ -24,7 +24,9 @@ constexpr int64_t kMostReordered = 20000;  // buffers for which several orders a
 constexpr int64_t kMostPlaced = 20000;     // or, one order after the other made better, in all,
 constexpr double kTight = 1.02;            // unless the first is that near to what cannot be less
 constexpr int64_t kMostDrawn = 200000;     // buffers placed in orders by lot, in all,
-constexpr double kNear = 1.025;            // where the orders above come not that near
+constexpr double kNear = 1.025;            // where the orders above come not that near,
+constexpr int64_t kDrawnAgain = 4;         // and so many times as many
+constexpr double kFar = 1.045;             // where those come not even that near
 
 int64_t flat_leaf(const Shape& shape, const Dims& path) {
   int64_t leaf = 0;
@@ -282,7 +284,8 @@ class Planner {
       return below * static_cast<double>(random()) / static_cast<double>(std::mt19937::max());
     };
     const int64_t rounds = kMostDrawn / std::max<int64_t>(1, std::ssize(order));
-    for (int64_t round = 0; round < rounds && !is_within(best, kNear); ++round) {
+    for (int64_t round = 0; round < kDrawnAgain * rounds; ++round) {
+      if (is_within(best, round < rounds ? kNear : kFar)) break;
       const double of_bytes = lot(2), of_life = lot(0.7), of_fullness = 4 + lot(8),
                    noise = lot(0.5);
       Placement found = place_in(heaviest_first(order, [&](int64_t i) {

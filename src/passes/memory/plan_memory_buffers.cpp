@@ -9,6 +9,7 @@
 #include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
+#include "ops/common/loop_lowering.h"
 #include "passes/graph/alias.h"
 #include "passes/graph/started_collective.h"
 
@@ -61,15 +62,18 @@ class FusedReads {
   void find_moved() {
     const auto& nodes = fused_.nodes();
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      const bool in_place = (*node)->op().has(kElementwise) && moved_.count(node->get()) == 0;
-      if (in_place || (*node)->is(Opcode::tuple)) continue;
+      if (reads_in_place(**node) || (*node)->is(Opcode::tuple)) continue;
       for (const Node* operand : (*node)->operands()) moved_.insert(operand);
     }
   }
 
+  // Element by element at a place of its own; what a loop folds is read before the result is.
+  bool reads_in_place(const Node& node) const {
+    return loop_steps(node) && (!node.op().has(kElementwise) || moved_.count(&node) == 0);
+  }
+
   void read(const Node& parameter, const Node& reader, int64_t position) {
-    const bool plain = reader.op().has(kElementwise) && reader.dims() == parameter.dims() &&
-                       moved_.count(&reader) == 0;
+    const bool plain = reads_in_place(reader) && *loop_steps(reader) == parameter.dims();
     last_.emplace(&parameter, -1);
     int64_t& last = last_.at(&parameter);
     if (last != INT64_MAX) last = plain ? position : INT64_MAX;
@@ -271,7 +275,7 @@ class Builder {
                   const Leaves& results) {
     std::optional<FusedReads> fused;
     if (node.is(Opcode::fusion)) {
-      if (node.attrs.fusion_kind != "kLoop") return;
+      if (node.attrs.fusion_kind != "kLoop" && node.attrs.fusion_kind != "kInput") return;
       fused.emplace(*node.called.at(0));
     }
     std::unordered_map<int64_t, std::vector<size_t>> names;
