@@ -2,17 +2,13 @@
 #include <map>
 
 #include "gspmd/ir/op.h"
-#include "ops/common/loop_lowering.h"
-#include "passes/fuse/fuse_steps.h"
+#include "passes/fuse/open_loop_group.h"
 
 namespace gspmd {
 namespace {
 
-constexpr size_t kMostMembers = 96;
 constexpr int64_t kMostAgain = 30;     // cost of computing a value again, in additions
 constexpr int64_t kWorthAgain = 4096;  // elements below which nothing is computed again
-// Elements of a row that a reduction and its readers go through together.
-constexpr int64_t kLeastRow = 64, kLongestRow = 16384;
 
 class Grouper {
  public:
@@ -29,7 +25,7 @@ class Grouper {
       }
     }
     break_cycles();
-    join_rows();
+    join_rows(g_, groups_, group_of_);
     compute_again();
     std::vector<LoopGroup> out;
     for (const Group& group : groups_) {
@@ -39,12 +35,7 @@ class Grouper {
   }
 
  private:
-  struct Group {
-    LoopGroup body;
-    Dims domain;
-    Dims reduced;        // dims that its reductions fold; empty = none yet
-    bool joins = false;  // is in pieces, which have no reductions
-  };
+  using Group = OpenLoopGroup;
   static size_t index(int64_t i) { return static_cast<size_t>(i); }
   int64_t size() const { return static_cast<int64_t>(g_.nodes.size()); }
   Group& group(int64_t i) { return groups_[index(i)]; }
@@ -56,7 +47,7 @@ class Grouper {
   }
 
   bool fits(const Group& group, int64_t n) const {
-    if (group.body.members.size() >= kMostMembers || group.domain != g_.domain[index(n)])
+    if (group.body.members.size() >= kMostInLoop || group.domain != g_.domain[index(n)])
       return false;
     if (g_.joins[index(n)]) return group.reduced.empty();
     if (!g_.folds(n)) return true;
@@ -160,7 +151,7 @@ class Grouper {
   }
 
   bool can_merge(int64_t a, int64_t b) {
-    if (group(a).body.members.size() + group(b).body.members.size() > kMostMembers) return false;
+    if (group(a).body.members.size() + group(b).body.members.size() > kMostInLoop) return false;
     if (!group(a).reduced.empty() && !group(b).reduced.empty() &&
         group(a).reduced != group(b).reduced) {
       return false;
@@ -244,160 +235,6 @@ class Grouper {
     return left;
   }
 
-  // --- rows that stay in a cache from a reduction to what reads its result ---
-
-  // A reduction of the last dim, what is computed of its results and the loops that read rows and
-  // these again become one loop, which reads each row once.
-  void join_rows() {
-    readers_.resize(g_.nodes.size());
-    for (int64_t n = 0; n < size(); ++n) {
-      if (g_.absorbed[index(n)]) continue;
-      for (const int64_t read : g_.reads[index(n)]) readers_[index(read)].push_back(n);
-    }
-    for (int64_t g = 0; g < std::ssize(groups_); ++g)
-      while (folds_rows(group(g)) && join_reader_of_rows(g)) {
-      }
-  }
-
-  static bool folds_rows(const Group& of) {
-    if (of.body.members.empty() || of.joins || of.domain.empty()) return false;
-    const int64_t row = of.domain.back();
-    return of.reduced == Dims{std::ssize(of.domain) - 1} && row >= kLeastRow && row <= kLongestRow;
-  }
-
-  static Dims without_ones(Dims dims) {
-    std::erase(dims, 1);
-    return dims;
-  }
-
-  // Whether a value is one number a row.
-  bool is_of_rows(int64_t n, const Dims& domain) const {
-    const bool computed = g_.fusible[index(n)] && !g_.folds(n) && !g_.joins[index(n)];
-    const bool reshaped = group_of_[index(n)] < 0 && !g_.absorbed[index(n)] &&
-                          loop_view(node(n)) == LoopView::unit_reshape;
-    return (computed || reshaped) && is_loop_dtype(node(n).shape.dtype) &&
-           without_ones(node(n).dims()) == without_ones({domain.begin(), domain.end() - 1});
-  }
-
-  // The values of rows that depend on the reductions of a group, by position, and the groups that
-  // read these or the reductions.
-  void follow_rows(int64_t from, std::set<int64_t>& values, std::set<int64_t>& loops) const {
-    const Group& of = groups_[index(from)];
-    std::vector<int64_t> pending;
-    for (const int64_t n : of.body.members)
-      if (node(n).dims() != of.domain) pending.push_back(n);
-    while (!pending.empty()) {
-      const int64_t at = pending.back();
-      pending.pop_back();
-      for (const int64_t reader : readers_[index(at)]) {
-        const int64_t unit = group_of_[index(reader)];
-        if (unit == from) continue;
-        if (is_of_rows(reader, of.domain)) {
-          if (values.insert(reader).second) pending.push_back(reader);
-        } else if (unit >= 0 && groups_[index(unit)].domain == of.domain) {
-          loops.insert(unit);
-        }
-      }
-    }
-  }
-
-  bool join_reader_of_rows(int64_t rows) {
-    std::set<int64_t> values, loops;
-    follow_rows(rows, values, loops);
-    for (const int64_t loop : loops) {
-      const Group& other = group(loop);
-      if (other.joins || (!other.reduced.empty() && other.reduced != group(rows).reduced) ||
-          !shares_rows(rows, loop))
-        continue;
-      std::set<int64_t> moved = other.body.members;
-      needed_of(values, other.domain, moved);
-      if (moved.size() + group(rows).body.members.size() > kMostMembers) continue;
-      if (try_to_move(moved, rows)) return true;
-    }
-    return false;
-  }
-
-  // Whether a loop reads whole rows that the other reads or makes.
-  bool shares_rows(int64_t rows, int64_t loop) {
-    const std::set<int64_t> read = inputs_of(rows);
-    for (const int64_t n : group(loop).body.members)
-      for (const int64_t m : g_.reads[index(n)])
-        if (full_read(n, m) && (group_of_[index(m)] == rows || read.contains(m))) return true;
-    return false;
-  }
-
-  // Of `values` those that the nodes read, and what these read; with other values of rows of the
-  // same loops, which would have to come before and behind.
-  void needed_of(const std::set<int64_t>& values, const Dims& domain,
-                 std::set<int64_t>& needed) const {
-    std::set<int64_t> units;
-    for (const int64_t n : values)
-      if (group_of_[index(n)] >= 0) units.insert(group_of_[index(n)]);
-    std::vector<int64_t> pending(needed.begin(), needed.end());
-    while (!pending.empty()) {
-      const int64_t at = pending.back();
-      pending.pop_back();
-      for (const int64_t read : g_.reads[index(at)])
-        if ((values.contains(read) ||
-             (units.contains(group_of_[index(read)]) && is_of_rows(read, domain))) &&
-            needed.insert(read).second)
-          pending.push_back(read);
-    }
-  }
-
-  // Into a group, unless a path would leave it and come back or it is no loop then.
-  bool try_to_move(const std::set<int64_t>& moved, int64_t to) {
-    const Group before = group(to);
-    std::vector<std::pair<int64_t, int64_t>> came_from;
-    for (const int64_t n : moved) {
-      const int64_t from = group_of_[index(n)];
-      came_from.emplace_back(n, from);
-      if (from >= 0) group(from).body.members.erase(n);
-      group(to).body.members.insert(n);
-      group_of_[index(n)] = to;
-    }
-    if (is_closed(to) && is_loop(to)) return true;
-    group(to) = before;
-    for (const auto& [n, from] : came_from) {
-      group_of_[index(n)] = from;
-      if (from >= 0) group(from).body.members.insert(n);
-    }
-    return false;
-  }
-
-  bool is_closed(int64_t unit) {
-    for (const int64_t n : group(unit).body.members)
-      for (const int64_t read : g_.reads[index(n)])
-        if (group_of_[index(read)] != unit && reaches(read, unit, -1)) return false;
-    return true;
-  }
-
-  bool is_loop(int64_t unit) {
-    const Group& of = group(unit);
-    std::set<int64_t> all = of.body.members;
-    std::vector<int64_t> pending(all.begin(), all.end());
-    std::map<const Node*, int64_t> inputs;
-    while (!pending.empty()) {
-      const int64_t at = pending.back();
-      pending.pop_back();
-      if (!of.body.contains(at) && !g_.absorbed[index(at)]) {
-        inputs.emplace(&node(at), std::ssize(inputs));
-        continue;
-      }
-      for (const Node* operand : node(at).operands())
-        if (const int64_t next = position_of(operand); all.insert(next).second)
-          pending.push_back(next);
-    }
-    std::vector<const Node*> nodes, outputs;
-    for (const int64_t n : all) nodes.push_back(&node(n));
-    for (const int64_t n : of.body.members) outputs.push_back(&node(n));
-    std::vector<bool> reduced(of.domain.size(), false);
-    reduced.back() = true;
-    return LoopLowering(of.domain, std::move(reduced), std::move(inputs))
-        .lower(nodes, outputs)
-        .has_value();
-  }
-
   // --- values computed again by their readers ---
 
   void compute_again() {
@@ -455,7 +292,7 @@ class Grouper {
     if (cost > kMostAgain) return false;
     for (const int64_t unit : others) {
       if (group(unit).body.members.size() + group(unit).body.clones.size() + cone.size() >
-          kMostMembers)
+          kMostInLoop)
         return false;
       int64_t extra = 0;
       const std::set<int64_t> present = inputs_of(unit);
@@ -503,7 +340,6 @@ class Grouper {
   std::vector<int64_t> group_of_;
   std::vector<int64_t> stamp_;
   FlatMap<const Node*, int64_t> positions_;
-  std::vector<std::vector<int64_t>> readers_;            // of each value, not those absorbed
   std::vector<bool> stored_;                             // members that others read from memory
   std::map<int64_t, std::set<int64_t>> read_by_clones_;  // value -> groups with clones that read it
   int64_t round_ = 0;
