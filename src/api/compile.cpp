@@ -158,11 +158,11 @@ void read_shardings(ExecutableBase::Impl& impl) {
 void share_layouts(ExecutableBase::Impl& impl) {
   std::vector<std::shared_ptr<const DeviceLayout>> known;
   const auto layout = [&](const Shape& shape, const Sharding& sharding) {
-    DeviceLayout wanted{shape, sharding};
+    auto wanted = std::make_shared<const DeviceLayout>(shape, sharding, impl.num_devices());
     const auto same = std::find_if(known.begin(), known.end(),
-                                   [&](const auto& other) { return *other == wanted; });
+                                   [&](const auto& other) { return *other == *wanted; });
     if (same != known.end()) return *same;
-    return known.emplace_back(std::make_shared<const DeviceLayout>(std::move(wanted)));
+    return known.emplace_back(std::move(wanted));
   };
   for (size_t i = 0; i < impl.parameter_shapes.size(); ++i)
     impl.parameter_layouts.push_back(layout(impl.parameter_shapes[i], impl.parameter_shardings[i]));
@@ -239,7 +239,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
     program.poison = options.poison;
     program.alone_below = 2e4;  // another thread wakes in 15 us
     for (const auto& layout : impl->parameter_layouts)
-      program.parameters.push_back({layout->global, layout->sharding});
+      program.parameters.push_back({layout->global(), layout->sharding()});
     impl->program = located(options.site, [&] { return build_program(impl->stages, program); });
     seconds.push_back({"prepare", std::chrono::duration<double>(Clock::now() - start).count()});
     if (options.progress) options.progress(seconds.back().pass, seconds.back().seconds);

@@ -10,13 +10,27 @@
 namespace gspmd {
 namespace detail {
 
+const ShardCopies& DeviceLayout::copies() const {
+  std::call_once(made_, [&] { copies_.emplace(global_, sharding_, num_devices_); });
+  return *copies_;
+}
+
+DeviceStorage::DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, Shape global, Sharding sharding)
+    : buffer_(std::move(buffer)),
+      layout_(std::make_shared<DeviceLayout>(std::move(global), std::move(sharding),
+                                             buffer_->num_devices())) {}
+
 std::span<std::byte> DeviceStorage::host_bytes() {
   if (!taker_.empty())
     user_error(
         "array: the elements of {} were donated to {}; use the array that the step returned, or "
         "do not donate",
-        to_string(layout_->global), taker_);
-  if (host_.empty()) host_ = gather_to_host(*buffer_, layout_->global, layout_->sharding);
+        to_string(layout_->global()), taker_);
+  if (host_.empty()) {
+    const bool is_all_here = buffer_->local().count() == buffer_->num_devices();
+    host_ = is_all_here ? layout_->copies().gather(*buffer_)
+                        : gather_to_host(*buffer_, layout_->global(), layout_->sharding());
+  }
   return host_.bytes();
 }
 

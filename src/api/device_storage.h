@@ -1,19 +1,38 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "gspmd/base/array.h"
 #include "gspmd/mesh/sharding.h"
 #include "gspmd/runtime/executor.h"
+#include "runtime/shard_copies.h"
 
 namespace gspmd::detail {
 
-// How an array lies on the devices: as itself or flat, [elements], and by which sharding.
-struct DeviceLayout {
-  Shape global;
-  Sharding sharding;
-  bool operator==(const DeviceLayout&) const = default;
+// How an array lies on the devices of a mesh: as itself or flat, [elements], and by which sharding.
+class DeviceLayout {
+ public:
+  DeviceLayout(Shape global, Sharding sharding, int64_t num_devices)
+      : global_(std::move(global)), sharding_(std::move(sharding)), num_devices_(num_devices) {}
+  const Shape& global() const { return global_; }
+  const Sharding& sharding() const { return sharding_; }
+  int64_t num_devices() const { return num_devices_; }
+  // The copies to and from the devices, made when they are first asked for.
+  const ShardCopies& copies() const;
+  bool operator==(const DeviceLayout& o) const {
+    return num_devices_ == o.num_devices_ && global_ == o.global_ && sharding_ == o.sharding_;
+  }
+
+ private:
+  Shape global_;
+  Sharding sharding_;
+  int64_t num_devices_;
+  mutable std::once_flag made_;
+  mutable std::optional<ShardCopies> copies_;
 };
 
 // An array that lives on the devices of a mesh, sharded. Reading it on the host gathers it once.
@@ -21,16 +40,14 @@ class DeviceStorage final : public ArrayStorage {
  public:
   DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, std::shared_ptr<const DeviceLayout> layout)
       : buffer_(std::move(buffer)), layout_(std::move(layout)) {}
-  DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, Shape global, Sharding sharding)
-      : DeviceStorage(std::move(buffer), std::make_shared<const DeviceLayout>(DeviceLayout{
-                                             std::move(global), std::move(sharding)})) {}
+  DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, Shape global, Sharding sharding);
 
   std::span<std::byte> host_bytes() override;
   bool on_host() const override { return false; }
 
   const std::shared_ptr<const DeviceLayout>& layout() const { return layout_; }
-  const Sharding& sharding() const { return layout_->sharding; }
-  const Shape& global_shape() const { return layout_->global; }
+  const Sharding& sharding() const { return layout_->sharding(); }
+  const Shape& global_shape() const { return layout_->global(); }
   // nullptr once donated.
   const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }
   // Gives the elements away; `taker` is used in messages: "argument params.wq of step 3".

@@ -8,10 +8,10 @@
 
 #include "api/device_storage.h"
 #include "api/executable_impl.h"
+#include "base/host_storage.h"
 #include "gspmd/api/trace_file.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
-#include "runtime/scatter.h"
 
 namespace gspmd {
 
@@ -64,21 +64,20 @@ std::shared_ptr<WorkerPool> shared_pool(int threads) {
 // An argument leaf in the layout of the program: its own buffer where it already lies so. A host
 // array goes where the last one went, where nobody keeps that.
 std::shared_ptr<DeviceBuffer> place(const Array& array, const DeviceLayout& layout,
-                                    int64_t num_devices, std::shared_ptr<DeviceBuffer>* staged) {
+                                    std::shared_ptr<DeviceBuffer>* staged) {
   const DeviceStorage* storage = detail::device_storage(array);
-  if (storage && storage->buffer() && storage->buffer()->num_devices() == num_devices &&
+  if (storage && storage->buffer() &&
       (storage->layout().get() == &layout || *storage->layout() == layout))
     return storage->buffer();
-  const auto scatter = [&](const Array& global) {
-    if (staged == nullptr) return scatter_to_devices(global, layout.sharding, num_devices);
-    if (*staged != nullptr && staged->use_count() == 1)
-      scatter_into(global, layout.sharding, **staged);
-    else
-      *staged = scatter_to_devices(global, layout.sharding, num_devices);
-    return *staged;
-  };
-  return array.shape() == layout.global ? scatter(array)
-                                        : scatter(Array(layout.global, array.storage()));
+  const Array global =
+      array.shape() == layout.global() ? array : Array(layout.global(), array.storage());
+  std::shared_ptr<DeviceBuffer> unkept;
+  std::shared_ptr<DeviceBuffer>& buffer = staged == nullptr ? unkept : *staged;
+  const bool is_new = buffer == nullptr || buffer.use_count() > 1;
+  if (is_new)
+    buffer = std::make_shared<DeviceBuffer>(layout.copies().local(), layout.num_devices());
+  if (!is_new || !is_untouched_zero(global)) layout.copies().scatter(global, *buffer);
+  return buffer;
 }
 
 std::string where(const Impl& impl, const std::string& path) {
@@ -135,8 +134,8 @@ void place_arguments(Impl& impl) {
   const std::vector<Array>& leaves = impl.call_leaves;
   impl.staged.resize(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i)
-    impl.call_buffers.push_back(place(leaves[i], *impl.parameter_layouts[i], impl.num_devices(),
-                                      impl.donated[i] ? nullptr : &impl.staged[i]));
+    impl.call_buffers.push_back(
+        place(leaves[i], *impl.parameter_layouts[i], impl.donated[i] ? nullptr : &impl.staged[i]));
   // Only when every argument is in place: an error before leaves all arrays usable.
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (!impl.donated[i]) continue;
@@ -151,8 +150,8 @@ void place_arguments(Impl& impl) {
   if (impl.captured.empty()) {
     const std::vector<Array>& arrays = impl.traced.captured();
     for (size_t i = 0; i < arrays.size(); ++i)
-      impl.captured.push_back(place(arrays[i], *impl.parameter_layouts[leaves.size() + i],
-                                    impl.num_devices(), nullptr));
+      impl.captured.push_back(
+          place(arrays[i], *impl.parameter_layouts[leaves.size() + i], nullptr));
   }
   impl.call_buffers.insert(impl.call_buffers.end(), impl.captured.begin(), impl.captured.end());
 }

@@ -14,7 +14,7 @@
 #include "gspmd/runtime/executor.h"
 #include "kernels/host_threads.h"
 #include "runtime/arena_guard.h"
-#include "runtime/scatter.h"
+#include "runtime/shard_copies.h"
 #include "runtime/transport.h"
 
 namespace gspmd {
@@ -89,98 +89,11 @@ DeviceBuffer::~DeviceBuffer() {
   give_memory_back(data_, stride_ * local_.count());
 }
 
-namespace {
-
-// The copy between a tile inside the global array and the device's own dense shard.
-StridedCopy tile_copy(const Shape& global, const Shape& local, const Box& box, bool to_device) {
-  StridedCopy copy;
-  copy.element_size = dtype_size(global.dtype);
-  copy.dims = box.size;
-  copy.source = row_major_strides(to_device ? global.dims : local.dims);
-  copy.target = row_major_strides(to_device ? local.dims : global.dims);
-  return simplified(std::move(copy));
-}
-
-int64_t start_offset(const Shape& global, const Box& box) {
-  const Dims strides = row_major_strides(global.dims);
-  int64_t offset = 0;
-  for (size_t d = 0; d < strides.size(); ++d) offset += box.start[d] * strides[d];
-  return offset * dtype_size(global.dtype);
-}
-
-}  // namespace
-
-namespace {
-
-// One copy to run, of addresses.
-struct CopyPiece {
-  StridedCopy copy;
-  const std::byte* source;
-  std::byte* target;
-};
-
-constexpr int64_t kThreadBytes = 1 << 20;  // what is worth a thread's turn
-
-// Cuts a copy along its outermost dim, so that several threads can run it.
-void add_pieces(std::vector<CopyPiece>& pieces, const CopyPiece& whole) {
-  const StridedCopy& copy = whole.copy;
-  int64_t bytes = copy.element_size;
-  for (const int64_t d : copy.dims) bytes *= d;
-  if (bytes == 0) return;
-  const int64_t rows = copy.dims.empty() ? 1 : copy.dims[0];
-  const int64_t cuts = std::clamp<int64_t>(bytes / kThreadBytes, 1, rows);
-  for (int64_t i = 0; i < cuts; ++i) {
-    CopyPiece& piece = pieces.emplace_back(whole);
-    if (cuts == 1) return;
-    const int64_t first = i * rows / cuts;
-    piece.copy.dims[0] = (i + 1) * rows / cuts - first;
-    piece.source += first * copy.source[0] * copy.element_size;
-    piece.target += first * copy.target[0] * copy.element_size;
-  }
-}
-
-void run_pieces(const std::vector<CopyPiece>& pieces, int64_t bytes) {
-  const int64_t n = std::ssize(pieces);
-  if (n == 0) return;
-  in_ranges(n, bytes < 2 * kThreadBytes ? n : 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const CopyPiece& piece = pieces[static_cast<size_t>(i)];
-      run_copy(piece.copy, piece.source, piece.target);
-    }
-  });
-}
-
-// One device has all, and it takes no time: no plan is made.
-bool is_small_and_whole(const DeviceBuffer& buffer, const Shape& global) {
-  return buffer.num_devices() == 1 && buffer.shape().dims == global.dims &&
-         buffer.shape().bytes() < kThreadBytes;
-}
-
-}  // namespace
-
-void scatter_into(const Array& global, const Sharding& sharding, DeviceBuffer& buffer) {
-  const Shape& local = buffer.shape();
-  const std::byte* source = global.bytes().data();
-  if (is_small_and_whole(buffer, global.shape())) {
-    if (local.bytes() > 0) std::memcpy(buffer.shard(0), source, static_cast<size_t>(local.bytes()));
-    return;
-  }
-  std::vector<CopyPiece> pieces;
-  for (int64_t d = buffer.local().first; d < buffer.local().last; ++d) {
-    const Box box = shard_box(global.shape(), sharding, d);
-    if (box.size != local.dims && local.bytes() > 0)
-      std::memset(buffer.shard(d), 0, static_cast<size_t>(local.bytes()));
-    if (box.is_empty()) continue;
-    add_pieces(pieces, {tile_copy(global.shape(), local, box, true),
-                        source + start_offset(global.shape(), box), buffer.shard(d)});
-  }
-  run_pieces(pieces, local.bytes() * buffer.local().count());
-}
-
 std::shared_ptr<DeviceBuffer> scatter_to_devices(const Array& global, const Sharding& sharding,
                                                  int64_t num_devices) {
   auto buffer = std::make_shared<DeviceBuffer>(local_shape(global.shape(), sharding), num_devices);
-  if (!is_untouched_zero(global)) scatter_into(global, sharding, *buffer);
+  if (!is_untouched_zero(global))
+    ShardCopies(global.shape(), sharding, num_devices).scatter(global, *buffer);
   return buffer;
 }
 
@@ -263,21 +176,18 @@ Array gather_to_host(const DeviceBuffer& buffer, const Shape& global, const Shar
     internal_error("gather to host: shards of {} are {}, the sharding says {}", to_string(global),
                    to_string(buffer.shape()), to_string(local));
   }
-  Array result(global);
-  std::byte* target = result.bytes().data();
-  if (is_small_and_whole(buffer, global)) {
-    if (global.bytes() > 0)
-      std::memcpy(target, buffer.shard(0), static_cast<size_t>(global.bytes()));
-    return result;
-  }
+  if (buffer.local().count() == buffer.num_devices())
+    return ShardCopies(global, sharding, buffer.num_devices()).gather(buffer);
   std::vector<std::byte> room;
-  std::vector<CopyPiece> pieces;
+  std::vector<ShardPiece> pieces;
+  std::vector<const std::byte*> addresses;
   for (const auto& [device, part] : parts_of(buffer, tiles_of(buffer, global, sharding), room)) {
-    const Box box = shard_box(global, sharding, device);
-    add_pieces(pieces,
-               {tile_copy(global, local, box, false), part, target + start_offset(global, box)});
+    add_pieces_to_host(pieces, global, local, shard_box(global, sharding, device),
+                       std::ssize(addresses));
+    addresses.push_back(part);
   }
-  run_pieces(pieces, global.bytes());
+  Array result(global);
+  run_to_host(pieces, addresses, result.bytes().data(), global.bytes());
   return result;
 }
 

@@ -5,7 +5,7 @@
 #include "base/host_storage.h"
 #include "gspmd/ops/loop_guard.h"
 #include "runtime/run_text.h"
-#include "runtime/scatter.h"
+#include "runtime/shard_copies.h"
 
 namespace gspmd {
 namespace {
@@ -507,7 +507,7 @@ TEST_CASE("device buffers: what a buffer held before is gone, tails of uneven di
   const auto buffer = scatter_to_devices(Array::of<float>({5}, {1, 2, 3, 4, 5}), sharding, 4);
   const Array zeros(DType::f32, {5});
   for (int64_t d = 0; d < 4; ++d) std::memset(buffer->shard(d), 0xff, 2 * sizeof(float));
-  scatter_into(Array::of<float>({5}, {6, 7, 8, 9, 10}), sharding, *buffer);
+  ShardCopies(zeros.shape(), sharding, 4).scatter(Array::of<float>({5}, {6, 7, 8, 9, 10}), *buffer);
   CHECK(shard_array(*buffer, 2).at(0) == 10);
   CHECK(shard_array(*buffer, 2).at(1) == 0);
   CHECK(shard_array(*buffer, 3).at(1) == 0);
