@@ -20,7 +20,10 @@ namespace {
 
 constexpr int64_t kMostRows = 60, kLeastRows = 12, kRowMultiple = 6;  // of a block
 constexpr int64_t kTileBytes = 384 << 10;  // all tiles of a block: in the second-level cache
-constexpr int64_t kParts = 8;              // as many as there may be, where batches are fewer
+// Of blocks whose tiles are not, and of strips that are not either.
+constexpr int64_t kMostSpilledRows = 120, kSpilledTileBytes = 4 << 20, kStripBytes = 1 << 20;
+constexpr int64_t kTileMoves = 4;  // how often a tile is written and read
+constexpr int64_t kParts = 8;      // as many as there may be, where batches are fewer
 constexpr size_t kMostOuter = 12;
 
 bool is_half(const BlockArray& array) { return is_half_dtype(array.dtype); }
@@ -379,9 +382,22 @@ class RowBlocks {
 
 }  // namespace
 
+// Each block reads all strips again, from behind the second-level cache where they are large. Then
+// tiles that go there too cost less, if blocks become so much higher by it.
 int64_t row_block_rows(const RowBlockSpec& spec) {
-  const int64_t row_bytes = spec.columns * 4 * std::max<int64_t>(1, spec.tiles);
-  return std::clamp(kTileBytes / row_bytes / kRowMultiple * kRowMultiple, kLeastRows, kMostRows);
+  const int64_t tiles = std::max<int64_t>(1, spec.tiles), row_bytes = spec.columns * 4 * tiles;
+  const auto rows_in = [&](int64_t bytes, int64_t most) {
+    return std::clamp(bytes / row_bytes / kRowMultiple * kRowMultiple, kLeastRows, most);
+  };
+  const int64_t rows = rows_in(kTileBytes, kMostRows);
+  const int64_t more = rows_in(kSpilledTileBytes, kMostSpilledRows);
+  int64_t inner = 0;
+  for (const auto* list : {&spec.scores, &spec.row_sums, &spec.column_sums})
+    for (const BlockProduct& product : *list) inner += product.inner;
+  if (spec.columns * 4 * inner <= kStripBytes) return rows;
+  // Of a column, for one row: floats of strips, and floats of tiles.
+  const double saved = double(inner) / double(rows) - double(inner) / double(more);
+  return saved > double(kTileMoves * tiles) ? more : rows;
 }
 
 PreparedKernel prepare_row_blocks(RowBlockSpec spec) {

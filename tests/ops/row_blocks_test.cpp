@@ -20,9 +20,10 @@ struct Sizes {
 };
 
 // Attention of turned queries, [batch, groups] of them, with `mask` over [rows, columns], and the
-// gradients of values and scores.
-std::unique_ptr<Module> attention(const Sizes& s, const std::string& mask,
-                                  const std::string& fill) {
+// gradients of values and scores; of other values than the weights where it says so.
+std::unique_ptr<Module> attention(const Sizes& s, const std::string& mask, const std::string& fill,
+                                  const std::string& summed = "weight",
+                                  const std::string& factor = "weight") {
   const std::string space = fmt::format("[{},{},{},{}]", s.batch, s.groups, s.rows, s.columns);
   const std::string rows = fmt::format("[{},{},{}]", s.batch, s.groups, s.rows);
   const std::string two = fmt::format("[{},{}]", s.rows, s.columns);
@@ -53,9 +54,9 @@ ENTRY e {{
   ls = f32{space} broadcast(l), dimensions={{0,1,2}}
   weight = f32{space} divide(p, ls)
   y = f32[{b},{g},{t},{f}] dot(weight, v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{1}}
-  dv = f32[{b},{s},{f}] dot(weight, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{1,2}}, rhs_contracting_dims={{1,2}}
+  dv = f32[{b},{s},{f}] dot({summed}, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{1,2}}, rhs_contracting_dims={{1,2}}
   dp = f32{space} dot(w, v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{2}}
-  ds = f32{space} multiply(dp, weight)
+  ds = f32{space} multiply(dp, {factor})
   dk = f32[{b},{d},{s}] dot(q, ds), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{1,2}}, rhs_contracting_dims={{1,2}}
   dkt = f32[{b},{s},{d}] transpose(dk), dimensions={{0,2,1}}
   ROOT r = (f32[{b},{g},{t},{f}], f32[{b},{s},{f}], f32[{b},{s},{d}], f32{rows}) tuple(y, dv, dkt, l)
@@ -64,7 +65,8 @@ ENTRY e {{
                   fmt::arg("b", s.batch), fmt::arg("g", s.groups), fmt::arg("t", s.rows),
                   fmt::arg("s", s.columns), fmt::arg("d", s.inner), fmt::arg("f", s.width),
                   fmt::arg("space", space), fmt::arg("rows", rows), fmt::arg("two", two),
-                  fmt::arg("mask", mask), fmt::arg("fill", fill)));
+                  fmt::arg("mask", mask), fmt::arg("fill", fill), fmt::arg("summed", summed),
+                  fmt::arg("factor", factor)));
 }
 
 std::string causal(const Sizes& s) {
@@ -186,6 +188,36 @@ TEST_CASE("row blocks: rows whose scores are below what hides others see all col
   check(*module, arguments, 1e-4);
   for (int64_t i = 0; i < d; ++i) arguments[0].set(17 * d + i, std::nan(""));
   check(*module, arguments, 1e-4);
+}
+
+TEST_CASE("row blocks: tiles lie over scores that nobody reads behind them", "[row_blocks]") {
+  const Sizes s{.rows = 100, .columns = 90};
+  const auto tiles = [&](const char* summed, const char* factor) {
+    const auto module = attention(s, window(s, 70), "-1e30", summed, factor);
+    check(*module, random_arguments(*module, 5), 1e-4);
+    return row_block_spec(*module->entry())->tiles;
+  };
+  CHECK(tiles("weight", "weight") == 2);
+  CHECK(tiles("score", "weight") == 3);  // one for the weights
+  CHECK(tiles("weight", "score") == 3);
+  CHECK(tiles("dp", "score") == 3);
+  CHECK(tiles("score", "dp") == 3);
+}
+
+TEST_CASE("row blocks: blocks are higher where their strips fit no cache", "[row_blocks]") {
+  const auto rows = [](int64_t columns, int64_t inner) {
+    const Sizes s{
+        .batch = 1, .groups = 1, .rows = 300, .columns = columns, .inner = inner, .width = inner};
+    return row_block_rows(*row_block_spec(*attention(s, causal(s), "0")->entry()));
+  };
+  CHECK(rows(300, 64) == 60);
+  CHECK(rows(2100, 8) == 18);
+  CHECK(rows(2100, 128) == 120);
+  CHECK(rows(16384, 128) == 30);
+  const Sizes s{.batch = 1, .groups = 1, .rows = 130, .columns = 2100, .inner = 70, .width = 70};
+  CHECK(row_block_rows(*row_block_spec(*attention(s, causal(s), "0")->entry())) == 120);
+  const auto module = attention(s, window(s, 90), "-1e30");
+  check(*module, random_arguments(*module, 9), 1e-4);
 }
 
 TEST_CASE("row blocks: rows longer than a tile of loops are left to others", "[row_blocks]") {

@@ -407,4 +407,35 @@ TEST_CASE("fuse: random graphs over rows that are read once compute the same", "
   }
 }
 
+TEST_CASE("fuse: large products without a reduction between them stay apart", "[fuse]") {
+  const auto kinds = [](int64_t inner, int64_t wide, bool softmax) {
+    const std::string space = "f32[512,256]{1,0}";
+    std::string body = fmt::format(R"(
+    x = f32[512,{0}]{{1,0}} parameter(0)
+    w = f32[{0},256]{{1,0}} parameter(1)
+    v = f32[256,{1}]{{1,0}} parameter(2)
+    h = {2} dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+    g = {2} tanh(h)
+)",
+                                   inner, wide, space);
+    if (softmax)
+      body += fmt::format(R"(
+    zero = f32[] constant(0)
+    t = f32[512]{{0}} reduce(g, zero), dimensions={{1}}, to_apply=sum
+    ts = {0} broadcast(t), dimensions={{0}}
+    a = {0} divide(g, ts)
+)",
+                          space);
+    body += fmt::format(
+        "ROOT y = f32[512,{}]{{1,0}} dot({}, v), lhs_contracting_dims={{1}}, "
+        "rhs_contracting_dims={{0}}\n",
+        wide, softmax ? "a" : "g");
+    return std::ssize(fused(body));  // 1: a fusion of rows
+  };
+  CHECK(kinds(128, 128, false) == 1);
+  CHECK(kinds(136, 128, false) == 3);
+  CHECK(kinds(128, 136, false) == 3);
+  CHECK(kinds(512, 512, true) == 1);
+}
+
 }  // namespace gspmd::fuse_test

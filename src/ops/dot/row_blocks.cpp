@@ -270,8 +270,9 @@ class SpecBuilder {
       if (array.dtype != DType::f32) value = append_convert(value, DType::f32);
       array.kind = BlockArray::tile;
       array.dtype = DType::f32;
-      array.index = spec_.tiles;
-      tile_of_[&node] = spec_.tiles++;
+      array.index = place_of_score(value).value_or(spec_.tiles);
+      if (array.index == spec_.tiles) ++spec_.tiles;
+      tile_of_[&node] = array.index;
     } else if (const auto found = std::find_if(outputs_.begin(), outputs_.end(),
                                                [&](const Output& o) { return o.value == &node; });
                found != outputs_.end() && !row_arrays_.contains(&node)) {
@@ -284,6 +285,32 @@ class SpecBuilder {
     spec_.loop.outputs.push_back({value, output.reduced});
     if (!is_tile) row_arrays_.emplace(&node, array);
     spec_.loop_results.push_back(std::move(array));
+  }
+
+  // The tile of a score that neither a sum reads nor the loop behind `value`, once: the loop writes
+  // over it, so that blocks have more rows.
+  std::optional<int64_t> place_of_score(int value) {
+    for (int64_t tile = 0; tile < std::ssize(scores_); ++tile) {
+      const Node* const score = scores_[static_cast<size_t>(tile)];
+      if (std::find(summed_.begin(), summed_.end(), score) != summed_.end() ||
+          reads_behind(tile, value) || !overwritten_.insert(tile).second)
+        continue;
+      return tile;
+    }
+    return std::nullopt;
+  }
+
+  bool reads_behind(int64_t tile, int value) const {
+    const std::vector<LoopValue>& values = spec_.loop.values;
+    const auto is_tile = [&](int input) {
+      if (input < 0 || values[static_cast<size_t>(input)].op != LoopOp::operand) return false;
+      const int64_t operand = values[static_cast<size_t>(input)].operand;
+      const BlockArray& array = spec_.loop_operands[static_cast<size_t>(operand)];
+      return array.kind == BlockArray::tile && array.index == tile;
+    };
+    return std::any_of(values.begin() + value + 1, values.end(), [&](const LoopValue& reader) {
+      return is_tile(reader.a) || is_tile(reader.b) || is_tile(reader.c);
+    });
   }
 
   // A result with a value for each row.
@@ -385,6 +412,7 @@ class SpecBuilder {
   std::vector<Output> outputs_;
   std::vector<const Node*> scores_, summed_;  // the latter by sum
   std::map<const Node*, int64_t> tile_of_;
+  std::set<int64_t> overwritten_;      // tiles of scores that have become others'
   std::set<const Node*> from_scores_;  // what follows from scores
   std::map<const Node*, BlockArray> row_arrays_;
   std::vector<int> numbers_;  // of values of the whole loop in that of a block

@@ -16,6 +16,7 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kLeastRows = 16, kLeastColumns = 32;  // of a space
+constexpr int64_t kMostInner = 128;   // of products without a reduction between them
 constexpr int64_t kLeastBatches = 4;  // for sums over rows, which a batch does alone
 
 using NodeSet = std::set<int64_t>;
@@ -303,6 +304,17 @@ class RowBlockFuser {
     std::vector<Node*> given = {};  // what its results replace
   };
 
+  // Values that go through no reduction between two large products cost less on their way through
+  // memory than products of few rows.
+  static bool gains(const RowBlockSpec& spec) {
+    const auto is_reduced = [](const LoopOutput& output) { return output.reduced; };
+    if (std::any_of(spec.loop.outputs.begin(), spec.loop.outputs.end(), is_reduced)) return true;
+    int64_t longest = 0;
+    for (const auto* products : {&spec.scores, &spec.row_sums, &spec.column_sums})
+      for (const BlockProduct& product : *products) longest = std::max(longest, product.inner);
+    return longest <= kMostInner;
+  }
+
   // Of the groups whose fusions have kernels, without those that share values with others.
   std::vector<std::pair<const RowGroup*, Body>> runnable_bodies() {
     while (true) {
@@ -313,7 +325,7 @@ class RowBlockFuser {
         if (!group.is_active) continue;
         bodies.emplace_back(&group, body_of(i));
         std::optional<RowBlockSpec> spec = row_block_spec(*bodies.back().second.fused);
-        group.is_active = spec && prepare_row_blocks(std::move(*spec)).run;
+        group.is_active = spec && gains(*spec) && prepare_row_blocks(std::move(*spec)).run;
         all_run &= group.is_active;
       }
       if (all_run) return bodies;
