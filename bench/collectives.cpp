@@ -7,7 +7,6 @@
 //     [--json FILE]
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -163,15 +162,15 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
 
 int main(int argc, char** argv) {
   BenchOptions options;
-  CLI::App app{"Collectives beside a memcpy of their bytes."};
-  app.add_option("--threads", options.threads);
-  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--only", options.only, "one op");
-  app.add_option("--bytes", options.bytes, "of the larger of operand and result, of one device")
-      ->check(CLI::Range(1 << 12, 1 << 30));
-  app.add_option("--type", options.type, "of the elements");
-  Report report(app, "collectives");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Collectives beside a memcpy of their bytes.");
+  line.option("--threads", options.threads);
+  line.number("--rounds", options.rounds);
+  line.option("--only", options.only, "one op");
+  line.number("--bytes", options.bytes, "of the larger of operand and result, of one device",
+              1 << 12, 1 << 30);
+  line.option("--type", options.type, "of the elements");
+  Report report(line, "collectives");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     const std::optional<DType> type = dtype_from_name(options.type);
     if (!type) user_error("--type {}: no type of elements", options.type);

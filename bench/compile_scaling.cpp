@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -129,19 +128,19 @@ int main(int argc, char** argv) {
   config.seq = 1024;
   config.vocab = 32768;
   options.trainer.batch = 1024;
-  CLI::App app{"Compile time and size of a program against the number of devices."};
-  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--layers", config.layers);
-  app.add_option("--d", config.model);
-  app.add_option("--ff", config.hidden);
-  app.add_option("--heads", config.heads);
-  app.add_option("--seq", config.seq);
-  app.add_option("--vocab", config.vocab);
-  app.add_option("--batch", options.trainer.batch);
-  app.add_option("--recipe", options.recipe);
-  app.add_option("--mesh", options.meshes);
-  Report report(app, "compile_scaling");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Compile time and size of a program against the number of devices.");
+  line.number("--rounds", options.rounds);
+  line.option("--layers", config.layers);
+  line.option("--d", config.model);
+  line.option("--ff", config.hidden);
+  line.option("--heads", config.heads);
+  line.option("--seq", config.seq);
+  line.option("--vocab", config.vocab);
+  line.option("--batch", options.trainer.batch);
+  line.option("--recipe", options.recipe);
+  line.option("--mesh", options.meshes);
+  Report report(line, "compile_scaling");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     return measure(options, report);
   } catch (const std::exception& error) {

@@ -2,7 +2,6 @@
 // devices.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "bench/report.h"
@@ -64,9 +63,9 @@ void measure(int64_t instructions, int64_t devices, Report& report) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Time to complete shardings."};
-  Report report(app, "completion");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Time to complete shardings.");
+  Report report(line, "completion");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     for (const int64_t instructions : {1024, 4096, 16'384, 65'536})
       measure(instructions, 8, report);

@@ -4,7 +4,6 @@
 //   first_call [--threads 2] [--rounds 7] [--calls 20000] [--no-trainer] [--json FILE]
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -124,13 +123,13 @@ void measure_small_calls(const BenchOptions& options, Report& report) {
 
 int main(int argc, char** argv) {
   BenchOptions options;
-  CLI::App app{"First calls and small calls."};
-  app.add_option("--threads", options.threads);
-  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--calls", options.calls)->check(CLI::PositiveNumber);
-  app.add_flag("!--no-trainer", options.trainer, "small calls only");
-  Report report(app, "first_call");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("First calls and small calls.");
+  line.option("--threads", options.threads);
+  line.number("--rounds", options.rounds);
+  line.number("--calls", options.calls);
+  line.flag("!--no-trainer", options.trainer, "small calls only");
+  Report report(line, "first_call");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     measure_small_calls(options, report);
     if (options.trainer)

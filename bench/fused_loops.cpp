@@ -4,7 +4,6 @@
 //   fused_loops [--rounds 21] [--divide 1] [--only NAME]
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -243,12 +242,12 @@ int main(int argc, char** argv) {
   int rounds = 21;
   int64_t divide = 1;
   std::string only;
-  CLI::App app{"Fused loops: machine code against the interpreter."};
-  app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
-  app.add_option("--divide", divide, "rows by this: what caches hold")->check(CLI::PositiveNumber);
-  app.add_option("--only", only, "those whose name holds this");
-  Report report(app, "fused_loops");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Fused loops: machine code against the interpreter.");
+  line.number("--rounds", rounds);
+  line.number("--divide", divide, "rows by this: what caches hold");
+  line.option("--only", only, "those whose name holds this");
+  Report report(line, "fused_loops");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     std::vector<Loop> loops;
     for (const DType dtype : {DType::f32, DType::bf16}) {

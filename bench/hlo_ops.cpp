@@ -7,7 +7,6 @@
 //   resnet50|bert-layer]
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <random>
@@ -501,14 +500,14 @@ int main(int argc, char** argv) {
   int threads = 2, repeat = 5;
   std::string only, write;
   std::vector<std::string> files;
-  CLI::App app{"Hot HLO ops against the rates of products and copies."};
-  app.add_option("--threads", threads)->check(CLI::PositiveNumber);
-  app.add_option("--repeat", repeat)->check(CLI::PositiveNumber);
-  app.add_option("--only", only, "ops whose name has this text");
-  app.add_option("--file", files, "these programs instead, beside copies of their bytes");
-  app.add_option("--write", write, "print a model as HLO text: resnet50 or bert-layer");
-  Report figures(app, "hlo_ops");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Hot HLO ops against the rates of products and copies.");
+  line.number("--threads", threads);
+  line.number("--repeat", repeat);
+  line.option("--only", only, "ops whose name has this text");
+  line.option("--file", files, "these programs instead, beside copies of their bytes");
+  line.option("--write", write, "print a model as HLO text: resnet50 or bert-layer");
+  Report figures(line, "hlo_ops");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     if (!write.empty()) {
       fmt::print("{}", write == "resnet50" ? bench::resnet50(8) : bench::bert_layer(8, 512));

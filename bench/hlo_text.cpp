@@ -1,7 +1,6 @@
 // How long reading, verifying and printing HLO text takes, and whether that is linear in the text.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "bench/report.h"
@@ -52,9 +51,9 @@ double seconds(F&& f) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Time to read, verify and print HLO text."};
-  Report report(app, "hlo_text");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Time to read, verify and print HLO text.");
+  Report report(line, "hlo_text");
+  if (const auto status = line.parse(argc, argv)) return *status;
   for (const int64_t count : {20'000, 200'000}) {
     const std::string text = module_text(count);
     std::unique_ptr<Module> module;

@@ -5,7 +5,6 @@
 //             PREFIX]
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <random>
 #include <vector>
@@ -122,19 +121,19 @@ void measure(const BenchOptions& options, models::Dispatch dispatch, const Place
 
 int main(int argc, char** argv) {
   BenchOptions options;
-  CLI::App app{"A layer of experts on one device and on meshes of 8."};
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--tokens", options.tokens);
-  app.add_option("--groups", options.groups);
-  app.add_option("--d", options.d);
-  app.add_option("--ff", options.ff);
-  app.add_option("--experts", options.experts);
-  app.add_option("--capacity-factor", options.capacity_factor);
-  app.add_option("--threads", options.threads);
-  app.add_flag("--single", options.single, "one device alone");
-  app.add_option("--trace", options.trace, "traces of last calls: what their names begin with");
-  Report report(app, "moe_layer");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("A layer of experts on one device and on meshes of 8.");
+  line.number("--steps", options.steps);
+  line.option("--tokens", options.tokens);
+  line.option("--groups", options.groups);
+  line.option("--d", options.d);
+  line.option("--ff", options.ff);
+  line.option("--experts", options.experts);
+  line.option("--capacity-factor", options.capacity_factor);
+  line.option("--threads", options.threads);
+  line.flag("--single", options.single, "one device alone");
+  line.option("--trace", options.trace, "traces of last calls: what their names begin with");
+  Report report(line, "moe_layer");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     std::vector<Place> places = {{"one device", Mesh(), {}}};
     if (!options.single) {

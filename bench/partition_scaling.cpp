@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 #include <map>
@@ -186,14 +185,14 @@ void measure(const std::string& name, const BenchOptions& options, Report& repor
 
 int main(int argc, char** argv) {
   BenchOptions options;
-  CLI::App app{"Time to partition programs, for 8 to 65,536 devices."};
-  app.add_option("--layers", options.layers);
-  app.add_option("--runs", options.runs)->check(CLI::PositiveNumber);
-  app.add_option("--count", options.count)->check(CLI::PositiveNumber);
-  app.add_option("--recipe", options.recipe);
-  app.add_option("--only", options.only);
-  Report report(app, "partition_scaling");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Time to partition programs, for 8 to 65,536 devices.");
+  line.option("--layers", options.layers);
+  line.number("--runs", options.runs);
+  line.number("--count", options.count);
+  line.option("--recipe", options.recipe);
+  line.option("--only", options.only);
+  Report report(line, "partition_scaling");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     for (const std::string& name : options.only) measure(name, options, report);
     report.write();

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -152,14 +151,15 @@ void measure(int64_t devices, int64_t bytes, Report& report) {
 
 int main(int argc, char** argv) {
   int64_t per_process = 1;
-  CLI::App app{"All-reduces between processes, against MPI_Allreduce. Start it with mpirun."};
-  app.add_option("--devices-per-process", per_process)->check(CLI::PositiveNumber);
+  gspmd::CommandLine line(
+      "All-reduces between processes, against MPI_Allreduce. Start it with mpirun.");
+  line.number("--devices-per-process", per_process);
   bool overlap = false;
-  app.add_flag("--overlap", overlap, "collectives beside products, and one after the other");
+  line.flag("--overlap", overlap, "collectives beside products, and one after the other");
   std::vector<int64_t> sizes = {1 << 10, 64 << 10, 1 << 20, 16 << 20};
-  app.add_option("--bytes", sizes, "of each device, of all-reduces")->check(CLI::PositiveNumber);
-  gspmd::Report report(app, "processes");
-  CLI11_PARSE(app, argc, argv);
+  line.number("--bytes", sizes, "of each device, of all-reduces");
+  gspmd::Report report(line, "processes");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     gspmd::print_from_first_process();
     const int64_t devices = per_process * gspmd::process_count();

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -128,14 +127,14 @@ int main(int argc, char** argv) {
   int64_t count = 1000;
   uint32_t seed = 1;
   size_t worst = 0;
-  CLI::App app{"What products send against the least of all ways."};
-  app.add_option("--count", count)->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed);
-  app.add_option("--worst", worst, "print so many of the worst programs");
+  CommandLine line("What products send against the least of all ways.");
+  line.number("--count", count);
+  line.option("--seed", seed);
+  line.option("--worst", worst, "print so many of the worst programs");
   bool chains = false;
-  app.add_flag("--chains", chains, "two products in a row");
-  Report report(app, "products");
-  CLI11_PARSE(app, argc, argv);
+  line.flag("--chains", chains, "two products in a row");
+  Report report(line, "products");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     return chains ? run_chains(count, seed, worst, report) : run(count, seed, worst, report);
   } catch (const std::exception& error) {

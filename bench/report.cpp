@@ -39,8 +39,8 @@ Json number(double value) {
 
 }  // namespace
 
-Report::Report(CLI::App& app, std::string bench) : bench_(std::move(bench)) {
-  app.add_option("--json", path_, "write the figures to this file, for scripts/bench_compare");
+Report::Report(CommandLine& line, std::string bench) : bench_(std::move(bench)) {
+  line.option("--json", path_, "write the figures to this file, for scripts/bench_compare");
 }
 
 void Report::add(const std::string& of, const std::vector<Figure>& figures) {

@@ -3,9 +3,10 @@
 // What a benchmark reports: figures with units, a line of them printed as soon as it is measured,
 // and all of a run as one JSON document for scripts/bench_compare.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "bench/command_line.h"
 
 namespace gspmd {
 
@@ -22,8 +23,8 @@ struct Figure {
 // the run with a figure's name.
 class Report {
  public:
-  // Gives `app` the option --json FILE. `bench` is the name of the binary.
-  Report(CLI::App& app, std::string bench);
+  // Gives `line` the option --json FILE. `bench` is the name of the binary.
+  Report(CommandLine& line, std::string bench);
 
   // Prints {"of":"...","wall_ms":1.25,...} as a line.
   void add(const std::string& of, const std::vector<Figure>& figures);

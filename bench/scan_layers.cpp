@@ -11,7 +11,6 @@
 //               [--seq 128] [--batch 16] [--vocab 1024] [--threads 2] [--recipe 2d] [--mesh]
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -135,22 +134,22 @@ void compare_steps(const BenchOptions& o, Report& report) {
 
 int main(int argc, char** argv) {
   BenchOptions options;
-  CLI::App app{"Blocks of a Transformer as one loop, against blocks one after the other."};
-  app.add_option("--deep", options.deep)->check(CLI::PositiveNumber);
-  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--layers", options.layers)->check(CLI::PositiveNumber);
-  app.add_option("--d", options.d);
-  app.add_option("--ff", options.ff);
-  app.add_option("--heads", options.heads);
-  app.add_option("--seq", options.seq);
-  app.add_option("--batch", options.batch);
-  app.add_option("--vocab", options.vocab);
-  app.add_option("--threads", options.threads);
-  app.add_option("--recipe", options.recipe);
-  app.add_flag("--mesh", options.mesh, "on a (2,4) mesh of 8 devices; else on one device");
-  Report report(app, "scan_layers");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Blocks of a Transformer as one loop, against blocks one after the other.");
+  line.number("--deep", options.deep);
+  line.number("--rounds", options.rounds);
+  line.number("--steps", options.steps);
+  line.number("--layers", options.layers);
+  line.option("--d", options.d);
+  line.option("--ff", options.ff);
+  line.option("--heads", options.heads);
+  line.option("--seq", options.seq);
+  line.option("--batch", options.batch);
+  line.option("--vocab", options.vocab);
+  line.option("--threads", options.threads);
+  line.option("--recipe", options.recipe);
+  line.flag("--mesh", options.mesh, "on a (2,4) mesh of 8 devices; else on one device");
+  Report report(line, "scan_layers");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     compare_compilation(options, report);
     compare_arenas(options, report);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -127,9 +126,9 @@ void measure_constant(int64_t count, bool as_bytes, Report& report) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Time to read and print StableHLO text."};
-  Report report(app, "stablehlo_text");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Time to read and print StableHLO text.");
+  Report report(line, "stablehlo_text");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     // Before others, whose memory would hide what these take.
     measure_constant(5'000'000, false, report);

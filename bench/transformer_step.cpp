@@ -9,7 +9,6 @@
 // --mesh.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -173,21 +172,21 @@ void measure_bf16(const BenchOptions& options, Report& report) {
 
 int main(int argc, char** argv) {
   BenchOptions options;
-  CLI::App app{"One Transformer training step, one device against a (2,4) mesh."};
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--layers", options.layers);
-  app.add_option("--d", options.d);
-  app.add_option("--ff", options.ff);
-  app.add_option("--heads", options.heads);
-  app.add_option("--seq", options.seq);
-  app.add_option("--batch", options.batch);
-  app.add_option("--vocab", options.vocab);
-  app.add_option("--threads", options.threads);
-  app.add_option("--recipe", options.recipe);
-  app.add_flag("--mesh", options.mesh, "the mesh alone: of several processes, with mpirun");
-  app.add_flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
-  Report report(app, "transformer_step");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("One Transformer training step, one device against a (2,4) mesh.");
+  line.number("--steps", options.steps);
+  line.option("--layers", options.layers);
+  line.option("--d", options.d);
+  line.option("--ff", options.ff);
+  line.option("--heads", options.heads);
+  line.option("--seq", options.seq);
+  line.option("--batch", options.batch);
+  line.option("--vocab", options.vocab);
+  line.option("--threads", options.threads);
+  line.option("--recipe", options.recipe);
+  line.flag("--mesh", options.mesh, "the mesh alone: of several processes, with mpirun");
+  line.flag("--bf16", options.bf16, "compare steps computed in bf16 with steps in f32");
+  Report report(line, "transformer_step");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     print_from_first_process();
     if (options.mesh)

@@ -176,7 +176,7 @@ void write_images(const Folder& folder) {
 }  // namespace
 
 TEST_CASE("train_transformer: killed at random moments and resumed, the losses are the same bits",
-          "[examples][resume]") {
+          "[examples][resume][once]") {
   const Folder folder;
   const Arguments settings = kModel + kMesh + Arguments{"--steps", "150"};
   check_kills(folder, settings, 150, static_cast<int>(random_load(20)));
@@ -190,7 +190,7 @@ TEST_CASE("train_transformer: killed at random moments and resumed, the losses a
 }
 
 TEST_CASE("examples: every model, killed at random moments and resumed, has the same losses",
-          "[examples][resume]") {
+          "[examples][resume][once]") {
   const Folder folder;
   const int kills = std::getenv("GSPMD_LONG") != nullptr ? 10 : static_cast<int>(random_load(2));
   write_images(folder);

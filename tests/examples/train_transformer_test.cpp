@@ -147,7 +147,7 @@ TEST_CASE("train_transformer: words that are no choice are errors that list the 
 }
 
 TEST_CASE("train_transformer: a pipeline has the losses of blocks one after the other",
-          "[examples]") {
+          "[examples][once]") {
   const std::string options = kSmall + "--layers 4 --microbatches 2 --sample 3 --json --check ";
   const auto plain = lines_of(run(options).out);
   for (const std::string pipeline :

@@ -108,7 +108,7 @@ TEST_CASE("the corpus of modules with expected results is there") {
   CHECK(module_names().size() >= 60);
 }
 
-TEST_CASE("every module of the corpus computes what NumPy and SciPy computed") {
+TEST_CASE("every module of the corpus computes what NumPy and SciPy computed", "[once]") {
   for (const std::string& name : module_names()) {
     if (!has_results(name)) continue;
     CAPTURE(name);
@@ -117,7 +117,7 @@ TEST_CASE("every module of the corpus computes what NumPy and SciPy computed") {
   }
 }
 
-TEST_CASE("every module of the corpus prints as itself") {
+TEST_CASE("every module of the corpus prints as itself", "[once]") {
   for (const std::string& name : module_names()) {
     CAPTURE(name);
     const CommandResult first = run_command("print " + kFolder + name + ".hlo");
