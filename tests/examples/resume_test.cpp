@@ -239,7 +239,7 @@ TEST_CASE("train_transformer: a damaged checkpoint is passed over for the one be
 }
 
 TEST_CASE("train_transformer: a run goes on upon another mesh, recipe and one device",
-          "[examples][resume]") {
+          "[examples][resume][once]") {
   const Arguments steps = {"--steps", "8"};
   const Arguments others[] = {{"--mesh", "1"},
                               {"--mesh", "x=3", "--recipe", "data"},
