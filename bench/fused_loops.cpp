@@ -209,10 +209,15 @@ void measure(const Loop& loop, int rounds, Report& report) {
   };
   const Prepared plain = prepared(false), code = prepared(true), again = prepared(true);
   const auto timed = [&](const PreparedKernel& kernel) {
-    std::vector<std::byte> scratch(static_cast<size_t>(kernel.scratch_bytes) + 64);
-    const auto address = reinterpret_cast<uintptr_t>(scratch.data());
-    KernelArgs args{operands.data(), results.data(), scratch.data() + (64 - address % 64) % 64};
+    std::vector<std::byte> memory(static_cast<size_t>(kernel.scratch_bytes + kernel.shared_bytes) +
+                                  128);
+    const auto aligned = [](std::byte* at) {
+      return at + (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64;
+    };
+    KernelArgs args{operands.data(), results.data(), aligned(memory.data())};
+    args.shared = aligned(args.scratch + kernel.scratch_bytes);
     const double start = now();
+    for (args.part = 0; args.part < kernel.prepare_parts; ++args.part) kernel.prepare(args);
     for (args.part = 0; args.part < kernel.parts; ++args.part) kernel.run(args);
     return now() - start;
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -106,18 +107,28 @@ struct LoopPlan {
     // the next and starts anew, so that no long sum takes up small numbers one by one.
     int levels = 1;
     int64_t level_bytes = 0;
+    int64_t shared_offset = 0;  // of the sums of blocks
   };
   std::vector<Fold> folds;  // accumulators to start from init
-  int64_t slot_bytes = 0;
+  // Where few rows are kept, blocks of kSumBlock steps of the reduced dims are a first stage, which
+  // leaves their sums behind each other; 0: there is none.
+  int64_t blocks = 0;
+  int64_t slot_bytes = 0, shared_bytes = 0;
   int64_t parts = 1;
   std::shared_ptr<const CodeMemory> code;  // what `code` instructions run
   int64_t units() const { return kept_count * (inner_reduced ? 1 : tiles); }
+  int64_t block_units() const { return kept_count * blocks * tiles; }
   int64_t tiled() const { return by_rows ? rows : inner; }
 };
 
 constexpr int64_t kSumBlock = 128;
 constexpr int64_t kLoopPartElements = 32768;
 constexpr int64_t kMostLoopParts = 8;
+
+// Of a kernel that goes through `elements` in so many independent units.
+inline int64_t loop_parts(int64_t elements, int64_t units) {
+  return std::min(units, std::clamp<int64_t>(elements / kLoopPartElements, 1, kMostLoopParts));
+}
 
 struct LoopCodeTarget;
 
@@ -126,11 +137,14 @@ struct LoopCodeTarget;
 struct PlannedLoop {
   LoopPlan plan;
   double cost = 0;
+  int64_t elements = 1;
 };
 std::optional<PlannedLoop> plan_loop(const LoopProgram& program, const LoopCodeTarget* target);
 // A later output whose elements stand in turn with those of this one; itself: there is none.
 size_t other_half(const LoopProgram& program, size_t output);
 void run_loop(const LoopPlan& plan, const KernelArgs& args);
+// One of `parts` parts of the first stage of a plan with blocks.
+void run_loop_blocks(const LoopPlan& plan, const KernelArgs& args, int64_t parts);
 int64_t loop_scratch_bytes(const LoopPlan& plan);
 
 }  // namespace gspmd

@@ -47,6 +47,13 @@ PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& optio
   const auto plan = std::make_shared<const LoopPlan>(std::move(planned->plan));
   kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
   kernel.parts = plan->parts;
+  if (plan->blocks > 0) {
+    kernel.prepare_parts = loop_parts(planned->elements, plan->block_units());
+    kernel.shared_bytes = plan->shared_bytes;
+    kernel.prepare = [plan, parts = kernel.prepare_parts](const KernelArgs& args) {
+      run_loop_blocks(*plan, args, parts);
+    };
+  }
   kernel.scratch_bytes = loop_scratch_bytes(*plan);
   return kernel;
 }
@@ -59,13 +66,13 @@ PreparedKernel prepare_loop_pieces(const std::vector<LoopProgram>& pieces,
   int64_t elements = 0;
   for (const LoopProgram& piece : pieces) {
     std::optional<PlannedLoop> planned = planned_for(piece, options);
-    if (!planned) return {};
+    if (!planned || planned->plan.blocks > 0) return {};
     kernel.cost += planned->cost;
     kernel.scratch_bytes = std::max(kernel.scratch_bytes, loop_scratch_bytes(planned->plan));
     elements += planned->plan.kept_count * planned->plan.rows * planned->plan.inner;
     plans->push_back(std::move(planned->plan));
   }
-  kernel.parts = std::clamp<int64_t>(elements / kLoopPartElements, 1, kMostLoopParts);
+  kernel.parts = loop_parts(elements, kMostLoopParts);
   const int64_t turns = ceil_div(elements, kernel.parts * kTurnElements);
   for (LoopPlan& plan : *plans) plan.parts = kernel.parts * turns;
   kernel.run = [plans, turns](const KernelArgs& args) {

@@ -15,6 +15,8 @@ constexpr int64_t kRegisterBytes = 4096;  // of a register: a dozen fit the firs
 constexpr int64_t kLongestRow = 16384;    // elements of a row kept whole
 constexpr int64_t kFlatBelow = 192;       // inner dims shorter than this are flattened
 constexpr int64_t kLeastRowColumns = 4;   // of inner dims that code goes through row by row
+constexpr int64_t kFewKeptRows = 4;       // fewer are not parts enough for two workers
+constexpr int64_t kLeastBlocks = 4;       // of reduced rows that are
 
 bool is_reduce(LoopOp op) { return op >= LoopOp::reduce_sum; }
 bool is_stream(LoopOp op) { return op == LoopOp::operand || op == LoopOp::iota; }
@@ -39,8 +41,7 @@ class Builder {
     if (code_ && !make_code()) return false;
     code_ ? assign_code_slots() : assign_slots();
     if (plan_.by_rows) add_row_steps();
-    plan_.parts = std::min(plan_.units(),
-                           std::clamp<int64_t>(elements_ / kLoopPartElements, 1, kMostLoopParts));
+    plan_.parts = loop_parts(elements_, plan_.units());
     return true;
   }
 
@@ -194,8 +195,12 @@ class Builder {
   bool choose_tile(int64_t widest, bool whole_row) {
     int64_t limit = kRegisterBytes / widest;
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
-    if (has_reduce_ && !plan_.inner_reduced && elements_ >= 2 * kLoopPartElements) {
-      limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);
+    if (has_reduce_ && !plan_.inner_reduced && plan_.kept_count < kFewKeptRows &&
+        elements_ >= 2 * kLoopPartElements) {
+      if (sums_in_blocks())
+        plan_.blocks = ceil_div(plan_.reduced_count, kSumBlock);
+      else
+        limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);
     }
     if (plan_.by_rows) {
       plan_.tiles = ceil_div(plan_.rows, std::max<int64_t>(limit / plan_.inner, 1));
@@ -212,6 +217,15 @@ class Builder {
       for (Facts& f : facts_) f.phase = 0;
     }
     return straight || !whole_row;
+  }
+
+  // Whether all reductions are sums that begin anew after kSumBlock steps, and so often that those
+  // are parts enough.
+  bool sums_in_blocks() const {
+    if (plan_.reduced_count <= (kLeastBlocks - 1) * kSumBlock) return false;
+    return std::all_of(p_.values.begin(), p_.values.end(), [](const LoopValue& x) {
+      return !is_reduce(x.op) || (x.op == LoopOp::reduce_sum && is_floating(x.dtype));
+    });
   }
 
   void split_strides(LoopStream& stream, const Dims& strides) {
@@ -499,6 +513,8 @@ class Builder {
       // Code reads and writes whole vectors of it.
       fold.level_bytes = ceil_div(bytes, 64) * 64;
       plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
+      fold.shared_offset = plan_.shared_bytes;
+      plan_.shared_bytes += plan_.block_units() * fold.level_bytes;
     }
   }
 
@@ -590,7 +606,7 @@ std::optional<PlannedLoop> plan_loop(const LoopProgram& given, const LoopCodeTar
     Builder builder(program, target, by_rows);
     if (builder.build()) {
       const double cost = 50 + builder.cost_per_element_ * static_cast<double>(builder.elements_);
-      return PlannedLoop{std::move(builder.plan_), cost};
+      return PlannedLoop{std::move(builder.plan_), cost, builder.elements_};
     }
     if (!builder.plan_.by_rows) break;
   }

@@ -16,6 +16,7 @@ struct Frame {
   int64_t* offsets;       // stream -> elements, with the reduced dims
   int64_t* index;         // counters of the reduced outer dims
   int64_t* row_index;     // counters of the kept outer dims
+  std::byte* shared;      // sums of blocks
 };
 
 template <class T>
@@ -298,16 +299,20 @@ void finish_folds(Frame& f, int64_t n) {
   }
 }
 
-// All steps of the reduced outer dims for one tile range.
+// Steps [first, last) of the reduced outer dims for one tile range.
 template <class Body>
-void for_each_reduced(Frame& f, Body&& body) {
+void for_each_reduced(Frame& f, int64_t first, int64_t last, Body&& body) {
   const LoopPlan& plan = f.plan;
   const size_t rank = plan.reduced.size();
   const size_t streams = plan.streams.size();
   if (rank == 0) return body();  // `offsets` are the kept ones
   std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
-  std::fill(f.index, f.index + rank, 0);
-  for (int64_t step = 0; step < plan.reduced_count; ++step) {
+  int64_t rest = first;
+  for (size_t d = rank; d-- > 0; rest /= plan.reduced[d]) {
+    f.index[d] = rest % plan.reduced[d];
+    for (size_t s = 0; s < streams; ++s) f.offsets[s] += f.index[d] * plan.streams[s].reduced[d];
+  }
+  for (int64_t step = first; step < last; ++step) {
     body();
     for (size_t d = rank; d-- > 0;) {
       const bool carry = ++f.index[d] == plan.reduced[d];
@@ -343,34 +348,81 @@ void next_row(Frame& f) {
   }
 }
 
+int64_t length(const LoopPlan& plan, int64_t tile) {
+  return std::min(plan.tile, plan.tiled() - tile * plan.tile);
+}
+
+void run_body(Frame& f, int64_t tile) {
+  point(f, tile * f.plan.tile);
+  run_instructions(f, f.plan.body, tile * f.plan.tile, length(f.plan, tile));
+}
+
+// What follows the reductions of the row at hand.
+void run_post(Frame& f, int64_t tile) {
+  const LoopPlan& plan = f.plan;
+  if (plan.post.empty()) return;
+  if (!plan.reduced.empty())
+    std::copy(f.kept_offsets, f.kept_offsets + plan.streams.size(), f.offsets);
+  const int64_t start = plan.inner_reduced ? 0 : tile * plan.tile;
+  point(f, start);
+  run_instructions(f, plan.post, start, length(plan, tile));
+}
+
 // Of the row at hand.
 void run_unit(Frame& f, int64_t tile) {
   const LoopPlan& plan = f.plan;
-  const size_t streams = plan.streams.size();
-  const auto length = [&](int64_t t) { return std::min(plan.tile, plan.tiled() - t * plan.tile); };
-  const int64_t folded = plan.inner_reduced ? 1 : length(tile);
-  int64_t last_start = 0, last_n = 1, steps = 0;
+  const int64_t folded = plan.inner_reduced ? 1 : length(plan, tile);
+  int64_t steps = 0;
   const auto step = [&](int64_t t) {
-    last_start = t * plan.tile;
-    last_n = length(t);
-    point(f, last_start);
-    run_instructions(f, plan.body, last_start, last_n);
+    run_body(f, t);
     if (++steps % kSumBlock == 0) carry_blocks(f, steps, folded);
   };
   start_folds(f, folded);
-  if (plan.inner_reduced) {
-    for_each_reduced(f, [&] {
-      for (int64_t t = 0; t < plan.tiles; ++t) step(t);
-    });
-  } else {
-    for_each_reduced(f, [&] { step(tile); });
-  }
+  for_each_reduced(f, 0, plan.reduced_count, [&] {
+    if (!plan.inner_reduced) return step(tile);
+    for (int64_t t = 0; t < plan.tiles; ++t) step(t);
+  });
   finish_folds(f, folded);
-  if (plan.post.empty()) return;
-  if (!plan.reduced.empty()) std::copy(f.kept_offsets, f.kept_offsets + streams, f.offsets);
-  if (plan.inner_reduced && plan.tiles > 1) last_start = 0;
-  point(f, last_start);
-  run_instructions(f, plan.post, last_start, last_n);
+  run_post(f, plan.inner_reduced ? plan.tiles - 1 : tile);
+}
+
+// Of the row at hand: the sums of that tile's block.
+std::byte* block_sums(const Frame& f, const LoopPlan::Fold& fold, int64_t row, int64_t block,
+                      int64_t tile) {
+  const int64_t unit = (row * f.plan.blocks + block) * f.plan.tiles + tile;
+  return f.shared + fold.shared_offset + unit * fold.level_bytes;
+}
+
+void run_block(Frame& f, int64_t row, int64_t block, int64_t tile) {
+  const LoopPlan& plan = f.plan;
+  const int64_t n = length(plan, tile), first = block * kSumBlock;
+  for (const LoopPlan::Fold& fold : plan.folds) {
+    if (block == 0)
+      fill_elements(accumulator(f, fold, 0), f.registers[fold.init], fold.element_size, n);
+    else
+      clear(fold, accumulator(f, fold, 0), n);
+  }
+  for_each_reduced(f, first, std::min(first + kSumBlock, plan.reduced_count),
+                   [&] { run_body(f, tile); });
+  for (const LoopPlan::Fold& fold : plan.folds)
+    std::memcpy(block_sums(f, fold, row, block, tile), accumulator(f, fold, 0),
+                static_cast<size_t>(n * fold.element_size));
+}
+
+// The sums of all blocks as run_unit adds them.
+void join_blocks(Frame& f, int64_t row, int64_t tile) {
+  const LoopPlan& plan = f.plan;
+  const int64_t n = length(plan, tile);
+  start_folds(f, n);
+  for (int64_t block = 0; block < plan.blocks; ++block) {
+    for (const LoopPlan::Fold& fold : plan.folds)
+      std::memcpy(accumulator(f, fold, 0), block_sums(f, fold, row, block, tile),
+                  static_cast<size_t>(n * fold.element_size));
+    const int64_t steps = (block + 1) * kSumBlock;
+    if (steps <= plan.reduced_count) carry_blocks(f, steps, n);
+  }
+  finish_folds(f, n);
+  run_post(f, tile);
 }
 
 int64_t table_bytes(const LoopPlan& plan) {
@@ -384,11 +436,10 @@ int64_t table_bytes(const LoopPlan& plan) {
 
 int64_t loop_scratch_bytes(const LoopPlan& plan) { return table_bytes(plan) + plan.slot_bytes; }
 
-void run_loop(const LoopPlan& plan, const KernelArgs& args) {
-  const int64_t units = plan.units();
-  const int64_t begin = args.part * units / plan.parts;
-  const int64_t end = (args.part + 1) * units / plan.parts;
-  if (begin == end) return;
+namespace {
+
+// Tables and registers of a part, its operands and results.
+Frame open_frame(const LoopPlan& plan, const KernelArgs& args) {
   std::byte* memory = args.scratch;
   const auto take = [&]<class T>(int64_t count, T*) {
     T* words = reinterpret_cast<T*>(memory);
@@ -410,7 +461,8 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
           take(streams, static_cast<int64_t*>(nullptr)),
           take(streams, static_cast<int64_t*>(nullptr)),
           take(static_cast<int64_t>(plan.reduced.size()), static_cast<int64_t*>(nullptr)),
-          take(static_cast<int64_t>(plan.kept.size()), static_cast<int64_t*>(nullptr))};
+          take(static_cast<int64_t>(plan.kept.size()), static_cast<int64_t*>(nullptr)),
+          args.shared};
   std::byte* slots = args.scratch + table_bytes(plan);
   for (const LoopPlan::Slot& slot : plan.slots) f.registers[slot.value] = slots + slot.offset;
   for (const auto& [value, constant] : plan.constants) f.registers[value] = constant.bytes().data();
@@ -427,15 +479,41 @@ void run_loop(const LoopPlan& plan, const KernelArgs& args) {
     f.registers[value] = f.bases[stream] + s.offset * s.element_size;
   }
   run_instructions(f, plan.prologue, 0, 1);
-  const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;
-  int64_t tile = begin % per_row;
-  start_rows(f, begin / per_row);
+  return f;
+}
+
+// Part `part` of `parts` of `units`, of which each row has `per_row`: visit(row, unit of the row).
+template <class Visit>
+void for_each_unit(Frame& f, int64_t part, int64_t parts, int64_t units, int64_t per_row,
+                   Visit&& visit) {
+  const int64_t begin = part * units / parts, end = (part + 1) * units / parts;
+  int64_t unit = begin % per_row, row = begin / per_row;
+  start_rows(f, row);
   for (int64_t u = begin; u < end; ++u) {
-    run_unit(f, tile);
-    if (++tile < per_row) continue;
-    tile = 0;
+    visit(row, unit);
+    if (++unit < per_row) continue;
+    unit = 0;
+    ++row;
     next_row(f);
   }
+}
+
+}  // namespace
+
+void run_loop(const LoopPlan& plan, const KernelArgs& args) {
+  if (args.part * plan.units() / plan.parts == (args.part + 1) * plan.units() / plan.parts) return;
+  Frame f = open_frame(plan, args);
+  const int64_t per_row = plan.inner_reduced ? 1 : plan.tiles;
+  for_each_unit(f, args.part, plan.parts, plan.units(), per_row, [&](int64_t row, int64_t tile) {
+    plan.blocks > 0 ? join_blocks(f, row, tile) : run_unit(f, tile);
+  });
+}
+
+void run_loop_blocks(const LoopPlan& plan, const KernelArgs& args, int64_t parts) {
+  Frame f = open_frame(plan, args);
+  for_each_unit(
+      f, args.part, parts, plan.block_units(), plan.blocks * plan.tiles,
+      [&](int64_t row, int64_t unit) { run_block(f, row, unit / plan.tiles, unit % plan.tiles); });
 }
 
 }  // namespace gspmd

@@ -41,7 +41,8 @@ void schedule_segment(const Program& program, const Block::Item& segment, TeamSc
   for (int64_t i = segment.first; i < segment.last; ++i) {
     const Step& step = program.steps[static_cast<size_t>(i)];
     StepSchedule& schedule = out.steps[static_cast<size_t>(i)];
-    schedule.split = step.kernel.parts > 1 && step.kernel.cost > kSplitCost;
+    schedule.split =
+        std::max(step.kernel.parts, step.kernel.prepare_parts) > 1 && step.kernel.cost > kSplitCost;
     std::vector<Access> own;
     for (int64_t a = 0; a < step.operands + step.results; ++a) {
       own.push_back(

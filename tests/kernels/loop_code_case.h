@@ -79,11 +79,18 @@ inline std::vector<std::vector<uint8_t>> run(const PreparedKernel& kernel, const
   for (size_t o = 0; o < results.size(); ++o)
     out.push_back(in_place[o] < 0 ? results[o].data() : operands[size_t(in_place[o])].data());
   Guarded scratch(static_cast<size_t>(kernel.scratch_bytes));
-  for (int64_t i = 0; i < kernel.parts; ++i) {
-    const int64_t part = parts_backwards ? kernel.parts - 1 - i : i;
-    std::memset(scratch.data(), 0xff, scratch.size);
-    kernel.run({in.data(), out.data(), scratch.data(), 0, part});
-  }
+  Guarded shared(static_cast<size_t>(kernel.shared_bytes));
+  KernelArgs args{in.data(), out.data(), scratch.data()};
+  args.shared = shared.data();
+  const auto stage = [&](const auto& run_part, int64_t parts) {
+    for (int64_t i = 0; i < parts; ++i) {
+      args.part = parts_backwards ? parts - 1 - i : i;
+      std::memset(scratch.data(), 0xff, scratch.size);
+      run_part(args);
+    }
+  };
+  stage(kernel.prepare, kernel.prepare_parts);
+  stage(kernel.run, kernel.parts);
   std::vector<std::vector<uint8_t>> bytes;
   for (size_t o = 0; o < results.size(); ++o) {
     const auto* from = reinterpret_cast<const uint8_t*>(out[o]);
@@ -92,6 +99,7 @@ inline std::vector<std::vector<uint8_t>> run(const PreparedKernel& kernel, const
   }
   for (const Guarded& g : operands) CHECK(g.is_whole());
   CHECK(scratch.is_whole());
+  CHECK(shared.is_whole());
   return bytes;
 }
 
