@@ -31,6 +31,11 @@ constexpr double kReadShare = 0.25;
 constexpr int64_t kPrepackedRows = 256, kPrepackedParts = 8, kPrepackedMultiple = 16;
 constexpr int64_t kPrepackedBytes = int64_t{16} << 20, kPrepackedRowBytes = int64_t{4} << 20;
 
+// A few columns of b in strips for all rows of a that is contiguous along its rows and read where
+// it lies: what stays in the second-level cache, and behind it.
+constexpr int64_t kStripColumns = 128, kStripBytes = int64_t{1} << 20;
+constexpr int64_t kRowsInPlaceBytes = int64_t{4} << 20, kPageFloats = 1024;
+
 using Step = int64_t GemmLoop::*;
 
 int64_t product(const std::vector<GemmLoop>& loops) {
@@ -160,6 +165,22 @@ bool is_dense(const GemmLoop& row, int64_t row_step, const GemmLoop& column, int
   return (column.size == 1 || step == 1) && (row.size == 1 || row_step == column.size);
 }
 
+int64_t strip_columns_of(const GemmPlan& plan) {
+  const int64_t columns = std::min(kStripColumns, kStripBytes / 4 / plan.k_size);
+  return std::min(columns, plan.n.size / 2) / kBlockColumns * kBlockColumns;
+}
+
+// Gradients of weights: a would have to be turned round for the library, and b to be laid out in
+// memory, which takes a tenth of the time. Lines a multiple of a page apart share few sets of the
+// caches.
+bool reads_in_place(const GemmPlan& plan) {
+  return plan.operand == DType::f32 && packed_lanes() == 16 && is_worth_packing(plan) &&
+         plan.outer_count == 1 && plan.groups.size == 1 && plan.k.size() == 1 && plan.m.a == 1 &&
+         plan.k[0].a % kPageFloats != 0 && plan.n.c == 1 && strip_columns_of(plan) > 0 &&
+         plan.m.size * plan.k_size * 4 <= kRowsInPlaceBytes &&
+         parts_of(flops_of(plan), kPartFlops) >= 2;
+}
+
 int64_t prepacked_block(const GemmPlan& plan) {
   return plan.m.size < kPrepackedRows * kPrepackedParts ? kPrepackedRows / 2 : kPrepackedRows;
 }
@@ -254,6 +275,8 @@ void choose_blocks(GemmPlan& plan) {
   const bool whole = plan.outer_parts >= wanted;
   if (plan.way == Way::prepacked) {
     cut_rows(plan, ceil_div(plan.m.size, prepacked_block(plan)), kPrepackedMultiple);
+  } else if (plan.way == Way::packed && reads_in_place(plan)) {
+    cut_columns(plan, ceil_div(plan.n.size, strip_columns_of(plan)), kBlockColumns);
   } else if (plan.way == Way::packed) {
     const int64_t parts = std::max(parts_of(all, kPackedPartFlops), std::min<int64_t>(2, wanted));
     if (!whole) choose_grid(plan, std::max<int64_t>(1, parts / plan.outer_parts));
@@ -322,7 +345,7 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   extents.groups = plan.groups.size;
   extents.a_group = plan.groups.a;
   extents.c_group = plan.groups.c;
-  return packed_product(extents);
+  return reads_in_place(plan) ? strip_product(extents) : packed_product(extents);
 }
 
 // False: the library has no product that reads what was laid out before.
@@ -479,7 +502,7 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  if (!is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
+  if (reads_in_place(*plan) || !is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
     prepare_as(*plan, take_groups(*plan) || is_packed(*plan) ? Way::packed : Way::plain);
   PreparedKernel kernel;
   kernel.parts = plan->parts;

@@ -311,6 +311,35 @@ class PackedProduct final : public GemmProduct {
   PackedExtents extents_;
 };
 
+class StripProduct final : public GemmProduct {
+ public:
+  explicit StripProduct(const PackedExtents& extents)
+      : functions_(strip_functions()), extents_(extents) {}
+
+  int64_t scratch_bytes() const override { return (floats_of_b() + functions_.scratch(e_)) * 4; }
+
+  void run(const std::byte* a, const std::byte* b, std::byte* c,
+           std::byte* scratch) const override {
+    auto* const strips = reinterpret_cast<float*>(scratch);
+    functions_.lay_out(extents_, reinterpret_cast<const float*>(b), strips);
+    functions_.multiply(e_, false, reinterpret_cast<const float*>(a), strips,
+                        reinterpret_cast<float*>(c), strips + floats_of_b());
+  }
+
+ private:
+  int64_t floats_of_b() const { return ceil_div(e_.n, functions_.columns) * e_.strip; }
+
+  const StripFunctions& functions_;
+  PackedExtents extents_;
+  StripExtents e_{extents_.rows,
+                  extents_.n,
+                  extents_.k,
+                  extents_.a_row,
+                  extents_.a_k,
+                  extents_.c_row,
+                  functions_.step(extents_.k)};
+};
+
 }  // namespace
 
 const StripFunctions& strip_functions() {
@@ -321,6 +350,10 @@ const StripFunctions& strip_functions() {
 int64_t packed_lanes() {
   static const int64_t lanes = HWY_DYNAMIC_DISPATCH(find_packed)().lanes;
   return lanes;
+}
+
+std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents) {
+  return std::make_unique<StripProduct>(extents);
 }
 
 std::unique_ptr<GemmProduct> packed_product(const PackedExtents& extents) {

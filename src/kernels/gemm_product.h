@@ -32,6 +32,8 @@ struct PackedExtents {
 
 // f32 over any strides.
 std::unique_ptr<GemmProduct> packed_product(const PackedExtents& extents);
+// The same of few columns, all of b packed before, and one group.
+std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents);
 int64_t packed_lanes();  // floats in a vector of this processor
 
 // Products of f32 whose operand b is laid out once and multiplied often: in strips of some columns,
