@@ -107,29 +107,36 @@ int64_t PlacedBuffers::best_gap(int64_t first, int64_t last, int64_t bytes) {
     }
     return gap.found();
   }
-  std::vector<Placed> near;
+  near_.clear();
   for (int64_t span = first / kSpan; span <= last / kSpan; ++span) {
-    const std::ptrdiff_t sorted = std::ssize(near);
-    for (const Placed& x : buckets_[static_cast<size_t>(span)]) {
-      // It stands in every span that it lives in.
-      const bool is_first = span == std::max(first, x.first) / kSpan;
-      if (is_first && lives(x)) near.push_back(x);
+    const std::vector<Placed>& bucket = buckets_[static_cast<size_t>(span)];
+    // It stands in every span that it lives in.
+    const auto is_new = [&](const Placed& x) {
+      return lives(x) && span == std::max(first, x.first) / kSpan;
+    };
+    merged_.clear();
+    auto from = near_.begin();
+    for (const Placed& x : bucket) {
+      if (!is_new(x)) continue;
+      for (; from != near_.end() && !is_lower(x, *from); ++from) merged_.push_back(*from);
+      merged_.push_back(x);
     }
-    std::inplace_merge(near.begin(), near.begin() + sorted, near.end(), is_lower);
+    merged_.insert(merged_.end(), from, near_.end());
+    near_.swap(merged_);
   }
-  auto next = near.begin();
+  auto next = near_.begin();
   for (const Chunk& chunk : long_) {
     const bool is_solid = bytes > 0 && chunk.is_solid(first, last);
     for (const Placed& x : chunk.buffers) {
       if (!lives(x)) continue;
-      for (; next != near.end() && is_lower(*next, x); ++next) gap.pass(*next);
+      for (; next != near_.end() && is_lower(*next, x); ++next) gap.pass(*next);
       gap.pass(x);
       if (gap.is_exact()) return gap.found();
       if (is_solid) break;
     }
     if (is_solid) gap.end = std::max(gap.end, chunk.end);
   }
-  for (; next != near.end(); ++next) gap.pass(*next);
+  for (; next != near_.end(); ++next) gap.pass(*next);
   return gap.found();
 }
 

@@ -47,6 +47,7 @@ class PlacedBuffers {
   static void insert(std::vector<Chunk>& chunks, const Placed& buffer);
 
   // Those that live shortly, in each span they live in, by offset.
+  std::vector<Placed> near_, merged_;  // of one search
   std::vector<std::vector<Placed>> buckets_;
   // By offset, in chunks so that one more moves few.
   std::vector<Chunk> all_, long_;

@@ -274,11 +274,29 @@ class Planner {
     return best;
   }
 
+  // Of what counts in orders by lot.
+  struct Logarithms {
+    double bytes = 0, life = 0, fullness = 0;  // at the fullest moment of that life
+  };
+  std::vector<Logarithms> logarithms_of(const std::vector<int64_t>& order) const {
+    const MostInRange most(live_);
+    const auto of = [](int64_t count) {
+      return std::log(static_cast<double>(std::max<int64_t>(1, count)));
+    };
+    std::vector<Logarithms> found(table_.buffers.size());
+    for (const int64_t i : order) {
+      const PlannedBuffer& b = table_.buffers[static_cast<size_t>(i)];
+      found[static_cast<size_t>(i)] = {of(b.bytes), of(b.last - b.first + 1),
+                                       of(most(b.first, b.last))};
+    }
+    return found;
+  }
+
   // Where the best order leaves much: orders by weights drawn by lot, in all of which size, length
   // of life and, most, how full the fullest moment of that life is count.
   Placement draw(Placement best, const std::vector<int64_t>& order) const {
     if (is_within(best, kNear)) return best;
-    const MostInRange most(live_);
+    const std::vector<Logarithms> logarithms = logarithms_of(order);
     std::mt19937 random;  // the same draws for every program
     const auto lot = [&](double below) {
       return below * static_cast<double>(random()) / static_cast<double>(std::mt19937::max());
@@ -289,12 +307,8 @@ class Planner {
       const double of_bytes = lot(2), of_life = lot(0.7), of_fullness = 4 + lot(8),
                    noise = lot(0.5);
       Placement found = place_in(heaviest_first(order, [&](int64_t i) {
-        const PlannedBuffer& b = table_.buffers[static_cast<size_t>(i)];
-        return of_bytes * std::log(static_cast<double>(std::max<int64_t>(1, b.bytes))) +
-               of_life * std::log(lives(i)) +
-               of_fullness *
-                   std::log(static_cast<double>(std::max<int64_t>(1, most(b.first, b.last)))) +
-               lot(noise);
+        const Logarithms& of = logarithms[static_cast<size_t>(i)];
+        return of_bytes * of.bytes + of_life * of.life + of_fullness * of.fullness + lot(noise);
       }));
       if (found.end < best.end) best = std::move(found);
     }
