@@ -119,6 +119,16 @@ struct LoopPlan {
   int64_t units() const { return kept_count * (inner_reduced ? 1 : tiles); }
   int64_t block_units() const { return kept_count * blocks * tiles; }
   int64_t tiled() const { return by_rows ? rows : inner; }
+
+  int register_of(const LoopInstruction& in) const {
+    return in.kind == LoopInstruction::load ? streams[static_cast<size_t>(in.out)].value : in.out;
+  }
+  int64_t new_slot(int64_t bytes) {
+    const int64_t at = slot_bytes;
+    slot_bytes += ceil_div(bytes, 64) * 64;
+    if (bytes >= 1024) slot_bytes += 192;  // tiles a page apart would fight for the same cache sets
+    return at;
+  }
 };
 
 constexpr int64_t kSumBlock = 128;
@@ -140,6 +150,8 @@ struct PlannedLoop {
   int64_t elements = 1;
 };
 std::optional<PlannedLoop> plan_loop(const LoopProgram& program, const LoopCodeTarget* target);
+// Whether all its reductions are sums of floats, which begin anew every kSumBlock steps.
+bool adds_floats(const LoopProgram& program);
 // A later output whose elements stand in turn with those of this one; itself: there is none.
 size_t other_half(const LoopProgram& program, size_t output);
 void run_loop(const LoopPlan& plan, const KernelArgs& args);

@@ -25,6 +25,12 @@ std::optional<PlannedLoop> planned_for(const LoopProgram& program, const LoopOpt
 
 }  // namespace
 
+bool adds_floats(const LoopProgram& program) {
+  return std::all_of(program.values.begin(), program.values.end(), [](const LoopValue& x) {
+    return x.op < LoopOp::reduce_sum || (x.op == LoopOp::reduce_sum && is_floating(x.dtype));
+  });
+}
+
 size_t other_half(const LoopProgram& program, size_t output) {
   const LoopOutput& one = program.outputs[output];
   for (size_t i = output + 1; i < program.outputs.size() && !one.strides.empty(); ++i) {

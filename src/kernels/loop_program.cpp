@@ -197,7 +197,7 @@ class Builder {
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
     if (has_reduce_ && !plan_.inner_reduced && plan_.kept_count < kFewKeptRows &&
         elements_ >= 2 * kLoopPartElements) {
-      if (sums_in_blocks())
+      if (plan_.reduced_count > (kLeastBlocks - 1) * kSumBlock && adds_floats(p_))
         plan_.blocks = ceil_div(plan_.reduced_count, kSumBlock);
       else
         limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);
@@ -217,15 +217,6 @@ class Builder {
       for (Facts& f : facts_) f.phase = 0;
     }
     return straight || !whole_row;
-  }
-
-  // Whether all reductions are sums that begin anew after kSumBlock steps, and so often that those
-  // are parts enough.
-  bool sums_in_blocks() const {
-    if (plan_.reduced_count <= (kLeastBlocks - 1) * kSumBlock) return false;
-    return std::all_of(p_.values.begin(), p_.values.end(), [](const LoopValue& x) {
-      return !is_reduce(x.op) || (x.op == LoopOp::reduce_sum && is_floating(x.dtype));
-    });
   }
 
   void split_strides(LoopStream& stream, const Dims& strides) {
@@ -490,19 +481,19 @@ class Builder {
   // A slot each: few values are kept.
   void assign_code_slots() {
     for (const LoopInstruction& in : plan_.prologue)
-      plan_.slots.push_back({register_of(in), new_slot(8)});
+      plan_.slots.push_back({plan_.register_of(in), plan_.new_slot(8)});
     add_fold_slots();
     std::vector<bool> has_slot(static_cast<size_t>(plan_.registers), false);
     const auto give = [&](int v) {
       if (has_slot[static_cast<size_t>(v)]) return;
       has_slot[static_cast<size_t>(v)] = true;
-      plan_.slots.push_back({v, new_slot(tile_elements(v) * facts(v).element_size)});
+      plan_.slots.push_back({v, plan_.new_slot(tile_elements(v) * facts(v).element_size)});
     };
     for (const LoopPlan::Fold& fold : plan_.folds) has_slot[static_cast<size_t>(fold.value)] = true;
     for (const auto* list : {&plan_.body, &plan_.post})
       for (const LoopInstruction& in : *list)
         if (in.kind == LoopInstruction::compute || in.kind == LoopInstruction::load)
-          give(register_of(in));
+          give(plan_.register_of(in));
     for (int v = 0; v < count(); ++v)
       if (kept_[static_cast<size_t>(v)]) give(v);
   }
@@ -512,18 +503,10 @@ class Builder {
       const int64_t bytes = plan_.inner_reduced ? 8 : plan_.tile * fold.element_size;
       // Code reads and writes whole vectors of it.
       fold.level_bytes = ceil_div(bytes, 64) * 64;
-      plan_.slots.push_back({fold.value, new_slot(fold.level_bytes * fold.levels)});
+      plan_.slots.push_back({fold.value, plan_.new_slot(fold.level_bytes * fold.levels)});
       fold.shared_offset = plan_.shared_bytes;
       plan_.shared_bytes += plan_.block_units() * fold.level_bytes;
     }
-  }
-
-  int64_t new_slot(int64_t bytes) {
-    const int64_t at = plan_.slot_bytes;
-    plan_.slot_bytes += ceil_div(bytes, 64) * 64;
-    if (bytes >= 1024)
-      plan_.slot_bytes += 192;  // tiles a page apart would fight for the same cache sets
-    return at;
   }
 
   // Single elements and accumulators keep a slot of their own; tiles share by lifetime. An output
@@ -543,7 +526,7 @@ class Builder {
       }
     });
     for (const LoopInstruction& in : plan_.prologue) {
-      plan_.slots.push_back({register_of(in), new_slot(8)});
+      plan_.slots.push_back({plan_.register_of(in), plan_.new_slot(8)});
     }
     const int64_t tile_bytes = plan_.tile * 8;
     add_fold_slots();
@@ -555,15 +538,15 @@ class Builder {
         return entry.first < at;
       });
       if (in.kind != LoopInstruction::compute && in.kind != LoopInstruction::load) return;
-      const int v = register_of(in);
+      const int v = plan_.register_of(in);
       if (v < count() && facts(v).directed) return;
       if (!in.wide) {
-        plan_.slots.push_back({v, new_slot(8)});
+        plan_.slots.push_back({v, plan_.new_slot(8)});
         return;
       }
       int64_t offset = 0;
       if (free.empty()) {
-        offset = new_slot(std::min(tile_bytes, plan_.tile * widest_element()));
+        offset = plan_.new_slot(std::min(tile_bytes, plan_.tile * widest_element()));
       } else {
         offset = free.back();
         free.pop_back();
@@ -571,11 +554,6 @@ class Builder {
       plan_.slots.push_back({v, offset});
       live.emplace_back(std::max(last_use[static_cast<size_t>(v)], at), offset);
     });
-  }
-
-  int register_of(const LoopInstruction& in) const {
-    return in.kind == LoopInstruction::load ? plan_.streams[static_cast<size_t>(in.out)].value
-                                            : in.out;
   }
 
   int64_t widest_element() const {
