@@ -47,7 +47,7 @@ class Runner {
 
   void run() {
     if (step_.reference) return run_reference();
-    streamed_ = is_streamed(saturating_multiply(step_.result_bytes, args_.local.count()) / 2);
+    streamed_ = is_streamed(saturating_multiply(step_.result_bytes, receivers()) / 2);
     if (step_.opcode == Opcode::all_reduce)
       all_reduce();
     else if (step_.opcode == Opcode::all_gather || splits_dim())
@@ -61,6 +61,15 @@ class Runner {
 
  private:
   bool active(int64_t device) const { return (*args_.active)[static_cast<size_t>(device)] != 0; }
+  // Whether the device of this process needs results of its own.
+  bool receives(int64_t device) const {
+    return args_.local.contains(device) &&
+           (!args_.shares || step_.receives.empty() || step_.receives[static_cast<size_t>(device)]);
+  }
+  int64_t receivers() const {
+    if (!args_.shares || step_.receives.empty()) return args_.local.count();
+    return std::count(step_.receives.begin(), step_.receives.end(), true);
+  }
   bool is_done(int64_t group) const {
     return args_.done != nullptr && (*args_.done)[static_cast<size_t>(group)] != 0;
   }
@@ -121,9 +130,9 @@ class Runner {
     return step_.opcode == Opcode::all_to_all && !step_.node->attrs.dimensions.empty();
   }
 
-  // Pieces of the results of each part's devices.
+  // Pieces of the results of each part's devices; of few, of all.
   void each_part() {
-    const int64_t many = parts();
+    const int64_t many = receivers() < args_.local.count() ? 1 : parts();
     const int64_t pieces =
         streamed_ ? pieces_of(step_.result_bytes, many) : ceil_div(args_.claims->workers(), many);
     each_piece(many * pieces, [&](int64_t i) { join(part(i / pieces, many), i % pieces, pieces); });
@@ -250,10 +259,7 @@ class Runner {
   }
 
   void reduce_lines(const std::vector<int64_t>& group, int64_t first, int64_t last) {
-    const auto is_local = [&](int64_t device) {
-      return args_.local.contains(device) && (!args_.shares || step_.receives.empty() ||
-                                              step_.receives[static_cast<size_t>(device)]);
-    };
+    const auto is_local = [&](int64_t device) { return receives(device); };
     if (std::none_of(group.begin(), group.end(), is_local)) return;
     alignas(64) std::byte acc[kReducedBytes];
     int64_t before = 0;  // lines of operands so far
@@ -285,7 +291,9 @@ class Runner {
     const bool gathers = step_.opcode == Opcode::all_gather;
     for (size_t g = 0; g < step_.groups.size(); ++g) {
       const std::vector<int64_t>& group = step_.groups[g];
-      const auto is_here = [&](int64_t device) { return devices.contains(device); };
+      const auto is_here = [&](int64_t device) {
+        return devices.contains(device) && receives(device);
+      };
       if (!active(group[0]) || is_done(static_cast<int64_t>(g)) ||
           std::none_of(group.begin(), group.end(), is_here))
         continue;

@@ -216,6 +216,12 @@ void Executor::Impl::fill_tables() {
                   : program->constants[static_cast<size_t>(slot.index)].bytes().data();
     }
   }
+  for (const Program::Borrowed& borrowed : program->borrowed) {
+    const auto a = static_cast<size_t>(borrowed.argument);
+    for (int64_t d = local.first; d < local.last && shares_values; ++d)
+      tables[static_cast<size_t>(d)][a] =
+          arena_of(borrowed.keepers[static_cast<size_t>(d)]) + program->arguments[a].offset;
+  }
 }
 
 void Executor::Impl::gather_crew() {

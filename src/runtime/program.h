@@ -112,6 +112,12 @@ class Program {
   std::vector<Array> constants;
   std::vector<Shape> parameter_leaves, result_leaves;
   std::vector<int64_t> donor;  // result leaf -> parameter leaf, or -1
+  // Arguments whose values another device keeps, by device which, where devices share memory.
+  struct Borrowed {
+    int64_t argument = 0;
+    std::vector<int64_t> keepers;
+  };
+  std::vector<Borrowed> borrowed;
   // By result leaf and device, whose storage has the result; empty: each device's own.
   std::vector<std::vector<int64_t>> shared_results;
   int64_t scratch_bytes = 0;  // per worker
