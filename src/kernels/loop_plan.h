@@ -150,8 +150,10 @@ struct PlannedLoop {
   int64_t elements = 1;
 };
 std::optional<PlannedLoop> plan_loop(const LoopProgram& program, const LoopCodeTarget* target);
-// Whether all its reductions are sums of floats, which begin anew every kSumBlock steps.
-bool adds_floats(const LoopProgram& program);
+// Whether sums of blocks may be joined apart from the loop: all its reductions are sums of floats,
+// which begin anew every kSumBlock steps, and what follows reads only these, single elements and
+// operands as they lie.
+bool joins_blocks(const LoopProgram& program);
 // A later output whose elements stand in turn with those of this one; itself: there is none.
 size_t other_half(const LoopProgram& program, size_t output);
 void run_loop(const LoopPlan& plan, const KernelArgs& args);

@@ -25,9 +25,38 @@ std::optional<PlannedLoop> planned_for(const LoopProgram& program, const LoopOpt
 
 }  // namespace
 
-bool adds_floats(const LoopProgram& program) {
-  return std::all_of(program.values.begin(), program.values.end(), [](const LoopValue& x) {
-    return x.op < LoopOp::reduce_sum || (x.op == LoopOp::reduce_sum && is_floating(x.dtype));
+bool joins_blocks(const LoopProgram& program) {
+  const auto is_reduce = [](LoopOp op) { return op >= LoopOp::reduce_sum; };
+  // Dims of size 1 aside, whether an operand's elements lie side by side along the last, or are
+  // one.
+  const auto lies_so = [&](const LoopValue& x) {
+    size_t last = program.dims.size();
+    while (last > 1 && program.dims[last - 1] == 1) --last;
+    return x.op == LoopOp::operand && last > 0 &&
+           (x.strides[last - 1] == 0 || x.strides[last - 1] == 1);
+  };
+  std::vector<bool> varies, follows;
+  for (const LoopValue& x : program.values) {
+    bool any = x.op == LoopOp::iota, after = is_reduce(x.op);
+    if (after && (x.op != LoopOp::reduce_sum || !is_floating(x.dtype))) return false;
+    for (size_t d = 0; x.op == LoopOp::operand && d < x.strides.size(); ++d)
+      any |= x.strides[d] != 0 && program.dims[d] != 1;
+    const auto each_input = [&](auto&& visit) {
+      for (const int input : {x.a, x.b, x.c})
+        if (input >= 0) visit(static_cast<size_t>(input));
+    };
+    each_input([&](size_t i) { any = any || varies[i], after = after || follows[i]; });
+    bool alone = true;
+    if (after && !is_reduce(x.op))
+      each_input([&](size_t i) {
+        alone = alone && (follows[i] || !varies[i] || lies_so(program.values[i]));
+      });
+    if (!alone) return false;
+    varies.push_back(any);
+    follows.push_back(after);
+  }
+  return std::all_of(program.outputs.begin(), program.outputs.end(), [&](const LoopOutput& o) {
+    return !o.reduced || follows[static_cast<size_t>(o.value)];
   });
 }
 

@@ -197,7 +197,7 @@ class Builder {
     if (whole_row && plan_.inner_reduced) limit = kLongestRow;
     if (has_reduce_ && !plan_.inner_reduced && plan_.kept_count < kFewKeptRows &&
         elements_ >= 2 * kLoopPartElements) {
-      if (plan_.reduced_count > (kLeastBlocks - 1) * kSumBlock && adds_floats(p_))
+      if (plan_.reduced_count > (kLeastBlocks - 1) * kSumBlock && joins_blocks(p_))
         plan_.blocks = ceil_div(plan_.reduced_count, kSumBlock);
       else
         limit = std::clamp<int64_t>(ceil_div(plan_.inner, code_ ? 32 : 64) * 16, 64, limit);

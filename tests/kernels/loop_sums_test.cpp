@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <functional>
 #include <random>
 
 #include "gspmd/kernels/loop_program.h"
@@ -124,6 +125,67 @@ TEST_CASE("loop sums: rows are added in blocks of 128, whoever has which", "[loo
       c.dtype = DType::f32;
     }
   }
+}
+
+namespace {
+
+// The sum of x[rows, columns] over its rows, and what `follow` makes of it and of s[columns].
+LoopProgram followed(const std::function<int(LoopProgram&, int sum, int s)>& follow, int64_t step) {
+  LoopProgram p;
+  p.dims = {1024, 2500};
+  p.reduced = {true, false};
+  const int x = operand(p, 0, {2500, 1}, DType::f32), s = operand(p, 1, {0, step}, DType::f32);
+  const int zero = add(p, LoopOp::constant, -1, -1, DType::f32);
+  p.values.back().constant = Array::full(Shape(DType::f32, {}), 0);
+  const int sum = add(p, LoopOp::reduce_sum, x, zero, DType::f32);
+  p.outputs = {{follow(p, sum, s), true}};
+  return p;
+}
+
+}  // namespace
+
+// In the second stage nothing is there that the first has made of single rows and columns.
+TEST_CASE("loop sums: what follows reads what is made of columns", "[loop]") {
+  const auto times = [](LoopProgram& p, int sum, int s) {
+    return add(p, LoopOp::multiply, sum, s, DType::f32);
+  };
+  const auto times_negative = [](LoopProgram& p, int sum, int s) {
+    return add(p, LoopOp::multiply, sum, add(p, LoopOp::negate, s, -1, DType::f32), DType::f32);
+  };
+  const auto times_position = [](LoopProgram& p, int sum, int) {
+    const int column = add(p, LoopOp::iota, -1, -1, DType::f32);
+    p.values.back().operand = 1;
+    return add(p, LoopOp::multiply, sum, column, DType::f32);
+  };
+  const auto beside = [](LoopProgram& p, int, int s) {
+    return add(p, LoopOp::negate, s, -1, DType::f32);
+  };
+  Array x(DType::f32, {1024 * 2500}), s(DType::f32, {5000});
+  for (int64_t i = 0; i < x.size(); ++i) x.set(i, double(i % 2500 % 7) - 2);
+  for (int64_t i = 0; i < s.size(); ++i) s.set(i, double(i % 11) - 5);
+  const auto expect = [&](const LoopProgram& p, bool in_blocks, auto&& expected) {
+    for (const bool code : {true, false}) {
+      const PreparedKernel kernel = prepare_loop(p, {.machine_code = code});
+      CHECK(bool(kernel.prepare) == in_blocks);
+      const std::vector<Shape> shapes(p.outputs.size(), Shape(DType::f32, {2500}));
+      const Array got = run_kernel(kernel, {x, s}, shapes).back();
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < 2500; ++i)
+        wrong += got.at(i) != expected(1024 * (double(i % 7) - 2), i);
+      CHECK(wrong == 0);
+    }
+  };
+  const auto number = [](int64_t i) { return double(i % 11) - 5; };
+  expect(followed(times, 1), true, [&](double sum, int64_t i) { return sum * number(i); });
+  expect(followed(times, 0), true, [&](double sum, int64_t) { return sum * number(0); });
+  expect(followed(times, 2), false, [&](double sum, int64_t i) { return sum * number(2 * i); });
+  expect(followed(times_negative, 1), false,
+         [&](double sum, int64_t i) { return -sum * number(i); });
+  expect(followed(times_negative, 0), true, [&](double sum, int64_t) { return -sum * number(0); });
+  expect(followed(times_position, 1), false, [](double sum, int64_t i) { return sum * double(i); });
+  LoopProgram both = followed(beside, 1);
+  both.outputs.insert(both.outputs.begin(), {3, true});  // the sum
+  expect(both, false, [&](double, int64_t i) { return -number(i); });
 }
 
 TEST_CASE("loop sums: rows of few columns are parts as well", "[loop]") {
