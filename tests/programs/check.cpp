@@ -201,6 +201,20 @@ std::string wrong_in_job(const Module& module) {
   return {};
 }
 
+// The same where it is known how arguments lie, so that devices share what they have the same of.
+std::string wrong_in_shared_memory(const CompiledModule& compiled, ProgramOptions run,
+                                   const std::vector<Value>& arguments,
+                                   const std::vector<Array>& expected) {
+  for (const Node* parameter : compiled.completed->entry()->parameters()) {
+    const std::vector<Shape> shapes = leaf_shapes(parameter->shape);
+    const std::vector<Sharding> shardings = leaf_shardings(*parameter);
+    for (size_t i = 0; i < shapes.size(); ++i) run.parameters.push_back({shapes[i], shardings[i]});
+  }
+  return difference(expected,
+                    run_program(build_program(compiled, run), compiled, arguments, nullptr),
+                    "shared memory");
+}
+
 std::string check(const Module& module) {
   const int64_t devices = module.num_partitions;
   const std::string text = to_text(module);
@@ -224,6 +238,9 @@ std::string check(const Module& module) {
   int64_t received = 0;
   const std::vector<Array> gathered = run_program(program, compiled, arguments, &received);
   if (std::string wrong = difference(expected, gathered, "executor"); !wrong.empty()) return wrong;
+  if (std::string wrong = wrong_in_shared_memory(compiled, run, arguments, gathered);
+      !wrong.empty())
+    return wrong;
   for (const bool overlap : {false, true})
     if (std::string wrong = wrong_in_processes(*read, options, overlap, arguments, gathered);
         !wrong.empty())
