@@ -23,6 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 struct Stored {
   static constexpr int64_t kSize = sizeof(T);
+  static constexpr bool kInPairs = false;
   using Added = T;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
@@ -41,22 +42,36 @@ struct Stored {
 
 // 16-bit floats are added up in f32 and rounded once, to nearest even; NaN stays NaN.
 struct BrainFloats {
+  // Where two stand in turn in 32 bits: each other one, from the lower half or the upper.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> lower(D d, hn::Vec<hn::RebindToUnsigned<D>> pair) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(pair));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> upper(D d, hn::Vec<hn::RebindToUnsigned<D>> pair) {
+    const hn::RebindToUnsigned<D> wide;
+    return hn::BitCast(d, hn::And(pair, hn::Set(wide, 0xffff0000u)));
+  }
+  // Rounded, in the upper half; the lower half is rubbish.
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> value) {
+    const hn::RebindToUnsigned<D> wide;
+    const auto bits = hn::BitCast(wide, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
+    const auto nearest = hn::Add(hn::Add(bits, hn::Set(wide, 0x7fff)), odd);
+    const auto nan = hn::Or(bits, hn::Set(wide, 0x400000));
+    return hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(value)), nan, nearest);
+  }
   template <class D>
   static HWY_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
     const hn::RebindToUnsigned<D> wide;
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
   }
   template <class D>
-  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D, hn::Vec<D> value) {
-    const hn::RebindToUnsigned<D> wide;
+  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D d, hn::Vec<D> value) {
     const hn::RebindToSigned<D> whole;
-    const auto bits = hn::BitCast(wide, value), high = hn::ShiftRight<16>(bits);
-    const auto odd = hn::And(high, hn::Set(wide, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(wide, 0x7fff)), odd));
-    const auto nan = hn::Or(high, hn::Set(wide, 0x40));
-    const auto is_nan = hn::RebindMask(wide, hn::IsNaN(value));
     return hn::DemoteTo(hn::Rebind<uint16_t, D>(),
-                        hn::BitCast(whole, hn::IfThenElse(is_nan, nan, rounded)));
+                        hn::BitCast(whole, hn::ShiftRight<16>(rounded(d, value))));
   }
 };
 struct HalfFloats {
@@ -73,6 +88,7 @@ struct HalfFloats {
 template <class Floats>
 struct StoredHalves {
   static constexpr int64_t kSize = 2;
+  static constexpr bool kInPairs = std::is_same_v<Floats, BrainFloats>;
   using Added = float;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
@@ -110,6 +126,9 @@ class Sums {
     if constexpr (kStreamed)  // up to where whole vectors begin
       i = rest<1>(to, from, 0,
                   std::min(bytes, -reinterpret_cast<intptr_t>(targets_[0] + to) & kPast));
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (Elements::kInPairs) i = pairs<kStreamed>(to, from, i, bytes);
+#endif
     // Four vectors at a time: each waits for its own sums only.
     for (; i + 4 * step <= bytes; i += 4 * step) {
       const auto a = sum(d, from + i), b = sum(d, from + i + step);
@@ -154,6 +173,47 @@ class Sums {
     }
     return total;
   }
+
+#if HWY_TARGET != HWY_SCALAR
+
+  // Two vectors of pairs of bf16 at a time, from `i`, as far as whole ones go: without a step
+  // between lanes, in two sums each.
+  template <bool kStreamed>
+  HWY_INLINE int64_t pairs(int64_t to, int64_t from, int64_t i, int64_t bytes) const {
+    const hn::ScalableTag<float> d;
+    const hn::RebindToUnsigned<decltype(d)> wide;
+    const auto step = static_cast<int64_t>(hn::Lanes(d)) * 4;
+    const auto total = [&](int64_t at) HWY_ATTR {
+      const auto load = [&](size_t m) HWY_ATTR {
+        return hn::LoadU(wide, reinterpret_cast<const uint32_t*>(sources_[m] + at));
+      };
+      const auto first = load(0);
+      auto lower = BrainFloats::lower(d, first), upper = BrainFloats::upper(d, first);
+      for (size_t m = 1; m < (kMany == 0 ? many_ : kMany); ++m) {
+        const auto next = load(m);
+        lower = hn::Add(lower, BrainFloats::lower(d, next));
+        upper = hn::Add(upper, BrainFloats::upper(d, next));
+      }
+      return hn::Or(hn::ShiftRight<16>(BrainFloats::rounded(d, lower)),
+                    hn::And(BrainFloats::rounded(d, upper), hn::Set(wide, 0xffff0000u)));
+    };
+    const auto store = [&](auto value, std::byte* at) HWY_ATTR {
+      if constexpr (kStreamed)
+        hn::Stream(value, wide, reinterpret_cast<uint32_t*>(at));
+      else
+        hn::StoreU(value, wide, reinterpret_cast<uint32_t*>(at));
+    };
+    for (; i + 2 * step <= bytes; i += 2 * step) {
+      const auto a = total(from + i), b = total(from + i + step);
+      for (std::byte* const target : targets_) {
+        store(a, target + to + i);
+        store(b, target + to + i + step);
+      }
+    }
+    return i;
+  }
+
+#endif
 
   // From `i`, so many elements at a time, as far as whole ones go.
   template <size_t kElements>

@@ -1,6 +1,8 @@
 // Rows that are joined and added up, against plain loops, byte by byte and with a margin around.
 #include "kernels/rows.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -176,6 +178,39 @@ TEST_CASE("sums of rows: in the order of the sources, any length and alignment",
   check_sums<int32_t>(DType::s32);
   check_sums<bfloat16>(DType::bf16);
   check_sums<float16>(DType::f16);
+}
+
+// Infinities, NaN, zeros of both signs, subnormal numbers and halves of the last digit.
+TEST_CASE("sums of rows: numbers of bf16 of every kind", "[rows]") {
+  constexpr size_t kCount = 65536;
+  std::mt19937 random(3);
+  const SumRows sum = find_sum_rows(DType::bf16);
+  if (sum == nullptr) return;
+  for (const size_t members : {1, 2, 4, 5, 8}) {
+    std::vector<std::vector<uint16_t>> sources(members, std::vector<uint16_t>(kCount));
+    std::vector<const std::byte*> from;
+    for (std::vector<uint16_t>& source : sources) {
+      const bool first = &source == sources.data();
+      for (size_t i = 0; i < kCount; ++i)  // near each other, so that digits are lost
+        source[i] = uint16_t(first ? i : (i + random() % 1024) ^ (random() % 2 << 15));
+      from.push_back(reinterpret_cast<const std::byte*>(source.data()));
+    }
+    std::vector<uint16_t> got(kCount);
+    std::byte* const to[] = {reinterpret_cast<std::byte*>(got.data())};
+    sum({1, int64_t(kCount) * 2}, std::span(to), 0, from, 0, false);
+    int64_t wrong = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      const auto number = [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); };
+      float total = number(sources[0][i]);
+      for (size_t m = 1; m < members; ++m) total += number(sources[m][i]);
+      const bfloat16 rounded(total);
+      uint16_t bits = 0;
+      std::memcpy(&bits, &rounded, 2);
+      const bool both_nan = std::isnan(number(bits)) && std::isnan(number(got[i]));
+      wrong += !both_nan && bits != got[i];
+    }
+    CHECK(wrong == 0);
+  }
 }
 
 }  // namespace gspmd
