@@ -94,7 +94,8 @@ struct GemmPlan {
   bool pack_a = false, pack_b = false, pack_c = false;
   bool b_transposed = false;
   Way way = Way::plain;
-  int64_t block = 1, blocks = 1;                // rows
+  bool in_place = false;          // packed: rows of a are read where they lie, by parts of columns
+  int64_t block = 1, blocks = 1;  // rows
   int64_t column_block = 1, column_blocks = 1;  // columns; one part each
   int64_t outer_parts = 1, row_parts = 1, parts = 1;
   StridedCopy copy_a[2], copy_b, copy_c[2];  // [1]: of the last, shorter block
@@ -275,7 +276,7 @@ void choose_blocks(GemmPlan& plan) {
   const bool whole = plan.outer_parts >= wanted;
   if (plan.way == Way::prepacked) {
     cut_rows(plan, ceil_div(plan.m.size, prepacked_block(plan)), kPrepackedMultiple);
-  } else if (plan.way == Way::packed && reads_in_place(plan)) {
+  } else if (plan.way == Way::packed && plan.in_place) {
     cut_columns(plan, ceil_div(plan.n.size, strip_columns_of(plan)), kBlockColumns);
   } else if (plan.way == Way::packed) {
     const int64_t parts = std::max(parts_of(all, kPackedPartFlops), std::min<int64_t>(2, wanted));
@@ -345,7 +346,7 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   extents.groups = plan.groups.size;
   extents.a_group = plan.groups.a;
   extents.c_group = plan.groups.c;
-  return reads_in_place(plan) ? strip_product(extents) : packed_product(extents);
+  return plan.in_place ? strip_product(extents) : packed_product(extents);
 }
 
 // False: the library has no product that reads what was laid out before.
@@ -502,7 +503,8 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  if (reads_in_place(*plan) || !is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
+  plan->in_place = reads_in_place(*plan);
+  if (plan->in_place || !is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
     prepare_as(*plan, take_groups(*plan) || is_packed(*plan) ? Way::packed : Way::plain);
   PreparedKernel kernel;
   kernel.parts = plan->parts;

@@ -24,7 +24,7 @@ Replicas keepers_of(const Replicas& replicas) {
 
 class GatheredValues {
  public:
-  explicit GatheredValues(Program& program) : p_(program) {}
+  explicit GatheredValues(const Program& program) : p_(program) {}
 
   // Entries of the argument table that read the results of the collective that is an item of the
   // main block; nullopt: somebody writes there while others may still read.
@@ -143,7 +143,7 @@ class GatheredValues {
     State state_ = State::lives;
   };
 
-  Program& p_;
+  const Program& p_;
 };
 
 }  // namespace
@@ -159,14 +159,12 @@ void share_gathered(Program& program, const SharedValues& values) {
     if (same == nullptr) continue;
     const Replicas keepers = keepers_of(*same);
     const auto is_keeper = [&](int64_t d) { return keepers[static_cast<size_t>(d)] == d; };
-    step.receives.clear();
-    for (int64_t d = 0; d < std::ssize(keepers); ++d) step.receives.push_back(is_keeper(d));
+    std::vector<bool> receives;
+    for (int64_t d = 0; d < std::ssize(keepers); ++d) receives.push_back(is_keeper(d));
+    if (std::find(receives.begin(), receives.end(), false) == receives.end()) continue;
     const auto readers = gathered.readers(i);
-    if (!readers ||
-        std::find(step.receives.begin(), step.receives.end(), false) == step.receives.end()) {
-      step.receives.clear();
-      continue;
-    }
+    if (!readers) continue;
+    step.receives = std::move(receives);
     for (const int64_t argument : *readers) program.borrowed.push_back({argument, keepers});
   }
 }

@@ -38,7 +38,7 @@ struct PreparedKernel {
   int64_t scratch_bytes = 0;                   // of one worker
   double cost = 0;  // rough nanoseconds of all parts, for deciding whether to split
   // What all parts read of their operands, made before the first of them runs: a stage of
-  // `prepare_parts` parts that write KernelArgs::shared. Empty: there is none.
+  // `prepare_parts` parts that write KernelArgs::shared, and maybe results. Empty: there is none.
   std::function<void(const KernelArgs&)> prepare;
   int64_t prepare_parts = 0;  // of that stage
   int64_t shared_bytes = 0;   // of one device; 64-byte aligned
