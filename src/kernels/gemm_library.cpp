@@ -70,18 +70,21 @@ class LibraryProduct final : public GemmProduct {
   dnnl::matmul primitive_;
 };
 
-bool finds_quick_bf16() {
-  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  const auto has = [&](unsigned needed) { return (isa & needed) == needed; };
-  if (has(dnnl_cpu_isa_avx512_core_amx)) return true;
-  // Intel's cores have one such instruction in four cycles, two of f32 in one.
-  return has(dnnl_cpu_isa_avx512_core_bf16) && !__builtin_cpu_is("intel");
+bool has_instructions(unsigned needed) {
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & needed) == needed;
 }
 
 }  // namespace
 
+bool multiplies_pairs() {
+  // Intel's cores have one such instruction in four cycles, two of f32 in one.
+  static const bool quick =
+      has_instructions(dnnl_cpu_isa_avx512_core_bf16) && !__builtin_cpu_is("intel");
+  return quick;
+}
+
 bool multiplies_bf16() {
-  static const bool quick = finds_quick_bf16();
+  static const bool quick = multiplies_pairs() || has_instructions(dnnl_cpu_isa_avx512_core_amx);
   return quick;
 }
 

@@ -55,8 +55,10 @@ struct StripFunctions {
 };
 const StripFunctions& strip_functions();  // of this processor
 
-// Whether the processor has instructions for products of bf16 that are quicker than those of f32.
+// Whether the processor has instructions for products of bf16 that are quicker than those of f32:
+// of any kind, and of those that add two products to each lane.
 bool multiplies_bf16();
+bool multiplies_pairs();
 // f32 to f32, or bf16 to bf16 or f32; nullptr where the library or the processor has none.
 std::unique_ptr<GemmProduct> library_product(DType operand, DType result,
                                              const GemmExtents& extents);
@@ -71,6 +73,25 @@ int64_t prepacked_bytes(int64_t n, int64_t k, StripKind kind);
 // Strips `first` to `last` of b, whose n, k and steps `extents` has; `to`: of strip 0.
 void prepack(const PackedExtents& extents, StripKind kind, const std::byte* b, int64_t first,
              int64_t last, std::byte* to);
+
+// Products of bf16, summed in f32, by pairs of two values of k; b is in strips of `halves`.
+struct PairExtents {
+  int64_t rows = 1, n = 1, pairs = 1;  // the latter along k
+  int64_t a_row = 0, a_pair = 0;       // bytes, to the next row and pair: one of them is 4
+  int64_t c_row = 0;                   // elements
+  int64_t strip = 0;                   // bytes from one strip to the next
+};
+struct PairFunctions {
+  // c, f32 or bf16, = or, with `adds` (f32 only), += a * strips; `strips` may begin at any pair.
+  void (*multiply)(const PairExtents& extents, DType result, bool adds, const std::byte* a,
+                   const std::byte* strips, std::byte* c);
+  // `count` lines of k, `step` bytes apart, of `length` bf16: two of them become one line of pairs;
+  // beside the last there may be zeros.
+  void (*interleave)(const std::byte* lines, int64_t step, int64_t count, int64_t length,
+                     std::byte* to);
+};
+const PairFunctions* pair_functions();  // of this processor; nullptr: it has no such instruction
+
 // Of types that are computed as they are stored; b transposed where `reads_transposed` says so.
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents);
 bool reads_transposed(DType dtype, int64_t k);

@@ -46,7 +46,8 @@ struct Matrix {
 
 class RowBlocks {
  public:
-  explicit RowBlocks(RowBlockSpec spec) : s_(std::move(spec)), strips_(strip_functions()) {}
+  explicit RowBlocks(RowBlockSpec spec)
+      : s_(std::move(spec)), strips_(strip_functions()), pairs_(pair_functions()) {}
 
   bool prepare() {
     if (s_.outer.size() > kMostOuter) return false;
@@ -147,47 +148,99 @@ class RowBlocks {
   }
 
   void lay_out() {
-    const int64_t wide = strips_.columns, rows = std::min(block_, s_.rows);
-    int64_t spare = 0, scratch = 0;  // floats: of what is widened, and of products
-    const auto product = [&](int64_t m, int64_t n, int64_t k, int64_t a_row, int64_t a_k) {
-      scratch = std::max(scratch, strips_.scratch({m, n, k, a_row, a_k, n, 0}));
-    };
+    const int64_t rows = std::min(block_, s_.rows);
     for (const BlockProduct& p : s_.scores) {
-      score_strips_.push_back(layout_.take(ceil_div(s_.columns, wide) * strips_.step(p.inner) * 4));
-      if (is_half(p.x)) spare = std::max(spare, rows * p.inner);
-      if (is_half(p.y)) spare = std::max(spare, s_.columns * p.inner);
-      product(rows, s_.columns, p.inner, p.x.row, p.x.inner);
-      product(rows, s_.columns, p.inner, p.inner, 1);
-      product(rows, s_.columns, p.inner, 1, rows);
+      score_strips_.push_back(layout_.take(strip_bytes(s_.columns, p.inner, pairs_score(p))));
+      lay_out_score(p, rows);
     }
     for (const BlockProduct& p : s_.row_sums) {
-      sum_strips_.push_back(layout_.take(ceil_div(p.inner, wide) * strips_.step(s_.columns) * 4));
-      if (is_half(p.x)) spare = std::max(spare, rows * p.inner);
-      if (is_half(p.y)) spare = std::max(spare, s_.columns * p.inner);
-      product(rows, p.inner, s_.columns, s_.columns, 1);
+      sum_strips_.push_back(layout_.take(strip_bytes(p.inner, s_.columns, pairs_row_sum(p))));
+      if (pairs_row_sum(p)) continue;
+      if (is_half(p.x)) spare_floats_ = std::max(spare_floats_, rows * p.inner);
+      if (is_half(p.y)) spare_floats_ = std::max(spare_floats_, s_.columns * p.inner);
+      need_wide(p, rows);
+      for (const BlockColumns& columns : live_) {
+        const int64_t count = columns.last - columns.first;
+        need_product(rows, p.inner, count, count, 1);
+      }
+      need_product(rows, p.inner, s_.columns, s_.columns, 1);
     }
     int64_t strips = 0;
     for (const BlockProduct& p : s_.column_sums) {
-      strips = std::max(strips, ceil_div(p.inner, wide) * strips_.step(rows));
-      if (is_half(p.x)) spare = std::max(spare, rows * p.inner);
+      strips = std::max(strips, strip_bytes(p.inner, rows, pairs_column_sum(p)));
       sums_.push_back(is_half(p.y) ? layout_.take(s_.columns * p.inner * 4) : 0);
-      product(s_.columns, p.inner, rows, 1, s_.columns);
+      if (pairs_column_sum(p)) {
+        spare_floats_ = std::max(spare_floats_, ceil_div(rows, 2) * s_.columns);
+        continue;
+      }
+      if (is_half(p.x)) spare_floats_ = std::max(spare_floats_, rows * p.inner);
+      need_wide(p, rows);
+      need_product(s_.columns, p.inner, rows, 1, s_.columns);
     }
-    column_strips_ = layout_.take(strips * 4);
-    for (int64_t t = 0; t < s_.tiles; ++t) tiles_.push_back(layout_.take(rows * s_.columns * 4));
+    column_strips_ = layout_.take(strips);
+    for (const DType dtype : s_.tiles)
+      tiles_.push_back(layout_.take(rows * s_.columns * dtype_size(dtype)));
     for (const DType dtype : s_.row_values)
       row_values_.push_back(layout_.take(rows * dtype_size(dtype)));
     positions_ = layout_.take(std::ssize(s_.loop_operands) * 8);
     pointers_ = layout_.take((std::ssize(s_.loop_operands) + std::ssize(s_.loop_results)) * 8);
-    spare_ = layout_.take(spare * 4);
-    product_scratch_ = layout_.take(scratch * 4);
+    spare_ = layout_.take(spare_floats_ * 4);
+    wide_ = layout_.take(wide_floats_ * 4);
+    product_scratch_ = layout_.take(product_floats_ * 4);
     loop_scratch_ = layout_.take(loop_bytes_);
+  }
+
+  void lay_out_score(const BlockProduct& p, int64_t rows) {
+    if (pairs_score(p)) {
+      if (!has_pairs(p)) spare_floats_ = std::max(spare_floats_, ceil_div(p.inner, 2) * rows);
+      return;
+    }
+    if (is_half(p.x))
+      spare_floats_ = std::max({spare_floats_, rows * p.inner, s_.columns * p.inner});
+    need_wide(p, rows);
+    need_product(rows, s_.columns, p.inner, p.x.row, p.x.inner);
+    need_product(rows, s_.columns, p.inner, p.inner, 1);
+    need_product(rows, s_.columns, p.inner, 1, rows);
+  }
+
+  void need_product(int64_t m, int64_t n, int64_t k, int64_t a_row, int64_t a_k) {
+    product_floats_ = std::max(product_floats_, strips_.scratch({m, n, k, a_row, a_k, n, 0}));
+  }
+  // A tile of 16-bit floats is multiplied as one of f32.
+  void need_wide(const BlockProduct& p, int64_t rows) {
+    if (is_half_dtype(tile_type(p))) wide_floats_ = std::max(wide_floats_, rows * s_.columns);
+  }
+
+  // --- Which products take bf16 as they are
+
+  DType tile_type(const BlockProduct& p) const { return s_.tiles[static_cast<size_t>(p.tile)]; }
+
+  // X in pairs along its inner dim where it lies, or two lines of rows put together.
+  bool pairs_score(const BlockProduct& p) const {
+    return pairs_ != nullptr && p.x.dtype == DType::bf16 && (has_pairs(p) || p.x.row == 1);
+  }
+  static bool has_pairs(const BlockProduct& p) { return p.x.inner == 1 && p.inner % 2 == 0; }
+  // The tile in pairs of columns where it lies.
+  bool pairs_row_sum(const BlockProduct& p) const {
+    return pairs_column_sum(p) && s_.columns % 2 == 0;
+  }
+  // Two of the tile's rows put together.
+  bool pairs_column_sum(const BlockProduct& p) const {
+    return pairs_ != nullptr && tile_type(p) == DType::bf16;
+  }
+
+  int64_t strip_bytes(int64_t n, int64_t k, bool in_pairs) const {
+    if (in_pairs) return prepacked_bytes(n, k, StripKind::halves);
+    return ceil_div(n, strips_.columns) * strips_.step(k) * 4;
   }
 
   // --- Where things are
 
   float* floats(const Run& r, int64_t offset) const {
     return reinterpret_cast<float*>(r.args.scratch + offset);
+  }
+  std::byte* tile_of(const Run& r, const BlockProduct& p) const {
+    return r.args.scratch + tiles_[static_cast<size_t>(p.tile)];
   }
 
   // Of an operand or a result, at the outer dims' index; rows and columns not yet counted.
@@ -227,21 +280,29 @@ class RowBlocks {
 
   // --- Run
 
+  // Y of a score, or of a sum over columns, in strips.
+  void lay_out_strips(const Run& r, const BlockProduct& p, bool sums_columns, bool in_pairs,
+                      int64_t strips) const {
+    const std::byte* const from = base_of(r, p.y);
+    PackedExtents e{1, s_.columns, p.inner, 0, 0, p.y.inner, p.y.column};
+    Matrix y;
+    if (!in_pairs) {
+      y = widened_matrix(p.y, from, p.y.column, s_.columns, p.inner, floats(r, spare_));
+      e.b_k = y.minor, e.b_n = y.major;
+    }
+    if (sums_columns) std::swap(e.n, e.k), std::swap(e.b_n, e.b_k);
+    if (in_pairs)
+      prepack(e, StripKind::halves, from, 0, ceil_div(e.n, kStripOfLibrary),
+              r.args.scratch + strips);
+    else
+      strips_.lay_out(e, y.data, floats(r, strips));
+  }
+
   void begin_batch(Run& r) const {
-    for (size_t i = 0; i < s_.scores.size(); ++i) {
-      const BlockProduct& p = s_.scores[i];
-      const Matrix y =
-          widened_matrix(p.y, base_of(r, p.y), p.y.column, s_.columns, p.inner, floats(r, spare_));
-      strips_.lay_out({1, s_.columns, p.inner, 0, 0, y.minor, y.major, 0}, y.data,
-                      floats(r, score_strips_[i]));
-    }
-    for (size_t i = 0; i < s_.row_sums.size(); ++i) {
-      const BlockProduct& p = s_.row_sums[i];
-      const Matrix y =
-          widened_matrix(p.y, base_of(r, p.y), p.y.column, s_.columns, p.inner, floats(r, spare_));
-      strips_.lay_out({1, p.inner, s_.columns, 0, 0, y.major, y.minor, 0}, y.data,
-                      floats(r, sum_strips_[i]));
-    }
+    for (size_t i = 0; i < s_.scores.size(); ++i)
+      lay_out_strips(r, s_.scores[i], false, pairs_score(s_.scores[i]), score_strips_[i]);
+    for (size_t i = 0; i < s_.row_sums.size(); ++i)
+      lay_out_strips(r, s_.row_sums[i], true, pairs_row_sum(s_.row_sums[i]), sum_strips_[i]);
     for (size_t i = 0; i < s_.column_sums.size(); ++i) {
       const auto [data, step] = summed_columns(r, i);
       const auto bytes = static_cast<size_t>(s_.column_sums[i].inner * 4);
@@ -260,13 +321,13 @@ class RowBlocks {
     for (size_t i = 0; i < s_.column_sums.size(); ++i) {
       const BlockProduct& p = s_.column_sums[i];
       if (is_half(p.y))
-        round(p.y, floats(r, sums_[i]), base_of(r, p.y), p.y.column, s_.columns, p.inner);
+        round(p.y.dtype, floats(r, sums_[i]), base_of(r, p.y), p.y.column, s_.columns, p.inner);
     }
   }
 
-  static void round(const BlockArray& array, const float* from, std::byte* to, int64_t step,
-                    int64_t lines, int64_t length) {
-    const LoopFunction write = find_loop_function(LoopOp::convert, DType::f32, array.dtype);
+  static void round(DType type, const float* from, std::byte* to, int64_t step, int64_t lines,
+                    int64_t length) {
+    const LoopFunction write = find_loop_function(LoopOp::convert, DType::f32, type);
     for (int64_t i = 0; i < lines; ++i)
       write(to + i * step * 2, reinterpret_cast<const std::byte*>(from + i * length), nullptr,
             nullptr, length, 0);
@@ -284,13 +345,44 @@ class RowBlocks {
 
   void run_scores(const Run& r, size_t i) const {
     const BlockProduct& p = s_.scores[i];
+    if (pairs_score(p)) return run_score_in_pairs(r, i);
+    const DType type = tile_type(p);
+    float* const to =
+        is_half_dtype(type) ? floats(r, wide_) : reinterpret_cast<float*>(tile_of(r, p));
     const Matrix x =
         widened_matrix(p.x, place_of(r, p.x), p.x.row, r.rows, p.inner, floats(r, spare_));
     const int64_t strip = strips_.step(p.inner);
     strips_.multiply({r.rows, r.count(), p.inner, x.major, x.minor, r.count(), strip}, false,
                      x.data,
-                     floats(r, score_strips_[i]) + r.columns.first / strips_.columns * strip,
-                     floats(r, tiles_[static_cast<size_t>(p.tile)]), floats(r, product_scratch_));
+                     floats(r, score_strips_[i]) + r.columns.first / strips_.columns * strip, to,
+                     floats(r, product_scratch_));
+    if (is_half_dtype(type)) round(type, to, tile_of(r, p), 0, 1, r.rows * r.count());
+  }
+
+  void run_score_in_pairs(const Run& r, size_t i) const {
+    const BlockProduct& p = s_.scores[i];
+    const std::byte* x = place_of(r, p.x);
+    PairExtents e{r.rows, r.count(), ceil_div(p.inner, 2), p.x.row * 2, 4, r.count()};
+    if (!has_pairs(p)) {
+      std::byte* const lines = r.args.scratch + spare_;
+      pairs_->interleave(x, p.x.inner * 2, p.inner, r.rows, lines);
+      x = lines;
+      e.a_row = 4, e.a_pair = r.rows * 4;
+    }
+    e.strip = strip_bytes(1, p.inner, true);
+    pairs_->multiply(
+        e, tile_type(p), false, x,
+        r.args.scratch + score_strips_[i] + r.columns.first / kStripOfLibrary * e.strip,
+        tile_of(r, p));
+  }
+
+  // The tile as f32.
+  const float* wide_tile(const Run& r, const BlockProduct& p) const {
+    const DType type = tile_type(p);
+    if (!is_half_dtype(type)) return reinterpret_cast<const float*>(tile_of(r, p));
+    find_loop_function(LoopOp::convert, type, DType::f32)(r.args.scratch + wide_, tile_of(r, p),
+                                                          nullptr, nullptr, r.rows * r.count(), 0);
+    return floats(r, wide_);
   }
 
   void run_loop(const Run& r) const {
@@ -345,39 +437,64 @@ class RowBlocks {
   void run_row_sum(const Run& r, size_t i) const {
     const BlockProduct& p = s_.row_sums[i];
     std::byte* const x = place_of(r, p.x);
+    if (pairs_row_sum(p)) {
+      const PairExtents e{r.rows,
+                          p.inner,
+                          r.count() / 2,
+                          r.count() * 2,
+                          4,
+                          p.x.row,
+                          strip_bytes(1, s_.columns, true)};
+      const int64_t first = r.columns.first / 2 * kStripOfLibrary * 4;
+      return pairs_->multiply(e, p.x.dtype, false, tile_of(r, p),
+                              r.args.scratch + sum_strips_[i] + first, x);
+    }
     float* const to = is_half(p.x) ? floats(r, spare_) : reinterpret_cast<float*>(x);
     const int64_t step = is_half(p.x) ? p.inner : p.x.row;
     strips_.multiply({r.rows, p.inner, r.count(), r.count(), 1, step, strips_.step(s_.columns)},
-                     false, floats(r, tiles_[static_cast<size_t>(p.tile)]),
+                     false, wide_tile(r, p),
                      floats(r, sum_strips_[i]) + r.columns.first * strips_.columns, to,
                      floats(r, product_scratch_));
-    if (is_half(p.x)) round(p.x, to, x, p.x.row, r.rows, p.inner);
+    if (is_half(p.x)) round(p.x.dtype, to, x, p.x.row, r.rows, p.inner);
   }
 
   void run_column_sum(const Run& r, size_t i) const {
     const BlockProduct& p = s_.column_sums[i];
-    const Matrix x =
-        widened_matrix(p.x, place_of(r, p.x), p.x.row, r.rows, p.inner, floats(r, spare_));
+    const std::byte* const from = place_of(r, p.x);
+    const auto [sums, step] = summed_columns(r, i);
+    float* const to = sums + r.columns.first * step;
+    if (pairs_column_sum(p)) {
+      std::byte* const strips = r.args.scratch + column_strips_;
+      std::byte* const lines = r.args.scratch + spare_;
+      prepack({1, p.inner, r.rows, 0, 0, p.x.row, p.x.inner}, StripKind::halves, from, 0,
+              ceil_div(p.inner, kStripOfLibrary), strips);
+      pairs_->interleave(tile_of(r, p), r.count() * 2, r.rows, r.count(), lines);
+      const PairExtents e{r.count(),     p.inner, ceil_div(r.rows, 2),         4,
+                          r.count() * 4, step,    strip_bytes(1, r.rows, true)};
+      return pairs_->multiply(e, DType::f32, true, lines, strips, reinterpret_cast<std::byte*>(to));
+    }
+    const Matrix x = widened_matrix(p.x, from, p.x.row, r.rows, p.inner, floats(r, spare_));
     float* const strips = floats(r, column_strips_);
     strips_.lay_out({1, p.inner, r.rows, 0, 0, x.major, x.minor, 0}, x.data, strips);
-    const auto [sums, step] = summed_columns(r, i);
     strips_.multiply({r.count(), p.inner, r.rows, 1, r.count(), step, strips_.step(r.rows)}, true,
-                     floats(r, tiles_[static_cast<size_t>(p.tile)]), strips,
-                     sums + r.columns.first * step, floats(r, product_scratch_));
+                     wide_tile(r, p), strips, to, floats(r, product_scratch_));
   }
 
   RowBlockSpec s_;
   const StripFunctions& strips_;
-  int64_t batches_ = 1, more_ = 1;  // indices of the outer dims: of batches, and of what else
-  int64_t block_ = 1, blocks_ = 1;  // rows of a block; blocks
-  int64_t splits_ = 1;              // of a batch
-  std::vector<BlockColumns> live_;  // by block
+  const PairFunctions* const pairs_;  // nullptr: bf16 is multiplied as f32
+  int64_t batches_ = 1, more_ = 1;    // indices of the outer dims: of batches, and of what else
+  int64_t block_ = 1, blocks_ = 1;    // rows of a block; blocks
+  int64_t splits_ = 1;                // of a batch
+  std::vector<BlockColumns> live_;    // by block
   std::map<std::pair<int64_t, int64_t>, PreparedKernel> loops_;  // by rows and columns
   int64_t loop_bytes_ = 0;
   Layout layout_;
   std::vector<int64_t> score_strips_, sum_strips_, sums_, tiles_, row_values_;
-  int64_t column_strips_ = 0, positions_ = 0, pointers_ = 0, spare_ = 0;
+  int64_t column_strips_ = 0, positions_ = 0, pointers_ = 0, spare_ = 0, wide_ = 0;
   int64_t product_scratch_ = 0, loop_scratch_ = 0;
+  // Of what is widened or put in pairs, of tiles as f32, and of products.
+  int64_t spare_floats_ = 0, wide_floats_ = 0, product_floats_ = 0;
 };
 
 }  // namespace
@@ -385,19 +502,29 @@ class RowBlocks {
 // Each block reads all strips again, from behind the second-level cache where they are large. Then
 // tiles that go there too cost less, if blocks become so much higher by it.
 int64_t row_block_rows(const RowBlockSpec& spec) {
-  const int64_t tiles = std::max<int64_t>(1, spec.tiles), row_bytes = spec.columns * 4 * tiles;
+  int64_t tile_bytes = 0;  // of one element
+  bool is_widened = false;
+  for (const DType dtype : spec.tiles) {
+    tile_bytes += dtype_size(dtype);
+    is_widened |= is_half_dtype(dtype) && (dtype != DType::bf16 || pair_functions() == nullptr);
+  }
+  if (is_widened) tile_bytes += 4;
+  const int64_t row_bytes = spec.columns * std::max<int64_t>(tile_bytes, 4);
   const auto rows_in = [&](int64_t bytes, int64_t most) {
     return std::clamp(bytes / row_bytes / kRowMultiple * kRowMultiple, kLeastRows, most);
   };
   const int64_t rows = rows_in(kTileBytes, kMostRows);
   const int64_t more = rows_in(kSpilledTileBytes, kMostSpilledRows);
-  int64_t inner = 0;
+  int64_t strip_bytes = 0;  // of one column
   for (const auto* list : {&spec.scores, &spec.row_sums, &spec.column_sums})
-    for (const BlockProduct& product : *list) inner += product.inner;
-  if (spec.columns * 4 * inner <= kStripBytes) return rows;
-  // Of a column, for one row: floats of strips, and floats of tiles.
-  const double saved = double(inner) / double(rows) - double(inner) / double(more);
-  return saved > double(kTileMoves * tiles) ? more : rows;
+    for (const BlockProduct& product : *list) {
+      const DType dtype = spec.tiles[static_cast<size_t>(product.tile)];
+      strip_bytes += product.inner * (is_widened ? 4 : dtype_size(dtype));
+    }
+  if (spec.columns * strip_bytes <= kStripBytes) return rows;
+  // Of a column, for one row: bytes of strips, and bytes of tiles.
+  const double saved = double(strip_bytes) / double(rows) - double(strip_bytes) / double(more);
+  return saved > double(kTileMoves * tile_bytes) ? more : rows;
 }
 
 PreparedKernel prepare_row_blocks(RowBlockSpec spec) {

@@ -17,7 +17,7 @@ struct BlockArray {
   enum Kind : uint8_t {
     operand,
     result,      // of the kernel
-    tile,        // rows x columns of a block, f32, in scratch
+    tile,        // rows x columns of a block, in scratch
     row_values,  // one per row of a block, in scratch
     position,    // one number: the index along an outer dim, or of the block's first row or column
   } kind = operand;
@@ -29,7 +29,8 @@ struct BlockArray {
 constexpr int64_t kFirstRow = -1, kFirstColumn = -2;
 
 // Three matrices: T[row, column], a tile, X[row, inner] and Y[column, inner]; one is the sum of
-// products of the others. Elements of X and Y are f32 or 16-bit floats, which are summed in f32.
+// products of the others. Elements are f32 or 16-bit floats, which are summed in f32; what is
+// multiplied is of one type.
 struct BlockProduct {
   BlockArray x, y;
   int64_t tile = 0;
@@ -43,7 +44,7 @@ struct BlockColumns {
 
 // What has to hold for rows whose columns are not all gone through: a value of each row, f32.
 struct BlockGuard {
-  BlockArray value;
+  BlockArray value;         // f32 or bf16
   float least = 0;          // at least this
   bool is_divisor = false;  // neither zero nor NaN, whatever `least` is
 };
@@ -55,14 +56,13 @@ struct RowBlockSpec {
   int64_t batch = 0;  // of them, the first: those that every Y has; the others are rows of sums
   int64_t rows = 1, columns = 1;
   std::vector<BlockProduct> scores, row_sums, column_sums;
-  // Over dims (row, column), the column reduced, with tiles and positions among its operands.
-  // Tiles it reads or writes are f32. No values: there is none.
+  // Over dims (row, column), the column reduced, with tiles and positions among its operands. No
+  // values: there is none.
   LoopProgram loop;
   std::vector<BlockArray> loop_operands, loop_results;
-  int64_t tiles = 0;              // how many
-  std::vector<DType> row_values;  // how many, of which types
-  // The columns of these rows that count: others would add nothing if the guards hold. A multiple
-  // of 64 is first. Empty: all count.
+  std::vector<DType> tiles, row_values;  // how many, of which types
+  // The columns of these rows that count: others would add nothing if the guards hold. Multiples
+  // of 64, or the end. Empty: all count.
   std::function<BlockColumns(int64_t first_row, int64_t last_row)> live;
   std::vector<BlockGuard> guards;
 };

@@ -1,26 +1,35 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 
 #include "gspmd/base/array.h"
 #include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
 
-// 64-byte aligned memory full of rubbish.
+// 64-byte aligned memory full of rubbish, and something behind it that nobody may write.
 class Rubbish {
  public:
-  explicit Rubbish(int64_t bytes) : held_(size_t(bytes) + 64), bytes_(size_t(bytes)) {
+  explicit Rubbish(int64_t bytes) : held_(size_t(bytes) + 64 + kBehind), bytes_(size_t(bytes)) {
     void* base = held_.data();
     size_t space = held_.size();
-    at_ = static_cast<std::byte*>(std::align(64, bytes_, base, space));
+    at_ = static_cast<std::byte*>(std::align(64, bytes_ + kBehind, base, space));
+    std::memset(at_ + bytes_, kMark, kBehind);
     refill();
   }
   void refill() { std::memset(at_, 0xff, bytes_); }
   std::byte* data() const { return at_; }
+  bool is_whole() const {
+    return std::all_of(at_ + bytes_, at_ + bytes_ + kBehind,
+                       [](std::byte b) { return b == std::byte{kMark}; });
+  }
 
  private:
+  static constexpr size_t kBehind = 4096;
+  static constexpr uint8_t kMark = 0x5a;
   std::vector<std::byte> held_;
   size_t bytes_;
   std::byte* at_ = nullptr;
@@ -50,6 +59,8 @@ inline std::vector<Array> run_kernel(const PreparedKernel& kernel,
     scratch.refill();
     kernel.run(args);
   }
+  if (!scratch.is_whole() || !shared.is_whole())
+    throw std::logic_error("a kernel wrote behind its scratch");
   return arrays;
 }
 

@@ -17,6 +17,8 @@ namespace {
 
 struct Sizes {
   int64_t batch = 2, groups = 2, rows = 130, columns = 130, inner = 9, width = 7;
+  DType dtype = DType::f32;
+  bool turned = false;  // queries: rows lie side by side
 };
 
 // Attention of turned queries, [batch, groups] of them, with `mask` over [rows, columns], and the
@@ -27,12 +29,16 @@ std::unique_ptr<Module> attention(const Sizes& s, const std::string& mask, const
   const std::string space = fmt::format("[{},{},{},{}]", s.batch, s.groups, s.rows, s.columns);
   const std::string rows = fmt::format("[{},{},{}]", s.batch, s.groups, s.rows);
   const std::string two = fmt::format("[{},{}]", s.rows, s.columns);
-  return parse_module(
-      fmt::format(R"(HloModule m
+  const std::string queries =
+      s.turned ? "given = f32[{0},{1},{3},{2}] parameter(0)\n"
+                 "  q = f32[{0},{1},{2},{3}] transpose(given), dimensions={{0,1,3,2}}"
+               : "q = f32[{0},{1},{2},{3}] parameter(0)";
+  std::string text = fmt::format(
+      R"(HloModule m
 sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
 most {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }}
 ENTRY e {{
-  q = f32[{b},{g},{t},{d}] parameter(0)
+  {queries}
   k = f32[{b},{s},{d}] parameter(1)
   v = f32[{b},{s},{f}] parameter(2)
   w = f32[{b},{g},{t},{f}] parameter(3)
@@ -62,11 +68,15 @@ ENTRY e {{
   ROOT r = (f32[{b},{g},{t},{f}], f32[{b},{s},{f}], f32[{b},{s},{d}], f32{rows}) tuple(y, dv, dkt, l)
 }}
 )",
-                  fmt::arg("b", s.batch), fmt::arg("g", s.groups), fmt::arg("t", s.rows),
-                  fmt::arg("s", s.columns), fmt::arg("d", s.inner), fmt::arg("f", s.width),
-                  fmt::arg("space", space), fmt::arg("rows", rows), fmt::arg("two", two),
-                  fmt::arg("mask", mask), fmt::arg("fill", fill), fmt::arg("summed", summed),
-                  fmt::arg("factor", factor)));
+      fmt::arg("b", s.batch), fmt::arg("g", s.groups), fmt::arg("t", s.rows),
+      fmt::arg("s", s.columns), fmt::arg("d", s.inner), fmt::arg("f", s.width),
+      fmt::arg("space", space), fmt::arg("rows", rows), fmt::arg("two", two),
+      fmt::arg("queries", fmt::format(fmt::runtime(queries), s.batch, s.groups, s.rows, s.inner)),
+      fmt::arg("mask", mask), fmt::arg("fill", fill), fmt::arg("summed", summed),
+      fmt::arg("factor", factor));
+  for (size_t at = 0; (at = text.find("f32", at)) != std::string::npos; ++at)
+    text.replace(at, 3, dtype_name(s.dtype));
+  return parse_module(text);
 }
 
 std::string causal(const Sizes& s) {
@@ -84,13 +94,18 @@ std::string window(const Sizes& s, int64_t width) {
                      two, width);
 }
 
+// 16-bit floats are quarters: their scores are exact, in whatever order they are summed.
 std::vector<Array> random_arguments(const Module& module, uint64_t seed, double scale = 1) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> uniform(-scale, scale);
   std::vector<Array> arguments;
   for (const Node* parameter : module.entry()->parameters()) {
     arguments.emplace_back(parameter->shape);
-    for (int64_t i = 0; i < arguments.back().size(); ++i) arguments.back().set(i, uniform(random));
+    const bool is_exact = parameter->shape.dtype != DType::f32;
+    for (int64_t i = 0; i < arguments.back().size(); ++i) {
+      const double x = uniform(random);
+      arguments.back().set(i, is_exact ? std::round(4 * x) / 4 : x);
+    }
   }
   return arguments;
 }
@@ -176,18 +191,83 @@ TEST_CASE("row blocks: results are the reference's, and the same bits with all c
   }
 }
 
+TEST_CASE("row blocks: so they are of 16-bit floats", "[row_blocks]") {
+  for (int64_t seed = 1; seed <= random_load(60); ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % uint64_t(n)); };
+    Sizes s{1 + below(3),   1 + below(3),  1 + below(280),
+            1 + below(280), 1 + below(80), 1 + below(80)};
+    s.dtype = below(3) == 0 ? DType::f16 : DType::bf16;
+    if (below(2) == 0) s.columns = s.rows;
+    if (below(2) == 0) s.inner += s.inner % 2;
+    s.turned = below(4) == 0;
+    const std::string mask = below(2) == 0 ? causal(s) : window(s, 1 + below(90));
+    INFO("seed " << seed);
+    const auto module = attention(s, mask, below(2) == 0 ? "-inf" : "-200");
+    check(*module, random_arguments(*module, random()), 2e-2);
+  }
+}
+
+// Small whole numbers, of which every sum is exact, and types that change between the products.
+TEST_CASE("row blocks: nothing is left out of sums of 16-bit floats", "[row_blocks]") {
+  for (int64_t seed = 1; seed <= random_load(60); ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % uint64_t(n)); };
+    const auto of = [&](const char* half) { return below(2) == 0 ? "f32" : half; };
+    const char* const half = below(4) == 0 ? "f16" : "bf16";
+    const bool is_turned = below(3) == 0;
+    const int64_t inner = 1 + below(12), rows = 1 + below(140), batches = 1 + below(3);
+    const std::string queries =
+        is_turned ? "given = {0}[{3},{2},{1}] parameter(0)\n"
+                    "  q = {0}[{3},{1},{2}] transpose(given), dimensions={{0,2,1}}"
+                  : "q = {0}[{3},{1},{2}] parameter(0)";
+    const auto module = parse_module(fmt::format(
+        R"(HloModule m
+ENTRY e {{
+  {queries}
+  k = {h}[{b},{s},{d}] parameter(1)
+  v = {h}[{b},{s},{f}] parameter(2)
+  w = {h}[{b},{t},{f}] parameter(3)
+  score = {p}[{b},{t},{s}] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  one = {p}[] constant(1)
+  ones = {p}[{b},{t},{s}] broadcast(one), dimensions={{}}
+  more = {p}[{b},{t},{s}] add(score, ones)
+  p = {h}[{b},{t},{s}] convert(more)
+  y = {r}[{b},{t},{f}] dot(p, v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+  dv = {c}[{b},{s},{f}] dot(p, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT r = ({r}[{b},{t},{f}], {c}[{b},{s},{f}]) tuple(y, dv)
+}}
+)",
+        fmt::arg("h", half), fmt::arg("p", of(half)), fmt::arg("r", of(half)),
+        fmt::arg("c", of(half)), fmt::arg("b", batches), fmt::arg("t", rows),
+        fmt::arg("s", 1 + below(140)), fmt::arg("d", inner), fmt::arg("f", 1 + below(80)),
+        fmt::arg("queries", fmt::format(fmt::runtime(queries), half, rows, inner, batches))));
+    std::vector<Array> arguments;
+    for (const Node* parameter : module->entry()->parameters()) {
+      arguments.emplace_back(parameter->shape);
+      for (int64_t i = 0; i < arguments.back().size(); ++i)
+        arguments.back().set(i, static_cast<double>(below(5) - 2));
+    }
+    INFO("seed " << seed);
+    check(*module, arguments, 0);
+  }
+}
+
 TEST_CASE("row blocks: rows whose scores are below what hides others see all columns",
           "[row_blocks]") {
-  const Sizes s{.rows = 200, .columns = 200};
-  const auto module = attention(s, causal(s), "-200");
-  std::vector<Array> arguments = random_arguments(*module, 3);
-  const int64_t d = s.inner;
-  for (int64_t i = 0; i < d; ++i) arguments[0].set(17 * d + i, -100);  // a query
-  for (int64_t j = 0; j < 20; ++j)
-    for (int64_t i = 0; i < d; ++i) arguments[1].set(j * d + i, 1);  // its keys
-  check(*module, arguments, 1e-4);
-  for (int64_t i = 0; i < d; ++i) arguments[0].set(17 * d + i, std::nan(""));
-  check(*module, arguments, 1e-4);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Sizes s{.rows = 200, .columns = 200, .dtype = dtype};
+    const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
+    const auto module = attention(s, causal(s), "-200");
+    std::vector<Array> arguments = random_arguments(*module, 3);
+    const int64_t d = s.inner;
+    for (int64_t i = 0; i < d; ++i) arguments[0].set(17 * d + i, -100);  // a query
+    for (int64_t j = 0; j < 20; ++j)
+      for (int64_t i = 0; i < d; ++i) arguments[1].set(j * d + i, 1);  // its keys
+    check(*module, arguments, tolerance);
+    for (int64_t i = 0; i < d; ++i) arguments[0].set(17 * d + i, std::nan(""));
+    check(*module, arguments, tolerance);
+  }
 }
 
 TEST_CASE("row blocks: tiles lie over scores that nobody reads behind them", "[row_blocks]") {
@@ -195,7 +275,7 @@ TEST_CASE("row blocks: tiles lie over scores that nobody reads behind them", "[r
   const auto tiles = [&](const char* summed, const char* factor) {
     const auto module = attention(s, window(s, 70), "-1e30", summed, factor);
     check(*module, random_arguments(*module, 5), 1e-4);
-    return row_block_spec(*module->entry())->tiles;
+    return row_block_spec(*module->entry())->tiles.size();
   };
   CHECK(tiles("weight", "weight") == 2);
   CHECK(tiles("score", "weight") == 3);  // one for the weights
@@ -218,6 +298,26 @@ TEST_CASE("row blocks: blocks are higher where their strips fit no cache", "[row
   CHECK(row_block_rows(*row_block_spec(*attention(s, causal(s), "0")->entry())) == 120);
   const auto module = attention(s, window(s, 90), "-1e30");
   check(*module, random_arguments(*module, 9), 1e-4);
+}
+
+// Blocks of rows that see 1,024 of 1,500 columns: rows of a tile are a page apart.
+TEST_CASE("row blocks: scratch holds what products of any block pack", "[row_blocks]") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Sizes s{.batch = 1,
+                  .groups = 1,
+                  .rows = 1501,
+                  .columns = 1501,
+                  .inner = 64,
+                  .width = 320,
+                  .dtype = dtype};
+    const auto module = attention(s, causal(s), "-inf");
+    const std::vector<Shape>& shapes = module->entry()->root()->shape.elements;
+    const std::vector<Array> results =
+        run_kernel(prepare_row_blocks(*row_block_spec(*module->entry())),
+                   random_arguments(*module, 11, 0.5), shapes);
+    CHECK(results[3].at(0) == 1);  // a row of one column
+    CHECK(results[3].at(1500) > 1);
+  }
 }
 
 TEST_CASE("row blocks: rows longer than a tile of loops are left to others", "[row_blocks]") {

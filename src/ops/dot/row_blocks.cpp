@@ -113,8 +113,7 @@ class SpecBuilder {
       }
       if (!has_lines(product.x, product.x.row) || !has_lines(product.y, product.y.column))
         return false;
-      product.tile = spec_.tiles;
-      tile_of_[dot] = spec_.tiles++;
+      product.tile = tile_of_[dot] = new_tile(dot->shape.dtype);
       spec_.scores.push_back(std::move(product));
     }
     return true;
@@ -193,12 +192,9 @@ class SpecBuilder {
     spec_.loop_operands.push_back(std::move(array));
     return append(std::move(value));
   }
-  int append_convert(int from, DType dtype) {
-    LoopValue value;
-    value.op = LoopOp::convert;
-    value.dtype = dtype;
-    value.a = from;
-    return append(std::move(value));
+  int64_t new_tile(DType dtype) {
+    spec_.tiles.push_back(dtype);
+    return std::ssize(spec_.tiles) - 1;
   }
 
   // A value of the loop over the whole space, as one of the loop over a block.
@@ -225,9 +221,7 @@ class SpecBuilder {
     if (tile >= 0) {
       array.kind = BlockArray::tile;
       array.index = tile;
-      array.dtype = DType::f32;
-      const int made = append_operand(std::move(array));
-      return value.dtype == DType::f32 ? made : append_convert(made, value.dtype);
+      return append_operand(std::move(array));
     }
     array.index = value.operand;
     array.outer.assign(value.strides.begin(), value.strides.end() - 2);
@@ -263,16 +257,13 @@ class SpecBuilder {
   }
 
   void add_result(const Node& node, const LoopOutput& output, bool is_tile) {
-    int value = numbers_.at(static_cast<size_t>(output.value));
+    const int value = numbers_.at(static_cast<size_t>(output.value));
     BlockArray array;
     array.dtype = node.shape.dtype;
     if (is_tile) {
-      if (array.dtype != DType::f32) value = append_convert(value, DType::f32);
+      const std::optional<int64_t> place = place_of_score(value, array.dtype);
       array.kind = BlockArray::tile;
-      array.dtype = DType::f32;
-      array.index = place_of_score(value).value_or(spec_.tiles);
-      if (array.index == spec_.tiles) ++spec_.tiles;
-      tile_of_[&node] = array.index;
+      array.index = tile_of_[&node] = place ? *place : new_tile(array.dtype);
     } else if (const auto found = std::find_if(outputs_.begin(), outputs_.end(),
                                                [&](const Output& o) { return o.value == &node; });
                found != outputs_.end() && !row_arrays_.contains(&node)) {
@@ -287,12 +278,13 @@ class SpecBuilder {
     spec_.loop_results.push_back(std::move(array));
   }
 
-  // The tile of a score that neither a sum reads nor the loop behind `value`, once: the loop writes
-  // over it, so that blocks have more rows.
-  std::optional<int64_t> place_of_score(int value) {
+  // The tile of a score of that type that neither a sum reads nor the loop behind `value`, once:
+  // the loop writes over it, so that blocks have more rows.
+  std::optional<int64_t> place_of_score(int value, DType dtype) {
     for (int64_t tile = 0; tile < std::ssize(scores_); ++tile) {
       const Node* const score = scores_[static_cast<size_t>(tile)];
-      if (std::find(summed_.begin(), summed_.end(), score) != summed_.end() ||
+      if (score->shape.dtype != dtype ||
+          std::find(summed_.begin(), summed_.end(), score) != summed_.end() ||
           reads_behind(tile, value) || !overwritten_.insert(tile).second)
         continue;
       return tile;
@@ -398,6 +390,7 @@ class SpecBuilder {
   }
 
   std::optional<BlockArray> guarded(const Node& node) const {
+    if (node.shape.dtype != DType::f32 && node.shape.dtype != DType::bf16) return std::nullopt;
     if (const auto found = row_arrays_.find(&node); found != row_arrays_.end())
       return found->second;
     if (!node.is(Opcode::parameter)) return std::nullopt;
