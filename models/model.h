@@ -32,7 +32,7 @@ class Model {
   virtual ~Model() = default;
 
   virtual Leaves<Shape> parameter_shapes() const = 0;
-  // A pure function of the model and the seed.
+  // A pure function of the model and the seed; a trainer calls it while it traces the objective.
   virtual Leaves<Array> initial_parameters(uint32_t seed) const = 0;
   // What changes and is not trained, as the running averages of batch norm.
   virtual Leaves<Shape> state_shapes() const { return {}; }

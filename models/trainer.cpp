@@ -1,6 +1,7 @@
 #include "models/trainer.h"
 
 #include <algorithm>
+#include <future>
 #include <tuple>
 #include <utility>
 
@@ -168,10 +169,22 @@ Trainer::Step Trainer::compile_step(const TrainerOptions& options) {
                  options.model->state_shapes(), options.model->batch_shapes(options.batch), rate);
 }
 
-Trainer::Trainer(const TrainerOptions& options) : options_(options), step_(compile_step(options)) {
+// Parameters are made while the step is compiled.
+Trainer::Step Trainer::compile_beside(const TrainerOptions& options, Leaves<Array>& params) {
+  if (!checked(options).prepare) return compile_step(options);
+  std::future<Leaves<Array>> made =
+      std::async(std::launch::async, [model = options.model, seed = options.seed] {
+        return model->initial_parameters(seed);
+      });
+  Step step = compile_step(options);
+  params = made.get();
+  return step;
+}
+
+Trainer::Trainer(const TrainerOptions& options)
+    : options_(options), step_(compile_beside(options, params_)) {
   if (!options.prepare) return;
   const Model& model = *options.model;
-  params_ = model.initial_parameters(options.seed);
   state_ = zeros_of(optimizer_state(options.optimizer, model.parameter_shapes()));
   model_state_ = model.initial_state();
 }

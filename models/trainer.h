@@ -71,6 +71,7 @@ class Trainer {
       Executable<Result, Leaves<Array>, Leaves<Array>, Leaves<Array>, Leaves<Array>, Leaves<Array>>;
   using Evaluate = Executable<Leaves<Array>, Leaves<Array>, Leaves<Array>, Leaves<Array>, Array>;
   static Step compile_step(const TrainerOptions& options);
+  static Step compile_beside(const TrainerOptions& options, Leaves<Array>& params);
 
   TrainerOptions options_;
   Leaves<Array> params_, state_, model_state_, gradients_;

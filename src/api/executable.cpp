@@ -271,9 +271,12 @@ void ExecutableCall::run(Site site) {
   if (trace && is_first_process()) write_trace(trace_path, *trace, impl.options.name);
 }
 
-std::string ExecutableBase::argument_name(size_t argument) const {
+const std::string& ExecutableBase::argument_name(size_t argument) const {
   const std::vector<std::string>& names = impl_->options.argument_names;
-  return argument < names.size() ? names[argument] : fmt::format("arg{}", argument);
+  if (argument >= names.size())
+    user_error("{}: argument {} is outside the {} arguments", impl_->options.name, argument,
+               names.size());
+  return names[argument];
 }
 
 }  // namespace gspmd

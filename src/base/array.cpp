@@ -146,8 +146,9 @@ const Array::Parts& Array::value() const {
 }
 
 bool is_untouched_zero(const Array& array) {
-  const auto* storage = dynamic_cast<const HostStorage*>(array.storage().get());
-  return storage != nullptr && storage->is_untouched();
+  const ArrayStorage* const storage = array.storage().get();
+  return storage != nullptr && typeid(*storage) == typeid(HostStorage) &&
+         static_cast<const HostStorage*>(storage)->is_untouched();
 }
 
 Array Array::full(Shape shape, double value) {

@@ -17,6 +17,12 @@
 
 namespace gspmd {
 
+// Whether the environment asks for a line for each op that runs.
+static bool is_verbose() {
+  const char* trace = std::getenv("GSPMD_TRACE");
+  return trace != nullptr && std::string_view(trace) == "verbose";
+}
+
 struct Executor::Impl {
   std::shared_ptr<const Program> program;
   std::shared_ptr<WorkerPool> pool;
@@ -46,7 +52,8 @@ struct Executor::Impl {
   std::function<void(int)> walk_through;  // one worker
   // The caller writes these in every run: in lines that other workers do not read.
   alignas(64) RunCounters counters;
-  bool ended_early = true;  // the last run, or there was none
+  bool ended_early = true;            // the last run, or there was none
+  const bool verbose = is_verbose();  // asked once: it reads all of the environment
 
   int64_t devices() const { return program->options.num_devices; }
   int workers() const { return pool->size(); }
@@ -163,12 +170,6 @@ struct Executor::Impl {
 };
 
 namespace {
-
-// Whether the environment asks for a line for each op that runs.
-bool is_verbose() {
-  const char* trace = std::getenv("GSPMD_TRACE");
-  return trace != nullptr && std::string_view(trace) == "verbose";
-}
 
 constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer
 
@@ -348,9 +349,9 @@ void Executor::run(std::span<const std::shared_ptr<DeviceBuffer>> arguments,
   impl.place(arguments, results);
   if (impl.program->options.poison) impl.poison(results);
   std::optional<TraceLog> log;
-  const bool verbose = is_verbose();
-  if (trace != nullptr || verbose)
-    log.emplace(*impl.program, impl.workers(), trace == nullptr ? 0 : trace->max_events, verbose);
+  if (trace != nullptr || impl.verbose)
+    log.emplace(*impl.program, impl.workers(), trace == nullptr ? 0 : trace->max_events,
+                impl.verbose);
   impl.walk(log ? &*log : nullptr);
   if (trace != nullptr) log->finish(*trace);
   if (trace != nullptr && impl.remote) merge_events(*trace, impl.remote->transport());

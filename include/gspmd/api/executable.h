@@ -62,7 +62,7 @@ class GSPMD_API ExecutableBase {
   // written.
   void trace(const std::string& path, Site site = Site::here()) const;
 
-  std::string argument_name(size_t argument) const;  // as given to compile, or "arg0", "arg1", ...
+  const std::string& argument_name(size_t argument) const;  // as given, or "arg0", "arg1", ...
 
  protected:
   std::shared_ptr<Impl> impl_;  // shared with all copies
