@@ -4,17 +4,23 @@
 // (contiguous pieces) or the last (rows). Times are lower quartiles of rounds, without those in
 // which a worker had no core of its own.
 //   collectives [--threads 2] [--rounds 40] [--only NAME] [--bytes N] [--type f32]
-//     [--json FILE]
+//     [--mpi] [--json FILE]
+// With --mpi, beside those of contiguous pieces what MPI takes between 8 processes.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/collective_cases.h"
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "gspmd/base/error.h"
@@ -25,13 +31,33 @@ namespace {
 
 using namespace gspmd;
 
-constexpr int64_t kDevices = 8;
+constexpr int64_t kDevices = kCollectiveDevices;
 
 struct BenchOptions {
   int threads = 2, rounds = 40;
   std::string only, type = "f32";
   std::vector<int64_t> bytes = {1 << 16, 1 << 20, 1 << 24, 1 << 26};
+  bool mpi = false;
 };
+
+// What bench/mpi_collectives beside this program prints of these sizes: microseconds by title.
+std::map<std::string, double> measure_mpi(const BenchOptions& options) {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::string command = fmt::format("mpirun --oversubscribe --allow-run-as-root -n {} '{}'",
+                                    kDevices, (here / "mpi_collectives").string());
+  for (const int64_t bytes : options.bytes) command += fmt::format(" --bytes {}", bytes);
+  std::map<std::string, double> found;
+  const auto close = [](std::FILE* file) { return pclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> output(popen(command.c_str(), "r"), close);
+  char line[256], title[128];
+  double us = 0;
+  while (output && std::fgets(line, sizeof line, output.get()) != nullptr)
+    if (std::sscanf(line, R"({"of":"%127[^"]","mpi_us":%lf)", title, &us) == 2) found[title] = us;
+  if (found.empty())
+    user_error("--mpi: \"{}\" measured nothing; install MPI and build the benchmarks again",
+               command);
+  return found;
+}
 
 struct Case {
   std::string name, text;
@@ -106,7 +132,7 @@ Seconds timed(F&& f) {
 }
 
 void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions& options,
-             Report& report) {
+             const std::map<std::string, double>& mpi, Report& report) {
   const auto pool = make_worker_pool(options.threads);
   ProgramOptions program;
   program.num_devices = kDevices;
@@ -137,7 +163,7 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
       }
     });
   };
-  const int64_t times = std::clamp<int64_t>((int64_t{1} << 24) / c.bytes, 1, 64);
+  const int64_t times = collective_times(c.bytes);
   Times ours, copies;
   for (int round = -1; round < 4 * options.rounds && ours.count() < options.rounds; ++round) {
     const auto repeated = [&](auto&& f) {
@@ -151,11 +177,14 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
     ours.add(one, is_quiet, times);
     copies.add(other, is_quiet, times);
   }
-  report.add(fmt::format("{}, {} bytes, {} dim", c.name, c.bytes, dim == 0 ? "first" : "last"),
-             {{"us", ours.wall() * 1e6},
-              {"memcpy_us", copies.wall() * 1e6},
-              {"ratio", ours.wall() / copies.wall()},
-              {"processor_ratio", ours.processor() / copies.processor()}});
+  std::vector<Figure> figures = {{"us", ours.wall() * 1e6},
+                                 {"memcpy_us", copies.wall() * 1e6},
+                                 {"ratio", ours.wall() / copies.wall()},
+                                 {"processor_ratio", ours.processor() / copies.processor()}};
+  const std::string title = collective_title(c.name, c.bytes, dim);
+  if (const auto beside = mpi.find(title); beside != mpi.end())
+    figures.push_back({"mpi_us", beside->second});
+  report.add(title, figures);
 }
 
 }  // namespace
@@ -169,13 +198,15 @@ int main(int argc, char** argv) {
   line.number("--bytes", options.bytes, "of the larger of operand and result, of one device",
               1 << 12, 1 << 30);
   line.option("--type", options.type, "of the elements");
+  line.flag("--mpi", options.mpi, "MPI's between 8 processes beside them");
   Report report(line, "collectives");
   if (const auto status = line.parse(argc, argv)) return *status;
   try {
     const std::optional<DType> type = dtype_from_name(options.type);
     if (!type) user_error("--type {}: no type of elements", options.type);
-    for (const char* op :
-         {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"}) {
+    std::map<std::string, double> mpi;
+    if (options.mpi) mpi = measure_mpi(options);
+    for (const char* op : kCollectiveOps) {
       if (!options.only.empty() && options.only != op) continue;
       const bool has_dim =
           std::string(op) != "all-reduce" && std::string(op) != "collective-permute";
@@ -183,7 +214,7 @@ int main(int argc, char** argv) {
         for (int64_t dim = 0; dim < (has_dim ? 2 : 1); ++dim) {
           constexpr int64_t kColumns = 1024;
           const Shape large(*type, {bytes / dtype_size(*type) / kColumns, kColumns});
-          measure(case_of(op, dim, bytes, large), large, dim, options, report);
+          measure(case_of(op, dim, bytes, large), large, dim, options, mpi, report);
         }
     }
     report.write();
