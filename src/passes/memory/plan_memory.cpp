@@ -200,7 +200,7 @@ class Planner {
           [&](int64_t i) { return lives(i); }};
       for (const auto& weight : weights) {
         if (is_within(best, kTight)) break;
-        Placement found = place_in(heaviest_first(order, weight));
+        Placement found = place_in(heaviest_first(order, weight), best.end);
         if (found.end < best.end) best = std::move(found);
       }
       best = draw(improve(std::move(best)), order);
@@ -231,7 +231,8 @@ class Planner {
     int64_t end = 0;
   };
 
-  Placement place_in(std::vector<int64_t> order) const {
+  // Given up where it reaches `limit`: it is no better then.
+  Placement place_in(std::vector<int64_t> order, int64_t limit = INT64_MAX) const {
     PlacedBuffers placed(std::ssize(table_.at));
     Placement result;
     for (const int64_t i : order) {
@@ -246,6 +247,7 @@ class Planner {
       }
       result.offsets.push_back(offset);
       result.end = std::max(result.end, end);
+      if (result.end >= limit) return result;
     }
     result.order = std::move(order);
     return result;
@@ -306,10 +308,14 @@ class Planner {
       if (is_within(best, round < rounds ? kNear : kFar)) break;
       const double of_bytes = lot(2), of_life = lot(0.7), of_fullness = 4 + lot(8),
                    noise = lot(0.5);
-      Placement found = place_in(heaviest_first(order, [&](int64_t i) {
-        const Logarithms& of = logarithms[static_cast<size_t>(i)];
-        return of_bytes * of.bytes + of_life * of.life + of_fullness * of.fullness + lot(noise);
-      }));
+      Placement found = place_in(heaviest_first(order,
+                                                [&](int64_t i) {
+                                                  const Logarithms& of =
+                                                      logarithms[static_cast<size_t>(i)];
+                                                  return of_bytes * of.bytes + of_life * of.life +
+                                                         of_fullness * of.fullness + lot(noise);
+                                                }),
+                                 best.end);
       if (found.end < best.end) best = std::move(found);
     }
     return best;
