@@ -172,10 +172,9 @@ Trainer::Step Trainer::compile_step(const TrainerOptions& options) {
 // Parameters are made while the step is compiled.
 Trainer::Step Trainer::compile_beside(const TrainerOptions& options, Leaves<Array>& params) {
   if (!checked(options).prepare) return compile_step(options);
-  std::future<Leaves<Array>> made =
-      std::async(std::launch::async, [model = options.model, seed = options.seed] {
-        return model->initial_parameters(seed);
-      });
+  std::future<Leaves<Array>> made = std::async(
+      std::launch::async,
+      [model = options.model, seed = options.seed] { return model->initial_parameters(seed); });
   Step step = compile_step(options);
   params = made.get();
   return step;

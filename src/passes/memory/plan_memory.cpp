@@ -308,14 +308,11 @@ class Planner {
       if (is_within(best, round < rounds ? kNear : kFar)) break;
       const double of_bytes = lot(2), of_life = lot(0.7), of_fullness = 4 + lot(8),
                    noise = lot(0.5);
-      Placement found = place_in(heaviest_first(order,
-                                                [&](int64_t i) {
-                                                  const Logarithms& of =
-                                                      logarithms[static_cast<size_t>(i)];
-                                                  return of_bytes * of.bytes + of_life * of.life +
-                                                         of_fullness * of.fullness + lot(noise);
-                                                }),
-                                 best.end);
+      const auto weight = [&](int64_t i) {
+        const Logarithms& of = logarithms[static_cast<size_t>(i)];
+        return of_bytes * of.bytes + of_life * of.life + of_fullness * of.fullness + lot(noise);
+      };
+      Placement found = place_in(heaviest_first(order, weight), best.end);
       if (found.end < best.end) best = std::move(found);
     }
     return best;
