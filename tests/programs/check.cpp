@@ -103,9 +103,10 @@ std::vector<Array> expected_of(const Module& module, const CompiledModule& compi
 // One run of the program, in all processes together, whose results are gathered.
 std::vector<Array> run_program(const std::shared_ptr<const Program>& program,
                                const CompiledModule& compiled, const std::vector<Value>& arguments,
-                               int64_t* received) {
+                               int64_t* received, int workers = 1) {
   const int64_t devices = compiled.local->num_partitions;
-  Executor executor(program, make_worker_pool(1));
+  static const std::shared_ptr<WorkerPool> two = make_worker_pool(2);
+  Executor executor(program, workers == 2 ? two : make_worker_pool(1));
   std::vector<std::shared_ptr<DeviceBuffer>> buffers;
   const Computation& completed = *compiled.completed->entry();
   for (size_t p = 0; p < arguments.size(); ++p) {
@@ -201,7 +202,8 @@ std::string wrong_in_job(const Module& module) {
   return {};
 }
 
-// The same where it is known how arguments lie, so that devices share what they have the same of.
+// The same where it is known how arguments lie, so that devices share what they have the same of:
+// one after the other, and two at once.
 std::string wrong_in_shared_memory(const CompiledModule& compiled, ProgramOptions run,
                                    const std::vector<Value>& arguments,
                                    const std::vector<Array>& expected) {
@@ -210,9 +212,13 @@ std::string wrong_in_shared_memory(const CompiledModule& compiled, ProgramOption
     const std::vector<Sharding> shardings = leaf_shardings(*parameter);
     for (size_t i = 0; i < shapes.size(); ++i) run.parameters.push_back({shapes[i], shardings[i]});
   }
-  return difference(expected,
-                    run_program(build_program(compiled, run), compiled, arguments, nullptr),
-                    "shared memory");
+  const auto program = build_program(compiled, run);
+  std::string wrong;
+  for (const int workers : {1, 2})
+    if (wrong.empty())
+      wrong = difference(expected, run_program(program, compiled, arguments, nullptr, workers),
+                         fmt::format("shared memory, {} workers", workers).c_str());
+  return wrong;
 }
 
 std::string check(const Module& module) {
