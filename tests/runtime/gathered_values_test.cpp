@@ -126,6 +126,33 @@ TEST_CASE("gathered values: stay apart where their place is written before all h
   check_gathering({"{{0,1,2,3}}",
                    first + "  s = f32[n] all-reduce(a), " + kSumOfAll + "  b" + sums("s") + last},
                   {{0, 0, 0, 0}});
+  // Nobody waits for others at a loop that each goes through alone. What lives until the end leaves
+  // the loop a smaller gap than the place of g, which b gets.
+  Gathering loop{"{{0,1,2,3}}",
+                 "  early = f32[500]{0} slice(x), slice={[0:500]}\n"
+                 "  long = f32[500]{0} reverse(early), dimensions={0}\n"
+                 "  some = f32[1000]{0} slice(g), slice={[500:1500]}\n"
+                 "  a = f32[1000]{0} reverse(some), dimensions={0}\n"
+                 "  none = s32[] constant(0)\n"
+                 "  start = (s32[], f32[1000]{0}) tuple(none, a)\n"
+                 "  w = (s32[], f32[1000]{0}) while(start), condition=less, body=next\n"
+                 "  v = f32[1000]{0} get-tuple-element(w), index=1\n"
+                 "  b = f32[n] concatenate(v, v, v, v), dimensions={0}\n"
+                 "  zero = f32[] constant(0)\n  c" +
+                     sums("b") +
+                     "  d = f32[500]{0} slice(c), slice={[7:507]}\n"
+                     "  e = f32[500]{0} add(d, long)\n"
+                     "  f = f32[500]{0} reverse(e), dimensions={0}\n"
+                     "  h = f32[n] reverse(c), dimensions={0}\n"
+                     "  ROOT r = (f32[n], f32[500]{0}) tuple(h, f)\n"};
+  loop.called =
+      "less { p = (s32[], f32[1000]{0}) parameter(0) i = s32[] get-tuple-element(p), index=0\n"
+      "  n = s32[] constant(3) ROOT r = pred[] compare(i, n), direction=LT }\n"
+      "next { p = (s32[], f32[1000]{0}) parameter(0) i = s32[] get-tuple-element(p), index=0\n"
+      "  one = s32[] constant(1) j = s32[] add(i, one)\n"
+      "  v = f32[1000]{0} get-tuple-element(p), index=1\n  u = f32[1000]{0} negate(v)\n"
+      "  ROOT r = (s32[], f32[1000]{0}) tuple(j, u) }\n";
+  check_gathering(loop, {});
 }
 
 TEST_CASE("gathered values: stay apart where a branch reads them; a loop has a copy", "[shared]") {
