@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <typeinfo>
 
 #include "base/guard_bytes.h"
 #include "base/host_storage.h"

@@ -62,7 +62,7 @@ class GSPMD_API ExecutableBase {
   // written.
   void trace(const std::string& path, Site site = Site::here()) const;
 
-  const std::string& argument_name(size_t argument) const;  // given or "arg0"; else a UserError
+  const std::string& argument_name(size_t argument) const;  // as given or "arg0"; or a UserError
 
  protected:
   std::shared_ptr<Impl> impl_;  // shared with all copies
