@@ -153,6 +153,39 @@ TEST_CASE("fast cumulative windows: large results, whole cache lines or not", "[
       }
 }
 
+TEST_CASE("fast cumulative windows: zeros keep their signs along a line", "[window]") {
+  for (const DType type : {DType::f32, DType::f64, DType::bf16})
+    for (const int64_t n : {7, 16, 37})
+      for (const bool reverse : {false, true}) {
+        const Shape shape(type, {2, n});
+        INFO(to_string(shape) << (reverse ? " from behind" : ""));
+        Array x(Shape(type, shape.dims)), init(Shape(type, {}));
+        for (int64_t i = 0; i < x.size(); ++i) x.set(i, i == n + 4 ? 0.0 : -0.0);
+        init.set(0, -0.0);
+        expect_fast(fmt::format("HloModule m\nc {}ENTRY e {{\nx = {} parameter(0)\nz = {} "
+                                "parameter(1)\nROOT r = {} reduce-window(x, z), "
+                                "window={{size=1x{} pad=0_0x{}}}, to_apply=c\n}}\n",
+                                computation("add", type), to_string(shape), to_string(init.shape()),
+                                to_string(shape), n,
+                                reverse ? fmt::format("0_{}", n - 1) : fmt::format("{}_0", n - 1)),
+                    {x, init});
+      }
+}
+
+TEST_CASE("fast cumulative windows: sums of any numbers, to the last bits of f64", "[window]") {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  for (const int64_t n : {5, 64, 1100}) {
+    Array x(Shape(DType::f64, {3, n})), init(Shape(DType::f64, {}));
+    for (int64_t i = 0; i < x.size(); ++i) x.set(i, normal(random));
+    expect_fast(fmt::format("HloModule m\nc {}ENTRY e {{\nx = f64[3,{n}] parameter(0)\nz = f64[] "
+                            "parameter(1)\nROOT r = f64[3,{n}] reduce-window(x, z), "
+                            "window={{size=1x{n} pad=0_0x{p}_0}}, to_apply=c\n}}\n",
+                            computation("add", DType::f64), fmt::arg("n", n), fmt::arg("p", n - 1)),
+                {x, init}, 1e-14);
+  }
+}
+
 TEST_CASE("fast pools: the bits of the reference for any window", "[window]") {
   int64_t checked = 0;
   for (int64_t seed = 1; seed <= random_load(800); ++seed) {

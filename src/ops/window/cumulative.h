@@ -1,20 +1,12 @@
 #pragma once
 
-#include <algorithm>
-
 #include "gspmd/kernels/prepared_kernel.h"
 #include "gspmd/ops/builders.h"
-#include "kernels/transpose_block.h"
 #include "ops/window/window.h"
 
 namespace gspmd {
 
 constexpr int64_t kCumulativeRow = 512;  // columns that go on side by side
-
-// Lines that do: as many as a transpose block has, but no fewer than 16.
-constexpr int64_t cumulative_lines(int64_t element_size) {
-  return std::max<int64_t>(16, block_side(element_size));
-}
 
 // Lines along a dim of `size` elements in the input and `positions` in the result, `inner` elements
 // apart. Position i combines the input up to i + shift, or from there on.

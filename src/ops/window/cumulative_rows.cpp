@@ -23,6 +23,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr int64_t kAhead = 2048;  // bytes of a line from behind that are fetched ahead
+
 template <Combiner kCombiner>
 constexpr bool kExtreme = kCombiner == Combiner::max || kCombiner == Combiner::min;
 
@@ -132,6 +134,141 @@ void add_rows(const FoldedRows& rows, int64_t lanes, const std::byte* init, std:
   for (int64_t i = whole; i < lanes; ++i) add_vectors<kCombiner, kPlain>(one, rows, i, start, sums);
 }
 
+// Of each lane the one so many lanes before it (in reverse: behind it), and whether there is one.
+template <class Index, size_t kLanes>
+struct Neighbours {
+  alignas(64) std::array<Index, kLanes> lane{};
+  alignas(64) std::array<Index, kLanes> exists{};  // all bits or none
+
+  constexpr Neighbours(size_t apart, bool reverse) {
+    for (size_t i = 0; i < kLanes; ++i) {
+      const bool there = reverse ? i + apart < kLanes : i >= apart;
+      exists[i] = there ? Index{-1} : Index{0};
+      lane[i] = static_cast<Index>(!there ? i : reverse ? i + apart : i - apart);
+    }
+  }
+};
+
+// Each lane of a vector combined with those before it, or behind it, in as many steps as its
+// lanes' number has bits.
+template <Combiner kCombiner, class T>
+class Prefixes {
+ public:
+  using F = Fold<kCombiner, T>;
+  using A = typename F::A;
+  using D = hn::ScalableTag<A>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kLanes = hn::MaxLanes(D());
+
+  HWY_INLINE explicit Prefixes(bool reverse)
+      : steps_{Step(reverse ? kBehind[0] : kBefore[0]), Step(reverse ? kBehind[1] : kBefore[1]),
+               Step(reverse ? kBehind[2] : kBefore[2]), Step(reverse ? kBehind[3] : kBefore[3])},
+        last_(hn::SetTableIndices(D(), reverse ? kFirstLane.data() : kLastLane.data())) {}
+
+  HWY_INLINE V of(V x) const {
+    if constexpr (kLanes > 1) x = steps_[0].run(x);
+    if constexpr (kLanes > 2) x = steps_[1].run(x);
+    if constexpr (kLanes > 4) x = steps_[2].run(x);
+    if constexpr (kLanes > 8) x = steps_[3].run(x);
+    return x;
+  }
+  // What all lanes come to, in each.
+  HWY_INLINE V all(V prefixes) const { return hn::TableLookupLanes(prefixes, last_); }
+
+  static HWY_INLINE V identity() {
+    const D d;
+    if constexpr (kCombiner == Combiner::sum)
+      return std::is_floating_point_v<A> ? hn::Set(d, static_cast<A>(-0.0)) : hn::Zero(d);
+    else if constexpr (kCombiner == Combiner::product)
+      return hn::Set(d, A{1});
+    else if constexpr (kCombiner == Combiner::max)
+      return hn::Set(d, std::numeric_limits<A>::lowest());
+    else if constexpr (kCombiner == Combiner::min)
+      return hn::Set(d, std::numeric_limits<A>::max());
+    else if constexpr (kCombiner == Combiner::logical_and)
+      return hn::Set(d, static_cast<A>(-1));
+    else
+      return hn::Zero(d);
+  }
+
+ private:
+  using Index = hn::TFromD<hn::RebindToSigned<D>>;
+  using Table = Neighbours<Index, kLanes>;
+  static_assert(kLanes <= 16);
+  static constexpr std::array<Table, 4> kBefore{Table(1, false), Table(2, false), Table(4, false),
+                                                Table(8, false)};
+  static constexpr std::array<Table, 4> kBehind{Table(1, true), Table(2, true), Table(4, true),
+                                                Table(8, true)};
+  static constexpr std::array<Index, kLanes> filled(Index value) {
+    std::array<Index, kLanes> lanes{};
+    for (Index& lane : lanes) lane = value;
+    return lanes;
+  }
+  alignas(64) static constexpr std::array<Index, kLanes> kFirstLane = filled(0);
+  alignas(64) static constexpr std::array<Index, kLanes> kLastLane = filled(kLanes - 1);
+
+  struct Step {
+    HWY_INLINE explicit Step(const Table& table)
+        : lane(hn::SetTableIndices(D(), table.lane.data())),
+          exists(hn::RebindMask(
+              D(), hn::MaskFromVec(hn::Load(hn::RebindToSigned<D>(), table.exists.data())))) {}
+    HWY_INLINE V run(V x) const {
+      const V other = hn::IfThenElse(exists, hn::TableLookupLanes(x, lane), identity());
+      return F::combine(D(), other, x);
+    }
+    decltype(hn::SetTableIndices(D(), std::declval<const Index*>())) lane;
+    hn::Mask<D> exists;
+  };
+
+  Step steps_[4];
+  decltype(Step::lane) last_;
+};
+
+template <Combiner kCombiner, bool kPlain, class T>
+void scan_line(const ScannedLine& line, const std::byte* init, std::byte* so_far) {
+  using P = Prefixes<kCombiner, T>;
+  using F = typename P::F;
+  const typename P::D d;
+  const hn::CappedTag<typename P::A, 1> one;
+  const P prefixes(line.reverse);
+  auto* const sum = reinterpret_cast<typename P::A*>(so_far);
+  [[maybe_unused]] const auto start =
+      hn::Set(d, hn::GetLane(F::load(one, reinterpret_cast<const T*>(init))));
+  auto before = hn::Set(d, *sum);
+  const auto scan = [&](auto x, T* to) HWY_ATTR {
+    const auto found = prefixes.of(x), results = F::combine(d, before, found);
+    before = F::combine(d, before, prefixes.all(found));
+    if constexpr (kPlain)
+      F::store(d, results, to);
+    else
+      F::store(d, F::combine(d, start, results), to);
+  };
+  const auto* const from = reinterpret_cast<const T*>(line.from);
+  T* const to = reinterpret_cast<T*>(line.to);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t rest = line.count % lanes, whole = line.count - rest;
+  for (int64_t i = 0; i < whole; i += lanes) {
+    const int64_t at = line.reverse ? line.count - lanes - i : i;
+    if (line.reverse) {  // the processor follows lines only upwards
+      hwy::Prefetch(from + at - kAhead / sizeof(T));
+      hwy::Prefetch(to + at - kAhead / sizeof(T));
+    }
+    scan(F::load(d, from + at), to + at);
+  }
+  if (rest > 0) {  // beside lanes that change nothing
+    HWY_ALIGN std::array<T, P::kLanes> some{};
+    const int64_t at = line.reverse ? 0 : whole, lane = line.reverse ? lanes - rest : 0;
+    std::copy_n(from + at, rest, some.data() + lane);
+    const auto first = hn::FirstN(d, static_cast<size_t>(line.reverse ? lanes - rest : rest));
+    const auto x = F::load(d, some.data());
+    scan(line.reverse ? hn::IfThenElse(first, P::identity(), x)
+                      : hn::IfThenElse(first, x, P::identity()),
+         some.data());
+    std::copy_n(some.data() + lane, rest, to + at);
+  }
+  *sum = hn::GetLane(before);
+}
+
 template <Combiner kCombiner, bool kPlain, class T>
 void begin_rows(const std::byte* init, int64_t lanes, std::byte* so_far) {
   const hn::CappedTag<FoldType<kCombiner, T>, 1> one;
@@ -148,6 +285,7 @@ void find_loops(Combiner combiner, bool plain, CumulativeRows& rows) {
     rows.wide = dtype_of<T>();
     rows.begin = begin_rows<kCombiner, kPlain, T>;
     rows.add = add_rows<kCombiner, kPlain, T>;
+    rows.scan = scan_line<kCombiner, kPlain, T>;
   };
   const auto use_either = [&]<Combiner kCombiner>() {
     if constexpr (std::is_floating_point_v<T>)

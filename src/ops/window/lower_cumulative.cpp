@@ -6,7 +6,6 @@
 
 #include "hwy/cache_control.h"
 #include "kernels/stream.h"
-#include "kernels/transpose_block.h"
 #include "ops/window/cumulative.h"
 #include "ops/window/cumulative_rows.h"
 
@@ -23,18 +22,14 @@ class CumulativeRun {
     widen(args.operands[1], 1, init_.data());
     if (begins_with_identity()) rows_ = cumulative_rows(c.combiner, c.dtype, true);
     if (is_streamed(c.outer * c.positions * c.inner * size_)) stream_ = stream_rows_function();
-    turn_block_ = transpose_block_function(size_);
-    lines_ = cumulative_lines(size_);
   }
 
-  // Groups [first, last): of lines where they are contiguous, else of columns.
+  // Groups [first, last): lines where they are contiguous, else columns.
   void run_groups(int64_t first, int64_t last) const {
     const int64_t groups = ceil_div(c_.inner, kCumulativeRow);
     for (int64_t group = first; group < last; ++group) {
       if (c_.inner == 1) {
-        const int64_t line = group * lines_;
-        run_lines(in_ + line * c_.size * size_, out_ + line * c_.positions * size_,
-                  std::min(lines_, c_.outer - line));
+        run_line(in_ + group * c_.size * size_, out_ + group * c_.positions * size_);
         continue;
       }
       const int64_t outer = group / groups, column = group % groups * kCumulativeRow;
@@ -46,11 +41,9 @@ class CumulativeRun {
 
  private:
   static constexpr int64_t kRows = 8;
-  static constexpr int64_t kChunk = 64;      // columns of a row, or elements of a line, at a time
-  static constexpr int64_t kMostLines = 64;  // side by side
-  static constexpr int64_t kTiles = 4;       // side by side: neighbouring lines of memory together
-  static constexpr int64_t kFoldSize = 8;    // of a lane, at most
-  static constexpr int64_t kMostTile = 64 * 64 * 4;  // bytes of a tile, converted or not
+  static constexpr int64_t kChunk = 64;    // columns of a row at a time
+  static constexpr int64_t kPiece = 1024;  // elements of a line at a time
+  static constexpr int64_t kFoldSize = 8;  // of a lane, at most
   using Folded = std::array<std::byte, kCumulativeRow * kFoldSize>;
 
   bool begins_with_identity() const {
@@ -64,7 +57,7 @@ class CumulativeRun {
   // Rows of `lanes` neighbours, kRows of them at a time: as many reads of memory are under way.
   void run_columns(const std::byte* in, std::byte* out, int64_t lanes) const {
     alignas(64) Folded so_far;
-    start(in, 1, lanes, so_far.data());
+    start(in, lanes, so_far.data());
     int64_t rows = rows_inside(0);
     for (int64_t n = 0; n < c_.positions;) {
       const int64_t after = n + std::max<int64_t>(rows, 1), next = rows_inside(after);
@@ -79,46 +72,23 @@ class CumulativeRun {
     }
   }
 
-  // `lines` side by side, in square tiles that are turned around where all of kTiles tiles is
-  // inside; the rest one by one.
-  void run_lines(const std::byte* in, std::byte* out, int64_t lines) const {
-    alignas(64) std::array<std::byte, kMostLines * kFoldSize> so_far;
-    start(in, c_.size, lines, so_far.data());
-    const int64_t wide = kTiles * lines_;
-    for (int64_t n = 0; n < c_.positions; n += wide) {
-      const int64_t count = std::min(wide, c_.positions - n);
-      const int64_t first = c_.form.reverse ? c_.positions - n - count : n;
-      const int64_t element = first + c_.form.shift;
-      if (lines == lines_ && count == wide && element >= 0 && element + wide <= c_.size) {
-        run_tiles(in + element * size_, so_far.data(), out + first * size_);
-        continue;
-      }
-      for (int64_t line = 0; line < lines; ++line)
-        run_line(in + line * c_.size * size_, n, count, so_far.data() + line * rows_.fold_size,
-                 out + line * c_.positions * size_);
-    }
-  }
-
   void widen(const std::byte* from, int64_t count, std::byte* to) const {
     if (rows_.widen != nullptr)
       rows_.widen(from, count, to);
     else
       std::memcpy(to, from, static_cast<size_t>(count * size_));
   }
-  void narrow(const std::byte* from, int64_t count, std::byte* to) const {
-    if (rows_.narrow != nullptr) rows_.narrow(from, count, to);
-  }
   int64_t direction() const { return c_.form.reverse ? -1 : 1; }
 
-  // What is combined before the first position's own element; lanes are `lane` elements apart.
-  void start(const std::byte* in, int64_t lane, int64_t lanes, std::byte* so_far) const {
+  // What is combined before the first position's own element.
+  void start(const std::byte* in, int64_t lanes, std::byte* so_far) const {
     rows_.begin(init_.data(), lanes, so_far);
     const int64_t step = direction(), end = c_.position(0) + c_.form.shift;
     for (int64_t e = c_.form.reverse ? c_.size - 1 : 0;
          e * step < end * step && e >= 0 && e < c_.size; e += step)
       for (int64_t i = 0; i < lanes; ++i) {
         std::array<std::byte, kFoldSize> value, unused;
-        widen(in + (e * c_.inner + i * lane) * size_, 1, value.data());
+        widen(in + (e * c_.inner + i) * size_, 1, value.data());
         rows_.add({value.data(), 1, unused.data(), 1, 1}, 1, init_.data(),
                   so_far + i * rows_.fold_size);
       }
@@ -168,41 +138,6 @@ class CumulativeRun {
       for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(row + i);
   }
 
-  // lines_ rows of as many elements, turned around.
-  void turn(const std::byte* from, int64_t from_row, std::byte* to, int64_t to_row) const {
-    const int64_t side = block_side(size_);
-    for (int64_t i = 0; i < lines_; i += side)
-      for (int64_t j = 0; j < lines_; j += side)
-        turn_block_(from + (j * from_row + i) * size_, from_row, to + (i * to_row + j) * size_,
-                    to_row);
-  }
-
-  void run_tiles(const std::byte* in, std::byte* so_far, std::byte* out) const {
-    // Next to each other: what is 4 KB apart waits for each other.
-    alignas(64) std::array<std::byte, 3 * kMostTile> tiles;
-    const int64_t row = kTiles * lines_, square = lines_ * lines_;
-    std::byte* const tile = tiles.data();
-    std::byte* const results = tile + square * size_;
-    std::byte* const wide = results + square * kTiles * size_;
-    // As many tiles on are fetched, or, beyond the end, asked for in vain.
-    for (int64_t t = 0; t < kTiles; ++t) {
-      const int64_t at = (c_.form.reverse ? kTiles - 1 - t : t) * lines_;
-      const std::byte* const from = in + at * size_;
-      for (int64_t line = 0; line < lines_; ++line)
-        for (int64_t i = 0; i < lines_ * size_; i += 64)
-          hwy::Prefetch(from + (line * c_.size + direction() * row) * size_ + i);
-      turn(from, c_.size, tile, lines_);
-      if (rows_.widen != nullptr) rows_.widen(tile, square, wide);
-      std::byte* const folded = rows_.widen != nullptr ? wide : tile;
-      const int64_t step = direction() * lines_;
-      std::byte* const first = folded + (c_.form.reverse ? (lines_ - 1) * lines_ * wide_size_ : 0);
-      rows_.add({first, step, first, step, lines_}, lines_, init_.data(), so_far);
-      narrow(wide, square, tile);
-      turn(tile, lines_, results + at * size_, row);
-    }
-    put_rows(results, row, out, c_.positions, row, lines_);
-  }
-
   // Rows of `count` elements, past the caches where the result is large; steps in elements.
   void put_rows(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
                 int64_t count, int64_t rows) const {
@@ -213,45 +148,42 @@ class CumulativeRun {
                   static_cast<size_t>(count * size_));
   }
 
-  // Positions from the n-th on of one line: pieces of those with an element of their own, and of
-  // those without.
-  void run_line(const std::byte* in, int64_t n, int64_t count, std::byte* so_far,
-                std::byte* out) const {
-    for (const int64_t end = n + count; n < end;) {
-      int64_t piece = 0;
-      const bool inside = has_element(n);
-      while (piece < std::min(kChunk, end - n) && has_element(n + piece) == inside) ++piece;
+  // One after the other: pieces of positions with an element of their own, and of those without.
+  void run_line(const std::byte* in, std::byte* out) const {
+    alignas(8) std::array<std::byte, kFoldSize> so_far;
+    start(in, 1, so_far.data());
+    const int64_t behind = c_.positions - 1 + c_.form.shift;  // the element of the last position
+    const int64_t begin = c_.form.reverse ? behind - c_.size + 1 : -c_.form.shift;
+    const int64_t end = begin + c_.size;  // positions [begin, end) have elements
+    for (int64_t n = 0; n < c_.positions;) {
+      const bool inside = n >= begin && n < end;
+      const int64_t until = std::min(n < begin ? begin : inside ? end : c_.positions, c_.positions);
+      const int64_t piece = std::min(kPiece, until - n);
       // The piece from its first element in memory on.
       const int64_t first = c_.form.reverse ? c_.position(n + piece - 1) : c_.position(n);
-      add_piece(inside ? in + (first + c_.form.shift) * size_ : nullptr, piece, so_far,
+      run_piece(inside ? in + (first + c_.form.shift) * size_ : nullptr, piece, so_far.data(),
                 out + first * size_);
       n += piece;
     }
   }
-  bool has_element(int64_t n) const {
-    const int64_t element = c_.position(n) + c_.form.shift;
-    return element >= 0 && element < c_.size;
-  }
-  void add_piece(const std::byte* in, int64_t count, std::byte* so_far, std::byte* out) const {
-    alignas(64) std::array<std::byte, kChunk * kFoldSize> wide;
-    if (in != nullptr) widen(in, count, wide.data());
-    const int64_t last = c_.form.reverse ? (count - 1) * wide_size_ : 0;
-    rows_.add({in == nullptr ? nullptr : wide.data() + last, direction(), wide.data() + last,
-               direction(), count},
-              1, init_.data(), so_far);
-    if (rows_.narrow != nullptr)
-      rows_.narrow(wide.data(), count, out);
+  void run_piece(const std::byte* in, int64_t count, std::byte* so_far, std::byte* out) const {
+    alignas(64) std::array<std::byte, kPiece * kFoldSize> wide;
+    if (in != nullptr && rows_.widen != nullptr) widen(in, count, wide.data());
+    std::byte* const results = rows_.widen != nullptr ? wide.data() : out;
+    if (in != nullptr)
+      rows_.scan({rows_.widen != nullptr ? wide.data() : in, results, count, c_.form.reverse},
+                 init_.data(), so_far);
     else
-      std::memcpy(out, wide.data(), static_cast<size_t>(count * size_));
+      rows_.add({nullptr, 0, results, 1, count}, 1, init_.data(), so_far);
+    if (rows_.narrow != nullptr) rows_.narrow(results, count, out);
   }
 
   const Cumulative& c_;
   const std::byte* in_;
   std::byte* out_;
-  int64_t size_, wide_size_ = 0, lines_ = 0;  // bytes of an element; lines side by side
+  int64_t size_, wide_size_ = 0;  // bytes of an element
   CumulativeRows rows_;
   alignas(8) std::array<std::byte, kFoldSize> init_;
-  TransposeBlock turn_block_ = nullptr;
   StreamRows stream_ = nullptr;  // of large results
 };
 
@@ -281,8 +213,7 @@ PreparedKernel lower_cumulative(const Node& node) {
     c.form = *form;
   }
   if (found < 0) return {};
-  const int64_t groups = c.inner == 1 ? ceil_div(c.outer, cumulative_lines(dtype_size(c.dtype)))
-                                      : c.outer * ceil_div(c.inner, kCumulativeRow);
+  const int64_t groups = c.inner == 1 ? c.outer : c.outer * ceil_div(c.inner, kCumulativeRow);
   PreparedKernel kernel;
   kernel.cost = 100 + static_cast<double>(node.shape.elements_count());
   kernel.parts = std::min<int64_t>(groups, 8);
