@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
+#include <string>
+#include <unordered_map>
 
 #include "gspmd/ir/op.h"
 #include "gspmd/moves/reshard.h"
@@ -182,20 +183,19 @@ class FactorShardingSearch {
     return Sharding::tiled(mesh_.order(), std::move(dims), {}, std::move(sums));
   }
 
-  // Which of all layouts it is.
-  static std::vector<int> name_of(size_t v, const PricedValue& value, const AtomLists& loops,
-                                  const FactorRule& rule) {
-    std::vector<int> name{static_cast<int>(v)};
+  // Which of all layouts it is: short enough, mostly, to lie in the string itself.
+  const std::string& name_of(size_t v, const AtomLists& loops) {
+    name_.assign(1, static_cast<char>(v));
     const auto add = [&](const std::vector<int>& atoms) {
-      name.push_back(-1);
-      name.insert(name.end(), atoms.begin(), atoms.end());
+      name_.push_back(-1);
+      for (const int atom : atoms) name_.push_back(static_cast<char>(atom));
     };
-    for (const int64_t loop : value.loops)
+    for (const int64_t loop : values_[v].loops)
       if (loop >= 0) add(loops[static_cast<size_t>(loop)]);
-    if (value.is_result)
+    if (values_[v].is_result)
       for (size_t f = 0; f < loops.size(); ++f)
-        if (rule.factors[f].kind == FactorKind::reduction) add(loops[f]);
-    return name;
+        if (rule_.factors[f].kind == FactorKind::reduction) add(loops[f]);
+    return name_;
   }
 
   struct Price {
@@ -205,7 +205,7 @@ class FactorShardingSearch {
 
   Price& price_of(size_t v, const AtomLists& loops) {
     const PricedValue& value = values_[v];
-    Price& price = prices_[name_of(v, value, loops, rule_)];
+    Price& price = prices_[name_of(v, loops)];
     if (price.bound >= 0) return price;
     const Sharding layout = seen_from(value, loops);
     price.bound = 0;
@@ -405,7 +405,8 @@ class FactorShardingSearch {
   std::vector<PricedValue> values_;  // operands, then the result
   std::optional<Sharding> shared_sum_;
   std::vector<int> taken_;
-  std::map<std::vector<int>, Price> prices_;
+  std::unordered_map<std::string, Price> prices_;  // by name
+  std::string name_;
   int64_t most_work_ = kNever;
   AtomLists best_;
   FactorShardingCost best_cost_;
