@@ -22,8 +22,8 @@ std::vector<Digits> digit_lists(const Sharding& s, int64_t rank) {
   return lists;
 }
 
-std::vector<int> atoms_of(const Digits& digits, const Digits& atoms) {
-  std::vector<int> result;
+Atoms atoms_of(const Digits& digits, const Digits& atoms) {
+  Atoms result;
   for (const Digit& part : split_into(digits, atoms))
     result.push_back(static_cast<int>(std::find(atoms.begin(), atoms.end(), part) - atoms.begin()));
   return result;

@@ -199,7 +199,7 @@ std::optional<ReshardSearch::Move> ReshardSearch::crossing(const AtomLayout& s,
 }
 
 void ReshardSearch::crossings(const AtomLayout& s, std::vector<Move>& out) const {
-  AtomLayout after{std::vector<std::vector<int>>(s.dims.size()), {}, 1};
+  AtomLayout after{std::vector<Atoms>(s.dims.size()), {}, 1};
   permutes(s, after, 0, out);
 }
 
@@ -218,7 +218,7 @@ void ReshardSearch::place(AtomLayout& layout, std::vector<AtomLayout>& out) cons
 }
 
 std::vector<AtomLayout> ReshardSearch::all_layouts(int ordered) const {
-  AtomLayout start{std::vector<std::vector<int>>(p_.from.dims.size()), {}, ordered};
+  AtomLayout start{std::vector<Atoms>(p_.from.dims.size()), {}, ordered};
   std::vector<AtomLayout> all;
   place(start, all);
   return all;
@@ -227,7 +227,7 @@ std::vector<AtomLayout> ReshardSearch::all_layouts(int ordered) const {
 // Whether s is the source, or parts of its shards.
 bool ReshardSearch::refines_source(const AtomLayout& s) const {
   for (size_t d = 0; d < s.dims.size(); ++d) {
-    const std::vector<int>& coarse = p_.from.dims[d];
+    const Atoms& coarse = p_.from.dims[d];
     if (coarse.size() > s.dims[d].size() ||
         !std::equal(coarse.begin(), coarse.end(), s.dims[d].begin()))
       return false;
@@ -247,7 +247,7 @@ void ReshardSearch::piecewise(const AtomLayout& s, std::vector<Move>& out) const
   const int64_t devices = p_.orders[0]->count * p_.orders[1]->count;
   if (is_few() || (s == p_.from && devices <= kManyDevices)) add(p_.to);
   if (s == p_.from && !p_.has_groups(0) && p_.two_orders())  // gathered, one by one
-    add({std::vector<std::vector<int>>(s.dims.size()), {}, 0});
+    add({std::vector<Atoms>(s.dims.size()), {}, 0});
   if (!is_few() || !refines_source(s)) return;
   for (int ordered = 0; ordered <= p_.to.ordered; ++ordered)
     for (AtomLayout& layout : all_layouts(ordered))
@@ -296,7 +296,7 @@ ReshardPlan ReshardSearch::without_groups() const {
         count, p_.num_devices, kMost, p_.num_devices);
   std::vector<Move> moves;
   AtomLayout after = p_.to;
-  if (p_.two_orders()) after = {std::vector<std::vector<int>>(p_.from.dims.size()), {}, 0};
+  if (p_.two_orders()) after = {std::vector<Atoms>(p_.from.dims.size()), {}, 0};
   if (after != p_.from) {
     moves.push_back({ReshardKind::piecewise_permutes, -1, -1, {}, after, 0});
     count_pieces(p_.from, moves.back());

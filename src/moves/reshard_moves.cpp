@@ -9,21 +9,19 @@
 namespace gspmd {
 namespace {
 
-bool contains(const std::vector<int>& list, int atom) {
+bool contains(const Atoms& list, int atom) {
   return std::find(list.begin(), list.end(), atom) != list.end();
 }
 
-std::vector<int> suffix(const std::vector<int>& list, size_t count) {
+Atoms suffix(const Atoms& list, size_t count) {
   return {list.end() - static_cast<int64_t>(count), list.end()};
 }
 
-void append(std::vector<int>& list, const std::vector<int>& more) {
-  list.insert(list.end(), more.begin(), more.end());
-}
+void append(Atoms& list, const Atoms& more) { list.insert(list.end(), more.begin(), more.end()); }
 
 }  // namespace
 
-int64_t ReshardSearch::tiles(const std::vector<int>& atoms, int ordered) const {
+int64_t ReshardSearch::tiles(const Atoms& atoms, int ordered) const {
   int64_t count = 1;
   for (const int atom : atoms) count *= p_.atoms[ordered][static_cast<size_t>(atom)].size;
   return count;
@@ -41,8 +39,8 @@ bool ReshardSearch::nests(int64_t d, int64_t coarse, int64_t fine) const {
   return coarse == 1 || ceil_div(n, coarse) == fine / coarse * ceil_div(n, fine);
 }
 
-int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, const std::vector<int>& from,
-                                     const std::vector<int>& to) const {
+int64_t ReshardSearch::realign_bytes(const AtomLayout& s, size_t d, const Atoms& from,
+                                     const Atoms& to) const {
   const int64_t n = p_.global.dims[d], count = tiles(s.dims[d], s.ordered);
   const int64_t a = tiles(from, s.ordered), b = tiles(to, s.ordered), few = std::min(a, b);
   const int64_t have = a / few * ceil_div(n, a), want = b / few * ceil_div(n, b);
@@ -107,7 +105,7 @@ ReshardSearch::Move ReshardSearch::permute(const AtomLayout& s, AtomLayout after
 void ReshardSearch::exchanges(const AtomLayout& s, bool wanted_only, std::vector<Move>& out) const {
   for (size_t d = 0; d < s.dims.size(); ++d)
     for (size_t k = 1; k <= s.dims[d].size(); ++k) {
-      const std::vector<int> moved = suffix(s.dims[d], k);
+      const Atoms moved = suffix(s.dims[d], k);
       for (size_t e = 0; e < s.dims.size(); ++e) {
         const bool useful = !wanted_only || std::all_of(moved.begin(), moved.end(), [&](int a) {
           return wanted_on(static_cast<int64_t>(e), a);
@@ -164,7 +162,7 @@ void ReshardSearch::joint_exchanges(const AtomLayout& s, bool wanted_only, AtomL
   for (size_t d = 0; d < s.dims.size(); ++d) {
     if (is_dim(&MovedAtoms::dim_to, d)) continue;
     for (size_t k = 1; k <= after.dims[d].size(); ++k) {
-      const std::vector<int> moved = suffix(after.dims[d], k);
+      const Atoms moved = suffix(after.dims[d], k);
       for (size_t e = 0; e < s.dims.size(); ++e) {
         if (e == d || is_dim(&MovedAtoms::dim, e)) continue;
         const bool useful = !wanted_only || std::all_of(moved.begin(), moved.end(), [&](int a) {
@@ -274,23 +272,23 @@ void ReshardSearch::permutes(const AtomLayout& s, AtomLayout& after, size_t dim,
 }
 
 void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) const {
-  std::vector<int> pending;
+  Atoms pending;
   for (const int atom : s.unreduced)
     if (!contains(p_.to.unreduced, atom)) pending.push_back(atom);
   if (pending.empty()) return;
-  const auto without = [&](const std::vector<int>& done) {
+  const auto without = [&](const Atoms& done) {
     AtomLayout after = s;
-    std::erase_if(after.unreduced, [&](int a) { return contains(done, a); });
+    erase_if(after.unreduced, [&](int a) { return contains(done, a); });
     return after;
   };
-  std::vector<int> unwanted;
+  Atoms unwanted;
   for (const int atom : pending) {
     bool wanted = false;
     for (size_t d = 0; d < p_.to.dims.size() && !p_.two_orders(); ++d)
       wanted = wanted || wanted_on(int64_t(d), atom);
     if (!wanted) unwanted.push_back(atom);
   }
-  const auto add_all_reduce = [&](const std::vector<int>& group) {
+  const auto add_all_reduce = [&](const Atoms& group) {
     const int64_t g = tiles(group, s.ordered);
     const int64_t bytes = local_bytes(s);
     out.push_back({ReshardKind::all_reduce, -1, -1, group, without(group),
@@ -299,7 +297,7 @@ void ReshardSearch::reductions(const AtomLayout& s, std::vector<Move>& out) cons
   add_all_reduce(pending);
   if (!unwanted.empty() && unwanted != pending) add_all_reduce(unwanted);
   for (size_t d = 0; d < s.dims.size(); ++d) {
-    std::vector<int> run;
+    Atoms run;
     AtomLayout after = s;
     // In another order any dim will do: what is wanted there counts in its atoms.
     for (const int atom : p_.two_orders() ? pending : p_.to.dims[d]) {
@@ -348,7 +346,7 @@ void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const
   if (groups && (few_atoms || !p_.two_orders())) joint_exchanges(s, !few_atoms, out);
   const bool reduced = s.unreduced.empty() && p_.to.unreduced.empty();
   if (reduced && !p_.two_orders() && !is_whole(s)) {
-    AtomLayout after{std::vector<std::vector<int>>(s.dims.size()), {}, s.ordered};
+    AtomLayout after{std::vector<Atoms>(s.dims.size()), {}, s.ordered};
     permutes(s, after, 0, out);
   }
   if (reduced && p_.two_orders() && s.ordered == 0) crossings(s, out);

@@ -8,7 +8,11 @@
 
 namespace gspmd {
 
-ReshardSearch::ReshardSearch(ReshardProblem problem) : p_(std::move(problem)) {}
+ReshardSearch::ReshardSearch(ReshardProblem problem) : p_(std::move(problem)) {
+  if (p_.two_orders()) return;
+  for (uint32_t corner = 0; corner < corners(); ++corner)
+    for (size_t d = 0; d < p_.to.dims.size(); ++d) wanted_.push_back(held(p_.to, d, corner));
+}
 
 Interval ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_t corner) const {
   const int64_t n = p_.global.dims[dim];
@@ -29,12 +33,11 @@ Interval ReshardSearch::held(const AtomLayout& s, size_t dim, uint32_t corner) c
 int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
   if (!s.unreduced.empty()) return 0;
   if (p_.needs_pieces() || p_.two_orders()) return is_few() ? bytes_needed(s, p_.to) : 0;
-  const uint32_t corners = 1u << std::min<size_t>(kCornerAtoms, p_.atoms[0].size());
   int64_t most = 0;
-  for (uint32_t corner = 0; corner < corners; ++corner) {
+  for (uint32_t corner = 0; corner < corners(); ++corner) {
     int64_t needed = dtype_size(p_.global.dtype), shared = needed;
     for (size_t d = 0; d < s.dims.size(); ++d) {
-      const Interval have = held(s, d, corner), want = held(p_.to, d, corner);
+      const Interval have = held(s, d, corner), want = wanted_[corner * s.dims.size() + d];
       needed = saturating_multiply(needed, want.size());
       shared = saturating_multiply(shared, intersect(have, want).size());
     }
@@ -43,7 +46,7 @@ int64_t ReshardSearch::bytes_missing(const AtomLayout& s) const {
   return most;
 }
 
-Digits ReshardSearch::digits(const std::vector<int>& atoms, int ordered) const {
+Digits ReshardSearch::digits(const Atoms& atoms, int ordered) const {
   Digits result;
   for (const int atom : atoms) result.push_back(p_.atoms[ordered][static_cast<size_t>(atom)]);
   return canonical(std::move(result));

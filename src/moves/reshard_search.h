@@ -1,22 +1,27 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "gspmd/base/inline_vector.h"
 #include "gspmd/moves/reshard.h"
 #include "moves/halo.h"
 #include "moves/pieces.h"
 
 namespace gspmd {
 
+// Indices into a common refinement of the digits of two layouts.
+using Atoms = InlineVector<int, 6>;
+
 // A layout in terms of atoms (indices into a common refinement): per dim major first, and the atoms
 // along which the value is still a partial result, ascending. `ordered` says which device order the
 // atoms count in: 0 that of the source, 1 that of the target.
 struct AtomLayout {
-  std::vector<std::vector<int>> dims;
-  std::vector<int> unreduced;
+  std::vector<Atoms> dims;
+  Atoms unreduced;
   int ordered = 0;
   auto operator<=>(const AtomLayout&) const = default;
 };
@@ -51,12 +56,12 @@ class ReshardSearch {
  private:
   struct MovedAtoms {
     int64_t dim = -1, dim_to = -1;
-    std::vector<int> atoms;
+    Atoms atoms;
   };
   struct Move {
     ReshardKind kind;
     int64_t dim = -1, dim_to = -1;
-    std::vector<int> atoms;
+    Atoms atoms;
     AtomLayout after;
     int64_t bytes = 0;
     bool realigned = false;
@@ -135,7 +140,7 @@ class ReshardSearch {
                  std::vector<Move>& out) const;
 
   const Digits& atoms_of(const AtomLayout& s) const { return p_.atoms[s.ordered]; }
-  int64_t tiles(const std::vector<int>& atoms, int ordered) const;
+  int64_t tiles(const Atoms& atoms, int ordered) const;
   int64_t local_bytes(const AtomLayout& s) const;
   bool is_whole(const AtomLayout& s) const;
   // The part of a dim that a device holds; bit i of `corner`: its coordinate along atom i is the
@@ -149,17 +154,19 @@ class ReshardSearch {
   // Bytes that one device is sent beside when dim d, held as in `from`, is split or joined as in
   // `to`: the shards of the finer one, side by side, are none of the coarser one where the dim is
   // uneven. The other dims as in s. Too many where positions do not fit.
-  int64_t realign_bytes(const AtomLayout& s, size_t d, const std::vector<int>& from,
-                        const std::vector<int>& to) const;
+  int64_t realign_bytes(const AtomLayout& s, size_t d, const Atoms& from, const Atoms& to) const;
   bool wanted_on(int64_t d, int atom) const;
   bool is_free(const AtomLayout& s, int atom) const;
-  Digits digits(const std::vector<int>& atoms, int ordered) const;
+  Digits digits(const Atoms& atoms, int ordered) const;
   Sharding sharding(const AtomLayout& s) const;
   ReshardPlan plan_of(const std::vector<const Move*>& path) const;
   ReshardPlan plan_of(const std::vector<Move>& moves) const;
   void slice_whole(AtomLayout here, std::vector<Move>& moves) const;
 
+  uint32_t corners() const { return 1u << std::min<size_t>(kCornerAtoms, p_.atoms[0].size()); }
+
   ReshardProblem p_;
+  std::vector<Interval> wanted_;  // what the target holds, by corner and dim
   mutable std::map<AtomLayout, Boxes> boxes_;
   // All layouts, and who has what in each; filled where values may be cut in place.
   mutable std::vector<std::pair<AtomLayout, Boxes>> cuttable_;
