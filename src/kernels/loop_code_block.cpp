@@ -206,6 +206,19 @@ MemoryOperand BlockEmitter::tile(int pointer_register, DType dtype) {
   return m;
 }
 
+// Where nothing is written the processor's own fetching ahead, which ends with every page, is what
+// a pass over more than the caches hold waits for.
+MemoryOperand BlockEmitter::read_tile(int pointer_register, DType dtype) {
+  constexpr int32_t kLine = 64, kAhead = 4096;
+  const MemoryOperand m = tile(pointer_register, dtype);
+  if (frame_.only_folds && !place_.tail && m.disp % kLine == 0) {
+    MemoryOperand later = m;
+    later.disp += kAhead;
+    code.prefetch(later);
+  }
+  return m;
+}
+
 void BlockEmitter::load(Vec to, int value) {
   const LoopRegister& r = reg(value);
   if (spilled_[static_cast<size_t>(value)] >= 0) {
@@ -217,7 +230,7 @@ void BlockEmitter::load(Vec to, int value) {
     failed_ |= at < 0;
     code.vector(vector_op::broadcast_ss, to, frame_place(at));
   } else {
-    const MemoryOperand from = tile(value, r.dtype);
+    const MemoryOperand from = read_tile(value, r.dtype);
     if (dtype_size(r.dtype) == 4)
       load_lanes(to, from);
     else
@@ -254,7 +267,7 @@ LoopSource BlockEmitter::source(int value) {
     s.memory = frame_place(at);
     s.memory.broadcast = target.single_bytes == 4;
   } else if (once && !place_.tail && dtype_size(r.dtype) == 4) {
-    s.memory = tile(value, r.dtype);
+    s.memory = read_tile(value, r.dtype);
   } else {
     s.in_memory = false;
     s.vec = in(value);

@@ -33,6 +33,7 @@ class BlockEmitter {
     int32_t spill_begin = 0, spill_end = 0;
     int accumulators = 0;  // registers from the last downwards that belong to the pass
     int streams = 1;       // blocks that run in turn share what is left: registers, masks, places
+    bool only_folds = false;  // no pass writes to memory
   };
   // How a wide register is found in memory: by a pointer in a general register or in the table.
   struct Pointers {
@@ -114,7 +115,8 @@ class BlockEmitter {
   size_t register_count() const;
   bool is_in_memory(int value) const;
   MemoryOperand tile(int pointer_register, DType dtype);
-  void load_narrow(Vec to, const MemoryOperand& from);  // of 1 or 2 bytes, widened
+  MemoryOperand read_tile(int pointer_register, DType dtype);  // what comes later is asked for
+  void load_narrow(Vec to, const MemoryOperand& from);         // of 1 or 2 bytes, widened
   void store_narrow(Vec lanes, const MemoryOperand& to);
   Vec packed(Vec lanes, int64_t size);
   MemoryOperand frame_place(int32_t offset) const;

@@ -96,6 +96,11 @@ class Writer {
         give_place(item.value);
       }
     };
+    frame_.only_folds = true;
+    for (const LoopSection& section : schedule.sections)
+      for (const LoopItem& item : section.pass)
+        frame_.only_folds = frame_.only_folds && item.kind != LoopItem::accumulate &&
+                            item.kind != LoopItem::keep && item.kind != LoopItem::store;
     for (size_t s = begin; s < end; ++s) {
       for (const LoopItem& item : schedule.sections[s].narrow) visit(item, true);
       for (const LoopItem& item : schedule.sections[s].pass) visit(item, false);

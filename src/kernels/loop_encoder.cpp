@@ -133,6 +133,16 @@ void LoopEncoder::plain(unsigned opcode, unsigned reg, Gpr base, int32_t disp, b
   memory(reg, m, 1, 0);
 }
 
+void LoopEncoder::prefetch(const MemoryOperand& m) {
+  starts_.push_back(bytes_.size());
+  const bool indexed = m.kind == MemoryOperand::at_base_and_index;
+  const unsigned high = (indexed ? (id(m.index) >> 3) << 1 : 0) | id(m.base) >> 3;
+  if (high != 0) byte(0x40u | high);
+  byte(0x0F);
+  byte(0x18);
+  memory(1, m, 1, 0);
+}
+
 void LoopEncoder::pair(unsigned opcode, unsigned reg, Gpr rm, bool wide) {
   rex(wide, reg, id(rm));
   byte(opcode);

@@ -136,6 +136,7 @@ class LoopEncoder {
   }
   void shift(uint8_t digit, Vec to, Vec a, int count);
 
+  void prefetch(const MemoryOperand& m);        // into the nearest cache
   void load(Gpr to, Gpr base, int32_t disp);    // 64 bits
   void store(Gpr base, int32_t disp, Gpr a);    // 64 bits
   void store32(Gpr base, int32_t disp, Gpr a);  // 32 bits

@@ -215,6 +215,9 @@ const Row kVexRows[] = {
     {[](LoopEncoder& e) { e.vector(broadcast_ss, z(9), at(Gpr::rsp, 12)); }, "c4627d184c240c", "vbroadcastss 12(%rsp),%ymm9"},
     {[](LoopEncoder& e) { e.vector(store_ss, z(9), at(Gpr::rax, 4)); }, "c57a114804", "vmovss %xmm9,4(%rax)"},
     {[](LoopEncoder& e) { e.vector(load_ps, z(9), tile(Gpr::rsp, 4, 512, Gpr::r15)); }, "c4217c108cbc00020000", "vmovups 512(%rsp,%r15,4),%ymm9"},
+    {[](LoopEncoder& e) { e.prefetch(tile(Gpr::rbx, 4, 64)); }, "0f184c8b40", "prefetcht0 64(%rbx,%rcx,4)"},
+    {[](LoopEncoder& e) { e.prefetch(tile(Gpr::r12, 2, 4096, Gpr::r15)); }, "430f188c7c00100000", "prefetcht0 4096(%r12,%r15,2)"},
+    {[](LoopEncoder& e) { e.prefetch(at(Gpr::r9, 4096)); }, "410f188900100000", "prefetcht0 4096(%r9)"},
 };
 // clang-format on
 
