@@ -33,47 +33,55 @@ struct PricedValue {
   Sharding sharding;            // that it is held in; of the result: that it is wanted in
   std::vector<int64_t> loops;   // of its dims
   std::vector<Sharding> known;  // layouts in which an operand is there already
+  std::vector<Interval> parts;  // of `sharding`, by corner and dim; none: they say nothing
   bool sends_nothing = false;   // in any layout
   int64_t repeats = 1;          // runs of the node for each of its moves
   bool is_result = false;
 };
 
-// Bounds from below on what a value in one layout lacks of another: that of the devices whose
-// coordinates along all atoms are first or last.
+// The devices whose coordinates along all atoms are first or last: what one of them lacks of a
+// layout bounds from below what a move there sends.
 class Corners {
  public:
-  explicit Corners(const Digits& atoms) {
-    for (uint32_t corner = 0; corner < 1u << std::min<size_t>(atoms.size(), 6); ++corner) {
-      int64_t rank = 0;
-      for (size_t a = 0; a < atoms.size(); ++a)
-        if (corner >> std::min<size_t>(a, 5) & 1u) rank += (atoms[a].size - 1) * atoms[a].stride;
-      ranks_.push_back(rank);
+  explicit Corners(const Digits& atoms) : atoms_(atoms) {}
+
+  size_t count() const { return size_t{1} << std::min<size_t>(atoms_.size(), 6); }
+
+  // The part of a dim of `size` elements, split along atoms, that a corner holds.
+  Interval part(int64_t size, const std::vector<int>& atoms, size_t corner) const {
+    int64_t index = 0, tiles = 1;
+    for (const int atom : atoms) {
+      const int64_t parts = atoms_[static_cast<size_t>(atom)].size;
+      index = index * parts + (is_last(static_cast<size_t>(atom), corner) ? parts - 1 : 0);
+      tiles *= parts;
     }
+    return tile(size, tiles, index);
   }
 
-  int64_t missing(const Shape& shape, const Sharding& have, const Sharding& want) const {
-    int64_t most = 0;
-    for (const int64_t rank : ranks_) {
-      int64_t needed = dtype_size(shape.dtype), shared = needed;
-      for (int64_t d = 0; d < shape.rank(); ++d) {
-        const Interval there = part(shape, want, d, rank);
-        needed *= there.size();
-        shared *= intersect(part(shape, have, d, rank), there).size();
-      }
-      most = std::max(most, needed - shared);
+  // Of all dims in a layout, corner by corner.
+  std::vector<Interval> parts(const Shape& shape, const Sharding& s) const {
+    std::vector<Interval> parts;
+    for (size_t corner = 0; corner < count(); ++corner) {
+      int64_t rank = 0;
+      for (size_t a = 0; a < atoms_.size(); ++a)
+        if (is_last(a, corner)) rank += (atoms_[a].size - 1) * atoms_[a].stride;
+      for (int64_t d = 0; d < shape.rank(); ++d)
+        parts.push_back(
+            tile(shape.dims[static_cast<size_t>(d)], s.tiles(d), tile_index(s.dim(d), rank)));
     }
-    return most;
+    return parts;
   }
 
  private:
-  static Interval part(const Shape& shape, const Sharding& s, int64_t d, int64_t rank) {
-    const int64_t size = shape.dims[static_cast<size_t>(d)];
-    const int64_t shard = ceil_div(size, s.tiles(d));
-    const int64_t begin = std::min(size, tile_index(s.dim(d), rank) * shard);
+  static bool is_last(size_t atom, size_t corner) {
+    return (corner >> std::min<size_t>(atom, 5) & 1u) != 0;
+  }
+  static Interval tile(int64_t size, int64_t tiles, int64_t index) {
+    const int64_t shard = ceil_div(size, tiles), begin = std::min(size, index * shard);
     return {begin, std::min(size, begin + shard)};
   }
 
-  std::vector<int64_t> ranks_;
+  Digits atoms_;
 };
 
 CheapestFactorSharding unpriced(const FactorDigits& first) {
@@ -144,6 +152,9 @@ class FactorShardingSearch {
     const std::optional<Sharding> priced = mesh_.priced(real);
     if (!priced) return false;
     value.sharding = *priced;
+    const bool counts_alike = !priced->order() || priced->order() == mesh_.order();
+    if (counts_alike && (value.is_result || priced->unreduced().empty()))
+      value.parts = corners_.parts(value.shape, *priced);
     if (known)
       for (const Sharding& layout : *known)
         if (const auto there = mesh_.priced(layout)) value.known.push_back(*there);
@@ -207,33 +218,70 @@ class FactorShardingSearch {
     const PricedValue& value = values_[v];
     Price& price = prices_[name_of(v, loops)];
     if (price.bound >= 0) return price;
-    const Sharding layout = seen_from(value, loops);
     price.bound = 0;
-    if (is_there(value, layout)) {
+    if (is_there(value, loops))
       price.cost = ReshardCost{};
-    } else if (layout.unreduced().empty()) {
-      const Sharding &from = value.is_result ? layout : value.sharding,
-                     &to = value.is_result ? value.sharding : layout;
-      const auto same = [&](const Sharding& s) { return !s.order() || s.order() == mesh_.order(); };
-      if (same(from) && same(to) && from.unreduced().empty())
-        price.bound = corners_.missing(value.shape, from, to);
-    } else {
+    else if (value.is_result && has_sums(loops))
       price.bound = local_shape(value.shape, value.sharding).bytes();
-    }
-    price.bound = shared(value, layout, price.bound);
+    else if (!value.parts.empty())
+      price.bound = missing(value, loops);
+    price.bound = shared(value, loops, price.bound);
     return price;
   }
 
-  // The part of a move that serves others too.
-  int64_t shared(const PricedValue& value, const Sharding& layout, int64_t bytes) const {
-    if (!value.is_result) return bytes / value.repeats;
-    return shared_sum_ && layout == *shared_sum_ ? bytes / p_.shared_sum->second : bytes;
+  bool has_sums(const AtomLists& loops) const {
+    for (size_t f = 0; f < loops.size(); ++f)
+      if (rule_.factors[f].kind == FactorKind::reduction && !loops[f].empty()) return true;
+    return false;
   }
 
-  bool is_there(const PricedValue& value, const Sharding& layout) const {
+  // Bytes at least that a device has to be sent, between the value's layout and the one that
+  // follows from the loops.
+  int64_t missing(const PricedValue& value, const AtomLists& loops) const {
+    static const std::vector<int> none;
+    const size_t rank = value.loops.size();
+    int64_t most = 0;
+    for (size_t corner = 0; corner < corners_.count(); ++corner) {
+      int64_t needed = dtype_size(value.shape.dtype), both = needed;
+      for (size_t d = 0; d < rank; ++d) {
+        const int64_t loop = value.loops[d];
+        const Interval own = value.parts[corner * rank + d],
+                       seen = corners_.part(value.shape.dims[d],
+                                            loop < 0 ? none : loops[static_cast<size_t>(loop)],
+                                            corner);
+        needed *= (value.is_result ? own : seen).size();
+        both *= intersect(own, seen).size();
+      }
+      most = std::max(most, needed - both);
+    }
+    return most;
+  }
+
+  // The part of a move that serves others too.
+  int64_t shared(const PricedValue& value, const AtomLists& loops, int64_t bytes) const {
+    if (!value.is_result) return bytes / value.repeats;
+    return shared_sum_ && seen_from(value, loops) == *shared_sum_ ? bytes / p_.shared_sum->second
+                                                                  : bytes;
+  }
+
+  bool is_there(const PricedValue& value, const AtomLists& loops) const {
     if (value.sends_nothing) return true;
-    return std::any_of(value.known.begin(), value.known.end(),
-                       [&](const Sharding& known) { return equivalent(known, layout); });
+    return std::any_of(value.known.begin(), value.known.end(), [&](const Sharding& known) {
+      return has_tiles(known, value, loops) && equivalent(known, seen_from(value, loops));
+    });
+  }
+
+  // Whether a layout has as many tiles in each dim as the one that follows from the loops.
+  bool has_tiles(const Sharding& layout, const PricedValue& value, const AtomLists& loops) const {
+    if (!layout.is_tiled()) return true;
+    for (size_t d = 0; d < value.loops.size(); ++d) {
+      int64_t tiles = 1;
+      if (value.loops[d] >= 0)
+        for (const int atom : loops[static_cast<size_t>(value.loops[d])])
+          tiles *= mesh_.priced()[static_cast<size_t>(atom)].size;
+      if (layout.tiles(static_cast<int64_t>(d)) != tiles) return false;
+    }
+    return true;
   }
 
   ReshardCost move(const Shape& shape, const Sharding& from, const Sharding& to) const {
@@ -258,7 +306,7 @@ class FactorShardingSearch {
       const ReshardCost rest = move(value.shape, layout, value.sharding);
       cost = {saturating_add(cost.bytes, rest.bytes), cost.steps + rest.steps};
     }
-    cost.bytes = shared(value, seen_from(value, loops), cost.bytes);
+    cost.bytes = shared(value, loops, cost.bytes);
     price.cost = cost;
     return *price.cost;
   }
