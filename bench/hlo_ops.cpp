@@ -278,6 +278,10 @@ const Op kOps[] = {
      "a = f32[4096,4096] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(a, z), "
      "dimensions={0,1}, to_apply=sum",
      Bound::reads},
+    {"reduce 16384 lines of 49",
+     "a = f32[16384,49] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[16384] reduce(a, z), "
+     "dimensions={1}, to_apply=sum",
+     Bound::reads},
     {"transpose 8x512x8x64 of heads",
      "a = f32[8,512,8,64] parameter(0)\nROOT r = f32[8,8,512,64] transpose(a), "
      "dimensions={0,2,1,3}",

@@ -26,6 +26,13 @@ using FoldRows = void (*)(std::byte* sum, const std::byte* rows, int64_t step, i
 // Of `reduce` on rows of type `input`, bf16 combined in f32; nullptr where there is none (f16).
 FoldRows find_fold_rows(LoopOp reduce, DType input);
 
+// Combines the n elements of kTurnedLines lines, lane by lane: element e of line l is at
+// e * kTurnedLines + l of `turned`, which is overwritten. Each line in the order of a fold.
+constexpr int64_t kTurnedLines = 16;
+using FoldTurned = void (*)(std::byte* results, std::byte* turned, int64_t n);
+// Of `reduce` on lines of type `input`; nullptr where there is none (16-bit floats).
+FoldTurned find_fold_turned(LoopOp reduce, DType input);
+
 // The elementwise function that combines two partial results of a reduce.
 LoopOp combining_op(LoopOp reduce);
 

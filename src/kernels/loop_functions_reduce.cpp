@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -129,6 +130,22 @@ void fold(std::byte* out, const std::byte* a, const std::byte*, const std::byte*
   result = lanes[0];
 }
 
+// The same of kTurnedLines lines: what is combined of neighbouring elements lies side by side.
+template <class T, class F>
+void fold_turned(std::byte* results, std::byte* turned, int64_t n) {
+  constexpr int64_t kLanes = 64;
+  T* const x = reinterpret_cast<T*>(turned);
+  const auto join = [x](int64_t elements, int64_t apart) HWY_ATTR {
+    const T* const other = x + apart * kTurnedLines;
+    GSPMD_IVDEP
+    for (int64_t i = 0; i < elements * kTurnedLines; ++i) x[i] = F::apply(x[i], other[i]);
+  };
+  for (int64_t e = kLanes; e < n; e += kLanes) join(std::min(kLanes, n - e), e);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2)
+    if (width < n) join(std::min(width, n - width), width);
+  std::copy_n(x, kTurnedLines, reinterpret_cast<T*>(results));
+}
+
 // Fold<T, F>::get() with the F of `op`.
 template <class T, template <class, class> class Fold>
 auto find_fold(LoopOp op) -> decltype(Fold<T, Sum>::get()) {
@@ -150,6 +167,11 @@ struct OfLine {
 template <class T, class F>
 struct OfRows {
   static FoldRows get() { return fold_rows<T, T, F, Plain>; }
+};
+
+template <class T, class F>
+struct OfTurned {
+  static FoldTurned get() { return fold_turned<T, F>; }
 };
 
 template <template <class, class> class Fold>
@@ -177,6 +199,7 @@ auto find_fold_of(LoopOp op, DType input) -> decltype(Fold<float, Sum>::get()) {
 }  // namespace
 LoopFunction find_reduce_loop(LoopOp op, DType input) { return find_fold_of<OfLine>(op, input); }
 FoldRows find_rows(LoopOp op, DType input) { return find_fold_of<OfRows>(op, input); }
+FoldTurned find_turned(LoopOp op, DType input) { return find_fold_of<OfTurned>(op, input); }
 LoopFunction find_convert_loop(DType input, DType result) {
   switch (input) {
     case DType::pred:
@@ -205,12 +228,16 @@ HWY_AFTER_NAMESPACE();
 namespace gspmd {
 HWY_EXPORT(find_reduce_loop);
 HWY_EXPORT(find_rows);
+HWY_EXPORT(find_turned);
 HWY_EXPORT(find_convert_loop);
 LoopFunction reduce_loop(LoopOp op, DType input) {
   return HWY_DYNAMIC_DISPATCH(find_reduce_loop)(op, input);
 }
 FoldRows number_fold_rows(LoopOp reduce, DType input) {
   return HWY_DYNAMIC_DISPATCH(find_rows)(reduce, input);
+}
+FoldTurned find_fold_turned(LoopOp reduce, DType input) {
+  return HWY_DYNAMIC_DISPATCH(find_turned)(reduce, input);
 }
 LoopFunction convert_loop(DType input, DType result) {
   return HWY_DYNAMIC_DISPATCH(find_convert_loop)(input, result);

@@ -1,10 +1,12 @@
+#include "kernels/reduce_lines.h"
 #include "kernels/reduce_rows.h"
 #include "ops/common/loop_lowering.h"
 #include "ops/reduce/reduce.h"
 
 namespace gspmd {
 
-// Along neighbouring dims with others behind them, row by row; else as a loop program.
+// Along neighbouring dims with others behind them, row by row; along short ones that are innermost,
+// several lines at once; else as a loop program.
 PreparedKernel lower_reduce(const Node& node) {
   const Shape& x = node.operand(0)->shape;
   const std::optional<LoopOp> op = loop_op(node);
@@ -19,8 +21,14 @@ PreparedKernel lower_reduce(const Node& node) {
   for (; d < reduced.size() && !reduced[d]; ++d) spec.outer *= x.dims[d];
   for (; d < reduced.size() && reduced[d]; ++d) spec.rows *= x.dims[d];
   for (; d < reduced.size() && !reduced[d]; ++d) spec.inner *= x.dims[d];
-  if (d == reduced.size() && x.elements_count() > 0)
+  if (d == reduced.size() && x.elements_count() > 0) {
     if (PreparedKernel kernel = prepare_reduce_rows(spec); kernel.run) return kernel;
+    if (spec.inner == 1)
+      if (PreparedKernel kernel =
+              prepare_reduce_lines(spec.dtype, spec.reduce, spec.outer, spec.rows);
+          kernel.run)
+        return kernel;
+  }
   return lower_loop_node(node);
 }
 
