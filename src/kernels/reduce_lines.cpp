@@ -14,7 +14,6 @@ constexpr int64_t kMostElements = 256;  // of a line: of longer ones a loop's ow
 constexpr int64_t kFewLines = 64;
 
 struct LinesPlan {
-  DType dtype = DType::f32;
   int64_t lines = 0, n = 0;    // elements of a line
   int64_t size = 4, held = 4;  // bytes of an element, and of what is combined
   LoopFunction combine = nullptr, widen = nullptr, narrow = nullptr;
@@ -76,7 +75,6 @@ PreparedKernel prepare_reduce_lines(DType dtype, LoopOp reduce, int64_t lines, i
   if (!is_loop_dtype(dtype) || elements < 2 || elements > kMostElements || lines < kFewLines)
     return {};
   LinesPlan plan;
-  plan.dtype = dtype;
   plan.lines = lines;
   plan.n = elements;
   plan.size = plan.held = dtype_size(dtype);

@@ -116,13 +116,12 @@ void check_memory(const std::string& what, int64_t bytes) {
 
 void check_time(const std::string& what, const Module& local, int64_t devices,
                 const Command& command) {
-  const CostEstimate cost = estimate_cost(local);
+  const CostEstimate cost = least_cost(local);
   const double work = std::max(cost.flops, cost.memory_bytes) * static_cast<double>(devices);
   if (work > kFastest * command.time_limit)
     user_error(
-        "{}: about {:.3g} operations and {:.3g} bytes moved do not end within {} seconds; use "
-        "smaller "
-        "shapes, or a longer --time-limit",
+        "{}: at least {:.3g} operations and {:.3g} bytes moved do not end within {} seconds; use "
+        "smaller shapes, or a longer --time-limit",
         what, cost.flops * static_cast<double>(devices),
         cost.memory_bytes * static_cast<double>(devices), command.time_limit);
 }

@@ -170,6 +170,34 @@ TEST_CASE("a run that would not end for a lifetime is refused with what it has t
   CHECK_THAT(result.err, Catch::Contains("do not end within 600 seconds"));
 }
 
+TEST_CASE("a run is refused only for what it has to do at least") {
+  // A million sums of up to a million elements, each of which is one addition more.
+  CHECK(run_command("run - --time-limit 1",
+                    "HloModule m\nadd { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT s = "
+                    "f32[] add(x, y) }\n"
+                    "ENTRY e { a = f32[1000000] parameter(0)\n z = f32[] constant(0)\n"
+                    " ROOT r = f32[1000000] reduce-window(a, z), window={size=1000000 "
+                    "pad=999999_0}, to_apply=add }")
+            .code == 0);
+  // Ten thousand runs of which one multiplies.
+  CHECK(run_command(
+            "run - --time-limit 1",
+            "HloModule m\nheavy { a = f32[256,256] parameter(0)\n ROOT d = f32[256,256] dot(a, a), "
+            "lhs_contracting_dims={1}, rhs_contracting_dims={0} }\n"
+            "light { a = f32[256,256] parameter(0)\n ROOT c = f32[256,256] copy(a) }\n"
+            "below { s = (s32[], f32[256,256]) parameter(0)\n i = s32[] get-tuple-element(s), "
+            "index=0\n n = s32[] constant(10000)\n ROOT c = pred[] compare(i, n), direction=LT }\n"
+            "body { s = (s32[], f32[256,256]) parameter(0)\n i = s32[] get-tuple-element(s), "
+            "index=0\n a = f32[256,256] get-tuple-element(s), index=1\n o = s32[] constant(1)\n"
+            " c = pred[] compare(i, o), direction=LT\n j = s32[] add(i, o)\n b = f32[256,256] "
+            "conditional(c, a, a), true_computation=heavy, false_computation=light\n ROOT t = "
+            "(s32[], f32[256,256]) tuple(j, b) }\n"
+            "ENTRY e { z = s32[] constant(0)\n a = f32[256,256] parameter(0)\n t = (s32[], "
+            "f32[256,256]) tuple(z, a)\n ROOT w = (s32[], f32[256,256]) while(t), "
+            "condition=below, body=body }")
+            .code == 0);
+}
+
 TEST_CASE("an unknown custom call is kept by print and propagate, and refused by run") {
   const std::string text =
       "HloModule m\nENTRY e { a = f32[4] parameter(0)\n"

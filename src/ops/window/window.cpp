@@ -186,10 +186,16 @@ int64_t window_elements(const Node& node) {
   return elements;
 }
 
+// A position of a cumulative window combines one element with what its neighbour has.
 int64_t reduce_window_flops(const Node& node) {
-  int64_t flops = window_elements(node);
+  const bool known = node.operands().size() == 2 && recognize_combiner(*node.called.at(0));
   const std::vector<Shape> results = leaf_shapes(node.shape);
-  flops = saturating_multiply(flops, results[0].elements_count());
+  int64_t flops = results[0].elements_count();
+  for (size_t d = 0; d < node.attrs.window.size(); ++d) {
+    const WindowDim& w = node.attrs.window[d];
+    if (!known || !cumulative_dim(w, node.operand(0)->dims()[d], results[0].dims[d]))
+      flops = saturating_multiply(flops, w.size);
+  }
   return saturating_multiply(flops, static_cast<int64_t>(node.operands().size()) / 2);
 }
 

@@ -1,6 +1,7 @@
 #include "gspmd/passes/explain/estimate_cost.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "gspmd/passes/explain/collective_stats.h"
@@ -19,7 +20,46 @@ std::unordered_set<const Computation*> fused_computations(const Module& module) 
   return fused;
 }
 
+using Costs = std::unordered_map<const Computation*, CostEstimate>;
+
+// Of what a node calls, in one run: all of it, but of a conditional's branches the least.
+CostEstimate least_of_called(const Node& node, const Costs& costs) {
+  CostEstimate called;
+  bool is_first = true;
+  for (const Computation* callee : node.called) {
+    const CostEstimate& one = costs.at(callee);
+    if (node.is(Opcode::conditional) && !is_first) {
+      called.flops = std::min(called.flops, one.flops);
+      called.memory_bytes = std::min(called.memory_bytes, one.memory_bytes);
+    } else {
+      called.flops += one.flops;
+      called.memory_bytes += one.memory_bytes;
+    }
+    is_first = false;
+  }
+  return called;
+}
+
 }  // namespace
+
+CostEstimate least_cost(const Module& local) {
+  Costs costs;
+  for (const auto& computation : local.computations()) {  // callees first
+    CostEstimate& all = costs[computation.get()];
+    for (const auto& node : computation->nodes()) {
+      const auto [flops, bytes] = cost_of(*node);
+      all.flops += flops;
+      all.memory_bytes += bytes;
+      if (node->called.empty() || node->is(Opcode::fusion)) continue;  // which has its ops' cost
+      const CostEstimate called = least_of_called(*node, costs);
+      const auto runs =
+          static_cast<double>(node->is(Opcode::while_) ? trip_count(*node).value_or(1) : 1);
+      all.flops += runs * called.flops;
+      all.memory_bytes += runs * called.memory_bytes;
+    }
+  }
+  return costs.at(local.entry());
+}
 
 CostEstimate estimate_cost(const Module& local, const DeviceModel& device) {
   CostEstimate cost;

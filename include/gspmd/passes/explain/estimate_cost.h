@@ -17,7 +17,11 @@ struct CostEstimate {
   double seconds = 0;  // each op the slower of arithmetic and memory; collectives after each other
 };
 
-// Of a per-device program.
+// Of a per-device program; of a conditional all branches count.
 GSPMD_API CostEstimate estimate_cost(const Module& local, const DeviceModel& device = {});
+
+// The flops and bytes of a per-device program at least: where it branches the least of the
+// branches, of loops without a known trip count one run.
+CostEstimate least_cost(const Module& local);
 
 }  // namespace gspmd
