@@ -324,16 +324,16 @@ void ReshardSearch::joint_exchanges(const AtomLayout& s, bool wanted_only,
   joint_exchanges(s, wanted_only, after, runs, out);
 }
 
-void ReshardSearch::likely_moves(const AtomLayout& s, std::vector<Move>& out) const {
+void ReshardSearch::likely_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const {
   reductions(s, out);
   wanted_slices(s, out);
   exchanges(s, true, out);
   joint_exchanges(s, true, out);
-  wanted_permutes(s, out);
+  if (!permuted) wanted_permutes(s, out);
   gathers(s, out);
 }
 
-void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const {
+void ReshardSearch::all_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const {
   const bool groups = p_.has_groups(s.ordered);
   if (groups) reductions(s, out);
   for (size_t d = 0; d < s.dims.size(); ++d) {
@@ -345,7 +345,7 @@ void ReshardSearch::all_moves(const AtomLayout& s, std::vector<Move>& out) const
   const bool few_atoms = atoms_of(s).size() <= kFewAtoms;
   if (groups && (few_atoms || !p_.two_orders())) joint_exchanges(s, !few_atoms, out);
   const bool reduced = s.unreduced.empty() && p_.to.unreduced.empty();
-  if (reduced && !p_.two_orders() && !is_whole(s)) {
+  if (reduced && !permuted && !p_.two_orders() && !is_whole(s)) {
     AtomLayout after{std::vector<Atoms>(s.dims.size()), {}, s.ordered};
     permutes(s, after, 0, out);
   }

@@ -104,17 +104,17 @@ ReshardPlan ReshardSearch::plan_of(const std::vector<const Move*>& path) const {
 // by the least that they can cost: most are never planned.
 class ReshardSearch::Run {
  public:
-  using Moves = void (ReshardSearch::*)(const AtomLayout&, std::vector<Move>&) const;
   Run(const ReshardSearch& search, Moves moves, ReshardCost limit)
       : search_(search), moves_(moves), limit_(limit) {}
 
   std::optional<ReshardPlan> run() {
     // Meshes have few axes; with many, what has been found by then is good enough.
-    constexpr size_t kMaxLayouts = 20'000;
+    constexpr size_t kMaxLayouts = 20'000, kMaxMoves = 100'000;
     const auto start = reached_.try_emplace(search_.p_.from).first;
     queue_.push({{}, {}, &start->first, nullptr});
     std::vector<Move> next;
-    while (!queue_.empty() && reached_.size() < kMaxLayouts) {
+    size_t looked_at = 0;
+    while (!queue_.empty() && reached_.size() < kMaxLayouts && looked_at < kMaxMoves) {
       const Item item = queue_.top();
       queue_.pop();
       if (item.pending != nullptr) {
@@ -124,10 +124,13 @@ class ReshardSearch::Run {
       if (reached_.at(*item.layout).cost != item.cost) continue;  // a cheaper way came later
       if (*item.layout == search_.p_.to) return way_to(item.layout);
       next.clear();
-      (search_.*moves_)(*item.layout, next);
+      (search_.*moves_)(*item.layout, is_permuted(*item.layout), next);
+      looked_at += next.size();
       for (Move& m : next) add(item, std::move(m));
     }
-    return std::nullopt;
+    const auto found = reached_.find(search_.p_.to);
+    if (found == reached_.end() || !found->second.before) return std::nullopt;
+    return way_to(&found->first);
   }
 
  private:
@@ -142,9 +145,19 @@ class ReshardSearch::Run {
     }
   };
 
+  // Whether the way there ends with a permute, behind which another one is never cheaper than both
+  // at once.
+  bool is_permuted(const AtomLayout& layout) const {
+    const Reached& reached = reached_.at(layout);
+    return reached.before && reached.move.kind == ReshardKind::collective_permute &&
+           reached.before->ordered == layout.ordered;
+  }
   bool is_last(const Move& m) const { return m.after == search_.p_.to; }
-  int64_t missing_after(const Move& m) const {
-    return is_last(m) ? 0 : search_.bytes_missing(m.after);
+  int64_t missing_after(const Move& m) {
+    if (is_last(m)) return 0;
+    const auto [known, fresh] = missing_.try_emplace(m.after, 0);
+    if (fresh) known->second = search_.bytes_missing(m.after);
+    return known->second;
   }
 
   // What a way costs that goes on with the move, if it costs that much.
@@ -152,7 +165,7 @@ class ReshardSearch::Run {
     return {saturating_add(item.cost.bytes, bytes), item.cost.steps + steps};
   }
   // At least one more step, unless it may be one that only changes names.
-  ReshardCost estimate(const Move& m, ReshardCost cost) const {
+  ReshardCost estimate(const Move& m, ReshardCost cost) {
     return {saturating_add(cost.bytes, missing_after(m)),
             cost.steps + (is_last(m) || search_.p_.two_orders() ? 0 : 1)};
   }
@@ -190,12 +203,13 @@ class ReshardSearch::Run {
   }
 
   void take(const Item& item, Move move) {
+    // What is quick to tell goes first: an estimate looks at many corners.
     const ReshardCost cost = sum(item, move.bytes, move.steps);
+    if (!(cost < limit_) || is_reached_for(move.after, cost)) return;
     const ReshardCost least = estimate(move, cost);
     if (!(least < limit_)) return;
     if (is_last(move)) limit_ = cost;
-    const auto [it, fresh] = reached_.try_emplace(move.after);
-    if (!fresh && (!it->second.before || it->second.cost <= cost)) return;
+    const auto it = reached_.try_emplace(move.after).first;
     it->second = {cost, item.layout, std::move(move)};
     queue_.push({least, cost, &it->first, nullptr});
   }
@@ -212,13 +226,11 @@ class ReshardSearch::Run {
   Moves moves_;
   ReshardCost limit_;
   std::map<AtomLayout, Reached> reached_;
+  std::map<AtomLayout, int64_t> missing_;  // bytes, of layouts that a way was looked at through
   std::priority_queue<Item, std::vector<Item>, std::greater<>> queue_;
 };
 
-std::optional<ReshardPlan> ReshardSearch::search(void (ReshardSearch::*moves)(const AtomLayout&,
-                                                                              std::vector<Move>&)
-                                                     const,
-                                                 ReshardCost limit) const {
+std::optional<ReshardPlan> ReshardSearch::search(Moves moves, ReshardCost limit) const {
   return Run(*this, moves, limit).run();
 }
 

@@ -86,17 +86,16 @@ class ReshardSearch {
   // through the whole.
   ReshardPlan without_groups() const;
   // The path that is found with `moves`, where it costs less than `limit`.
-  std::optional<ReshardPlan> search(void (ReshardSearch::*moves)(const AtomLayout&,
-                                                                 std::vector<Move>&) const,
-                                    ReshardCost limit) const;
+  using Moves = void (ReshardSearch::*)(const AtomLayout&, bool permuted, std::vector<Move>&) const;
+  std::optional<ReshardPlan> search(Moves moves, ReshardCost limit) const;
 
-  // What the target has a use for.
-  void likely_moves(const AtomLayout& s, std::vector<Move>& out) const;
+  // What the target has a use for. `permuted`: no permutes.
+  void likely_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const;
   void wanted_slices(const AtomLayout& s, std::vector<Move>& out) const;
   void wanted_permutes(const AtomLayout& s, std::vector<Move>& out) const;
   void reductions(const AtomLayout& s, std::vector<Move>& out) const;
-  // Everything that a step can do.
-  void all_moves(const AtomLayout& s, std::vector<Move>& out) const;
+  // Everything that a step can do, or all but permutes.
+  void all_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const;
   void add_slice(const AtomLayout& s, const Move& run, std::vector<Move>& out) const;
   void slices(const AtomLayout& s, Move& run, std::vector<Move>& out) const;
   void permutes(const AtomLayout& s, AtomLayout& after, size_t dim, std::vector<Move>& out) const;
