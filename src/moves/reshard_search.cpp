@@ -1,12 +1,20 @@
 #include "moves/reshard_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <queue>
 
 #include "gspmd/base/error.h"
 
 namespace gspmd {
+namespace {
+
+std::atomic<int64_t> looked_at_so_far{0};
+
+}  // namespace
+
+int64_t reshard_moves_looked_at() { return looked_at_so_far; }
 
 ReshardSearch::ReshardSearch(ReshardProblem problem) : p_(std::move(problem)) {
   if (p_.two_orders()) return;
@@ -126,6 +134,7 @@ class ReshardSearch::Run {
       next.clear();
       (search_.*moves_)(*item.layout, is_permuted(*item.layout), next);
       looked_at += next.size();
+      looked_at_so_far += std::ssize(next);
       for (Move& m : next) add(item, std::move(m));
     }
     const auto found = reached_.find(search_.p_.to);

@@ -42,6 +42,9 @@ struct ReshardProblem {
   bool needs_pieces() const { return in_pieces || !has_groups(0); }
 };
 
+// Of all searches of the process so far, for tests.
+int64_t reshard_moves_looked_at();
+
 // Shortest paths over atom layouts.
 class ReshardSearch {
  public:

@@ -7,6 +7,7 @@
 
 #include "gspmd/moves/reshard.h"
 #include "moves/pieces.h"
+#include "moves/reshard_search.h"
 
 using namespace gspmd;
 
@@ -76,4 +77,34 @@ TEST_CASE("reshard: moves of pieces that cannot be cheaper are not planned") {
       plan_reshard(shape, parse_sharding(half, 4), parse_sharding("{replicated}"), 16);
   CHECK(plan.cost.bytes == 2652);             // the bound is 2520
   CHECK(transfers_planned() - before < 600);  // of 3875 that were planned before bounds came first
+}
+
+// Layouts of many small parts have more neighbours by permutes than can be looked at.
+TEST_CASE("reshard: the moves that a search looks at are bounded") {
+  struct Case {
+    Dims dims;
+    const char *from, *to;
+    int64_t devices;
+  };
+  const Case cases[] = {
+      {{16, 8, 16, 8},
+       "{devices=[2,1,1,4,128]<=[4,8,2,2,2,2,2]T(5,2,6,1,0,3,4) last_tile_dim_replicate}",
+       "{devices=[4,8,4,1,8]<=[4,64,4]T(1,0,2) last_tile_dim_replicate}",
+       1024},
+      {{513, 100, 100},
+       "{devices=[16,16,1,2]<=[8,2,8,2,2]T(1,3,0,4,2) last_tile_dim_replicate}",
+       "{devices=[8,64,1]<=[512]}",
+       512}};
+  for (const Case& c : cases) {
+    const Shape shape(DType::s32, c.dims);
+    const auto rank = static_cast<int64_t>(c.dims.size());
+    const Sharding from = parse_sharding(c.from, rank), to = parse_sharding(c.to, rank);
+    const int64_t before = reshard_moves_looked_at();
+    const ReshardPlan plan = plan_reshard(shape, from, to, c.devices);
+    INFO(to_string(plan));
+    CHECK(reshard_moves_looked_at() - before < 500'000);
+    REQUIRE(!plan.steps.empty());
+    CHECK(equivalent(plan.steps.back().after, to));
+    CHECK(plan.cost.bytes <= shape.bytes());
+  }
 }
