@@ -324,12 +324,12 @@ void ReshardSearch::joint_exchanges(const AtomLayout& s, bool wanted_only,
   joint_exchanges(s, wanted_only, after, runs, out);
 }
 
-void ReshardSearch::likely_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const {
+void ReshardSearch::likely_moves(const AtomLayout& s, bool, std::vector<Move>& out) const {
   reductions(s, out);
   wanted_slices(s, out);
   exchanges(s, true, out);
   joint_exchanges(s, true, out);
-  if (!permuted) wanted_permutes(s, out);
+  wanted_permutes(s, out);
   gathers(s, out);
 }
 

@@ -92,12 +92,12 @@ class ReshardSearch {
   using Moves = void (ReshardSearch::*)(const AtomLayout&, bool permuted, std::vector<Move>&) const;
   std::optional<ReshardPlan> search(Moves moves, ReshardCost limit) const;
 
-  // What the target has a use for. `permuted`: no permutes.
-  void likely_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const;
+  // What the target has a use for, of permutes one swap at a time.
+  void likely_moves(const AtomLayout& s, bool, std::vector<Move>& out) const;
   void wanted_slices(const AtomLayout& s, std::vector<Move>& out) const;
   void wanted_permutes(const AtomLayout& s, std::vector<Move>& out) const;
   void reductions(const AtomLayout& s, std::vector<Move>& out) const;
-  // Everything that a step can do, or all but permutes.
+  // Everything that a step can do; `permuted`: but permutes.
   void all_moves(const AtomLayout& s, bool permuted, std::vector<Move>& out) const;
   void add_slice(const AtomLayout& s, const Move& run, std::vector<Move>& out) const;
   void slices(const AtomLayout& s, Move& run, std::vector<Move>& out) const;
