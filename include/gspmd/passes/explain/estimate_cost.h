@@ -20,8 +20,8 @@ struct CostEstimate {
 // Of a per-device program; of a conditional all branches count.
 GSPMD_API CostEstimate estimate_cost(const Module& local, const DeviceModel& device = {});
 
-// The flops and bytes of a per-device program at least: where it branches the least of the
-// branches, of loops without a known trip count one run.
-CostEstimate least_cost(const Module& local);
+// Only flops and memory_bytes, the rest 0: what a per-device program does at least. Where it
+// branches the least of the branches counts, of loops without a known trip count one run.
+GSPMD_API CostEstimate least_cost(const Module& local);
 
 }  // namespace gspmd
