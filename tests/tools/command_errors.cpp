@@ -171,30 +171,35 @@ TEST_CASE("a run that would not end for a lifetime is refused with what it has t
 }
 
 TEST_CASE("a run is refused only for what it has to do at least") {
-  // A million sums of up to a million elements, each of which is one addition more.
-  CHECK(run_command("run - --time-limit 1",
+  // Eight million sums of up to eight million elements, each of which is one addition more.
+  CHECK(run_command("run - --time-limit 30",
                     "HloModule m\nadd { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT s = "
                     "f32[] add(x, y) }\n"
-                    "ENTRY e { a = f32[1000000] parameter(0)\n z = f32[] constant(0)\n"
-                    " ROOT r = f32[1000000] reduce-window(a, z), window={size=1000000 "
-                    "pad=999999_0}, to_apply=add }")
+                    "ENTRY e { a = f32[8000000] parameter(0)\n z = f32[] constant(0)\n"
+                    " w = f32[8000000] reduce-window(a, z), window={size=8000000 pad=7999999_0}, "
+                    "to_apply=add\n ROOT r = f32[1] slice(w), slice={[7999999:8000000]} }")
             .code == 0);
-  // Ten thousand runs of which one multiplies.
+  // Three thousand runs of which any might multiply, and none does.
   CHECK(run_command(
-            "run - --time-limit 1",
-            "HloModule m\nheavy { a = f32[256,256] parameter(0)\n ROOT d = f32[256,256] dot(a, a), "
-            "lhs_contracting_dims={1}, rhs_contracting_dims={0} }\n"
-            "light { a = f32[256,256] parameter(0)\n ROOT c = f32[256,256] copy(a) }\n"
-            "below { s = (s32[], f32[256,256]) parameter(0)\n i = s32[] get-tuple-element(s), "
-            "index=0\n n = s32[] constant(10000)\n ROOT c = pred[] compare(i, n), direction=LT }\n"
-            "body { s = (s32[], f32[256,256]) parameter(0)\n i = s32[] get-tuple-element(s), "
-            "index=0\n a = f32[256,256] get-tuple-element(s), index=1\n o = s32[] constant(1)\n"
-            " c = pred[] compare(i, o), direction=LT\n j = s32[] add(i, o)\n b = f32[256,256] "
-            "conditional(c, a, a), true_computation=heavy, false_computation=light\n ROOT t = "
-            "(s32[], f32[256,256]) tuple(j, b) }\n"
-            "ENTRY e { z = s32[] constant(0)\n a = f32[256,256] parameter(0)\n t = (s32[], "
-            "f32[256,256]) tuple(z, a)\n ROOT w = (s32[], f32[256,256]) while(t), "
-            "condition=below, body=body }")
+            "run - --time-limit 30",
+            "HloModule m\nheavy { a = f32[2048,2048] parameter(0)\n d = f32[2048,2048] dot(a, a), "
+            "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            " s = f32[1,1] slice(d), slice={[0:1], [0:1]}\n ROOT r = f32[] reshape(s) }\n"
+            "light { a = f32[2048,2048] parameter(0)\n s = f32[1,1] slice(a), "
+            "slice={[0:1], [0:1]}\n ROOT r = f32[] reshape(s) }\n"
+            "below { s = (s32[], f32[], f32[2048,2048]) parameter(0)\n i = s32[] "
+            "get-tuple-element(s), index=0\n n = s32[] constant(3000)\n ROOT c = pred[] "
+            "compare(i, n), direction=LT }\n"
+            "body { s = (s32[], f32[], f32[2048,2048]) parameter(0)\n i = s32[] "
+            "get-tuple-element(s), index=0\n a = f32[2048,2048] get-tuple-element(s), index=2\n"
+            " o = s32[] constant(1)\n l = s32[] constant(-1)\n c = pred[] compare(i, l), "
+            "direction=LT\n j = s32[] add(i, o)\n b = f32[] conditional(c, a, a), "
+            "true_computation=heavy, false_computation=light\n"
+            " ROOT t = (s32[], f32[], f32[2048,2048]) tuple(j, b, a) }\n"
+            "ENTRY e { z = s32[] constant(0)\n v = f32[] constant(0)\n"
+            " a = f32[2048,2048] parameter(0)\n t = (s32[], f32[], f32[2048,2048]) "
+            "tuple(z, v, a)\n w = (s32[], f32[], f32[2048,2048]) while(t), condition=below, "
+            "body=body\n ROOT r = f32[] get-tuple-element(w), index=1 }")
             .code == 0);
 }
 
