@@ -1,8 +1,9 @@
 // Collectives between 8 devices beside a memcpy of the bytes that they must move, in turn: the
-// larger of what is read and what is written, from and to the same buffers where shapes agree.
-// Sizes are those of the larger of operand and result of one device; the dim is the first
-// (contiguous pieces) or the last (rows). Times are lower quartiles of rounds, without those in
-// which a worker had no core of its own.
+// larger of what is read and what is written, from the same buffers to others of each device. What
+// an all-reduce or all-gather gives all devices is kept once, as in any program. Sizes are those of
+// the larger of operand and result of one device; the dim is the first (contiguous pieces) or the
+// last (rows). Times are lower quartiles of rounds, without those in which a worker had no core of
+// its own.
 //   collectives [--threads 2] [--rounds 40] [--only NAME] [--bytes N] [--type f32]
 //     [--mpi] [--json FILE]
 // With --mpi, beside those of contiguous pieces what MPI takes between 8 processes.
@@ -149,9 +150,7 @@ void measure(const Case& c, const Shape& large, int64_t dim, const BenchOptions&
   const auto collective = [&] { executor.run(arguments, results); };
   collective();
   const DeviceBuffer& from = *arguments[0];
-  const std::shared_ptr<DeviceBuffer> to = results[0]->shape().bytes() == c.bytes
-                                               ? results[0]
-                                               : std::make_shared<DeviceBuffer>(large, kDevices);
+  const auto to = std::make_shared<DeviceBuffer>(large, kDevices);
   // Every worker copies its devices' bytes; of an all-gather all read the same.
   const auto copy = [&] {
     pool->run([&](int worker) {

@@ -16,7 +16,7 @@
 #include "passes/graph/trip_count.h"
 #include "passes/memory/plan_memory_buffers.h"
 #include "runtime/collective_run.h"
-#include "runtime/gathered_values.h"
+#include "runtime/exchanged_values.h"
 #include "runtime/program.h"
 #include "runtime/reference_kernel.h"
 #include "runtime/schedule.h"
@@ -82,7 +82,7 @@ class Builder {
     walk(entry, p_->main);
     finish_outputs(entry);
     place_common_stages(*p_, shared_);
-    if constexpr (kGuardBytes == 0) share_gathered(*p_, shared_);  // guards know own arenas only
+    if constexpr (kGuardBytes == 0) share_exchanged(*p_, shared_);  // guards know own arenas only
     mark_met(p_->main, true, true);
     for (const Step& step : p_->steps) {
       p_->scratch_bytes = std::max(p_->scratch_bytes, step.kernel.scratch_bytes);

@@ -133,9 +133,10 @@ class Finder {
 
   bool collect_parameters() {
     const auto& parameters = module_.entry()->parameters();
-    if (!std::all_of(parameters.begin(), parameters.end(), is_array) ||
-        options_.parameters.size() != parameters.size())
-      return false;
+    if (!std::all_of(parameters.begin(), parameters.end(), is_array)) return false;
+    if (options_.parameters.empty()) parameters_.assign(parameters.size(), Divisions::kApart);
+    if (parameters_.size() == parameters.size()) return true;
+    if (options_.parameters.size() != parameters.size()) return false;
     for (const ProgramOptions::Layout& layout : options_.parameters)
       parameters_.push_back(division_of(layout));
     return true;
@@ -366,9 +367,7 @@ Replicas replicas_of(const Shape& global, const Sharding& sharding, int64_t num_
 
 SharedValues find_shared_values(const CompiledModule& compiled, const ProgramOptions& options) {
   const Computation& entry = *compiled.program->entry();
-  if (options.num_devices == 1 || options.reference_kernels || options.parameters.empty() ||
-      entry.root() == nullptr)
-    return {};
+  if (options.num_devices == 1 || options.reference_kernels || entry.root() == nullptr) return {};
   return Finder(compiled, options).find();
 }
 

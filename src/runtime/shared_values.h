@@ -30,7 +30,8 @@ struct SharedValues {
   }
 };
 
-// Of a module with flat results; nothing where it is not known how its parameters lie.
+// Of a module with flat parameters and results. Parameters of which it is not known how they lie
+// are different on each device.
 SharedValues find_shared_values(const CompiledModule& compiled, const ProgramOptions& options);
 
 }  // namespace gspmd

@@ -1,4 +1,4 @@
-#include "runtime/gathered_values.h"
+#include "runtime/exchanged_values.h"
 
 #include <algorithm>
 #include <map>
@@ -22,21 +22,31 @@ Replicas keepers_of(const Replicas& replicas) {
   return keepers;
 }
 
-class GatheredValues {
+class ExchangedValues {
  public:
-  explicit GatheredValues(const Program& program) : p_(program) {}
+  explicit ExchangedValues(const Program& program) : p_(program) {}
 
-  // Entries of the argument table that read the results of the collective that is an item of the
-  // main block; nullopt: somebody writes there while others may still read.
-  std::optional<std::vector<int64_t>> readers(size_t item) const {
+  // Where the results of a collective are read and stay.
+  struct Uses {
+    std::vector<int64_t> readers;  // entries of the argument table: of those in arenas
+    std::vector<int64_t> leaves;   // of the program's results: they are these
+  };
+
+  // Of the collective that is an item of the main block; nullopt: somebody writes there while
+  // others may still read, or has written there what is not the same everywhere.
+  std::optional<Uses> uses(size_t item) const {
     const CollectiveStep& step = collective(p_.main.items[item]);
-    std::vector<int64_t> all;
+    Uses all;
     for (int64_t i = 0; i < step.results; ++i) {
       const Slot& slot = slot_of(step.first_argument + step.operands + i);
-      if (slot.kind != BufferPlace::arena || slot.bytes == 0) return std::nullopt;
+      if (slot.bytes == 0 || (slot.kind != BufferPlace::arena && !is_result(slot)))
+        return std::nullopt;
       std::optional<std::vector<int64_t>> found = Scan(*this, slot).readers_behind(item);
       if (!found) return std::nullopt;
-      all.insert(all.end(), found->begin(), found->end());
+      if (slot.kind == BufferPlace::arena)
+        all.readers.insert(all.readers.end(), found->begin(), found->end());
+      else
+        all.leaves.push_back(slot.index);
     }
     return all;
   }
@@ -50,20 +60,38 @@ class GatheredValues {
     return p_.arguments[static_cast<size_t>(argument)];
   }
 
+  // Whether it is all of one of the program's results, which takes no argument's place.
+  bool is_result(const Slot& slot) const {
+    if (slot.kind != BufferPlace::output) return false;
+    const auto leaf = static_cast<size_t>(slot.index);
+    return p_.donor[leaf] < 0 && slot.offset == 0 && slot.bytes >= p_.result_leaves[leaf].bytes();
+  }
+
   // The life of one value, item by item of the main block.
   class Scan {
    public:
-    Scan(const GatheredValues& of, const Slot& value) : of_(of), p_(of.p_), value_(value) {}
+    Scan(const ExchangedValues& of, const Slot& value) : of_(of), p_(of.p_), value_(value) {}
 
     std::optional<std::vector<int64_t>> readers_behind(size_t item) {
+      if (value_.kind == BufferPlace::output && is_touched_up_to(item)) return std::nullopt;
       for (size_t i = item + 1; i < p_.main.items.size() && state_ == State::lives; ++i)
         pass(p_.main.items[i]);
-      if (state_ == State::spoilt) return std::nullopt;
+      if (state_ == State::spoilt || (state_ == State::over && value_.kind == BufferPlace::output))
+        return std::nullopt;
       return std::move(readers_);
     }
 
    private:
     enum class State { lives, over, spoilt };
+
+    // Whether what is made before, or what the collective reads, lies in the value's place.
+    bool is_touched_up_to(size_t item) const {
+      const auto& items = p_.main.items;
+      const CollectiveStep& step = of_.collective(items[item]);
+      return overlaps(step.first_argument, step.operands) ||
+             std::any_of(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(item),
+                         [&](const Block::Item& before) { return touches(before); });
+    }
 
     // All workers meet before and behind collectives and shared segments, nowhere else for sure.
     void pass(const Block::Item& item) {
@@ -97,7 +125,9 @@ class GatheredValues {
 
     bool overlaps(int64_t argument) const {
       const Slot& slot = of_.slot_of(argument);
-      return slot.kind == BufferPlace::arena && slot.offset < value_.offset + value_.bytes &&
+      const bool same = slot.kind == value_.kind &&
+                        (slot.kind == BufferPlace::arena || slot.index == value_.index);
+      return same && slot.offset < value_.offset + value_.bytes &&
              value_.offset < slot.offset + slot.bytes;
     }
     bool overlaps(int64_t first, int64_t count) const {
@@ -135,7 +165,7 @@ class GatheredValues {
       return false;
     }
 
-    const GatheredValues& of_;
+    const ExchangedValues& of_;
     const Program& p_;
     const Slot value_;
     std::vector<int64_t> readers_;
@@ -148,13 +178,14 @@ class GatheredValues {
 
 }  // namespace
 
-void share_gathered(Program& program, const SharedValues& values) {
-  const GatheredValues gathered(program);
+void share_exchanged(Program& program, const SharedValues& values) {
+  const ExchangedValues exchanged(program);
   for (size_t i = 0; i < program.main.items.size(); ++i) {
     const Block::Item& item = program.main.items[i];
     if (item.kind != Block::Item::collective) continue;
     CollectiveStep& step = program.collectives[static_cast<size_t>(item.first)];
-    if (step.opcode != Opcode::all_gather || step.is_split || step.reference) continue;
+    const bool gives_all = step.opcode == Opcode::all_gather || step.opcode == Opcode::all_reduce;
+    if (!gives_all || step.is_split || step.reference || !step.receives.empty()) continue;
     const Replicas* const same = values.same(step.node);
     if (same == nullptr) continue;
     const Replicas keepers = keepers_of(*same);
@@ -162,10 +193,12 @@ void share_gathered(Program& program, const SharedValues& values) {
     std::vector<bool> receives;
     for (int64_t d = 0; d < std::ssize(keepers); ++d) receives.push_back(is_keeper(d));
     if (std::find(receives.begin(), receives.end(), false) == receives.end()) continue;
-    const auto readers = gathered.readers(i);
-    if (!readers) continue;
+    const auto uses = exchanged.uses(i);
+    if (!uses) continue;
     step.receives = std::move(receives);
-    for (const int64_t argument : *readers) program.borrowed.push_back({argument, keepers});
+    for (const int64_t argument : uses->readers) program.borrowed.push_back({argument, keepers});
+    for (const int64_t leaf : uses->leaves)
+      program.shared_results[static_cast<size_t>(leaf)] = keepers;
   }
 }
 

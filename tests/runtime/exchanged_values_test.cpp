@@ -70,6 +70,12 @@ std::vector<std::vector<int64_t>> keepers(const Gathering& gathering, bool known
   return out;
 }
 
+// By result and device, whose storage has it; empty: each device's own.
+std::vector<std::vector<int64_t>> holders(const Gathering& gathering, bool known = true) {
+  return build_program(*parse_module(gathering_text(gathering)), gathering_options(known))
+      ->shared_results;
+}
+
 void check_gathering(const Gathering& gathering, std::vector<std::vector<int64_t>> expected) {
   INFO(gathering_text(gathering));
   ProgramOptions reference = gathering_options(false);
@@ -77,8 +83,8 @@ void check_gathering(const Gathering& gathering, std::vector<std::vector<int64_t
   const std::vector<std::string> values = run_gathering(gathering, reference, 1);
   if (kGuardBytes > 0) expected.clear();
   CHECK(keepers(gathering) == expected);
-  CHECK(keepers(gathering, false).empty());
-  for (const int workers : {1, 2, 3, 5}) {
+  CHECK(keepers(gathering, false) == expected);  // of any x the groups give the same
+  for (const int workers : {1, 2, 3, 4, 5}) {
     for (const bool poison : {false, true}) {
       INFO("workers: " << workers << ", poison: " << poison);
       ProgramOptions options = gathering_options(true);
@@ -106,11 +112,52 @@ TEST_CASE("gathered values: readers behind exchanges read them too", "[shared]")
       {"{{0,1,2,3}}", "  a = f32[n] reverse(g), dimensions={0}\n  s = f32[n] all-reduce(a), " +
                           kSumOfAll + "  h = f32[n] reverse(g), dimensions={0}\n" +
                           "  ROOT r = f32[n] add(h, s)\n"},
-      {{0, 0, 0, 0}, {0, 0, 0, 0}});
+      {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}});
   check_gathering({"{{0,1,2,3}}", "  s = f32[n] all-reduce(g), " + kSumOfAll +
                                       "  a = f32[n] reverse(s), dimensions={0}\n"
                                       "  ROOT r = f32[n] add(a, g)\n"},
-                  {{0, 0, 0, 0}, {0, 0, 0, 0}});
+                  {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}});
+}
+
+TEST_CASE("exchanged values: sums and results of the program lie in one place", "[shared]") {
+  const auto results = [](const Gathering& gathering, std::vector<std::vector<int64_t>> expected) {
+    INFO(gathering_text(gathering));
+    if (kGuardBytes > 0) expected.assign(expected.size(), {});
+    CHECK(holders(gathering) == expected);
+  };
+  Gathering sum{"{{0,1,2,3}}", "  ROOT s = f32[1000]{0} all-reduce(x), " + kSumOfAll};
+  check_gathering(sum, {});
+  results(sum, {{0, 0, 0, 0}});
+  // Pairs, of whose results each other one keeps its own.
+  Gathering pairs{"{{0,1,2,3}}",
+                  "  s = f32[1000]{0} all-reduce(x), replica_groups={{0,2},{3,1}}, to_apply=sum, "
+                  "channel_id=2, use_global_device_ids=true\n"
+                  "  r = f32[1000]{0} reverse(s), dimensions={0}\n"
+                  "  ROOT t = (f32[1000]{0}, f32[1000]{0}, f32[1000]{0}) tuple(s, r, s)\n"};
+  check_gathering(pairs, {});
+  results(pairs, {{0, 3, 0, 3}, {}, {}});
+  Gathering gathered{"{{0,1},{2,3}}", "  ROOT t = (f32[n], f32[1000]{0}) tuple(g, x)\n", 2};
+  check_gathering(gathered, {});
+  results(gathered, {{0, 0, 3, 3}, {}});
+  // What each device sums up stands where the result goes to.
+  Gathering in_place{"{{0,1,2,3}}",
+                     "  y = f32[1000]{0} reverse(x), dimensions={0}\n"
+                     "  ROOT s = f32[1000]{0} all-reduce(y), " +
+                         kSumOfAll};
+  check_gathering(in_place, {});
+  const auto program =
+      build_program(*parse_module(gathering_text(in_place)), gathering_options(true));
+  const CollectiveStep& step = program->collectives.back();
+  const auto slot = [&](int64_t i) {
+    return program->arguments[static_cast<size_t>(step.first_argument + i)];
+  };
+  const bool over = slot(0) == slot(1);
+  CHECK(over);
+  results(in_place, {{}});
+  // In an arena.
+  check_gathering({"{{0,1,2,3}}", "  s = f32[1000]{0} all-reduce(x), " + kSumOfAll +
+                                      "  ROOT r = f32[1000]{0} reverse(s), dimensions={0}\n"},
+                  {{0, 0, 0, 0}});
 }
 
 // The first device would be through before the others have begun.
