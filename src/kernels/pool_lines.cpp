@@ -70,6 +70,7 @@ std::optional<PoolLine> pool_line_of(const PoolSpec& spec) {
 PreparedKernel prepare_pool_lines(PoolSpec spec, const PoolLine& line,
                                   const PoolFunctions& functions) {
   const int64_t size = dtype_size(spec.dtype);
+  const PoolRowsFunction rows_function = pool_rows_function(spec.dtype, spec.op, line);
   spec.axes.pop_back();
   spec.inner = line.input;
   const auto plan = std::make_shared<const PoolPlan>(std::move(spec));
@@ -79,15 +80,27 @@ PreparedKernel prepare_pool_lines(PoolSpec spec, const PoolLine& line,
   PreparedKernel kernel;
   kernel.cost = 100 + 0.3 * reads;
   kernel.parts = reads > kPoolSplitReads ? std::min<int64_t>(plan->positions(), 8) : 1;
+  const int64_t rows = plan->positions(), parts = kernel.parts;
+  if (rows_function != nullptr) {
+    kernel.run = [=](const KernelArgs& args) {
+      plan->for_each_repeat(
+          args.operands[0] + line.first * size, args.part * rows / parts,
+          (args.part + 1) * rows / parts,
+          [&](const PoolWindow& window, const PoolRepeat& repeat, int64_t position) {
+            rows_function(line, window, repeat, args.operands[1],
+                          args.results[0] + position * line.positions * size);
+          });
+    };
+    return kernel;
+  }
   kernel.scratch_bytes = pool_scratch(pool_line_room(line) * size);
-  kernel.run = [=, parts = kernel.parts](const KernelArgs& args) {
+  kernel.run = [=](const KernelArgs& args) {
     std::byte* const row = args.scratch;
     std::byte* const input = row + line.before * size;
     // Outside of the input lies what changes nothing.
     for (int64_t i = 0; i < line.before; ++i) std::copy_n(args.operands[1], size, row + i * size);
     for (int64_t i = 0; i < line.behind; ++i)
       std::copy_n(args.operands[1], size, input + (line.input + i) * size);
-    const int64_t rows = plan->positions();
     plan->for_each_window(
         args.operands[0] + line.first * size, 1, args.part * rows / parts,
         (args.part + 1) * rows / parts, [&](const PoolWindow& window, int64_t position, int64_t) {

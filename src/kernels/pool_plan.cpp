@@ -51,16 +51,38 @@ PoolPlan::PoolPlan(PoolSpec spec) : spec_(std::move(spec)) {
   }
   for (const PoolAxis& axis : spec_.axes) positions_ *= size_of(axis);
   plane_out_ = positions_ * spec_.inner;
+  if (!spec_.axes.empty()) find_repeats(spec_.axes.back());
+}
+
+void PoolPlan::find_repeats(const PoolAxis& axis) {
+  repeats_.resize(axis.positions.size());
+  for (size_t i = repeats_.size(); i-- > 0;) {
+    if (i + 1 == repeats_.size()) continue;
+    const PoolRun &here = axis.positions[i], &next = axis.positions[i + 1];
+    if (here.count != next.count || here.step != next.step) continue;
+    const int64_t advance = (next.first - here.first) * axis.step;
+    const PoolRepeat& behind = repeats_[i + 1];
+    repeats_[i] = {behind.count > 1 && behind.advance != advance ? 2 : behind.count + 1, advance};
+  }
+}
+
+PoolRepeat PoolPlan::repeat_at(int64_t position) const {
+  if (repeats_.empty()) return {};
+  return repeats_[static_cast<size_t>(position % std::ssize(repeats_))];
 }
 
 PoolOffsets::PoolOffsets(const PoolSpec& spec, int64_t lanes, int64_t position)
-    : spec_(spec), lanes_(lanes), index_(spec.axes.size(), 0), shape_(spec.axes.size()) {
+    : spec_(spec),
+      lanes_(lanes),
+      index_(spec.axes.size(), 0),
+      begins_(spec.axes.size(), 0),
+      shape_(spec.axes.size()) {
   for (size_t d = index_.size(); d-- > 0;) {
     index_[d] = position % size_of(spec.axes[d]);
     position /= size_of(spec.axes[d]);
   }
   list(0, 0);
-  place();
+  place(0);
 }
 
 void PoolOffsets::list(size_t axis, int64_t offset) {
@@ -73,24 +95,26 @@ void PoolOffsets::list(size_t axis, int64_t offset) {
   for (int64_t i = 0; i < r.count; ++i) list(axis + 1, offset + i * r.step * spec_.axes[axis].step);
 }
 
-void PoolOffsets::place() {
-  first_ = 0;
+void PoolOffsets::place(size_t from) {
   bool same = true;
-  for (size_t d = 0; d < index_.size(); ++d) {
+  for (size_t d = from; d < index_.size(); ++d) {
     const PoolRun& r = run(d);
-    first_ += r.first * spec_.axes[d].step * lanes_;
+    const int64_t begin = r.first * spec_.axes[d].step * lanes_;
+    first_ += begin - begins_[d];
+    begins_[d] = begin;
     same = same && r.count == shape_[d].count && r.step == shape_[d].step;
   }
   if (!same) list(0, 0);
 }
 
-void PoolOffsets::next() {
+void PoolOffsets::skip(int64_t windows) {
   size_t d = index_.size();
-  while (d-- > 0) {
-    if (++index_[d] < size_of(spec_.axes[d])) break;
+  for (int64_t by = windows; d > 0; by = 1) {
+    --d;
+    if ((index_[d] += by) < size_of(spec_.axes[d])) break;
     index_[d] = 0;
   }
-  place();
+  place(d);
 }
 
 void turn_planes(int64_t element_size, int64_t plane, int64_t lanes, bool back,

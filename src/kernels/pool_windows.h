@@ -39,6 +39,17 @@ struct PoolFunctions {
 };
 PoolFunctions pool_functions(DType dtype, PoolOp op);
 
+// A window and those like it that follow, so many elements on each time.
+struct PoolRepeat {
+  int64_t count = 1, advance = 0;
+};
+// Of each of so many windows of rows, whose `inner` is the line's input, one after the other:
+// out[i] = the extreme element of window i of the line over them, and of `init`.
+using PoolRowsFunction = void (*)(const PoolLine& line, const PoolWindow& window,
+                                  const PoolRepeat& repeat, const std::byte* init, std::byte* out);
+// For the windows that models have; nullptr: not for these.
+PoolRowsFunction pool_rows_function(DType dtype, PoolOp op, const PoolLine& line);
+
 // out[offset + i] += source[i] at the first of the largest elements of the window: a later one
 // takes over unless the kept one is at least as large (NaN is at least as large as nothing).
 using PoolGradientFunction = void (*)(const PoolWindow& window, const std::byte* source,
@@ -68,11 +79,18 @@ class PoolPlan {
   template <class F>
   void for_each_window(const std::byte* in, int64_t lanes, int64_t first, int64_t last,
                        F&& f) const;
+  // f(window, its repeats, position) of those windows, of one plane.
+  template <class F>
+  void for_each_repeat(const std::byte* in, int64_t first, int64_t last, F&& f) const;
 
  private:
+  void find_repeats(const PoolAxis& axis);
+  PoolRepeat repeat_at(int64_t position) const;
+
   PoolSpec spec_;
   int64_t positions_ = 1, planes_ = 1, groups_ = 0, plane_in_ = 0, plane_out_ = 0;
   double reads_ = 0;
+  std::vector<PoolRepeat> repeats_;  // along the innermost axis, from each position on
 };
 
 // Offsets of the elements of one window after the other; those of windows of one shape are computed
@@ -83,19 +101,20 @@ class PoolOffsets {
   // Of the window: in elements from its first one.
   const std::vector<int64_t>& offsets() const { return offsets_; }
   int64_t first() const { return first_; }  // the first element's own offset
-  void next();
+  void next() { skip(1); }
+  void skip(int64_t windows);  // no further than to the next row of the innermost axis
 
  private:
   const PoolRun& run(size_t axis) const {
     return spec_.axes[axis].positions[static_cast<size_t>(index_[axis])];
   }
-  void place();
+  void place(size_t from);  // the axes from there on have moved
   void list(size_t axis, int64_t offset);
 
   const PoolSpec& spec_;
   int64_t lanes_, first_ = 0;
-  std::vector<int64_t> index_, offsets_;
-  std::vector<PoolRun> shape_;  // of the windows that `offsets_` holds for
+  std::vector<int64_t> index_, begins_, offsets_;  // begins_: by axis, the first element's offset
+  std::vector<PoolRun> shape_;                     // of the windows that `offsets_` holds for
 };
 
 constexpr double kPoolSplitReads = 1e5;  // elements read below which one worker does it all
@@ -118,6 +137,21 @@ void PoolPlan::for_each_window(const std::byte* in, int64_t lanes, int64_t first
                  static_cast<int64_t>(window.offsets().size()), spec_.inner * lanes},
       position, window.first());
     window.next();
+  }
+}
+
+template <class F>
+void PoolPlan::for_each_repeat(const std::byte* in, int64_t first, int64_t last, F&& f) const {
+  PoolOffsets window(spec_, 1, first);
+  const int64_t size = dtype_size(spec_.dtype);
+  for (int64_t position = first; position < last;) {
+    PoolRepeat repeat = repeat_at(position);
+    repeat.count = std::min(repeat.count, last - position);
+    f(PoolWindow{in + window.first() * size, window.offsets().data(),
+                 static_cast<int64_t>(window.offsets().size()), spec_.inner},
+      repeat, position);
+    window.skip(repeat.count);
+    position += repeat.count;
   }
 }
 

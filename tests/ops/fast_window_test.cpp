@@ -212,6 +212,42 @@ TEST_CASE("fast pools: the bits of the reference for any window", "[window]") {
   CHECK(checked > random_load(400));
 }
 
+TEST_CASE("fast pools: the windows of models along rows of any length", "[window]") {
+  struct Along {
+    const char *size, *stride, *pad;
+    int64_t positions(int64_t n) const {
+      const int64_t padded = n + (pad[0] - '0') + (pad[2] - '0');
+      return (padded - (size[0] - '0')) / (stride[0] - '0') + 1;
+    }
+  };
+  static const Along kAlong[] = {{"3", "2", "1_1"}, {"3", "2", "1_0"}, {"3", "2", "0_1"},
+                                 {"3", "2", "0_0"}, {"2", "2", "0_0"}, {"3", "1", "1_1"}};
+  for (int64_t seed = 1; seed <= random_load(600); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    static const DType kTypes[] = {DType::f32, DType::f64, DType::s32};
+    const DType type = kTypes[random.below(3)];
+    const Along along = kAlong[random.below(6)];
+    // Windows over images of one to seven rows, some outside of them.
+    const int64_t images = 1 + random.below(3), height = 1 + random.below(40),
+                  width = 16 + random.below(60), rows = 1 + random.below(7),
+                  step = 1 + random.below(3), low = random.below(4), high = random.below(4);
+    if (height + low + high < rows) continue;
+    const Shape shape(type, {images, height, width});
+    const Shape out(type,
+                    {images, (height + low + high - rows) / step + 1, along.positions(width)});
+    expect_fast(
+        fmt::format("HloModule m\nc {}ENTRY e {{\nx = {} parameter(0)\nz = {}[] parameter(1)\nROOT "
+                    "r = {} reduce-window(x, z), window={{size=1x{}x{} stride=1x{}x{} "
+                    "pad=0_0x{}_{}x{}}}, to_apply=c\n}}\n",
+                    computation(random.below(2) == 0 ? "maximum" : "minimum", type),
+                    to_string(shape), dtype_name(type), to_string(out), rows, along.size, step,
+                    along.stride, low, high, along.pad),
+        {special_values(shape, unsigned(seed), random.below(2) == 0),
+         special_values(Shape(type, {}), unsigned(seed) % 7, random.below(4) == 0)});
+  }
+}
+
 TEST_CASE("fast gradients of max-pools: the bits of the reference for any window", "[window]") {
   int64_t checked = 0;
   for (int64_t seed = 1; seed <= random_load(800); ++seed) {
