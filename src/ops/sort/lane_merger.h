@@ -21,8 +21,14 @@ class LaneMerger {
  public:
   // The comparator and `call` have to outlive it.
   LaneMerger(const Computation& comparator, const CallComputation& call);
-  // order[i]: which element comes at place i, for as many elements as `order` has.
-  void order(const std::vector<MergeColumn>& columns, std::vector<uint32_t>& order);
+  // order[i]: which element comes at place i, for as many elements from `first` on as `order` has.
+  void order(const std::vector<MergeColumn>& columns, std::vector<uint32_t>& order,
+             uint32_t first = 0);
+  // The same of all of a line, whose blocks of `width` elements are in order.
+  void merge(const std::vector<MergeColumn>& columns, std::vector<uint32_t>& order, size_t width);
+  // Elements of a block that is put in order by itself, of which a line of `size` has `most` at
+  // most.
+  static int64_t block_of(int64_t size, int64_t most);
 
  private:
   static constexpr size_t kLanes = 64;
@@ -37,7 +43,14 @@ class LaneMerger {
   void insert_runs(std::vector<uint32_t>& order);
   void merge_runs(const std::vector<uint32_t>& from, std::vector<uint32_t>& to, size_t width);
   void merge_lanes(const std::vector<uint32_t>& from, std::vector<uint32_t>& to, size_t count);
-  void fetch(size_t count);
+  void merge_blocks(const std::vector<uint32_t>& from, std::vector<uint32_t>& to, size_t count);
+  static void take_block(Lane& lane, const std::byte* less, size_t most,
+                         const std::vector<uint32_t>& from, std::vector<uint32_t>& to);
+  static void end_merge(Lane& lane, size_t side, const std::vector<uint32_t>& from,
+                        std::vector<uint32_t>& to);
+  void fetch_taken(size_t count);
+  void fetch(size_t count, size_t side);
+  void fetch_blocks(const std::vector<uint32_t>& from, size_t count, size_t most);
 
   ScalarProgram compare_;
   std::vector<MergeColumn> columns_;

@@ -17,6 +17,7 @@ namespace gspmd {
 namespace {
 
 constexpr size_t kChunk = 1024;    // elements whose keys are computed at once
+constexpr int64_t kBlocks = 8;     // of a line that several workers sort
 constexpr int64_t kFewPicked = 8;  // up to a kFewPicked-th of a line is picked out, not sorted
 
 // Lines of n arrays along one dim, of which the first `take` elements in order are wanted. Element
@@ -29,6 +30,7 @@ struct LineSort {
   int64_t lines = 1, size = 0, inner = 1;
   int64_t take = 0, result_size = 0;
   bool indices = false;  // s32 indices are one more result
+  int64_t blocks = 0;    // of a line, which parts put in order before they are merged
 
   int64_t first(int64_t line, int64_t length) const {
     return line / inner * length * inner + line % inner;
@@ -89,14 +91,29 @@ class LineSorter {
   void run(int64_t line) {
     if (s_.take == 0) return;
     if (is_of_elements() && sort_elements(line)) return;
-    if (!order_by_keys(line)) order_by_comparator(line);
+    if (s_.blocks > 0)
+      merge_blocks(line);
+    else if (!order_by_keys(line))
+      merger().order(columns_of(line), order_);
     for (size_t i = 0; i < s_.dtypes.size(); ++i)
       permute_function(s_.dtypes[i])(operand(i, line), result(i, line), s_.inner, s_.take,
                                      order_.data());
     if (s_.indices) std::memcpy(result(s_.dtypes.size(), line), order_.data(), bytes_of_take(4));
   }
 
+  // One block of a line of those that parts put in order, for others to merge.
+  void order_block(int64_t line, int64_t index) {
+    const int64_t first = index * block();
+    std::vector<uint32_t> order(static_cast<size_t>(std::min(block(), s_.size - first)));
+    merger().order(columns_of(line), order, static_cast<uint32_t>(first));
+    std::copy(order.begin(), order.end(), shared_order(line) + first);
+  }
+
  private:
+  int64_t block() const { return LaneMerger::block_of(s_.size, kBlocks); }
+  uint32_t* shared_order(int64_t line) const {
+    return reinterpret_cast<uint32_t*>(args_.shared) + line * s_.size;
+  }
   size_t bytes_of_take(int64_t size) const { return static_cast<size_t>(s_.take * size); }
   int64_t step(size_t i) const { return s_.inner * dtype_size(s_.dtypes[i]); }
   const std::byte* operand(size_t i, int64_t line) const {
@@ -214,12 +231,20 @@ class LineSorter {
     return true;
   }
 
-  void order_by_comparator(int64_t line) {
+  LaneMerger& merger() {
     if (!merger_) merger_.emplace(*s_.comparator, interpreter_.call());
+    return *merger_;
+  }
+  std::vector<MergeColumn> columns_of(int64_t line) const {
     std::vector<MergeColumn> columns;
     for (size_t i = 0; i < s_.dtypes.size(); ++i)
       columns.push_back({operand(i, line), step(i), dtype_size(s_.dtypes[i])});
-    merger_->order(columns, order_);
+    return columns;
+  }
+  // What order_block has made.
+  void merge_blocks(int64_t line) {
+    std::copy_n(shared_order(line), s_.size, order_.begin());
+    merger().merge(columns_of(line), order_, static_cast<size_t>(block()));
   }
 
   const LineSort& s_;
@@ -240,6 +265,14 @@ PreparedKernel prepare(LineSort sort) {
   PreparedKernel kernel;
   kernel.cost = 100 + elements * (sort.take <= sort.size / kFewPicked ? 1 : 20);
   kernel.parts = elements > 4096 ? std::clamp<int64_t>(sort.lines, 1, 8) : 1;
+  if (sort.comparator != nullptr && sort.keys.empty() && elements > 4096 && sort.lines < kBlocks) {
+    sort.blocks = ceil_div(sort.size, LaneMerger::block_of(sort.size, kBlocks));
+    kernel.prepare_parts = sort.lines * sort.blocks;
+    kernel.shared_bytes = ceil_div(sort.lines * sort.size * int64_t{4}, 64) * 64;
+    kernel.prepare = [sort](const KernelArgs& args) {
+      LineSorter(sort, args).order_block(args.part / sort.blocks, args.part % sort.blocks);
+    };
+  }
   kernel.run = [sort = std::move(sort), parts = kernel.parts](const KernelArgs& args) {
     LineSorter sorter(sort, args);
     for (int64_t line = args.part * sort.lines / parts; line < (args.part + 1) * sort.lines / parts;
