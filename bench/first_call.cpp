@@ -77,10 +77,23 @@ void measure_trainer(const Mesh& mesh, const BenchOptions& options, Report& repo
 }
 
 // Microseconds of one call: the median of rounds of calls one behind the other.
+// The least that a call does: what it takes behind a pause is the machine's.
+void allocate() {
+  void* const room = std::malloc(64);
+  asm volatile("" : : "r"(room) : "memory");
+  std::free(room);
+}
+
 template <class F>
 void measure_calls(const std::string& what, const BenchOptions& options, Report& report, F&& call) {
   for (int i = 0; i < 100; ++i) call();
-  std::vector<double> wall, processor, paused;
+  std::vector<double> wall, processor, paused, allocation;
+  const auto behind_pause = [](std::vector<double>& times, auto&& f) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const auto awake = Clock::now();
+    f();
+    times.push_back(seconds_since(awake) * 1e6);
+  };
   for (int round = 0; round < options.rounds; ++round) {
     const double before = processor_seconds();
     const auto start = Clock::now();
@@ -88,15 +101,14 @@ void measure_calls(const std::string& what, const BenchOptions& options, Report&
     wall.push_back(seconds_since(start) / options.calls * 1e6);
     processor.push_back((processor_seconds() - before) / options.calls * 1e6);
     for (int i = 0; i < 20; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      const auto awake = Clock::now();
-      call();
-      paused.push_back(seconds_since(awake) * 1e6);
+      behind_pause(paused, call);
+      behind_pause(allocation, allocate);
     }
   }
   report.add(what, {{"wall_us", median(wall)},
                     {"processor_us", median(processor)},
-                    {"after_2_ms_pause_us", median(paused)}});
+                    {"after_2_ms_pause_us", median(paused)},
+                    {"allocation_after_2_ms_pause_us", median(allocation)}});
 }
 
 void measure_small_calls(const BenchOptions& options, Report& report) {
