@@ -76,7 +76,6 @@ void measure_trainer(const Mesh& mesh, const BenchOptions& options, Report& repo
                  [&] { trainer->step(batch, 1e-3); });
 }
 
-// Microseconds of one call: the median of rounds of calls one behind the other.
 // The least that a call does: what it takes behind a pause is the machine's.
 void allocate() {
   void* const room = std::malloc(64);
@@ -84,6 +83,7 @@ void allocate() {
   std::free(room);
 }
 
+// Microseconds of one call: the median of rounds of calls one behind the other.
 template <class F>
 void measure_calls(const std::string& what, const BenchOptions& options, Report& report, F&& call) {
   for (int i = 0; i < 100; ++i) call();

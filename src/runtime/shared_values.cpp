@@ -192,8 +192,11 @@ class Finder {
     for (int64_t d = 0; d < options_.num_devices; ++d) keys.emplace_back(-1, d);
     for (const Members& group : materialize(node.attrs.replica_groups, options_.num_devices)) {
       Members values;
-      for (const int64_t device : group)
+      for (const int64_t device : group) {
+        if (device < 0 || device >= options_.num_devices)
+          return Divisions::kApart;  // refused later
         values.push_back(divisions_[operands].at(static_cast<size_t>(device)));
+      }
       const int64_t combined = known.try_emplace(values, std::ssize(known)).first->second;
       for (size_t i = 0; i < group.size(); ++i)
         keys.at(static_cast<size_t>(group[i])) = {combined, gives_all ? 0 : int64_t(i)};

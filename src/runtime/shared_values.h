@@ -16,7 +16,8 @@ Replicas replicas_of(const Shape& global, const Sharding& sharding, int64_t num_
 
 // What is made and kept once for all devices that have the same of it, where they share memory:
 // donated state, such as weights and what an optimizer keeps with them, and what only its new value
-// is made from. Other values stay in each device's own memory, also where they are the same.
+// is made from. Other values stay in each device's own memory, also where they are the same, but
+// what exchanges give (share_exchanged).
 struct SharedValues {
   FlatMap<const Node*, Replicas> nodes;     // of the entry: steps and all-reduces
   std::vector<Replicas> results;            // by result leaf; empty: each device has its own

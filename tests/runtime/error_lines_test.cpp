@@ -59,6 +59,11 @@ TEST_CASE("error lines: what cannot be built", "[lines]") {
       {"names device 9, there are 4",
        "HloModule m\nENTRY e {\n a = f32[4] parameter(0)\n b = f32[4] collective-permute(a), "
        "source_target_pairs={{0,9}} //here\n ROOT r = f32[4] negate(b)\n}"},
+      {"names device 7, there are 4",
+       "HloModule m\nsum { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, "
+       "b) }\nENTRY e {\n a = f32[4] parameter(0)\n b = f32[4] all-reduce(a), to_apply=sum, "
+       "channel_id=1, use_global_device_ids=true, replica_groups={{0,1},{2,7}} //here\n ROOT r = "
+       "f32[4] negate(b)\n}"},
       {"is donated to two results",
        "HloModule m, input_output_alias={ {0}: (0, {}), {1}: (0, {}) }\nENTRY e {\n"
        " x = f32[4] parameter(0) //here\n a = f32[4] negate(x)\n b = f32[4] abs(x)\n"

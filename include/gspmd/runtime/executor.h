@@ -90,9 +90,9 @@ class GSPMD_API Executor {
   Executor(std::shared_ptr<const Program> program, std::shared_ptr<WorkerPool> pool);
   ~Executor();
 
-  // One buffer per entry parameter leaf, local shapes; returns one per result leaf. A parameter
-  // leaf that module.aliases donates must not be used by the caller afterwards: the result shares
-  // its storage. ExecutionError names op and devices, and the process, where another one failed.
+  // A buffer per entry parameter leaf, local shapes; returns one per result leaf, to be read only:
+  // devices' parts that are the same may be one. A parameter leaf that module.aliases donates must
+  // not be used afterwards: a result is there. ExecutionError names op, devices, failing process.
   std::vector<std::shared_ptr<DeviceBuffer>> run(
       std::span<const std::shared_ptr<DeviceBuffer>> arguments);
   // The same into `results`, whose room is reused from call to call. With GSPMD_TRACE=verbose in

@@ -211,7 +211,7 @@ void LaneMerger::merge_runs(const std::vector<uint32_t>& from, std::vector<uint3
       else
         lanes_[count++] = {{middle, begin}, {end, middle}, begin, true};
     }
-    if (count > 0 && 4 * count <= kLanes)
+    if (count > 0 && 4 * count <= kLanes && compare_.compiled())
       merge_blocks(from, to, count);
     else
       merge_lanes(from, to, count);

@@ -14,9 +14,9 @@ struct MergeColumn {
   int64_t size = 0;  // of an element, in bytes
 };
 
-// The order in which the bottom-up merge sort of evaluate_sort puts elements, comparison for
-// comparison, also where the comparator is no order. Many merges go on side by side, so that their
-// comparisons are one run of a scalar program.
+// The order in which the bottom-up merge sort of evaluate_sort puts elements, decision for
+// decision, also where the comparator is no order. Many merges go on side by side, so that their
+// comparisons are one run of a scalar program; few compare pairs beside those that count.
 class LaneMerger {
  public:
   // The comparator and `call` have to outlive it.

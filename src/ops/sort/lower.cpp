@@ -85,11 +85,11 @@ class LineSorter {
       if (is_computed(key))
         programs_.back().emplace(*s_.comparator, *key.left, interpreter_.call(), lanes);
     }
-    order_.resize(static_cast<size_t>(s_.size));
   }
 
   void run(int64_t line) {
     if (s_.take == 0) return;
+    order_.resize(static_cast<size_t>(s_.size));
     if (is_of_elements() && sort_elements(line)) return;
     if (s_.blocks > 0)
       merge_blocks(line);
@@ -263,9 +263,10 @@ PreparedKernel prepare(LineSort sort) {
     if (permute_function(dtype) == nullptr) return {};
   const double elements = static_cast<double>(sort.lines) * static_cast<double>(sort.size);
   PreparedKernel kernel;
-  kernel.cost = 100 + elements * (sort.take <= sort.size / kFewPicked ? 1 : 20);
+  const bool merges = sort.comparator != nullptr && sort.keys.empty();  // all of a line
+  kernel.cost = 100 + elements * (!merges && sort.take <= sort.size / kFewPicked ? 1 : 20);
   kernel.parts = elements > 4096 ? std::clamp<int64_t>(sort.lines, 1, 8) : 1;
-  if (sort.comparator != nullptr && sort.keys.empty() && elements > 4096 && sort.lines < kBlocks) {
+  if (merges && elements > 4096 && sort.lines < kBlocks) {
     sort.blocks = ceil_div(sort.size, LaneMerger::block_of(sort.size, kBlocks));
     kernel.prepare_parts = sort.lines * sort.blocks;
     kernel.shared_bytes = ceil_div(sort.lines * sort.size * int64_t{4}, 64) * 64;
