@@ -110,8 +110,8 @@ class RowWindows {
     if (w_.count == 0)
       std::fill_n(out, count * positions, hn::GetLane(ranks_.element(init_)));
     else
-      w_.count <= kRows ? run<true>(count, advance, positions, out)
-                        : run<false>(count, advance, positions, out);
+      for (int64_t i = 0; i < count; ++i, in_ += advance, out += positions)
+        windows({row(0), row(1), row(2)}, positions, out);
   }
 
  private:
@@ -129,31 +129,23 @@ class RowWindows {
     Parts before, here, behind;
   };
 
-  // kFew: windows have kRows rows at most.
-  template <bool kFew>
-  HWY_INLINE void run(int64_t count, int64_t advance, int64_t positions, T* out) {
-    for (int64_t i = 0; i < count; ++i, in_ += advance, out += positions)
-      windows<kFew>({row(0), row(1), row(2)}, positions, out);
-  }
-
   struct Rows {
     const T *a, *b, *c;
   };
   // The last row again where there are not so many.
   HWY_INLINE const T* row(int64_t n) const { return in_ + w_.offsets[std::min(n, w_.count - 1)]; }
 
-  template <bool kFew>
   HWY_INLINE void windows(const Rows& rows, int64_t positions, T* out) const {
     Near near;
     for (int i = 0; i < kStride; ++i) near.before.of[i] = init_;
     near.here = near.behind = near.before;
-    if constexpr (kLooksAhead) near.here = parts<kFew, false>(rows, 0);
+    if constexpr (kLooksAhead) near.here = parts<false>(rows, 0);
     const int64_t ahead = kLooksAhead ? lanes_ : 0;
     int64_t i = 0;
     for (; i + lanes_ <= positions && (i + lanes_ + ahead) * kStride <= w_.inner; i += lanes_)
-      hn::StoreU(next(near, parts<kFew, true>(rows, (i + ahead) * kStride)), d_, out + i);
+      hn::StoreU(next(near, parts<true>(rows, (i + ahead) * kStride)), d_, out + i);
     for (; i < positions; i += lanes_)
-      store_first(next(near, parts<kFew, false>(rows, (i + ahead) * kStride)),
+      store_first(next(near, parts<false>(rows, (i + ahead) * kStride)),
                   std::min(lanes_, positions - i), out + i);
   }
 
@@ -192,23 +184,23 @@ class RowWindows {
   }
 
   // Of the elements from `at` on. kWhole: all of them are in the rows.
-  template <bool kFew, bool kWhole>
+  template <bool kWhole>
   HWY_INLINE Parts parts(const Rows& rows, int64_t at) const {
     if constexpr (kStride == 1) {
-      return {{best_of_rows<kFew, kWhole>(rows, at)}};
+      return {{best_of_rows<kWhole>(rows, at)}};
     } else {
-      const Rank a = best_of_rows<kFew, kWhole>(rows, at);
-      const Rank b = best_of_rows<kFew, kWhole>(rows, at + lanes_);
+      const Rank a = best_of_rows<kWhole>(rows, at);
+      const Rank b = best_of_rows<kWhole>(rows, at + lanes_);
       return {{hn::ConcatEven(di_, b, a), hn::ConcatOdd(di_, b, a)}};
     }
   }
 
-  template <bool kFew, bool kWhole>
+  template <bool kWhole>
   HWY_INLINE Rank best_of_rows(const Rows& rows, int64_t at) const {
     if (!kWhole && at + lanes_ > w_.inner)
       return at < w_.inner ? best_of_end(w_, in_, at, init_) : init_;
     Rank best = best_of_three({rows.a + at, rows.b + at, rows.c + at});
-    for (int64_t n = kRows; !kFew && n < w_.count; n += kRows)
+    for (int64_t n = kRows; n < w_.count; n += kRows)
       best = hn::Max(best, best_of_three({row(n) + at, row(n + 1) + at, row(n + 2) + at}));
     return best;
   }
