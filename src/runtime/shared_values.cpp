@@ -134,8 +134,10 @@ class Finder {
   bool collect_parameters() {
     const auto& parameters = module_.entry()->parameters();
     if (!std::all_of(parameters.begin(), parameters.end(), is_array)) return false;
-    if (options_.parameters.empty()) parameters_.assign(parameters.size(), Divisions::kApart);
-    if (parameters_.size() == parameters.size()) return true;
+    if (options_.parameters.empty()) {
+      parameters_.assign(parameters.size(), Divisions::kApart);
+      return true;
+    }
     if (options_.parameters.size() != parameters.size()) return false;
     for (const ProgramOptions::Layout& layout : options_.parameters)
       parameters_.push_back(division_of(layout));
