@@ -16,6 +16,14 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Bits of floats as integers in the order of the numbers, -0 below +0, and back: negative ones'
+// other bits the other way round.
+template <class DI>
+HWY_INLINE hn::Vec<DI> in_order(DI d, hn::Vec<DI> bits) {
+  const auto most = hn::Set(d, hwy::LimitsMax<hn::TFromD<DI>>());
+  return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), most));
+}
+
 // The largest or smallest of the elements of a lane: NaN where one is NaN, -0 below +0. The
 // processor's own maximum knows neither; what tells both apart is gathered beside it, so that one
 // element waits for the one before only as long as that maximum takes.

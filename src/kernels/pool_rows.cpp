@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "hwy/cache_control.h"
+#include "kernels/extrema-inl.h"
 #include "kernels/pool_windows.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -58,7 +59,7 @@ class Ranks {
     if constexpr (!hwy::IsFloat<T>()) {
       return hn::BitCast(d, bits);
     } else {
-      const hn::Vec<D> x = hn::BitCast(d, turned(bits));
+      const hn::Vec<D> x = hn::BitCast(d, in_order(DI(), bits));
       return kMax ? x : hn::IfThenElse(hn::IsNaN(x), hn::NaN(d), x);
     }
   }
@@ -67,7 +68,7 @@ class Ranks {
   using Integer = hn::TFromD<DI>;
   static HWY_INLINE Rank most() { return hn::Set(DI(), std::numeric_limits<Integer>::max()); }
   HWY_INLINE Rank of_float(hn::Vec<D> x, hn::Mask<D> nan) const {
-    const Rank rank = turned(hn::BitCast(DI(), x));
+    const Rank rank = in_order(DI(), hn::BitCast(DI(), x));
     return hn::IfThenElse(hn::RebindMask(DI(), nan), most(), kMax ? rank : hn::Not(rank));
   }
 #if HWY_TARGET <= HWY_AVX3
@@ -82,10 +83,6 @@ class Ranks {
     return _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
   }
 #endif
-  // Negative floats' other bits the other way round.
-  static HWY_INLINE Rank turned(Rank bits) {
-    return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), most()));
-  }
 };
 
 // Windows of kCount neighbours, kStride apart, of which kBefore lie before the row in the first.

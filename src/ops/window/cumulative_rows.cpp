@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "hwy/cache_control.h"
+#include "kernels/extrema-inl.h"
 #include "kernels/stream.h"
 #include "ops/common/combine_values.h"
 #include "ops/window/cumulative_rows.h"
@@ -45,19 +46,13 @@ struct Fold {
   static constexpr A kNaN =
       kCombiner == Combiner::max ? std::numeric_limits<A>::max() : std::numeric_limits<A>::min();
 
-  // Negative floats are ordered the other way round; it is its own inverse.
-  template <class D>
-  static HWY_INLINE hn::Vec<D> turn(D d, hn::Vec<D> bits) {
-    const auto most = hn::Set(d, std::numeric_limits<A>::max());
-    return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), most));
-  }
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const T* from) {
     const hn::Rebind<T, D> stored;
     const auto x = hn::LoadU(stored, from);
     if constexpr (kOrdered)
       return hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(x)), hn::Set(d, kNaN),
-                            turn(d, hn::BitCast(d, x)));
+                            in_order(d, hn::BitCast(d, x)));
     else if constexpr (sizeof(A) != sizeof(T))
       return hn::PromoteTo(d, x);
     else
@@ -67,7 +62,7 @@ struct Fold {
   static HWY_INLINE void store(D d, hn::Vec<D> value, T* to) {
     const hn::Rebind<T, D> stored;
     if constexpr (kOrdered)
-      hn::StoreU(hn::BitCast(stored, turn(d, value)), stored, to);
+      hn::StoreU(hn::BitCast(stored, in_order(d, value)), stored, to);
     else if constexpr (sizeof(A) != sizeof(T))
       hn::StoreU(hn::DemoteTo(stored, value), stored, to);
     else
