@@ -1,7 +1,11 @@
 // Included before <hwy/foreach_target.h>: which instruction sets kernels are compiled for. Each
-// costs its full compile time; the ones left out differ little for these loops.
+// costs its full compile time; the ones left out differ little for these loops, or are of other
+// machines than the one that builds (GSPMD_NATIVE).
+#ifndef GSPMD_UNUSED_TARGETS
+#define GSPMD_UNUSED_TARGETS 0
+#endif
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | GSPMD_UNUSED_TARGETS)
 #endif
 
 // No dependence between iterations, although input and output may be the same memory.
