@@ -1,5 +1,6 @@
 #include "ops/fast_kernels.h"
 
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -9,6 +10,7 @@
 #include "gspmd/ops/evaluate.h"
 #include "kernels/run_kernel.h"
 #include "ops/common/numeric.h"
+#include "ops/evaluate/interpreter.h"
 
 namespace gspmd::testing {
 namespace {
@@ -85,8 +87,12 @@ void expect_fast(const std::string& text, const std::vector<Array>& arguments, d
   REQUIRE(kernel.run);
   std::vector<Array> operands;  // in the order of the instruction
   for (const Node* operand : root.operands()) {
-    REQUIRE((operand->is(Opcode::parameter)));
-    operands.push_back(arguments.at(size_t(operand->attrs.index)));
+    if (operand->is(Opcode::parameter)) {
+      operands.push_back(arguments.at(size_t(operand->attrs.index)));
+    } else {
+      REQUIRE(operand->operands().empty());  // a constant, or an iota
+      operands.push_back(operand->op().evaluate({*operand, {}, Interpreter().call()}).array);
+    }
   }
   const std::vector<Array> got = run_kernel(kernel, operands, leaf_shapes(root.shape));
   REQUIRE(got.size() == wanted.size());

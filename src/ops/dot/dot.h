@@ -49,9 +49,6 @@ std::optional<ViewDims> view_from(const Node& node, const Node& source);
 // reshapes: where to write `source` so that `node` results.
 std::optional<ViewDims> view_into(const Node& source, const Node& node);
 
-// Of all products of operands with two floating types: operands of one type, the same numbers.
-bool widen_mixed_products(Computation& computation);
-
 PreparedKernel lower_dot(const Node& node);
 // Of a kOutput fusion: transposes and reshapes around one dot, all of them strides.
 PreparedKernel lower_dot_fusion(const Node& node);

@@ -1,7 +1,7 @@
 #include "ops/reduce/combiner_structure.h"
 
+#include <algorithm>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "gspmd/ops/builders.h"
@@ -55,6 +55,8 @@ bool joins_each_alone(const Computation& combiner) {
   return count > 0;
 }
 
+constexpr int kNan = -1;  // among the small numbers below
+
 // A combiner that only compares and selects, run on small numbers. Three elements have at most
 // three different numbers in a place, and only those of one place are compared: {0, 1, 2} stand for
 // all.
@@ -73,6 +75,17 @@ class Selection {
           (s.place_.at(s.results_[i]) != kAny && s.place_.at(s.results_[i]) != int64_t(i)))
         return std::nullopt;
     return s;
+  }
+
+  std::optional<ExtremePlace> extreme_place() const {
+    if (count_ != 2 || compares_bits_) return std::nullopt;
+    const DType value = results_[0]->shape.dtype, place = results_[1]->shape.dtype;
+    if (value == DType::pred || !is_integer(place)) return std::nullopt;
+    for (const bool greatest : {true, false})
+      for (const bool least_place : {true, false})
+        if (is_extreme_place({greatest, least_place}, is_floating(value) ? kNan : 0))
+          return ExtremePlace{greatest, least_place};
+    return std::nullopt;
   }
 
   CombinerLaws laws() const {
@@ -103,6 +116,7 @@ class Selection {
         break;
       case Opcode::compare:
         if (place_.at(node.operand(0)) != place_.at(node.operand(1))) return false;
+        compares_bits_ |= node.attrs.compare_type == "TOTALORDER";
         break;
       case Opcode::select:
         place = place_.at(node.operand(1));
@@ -127,6 +141,24 @@ class Selection {
     }
     place_[&node] = is_truth ? kAny : place;
     steps_.push_back(&node);
+    return true;
+  }
+
+  // On values from `least` and places that are less, equal and greater.
+  bool is_extreme_place(const ExtremePlace& wanted, int least) const {
+    const auto better = [&](int a, int b) {
+      if (a == kNan || b == kNan) return b != kNan;
+      return wanted.greatest ? a > b : a < b;
+    };
+    for (int a = least; a < 3; ++a)
+      for (int b = least; b < 3; ++b)
+        for (int i = 0; i < 3; ++i)
+          for (int j = 0; j < 3; ++j) {
+            const bool first = a == b ? i <= j || !wanted.least_place : better(a, b);
+            // Two NaN meet in the order of their places.
+            if (a == kNan && b == kNan && i >= j) continue;
+            if (run({a, i}, {b, j}) != (first ? Values{a, i} : Values{b, j})) return false;
+          }
     return true;
   }
 
@@ -163,10 +195,10 @@ class Selection {
           result = of(0) ? of(1) : of(2);
           break;
         case Opcode::maximum:
-          result = std::max(of(0), of(1));
+          result = of(0) == kNan || of(1) == kNan ? kNan : std::max(of(0), of(1));
           break;
         case Opcode::minimum:
-          result = std::min(of(0), of(1));
+          result = std::min(of(0), of(1));  // kNan is the least
           break;
         case Opcode::and_:
           result = of(0) & of(1);
@@ -191,6 +223,7 @@ class Selection {
   }
 
   static int compared(Direction direction, int a, int b) {
+    if (a == kNan || b == kNan) return direction == Direction::ne;
     switch (direction) {
       case Direction::eq:
         return a == b;
@@ -208,6 +241,7 @@ class Selection {
   }
 
   size_t count_ = 0;
+  bool compares_bits_ = false;  // NaN and both zeros are numbers like others
   std::vector<const Node*> results_, steps_;
   std::map<const Node*, int64_t> place_;  // the value that a node hands on is of this place
 };
@@ -218,6 +252,11 @@ CombinerLaws laws_of(const Computation& combiner) {
   if (joins_each_alone(combiner)) return {true, true};
   const auto selection = Selection::of(combiner);
   return selection ? selection->laws() : CombinerLaws{};
+}
+
+std::optional<ExtremePlace> extreme_place_of(const Computation& combiner) {
+  const auto selection = Selection::of(combiner);
+  return selection ? selection->extreme_place() : std::nullopt;
 }
 
 Computation* with_flag(Computation& combiner) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "gspmd/ir/module.h"
 
 namespace gspmd {
@@ -13,6 +15,15 @@ struct CombinerLaws {
   bool commutative = false;
 };
 CombinerLaws laws_of(const Computation& combiner);
+
+// A combiner of (value, place) pairs that hands on the pair of the extreme value, NaN before all
+// numbers; of equal values the one that comes first, where places grow, so that the place of the
+// first extreme is found along a line.
+struct ExtremePlace {
+  bool greatest = true;
+  bool least_place = true;  // of equal values the least place; else what comes first, all in all
+};
+std::optional<ExtremePlace> extreme_place_of(const Computation& combiner);
 
 // The combiner on n values and a flag: what is not flagged is left out. So there is something to
 // start from, and to put beside an end, that changes nothing. In the combiner's module.

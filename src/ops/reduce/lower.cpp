@@ -1,17 +1,28 @@
 #include "kernels/reduce_lines.h"
 #include "kernels/reduce_rows.h"
 #include "ops/common/loop_lowering.h"
+#include "ops/reduce/called_reduce.h"
 #include "ops/reduce/reduce.h"
 
 namespace gspmd {
 
+namespace {
+
+PreparedKernel lower_any_combiner(const Node& node) {
+  PreparedKernel kernel = prepare_extreme_place(node);
+  return kernel.run ? kernel : prepare_called_reduce(node);
+}
+
+}  // namespace
+
 // Along neighbouring dims with others behind them, row by row; along short ones that are innermost,
-// several lines at once; else as a loop program.
+// several lines at once; else as a loop program. By combiners that are no op: many results at once.
 PreparedKernel lower_reduce(const Node& node) {
   const Shape& x = node.operand(0)->shape;
   const std::optional<LoopOp> op = loop_op(node);
-  if (node.operands().size() != 2 || !op || x.dtype != node.shape.dtype)
-    return lower_loop_node(node);
+  const bool is_known = node.operands().size() == 2 && recognize_combiner(*node.called[0]);
+  if (!is_known) return lower_any_combiner(node);
+  if (!op || x.dtype != node.shape.dtype) return lower_loop_node(node);
   ReduceRows spec;
   spec.dtype = x.dtype;
   spec.reduce = *op;
