@@ -4,6 +4,7 @@
 #include "gspmd/base/error.h"
 #include "kernels/loop_code.h"
 #include "kernels/loop_plan.h"
+#include "kernels/loop_short_rows.h"
 
 namespace gspmd {
 namespace {
@@ -75,6 +76,8 @@ size_t other_half(const LoopProgram& program, size_t output) {
 }
 
 PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& options) {
+  if (PreparedKernel short_rows = prepare_short_rows(program, options); short_rows.run)
+    return short_rows;
   std::optional<PlannedLoop> planned = planned_for(program, options);
   PreparedKernel kernel;
   if (!planned) return kernel;

@@ -1,0 +1,296 @@
+#include "kernels/loop_short_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "gspmd/kernels/strided_copy.h"
+#include "kernels/lines.h"
+
+namespace gspmd {
+namespace {
+
+constexpr int64_t kShortRow = 64;             // elements; longer ones are rows of vectors
+constexpr int64_t kLeastShortRows = 1 << 14;  // elements of a loop that is worth it
+constexpr int64_t kMostLaidOut = 1 << 15;     // elements of all that is laid out
+constexpr size_t kMostOperands = 64;
+
+bool is_fold(LoopOp op) { return op >= LoopOp::reduce_sum; }
+
+// What a fold may start from: x op it is x.
+Array identity_of(LoopOp op, DType dtype) {
+  Array identity(dtype, Dims{});
+  const bool is_float = is_floating(dtype);
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (op == LoopOp::reduce_sum) identity.set(0, is_float ? -0.0 : 0.0);
+  if (op == LoopOp::reduce_product) identity.set(0, 1);
+  if (op == LoopOp::reduce_max) identity.set(0, -infinity);  // of integers the least
+  if (op == LoopOp::reduce_min) identity.set(0, infinity);
+  return identity;
+}
+
+// An operand as the loop reads it, each element of the last two dims.
+struct LaidOut {
+  int64_t operand = 0, offset = 0, elements = 1;
+  StridedCopy copy;
+};
+
+class ShortRows {
+ public:
+  explicit ShortRows(const LoopProgram& program) : p_(program) {}
+
+  // False where nothing is to be done, or the program is not of this form.
+  bool build() {
+    drop_ones();
+    if (rank() < 2 || !p_.outputs.size()) return false;
+    n_ = p_.dims.back();
+    m_ = p_.dims[rank() - 2];
+    int64_t elements = 1;
+    for (const int64_t size : p_.dims) elements = saturating_multiply(elements, size);
+    if (n_ >= kShortRow || elements < kLeastShortRows) return false;
+    reduces_ = is_reduced(rank() - 1);
+    if (p_.reduced.size() && is_reduced(rank() - 2) != reduces_) {
+      if (!reduces_ || !only_folds()) return false;
+      splits_ = true;
+    }
+    if (!merge_streams() || (!laid_out_.size() && !splits_)) return false;
+    int64_t more = 0;
+    for (const LaidOut& one : laid_out_) more += one.elements;
+    if (more > kMostLaidOut || more > elements / 64) return false;
+    merge_dims();
+    return operands_ + laid_out_.size() + p_.outputs.size() <= kMostOperands;
+  }
+
+  PreparedKernel prepare(const LoopOptions& options) const {
+    PreparedKernel kernel = prepare_loop(p_, options);
+    if (!kernel.run) return {};
+    lay_out_first(kernel);
+    return splits_ ? then_along_rows(std::move(kernel), options) : kernel;
+  }
+
+ private:
+  size_t rank() const { return p_.dims.size(); }
+  bool is_reduced(size_t d) const { return !p_.reduced.empty() && p_.reduced[d]; }
+  static bool is_stream(const LoopValue& x) {
+    return x.op == LoopOp::operand || x.op == LoopOp::iota;
+  }
+
+  void drop_ones() {
+    for (size_t d = rank(); d-- > 0;) {
+      if (p_.dims[d] != 1) continue;
+      const auto at = static_cast<std::ptrdiff_t>(d);
+      p_.dims.erase(p_.dims.begin() + at);
+      if (!p_.reduced.empty()) p_.reduced.erase(p_.reduced.begin() + at);
+      for (LoopValue& x : p_.values) {
+        if (x.op == LoopOp::iota && x.operand > static_cast<int64_t>(d)) --x.operand;
+        if (is_stream(x) && !x.strides.empty()) x.strides.erase(x.strides.begin() + at);
+      }
+      for (LoopOutput& o : p_.outputs)
+        if (!o.strides.empty()) o.strides.erase(o.strides.begin() + at);
+    }
+  }
+
+  // Whether all results are folds of f32, f64 or integers over every reduced dim, each from a value
+  // of one element.
+  bool only_folds() const {
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+      const LoopOutput& output = p_.outputs[o];
+      const LoopValue& fold = value(output.value);
+      if (!is_fold(fold.op) || !output.strides.empty()) return false;
+      if (output.result >= 0 && output.result != static_cast<int64_t>(o)) return false;
+      const bool known = fold.dtype == DType::f32 || fold.dtype == DType::f64 ||
+                         fold.dtype == DType::s32 || fold.dtype == DType::u32;
+      const bool by_number = fold.op == LoopOp::reduce_sum || fold.op == LoopOp::reduce_product ||
+                             is_floating(fold.dtype);
+      if (!known || !by_number || value(fold.a).dtype != fold.dtype) return false;
+      const LoopValue& initial = value(fold.b);
+      if (initial.op != LoopOp::constant &&
+          (initial.op != LoopOp::operand ||
+           std::any_of(initial.strides.begin(), initial.strides.end(),
+                       [](int64_t s) { return s != 0; })))
+        return false;
+    }
+    const auto folds = std::count_if(p_.values.begin(), p_.values.end(),
+                                     [](const LoopValue& x) { return is_fold(x.op); });
+    return folds <= static_cast<std::ptrdiff_t>(p_.outputs.size());
+  }
+  const LoopValue& value(int v) const { return p_.values[static_cast<size_t>(v)]; }
+
+  // Gives each stream one stride for the last two dims; operands that have two are laid out.
+  bool merge_streams() {
+    for (const LoopValue& x : p_.values)
+      if (x.op == LoopOp::operand)
+        operands_ = std::max(operands_, static_cast<size_t>(x.operand) + 1);
+    for (LoopValue& x : p_.values) {
+      if (!is_stream(x)) continue;
+      if (x.op == LoopOp::iota) {
+        if (!x.strides.empty() || x.operand + 2 >= static_cast<int64_t>(rank())) return false;
+        continue;
+      }
+      const int64_t outer = x.strides[rank() - 2], inner = x.strides[rank() - 1];
+      if (outer == inner * n_) {
+        x.strides.pop_back();
+        x.strides.back() = inner;
+      } else {
+        lay_out(x);
+      }
+    }
+    for (LoopOutput& o : p_.outputs) {
+      if (o.strides.empty()) continue;
+      if (o.strides[rank() - 2] != o.strides[rank() - 1] * n_) return false;
+      o.strides.erase(o.strides.end() - 2);
+    }
+    return true;
+  }
+
+  void lay_out(LoopValue& x) {
+    LaidOut made{x.operand, x.offset, 1, {dtype_size(x.dtype), {}, {}, {}}};
+    Dims strides(rank() - 1, 0);
+    for (size_t d = 0; d < rank(); ++d) {
+      if (d + 2 < rank() && x.strides[d] == 0) continue;
+      made.copy.dims.push_back(p_.dims[d]);
+      made.copy.source.push_back(x.strides[d]);
+    }
+    made.copy.target = row_major_strides(made.copy.dims);
+    for (size_t d = 0, kept = 0; d + 2 < rank(); ++d)
+      if (x.strides[d] != 0) strides[d] = made.copy.target[kept++];
+    strides.back() = 1;
+    for (const int64_t size : made.copy.dims)
+      made.elements = saturating_multiply(made.elements, size);
+    made.copy = simplified(made.copy);
+    x.operand = static_cast<int64_t>(operands_ + laid_out_.size());
+    x.offset = 0;
+    x.strides = std::move(strides);
+    laid_out_.push_back(std::move(made));
+  }
+
+  void merge_dims() {
+    whole_ = p_;  // for what comes behind: its folds, their starts
+    p_.dims.pop_back();
+    p_.dims.back() = m_ * n_;
+    if (p_.reduced.empty()) return;
+    p_.reduced.pop_back();
+    if (!splits_) return;
+    p_.reduced.back() = false;
+    std::vector<LoopValue> values;  // an identity in front
+    for (const LoopOutput& output : p_.outputs) {
+      const LoopValue& fold = value(output.value);
+      values.push_back({LoopOp::constant, fold.dtype});
+      values.back().constant = identity_of(fold.op, fold.dtype);
+    }
+    const int shift = static_cast<int>(values.size());
+    for (LoopValue x : p_.values) {
+      for (int* input : {&x.a, &x.b, &x.c})
+        if (*input >= 0) *input += shift;
+      values.push_back(std::move(x));
+    }
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+      p_.outputs[o].value += shift;
+      values[static_cast<size_t>(p_.outputs[o].value)].b = static_cast<int>(o);
+    }
+    p_.values = std::move(values);
+    const bool none = std::none_of(p_.reduced.begin(), p_.reduced.end(), [](bool r) { return r; });
+    if (none) splits_only_ = true;
+  }
+
+  // Puts in front of each part of `kernel` what it reads laid out.
+  void lay_out_first(PreparedKernel& kernel) const {
+    if (laid_out_.empty()) return;
+    const int64_t first = in_lines(kernel.scratch_bytes);
+    int64_t bytes = first;
+    for (const LaidOut& one : laid_out_) bytes += in_lines(one.elements * one.copy.element_size);
+    kernel.scratch_bytes = bytes;
+    const auto around = [&](std::function<void(const KernelArgs&)> run) {
+      return [run = std::move(run), first, list = laid_out_,
+              count = operands_](const KernelArgs& args) {
+        std::array<const std::byte*, kMostOperands> operands;
+        std::copy_n(args.operands, count, operands.begin());
+        std::byte* to = args.scratch + first;
+        for (size_t i = 0; i < list.size(); ++i) {
+          const int64_t size = list[i].copy.element_size;
+          run_copy(list[i].copy, args.operands[list[i].operand] + list[i].offset * size, to);
+          operands[count + i] = to;
+          to += in_lines(list[i].elements * size);
+        }
+        KernelArgs laid = args;
+        laid.operands = operands.data();
+        run(laid);
+      };
+    };
+    kernel.run = around(std::move(kernel.run));
+    if (kernel.prepare) kernel.prepare = around(std::move(kernel.prepare));
+  }
+
+  // The folds along the last dim of what `kernel` leaves.
+  PreparedKernel then_along_rows(PreparedKernel kernel, const LoopOptions& options) const {
+    if (kernel.prepare || splits_only_) return {};
+    LoopProgram rows;
+    int64_t count = 1;
+    for (size_t d = 0; d < rank(); ++d)
+      if (!p_.reduced[d]) {
+        rows.dims.push_back(p_.dims[d]);
+        count *= p_.dims[d];
+      }
+    rows.dims.back() = m_;
+    rows.dims.push_back(n_);
+    rows.reduced.assign(rows.dims.size(), false);
+    rows.reduced.back() = true;
+    std::vector<int64_t> at;  // of each result in the shared memory
+    int64_t bytes = 0;
+    for (size_t o = 0; o < whole_.outputs.size(); ++o) {
+      const LoopValue& fold = whole_.values[static_cast<size_t>(whole_.outputs[o].value)];
+      LoopValue initial = whole_.values[static_cast<size_t>(fold.b)];
+      if (initial.op == LoopOp::operand) initial.strides.assign(rows.dims.size(), 0);
+      const int next = static_cast<int>(rows.values.size());
+      rows.values.push_back(std::move(initial));
+      rows.values.push_back({LoopOp::operand, fold.dtype});
+      rows.values.back().operand = static_cast<int64_t>(operands_ + o);
+      rows.values.back().strides = row_major_strides(rows.dims);
+      rows.values.push_back({fold.op, fold.dtype, next + 1, next});
+      rows.outputs.push_back({next + 2, true});
+      at.push_back(bytes);
+      bytes += in_lines(count * dtype_size(fold.dtype));
+    }
+    PreparedKernel last = prepare_loop(rows, options);
+    if (!last.run || last.prepare) return {};
+    last.prepare_parts = kernel.parts;
+    last.shared_bytes = bytes;
+    last.cost += kernel.cost;
+    last.scratch_bytes = std::max(last.scratch_bytes, kernel.scratch_bytes);
+    last.prepare = [run = std::move(kernel.run), at](const KernelArgs& args) {
+      std::array<std::byte*, kMostOperands> results;
+      for (size_t o = 0; o < at.size(); ++o) results[o] = args.shared + at[o];
+      KernelArgs first = args;
+      first.results = results.data();
+      run(first);
+    };
+    last.run = [run = std::move(last.run), at, count_of = operands_](const KernelArgs& args) {
+      std::array<const std::byte*, kMostOperands> operands;
+      std::copy_n(args.operands, count_of, operands.begin());
+      for (size_t o = 0; o < at.size(); ++o) operands[count_of + o] = args.shared + at[o];
+      KernelArgs behind = args;
+      behind.operands = operands.data();
+      run(behind);
+    };
+    return last;
+  }
+
+  LoopProgram p_, whole_;
+  int64_t m_ = 1, n_ = 1;     // the last two dims
+  size_t operands_ = 0;       // of the program as given
+  bool reduces_ = false;      // along the last dim
+  bool splits_ = false;       // along the last dim, but not along the one before
+  bool splits_only_ = false;  // along no other dim
+  std::vector<LaidOut> laid_out_;
+};
+
+}  // namespace
+
+PreparedKernel prepare_short_rows(const LoopProgram& program, const LoopOptions& options) {
+  ShortRows rows(program);
+  return rows.build() ? rows.prepare(options) : PreparedKernel{};
+}
+
+}  // namespace gspmd
