@@ -143,6 +143,8 @@ void emit_unary(BlockEmitter& x, const LoopInstruction& in) {
       return code.vector(round_ps, to, Vec{}, a, 9);
     case LoopOp::ceil:
       return code.vector(round_ps, to, Vec{}, a, 10);
+    case LoopOp::round_nearest_even:
+      return code.vector(round_ps, to, Vec{}, a, 8);
     case LoopOp::sqrt:
       return code.vector(sqrt_ps, to, a);
     case LoopOp::is_finite:
@@ -333,8 +335,13 @@ bool has_float_op(LoopOp op) {
   switch (op) {
     case LoopOp::remainder:
     case LoopOp::power:
+    case LoopOp::atan2:
     case LoopOp::sine:
     case LoopOp::cosine:
+    case LoopOp::tan:
+    case LoopOp::erf:
+    case LoopOp::cbrt:
+    case LoopOp::round_nearest_afz:
     case LoopOp::round_to_f16:
     case LoopOp::not_:
       return false;

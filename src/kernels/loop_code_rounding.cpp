@@ -73,6 +73,7 @@ class Marking {
       case LoopOp::abs:
       case LoopOp::floor:
       case LoopOp::ceil:
+      case LoopOp::round_nearest_even:
         return f;
       case LoopOp::select:
         return all_of({in.b, in.c});

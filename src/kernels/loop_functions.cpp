@@ -11,8 +11,9 @@ LoopFunction find_loop_function(LoopOp op, DType input, DType result) {
   if (rounds || is_half_dtype(input) || is_half_dtype(result)) return half_loop(op, input, result);
   if (op == LoopOp::convert) return convert_loop(input, result);
   if (op >= LoopOp::reduce_sum) return reduce_loop(op, input);
-  const LoopFunction number = number_loop(op, input);
-  return number != nullptr ? number : math_loop(op, input);
+  for (const auto family : {wide_loop, number_loop, math_loop})
+    if (const LoopFunction function = family(op, input)) return function;
+  return nullptr;
 }
 
 FoldRows find_fold_rows(LoopOp reduce, DType input) {

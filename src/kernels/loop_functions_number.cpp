@@ -205,22 +205,48 @@ struct IsFinite {
     return std::fabs(a) <= std::numeric_limits<T>::max();
   }
 };
+// Of floats in doubles, as the vector loops have them; the root of doubles in what is longer.
 struct Power {
   template <class T>
   static T apply(T a, T b) {
-    return std::pow(a, b);
+    return static_cast<T>(std::pow(double{a}, double{b}));
+  }
+};
+struct Atan2 {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(std::atan2(double{a}, double{b}));
   }
 };
 struct Sine {
   template <class T>
   static T apply(T a) {
-    return std::sin(a);
+    return static_cast<T>(std::sin(double{a}));
   }
 };
 struct Cosine {
   template <class T>
   static T apply(T a) {
-    return std::cos(a);
+    return static_cast<T>(std::cos(double{a}));
+  }
+};
+struct Tan {
+  template <class T>
+  static T apply(T a) {
+    return static_cast<T>(std::tan(double{a}));
+  }
+};
+struct Erf {
+  template <class T>
+  static T apply(T a) {
+    return static_cast<T>(std::erf(double{a}));
+  }
+};
+struct Cbrt {
+  template <class T>
+  static T apply(T a) {
+    using Longer = std::conditional_t<sizeof(T) == 4, double, long double>;
+    return static_cast<T>(std::cbrt(static_cast<Longer>(a)));
   }
 };
 struct Select {  // on bits: the compiler vectorises masks, not branches
@@ -339,6 +365,14 @@ LoopFunction find_float(LoopOp op) {
       return unary_loop<T, T, Sine>;
     case LoopOp::cosine:
       return unary_loop<T, T, Cosine>;
+    case LoopOp::tan:
+      return unary_loop<T, T, Tan>;
+    case LoopOp::erf:
+      return unary_loop<T, T, Erf>;
+    case LoopOp::cbrt:
+      return unary_loop<T, T, Cbrt>;
+    case LoopOp::atan2:
+      return binary_loop<T, T, Atan2>;
     default:
       return find_arithmetic<T>(op);
   }

@@ -16,6 +16,8 @@ bool keeps_precision(LoopOp op) {
     case LoopOp::sign:
     case LoopOp::floor:
     case LoopOp::ceil:
+    case LoopOp::round_nearest_afz:
+    case LoopOp::round_nearest_even:
     case LoopOp::maximum:
     case LoopOp::minimum:
     case LoopOp::select:

@@ -115,12 +115,29 @@ void compare(const Case& c, const std::string& what) {
   }
 }
 
-constexpr LoopOp kUnary[] = {LoopOp::copy, LoopOp::negate, LoopOp::abs,      LoopOp::sign,
-                             LoopOp::exp,  LoopOp::expm1,  LoopOp::log,      LoopOp::log1p,
-                             LoopOp::tanh, LoopOp::sqrt,   LoopOp::logistic, LoopOp::rsqrt,
-                             LoopOp::sine, LoopOp::floor,  LoopOp::ceil,     LoopOp::round_to_f16};
+constexpr LoopOp kUnary[] = {LoopOp::copy,
+                             LoopOp::negate,
+                             LoopOp::abs,
+                             LoopOp::sign,
+                             LoopOp::exp,
+                             LoopOp::expm1,
+                             LoopOp::log,
+                             LoopOp::log1p,
+                             LoopOp::tanh,
+                             LoopOp::sqrt,
+                             LoopOp::logistic,
+                             LoopOp::rsqrt,
+                             LoopOp::sine,
+                             LoopOp::floor,
+                             LoopOp::ceil,
+                             LoopOp::round_to_f16,
+                             LoopOp::tan,
+                             LoopOp::erf,
+                             LoopOp::cbrt,
+                             LoopOp::round_nearest_even,
+                             LoopOp::round_nearest_afz};
 constexpr LoopOp kBinary[] = {LoopOp::add,     LoopOp::subtract, LoopOp::multiply, LoopOp::divide,
-                              LoopOp::maximum, LoopOp::minimum,  LoopOp::power};
+                              LoopOp::maximum, LoopOp::minimum,  LoopOp::power,    LoopOp::atan2};
 
 }  // namespace
 

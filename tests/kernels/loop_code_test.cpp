@@ -140,7 +140,7 @@ class Generator {
     return any({LoopOp::negate, LoopOp::abs, LoopOp::sign, LoopOp::exp, LoopOp::expm1, LoopOp::log,
                 LoopOp::log1p, LoopOp::tanh, LoopOp::logistic, LoopOp::sqrt, LoopOp::rsqrt,
                 LoopOp::floor, LoopOp::ceil, LoopOp::round_to_bf16, LoopOp::round_to_f16,
-                LoopOp::sine, LoopOp::copy});
+                LoopOp::sine, LoopOp::erf, LoopOp::round_nearest_even, LoopOp::copy});
   }
   LoopOp binary_of(DType dtype) {
     if (dtype == DType::pred)
@@ -300,9 +300,10 @@ TEST_CASE("loop code: functions of mathematics give the interpreter's bits on al
     x.push_back(std::bit_cast<float>(uint32_t(bits)));
   for (int i = -20000; i <= 20000; ++i) x.push_back(float(i) / 150);
   const auto n = int64_t(x.size());
-  for (const LoopOp op : {LoopOp::exp, LoopOp::expm1, LoopOp::log, LoopOp::log1p, LoopOp::tanh,
-                          LoopOp::logistic, LoopOp::sqrt, LoopOp::rsqrt, LoopOp::floor,
-                          LoopOp::ceil, LoopOp::sign, LoopOp::is_finite, LoopOp::round_to_bf16}) {
+  for (const LoopOp op :
+       {LoopOp::exp, LoopOp::expm1, LoopOp::log, LoopOp::log1p, LoopOp::tanh, LoopOp::logistic,
+        LoopOp::sqrt, LoopOp::rsqrt, LoopOp::floor, LoopOp::ceil, LoopOp::round_nearest_even,
+        LoopOp::sign, LoopOp::is_finite, LoopOp::round_to_bf16}) {
     Case c;
     c.program.dims = {n};
     LoopValue in, v;
