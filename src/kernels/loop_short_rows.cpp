@@ -8,6 +8,7 @@
 
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/lines.h"
+#include "kernels/loop_widen.h"
 
 namespace gspmd {
 namespace {
@@ -16,6 +17,9 @@ constexpr int64_t kShortRow = 64;             // elements; longer ones are rows 
 constexpr int64_t kLeastShortRows = 1 << 14;  // elements of a loop that is worth it
 constexpr int64_t kMostLaidOut = 1 << 15;     // elements of all that is laid out
 constexpr size_t kMostOperands = 64;
+
+// What folds of the type are taken in, to be rounded once.
+DType folded_in(DType dtype) { return is_half_dtype(dtype) ? DType::f32 : dtype; }
 
 bool is_fold(LoopOp op) { return op >= LoopOp::reduce_sum; }
 
@@ -92,7 +96,7 @@ class ShortRows {
     }
   }
 
-  // Whether all results are folds of f32, f64 or integers over every reduced dim, each from a value
+  // Whether all results are folds of floats or integers over every reduced dim, each from a value
   // of one element.
   bool only_folds() const {
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
@@ -100,8 +104,9 @@ class ShortRows {
       const LoopValue& fold = value(output.value);
       if (!is_fold(fold.op) || !output.strides.empty()) return false;
       if (output.result >= 0 && output.result != static_cast<int64_t>(o)) return false;
-      const bool known = fold.dtype == DType::f32 || fold.dtype == DType::f64 ||
-                         fold.dtype == DType::s32 || fold.dtype == DType::u32;
+      const bool known = is_half_dtype(fold.dtype) || fold.dtype == DType::f32 ||
+                         fold.dtype == DType::f64 || fold.dtype == DType::s32 ||
+                         fold.dtype == DType::u32;
       const bool by_number = fold.op == LoopOp::reduce_sum || fold.op == LoopOp::reduce_product ||
                              is_floating(fold.dtype);
       if (!known || !by_number || value(fold.a).dtype != fold.dtype) return false;
@@ -177,8 +182,8 @@ class ShortRows {
     std::vector<LoopValue> values;  // an identity in front
     for (const LoopOutput& output : p_.outputs) {
       const LoopValue& fold = value(output.value);
-      values.push_back({LoopOp::constant, fold.dtype});
-      values.back().constant = identity_of(fold.op, fold.dtype);
+      values.push_back({LoopOp::constant, folded_in(fold.dtype)});
+      values.back().constant = identity_of(fold.op, folded_in(fold.dtype));
     }
     const int shift = static_cast<int>(values.size());
     for (LoopValue x : p_.values) {
@@ -186,9 +191,16 @@ class ShortRows {
         if (*input >= 0) *input += shift;
       values.push_back(std::move(x));
     }
-    for (size_t o = 0; o < p_.outputs.size(); ++o) {
-      p_.outputs[o].value += shift;
-      values[static_cast<size_t>(p_.outputs[o].value)].b = static_cast<int>(o);
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {  // folds once more, behind all they read
+      LoopValue fold = values[static_cast<size_t>(p_.outputs[o].value + shift)];
+      fold.b = static_cast<int>(o);
+      if (const DType wide = folded_in(fold.dtype); wide != fold.dtype) {
+        values.push_back({LoopOp::convert, wide, fold.a});
+        fold.a = static_cast<int>(values.size()) - 1;
+        fold.dtype = wide;
+      }
+      values.push_back(std::move(fold));
+      p_.outputs[o].value = static_cast<int>(values.size()) - 1;
     }
     p_.values = std::move(values);
     const bool none = std::none_of(p_.reduced.begin(), p_.reduced.end(), [](bool r) { return r; });
@@ -243,15 +255,21 @@ class ShortRows {
       const LoopValue& fold = whole_.values[static_cast<size_t>(whole_.outputs[o].value)];
       LoopValue initial = whole_.values[static_cast<size_t>(fold.b)];
       if (initial.op == LoopOp::operand) initial.strides.assign(rows.dims.size(), 0);
-      const int next = static_cast<int>(rows.values.size());
-      rows.values.push_back(std::move(initial));
-      rows.values.push_back({LoopOp::operand, fold.dtype});
+      const DType dtype = folded_in(fold.dtype);
+      const auto put = [&](LoopValue x) {
+        rows.values.push_back(std::move(x));
+        return static_cast<int>(rows.values.size()) - 1;
+      };
+      int from = put(std::move(initial));
+      if (dtype != fold.dtype) from = put({LoopOp::convert, dtype, from});
+      const int all = put({LoopOp::operand, dtype});
       rows.values.back().operand = static_cast<int64_t>(operands_ + o);
       rows.values.back().strides = row_major_strides(rows.dims);
-      rows.values.push_back({fold.op, fold.dtype, next + 1, next});
-      rows.outputs.push_back({next + 2, true});
+      int result = put({fold.op, dtype, all, from});
+      if (dtype != fold.dtype) result = put({LoopOp::convert, fold.dtype, result});
+      rows.outputs.push_back({result, true});
       at.push_back(bytes);
-      bytes += in_lines(count * dtype_size(fold.dtype));
+      bytes += in_lines(count * dtype_size(dtype));
     }
     PreparedKernel last = prepare_loop(rows, options);
     if (!last.run || last.prepare) return {};

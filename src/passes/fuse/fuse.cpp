@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "ops/common/widened_products.h"
+#include "ops/common/run_forms.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
@@ -55,7 +55,7 @@ bool fuse(Module& local) {
   if (local.entry() != nullptr) collect(local.entry(), seen, running);
   bool changed = false;
   for (Computation* computation : running) {
-    changed |= widen_products(*computation);
+    changed |= use_run_forms(*computation);
     changed |= fuse_row_blocks(*computation);
     changed |= fuse_interleaves(*computation);
     changed |= fuse_dots(*computation);

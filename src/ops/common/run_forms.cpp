@@ -1,0 +1,151 @@
+#include "ops/common/run_forms.h"
+
+#include <cmath>
+#include <optional>
+
+#include "gspmd/ops/builders.h"
+#include "ops/batch_norm/batch_norm.h"
+#include "ops/batch_norm/form.h"
+#include "ops/dot/dot.h"
+#include "ops/elementwise/map.h"
+
+namespace gspmd {
+namespace {
+
+bool has_float_kernel(Opcode opcode, DType dtype) {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 ||
+         (dtype == DType::f16 && opcode == Opcode::dot);
+}
+
+bool is_narrow_integer(DType dtype) { return is_integer(dtype) && dtype_size(dtype) <= 2; }
+
+// The greatest size that a number of the type has.
+double greatest_size(DType dtype) {
+  return std::ldexp(1.0,
+                    static_cast<int>(8 * dtype_size(dtype)) - (is_signed_integer(dtype) ? 1 : 0));
+}
+
+double summands_of(const Node& product) {
+  double summands = 1;
+  if (product.is(Opcode::dot)) {
+    for (const DotLoop& loop : dot_loops(product))
+      if (loop.out < 0) summands *= static_cast<double>(size_of(product, loop));
+    return summands;
+  }
+  const ConvDims& conv = *product.attrs.conv;
+  const Node& kernel = *product.operand(1);
+  summands = static_cast<double>(kernel.dim(conv.kernel_input_feature));
+  for (const int64_t d : conv.kernel_spatial) summands *= static_cast<double>(kernel.dim(d));
+  return summands;
+}
+
+// The type to compute in; nullopt: as it is.
+std::optional<DType> wider_type(const Node& product) {
+  const DType a = product.operand(0)->shape.dtype, b = product.operand(1)->shape.dtype;
+  const DType result = product.shape.dtype;
+  if (is_floating(a) && is_floating(b) && is_floating(result)) {
+    if (a == b && has_float_kernel(product.opcode(), a)) return std::nullopt;
+    const bool doubles = a == DType::f64 || b == DType::f64 || result == DType::f64;
+    return doubles ? DType::f64 : DType::f32;
+  }
+  if (!is_narrow_integer(a) || !is_narrow_integer(b) || !is_integer(result)) return std::nullopt;
+  const double most = summands_of(product) * greatest_size(a) * greatest_size(b);
+  if (most <= std::ldexp(1.0, 24)) return DType::f32;
+  if (most <= std::ldexp(1.0, 53)) return DType::f64;
+  return std::nullopt;
+}
+
+Node* converted(Node* x, DType dtype) {
+  return x->shape.dtype == dtype ? x : hlo::convert(x, dtype);
+}
+
+Node* widened_product(Node& product) {
+  const std::optional<DType> wide = wider_type(product);
+  if (!wide) return nullptr;
+  std::vector<Node*> operands;
+  for (const int64_t side : {0, 1}) operands.push_back(converted(product.operand(side), *wide));
+  Node* made = emit(product.parent(), product.opcode(), std::move(operands), product.attrs,
+                    Shape(*wide, product.dims()));
+  // Sums wrap around in the integer that they are stored as: all of them fit into 64 bits.
+  const DType result = product.shape.dtype;
+  if (is_integer(result)) made = converted(made, *wide == DType::f32 ? DType::s32 : DType::s64);
+  return converted(made, result);
+}
+
+Node* widened_window(Node& node) {
+  const DType dtype = node.shape.dtype;
+  if (node.shape.is_tuple || (dtype != DType::bf16 && dtype != DType::f16)) return nullptr;
+  const std::optional<Combiner> combiner = recognize_combiner(*node.called.back());
+  // Cumulative windows of f16 have one, element by element.
+  if (!combiner || (dtype != DType::f16 && node.op().lower(node).run)) return nullptr;
+  Module& module = node.parent().module();
+  std::vector<Computation*> called;
+  if (node.is(Opcode::select_and_scatter)) {
+    // As it compares: a number of 16 bits compares in f32 as it does by itself.
+    const Node& select = *node.called[0]->root();
+    if (!select.is(Opcode::compare) || select.attrs.compare_type == "TOTALORDER" ||
+        select.operand(0) != node.called[0]->parameters()[0] ||
+        select.operand(1) != node.called[0]->parameters()[1])
+      return nullptr;
+    Computation* wide = module.add_computation(node.called[0]->name());
+    Node* a = hlo::parameter(*wide, 0, Shape(DType::f32, {}));
+    Node* b = hlo::parameter(*wide, 1, Shape(DType::f32, {}));
+    wide->set_root(hlo::compare(a, b, select.attrs.direction));
+    called.push_back(wide);
+  }
+  called.push_back(binary_computation(module, combiner_opcode(*combiner), DType::f32));
+  std::vector<Node*> operands;
+  for (Node* operand : node.operands()) operands.push_back(converted(operand, DType::f32));
+  Node* made = emit(node.parent(), node.opcode(), std::move(operands), node.attrs,
+                    Shape(DType::f32, node.dims()), std::move(called));
+  return hlo::convert(made, dtype);
+}
+
+struct RunForm {
+  Opcode opcode;
+  Node* (*form)(Node& node);  // emitted into node.parent(); nullptr: the node is as it should be
+};
+constexpr RunForm kRunForms[] = {
+    {Opcode::dot, widened_product},
+    {Opcode::convolution, widened_product},
+    {Opcode::reduce_window, widened_window},
+    {Opcode::select_and_scatter, widened_window},
+    {Opcode::batch_norm_training, expand_batch_norm},
+    {Opcode::batch_norm_grad, expand_batch_norm},
+    {Opcode::batch_norm_inference, batch_norm_inference_form},
+    {Opcode::map, map_form},
+};
+
+// Who reads an element of a tuple reads what that was made of.
+void replace(Computation& c, Node* node, Node* form) {
+  if (form->is(Opcode::tuple)) {
+    const std::vector<Node*> users(node->users().begin(), node->users().end());
+    for (Node* user : users)
+      if (user->is(Opcode::get_tuple_element))
+        c.replace_uses(user, form->operand(user->attrs.index));
+  }
+  c.replace_uses(node, form);
+}
+
+}  // namespace
+
+bool use_run_forms(Computation& c) {
+  std::vector<std::pair<Node*, const RunForm*>> found;
+  for (const auto& node : c.nodes())
+    for (const RunForm& row : kRunForms)
+      if (node->is(row.opcode)) found.emplace_back(node.get(), &row);
+  bool changed = false;
+  for (const auto& [node, row] : found) {
+    const EmissionScope scope(node->metadata, node->backward);
+    Node* const form = row->form(*node);
+    if (form == nullptr) continue;
+    replace(c, node, form);
+    changed = true;
+  }
+  if (!changed) return false;
+  c.remove_dead();
+  c.sort();
+  return true;
+}
+
+}  // namespace gspmd

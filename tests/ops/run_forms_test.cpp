@@ -1,0 +1,215 @@
+// Ops without kernels of their own by others.
+#include "ops/common/run_forms.h"
+
+#include <catch2/catch.hpp>
+
+#include "gspmd/ir/text.h"
+#include "gspmd/ops/evaluate.h"
+#include "ops/common/numeric.h"
+#include "ops/fast_kernels.h"
+
+namespace gspmd::testing::run_forms_test {
+namespace {
+
+std::string product(const std::string& a, const std::string& b, const std::string& result,
+                    int64_t k = 40) {
+  return fmt::format(R"(HloModule m
+ENTRY e {{
+  x = {}[3,{}] parameter(0)
+  y = {}[{},5] parameter(1)
+  ROOT r = {}[3,5] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+)",
+                     a, k, b, k, result);
+}
+
+std::string window(const std::string& a, const std::string& b, const std::string& result) {
+  return fmt::format(R"(HloModule m
+ENTRY e {{
+  x = {}[2,6,5,4] parameter(0)
+  y = {}[3,2,4,6] parameter(1)
+  ROOT r = {}[2,5,6,6] convolution(x, y), window={{size=3x2 pad=1_0x1_1}}, dim_labels=b01f_01io->b01f
+}}
+)",
+                     a, b, result);
+}
+
+Array filled(const Shape& shape, int64_t seed) {
+  Array array(shape);
+  const bool is_narrow_float = is_floating(shape.dtype);
+  for (int64_t i = 0; i < array.size(); ++i) {
+    const int64_t bits = (i * 2654435761 + seed * 40503) % 251;
+    if (is_narrow_float)
+      array.set(i, static_cast<double>(bits - 125) / 16);
+    else  // the extremes too
+      array.set(i,
+                static_cast<double>(is_signed_integer(shape.dtype) ? bits % 256 - 128 : bits + 4));
+  }
+  return array;
+}
+
+// The type that the only product of the widened module is computed in; nullopt: as it was. Its
+// numbers are those of the reference.
+std::optional<DType> widened(const std::string& text, double tolerance = 0) {
+  INFO(text);
+  const auto plain = parse_module(text), wide = parse_module(text);
+  std::vector<Value> arguments;
+  for (const Node* parameter : plain->entry()->parameters())
+    arguments.push_back({filled(parameter->shape, parameter->attrs.index), {}, false});
+  const bool changed = use_run_forms(*wide->entry());
+  CHECK(wide->entry()->root()->shape == plain->entry()->root()->shape);
+  const Array want = evaluate(*plain, arguments).array, got = evaluate(*wide, arguments).array;
+  for (int64_t i = 0; i < want.size(); ++i)
+    CHECK(std::abs(got.at(i) - want.at(i)) <= tolerance * std::abs(want.at(i)));
+  if (!changed) return std::nullopt;
+  for (const auto& node : wide->entry()->nodes()) {
+    if (!node->is(Opcode::dot) && !node->is(Opcode::convolution)) continue;
+    CHECK(node->operand(0)->shape.dtype == node->operand(1)->shape.dtype);
+    CHECK(node->op().lower(*node).run);
+    return node->operand(0)->shape.dtype;
+  }
+  FAIL("no product is left");
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("widened products: floats without kernels", "[dot]") {
+  CHECK(widened(window("f16", "f16", "f16"), 1e-3) == DType::f32);
+  CHECK(widened(window("f16", "f16", "f32"), 1e-6) == DType::f32);
+  CHECK(widened(window("f16", "f16", "f64"), 1e-15) == DType::f64);
+  CHECK(widened(window("bf16", "f32", "bf16"), 1e-2) == DType::f32);
+  CHECK(widened(product("f8e4m3fn", "f8e5m2", "f32"), 1e-6) == DType::f32);
+  CHECK(widened(product("bf16", "f32", "bf16"), 1e-2) == DType::f32);
+  CHECK(widened(product("f32", "f64", "f64"), 1e-15) == DType::f64);
+  for (const char* type : {"f16", "bf16", "f32", "f64"}) CHECK(!widened(product(type, type, type)));
+  for (const char* type : {"bf16", "f32", "f64"}) CHECK(!widened(window(type, type, type)));
+}
+
+TEST_CASE("widened products: integers in floats that hold every sum", "[dot]") {
+  CHECK(widened(product("s8", "s8", "s32")) == DType::f32);
+  CHECK(widened(product("s8", "s8", "s32", 1024)) == DType::f32);
+  CHECK(widened(product("s8", "s8", "s32", 1025)) == DType::f64);
+  CHECK(widened(product("u8", "s8", "s32")) == DType::f32);
+  CHECK(widened(product("u8", "u8", "s64", 300)) == DType::f64);
+  CHECK(widened(product("s8", "s8", "s8")) == DType::f32);  // wraps around as it is stored
+  CHECK(widened(product("s8", "s8", "u16")) == DType::f32);
+  CHECK(widened(window("s8", "s8", "s32")) == DType::f32);
+  CHECK(widened(product("s16", "s16", "s32")) == DType::f64);  // sums wrap around
+  CHECK(widened(product("u16", "u16", "u32", 300)) == DType::f64);
+  CHECK(widened(product("u16", "s16", "s32", 300)) == DType::f64);
+  CHECK(!widened(product("s32", "s8", "s32")));
+  CHECK(!widened(product("s32", "s32", "s32")));
+}
+
+namespace {
+
+// The numbers of both; `opcode` is gone from the second or computes in f32.
+void expect_form(const std::string& text, Opcode opcode, double tolerance) {
+  INFO(text);
+  const auto plain = parse_module(text), made = parse_module(text);
+  std::vector<Value> arguments;
+  for (const Node* parameter : plain->entry()->parameters())
+    arguments.push_back(
+        {special_values(parameter->shape, unsigned(parameter->attrs.index), false), {}, false});
+  REQUIRE(use_run_forms(*made->entry()));
+  for (const auto& node : made->entry()->nodes())
+    CHECK((!node->is(opcode) || (node->shape.dtype == DType::f32 && node->op().lower(*node).run)));
+  const std::vector<Array> want = leaves(evaluate(*plain, arguments)),
+                           got = leaves(evaluate(*made, arguments));
+  REQUIRE(want.size() == got.size());
+  for (size_t r = 0; r < want.size(); ++r)
+    for (int64_t i = 0; i < want[r].size(); ++i) {
+      const double a = want[r].at(i), b = got[r].at(i);
+      CHECK((a == b || (std::isnan(a) && std::isnan(b)) ||
+             std::abs(a - b) <= tolerance * std::max(1.0, std::abs(a))));
+    }
+  CHECK(!use_run_forms(*made->entry()));
+}
+
+std::string pool(const std::string& type, const std::string& combiner, const std::string& from) {
+  return fmt::format(R"(HloModule m
+f {{
+  a = {0}[] parameter(0)
+  b = {0}[] parameter(1)
+  ROOT c = {0}[] {1}(a, b)
+}}
+ENTRY e {{
+  x = {0}[2,9,10,6] parameter(0)
+  z = {0}[] constant({2})
+  ROOT r = {0}[2,4,5,6] reduce-window(x, z), window={{size=1x3x2x1 stride=1x2x2x1}}, to_apply=f
+}}
+)",
+                     type, combiner, from);
+}
+
+std::string pool_gradient(const std::string& type, const std::string& direction) {
+  return fmt::format(R"(HloModule m
+s {{
+  a = {0}[] parameter(0)
+  b = {0}[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction={1}
+}}
+f {{
+  a = {0}[] parameter(0)
+  b = {0}[] parameter(1)
+  ROOT c = {0}[] add(a, b)
+}}
+ENTRY e {{
+  x = {0}[2,9,10,6] parameter(0)
+  y = {0}[2,4,5,6] parameter(1)
+  z = {0}[] constant(0)
+  ROOT r = {0}[2,9,10,6] select-and-scatter(x, y, z), window={{size=1x3x2x1 stride=1x2x2x1}}, select=s, scatter=f
+}}
+)",
+                     type, direction);
+}
+
+}  // namespace
+
+TEST_CASE("run forms: windows of 16-bit floats", "[window]") {
+  for (const char* type : {"bf16", "f16"}) {
+    expect_form(pool(type, "maximum", "-inf"), Opcode::reduce_window, 0);
+    expect_form(pool(type, "minimum", "inf"), Opcode::reduce_window, 0);
+    expect_form(pool(type, "add", "0"), Opcode::reduce_window, 1e-2);
+    expect_form(pool_gradient(type, "GE"), Opcode::select_and_scatter, 2e-2);
+  }
+  const auto alone = parse_module(pool("f32", "maximum", "-inf"));
+  CHECK(!use_run_forms(*alone->entry()));
+}
+
+TEST_CASE("run forms: batch norms and maps", "[batch_norm]") {
+  const auto norm = [](const std::string& results, const std::string& op,
+                       const std::string& operands) {
+    std::string parameters;
+    for (const char name : operands)
+      if (name >= 'p' && name <= 's')
+        parameters += fmt::format("  {0} = f32[6] parameter({1})\n", name, name - 'p' + 1);
+    return fmt::format(R"(HloModule m
+ENTRY e {{
+  x = f32[4,5,6] parameter(0)
+{}  ROOT r = {} {}({}), epsilon=0.01, feature_index=2
+}}
+)",
+                       parameters, results, op, operands);
+  };
+  expect_form(norm("(f32[4,5,6], f32[6], f32[6])", "batch-norm-training", "x, p, q"),
+              Opcode::batch_norm_training, 1e-5);
+  expect_form(R"(HloModule m
+f {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] multiply(a, b)
+  two = f32[] constant(2)
+  ROOT d = f32[] subtract(c, two)
+}
+ENTRY e {
+  x = f32[7,9] parameter(0)
+  y = f32[7,9] parameter(1)
+  ROOT r = f32[7,9] map(x, y), dimensions={0,1}, to_apply=f
+}
+)",
+              Opcode::map, 0);
+}
+
+}  // namespace gspmd::testing::run_forms_test
