@@ -400,7 +400,24 @@ double convolution_flops(const ConvolutionSpec& spec) {
   return flops;
 }
 
+namespace {
+
+// The library has no kernel for groups along a single axis: behind another one, of one element.
+ConvolutionSpec in_two_axes(ConvolutionSpec spec) {
+  const ConvolutionAxis& axis = spec.axes[0];
+  ConvolutionAxis one;
+  one.input_step = axis.input * axis.input_step;
+  one.kernel_step = axis.kernel * axis.kernel_step;
+  one.output_step = axis.output * axis.output_step;
+  spec.axes.insert(spec.axes.begin(), one);
+  return spec;
+}
+
+}  // namespace
+
 PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
+  if (spec.axes.size() == 1 && spec.feature_groups * spec.batch_groups > 1)
+    return prepare_convolution(in_two_axes(spec));
   if (!is_library_type(spec) || !sizes_fit(spec)) return {};
   if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
   if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;

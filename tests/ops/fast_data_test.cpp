@@ -287,4 +287,34 @@ TEST_CASE("fast products: batches of small ones, whole and broken vectors", "[do
   }
 }
 
+TEST_CASE("fast convolutions: groups along one axis", "[convolution]") {
+  const auto expect = [](const std::string& x, const std::string& k, const std::string& result,
+                         const std::string& window, const std::string& rest, const Dims& input,
+                         const Dims& kernel) {
+    const Array a = special_values(Shape(DType::f32, input), 1, false);
+    Array whole(a.shape()), by(Shape(DType::f32, kernel));
+    for (int64_t i = 0; i < whole.size(); ++i) whole.set(i, double(i * 7 % 11) - 5);
+    for (int64_t i = 0; i < by.size(); ++i) by.set(i, double(i * 5 % 13) - 6);
+    expect_fast(
+        fmt::format("HloModule m\nENTRY e {{\nx = f32[{}] parameter(0)\nk = f32[{}] "
+                    "parameter(1)\nROOT r = f32[{}] convolution(x, k), window={{{}}}, {}\n}}\n",
+                    x, k, result, window, rest),
+        {whole, by}, 1e-6);
+  };
+  const std::string features = "dim_labels=b0f_0io->b0f, feature_group_count=";
+  expect("2,19,32", "4,1,32", "2,19,32", "size=4 pad=3_0", features + "32", {2, 19, 32},
+         {4, 1, 32});
+  expect("2,19,32", "4,1,64", "2,19,64", "size=4 pad=0_3", features + "32", {2, 19, 32},
+         {4, 1, 64});
+  expect("2,19,32", "3,16,8", "2,9,8", "size=3 stride=2", features + "2", {2, 19, 32}, {3, 16, 8});
+  expect("2,19,32", "3,1,32", "2,15,32", "size=3 rhs_dilate=2", features + "32", {2, 19, 32},
+         {3, 1, 32});
+  expect("2,19,32", "4,1,32", "2,19,32", "size=4 pad=0_3 rhs_reversal=1", features + "32",
+         {2, 19, 32}, {4, 1, 32});
+  expect("2,32,19", "32,1,3", "2,32,17", "size=3",
+         "dim_labels=bf0_oi0->bf0, feature_group_count=32", {2, 32, 19}, {32, 1, 3});
+  expect("2,19,32", "19,2,32", "4,1,32", "size=19 pad=3_0",
+         "dim_labels=f0b_0io->0bf, batch_group_count=32", {2, 19, 32}, {19, 2, 32});
+}
+
 }  // namespace gspmd::testing::fast_data_test
