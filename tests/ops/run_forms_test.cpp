@@ -2,6 +2,7 @@
 #include "ops/common/run_forms.h"
 
 #include <catch2/catch.hpp>
+#include <complex>
 
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/evaluate.h"
@@ -176,6 +177,35 @@ TEST_CASE("run forms: windows of 16-bit floats", "[window]") {
   }
   const auto alone = parse_module(pool("f32", "maximum", "-inf"));
   CHECK(!use_run_forms(*alone->entry()));
+}
+
+TEST_CASE("run forms: products of complex numbers", "[dot]") {
+  for (const std::string& text : {product("c64", "c64", "c64"), window("c64", "c64", "c64"),
+                                  product("c128", "c128", "c128")}) {
+    INFO(text);
+    const auto plain = parse_module(text), made = parse_module(text);
+    std::vector<Value> arguments;
+    for (const Node* parameter : plain->entry()->parameters()) {
+      Array x(parameter->shape);
+      const auto number = [](int64_t i, auto zero) {
+        using T = decltype(zero);
+        return std::complex<T>(T(i * 7 % 13) - 6, T(i * 5 % 11) - 5);
+      };
+      for (int64_t i = 0; i < x.size(); ++i)
+        if (x.dtype() == DType::c64)
+          x.data<std::complex<float>>()[size_t(i)] = number(i, 0.0f);
+        else
+          x.data<std::complex<double>>()[size_t(i)] = number(i, 0.0);
+      arguments.push_back({x, {}, false});
+    }
+    REQUIRE(use_run_forms(*made->entry()));
+    const Array want = evaluate(*plain, arguments).array, got = evaluate(*made, arguments).array;
+    CHECK(bitwise_equal(want, got));  // whole numbers
+    for (const auto& node : made->entry()->nodes())
+      if (node->is(Opcode::dot) || node->is(Opcode::convolution))
+        CHECK_FALSE(is_complex(node->shape.dtype));
+  }
+  CHECK(!widened(product("f32", "f32", "f32")));
 }
 
 TEST_CASE("run forms: batch norms and maps", "[batch_norm]") {

@@ -59,7 +59,26 @@ Node* converted(Node* x, DType dtype) {
   return x->shape.dtype == dtype ? x : hlo::convert(x, dtype);
 }
 
+// Of complex numbers by four products of their parts.
+Node* product_of_parts(Node& product) {
+  Node* parts[2][2];  // of an operand, real and imaginary
+  for (const int64_t side : {0, 1}) {
+    parts[side][0] = hlo::unary(Opcode::real, product.operand(side));
+    parts[side][1] = hlo::unary(Opcode::imag, product.operand(side));
+  }
+  const auto made = [&](int a, int b) {
+    return emit(product.parent(), product.opcode(), {parts[0][a], parts[1][b]}, product.attrs,
+                Shape(parts[0][0]->shape.dtype, product.dims()));
+  };
+  Node* real = hlo::subtract(made(0, 0), made(1, 1));
+  return hlo::binary(Opcode::complex, real, hlo::add(made(0, 1), made(1, 0)));
+}
+
 Node* widened_product(Node& product) {
+  const DType result = product.shape.dtype;
+  if (is_complex(result) && product.operand(0)->shape.dtype == result &&
+      product.operand(1)->shape.dtype == result && product.shape.elements_count() > 0)
+    return product_of_parts(product);
   const std::optional<DType> wide = wider_type(product);
   if (!wide) return nullptr;
   std::vector<Node*> operands;
@@ -67,7 +86,6 @@ Node* widened_product(Node& product) {
   Node* made = emit(product.parent(), product.opcode(), std::move(operands), product.attrs,
                     Shape(*wide, product.dims()));
   // Sums wrap around in the integer that they are stored as: all of them fit into 64 bits.
-  const DType result = product.shape.dtype;
   if (is_integer(result)) made = converted(made, *wide == DType::f32 ? DType::s32 : DType::s64);
   return converted(made, result);
 }

@@ -370,7 +370,7 @@ std::vector<OpInfo> build_rows() {
   for (OpInfo& info : rows) {
     info.evaluate = elementwise_evaluate(info.opcode);
     info.completion = kPointwiseCompletion;
-    if (info.has(kElementwise)) info.lower = lower_loop_node;
+    if (info.has(kElementwise)) info.lower = lower_elementwise;
     info.gradient = elementwise_gradient(info.opcode);
   }
   return rows;

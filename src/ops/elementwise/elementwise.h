@@ -8,6 +8,8 @@ namespace gspmd {
 decltype(OpInfo::infer) elementwise_infer(Opcode opcode);
 decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode);
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode);
+// A loop, of numbers that loops take; of complex numbers by their parts.
+PreparedKernel lower_elementwise(const Node& node);
 
 // Bits of an element: for bitcast-convert, to which pred is one bit, and as they count in storage.
 int element_bits(DType dtype);

@@ -1,0 +1,88 @@
+// Complex numbers by loops over their parts.
+#include <catch2/catch.hpp>
+#include <complex>
+
+#include "gspmd/ir/op.h"
+#include "gspmd/ir/text.h"
+#include "gspmd/kernels/prepared_kernel.h"
+#include "ops/fast_kernels.h"
+
+namespace gspmd::testing::fast_complex_test {
+namespace {
+
+std::string text_of(const std::string& op, const std::string& from, const std::string& to,
+                    int64_t operands, int64_t n) {
+  std::string names, parameters;
+  for (int64_t i = 0; i < operands; ++i) {
+    names += fmt::format("{}x{}", i == 0 ? "" : ", ", i);
+    parameters += fmt::format("x{0} = {1}[{2},3] parameter({0})\n", i, from, n);
+  }
+  return fmt::format("HloModule m\nENTRY e {{\n{}ROOT r = {}[{},3] {}({})\n}}\n", parameters, to, n,
+                     op, names);
+}
+
+}  // namespace
+
+TEST_CASE("fast complex ops: the numbers of the reference", "[elementwise]") {
+  struct Case {
+    const char *op, *from, *to;
+    int64_t operands;
+    double tolerance;
+  };
+  const Case cases[] = {
+      {"real", "c64", "f32", 1, 0},       {"imag", "c64", "f32", 1, 0},
+      {"real", "c128", "f64", 1, 0},      {"imag", "c128", "f64", 1, 0},
+      {"complex", "f32", "c64", 2, 0},    {"complex", "f64", "c128", 2, 0},
+      {"add", "c64", "c64", 2, 0},        {"subtract", "c128", "c128", 2, 0},
+      {"negate", "c64", "c64", 1, 0},     {"multiply", "c64", "c64", 2, 1e-6},
+      {"multiply", "c128", "c128", 2, 0}, {"abs", "c64", "f32", 1, 0},
+  };
+  for (const Case& c : cases)
+    for (const int64_t n : {1, 5, 64, 7000}) {
+      const std::string text = text_of(c.op, c.from, c.to, c.operands, n);
+      const auto module = parse_module(text);
+      std::vector<Array> arguments;
+      for (const Node* x : module->entry()->parameters())
+        arguments.push_back(special_values(x->shape, unsigned(x->attrs.index) + 1, false));
+      expect_fast(text, arguments, c.tolerance);
+    }
+}
+
+TEST_CASE("fast complex sizes: the largest, the least, infinite ones and none", "[elementwise]") {
+  const auto module = parse_module(text_of("abs", "c64", "f32", 1, 2));
+  Array x(Shape(DType::c64, {2, 3}));
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const std::complex<float> numbers[] = {{3e38f, 1e38f},    {1e-45f, 0}, {nan, -inf},
+                                         {-3e-20f, 4e-20f}, {nan, 1},    {inf, 0}};
+  std::copy_n(numbers, 6, x.data<std::complex<float>>().begin());
+  const Array size = first_run(*module->entry()->root(), x);
+  for (int64_t i = 0; i < 6; ++i) {
+    const auto& z = numbers[i];
+    const auto want = static_cast<float>(std::hypot(double(z.real()), double(z.imag())));
+    CHECK((size.at(i) == double(want) || (std::isnan(want) && std::isnan(size.at(i)))));
+  }
+}
+
+// As the planner of memory may lay them.
+TEST_CASE("fast complex products: written over either operand", "[elementwise]") {
+  const auto module = parse_module(text_of("multiply", "c64", "c64", 2, 900));
+  const Node& root = *module->entry()->root();
+  const PreparedKernel kernel = root.op().lower(root);
+  for (const size_t over : {0u, 1u}) {
+    std::vector<std::complex<float>> x[2];
+    for (int i = 0; i < 2700; ++i) {
+      x[0].emplace_back(float(i % 7), float(i % 5 - 2));
+      x[1].emplace_back(float(i % 3), float(i % 11 - 4));
+    }
+    const std::vector<std::complex<float>> a = x[0], b = x[1];
+    std::vector<std::byte> scratch(size_t(kernel.scratch_bytes) + 64);
+    const std::byte* operands[] = {reinterpret_cast<std::byte*>(x[0].data()),
+                                   reinterpret_cast<std::byte*>(x[1].data())};
+    std::byte* results[] = {reinterpret_cast<std::byte*>(x[over].data())};
+    KernelArgs args{operands, results, scratch.data()};
+    for (args.part = 0; args.part < kernel.parts; ++args.part) kernel.run(args);
+    for (size_t i = 0; i < 2700; ++i) CHECK(x[over][i] == a[i] * b[i]);
+  }
+}
+
+}  // namespace gspmd::testing::fast_complex_test
