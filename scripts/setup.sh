@@ -44,14 +44,11 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# What configure_and_build gives cmake beside the preset.
-configure_options=()
-
 # configure_and_build PRESET [TARGET...]: all targets where none is named.
 configure_and_build() {
   local preset="$1"
   shift
-  cmake --preset "$preset" "${configure_options[@]}" >"/dev/null"
+  cmake --preset "$preset" >"/dev/null"
   if [ "$#" -eq 0 ]; then set -- all; fi
   cmake --build --preset "$preset" -j "$jobs" --target "$@"
 }

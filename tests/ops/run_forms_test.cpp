@@ -5,6 +5,7 @@
 #include <complex>
 
 #include "gspmd/ir/text.h"
+#include "gspmd/kernels/prepared_kernel.h"
 #include "gspmd/ops/evaluate.h"
 #include "ops/common/numeric.h"
 #include "ops/fast_kernels.h"
@@ -83,6 +84,10 @@ TEST_CASE("widened products: floats without kernels", "[dot]") {
   CHECK(widened(product("f8e4m3fn", "f8e5m2", "f32"), 1e-6) == DType::f32);
   CHECK(widened(product("bf16", "f32", "bf16"), 1e-2) == DType::f32);
   CHECK(widened(product("f32", "f64", "f64"), 1e-15) == DType::f64);
+  CHECK(widened(product("f32", "f32", "bf16"), 1e-2) == DType::f32);
+  CHECK(widened(product("f32", "f32", "f64"), 1e-15) == DType::f64);
+  CHECK(!widened(product("bf16", "bf16", "f32")));
+  CHECK(!widened(window("bf16", "bf16", "f32")));
   for (const char* type : {"f16", "bf16", "f32", "f64"}) CHECK(!widened(product(type, type, type)));
   for (const char* type : {"bf16", "f32", "f64"}) CHECK(!widened(window(type, type, type)));
 }
@@ -240,6 +245,42 @@ ENTRY e {
 }
 )",
               Opcode::map, 0);
+}
+
+// As compilers write them: a product with what follows, several results, fusions in fusions.
+TEST_CASE("run forms: fusions that a module came with", "[fusion]") {
+  expect_form(R"(HloModule m
+inner {
+  a = f32[4,5] parameter(0)
+  b = f32[5] parameter(1)
+  c = f32[4,5] broadcast(b), dimensions={1}
+  d = f32[4,5] add(a, c)
+  e = f32[4,5] sort(d), dimensions={1}, to_apply=less
+  ROOT t = (f32[4,5], f32[4,5]) tuple(e, d)
+}
+less {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = pred[] compare(x, y), direction=LT
+}
+outer {
+  x = f32[4,3] parameter(0)
+  y = f32[3,5] parameter(1)
+  z = f32[5] parameter(2)
+  p = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  f = (f32[4,5], f32[4,5]) fusion(p, z), kind=kCustom, calls=inner
+  g = f32[4,5] get-tuple-element(f), index=0
+  h = f32[4,5] get-tuple-element(f), index=1
+  ROOT r = f32[4,5] subtract(g, h)
+}
+ENTRY e {
+  x = f32[4,3] parameter(0)
+  y = f32[3,5] parameter(1)
+  z = f32[5] parameter(2)
+  ROOT r = f32[4,5] fusion(x, y, z), kind=kOutput, calls=outer
+}
+)",
+              Opcode::fusion, 1e-6);
 }
 
 }  // namespace gspmd::testing::run_forms_test

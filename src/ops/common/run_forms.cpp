@@ -44,7 +44,8 @@ std::optional<DType> wider_type(const Node& product) {
   const DType a = product.operand(0)->shape.dtype, b = product.operand(1)->shape.dtype;
   const DType result = product.shape.dtype;
   if (is_floating(a) && is_floating(b) && is_floating(result)) {
-    if (a == b && has_float_kernel(product.opcode(), a)) return std::nullopt;
+    const bool stores = result == a || (dtype_size(a) == 2 && result == DType::f32);
+    if (a == b && stores && has_float_kernel(product.opcode(), a)) return std::nullopt;
     const bool doubles = a == DType::f64 || b == DType::f64 || result == DType::f64;
     return doubles ? DType::f64 : DType::f32;
   }
@@ -145,14 +146,33 @@ void replace(Computation& c, Node* node, Node* form) {
   c.replace_uses(node, form);
 }
 
+// Fusions that the module came with, and that are none of ours: what they are made of, until none
+// is left.
+bool inline_fusions(Computation& c) {
+  bool changed = false;
+  for (bool again = true; again;) {
+    std::vector<Node*> found;
+    for (const auto& node : c.nodes())
+      if (node->is(Opcode::fusion) && !node->op().lower(*node).run) found.push_back(node.get());
+    for (Node* node : found) {
+      const std::vector<Node*> arguments(node->operands().begin(), node->operands().end());
+      replace(c, node, inline_computation(*node->called.at(0), c, arguments));
+    }
+    again = !found.empty();
+    if (again) c.remove_dead();
+    changed |= again;
+  }
+  return changed;
+}
+
 }  // namespace
 
 bool use_run_forms(Computation& c) {
+  bool changed = inline_fusions(c);
   std::vector<std::pair<Node*, const RunForm*>> found;
   for (const auto& node : c.nodes())
     for (const RunForm& row : kRunForms)
       if (node->is(row.opcode)) found.emplace_back(node.get(), &row);
-  bool changed = false;
   for (const auto& [node, row] : found) {
     const EmissionScope scope(node->metadata, node->backward);
     Node* const form = row->form(*node);

@@ -9,7 +9,7 @@ namespace gspmd {
 //   convolutions, in f32 or f64, rounded once; of integers of up to 16 bits in the floats that hold
 //   every sum of them, so that no number changes; of complex numbers by those of their parts;
 // * windows of 16-bit floats, and gradients of max-pools over them, in f32, rounded once;
-// * batch norms and maps, by what they are made of.
+// * batch norms, maps, and fusions that the module came with, by what they are made of.
 // Whether there were any.
 bool use_run_forms(Computation& computation);
 
