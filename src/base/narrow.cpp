@@ -1,74 +1,29 @@
 #include "base/narrow.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
+#include "base/narrow_format.h"
 #include "gspmd/base/error.h"
 
 namespace gspmd {
 namespace {
 
-// What the codes past the largest finite number mean.
-enum class Special : uint8_t {
-  ieee,      // the highest exponent holds infinity and NaNs
-  one_nan,   // all bits set (sign apart) is NaN, no infinity
-  sign_nan,  // the code of -0 is NaN, neither infinity nor -0
-  none,      // every code is a number
-};
-
-struct Format {
-  DType dtype;
-  int exponent_bits, mantissa_bits, bias;
-  Special special;
-};
-
-constexpr std::array<Format, 10> kFormats{{
-    {DType::f4e2m1fn, 2, 1, 1, Special::none},
-    {DType::f6e2m3fn, 2, 3, 1, Special::none},
-    {DType::f6e3m2fn, 3, 2, 3, Special::none},
-    {DType::f8e3m4, 3, 4, 3, Special::ieee},
-    {DType::f8e4m3, 4, 3, 7, Special::ieee},
-    {DType::f8e4m3b11fnuz, 4, 3, 11, Special::sign_nan},
-    {DType::f8e4m3fn, 4, 3, 7, Special::one_nan},
-    {DType::f8e4m3fnuz, 4, 3, 8, Special::sign_nan},
-    {DType::f8e5m2, 5, 2, 15, Special::ieee},
-    {DType::f8e5m2fnuz, 5, 2, 16, Special::sign_nan},
-}};
-
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-const Format& format_of(DType dtype) {
-  for (const Format& format : kFormats)
-    if (format.dtype == dtype) return format;
+const NarrowFormat& format_of(DType dtype) {
+  for (const NarrowFormatRow& row : kNarrowFormats)
+    if (row.dtype == dtype) return row.format;
   internal_error("narrow: {} is no narrow float", dtype_name(dtype));
 }
 
-struct Codes {
-  int sign, infinity, largest;  // the sign bit, the code of infinity (0: none), the largest finite
-};
-
-Codes codes_of(const Format& f) {
-  const int sign = 1 << (f.exponent_bits + f.mantissa_bits);
-  const int infinity = sign - (1 << f.mantissa_bits);
-  switch (f.special) {
-    case Special::ieee:
-      return {sign, infinity, infinity - 1};
-    case Special::one_nan:
-      return {sign, 0, sign - 2};
-    default:
-      return {sign, 0, sign - 1};
-  }
-}
-
-double decode(const Format& f, int bits) {
-  const Codes codes = codes_of(f);
-  const int magnitude = bits & (codes.sign - 1);
-  const bool negative = (bits & codes.sign) != 0;
-  if (f.special == Special::sign_nan && negative && magnitude == 0) return kNan;
-  if (magnitude > codes.largest) {
-    const double special = magnitude == codes.infinity ? INFINITY : kNan;
+double decode(const NarrowFormat& f, int bits) {
+  const int magnitude = bits & (f.sign() - 1);
+  const bool negative = (bits & f.sign()) != 0;
+  if (f.special == NarrowFormat::sign_nan && negative && magnitude == 0) return kNan;
+  if (magnitude > f.largest()) {
+    const double special = magnitude == f.infinity() ? INFINITY : kNan;
     return negative ? -special : special;
   }
   const int exponent = magnitude >> f.mantissa_bits;
@@ -79,25 +34,12 @@ double decode(const Format& f, int bits) {
   return negative ? -value : value;
 }
 
-int nan_code(const Format& f, bool negative) {
-  const Codes codes = codes_of(f);
-  switch (f.special) {
-    case Special::ieee:  // quiet: the highest fraction bit
-      return (negative ? codes.sign : 0) | codes.infinity | (1 << (f.mantissa_bits - 1));
-    case Special::one_nan:
-      return (negative ? codes.sign : 0) | (codes.sign - 1);
-    default:
-      return codes.sign;
-  }
-}
-
-int encode(const Format& f, double value) {
-  const Codes codes = codes_of(f);
+int encode(const NarrowFormat& f, double value) {
   const bool negative = std::signbit(value);
-  if (std::isnan(value)) return nan_code(f, negative);
-  const int sign = negative ? codes.sign : 0;
+  if (std::isnan(value)) return f.nan(negative);
+  const int sign = negative ? f.sign() : 0;
   const double magnitude = std::fabs(value);
-  int code = codes.largest + 1;
+  int code = f.largest() + 1;
   if (magnitude < std::ldexp(1.0, 64)) {
     const int lowest = 1 - f.bias;
     const int exponent = magnitude == 0 ? lowest : std::max(std::ilogb(magnitude), lowest);
@@ -108,11 +50,11 @@ int encode(const Format& f, double value) {
       code = ((exponent + f.bias - 1) << f.mantissa_bits) + scaled;
     }
   }
-  if (code > codes.largest) {
-    if (f.special == Special::none) return sign | codes.largest;
-    return f.special == Special::ieee ? sign | codes.infinity : nan_code(f, negative);
+  if (code > f.largest()) {
+    if (f.special == NarrowFormat::none) return sign | f.largest();
+    return f.special == NarrowFormat::ieee ? sign | f.infinity() : f.nan(negative);
   }
-  return code == 0 && f.special == Special::sign_nan ? 0 : sign | code;
+  return code == 0 && f.special == NarrowFormat::sign_nan ? 0 : sign | code;
 }
 
 // Powers of two from 2^-127, no sign, no zero.

@@ -8,6 +8,7 @@
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/gemm_product.h"
 #include "kernels/lines.h"
+#include "kernels/loop_functions.h"
 #include "kernels/loop_widen.h"
 
 namespace gspmd {
@@ -482,7 +483,7 @@ PreparedKernel zeros(const GemmSpec& spec) {
 }  // namespace
 
 PreparedKernel prepare_gemm(const GemmSpec& spec) {
-  if (!is_loop_dtype(spec.dtype) || spec.dtype == DType::pred) return {};
+  if (!has_loop_functions(spec.dtype) || spec.dtype == DType::pred) return {};
   if (spec.result != spec.dtype && !(is_half_dtype(spec.dtype) && spec.result == DType::f32))
     return {};
   for (const auto* loops : {&spec.batch, &spec.m, &spec.n, &spec.k}) {

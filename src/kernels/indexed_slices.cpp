@@ -164,7 +164,7 @@ PreparedKernel prepare_gather(IndexedSlices slices) {
 
 PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, int64_t elements) {
   const IndexReader reader = index_reader(slices.index_dtype);
-  if (reader == nullptr || !is_loop_dtype(slices.dtype)) return {};
+  if (reader == nullptr || !has_loop_functions(slices.dtype)) return {};
   const LoopFunction function = find_loop_function(op_of(combiner), slices.dtype, slices.dtype);
   if (function == nullptr) return {};
   slices.window = simplified(std::move(slices.window));

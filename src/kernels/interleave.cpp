@@ -92,7 +92,7 @@ struct InterleavePlan {
 
 PreparedKernel prepare_interleave(Interleave spec) {
   const DType type = spec.other.dtype();
-  if (!is_loop_dtype(type)) return {};
+  if (!has_loop_functions(type)) return {};
   InterleavePlan plan{spec, find_loop_function(spec.op, type, type), dtype_size(type)};
   if (plan.function == nullptr) return {};
   plan.zip_elements = plan.element == 1   ? zip<uint8_t>

@@ -132,6 +132,7 @@ class Writer {
     switch (dtype_size(reg(v).dtype)) {
       case 1:
         code_.load8(Gpr::rax, Gpr::rax, 0);
+        if (reg(v).dtype != DType::pred) break;
         code_.negate32(Gpr::rax);
         code_.spread_carry32(Gpr::rax);
         break;
@@ -159,7 +160,7 @@ class Writer {
     code_.load(Gpr::rax, Gpr::rdi, 8 * pointer_register);
     switch (dtype_size(reg(v).dtype)) {
       case 1:
-        code_.and32(Gpr::rdx, 1);
+        if (reg(v).dtype == DType::pred) code_.and32(Gpr::rdx, 1);
         return code_.store8(Gpr::rax, 0, Gpr::rdx);
       case 2:
         return code_.store16(Gpr::rax, 0, Gpr::rdx);

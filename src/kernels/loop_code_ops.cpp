@@ -5,6 +5,7 @@
 
 #include "kernels/loop_code_block.h"
 #include "kernels/loop_code_math.h"
+#include "kernels/loop_widen.h"
 
 namespace gspmd {
 namespace {
@@ -14,6 +15,7 @@ using namespace vector_op;
 constexpr uint32_t kSignBit = 0x80000000u, kEveryBit = 0xffffffffu;
 
 bool is_word(DType dtype) { return dtype == DType::s32 || dtype == DType::u32; }
+bool is_short(DType dtype) { return is_narrow_loop_dtype(dtype) && !is_narrow(dtype); }
 
 // a, b or c of compare_ps and compare_d, unsigned where that matters.
 int compare_code(LoopOp op, bool is_float) {
@@ -233,7 +235,22 @@ void emit_from_float(BlockEmitter& x, const LoopInstruction& in, Vec to, Vec a) 
   }
 }
 
+// Integers of 8 and 16 bits, from and to s32. In lanes zeros stand above them.
+void emit_convert_short(BlockEmitter& x, const LoopInstruction& in) {
+  const bool reads = is_short(in.input);
+  const auto bits = 8 * static_cast<int>(dtype_size(reads ? in.input : in.result));
+  const Vec a = x.in(in.a), to = x.out(in.out);
+  if (reads && is_signed_integer(in.input)) {
+    x.code.shift(left_digit, to, a, 32 - bits);
+    return x.code.shift(right_arithmetic_digit, to, to, 32 - bits);
+  }
+  // Of lanes the low bytes are stored, or, without masks, what fits.
+  if (reads || x.target.has_masks) return x.code.vector(move_ps, to, a);
+  x.code.vector(and_d, to, a, x.constant((1u << bits) - 1));
+}
+
 void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
+  if (is_short(in.input) || is_short(in.result)) return emit_convert_short(x, in);
   LoopEncoder& code = x.code;
   if (in.input == DType::pred && in.result != DType::pred) {
     const Vec mask = x.mask_of_value(in.a);
@@ -328,6 +345,7 @@ void emit_clamp(BlockEmitter& x, const LoopInstruction& in) {  // of low, x, hig
 bool has_convert(DType from, DType to) {
   const auto known = [](DType d) { return is_word(d) || d == DType::f32 || d == DType::pred; };
   if (known(from) && known(to)) return true;
+  if (is_short(from) || is_short(to)) return from == DType::s32 || to == DType::s32;
   return (from == DType::bf16 && to == DType::f32) || (from == DType::f32 && to == DType::bf16);
 }
 
@@ -388,7 +406,8 @@ bool has_pred_op(LoopOp op) {
 }  // namespace
 
 bool is_code_dtype(DType dtype) {
-  return dtype == DType::f32 || is_word(dtype) || dtype == DType::pred || dtype == DType::bf16;
+  return dtype == DType::f32 || is_word(dtype) || dtype == DType::pred || dtype == DType::bf16 ||
+         is_narrow_loop_dtype(dtype);
 }
 
 bool has_code(const LoopInstruction& in) {
@@ -401,6 +420,7 @@ bool has_code(const LoopInstruction& in) {
   if (in.op == LoopOp::convert) return has_convert(in.input, in.result);
   if (in.op == LoopOp::select)
     return is_word(in.input) || in.input == DType::f32 || in.input == DType::pred;
+  if (in.op == LoopOp::copy && is_narrow_loop_dtype(in.input)) return true;
   if (in.op == LoopOp::clamp) return is_word(in.input) || in.input == DType::f32;
   if (in.input == DType::f32) return has_float_op(in.op);
   if (is_word(in.input)) return has_whole_op(in.op);

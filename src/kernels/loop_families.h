@@ -14,5 +14,8 @@ FoldRows number_fold_rows(LoopOp reduce, DType input);
 FoldRows half_fold_rows(LoopOp reduce, DType input);
 // Of bf16 and f16: conversion from and to f32, rounding, combining of stored numbers.
 LoopFunction half_loop(LoopOp op, DType input, DType result);
+// Of narrower types: conversion from and to f32 or s32, of what they hold; copies.
+LoopFunction narrow_loop(LoopOp op, DType input, DType result);
+LoopFunction short_loop(DType input);  // LoopOp::shorten
 
 }  // namespace gspmd

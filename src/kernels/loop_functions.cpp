@@ -9,6 +9,9 @@ namespace gspmd {
 LoopFunction find_loop_function(LoopOp op, DType input, DType result) {
   const bool rounds = op == LoopOp::round_to_bf16 || op == LoopOp::round_to_f16;
   if (rounds || is_half_dtype(input) || is_half_dtype(result)) return half_loop(op, input, result);
+  if (op == LoopOp::shorten) return short_loop(input);
+  if (is_narrow_loop_dtype(input) || is_narrow_loop_dtype(result))
+    return narrow_loop(op, input, result);
   if (op == LoopOp::convert) return convert_loop(input, result);
   if (op >= LoopOp::reduce_sum) return reduce_loop(op, input);
   for (const auto family : {wide_loop, number_loop, math_loop})
@@ -39,7 +42,7 @@ LoopOp combining_op(LoopOp reduce) {
   }
 }
 
-bool is_loop_dtype(DType dtype) {
+bool has_loop_functions(DType dtype) {
   switch (dtype) {
     case DType::pred:
     case DType::s32:
@@ -55,6 +58,8 @@ bool is_loop_dtype(DType dtype) {
       return false;
   }
 }
+
+bool is_loop_dtype(DType dtype) { return has_loop_functions(dtype) || is_narrow_loop_dtype(dtype); }
 
 namespace {
 

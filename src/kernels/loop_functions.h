@@ -12,6 +12,10 @@ namespace gspmd {
 using LoopFunction = void (*)(std::byte* out, const std::byte* a, const std::byte* b,
                               const std::byte* c, int64_t n, uint32_t scalars);
 
+// Whether there are loops that compute with numbers of this type: is_loop_dtype without the types
+// whose numbers programs read into wider ones.
+bool has_loop_functions(DType dtype);
+
 // The loop of `op` on inputs of type `input` (of a select: its values) giving `result`, compiled
 // for this machine's instruction set; nullptr where there is none. reduce_*: folds n elements of a
 // into out[0], in an order fixed by n.

@@ -1,5 +1,7 @@
 #include "kernels/loop_widen.h"
 
+#include "base/narrow.h"
+
 namespace gspmd {
 namespace {
 
@@ -7,23 +9,54 @@ LoopOp rounding_of(DType dtype) {
   return dtype == DType::bf16 ? LoopOp::round_to_bf16 : LoopOp::round_to_f16;
 }
 
-// Whether the result of an op on numbers of a 16-bit type is always one of them.
-bool keeps_precision(LoopOp op) {
+bool is_widened(DType dtype) { return is_half_dtype(dtype) || is_narrow_loop_dtype(dtype); }
+
+DType computed_in(DType dtype) {
+  if (!is_widened(dtype)) return dtype;
+  return is_floating(dtype) ? DType::f32 : DType::s32;
+}
+
+int bits_of(DType dtype) {
+  return is_narrow(dtype) ? narrow_bits(dtype) : 8 * static_cast<int>(dtype_size(dtype));
+}
+int32_t lowest(DType dtype) { return is_signed_integer(dtype) ? -(1 << (bits_of(dtype) - 1)) : 0; }
+int32_t largest(DType dtype) {
+  return (1 << (bits_of(dtype) - (is_signed_integer(dtype) ? 1 : 0))) - 1;
+}
+
+bool chooses(LoopOp op) {
   switch (op) {
     case LoopOp::copy:
-    case LoopOp::negate:
-    case LoopOp::abs:
-    case LoopOp::sign:
-    case LoopOp::floor:
-    case LoopOp::ceil:
-    case LoopOp::round_nearest_afz:
-    case LoopOp::round_nearest_even:
     case LoopOp::maximum:
     case LoopOp::minimum:
     case LoopOp::select:
     case LoopOp::clamp:
     case LoopOp::reduce_max:
     case LoopOp::reduce_min:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether the result of an op on numbers of a widened type is always one of them.
+bool keeps_precision(LoopOp op, DType dtype) {
+  if (chooses(op)) return true;
+  switch (op) {
+    case LoopOp::abs:
+      return is_floating(dtype) || is_unsigned_integer(dtype);
+    case LoopOp::negate:
+    case LoopOp::sign:
+    case LoopOp::floor:
+    case LoopOp::ceil:
+    case LoopOp::round_nearest_afz:
+    case LoopOp::round_nearest_even:
+      return is_half_dtype(dtype);
+    case LoopOp::and_:
+    case LoopOp::or_:
+    case LoopOp::xor_:
+    case LoopOp::reduce_and:
+    case LoopOp::reduce_or:
       return true;
     default:
       return false;
@@ -52,7 +85,9 @@ class Widening {
       stored.push_back(is_read[v] ? wide_[v].rounded : wide_[v].exact);
       // At once: an output behind it may take the place of what it reads. And not before: this one
       // may take the place of what is read before it.
-      if (is_output[v] && is_half_dtype(dtype))
+      if (is_output[v] && wide_[v].narrow >= 0)
+        stored[v] = push_unary(LoopOp::copy, dtype, wide_[v].narrow);
+      else if (is_output[v] && is_widened(dtype))
         stored[v] = push_unary(LoopOp::convert, dtype, stored[v]);
       else if (is_output[v] && stored[v] + 1 != std::ssize(to_.values))
         stored[v] = push_unary(LoopOp::copy, dtype, stored[v]);
@@ -63,9 +98,10 @@ class Widening {
   }
 
  private:
-  // A value as f32 before it is rounded, and rounded: what the ops after it read.
+  // A value before it is rounded, and rounded: what the ops after it read. Of a narrow type also as
+  // it is stored, where it has been read so.
   struct Wide {
-    int exact, rounded;
+    int exact, rounded, narrow = -1;
   };
 
   int push(LoopValue value) {
@@ -84,44 +120,110 @@ class Widening {
     return value < 0 ? value : wide_[static_cast<size_t>(value)].rounded;
   }
 
+  int push_binary(LoopOp op, int a, int b) {
+    LoopValue value;
+    value.op = op;
+    value.dtype = source_of(a);
+    value.a = a;
+    value.b = b;
+    return push(std::move(value));
+  }
+  DType source_of(int index) const { return to_.values[static_cast<size_t>(index)].dtype; }
+  int push_whole(int32_t number) {
+    LoopValue value;
+    value.op = LoopOp::constant;
+    value.dtype = DType::s32;
+    value.constant = Array::full(Shape(DType::s32, {}), number);
+    return push(std::move(value));
+  }
+
   void add(LoopValue value) {
     const DType dtype = value.dtype;
-    if (!is_half_dtype(dtype) && value.op != LoopOp::convert) {
-      for (int* input : {&value.a, &value.b, &value.c}) *input = rounded(*input);
+    if (!is_widened(dtype) && value.op != LoopOp::convert) {
+      read_rounded(value);
       const int index = push(std::move(value));
       wide_.push_back({index, index});
     } else if (value.op == LoopOp::convert) {
       add_convert(value);
     } else if (value.op == LoopOp::operand) {
-      const int index = push_unary(LoopOp::convert, DType::f32, push(std::move(value)));
-      wide_.push_back({index, index});
+      const int narrow = push(std::move(value));
+      const int index = push_unary(LoopOp::convert, computed_in(dtype), narrow);
+      wide_.push_back({index, index, is_half_dtype(dtype) ? -1 : narrow});
     } else {
-      const bool exact = keeps_precision(value.op);
-      for (int* input : {&value.a, &value.b, &value.c}) *input = rounded(*input);
-      value.dtype = DType::f32;
+      const bool is_copy = value.op == LoopOp::copy;
+      const int narrow = is_copy ? wide_[static_cast<size_t>(value.a)].narrow : -1;
+      const bool exact = keeps_precision(value.op, dtype) || value.op == LoopOp::constant;
+      read_rounded(value);
+      value.dtype = computed_in(dtype);
       if (value.op == LoopOp::constant)
-        value.constant = Array::full(Shape(DType::f32, {}), value.constant.at(0));
-      const bool stays = exact || value.op == LoopOp::constant;
-      add_rounded(push(std::move(value)), dtype, stays);
+        value.constant = Array::full(Shape(value.dtype, {}), value.constant.at(0));
+      if (value.op == LoopOp::shift_right_logical) value.a = extended(value.a, dtype, false);
+      if (value.op == LoopOp::shift_right_arithmetic) value.a = extended(value.a, dtype, true);
+      add_rounded(push(std::move(value)), dtype, exact);
+      wide_.back().narrow = narrow;
     }
+  }
+
+  void read_rounded(LoopValue& value) const {
+    for (int* input : {&value.a, &value.b, &value.c}) *input = rounded(*input);
   }
 
   void add_convert(const LoopValue& value) {
     const DType before = source(value.a).dtype;
-    const DType operand = is_half_dtype(before) ? DType::f32 : before;
-    const DType result = is_half_dtype(value.dtype) ? DType::f32 : value.dtype;
+    const DType operand = computed_in(before), result = computed_in(value.dtype);
+    const bool is_narrow_integer = is_narrow_loop_dtype(value.dtype) && result == DType::s32;
     int index = rounded(value.a);
-    if (operand != result)
-      index = push_unary(LoopOp::convert, result, index);
-    else if (before == result && value.dtype == result)
+    if (operand != result) {
+      const bool shortens = needs_shortening(operand, value.dtype);
+      index = push_unary(shortens ? LoopOp::shorten : LoopOp::convert, result, index);
+    } else if (before == result && value.dtype == result) {
       // What reads this may come behind a result that takes the place of an operand read here.
       index = push_unary(LoopOp::copy, result, index);
-    const bool stays = !is_half_dtype(value.dtype) || before == value.dtype;
-    add_rounded(index, value.dtype, stays);
+    }
+    if (is_narrow_integer && is_floating(operand)) {  // saturates
+      index = push_binary(LoopOp::maximum, index, push_whole(lowest(value.dtype)));
+      index = push_binary(LoopOp::minimum, index, push_whole(largest(value.dtype)));
+      wide_.push_back({index, index});
+      return;
+    }
+    add_rounded(index, value.dtype, !is_widened(value.dtype) || holds(value.dtype, before));
+    if (before == value.dtype && is_integer(before))
+      wide_.back().narrow = wide_[static_cast<size_t>(value.a)].narrow;
   }
 
+  // Whether f32 may round a number of type `from` before it is rounded to `to`.
+  static bool needs_shortening(DType from, DType to) {
+    if (!is_narrow(to) || !is_floating(to)) return false;
+    const bool is_word = from == DType::s32 || from == DType::u32;
+    return dtype_size(from) == 8 || (is_word && to == DType::f8e8m0fnu);  // others end far below
+  }
+
+  // Whether all numbers of type `from` are numbers of `to`.
+  static bool holds(DType to, DType from) {
+    if (to == from) return !is_narrow(to) || is_integer(to);
+    if (is_floating(to))
+      return to == DType::bf16 && is_narrow_loop_dtype(from) && bits_of(from) <= 8;
+    if (from == DType::pred) return bits_of(to) > 1 || is_unsigned_integer(to);
+    return is_narrow_loop_dtype(from) && is_integer(from) && lowest(to) <= lowest(from) &&
+           largest(to) >= largest(from);
+  }
+
+  // The low bits of a number of a narrow type, with the highest of them or zeros above.
+  int extended(int index, DType dtype, bool is_signed) {
+    if (!is_signed) return push_binary(LoopOp::and_, index, push_whole(mask_of(dtype)));
+    const int distance = push_whole(32 - bits_of(dtype));
+    index = push_binary(LoopOp::shift_left, index, distance);
+    return push_binary(LoopOp::shift_right_arithmetic, index, distance);
+  }
+  static int32_t mask_of(DType dtype) { return (1 << bits_of(dtype)) - 1; }
+
   void add_rounded(int index, DType dtype, bool stays) {
-    wide_.push_back({index, stays ? index : push_unary(rounding_of(dtype), DType::f32, index)});
+    wide_.push_back({index, stays ? index : rounded_to(index, dtype)});
+  }
+  int rounded_to(int index, DType dtype) {
+    if (is_half_dtype(dtype)) return push_unary(rounding_of(dtype), DType::f32, index);
+    if (is_integer(dtype)) return extended(index, dtype, is_signed_integer(dtype));
+    return push_unary(LoopOp::convert, DType::f32, push_unary(LoopOp::convert, dtype, index));
   }
 
   const LoopProgram& from_;
@@ -133,9 +235,13 @@ class Widening {
 
 bool is_half_dtype(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
+bool is_narrow_loop_dtype(DType dtype) {
+  return is_narrow(dtype) || (is_integer(dtype) && dtype_size(dtype) < 4);
+}
+
 std::optional<LoopProgram> widened(const LoopProgram& program) {
   for (const LoopValue& value : program.values)
-    if (is_half_dtype(value.dtype)) return Widening(program).run();
+    if (is_widened(value.dtype)) return Widening(program).run();
   return std::nullopt;
 }
 

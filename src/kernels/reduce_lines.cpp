@@ -72,7 +72,7 @@ struct LinesPlan {
 }  // namespace
 
 PreparedKernel prepare_reduce_lines(DType dtype, LoopOp reduce, int64_t lines, int64_t elements) {
-  if (!is_loop_dtype(dtype) || elements < 2 || elements > kMostElements || lines < kFewLines)
+  if (!has_loop_functions(dtype) || elements < 2 || elements > kMostElements || lines < kFewLines)
     return {};
   LinesPlan plan;
   plan.lines = lines;

@@ -65,7 +65,7 @@ struct RowsPlan {
 }  // namespace
 
 PreparedKernel prepare_reduce_rows(const ReduceRows& spec) {
-  if (!is_loop_dtype(spec.dtype) || spec.inner < kShortReducedRow || spec.rows < kFewRows)
+  if (!has_loop_functions(spec.dtype) || spec.inner < kShortReducedRow || spec.rows < kFewRows)
     return {};
   RowsPlan plan;
   plan.spec = spec;

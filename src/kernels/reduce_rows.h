@@ -12,7 +12,7 @@ struct ReduceRows {
   int64_t outer = 1, rows = 1, inner = 1;
 };
 // Operands: values, init. Sums of 16-bit floats are taken in f32 and rounded once. `run` is empty
-// for types that are not is_loop_dtype, and where rows are short or few.
+// for types that are not has_loop_functions, and where rows are short or few.
 PreparedKernel prepare_reduce_rows(const ReduceRows& spec);
 
 }  // namespace gspmd

@@ -411,7 +411,7 @@ bool has_fast_form(const Node& node, Opcode opcode) {
 
 LoopFunction combining_function(const Node& node, DType stored) {
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
-  if (!combiner || !is_loop_dtype(stored)) return nullptr;
+  if (!combiner || !has_loop_functions(stored)) return nullptr;
   const DType dtype = is_half_dtype(stored) ? DType::f32 : stored;
   switch (*combiner) {
     case Combiner::sum:

@@ -18,6 +18,7 @@ enum class LoopOp : uint8_t {
   iota,  // leaves
   copy,
   convert,
+  shorten,  // to f32, from which rounding to a shorter type gives what rounding itself gives
   negate,
   abs,
   sign,
@@ -108,7 +109,8 @@ struct LoopProgram {
 };
 
 // Whether the element type is one that loops compute with: pred, 32 and 64 bit numbers, and
-// 16-bit floats, which are computed in f32 and rounded after every op; their sums once, at the end.
+// shorter ones, which are computed in f32 or s32 and rounded or wrapped after every op; their sums
+// once, at the end. Of these, NaNs that a loop moves may become another NaN of the type.
 GSPMD_API bool is_loop_dtype(DType dtype);
 
 // Instruction sets of x86-64 for which loops become machine code; `best`: what the machine has.
