@@ -1,6 +1,5 @@
 #include "ops/fast_kernels.h"
 
-
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>

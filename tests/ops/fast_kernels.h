@@ -12,9 +12,9 @@ namespace gspmd::testing {
 // `nan`, NaNs. Of any type.
 Array special_values(const Shape& shape, unsigned seed, bool nan);
 
-// Runs the root of a module, an instruction on parameters, constants and iotas, on its fast kernel and on its
-// reference kernel. Bits have to agree, those of NaNs aside, or numbers within `tolerance` of the
-// largest. Fails where there is no fast kernel.
+// Runs the root of a module, an instruction on parameters, constants and iotas, on its fast kernel
+// and on its reference kernel. Bits have to agree, those of NaNs aside, or numbers within
+// `tolerance` of the largest. Fails where there is no fast kernel.
 void expect_fast(const std::string& text, const std::vector<Array>& arguments,
                  double tolerance = 0);
 
