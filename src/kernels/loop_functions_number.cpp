@@ -187,6 +187,26 @@ struct Not {
       return a;
   }
 };
+struct PopulationCount {  // bits added up side by side, of pairs first
+  template <class T>
+  static T apply(T a) {
+    constexpr Bits<T> kOnes = ~Bits<T>(0);
+    Bits<T> u = Bits<T>(a);
+    u -= (u >> 1) & (kOnes / 3);
+    u = (u & (kOnes / 5)) + ((u >> 2) & (kOnes / 5));
+    u = (u + (u >> 4)) & (kOnes / 17);
+    return static_cast<T>((u * (kOnes / 255)) >> (sizeof(T) * 8 - 8));
+  }
+};
+struct CountLeadingZeros {
+  template <class T>
+  static T apply(T a) {
+    Bits<T> u = Bits<T>(a);
+    u |= u >> 1, u |= u >> 2, u |= u >> 4, u |= u >> 8, u |= u >> 16;
+    if constexpr (sizeof(T) == 8) u |= u >> 32;
+    return PopulationCount::apply(static_cast<T>(~u));
+  }
+};
 struct Floor {
   template <class T>
   static T apply(T a) {
@@ -343,6 +363,10 @@ LoopFunction find_integer(LoopOp op) {
       return binary_loop<T, T, ShiftRightArithmetic>;
     case LoopOp::shift_right_logical:
       return binary_loop<T, T, ShiftRightLogical>;
+    case LoopOp::popcnt:
+      return unary_loop<T, T, PopulationCount>;
+    case LoopOp::count_leading_zeros:
+      return unary_loop<T, T, CountLeadingZeros>;
     default:
       break;
   }

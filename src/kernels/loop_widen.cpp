@@ -157,11 +157,20 @@ class Widening {
       value.dtype = computed_in(dtype);
       if (value.op == LoopOp::constant)
         value.constant = Array::full(Shape(value.dtype, {}), value.constant.at(0));
-      if (value.op == LoopOp::shift_right_logical) value.a = extended(value.a, dtype, false);
+      if (reads_zeros_above(value.op)) value.a = extended(value.a, dtype, false);
       if (value.op == LoopOp::shift_right_arithmetic) value.a = extended(value.a, dtype, true);
-      add_rounded(push(std::move(value)), dtype, exact);
+      const bool counts_zeros = value.op == LoopOp::count_leading_zeros;
+      int index = push(std::move(value));
+      if (counts_zeros)
+        index = push_binary(LoopOp::subtract, index, push_whole(32 - bits_of(dtype)));
+      add_rounded(index, dtype, exact);
       wide_.back().narrow = narrow;
     }
+  }
+
+  static bool reads_zeros_above(LoopOp op) {
+    return op == LoopOp::shift_right_logical || op == LoopOp::popcnt ||
+           op == LoopOp::count_leading_zeros;
   }
 
   void read_rounded(LoopValue& value) const {

@@ -62,6 +62,15 @@ Array wide_numbers(DType dtype, int64_t size) {
   return array;
 }
 
+Array every_upper_half(uint32_t below) {
+  Array x(DType::f32, {65536});
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const uint32_t bits = i << 16 | below;
+    std::memcpy(x.bytes().data() + 4 * i, &bits, 4);
+  }
+  return x;
+}
+
 Array shaped(const Array& x, const Dims& dims) { return {Shape(x.dtype(), dims), x.storage()}; }
 
 Array numbers(DType dtype, int64_t size) {
@@ -123,15 +132,10 @@ TEST_CASE("narrow loops: rounding all upper halves of floats, and what lies besi
   for (const uint32_t below : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
     for (const DType to : kNarrow) {
       if (!is_floating(to)) continue;
-      Array x(DType::f32, {65536});
-      for (uint32_t i = 0; i < 65536; ++i) {
-        const uint32_t bits = i << 16 | below;
-        std::memcpy(x.bytes().data() + 4 * i, &bits, 4);
-      }
       expect_fast(fmt::format("HloModule m\nENTRY e {{\nx = f32[65536] parameter(0)\nROOT r = {} "
                               "convert(x)\n}}\n",
                               to_string(Shape(to, {65536}))),
-                  {x});
+                  {every_upper_half(below)});
     }
 }
 
@@ -141,7 +145,7 @@ TEST_CASE("narrow loops: integers wrap", "[elementwise]") {
          {"add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "and", "or",
           "xor", "shift-left", "shift-right-logical", "shift-right-arithmetic"})
       expect_op(op, dtype, dtype, 2);
-    for (const char* op : {"abs", "sign", "not", "copy"}) {
+    for (const char* op : {"abs", "sign", "not", "copy", "popcnt", "count-leading-zeros"}) {
       if (op == std::string("abs") && is_unsigned_integer(dtype)) continue;
       expect_op(op, dtype, dtype, 1);
     }
@@ -150,6 +154,24 @@ TEST_CASE("narrow loops: integers wrap", "[elementwise]") {
     for (const char* direction : {"EQ", "NE", "LT", "LE", "GT", "GE"})
       expect_op("compare", dtype, DType::pred, 2, fmt::format(", direction={}", direction));
   }
+}
+
+TEST_CASE("loops that count bits", "[elementwise]") {
+  for (const DType dtype : {DType::s32, DType::u32, DType::s64, DType::u64})
+    for (const char* op : {"popcnt", "count-leading-zeros"}) expect_op(op, dtype, dtype, 1);
+}
+
+TEST_CASE("loops that reduce the precision of floats", "[elementwise]") {
+  for (const char* format :
+       {"exponent_bits=8, mantissa_bits=7", "exponent_bits=8, mantissa_bits=23",
+        "exponent_bits=9, mantissa_bits=7"})
+    expect_op("reduce-precision", DType::f32, DType::f32, 1, std::string(", ") + format);
+  expect_op("reduce-precision", DType::bf16, DType::bf16, 1, ", exponent_bits=8, mantissa_bits=7");
+  std::string text =
+      "HloModule m\nENTRY e {\nx = f32[65536] parameter(0)\nROOT r = f32[65536] "
+      "reduce-precision(x), exponent_bits=8, mantissa_bits=7\n}\n";
+  for (const uint32_t below : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+    expect_fast(text, {every_upper_half(below)});
 }
 
 TEST_CASE("narrow loops: floats are rounded after every op", "[elementwise]") {

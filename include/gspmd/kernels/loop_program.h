@@ -23,6 +23,8 @@ enum class LoopOp : uint8_t {
   abs,
   sign,
   not_,
+  popcnt,
+  count_leading_zeros,
   exp,
   expm1,
   log,

@@ -19,6 +19,8 @@ constexpr LoopLoweringRow kLoopLoweringRows[] = {
     {Opcode::abs, LoopOp::abs},
     {Opcode::sign, LoopOp::sign},
     {Opcode::not_, LoopOp::not_},
+    {Opcode::popcnt, LoopOp::popcnt},
+    {Opcode::count_leading_zeros, LoopOp::count_leading_zeros},
     {Opcode::exponential, LoopOp::exp},
     {Opcode::exponential_minus_one, LoopOp::expm1},
     {Opcode::log, LoopOp::log},
@@ -75,6 +77,17 @@ std::optional<LoopOp> compare_op(const Node& node) {
   return std::nullopt;
 }
 
+// To a format that holds all numbers of the type, or to that of bf16.
+std::optional<LoopOp> precision_op(const Node& node) {
+  const ScalarAttributes& attrs = node.attrs.scalar;
+  const int64_t exponent = attrs.exponent_bits, mantissa = attrs.mantissa_bits;
+  const auto holds = [&](int64_t e, int64_t m) { return exponent >= e && mantissa >= m; };
+  const bool is_float = node.shape.dtype == DType::f32;
+  if (is_float && exponent >= 8 && mantissa == 7) return LoopOp::round_to_bf16;
+  const bool keeps = (is_float && holds(8, 23)) || (node.shape.dtype == DType::bf16 && holds(8, 7));
+  return keeps ? std::optional(LoopOp::copy) : std::nullopt;
+}
+
 std::optional<LoopOp> reduce_op(const Node& node) {
   if (node.shape.is_tuple) return std::nullopt;
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
@@ -111,6 +124,7 @@ bool is_reduced(const Node& reduce, int64_t dim) {
 std::optional<LoopOp> loop_op(const Node& node) {
   if (node.is(Opcode::compare)) return compare_op(node);
   if (node.is(Opcode::reduce)) return reduce_op(node);
+  if (node.is(Opcode::reduce_precision)) return precision_op(node);
   for (const LoopLoweringRow& row : kLoopLoweringRows) {
     if (row.opcode == node.opcode()) return row.op;
   }
@@ -353,9 +367,19 @@ bool LoopLowering::emit(const Node& node, const Embedding& embedding) {
     for (const Reading& read : *all)
       *slots[read.operand] = value_of(*node.operand(read.operand), read.embedding);
   }
-  values_[{&node, embedding}] = static_cast<int>(program_.values.size());
+  const bool rounds = v.op == LoopOp::round_to_bf16;
+  const int x = v.a;
   program_.values.push_back(std::move(v));
+  if (rounds) keep_nans(x);
+  values_[{&node, embedding}] = static_cast<int>(program_.values.size()) - 1;
   return true;
+}
+
+// The last value, but x where that is NaN, of which reduce-precision changes no bit.
+void LoopLowering::keep_nans(int x) {
+  const int rounded = static_cast<int>(program_.values.size()) - 1;
+  program_.values.push_back({LoopOp::ne, DType::pred, x, x});
+  program_.values.push_back({LoopOp::select, DType::f32, rounded + 1, x, rounded});
 }
 
 // An output is written where its value stands, into the place of an operand that is read before the

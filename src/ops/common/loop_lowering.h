@@ -78,6 +78,7 @@ class LoopLowering {
   LoopOutput output(const Node& node) const;
   bool emit(const Node& node, const Embedding& embedding);
   LoopValue iota(const Node& node, const Place& place) const;
+  void keep_nans(int x);
   void put_here(const Node& node, const Embedding& embedding);
   int value_of(const Node& node, const Embedding& embedding) const;
   LoopValue input(const Node& node, int64_t number, const Embedding& embedding) const;
