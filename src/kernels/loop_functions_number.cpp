@@ -187,7 +187,9 @@ struct Not {
       return a;
   }
 };
-struct PopulationCount {  // bits added up side by side, of pairs first
+// Bits added up side by side, of pairs first. Bytes are not by a multiplication, from which g++
+// makes the instruction for one number.
+struct PopulationCount {
   template <class T>
   static T apply(T a) {
     constexpr Bits<T> kOnes = ~Bits<T>(0);
@@ -195,7 +197,9 @@ struct PopulationCount {  // bits added up side by side, of pairs first
     u -= (u >> 1) & (kOnes / 3);
     u = (u & (kOnes / 5)) + ((u >> 2) & (kOnes / 5));
     u = (u + (u >> 4)) & (kOnes / 17);
-    return static_cast<T>((u * (kOnes / 255)) >> (sizeof(T) * 8 - 8));
+    u += u >> 8, u += u >> 16;
+    if constexpr (sizeof(T) == 8) u += u >> 32;
+    return static_cast<T>(u & 0x7f);
   }
 };
 struct CountLeadingZeros {
