@@ -47,6 +47,8 @@ class ShortRows {
 
   // False where nothing is to be done, or the program is not of this form.
   bool build() {
+    for (const LoopValue& x : p_.values)
+      if (x.op == LoopOp::operand && x.strides.size() != rank()) return false;
     drop_ones();
     if (rank() < 2 || !p_.outputs.size()) return false;
     n_ = p_.dims.back();
@@ -88,12 +90,23 @@ class ShortRows {
       p_.dims.erase(p_.dims.begin() + at);
       if (!p_.reduced.empty()) p_.reduced.erase(p_.reduced.begin() + at);
       for (LoopValue& x : p_.values) {
-        if (x.op == LoopOp::iota && x.operand > static_cast<int64_t>(d)) --x.operand;
+        if (x.op == LoopOp::iota && x.operand >= static_cast<int64_t>(d)) count_without(x, d);
         if (is_stream(x) && !x.strides.empty()) x.strides.erase(x.strides.begin() + at);
       }
       for (LoopOutput& o : p_.outputs)
         if (!o.strides.empty()) o.strides.erase(o.strides.begin() + at);
     }
+  }
+
+  // An iota over the dims without d, of one element.
+  static void count_without(LoopValue& x, size_t d) {
+    if (!x.strides.empty() || x.operand > static_cast<int64_t>(d)) {
+      x.operand -= x.operand > static_cast<int64_t>(d);
+      return;
+    }
+    x.op = LoopOp::constant;  // it counts along d: once
+    x.constant = Array::full(Shape(x.dtype, {}), static_cast<double>(x.offset));
+    x.operand = x.offset = 0;
   }
 
   // Whether all results are folds of floats or integers over every reduced dim, each from a value
@@ -102,7 +115,7 @@ class ShortRows {
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
       const LoopOutput& output = p_.outputs[o];
       const LoopValue& fold = value(output.value);
-      if (!is_fold(fold.op) || !output.strides.empty()) return false;
+      if (!is_fold(fold.op) || !output.reduced || !output.strides.empty()) return false;
       if (output.result >= 0 && output.result != static_cast<int64_t>(o)) return false;
       const bool known = is_half_dtype(fold.dtype) || fold.dtype == DType::f32 ||
                          fold.dtype == DType::f64 || fold.dtype == DType::s32 ||
@@ -117,9 +130,15 @@ class ShortRows {
                        [](int64_t s) { return s != 0; })))
         return false;
     }
-    const auto folds = std::count_if(p_.values.begin(), p_.values.end(),
-                                     [](const LoopValue& x) { return is_fold(x.op); });
-    return folds <= static_cast<std::ptrdiff_t>(p_.outputs.size());
+    // None behind another one.
+    std::vector<bool> follows;
+    for (const LoopValue& x : p_.values) {
+      bool any = false;
+      for (const int input : {x.a, x.b, x.c}) any |= input >= 0 && follows[size_t(input)];
+      if (any) return false;
+      follows.push_back(is_fold(x.op));
+    }
+    return std::count(follows.begin(), follows.end(), true) == std::ssize(p_.outputs);
   }
   const LoopValue& value(int v) const { return p_.values[static_cast<size_t>(v)]; }
 

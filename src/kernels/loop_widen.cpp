@@ -151,7 +151,10 @@ class Widening {
       wide_.push_back({index, index, is_half_dtype(dtype) ? -1 : narrow});
     } else {
       const bool is_copy = value.op == LoopOp::copy;
-      const int narrow = is_copy ? wide_[static_cast<size_t>(value.a)].narrow : -1;
+      // Of an operand alone: what a copy of one reads may lie there no more.
+      const int narrow = is_copy && source(value.a).op == LoopOp::operand
+                             ? wide_[static_cast<size_t>(value.a)].narrow
+                             : -1;
       const bool exact = keeps_precision(value.op, dtype) || value.op == LoopOp::constant;
       read_rounded(value);
       value.dtype = computed_in(dtype);

@@ -143,6 +143,35 @@ TEST_CASE("fast loops of short rows: reductions along them and others", "[loop]"
   }
 }
 
+TEST_CASE("fast loops of short rows: places along dims of one element and others", "[loop]") {
+  const Dims shapes[] = {{1, 1024, 4, 8}, {1024, 1, 4, 8}, {64, 40, 1, 8}, {64, 1, 40, 8, 1}};
+  for (const Dims& dims : shapes)
+    for (size_t along = 0; along < dims.size(); ++along) {
+      const size_t last = dims.size() - (dims.back() == 1 ? 2 : 1);
+      const std::string shape = to_string(Shape(DType::f32, dims));
+      Array x(Shape(DType::f32, dims)), s(Shape(DType::f32, {dims[last]}));
+      for (int64_t i = 0; i < x.size(); ++i) x.set(i, double(i * 7 % 19));
+      for (int64_t i = 0; i < s.size(); ++i) s.set(i, double(i + 1));
+      expect_fast(fmt::format(R"(HloModule m
+f {{
+  x = {0} parameter(0)
+  s = f32[{1}] parameter(1)
+  b = {0} broadcast(s), dimensions={{{2}}}
+  p = {0} multiply(x, b)
+  i = {0} iota(), iota_dimension={3}
+  ROOT r = {0} add(p, i)
+}}
+ENTRY e {{
+  x = {0} parameter(0)
+  s = f32[{1}] parameter(1)
+  ROOT r = {0} fusion(x, s), kind=kLoop, calls=f
+}}
+)",
+                              shape, dims[last], last, along),
+                  {x, s});
+    }
+}
+
 TEST_CASE("loops of short rows: which ones are laid out, and which not", "[loop]") {
   LoopProgram program;
   program.dims = {4, 512, 32, 8};

@@ -283,4 +283,22 @@ ENTRY e {
               Opcode::fusion, 1e-6);
 }
 
+TEST_CASE("run forms: maps that stay as they are", "[map]") {
+  const auto module = parse_module(R"(HloModule m
+c {
+  ROOT k = f32[] constant(2)
+}
+f {
+  a = f32[] parameter(0)
+  k = f32[] fusion(), kind=kLoop, calls=c
+  ROOT r = f32[] multiply(a, k)
+}
+ENTRY e {
+  x = f32[8] parameter(0)
+  ROOT m = f32[8] map(x), dimensions={0}, to_apply=f
+}
+)");
+  CHECK(!use_run_forms(*module->entry()));
+}
+
 }  // namespace gspmd::testing::run_forms_test

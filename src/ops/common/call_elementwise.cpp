@@ -34,7 +34,8 @@ Node* emit_on_arrays(const Node& node, Computation& c, const Dims& dims,
 }  // namespace
 
 Node* call_elementwise(const Computation& scalars, const std::vector<Node*>& arguments) {
-  Computation& c = arguments.at(0)->parent();
+  if (arguments.empty()) return nullptr;  // there are no dims that it could be of
+  Computation& c = arguments[0]->parent();
   const Dims& dims = arguments[0]->dims();
   std::unordered_map<const Node*, Node*> made;
   for (const std::unique_ptr<Node>& node : scalars.nodes()) {

@@ -125,6 +125,7 @@ std::optional<LoopOp> loop_op(const Node& node) {
   if (node.is(Opcode::compare)) return compare_op(node);
   if (node.is(Opcode::reduce)) return reduce_op(node);
   if (node.is(Opcode::reduce_precision)) return precision_op(node);
+  if (node.is(Opcode::power) && !is_floating(node.shape.dtype)) return std::nullopt;  // no loop
   for (const LoopLoweringRow& row : kLoopLoweringRows) {
     if (row.opcode == node.opcode()) return row.op;
   }

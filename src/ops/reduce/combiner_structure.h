@@ -17,8 +17,9 @@ struct CombinerLaws {
 CombinerLaws laws_of(const Computation& combiner);
 
 // A combiner of (value, place) pairs that hands on the pair of the extreme value, NaN before all
-// numbers; of equal values the one that comes first, where places grow, so that the place of the
-// first extreme is found along a line.
+// numbers; of equal values the place that comes first, where places grow, so that the place of the
+// first extreme is found along a line. Zeros of both signs are equal: which one it hands on is
+// open.
 struct ExtremePlace {
   bool greatest = true;
   bool least_place = true;  // of equal values the least place; else what comes first, all in all

@@ -61,7 +61,11 @@ class PlaceSearch {
                           {args.operands[0] + element * dtype_size(value_), length_, count, inner_},
                           places.data());
       for (int64_t j = 0; j < count; ++j)
-        put(args, result + j, element + j + places[static_cast<size_t>(j)] * inner_);
+        if (const int64_t at = element + j + places[static_cast<size_t>(j)] * inner_;
+            meets_other_zero(args, element + j, at))
+          called_.run(args, result + j, result + j + 1);
+        else
+          put(args, result + j, at);
     }
   }
 
@@ -72,6 +76,23 @@ class PlaceSearch {
       const T* all = reinterpret_cast<const T*>(args.operands[1]);
       return grow(all + element, length_, inner_, count);
     });
+  }
+
+  // Whether the extreme, at `at`, is a zero and one of the other sign is in its line too: which of
+  // them the combiner hands on, it alone knows.
+  bool meets_other_zero(const KernelArgs& args, int64_t first, int64_t at) const {
+    if (!is_floating(value_)) return false;
+    const int64_t size = dtype_size(value_);
+    const auto bits_at = [&](int64_t element) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, args.operands[0] + element * size, static_cast<size_t>(size));
+      return bits;
+    };
+    const uint64_t sign = uint64_t{1} << (8 * size - 1), found = bits_at(at);
+    if ((found & ~sign) != 0) return false;
+    for (int64_t k = 0; k < length_; ++k)
+      if (bits_at(first + k * inner_) == (found ^ sign)) return true;
+    return false;
   }
 
   // The pair of the element, or the initial one where that comes before it.
