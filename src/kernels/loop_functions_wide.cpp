@@ -77,7 +77,15 @@ HWY_INLINE V sine_of_half_turn(D d, V r) {
   return hn::Mul(r, polynomial(d, hn::Mul(r, r), kSine));
 }
 
-struct Sine {
+// Functions whose arguments are turned back by multiples of pi first.
+struct Turning {
+  template <class D, class V>
+  static HWY_INLINE auto rare(D d, V x) {
+    return not_below(d, hn::Abs(x), kMostTurned);
+  }
+};
+
+struct Sine : Turning {
   template <class D, class V>
   static HWY_INLINE V apply(D d, V x) {
     const V magic = hn::Set(d, kWholeNumbers);
@@ -85,13 +93,9 @@ struct Sine {
     const V r = turned_back(d, x, hn::Sub(whole, magic), 1);
     return hn::Xor(sine_of_half_turn(d, r), lowest_bit_as_sign(d, whole));
   }
-  template <class D, class V>
-  static HWY_INLINE auto rare(D d, V x) {
-    return not_below(d, hn::Abs(x), kMostTurned);
-  }
   static double exact(double x) { return std::sin(x); }
 };
-struct Cosine {  // the sine of a quarter turn more
+struct Cosine : Turning {  // the sine of a quarter turn more
   template <class D, class V>
   static HWY_INLINE V apply(D d, V x) {
     const V magic = hn::Set(d, kWholeNumbers), half = hn::Set(d, 0.5);
@@ -99,14 +103,10 @@ struct Cosine {  // the sine of a quarter turn more
     const V r = turned_back(d, x, hn::Sub(hn::Sub(whole, magic), half), 1);
     return hn::Xor(sine_of_half_turn(d, r), lowest_bit_as_sign(d, whole));
   }
-  template <class D, class V>
-  static HWY_INLINE auto rare(D d, V x) {
-    return not_below(d, hn::Abs(x), kMostTurned);
-  }
   static double exact(double x) { return std::cos(x); }
 };
 // sin(r) / cos(r) for |r| <= pi / 4, or -cos(r) / sin(r); error 5e-12.
-struct Tan {
+struct Tan : Turning {
   template <class D, class V>
   static HWY_INLINE V apply(D d, V x) {
     constexpr double kSine[] = {0.9999999999956709, -0.16666666631577168, 0.008333328781097757,
@@ -123,10 +123,6 @@ struct Tan {
     const V sign = lowest_bit_as_sign(d, whole);
     const V above = hn::IfNegativeThenElse(sign, cosine, sine);
     return hn::Div(hn::Xor(above, sign), hn::IfNegativeThenElse(sign, sine, cosine));
-  }
-  template <class D, class V>
-  static HWY_INLINE auto rare(D d, V x) {
-    return not_below(d, hn::Abs(x), kMostTurned);
   }
   static double exact(double x) { return std::tan(x); }
 };

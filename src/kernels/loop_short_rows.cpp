@@ -30,7 +30,7 @@ Array identity_of(LoopOp op, DType dtype) {
   const double infinity = std::numeric_limits<double>::infinity();
   if (op == LoopOp::reduce_sum) identity.set(0, is_float ? -0.0 : 0.0);
   if (op == LoopOp::reduce_product) identity.set(0, 1);
-  if (op == LoopOp::reduce_max) identity.set(0, -infinity);  // of integers the least
+  if (op == LoopOp::reduce_max) identity.set(0, -infinity);  // of floats
   if (op == LoopOp::reduce_min) identity.set(0, infinity);
   return identity;
 }
@@ -56,9 +56,11 @@ class ShortRows {
     int64_t elements = 1;
     for (const int64_t size : p_.dims) elements = saturating_multiply(elements, size);
     if (n_ >= kShortRow || elements < kLeastShortRows) return false;
-    reduces_ = is_reduced(rank() - 1);
-    if (p_.reduced.size() && is_reduced(rank() - 2) != reduces_) {
-      if (!reduces_ || !only_folds()) return false;
+    if (is_reduced(rank() - 1) != is_reduced(rank() - 2)) {
+      // Along the last dim alone there is nothing to come before.
+      if (!is_reduced(rank() - 1) || std::count(p_.reduced.begin(), p_.reduced.end(), true) == 1 ||
+          !only_folds())
+        return false;
       splits_ = true;
     }
     if (!merge_streams() || (!laid_out_.size() && !splits_)) return false;
@@ -222,8 +224,6 @@ class ShortRows {
       p_.outputs[o].value = static_cast<int>(values.size()) - 1;
     }
     p_.values = std::move(values);
-    const bool none = std::none_of(p_.reduced.begin(), p_.reduced.end(), [](bool r) { return r; });
-    if (none) splits_only_ = true;
   }
 
   // Puts in front of each part of `kernel` what it reads laid out.
@@ -256,7 +256,7 @@ class ShortRows {
 
   // The folds along the last dim of what `kernel` leaves.
   PreparedKernel then_along_rows(PreparedKernel kernel, const LoopOptions& options) const {
-    if (kernel.prepare || splits_only_) return {};
+    if (kernel.prepare) return {};
     LoopProgram rows;
     int64_t count = 1;
     for (size_t d = 0; d < rank(); ++d)
@@ -315,11 +315,9 @@ class ShortRows {
   }
 
   LoopProgram p_, whole_;
-  int64_t m_ = 1, n_ = 1;     // the last two dims
-  size_t operands_ = 0;       // of the program as given
-  bool reduces_ = false;      // along the last dim
-  bool splits_ = false;       // along the last dim, but not along the one before
-  bool splits_only_ = false;  // along no other dim
+  int64_t m_ = 1, n_ = 1;  // the last two dims
+  size_t operands_ = 0;    // of the program as given
+  bool splits_ = false;    // along the last dim, but not along the one before
   std::vector<LaidOut> laid_out_;
 };
 
