@@ -1,12 +1,15 @@
 // What comes before a program runs at its speed: building the trainer of bench/transformer_step and
 // its first steps, and calls of programs that take microseconds. Wall and processor time, since
-// others on the machine disturb the first.
+// others on the machine disturb the first. Memory that a virtual machine gave back costs its host
+// a second per GB to give again: it is taken before the trainer, and timed by itself.
 //   first_call [--threads 2] [--rounds 7] [--calls 20000] [--no-trainer] [--json FILE]
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,6 +48,18 @@ void measure_once(const std::string& what, Report& report, F&& f) {
   f();
   report.add(what, {{"wall_ms", seconds_since(start) * 1e3},
                     {"processor_ms", (processor_seconds() - processor) * 1e3}});
+}
+
+// Takes a GB in huge pages, writes to each of their small ones, and gives all back.
+void touch_memory() {
+  constexpr size_t kBytes = size_t{1} << 30, kHuge = size_t{1} << 21;
+  void* const pages =
+      mmap(nullptr, kBytes + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::runtime_error("first_call: there is no GB of memory");
+  auto* const memory = static_cast<volatile char*>(pages);
+  madvise(pages, kBytes + kHuge, MADV_HUGEPAGE);
+  for (size_t at = 0; at < kBytes + kHuge; at += 4096) memory[at] = 1;
+  munmap(pages, kBytes + kHuge);
 }
 
 void measure_trainer(const Mesh& mesh, const BenchOptions& options, Report& report) {
@@ -144,6 +159,10 @@ int main(int argc, char** argv) {
   if (const auto status = line.parse(argc, argv)) return *status;
   try {
     measure_small_calls(options, report);
+    if (options.trainer) {
+      measure_once("a GB of memory for the first time", report, touch_memory);
+      measure_once("a GB of memory again", report, touch_memory);
+    }
     if (options.trainer)
       for (const Mesh& mesh : {Mesh(), Mesh{{"data", 2}, {"model", 4}}})
         measure_trainer(mesh, options, report);

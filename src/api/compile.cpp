@@ -220,7 +220,7 @@ std::shared_ptr<ExecutableBase::Impl> compile_traced(Traced traced,
   module->aliases = pair_donated_leaves(impl->traced, options);
   impl->donated.assign(impl->traced.arguments().size(), false);
   for (const Alias& alias : module->aliases)
-    impl->donated[static_cast<size_t>(alias.parameter)] = true;
+    impl->donated[static_cast<size_t>(alias.parameter)] = impl->donates = true;
 
   if (options.check_numbers) insert_number_checks(*module);
   PipelineOptions pipeline = located(options.site, [&] { return pipeline_options(options); });

@@ -1,6 +1,5 @@
 #include "api/device_storage.h"
 
-#include <atomic>
 #include <map>
 #include <mutex>
 #include <typeinfo>
@@ -11,9 +10,12 @@
 namespace gspmd {
 namespace detail {
 
-const ShardCopies& DeviceLayout::copies() const {
-  std::call_once(made_, [&] { copies_.emplace(global_, sharding_, num_devices_); });
-  return *copies_;
+const ShardCopies& DeviceLayout::make_copies() const {
+  std::call_once(once_, [&] {
+    made_.emplace(global_, sharding_, num_devices_);
+    copies_.store(&*made_, std::memory_order_release);
+  });
+  return *made_;
 }
 
 DeviceStorage::DeviceStorage(std::shared_ptr<DeviceBuffer> buffer, Shape global, Sharding sharding)
@@ -35,6 +37,12 @@ std::span<std::byte> DeviceStorage::host_bytes() {
   return host_.bytes();
 }
 
+void DeviceStorage::renew(std::shared_ptr<DeviceBuffer> buffer) {
+  buffer_ = std::move(buffer);
+  if (!host_.empty()) host_ = Array();
+  if (!taker_.empty()) taker_.clear();
+}
+
 std::shared_ptr<DeviceBuffer> DeviceStorage::donate(std::string taker) {
   taker_ = std::move(taker);
   host_ = Array();
@@ -44,7 +52,6 @@ std::shared_ptr<DeviceBuffer> DeviceStorage::donate(std::string taker) {
 namespace {
 
 struct DonatedHostArrays {
-  std::atomic<bool> any{false};
   std::mutex mutex;
   std::map<const ArrayStorage*, std::pair<std::weak_ptr<ArrayStorage>, std::string>> takers;
 };
@@ -60,13 +67,13 @@ void donate_host_array(const Array& array, std::string taker) {
   DonatedHostArrays& donated = donated_host_arrays();
   const std::lock_guard lock(donated.mutex);
   std::erase_if(donated.takers, [](const auto& entry) { return entry.second.first.expired(); });
-  donated.any.store(true);
+  any_host_array_donated.store(true, std::memory_order_release);
   donated.takers[array.storage().get()] = {array.storage(), std::move(taker)};
 }
 
 std::string taker_of_host_array(const Array& array) {
+  if (!any_host_array_donated.load(std::memory_order_acquire)) return "";
   DonatedHostArrays& donated = donated_host_arrays();
-  if (!donated.any.load()) return "";
   const std::lock_guard lock(donated.mutex);
   const auto found = donated.takers.find(array.storage().get());
   // Another array may have got the address of one that is gone.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,17 +23,23 @@ class DeviceLayout {
   const Sharding& sharding() const { return sharding_; }
   int64_t num_devices() const { return num_devices_; }
   // The copies to and from the devices, made when they are first asked for.
-  const ShardCopies& copies() const;
+  const ShardCopies& copies() const {
+    const ShardCopies* const made = copies_.load(std::memory_order_acquire);
+    return made != nullptr ? *made : make_copies();
+  }
   bool operator==(const DeviceLayout& o) const {
     return num_devices_ == o.num_devices_ && global_ == o.global_ && sharding_ == o.sharding_;
   }
 
  private:
+  const ShardCopies& make_copies() const;
+
   Shape global_;
   Sharding sharding_;
   int64_t num_devices_;
-  mutable std::once_flag made_;
-  mutable std::optional<ShardCopies> copies_;
+  mutable std::once_flag once_;
+  mutable std::optional<ShardCopies> made_;
+  mutable std::atomic<const ShardCopies*> copies_{nullptr};
 };
 
 // An array that lives on the devices of a mesh, sharded. Reading it on the host gathers it once.
@@ -50,6 +57,8 @@ class DeviceStorage final : public ArrayStorage {
   const Shape& global_shape() const { return layout_->global(); }
   // nullptr once donated.
   const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }
+  // As a new storage with these elements, of the same layout; nullptr: none for now.
+  void renew(std::shared_ptr<DeviceBuffer> buffer);
   // Gives the elements away; `taker` is used in messages: "argument params.wq of step 3".
   std::shared_ptr<DeviceBuffer> donate(std::string taker);
   const std::string& taker() const { return taker_; }  // empty: not donated
@@ -65,6 +74,11 @@ class DeviceStorage final : public ArrayStorage {
 // they live. `taker` as in DeviceStorage; "": not donated.
 void donate_host_array(const Array& array, std::string taker);
 std::string taker_of_host_array(const Array& array);
+inline std::atomic<bool> any_host_array_donated{false};  // ever
+inline bool is_donated_host_array(const Array& array) {
+  return any_host_array_donated.load(std::memory_order_acquire) &&
+         !taker_of_host_array(array).empty();
+}
 
 // One more than the highest device that a sharding names.
 int64_t devices_needed(const Sharding& sharding);

@@ -69,14 +69,17 @@ std::shared_ptr<DeviceBuffer> place(const Array& array, const DeviceLayout& layo
   if (storage && storage->buffer() &&
       (storage->layout().get() == &layout || *storage->layout() == layout))
     return storage->buffer();
-  const Array global =
-      array.shape() == layout.global() ? array : Array(layout.global(), array.storage());
   std::shared_ptr<DeviceBuffer> unkept;
   std::shared_ptr<DeviceBuffer>& buffer = staged == nullptr ? unkept : *staged;
   const bool is_new = buffer == nullptr || buffer.use_count() > 1;
   if (is_new)
     buffer = std::make_shared<DeviceBuffer>(layout.copies().local(), layout.num_devices());
-  if (!is_new || !is_untouched_zero(global)) layout.copies().scatter(global, *buffer);
+  if (is_new && is_untouched_zero(array)) return buffer;
+  const ShardCopies& copies = layout.copies();
+  if (array.shape() == layout.global())
+    copies.scatter(array, *buffer);
+  else
+    copies.scatter(Array(layout.global(), array.storage()), *buffer);
   return buffer;
 }
 
@@ -108,19 +111,19 @@ void check_leaf(const Impl& impl, const Array& array, const TracedLeaf& wanted, 
                impl.options.name, where(impl, wanted.path), to_string(array.shape()),
                to_string(wanted.shape));
   const DeviceStorage* storage = detail::device_storage(array);
-  const std::string taker = storage ? storage->taker() : detail::taker_of_host_array(array);
-  if (!taker.empty())
+  if (storage ? !storage->taker().empty() : detail::is_donated_host_array(array))
     user_error(site, "{}: {} was donated to {}; pass the array that call returned",
-               impl.options.name, where(impl, wanted.path), taker);
+               impl.options.name, where(impl, wanted.path),
+               storage ? storage->taker() : detail::taker_of_host_array(array));
 }
 
 void check_donated_once(const Impl& impl, Site site) {
-  if (std::find(impl.donated.begin(), impl.donated.end(), true) == impl.donated.end()) return;
-  const std::vector<Array>& leaves = impl.call_leaves;
+  if (!impl.donates) return;
+  const std::vector<const Array*>& leaves = impl.call_leaves;
   const std::vector<TracedLeaf>& wanted = impl.traced.arguments();
   std::map<const ArrayStorage*, size_t> first;
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const auto [at, is_new] = first.try_emplace(leaves[i].storage().get(), i);
+    const auto [at, is_new] = first.try_emplace(leaves[i]->storage().get(), i);
     if (is_new || (!impl.donated[i] && !impl.donated[at->second])) continue;
     user_error(
         site,
@@ -131,21 +134,21 @@ void check_donated_once(const Impl& impl, Site site) {
 }
 
 void place_arguments(Impl& impl) {
-  const std::vector<Array>& leaves = impl.call_leaves;
+  const std::vector<const Array*>& leaves = impl.call_leaves;
   impl.staged.resize(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i)
     impl.call_buffers.push_back(
-        place(leaves[i], *impl.parameter_layouts[i], impl.donated[i] ? nullptr : &impl.staged[i]));
+        place(*leaves[i], *impl.parameter_layouts[i], impl.donated[i] ? nullptr : &impl.staged[i]));
   // Only when every argument is in place: an error before leaves all arrays usable.
-  for (size_t i = 0; i < leaves.size(); ++i) {
+  for (size_t i = 0; i < leaves.size() && impl.donates; ++i) {
     if (!impl.donated[i]) continue;
     const std::string taker =
         fmt::format("argument {} of call {} of {}", impl.traced.arguments()[i].path, impl.calls + 1,
                     impl.options.name);
-    if (DeviceStorage* storage = detail::device_storage(leaves[i]))
+    if (DeviceStorage* storage = detail::device_storage(*leaves[i]))
       storage->donate(taker);
     else
-      detail::donate_host_array(leaves[i], taker);
+      detail::donate_host_array(*leaves[i], taker);
   }
   if (impl.captured.empty()) {
     const std::vector<Array>& arrays = impl.traced.captured();
@@ -156,11 +159,50 @@ void place_arguments(Impl& impl) {
   impl.call_buffers.insert(impl.call_buffers.end(), impl.captured.begin(), impl.captured.end());
 }
 
+constexpr int64_t kKeptBytes = 1 << 16;  // of all results together, so that they are kept
+
+bool are_small(const std::vector<TracedLeaf>& results) {
+  int64_t bytes = 0;
+  for (const TracedLeaf& leaf : results) bytes = saturating_add(bytes, leaf.shape.bytes());
+  return bytes <= kKeptBytes;
+}
+
+// The storage of a result of the last call that nobody else has, or nullptr.
+DeviceStorage* unused_storage(const Array& result) {
+  return result.is_only() && result.storage().use_count() == 1 ? detail::device_storage(result)
+                                                               : nullptr;
+}
+
+// What nobody has any more goes back to the executor.
+void give_back_results(Impl& impl) {
+  for (const Array& result : impl.call_results)
+    if (DeviceStorage* const storage = unused_storage(result)) storage->renew(nullptr);
+}
+
 void wrap_results(Impl& impl) {
-  for (size_t i = 0; i < impl.call_outputs.size(); ++i)
-    impl.call_results.emplace_back(
-        impl.traced.results()[i].shape,
-        std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]), impl.result_layouts[i]));
+  impl.call_results.resize(impl.call_outputs.size());
+  for (size_t i = 0; i < impl.call_outputs.size(); ++i) {
+    Array& result = impl.call_results[i];
+    if (DeviceStorage* const storage = unused_storage(result))
+      storage->renew(std::move(impl.call_outputs[i]));
+    else
+      result = Array(
+          impl.traced.results()[i].shape,
+          std::make_shared<DeviceStorage>(std::move(impl.call_outputs[i]), impl.result_layouts[i]));
+  }
+}
+
+void execute(Impl& impl, RunTrace* trace) {
+  const std::lock_guard lock(run_mutex());
+  impl.executor->run(impl.call_buffers, impl.call_outputs, trace);
+}
+
+// As execute, and written down.
+void execute_traced(Impl& impl) {
+  const std::string path = std::exchange(impl.trace_path, "");
+  RunTrace trace{.mesh = impl.options.mesh};
+  execute(impl, &trace);
+  if (is_first_process()) write_trace(path, trace, impl.options.name);
 }
 
 int64_t find_leaf(const Impl& impl, const std::vector<TracedLeaf>& leaves, const std::string& path,
@@ -232,7 +274,7 @@ ExecutableCall::~ExecutableCall() {
   impl_.wrong_leaf.reset();
   impl_.call_buffers.clear();
   impl_.call_outputs.clear();
-  impl_.call_results.clear();
+  if (!impl_.keeps_results) impl_.call_results.clear();
   impl_.call_mutex.unlock();
 }
 
@@ -241,7 +283,7 @@ void ExecutableCall::argument(const std::string& path, const Array& array) {
   const size_t at = impl_.call_leaves.size();
   if (!impl_.wrong_leaf && (at >= wanted.size() || wanted[at].path != path))
     impl_.wrong_leaf.emplace(at, path);
-  impl_.call_leaves.push_back(array);
+  impl_.call_leaves.push_back(&array);
 }
 
 const Array& ExecutableCall::result(size_t leaf) const { return impl_.call_results.at(leaf); }
@@ -254,21 +296,20 @@ void ExecutableCall::run(Site site) {
                impl.options.name);
   check_structure(impl, site);
   for (size_t i = 0; i < impl.call_leaves.size(); ++i)
-    check_leaf(impl, impl.call_leaves[i], impl.traced.arguments()[i], site);
+    check_leaf(impl, *impl.call_leaves[i], impl.traced.arguments()[i], site);
   check_donated_once(impl, site);
-  if (!impl.executor)
+  if (!impl.executor) {
     impl.executor = std::make_unique<Executor>(impl.program, shared_pool(impl.options.threads));
+    impl.keeps_results = are_small(impl.traced.results());
+  }
+  give_back_results(impl);
   place_arguments(impl);
   ++impl.calls;
-  const std::string trace_path = std::exchange(impl.trace_path, "");
-  std::optional<RunTrace> trace;
-  if (!trace_path.empty()) trace.emplace(RunTrace{.mesh = impl.options.mesh});
-  {
-    const std::lock_guard lock(run_mutex());
-    impl.executor->run(impl.call_buffers, impl.call_outputs, trace ? &*trace : nullptr);
-  }
+  if (impl.trace_path.empty())
+    execute(impl, nullptr);
+  else
+    execute_traced(impl);
   wrap_results(impl);
-  if (trace && is_first_process()) write_trace(trace_path, *trace, impl.options.name);
 }
 
 const std::string& ExecutableBase::argument_name(size_t argument) const {

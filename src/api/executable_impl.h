@@ -28,6 +28,7 @@ struct ExecutableBase::Impl {
   // As they lie on the devices; others than the traced ones are flat, [elements].
   std::vector<Shape> parameter_shapes, result_shapes;
   std::vector<bool> donated;               // per argument leaf
+  bool donates = false;                    // any of them
   std::shared_ptr<const Program> program;  // nullptr when not prepared
 
   // What running adds.
@@ -37,13 +38,14 @@ struct ExecutableBase::Impl {
   std::string trace_path;  // of the next call; empty: not recorded
   // Room of the call in progress, kept between calls.
   std::mutex call_mutex;
-  std::vector<Array> call_leaves;
+  std::vector<const Array*> call_leaves;
   std::optional<std::pair<size_t, std::string>> wrong_leaf;  // the first with another path
   // By argument leaf: where arrays of the host are put, from call to call.
   std::vector<std::shared_ptr<DeviceBuffer>> staged;
   std::vector<std::shared_ptr<DeviceBuffer>> call_buffers;
   std::vector<std::shared_ptr<DeviceBuffer>> call_outputs;
   std::vector<Array> call_results;
+  bool keeps_results = false;  // small ones stay, and are used again where nobody else has them
 
   int64_t num_devices() const { return options.mesh.num_devices(); }
   void log(const std::string& message) const {

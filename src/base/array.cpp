@@ -142,8 +142,9 @@ Array::Array(Shape shape, std::shared_ptr<ArrayStorage> storage)
     : value_(std::make_shared<const Parts>(Parts{std::move(shape), std::move(storage)})) {}
 
 const Array::Parts& Array::value() const {
+  if (value_) return *value_;
   static const Parts empty;
-  return value_ ? *value_ : empty;
+  return empty;
 }
 
 bool is_untouched_zero(const Array& array) {

@@ -3,6 +3,7 @@
 
 #include "gspmd/base/error.h"
 #include "kernels/loop_code.h"
+#include "kernels/loop_once.h"
 #include "kernels/loop_plan.h"
 #include "kernels/loop_short_rows.h"
 
@@ -83,7 +84,10 @@ PreparedKernel prepare_loop(const LoopProgram& program, const LoopOptions& optio
   if (!planned) return kernel;
   kernel.cost = planned->cost;
   const auto plan = std::make_shared<const LoopPlan>(std::move(planned->plan));
-  kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
+  if (const std::optional<LoopOnce> once = LoopOnce::of(*plan))
+    kernel.run = [once = *once, plan](const KernelArgs& args) { once.run(args); };
+  else
+    kernel.run = [plan](const KernelArgs& args) { run_loop(*plan, args); };
   kernel.parts = plan->parts;
   if (plan->blocks > 0) {
     kernel.prepare_parts = loop_parts(planned->elements, plan->block_units());

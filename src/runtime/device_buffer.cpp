@@ -45,6 +45,11 @@ std::byte* take_memory(int64_t bytes) {
   return memory;
 }
 
+uint64_t next_placement() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 void give_memory_back(std::byte* memory, int64_t bytes) {
   if (bytes < kPagesFrom) return std::free(memory);
   unmap_pages(memory - reinterpret_cast<uintptr_t>(memory) % 4096, bytes + kStagger);
@@ -61,6 +66,7 @@ DeviceBuffer::DeviceBuffer(Shape local_shape, int64_t num_devices)
   local_ = local_devices(num_devices);
   stride_ = (num_devices == 1 ? ceil_div(bytes, 64) * 64 : step_between(bytes)) + kGuardBytes;
   data_ = take_memory(stride_ * local_.count());
+  placement_ = next_placement();
   for (int64_t d = local_.first; d < local_.last; ++d)
     poison_memory(shard(d) + bytes, stride_ - bytes);
 }
@@ -72,9 +78,12 @@ void DeviceBuffer::share(const std::vector<int64_t>& holders) {
   if (holders_ == wanted) return;
   separate();
   holders_ = std::move(wanted);
+  placement_ = next_placement();
 }
 
 void DeviceBuffer::separate() {
+  if (holders_.empty()) return;
+  placement_ = next_placement();
   const std::vector<int64_t> holders = std::exchange(holders_, {});
   for (int64_t at = 0; at < std::ssize(holders); ++at) {
     const int64_t holder = holders[static_cast<size_t>(at)];

@@ -43,7 +43,17 @@ void add_pieces(std::vector<ShardPiece>& pieces, const ShardPiece& whole, bool t
       piece.in_part += first * copy.target[0] * copy.element_size;
     }
     if (to_host) std::swap(piece.copy.source, piece.copy.target);
+    const StridedCopy& part = piece.copy;
+    if (part.dims.empty() || (part.dims.size() == 1 && part.source[0] == 1 && part.target[0] == 1))
+      piece.dense_bytes = part.element_size * (part.dims.empty() ? 1 : part.dims[0]);
   }
+}
+
+void move(const ShardPiece& piece, const std::byte* source, std::byte* target) {
+  if (piece.dense_bytes > 0)
+    std::memcpy(target, source, static_cast<size_t>(piece.dense_bytes));
+  else
+    run_copy(piece.copy, source, target);
 }
 
 // f(piece) of each.
@@ -68,18 +78,19 @@ void add_pieces_to_host(std::vector<ShardPiece>& pieces, const Shape& global, co
 void run_to_host(const std::vector<ShardPiece>& pieces, const std::vector<const std::byte*>& parts,
                  std::byte* array, int64_t bytes) {
   run_pieces(pieces, bytes, [&](const ShardPiece& piece) {
-    run_copy(piece.copy, parts[static_cast<size_t>(piece.part)] + piece.in_part,
-             array + piece.in_array);
+    move(piece, parts[static_cast<size_t>(piece.part)] + piece.in_part, array + piece.in_array);
   });
 }
 
 ShardCopies::ShardCopies(Shape global, const Sharding& sharding, int64_t num_devices)
-    : global_(std::move(global)), local_(local_shape(global_, sharding)) {
+    : global_(std::move(global)),
+      local_(local_shape(global_, sharding)),
+      local_bytes_(local_.bytes()) {
   const DeviceRange range = local_devices(num_devices);
   std::set<Dims> read;  // tiles by start: replicas hold the same
   for (int64_t d = range.first; d < range.last; ++d) {
     const Box box = shard_box(global_, sharding, d);
-    if (box.size != local_.dims && local_.bytes() > 0) with_tails_.push_back(d);
+    if (box.size != local_.dims && local_bytes_ > 0) with_tails_.push_back(d);
     if (box.is_empty()) continue;
     const ShardPiece whole = tile_copy(global_, local_, box, d);
     add_pieces(to_devices_, whole, false);
@@ -88,11 +99,11 @@ ShardCopies::ShardCopies(Shape global, const Sharding& sharding, int64_t num_dev
 }
 
 void ShardCopies::scatter(const Array& global, DeviceBuffer& buffer) const {
-  const auto bytes = static_cast<size_t>(local_.bytes());
-  for (const int64_t device : with_tails_) std::memset(buffer.shard(device), 0, bytes);
+  for (const int64_t device : with_tails_)
+    std::memset(buffer.shard(device), 0, static_cast<size_t>(local_bytes_));
   const std::byte* const array = global.bytes().data();
-  run_pieces(to_devices_, local_.bytes() * buffer.local().count(), [&](const ShardPiece& piece) {
-    run_copy(piece.copy, array + piece.in_array, buffer.shard(piece.part) + piece.in_part);
+  run_pieces(to_devices_, local_bytes_ * buffer.local().count(), [&](const ShardPiece& piece) {
+    move(piece, array + piece.in_array, buffer.shard(piece.part) + piece.in_part);
   });
 }
 
@@ -100,7 +111,7 @@ Array ShardCopies::gather(const DeviceBuffer& buffer) const {
   Array result(global_);
   std::byte* const array = result.bytes().data();
   run_pieces(to_host_, global_.bytes(), [&](const ShardPiece& piece) {
-    run_copy(piece.copy, buffer.shard(piece.part) + piece.in_part, array + piece.in_array);
+    move(piece, buffer.shard(piece.part) + piece.in_part, array + piece.in_array);
   });
   return result;
 }

@@ -17,6 +17,7 @@ struct ShardPiece {
   StridedCopy copy;                   // in the direction in which it runs
   int64_t part = 0;                   // which: a device, or a place in a list
   int64_t in_array = 0, in_part = 0;  // where it begins, in bytes
+  int64_t dense_bytes = 0;            // where elements lie side by side at both ends: of all
 };
 
 // The copy from part `part`, of shape `local`, to the tile `box` of an array.
@@ -41,6 +42,7 @@ class ShardCopies {
 
  private:
   Shape global_, local_;
+  int64_t local_bytes_;
   std::vector<ShardPiece> to_devices_, to_host_;
   std::vector<int64_t> with_tails_;  // devices whose part has more than their tile
 };

@@ -21,6 +21,13 @@ void wait_a_little(int64_t turn) {
 
 }  // namespace
 
+ExecutionError located_error(const Step& step, int64_t device, const std::exception& error) {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
+  return ExecutionError(fmt::format("{} on device {}: {}", step.name, device, error.what()),
+                        said.known() ? Site{} : place_of(*step.node));
+}
+
 Worker::Worker(const RunState& state, WorkerMemory memory, int worker)
     : state_(state),
       program_(state.program),
@@ -157,10 +164,7 @@ void Worker::run_part(const Step& step, Stage stage, const KernelArgs& args) con
   try {
     stage(args);
   } catch (const std::exception& error) {
-    const auto* own = dynamic_cast<const Error*>(&error);
-    const Site said = own != nullptr ? own->site() : Site{};  // of a node that the step calls
-    ExecutionError located(fmt::format("{} on device {}: {}", step.name, args.device, error.what()),
-                           said.known() ? Site{} : place_of(*step.node));
+    const ExecutionError located = located_error(step, args.device, error);
     state_.failure.note({round_, args.device, args.part}, std::make_exception_ptr(located));
     throw located;
   }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gspmd/base/error.h"
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/runtime/processes.h"
@@ -18,6 +19,9 @@
 #include "runtime/trace_log.h"
 
 namespace gspmd {
+
+// What a step of a device threw, with the step's name, the device and the user's line.
+ExecutionError located_error(const Step& step, int64_t device, const std::exception& error);
 
 // What went wrong first in the order of the program: which worker meets it is a matter of luck.
 class FirstFailure {

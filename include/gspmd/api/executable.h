@@ -79,8 +79,8 @@ class GSPMD_API ExecutableCall {
   ExecutableCall& operator=(const ExecutableCall&) = delete;
   ~ExecutableCall();  // forgets the arrays
 
-  // The next argument leaf. UserError: its path, shape or dtype is not the traced one, it is empty
-  // or donated.
+  // The next argument leaf, which has to stay where it is until run() ends. UserError: its path,
+  // shape or dtype is not the traced one, it is empty or donated.
   void argument(const std::string& path, const Array& array);
   // Runs the program on the leaves given. ExecutionError names op and devices.
   void run(Site site);

@@ -53,6 +53,8 @@ class GSPMD_API Array {
   static Array full(Shape shape, double value);  // every element `value`, converted
 
   bool empty() const { return value_ == nullptr; }  // default-constructed
+  // Whether there is no copy of this Array; others may have its storage.
+  bool is_only() const { return value_.use_count() == 1; }
   // --- Of an empty array: f32[]
   const Shape& shape() const;
   DType dtype() const { return shape().dtype; }

@@ -2,6 +2,7 @@
 
 // Running per-device programs on the simulated mesh.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -35,6 +36,9 @@ class GSPMD_API DeviceBuffer {
     const int64_t at = device - local_.first;
     return data_ + (holders_.empty() ? at : holders_[static_cast<size_t>(at)]) * stride_;
   }
+  // Of where the parts lie: a number that no other buffer has had, and this one not before they
+  // moved.
+  uint64_t placement() const { return placement_; }
   // From now on device d of this process has the part of device holders[d], which is its own
   // holder.
   void share(const std::vector<int64_t>& holders);
@@ -45,6 +49,7 @@ class GSPMD_API DeviceBuffer {
   int64_t num_devices_ = 0, stride_ = 0;
   DeviceRange local_;
   std::byte* data_ = nullptr;
+  uint64_t placement_ = 0;
   std::vector<int64_t> holders_;  // by device from local_.first on; empty: each its own
 };
 
