@@ -37,6 +37,13 @@ constexpr int64_t kPrepackedBytes = int64_t{16} << 20, kPrepackedRowBytes = int6
 constexpr int64_t kStripColumns = 128, kStripBytes = int64_t{1} << 20;
 constexpr int64_t kRowsInPlaceBytes = int64_t{4} << 20, kPageFloats = 1024;
 
+// Where rows are too few to be parts, columns are: the library does better with many at once.
+constexpr int64_t kPlainColumns = 256, kPlainParts = 4;
+
+// Few rows times a matrix, which is read once and takes the time: rows, elements, bytes of a part.
+constexpr int64_t kFewRows = 16, kFewColumns = 64, kFewK = 16, kFewElements = int64_t{1} << 14;
+constexpr int64_t kFewPartBytes = int64_t{1} << 18;
+
 using Step = int64_t GemmLoop::*;
 
 int64_t product(const std::vector<GemmLoop>& loops) {
@@ -77,8 +84,9 @@ GemmLoop take_main(std::vector<GemmLoop>& loops, std::vector<GemmLoop>& outer) {
 }
 
 // What products read: operands that are dense, or copied to be; operands of any steps, which they
-// pack themselves; or dense rows of a, and b as it was laid out for all of them before.
-enum class Way : uint8_t { plain, packed, prepacked };
+// pack themselves; dense rows of a, and b as it was laid out for all of them before; or few rows of
+// a, and b as it lies.
+enum class Way : uint8_t { plain, packed, prepacked, few };
 
 // A product as it runs: outer loops around blocks of rows, operands packed where they are not
 // dense.
@@ -223,12 +231,30 @@ bool take_groups(GemmPlan& plan) {
   return true;
 }
 
+// Turns a product so that its rows are few, where either side has few, and the lines of the other
+// operand lie in a row. Whether it is such a product.
+bool take_few(GemmPlan& plan) {
+  const bool is_tall = plan.n.size < plan.m.size;
+  const auto [rows, columns] = std::minmax(plan.m.size, plan.n.size);
+  if (plan.k.size() != 1 || plan.k_size < kFewK ||
+      saturating_multiply(columns, plan.k_size) < kFewElements ||
+      (!is_half_dtype(plan.operand) && plan.operand != DType::f32 && plan.operand != DType::f64))
+    return false;
+  if (is_tall) swap_operands(plan);
+  // The library is quicker for more rows of bf16, and for those of lines along the columns.
+  const bool along_k = plan.k[0].b == 1, along_n = plan.n.b == 1 && columns >= kFewColumns;
+  const bool more = plan.operand == DType::f16 || (along_k && plan.operand != DType::bf16);
+  if ((along_k || along_n) && rows <= (more ? kFewRows : kFewRows / 2)) return true;
+  if (is_tall) swap_operands(plan);
+  return false;
+}
+
 // Of operands that are widened before.
 bool packs_widened(const GemmPlan& plan) { return packed_lanes() == 8 && is_worth_packing(plan); }
 
 PackedExtents dense_steps(const GemmExtents& e) {
-  PackedExtents packed{e.rows, e.n, e.k, e.k, 1, e.n, 1, e.n};
-  if (e.b_transposed) packed.b_k = 1, packed.b_n = e.k;
+  PackedExtents packed{e.rows, e.n, e.k, e.k, 1, e.b_step(), 1, e.c_step()};
+  if (e.b_transposed) std::swap(packed.b_k, packed.b_n);
   return packed;
 }
 
@@ -238,7 +264,8 @@ void cut_rows(GemmPlan& plan, int64_t blocks, int64_t multiple = 1) {
 }
 
 void cut_columns(GemmPlan& plan, int64_t blocks, int64_t multiple) {
-  plan.column_block = ceil_div(ceil_div(plan.n.size, blocks), multiple) * multiple;
+  plan.column_block =
+      std::min(plan.n.size, ceil_div(ceil_div(plan.n.size, blocks), multiple) * multiple);
   plan.column_blocks = ceil_div(plan.n.size, plan.column_block);
 }
 
@@ -267,12 +294,20 @@ void choose_grid(GemmPlan& plan, int64_t parts) {
   }
 }
 
+// Of what is read of operand b in all.
+double bytes_read(const GemmPlan& plan) {
+  return static_cast<double>(plan.n.size) * static_cast<double>(plan.k_size) *
+         static_cast<double>(plan.outer_count * plan.operand_size);
+}
+
 void choose_blocks(GemmPlan& plan) {
   const double flops = flops_of(plan);
   plan.block = plan.m.size;
   plan.column_block = plan.n.size;
   const double all = flops * static_cast<double>(plan.outer_count);
-  const int64_t wanted = parts_of(all, kPartFlops);
+  const int64_t wanted = plan.way == Way::few
+                             ? parts_of(bytes_read(plan), static_cast<double>(kFewPartBytes))
+                             : parts_of(all, kPartFlops);
   plan.outer_parts = std::min(plan.outer_count, wanted);
   const bool whole = plan.outer_parts >= wanted;
   if (plan.way == Way::prepacked) {
@@ -286,6 +321,11 @@ void choose_blocks(GemmPlan& plan) {
     // What is widened of operand b serves all rows of a part.
     const int64_t blocks = plan.m.size / kRowBlock;
     cut_rows(plan, !packs_widened(plan) ? blocks : whole ? 1 : std::min(blocks, wanted));
+  } else if (!whole && !plan.pack_b && !plan.pack_c) {
+    const int64_t columns = plan.way == Way::few
+                                ? std::max<int64_t>(1, plan.n.size / kFewColumns)
+                                : std::clamp<int64_t>(plan.n.size / kPlainColumns, 1, kPlainParts);
+    cut_columns(plan, std::min(ceil_div(wanted, plan.outer_parts), columns), kBlockColumns);
   }
   plan.row_parts = whole ? 1 : plan.blocks;
   plan.parts = plan.outer_parts * plan.row_parts * plan.column_blocks;
@@ -303,11 +343,14 @@ std::unique_ptr<GemmProduct> library_product_of(const GemmPlan& plan, const Gemm
   if (!is_half_dtype(plan.operand))
     return use_library(plan) ? library_product(plan.operand, plan.result, extents)
                              : loop_product(plan.operand, extents);
+  GemmExtents wide = extents;
+  wide.b_line = 0;
+  if (is_half_dtype(plan.result)) wide.c_line = 0;
   if (!use_library(plan))
-    return widened_product(loop_product(DType::f32, extents), plan.operand, plan.result, extents);
+    return widened_product(loop_product(DType::f32, wide), plan.operand, plan.result, extents);
   if (auto direct = library_product(plan.operand, plan.result, extents)) return direct;
-  auto widened = packs_widened(plan) ? packed_product(dense_steps(extents))
-                                     : library_product(DType::f32, DType::f32, extents);
+  auto widened = packs_widened(plan) ? packed_product(dense_steps(wide))
+                                     : library_product(DType::f32, DType::f32, wide);
   return widened_product(std::move(widened), plan.operand, plan.result, extents);
 }
 
@@ -324,6 +367,10 @@ void choose_packing(GemmPlan& plan) {
   const bool library = use_library(plan);
   const GemmLoop k = plan.k.empty() ? GemmLoop{} : plan.k[0];
   const bool one_k = plan.k.size() <= 1;
+  if (plan.way == Way::few) {
+    plan.pack_a = plan.pack_b = plan.pack_c = plan.b_transposed = false;
+    return;
+  }
   if (plan.way == Way::packed) {
     plan.pack_a = plan.pack_b = !one_k;
     plan.pack_c = plan.n.size > 1 && plan.n.c != 1;
@@ -350,6 +397,14 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   return plan.in_place ? strip_product(extents) : packed_product(extents);
 }
 
+std::unique_ptr<GemmProduct> few_rows_product_of(const GemmPlan& plan, int64_t rows,
+                                                 int64_t columns) {
+  const GemmLoop& k = plan.k[0];
+  return few_rows_product(
+      plan.operand, plan.result,
+      {rows, columns, plan.k_size, plan.m.a, k.a, k.b, plan.n.b, plan.m.c, plan.n.c});
+}
+
 // False: the library has no product that reads what was laid out before.
 bool prepare_products(GemmPlan& plan) {
   for (int i = 0; i < 2; ++i) {
@@ -357,12 +412,20 @@ bool prepare_products(GemmPlan& plan) {
     GemmLoop m = plan.m;
     m.size = rows;
     if (i == 1 && rows == plan.block) break;
-    const GemmExtents extents{rows, plan.n.size, plan.k_size, plan.b_transposed};
     const int64_t last = plan.columns(plan.column_blocks - 1);
     for (int j = 0; j < (last == plan.column_block ? 1 : 2); ++j) {
       auto& made = plan.products[i][j];
+      const int64_t columns = j == 0 ? plan.column_block : last;
+      const GemmExtents extents{rows,
+                                columns,
+                                plan.k_size,
+                                plan.b_transposed,
+                                plan.b_transposed ? plan.k_size : plan.n.size,
+                                plan.n.size};
       if (plan.way == Way::packed)
-        made = packed_product_of(plan, rows, j == 0 ? plan.column_block : last);
+        made = packed_product_of(plan, rows, columns);
+      else if (plan.way == Way::few)
+        made = few_rows_product_of(plan, rows, columns);
       else if (plan.way == Way::prepacked)
         made = prepacked_product_of(plan, extents);
       else
@@ -400,6 +463,16 @@ bool prepare_as(GemmPlan& plan, Way way) {
   choose_packing(plan);
   choose_blocks(plan);
   return prepare_products(plan);
+}
+
+void prepare_best(GemmPlan& plan) {
+  if (take_few(plan)) {
+    prepare_as(plan, Way::few);
+    return;
+  }
+  plan.in_place = reads_in_place(plan);
+  if (!plan.in_place && is_prepacked(plan) && prepare_as(plan, Way::prepacked)) return;
+  prepare_as(plan, take_groups(plan) || is_packed(plan) ? Way::packed : Way::plain);
 }
 
 struct Blocks {
@@ -504,15 +577,14 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   // Rows of c are contiguous along n where possible.
   const bool n_fits = plan->n.size == 1 || plan->n.c == 1;
   if (plan->m.size > 1 && plan->m.c == 1 && (!n_fits || plan->n.size == 1)) swap_operands(*plan);
-  plan->in_place = reads_in_place(*plan);
-  if (plan->in_place || !is_prepacked(*plan) || !prepare_as(*plan, Way::prepacked))
-    prepare_as(*plan, take_groups(*plan) || is_packed(*plan) ? Way::packed : Way::plain);
+  prepare_best(*plan);
   PreparedKernel kernel;
   kernel.parts = plan->parts;
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;
   const double flops = flops_of(*plan) * static_cast<double>(plan->outer_count);
   const bool fast = spec.dtype == DType::f32 || is_half_dtype(spec.dtype);
   kernel.cost = 100 + flops / (fast ? 200 : 10);
+  if (plan->way == Way::few) kernel.cost = 100 + bytes_read(*plan) / 16;
   if (plan->way == Way::prepacked) add_prepacking(plan, kernel);
   kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {
     run_part(*plan, args);

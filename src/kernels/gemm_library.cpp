@@ -18,12 +18,13 @@ class LibraryProduct final : public GemmProduct {
  public:
   LibraryProduct(DType operand, DType result, const GemmExtents& e, Stored stored) {
     using Tag = dnnl::memory::format_tag;
+    using Steps = dnnl::memory::dims;
     const OneThread one;
-    const Tag plain = e.b_transposed ? Tag::ba : Tag::ab;
+    const Steps plain = e.b_transposed ? Steps{1, e.b_step()} : Steps{e.b_step(), 1};
     a_ = dnnl::memory::desc({e.rows, e.k}, library_type(operand), Tag::ab);
-    b_ = dnnl::memory::desc({e.k, e.n}, library_type(operand),
-                            stored == Stored::plain ? plain : Tag::any);
-    c_ = dnnl::memory::desc({e.rows, e.n}, library_type(result), Tag::ab);
+    b_ = stored == Stored::plain ? dnnl::memory::desc({e.k, e.n}, library_type(operand), plain)
+                                 : dnnl::memory::desc({e.k, e.n}, library_type(operand), Tag::any);
+    c_ = dnnl::memory::desc({e.rows, e.n}, library_type(result), Steps{e.c_step(), 1});
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(
         dnnl::scratchpad_mode::user);  // the library's own is not reentrant

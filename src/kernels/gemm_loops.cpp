@@ -76,7 +76,7 @@ void plain_row(const GemmExtents& e, const T* a, const T* b, T* c) {
   for (int64_t j = 0; j < e.n; ++j) c[j] = T(0);
   for (int64_t k = 0; k < e.k; ++k) {
     const T s = a[k];
-    const T* row = b + k * e.n;
+    const T* row = b + k * e.b_step();
     GSPMD_IVDEP
     for (int64_t j = 0; j < e.n; ++j) c[j] = c[j] + s * row[j];
   }
@@ -90,22 +90,22 @@ void float_columns(const Rows<T>& rows, const T* a, int64_t count, int64_t rest)
   for (; i < count; ++i) float_block<1, kVectors, kMasked>(rows, a, i, rest);
 }
 
-// panel[k * wide + c] = b[c * depth + k] of `columns` columns.
+// panel[k * wide + c] = b[c * b_row + k] of `columns` columns.
 template <class T>
-void fill_panel(const T* b, int64_t depth, int64_t columns, T* panel, int64_t wide) {
+void fill_panel(const T* b, int64_t b_row, int64_t depth, int64_t columns, T* panel, int64_t wide) {
   int64_t k0 = 0;
 #if HWY_TARGET != HWY_SCALAR
   constexpr int64_t kSide = 16 / sizeof(T);
   const int64_t whole = columns / kSide * kSide;
   for (; k0 + kSide <= depth; k0 += kSide) {
     for (int64_t c = 0; c < whole; c += kSide)
-      transpose_small(b + c * depth + k0, depth, panel + k0 * wide + c, wide);
+      transpose_small(b + c * b_row + k0, b_row, panel + k0 * wide + c, wide);
     for (int64_t c = whole; c < columns; ++c)
-      for (int64_t k = k0; k < k0 + kSide; ++k) panel[k * wide + c] = b[c * depth + k];
+      for (int64_t k = k0; k < k0 + kSide; ++k) panel[k * wide + c] = b[c * b_row + k];
   }
 #endif
   for (; k0 < depth; ++k0)
-    for (int64_t c = 0; c < columns; ++c) panel[k0 * wide + c] = b[c * depth + k0];
+    for (int64_t c = 0; c < columns; ++c) panel[k0 * wide + c] = b[c * b_row + k0];
 }
 
 // A panel of two vectors of columns of b is read by all rows while it is in cache.
@@ -119,9 +119,9 @@ void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::by
   alignas(64) T panel[kLoopDepth * 128 / sizeof(T)];
   for (int64_t j = 0; j < e.n; j += wide) {
     const int64_t columns = std::min(wide, e.n - j);
-    if (e.b_transposed) fill_panel(b + j * e.k, e.k, columns, panel, wide);
-    const Rows<T> rows{e.b_transposed ? panel : b + j, e.b_transposed ? wide : e.n, c + j, e.n,
-                       e.k};
+    if (e.b_transposed) fill_panel(b + j * e.b_step(), e.b_step(), e.k, columns, panel, wide);
+    const Rows<T> rows{e.b_transposed ? panel : b + j, e.b_transposed ? wide : e.b_step(), c + j,
+                       e.c_step(), e.k};
     if (columns == wide)
       float_columns<2, false>(rows, a, e.rows, lanes);
     else if (columns > lanes)
@@ -137,7 +137,7 @@ void integer_product(const GemmExtents& e, const std::byte* a_bytes, const std::
   const T* a = reinterpret_cast<const T*>(a_bytes);
   const T* b = reinterpret_cast<const T*>(b_bytes);
   T* c = reinterpret_cast<T*>(c_bytes);
-  for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.n);
+  for (int64_t i = 0; i < e.rows; ++i) plain_row(e, a + i * e.k, b, c + i * e.c_step());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace gspmd {
 
-// c[rows,n] = a[rows,k] * b[k,n] (b stored [n,k] if `b_transposed`), all dense. Reentrant.
+// c[rows,n] = a[rows,k] * b[k,n] (b stored [n,k] if `b_transposed`); a is dense. Reentrant.
 class GemmProduct {
  public:
   virtual ~GemmProduct() = default;
@@ -20,6 +20,9 @@ class GemmProduct {
 struct GemmExtents {
   int64_t rows = 1, n = 1, k = 1;
   bool b_transposed = false;
+  int64_t b_line = 0, c_line = 0;  // elements from one line to the next; 0: they are dense
+  int64_t b_step() const { return b_line != 0 ? b_line : b_transposed ? k : n; }
+  int64_t c_step() const { return c_line != 0 ? c_line : n; }
 };
 
 // Sizes, and steps in elements; rows of c are contiguous. `groups`: so many times the rows, a step
@@ -29,6 +32,16 @@ struct PackedExtents {
   int64_t a_row = 0, a_k = 0, b_k = 0, b_n = 0, c_row = 0;
   int64_t groups = 1, a_group = 0, c_group = 0;
 };
+
+// Of few rows, so that reading b is what takes time: steps in elements, of b one of them is 1.
+struct FewRowsExtents {
+  int64_t rows = 1, n = 1, k = 1;
+  int64_t a_row = 0, a_k = 0, b_k = 0, b_n = 0, c_row = 0, c_n = 0;
+};
+// f32, f64, bf16 or f16, to the same or from 16 bits to f32; sums are f32, or f64 of f64. nullptr:
+// of other types, or lines of b lie neither along n nor along k.
+std::unique_ptr<GemmProduct> few_rows_product(DType operand, DType result,
+                                              const FewRowsExtents& extents);
 
 // f32 over any strides.
 std::unique_ptr<GemmProduct> packed_product(const PackedExtents& extents);
@@ -96,7 +109,7 @@ const PairFunctions* pair_functions();  // of this processor; nullptr: it has no
 std::unique_ptr<GemmProduct> loop_product(DType dtype, const GemmExtents& extents);
 bool reads_transposed(DType dtype, int64_t k);
 // Around a product of f32: reads 16-bit floats into f32 first, but b where it is f32 by then, and
-// rounds the result.
+// rounds the result. Inside, what is read and what will be rounded is dense.
 std::unique_ptr<GemmProduct> widened_product(std::unique_ptr<GemmProduct> product, DType operand,
                                              DType result, const GemmExtents& extents,
                                              bool b_is_wide = false);

@@ -30,12 +30,28 @@ class WidenedProduct final : public GemmProduct {
     std::byte* const wide_c = wide_b + b_bytes();
     std::byte* const rest = wide_c + c_bytes();
     read_(wide_a, a, nullptr, nullptr, extents_.rows * extents_.k, 0);
-    if (!b_is_wide_) read_(wide_b, b, nullptr, nullptr, extents_.k * extents_.n, 0);
+    const GemmExtents& e = extents_;
+    if (!b_is_wide_)
+      each_line(e.b_transposed ? e.n : e.k, e.b_transposed ? e.k : e.n, e.b_step(),
+                [&](int64_t dense, int64_t at, int64_t count) {
+                  read_(wide_b + dense * 4, b + at * 2, nullptr, nullptr, count, 0);
+                });
     product_->run(wide_a, b_is_wide_ ? b : wide_b, round_ != nullptr ? wide_c : c, rest);
-    if (round_ != nullptr) round_(c, wide_c, nullptr, nullptr, extents_.rows * extents_.n, 0);
+    if (round_ != nullptr)
+      each_line(e.rows, e.n, e.c_step(), [&](int64_t dense, int64_t at, int64_t count) {
+        round_(c + at * 2, wide_c + dense * 4, nullptr, nullptr, count, 0);
+      });
   }
 
  private:
+  // f(elements before where lines are dense, and where they are not, elements): of each line, or of
+  // all as one.
+  template <class F>
+  static void each_line(int64_t lines, int64_t length, int64_t step, const F& f) {
+    if (step == length) return f(0, 0, lines * length);
+    for (int64_t i = 0; i < lines; ++i) f(i * length, i * step, length);
+  }
+
   int64_t a_bytes() const { return in_lines(extents_.rows * extents_.k * 4); }
   int64_t b_bytes() const { return b_is_wide_ ? 0 : in_lines(extents_.k * extents_.n * 4); }
   int64_t c_bytes() const {
