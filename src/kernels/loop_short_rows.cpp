@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/lines.h"
@@ -18,20 +19,41 @@ constexpr int64_t kLeastShortRows = 1 << 14;  // elements of a loop that is wort
 constexpr int64_t kMostLaidOut = 1 << 15;     // elements of all that is laid out
 constexpr size_t kMostOperands = 64;
 
-// What folds of the type are taken in, to be rounded once.
-DType folded_in(DType dtype) { return is_half_dtype(dtype) ? DType::f32 : dtype; }
+// What folds of the type are taken in, to be rounded or wrapped once.
+DType folded_in(DType dtype) {
+  if (is_half_dtype(dtype)) return DType::f32;
+  return is_narrow_loop_dtype(dtype) && is_integer(dtype) ? DType::s32 : dtype;
+}
 
 bool is_fold(LoopOp op) { return op >= LoopOp::reduce_sum; }
 
 // What a fold may start from: x op it is x.
+template <class T>
+T identity_number(LoopOp op) {
+  using Limits = std::numeric_limits<T>;
+  switch (op) {
+    case LoopOp::reduce_sum:
+      return std::is_floating_point_v<T> ? T(-0.0) : T(0);
+    case LoopOp::reduce_product:
+      return T(1);
+    case LoopOp::reduce_max:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case LoopOp::reduce_min:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    case LoopOp::reduce_and:
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(~T(0));
+      return T(1);
+    default:
+      return T(0);  // or
+  }
+}
+
 Array identity_of(LoopOp op, DType dtype) {
   Array identity(dtype, Dims{});
-  const bool is_float = is_floating(dtype);
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (op == LoopOp::reduce_sum) identity.set(0, is_float ? -0.0 : 0.0);
-  if (op == LoopOp::reduce_product) identity.set(0, 1);
-  if (op == LoopOp::reduce_max) identity.set(0, -infinity);  // of floats
-  if (op == LoopOp::reduce_min) identity.set(0, infinity);
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_arithmetic_v<T>) identity.data<T>()[0] = identity_number<T>(op);
+  });
   return identity;
 }
 
@@ -111,20 +133,15 @@ class ShortRows {
     x.operand = x.offset = 0;
   }
 
-  // Whether all results are folds of floats or integers over every reduced dim, each from a value
-  // of one element.
+  // Whether all results are folds over every reduced dim, each from a value of one element.
   bool only_folds() const {
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
       const LoopOutput& output = p_.outputs[o];
       const LoopValue& fold = value(output.value);
       if (!is_fold(fold.op) || !output.reduced || !output.strides.empty()) return false;
       if (output.result >= 0 && output.result != static_cast<int64_t>(o)) return false;
-      const bool known = is_half_dtype(fold.dtype) || fold.dtype == DType::f32 ||
-                         fold.dtype == DType::f64 || fold.dtype == DType::s32 ||
-                         fold.dtype == DType::u32;
-      const bool by_number = fold.op == LoopOp::reduce_sum || fold.op == LoopOp::reduce_product ||
-                             is_floating(fold.dtype);
-      if (!known || !by_number || value(fold.a).dtype != fold.dtype) return false;
+      const DType wide = folded_in(fold.dtype);
+      if (is_narrow_loop_dtype(wide) || value(fold.a).dtype != fold.dtype) return false;
       const LoopValue& initial = value(fold.b);
       if (initial.op != LoopOp::constant &&
           (initial.op != LoopOp::operand ||

@@ -13,10 +13,17 @@ namespace {
 constexpr int64_t kMostElements = 256;  // of a line: of longer ones a loop's own costs are small
 constexpr int64_t kFewLines = 64;
 
+// What is combined. Of preds as numbers: each op that combines them leaves 0 where it has to.
+DType held_in(DType dtype) {
+  if (is_half_dtype(dtype)) return DType::f32;
+  const bool is_short = dtype == DType::pred || is_integer(dtype);
+  return is_short && dtype_size(dtype) < 4 ? DType::s32 : dtype;
+}
+
 struct LinesPlan {
   int64_t lines = 0, n = 0;    // elements of a line
   int64_t size = 4, held = 4;  // bytes of an element, and of what is combined
-  LoopFunction combine = nullptr, widen = nullptr, narrow = nullptr;
+  LoopFunction combine = nullptr, widen = nullptr, narrow = nullptr;  // the last two: or none
   FoldTurned fold = nullptr;
   TransposeBlock turn = nullptr;
 
@@ -72,21 +79,19 @@ struct LinesPlan {
 }  // namespace
 
 PreparedKernel prepare_reduce_lines(DType dtype, LoopOp reduce, int64_t lines, int64_t elements) {
-  if (!has_loop_functions(dtype) || elements < 2 || elements > kMostElements || lines < kFewLines)
-    return {};
+  if (elements < 2 || elements > kMostElements || lines < kFewLines) return {};
   LinesPlan plan;
   plan.lines = lines;
   plan.n = elements;
   plan.size = plan.held = dtype_size(dtype);
-  DType held = dtype;
-  if (is_half_dtype(dtype)) {
-    held = DType::f32;
-    plan.held = 4;
-    plan.widen = find_loop_function(LoopOp::convert, dtype, held);
+  const DType held = held_in(dtype);
+  plan.held = dtype_size(held);
+  if (held != dtype) {
+    const DType read = dtype == DType::pred ? DType::u8 : dtype;  // in vectors
+    plan.widen = find_loop_function(LoopOp::convert, read, held);
     plan.narrow = find_loop_function(LoopOp::convert, held, dtype);
     if (plan.widen == nullptr || plan.narrow == nullptr) return {};
   }
-  if (plan.held < 4) return {};
   plan.combine = find_loop_function(combining_op(reduce), held, held);
   plan.fold = find_fold_turned(reduce, held);
   if (plan.combine == nullptr || plan.fold == nullptr) return {};

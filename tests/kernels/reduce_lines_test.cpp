@@ -75,12 +75,18 @@ TEST_CASE("reduce lines: numbers are combined in the order of a loop's fold", "[
       LoopOp::reduce_product, [](uint32_t a, uint32_t b) { return a * b; }, false);
   check<uint64_t, uint64_t>(
       LoopOp::reduce_or, [](uint64_t a, uint64_t b) { return a | b; }, false);
+  check<int8_t, uint8_t>(  // wraps
+      LoopOp::reduce_sum, [](uint8_t a, uint8_t b) { return uint8_t(a + b); }, false);
+  check<uint16_t, uint16_t>(
+      LoopOp::reduce_product, [](uint32_t a, uint32_t b) { return uint16_t(a * b); }, false);
+  check<int16_t, int16_t>(
+      LoopOp::reduce_min, [](int16_t a, int16_t b) { return std::min(a, b); }, false);
 }
 
-TEST_CASE("reduce lines: long, few and narrow ones are a loop's", "[reduce]") {
+TEST_CASE("reduce lines: long and few ones and narrow floats are a loop's", "[reduce]") {
   CHECK_FALSE(prepare_reduce_lines(DType::f32, LoopOp::reduce_sum, 400, 257).run);
   CHECK_FALSE(prepare_reduce_lines(DType::f32, LoopOp::reduce_sum, 63, 49).run);
-  CHECK_FALSE(prepare_reduce_lines(DType::pred, LoopOp::reduce_or, 400, 49).run);
+  CHECK_FALSE(prepare_reduce_lines(DType::f8e4m3fn, LoopOp::reduce_sum, 400, 49).run);
 }
 
 }  // namespace gspmd::reduce_lines_test

@@ -159,6 +159,47 @@ TEST_CASE("combiners that are no search for a place of an extreme", "[reduce]") 
   CHECK_FALSE(found(text, "or(better, nan)", "and(better, nan)"));
 }
 
+// Whole numbers that wrap, masks and preds, from any initial value: short lines, short rows with
+// reduced dims before them, and what is neither.
+TEST_CASE("fast reduces by one op: the bits of the reference for integers and preds", "[reduce]") {
+  static const DType kTypes[] = {DType::pred, DType::s4,  DType::s8,  DType::u8,  DType::s16,
+                                 DType::u16,  DType::s32, DType::u32, DType::s64, DType::u64};
+  static const char* const kOps[] = {"and", "or", "add", "multiply", "maximum", "minimum"};
+  static const Dims kDims[] = {{1000, 16},      {70, 2},          {333, 7},       {16, 40, 8, 5},
+                               {64, 3, 16, 8},  {5, 1, 61, 9, 7}, {17, 31, 40},   {1, 1},
+                               {20, 40, 1, 24}, {50, 11, 33, 1},  {2, 3, 128, 33}};
+  for (int64_t seed = 1; seed <= random_load(400); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    const DType type = kTypes[random.below(10)];
+    const Dims& dims = kDims[random.below(11)];
+    Dims along, kept;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const bool reduces = d + 1 == dims.size() ? random.below(4) > 0 : random.below(2) == 0;
+      (reduces ? along : kept).push_back(reduces ? int64_t(d) : dims[d]);
+    }
+    const Shape x(type, dims), initial(type, {});
+    Array values(x), from(initial);
+    const int64_t op = random.below(6);
+    const int64_t bits = type == DType::pred ? 1 : type == DType::s4 ? 15 : 255;
+    const auto byte_for = [&] {  // so that no bit of a result is what almost all have
+      const int64_t byte = random.below(256);
+      if (op == 0) return random.below(999) > 0 ? bits : byte;
+      if (op == 1) return random.below(999) > 0 ? 0 : byte;
+      return op == 3 ? byte | 1 : byte;
+    };
+    for (Array* array : {&values, &from})
+      for (std::byte& byte : array->bytes()) byte = std::byte(byte_for() & bits);
+    expect_fast(fmt::format("HloModule m\nf {{\na = {0}[] parameter(0)\nb = {0}[] "
+                            "parameter(1)\nROOT c = {0}[] {1}(a, b)\n}}\nENTRY e {{\nx = {2} "
+                            "parameter(0)\nz = {0}[] parameter(1)\nROOT r = {3} reduce(x, z), "
+                            "dimensions={{{4}}}, to_apply=f\n}}\n",
+                            dtype_name(type), kOps[op], to_string(x), to_string(Shape(type, kept)),
+                            fmt::join(along, ",")),
+                {values, from});
+  }
+}
+
 // Each result puts its elements together in the order of the evaluator.
 TEST_CASE("fast reduces by any computation: the bits of the reference along any dims", "[reduce]") {
   static const int64_t kSizes[] = {1, 2, 5, 17, 140};
