@@ -104,6 +104,9 @@ TEST_CASE("widened products: integers in floats that hold every sum", "[dot]") {
   CHECK(widened(product("s16", "s16", "s32")) == DType::f64);  // sums wrap around
   CHECK(widened(product("u16", "u16", "u32", 300)) == DType::f64);
   CHECK(widened(product("u16", "s16", "s32", 300)) == DType::f64);
+  CHECK(widened(product("pred", "pred", "pred")) == DType::f32);
+  CHECK(widened(product("pred", "pred", "pred", 3)) == DType::f32);
+  CHECK(widened(window("pred", "pred", "pred")) == DType::f32);
   CHECK(!widened(product("s32", "s8", "s32")));
   CHECK(!widened(product("s32", "s32", "s32")));
 }
@@ -211,6 +214,75 @@ TEST_CASE("run forms: products of complex numbers", "[dot]") {
         CHECK_FALSE(is_complex(node->shape.dtype));
   }
   CHECK(!widened(product("f32", "f32", "f32")));
+}
+
+namespace {
+
+// Bit for bit; `opcode` is gone.
+void expect_bits(const std::string& text, Opcode opcode) {
+  INFO(text);
+  const auto plain = parse_module(text), made = parse_module(text);
+  std::vector<Value> arguments;
+  for (const Node* x : plain->entry()->parameters()) {
+    Array array = is_complex(x->shape.dtype)
+                      ? special_values(x->shape, unsigned(x->attrs.index) + 1, false)
+                      : filled(x->shape, x->attrs.index);
+    arguments.push_back({array, {}, false});
+  }
+  REQUIRE(use_run_forms(*made->entry()));
+  CHECK(made->entry()->root()->shape == plain->entry()->root()->shape);
+  CHECK(bitwise_equal(evaluate(*plain, arguments).array, evaluate(*made, arguments).array));
+  for (const auto& node : made->entry()->nodes())
+    CHECK((!node->is(opcode) || (!is_complex(node->shape.dtype) && node->op().lower(*node).run)));
+  if (opcode == Opcode::dot)
+    for (const auto& node : made->entry()->nodes()) CHECK_FALSE(node->is(Opcode::dot));
+}
+
+std::string row_product(const std::string& a, const std::string& b, const std::string& result,
+                        const std::string& dims) {
+  return fmt::format(
+      "HloModule m\nENTRY e {{\nx = {} parameter(0)\ny = {} parameter(1)\nROOT r = {} dot(x, y), "
+      "{}\n}}\n",
+      a, b, result, dims);
+}
+
+}  // namespace
+
+TEST_CASE("run forms: products of narrow integers with one row", "[dot]") {
+  const char* const plain = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+  expect_bits(row_product("s8[1,3000]", "s8[3000,7]", "s32[1,7]", plain), Opcode::dot);
+  expect_bits(row_product("u8[1,3000]", "s8[3000,7]", "s8[1,7]", plain), Opcode::dot);
+  expect_bits(row_product("s16[1,40]", "u16[40,7]", "u32[1,7]", plain), Opcode::dot);
+  expect_bits(row_product("u16[1,300000]", "u16[300000,3]", "u64[1,3]", plain), Opcode::dot);
+  expect_bits(row_product("s8[7,300]", "s8[300,1]", "s64[7,1]", plain), Opcode::dot);
+  expect_bits(row_product("s8[7,300]", "s8[300]", "s16[7]", plain), Opcode::dot);
+  expect_bits(row_product("s8[300]", "s8[300]", "s32[]",
+                          "lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
+              Opcode::dot);
+  expect_bits(row_product("s8[5,1,3,4]", "s8[3,6,5,4]", "s32[5,1,6]",
+                          "lhs_contracting_dims={3,2}, rhs_contracting_dims={3,0}, "
+                          "lhs_batch_dims={0}, rhs_batch_dims={2}"),
+              Opcode::convolution);  // in another order: stays a product
+  expect_bits(row_product("s8[4,1,3,5]", "s8[5,3,6,4]", "s32[5,1,6]",
+                          "lhs_contracting_dims={0,2}, rhs_contracting_dims={3,1}, "
+                          "lhs_batch_dims={3}, rhs_batch_dims={0}"),
+              Opcode::dot);
+  expect_bits(row_product("s8[1,0]", "s8[0,7]", "s32[1,7]", plain), Opcode::dot);
+}
+
+TEST_CASE("run forms: sums of complex numbers", "[reduce]") {
+  for (const char* type : {"c64", "c128"})
+    for (const char* along : {"0", "2", "0,2", "1", "0,1,2"}) {
+      Dims kept;
+      for (const int64_t d : {0, 1, 2})
+        if (std::string(along).find(char('0' + d)) == std::string::npos) kept.push_back(5 + 2 * d);
+      expect_bits(fmt::format("HloModule m\nf {{\na = {0}[] parameter(0)\nb = {0}[] "
+                              "parameter(1)\nROOT c = {0}[] add(a, b)\n}}\nENTRY e {{\nx = "
+                              "{0}[5,7,9] parameter(0)\nz = {0}[] parameter(1)\nROOT r = "
+                              "{0}[{1}] reduce(x, z), dimensions={{{2}}}, to_apply=f\n}}\n",
+                              type, fmt::join(kept, ","), along),
+                  Opcode::reduce);
+    }
 }
 
 TEST_CASE("run forms: batch norms and maps", "[batch_norm]") {

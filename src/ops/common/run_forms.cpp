@@ -1,7 +1,9 @@
 #include "ops/common/run_forms.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "gspmd/ops/builders.h"
 #include "ops/batch_norm/batch_norm.h"
@@ -75,10 +77,83 @@ Node* product_of_parts(Node& product) {
   return hlo::binary(Opcode::complex, real, hlo::add(made(0, 1), made(1, 0)));
 }
 
+bool has_operands_of(const Node& product, DType dtype) {
+  return product.operand(0)->shape.dtype == dtype && product.operand(1)->shape.dtype == dtype;
+}
+
+// The "or" of "and"s is whether any of the products of zeros and ones is a one: no sum of these is
+// rounded to zero.
+Node* product_of_preds(Node& product) {
+  std::vector<Node*> operands;
+  for (const int64_t side : {0, 1})
+    operands.push_back(converted(product.operand(side), DType::f32));
+  return converted(emit(product.parent(), product.opcode(), std::move(operands), product.attrs,
+                        Shape(DType::f32, product.dims())),
+                   DType::pred);
+}
+
+// The loops of `product` that a side has, in the order of its dims there.
+std::vector<DotLoop> loops_of_side(const Node& product, int64_t DotLoop::*side) {
+  std::vector<DotLoop> loops;
+  for (const DotLoop& loop : dot_loops(product))
+    if (loop.*side >= 0) loops.push_back(loop);
+  std::sort(loops.begin(), loops.end(),
+            [&](const DotLoop& a, const DotLoop& b) { return a.*side < b.*side; });
+  return loops;
+}
+
+// A product of narrow integers with one row as one reduction of what is stored: as floats it would
+// be four or eight times as many bytes. Sums wrap around as those of the result do. nullptr: it is
+// none, or its dims are in another order.
+Node* product_with_row(Node& product, int64_t row_side) {
+  const auto row = row_side == 0 ? &DotLoop::lhs : &DotLoop::rhs;
+  const auto matrix = row_side == 0 ? &DotLoop::rhs : &DotLoop::lhs;
+  Dims order, kept, at, along;  // of the row; of the matrix
+  int64_t last_out = -1;
+  for (const DotLoop& loop : loops_of_side(product, matrix)) {
+    const int64_t d = loop.*matrix;
+    if (loop.*row >= 0) {
+      order.push_back(loop.*row);
+      kept.push_back(size_of(product, loop));
+      at.push_back(d);
+    }
+    if (loop.out < 0) along.push_back(d);
+    if (loop.out >= 0 && std::exchange(last_out, loop.out) > loop.out) return nullptr;
+  }
+  for (const DotLoop& loop : loops_of_side(product, row)) {
+    if (loop.*matrix >= 0) continue;
+    if (size_of(product, loop) != 1) return nullptr;
+    order.push_back(loop.*row);
+  }
+  const DType sums = dtype_size(product.shape.dtype) > 4 ? DType::s64 : DType::s32;
+  Node* x = product.operand(row_side);
+  if (!std::is_sorted(order.begin(), order.end())) x = hlo::transpose(x, order);
+  if (x->dims() != kept) x = hlo::reshape(x, kept);
+  Node* const y = product.operand(1 - row_side);
+  Node* const spread = hlo::broadcast(converted(x, sums), y->dims(), at);
+  Node* made = hlo::reduce_sum(hlo::multiply(spread, converted(y, sums)), along);
+  if (made->dims() != product.dims()) made = hlo::reshape(made, product.dims());
+  return converted(made, product.shape.dtype);
+}
+
+Node* product_of_integers(Node& product) {
+  const auto is_short = [&](int64_t side) {
+    return is_narrow_integer(product.operand(side)->shape.dtype);
+  };
+  if (!product.is(Opcode::dot) || !is_short(0) || !is_short(1) ||
+      !is_integer(product.shape.dtype) || product.shape.elements_count() == 0)
+    return nullptr;
+  for (const int64_t side : {0, 1})
+    if (Node* const made = product_with_row(product, side)) return made;
+  return nullptr;
+}
+
 Node* widened_product(Node& product) {
   const DType result = product.shape.dtype;
-  if (is_complex(result) && product.operand(0)->shape.dtype == result &&
-      product.operand(1)->shape.dtype == result && product.shape.elements_count() > 0)
+  if (result == DType::pred && has_operands_of(product, DType::pred))
+    return product_of_preds(product);
+  if (Node* const made = product_of_integers(product)) return made;
+  if (is_complex(result) && has_operands_of(product, result) && product.shape.elements_count() > 0)
     return product_of_parts(product);
   const std::optional<DType> wide = wider_type(product);
   if (!wide) return nullptr;
@@ -89,6 +164,20 @@ Node* widened_product(Node& product) {
   // Sums wrap around in the integer that they are stored as: all of them fit into 64 bits.
   if (is_integer(result)) made = converted(made, *wide == DType::f32 ? DType::s32 : DType::s64);
   return converted(made, result);
+}
+
+// Sums of complex numbers are those of their parts.
+Node* sum_of_parts(Node& reduce) {
+  const DType dtype = reduce.shape.is_tuple ? DType::pred : reduce.shape.dtype;
+  if (!is_complex(dtype) || recognize_combiner(*reduce.called[0]) != Combiner::sum) return nullptr;
+  const auto part = [&](Opcode opcode) {
+    Node* x = hlo::unary(opcode, reduce.operand(0));
+    Node* initial = hlo::unary(opcode, reduce.operand(1));
+    Computation* sum = binary_computation(reduce.parent().module(), Opcode::add, x->shape.dtype);
+    return hlo::reduce(x, initial, reduce.attrs.dimensions, sum);
+  };
+  Node* real = part(Opcode::real);
+  return hlo::binary(Opcode::complex, real, part(Opcode::imag));
 }
 
 Node* widened_window(Node& node) {
@@ -127,6 +216,7 @@ struct RunForm {
 constexpr RunForm kRunForms[] = {
     {Opcode::dot, widened_product},
     {Opcode::convolution, widened_product},
+    {Opcode::reduce, sum_of_parts},
     {Opcode::reduce_window, widened_window},
     {Opcode::select_and_scatter, widened_window},
     {Opcode::batch_norm_training, expand_batch_norm},
