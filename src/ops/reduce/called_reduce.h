@@ -16,10 +16,10 @@ class CalledReduce {
   void run(const KernelArgs& args, int64_t first, int64_t last) const;
 
  private:
-  class Lanes;
   int64_t offset_of(int64_t result) const;  // of the first element that it puts together
 
   const Node& node_;
+  PreparedKernel loop_;  // of the combiner
   int64_t count_ = 1;
   Dims kept_, kept_strides_, reduced_, reduced_strides_;  // in elements of an input
 };

@@ -9,24 +9,6 @@
 namespace gspmd {
 namespace {
 
-// How windows share work along one dim: position i reads what position i - 1 reads and one more
-// element (cumulative sums), or what i + 1 reads and one more before it.
-enum class Overlap : uint8_t { none, prefixes, suffixes };
-
-Overlap overlap_of(const std::vector<WindowRun>& runs) {
-  bool prefixes = runs.size() > 1, suffixes = runs.size() > 1;
-  const auto end = [](const WindowRun& run) { return run.input_first + run.count - 1; };
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].count == 0 || (runs[i].count > 1 && runs[i].input_step != 1)) return Overlap::none;
-    if (i == 0) continue;
-    const bool same_begin = runs[i].input_first == runs[i - 1].input_first;
-    const bool same_end = end(runs[i]) == end(runs[i - 1]);
-    prefixes = prefixes && same_begin && runs[i].count == runs[i - 1].count + 1;
-    suffixes = suffixes && same_end && runs[i].count + 1 == runs[i - 1].count;
-  }
-  return prefixes ? Overlap::prefixes : suffixes ? Overlap::suffixes : Overlap::none;
-}
-
 // One pass of a combiner along dim `d` of dense `values`: from dims before, runs.size() positions.
 // Whether the combiner is applied dim by dim or to whole windows is one number: it is associative.
 template <class A>
@@ -143,17 +125,6 @@ void for_each_index(const Dims& dims, Body&& body) {
   }
 }
 
-// The only dim with a window, where its windows are prefixes of one another; -1: none.
-int64_t prefix_dim(const Node& node, const WindowGrid& grid) {
-  int64_t found = -1;
-  for (size_t d = 0; d < node.attrs.window.size(); ++d) {
-    if (is_trivial(node.attrs.window[d])) continue;
-    if (found >= 0 || overlap_of(grid.runs(d)) != Overlap::prefixes) return -1;
-    found = static_cast<int64_t>(d);
-  }
-  return found;
-}
-
 }  // namespace
 
 Value evaluate_reduce_window(const EvalContext& context) {
@@ -167,7 +138,7 @@ Value evaluate_reduce_window(const EvalContext& context) {
   CalledCombiner combiner(context.call, *node.called[0], results, inputs_of(context));
   const Dims& positions = results[0].dims();
   WindowGrid grid(node.attrs.window, context.operands[0].array.dims(), positions);
-  const int64_t along = prefix_dim(node, grid);
+  const int64_t along = prefix_dim(node);
   const int64_t step = along < 0 ? 0 : row_major_strides(positions)[static_cast<size_t>(along)];
   for_each_index(positions, [&](const Dims& index, int64_t at) {
     const int64_t i = along < 0 ? 0 : index[static_cast<size_t>(along)];

@@ -52,8 +52,10 @@ PreparedKernel lower_select_and_scatter(const Node& node) {
 }
 
 PreparedKernel lower_reduce_window(const Node& node) {
-  if (node.operands().size() != 2 || node.shape.is_tuple || node.shape.elements_count() == 0)
-    return {};
+  if (leaf_shapes(node.shape)[0].elements_count() == 0) return {};
+  if (node.operands().size() != 2 || node.shape.is_tuple || is_complex(node.shape.dtype) ||
+      !recognize_combiner(*node.called[0]))
+    return lower_called_window(node);
   if (PreparedKernel kernel = lower_cumulative(node); kernel.run) return kernel;
   const std::optional<PoolOp> op = pool_op(*node.called[0]);
   if (!op) return {};

@@ -86,6 +86,34 @@ bool is_trivial(const WindowDim& dim) {
   return dim == plain;
 }
 
+Overlap overlap_of(const std::vector<WindowRun>& runs) {
+  bool prefixes = runs.size() > 1, suffixes = runs.size() > 1;
+  const auto end = [](const WindowRun& run) { return run.input_first + run.count - 1; };
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].count == 0 || (runs[i].count > 1 && runs[i].input_step != 1)) return Overlap::none;
+    if (i == 0) continue;
+    const bool same_begin = runs[i].input_first == runs[i - 1].input_first;
+    const bool same_end = end(runs[i]) == end(runs[i - 1]);
+    prefixes = prefixes && same_begin && runs[i].count == runs[i - 1].count + 1;
+    suffixes = suffixes && same_end && runs[i].count + 1 == runs[i - 1].count;
+  }
+  return prefixes ? Overlap::prefixes : suffixes ? Overlap::suffixes : Overlap::none;
+}
+
+int64_t prefix_dim(const Node& node) {
+  const Dims positions = leaf_shapes(node.shape)[0].dims;
+  int64_t found = -1;
+  for (size_t d = 0; d < node.attrs.window.size(); ++d) {
+    const WindowDim& dim = node.attrs.window[d];
+    if (is_trivial(dim)) continue;
+    const int64_t size = node.operand(0)->dims()[d];
+    if (found >= 0 || overlap_of(window_runs(dim, size, positions[d])) != Overlap::prefixes)
+      return -1;
+    found = static_cast<int64_t>(d);
+  }
+  return found;
+}
+
 Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims) {
   if (window.size() != dims.size())
     user_error("{}: the window has {} dims, it slides over {} dims; write one field per dim",

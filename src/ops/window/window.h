@@ -22,12 +22,22 @@ std::vector<WindowRun> window_runs(const WindowDim& dim, int64_t input_size, int
 // Size 1 that reads element i at position i.
 bool is_trivial(const WindowDim& dim);
 
+// How windows share work along one dim: position i reads what position i - 1 reads and one more
+// element (cumulative sums), or what i + 1 reads and one more before it.
+enum class Overlap : uint8_t { none, prefixes, suffixes };
+Overlap overlap_of(const std::vector<WindowRun>& runs);
+// The only dim of a reduce-window with a window, where its windows are prefixes of one another; -1:
+// none.
+int64_t prefix_dim(const Node& node);
+
 // Checks the fields of `window`, which has to have as many dims as `dims`, and gives the number of
 // positions per dim. UserError.
 Dims window_positions(const Node& node, const std::vector<WindowDim>& window, const Dims& dims);
 
-PreparedKernel lower_reduce_window(const Node& node);       // plain sums, maxima and minima
-PreparedKernel lower_cumulative(const Node& node);          // of windows that are cumulative
+PreparedKernel lower_reduce_window(const Node& node);
+PreparedKernel lower_cumulative(const Node& node);  // of windows that are cumulative
+// By any computation, many results at once, each in the order of the evaluator.
+PreparedKernel lower_called_window(const Node& node);
 PreparedKernel lower_select_and_scatter(const Node& node);  // sums where the largest is
 Value evaluate_reduce_window(const EvalContext& context);
 Value evaluate_select_and_scatter(const EvalContext& context);
