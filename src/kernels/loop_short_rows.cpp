@@ -72,6 +72,7 @@ class ShortRows {
     for (const LoopValue& x : p_.values)
       if (x.op == LoopOp::operand && x.strides.size() != rank()) return false;
     drop_ones();
+    while (rank() > 2 && last_two_are_one()) merge_last_two();
     if (rank() < 2 || !p_.outputs.size()) return false;
     n_ = p_.dims.back();
     m_ = p_.dims[rank() - 2];
@@ -131,6 +132,33 @@ class ShortRows {
     x.op = LoopOp::constant;  // it counts along d: once
     x.constant = Array::full(Shape(x.dtype, {}), static_cast<double>(x.offset));
     x.operand = x.offset = 0;
+  }
+
+  // Planes of images are rows: the channels before them come next.
+  bool last_two_are_one() const {
+    if (is_reduced(rank() - 1) != is_reduced(rank() - 2)) return false;
+    const auto fits = [&](const Dims& strides) {
+      return strides.empty() || strides[rank() - 2] == strides[rank() - 1] * p_.dims.back();
+    };
+    for (const LoopValue& x : p_.values) {
+      if (x.op == LoopOp::iota &&
+          (!x.strides.empty() || x.operand + 2 >= static_cast<int64_t>(rank())))
+        return false;
+      if (x.op == LoopOp::operand && !fits(x.strides)) return false;
+    }
+    return std::all_of(p_.outputs.begin(), p_.outputs.end(),
+                       [&](const LoopOutput& o) { return fits(o.strides); });
+  }
+  void merge_last_two() {
+    const auto merge = [&](Dims& strides) {
+      if (!strides.empty()) strides.erase(strides.end() - 2);
+    };
+    for (LoopValue& x : p_.values)
+      if (x.op == LoopOp::operand) merge(x.strides);
+    for (LoopOutput& o : p_.outputs) merge(o.strides);
+    p_.dims[rank() - 2] *= p_.dims.back();
+    p_.dims.pop_back();
+    if (!p_.reduced.empty()) p_.reduced.pop_back();
   }
 
   // Whether all results are folds over every reduced dim, each from a value of one element.

@@ -143,6 +143,36 @@ TEST_CASE("fast loops of short rows: reductions along them and others", "[loop]"
   }
 }
 
+// Of images with channels first, as a batch norm reads them.
+TEST_CASE("fast loops of short rows: planes of images", "[loop]") {
+  static const DType kTypes[] = {DType::f32, DType::f64, DType::s32, DType::bf16};
+  static const Dims kDims[] = {{20, 30, 7, 7}, {9, 50, 5, 8, 1}, {64, 40, 2, 3}, {33, 21, 4, 3, 4}};
+  for (int64_t seed = 1; seed <= random_load(40); ++seed) {
+    INFO("seed " << seed);
+    Random random{std::mt19937_64(uint64_t(seed))};
+    const DType dtype = kTypes[random.below(4)];
+    const Dims& dims = kDims[random.below(4)];
+    const Some channels{{dims[1]}, {1}};
+    const Some t = random.below(2) == 0 ? channels : some_of(dims, random);
+    const std::string whole = to_string(Shape(dtype, dims));
+    const std::string kept = to_string(Shape(dtype, {dims[1]}));
+    const char* const along = dims.size() == 4 ? "0,2,3" : "0,2,3,4";
+    const bool folds = random.below(3) > 0;
+    const std::string root =
+        folds ? fmt::format(
+                    "v = {0} reduce(d, z), dimensions={{{1}}}, to_apply=sum\n  w = {0} "
+                    "reduce(y, z), dimensions={{{1}}}, to_apply=most\n  ROOT p = ({0}, "
+                    "{0}) tuple(v, w)",
+                    kept, along)
+              : fmt::format("ROOT w = {} add(y, y)", whole);
+    expect_fast(
+        fused(dtype, dims, channels, t, root) +
+            called(dtype, dims, channels, t, folds ? fmt::format("({0}, {0})", kept) : whole,
+                   folds ? "kInput" : "kLoop"),
+        arguments(dtype, dims, channels, t, seed), dtype == DType::bf16 ? 1e-2 : 0);
+  }
+}
+
 TEST_CASE("fast loops of short rows: places along dims of one element and others", "[loop]") {
   const Dims shapes[] = {{1, 1024, 4, 8}, {1024, 1, 4, 8}, {64, 40, 1, 8}, {64, 1, 40, 8, 1}};
   for (const Dims& dims : shapes)
