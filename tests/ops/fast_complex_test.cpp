@@ -1,10 +1,13 @@
 // Complex numbers by loops over their parts.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <complex>
+#include <vector>
 
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/kernels/prepared_kernel.h"
+#include "kernels/run_kernel.h"
 #include "ops/fast_kernels.h"
 
 namespace gspmd::testing::fast_complex_test {
@@ -36,6 +39,7 @@ TEST_CASE("fast complex ops: the numbers of the reference", "[elementwise]") {
       {"add", "c64", "c64", 2, 0},        {"subtract", "c128", "c128", 2, 0},
       {"negate", "c64", "c64", 1, 0},     {"multiply", "c64", "c64", 2, 1e-6},
       {"multiply", "c128", "c128", 2, 0}, {"abs", "c64", "f32", 1, 0},
+      {"divide", "c64", "c64", 2, 1e-6},
   };
   for (const Case& c : cases)
     for (const int64_t n : {1, 5, 64, 7000}) {
@@ -60,6 +64,37 @@ TEST_CASE("fast complex sizes: the largest, the least, infinite ones and none", 
     const auto& z = numbers[i];
     const auto want = static_cast<float>(std::hypot(double(z.real()), double(z.imag())));
     CHECK((size.at(i) == double(want) || (std::isnan(want) && std::isnan(size.at(i)))));
+  }
+}
+
+// What C gives: infinite quotients by zeros, of infinities and by them, in any place of a vector.
+TEST_CASE("fast complex quotients: zeros, infinities, NaN, the largest and the least",
+          "[elementwise]") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const float parts[] = {0, -0.0f, 1, -2.5f, inf, -inf, nan, 3e38f, -1e-38f, 1e-44f};
+  std::vector<std::complex<float>> numbers;
+  for (const float re : parts)
+    for (const float im : parts) numbers.emplace_back(re, im);
+  const auto count = int64_t(numbers.size());
+  const Shape shape(DType::c64, {count * count, 3});  // each pair three times
+  Array a(shape), b(shape);
+  for (int64_t i = 0; i < a.size(); ++i) {
+    a.data<std::complex<float>>()[size_t(i)] = numbers[size_t(i / count % count)];
+    b.data<std::complex<float>>()[size_t(i)] = numbers[size_t(i % count)];
+  }
+  const auto module = parse_module(text_of("divide", "c64", "c64", 2, count * count));
+  const Node& root = *module->entry()->root();
+  const Array got = run_kernel(root.op().lower(root), {a, b}, {root.shape})[0];
+  const auto is_same = [](float x, float y) {
+    return (std::isnan(x) && std::isnan(y)) ||
+           (x == y && (x != 0 || std::signbit(x) == std::signbit(y))) ||
+           std::abs(x - y) <= 2e-7f * std::abs(y);
+  };
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const auto &x = numbers[size_t(i / count % count)], &y = numbers[size_t(i % count)];
+    const std::complex<float> want = x / y, is = got.data<std::complex<float>>()[size_t(i)];
+    INFO(x << " / " << y << " is " << is << ", not " << want);
+    REQUIRE((is_same(is.real(), want.real()) && is_same(is.imag(), want.imag())));
   }
 }
 

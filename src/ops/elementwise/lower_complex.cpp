@@ -1,10 +1,11 @@
 // Complex numbers as pairs of real ones: parts are copied in steps of two, sums go through both
-// alike, products and sizes are loops that read and write them apart.
+// alike, products and sizes are loops that read and write them apart, quotients of c64 a kernel.
 #include <algorithm>
 #include <limits>
 
 #include "gspmd/kernels/loop_program.h"
 #include "gspmd/kernels/strided_copy.h"
+#include "kernels/complex_divide.h"
 #include "ops/common/loop_lowering.h"
 #include "ops/elementwise/elementwise.h"
 
@@ -141,6 +142,9 @@ PreparedKernel lower_elementwise(const Node& node) {
       return lower_alike(node, LoopOp::negate);
     case Opcode::multiply:
       return lower_product(node);
+    case Opcode::divide:
+      return node.shape.dtype == DType::c64 ? prepare_complex_divide(node.shape.elements_count())
+                                            : PreparedKernel{};
     case Opcode::abs:
       return lower_size(node);
     default:
