@@ -37,6 +37,8 @@ LoopOp combining_op(LoopOp reduce) {
       return LoopOp::and_;
     case LoopOp::reduce_or:
       return LoopOp::or_;
+    case LoopOp::reduce_xor:
+      return LoopOp::xor_;
     default:
       internal_error("loop program: op {} is no reduce", static_cast<int>(reduce));
   }

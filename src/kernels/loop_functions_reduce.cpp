@@ -93,6 +93,13 @@ struct Or {
   }
 };
 
+struct Xor {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
 template <class T, class F, int kWidth>
 void fold_halves(T* lanes) {
   if constexpr (kWidth > 0) {
@@ -154,6 +161,7 @@ auto find_fold(LoopOp op) -> decltype(Fold<T, Sum>::get()) {
   if constexpr (!std::is_floating_point_v<T>) {
     if (op == LoopOp::reduce_and) return Fold<T, And>::get();
     if (op == LoopOp::reduce_or) return Fold<T, Or>::get();
+    if (op == LoopOp::reduce_xor) return Fold<T, Xor>::get();
   }
   if (op == LoopOp::reduce_max) return Fold<T, Maximum>::get();
   if (op == LoopOp::reduce_min) return Fold<T, Minimum>::get();

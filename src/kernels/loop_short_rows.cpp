@@ -44,7 +44,7 @@ T identity_number(LoopOp op) {
       if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(~T(0));
       return T(1);
     default:
-      return T(0);  // or
+      return T(0);  // or, xor
   }
 }
 

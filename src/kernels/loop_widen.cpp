@@ -57,6 +57,7 @@ bool keeps_precision(LoopOp op, DType dtype) {
     case LoopOp::xor_:
     case LoopOp::reduce_and:
     case LoopOp::reduce_or:
+    case LoopOp::reduce_xor:
       return true;
     default:
       return false;

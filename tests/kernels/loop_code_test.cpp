@@ -203,13 +203,13 @@ class Generator {
     LoopValue v;
     v.dtype = dtype;
     if (dtype == DType::pred)
-      v.op = any({LoopOp::reduce_and, LoopOp::reduce_or});
+      v.op = any({LoopOp::reduce_and, LoopOp::reduce_or, LoopOp::reduce_xor});
     else if (dtype == DType::f32)
       v.op = any({LoopOp::reduce_sum, LoopOp::reduce_sum, LoopOp::reduce_max, LoopOp::reduce_min,
                   LoopOp::reduce_product});
     else
       v.op = any({LoopOp::reduce_sum, LoopOp::reduce_max, LoopOp::reduce_min, LoopOp::reduce_and,
-                  LoopOp::reduce_or, LoopOp::reduce_product});
+                  LoopOp::reduce_or, LoopOp::reduce_xor, LoopOp::reduce_product});
     v.a = pick(dtype, below(2) == 0 ? 0 : 1);
     v.b = dtype == DType::f32 ? 0 : dtype == DType::s32 ? 1 : dtype == DType::u32 ? 2 : 3;
     push(v, 1);

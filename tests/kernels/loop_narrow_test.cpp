@@ -130,8 +130,9 @@ TEST_CASE("loop code: short integers in the place of an operand", "[loop]") {
 TEST_CASE("loop code: reductions of short integers", "[loop]") {
   for (const DType dtype : kShort)
     for (const bool rows : {false, true})
-      for (const LoopOp reduce : {LoopOp::reduce_sum, LoopOp::reduce_product, LoopOp::reduce_max,
-                                  LoopOp::reduce_min, LoopOp::reduce_and, LoopOp::reduce_or}) {
+      for (const LoopOp reduce :
+           {LoopOp::reduce_sum, LoopOp::reduce_product, LoopOp::reduce_max, LoopOp::reduce_min,
+            LoopOp::reduce_and, LoopOp::reduce_or, LoopOp::reduce_xor}) {
         NarrowProgram p({37, 213}, {rows, !rows});
         const int x = p.operand(dtype);
         const int folded = p.op(reduce, dtype, x, p.number(1, dtype));

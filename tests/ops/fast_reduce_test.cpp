@@ -164,7 +164,7 @@ TEST_CASE("combiners that are no search for a place of an extreme", "[reduce]") 
 TEST_CASE("fast reduces by one op: the bits of the reference for integers and preds", "[reduce]") {
   static const DType kTypes[] = {DType::pred, DType::s4,  DType::s8,  DType::u8,  DType::s16,
                                  DType::u16,  DType::s32, DType::u32, DType::s64, DType::u64};
-  static const char* const kOps[] = {"and", "or", "add", "multiply", "maximum", "minimum"};
+  static const char* const kOps[] = {"and", "or", "add", "multiply", "maximum", "minimum", "xor"};
   static const Dims kDims[] = {{1000, 16},      {70, 2},          {333, 7},       {16, 40, 8, 5},
                                {64, 3, 16, 8},  {5, 1, 61, 9, 7}, {17, 31, 40},   {1, 1},
                                {20, 40, 1, 24}, {50, 11, 33, 1},  {2, 3, 128, 33}};
@@ -180,7 +180,7 @@ TEST_CASE("fast reduces by one op: the bits of the reference for integers and pr
     }
     const Shape x(type, dims), initial(type, {});
     Array values(x), from(initial);
-    const int64_t op = random.below(6);
+    const int64_t op = random.below(7);
     const int64_t bits = type == DType::pred ? 1 : type == DType::s4 ? 15 : 255;
     const auto byte_for = [&] {  // so that no bit of a result is what almost all have
       const int64_t byte = random.below(256);

@@ -73,7 +73,8 @@ enum class LoopOp : uint8_t {
   reduce_max,
   reduce_min,
   reduce_and,
-  reduce_or,  // of a, starting from b
+  reduce_or,
+  reduce_xor,  // of a, starting from b
 };
 
 // A value: an op on earlier values. Values that depend on a reduce live in the kept dims only, and

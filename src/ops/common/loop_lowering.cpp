@@ -88,10 +88,19 @@ std::optional<LoopOp> precision_op(const Node& node) {
   return keeps ? std::optional(LoopOp::copy) : std::nullopt;
 }
 
+// xor(a, b): no Combiner, as no collective has it.
+bool is_xor(const Computation& combiner) {
+  const Node& root = *combiner.root();
+  const auto& parameters = combiner.parameters();
+  if (!root.is(Opcode::xor_) || parameters.size() != 2) return false;
+  const Node *a = root.operand(0), *b = root.operand(1);
+  return a != b && a->is(Opcode::parameter) && b->is(Opcode::parameter);
+}
+
 std::optional<LoopOp> reduce_op(const Node& node) {
   if (node.shape.is_tuple) return std::nullopt;
   const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
-  if (!combiner) return std::nullopt;
+  if (!combiner) return is_xor(*node.called[0]) ? std::optional(LoopOp::reduce_xor) : std::nullopt;
   switch (*combiner) {
     case Combiner::sum:
       return LoopOp::reduce_sum;

@@ -20,9 +20,8 @@ PreparedKernel lower_any_combiner(const Node& node) {
 PreparedKernel lower_reduce(const Node& node) {
   const Shape& x = node.operand(0)->shape;
   const std::optional<LoopOp> op = loop_op(node);
-  const bool is_known = node.operands().size() == 2 && recognize_combiner(*node.called[0]);
-  if (!is_known) return lower_any_combiner(node);
-  if (!op || x.dtype != node.shape.dtype) return lower_loop_node(node);
+  if (node.operands().size() != 2 || !op) return lower_any_combiner(node);
+  if (x.dtype != node.shape.dtype) return lower_loop_node(node);
   ReduceRows spec;
   spec.dtype = x.dtype;
   spec.reduce = *op;
