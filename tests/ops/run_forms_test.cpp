@@ -270,6 +270,20 @@ TEST_CASE("run forms: products of narrow integers with one row", "[dot]") {
   expect_bits(row_product("s8[1,0]", "s8[0,7]", "s32[1,7]", plain), Opcode::dot);
 }
 
+TEST_CASE("run forms: products of narrow integers in pieces that f32 holds", "[dot]") {
+  for (const int64_t k : {2048, 3072, 8192})
+    for (const char* result : {"s32", "s8", "u16", "s64"}) {
+      CHECK(widened(product("s8", "s8", result, k)) == DType::f32);
+      CHECK(widened(product("u8", "s8", result, k)) == DType::f32);
+    }
+  CHECK(widened(product("s8", "s8", "s32", 2050)) == DType::f32);  // in five
+  CHECK(widened(product("s8", "s8", "s32", 2047)) == DType::f64);
+  CHECK(widened(product("s16", "s8", "s64", 2048)) == DType::f64);
+  CHECK(widened(row_product("s8[4,2048,3,2]", "s8[3,5,2048,2]", "s32[2,3,4,5]",
+                            "lhs_contracting_dims={1}, rhs_contracting_dims={2}, "
+                            "lhs_batch_dims={3,2}, rhs_batch_dims={3,0}")) == DType::f32);
+}
+
 TEST_CASE("run forms: sums of complex numbers", "[reduce]") {
   for (const char* type : {"c64", "c128"})
     for (const char* along : {"0", "2", "0,2", "1", "0,1,2"}) {

@@ -136,6 +136,38 @@ Node* product_with_row(Node& product, int64_t row_side) {
   return converted(made, product.shape.dtype);
 }
 
+// A side with its contracted dim in `pieces` of their own, in f32; `batch` and `contracting` become
+// the dims there.
+Node* in_pieces(Node* x, int64_t pieces, Dims& batch, Dims& contracting) {
+  const int64_t d = contracting[0];
+  Dims dims = x->dims();
+  dims[static_cast<size_t>(d)] /= pieces;
+  dims.insert(dims.begin() + d, pieces);
+  for (int64_t& b : batch) b += b > d;
+  batch.insert(batch.begin(), d);
+  contracting[0] = d + 1;
+  return hlo::reshape(converted(x, DType::f32), dims);
+}
+
+// A product of narrow integers as a few of f32, each of which holds every sum, that are added as
+// integers: f64 has half the lanes. nullptr: its contracted dim has no such pieces.
+Node* product_in_pieces(Node& product) {
+  constexpr int64_t kMostPieces = 32, kLeastPiece = 256;
+  DotDims dims = product.attrs.dot;
+  if (dims.lhs_contracting.size() != 1) return nullptr;
+  const int64_t k = product.operand(0)->dim(dims.lhs_contracting[0]);
+  const double most = summands_of(product) * greatest_size(product.operand(0)->shape.dtype) *
+                      greatest_size(product.operand(1)->shape.dtype);
+  int64_t pieces = 2;
+  while (k % pieces != 0 || most / static_cast<double>(pieces) > std::ldexp(1.0, 24))
+    if (++pieces > kMostPieces) return nullptr;
+  if (k / pieces < kLeastPiece) return nullptr;
+  Node* a = in_pieces(product.operand(0), pieces, dims.lhs_batch, dims.lhs_contracting);
+  Node* b = in_pieces(product.operand(1), pieces, dims.rhs_batch, dims.rhs_contracting);
+  Node* const made = converted(hlo::dot(a, b, dims), DType::s32);  // which holds their sums too
+  return converted(hlo::reduce_sum(made, {0}), product.shape.dtype);
+}
+
 Node* product_of_integers(Node& product) {
   const auto is_short = [&](int64_t side) {
     return is_narrow_integer(product.operand(side)->shape.dtype);
@@ -145,7 +177,7 @@ Node* product_of_integers(Node& product) {
     return nullptr;
   for (const int64_t side : {0, 1})
     if (Node* const made = product_with_row(product, side)) return made;
-  return nullptr;
+  return wider_type(product) == DType::f64 ? product_in_pieces(product) : nullptr;
 }
 
 Node* widened_product(Node& product) {
