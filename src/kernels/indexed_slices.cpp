@@ -7,7 +7,6 @@
 
 #include "gspmd/base/error.h"
 #include "kernels/gather_columns.h"
-#include "kernels/loop_functions.h"
 #include "kernels/slice_walk.h"
 
 namespace gspmd {
@@ -69,42 +68,6 @@ bool are_beside(const IndexedSlices& s) {
                      [](int64_t target) { return target > 1; });
 }
 
-// Folds n updates into the target; -1 steps are ordinary strides.
-void combine_window(const StridedCopy& w, size_t dim, LoopFunction function, std::byte* array,
-                    const std::byte* updates) {
-  const int64_t size = w.element_size;
-  if (dim == w.dims.size()) {
-    function(array, array, updates, nullptr, 1, 0);
-    return;
-  }
-  if (dim + 1 == w.dims.size() && w.source[dim] == 1 && w.target[dim] == 1) {
-    function(array, array, updates, nullptr, w.dims[dim], 0);
-    return;
-  }
-  for (int64_t i = 0; i < w.dims[dim]; ++i) {
-    combine_window(w, dim + 1, function, array + i * w.source[dim] * size,
-                   updates + i * w.target[dim] * size);
-  }
-}
-
-LoopOp op_of(ScatterCombiner combiner) {
-  switch (combiner) {
-    case ScatterCombiner::sum:
-      return LoopOp::add;
-    case ScatterCombiner::product:
-      return LoopOp::multiply;
-    case ScatterCombiner::max:
-      return LoopOp::maximum;
-    case ScatterCombiner::min:
-      return LoopOp::minimum;
-    case ScatterCombiner::logical_and:
-      return LoopOp::and_;
-    case ScatterCombiner::logical_or:
-      return LoopOp::or_;
-  }
-  return LoopOp::add;
-}
-
 }  // namespace
 
 IndexReader index_reader(DType dtype) {
@@ -158,36 +121,6 @@ PreparedKernel prepare_gather(IndexedSlices slices) {
                      origins[waiting++] = origin;
                    });
     give();
-  };
-  return kernel;
-}
-
-PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, int64_t elements) {
-  const IndexReader reader = index_reader(slices.index_dtype);
-  if (reader == nullptr || !has_loop_functions(slices.dtype)) return {};
-  const LoopFunction function = find_loop_function(op_of(combiner), slices.dtype, slices.dtype);
-  if (function == nullptr) return {};
-  slices.window = simplified(std::move(slices.window));
-  const int64_t count =
-      product_of_dims(slices.window.dims) == 0 ? 0 : product_of_dims(slices.counts);
-  const int64_t bytes = elements * slices.window.element_size;
-  PreparedKernel kernel;
-  kernel.cost = 50 + 0.05 * static_cast<double>(bytes) +
-                static_cast<double>(count) *
-                    (10 + 0.3 * static_cast<double>(product_of_dims(slices.window.dims)));
-  kernel.run = [s = std::move(slices), reader, function, count, bytes](const KernelArgs& args) {
-    if (args.results[0] != args.operands[0] && bytes > 0) {
-      std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));
-    }
-    for_each_slice(s, 0, count, [&](int64_t dense, int64_t origin, int64_t index) {
-      for (const IndexedSlices::Component& c : s.components) {
-        const int64_t start = reader(args.operands[1], index + c.element);
-        if (start < 0 || start > c.last) return;
-        origin += start * c.stride;
-      }
-      combine_window(s.window, 0, function, args.results[0] + origin * s.window.element_size,
-                     args.operands[2] + dense * s.window.element_size);
-    });
   };
   return kernel;
 }

@@ -33,8 +33,8 @@ struct IndexedSlices {
 // Operands: sliced array, indices; result: the slices. Starts are clamped.
 GSPMD_API PreparedKernel prepare_gather(IndexedSlices slices);
 
-// What an update does to the element that it meets.
-enum class ScatterCombiner : uint8_t { sum, product, max, min, logical_and, logical_or };
+// What an update does to the element that it meets; `update`: takes its place.
+enum class ScatterCombiner : uint8_t { sum, product, max, min, logical_and, logical_or, update };
 // Operands: array, indices, updates; result: the array (of `elements`) with the updates combined
 // into it, slice after slice. A slice that is not wholly inside is dropped. The result may be the
 // array itself.

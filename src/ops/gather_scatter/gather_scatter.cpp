@@ -396,12 +396,23 @@ PreparedKernel lower_gather(const Node& node) {
       indexed_slices(gather_slice_dims(node), *node.operand(0), *node.operand(1), node.shape));
 }
 
+// What a scatter of one array does with its updates; nullopt: something of its own.
+std::optional<ScatterCombiner> scatter_combiner(const Computation& computation) {
+  if (const std::optional<Combiner> combiner = recognize_combiner(computation))
+    return static_cast<ScatterCombiner>(*combiner);
+  const Node* handed = computation.root();
+  while (handed->is(Opcode::copy)) handed = handed->operand(0);
+  if (handed == computation.parameters().at(1)) return ScatterCombiner::update;
+  return std::nullopt;
+}
+
 PreparedKernel lower_scatter(const Node& node) {
-  const std::optional<Combiner> combiner = recognize_combiner(*node.called.at(0));
-  if (node.operands().size() != 3 || !combiner) return {};
+  if (node.operands().size() != 3) return {};
+  const std::optional<ScatterCombiner> combiner = scatter_combiner(*node.called.at(0));
+  if (!combiner) return {};
   return prepare_scatter(indexed_slices(scatter_slice_dims(node), *node.operand(0),
                                         *node.operand(1), node.operand(2)->shape),
-                         static_cast<ScatterCombiner>(*combiner), node.shape.elements_count());
+                         *combiner, node.shape.elements_count());
 }
 
 namespace {
