@@ -86,7 +86,10 @@ ExecutableStats program_stats(const ExecutableBase::Impl& impl) {
   stats.peak_live_bytes = plan.peak_live_bytes;
   stats.recomputations = impl.stages.recomputations;
   stats.parameter_bytes = plan.parameter_bytes;
-  if (impl.program) stats.scratch_bytes = scratch_bytes(*impl.program);
+  if (impl.program) {
+    stats.scratch_bytes = scratch_bytes(*impl.program);
+    stats.evaluated = evaluated_steps(*impl.program);
+  }
   stats.peak_op = plan.peak_op;
   stats.peak_tensors = plan.peak_tensors;
   stats.compile_seconds = impl.stages.seconds;
@@ -116,6 +119,8 @@ std::string to_string(const ExecutableStats& stats) {
     text += fmt::format("  {}\n", to_string(stats.peak_tensors[i]));
   for (const Recomputation& recomputation : stats.recomputations)
     text += fmt::format("  made again: {}\n", to_string(recomputation));
+  for (const EvaluatedStep& step : stats.evaluated)
+    text += fmt::format("element by element, for want of a kernel: {}\n", to_string(step));
   text += fmt::format("compiled in {:.3f} s\n", stats.total_compile_seconds);
   return text;
 }
@@ -138,6 +143,12 @@ std::string to_json(const ExecutableStats& stats) {
                      {"bytes", r.bytes},
                      {"flops", r.flops},
                      {"source", r.source}});
+  nlohmann::json evaluated = nlohmann::json::array();
+  for (const EvaluatedStep& step : stats.evaluated)
+    evaluated.push_back({{"op", step.op},
+                         {"instruction", step.instruction},
+                         {"shape", to_string(step.shape)},
+                         {"source", step.source}});
   nlohmann::json seconds = nlohmann::json::object();
   for (const PassTime& time : stats.compile_seconds)
     seconds[time.pass] = seconds.value(time.pass, 0.0) + time.seconds;
@@ -152,6 +163,7 @@ std::string to_json(const ExecutableStats& stats) {
                               {"arena_bytes", stats.arena_bytes},
                               {"peak_live_bytes", stats.peak_live_bytes},
                               {"recomputations", again},
+                              {"evaluated", evaluated},
                               {"parameter_bytes", stats.parameter_bytes},
                               {"scratch_bytes", stats.scratch_bytes},
                               {"peak_op", stats.peak_op},

@@ -11,6 +11,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/pipeline.h"
+#include "ops/evaluate/evaluated_kernel.h"
 #include "passes/graph/alias.h"
 #include "passes/graph/started_collective.h"
 #include "passes/graph/trip_count.h"
@@ -218,18 +219,20 @@ class Builder {
         add_arguments(*operand);
       }
       add_arguments(node);
-      add_step(block, kernel_of(node), node, first, operands, leaf_count(node.shape));
+      PreparedKernel kernel = kernel_of(node);
+      const bool is_evaluated = !kernel.run;
+      if (is_evaluated) kernel = evaluated_kernel(node);
+      add_step(block, std::move(kernel), node, first, operands, leaf_count(node.shape));
+      p_->steps.back().is_evaluated = is_evaluated;
     }
   }
 
+  // `run` is empty where the op has no kernel for the node.
   PreparedKernel kernel_of(const Node& node) const {
     if (node.is(Opcode::partition_id)) return partition_id_kernel();
     if (is_debug_call(node)) return debug_kernel(node);
-    if (!p_->options.reference_kernels && node.op().lower != nullptr) {
-      PreparedKernel kernel = node.op().lower(node);
-      if (kernel.run) return kernel;
-    }
-    return reference_kernel(node);
+    if (p_->options.reference_kernels || node.op().lower == nullptr) return {};
+    return node.op().lower(node);
   }
 
   // `collective` is the node, or what the node begins.

@@ -35,7 +35,8 @@ struct Step {
   int64_t operands = 0, results = 0;
   std::string name;  // for messages
   const Node* node = nullptr;
-  bool is_copy = false;  // of the node's value to where it is wanted
+  bool is_copy = false;       // of the node's value to where it is wanted
+  bool is_evaluated = false;  // for want of a kernel
   // Of values that devices share: those that run it. Empty: all.
   std::vector<int64_t> devices = {};
   CommonPlace common = {};

@@ -5,9 +5,6 @@
 
 namespace gspmd {
 
-// The op's reference kernel as a prepared one; allocates in each call. The node must stay alive.
-PreparedKernel reference_kernel(const Node& node);
-
 // A debug call, which says which device it is on.
 PreparedKernel debug_kernel(const Node& node);
 

@@ -75,8 +75,8 @@ PerDevice copies_inputs(const CopiesProgram& program, const Command& command) {
   return make_device_inputs(*program.module, command, program.num_devices);
 }
 
-PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, const Command& command,
-                     double* seconds) {
+CopiesOutcome run_copies(const CopiesProgram& program, const PerDevice& inputs,
+                         const Command& command) {
   const auto compiled = build_program(program.compiled, {program.num_devices});
   Executor executor(compiled, worker_pool(command));
   std::vector<std::shared_ptr<DeviceBuffer>> arguments;
@@ -92,14 +92,15 @@ PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, cons
   std::vector<std::shared_ptr<DeviceBuffer>> results;
   RunTrace trace;
   executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
-  *seconds = time_since(start);
+  CopiesOutcome outcome{.outputs = PerDevice(static_cast<size_t>(program.num_devices)),
+                        .seconds = time_since(start),
+                        .evaluated = evaluated_steps(*compiled)};
   if (!command.trace.empty() && is_first_process()) write_trace(command.trace, trace, command.file);
-  PerDevice outputs(static_cast<size_t>(program.num_devices));
   for (const auto& result : results) {
     const std::vector<Array> parts = gather_parts(*result);
-    for (size_t d = 0; d < parts.size(); ++d) outputs[d].push_back(parts[d]);
+    for (size_t d = 0; d < parts.size(); ++d) outcome.outputs[d].push_back(parts[d]);
   }
-  return outputs;
+  return outcome;
 }
 
 PerDevice evaluate_copies(const CopiesProgram& program, const PerDevice& inputs) {

@@ -31,8 +31,13 @@ using PerDevice = std::vector<std::vector<Array>>;  // [device][leaf]
 // number of devices holds one for each. Without it all devices get the random values of one-device
 // runs.
 PerDevice copies_inputs(const CopiesProgram& program, const Command& command);
-PerDevice run_copies(const CopiesProgram& program, const PerDevice& inputs, const Command& command,
-                     double* seconds);
+struct CopiesOutcome {
+  PerDevice outputs;
+  double seconds = 0;                    // of the run itself
+  std::vector<EvaluatedStep> evaluated;  // what has no kernel
+};
+CopiesOutcome run_copies(const CopiesProgram& program, const PerDevice& inputs,
+                         const Command& command);
 // The same by the reference kernels.
 PerDevice evaluate_copies(const CopiesProgram& program, const PerDevice& inputs);
 

@@ -144,6 +144,7 @@ Outcome execute(const Prepared& prepared, std::span<const Array> inputs, const C
   executor.run(arguments, results, command.trace.empty() ? nullptr : &trace);
   outcome.seconds = seconds_since(start);
   outcome.counters = executor.counters();
+  outcome.evaluated = evaluated_steps(*program);
   if (!command.trace.empty() && is_first_process()) write_trace(command.trace, trace, command.file);
   const std::vector<Shape> shapes = leaf_shapes(completed.root()->shape);
   const std::vector<Sharding> shardings = leaf_shardings(*completed.root());

@@ -8,6 +8,7 @@
 #include "gspmd/base/array.h"
 #include "gspmd/kernels/worker_pool.h"
 #include "gspmd/passes/pipeline.h"
+#include "gspmd/runtime/evaluated_step.h"
 #include "gspmd/runtime/run_counters.h"
 #include "tools/command.h"
 
@@ -46,6 +47,7 @@ struct Outcome {
   std::vector<Array> outputs;  // result leaves, gathered
   double seconds = 0;          // of the run itself
   RunCounters counters;
+  std::vector<EvaluatedStep> evaluated;  // what has no kernel
 };
 // As many workers as the command says, else as are this process's.
 std::shared_ptr<WorkerPool> worker_pool(const Command& command);

@@ -81,6 +81,16 @@ Json to_json(const std::vector<FullRematerialization>& all) {
   return list;
 }
 
+Json to_json(const std::vector<EvaluatedStep>& steps) {
+  Json list = Json::array();
+  for (const EvaluatedStep& step : steps)
+    list.push_back({{"op", step.op},
+                    {"instruction", step.instruction},
+                    {"shape", to_string(step.shape)},
+                    {"source", step.source}});
+  return list;
+}
+
 Json element_json(const Element& element) {
   return std::visit(
       [](const auto& value) -> Json {
@@ -133,6 +143,13 @@ std::string to_table(const std::vector<FullRematerialization>& all) {
     text += fmt::format("full rematerialization of {} {} from {} to {}, needed by {}{}{}{}{}\n",
                         r.tensor, r.shape, r.from, r.to, r.op, r.source.empty() ? "" : " at ",
                         r.source, r.avoid.empty() ? "" : "; ", r.avoid);
+  return text;
+}
+
+std::string to_table(const std::vector<EvaluatedStep>& steps) {
+  std::string text;
+  for (const EvaluatedStep& step : steps)
+    text += fmt::format("element by element, for want of a kernel: {}\n", to_string(step));
   return text;
 }
 

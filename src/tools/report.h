@@ -8,6 +8,7 @@
 #include "gspmd/passes/explain/collective_stats.h"
 #include "gspmd/passes/partition/partition.h"
 #include "gspmd/passes/pipeline.h"
+#include "gspmd/runtime/evaluated_step.h"
 #include "tools/elements.h"
 
 namespace gspmd::tools {
@@ -19,6 +20,7 @@ void print_json(const Json& value);
 
 Json to_json(const std::vector<CollectiveStats>& collectives);
 Json to_json(const std::vector<FullRematerialization>& all);
+Json to_json(const std::vector<EvaluatedStep>& steps);
 // {"dtype","shape","data"}; no data above 65,536 elements.
 Json to_json(const Array& array);
 Json number(double value);                         // NaN and infinities are strings
@@ -28,6 +30,7 @@ std::string element_text(const Element& element);  // (re, im)
 // Tables for people.
 std::string to_table(const std::vector<CollectiveStats>& collectives);
 std::string to_table(const std::vector<FullRematerialization>& all);
+std::string to_table(const std::vector<EvaluatedStep>& steps);
 std::string to_line(const Array& array);  // "f32[2] 1, 2", the first elements of large ones
 
 // The mesh whose axes name the module's shardings (the first one found); nullptr when none does.

@@ -132,6 +132,7 @@ struct Verdict {
   double compile_seconds = 0, run_seconds = 0, reference_seconds = 0;
   std::vector<CollectiveStats> collectives;
   std::vector<FullRematerialization> full_rematerializations;
+  std::vector<EvaluatedStep> evaluated;
 };
 
 void print_text(const Verdict& verdict) {
@@ -148,7 +149,8 @@ void print_text(const Verdict& verdict) {
               fmt::join(result.first->index, ","), element_text(result.first->expected),
               element_text(result.first->actual));
   if (verdict.wrong_step) print_out("{}\n", to_text(*verdict.wrong_step));
-  write_output(to_table(verdict.collectives) + to_table(verdict.full_rematerializations));
+  write_output(to_table(verdict.collectives) + to_table(verdict.full_rematerializations) +
+               to_table(verdict.evaluated));
 }
 
 int finish(const Verdict& verdict, const Command& command) {
@@ -165,6 +167,7 @@ int finish(const Verdict& verdict, const Command& command) {
                 {"wrong_step", tools::to_json(verdict.wrong_step)},
                 {"collectives", tools::to_json(verdict.collectives)},
                 {"full_rematerializations", tools::to_json(verdict.full_rematerializations)},
+                {"evaluated", tools::to_json(verdict.evaluated)},
                 {"peak_bytes_per_device", verdict.peak_bytes},
                 {"seconds",
                  {{"compile", verdict.compile_seconds},
@@ -205,21 +208,23 @@ int run_as_copies(const Module& module, const Command& command) {
   check_memory(fmt::format("run of {} copies", program.num_devices),
                saturating_multiply(2, program.bytes()));
   check_time("run", *program.module, program.num_devices, command);
-  double seconds = 0;
-  const PerDevice outputs = run_copies(program, copies_inputs(program, command), command, &seconds);
+  const CopiesOutcome outcome = run_copies(program, copies_inputs(program, command), command);
+  const PerDevice& outputs = outcome.outputs;
   if (!command.outputs.empty() && is_first_process())
     write_outputs(command.outputs, stack(outputs));
   if (!command.json) {
     for (size_t d = 0; d < outputs.size(); ++d)
       print_outputs(outputs[d], fmt::format("device {}: ", d));
+    write_message(to_table(outcome.evaluated));
     return 0;
   }
   Json devices = Json::array();
   for (const std::vector<Array>& device : outputs) devices.push_back(to_json(device));
   print_json({{"outputs", to_json(outputs[0])},
               {"device_outputs", devices},
+              {"evaluated", tools::to_json(outcome.evaluated)},
               {"peak_bytes_per_device", program.compiled.plan.peak_bytes},
-              {"seconds", {{"compile", program.compile_seconds}, {"run", seconds}}}});
+              {"seconds", {{"compile", program.compile_seconds}, {"run", outcome.seconds}}}});
   return 0;
 }
 
@@ -240,7 +245,10 @@ int verify_copies(const Module& module, const Command& command) {
   const PerDevice expected = evaluate_copies(program, inputs);
   verdict.reference_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const PerDevice outputs = run_copies(program, inputs, command, &verdict.run_seconds);
+  CopiesOutcome outcome = run_copies(program, inputs, command);
+  const PerDevice& outputs = outcome.outputs;
+  verdict.run_seconds = outcome.seconds;
+  verdict.evaluated = std::move(outcome.evaluated);
   for (size_t d = 0; d < outputs.size(); ++d) {
     Comparison device = compare(expected[d], outputs[d], false, {command.rtol, command.atol, {}});
     Comparison& all = verdict.result;
@@ -284,6 +292,7 @@ int verify_regions(const Module& module, const Command& command) {
   verdict.collectives =
       collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
   verdict.full_rematerializations = prepared.compiled.full_rematerializations;
+  verdict.evaluated = outcome.evaluated;
   return finish(verdict, command);
 }
 
@@ -313,6 +322,7 @@ int run_verb(const Command& command) {
     comparison = compare(expected, outcome.outputs, false, {command.rtol, command.atol, {}});
   if (command.json) {
     Json json = {{"outputs", to_json(outcome.outputs)},
+                 {"evaluated", tools::to_json(outcome.evaluated)},
                  {"peak_bytes_per_device", prepared.compiled.plan.peak_bytes},
                  {"seconds", {{"compile", prepared.compile_seconds}, {"run", outcome.seconds}}}};
     if (process_count() > 1)
@@ -328,6 +338,7 @@ int run_verb(const Command& command) {
     print_json(json);
   } else {
     print_outputs(outcome.outputs, "");
+    write_message(to_table(outcome.evaluated));
     if (comparison) print_comparison(*comparison);
   }
   return !comparison || comparison->equal ? 0 : 1;
@@ -363,6 +374,7 @@ int verify_verb(const Command& command) {
   verdict.collectives =
       collective_stats(*prepared.compiled.local, mesh_of(*prepared.compiled.completed).get());
   verdict.full_rematerializations = prepared.compiled.full_rematerializations;
+  verdict.evaluated = outcome.evaluated;
   return finish(verdict, command);
 }
 

@@ -163,6 +163,8 @@ TEST_CASE("stats list every collective with axes, bytes and cause", "[api][execu
   const std::string table = fmt::format("{}", step.stats());
   CHECK(table.find("all-reduce") != std::string::npos);
   CHECK(to_json(step.stats()).find("\"collective_count\":1") != std::string::npos);
+  CHECK(step.stats().evaluated.empty());
+  CHECK(to_json(step.stats()).find("\"evaluated\":[]") != std::string::npos);
 }
 
 TEST_CASE("stats name the axes along which a collective-permute sends", "[api][executable]") {

@@ -109,6 +109,7 @@ TEST_CASE("resnet: rows too few for their devices go to the batch", "[resnet]") 
     if (node->is(Opcode::convolution) && !node->backward && node->dims().back() == 32)
       last.push_back(node->dims());
   CHECK(last == std::vector<Dims>(3, Dims{1, 2, 3, 32}));
+  CHECK(step.executable().stats().evaluated.empty());
   // They go before the stage: within it nothing is sent to neighbours.
   for (const CollectiveStats& c : step.executable().stats().uncombined)
     CHECK((c.kind != "collective-permute" || c.op.find("stages.2") == std::string::npos));

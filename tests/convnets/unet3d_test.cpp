@@ -108,6 +108,7 @@ TEST_CASE("unet3d: Dice coefficients are those counted voxel by voxel", "[unet3d
   config.depth = 8;
   const Mesh mesh{{"d", 2}, {"h", 2}};
   Trainer trainer(options_of(config, mesh, "combined"));
+  CHECK(trainer.executable().stats().evaluated.empty());
   const Model& model = *trainer.options().model;
   for (uint32_t i = 0; i < 10; ++i) trainer.step(random_images(model, kRows, 2, 9 + i), 0.1);
   Leaves<Array> batch = random_images(model, kRows, 2, 1);  // none of class 2

@@ -267,6 +267,7 @@ TEST_CASE("memory: a step below its peak makes values again, and has the same lo
     options.config.vocab = 200;
     const ExecutableStats whole = make_trainer(options)->executable().stats();
     CHECK(whole.recomputations.empty());
+    CHECK(whole.evaluated.empty());
     const std::vector<double> expected = losses(options, 3);
     // Seven eighths of what the step's values take.
     options.memory_limit = whole.predicted_peak_bytes - whole.arena_bytes / 8;

@@ -56,6 +56,8 @@ Leaves<Array> batch_of(const MoeTransformerConfig& c, int64_t rows, uint32_t see
 std::vector<double> losses(const TrainerOptions& options, const MoeTransformerConfig& c,
                            int64_t steps) {
   Trainer trainer(options);
+  INFO(to_string(trainer.executable().stats()));
+  CHECK(trainer.executable().stats().evaluated.empty());
   std::vector<double> values;
   for (int64_t step = 0; step < steps; ++step)
     values.push_back(trainer.step(batch_of(c, options.batch, 100 + uint32_t(step)), 1e-2).loss);

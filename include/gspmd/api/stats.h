@@ -14,6 +14,7 @@
 #include "gspmd/passes/memory/recomputation.h"
 #include "gspmd/passes/partition/full_rematerialization.h"
 #include "gspmd/passes/pass_time.h"
+#include "gspmd/runtime/evaluated_step.h"
 
 namespace gspmd {
 
@@ -32,6 +33,9 @@ struct ExecutableStats {
   // Values made again where they are read late, to stay below CompileOptions::memory_limit; `flops`
   // does not have theirs.
   std::vector<Recomputation> recomputations;
+  // What has no kernel and runs element by element, on one worker; empty when not prepared. Debug
+  // calls and single elements do not count.
+  std::vector<EvaluatedStep> evaluated;
   int64_t peak_live_bytes = 0;  // one device: of the arena's values at its highest point
   int64_t parameter_bytes = 0;  // one device
   int64_t scratch_bytes = 0;    // one worker thread, of library kernels; 0 when not prepared

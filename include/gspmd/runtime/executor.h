@@ -11,6 +11,7 @@
 #include "gspmd/base/export.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/kernels/worker_pool.h"
+#include "gspmd/runtime/evaluated_step.h"
 #include "gspmd/runtime/processes.h"
 #include "gspmd/runtime/run_counters.h"
 #include "gspmd/runtime/run_trace.h"
@@ -85,6 +86,9 @@ GSPMD_API std::shared_ptr<const Program> build_program(const Module& local,
 // Bytes that kernels need beside the plan, per worker thread; a part of them per device where
 // devices are fewer.
 GSPMD_API int64_t scratch_bytes(const Program& program);
+// What of it has no kernel, in order, in loops and branches too, then collectives. Debug calls and
+// single elements do not count.
+GSPMD_API std::vector<EvaluatedStep> evaluated_steps(const Program& program);
 
 // Runs a program in lockstep (docs/spec/running.md 1). Owns the arenas. Not thread-safe. Of a job
 // of several processes each runs its own devices, and all call together.

@@ -12,6 +12,7 @@
 #include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/factors.h"
+#include "ops/evaluate/evaluated_kernel.h"
 #include "ops/library/library.h"
 #include "ops/library/memory.h"
 #include "ops/library/settings.h"
@@ -286,6 +287,7 @@ const OpInfo kMatrixCallRow{.opcode = Opcode::custom_call,
                             .evaluate = evaluate_matrix_call,
                             .completion = kBatchCompletion,
                             .on_part = constraints_on_part,
+                            .lower = evaluated_kernel,  // LAPACK computes
                             .flops = matrix_call_flops,
                             .batch = batch_in_loop};
 
