@@ -24,6 +24,25 @@ struct Random {
 
 std::string shape_text(DType dtype, const Dims& dims) { return to_string(Shape(dtype, dims)); }
 
+// Each operand is a key, of any type; a later one decides where those before it are equal.
+std::string lexicographic_body(const std::vector<DType>& types, Random& random) {
+  std::string body, rest;
+  for (size_t i = types.size(); i-- > 0;) {
+    const char* const own = is_floating(types[i]) ? ", type=TOTALORDER" : "";
+    const bool is_last = i + 1 == types.size();
+    const char* const root = i == 0 ? "ROOT " : "";
+    body += fmt::format("{3}l{0} = pred[] compare(a{0}, b{0}), direction={1}{2}\n", i,
+                        random.below(2) == 0 ? "LT" : "GT", own, is_last ? root : "");
+    if (!is_last)
+      body += fmt::format(
+          "e{0} = pred[] compare(a{0}, b{0}), direction=EQ{1}\nf{0} = pred[] and(e{0}, {2})\n"
+          "{3}r{0} = pred[] or(l{0}, f{0})\n",
+          i, own, rest, root);
+    rest = fmt::format("{}{}", is_last ? "l" : "r", i);
+  }
+  return body;
+}
+
 // A sort of 1 to 3 operands by a comparator of `kind`.
 void check_sort(unsigned seed) {
   Random random{std::mt19937_64(seed)};
@@ -34,12 +53,12 @@ void check_sort(unsigned seed) {
     along = size_t(random.below(2));
     dims.insert(along == 0 ? dims.end() : dims.begin(), 1 + random.below(4));
   }
-  const int64_t operands = 1 + random.below(3), kind = random.below(6);
+  const int64_t operands = 1 + random.below(3), kind = random.below(8);
   std::vector<Array> arguments;
   std::vector<DType> types;
   std::string parameters, names, results, scalars;
   for (int64_t i = 0; i < operands; ++i) {
-    types.push_back(kind >= 3 && i < 2 ? DType::f32 : random.of(kTypes));
+    types.push_back(kind >= 3 && kind < 6 && i < 2 ? DType::f32 : random.of(kTypes));
     arguments.push_back(
         special_values(Shape(types.back(), dims), unsigned(random.bits()), random.below(2) == 1));
     const std::string type(dtype_name(types.back())), comma = i > 0 ? ", " : "";
@@ -75,6 +94,10 @@ void check_sort(unsigned seed) {
           "x = f32[] add(a0, a{0})\ny = f32[] add(b0, b{0})\nd = f32[] subtract(x, y)\nz = f32[] "
           "constant(0)\nROOT r = pred[] compare(d, z), direction={1}\n",
           last, direction);
+      break;
+    case 6:
+    case 7:
+      body = lexicographic_body(types, random);
       break;
     default:  // two keys, the first as frameworks write it
       body = fmt::format(

@@ -213,21 +213,59 @@ class LineSorter {
     return true;
   }
 
-  // Several keys, and those of 8 bytes.
+  // Several keys, and those of 8 bytes: the least that decides first, each time stably.
   bool order_by_columns(int64_t line) {
-    columns_.resize(s_.keys.size());
-    for (size_t c = 0; c < s_.keys.size(); ++c) {
-      columns_[c].clear();
-      columns_[c].reserve(static_cast<size_t>(s_.size));
-      const bool ordered = for_each_chunk(c, line, [&](const KeyElements& e, int64_t) {
-        return append_ordered(key_dtype(c), {e.first, e.step, e.count, e.descending, e.total_order},
-                              columns_[c]);
-      });
-      if (!ordered) return false;
+    if (s_.keys.size() == 1 && picks()) return pick_by_column(line);
+    halves_.clear();
+    for (size_t c = 0; c < s_.keys.size(); ++c)
+      if (!append_halves(c, line)) return false;
+    items_.resize(static_cast<size_t>(s_.size));
+    for (size_t i = 0; i < items_.size(); ++i) items_[i] = i;
+    for (size_t h = halves_.size(); h-- > 0;) {
+      const std::vector<uint32_t>& keys = halves_[h];
+      if (std::all_of(keys.begin(), keys.end(), [&](uint32_t key) { return key == keys[0]; }))
+        continue;
+      for (uint64_t& item : items_) {
+        const auto index = static_cast<uint32_t>(item);
+        item = static_cast<uint64_t>(keys[index]) << 32 | index;
+      }
+      radix_sort_upper(items_, other_items_);
     }
-    const std::vector<int64_t> order = columns_.size() == 1 ? first_of_order(columns_[0], s_.take)
-                                                            : stable_order(columns_, s_.size);
-    std::copy_n(order.begin(), s_.take, order_.begin());
+    for (size_t i = 0; i < static_cast<size_t>(s_.take); ++i)
+      order_[i] = static_cast<uint32_t>(items_[i]);
+    return true;
+  }
+
+  // Keys of a column as numbers of 32 bits, of 8 bytes the upper halves first.
+  bool append_halves(size_t c, int64_t line) {
+    const auto size = static_cast<size_t>(s_.size);
+    if (const KeyFunction function = key_function(key_dtype(c))) {
+      std::vector<uint32_t>& keys = halves_.emplace_back(size);
+      return for_each_chunk(c, line, [&](const KeyElements& e, int64_t first) {
+        return function(e, keys.data() + first);
+      });
+    }
+    if (!append_column(c, line)) return false;
+    std::vector<uint32_t>& upper = halves_.emplace_back(size);
+    for (size_t i = 0; i < size; ++i) upper[i] = static_cast<uint32_t>(column_[i] >> 32);
+    std::vector<uint32_t>& lower = halves_.emplace_back(size);
+    for (size_t i = 0; i < size; ++i) lower[i] = static_cast<uint32_t>(column_[i]);
+    return true;
+  }
+
+  bool append_column(size_t c, int64_t line) {
+    column_.clear();
+    column_.reserve(static_cast<size_t>(s_.size));
+    return for_each_chunk(c, line, [&](const KeyElements& e, int64_t) {
+      return append_ordered(key_dtype(c), {e.first, e.step, e.count, e.descending, e.total_order},
+                            column_);
+    });
+  }
+
+  bool pick_by_column(int64_t line) {
+    if (!append_column(0, line)) return false;
+    const std::vector<int64_t> order = first_of_order(column_, s_.take);
+    std::copy(order.begin(), order.end(), order_.begin());
     return true;
   }
 
@@ -254,7 +292,8 @@ class LineSorter {
   std::optional<LaneMerger> merger_;
   std::vector<uint32_t> order_, keys_, other_keys_;
   std::vector<uint64_t> items_, other_items_;
-  std::vector<std::vector<uint64_t>> columns_;
+  std::vector<uint64_t> column_;
+  std::vector<std::vector<uint32_t>> halves_;
 };
 
 PreparedKernel prepare(LineSort sort) {
