@@ -17,4 +17,9 @@ void threefry_words(const ThreefryCounters& counters, int64_t n, uint32_t* words
 // on every machine.
 void normal_numbers(const uint32_t* words0, const uint32_t* words1, int64_t n, float* numbers);
 
+// Normal numbers in doubles of n pairs of counters, whose words follow each other: of the upper 53
+// bits u of the first and v of the second counter of each, below 1, sqrt(-2 log(1 - u))
+// cos(2 pi v), to within 2^-46. The bits may differ between machines.
+void normal_doubles(const uint32_t* words0, const uint32_t* words1, int64_t n, double* numbers);
+
 }  // namespace gspmd

@@ -94,7 +94,6 @@ constexpr Known kKnown[] = {
     {"sinh", "f32", "hyperbolic functions but tanh are rare"},
     {"reduce-precision", "f32", "to formats that no type has"},
     {"scatter", "f32 s32", "by a computation that is no op"},
-    {"rng-bit-generator", "u64", "traced programs of this library and of JAX compute their own"},
     {"power", "s32", kTests},
     {"dot", "f32 s32", "of integers by floats"},
     {"convolution", "f32 s32", "of integers by floats"},

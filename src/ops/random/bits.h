@@ -7,6 +7,7 @@
 
 #include "gspmd/base/shape.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/kernels/prepared_kernel.h"
 
 namespace gspmd {
 
@@ -38,5 +39,9 @@ RandomBits philox_bits(const std::vector<uint64_t>& state, const Dims& dims, int
 // Random numbers of the device's part, from their positions in the whole: the same in any layout.
 std::optional<Partitioned> partition_rng_bit_generator(PartitionContext& context, Node& node);
 std::optional<Partitioned> partition_rng(PartitionContext& context, Node& node);
+
+// The numbers of the evaluator, on all workers.
+PreparedKernel lower_rng_bit_generator(const Node& node);
+PreparedKernel lower_rng(const Node& node);
 
 }  // namespace gspmd
