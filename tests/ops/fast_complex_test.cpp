@@ -52,6 +52,46 @@ TEST_CASE("fast complex ops: the numbers of the reference", "[elementwise]") {
     }
 }
 
+TEST_CASE("fast complex conversions: the bits of the reference, from and to any type",
+          "[elementwise]") {
+  for (const char* type : {"c64", "c128"})
+    for (const char* other : {"f32", "f64", "bf16", "f16", "s32", "u8", "pred", "c64", "c128"})
+      for (const int64_t n : {1, 64, 7000})
+        for (const bool to : {false, true}) {
+          if (std::string(type) == other) continue;
+          const std::string text = text_of("convert", to ? other : type, to ? type : other, 1, n);
+          INFO(text);
+          const Shape x = parse_module(text)->entry()->parameters()[0]->shape;
+          expect_fast(text, {special_values(x, 3, false)});
+        }
+}
+
+TEST_CASE("fast complex selections and equalities: the bits of the reference", "[elementwise]") {
+  for (const char* type : {"c64", "c128"})
+    for (const int64_t n : {1, 5, 7000}) {
+      const DType dtype = type == std::string("c64") ? DType::c64 : DType::c128;
+      const Shape shape(dtype, {n, 3});
+      const Array a = special_values(shape, 1, true), b = special_values(shape, 2, true);
+      for (const char* chosen : {"pred[]", "pred[{},3]"}) {
+        const std::string mask = fmt::format(fmt::runtime(chosen), n);
+        const Shape of(DType::pred, mask == "pred[]" ? Dims{} : shape.dims);
+        for (const unsigned seed : {1, 2})
+          expect_fast(fmt::format("HloModule m\nENTRY e {{\np = {0} parameter(0)\na = {1} "
+                                  "parameter(1)\nb = {1} parameter(2)\nROOT r = {1} select(p, a, "
+                                  "b)\n}}\n",
+                                  mask, to_string(shape)),
+                      {special_values(of, seed, false), a, b});
+      }
+      for (const char* direction : {"EQ", "NE"})
+        for (const Array& other : {a, b})
+          expect_fast(fmt::format("HloModule m\nENTRY e {{\na = {0} parameter(0)\nb = {0} "
+                                  "parameter(1)\nROOT r = pred[{1},3] compare(a, b), "
+                                  "direction={2}\n}}\n",
+                                  to_string(shape), n, direction),
+                      {a, other});
+    }
+}
+
 TEST_CASE("fast complex sizes: the largest, the least, infinite ones and none", "[elementwise]") {
   const auto module = parse_module(text_of("abs", "c64", "f32", 1, 2));
   Array x(Shape(DType::c64, {2, 3}));

@@ -117,6 +117,55 @@ PreparedKernel lower_size(const Node& node) {
   return loop.prepare();
 }
 
+// From and to complex numbers: the real part alone is kept, or comes with an imaginary one of 0.
+PreparedKernel lower_convert(const Node& node) {
+  const DType from = node.operand(0)->shape.dtype, to = node.shape.dtype;
+  const int64_t n = node.shape.elements_count();
+  const auto converted = [](PartLoop& loop, DType x, DType y, int64_t step) {
+    const int value = loop.operand(0, x, step, 0);
+    return x == y ? value : loop.op(LoopOp::convert, y, value);
+  };
+  if (is_complex(from) && is_complex(to)) {
+    PartLoop loop(2 * n);
+    loop.result(converted(loop, part_type(from), part_type(to), 1), 1, 0);
+    return loop.prepare();
+  }
+  PartLoop loop(n);
+  if (is_complex(from)) {
+    loop.result(converted(loop, part_type(from), to, 2), 1, 0);
+    return loop.prepare();
+  }
+  const int real = converted(loop, from, part_type(to), 1);
+  loop.result(real, 2, 0);
+  loop.result(loop.constant(part_type(to), 0), 2, 1);
+  return loop.prepare();
+}
+
+PreparedKernel lower_select(const Node& node) {
+  const DType part = part_type(node.shape.dtype);
+  PartLoop loop(node.shape.elements_count());
+  const int chosen = loop.operand(0, DType::pred, node.operand(0)->rank() == 0 ? 0 : 1, 0);
+  int parts[2];
+  for (const int64_t which : {0, 1})
+    parts[which] = loop.op(LoopOp::select, part, chosen, loop.operand(1, part, 2, which),
+                           loop.operand(2, part, 2, which));
+  for (const int64_t which : {0, 1}) loop.result(parts[which], 2, which);
+  return loop.prepare();
+}
+
+PreparedKernel lower_equality(const Node& node) {
+  const bool equal = node.attrs.direction == Direction::eq;
+  if (!equal && node.attrs.direction != Direction::ne) return {};
+  const DType part = part_type(node.operand(0)->shape.dtype);
+  PartLoop loop(node.shape.elements_count());
+  int parts[2];
+  for (const int64_t which : {0, 1})
+    parts[which] = loop.op(equal ? LoopOp::eq : LoopOp::ne, DType::pred,
+                           loop.operand(0, part, 2, which), loop.operand(1, part, 2, which));
+  loop.result(loop.op(equal ? LoopOp::and_ : LoopOp::or_, DType::pred, parts[0], parts[1]), 1, 0);
+  return loop.prepare();
+}
+
 }  // namespace
 
 PreparedKernel lower_elementwise(const Node& node) {
@@ -147,6 +196,12 @@ PreparedKernel lower_elementwise(const Node& node) {
                                             : PreparedKernel{};
     case Opcode::abs:
       return lower_size(node);
+    case Opcode::convert:
+      return lower_convert(node);
+    case Opcode::select:
+      return lower_select(node);
+    case Opcode::compare:
+      return lower_equality(node);
     default:
       return {};
   }
