@@ -10,6 +10,8 @@ decltype(OpInfo::evaluate) elementwise_evaluate(Opcode opcode);
 decltype(OpInfo::gradient) elementwise_gradient(Opcode opcode);
 // A loop, of numbers that loops take; of complex numbers by their parts.
 PreparedKernel lower_elementwise(const Node& node);
+// Of functions that loops do not have, the numbers of the evaluator; `run` is empty for others.
+PreparedKernel lower_function(const Node& node);
 
 // Bits of an element: for bitcast-convert, to which pred is one bit, and as they count in storage.
 int element_bits(DType dtype);

@@ -175,7 +175,10 @@ PreparedKernel lower_elementwise(const Node& node) {
   const bool any = is_complex_array(node.shape) ||
                    std::any_of(node.operands().begin(), node.operands().end(),
                                [&](const Node* x) { return is_complex_array(x->shape); });
-  if (!any || node.shape.elements_count() == 0) return lower_loop_node(node);
+  if (!any || node.shape.elements_count() == 0) {
+    PreparedKernel kernel = lower_loop_node(node);
+    return kernel.run ? kernel : lower_function(node);
+  }
   switch (node.opcode()) {
     case Opcode::real:
       return is_complex(node.operand(0)->shape.dtype) ? lower_part(node, 0) : PreparedKernel{};
