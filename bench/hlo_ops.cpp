@@ -132,6 +132,17 @@ const Op kOps[] = {
     {"dot 2048",
      "a = f32[2048,2048] parameter(0)\nb = f32[2048,2048] parameter(1)\nROOT r = f32[2048,2048] "
      "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+    {"dot 64x2048 by 2048",
+     "a = f32[64,2048] parameter(0)\nb = f32[2048,2048] parameter(1)\nROOT r = f32[64,2048] "
+     "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+    {"dot of a row by 8192x8192",
+     "a = f32[1,8192] parameter(0)\nb = f32[8192,8192] parameter(1)\nROOT r = f32[1,8192] "
+     "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+     Bound::reads},
+    {"dot of a row by 8192x8192 of bf16",
+     "a = bf16[1,8192] parameter(0)\nb = bf16[8192,8192] parameter(1)\nROOT r = bf16[1,8192] "
+     "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+     Bound::reads},
     {"conv 7x7/2 of the image",
      "a = f32[8,224,224,3] parameter(0)\nb = f32[7,7,3,64] parameter(1)\nROOT r = "
      "f32[8,112,112,64] convolution(a, b), window={size=7x7 stride=2x2 pad=3_3x3_3}, "

@@ -17,6 +17,7 @@
 #define GSPMD_GEMM_LOOP_TYPE
 namespace gspmd {
 constexpr int64_t kLoopDepth = 128;  // summands of what is turned around first
+constexpr int64_t kLoopBlock = 256;  // summands of a block
 using GemmLoopFunction = void (*)(const GemmExtents& e, const std::byte* a, const std::byte* b,
                                   std::byte* c);
 }  // namespace gspmd
@@ -29,13 +30,14 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Operands where rows are so many elements apart; a's are k apart.
+// Operands where rows are so many elements apart, and a block of k.
 template <class T>
 struct Rows {
   const T* b;
   int64_t b_row;
   T* c;
-  int64_t c_row, k;
+  int64_t c_row, a_row, k;
+  bool adds;  // to what c has of the blocks before
 };
 
 // kRows rows, kVectors vectors of columns; kMasked: of the last one the first `rest`.
@@ -47,8 +49,13 @@ void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t rest) {
   const auto mask = hn::FirstN(d, static_cast<size_t>(rest));
   V sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
-  a += row * rows.k;
+    for (int v = 0; v < kVectors; ++v) {
+      const T* const c = rows.c + (row + r) * rows.c_row + v * lanes;
+      sums[r][v] = !rows.adds                     ? hn::Zero(d)
+                   : kMasked && v == kVectors - 1 ? hn::MaskedLoad(mask, d, c)
+                                                  : hn::LoadU(d, c);
+    }
+  a += row * rows.a_row;
   const T* b = rows.b;
   for (int64_t k = 0; k < rows.k; ++k, b += rows.b_row) {
     V x[kVectors];
@@ -56,7 +63,7 @@ void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t rest) {
       x[v] = kMasked && v == kVectors - 1 ? hn::MaskedLoad(mask, d, b + v * lanes)
                                           : hn::LoadU(d, b + v * lanes);
     for (int r = 0; r < kRows; ++r) {
-      const V s = hn::Set(d, a[r * rows.k + k]);
+      const V s = hn::Set(d, a[r * rows.a_row + k]);
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(s, x[v], sums[r][v]);
     }
   }
@@ -108,20 +115,23 @@ void fill_panel(const T* b, int64_t b_row, int64_t depth, int64_t columns, T* pa
     for (int64_t c = 0; c < columns; ++c) panel[k0 * wide + c] = b[c * b_row + k0];
 }
 
-// A panel of two vectors of columns of b is read by all rows while it is in cache.
+// Columns of one block of k. A panel of two vectors of columns of b is read by all rows while it is
+// in cache.
 template <class T>
-void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::byte* b_bytes,
-                   std::byte* c_bytes) {
-  const T* a = reinterpret_cast<const T*>(a_bytes);
-  const T* b = reinterpret_cast<const T*>(b_bytes);
-  T* const c = reinterpret_cast<T*>(c_bytes);
+void float_columns_of(const GemmExtents& e, const T* a, const T* b, T* c, int64_t depth,
+                      bool adds) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())), wide = 2 * lanes;
   alignas(64) T panel[kLoopDepth * 128 / sizeof(T)];
   for (int64_t j = 0; j < e.n; j += wide) {
     const int64_t columns = std::min(wide, e.n - j);
-    if (e.b_transposed) fill_panel(b + j * e.b_step(), e.b_step(), e.k, columns, panel, wide);
-    const Rows<T> rows{e.b_transposed ? panel : b + j, e.b_transposed ? wide : e.b_step(), c + j,
-                       e.c_step(), e.k};
+    if (e.b_transposed) fill_panel(b + j * e.b_step(), e.b_step(), depth, columns, panel, wide);
+    const Rows<T> rows{e.b_transposed ? panel : b + j,
+                       e.b_transposed ? wide : e.b_step(),
+                       c + j,
+                       e.c_step(),
+                       e.k,
+                       depth,
+                       adds};
     if (columns == wide)
       float_columns<2, false>(rows, a, e.rows, lanes);
     else if (columns > lanes)
@@ -129,6 +139,18 @@ void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::by
     else
       float_columns<1, true>(rows, a, e.rows, columns);
   }
+}
+
+// Block by block of k, of which a's rows stay near for all columns.
+template <class T>
+void float_product(const GemmExtents& e, const std::byte* a_bytes, const std::byte* b_bytes,
+                   std::byte* c_bytes) {
+  const T* a = reinterpret_cast<const T*>(a_bytes);
+  const T* b = reinterpret_cast<const T*>(b_bytes);
+  T* const c = reinterpret_cast<T*>(c_bytes);
+  for (int64_t k = 0; k < e.k; k += kLoopBlock)
+    float_columns_of(e, a + k, b + (e.b_transposed ? k : k * e.b_step()), c,
+                     std::min(kLoopBlock, e.k - k), k > 0);
 }
 
 template <class T>

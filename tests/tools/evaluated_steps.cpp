@@ -79,7 +79,6 @@ constexpr Known kKnown[] = {
     {"asin", "c64", kFewComplex},
     {"acosh", "c64", kFewComplex},
     {"atan2", "c64", kFewComplex},
-    {"divide", "c64", kFewComplex},
     {"clamp", "c64", kFewComplex},
     {"maximum", "c64", kFewComplex},
     {"minimum", "c64", kFewComplex},
