@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -169,8 +170,9 @@ bool are_small(const std::vector<TracedLeaf>& results) {
 
 // The storage of a result of the last call that nobody else has, or nullptr.
 DeviceStorage* unused_storage(const Array& result) {
-  return result.is_only() && result.storage().use_count() == 1 ? detail::device_storage(result)
-                                                               : nullptr;
+  if (!result.is_only() || result.storage().use_count() != 1) return nullptr;
+  std::atomic_thread_fence(std::memory_order_acquire);  // what others did before they let it go
+  return detail::device_storage(result);
 }
 
 // What nobody has any more goes back to the executor.

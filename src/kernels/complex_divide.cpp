@@ -31,7 +31,7 @@ int64_t divide_pairs(const float* a, const float* b, int64_t n, float* quotients
     const auto imag = static_cast<float>((q * u - p * v) * factor);
     quotients[2 * i] = real;
     quotients[2 * i + 1] = imag;
-    lost += (real != real) & (imag != imag) ? 1 : 0;
+    lost += ((real != real) & (imag != imag)) ? 1 : 0;
   }
   return lost;
 }

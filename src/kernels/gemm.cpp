@@ -235,7 +235,8 @@ bool take_groups(GemmPlan& plan) {
 // operand lie in a row. Whether it is such a product.
 bool take_few(GemmPlan& plan) {
   const bool is_tall = plan.n.size < plan.m.size;
-  const auto [rows, columns] = std::minmax(plan.m.size, plan.n.size);
+  const int64_t rows = std::min(plan.m.size, plan.n.size);
+  const int64_t columns = std::max(plan.m.size, plan.n.size);
   if (plan.k.size() != 1 || plan.k_size < kFewK ||
       saturating_multiply(columns, plan.k_size) < kFewElements ||
       (!is_half_dtype(plan.operand) && plan.operand != DType::f32 && plan.operand != DType::f64))

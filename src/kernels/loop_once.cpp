@@ -84,21 +84,24 @@ void LoopOnce::run(const KernelArgs& args) const {
   std::byte** const registers = room + 1;
   for (int i = 0; i < count_; ++i) {
     const Register& r = registers_[i];
-    const std::byte* base = nullptr;
+    std::byte*& at = registers[r.value];
     if (r.kind == Register::operand)
-      base = args.operands[r.index];
+      at = const_cast<std::byte*>(args.operands[r.index]) + r.bytes;
     else if (r.kind == Register::result)
-      base = args.results[r.index];
+      at = args.results[r.index] + r.bytes;
     else if (r.kind == Register::scratch)
-      base = args.scratch;
-    registers[r.value] = const_cast<std::byte*>(base) + r.bytes;
+      at = args.scratch + r.bytes;
+    else
+      at = reinterpret_cast<std::byte*>(r.bytes);
   }
   for (int i = 0; i < calls_count_; ++i) {
     const Call& call = calls_[i];
-    std::byte* const out = registers[call.out];
-    if (call.code != nullptr)
+    if (call.code != nullptr) {
       call.code(registers, call.n);
-    else if (call.function != nullptr)
+      continue;
+    }
+    std::byte* const out = registers[call.out];
+    if (call.function != nullptr)
       call.function(out, registers[call.a], registers[call.b], registers[call.c], call.n,
                     call.scalars);
     else if (out != registers[call.a])

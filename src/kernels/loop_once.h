@@ -13,7 +13,7 @@ class LoopOnce {
   // nullopt: the plan has more than one tile, reductions, more registers or calls than there is
   // room for, or elements that do not lie side by side.
   static std::optional<LoopOnce> of(const LoopPlan& plan);
-  void run(const KernelArgs& args) const;
+  void run(const KernelArgs& args) const;  // what the whole loop does
 
  private:
   static constexpr int kMostRegisters = 16, kMostCalls = 6;

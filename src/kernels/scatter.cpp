@@ -224,8 +224,9 @@ struct Scatter {
   FindPlaces find = nullptr;
   ScatterFunctions functions;
   LoopFunction loop = nullptr;
-  int64_t count = 0;  // of slices
-  int64_t bytes = 0;  // of the array
+  IndexedSlices runs;  // of slices that follow each other along the last dim of the counts
+  int64_t count = 0;   // of slices
+  int64_t bytes = 0;   // of the array
 
   void combine_window(size_t dim, std::byte* array, const std::byte* updates) const {
     const StridedCopy& w = slices.window;
@@ -265,10 +266,8 @@ struct Scatter {
     if (args.results[0] != args.operands[0] && bytes > 0)
       std::memcpy(args.results[0], args.operands[0], static_cast<size_t>(bytes));
     if (count == 0) return;
-    IndexedSlices outer = slices;  // its slices are the runs
-    const int64_t n = outer.counts.back();
-    outer.counts.back() = 1;
-    for_each_slice(outer, 0, count / n, [&](int64_t dense, int64_t origin, int64_t index) {
+    const int64_t n = slices.counts.back();
+    for_each_slice(runs, 0, count / n, [&](int64_t dense, int64_t origin, int64_t index) {
       combine_run(args, dense, origin, index, n);
     });
   }
@@ -297,6 +296,8 @@ PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, i
   const int64_t window = count_of(slices.window.dims);
   scatter.count = window == 0 ? 0 : count_of(slices.counts);
   scatter.bytes = elements * slices.window.element_size;
+  scatter.runs = slices;
+  scatter.runs.counts.back() = 1;
   scatter.slices = std::move(slices);
   PreparedKernel kernel;
   kernel.cost = 50 + 0.05 * static_cast<double>(scatter.bytes) +

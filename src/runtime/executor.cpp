@@ -1,6 +1,7 @@
 #include "gspmd/runtime/executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -147,7 +148,9 @@ struct Executor::Impl {
 
   const std::shared_ptr<DeviceBuffer>& result_buffer(size_t leaf) {
     for (std::shared_ptr<DeviceBuffer>& buffer : recycled[leaf]) {
-      if (buffer.use_count() == 1) return buffer;
+      if (buffer.use_count() != 1) continue;
+      std::atomic_thread_fence(std::memory_order_acquire);  // behind the last that read it
+      return buffer;
     }
     const Shape& shape = program->result_leaves[leaf];
     recycled[leaf].push_back(

@@ -95,6 +95,9 @@ TEST_CASE("gemm: a row by a large matrix is parts of its columns, which read no 
   CHECK(check(DType::bf16, DType::f32, 2, 999, 700, {.b_turned = true}).parts > 2);
   CHECK(check(DType::f16, DType::f32, 2, 130, 128, {.batch = 40}).parts > 2);
   CHECK(check(DType::f32, DType::f32, 1, 64, 256, {}).parts == 1);
+  // Of a tall matrix, too: its rows are the columns then.
+  CHECK(check(DType::f32, DType::f32, 2000, 3, 300, {}).parts > 4);
+  CHECK(check(DType::f32, DType::f32, 2000, 3, 300, {.a_turned = true}).parts > 4);
 }
 
 TEST_CASE("gemm: columns are parts where rows are too few", "[gemm]") {

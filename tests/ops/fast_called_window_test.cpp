@@ -141,6 +141,19 @@ TEST_CASE("fast cumulative windows by any computation: the bits of the reference
   }
 }
 
+// What no element meets takes no time: windows far larger than what they are laid over.
+TEST_CASE("fast windows by any computation: of large ones only places that meet elements",
+          "[window]") {
+  expect_fast(windowed(pairs("f32"), DType::f32, {8, 30},
+                       "size=1000000000x1 pad=499999996_499999998x0_0", {3, 30}),
+              arguments(DType::f32, {8, 30}, 3));
+  const auto module = parse_module(
+      windowed(pairs("f32"), DType::f32, {8, 30},
+               "size=1000000000x1 pad=499996500_499996501x0_0 lhs_dilate=1000x1", {3, 30}));
+  const Node& root = *module->entry()->root();
+  CHECK_FALSE(root.op().lower(root).run);  // one place in a thousand meets one
+}
+
 // As JAX writes cumlogsumexp.
 TEST_CASE("fast cumulative sums of logarithms: those of plain loops", "[window]") {
   const int64_t rows = 37, n = 90;

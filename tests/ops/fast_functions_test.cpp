@@ -39,4 +39,17 @@ TEST_CASE("fast inverse and hyperbolic functions: the bits of the reference", "[
       }
 }
 
+// Bytes and half bytes are no floats that vectors read.
+TEST_CASE("fast inverse and hyperbolic functions: other types are left to the evaluator",
+          "[elementwise]") {
+  for (const DType type : {DType::f64, DType::f8e4m3fn, DType::f8e5m2, DType::f4e2m1fn}) {
+    const auto module = parse_module(
+        fmt::format("HloModule m\nENTRY e {{\nx = {0} parameter(0)\nROOT r = {0} sinh(x)\n}}\n",
+                    to_string(Shape(type, {64}))));
+    const Node& root = *module->entry()->root();
+    INFO(dtype_name(type));
+    CHECK_FALSE(root.op().lower(root).run);
+  }
+}
+
 }  // namespace gspmd::fast_functions_test

@@ -21,7 +21,7 @@ class CombinerLanes {
   // `loop` of as many lanes or, where it is empty, the scalar program. Both have to outlive it.
   CombinerLanes(const Computation& combiner, const PreparedKernel& loop, size_t lanes);
 
-  size_t inputs() const { return inputs_.size(); }
+  size_t inputs() const { return inputs_.size(); }         // arrays that are combined
   size_t size(size_t i) const { return inputs_[i].size; }  // bytes of an element of an input
   // --- Those of an input, one lane behind the other; sums move with every combine().
   std::byte* sums(size_t i) { return inputs_[i].sums.data(); }

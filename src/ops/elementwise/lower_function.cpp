@@ -58,7 +58,9 @@ PreparedKernel lower_function(const Node& node) {
   const auto* const row =
       std::find_if(std::begin(kRareFunctions), std::end(kRareFunctions),
                    [&](const RareFunctionRow& r) { return r.opcode == node.opcode(); });
-  if (row == std::end(kRareFunctions) || !is_floating(node.shape.dtype)) return {};
+  if (row == std::end(kRareFunctions) || !is_floating(node.shape.dtype) ||
+      !is_computable(node.shape.dtype))
+    return {};
   return visit_dtype(node.shape.dtype, [&](auto tag) -> PreparedKernel {
     using T = typename decltype(tag)::type;
     PreparedKernel kernel;

@@ -397,7 +397,7 @@ PreparedKernel lower_gather(const Node& node) {
 }
 
 // What a scatter of one array does with its updates; nullopt: something of its own.
-std::optional<ScatterCombiner> scatter_combiner(const Computation& computation) {
+static std::optional<ScatterCombiner> scatter_combiner(const Computation& computation) {
   if (const std::optional<Combiner> combiner = recognize_combiner(computation))
     return static_cast<ScatterCombiner>(*combiner);
   const Node* handed = computation.root();

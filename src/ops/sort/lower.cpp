@@ -3,6 +3,7 @@
 #include <array>
 #include <complex>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <numeric>
 
@@ -216,12 +217,12 @@ class LineSorter {
   // Several keys, and those of 8 bytes: the least that decides first, each time stably.
   bool order_by_columns(int64_t line) {
     if (s_.keys.size() == 1 && picks()) return pick_by_column(line);
-    halves_.clear();
+    halves_count_ = 0;
     for (size_t c = 0; c < s_.keys.size(); ++c)
       if (!append_halves(c, line)) return false;
     items_.resize(static_cast<size_t>(s_.size));
     for (size_t i = 0; i < items_.size(); ++i) items_[i] = i;
-    for (size_t h = halves_.size(); h-- > 0;) {
+    for (size_t h = halves_count_; h-- > 0;) {
       const std::vector<uint32_t>& keys = halves_[h];
       if (std::all_of(keys.begin(), keys.end(), [&](uint32_t key) { return key == keys[0]; }))
         continue;
@@ -236,19 +237,25 @@ class LineSorter {
     return true;
   }
 
+  // Room for the keys of a line, kept from line to line.
+  std::vector<uint32_t>& next_half() {
+    if (halves_count_ == halves_.size()) halves_.emplace_back(static_cast<size_t>(s_.size));
+    return halves_[halves_count_++];
+  }
+
   // Keys of a column as numbers of 32 bits, of 8 bytes the upper halves first.
   bool append_halves(size_t c, int64_t line) {
     const auto size = static_cast<size_t>(s_.size);
     if (const KeyFunction function = key_function(key_dtype(c))) {
-      std::vector<uint32_t>& keys = halves_.emplace_back(size);
+      std::vector<uint32_t>& keys = next_half();
       return for_each_chunk(c, line, [&](const KeyElements& e, int64_t first) {
         return function(e, keys.data() + first);
       });
     }
     if (!append_column(c, line)) return false;
-    std::vector<uint32_t>& upper = halves_.emplace_back(size);
+    std::vector<uint32_t>& upper = next_half();
     for (size_t i = 0; i < size; ++i) upper[i] = static_cast<uint32_t>(column_[i] >> 32);
-    std::vector<uint32_t>& lower = halves_.emplace_back(size);
+    std::vector<uint32_t>& lower = next_half();
     for (size_t i = 0; i < size; ++i) lower[i] = static_cast<uint32_t>(column_[i]);
     return true;
   }
@@ -293,7 +300,8 @@ class LineSorter {
   std::vector<uint32_t> order_, keys_, other_keys_;
   std::vector<uint64_t> items_, other_items_;
   std::vector<uint64_t> column_;
-  std::vector<std::vector<uint32_t>> halves_;
+  std::deque<std::vector<uint32_t>> halves_;  // the first halves_count_ are this line's
+  size_t halves_count_ = 0;
 };
 
 PreparedKernel prepare(LineSort sort) {

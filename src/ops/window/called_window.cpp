@@ -9,14 +9,25 @@ namespace gspmd {
 namespace {
 
 constexpr int64_t kMostWindowLanes = 128;
+constexpr int64_t kMostPlaces = 16;      // of a window for each element that it meets
 constexpr int64_t kFewWindowLanes = 16;  // fewer lanes are no faster than the evaluator
 
 // A dim with a window.
 struct CalledAxis {
   size_t dim = 0;
-  int64_t size = 1;    // of the window
   int64_t stride = 1;  // of the input, in elements
   std::vector<WindowRun> runs;
+  int64_t first = 0, last = 0;  // of the window's indices, those that meet an element anywhere
+
+  CalledAxis(size_t at, int64_t input_stride, std::vector<WindowRun> all)
+      : dim(at), stride(input_stride), runs(std::move(all)) {
+    for (const WindowRun& run : runs) {
+      if (run.count == 0) continue;
+      const int64_t end = run.window_first + (run.count - 1) * run.window_step + 1;
+      first = last == 0 ? run.window_first : std::min(first, run.window_first);
+      last = std::max(last, end);
+    }
+  }
 
   // Where the element that window index `w` meets at a position lies along the dim; -1: none.
   int64_t offset(int64_t position, int64_t w) const {
@@ -47,7 +58,7 @@ class CalledWindow {
         inner_ *= positions_[d];
       } else {
         inner_ = 1;
-        axes_.push_back({d, dim.size, strides[d], window_runs(dim, input[d], positions_[d])});
+        axes_.emplace_back(d, strides[d], window_runs(dim, input[d], positions_[d]));
       }
       if (static_cast<int64_t>(d) != along_) results_ *= positions_[d];
     }
@@ -58,12 +69,23 @@ class CalledWindow {
 
   int64_t batches() const { return ceil_div(results_, lanes_); }
   int64_t lanes() const { return std::min(lanes_, results_); }
+  // Places of the window that meet an element anywhere, and holes between them.
   int64_t window_size() const {
     int64_t size = 1;
-    for (const CalledAxis& axis : axes_) size = saturating_multiply(size, axis.size);
+    for (const CalledAxis& axis : axes_) size = saturating_multiply(size, axis.last - axis.first);
     return size;
   }
   bool is_cumulative() const { return along_ >= 0; }
+  // Windows that meet few elements each, and not the same, are the evaluator's.
+  bool is_sparse() const {
+    int64_t most = 1;
+    for (const CalledAxis& axis : axes_) {
+      int64_t count = 0;
+      for (const WindowRun& run : axis.runs) count = std::max(count, run.count);
+      most = saturating_multiply(most, count);
+    }
+    return !is_cumulative() && window_size() / kMostPlaces > most;
+  }
 
   void run(const KernelArgs& args, int64_t first, int64_t last) const {
     CombinerLanes lanes(*node_.called[0], loop_, static_cast<size_t>(lanes_));
@@ -157,14 +179,15 @@ class CalledWindow {
   }
 
   void go_through_window(Batch& b) const {
-    Dims at(axes_.size(), 0);
-    for (size_t a = 0; a < axes_.size(); ++a) find_places(b, a, 0);
-    for (bool more = true; more;) {
+    Dims at;
+    for (const CalledAxis& axis : axes_) at.push_back(axis.first);
+    for (size_t a = 0; a < axes_.size(); ++a) find_places(b, a, at[a]);
+    for (bool more = window_size() > 0; more;) {
       add_present(b);
       more = false;
       for (size_t a = axes_.size(); a-- > 0 && !more;) {
-        more = ++at[a] < axes_[a].size;
-        if (!more) at[a] = 0;
+        more = ++at[a] < axes_[a].last;
+        if (!more) at[a] = axes_[a].first;
         find_places(b, a, at[a]);
       }
     }
@@ -209,7 +232,7 @@ class CalledWindow {
 
 PreparedKernel lower_called_window(const Node& node) {
   const auto all = std::make_shared<CalledWindow>(node);
-  if (all->lanes() < kFewWindowLanes) return {};
+  if (all->lanes() < kFewWindowLanes || all->is_sparse()) return {};
   const double each = all->is_cumulative() ? 1 : static_cast<double>(all->window_size());
   PreparedKernel kernel;
   kernel.parts = std::min<int64_t>(all->batches(), 16);
