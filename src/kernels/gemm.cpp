@@ -241,6 +241,9 @@ bool take_few(GemmPlan& plan) {
       saturating_multiply(columns, plan.k_size) < kFewElements ||
       (!is_half_dtype(plan.operand) && plan.operand != DType::f32 && plan.operand != DType::f64))
     return false;
+  // Tall enough to be parts of rows, which the library reads as quickly.
+  const bool is_library = plan.operand == DType::f32 || plan.operand == DType::bf16;
+  if (is_tall && is_library && plan.m.size >= 2 * kRowBlock && rows > kFewRows / 4) return false;
   if (is_tall) swap_operands(plan);
   // The library is quicker for more rows of bf16, and for those of lines along the columns.
   const bool along_k = plan.k[0].b == 1, along_n = plan.n.b == 1 && columns >= kFewColumns;
