@@ -3,6 +3,8 @@
 #include <cstring>
 #include <random>
 
+#include "gspmd/ir/op.h"
+#include "gspmd/ir/text.h"
 #include "load.h"
 #include "ops/fast_kernels.h"
 
