@@ -57,7 +57,8 @@ class DeviceStorage final : public ArrayStorage {
   const Shape& global_shape() const { return layout_->global(); }
   // nullptr once donated.
   const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }
-  // As a new storage with these elements, of the same layout; nullptr: none for now.
+  // Becomes what a new storage of this layout with these elements would be. With nullptr it gives
+  // back those that it has, and is not to be read before it is given others.
   void renew(std::shared_ptr<DeviceBuffer> buffer);
   // Gives the elements away; `taker` is used in messages: "argument params.wq of step 3".
   std::shared_ptr<DeviceBuffer> donate(std::string taker);
