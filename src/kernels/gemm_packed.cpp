@@ -35,10 +35,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // Extents of what is used at a time: rows of a, and a panel of b (in the second-level cache, where
-// that is large). A strip of b stays in the first-level cache, as far as it has room.
+// that is large). A strip of b stays in the first-level cache, as far as it has room; where it has
+// none the strip comes from the second, which costs less than to write results in more turns.
 constexpr bool kWide = HWY_MAX_BYTES == 64;
-constexpr int64_t kPanelRows = kWide ? 120 : 96, kPanelK = kWide ? 512 : 320;
-constexpr int64_t kPanelColumns = kWide ? 512 : 1024;
+constexpr int64_t kPanelRows = kWide ? 120 : 96, kPanelK = 512, kPanelColumns = 512;
 constexpr int64_t kFewStrips = 4;  // of b: reading rows of a so often costs less than packing them
 
 // How rows of a lie: packed, contiguous along k, or contiguous along the rows.
@@ -74,12 +74,17 @@ HWY_INLINE void register_block(int64_t k, const float* HWY_RESTRICT a, int64_t a
       for (int64_t v = 0; v < kStripVectors; ++v) x[i][v] = hn::MulAdd(r, u[v], x[i][v]);
     }
   };
+  // Of 16 registers 15 are taken: where more of k follows at once, compilers move loads ahead and
+  // sums to memory for it.
+  constexpr int64_t kTurn = kWide ? 4 : 2;
   int64_t p = 0;
-  for (; p + 4 <= k; p += 4) {
+  for (; p + kTurn <= k; p += kTurn) {
     step(p);
     step(p + 1);
-    step(p + 2);
-    step(p + 3);
+    if constexpr (kTurn == 4) {
+      step(p + 2);
+      step(p + 3);
+    }
   }
   for (; p < k; ++p) step(p);
   for (int64_t i = 0; i < kStripRows; ++i)
