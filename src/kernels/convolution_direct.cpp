@@ -1,6 +1,7 @@
 #include "kernels/convolution_direct.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "gspmd/base/shape.h"
@@ -13,8 +14,12 @@ constexpr double kDirectPartFlops = 8e6;
 constexpr int64_t kMostDirectParts = 4;
 constexpr int64_t kLeastRow = 4;  // positions; below, the start of a row costs more than its sums
 constexpr int64_t kLeastFeatures = 8;
-// With fewer features of x, or plain products, the library's are as fast or faster.
-constexpr int64_t kLeastInput = 128, kLeastOutput = 64;
+// With fewer features than these, by lanes of a vector, or plain products, the library's are as
+// fast or faster.
+struct LeastFeatures {
+  int64_t lanes, in, out;
+};
+constexpr LeastFeatures kFewestFeatures[] = {{8, 32, 16}, {16, 128, 64}};
 // Kernels up to this size are packed by parts of the positions, larger ones by parts of the
 // columns.
 constexpr int64_t kPackedBytes = int64_t{1} << 20;
@@ -85,13 +90,20 @@ bool is_product(const ConvolutionSpec& spec) {
   });
 }
 
+bool is_faster_than_library(const ConvolutionSpec& spec) {
+  return !is_product(spec) && std::any_of(std::begin(kFewestFeatures), std::end(kFewestFeatures),
+                                          [&](const LeastFeatures& least) {
+                                            return direct_lanes() == least.lanes &&
+                                                   spec.in_features >= least.in &&
+                                                   spec.out_features >= least.out;
+                                          });
+}
+
 std::optional<DirectConvolution> convolution_of(const ConvolutionSpec& spec) {
   if (spec.operand != DType::f32 || spec.result != DType::f32 || spec.axes.empty() ||
       spec.axes.size() > kDirectAxes)
     return std::nullopt;
-  // With fewer lanes the library's have not been measured beside these.
-  if (spec.feature_groups * spec.batch_groups > 1 || direct_lanes() < 16 ||
-      spec.in_features < kLeastInput || spec.out_features < kLeastOutput || is_product(spec))
+  if (spec.feature_groups * spec.batch_groups > 1 || !is_faster_than_library(spec))
     return std::nullopt;
   if (spec.input_feature != 1 || spec.output_feature != 1) return std::nullopt;
   DirectConvolution e;
