@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "stablehlo/lowering.h"
 
@@ -12,6 +13,19 @@ namespace {
 using stablehlo::Cursor;
 
 constexpr std::string_view kSplit = "// -----";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of UTF-8
+
+// Without the mark that some editors put before a text. Programs are also kept in forms that are
+// none.
+std::string_view without_mark(std::string_view text, std::string_view file) {
+  if (text.starts_with("ML\xEFR"))
+    user_error(
+        "{} is MLIR bytecode; give the program's text: exported.mlir_module() or "
+        "jax.jit(f).lower(..).as_text() in JAX, stablehlo-translate --deserialize of the file",
+        file);
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
 
 // Where the modules of a text begin and end: those without a word are none.
 std::vector<std::pair<size_t, size_t>> module_ranges(std::string_view text, std::string_view file) {
@@ -65,13 +79,14 @@ std::unique_ptr<Module> parse_range(std::string_view text, std::string_view file
 // HLO begins with HloModule, or with computations; MLIR with one of few words, an alias or an op
 // between quotes.
 Language language_of(std::string_view text) {
-  Cursor cursor(text, "", 0, text.size());
+  Cursor cursor(text, "", text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0,
+                text.size());
   const char c = cursor.peek();
   if (c == '#' || c == '!' || c == '"') return Language::stablehlo;
   if (c == '{' && cursor.sees("{-#")) return Language::stablehlo;
   const std::string_view word = cursor.peek_word();
-  for (const std::string_view known :
-       {"module", "builtin.module", "func.func", "func", "sdy.mesh"}) {
+  for (const std::string_view known : {"module", "builtin.module", "func.func", "func", "sdy.mesh",
+                                       "vhlo.module", "vhlo.func_v1"}) {
     if (word != known) continue;
     // A computation or instruction of HLO may have such a name.
     cursor.word("");
@@ -110,6 +125,7 @@ std::unique_ptr<Module> parse_stablehlo(std::string_view text, std::string_view 
 
 std::vector<std::unique_ptr<Module>> read_modules(std::string_view text, std::string_view file,
                                                   const ReadOptions& options) {
+  text = without_mark(text, file);
   std::vector<std::unique_ptr<Module>> modules;
   if (text.find(kSplit) == std::string_view::npos) {
     modules.push_back(read_module(text, file, options));
@@ -133,6 +149,7 @@ std::vector<std::unique_ptr<Module>> read_modules(std::string_view text, std::st
 
 std::unique_ptr<Module> read_module(std::string_view text, std::string_view file,
                                     const ReadOptions& options) {
+  text = without_mark(text, file);
   if (language_of(text) == Language::stablehlo) return parse_stablehlo(text, file, options);
   if (text.find(kSplit) != std::string_view::npos)
     if (const auto ranges = module_ranges(text, file); ranges.size() > 1)

@@ -253,4 +253,34 @@ TEST_CASE("batch normalisation over a split batch sums features over the devices
   }
 }
 
+// Completion puts them behind roots, and programs are printed with them.
+TEST_CASE("a copy of a tuple is one of its leaves", "[tuple]") {
+  const std::string body =
+      "x = f32[7,4] parameter(0), sharding={devices=[2,2]<=[4]}\n y = s32[] parameter(1)\n"
+      " v = f32[6] parameter(2), sharding={devices=[4]<=[4]}\n p = (f32[6], s32[]) tuple(v, y)\n"
+      " t = (f32[7,4], (f32[6], s32[])) tuple(x, p)\n"
+      " c = (f32[7,4], (f32[6], s32[])) copy(t)\n"
+      " q = (f32[6], s32[]) get-tuple-element(c), index=1\n d = (f32[6], s32[]) copy(q)\n"
+      " e = f32[6] get-tuple-element(d), index=0\n n = f32[6] negate(e)\n"
+      " z = (f32[6], (f32[7,4], (f32[6], s32[]))) tuple(n, c)\n"
+      " ROOT r = (f32[6], (f32[7,4], (f32[6], s32[]))) copy(z)";
+  for (const char* end :
+       {"\n",
+        ", sharding={{devices=[4]<=[4]}, {devices=[1,4]<=[4]}, {devices=[2,2]<=[4] "
+        "last_tile_dim_replicate}, {replicated}}\n"}) {
+    const auto module = parse_module("HloModule m\nENTRY e {\n " + body + end + "}\n");
+    const std::vector<Value> arguments = integer_arguments(*module, 3);
+    for (const bool completes : {true, false}) {
+      PipelineOptions options;
+      options.num_devices = 4;
+      options.verify_between = true;
+      options.run_propagation = completes;
+      const auto expected = leaves(evaluate(*module, arguments));
+      const auto got = leaves(run_partitioned(run_pipeline(*module, options), 4, arguments));
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(bitwise_equal(got[i], expected[i]));
+    }
+  }
+}
+
 }  // namespace partition_special_test

@@ -3,6 +3,7 @@
 
 #include "gspmd/ir/text.h"
 #include "gspmd/passes/explain/collective_stats.h"
+#include "moves/reshard_search.h"
 #include "passes/product_ways.h"
 #include "passes/spmd_check.h"
 
@@ -198,6 +199,32 @@ ENTRY e {{
   };
   CHECK(bytes_sent(compiled(text(4), 4)) == 4 * 16 * 16 / 4 * 3);
   CHECK(bytes_sent(compiled(text(1), 4)) < 4 * 16 * 16 / 4 * 3);
+}
+
+// Layouts in other orders of the devices, and of shards some of which are empty, are dear to reach.
+TEST_CASE("products: the moves that a choice of loops plans are bounded", "[dot]") {
+  struct Case {
+    const char *a, *b, *result;
+  };
+  const Case cases[] = {
+      {"devices=[1,16,1,1]<=[16]",
+       "devices=[2,2,2,1,2]0,5,9,10,3,1,8,11,15,6,7,4,14,12,13,2 last_tile_dim_replicate",
+       "devices=[1,2,1,2,4]<=[16] last_tile_dim_replicate"},
+      {"devices=[1,1,2,4,2]14,0,13,12,6,5,7,10,1,15,4,2,8,3,9,11 last_tile_dim_replicate",
+       "devices=[1,1,4,2,2]<=[16] last_tile_dim_replicate",
+       "devices=[2,1,2,2,2]<=[16] last_tile_dim_replicate"}};
+  for (const Case& c : cases) {
+    INFO(c.a << " by " << c.b << " as " << c.result);
+    const auto module = parse_module(fmt::format(
+        "HloModule m\nENTRY e {{\n a = s32[3,2,2,10] parameter(0), sharding={{{}}}\n b = "
+        "s32[3,10,2,4] parameter(1), sharding={{{}}}\n ROOT r = s32[3,2,2,4] dot(a, b), "
+        "lhs_batch_dims={{0,1}}, rhs_batch_dims={{0,2}}, lhs_contracting_dims={{3}}, "
+        "rhs_contracting_dims={{1}}, sharding={{{}}}\n}}\n",
+        c.a, c.b, c.result));
+    const int64_t before = reshard_moves_looked_at();
+    CHECK(testing::difference_when_partitioned(*module, 16, 3).empty());
+    CHECK(reshard_moves_looked_at() - before < 1'000'000);
+  }
 }
 
 }  // namespace gspmd

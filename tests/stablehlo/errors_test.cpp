@@ -205,6 +205,10 @@ const Mistake kAround[] = {
     {"func.func @main(%a: tensor<f32> {tf.aliasing_output = 1 : i32}) -> tensor<f32> { return %a "
      ": tensor<f32> }",
      "tf.aliasing_output is no number of the 1 results"},
+    {"module {\n  vhlo.func_v1 @main() -> () {\n  }\n}",
+     "m.mlir:2:3: \"vhlo.func_v1\" is VHLO; give StableHLO"},
+    {"\"vhlo.func_v1\"() <{sym_name = #vhlo.string_v1<\"main\">}> ({}) : () -> ()",
+     "is VHLO; give StableHLO"},
 };
 
 }  // namespace
@@ -226,6 +230,21 @@ TEST_CASE("the language of a text is found from its words", "[language]") {
   CHECK(language_of("\"builtin.module\"() ({}) : () -> ()") == Language::stablehlo);
   CHECK(language_of("ROOT a = f32[] parameter(0)") == Language::hlo);
   CHECK(language_of("") == Language::hlo);
+  CHECK(language_of("vhlo.func_v1 @main() {}") == Language::stablehlo);
+}
+
+TEST_CASE("a text may begin with the mark of UTF-8, bytecode is none", "[language]") {
+  const std::string mark = "\xEF\xBB\xBF";
+  for (const char* text : {"HloModule m\nENTRY e { ROOT a = f32[] parameter(0) }",
+                           "module { func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a "
+                           ": tensor<f32> } }"}) {
+    CHECK(language_of(mark + text) == language_of(text));
+    CHECK(read_module(mark + text, "m")->entry()->name() ==
+          read_module(text, "m")->entry()->name());
+    CHECK(read_modules(mark + text, "m").size() == 1);
+  }
+  CHECK_THROWS_WITH(read_module(std::string("ML\xEFR\x01\0", 6), "m.mlirbc"),
+                    Catch::StartsWith("m.mlirbc is MLIR bytecode; give the program's text"));
 }
 
 }  // namespace gspmd::stablehlo

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gspmd/base/error.h"
+#include "gspmd/ops/builders.h"
 #include "ops/common/batch.h"
 #include "ops/common/check.h"
 #include "ops/common/completion_rules.h"
@@ -343,6 +344,15 @@ constexpr ElementwiseRow kElementwiseRows[] = {
     {Opcode::clamp, 3, kExact, infer_clamp},
 };
 
+// A copy of a tuple is one of its leaves: each of them lies as it likes.
+Node* expand_copy(Node& node) {
+  if (!node.shape.is_tuple) return nullptr;
+  std::vector<Node*> leaves = hlo::leaves(node.operand(0));
+  for (Node*& leaf : leaves)
+    if (leaf->shape.dtype != DType::token) leaf = emit(node.parent(), Opcode::copy, {leaf});
+  return hlo::from_leaves(node.parent(), node.shape, leaves);
+}
+
 std::vector<OpInfo> build_rows() {
   std::vector<OpInfo> rows;
   for (const ElementwiseRow& row : kElementwiseRows) {
@@ -371,6 +381,7 @@ std::vector<OpInfo> build_rows() {
     info.evaluate = elementwise_evaluate(info.opcode);
     info.completion = kPointwiseCompletion;
     if (info.has(kElementwise)) info.lower = lower_elementwise;
+    if (info.opcode == Opcode::copy) info.expand = expand_copy;
     info.gradient = elementwise_gradient(info.opcode);
   }
   return rows;

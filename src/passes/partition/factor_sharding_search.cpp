@@ -8,6 +8,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/moves/reshard.h"
 #include "moves/halo.h"
+#include "moves/pieces.h"
 #include "passes/partition/priced_mesh.h"
 
 namespace gspmd {
@@ -26,6 +27,11 @@ constexpr int64_t kNever = INT64_MAX / 4;
 
 // Up to so many atoms all ways are tried; with more the search climbs from one to the next.
 constexpr size_t kTriedAtoms = 4;
+
+// Moves that take long to plan, from one order of the devices to another and of shards some of
+// which are empty, are planned for so many layouts of a node's values. Those that may send least go
+// first.
+constexpr int kMostDearMoves = 64;
 
 // One operand, or the result.
 struct PricedValue {
@@ -225,6 +231,8 @@ class FactorShardingSearch {
       price.bound = local_shape(value.shape, value.sharding).bytes();
     else if (!value.parts.empty())
       price.bound = missing(value, loops);
+    else
+      price.bound = missing_on_devices(value, loops);
     price.bound = shared(value, loops, price.bound);
     return price;
   }
@@ -257,6 +265,19 @@ class FactorShardingSearch {
     return most;
   }
 
+  // The same where the value's devices count in another order: looked at one by one, where they are
+  // few. What such a move really sends takes long to tell.
+  int64_t missing_on_devices(const PricedValue& value, const AtomLists& loops) const {
+    constexpr int64_t kFew = 64;
+    if (mesh_.is_scaled() || p_.num_devices > kFew || !value.sharding.unreduced().empty()) return 0;
+    const auto boxes = [&](const Sharding& s) {
+      return held_boxes(value.shape, s, p_.num_devices);
+    };
+    std::vector<HeldBox> own = boxes(value.sharding), seen = boxes(seen_from(value, loops));
+    if (value.is_result) std::swap(own, seen);
+    return saturating_multiply(elements_needed(own, seen), dtype_size(value.shape.dtype));
+  }
+
   // The part of a move that serves others too.
   int64_t shared(const PricedValue& value, const AtomLists& loops, int64_t bytes) const {
     if (!value.is_result) return bytes / value.repeats;
@@ -274,14 +295,18 @@ class FactorShardingSearch {
   // Whether a layout has as many tiles in each dim as the one that follows from the loops.
   bool has_tiles(const Sharding& layout, const PricedValue& value, const AtomLists& loops) const {
     if (!layout.is_tiled()) return true;
-    for (size_t d = 0; d < value.loops.size(); ++d) {
-      int64_t tiles = 1;
-      if (value.loops[d] >= 0)
-        for (const int atom : loops[static_cast<size_t>(value.loops[d])])
-          tiles *= mesh_.priced()[static_cast<size_t>(atom)].size;
-      if (layout.tiles(static_cast<int64_t>(d)) != tiles) return false;
-    }
+    for (size_t d = 0; d < value.loops.size(); ++d)
+      if (layout.tiles(static_cast<int64_t>(d)) != tiles(value, d, loops)) return false;
     return true;
+  }
+
+  // Of the value's dim d in the layout that follows from the loops.
+  int64_t tiles(const PricedValue& value, size_t d, const AtomLists& loops) const {
+    int64_t tiles = 1;
+    if (value.loops[d] >= 0)
+      for (const int atom : loops[static_cast<size_t>(value.loops[d])])
+        tiles *= mesh_.priced()[static_cast<size_t>(atom)].size;
+    return tiles;
   }
 
   ReshardCost move(const Shape& shape, const Sharding& from, const Sharding& to) const {
@@ -289,10 +314,23 @@ class FactorShardingSearch {
         .cost;
   }
 
+  // Whether a move between the value's layout and the one that follows from the loops is of those
+  // that take long to plan.
+  bool is_dear(const PricedValue& value, const AtomLists& loops) const {
+    if (!value.sharding.is_tiled()) return false;
+    if (value.sharding.order() != mesh_.order()) return true;
+    for (size_t d = 0; d < value.loops.size(); ++d)
+      if (std::max(value.sharding.tiles(static_cast<int64_t>(d)), tiles(value, d, loops)) >
+          value.shape.dims[d])
+        return true;
+    return false;
+  }
+
   const ReshardCost& exact(size_t v, const AtomLists& loops) {
     Price& price = price_of(v, loops);
     if (price.cost) return *price.cost;
     const PricedValue& value = values_[v];
+    if (is_dear(value, loops)) ++dear_moves_;
     Sharding layout = seen_from(value, loops);
     ReshardCost cost;
     if (!value.is_result) {
@@ -366,17 +404,20 @@ class FactorShardingSearch {
     int64_t bound = total.bytes;
     for (size_t v = 0; v < values_.size(); ++v)
       bound = saturating_add(bound, price_of(v, seen[v]).bound);
-    for (size_t v = 0; v < values_.size(); ++v) {
-      if (bound > limit) return {kNever, 0, 0};
-      const ReshardCost& moved = exact(v, seen[v]);
-      bound += moved.bytes - price_of(v, seen[v]).bound;
-      total.bytes = saturating_add(total.bytes, moved.bytes);
-      total.steps += moved.steps;
-    }
+    for (const bool dear : {false, true})
+      for (size_t v = 0; v < values_.size(); ++v) {
+        if (is_dear(values_[v], seen[v]) != dear) continue;
+        if (bound > limit) return {kNever, 0, 0};
+        const ReshardCost& moved = exact(v, seen[v]);
+        bound += moved.bytes - price_of(v, seen[v]).bound;
+        total.bytes = saturating_add(total.bytes, moved.bytes);
+        total.steps += moved.steps;
+      }
     return total;
   }
 
   void consider(const AtomLists& loops) {
+    if (dear_moves_ >= kMostDearMoves) return;
     const FactorShardingCost found = cost(loops, best_cost_.bytes);
     if (found.bytes >= kNever || found >= best_cost_) return;
     best_cost_ = found;
@@ -455,6 +496,7 @@ class FactorShardingSearch {
   std::vector<int> taken_;
   std::unordered_map<std::string, Price> prices_;  // by name
   std::string name_;
+  int dear_moves_ = 0;  // that have been planned
   int64_t most_work_ = kNever;
   AtomLists best_;
   FactorShardingCost best_cost_;

@@ -23,9 +23,9 @@ void annotate(Node& expanded, const std::optional<Sharding>& sharding) {
   if (!sharding) return;
   expanded.sharding = sharding;
   if (!expanded.is(Opcode::tuple)) return;
-  for (size_t i = 0; i < expanded.operands().size(); ++i)
-    expanded.operands()[i]->sharding =
-        sharding->is_tuple() ? sharding->elements().at(i) : *sharding;
+  const std::vector<Node*> leaves = hlo::leaves(&expanded);
+  for (size_t i = 0; i < leaves.size(); ++i)
+    leaves[i]->sharding = sharding->is_tuple() ? sharding->elements().at(i) : *sharding;
 }
 
 bool expand_one(Node& node) {

@@ -139,6 +139,11 @@ void write_instruction(OpWriter& op) {
   for (size_t i = 0; i < node.operands().size(); ++i)
     numbered += fmt::format("{}%p{}", i ? ", " : "", i);
   text = text.substr(0, begin) + numbered + text.substr(end);
+  // What runs before it has other names there, and no op of StableHLO says it.
+  if (node.attrs.other.contains("control-predecessors")) {
+    const size_t control = text.rfind(", control-predecessors={");
+    if (control != std::string::npos) text.erase(control, text.find('}', control) + 1 - control);
+  }
   const std::string operands = op.operands();
   op.writer().line_of_one(
       node,

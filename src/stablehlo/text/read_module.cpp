@@ -152,7 +152,15 @@ class ModuleReader {
     }
     if (word == "module" || word == "builtin.module")
       cursor_.fail(at, "a module inside a module is not supported; give each a file");
+    refuse_vhlo(word, at);
     cursor_.fail(at, "\"{}\" is nothing that a module holds; func.func and sdy.mesh are", word);
+  }
+
+  // The form in which programs are kept for later versions.
+  void refuse_vhlo(std::string_view op, size_t at) const {
+    if (op.starts_with("vhlo."))
+      cursor_.fail(at, "\"{}\" is VHLO; give StableHLO: stablehlo-opt --vhlo-legalize-to-stablehlo",
+                   op);
   }
 
   void add_mesh(Mesh mesh) {
@@ -278,6 +286,7 @@ class ModuleReader {
         if (named.name == key) return &named.value;
       return nullptr;
     };
+    refuse_vhlo(name, at);
     const Attribute* const symbol = take("sym_name");
     if (symbol == nullptr) cursor_.fail(at, "{}: sym_name is missing", name);
     if (name == "sdy.mesh") {
