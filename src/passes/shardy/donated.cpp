@@ -11,7 +11,7 @@ SdySlot& slot_at(SdyProgram& program, int64_t index) {
   return program.slots.at(static_cast<size_t>(index));
 }
 
-bool is_silent(const std::optional<SdySharding>& sharding) {
+bool is_silent_about(const std::optional<SdySharding>& sharding) {
   return !sharding || says_nothing(*sharding);
 }
 
@@ -88,9 +88,9 @@ std::vector<SdyDonated> share_donated(const Module& module, SdyProgram& program)
     pair.result = main->results[result].result;
     pair.given_argument = slot_at(program, pair.argument).sharding;
     pair.given_result = slot_at(program, pair.result).sharding;
-    if (is_silent(pair.given_argument) && !is_silent(pair.given_result))
+    if (is_silent_about(pair.given_argument) && !is_silent_about(pair.given_result))
       take_over(program, pair.argument, pair.result, pair.given_argument);
-    else if (is_silent(pair.given_result) && !is_silent(pair.given_argument))
+    else if (is_silent_about(pair.given_result) && !is_silent_about(pair.given_argument))
       take_over(program, pair.result, pair.argument, pair.given_result);
   }
   return pairs;
