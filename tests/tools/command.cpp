@@ -292,11 +292,13 @@ TEST_CASE("explain, cost and ops answer in text and JSON") {
 }
 
 TEST_CASE("a donated parameter split otherwise than the result is not shared") {
-  const Json result = json_of(
+  const CommandResult run = run_command(
       "verify - --json",
       "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }, num_partitions=4\nENTRY e {"
       " a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
       " ROOT n = f32[8,8] negate(a), sharding={devices=[1,4]<=[4]} }");
+  REQUIRE(run.code == 0);
+  const Json result = Json::parse(run.out);
   CHECK(result["equal"] == true);
   CHECK(result["exact"] == true);
 }
