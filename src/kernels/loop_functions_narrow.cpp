@@ -186,6 +186,11 @@ struct Same {
 struct Shorten {
   template <class T>
   static float apply(T x) {
+    if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {  // to the digits of a double
+      constexpr T kExact = T{1} << 53, kCut = 0x7ff;
+      const bool is_low = std::is_signed_v<T> && x < T(0) - kExact;
+      if ((x > kExact || is_low) && (x & kCut) != 0) x = (x | (kCut + 1)) & ~kCut;
+    }
     const auto value = static_cast<double>(x);
     const auto nearest = static_cast<float>(value);
     const auto back = static_cast<double>(nearest);

@@ -130,13 +130,14 @@ class Widening {
     return push(std::move(value));
   }
   DType source_of(int index) const { return to_.values[static_cast<size_t>(index)].dtype; }
-  int push_whole(int32_t number) {
+  int push_number(DType dtype, int64_t number) {
     LoopValue value;
     value.op = LoopOp::constant;
-    value.dtype = DType::s32;
-    value.constant = Array::full(Shape(DType::s32, {}), number);
+    value.dtype = dtype;
+    value.constant = Array::full(Shape(dtype, {}), static_cast<double>(number));
     return push(std::move(value));
   }
+  int push_whole(int32_t number) { return push_number(DType::s32, number); }
 
   void add(LoopValue value) {
     const DType dtype = value.dtype;
@@ -188,6 +189,7 @@ class Widening {
     int index = rounded(value.a);
     if (operand != result) {
       const bool shortens = needs_shortening(operand, value.dtype);
+      if (value.dtype == DType::bf16 && is_word(before)) index = shortened(index);
       index = push_unary(shortens ? LoopOp::shorten : LoopOp::convert, result, index);
     } else if (before == result && value.dtype == result) {
       // What reads this may come behind a result that takes the place of an operand read here.
@@ -204,11 +206,36 @@ class Widening {
       wide_.back().narrow = wide_[static_cast<size_t>(value.a)].narrow;
   }
 
-  // Whether f32 may round a number of type `from` before it is rounded to `to`.
+  static bool is_word(DType dtype) { return dtype == DType::s32 || dtype == DType::u32; }
+
+  // Whether f32 may round a number of type `from` before it is rounded to `to`; those of words that
+  // become bf16 are shortened() instead. Whole numbers above f32's digits are infinite in f16.
   static bool needs_shortening(DType from, DType to) {
-    if (!is_narrow(to) || !is_floating(to)) return false;
-    const bool is_word = from == DType::s32 || from == DType::u32;
-    return dtype_size(from) == 8 || (is_word && to == DType::f8e8m0fnu);  // others end far below
+    if (to == DType::f16) return from == DType::f64;
+    if (!is_widened(to) || !is_floating(to)) return false;
+    return dtype_size(from) == 8 || (is_word(from) && to == DType::f8e8m0fnu);
+  }
+
+  // A word of at most 24 digits that rounds to bf16 as this one: the last is odd where one behind
+  // it was. By whole numbers, since loops of words and f32 are machine code.
+  int shortened(int index) {
+    const DType dtype = source_of(index);
+    const auto number = [&](int64_t n) { return push_number(dtype, n); };
+    constexpr int64_t kCut = 255;
+    const int low = push_binary(LoopOp::and_, index, number(kCut));
+    const int carried = push_binary(LoopOp::add, low, number(kCut));
+    const int odd = push_binary(LoopOp::and_, carried, number(kCut + 1));
+    const int high = push_binary(LoopOp::subtract, index, low);
+    const int cut = push_binary(LoopOp::or_, high, odd);
+    const int size = dtype == DType::s32 ? push_unary(LoopOp::abs, dtype, index) : index;
+    LoopValue chosen;
+    chosen.a = push_binary(LoopOp::gt, size, number(1 << 24));
+    to_.values.back().dtype = DType::pred;
+    chosen.op = LoopOp::select;
+    chosen.dtype = dtype;
+    chosen.b = cut;
+    chosen.c = index;
+    return push(std::move(chosen));
   }
 
   // Whether all numbers of type `from` are numbers of `to`.

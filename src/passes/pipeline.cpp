@@ -20,6 +20,7 @@
 #include "gspmd/passes/simplify/simplify.h"
 #include "ir/call_nesting.h"
 #include "passes/collectives/merge_reduce_scatters.h"
+#include "passes/complete/agree_aliases.h"
 #include "passes/partition/agree_layouts.h"
 #include "passes/prepare/expand_ops.h"
 #include "passes/prepare/merge_pads.h"
@@ -46,20 +47,12 @@ std::unordered_set<int64_t> without_sharding(const Module& module) {
   return found;
 }
 
-// A traced program's donated state: results come back in the layout of the parameters they replace.
-void pair_donated(Module& module) {
-  Node& root = *module.entry()->root();
-  if (module.aliases.empty() || !module.frontend_attributes.contains("gspmd.open_outputs")) return;
-  std::vector<Sharding> leaves(static_cast<size_t>(leaf_count(root.shape)));
-  if (root.sharding)
-    leaves = root.sharding->is_tuple() ? root.sharding->elements() : std::vector{*root.sharding};
-  for (const Alias& alias : module.aliases) {
-    const Node& parameter = *module.entry()->parameters().at(static_cast<size_t>(alias.parameter));
-    const Sharding wanted = parameter.sharding.value_or(Sharding::replicated());
-    if (wanted.is_tuple() || alias.output.size() > 1) continue;
-    leaves.at(alias.output.empty() ? 0 : static_cast<size_t>(alias.output[0])) = wanted;
-  }
-  root.sharding = root.shape.is_tuple ? Sharding::tuple(std::move(leaves)) : leaves.at(0);
+// What takes over a parameter's storage is laid out as the parameter, where it may be.
+void pair_donated(State& state) {
+  PropagateOptions options = state.propagate;
+  if (!state.options.run_propagation) options.allow_output = options.allow_parameters = {false};
+  for (const std::string& note : agree_aliases(*state.module, options))
+    if (state.options.on_note) state.options.on_note(note);
 }
 
 void simplify(Module& module, bool across_phases) {
@@ -143,7 +136,7 @@ const Pass kPasses[] = {
      [](State& s) {
        s.result.sharded_updates = shard_updates(*s.module, s.options.shard_updates);
      }},
-    {"pair-donated", [](State& s) { pair_donated(*s.module); }},
+    {"pair-donated", pair_donated},
     {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},
     {"static-starts", [](State& s) { use_static_starts(*s.module); }},
     {"merge-pads", [](State& s) { merge_pads(*s.module); }},

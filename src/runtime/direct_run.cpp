@@ -26,6 +26,7 @@ std::optional<DirectRun> DirectRun::of(const RunState& state, const WorkerMemory
   const Program& program = state.program;
   // Memory is watched step by step, and is another at every run.
   if (kGuardBytes > 0 || program.options.poison) return std::nullopt;
+  if (has_deadline()) return std::nullopt;  // Worker asks before every part whether it is past
   if (state.pool.size() > 1 || state.remote != nullptr) return std::nullopt;
   DirectRun direct;
   const auto add = [&](int64_t step, int64_t device) {

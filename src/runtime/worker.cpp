@@ -162,6 +162,7 @@ void Worker::run_parts(const Step& step, Stage stage, int64_t device, int64_t fi
 
 void Worker::run_part(const Step& step, Stage stage, const KernelArgs& args) const {
   try {
+    const TimedWork work(*step.node, /*says_node=*/false);
     stage(args);
   } catch (const std::exception& error) {
     const ExecutionError located = located_error(step, args.device, error);

@@ -83,7 +83,7 @@ constexpr VerbText kTexts[] = {
      "  that share a thread take turns.\n"
      "\nLimits\n"
      "  A run that does not fit into memory is refused before it starts, with the bytes needed.\n"
-     "  A loop gives up when it provably never ends, and after --time-limit seconds.\n"
+     "  A loop gives up when it provably never ends, and any work after --time-limit seconds.\n"
      "\nExamples\n"
      "  gspmd run model.hlo --inputs in.npz --outputs out.npz\n"
      "  gspmd run model.hlo --num-devices 8 --values uniform --seed 3 --json"},

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/print.h"
@@ -245,6 +246,11 @@ PipelineOptions pipeline_options(const Command& command, const Module& module) {
   for (const std::string& text : command.options) set_partitioner_option(text, options);
   options.dump = [](const std::string& pass, const std::string& text) {
     write_message(fmt::format("// after {}\n{}", pass, text));
+  };
+  // Some verbs compile the module several times.
+  options.on_note = [said = std::make_shared<std::set<std::string>>(),
+                     file = name_of_file(command)](const std::string& note) {
+    if (said->insert(note).second) fmt::print(stderr, "gspmd: note: {}: {}\n", file, note);
   };
   const std::vector<std::string> known = pass_names();
   for (const std::string& name : command.dump_after)

@@ -46,6 +46,7 @@ std::vector<std::pair<std::string, std::string>> later_modules(const Prepared& p
   PipelineOptions options = pipeline_options(command, module);
   bool partitioned = false;
   options.num_devices = prepared.num_devices;
+  options.on_note = nullptr;  // said already
   options.dump_after = {"all"};
   options.dump = [&](const std::string& pass, const std::string& text) {
     if (partitioned && (all.empty() || all.back().second != text)) all.emplace_back(pass, text);

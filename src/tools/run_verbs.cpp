@@ -4,7 +4,6 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ops/evaluate.h"
-#include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/explain/estimate_cost.h"
 #include "gspmd/passes/verify/manual_reference.h"
 #include "gspmd/runtime/processes.h"
@@ -18,6 +17,7 @@
 #include "tools/report.h"
 #include "tools/rounding_noise.h"
 #include "tools/streams.h"
+#include "tools/time_limit.h"
 
 namespace gspmd::tools {
 namespace {
@@ -305,7 +305,7 @@ int run_verb(const Command& command) {
   check_outputs_path(command.outputs);
   if (!command.trace.empty()) io::check_writable(command.trace);
   const std::unique_ptr<Module> module = load_for_devices(command);
-  const LoopDeadline deadline(command.time_limit);
+  const TimeLimit limit(command.time_limit);
   if (runs_as_copies(*module)) return run_as_copies(*module, command);
   const Prepared prepared = prepare_run(*module, command);
   check_memory(fmt::format("run on {} devices", prepared.num_devices),
@@ -346,7 +346,7 @@ int run_verb(const Command& command) {
 
 int verify_verb(const Command& command) {
   const std::unique_ptr<Module> module = load_for_devices(command);
-  const LoopDeadline deadline(command.time_limit);
+  const TimeLimit limit(command.time_limit);
   if (runs_as_copies(*module)) return verify_copies(*module, command);
   if (module->num_partitions > 1 && has_manual_regions(*module))
     return verify_regions(*module, command);

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <random>
 
+#include "gspmd/ir/text.h"
+#include "gspmd/ops/evaluate.h"
 #include "load.h"
 #include "ops/fast_kernels.h"
 
@@ -120,6 +122,97 @@ TEST_CASE("narrow loops: every code of every type becomes a wide number", "[elem
 TEST_CASE("narrow loops: wide numbers become numbers of every type", "[elementwise]") {
   for (const DType from : kWide)
     for (const DType to : kNarrow) expect_convert(from, to, 20011);
+}
+
+namespace {
+
+struct Format {
+  DType dtype;
+  int digits, lowest;  // behind the point; exponent of the smallest normal number
+  double largest;
+};
+
+// `x`, exactly held, to the nearest number of the format, of two the even one.
+double nearest(const Format& format, long double x) {
+  if (x == 0 || std::isinf(x)) return double(x);
+  const int exponent = std::max(std::ilogb(x), format.lowest);
+  const long double ulp = std::ldexp(1.0L, exponent - format.digits);
+  const auto rounded = double(std::nearbyint(x / ulp) * ulp);
+  if (std::fabs(rounded) <= format.largest) return rounded;
+  return std::copysign(INFINITY, rounded);
+}
+
+// Middles of neighbours of the format, and what lies beside them by the last digits of `T`.
+template <class T>
+std::vector<T> about_middles(const Format& format) {
+  std::mt19937_64 random(11);
+  std::vector<T> numbers;
+  for (int64_t i = 0; i < 4099; ++i) {
+    const uint64_t digits =
+        (uint64_t{2} << format.digits) + 2 * (random() % (1 << format.digits)) + 1;
+    if constexpr (std::is_floating_point_v<T>) {
+      const int exponent = format.lowest + int(random() % 40) - format.digits - 1;
+      const double middle = std::ldexp(double(digits), exponent);
+      const int far = int(random() % 30) + 23;
+      const double beside = middle * (1 + (int(random() % 3) - 1) * std::ldexp(1.0, -far));
+      numbers.push_back(random() % 2 == 0 ? beside : -beside);
+    } else {
+      const int bits = int(8 * sizeof(T)) - (std::is_signed_v<T> ? 1 : 0);
+      const int room = bits - format.digits - 2;
+      const int shift = room - int(random() % std::min(room, 45));
+      const uint64_t beside = (digits << shift) + random() % 3 - 1;
+      const auto value = T(beside);
+      numbers.push_back(std::is_signed_v<T> && random() % 2 == 0 ? T(0 - uint64_t(value)) : value);
+    }
+  }
+  return numbers;
+}
+
+template <class T>
+void expect_nearest(DType from, const Format& format) {
+  const std::vector<T> numbers = about_middles<T>(format);
+  const auto size = int64_t(numbers.size());
+  Array x(from, {size});
+  std::memcpy(x.bytes().data(), numbers.data(), x.bytes().size());
+  const std::string given = to_string(x.shape()), result = to_string(Shape(format.dtype, {size}));
+  const std::string alone = fmt::format("ROOT r = {} convert(x)\n}}\n", result);
+  // With an op before and two behind it, in one loop.
+  const std::string fused = fmt::format(
+      "a = {0} maximum(x, x)\nb = {1} convert(a)\nc = {1} negate(b)\n"
+      "ROOT r = {1} negate(c)\n}}\n",
+      given, result);
+  const std::string parameter = fmt::format("x = {} parameter(0)\n", given);
+  const std::string texts[] = {
+      "HloModule m\nENTRY e {\n" + parameter + alone,
+      "HloModule m\nf {\n" + parameter + fused + "ENTRY e {\n" + parameter +
+          fmt::format("ROOT r = {} fusion(x), kind=kLoop, calls=f\n}}\n", result)};
+  for (const std::string& text : texts) {
+    expect_fast(text, {x});
+    const auto module = parse_module(text);
+    const Array made = evaluate(*module, std::vector<Value>{{x, {}, false}}).array;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < size; ++i)
+      wrong += made.at(i) == nearest(format, numbers[size_t(i)]) ? 0 : 1;
+    INFO(text);
+    CHECK(wrong == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("narrow loops: a number becomes the nearest of a shorter type in one step",
+          "[elementwise]") {
+  const Format formats[] = {{DType::bf16, 7, -126, 0x1.fep127},
+                            {DType::f16, 10, -14, 65504},
+                            {DType::f8e5m2, 2, -14, 57344},
+                            {DType::f8e4m3, 3, -6, 240}};
+  for (const Format& format : formats) {
+    expect_nearest<double>(DType::f64, format);
+    expect_nearest<int32_t>(DType::s32, format);
+    expect_nearest<uint32_t>(DType::u32, format);
+    expect_nearest<int64_t>(DType::s64, format);
+    expect_nearest<uint64_t>(DType::u64, format);
+  }
 }
 
 TEST_CASE("narrow loops: numbers of one narrow type become those of another", "[elementwise]") {

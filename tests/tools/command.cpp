@@ -292,13 +292,36 @@ TEST_CASE("explain, cost and ops answer in text and JSON") {
 }
 
 TEST_CASE("a donated parameter split otherwise than the result is not shared") {
-  const Json result = json_of(
+  const CommandResult run = run_command(
       "verify - --json",
       "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }, num_partitions=4\nENTRY e {"
       " a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
       " ROOT n = f32[8,8] negate(a), sharding={devices=[1,4]<=[4]} }");
+  REQUIRE(run.code == 0);
+  const Json result = Json::parse(run.out);
   CHECK(result["equal"] == true);
   CHECK(result["exact"] == true);
+}
+
+TEST_CASE("a donation that two layouts do not allow is said once, or an error") {
+  const auto module = [](const std::string& kind) {
+    return "HloModule m, input_output_alias={ {}: (0, {}, " + kind +
+           ") }, num_partitions=4\nENTRY e {\n"
+           " a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
+           " ROOT n = f32[8,8] negate(a), sharding={devices=[1,4]<=[4]} }";
+  };
+  for (const char* verb : {"partition -", "run -", "explain -"}) {
+    const CommandResult run = run_command(verb, module("may-alias"));
+    CHECK(run.code == 0);
+    const size_t note =
+        run.err.find("gspmd: note: <stdin>: input_output_alias: result {} may take");
+    REQUIRE(note != std::string::npos);
+    CHECK(run.err.find("gspmd: note", note + 1) == std::string::npos);
+    const CommandResult refused = run_command(verb, module("must-alias"));
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, Catch::Contains("result {} must take the storage of parameter 0") &&
+                                Catch::Contains("(<stdin>:3)"));
+  }
 }
 
 TEST_CASE("explain names the mesh axes of named shardings, and digits of others") {

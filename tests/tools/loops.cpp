@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 
 #include "tools/run_command.h"
 
@@ -113,6 +114,32 @@ TEST_CASE("a loop that goes on with new values gives up after the time limit") {
     CHECK(result.code == 1);
     CHECK_THAT(result.err, Contains("while: \"forever\" did not end in the time given, after"));
   }
+}
+
+TEST_CASE("an evaluator gives up after the time limit, between ops of computations too") {
+  const CommandResult result = run_command(
+      "verify - --reference oracle --time-limit 0.3",
+      "HloModule m\nf { a = f32[] parameter(0) b = f32[] parameter(1) s = f32[] add(a, b)\n"
+      " r = f32[] sqrt(s) ROOT t = f32[] tanh(r) }\nENTRY e {\n a = f32[8000000] parameter(0)\n"
+      " z = f32[] constant(0)\n ROOT c = f32[] reduce(a, z), dimensions={0}, to_apply=f\n}\n");
+  CHECK(result.code == 1);
+  CHECK_THAT(result.err, Contains("the time given is over; give more time, or use smaller shapes"));
+  CHECK_THAT(result.err, Contains("<stdin>:"));
+}
+
+// Many seconds of one call into LAPACK.
+TEST_CASE("an op that is one call ends with the process, by name") {
+  const std::string path = GSPMD_BINARY_DIR "/unfinished.npz";
+  std::filesystem::remove(path);  // of an earlier run
+  const CommandResult result = run_command(
+      "run - --time-limit 0.5 --outputs " + path,
+      "HloModule m\nENTRY e {\n a = f64[3000,3000] parameter(0)\n"
+      " ROOT r = (f64[3000,3000], f64[3000]) custom-call(a), custom_call_target=\"Eigh\"\n}\n");
+  CHECK(result.code == 1);
+  CHECK(result.out == "");
+  CHECK_THAT(result.err,
+             Contains("not done within 0.5 seconds, at custom-call: \"r\" (<stdin>:4)"));
+  CHECK_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("loops of many iterations end as they should") {

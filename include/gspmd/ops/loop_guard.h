@@ -1,6 +1,6 @@
 #pragma once
 
-// Loops that would never end.
+// Loops that would never end, and work that takes longer than anybody waits.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +14,11 @@
 
 namespace gspmd {
 
-// While one lives, loops of this process give up with an ExecutionError once the time is over.
-// Without one they run as long as they like. The latest one made counts.
+// While one lives, what this process runs gives up with an ExecutionError once the time is over:
+// loops between iterations, evaluators between ops (those of called computations too), programs
+// between the parts of kernels; of an Executor only where it was made while one lived. One part, as
+// of a library's factorization, runs to its end. Without one they run as long as they like. The
+// latest one made counts.
 class GSPMD_API LoopDeadline {
  public:
   explicit LoopDeadline(double seconds);  // From now, in seconds.
@@ -26,6 +29,28 @@ class GSPMD_API LoopDeadline {
  private:
   int64_t before_;
 };
+
+// In its scope the calling thread is at the node. ExecutionError where the deadline is past;
+// `says_node`: with the node's name.
+class GSPMD_API TimedWork {
+ public:
+  explicit TimedWork(const Node& node, bool says_node = true);
+  TimedWork(const TimedWork&) = delete;
+  TimedWork& operator=(const TimedWork&) = delete;
+  ~TimedWork() {
+    if (timed_) leave();
+  }
+
+ private:
+  void leave() const;
+  const Node* around_ = nullptr;
+  bool timed_ = false;
+};
+
+// Whether a deadline is set.
+GSPMD_API bool has_deadline();
+// What threads are at while a deadline is set, each once: `sort: "s", from model.py:12 (m.hlo:3)`.
+GSPMD_API std::vector<std::string> timed_work();
 
 // Watches one run of a loop and gives up with an ExecutionError that names it: when the deadline is
 // past, and when the values that it carries from one iteration to the next are, byte for byte,

@@ -44,6 +44,8 @@ struct PipelineOptions {
   // Called with the text after each pass of dump_after.
   std::function<void(const std::string& pass, const std::string& text)> dump = {};
   std::function<void(const PassTime& time)> on_pass = {};  // as each pass ends
+  // Called with what the module allows and does not get, in words.
+  std::function<void(const std::string& note)> on_note = {};
 };
 
 // The whole compiler: a list of named passes. GSPMD_DUMP=dir in the environment writes each pass's

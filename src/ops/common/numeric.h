@@ -39,6 +39,18 @@ using ComputeType =
     std::conditional_t<is_float16_v<T>, float,
                        std::conditional_t<is_complex_v<T>, std::complex<double>, T>>;
 
+// A double from which rounding to a shorter format gives what rounding `value` itself gives: where
+// it has more digits than doubles, those that go leave a mark on the last.
+template <class T>
+double to_double_for_rounding(T value) {
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
+    constexpr T kExact = T{1} << 53, kCut = 0x7ff;
+    const bool is_low = std::is_signed_v<T> && value < T(0) - kExact;
+    if ((value > kExact || is_low) && (value & kCut) != 0) value = (value | (kCut + 1)) & ~kCut;
+  }
+  return static_cast<double>(value);
+}
+
 // A float from which rounding to a shorter format gives what rounding `value` itself gives: toward
 // zero, with the last bit set where something was cut off.
 inline float to_float_for_rounding(double value) {
@@ -67,7 +79,7 @@ To convert_element(From from) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return from != From(0);
   } else if constexpr (is_float16_v<To> && sizeof(From) >= 4 && !std::is_same_v<From, float>) {
-    return To(to_float_for_rounding(static_cast<double>(from)));
+    return To(to_float_for_rounding(to_double_for_rounding(from)));
   } else if constexpr (is_float16_v<To>) {
     return To(static_cast<float>(from));
   } else if constexpr (std::is_floating_point_v<To> || !std::is_floating_point_v<From>) {

@@ -56,7 +56,15 @@ Array converted_to_narrow(const Array& x, DType dtype) {
   const bool from_integers = !is_floating(x.dtype()) && !is_complex(x.dtype());
   if (is_integer(dtype) && from_integers)
     return narrowed(converted(x, Array(DType::s64, x.dims())), dtype);
-  const Array wide = converted(x, Array(DType::f64, x.dims()));
+  const Array wide(DType::f64, x.dims());
+  if (x.dtype() == DType::s64 || x.dtype() == DType::u64)
+    visit_dtype(x.dtype(), [&](auto tag) {
+      const auto in = x.data<typename decltype(tag)::type>();
+      std::transform(in.begin(), in.end(), wide.data<double>().begin(),
+                     [](auto value) { return to_double_for_rounding(value); });
+    });
+  else
+    converted(x, wide);
   if (is_integer(dtype)) {
     const int bits = narrow_bits(dtype) - (is_signed_integer(dtype) ? 1 : 0);
     const double low = is_signed_integer(dtype) ? -(1 << bits) : 0;

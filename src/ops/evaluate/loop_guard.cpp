@@ -1,19 +1,25 @@
 #include "gspmd/ops/loop_guard.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <set>
+#include <utility>
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/op.h"
+#include "gspmd/ir/place.h"
 
 namespace gspmd {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kUnwatched = 1000;             // iterations of ordinary loops
+constexpr int64_t kLoopsFirst = 250'000'000;  // ns: what is in a loop leaves it to the loop to say
+constexpr int64_t kUnwatched = 1000;          // iterations of ordinary loops
 constexpr size_t kMaxSaved = size_t{256} << 20;  // larger states are left to the deadline
 
 std::atomic<int64_t> deadline{kNever};  // nanoseconds of the steady clock
@@ -23,6 +29,55 @@ int64_t now() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+// What one thread is at. Others read it when the time is over.
+struct Desk {
+  std::mutex mutex;
+  const Node* node = nullptr;
+};
+
+struct Desks {
+  std::mutex mutex;
+  std::vector<Desk*> all;
+};
+
+Desks& desks() {
+  static auto* const all = new Desks;  // threads end after what is static
+  return *all;
+}
+
+// On the list as long as its thread lives.
+class OwnDesk {
+ public:
+  OwnDesk() {
+    const std::lock_guard lock(desks().mutex);
+    desks().all.push_back(&desk);
+  }
+  OwnDesk(const OwnDesk&) = delete;
+  OwnDesk& operator=(const OwnDesk&) = delete;
+  ~OwnDesk() {
+    const std::lock_guard lock(desks().mutex);
+    std::erase(desks().all, &desk);
+  }
+
+  const Node* put(const Node* node) {
+    const std::lock_guard lock(desk.mutex);
+    return std::exchange(desk.node, node);
+  }
+
+  Desk desk;
+};
+
+OwnDesk& own_desk() {
+  thread_local OwnDesk desk;
+  return desk;
+}
+
+std::string text_of_node(const Node& node) {
+  return fmt::format("{}: \"{}\"", opcode_name(node.opcode()), node.name());
+}
+
+bool is_past(int64_t limit) { return limit != kNever && now() > limit; }
 
 bool same_bytes(std::span<const std::span<const std::byte>> values,
                 std::span<const std::byte> saved) {
@@ -55,10 +110,38 @@ LoopDeadline::LoopDeadline(double seconds) : before_(deadline) {
 }
 LoopDeadline::~LoopDeadline() { deadline = before_; }
 
+bool has_deadline() { return deadline.load(std::memory_order_relaxed) != kNever; }
+
+TimedWork::TimedWork(const Node& node, bool says_node) {
+  const int64_t limit = deadline.load(std::memory_order_relaxed);
+  if (limit == kNever) return;
+  if (is_past(limit + kLoopsFirst))
+    execution_error("{}the time given is over; give more time, or use smaller shapes",
+                    says_node ? text_of_node(node) + ": " : "");
+  around_ = own_desk().put(&node);
+  timed_ = true;
+}
+
+void TimedWork::leave() const { own_desk().put(around_); }
+
+std::vector<std::string> timed_work() {
+  std::vector<std::string> names;
+  const std::lock_guard list(desks().mutex);
+  for (Desk* desk : desks().all) {
+    const std::lock_guard lock(desk->mutex);
+    if (desk->node == nullptr) continue;
+    ExecutionError at(
+        fmt::format("{}: \"{}\"", opcode_name(desk->node->opcode()), desk->node->name()), Site{});
+    add_place(at, *desk->node);
+    if (std::find(names.begin(), names.end(), at.what()) == names.end())
+      names.emplace_back(at.what());
+  }
+  return names;
+}
+
 bool LoopGuard::begin_iteration() {
   ++iteration_;
-  if (const int64_t limit = deadline.load(std::memory_order_relaxed);
-      limit != kNever && now() > limit)
+  if (is_past(deadline.load(std::memory_order_relaxed)))
     execution_error(
         "while: \"{}\" did not end in the time given, after {} iterations; give more time, or mend "
         "its condition",

@@ -7,6 +7,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/effects.h"
 #include "gspmd/ir/place.h"
+#include "gspmd/ops/loop_guard.h"
 #include "ir/call_nesting.h"
 #include "ops/collective/collective.h"
 
@@ -116,6 +117,7 @@ Value evaluate_node(const Node& node, std::span<const Value> operands,
     user_error("{}: \"{}\" cannot run here: the op has no kernel", opcode_name(node.opcode()),
                node.name());
   try {
+    const TimedWork work(node);
     return node.op().evaluate({node, operands, call});
   } catch (const std::bad_alloc&) {
     execution_error("{}: \"{}\" needs {} bytes, which cannot be allocated",

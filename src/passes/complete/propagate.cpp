@@ -7,40 +7,11 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
 #include "gspmd/ops/builders.h"
+#include "passes/complete/boundary_flags.h"
 #include "passes/complete/propagation.h"
 
 namespace gspmd {
 namespace {
-
-// "true,false" or "{1,0}": the first letter of each word decides.
-std::vector<bool> flags_of(std::string_view text) {
-  std::vector<bool> flags;
-  for (const char c : text) {
-    if (c == 't' || c == '1') flags.push_back(true);
-    if (c == 'f' || c == '0') flags.push_back(false);
-  }
-  return flags;
-}
-
-// What the module says where the caller does not. A header's flags that are not one for each of
-// `values` are those of its printer's own flattening: open where any is.
-std::vector<bool> flags_of_module(const Module& module, const char* attribute, const char* header,
-                                  size_t values) {
-  const auto found = module.frontend_attributes.find(attribute);
-  if (found != module.frontend_attributes.end()) return flags_of(found->second);
-  for (const auto& [name, text] : module.header) {
-    if (name != header) continue;
-    const std::vector<bool> flags = flags_of(text);
-    if (flags.size() <= 1 || flags.size() == values) return flags;
-    return {std::find(flags.begin(), flags.end(), true) != flags.end()};
-  }
-  return {};
-}
-
-bool allowed(const std::vector<bool>& flags, size_t i) {
-  if (flags.empty()) return false;
-  return flags.size() == 1 ? flags[0] : i < flags.size() && flags[i];
-}
 
 bool any(const std::vector<bool>& flags) {
   return std::find(flags.begin(), flags.end(), true) != flags.end();
@@ -94,20 +65,6 @@ std::vector<size_t> elements_of_leaves(const Shape& shape) {
   for (size_t e = 0; e < shape.elements.size(); ++e)
     result.insert(result.end(), static_cast<size_t>(leaf_count(shape.elements[e])), e);
   return result;
-}
-
-bool is_single_tuple(const Computation& entry) {
-  return entry.parameters().size() == 1 && entry.parameters()[0]->shape.is_tuple;
-}
-
-// How many flags a boundary can have.
-size_t output_count(const Computation& entry) {
-  const Shape& root = entry.root()->shape;
-  return root.is_tuple ? root.elements.size() : 1;
-}
-size_t parameter_count(const Computation& entry) {
-  return is_single_tuple(entry) ? entry.parameters()[0]->shape.elements.size()
-                                : entry.parameters().size();
 }
 
 Sharding with_unknown_replicated(const Sharding& s) {
@@ -180,14 +137,9 @@ void remove_only(Computation& computation, const std::set<const Node*>& removed)
 
 Propagation::Propagation(Module& module, const PropagateOptions& options)
     : module_(module), options_(options) {
-  if (options_.allow_output.empty())
-    options_.allow_output =
-        flags_of_module(module, "gspmd.open_outputs", "allow_spmd_sharding_propagation_to_output",
-                        output_count(*module.entry()));
-  if (options_.allow_parameters.empty())
-    options_.allow_parameters = flags_of_module(module, "gspmd.open_parameters",
-                                                "allow_spmd_sharding_propagation_to_parameters",
-                                                parameter_count(*module.entry()));
+  BoundaryFlags open = boundary_flags(module, options);
+  options_.allow_output = std::move(open.results);
+  options_.allow_parameters = std::move(open.parameters);
 }
 
 void Propagation::check_boundary_flags() const {
@@ -273,7 +225,8 @@ void Propagation::group_donated() {
     if (!entry.root()->is(Opcode::tuple) || alias.output.size() != 1) continue;
     const auto o = static_cast<size_t>(alias.output[0]);
     if (o >= entry.root()->operands().size()) continue;
-    if (!allowed(options_.allow_parameters, p) || !allowed(options_.allow_output, o)) continue;
+    if (!is_open_at(options_.allow_parameters, p) || !is_open_at(options_.allow_output, o))
+      continue;
     Node* parameter = entry.parameters()[p];
     Node* result = entry.root()->operands()[o];
     if (parameter == result || parameter->shape.is_tuple || result->shape.is_tuple) continue;
@@ -432,7 +385,7 @@ void Propagation::restore_boundary() {
   root.sharding = boundary(
       root.shape, saved_root_, root.sharding,
       [&](size_t i) {
-        return allowed(options_.allow_output, root.shape.is_tuple ? elements[i] : 0);
+        return is_open_at(options_.allow_output, root.shape.is_tuple ? elements[i] : 0);
       },
       options_.replicate_indivisible_boundary);
   replicated_boundary_ = root.sharding != before;
@@ -447,7 +400,7 @@ void Propagation::restore_boundary() {
     parameter.sharding = boundary(
         parameter.shape, saved_parameters_[p], parameter.sharding,
         [&](size_t i) {
-          return manual || allowed(options_.allow_parameters, single ? parts[i] : p);
+          return manual || is_open_at(options_.allow_parameters, single ? parts[i] : p);
         },
         options_.replicate_indivisible_boundary);
     replicated_boundary_ |= parameter.sharding != before;

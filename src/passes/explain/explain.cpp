@@ -55,6 +55,7 @@ class Explainer {
       pipeline_.disabled.emplace_back(pass);
     pipeline_.dump = nullptr;
     pipeline_.on_pass = nullptr;
+    pipeline_.on_note = nullptr;
     pipeline_.dump_after.clear();
     int64_t size = 1;
     for (const auto& computation : module.computations())

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,16 @@ void normalize_axes(SdyProgram& program);
 bool route_differing_groups(Module& module, const SdyProgram& program);
 // Members of a group get the sharding that some have.
 void unite_groups(SdyProgram& program);
+
+// An argument of main and the result that takes over its storage: slots, and what the module says.
+struct SdyDonated {
+  int64_t argument = -1, result = -1;
+  std::optional<SdySharding> given_argument = {}, given_result = {};
+};
+// Before propagation: the one that says nothing gets the other's sharding.
+std::vector<SdyDonated> share_donated(const Module& module, SdyProgram& program);
+// After it: they agree where one of them is open enough for the other's sharding.
+void agree_donated(SdyProgram& program, const std::vector<SdyDonated>& pairs);
 
 // What stands after propagation: shardings of arguments, results and borders are cut to what
 // divides, all dims are closed, nothing is said to be replicated.

@@ -81,8 +81,10 @@ bool run_pipeline_of_passes(Module& module, const ShardyOptions& options) {
   SdyProgram program = constrained_program(module, options);
   if (route_differing_groups(module, program)) program = constrained_program(module, options);
   unite_groups(program);
+  const std::vector<SdyDonated> donated = share_donated(module, program);
   const bool changed = propagate_program(program, propagation_of(options));
   finish_program(program);
+  agree_donated(program, donated);
   write_back(module, program, true);
   write_shardings(module, program, true);
   if (options.origins) write_origins(module, program);
