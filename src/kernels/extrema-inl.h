@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Bits of floats as integers in the order of the numbers, -0 below +0, and back: negative ones'
 // other bits the other way round.
 template <class DI>
-HWY_INLINE hn::Vec<DI> in_order(DI d, hn::Vec<DI> bits) {
+GSPMD_INLINE hn::Vec<DI> in_order(DI d, hn::Vec<DI> bits) {
   const auto most = hn::Set(d, hwy::LimitsMax<hn::TFromD<DI>>());
   return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), most));
 }
@@ -31,14 +31,14 @@ template <bool kMax, class D>
 class Extremum {
  public:
   using V = hn::Vec<D>;
-  HWY_INLINE Extremum(D d, V first) : d_(d), best_(first), bits_(first), nan_(hn::IsNaN(first)) {}
-  HWY_INLINE void add(V x) {
+  GSPMD_INLINE Extremum(D d, V first) : d_(d), best_(first), bits_(first), nan_(hn::IsNaN(first)) {}
+  GSPMD_INLINE void add(V x) {
     best_ = kMax ? hn::Max(x, best_) : hn::Min(x, best_);
     bits_ = kMax ? hn::And(bits_, x) : hn::Or(bits_, x);
     nan_ = hn::Or(nan_, hn::IsNaN(x));
   }
   // Where the best is a zero, what is worse has one sign: minus in a maximum, plus in a minimum.
-  HWY_INLINE V value() const {
+  GSPMD_INLINE V value() const {
     const V zero = hn::And(bits_, hn::SignBit(d_));
     const V best = hn::IfThenElse(hn::Eq(best_, hn::Zero(d_)), zero, best_);
     return hn::IfThenElse(nan_, hn::NaN(d_), best);

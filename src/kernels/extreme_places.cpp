@@ -32,7 +32,7 @@ bool is_better(T a, T b, bool greatest) {
 }
 
 template <bool kGreatest, class D, class V = hn::Vec<D>>
-HWY_INLINE V better_of(D, V a, V b) {
+GSPMD_INLINE V better_of(D, V a, V b) {
   return kGreatest ? hn::Max(a, b) : hn::Min(a, b);
 }
 

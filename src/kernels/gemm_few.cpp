@@ -45,7 +45,7 @@ struct Same {
   using Stored = T;
   using Summed = T;
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const T* x) {
+  static GSPMD_INLINE hn::Vec<D> load(D d, const T* x) {
     return hn::LoadU(d, x);
   }
   static T read(T x) { return x; }
@@ -54,7 +54,7 @@ struct BrainBits {
   using Stored = uint16_t;
   using Summed = float;
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* x) {
+  static GSPMD_INLINE hn::Vec<D> load(D d, const uint16_t* x) {
     const hn::RebindToUnsigned<D> wide;
     const hn::Rebind<uint16_t, D> narrow;
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, x))));
@@ -65,7 +65,7 @@ struct HalfBits {
   using Stored = uint16_t;
   using Summed = float;
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* x) {
+  static GSPMD_INLINE hn::Vec<D> load(D d, const uint16_t* x) {
     const hn::Rebind<uint16_t, D> bits;
     return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), hn::LoadU(bits, x)));
   }

@@ -80,7 +80,7 @@ int64_t pack_strip(const float* a, int64_t row, int64_t k, float* to) {
 }
 
 // One k of a strip of a that is contiguous along its rows.
-HWY_INLINE void copy_rows(const float* from, float* to) {
+GSPMD_INLINE void copy_rows(const float* from, float* to) {
   const hn::FixedTag<float, 4> d;
   for (int64_t i = 0; i + 4 <= kStripRows; i += 4) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
   constexpr int64_t kLast = kStripRows - 4;

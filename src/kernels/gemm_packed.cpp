@@ -47,8 +47,9 @@ enum class Lie { packed, along_k, along_rows };
 // One block of registers: c[strip of rows, strip of columns] = or += a * strip of b. `step`: from
 // one row of a to the next, or, of what is contiguous along the rows, from one k to the next.
 template <bool kAdd, Lie kLie>
-HWY_INLINE void register_block(int64_t k, const float* HWY_RESTRICT a, int64_t a_step,
-                               const float* HWY_RESTRICT b, float* HWY_RESTRICT c, int64_t c_row) {
+GSPMD_INLINE void register_block(int64_t k, const float* HWY_RESTRICT a, int64_t a_step,
+                                 const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
+                                 int64_t c_row) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   Vector x[kStripRows][kStripVectors];

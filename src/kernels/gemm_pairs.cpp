@@ -22,11 +22,11 @@ namespace {
 constexpr int64_t kRows = 6, kVectors = kStripOfLibrary / 16;  // of a block of registers
 
 // Of the names that the compiler's target does not have.
-HWY_INLINE __m512 add_products(__m512 sum, __m512 a, __m512 b) {
+GSPMD_INLINE __m512 add_products(__m512 sum, __m512 a, __m512 b) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
-HWY_INLINE __m256i rounded(__m512 x) {
+GSPMD_INLINE __m256i rounded(__m512 x) {
   __m256i halves;
   asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(x));
   return halves;
@@ -40,7 +40,7 @@ struct Target {
   bool is_half, adds;
 };
 
-HWY_INLINE void store(const Target& c, int64_t row, int64_t v, __m512 x) {
+GSPMD_INLINE void store(const Target& c, int64_t row, int64_t v, __m512 x) {
   const int64_t at = row * c.row + v * 16, count = std::min<int64_t>(c.columns - v * 16, 16);
   if (count <= 0) return;
   const auto mask = static_cast<__mmask16>((1u << count) - 1);

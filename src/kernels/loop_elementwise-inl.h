@@ -111,7 +111,7 @@ struct Plain {
     return x;
   }
   template <class D, class T>
-  static HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, const T* x) {
+  static GSPMD_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, const T* x) {
     return hwy::HWY_NAMESPACE::LoadU(d, x);
   }
 };

@@ -22,7 +22,7 @@ namespace {
 struct Brain {
   static float read(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
   template <class D>
-  static HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, const uint16_t* x) {
+  static GSPMD_INLINE hwy::HWY_NAMESPACE::Vec<D> load(D d, const uint16_t* x) {
     namespace hn = hwy::HWY_NAMESPACE;
     const hn::Rebind<uint16_t, D> narrow;
     const hn::RebindToUnsigned<D> wide;

@@ -30,7 +30,7 @@ constexpr float power_of_two(int exponent) {
 template <NarrowFormat F>
 struct ReadFloat {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V codes) {
+  static GSPMD_INLINE V apply(D d, V codes) {
     constexpr int kFraction = F.mantissa_bits;
     const hn::RebindToFloat<D> df;
     const V magnitude = hn::And(codes, hn::Set(d, F.sign() - 1));
@@ -98,7 +98,7 @@ struct RoundFloat {
 // Powers of two from 2^-127, no sign, no zero.
 struct ReadScale {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V codes) {
+  static GSPMD_INLINE V apply(D d, V codes) {
     const V least = hn::Set(d, 0x00400000), zero = hn::Zero(d);
     const V bits = hn::IfThenElse(hn::Eq(codes, zero), least, hn::ShiftLeft<23>(codes));
     return hn::IfThenElse(hn::Eq(codes, hn::Set(d, 0xff)), hn::Set(d, kNan), bits);

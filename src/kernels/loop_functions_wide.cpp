@@ -27,7 +27,7 @@ constexpr double kWholeNumbers = 0x1.8p52;  // added to a number: it is in the l
 // c[first] + c[first + 1] x + ... of kSome coefficients; x, x^2, x^4, x^8 and x^16 are given. By
 // halves: steps that wait for each other fill a processor's queues.
 template <int kFirst, int kSome, class D, class V, int kCount>
-HWY_INLINE V polynomial_part(D d, const double (&c)[kCount], V x, V x2, V x4, V x8, V x16) {
+GSPMD_INLINE V polynomial_part(D d, const double (&c)[kCount], V x, V x2, V x4, V x8, V x16) {
   if constexpr (kSome == 1) {
     return hn::Set(d, c[kFirst]);
   } else {
@@ -39,23 +39,23 @@ HWY_INLINE V polynomial_part(D d, const double (&c)[kCount], V x, V x2, V x4, V 
   }
 }
 template <class D, class V, int kCount>
-HWY_INLINE V polynomial(D d, V x, const double (&c)[kCount]) {
+GSPMD_INLINE V polynomial(D d, V x, const double (&c)[kCount]) {
   static_assert(kCount <= 32);
   const V x2 = hn::Mul(x, x), x4 = hn::Mul(x2, x2), x8 = hn::Mul(x4, x4);
   return polynomial_part<0, kCount>(d, c, x, x2, x4, x8, hn::Mul(x8, x8));
 }
 
 template <class D, class V>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bits_of(D, V x) {
+GSPMD_INLINE hn::Vec<hn::RebindToUnsigned<D>> bits_of(D, V x) {
   return hn::BitCast(hn::RebindToUnsigned<D>(), x);
 }
 // The sign that the lowest bit of `whole` stands for, which kWholeNumbers was added to.
 template <class D, class V>
-HWY_INLINE V lowest_bit_as_sign(D d, V whole) {
+GSPMD_INLINE V lowest_bit_as_sign(D d, V whole) {
   return hn::BitCast(d, hn::ShiftLeft<63>(bits_of(d, whole)));
 }
 template <class D, class V>
-HWY_INLINE auto not_below(D d, V size, double limit) {  // NaN is not either
+GSPMD_INLINE auto not_below(D d, V size, double limit) {  // NaN is not either
   return hn::Not(hn::Lt(size, hn::Set(d, limit)));
 }
 
@@ -64,13 +64,13 @@ constexpr double kPi = 3.141592653589793, kPiRest = 1.2246467991473532e-16;
 constexpr double kMostTurned = 0x1p40;  // what angles can be reduced from
 // An angle less n * pi * unit.
 template <class D, class V>
-HWY_INLINE V turned_back(D d, V x, V n, double unit) {
+GSPMD_INLINE V turned_back(D d, V x, V n, double unit) {
   const V r = hn::NegMulAdd(n, hn::Set(d, kPi * unit), x);
   return hn::NegMulAdd(n, hn::Set(d, kPiRest * unit), r);
 }
 // sin(r) for |r| <= pi / 2, error 8e-14 of it.
 template <class D, class V>
-HWY_INLINE V sine_of_half_turn(D d, V r) {
+GSPMD_INLINE V sine_of_half_turn(D d, V r) {
   constexpr double kSine[] = {
       0.9999999999999496,    -0.1666666666646655,    0.0083333333203519,   -0.00019841266681876787,
       2.755695280400059e-06, -2.503026387632415e-08, 1.541115620698822e-10};
@@ -80,14 +80,14 @@ HWY_INLINE V sine_of_half_turn(D d, V r) {
 // Functions whose arguments are turned back by multiples of pi first.
 struct Turning {
   template <class D, class V>
-  static HWY_INLINE auto rare(D d, V x) {
+  static GSPMD_INLINE auto rare(D d, V x) {
     return not_below(d, hn::Abs(x), kMostTurned);
   }
 };
 
 struct Sine : Turning {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     const V magic = hn::Set(d, kWholeNumbers);
     const V whole = hn::MulAdd(x, hn::Set(d, 1 / kPi), magic);
     const V r = turned_back(d, x, hn::Sub(whole, magic), 1);
@@ -97,7 +97,7 @@ struct Sine : Turning {
 };
 struct Cosine : Turning {  // the sine of a quarter turn more
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     const V magic = hn::Set(d, kWholeNumbers), half = hn::Set(d, 0.5);
     const V whole = hn::Add(hn::MulAdd(x, hn::Set(d, 1 / kPi), half), magic);
     const V r = turned_back(d, x, hn::Sub(hn::Sub(whole, magic), half), 1);
@@ -108,7 +108,7 @@ struct Cosine : Turning {  // the sine of a quarter turn more
 // sin(r) / cos(r) for |r| <= pi / 4, or -cos(r) / sin(r); error 5e-12.
 struct Tan : Turning {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     constexpr double kSine[] = {0.9999999999956709, -0.16666666631577168, 0.008333328781097757,
                                 -0.00019839201800436314, 2.717341870116158e-06};
     constexpr double kCosine[] = {0.9999999999999444,     -0.4999999999935079,
@@ -130,7 +130,7 @@ struct Tan : Turning {
 // x * erf(x) / x, in powers of x^2 / 8 - 1; error 7e-12. From 3.92 on the nearest float is 1.
 struct Erf {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     constexpr double kErf[] = {
         0.35353099564511875,    -0.1765762332686907,     0.13167511647525168,
         -0.10771044505185699,   0.09020901092852497,     -0.07472780798717309,
@@ -151,13 +151,13 @@ struct Erf {
 // multiplied twice by (1 - e)^(-1/3), e = 1 - x y^3.
 struct Cbrt {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     const V y = inverse(d, hn::Abs(x));
     const V root = hn::Mul(hn::Mul(x, y), y);
     return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, kInfinity)), root, hn::Add(x, x));
   }
   template <class D, class V>
-  static HWY_INLINE V inverse(D d, V size) {
+  static GSPMD_INLINE V inverse(D d, V size) {
     const hn::RebindToUnsigned<D> du;
     const V magic = hn::Set(d, kTwoToThe52);
     const auto high = hn::Or(hn::ShiftRight<32>(bits_of(d, size)), bits_of(d, magic));
@@ -174,14 +174,14 @@ struct Cbrt {
 
  private:
   template <class D, class V>
-  static HWY_INLINE V error(D d, V x, V y) {
+  static GSPMD_INLINE V error(D d, V x, V y) {
     return hn::NegMulAdd(hn::Mul(hn::Mul(x, y), y), y, hn::Set(d, 1.0));
   }
 };
 // The root as above, less what its cube is off.
 struct CbrtOfDouble {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     const V y = Cbrt::inverse(d, hn::Abs(x));
     const V root = hn::Mul(hn::Mul(x, y), y);
     const V square = hn::Mul(root, root);
@@ -190,7 +190,7 @@ struct CbrtOfDouble {
     return hn::NegMulAdd(hn::Mul(off, hn::Set(d, 1.0 / 3)), hn::Mul(y, y), root);
   }
   template <class D, class V>
-  static HWY_INLINE auto rare(D d, V x) {  // where a cube's rest is no normal number, infinity
+  static GSPMD_INLINE auto rare(D d, V x) {  // where a cube's rest is no normal number, infinity
     const V size = hn::Abs(x);
     return hn::Or(hn::Lt(size, hn::Set(d, 1e-280)), not_below(d, size, kInfinity));
   }
@@ -202,7 +202,7 @@ struct CbrtOfDouble {
 // 2^(y log2|x|), with the sign of x where y is odd.
 struct Power {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x, V y) {
+  static GSPMD_INLINE V apply(D d, V x, V y) {
     V log = log2_of(d, hn::Abs(x));
     log = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -1e300), log);
     const V limit = hn::Set(d, 200.0);  // beyond all floats
@@ -217,7 +217,7 @@ struct Power {
     return hn::IfThenElse(is_nan, nan, with_sign);
   }
   template <class D, class V>
-  static HWY_INLINE auto rare(D d, V x, V y) {
+  static GSPMD_INLINE auto rare(D d, V x, V y) {
     return not_below(d, hn::Add(hn::Abs(x), hn::Abs(y)), kInfinity);
   }
   static double exact(double x, double y) { return std::pow(x, y); }
@@ -225,7 +225,7 @@ struct Power {
  private:
   // The exponent, and s = (m - 1) / (m + 1) of m from sqrt(1/2) to sqrt(2), error 3e-14.
   template <class D, class V>
-  static HWY_INLINE V log2_of(D d, V x) {
+  static GSPMD_INLINE V log2_of(D d, V x) {
     const hn::RebindToUnsigned<D> du;
     constexpr uint64_t kRootOfHalf = 0x3fe6a09e667f3bcd, kOne = 0x3ff0000000000000;
     constexpr double kLog2[] = {2.8853900817778504,  0.9617966941123595, 0.5770779426302618,
@@ -241,7 +241,7 @@ struct Power {
   }
   // 2^n * (1 + r q(r)), |r| <= 1/2, error 5e-12.
   template <class D, class V>
-  static HWY_INLINE V exp2_of(D d, V t) {
+  static GSPMD_INLINE V exp2_of(D d, V t) {
     constexpr double kExp2[] = {0.6931471805568274,     0.24022650695888467,
                                 0.05550410906373737,    0.009618129135269306,
                                 0.0013333478409865399,  0.00015403475142315847,
@@ -259,7 +259,7 @@ struct Power {
 // holds, error 8e-13.
 struct Atan2 {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V y, V x) {
+  static GSPMD_INLINE V apply(D d, V y, V x) {
     constexpr double kAtan[] = {0.9999999999992442,  -0.3333333327688608, 0.19999993049762435,
                                 -0.1428538640718612, 0.11103454236491274, -0.08992528079362637,
                                 0.06974084047595203, -0.03765307369056794};
@@ -276,7 +276,7 @@ struct Atan2 {
     return hn::CopySign(angle, y);
   }
   template <class D, class V>
-  static HWY_INLINE auto rare(D d, V y, V x) {
+  static GSPMD_INLINE auto rare(D d, V y, V x) {
     return not_below(d, hn::Add(hn::Abs(x), hn::Abs(y)), kInfinity);
   }
   static double exact(double y, double x) { return std::atan2(y, x); }
@@ -285,13 +285,13 @@ struct Atan2 {
 // a - q b is exact, and q, of a rounded quotient, at most one too many.
 struct Remainder {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V a, V b) {
+  static GSPMD_INLINE V apply(D d, V a, V b) {
     const V r = hn::NegMulAdd(hn::Trunc(hn::Div(a, b)), b, a);
     const auto is_beyond = hn::Lt(hn::Mul(r, a), hn::Zero(d));
     return hn::CopySign(hn::Add(r, hn::IfThenElseZero(is_beyond, hn::CopySign(b, a))), a);
   }
   template <class D, class V>
-  static HWY_INLINE auto rare(D d, V a, V b) {
+  static GSPMD_INLINE auto rare(D d, V a, V b) {
     return hn::Or(not_below(d, hn::Abs(hn::Div(a, b)), 0x1p50),
                   not_below(d, hn::Abs(b), kInfinity));
   }
@@ -300,13 +300,13 @@ struct Remainder {
 
 struct RoundEven {
   template <class D, class V>
-  static HWY_INLINE V apply(D, V x) {
+  static GSPMD_INLINE V apply(D, V x) {
     return hn::CopySign(hn::Round(x), x);  // without vectors what becomes 0 has lost its sign
   }
 };
 struct RoundAway {
   template <class D, class V>
-  static HWY_INLINE V apply(D d, V x) {
+  static GSPMD_INLINE V apply(D d, V x) {
     using T = hn::TFromD<D>;
     const V whole = hn::Trunc(x);
     const auto is_up = hn::Ge(hn::Abs(hn::Sub(x, whole)), hn::Set(d, T(0.5)));
@@ -317,14 +317,14 @@ struct RoundAway {
 
 // Vectors of what functions compute with, of elements that are floats or the same.
 template <class D, class T>
-HWY_INLINE hn::Vec<D> load_wide(D d, const T* x) {
+GSPMD_INLINE hn::Vec<D> load_wide(D d, const T* x) {
   if constexpr (std::is_same_v<T, hn::TFromD<D>>)
     return hn::LoadU(d, x);
   else
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, D>(), x));
 }
 template <class D, class T>
-HWY_INLINE void store_wide(D d, hn::Vec<D> y, T* r) {
+GSPMD_INLINE void store_wide(D d, hn::Vec<D> y, T* r) {
   if constexpr (std::is_same_v<T, hn::TFromD<D>>)
     hn::StoreU(y, d, r);
   else
@@ -350,7 +350,7 @@ HWY_NOINLINE hn::Vec<D> with_library(D d, M rare, hn::Vec<D> y, V... x) {
   return hn::Load(d, result);
 }
 template <class F, class D, class... V>
-HWY_INLINE hn::Vec<D> apply_wide(D d, V... x) {
+GSPMD_INLINE hn::Vec<D> apply_wide(D d, V... x) {
   const hn::Vec<D> y = F::apply(d, x...);
   if constexpr (requires { F::rare(d, x...); }) {
     const auto rare = F::rare(d, x...);

@@ -16,3 +16,13 @@
 #define GSPMD_IVDEP _Pragma("GCC ivdep")
 #endif
 #endif
+
+// Into whoever calls it. Sanitizers add so much to each copy that files of kernels took minutes to
+// compile: there the compiler chooses.
+#ifndef GSPMD_INLINE
+#ifdef GSPMD_SANITIZED
+#define GSPMD_INLINE inline
+#else
+#define GSPMD_INLINE HWY_INLINE
+#endif
+#endif

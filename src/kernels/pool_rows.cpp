@@ -35,7 +35,7 @@ class Ranks {
   using DI = hn::RebindToSigned<D>;
   using Rank = hn::Vec<DI>;
 
-  HWY_INLINE Rank of(hn::Vec<D> x) const {
+  GSPMD_INLINE Rank of(hn::Vec<D> x) const {
     if constexpr (!hwy::IsFloat<T>()) {
       const Rank bits = hn::BitCast(DI(), x);
       return kMax ? bits : hn::Not(bits);
@@ -44,7 +44,7 @@ class Ranks {
     }
   }
   // The best of three.
-  HWY_INLINE Rank best(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c) const {
+  GSPMD_INLINE Rank best(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c) const {
 #if HWY_TARGET <= HWY_AVX3
     if constexpr (hwy::IsFloat<T>()) {
       const hn::Mask<D> nan = hn::Or(hn::Mask<D>{either_is_nan(a.raw, b.raw)}, hn::IsNaN(c));
@@ -53,7 +53,7 @@ class Ranks {
 #endif
     return hn::Max(hn::Max(of(a), of(b)), of(c));
   }
-  HWY_INLINE hn::Vec<D> element(Rank rank) const {
+  GSPMD_INLINE hn::Vec<D> element(Rank rank) const {
     const D d;
     const Rank bits = kMax ? rank : hn::Not(rank);
     if constexpr (!hwy::IsFloat<T>()) {
@@ -66,20 +66,20 @@ class Ranks {
 
  private:
   using Integer = hn::TFromD<DI>;
-  static HWY_INLINE Rank most() { return hn::Set(DI(), std::numeric_limits<Integer>::max()); }
-  HWY_INLINE Rank of_float(hn::Vec<D> x, hn::Mask<D> nan) const {
+  static GSPMD_INLINE Rank most() { return hn::Set(DI(), std::numeric_limits<Integer>::max()); }
+  GSPMD_INLINE Rank of_float(hn::Vec<D> x, hn::Mask<D> nan) const {
     const Rank rank = in_order(DI(), hn::BitCast(DI(), x));
     return hn::IfThenElse(hn::RebindMask(DI(), nan), most(), kMax ? rank : hn::Not(rank));
   }
 #if HWY_TARGET <= HWY_AVX3
   // The extreme one of two numbers, of zeros too; the number beside NaN.
   static constexpr int kRange = kMax ? 5 : 4;
-  static HWY_INLINE __m512 number(__m512 a, __m512 b) { return _mm512_range_ps(a, b, kRange); }
-  static HWY_INLINE __m512d number(__m512d a, __m512d b) { return _mm512_range_pd(a, b, kRange); }
-  static HWY_INLINE __mmask16 either_is_nan(__m512 a, __m512 b) {
+  static GSPMD_INLINE __m512 number(__m512 a, __m512 b) { return _mm512_range_ps(a, b, kRange); }
+  static GSPMD_INLINE __m512d number(__m512d a, __m512d b) { return _mm512_range_pd(a, b, kRange); }
+  static GSPMD_INLINE __mmask16 either_is_nan(__m512 a, __m512 b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
   }
-  static HWY_INLINE __mmask8 either_is_nan(__m512d a, __m512d b) {
+  static GSPMD_INLINE __mmask8 either_is_nan(__m512d a, __m512d b) {
     return _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
   }
 #endif
@@ -95,7 +95,7 @@ class RowWindows {
   static constexpr int64_t kRows = 3;  // at once
 
  public:
-  HWY_INLINE RowWindows(const PoolWindow& w, const std::byte* init)
+  GSPMD_INLINE RowWindows(const PoolWindow& w, const std::byte* init)
       : w_(w), in_(reinterpret_cast<const T*>(w.in)) {
     T value;
     std::memcpy(&value, init, sizeof(T));
@@ -103,7 +103,7 @@ class RowWindows {
   }
 
   // Those of so many windows of rows one after the other, `advance` elements apart.
-  HWY_INLINE void run(int64_t count, int64_t advance, int64_t positions, T* out) {
+  GSPMD_INLINE void run(int64_t count, int64_t advance, int64_t positions, T* out) {
     if (w_.count == 0)
       std::fill_n(out, count * positions, hn::GetLane(ranks_.element(init_)));
     else
@@ -130,9 +130,9 @@ class RowWindows {
     const T *a, *b, *c;
   };
   // The last row again where there are not so many.
-  HWY_INLINE const T* row(int64_t n) const { return in_ + w_.offsets[std::min(n, w_.count - 1)]; }
+  GSPMD_INLINE const T* row(int64_t n) const { return in_ + w_.offsets[std::min(n, w_.count - 1)]; }
 
-  HWY_INLINE void windows(const Rows& rows, int64_t positions, T* out) const {
+  GSPMD_INLINE void windows(const Rows& rows, int64_t positions, T* out) const {
     Near near;
     for (int i = 0; i < kStride; ++i) near.before.of[i] = init_;
     near.here = near.behind = near.before;
@@ -146,7 +146,7 @@ class RowWindows {
                   std::min(lanes_, positions - i), out + i);
   }
 
-  HWY_INLINE hn::Vec<D> next(Near& near, const Parts& parts) const {
+  GSPMD_INLINE hn::Vec<D> next(Near& near, const Parts& parts) const {
     (kLooksAhead ? near.behind : near.here) = parts;
     const Rank best = hn::Max(along<0>(near), init_);
     near.before = near.here;
@@ -156,7 +156,7 @@ class RowWindows {
 
   // The best of elements kFrom... of the windows.
   template <int kFrom>
-  HWY_INLINE Rank along(const Near& near) const {
+  GSPMD_INLINE Rank along(const Near& near) const {
     constexpr int kShift = floor_div(kFrom - kBefore), kPart = kFrom - kBefore - kShift * kStride;
     const Rank one =
         shifted<kShift>(near.before.of[kPart], near.here.of[kPart], near.behind.of[kPart]);
@@ -168,7 +168,7 @@ class RowWindows {
 
   // Lane i is that of lane i + kShift where the three stand one behind the other.
   template <int kShift>
-  HWY_INLINE Rank shifted(Rank before, Rank here, Rank behind) const {
+  GSPMD_INLINE Rank shifted(Rank before, Rank here, Rank behind) const {
     if constexpr (kShift == 0) return here;
     using Integer = hn::TFromD<DI>;
     const auto lanes = static_cast<Integer>(lanes_);
@@ -182,7 +182,7 @@ class RowWindows {
 
   // Of the elements from `at` on. kWhole: all of them are in the rows.
   template <bool kWhole>
-  HWY_INLINE Parts parts(const Rows& rows, int64_t at) const {
+  GSPMD_INLINE Parts parts(const Rows& rows, int64_t at) const {
     if constexpr (kStride == 1) {
       return {{best_of_rows<kWhole>(rows, at)}};
     } else {
@@ -193,7 +193,7 @@ class RowWindows {
   }
 
   template <bool kWhole>
-  HWY_INLINE Rank best_of_rows(const Rows& rows, int64_t at) const {
+  GSPMD_INLINE Rank best_of_rows(const Rows& rows, int64_t at) const {
     if (!kWhole && at + lanes_ > w_.inner)
       return at < w_.inner ? best_of_end(w_, in_, at, init_) : init_;
     Rank best = best_of_three({rows.a + at, rows.b + at, rows.c + at});
@@ -201,7 +201,7 @@ class RowWindows {
       best = hn::Max(best, best_of_three({row(n) + at, row(n + 1) + at, row(n + 2) + at}));
     return best;
   }
-  HWY_INLINE Rank best_of_three(const Rows& at) const {
+  GSPMD_INLINE Rank best_of_three(const Rows& at) const {
     hwy::Prefetch(at.b + kAhead / sizeof(T));
     hwy::Prefetch(at.c + kAhead / sizeof(T));
     return ranks_.best(hn::LoadU(d_, at.a), hn::LoadU(d_, at.b), hn::LoadU(d_, at.c));
@@ -219,7 +219,7 @@ class RowWindows {
     return best;
   }
 
-  HWY_INLINE void store_first(hn::Vec<D> x, int64_t n, T* to) const {
+  GSPMD_INLINE void store_first(hn::Vec<D> x, int64_t n, T* to) const {
 #if HWY_TARGET <= HWY_AVX2
     hn::BlendedStore(x, hn::FirstN(d_, static_cast<size_t>(n)), d_, to);
 #else

@@ -39,13 +39,13 @@ template <PoolOp kOp, class D>
 class PooledVectors {
  public:
   using V = hn::Vec<D>;
-  HWY_INLINE PooledVectors(D, V first) : value_(first) {}
-  HWY_INLINE void add(V x) {
+  GSPMD_INLINE PooledVectors(D, V first) : value_(first) {}
+  GSPMD_INLINE void add(V x) {
     if constexpr (kOp == PoolOp::sum) value_ = hn::Add(value_, x);
     if constexpr (kOp == PoolOp::max) value_ = hn::Max(value_, x);
     if constexpr (kOp == PoolOp::min) value_ = hn::Min(value_, x);
   }
-  HWY_INLINE V value() const { return value_; }
+  GSPMD_INLINE V value() const { return value_; }
 
  private:
   V value_;
@@ -104,7 +104,7 @@ void pool(const PoolWindow& w, const std::byte* init_bytes, std::byte* out_bytes
 
 // Elements `stride` apart: those of every other element are picked out of two vectors.
 template <class D, class T>
-HWY_INLINE hn::Vec<D> load_apart(D d, const T* from, int64_t stride) {
+GSPMD_INLINE hn::Vec<D> load_apart(D d, const T* from, int64_t stride) {
   if (stride == 1) return hn::LoadU(d, from);
 #if HWY_TARGET != HWY_SCALAR
   if (stride == 2) {

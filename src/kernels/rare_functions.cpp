@@ -17,7 +17,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <RareFunction kFunction, class D, class V>
-HWY_INLINE V apply_rare(D d, V x) {
+GSPMD_INLINE V apply_rare(D d, V x) {
   if constexpr (kFunction == RareFunction::acos) return hn::Acos(d, x);
   if constexpr (kFunction == RareFunction::acosh) return hn::Acosh(d, x);
   if constexpr (kFunction == RareFunction::asin) return hn::Asin(d, x);

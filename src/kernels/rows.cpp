@@ -26,11 +26,11 @@ struct Stored {
   static constexpr bool kInPairs = false;
   using Added = T;
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
+  static GSPMD_INLINE hn::Vec<D> load(D d, const std::byte* from) {
     return hn::LoadU(d, reinterpret_cast<const T*>(from));
   }
   template <bool kStreamed, class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> value, std::byte* to) {
+  static GSPMD_INLINE void store(D d, hn::Vec<D> value, std::byte* to) {
     if constexpr (kStreamed)
       hn::Stream(value, d, reinterpret_cast<T*>(to));
     else
@@ -44,17 +44,17 @@ struct Stored {
 struct BrainFloats {
   // Where two stand in turn in 32 bits: each other one, from the lower half or the upper.
   template <class D>
-  static HWY_INLINE hn::Vec<D> lower(D d, hn::Vec<hn::RebindToUnsigned<D>> pair) {
+  static GSPMD_INLINE hn::Vec<D> lower(D d, hn::Vec<hn::RebindToUnsigned<D>> pair) {
     return hn::BitCast(d, hn::ShiftLeft<16>(pair));
   }
   template <class D>
-  static HWY_INLINE hn::Vec<D> upper(D d, hn::Vec<hn::RebindToUnsigned<D>> pair) {
+  static GSPMD_INLINE hn::Vec<D> upper(D d, hn::Vec<hn::RebindToUnsigned<D>> pair) {
     const hn::RebindToUnsigned<D> wide;
     return hn::BitCast(d, hn::And(pair, hn::Set(wide, 0xffff0000u)));
   }
   // Rounded, in the upper half; the lower half is rubbish.
   template <class D>
-  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> value) {
+  static GSPMD_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> value) {
     const hn::RebindToUnsigned<D> wide;
     const auto bits = hn::BitCast(wide, value);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
@@ -63,12 +63,12 @@ struct BrainFloats {
     return hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(value)), nan, nearest);
   }
   template <class D>
-  static HWY_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+  static GSPMD_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
     const hn::RebindToUnsigned<D> wide;
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
   }
   template <class D>
-  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D d, hn::Vec<D> value) {
+  static GSPMD_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D d, hn::Vec<D> value) {
     const hn::RebindToSigned<D> whole;
     return hn::DemoteTo(hn::Rebind<uint16_t, D>(),
                         hn::BitCast(whole, hn::ShiftRight<16>(rounded(d, value))));
@@ -76,11 +76,11 @@ struct BrainFloats {
 };
 struct HalfFloats {
   template <class D>
-  static HWY_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+  static GSPMD_INLINE hn::Vec<D> read(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
     return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
   }
   template <class D>
-  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D, hn::Vec<D> value) {
+  static GSPMD_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round(D, hn::Vec<D> value) {
     return hn::BitCast(hn::Rebind<uint16_t, D>(),
                        hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), value));
   }
@@ -91,12 +91,12 @@ struct StoredHalves {
   static constexpr bool kInPairs = std::is_same_v<Floats, BrainFloats>;
   using Added = float;
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
+  static GSPMD_INLINE hn::Vec<D> load(D d, const std::byte* from) {
     const hn::Rebind<uint16_t, D> narrow;
     return Floats::read(d, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(from)));
   }
   template <bool kStreamed, class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> value, std::byte* to) {
+  static GSPMD_INLINE void store(D d, hn::Vec<D> value, std::byte* to) {
     const hn::Rebind<uint16_t, D> narrow;
     const auto bits = Floats::round(d, value);
     if constexpr (kStreamed)
@@ -117,7 +117,7 @@ class Sums {
 
   // `to` and `from`: where the row begins in targets and sources.
   template <bool kStreamed>
-  HWY_INLINE void row(int64_t to, int64_t from, int64_t bytes) const {
+  GSPMD_INLINE void row(int64_t to, int64_t from, int64_t bytes) const {
     const hn::ScalableTag<Added> d;
     const auto step = static_cast<int64_t>(hn::Lanes(d)) * kSize;
     const auto store = [&](auto value, std::byte* at)
@@ -162,7 +162,7 @@ class Sums {
 
   // Elements at `at` of all sources, added up in their order.
   template <class D>
-  HWY_INLINE auto sum(D d, int64_t at) const {
+  GSPMD_INLINE auto sum(D d, int64_t at) const {
     const auto load = [&](size_t i) HWY_ATTR { return Elements::load(d, sources_[i] + at); };
     auto total = load(0);
     if constexpr (kMany == 0) {
@@ -179,7 +179,7 @@ class Sums {
   // Two vectors of pairs of bf16 at a time, from `i`, as far as whole ones go: without a step
   // between lanes, in two sums each.
   template <bool kStreamed>
-  HWY_INLINE int64_t pairs(int64_t to, int64_t from, int64_t i, int64_t bytes) const {
+  GSPMD_INLINE int64_t pairs(int64_t to, int64_t from, int64_t i, int64_t bytes) const {
     const hn::ScalableTag<float> d;
     const hn::RebindToUnsigned<decltype(d)> wide;
     const auto step = static_cast<int64_t>(hn::Lanes(d)) * 4;
@@ -217,7 +217,7 @@ class Sums {
 
   // From `i`, so many elements at a time, as far as whole ones go.
   template <size_t kElements>
-  HWY_INLINE int64_t rest(int64_t to, int64_t from, int64_t i, int64_t bytes) const {
+  GSPMD_INLINE int64_t rest(int64_t to, int64_t from, int64_t i, int64_t bytes) const {
     const hn::CappedTag<Added, kElements> d;
     const auto step = static_cast<int64_t>(hn::Lanes(d)) * kSize;
     for (; i + step <= bytes; i += step) {
@@ -320,7 +320,7 @@ constexpr int64_t kLong = 1 << 13;   // bytes of a row that need not wait for ot
 
 // Whole lines, to where a line begins.
 template <bool kStreamed>
-HWY_INLINE void copy_lines(std::byte* to, const std::byte* from, int64_t bytes, int64_t ahead) {
+GSPMD_INLINE void copy_lines(std::byte* to, const std::byte* from, int64_t bytes, int64_t ahead) {
   const hn::CappedTag<uint8_t, kLine> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto load = [&](int64_t i) HWY_ATTR {

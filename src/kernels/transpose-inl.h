@@ -44,7 +44,7 @@ void transpose_small(const T* source, int64_t source_row, T* target, int64_t tar
 // Rounds of exchanges over distances 1, 2 (inside quarters), then 4, 8 (quarters between
 // registers) of 16 rows; store(column, its elements).
 template <class Store>
-HWY_INLINE void transpose_registers(__m512 (&a)[16], Store&& store) {
+GSPMD_INLINE void transpose_registers(__m512 (&a)[16], Store&& store) {
   constexpr int64_t kSide = 16;
   __m512 b[kSide];
   for (int64_t i = 0; i < kSide; i += 2) {
@@ -75,7 +75,7 @@ HWY_INLINE void transpose_registers(__m512 (&a)[16], Store&& store) {
 }
 
 template <bool kStreamed>
-HWY_INLINE void store_line(__m512 line, void* to) {
+GSPMD_INLINE void store_line(__m512 line, void* to) {
   if constexpr (kStreamed)
     _mm512_stream_ps(reinterpret_cast<float*>(to), line);
   else

@@ -47,7 +47,7 @@ struct Fold {
       kCombiner == Combiner::max ? std::numeric_limits<A>::max() : std::numeric_limits<A>::min();
 
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+  static GSPMD_INLINE hn::Vec<D> load(D d, const T* from) {
     const hn::Rebind<T, D> stored;
     const auto x = hn::LoadU(stored, from);
     if constexpr (kOrdered)
@@ -59,7 +59,7 @@ struct Fold {
       return x;
   }
   template <class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> value, T* to) {
+  static GSPMD_INLINE void store(D d, hn::Vec<D> value, T* to) {
     const hn::Rebind<T, D> stored;
     if constexpr (kOrdered)
       hn::StoreU(hn::BitCast(stored, in_order(d, value)), stored, to);
@@ -69,7 +69,7 @@ struct Fold {
       hn::StoreU(value, stored, to);
   }
   template <class D>
-  static HWY_INLINE hn::Vec<D> combine(D d, hn::Vec<D> a, hn::Vec<D> b) {
+  static GSPMD_INLINE hn::Vec<D> combine(D d, hn::Vec<D> a, hn::Vec<D> b) {
     if constexpr (kCombiner == Combiner::sum)
       return hn::Add(a, b);
     else if constexpr (kCombiner == Combiner::product && std::is_same_v<A, int64_t>)
@@ -87,7 +87,7 @@ struct Fold {
   }
   // Not every instruction set has products of 64 bits.
   template <class D>
-  static HWY_INLINE hn::Vec<D> multiply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+  static GSPMD_INLINE hn::Vec<D> multiply(D d, hn::Vec<D> a, hn::Vec<D> b) {
     alignas(64) std::array<A, hn::MaxLanes(D())> x, y;
     hn::Store(a, d, x.data());
     hn::Store(b, d, y.data());
@@ -97,8 +97,8 @@ struct Fold {
 };
 
 template <Combiner kCombiner, bool kPlain, class T, class D>
-HWY_INLINE void add_vectors(D d, const FoldedRows& rows, int64_t i, const T* start,
-                            FoldType<kCombiner, T>* so_far) {
+GSPMD_INLINE void add_vectors(D d, const FoldedRows& rows, int64_t i, const T* start,
+                              FoldType<kCombiner, T>* so_far) {
   using F = Fold<kCombiner, T>;
   const hn::CappedTag<FoldType<kCombiner, T>, 1> one;
   auto sum = hn::LoadU(d, so_far + i);
@@ -155,12 +155,12 @@ class Prefixes {
   using V = hn::Vec<D>;
   static constexpr size_t kLanes = hn::MaxLanes(D());
 
-  HWY_INLINE explicit Prefixes(bool reverse)
+  GSPMD_INLINE explicit Prefixes(bool reverse)
       : steps_{Step(reverse ? kBehind[0] : kBefore[0]), Step(reverse ? kBehind[1] : kBefore[1]),
                Step(reverse ? kBehind[2] : kBefore[2]), Step(reverse ? kBehind[3] : kBefore[3])},
         last_(hn::SetTableIndices(D(), reverse ? kFirstLane.data() : kLastLane.data())) {}
 
-  HWY_INLINE V of(V x) const {
+  GSPMD_INLINE V of(V x) const {
     if constexpr (kLanes > 1) x = steps_[0].run(x);
     if constexpr (kLanes > 2) x = steps_[1].run(x);
     if constexpr (kLanes > 4) x = steps_[2].run(x);
@@ -168,9 +168,9 @@ class Prefixes {
     return x;
   }
   // What all lanes come to, in each.
-  HWY_INLINE V all(V prefixes) const { return hn::TableLookupLanes(prefixes, last_); }
+  GSPMD_INLINE V all(V prefixes) const { return hn::TableLookupLanes(prefixes, last_); }
 
-  static HWY_INLINE V identity() {
+  static GSPMD_INLINE V identity() {
     const D d;
     if constexpr (kCombiner == Combiner::sum)
       return std::is_floating_point_v<A> ? hn::Set(d, static_cast<A>(-0.0)) : hn::Zero(d);
@@ -203,11 +203,11 @@ class Prefixes {
   alignas(64) static constexpr std::array<Index, kLanes> kLastLane = filled(kLanes - 1);
 
   struct Step {
-    HWY_INLINE explicit Step(const Table& table)
+    GSPMD_INLINE explicit Step(const Table& table)
         : lane(hn::SetTableIndices(D(), table.lane.data())),
           exists(hn::RebindMask(
               D(), hn::MaskFromVec(hn::Load(hn::RebindToSigned<D>(), table.exists.data())))) {}
-    HWY_INLINE V run(V x) const {
+    GSPMD_INLINE V run(V x) const {
       const V other = hn::IfThenElse(exists, hn::TableLookupLanes(x, lane), identity());
       return F::combine(D(), other, x);
     }
