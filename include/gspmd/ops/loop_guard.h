@@ -34,7 +34,7 @@ class GSPMD_API LoopDeadline {
 // `says_node`: with the node's name.
 class GSPMD_API TimedWork {
  public:
-  explicit TimedWork(const Node& node, bool says_node = true);
+  explicit TimedWork(const Node& node, bool says_node = true);  // begins
   TimedWork(const TimedWork&) = delete;
   TimedWork& operator=(const TimedWork&) = delete;
   ~TimedWork() {
