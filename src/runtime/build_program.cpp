@@ -11,6 +11,7 @@
 #include "gspmd/ir/place.h"
 #include "gspmd/ops/loop_guard.h"
 #include "gspmd/passes/pipeline.h"
+#include "ir/leaf_path.h"
 #include "ops/evaluate/evaluated_kernel.h"
 #include "passes/graph/alias.h"
 #include "passes/graph/started_collective.h"
@@ -46,16 +47,6 @@ PreparedKernel partition_id_kernel() {
     std::memcpy(args.results[0], &id, sizeof(id));
   };
   return kernel;
-}
-
-int64_t flat_leaf(const Shape& shape, const Dims& path) {
-  int64_t leaf = 0;
-  const Shape* at = &shape;
-  for (const int64_t index : path) {
-    for (int64_t i = 0; i < index; ++i) leaf += leaf_count(at->elements.at(static_cast<size_t>(i)));
-    at = &at->elements.at(static_cast<size_t>(index));
-  }
-  return leaf;
 }
 
 class Builder {
@@ -116,9 +107,9 @@ class Builder {
     p_->donor.assign(p_->result_leaves.size(), -1);
     for (const Alias& alias : p_->module->aliases) {
       const Node& parameter = *entry.parameters().at(static_cast<size_t>(alias.parameter));
-      p_->donor.at(static_cast<size_t>(flat_leaf(entry.root()->shape, alias.output))) =
+      p_->donor.at(static_cast<size_t>(leaves_at(entry.root()->shape, alias.output).first)) =
           first_parameter_leaf_.at(static_cast<size_t>(alias.parameter)) +
-          flat_leaf(parameter.shape, alias.parameter_index);
+          leaves_at(parameter.shape, alias.parameter_index).first;
     }
   }
 

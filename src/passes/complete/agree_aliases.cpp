@@ -5,6 +5,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
+#include "ir/leaf_path.h"
 #include "passes/complete/boundary_flags.h"
 
 namespace gspmd {
@@ -40,18 +41,6 @@ class LeafShardings {
   std::vector<Shape> shapes_;
   std::vector<Sharding> leaves_;
 };
-
-// The first leaf of what an alias names, and how many there are.
-std::pair<int64_t, int64_t> leaves_at(const Shape& shape, const Dims& path) {
-  int64_t first = 0;
-  const Shape* at = &shape;
-  for (const int64_t index : path) {
-    for (int64_t i = 0; i < index; ++i)
-      first += leaf_count(at->elements.at(static_cast<size_t>(i)));
-    at = &at->elements.at(static_cast<size_t>(index));
-  }
-  return {first, leaf_count(*at)};
-}
 
 class AliasAgreement {
  public:

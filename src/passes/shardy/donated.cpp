@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/leaf_path.h"
 #include "passes/shardy/prepare.h"
 
 // Arguments whose storage results take over.
@@ -52,16 +53,6 @@ const SdyFunction* main_of(const SdyProgram& program) {
   return main == program.functions.end() ? nullptr : &*main;
 }
 
-int64_t leaf_before(const Shape& shape, const Dims& path) {
-  int64_t leaf = 0;
-  const Shape* at = &shape;
-  for (const int64_t index : path) {
-    for (int64_t i = 0; i < index; ++i) leaf += leaf_count(at->elements.at(static_cast<size_t>(i)));
-    at = &at->elements.at(static_cast<size_t>(index));
-  }
-  return leaf;
-}
-
 }  // namespace
 
 std::vector<SdyDonated> share_donated(const Module& module, SdyProgram& program) {
@@ -78,8 +69,9 @@ std::vector<SdyDonated> share_donated(const Module& module, SdyProgram& program)
   for (const Alias& alias : module.aliases) {
     const auto number = static_cast<size_t>(alias.parameter);
     const auto argument = static_cast<size_t>(
-        first.at(number) + leaf_before(entry.parameters()[number]->shape, alias.parameter_index));
-    const auto result = static_cast<size_t>(leaf_before(entry.root()->shape, alias.output));
+        first.at(number) +
+        leaves_at(entry.parameters()[number]->shape, alias.parameter_index).first);
+    const auto result = static_cast<size_t>(leaves_at(entry.root()->shape, alias.output).first);
     if (output_shape(module, alias)->is_tuple || argument >= main->arguments.size() ||
         result >= main->results.size())
       continue;
