@@ -58,7 +58,7 @@ std::string with_sum(std::string text) {
   return text;
 }
 
-std::string error_of(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     taken_over(text);
   } catch (const UserError& error) {
@@ -73,7 +73,7 @@ const std::string kOpenParameters = ", allow_spmd_sharding_propagation_to_parame
 }  // namespace
 
 TEST_CASE("take over: a must-alias between two layouts is an error with its line") {
-  const std::string error = error_of(with_sum(rows_to_columns("must-alias")));
+  const std::string error = refusal_of(with_sum(rows_to_columns("must-alias")));
   CHECK_THAT(error, Catch::Contains("result {0} must take the storage of parameter 0 \"p\"") &&
                         Catch::Contains("shards f32[4,8]") && Catch::Contains("shards f32[8,4]") &&
                         Catch::Contains("leave one of them open") && Catch::Contains("m.hlo:4"));
@@ -147,7 +147,7 @@ TEST_CASE("take over: leaves of tuples, by their paths") {
   const TakenOver done = taken_over(with("false,true"));
   CHECK(done.is_shared());
   CHECK(equivalent(done.result(1), parse_sharding("{devices=[2,1]<=[2]}")));
-  CHECK_THAT(error_of(with("true,false")),
+  CHECK_THAT(refusal_of(with("true,false")),
              Catch::Contains("result {1} must take the storage of parameter 0") &&
                  Catch::Contains("m.hlo:3"));
 }
@@ -199,7 +199,7 @@ TEST_CASE("take over: by Shardy's rules, what is open gives way") {
 }
 
 TEST_CASE("take over: by Shardy's rules, closed shardings that differ are an error or a note") {
-  CHECK_THAT(error_of(shardy("must-alias", "[{\"x\"}, {}]", "[{}, {\"x\"}]")),
+  CHECK_THAT(refusal_of(shardy("must-alias", "[{\"x\"}, {}]", "[{}, {\"x\"}]")),
              Catch::Contains("must take the storage") && Catch::Contains("m.hlo:3"));
   const TakenOver done = taken_over(shardy("may-alias", "[{\"x\"}, {}]", "[{}, {\"x\"}]"));
   CHECK_FALSE(done.is_shared());
