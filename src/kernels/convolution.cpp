@@ -8,6 +8,8 @@
 #include "gspmd/kernels/strided_copy.h"
 #include "kernels/convolution_direct.h"
 #include "kernels/convolution_library.h"
+#include "kernels/convolution_planes.h"
+#include "kernels/gemm_product.h"
 #include "kernels/summed_parts.h"
 
 namespace gspmd {
@@ -421,6 +423,10 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (!is_library_type(spec) || !sizes_fit(spec)) return {};
   if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
   if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;
+  if (packed_lanes() == kPlaneLanes) {
+    if (PreparedKernel planes = prepare_planes_gradient(spec); planes.run) return planes;
+    if (PreparedKernel planes = prepare_planes(spec); planes.run) return planes;
+  }
   const ConvolutionForm form = form_of(spec);
   auto plan = std::make_shared<PreparedConvolution>();
   plan->operand_size = dtype_size(spec.operand);
