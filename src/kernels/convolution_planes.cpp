@@ -20,13 +20,13 @@ constexpr double kPlanePartFlops = 8e6;
 constexpr int64_t kMostPlaneParts = 4;
 constexpr int64_t kPlaneRows = 512;         // features times taps that are summed at a time
 constexpr int64_t kPlaneColumns = 512;      // gathered at a time, or summed by a gradient
-constexpr int64_t kPlaneFloats = 75 << 10;  // of the strips of a block
+constexpr int64_t kPlaneFloats = 40 << 10;  // of the strips of a block
 constexpr int64_t kLineFloats = 16;         // pieces of scratch begin at lines
 // Gradients of kernels up to this size are summed from parts of the positions.
 constexpr int64_t kPlaneSummedBytes = int64_t{1} << 20;
 constexpr int64_t kMostExtent = int64_t{1} << 26;  // offsets are of 32 bits
 constexpr int64_t kMostOffset = int64_t{1} << 30;
-constexpr int64_t kLeastOut = 16, kLeastSummed = 24;  // with fewer the library is faster
+constexpr int64_t kLeastIn = 8, kLeastOut = 16;  // features; with fewer the library is faster
 
 int64_t parts_of_planes(double flops) {
   return std::clamp<int64_t>(static_cast<int64_t>(flops / kPlanePartFlops), 1, kMostPlaneParts);
@@ -67,7 +67,7 @@ bool fits(const Planes& e) {
   for (const Planes::Axis& a : e.axes) {
     for (const int64_t extent : {a.input, a.positions * a.stride, a.taps * a.dilation})
       if (extent > kMostExtent) return false;
-    if (std::abs(a.pad) > kMostExtent) return false;
+    if (std::abs(a.pad) > kMostExtent || a.taps > kMostPlaneTaps) return false;
     const int64_t reach = a.positions * a.stride + a.taps * a.dilation + std::abs(a.pad);
     farthest += std::max(a.input, reach) * a.x_step;
   }
@@ -145,7 +145,7 @@ std::optional<PlaneConvolution> planes_of(const ConvolutionSpec& spec) {
     axis_at(e.planes, spec, i) = {a.input,           a.kernel,  a.output,    a.stride,
                                   a.window_dilation, a.pad_low, a.input_step};
   }
-  if (!fits(e.planes) || e.sums() < kLeastSummed || e.planes.taps() > kPlaneRows)
+  if (!fits(e.planes) || e.planes.features < kLeastIn || e.planes.taps() > kPlaneRows)
     return std::nullopt;
   e.out = spec.out_features;
   e.y_image = spec.output_batch;
@@ -261,7 +261,7 @@ std::optional<PlaneGradient> plane_gradient_of(const ConvolutionSpec& spec) {
     axis_at(e.planes, spec, i) = {a.input,  a.output,  a.kernel,    a.window_dilation,
                                   a.stride, a.pad_low, a.input_step};
   }
-  if (!fits(e.planes) || e.planes.columns() < kLeastSummed) return std::nullopt;
+  if (!fits(e.planes) || e.planes.features < kLeastIn) return std::nullopt;
   e.out = spec.out_features;
   e.g_image = spec.kernel_input;
   e.g_out = spec.kernel_output;

@@ -10,6 +10,8 @@
 
 namespace gspmd {
 
+constexpr int64_t kMostPlaneTaps = 64;  // along an axis
+
 // Column q of all images, `positions()` of each, reads for feature i at a tap
 // x[image, i, position * stride + tap * dilation - pad], and zero where that is outside. Steps in
 // elements.

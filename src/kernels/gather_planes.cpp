@@ -1,6 +1,7 @@
-// Rows of features and taps of images whose positions are contiguous. What a tap reads for the
-// positions of a vector is found once for all features: mostly neighbours, of which those outside
-// of the image are masked out, else (strides, the end of a line) elements here and there.
+// Rows of features and taps of images whose positions are contiguous. What the positions of a
+// vector read is found once for all of them: neighbours mostly, every other one where the stride is
+// two, elements here and there at the end of a line or an image. What is outside of the image is
+// masked out.
 #include "kernels/loop_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -8,6 +9,9 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
+#include <algorithm>
+
+#include "gspmd/base/shape.h"
 #include "kernels/convolution_planes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,95 +25,194 @@ using Floats = hn::ScalableTag<float>;
 using Ints = hn::RebindToSigned<Floats>;
 constexpr size_t kMostLanes = HWY_MAX_BYTES / sizeof(float);
 
-// The columns of a vector: where tap 0 reads along each axis, and how far the image is from that of
-// the first one. Columns behind the end of a block read before every image.
-struct Places {
-  alignas(64) int32_t at[kDirectAxes][kMostLanes];
-  alignas(64) int32_t image[kMostLanes];
-  int64_t first_image = 0;
-};
-
 constexpr int32_t kOutside = -(int32_t{1} << 30);
 
-void find_places(const Planes& e, int64_t column, int64_t count, Places& places) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));
-  const int64_t positions = e.positions();
-  int64_t image = column / positions, rest = column % positions;
-  places.first_image = image;
-  int64_t index[kDirectAxes];
+// How the columns of a vector lie in x: side by side, every other element, or anyhow.
+enum class Lie { beside, alternate, anyhow };
+
+// The columns of a vector: what they read at tap 0 from the image of the first one on, and, along
+// each axis and for each tap, which of them read inside of their image.
+struct VectorOfColumns {
+  Lie lie;
+  alignas(64) int32_t index[kMostLanes];
+  alignas(64) int32_t inside[kDirectAxes][kMostPlaneTaps][kMostLanes];
+};
+
+// As many vectors as make a line of the cache.
+constexpr int64_t kTogether = 64 / HWY_MAX_BYTES;
+
+struct GroupOfColumns {
+  int64_t first_image = 0;
+  bool inside[kDirectAxes][kMostPlaneTaps];  // all of its columns
+  VectorOfColumns vectors[kTogether];
+};
+
+// Where a column reads at tap 0.
+struct Place {
+  int64_t image;
+  int64_t at[kDirectAxes];  // index of the position along each axis
+};
+
+Place place_of(const Planes& e, int64_t column) {
+  Place place{column / e.positions(), {}};
+  int64_t rest = column % e.positions();
   for (size_t a = kDirectAxes; a-- > 0; rest /= e.axes[a].positions)
-    index[a] = rest % e.axes[a].positions;
-  for (int64_t l = 0; l < lanes; ++l) {
-    places.image[l] = static_cast<int32_t>((image - places.first_image) * e.x_image);
-    for (size_t a = 0; a < kDirectAxes; ++a)
-      places.at[a][l] = static_cast<int32_t>(index[a] * e.axes[a].stride - e.axes[a].pad);
-    if (l >= count) places.at[0][l] = kOutside;
-    size_t a = kDirectAxes;
-    while (a > 0 && ++index[a - 1] == e.axes[a - 1].positions) index[--a] = 0;
-    if (a == 0) ++image;
+    place.at[a] = rest % e.axes[a].positions;
+  return place;
+}
+
+void step_on(const Planes& e, Place& place) {
+  size_t a = kDirectAxes;
+  while (a > 0 && ++place.at[a - 1] == e.axes[a - 1].positions) place.at[--a] = 0;
+  if (a == 0) ++place.image;
+}
+
+Lie lie_of(const int32_t* index, int64_t lanes) {
+  bool beside = true, alternate = lanes > 1;
+  for (int64_t l = 1; l < lanes; ++l) {
+    beside = beside && index[l] == index[0] + l;
+    alternate = alternate && index[l] == index[0] + 2 * l;
+  }
+  return beside ? Lie::beside : alternate ? Lie::alternate : Lie::anyhow;
+}
+
+// The columns from `place` on, `count` of them; those behind are nowhere inside.
+void find_columns(const Planes& e, int64_t first_image, int64_t count, Place& place,
+                  VectorOfColumns& columns) {
+  const Ints d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  alignas(64) int32_t at[kDirectAxes][kMostLanes];
+  for (int64_t l = 0; l < lanes; ++l, step_on(e, place)) {
+    int64_t index = (place.image - first_image) * e.x_image;
+    for (size_t a = 0; a < kDirectAxes; ++a) {
+      const int64_t from = place.at[a] * e.axes[a].stride - e.axes[a].pad;
+      index += from * e.axes[a].x_step;
+      at[a][l] = static_cast<int32_t>(l < count ? from : kOutside);
+    }
+    columns.index[l] = static_cast<int32_t>(index);
+  }
+  columns.lie = lie_of(columns.index, lanes);
+  for (size_t a = 0; a < kDirectAxes; ++a) {
+    const auto begin = hn::Set(d, -1), end = hn::Set(d, static_cast<int32_t>(e.axes[a].input));
+    auto from = hn::Load(d, at[a]);
+    const auto step = hn::Set(d, static_cast<int32_t>(e.axes[a].dilation));
+    for (int64_t k = 0; k < e.axes[a].taps; ++k, from = hn::Add(from, step))
+      hn::Store(hn::VecFromMask(d, hn::And(hn::Gt(from, begin), hn::Lt(from, end))), d,
+                columns.inside[a][k]);
   }
 }
 
-// One row of a vector's columns for each feature, `step` floats apart.
-template <class Read>
-GSPMD_INLINE void each_feature(const Planes& e, int64_t features, const float* x, float* to,
-                               int64_t step, Read&& read) {
-  const Floats d;
-  for (int64_t i = 0; i < features; ++i, x += e.x_feature, to += step) hn::StoreU(read(x), d, to);
-}
-
-// What the tap reads for the columns of a vector; `x`: of the first feature.
-void gather_tap(const Planes& e, const Places& places, const int64_t (&tap)[kDirectAxes],
-                int64_t features, const float* x, float* to, int64_t step) {
+// What lies at p + index[lane] where a lane is inside, which is all ones there, and else zero.
+template <Lie kLie>
+GSPMD_INLINE hn::Vec<Floats> read(const float* p, const int32_t* index, hn::Vec<Ints> inside) {
   const Floats d;
   const Ints di;
-  auto index = hn::Load(di, places.image);
-  auto inside = hn::Eq(index, index);
-  for (size_t a = 0; a < kDirectAxes; ++a) {
-    const Planes::Axis& axis = e.axes[a];
-    const auto at = hn::Add(hn::Load(di, places.at[a]),
-                            hn::Set(di, static_cast<int32_t>(tap[a] * axis.dilation)));
-    inside = hn::And(inside, hn::And(hn::Gt(at, hn::Set(di, -1)),
-                                     hn::Lt(at, hn::Set(di, static_cast<int32_t>(axis.input)))));
-    index = hn::Add(index, hn::Mul(at, hn::Set(di, static_cast<int32_t>(axis.x_step))));
+  if constexpr (kLie == Lie::beside) {
+    return hn::MaskedLoad(hn::RebindMask(d, hn::MaskFromVec(inside)), d, p + index[0]);
+#if HWY_TARGET != HWY_SCALAR
+  } else if constexpr (kLie == Lie::alternate) {
+    const hn::Half<Ints> half;
+    const hn::RepartitionToWide<Ints> wide;
+    const auto even = hn::Set(wide, int64_t{0xffffffff});
+    const auto mask = [&](auto part) HWY_ATTR {
+      const auto both = hn::BitCast(di, hn::And(hn::PromoteTo(wide, part), even));
+      return hn::RebindMask(d, hn::MaskFromVec(both));
+    };
+    const float* const from = p + index[0];
+    const auto lower = hn::MaskedLoad(mask(hn::LowerHalf(half, inside)), d, from);
+    const auto upper = hn::MaskedLoad(mask(hn::UpperHalf(half, inside)), d, from + hn::Lanes(d));
+    return hn::ConcatEven(d, upper, lower);
+#endif
+  } else {
+    const auto mask = hn::MaskFromVec(inside);
+    const auto places = hn::IfThenElseZero(mask, hn::Load(di, index));
+    return hn::IfThenElseZero(hn::RebindMask(d, mask), hn::GatherIndex(d, p, places));
   }
-  const auto mask = hn::RebindMask(d, inside);
-  if (hn::AllFalse(d, mask))
-    return each_feature(e, features, x, to, step,
-                        [&](const float*) HWY_ATTR { return hn::Zero(d); });
-  // The place of lane 0 as any lane inside has it, if they all are neighbours.
-  const auto origin = hn::Sub(index, hn::Iota(di, 0));
-  alignas(64) int32_t origins[kMostLanes];
-  hn::Store(origin, di, origins);
-  const int64_t first = origins[static_cast<size_t>(hn::FindFirstTrue(d, mask))];
-  const auto elsewhere = hn::Ne(origin, hn::Set(di, static_cast<int32_t>(first)));
-  if (!hn::AllFalse(di, hn::And(elsewhere, inside))) {
-    const auto places_inside = hn::IfThenElseZero(inside, index);
-    return each_feature(e, features, x, to, step, [&](const float* p) HWY_ATTR {
-      return hn::IfThenElseZero(mask, hn::GatherIndex(d, p, places_inside));
-    });
+}
+
+// One row of the columns of a group. `kLie`: of all of them; kMixed: each its own.
+template <Lie kLie, bool kMixed>
+GSPMD_INLINE void gather_row(const GroupOfColumns& group, const int64_t (&tap)[kDirectAxes],
+                             const float* p, int64_t vectors, float* row) {
+  const Floats d;
+  const Ints di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t v = 0; v < vectors; ++v, row += lanes) {
+    const VectorOfColumns& c = group.vectors[v];
+    const auto inside =
+        hn::And(hn::And(hn::Load(di, c.inside[0][tap[0]]), hn::Load(di, c.inside[1][tap[1]])),
+                hn::Load(di, c.inside[2][tap[2]]));
+    if (!kMixed || c.lie == kLie)
+      hn::StoreU(read<kLie>(p, c.index, inside), d, row);
+    else if (c.lie == Lie::beside)
+      hn::StoreU(read<Lie::beside>(p, c.index, inside), d, row);
+    else
+      hn::StoreU(read<Lie::anyhow>(p, c.index, inside), d, row);
   }
-  if (hn::AllTrue(d, mask))
-    return each_feature(e, features, x + first, to, step,
-                        [&](const float* p) HWY_ATTR { return hn::LoadU(d, p); });
-  each_feature(e, features, x, to, step,
-               [&](const float* p) HWY_ATTR { return hn::MaskedLoad(mask, d, p + first); });
+}
+
+// The rows of features and taps, `wide` floats apart.
+template <Lie kLie, bool kMixed>
+void gather_rows_of(const Planes& e, const GroupOfColumns& group, int64_t features, const float* x,
+                    int64_t wide, int64_t vectors, float* row) {
+  const Floats d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto& axes = e.axes;
+  int64_t tap[kDirectAxes];
+  for (int64_t i = 0; i < features; ++i, x += e.x_feature)
+    for (tap[0] = 0; tap[0] < axes[0].taps; ++tap[0])
+      for (tap[1] = 0; tap[1] < axes[1].taps; ++tap[1]) {
+        const bool line_inside = kLie == Lie::beside && !kMixed && vectors == kTogether &&
+                                 group.inside[0][tap[0]] && group.inside[1][tap[1]];
+        const float* p = x + tap[0] * axes[0].dilation * axes[0].x_step +
+                         tap[1] * axes[1].dilation * axes[1].x_step;
+        for (tap[2] = 0; tap[2] < axes[2].taps;
+             ++tap[2], p += axes[2].dilation * axes[2].x_step, row += wide) {
+          if (line_inside && group.inside[2][tap[2]]) {
+            for (int64_t v = 0; v < kTogether; ++v)
+              hn::StoreU(hn::LoadU(d, p + group.vectors[v].index[0]), d, row + v * lanes);
+          } else {
+            gather_row<kLie, kMixed>(group, tap, p, vectors, row);
+          }
+        }
+      }
+}
+
+// Which taps all columns of the group read inside of their images.
+void find_inside(const Planes& e, int64_t vectors, GroupOfColumns& group) {
+  const Ints d;
+  for (size_t a = 0; a < kDirectAxes; ++a)
+    for (int64_t k = 0; k < e.axes[a].taps; ++k) {
+      auto all = hn::Load(d, group.vectors[0].inside[a][k]);
+      for (int64_t v = 1; v < vectors; ++v)
+        all = hn::And(all, hn::Load(d, group.vectors[v].inside[a][k]));
+      group.inside[a][k] = hn::AllTrue(d, hn::MaskFromVec(all));
+    }
 }
 
 void gather(const Planes& e, const PlaneBlock& block, const float* x, const PlaneStrips& strips,
             float* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));
-  const int64_t taps = e.taps();
-  Places places;
-  for (int64_t c = 0; c < block.count; c += lanes) {
-    find_places(e, block.first + c, block.count - c, places);
-    const float* const from = x + places.first_image * e.x_image + block.feature * e.x_feature;
-    float* row = to + c / strips.wide * strips.strip + c % strips.wide;
-    int64_t tap[kDirectAxes];
-    for (tap[0] = 0; tap[0] < e.axes[0].taps; ++tap[0])
-      for (tap[1] = 0; tap[1] < e.axes[1].taps; ++tap[1])
-        for (tap[2] = 0; tap[2] < e.axes[2].taps; ++tap[2], row += strips.wide)
-          gather_tap(e, places, tap, block.features, from, row, taps * strips.wide);
+  const int64_t step = std::min(kTogether, strips.wide / lanes) * lanes;
+  GroupOfColumns group;
+  for (int64_t c = 0; c < block.count; c += step) {
+    Place place = place_of(e, block.first + c);
+    group.first_image = place.image;
+    const int64_t vectors = ceil_div(std::min(step, block.count - c), lanes);
+    bool alike = true;
+    for (int64_t v = 0; v < vectors; ++v) {
+      find_columns(e, group.first_image, block.count - c - v * lanes, place, group.vectors[v]);
+      alike = alike && group.vectors[v].lie == group.vectors[0].lie;
+    }
+    find_inside(e, vectors, group);
+    const float* const from = x + group.first_image * e.x_image + block.feature * e.x_feature;
+    float* const row = to + c / strips.wide * strips.strip + c % strips.wide;
+    const auto run = !alike                                ? gather_rows_of<Lie::alternate, true>
+                     : group.vectors[0].lie == Lie::beside ? gather_rows_of<Lie::beside, false>
+                     : group.vectors[0].lie == Lie::alternate
+                         ? gather_rows_of<Lie::alternate, false>
+                         : gather_rows_of<Lie::anyhow, false>;
+    run(e, group, block.features, from, strips.wide, vectors, row);
   }
 }
 

@@ -50,8 +50,8 @@ PlaneCase plane_case(PlaneNumbers& random, bool gradient) {
   PlaneCase c;
   ConvolutionSpec& s = c.spec;
   const int64_t axes = random(1, 3);
-  s.batch = gradient ? random(1, 12) : random(1, 5);
-  s.in_features = gradient ? random(1, 5) : random(1, 40);
+  s.batch = gradient ? random(6, 20) : random(1, 5);
+  s.in_features = gradient ? random(1, 5) : random(6, 40);
   s.out_features = random(16, 50);
   std::vector<int64_t> input{s.batch, s.in_features}, kernel{s.out_features, s.in_features},
       result{s.batch, s.out_features};
