@@ -162,21 +162,74 @@ LoopFunction find_half(LoopOp op, DType input, DType result) {
   return input == DType::f32 ? round_loop<H> : nullptr;
 }
 
+// What is combined so far of some columns, as an Extremum is.
+template <class F, class D>
+class Total {
+ public:
+  using V = hn::Vec<D>;
+  GSPMD_INLINE Total(D, V first) : value_(first) {}
+  GSPMD_INLINE void add(V x) {
+    value_ = std::is_same_v<F, Add> ? hn::Add(value_, x) : hn::Mul(value_, x);
+  }
+  GSPMD_INLINE V value() const { return value_; }
+
+ private:
+  V value_;
+};
+template <class F, class D>
+using Combined = std::conditional_t<std::is_same_v<F, Maximum> || std::is_same_v<F, Minimum>,
+                                    Extremum<std::is_same_v<F, Maximum>, D>, Total<F, D>>;
+
+// fold_rows of bf16. A word holds two columns: the odd one is its upper half, the even one comes by
+// a shift, while widening neighbours into one vector is two instructions of the slow ports for
+// each.
 template <class F>
-constexpr FoldRows kBrainRows = fold_rows<float, uint16_t, F, Brain>;
+void fold_brain_rows(std::byte* sum, const std::byte* rows, int64_t step, int64_t n, bool starts) {
+  float* const r = reinterpret_cast<float*>(sum);
+  const uint16_t* const x = reinterpret_cast<const uint16_t*>(rows);
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> words;
+  using V = hn::Vec<decltype(d)>;
+  const auto upper = hn::Set(words, 0xffff0000u);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto pairs = [&](int64_t k) HWY_ATTR {
+      return hn::LoadU(words, reinterpret_cast<const uint32_t*>(x + k * step + i));
+    };
+    const auto even_of = [&](auto w) HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(w)); };
+    const auto odd_of = [&](auto w) HWY_ATTR { return hn::BitCast(d, hn::And(w, upper)); };
+    V even = even_of(pairs(0)), odd = odd_of(pairs(0));
+    if (!starts) hn::LoadInterleaved2(d, r + i, even, odd);
+    Combined<F, decltype(d)> evens(d, even), odds(d, odd);
+    for (int64_t k = starts ? 1 : 0; k < kFoldRows; ++k) {
+      const auto w = pairs(k);
+      evens.add(even_of(w));
+      odds.add(odd_of(w));
+    }
+    hn::StoreInterleaved2(evens.value(), odds.value(), d, r + i);
+  }
+  const hn::CappedTag<float, 1> one;
+  for (; i < n; ++i) {
+    Combined<F, decltype(one)> last(one, starts ? Brain::load(one, x + i) : hn::LoadU(one, r + i));
+    for (int64_t k = starts ? 1 : 0; k < kFoldRows; ++k)
+      last.add(Brain::load(one, x + k * step + i));
+    hn::StoreU(last.value(), one, r + i);
+  }
+}
 
 }  // namespace
 FoldRows find_half_rows(LoopOp reduce, DType input) {
   if (input != DType::bf16) return nullptr;
   switch (reduce) {
     case LoopOp::reduce_sum:
-      return kBrainRows<Add>;
+      return fold_brain_rows<Add>;
     case LoopOp::reduce_product:
-      return kBrainRows<Multiply>;
+      return fold_brain_rows<Multiply>;
     case LoopOp::reduce_max:
-      return kBrainRows<Maximum>;
+      return fold_brain_rows<Maximum>;
     case LoopOp::reduce_min:
-      return kBrainRows<Minimum>;
+      return fold_brain_rows<Minimum>;
     default:
       return nullptr;
   }
