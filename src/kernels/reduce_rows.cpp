@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kShortReducedRow = 64, kFewRows = 8;  // the loop program serves those as well
 constexpr int64_t kColumns = 1024;                      // that stay in the first-level cache
 constexpr int64_t kRows = 64;                           // summed up before they join the total
+constexpr int64_t kPagesRow = 2048, kPiece = 64;        // bytes, columns: see fold_rows
 
 struct RowsPlan {
   ReduceRows spec;
@@ -34,6 +35,24 @@ struct RowsPlan {
     }
   }
 
+  // kFoldRows rows. The processor reads ahead in few lines of a page, so that of rows of which a
+  // page holds several the next ones are asked for, in the order in which they lie.
+  void fold_rows(const KernelArgs& args, const std::byte* rows, int64_t n, bool first,
+                 std::byte* sum) const {
+    if (n < spec.inner || n * size > kPagesRow) return fold(sum, rows, spec.inner, n, first);
+    const int64_t bytes = kFoldRows * n * size, held = widen != nullptr ? 4 : size;
+    const std::byte* const end = args.operands[0] + spec.outer * spec.rows * n * size;
+    const int64_t behind = std::min<int64_t>(end - rows, 2 * bytes);
+    int64_t asked = bytes;
+    for (int64_t i = 0; i < n; i += kPiece) {
+      const int64_t m = std::min(kPiece, n - i);
+      for (const int64_t until = std::min(bytes + (i + m) * size * kFoldRows, behind);
+           asked < until; asked += 64)
+        __builtin_prefetch(rows + asked);
+      fold(sum + i * held, rows + i * size, n, m, first);
+    }
+  }
+
   void run_block(const KernelArgs& args, int64_t block) const {
     const int64_t outer = block / blocks, column = block % blocks * columns;
     const int64_t n = std::min(columns, spec.inner - column);
@@ -46,7 +65,7 @@ struct RowsPlan {
       const int64_t end = std::min(spec.rows, row + kRows);
       int64_t r = row;
       for (; fold != nullptr && r + kFoldRows <= end; r += kFoldRows)
-        fold(sum, in + r * spec.inner * size, spec.inner, n, r == row);
+        fold_rows(args, in + r * spec.inner * size, n, r == row, sum);
       for (; r < end; ++r) add(sum, in + r * spec.inner * size, room, n, r == row);
       if (row > 0) combine(total, total, part, nullptr, n, 0);
     }
