@@ -202,7 +202,7 @@ MemoryOperand BlockEmitter::tile(int pointer_register, DType dtype) {
   if (gpr < 0) code.load(m.base, Gpr::rdi, 8 * pointer_register);
   const auto size = static_cast<int32_t>(dtype_size(dtype));
   m.scale = static_cast<uint8_t>(size);
-  m.disp = target.lanes * size * place_.vector;
+  m.disp = target.lanes * size * (place_.half < 0 ? place_.vector : place_.vector & ~1);
   return m;
 }
 
@@ -231,7 +231,7 @@ void BlockEmitter::load(Vec to, int value) {
     code.vector(vector_op::broadcast_ss, to, frame_place(at));
   } else {
     const MemoryOperand from = read_tile(value, r.dtype);
-    if (dtype_size(r.dtype) == 4)
+    if (dtype_size(r.dtype) == 4 || place_.half >= 0)
       load_lanes(to, from);
     else
       load_narrow(to, from);

@@ -34,6 +34,8 @@ class BlockEmitter {
     int accumulators = 0;  // registers from the last downwards that belong to the pass
     int streams = 1;       // blocks that run in turn share what is left: registers, masks, places
     bool only_folds = false;  // no pass writes to memory
+    bool rounds = false;      // the last registers hold the constants of rounding to bf16
+    int32_t pairs = 0;        // places of a vector for each two blocks that are a pair
   };
   // How a wide register is found in memory: by a pointer in a general register or in the table.
   struct Pointers {
@@ -46,9 +48,13 @@ class BlockEmitter {
 
   // `wide`: of the tile, `vector` vectors behind element rcx, with `tail` the lanes of the tail's
   // mask only, as many elements as are left; else of single elements.
+  // Two blocks may share 16-bit elements: with `half` 0 lanes are the even ones of two vectors,
+  // with 1 the odd ones. Then lanes of what is read are the words in which the elements lie, and
+  // those of what is stored hold it in the half where it goes to.
   struct Place {
     bool wide = true, tail = false;
     int vector = 0, stream = 0;
+    int half = -1;
   };
   void begin(const std::vector<LoopItem>& items, Place place);
   void end_item();  // of an item, in order: its temporaries are free, dead values too
@@ -90,6 +96,14 @@ class BlockEmitter {
   // Of 4-byte elements; of a tail only its own.
   void load_lanes(Vec to, const MemoryOperand& from);
   MemoryOperand constant(uint32_t bits) { return code.constant(bits); }
+  // Of rounding to bf16, in registers where a pass has them: two loads in a cycle are too few for
+  // what rounding reads.
+  enum Rounding : uint8_t { even_digit, odd_digit, upper_word };
+  static constexpr std::array kRounding = {0x7fffu, 0x8000u, 0xffff0000u};
+  LoopSource rounding(Rounding which);
+  Vec rounding_register(Rounding which) const {
+    return Vec{static_cast<uint8_t>(target.registers - 1 - which)};
+  }
   MemoryOperand constant(float value);
 
   const LoopCodeTarget& target;
@@ -118,6 +132,7 @@ class BlockEmitter {
   MemoryOperand read_tile(int pointer_register, DType dtype);  // what comes later is asked for
   void load_narrow(Vec to, const MemoryOperand& from);         // of 1 or 2 bytes, widened
   void store_narrow(Vec lanes, const MemoryOperand& to);
+  void store_half(Vec lanes, const MemoryOperand& to);
   Vec packed(Vec lanes, int64_t size);
   MemoryOperand frame_place(int32_t offset) const;
 

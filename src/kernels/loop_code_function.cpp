@@ -106,7 +106,8 @@ class Writer {
       for (const LoopItem& item : schedule.sections[s].pass) visit(item, false);
     }
     frame_.spill_begin = (top + 63) / 64 * 64;
-    frame_.spill_end = fold_places();
+    frame_.pairs = fold_places() - target_.vector_bytes() * kStreams / 2;
+    frame_.spill_end = frame_.pairs;
     failed_ |= frame_.spill_begin > frame_.spill_end;
   }
 
@@ -199,7 +200,11 @@ class Writer {
     if (failed_) return;
     load_pointers(items);
     start_folds();
-    const int vectors = folds_.empty() ? streams_ : target_.fold_vectors();
+    frame_.rounds = holds_rounding(items);
+    if (frame_.rounds) hold_rounding();
+    pairs_ = streams_ > 1 && fits_pairs(items);
+    const int streams = pairs_ ? streams_ / 2 * 2 : streams_;
+    const int vectors = folds_.empty() ? streams : target_.fold_vectors();
     const auto tail = code_.new_label(), done = code_.new_label();
     code_.clear(Gpr::rcx);
     whole_vectors(items, vectors, tail);
@@ -218,6 +223,53 @@ class Writer {
     finish_folds();
   }
 
+  // Whether registers hold what rounding reads.
+  bool holds_rounding(const std::vector<LoopItem>& items) const {
+    if (target_.has_masks || frame_.accumulators > 0) return false;
+    return std::any_of(items.begin(), items.end(), [](const LoopItem& item) {
+      return item.kind == LoopItem::compute &&
+             (item.in->op == LoopOp::round_to_bf16 ||
+              (item.in->op == LoopOp::convert && item.in->result == DType::bf16));
+    });
+  }
+  void hold_rounding() {
+    frame_.accumulators = static_cast<int>(BlockEmitter::kRounding.size());
+    for (size_t i = 0; i < BlockEmitter::kRounding.size(); ++i)
+      code_.vector(vector_op::load_ps,
+                   block_.rounding_register(static_cast<BlockEmitter::Rounding>(i)),
+                   code_.constant(BlockEmitter::kRounding[i]));
+  }
+
+  // Whether all that is read and stored is bf16, so that vectors may hold the even or the odd
+  // elements: a shift or a mask widens those, and stored they need no packing.
+  bool fits_pairs(const std::vector<LoopItem>& items) const {
+    if (target_.has_masks) return false;
+    std::vector<bool> computed(registers_.size(), false);
+    for (const LoopItem& item : items) {
+      const LoopInstruction* const in = item.in;
+      const bool is_convert = in != nullptr && in->op == LoopOp::convert;
+      if (item.kind == LoopItem::store) {
+        if (!computed[static_cast<size_t>(item.value)] || reg(item.value).dtype != DType::bf16)
+          return false;
+        continue;
+      }
+      if (item.kind != LoopItem::compute) return false;
+      for (const int v : {in->a, in->b, in->c}) {
+        if (v < 0 || reg(v).kind == LoopRegister::constant) continue;
+        const bool is_read = reg(v).wide && !computed[static_cast<size_t>(v)];
+        if (is_read && !(is_convert && in->input == DType::bf16 && in->result == DType::f32))
+          return false;
+        if (!is_read && dtype_size(reg(v).dtype) == 2) return false;
+      }
+      const DType result = reg(item.value).dtype;
+      if (dtype_size(result) == 2 &&
+          !(is_convert && in->input == DType::f32 && result == DType::bf16))
+        return false;
+      computed[static_cast<size_t>(item.value)] = true;
+    }
+    return true;
+  }
+
   // While there are as many elements as `vectors` have.
   void whole_vectors(const std::vector<LoopItem>& items, int vectors, LoopEncoder::Label tail) {
     frame_.streams = streams_;
@@ -233,7 +285,12 @@ class Writer {
       std::vector<size_t> begins;
       for (int stream = 0; stream < frame_.streams; ++stream) {
         begins.push_back(code_.size());
-        vector(items, {true, false, v + stream, stream}, vectors > 1 ? v + stream : kSetOfElement);
+        const int half = pairs_ && frame_.streams % 2 == 0 ? stream % 2 : -1;
+        vector(items, {true, false, v + stream, stream, half},
+               vectors > 1 ? v + stream : kSetOfElement);
+        if (half == 1)  // see store_half
+          failed_ |=
+              code_.count_from(begins[begins.size() - 2]) != 2 * code_.count_from(begins.back());
       }
       code_.interleave(begins);
     }
@@ -485,6 +542,7 @@ class Writer {
   BlockEmitter block_;
   std::vector<int> imported_;
   std::vector<const LoopInstruction*> folds_;  // of the pass
+  bool pairs_ = false;                         // of the pass: see BlockEmitter::Place
   bool failed_ = false;
 };
 

@@ -34,6 +34,11 @@ void BlockEmitter::merge(const VectorOp& o, Vec to, Vec a, const LoopSource& b, 
   blend(to, to, result, mask);
 }
 
+LoopSource BlockEmitter::rounding(Rounding which) {
+  if (frame_.rounds && place_.wide) return rounding_register(which);
+  return constant(kRounding[which]);
+}
+
 void BlockEmitter::compare(Vec to, Vec a, const LoopSource& b, int predicate) {
   if (!target.has_masks) return op(compare_ps, to, a, b, predicate);
   op(compare_ps, mask(0), a, b, predicate);
@@ -105,6 +110,21 @@ void BlockEmitter::store_narrow(Vec lanes, const MemoryOperand& to) {
   code.jump(Jump::less, next);
 }
 
+// The even elements wait for the odd ones. Both halves have as many instructions, as they stand in
+// turn, and an odd one comes behind the even one of its place.
+void BlockEmitter::store_half(Vec lanes, const MemoryOperand& to) {
+  const MemoryOperand even =
+      frame_place(frame_.pairs + target.vector_bytes() * (place_.vector / 2));
+  const Vec both = temporary();
+  if (place_.half == 0) {
+    code.vector(store_ps, lanes, even);
+    return code.vector(move_ps, both, lanes);
+  }
+  constexpr int kEvenWords = 0x55;
+  code.vector(blend_words, both, lanes, even, kEvenWords);
+  code.vector(store_ps, both, to);
+}
+
 void BlockEmitter::store(Vec lanes, int pointer_register, DType dtype) {
   Vec from = lanes;
   if (dtype == DType::pred) {
@@ -112,6 +132,7 @@ void BlockEmitter::store(Vec lanes, int pointer_register, DType dtype) {
     code.shift(right_digit, from, lanes, 31);
   }
   const MemoryOperand to = tile(pointer_register, dtype);
+  if (place_.half >= 0) return store_half(from, to);
   if (dtype_size(dtype) != 4) return store_narrow(from, to);
   if (place_.tail && !target.has_masks) return code.vector(store_where, from, tail_mask(), to);
   code.vector(store_ps, from, to,

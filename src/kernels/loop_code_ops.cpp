@@ -163,15 +163,17 @@ void emit_round_to_bf16(BlockEmitter& x, Vec to, Vec a, const LoopRegister& valu
   LoopEncoder& code = x.code;
   if (value.is_bf16 && value.short_nan) return code.vector(move_ps, to, a);
   const Vec other = x.temporary();
-  code.shift(right_digit, to, a, 16);
-  if (x.target.has_masks) {  // less -0x7fff or, where the last digit is 1, -0x8000
+  const bool masks = x.target.has_masks;
+  code.shift(masks ? right_digit : left_digit, to, a, masks ? 16 : 15);  // AVX2: into the sign
+  if (masks) {  // less -0x7fff or, where the last digit is 1, -0x8000
     code.vector(broadcast_ss, other, x.constant(1u));
     code.vector(ternary_d, to, other, x.constant(0xffff8001u), 0x2A);
     code.vector(sub_d, to, a, to);
   } else {
-    code.vector(add_d, other, a, x.constant(0x7fffu));
-    code.vector(and_d, to, to, x.constant(1u));
-    code.vector(add_d, to, to, other);
+    const LoopSource even = x.rounding(BlockEmitter::even_digit);
+    if (even.in_memory) code.vector(load_ps, other, even.memory);
+    x.blend(to, even.in_memory ? other : even.vec, x.rounding(BlockEmitter::odd_digit), to);
+    code.vector(add_d, to, to, a);
   }
   if (value.short_nan) return;
   code.vector(compare_ps, x.mask(0), a, a, 3);
@@ -213,9 +215,11 @@ void emit_from_float(BlockEmitter& x, const LoopInstruction& in, Vec to, Vec a) 
   LoopEncoder& code = x.code;
   if (in.result == DType::bf16) {
     const LoopRegister& value = x.reg(in.a);
-    if (value.is_bf16 && value.short_nan) return code.shift(right_digit, to, a, 16);
-    emit_round_to_bf16(x, to, a, value);
-    return code.shift(right_digit, to, to, 16);
+    const bool stays = x.place().half == 1;  // in the upper half
+    const bool exact = value.is_bf16 && value.short_nan;
+    if (!exact) emit_round_to_bf16(x, to, a, value);
+    if (stays) return code.vector(move_ps, to, exact ? a : to);
+    return code.shift(right_digit, to, exact ? a : to, 16);
   }
   const Vec zero = x.temporary();
   code.vector(xor_d, zero, zero, zero);
@@ -260,7 +264,10 @@ void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
   const Vec a = x.in(in.a), to = x.out(in.out);
   if (in.input == DType::f32) return emit_from_float(x, in, to, a);
   if (in.input == DType::pred) return code.vector(move_ps, to, a);
-  if (in.input == DType::bf16) return code.shift(left_digit, to, a, 16);
+  if (in.input == DType::bf16) {
+    if (x.place().half == 1) return x.op(and_d, to, a, x.rounding(BlockEmitter::upper_word));
+    return code.shift(left_digit, to, a, 16);
+  }
   if (in.result == DType::pred) return x.nonzero(to, a);
   if (in.result == DType::f32 && in.input == DType::u32) return emit_from_unsigned(x, to, a);
   code.vector(in.result == DType::f32 ? int_to_float : move_ps, to, a);
@@ -464,7 +471,7 @@ void emit_op(BlockEmitter& x, const LoopInstruction& in) {
     case LoopOp::round_to_bf16: {
       const Vec a = x.in(in.a), to = x.out(in.out);
       emit_round_to_bf16(x, to, a, x.reg(in.a));
-      if (!x.target.has_masks) return x.code.vector(and_d, to, to, x.constant(0xffff0000u));
+      if (!x.target.has_masks) return x.op(and_d, to, to, x.rounding(BlockEmitter::upper_word));
       // Not "and": before a multiplication that takes up to 4 cycles longer on Zen 5.
       return x.code.vector(move_words, to, Vec{}, to, 0, {x.upper_halves().id, true});
     }

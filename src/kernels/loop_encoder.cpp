@@ -278,6 +278,11 @@ MemoryOperand LoopEncoder::constant(const std::array<uint32_t, 16>& bits) {
   return constants(bits.data(), bits.data() + (form_ == VectorForm::vex ? 8 : bits.size()));
 }
 
+size_t LoopEncoder::count_from(size_t begin) const {
+  return static_cast<size_t>(starts_.end() -
+                             std::lower_bound(starts_.begin(), starts_.end(), begin));
+}
+
 void LoopEncoder::interleave(const std::vector<size_t>& begins) {
   if (begins.size() < 2) return;
   struct Piece {

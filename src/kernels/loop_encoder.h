@@ -88,7 +88,8 @@ inline constexpr uint8_t left_digit = 6, right_digit = 2, right_arithmetic_digit
 
 // Of VEX only. Masks are vectors of all bits or none; of blend_mask the immediate is one << 4.
 inline constexpr VectorOp blend_mask{3, 1, 0x4A, true}, load_where{2, 1, 0x2C},
-    store_where{2, 1, 0x2E}, equal_d{1, 1, 0x76}, greater_d{1, 1, 0x66};
+    store_where{2, 1, 0x2E}, blend_words{3, 1, 0x0E, true}, equal_d{1, 1, 0x76},
+    greater_d{1, 1, 0x66};
 inline constexpr VectorOp swap_halves{3, 1, 0x06, true}, upper_half{3, 1, 0x19, true};
 inline constexpr VectorOp broadcast_d{2, 1, 0x58}, from_gpr{1, 1, 0x6E, false, false, 0};
 // Of 128 bits: what is narrower than a lane, packed.
@@ -178,6 +179,8 @@ class LoopEncoder {
   MemoryOperand constant(const std::array<uint32_t, 16>& bits);
 
   size_t size() const { return bytes_.size(); }
+  // Vector instructions and loads from `begin` on.
+  size_t count_from(size_t begin) const;
 
   // Streams of vector instructions (and loads of pointers) without jumps that do not depend on each
   // other, one behind the other from `begins` on to the end: puts them in turn, instruction by

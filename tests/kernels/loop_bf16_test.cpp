@@ -209,4 +209,22 @@ TEST_CASE("loop code: programs of bf16 give the interpreter's bits at every leng
   }
 }
 
+// With AVX2 vectors hold the even or the odd elements of those.
+TEST_CASE("loop code: what reads and stores bf16 only gives the interpreter's bits", "[loop]") {
+  for (const Dims& dims : {Dims{1}, Dims{15}, Dims{16}, Dims{17}, Dims{31}, Dims{32}, Dims{33},
+                           Dims{63}, Dims{64}, Dims{100}, Dims{4099}, Dims{9, 48}}) {
+    Builder p(dims);
+    const DType bf16 = DType::bf16;
+    const int x = p.operand(bf16), y = p.operand(bf16), z = p.operand(bf16);
+    const int product = p.op(LoopOp::multiply, x, y, -1, bf16);
+    const int sum = p.op(LoopOp::add, product, z, -1, bf16);
+    const int is_less = p.op(LoopOp::lt, sum, x, -1, DType::pred);
+    p.output(p.op(LoopOp::select, is_less, p.op(LoopOp::tanh, y, -1, -1, bf16), sum, bf16));
+    p.output(p.op(LoopOp::maximum, x, p.number(0.5F, bf16), -1, bf16));  // needs no rounding
+    p.output(p.op(LoopOp::negate, y, -1, -1, bf16));
+    p.output(product);
+    compare(p.made(), "length " + std::to_string(Shape(bf16, dims).elements_count()));
+  }
+}
+
 }  // namespace gspmd::loop_code_test

@@ -202,6 +202,8 @@ const Row kVexRows[] = {
     {[](LoopEncoder& e) { e.vector(store_where, z(1), z(15), tile(Gpr::rbx, 4, 64)); }, "c4e2052e4c8b40", "vmaskmovps %ymm1,%ymm15,64(%rbx,%rcx,4)"},
     {[](LoopEncoder& e) { e.vector(add_ps, z(9), z(7), tile(Gpr::r8, 4, 100)); }, "c44144584c8864", "vaddps 100(%r8,%rcx,4),%ymm7,%ymm9"},
     {[](LoopEncoder& e) { e.vector(add_ps, z(9), z(7), tile(Gpr::rbx, 4, -8192)); }, "c544588c8b00e0ffff", "vaddps -8192(%rbx,%rcx,4),%ymm7,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(blend_words, z(9), z(7), at(Gpr::rsp, 64), 0x55); }, "c463450e4c244055", "vpblendw $0x55,64(%rsp),%ymm7,%ymm9"},
+    {[](LoopEncoder& e) { e.vector(blend_words, z(1), z(12), z(13), 0x55); }, "c4c31d0ecd55", "vpblendw $0x55,%ymm13,%ymm12,%ymm1"},
     {[](LoopEncoder& e) { e.vector(blend_mask, z(9), z(7), at(Gpr::rsp, 64), 3 << 4); }, "c463454a4c244030", "vblendvps %ymm3,64(%rsp),%ymm7,%ymm9"},
     {[](LoopEncoder& e) { e.vector(widen_bytes, z(9), tile(Gpr::r8, 1, 16)); }, "c4427d314c0810", "vpmovzxbd 16(%r8,%rcx,1),%ymm9"},
     {[](LoopEncoder& e) { e.vector(widen_words, z(9), tile(Gpr::r8, 2, 32)); }, "c4427d334c4820", "vpmovzxwd 32(%r8,%rcx,2),%ymm9"},
