@@ -16,9 +16,10 @@ struct TriangularSolve {
   bool unit_diagonal = false;
 };
 
-// Operands: a and b. Sums are taken in f64, in the order in which the unknowns are found, and
-// rounded once. `run` is empty for types other than f32 and f64, for results without elements, and
-// for matrices of which a triangle in f64 is more than 256 MiB.
+// Operands: a and b. What an unknown owes is summed in the type of the operands, in the order in
+// which the unknowns are found, and taken off every 240 of them. A system's bits do not depend on
+// what is solved beside it. `run` is empty for types other than f32 and f64, for results without
+// elements, and for matrices of more than 8192 rows.
 PreparedKernel prepare_triangular_solve(const TriangularSolve& spec);
 
 }  // namespace gspmd

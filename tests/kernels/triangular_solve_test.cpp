@@ -85,22 +85,50 @@ TEST_CASE("triangular-solve: the solution solves, in every form and of any size"
       }
 }
 
+TEST_CASE("triangular-solve: matrices of several blocks, each packed for all parts or its own",
+          "[linalg]") {
+  std::mt19937 random(7);
+  for (const int64_t n : {241, 250})
+    for (const int64_t matrices : {1, 8})
+      for (int form = 0; form < 8; ++form) {
+        const TriangularSolve spec{.dtype = form % 3 == 0 ? DType::f64 : DType::f32,
+                                   .matrices = matrices,
+                                   .n = n,
+                                   .systems = matrices == 1 ? 40 : 3,
+                                   .left_side = form % 2 == 0,
+                                   .lower = form / 2 % 2 == 0,
+                                   .transposed = form / 4 == 0};
+        INFO("n " << n << ", " << matrices << " matrices, form " << form);
+        const PreparedKernel kernel = prepare_triangular_solve(spec);
+        CHECK((kernel.prepare_parts > 0) == (matrices == 1));
+        const Array a = triangles(spec, random), b = random_systems(spec, random);
+        const double most = spec.dtype == DType::f32 ? 4e-6 : 4e-15;
+        REQUIRE(residual(spec, a, b, solved(spec, a, b)) < most * std::sqrt(double(n)));
+      }
+}
+
 TEST_CASE("triangular-solve: a system's bits are the same whatever is solved beside it",
           "[linalg]") {
   std::mt19937 random(6);
-  const TriangularSolve all{.matrices = 3, .n = 90, .systems = 130, .left_side = false};
-  const Array a = triangles(all, random), b = random_systems(all, random);
-  const Array together = solved(all, a, b);
-  TriangularSolve one = all;
-  one.matrices = one.systems = 1;
-  for (const int64_t m : {0, 2})
-    for (const int64_t s : {0, 15, 64, 129}) {
-      Array matrix(DType::f32, {1, 90, 90}), row(DType::f32, {1, 1, 90});
-      for (int64_t k = 0; k < 90 * 90; ++k) matrix.set(k, a.at(m * 90 * 90 + k));
-      for (int64_t k = 0; k < 90; ++k) row.set(k, b.at(at(m, 130, 90, s, k)));
-      const Array alone = solved(one, matrix, row);
-      for (int64_t k = 0; k < 90; ++k) REQUIRE(alone.at(k) == together.at(at(m, 130, 90, s, k)));
-    }
+  for (const bool left_side : {false, true}) {
+    const TriangularSolve all{.matrices = 3, .n = 90, .systems = 130, .left_side = left_side};
+    const Array a = triangles(all, random), b = random_systems(all, random);
+    const Array together = solved(all, a, b);
+    TriangularSolve one = all;
+    one.matrices = one.systems = 1;
+    for (const int64_t m : {0, 2})
+      for (const int64_t s : {0, 15, 64, 129}) {
+        Array matrix(DType::f32, {1, 90, 90});
+        Array row(DType::f32, left_side ? Dims{1, 90, 1} : Dims{1, 1, 90});
+        const auto place = [&](int64_t k) {
+          return left_side ? at(m, 90, 130, k, s) : at(m, 130, 90, s, k);
+        };
+        for (int64_t k = 0; k < 90 * 90; ++k) matrix.set(k, a.at(m * 90 * 90 + k));
+        for (int64_t k = 0; k < 90; ++k) row.set(k, b.at(place(k)));
+        const Array alone = solved(one, matrix, row);
+        for (int64_t k = 0; k < 90; ++k) REQUIRE(alone.at(k) == together.at(place(k)));
+      }
+  }
 }
 
 TEST_CASE("triangular-solve: no kernel for other types, no elements, enormous matrices",
