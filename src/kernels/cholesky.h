@@ -14,8 +14,10 @@ struct Cholesky {
 };
 
 // Operand: matrices. The other triangle of a result is zero; all of it is NaN where the matrix is
-// not positive definite. Sums are taken in f64 and rounded once. `run` is empty for types other
-// than f32 and f64, and for matrices of which a copy in f64 is more than 512 MiB.
+// not positive definite. Sums are taken in the type of the operand, but those of f32 in f64, and
+// rounded once, where f32 would lose digits: where what is left of an element of the diagonal is
+// less than 1/64 of it. `run` is empty for types other than f32 and f64, and for matrices of more
+// than 8192 rows.
 PreparedKernel prepare_cholesky(const Cholesky& spec);
 
 }  // namespace gspmd

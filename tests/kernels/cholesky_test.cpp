@@ -32,7 +32,7 @@ Array factors(const Cholesky& spec, const Array& a) {
 TEST_CASE("cholesky: the factor times its transpose is the matrix, of any size", "[linalg]") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const bool lower : {true, false})
-      for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 40, 65, 130}) {
+      for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 40, 65, 130, 300}) {
         const Cholesky spec{dtype, 1 + n % 3, n, lower};
         INFO(dtype_name(dtype) << " n " << n << (lower ? " lower" : " upper"));
         const Array a = positive_matrices(spec, unsigned(n)), l = factors(spec, a);
@@ -71,6 +71,28 @@ TEST_CASE("cholesky: each matrix that is not positive definite is NaN, alone", "
     else
       REQUIRE(bad.at(i) == good.at(i));
   }
+}
+
+// 1 / (i + j + 1) and a little on the diagonal: of such a matrix f32 loses all digits.
+TEST_CASE("cholesky: f32 of a nearly singular matrix has the digits of f64", "[linalg]") {
+  for (const bool lower : {true, false})
+    for (const int64_t n : {12, 40, 110}) {
+      const Cholesky spec{DType::f32, 1, n, lower};
+      Array a(DType::f32, {1, n, n}), wide(DType::f64, {1, n, n});
+      for (int64_t at = 0; at < n * n; ++at) {
+        const int64_t i = at / n, j = at % n;
+        a.set(at, 1.0 / double(i + j + 1) + (i == j ? 1e-5 : 0));
+        wide.set(at, a.at(at));
+      }
+      Cholesky exact = spec;
+      exact.dtype = DType::f64;
+      const Array l = factors(spec, a), wanted = factors(exact, wide);
+      INFO("n " << n << (lower ? " lower" : " upper"));
+      for (int64_t at = 0; at < n * n; ++at) {
+        REQUIRE(std::isfinite(wanted.at(at)));
+        REQUIRE(std::fabs(l.at(at) - wanted.at(at)) <= 6e-8 * std::fabs(wanted.at(at)));
+      }
+    }
 }
 
 TEST_CASE("cholesky: no kernel for other types and enormous matrices", "[linalg]") {
