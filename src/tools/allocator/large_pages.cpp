@@ -18,7 +18,18 @@ void advise_first_segment() {
   madvise(reinterpret_cast<void*>(begin), kSegment, MADV_HUGEPAGE);  // NOLINT: an address
 }
 
+// A pass frees what the next one needs again: given back in between it would be cleared anew each
+// time.
+constexpr long kMillisecondsKept = 2000;
+
+#if MI_MALLOC_VERSION < 210
+constexpr mi_option_t kDelay = mi_option_decommit_delay;
+#else
+constexpr mi_option_t kDelay = mi_option_purge_delay;
+#endif
+
 const bool is_asked = [] {
+  mi_option_set_default(kDelay, kMillisecondsKept);
   mi_option_set_enabled_default(mi_option_large_os_pages, true);
   if (mi_option_is_enabled(mi_option_large_os_pages)) advise_first_segment();
   return true;
