@@ -6,6 +6,7 @@
 #include "gspmd/ir/effects.h"
 #include "gspmd/ir/module.h"
 #include "gspmd/ir/op.h"
+#include "ir/node_marks.h"
 
 namespace gspmd {
 
@@ -159,14 +160,17 @@ FlatSet<const Node*> needed_by(std::span<const Node* const> values) {
 }
 
 int64_t Computation::remove_dead() {
-  FlatSet<const Node*> live = running_nodes(*this);
+  NodeMarks live = running_marks(*this);
   for (const Node* parameter : parameters_)
     if (parameter != nullptr) live.insert(parameter);  // else one that is not there yet
   const auto dead = [&](const Node* node) { return !live.contains(node); };
   const auto count = static_cast<int64_t>(nodes_.size() - live.size());
   if (count == 0) return 0;
+  NodeMarks told(*this);
   for (const std::unique_ptr<Node>& node : nodes_)
-    if (!dead(node.get())) std::erase_if(node->users_, dead);
+    if (dead(node.get()))
+      for (Node* operand : node->operands_)
+        if (!dead(operand) && told.insert(operand)) std::erase_if(operand->users_, dead);
   std::erase_if(nodes_, [&](const std::unique_ptr<Node>& node) { return dead(node.get()); });
   return count;
 }

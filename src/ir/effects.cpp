@@ -4,6 +4,7 @@
 #include <span>
 
 #include "gspmd/ir/op.h"
+#include "ir/node_marks.h"
 
 namespace gspmd {
 namespace {
@@ -73,16 +74,25 @@ bool has_side_effect(const Node& node) {
   return node.op().has(kSideEffect) || Search().speaks(node);
 }
 
-FlatSet<const Node*> running_nodes(const Computation& computation) {
-  FlatSet<const Node*> running;
-  if (const Node* root = computation.root()) running = needed_by({&root, 1});
+NodeMarks running_marks(const Computation& computation) {
+  NodeMarks running(computation);
+  if (const Node* root = computation.root()) running.insert_needed({&root, 1});
   Search search;
   std::vector<const Node*> more;
   // What a value needs is not asked: where all are needed, no computation is looked into.
   for (const std::unique_ptr<Node>& node : computation.nodes())
     if (!running.contains(node.get()) && (node->op().has(kSideEffect) || search.speaks(*node)))
       more.push_back(node.get());
-  add_needed(more, running);
+  running.insert_needed(more);
+  return running;
+}
+
+FlatSet<const Node*> running_nodes(const Computation& computation) {
+  const NodeMarks marks = running_marks(computation);
+  FlatSet<const Node*> running;
+  running.reserve(marks.size());
+  for (const std::unique_ptr<Node>& node : computation.nodes())
+    if (marks.contains(node.get())) running.insert(node.get());
   return running;
 }
 

@@ -196,14 +196,15 @@ std::unique_ptr<Module> Module::clone() const {
   for (const std::unique_ptr<Computation>& from : computations_) {
     Computation& to = *computations.at(from.get());
     to.attributes = from->attributes;
+    to.nodes_.reserve(from->nodes().size());
     FlatMap<const Node*, Node*> nodes;
     nodes.reserve(from->nodes().size());
     for (const std::unique_ptr<Node>& node : from->nodes()) {
       std::vector<Node*> operands;
       operands.reserve(node->operands().size());
       for (const Node* operand : node->operands()) operands.push_back(nodes.at(operand));
-      Node* const twin =
-          to.append_as(node->name(), node->opcode(), node->shape, std::move(operands), node->attrs);
+      Node* const twin = to.append_named(node->name(), node->opcode(), node->shape,
+                                         std::move(operands), node->attrs);
       copy_annotations(*node, *twin);
       for (Computation* called : node->called) twin->called.push_back(computations.at(called));
       nodes.emplace(node.get(), twin);
