@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
+
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "gspmd/ir/text.h"
@@ -56,8 +58,9 @@ class AliasAgreement {
     if (&parameter == &root) return {};
     const auto [result, leaves] = leaves_at(root.shape, alias.output);
     const int64_t donor = leaves_at(parameter.shape, alias.parameter_index).first;
+    LeafShardings& results = shardings_of(root);
+    LeafShardings& donors = shardings_of(parameter);
     for (int64_t i = 0; i < leaves; ++i) {
-      LeafShardings results(root), donors(parameter);
       const Sharding& from = donors.at(donor + i);
       const Sharding& to = results.at(result + i);
       if (equivalent(from, to)) continue;
@@ -78,6 +81,11 @@ class AliasAgreement {
   }
 
  private:
+  // As the node has them, found once: programs have as many pairs as leaves.
+  LeafShardings& shardings_of(Node& node) {
+    return shardings_.try_emplace(&node, node).first->second;
+  }
+
   // What a program returns of its own parameters is laid out as these.
   bool is_result_open(const Alias& alias) const {
     if (is_traced_) return true;
@@ -95,6 +103,7 @@ class AliasAgreement {
   Computation& entry_;
   const BoundaryFlags open_;
   const bool is_traced_;
+  std::unordered_map<const Node*, LeafShardings> shardings_;
 };
 
 }  // namespace
