@@ -329,9 +329,8 @@ Sharding bare(const Sharding& s) {
   if (s.kind() == ShardingKind::maximal) return Sharding::maximal(s.device());
   if (s.is_unreduced_everywhere())
     return Sharding::unreduced_everywhere(s.unreduced().front().combiner);
-  std::vector<Digits> dims;
-  for (int64_t d = 0; d < s.rank(); ++d) dims.push_back(s.dim(d));
-  return Sharding::tiled(s.order(), std::move(dims), s.manual_digits(), s.unreduced());
+  const Sharding plain = s.with_open({}).with_mesh(nullptr);
+  return plain.shard_group() == 0 ? plain : plain.with_shard_group(0, false);
 }
 
 ReshardPlan direct(const Shape& global, const Sharding& from, const Sharding& to,
