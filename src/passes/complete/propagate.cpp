@@ -435,6 +435,10 @@ bool Propagation::run() {
   };
   for (const Node* parameter : entry.parameters()) saved_parameters_.push_back(saved(*parameter));
   flags_.assign(static_cast<size_t>(module_.next_id()), 0);
+  changed_.assign(flags_.size(), 0);
+  operand_changed_.assign(flags_.size(), 0);
+  from_operands_.resize(flags_.size());
+  from_users_.resize(flags_.size());
   for (const auto& computation : module_.computations())
     for (const auto& node : computation->nodes())
       if (node->sharding && node->origins.empty()) record_origins(*node, *node);

@@ -4,6 +4,7 @@
 
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
+#include "ops/common/completion_rules.h"
 
 namespace gspmd {
 
@@ -102,8 +103,10 @@ bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via
 bool Propagation::improve_leaves(Node& node, const Sharding& candidate, const Node& via,
                                  const ImproveOptions& options, int64_t leaf) {
   const std::vector<Shape> shapes = leaf_shapes(node.shape);
-  if (node.sharding && !node.sharding->is_tuple())
+  if (node.sharding && !node.sharding->is_tuple()) {
     node.sharding = Sharding::tuple(std::vector<Sharding>(shapes.size(), *node.sharding));
+    mark_changed(node);
+  }
   if (node.sharding && node.sharding->elements().size() != shapes.size())
     user_error(place_of(node), "propagate: {} has {} leaves and a tuple sharding of {}",
                node.name(), shapes.size(), node.sharding->elements().size());
@@ -132,6 +135,7 @@ bool Propagation::improve_leaves(Node& node, const Sharding& candidate, const No
 void Propagation::set_sharding(Node& node, Sharding sharding, const Node& via,
                                const std::vector<const Node*>& by_leaf) {
   node.sharding = std::move(sharding);
+  mark_changed(node);
   record_origins(node, via, by_leaf);
   copy_to_related(node);
   wake_neighbours(node);
@@ -150,12 +154,40 @@ void Propagation::wake_neighbours(const Node& node) {
   }
 }
 
+void Propagation::mark_changed(const Node& node) {
+  changed_[static_cast<size_t>(node.id())] = ++time_;
+  for (const Node* user : node.users()) operand_changed_[static_cast<size_t>(user->id())] = time_;
+}
+
+// What a visit finds depends on the shardings of the node, its operands, its readers and what these
+// read, and on the level where that is one from which on an op of them speaks; those that look
+// further, or whose layout others than their neighbours may change, are visited again.
+bool Propagation::would_find_nothing(const Node& node, const Visit& last, int level) const {
+  if (last.time < 0 || last.level > level || (last.level == 0 && level > 0)) return false;
+  const auto unchanged = [&](const Node& n) {
+    const auto id = static_cast<size_t>(n.id());
+    return changed_[id] <= last.time && operand_changed_[id] <= last.time;
+  };
+  const auto is_plain = [&](const Node& n) {
+    const CompletionRules& rules = n.op().completion;
+    const auto begins = [&](int from) { return from > last.level && from <= level; };
+    const bool is_known = !rules.may_be_tiled || rules.may_be_tiled == pointwise_may_be_tiled;
+    return is_known && !begins(rules.level) && !begins(rules.forward_level) &&
+           !begins(rules.backward_level);
+  };
+  if (!unchanged(node) || node.is(Opcode::parameter) || given(node) || !is_plain(node) ||
+      node.op().completion.weighed)
+    return false;
+  return std::all_of(node.users().begin(), node.users().end(),
+                     [&](const Node* user) { return unchanged(*user) && is_plain(*user); });
+}
+
 bool Propagation::sweep_group_members(Computation& computation, int level) {
   bool changed = false;
   if (groups_.empty()) return false;
-  for (Node* node : orders_[&computation]) {
+  for (Node* node : members_[&computation]) {
+    if (level < completion_level(*node)) continue;
     const auto group = group_of_.find(node->id());
-    if (group == group_of_.end() || level < completion_level(*node)) continue;
     if (is_all_manual(node->sharding) || node->attrs.custom_call_target == "ShardBarrierTo")
       continue;
     if (given(*node) && (!node->sharding || node->sharding->open().empty())) continue;
@@ -176,11 +208,17 @@ bool Propagation::sweep_computation(Computation& computation, int level) {
   for (Node* node : order) {
     if (flags(*node) & kDoneFromOperands) continue;
     flags(*node) |= kDoneFromOperands;
+    Visit& last = from_operands_[static_cast<size_t>(node->id())];
+    if (would_find_nothing(*node, last, level)) continue;
+    last = {time_, level};
     changed |= at_node(*node, [&] { return infer_from_operands(*node, level); });
   }
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     if (flags(**it) & kDoneFromUsers) continue;
     flags(**it) |= kDoneFromUsers;
+    Visit& last = from_users_[static_cast<size_t>((*it)->id())];
+    if (would_find_nothing(**it, last, level)) continue;
+    last = {time_, level};
     changed |= at_node(**it, [&] { return infer_from_users(**it, level); });
   }
   return changed;

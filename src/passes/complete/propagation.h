@@ -65,6 +65,13 @@ class Propagation {
   void set_sharding(Node& node, Sharding sharding, const Node& via,
                     const std::vector<const Node*>& by_leaf = {});
   void wake_neighbours(const Node& node);
+  // What a visit last saw: nothing that it would find anew, where none of this has changed.
+  struct Visit {
+    int64_t time = -1;  // -1: there was none
+    int level = 0;
+  };
+  void mark_changed(const Node& node);
+  bool would_find_nothing(const Node& node, const Visit& last, int level) const;
 
   // One node (propagation_rules.cpp).
   bool infer_from_operands(Node& node, int level);
@@ -99,6 +106,10 @@ class Propagation {
   // Of users with many operands: where each stands, looked up anew where they have changed.
   std::unordered_map<const Node*, std::unordered_map<const Node*, size_t>> positions_;
   std::vector<uint8_t> flags_;                     // by node id
+  int64_t time_ = 0;                               // counts changes of shardings
+  std::vector<int64_t> changed_;                   // by node id: when its sharding changed,
+  std::vector<int64_t> operand_changed_;           // and when one of its operands' did
+  std::vector<Visit> from_operands_, from_users_;  // by node id
   std::map<int64_t, std::vector<Node*>> related_;  // by node id: must stay equal
   std::map<int64_t, std::vector<Node*>> groups_;   // by shard group id; negative: donated state
   std::map<int64_t, bool> group_is_as_;
@@ -106,6 +117,7 @@ class Propagation {
   std::vector<const Node*> binding_;        // shard_as annotations whose operand is of the group
   std::vector<Computation*> computations_;  // those that completion visits, callees first
   std::map<const Computation*, std::vector<Node*>> orders_;
+  std::map<const Computation*, std::vector<Node*>> members_;  // of groups, in that order
   std::map<const Computation*, const Node*> caller_;  // of loop bodies, branches and callees
   // Annotations still to be heard, by priority.
   std::map<int64_t, std::vector<std::pair<Node*, Sharding>>> later_;

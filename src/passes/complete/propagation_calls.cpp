@@ -105,7 +105,11 @@ void Propagation::link_related_nodes() {
           if (visited.insert(called).second) found.push_back(called);
   for (const auto& computation : module_.computations())
     if (visited.contains(computation.get())) computations_.push_back(computation.get());
-  for (Computation* computation : computations_) orders_[computation] = post_order(*computation);
+  for (Computation* computation : computations_) {
+    const std::vector<Node*>& order = orders_[computation] = post_order(*computation);
+    std::copy_if(order.begin(), order.end(), std::back_inserter(members_[computation]),
+                 [&](const Node* node) { return group_of_.contains(node->id()); });
+  }
   for (Computation* computation : computations_)
     for (const auto& node : computation->nodes()) {
       if (node->is(Opcode::while_)) {
