@@ -37,6 +37,7 @@ struct State {
   CompiledModule result;
   PropagateOptions propagate = options.propagate;
   std::unordered_set<int64_t> open = {};  // nodes that only completion lays out
+  bool keeps_partitioned = false;         // what is partitioned is the completed module
 };
 
 std::unordered_set<int64_t> without_sharding(const Module& module) {
@@ -62,6 +63,28 @@ void simplify(Module& module, bool across_phases) {
     changed |= eliminate_dead_code(module);
     if (!changed) return;
   }
+}
+
+bool names(const std::vector<std::string>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+// A copy only where something is changed before the module is partitioned, which leaves it as it
+// is.
+void keep_completed(State& state) {
+  const Module& module = *state.module;
+  state.keeps_partitioned = !may_use_static_starts(module) && !may_merge_pads(module) &&
+                            !names(state.options.disabled, "partition");
+  if (!state.keeps_partitioned) state.result.completed = module.clone();
+}
+
+void partition_completed(State& state) {
+  PartitionResult made =
+      partition(*state.module, {state.options.num_devices, state.options.poison_absent},
+                std::move(state.open));
+  state.module.swap(made.module);
+  if (state.keeps_partitioned) state.result.completed = std::move(made.module);
+  state.result.full_rematerializations = std::move(made.full_rematerializations);
 }
 
 // The bytes of each whole value by name; empty where the completed module was not kept.
@@ -137,16 +160,10 @@ const Pass kPasses[] = {
        s.result.sharded_updates = shard_updates(*s.module, s.options.shard_updates);
      }},
     {"pair-donated", pair_donated},
-    {"keep-completed", [](State& s) { s.result.completed = s.module->clone(); }},
+    {"keep-completed", keep_completed},
     {"static-starts", [](State& s) { use_static_starts(*s.module); }},
     {"merge-pads", [](State& s) { merge_pads(*s.module); }},
-    {"partition",
-     [](State& s) {
-       PartitionResult p = partition(*s.module, {s.options.num_devices, s.options.poison_absent},
-                                     std::move(s.open));
-       s.module = std::move(p.module);
-       s.result.full_rematerializations = std::move(p.full_rematerializations);
-     }},
+    {"partition", partition_completed},
     {"simplify", [](State& s) { simplify(*s.module, s.options.cse_across_phases); }},
     {"reassociate-collectives", [](State& s) { reassociate_collectives(*s.module); }},
     {"sink-all-reduces", [](State& s) { sink_all_reduces(*s.module); }},
@@ -176,10 +193,6 @@ const Pass kPasses[] = {
     {"recompute", recompute},
     {"plan-memory", [](State& s) { s.result.plan = plan_to_run(*s.module); }},
 };
-
-bool names(const std::vector<std::string>& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
 
 void dump(const State& state, size_t index) {
   const std::string name = kPasses[index].name;

@@ -20,6 +20,15 @@ bool rewrite_each(Module& module, Rewrite rewrite) {
   return changed;
 }
 
+// Whether some node of the module is one of those.
+template <std::predicate<const Node&> Is>
+bool any_node(const Module& module, Is is) {
+  for (const auto& computation : module.computations())
+    for (const auto& node : computation->nodes())
+      if (is(*node)) return true;
+  return false;
+}
+
 // The sum of two values, element by element: parts of it may be added in any order.
 inline bool is_sum(const Node& node) {
   return node.op().has(kLinear) && node.op().has(kCommutative);

@@ -51,6 +51,8 @@ void merge(Node& slice) {
 
 }  // namespace
 
+bool may_merge_pads(const Module& module) { return any_node(module, merges); }
+
 bool merge_pads(Module& module) {
   return rewrite_each(module, [](Computation& computation) {
     std::vector<Node*> slices;

@@ -9,5 +9,7 @@ namespace gspmd {
 // instead of realigning shards of the padded one. For slices with stride 1 of a completed module,
 // along dims that are split. Whether anything changed.
 bool merge_pads(Module& module);
+// Whether there is such a slice: if not, it changes nothing.
+bool may_merge_pads(const Module& module);
 
 }  // namespace gspmd

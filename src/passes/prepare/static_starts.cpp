@@ -115,6 +115,12 @@ bool use_starts_in(Computation& computation) {
 
 }  // namespace
 
+bool may_use_static_starts(const Module& module) {
+  return any_node(module, [](const Node& node) {
+    return node.is(Opcode::dynamic_slice) || node.is(Opcode::dynamic_update_slice);
+  });
+}
+
 bool use_static_starts(Module& module) { return rewrite_each(module, use_starts_in); }
 
 }  // namespace gspmd
