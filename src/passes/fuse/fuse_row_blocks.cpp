@@ -10,6 +10,7 @@
 #include "gspmd/ir/op.h"
 #include "gspmd/ops/builders.h"
 #include "ops/dot/row_blocks.h"
+#include "passes/fuse/equal_bodies.h"
 #include "passes/fuse/fuse_steps.h"
 
 namespace gspmd {
@@ -315,17 +316,29 @@ class RowBlockFuser {
     return longest <= kMostInner;
   }
 
+  // Bodies that differ, and what was found of each: layers have equal ones.
+  using Judged = std::vector<std::pair<const Computation*, bool>>;
+
+  static bool has_good_kernel(const Computation& fused, Judged& judged) {
+    for (const auto& [known, is_good] : judged)
+      if (equal_bodies(*known, fused)) return is_good;
+    std::optional<RowBlockSpec> spec = row_block_spec(fused);
+    const bool is_good = spec && gains(*spec) && prepare_row_blocks(std::move(*spec)).run;
+    judged.emplace_back(&fused, is_good);
+    return is_good;
+  }
+
   // Of the groups whose fusions have kernels, without those that share values with others.
   std::vector<std::pair<const RowGroup*, Body>> runnable_bodies() {
     while (true) {
       std::vector<std::pair<const RowGroup*, Body>> bodies;
+      Judged judged;
       bool all_run = true;
       for (int64_t i = 0; i < std::ssize(groups_); ++i) {
         RowGroup& group = groups_[index(i)];
         if (!group.is_active) continue;
         bodies.emplace_back(&group, body_of(i));
-        std::optional<RowBlockSpec> spec = row_block_spec(*bodies.back().second.fused);
-        group.is_active = spec && gains(*spec) && prepare_row_blocks(std::move(*spec)).run;
+        group.is_active = has_good_kernel(*bodies.back().second.fused, judged);
         all_run &= group.is_active;
       }
       if (all_run) return bodies;
