@@ -437,6 +437,7 @@ bool Propagation::run() {
   flags_.assign(static_cast<size_t>(module_.next_id()), 0);
   changed_.assign(flags_.size(), 0);
   operand_changed_.assign(flags_.size(), 0);
+  leads_nowhere_.assign(flags_.size(), 0);
   from_operands_.resize(flags_.size());
   from_users_.resize(flags_.size());
   for (const auto& computation : module_.computations())

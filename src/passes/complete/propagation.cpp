@@ -157,6 +157,15 @@ void Propagation::wake_neighbours(const Node& node) {
 void Propagation::mark_changed(const Node& node) {
   changed_[static_cast<size_t>(node.id())] = ++time_;
   for (const Node* user : node.users()) operand_changed_[static_cast<size_t>(user->id())] = time_;
+  // Those before it lead to it now.
+  std::vector<const Node*> found{&node};
+  while (!found.empty()) {
+    const Node* const next = found.back();
+    found.pop_back();
+    if (std::exchange(leads_nowhere_[static_cast<size_t>(next->id())], uint8_t{0}) == 0) continue;
+    for (const Node* operand : next->operands())
+      if (operand->users().size() == 1) found.push_back(operand);
+  }
 }
 
 // What a visit finds depends on the shardings of the node, its operands, its readers and what these

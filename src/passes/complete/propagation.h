@@ -110,6 +110,9 @@ class Propagation {
   std::vector<int64_t> changed_;                   // by node id: when its sharding changed,
   std::vector<int64_t> operand_changed_;           // and when one of its operands' did
   std::vector<Visit> from_operands_, from_users_;  // by node id
+  // By node id, of nodes without a sharding: nor does any reader after them have one, each the only
+  // one of the one before.
+  std::vector<uint8_t> leads_nowhere_;
   std::map<int64_t, std::vector<Node*>> related_;  // by node id: must stay equal
   std::map<int64_t, std::vector<Node*>> groups_;   // by shard group id; negative: donated state
   std::map<int64_t, bool> group_is_as_;

@@ -217,8 +217,14 @@ bool Propagation::weigh(Node& node, const std::vector<ShardingProposal>& proposa
 std::optional<Sharding> Propagation::look_ahead(Node& node) {
   if (node.users().size() != 1) return std::nullopt;
   std::vector<Node*> chain{&node, node.users()[0]};
+  const auto nowhere = [&](const Node* n) -> uint8_t& {
+    return leads_nowhere_[static_cast<size_t>(n->id())];
+  };
   while (!chain.back()->sharding) {
-    if (chain.back()->users().size() != 1) return std::nullopt;
+    if (chain.back()->users().size() != 1 || nowhere(chain.back()) != 0) {
+      for (size_t i = 1; i < chain.size(); ++i) nowhere(chain[i]) = 1;
+      return std::nullopt;
+    }
     chain.push_back(chain.back()->users()[0]);
   }
   constexpr int kEveryLevel = 4;
