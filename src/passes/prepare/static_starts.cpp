@@ -100,15 +100,22 @@ bool make_static_update(Node& node) {
   return true;
 }
 
+// What makes a node's starts static; nullptr: it has none.
+using MakeStatic = bool (*)(Node&);
+MakeStatic make_static_of(const Node& node) {
+  if (node.is(Opcode::dynamic_slice)) return make_static_slice;
+  return node.is(Opcode::dynamic_update_slice) ? make_static_update : nullptr;
+}
+
 bool use_starts_in(Computation& computation) {
   std::vector<Node*> nodes;
   for (const auto& node : computation.nodes()) nodes.push_back(node.get());
   bool changed = false;
   for (Node* node : nodes) {
-    const bool slices = node->is(Opcode::dynamic_slice);
-    if (!slices && !node->is(Opcode::dynamic_update_slice)) continue;
+    const MakeStatic make_static = make_static_of(*node);
+    if (make_static == nullptr) continue;
     if (node->sharding && !node->sharding->is_tiled()) continue;  // as each device computes it
-    changed |= slices ? make_static_slice(*node) : make_static_update(*node);
+    changed |= make_static(*node);
   }
   return changed;
 }
@@ -116,9 +123,7 @@ bool use_starts_in(Computation& computation) {
 }  // namespace
 
 bool may_use_static_starts(const Module& module) {
-  return any_node(module, [](const Node& node) {
-    return node.is(Opcode::dynamic_slice) || node.is(Opcode::dynamic_update_slice);
-  });
+  return any_node(module, [](const Node& node) { return make_static_of(node) != nullptr; });
 }
 
 bool use_static_starts(Module& module) { return rewrite_each(module, use_starts_in); }
