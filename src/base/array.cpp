@@ -17,7 +17,7 @@
 namespace gspmd {
 namespace {
 
-#ifdef GSPMD_GUARD_ARENA
+#ifdef GSPMD_ADDRESS_SANITIZER
 constexpr size_t kMappedBytes = SIZE_MAX;  // AddressSanitizer watches what is allocated
 #else
 constexpr size_t kMappedBytes = size_t{1} << 20;

@@ -2,22 +2,12 @@
 
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define GSPMD_GUARD_ARENA 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GSPMD_GUARD_ARENA 1
-#endif
-#endif
+#include "base/sanitized.h"
 
 namespace gspmd {
 
 // Unused bytes behind every buffer of the arena of a program that runs: under AddressSanitizer,
 // where nobody may touch them.
-#ifdef GSPMD_GUARD_ARENA
-constexpr int64_t kGuardBytes = 64;
-#else
-constexpr int64_t kGuardBytes = 0;
-#endif
+constexpr int64_t kGuardBytes = kIsSanitized ? 64 : 0;
 
 }  // namespace gspmd

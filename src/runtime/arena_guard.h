@@ -7,7 +7,7 @@
 #include "base/guard_bytes.h"
 #include "runtime/program.h"
 
-#ifdef GSPMD_GUARD_ARENA
+#ifdef GSPMD_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -15,7 +15,7 @@ namespace gspmd {
 
 // Under AddressSanitizer every buffer has unused bytes behind it, and the memory that nobody may
 // touch at the moment is poisoned. In other builds there are no such bytes and nothing is done.
-#ifdef GSPMD_GUARD_ARENA
+#ifdef GSPMD_ADDRESS_SANITIZER
 inline void poison_memory(const std::byte* memory, int64_t bytes) {
   __asan_poison_memory_region(memory, static_cast<size_t>(bytes));
 }

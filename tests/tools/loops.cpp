@@ -132,13 +132,13 @@ TEST_CASE("an op that is one call ends with the process, by name") {
   const std::string path = GSPMD_BINARY_DIR "/unfinished.npz";
   std::filesystem::remove(path);  // of an earlier run
   const CommandResult result = run_command(
-      "run - --time-limit 0.5 --outputs " + path,
-      "HloModule m\nENTRY e {\n a = f64[3000,3000] parameter(0)\n"
-      " ROOT r = (f64[3000,3000], f64[3000]) custom-call(a), custom_call_target=\"Eigh\"\n}\n");
+      "run - --time-limit 1.5 --outputs " + path,
+      "HloModule m\nENTRY e {\n a = f64[4000,4000] iota(), iota_dimension=0\n"
+      " ROOT r = (f64[4000,4000], f64[4000]) custom-call(a), custom_call_target=\"Eigh\"\n}\n");
   CHECK(result.code == 1);
   CHECK(result.out == "");
   CHECK_THAT(result.err,
-             Contains("not done within 0.5 seconds, at custom-call: \"r\" (<stdin>:4)"));
+             Contains("not done within 1.5 seconds, at custom-call: \"r\" (<stdin>:4)"));
   CHECK_FALSE(std::filesystem::exists(path));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/sanitized.h"
 #include "gspmd/base/error.h"
 #include "gspmd/ir/place.h"
 #include "ops/common/completion_rules.h"
@@ -191,6 +192,21 @@ bool Propagation::would_find_nothing(const Node& node, const Visit& last, int le
                      [&](const Node* user) { return unchanged(*user) && is_plain(*user); });
 }
 
+// `infer` at a node, unless it would find nothing; sanitized builds look whether that is so.
+template <class Infer>
+bool Propagation::visit(Node& node, Visit& last, int level, Infer&& infer) {
+  if (!would_find_nothing(node, last, level)) {
+    last = {time_, level};
+    return at_node(node, infer);
+  }
+  if constexpr (kIsSanitized) {
+    if (at_node(node, infer))
+      internal_error("propagate: a visit of {} at level {} that was to be left out found something",
+                     node.name(), level);
+  }
+  return false;
+}
+
 bool Propagation::sweep_group_members(Computation& computation, int level) {
   bool changed = false;
   if (groups_.empty()) return false;
@@ -217,18 +233,14 @@ bool Propagation::sweep_computation(Computation& computation, int level) {
   for (Node* node : order) {
     if (flags(*node) & kDoneFromOperands) continue;
     flags(*node) |= kDoneFromOperands;
-    Visit& last = from_operands_[static_cast<size_t>(node->id())];
-    if (would_find_nothing(*node, last, level)) continue;
-    last = {time_, level};
-    changed |= at_node(*node, [&] { return infer_from_operands(*node, level); });
+    changed |= visit(*node, from_operands_[static_cast<size_t>(node->id())], level,
+                     [&] { return infer_from_operands(*node, level); });
   }
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     if (flags(**it) & kDoneFromUsers) continue;
     flags(**it) |= kDoneFromUsers;
-    Visit& last = from_users_[static_cast<size_t>((*it)->id())];
-    if (would_find_nothing(**it, last, level)) continue;
-    last = {time_, level};
-    changed |= at_node(**it, [&] { return infer_from_users(**it, level); });
+    changed |= visit(**it, from_users_[static_cast<size_t>((*it)->id())], level,
+                     [&] { return infer_from_users(**it, level); });
   }
   return changed;
 }

@@ -72,6 +72,8 @@ class Propagation {
   };
   void mark_changed(const Node& node);
   bool would_find_nothing(const Node& node, const Visit& last, int level) const;
+  template <class Infer>
+  bool visit(Node& node, Visit& last, int level, Infer&& infer);
 
   // One node (propagation_rules.cpp).
   bool infer_from_operands(Node& node, int level);
