@@ -183,8 +183,8 @@ void find_inside(const Planes& e, int64_t vectors, GroupOfColumns& group) {
   const Ints d;
   for (size_t a = 0; a < kDirectAxes; ++a)
     for (int64_t k = 0; k < e.axes[a].taps; ++k) {
-      auto all = hn::Load(d, group.vectors[0].inside[a][k]);
-      for (int64_t v = 1; v < vectors; ++v)
+      auto all = hn::Set(d, -1);
+      for (int64_t v = 0; v < std::min(vectors, kTogether); ++v)
         all = hn::And(all, hn::Load(d, group.vectors[v].inside[a][k]));
       group.inside[a][k] = hn::AllTrue(d, hn::MaskFromVec(all));
     }
