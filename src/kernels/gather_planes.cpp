@@ -102,13 +102,15 @@ void find_columns(const Planes& e, int64_t first_image, int64_t count, Place& pl
   }
 }
 
-// What lies at p + index[lane] where a lane is inside, which is all ones there, and else zero.
+// What lies at x + offset + index[lane] where a lane is inside, which is all ones there, and else
+// zero; x itself may be read.
 template <Lie kLie>
-GSPMD_INLINE hn::Vec<Floats> read(const float* p, const int32_t* index, hn::Vec<Ints> inside) {
+GSPMD_INLINE hn::Vec<Floats> read(const float* x, int64_t offset, const int32_t* index,
+                                  hn::Vec<Ints> inside) {
   const Floats d;
   const Ints di;
   if constexpr (kLie == Lie::beside) {
-    return hn::MaskedLoad(hn::RebindMask(d, hn::MaskFromVec(inside)), d, p + index[0]);
+    return hn::MaskedLoad(hn::RebindMask(d, hn::MaskFromVec(inside)), d, x + offset + index[0]);
 #if HWY_TARGET != HWY_SCALAR
   } else if constexpr (kLie == Lie::alternate) {
     const hn::Half<Ints> half;
@@ -118,22 +120,23 @@ GSPMD_INLINE hn::Vec<Floats> read(const float* p, const int32_t* index, hn::Vec<
       const auto both = hn::BitCast(di, hn::And(hn::PromoteTo(wide, part), even));
       return hn::RebindMask(d, hn::MaskFromVec(both));
     };
-    const float* const from = p + index[0];
+    const float* const from = x + offset + index[0];
     const auto lower = hn::MaskedLoad(mask(hn::LowerHalf(half, inside)), d, from);
     const auto upper = hn::MaskedLoad(mask(hn::UpperHalf(half, inside)), d, from + hn::Lanes(d));
     return hn::ConcatEven(d, upper, lower);
 #endif
   } else {
     const auto mask = hn::MaskFromVec(inside);
-    const auto places = hn::IfThenElseZero(mask, hn::Load(di, index));
-    return hn::IfThenElseZero(hn::RebindMask(d, mask), hn::GatherIndex(d, p, places));
+    const auto places = hn::IfThenElseZero(
+        mask, hn::Add(hn::Load(di, index), hn::Set(di, static_cast<int32_t>(offset))));
+    return hn::IfThenElseZero(hn::RebindMask(d, mask), hn::GatherIndex(d, x, places));
   }
 }
 
 // One row of the columns of a group. `kLie`: of all of them; kMixed: each its own.
 template <Lie kLie, bool kMixed>
 GSPMD_INLINE void gather_row(const GroupOfColumns& group, const int64_t (&tap)[kDirectAxes],
-                             const float* p, int64_t vectors, float* row) {
+                             const float* x, int64_t offset, int64_t vectors, float* row) {
   const Floats d;
   const Ints di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -143,11 +146,11 @@ GSPMD_INLINE void gather_row(const GroupOfColumns& group, const int64_t (&tap)[k
         hn::And(hn::And(hn::Load(di, c.inside[0][tap[0]]), hn::Load(di, c.inside[1][tap[1]])),
                 hn::Load(di, c.inside[2][tap[2]]));
     if (!kMixed || c.lie == kLie)
-      hn::StoreU(read<kLie>(p, c.index, inside), d, row);
+      hn::StoreU(read<kLie>(x, offset, c.index, inside), d, row);
     else if (c.lie == Lie::beside)
-      hn::StoreU(read<Lie::beside>(p, c.index, inside), d, row);
+      hn::StoreU(read<Lie::beside>(x, offset, c.index, inside), d, row);
     else
-      hn::StoreU(read<Lie::anyhow>(p, c.index, inside), d, row);
+      hn::StoreU(read<Lie::anyhow>(x, offset, c.index, inside), d, row);
   }
 }
 
@@ -164,15 +167,15 @@ void gather_rows_of(const Planes& e, const GroupOfColumns& group, int64_t featur
       for (tap[1] = 0; tap[1] < axes[1].taps; ++tap[1]) {
         const bool line_inside = kLie == Lie::beside && !kMixed && vectors == kTogether &&
                                  group.inside[0][tap[0]] && group.inside[1][tap[1]];
-        const float* p = x + tap[0] * axes[0].dilation * axes[0].x_step +
-                         tap[1] * axes[1].dilation * axes[1].x_step;
+        int64_t offset =
+            tap[0] * axes[0].dilation * axes[0].x_step + tap[1] * axes[1].dilation * axes[1].x_step;
         for (tap[2] = 0; tap[2] < axes[2].taps;
-             ++tap[2], p += axes[2].dilation * axes[2].x_step, row += wide) {
+             ++tap[2], offset += axes[2].dilation * axes[2].x_step, row += wide) {
           if (line_inside && group.inside[2][tap[2]]) {
             for (int64_t v = 0; v < kTogether; ++v)
-              hn::StoreU(hn::LoadU(d, p + group.vectors[v].index[0]), d, row + v * lanes);
+              hn::StoreU(hn::LoadU(d, x + offset + group.vectors[v].index[0]), d, row + v * lanes);
           } else {
-            gather_row<kLie, kMixed>(group, tap, p, vectors, row);
+            gather_row<kLie, kMixed>(group, tap, x, offset, vectors, row);
           }
         }
       }
