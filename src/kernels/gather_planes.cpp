@@ -25,6 +25,10 @@ using Floats = hn::ScalableTag<float>;
 using Ints = hn::RebindToSigned<Floats>;
 constexpr size_t kMostLanes = HWY_MAX_BYTES / sizeof(float);
 
+// Whether loads leave memory alone where their mask is off; elsewhere Highway loads all of a
+// vector.
+constexpr bool kMasksLoads = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
 constexpr int32_t kOutside = -(int32_t{1} << 30);
 
 // How the columns of a vector lie in x: side by side, every other element, or anyhow.
@@ -109,10 +113,10 @@ GSPMD_INLINE hn::Vec<Floats> read(const float* x, int64_t offset, const int32_t*
                                   hn::Vec<Ints> inside) {
   const Floats d;
   const Ints di;
-  if constexpr (kLie == Lie::beside) {
+  if constexpr (kMasksLoads && kLie == Lie::beside) {
     return hn::MaskedLoad(hn::RebindMask(d, hn::MaskFromVec(inside)), d, x + offset + index[0]);
 #if HWY_TARGET != HWY_SCALAR
-  } else if constexpr (kLie == Lie::alternate) {
+  } else if constexpr (kMasksLoads && kLie == Lie::alternate) {
     const hn::Half<Ints> half;
     const hn::RepartitionToWide<Ints> wide;
     const auto even = hn::Set(wide, int64_t{0xffffffff});
