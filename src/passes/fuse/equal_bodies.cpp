@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/equal_in_order.h"
+
 namespace gspmd {
 namespace {
 
@@ -20,22 +22,10 @@ bool equal_calls(const Node& a, const Node& b) {
 }  // namespace
 
 bool equal_bodies(const Computation& a, const Computation& b) {
-  if (a.nodes().size() != b.nodes().size()) return false;
-  FlatMap<const Node*, const Node*> twins;
-  twins.reserve(a.nodes().size());
-  for (size_t i = 0; i < a.nodes().size(); ++i) {
-    const Node& x = *a.nodes()[i];
-    const Node& y = *b.nodes()[i];
-    const bool alike = x.is(y.opcode()) && x.shape == y.shape &&
-                       equal_dynamic_dims(x.shape, y.shape) &&
-                       x.operands().size() == y.operands().size() && equal(x.attrs, y.attrs);
-    if (!alike || !equal_calls(x, y)) return false;
-    for (size_t k = 0; k < x.operands().size(); ++k)
-      if (twins.at(x.operands()[k]) != y.operands()[k]) return false;
-    twins.emplace(&x, &y);
-  }
-  const Node* const* const root = a.root() == nullptr ? nullptr : twins.find(a.root());
-  return (root == nullptr ? nullptr : *root) == b.root();
+  return equal_in_order(a, b, [](const Node& x, const Node& y) {
+    return x.is(y.opcode()) && x.shape == y.shape && equal_dynamic_dims(x.shape, y.shape) &&
+           equal(x.attrs, y.attrs) && equal_calls(x, y);
+  });
 }
 
 }  // namespace gspmd

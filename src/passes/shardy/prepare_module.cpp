@@ -8,6 +8,7 @@
 #include "gspmd/base/error.h"
 #include "gspmd/ir/text.h"
 #include "ir/call_nesting.h"
+#include "ir/equal_in_order.h"
 #include "ir/sdy_names.h"
 #include "passes/shardy/prepare.h"
 #include "passes/shardy/program_builder.h"
@@ -46,20 +47,11 @@ Computation* copy_computation(Module& module, const Computation& source, std::st
 
 // Whether two copies of one computation ended up the same, names apart.
 bool alike(const Computation& a, const Computation& b) {
-  if (a.nodes().size() != b.nodes().size()) return false;
-  std::map<const Node*, size_t> number_a, number_b;
-  for (size_t i = 0; i < a.nodes().size(); ++i) {
-    const Node &x = *a.nodes()[i], &y = *b.nodes()[i];
-    if (x.opcode() != y.opcode() || !(x.shape == y.shape) || x.called != y.called ||
-        x.frontend_attributes != y.frontend_attributes || x.sharding != y.sharding ||
-        x.operands().size() != y.operands().size() || !equal(x.attrs, y.attrs))
-      return false;
-    for (size_t k = 0; k < x.operands().size(); ++k)
-      if (number_a.at(x.operands()[k]) != number_b.at(y.operands()[k])) return false;
-    number_a[&x] = i;
-    number_b[&y] = i;
-  }
-  return number_a.at(a.root()) == number_b.at(b.root());
+  return equal_in_order(a, b, [](const Node& x, const Node& y) {
+    return x.is(y.opcode()) && x.shape == y.shape && x.called == y.called &&
+           x.frontend_attributes == y.frontend_attributes && x.sharding == y.sharding &&
+           equal(x.attrs, y.attrs);
+  });
 }
 
 // Calls of the first of each pair become calls of the second; the first go.
