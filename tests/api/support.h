@@ -19,10 +19,21 @@ inline std::vector<double> values(const Array& array) {
 
 // The single result of a function of arrays, by the reference interpreter.
 template <class Fn, class... Args>
-Array run(Fn fn, const Args&... args) {
+Array run_typed(const Fn& fn, const Args&... args) {
   const std::vector<Array> results = reference_results(fn, args...);
   REQUIRE(results.size() == 1);
   return results[0];
+}
+
+// The same, compiled once for each type of arguments where the result is one tensor, not for each
+// lambda.
+template <class Fn, class... Args>
+Array run(Fn fn, const Args&... args) {
+  using Function = std::function<Tensor(rebind_t<Args, Tensor>...)>;
+  if constexpr (std::is_convertible_v<Fn, Function>)
+    return run_typed(Function(std::move(fn)), args...);
+  else
+    return run_typed(fn, args...);
 }
 
 inline Array random_array(Shape shape, unsigned seed, double low = -1, double high = 1) {
@@ -41,9 +52,11 @@ inline Array random_integers(Shape shape, unsigned seed, int low, int high) {
   return array;
 }
 
+// A function of one tensor, whatever its type: compilers trace it and derive from it once.
+using TensorFunction = std::function<Tensor(Tensor)>;
+
 // Central differences of a scalar function of one f64 array, element by element.
-template <class Fn>
-Array numeric_gradient(Fn fn, const Array& x, double step = 1e-5) {
+inline Array numeric_gradient(const TensorFunction& fn, const Array& x, double step = 1e-5) {
   Array gradient(x.shape());
   for (int64_t i = 0; i < x.size(); ++i) {
     Array up = x.clone();
@@ -56,15 +69,13 @@ Array numeric_gradient(Fn fn, const Array& x, double step = 1e-5) {
 }
 
 // Whether grad(fn) agrees with central differences at x (f64).
-template <class Fn>
-Expectation gradient_is_right(Fn fn, const Array& x) {
+inline Expectation gradient_is_right(const TensorFunction& fn, const Array& x) {
   return expect_close({run(grad(fn), x)}, {numeric_gradient(fn, x)}, {1e-6, 1e-7}, "gradient");
 }
 
 // Whether grad(fn) is right at x, and so is the gradient of its squared length: second derivatives,
 // by reverse over reverse mode, and forward over reverse mode.
-template <class Fn>
-Expectation derivatives_are_right(Fn fn, const Array& x) {
+inline Expectation derivatives_are_right(const TensorFunction& fn, const Array& x) {
   const Expectation first = gradient_is_right(fn, x);
   if (!first) return first;
   const auto squared = [fn](Tensor t) { return sum(square(grad(fn)(t))); };
