@@ -46,8 +46,8 @@ Node* Computation::append_as(std::string name, Opcode opcode, Shape shape,
                       std::move(attrs));
 }
 
-Node* Computation::append_named(std::string name, Opcode opcode, Shape shape,
-                                std::vector<Node*> operands, Attributes attrs) {
+Node* Computation::append_named(std::string&& name, Opcode opcode, Shape&& shape,
+                                std::vector<Node*>&& operands, Attributes&& attrs) {
   std::unique_ptr<Node> owned(new Node);
   Node* const node = owned.get();
   node->opcode_ = opcode;
@@ -176,10 +176,7 @@ int64_t Computation::remove_dead() {
 }
 
 void Computation::sort() {
-  FlatMap<const Node*, size_t> position;
-  position.reserve(nodes_.size());
-  for (size_t i = 0; i < nodes_.size(); ++i) position.emplace(nodes_[i].get(), i);
-
+  const NodeMap<int64_t> position = node_positions(*this);
   // Depth first from each node in list order, operands before the node: what is in order stays.
   enum class Mark : uint8_t { unseen, open, done };
   std::vector<Mark> marks(nodes_.size(), Mark::unseen);
@@ -199,7 +196,7 @@ void Computation::sort() {
         stack.pop_back();
         continue;
       }
-      const size_t operand = position.at(node.operands_[next++]);
+      const auto operand = static_cast<size_t>(position.at(node.operands_[next++]));
       if (marks[operand] == Mark::open)
         internal_error("sort: \"{}\" of computation \"{}\" reads itself through its operands",
                        nodes_[operand]->name_, name_);

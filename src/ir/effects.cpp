@@ -76,7 +76,7 @@ bool has_side_effect(const Node& node) {
 
 NodeMarks running_marks(const Computation& computation) {
   NodeMarks running(computation);
-  if (const Node* root = computation.root()) running.insert_needed({&root, 1});
+  if (computation.root() != nullptr) running.insert_needed_by_root(computation);
   Search search;
   std::vector<const Node*> more;
   // What a value needs is not asked: where all are needed, no computation is looked into.

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "gspmd/base/error.h"
+#include "ir/node_marks.h"
 
 namespace gspmd {
 namespace {
@@ -197,19 +198,21 @@ std::unique_ptr<Module> Module::clone() const {
     Computation& to = *computations.at(from.get());
     to.attributes = from->attributes;
     to.nodes_.reserve(from->nodes().size());
-    FlatMap<const Node*, Node*> nodes;
-    nodes.reserve(from->nodes().size());
+    NodeMap<Node*> twins(*from);
     for (const std::unique_ptr<Node>& node : from->nodes()) {
       std::vector<Node*> operands;
       operands.reserve(node->operands().size());
-      for (const Node* operand : node->operands()) operands.push_back(nodes.at(operand));
-      Node* const twin = to.append_named(node->name(), node->opcode(), node->shape,
-                                         std::move(operands), node->attrs);
+      for (const Node* operand : node->operands()) operands.push_back(twins[operand]);
+      Node* const twin =
+          to.append_named(std::string(node->name()), node->opcode(), Shape(node->shape),
+                          std::move(operands), Attributes(node->attrs));
+      twin->users_.reserve(node->users().size());
       copy_annotations(*node, *twin);
+      twin->called.reserve(node->called.size());
       for (Computation* called : node->called) twin->called.push_back(computations.at(called));
-      nodes.emplace(node.get(), twin);
+      twins[node.get()] = twin;
     }
-    if (from->root() != nullptr) to.set_root(nodes.at(from->root()));
+    if (from->root() != nullptr) to.set_root(twins[from->root()]);
   }
   if (entry_ != nullptr) copy->entry_ = computations.at(entry_);
   copy->computation_names_ = computation_names_;

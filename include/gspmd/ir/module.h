@@ -39,6 +39,13 @@ struct Origin {
 // One instruction. Identity object owned by its computation; values (shape, attributes, sharding)
 // are fields. Operand edges are kept in step with `users()`.
 class GSPMD_API Node {
+ private:  // first, side by side: what every walk over a graph reads of each node
+  Opcode opcode_ = Opcode::parameter;
+  int64_t id_ = 0;
+  Computation* parent_ = nullptr;
+  std::vector<Node*> operands_;
+  std::vector<Node*> users_;
+
  public:
   Opcode opcode() const { return opcode_; }                   // which op it is
   const OpInfo& op() const;                                   // the op table's row
@@ -65,8 +72,8 @@ class GSPMD_API Node {
   std::vector<Computation*> called;
   // --- What passes read and write
   Shape shape;
-  Attributes attrs;
   std::optional<Sharding> sharding;
+  Attributes attrs;
   std::vector<Origin> origins;
   Metadata metadata;
   Rare<std::map<std::string, std::string>> frontend_attributes;
@@ -80,13 +87,9 @@ class GSPMD_API Node {
 
  private:
   friend class Computation;
+  friend class Module;
   Node() = default;
-  Opcode opcode_ = Opcode::parameter;
   std::string name_;
-  int64_t id_ = 0;
-  Computation* parent_ = nullptr;
-  std::vector<Node*> operands_;
-  std::vector<Node*> users_;
 };
 
 // A list of nodes, operands before users, with parameters and one root.
@@ -128,8 +131,8 @@ class GSPMD_API Computation {
   friend class Module;
   Computation() = default;
   // As append_as, of a name that the module knows.
-  Node* append_named(std::string name, Opcode opcode, Shape shape, std::vector<Node*> operands,
-                     Attributes attrs);
+  Node* append_named(std::string&& name, Opcode opcode, Shape&& shape,
+                     std::vector<Node*>&& operands, Attributes&& attrs);
   std::string name_;
   Module* module_ = nullptr;
   std::vector<std::unique_ptr<Node>> nodes_;
