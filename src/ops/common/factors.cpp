@@ -3,11 +3,19 @@
 namespace gspmd {
 
 FactorRule no_factors(const Node& node) {
+  constexpr size_t kUsual = 4;  // loops
   FactorRule rule;
+  rule.factors.reserve(kUsual);
+  rule.operands.reserve(node.operands().size());
   for (const Node* operand : node.operands())
     rule.operands.emplace_back(operand->shape.dims.size(), FactorRule::kNone);
-  for (const Shape& leaf : leaf_shapes(node.shape))
+  const auto add_result = [&](const Shape& leaf) {
     rule.results.emplace_back(leaf.dims.size(), FactorRule::kNone);
+  };
+  if (!node.shape.is_tuple)
+    add_result(node.shape);
+  else
+    for (const Shape& leaf : leaf_shapes(node.shape)) add_result(leaf);
   return rule;
 }
 

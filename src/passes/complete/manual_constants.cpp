@@ -61,6 +61,10 @@ NodeSet inside_manual(const Computation& computation, const NodeSet& constants) 
 }
 
 bool split(Computation& computation) {
+  const auto& nodes = computation.nodes();
+  if (std::none_of(nodes.begin(), nodes.end(),
+                   [](const auto& node) { return is_all_manual(node->sharding); }))
+    return false;
   const NodeSet constants = made_of_constants(computation);
   NodeSet manual = inside_manual(computation, constants);
   if (manual.empty()) return false;

@@ -20,7 +20,9 @@ bool drop_cse_prevention(Module& module) {
   bool dropped = false;
   for (const auto& computation : module.computations())
     for (const auto& node : computation->nodes()) {
-      if (node->frontend_attributes.erase(kCsePreventionAttribute) == 0) continue;
+      if (!node->frontend_attributes.present() ||  // which erasing would make it
+          node->frontend_attributes.erase(kCsePreventionAttribute) == 0)
+        continue;
       node->sharding.reset();
       node->origins.clear();
       dropped = true;

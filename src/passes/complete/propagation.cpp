@@ -169,33 +169,36 @@ void Propagation::mark_changed(const Node& node) {
   }
 }
 
-// What a visit finds depends on the shardings of the node, its operands, its readers and what these
-// read, and on the level where that is one from which on an op of them speaks; those that look
-// further, or whose layout others than their neighbours may change, are visited again.
-bool Propagation::would_find_nothing(const Node& node, const Visit& last, int level) const {
+// What a visit finds depends on the sharding of the node, and on those of its operands or on those
+// of its readers and of what these read; and on the level where that is one from which on an op of
+// them speaks. Those whose layout others than their neighbours may change are visited again. Of
+// operands that are weighed readers ahead say who wins, but not whether one of them does.
+bool Propagation::would_find_nothing(const Node& node, From from, const Visit& last,
+                                     int level) const {
   if (last.time < 0 || last.level > level || (last.level == 0 && level > 0)) return false;
-  const auto unchanged = [&](const Node& n) {
-    const auto id = static_cast<size_t>(n.id());
-    return changed_[id] <= last.time && operand_changed_[id] <= last.time;
+  const auto is_old = [&](const std::vector<int64_t>& changed, const Node& n) {
+    return changed[static_cast<size_t>(n.id())] <= last.time;
   };
   const auto is_plain = [&](const Node& n) {
     const CompletionRules& rules = n.op().completion;
-    const auto begins = [&](int from) { return from > last.level && from <= level; };
+    const auto begins = [&](int at) { return at > last.level && at <= level; };
     const bool is_known = !rules.may_be_tiled || rules.may_be_tiled == pointwise_may_be_tiled;
     return is_known && !begins(rules.level) && !begins(rules.forward_level) &&
            !begins(rules.backward_level);
   };
-  if (!unchanged(node) || node.is(Opcode::parameter) || given(node) || !is_plain(node) ||
-      node.op().completion.weighed)
-    return false;
-  return std::all_of(node.users().begin(), node.users().end(),
-                     [&](const Node* user) { return unchanged(*user) && is_plain(*user); });
+  if (!is_old(changed_, node) || given(node)) return false;
+  if (from == From::operands)  // the argument of a parameter stands elsewhere
+    return is_old(operand_changed_, node) && !node.is(Opcode::parameter) && is_plain(node);
+  return is_plain(node) &&
+         std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
+           return is_old(changed_, *user) && is_old(operand_changed_, *user) && is_plain(*user);
+         });
 }
 
 // `infer` at a node, unless it would find nothing; sanitized builds look whether that is so.
 template <class Infer>
-bool Propagation::visit(Node& node, Visit& last, int level, Infer&& infer) {
-  if (!would_find_nothing(node, last, level)) {
+bool Propagation::visit(Node& node, From from, Visit& last, int level, Infer&& infer) {
+  if (!would_find_nothing(node, from, last, level)) {
     last = {time_, level};
     return at_node(node, infer);
   }
@@ -207,40 +210,54 @@ bool Propagation::visit(Node& node, Visit& last, int level, Infer&& infer) {
   return false;
 }
 
-bool Propagation::sweep_group_members(Computation& computation, int level) {
+bool Propagation::improve_member(Node& node, const std::vector<Node*>& group, int level) {
   bool changed = false;
-  if (groups_.empty()) return false;
-  for (Node* node : members_[&computation]) {
-    if (level < completion_level(*node)) continue;
-    const auto group = group_of_.find(node->id());
-    if (is_all_manual(node->sharding) || node->attrs.custom_call_target == "ShardBarrierTo")
+  if (is_all_manual(node.sharding) || node.attrs.custom_call_target == "ShardBarrierTo")
+    return false;
+  if (given(node) && (!node.sharding || node.sharding->open().empty())) return false;
+  for (const Node* other : group) {
+    if (other == &node || !other->sharding || other->sharding->is_tuple()) continue;
+    if (other->sharding->is_manual() && (!node.sharding || !node.sharding->order()))
+      changed |= become_manual(node, *other);
+    else if (other->attrs.custom_call_target != "ShardBarrierFrom")
+      changed |= improve(node, *other->sharding, *other, level, false);
+  }
+  return changed;
+}
+
+// What a member finds depends on the shardings of its group, and on whether partial ones merge.
+bool Propagation::sweep_group_members(Computation& computation, int level) {
+  const auto found = members_.find(&computation);
+  if (found == members_.end()) return false;
+  bool changed = false;
+  for (Member& member : found->second) {
+    if (level < completion_level(*member.node)) continue;
+    const Visit& last = member.last;
+    if (last.time >= 0 && (last.level > 0) == (level > 0) &&
+        std::none_of(member.group->begin(), member.group->end(), [&](const Node* node) {
+          return changed_[static_cast<size_t>(node->id())] > last.time;
+        }))
       continue;
-    if (given(*node) && (!node->sharding || node->sharding->open().empty())) continue;
-    for (const Node* other : groups_[group->second]) {
-      if (other == node || !other->sharding || other->sharding->is_tuple()) continue;
-      if (other->sharding->is_manual() && (!node->sharding || !node->sharding->order()))
-        changed |= become_manual(*node, *other);
-      else if (other->attrs.custom_call_target != "ShardBarrierFrom")
-        changed |= improve(*node, *other->sharding, *other, level, false);
-    }
+    member.last = {time_, level};
+    changed |= improve_member(*member.node, *member.group, level);
   }
   return changed;
 }
 
 bool Propagation::sweep_computation(Computation& computation, int level) {
   bool changed = sweep_group_members(computation, level);
-  const std::vector<Node*>& order = orders_[&computation];
-  for (Node* node : order) {
-    if (flags(*node) & kDoneFromOperands) continue;
-    flags(*node) |= kDoneFromOperands;
-    changed |= visit(*node, from_operands_[static_cast<size_t>(node->id())], level,
-                     [&] { return infer_from_operands(*node, level); });
+  const std::vector<Visited>& order = orders_[&computation];
+  for (const auto& [node, id] : order) {
+    if (flags_[id] & kDoneFromOperands) continue;
+    flags_[id] |= kDoneFromOperands;
+    changed |= visit(*node, From::operands, from_operands_[id], level,
+                     [&, n = node] { return infer_from_operands(*n, level); });
   }
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    if (flags(**it) & kDoneFromUsers) continue;
-    flags(**it) |= kDoneFromUsers;
-    changed |= visit(**it, from_users_[static_cast<size_t>((*it)->id())], level,
-                     [&] { return infer_from_users(**it, level); });
+    if (flags_[it->id] & kDoneFromUsers) continue;
+    flags_[it->id] |= kDoneFromUsers;
+    changed |= visit(*it->node, From::users, from_users_[it->id], level,
+                     [&] { return infer_from_users(*it->node, level); });
   }
   return changed;
 }

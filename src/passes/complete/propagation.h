@@ -52,6 +52,7 @@ class Propagation {
   // Fixed point (propagation.cpp).
   bool run_to_fixed_point(int level);
   bool sweep_group_members(Computation& computation, int level);
+  bool improve_member(Node& node, const std::vector<Node*>& group, int level);
   bool sweep_computation(Computation& computation, int level);
   // `leaf` of a tuple (-1: all) takes the candidate that came through `via`, where it is an
   // improvement.
@@ -71,9 +72,10 @@ class Propagation {
     int level = 0;
   };
   void mark_changed(const Node& node);
-  bool would_find_nothing(const Node& node, const Visit& last, int level) const;
+  enum class From : uint8_t { operands, users };
+  bool would_find_nothing(const Node& node, From from, const Visit& last, int level) const;
   template <class Infer>
-  bool visit(Node& node, Visit& last, int level, Infer&& infer);
+  bool visit(Node& node, From from, Visit& last, int level, Infer&& infer);
 
   // One node (propagation_rules.cpp).
   bool infer_from_operands(Node& node, int level);
@@ -121,8 +123,18 @@ class Propagation {
   std::map<int64_t, int64_t> group_of_;     // node id -> group
   std::vector<const Node*> binding_;        // shard_as annotations whose operand is of the group
   std::vector<Computation*> computations_;  // those that completion visits, callees first
-  std::map<const Computation*, std::vector<Node*>> orders_;
-  std::map<const Computation*, std::vector<Node*>> members_;  // of groups, in that order
+  // A node in the order of visits, its id beside it: most are passed over by their flags.
+  struct Visited {
+    Node* node;
+    size_t id;
+  };
+  std::map<const Computation*, std::vector<Visited>> orders_;
+  struct Member {  // of a group
+    Node* node;
+    const std::vector<Node*>* group;
+    Visit last = {};
+  };
+  std::map<const Computation*, std::vector<Member>> members_;  // in the order of visits
   std::map<const Computation*, const Node*> caller_;  // of loop bodies, branches and callees
   // Annotations still to be heard, by priority.
   std::map<int64_t, std::vector<std::pair<Node*, Sharding>>> later_;

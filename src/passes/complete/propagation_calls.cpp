@@ -106,9 +106,12 @@ void Propagation::link_related_nodes() {
   for (const auto& computation : module_.computations())
     if (visited.contains(computation.get())) computations_.push_back(computation.get());
   for (Computation* computation : computations_) {
-    const std::vector<Node*>& order = orders_[computation] = post_order(*computation);
-    std::copy_if(order.begin(), order.end(), std::back_inserter(members_[computation]),
-                 [&](const Node* node) { return group_of_.contains(node->id()); });
+    std::vector<Visited>& order = orders_[computation];
+    for (Node* node : post_order(*computation)) {
+      order.push_back({node, static_cast<size_t>(node->id())});
+      if (const auto group = group_of_.find(node->id()); group != group_of_.end())
+        members_[computation].push_back({node, &groups_.at(group->second)});
+    }
   }
   for (Computation* computation : computations_)
     for (const auto& node : computation->nodes()) {

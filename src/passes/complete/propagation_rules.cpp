@@ -314,7 +314,7 @@ bool Propagation::infer_from_users(Node& node, int level) {
   if (level < completion_level(node) && node.op().completion.forward_level > level) return false;
   if (given(node)) return refine_open(node, level, true);
   if (is_all_manual(node.sharding)) return false;
-  const std::vector<Node*> users = node.users();
+  const std::vector<Node*>& users = node.users();
   if (!node.sharding && is_made_as_one(node))
     for (const Node* user : users)
       if (is_all_manual(user->sharding) && !starts_manual(*user)) return become_manual(node, *user);
@@ -356,7 +356,7 @@ bool Propagation::refine_open(Node& node, int level, bool from_users) {
     return changed;
   }
   const Node& read = conversion ? *conversion : node;
-  const std::vector<Node*> users = read.users();
+  const std::vector<Node*>& users = read.users();
   for (const Node* user : users) {
     const auto candidate = suggestion_of_user(*user, first_position(*user, read), level);
     if (!candidate) continue;
