@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "gspmd/ir/op.h"
 #include "ops/common/loop_lowering.h"
@@ -70,11 +69,14 @@ void sort_unique(std::vector<int64_t>& positions) {
 
 class GraphBuilder {
  public:
-  GraphBuilder(const Computation& computation, bool views) : views_(views) {
-    for (const auto& owned : computation.nodes()) {
-      position_[owned.get()] = std::ssize(graph_.nodes);
-      graph_.nodes.push_back(owned.get());
-    }
+  GraphBuilder(const Computation& computation, bool views) : graph_(computation), views_(views) {
+    const size_t count = computation.nodes().size();
+    graph_.nodes.reserve(count);
+    for (const auto& owned : computation.nodes()) graph_.nodes.push_back(owned.get());
+    graph_.domain.reserve(count);
+    graph_.folded.reserve(count);
+    graph_.reads.reserve(count);
+    graph_.apart.reserve(count);
   }
 
   LoopGraph run() {
@@ -85,7 +87,7 @@ class GraphBuilder {
   }
 
  private:
-  size_t at(const Node& node) const { return static_cast<size_t>(position_.at(&node)); }
+  size_t at(const Node& node) const { return static_cast<size_t>(graph_.position_of.at(&node)); }
 
   void classify(const Node& node) {
     const bool join = views_ && is_join(node);
@@ -185,7 +187,6 @@ class GraphBuilder {
   }
 
   LoopGraph graph_;
-  FlatMap<const Node*, int64_t> position_;
   std::vector<bool> views_of_;        // slices, and reshapes of them
   std::vector<const Node*> join_of_;  // what a part is a part of
   std::vector<bool> only_loops_;      // nothing but loops reads it

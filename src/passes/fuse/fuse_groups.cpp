@@ -16,12 +16,13 @@ class Grouper {
       : g_(graph), group_of_(graph.nodes.size(), -1), stamp_(graph.nodes.size(), 0) {}
 
   std::vector<LoopGroup> run() {
-    std::map<int64_t, int64_t> last_reader;  // of a value outside groups -> group that reads it
+    // Of each value outside of groups: the last group that reads it.
+    std::vector<int64_t> last_reader(g_.nodes.size(), -1);
     for (int64_t n = 0; n < size(); ++n) {
       if (!g_.fusible[index(n)]) continue;
       const int64_t group = choose(n, last_reader);
       for (const int64_t read : g_.reads[index(n)]) {
-        if (full_read(n, read)) last_reader[read] = group;
+        if (full_read(n, read)) last_reader[index(read)] = group;
       }
     }
     break_cycles();
@@ -54,7 +55,7 @@ class Grouper {
     return !group.joins && (group.reduced.empty() || group.reduced == g_.folded[index(n)]);
   }
 
-  int64_t choose(int64_t n, const std::map<int64_t, int64_t>& last_reader) {
+  int64_t choose(int64_t n, const std::vector<int64_t>& last_reader) {
     std::vector<int64_t>
         candidates;  // groups whose values n reads, then groups that read what n reads
     const auto consider = [&](int64_t candidate) {
@@ -69,10 +70,8 @@ class Grouper {
       if (direct) consider(group_of_[index(read)]);
     }
     for (const int64_t read : g_.reads[index(n)]) {
-      const auto found = last_reader.find(read);
-      if (found == last_reader.end() || !full_read(n, read)) continue;
-      const int64_t candidate = found->second;
-      if (candidate >= 0 && !group(candidate).body.members.empty() &&
+      const int64_t candidate = last_reader[index(read)];
+      if (candidate >= 0 && full_read(n, read) && !group(candidate).body.members.empty() &&
           node(*group(candidate).body.members.begin()).backward == node(n).backward) {
         consider(candidate);
       }
@@ -185,7 +184,7 @@ class Grouper {
         if (unit < std::ssize(groups_) && (longest < 0 || span(unit) > span(longest)))
           longest = unit;
       if (longest < 0) return;
-      const std::set<int64_t> members = group(longest).body.members;
+      const PositionSet members = group(longest).body.members;
       group(longest).body.members = {*members.begin()};
       for (const int64_t n : members) {
         if (n == *members.begin()) continue;
@@ -200,39 +199,51 @@ class Grouper {
     return *group(unit).body.members.rbegin() - *group(unit).body.members.begin();
   }
 
+  int64_t unit_of(int64_t n) const {
+    return group_of_[index(n)] >= 0 ? group_of_[index(n)] : std::ssize(groups_) + n;
+  }
+
   // Units (groups, then single nodes) that are left when those without readers and those that read
   // nothing are taken away, again and again.
-  std::vector<int64_t> units_on_cycles() {
-    const auto unit_of = [&](int64_t n) {
-      return group_of_[index(n)] >= 0 ? group_of_[index(n)] : std::ssize(groups_) + n;
-    };
-    const size_t count = groups_.size() + g_.nodes.size();
-    std::vector<std::set<int64_t>> edges[2] = {std::vector<std::set<int64_t>>(count),
-                                               std::vector<std::set<int64_t>>(count)};
+  std::vector<int64_t> units_on_cycles() const {
+    std::vector<bool> left(groups_.size() + g_.nodes.size(), true);
+    take_free_units(true, left);
+    if (std::find(left.begin(), left.end(), true) == left.end()) return {};
+    take_free_units(false, left);
+    std::vector<int64_t> units;
+    for (size_t u = 0; u < left.size(); ++u)
+      if (left[u]) units.push_back(static_cast<int64_t>(u));
+    return units;
+  }
+
+  // Takes away units that read nothing that is left, or that nothing reads.
+  void take_free_units(bool reading, std::vector<bool>& left) const {
+    using Edge = std::pair<int64_t, int64_t>;  // between units that are left: who waits for whom
+    std::vector<Edge> edges;
+    std::vector<int64_t> waits(left.size(), 0);
     for (int64_t n = 0; n < size(); ++n)
-      for (const int64_t read : g_.reads[index(n)])
-        if (unit_of(read) != unit_of(n)) {
-          edges[0][index(unit_of(n))].insert(unit_of(read));
-          edges[1][index(unit_of(read))].insert(unit_of(n));
-        }
-    for (const int side : {0, 1}) {
-      std::vector<int64_t> free;
-      for (size_t u = 0; u < count; ++u)
-        if (edges[side][u].empty()) free.push_back(static_cast<int64_t>(u));
-      while (!free.empty()) {
-        const int64_t unit = free.back();
-        free.pop_back();
-        for (const int64_t other : edges[1 - side][index(unit)]) {
-          edges[side][index(other)].erase(unit);
-          if (edges[side][index(other)].empty()) free.push_back(other);
-        }
-        edges[1 - side][index(unit)].clear();
+      for (const int64_t read : g_.reads[index(n)]) {
+        const int64_t reader = unit_of(n), made = unit_of(read);
+        if (reader == made || !left[index(reader)] || !left[index(made)]) continue;
+        edges.emplace_back(reading ? Edge{made, reader} : Edge{reader, made});
+        ++waits[index(edges.back().second)];
       }
+    // By the unit that is waited for: its edges begin where those of the unit before it end.
+    std::vector<int64_t> first(left.size() + 1, 0), waiting(edges.size());
+    for (const auto& [unit, other] : edges) ++first[index(unit) + 1];
+    for (size_t u = 0; u < left.size(); ++u) first[u + 1] += first[u];
+    std::vector<int64_t> next = first;
+    for (const auto& [unit, other] : edges) waiting[index(next[index(unit)]++)] = other;
+    std::vector<int64_t> free;
+    for (size_t u = 0; u < left.size(); ++u)
+      if (left[u] && waits[u] == 0) free.push_back(static_cast<int64_t>(u));
+    while (!free.empty()) {
+      const size_t unit = index(free.back());
+      free.pop_back();
+      left[unit] = false;
+      for (int64_t e = first[unit]; e < first[unit + 1]; ++e)
+        if (--waits[index(waiting[index(e)])] == 0) free.push_back(waiting[index(e)]);
     }
-    std::vector<int64_t> left;
-    for (size_t u = 0; u < count; ++u)
-      if (!edges[0][u].empty() && !edges[1][u].empty()) left.push_back(static_cast<int64_t>(u));
-    return left;
   }
 
   // --- values computed again by their readers ---
@@ -247,7 +258,7 @@ class Grouper {
     for (int64_t n = 0; n < size(); ++n) {
       if (!g_.absorbed[index(n)]) continue;
       for (const Node* user : node(n).users()) {
-        const int64_t at = position_of(user);
+        const int64_t at = g_.position_of.at(user);
         if (g_.fusible[index(at)] || g_.absorbed[index(at)]) continue;
         for (const int64_t read : g_.reads[index(n)]) readers[index(read)].push_back(n);
       }
@@ -259,20 +270,13 @@ class Grouper {
     }
   }
 
-  int64_t position_of(const Node* wanted) {
-    if (positions_.empty()) {
-      for (int64_t n = 0; n < size(); ++n) positions_[&node(n)] = n;
-    }
-    return positions_.at(wanted);
-  }
-
   // False: others read the value from memory.
   bool compute_again(int64_t n, const std::vector<int64_t>& readers) {
     const int64_t own = group_of_[index(n)];
     if (node(n).is_root() || node(n).shape.elements_count() < kWorthAgain ||
         node(n).dims() != group(own).domain)
       return false;
-    std::set<int64_t> others;
+    SortedSet<int64_t> others;
     for (const int64_t reader : readers) {
       const int64_t unit = group_of_[index(reader)];
       if (g_.reads_apart(reader, n)) return false;
@@ -284,8 +288,7 @@ class Grouper {
     if (const auto found = read_by_clones_.find(n); found != read_by_clones_.end())
       for (const int64_t unit : found->second)
         if (unit != own && !group(unit).body.contains(n)) others.insert(unit);
-    std::set<int64_t> cone;
-    std::set<int64_t> leaves;
+    PositionSet cone, leaves;
     collect_cone(own, n, cone, leaves);
     int64_t cost = 0;
     for (const int64_t m : cone) cost += node(m).op().additions;
@@ -295,15 +298,15 @@ class Grouper {
           kMostInLoop)
         return false;
       int64_t extra = 0;
-      const std::set<int64_t> present = inputs_of(unit);
+      const PositionSet present = inputs_of(unit);
       for (const int64_t leaf : leaves) {
-        extra += node(leaf).dims() == group(own).domain && present.count(leaf) == 0;
+        extra += node(leaf).dims() == group(own).domain && !present.contains(leaf);
       }
       if (extra > 1) return false;
     }
     for (const int64_t unit : others) {
       for (const int64_t m : cone) {
-        if (group(unit).body.members.count(m) != 0) continue;
+        if (group(unit).body.members.contains(m)) continue;
         if (!group(unit).body.clones.insert(m).second) continue;
         for (const int64_t read : g_.reads[index(m)]) read_by_clones_[read].insert(unit);
       }
@@ -312,7 +315,7 @@ class Grouper {
   }
 
   // Down to what is in memory: what the group reads, and what it writes for others anyway.
-  void collect_cone(int64_t own, int64_t n, std::set<int64_t>& cone, std::set<int64_t>& leaves) {
+  void collect_cone(int64_t own, int64_t n, PositionSet& cone, PositionSet& leaves) {
     if (!group(own).body.contains(n) || stored_[index(n)] || g_.folds(n) ||
         node(n).dims() != group(own).domain) {
       leaves.insert(n);
@@ -322,8 +325,8 @@ class Grouper {
     for (const int64_t read : g_.reads[index(n)]) collect_cone(own, read, cone, leaves);
   }
 
-  std::set<int64_t> inputs_of(int64_t unit) {
-    std::set<int64_t> inputs;
+  PositionSet inputs_of(int64_t unit) {
+    PositionSet inputs;
     const LoopGroup& body = group(unit).body;
     for (const auto* list : {&body.members, &body.clones}) {
       for (const int64_t n : *list) {
@@ -339,9 +342,9 @@ class Grouper {
   std::vector<Group> groups_;
   std::vector<int64_t> group_of_;
   std::vector<int64_t> stamp_;
-  FlatMap<const Node*, int64_t> positions_;
-  std::vector<bool> stored_;                             // members that others read from memory
-  std::map<int64_t, std::set<int64_t>> read_by_clones_;  // value -> groups with clones that read it
+  std::vector<bool> stored_;  // members that others read from memory
+  std::map<int64_t, SortedSet<int64_t>>
+      read_by_clones_;  // value -> groups with clones that read it
   int64_t round_ = 0;
 };
 

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <map>
-#include <unordered_map>
 
 #include "gspmd/ops/builders.h"
 #include "ops/common/loop_lowering.h"
@@ -9,16 +7,14 @@
 namespace gspmd {
 namespace {
 
-using Positions = FlatMap<const Node*, int64_t>;
 // By position in the graph: the groups that compute the value.
 using GroupsOf = std::vector<std::vector<const LoopGroup*>>;
 
 // Makes one group into a fusion node.
 class FusionRewriter {
  public:
-  FusionRewriter(Computation& computation, const LoopGraph& graph, const Positions& positions,
-                 const LoopGroup& group)
-      : c_(computation), g_(graph), position_(positions), group_(group) {}
+  FusionRewriter(Computation& computation, const LoopGraph& graph, const LoopGroup& group)
+      : c_(computation), g_(graph), group_(group) {}
 
   // Members whose value somebody outside reads, given who else computes it for themselves.
   std::vector<int64_t> outputs(const GroupsOf& all) const {
@@ -36,7 +32,7 @@ class FusionRewriter {
   bool rewrite(const std::vector<int64_t>& outputs) {
     FlatMap<const Node*, Node*> copies;
     fused_ = c_.module().add_computation(c_.module().unique_name("fused"));
-    std::set<int64_t> live = needed(outputs);
+    const PositionSet live = needed(outputs);
     std::vector<Node*> results;
     bool reduces = false;
     for (const int64_t n : live) {
@@ -68,7 +64,7 @@ class FusionRewriter {
 
  private:
   bool read_outside(int64_t n, const Node& user, const GroupsOf& all) const {
-    const int64_t at = position_.at(&user);
+    const int64_t at = g_.position_of.at(&user);
     if (g_.absorbed[static_cast<size_t>(at)])  // copied into its readers
       return user.is_root() ||
              std::any_of(user.users().begin(), user.users().end(),
@@ -84,8 +80,8 @@ class FusionRewriter {
                        [](const auto& node) { return loop_view(*node) != LoopView::none; });
   }
 
-  std::set<int64_t> needed(const std::vector<int64_t>& outputs) const {
-    std::set<int64_t> live;
+  PositionSet needed(const std::vector<int64_t>& outputs) const {
+    PositionSet live;
     std::vector<int64_t> pending = outputs;
     while (!pending.empty()) {
       const int64_t n = pending.back();
@@ -99,7 +95,7 @@ class FusionRewriter {
 
   Node* copy(const Node& node, FlatMap<const Node*, Node*>& copies) {
     if (Node* const* found = copies.find(&node)) return *found;
-    const int64_t n = position_.at(&node);
+    const int64_t n = g_.position_of.at(&node);
     if (!g_.absorbed[static_cast<size_t>(n)] && !group_.contains(n)) {
       inputs_.push_back(g_.nodes[static_cast<size_t>(n)]);
       return copies[&node] = add_parameter(*fused_, inputs_);
@@ -111,7 +107,6 @@ class FusionRewriter {
 
   Computation& c_;
   const LoopGraph& g_;
-  const Positions& position_;
   const LoopGroup& group_;
   Computation* fused_ = nullptr;
   std::vector<Node*> inputs_;
@@ -119,11 +114,11 @@ class FusionRewriter {
 };
 
 // A lone node stays as it is unless it would make a broadcast real.
-bool worth_it(const LoopGraph& graph, const Positions& positions, const LoopGroup& group) {
+bool worth_it(const LoopGraph& graph, const LoopGroup& group) {
   if (group.members.size() + group.clones.size() > 1) return true;
   const Node& node = *graph.nodes[static_cast<size_t>(*group.members.begin())];
   return std::any_of(node.operands().begin(), node.operands().end(), [&](const Node* operand) {
-    return graph.absorbed[static_cast<size_t>(positions.at(operand))] &&
+    return graph.absorbed[static_cast<size_t>(graph.position_of.at(operand))] &&
            operand->shape.elements_count() > 1;
   });
 }
@@ -137,18 +132,15 @@ namespace {
 bool fuse_loops(Computation& computation, bool views, bool& left) {
   const LoopGraph graph = loop_graph(computation, views);
   const std::vector<LoopGroup> groups = group_loops(graph);
-  Positions positions;
-  for (size_t n = 0; n < graph.nodes.size(); ++n)
-    positions[graph.nodes[n]] = static_cast<int64_t>(n);
   GroupsOf groups_of(graph.nodes.size());
   for (const LoopGroup& group : groups)
-    for (const std::set<int64_t>* part : {&group.members, &group.clones})
+    for (const PositionSet* part : {&group.members, &group.clones})
       for (const int64_t n : *part) groups_of[static_cast<size_t>(n)].push_back(&group);
   std::vector<std::pair<FusionRewriter, std::vector<int64_t>>>
       rewriters;  // all read the graph before it changes
   for (const LoopGroup& group : groups) {
-    if (!worth_it(graph, positions, group)) continue;
-    FusionRewriter rewriter(computation, graph, positions, group);
+    if (!worth_it(graph, group)) continue;
+    FusionRewriter rewriter(computation, graph, group);
     std::vector<int64_t> outputs = rewriter.outputs(groups_of);
     if (!outputs.empty()) rewriters.emplace_back(std::move(rewriter), std::move(outputs));
   }

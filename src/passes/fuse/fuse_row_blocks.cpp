@@ -39,9 +39,7 @@ class RowBlockFuser {
         batch_(g_.nodes.size(), 0),
         positional_(g_.nodes.size(), false),
         row_of_(g_.nodes.size(), -1),
-        owner_(g_.nodes.size(), -1) {
-    for (size_t n = 0; n < g_.nodes.size(); ++n) position_[g_.nodes[n]] = static_cast<int64_t>(n);
-  }
+        owner_(g_.nodes.size(), -1) {}
 
   bool run() {
     for (int64_t n = 0; n < size(); ++n) classify(n);
@@ -60,7 +58,7 @@ class RowBlockFuser {
   static size_t index(int64_t n) { return static_cast<size_t>(n); }
   int64_t size() const { return std::ssize(g_.nodes); }
   const Node& node(int64_t n) const { return *g_.nodes[index(n)]; }
-  int64_t position(const Node* node) const { return position_.at(node); }
+  int64_t position(const Node* node) const { return g_.position_of.at(node); }
   Kind kind(int64_t n) const { return kind_[index(n)]; }
   bool has_space_dims(int64_t n) const { return kind(n) == Kind::score || kind(n) == Kind::tile; }
 
@@ -454,7 +452,6 @@ class RowBlockFuser {
 
   Computation& c_;
   LoopGraph g_;
-  FlatMap<const Node*, int64_t> position_;
   std::vector<Kind> kind_;
   std::vector<int64_t> batch_;    // dims of batches, of what is in a space
   std::vector<bool> positional_;  // made of positions and constants only: copied, not read

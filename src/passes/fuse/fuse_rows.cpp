@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "gspmd/ir/op.h"
 #include "ops/common/loop_lowering.h"
@@ -38,8 +39,8 @@ class UnitOrder {
   // Moves nodes into a group. False, and nothing has changed, where a path would lead from it
   // through others back to it, or `fits` says no.
   template <class Fits>
-  bool try_to_move(const std::set<int64_t>& moved, int64_t to, Fits&& fits) {
-    const std::set<int64_t> before = members(to);
+  bool try_to_move(const PositionSet& moved, int64_t to, Fits&& fits) {
+    const PositionSet before = members(to);
     std::vector<std::pair<int64_t, int64_t>> came_from;
     int64_t first = place_[index(to)], last = first;
     for (const int64_t n : moved) {
@@ -71,7 +72,7 @@ class UnitOrder {
 
  private:
   static size_t index(int64_t i) { return static_cast<size_t>(i); }
-  std::set<int64_t>& members(int64_t group) { return groups_[index(group)].body.members; }
+  PositionSet& members(int64_t group) { return groups_[index(group)].body.members; }
   int64_t unit_of(int64_t n) const {
     return group_of_[index(n)] >= 0 ? group_of_[index(n)] : std::ssize(groups_) + n;
   }
@@ -146,9 +147,7 @@ class RowJoiner {
  public:
   RowJoiner(const LoopGraph& graph, std::vector<OpenLoopGroup>& groups,
             std::vector<int64_t>& group_of)
-      : g_(graph), groups_(groups), group_of_(group_of), order_(graph, groups, group_of) {
-    for (size_t n = 0; n < g_.nodes.size(); ++n) positions_[g_.nodes[n]] = static_cast<int64_t>(n);
-  }
+      : g_(graph), groups_(groups), group_of_(group_of), order_(graph, groups, group_of) {}
 
   void run() {
     for (int64_t g = 0; g < std::ssize(groups_); ++g)
@@ -205,7 +204,7 @@ class RowJoiner {
       if (other.joins || (!other.reduced.empty() && other.reduced != group.reduced) ||
           !shares_rows(rows, loop))
         continue;
-      std::set<int64_t> moved = other.body.members;
+      PositionSet moved = other.body.members;
       add_needed(values, other.domain, moved);
       if (moved.size() + group.body.members.size() > kMostInLoop) continue;
       if (order_.try_to_move(moved, rows, [&] { return is_loop(group); })) return true;
@@ -216,7 +215,7 @@ class RowJoiner {
   // Whether a loop reads whole rows that the other reads or makes.
   bool shares_rows(int64_t rows, int64_t loop) const {
     const Dims& domain = groups_[index(rows)].domain;
-    std::set<int64_t> read;
+    PositionSet read;
     for (const int64_t n : groups_[index(rows)].body.members)
       read.insert(g_.reads[index(n)].begin(), g_.reads[index(n)].end());
     for (const int64_t n : groups_[index(loop)].body.members)
@@ -228,8 +227,7 @@ class RowJoiner {
 
   // Of `values` those that the nodes read, and what these read; with other values of rows of the
   // same loops, which would have to come before and behind.
-  void add_needed(const std::set<int64_t>& values, const Dims& domain,
-                  std::set<int64_t>& needed) const {
+  void add_needed(const std::set<int64_t>& values, const Dims& domain, PositionSet& needed) const {
     std::set<int64_t> units;
     for (const int64_t n : values)
       if (group_of_[index(n)] >= 0) units.insert(group_of_[index(n)]);
@@ -246,7 +244,7 @@ class RowJoiner {
   }
 
   bool is_loop(const OpenLoopGroup& of) const {
-    std::set<int64_t> all = of.body.members;
+    PositionSet all = of.body.members;
     std::vector<int64_t> pending(all.begin(), all.end());
     std::map<const Node*, int64_t> inputs;
     while (!pending.empty()) {
@@ -257,7 +255,7 @@ class RowJoiner {
         continue;
       }
       for (const Node* operand : node(at).operands())
-        if (const int64_t next = positions_.at(operand); all.insert(next).second)
+        if (const int64_t next = g_.position_of.at(operand); all.insert(next).second)
           pending.push_back(next);
     }
     std::vector<const Node*> nodes, outputs;
@@ -274,7 +272,6 @@ class RowJoiner {
   std::vector<OpenLoopGroup>& groups_;
   std::vector<int64_t>& group_of_;
   UnitOrder order_;
-  FlatMap<const Node*, int64_t> positions_;
 };
 
 }  // namespace

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
+#include "base/sorted_set.h"
 #include "gspmd/ir/module.h"
+#include "ir/node_marks.h"
 
 namespace gspmd {
 
@@ -36,17 +37,23 @@ Node* add_parameter(Computation& fused, const std::vector<Node*>& inputs);
 Node* append_fusion(Computation& computation, Computation& fused, std::vector<Node*> inputs,
                     const char* kind, const Node& model);
 
+// Nodes, as positions in the computation's node list.
+using PositionSet = SortedSet<int64_t>;
+
 // A set of nodes that become one loop: `members` give results, `clones` are computed again because
-// that is cheaper than reading them. Both as positions in the computation's node list, ascending.
+// that is cheaper than reading them.
 struct LoopGroup {
-  std::set<int64_t> members, clones;
+  PositionSet members, clones;
   bool contains(int64_t position) const {
-    return members.count(position) + clones.count(position) > 0;
+    return members.contains(position) || clones.contains(position);
   }
 };
 
 // The nodes of a computation as loop fusion sees them.
 struct LoopGraph {
+  explicit LoopGraph(const Computation& computation) : position_of(node_positions(computation)) {}
+
+  NodeMap<int64_t> position_of;
   std::vector<Node*> nodes;    // by position
   std::vector<bool> fusible;   // elementwise, reducing or put together, of types loops have
   std::vector<bool> absorbed;  // broadcast, iota, scalar constant, view: copied into each reader
