@@ -344,8 +344,6 @@ class Planner {
     live_.assign(table_.at.size(), 0);
     for (size_t i = 0; i < table_.at.size(); ++i) {
       live_[i] = live += change[i];
-      int64_t& at_node = plan_.live_bytes[table_.at[i]->id()];
-      at_node = std::max(at_node, live);
       if (live <= most) continue;
       most = live;
       peak = static_cast<int64_t>(i);
@@ -370,6 +368,10 @@ class Planner {
 
   void describe_peak() {
     const int64_t peak = find_peak();
+    for (size_t i = 0; i < live_.size(); ++i) {
+      int64_t& at_node = plan_.live_bytes[table_.at[i]->id()];
+      at_node = std::max(at_node, live_[i]);
+    }
     if (peak >= 0) plan_.peak_op = table_.at[static_cast<size_t>(peak)]->name();
     const std::map<int64_t, const PlannedBuffer*> values = values_at(peak);
     for (size_t i = 0; i < table_.buffers.size(); ++i) {
@@ -401,7 +403,8 @@ class Planner {
     for (const auto& [leaf, buffer] : table_.of_leaf) {
       const int64_t found = table_.find(buffer);
       const PlannedBuffer& b = table_[found];
-      BufferPlace& place = plan_.places[leaf];
+      BufferPlace& place =
+          plan_.places.emplace_hint(plan_.places.end(), leaf, BufferPlace{})->second;
       place.kind = kKinds[b.kind];
       place.bytes = b.bytes;
       place.offset = b.kind == PlannedBuffer::arena ? b.offset : 0;

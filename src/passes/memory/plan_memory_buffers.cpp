@@ -9,6 +9,7 @@
 #include "gspmd/ir/effects.h"
 #include "gspmd/ir/op.h"
 #include "gspmd/ir/place.h"
+#include "ir/node_marks.h"
 #include "ops/common/loop_lowering.h"
 #include "passes/graph/alias.h"
 #include "passes/graph/started_collective.h"
@@ -142,10 +143,22 @@ class Builder {
     table_.roots = walk(entry, arguments);
     const int64_t end = step(*entry.root());
     for (const int64_t root : table_.roots) read(root, end);
+    sort_leaves();
     return std::move(table_);
   }
 
  private:
+  // What was last said of each.
+  void sort_leaves() {
+    auto& all = table_.of_leaf;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    size_t count = 0;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (i + 1 == all.size() || all[i].first != all[i + 1].first) all[count++] = all[i];
+    all.resize(count);
+  }
+
   // Of what runs: a computation that nobody reaches calls nothing.
   void count_calls(const Computation& computation) {
     for (const Node* node : live_nodes(computation)) {
@@ -187,7 +200,9 @@ class Builder {
 
   // Runs through one call of a computation; gives the buffers of its root.
   Leaves walk(const Computation& computation, const Leaves& arguments) {
-    std::map<const Node*, Leaves> values;
+    const std::vector<const Node*> live = live_nodes(computation);
+    FlatMap<const Node*, Leaves> values;
+    values.reserve(computation.parameters().size() + live.size());
     size_t at = 0;
     for (const Node* parameter : computation.parameters()) {
       const auto count = static_cast<size_t>(leaf_count(parameter->shape));
@@ -196,19 +211,21 @@ class Builder {
       at += count;
       note(*parameter, values[parameter]);
     }
-    for (const Node* node : live_nodes(computation)) {
+    std::vector<const Leaves*> operands;
+    for (const Node* node : live) {
       if (node->is(Opcode::parameter)) continue;
-      std::vector<const Leaves*> operands;
+      operands.clear();
       for (const Node* operand : node->operands()) operands.push_back(&values.at(operand));
-      values[node] = visit(*node, operands);
-      note(*node, values[node]);
+      Leaves made = visit(*node, operands);
+      note(*node, made);
+      values[node] = std::move(made);
     }
     return values.at(computation.root());
   }
 
   void note(const Node& node, const Leaves& leaves) {
     for (size_t i = 0; i < leaves.size(); ++i) {
-      table_.of_leaf[{node.id(), static_cast<int64_t>(i)}] = leaves[i];
+      table_.of_leaf.push_back({{node.id(), static_cast<int64_t>(i)}, leaves[i]});
     }
   }
 
@@ -278,28 +295,34 @@ class Builder {
       if (node.attrs.fusion_kind != "kLoop" && node.attrs.fusion_kind != "kInput") return;
       fused.emplace(*node.called.at(0));
     }
-    std::unordered_map<int64_t, std::vector<size_t>> names;
+    std::vector<std::pair<int64_t, size_t>> names;  // of each buffer in turn
     for (size_t i = 0; i < operands.size(); ++i)
-      for (const int64_t buffer : *operands[i]) names[buffer].push_back(i);
-    // Of the size of a result, in order.
-    const auto size = [](const Shape& shape) {
-      return std::pair(shape.dims, dtype_size(shape.dtype));
+      for (const int64_t buffer : *operands[i]) names.emplace_back(buffer, i);
+    std::sort(names.begin(), names.end());
+    // Arrays by size, those of one size in order.
+    using Sized = std::pair<const Shape*, size_t>;
+    const auto is_less = [](const Sized& a, const Sized& b) {
+      const int64_t x = dtype_size(a.first->dtype), y = dtype_size(b.first->dtype);
+      return x != y ? x < y : a.first->dims < b.first->dims;
     };
-    std::map<std::pair<Dims, int64_t>, std::vector<size_t>> by_size;
+    std::vector<Sized> by_size;
     for (size_t i = 0; i < operands.size(); ++i)
       if (const Shape& shape = node.operands()[i]->shape; !shape.is_tuple)
-        by_size[size(shape)].push_back(i);
+        by_size.emplace_back(&shape, i);
+    std::stable_sort(by_size.begin(), by_size.end(), is_less);
     const std::vector<Shape> shapes = leaf_shapes(node.shape);
     for (size_t leaf = 0; leaf < results.size(); ++leaf) {
-      const auto candidates = by_size.find(size(shapes[leaf]));
-      if (candidates == by_size.end()) continue;
-      for (const size_t candidate : candidates->second) {
-        const int64_t buffer = operands[candidate]->at(0);
-        const std::vector<size_t>& all = names.at(buffer);
-        if (std::all_of(all.begin(), all.end(), [&](size_t i) {
-              return operands[i]->size() == 1 &&
-                     can_share(node, fused, static_cast<int64_t>(i), static_cast<int64_t>(leaf));
-            }))
+      const auto [first, last] =
+          std::equal_range(by_size.begin(), by_size.end(), Sized(&shapes[leaf], 0), is_less);
+      for (auto candidate = first; candidate != last; ++candidate) {
+        const int64_t buffer = operands[candidate->second]->at(0);
+        auto name = std::lower_bound(names.begin(), names.end(), std::pair(buffer, size_t{0}));
+        const auto suits = [&](size_t i) {
+          return operands[i]->size() == 1 &&
+                 can_share(node, fused, static_cast<int64_t>(i), static_cast<int64_t>(leaf));
+        };
+        while (name != names.end() && name->first == buffer && suits(name->second)) ++name;
+        if (name == names.end() || name->first != buffer)
           table_.shares.push_back({now(), buffer, results[leaf]});
       }
     }
@@ -434,8 +457,9 @@ class Builder {
 }  // namespace
 
 std::vector<const Node*> live_nodes(const Computation& computation) {
-  const FlatSet<const Node*> reached = running_nodes(computation);
+  const NodeMarks reached = running_marks(computation);
   std::vector<const Node*> live;
+  live.reserve(reached.size());
   for (const auto& node : computation.nodes())
     if (reached.contains(node.get())) live.push_back(node.get());
   return live;

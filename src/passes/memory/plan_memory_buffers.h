@@ -41,10 +41,11 @@ struct CarryCandidate {
   int64_t carried = 0, next = 0;
 };
 
-// The program tree laid out on one line: buffers with lifetimes before any sharing.
+// The program tree laid out on one line: buffers with lifetimes before any sharing. `of_leaf` in
+// ascending order, each leaf once.
 struct BufferTable {
   std::vector<PlannedBuffer> buffers;
-  std::map<std::pair<int64_t, int64_t>, int64_t> of_leaf;  // (node id, leaf) -> buffer
+  std::vector<std::pair<std::pair<int64_t, int64_t>, int64_t>> of_leaf;  // (node id, leaf), buffer
   std::vector<ShareCandidate> shares;
   std::vector<CarryCandidate> carries;
   std::vector<int64_t> parameters;  // flat entry leaves -> buffer
