@@ -339,6 +339,11 @@ FactorDigits cheapest_layout(const FactorShardingProblem& p, FactorDigits spread
   return spread;
 }
 
+FactorDigits by_cases_or_cheapest(const FactorShardingProblem& p) {
+  FactorDigits spread = factor_sharding_by_cases(p);
+  return p.taken.empty() ? cheapest_layout(p, std::move(spread)) : spread;
+}
+
 // Whether each digit is on a loop by which two values are split alike, or all that have it.
 bool is_agreed(const FactorShardingProblem& p, const FactorDigits& spread) {
   for (size_t f = 0; f < spread.size(); ++f) {
@@ -397,10 +402,8 @@ CheapestFactorSharding choose_among_sums(const FactorShardingProblem& problem,
 CheapestFactorSharding choose_factor_sharding(const FactorShardingProblem& problem,
                                               FactorShardingMemo& memo) {
   if (problem.taken.empty() && has_sums(*problem.rule)) return choose_among_sums(problem, memo);
-  FactorDigits spread = factor_sharding_by_cases(problem);
-  if (problem.taken.empty()) spread = cheapest_layout(problem, std::move(spread));
   CheapestFactorSharding found;
-  found.spread = std::move(spread);
+  found.spread = memo.chosen_without_sums(problem, by_cases_or_cheapest);
   return found;
 }
 

@@ -8,10 +8,12 @@
 namespace gspmd {
 namespace {
 
-// All that a search looks at, in numbers.
+// All that a search looks at.
 class Key {
  public:
   explicit Key(const FactorShardingProblem& p) {
+    constexpr size_t kUsual = 128;
+    numbers_.reserve(kUsual);
     add(reinterpret_cast<std::intptr_t>(p.order));
     add(p.num_devices);
     add(static_cast<int64_t>(p.node->opcode()));
@@ -24,16 +26,20 @@ class Key {
       add(static_cast<int64_t>(f.kind));
       add(static_cast<int64_t>(f.combiner));
     }
-    for (size_t i = 0; i < p.held.size(); ++i) {
+    for (size_t i = 0; i < p.operands.size(); ++i) {
       add(p.node->operand(static_cast<int64_t>(i))->shape, p.rule->operands[i]);
       add(p.operands[i]);
+      if (p.held.empty()) continue;  // of a node without sums
       add(p.held[i]);
       add(p.sends_nothing[i] ? 1 : 0);
       add(p.repeats[i]);
       add(std::ssize(p.known[i]));
       for (const Sharding& known : p.known[i]) add(known);
     }
-    add(leaf_shapes(p.node->shape).at(0), p.rule->results[0]);
+    if (p.node->shape.is_tuple)
+      add(leaf_shapes(p.node->shape).at(0), p.rule->results[0]);
+    else
+      add(p.node->shape, p.rule->results[0]);
     add(p.result);
     if (p.shared_sum) {
       add(p.shared_sum->first);
@@ -41,7 +47,7 @@ class Key {
     }
   }
 
-  std::vector<int64_t> take() { return std::move(numbers_); }
+  FactorShardingKey take() { return std::move(numbers_); }
 
  private:
   void add(int64_t number) { numbers_.push_back(number); }
@@ -69,19 +75,19 @@ class Key {
     }
   }
 
-  std::vector<int64_t> numbers_;
+  FactorShardingKey numbers_;
 };
 
 // The searches of all programs, by key: orders are never destroyed, so that no key comes to mean
 // another layout.
 class SearchedFactorShardings {
  public:
-  std::optional<CheapestFactorSharding> find(const std::vector<int64_t>& key) {
+  std::optional<CheapestFactorSharding> find(const FactorShardingKey& key) {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(key);
     return found == known_.end() ? std::nullopt : std::optional(found->second);
   }
-  void keep(const std::vector<int64_t>& key, const CheapestFactorSharding& spread) {
+  void keep(const FactorShardingKey& key, const CheapestFactorSharding& spread) {
     constexpr size_t kMost = 1 << 14;  // of some kilobytes each
     const std::lock_guard lock(mutex_);
     if (known_.size() >= kMost) known_.clear();
@@ -90,7 +96,7 @@ class SearchedFactorShardings {
 
  private:
   std::mutex mutex_;
-  std::map<std::vector<int64_t>, CheapestFactorSharding> known_;
+  FactorShardingTable<CheapestFactorSharding> known_;
 };
 
 bool asks_for_more(const FactorShardingProblem& problem) {
@@ -101,6 +107,24 @@ bool asks_for_more(const FactorShardingProblem& problem) {
 }
 
 }  // namespace
+
+size_t FactorShardingKeyHash::operator()(const FactorShardingKey& key) const {
+  uint64_t hash = key.size();
+  for (const int64_t number : key) {
+    hash = (hash ^ static_cast<uint64_t>(number)) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 32;
+  }
+  return static_cast<size_t>(hash);
+}
+
+FactorDigits FactorShardingMemo::chosen_without_sums(
+    const FactorShardingProblem& problem, FactorDigits (*search)(const FactorShardingProblem&)) {
+  // What a custom-call is, its opcode does not say.
+  if (asks_for_more(problem) || problem.node->is(Opcode::custom_call)) return search(problem);
+  const auto [at, is_new] = without_sums_.try_emplace(Key(problem).take());
+  if (is_new) at->second = search(problem);
+  return at->second;
+}
 
 CheapestFactorSharding FactorShardingMemo::chosen(
     const FactorShardingProblem& problem,

@@ -83,10 +83,16 @@ void SpmdPartitioner::check_placement(const Node& node, const Shape& shape,
                to_string(shape), given.rank(), to_string(given));
 }
 
+std::optional<Sharding>& SpmdPartitioner::placement(const Node& node) {
+  const auto id = static_cast<size_t>(node.id());
+  if (id >= shardings_.size()) shardings_.resize(id + 1);
+  return shardings_[id];
+}
+
 // What the completed module says, without partial sums.
 const Sharding& SpmdPartitioner::placed(const Node& node) {
-  const auto found = shardings_.find(node.id());
-  if (found != shardings_.end()) return found->second;
+  std::optional<Sharding>& known = placement(node);
+  if (known) return *known;
   const auto usual = [&](const Shape& shape, const Sharding& given) {
     check_placement(node, shape, given);
     if (given.kind() == ShardingKind::unknown) return Sharding::replicated();  // as if absent
@@ -104,7 +110,7 @@ const Sharding& SpmdPartitioner::placed(const Node& node) {
                  to_string(*node.sharding));
     result = usual(node.shape, *node.sharding);
   }
-  return shardings_.emplace(node.id(), std::move(result)).first->second;
+  return known.emplace(std::move(result));
 }
 
 const Sharding& SpmdPartitioner::sharding(const Node& node) {
@@ -134,7 +140,7 @@ PartitionResult SpmdPartitioner::run() {
 }
 
 void SpmdPartitioner::lay_out(const Node& node, const Sharding& layout) {
-  shardings_.insert_or_assign(node.id(), layout);
+  placement(node) = layout;
   lifted_.erase(node.id());
 }
 
@@ -161,7 +167,7 @@ void SpmdPartitioner::keep_layouts() {
 Computation* SpmdPartitioner::partition_called(const Computation& global, const Sharding& parameter,
                                                const Sharding& result) {
   const auto give = [&](const Node& node, const Sharding& s) {
-    shardings_.insert_or_assign(node.id(), s);
+    placement(node) = s;
     lifted_.erase(node.id());
   };
   give(*global.parameters().at(0), parameter);
@@ -199,7 +205,7 @@ void SpmdPartitioner::partition_node(Node& node) {
   if (!node.shape.is_tuple && entry.held.sharding.unreduced().empty()) {
     const Partitioned made = entry.held;
     if (is_only_cut(node, made.sharding)) {
-      shardings_.insert_or_assign(node.id(), made.sharding);
+      placement(node) = made.sharding;
       lifted_.erase(node.id());
     }
     entry.held = settle(node, made);

@@ -119,9 +119,9 @@ Node* SpmdPartitioner::recompute_in(Node& global, const Sharding& to) {
     return nullptr;
   const Sharding usual = placed(global);
   const bool around = std::exchange(widens_layouts_, false);
-  shardings_.insert_or_assign(global.id(), to);
+  placement(global) = to;
   const Partitioned made = global.op().partition(*this, global).value();
-  shardings_.insert_or_assign(global.id(), usual);
+  placement(global) = usual;
   widens_layouts_ = around;
   return reshard(made, global.shape, to);
 }

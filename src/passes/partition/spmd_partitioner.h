@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -98,6 +99,7 @@ class SpmdPartitioner final : public PartitionContext {
   Node* rank_node(DeviceOrder order);
   Node* tile_number(const DeviceFunction& tile);
   void check_placement(const Node& node, const Shape& shape, const Sharding& given) const;
+  std::optional<Sharding>& placement(const Node& node);
   const Sharding& placed(const Node& node);
   const Node& maker_of_sum(const Node& value) const;
   Metadata cause_of(const Node& moved, bool sums) const;
@@ -109,7 +111,7 @@ class SpmdPartitioner final : public PartitionContext {
   std::vector<PartitionedValue> layouts_;  // all that values have, where devices are poisoned
   PartitionResult result_;
   std::unique_ptr<Frame> frame_;
-  std::unordered_map<int64_t, Sharding> shardings_;  // by global node id
+  std::deque<std::optional<Sharding>> shardings_;  // by global node id, what is known of them
   std::unordered_map<int64_t, Sharding>
       lifted_;  // the same, of values on some of the devices on all
   // By global node id: dims of elements alike.
