@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "gspmd/ops/builders.h"
 #include "ops/dot/row_blocks.h"
@@ -83,6 +84,16 @@ Truth compared(Direction direction, const Range& a, const Range& b) {
 HiddenColumns::HiddenColumns(const Computation& fused, Dims space, std::vector<const Node*> summed)
     : fused_(fused), space_(std::move(space)), summed_(std::move(summed)) {
   rows_.assign(space_.begin(), space_.end() - 1);
+  whole_.resize(space_.size());
+  std::iota(whole_.begin(), whole_.end(), int64_t{0});
+  of_rows_.assign(whole_.begin(), whole_.end() - 1);
+}
+
+size_t HiddenColumns::number_of(const Embedding& embedding) {
+  const auto found = std::find(embeddings_.begin(), embeddings_.end(), embedding);
+  const auto number = static_cast<size_t>(found - embeddings_.begin());
+  if (found == embeddings_.end()) embeddings_.push_back(embedding);
+  return number;
 }
 
 BlockColumns HiddenColumns::live(int64_t first, int64_t last) {
@@ -122,21 +133,17 @@ bool HiddenColumns::add_nothing(int64_t first_column, int64_t last_column) {
   box_.back() = {first_column, last_column};
   states_.clear();
   found_.clear();
-  Embedding whole;
-  for (size_t d = 0; d < space_.size(); ++d) whole.push_back(static_cast<int64_t>(d));
   for (const auto& node : fused_.nodes())
     if (node->is(Opcode::reduce) && node->operand(0)->dims() == space_ && !reduces_to_same(*node))
       return false;
   return std::all_of(summed_.begin(), summed_.end(),
-                     [&](const Node* node) { return state_of(*node, whole).kind == State::zero; });
+                     [&](const Node* node) { return state_of(*node, whole_).kind == State::zero; });
 }
 
 // Whether the result is the same without the columns.
 bool HiddenColumns::reduces_to_same(const Node& reduce) {
   const std::optional<Combiner> combiner = recognize_combiner(*reduce.called.at(0));
-  Embedding whole;
-  for (size_t d = 0; d < space_.size(); ++d) whole.push_back(static_cast<int64_t>(d));
-  const State state = state_of(*reduce.operand(0), whole);
+  const State state = state_of(*reduce.operand(0), whole_);
   if (combiner == Combiner::sum) return state.kind == State::zero;
   if (combiner != Combiner::max) return false;
   if (state.kind != State::number && state.kind != State::zero) return false;
@@ -146,7 +153,7 @@ bool HiddenColumns::reduces_to_same(const Node& reduce) {
 }
 
 HiddenColumns::State HiddenColumns::state_of(const Node& node, const Embedding& embedding) {
-  const auto key = std::pair(&node, embedding);
+  const auto key = std::pair(&node, number_of(embedding));
   if (const auto found = states_.find(key); found != states_.end()) return found->second;
   State state = computed_state(node, embedding);
   if (state.kind == State::number && state.number_is == 0) state = {State::zero, 0, nullptr};
@@ -156,10 +163,8 @@ HiddenColumns::State HiddenColumns::state_of(const Node& node, const Embedding& 
 
 HiddenColumns::State HiddenColumns::computed_state(const Node& node, const Embedding& embedding) {
   if (const std::optional<double> number = scalar_of(node)) return {State::number, *number, {}};
-  Embedding kept;
-  for (size_t d = 0; d < rows_.size(); ++d) kept.push_back(static_cast<int64_t>(d));
   const bool is_small_float = node.shape.dtype == DType::f32 || node.shape.dtype == DType::bf16;
-  if (node.dims() == rows_ && embedding == kept) {
+  if (node.dims() == rows_ && embedding == of_rows_) {
     const Node& row = without_views(node);
     return is_small_float && row.dims() == rows_ ? State{State::row, 0, &row} : State{};
   }

@@ -46,6 +46,7 @@ class HiddenColumns {
   };
   using Embedding = std::vector<int64_t>;
 
+  size_t number_of(const Embedding& embedding);
   bool add_nothing(int64_t first_column, int64_t last_column);
   State state_of(const Node& node, const Embedding& embedding);
   State computed_state(const Node& node, const Embedding& embedding);
@@ -59,10 +60,12 @@ class HiddenColumns {
 
   const Computation& fused_;
   Dims space_;
-  Dims rows_;  // dims without the columns
+  Dims rows_;                  // dims without the columns
+  Embedding whole_, of_rows_;  // dims of the space and of rows as they are
   std::vector<const Node*> summed_;
-  std::vector<std::pair<int64_t, int64_t>> box_;  // of each dim of the space: first, last
-  std::map<std::pair<const Node*, Embedding>, State> states_;
+  std::vector<std::pair<int64_t, int64_t>> box_;            // of each dim of the space: first, last
+  std::vector<Embedding> embeddings_;                       // that were met, by number
+  std::map<std::pair<const Node*, size_t>, State> states_;  // under an embedding
   std::set<Guard> found_, guards_;
 };
 
