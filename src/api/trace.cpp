@@ -142,7 +142,7 @@ Traced TraceSession::finish() {
   Module& module = *impl_->module;
   module.remove_unreachable();
   for (const std::unique_ptr<Computation>& computation : module.computations())
-    remove_marks(*computation);
+    if (computation.get() != &entry) remove_marks(*computation);
   module.remove_unreachable();  // what was called by marks in bodies
   module.sort_computations();
   if (impl_->state->num_devices > 0) module.num_partitions = impl_->state->num_devices;

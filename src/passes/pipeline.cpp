@@ -57,11 +57,13 @@ void pair_donated(State& state) {
 }
 
 void simplify(Module& module, bool across_phases) {
+  bool may_have_dead = true;  // nodes
   for (int round = 0; round < 8; ++round) {
     bool changed = simplify_algebra(module);
     changed |= eliminate_common_subexpressions(module, across_phases);
-    changed |= eliminate_dead_code(module);
-    if (!changed) return;
+    if (!changed && !may_have_dead) return;
+    may_have_dead = eliminate_dead_code(module);
+    if (!changed && !may_have_dead) return;
   }
 }
 
