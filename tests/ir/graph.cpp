@@ -151,6 +151,23 @@ TEST_CASE("remove_dead keeps parameters and what the root reaches") {
   CHECK(c.remove_dead() == 0);
 }
 
+TEST_CASE("remove_dead keeps what nodes read that stand before it, and all that this reads") {
+  Module module;
+  Computation& c = *module.add_computation("f");
+  Node* const x = parameter(c, 0, "x");
+  Node* const first = add(c, x, x);
+  Node* const root = add(c, first, first);
+  c.set_root(root);
+  Node* const late = c.append(Opcode::negate, kScalar, {x}, {}, "late");
+  Node* const later = c.append(Opcode::negate, kScalar, {late}, {}, "later");
+  c.append(Opcode::negate, kScalar, {later}, {}, "dead");
+  root->set_operand(0, later);
+  CHECK(c.remove_dead() == 1);
+  CHECK(names(c) == Names{"x", "add", "add.1", "late", "later"});
+  c.sort();
+  CHECK(names(c) == Names{"x", "add", "late", "later", "add.1"});
+}
+
 TEST_CASE("sort moves a node before its first reader and keeps the rest in place") {
   Module module;
   Computation& c = *module.add_computation("f");
