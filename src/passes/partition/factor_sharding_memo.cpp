@@ -21,11 +21,13 @@ class Key {
     add(p.taken);
     add(p.joins_initial ? 1 : 0);
     add(p.one_of_few ? 1 : 0);
+    add(std::ssize(p.rule->factors));
     for (const Factor& f : p.rule->factors) {
       add(f.size);
       add(static_cast<int64_t>(f.kind));
       add(static_cast<int64_t>(f.combiner));
     }
+    add(std::ssize(p.operands));
     for (size_t i = 0; i < p.operands.size(); ++i) {
       add(p.node->operand(static_cast<int64_t>(i))->shape, p.rule->operands[i]);
       add(p.operands[i]);

@@ -75,9 +75,11 @@ bool SpmdPartitioner::keeps_unreduced(const Node& reader, int64_t operand) {
 // The value as its readers see it: sums over devices done, in the completed layout.
 Partitioned SpmdPartitioner::settle(const Node& node, const Partitioned& value) {
   const Sharding& completed = placed(node);
+  moved_ = &node;
+  if (value.sharding == completed || equivalent(value.sharding, completed))
+    return {value.local, completed};  // as most are: no cause is told
   const bool sums = !value.sharding.unreduced().empty();
   const EmissionScope scope(cause_of(node, sums), (reader_ ? reader_ : &node)->backward);
-  moved_ = &node;
   return {reshard(value, node.shape, completed), completed};
 }
 

@@ -33,7 +33,8 @@ bool may_run_alone(const Node& node) {
 
 // The leaves of a value that are all on one device; nullopt: they are not.
 std::optional<int64_t> only_device(const Sharding& s) {
-  const std::vector<Sharding> leaves = s.is_tuple() ? s.elements() : std::vector{s};
+  const std::span<const Sharding> leaves =
+      s.is_tuple() ? std::span(s.elements()) : std::span(&s, 1);
   if (leaves.empty()) return std::nullopt;
   for (const Sharding& leaf : leaves)
     if (leaf.kind() != ShardingKind::maximal || leaf.device() != leaves[0].device())
