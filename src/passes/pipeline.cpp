@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/guard_bytes.h"
@@ -90,9 +89,11 @@ void partition_completed(State& state) {
 }
 
 // The bytes of each whole value by name; empty where the completed module was not kept.
-std::unordered_map<std::string, int64_t> global_bytes(const State& state) {
-  std::unordered_map<std::string, int64_t> bytes;
+FlatMap<std::string_view, int64_t> global_bytes(const State& state) {
+  FlatMap<std::string_view, int64_t> bytes;
   if (!state.result.completed) return bytes;
+  if (state.result.completed->entry() != nullptr)
+    bytes.reserve(state.result.completed->entry()->nodes().size());
   for (const auto& computation : state.result.completed->computations())
     for (const auto& node : computation->nodes()) {
       int64_t& most = bytes[node->name()];
@@ -107,9 +108,9 @@ void combine(State& state) {
   const auto bytes = global_bytes(state);
   CombineOptions options;
   options.bytes = [&](const Node& collective) {
-    const auto found = bytes.find(collective.metadata.moved);
+    const int64_t* const found = bytes.find(*collective.metadata.moved);
     const int64_t local = collective.operand(0)->shape.bytes();
-    return found == bytes.end() ? local : std::max(local, found->second);
+    return found == nullptr ? local : std::max(local, *found);
   };
   combine_collectives(*state.module, options);
 }
