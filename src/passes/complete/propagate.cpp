@@ -445,6 +445,7 @@ bool Propagation::run() {
       if (node->sharding && node->origins.empty()) record_origins(*node, *node);
   place_channels();
   link_related_nodes();
+  read_levels();
   // What the computations that the result comes from are annotated with is the result's too.
   saved_root_ = saved(*entry.root());
   mark_given();

@@ -176,23 +176,32 @@ void Propagation::mark_changed(const Node& node) {
 bool Propagation::would_find_nothing(const Node& node, From from, const Visit& last,
                                      int level) const {
   if (last.time < 0 || last.level > level || (last.level == 0 && level > 0)) return false;
-  const auto is_old = [&](const std::vector<int64_t>& changed, const Node& n) {
-    return changed[static_cast<size_t>(n.id())] <= last.time;
+  const auto id = static_cast<size_t>(node.id());
+  const auto upto = [](int last_level) { return (2U << static_cast<unsigned>(last_level)) - 1; };
+  const unsigned begun = upto(level) & ~upto(last.level);
+  const auto is_plain = [&](size_t of) {
+    return levels_[of].is_plain && (levels_[of].begins & begun) == 0;
   };
-  const auto is_plain = [&](const Node& n) {
-    const CompletionRules& rules = n.op().completion;
-    const auto begins = [&](int at) { return at > last.level && at <= level; };
-    const bool is_known = !rules.may_be_tiled || rules.may_be_tiled == pointwise_may_be_tiled;
-    return is_known && !begins(rules.level) && !begins(rules.forward_level) &&
-           !begins(rules.backward_level);
-  };
-  if (!is_old(changed_, node) || given(node)) return false;
+  if (changed_[id] > last.time || (flags_[id] & kGiven) != 0 || !is_plain(id)) return false;
   if (from == From::operands)  // the argument of a parameter stands elsewhere
-    return is_old(operand_changed_, node) && !node.is(Opcode::parameter) && is_plain(node);
-  return is_plain(node) &&
-         std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
-           return is_old(changed_, *user) && is_old(operand_changed_, *user) && is_plain(*user);
-         });
+    return operand_changed_[id] <= last.time && !node.is(Opcode::parameter);
+  return std::all_of(node.users().begin(), node.users().end(), [&](const Node* user) {
+    const auto of = static_cast<size_t>(user->id());
+    return changed_[of] <= last.time && operand_changed_[of] <= last.time && is_plain(of);
+  });
+}
+
+void Propagation::read_levels() {
+  levels_.resize(flags_.size());
+  for (const Computation* computation : computations_)
+    for (const auto& node : computation->nodes()) {
+      const CompletionRules& rules = node->op().completion;
+      OpLevels& levels = levels_[static_cast<size_t>(node->id())];
+      levels.speaks = static_cast<int8_t>(completion_level(*node));
+      for (const int at : {rules.level, rules.forward_level, rules.backward_level})
+        levels.begins |= static_cast<uint8_t>(1U << static_cast<unsigned>(at));
+      levels.is_plain = !rules.may_be_tiled || rules.may_be_tiled == pointwise_may_be_tiled;
+    }
 }
 
 // `infer` at a node, unless it would find nothing; sanitized builds look whether that is so.
@@ -231,7 +240,7 @@ bool Propagation::sweep_group_members(Computation& computation, int level) {
   if (found == members_.end()) return false;
   bool changed = false;
   for (Member& member : found->second) {
-    if (level < completion_level(*member.node)) continue;
+    if (level < level_of(*member.node)) continue;
     const Visit& last = member.last;
     if (last.time >= 0 && (last.level > 0) == (level > 0) &&
         std::none_of(member.group->begin(), member.group->end(), [&](const Node* node) {

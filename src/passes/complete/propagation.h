@@ -72,6 +72,14 @@ class Propagation {
     int level = 0;
   };
   void mark_changed(const Node& node);
+  // What of an op's rules decides about visits.
+  struct OpLevels {
+    int8_t speaks = 0;      // completion_level()
+    uint8_t begins = 0;     // a bit for each level at which some of its rules begin
+    bool is_plain = false;  // whether it looks at its neighbours only
+  };
+  void read_levels();
+  int level_of(const Node& node) const { return levels_[static_cast<size_t>(node.id())].speaks; }
   enum class From : uint8_t { operands, users };
   bool would_find_nothing(const Node& node, From from, const Visit& last, int level) const;
   template <class Infer>
@@ -110,6 +118,7 @@ class Propagation {
   // Of users with many operands: where each stands, looked up anew where they have changed.
   std::unordered_map<const Node*, std::unordered_map<const Node*, size_t>> positions_;
   std::vector<uint8_t> flags_;                     // by node id
+  std::vector<OpLevels> levels_;                   // by node id
   int64_t time_ = 0;                               // counts changes of shardings
   std::vector<int64_t> changed_;                   // by node id: when its sharding changed,
   std::vector<int64_t> operand_changed_;           // and when one of its operands' did

@@ -146,7 +146,7 @@ bool Propagation::infer_tuple(Node& node) {
 }
 
 bool Propagation::infer_from_operands(Node& node, int level) {
-  if (level < completion_level(node)) return false;
+  if (level < level_of(node)) return false;
   if (given(node)) return refine_open(node, level, false);
   if (is_all_manual(node.sharding)) return false;
   if (node.is(Opcode::parameter)) {
@@ -247,7 +247,7 @@ std::optional<Sharding> Propagation::look_ahead(Node& node) {
 // weighed, also where it is more specific.
 std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand,
                                                         int level) {
-  if (level < completion_level(user) || !propagates(user.sharding)) return std::nullopt;
+  if (level < level_of(user) || !propagates(user.sharding)) return std::nullopt;
   std::vector<OperandSuggestion> said = suggestions_of_reader(user, operand, mode(level));
   if (said.empty()) return std::nullopt;
   Sharding wanted = std::move(said[0].sharding);
@@ -311,7 +311,7 @@ bool Propagation::infer_from_elements(Node& node, int level) {
 
 bool Propagation::infer_from_users(Node& node, int level) {
   // A broadcast waits: its readers may want it in several layouts.
-  if (level < completion_level(node) && node.op().completion.forward_level > level) return false;
+  if (level < level_of(node) && node.op().completion.forward_level > level) return false;
   if (given(node)) return refine_open(node, level, true);
   if (is_all_manual(node.sharding)) return false;
   const std::vector<Node*>& users = node.users();
