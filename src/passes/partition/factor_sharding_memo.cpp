@@ -121,9 +121,10 @@ size_t FactorShardingKeyHash::operator()(const FactorShardingKey& key) const {
 
 FactorDigits FactorShardingMemo::chosen_without_sums(
     const FactorShardingProblem& problem, FactorDigits (*search)(const FactorShardingProblem&)) {
-  // What a custom-call is, its opcode does not say.
-  if (asks_for_more(problem) || problem.node->is(Opcode::custom_call)) return search(problem);
-  const auto [at, is_new] = without_sums_.try_emplace(Key(problem).take());
+  if (asks_for_more(problem)) return search(problem);
+  FactorShardingKey key = Key(problem).take();
+  key.push_back(reinterpret_cast<std::intptr_t>(&problem.node->op()));  // more than the opcode says
+  const auto [at, is_new] = without_sums_.try_emplace(std::move(key));
   if (is_new) at->second = search(problem);
   return at->second;
 }
