@@ -66,7 +66,7 @@ std::optional<Sharding> Propagation::better_leaf(const Node& node, const Shape& 
     candidate = candidate.with_unreduced({});
   if (candidate.rank() > shape.rank()) return std::nullopt;
   if (!given(node)) {
-    if (current && *current == candidate) return std::nullopt;  // as most are, in the end
+    if (current && *current == candidate) return std::nullopt;
     std::optional<Sharding> better = improve_sharding(shape, current, candidate, options);
     if (better && current && equivalent(*better, *current)) return std::nullopt;
     return better;
@@ -91,6 +91,9 @@ bool Propagation::improve(Node& node, const Sharding& candidate, const Node& via
   ImproveOptions options{options_.spmd && level > 0, reshard_freely};
   if (!node.shape.is_tuple) {
     if (candidate.is_tuple()) return false;
+    const bool is_there = node.sharding && !given(node) && candidate.open().empty() &&
+                          candidate.unreduced().empty() && *node.sharding == candidate;
+    if (is_there) return false;  // as most are, in the end
     auto better = better_leaf(node, node.shape, node.sharding, candidate, options);
     if (!better) return false;
     set_sharding(node, std::move(*better), via);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/common/completion_rules.h"
 #include "passes/complete/propagation.h"
 
 namespace gspmd {
@@ -248,6 +249,8 @@ std::optional<Sharding> Propagation::look_ahead(Node& node) {
 std::optional<Sharding> Propagation::suggestion_of_user(const Node& user, int64_t operand,
                                                         int level) {
   if (level < level_of(user) || !propagates(user.sharding)) return std::nullopt;
+  if (user.op().completion.suggestions == same_dims_suggestions)  // as most: one, without a list
+    return same_dims(user.operand(operand)->shape, user.shape) ? user.sharding : std::nullopt;
   std::vector<OperandSuggestion> said = suggestions_of_reader(user, operand, mode(level));
   if (said.empty()) return std::nullopt;
   Sharding wanted = std::move(said[0].sharding);
