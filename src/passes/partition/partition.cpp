@@ -145,6 +145,7 @@ void SpmdPartitioner::lay_out(const Node& node, const Sharding& layout) {
 }
 
 void SpmdPartitioner::partition_computation(const Computation& global, Computation&) {
+  frame_->values.reserve(global.nodes().size());
   if (!open_.empty()) agree_layouts(*this, global);
   for (Node* parameter : global.parameters())
     at_node(*parameter, [&] { partition_node(*parameter); });
