@@ -294,7 +294,11 @@ PreparedKernel prepare_scatter(IndexedSlices slices, ScatterCombiner combiner, i
     slices.counts.push_back(1);
   }
   const int64_t window = count_of(slices.window.dims);
-  scatter.count = window == 0 ? 0 : count_of(slices.counts);
+  // An array without elements has room for no update, though the starts of all are 0.
+  const bool none = window == 0 || elements == 0 ||
+                    std::any_of(slices.components.begin(), slices.components.end(),
+                                [](const IndexedSlices::Component& c) { return c.last < 0; });
+  scatter.count = none ? 0 : count_of(slices.counts);
   scatter.bytes = elements * slices.window.element_size;
   scatter.runs = slices;
   scatter.runs.counts.back() = 1;

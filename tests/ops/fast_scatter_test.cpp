@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "gspmd/kernels/indexed_slices.h"
 #include "load.h"
 #include "ops/fast_kernels.h"
 
@@ -132,6 +133,31 @@ TEST_CASE("fast scatters put updates in the place of complex elements, the last 
                             computation(std::string(dtype_name(type)), "copy(b)"), to_string(x),
                             to_string(u), to_string(x)),
                 {special_values(x, 1, true), places, special_values(u, 2, true)});
+  }
+}
+
+TEST_CASE("fast scatters leave the memory of an array without elements alone", "[index]") {
+  // Rows of five that begin at 0 of an array of no row, or of no column where rows are indexed.
+  for (const bool indexed : {true, false}) {
+    IndexedSlices slices;
+    slices.counts = {3};
+    slices.batch = {5};
+    slices.batch_indices = {1};
+    slices.batch_origin = {0};
+    slices.components = {{0, indexed ? 5 : 0, indexed ? -1 : 3}};
+    slices.window = {4, {5}, {1}, {1}};
+    const PreparedKernel kernel = prepare_scatter(slices, ScatterCombiner::sum, 0);
+    REQUIRE(kernel.run);
+    std::vector<float> array(20, 7), updates(15, 1);
+    const std::vector<int32_t> starts(3, 0);
+    auto* const result = reinterpret_cast<std::byte*>(array.data());
+    const std::byte* const operands[] = {result, reinterpret_cast<const std::byte*>(starts.data()),
+                                         reinterpret_cast<const std::byte*>(updates.data())};
+    KernelArgs args;
+    args.operands = operands;
+    args.results = &result;
+    kernel.run(args);
+    CHECK(array == std::vector<float>(20, 7));
   }
 }
 
