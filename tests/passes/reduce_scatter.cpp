@@ -1,7 +1,9 @@
 #include <catch2/catch.hpp>
 
+#include "gspmd/ir/text.h"
 #include "gspmd/passes/simplify/simplify.h"
 #include "passes/body_text.h"
+#include "passes/spmd_check.h"
 
 namespace gspmd {
 namespace {
@@ -79,6 +81,21 @@ TEST_CASE("a sum that is reshaped and padded with zeros before its slices is sca
   };
   CHECK_THAT(root("sum", "0"), Catch::Contains("f32[8] reduce-scatter(%pad"));
   CHECK_THAT(root("sum", "1"), Catch::Contains("dynamic-slice(%padded"));
+}
+
+TEST_CASE("sums scattered along two dims are merged also where one of these is empty") {
+  for (const int64_t rows : {0, 4}) {
+    const auto module = parse_module(fmt::format(R"(HloModule m, num_partitions=6
+ENTRY %main {{
+  %x = f32[{0},12] parameter(0), sharding={{devices=[1,6]<=[6]}}
+  %w = f32[12,6] parameter(1), sharding={{devices=[6,1]<=[6]}}
+  ROOT %d = f32[{0},6] dot(%x, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={{devices=[2,3]<=[6]}}
+}}
+)",
+                                                 rows));
+    INFO(rows);
+    CHECK(testing::difference_when_partitioned(*module, 6, 1) == "");
+  }
 }
 
 }  // namespace gspmd

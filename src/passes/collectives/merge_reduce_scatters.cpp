@@ -72,14 +72,15 @@ std::optional<Lists> grid(const Lists& first, const Lists& second, int64_t num_d
 struct Chain {
   std::vector<Node*> scatters;  // in the order of the program
   Lists lists;
-  Dims dims;
+  Dims dims, parts;  // what each of them cuts, and into how many
 };
 
 // The longest chain that ends in `last`, where its groups make grids.
 std::optional<Chain> chain_to(Node& last, int64_t num_devices) {
   const auto combiner = recognize_combiner(*last.called.at(0));
   if (!combiner) return std::nullopt;
-  Chain chain{{&last}, {}, last.attrs.dimensions};
+  Chain chain{
+      {&last}, {}, last.attrs.dimensions, {group_size(last.attrs.replica_groups, num_devices)}};
   while (true) {
     Node& before = *chain.scatters.front()->operand(0);
     if (!before.is(Opcode::reduce_scatter) || before.operands().size() != 1 || before.is_root() ||
@@ -91,6 +92,7 @@ std::optional<Chain> chain_to(Node& last, int64_t num_devices) {
         grid(materialize(before.attrs.replica_groups, num_devices), chain.lists, num_devices);
     if (!lists) break;
     chain.lists = std::move(*lists);
+    chain.parts.insert(chain.parts.begin(), group_size(before.attrs.replica_groups, num_devices));
     chain.scatters.insert(chain.scatters.begin(), &before);
     chain.dims.insert(chain.dims.begin(), before.attrs.dimensions.at(0));
   }
@@ -106,11 +108,10 @@ Node* tiles_first(Node* value, const Chain& chain) {
     int64_t size = value->dims()[d];
     for (size_t k = 0; k < chain.dims.size(); ++k) {
       if (chain.dims[k] != static_cast<int64_t>(d)) continue;
-      const int64_t parts = chain.scatters[k]->operand(0)->dims()[d] / chain.scatters[k]->dims()[d];
       tiles[k] = std::ssize(split);
-      split.push_back(parts);
-      merged[0] *= parts;
-      size /= parts;
+      split.push_back(chain.parts[k]);
+      merged[0] *= chain.parts[k];
+      size /= chain.parts[k];
     }
     rest.push_back(std::ssize(split));
     split.push_back(size);
