@@ -56,8 +56,13 @@ ReplicaGroups read_iota_groups(Lexer& lexer) {
     if (d < 1) lexer.fail(start, "replica_groups: sizes must be at least 1");
     total = saturating_multiply(total, d);
   }
-  if (total != saturating_multiply(groups.num_groups, groups.group_size) ||
-      total > (int64_t{1} << 31))
+  if (total > (int64_t{1} << 31))
+    lexer.fail(
+        start,
+        "replica_groups: the iota has {} devices, at most 2^31 are supported; give it as many "
+        "as the program has",
+        total);
+  if (total != saturating_multiply(groups.num_groups, groups.group_size))
     lexer.fail(start, "replica_groups: {} groups of {} are not the {} devices of the iota",
                groups.num_groups, groups.group_size, total);
   if (!groups.transpose.empty() &&

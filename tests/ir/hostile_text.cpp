@@ -168,7 +168,7 @@ TEST_CASE("one mistake in a literal or another number is one located message") {
        "axis 'y' is not in"},
       {"%r = f32[4] all-reduce(f32[4] %a), replica_groups=[2147483648,2]<=[4294967296], "
        "to_apply=%sum",
-       51, "replica_groups"},
+       51, "the iota has 4294967296 devices, at most 2^31 are supported"},
   }));
   check_error(line, column, message);
 }
