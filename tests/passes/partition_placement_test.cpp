@@ -157,6 +157,53 @@ TEST_CASE("programs with every kind of op on some of the devices compute the sam
     }
 }
 
+TEST_CASE("the first elements of a sort on some of the devices are right on others",
+          "[placement]") {
+  const Strings lines{"{devices=[4]1,3,4,6}", "{devices=[2]2,1}", "{devices=[3]5,0,6}",
+                      "{devices=[8]<=[8]}"};
+  const Strings wanted{"{devices=[4]2,7,3,5}", "{devices=[2]0,3}", "{devices=[3]7,1,2}",
+                       "{maximal device=7}", "{replicated}"};
+  const std::string one = R"(HloModule m
+less { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e {
+ x = f32[SIZE] parameter(0), sharding=HAVE
+ s = f32[SIZE] sort(x), dimensions={0}, to_apply=less
+ ROOT f = f32[4] slice(s), slice={[0:4]}, sharding=WANT
+}
+)";
+  const std::string two = R"(HloModule m
+less { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ c = s32[] parameter(2)
+ d = s32[] parameter(3)
+ ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e {
+ x = f32[SIZE] parameter(0), sharding=HAVE
+ y = s32[SIZE] parameter(1), sharding=HAVE
+ s = (f32[SIZE], s32[SIZE]) sort(x, y), dimensions={0}, is_stable=true, to_apply=less
+ i = s32[SIZE] get-tuple-element(s), index=1
+ ROOT f = s32[4] slice(i), slice={[0:4]}, sharding=WANT
+}
+)";
+  for (const std::string& line : lines)
+    for (const std::string& want : wanted)
+      for (const int64_t size : {48, 43})
+        for (const std::string& body : {one, two}) {
+          std::string text = body;
+          const auto put = [&](const std::string& field, const std::string& value) {
+            for (size_t at; (at = text.find(field)) != std::string::npos;)
+              text.replace(at, field.size(), value);
+          };
+          put("SIZE", std::to_string(size));
+          put("HAVE", line);
+          put("WANT", want);
+          INFO(text);
+          CHECK(difference_when_partitioned(*parse_module(text), 8, 3) == "");
+        }
+}
+
 TEST_CASE("a sum that meets a constant on one device stays a sum", "[placement]") {
   const auto module = parse_module(R"(HloModule m
 ENTRY main {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gspmd/ops/builders.h"
+#include "moves/some_devices.h"
 #include "ops/common/in_dim.h"
 #include "ops/emission/collectives.h"
 #include "ops/emission/emit_reshard.h"
@@ -53,6 +54,8 @@ std::optional<Choice> choice_of(PartitionContext& spmd, const Node& sort) {
   Choice c;
   c.dim = sort.attrs.dimensions.at(0);
   c.have = spmd.sharding(*sort.operand(0));
+  // That of several operands sees them on all devices, its readers may not.
+  if (sort.shape.is_tuple) c.have = on_all_devices(c.have, spmd.num_devices());
   if (!c.have.is_tiled() || !c.have.order() || c.have.dim(c.dim).empty()) return std::nullopt;
   const auto k = first_taken(sort);
   c.size = sort.operand(0)->dim(c.dim);
@@ -69,6 +72,8 @@ std::optional<Choice> choice_of(PartitionContext& spmd, const Node& sort) {
   }
   if (room && c.k * c.tiles > 2 * c.shard) return std::nullopt;
   c.whole = Sharding::tiled(c.have.order(), dims, c.have.manual_digits());
+  if (c.whole.is_replicated() && is_partial(c.have, spmd.num_devices()))
+    c.whole = Sharding::maximal(c.have.order()->device(0));  // whole, on some devices only
   return c;
 }
 
