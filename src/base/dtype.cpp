@@ -1,6 +1,7 @@
 #include "gspmd/base/dtype.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 
 namespace gspmd {
@@ -85,14 +86,18 @@ float half_to_float(uint16_t bits) {
   const int exponent = (bits >> 10) & 0x1f;
   const int mantissa = bits & 0x3ff;
   const float sign = bits & 0x8000 ? -1.0f : 1.0f;
-  if (exponent == 31) return mantissa ? std::nanf("") : sign * INFINITY;
+  // As processors do, NaN keeps its sign and payload, and becomes a quiet one.
+  if (exponent == 31 && mantissa != 0)
+    return std::bit_cast<float>((bits & 0x8000u) << 16 | 0x7fc00000u | uint32_t(mantissa) << 13);
+  if (exponent == 31) return sign * INFINITY;
   if (exponent == 0) return sign * std::ldexp(float(mantissa), -24);
   return sign * std::ldexp(float(mantissa + 1024), exponent - 25);
 }
 
 uint16_t float_to_half(float value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  if (std::isnan(value)) return sign | 0x7e00;
+  if (std::isnan(value))
+    return sign | 0x7e00 | uint16_t(std::bit_cast<uint32_t>(value) >> 13 & 0x1ff);
   const float magnitude = std::fabs(value);
   if (magnitude >= 65520.0f) return sign | 0x7c00;
   if (magnitude < std::ldexp(1.0f, -14))

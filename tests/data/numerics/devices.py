@@ -186,3 +186,11 @@ ENTRY main {
   x = f32[3,7] parameter(0), sharding={devices=[1,2]<=[2]}
   ROOT t = (f32[3,2], s32[3,2]) topk(x), k=2, largest=false
 }""", {'0': x}, [np.take_along_axis(x, order, 1), order])
+x = np.array([np.arange(19) % 7, [-inf] * 19], np.float16)
+order = np.argsort(-x, axis=1, kind='stable')[:, :3].astype(np.int32)
+module('topk_edges_f16', 'the largest elements of a dim of f16 that is split unevenly are none of its padding', """
+HloModule topk_edges_f16, num_partitions=2
+ENTRY main {
+  x = f16[2,19] parameter(0), sharding={devices=[1,2]<=[2]}
+  ROOT t = (f16[2,3], s32[2,3]) topk(x), k=3, largest=true
+}""", {'0': x}, [np.take_along_axis(x, order, 1), order])
