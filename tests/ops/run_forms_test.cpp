@@ -8,6 +8,7 @@
 #include "gspmd/kernels/prepared_kernel.h"
 #include "gspmd/ops/evaluate.h"
 #include "ops/common/numeric.h"
+#include "ops/convolution/convolution.h"
 #include "ops/fast_kernels.h"
 
 namespace gspmd::testing::run_forms_test {
@@ -87,9 +88,49 @@ TEST_CASE("widened products: floats without kernels", "[dot]") {
   CHECK(widened(product("f32", "f32", "bf16"), 1e-2) == DType::f32);
   CHECK(widened(product("f32", "f32", "f64"), 1e-15) == DType::f64);
   CHECK(!widened(product("bf16", "bf16", "f32")));
-  CHECK(!widened(window("bf16", "bf16", "f32")));
   for (const char* type : {"f16", "bf16", "f32", "f64"}) CHECK(!widened(product(type, type, type)));
-  for (const char* type : {"bf16", "f32", "f64"}) CHECK(!widened(window(type, type, type)));
+  for (const char* type : {"f32", "f64"}) CHECK(!widened(window(type, type, type)));
+}
+
+TEST_CASE("widened products: convolutions of bf16 where there is no other kernel", "[dot]") {
+  const auto convolution = [](const char* result, const char* x, const char* y, const char* r,
+                              const char* how) {
+    return fmt::format(R"(HloModule m
+ENTRY e {{
+  x = bf16[{}] parameter(0)
+  y = bf16[{}] parameter(1)
+  ROOT r = {}[{}] convolution(x, y), {}
+}}
+)",
+                       x, y, result, r, how);
+  };
+  const char* const forms[][4] = {
+      {"2,6,5,4", "3,2,4,6", "2,5,6,6",
+       "window={size=3x2 pad=1_0x1_1}, dim_labels=b01f_01io->b01f"},
+      {"2,4,6,5", "6,4,3,2", "2,6,5,6",
+       "window={size=3x2 pad=1_0x1_1}, dim_labels=bf01_oi01->bf01"},
+      {"2,6,5,4", "3,2,2,6", "2,5,6,6",
+       "window={size=3x2 pad=1_0x1_1}, dim_labels=b01f_01io->b01f, feature_group_count=2"},
+      {"2,6,5,4", "3,2,1,4", "2,5,6,4",
+       "window={size=3x2 pad=1_0x1_1}, dim_labels=b01f_01io->b01f, feature_group_count=4"},
+      {"2,4,6,5", "4,1,3,2", "2,4,5,6",
+       "window={size=3x2 pad=1_0x1_1}, dim_labels=bf01_oi01->bf01, feature_group_count=4"},
+      {"2,9,6", "4,1,6", "2,9,6",
+       "window={size=4 pad=3_0}, dim_labels=b0f_0io->b0f, feature_group_count=6"},
+      {"2,6,5,4", "2,6,5,6", "3,3,4,6",
+       "window={size=6x5 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf"},
+      {"2,3,3,4", "3,3,4,6", "2,7,7,6",
+       "window={size=3x3 pad=2_2x2_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+       "dim_labels=b01f_01io->b01f"}};
+  for (const char* result : {"bf16", "f32"})
+    for (const auto& [x, y, r, how] : forms) {
+      const std::string text = convolution(result, x, y, r, how);
+      const auto module = parse_module(text);
+      const bool has_kernel = has_convolution_kernel(*module->entry()->root());
+      const double tolerance = result == std::string("bf16") ? 1e-2 : 1e-5;
+      CHECK(widened(text, tolerance) ==
+            (has_kernel ? std::nullopt : std::optional<DType>(DType::f32)));
+    }
 }
 
 TEST_CASE("widened products: integers in floats that hold every sum", "[dot]") {

@@ -8,15 +8,19 @@
 #include "gspmd/ops/builders.h"
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/batch_norm/form.h"
+#include "ops/convolution/convolution.h"
 #include "ops/dot/dot.h"
 #include "ops/elementwise/map.h"
 
 namespace gspmd {
 namespace {
 
-bool has_float_kernel(Opcode opcode, DType dtype) {
-  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 ||
-         (dtype == DType::f16 && opcode == Opcode::dot);
+// Of operands of one type.
+bool has_float_kernel(const Node& product) {
+  const DType dtype = product.operand(0)->shape.dtype;
+  if (dtype == DType::f64 || dtype == DType::f32) return true;
+  if (product.is(Opcode::dot)) return dtype == DType::bf16 || dtype == DType::f16;
+  return dtype == DType::bf16 && has_convolution_kernel(product);
 }
 
 bool is_narrow_integer(DType dtype) { return is_integer(dtype) && dtype_size(dtype) <= 2; }
@@ -47,7 +51,7 @@ std::optional<DType> wider_type(const Node& product) {
   const DType result = product.shape.dtype;
   if (is_floating(a) && is_floating(b) && is_floating(result)) {
     const bool stores = result == a || (dtype_size(a) == 2 && result == DType::f32);
-    if (a == b && stores && has_float_kernel(product.opcode(), a)) return std::nullopt;
+    if (a == b && stores && has_float_kernel(product)) return std::nullopt;
     const bool doubles = a == DType::f64 || b == DType::f64 || result == DType::f64;
     return doubles ? DType::f64 : DType::f32;
   }

@@ -5,9 +5,10 @@
 namespace gspmd {
 
 // Gives nodes without a kernel of their own the same value by ops that have one, before fusion:
-// * products and convolutions: of operands of two floating types, of 8 bits or less, and of f16 in
-//   convolutions, in f32 or f64, rounded once; of integers of up to 16 bits in the floats that hold
-//   every sum of them, so that no number changes; of complex numbers by those of their parts;
+// * products and convolutions: of operands of two floating types, of 8 bits or less, and in
+//   convolutions of f16, and of bf16 where the processor has no other kernel, in f32 or f64,
+//   rounded once; of integers of up to 16 bits in the floats that hold every sum of them, so that
+//   no number changes; of complex numbers by those of their parts;
 // * windows of 16-bit floats, and gradients of max-pools over them, in f32, rounded once;
 // * batch norms, maps, and fusions that the module came with, by what they are made of.
 // Whether there were any.

@@ -7,6 +7,8 @@ namespace gspmd {
 
 Value evaluate_convolution(const EvalContext& context);
 PreparedKernel lower_convolution(const Node& node);
+// Whether there is a kernel for it beside plain loops: of bf16 not on every processor.
+bool has_convolution_kernel(const Node& node);
 std::vector<BatchLeaf> batch_convolution(BatchContext& context, const Node& node);
 
 // convolution(slice(pad(x, 0))) -> convolution(x) with other padding and base dilation; nullptr

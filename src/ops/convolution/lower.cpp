@@ -38,6 +38,11 @@ ConvolutionSpec spec_of(const Node& node) {
   return spec;
 }
 
+PreparedKernel kernel_of(const Node& node) {
+  if (node.operand(0)->shape.dtype != node.operand(1)->shape.dtype) return {};
+  return prepare_convolution(spec_of(node));
+}
+
 // Plain loops, cut into parts: element types and windows that the library has no primitive for.
 PreparedKernel loops_of(const Node& node) {
   PreparedKernel kernel;
@@ -69,11 +74,10 @@ PreparedKernel loops_of(const Node& node) {
 PreparedKernel lower_convolution(const Node& node) {
   // The reference kernel converts floats first (product_operand).
   if (is_integer(node.shape.dtype) && is_floating(node.operand(0)->shape.dtype)) return {};
-  if (node.operand(0)->shape.dtype == node.operand(1)->shape.dtype) {
-    PreparedKernel kernel = prepare_convolution(spec_of(node));
-    if (kernel.run) return kernel;
-  }
+  if (PreparedKernel kernel = kernel_of(node); kernel.run) return kernel;
   return loops_of(node);
 }
+
+bool has_convolution_kernel(const Node& node) { return kernel_of(node).run != nullptr; }
 
 }  // namespace gspmd
