@@ -9,8 +9,10 @@
 #include "kernels/convolution_direct.h"
 #include "kernels/convolution_library.h"
 #include "kernels/convolution_planes.h"
+#include "kernels/depthwise_rows.h"
 #include "kernels/gemm_product.h"
 #include "kernels/summed_parts.h"
+#include "kernels/window_planes.h"
 
 namespace gspmd {
 namespace {
@@ -415,6 +417,13 @@ ConvolutionSpec in_two_axes(ConvolutionSpec spec) {
   return spec;
 }
 
+// Whether the library has nothing for it where vectors have 8 lanes, or something slow.
+bool leaves_depthwise(const ConvolutionSpec& spec) {
+  return spec.operand == DType::bf16 ||
+         std::any_of(spec.axes.begin(), spec.axes.end(),
+                     [](const ConvolutionAxis& axis) { return axis.stride > 1; });
+}
+
 }  // namespace
 
 PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
@@ -426,6 +435,9 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (packed_lanes() == kPlaneLanes) {
     if (PreparedKernel planes = prepare_planes_gradient(spec); planes.run) return planes;
     if (PreparedKernel planes = prepare_planes(spec); planes.run) return planes;
+    if (leaves_depthwise(spec))
+      if (PreparedKernel rows = prepare_depthwise_rows(spec); rows.run) return rows;
+    if (PreparedKernel planes = prepare_depthwise_planes(spec); planes.run) return planes;
   }
   const ConvolutionForm form = form_of(spec);
   auto plan = std::make_shared<PreparedConvolution>();

@@ -45,6 +45,7 @@ PoolPlan::PoolPlan(PoolSpec spec) : spec_(std::move(spec)) {
       {kLanes, planes, kMostPlaneBytes / std::max<int64_t>(plane * dtype_size(spec_.dtype), 1)});
   if (may_turn && lanes >= kFewLanes) {
     planes_ = planes;
+    lanes_ = lanes;
     groups_ = ceil_div(planes, lanes);
     plane_in_ = plane;
     spec_.axes.erase(spec_.axes.begin(), spec_.axes.begin() + static_cast<std::ptrdiff_t>(apart));
@@ -119,9 +120,13 @@ void PoolOffsets::skip(int64_t windows) {
 
 void turn_planes(int64_t element_size, int64_t plane, int64_t lanes, bool back,
                  const std::byte* from, std::byte* to) {
-  StridedCopy copy{element_size, {lanes, plane}, {plane, 1}, {1, lanes}};
-  if (back) std::swap(copy.source, copy.target);
-  run_copy(simplified(std::move(copy)), from, to);
+  if (plane == 1 || lanes == 1) {
+    std::copy_n(from, plane * lanes * element_size, to);
+    return;
+  }
+  // As `simplified` gives it.
+  const int64_t rows = back ? lanes : plane, columns = back ? plane : lanes;
+  run_copy({element_size, {rows, columns}, {1, rows}, {columns, 1}}, from, to);
 }
 
 }  // namespace gspmd

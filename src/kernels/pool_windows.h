@@ -56,6 +56,8 @@ using PoolGradientFunction = void (*)(const PoolWindow& window, const std::byte*
                                       std::byte* out);
 PoolGradientFunction pool_gradient_function(DType dtype);  // nullptr: not f32, f64
 
+class PoolOffsets;
+
 // How a spec runs: position after position; where rows are short and the outermost axes only count
 // planes apart from each other, on planes turned so that several lie side by side in a row.
 class PoolPlan {
@@ -70,8 +72,9 @@ class PoolPlan {
   int64_t groups() const { return groups_; }        // of planes
   int64_t plane_in() const { return plane_in_; }    // elements of a plane
   int64_t plane_out() const { return plane_out_; }  // positions of one, with their rows
-  int64_t first_plane(int64_t group) const { return group * planes_ / groups_; }
-  int64_t most_lanes() const { return groups_ == 0 ? 1 : (planes_ + groups_ - 1) / groups_; }
+  // Whole groups, whose planes are turned block by block, and what is left.
+  int64_t first_plane(int64_t group) const { return std::min(group * lanes_, planes_); }
+  int64_t most_lanes() const { return lanes_; }
   bool turns() const { return groups_ > 0; }
 
   // f(window, position, offset of its first element) for positions [first, last), rows and steps
@@ -79,16 +82,22 @@ class PoolPlan {
   template <class F>
   void for_each_window(const std::byte* in, int64_t lanes, int64_t first, int64_t last,
                        F&& f) const;
+  // The same of all positions. `window` is at the first of them, and is so afterwards.
+  template <class F>
+  void for_all_windows(const std::byte* in, PoolOffsets& window, F&& f) const;
   // f(window, its repeats, position) of those windows, of one plane.
   template <class F>
   void for_each_repeat(const std::byte* in, int64_t first, int64_t last, F&& f) const;
 
  private:
+  template <class F>
+  void for_windows(const std::byte* in, PoolOffsets& window, int64_t first, int64_t last,
+                   F&& f) const;
   void find_repeats(const PoolAxis& axis);
   PoolRepeat repeat_at(int64_t position) const;
 
   PoolSpec spec_;
-  int64_t positions_ = 1, planes_ = 1, groups_ = 0, plane_in_ = 0, plane_out_ = 0;
+  int64_t positions_ = 1, planes_ = 1, groups_ = 0, lanes_ = 1, plane_in_ = 0, plane_out_ = 0;
   double reads_ = 0;
   std::vector<PoolRepeat> repeats_;  // along the innermost axis, from each position on
 };
@@ -101,7 +110,8 @@ class PoolOffsets {
   // Of the window: in elements from its first one.
   const std::vector<int64_t>& offsets() const { return offsets_; }
   int64_t first() const { return first_; }  // the first element's own offset
-  void next() { skip(1); }
+  void next() { skip(1); }                  // behind the last comes the first
+  int64_t lanes() const { return lanes_; }
   void skip(int64_t windows);  // no further than to the next row of the innermost axis
 
  private:
@@ -128,16 +138,27 @@ void turn_planes(int64_t element_size, int64_t plane, int64_t lanes, bool back,
                  const std::byte* from, std::byte* to);
 
 template <class F>
-void PoolPlan::for_each_window(const std::byte* in, int64_t lanes, int64_t first, int64_t last,
-                               F&& f) const {
-  PoolOffsets window(spec_, lanes, first);
+void PoolPlan::for_windows(const std::byte* in, PoolOffsets& window, int64_t first, int64_t last,
+                           F&& f) const {
   const int64_t size = dtype_size(spec_.dtype);
   for (int64_t position = first; position < last; ++position) {
     f(PoolWindow{in + window.first() * size, window.offsets().data(),
-                 static_cast<int64_t>(window.offsets().size()), spec_.inner * lanes},
+                 static_cast<int64_t>(window.offsets().size()), spec_.inner * window.lanes()},
       position, window.first());
     window.next();
   }
+}
+
+template <class F>
+void PoolPlan::for_each_window(const std::byte* in, int64_t lanes, int64_t first, int64_t last,
+                               F&& f) const {
+  PoolOffsets window(spec_, lanes, first);
+  for_windows(in, window, first, last, f);
+}
+
+template <class F>
+void PoolPlan::for_all_windows(const std::byte* in, PoolOffsets& window, F&& f) const {
+  for_windows(in, window, 0, positions_, f);
 }
 
 template <class F>
