@@ -20,10 +20,13 @@ constexpr std::array kSaved = {Gpr::rbx, Gpr::r12, Gpr::r13, Gpr::r14, Gpr::r15}
 
 class Writer {
  public:
-  Writer(const LoopCodeTarget& target, const std::vector<LoopRegister>& registers, int streams)
+  // `holds`: registers may hold the constants of rounding.
+  Writer(const LoopCodeTarget& target, const std::vector<LoopRegister>& registers, int streams,
+         bool holds)
       : target_(target),
         registers_(registers),
         streams_(streams),
+        holds_(holds),
         code_(target.form),
         block_(target, code_, registers, frame_, pointers_) {}
 
@@ -225,7 +228,7 @@ class Writer {
 
   // Whether registers hold what rounding reads.
   bool holds_rounding(const std::vector<LoopItem>& items) const {
-    if (target_.has_masks || frame_.accumulators > 0) return false;
+    if (!holds_ || target_.has_masks || frame_.accumulators > 0) return false;
     return std::any_of(items.begin(), items.end(), [](const LoopItem& item) {
       return item.kind == LoopItem::compute &&
              (item.in->op == LoopOp::round_to_bf16 ||
@@ -536,6 +539,7 @@ class Writer {
   const LoopCodeTarget& target_;
   const std::vector<LoopRegister>& registers_;
   const int streams_;
+  const bool holds_;
   LoopEncoder code_;
   BlockEmitter::Frame frame_;
   BlockEmitter::Pointers pointers_;
@@ -551,8 +555,9 @@ class Writer {
 bool write_functions(const LoopCodeTarget& target, const std::vector<LoopRegister>& registers,
                      const std::vector<CodeFunction>& functions, std::vector<uint8_t>& code,
                      std::vector<size_t>& starts) {
-  for (int streams = kStreams; streams > 0; --streams) {
-    Writer writer(target, registers, streams);
+  // Last of all the constants of rounding leave their registers, which logarithms may need.
+  for (int streams = kStreams; streams >= 0; --streams) {
+    Writer writer(target, registers, std::max(streams, 1), streams > 0);
     starts.clear();
     for (const CodeFunction& f : functions) starts.push_back(writer.write(f));
     if (writer.failed()) continue;  // too few registers for so many streams
