@@ -12,6 +12,10 @@
 #include "kernels/loop_code_passes.h"
 #include "kernels/loop_code_rounding.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace gspmd {
 namespace {
 
@@ -153,10 +157,18 @@ bool is_switched_off() {
 // A page that can be executed, once.
 bool gives_executable_memory() { return CodeMemory::make({0xC3}) != nullptr; }
 
+#if defined(__x86_64__)
+// Not every compiler knows it by name.
+bool converts_halves() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 bool runs([[maybe_unused]] LoopTarget target) {
 #if defined(__x86_64__)
   if (target == LoopTarget::avx2)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves();
   return target == LoopTarget::avx512 && __builtin_cpu_supports("avx512f") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2");

@@ -93,6 +93,9 @@ class BlockEmitter {
   // Lanes of a pred: of a comparison of floats, and whether a whole number is not 0.
   void compare(Vec to, Vec a, const LoopSource& b, int predicate);
   void nonzero(Vec to, Vec a);
+  // Lanes of f32 of f16 in their low halves, and the nearest f16 of f32.
+  void read_halves(Vec to, Vec halves);
+  void round_to_halves(Vec to, Vec floats);
   // Of 4-byte elements; of a tail only its own.
   void load_lanes(Vec to, const MemoryOperand& from);
   MemoryOperand constant(uint32_t bits) { return code.constant(bits); }

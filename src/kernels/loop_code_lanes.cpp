@@ -92,6 +92,20 @@ Vec BlockEmitter::packed(Vec lanes, int64_t size) {
   return result;
 }
 
+void BlockEmitter::read_halves(Vec to, Vec halves) {
+  if (!target.has_masks) return code.vector(vector_op::half_to_float, to, packed(halves, 2));
+  const Vec side_by_side = temporary();
+  code.vector(narrow_to_words, halves, side_by_side);
+  code.vector(vector_op::half_to_float, to, side_by_side);
+}
+
+void BlockEmitter::round_to_halves(Vec to, Vec floats) {
+  constexpr int kNearestEven = 0;
+  const Vec side_by_side = temporary();
+  code.vector(vector_op::float_to_half, floats, Vec{}, side_by_side, kNearestEven);
+  code.vector(widen_words, to, side_by_side);
+}
+
 void BlockEmitter::store_narrow(Vec lanes, const MemoryOperand& to) {
   if (target.has_masks)
     return code.vector(to.scale == 2 ? narrow_to_words : narrow_to_bytes, lanes, to,

@@ -221,6 +221,7 @@ void emit_from_float(BlockEmitter& x, const LoopInstruction& in, Vec to, Vec a) 
     if (stays) return code.vector(move_ps, to, exact ? a : to);
     return code.shift(right_digit, to, exact ? a : to, 16);
   }
+  if (in.result == DType::f16) return x.round_to_halves(to, a);
   const Vec zero = x.temporary();
   code.vector(xor_d, zero, zero, zero);
   switch (in.result) {
@@ -264,6 +265,7 @@ void emit_convert(BlockEmitter& x, const LoopInstruction& in) {
   const Vec a = x.in(in.a), to = x.out(in.out);
   if (in.input == DType::f32) return emit_from_float(x, in, to, a);
   if (in.input == DType::pred) return code.vector(move_ps, to, a);
+  if (in.input == DType::f16) return x.read_halves(to, a);
   if (in.input == DType::bf16) {
     if (x.place().half == 1) return x.op(and_d, to, a, x.rounding(BlockEmitter::upper_word));
     return code.shift(left_digit, to, a, 16);
@@ -353,7 +355,7 @@ bool has_convert(DType from, DType to) {
   const auto known = [](DType d) { return is_word(d) || d == DType::f32 || d == DType::pred; };
   if (known(from) && known(to)) return true;
   if (is_short(from) || is_short(to)) return from == DType::s32 || to == DType::s32;
-  return (from == DType::bf16 && to == DType::f32) || (from == DType::f32 && to == DType::bf16);
+  return (is_half_dtype(from) && to == DType::f32) || (from == DType::f32 && is_half_dtype(to));
 }
 
 bool has_float_op(LoopOp op) {
@@ -367,7 +369,6 @@ bool has_float_op(LoopOp op) {
     case LoopOp::erf:
     case LoopOp::cbrt:
     case LoopOp::round_nearest_afz:
-    case LoopOp::round_to_f16:
     case LoopOp::not_:
       return false;
     default:
@@ -413,7 +414,7 @@ bool has_pred_op(LoopOp op) {
 }  // namespace
 
 bool is_code_dtype(DType dtype) {
-  return dtype == DType::f32 || is_word(dtype) || dtype == DType::pred || dtype == DType::bf16 ||
+  return dtype == DType::f32 || is_word(dtype) || dtype == DType::pred || is_half_dtype(dtype) ||
          is_narrow_loop_dtype(dtype);
 }
 
@@ -474,6 +475,11 @@ void emit_op(BlockEmitter& x, const LoopInstruction& in) {
       if (!x.target.has_masks) return x.op(and_d, to, to, x.rounding(BlockEmitter::upper_word));
       // Not "and": before a multiplication that takes up to 4 cycles longer on Zen 5.
       return x.code.vector(move_words, to, Vec{}, to, 0, {x.upper_halves().id, true});
+    }
+    case LoopOp::round_to_f16: {
+      const Vec a = x.in(in.a), to = x.out(in.out);
+      x.round_to_halves(to, a);
+      return x.read_halves(to, to);
     }
     case LoopOp::exp:
     case LoopOp::expm1:

@@ -67,6 +67,7 @@ class Marking {
         return {true, true};
       case LoopOp::convert:
         if (in.input == DType::bf16 || in.input == DType::pred) return {true, true};
+        if (in.input == DType::f16) return {false, false};  // its NaNs have more bits
         return in.input == DType::f32 ? f : Facts{false, true};
       case LoopOp::copy:
       case LoopOp::negate:

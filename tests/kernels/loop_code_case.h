@@ -103,28 +103,29 @@ inline std::vector<std::vector<uint8_t>> run(const PreparedKernel& kernel, const
   return bytes;
 }
 
-template <class T>
-int64_t differing(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+// Elements whose bits differ, but for two NaNs of floats.
+template <class T, class IsNan>
+int64_t differing(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b, IsNan&& is_nan) {
   int64_t count = 0;
   for (size_t i = 0; i < a.size(); i += sizeof(T)) {
     T x, y;
     std::memcpy(&x, a.data() + i, sizeof(T));
     std::memcpy(&y, b.data() + i, sizeof(T));
-    bool both_nan = false;
-    if constexpr (std::is_same_v<T, float>) both_nan = std::isnan(x) && std::isnan(y);
-    if constexpr (std::is_same_v<T, uint16_t>)  // bf16
-      both_nan = std::isnan(std::bit_cast<float>(uint32_t{x} << 16)) &&
-                 std::isnan(std::bit_cast<float>(uint32_t{y} << 16));
-    count += !both_nan && std::memcmp(&x, &y, sizeof(T)) != 0;
+    count += x != y && !(is_nan(x) && is_nan(y));
   }
   return count;
 }
 
 inline int64_t differing(DType dtype, const std::vector<uint8_t>& a,
                          const std::vector<uint8_t>& b) {
-  if (dtype == DType::f32) return differing<float>(a, b);
-  if (dtype == DType::bf16) return differing<uint16_t>(a, b);
-  return differing<uint8_t>(a, b);
+  if (dtype == DType::f32)
+    return differing<uint32_t>(
+        a, b, [](uint32_t bits) { return std::isnan(std::bit_cast<float>(bits)); });
+  if (dtype == DType::bf16)
+    return differing<uint16_t>(a, b, [](uint16_t bits) { return (bits & 0x7fff) > 0x7f80; });
+  if (dtype == DType::f16)
+    return differing<uint16_t>(a, b, [](uint16_t bits) { return (bits & 0x7fff) > 0x7c00; });
+  return differing<uint8_t>(a, b, [](uint8_t) { return false; });
 }
 
 // Those for which this machine runs code; where it runs none, what it has instead.

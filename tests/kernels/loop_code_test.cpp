@@ -83,9 +83,9 @@ class Generator {
   }
   void add_operand() {
     static const DType types[] = {DType::f32, DType::f32,  DType::f32,  DType::f32, DType::s32,
-                                  DType::u32, DType::pred, DType::bf16, DType::s64};
+                                  DType::u32, DType::pred, DType::bf16, DType::s64, DType::f16};
     LoopValue v;
-    v.dtype = types[below(9)];
+    v.dtype = types[below(10)];
     v.operand = int64_t(c_.operands.size());
     const int kind = int(below(4));  // dense twice, broadcast along some dims, transposed
     std::vector<size_t> order;
@@ -102,7 +102,7 @@ class Generator {
     for (int64_t i = 0; i < stride; ++i) data.set(i, number(v.dtype));
     c_.operands.push_back(data);
     const int at = push(v, 0);
-    if (v.dtype != DType::bf16) return;
+    if (v.dtype != DType::bf16 && v.dtype != DType::f16) return;
     LoopValue wide;  // so that f32 ops read it
     wide.op = LoopOp::convert;
     wide.a = at;
@@ -188,10 +188,11 @@ class Generator {
       v.op = LoopOp::iota;
       v.operand = below(int64_t(c_.program.dims.size()));
     } else if (kind == 10) {
-      static const DType to[] = {DType::f32, DType::s32, DType::u32, DType::pred, DType::bf16};
+      static const DType to[] = {DType::f32,  DType::s32,  DType::u32,
+                                 DType::pred, DType::bf16, DType::f16};
       v.op = LoopOp::convert;
       v.a = pick(below(9) == 0 ? DType::s64 : v.dtype, space);
-      v.dtype = to[below(5)];
+      v.dtype = to[below(6)];
     } else if (kind > 10) {
       return add_reduce(v.dtype);
     } else {
