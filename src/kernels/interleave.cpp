@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/loop_functions.h"
+#include "kernels/loop_strides.h"
 #include "kernels/stream.h"
 
 namespace gspmd {
@@ -11,25 +12,11 @@ namespace {
 
 constexpr int64_t kZippedChunk = 4096;  // bytes that are combined at a time
 
-// Elements in turn; of the first array one more if n is odd.
-template <class T>
-void zip(const std::byte* first, const std::byte* second, int64_t n, std::byte* out) {
-  const T* const a = reinterpret_cast<const T*>(first);
-  const T* const b = reinterpret_cast<const T*>(second);
-  T* const to = reinterpret_cast<T*>(out);
-  for (int64_t i = 0; i < n / 2; ++i) {
-    to[2 * i] = a[i];
-    to[2 * i + 1] = b[i];
-  }
-  if (n % 2 != 0) to[n - 1] = a[n / 2];
-}
-
 struct InterleavePlan {
   Interleave spec;
   LoopFunction function = nullptr;
   int64_t element = 4;  // bytes
   bool streamed = false;
-  void (*zip_elements)(const std::byte*, const std::byte*, int64_t, std::byte*) = nullptr;
 
   // out = `from` op `other`, `bytes` of them. The first half of the scratch is full of `other`.
   void combine(const KernelArgs& args, const std::byte* from, int64_t bytes, std::byte* out) const {
@@ -37,6 +24,13 @@ struct InterleavePlan {
     std::byte* const made = args.scratch + kZippedChunk;
     function(made, from, args.scratch, nullptr, bytes / element, 0);
     stream_function()(out, made, bytes);
+  }
+
+  // Elements in turn; of the first array one more if n is odd.
+  void in_turn(const std::byte* a, const std::byte* b, int64_t n, std::byte* to) const {
+    loop_strides(element).in_turn(to, a, b, n / 2);
+    if (n % 2 != 0)
+      std::memcpy(to + (n - 1) * element, a + n / 2 * element, static_cast<size_t>(element));
   }
 
   // How many bytes come next, so that those behind begin a line.
@@ -55,7 +49,7 @@ struct InterleavePlan {
       std::byte* const zipped = args.scratch + 2 * kZippedChunk;
       for (int64_t n = 0; first < last; first += n, out += n * element) {
         n = std::min(last - first, std::max<int64_t>(next(out, kZippedChunk) / element / 2, 1) * 2);
-        zip_elements(a, b, n, zipped);
+        in_turn(a, b, n, zipped);
         combine(args, zipped, n * element, out);
         a += n / 2 * element;
         b += n / 2 * element;
@@ -95,10 +89,6 @@ PreparedKernel prepare_interleave(Interleave spec) {
   if (!has_loop_functions(type)) return {};
   InterleavePlan plan{spec, find_loop_function(spec.op, type, type), dtype_size(type)};
   if (plan.function == nullptr) return {};
-  plan.zip_elements = plan.element == 1   ? zip<uint8_t>
-                      : plan.element == 2 ? zip<uint16_t>
-                      : plan.element == 4 ? zip<uint32_t>
-                                          : zip<uint64_t>;
   const int64_t elements = spec.outer * spec.size * spec.inner;
   plan.streamed = is_streamed(elements * plan.element);
   PreparedKernel kernel;

@@ -3,6 +3,7 @@
 
 #include "gspmd/base/error.h"
 #include "kernels/loop_plan.h"
+#include "kernels/loop_strides.h"
 
 namespace gspmd {
 namespace {
@@ -19,6 +20,8 @@ struct Frame {
   std::byte* shared;      // sums of blocks
 };
 
+constexpr int64_t kLeastStrided = 16;  // elements that are worth a call
+
 template <class T>
 void gather_strided(std::byte* out, const std::byte* from, int64_t stride, int64_t n) {
   T* r = reinterpret_cast<T*>(out);
@@ -27,8 +30,8 @@ void gather_strided(std::byte* out, const std::byte* from, int64_t stride, int64
     for (int64_t i = 0; i < n; ++i) r[i] = *x;
   } else if (stride == 1) {
     std::memcpy(r, x, static_cast<size_t>(n) * sizeof(T));
-  } else if (stride == 2) {  // a loop that vectorises
-    for (int64_t i = 0; i < n; ++i) r[i] = x[2 * i];
+  } else if (stride == 2 && n >= kLeastStrided) {
+    loop_strides(sizeof(T)).every_other(out, from, n);
   } else {
     for (int64_t i = 0; i < n; ++i) r[i] = x[i * stride];
   }
@@ -61,13 +64,8 @@ void zip_strided(std::byte* to, const std::byte* a, int64_t a_step, const std::b
   T* r = reinterpret_cast<T*>(to);
   const T* x = reinterpret_cast<const T*>(a);
   const T* y = reinterpret_cast<const T*>(b);
-  if (a_step == 1 && b_step == 1) {
-    for (int64_t i = 0; i < n; ++i) {
-      r[2 * i] = x[i];
-      r[2 * i + 1] = y[i];
-    }
-    return;
-  }
+  if (a_step == 1 && b_step == 1 && n >= kLeastStrided)
+    return loop_strides(sizeof(T)).in_turn(to, a, b, n);
   for (int64_t i = 0; i < n; ++i) {
     r[2 * i] = x[i * a_step];
     r[2 * i + 1] = y[i * b_step];
