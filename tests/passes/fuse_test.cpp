@@ -294,6 +294,28 @@ TEST_CASE("fuse: a loop reads slices where they lie and writes concatenations pi
     ROOT r = f32[4,3]{1,0} multiply(a, b))") == Lines{"kLoop: convert slice slice multiply"});
 }
 
+TEST_CASE("fuse: a wider type that slices and others read is made where it is read", "[fuse]") {
+  const auto rotary = [](const char* stored) {
+    return fmt::format(R"(
+    x = {0}[4,6]{{1,0}} parameter(0)
+    c = f32[4,6]{{1,0}} parameter(1)
+    w = f32[4,6]{{1,0}} convert(x)
+    a = f32[4,3]{{1,0}} slice(w), slice={{[0:4], [0:3]}}
+    b = f32[4,3]{{1,0}} slice(w), slice={{[0:4], [3:6]}}
+    m = f32[4,3]{{1,0}} negate(b)
+    t = f32[4,6]{{1,0}} concatenate(m, a), dimensions={{1}}
+    y = f32[4,6]{{1,0}} multiply(w, c)
+    z = f32[4,6]{{1,0}} add(y, t)
+    ROOT r = {0}[4,6]{{1,0}} convert(z))",
+                       stored);
+  };
+  const Lines one{"kLoop: convert slice negate slice concatenate multiply add convert"};
+  CHECK(fused(rotary("bf16")) == one);
+  CHECK(fused(rotary("f16")) == one);
+  // As wide before as behind.
+  CHECK(fused(rotary("s32")).size() == 2);
+}
+
 TEST_CASE("fuse: what a loop reads at other places is in memory before it", "[fuse]") {
   CHECK(fused(R"(
     x = f32[4,6]{1,0} parameter(0)

@@ -108,8 +108,8 @@ class GraphBuilder {
     return is_unit_reshape(node) && views_of_[at(*node.operand(0))];
   }
 
-  // What only one concatenation or pad reads is computed where this is, and what only slices read
-  // where they are.
+  // What only one concatenation or pad reads is computed where this is, and what only slices read,
+  // or what slices and others read but has fewer bytes before, where they are.
   void absorb_around_views() {
     const size_t count = graph_.nodes.size();
     join_of_.assign(count, nullptr);
@@ -123,7 +123,7 @@ class GraphBuilder {
                          return graph_.fusible[u] || (graph_.absorbed[u] && only_loops_[u]);
                        });
       if (!only_loops_[n] || graph_.absorbed[n] || node.users().empty()) continue;
-      if (is_part(node) || is_cheap_for_slices(node)) {
+      if (is_part(node) || is_cheap_for_slices(node) || has_fewer_bytes_before(node)) {
         graph_.fusible[n] = graph_.joins[n] = false;
         graph_.absorbed[n] = true;
       }
@@ -165,6 +165,16 @@ class GraphBuilder {
       return false;
     again_[at(node)] = additions;
     return true;
+  }
+
+  // A conversion to a wider type: who reads a slice of it and all of it would need it in memory.
+  bool has_fewer_bytes_before(const Node& node) const {
+    if (!is_computed(node) || node.operands().size() != 1) return false;
+    const Node& before = *node.operand(0);
+    return before.shape.bytes() < node.shape.bytes() && !graph_.absorbed[at(before)] &&
+           node.op().additions <= kMostAgainOfSlices &&
+           std::any_of(node.users().begin(), node.users().end(),
+                       [&](const Node* user) { return views_of_[at(*user)]; });
   }
 
   void add_reads(const Node& node) {
