@@ -167,6 +167,14 @@ const Op kOps[] = {
      "a = f32[8,56,56,128] parameter(0)\nb = f32[3,3,1,128] parameter(1)\nROOT r = "
      "f32[8,56,56,128] convolution(a, b), window={size=3x3 pad=1_1x1_1}, "
      "dim_labels=b01f_01io->b01f, feature_group_count=128"},
+    {"conv depthwise 3x3 56x56x128 channels first",
+     "a = f32[8,128,56,56] parameter(0)\nb = f32[128,1,3,3] parameter(1)\nROOT r = "
+     "f32[8,128,56,56] convolution(a, b), window={size=3x3 pad=1_1x1_1}, "
+     "dim_labels=bf01_oi01->bf01, feature_group_count=128"},
+    {"conv depthwise 3x3 56x56x128 of bf16",
+     "a = bf16[8,56,56,128] parameter(0)\nb = bf16[3,3,1,128] parameter(1)\nROOT r = "
+     "bf16[8,56,56,128] convolution(a, b), window={size=3x3 pad=1_1x1_1}, "
+     "dim_labels=b01f_01io->b01f, feature_group_count=128"},
     {"conv input gradient 3x3/2",
      "a = f32[8,28,28,128] parameter(0)\nb = f32[3,3,128,64] parameter(1)\nROOT r = "
      "f32[8,56,56,64] convolution(a, b), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 "
@@ -345,6 +353,10 @@ const Op kOps[] = {
      "a = f32[8,112,112,64] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[8,56,56,64] "
      "reduce-window(a, z), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0}, "
      "to_apply=sum",
+     Bound::copies},
+    {"sum pool 2x2/2 channels first",
+     "a = f32[8,256,56,56] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[8,256,28,28] "
+     "reduce-window(a, z), window={size=1x1x2x2 stride=1x1x2x2}, to_apply=sum",
      Bound::copies},
     {"sum pool 7x7 channels first",
      "a = f32[8,512,14,14] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[8,512,2,2] "
@@ -543,7 +555,7 @@ int main(int argc, char** argv) {
       report(op.name, fmt::format("HloModule m\n{}ENTRY main {{\n{}\n}}\n", kComputations, op.body),
              op.bound, op.limit);
     if (!files.empty()) return figures.write(), 0;
-    for (const char* dtype : {"f32", "bf16"})
+    for (const char* dtype : {"f32", "bf16", "f16"})
       report(fmt::format("rotary embedding {}[4,512,16,64]", dtype).c_str(),
              bench::rotary_embedding(4, 512, 16, 64, dtype), Bound::copies, nullptr);
     report("associative scan 1024x4096", bench::associative_scan(1024, 4096), Bound::copies,
