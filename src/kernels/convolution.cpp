@@ -417,13 +417,6 @@ ConvolutionSpec in_two_axes(ConvolutionSpec spec) {
   return spec;
 }
 
-// Whether the library has nothing for it where vectors have 8 lanes, or something slow.
-bool leaves_depthwise(const ConvolutionSpec& spec) {
-  return spec.operand == DType::bf16 ||
-         std::any_of(spec.axes.begin(), spec.axes.end(),
-                     [](const ConvolutionAxis& axis) { return axis.stride > 1; });
-}
-
 }  // namespace
 
 PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
@@ -435,7 +428,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (packed_lanes() == kPlaneLanes) {
     if (PreparedKernel planes = prepare_planes_gradient(spec); planes.run) return planes;
     if (PreparedKernel planes = prepare_planes(spec); planes.run) return planes;
-    if (leaves_depthwise(spec))
+    if (spec.operand == DType::bf16)  // of f32 the library's are as fast
       if (PreparedKernel rows = prepare_depthwise_rows(spec); rows.run) return rows;
     if (PreparedKernel planes = prepare_depthwise_planes(spec); planes.run) return planes;
   }
