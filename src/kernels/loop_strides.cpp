@@ -25,6 +25,11 @@ void every_other(std::byte* out, const std::byte* from, int64_t n) {
   for (; i + lanes < n; i += lanes)  // one more is read, which is before the last
     hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, x + 2 * i + lanes), hn::LoadU(d, x + 2 * i)), d,
                r + i);
+  if (i > 0) {  // the last ones, some of them once more, with what lies before each
+    const T* const last = x + 2 * (n - lanes) - 1;
+    hn::StoreU(hn::ConcatOdd(d, hn::LoadU(d, last + lanes), hn::LoadU(d, last)), d, r + n - lanes);
+    return;
+  }
 #endif
   for (; i < n; ++i) r[i] = x[2 * i];
 }
@@ -40,6 +45,11 @@ void in_turn(std::byte* out, const std::byte* a, const std::byte* b, int64_t n) 
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (; i + lanes <= n; i += lanes)
     hn::StoreInterleaved2(hn::LoadU(d, x + i), hn::LoadU(d, y + i), d, r + 2 * i);
+  if (i > 0 && i < n) {  // the last ones, some of them once more
+    i = n - lanes;
+    hn::StoreInterleaved2(hn::LoadU(d, x + i), hn::LoadU(d, y + i), d, r + 2 * i);
+    return;
+  }
 #endif
   for (; i < n; ++i) {
     r[2 * i] = x[i];
