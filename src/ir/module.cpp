@@ -202,7 +202,12 @@ std::unique_ptr<Module> Module::clone() const {
     for (const std::unique_ptr<Node>& node : from->nodes()) {
       std::vector<Node*> operands;
       operands.reserve(node->operands().size());
-      for (const Node* operand : node->operands()) operands.push_back(twins[operand]);
+      for (const Node* operand : node->operands()) {
+        operands.push_back(twins[operand]);
+        if (operands.back() == nullptr)
+          internal_error("clone: \"{}\" of computation \"{}\" stands before \"{}\", which it reads",
+                         node->name(), from->name(), operand->name());
+      }
       Node* const twin =
           to.append_named(std::string(node->name()), node->opcode(), Shape(node->shape),
                           std::move(operands), Attributes(node->attrs));
