@@ -40,18 +40,6 @@ int64_t product_of(const ConvolutionSpec& spec, int64_t ConvolutionAxis::*size) 
   return product;
 }
 
-// Whether the axes' steps are those of a dense array.
-bool is_dense(const ConvolutionSpec& spec, int64_t ConvolutionAxis::*size,
-              int64_t ConvolutionAxis::*step) {
-  int64_t expected = 1;
-  for (size_t i = spec.axes.size(); i-- > 0;) {
-    const ConvolutionAxis& axis = spec.axes[i];
-    if (axis.*size > 1 && axis.*step != expected) return false;
-    expected *= axis.*size;
-  }
-  return true;
-}
-
 bool is_of_planes(const ConvolutionSpec& spec) {
   if (spec.operand != DType::f32 || spec.result != DType::f32 || spec.axes.empty() ||
       spec.axes.size() > kDirectAxes || spec.feature_groups * spec.batch_groups > 1)
@@ -111,7 +99,7 @@ void read_kernel(const ConvolutionSpec& spec, PlaneConvolution& e) {
   const int64_t taps = e.planes.taps();
   e.copies = reversed || (spec.out_features > 1 && spec.kernel_output != e.sums()) ||
              (spec.in_features > 1 && spec.kernel_input != taps) ||
-             !is_dense(spec, &ConvolutionAxis::kernel, &ConvolutionAxis::kernel_step);
+             !lie_densely(spec, &ConvolutionAxis::kernel, &ConvolutionAxis::kernel_step);
   e.copy.target = row_major_strides(e.copy.dims);
   e.copy = simplified(std::move(e.copy));
 }
@@ -134,7 +122,8 @@ void cut(PlaneConvolution& e, double flops) {
 
 std::optional<PlaneConvolution> planes_of(const ConvolutionSpec& spec) {
   if (!is_of_planes(spec) || spec.out_features < kLeastOut) return std::nullopt;
-  if (!is_dense(spec, &ConvolutionAxis::output, &ConvolutionAxis::output_step)) return std::nullopt;
+  if (!lie_densely(spec, &ConvolutionAxis::output, &ConvolutionAxis::output_step))
+    return std::nullopt;
   PlaneConvolution e;
   e.planes.images = spec.batch;
   e.planes.features = spec.in_features;
@@ -246,8 +235,8 @@ std::optional<PlaneGradient> plane_gradient_of(const ConvolutionSpec& spec) {
   if (!is_of_planes(spec) || spec.out_features < kLeastOut) return std::nullopt;
   const int64_t taps = product_of(spec, &ConvolutionAxis::output);
   if (product_of(spec, &ConvolutionAxis::kernel) <= taps || taps > kPlaneRows) return std::nullopt;
-  if (!is_dense(spec, &ConvolutionAxis::output, &ConvolutionAxis::output_step) ||
-      !is_dense(spec, &ConvolutionAxis::kernel, &ConvolutionAxis::kernel_step) ||
+  if (!lie_densely(spec, &ConvolutionAxis::output, &ConvolutionAxis::output_step) ||
+      !lie_densely(spec, &ConvolutionAxis::kernel, &ConvolutionAxis::kernel_step) ||
       (spec.batch > 1 && spec.output_batch != taps))
     return std::nullopt;
   PlaneGradient e;
@@ -341,6 +330,17 @@ void run_gradient_part(const PlaneGradient& e, int64_t part, const float* x, con
 }
 
 }  // namespace
+
+bool lie_densely(const ConvolutionSpec& spec, int64_t ConvolutionAxis::*size,
+                 int64_t ConvolutionAxis::*step) {
+  int64_t expected = 1;
+  for (size_t i = spec.axes.size(); i-- > 0;) {
+    const ConvolutionAxis& axis = spec.axes[i];
+    if (axis.*size > 1 && axis.*step != expected) return false;
+    expected *= axis.*size;
+  }
+  return true;
+}
 
 PreparedKernel prepare_planes(const ConvolutionSpec& spec) {
   const std::optional<PlaneConvolution> convolution = planes_of(spec);

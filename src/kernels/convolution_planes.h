@@ -51,4 +51,8 @@ PreparedKernel prepare_planes(const ConvolutionSpec& spec);
 // The same of gradients of kernels: windows of all positions over images whose batch they sum.
 PreparedKernel prepare_planes_gradient(const ConvolutionSpec& spec);
 
+// Whether the axes' steps are those of a dense array.
+bool lie_densely(const ConvolutionSpec& spec, int64_t ConvolutionAxis::*size,
+                 int64_t ConvolutionAxis::*step);
+
 }  // namespace gspmd

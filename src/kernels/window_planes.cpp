@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "gspmd/base/shape.h"
+#include "kernels/convolution_planes.h"
 #include "kernels/gemm_product.h"
 
 namespace gspmd {
@@ -61,18 +62,6 @@ WindowLayout layout_of(const WindowPlanes& e, int64_t lanes, int64_t element_siz
                          slots[static_cast<size_t>(k)] * l.width +
                          k * inner.dilation / inner.stride);
   return l;
-}
-
-// Whether the axes' steps are those of a dense array.
-bool lie_densely(const ConvolutionSpec& spec, int64_t ConvolutionAxis::*size,
-                 int64_t ConvolutionAxis::*step) {
-  int64_t expected = 1;
-  for (size_t i = spec.axes.size(); i-- > 0;) {
-    const ConvolutionAxis& axis = spec.axes[i];
-    if (axis.*size > 1 && axis.*step != expected) return false;
-    expected *= axis.*size;
-  }
-  return true;
 }
 
 // Whether position n reads element n and nothing else.
