@@ -7,6 +7,7 @@
 #include <random>
 
 #include "gspmd/base/shape.h"
+#include "kernels/convolution_sums.h"
 #include "kernels/run_kernel.h"
 #include "kernels/walled.h"
 
@@ -25,30 +26,9 @@ struct PlaneNumbers {
   }
 };
 
-// A spec and how many elements its arrays have.
-struct PlaneCase {
-  ConvolutionSpec spec;
-  int64_t input = 1, kernel = 1, result = 1;
-};
-
-// Steps of a dense array whose dims are `sizes`, in the order that `order` says, major first.
-std::vector<int64_t> steps_in(const std::vector<size_t>& order, const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> steps(sizes.size());
-  int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    steps[order[i]] = step;
-    step *= sizes[order[i]];
-  }
-  return steps;
-}
-
-int64_t all_of(const std::vector<int64_t>& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
-
 // Of `axes` axes; windows as large as the images where `gradient` says so.
-PlaneCase plane_case(PlaneNumbers& random, bool gradient) {
-  PlaneCase c;
+ConvolutionCase plane_case(PlaneNumbers& random, bool gradient) {
+  ConvolutionCase c;
   ConvolutionSpec& s = c.spec;
   const int64_t axes = random(1, 3);
   s.batch = gradient ? random(6, 20) : random(1, 5);
@@ -79,8 +59,8 @@ PlaneCase plane_case(PlaneNumbers& random, bool gradient) {
   if (!gradient && random(0, 1) == 0)
     std::shuffle(of_kernel.begin(), of_kernel.end(), random.engine);
   if (gradient ? random(0, 3) != 0 : random(0, 2) == 0) std::swap(of_result[0], of_result[1]);
-  const auto in = steps_in(of_input, input), by = steps_in(of_kernel, kernel),
-             out = steps_in(of_result, result);
+  const auto in = dense_steps(of_input, input), by = dense_steps(of_kernel, kernel),
+             out = dense_steps(of_result, result);
   s.input_batch = in[0], s.input_feature = in[1];
   s.kernel_output = by[0], s.kernel_input = by[1];
   s.output_batch = out[0], s.output_feature = out[1];
@@ -89,65 +69,23 @@ PlaneCase plane_case(PlaneNumbers& random, bool gradient) {
     s.axes[i].kernel_step = by[i + 2];
     s.axes[i].output_step = out[i + 2];
   }
-  c.input = all_of(input), c.kernel = all_of(kernel), c.result = all_of(result);
+  c.input = count_of_sizes(input), c.kernel = count_of_sizes(kernel),
+  c.result = count_of_sizes(result);
   return c;
-}
-
-// Calls f(index) for all indices below `sizes`.
-template <class F>
-void each_below(const std::vector<int64_t>& sizes, F&& f) {
-  std::vector<int64_t> index(sizes.size(), 0);
-  for (int64_t n = all_of(sizes); n > 0; --n) {
-    f(index);
-    for (size_t d = sizes.size(); d-- > 0;) {
-      if (++index[d] < sizes[d]) break;
-      index[d] = 0;
-    }
-  }
-}
-
-Array sums_of(const PlaneCase& c, const Array& x, const Array& w) {
-  const ConvolutionSpec& s = c.spec;
-  std::vector<double> sums(static_cast<size_t>(c.result), 0.0);
-  std::vector<int64_t> positions, taps;
-  for (const ConvolutionAxis& a : s.axes) positions.push_back(a.output), taps.push_back(a.kernel);
-  each_below(positions, [&](const std::vector<int64_t>& o) {
-    each_below(taps, [&](const std::vector<int64_t>& k) {
-      int64_t from = 0, by = 0, to = 0;
-      for (size_t i = 0; i < s.axes.size(); ++i) {
-        const ConvolutionAxis& a = s.axes[i];
-        const int64_t at = o[i] * a.stride + k[i] * a.window_dilation - a.pad_low;
-        if (at < 0 || at >= a.input) return;
-        from += at * a.input_step;
-        by += (a.reversal ? a.kernel - 1 - k[i] : k[i]) * a.kernel_step;
-        to += o[i] * a.output_step;
-      }
-      const auto *const xs = x.data<float>().data(), *const ws = w.data<float>().data();
-      for (int64_t b = 0; b < s.batch; ++b)
-        for (int64_t f = 0; f < s.out_features; ++f)
-          for (int64_t i = 0; i < s.in_features; ++i)
-            sums[static_cast<size_t>(to + b * s.output_batch + f * s.output_feature)] +=
-                double{xs[from + b * s.input_batch + i * s.input_feature]} *
-                double{ws[by + f * s.kernel_output + i * s.kernel_input]};
-    });
-  });
-  Array y(Shape(DType::f32, {c.result}));
-  for (int64_t i = 0; i < c.result; ++i) y.set(i, sums[static_cast<size_t>(i)]);
-  return y;
 }
 
 void check_planes(bool gradient, int count, int least) {
   PlaneNumbers random{std::mt19937_64(gradient ? 11 : 12)};
   int taken = 0;
   for (int n = 0; n < count; ++n) {
-    const PlaneCase c = plane_case(random, gradient);
+    const ConvolutionCase c = plane_case(random, gradient);
     const PreparedKernel kernel =
         gradient ? prepare_planes_gradient(c.spec) : prepare_planes(c.spec);
     if (!kernel.run) continue;
     ++taken;
     const Array x = random.array(c.input), w = random.array(c.kernel);
     INFO("case " << n);
-    const Array expected = sums_of(c, x, w);
+    const Array expected = convolution_sums(c, x, w);
     for (const bool before : {true, false})
       CHECK(bitwise_equal(run_kernel(kernel, {walled(x, before), walled(w, before)},
                                      {Shape(DType::f32, {c.result})})[0],

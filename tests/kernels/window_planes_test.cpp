@@ -9,6 +9,7 @@
 #include <random>
 
 #include "gspmd/base/shape.h"
+#include "kernels/convolution_sums.h"
 #include "kernels/depthwise_rows.h"
 #include "kernels/run_kernel.h"
 #include "kernels/walled.h"
@@ -29,37 +30,8 @@ struct WindowNumbers {
   }
 };
 
-int64_t product(const std::vector<int64_t>& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
-
-// Of a dense array whose dims are `order`, major first, of `sizes`.
-std::vector<int64_t> dense_steps(const std::vector<size_t>& order,
-                                 const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> steps(sizes.size());
-  int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0; step *= sizes[order[i]]) steps[order[i]] = step;
-  return steps;
-}
-
-// Calls f(index) for all indices below `sizes`, in order.
-template <class F>
-void each_index(const std::vector<int64_t>& sizes, F&& f) {
-  std::vector<int64_t> index(sizes.size(), 0);
-  for (int64_t n = product(sizes); n > 0; --n) {
-    f(index);
-    for (size_t d = sizes.size(); d-- > 0; index[d] = 0)
-      if (++index[d] < sizes[d]) break;
-  }
-}
-
-struct DepthwiseCase {
-  ConvolutionSpec spec;
-  int64_t input = 1, kernel = 1, result = 1;
-};
-
-DepthwiseCase depthwise_case(WindowNumbers& random, bool features_last) {
-  DepthwiseCase c;
+ConvolutionCase depthwise_case(WindowNumbers& random, bool features_last) {
+  ConvolutionCase c;
   ConvolutionSpec& s = c.spec;
   const int64_t axes = random(1, 3);
   s.batch = random(1, 3);
@@ -96,37 +68,9 @@ DepthwiseCase depthwise_case(WindowNumbers& random, bool features_last) {
     s.axes[i].kernel_step = by[i + 1];
     s.axes[i].output_step = out[i + 2];
   }
-  c.input = product(input), c.kernel = product(kernel), c.result = product(result);
+  c.input = count_of_sizes(input), c.kernel = count_of_sizes(kernel),
+  c.result = count_of_sizes(result);
   return c;
-}
-
-Array depthwise_sums(const DepthwiseCase& c, const Array& x, const Array& w) {
-  const ConvolutionSpec& s = c.spec;
-  std::vector<double> sums(static_cast<size_t>(c.result), 0.0);
-  std::vector<int64_t> positions, taps;
-  for (const ConvolutionAxis& a : s.axes) positions.push_back(a.output), taps.push_back(a.kernel);
-  each_index(positions, [&](const std::vector<int64_t>& o) {
-    each_index(taps, [&](const std::vector<int64_t>& k) {
-      int64_t from = 0, by = 0, to = 0;
-      for (size_t i = 0; i < s.axes.size(); ++i) {
-        const ConvolutionAxis& a = s.axes[i];
-        const int64_t at = o[i] * a.stride + k[i] * a.window_dilation - a.pad_low;
-        if (at < 0 || at >= a.input) return;
-        from += at * a.input_step;
-        by += (a.reversal ? a.kernel - 1 - k[i] : k[i]) * a.kernel_step;
-        to += o[i] * a.output_step;
-      }
-      const int64_t shared = s.out_features / s.feature_groups;
-      for (int64_t b = 0; b < s.batch; ++b)
-        for (int64_t f = 0; f < s.out_features; ++f)
-          sums[static_cast<size_t>(to + b * s.output_batch + f * s.output_feature)] +=
-              x.at(from + b * s.input_batch + f / shared * s.input_feature) *
-              w.at(by + f * s.kernel_output);
-    });
-  });
-  Array y(Shape(s.result, {c.result}));
-  for (int64_t i = 0; i < c.result; ++i) y.set(i, sums[static_cast<size_t>(i)]);
-  return y;
 }
 
 using PrepareConvolution = PreparedKernel (*)(const ConvolutionSpec& spec);
@@ -136,7 +80,7 @@ void check_depthwise(PrepareConvolution prepare, bool features_last, DType opera
   const int count = 250;
   int taken = 0;
   for (int n = 0; n < count; ++n) {
-    DepthwiseCase c = depthwise_case(random, features_last);
+    ConvolutionCase c = depthwise_case(random, features_last);
     c.spec.operand = operand;
     c.spec.result = result;
     const PreparedKernel kernel = prepare(c.spec);
@@ -144,7 +88,7 @@ void check_depthwise(PrepareConvolution prepare, bool features_last, DType opera
     ++taken;
     const Array x = random.whole(c.input, operand), w = random.whole(c.kernel, operand);
     INFO("case " << n);
-    const Array expected = depthwise_sums(c, x, w);
+    const Array expected = convolution_sums(c, x, w);
     for (const bool before : {true, false})
       CHECK(bitwise_equal(
           run_kernel(kernel, {walled(x, before), walled(w, before)}, {expected.shape()})[0],
