@@ -58,7 +58,7 @@ int64_t pack_columns(const float* b, int64_t column, int64_t k, int64_t wide, fl
       // More columns than the processor follows by itself.
       for (int64_t r = 0; r < kSide; ++r)
         __builtin_prefetch(b + (j + r) * column + i + kLinesAhead * kSide);
-      transpose_wide<false>(b + j * column + i, column, to + i * wide + j, wide);
+      transpose_wide(b + j * column + i, column, to + i * wide + j, wide);
 #else
       transpose_small(b + j * column + i, column, to + i * wide + j, wide);
 #endif

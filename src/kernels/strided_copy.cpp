@@ -81,11 +81,11 @@ struct Plane {
 };
 
 template <class T>
-void transpose_part(const Plane<T>& p, bool whole_lines) {
+void transpose_part(const Plane<T>& p) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   constexpr int64_t kBlock = block_side(kSize);
   [[maybe_unused]] TransposeBlock block = nullptr;
-  if constexpr (kSize <= 8) block = transpose_block_function(kSize, whole_lines);
+  if constexpr (kSize <= 8) block = transpose_block_function(kSize);
   // Blocks side by side in the target: neighbouring lines of a row are written one after the other,
   // as memory likes it.
   constexpr int64_t kWide = 4 * kBlock;
@@ -110,55 +110,55 @@ void transpose_part(const Plane<T>& p, bool whole_lines) {
   }
 }
 
-// Lines of a source row that are read together, and of a target row that are written together.
-template <class T>
-constexpr int64_t kLinesRead = std::min<int64_t>(4, sizeof(T));
-constexpr int64_t kLinesWritten = 4;
+// At most so many lines of a source row are read together, and of a target row written together.
+constexpr int64_t kLinesRead = 4, kLinesWritten = 4;
 
-// A block of whole lines, past the caches, turned around in a buffer: several neighbouring lines
-// are read and written one after the other. For rows that share one place of the caches, of which
-// no more are fetched ahead than stay there; where rows lie otherwise, it gains nothing.
-constexpr int64_t kOnePlace = int64_t{64} << 10;  // bytes that rows are apart, or a multiple
-
+// At most kLinesRead by kLinesWritten whole lines, past the caches. Rows a power of two apart share
+// a few places of the caches: so each is read at once, in whole lines, into a buffer whose rows do
+// not, and turned around from there, while the next ones, of the `columns_left`, are fetched.
 template <class T>
-void stream_block(const Plane<T>& p, TransposeBlock block, StreamFunction stream) {
+void stream_block(const Plane<T>& p, int64_t columns_left, TransposeBlock block,
+                  StreamFunction stream) {
   constexpr int64_t kBlock = block_side(sizeof(T));
-  constexpr int64_t kTall = kLinesRead<T> * kBlock, kWide = kLinesWritten * kBlock;
-  alignas(64) T turned[kTall * kWide];
-  for (int64_t j = 0; j < kWide; j += kBlock)
-    for (int64_t i = 0; i < kTall; i += kBlock) {
-      const T* const from = p.s + j * p.s_row + i;
-      if (j + kBlock < p.columns)
-        for (int64_t row = kBlock; row < 2 * kBlock; ++row)
-          __builtin_prefetch(from + row * p.s_row);
-      block(as_bytes(from), p.s_row, as_bytes(turned + i * kWide + j), kWide);
-    }
-  for (int64_t i = 0; i < kTall; ++i)
+  constexpr int64_t kReadRow = (kLinesRead + 1) * kBlock, kWide = kLinesWritten * kBlock;
+  alignas(64) T read[kBlock * kReadRow];
+  alignas(64) T turned[kLinesRead * kBlock * kWide];
+  for (int64_t j = 0; j < p.columns; j += kBlock) {
+    const T* const from = p.s + j * p.s_row;
+    const int64_t ahead = std::min(columns_left - j, 2 * kBlock);
+    for (int64_t row = 0; row < kBlock; ++row)
+      for (int64_t i = 0; i < p.rows; i += kBlock)
+        std::memcpy(read + row * kReadRow + i, from + row * p.s_row + i, kBlock * sizeof(T));
+    for (int64_t row = kBlock; row < ahead; ++row)
+      for (int64_t i = 0; i < p.rows; i += kBlock) __builtin_prefetch(from + row * p.s_row + i);
+    for (int64_t i = 0; i < p.rows; i += kBlock)
+      block(as_bytes(read + i), kReadRow, as_bytes(turned + i * kWide + j), kWide);
+  }
+  for (int64_t i = 0; i < p.rows; ++i)
     stream(as_bytes(p.t + i * p.t_row), as_bytes(turned + i * kWide),
-           kWide * static_cast<int64_t>(sizeof(T)));
+           p.columns * static_cast<int64_t>(sizeof(T)));
 }
 
 template <class T>
 void transpose_plane(const Plane<T>& p, bool streamed) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   constexpr int64_t kBlock = block_side(kSize);
-  const bool whole_lines =
-      reinterpret_cast<uintptr_t>(p.t) % 64 == 0 && p.t_row % kBlock == 0 && streamed;
   if constexpr (kSize <= 8) {
-    constexpr int64_t kTall = kLinesRead<T> * kBlock, kWide = kLinesWritten * kBlock;
-    if (whole_lines && p.s_row * kSize % kOnePlace == 0) {
+    if (reinterpret_cast<uintptr_t>(p.t) % 64 == 0 && p.t_row % kBlock == 0 && streamed) {
       const TransposeBlock block = transpose_block_function(kSize);
       const StreamFunction stream = stream_function();
-      const int64_t rows = p.rows / kTall * kTall, columns = p.columns / kWide * kWide;
-      for (int64_t i = 0; i < rows; i += kTall)
-        for (int64_t j = 0; j < columns; j += kWide)
-          stream_block(p.part(i, j, kTall, columns - j), block, stream);
-      transpose_part(p.part(0, columns, rows, p.columns - columns), false);
-      transpose_part(p.part(rows, 0, p.rows - rows, p.columns), false);
+      const int64_t rows = p.rows / kBlock * kBlock, columns = p.columns / kBlock * kBlock;
+      for (int64_t i = 0; i < rows; i += kLinesRead * kBlock)
+        for (int64_t j = 0; j < columns; j += kLinesWritten * kBlock)
+          stream_block(p.part(i, j, std::min(kLinesRead * kBlock, rows - i),
+                              std::min(kLinesWritten * kBlock, columns - j)),
+                       columns - j, block, stream);
+      transpose_part(p.part(0, columns, rows, p.columns - columns));
+      transpose_part(p.part(rows, 0, p.rows - rows, p.columns));
       return;
     }
   }
-  transpose_part(p, whole_lines);
+  transpose_part(p);
 }
 
 constexpr int64_t kShortRow = 256;  // bytes: a call for each costs more than the row

@@ -74,26 +74,17 @@ GSPMD_INLINE void transpose_registers(__m512 (&a)[16], Store&& store) {
   }
 }
 
-template <bool kStreamed>
-GSPMD_INLINE void store_line(__m512 line, void* to) {
-  if constexpr (kStreamed)
-    _mm512_stream_ps(reinterpret_cast<float*>(to), line);
-  else
-    _mm512_storeu_ps(to, line);
-}
-
-template <bool kStreamed>
-void transpose_wide(const float* source, int64_t source_row, float* target, int64_t target_row) {
+inline void transpose_wide(const float* source, int64_t source_row, float* target,
+                           int64_t target_row) {
   __m512 a[16];
   for (int64_t i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(source + i * source_row);
-  transpose_registers(a, [&](int64_t i, __m512 line)
-                             HWY_ATTR { store_line<kStreamed>(line, target + i * target_row); });
+  transpose_registers(
+      a, [&](int64_t i, __m512 line) HWY_ATTR { _mm512_storeu_ps(target + i * target_row, line); });
 }
 
 // Pairs of rows as rows of pairs: columns 0-3, 8-11, ... first, then those between.
-template <bool kStreamed>
-void transpose_wide(const uint16_t* source, int64_t source_row, uint16_t* target,
-                    int64_t target_row) {
+inline void transpose_wide(const uint16_t* source, int64_t source_row, uint16_t* target,
+                           int64_t target_row) {
   for (int64_t half = 0; half < 2; ++half) {
     __m512 a[16];
     for (int64_t i = 0; i < 16; ++i) {
@@ -103,7 +94,7 @@ void transpose_wide(const uint16_t* source, int64_t source_row, uint16_t* target
                                            : _mm512_unpackhi_epi16(x, y));
     }
     transpose_registers(a, [&](int64_t i, __m512 line) HWY_ATTR {
-      store_line<kStreamed>(line, target + (8 * (i / 4) + 4 * half + i % 4) * target_row);
+      _mm512_storeu_ps(target + (8 * (i / 4) + 4 * half + i % 4) * target_row, line);
     });
   }
 }

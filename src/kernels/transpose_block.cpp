@@ -32,58 +32,42 @@ void transpose_by_small(const T* source, int64_t source_row, T* target, int64_t 
 template <class T>
 void transpose_by_small(const T* source, int64_t source_row, T* target, int64_t target_row) {
   constexpr int64_t kSide = block_side(sizeof(T)), kLanes = 16 / sizeof(T);
-  for (int64_t i = 0; i < kSide; i += kLanes)
-    for (int64_t j = 0; j < kSide; j += kLanes)
+  for (int64_t j = 0; j < kSide; j += kLanes)
+    for (int64_t i = 0; i < kSide; i += kLanes)
       transpose_small(source + j * source_row + i, source_row, target + i * target_row + j,
                       target_row);
 }
 
 #endif
 
-template <class T, bool kStreamed>
+template <class T>
 void transpose(const std::byte* source_bytes, int64_t source_row, std::byte* target_bytes,
                int64_t target_row) {
   const auto* const source = reinterpret_cast<const T*>(source_bytes);
   auto* const target = reinterpret_cast<T*>(target_bytes);
 #if HWY_TARGET == HWY_AVX3
   if constexpr (sizeof(T) == 4)
-    return transpose_wide<kStreamed>(reinterpret_cast<const float*>(source), source_row,
-                                     reinterpret_cast<float*>(target), target_row);
+    return transpose_wide(reinterpret_cast<const float*>(source), source_row,
+                          reinterpret_cast<float*>(target), target_row);
   else if constexpr (sizeof(T) == 2)
-    return transpose_wide<kStreamed>(source, source_row, target, target_row);
+    return transpose_wide(source, source_row, target, target_row);
 #endif
-  if constexpr (kStreamed) {
-    constexpr int64_t kSide = block_side(sizeof(T));
-    alignas(64) T lines[kSide * kSide];
-    transpose_by_small(source, source_row, lines, kSide);
-    const hn::ScalableTag<T> d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (int64_t i = 0; i < kSide; ++i)
-      for (int64_t j = 0; j < kSide; j += lanes)
-        hn::Stream(hn::Load(d, lines + i * kSide + j), d, target + i * target_row + j);
-  } else {
-    transpose_by_small(source, source_row, target, target_row);
-  }
-}
-
-template <bool kStreamed>
-TransposeBlock block_of(int64_t element_size) {
-  switch (element_size) {
-    case 1:
-      return transpose<uint8_t, kStreamed>;
-    case 2:
-      return transpose<uint16_t, kStreamed>;
-    case 4:
-      return transpose<uint32_t, kStreamed>;
-    default:
-      return transpose<uint64_t, kStreamed>;
-  }
+  transpose_by_small(source, source_row, target, target_row);
 }
 
 }  // namespace
 
-TransposeBlock find_transpose_block(int64_t element_size, bool streamed) {
-  return streamed ? block_of<true>(element_size) : block_of<false>(element_size);
+TransposeBlock find_transpose_block(int64_t element_size) {
+  switch (element_size) {
+    case 1:
+      return transpose<uint8_t>;
+    case 2:
+      return transpose<uint16_t>;
+    case 4:
+      return transpose<uint32_t>;
+    default:
+      return transpose<uint64_t>;
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -93,8 +77,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gspmd {
 HWY_EXPORT(find_transpose_block);
-TransposeBlock transpose_block_function(int64_t element_size, bool streamed) {
-  return HWY_DYNAMIC_DISPATCH(find_transpose_block)(element_size, streamed);
+TransposeBlock transpose_block_function(int64_t element_size) {
+  return HWY_DYNAMIC_DISPATCH(find_transpose_block)(element_size);
 }
 }  // namespace gspmd
 #endif

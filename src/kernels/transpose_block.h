@@ -13,7 +13,7 @@ using TransposeBlock = void (*)(const std::byte* source, int64_t source_row, std
 // Elements in a cache line.
 constexpr int64_t block_side(int64_t element_size) { return 64 / element_size; }
 
-// Of elements of 1, 2, 4 or 8 bytes. `streamed`: past the caches; target rows are whole lines.
-TransposeBlock transpose_block_function(int64_t element_size, bool streamed = false);
+// Of elements of 1, 2, 4 or 8 bytes.
+TransposeBlock transpose_block_function(int64_t element_size);
 
 }  // namespace gspmd
