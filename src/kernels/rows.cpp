@@ -315,12 +315,15 @@ void copies(const RowBlock& block, std::byte* to, int64_t to_step, const std::by
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kStage = 1 << 14;  // bytes that leave at once: half of the nearest cache
-constexpr int64_t kTurn = 1 << 13;   // bytes of rows that are made before the next target's turn
+constexpr int64_t kTurn = 1 << 13;   // bytes of rows that one source after the other adds to
+constexpr int64_t kBurst = 1 << 10;  // bytes of rows that leave before the next target's turn
+constexpr int64_t kApart = 1 << 9;   // bytes that may leave by themselves
 constexpr int64_t kLong = 1 << 13;   // bytes of a row that need not wait for others
 
-// Whole lines, to where a line begins.
+// Whole lines, to where a line begins, while as many are fetched from `next` unless it is null.
 template <bool kStreamed>
-GSPMD_INLINE void copy_lines(std::byte* to, const std::byte* from, int64_t bytes, int64_t ahead) {
+GSPMD_INLINE void copy_lines(std::byte* to, const std::byte* from, int64_t bytes,
+                             const std::byte* next) {
   const hn::CappedTag<uint8_t, kLine> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto load = [&](int64_t i) HWY_ATTR {
@@ -332,7 +335,7 @@ GSPMD_INLINE void copy_lines(std::byte* to, const std::byte* from, int64_t bytes
     else
       hn::Store(value, d, reinterpret_cast<uint8_t*>(to) + i);
   };
-  for (int64_t i = 0; ahead != 0 && i < bytes; i += kLine) hwy::Prefetch(from + ahead + i);
+  for (int64_t i = 0; next != nullptr && i < bytes; i += kLine) hwy::Prefetch(next + i);
   int64_t i = 0;
   for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
     const auto a = load(i), b = load(i + lanes), c = load(i + 2 * lanes), e = load(i + 3 * lanes);
@@ -393,21 +396,44 @@ class Join {
       std::memcpy(to, from, static_cast<size_t>(bytes));
   }
 
-  // A few rows of each target in turn: what one reads of a row brings near what the next reads.
-  // Of each source one row after the other, and where they come from memory, the next turn's are
-  // fetched.
   template <bool kStreamed>
   void by_lines() const {
-    const int64_t turn = joined_.far && !kStreamed ? 2 * kTurn : kTurn;
+    if (offsets_.empty())
+      by_turns<kStreamed>(joined_.far && !kStreamed ? 2 * kTurn : kTurn);
+    else if (kStreamed && joined_.bytes < kApart)
+      by_turns<kStreamed>(kBurst);
+    else
+      by_sources<kStreamed>();
+  }
+
+  // So many bytes of rows of each target in turn: what one reads of a row brings near what the next
+  // reads. Of each source one row after the other, and past the caches the next turn's are fetched.
+  template <bool kStreamed>
+  void by_turns(int64_t turn) const {
     const int64_t window = std::max<int64_t>(turn / joined_.target_step, 1);
-    const int64_t ahead = kStreamed ? window * joined_.source_step : 0;
     for (int64_t first = 0; first < joined_.rows; first += window) {
       const int64_t last = std::min(first + window, joined_.rows);
       for (size_t t = 0; t < targets_.size(); ++t)
         for (int64_t m = 0; m < members_; ++m)
           for (int64_t r = first; r < last; ++r)
-            copy_lines<kStreamed>(targets_[t] + place(r, m), source(m, r, t), joined_.bytes, ahead);
+            copy_lines<kStreamed>(
+                targets_[t] + place(r, m), source(m, r, t), joined_.bytes,
+                kStreamed && r + window < joined_.rows ? source(m, r + window, t) : nullptr);
     }
+  }
+
+  // A row of a source after the other, to all targets what is for them; where they come from
+  // memory, the next source's is fetched.
+  template <bool kStreamed>
+  void by_sources() const {
+    for (int64_t r = 0; r < joined_.rows; ++r)
+      for (int64_t m = 0; m < members_; ++m) {
+        const int64_t next = m + 1 < members_ ? m + 1 : 0, next_row = next == 0 ? r + 1 : r;
+        const bool fetched = joined_.far && next_row < joined_.rows;
+        for (size_t t = 0; t < targets_.size(); ++t)
+          copy_lines<kStreamed>(targets_[t] + place(r, m), source(m, r, t), joined_.bytes,
+                                fetched ? source(next, next_row, t) : nullptr);
+      }
   }
 
   // Long rows, of a source one target's part after the other.

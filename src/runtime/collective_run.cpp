@@ -114,9 +114,11 @@ class Runner {
   }
 
   // Parts of this process's devices: those of a worker, so that it finds their results in its
-  // caches; all of them where results go past these.
+  // caches; all of them where results go past these, or where the same part of many rows for all
+  // of a worker's devices would fill some places of these caches only.
   int64_t parts() const {
-    return streamed_ ? 1 : std::min(args_.claims->workers(), args_.local.count());
+    if (streamed_ || (splits_dim() && is_far())) return 1;
+    return std::min(args_.claims->workers(), args_.local.count());
   }
   DeviceRange part(int64_t i, int64_t parts) const {
     const auto begin = [&](int64_t p) {
