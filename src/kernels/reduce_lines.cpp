@@ -5,6 +5,7 @@
 
 #include "kernels/loop_functions.h"
 #include "kernels/loop_widen.h"
+#include "kernels/sum_lines.h"
 #include "kernels/transpose_block.h"
 
 namespace gspmd {
@@ -24,6 +25,7 @@ struct LinesPlan {
   int64_t lines = 0, n = 0;    // elements of a line
   int64_t size = 4, held = 4;  // bytes of an element, and of what is combined
   LoopFunction combine = nullptr, widen = nullptr, narrow = nullptr;  // the last two: or none
+  SumLines sum = nullptr;                                             // or none
   FoldTurned fold = nullptr;
   TransposeBlock turn = nullptr;
 
@@ -40,11 +42,16 @@ struct LinesPlan {
       widen(wide, from, nullptr, nullptr, n * count, 0);
       from = wide;
     }
-    if (held == 4)
-      turn_lines<uint32_t>(from, count, turned);
-    else
-      turn_lines<uint64_t>(from, count, turned);
-    fold(results, turned, n);
+    if (sum != nullptr && count == kTurnedLines) {
+      for (int64_t l = 0; l < count; l += kSummedLines)
+        sum(results + l * held, from + l * n * held, n);
+    } else {
+      if (held == 4)
+        turn_lines<uint32_t>(from, count, turned);
+      else
+        turn_lines<uint64_t>(from, count, turned);
+      fold(results, turned, n);
+    }
     join_initial(args.operands[1], results, count, args.results[0] + first * size);
   }
 
@@ -94,6 +101,7 @@ PreparedKernel prepare_reduce_lines(DType dtype, LoopOp reduce, int64_t lines, i
   }
   plan.combine = find_loop_function(combining_op(reduce), held, held);
   plan.fold = find_fold_turned(reduce, held);
+  if (reduce == LoopOp::reduce_sum) plan.sum = find_sum_lines(held, elements);
   if (plan.combine == nullptr || plan.fold == nullptr) return {};
   plan.turn = transpose_block_function(plan.held);
   const int64_t groups = ceil_div(lines, kTurnedLines);

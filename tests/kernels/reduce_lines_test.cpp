@@ -75,6 +75,8 @@ TEST_CASE("reduce lines: numbers are combined in the order of a loop's fold", "[
       LoopOp::reduce_product, [](uint32_t a, uint32_t b) { return a * b; }, false);
   check<uint64_t, uint64_t>(
       LoopOp::reduce_or, [](uint64_t a, uint64_t b) { return a | b; }, false);
+  check<uint32_t, uint32_t>(
+      LoopOp::reduce_sum, [](uint32_t a, uint32_t b) { return a + b; }, false);
   check<int8_t, uint8_t>(  // wraps
       LoopOp::reduce_sum, [](uint8_t a, uint8_t b) { return uint8_t(a + b); }, false);
   check<uint16_t, uint16_t>(
