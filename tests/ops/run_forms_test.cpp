@@ -228,6 +228,43 @@ TEST_CASE("run forms: windows of 16-bit floats", "[window]") {
   CHECK(!use_run_forms(*alone->entry()));
 }
 
+TEST_CASE("run forms: windows that take in whole dims are reductions", "[window]") {
+  const auto pool = [](const char* type, const char* op, const char* in, const char* out,
+                       const char* window) {
+    return fmt::format(
+        "HloModule m\nc {{\na = {0}[] parameter(0)\nb = {0}[] parameter(1)\nROOT r "
+        "= {0}[] {1}(a, b)\n}}\nENTRY e {{\nx = {0}[{2}] parameter(0)\nz = {0}[] "
+        "parameter(1)\nROOT r = {0}[{3}] reduce-window(x, z), window={{{4}}}, "
+        "to_apply=c\n}}\n",
+        type, op, in, out, window);
+  };
+  const char* const forms[][3] = {
+      {"2,5,7,6", "2,5,1,1", "size=1x1x7x6"},
+      {"2,17,18,3", "2,1,1,3", "size=1x17x18x1 stride=1x17x18x1"},  // more than may slide
+      {"7,6", "7,1", "size=1x6 rhs_reversal=1x1"},
+      {"9,4,3", "1,4,1", "size=9x1x3"}};
+  const std::pair<const char*, double> types[] = {{"f32", 1e-5}, {"f64", 1e-13}, {"bf16", 1e-2},
+                                                  {"f16", 2e-3}, {"s8", 0},      {"u32", 0}};
+  for (const auto& [type, tolerance] : types)
+    for (const char* op : {"add", "multiply", "maximum", "minimum"})
+      for (const auto& [in, out, window] : forms) {
+        if (op == std::string("multiply") && tolerance > 0) continue;  // overflows
+        expect_form(pool(type, op, in, out, window), Opcode::reduce_window, tolerance);
+      }
+  for (const char* op : {"and", "or"})
+    expect_form(pool("pred", op, "9,4", "9,1", "size=1x4"), Opcode::reduce_window, 0);
+  // These see less or more than a dim.
+  const char* const others[][3] = {{"3,7", "3,2", "size=1x6"},
+                                   {"3,7", "3,3", "size=1x7 pad=0_0x1_1"},
+                                   {"3,7", "3,7", "size=1x7 pad=0_0x6_0"},
+                                   {"3,4", "3,1", "size=1x4 lhs_dilate=1x2 stride=1x9"},
+                                   {"3,4", "2,1", "size=2x4"}};
+  for (const auto& [in, out, window] : others) {
+    const auto module = parse_module(pool("f32", "add", in, out, window));
+    CHECK_FALSE(use_run_forms(*module->entry()));
+  }
+}
+
 TEST_CASE("run forms: products of complex numbers", "[dot]") {
   for (const std::string& text : {product("c64", "c64", "c64"), window("c64", "c64", "c64"),
                                   product("c128", "c128", "c128")}) {

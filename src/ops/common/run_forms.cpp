@@ -11,6 +11,7 @@
 #include "ops/convolution/convolution.h"
 #include "ops/dot/dot.h"
 #include "ops/elementwise/map.h"
+#include "ops/window/window.h"
 
 namespace gspmd {
 namespace {
@@ -216,6 +217,27 @@ Node* sum_of_parts(Node& reduce) {
   return hlo::binary(Opcode::complex, real, part(Opcode::imag));
 }
 
+// One window that takes in all of some dims, and nothing of others: a reduction along them, whose
+// loops fuse with what is around them and may be of any length.
+Node* reduction_of_window(Node& node) {
+  const Dims& dims = node.operand(0)->dims();
+  const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
+  if (node.operands().size() != 2 || !combiner || node.shape.elements_count() == 0) return nullptr;
+  Dims along;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const WindowDim& window = node.attrs.window[d];
+    if (is_trivial(window)) continue;
+    if (window.size != dims[d] || window.pad_low != 0 || window.pad_high != 0 ||
+        window.base_dilation != 1 || window.window_dilation != 1)
+      return nullptr;
+    along.push_back(static_cast<int64_t>(d));
+  }
+  if (along.empty()) return nullptr;
+  Computation* const combined =
+      binary_computation(node.parent().module(), combiner_opcode(*combiner), node.shape.dtype);
+  return hlo::reshape(hlo::reduce(node.operand(0), node.operand(1), along, combined), node.dims());
+}
+
 Node* widened_window(Node& node) {
   const DType dtype = node.shape.dtype;
   if (node.shape.is_tuple || (dtype != DType::bf16 && dtype != DType::f16)) return nullptr;
@@ -245,6 +267,11 @@ Node* widened_window(Node& node) {
   return hlo::convert(made, dtype);
 }
 
+Node* window_form(Node& node) {
+  Node* const reduction = reduction_of_window(node);
+  return reduction != nullptr ? reduction : widened_window(node);
+}
+
 struct RunForm {
   Opcode opcode;
   Node* (*form)(Node& node);  // emitted into node.parent(); nullptr: the node is as it should be
@@ -253,7 +280,7 @@ constexpr RunForm kRunForms[] = {
     {Opcode::dot, widened_product},
     {Opcode::convolution, widened_product},
     {Opcode::reduce, sum_of_parts},
-    {Opcode::reduce_window, widened_window},
+    {Opcode::reduce_window, window_form},
     {Opcode::select_and_scatter, widened_window},
     {Opcode::batch_norm_training, expand_batch_norm},
     {Opcode::batch_norm_grad, expand_batch_norm},

@@ -9,7 +9,8 @@ namespace gspmd {
 //   convolutions of f16, and of bf16 where the processor has no other kernel, in f32 or f64,
 //   rounded once; of integers of up to 16 bits in the floats that hold every sum of them, so that
 //   no number changes; of complex numbers by those of their parts;
-// * windows of 16-bit floats, and gradients of max-pools over them, in f32, rounded once;
+// * windows of 16-bit floats, and gradients of max-pools over them, in f32, rounded once; windows
+//   that take in whole dims as reductions;
 // * batch norms, maps, and fusions that the module came with, by what they are made of.
 // Whether there were any.
 bool use_run_forms(Computation& computation);
