@@ -42,12 +42,22 @@ WindowLayout layout_of(const WindowPlanes& e, int64_t lanes, int64_t element_siz
   std::vector<int64_t> slots;  // of inner taps: which of the phases
   for (int64_t k = 0; k < inner.taps; ++k) {
     const int64_t phase = k * inner.dilation % inner.stride;
-    const auto found = std::find(l.phases.begin(), l.phases.end(), phase);
+    const auto found = std::find_if(l.phases.begin(), l.phases.end(),
+                                    [&](const auto& known) { return known.first == phase; });
     slots.push_back(found - l.phases.begin());
-    if (found == l.phases.end()) l.phases.push_back(phase);
+    if (found == l.phases.end()) l.phases.push_back({phase});
   }
   const int64_t shift = (inner.taps - 1) * inner.dilation / inner.stride;
   l.width = ceil_div(ceil_div(inner.positions, lanes) * lanes + shift, lanes) * lanes;
+  for (WindowLayout::Phase& phase : l.phases) {
+    const int64_t before = inner.pad - phase.first;  // elements of x from place 0
+    const auto place = [&](int64_t elements) {
+      return elements > 0 ? std::min(ceil_div(elements, inner.stride), l.width) : 0;
+    };
+    phase.begin = place(before);
+    phase.end = place(inner.input + before);
+    phase.from = phase.begin * inner.stride - before;
+  }
   l.planes = reach(outer, outer.positions);
   const int64_t rows = kBandBytes / element_size / (l.row() * l.planes);
   const int64_t fit = (rows - reach(middle, 1)) / middle.stride + 1;

@@ -39,9 +39,14 @@ struct WindowPlanes {
 // neighbours: of each row of x one phase of the stride behind the other, with what adds nothing
 // around them.
 struct WindowLayout {
+  // Places [begin, end) of it are elements of a row of x from `from` on, a stride apart.
+  struct Phase {
+    int64_t first = 0;  // element of a window
+    int64_t begin = 0, end = 0, from = 0;
+  };
   int64_t band = 1, bands = 1;   // positions along axis 1 of a band; how many of these
   int64_t planes = 1, rows = 1;  // along axes 0 and 1
-  std::vector<int64_t> phases;   // those that are read
+  std::vector<Phase> phases;     // those that are read
   int64_t width = 0;             // of a phase, in elements
   std::vector<int64_t> taps;     // where each tap reads
   int64_t row() const { return width * static_cast<int64_t>(phases.size()); }

@@ -36,6 +36,12 @@ void copy_phase(const T* from, int64_t stride, int64_t n, T* to) {
     for (; i + lanes < n; i += lanes)  // what is read behind the last element is not the row's last
       hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, from + 2 * i + lanes), hn::LoadU(d, from + 2 * i)),
                  d, to + i);
+    if (i > 0) {  // up to the last, and one before the first
+      const T* const last = from + 2 * (n - lanes) - 1;
+      hn::StoreU(hn::ConcatOdd(d, hn::LoadU(d, last + lanes), hn::LoadU(d, last)), d,
+                 to + n - lanes);
+      return;
+    }
   }
 #endif
   for (; i < n; ++i) to[i] = from[i * stride];
@@ -54,12 +60,9 @@ void lay_out_band(const WindowPlanes& e, const WindowLayout& l, int64_t band, co
       if (row < 0 || row >= middle.input) continue;
       const T* const from = x + plane * outer.x_step + row * middle.x_step;
       T* at = to + (p * l.rows + r) * l.row();
-      for (const int64_t phase : l.phases) {
-        const int64_t before = inner.pad - phase, s = inner.stride;  // elements of x from place 0
-        const int64_t begin = before > 0 ? std::min(ceil_div(before, s), l.width) : 0;
-        const int64_t behind = inner.input + before;
-        const int64_t end = behind > 0 ? std::min(ceil_div(behind, s), l.width) : 0;
-        if (begin < end) copy_phase(from + begin * s - before, s, end - begin, at + begin);
+      for (const WindowLayout::Phase& phase : l.phases) {
+        if (phase.begin < phase.end)
+          copy_phase(from + phase.from, inner.stride, phase.end - phase.begin, at + phase.begin);
         at += l.width;
       }
     }
