@@ -40,6 +40,19 @@ struct Rows {
   bool adds;  // to what c has of the blocks before
 };
 
+// The first `n` lanes, which are those of `mask`; what is behind them need not be there.
+template <class D, class T>
+GSPMD_INLINE hn::Vec<D> load_first(D d, [[maybe_unused]] hn::Mask<D> mask, const T* from,
+                                   [[maybe_unused]] int64_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(mask, d, from);
+#else
+  HWY_ALIGN T all[HWY_LANES(T)] = {};
+  std::copy_n(from, n, all);
+  return hn::Load(d, all);
+#endif
+}
+
 // kRows rows, kVectors vectors of columns; kMasked: of the last one the first `rest`.
 template <int kRows, int kVectors, bool kMasked, class T>
 void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t rest) {
@@ -52,7 +65,7 @@ void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t rest) {
     for (int v = 0; v < kVectors; ++v) {
       const T* const c = rows.c + (row + r) * rows.c_row + v * lanes;
       sums[r][v] = !rows.adds                     ? hn::Zero(d)
-                   : kMasked && v == kVectors - 1 ? hn::MaskedLoad(mask, d, c)
+                   : kMasked && v == kVectors - 1 ? load_first(d, mask, c, rest)
                                                   : hn::LoadU(d, c);
     }
   a += row * rows.a_row;
@@ -60,7 +73,7 @@ void float_block(const Rows<T>& rows, const T* a, int64_t row, int64_t rest) {
   for (int64_t k = 0; k < rows.k; ++k, b += rows.b_row) {
     V x[kVectors];
     for (int v = 0; v < kVectors; ++v)
-      x[v] = kMasked && v == kVectors - 1 ? hn::MaskedLoad(mask, d, b + v * lanes)
+      x[v] = kMasked && v == kVectors - 1 ? load_first(d, mask, b + v * lanes, rest)
                                           : hn::LoadU(d, b + v * lanes);
     for (int r = 0; r < kRows; ++r) {
       const V s = hn::Set(d, a[r * rows.a_row + k]);
