@@ -253,6 +253,11 @@ TEST_CASE("run forms: windows that take in whole dims are reductions", "[window]
       }
   for (const char* op : {"and", "or"})
     expect_form(pool("pred", op, "9,4", "9,1", "size=1x4"), Opcode::reduce_window, 0);
+  const auto complex = parse_module(pool("c64", "add", "9,4", "9,1", "size=1x4"));
+  REQUIRE(use_run_forms(*complex->entry()));
+  for (const auto& node : complex->entry()->nodes())
+    CHECK((!node->is(Opcode::reduce_window) &&
+           !(node->is(Opcode::reduce) && is_complex(node->shape.dtype))));
   // These see less or more than a dim.
   const char* const others[][3] = {{"3,7", "3,2", "size=1x6"},
                                    {"3,7", "3,3", "size=1x7 pad=0_0x1_1"},

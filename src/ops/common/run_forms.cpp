@@ -223,6 +223,7 @@ Node* reduction_of_window(Node& node) {
   const Dims& dims = node.operand(0)->dims();
   const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
   if (node.operands().size() != 2 || !combiner || node.shape.elements_count() == 0) return nullptr;
+  if (is_complex(node.shape.dtype) && combiner != Combiner::sum) return nullptr;
   Dims along;
   for (size_t d = 0; d < dims.size(); ++d) {
     const WindowDim& window = node.attrs.window[d];
@@ -235,7 +236,9 @@ Node* reduction_of_window(Node& node) {
   if (along.empty()) return nullptr;
   Computation* const combined =
       binary_computation(node.parent().module(), combiner_opcode(*combiner), node.shape.dtype);
-  return hlo::reshape(hlo::reduce(node.operand(0), node.operand(1), along, combined), node.dims());
+  Node* made = hlo::reduce(node.operand(0), node.operand(1), along, combined);
+  if (Node* const parts = sum_of_parts(*made)) made = parts;
+  return hlo::reshape(made, node.dims());
 }
 
 Node* widened_window(Node& node) {
