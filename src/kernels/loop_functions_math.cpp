@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Highway's functions hold on a range; outside it the limits are put in here, and NaN stays NaN.
 // y * 2^n for whole n from -300 to 300.
 template <class D, class V>
-V scale_by_power(D d, V y, V n) {
+V scale_by_power([[maybe_unused]] D d, V y, V n) {
 #if HWY_TARGET == HWY_AVX3
   return V{_mm512_scalef_ps(y.raw, n.raw)};
 #else
