@@ -47,6 +47,10 @@ class GSPMD_API TimedWork {
   bool timed_ = false;
 };
 
+// ExecutionError where the deadline is past, with the name of the node that the calling thread is
+// at: for work on many elements, every few thousand of them.
+GSPMD_API void give_up_when_late();
+
 // Whether a deadline is set.
 GSPMD_API bool has_deadline();
 // What threads are at while a deadline is set, each once: `sort: "s", from model.py:12 (m.hlo:3)`.

@@ -67,6 +67,7 @@ class CalledCombiner {
   static std::vector<Column> columns(const std::vector<Array>& arrays);
   ScalarProgram program_;
   std::vector<Column> accumulators_, values_;
+  uint32_t combined_ = 0;
 };
 
 }  // namespace gspmd

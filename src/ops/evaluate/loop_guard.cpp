@@ -112,12 +112,25 @@ LoopDeadline::~LoopDeadline() { deadline = before_; }
 
 bool has_deadline() { return deadline.load(std::memory_order_relaxed) != kNever; }
 
+namespace {
+
+void check_deadline(int64_t limit, const Node* node) {
+  if (is_past(limit + kLoopsFirst))
+    execution_error("{}the time given is over; give more time, or use smaller shapes",
+                    node != nullptr ? text_of_node(*node) + ": " : "");
+}
+
+}  // namespace
+
+void give_up_when_late() {
+  const int64_t limit = deadline.load(std::memory_order_relaxed);
+  if (limit != kNever) check_deadline(limit, own_desk().desk.node);
+}
+
 TimedWork::TimedWork(const Node& node, bool says_node) {
   const int64_t limit = deadline.load(std::memory_order_relaxed);
   if (limit == kNever) return;
-  if (is_past(limit + kLoopsFirst))
-    execution_error("{}the time given is over; give more time, or use smaller shapes",
-                    says_node ? text_of_node(node) + ": " : "");
+  check_deadline(limit, says_node ? &node : nullptr);
   around_ = own_desk().put(&node);
   timed_ = true;
 }
