@@ -18,9 +18,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
-constexpr int kLineLanes = 8;      // of a vector
-constexpr int kLineVectors = 8;    // what is summed side by side
-constexpr int64_t kLineWide = 64;  // elements of those
+constexpr int kLineLanes = 8;                             // of a vector
+constexpr int kLineVectors = 8;                           // what is summed side by side
+constexpr int64_t kLineWide = kLineLanes * kLineVectors;  // elements of those
 
 // Vectors of a line: the first `whole` have all lanes, the next one those of `mask`.
 template <class D>
