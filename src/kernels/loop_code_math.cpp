@@ -78,10 +78,40 @@ class Maths {
     code.vector(fmadd213_ps, p, size, size);
     code.vector(compare_ps, x.mask(0), size, x.constant(0.625f), kOrderedLess);
     x.blend(to, far, p, x.mask(0));
-    if (x.target.has_masks)
-      return code.vector(ternary_d, to, a, x.constant(kSign), 0xF8);  // to | (a & sign)
-    code.vector(and_d, far, a, x.constant(kSign));
-    code.vector(or_d, to, to, far);
+    with_sign_of(to, a, far);
+  }
+
+  void erf(Vec to, Vec a) {
+    const Vec size = x.temporary(), r = x.temporary(), n = x.temporary(), p = x.temporary();
+    code.vector(and_d, size, a, x.constant(~kSign));
+    code.vector(broadcast_ss, r, x.constant(3.96f));
+    code.vector(min_ps, r, r, size);  // NaN stays, to the end
+    polynomial(p, r,
+               {0.00021581024338956922f, -0.0032298730220645666f, 0.022937344387173653f,
+                -0.10533496737480164f, -0.6356634497642517f, -1.1285303831100464f});
+    code.vector(mul_ps, r, r, p);
+    code.vector(mul_ps, n, r, x.constant(1.44269504f));
+    code.vector(round_ps, n, Vec{}, n, 8);
+    code.vector(fnmadd231_ps, r, n, x.constant(0.693359375f));
+    code.vector(fnmadd231_ps, r, n, x.constant(-2.12194440e-4f));
+    tail(p, r);
+    code.vector(mul_ps, to, r, r);
+    code.vector(add_ps, r, r, x.constant(1.0f));
+    code.vector(fmadd213_ps, p, to, r);
+    code.vector(float_to_int, n, n);
+    code.vector(add_d, n, n, x.constant(127u));
+    code.shift(left_digit, n, n, 23);
+    code.vector(broadcast_ss, to, x.constant(1.0f));
+    code.vector(fnmadd231_ps, to, p, n);
+    const Vec square = r;
+    code.vector(mul_ps, square, size, size);
+    polynomial(p, square,
+               {-0.000637496414128691f, 0.0050618816167116165f, -0.026809535920619965f,
+                0.11282911896705627f, -0.37612593173980713f, 0.12837916612625122f});
+    code.vector(fmadd213_ps, p, size, size);
+    code.vector(compare_ps, x.mask(0), size, x.constant(0.84375f), kOrderedLess);
+    x.blend(to, to, p, x.mask(0));
+    with_sign_of(to, a, n);
   }
 
   void log(Vec to, Vec a) {
@@ -130,6 +160,14 @@ class Maths {
       first = false;
     }
   }
+  // Of `to`, which is not below zero.
+  void with_sign_of(Vec to, Vec a, Vec lost) {
+    if (x.target.has_masks)
+      return code.vector(ternary_d, to, a, x.constant(kSign), 0xF8);  // to | (a & sign)
+    code.vector(and_d, lost, a, x.constant(kSign));
+    code.vector(or_d, to, to, lost);
+  }
+
   // (e^r - 1 - r) / r^2.
   void tail(Vec p, Vec r) {
     polynomial(p, r,
@@ -253,6 +291,8 @@ void emit_math(BlockEmitter& block, LoopOp op, Vec to, Vec a) {
       return maths.log1p(to, a);
     case LoopOp::tanh:
       return maths.tanh(to, a);
+    case LoopOp::erf:
+      return maths.erf(to, a);
     case LoopOp::rsqrt:
       return maths.rsqrt(to, a);
     default:

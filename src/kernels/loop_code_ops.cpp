@@ -366,7 +366,6 @@ bool has_float_op(LoopOp op) {
     case LoopOp::sine:
     case LoopOp::cosine:
     case LoopOp::tan:
-    case LoopOp::erf:
     case LoopOp::cbrt:
     case LoopOp::round_nearest_afz:
     case LoopOp::not_:
@@ -486,6 +485,7 @@ void emit_op(BlockEmitter& x, const LoopInstruction& in) {
     case LoopOp::log:
     case LoopOp::log1p:
     case LoopOp::tanh:
+    case LoopOp::erf:
     case LoopOp::rsqrt:
     case LoopOp::logistic: {
       const Vec a = x.in(in.a);

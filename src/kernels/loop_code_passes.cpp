@@ -14,6 +14,7 @@ bool is_costly(LoopOp op) {
     case LoopOp::log:
     case LoopOp::log1p:
     case LoopOp::tanh:
+    case LoopOp::erf:
     case LoopOp::logistic:
     case LoopOp::sqrt:
     case LoopOp::rsqrt:

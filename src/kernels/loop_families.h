@@ -6,8 +6,8 @@ namespace gspmd {
 
 // The families that find_loop_function looks through; nullptr where an op is not of the family.
 LoopFunction number_loop(LoopOp op, DType input);  // arithmetic, compare, select, bits
-LoopFunction math_loop(LoopOp op, DType input);    // exp, log, tanh and their kin
-LoopFunction wide_loop(LoopOp op, DType input);    // sine, erf, power and their kin, roundings
+LoopFunction math_loop(LoopOp op, DType input);    // exp, log, tanh, erf and their kin
+LoopFunction wide_loop(LoopOp op, DType input);    // sine, power and their kin, roundings
 LoopFunction convert_loop(DType input, DType result);
 LoopFunction reduce_loop(LoopOp op, DType input);
 FoldRows number_fold_rows(LoopOp reduce, DType input);

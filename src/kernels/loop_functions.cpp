@@ -14,7 +14,7 @@ LoopFunction find_loop_function(LoopOp op, DType input, DType result) {
     return narrow_loop(op, input, result);
   if (op == LoopOp::convert) return convert_loop(input, result);
   if (op >= LoopOp::reduce_sum) return reduce_loop(op, input);
-  for (const auto family : {wide_loop, number_loop, math_loop})
+  for (const auto family : {wide_loop, math_loop, number_loop})
     if (const LoopFunction function = family(op, input)) return function;
   return nullptr;
 }

@@ -127,26 +127,6 @@ struct Tan : Turning {
   static double exact(double x) { return std::tan(x); }
 };
 
-// x * erf(x) / x, in powers of x^2 / 8 - 1; error 7e-12. From 3.92 on the nearest float is 1.
-struct Erf {
-  template <class D, class V>
-  static GSPMD_INLINE V apply(D d, V x) {
-    constexpr double kErf[] = {
-        0.35353099564511875,    -0.1765762332686907,     0.13167511647525168,
-        -0.10771044505185699,   0.09020901092852497,     -0.07472780798717309,
-        0.059886644561975615,   -0.04576572068497499,    0.03306267810371677,
-        -0.022470001688298092,  0.01434035293194461,     -0.008618819616840186,
-        0.004879155429279669,   -0.0025502339338788356,  0.0012481541194771,
-        -0.0006521894185235745, 0.0003234080080739853,   -8.43168899358673e-05,
-        1.766200555481133e-05,  -3.3815070406296286e-05, 1.640527265589917e-05};
-    const V limit = hn::Set(d, 3.921875);
-    // NaN stays: Min and Max give their second argument then.
-    const V bounded = hn::Max(hn::Neg(limit), hn::Min(limit, x));
-    const V square = hn::Mul(bounded, hn::Mul(bounded, hn::Set(d, 0.125)));
-    return hn::Mul(bounded, polynomial(d, hn::Sub(square, hn::Set(d, 1.0)), kErf));
-  }
-};
-
 // x * y^2, where y, one over the root, is first guessed from a third of the bits (10 %) and then
 // multiplied twice by (1 - e)^(-1/3), e = 1 - x y^3.
 struct Cbrt {
@@ -421,8 +401,6 @@ LoopFunction find_single(LoopOp op) {
       return wide_unary<float, double, Cosine>;
     case LoopOp::tan:
       return wide_unary<float, double, Tan>;
-    case LoopOp::erf:
-      return wide_unary<float, double, Erf>;
     case LoopOp::cbrt:
       return wide_unary<float, double, Cbrt>;
     case LoopOp::power:

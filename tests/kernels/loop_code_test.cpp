@@ -303,8 +303,8 @@ TEST_CASE("loop code: functions of mathematics give the interpreter's bits on al
   const auto n = int64_t(x.size());
   for (const LoopOp op :
        {LoopOp::exp, LoopOp::expm1, LoopOp::log, LoopOp::log1p, LoopOp::tanh, LoopOp::logistic,
-        LoopOp::sqrt, LoopOp::rsqrt, LoopOp::floor, LoopOp::ceil, LoopOp::round_nearest_even,
-        LoopOp::sign, LoopOp::is_finite, LoopOp::round_to_bf16}) {
+        LoopOp::erf, LoopOp::sqrt, LoopOp::rsqrt, LoopOp::floor, LoopOp::ceil,
+        LoopOp::round_nearest_even, LoopOp::sign, LoopOp::is_finite, LoopOp::round_to_bf16}) {
     Case c;
     c.program.dims = {n};
     LoopValue in, v;

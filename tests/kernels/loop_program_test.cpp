@@ -488,6 +488,7 @@ TEST_CASE("loop program: exp, log, tanh and their kin are within a few ulps", "[
   using L = long double;
   CHECK(worst_ulps<float>(LoopOp::exp, -87, 88, [](L x) { return std::exp(x); }) < 2);
   CHECK(worst_ulps<float>(LoopOp::tanh, -10, 10, [](L x) { return std::tanh(x); }) < 2);
+  CHECK(worst_ulps<float>(LoopOp::erf, -5, 5, [](L x) { return std::erf(x); }) < 1.25);
   CHECK(worst_ulps<float>(LoopOp::log, 1e-6, 50, [](L x) { return std::log(x); }) < 4);
   CHECK(worst_ulps<float>(LoopOp::log1p, -0.9, 50, [](L x) { return std::log1p(x); }) < 6);
   CHECK(worst_ulps<float>(LoopOp::expm1, -5, 20, [](L x) { return std::expm1(x); }) < 2);
@@ -517,6 +518,7 @@ TEST_CASE("loop program: special values are those of the maths library", "[loop]
   expect(LoopOp::log, [](float v) { return std::log(v); });
   expect(LoopOp::log1p, [](float v) { return std::log1p(v); });
   expect(LoopOp::tanh, [](float v) { return std::tanh(v); });
+  expect(LoopOp::erf, [](float v) { return std::erf(v); });
   expect(LoopOp::logistic, [](float v) { return 1 / (1 + std::exp(-v)); });
   expect(LoopOp::sqrt, [](float v) { return std::sqrt(v); });
 }
