@@ -133,8 +133,15 @@ bool is_same(const LoopValue& a, const LoopValue& b) {
          (!constants || bitwise_equal(a.constant, b.constant));
 }
 
+// Whether both read an operand at most a line apart in each step.
+bool reads_near(const LoopValue& a, const LoopValue& b) {
+  constexpr int64_t kNear = 16;
+  return a.op == LoopOp::operand && b.op == LoopOp::operand && a.operand == b.operand &&
+         a.strides == b.strides && std::abs(a.offset - b.offset) <= kNear;
+}
+
 // Puts the values and outputs of `from`, over as many steps, behind those of `into`, what both have
-// once. False, and nothing is changed, where they have no operand in common.
+// once. False, and nothing is changed, where they read no operand at almost the same places.
 bool merge(LoopProgram& into, const LoopProgram& from) {
   if (into.dims != from.dims || into.values.size() + from.values.size() > kMostValues) return false;
   LoopProgram both = into;
@@ -145,7 +152,8 @@ bool merge(LoopProgram& into, const LoopProgram& from) {
       if (*input >= 0) *input = at[static_cast<size_t>(*input)];
     const auto found = std::find_if(both.values.begin(), both.values.end(),
                                     [&](const LoopValue& v) { return is_same(v, value); });
-    shares |= found != both.values.end() && value.op == LoopOp::operand;
+    shares |= std::any_of(into.values.begin(), into.values.end(),
+                          [&](const LoopValue& v) { return reads_near(v, value); });
     at.push_back(static_cast<int>(found - both.values.begin()));
     if (found == both.values.end()) both.values.push_back(std::move(value));
   }

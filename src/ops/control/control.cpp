@@ -6,6 +6,7 @@
 #include "ops/common/factors.h"
 #include "ops/common/loop_lowering.h"
 #include "ops/control/batch.h"
+#include "ops/control/row_tiles.h"
 #include "ops/dot/dot.h"
 #include "ops/dot/row_blocks.h"
 #include "ops/rows.h"
@@ -94,8 +95,9 @@ constexpr CompletionRules kWholeRules{
 PreparedKernel lower_fusion(const Node& node) {
   if (node.attrs.fusion_kind == "kOutput") return lower_dot_fusion(node);
   if (node.attrs.fusion_kind == "kCustom") {
-    PreparedKernel kernel = lower_interleave(node);
-    return kernel.run ? kernel : lower_row_blocks(node);
+    for (const auto lower : {lower_interleave, lower_row_blocks, lower_row_tiles})
+      if (PreparedKernel kernel = lower(node); kernel.run) return kernel;
+    return {};
   }
   return lower_loop_fusion(node);
 }

@@ -60,6 +60,7 @@ bool fuse(Module& local) {
     changed |= fuse_interleaves(*computation);
     changed |= fuse_dots(*computation);
     changed |= fuse_loops(*computation);
+    changed |= fuse_row_tiles(*computation);
   }
   if (changed) local.sort_computations();  // the new ones stand behind the entry
   return changed;
