@@ -175,6 +175,10 @@ const Op kOps[] = {
      "a = bf16[8,56,56,128] parameter(0)\nb = bf16[3,3,1,128] parameter(1)\nROOT r = "
      "bf16[8,56,56,128] convolution(a, b), window={size=3x3 pad=1_1x1_1}, "
      "dim_labels=b01f_01io->b01f, feature_group_count=128"},
+    {"conv 3x3 28x28x128 of 32 groups",
+     "a = f32[8,28,28,128] parameter(0)\nb = f32[3,3,4,128] parameter(1)\nROOT r = "
+     "f32[8,28,28,128] convolution(a, b), window={size=3x3 pad=1_1x1_1}, "
+     "dim_labels=b01f_01io->b01f, feature_group_count=32"},
     {"conv input gradient 3x3/2",
      "a = f32[8,28,28,128] parameter(0)\nb = f32[3,3,128,64] parameter(1)\nROOT r = "
      "f32[8,56,56,64] convolution(a, b), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 "

@@ -11,6 +11,7 @@
 #include "kernels/convolution_planes.h"
 #include "kernels/depthwise_rows.h"
 #include "kernels/gemm_product.h"
+#include "kernels/group_planes.h"
 #include "kernels/summed_parts.h"
 #include "kernels/window_planes.h"
 
@@ -417,14 +418,23 @@ ConvolutionSpec in_two_axes(ConvolutionSpec spec) {
   return spec;
 }
 
+PreparedKernel prepare_of_groups(const ConvolutionSpec& spec) {
+  PreparedKernel gradient = prepare_group_gradient(spec);
+  return gradient.run ? gradient : prepare_group_convolution(spec);
+}
+
 }  // namespace
 
 PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (spec.axes.size() == 1 && spec.feature_groups * spec.batch_groups > 1)
     return prepare_convolution(in_two_axes(spec));
-  if (!is_library_type(spec) || !sizes_fit(spec)) return {};
-  if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
-  if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;
+  const bool fits = is_library_type(spec) && sizes_fit(spec);
+  if (fits) {
+    if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
+    if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;
+  }
+  if (PreparedKernel group = prepare_of_groups(spec); group.run) return group;
+  if (!fits) return {};
   if (packed_lanes() == kPlaneLanes) {
     if (PreparedKernel planes = prepare_planes_gradient(spec); planes.run) return planes;
     if (PreparedKernel planes = prepare_planes(spec); planes.run) return planes;

@@ -42,7 +42,7 @@ void each_index(const std::vector<int64_t>& sizes, F&& f) {
   }
 }
 
-// In f64. No batch groups, and operands as they are: no base dilation.
+// In f64.
 inline Array convolution_sums(const ConvolutionCase& c, const Array& x, const Array& w) {
   const ConvolutionSpec& s = c.spec;
   std::vector<double> sums(static_cast<size_t>(c.result), 0.0);
@@ -53,18 +53,20 @@ inline Array convolution_sums(const ConvolutionCase& c, const Array& x, const Ar
       int64_t from = 0, by = 0, to = 0;
       for (size_t i = 0; i < s.axes.size(); ++i) {
         const ConvolutionAxis& a = s.axes[i];
-        const int64_t at = o[i] * a.stride + k[i] * a.window_dilation - a.pad_low;
-        if (at < 0 || at >= a.input) return;
+        const int64_t spread = o[i] * a.stride + k[i] * a.window_dilation - a.pad_low;
+        const int64_t at = spread / a.base_dilation;
+        if (spread < 0 || spread % a.base_dilation != 0 || at >= a.input) return;
         from += at * a.input_step;
         by += (a.reversal ? a.kernel - 1 - k[i] : k[i]) * a.kernel_step;
         to += o[i] * a.output_step;
       }
       const int64_t sharing = s.out_features / s.feature_groups;
+      const int64_t of_batch = s.out_features / s.batch_groups;
       for (int64_t b = 0; b < s.batch; ++b)
         for (int64_t f = 0; f < s.out_features; ++f)
           for (int64_t i = 0; i < s.in_features; ++i)
             sums[static_cast<size_t>(to + b * s.output_batch + f * s.output_feature)] +=
-                x.at(from + b * s.input_batch +
+                x.at(from + (f / of_batch * s.batch + b) * s.input_batch +
                      (f / sharing * s.in_features + i) * s.input_feature) *
                 w.at(by + f * s.kernel_output + i * s.kernel_input);
     });

@@ -250,6 +250,9 @@ TEST_CASE("convolution reads a kernel that was laid out before, and that alone",
       "x = f32[7,9,33,64] parameter(0)\nw = f32[3,3,32,64] parameter(1)\nROOT r = f32[7,9,33,32] "
       "convolution(x, w), window={size=3x3 pad=1_1x1_1 rhs_reversal=1x1}, "
       "dim_labels=b01f_01oi->b01f",
+      "x = f32[3,9,13,105] parameter(0)\nw = f32[3,3,35,114] parameter(1)\nROOT r = "
+      "f32[3,9,13,114] convolution(x, w), window={size=3x3 pad=1_1x1_1}, "
+      "dim_labels=b01f_01io->b01f, feature_group_count=3",
       "x = f32[2,9,128] parameter(0)\nw = f32[5,128,256] parameter(1)\nROOT r = f32[2,3,256] "
       "convolution(x, w), window={size=5 stride=2}, dim_labels=b0f_0io->b0f"};
   Random random{std::mt19937_64(7)};
@@ -420,7 +423,9 @@ TEST_CASE("gradients of kernels agree with the reference in every size", "[convo
   Random random{std::mt19937_64(22)};
   const auto any = [&](int64_t low, int64_t high) { return random(low, high); };
   for (int n = 0; n < 60; ++n) {
-    const int64_t rank = any(1, 3), images = any(1, 5), in = any(1, 14), out = any(8, 150);
+    const int64_t rank = any(1, 3), images = any(1, 5), in = any(1, 14);
+    const int64_t groups = n % 4 == 0 ? any(2, 4) : 1;
+    const int64_t out = groups > 1 ? groups * any(16, 50) : any(8, 150);
     Dims x{images}, g{images}, c;
     std::string window[4], spatial;
     for (int64_t d = 0; d < rank; ++d) {
@@ -442,15 +447,15 @@ TEST_CASE("gradients of kernels agree with the reference in every size", "[convo
       spatial += std::to_string(d);
     }
     if (std::ssize(spatial) < rank) continue;
-    x.push_back(in);
+    x.push_back(in * groups);
     g.push_back(out);
     c.insert(c.end(), {in, out});
     const Shape shapes[] = {Shape(DType::f32, x), Shape(DType::f32, g), Shape(DType::f32, c)};
     const std::string body = fmt::format(
         "x = {} parameter(0)\ng = {} parameter(1)\nROOT r = {} convolution(x, g), window={{size={} "
-        "stride={} pad={} rhs_dilate={}}}, dim_labels=f{}b_i{}o->{}bf",
+        "stride={} pad={} rhs_dilate={}}}, dim_labels=f{}b_i{}o->{}bf, batch_group_count={}",
         to_string(shapes[0]), to_string(shapes[1]), to_string(shapes[2]), window[0], window[1],
-        window[2], window[3], spatial, spatial, spatial);
+        window[2], window[3], spatial, spatial, spatial, groups);
     INFO(body);
     const std::unique_ptr<Module> module = parse_module(with_entry(body));
     const Node& node = *module->entry()->root();
@@ -467,7 +472,11 @@ TEST_CASE("convolutions of many features agree with the reference in every size"
   Random random{std::mt19937_64(23)};
   for (int n = 0; n < 40; ++n) {
     const int64_t rank = random(1, 3), images = random(1, 3);
-    const int64_t in = n % 8 == 0 ? random(513, 600) : random(128, 200), out = random(64, 150);
+    const int64_t groups = n % 4 == 1 ? random(2, 3) : 1;
+    const int64_t in = groups > 1   ? random(32, 50)
+                       : n % 8 == 0 ? random(513, 600)
+                                    : random(128, 200);
+    const int64_t out = groups * random(groups > 1 ? 32 : 64, groups > 1 ? 50 : 150);
     Dims x{images}, w, y{images};
     std::string window[6], spatial;
     for (int64_t d = 0; d < rank; ++d) {
@@ -487,17 +496,17 @@ TEST_CASE("convolutions of many features agree with the reference in every size"
     }
     if (std::ssize(spatial) < rank) continue;
     const bool is_turned = random(0, 1) == 1;
-    x.push_back(in);
+    x.push_back(in * groups);
     w.insert(w.end(), {is_turned ? out : in, is_turned ? in : out});
     y.push_back(out);
     const Shape shapes[] = {Shape(DType::f32, x), Shape(DType::f32, w), Shape(DType::f32, y)};
     const std::string body = fmt::format(
         "x = {} parameter(0)\nw = {} parameter(1)\nROOT r = {} convolution(x, w), "
         "window={{size={} stride={} pad={} lhs_dilate={} rhs_dilate={} rhs_reversal={}}}, "
-        "dim_labels=b{}f_{}{}->b{}f",
+        "dim_labels=b{}f_{}{}->b{}f, feature_group_count={}",
         to_string(shapes[0]), to_string(shapes[1]), to_string(shapes[2]), window[0], window[1],
         window[2], window[3], window[4], window[5], spatial, spatial, is_turned ? "oi" : "io",
-        spatial);
+        spatial, groups);
     INFO(body);
     const std::unique_ptr<Module> module = parse_module(with_entry(body));
     const Node& node = *module->entry()->root();

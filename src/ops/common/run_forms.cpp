@@ -21,7 +21,7 @@ bool has_float_kernel(const Node& product) {
   const DType dtype = product.operand(0)->shape.dtype;
   if (dtype == DType::f64 || dtype == DType::f32) return true;
   if (product.is(Opcode::dot)) return dtype == DType::bf16 || dtype == DType::f16;
-  return dtype == DType::bf16 && has_convolution_kernel(product);
+  return (dtype == DType::bf16 || dtype == DType::f16) && has_convolution_kernel(product);
 }
 
 bool is_narrow_integer(DType dtype) { return is_integer(dtype) && dtype_size(dtype) <= 2; }
