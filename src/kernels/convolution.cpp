@@ -25,7 +25,7 @@ constexpr size_t kMostAxes = 3;
 // in each part the library's blocks are not full.
 constexpr int64_t kSummedBytes = int64_t{4} << 20;
 
-// Offsets in elements into input, kernel and result.
+// Offsets into input, kernel and result, in elements unless said otherwise.
 struct Offsets {
   int64_t input = 0, kernel = 0, output = 0;
 };
@@ -418,6 +418,36 @@ ConvolutionSpec in_two_axes(ConvolutionSpec spec) {
   return spec;
 }
 
+// Groups of so many features, channels first, one by one: a group's kernel fills the caches.
+constexpr int64_t kLeastOfPlaneGroup = 128;
+
+PreparedKernel prepare_planes_of_groups(const ConvolutionSpec& spec) {
+  const int64_t groups = spec.feature_groups, out = spec.out_features / groups;
+  if (groups == 1 || spec.in_features < kLeastOfPlaneGroup || out < kLeastOfPlaneGroup) return {};
+  ConvolutionSpec one = spec;
+  one.feature_groups = 1;
+  one.out_features = out;
+  PreparedKernel kernel = prepare_planes(one);
+  if (!kernel.run || kernel.prepare) return {};  // a first stage is of one group
+  // In bytes.
+  const Offsets step{spec.in_features * spec.input_feature * 4, out * spec.kernel_output * 4,
+                     out * spec.output_feature * 4};
+  kernel.run = [run = std::move(kernel.run), step, parts = kernel.parts](const KernelArgs& args) {
+    const int64_t group = args.part / parts;
+    const std::byte* const operands[] = {args.operands[0] + group * step.input,
+                                         args.operands[1] + group * step.kernel};
+    std::byte* const results[] = {args.results[0] + group * step.output};
+    KernelArgs of_group = args;
+    of_group.operands = operands;
+    of_group.results = results;
+    of_group.part = args.part % parts;
+    run(of_group);
+  };
+  kernel.parts *= groups;
+  kernel.cost *= static_cast<double>(groups);
+  return kernel;
+}
+
 PreparedKernel prepare_of_groups(const ConvolutionSpec& spec) {
   PreparedKernel gradient = prepare_group_gradient(spec);
   return gradient.run ? gradient : prepare_group_convolution(spec);
@@ -433,6 +463,8 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
     if (PreparedKernel direct = prepare_kernel_gradient(spec); direct.run) return direct;
     if (PreparedKernel direct = prepare_direct_convolution(spec); direct.run) return direct;
   }
+  if (packed_lanes() == kPlaneLanes)
+    if (PreparedKernel planes = prepare_planes_of_groups(spec); planes.run) return planes;
   if (PreparedKernel group = prepare_of_groups(spec); group.run) return group;
   if (!fits) return {};
   if (packed_lanes() == kPlaneLanes) {

@@ -9,7 +9,7 @@ constexpr int64_t kMostGroupExtent = int64_t{1} << 26;
 // With as many lanes the library has kernels for groups of whole vectors (nobody has compared
 // them).
 constexpr int64_t kLibraryLanes = 16;
-constexpr int64_t kLineFeatures = 16;  // of a line of memory
+constexpr int64_t kLineFeatures = 32;  // of two lines of memory
 
 }  // namespace
 

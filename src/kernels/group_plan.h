@@ -12,7 +12,7 @@
 
 namespace gspmd {
 
-constexpr int64_t kGroupFloats = 56 << 10;        // of a block: they stay in the second-level cache
+constexpr int64_t kGroupFloats = 40 << 10;        // of a block: they stay in the second-level cache
 constexpr int64_t kMostGroupFloats = 1024 << 10;  // of one that is too large for it
 
 // Whether types and sizes are those that the loops take, and that the library has no faster one.

@@ -237,6 +237,33 @@ TEST_CASE("convolution agrees with a brute force, and its fast kernels with both
   CHECK(from_library > 100);
 }
 
+TEST_CASE("convolutions of groups of many features agree with the reference", "[convolution]") {
+  Random random{std::mt19937_64(24)};
+  for (const char* const labels : {"bf01_oi01->bf01", "bf01_io01->bf01", "b01f_01io->b01f"})
+    for (const char* const type : {"f32", "bf16"}) {
+      const bool first = labels[1] == 'f';
+      const std::string body = fmt::format(
+          "x = {0}[{1}] parameter(0)\nw = {0}[{2}] parameter(1)\nROOT r = f32[{3}] "
+          "convolution(x, w), window={{size=3x2 stride=1x2 pad=1_0x1_1}}, dim_labels={4}, "
+          "feature_group_count=2",
+          type, first ? "2,262,5,9" : "2,5,9,262",
+          labels[5] == 'o' ? "258,131,3,2"
+          : first          ? "131,258,3,2"
+                           : "3,2,131,258",
+          first ? "2,258,4,5" : "2,4,5,258", labels);
+      INFO(body);
+      const auto module = parse_module(with_entry(body));
+      const Node& node = *module->entry()->root();
+      const Array x = whole_numbers(node.operand(0)->shape, random);
+      const Array w = whole_numbers(node.operand(1)->shape, random);
+      const PreparedKernel kernel = node.op().lower(node);
+      REQUIRE(kernel.run);
+      const std::vector<Value> arguments{{x, {}, false}, {w, {}, false}};
+      CHECK(bitwise_equal(run_kernel(kernel, {x, w}, {node.shape})[0],
+                          evaluate(*module->entry(), arguments).array));
+    }
+}
+
 // Kernels are laid out where they are used, those of many features panel by panel, or once before.
 TEST_CASE("convolution reads a kernel that was laid out before, and that alone", "[convolution]") {
   const char* const bodies[] = {
