@@ -5,6 +5,8 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <type_traits>
@@ -67,6 +69,26 @@ using namespace random_tables;
 template <int kBits>
 using Bits = std::integral_constant<int, kBits>;
 
+// Each lane, to the left. Where there is no instruction for it, whole bytes are one shuffle.
+template <int kBits, class V>
+GSPMD_INLINE V rotated(V x) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (kBits % 8 == 0) {
+    const hn::DFromV<V> d;
+    const hn::Repartition<uint8_t, decltype(d)> bytes;
+    HWY_ALIGN static constexpr auto kFrom = [] {
+      std::array<uint8_t, 16> from{};
+      for (size_t i = 0; i < 16; ++i)
+        from[i] = static_cast<uint8_t>(i / 4 * 4 + (i + 4 - kBits / 8) % 4);
+      return from;
+    }();
+    const auto from = hn::LoadDup128(bytes, kFrom.data());
+    return hn::BitCast(d, hn::TableLookupBytes(hn::BitCast(bytes, x), from));
+  }
+#endif
+  return hn::RotateRight<32 - kBits>(x);
+}
+
 // Four vectors side by side: one alone would wait for itself in every round.
 void words(const ThreefryCounters& counters, int64_t n, uint32_t* words0, uint32_t* words1) {
   const hn::ScalableTag<uint32_t> d;
@@ -74,7 +96,8 @@ void words(const ThreefryCounters& counters, int64_t n, uint32_t* words0, uint32
   const uint32_t keys[3] = {counters.key0, counters.key1,
                             0x1BD11BDAU ^ counters.key0 ^ counters.key1};
   for (int64_t i = 0; i < n; i += 4 * lanes) {
-    auto a0 = hn::Iota(d, counters.low + static_cast<uint32_t>(i) + keys[0]);
+    auto a0 =
+        hn::Add(hn::Iota(d, 0U), hn::Set(d, counters.low + static_cast<uint32_t>(i) + keys[0]));
     auto b0 = hn::Add(a0, hn::Set(d, static_cast<uint32_t>(lanes)));
     auto c0 = hn::Add(b0, hn::Set(d, static_cast<uint32_t>(lanes)));
     auto e0 = hn::Add(c0, hn::Set(d, static_cast<uint32_t>(lanes)));
@@ -85,7 +108,7 @@ void words(const ThreefryCounters& counters, int64_t n, uint32_t* words0, uint32
       constexpr int kBits = decltype(bits)::value;
       each([&](auto& x0, auto& x1) HWY_ATTR {
         x0 = hn::Add(x0, x1);
-        x1 = hn::Xor(hn::Or(hn::ShiftLeft<kBits>(x1), hn::ShiftRight<32 - kBits>(x1)), x0);
+        x1 = hn::Xor(rotated<kBits>(x1), x0);
       });
     };
     const auto rounds = [&](auto... bits) HWY_ATTR { (round(bits), ...); };
@@ -106,6 +129,105 @@ void words(const ThreefryCounters& counters, int64_t n, uint32_t* words0, uint32
     });
   }
 }
+
+constexpr uint32_t kPhiloxMultipliers[2] = {0xD2511F53U, 0xCD9E8D57U};
+constexpr uint32_t kPhiloxKeySteps[2] = {0x9E3779B9U, 0xBB67AE85U};
+constexpr int kPhiloxRounds = 10;
+
+#if HWY_TARGET != HWY_SCALAR
+
+// The keys of all rounds, in each lane.
+struct PhiloxKeys {
+  using Wide = hn::ScalableTag<uint64_t>;
+  hn::Vec<Wide> keys[kPhiloxRounds][2];
+
+  explicit PhiloxKeys(uint64_t key) {
+    auto first = static_cast<uint32_t>(key), second = static_cast<uint32_t>(key >> 32);
+    for (auto& pair : keys) {
+      pair[0] = hn::Set(Wide(), first);
+      pair[1] = hn::Set(Wide(), second);
+      first += kPhiloxKeySteps[0];
+      second += kPhiloxKeySteps[1];
+    }
+  }
+};
+
+// kVectors vectors of counters from `low` on: one alone would wait for itself in every round. A
+// word is the lower half of a lane of 64 bits, as the products read it; the upper halves have
+// anything.
+template <int kVectors>
+void philox_group(const PhiloxKeys& keys, uint64_t low, uint64_t high, uint32_t* words) {
+  const hn::ScalableTag<uint64_t> d;
+  const hn::Repartition<uint32_t, decltype(d)> narrow;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> x[kVectors][4];
+  for (int v = 0; v < kVectors; ++v) {
+    x[v][0] = hn::Add(hn::Iota(d, static_cast<uint64_t>(v * lanes)), hn::Set(d, low));
+    x[v][1] = hn::ShiftRight<32>(x[v][0]);
+    x[v][2] = hn::Set(d, high);
+    x[v][3] = hn::Set(d, high >> 32);
+  }
+  const auto multiplier0 = hn::Set(narrow, kPhiloxMultipliers[0]);
+  const auto multiplier1 = hn::Set(narrow, kPhiloxMultipliers[1]);
+  for (const auto& key : keys.keys)
+    for (auto& y : x) {
+      const auto first = hn::MulEven(hn::BitCast(narrow, y[0]), multiplier0);
+      const auto second = hn::MulEven(hn::BitCast(narrow, y[2]), multiplier1);
+      y[0] = hn::Xor(hn::Xor(hn::ShiftRight<32>(second), y[1]), key[0]);
+      y[2] = hn::Xor(hn::Xor(hn::ShiftRight<32>(first), y[3]), key[1]);
+      y[1] = second;
+      y[3] = first;
+    }
+  const auto joined = [&](auto lower, auto upper) HWY_ATTR {
+    return hn::BitCast(
+        d, hn::OddEven(hn::BitCast(narrow, hn::ShiftLeft<32>(upper)), hn::BitCast(narrow, lower)));
+  };
+  for (int v = 0; v < kVectors; ++v)
+    hn::StoreInterleaved2(joined(x[v][0], x[v][1]), joined(x[v][2], x[v][3]), d,
+                          reinterpret_cast<uint64_t*>(words + 4 * v * lanes));
+}
+
+void philox(const PhiloxCounters& counters, int64_t n, uint32_t* words) {
+  constexpr int kTogether = 3;  // 12 registers
+  const hn::ScalableTag<uint64_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const PhiloxKeys keys(counters.key);
+  int64_t i = 0;
+  for (; i + kTogether * lanes <= n; i += kTogether * lanes)
+    philox_group<kTogether>(keys, counters.low + static_cast<uint64_t>(i), counters.high,
+                            words + 4 * i);
+  for (; i < n; i += lanes) {
+    HWY_ALIGN uint32_t last[4 * HWY_MAX_BYTES / sizeof(uint64_t)];
+    philox_group<1>(keys, counters.low + static_cast<uint64_t>(i), counters.high, last);
+    std::copy_n(last, 4 * std::min(lanes, n - i), words + 4 * i);
+  }
+}
+
+#else
+
+void philox(const PhiloxCounters& counters, int64_t n, uint32_t* words) {
+  for (int64_t i = 0; i < n; ++i, words += 4) {
+    auto key0 = static_cast<uint32_t>(counters.key);
+    auto key1 = static_cast<uint32_t>(counters.key >> 32);
+    const uint64_t low = counters.low + static_cast<uint64_t>(i);
+    uint32_t x[4] = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+                     static_cast<uint32_t>(counters.high),
+                     static_cast<uint32_t>(counters.high >> 32)};
+    for (int round = 0; round < kPhiloxRounds; ++round) {
+      const uint64_t first = uint64_t(x[0]) * kPhiloxMultipliers[0];
+      const uint64_t second = uint64_t(x[2]) * kPhiloxMultipliers[1];
+      x[0] = static_cast<uint32_t>(second >> 32) ^ x[1] ^ key0;
+      x[1] = static_cast<uint32_t>(second);
+      x[2] = static_cast<uint32_t>(first >> 32) ^ x[3] ^ key1;
+      x[3] = static_cast<uint32_t>(first);
+      key0 += kPhiloxKeySteps[0];
+      key1 += kPhiloxKeySteps[1];
+    }
+    std::copy_n(x, 4, words);
+  }
+}
+
+#endif
 
 #if HWY_TARGET <= HWY_AVX2 && HWY_TARGET != HWY_SCALAR  // with fused multiply-adds
 
@@ -219,6 +341,7 @@ void numbers(const uint32_t* words0, const uint32_t* words1, int64_t n, float* r
 }  // namespace
 
 decltype(&threefry_words) find_words() { return words; }
+decltype(&philox_words) find_philox() { return philox; }
 decltype(&normal_numbers) find_numbers() { return numbers; }
 
 }  // namespace HWY_NAMESPACE
@@ -229,12 +352,18 @@ HWY_AFTER_NAMESPACE();
 namespace gspmd {
 
 HWY_EXPORT(find_words);
+HWY_EXPORT(find_philox);
 HWY_EXPORT(find_numbers);
 
 void threefry_words(const ThreefryCounters& counters, int64_t n, uint32_t* words0,
                     uint32_t* words1) {
   static const auto function = HWY_DYNAMIC_DISPATCH(find_words)();
   function(counters, n, words0, words1);
+}
+
+void philox_words(const PhiloxCounters& counters, int64_t n, uint32_t* words) {
+  static const auto function = HWY_DYNAMIC_DISPATCH(find_philox)();
+  function(counters, n, words);
 }
 
 void normal_numbers(const uint32_t* words0, const uint32_t* words1, int64_t n, float* numbers) {

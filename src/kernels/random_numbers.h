@@ -4,7 +4,7 @@
 
 namespace gspmd {
 
-// Here all arrays have room for n rounded up to a multiple of 64.
+// Here arrays have room for n rounded up to a multiple of 64, unless something else is said.
 
 // Threefry-2x32 with 20 rounds of n counters {low + i, high}, 0 <= i < n, as api/threefry.h.
 struct ThreefryCounters {
@@ -12,6 +12,14 @@ struct ThreefryCounters {
 };
 void threefry_words(const ThreefryCounters& counters, int64_t n, uint32_t* words0,
                     uint32_t* words1);
+
+// Philox-4x32 with 10 rounds of n counters, 128 bits wide, {low + i, high}, 0 <= i < n, where low +
+// i does not wrap around: the four words of a counter follow each other in `words`, which has room
+// for 4n and no more.
+struct PhiloxCounters {
+  uint64_t key = 0, low = 0, high = 0;
+};
+void philox_words(const PhiloxCounters& counters, int64_t n, uint32_t* words);
 
 // Normal numbers of pairs of words, by Box and Muller: sqrt(-2 log u1) cos(2 pi u2). The same bits
 // on every machine.

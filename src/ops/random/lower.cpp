@@ -95,56 +95,49 @@ struct ThreefryArray {
   }
 };
 
-// Arrays of philox's bits (philox_bits): its blocks are side by side, so that each round is a loop.
+// Words of `n` of philox's counters, of 128 bits, from the `first` behind the state's on.
+void philox_from(const uint64_t* state, bool is_wide, int64_t first, int64_t n, uint32_t* words) {
+  PhiloxCounters counters{state[0], state[1] + static_cast<uint64_t>(first),
+                          is_wide ? state[2] : state[0]};
+  if (counters.low < state[1]) ++counters.high;
+  const uint64_t before = ~counters.low;  // and one: counters until the upper half counts on
+  if (before >= static_cast<uint64_t>(n)) return philox_words(counters, n, words);
+  const auto whole = static_cast<int64_t>(before) + 1;
+  philox_words(counters, whole, words);
+  philox_words({counters.key, 0, counters.high + 1}, n - whole, words + 4 * whole);
+}
+
+// Arrays of philox's bits (philox_bits).
 struct PhiloxArray {
   int64_t counters = 0, count = 0;  // blocks, and elements
   bool wide_state = false;
 
+  // Numbers of 32 and 64 bits are the words as they lie; of fewer bits each is the lower ones of a
+  // word.
   template <class T>
   void run(const uint64_t* state, int64_t first, int64_t last, T* out) const {
-    constexpr int64_t kBlocks = 64;
     constexpr int64_t kEach = sizeof(T) == 8 ? 2 : 4;  // numbers of a block
-    uint32_t x[4][kBlocks];
-    for (int64_t at = first; at < last; at += kBlocks) {
-      const int64_t n = std::min(kBlocks, last - at);
-      for (int64_t i = 0; i < kBlocks; ++i) {
-        const uint64_t below = state[1] + static_cast<uint64_t>(at + i);
-        const uint64_t above = (wide_state ? state[2] : state[0]) + (below < state[1] ? 1 : 0);
-        x[0][i] = static_cast<uint32_t>(below);
-        x[1][i] = static_cast<uint32_t>(below >> 32);
-        x[2][i] = static_cast<uint32_t>(above);
-        x[3][i] = static_cast<uint32_t>(above >> 32);
-      }
-      rounds(state[0], x);
-      T* const to = out + at * kEach;
-      const int64_t wanted = std::min(count - at * kEach, n * kEach), whole = wanted / kEach;
-      for (int64_t i = 0; i < whole; ++i)
-        for (int64_t w = 0; w < kEach; ++w) to[i * kEach + w] = number<T>(x, i, w);
-      for (int64_t w = 0; w < wanted % kEach; ++w) to[whole * kEach + w] = number<T>(x, whole, w);
+    const int64_t whole = std::min(last, count / kEach);
+    if constexpr (sizeof(T) >= 4) {
+      if (first < whole)
+        philox_from(state, wide_state, first, whole - first,
+                    reinterpret_cast<uint32_t*>(out + first * kEach));
+      first = std::max(first, whole);
+    }
+    uint32_t words[4 * kRandomBlock];
+    for (; first < last; first += kRandomBlock) {
+      const int64_t n = std::min(kRandomBlock, last - first);
+      philox_from(state, wide_state, first, n, words);
+      const int64_t wanted = std::min(n * kEach, count - first * kEach);
+      T* const to = out + first * kEach;
+      for (int64_t i = 0; i < wanted; ++i) to[i] = number<T>(words, i);
     }
   }
 
-  template <class T, size_t kBlocks>
-  static T number(const uint32_t (&x)[4][kBlocks], int64_t block, int64_t which) {
-    if constexpr (sizeof(T) < 8) return static_cast<T>(x[which][block]);
-    return static_cast<T>(uint64_t(x[2 * which + 1][block]) << 32 | x[2 * which][block]);
-  }
-
-  template <size_t kBlocks>
-  static void rounds(uint64_t key, uint32_t (&x)[4][kBlocks]) {
-    auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      for (size_t i = 0; i < kBlocks; ++i) {
-        const uint64_t first = uint64_t(x[0][i]) * 0xD2511F53U;
-        const uint64_t second = uint64_t(x[2][i]) * 0xCD9E8D57U;
-        x[0][i] = static_cast<uint32_t>(second >> 32) ^ x[1][i] ^ key0;
-        x[1][i] = static_cast<uint32_t>(second);
-        x[2][i] = static_cast<uint32_t>(first >> 32) ^ x[3][i] ^ key1;
-        x[3][i] = static_cast<uint32_t>(first);
-      }
-      key0 += 0x9E3779B9U;
-      key1 += 0xBB67AE85U;
-    }
+  template <class T>
+  static T number(const uint32_t* words, int64_t i) {
+    if constexpr (sizeof(T) < 8) return static_cast<T>(words[i]);
+    return static_cast<T>(uint64_t(words[2 * i + 1]) << 32 | words[2 * i]);
   }
 };
 
