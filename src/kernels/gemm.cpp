@@ -87,7 +87,7 @@ std::unique_ptr<GemmProduct> library_product_of(const GemmPlan& plan, const Gemm
   if (!plan.uses_library())
     return widened_product(loop_product(DType::f32, wide), plan.operand, plan.result, extents);
   if (auto direct = library_product(plan.operand, plan.result, extents)) return direct;
-  auto widened = plan.packs_widened() ? packed_product(dense_steps(wide))
+  auto widened = plan.packs_widened() ? packed_product(DType::f32, dense_steps(wide))
                                       : library_product(DType::f32, DType::f32, wide);
   return widened_product(std::move(widened), plan.operand, plan.result, extents);
 }
@@ -111,7 +111,7 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   extents.groups = plan.groups.size;
   extents.a_group = plan.groups.a;
   extents.c_group = plan.groups.c;
-  return plan.in_place ? strip_product(extents) : packed_product(extents);
+  return plan.in_place ? strip_product(extents) : packed_product(plan.operand, extents);
 }
 
 std::unique_ptr<GemmProduct> few_rows_product_of(const GemmPlan& plan, int64_t rows,
@@ -300,7 +300,7 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   kernel.scratch_bytes = plan->bytes_a + plan->bytes_b + plan->bytes_c + plan->bytes_library;
   const double flops = plan->flops() * static_cast<double>(plan->outer_count);
   const bool fast = spec.dtype == DType::f32 || is_half_dtype(spec.dtype);
-  kernel.cost = 100 + flops / (fast ? 200 : 10);
+  kernel.cost = 100 + flops / (fast ? 200 : plan->way == Way::packed ? 100 : 10);
   if (plan->way == Way::few) kernel.cost = 100 + plan->bytes_of_b() / 16;
   if (plan->way == Way::prepacked) add_prepacking(plan, kernel);
   kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {

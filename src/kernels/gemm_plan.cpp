@@ -13,6 +13,13 @@ constexpr int64_t kLibraryWork = 8192, kLibraryBlocks = 262144;
 constexpr double kPartFlops = 4e6, kPackedPartFlops = 256e6;
 // Products with as many rows, columns and summands hide what packing their operands costs.
 constexpr int64_t kPackedRows = 48, kPackedColumns = 48, kPackedK = 32;
+// Where loops are what packing competes with: those of f64 are as quick while b is near, those of
+// integers never are.
+struct LeastPacked {
+  int64_t rows, columns, k;
+};
+constexpr LeastPacked kLeastDoubles{12, 16, 32}, kLeastIntegers{6, 8, 8};
+constexpr int64_t kNearElements = 8192;
 // The least that a part of such a product has; its rows and columns are whole blocks of registers.
 constexpr int64_t kPartRows = 96, kPartColumns = 64, kBlockRows = 12, kBlockColumns = 64;
 // What it costs to read an element of a again, beside packing one.
@@ -35,7 +42,19 @@ constexpr int64_t kPlainColumns = 256, kPlainParts = 4;
 constexpr int64_t kFewRows = 16, kFewColumns = 64, kFewK = 16, kFewElements = int64_t{1} << 14;
 constexpr int64_t kFewPartBytes = int64_t{1} << 18;
 
+// Of types of which the library has nothing.
+bool packs_loops(const GemmPlan& plan) {
+  return packed_lanes() >= 8 &&
+         (plan.operand == DType::f64 || plan.operand == DType::s32 || plan.operand == DType::u32);
+}
+
 bool is_worth_packing(const GemmPlan& plan) {
+  if (packs_loops(plan)) {
+    const bool is_float = plan.operand == DType::f64;
+    if (is_float && plan.n.size * plan.k_size < kNearElements) return false;
+    const LeastPacked& least = is_float ? kLeastDoubles : kLeastIntegers;
+    return plan.m.size >= least.rows && plan.n.size >= least.columns && plan.k_size >= least.k;
+  }
   return plan.m.size >= kPackedRows && plan.n.size >= kPackedColumns && plan.k_size >= kPackedK;
 }
 
@@ -99,7 +118,9 @@ void choose_grid(GemmPlan& plan, int64_t parts) {
 // With vectors of 8 lanes our own code is the faster one; with 16 it is the library's, unless it
 // would have a transposed before.
 bool GemmPlan::is_packed() const {
-  if (operand != DType::f32 || !is_worth_packing(*this)) return false;
+  if (!is_worth_packing(*this)) return false;
+  if (packs_loops(*this)) return true;
+  if (operand != DType::f32) return false;
   return packed_lanes() == 8 || (packed_lanes() == 16 && k.size() == 1 && m.a == 1);
 }
 
@@ -134,7 +155,8 @@ bool GemmPlan::is_prepacked() const {
 }
 
 bool GemmPlan::take_groups() {
-  if (operand != DType::f32 || packed_lanes() < 8 || k.size() != 1 || (n.size > 1 && n.c != 1))
+  if ((operand != DType::f32 && !packs_loops(*this)) || packed_lanes() < 8 || k.size() != 1 ||
+      (n.size > 1 && n.c != 1))
     return false;
   size_t best = outer.size();
   for (size_t i = 0; i < outer.size(); ++i) {

@@ -43,9 +43,9 @@ struct FewRowsExtents {
 std::unique_ptr<GemmProduct> few_rows_product(DType operand, DType result,
                                               const FewRowsExtents& extents);
 
-// f32 over any strides.
-std::unique_ptr<GemmProduct> packed_product(const PackedExtents& extents);
-// The same of few columns, all of b packed before, and one group.
+// f32, f64, s32 or u32 over any strides.
+std::unique_ptr<GemmProduct> packed_product(DType dtype, const PackedExtents& extents);
+// f32 of few columns, all of b packed before, and one group.
 std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents);
 int64_t packed_lanes();  // floats in a vector of this processor
 

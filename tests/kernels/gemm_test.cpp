@@ -1,5 +1,6 @@
 #include "gspmd/kernels/gemm.h"
 
+#include <cmath>
 #include <random>
 
 #include "kernels/gemm_product.h"
@@ -149,8 +150,8 @@ TEST_CASE("gemm: integers wrap around", "[gemm]") {
 
 // Whichever product this processor prefers. Scratch and what lies between the rows of the result
 // are left alone; sums of small integers are exact.
-TEST_CASE("gemm: packed products take operands in any order, across panels and their edges",
-          "[gemm]") {
+template <class T>
+void check_packed(DType dtype) {
   std::mt19937 random{20261127};
   const auto below = [&](int64_t n) { return int64_t(random() % unsigned(n)); };
   constexpr int64_t kGuard = 64;
@@ -169,12 +170,12 @@ TEST_CASE("gemm: packed products take operands in any order, across panels and t
     INFO("case " << i << ": " << e.rows << "x" << e.n << "x" << e.k << ", steps " << e.a_row << " "
                  << e.a_k << ", " << e.b_k << " " << e.b_n << ", " << e.c_row);
     // As many elements as the strides reach: an address sanitizer sees what is read behind them.
-    std::vector<float> a(size_t((e.rows - 1) * e.a_row + (e.k - 1) * e.a_k + 1)),
+    std::vector<T> a(size_t((e.rows - 1) * e.a_row + (e.k - 1) * e.a_k + 1)),
         b(size_t((e.k - 1) * e.b_k + (e.n - 1) * e.b_n + 1));
     for (auto* operand : {&a, &b})
-      for (float& x : *operand) x = float(below(7)) - 3;
-    std::vector<float> c(size_t(e.rows * e.c_row), 77);
-    const auto product = packed_product(e);
+      for (T& x : *operand) x = T(below(7) - 3);
+    std::vector<T> c(size_t(e.rows * e.c_row), 77);
+    const auto product = packed_product(dtype, e);
     const int64_t used = product->scratch_bytes();
     const Rubbish scratch(used + kGuard);
     product->run(reinterpret_cast<const std::byte*>(a.data()),
@@ -188,9 +189,53 @@ TEST_CASE("gemm: packed products take operands in any order, across panels and t
         double sum = x < e.n ? 0 : 77;
         for (int64_t k = 0; x < e.n && k < e.k; ++k)
           sum += double(a[size_t(y * e.a_row + k * e.a_k)]) * b[size_t(k * e.b_k + x * e.b_n)];
-        equal &= c[size_t(y * e.c_row + x)] == float(sum);
+        equal &= c[size_t(y * e.c_row + x)] == T(sum);
       }
     REQUIRE(equal);
+  }
+}
+
+TEST_CASE("gemm: packed products take operands in any order, across panels and their edges",
+          "[gemm]") {
+  SECTION("f32") { check_packed<float>(DType::f32); }
+  SECTION("f64") { check_packed<double>(DType::f64); }
+  SECTION("s32") { check_packed<int32_t>(DType::s32); }
+}
+
+// Whichever way a shape takes, so that shards have the bits of the whole: each sum one value of k
+// after the other, as a machine with fused multiply-adds does.
+TEST_CASE("gemm: sums of f64 have the order of k in all shapes", "[gemm]") {
+  if (packed_lanes() < 8) return;
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  std::mt19937 random{20261201};
+  for (const Sizes& s : {Sizes{17, 19, 23}, Sizes{47, 47, 300}, Sizes{50, 77, 1030},
+                         Sizes{61, 530, 270}, Sizes{19, 1100, 260}, Sizes{700, 21, 513}}) {
+    std::vector<double> x(size_t(s.m * s.k)), y(size_t(s.n * s.k)), sums(size_t(s.m * s.n), 0);
+    for (auto* operand : {&x, &y})
+      for (double& value : *operand) value = double(int(random() % 20001) - 10000) / 3;
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t p = 0; p < s.k; ++p)
+        for (int64_t j = 0; j < s.n; ++j) {
+          double& sum = sums[size_t(i * s.n + j)];
+          sum = std::fma(x[size_t(i * s.k + p)], y[size_t(p * s.n + j)], sum);
+        }
+    for (int order = 0; order < 8; ++order) {
+      GemmSpec spec = plain(DType::f64, s.m, s.n, s.k);
+      GemmLoop &m = spec.m[0], &n = spec.n[0], &k = spec.k[0];
+      if (order % 2 == 1) m.a = 1, k.a = s.m;
+      if (order / 2 % 2 == 1) n.b = s.k, k.b = 1;
+      if (order / 4 == 1) m.c = 1, n.c = s.m;
+      Array a(DType::f64, {s.m * s.k}), b(DType::f64, {s.n * s.k}), want(DType::f64, {s.m * s.n});
+      for (int64_t i = 0; i < s.m * s.k; ++i) a.set(i / s.k * m.a + i % s.k * k.a, x[size_t(i)]);
+      for (int64_t i = 0; i < s.n * s.k; ++i) b.set(i / s.n * k.b + i % s.n * n.b, y[size_t(i)]);
+      for (int64_t i = 0; i < s.m * s.n; ++i)
+        want.set(i / s.n * m.c + i % s.n * n.c, sums[size_t(i)]);
+      INFO(s.m << "x" << s.n << "x" << s.k << ", order " << order);
+      REQUIRE(bitwise_equal(
+          run_kernel(prepare_gemm(spec), {a, b}, {Shape(DType::f64, {s.m * s.n})})[0], want));
+    }
   }
 }
 
@@ -209,7 +254,7 @@ TEST_CASE("gemm: large products are cut into rows and columns", "[gemm]") {
   for (int64_t i = 0; i < m * k; ++i) a.set(i, double(i % 7 - 3));
   for (int64_t i = 0; i < n * k; ++i) b.set(i, double(i % 11 - 5));
   const auto product =
-      packed_product({m, n, k, spec.m[0].a, spec.k[0].a, spec.k[0].b, spec.n[0].b, n});
+      packed_product(DType::f32, {m, n, k, spec.m[0].a, spec.k[0].a, spec.k[0].b, spec.n[0].b, n});
   product->run(a.bytes().data(), b.bytes().data(), whole.bytes().data(),
                Rubbish(product->scratch_bytes()).data());
   const PreparedKernel kernel = prepare_gemm(spec);
@@ -223,21 +268,22 @@ TEST_CASE("gemm: groups of rows share the operand that they have in common", "[g
     int64_t groups, experts, rows, n, k;
   };
   const bool is_transposed = GENERATE(true, false);
+  const DType dtype = GENERATE(DType::f32, DType::f64, DType::u32);
   for (const Sizes& s : {Sizes{5, 3, 37, 131, 48}, Sizes{3, 2, 17, 70, 1030},
                          Sizes{2, 1, 190, 600, 40}, Sizes{4, 1, 100, 64, 32}}) {
     const int64_t ga = s.experts * s.rows * s.k, gc = s.experts * s.rows * s.n;
-    const GemmSpec spec{DType::f32,
-                        DType::f32,
+    const GemmSpec spec{dtype,
+                        dtype,
                         {{s.experts, s.rows * s.k, s.k * s.n, s.rows * s.n}},
                         {{s.groups, ga, 0, gc}, {s.rows, s.k, 0, s.n}},
                         {{s.n, 0, is_transposed ? s.k : 1, 1}},
                         {{s.k, 1, is_transposed ? 1 : s.n, 0}}};
     const Case c{spec, s.groups * ga, s.experts * s.k * s.n, s.groups * gc};
-    Array a(DType::f32, {c.a_size}), b(DType::f32, {c.b_size});
-    for (int64_t i = 0; i < c.a_size; ++i) a.set(i, double(i % 7 - 3));
-    for (int64_t i = 0; i < c.b_size; ++i) b.set(i, double(i % 11 - 5));
+    Array a(dtype, {c.a_size}), b(dtype, {c.b_size});
+    for (int64_t i = 0; i < c.a_size; ++i) a.set(i, double(i % 7));
+    for (int64_t i = 0; i < c.b_size; ++i) b.set(i, double(i % 11));
     INFO(s.groups << " groups of " << s.rows << " rows, " << s.experts << " experts");
-    CHECK(bitwise_equal(run_kernel(prepare_gemm(spec), {a, b}, {Shape(DType::f32, {c.c_size})})[0],
+    CHECK(bitwise_equal(run_kernel(prepare_gemm(spec), {a, b}, {Shape(dtype, {c.c_size})})[0],
                         reference(c, a, b)));
   }
 }

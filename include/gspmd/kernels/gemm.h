@@ -29,7 +29,8 @@ struct GemmSpec {
 // reads operand b as a first stage lays it out for all rows, or, where vectors have 8 lanes or a of
 // a batch is transposed, on blocks of registers of our own (docs/design/0042); bf16 on the library
 // too where that is quicker than f32; other 16-bit floats are widened to f32 on the way, and all
-// of them are summed in f32 and rounded once. Other types run on blocked loops. Parts are ranges of
+// of them are summed in f32 and rounded once. f64 and integers of 32 bits run on our blocks of
+// registers, small products and other types on loops. Parts are ranges of
 // batches, or blocks of rows and columns. `run` is empty for types that are not is_loop_dtype,
 // pred, and other types of the result.
 GSPMD_API PreparedKernel prepare_gemm(const GemmSpec& spec);
